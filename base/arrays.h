@@ -1,0 +1,147 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "base/layout.h"
+
+namespace lopt {
+
+enum class DType { kFloat32, kFloat64, kInt32, kInt64, kUint32, kUint8 };
+
+// The safetensors name: "F32", "F64", "I32", "I64", "U32", "U8".
+std::string_view ToString(DType dtype);
+
+template <class T>
+constexpr DType DTypeOf();
+template <>
+constexpr DType DTypeOf<float>() {
+  return DType::kFloat32;
+}
+template <>
+constexpr DType DTypeOf<double>() {
+  return DType::kFloat64;
+}
+template <>
+constexpr DType DTypeOf<int32_t>() {
+  return DType::kInt32;
+}
+template <>
+constexpr DType DTypeOf<int64_t>() {
+  return DType::kInt64;
+}
+template <>
+constexpr DType DTypeOf<uint32_t>() {
+  return DType::kUint32;
+}
+template <>
+constexpr DType DTypeOf<uint8_t>() {
+  return DType::kUint8;
+}
+
+// A dense C-order array of numbers that owns its memory. A value: copies are deep, equality is
+// bitwise.
+class Array {
+ public:
+  Array() = default;
+  // Zeros.
+  Array(DType dtype, Shape shape);
+  // A copy of `values`. Throws Error if their number is not that of the shape.
+  template <class T>
+  static Array Of(Shape shape, std::span<const T> values) {
+    Array array(DTypeOf<T>(), std::move(shape));
+    array.CopyFrom(std::as_bytes(values));
+    return array;
+  }
+
+  DType dtype() const { return dtype_; }
+  const Shape& shape() const { return shape_; }
+  int64_t size() const;  // elements
+
+  // All elements. Throws Error if T is not the dtype.
+  template <class T>
+  std::span<T> As() {
+    CheckDType(DTypeOf<T>());
+    return {reinterpret_cast<T*>(bytes_.data()), bytes_.size() / sizeof(T)};
+  }
+  template <class T>
+  std::span<const T> As() const {
+    CheckDType(DTypeOf<T>());
+    return {reinterpret_cast<const T*>(bytes_.data()), bytes_.size() / sizeof(T)};
+  }
+  std::span<const std::byte> bytes() const { return bytes_; }
+  std::span<std::byte> bytes() { return bytes_; }
+
+  bool operator==(const Array&) const = default;
+
+ private:
+  void CheckDType(DType wanted) const;
+  void CopyFrom(std::span<const std::byte> values);
+
+  DType dtype_ = DType::kFloat32;
+  Shape shape_{0};
+  std::vector<std::byte> bytes_;
+};
+
+// Arrays by name: what all state is between two steps, and what a file holds. A value, ordered by
+// name.
+class NamedArrays {
+ public:
+  bool Contains(std::string_view name) const { return arrays_.contains(name); }
+  // Throws Error that lists the names if there is none of this name.
+  Array& At(std::string_view name);
+  const Array& At(std::string_view name) const;
+  // The same, and throws Error unless the dtype and shape are these.
+  const Array& At(std::string_view name, DType dtype, const Shape& shape) const;
+  // Adds or replaces.
+  void Set(std::string name, Array array) {
+    arrays_.insert_or_assign(std::move(name), std::move(array));
+  }
+
+  // Copies `from` in, each name with `prefix` before it; and the reverse: the arrays whose names
+  // start with `prefix`, without it.
+  void Merge(std::string_view prefix, const NamedArrays& from);
+  NamedArrays Extract(std::string_view prefix) const;
+
+  auto begin() const { return arrays_.begin(); }
+  auto end() const { return arrays_.end(); }
+  size_t size() const { return arrays_.size(); }
+  bool operator==(const NamedArrays&) const = default;
+
+ private:
+  std::map<std::string, Array, std::less<>> arrays_;
+};
+
+// A row of float32 numbers as one array per tensor of its layout, and back. Names are `prefix` +
+// the tensor's name. RowFromArrays throws Error if a tensor is missing or has another shape or
+// dtype; it ignores other arrays.
+NamedArrays ArraysFromRow(const Layout& layout, std::span<const float> row,
+                          std::string_view prefix = "");
+void RowFromArrays(const Layout& layout, const NamedArrays& arrays, std::string_view prefix,
+                   std::span<float> row);
+
+// A safetensors file: arrays and text metadata.
+struct ArrayFile {
+  NamedArrays arrays;
+  std::map<std::string, std::string> metadata;
+};
+
+// Both throw Error that names the file and what is wrong: not readable, header too long or not
+// JSON, unknown dtype, data offsets that overlap, leave a gap, run past the end or do not fit the
+// shape, trailing bytes.
+ArrayFile ReadArrayFile(const std::string& path);
+ArrayFile ParseArrayFile(std::span<const std::byte> bytes, const std::string& source);
+// The bytes of the file; the same arrays and metadata give the same bytes. Data starts 8-byte
+// aligned (64 where possible).
+std::vector<std::byte> SerializeArrayFile(const ArrayFile& file);
+// Writes the whole file, or throws Error (path and reason) and leaves no `path` behind that is not
+// complete: the bytes go to a temporary name in the same directory, are flushed to disk (fsync) and
+// renamed.
+void WriteArrayFile(const std::string& path, const ArrayFile& file);
+
+}  // namespace lopt

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lopt {
+
+class Config;
+class TypeTable;
+
+// The numbers that a key accepts. Default: any finite one.
+struct Range {
+  double min = -std::numeric_limits<double>::infinity();
+  double max = std::numeric_limits<double>::infinity();
+  bool open_min = false;  // min itself is excluded
+  bool open_max = false;
+};
+inline Range AtLeast(double min) { return {.min = min}; }
+inline Range Above(double min) { return {.min = min, .open_min = true}; }
+inline Range Between(double min, double max) { return {.min = min, .max = max}; }
+
+// An options struct shows its keys to a FieldVisitor in one function,
+//   void Visit(FieldVisitor& v) { v.Field("std", &std, Above(0), "Standard deviation of the
+//   perturbations."); }
+// and that one table reads the config strictly, writes it out with every default resolved, and
+// describes it to the user. The value a field has in a default-constructed struct is its default. A
+// std::optional is null or absent by default.
+class FieldVisitor {
+ public:
+  virtual ~FieldVisitor() = default;
+  virtual void Field(const char* name, bool* value, const char* meaning) = 0;
+  virtual void Field(const char* name, int64_t* value, Range range, const char* meaning) = 0;
+  virtual void Field(const char* name, double* value, Range range, const char* meaning) = 0;
+  virtual void Field(const char* name, std::optional<double>* value, Range range,
+                     const char* meaning) = 0;
+  virtual void Field(const char* name, std::vector<int64_t>* value, Range range,
+                     const char* meaning) = 0;
+  virtual void Field(const char* name, std::vector<double>* value, Range range,
+                     const char* meaning) = 0;
+  // Any text, or one of `choices` where there are some.
+  virtual void Field(const char* name, std::string* value, const std::vector<std::string>& choices,
+                     const char* meaning) = 0;
+  // An object, or a list of objects, whose "type" names an entry of `types`. A default-constructed
+  // Config means that the key must be given.
+  virtual void Typed(const char* name, Config* value, const TypeTable& types,
+                     const char* meaning) = 0;
+  virtual void Typed(const char* name, std::vector<Config>* value, const TypeTable& types,
+                     const char* meaning) = 0;
+};
+
+}  // namespace lopt

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace lopt {
+
+using Shape = std::vector<int64_t>;
+
+// Product of the dimensions; 1 for a scalar (empty shape). Throws Error on a negative dimension.
+int64_t NumElements(const Shape& shape);
+
+// "[2, 3]".
+std::string ToString(const Shape& shape);
+
+// One named tensor inside a row: row[offset, offset + size), C order.
+struct LayoutEntry {
+  std::string name;
+  Shape shape;
+  int64_t offset = 0;
+  int64_t size = 0;
+  bool operator==(const LayoutEntry&) const = default;
+};
+
+// Names and shapes of the tensors that make up one flat row of float32 numbers, in order and
+// without gaps. Every piece of state in the project (theta, a task's config, its params, an
+// optimizer's state) is a row with a Layout.
+class Layout {
+ public:
+  Layout() = default;
+  // Throws Error if a name is empty or appears twice or if a dimension is negative.
+  explicit Layout(std::vector<std::pair<std::string, Shape>> tensors);
+
+  int64_t size() const { return size_; }
+  const std::vector<LayoutEntry>& entries() const { return entries_; }
+  // Throws Error that lists the names if there is none of this name.
+  const LayoutEntry& Find(std::string_view name) const;
+
+  bool operator==(const Layout&) const = default;
+
+ private:
+  std::vector<LayoutEntry> entries_;
+  int64_t size_ = 0;
+};
+
+}  // namespace lopt

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "base/config.h"
+
+namespace lopt {
+
+// Makes things of one kind from their configs. A folder's registry() returns the one of the process
+// with the built-in types in it; a user's main adds its own before it reads a config:
+//   TaskRegistry().Add<MyOptions>("MyTask", "What it is.", [](const MyOptions& o, const
+//   TaskResources&) { return std::make_shared<MyTask>(o); });
+// Adding is not thread-safe.
+template <class Made, class... Args>
+class Registry {
+ public:
+  using Pointer = std::shared_ptr<const Made>;
+
+  explicit Registry(std::string kind) : table_(std::move(kind)) {}
+
+  // `make` takes (const Options&, Args...) and returns something that converts to Pointer. Options
+  // has a Visit(FieldVisitor&).
+  template <class Options, class Make>
+  void Add(const std::string& type, std::string summary, Make make) {
+    table_.Add({type, std::move(summary), [](FieldVisitor& v) { Options().Visit(v); }});
+    makers_[type] = [make](const Config& config, Args... args) -> Pointer {
+      return make(ReadOptions<Options>(config), args...);
+    };
+  }
+
+  // Throws Error as ReadFields does, and what the type's constructor throws.
+  Pointer Make(const Config& config, Args... args) const {
+    return makers_.at(table_.Find(config).type)(config, args...);
+  }
+
+  const TypeTable& table() const { return table_; }
+
+ private:
+  TypeTable table_;
+  std::map<std::string, std::function<Pointer(const Config&, Args...)>> makers_;
+};
+
+}  // namespace lopt

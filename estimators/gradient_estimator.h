@@ -1,0 +1,68 @@
+#pragma once
+
+#include <Eigen/Core>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/arrays.h"
+#include "base/key.h"
+#include "base/layout.h"
+#include "base/metrics.h"
+#include "estimators/inner_problem.h"
+
+namespace lopt {
+
+// What the learner sends to workers.
+struct WorkerWeights {
+  Eigen::VectorXf theta;  // [D]
+  OuterState outer;
+};
+
+// Inner steps of one estimate, twins counted each.
+struct StepCounts {
+  int64_t inner_steps = 0;
+  int64_t non_finite = 0;  // of these, with a raw loss that was not finite
+  int64_t episodes_ended = 0;
+
+  StepCounts& operator+=(const StepCounts& other);
+  bool operator==(const StepCounts&) const = default;
+};
+
+struct GradientEstimate {
+  Eigen::VectorXf gradient;  // [D], of the mean meta-loss
+  double mean_loss = 0;  // over tasks, steps and twins; NaN if no step had a loss that can be used
+  StepCounts counts;
+  Metrics metrics;  // diagnostics by name
+};
+
+// Everything of an estimator that lives between two windows of one logical worker.
+using EstimatorState = NamedArrays;
+
+// Estimates d(meta-loss)/d(theta). Immutable, thread-safe; its state is passed in. The same
+// weights, key and state give the same bits.
+class GradientEstimator {
+ public:
+  virtual ~GradientEstimator() = default;
+  GradientEstimator(const GradientEstimator&) = delete;
+  GradientEstimator& operator=(const GradientEstimator&) = delete;
+
+  const Layout& theta_layout() const { return theta_layout_; }
+  // Both throw Error if theta does not have D numbers.
+  EstimatorState InitWorkerState(const WorkerWeights& weights, Key key) const;
+  // One window. `key` must differ from window to window. Throws Error if the state is not one of
+  // this estimator.
+  GradientEstimate Estimate(const WorkerWeights& weights, Key key, EstimatorState* state) const;
+
+ protected:
+  explicit GradientEstimator(Layout theta) : theta_layout_(std::move(theta)) {}
+
+ private:
+  virtual EstimatorState DoInitWorkerState(const WorkerWeights& weights, Key key) const = 0;
+  virtual GradientEstimate DoEstimate(const WorkerWeights& weights, Key key,
+                                      EstimatorState* state) const = 0;
+
+  Layout theta_layout_;
+};
+
+}  // namespace lopt

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/registry.h"
+#include "estimators/gradient_estimator.h"
+#include "estimators/truncation_schedule.h"
+#include "lopt/learned_optimizer.h"
+#include "tasks/registry.h"
+
+namespace lopt {
+
+// An estimator as a config names it: the estimator with its weight in the worker's mean and the
+// task's name for metrics.
+struct ConfiguredEstimator {
+  std::shared_ptr<const GradientEstimator> estimator;
+  double weight = 1;
+  std::string task;  // the task's type
+};
+
+// The gradient estimators and truncation schedules, built-in ones included.
+Registry<ConfiguredEstimator, std::shared_ptr<const LearnedOptimizer>, const TaskResources&>&
+EstimatorRegistry();
+Registry<TruncationSchedule>& ScheduleRegistry();
+
+}  // namespace lopt

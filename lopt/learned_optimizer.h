@@ -1,0 +1,86 @@
+#pragma once
+
+#include <Eigen/Core>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "base/key.h"
+#include "base/layout.h"
+#include "base/workspace.h"
+
+namespace lopt {
+
+// What an update may know of the training run around it.
+struct StepInfo {
+  int64_t step = 0;       // updates made so far with this state: 0 at the first
+  int64_t num_steps = 0;  // length of the run; 0 if unknown
+  float loss = 0;         // the training loss whose gradient is applied
+  Key key = {};           // for stochastic rules
+};
+
+// An ordinary optimizer for params of one layout: a LearnedOptimizer with its theta bound.
+// Immutable, thread-safe.
+class UpdateRule {
+ public:
+  virtual ~UpdateRule() = default;
+  UpdateRule(const UpdateRule&) = delete;
+  UpdateRule& operator=(const UpdateRule&) = delete;
+
+  const Layout& params_layout() const { return params_layout_; }  // P
+  const Layout& state_layout() const {
+    return state_layout_;
+  }  // S numbers between two updates; nothing is hidden elsewhere
+
+  // Throws Error if a span's size is not its layout's, as Update does.
+  void InitState(const StepInfo& info, std::span<const float> params, std::span<float> state) const;
+  // One update in place. `params` is 64-byte aligned for best speed; any alignment works.
+  void Update(const StepInfo& info, std::span<const float> gradient, std::span<float> params,
+              std::span<float> state, Workspace& scratch) const;
+
+ protected:
+  UpdateRule(Layout params, Layout state)
+      : params_layout_(std::move(params)), state_layout_(std::move(state)) {}
+
+ private:
+  // Sizes are checked. Default: zeros.
+  virtual void DoInitState(const StepInfo& info, std::span<const float> params,
+                           std::span<float> state) const;
+  virtual void DoUpdate(const StepInfo& info, std::span<const float> gradient,
+                        std::span<float> params, std::span<float> state,
+                        Workspace& scratch) const = 0;
+
+  Layout params_layout_;
+  Layout state_layout_;
+};
+
+// A map from weights theta to an ordinary optimizer. Optimizers without a network (Adam, SGDM) are
+// the case where theta is their hyperparameters. Immutable, thread-safe.
+class LearnedOptimizer {
+ public:
+  virtual ~LearnedOptimizer() = default;
+  LearnedOptimizer(const LearnedOptimizer&) = delete;
+  LearnedOptimizer& operator=(const LearnedOptimizer&) = delete;
+
+  const Layout& theta_layout() const { return theta_layout_; }  // D
+
+  Eigen::VectorXf InitTheta(Key key) const;
+  // Throws Error if theta does not have D numbers. Packs the weights, so bind once and update
+  // often.
+  std::unique_ptr<UpdateRule> Bind(const Layout& params, std::span<const float> theta) const;
+  // The state that the rule of any theta has for such params, without binding one.
+  Layout StateLayout(const Layout& params) const;
+
+ protected:
+  explicit LearnedOptimizer(Layout theta) : theta_layout_(std::move(theta)) {}
+
+ private:
+  virtual void DoInitTheta(Key key, std::span<float> theta) const = 0;
+  virtual std::unique_ptr<UpdateRule> DoBind(const Layout& params,
+                                             std::span<const float> theta) const = 0;
+
+  Layout theta_layout_;
+};
+
+}  // namespace lopt
