@@ -1,0 +1,136 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace {
+
+namespace fs = std::filesystem;
+using Names = std::set<std::string>;
+
+// The folders that each folder may include, besides itself.
+const std::map<std::string, Names>& AllowedFolders() {
+  static const std::map<std::string, Names> allowed = {
+      {"base", {}},
+      {"tasks", {"base"}},
+      {"lopt", {"base"}},
+      {"estimators", {"base", "tasks", "lopt"}},
+      {"learner", {"base", "tasks", "lopt", "estimators"}},
+      {"evaluation", {"base", "tasks", "lopt", "estimators", "learner"}},
+      {"tools", {"base", "tasks", "lopt", "estimators", "learner", "evaluation"}},
+  };
+  return allowed;
+}
+
+// The file that an include line names, without quotes or angle brackets; empty for other lines.
+std::string IncludedFile(const std::string& line) {
+  const size_t hash = line.find_first_not_of(" \t");
+  if (hash == std::string::npos || line[hash] != '#') return "";
+  const size_t word = line.find_first_not_of(" \t", hash + 1);
+  if (word == std::string::npos || line.compare(word, 7, "include") != 0) return "";
+  const size_t open = line.find_first_of("\"<", word);
+  if (open == std::string::npos) return "";
+  const size_t close = line.find_first_of("\">", open + 1);
+  if (close == std::string::npos) return "";
+  return line.substr(open + 1, close - open - 1);
+}
+
+std::string FirstPart(const std::string& path) { return path.substr(0, path.find('/')); }
+
+bool StartsWith(const std::string& text, const std::string& start) {
+  return text.compare(0, start.size(), start) == 0;
+}
+
+// Whether `file` (path from the repository root) must not include `included`, and why; empty if it
+// may.
+std::string Objection(const std::string& file, const std::string& included) {
+  const bool is_header = fs::path(file).extension() == ".h";
+  const std::string from = FirstPart(file);
+  const std::string to = FirstPart(included);
+  const auto& allowed = AllowedFolders();
+  if (allowed.contains(from) && allowed.contains(to) && from != to &&
+      !allowed.at(from).contains(to)) {
+    return file + " includes " + included + ": " + from + "/ may not know " + to + "/";
+  }
+  if ((to == "torch" || to == "ATen" || to == "c10") && allowed.contains(from) &&
+      !StartsWith(file, "tasks/torch/")) {
+    return file + " includes " + included + ": LibTorch belongs in tasks/torch/";
+  }
+  if (included == "mpi.h" && file != "learner/mpi_transport.cc") {
+    return file + " includes mpi.h: MPI belongs in learner/mpi_transport.cc";
+  }
+  if (to == "nlohmann" && is_header && included != "nlohmann/json_fwd.hpp") {
+    return file + " includes " + included + ": a header may include nlohmann/json_fwd.hpp only";
+  }
+  if (StartsWith(included, "tests/") && allowed.contains(from)) {
+    return file + " includes " + included + ": " + from + "/ may not know tests/";
+  }
+  return "";
+}
+
+// Paths from the repository root of the project's C++ sources.
+std::vector<std::string> SourceFiles() {
+  const fs::path root = LOPT_SOURCE_DIR;
+  std::vector<std::string> files;
+  std::vector<std::string> folders = {"tests", "examples"};
+  for (const auto& [folder, unused] : AllowedFolders()) folders.push_back(folder);
+  for (const std::string& folder : folders) {
+    if (!fs::exists(root / folder)) continue;
+    for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
+      const std::string extension = entry.path().extension();
+      if (extension == ".h" || extension == ".cc" || extension == ".cu") {
+        files.push_back(fs::relative(entry.path(), root));
+      }
+    }
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+}  // namespace
+
+TEST_CASE("Every include follows an allowed arrow between folders") {
+  const std::vector<std::string> files = SourceFiles();
+  REQUIRE(files.size() > 20);
+  for (const std::string& file : files) {
+    std::ifstream stream(fs::path(LOPT_SOURCE_DIR) / file);
+    REQUIRE(stream.good());
+    std::string line;
+    while (std::getline(stream, line)) {
+      const std::string included = IncludedFile(line);
+      if (!included.empty()) CHECK_EQ(Objection(file, included), "");
+    }
+  }
+}
+
+TEST_CASE("The check objects to each kind of forbidden include") {
+  CHECK_NE(Objection("base/key.cc", "tasks/task_family.h"), "");
+  CHECK_NE(Objection("tasks/quadratic.cc", "lopt/mlp_lopt.h"), "");
+  CHECK_NE(Objection("lopt/mlp_lopt.cc", "tasks/quadratic.h"), "");
+  CHECK_NE(Objection("estimators/pes.cc", "learner/worker.h"), "");
+  CHECK_NE(Objection("learner/worker.cc", "tools/presets.h"), "");
+  CHECK_NE(Objection("lopt/mlp_lopt.cc", "torch/torch.h"), "");
+  CHECK_NE(Objection("tools/version.cc", "mpi.h"), "");
+  CHECK_NE(Objection("base/config.h", "nlohmann/json.hpp"), "");
+  CHECK_NE(Objection("base/key.cc", "tests/golden_dir.h"), "");
+
+  CHECK_EQ(Objection("tasks/torch/torch_task.cc", "torch/torch.h"), "");
+  CHECK_EQ(Objection("learner/mpi_transport.cc", "mpi.h"), "");
+  CHECK_EQ(Objection("base/config.cc", "nlohmann/json.hpp"), "");
+  CHECK_EQ(Objection("base/config.h", "nlohmann/json_fwd.hpp"), "");
+  CHECK_EQ(Objection("tools/lopt.cc", "learner/meta_trainer.h"), "");
+  CHECK_EQ(Objection("tests/tasks_quadratic_test.cc", "lopt/mlp_lopt.h"), "");
+}
+
+TEST_CASE("Include lines are found with any spacing and either kind of quote") {
+  CHECK_EQ(IncludedFile("#include \"base/key.h\""), "base/key.h");
+  CHECK_EQ(IncludedFile("  #  include <mpi.h>  // why"), "mpi.h");
+  CHECK_EQ(IncludedFile("// #include <mpi.h>"), "");
+  CHECK_EQ(IncludedFile("int include = 0;"), "");
+}

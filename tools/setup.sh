@@ -1,0 +1,69 @@
+# Shared by quickstart and run_tests, which source it: installs packages, configures and builds.
+# They run from the repository root.
+
+# What building and running needs.
+build_packages=(
+  cmake ninja-build ccache g++ git pkg-config
+  libeigen3-dev libfmt-dev libspdlog-dev nlohmann-json3-dev libboost-program-options-dev
+  libhwy-dev libtbb-dev zlib1g-dev libprotobuf-dev protobuf-compiler
+  doctest-dev
+  libtorch-dev libopenblas0-serial
+)
+# What the tests and checks need besides.
+test_packages=(librapidcheck-dev clang-format clang-tidy)
+
+# install_packages NAME...: installs what is missing of these Debian packages. Returns at once where
+# nothing is. Stops with the list where it cannot install: not Debian 12, or neither root nor sudo.
+install_packages() {
+  local system="" missing=() apt=(apt-get) name
+  if [ "${LOPT_NO_INSTALL:-}" = 1 ]; then
+    return
+  fi
+  if [ -r /etc/os-release ]; then
+    system=$(. /etc/os-release && echo "${ID:-} ${VERSION_ID:-}")
+  fi
+  if [ "$system" != "debian 12" ]; then
+    {
+      echo "This script installs packages on Debian 12 only; this system is '${system:-unknown}'."
+      echo "Install what these Debian packages hold, then run it again with LOPT_NO_INSTALL=1:"
+      printf '  %s\n' "$@"
+    } >&2
+    exit 1
+  fi
+  for name in "$@"; do
+    if [ "$(dpkg-query -W -f='${db:Status-Status}' "$name" 2>/dev/null)" != installed ]; then
+      missing+=("$name")
+    fi
+  done
+  if [ ${#missing[@]} = 0 ]; then
+    return
+  fi
+  if [ "$(id -u)" != 0 ]; then
+    if ! command -v sudo >/dev/null; then
+      {
+        echo "These packages are missing, and this user is not root and has no sudo. As root, run:"
+        echo "  apt-get install --no-install-recommends ${missing[*]}"
+      } >&2
+      exit 1
+    fi
+    apt=(sudo apt-get)
+  fi
+  echo "Installing ${missing[*]}"
+  "${apt[@]}" update -q
+  DEBIAN_FRONTEND=noninteractive "${apt[@]}" install -q -y --no-install-recommends "${missing[@]}"
+}
+
+# build PRESET [TARGET...]: configures and builds; without targets, everything.
+build() {
+  local preset=$1 log
+  shift
+  log=$(mktemp)
+  if ! cmake --preset "$preset" >"$log" 2>&1; then
+    cat "$log" >&2
+    rm -f "$log"
+    echo "Configuring the build failed; the reason is above." >&2
+    exit 1
+  fi
+  rm -f "$log"
+  cmake --build --preset "$preset" ${1:+--target "$@"}
+}
