@@ -26,8 +26,9 @@ inline Range Between(double min, double max) { return {.min = min, .max = max}; 
 //   void Visit(FieldVisitor& v) { v.Field("std", &std, Above(0), "Standard deviation of the
 //   perturbations."); }
 // and that one table reads the config strictly, writes it out with every default resolved, and
-// describes it to the user. The value a field has in a default-constructed struct is its default. A
-// std::optional is null or absent by default.
+// describes it to the user. The value a field has in a default-constructed struct is its default; a
+// default that is not valid itself (a number out of range, text that is none of the choices) means
+// that the key must be given. A std::optional is null or absent by default.
 class FieldVisitor {
  public:
   virtual ~FieldVisitor() = default;
@@ -44,7 +45,7 @@ class FieldVisitor {
   virtual void Field(const char* name, std::string* value, const std::vector<std::string>& choices,
                      const char* meaning) = 0;
   // An object, or a list of objects, whose "type" names an entry of `types`. A default-constructed
-  // Config means that the key must be given.
+  // Config means that the key must be given; a list may be empty.
   virtual void Typed(const char* name, Config* value, const TypeTable& types,
                      const char* meaning) = 0;
   virtual void Typed(const char* name, std::vector<Config>* value, const TypeTable& types,
