@@ -1,0 +1,162 @@
+#include "lopt/learnable.h"
+
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lopt {
+namespace {
+
+Layout Scalars(const std::vector<std::string>& names) {
+  std::vector<std::pair<std::string, Shape>> tensors;
+  for (const std::string& name : names) tensors.emplace_back(name, Shape{1});
+  return Layout(std::move(tensors));
+}
+
+// One copy of the params' tensors for each prefix.
+Layout Slots(const Layout& params, const std::vector<std::string>& prefixes) {
+  std::vector<std::pair<std::string, Shape>> tensors;
+  for (const std::string& prefix : prefixes) {
+    for (const LayoutEntry& entry : params.entries()) {
+      tensors.emplace_back(prefix + "/" + entry.name, entry.shape);
+    }
+  }
+  return Layout(std::move(tensors));
+}
+
+float Log(double value) { return static_cast<float>(std::log(value)); }
+
+class SGDRule : public UpdateRule {
+ public:
+  SGDRule(const Layout& params, std::span<const float> theta)
+      : UpdateRule(params, Layout()), learning_rate_(std::exp(theta[0])) {}
+
+ private:
+  void DoUpdate(const StepInfo&, std::span<const float> gradient, std::span<float> params,
+                std::span<float>, Workspace&) const override {
+    for (size_t i = 0; i < params.size(); ++i) params[i] -= learning_rate_ * gradient[i];
+  }
+
+  float learning_rate_;
+};
+
+class SGDMRule : public UpdateRule {
+ public:
+  SGDMRule(const Layout& params, std::span<const float> theta)
+      : UpdateRule(params, Slots(params, {"momentum"})),
+        learning_rate_(std::exp(theta[0])),
+        momentum_(1.0f - std::exp(theta[1])) {}
+
+ private:
+  void DoUpdate(const StepInfo&, std::span<const float> gradient, std::span<float> params,
+                std::span<float> state, Workspace&) const override {
+    for (size_t i = 0; i < params.size(); ++i) {
+      state[i] = gradient[i] + momentum_ * state[i];
+      params[i] -= learning_rate_ * state[i];
+    }
+  }
+
+  float learning_rate_;
+  float momentum_;
+};
+
+class AdamRule : public UpdateRule {
+ public:
+  AdamRule(const Layout& params, std::span<const float> theta, double epsilon_root)
+      : UpdateRule(params, Slots(params, {"m", "v"})),
+        learning_rate_(std::exp(theta[0])),
+        beta1_(1.0f - std::exp(theta[1])),
+        beta2_(1.0f - std::exp(theta[2])),
+        epsilon_(std::exp(theta[3])),
+        epsilon_root_(static_cast<float>(epsilon_root)) {}
+
+ private:
+  void DoUpdate(const StepInfo& info, std::span<const float> gradient, std::span<float> params,
+                std::span<float> state, Workspace&) const override {
+    const auto count = static_cast<double>(info.step + 1);
+    const auto correction1 = static_cast<float>(1.0 - std::pow(double{beta1_}, count));
+    const auto correction2 = static_cast<float>(1.0 - std::pow(double{beta2_}, count));
+    const std::span<float> m = state.first(params.size());
+    const std::span<float> v = state.subspan(params.size());
+    for (size_t i = 0; i < params.size(); ++i) {
+      const float g = gradient[i];
+      m[i] = beta1_ * m[i] + (1.0f - beta1_) * g;
+      v[i] = beta2_ * v[i] + (1.0f - beta2_) * (g * g);
+      const float direction =
+          (m[i] / correction1) / (std::sqrt(v[i] / correction2 + epsilon_root_) + epsilon_);
+      params[i] -= learning_rate_ * direction;
+    }
+  }
+
+  float learning_rate_;
+  float beta1_;
+  float beta2_;
+  float epsilon_;
+  float epsilon_root_;
+};
+
+const Range kBelowOne = {.min = 0, .max = 1, .open_max = true};
+
+}  // namespace
+
+void LearnableSGDOptions::Visit(FieldVisitor& v) {
+  v.Field("learning_rate", &learning_rate, Above(0), "Initial learning rate.");
+}
+
+LearnableSGD::LearnableSGD(const LearnableSGDOptions& options)
+    : LearnedOptimizer(Scalars({"log_lr"})), options_(options) {}
+
+void LearnableSGD::DoInitTheta(Key, std::span<float> theta) const {
+  theta[0] = Log(options_.learning_rate);
+}
+
+std::unique_ptr<UpdateRule> LearnableSGD::DoBind(const Layout& params,
+                                                 std::span<const float> theta) const {
+  return std::make_unique<SGDRule>(params, theta);
+}
+
+void LearnableSGDMOptions::Visit(FieldVisitor& v) {
+  v.Field("learning_rate", &learning_rate, Above(0), "Initial learning rate.");
+  v.Field("momentum", &momentum, kBelowOne, "Initial momentum.");
+}
+
+LearnableSGDM::LearnableSGDM(const LearnableSGDMOptions& options)
+    : LearnedOptimizer(Scalars({"log_lr", "one_minus_momentum"})), options_(options) {}
+
+void LearnableSGDM::DoInitTheta(Key, std::span<float> theta) const {
+  theta[0] = Log(options_.learning_rate);
+  theta[1] = Log(1 - options_.momentum);
+}
+
+std::unique_ptr<UpdateRule> LearnableSGDM::DoBind(const Layout& params,
+                                                  std::span<const float> theta) const {
+  return std::make_unique<SGDMRule>(params, theta);
+}
+
+void LearnableAdamOptions::Visit(FieldVisitor& v) {
+  v.Field("learning_rate", &learning_rate, Above(0), "Initial learning rate.");
+  v.Field("beta1", &beta1, kBelowOne, "Initial decay of the first moment.");
+  v.Field("beta2", &beta2, kBelowOne, "Initial decay of the second moment.");
+  v.Field("epsilon", &epsilon, Above(0), "Initial number added to the root of the second moment.");
+  v.Field("epsilon_root", &epsilon_root, AtLeast(0),
+          "Number added to the second moment under the root; not learned.");
+}
+
+LearnableAdam::LearnableAdam(const LearnableAdamOptions& options)
+    : LearnedOptimizer(Scalars({"log_lr", "one_minus_beta1", "one_minus_beta2", "log_epsilon"})),
+      options_(options) {}
+
+void LearnableAdam::DoInitTheta(Key, std::span<float> theta) const {
+  theta[0] = Log(options_.learning_rate);
+  theta[1] = Log(1 - options_.beta1);
+  theta[2] = Log(1 - options_.beta2);
+  theta[3] = Log(options_.epsilon);
+}
+
+std::unique_ptr<UpdateRule> LearnableAdam::DoBind(const Layout& params,
+                                                  std::span<const float> theta) const {
+  return std::make_unique<AdamRule>(params, theta, options_.epsilon_root);
+}
+
+}  // namespace lopt

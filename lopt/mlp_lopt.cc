@@ -1,0 +1,65 @@
+#include "lopt/mlp_lopt.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lopt/mlp_lopt_reference.h"
+
+namespace lopt {
+namespace {
+
+Layout ThetaLayout(const MLPLOptOptions& options) {
+  std::vector<std::pair<std::string, Shape>> tensors;
+  int64_t in = MLPLOpt::kNormalized + MLPLOpt::kTimes;
+  for (int64_t l = 0; l <= options.hidden_layers; ++l) {
+    const int64_t out = l == options.hidden_layers ? 2 : options.hidden_size;
+    const std::string layer = "mlp/linear_" + std::to_string(l);
+    tensors.emplace_back(layer + "/w", Shape{in, out});
+    tensors.emplace_back(layer + "/b", Shape{out});
+    in = out;
+  }
+  return Layout(std::move(tensors));
+}
+
+Layout MomentaLayout(const Layout& params) {
+  std::vector<std::pair<std::string, Shape>> tensors;
+  for (const LayoutEntry& entry : params.entries()) {
+    const int64_t blocks = (entry.size + MLPLOpt::kBlock - 1) / MLPLOpt::kBlock;
+    tensors.emplace_back("momenta/" + entry.name,
+                         Shape{blocks, MLPLOpt::kMomenta, MLPLOpt::kBlock});
+  }
+  return Layout(std::move(tensors));
+}
+
+}  // namespace
+
+void MLPLOptOptions::Visit(FieldVisitor& v) {
+  v.Field("hidden_size", &hidden_size, AtLeast(1), "Width of the network's hidden layers.");
+  v.Field("hidden_layers", &hidden_layers, AtLeast(1), "Number of the network's hidden layers.");
+  v.Field("exp_mult", &exp_mult, {}, "Factor of the second output under the exponential.");
+  v.Field("step_mult", &step_mult, {}, "Factor of the step.");
+}
+
+MLPLOpt::MLPLOpt(const MLPLOptOptions& options, Implementation implementation)
+    : LearnedOptimizer(ThetaLayout(options)), options_(options), implementation_(implementation) {}
+
+void MLPLOpt::DoInitTheta(Key key, std::span<float> theta) const {
+  std::fill(theta.begin(), theta.end(), 0.0f);
+  for (int64_t l = 0; l <= options_.hidden_layers; ++l) {
+    const LayoutEntry& entry = theta_layout().Find("mlp/linear_" + std::to_string(l) + "/w");
+    const std::span<float> weights = theta.subspan(entry.offset, entry.size);
+    TruncatedNormal(FoldIn(key, static_cast<uint64_t>(l)), -2.0f, 2.0f, weights);
+    const float scale = 1.0f / std::sqrt(static_cast<float>(entry.shape[0]));
+    for (float& weight : weights) weight *= scale;
+  }
+}
+
+std::unique_ptr<UpdateRule> MLPLOpt::DoBind(const Layout& params,
+                                            std::span<const float> theta) const {
+  return MakeMlpLoptReference(options_, params, MomentaLayout(params), theta);
+}
+
+}  // namespace lopt
