@@ -1,0 +1,98 @@
+#pragma once
+
+#include <Eigen/Core>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/arrays.h"
+#include "base/key.h"
+#include "learner/theta_opt.h"
+#include "learner/worker.h"
+#include "lopt/learned_optimizer.h"
+
+namespace lopt {
+
+// Everything of the learner that lives between two updates.
+struct LearnerState {
+  int64_t outer_step = 0;       // updates so far, skipped ones included
+  int64_t skipped_updates = 0;  // of these, without effect: the gradient was not finite
+  Eigen::VectorXf theta;        // [D]
+  NamedArrays theta_opt;
+};
+
+// What to do with an aggregated gradient that is not finite.
+enum class NonFiniteGradient {
+  kSkip,  // count a skipped update: theta and theta_opt stay, the outer step advances
+  kAbort  // throw Error
+};
+
+// What one update gave: means over the workers, sums for counts.
+struct UpdateSummary {
+  int64_t outer_step = 0;    // of the weights that were measured
+  double mean_loss = 0;      // over the workers that have one; NaN if none has
+  double gradient_norm = 0;  // of the mean gradient, before clipping
+  double learning_rate = 0;  // 0 if skipped
+  bool skipped = false;
+  StepCounts counts;
+  std::vector<EstimatorReport> estimators;
+};
+
+// Owns theta: averages the workers' gradients and applies theta_opt. Immutable, thread-safe; its
+// state is passed in.
+class GradientLearner {
+ public:
+  GradientLearner(std::shared_ptr<const LearnedOptimizer> optimizer,
+                  std::shared_ptr<const ThetaOpt> theta_opt,
+                  NonFiniteGradient policy = NonFiniteGradient::kSkip);
+
+  const LearnedOptimizer& optimizer() const { return *optimizer_; }
+
+  // The state before the first update, with a theta drawn with `key` or given (throws Error if its
+  // size is wrong).
+  LearnerState Init(Key key) const;
+  LearnerState Init(Eigen::VectorXf theta) const;
+  // What workers need for their next update.
+  WorkerWeights GetStateForWorker(const LearnerState& state) const;
+  // One update with the plain mean of the gradients, summed in float64 in the order given, which is
+  // that of the logical workers. Throws Error if there is none, or if one has the wrong size or was
+  // computed at another outer step.
+  LearnerState Update(LearnerState state, std::span<const AggregatedGradient> gradients,
+                      UpdateSummary* summary = nullptr) const;
+
+ private:
+  std::shared_ptr<const LearnedOptimizer> optimizer_;
+  std::shared_ptr<const ThetaOpt> theta_opt_;
+  NonFiniteGradient policy_;
+};
+
+// A learner and its logical workers in one process, for use as a library.
+class SingleMachineGradientLearner {
+ public:
+  struct State {
+    LearnerState learner;
+    std::vector<WorkerState> workers;
+  };
+  struct Options {
+    int64_t workers = 1;
+    int64_t windows_per_update = 1;
+  };
+
+  SingleMachineGradientLearner(GradientLearner learner, Estimators estimators, Options options);
+
+  // Keys as in learner/worker.h; the same run key belongs to every call.
+  State Init(Key run_key) const;
+  State Init(Key run_key, Eigen::VectorXf theta) const;
+  // One update of theta, in parallel on the thread pool around the call.
+  UpdateSummary Update(Key run_key, State* state) const;
+
+ private:
+  State InitWorkers(Key run_key, LearnerState learner) const;
+
+  GradientLearner learner_;
+  Estimators estimators_;
+  Options options_;
+};
+
+}  // namespace lopt

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/config.h"
+#include "base/fields.h"
+
+namespace lopt {
+
+// A meta-training experiment, as its config file describes it:
+//   MetaTrainConfig config = ReadOptions<MetaTrainConfig>(Config::Load(path));
+// What may be set without changing the result (threads, directories for output) is not here but in
+// MetaTrainerOptions, except the intervals below.
+struct MetaTrainConfig {
+  std::string name = "meta-train";
+  Config learned_optimizer;
+  Config theta_opt;
+  std::vector<Config> estimators;
+  int64_t workers = 1;
+  int64_t meta_steps = 500;
+  int64_t windows_per_update = 1;
+  int64_t seed = 0;
+  std::string non_finite_gradient = "skip";
+  std::string data_dir;
+  std::string isa;
+  double checkpoint_seconds = 30;
+  int64_t checkpoint_steps = 0;
+  int64_t keep_last = 3;
+  int64_t keep_every = 0;
+  int64_t metrics_steps = 1;
+
+  void Visit(FieldVisitor& v);
+};
+
+// Top-level keys that may change when a run is resumed.
+const std::vector<std::string>& KeysFreeOnResume();
+
+}  // namespace lopt

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/metrics.h"
+#include "learner/gradient_learner.h"
+#include "learner/meta_train_config.h"
+
+namespace lopt {
+
+// What a run has done so far, for a progress line.
+struct MetaTrainProgress {
+  int64_t updates = 0;           // of theta, those before a resume included
+  int64_t first_updates = 0;     // of these, done before this process began
+  int64_t meta_steps = 0;        // the total that the run ends at
+  double seconds = 0;            // since the loop of this process began
+  int64_t inner_steps = 0;       // in this process, all estimators, twins counted each
+  const UpdateSummary* summary;  // of the last update; summary->estimators as in estimator_names
+  const std::vector<std::string>* estimator_names;  // "<index>_<task>"
+};
+
+struct MetaTrainerOptions {
+  std::string out_dir;  // empty: nothing is written
+  int threads = 1;
+  bool resume = false;            // go on from out_dir's newest checkpoint
+  bool overwrite = false;         // remove the run that is in out_dir
+  bool allow_isa_change = false;  // resume on another instruction set
+  std::string init_theta;         // file to start from (fresh theta_opt); empty: drawn
+  std::string version;            // of the program, for manifest.json and theta.safetensors
+  const std::atomic<bool>* stop = nullptr;  // once true: finish the update, save, return
+  std::function<void(const MetaTrainProgress&)> on_step;  // after each update
+  // Called before things that a crash may interrupt: "step:<updates>" after an update, "metrics",
+  // "theta", "finished", and those of CheckpointStore.
+  std::function<void(std::string_view)> on_event;
+};
+
+struct MetaTrainResult {
+  bool interrupted = false;  // by `stop`
+  LearnerState learner;
+  std::vector<std::string> estimator_names;
+  std::vector<StepCounts> totals;  // by estimator, since the start of the run
+  UpdateSummary last;      // the last update of this process; outer_step -1 if none was made
+  int64_t updates = 0;     // made by this process
+  double seconds = 0;      // of this process' loop
+  std::string theta_path;  // "<out_dir>/theta.safetensors"; empty if not written
+};
+
+// Runs an experiment in this process: its logical workers in parallel on `threads` threads. Writes
+// to out_dir:
+//   config.json        resolved: every key with its value
+//   manifest.json      status (running, interrupted, finished, failed), version, isa, seed, updates
+//   metrics.jsonl, events.out.tfevents.*  a record per metrics_steps updates; "step" is the number
+//                      of updates that the measured theta had
+//   checkpoints/       learner/checkpoint.h; one at the start, at every interval and at the end
+//   theta.safetensors  learner/theta_file.h, when finished
+//
+// Throws Error on a bad config; if out_dir holds a run and neither resume nor overwrite is set, or
+// holds none and resume is; if the resumed run's config differs in anything but KeysFreeOnResume(),
+// or its instruction set does; if something cannot be written. theta after n updates is a function
+// of the config (and init_theta) alone, bit for bit on one instruction set.
+MetaTrainResult RunMetaTraining(const MetaTrainConfig& config, const MetaTrainerOptions& options);
+
+// Names of the metrics that an update gives: meta_loss, gradient_norm, learning_rate,
+// updates_skipped, and per estimator <metric>/<index>_<task>.
+Metrics MetricsOf(const UpdateSummary& summary, const std::vector<std::string>& estimator_names,
+                  const LearnerState& learner, const std::vector<StepCounts>& totals);
+
+}  // namespace lopt

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <Eigen/Core>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/config.h"
+#include "lopt/learned_optimizer.h"
+
+namespace lopt {
+
+// A learned optimizer's weights with what is needed to use them.
+struct ThetaFile {
+  Config learned_optimizer;  // type and options
+  Eigen::VectorXf theta;     // [D]
+  Config config;             // resolved, of the run that trained it; empty if unknown
+  int64_t seed = 0;
+  int64_t meta_steps = 0;  // updates of theta
+  std::string version;     // of the program that wrote it; empty if unknown
+};
+
+// A safetensors file with the tensors theta/<name>, the other members as metadata, and a check that
+// a reader can make of itself: golden/params/<tensor>, golden/gradients/<tensor> (first dimension:
+// steps) and golden/result/<tensor>, the parameters after these steps from a fresh state. The file
+// is complete or absent after a crash.
+void WriteThetaFile(const std::string& path, const ThetaFile& file);
+
+// Reads it and repeats the golden steps: throws Error if a result differs by more than 1e-6 (1 +
+// |value|), or if the tensors are not those of the optimizer. `learned_optimizer` is for files that
+// do not name one (tensors from elsewhere); where the file names one and both are given, a
+// difference is an Error.
+ThetaFile ReadThetaFile(const std::string& path,
+                        const std::optional<Config>& learned_optimizer = {});
+
+}  // namespace lopt

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <Eigen/Core>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/key.h"
+#include "base/metrics.h"
+#include "estimators/gradient_estimator.h"
+#include "estimators/registry.h"
+
+namespace lopt {
+
+// The estimators of an experiment, in the order of its config.
+using Estimators = std::vector<std::shared_ptr<const ConfiguredEstimator>>;
+
+// "<index>_<task>", by which metrics and messages name estimator `index`.
+std::string EstimatorName(const Estimators& estimators, size_t index);
+
+// Everything of one logical worker that lives between two updates.
+struct WorkerState {
+  int64_t windows = 0;                     // run so far; keys the next window's draws
+  std::vector<EstimatorState> estimators;  // in the order of Estimators
+  bool operator==(const WorkerState&) const = default;
+};
+
+// What one estimator gave in one update of one worker: means over its windows, sums for counts.
+struct EstimatorReport {
+  double mean_loss = 0;  // over the windows that have one; NaN if none has
+  double gradient_norm = 0;
+  StepCounts counts;
+  Metrics metrics;
+};
+
+// What a worker hands to the learner for one update.
+struct AggregatedGradient {
+  int64_t outer_step = 0;    // of the weights it was computed under
+  Eigen::VectorXf gradient;  // [D], the estimators' weighted mean
+  double mean_loss = 0;      // the same mean, over the estimators that have one; NaN if none has
+  StepCounts counts;         // sums over the estimators
+  std::vector<EstimatorReport> estimators;
+};
+
+struct WorkerOutput {
+  AggregatedGradient to_put;
+};
+
+// Keys are derived as follows, whoever computes a worker:
+//   run      KeyFromSeed(seed)
+//   theta    FoldIn(run, 2^32), the initial theta
+//   worker w FoldIn(run, w)
+//   start    FoldIn(FoldIn(worker, 0), e), the initial state of estimator e
+//   window n FoldIn(FoldIn(FoldIn(worker, 1), n), e), window n (from 0) of estimator e
+Key ThetaKey(Key run_key);
+Key WorkerKey(Key run_key, int64_t worker);
+
+// The state of a worker that has run no window. Throws Error unless there is an estimator, all are
+// for theta's size, no weight is negative and one is positive.
+WorkerState InitWorkerState(const WorkerWeights& weights, const Estimators& estimators,
+                            Key worker_key);
+
+// Runs `windows` >= 1 windows of every estimator under the same weights and takes the mean. The
+// estimators run in parallel on the thread pool around the call, the windows of one after the
+// other; sums are float64 in the order of windows and estimators, so the bits do not depend on the
+// threads. Nothing that is not finite is replaced: it reaches the learner, which has the policy for
+// it.
+WorkerOutput GradientWorkerCompute(const WorkerWeights& weights, const Estimators& estimators,
+                                   int64_t windows, Key worker_key, WorkerState* state);
+
+// The same for several workers in parallel; worker_keys[i] and states[i] belong to one worker.
+std::vector<AggregatedGradient> ComputeWorkers(const WorkerWeights& weights,
+                                               const Estimators& estimators, int64_t windows,
+                                               std::span<const Key> worker_keys,
+                                               std::span<WorkerState> states);
+
+}  // namespace lopt
