@@ -16,6 +16,8 @@ enum class DType { kFloat32, kFloat64, kInt32, kInt64, kUint32, kUint8 };
 
 // The safetensors name: "F32", "F64", "I32", "I64", "U32", "U8".
 std::string_view ToString(DType dtype);
+// Bytes per element.
+int64_t ItemSize(DType dtype);
 
 template <class T>
 constexpr DType DTypeOf();
@@ -97,6 +99,7 @@ class NamedArrays {
   Array& At(std::string_view name);
   const Array& At(std::string_view name) const;
   // The same, and throws Error unless the dtype and shape are these.
+  Array& At(std::string_view name, DType dtype, const Shape& shape);
   const Array& At(std::string_view name, DType dtype, const Shape& shape) const;
   // Adds or replaces.
   void Set(std::string name, Array array) {
@@ -131,13 +134,14 @@ struct ArrayFile {
   std::map<std::string, std::string> metadata;
 };
 
-// Both throw Error that names the file and what is wrong: not readable, header too long or not
-// JSON, unknown dtype, data offsets that overlap, leave a gap, run past the end or do not fit the
-// shape, trailing bytes.
+// Both throw Error that names the file (`source`) and what is wrong: not readable, header too long
+// or not JSON, unknown dtype, data offsets that overlap, leave a gap, run past the end or do not
+// fit the shape, trailing bytes. Format: https://huggingface.co/docs/safetensors.
 ArrayFile ReadArrayFile(const std::string& path);
 ArrayFile ParseArrayFile(std::span<const std::byte> bytes, const std::string& source);
-// The bytes of the file; the same arrays and metadata give the same bytes. Data starts 8-byte
-// aligned (64 where possible).
+// The bytes of the file; the same arrays and metadata give the same bytes. Data starts 64-byte
+// aligned and lies by falling element size, then name, so every array is aligned to its elements.
+// Throws Error if a name or the metadata is not UTF-8, or a name is "__metadata__".
 std::vector<std::byte> SerializeArrayFile(const ArrayFile& file);
 // Writes the whole file, or throws Error (path and reason) and leaves no `path` behind that is not
 // complete: the bytes go to a temporary name in the same directory, are flushed to disk (fsync) and

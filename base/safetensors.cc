@@ -1,0 +1,245 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "base/arrays.h"
+#include "base/file.h"
+#include "base/strict_json.h"
+
+namespace lopt {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr size_t kLengthBytes = 8;
+constexpr uint64_t kMaxHeaderBytes = 100'000'000;
+constexpr size_t kDataAlignment = 64;
+constexpr char kMetadataKey[] = "__metadata__";
+constexpr std::array kDTypes = {DType::kFloat32, DType::kFloat64, DType::kInt32,
+                                DType::kInt64,   DType::kUint32,  DType::kUint8};
+
+// What the header says of one tensor; its data is [begin, end) of what follows the header.
+struct TensorInfo {
+  std::string name;
+  DType dtype;
+  Shape shape;
+  uint64_t begin;
+  uint64_t end;
+};
+
+class HeaderReader {
+ public:
+  HeaderReader(const std::string& source, uint64_t data_bytes)
+      : source_(source), data_bytes_(data_bytes) {}
+
+  std::map<std::string, std::string> Metadata(const Json& json) const {
+    Require(json.is_object(), "{}: {} must be an object of texts, got {}", source_, kMetadataKey,
+            ShowJson(json));
+    std::map<std::string, std::string> metadata;
+    for (const auto& [key, value] : json.items()) {
+      Require(value.is_string(), "{}: metadata '{}' must be text, got {}", source_, key,
+              ShowJson(value));
+      metadata[key] = value.get<std::string>();
+    }
+    return metadata;
+  }
+
+  TensorInfo Tensor(const std::string& name, const Json& json) const {
+    Require(json.is_object() && json.size() == 3 && json.contains("dtype") &&
+                json.contains("shape") && json.contains("data_offsets"),
+            "{}: tensor '{}' must be an object with dtype, shape and data_offsets, got {}", source_,
+            name, ShowJson(json));
+    TensorInfo info{.name = name,
+                    .dtype = ReadDType(name, json["dtype"]),
+                    .shape = ReadShape(name, json["shape"]),
+                    .begin = 0,
+                    .end = 0};
+    const uint64_t bytes = Bytes(info);
+    ReadOffsets(json["data_offsets"], &info);
+    Require(info.end - info.begin == bytes,
+            "{}: tensor '{}' of {} {} needs {} bytes, data_offsets [{}, {}] give {}", source_, name,
+            ToString(info.dtype), ToString(info.shape), bytes, info.begin, info.end,
+            info.end - info.begin);
+    return info;
+  }
+
+  // Sorts the tensors as their data lies and checks that they cover it exactly.
+  void CheckCover(std::vector<TensorInfo>* tensors) const {
+    std::ranges::sort(*tensors, {},
+                      [](const TensorInfo& info) { return std::pair(info.begin, info.end); });
+    uint64_t end = 0;
+    for (const TensorInfo& info : *tensors) {
+      Require(info.begin >= end, "{}: tensor '{}' overlaps another: it begins at {} before {}",
+              source_, info.name, info.begin, end);
+      Require(info.begin == end, "{}: there is a gap of {} bytes before tensor '{}' at {}", source_,
+              info.begin - end, info.name, info.begin);
+      end = info.end;
+    }
+    Require(end == data_bytes_, "{}: {} trailing bytes after the last tensor's data", source_,
+            data_bytes_ - end);
+  }
+
+ private:
+  DType ReadDType(const std::string& name, const Json& json) const {
+    for (DType dtype : kDTypes) {
+      if (json.is_string() && json.get_ref<const std::string&>() == ToString(dtype)) {
+        return dtype;
+      }
+    }
+    std::vector<std::string_view> known;
+    for (DType dtype : kDTypes) {
+      known.push_back(ToString(dtype));
+    }
+    Fail("{}: tensor '{}' has dtype {}; known are: {}", source_, name, ShowJson(json),
+         fmt::join(known, ", "));
+  }
+
+  Shape ReadShape(const std::string& name, const Json& json) const {
+    Shape shape;
+    bool ok = json.is_array();
+    for (size_t i = 0; ok && i < json.size(); ++i) {
+      const uint64_t dimension =
+          json[i].is_number_unsigned() ? json[i].get<uint64_t>() : UINT64_MAX;
+      ok = dimension <= static_cast<uint64_t>(INT64_MAX);
+      shape.push_back(static_cast<int64_t>(dimension));
+    }
+    Require(ok, "{}: tensor '{}': shape must be a list of non-negative integers, got {}", source_,
+            name, ShowJson(json));
+    return shape;
+  }
+
+  uint64_t Bytes(const TensorInfo& info) const {
+    int64_t bytes = ItemSize(info.dtype);
+    for (int64_t dimension : info.shape) {
+      Require(!__builtin_mul_overflow(bytes, dimension, &bytes),
+              "{}: tensor '{}': shape {} has too many elements", source_, info.name,
+              ToString(info.shape));
+    }
+    return static_cast<uint64_t>(bytes);
+  }
+
+  void ReadOffsets(const Json& json, TensorInfo* info) const {
+    uint64_t begin = 1;
+    uint64_t end = 0;
+    if (json.is_array() && json.size() == 2 && json[0].is_number_unsigned() &&
+        json[1].is_number_unsigned()) {
+      begin = json[0].get<uint64_t>();
+      end = json[1].get<uint64_t>();
+    }
+    Require(begin <= end,
+            "{}: tensor '{}': data_offsets must be [begin, end] with 0 <= begin <= end, got {}",
+            source_, info->name, ShowJson(json));
+    Require(end <= data_bytes_, "{}: tensor '{}' ends at byte {} of the data, which has {}",
+            source_, info->name, end, data_bytes_);
+    info->begin = begin;
+    info->end = end;
+  }
+
+  const std::string& source_;
+  uint64_t data_bytes_;
+};
+
+// Names by falling element size, then by name.
+std::vector<std::string_view> DataOrder(const NamedArrays& arrays) {
+  std::vector<std::string_view> names;
+  for (const auto& [name, array] : arrays) {
+    Require(name != kMetadataKey, "safetensors: no array may be named {}", kMetadataKey);
+    names.push_back(name);
+  }
+  std::ranges::stable_sort(names, std::ranges::greater(), [&](std::string_view name) {
+    return ItemSize(arrays.At(name).dtype());
+  });
+  return names;
+}
+
+std::string Header(const ArrayFile& file, const std::vector<std::string_view>& order) {
+  Json header = Json::object();
+  if (!file.metadata.empty()) {
+    header[kMetadataKey] = file.metadata;
+  }
+  size_t offset = 0;
+  for (std::string_view name : order) {
+    const Array& array = file.arrays.At(name);
+    const size_t end = offset + array.bytes().size();
+    header[std::string(name)] = {{"dtype", ToString(array.dtype())},
+                                 {"shape", array.shape()},
+                                 {"data_offsets", {offset, end}}};
+    offset = end;
+  }
+  std::string text;
+  try {
+    text = header.dump();
+  } catch (const Json::type_error&) {
+    Fail("safetensors: a name or the metadata is not UTF-8");
+  }
+  const size_t used = kLengthBytes + text.size();
+  text.append((kDataAlignment - used % kDataAlignment) % kDataAlignment, ' ');
+  return text;
+}
+
+}  // namespace
+
+ArrayFile ParseArrayFile(std::span<const std::byte> bytes, const std::string& source) {
+  Require(bytes.size() >= kLengthBytes, "{}: {} bytes are too few for a safetensors file", source,
+          bytes.size());
+  uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, bytes.data(), kLengthBytes);
+  Require(header_bytes <= kMaxHeaderBytes,
+          "{}: the header's length is given as {} bytes, more than {}: not a safetensors file?",
+          source, header_bytes, kMaxHeaderBytes);
+  Require(header_bytes <= bytes.size() - kLengthBytes,
+          "{}: the header's length is given as {} bytes, but only {} follow", source, header_bytes,
+          bytes.size() - kLengthBytes);
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + kLengthBytes,
+                              header_bytes);
+  const std::span<const std::byte> data = bytes.subspan(kLengthBytes + header_bytes);
+
+  const Json header = ParseStrictJson(text, source + ": header", false);
+  if (!header.is_object()) {
+    Fail("{}: the header must be a JSON object, got {}", source, ShowJson(header));
+  }
+  const HeaderReader reader(source, data.size());
+  ArrayFile file;
+  std::vector<TensorInfo> tensors;
+  for (const auto& [name, json] : header.items()) {
+    if (name == kMetadataKey) {
+      file.metadata = reader.Metadata(json);
+    } else {
+      tensors.push_back(reader.Tensor(name, json));
+    }
+  }
+  reader.CheckCover(&tensors);
+  for (TensorInfo& info : tensors) {
+    Array array(info.dtype, std::move(info.shape));
+    std::ranges::copy(data.subspan(info.begin, info.end - info.begin), array.bytes().begin());
+    file.arrays.Set(std::move(info.name), std::move(array));
+  }
+  return file;
+}
+
+std::vector<std::byte> SerializeArrayFile(const ArrayFile& file) {
+  const std::vector<std::string_view> order = DataOrder(file.arrays);
+  const std::string header = Header(file, order);
+  const uint64_t header_bytes = header.size();
+  std::vector<std::byte> bytes;
+  const auto append = [&](std::span<const std::byte> more) {
+    bytes.insert(bytes.end(), more.begin(), more.end());
+  };
+  append(std::as_bytes(std::span(&header_bytes, 1)));
+  append(std::as_bytes(std::span(header)));
+  for (std::string_view name : order) {
+    append(file.arrays.At(name).bytes());
+  }
+  return bytes;
+}
+
+ArrayFile ReadArrayFile(const std::string& path) { return ParseArrayFile(ReadFile(path), path); }
+
+void WriteArrayFile(const std::string& path, const ArrayFile& file) {
+  WriteFile(path, SerializeArrayFile(file));
+}
+
+}  // namespace lopt

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+
+namespace lopt {
+
+// JSON text as a value, keys in the order of the text. Two keys of one name in one object, more
+// than 64 levels and anything that is not JSON are an Error that names `source` and the line.
+nlohmann::ordered_json ParseStrictJson(std::string_view text, const std::string& source,
+                                       bool allow_comments);
+
+// The path of a key below `path`: "estimators[0]" and "std" give "estimators[0].std".
+std::string JoinKey(std::string_view path, std::string_view key);
+// The path of an element of the list at `path`: "estimators[0]".
+std::string JoinIndex(std::string_view path, size_t index);
+
+// A value as one line of JSON for a message, cut to a readable length.
+std::string ShowJson(const nlohmann::ordered_json& value);
+
+}  // namespace lopt
