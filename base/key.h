@@ -24,7 +24,7 @@ Key KeyFromSeed(uint64_t seed);
 Key FoldIn(Key key, uint64_t data);
 
 // {FoldIn(key, 0), ..., FoldIn(key, n - 1)}.
-std::vector<Key> Split(Key key, int64_t n);
+std::vector<Key> SplitKey(Key key, int64_t n);
 
 // Each of these fills `out` with elements first, first + 1, ... of the infinite array that the key
 // names, so any piece of it may be made anywhere. They are data-parallel by index and use the

@@ -86,6 +86,8 @@ class InnerProblem {
   explicit InnerProblem(Layout theta) : theta_layout_(std::move(theta)) {}
 
  private:
+  void CheckRows(const ThetaRows& theta, std::span<const Key> keys, const UnrollState& state) const;
+
   virtual UnrollState DoStart(int64_t replicas, const OuterState& outer, Key key,
                               std::optional<int64_t> horizon) const = 0;
   virtual void DoRun(const ThetaRows& theta, const OuterState& outer, int64_t steps,

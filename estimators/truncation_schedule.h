@@ -2,22 +2,86 @@
 
 #include <cstdint>
 #include <limits>
+#include <vector>
 
+#include "base/fields.h"
 #include "base/key.h"
 #include "estimators/inner_problem.h"
 
 namespace lopt {
 
-// Decides how long an episode of inner training is. Immutable, thread-safe.
+// Decides how many inner steps an episode has. Immutable, thread-safe.
 class TruncationSchedule {
  public:
   static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
   virtual ~TruncationSchedule() = default;
-  // The length, in inner steps, of an episode that starts now; kNever if it has no end.
+  // The length, in inner steps, of an episode that starts now: at least 1, or kNever if it has no
+  // end.
   virtual int64_t Length(Key key, const OuterState& outer) const = 0;
   // Whether Length can be anything but kNever.
   virtual bool EpisodesEnd() const { return true; }
+};
+
+class NeverEndingTruncationSchedule : public TruncationSchedule {
+ public:
+  struct Options {
+    void Visit(FieldVisitor&) {}
+  };
+  NeverEndingTruncationSchedule() = default;
+  explicit NeverEndingTruncationSchedule(const Options&) {}
+  int64_t Length(Key, const OuterState&) const override { return kNever; }
+  bool EpisodesEnd() const override { return false; }
+};
+
+class ConstantTruncationSchedule : public TruncationSchedule {
+ public:
+  struct Options {
+    int64_t total_length = 100;
+    void Visit(FieldVisitor& v);
+  };
+  explicit ConstantTruncationSchedule(const Options& options) : options_(options) {}
+  int64_t Length(Key, const OuterState&) const override { return options_.total_length; }
+
+ private:
+  Options options_;
+};
+
+// exp(u) rounded towards 0, u uniform on (ln min_length, ln max_length); drawn anew for each
+// episode.
+class LogUniformLengthSchedule : public TruncationSchedule {
+ public:
+  struct Options {
+    int64_t min_length = 100;
+    int64_t max_length = 1000;
+    void Visit(FieldVisitor& v);
+  };
+  // Throws Error unless min_length < max_length.
+  explicit LogUniformLengthSchedule(const Options& options);
+  int64_t Length(Key key, const OuterState& outer) const override;
+
+ private:
+  Options options_;
+};
+
+// A length that follows the outer step: linear between the points (outer_steps[i], lengths[i]),
+// constant before the first and after the last, rounded towards 0; with std > 0 plus std times a
+// standard normal, rounded towards 0; never below min_length.
+class ScheduledTruncationSchedule : public TruncationSchedule {
+ public:
+  struct Options {
+    std::vector<int64_t> outer_steps = {0};
+    std::vector<int64_t> lengths = {100};
+    double std = 0;
+    int64_t min_length = 1;
+    void Visit(FieldVisitor& v);
+  };
+  // Throws Error unless there are as many outer_steps as lengths and the former increase.
+  explicit ScheduledTruncationSchedule(const Options& options);
+  int64_t Length(Key key, const OuterState& outer) const override;
+
+ private:
+  Options options_;
 };
 
 }  // namespace lopt

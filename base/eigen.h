@@ -1,0 +1,19 @@
+#pragma once
+
+#include <Eigen/Core>
+#include <cstddef>
+#include <span>
+
+namespace lopt {
+
+// The elements of an Eigen vector or array that owns its memory.
+template <class Vector>
+std::span<const typename Vector::Scalar> AsSpan(const Vector& vector) {
+  return {vector.data(), static_cast<size_t>(vector.size())};
+}
+template <class Vector>
+std::span<typename Vector::Scalar> AsSpan(Vector& vector) {
+  return {vector.data(), static_cast<size_t>(vector.size())};
+}
+
+}  // namespace lopt

@@ -1,0 +1,151 @@
+#include "estimators/full_es.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "base/eigen.h"
+#include "base/error.h"
+#include "estimators/antithetic.h"
+
+namespace lopt {
+namespace {
+
+// Steps of a trace held at a time: an episode may be far longer than a window.
+constexpr int64_t kStepsAtOnce = 128;
+
+// The meta-loss difference of each pair, gathered over the pieces of an episode.
+class EpisodeLoss {
+ public:
+  EpisodeLoss(std::string type, int64_t pairs, int64_t length)
+      : type_(std::move(type)),
+        length_(length),
+        sum_(Eigen::ArrayXd::Zero(pairs)),
+        least_(Eigen::ArrayXd::Constant(2 * pairs, std::numeric_limits<double>::infinity())),
+        last_(Eigen::ArrayXd::Zero(pairs)) {}
+
+  void Add(const UnrollTrace& trace) {
+    const Eigen::ArrayXXd differences = TwinDifferences(trace);
+    const int64_t pairs = differences.cols();
+    sum_ += differences.colwise().sum().transpose();
+    last_ = differences.row(differences.rows() - 1).transpose();
+    for (int64_t n = 0; n < 2 * pairs; ++n) {
+      for (int64_t k = 0; k < trace.loss.rows(); ++k) {
+        if (std::isfinite(trace.loss(k, n)) && trace.loss(k, n) < least_(n)) {
+          least_(n) = trace.loss(k, n);
+        }
+      }
+    }
+  }
+
+  Eigen::ArrayXd Differences() const {
+    if (type_ == "avg") {
+      return sum_ / static_cast<double>(length_);
+    }
+    if (type_ == "last") {
+      return last_;
+    }
+    const auto pairs = sum_.size();
+    const Eigen::ArrayXd difference = least_.head(pairs) - least_.tail(pairs);
+    return difference.isFinite().select(difference, 0.0);
+  }
+
+ private:
+  std::string type_;
+  int64_t length_;
+  Eigen::ArrayXd sum_;
+  Eigen::ArrayXd least_;
+  Eigen::ArrayXd last_;
+};
+
+}  // namespace
+
+void FullES::Options::Visit(FieldVisitor& v) {
+  v.Field("num_tasks", &num_tasks, AtLeast(1), "Tasks, each an antithetic pair of replicas.");
+  v.Field("std", &std, Above(0), "Standard deviation of the perturbations of theta.");
+  v.Field(
+      "loss_type", &loss_type, {"avg", "min", "last", "last_recompute"},
+      "What an episode counts: the mean of its losses, the least one, the last one, or the mean "
+      "over fresh outer batches of the final parameters' loss.");
+  v.Field("recompute_samples", &recompute_samples, AtLeast(1),
+          "Fresh outer batches of loss_type last_recompute.");
+  v.Field("clip_loss_diff", &clip_loss_diff, Above(0),
+          "Bound on the absolute loss difference of a pair.");
+  v.Field("sign_delta_loss_scalar", &sign_delta_loss_scalar, Above(0),
+          "Replaces the loss difference of a pair by its sign times this.");
+}
+
+FullES::FullES(std::shared_ptr<const InnerProblem> problem,
+               std::shared_ptr<const TruncationSchedule> schedule, const Options& options)
+    : GradientEstimator(problem->theta_layout()),
+      problem_(std::move(problem)),
+      schedule_(std::move(schedule)),
+      options_(options) {
+  Require(!problem_->EpisodesEnd(),
+          "FullES: it draws the episodes' length itself, so the inner problem's schedule must be "
+          "NeverEndingTruncationSchedule");
+  Require(schedule_->EpisodesEnd(),
+          "FullES: its schedule must give episodes an end; NeverEndingTruncationSchedule does not");
+}
+
+EstimatorState FullES::DoInitWorkerState(const WorkerWeights&, Key) const { return {}; }
+
+GradientEstimate FullES::DoEstimate(const WorkerWeights& weights, Key key, EstimatorState*) const {
+  const int64_t pairs = options_.num_tasks;
+  const int64_t length = schedule_->Length(FoldIn(key, kLengthDraw), weights.outer);
+  const std::vector<float> perturbations = SamplePerturbations(
+      FoldIn(key, kPerturbationDraw), pairs, theta_layout().size(), options_.std);
+  const ThetaRows theta{
+      .theta = AsSpan(weights.theta), .perturbations = perturbations, .rows = 2 * pairs};
+  const std::vector<Key> keys = TwinKeys(FoldIn(key, kUnrollDraw), pairs);
+  UnrollState unroll =
+      StackTwice(problem_->Start(pairs, weights.outer, FoldIn(key, kStartDraw), length));
+
+  EpisodeLoss episode(options_.loss_type, pairs, length);
+  LossSum loss;
+  StepCounts counts;
+  for (int64_t done = 0; done < length; done += kStepsAtOnce) {
+    UnrollTrace trace;
+    problem_->Run(theta, weights.outer, std::min(kStepsAtOnce, length - done), keys, &unroll,
+                  &trace);
+    episode.Add(trace);
+    loss.Add(trace);
+    counts += CountSteps(trace);
+  }
+
+  Eigen::ArrayXd differences = options_.loss_type == "last_recompute"
+                                   ? RecomputedDifferences(theta, key, unroll)
+                                   : episode.Differences();
+  if (options_.clip_loss_diff) {
+    differences = differences.max(-*options_.clip_loss_diff).min(*options_.clip_loss_diff);
+  }
+  if (options_.sign_delta_loss_scalar) {
+    differences = differences.sign() * *options_.sign_delta_loss_scalar;
+  }
+  return {.gradient =
+              WeightedPerturbations(AsSpan(differences), perturbations, options_.std).cast<float>(),
+          .mean_loss = loss.Mean(),
+          .counts = counts,
+          .metrics = {}};
+}
+
+Eigen::ArrayXd FullES::RecomputedDifferences(const ThetaRows& theta, Key key,
+                                             const UnrollState& unroll) const {
+  const int64_t pairs = theta.rows / 2;
+  Eigen::ArrayXd differences = Eigen::ArrayXd::Zero(pairs);
+  std::vector<double> losses(static_cast<size_t>(theta.rows));
+  for (int64_t sample = 0; sample < options_.recompute_samples; ++sample) {
+    const Key sample_key = FoldIn(FoldIn(key, kOuterBatchDraw), static_cast<uint64_t>(sample));
+    problem_->MetaLoss(theta, TwinKeys(sample_key, pairs), unroll, losses);
+    for (int64_t n = 0; n < pairs; ++n) {
+      if (std::isfinite(losses[n]) && std::isfinite(losses[n + pairs])) {
+        differences(n) += losses[n] - losses[n + pairs];
+      }
+    }
+  }
+  return differences / static_cast<double>(options_.recompute_samples);
+}
+
+}  // namespace lopt

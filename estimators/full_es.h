@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/fields.h"
+#include "estimators/gradient_estimator.h"
+#include "estimators/truncation_schedule.h"
+
+namespace lopt {
+
+// Evolution strategies over whole episodes: every estimate starts fresh tasks and runs them for one
+// length, the same for all of them. No state. It owns the schedule, so the problem's own must be
+// NeverEnding.
+class FullES : public GradientEstimator {
+ public:
+  struct Options {
+    int64_t num_tasks = 8;           // N antithetic pairs
+    double std = 0.01;               // of the perturbations
+    std::string loss_type = "avg";   // what an episode counts: mean or minimum of its losses, its
+                                     // last one, or the last recomputed
+    int64_t recompute_samples = 50;  // fresh outer batches of last_recompute
+    std::optional<double> clip_loss_diff;  // bound on a pair's |loss difference|
+    std::optional<double>
+        sign_delta_loss_scalar;  // replaces a pair's difference by its sign times this
+    void Visit(FieldVisitor& v);
+  };
+
+  // Throws Error if the problem's episodes end by themselves.
+  FullES(std::shared_ptr<const InnerProblem> problem,
+         std::shared_ptr<const TruncationSchedule> schedule, const Options& options);
+
+ private:
+  EstimatorState DoInitWorkerState(const WorkerWeights& weights, Key key) const override;
+  GradientEstimate DoEstimate(const WorkerWeights& weights, Key key,
+                              EstimatorState* state) const override;
+  // [N]: mean difference of the twins' losses over fresh outer batches.
+  Eigen::ArrayXd RecomputedDifferences(const ThetaRows& theta, Key key,
+                                       const UnrollState& unroll) const;
+
+  std::shared_ptr<const InnerProblem> problem_;
+  std::shared_ptr<const TruncationSchedule> schedule_;
+  Options options_;
+};
+
+}  // namespace lopt

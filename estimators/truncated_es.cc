@@ -1,0 +1,44 @@
+#include "estimators/truncated_es.h"
+
+#include <utility>
+
+#include "base/eigen.h"
+#include "estimators/antithetic.h"
+
+namespace lopt {
+
+TruncatedES::TruncatedES(std::shared_ptr<const InnerProblem> problem,
+                         const TruncatedOptions& options)
+    : GradientEstimator(problem->theta_layout()), problem_(std::move(problem)), options_(options) {}
+
+EstimatorState TruncatedES::DoInitWorkerState(const WorkerWeights& weights, Key key) const {
+  EstimatorState state;
+  state.Merge("unroll/", problem_->Start(options_.num_tasks, weights.outer, key));
+  return state;
+}
+
+GradientEstimate TruncatedES::DoEstimate(const WorkerWeights& weights, Key key,
+                                         EstimatorState* state) const {
+  const int64_t pairs = options_.num_tasks;
+  const std::vector<float> perturbations = SamplePerturbations(
+      FoldIn(key, kPerturbationDraw), pairs, theta_layout().size(), options_.std);
+  UnrollState unroll = StackTwice(state->Extract("unroll/"));
+  UnrollTrace trace;
+  problem_->Run({.theta = AsSpan(weights.theta), .perturbations = perturbations, .rows = 2 * pairs},
+                weights.outer, options_.trunc_length, TwinKeys(FoldIn(key, kUnrollDraw), pairs),
+                &unroll, &trace);
+  state->Merge("unroll/", TakeRows(unroll, 0, pairs));
+
+  const Eigen::ArrayXXd differences = TwinDifferences(trace);
+  const Eigen::ArrayXd means =
+      differences.colwise().sum() / static_cast<double>(options_.trunc_length);
+  LossSum loss;
+  loss.Add(trace);
+  return {
+      .gradient = WeightedPerturbations(AsSpan(means), perturbations, options_.std).cast<float>(),
+      .mean_loss = loss.Mean(),
+      .counts = CountSteps(trace),
+      .metrics = {}};
+}
+
+}  // namespace lopt

@@ -1,0 +1,78 @@
+#include "estimators/truncation_schedule.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace lopt {
+
+void ConstantTruncationSchedule::Options::Visit(FieldVisitor& v) {
+  v.Field("total_length", &total_length, AtLeast(1), "Inner steps of every episode.");
+}
+
+void LogUniformLengthSchedule::Options::Visit(FieldVisitor& v) {
+  v.Field("min_length", &min_length, AtLeast(1), "Shortest episode, in inner steps.");
+  v.Field("max_length", &max_length, AtLeast(2), "Episodes are shorter than this, in inner steps.");
+}
+
+LogUniformLengthSchedule::LogUniformLengthSchedule(const Options& options) : options_(options) {
+  Require(options.min_length < options.max_length,
+          "LogUniformLengthSchedule: min_length {} must be below max_length {}", options.min_length,
+          options.max_length);
+}
+
+int64_t LogUniformLengthSchedule::Length(Key key, const OuterState&) const {
+  const double low = std::log(static_cast<double>(options_.min_length));
+  const double high = std::log(static_cast<double>(options_.max_length));
+  const double length = std::exp(low + static_cast<double>(Uniform(key)) * (high - low));
+  // exp(log(n)) may fall a rounding below n.
+  return std::max(options_.min_length, static_cast<int64_t>(length));
+}
+
+void ScheduledTruncationSchedule::Options::Visit(FieldVisitor& v) {
+  v.Field("outer_steps", &outer_steps, AtLeast(0),
+          "Outer steps of the points between which the length is linear; increasing.");
+  v.Field("lengths", &lengths, AtLeast(1), "Lengths at these points, in inner steps.");
+  v.Field("std", &std, AtLeast(0), "Standard deviation of a normal added to each length.");
+  v.Field("min_length", &min_length, AtLeast(1), "No episode is shorter, in inner steps.");
+}
+
+ScheduledTruncationSchedule::ScheduledTruncationSchedule(const Options& options)
+    : options_(options) {
+  Require(!options.outer_steps.empty() && options.outer_steps.size() == options.lengths.size(),
+          "ScheduledTruncationSchedule: {} outer_steps for {} lengths; there must be as many, and "
+          "at least one",
+          options.outer_steps.size(), options.lengths.size());
+  for (size_t i = 1; i < options.outer_steps.size(); ++i) {
+    Require(options.outer_steps[i - 1] < options.outer_steps[i],
+            "ScheduledTruncationSchedule: outer_steps must increase, got {} after {}",
+            options.outer_steps[i], options.outer_steps[i - 1]);
+  }
+}
+
+int64_t ScheduledTruncationSchedule::Length(Key key, const OuterState& outer) const {
+  const auto& at = options_.outer_steps;
+  const auto& lengths = options_.lengths;
+  const auto next = std::ranges::upper_bound(at, outer.outer_step) - at.begin();
+  double length = 0;
+  if (next == 0) {
+    length = static_cast<double>(lengths.front());
+  } else if (next == std::ssize(at)) {
+    length = static_cast<double>(lengths.back());
+  } else {
+    const double share = static_cast<double>(outer.outer_step - at[next - 1]) /
+                         static_cast<double>(at[next] - at[next - 1]);
+    length = static_cast<double>(lengths[next - 1]) +
+             share * static_cast<double>(lengths[next] - lengths[next - 1]);
+  }
+  auto steps = static_cast<int64_t>(length);
+  if (options_.std > 0) {
+    float normal = 0;
+    Normal(key, {&normal, 1});
+    steps += static_cast<int64_t>(options_.std * static_cast<double>(normal));
+  }
+  return std::max(steps, options_.min_length);
+}
+
+}  // namespace lopt
