@@ -18,8 +18,7 @@ class Workspace {
   // `n` elements, valid until the Frame they were taken in ends.
   template <class T>
   std::span<T> Take(int64_t n) {
-    static_assert(std::is_trivially_destructible_v<T> &&
-                  std::is_trivially_default_constructible_v<T>);
+    static_assert(std::is_trivially_copyable_v<T>);
     return {static_cast<T*>(TakeBytes(static_cast<size_t>(n) * sizeof(T))), static_cast<size_t>(n)};
   }
 
