@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+
+namespace lopt {
+
+// What this binary was built from and with. Texts are empty where there is nothing to say.
+struct BuildInfo {
+  std::string version;     // "0.1.0"
+  std::string commit;      // with "-dirty" if the sources differed from it
+  std::string compiler;    // "GNU 12.2.0"
+  std::string build_type;  // "Release"
+  std::string sanitizers;  // "address,undefined"
+};
+
+BuildInfo GetBuildInfo();
+
+}  // namespace lopt

@@ -1,0 +1,67 @@
+#include "tools/command_line.h"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <boost/program_options.hpp>
+#include <sstream>
+
+#include "tools/commands.h"
+
+namespace lopt {
+
+namespace po = boost::program_options;
+
+namespace {
+
+std::vector<std::string> OptionNames(const po::options_description& options) {
+  std::vector<std::string> names;
+  for (const auto& option : options.options()) names.push_back("--" + option->long_name());
+  return names;
+}
+
+}  // namespace
+
+std::optional<po::variables_map> ParseCommandLine(const std::vector<std::string>& arguments,
+                                                  const po::options_description& options,
+                                                  const std::string& positional, int max_positional,
+                                                  const std::string& synopsis,
+                                                  const std::string& examples) {
+  po::options_description named = options;
+  named.add_options()("help", "Show this text.");
+  po::options_description all = named;
+  po::positional_options_description positions;
+  if (!positional.empty()) {
+    all.add_options()(positional.c_str(), po::value<std::vector<std::string>>());
+    positions.add(positional.c_str(), max_positional);
+  }
+  try {
+    po::variables_map values;
+    po::store(po::command_line_parser(arguments)
+                  .options(all)
+                  .positional(positions)
+                  .style(po::command_line_style::allow_long |
+                         po::command_line_style::long_allow_adjacent |
+                         po::command_line_style::long_allow_next)
+                  .run(),
+              values);
+    if (values.contains("help")) {
+      std::ostringstream text;
+      text << named;
+      fmt::print("Usage: {}\n\n{}\n{}", synopsis, text.str(), examples);
+      return std::nullopt;
+    }
+    po::notify(values);
+    return values;
+  } catch (const po::unknown_option& error) {
+    throw UsageError(fmt::format("{} is not an option here; the options are {}",
+                                 error.get_option_name(), fmt::join(OptionNames(named), ", ")));
+  } catch (const po::too_many_positional_options_error&) {
+    throw UsageError(fmt::format("At most {} argument without an option name; usage: {}",
+                                 max_positional, synopsis));
+  } catch (const po::error& error) {
+    throw UsageError(fmt::format("{}; usage: {}", error.what(), synopsis));
+  }
+}
+
+}  // namespace lopt

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <boost/program_options/options_description.hpp>
+#include <boost/program_options/variables_map.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lopt {
+
+// The parsed words of one subcommand; empty if the user asked for --help, which has been printed.
+// `synopsis` and `examples` stand above and below the list of options there. `positional` names the
+// option that words without one go to, at most `max_positional` of them. Only long, complete option
+// names are accepted. Throws UsageError that names what is not understood and lists the options.
+std::optional<boost::program_options::variables_map> ParseCommandLine(
+    const std::vector<std::string>& arguments,
+    const boost::program_options::options_description& options, const std::string& positional,
+    int max_positional, const std::string& synopsis, const std::string& examples);
+
+}  // namespace lopt

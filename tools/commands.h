@@ -1,0 +1,34 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+
+namespace lopt {
+
+// A command line that cannot be understood. main answers with exit code 2.
+class UsageError : public Error {
+ public:
+  using Error::Error;
+};
+
+inline constexpr int kExitDone = 0;
+inline constexpr int kExitError = 1;
+inline constexpr int kExitUsage = 2;
+inline constexpr int kExitInterrupted = 75;  // stopped by a signal, can be resumed (EX_TEMPFAIL)
+
+// A subcommand of `lopt`. `arguments` are the words after its name. Returns the exit code; throws
+// Error and UsageError.
+struct Command {
+  const char* name;
+  const char* summary;
+  int (*run)(const std::vector<std::string>& arguments);
+};
+
+int MetaTrainCommand(const std::vector<std::string>& arguments);
+int DescribeCommand(const std::vector<std::string>& arguments);
+int InspectCommand(const std::vector<std::string>& arguments);
+int VersionCommand(const std::vector<std::string>& arguments);
+
+}  // namespace lopt

@@ -1,0 +1,11 @@
+#pragma once
+
+#include <string>
+
+namespace lopt {
+
+// The text of docs/config.md: every key of a config and every type that it may name, with kinds,
+// defaults, valid values and meanings, from the tables that read the config.
+std::string DescribeEverything();
+
+}  // namespace lopt

@@ -1,0 +1,52 @@
+#include <fmt/core.h>
+
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "tools/commands.h"
+
+namespace {
+
+constexpr lopt::Command kCommands[] = {
+    {"meta-train", "Meta-train a learned optimizer.", lopt::MetaTrainCommand},
+    {"describe", "Every type and key of a config, with defaults and meanings.",
+     lopt::DescribeCommand},
+    {"inspect", "What a checkpoint or a .safetensors file holds.", lopt::InspectCommand},
+    {"version", "What this program was built from, and what it runs on.", lopt::VersionCommand},
+};
+
+std::string Usage() {
+  std::string text = "Usage: lopt COMMAND [OPTIONS]\n\nCommands:\n";
+  for (const lopt::Command& command : kCommands) {
+    text += fmt::format("  {:<12} {}\n", command.name, command.summary);
+  }
+  return text + "\nlopt COMMAND --help explains the options of one.\n";
+}
+
+int Run(const std::vector<std::string>& words) {
+  if (words.empty()) throw lopt::UsageError("A command is missing.\n\n" + Usage());
+  if (words[0] == "--help" || words[0] == "help") {
+    fmt::print("{}", Usage());
+    return lopt::kExitDone;
+  }
+  for (const lopt::Command& command : kCommands) {
+    if (words[0] == command.name) return command.run({words.begin() + 1, words.end()});
+  }
+  throw lopt::UsageError(fmt::format("There is no command '{}'.\n\n{}", words[0], Usage()));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return Run({argv + 1, argv + argc});
+  } catch (const lopt::UsageError& error) {
+    fmt::print(stderr, "lopt: {}\n", error.what());
+    return lopt::kExitUsage;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "lopt: {}\n", error.what());
+    return lopt::kExitError;
+  }
+}

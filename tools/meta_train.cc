@@ -1,0 +1,186 @@
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <boost/program_options.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/isa.h"
+#include "learner/meta_train_config.h"
+#include "learner/meta_trainer.h"
+#include "tools/build_info.h"
+#include "tools/command_line.h"
+#include "tools/commands.h"
+#include "tools/presets.h"
+#include "tools/progress.h"
+#include "tools/stop_signal.h"
+
+namespace lopt {
+
+namespace po = boost::program_options;
+
+namespace {
+
+constexpr const char* kSynopsis = "lopt meta-train [CONFIG.json] [OPTIONS]";
+
+std::string Examples() {
+  std::string text = "Presets:\n";
+  for (const Preset& preset : Presets()) {
+    text += fmt::format("  {:<12} {}\n", preset.name, preset.summary);
+  }
+  return text +
+         "\nExamples:\n"
+         "  lopt meta-train --preset tutorial --data-dir mnist --out runs/first\n"
+         "  lopt meta-train config.json --set estimators.0.std=0.02 --steps 1000\n"
+         "  lopt meta-train --resume --out runs/first --steps 2000\n";
+}
+
+po::options_description Options() {
+  po::options_description options("Options");
+  auto add = options.add_options();
+  add("preset", po::value<std::string>(), "Use a built-in config instead of CONFIG.json.");
+  add("set", po::value<std::vector<std::string>>()->composing(),
+      "KEY=VALUE: replace one value of the config, e.g. estimators.0.std=0.02. May be repeated.");
+  add("out", po::value<std::string>(),
+      "Directory for the run. Default: runs/ and the preset's or the config file's name.");
+  add("steps", po::value<int64_t>(),
+      "Updates of theta in total, those before a resume included (meta_steps).");
+  add("threads", po::value<int>(), "Default: one for each core that the process may use.");
+  add("seed", po::value<int64_t>(), "Seed of all randomness (seed).");
+  add("data-dir", po::value<std::string>(), "Directory with IDX image files (data_dir).");
+  add("resume", "Go on from the newest checkpoint in the output directory.");
+  add("overwrite", "Remove the run that is in the output directory.");
+  add("init-theta", po::value<std::string>(),
+      "Start from the weights in this .safetensors file, with a fresh theta_opt.");
+  add("isa", po::value<std::string>(), "Instruction set of the kernels (isa). Default: the best.");
+  return options;
+}
+
+std::optional<std::string> Text(const po::variables_map& values, const char* name) {
+  if (!values.contains(name)) return std::nullopt;
+  return values[name].as<std::string>();
+}
+
+// Where a run's config comes from, and the name that its output directory gets by default.
+struct Source {
+  Config config;
+  std::string name;
+};
+
+Source ReadSource(const po::variables_map& values) {
+  const auto preset = Text(values, "preset");
+  if (values.contains("config")) {
+    if (preset) throw UsageError("Give a config file or --preset, not both");
+    const std::string path = values["config"].as<std::vector<std::string>>()[0];
+    return {Config::Load(path), std::filesystem::path(path).stem().string()};
+  }
+  if (preset) return {PresetConfig(*preset), *preset};
+  if (values.contains("resume") && values.contains("out")) {
+    const std::string out = values["out"].as<std::string>();
+    return {Config::Load(out + "/config.json"), ""};
+  }
+  throw UsageError(fmt::format(
+      "What to train is missing: a config file, --preset NAME, or --resume with --out DIR; usage: "
+      "{}",
+      kSynopsis));
+}
+
+Config Apply(const po::variables_map& values, Config config) {
+  if (values.contains("set")) {
+    for (const std::string& assignment : values["set"].as<std::vector<std::string>>()) {
+      const size_t equals = assignment.find('=');
+      if (equals == std::string::npos || equals == 0) {
+        throw UsageError(fmt::format("--set wants KEY=VALUE, not '{}'", assignment));
+      }
+      config = config.With(assignment.substr(0, equals), assignment.substr(equals + 1));
+    }
+  }
+  if (values.contains("steps")) {
+    config = config.With("meta_steps", std::to_string(values["steps"].as<int64_t>()));
+  }
+  if (values.contains("seed")) {
+    config = config.With("seed", std::to_string(values["seed"].as<int64_t>()));
+  }
+  return config;
+}
+
+// The cores that this process may run on.
+int AvailableCores() {
+  cpu_set_t cores;
+  return sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
+}
+
+// `path` as a shell reads it back.
+std::string Quoted(const std::string& path) {
+  const bool plain = std::all_of(path.begin(), path.end(), [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) ||
+           std::string("/._-+:,=").find(c) != std::string::npos;
+  });
+  if (plain) return path;
+  std::string text = "'";
+  for (const char c : path) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
+void PrintSummary(const MetaTrainResult& result) {
+  fmt::print("{} updates in {} ({:.3g} updates/s)\n", result.updates,
+             FormatDuration(result.seconds),
+             static_cast<double>(result.updates) / std::max(result.seconds, 1e-9));
+  for (size_t e = 0; e < result.estimator_names.size(); ++e) {
+    const StepCounts& total = result.totals[e];
+    fmt::print("  {}: {} inner steps, {} episodes, {} losses not finite\n",
+               result.estimator_names[e], FormatCount(static_cast<double>(total.inner_steps)),
+               FormatCount(static_cast<double>(total.episodes_ended)), total.non_finite);
+  }
+  if (result.learner.skipped_updates > 0) {
+    fmt::print("  {} updates were skipped: their gradient was not finite\n",
+               result.learner.skipped_updates);
+  }
+}
+
+}  // namespace
+
+int MetaTrainCommand(const std::vector<std::string>& arguments) {
+  const auto parsed = ParseCommandLine(arguments, Options(), "config", 1, kSynopsis, Examples());
+  if (!parsed) return kExitDone;
+  const po::variables_map& values = *parsed;
+  const Source source = ReadSource(values);
+  auto config = ReadOptions<MetaTrainConfig>(Apply(values, source.config));
+  if (const auto directory = Text(values, "data-dir")) config.data_dir = *directory;
+  if (const auto isa = Text(values, "isa")) config.isa = *isa;
+
+  const BuildInfo build = GetBuildInfo();
+  MetaTrainerOptions options;
+  options.out_dir = Text(values, "out").value_or("runs/" + source.name);
+  options.threads = values.contains("threads") ? values["threads"].as<int>() : AvailableCores();
+  options.resume = values.contains("resume");
+  options.overwrite = values.contains("overwrite");
+  options.init_theta = Text(values, "init-theta").value_or("");
+  options.version = build.commit.empty() ? build.version : build.version + " " + build.commit;
+  options.stop = StopOnSignals();
+  ProgressReporter progress(stdout, TerminalColumns(stdout));
+  options.on_step = [&](const MetaTrainProgress& step) { progress.Step(step); };
+
+  fmt::print("Meta-training {}: {} updates, {} on {} threads, to {}\n",
+             config.learned_optimizer.Type(), config.meta_steps,
+             config.isa.empty() ? CurrentIsa() : config.isa, options.threads, options.out_dir);
+  std::fflush(stdout);
+  const MetaTrainResult result = RunMetaTraining(config, options);
+  progress.Finish();
+  PrintSummary(result);
+  if (result.interrupted) {
+    fmt::print("Stopped after update {} of {}; the state is saved. To go on:\n",
+               result.learner.outer_step, config.meta_steps);
+    fmt::print("  lopt meta-train --resume --out {}\n", Quoted(options.out_dir));
+    return kExitInterrupted;
+  }
+  fmt::print("The weights are in {}\n", result.theta_path);
+  return kExitDone;
+}
+
+}  // namespace lopt

@@ -1,0 +1,11 @@
+#pragma once
+
+#include <atomic>
+
+namespace lopt {
+
+// From now on the first SIGTERM or SIGINT sets the flag that is returned, with a line on standard
+// error, and a second one ends the process.
+const std::atomic<bool>* StopOnSignals();
+
+}  // namespace lopt

@@ -1,0 +1,48 @@
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <string>
+#include <vector>
+
+#include "base/isa.h"
+#include "tasks/torch_module.h"
+#include "tools/build_info.h"
+#include "tools/command_line.h"
+#include "tools/commands.h"
+
+namespace lopt {
+
+namespace {
+
+std::string OrElse(const std::string& text, const char* other) {
+  return text.empty() ? other : text;
+}
+
+std::string TorchLine() {
+  const auto path = FindTorchModule();
+  if (!path) return "torch module not installed";
+  try {
+    return fmt::format("{} ({})", OpenTorchModule("lopt version").torch_version, *path);
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+}  // namespace
+
+int VersionCommand(const std::vector<std::string>& arguments) {
+  if (!ParseCommandLine(arguments, {}, "", 0, "lopt version", "")) return kExitDone;
+  const BuildInfo build = GetBuildInfo();
+  fmt::print("lopt {}\n", build.version);
+  fmt::print("commit:           {}\n",
+             OrElse(build.commit, "unknown (not built from a git checkout)"));
+  fmt::print("compiler:         {}, {}\n", build.compiler, build.build_type);
+  fmt::print("sanitizers:       {}\n", OrElse(build.sanitizers, "none"));
+  fmt::print("instruction sets: {} (in use: {})\n", fmt::join(SupportedIsas(), " "), CurrentIsa());
+  fmt::print("MPI:              not built\n");
+  fmt::print("CUDA:             not built\n");
+  fmt::print("LibTorch:         {}\n", TorchLine());
+  return kExitDone;
+}
+
+}  // namespace lopt
