@@ -1,0 +1,117 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/config.h"
+#include "base/field_values.h"
+
+namespace lopt {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr char kRequired[] = "required";
+
+std::string Cell(std::string_view text) {
+  std::string cell;
+  for (char c : text) {
+    cell += c == '|' ? "\\|" : std::string(1, c);
+  }
+  return cell;
+}
+
+// Code in the cell of a Markdown table.
+std::string Code(std::string_view text) { return fmt::format("`{}`", Cell(text)); }
+
+std::string ValueCode(const Json& value) { return Code(value.dump()); }
+
+std::string NumberDefault(const Json& value, double number, const Range& range) {
+  return Contains(range, number) ? ValueCode(value) : kRequired;
+}
+
+std::string ValidNumbers(const Range& range) {
+  const std::string words = RangeWords(range);
+  return words.empty() ? "any" : words;
+}
+
+// Adds a row for every field.
+class Describer : public FieldVisitor {
+ public:
+  void Field(const char* name, bool* value, const char* meaning) override {
+    Row(name, "true or false", ValueCode(Json(*value)), "any", meaning);
+  }
+  void Field(const char* name, int64_t* value, Range range, const char* meaning) override {
+    Row(name, "integer", NumberDefault(*value, static_cast<double>(*value), range),
+        ValidNumbers(range), meaning);
+  }
+  void Field(const char* name, double* value, Range range, const char* meaning) override {
+    Row(name, "number", NumberDefault(*value, *value, range), ValidNumbers(range), meaning);
+  }
+  void Field(const char* name, std::optional<double>* value, Range range,
+             const char* meaning) override {
+    Row(name, "number or null", ValueCode(value->has_value() ? Json(**value) : Json(nullptr)),
+        ValidNumbers(range), meaning);
+  }
+  void Field(const char* name, std::vector<int64_t>* value, Range range,
+             const char* meaning) override {
+    Row(name, "list of integers", ValueCode(Json(*value)), ValidNumbers(range), meaning);
+  }
+  void Field(const char* name, std::vector<double>* value, Range range,
+             const char* meaning) override {
+    Row(name, "list of numbers", ValueCode(Json(*value)), ValidNumbers(range), meaning);
+  }
+  void Field(const char* name, std::string* value, const std::vector<std::string>& choices,
+             const char* meaning) override {
+    bool valid = choices.empty();
+    std::vector<std::string> shown;
+    for (const std::string& choice : choices) {
+      shown.push_back(Code(choice));
+      valid = valid || choice == *value;
+    }
+    Row(name, "text", valid ? ValueCode(Json(*value)) : kRequired,
+        choices.empty() ? "any" : fmt::format("{}", fmt::join(shown, ", ")), meaning);
+  }
+  void Typed(const char* name, Config* value, const TypeTable& types,
+             const char* meaning) override {
+    Row(name, "object", value->empty() ? kRequired : ValueCode(value->json()), ValidTypes(types),
+        meaning);
+  }
+  void Typed(const char* name, std::vector<Config>* value, const TypeTable& types,
+             const char* meaning) override {
+    Json list = Json::array();
+    for (const Config& config : *value) {
+      list.push_back(config.json());
+    }
+    Row(name, "list of objects", ValueCode(list), ValidTypes(types), meaning);
+  }
+
+  std::string Take() { return std::move(table_); }
+
+ private:
+  static std::string ValidTypes(const TypeTable& types) {
+    std::vector<std::string> shown;
+    for (const TypeEntry& entry : types.entries()) {
+      shown.push_back(Code(entry.type));
+    }
+    return fmt::format("{}: {}", types.kind(), fmt::join(shown, ", "));
+  }
+
+  void Row(const char* name, std::string_view kind, std::string_view default_value,
+           std::string_view valid, const char* meaning) {
+    table_ += fmt::format("| {} | {} | {} | {} | {} |\n", Code(name), kind, default_value, valid,
+                          Cell(meaning));
+  }
+
+  std::string table_ =
+      "| key | kind | default | valid | meaning |\n| --- | --- | --- | --- | --- |\n";
+};
+
+}  // namespace
+
+std::string DescribeFields(const VisitFields& fields) {
+  Describer describer;
+  fields(describer);
+  return describer.Take();
+}
+
+}  // namespace lopt
