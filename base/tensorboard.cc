@@ -1,0 +1,117 @@
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.h"
+#include "base/event_records.h"
+#include "base/file.h"
+#include "base/metrics.h"
+#include "tensorboard_event.pb.h"
+
+namespace lopt {
+namespace {
+
+constexpr std::string_view kPrefix = "events.out.tfevents.";
+constexpr char kFileVersion[] = "brain.Event:2";
+
+// Names of the directory's event files, in the order in which TensorBoard reads them.
+std::vector<std::string> EventFiles(const std::string& directory) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
+    const std::string name = entry.path().filename();
+    if (name.starts_with(kPrefix)) {
+      names.push_back(name);
+    }
+  }
+  Require(!error, "{}: cannot be listed: {}", directory, error.message());
+  std::ranges::sort(names);
+  return names;
+}
+
+void CutFile(const std::string& path, int64_t keep_below) {
+  const std::string file = ReadTextFile(path);
+  std::string kept;
+  for (std::string_view message : EventMessages(file, path)) {
+    tensorboard::Event event;
+    Require(event.ParseFromArray(message.data(), static_cast<int>(message.size())),
+            "{}: a record is not an Event message", path);
+    if (event.has_file_version() || event.step() < keep_below) {
+      kept += EventRecord(message);
+    }
+  }
+  if (kept.size() != file.size()) {
+    WriteTextFile(path, kept);
+  }
+}
+
+// The number after the prefix; 0 if there is none.
+int64_t SecondsOf(std::string_view name) {
+  int64_t seconds = 0;
+  std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), seconds);
+  return seconds;
+}
+
+// A name that sorts after those of `older`, whatever the clock says: TensorBoard reads the files of
+// a directory in the order of their names and never goes back.
+std::string NextName(const std::vector<std::string>& older, double wall_time_seconds) {
+  int64_t seconds = static_cast<int64_t>(std::floor(wall_time_seconds));
+  if (!older.empty()) {
+    seconds = std::max(seconds, SecondsOf(older.back()) + 1);
+  }
+  return fmt::format("{}{:010}.lopt", kPrefix, seconds);
+}
+
+}  // namespace
+
+struct TensorBoardWriter::Impl {
+  std::string path;
+  std::ofstream stream;
+
+  void Write(const tensorboard::Event& event) { stream << EventRecord(event.SerializeAsString()); }
+};
+
+TensorBoardWriter::TensorBoardWriter(const std::string& directory, double wall_time_seconds,
+                                     int64_t keep_below)
+    : impl_(std::make_unique<Impl>()) {
+  const std::vector<std::string> older = EventFiles(directory);
+  if (keep_below >= 0) {
+    for (const std::string& name : older) {
+      CutFile(directory + "/" + name, keep_below);
+    }
+  }
+  impl_->path = directory + "/" + NextName(older, wall_time_seconds);
+  errno = 0;
+  impl_->stream.open(impl_->path, std::ios::binary);
+  Require(impl_->stream.is_open(), "{}: cannot be opened: {}", impl_->path, std::strerror(errno));
+  tensorboard::Event version;
+  version.set_wall_time(wall_time_seconds);
+  version.set_file_version(kFileVersion);
+  impl_->Write(version);
+}
+
+TensorBoardWriter::~TensorBoardWriter() = default;
+
+void TensorBoardWriter::Write(int64_t step, double wall_time_seconds, const Metrics& metrics) {
+  tensorboard::Event event;
+  event.set_wall_time(wall_time_seconds);
+  event.set_step(step);
+  for (const auto& [name, value] : metrics) {
+    tensorboard::Summary::Value* entry = event.mutable_summary()->add_value();
+    entry->set_tag(name);
+    entry->set_simple_value(static_cast<float>(value));
+  }
+  impl_->Write(event);
+}
+
+void TensorBoardWriter::Flush() {
+  errno = 0;
+  impl_->stream.flush();
+  Require(impl_->stream.good(), "{}: cannot be written: {}", impl_->path, std::strerror(errno));
+}
+
+}  // namespace lopt
