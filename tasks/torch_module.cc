@@ -1,0 +1,84 @@
+#include "tasks/torch_module.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/isa.h"
+#include "tasks/image_mlp.h"
+
+namespace lopt {
+namespace {
+
+constexpr const char* kFileName = "liblopt_torch_module.so";
+
+}  // namespace
+
+const char* TorchModuleBuild() { return "lopt " LOPT_VERSION ", compiler " __VERSION__; }
+
+std::vector<std::string> TorchModuleDirectories() {
+  if (const char* directory = std::getenv("LOPT_MODULE_DIR"); directory != nullptr) {
+    return {directory};
+  }
+  std::vector<std::string> directories;
+  std::error_code error;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (!error) {
+    const auto directory = program.parent_path();
+    directories = {directory, directory.parent_path() / "lib/lopt"};
+  }
+  directories.emplace_back(LOPT_MODULE_BUILD_DIR);
+  return directories;
+}
+
+std::optional<std::string> FindTorchModule() {
+  for (const std::string& directory : TorchModuleDirectories()) {
+    const auto path = std::filesystem::path(directory) / kFileName;
+    std::error_code error;
+    if (std::filesystem::exists(path, error)) {
+      return std::filesystem::absolute(path);
+    }
+  }
+  return std::nullopt;
+}
+
+const TorchModule& OpenTorchModule(const std::string& who) {
+  const std::optional<std::string> path = FindTorchModule();
+  if (!path) {
+    Fail("{} needs the torch module {}, which is not installed; looked in: {}", who, kFileName,
+         fmt::join(TorchModuleDirectories(), ", "));
+  }
+  const auto last_error = [] {
+    const char* error = dlerror();
+    return error != nullptr ? error : "unknown error";
+  };
+  // Opening it again gives the same handle, so there is nothing to keep.
+  void* handle = dlopen(path->c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  Require(handle != nullptr, "{} needs the torch module {}, which cannot be loaded: {}", who, *path,
+          handle != nullptr ? "" : last_error());
+  void* entry = dlsym(handle, kTorchModuleEntry);
+  Require(entry != nullptr, "{} needs the torch module {}, which is another file of that name: {}",
+          who, *path, entry != nullptr ? "" : last_error());
+  const TorchModule& module = *reinterpret_cast<const TorchModule* (*)()>(entry)();
+  Require(std::string_view(module.build) == TorchModuleBuild(),
+          "{} needs the torch module {}, which was built otherwise than this program: {} there, {} "
+          "here",
+          who, *path, module.build, TorchModuleBuild());
+  return module;
+}
+
+void AddTorchTasks(Registry<TaskFamily, const TaskResources&>* types) {
+  types->Add<ImageMlpOptions>(
+      "TorchImageMLP", "ImageMLP computed by LibTorch with autograd; needs the torch module.",
+      [](const ImageMlpOptions& options, const TaskResources& resources) {
+        const TorchModule& module = OpenTorchModule("task 'TorchImageMLP'");
+        return module.make_image_mlp(
+            options, resources.images->Get(options.data, resources.data_dir, options.image_size),
+            CurrentIsa());
+      });
+}
+
+}  // namespace lopt

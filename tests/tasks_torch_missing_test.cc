@@ -1,0 +1,81 @@
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "base/error.h"
+#include "tasks/image_data.h"
+#include "tasks/torch_module.h"
+
+namespace lopt {
+namespace {
+
+// A directory that is the only place where the module is looked for.
+class ModuleDirectory {
+ public:
+  explicit ModuleDirectory(const std::string& name)
+      : path_(std::filesystem::temp_directory_path() / name) {
+    std::filesystem::remove_all(path_);
+    std::filesystem::create_directory(path_);
+    setenv("LOPT_MODULE_DIR", path_.c_str(), 1);
+  }
+  ~ModuleDirectory() {
+    unsetenv("LOPT_MODULE_DIR");
+    std::filesystem::remove_all(path_);
+  }
+  std::string path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+void MakeTorchTask() {
+  TaskRegistry().Make(Config::Parse(R"({"type": "TorchImageMLP"})", "test"), MakeTaskResources(""));
+}
+
+}  // namespace
+
+TEST_CASE("A torch task without the torch module says what is missing and where it was sought") {
+  const ModuleDirectory directory("lopt_torch_missing");
+  CHECK_FALSE(FindTorchModule().has_value());
+  CHECK_THROWS_WITH_AS(
+      MakeTorchTask(),
+      ("task 'TorchImageMLP' needs the torch module liblopt_torch_module.so, which is not "
+       "installed; looked in: " +
+       directory.path())
+          .c_str(),
+      Error);
+}
+
+TEST_CASE("A module file that cannot be loaded is an error with the system's reason") {
+  const ModuleDirectory directory("lopt_torch_damaged");
+  const std::string file = directory.path() + "/liblopt_torch_module.so";
+  std::ofstream(file) << "not a library, and long enough to hold the header of one: "
+                      << std::string(100, '.');
+  CHECK_EQ(FindTorchModule(), file);
+  CHECK_THROWS_WITH_AS(MakeTorchTask(),
+                       ("task 'TorchImageMLP' needs the torch module " + file +
+                        ", which cannot be loaded: " + file + ": invalid ELF header")
+                           .c_str(),
+                       Error);
+}
+
+TEST_CASE("Torch tasks are listed with their options whether or not the module is there") {
+  const ModuleDirectory directory("lopt_torch_listed");
+  const TypeEntry& entry =
+      TaskRegistry().table().Find(Config::Parse(R"({"type": "TorchImageMLP"})", "test"));
+  CHECK_NE(DescribeFields(entry.fields).find("batch_size"), std::string::npos);
+}
+
+TEST_CASE("The module is sought beside the program, in ../lib/lopt and where it was built") {
+  const std::vector<std::string> directories = TorchModuleDirectories();
+  REQUIRE_EQ(directories.size(), 3);
+  const auto program = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  CHECK_EQ(directories[0], program.string());
+  CHECK_EQ(directories[1], (program.parent_path() / "lib/lopt").string());
+  CHECK_EQ(directories[2], LOPT_BINARY_DIR "/lib");
+}
+
+}  // namespace lopt

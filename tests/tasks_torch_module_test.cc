@@ -1,0 +1,149 @@
+#include <doctest/doctest.h>
+
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+#include "base/isa.h"
+#include "tasks/image_data.h"
+#include "tasks/image_mlp.h"
+#include "tasks/torch_module.h"
+
+namespace lopt {
+namespace {
+
+const char* const kConfig = R"({"type": "TorchImageMLP", "hidden": [8], "batch_size": 16})";
+
+bool TorchIsLoaded() {
+  std::ifstream maps("/proc/self/maps");
+  const std::string text{std::istreambuf_iterator<char>(maps), {}};
+  return text.find("libtorch") != std::string::npos;
+}
+
+struct Results {
+  std::vector<float> losses, gradients, aux;
+};
+
+Results Evaluate(const TaskFamily& task, const std::vector<Key>& keys,
+                 std::span<const float> params) {
+  const auto n = static_cast<int64_t>(keys.size());
+  Results results;
+  results.losses.resize(keys.size());
+  results.gradients.resize(params.size());
+  results.aux.resize(keys.size());
+  Workspace scratch;
+  task.Evaluate({.rows = n,
+                 .params = params,
+                 .keys = keys,
+                 .losses = results.losses,
+                 .gradients = results.gradients,
+                 .aux = results.aux},
+                scratch);
+  return results;
+}
+
+}  // namespace
+
+// Each test case runs in a process of its own, so the first two see torch come in.
+TEST_CASE("Finding the torch module and listing task types loads no LibTorch") {
+  REQUIRE(FindTorchModule().has_value());
+  CHECK_NE(TaskRegistry().table().entries().size(), 0);
+  TaskRegistry().Make(Config::Parse(R"({"type": "ImageMLP"})", "test"), MakeTaskResources(""));
+  CHECK_FALSE(TorchIsLoaded());
+}
+
+TEST_CASE("Opening the module loads LibTorch and names its version") {
+  const TorchModule& module = OpenTorchModule("this test");
+  CHECK(TorchIsLoaded());
+  const std::string version = module.torch_version;
+  CHECK_NE(version.find('.'), std::string::npos);
+  CHECK_EQ(&OpenTorchModule("this test"), &module);
+}
+
+TEST_CASE("A torch task made by name in a program without LibTorch equals the native one") {
+  const TaskResources resources = MakeTaskResources("");
+  const auto torch_task = TaskRegistry().Make(Config::Parse(kConfig, "test"), resources);
+  const auto native_task = TaskRegistry().Make(
+      Config::Parse(R"({"type": "ImageMLP", "hidden": [8], "batch_size": 16})", "test"), resources);
+  REQUIRE_EQ(torch_task->params_layout(), native_task->params_layout());
+
+  const auto size = static_cast<size_t>(native_task->params_layout().size());
+  std::vector<float> params(2 * size);
+  for (size_t row = 0; row < 2; ++row) {
+    const auto values = std::span(params).subspan(row * size, size);
+    std::vector<float> wanted(size);
+    native_task->Init({}, KeyFromSeed(row), wanted, {});
+    torch_task->Init({}, KeyFromSeed(row), values, {});
+    REQUIRE(std::equal(wanted.begin(), wanted.end(), values.begin()));
+  }
+  const std::vector<Key> keys = {KeyFromSeed(5), KeyFromSeed(6)};
+  const Results got = Evaluate(*torch_task, keys, params);
+  const Results wanted = Evaluate(*native_task, keys, params);
+  for (size_t i = 0; i < 2; ++i) {
+    CHECK_EQ(got.losses[i], doctest::Approx(wanted.losses[i]).epsilon(1e-5));
+    CHECK_EQ(got.aux[i], wanted.aux[i]);
+  }
+  for (size_t i = 0; i < got.gradients.size(); ++i) {
+    REQUIRE_LT(std::abs(got.gradients[i] - wanted.gradients[i]), 1e-5);
+  }
+}
+
+TEST_CASE("An Error thrown inside the module is caught as Error outside") {
+  const auto task = TaskRegistry().Make(Config::Parse(kConfig, "test"), MakeTaskResources(""));
+  const std::vector<float> params(static_cast<size_t>(task->params_layout().size()));
+  const std::vector<int32_t> examples = {0, 123456789};
+  float loss = 0;
+  Workspace scratch;
+  CHECK_THROWS_WITH_AS(
+      task->Evaluate({.params = params, .examples = examples, .losses = std::span<float>(&loss, 1)},
+                     scratch),
+      "TorchImageMLP: an example is not among 10000", Error);
+  CHECK_THROWS_AS(
+      OpenTorchModule("this test")
+          .make_image_mlp(ImageMlpOptions{.activation = "cube"},
+                          MakeTaskResources("").images->Get("glyphs", "", 8), CurrentIsa()),
+      Error);
+}
+
+TEST_CASE("A torch task computes with the pinned instruction set") {
+  const std::vector<std::string> isas = SupportedIsas();
+  for (const std::string& isa : {isas.back(), isas.front()}) {
+    PinIsa(isa);
+    const TaskResources resources = MakeTaskResources("");
+    const auto torch_task = TaskRegistry().Make(Config::Parse(kConfig, "test"), resources);
+    const auto native_task = TaskRegistry().Make(
+        Config::Parse(R"({"type": "ImageMLP", "hidden": [8], "batch_size": 16})", "test"),
+        resources);
+    const auto size = static_cast<size_t>(native_task->params_layout().size());
+    std::vector<float> got(size);
+    std::vector<float> wanted(size);
+    torch_task->Init({}, KeyFromSeed(3), got, {});
+    native_task->Init({}, KeyFromSeed(3), wanted, {});
+    CHECK(got == wanted);
+  }
+}
+
+TEST_CASE("Torch tasks may be evaluated by many threads at once with the same bits") {
+  const auto task = TaskRegistry().Make(Config::Parse(kConfig, "test"), MakeTaskResources(""));
+  std::vector<float> params(static_cast<size_t>(task->params_layout().size()));
+  task->Init({}, KeyFromSeed(1), params, {});
+  const Results wanted = Evaluate(*task, {KeyFromSeed(2)}, params);
+  std::vector<Results> results(4);
+  std::vector<std::thread> threads;
+  for (Results& result : results) {
+    threads.emplace_back([&] {
+      for (int repeat = 0; repeat < 10; ++repeat) {
+        result = Evaluate(*task, {KeyFromSeed(2)}, params);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const Results& result : results) {
+    CHECK(result.losses == wanted.losses);
+    CHECK(result.gradients == wanted.gradients);
+  }
+}
+
+}  // namespace lopt

@@ -1,0 +1,268 @@
+#include "tasks/torch/torch_task.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "tasks/image_mlp.h"
+#include "tasks/registry.h"
+#include "tasks/torch/torch_image_mlp.h"
+
+namespace lopt {
+namespace {
+
+struct Results {
+  std::vector<float> losses, gradients, aux;
+};
+
+// Evaluates all rows in calls of `rows_per_call` rows.
+Results Evaluate(const TaskFamily& task, std::span<const float> config,
+                 std::span<const float> params, std::span<const Key> keys,
+                 std::span<const int32_t> examples, int64_t rows_per_call, bool with_aux) {
+  const int64_t rows = static_cast<int64_t>(params.size()) / task.params_layout().size();
+  const int64_t examples_per_row = static_cast<int64_t>(examples.size()) / rows;
+  Results results{std::vector<float>(static_cast<size_t>(rows)), std::vector<float>(params.size()),
+                  std::vector<float>(with_aux ? static_cast<size_t>(rows) : 0)};
+  Workspace scratch;
+  const auto part = [](auto values, int64_t first, int64_t n, int64_t size) {
+    return values.empty() ? values : values.subspan(first * size, n * size);
+  };
+  for (int64_t first = 0; first < rows; first += rows_per_call) {
+    const int64_t n = std::min(rows_per_call, rows - first);
+    task.Evaluate(
+        {.rows = n,
+         .config = part(config, first, n, task.config_layout().size()),
+         .params = part(params, first, n, task.params_layout().size()),
+         .keys = part(keys, first, n, 1),
+         .examples = part(examples, first, n, examples_per_row),
+         .losses = part(std::span(results.losses), first, n, 1),
+         .gradients = part(std::span(results.gradients), first, n, task.params_layout().size()),
+         .aux = part(std::span(results.aux), first, n, 1)},
+        scratch);
+  }
+  return results;
+}
+
+// Initial params of `rows` replicas with some noise, so that biases are not zero.
+std::vector<float> SomeParams(const TaskFamily& task, int64_t rows) {
+  const int64_t size = task.params_layout().size();
+  std::vector<float> params(static_cast<size_t>(rows * size));
+  for (int64_t row = 0; row < rows; ++row) {
+    const Key key = FoldIn(KeyFromSeed(17), static_cast<uint64_t>(row));
+    const auto values = std::span(params).subspan(row * size, size);
+    task.Init({}, key, values, {});
+    std::vector<float> noise(static_cast<size_t>(size));
+    Normal(FoldIn(key, 1), noise);
+    for (size_t i = 0; i < noise.size(); ++i) values[i] += 0.1f * noise[i];
+  }
+  return params;
+}
+
+void CheckClose(const std::vector<float>& got, const std::vector<float>& wanted) {
+  REQUIRE_EQ(got.size(), wanted.size());
+  double worst = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    worst = std::max(worst, std::abs(double{got[i]} - double{wanted[i]}) /
+                                std::max(1.0, std::abs(double{wanted[i]})));
+  }
+  CHECK_LE(worst, 1e-5);
+}
+
+// x -> a (x - center)^2 summed, a and center from the config: a task as a user would write it.
+TorchTaskFamily Parabola() {
+  return TorchTaskFamily(
+      [](Key key, const torch::Tensor& config) -> NamedTensors {
+        return {{"x", NormalTensor(key, {2, 3}) + config[1]}, {"unused", torch::zeros({2})}};
+      },
+      [](const std::vector<torch::Tensor>& params, const torch::Tensor& config,
+         const TorchBatch& batch) -> TorchLoss {
+        const torch::Tensor noise = UniformTensor(batch.keys, {2, 3});
+        const torch::Tensor scale = config.select(1, 0).view({-1, 1, 1});
+        const torch::Tensor center = config.select(1, 1).view({-1, 1, 1});
+        return (scale * (params[0] - center + noise).square()).sum({1, 2});
+      },
+      Layout({{"scale", {}}, {"center", {}}}));
+}
+
+}  // namespace
+
+TEST_CASE("The torch image MLP is the native one: params, losses, gradients, accuracy") {
+  const std::vector<ImageMlpOptions> shapes = {
+      {},
+      {.hidden = {}, .batch_size = 7},
+      {.image_size = 5, .hidden = {13}, .activation = "tanh", .batch_size = 33},
+      {.image_size = 8, .hidden = {32, 16, 9}, .batch_size = 64},
+      {.image_size = 14, .hidden = {31, 17}, .activation = "tanh", .batch_size = 1},
+  };
+  for (const ImageMlpOptions& options : shapes) {
+    CAPTURE(options.image_size);
+    CAPTURE(options.hidden.size());
+    const auto data = MakeTaskResources("").images->Get(options.data, "", options.image_size);
+    const ImageMlp native(options, data);
+    const auto torch_task = MakeTorchImageMlp(options, data);
+    REQUIRE_EQ(torch_task->params_layout(), native.params_layout());
+    REQUIRE_EQ(torch_task->aux_layout(), native.aux_layout());
+    CHECK_EQ(torch_task->NormalizerMaximum(), native.NormalizerMaximum());
+    CHECK_EQ(torch_task->ExampleRange(Split::kOuterValid), native.ExampleRange(Split::kOuterValid));
+    CHECK_EQ(torch_task->Normalize({}, 100), native.Normalize({}, 100));
+
+    const std::vector<float> params = SomeParams(native, 5);
+    CHECK(SomeParams(*torch_task, 5) == params);
+    std::vector<Key> keys;
+    for (uint64_t row = 0; row < 5; ++row) keys.push_back(FoldIn(KeyFromSeed(3), row));
+    const Results got = Evaluate(*torch_task, {}, params, keys, {}, 5, true);
+    const Results wanted = Evaluate(native, {}, params, keys, {}, 1, true);
+    CheckClose(got.losses, wanted.losses);
+    CheckClose(got.gradients, wanted.gradients);
+    CheckClose(got.aux, wanted.aux);
+
+    const auto [first, last] = native.ExampleRange(Split::kTest);
+    std::vector<int32_t> examples(5 * 21);
+    Randint(KeyFromSeed(9), static_cast<int32_t>(first), static_cast<int32_t>(last), examples);
+    const Results got_examples = Evaluate(*torch_task, {}, params, {}, examples, 5, true);
+    const Results wanted_examples = Evaluate(native, {}, params, {}, examples, 1, true);
+    CheckClose(got_examples.losses, wanted_examples.losses);
+    CheckClose(got_examples.gradients, wanted_examples.gradients);
+    CheckClose(got_examples.aux, wanted_examples.aux);
+  }
+}
+
+TEST_CASE("Rows have the same bits however many are evaluated in one call") {
+  const ImageMlpOptions options;
+  const auto task =
+      MakeTorchImageMlp(options, MakeTaskResources("").images->Get(options.data, "", 8));
+  const std::vector<float> params = SomeParams(*task, 6);
+  std::vector<Key> keys;
+  for (uint64_t row = 0; row < 6; ++row) keys.push_back(FoldIn(KeyFromSeed(4), row));
+  const Results at_once = Evaluate(*task, {}, params, keys, {}, 6, true);
+  for (const int64_t rows_per_call : {1, 2, 4}) {
+    const Results parts = Evaluate(*task, {}, params, keys, {}, rows_per_call, true);
+    CHECK(parts.losses == at_once.losses);
+    CHECK(parts.gradients == at_once.gradients);
+    CHECK(parts.aux == at_once.aux);
+  }
+}
+
+TEST_CASE("A replica whose params are not numbers leaves the others alone") {
+  const ImageMlpOptions options;
+  const auto task =
+      MakeTorchImageMlp(options, MakeTaskResources("").images->Get(options.data, "", 8));
+  const auto size = static_cast<size_t>(task->params_layout().size());
+  std::vector<float> params = SomeParams(*task, 3);
+  const std::vector<Key> keys(3, KeyFromSeed(4));
+  const Results healthy = Evaluate(*task, {}, params, keys, {}, 3, false);
+  std::fill_n(params.begin() + static_cast<std::ptrdiff_t>(size), size, std::nanf(""));
+  const Results sick = Evaluate(*task, {}, params, keys, {}, 3, false);
+  CHECK_FALSE(std::isfinite(sick.losses[1]));
+  CHECK_EQ(sick.losses[0], healthy.losses[0]);
+  CHECK_EQ(sick.losses[2], healthy.losses[2]);
+  for (size_t i = 0; i < size; ++i) {
+    REQUIRE_EQ(sick.gradients[i], healthy.gradients[i]);
+    REQUIRE_EQ(sick.gradients[2 * size + i], healthy.gradients[2 * size + i]);
+  }
+}
+
+TEST_CASE("A user's torch task has the layout, losses and gradients that its functions say") {
+  const TorchTaskFamily task = Parabola();
+  CHECK_EQ(task.params_layout(), Layout({{"x", {2, 3}}, {"unused", {2}}}));
+  CHECK_EQ(task.PreferredRows(), TaskFamily::kAllRows);
+
+  const std::vector<float> config = {2, 10, 3, 20};
+  std::vector<float> params(16);
+  for (size_t row = 0; row < 2; ++row) {
+    task.Init(std::span(config).subspan(2 * row, 2), KeyFromSeed(row),
+              std::span(params).subspan(8 * row, 8), {});
+    std::vector<float> normals(6);
+    Normal(KeyFromSeed(row), normals);
+    for (size_t i = 0; i < 6; ++i) {
+      CHECK_EQ(params[8 * row + i], normals[i] + config[2 * row + 1]);
+    }
+  }
+  const std::vector<Key> keys = {KeyFromSeed(1), KeyFromSeed(2)};
+  const Results got = Evaluate(task, config, params, keys, {}, 2, false);
+  for (size_t row = 0; row < 2; ++row) {
+    std::vector<float> noise(6);
+    Uniform(keys[row], noise);
+    double loss = 0;
+    for (size_t i = 0; i < 6; ++i) {
+      const double distance = double{params[8 * row + i]} - config[2 * row + 1] + noise[i];
+      loss += config[2 * row] * distance * distance;
+      CHECK_EQ(got.gradients[8 * row + i],
+               doctest::Approx(2 * config[2 * row] * distance).epsilon(1e-5));
+    }
+    CHECK_EQ(got.losses[row], doctest::Approx(loss).epsilon(1e-5));
+    CHECK_EQ(got.gradients[8 * row + 6], 0);
+    CHECK_EQ(got.gradients[8 * row + 7], 0);
+  }
+}
+
+TEST_CASE("Losses without gradients have the same bits as with them") {
+  const TorchTaskFamily task = Parabola();
+  const std::vector<float> config = {2, 10, 3, 20};
+  const std::vector<float> params(16, 0.5f);
+  const std::vector<Key> keys = {KeyFromSeed(1), KeyFromSeed(2)};
+  const Results with = Evaluate(task, config, params, keys, {}, 2, false);
+  std::vector<float> losses(2);
+  Workspace scratch;
+  task.Evaluate({.rows = 2, .config = config, .params = params, .keys = keys, .losses = losses},
+                scratch);
+  CHECK(losses == with.losses);
+}
+
+TEST_CASE("Mistakes in a user's torch task are errors that say what is wrong") {
+  const auto init = [](Key, const torch::Tensor&) -> NamedTensors {
+    return {{"x", torch::zeros({3})}};
+  };
+  const std::vector<float> params(6);
+  const std::vector<Key> keys(2);
+  const auto evaluate = [&](const TorchTaskFamily::LossFunction& loss) {
+    Evaluate(TorchTaskFamily(init, loss), {}, params, keys, {}, 2, false);
+  };
+  using Tensors = std::vector<torch::Tensor>;
+  CHECK_THROWS_WITH_AS(
+      evaluate([](const Tensors& p, const torch::Tensor&, const TorchBatch&) -> TorchLoss {
+        return p[0].sum();
+      }),
+      "torch task: the loss function returned losses of shape [] and type Float, wanted shape [2] "
+      "and type Float",
+      Error);
+  CHECK_THROWS_WITH_AS(evaluate([](const Tensors&, const torch::Tensor&,
+                                   const TorchBatch&) -> TorchLoss { return torch::Tensor(); }),
+                       "torch task: the loss function returned no losses", Error);
+  CHECK_THROWS_WITH_AS(
+      evaluate([](const Tensors& p, const torch::Tensor&, const TorchBatch&) -> TorchLoss {
+        return torch::mm(p[0], p[0]).sum(1);
+      }),
+      doctest::Contains("torch task: loss failed: "), Error);
+  CHECK_THROWS_WITH_AS(TorchTaskFamily(
+                           [](Key, const torch::Tensor&) -> NamedTensors {
+                             return {{"x", {}}};
+                           },
+                           [](const Tensors& p, const torch::Tensor&,
+                              const TorchBatch&) -> TorchLoss { return p[0].sum(1); }),
+                       "torch task: init returned no tensor for 'x'", Error);
+}
+
+TEST_CASE("Random tensors are functions of their keys") {
+  const std::vector<Key> keys = {KeyFromSeed(1), KeyFromSeed(2)};
+  std::vector<float> numbers(6);
+  Uniform(keys[1], numbers);
+  const torch::Tensor uniform = UniformTensor(keys, {2, 3});
+  CHECK(uniform[1].equal(torch::from_blob(numbers.data(), {2, 3})));
+  CHECK(uniform[0].equal(UniformTensor(keys[0], {2, 3})));
+  Normal(keys[0], numbers);
+  CHECK(NormalTensor(keys, {6})[0].equal(torch::from_blob(numbers.data(), {6})));
+  CHECK(NormalTensor(keys, {6})[1].equal(NormalTensor(keys[1], {6})));
+  std::vector<int32_t> integers(6);
+  Randint(keys[1], -3, 12, integers);
+  const torch::Tensor drawn = RandintTensor(keys, -3, 12, {6});
+  for (int64_t i = 0; i < 6; ++i) {
+    CHECK_EQ(drawn[1][i].item<int64_t>(), integers[static_cast<size_t>(i)]);
+  }
+  CHECK(drawn[0].equal(RandintTensor(keys[0], -3, 12, {6})));
+}
+
+}  // namespace lopt
