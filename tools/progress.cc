@@ -34,11 +34,13 @@ std::string FormatDuration(double seconds) {
 }
 
 std::string FormatCount(double count) {
-  std::string digits = fmt::format("{:.0f}", count);
-  for (auto at = static_cast<int64_t>(digits.size()) - 3; at > 0; at -= 3) {
-    digits.insert(static_cast<size_t>(at), ",");
+  const std::string digits = fmt::format("{:.0f}", count);
+  std::string grouped;
+  for (size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) grouped += ',';
+    grouped += digits[i];
   }
-  return digits;
+  return grouped;
 }
 
 ProgressReporter::ProgressReporter(std::FILE* stream, int columns)
@@ -63,13 +65,13 @@ void ProgressReporter::Step(const MetaTrainProgress& progress) {
   updates_ = progress.updates;
   meta_steps_ = progress.meta_steps;
 
+  while (history_.size() > 1 && history_[1].seconds <= now_.seconds - kAveragedSeconds) {
+    history_.pop_front();
+  }
   const double interval = columns_ > 0 ? kTerminalSeconds : kPlainSeconds;
   if (printed_seconds_ < 0 || now_.seconds >= printed_seconds_ + interval) Print();
 
   if (now_.seconds >= history_.back().seconds + kHistorySeconds) history_.push_back(now_);
-  while (history_.size() > 1 && history_[1].seconds <= now_.seconds - kAveragedSeconds) {
-    history_.pop_front();
-  }
 }
 
 void ProgressReporter::Finish() {

@@ -1,0 +1,25 @@
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "base/config.h"
+#include "base/file.h"
+#include "learner/meta_train_config.h"
+#include "tools/describe.h"
+#include "tools/presets.h"
+
+namespace lopt {
+
+TEST_CASE("docs/config.md is what lopt describe prints") {
+  CHECK_MESSAGE(ReadTextFile(LOPT_SOURCE_DIR "/docs/config.md") == DescribeEverything(),
+                "run: build/lopt describe > docs/config.md");
+}
+
+TEST_CASE("Every preset is a valid config that carries its name") {
+  CHECK_GE(Presets().size(), 4);
+  for (const Preset& preset : Presets()) {
+    CHECK_EQ(ReadOptions<MetaTrainConfig>(PresetConfig(preset.name)).name, preset.name);
+  }
+}
+
+}  // namespace lopt
