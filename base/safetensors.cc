@@ -224,14 +224,16 @@ std::vector<std::byte> SerializeArrayFile(const ArrayFile& file) {
   const std::vector<std::string_view> order = DataOrder(file.arrays);
   const std::string header = Header(file, order);
   const uint64_t header_bytes = header.size();
-  std::vector<std::byte> bytes;
-  const auto append = [&](std::span<const std::byte> more) {
-    bytes.insert(bytes.end(), more.begin(), more.end());
-  };
-  append(std::as_bytes(std::span(&header_bytes, 1)));
-  append(std::as_bytes(std::span(header)));
+  size_t total = kLengthBytes + header.size();
   for (std::string_view name : order) {
-    append(file.arrays.At(name).bytes());
+    total += file.arrays.At(name).bytes().size();
+  }
+  std::vector<std::byte> bytes(total);
+  auto out = bytes.begin();
+  out = std::ranges::copy(std::as_bytes(std::span(&header_bytes, 1)), out).out;
+  out = std::ranges::copy(std::as_bytes(std::span(header)), out).out;
+  for (std::string_view name : order) {
+    out = std::ranges::copy(file.arrays.At(name).bytes(), out).out;
   }
   return bytes;
 }
