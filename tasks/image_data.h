@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tasks/task_family.h"
+
+namespace lopt {
+
+// Images as they are stored: [count, height, width] bytes and one label an image.
+struct RawImages {
+  int64_t count = 0;
+  int64_t height = 0;
+  int64_t width = 0;
+  std::vector<uint8_t> pixels;
+  std::vector<uint8_t> labels;
+  std::pair<int64_t, int64_t> splits[4];  // rows [first, last) of each Split
+};
+
+// Reads the IDX files {train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz] of a directory. With both
+// pairs the rows are those of the train file (80 % train, 10 % inner_valid, 10 % outer_valid) and
+// then those of the t10k file (test). With one pair its rows are split 70/10/10/10 in that order,
+// which the log says. Throws Error that names the file: missing, damaged (ReadIdx), counts or sizes
+// that do not match, or fewer than 10 images.
+RawImages ReadImageDirectory(const std::string& directory);
+
+// 10,000 drawn digits (glyphs.h), split 70/10/10/10.
+RawImages GenerateImages();
+
+// The data set of a task: float32 rows in [0, 1]. Immutable.
+class ImageData {
+ public:
+  // Resizes every image to size x size (bilinear, half-pixel centres, edges clamped, no
+  // antialiasing) and divides by 255. Throws Error unless size >= 1.
+  ImageData(const RawImages& raw, int64_t size);
+
+  int64_t count() const { return static_cast<int64_t>(labels_.size()); }
+  int64_t features() const { return features_; }  // size * size
+  int64_t classes() const { return classes_; }    // the largest label + 1
+  // Row i is images()[i * stride(), + features()), 64-byte aligned; zeros follow up to stride().
+  const float* images() const { return images_.get(); }
+  int64_t stride() const { return stride_; }
+  const uint8_t* labels() const { return labels_.data(); }
+  std::pair<int64_t, int64_t> range(Split split) const {
+    return splits_[static_cast<size_t>(split)];
+  }
+
+ private:
+  struct FreeAligned {
+    void operator()(float* p) const { ::operator delete[](p, std::align_val_t{64}); }
+  };
+
+  int64_t features_;
+  int64_t stride_;
+  int64_t classes_;
+  std::vector<uint8_t> labels_;
+  std::unique_ptr<float[], FreeAligned> images_;
+  std::pair<int64_t, int64_t> splits_[4];
+};
+
+// The valid values of a task's "data": "default" (the files of the data directory if one is given,
+// else drawn digits), "glyphs" (drawn digits) and "idx" (the files; a directory must be given).
+const std::vector<std::string>& ImageSources();
+
+// The data sets of a run, each made once and shared. Thread-safe.
+class ImageStore {
+ public:
+  // The images of `source` at size x size. Throws what ReadImageDirectory and ImageData throw, and
+  // Error if the source is unknown or is "idx" and data_dir is empty.
+  std::shared_ptr<const ImageData> Get(const std::string& source, const std::string& data_dir,
+                                       int64_t size);
+
+  // Whether any Get so far has read files of a data directory.
+  bool data_dir_used() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::pair<std::string, int64_t>, std::shared_ptr<const ImageData>> loaded_;
+  bool data_dir_used_ = false;
+};
+
+}  // namespace lopt

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace lopt {
+
+enum class Activation { kRelu, kTanh };
+
+// A multilayer perceptron: sizes = {features, hidden layers..., classes}, the activation after each
+// layer but the last. Its params are, layer by layer, w [in, out] and b [out], C order.
+struct MlpShape {
+  std::vector<int64_t> sizes;
+  Activation activation = Activation::kRelu;
+
+  int64_t layers() const { return static_cast<int64_t>(sizes.size()) - 1; }
+  int64_t params() const {
+    int64_t n = 0;
+    for (int64_t l = 0; l < layers(); ++l) n += (sizes[l] + 1) * sizes[l + 1];
+    return n;
+  }
+};
+
+// Examples of a data set: row r is images[r * stride, + features) with class labels[r], and the
+// batch is the rows that `examples` names, in order. Rows are 64-byte aligned and zero from
+// `features` up to `stride`, a multiple of 16.
+struct MlpBatch {
+  const float* images;
+  int64_t stride;
+  const uint8_t* labels;
+  std::span<const int32_t> examples;
+};
+
+// The mean softmax cross-entropy and the number of examples whose label has the largest logit (the
+// first of equals; none is right among logits that are not numbers).
+struct MlpResult {
+  float loss;
+  int64_t correct;
+};
+
+}  // namespace lopt

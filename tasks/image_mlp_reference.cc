@@ -1,0 +1,109 @@
+#include "tasks/image_mlp_reference.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace lopt {
+namespace {
+
+// out = in w + b.
+void Linear(std::span<const double> in, const float* w, const float* b, std::span<double> out) {
+  std::copy(b, b + out.size(), out.begin());
+  for (size_t i = 0; i < in.size(); ++i) {
+    for (size_t o = 0; o < out.size(); ++o) out[o] += in[i] * w[i * out.size() + o];
+  }
+}
+
+double Activate(Activation activation, double x) {
+  if (activation == Activation::kTanh) return std::tanh(x);
+  return x < 0 ? 0 : x;
+}
+
+// d activation(x) / dx times `gradient`, from y = activation(x).
+double ActivateGradient(Activation activation, double y, double gradient) {
+  if (activation == Activation::kTanh) return (1 - y * y) * gradient;
+  return y > 0 ? gradient : 0;
+}
+
+bool HasLargest(std::span<const double> logits, size_t label) {
+  for (size_t c = 0; c < logits.size(); ++c) {
+    if (c < label && !(logits[label] > logits[c])) return false;
+    if (c > label && !(logits[label] >= logits[c])) return false;
+  }
+  return !std::isnan(logits[label]);
+}
+
+// The cross-entropy; logits become d loss / d logits.
+double CrossEntropy(std::span<double> logits, size_t label) {
+  const double largest = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const double logit : logits) sum += std::exp(logit - largest);
+  const double loss = std::log(sum) - (logits[label] - largest);
+  for (double& logit : logits) logit = std::exp(logit - largest) / sum;
+  logits[label] -= 1;
+  return loss;
+}
+
+}  // namespace
+
+MlpResult MlpLossReference(const MlpShape& shape, std::span<const float> params,
+                           const MlpBatch& batch, std::span<float> gradient, Workspace& scratch) {
+  const Workspace::Frame frame(scratch);
+  const int64_t layers = shape.layers();
+  int64_t units = 0;
+  for (const int64_t size : shape.sizes) units += size;
+  const std::span<double> values = scratch.Take<double>(units);
+  const std::span<double> value_gradients = scratch.Take<double>(units);
+  const std::span<double> sums = scratch.Take<double>(static_cast<int64_t>(gradient.size()));
+  std::fill(sums.begin(), sums.end(), 0.0);
+
+  double loss = 0;
+  int64_t correct = 0;
+  for (const int32_t example : batch.examples) {
+    const float* image = batch.images + example * batch.stride;
+    const size_t label = batch.labels[example];
+    std::copy(image, image + shape.sizes[0], values.begin());
+    int64_t in = 0;
+    int64_t w = 0;
+    for (int64_t l = 0; l < layers; ++l) {
+      const int64_t out = in + shape.sizes[l];
+      const int64_t b = w + shape.sizes[l] * shape.sizes[l + 1];
+      const std::span<double> next = values.subspan(out, shape.sizes[l + 1]);
+      Linear(values.subspan(in, shape.sizes[l]), &params[w], &params[b], next);
+      if (l + 1 < layers) {
+        for (double& x : next) x = Activate(shape.activation, x);
+      }
+      in = out;
+      w = b + shape.sizes[l + 1];
+    }
+    const std::span<double> logits = values.subspan(in, shape.sizes[layers]);
+    correct += HasLargest(logits, label);
+    loss += CrossEntropy(logits, label);
+    if (gradient.empty()) continue;
+
+    std::copy(logits.begin(), logits.end(), value_gradients.begin() + in);
+    int64_t out = in;
+    for (int64_t l = layers - 1; l >= 0; --l) {
+      const int64_t fan_in = shape.sizes[l];
+      const int64_t fan_out = shape.sizes[l + 1];
+      in = out - fan_in;
+      const int64_t b = w - fan_out;
+      w = b - fan_in * fan_out;
+      for (int64_t o = 0; o < fan_out; ++o) sums[b + o] += value_gradients[out + o];
+      for (int64_t i = 0; i < fan_in; ++i) {
+        double back = 0;
+        for (int64_t o = 0; o < fan_out; ++o) {
+          sums[w + i * fan_out + o] += values[in + i] * value_gradients[out + o];
+          back += params[w + i * fan_out + o] * value_gradients[out + o];
+        }
+        value_gradients[in + i] = ActivateGradient(shape.activation, values[in + i], back);
+      }
+      out = in;
+    }
+  }
+  const auto count = static_cast<double>(batch.examples.size());
+  for (size_t i = 0; i < gradient.size(); ++i) gradient[i] = static_cast<float>(sums[i] / count);
+  return {static_cast<float>(loss / count), correct};
+}
+
+}  // namespace lopt
