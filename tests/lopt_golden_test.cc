@@ -1,0 +1,96 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/arrays.h"
+#include "base/config.h"
+#include "lopt/mlp_lopt.h"
+#include "lopt/registry.h"
+#include "tests/golden_dir.h"
+
+namespace lopt {
+namespace {
+
+struct Trace {
+  explicit Trace(const std::string& name) : path(GoldenPath(name)), file(ReadArrayFile(path)) {
+    steps = std::stoll(file.metadata.at("steps"));
+    std::vector<std::pair<std::string, Shape>> tensors;
+    for (const auto& [tensor, array] : file.arrays.Extract("param0/"))
+      tensors.emplace_back(tensor, array.shape());
+    params = Layout(tensors);
+  }
+
+  Config Optimizer() const { return Config::Parse(file.metadata.at("optimizer"), path); }
+
+  // The largest difference of the params to the trace's, over all steps.
+  double Replay(const LearnedOptimizer& optimizer) const {
+    std::vector<float> theta(static_cast<size_t>(optimizer.theta_layout().size()));
+    RowFromArrays(optimizer.theta_layout(), file.arrays, "theta/", theta);
+    const std::unique_ptr<UpdateRule> rule = optimizer.Bind(params, theta);
+    std::vector<float> p(static_cast<size_t>(params.size()));
+    RowFromArrays(params, file.arrays, "param0/", p);
+    std::vector<float> state(static_cast<size_t>(rule->state_layout().size()));
+    rule->InitState({}, p, state);
+    std::vector<float> gradient(p.size());
+    Workspace scratch;
+    double worst = 0;
+    for (int64_t step = 0; step < steps; ++step) {
+      for (const LayoutEntry& entry : params.entries()) {
+        const auto all = file.arrays.At("gradient/" + entry.name).As<float>();
+        std::copy_n(all.begin() + step * entry.size, entry.size, gradient.begin() + entry.offset);
+      }
+      rule->Update({.step = step, .num_steps = steps}, gradient, p, state, scratch);
+      for (const LayoutEntry& entry : params.entries()) {
+        const auto all = file.arrays.At("param/" + entry.name).As<float>();
+        for (int64_t i = 0; i < entry.size; ++i) {
+          const double difference =
+              std::abs(double{p[entry.offset + i]} - double{all[step * entry.size + i]});
+          if (!(difference <= worst)) worst = difference;
+        }
+      }
+    }
+    return worst;
+  }
+
+  std::string path;
+  ArrayFile file;
+  int64_t steps;
+  Layout params;
+};
+
+TEST_CASE("the reference of MLPLOpt reproduces the golden step traces to 3e-7") {
+  for (const char* name : {"mlp_lopt_steps.safetensors", "mlp_lopt_steps_large.safetensors"}) {
+    CAPTURE(name);
+    const Trace trace(name);
+    REQUIRE(trace.Optimizer().Type() == "MLPLOpt");
+    const MLPLOpt optimizer(ReadOptions<MLPLOptOptions>(trace.Optimizer()),
+                            MLPLOpt::Implementation::kReference);
+    CHECK(trace.Replay(optimizer) <= 3e-7);
+  }
+}
+
+TEST_CASE("MLPLOpt from the registry reproduces the golden step traces to 1e-6") {
+  for (const char* name : {"mlp_lopt_steps.safetensors", "mlp_lopt_steps_large.safetensors"}) {
+    CAPTURE(name);
+    const Trace trace(name);
+    CHECK(trace.Replay(*OptimizerRegistry().Make(trace.Optimizer())) <= 1e-6);
+  }
+}
+
+TEST_CASE(
+    "LearnableAdam and LearnableSGDM from the registry reproduce the golden step traces to 3e-7") {
+  for (const char* name :
+       {"learnable_adam_steps.safetensors", "learnable_sgdm_steps.safetensors"}) {
+    CAPTURE(name);
+    const Trace trace(name);
+    CHECK(trace.Replay(*OptimizerRegistry().Make(trace.Optimizer())) <= 3e-7);
+  }
+}
+
+}  // namespace
+}  // namespace lopt
