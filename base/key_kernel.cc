@@ -20,67 +20,78 @@ using Floats = hn::ScalableTag<float>;
 using WordVector = hn::Vec<Words>;
 using FloatVector = hn::Vec<Floats>;
 
-template <int kRotation>
-HWY_INLINE void Round(WordVector& x0, WordVector& x1) {
-  x0 = hn::Add(x0, x1);
-  x1 = hn::Xor(hn::RotateRight<32 - kRotation>(x1), x0);
+// Four vectors that are worked on in step, so that the work on one hides the latency of another.
+struct FourVectors {
+  WordVector a, b, c, d;
+};
+
+HWY_INLINE WordVector Same(WordVector, uint32_t x) { return hn::Set(Words(), x); }
+HWY_INLINE FourVectors Same(const FourVectors&, uint32_t x) {
+  const auto v = hn::Set(Words(), x);
+  return {v, v, v, v};
 }
 
-template <int kFirst, int kSecond, int kThird, int kFourth>
-HWY_INLINE void FourRounds(WordVector& x0, WordVector& x1) {
+HWY_INLINE WordVector Plus(WordVector x, WordVector y) { return hn::Add(x, y); }
+HWY_INLINE FourVectors Plus(const FourVectors& x, const FourVectors& y) {
+  return {hn::Add(x.a, y.a), hn::Add(x.b, y.b), hn::Add(x.c, y.c), hn::Add(x.d, y.d)};
+}
+
+HWY_INLINE WordVector ExclusiveOr(WordVector x, WordVector y) { return hn::Xor(x, y); }
+HWY_INLINE FourVectors ExclusiveOr(const FourVectors& x, const FourVectors& y) {
+  return {hn::Xor(x.a, y.a), hn::Xor(x.b, y.b), hn::Xor(x.c, y.c), hn::Xor(x.d, y.d)};
+}
+
+template <int kBits>
+HWY_INLINE WordVector RotateLeft(WordVector x) {
+  return hn::RotateRight<32 - kBits>(x);
+}
+template <int kBits>
+HWY_INLINE FourVectors RotateLeft(const FourVectors& x) {
+  return {RotateLeft<kBits>(x.a), RotateLeft<kBits>(x.b), RotateLeft<kBits>(x.c),
+          RotateLeft<kBits>(x.d)};
+}
+
+template <int kRotation, class Vectors>
+HWY_INLINE void Round(Vectors& x0, Vectors& x1) {
+  x0 = Plus(x0, x1);
+  x1 = ExclusiveOr(RotateLeft<kRotation>(x1), x0);
+}
+
+template <int kFirst, int kSecond, int kThird, int kFourth, class Vectors>
+HWY_INLINE void FourRounds(Vectors& x0, Vectors& x1) {
   Round<kFirst>(x0, x1);
   Round<kSecond>(x0, x1);
   Round<kThird>(x0, x1);
   Round<kFourth>(x0, x1);
 }
 
-// Threefry-2x32, 20 rounds, with what it adds to the words before and between the rounds. The upper
-// word of the counter is the same for all.
-class ThreefryStream {
- public:
-  HWY_INLINE ThreefryStream(Key key, uint64_t first) {
-    const uint32_t k0 = key.hi;
-    const uint32_t k1 = key.lo;
-    const uint32_t k2 = k0 ^ k1 ^ 0x1BD11BDAu;
-    start0_ = static_cast<uint32_t>(first >> 32) + k0;
-    start1_ = static_cast<uint32_t>(first) + k1;
-    const uint32_t added0[5] = {k1, k2, k0, k1, k2};
-    const uint32_t added1[5] = {k2 + 1, k0 + 2, k1 + 3, k2 + 4, k0 + 5};
-    std::memcpy(added0_, added0, sizeof(added0));
-    std::memcpy(added1_, added1, sizeof(added1));
-  }
+template <class Vectors>
+HWY_INLINE void Inject(uint32_t added0, uint32_t added1, Vectors& x0, Vectors& x1) {
+  x0 = Plus(x0, Same(x0, added0));
+  x1 = Plus(x1, Same(x1, added1));
+}
 
-  // Words first + offset, first + offset + 1, ...
-  HWY_INLINE WordVector At(uint32_t offset) const {
-    const Words d;
-    WordVector x0 = hn::Set(d, start0_);
-    WordVector x1 = hn::Iota(d, start1_ + offset);
-    FourRounds<13, 15, 26, 6>(x0, x1);
-    Inject<0>(x0, x1);
-    FourRounds<17, 29, 16, 24>(x0, x1);
-    Inject<1>(x0, x1);
-    FourRounds<13, 15, 26, 6>(x0, x1);
-    Inject<2>(x0, x1);
-    FourRounds<17, 29, 16, 24>(x0, x1);
-    Inject<3>(x0, x1);
-    FourRounds<13, 15, 26, 6>(x0, x1);
-    Inject<4>(x0, x1);
-    return hn::Xor(x0, x1);
-  }
-
- private:
-  template <int kIndex>
-  HWY_INLINE void Inject(WordVector& x0, WordVector& x1) const {
-    const Words d;
-    x0 = hn::Add(x0, hn::Set(d, added0_[kIndex]));
-    x1 = hn::Add(x1, hn::Set(d, added1_[kIndex]));
-  }
-
-  uint32_t start0_;
-  uint32_t start1_;
-  uint32_t added0_[5];
-  uint32_t added1_[5];
-};
+// The xor of the two words of threefry-2x32 (20 rounds). The upper word of the counter is the same
+// for all; `lower` is WordVector or FourVectors.
+template <class Vectors>
+HWY_INLINE Vectors RandomWords(Key key, uint32_t upper, const Vectors& lower) {
+  const uint32_t k0 = key.hi;
+  const uint32_t k1 = key.lo;
+  const uint32_t k2 = k0 ^ k1 ^ 0x1BD11BDAu;
+  Vectors x0 = Same(lower, upper + k0);
+  Vectors x1 = Plus(lower, Same(lower, k1));
+  FourRounds<13, 15, 26, 6>(x0, x1);
+  Inject(k1, k2 + 1, x0, x1);
+  FourRounds<17, 29, 16, 24>(x0, x1);
+  Inject(k2, k0 + 2, x0, x1);
+  FourRounds<13, 15, 26, 6>(x0, x1);
+  Inject(k0, k1 + 3, x0, x1);
+  FourRounds<17, 29, 16, 24>(x0, x1);
+  Inject(k1, k2 + 4, x0, x1);
+  FourRounds<13, 15, 26, 6>(x0, x1);
+  Inject(k2, k0 + 5, x0, x1);
+  return ExclusiveOr(x0, x1);
+}
 
 // out[0, n) = map(words). The tail is computed as a whole vector too, so that an element does not
 // depend on its place.
@@ -88,14 +99,28 @@ template <class T, class Map>
 HWY_INLINE void Fill(Key key, uint64_t first, size_t n, T* out, const Map& map) {
   const hn::ScalableTag<T> d;
   const size_t lanes = hn::Lanes(d);
-  const ThreefryStream stream(key, first);
+  const uint32_t upper = static_cast<uint32_t>(first >> 32);
+  const auto step = hn::Set(Words(), static_cast<uint32_t>(lanes));
+  auto counter = hn::Iota(Words(), static_cast<uint32_t>(first));
   size_t i = 0;
+  for (; i + 4 * lanes <= n; i += 4 * lanes) {
+    const auto second = hn::Add(counter, step);
+    const auto third = hn::Add(second, step);
+    const auto fourth = hn::Add(third, step);
+    const auto words = RandomWords(key, upper, FourVectors{counter, second, third, fourth});
+    hn::StoreU(map(words.a), d, out + i);
+    hn::StoreU(map(words.b), d, out + i + lanes);
+    hn::StoreU(map(words.c), d, out + i + 2 * lanes);
+    hn::StoreU(map(words.d), d, out + i + 3 * lanes);
+    counter = hn::Add(fourth, step);
+  }
   for (; i + lanes <= n; i += lanes) {
-    hn::StoreU(map(stream.At(static_cast<uint32_t>(i))), d, out + i);
+    hn::StoreU(map(RandomWords(key, upper, counter)), d, out + i);
+    counter = hn::Add(counter, step);
   }
   if (i < n) {
     HWY_ALIGN T tail[hn::MaxLanes(d)];
-    hn::Store(map(stream.At(static_cast<uint32_t>(i))), d, tail);
+    hn::Store(map(RandomWords(key, upper, counter)), d, tail);
     std::memcpy(out + i, tail, (n - i) * sizeof(T));
   }
 }
