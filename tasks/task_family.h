@@ -26,18 +26,18 @@ Split SplitFromString(std::string_view name);
 // What to evaluate, and where the results go: n tasks of one family, all arrays C order with n
 // rows.
 struct TaskEvaluation {
-  int64_t rows = 1;               // n
-  std::span<const float> config;  // [n, C]
-  std::span<const float> params;  // [n, P]
-  std::span<float> model_state;   // [n, M], updated in place
+  int64_t rows = 1;                    // n
+  std::span<const float> config = {};  // [n, C]
+  std::span<const float> params = {};  // [n, P]
+  std::span<float> model_state = {};   // [n, M], updated in place
   Split split = Split::kTrain;
-  std::span<const Key>
-      keys;  // [n]: row i's data (equal keys, equal data). Not read where `examples` is given.
-  std::span<const int32_t>
-      examples;                // [n, E]: instead, these rows of the data set (see ExampleRange)
-  std::span<float> losses;     // [n], out
-  std::span<float> gradients;  // [n, P], out; empty: not wanted
-  std::span<float> aux;        // [n, A], out; empty: not wanted
+  // [n]: row i's data (equal keys, equal data). Not read where `examples` is given.
+  std::span<const Key> keys = {};
+  // [n, E]: instead, these rows of the data set (see ExampleRange).
+  std::span<const int32_t> examples = {};
+  std::span<float> losses = {};     // [n], out
+  std::span<float> gradients = {};  // [n, P], out; empty: not wanted
+  std::span<float> aux = {};        // [n, A], out; empty: not wanted
 };
 
 // A family of inner problems with one parameter layout. What differs between two tasks of a family
