@@ -17,7 +17,7 @@ namespace lopt {
 
 // Everything of a meta-training run that lives between two updates.
 struct Checkpoint {
-  Config config;    // resolved
+  Config config;    // resolved; of MetaTrainConfig
   std::string isa;  // instruction set that computed it
   Key run_key;
   Layout theta;  // of learner.theta
@@ -49,14 +49,15 @@ Checkpoint ReadCheckpoint(const std::string& directory);
 class CheckpointStore {
  public:
   // `on_event`, where given, is called with "checkpoint:<step>:<what>" before each part of a write:
-  // begin, worker:<w>, learner, manifest, rename, retention, end. Removes, with a line in the log,
-  // what a killed write left behind.
+  // begin, worker:<w>, learner, manifest, rename, retention, and end after the last.
   CheckpointStore(std::string directory, CheckpointRetention retention,
                   std::function<void(std::string_view)> on_event = {});
 
   // Writes and then applies the retention. Throws Error (a full disk, no permission) and leaves the
-  // older checkpoints as they are. Replaces a checkpoint of the same step.
+  // older checkpoints as they are. Throws Error as well if there is a checkpoint of this step.
   void Write(const Checkpoint& checkpoint) const;
+  // Removes, with a line in the log, what killed writes left behind.
+  void RemoveUnfinished() const;
 
   // Steps of the checkpoints there are, ascending.
   std::vector<int64_t> Steps() const;
@@ -67,7 +68,7 @@ class CheckpointStore {
 
  private:
   void Event(int64_t step, std::string_view what) const;
-  void ApplyRetention(int64_t newest) const;
+  void ApplyRetention() const;
 
   std::string directory_;
   CheckpointRetention retention_;

@@ -34,8 +34,8 @@ struct MetaTrainerOptions {
   std::string version;            // of the program, for manifest.json and theta.safetensors
   const std::atomic<bool>* stop = nullptr;  // once true: finish the update, save, return
   std::function<void(const MetaTrainProgress&)> on_step;  // after each update
-  // Called before things that a crash may interrupt: "step:<updates>" after an update, "metrics",
-  // "theta", "finished", and those of CheckpointStore.
+  // Called with the name of what a crash may interrupt: "step:<updates>" after an update, "theta"
+  // and "finish" before the files written at the end, and those of CheckpointStore.
   std::function<void(std::string_view)> on_event;
 };
 
@@ -65,8 +65,10 @@ struct MetaTrainResult {
 // of the config (and init_theta) alone, bit for bit on one instruction set.
 MetaTrainResult RunMetaTraining(const MetaTrainConfig& config, const MetaTrainerOptions& options);
 
-// Names of the metrics that an update gives: meta_loss, gradient_norm, learning_rate,
-// updates_skipped, and per estimator <metric>/<index>_<task>.
+// The metrics of an update: meta_loss, gradient_norm, learning_rate and, per estimator,
+// meta_loss/<index>_<task>, gradient_norm/... and the estimator's own are those of this update;
+// skipped_updates, inner_steps/..., non_finite/... and episodes_ended/... count from the start of
+// the run.
 Metrics MetricsOf(const UpdateSummary& summary, const std::vector<std::string>& estimator_names,
                   const LearnerState& learner, const std::vector<StepCounts>& totals);
 

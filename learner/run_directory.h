@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/config.h"
+
+namespace lopt {
+
+// What a run's manifest.json says.
+struct RunManifest {
+  std::string status;  // running, interrupted, finished or failed
+  std::string error;   // why it failed
+  std::string version;
+  std::string isa;
+  std::string init_theta;  // the file it started from; empty: drawn
+  int64_t seed = 0;
+  int64_t threads = 0;
+  int64_t updates = 0;  // of theta; while running, those at the start of the process
+};
+
+// The files of one run in its output directory (listed in learner/meta_trainer.h).
+class RunDirectory {
+ public:
+  explicit RunDirectory(std::string path) : path_(std::move(path)) {}
+
+  const std::string& path() const { return path_; }
+  std::string CheckpointPath() const { return path_ + "/checkpoints"; }
+  std::string ThetaPath() const { return path_ + "/theta.safetensors"; }
+
+  bool HoldsRun() const;
+  // Makes the directory where there is none. Throws Error (path and reason) if that fails or if
+  // nothing can be written in it.
+  void Create() const;
+  // Removes the run's files, and no others.
+  void RemoveRun() const;
+  // Removes what a killed write of a file left beside it.
+  void RemoveUnfinished() const;
+
+  void WriteConfig(const Config& config) const;
+  void WriteManifest(const RunManifest& manifest) const;
+  // Throws Error if it is missing or damaged.
+  RunManifest ReadManifest() const;
+
+ private:
+  std::string path_;
+};
+
+}  // namespace lopt

@@ -1,0 +1,140 @@
+#include "learner/worker.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "base/error.h"
+#include "base/parallel.h"
+#include "learner/mean.h"
+
+namespace lopt {
+namespace {
+
+constexpr uint64_t kThetaStream = uint64_t{1} << 32;
+constexpr uint64_t kStartPurpose = 0;
+constexpr uint64_t kWindowPurpose = 1;
+
+struct EstimatorOutput {
+  Eigen::VectorXd gradient;
+  EstimatorReport report;
+};
+
+EstimatorOutput RunWindows(const WorkerWeights& weights, const ConfiguredEstimator& configured,
+                           int64_t windows, size_t index, int64_t first_window, Key worker_key,
+                           EstimatorState* state) {
+  EstimatorOutput output;
+  output.gradient.setZero(weights.theta.size());
+  MeanOfNumbers mean_loss;
+  std::map<std::string, MeanOfNumbers> metrics;
+  const Key windows_key = FoldIn(worker_key, kWindowPurpose);
+  for (int64_t i = 0; i < windows; ++i) {
+    const Key key = FoldIn(FoldIn(windows_key, static_cast<uint64_t>(first_window + i)), index);
+    const GradientEstimate estimate = configured.estimator->Estimate(weights, key, state);
+    output.gradient += estimate.gradient.cast<double>();
+    mean_loss.Add(estimate.mean_loss);
+    output.report.counts += estimate.counts;
+    for (const auto& [name, value] : estimate.metrics) {
+      metrics[name].Add(value);
+    }
+  }
+  output.gradient /= static_cast<double>(windows);
+  output.report.mean_loss = mean_loss.Get();
+  output.report.gradient_norm = output.gradient.norm();
+  for (const auto& [name, mean] : metrics) {
+    output.report.metrics[name] = mean.Get();
+  }
+  return output;
+}
+
+}  // namespace
+
+std::string EstimatorName(const Estimators& estimators, size_t index) {
+  return fmt::format("{}_{}", index, estimators.at(index)->task);
+}
+
+Key ThetaKey(Key run_key) { return FoldIn(run_key, kThetaStream); }
+
+Key WorkerKey(Key run_key, int64_t worker) {
+  return FoldIn(run_key, static_cast<uint64_t>(worker));
+}
+
+WorkerState InitWorkerState(const WorkerWeights& weights, const Estimators& estimators,
+                            Key worker_key) {
+  Require(!estimators.empty(), "a worker needs at least one estimator");
+  double sum = 0;
+  for (size_t e = 0; e < estimators.size(); ++e) {
+    const ConfiguredEstimator& configured = *estimators[e];
+    Require(configured.weight >= 0 && std::isfinite(configured.weight),
+            "estimator {} has weight {}; a weight is a number >= 0", EstimatorName(estimators, e),
+            configured.weight);
+    Require(configured.estimator->theta_layout().size() == weights.theta.size(),
+            "estimator {} is for a theta of {} numbers, got {}", EstimatorName(estimators, e),
+            configured.estimator->theta_layout().size(), weights.theta.size());
+    sum += configured.weight;
+  }
+  Require(sum > 0, "all estimators have weight 0");
+
+  WorkerState state;
+  state.estimators.resize(estimators.size());
+  const Key start = FoldIn(worker_key, kStartPurpose);
+  ParallelFor(static_cast<int64_t>(estimators.size()), [&](int64_t e) {
+    const auto index = static_cast<size_t>(e);
+    state.estimators[index] =
+        estimators[index]->estimator->InitWorkerState(weights, FoldIn(start, index));
+  });
+  return state;
+}
+
+WorkerOutput GradientWorkerCompute(const WorkerWeights& weights, const Estimators& estimators,
+                                   int64_t windows, Key worker_key, WorkerState* state) {
+  Require(windows >= 1, "a worker must run at least one window per update, got {}", windows);
+  Require(state->estimators.size() == estimators.size(),
+          "the worker's state is of {} estimators, there are {}", state->estimators.size(),
+          estimators.size());
+  std::vector<EstimatorOutput> outputs(estimators.size());
+  ParallelFor(static_cast<int64_t>(estimators.size()), [&](int64_t e) {
+    const auto index = static_cast<size_t>(e);
+    outputs[index] = RunWindows(weights, *estimators[index], windows, index, state->windows,
+                                worker_key, &state->estimators[index]);
+  });
+  state->windows += windows;
+
+  Eigen::VectorXd gradient = Eigen::VectorXd::Zero(weights.theta.size());
+  double weight_sum = 0;
+  MeanOfNumbers mean_loss;
+  WorkerOutput result;
+  AggregatedGradient& to_put = result.to_put;
+  for (size_t e = 0; e < estimators.size(); ++e) {
+    const double weight = estimators[e]->weight;
+    gradient += weight * outputs[e].gradient;
+    weight_sum += weight;
+    mean_loss.Add(outputs[e].report.mean_loss, weight);
+    to_put.counts += outputs[e].report.counts;
+    to_put.estimators.push_back(std::move(outputs[e].report));
+  }
+  to_put.outer_step = weights.outer.outer_step;
+  to_put.gradient = (gradient / weight_sum).cast<float>();
+  to_put.mean_loss = mean_loss.Get();
+  return result;
+}
+
+std::vector<AggregatedGradient> ComputeWorkers(const WorkerWeights& weights,
+                                               const Estimators& estimators, int64_t windows,
+                                               std::span<const Key> worker_keys,
+                                               std::span<WorkerState> states) {
+  Require(worker_keys.size() == states.size(), "{} worker keys for {} worker states",
+          worker_keys.size(), states.size());
+  std::vector<AggregatedGradient> gradients(states.size());
+  ParallelFor(static_cast<int64_t>(states.size()), [&](int64_t w) {
+    const auto worker = static_cast<size_t>(w);
+    gradients[worker] =
+        GradientWorkerCompute(weights, estimators, windows, worker_keys[worker], &states[worker])
+            .to_put;
+  });
+  return gradients;
+}
+
+}  // namespace lopt
