@@ -27,6 +27,11 @@ Layout Slots(const Layout& params, const std::vector<std::string>& prefixes) {
 
 float Log(double value) { return static_cast<float>(std::log(value)); }
 
+// a b + c with the product exact, on every instruction set.
+float FusedMultiplyAdd(float a, float b, float c) {
+  return static_cast<float>(double{a} * double{b} + double{c});
+}
+
 class SGDRule : public UpdateRule {
  public:
   SGDRule(const Layout& params, std::span<const float> theta)
@@ -35,7 +40,9 @@ class SGDRule : public UpdateRule {
  private:
   void DoUpdate(const StepInfo&, std::span<const float> gradient, std::span<float> params,
                 std::span<float>, Workspace&) const override {
-    for (size_t i = 0; i < params.size(); ++i) params[i] -= learning_rate_ * gradient[i];
+    for (size_t i = 0; i < params.size(); ++i) {
+      params[i] = FusedMultiplyAdd(-learning_rate_, gradient[i], params[i]);
+    }
   }
 
   float learning_rate_;
@@ -52,8 +59,8 @@ class SGDMRule : public UpdateRule {
   void DoUpdate(const StepInfo&, std::span<const float> gradient, std::span<float> params,
                 std::span<float> state, Workspace&) const override {
     for (size_t i = 0; i < params.size(); ++i) {
-      state[i] = gradient[i] + momentum_ * state[i];
-      params[i] -= learning_rate_ * state[i];
+      state[i] = FusedMultiplyAdd(momentum_, state[i], gradient[i]);
+      params[i] = FusedMultiplyAdd(-learning_rate_, state[i], params[i]);
     }
   }
 

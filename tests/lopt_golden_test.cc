@@ -64,7 +64,8 @@ struct Trace {
 };
 
 TEST_CASE("the reference of MLPLOpt reproduces the golden step traces to 3e-7") {
-  for (const char* name : {"mlp_lopt_steps.safetensors", "mlp_lopt_steps_large.safetensors"}) {
+  for (const std::string name :
+       {"mlp_lopt_steps.safetensors", "mlp_lopt_steps_large.safetensors"}) {
     CAPTURE(name);
     const Trace trace(name);
     REQUIRE(trace.Optimizer().Type() == "MLPLOpt");
@@ -75,7 +76,8 @@ TEST_CASE("the reference of MLPLOpt reproduces the golden step traces to 3e-7") 
 }
 
 TEST_CASE("MLPLOpt from the registry reproduces the golden step traces to 1e-6") {
-  for (const char* name : {"mlp_lopt_steps.safetensors", "mlp_lopt_steps_large.safetensors"}) {
+  for (const std::string name :
+       {"mlp_lopt_steps.safetensors", "mlp_lopt_steps_large.safetensors"}) {
     CAPTURE(name);
     const Trace trace(name);
     CHECK(trace.Replay(*OptimizerRegistry().Make(trace.Optimizer())) <= 1e-6);
@@ -84,7 +86,7 @@ TEST_CASE("MLPLOpt from the registry reproduces the golden step traces to 1e-6")
 
 TEST_CASE(
     "LearnableAdam and LearnableSGDM from the registry reproduce the golden step traces to 3e-7") {
-  for (const char* name :
+  for (const std::string name :
        {"learnable_adam_steps.safetensors", "learnable_sgdm_steps.safetensors"}) {
     CAPTURE(name);
     const Trace trace(name);
