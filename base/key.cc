@@ -71,7 +71,7 @@ Key KeyFromSeed(uint64_t seed) {
 Key FoldIn(Key key, uint64_t data) { return Threefry(key, data); }
 
 std::vector<Key> SplitKey(Key key, int64_t n) {
-  Require(n >= 0, "Split: the number of keys must not be negative, got {}", n);
+  Require(n >= 0, "SplitKey: the number of keys must not be negative, got {}", n);
   std::vector<Key> keys(static_cast<size_t>(n));
   for (size_t i = 0; i < keys.size(); ++i) {
     keys[i] = Threefry(key, i);

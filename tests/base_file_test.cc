@@ -1,0 +1,166 @@
+#include <doctest/doctest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/file.h"
+
+namespace lopt {
+namespace {
+
+// A fresh directory that is removed at the end.
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory() {
+    std::string name = (std::filesystem::temp_directory_path() / "lopt_file_XXXXXX").string();
+    REQUIRE(::mkdtemp(name.data()) != nullptr);
+    path_ = name;
+  }
+  ~TemporaryDirectory() { std::filesystem::remove_all(path_); }
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+  const std::string& path() const { return path_; }
+  std::vector<std::string> Names() const {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(path_)) {
+      names.push_back(entry.path().filename().string());
+    }
+    return names;
+  }
+
+ private:
+  std::string path_;
+};
+
+// Writes beyond `bytes` of a file fail while this lives, as on a full disk.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    REQUIRE(::getrlimit(RLIMIT_FSIZE, &before_) == 0);
+    const rlimit limit = {bytes, before_.rlim_max};
+    REQUIRE(::setrlimit(RLIMIT_FSIZE, &limit) == 0);
+  }
+  ~FileSizeLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+
+ private:
+  rlimit before_;
+  void (*handler_)(int);
+};
+
+std::string MessageOf(const auto& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST_CASE("What was written is read back, whatever the bytes and the size") {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "bytes";
+  for (const size_t size : {0, 1, 4095, 4096, 300000}) {
+    std::vector<std::byte> bytes(size);
+    for (size_t i = 0; i < size; ++i) {
+      bytes[i] = static_cast<std::byte>(i * 7);
+    }
+    WriteFile(path, bytes);
+    CHECK(ReadFile(path) == bytes);
+    CHECK(std::filesystem::file_size(path) == size);
+  }
+  const std::string text("line\r\n\0end", 10);
+  WriteTextFile(path, text);
+  CHECK(ReadTextFile(path) == text);
+  CHECK(directory.Names() == std::vector<std::string>{"bytes"});
+}
+
+TEST_CASE("A file that does not tell its size is read to its end") {
+  CHECK(!ReadTextFile("/proc/self/status").empty());
+  CHECK(ReadTextFile("/dev/null").empty());
+}
+
+TEST_CASE("A new file has the permissions that the umask leaves") {
+  const TemporaryDirectory directory;
+  const mode_t before = ::umask(027);
+  WriteTextFile(directory / "file", "text");
+  ::umask(before);
+  struct stat status = {};
+  REQUIRE(::stat((directory / "file").c_str(), &status) == 0);
+  CHECK((status.st_mode & 0777) == 0640);
+}
+
+TEST_CASE("Reading what is not there or is no file is an error with path and reason") {
+  const TemporaryDirectory directory;
+  const std::string missing = directory / "missing";
+  CHECK(MessageOf([&] { ReadFile(missing); }) ==
+        "cannot read " + missing + ": No such file or directory");
+  CHECK(MessageOf([&] { ReadTextFile(directory.path()); }) ==
+        "cannot read " + directory.path() + ": Is a directory");
+}
+
+TEST_CASE("Writing into a missing directory is an error with path and reason") {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "missing/file";
+  CHECK(MessageOf([&] { WriteTextFile(path, "text"); }) ==
+        "cannot write " + path + ": No such file or directory");
+}
+
+TEST_CASE("Writing below a regular file is an error with path and reason") {
+  const TemporaryDirectory directory;
+  WriteTextFile(directory / "file", "text");
+  const std::string path = directory / "file/below";
+  CHECK(MessageOf([&] { WriteTextFile(path, "text"); }) ==
+        "cannot write " + path + ": Not a directory");
+  CHECK(ReadTextFile(directory / "file") == "text");
+}
+
+TEST_CASE("Writing over a directory is an error and leaves nothing else behind") {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "directory";
+  std::filesystem::create_directory(path);
+  CHECK(MessageOf([&] { WriteTextFile(path, "text"); }) ==
+        "cannot write " + path + ": Is a directory");
+  CHECK(directory.Names() == std::vector<std::string>{"directory"});
+}
+
+TEST_CASE("A full disk leaves the old file as it was and no temporary one") {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "file";
+  WriteTextFile(path, "old");
+  std::string message;
+  {
+    const FileSizeLimit limit(1000);
+    message = MessageOf([&] { WriteTextFile(path, std::string(100000, 'x')); });
+  }
+  CHECK(message == "cannot write " + path + ": File too large");
+  CHECK(ReadTextFile(path) == "old");
+  CHECK(directory.Names() == std::vector<std::string>{"file"});
+  WriteTextFile(path, std::string(100000, 'x'));
+  CHECK(ReadTextFile(path) == std::string(100000, 'x'));
+}
+
+TEST_CASE("A directory can be flushed; what is none cannot") {
+  const TemporaryDirectory directory;
+  SyncDirectory(directory.path());
+  WriteTextFile(directory / "file", "text");
+  CHECK(MessageOf([&] { SyncDirectory(directory / "file"); }) ==
+        "cannot open the directory " + directory.path() + "/file: Not a directory");
+  CHECK(MessageOf([&] { SyncDirectory(directory / "missing"); }) ==
+        "cannot open the directory " + directory.path() + "/missing: No such file or directory");
+}
+
+}  // namespace
+}  // namespace lopt

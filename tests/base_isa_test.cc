@@ -1,0 +1,124 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/isa.h"
+#include "base/key.h"
+
+namespace lopt {
+namespace {
+
+// Pins what was in use before when it ends.
+class KeepIsa {
+ public:
+  KeepIsa() : isa_(CurrentIsa()) {}
+  ~KeepIsa() { PinIsa(isa_); }
+
+ private:
+  std::string isa_;
+};
+
+TEST_CASE("The best supported instruction set is in use unless another is pinned") {
+  const KeepIsa keep;
+  const std::vector<std::string> isas = SupportedIsas();
+  REQUIRE(!isas.empty());
+  CHECK(CurrentIsa() == isas.front());
+  for (const std::string& isa : isas) {
+    PinIsa(isa);
+    CHECK(CurrentIsa() == isa);
+    CHECK(SupportedIsas() == isas);
+  }
+}
+
+TEST_CASE("Names are lower-case and none appears twice") {
+  std::vector<std::string> isas = SupportedIsas();
+  for (const std::string& isa : isas) {
+    CHECK(std::ranges::all_of(
+        isa, [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; }));
+  }
+  std::ranges::sort(isas);
+  CHECK(std::ranges::adjacent_find(isas) == isas.end());
+}
+
+#if defined(__x86_64__)
+TEST_CASE("The build has SSE4, AVX2 and AVX-512 kernels for the machines that can run them") {
+  const std::vector<std::string> isas = SupportedIsas();
+  const auto has = [&](const char* name) {
+    return std::ranges::find(isas, std::string(name)) != isas.end();
+  };
+  CHECK(has("sse4") == (__builtin_cpu_supports("sse4.2") != 0));
+  CHECK(has("avx2") == (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")));
+  CHECK(has("avx3") == (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+                        __builtin_cpu_supports("avx512vl")));
+}
+#endif
+
+TEST_CASE("An unknown instruction set is an error that lists the supported ones") {
+  std::string names;
+  for (const std::string& isa : SupportedIsas()) {
+    names += (names.empty() ? "" : ", ") + isa;
+  }
+  const std::string message =
+      "this machine has no instruction set 'avx9' that the program was built for; there are: " +
+      names;
+  CHECK_THROWS_WITH_AS(PinIsa("avx9"), message.c_str(), Error);
+}
+
+TEST_CASE("Bits, uniforms and integers are the same on every instruction set, normals to 1e-6") {
+  const KeepIsa keep;
+  constexpr size_t kSize = 100003;
+  const Key key = KeyFromSeed(3);
+  std::vector<uint32_t> bits(kSize), first_bits;
+  std::vector<float> uniforms(kSize), first_uniforms;
+  std::vector<int32_t> integers(kSize), first_integers;
+  std::vector<float> normals(kSize), first_normals;
+  std::vector<float> truncated(kSize), first_truncated;
+  for (const std::string& isa : SupportedIsas()) {
+    CAPTURE(isa);
+    PinIsa(isa);
+    Bits(key, bits);
+    Uniform(key, uniforms);
+    Randint(key, 0, 8000, integers);
+    Normal(key, normals);
+    TruncatedNormal(key, -2, 2, truncated);
+    if (first_bits.empty()) {
+      first_bits = bits;
+      first_uniforms = uniforms;
+      first_integers = integers;
+      first_normals = normals;
+      first_truncated = truncated;
+    }
+    CHECK(bits == first_bits);
+    CHECK(uniforms == first_uniforms);
+    CHECK(integers == first_integers);
+    float worst = 0;
+    for (size_t i = 0; i < kSize; ++i) {
+      worst = std::max({worst, std::abs(normals[i] - first_normals[i]),
+                        std::abs(truncated[i] - first_truncated[i])});
+    }
+    CHECK(worst <= 1e-6f);
+  }
+}
+
+TEST_CASE("Pinning changes which kernel runs") {
+  // Instruction sets without fused multiply-add round some normals differently from those with it.
+  const KeepIsa keep;
+  const std::vector<std::string> isas = SupportedIsas();
+  if (std::ranges::find(isas, std::string("avx2")) == isas.end()) {
+    return;
+  }
+  std::vector<float> fused(1 << 16);
+  std::vector<float> rounded(1 << 16);
+  PinIsa("avx2");
+  Normal({1, 2}, fused);
+  PinIsa("sse4");
+  Normal({1, 2}, rounded);
+  CHECK(fused != rounded);
+}
+
+}  // namespace
+}  // namespace lopt
