@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 namespace lopt {
 namespace {
@@ -84,6 +85,10 @@ const Array& NamedArrays::At(std::string_view name, DType dtype, const Shape& sh
           "array '{}' must be {} of shape {}, got {} of shape {}", name, ToString(dtype),
           ToString(shape), ToString(array.dtype()), ToString(array.shape()));
   return array;
+}
+
+Array& NamedArrays::At(std::string_view name, DType dtype, const Shape& shape) {
+  return const_cast<Array&>(std::as_const(*this).At(name, dtype, shape));
 }
 
 void NamedArrays::Merge(std::string_view prefix, const NamedArrays& from) {
