@@ -1,0 +1,343 @@
+#include <doctest/doctest.h>
+#include <zlib.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/arrays.h"
+#include "base/error.h"
+#include "tasks/idx.h"
+#include "tasks/image_data.h"
+#include "tests/golden_dir.h"
+
+namespace lopt {
+namespace {
+
+namespace fs = std::filesystem;
+using Bytes = std::vector<uint8_t>;
+
+// A directory of its own for each test case, removed at its end.
+class TemporaryDirectory {
+ public:
+  explicit TemporaryDirectory(const std::string& name)
+      : path_(fs::temp_directory_path() / ("lopt_image_data_" + name)) {
+    fs::remove_all(path_);
+    fs::create_directories(path_);
+  }
+  ~TemporaryDirectory() { fs::remove_all(path_); }
+  std::string File(const std::string& name) const { return (path_ / name).string(); }
+  std::string path() const { return path_.string(); }
+
+ private:
+  fs::path path_;
+};
+
+Bytes Idx(uint32_t magic, const std::vector<uint32_t>& sizes, const Bytes& values) {
+  Bytes bytes;
+  const auto add = [&bytes](uint32_t word) {
+    for (const int shift : {24, 16, 8, 0}) bytes.push_back(static_cast<uint8_t>(word >> shift));
+  };
+  add(magic);
+  for (const uint32_t size : sizes) add(size);
+  bytes.insert(bytes.end(), values.begin(), values.end());
+  return bytes;
+}
+
+void Write(const std::string& path, const Bytes& bytes) {
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(bytes.data()),
+             static_cast<std::streamsize>(bytes.size()));
+}
+
+void WriteGzipped(const std::string& path, const Bytes& bytes) {
+  gzFile file = gzopen(path.c_str(), "wb");
+  gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size()));
+  gzclose(file);
+}
+
+// `count` images of 2 x 3 pixels whose first pixel and label are the number of the image.
+Bytes SomeImages(uint32_t count, uint8_t first = 0) {
+  Bytes pixels(count * 6);
+  for (uint32_t i = 0; i < count; ++i) pixels[6 * i] = static_cast<uint8_t>(first + i);
+  return Idx(0x803, {count, 2, 3}, pixels);
+}
+Bytes SomeLabels(uint32_t count) {
+  Bytes labels(count);
+  for (uint32_t i = 0; i < count; ++i) labels[i] = static_cast<uint8_t>(i % 7);
+  return Idx(0x801, {count}, labels);
+}
+
+using Range = std::pair<int64_t, int64_t>;
+
+TEST_CASE("Both pairs of files give the rows of the train file and then those of the t10k file") {
+  const TemporaryDirectory directory("both");
+  Write(directory.File("train-images-idx3-ubyte"), SomeImages(100));
+  WriteGzipped(directory.File("train-labels-idx1-ubyte.gz"), SomeLabels(100));
+  WriteGzipped(directory.File("t10k-images-idx3-ubyte.gz"), SomeImages(20, 200));
+  Write(directory.File("t10k-labels-idx1-ubyte"), SomeLabels(20));
+  const RawImages images = ReadImageDirectory(directory.path());
+  CHECK(images.count == 120);
+  CHECK(images.height == 2);
+  CHECK(images.width == 3);
+  CHECK(images.pixels.size() == 720);
+  CHECK(images.pixels[6 * 99] == 99);
+  CHECK(images.pixels[6 * 119] == 219);
+  CHECK(images.labels[8] == 1);
+  CHECK(images.splits[0] == Range(0, 80));
+  CHECK(images.splits[1] == Range(80, 90));
+  CHECK(images.splits[2] == Range(90, 100));
+  CHECK(images.splits[3] == Range(100, 120));
+  const ImageData data(images, 2);
+  CHECK(data.range(Split::kInnerValid) == Range(80, 90));
+  CHECK(data.classes() == 7);
+}
+
+TEST_CASE("A directory with one pair of files is split 70/10/10/10") {
+  for (const std::string prefix : {"train", "t10k"}) {
+    const TemporaryDirectory directory("one");
+    Write(directory.File(prefix + "-images-idx3-ubyte"), SomeImages(50));
+    Write(directory.File(prefix + "-labels-idx1-ubyte"), SomeLabels(50));
+    const RawImages images = ReadImageDirectory(directory.path());
+    CHECK(images.splits[0] == Range(0, 35));
+    CHECK(images.splits[1] == Range(35, 40));
+    CHECK(images.splits[2] == Range(40, 45));
+    CHECK(images.splits[3] == Range(45, 50));
+  }
+}
+
+TEST_CASE("A directory without images is an error that lists what was looked for") {
+  const TemporaryDirectory directory("empty");
+  CHECK_THROWS_WITH_AS(
+      ReadImageDirectory(directory.path()),
+      ("There are no images in " + directory.path() +
+       ": looked for train-images-idx3-ubyte[.gz] with train-labels-idx1-ubyte[.gz] and for "
+       "t10k-images-idx3-ubyte[.gz] with t10k-labels-idx1-ubyte[.gz]")
+          .c_str(),
+      Error);
+}
+
+TEST_CASE("Images without labels and labels without images are errors") {
+  const TemporaryDirectory directory("half");
+  const std::string images = directory.File("t10k-images-idx3-ubyte");
+  const std::string labels = directory.File("t10k-labels-idx1-ubyte");
+  Write(images, SomeImages(20));
+  CHECK_THROWS_WITH_AS(ReadImageDirectory(directory.path()),
+                       (images +
+                        ": there are images, but no labels: looked for "
+                        "t10k-labels-idx1-ubyte[.gz] in " +
+                        directory.path())
+                           .c_str(),
+                       Error);
+  fs::remove(images);
+  Write(labels, SomeLabels(20));
+  CHECK_THROWS_WITH_AS(ReadImageDirectory(directory.path()),
+                       (labels +
+                        ": there are labels, but no images: looked for "
+                        "t10k-images-idx3-ubyte[.gz] in " +
+                        directory.path())
+                           .c_str(),
+                       Error);
+}
+
+TEST_CASE("Counts of labels and images that differ are an error") {
+  const TemporaryDirectory directory("counts");
+  const std::string images = directory.File("train-images-idx3-ubyte");
+  const std::string labels = directory.File("train-labels-idx1-ubyte");
+  Write(images, SomeImages(20));
+  Write(labels, SomeLabels(19));
+  CHECK_THROWS_WITH_AS(ReadImageDirectory(directory.path()),
+                       (labels + ": 19 labels for the 20 images of " + images).c_str(), Error);
+}
+
+TEST_CASE("Train and t10k images of different sizes are an error") {
+  const TemporaryDirectory directory("sizes");
+  Write(directory.File("train-images-idx3-ubyte"), SomeImages(10));
+  Write(directory.File("train-labels-idx1-ubyte"), SomeLabels(10));
+  Write(directory.File("t10k-images-idx3-ubyte"), Idx(0x803, {10, 1, 1}, Bytes(10)));
+  Write(directory.File("t10k-labels-idx1-ubyte"), SomeLabels(10));
+  CHECK_THROWS_WITH_AS(
+      ReadImageDirectory(directory.path()),
+      ("The t10k images of " + directory.path() + " are 1 x 1, but the train images are 2 x 3")
+          .c_str(),
+      Error);
+}
+
+TEST_CASE("Too few images to split are an error") {
+  const TemporaryDirectory directory("few");
+  const std::string images = directory.File("train-images-idx3-ubyte");
+  Write(images, SomeImages(9));
+  Write(directory.File("train-labels-idx1-ubyte"), SomeLabels(9));
+  CHECK_THROWS_WITH_AS(
+      ReadImageDirectory(directory.path()),
+      (images + ": holds images of shape [9, 2, 3], wanted at least 10 of at least 1 x 1").c_str(),
+      Error);
+}
+
+TEST_CASE("A file that is not there is an error with the system's reason") {
+  CHECK_THROWS_WITH_AS(ReadIdx("/nowhere/images", 3),
+                       "/nowhere/images: cannot be read: No such file or directory", Error);
+}
+
+TEST_CASE("A truncated gzip file is an error, wherever it is cut") {
+  const TemporaryDirectory directory("truncated");
+  const std::string whole = directory.File("whole.gz");
+  const std::string cut = directory.File("cut.gz");
+  WriteGzipped(whole, SomeImages(30));
+  const auto size = fs::file_size(whole);
+  for (const uintmax_t kept : {size - 1, size - 8, size / 2, uintmax_t{20}}) {
+    fs::copy_file(whole, cut, fs::copy_options::overwrite_existing);
+    fs::resize_file(cut, kept);
+    CHECK_THROWS_WITH_AS(ReadIdx(cut, 3),
+                         (cut + ": the gzip data ends too early: the file is truncated").c_str(),
+                         Error);
+  }
+}
+
+TEST_CASE("A damaged gzip file is an error") {
+  const TemporaryDirectory directory("damaged");
+  const std::string path = directory.File("images.gz");
+  WriteGzipped(path, SomeImages(30));
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(static_cast<std::streamoff>(fs::file_size(path)) - 8);
+  file.put('!');
+  file.close();
+  CHECK_THROWS_WITH_AS(
+      ReadIdx(path, 3),
+      (path + ": the gzip data is damaged: " + path + ": incorrect data check").c_str(), Error);
+}
+
+TEST_CASE("A wrong magic number is an error") {
+  const TemporaryDirectory directory("magic");
+  const std::string path = directory.File("images");
+  Write(path, SomeLabels(30));
+  CHECK_THROWS_WITH_AS(ReadIdx(path, 3),
+                       (path + ": starts with magic number 0x00000801, wanted 0x00000803 (IDX, "
+                               "unsigned bytes, 3 dimensions)")
+                           .c_str(),
+                       Error);
+}
+
+TEST_CASE("A length that is not what the header says is an error") {
+  const TemporaryDirectory directory("length");
+  const std::string path = directory.File("images");
+  const auto check = [&path](const std::vector<uint32_t>& sizes, size_t data,
+                             const std::string& shape) {
+    Write(path, Idx(0x803, sizes, Bytes(data)));
+    CHECK_THROWS_WITH_AS(ReadIdx(path, 3),
+                         (path + ": the header says " + shape + " bytes of data, but " +
+                          std::to_string(data) + " follow it")
+                             .c_str(),
+                         Error);
+  };
+  check({30, 2, 3}, 179, "[30, 2, 3]");
+  check({30, 2, 3}, 181, "[30, 2, 3]");
+  check({0xffffffff, 0xffffffff, 0xffffffff}, 100, "[4294967295, 4294967295, 4294967295]");
+  check({0x80000000, 0x80000000, 4}, 0, "[2147483648, 2147483648, 4]");
+  Write(path, Bytes(15));
+  CHECK_THROWS_WITH_AS(
+      ReadIdx(path, 3),
+      (path + ": 15 bytes are too few for the header of an IDX file with 3 dimensions").c_str(),
+      Error);
+}
+
+RawImages OneImage(int64_t height, int64_t width, Bytes pixels) {
+  return {.count = 1,
+          .height = height,
+          .width = width,
+          .pixels = std::move(pixels),
+          .labels = {0},
+          .splits = {}};
+}
+
+TEST_CASE("Resizing is bilinear with half-pixel centres and clamped edges") {
+  SUBCASE("The same size changes nothing") {
+    const ImageData data(OneImage(2, 2, {0, 51, 102, 255}), 2);
+    CHECK(data.images()[0] == 0);
+    CHECK(data.images()[1] == 51 / 255.0f);
+    CHECK(data.images()[2] == 102 / 255.0f);
+    CHECK(data.images()[3] == 1);
+  }
+  SUBCASE("Half the size takes the mean of four") {
+    const ImageData data(OneImage(4, 4, {0, 4, 0, 0, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 100}), 2);
+    CHECK(data.images()[0] == 6 / 255.0f);
+    CHECK(data.images()[3] == 25 / 255.0f);
+  }
+  SUBCASE("Twice the size keeps the corners") {
+    const ImageData data(OneImage(1, 2, {0, 100}), 4);
+    CHECK(data.images()[0] == 0);
+    CHECK(data.images()[1] == 25 / 255.0f);
+    CHECK(data.images()[2] == 75 / 255.0f);
+    CHECK(data.images()[3] == 100 / 255.0f);
+  }
+  SUBCASE("A row is padded with zeros up to its stride") {
+    const ImageData data(OneImage(1, 1, {255}), 5);
+    CHECK(data.features() == 25);
+    CHECK(data.stride() == 32);
+    CHECK(reinterpret_cast<uintptr_t>(data.images()) % 64 == 0);
+    for (int i = 0; i < 32; ++i) CHECK(data.images()[i] == (i < 25 ? 1.0f : 0.0f));
+  }
+}
+
+TEST_CASE("Digits resized to 8 x 8 are those of the golden trace") {
+  const char* directory = std::getenv("LOPT_MNIST_DIR");
+  if (directory == nullptr) {
+    MESSAGE("skipped: LOPT_MNIST_DIR does not name a directory with the MNIST test files");
+    return;
+  }
+  const ImageData data(ReadImageDirectory(directory), 8);
+  const NamedArrays golden =
+      ReadArrayFile(GoldenPath("image_mlp_inner_training.safetensors")).arrays;
+  const std::span<const int32_t> index = golden.At("index").As<int32_t>();
+  const std::span<const float> images = golden.At("image0").As<float>();
+  const std::span<const int32_t> labels = golden.At("label0").As<int32_t>();
+  const int64_t test_rows = data.range(Split::kTrain).second > 10000 ? data.count() - 10000 : 0;
+  float worst = 0;
+  for (size_t b = 0; b < labels.size(); ++b) {
+    const int64_t row = test_rows + index[b];
+    CHECK(data.labels()[row] == labels[b]);
+    for (int64_t i = 0; i < 64; ++i) {
+      worst =
+          std::max(worst, std::abs(data.images()[row * data.stride() + i] - images[64 * b + i]));
+    }
+  }
+  CHECK(worst < 1e-7f);
+}
+
+TEST_CASE("The store makes each data set once and knows whether the directory was used") {
+  const TemporaryDirectory directory("store");
+  Write(directory.File("train-images-idx3-ubyte"), SomeImages(50));
+  Write(directory.File("train-labels-idx1-ubyte"), SomeLabels(50));
+  ImageStore store;
+  const auto glyphs = store.Get("glyphs", directory.path(), 8);
+  CHECK(glyphs->count() == 10000);
+  CHECK(store.Get("default", "", 8) == glyphs);
+  CHECK(store.Get("glyphs", "", 5) != glyphs);
+  CHECK_FALSE(store.data_dir_used());
+  const auto files = store.Get("default", directory.path(), 8);
+  CHECK(files->count() == 50);
+  CHECK(store.Get("idx", directory.path(), 8) == files);
+  CHECK(store.data_dir_used());
+  CHECK_THROWS_WITH_AS(store.Get("idx", "", 8),
+                       "Image data 'idx' needs a directory with IDX files (--data-dir)", Error);
+  CHECK_THROWS_WITH_AS(store.Get("mnist", "", 8),
+                       "There is no image data 'mnist'. Choices: default, glyphs, idx", Error);
+  CHECK_THROWS_WITH_AS(store.Get("glyphs", "", 0), "Images cannot be resized to 0 x 0", Error);
+}
+
+TEST_CASE("The store may be asked by several threads at once") {
+  ImageStore store;
+  std::vector<std::shared_ptr<const ImageData>> got(4);
+  std::vector<std::thread> threads;
+  for (auto& data : got) {
+    threads.emplace_back([&store, &data] { data = store.Get("default", "", 4); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& data : got) CHECK(data == got[0]);
+}
+
+}  // namespace
+}  // namespace lopt
