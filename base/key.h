@@ -35,7 +35,8 @@ void Uniform(Key key, std::span<float> out, uint64_t first = 0);
 // Standard normal, sqrt(2) erfinv(u) with u uniform on (-1, 1); |z| < 5.5. The same to rounding on
 // every instruction set, bit-identical on one.
 void Normal(Key key, std::span<float> out, uint64_t first = 0);
-// Standard normal conditioned on [low, high], by the inverse of its distribution function.
+// Standard normal conditioned on [low, high], by the inverse of its distribution function. Throws
+// Error unless low < high.
 void TruncatedNormal(Key key, float low, float high, std::span<float> out, uint64_t first = 0);
 // Integers in [low, high). Throws Error unless low < high.
 void Randint(Key key, int32_t low, int32_t high, std::span<int32_t> out, uint64_t first = 0);

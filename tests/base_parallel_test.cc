@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <set>
@@ -16,22 +17,26 @@
 namespace lopt {
 namespace {
 
-// Lets nobody pass before `count` threads have come.
+// Holds threads until `count` of them are there at once. Half a minute later it gives up, so that a
+// test without enough threads fails and does not hang.
 class Meeting {
  public:
   explicit Meeting(int count) : missing_(count) {}
   void Arrive() {
     std::unique_lock lock(mutex_);
     if (--missing_ == 0) {
+      complete_ = true;
       all_here_.notify_all();
     }
-    all_here_.wait(lock, [&] { return missing_ <= 0; });
+    all_here_.wait_for(lock, std::chrono::seconds(30), [&] { return complete_; });
   }
+  bool complete() const { return complete_; }
 
  private:
   std::mutex mutex_;
   std::condition_variable all_here_;
   int missing_;
+  bool complete_ = false;
 };
 
 std::set<std::thread::id> ThreadsUsed(int64_t n) {
@@ -87,6 +92,7 @@ TEST_CASE("A pool has all the threads it was asked for, more than the machine ha
       CHECK(CurrentThreads() == threads);
       ParallelFor(threads, [&](int64_t) { meeting.Arrive(); });
     });
+    CHECK(meeting.complete());
   }
 }
 
@@ -97,9 +103,11 @@ TEST_CASE("A pool keeps its threads when a smaller one is made and destroyed") {
     small.Run([] { ParallelFor(10, [](int64_t) {}); });
     Meeting meeting(8);
     large.Run([&] { ParallelFor(8, [&](int64_t) { meeting.Arrive(); }); });
+    CHECK(meeting.complete());
   }
   Meeting meeting(8);
   large.Run([&] { ParallelFor(8, [&](int64_t) { meeting.Arrive(); }); });
+  CHECK(meeting.complete());
 }
 
 TEST_CASE("Run works on the calling thread") {
@@ -135,6 +143,7 @@ TEST_CASE("Nested loops share the threads of their pool") {
   pool.Run([&] {
     ParallelFor(2, [&](int64_t) { ParallelFor(2, [&](int64_t) { meeting.Arrive(); }); });
   });
+  CHECK(meeting.complete());
 }
 
 TEST_CASE("A pool inside another's body takes over until it ends") {
