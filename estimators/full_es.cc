@@ -92,7 +92,11 @@ FullES::FullES(std::shared_ptr<const InnerProblem> problem,
 
 EstimatorState FullES::DoInitWorkerState(const WorkerWeights&, Key) const { return {}; }
 
-GradientEstimate FullES::DoEstimate(const WorkerWeights& weights, Key key, EstimatorState*) const {
+GradientEstimate FullES::DoEstimate(const WorkerWeights& weights, Key key,
+                                    EstimatorState* state) const {
+  Require(state->size() == 0,
+          "FullES: the state is not one of this estimator: it has {} arrays, wanted none",
+          state->size());
   const int64_t pairs = options_.num_tasks;
   const int64_t length = schedule_->Length(FoldIn(key, kLengthDraw), weights.outer);
   const std::vector<float> perturbations = SamplePerturbations(

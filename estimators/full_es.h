@@ -22,9 +22,9 @@ class FullES : public GradientEstimator {
     std::string loss_type = "avg";   // what an episode counts: mean or minimum of its losses, its
                                      // last one, or the last recomputed
     int64_t recompute_samples = 50;  // fresh outer batches of last_recompute
-    std::optional<double> clip_loss_diff;  // bound on a pair's |loss difference|
-    std::optional<double>
-        sign_delta_loss_scalar;  // replaces a pair's difference by its sign times this
+    std::optional<double> clip_loss_diff = {};  // bound on a pair's |loss difference|
+    std::optional<double> sign_delta_loss_scalar =
+        {};  // replaces a pair's difference by its sign times this
     void Visit(FieldVisitor& v);
   };
 

@@ -20,7 +20,7 @@ struct LoptProblemOptions {
   // it after the update).
   std::string meta_loss = "before_update";
   // Instead of the loss, this aux output of the task; empty: the loss.
-  std::string meta_loss_aux;
+  std::string meta_loss_aux = "";
   // What a raw loss that is not finite becomes. "count": the normalizer's maximum where it has one,
   // else the step is left out; "clip": the normalizer's maximum, an Error at the start if it has
   // none; "abort": an Error. Counted in any case.

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/eigen.h"
+#include "base/error.h"
 #include "estimators/antithetic.h"
 
 namespace lopt {
@@ -22,7 +23,12 @@ GradientEstimate TruncatedES::DoEstimate(const WorkerWeights& weights, Key key,
   const int64_t pairs = options_.num_tasks;
   const std::vector<float> perturbations = SamplePerturbations(
       FoldIn(key, kPerturbationDraw), pairs, theta_layout().size(), options_.std);
-  UnrollState unroll = StackTwice(state->Extract("unroll/"));
+  const UnrollState carried = state->Extract("unroll/");
+  Require(carried.size() == state->size(),
+          "TruncatedES: the state is not one of this estimator: {} of its {} arrays are no unroll "
+          "state",
+          state->size() - carried.size(), state->size());
+  UnrollState unroll = StackTwice(carried);
   UnrollTrace trace;
   problem_->Run({.theta = AsSpan(weights.theta), .perturbations = perturbations, .rows = 2 * pairs},
                 weights.outer, options_.trunc_length, TwinKeys(FoldIn(key, kUnrollDraw), pairs),

@@ -1,0 +1,299 @@
+// Estimators against closed forms: problems whose smoothed gradient is known exactly.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "estimators/antithetic.h"
+#include "estimators/full_es.h"
+#include "estimators/truncated_es.h"
+#include "estimators/truncated_pes.h"
+#include "toy_problem.h"
+
+namespace lopt {
+namespace {
+
+// SGD with learning rate e^theta on |x|^2 from |x_0| = 1: the loss before update t is (1 - 2
+// e^theta)^(2 t).
+std::shared_ptr<ToyProblem> SgdOnQuadratic(int64_t length) {
+  return std::make_shared<ToyProblem>(ToyProblem::Dynamics{
+      .theta_size = 1,
+      .start = {1.0},
+      .length = length,
+      .advance = [](std::span<const double> theta, std::span<double> x, int64_t) {
+        const double loss = x[0] * x[0];
+        x[0] -= 2 * std::exp(theta[0]) * x[0];
+        return loss;
+      }});
+}
+
+// The loss f(theta) at every step.
+std::shared_ptr<ToyProblem> Function(int64_t size,
+                                     std::function<double(std::span<const double>)> f) {
+  return std::make_shared<ToyProblem>(
+      ToyProblem::Dynamics{.theta_size = size,
+                           .start = {0.0},
+                           .length = 0,
+                           .advance = [f](std::span<const double> theta, std::span<double>,
+                                          int64_t) { return f(theta); }});
+}
+
+WorkerWeights At(std::vector<float> theta) {
+  return {.theta = Eigen::Map<const Eigen::VectorXf>(theta.data(), std::ssize(theta)), .outer = {}};
+}
+
+const float kTheta = std::log(0.05F);
+
+// Statistics of the first gradient component over runs of `windows` windows each from a fresh
+// state: one per window of the cycle, and of their mean.
+struct CycleStatistics {
+  std::vector<Statistics> windows;
+  Statistics mean;
+};
+
+CycleStatistics OverCycles(const GradientEstimator& estimator, int64_t skip, int64_t windows,
+                           int64_t runs, uint64_t seed) {
+  CycleStatistics statistics;
+  statistics.windows.resize(windows);
+  const WorkerWeights weights = At({kTheta});
+  for (int64_t run = 0; run < runs; ++run) {
+    const Key key = FoldIn(KeyFromSeed(seed), static_cast<uint64_t>(run));
+    EstimatorState state = estimator.InitWorkerState(weights, key);
+    double sum = 0;
+    for (int64_t w = 0; w < skip + windows; ++w) {
+      const GradientEstimate estimate =
+          estimator.Estimate(weights, FoldIn(key, static_cast<uint64_t>(w) + 1), &state);
+      if (w >= skip) {
+        statistics.windows[w - skip].Add(estimate.gradient(0));
+        sum += estimate.gradient(0);
+      }
+    }
+    statistics.mean.Add(sum / static_cast<double>(windows));
+  }
+  return statistics;
+}
+
+void CheckWithinFourStandardErrors(const Statistics& statistics, double expected) {
+  CAPTURE(statistics.Mean());
+  CAPTURE(statistics.StandardError());
+  CAPTURE(expected);
+  CHECK(std::abs(statistics.Mean() - expected) < 4 * statistics.StandardError());
+}
+
+constexpr int64_t kPairs = 1000;
+TruncatedOptions Options(int64_t window) {
+  return {.num_tasks = kPairs, .trunc_length = window, .std = 0.1};
+}
+
+TEST_CASE("Full ES has the smoothed gradient of SGD on a quadratic") {
+  const FullES estimator(SgdOnQuadratic(0),
+                         std::make_shared<ConstantTruncationSchedule>(
+                             ConstantTruncationSchedule::Options{.total_length = 10}),
+                         {.num_tasks = kPairs, .std = 0.1});
+  const CycleStatistics statistics = OverCycles(estimator, 0, 1, 400, 1);
+  CHECK(statistics.mean.Mean() == doctest::Approx(-0.29451097279).epsilon(0.0026 / 0.2945));
+  CheckWithinFourStandardErrors(statistics.mean, -0.29451097279);
+}
+
+TEST_CASE("PES has the smoothed gradient when windows divide the episode") {
+  const CycleStatistics statistics =
+      OverCycles(TruncatedPES(SgdOnQuadratic(10), Options(5)), 0, 2, 400, 2);
+  CHECK(statistics.mean.Mean() == doctest::Approx(-0.29473396163).epsilon(0.0026 / 0.2947));
+  CheckWithinFourStandardErrors(statistics.mean, -0.29473396163);
+}
+
+TEST_CASE("Truncated ES is biased by exactly what theory says") {
+  const CycleStatistics statistics =
+      OverCycles(TruncatedES(SgdOnQuadratic(10), Options(5)), 0, 2, 400, 3);
+  CHECK(statistics.mean.Mean() == doctest::Approx(-0.16277504932).epsilon(0.002 / 0.1627));
+  CheckWithinFourStandardErrors(statistics.mean, -0.16277504932);
+}
+
+TEST_CASE("PES is unbiased when an episode ends inside a window") {
+  // Length 10, windows of 4: the cycle is 5 windows.
+  const CycleStatistics statistics =
+      OverCycles(TruncatedPES(SgdOnQuadratic(10), Options(4)), 0, 5, 200, 4);
+  const std::vector<double> expected = {-.20646, -.37412, -.20175, -.35367, -.33902};
+  for (size_t w = 0; w < expected.size(); ++w) {
+    CAPTURE(w);
+    CheckWithinFourStandardErrors(statistics.windows[w], expected[w]);
+  }
+  CheckWithinFourStandardErrors(statistics.mean, -0.295003);
+}
+
+TEST_CASE("PES is unbiased when episodes are little longer than windows") {
+  const CycleStatistics statistics =
+      OverCycles(TruncatedPES(SgdOnQuadratic(7), Options(5)), 0, 7, 200, 5);
+  CheckWithinFourStandardErrors(statistics.mean, -0.281277);
+}
+
+TEST_CASE("PES is unbiased with two whole episodes in a window") {
+  const CycleStatistics statistics =
+      OverCycles(TruncatedPES(SgdOnQuadratic(5), Options(10)), 0, 1, 200, 6);
+  CheckWithinFourStandardErrors(statistics.mean, -0.241383);
+}
+
+TEST_CASE("PES is unbiased with windows longer than episodes and out of step with them") {
+  const CycleStatistics statistics =
+      OverCycles(TruncatedPES(SgdOnQuadratic(3), Options(10)), 0, 3, 200, 7);
+  const std::vector<double> expected = {-.14169, -.15981, -.17086};
+  for (size_t w = 0; w < expected.size(); ++w) {
+    CAPTURE(w);
+    CheckWithinFourStandardErrors(statistics.windows[w], expected[w]);
+  }
+  CheckWithinFourStandardErrors(statistics.mean, -0.157452);
+}
+
+std::shared_ptr<TruncationSchedule> OneStep() {
+  return std::make_shared<ConstantTruncationSchedule>(
+      ConstantTruncationSchedule::Options{.total_length = 1});
+}
+
+TEST_CASE("ES smooths a function by the perturbations' normal") {
+  struct Case {
+    std::function<double(double)> f;
+    double theta, std, expected;
+  };
+  const std::vector<Case> cases = {
+      {[](double x) { return x * x * x; }, 1.0, 0.5, 3.75},
+      {[](double x) { return std::exp(x); }, 0.25, 0.5, std::exp(0.25 + 0.125)},
+      {[](double x) { return std::cos(2 * x); }, 0.5, 0.4,
+       -2 * std::sin(1.0) * std::exp(-4 * 0.16 / 2)}};
+  for (const Case& one : cases) {
+    const FullES estimator(Function(1, [&](std::span<const double> t) { return one.f(t[0]); }),
+                           OneStep(), {.num_tasks = 100000, .std = one.std});
+    EstimatorState state;
+    Statistics statistics;
+    for (uint64_t run = 0; run < 10; ++run) {
+      statistics.Add(
+          estimator
+              .Estimate(At({static_cast<float>(one.theta)}), FoldIn(KeyFromSeed(8), run), &state)
+              .gradient(0));
+    }
+    CheckWithinFourStandardErrors(statistics, one.expected);
+  }
+}
+
+TEST_CASE("ES on a quadratic has its exact gradient, whatever the perturbations") {
+  // f = theta' H theta / 2 + g' theta.
+  const double h[3][3] = {{2, 0.5, -0.3}, {0.5, 1, 0.2}, {-0.3, 0.2, 3}};
+  const double g[3] = {0.7, -1.1, 0.4};
+  const auto f = [&](std::span<const double> t) {
+    double value = 0;
+    for (int i = 0; i < 3; ++i) {
+      value += g[i] * t[i];
+      for (int j = 0; j < 3; ++j) {
+        value += 0.5 * t[i] * h[i][j] * t[j];
+      }
+    }
+    return value;
+  };
+  const std::vector<float> theta = {0.5F, -0.25F, 1.0F};
+  const FullES estimator(Function(3, f), OneStep(), {.num_tasks = 100000, .std = 0.7});
+  EstimatorState state;
+  std::vector<Statistics> statistics(3);
+  for (uint64_t run = 0; run < 10; ++run) {
+    const GradientEstimate estimate =
+        estimator.Estimate(At(theta), FoldIn(KeyFromSeed(9), run), &state);
+    for (int i = 0; i < 3; ++i) {
+      statistics[i].Add(estimate.gradient(i));
+    }
+  }
+  for (int i = 0; i < 3; ++i) {
+    CAPTURE(i);
+    CheckWithinFourStandardErrors(statistics[i],
+                                  g[i] + h[i][0] * 0.5 - h[i][1] * 0.25 + h[i][2] * 1.0);
+  }
+}
+
+TEST_CASE(
+    "The variance of one antithetic pair on a linear loss is (P + 1) times the squared gradient") {
+  const std::vector<double> g = {1, -2, 0.5, 3, -0.25};
+  double norm = 0;
+  for (const double value : g) {
+    norm += value * value;
+  }
+  const FullES estimator(Function(5,
+                                  [&](std::span<const double> t) {
+                                    double value = 0;
+                                    for (size_t i = 0; i < g.size(); ++i) {
+                                      value += g[i] * t[i];
+                                    }
+                                    return value;
+                                  }),
+                         OneStep(), {.num_tasks = 1, .std = 0.1});
+  EstimatorState state;
+  std::vector<Statistics> statistics(5);
+  for (uint64_t run = 0; run < 100000; ++run) {
+    const GradientEstimate estimate =
+        estimator.Estimate(At({0, 0, 0, 0, 0}), FoldIn(KeyFromSeed(10), run), &state);
+    for (int i = 0; i < 5; ++i) {
+      statistics[i].Add(estimate.gradient(i));
+    }
+  }
+  double trace = 0;
+  for (const Statistics& one : statistics) {
+    trace += one.Variance();
+  }
+  CHECK(trace == doctest::Approx(6 * norm).epsilon(0.02));
+}
+
+TEST_CASE("The variance of PES on a chain of linear losses is the published formula's") {
+  // Window t adds theta_1 to a state that halves each step: loss t is sum_k .5^(t - k) theta_1, one
+  // step a window, ten windows.
+  const auto chain = std::make_shared<ToyProblem>(ToyProblem::Dynamics{
+      .theta_size = 2,
+      .start = {0.0},
+      .length = 10,
+      .advance = [](std::span<const double> theta, std::span<double> s, int64_t) {
+        s[0] = 0.5 * s[0] + theta[0];
+        return s[0];
+      }});
+  const TruncatedPES estimator(chain, {.num_tasks = 1, .trunc_length = 1, .std = 0.1});
+  const WorkerWeights weights = At({0, 0});
+  EstimatorState state = estimator.InitWorkerState(weights, {});
+  Statistics parts[2];
+  Statistics window_square;
+  for (uint64_t episode = 0; episode < 100000; ++episode) {
+    Eigen::VectorXd sum = Eigen::VectorXd::Zero(2);
+    for (uint64_t w = 0; w < 10; ++w) {
+      const Eigen::VectorXd gradient =
+          estimator.Estimate(weights, FoldIn(FoldIn(KeyFromSeed(11), episode), w), &state)
+              .gradient.cast<double>();
+      window_square.Add(gradient.squaredNorm());
+      sum += gradient;
+    }
+    parts[0].Add(sum(0));
+    parts[1].Add(sum(1));
+  }
+  CHECK(parts[0].Variance() + parts[1].Variance() == doctest::Approx(424.63).epsilon(0.03));
+  CHECK(window_square.Mean() == doctest::Approx(21.2164).epsilon(0.03));
+  CheckWithinFourStandardErrors(parts[0], 18.001953125);
+  CheckWithinFourStandardErrors(parts[1], 0);
+}
+
+TEST_CASE("With one window per episode PES and full ES are the same estimator") {
+  const WorkerWeights weights = At({kTheta});
+  const TruncatedPES pes(SgdOnQuadratic(10), Options(10));
+  const FullES full(SgdOnQuadratic(0),
+                    std::make_shared<ConstantTruncationSchedule>(
+                        ConstantTruncationSchedule::Options{.total_length = 10}),
+                    {.num_tasks = kPairs, .std = 0.1});
+  const TruncatedES truncated(SgdOnQuadratic(10), Options(10));
+  EstimatorState pes_state = pes.InitWorkerState(weights, {});
+  EstimatorState truncated_state = truncated.InitWorkerState(weights, {});
+  EstimatorState none;
+  for (uint64_t window = 0; window < 3; ++window) {
+    const Key key = FoldIn(KeyFromSeed(12), window);
+    const GradientEstimate expected = full.Estimate(weights, key, &none);
+    const GradientEstimate by_pes = pes.Estimate(weights, key, &pes_state);
+    CHECK(by_pes.gradient(0) == doctest::Approx(expected.gradient(0)).epsilon(1e-6));
+    CHECK(by_pes.mean_loss == doctest::Approx(expected.mean_loss).epsilon(1e-12));
+    CHECK(truncated.Estimate(weights, key, &truncated_state).gradient(0) ==
+          doctest::Approx(expected.gradient(0)).epsilon(1e-6));
+  }
+}
+
+}  // namespace
+}  // namespace lopt

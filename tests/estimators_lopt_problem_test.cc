@@ -1,0 +1,319 @@
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "base/eigen.h"
+#include "base/error.h"
+#include "base/parallel.h"
+#include "estimators/lopt_problem.h"
+#include "estimators/truncated_pes.h"
+#include "lopt/learnable.h"
+#include "lopt/mlp_lopt.h"
+#include "tasks/quadratic.h"
+#include "toy_problem.h"
+
+namespace lopt {
+namespace {
+
+// x^2 from x = 1, without data. From inner step `bad_from` on of any episode (counted by the
+// parameter's own decay) nothing is special: see BadTask.
+class UnitQuadratic : public TaskFamily {
+ public:
+  UnitQuadratic() : TaskFamily({.params = Layout({{"x", Shape{}}})}) {}
+
+ private:
+  void DoInit(std::span<const float>, Key, std::span<float> params,
+              std::span<float>) const override {
+    params[0] = 1;
+  }
+  void DoEvaluate(const TaskEvaluation& e, Workspace&) const override {
+    for (int64_t r = 0; r < e.rows; ++r) {
+      e.losses[r] = e.params[r] * e.params[r];
+      if (!e.gradients.empty()) {
+        e.gradients[r] = 2 * e.params[r];
+      }
+    }
+  }
+};
+
+// Its loss is NaN for tasks whose config is above 0 and 1 for others; optionally with a normalizer
+// that has a maximum.
+class BadTask : public TaskFamily {
+ public:
+  explicit BadTask(bool bounded)
+      : TaskFamily({.config = Layout({{"bad", Shape{}}}), .params = Layout({{"x", Shape{}}})}),
+        bounded_(bounded) {}
+  std::optional<double> NormalizerMaximum() const override {
+    return bounded_ ? std::optional<double>(5.0) : std::nullopt;
+  }
+
+ private:
+  void DoSample(Key key, std::span<float> config) const override { Normal(key, config); }
+  void DoInit(std::span<const float>, Key, std::span<float> params,
+              std::span<float>) const override {
+    params[0] = 0;
+  }
+  void DoEvaluate(const TaskEvaluation& e, Workspace&) const override {
+    for (int64_t r = 0; r < e.rows; ++r) {
+      e.losses[r] = e.config[r] > 0 ? std::numeric_limits<float>::quiet_NaN() : 1.0F;
+      if (!e.gradients.empty()) {
+        e.gradients[r] = 0;
+      }
+    }
+  }
+  bool bounded_;
+};
+
+std::shared_ptr<TruncationSchedule> Constant(int64_t length) {
+  return std::make_shared<ConstantTruncationSchedule>(
+      ConstantTruncationSchedule::Options{.total_length = length});
+}
+
+std::shared_ptr<LearnedOptimizer> Sgd() {
+  return std::make_shared<LearnableSGD>(LearnableSGDOptions{.learning_rate = 0.05});
+}
+
+// A run of plain theta (no perturbations) with one key for each replica.
+UnrollTrace RunPlain(const LoptProblem& problem, const Eigen::VectorXf& theta, int64_t steps,
+                     UnrollState* state, uint64_t seed = 5) {
+  const auto rows = state->At("inner_step").size();
+  UnrollTrace trace;
+  problem.Run({.theta = AsSpan(theta), .perturbations = {}, .rows = rows}, {}, steps,
+              SplitKey(KeyFromSeed(seed), rows), state, &trace);
+  return trace;
+}
+
+TEST_CASE("The meta-loss is the loss before the update, or after it on the same data") {
+  const auto task = std::make_shared<UnitQuadratic>();
+  const Eigen::VectorXf theta = Sgd()->InitTheta({});
+  const LoptProblem before(task, Sgd(), Constant(5), {});
+  UnrollState state = before.Start(1, {}, {});
+  const UnrollTrace trace = RunPlain(before, theta, 2, &state);
+  CHECK(trace.loss(0, 0) == 1.0);
+  CHECK(trace.loss(1, 0) == doctest::Approx(0.81).epsilon(1e-6));
+  const LoptProblem after(task, Sgd(), Constant(5), {.meta_loss = "same_data"});
+  state = after.Start(1, {}, {});
+  CHECK(RunPlain(after, theta, 1, &state).loss(0, 0) == doctest::Approx(0.81).epsilon(1e-6));
+}
+
+TEST_CASE("An episode restarts at once after its last loss") {
+  const LoptProblem problem(std::make_shared<UnitQuadratic>(), Sgd(), Constant(5), {});
+  UnrollState state = problem.Start(1, {}, {});
+  const UnrollTrace trace = RunPlain(problem, Sgd()->InitTheta({}), 12, &state);
+  for (int64_t k = 0; k < 12; ++k) {
+    CAPTURE(k);
+    CHECK(trace.iteration(k, 0) == k % 5);
+    CHECK(trace.is_last(k, 0) == (k % 5 == 4));
+    CHECK(trace.loss(k, 0) == trace.loss(k % 5, 0));
+  }
+  CHECK(state.At("episode").As<int64_t>()[0] == 2);
+  CHECK(state.At("inner_step").As<int64_t>()[0] == 2);
+}
+
+TEST_CASE("A horizon replaces the schedule and nothing restarts") {
+  const LoptProblem problem(std::make_shared<UnitQuadratic>(), Sgd(),
+                            std::make_shared<NeverEndingTruncationSchedule>(), {});
+  CHECK_FALSE(problem.EpisodesEnd());
+  UnrollState state = problem.Start(1, {}, {}, 3);
+  const UnrollTrace trace = RunPlain(problem, Sgd()->InitTheta({}), 4, &state);
+  CHECK_FALSE(trace.is_last(1, 0));
+  CHECK(trace.is_last(2, 0));
+  CHECK(trace.iteration(3, 0) == 3);
+}
+
+TEST_CASE(
+    "Offsets shorten the first episode only, and leave params and the optimizer's step at their "
+    "start") {
+  const LoptProblem problem(std::make_shared<UnitQuadratic>(), Sgd(), Constant(10),
+                            {.random_initial_iteration_offset = 10});
+  UnrollState state = problem.Start(500, {}, KeyFromSeed(2));
+  std::vector<int64_t> seen(11);
+  for (int64_t b = 0; b < 500; ++b) {
+    ++seen[state.At("length").As<int64_t>()[b]];
+    CHECK(state.At("inner_step").As<int64_t>()[b] == 0);
+    CHECK(state.At("params").As<float>()[b] == 1);
+  }
+  CHECK(seen[0] == 0);
+  for (int64_t length = 1; length <= 10; ++length) {
+    CHECK(seen[length] > 20);  // 50 expected
+  }
+  RunPlain(problem, Sgd()->InitTheta({}), 10, &state);
+  for (const int64_t length : state.At("length").As<int64_t>()) {
+    CHECK(length == 10);
+  }
+}
+
+TEST_CASE("An offset that is longer than the episode leaves it one step") {
+  const LoptProblem problem(std::make_shared<UnitQuadratic>(), Sgd(), Constant(3),
+                            {.random_initial_iteration_offset = 1000});
+  const UnrollState state = problem.Start(200, {}, KeyFromSeed(2));
+  for (const int64_t length : state.At("length").As<int64_t>()) {
+    CHECK(length >= 1);
+  }
+}
+
+struct Quadratics {
+  LoptProblem problem{std::make_shared<FixedDimQuadraticFamily>(QuadraticOptions{}),
+                      std::make_shared<MLPLOpt>(),
+                      std::make_shared<LogUniformLengthSchedule>(
+                          LogUniformLengthSchedule::Options{.min_length = 5, .max_length = 40}),
+                      {.random_initial_iteration_offset = 20}};
+  Eigen::VectorXf theta = MLPLOpt().InitTheta(KeyFromSeed(3));
+};
+
+TEST_CASE(
+    "Fifty steps are twenty-five twice, bit for bit, and a saved state goes on as if nothing had "
+    "happened") {
+  const Quadratics q;
+  UnrollState whole = q.problem.Start(7, {}, KeyFromSeed(4));
+  UnrollState halves = whole;
+  const UnrollTrace trace = RunPlain(q.problem, q.theta, 50, &whole);
+  const UnrollTrace first = RunPlain(q.problem, q.theta, 25, &halves);
+  UnrollState restored = halves;
+  const UnrollTrace second = RunPlain(q.problem, q.theta, 25, &restored);
+  CHECK(restored == whole);
+  CHECK((trace.loss.topRows(25) == first.loss).all());
+  CHECK((trace.loss.bottomRows(25) == second.loss).all());
+  CHECK((trace.is_last.bottomRows(25) == second.is_last).all());
+  CHECK(trace.is_last.any());
+}
+
+TEST_CASE("The bits do not depend on the threads") {
+  const Quadratics q;
+  UnrollState one = q.problem.Start(9, {}, KeyFromSeed(4));
+  UnrollState eight = one;
+  const UnrollTrace expected = RunPlain(q.problem, q.theta, 50, &one);
+  ThreadPool pool(8);
+  pool.Run([&] { CHECK((RunPlain(q.problem, q.theta, 50, &eight).loss == expected.loss).all()); });
+  CHECK(one == eight);
+}
+
+TEST_CASE("Twins without a perturbation stay equal, and stacked twins equal separate ones") {
+  const Quadratics q;
+  const UnrollState start = q.problem.Start(3, {}, KeyFromSeed(4));
+  std::vector<Key> keys = SplitKey(KeyFromSeed(9), 3);
+  std::vector<Key> twin_keys = keys;
+  twin_keys.insert(twin_keys.end(), keys.begin(), keys.end());
+  const auto dimension = q.theta.size();
+  const auto run = [&](std::span<const float> perturbations) {
+    UnrollState state = StackTwice(start);
+    UnrollTrace trace;
+    q.problem.Run({.theta = AsSpan(q.theta), .perturbations = perturbations, .rows = 6}, {}, 60,
+                  twin_keys, &state, &trace);
+    return trace;
+  };
+  const std::vector<float> zeros(3 * dimension, 0.0F);
+  const UnrollTrace equal = run(zeros);
+  CHECK((equal.loss.leftCols(3) == equal.loss.rightCols(3)).all());
+  CHECK((equal.is_last.leftCols(3) == equal.is_last.rightCols(3)).all());
+
+  std::vector<float> eps(3 * dimension);
+  Normal(KeyFromSeed(6), eps);
+  for (float& value : eps) {
+    value *= 0.01F;
+  }
+  const UnrollTrace stacked = run(eps);
+  CHECK_FALSE((stacked.loss.leftCols(3) == stacked.loss.rightCols(3)).all());
+  for (int64_t n = 0; n < 3; ++n) {
+    for (const float sign : {1.0F, -1.0F}) {
+      const Eigen::VectorXf theta =
+          q.theta + sign * Eigen::Map<const Eigen::VectorXf>(eps.data() + n * dimension, dimension);
+      UnrollState state = TakeRows(start, n, 1);
+      UnrollTrace trace;
+      q.problem.Run({.theta = AsSpan(theta), .perturbations = {}, .rows = 1}, {}, 60, {&keys[n], 1},
+                    &state, &trace);
+      CHECK((trace.loss.col(0) == stacked.loss.col(sign > 0 ? n : n + 3)).all());
+    }
+  }
+}
+
+TEST_CASE("A new episode is a new task with fresh params and optimizer state") {
+  const LoptProblem problem(std::make_shared<FixedDimQuadraticFamily>(QuadraticOptions{}),
+                            std::make_shared<MLPLOpt>(), Constant(4), {});
+  UnrollState state = problem.Start(1, {}, KeyFromSeed(4));
+  const UnrollState before = state;
+  RunPlain(problem, MLPLOpt().InitTheta({}), 4, &state);
+  CHECK(state.At("config") != before.At("config"));
+  CHECK(state.At("params") != before.At("params"));
+  for (const float value : state.At("optimizer_state").As<float>()) {
+    CHECK(value == 0);
+  }
+}
+
+TEST_CASE("A meta-loss that is not finite is treated as the policy says, and counted") {
+  const auto run = [](bool bounded, const std::string& policy) {
+    const LoptProblem problem(std::make_shared<BadTask>(bounded), Sgd(), Constant(100),
+                              {.non_finite = policy});
+    UnrollState state = problem.Start(20, {}, KeyFromSeed(1));
+    const UnrollTrace trace = RunPlain(problem, Sgd()->InitTheta({}), 3, &state);
+    int64_t bad = 0;
+    for (int64_t b = 0; b < 20; ++b) {
+      const bool expected = state.At("config").As<float>()[b] > 0;
+      bad += expected ? 1 : 0;
+      for (int64_t k = 0; k < 3; ++k) {
+        CHECK(trace.non_finite(k, b) == expected);
+        if (!expected) {
+          CHECK(trace.loss(k, b) == 1);
+        } else if (bounded) {
+          CHECK(trace.loss(k, b) == 5);
+        } else {
+          CHECK(std::isnan(trace.loss(k, b)));
+        }
+      }
+    }
+    CHECK(bad > 3);
+    CHECK(bad < 17);
+  };
+  run(true, "count");
+  run(true, "clip");
+  run(false, "count");
+  CHECK_THROWS_WITH_AS(run(false, "clip"),
+                       "inner problem: non_finite is 'clip', but the task's normalizer has no "
+                       "maximum; choose 'count' or 'abort'",
+                       Error);
+  CHECK_THROWS_WITH_AS(run(false, "abort"),
+                       "inner problem: a meta-loss is nan, and non_finite is 'abort'", Error);
+}
+
+TEST_CASE("PES through a task and a learned optimizer has the closed-form gradient") {
+  // Length 10 and windows of 4: the mean over a cycle of five windows, std .1.
+  const auto problem = std::make_shared<LoptProblem>(std::make_shared<UnitQuadratic>(), Sgd(),
+                                                     Constant(10), LoptProblemOptions{});
+  const TruncatedPES estimator(problem, {.num_tasks = 500, .trunc_length = 4, .std = 0.1});
+  const WorkerWeights weights{.theta = Sgd()->InitTheta({}), .outer = {}};
+  Statistics statistics;
+  for (uint64_t run = 0; run < 60; ++run) {
+    const Key key = FoldIn(KeyFromSeed(20), run);
+    EstimatorState state = estimator.InitWorkerState(weights, key);
+    double sum = 0;
+    for (uint64_t w = 0; w < 5; ++w) {
+      sum += estimator.Estimate(weights, FoldIn(key, w + 1), &state).gradient(0);
+    }
+    statistics.Add(sum / 5);
+  }
+  CAPTURE(statistics.Mean());
+  CAPTURE(statistics.StandardError());
+  CHECK(std::abs(statistics.Mean() - -0.295003) < 4 * statistics.StandardError());
+  CHECK(statistics.StandardError() < 0.01);
+}
+
+TEST_CASE("Calls whose sizes disagree are refused") {
+  const Quadratics q;
+  UnrollState state = q.problem.Start(2, {}, {});
+  UnrollTrace trace;
+  const std::vector<Key> keys(3);
+  CHECK_THROWS_WITH_AS(q.problem.Run({.theta = AsSpan(q.theta), .perturbations = {}, .rows = 3}, {},
+                                     1, keys, &state, &trace),
+                       "inner problem: 2 replicas for 3 rows of theta", Error);
+  CHECK_THROWS_WITH_AS(q.problem.Run({.theta = AsSpan(q.theta), .perturbations = {}, .rows = 2}, {},
+                                     1, keys, &state, &trace),
+                       "inner problem: 3 keys for 2 rows of theta", Error);
+  CHECK_THROWS_WITH_AS(q.problem.Start(0, {}, {}),
+                       "inner problem: 0 replicas to start, wanted at least 1", Error);
+}
+
+}  // namespace
+}  // namespace lopt

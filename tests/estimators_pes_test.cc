@@ -1,0 +1,125 @@
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "base/error.h"
+#include "estimators/pes.h"
+
+namespace lopt {
+namespace {
+
+// A trace of one pair: the positive twin's losses are the differences, the negative one's 0.
+UnrollTrace PairTrace(const std::vector<double>& differences, const std::vector<int64_t>& ends) {
+  UnrollTrace trace;
+  const auto steps = std::ssize(differences);
+  trace.Resize(steps, 2);
+  trace.loss.setZero();
+  trace.is_last.setConstant(false);
+  trace.non_finite.setConstant(false);
+  trace.iteration.setZero();
+  for (int64_t k = 0; k < steps; ++k) {
+    trace.loss(k, 0) = differences[k];
+  }
+  for (const int64_t end : ends) {
+    trace.is_last.row(end).setConstant(true);
+  }
+  return trace;
+}
+
+// With std^2 = 1/2, one pair and one weight the gradient is the weighted sum over the window's
+// length.
+const double kStd = std::sqrt(0.5);
+
+double Gradient(const UnrollTrace& trace, float eps, float* felt) {
+  return PesGradient(trace, {&eps, 1}, kStd, {felt, 1})(0);
+}
+
+TEST_CASE("Without an episode end every loss has felt the whole carried sum") {
+  float felt = 2;
+  CHECK(Gradient(PairTrace({1, 2, 3}, {}), 0.5F, &felt) == doctest::Approx(2.5 * 6 / 3));
+  CHECK(felt == 2.5F);
+}
+
+TEST_CASE("The last loss of an episode has felt its earlier perturbations, the next one has not") {
+  float felt = 2;
+  CHECK(Gradient(PairTrace({1, 2, 4}, {1}), 0.5F, &felt) ==
+        doctest::Approx((2.5 * 3 + 0.5 * 4) / 3));
+  CHECK(felt == 0.5F);
+}
+
+TEST_CASE("After a second end in the window losses have still felt only its own perturbation") {
+  float felt = 2;
+  CHECK(Gradient(PairTrace({1, 2, 4, 8}, {0, 2}), 0.5F, &felt) ==
+        doctest::Approx((2.5 * 1 + 0.5 * 14) / 4));
+  CHECK(felt == 0.5F);
+}
+
+TEST_CASE("Nothing is carried on when the last step of the window ends an episode") {
+  float felt = 2;
+  CHECK(Gradient(PairTrace({1, 2}, {1}), 0.5F, &felt) == doctest::Approx(2.5 * 3 / 2));
+  CHECK(felt == 0);
+  CHECK(Gradient(PairTrace({1, 2}, {0, 1}), 0.5F, &felt) == doctest::Approx(0.5 * 3 / 2));
+  CHECK(felt == 0);
+}
+
+TEST_CASE("A loss that cannot be used counts as no difference and the window keeps its length") {
+  float felt = 0;
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  CHECK(Gradient(PairTrace({3, nan, 3}, {}), 1, &felt) == doctest::Approx(2));
+  UnrollTrace trace = PairTrace({3, 5, 3}, {});
+  trace.loss(1, 1) = std::numeric_limits<double>::infinity();
+  felt = 0;
+  CHECK(Gradient(trace, 1, &felt) == doctest::Approx(2));
+}
+
+TEST_CASE("One pair without usable losses leaves the other pairs as they are") {
+  UnrollTrace trace;
+  trace.Resize(2, 4);
+  trace.loss << 1, 5, 0, 0, 2, 6, 0, 0;
+  trace.is_last.setConstant(false);
+  const std::vector<float> eps = {0.25F, 0.5F};
+  std::vector<float> felt = {0, 0};
+  trace.loss.col(1).setConstant(std::numeric_limits<double>::quiet_NaN());
+  const double with_nan = PesGradient(trace, eps, 1, felt)(0);
+  trace.loss.col(1).setZero();
+  felt = {0, 0};
+  CHECK(with_nan == PesGradient(trace, eps, 1, felt)(0));
+  CHECK(std::isfinite(with_nan));
+}
+
+TEST_CASE("Swapping the twins and the sign of the perturbations changes no bit") {
+  UnrollTrace trace;
+  trace.Resize(2, 4);
+  trace.loss << 1.5, 5.25, 0.125, 3, 2, 6, 7, 0.1;
+  trace.is_last.setConstant(false);
+  trace.is_last.row(0).setConstant(true);
+  std::vector<float> eps = {0.25F, 0.5F, -1.0F, 0.3F};
+  std::vector<float> felt = {1, 2, 3, 4};
+  const Eigen::VectorXf gradient = PesGradient(trace, eps, 0.1, felt);
+  UnrollTrace swapped = trace;
+  swapped.loss.leftCols(2) = trace.loss.rightCols(2);
+  swapped.loss.rightCols(2) = trace.loss.leftCols(2);
+  for (float& value : eps) {
+    value = -value;
+  }
+  std::vector<float> negative = {-1, -2, -3, -4};
+  CHECK(PesGradient(swapped, eps, 0.1, negative) == gradient);
+}
+
+TEST_CASE("PES refuses arrays that do not fit each other") {
+  const UnrollTrace trace = PairTrace({1}, {});
+  std::vector<float> one = {0};
+  std::vector<float> two = {0, 0};
+  CHECK_THROWS_WITH_AS(PesGradient(trace, one, 0, one), "PES: std must be above 0, got 0", Error);
+  CHECK_THROWS_WITH_AS(PesGradient(trace, one, 1, two),
+                       "PES: 2 numbers of felt perturbations, 1 of new ones", Error);
+  UnrollTrace odd;
+  odd.Resize(4, 3);
+  CHECK_THROWS_WITH_AS(PesGradient(odd, one, 1, one),
+                       "PES: a trace of 4 steps of 3 replicas, wanted antithetic pairs", Error);
+}
+
+}  // namespace
+}  // namespace lopt

@@ -1,0 +1,110 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "estimators/inner_problem.h"
+
+namespace lopt {
+
+// A deterministic inner problem written by hand: a few float64 numbers that each inner step
+// advances under theta. Known answers about estimators are tested with it; it has nothing to do
+// with tasks and optimizers. All episodes have the same length.
+class ToyProblem : public InnerProblem {
+ public:
+  struct Dynamics {
+    int64_t theta_size = 1;
+    std::vector<double> start;  // the state at an episode's start
+    int64_t length = 0;         // inner steps of an episode; 0: it never ends
+    // Advances `state` by inner step `step` of the episode; returns that step's loss.
+    std::function<double(std::span<const double> theta, std::span<double> state, int64_t step)>
+        advance;
+  };
+
+  explicit ToyProblem(Dynamics dynamics)
+      : InnerProblem(Layout({{"theta", {dynamics.theta_size}}})), dynamics_(std::move(dynamics)) {}
+
+  bool EpisodesEnd() const override { return dynamics_.length > 0; }
+
+ private:
+  UnrollState DoStart(int64_t replicas, const OuterState&, Key,
+                      std::optional<int64_t> horizon) const override {
+    const auto size = std::ssize(dynamics_.start);
+    UnrollState state;
+    Array numbers(DType::kFloat64, {replicas, size});
+    for (int64_t b = 0; b < replicas; ++b) {
+      std::ranges::copy(dynamics_.start, numbers.As<double>().begin() + b * size);
+    }
+    state.Set("state", std::move(numbers));
+    state.Set("step", Array(DType::kInt64, {replicas}));
+    Array restarts(DType::kInt64, {replicas});
+    std::ranges::fill(restarts.As<int64_t>(), horizon ? 0 : 1);
+    state.Set("restarts", std::move(restarts));
+    return state;
+  }
+
+  void DoRun(const ThetaRows& theta, const OuterState&, int64_t steps, std::span<const Key>,
+             UnrollState* state, UnrollTrace* trace) const override {
+    const auto size = std::ssize(dynamics_.start);
+    const auto numbers = state->At("state").As<double>();
+    const auto step = state->At("step").As<int64_t>();
+    const auto restarts = state->At("restarts").As<int64_t>();
+    std::vector<float> row(theta.theta.size());
+    for (int64_t b = 0; b < theta.rows; ++b) {
+      theta.Row(b, row);
+      const std::vector<double> weights(row.begin(), row.end());
+      const auto own = numbers.subspan(b * size, size);
+      for (int64_t k = 0; k < steps; ++k) {
+        trace->iteration(k, b) = step[b];
+        trace->loss(k, b) = dynamics_.advance(weights, own, step[b]);
+        trace->non_finite(k, b) = false;
+        ++step[b];
+        trace->is_last(k, b) = step[b] == dynamics_.length;
+        if (trace->is_last(k, b) && restarts[b] == 1) {
+          std::ranges::copy(dynamics_.start, own.begin());
+          step[b] = 0;
+        }
+      }
+    }
+  }
+
+  void DoMetaLoss(const ThetaRows& theta, std::span<const Key>, const UnrollState& state,
+                  std::span<double> loss) const override {
+    const auto size = std::ssize(dynamics_.start);
+    std::vector<float> row(theta.theta.size());
+    for (int64_t b = 0; b < theta.rows; ++b) {
+      theta.Row(b, row);
+      const std::vector<double> weights(row.begin(), row.end());
+      std::vector<double> own(size);
+      std::ranges::copy(state.At("state").As<double>().subspan(b * size, size), own.begin());
+      loss[b] = dynamics_.advance(weights, own, state.At("step").As<int64_t>()[b]);
+    }
+  }
+
+  Dynamics dynamics_;
+};
+
+// Mean and standard error of numbers as they come.
+struct Statistics {
+  int64_t count = 0;
+  double sum = 0;
+  double sum_of_squares = 0;
+
+  void Add(double value) {
+    ++count;
+    sum += value;
+    sum_of_squares += value * value;
+  }
+  double Mean() const { return sum / static_cast<double>(count); }
+  double Variance() const { return sum_of_squares / static_cast<double>(count) - Mean() * Mean(); }
+  double StandardError() const { return std::sqrt(Variance() / static_cast<double>(count)); }
+};
+
+}  // namespace lopt
