@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "lopt/mlp_lopt_kernel.h"
 #include "lopt/mlp_lopt_reference.h"
 
 namespace lopt {
@@ -59,7 +60,9 @@ void MLPLOpt::DoInitTheta(Key key, std::span<float> theta) const {
 
 std::unique_ptr<UpdateRule> MLPLOpt::DoBind(const Layout& params,
                                             std::span<const float> theta) const {
-  return MakeMlpLoptReference(options_, params, MomentaLayout(params), theta);
+  const auto make =
+      implementation_ == Implementation::kFast ? MakeMlpLoptKernel : MakeMlpLoptReference;
+  return make(options_, params, MomentaLayout(params), theta);
 }
 
 }  // namespace lopt

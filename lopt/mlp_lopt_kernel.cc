@@ -1,0 +1,684 @@
+#include "lopt/mlp_lopt_kernel.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "lopt/mlp_lopt_kernel.cc"
+#include <hwy/cache_control.h>
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "lopt/exp-inl.h"
+
+#ifndef LOPT_MLP_LOPT_KERNEL_ONCE
+#define LOPT_MLP_LOPT_KERNEL_ONCE
+namespace lopt {
+
+// The network with every row of weights padded to `stride`, a multiple of 16, by zeros.
+struct PackedNetwork {
+  int64_t hidden;
+  int64_t stride;
+  int64_t layers;           // hidden layers
+  const float* input;       // [8, stride]: of the features that depend on the parameter
+  const float* times;       // [11, stride]
+  const float* input_bias;  // [stride]
+  const float* inner;       // layers - 1 times: weights [hidden, stride], then bias [stride]
+  const float* output[2];   // [stride] each
+  float output_bias[2];
+  float exp_mult;
+  float step_mult;
+};
+
+struct TensorPlace {
+  int64_t offset;
+  int64_t size;
+  int64_t momenta;  // offset in the state
+};
+
+// What one call works on, and the memory it may use.
+struct UpdateTask {
+  const PackedNetwork* network;
+  std::span<const TensorPlace> tensors;
+  float step;
+  const float* gradient;
+  float* params;
+  float* state;
+  float* bias;     // [stride]
+  float* input;    // [8, stride]
+  float* hidden0;  // kHiddenRow floats for each unit
+  float* hidden1;
+};
+
+// Floats that the kernel may keep per hidden unit: three vectors of 16 parameters.
+constexpr int64_t kHiddenRow = 48;
+
+}  // namespace lopt
+#endif  // LOPT_MLP_LOPT_KERNEL_ONCE
+
+HWY_BEFORE_NAMESPACE();
+namespace lopt {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using D = hn::CappedTag<float, MLPLOpt::kBlock>;
+using V = hn::Vec<D>;
+constexpr D d;
+constexpr int kLanes = static_cast<int>(hn::MaxLanes(D()));
+constexpr int kBlock = MLPLOpt::kBlock;
+constexpr int kMomenta = MLPLOpt::kMomenta;
+constexpr int kNormalized = MLPLOpt::kNormalized;
+constexpr int kBlockState = kMomenta * kBlock;
+
+// A tile of the network is kVectors vectors of parameters times kTile hidden units, all in
+// registers.
+constexpr bool kManyRegisters = kLanes == 16 || HWY_ARCH_ARM_A64;
+constexpr int kVectors = 3;
+constexpr int kTile = kManyRegisters ? 8 : 4;
+static_assert(kVectors * kLanes <= kHiddenRow);
+
+// max(x, 0) that passes NaN on: x86 returns the second operand if one is NaN.
+HWY_INLINE V Relu(V x) { return hn::Max(hn::Zero(d), x); }
+
+// [sums of neighbours in a, sums of neighbours in b].
+HWY_INLINE V AddNeighbours(V a, V b) {
+#if HWY_TARGET == HWY_SCALAR  // one lane has no neighbour
+  return hn::Add(a, b);
+#else
+  return hn::Add(hn::ConcatEven(d, b, a), hn::ConcatOdd(d, b, a));
+#endif
+}
+
+// out[i] = sum of the lanes of v[i]; kCount is a power of two. Writes max(kCount, kLanes) floats.
+template <int kCount>
+HWY_INLINE void StoreLaneSums(V* v, float* out) {
+  if constexpr (kCount > kLanes) {
+    StoreLaneSums<kCount / 2>(v, out);
+    StoreLaneSums<kCount / 2>(v + kCount / 2, out + kCount / 2);
+  } else {
+    HWY_UNROLL(4)
+    for (int n = kCount; n > 1; n /= 2) {
+      HWY_UNROLL(8)
+      for (int i = 0; i < n / 2; ++i) v[i] = AddNeighbours(v[2 * i], v[2 * i + 1]);
+    }
+    for (int n = kLanes; n > kCount; n /= 2) v[0] = AddNeighbours(v[0], v[0]);
+    hn::StoreU(v[0], d, out);
+  }
+}
+
+// Sums of squares of the features of the parameters seen so far. Each chunk of blocks has sums of
+// its own, so that rounding errors grow with the root of the number of chunks only.
+struct SquareSums {
+  V chunk[kNormalized];
+  V total[kNormalized];
+};
+
+// Updates the momenta of `blocks` blocks and adds the squares of their features.
+HWY_INLINE void UpdateMomenta(const float* HWY_RESTRICT g, const float* HWY_RESTRICT p,
+                              float* HWY_RESTRICT m, int64_t blocks, V* HWY_RESTRICT sums) {
+  V s0 = sums[0], s1 = sums[1], s2 = sums[2], s3 = sums[3];
+  V s4 = sums[4], s5 = sums[5], s6 = sums[6], s7 = sums[7];
+  const auto momentum = [](float* at, float decay, V gradient, V& sum) HWY_ATTR {
+    const V kept = hn::Mul(hn::Set(d, 1.0f - decay), gradient);
+    const V updated = hn::MulAdd(hn::Set(d, decay), hn::LoadU(d, at), kept);
+    hn::StoreU(updated, d, at);
+    sum = hn::MulAdd(updated, updated, sum);
+  };
+  for (int64_t b = 0; b < blocks; ++b) {
+    for (int i = 0; i < kBlock; i += kLanes) {
+      const V gradient = hn::LoadU(d, g + i);
+      const V param = hn::LoadU(d, p + i);
+      s0 = hn::MulAdd(gradient, gradient, s0);
+      s1 = hn::MulAdd(param, param, s1);
+      momentum(m + i, MLPLOpt::kDecays[0], gradient, s2);
+      momentum(m + i + kBlock, MLPLOpt::kDecays[1], gradient, s3);
+      momentum(m + i + 2 * kBlock, MLPLOpt::kDecays[2], gradient, s4);
+      momentum(m + i + 3 * kBlock, MLPLOpt::kDecays[3], gradient, s5);
+      momentum(m + i + 4 * kBlock, MLPLOpt::kDecays[4], gradient, s6);
+      momentum(m + i + 5 * kBlock, MLPLOpt::kDecays[5], gradient, s7);
+    }
+    g += kBlock;
+    p += kBlock;
+    m += kBlockState;
+  }
+  sums[0] = s0, sums[1] = s1, sums[2] = s2, sums[3] = s3;
+  sums[4] = s4, sums[5] = s5, sums[6] = s6, sums[7] = s7;
+}
+
+// p - o0 exp(o1 exp_mult) step_mult.
+HWY_INLINE V Stepped(const PackedNetwork& net, V p, V o0, V o1) {
+  const V magnitude = Exp(d, hn::Mul(o1, hn::Set(d, net.exp_mult)));
+  return hn::Sub(p, hn::Mul(hn::Mul(o0, magnitude), hn::Set(d, net.step_mult)));
+}
+
+// --- Parameters in lanes -------------------------------------------------------------------
+
+// kV vectors of neighbouring parameters and where their features are.
+template <int kV>
+struct Columns {
+  const float* g;
+  float* p;
+  const float* m[kV];
+};
+
+template <int kV, int kJ>
+struct Tile {
+  V x[kJ][kV];
+};
+
+template <int kV, int kJ>
+HWY_INLINE void StartTile(const float* HWY_RESTRICT bias, Tile<kV, kJ>& tile) {
+  HWY_UNROLL(8)
+  for (int j = 0; j < kJ; ++j) {
+    HWY_UNROLL(3)
+    for (int v = 0; v < kV; ++v) tile.x[j][v] = hn::Set(d, bias[j]);
+  }
+}
+
+// tile += feature * weights.
+template <int kV, int kJ>
+HWY_INLINE void AddToTile(const V (&feature)[kV], const float* HWY_RESTRICT weights,
+                          Tile<kV, kJ>& tile) {
+  HWY_UNROLL(8)
+  for (int j = 0; j < kJ; ++j) {
+    const V weight = hn::Set(d, weights[j]);
+    HWY_UNROLL(3)
+    for (int v = 0; v < kV; ++v) tile.x[j][v] = hn::MulAdd(feature[v], weight, tile.x[j][v]);
+  }
+}
+
+template <int kV, int kJ>
+HWY_INLINE void InputTile(const Columns<kV>& at, const float* HWY_RESTRICT weights, int64_t stride,
+                          const float* HWY_RESTRICT bias, Tile<kV, kJ>& tile) {
+  V feature[kV];
+  StartTile(bias, tile);
+  for (int v = 0; v < kV; ++v) feature[v] = hn::LoadU(d, at.g + v * kLanes);
+  AddToTile(feature, weights, tile);
+  for (int v = 0; v < kV; ++v) feature[v] = hn::LoadU(d, at.p + v * kLanes);
+  AddToTile(feature, weights + stride, tile);
+  weights += 2 * stride;
+  HWY_UNROLL(1)
+  for (int k = 0; k < kMomenta; ++k) {
+    for (int v = 0; v < kV; ++v) feature[v] = hn::LoadU(d, at.m[v] + k * kBlock);
+    AddToTile(feature, weights, tile);
+    weights += stride;
+  }
+}
+
+template <int kV, int kJ>
+HWY_INLINE void InnerTile(const float* HWY_RESTRICT x, int64_t inputs,
+                          const float* HWY_RESTRICT weights, int64_t stride,
+                          const float* HWY_RESTRICT bias, Tile<kV, kJ>& tile) {
+  StartTile(bias, tile);
+  HWY_UNROLL(1)
+  for (int64_t k = 0; k < inputs; ++k) {
+    V feature[kV];
+    for (int v = 0; v < kV; ++v) feature[v] = hn::Load(d, x + v * kLanes);
+    AddToTile(feature, weights, tile);
+    x += kV * kLanes;
+    weights += stride;
+  }
+}
+
+template <int kV, int kJ>
+HWY_INLINE void StoreTile(const Tile<kV, kJ>& tile, float* HWY_RESTRICT out) {
+  HWY_UNROLL(8)
+  for (int j = 0; j < kJ; ++j) {
+    HWY_UNROLL(3)
+    for (int v = 0; v < kV; ++v) hn::Store(Relu(tile.x[j][v]), d, out + (j * kV + v) * kLanes);
+  }
+}
+
+template <int kV>
+struct Outputs {
+  V x[2][kV];
+};
+
+// Adds the first `units` hidden units of a tile of the last hidden layer to the outputs.
+template <int kV, int kJ>
+HWY_INLINE void AddTileToOutputs(const Tile<kV, kJ>& tile, const float* HWY_RESTRICT w0,
+                                 const float* HWY_RESTRICT w1, int64_t units, Outputs<kV>& out) {
+  HWY_UNROLL(8)
+  for (int j = 0; j < kJ; ++j) {
+    if (j < units) {
+      HWY_UNROLL(3)
+      for (int v = 0; v < kV; ++v) {
+        const V x = Relu(tile.x[j][v]);
+        out.x[0][v] = hn::MulAdd(x, hn::Set(d, w0[j]), out.x[0][v]);
+        out.x[1][v] = hn::MulAdd(x, hn::Set(d, w1[j]), out.x[1][v]);
+      }
+    }
+  }
+}
+
+// Calls body.template operator()<width>(first) for tiles that cover [0, hidden).
+template <class Body>
+HWY_INLINE void ForTiles(int64_t hidden, const Body& body) {
+  int64_t j = 0;
+  if constexpr (kTile == 8) {
+    for (; j + 4 < hidden; j += 8) body.template operator()<8>(j);
+  }
+  for (; j < hidden; j += 4) body.template operator()<4>(j);
+}
+
+template <int kV>
+HWY_NOINLINE void UpdateColumns(const UpdateTask& task, const Columns<kV>& at) {
+  const PackedNetwork& net = *task.network;
+  const int64_t hidden = net.hidden;
+  const int64_t stride = net.stride;
+  Outputs<kV> out;
+  for (int v = 0; v < kV; ++v) {
+    out.x[0][v] = hn::Set(d, net.output_bias[0]);
+    out.x[1][v] = hn::Set(d, net.output_bias[1]);
+  }
+  float* HWY_RESTRICT from = task.hidden0;
+  float* HWY_RESTRICT to = task.hidden1;
+  if (net.layers == 1) {
+    ForTiles(hidden, [&]<int kJ>(int64_t j) HWY_ATTR {
+      Tile<kV, kJ> tile;
+      InputTile(at, task.input + j, stride, task.bias + j, tile);
+      AddTileToOutputs(tile, net.output[0] + j, net.output[1] + j, hidden - j, out);
+    });
+  } else {
+    ForTiles(hidden, [&]<int kJ>(int64_t j) HWY_ATTR {
+      Tile<kV, kJ> tile;
+      InputTile(at, task.input + j, stride, task.bias + j, tile);
+      StoreTile(tile, from + j * kV * kLanes);
+    });
+    const float* HWY_RESTRICT weights = net.inner;
+    for (int64_t layer = 2; layer < net.layers; ++layer) {
+      ForTiles(hidden, [&]<int kJ>(int64_t j) HWY_ATTR {
+        Tile<kV, kJ> tile;
+        InnerTile(from, hidden, weights + j, stride, weights + hidden * stride + j, tile);
+        StoreTile(tile, to + j * kV * kLanes);
+      });
+      std::swap(from, to);
+      weights += (hidden + 1) * stride;
+    }
+    ForTiles(hidden, [&]<int kJ>(int64_t j) HWY_ATTR {
+      Tile<kV, kJ> tile;
+      InnerTile(from, hidden, weights + j, stride, weights + hidden * stride + j, tile);
+      AddTileToOutputs(tile, net.output[0] + j, net.output[1] + j, hidden - j, out);
+    });
+  }
+  for (int v = 0; v < kV; ++v) {
+    float* p = at.p + v * kLanes;
+    hn::StoreU(Stepped(net, hn::LoadU(d, p), out.x[0][v], out.x[1][v]), d, p);
+  }
+}
+
+// The parameters [first, first + kV kLanes) of a tensor.
+template <int kV>
+HWY_INLINE void UpdateColumnsAt(const UpdateTask& task, const float* g, float* p, const float* m,
+                                int64_t first) {
+  Columns<kV> at;
+  at.g = g + first;
+  at.p = p + first;
+  for (int v = 0; v < kV; ++v) {
+    const int64_t i = first + v * kLanes;
+    at.m[v] = m + i / kBlock * kBlockState + i % kBlock;
+  }
+  UpdateColumns<kV>(task, at);
+}
+
+// Asks for the features of the parameters [first, first + kV kLanes) before they are needed.
+template <int kV>
+HWY_INLINE void PrefetchColumns(const float* g, const float* p, const float* m, int64_t first) {
+  constexpr int kLine = 16;
+  for (int i = 0; i < kV * kLanes; i += kLine) {
+    hwy::Prefetch(g + first + i);
+    hwy::Prefetch(p + first + i);
+    const float* block = m + (first + i) / kBlock * kBlockState;
+    for (int k = 0; k < kMomenta; ++k) hwy::Prefetch(block + k * kBlock);
+  }
+}
+
+// --- Hidden units in lanes -----------------------------------------------------------------
+
+constexpr int kMostRows = 6;
+constexpr int kRowVectors = 2;
+
+// The inputs of kRows parameters: input k of row i is at x[i * row + k * step].
+struct RowInputs {
+  const float* x;
+  int64_t row;
+  int64_t step;
+  int64_t count;
+};
+
+// sums[i][v] = bias + inputs of row i times weights, for kV vectors of hidden units.
+template <int kRows, int kV>
+HWY_INLINE void RowTile(const RowInputs& inputs, const float* HWY_RESTRICT weights, int64_t stride,
+                        const float* HWY_RESTRICT bias, V (&sums)[kRows][kV]) {
+  HWY_UNROLL(6)
+  for (int i = 0; i < kRows; ++i) {
+    HWY_UNROLL(2)
+    for (int v = 0; v < kV; ++v) sums[i][v] = hn::Load(d, bias + v * kLanes);
+  }
+  const float* HWY_RESTRICT x = inputs.x;
+  const int64_t row = inputs.row;
+  HWY_UNROLL(1)
+  for (int64_t k = 0; k < inputs.count; ++k) {
+    V weight[kV];
+    for (int v = 0; v < kV; ++v) weight[v] = hn::Load(d, weights + v * kLanes);
+    HWY_UNROLL(6)
+    for (int i = 0; i < kRows; ++i) {
+      const V value = hn::Set(d, x[i * row]);
+      HWY_UNROLL(2)
+      for (int v = 0; v < kV; ++v) sums[i][v] = hn::MulAdd(value, weight[v], sums[i][v]);
+    }
+    x += inputs.step;
+    weights += stride;
+  }
+}
+
+template <int kRows, int kV>
+HWY_INLINE void RowLayerTile(const RowInputs& inputs, const float* HWY_RESTRICT weights,
+                             int64_t stride, const float* HWY_RESTRICT bias,
+                             float* HWY_RESTRICT out) {
+  V sums[kRows][kV];
+  RowTile<kRows, kV>(inputs, weights, stride, bias, sums);
+  HWY_UNROLL(6)
+  for (int i = 0; i < kRows; ++i) {
+    HWY_UNROLL(2)
+    for (int v = 0; v < kV; ++v) hn::Store(Relu(sums[i][v]), d, out + i * stride + v * kLanes);
+  }
+}
+
+// Calls body.template operator()<vectors>(first) for vectors that cover [0, hidden).
+template <class Body>
+HWY_INLINE void ForRowTiles(int64_t hidden, int64_t stride, const Body& body) {
+  int64_t j = 0;
+  for (; j < hidden && j + kRowVectors * kLanes <= stride; j += kRowVectors * kLanes) {
+    body.template operator()<kRowVectors>(j);
+  }
+  for (; j < hidden; j += kLanes) body.template operator()<1>(j);
+}
+
+// The outputs of kRows parameters before the lanes are summed: products[i] for output 0,
+// products[kBlock + i] for output 1. `features` is [8, 16], one row per feature.
+template <int kRows>
+HWY_NOINLINE void RowProducts(const UpdateTask& task, const float* features, V* products) {
+  const PackedNetwork& net = *task.network;
+  const int64_t hidden = net.hidden;
+  const int64_t stride = net.stride;
+  float* from = task.hidden0;
+  float* to = task.hidden1;
+  RowInputs inputs = {features, 1, kBlock, kNormalized};
+  const float* weights = task.input;
+  const float* bias = task.bias;
+  const float* inner = net.inner;
+  for (int64_t layer = 1; layer < net.layers; ++layer) {
+    ForRowTiles(hidden, stride, [&]<int kV>(int64_t j) HWY_ATTR {
+      RowLayerTile<kRows, kV>(inputs, weights + j, stride, bias + j, to + j);
+    });
+    std::swap(from, to);
+    inputs = {from, stride, 1, hidden};
+    weights = inner;
+    bias = inner + hidden * stride;
+    inner += (hidden + 1) * stride;
+  }
+  V out0[kRows];
+  V out1[kRows];
+  HWY_UNROLL(6)
+  for (int i = 0; i < kRows; ++i) out0[i] = out1[i] = hn::Zero(d);
+  ForRowTiles(hidden, stride, [&]<int kV>(int64_t j) HWY_ATTR {
+    V sums[kRows][kV];
+    RowTile<kRows, kV>(inputs, weights + j, stride, bias + j, sums);
+    HWY_UNROLL(2)
+    for (int v = 0; v < kV; ++v) {
+      const int64_t first = j + v * kLanes;
+      if (first >= hidden) break;
+      const auto real = hn::FirstN(d, static_cast<size_t>(hidden - first));
+      const V w0 = hn::Load(d, net.output[0] + first);
+      const V w1 = hn::Load(d, net.output[1] + first);
+      HWY_UNROLL(6)
+      for (int i = 0; i < kRows; ++i) {
+        const V x = hn::IfThenElseZero(real, Relu(sums[i][v]));
+        out0[i] = hn::MulAdd(x, w0, out0[i]);
+        out1[i] = hn::MulAdd(x, w1, out1[i]);
+      }
+    }
+  });
+  for (int i = 0; i < kRows; ++i) {
+    products[i] = out0[i];
+    products[kBlock + i] = out1[i];
+  }
+}
+
+// The first `count` < 16 parameters of a block whose features, padded by zeros, are [8, 16].
+// Writes the new values of the whole block.
+HWY_INLINE void UpdateRows(const UpdateTask& task, const float* features, int count,
+                           float* HWY_RESTRICT p) {
+  const PackedNetwork& net = *task.network;
+  V products[2 * kBlock];
+  for (V& product : products) product = hn::Zero(d);
+  const int groups = (count + kMostRows - 1) / kMostRows;
+  for (int group = 0, first = 0; group < groups; ++group) {
+    const int rows = (count - first) / (groups - group);
+    const float* x = features + first;
+    V* out = products + first;
+    switch (rows) {
+      case 1:
+        RowProducts<1>(task, x, out);
+        break;
+      case 2:
+        RowProducts<2>(task, x, out);
+        break;
+      case 3:
+        RowProducts<3>(task, x, out);
+        break;
+      case 4:
+        RowProducts<4>(task, x, out);
+        break;
+      case 5:
+        RowProducts<5>(task, x, out);
+        break;
+      default:
+        RowProducts<6>(task, x, out);
+        break;
+    }
+    first += rows;
+  }
+  HWY_ALIGN float o[2 * kBlock];
+  StoreLaneSums<kBlock>(products, o);
+  StoreLaneSums<kBlock>(products + kBlock, o + kBlock);
+  for (int i = 0; i < kBlock; i += kLanes) {
+    const V o0 = hn::Add(hn::Load(d, o + i), hn::Set(d, net.output_bias[0]));
+    const V o1 = hn::Add(hn::Load(d, o + kBlock + i), hn::Set(d, net.output_bias[1]));
+    hn::StoreU(Stepped(net, hn::LoadU(d, features + kBlock + i), o0, o1), d, p + i);
+  }
+}
+
+// --- Whole tensors -------------------------------------------------------------------------
+
+// task.bias = input_bias + time features times their weights.
+HWY_INLINE void FoldTimes(const UpdateTask& task) {
+  const PackedNetwork& net = *task.network;
+  HWY_ALIGN float scales[kBlock] = {};
+  HWY_ALIGN float times[kBlock];
+  for (int k = 0; k < kBlock; ++k) scales[k] = k < MLPLOpt::kTimes ? MLPLOpt::kTimeScales[k] : 1;
+  const V one = hn::Set(d, 1.0f);
+  for (int k = 0; k < kBlock; k += kLanes) {
+    // tanh(x) = 1 - 2 / (exp(2 x) + 1)
+    const V x = hn::Sub(hn::Div(hn::Set(d, task.step), hn::Load(d, scales + k)), one);
+    const V e = Exp(d, hn::Add(x, x));
+    hn::Store(hn::Sub(one, hn::Div(hn::Set(d, 2.0f), hn::Add(e, one))), d, times + k);
+  }
+  for (int64_t j = 0; j < net.stride; j += kLanes) {
+    V sum = hn::Load(d, net.input_bias + j);
+    for (int k = 0; k < MLPLOpt::kTimes; ++k) {
+      sum = hn::MulAdd(hn::Set(d, times[k]), hn::Load(d, net.times + k * net.stride + j), sum);
+    }
+    hn::Store(sum, d, task.bias + j);
+  }
+}
+
+// task.input = the input weights times the scales that normalise a tensor's features.
+HWY_INLINE void FoldScales(const UpdateTask& task, V* square_sums, int64_t size) {
+  const PackedNetwork& net = *task.network;
+  HWY_ALIGN float scales[kBlock];
+  StoreLaneSums<kNormalized>(square_sums, scales);
+  for (int k = 0; k < kNormalized; k += kLanes) {
+    const V mean = hn::Div(hn::Load(d, scales + k), hn::Set(d, static_cast<float>(size)));
+    const V root = hn::Sqrt(hn::Add(hn::Set(d, MLPLOpt::kNormalizerEpsilon), mean));
+    hn::Store(hn::Div(hn::Set(d, 1.0f), root), d, scales + k);
+  }
+  for (int k = 0; k < kNormalized; ++k) {
+    const V scale = hn::Set(d, scales[k]);
+    for (int64_t j = k * net.stride; j < (k + 1) * net.stride; j += kLanes) {
+      hn::Store(hn::Mul(scale, hn::Load(d, net.input + j)), d, task.input + j);
+    }
+  }
+}
+
+void UpdateTensor(const UpdateTask& task, const TensorPlace& place) {
+  const float* g = task.gradient + place.offset;
+  float* p = task.params + place.offset;
+  float* m = task.state + place.momenta;
+  const int64_t blocks = place.size / kBlock;
+  const int tail = static_cast<int>(place.size % kBlock);
+
+  V chunk[kNormalized];
+  V total[kNormalized];
+  for (V& sum : total) sum = hn::Zero(d);
+  constexpr int64_t kChunk = 64;
+  for (int64_t first = 0; first < blocks; first += kChunk) {
+    for (V& sum : chunk) sum = hn::Zero(d);
+    UpdateMomenta(g + first * kBlock, p + first * kBlock, m + first * kBlockState,
+                  std::min(kChunk, blocks - first), chunk);
+    for (int k = 0; k < kNormalized; ++k) total[k] = hn::Add(total[k], chunk[k]);
+  }
+  HWY_ALIGN float features[kNormalized * kBlock];
+  if (tail > 0) {
+    std::fill_n(features, 2 * kBlock, 0.0f);
+    std::memcpy(features, g + blocks * kBlock, tail * sizeof(float));
+    std::memcpy(features + kBlock, p + blocks * kBlock, tail * sizeof(float));
+    float* tail_m = m + blocks * kBlockState;
+    UpdateMomenta(features, features + kBlock, tail_m, 1, total);
+    std::memcpy(features + 2 * kBlock, tail_m, kBlockState * sizeof(float));
+  }
+  FoldScales(task, total, place.size);
+
+  const int64_t whole = blocks * kBlock;
+  constexpr int64_t kGroup = kVectors * kLanes;
+  int64_t i = 0;
+  for (; i + kGroup <= whole; i += kGroup) {
+    if (i + 2 * kGroup <= whole) PrefetchColumns<kVectors>(g, p, m, i + kGroup);
+    UpdateColumnsAt<kVectors>(task, g, p, m, i);
+  }
+  if (i + 2 * kLanes <= whole) {
+    UpdateColumnsAt<2>(task, g, p, m, i);
+    i += 2 * kLanes;
+  }
+  if (i < whole) UpdateColumnsAt<1>(task, g, p, m, i);
+  if (tail > 0) {
+    HWY_ALIGN float updated[kBlock];
+    UpdateRows(task, features, tail, updated);
+    std::memcpy(p + whole, updated, tail * sizeof(float));
+  }
+}
+
+void Update(const UpdateTask& task) {
+  FoldTimes(task);
+  for (const TensorPlace& place : task.tensors) {
+    if (place.size > 0) UpdateTensor(task, place);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lopt
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lopt {
+namespace {
+
+HWY_EXPORT(Update);
+
+// Rows of 16 floats, aligned for every vector.
+struct alignas(64) Line {
+  float x[16];
+};
+
+class Kernel : public UpdateRule {
+ public:
+  Kernel(const MLPLOptOptions& options, const Layout& params, const Layout& state,
+         std::span<const float> theta)
+      : UpdateRule(params, state) {
+    Pack(options, theta);
+    for (size_t n = 0; n < params.entries().size(); ++n) {
+      const LayoutEntry& entry = params.entries()[n];
+      tensors_.push_back({entry.offset, entry.size, state.entries()[n].offset});
+    }
+  }
+
+ private:
+  void Pack(const MLPLOptOptions& options, std::span<const float> theta) {
+    const int64_t hidden = options.hidden_size;
+    const int64_t lines = (hidden + 15) / 16;
+    const int64_t stride = 16 * lines;
+    const int64_t inner_rows = (options.hidden_layers - 1) * (hidden + 1);
+    const int64_t input_rows = MLPLOpt::kNormalized + MLPLOpt::kTimes + 1;
+    lines_.resize((input_rows + inner_rows + 2) * lines);
+    float* packed = lines_.front().x;
+    const float* from = theta.data();
+    for (int64_t row = 0; row < input_rows + inner_rows; ++row) {
+      std::copy_n(from, hidden, packed + row * stride);
+      from += hidden;
+    }
+    float* output = packed + (input_rows + inner_rows) * stride;
+    for (int64_t j = 0; j < hidden; ++j) {
+      output[j] = from[2 * j];
+      output[stride + j] = from[2 * j + 1];
+    }
+    from += 2 * hidden;
+    network_ = {.hidden = hidden,
+                .stride = stride,
+                .layers = options.hidden_layers,
+                .input = packed,
+                .times = packed + MLPLOpt::kNormalized * stride,
+                .input_bias = packed + (input_rows - 1) * stride,
+                .inner = packed + input_rows * stride,
+                .output = {output, output + stride},
+                .output_bias = {from[0], from[1]},
+                .exp_mult = static_cast<float>(options.exp_mult),
+                .step_mult = static_cast<float>(options.step_mult)};
+  }
+
+  void DoUpdate(const StepInfo& info, std::span<const float> gradient, std::span<float> params,
+                std::span<float> state, Workspace& scratch) const override {
+    const Workspace::Frame frame(scratch);
+    const int64_t stride = network_.stride;
+    const UpdateTask task = {
+        .network = &network_,
+        .tensors = tensors_,
+        .step = static_cast<float>(info.step),
+        .gradient = gradient.data(),
+        .params = params.data(),
+        .state = state.data(),
+        .bias = scratch.Take<float>(stride).data(),
+        .input = scratch.Take<float>(MLPLOpt::kNormalized * stride).data(),
+        .hidden0 = scratch.Take<float>(kHiddenRow * stride).data(),
+        .hidden1 = scratch.Take<float>(kHiddenRow * stride).data(),
+    };
+    HWY_DYNAMIC_DISPATCH(Update)(task);
+  }
+
+  std::vector<Line> lines_;
+  PackedNetwork network_;
+  std::vector<TensorPlace> tensors_;
+};
+
+}  // namespace
+
+std::unique_ptr<UpdateRule> MakeMlpLoptKernel(const MLPLOptOptions& options, const Layout& params,
+                                              const Layout& state, std::span<const float> theta) {
+  return std::make_unique<Kernel>(options, params, state, theta);
+}
+
+}  // namespace lopt
+#endif  // HWY_ONCE

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "base/layout.h"
+#include "lopt/mlp_lopt.h"
+
+namespace lopt {
+
+// The rule of MLPLOpt at the machine's speed: what MakeMlpLoptReference computes, to rounding. One
+// pass over a tensor updates its momenta and their mean squares, a second runs the network with
+// parameters in the lanes of the vectors (hidden units in the lanes for the last size % 16). The
+// time features are folded into the first bias once per step, the scales of the other features
+// into the first weights once per tensor. The instruction set is that of base/isa.h; on one
+// instruction set every call gives the same bits.
+std::unique_ptr<UpdateRule> MakeMlpLoptKernel(const MLPLOptOptions& options, const Layout& params,
+                                              const Layout& state, std::span<const float> theta);
+
+}  // namespace lopt
