@@ -1,0 +1,305 @@
+#include <doctest/doctest.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "learner/checkpoint.h"
+#include "lopt/registry.h"
+#include "tests/learner_child.h"
+#include "tests/temp_directory.h"
+
+namespace lopt {
+namespace {
+
+namespace fs = std::filesystem;
+
+const char* const kConfig = R"({"learned_optimizer": {"type": "LearnableAdam"}, "seed": 3})";
+
+Array Floats(std::vector<float> values) {
+  return Array::Of<float>({static_cast<int64_t>(values.size())}, values);
+}
+
+// A checkpoint of two workers with two estimators, the second without a state; all numbers depend
+// on the step.
+Checkpoint Make(int64_t step) {
+  const auto x = static_cast<float>(step);
+  Checkpoint checkpoint;
+  checkpoint.config = Config::Parse(kConfig, "test");
+  checkpoint.isa = "avx2";
+  checkpoint.run_key = {.hi = 1, .lo = 0xFFFFFFFFU};
+  checkpoint.theta = OptimizerRegistry()
+                         .Make(Config::Parse(R"({"type": "LearnableAdam"})", "test"))
+                         ->theta_layout();
+  checkpoint.learner.outer_step = step;
+  checkpoint.learner.skipped_updates = 2;
+  checkpoint.learner.theta = Eigen::VectorXf::LinSpaced(checkpoint.theta.size(), x, 0.3F);
+  checkpoint.learner.theta_opt.Set("m", Floats({0.1F, x, 3e-39F, -0.0F}));
+  checkpoint.totals = {{.inner_steps = step, .non_finite = 1, .episodes_ended = 2}, {}};
+  for (int w = 0; w < 2; ++w) {
+    WorkerState worker;
+    worker.windows = step * 2;
+    worker.estimators.resize(2);
+    worker.estimators[0].Set("unroll/params", Floats(std::vector<float>(5000, x + w)));
+    worker.estimators[0].Set("felt", Floats({x, 1}));
+    checkpoint.workers.push_back(std::move(worker));
+  }
+  return checkpoint;
+}
+
+void CheckSame(const Checkpoint& got, const Checkpoint& wanted) {
+  CHECK(got.config.Dump() == wanted.config.Dump());
+  CHECK(got.isa == wanted.isa);
+  CHECK(got.run_key == wanted.run_key);
+  CHECK(got.theta == wanted.theta);
+  CHECK(got.learner.outer_step == wanted.learner.outer_step);
+  CHECK(got.learner.skipped_updates == wanted.learner.skipped_updates);
+  CHECK(got.learner.theta == wanted.learner.theta);
+  CHECK(got.learner.theta_opt == wanted.learner.theta_opt);
+  CHECK(got.workers == wanted.workers);
+  CHECK(got.totals == wanted.totals);
+}
+
+std::string ReadError(const std::string& directory) {
+  try {
+    ReadCheckpoint(directory);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+void Replace(const std::string& path, const std::string& from, const std::string& to) {
+  std::string text = ReadTextFile(path);
+  const size_t at = text.find(from);
+  REQUIRE(at != std::string::npos);
+  WriteTextFile(path, text.replace(at, from.size(), to));
+}
+
+TEST_CASE("What is read is what was written, bit for bit") {
+  const TempDirectory directory;
+  const CheckpointStore store(directory.path(), {});
+  store.Write(Make(10));
+  CheckSame(ReadCheckpoint(store.Path(10)), Make(10));
+  store.Write(Make(20));
+  CheckSame(*store.ReadNewest(), Make(20));
+  CHECK(store.Path(20) == directory / "step-00000020");
+}
+
+TEST_CASE("A store without checkpoints has no newest one") {
+  const TempDirectory directory;
+  CHECK_FALSE(CheckpointStore(directory.path(), {}).ReadNewest().has_value());
+  CHECK_FALSE(CheckpointStore(directory / "not-there", {}).ReadNewest().has_value());
+}
+
+TEST_CASE("The newest checkpoints stay, and those at multiples of keep_every") {
+  const TempDirectory directory;
+  const CheckpointStore store(directory.path(), {.keep_last = 2, .keep_every = 20});
+  for (int64_t step = 0; step <= 70; step += 10) {
+    store.Write(Make(step));
+  }
+  CHECK(store.Steps() == std::vector<int64_t>{0, 20, 40, 60, 70});
+  CHECK(std::distance(fs::directory_iterator(directory.path()), {}) == 5);
+  CHECK_THROWS_WITH_AS(CheckpointStore(directory.path(), {.keep_last = 0}),
+                       "CheckpointStore: keep_last must be >= 1, got 0", Error);
+}
+
+TEST_CASE("A checkpoint of a step that there is already is an error") {
+  const TempDirectory directory;
+  const CheckpointStore store(directory.path(), {});
+  store.Write(Make(10));
+  CHECK_THROWS_WITH_AS(store.Write(Make(10)),
+                       ("checkpoint " + store.Path(10) + " exists already").c_str(), Error);
+}
+
+TEST_CASE("A half-written or damaged checkpoint is an error that says what is wrong") {
+  const TempDirectory directory;
+  const CheckpointStore store(directory.path(), {});
+  store.Write(Make(10));
+  const std::string path = store.Path(10);
+  const std::string start = "checkpoint " + path + ": ";
+
+  SUBCASE("no such directory") {
+    CHECK(ReadError(directory / "step-5") ==
+          "checkpoint " + directory.path() + "/step-5: there is no such directory");
+  }
+  SUBCASE("a temporary directory") {
+    fs::rename(path, directory / "tmp-step-00000010");
+    CHECK(ReadError(directory / "tmp-step-00000010") ==
+          "checkpoint " + directory.path() +
+              "/tmp-step-00000010: this is what an unfinished write left behind, not a checkpoint");
+  }
+  SUBCASE("no manifest") {
+    fs::remove(path + "/manifest.json");
+    CHECK(ReadError(path) == start + "manifest.json is missing, so the checkpoint is not complete");
+  }
+  SUBCASE("half a manifest") {
+    fs::resize_file(path + "/manifest.json", 40);
+    CHECK(ReadError(path) ==
+          start + "manifest.json is damaged: it must hold format, outer_step, workers and files");
+  }
+  SUBCASE("a manifest of a later program") {
+    Replace(path + "/manifest.json", "lopt checkpoint 1", "lopt checkpoint 9");
+    CHECK(ReadError(path) == start +
+                                 "manifest.json has format \"lopt checkpoint 9\", this program "
+                                 "reads \"lopt checkpoint 1\"");
+  }
+  SUBCASE("a missing file") {
+    fs::remove(path + "/worker-00001.safetensors");
+    CHECK(ReadError(path) == start + "worker-00001.safetensors is missing");
+  }
+  SUBCASE("a file that the manifest does not list") {
+    Replace(path + "/manifest.json", "worker-00001", "worker-00007");
+    CHECK(ReadError(path) == start + "manifest.json does not list worker-00001.safetensors");
+  }
+  SUBCASE("a truncated file") {
+    const auto size = fs::file_size(path + "/worker-00000.safetensors");
+    fs::resize_file(path + "/worker-00000.safetensors", 100);
+    CHECK(ReadError(path) ==
+          fmt::format("{}worker-00000.safetensors has 100 bytes, manifest.json says {}", start,
+                      size));
+  }
+  SUBCASE("one wrong bit") {
+    std::vector<std::byte> bytes = ReadFile(path + "/learner.safetensors");
+    bytes[bytes.size() / 2] ^= std::byte{1};
+    WriteFile(path + "/learner.safetensors", bytes);
+    const std::string error = ReadError(path);
+    CHECK(error.starts_with(start + "learner.safetensors has CRC-32 "));
+    CHECK(error.ends_with(": the file is damaged"));
+  }
+  SUBCASE("a manifest with another step") {
+    Replace(path + "/manifest.json", "\"outer_step\": 10", "\"outer_step\": 11");
+    CHECK(ReadError(path) ==
+          start + "learner.safetensors is of outer step 10, manifest.json of 11");
+  }
+}
+
+TEST_CASE("A damaged newest checkpoint is an error that names the older valid ones") {
+  const TempDirectory directory;
+  const CheckpointStore store(directory.path(), {.keep_last = 4});
+  store.Write(Make(10));
+  store.Write(Make(20));
+  store.Write(Make(30));
+  store.Write(Make(40));
+  fs::remove(store.Path(20) + "/learner.safetensors");
+  fs::remove(store.Path(40) + "/learner.safetensors");
+  const std::string start = "checkpoint " + store.Path(40) + ": learner.safetensors is missing. ";
+  CHECK_THROWS_WITH_AS(store.ReadNewest(),
+                       (start + "To go on from an older one, remove this directory; valid: "
+                                "step-00000030, step-00000010")
+                           .c_str(),
+                       Error);
+  fs::remove_all(store.Path(10));
+  fs::remove_all(store.Path(20));
+  fs::remove_all(store.Path(30));
+  CHECK_THROWS_WITH_AS(store.ReadNewest(), (start + "There is no older checkpoint").c_str(), Error);
+}
+
+// Files of this process cannot grow beyond `bytes` while this lives.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    rlimit limit = before_;
+    limit.rlim_cur = bytes;
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    handler_ = std::signal(SIGXFSZ, SIG_IGN);
+  }
+  ~FileSizeLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+
+ private:
+  rlimit before_ = {};
+  void (*handler_)(int) = nullptr;
+};
+
+TEST_CASE("A disk that is full during a checkpoint leaves the last good one") {
+  const TempDirectory directory;
+  const CheckpointStore store(directory.path(), {.keep_last = 1});
+  store.Write(Make(10));
+  for (const rlim_t bytes : {8000, 300, 0}) {
+    {
+      const FileSizeLimit limit(bytes);
+      CHECK_THROWS_WITH_AS(store.Write(Make(20)),
+                           ("cannot write " + directory.path() +
+                            "/tmp-step-00000020/worker-00000.safetensors: File too large")
+                               .c_str(),
+                           Error);
+    }
+    CHECK(std::distance(fs::directory_iterator(directory.path()), {}) == 1);
+    CheckSame(*store.ReadNewest(), Make(10));
+  }
+  store.Write(Make(20));
+  CheckSame(*store.ReadNewest(), Make(20));
+}
+
+TEST_CASE("A directory that cannot be written is an error") {
+  const TempDirectory directory;
+  WriteTextFile(directory / "file", "");
+  const CheckpointStore store(directory / "file", {});
+  CHECK_THROWS_AS(store.Write(Make(10)), Error);
+}
+
+TEST_CASE("A write that is killed anywhere leaves the old checkpoint or the whole new one") {
+  std::vector<std::string> events;
+  {
+    const TempDirectory directory;
+    CheckpointStore(directory.path(), {}, [&](std::string_view event) {
+      events.emplace_back(event);
+    }).Write(Make(20));
+  }
+  CHECK(events == std::vector<std::string>{"checkpoint:20:begin", "checkpoint:20:worker:0",
+                                           "checkpoint:20:worker:1", "checkpoint:20:learner",
+                                           "checkpoint:20:manifest", "checkpoint:20:rename",
+                                           "checkpoint:20:retention", "checkpoint:20:end"});
+  const auto check = [](const std::function<void(std::string_view)>& die, int signal, bool is_new) {
+    const TempDirectory directory;
+    const CheckpointStore store(directory.path(), {.keep_last = 1});
+    store.Write(Make(10));
+    const ChildEnd end = RunInChild(
+        [&] { CheckpointStore(directory.path(), {.keep_last = 1}, die).Write(Make(20)); });
+    CHECK(end.signal == signal);
+    store.RemoveUnfinished();
+    for (const auto& entry : fs::directory_iterator(directory.path())) {
+      CHECK(entry.path().filename().string().starts_with("step-"));
+    }
+    CheckSame(*store.ReadNewest(), Make(is_new ? 20 : 10));
+    if (!is_new) {
+      store.Write(Make(20));
+      CheckSame(*store.ReadNewest(), Make(20));
+    }
+  };
+  for (size_t e = 0; e < events.size(); ++e) {
+    CAPTURE(events[e]);
+    check(
+        [&](std::string_view event) {
+          if (event == events[e]) ::raise(SIGKILL);
+        },
+        SIGKILL, e >= 6);
+  }
+  // In the middle of a file: the system ends a process that writes beyond its limit.
+  for (size_t e = 1; e <= 4; ++e) {
+    for (const rlim_t bytes : {0, 1, 100, 255}) {
+      CAPTURE(events[e]);
+      CAPTURE(bytes);
+      check(
+          [&](std::string_view event) {
+            if (event == events[e]) {
+              const rlimit limit = {.rlim_cur = bytes, .rlim_max = bytes};
+              ::setrlimit(RLIMIT_FSIZE, &limit);
+            }
+          },
+          SIGXFSZ, false);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lopt

@@ -1,0 +1,142 @@
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include "base/arrays.h"
+#include "base/error.h"
+#include "base/key.h"
+#include "learner/theta_file.h"
+#include "lopt/registry.h"
+#include "tests/golden_dir.h"
+#include "tests/temp_directory.h"
+
+namespace lopt {
+namespace {
+
+ThetaFile Trained(const std::string& optimizer) {
+  ThetaFile file;
+  file.learned_optimizer = Config::Parse(optimizer, "test");
+  file.theta =
+      OptimizerRegistry().Make(file.learned_optimizer)->InitTheta(FoldIn(KeyFromSeed(3), 1));
+  file.config = Config::Parse(R"({"seed": 3, "estimators": []})", "test");
+  file.seed = 3;
+  file.meta_steps = 500;
+  file.version = "0.1.0";
+  return file;
+}
+
+const char* const kMlp = R"({"type": "MLPLOpt", "hidden_size": 8, "step_mult": 0.01})";
+
+std::string ReadError(const std::string& path, const std::optional<Config>& optimizer = {}) {
+  try {
+    ReadThetaFile(path, optimizer);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST_CASE("A theta file gives back what it was written from") {
+  const TempDirectory directory;
+  for (const char* optimizer : {kMlp, R"({"type": "LearnableSGD"})", R"({"type": "LearnableSGDM"})",
+                                R"({"type": "LearnableAdam"})"}) {
+    CAPTURE(optimizer);
+    const ThetaFile file = Trained(optimizer);
+    WriteThetaFile(directory / "theta.safetensors", file);
+    const ThetaFile read = ReadThetaFile(directory / "theta.safetensors");
+    CHECK(read.learned_optimizer.Dump() == file.learned_optimizer.Dump());
+    CHECK(read.theta == file.theta);
+    CHECK(read.config.Dump() == file.config.Dump());
+    CHECK(read.seed == 3);
+    CHECK(read.meta_steps == 500);
+    CHECK(read.version == "0.1.0");
+    CHECK(ReadThetaFile(directory / "theta.safetensors", file.learned_optimizer).theta ==
+          file.theta);
+  }
+}
+
+TEST_CASE("A theta that is not finite can be written and read") {
+  const TempDirectory directory;
+  ThetaFile file = Trained(kMlp);
+  file.theta.setConstant(std::numeric_limits<float>::quiet_NaN());
+  WriteThetaFile(directory / "theta.safetensors", file);
+  const ThetaFile read = ReadThetaFile(directory / "theta.safetensors");
+  CHECK(std::memcmp(read.theta.data(), file.theta.data(),
+                    sizeof(float) * static_cast<size_t>(file.theta.size())) == 0);
+}
+
+TEST_CASE("An optimizer that does other steps than the file says is an error") {
+  const TempDirectory directory;
+  const std::string path = directory / "theta.safetensors";
+  WriteThetaFile(path, Trained(kMlp));
+  ArrayFile file = ReadArrayFile(path);
+  float& result = file.arrays.At("golden/result/w").As<float>()[5];
+  const float before = result;
+  result += 5e-6F;
+  WriteArrayFile(path, file);
+  CHECK(ReadError(path) ==
+        fmt::format("{}: the optimizer does not do what it did when the file was written: golden "
+                    "result 8 is {}, the file says {}",
+                    path, before, result));
+  result = before + 5e-7F;
+  WriteArrayFile(path, file);
+  CHECK(ReadError(path) == "no error");
+  // A changed option is found by the steps it makes.
+  result = before;
+  file.metadata["learned_optimizer"] =
+      R"({"type": "MLPLOpt", "hidden_size": 8, "step_mult": 0.02})";
+  WriteArrayFile(path, file);
+  CHECK(ReadError(path).find("the optimizer does not do what it did") != std::string::npos);
+}
+
+TEST_CASE("Another optimizer than the one wanted is an error that names the difference") {
+  const TempDirectory directory;
+  const std::string path = directory / "theta.safetensors";
+  WriteThetaFile(path, Trained(kMlp));
+  const Config wanted =
+      Config::Parse(R"({"type": "MLPLOpt", "hidden_size": 16, "step_mult": 0.01})", "test");
+  CHECK(ReadError(path, wanted) ==
+        path + ": the file is of another learned optimizer: hidden_size: 8 in the file, 16 wanted");
+}
+
+TEST_CASE("A file that does not fit is an error") {
+  const TempDirectory directory;
+  const std::string path = directory / "theta.safetensors";
+  WriteThetaFile(path, Trained(kMlp));
+  ArrayFile file = ReadArrayFile(path);
+  SUBCASE("no optimizer named") {
+    file.metadata.clear();
+    WriteArrayFile(path, file);
+    CHECK(ReadError(path) == path +
+                                 ": the file does not name its learned optimizer; its type and "
+                                 "options must be given");
+    CHECK(ReadThetaFile(path, Config::Parse(kMlp, "test")).theta == Trained(kMlp).theta);
+  }
+  SUBCASE("too many tensors") {
+    file.arrays.Set("theta/more", Array(DType::kFloat32, {2}));
+    WriteArrayFile(path, file);
+    CHECK(ReadError(path) == path + ": holds 7 tensors theta/..., a MLPLOpt has 6");
+  }
+  SUBCASE("a tensor of another shape") {
+    file.arrays.Set("theta/mlp/linear_0/b", Array(DType::kFloat32, {9}));
+    WriteArrayFile(path, file);
+    CHECK(ReadError(path).starts_with(path + ": theta: "));
+  }
+  SUBCASE("a seed that is no number") {
+    file.metadata["seed"] = "3x";
+    WriteArrayFile(path, file);
+    CHECK(ReadError(path) == path + ": metadata 'seed' must be a whole number, got '3x'");
+  }
+}
+
+TEST_CASE("Weights of a golden trace can be read with the optimizer given") {
+  const std::string path = GoldenPath("mlp_lopt_steps.safetensors");
+  const ThetaFile read = ReadThetaFile(path, Config::Parse(R"({"type": "MLPLOpt"})", "test"));
+  CHECK(read.theta.size() == 1762);
+  CHECK(read.theta.norm() > 0);
+}
+
+}  // namespace
+}  // namespace lopt
