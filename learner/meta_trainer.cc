@@ -20,6 +20,7 @@
 #include "learner/theta_opt.h"
 #include "learner/worker.h"
 #include "lopt/registry.h"
+#include "tasks/image_data.h"
 #include "tasks/registry.h"
 
 namespace lopt {
@@ -50,6 +51,8 @@ struct Experiment {
       estimators.push_back(EstimatorRegistry().Make(estimator, optimizer, resources));
       estimator_names.push_back(EstimatorName(estimators, estimators.size() - 1));
     }
+    Require(config.data_dir.empty() || resources.images->data_dir_used(),
+            "data_dir is {}, but no task of the config reads images from it", config.data_dir);
     for (int64_t w = 0; w < config.workers; ++w) {
       worker_keys.push_back(WorkerKey(run_key, w));
     }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/nearest_name.h"
 #include "tools/commands.h"
 
 namespace {
@@ -34,7 +35,10 @@ int Run(const std::vector<std::string>& words) {
   for (const lopt::Command& command : kCommands) {
     if (words[0] == command.name) return command.run({words.begin() + 1, words.end()});
   }
-  throw lopt::UsageError(fmt::format("There is no command '{}'.\n\n{}", words[0], Usage()));
+  std::vector<std::string> names;
+  for (const lopt::Command& command : kCommands) names.emplace_back(command.name);
+  throw lopt::UsageError(fmt::format("There is no command '{}'{}\n\n{}", words[0],
+                                     lopt::DidYouMean(words[0], names), Usage()));
 }
 
 }  // namespace

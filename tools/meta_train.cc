@@ -58,6 +58,8 @@ po::options_description Options() {
   add("init-theta", po::value<std::string>(),
       "Start from the weights in this .safetensors file, with a fresh theta_opt.");
   add("isa", po::value<std::string>(), "Instruction set of the kernels (isa). Default: the best.");
+  add("allow-isa-change",
+      "Resume a run of another instruction set; results may differ in last bits.");
   return options;
 }
 
@@ -149,6 +151,9 @@ int MetaTrainCommand(const std::vector<std::string>& arguments) {
   const auto parsed = ParseCommandLine(arguments, Options(), "config", 1, kSynopsis, Examples());
   if (!parsed) return kExitDone;
   const po::variables_map& values = *parsed;
+  if (values.contains("resume") && values.contains("overwrite")) {
+    throw UsageError("Give --resume or --overwrite, not both");
+  }
   const Source source = ReadSource(values);
   auto config = ReadOptions<MetaTrainConfig>(Apply(values, source.config));
   if (const auto directory = Text(values, "data-dir")) config.data_dir = *directory;
@@ -160,6 +165,7 @@ int MetaTrainCommand(const std::vector<std::string>& arguments) {
   options.threads = values.contains("threads") ? values["threads"].as<int>() : AvailableCores();
   options.resume = values.contains("resume");
   options.overwrite = values.contains("overwrite");
+  options.allow_isa_change = values.contains("allow-isa-change");
   options.init_theta = Text(values, "init-theta").value_or("");
   options.version = build.commit.empty() ? build.version : build.version + " " + build.commit;
   options.stop = StopOnSignals();

@@ -5,12 +5,12 @@
 build_packages=(
   cmake ninja-build ccache g++ git pkg-config
   libeigen3-dev libfmt-dev libspdlog-dev nlohmann-json3-dev libboost-program-options-dev
-  libhwy-dev libtbb-dev zlib1g-dev libprotobuf-dev protobuf-compiler
-  doctest-dev
-  libtorch-dev libopenblas0-serial
+  libhwy-dev libtbb-dev zlib1g-dev libprotobuf-dev protobuf-compiler doctest-dev
 )
+# What torch tasks need besides: 60 % of the download.
+torch_packages=(libtorch-dev libopenblas0-serial)
 # What the tests and checks need besides.
-test_packages=(librapidcheck-dev clang-format clang-tidy)
+test_packages=(clang-format clang-tidy)
 
 # install_packages NAME...: installs what is missing of these Debian packages. Returns at once where
 # nothing is. Stops with the list where it cannot install: not Debian 12, or neither root nor sudo.

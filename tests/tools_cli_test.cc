@@ -1,0 +1,299 @@
+#include <doctest/doctest.h>
+#include <fmt/core.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/file.h"
+#include "base/isa.h"
+#include "tests/process.h"
+#include "tests/temp_directory.h"
+
+namespace lopt {
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+FinishedProcess Lopt(const Words& arguments,
+                     const std::function<void(pid_t, const std::string&)>& on_output = {}) {
+  Words words = {LOPT_BINARY_DIR "/lopt"};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return RunProcess(words, on_output);
+}
+
+// A small valid experiment on quadratics, with `from` replaced by `to`.
+std::string ConfigText(const std::string& from = "", const std::string& to = "") {
+  std::string text = R"({
+  "learned_optimizer": {"type": "LearnableSGD"},
+  "theta_opt": {"type": "SGD", "learning_rate": 0.1},
+  "estimators": [
+    {"type": "TruncatedPES", "task": {"type": "QuadraticTask", "dim": 2}, "num_tasks": 2,
+     "trunc_length": 5, "std": 0.01, "schedule": {"type": "ConstantTruncationSchedule", "total_length": 10}}
+  ],
+  "meta_steps": 3
+})";
+  if (!from.empty()) {
+    const size_t at = text.find(from);
+    REQUIRE(at != std::string::npos);
+    text.replace(at, from.size(), to);
+  }
+  return text;
+}
+
+std::string WriteConfig(const TempDirectory& scratch, const std::string& text) {
+  const std::string path = scratch / "config.json";
+  std::ofstream(path) << text;
+  return path;
+}
+
+// Runs the config in a fresh directory and returns what it says on standard error; it must end with
+// exit code 1 and leave no run behind.
+std::string ErrorOf(const std::string& config, const Words& more = {}) {
+  const TempDirectory scratch;
+  Words arguments = {"meta-train", WriteConfig(scratch, config), "--out", scratch / "run"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  const FinishedProcess finished = Lopt(arguments);
+  CHECK_EQ(finished.exit_code, 1);
+  CHECK_FALSE(std::filesystem::exists(scratch / "run/theta.safetensors"));
+  return finished.errors;
+}
+
+}  // namespace
+
+TEST_CASE("Without a command, or with a wrong one, the commands are listed") {
+  const FinishedProcess none = Lopt({});
+  CHECK_EQ(none.exit_code, 2);
+  CHECK(none.errors.starts_with("lopt: A command is missing.\n\nUsage: lopt COMMAND [OPTIONS]\n"));
+  const FinishedProcess wrong = Lopt({"meta-trian"});
+  CHECK_EQ(wrong.exit_code, 2);
+  CHECK(wrong.errors.starts_with(
+      "lopt: There is no command 'meta-trian'; did you mean 'meta-train'?\n\nUsage: "));
+}
+
+TEST_CASE("Help goes to standard output, shows an example and is no error") {
+  for (const char* command : {"meta-train", "describe", "inspect"}) {
+    const FinishedProcess help = Lopt({command, "--help"});
+    CHECK_EQ(help.exit_code, 0);
+    CHECK(help.output.starts_with(fmt::format("Usage: lopt {}", command)));
+    CHECK(help.output.find("\nExample") != std::string::npos);
+  }
+}
+
+TEST_CASE("An unknown option is an error that lists the options") {
+  const FinishedProcess finished = Lopt({"meta-train", "--preset", "smoke", "--step", "3"});
+  CHECK_EQ(finished.exit_code, 2);
+  CHECK_EQ(finished.errors,
+           "lopt: --step is not an option here; the options are --preset, --set, --out, --steps, "
+           "--threads, --seed, --data-dir, --resume, --overwrite, --init-theta, --isa, "
+           "--allow-isa-change, --help\n");
+}
+
+TEST_CASE("Command lines that say too little or too much are usage errors") {
+  const std::string usage = "usage: lopt meta-train [CONFIG.json] [OPTIONS]\n";
+  const std::vector<std::pair<Words, std::string>> cases = {
+      {{"meta-train"},
+       "lopt: What to train is missing: a config file, --preset NAME, or --resume with --out "
+       "DIR; " +
+           usage},
+      {{"meta-train", "a.json", "--preset", "smoke"},
+       "lopt: Give a config file or --preset, not both\n"},
+      {{"meta-train", "a.json", "b.json"},
+       "lopt: At most 1 argument without an option name; " + usage},
+      {{"meta-train", "a.json", "--steps", "many"},
+       "lopt: the argument ('many') for option '--steps' is invalid; " + usage},
+      {{"meta-train", "--preset", "smoke", "--set", "seed"},
+       "lopt: --set wants KEY=VALUE, not 'seed'\n"},
+      {{"meta-train", "--preset", "smoke", "--resume", "--overwrite"},
+       "lopt: Give --resume or --overwrite, not both\n"},
+      {{"inspect"}, "lopt: The file to inspect is missing; usage: lopt inspect PATH...\n"},
+  };
+  for (const auto& [arguments, message] : cases) {
+    const FinishedProcess finished = Lopt(arguments);
+    CHECK_EQ(finished.exit_code, 2);
+    CHECK_EQ(finished.errors, message);
+  }
+}
+
+TEST_CASE("An unknown preset is an error that lists the presets") {
+  const FinishedProcess finished = Lopt({"meta-train", "--preset", "tutorials"});
+  CHECK_EQ(finished.exit_code, 1);
+  CHECK_EQ(finished.errors,
+           "lopt: There is no preset 'tutorials'; the presets are tutorial, tutorial-16, full-es, "
+           "smoke\n");
+}
+
+TEST_CASE("A bad config is an error that names the key, the value and the valid choices") {
+  CHECK_EQ(ErrorOf(ConfigText("\"num_tasks\"", "\"num_task\"")),
+           "lopt: config: unknown key 'estimators[0].num_task'; valid keys: task, schedule, "
+           "meta_loss, meta_loss_aux, non_finite, random_initial_iteration_offset, weight, "
+           "num_tasks, trunc_length, std; did you mean 'num_tasks'?\n");
+  CHECK_EQ(ErrorOf(ConfigText("\"num_tasks\": 2", "\"num_tasks\": \"2\"")),
+           "lopt: config: 'estimators[0].num_tasks' must be an integer of at least 1, got \"2\"\n");
+  CHECK_EQ(ErrorOf(ConfigText("\"std\": 0.01", "\"std\": -0.01")),
+           "lopt: config: 'estimators[0].std' must be a number above 0, got -0.01\n");
+  CHECK_EQ(ErrorOf(ConfigText("QuadraticTask", "CubicTask")),
+           "lopt: config: 'estimators[0].task.type' is 'CubicTask'; valid types of task: "
+           "QuadraticTask, FixedDimQuadraticFamily, NoisyQuadraticFamily, LogQuadraticTask, "
+           "ImageMLP, TorchImageMLP\n");
+  CHECK(ErrorOf(ConfigText("\"meta_steps\": 3", "\"meta_steps\": 3,"))
+            .ends_with("/config.json: line 9, column 1: syntax error while parsing object key - "
+                       "unexpected '}'; expected string literal\n"));
+  CHECK_EQ(ErrorOf(ConfigText(), {"--set", "estimators.1.std=1"}),
+           "lopt: config: 'estimators' has 1 elements, so there is no element '1'\n");
+  CHECK_EQ(ErrorOf(ConfigText(), {"--threads", "0"}),
+           "lopt: ThreadPool: the number of threads must be at least 1, got 0\n");
+}
+
+TEST_CASE("A config that names an instruction set the machine lacks is an error") {
+  std::string isas;
+  for (const std::string& isa : SupportedIsas()) isas += (isas.empty() ? "" : ", ") + isa;
+  const std::string message =
+      "lopt: this machine has no instruction set 'avx9' that the program was built for; there "
+      "are: " +
+      isas + "\n";
+  CHECK_EQ(ErrorOf(ConfigText("\"meta_steps\"", "\"isa\": \"avx9\", \"meta_steps\"")), message);
+  CHECK_EQ(ErrorOf(ConfigText(), {"--isa", "avx9"}), message);
+}
+
+TEST_CASE("An output directory that cannot be written is an error") {
+  const TempDirectory scratch;
+  const std::string config = WriteConfig(scratch, ConfigText());
+  const FinishedProcess finished = Lopt({"meta-train", config, "--out", config + "/run"});
+  CHECK_EQ(finished.exit_code, 1);
+  CHECK_EQ(
+      finished.errors,
+      fmt::format("lopt: cannot create the output directory {}/run: Not a directory\n", config));
+}
+
+TEST_CASE("A data directory that no task reads is an error") {
+  CHECK_EQ(ErrorOf(ConfigText(), {"--data-dir", "/srv/digits"}),
+           "lopt: data_dir is /srv/digits, but no task of the config reads images from it\n");
+}
+
+TEST_CASE("A run is not overwritten unless asked for") {
+  const TempDirectory scratch;
+  const Words train = {"meta-train", WriteConfig(scratch, ConfigText()), "--out", scratch / "run"};
+  CHECK_EQ(Lopt(train).exit_code, 0);
+
+  const FinishedProcess again = Lopt(train);
+  CHECK_EQ(again.exit_code, 1);
+  CHECK_EQ(again.errors,
+           fmt::format("lopt: {}/run holds a run already: resume it (--resume), replace it "
+                       "(--overwrite), or choose another directory\n",
+                       scratch.path()));
+
+  Words overwrite = train;
+  overwrite.push_back("--overwrite");
+  CHECK_EQ(Lopt(overwrite).exit_code, 0);
+}
+
+TEST_CASE("Resuming where there is no run is an error") {
+  const std::string message = ErrorOf(ConfigText(), {"--resume"});
+  CHECK(message.starts_with("lopt: cannot resume: "));
+  CHECK(message.ends_with("/run holds no run\n"));
+}
+
+TEST_CASE("Resuming with another config is an error that says which key differs") {
+  const TempDirectory scratch;
+  const Words train = {"meta-train", WriteConfig(scratch, ConfigText()), "--out", scratch / "run"};
+  CHECK_EQ(Lopt(train).exit_code, 0);
+  Words changed = train;
+  changed.insert(changed.end(), {"--resume", "--set", "estimators[0].std=0.02"});
+  const FinishedProcess finished = Lopt(changed);
+  CHECK_EQ(finished.exit_code, 1);
+  CHECK_EQ(finished.errors,
+           fmt::format("lopt: cannot resume from {}/run/checkpoints/step-00000003: the config has "
+                       "changed: estimators[0].std: 0.01 in the checkpoint, 0.02 now. On resume "
+                       "only these keys may change: name, meta_steps, data_dir, isa, "
+                       "checkpoint_seconds, checkpoint_steps, keep_last, keep_every, "
+                       "metrics_steps\n",
+                       scratch.path()));
+}
+
+TEST_CASE("SIGTERM saves the run, and resuming it gives the same file as never stopping") {
+  const TempDirectory scratch;
+  const std::string config = WriteConfig(scratch, ConfigText());
+  bool sent = false;
+  const FinishedProcess stopped =
+      Lopt({"meta-train", config, "--out", scratch / "stopped", "--steps", "1000000000"},
+           [&](pid_t process, const std::string& output) {
+             if (!sent && output.find("updates/s") != std::string::npos) {
+               sent = true;
+               kill(process, SIGTERM);
+             }
+           });
+  CHECK_EQ(stopped.exit_code, 75);
+  const std::string before = "Stopped after update ";
+  const size_t at = stopped.output.find(before);
+  REQUIRE(at != std::string::npos);
+  const std::string updates =
+      std::to_string(std::stoll(stopped.output.substr(at + before.size())) + 5);
+  CHECK(
+      stopped.output.ends_with(fmt::format(" of 1000000000; the state is saved. To go on:\n"
+                                           "  lopt meta-train --resume --out {}\n",
+                                           scratch / "stopped")));
+  CHECK(ReadTextFile(scratch / "stopped/manifest.json").find("interrupted") != std::string::npos);
+
+  const FinishedProcess resumed =
+      Lopt({"meta-train", "--resume", "--out", scratch / "stopped", "--steps", updates});
+  CHECK_EQ(resumed.exit_code, 0);
+  const FinishedProcess whole =
+      Lopt({"meta-train", config, "--out", scratch / "whole", "--steps", updates});
+  CHECK_EQ(whole.exit_code, 0);
+  CHECK_EQ(ReadFile(scratch / "stopped/theta.safetensors"),
+           ReadFile(scratch / "whole/theta.safetensors"));
+}
+
+TEST_CASE("A finished run can be inspected") {
+  const TempDirectory scratch;
+  CHECK_EQ(
+      Lopt({"meta-train", WriteConfig(scratch, ConfigText()), "--out", scratch / "run"}).exit_code,
+      0);
+  const FinishedProcess theta = Lopt({"inspect", scratch / "run/theta.safetensors"});
+  CHECK_EQ(theta.exit_code, 0);
+  CHECK(theta.output.find("theta/log_lr") != std::string::npos);
+  CHECK(theta.output.find("LearnableSGD") != std::string::npos);
+
+  const FinishedProcess checkpoint = Lopt({"inspect", scratch / "run/checkpoints/step-00000003"});
+  CHECK_EQ(checkpoint.exit_code, 0);
+  CHECK(checkpoint.output.find("worker-00000.safetensors") != std::string::npos);
+}
+
+TEST_CASE("What is no array file cannot be inspected") {
+  const TempDirectory scratch;
+  std::ofstream(scratch / "note.txt") << "hello";
+  const FinishedProcess text = Lopt({"inspect", scratch / "note.txt"});
+  CHECK_EQ(text.exit_code, 1);
+  CHECK_EQ(text.errors, fmt::format("lopt: {}: 5 bytes are too few for a safetensors file\n",
+                                    scratch / "note.txt"));
+  const FinishedProcess missing = Lopt({"inspect", scratch / "none.safetensors"});
+  CHECK_EQ(missing.exit_code, 1);
+  CHECK_EQ(missing.errors, fmt::format("lopt: cannot read {}: No such file or directory\n",
+                                       scratch / "none.safetensors"));
+}
+
+TEST_CASE("One type can be described by its name") {
+  const FinishedProcess finished = Lopt({"describe", "QuadraticTask"});
+  CHECK_EQ(finished.exit_code, 0);
+  CHECK(finished.output.starts_with("### QuadraticTask\n"));
+  const FinishedProcess unknown = Lopt({"describe", "CubicTask"});
+  CHECK_EQ(unknown.exit_code, 1);
+  CHECK(unknown.errors.starts_with("lopt: There is no type 'CubicTask'; the types are MLPLOpt, "));
+}
+
+TEST_CASE("The version names the commit, the compiler and the instruction set in use") {
+  const FinishedProcess finished = Lopt({"version"});
+  CHECK_EQ(finished.exit_code, 0);
+  for (const char* line :
+       {"lopt 0.", "\ncommit: ", "\ncompiler: ", "\nMPI: ", "\nCUDA: ", "\nLibTorch: "}) {
+    CHECK_MESSAGE(finished.output.find(line) != std::string::npos, line);
+  }
+  CHECK(finished.output.find("in use: " + CurrentIsa()) != std::string::npos);
+}
+
+}  // namespace lopt
