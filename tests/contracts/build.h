@@ -1,0 +1,106 @@
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/config.h"
+#include "base/error.h"
+#include "base/registry.h"
+#include "estimators/registry.h"
+#include "lopt/registry.h"
+#include "tasks/registry.h"
+#include "tasks/torch_module.h"
+#include "tests/contracts/examples.h"
+
+namespace lopt::contracts {
+
+// A thing made from an example.
+template <class Made>
+struct Built {
+  std::string name;  // its config, for messages
+  Config config;
+  Example example;
+  std::shared_ptr<const Made> made;
+};
+
+// Every type of a table: from its examples or, if it has none, from `default_config` with its type.
+// `make` turns a Config into a pointer. Throws Error if a type cannot be built, or an example's
+// type is not registered.
+template <class Made, class Make>
+std::vector<Built<Made>> BuildEvery(const TypeTable& table, const std::vector<Example>& examples,
+                                    const std::string& default_config, const Make& make) {
+  std::vector<Built<Made>> all;
+  const auto add = [&](const std::string& type, const Config& config, const Example& example) {
+    if (example.torch_module && !FindTorchModule()) {
+      MESSAGE("left out, because the torch module is not installed: ", type);
+      return;
+    }
+    try {
+      all.push_back({config.Dump(-1), config, example, make(config)});
+    } catch (const Error& error) {
+      Fail(
+          "the contract suite cannot build {} '{}' from {}: {}. A type needs defaults or an "
+          "example "
+          "in tests/contracts/examples.h",
+          table.kind(), type, config.Dump(-1), error.what());
+    }
+  };
+  for (const Example& example : examples) {
+    table.Find(Config::Parse(example.config, "tests/contracts/examples.h"));
+  }
+  for (const TypeEntry& entry : table.entries()) {
+    bool has_example = false;
+    for (const Example& example : examples) {
+      const Config config = Config::Parse(example.config, "tests/contracts/examples.h");
+      if (config.Type() == entry.type) {
+        has_example = true;
+        add(entry.type, config, example);
+      }
+    }
+    if (!has_example) {
+      add(entry.type, Config::Parse(default_config, "defaults").With("type", entry.type), {});
+    }
+  }
+  return all;
+}
+
+// Images are made once a process.
+inline const TaskResources& Resources() {
+  static const TaskResources resources = MakeTaskResources("");
+  return resources;
+}
+
+inline std::vector<Built<TaskFamily>> EveryTask() {
+  return BuildEvery<TaskFamily>(
+      TaskRegistry().table(), TaskExamples(), "{}",
+      [](const Config& config) { return TaskRegistry().Make(config, Resources()); });
+}
+
+inline std::vector<Built<LearnedOptimizer>> EveryOptimizer() {
+  return BuildEvery<LearnedOptimizer>(
+      OptimizerRegistry().table(), OptimizerExamples(), "{}",
+      [](const Config& config) { return OptimizerRegistry().Make(config); });
+}
+
+inline std::vector<Built<TruncationSchedule>> EverySchedule() {
+  return BuildEvery<TruncationSchedule>(
+      ScheduleRegistry().table(), ScheduleExamples(), "{}",
+      [](const Config& config) { return ScheduleRegistry().Make(config); });
+}
+
+// Every estimator of `optimizer` on tasks of the config `task`.
+inline std::vector<Built<ConfiguredEstimator>> EveryEstimator(
+    const std::shared_ptr<const LearnedOptimizer>& optimizer, const Config& task) {
+  return BuildEvery<ConfiguredEstimator>(
+      EstimatorRegistry().table(), EstimatorExamples(),
+      R"({"task": {"type": "QuadraticTask"},
+          "schedule": {"type": "ConstantTruncationSchedule", "total_length": 7}})",
+      [&](const Config& config) {
+        return EstimatorRegistry().Make(config.With("task", task.Dump(-1)), optimizer, Resources());
+      });
+}
+
+}  // namespace lopt::contracts

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lopt::contracts {
+
+// A config that the suite builds a registered type from. A type with no example here is built from
+// its defaults; several examples of one type are all used. Sizes are small: the suite runs all
+// combinations.
+struct Example {
+  std::string config;
+  // Tasks: the gradient, and not the loss, carries noise of mean zero that the key names.
+  bool noisy_gradient = false;
+  // Tasks: made by the torch module. Left out, with a message, where that is not installed.
+  bool torch_module = false;
+  // Estimators: inner steps of one window, twins counted each; 0: not a fixed number.
+  int64_t inner_steps = 0;
+};
+
+inline std::vector<Example> TaskExamples() {
+  return {
+      {.config = R"({"type": "QuadraticTask", "dim": 9})"},
+      {.config = R"({"type": "FixedDimQuadraticFamily", "dim": 10})"},
+      {.config = R"({"type": "NoisyQuadraticFamily", "dim": 5, "cov": 0})"},
+      {.config = R"({"type": "NoisyQuadraticFamily", "dim": 5, "cov": 0.5})",
+       .noisy_gradient = true},
+      {.config = R"({"type": "LogQuadraticTask", "dim": 7})"},
+      {.config = R"({"type": "ImageMLP", "image_size": 4, "hidden": [5], "batch_size": 16,
+                     "data": "glyphs"})"},
+      {.config = R"({"type": "ImageMLP", "image_size": 5, "hidden": [6, 3], "batch_size": 17,
+                     "activation": "tanh", "data": "glyphs"})"},
+      {.config = R"({"type": "TorchImageMLP", "image_size": 4, "hidden": [5], "batch_size": 16,
+                     "data": "glyphs"})",
+       .torch_module = true},
+  };
+}
+
+inline std::vector<Example> OptimizerExamples() {
+  return {
+      {.config = R"({"type": "MLPLOpt", "hidden_size": 4})"},
+      {.config = R"({"type": "MLPLOpt"})"},
+      {.config = R"({"type": "LearnableSGD", "learning_rate": 1e-4})"},
+      {.config = R"({"type": "LearnableSGDM", "learning_rate": 1e-4})"},
+  };
+}
+
+inline std::vector<Example> ScheduleExamples() {
+  return {
+      {.config = R"({"type": "ScheduledTruncationSchedule", "outer_steps": [0, 10, 1000],
+                     "lengths": [3, 50, 20], "std": 15, "min_length": 2})"},
+  };
+}
+
+// The task is replaced by each task example in turn.
+inline std::vector<Example> EstimatorExamples() {
+  return {
+      {.config = R"({"type": "TruncatedPES", "num_tasks": 3, "trunc_length": 4,
+                     "random_initial_iteration_offset": 5, "task": {"type": "QuadraticTask"},
+                     "schedule": {"type": "LogUniformLengthSchedule", "min_length": 3,
+                                  "max_length": 9}})",
+       .inner_steps = int64_t{2} * 3 * 4},
+      {.config = R"({"type": "TruncatedES", "num_tasks": 6, "trunc_length": 3,
+                     "meta_loss": "inner_valid", "task": {"type": "QuadraticTask"},
+                     "schedule": {"type": "LogUniformLengthSchedule", "min_length": 3,
+                                  "max_length": 9}})",
+       .inner_steps = int64_t{2} * 6 * 3},
+      {.config = R"({"type": "FullES", "num_tasks": 3, "task": {"type": "QuadraticTask"},
+                     "schedule": {"type": "ConstantTruncationSchedule", "total_length": 7}})",
+       .inner_steps = int64_t{2} * 3 * 7},
+      {.config = R"({"type": "FullES", "num_tasks": 2, "loss_type": "last_recompute",
+                     "task": {"type": "QuadraticTask"},
+                     "schedule": {"type": "LogUniformLengthSchedule", "min_length": 3,
+                                  "max_length": 9}})"},
+  };
+}
+
+}  // namespace lopt::contracts
