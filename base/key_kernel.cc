@@ -97,31 +97,37 @@ HWY_INLINE Vectors RandomWords(Key key, uint32_t upper, const Vectors& lower) {
 // depend on its place.
 template <class T, class Map>
 HWY_INLINE void Fill(Key key, uint64_t first, size_t n, T* out, const Map& map) {
+  const Words du;
   const hn::ScalableTag<T> d;
   const size_t lanes = hn::Lanes(d);
   const uint32_t upper = static_cast<uint32_t>(first >> 32);
-  const auto step = hn::Set(Words(), static_cast<uint32_t>(lanes));
-  auto counter = hn::Iota(Words(), static_cast<uint32_t>(first));
-  size_t i = 0;
-  for (; i + 4 * lanes <= n; i += 4 * lanes) {
-    const auto second = hn::Add(counter, step);
-    const auto third = hn::Add(second, step);
-    const auto fourth = hn::Add(third, step);
-    const auto words = RandomWords(key, upper, FourVectors{counter, second, third, fourth});
-    hn::StoreU(map(words.a), d, out + i);
-    hn::StoreU(map(words.b), d, out + i + lanes);
-    hn::StoreU(map(words.c), d, out + i + 2 * lanes);
-    hn::StoreU(map(words.d), d, out + i + 3 * lanes);
-    counter = hn::Add(fourth, step);
-  }
-  for (; i + lanes <= n; i += lanes) {
-    hn::StoreU(map(RandomWords(key, upper, counter)), d, out + i);
-    counter = hn::Add(counter, step);
-  }
-  if (i < n) {
-    HWY_ALIGN T tail[hn::MaxLanes(d)];
-    hn::Store(map(RandomWords(key, upper, counter)), d, tail);
-    std::memcpy(out + i, tail, (n - i) * sizeof(T));
+  const auto step = hn::Set(du, static_cast<uint32_t>(lanes));
+  auto counter = hn::Iota(du, static_cast<uint32_t>(first));
+  HWY_ALIGN uint32_t words[4 * hn::MaxLanes(du)];
+  HWY_ALIGN T tail[hn::MaxLanes(d)];
+  for (size_t begin = 0; begin < n; begin += 4 * lanes) {
+    const size_t count = HWY_MIN(4 * lanes, n - begin);
+    if (count > lanes) {
+      const auto second = hn::Add(counter, step);
+      const auto third = hn::Add(second, step);
+      const auto fourth = hn::Add(third, step);
+      const auto four = RandomWords(key, upper, FourVectors{counter, second, third, fourth});
+      hn::Store(four.a, du, words);
+      hn::Store(four.b, du, words + lanes);
+      hn::Store(four.c, du, words + 2 * lanes);
+      hn::Store(four.d, du, words + 3 * lanes);
+      counter = hn::Add(fourth, step);
+    } else {
+      hn::Store(RandomWords(key, upper, counter), du, words);
+    }
+    size_t i = 0;
+    for (; i + lanes <= count; i += lanes) {
+      hn::StoreU(map(hn::Load(du, words + i)), d, out + begin + i);
+    }
+    if (i < count) {
+      hn::Store(map(hn::Load(du, words + i)), d, tail);
+      std::memcpy(out + begin + i, tail, (count - i) * sizeof(T));
+    }
   }
 }
 
