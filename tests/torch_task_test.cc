@@ -153,10 +153,12 @@ TEST_CASE("A replica whose params are not numbers leaves the others alone") {
   const auto size = static_cast<size_t>(task->params_layout().size());
   std::vector<float> params = SomeParams(*task, 3);
   const std::vector<Key> keys(3, KeyFromSeed(4));
-  const Results healthy = Evaluate(*task, {}, params, keys, {}, 3, false);
+  const Results healthy = Evaluate(*task, {}, params, keys, {}, 3, true);
   std::fill_n(params.begin() + static_cast<std::ptrdiff_t>(size), size, std::nanf(""));
-  const Results sick = Evaluate(*task, {}, params, keys, {}, 3, false);
-  CHECK_FALSE(std::isfinite(sick.losses[1]));
+  const Results sick = Evaluate(*task, {}, params, keys, {}, 3, true);
+  CHECK(std::isnan(sick.losses[1]));
+  CHECK_EQ(sick.aux[1], 0);
+  CHECK_GT(sick.aux[0], 0);
   CHECK_EQ(sick.losses[0], healthy.losses[0]);
   CHECK_EQ(sick.losses[2], healthy.losses[2]);
   for (size_t i = 0; i < size; ++i) {

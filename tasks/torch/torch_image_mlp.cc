@@ -65,11 +65,16 @@ TorchLoss MlpLoss(const std::vector<torch::Tensor>& params, const TorchBatch& ba
     }
     x = torch::baddbmm(params[p + 1].unsqueeze(1), x, params[p]);
   }
+  // Classes before examples: torch's softmax is several times faster over ten strided numbers than
+  // over ten adjacent ones.
+  const torch::Tensor logits = x.transpose(1, 2).contiguous();
   const torch::Tensor labels = data.labels.index_select(0, rows).view_as(examples);
-  const torch::Tensor log_probabilities = torch::log_softmax(x, -1);
-  TorchLoss loss = log_probabilities.gather(2, labels.unsqueeze(2)).mean({1, 2}).neg();
+  TorchLoss loss = torch::log_softmax(logits, 1).gather(1, labels.unsqueeze(1)).mean({1, 2}).neg();
   if (batch.aux_wanted) {
-    loss.aux = (x.detach().argmax(2) == labels).to(torch::kFloat32).mean(1, /*keepdim=*/true);
+    // A logit that is not a number is the maximum, and then none is right.
+    const auto [largest, index] = logits.detach().max(1);
+    const torch::Tensor correct = (index == labels) & (largest == largest);
+    loss.aux = correct.to(torch::kFloat32).mean(1, /*keepdim=*/true);
   }
   return loss;
 }
