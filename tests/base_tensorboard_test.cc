@@ -12,7 +12,7 @@
 namespace lopt {
 namespace {
 
-// What the `tensorboard` Python package 2.20 writes for the version record at 1.5 s and for step 7
+// What the `tensorboard` Python package 2.21 writes for the version record at 1.5 s and for step 7
 // at 2 s with a = 0 and b/c = 1.5.
 const std::string kVersionRecord(
     "\x18\x00\x00\x00\x00\x00\x00\x00\xa3\x7f\x4b\x22\x09\x00\x00\x00\x00\x00\x00\xf8\x3f\x1a\x0d"
