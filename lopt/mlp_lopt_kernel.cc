@@ -78,7 +78,12 @@ constexpr int kBlockState = kMomenta * kBlock;
 constexpr bool kManyRegisters = kLanes == 16 || HWY_ARCH_ARM_A64;
 constexpr int kVectors = 3;
 constexpr int kTile = kManyRegisters ? 8 : 4;
-static_assert(kVectors * kLanes <= kHiddenRow);
+constexpr int64_t kGroup = kVectors * kLanes;
+static_assert(kGroup <= kHiddenRow);
+
+// Sums of squares are formed over this many blocks first, so that rounding errors grow with the
+// root of the number of such chunks only.
+constexpr int64_t kChunk = 64;
 
 // max(x, 0) that passes NaN on: x86 returns the second operand if one is NaN.
 HWY_INLINE V Relu(V x) { return hn::Max(hn::Zero(d), x); }
@@ -92,60 +97,105 @@ HWY_INLINE V AddNeighbours(V a, V b) {
 #endif
 }
 
+// One vector of the sums over lanes of kCount <= kLanes vectors, in parts: each sum is that of
+// kLanes / kCount neighbouring lanes. kCount is a power of two.
+template <int kCount>
+HWY_INLINE V PartialLaneSums(const V* v) {
+  if constexpr (kCount == 1) {
+    return v[0];
+  } else {
+    return AddNeighbours(PartialLaneSums<kCount / 2>(v),
+                         PartialLaneSums<kCount / 2>(v + kCount / 2));
+  }
+}
+
 // out[i] = sum of the lanes of v[i]; kCount is a power of two. Writes max(kCount, kLanes) floats.
 template <int kCount>
-HWY_INLINE void StoreLaneSums(V* v, float* out) {
+HWY_INLINE void StoreLaneSums(const V* v, float* out) {
   if constexpr (kCount > kLanes) {
     StoreLaneSums<kCount / 2>(v, out);
     StoreLaneSums<kCount / 2>(v + kCount / 2, out + kCount / 2);
   } else {
-    HWY_UNROLL(4)
-    for (int n = kCount; n > 1; n /= 2) {
-      HWY_UNROLL(8)
-      for (int i = 0; i < n / 2; ++i) v[i] = AddNeighbours(v[2 * i], v[2 * i + 1]);
-    }
-    for (int n = kLanes; n > kCount; n /= 2) v[0] = AddNeighbours(v[0], v[0]);
-    hn::StoreU(v[0], d, out);
+    V sums = PartialLaneSums<kCount>(v);
+    for (int n = kLanes; n > kCount; n /= 2) sums = AddNeighbours(sums, sums);
+    hn::StoreU(sums, d, out);
   }
 }
 
-// Sums of squares of the features of the parameters seen so far. Each chunk of blocks has sums of
-// its own, so that rounding errors grow with the root of the number of chunks only.
-struct SquareSums {
-  V chunk[kNormalized];
-  V total[kNormalized];
-};
+// The first `count` <= kLanes of the numbers at `from`, then zeros, and the reverse.
+HWY_INLINE V LoadFirst(const float* from, int64_t count) {
+  const auto wanted = hn::FirstN(d, static_cast<size_t>(count));
+#if HWY_MEM_OPS_MIGHT_FAULT
+  HWY_ALIGN float padded[kLanes] = {};
+  for (int64_t i = 0; i < std::min<int64_t>(count, kLanes); ++i) padded[i] = from[i];
+  return hn::IfThenElseZero(wanted, hn::Load(d, padded));
+#else
+  return hn::MaskedLoad(wanted, d, from);
+#endif
+}
 
-// Updates the momenta of `blocks` blocks and adds the squares of their features.
+HWY_INLINE void StoreFirst(V x, float* to, int64_t count) {
+#if HWY_MEM_OPS_MIGHT_FAULT
+  HWY_ALIGN float padded[kLanes];
+  hn::Store(x, d, padded);
+  for (int64_t i = 0; i < std::min<int64_t>(count, kLanes); ++i) to[i] = padded[i];
+#else
+  const auto wanted = hn::FirstN(d, static_cast<size_t>(count));
+  hn::BlendedStore(x, wanted, d, to);
+#endif
+}
+
+// decay m + (1 - decay) gradient; adds its square to `sum`.
+HWY_INLINE V Momentum(float decay, V m, V gradient, V& sum) {
+  const V updated = hn::MulAdd(hn::Set(d, decay), m, hn::Mul(hn::Set(d, 1.0f - decay), gradient));
+  sum = hn::MulAdd(updated, updated, sum);
+  return updated;
+}
+
+// Updates the momenta of `blocks` blocks and adds the squares of their features to `sums`.
 HWY_INLINE void UpdateMomenta(const float* HWY_RESTRICT g, const float* HWY_RESTRICT p,
                               float* HWY_RESTRICT m, int64_t blocks, V* HWY_RESTRICT sums) {
-  V s0 = sums[0], s1 = sums[1], s2 = sums[2], s3 = sums[3];
-  V s4 = sums[4], s5 = sums[5], s6 = sums[6], s7 = sums[7];
-  const auto momentum = [](float* at, float decay, V gradient, V& sum) HWY_ATTR {
-    const V kept = hn::Mul(hn::Set(d, 1.0f - decay), gradient);
-    const V updated = hn::MulAdd(hn::Set(d, decay), hn::LoadU(d, at), kept);
-    hn::StoreU(updated, d, at);
-    sum = hn::MulAdd(updated, updated, sum);
-  };
+  V s[kNormalized];
+  for (int k = 0; k < kNormalized; ++k) s[k] = hn::Zero(d);
   for (int64_t b = 0; b < blocks; ++b) {
     for (int i = 0; i < kBlock; i += kLanes) {
       const V gradient = hn::LoadU(d, g + i);
       const V param = hn::LoadU(d, p + i);
-      s0 = hn::MulAdd(gradient, gradient, s0);
-      s1 = hn::MulAdd(param, param, s1);
-      momentum(m + i, MLPLOpt::kDecays[0], gradient, s2);
-      momentum(m + i + kBlock, MLPLOpt::kDecays[1], gradient, s3);
-      momentum(m + i + 2 * kBlock, MLPLOpt::kDecays[2], gradient, s4);
-      momentum(m + i + 3 * kBlock, MLPLOpt::kDecays[3], gradient, s5);
-      momentum(m + i + 4 * kBlock, MLPLOpt::kDecays[4], gradient, s6);
-      momentum(m + i + 5 * kBlock, MLPLOpt::kDecays[5], gradient, s7);
+      s[0] = hn::MulAdd(gradient, gradient, s[0]);
+      s[1] = hn::MulAdd(param, param, s[1]);
+      HWY_UNROLL(6)
+      for (int k = 0; k < kMomenta; ++k) {
+        float* at = m + k * kBlock + i;
+        hn::StoreU(Momentum(MLPLOpt::kDecays[k], hn::LoadU(d, at), gradient, s[2 + k]), d, at);
+      }
     }
     g += kBlock;
     p += kBlock;
     m += kBlockState;
   }
-  sums[0] = s0, sums[1] = s1, sums[2] = s2, sums[3] = s3;
-  sums[4] = s4, sums[5] = s5, sums[6] = s6, sums[7] = s7;
+  for (int k = 0; k < kNormalized; ++k) sums[k] = hn::Add(sums[k], s[k]);
+}
+
+// The same for the last block of a tensor, of which `count` parameters exist. Also writes the
+// features of the block, [8, 16], as far as vectors with such parameters reach.
+HWY_INLINE void UpdateTailMomenta(const float* HWY_RESTRICT g, const float* HWY_RESTRICT p,
+                                  float* HWY_RESTRICT m, int64_t count, V* HWY_RESTRICT sums,
+                                  float* HWY_RESTRICT features) {
+  for (int64_t i = 0; i < count; i += kLanes) {
+    const V gradient = LoadFirst(g + i, count - i);
+    const V param = LoadFirst(p + i, count - i);
+    hn::Store(gradient, d, features + i);
+    hn::Store(param, d, features + kBlock + i);
+    sums[0] = hn::MulAdd(gradient, gradient, sums[0]);
+    sums[1] = hn::MulAdd(param, param, sums[1]);
+    HWY_UNROLL(6)
+    for (int k = 0; k < kMomenta; ++k) {
+      float* at = m + k * kBlock + i;
+      const V updated = Momentum(MLPLOpt::kDecays[k], hn::LoadU(d, at), gradient, sums[2 + k]);
+      hn::StoreU(updated, d, at);
+      hn::Store(updated, d, features + (2 + k) * kBlock + i);
+    }
+  }
 }
 
 // p - o0 exp(o1 exp_mult) step_mult.
@@ -338,7 +388,7 @@ HWY_INLINE void PrefetchColumns(const float* g, const float* p, const float* m, 
 
 // --- Hidden units in lanes -----------------------------------------------------------------
 
-constexpr int kMostRows = 6;
+constexpr int kMostRows = kManyRegisters ? 10 : 6;
 constexpr int kRowVectors = 2;
 
 // The inputs of kRows parameters: input k of row i is at x[i * row + k * step].
@@ -353,7 +403,7 @@ struct RowInputs {
 template <int kRows, int kV>
 HWY_INLINE void RowTile(const RowInputs& inputs, const float* HWY_RESTRICT weights, int64_t stride,
                         const float* HWY_RESTRICT bias, V (&sums)[kRows][kV]) {
-  HWY_UNROLL(6)
+  HWY_UNROLL(10)
   for (int i = 0; i < kRows; ++i) {
     HWY_UNROLL(2)
     for (int v = 0; v < kV; ++v) sums[i][v] = hn::Load(d, bias + v * kLanes);
@@ -364,7 +414,7 @@ HWY_INLINE void RowTile(const RowInputs& inputs, const float* HWY_RESTRICT weigh
   for (int64_t k = 0; k < inputs.count; ++k) {
     V weight[kV];
     for (int v = 0; v < kV; ++v) weight[v] = hn::Load(d, weights + v * kLanes);
-    HWY_UNROLL(6)
+    HWY_UNROLL(10)
     for (int i = 0; i < kRows; ++i) {
       const V value = hn::Set(d, x[i * row]);
       HWY_UNROLL(2)
@@ -381,7 +431,7 @@ HWY_INLINE void RowLayerTile(const RowInputs& inputs, const float* HWY_RESTRICT 
                              float* HWY_RESTRICT out) {
   V sums[kRows][kV];
   RowTile<kRows, kV>(inputs, weights, stride, bias, sums);
-  HWY_UNROLL(6)
+  HWY_UNROLL(10)
   for (int i = 0; i < kRows; ++i) {
     HWY_UNROLL(2)
     for (int v = 0; v < kV; ++v) hn::Store(Relu(sums[i][v]), d, out + i * stride + v * kLanes);
@@ -399,7 +449,7 @@ HWY_INLINE void ForRowTiles(int64_t hidden, int64_t stride, const Body& body) {
 }
 
 // The outputs of kRows parameters before the lanes are summed: products[i] for output 0,
-// products[kBlock + i] for output 1. `features` is [8, 16], one row per feature.
+// products[kBlock + i] for output 1. `features` is [8, 16], one row per feature, normalised.
 template <int kRows>
 HWY_NOINLINE void RowProducts(const UpdateTask& task, const float* features, V* products) {
   const PackedNetwork& net = *task.network;
@@ -408,7 +458,7 @@ HWY_NOINLINE void RowProducts(const UpdateTask& task, const float* features, V* 
   float* from = task.hidden0;
   float* to = task.hidden1;
   RowInputs inputs = {features, 1, kBlock, kNormalized};
-  const float* weights = task.input;
+  const float* weights = net.input;
   const float* bias = task.bias;
   const float* inner = net.inner;
   for (int64_t layer = 1; layer < net.layers; ++layer) {
@@ -423,7 +473,7 @@ HWY_NOINLINE void RowProducts(const UpdateTask& task, const float* features, V* 
   }
   V out0[kRows];
   V out1[kRows];
-  HWY_UNROLL(6)
+  HWY_UNROLL(10)
   for (int i = 0; i < kRows; ++i) out0[i] = out1[i] = hn::Zero(d);
   ForRowTiles(hidden, stride, [&]<int kV>(int64_t j) HWY_ATTR {
     V sums[kRows][kV];
@@ -435,7 +485,7 @@ HWY_NOINLINE void RowProducts(const UpdateTask& task, const float* features, V* 
       const auto real = hn::FirstN(d, static_cast<size_t>(hidden - first));
       const V w0 = hn::Load(d, net.output[0] + first);
       const V w1 = hn::Load(d, net.output[1] + first);
-      HWY_UNROLL(6)
+      HWY_UNROLL(10)
       for (int i = 0; i < kRows; ++i) {
         const V x = hn::IfThenElseZero(real, Relu(sums[i][v]));
         out0[i] = hn::MulAdd(x, w0, out0[i]);
@@ -449,11 +499,26 @@ HWY_NOINLINE void RowProducts(const UpdateTask& task, const float* features, V* 
   }
 }
 
-// The first `count` < 16 parameters of a block whose features, padded by zeros, are [8, 16].
-// Writes the new values of the whole block.
-HWY_INLINE void UpdateRows(const UpdateTask& task, const float* features, int count,
-                           float* HWY_RESTRICT p) {
+// RowProducts<rows> for 1 <= rows <= kMost.
+template <int kMost>
+HWY_INLINE void RowProductsOf(const UpdateTask& task, const float* features, int rows,
+                              V* products) {
+  if constexpr (kMost > 1) {
+    if (rows < kMost) return RowProductsOf<kMost - 1>(task, features, rows, products);
+  }
+  RowProducts<kMost>(task, features, products);
+}
+
+// Steps the `count` < 16 parameters at `p` whose features are [8, 16], multiplied by `scales` here.
+HWY_INLINE void UpdateRows(const UpdateTask& task, float* HWY_RESTRICT features,
+                           const float* HWY_RESTRICT scales, int count, float* HWY_RESTRICT p) {
   const PackedNetwork& net = *task.network;
+  for (int k = 0; k < kNormalized; ++k) {
+    for (int i = 0; i < count; i += kLanes) {
+      float* at = features + k * kBlock + i;
+      hn::Store(hn::Mul(hn::Load(d, at), hn::Set(d, scales[k])), d, at);
+    }
+  }
   V products[2 * kBlock];
   for (V& product : products) product = hn::Zero(d);
   const int groups = (count + kMostRows - 1) / kMostRows;
@@ -461,35 +526,16 @@ HWY_INLINE void UpdateRows(const UpdateTask& task, const float* features, int co
     const int rows = (count - first) / (groups - group);
     const float* x = features + first;
     V* out = products + first;
-    switch (rows) {
-      case 1:
-        RowProducts<1>(task, x, out);
-        break;
-      case 2:
-        RowProducts<2>(task, x, out);
-        break;
-      case 3:
-        RowProducts<3>(task, x, out);
-        break;
-      case 4:
-        RowProducts<4>(task, x, out);
-        break;
-      case 5:
-        RowProducts<5>(task, x, out);
-        break;
-      default:
-        RowProducts<6>(task, x, out);
-        break;
-    }
+    RowProductsOf<kMostRows>(task, x, rows, out);
     first += rows;
   }
   HWY_ALIGN float o[2 * kBlock];
   StoreLaneSums<kBlock>(products, o);
   StoreLaneSums<kBlock>(products + kBlock, o + kBlock);
-  for (int i = 0; i < kBlock; i += kLanes) {
+  for (int i = 0; i < count; i += kLanes) {
     const V o0 = hn::Add(hn::Load(d, o + i), hn::Set(d, net.output_bias[0]));
     const V o1 = hn::Add(hn::Load(d, o + kBlock + i), hn::Set(d, net.output_bias[1]));
-    hn::StoreU(Stepped(net, hn::LoadU(d, features + kBlock + i), o0, o1), d, p + i);
+    StoreFirst(Stepped(net, LoadFirst(p + i, count - i), o0, o1), p + i, count - i);
   }
 }
 
@@ -517,16 +563,22 @@ HWY_INLINE void FoldTimes(const UpdateTask& task) {
   }
 }
 
-// task.input = the input weights times the scales that normalise a tensor's features.
-HWY_INLINE void FoldScales(const UpdateTask& task, V* square_sums, int64_t size) {
-  const PackedNetwork& net = *task.network;
-  HWY_ALIGN float scales[kBlock];
+// What the eight features of a tensor of `size` parameters are multiplied by, from the sums of
+// their squares in lanes. Writes 16 floats.
+HWY_INLINE void NormalizingScales(const V* square_sums, int64_t size, float* HWY_RESTRICT scales) {
   StoreLaneSums<kNormalized>(square_sums, scales);
+  const V epsilon = hn::Set(d, MLPLOpt::kNormalizerEpsilon);
+  const V count = hn::Set(d, static_cast<float>(size));
   for (int k = 0; k < kNormalized; k += kLanes) {
-    const V mean = hn::Div(hn::Load(d, scales + k), hn::Set(d, static_cast<float>(size)));
-    const V root = hn::Sqrt(hn::Add(hn::Set(d, MLPLOpt::kNormalizerEpsilon), mean));
+    const V mean = hn::Div(hn::Load(d, scales + k), count);
+    const V root = hn::Sqrt(hn::Add(epsilon, mean));
     hn::Store(hn::Div(hn::Set(d, 1.0f), root), d, scales + k);
   }
+}
+
+// task.input = the input weights times the scales.
+HWY_INLINE void FoldScales(const UpdateTask& task, const float* HWY_RESTRICT scales) {
+  const PackedNetwork& net = *task.network;
   for (int k = 0; k < kNormalized; ++k) {
     const V scale = hn::Set(d, scales[k]);
     for (int64_t j = k * net.stride; j < (k + 1) * net.stride; j += kLanes) {
@@ -540,46 +592,36 @@ void UpdateTensor(const UpdateTask& task, const TensorPlace& place) {
   float* p = task.params + place.offset;
   float* m = task.state + place.momenta;
   const int64_t blocks = place.size / kBlock;
-  const int tail = static_cast<int>(place.size % kBlock);
+  const int64_t whole = blocks * kBlock;
+  const int tail = static_cast<int>(place.size - whole);
 
-  V chunk[kNormalized];
-  V total[kNormalized];
-  for (V& sum : total) sum = hn::Zero(d);
-  constexpr int64_t kChunk = 64;
-  for (int64_t first = 0; first < blocks; first += kChunk) {
-    for (V& sum : chunk) sum = hn::Zero(d);
-    UpdateMomenta(g + first * kBlock, p + first * kBlock, m + first * kBlockState,
-                  std::min(kChunk, blocks - first), chunk);
-    for (int k = 0; k < kNormalized; ++k) total[k] = hn::Add(total[k], chunk[k]);
+  V sums[kNormalized];
+  for (V& sum : sums) sum = hn::Zero(d);
+  for (int64_t b = 0; b < blocks; b += kChunk) {
+    UpdateMomenta(g + b * kBlock, p + b * kBlock, m + b * kBlockState, std::min(kChunk, blocks - b),
+                  sums);
   }
   HWY_ALIGN float features[kNormalized * kBlock];
   if (tail > 0) {
-    std::fill_n(features, 2 * kBlock, 0.0f);
-    std::memcpy(features, g + blocks * kBlock, tail * sizeof(float));
-    std::memcpy(features + kBlock, p + blocks * kBlock, tail * sizeof(float));
-    float* tail_m = m + blocks * kBlockState;
-    UpdateMomenta(features, features + kBlock, tail_m, 1, total);
-    std::memcpy(features + 2 * kBlock, tail_m, kBlockState * sizeof(float));
+    UpdateTailMomenta(g + whole, p + whole, m + blocks * kBlockState, tail, sums, features);
   }
-  FoldScales(task, total, place.size);
+  HWY_ALIGN float scales[kBlock];
+  NormalizingScales(sums, place.size, scales);
 
-  const int64_t whole = blocks * kBlock;
-  constexpr int64_t kGroup = kVectors * kLanes;
-  int64_t i = 0;
-  for (; i + kGroup <= whole; i += kGroup) {
-    if (i + 2 * kGroup <= whole) PrefetchColumns<kVectors>(g, p, m, i + kGroup);
-    UpdateColumnsAt<kVectors>(task, g, p, m, i);
+  if (blocks > 0) {
+    FoldScales(task, scales);
+    int64_t i = 0;
+    for (; i + kGroup <= whole; i += kGroup) {
+      if (i + 2 * kGroup <= whole) PrefetchColumns<kVectors>(g, p, m, i + kGroup);
+      UpdateColumnsAt<kVectors>(task, g, p, m, i);
+    }
+    if (i + 2 * kLanes <= whole) {
+      UpdateColumnsAt<2>(task, g, p, m, i);
+      i += 2 * kLanes;
+    }
+    if (i < whole) UpdateColumnsAt<1>(task, g, p, m, i);
   }
-  if (i + 2 * kLanes <= whole) {
-    UpdateColumnsAt<2>(task, g, p, m, i);
-    i += 2 * kLanes;
-  }
-  if (i < whole) UpdateColumnsAt<1>(task, g, p, m, i);
-  if (tail > 0) {
-    HWY_ALIGN float updated[kBlock];
-    UpdateRows(task, features, tail, updated);
-    std::memcpy(p + whole, updated, tail * sizeof(float));
-  }
+  if (tail > 0) UpdateRows(task, features, scales, tail, p + whole);
 }
 
 void Update(const UpdateTask& task) {
