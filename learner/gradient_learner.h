@@ -35,8 +35,8 @@ struct UpdateSummary {
   double gradient_norm = 0;  // of the mean gradient, before clipping
   double learning_rate = 0;  // 0 if skipped
   bool skipped = false;
-  StepCounts counts;
-  std::vector<EstimatorReport> estimators;
+  StepCounts counts = {};
+  std::vector<EstimatorReport> estimators = {};
 };
 
 // Owns theta: averages the workers' gradients and applies theta_opt. Immutable, thread-safe; its
@@ -72,7 +72,7 @@ class SingleMachineGradientLearner {
  public:
   struct State {
     LearnerState learner;
-    std::vector<WorkerState> workers;
+    std::vector<WorkerState> workers = {};
   };
   struct Options {
     int64_t workers = 1;

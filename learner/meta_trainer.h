@@ -15,28 +15,29 @@ namespace lopt {
 
 // What a run has done so far, for a progress line.
 struct MetaTrainProgress {
-  int64_t updates = 0;           // of theta, those before a resume included
-  int64_t first_updates = 0;     // of these, done before this process began
-  int64_t meta_steps = 0;        // the total that the run ends at
-  double seconds = 0;            // since the loop of this process began
-  int64_t inner_steps = 0;       // in this process, all estimators, twins counted each
-  const UpdateSummary* summary;  // of the last update; summary->estimators as in estimator_names
-  const std::vector<std::string>* estimator_names;  // "<index>_<task>"
+  int64_t updates = 0;        // of theta, those before a resume included
+  int64_t first_updates = 0;  // of these, done before this process began
+  int64_t meta_steps = 0;     // the total that the run ends at
+  double seconds = 0;         // since the loop of this process began
+  int64_t inner_steps = 0;    // in this process, all estimators, twins counted each
+  const UpdateSummary* summary =
+      nullptr;  // of the last update; summary->estimators as in estimator_names
+  const std::vector<std::string>* estimator_names = nullptr;  // "<index>_<task>"
 };
 
 struct MetaTrainerOptions {
-  std::string out_dir;  // empty: nothing is written
+  std::string out_dir = {};  // empty: nothing is written
   int threads = 1;
   bool resume = false;            // go on from out_dir's newest checkpoint
   bool overwrite = false;         // remove the run that is in out_dir
   bool allow_isa_change = false;  // resume on another instruction set
-  std::string init_theta;         // file to start from (fresh theta_opt); empty: drawn
-  std::string version;            // of the program, for manifest.json and theta.safetensors
+  std::string init_theta = {};    // file to start from (fresh theta_opt); empty: drawn
+  std::string version = {};       // of the program, for manifest.json and theta.safetensors
   const std::atomic<bool>* stop = nullptr;  // once true: finish the update, save, return
-  std::function<void(const MetaTrainProgress&)> on_step;  // after each update
+  std::function<void(const MetaTrainProgress&)> on_step = {};  // after each update
   // Called with the name of what a crash may interrupt: "step:<updates>" after an update, "theta"
   // and "finish" before the files written at the end, and those of CheckpointStore.
-  std::function<void(std::string_view)> on_event;
+  std::function<void(std::string_view)> on_event = {};
 };
 
 struct MetaTrainResult {

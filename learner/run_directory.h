@@ -9,11 +9,11 @@ namespace lopt {
 
 // What a run's manifest.json says.
 struct RunManifest {
-  std::string status;  // running, interrupted, finished or failed
-  std::string error;   // why it failed
-  std::string version;
-  std::string isa;
-  std::string init_theta;  // the file it started from; empty: drawn
+  std::string status = {};  // running, interrupted, finished or failed
+  std::string error = {};   // why it failed
+  std::string version = {};
+  std::string isa = {};
+  std::string init_theta = {};  // the file it started from; empty: drawn
   int64_t seed = 0;
   int64_t threads = 0;
   int64_t updates = 0;  // of theta; while running, those at the start of the process

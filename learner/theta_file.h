@@ -15,10 +15,10 @@ namespace lopt {
 struct ThetaFile {
   Config learned_optimizer;  // type and options
   Eigen::VectorXf theta;     // [D]
-  Config config;             // resolved, of the run that trained it; empty if unknown
+  Config config = {};        // resolved, of the run that trained it; empty if unknown
   int64_t seed = 0;
-  int64_t meta_steps = 0;  // updates of theta
-  std::string version;     // of the program that wrote it; empty if unknown
+  int64_t meta_steps = 0;    // updates of theta
+  std::string version = {};  // of the program that wrote it; empty if unknown
 };
 
 // A safetensors file with the tensors theta/<name>, the other members as metadata, and a check that

@@ -4,6 +4,8 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "base/arrays.h"
 #include "base/registry.h"
@@ -22,9 +24,9 @@ class LearningRateSchedule {
 // global norm (where these are given), and the learning rate is scaled by the schedule.
 struct ThetaOptCommon {
   double learning_rate = 1e-3;
-  std::shared_ptr<const LearningRateSchedule> schedule;  // null: constant
-  std::optional<double> clip_by_value;                   // each element to [-c, c]
-  std::optional<double> clip_by_global_norm;             // the whole gradient to norm <= c
+  std::shared_ptr<const LearningRateSchedule> schedule = {};  // null: constant
+  std::optional<double> clip_by_value = {};                   // each element to [-c, c]
+  std::optional<double> clip_by_global_norm = {};             // the whole gradient to norm <= c
 };
 
 // An optimizer of theta ("theta_opt", the outer or meta optimizer). Immutable, thread-safe; its

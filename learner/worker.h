@@ -22,8 +22,8 @@ std::string EstimatorName(const Estimators& estimators, size_t index);
 
 // Everything of one logical worker that lives between two updates.
 struct WorkerState {
-  int64_t windows = 0;                     // run so far; keys the next window's draws
-  std::vector<EstimatorState> estimators;  // in the order of Estimators
+  int64_t windows = 0;                          // run so far; keys the next window's draws
+  std::vector<EstimatorState> estimators = {};  // in the order of Estimators
   bool operator==(const WorkerState&) const = default;
 };
 
@@ -31,17 +31,17 @@ struct WorkerState {
 struct EstimatorReport {
   double mean_loss = 0;  // over the windows that have one; NaN if none has
   double gradient_norm = 0;
-  StepCounts counts;
-  Metrics metrics;
+  StepCounts counts = {};
+  Metrics metrics = {};
 };
 
 // What a worker hands to the learner for one update.
 struct AggregatedGradient {
-  int64_t outer_step = 0;    // of the weights it was computed under
-  Eigen::VectorXf gradient;  // [D], the estimators' weighted mean
-  double mean_loss = 0;      // the same mean, over the estimators that have one; NaN if none has
-  StepCounts counts;         // sums over the estimators
-  std::vector<EstimatorReport> estimators;
+  int64_t outer_step = 0;         // of the weights it was computed under
+  Eigen::VectorXf gradient = {};  // [D], the estimators' weighted mean
+  double mean_loss = 0;    // the same mean, over the estimators that have one; NaN if none has
+  StepCounts counts = {};  // sums over the estimators
+  std::vector<EstimatorReport> estimators = {};
 };
 
 struct WorkerOutput {
