@@ -81,12 +81,18 @@ constexpr int kTile = kManyRegisters ? 8 : 4;
 constexpr int64_t kGroup = kVectors * kLanes;
 static_assert(kGroup <= kHiddenRow);
 
-// Sums of squares are formed over this many blocks first, so that rounding errors grow with the
-// root of the number of such chunks only.
-constexpr int64_t kChunk = 64;
+// Sums of squares are formed over this many blocks first, 16 terms in a lane, so that rounding
+// errors do not grow with the size of the tensor.
+constexpr int64_t kChunk = kLanes;
 
-// max(x, 0) that passes NaN on: x86 returns the second operand if one is NaN.
-HWY_INLINE V Relu(V x) { return hn::Max(hn::Zero(d), x); }
+// max(x, 0) that passes NaN on: x86 returns the second operand if one is NaN, NEON the NaN.
+HWY_INLINE V Relu(V x) {
+#if HWY_TARGET == HWY_SCALAR
+  return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Zero(d), x);
+#else
+  return hn::Max(hn::Zero(d), x);
+#endif
+}
 
 // [sums of neighbours in a, sums of neighbours in b].
 HWY_INLINE V AddNeighbours(V a, V b) {

@@ -79,7 +79,7 @@ class Reference : public UpdateRule {
     for (int k = 0; k < MLPLOpt::kNormalized; ++k) {
       double sum = 0;
       for (size_t i = 0; i < p.size(); ++i) sum += double{feature(i, k) * feature(i, k)};
-      const auto mean_square = static_cast<float>(sum / static_cast<double>(p.size()));
+      const float mean_square = static_cast<float>(sum) / static_cast<float>(p.size());
       scale[k] = 1.0f / std::sqrt(MLPLOpt::kNormalizerEpsilon + mean_square);
     }
 

@@ -1,0 +1,276 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <new>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/isa.h"
+#include "base/key.h"
+#include "lopt/mlp_lopt.h"
+
+namespace {
+std::atomic<int64_t> allocations = 0;
+}
+
+void* operator new(size_t size) {
+  ++allocations;
+  if (void* memory = std::malloc(size)) return memory;
+  throw std::bad_alloc();
+}
+void* operator new(size_t size, std::align_val_t alignment) {
+  ++allocations;
+  const auto align = static_cast<size_t>(alignment);
+  if (void* memory = std::aligned_alloc(align, (size + align - 1) / align * align)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t, std::align_val_t) noexcept { std::free(memory); }
+
+namespace lopt {
+namespace {
+
+// Pins each instruction set in turn for `body` and gives back the one that was in use.
+template <class Body>
+void OnEveryIsa(const Body& body) {
+  const std::string pinned = CurrentIsa();
+  for (const std::string& isa : SupportedIsas()) {
+    CAPTURE(isa);
+    PinIsa(isa);
+    body();
+  }
+  PinIsa(pinned);
+}
+
+// Sizes around the block of 16 and ranks from 0 to 5; most tensors are not aligned.
+Layout OddLayout() {
+  return Layout({{"r0", {}},
+                 {"r1", {2}},
+                 {"r2", {3, 5}},
+                 {"none", {0, 3}},
+                 {"r3", {2, 2, 4}},
+                 {"r4", {17, 1, 1, 1}},
+                 {"r5", {1, 31, 1, 1, 1}},
+                 {"v48", {48}},
+                 {"r2410", {241, 10}}});
+}
+
+struct Run {
+  std::vector<float> params;
+  std::vector<float> state;
+};
+
+// Both implementations of one network, and the start of a run: params small beside the steps, so
+// that they show them, and momenta of any sign.
+struct Pair {
+  Pair(int64_t hidden_size, int64_t hidden_layers, const Layout& layout) : layout(layout) {
+    const MLPLOptOptions options = {
+        .hidden_size = hidden_size, .hidden_layers = hidden_layers, .step_mult = 1};
+    const MLPLOpt fast_optimizer(options);
+    const MLPLOpt reference_optimizer(options, MLPLOpt::Implementation::kReference);
+    Eigen::VectorXf theta = fast_optimizer.InitTheta(KeyFromSeed(11));
+    std::vector<float> biases(theta.size());
+    Normal(KeyFromSeed(12), biases);
+    for (int64_t i = 0; i < theta.size(); ++i) theta[i] += .05f * biases[i];
+    const std::span<const float> weights(theta.data(), static_cast<size_t>(theta.size()));
+    fast = fast_optimizer.Bind(layout, weights);
+    reference = reference_optimizer.Bind(layout, weights);
+    start.params.resize(layout.size());
+    Normal(KeyFromSeed(13), start.params);
+    for (float& x : start.params) x *= 1e-3f;
+    gradient.resize(layout.size());
+    Normal(KeyFromSeed(14), gradient);
+    start.state.assign(fast->state_layout().size(), 0.0f);
+    Workspace scratch;
+    std::vector<float> forgotten = start.params;
+    std::vector<float> other(layout.size());
+    Normal(KeyFromSeed(15), other);
+    reference->Update({.step = 0}, other, forgotten, start.state, scratch);
+  }
+
+  Run After(const UpdateRule& rule, int64_t step) const {
+    Run run = start;
+    Workspace scratch;
+    rule.Update({.step = step}, gradient, run.params, run.state, scratch);
+    return run;
+  }
+
+  Layout layout;
+  std::unique_ptr<UpdateRule> fast;
+  std::unique_ptr<UpdateRule> reference;
+  Run start;
+  std::vector<float> gradient;
+};
+
+// Both NaN, equal (infinities), or within `relative` of b plus `absolute`.
+bool Agree(float a, float b, double relative, double absolute) {
+  if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
+  return a == b || std::abs(double{a} - b) <= relative * std::abs(double{b}) + absolute;
+}
+
+// The number of elements in which the run differs from the oracle's. A step may differ by 1e-6 of
+// itself plus 5e-7 (the rounding of sums whose terms are of order one and may cancel), a momentum
+// by 1.2e-7 of its two terms.
+int64_t Disagreements(const Pair& pair, const Run& run, const Run& oracle) {
+  int64_t wrong = 0;
+  for (size_t n = 0; n < pair.layout.entries().size(); ++n) {
+    const LayoutEntry& entry = pair.layout.entries()[n];
+    for (int64_t i = entry.offset; i < entry.offset + entry.size; ++i) {
+      const double step = oracle.params[i] - pair.start.params[i];
+      const double allowed = 5e-7 + (std::isfinite(step) ? 1e-6 * std::abs(step) : 0);
+      if (!Agree(run.params[i], oracle.params[i], 1.2e-7, allowed)) ++wrong;
+    }
+    const LayoutEntry& momenta = pair.fast->state_layout().entries()[n];
+    for (int64_t i = 0; i < momenta.size; ++i) {
+      const int64_t element = i / 96 * 16 + i % 16;
+      const int64_t at = momenta.offset + i;
+      if (element >= entry.size) {
+        if (run.state[at] != 0) ++wrong;
+        continue;
+      }
+      const double terms = std::abs(double{pair.start.state[at]}) +
+                           std::abs(double{pair.gradient[entry.offset + element]});
+      if (!Agree(run.state[at], oracle.state[at], 0, 1.2e-7 * terms + 1e-44)) ++wrong;
+    }
+  }
+  return wrong;
+}
+
+TEST_CASE(
+    "the kernel agrees with the reference for every width, depth, shape and instruction set") {
+  for (const int64_t hidden_size : {1, 2, 4, 8, 16, 31, 32, 33, 64}) {
+    for (const int64_t hidden_layers : {1, 2, 3, 4}) {
+      CAPTURE(hidden_size);
+      CAPTURE(hidden_layers);
+      const Pair pair(hidden_size, hidden_layers, OddLayout());
+      const Run oracle = pair.After(*pair.reference, 37);
+      OnEveryIsa([&] { CHECK(Disagreements(pair, pair.After(*pair.fast, 37), oracle) == 0); });
+    }
+  }
+}
+
+TEST_CASE("the kernel agrees with the reference on a large tensor") {
+  const Pair pair(32, 2, Layout({{"large", {100003}}}));
+  const Run oracle = pair.After(*pair.reference, 1000);
+  OnEveryIsa([&] { CHECK(Disagreements(pair, pair.After(*pair.fast, 1000), oracle) == 0); });
+}
+
+TEST_CASE(
+    "the kernel agrees with the reference on zeros, denormals, huge numbers, infinity and NaN") {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const int64_t hidden_size : {4, 31, 32}) {
+    Pair pair(hidden_size, 2, OddLayout());
+    const std::vector<float> gradient = pair.gradient;
+    const Run start = pair.start;
+    for (const float special : {0.0f, 1e-40f, 1e-45f, 1e18f, 1e30f, -1e30f, infinity, nan}) {
+      for (const bool everywhere : {false, true}) {
+        for (const bool in_params : {false, true}) {
+          CAPTURE(hidden_size);
+          CAPTURE(special);
+          CAPTURE(everywhere);
+          CAPTURE(in_params);
+          pair.gradient = gradient;
+          pair.start = start;
+          std::vector<float>& row = in_params ? pair.start.params : pair.gradient;
+          for (const LayoutEntry& entry : pair.layout.entries()) {
+            for (int64_t i = 0; i < entry.size; ++i) {
+              if (everywhere || i == entry.size / 2) row[entry.offset + i] = special;
+            }
+          }
+          const Run oracle = pair.After(*pair.reference, 3);
+          OnEveryIsa([&] { CHECK(Disagreements(pair, pair.After(*pair.fast, 3), oracle) == 0); });
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("one NaN gradient poisons all params of its tensor, its own momenta and nothing else") {
+  const Layout layout({{"a", {50}}, {"b", {50}}});
+  Pair pair(32, 2, layout);
+  pair.gradient[53] = std::numeric_limits<float>::quiet_NaN();
+  OnEveryIsa([&] {
+    const Run run = pair.After(*pair.fast, 3);
+    for (int64_t i = 0; i < 100; ++i) CHECK(std::isnan(run.params[i]) == (i >= 50));
+    const auto nans =
+        std::count_if(run.state.begin(), run.state.end(), [](float x) { return std::isnan(x); });
+    CHECK(nans == 6);
+  });
+}
+
+TEST_CASE("hidden units that are not there stay out of sums that overflow") {
+  // Weights so large that the second hidden layer is infinite: a padded unit would turn that into
+  // NaN.
+  const MLPLOptOptions options = {.hidden_size = 3, .hidden_layers = 3, .step_mult = 1};
+  const MLPLOpt fast(options);
+  const MLPLOpt reference(options, MLPLOpt::Implementation::kReference);
+  std::vector<float> theta(static_cast<size_t>(fast.theta_layout().size()), 0.0f);
+  for (const LayoutEntry& entry : fast.theta_layout().entries()) {
+    std::fill_n(theta.begin() + entry.offset, entry.size, entry.shape.size() == 2 ? 1e20f : 1.0f);
+  }
+  const LayoutEntry& last = fast.theta_layout().Find("mlp/linear_3/w");
+  for (int64_t i = 0; i < last.size; ++i) theta[last.offset + i] = i % 2 == 0 ? 1.0f : 0.5f;
+  const Layout layout({{"x", {50}}});
+  const std::vector<float> gradient(50, 1.0f);
+  const auto after = [&](const LearnedOptimizer& optimizer) {
+    const auto rule = optimizer.Bind(layout, theta);
+    std::vector<float> params(50, 1.0f);
+    std::vector<float> state(static_cast<size_t>(rule->state_layout().size()));
+    Workspace scratch;
+    rule->Update({.step = 1000000}, gradient, params, state, scratch);
+    return params;
+  };
+  const std::vector<float> oracle = after(reference);
+  REQUIRE(oracle[0] == -std::numeric_limits<float>::infinity());
+  OnEveryIsa([&] { CHECK(after(fast) == oracle); });
+}
+
+TEST_CASE("the kernel gives the same bits on every call and for every alignment") {
+  const Pair pair(32, 2, OddLayout());
+  const auto size = static_cast<size_t>(pair.layout.size());
+  OnEveryIsa([&] {
+    const Run first = pair.After(*pair.fast, 5);
+    Workspace scratch;
+    for (size_t shift = 0; shift < 16; ++shift) {
+      std::vector<float> params(size + 16);
+      std::vector<float> gradient(size + 16);
+      std::vector<float> state(pair.start.state.size() + 16);
+      std::copy(pair.start.params.begin(), pair.start.params.end(), params.begin() + shift);
+      std::copy(pair.gradient.begin(), pair.gradient.end(), gradient.begin() + shift / 2);
+      std::copy(pair.start.state.begin(), pair.start.state.end(), state.begin() + shift / 3);
+      pair.fast->Update({.step = 5}, std::span(gradient).subspan(shift / 2, size),
+                        std::span(params).subspan(shift, size),
+                        std::span(state).subspan(shift / 3, pair.start.state.size()), scratch);
+      CHECK(std::memcmp(params.data() + shift, first.params.data(), size * sizeof(float)) == 0);
+      CHECK(std::memcmp(state.data() + shift / 3, first.state.data(),
+                        first.state.size() * sizeof(float)) == 0);
+    }
+  });
+}
+
+TEST_CASE("an update does not allocate once its workspace has grown") {
+  const Pair pair(33, 3, OddLayout());
+  Run run = pair.start;
+  OnEveryIsa([&] {
+    Workspace scratch;
+    pair.fast->Update({.step = 0}, pair.gradient, run.params, run.state, scratch);
+    const int64_t before = allocations;
+    for (int64_t step = 1; step < 4; ++step) {
+      pair.fast->Update({.step = step}, pair.gradient, run.params, run.state, scratch);
+    }
+    CHECK(allocations == before);
+  });
+}
+
+}  // namespace
+}  // namespace lopt
