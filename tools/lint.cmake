@@ -11,8 +11,10 @@ foreach(folder ${lint_folders} tests)
     list(APPEND tidy_files ${files})
   endif()
 endforeach()
+# clang 14 cannot compile the headers of LibTorch 1.13 as C++20 with libstdc++ 12 (vectors of an incomplete type).
+list(FILTER tidy_files EXCLUDE REGEX "torch_task\\.cc$|tasks/torch/torch_")
 if(NOT LOPT_TORCH)
-  list(FILTER tidy_files EXCLUDE REGEX "torch")
+  list(FILTER tidy_files EXCLUDE REGEX "tasks/torch/")
 endif()
 
 find_program(CLANG_FORMAT clang-format)
