@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "tasks/image_mlp_reference.h"
+#include "tasks/image_mlp_kernel.h"
 
 namespace lopt {
 namespace {
@@ -106,7 +106,7 @@ void ImageMlp::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) const {
                             .stride = data_->stride(),
                             .labels = data_->labels(),
                             .examples = drawn ? rows : e.examples.subspan(row * batch, batch)};
-    const MlpResult result = MlpLossReference(
+    const MlpResult result = MlpLoss(
         shape_, e.params.subspan(row * size, size), examples,
         e.gradients.empty() ? std::span<float>() : e.gradients.subspan(row * size, size), scratch);
     e.losses[row] = result.loss;

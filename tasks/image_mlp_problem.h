@@ -32,8 +32,8 @@ struct MlpBatch {
   std::span<const int32_t> examples;
 };
 
-// The mean softmax cross-entropy and the number of examples whose label has the largest logit (the
-// first of equals; none is right among logits that are not numbers).
+// The mean softmax cross-entropy and the number of examples that are right: the label has the
+// largest logit (the first of equals), and the loss is a number.
 struct MlpResult {
   float loss;
   int64_t correct;

@@ -30,7 +30,7 @@ bool HasLargest(std::span<const double> logits, size_t label) {
     if (c < label && !(logits[label] > logits[c])) return false;
     if (c > label && !(logits[label] >= logits[c])) return false;
   }
-  return !std::isnan(logits[label]);
+  return true;
 }
 
 // The cross-entropy; logits become d loss / d logits.
@@ -77,8 +77,10 @@ MlpResult MlpLossReference(const MlpShape& shape, std::span<const float> params,
       w = b + shape.sizes[l + 1];
     }
     const std::span<double> logits = values.subspan(in, shape.sizes[layers]);
-    correct += HasLargest(logits, label);
-    loss += CrossEntropy(logits, label);
+    const bool largest = HasLargest(logits, label);
+    const double example_loss = CrossEntropy(logits, label);
+    correct += largest && !std::isnan(example_loss);
+    loss += example_loss;
     if (gradient.empty()) continue;
 
     std::copy(logits.begin(), logits.end(), value_gradients.begin() + in);

@@ -9,6 +9,7 @@
 #include "base/arrays.h"
 #include "base/error.h"
 #include "tasks/image_mlp.h"
+#include "tasks/image_mlp_kernel.h"
 #include "tasks/image_mlp_reference.h"
 #include "tasks/registry.h"
 #include "tests/golden_dir.h"
@@ -156,7 +157,11 @@ TEST_CASE("Loss and gradient of the 64-32-10 MLP on a formula batch are the know
   const MlpRows rows(64, images, labels);
   std::vector<float> gradients(kDigitWeights);
   Workspace scratch;
-  const MlpResult out = MlpLossReference(DigitShape(), params, rows.batch(), gradients, scratch);
+  MlpResult out{};
+  SUBCASE("plain loops") {
+    out = MlpLossReference(DigitShape(), params, rows.batch(), gradients, scratch);
+  }
+  SUBCASE("kernel") { out = MlpLoss(DigitShape(), params, rows.batch(), gradients, scratch); }
   const std::span<const float> gradient = gradients;
   CHECK(out.loss == doctest::Approx(2.296112614361851).epsilon(1e-6));
   CHECK(Norm(gradient.subspan(0, 2048)) == doctest::Approx(0.25041775505).epsilon(1e-6));
@@ -183,7 +188,11 @@ TEST_CASE("The first loss and gradient on digits are those of the golden trace")
   RowFromArrays(task.params_layout(), golden, "param0/", params);
   RowFromArrays(task.params_layout(), golden, "gradient0/", wanted);
   Workspace scratch;
-  const MlpResult out = MlpLossReference(DigitShape(), params, rows.batch(), gradient, scratch);
+  MlpResult out{};
+  SUBCASE("plain loops") {
+    out = MlpLossReference(DigitShape(), params, rows.batch(), gradient, scratch);
+  }
+  SUBCASE("kernel") { out = MlpLoss(DigitShape(), params, rows.batch(), gradient, scratch); }
   CHECK(out.loss == doctest::Approx(golden.At("loss").As<float>()[0]).epsilon(1e-6));
   float largest = 0;
   float worst = 0;

@@ -1,0 +1,96 @@
+// Per-target header of Highway kernels: include after hwy/highway.h, inside a file that
+// foreach_target.h compiles once for each instruction set.
+#if defined(LOPT_VECTOR_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef LOPT_VECTOR_MATH_INL_H_
+#undef LOPT_VECTOR_MATH_INL_H_
+#else
+#define LOPT_VECTOR_MATH_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace lopt {
+namespace HWY_NAMESPACE {
+
+// Each of these passes NaN on. Polynomials: S. Moshier, Cephes Math Library 2.2.
+
+// e^x for x <= 88, to 2 units in the last place; 0 where the result would be denormal.
+template <class D, class V>
+HWY_INLINE V ExpOfAtMost88(D d, V x) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const hn::RebindToSigned<D> di;
+  const V low = hn::Set(d, -87.0f);
+  const auto vanishes = hn::Lt(x, low);
+  x = hn::IfThenElse(vanishes, low, x);
+  // x = n ln 2 + r with |r| <= ln 2 / 2. The upper part of ln 2 has few bits, so n times it is
+  // exact.
+  const V n = hn::Round(hn::Mul(x, hn::Set(d, 1.44269504088896341f)));
+  V r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);
+  r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
+  V q = hn::Set(d, 1.9875691500e-4f);
+  q = hn::MulAdd(q, r, hn::Set(d, 1.3981999507e-3f));
+  q = hn::MulAdd(q, r, hn::Set(d, 8.3334519073e-3f));
+  q = hn::MulAdd(q, r, hn::Set(d, 4.1665795894e-2f));
+  q = hn::MulAdd(q, r, hn::Set(d, 1.6666665459e-1f));
+  q = hn::MulAdd(q, r, hn::Set(d, 5.0000001201e-1f));
+  const V e = hn::Add(hn::MulAdd(hn::Mul(r, r), q, r), hn::Set(d, 1.0f));
+  const auto exponent = hn::Add(hn::ConvertTo(di, n), hn::Set(di, 127));
+  return hn::IfThenZeroElse(vanishes, hn::Mul(e, hn::BitCast(d, hn::ShiftLeft<23>(exponent))));
+}
+
+// The natural logarithm of a normal, finite x > 0.
+template <class D, class V>
+HWY_INLINE V LogOfNormal(D d, V x) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const hn::RebindToSigned<D> di;
+  const V one = hn::Set(d, 1.0f);
+  // x = 2^n (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)).
+  const auto bits = hn::BitCast(di, x);
+  const auto above = hn::Sub(bits, hn::Set(di, 0x3f3504f3));
+  const V n = hn::ConvertTo(d, hn::ShiftRight<23>(above));
+  const auto mantissa = hn::And(above, hn::Set(di, 0x007fffff));
+  const V f = hn::Sub(hn::BitCast(d, hn::Add(mantissa, hn::Set(di, 0x3f3504f3))), one);
+  V q = hn::Set(d, 7.0376836292e-2f);
+  q = hn::MulAdd(q, f, hn::Set(d, -1.1514610310e-1f));
+  q = hn::MulAdd(q, f, hn::Set(d, 1.1676998740e-1f));
+  q = hn::MulAdd(q, f, hn::Set(d, -1.2420140846e-1f));
+  q = hn::MulAdd(q, f, hn::Set(d, 1.4249322787e-1f));
+  q = hn::MulAdd(q, f, hn::Set(d, -1.6668057665e-1f));
+  q = hn::MulAdd(q, f, hn::Set(d, 2.0000714765e-1f));
+  q = hn::MulAdd(q, f, hn::Set(d, -2.4999993993e-1f));
+  q = hn::MulAdd(q, f, hn::Set(d, 3.3333331174e-1f));
+  const V square = hn::Mul(f, f);
+  V y = hn::Mul(hn::Mul(q, f), square);
+  y = hn::MulAdd(n, hn::Set(d, -2.12194440e-4f), y);
+  y = hn::NegMulAdd(hn::Set(d, 0.5f), square, y);
+  y = hn::MulAdd(n, hn::Set(d, 0.693359375f), hn::Add(f, y));
+  return hn::IfThenElse(hn::Eq(x, x), y, x);
+}
+
+// tanh(x), to a few units in the last place.
+template <class D, class V>
+HWY_INLINE V Tanh(D d, V x) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const V one = hn::Set(d, 1.0f);
+  const V two = hn::Set(d, 2.0f);
+  const V size = hn::Abs(x);
+  const V limit = hn::Set(d, 10.0f);  // tanh is 1 from here on
+  const V cut = hn::IfThenElse(hn::Gt(size, limit), limit, size);
+  const V e = ExpOfAtMost88(d, hn::Add(cut, cut));
+  const V large = hn::CopySign(hn::Sub(one, hn::Div(two, hn::Add(e, one))), x);
+  const V square = hn::Mul(x, x);
+  V q = hn::Set(d, -5.70498872745e-3f);
+  q = hn::MulAdd(q, square, hn::Set(d, 2.06390887954e-2f));
+  q = hn::MulAdd(q, square, hn::Set(d, -5.37397155531e-2f));
+  q = hn::MulAdd(q, square, hn::Set(d, 1.33314422036e-1f));
+  q = hn::MulAdd(q, square, hn::Set(d, -3.33332819422e-1f));
+  const V small = hn::MulAdd(hn::Mul(q, square), x, x);
+  return hn::IfThenElse(hn::Lt(size, hn::Set(d, 0.625f)), small, large);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lopt
+HWY_AFTER_NAMESPACE();
+
+#endif  // LOPT_VECTOR_MATH_INL_H_

@@ -1,0 +1,188 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "base/isa.h"
+#include "base/key.h"
+#include "base/layout.h"
+#include "base/parallel.h"
+#include "tasks/image_mlp_kernel.h"
+#include "tasks/image_mlp_reference.h"
+#include "tests/mlp_rows.h"
+
+namespace lopt {
+namespace {
+
+// Uses one instruction set after the other, and the best again in the end.
+template <class Body>
+void OnEveryIsa(const Body& body) {
+  const std::vector<std::string> isas = SupportedIsas();
+  for (const std::string& isa : isas) {
+    CAPTURE(isa);
+    PinIsa(isa);
+    body();
+  }
+  PinIsa(isas.front());
+}
+
+struct Problem {
+  MlpShape shape;
+  std::vector<float> params;
+  MlpRows rows;
+};
+
+// Random images with many zeros, labels and weights, so large that units saturate now and then.
+Problem MakeProblem(std::vector<int64_t> sizes, Activation activation, int64_t examples) {
+  MlpShape shape{.sizes = sizes, .activation = activation};
+  const Key key = FoldIn(KeyFromSeed(static_cast<uint64_t>(sizes[0])), examples);
+  std::vector<float> images(examples * sizes[0]);
+  Uniform(FoldIn(key, 0), images);
+  for (float& pixel : images) pixel = pixel < 0.4f ? 0 : pixel;
+  std::vector<int32_t> drawn(examples);
+  Randint(FoldIn(key, 1), 0, static_cast<int32_t>(sizes.back()), drawn);
+  std::vector<float> params(shape.params());
+  Normal(FoldIn(key, 2), params);
+  auto at = params.begin();
+  for (size_t l = 0; l + 1 < sizes.size(); ++l) {
+    const auto end = at + sizes[l] * sizes[l + 1];
+    for (; at != end; ++at) *at *= 1.5f / std::sqrt(static_cast<float>(sizes[l]));
+    at += sizes[l + 1];
+  }
+  return {shape, params,
+          MlpRows(sizes[0], images, std::vector<uint8_t>(drawn.begin(), drawn.end()))};
+}
+
+struct Outcome {
+  MlpResult result;
+  std::vector<float> gradient;
+};
+
+template <class Function>
+Outcome Run(const Function& function, const Problem& problem) {
+  Outcome out{{}, std::vector<float>(problem.params.size())};
+  Workspace scratch;
+  out.result = function(problem.shape, problem.params, problem.rows.batch(), out.gradient, scratch);
+  return out;
+}
+
+void CheckAgainstReference(const Problem& problem) {
+  const Outcome wanted = Run(MlpLossReference, problem);
+  float scale = 0;
+  for (const float g : wanted.gradient) scale = std::max(scale, std::abs(g));
+  OnEveryIsa([&] {
+    const Outcome got = Run(MlpLoss, problem);
+    CHECK(std::abs(got.result.loss - wanted.result.loss) < 1e-6f * (1 + wanted.result.loss));
+    CHECK(got.result.correct == wanted.result.correct);
+    float worst = 0;
+    for (size_t i = 0; i < got.gradient.size(); ++i) {
+      worst = std::max(worst, std::abs(got.gradient[i] - wanted.gradient[i]));
+    }
+    CHECK(worst <= 1e-6f * scale);
+    Workspace scratch;
+    const MlpResult without =
+        MlpLoss(problem.shape, problem.params, problem.rows.batch(), {}, scratch);
+    CHECK(without.loss == got.result.loss);
+    CHECK(without.correct == got.result.correct);
+  });
+}
+
+TEST_CASE("The kernel agrees with the plain loops for layers and batches of any size") {
+  for (const Activation activation : {Activation::kRelu, Activation::kTanh}) {
+    for (const int64_t examples : {1, 2, 7, 8, 15, 16, 17, 31, 33, 100, 128}) {
+      for (const std::vector<int64_t>& sizes : std::vector<std::vector<int64_t>>{
+               {64, 32, 10}, {9, 5, 3}, {16, 33, 10}, {25, 64, 11}, {4, 1, 2}, {1, 31, 7, 4}}) {
+        CAPTURE(examples);
+        CAPTURE(ToString(sizes));
+        CheckAgainstReference(MakeProblem(sizes, activation, examples));
+      }
+    }
+  }
+}
+
+TEST_CASE("The kernel agrees with the plain loops without hidden layers and with many") {
+  for (const std::vector<int64_t>& sizes : std::vector<std::vector<int64_t>>{{64, 10},
+                                                                             {9, 2},
+                                                                             {49, 26},
+                                                                             {1, 1},
+                                                                             {36, 17, 16, 15, 10},
+                                                                             {64, 100, 65, 40},
+                                                                             {196, 128, 128, 10}}) {
+    for (const int64_t examples : {3, 40, 129}) {
+      CAPTURE(ToString(sizes));
+      CAPTURE(examples);
+      CheckAgainstReference(MakeProblem(sizes, Activation::kRelu, examples));
+    }
+  }
+}
+
+TEST_CASE("A batch that takes several passes gives the mean over all of it") {
+  for (const int64_t examples : {256, 257, 600}) {
+    CheckAgainstReference(MakeProblem({25, 12, 10}, Activation::kTanh, examples));
+    CheckAgainstReference(MakeProblem({25, 64, 32, 10}, Activation::kRelu, examples));
+  }
+}
+
+TEST_CASE("NaN and infinite weights go where the plain loops put them") {
+  for (const float bad : {std::nanf(""), INFINITY, -INFINITY, 1e30f}) {
+    for (const std::vector<int64_t>& sizes :
+         std::vector<std::vector<int64_t>>{{9, 5, 3}, {16, 33, 10}, {25, 40, 20, 10}}) {
+      Problem problem = MakeProblem(sizes, Activation::kRelu, 19);
+      for (const size_t at : {size_t{0}, problem.params.size() / 2, problem.params.size() - 1}) {
+        const float good = problem.params[at];
+        problem.params[at] = bad;
+        const Outcome wanted = Run(MlpLossReference, problem);
+        OnEveryIsa([&] {
+          const Outcome got = Run(MlpLoss, problem);
+          CHECK(std::isnan(got.result.loss) == std::isnan(wanted.result.loss));
+          if (std::isfinite(wanted.result.loss)) {
+            CHECK(got.result.loss == doctest::Approx(wanted.result.loss).epsilon(1e-5));
+          }
+          for (size_t i = 0; i < got.gradient.size(); ++i) {
+            CHECK(std::isnan(got.gradient[i]) == std::isnan(wanted.gradient[i]));
+          }
+        });
+        problem.params[at] = good;
+      }
+    }
+  }
+}
+
+TEST_CASE("Logits far apart give exact losses") {
+  const MlpRows rows(1, std::vector<float>{0, 0}, {0, 1});
+  const MlpShape shape{.sizes = {1, 3}};
+  const std::vector<float> params = {0, 0, 0, 300, -300, -80};
+  std::vector<float> gradient(6);
+  Workspace scratch;
+  OnEveryIsa([&] {
+    const MlpResult out = MlpLoss(shape, params, rows.batch(), gradient, scratch);
+    CHECK(out.loss == 300);
+    CHECK(out.correct == 1);
+    CHECK(gradient[3] == 0.5f);
+    CHECK(gradient[4] == -0.5f);
+    CHECK(gradient[5] == 0);
+  });
+}
+
+TEST_CASE("The same problem gives the same bits in every thread and in used scratch memory") {
+  const Problem problem = MakeProblem({64, 32, 10}, Activation::kRelu, 100);
+  const Outcome wanted = Run(MlpLoss, problem);
+  WorkspacePool workspaces;
+  ThreadPool pool(2);
+  std::vector<int> same(16);
+  pool.Run([&] {
+    ParallelFor(16, [&](int64_t i) {
+      WorkspacePool::Lease scratch(workspaces);
+      std::vector<float> gradient(problem.params.size());
+      const MlpResult result =
+          MlpLoss(problem.shape, problem.params, problem.rows.batch(), gradient, *scratch);
+      same[i] = result.loss == wanted.result.loss && gradient == wanted.gradient;
+    });
+  });
+  CHECK(std::count(same.begin(), same.end(), 1) == 16);
+}
+
+}  // namespace
+}  // namespace lopt
