@@ -108,8 +108,9 @@ class TorchImageMlp : public TorchTaskFamily {
 
 std::shared_ptr<const TaskFamily> MakeTorchImageMlp(const ImageMlpOptions& options,
                                                     std::shared_ptr<const ImageData> data) {
-  return std::make_shared<TorchImageMlp>(options, ImageTensors(data),
-                                         std::make_shared<ImageMlp>(options, data));
+  const ImageTensors tensors(data);
+  return std::make_shared<TorchImageMlp>(options, tensors,
+                                         std::make_shared<ImageMlp>(options, std::move(data)));
 }
 
 const char* TorchVersion() { return TORCH_VERSION; }

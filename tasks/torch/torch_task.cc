@@ -91,7 +91,8 @@ torch::Tensor FilledRows(std::span<const Key> keys, torch::IntArrayRef shape,
 
 }  // namespace
 
-TorchTaskFamily::TorchTaskFamily(InitFunction init, LossFunction loss, Layout config, Layout aux)
+TorchTaskFamily::TorchTaskFamily(InitFunction init, LossFunction loss, const Layout& config,
+                                 Layout aux)
     : TaskFamily({.config = config,
                   .params = LayoutOf(CallInit(init, Key{}, torch::zeros({config.size()}))),
                   .model_state = {},

@@ -50,7 +50,7 @@ class TorchTaskFamily : public TaskFamily {
   using LossFunction =
       std::function<TorchLoss(const std::vector<torch::Tensor>& params, const torch::Tensor& config,
                               const TorchBatch& batch)>;
-  TorchTaskFamily(InitFunction init, LossFunction loss, Layout config = {}, Layout aux = {});
+  TorchTaskFamily(InitFunction init, LossFunction loss, const Layout& config = {}, Layout aux = {});
 
   int64_t PreferredRows() const override { return kAllRows; }
 
