@@ -61,6 +61,11 @@ void ForEachTaskAndOptimizer(const Check& check) {
   });
 }
 
+WorkerWeights DrawWeights(const LearnedOptimizer& optimizer) {
+  const std::vector<float> theta = DrawTheta(optimizer, 1);
+  return {.theta = Eigen::Map<const Eigen::VectorXf>(theta.data(), std::ssize(theta)), .outer = {}};
+}
+
 // Every estimator on every task, trained by the first optimizer; then by every optimizer on the
 // first task.
 template <class Check>
@@ -68,9 +73,7 @@ void ForEachEstimator(const Check& check) {
   const auto tasks = EveryTask();
   const auto optimizers = OneOfEachType(EveryOptimizer());
   const auto run = [&](const Built<LearnedOptimizer>& optimizer, const Built<TaskFamily>& task) {
-    WorkerWeights weights;
-    const std::vector<float> theta = DrawTheta(*optimizer.made, 1);
-    weights.theta = Eigen::Map<const Eigen::VectorXf>(theta.data(), std::ssize(theta));
+    const WorkerWeights weights = DrawWeights(*optimizer.made);
     INFO(optimizer.name);
     ForEach(EveryEstimator(optimizer.made, task.config),
             [&](const Built<ConfiguredEstimator>& estimator) { check(estimator, weights); });
@@ -272,6 +275,24 @@ TEST_CASE("Estimates are finite gradients of the size of theta and count their s
   });
 }
 
+TEST_CASE("The twins of an estimator share their tasks, params and data") {
+  const auto optimizer = EveryOptimizer().front();
+  const WorkerWeights weights = DrawWeights(*optimizer.made);
+  ForEach(EveryTask(), [&](const Built<TaskFamily>& task) {
+    ForEach(EveryEstimator(optimizer.made, task.config),
+            [&](const Built<ConfiguredEstimator>& estimator) {
+              if (!estimator.example.has_std) return;
+              const auto with_std = [&](const char* std) {
+                const Config config =
+                    estimator.config.With("task", task.config.Dump(-1)).With("std", std);
+                return EstimatorRegistry().Make(config, optimizer.made, Resources());
+              };
+              CheckTwinsShareTheirDraws(*with_std("0.01")->estimator,
+                                        *with_std("0.0001")->estimator, weights);
+            });
+  });
+}
+
 TEST_CASE("Estimators refuse a theta of another size") {
   ForEachEstimator([](const Built<ConfiguredEstimator>& estimator, const WorkerWeights& weights) {
     CheckWrongThetaThrows(*estimator.made->estimator, weights);
@@ -280,9 +301,7 @@ TEST_CASE("Estimators refuse a theta of another size") {
 
 TEST_CASE("Estimators refuse the state of an estimator of another type or task") {
   const auto optimizer = EveryOptimizer().front();
-  const std::vector<float> theta = DrawTheta(*optimizer.made, 1);
-  WorkerWeights weights;
-  weights.theta = Eigen::Map<const Eigen::VectorXf>(theta.data(), std::ssize(theta));
+  const WorkerWeights weights = DrawWeights(*optimizer.made);
   const auto tasks = OneOfEachType(EveryTask());
   REQUIRE(tasks.size() >= 2);
   const auto here = EveryEstimator(optimizer.made, tasks[0].config);

@@ -83,7 +83,10 @@ inline void CheckStateResumes(const GradientEstimator& estimator, const WorkerWe
 inline void CheckEstimates(const GradientEstimator& estimator, const WorkerWeights& weights,
                            int64_t inner_steps) {
   EstimatorState state = FirstState(estimator, weights);
-  for (const GradientEstimate& estimate : RunWindows(estimator, weights, 0, 4, &state)) {
+  const EstimatorState start = state;
+  const auto estimates = RunWindows(estimator, weights, 0, 4, &state);
+  CHECK((state.size() == 0 || state != start));
+  for (const GradientEstimate& estimate : estimates) {
     CHECK(estimate.gradient.size() == estimator.theta_layout().size());
     CHECK(AllFinite(estimate.gradient));
     CHECK(estimate.gradient.squaredNorm() > 0);
@@ -93,6 +96,18 @@ inline void CheckEstimates(const GradientEstimator& estimator, const WorkerWeigh
     CHECK(estimate.counts.non_finite == 0);
     CHECK(estimate.counts.episodes_ended <= estimate.counts.inner_steps);
   }
+}
+
+// The size of a gradient does not grow as the perturbations shrink, because twins share all that is
+// random. `small` is `estimator` with a hundredth of its std.
+inline void CheckTwinsShareTheirDraws(const GradientEstimator& estimator,
+                                      const GradientEstimator& small,
+                                      const WorkerWeights& weights) {
+  const auto size = [&](const GradientEstimator& which) {
+    EstimatorState state = FirstState(which, weights);
+    return RunWindows(which, weights, 0, 1, &state)[0].gradient.norm();
+  };
+  CHECK(size(small) < 10 * size(estimator));
 }
 
 inline void CheckWrongThetaThrows(const GradientEstimator& estimator,

@@ -17,6 +17,8 @@ struct Example {
   bool torch_module = false;
   // Estimators: inner steps of one window, twins counted each; 0: not a fixed number.
   int64_t inner_steps = 0;
+  // Estimators: has an option `std`, that of the perturbations.
+  bool has_std = false;
 };
 
 inline std::vector<Example> TaskExamples() {
@@ -60,19 +62,23 @@ inline std::vector<Example> EstimatorExamples() {
                      "random_initial_iteration_offset": 5, "task": {"type": "QuadraticTask"},
                      "schedule": {"type": "LogUniformLengthSchedule", "min_length": 3,
                                   "max_length": 9}})",
-       .inner_steps = int64_t{2} * 3 * 4},
+       .inner_steps = int64_t{2} * 3 * 4,
+       .has_std = true},
       {.config = R"({"type": "TruncatedES", "num_tasks": 6, "trunc_length": 3,
                      "meta_loss": "inner_valid", "task": {"type": "QuadraticTask"},
                      "schedule": {"type": "LogUniformLengthSchedule", "min_length": 3,
                                   "max_length": 9}})",
-       .inner_steps = int64_t{2} * 6 * 3},
+       .inner_steps = int64_t{2} * 6 * 3,
+       .has_std = true},
       {.config = R"({"type": "FullES", "num_tasks": 3, "task": {"type": "QuadraticTask"},
                      "schedule": {"type": "ConstantTruncationSchedule", "total_length": 7}})",
-       .inner_steps = int64_t{2} * 3 * 7},
+       .inner_steps = int64_t{2} * 3 * 7,
+       .has_std = true},
       {.config = R"({"type": "FullES", "num_tasks": 2, "loss_type": "last_recompute",
                      "task": {"type": "QuadraticTask"},
                      "schedule": {"type": "LogUniformLengthSchedule", "min_length": 3,
-                                  "max_length": 9}})"},
+                                  "max_length": 9}})",
+       .has_std = true},
   };
 }
 
