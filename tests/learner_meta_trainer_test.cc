@@ -1,0 +1,418 @@
+#include <doctest/doctest.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <csignal>
+#include <filesystem>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/isa.h"
+#include "estimators/registry.h"
+#include "learner/checkpoint.h"
+#include "learner/meta_trainer.h"
+#include "learner/run_directory.h"
+#include "learner/theta_file.h"
+#include "tests/learner_fakes.h"
+#include "tests/learner_runs.h"
+#include "tests/temp_directory.h"
+
+namespace lopt {
+namespace {
+
+namespace fs = std::filesystem;
+
+MetaTrainResult Train(const MetaTrainConfig& config, const std::string& directory = "",
+                      int threads = 1) {
+  return RunMetaTraining(config, {.out_dir = directory, .threads = threads});
+}
+
+MetaTrainResult Resume(const MetaTrainConfig& config, const std::string& directory,
+                       int threads = 1) {
+  return RunMetaTraining(config, {.out_dir = directory, .threads = threads, .resume = true});
+}
+
+std::string ErrorOf(const MetaTrainConfig& config, const MetaTrainerOptions& options) {
+  try {
+    RunMetaTraining(config, options);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+// An estimator whose gradient stops being a number at outer step 3.
+struct ExplodingOptions {
+  void Visit(FieldVisitor&) {}
+};
+
+MetaTrainConfig Exploding(const std::string& policy) {
+  const auto add = [] {
+    EstimatorRegistry().Add<ExplodingOptions>(
+        "Exploding", "Its gradient is not finite at outer step 3.",
+        [](const ExplodingOptions&, const std::shared_ptr<const LearnedOptimizer>&,
+           const TaskResources&) {
+          return Configured([](const WorkerWeights& weights, Key, int64_t) {
+            const float value =
+                weights.outer.outer_step == 3 ? std::numeric_limits<float>::quiet_NaN() : 1.0F;
+            return GradientEstimate{.gradient = Eigen::VectorXf::Constant(1, value),
+                                    .mean_loss = value,
+                                    .counts = {},
+                                    .metrics = {}};
+          });
+        });
+    return true;
+  };
+  static const bool added = add();
+  CHECK(added);
+  return ReadOptions<MetaTrainConfig>(Config::Parse(
+      R"({"learned_optimizer": {"type": "LearnableSGD", "learning_rate": 1},
+          "theta_opt": {"type": "SGD", "learning_rate": 1},
+          "estimators": [{"type": "Exploding"}], "meta_steps": 6,
+          "non_finite_gradient": ")" +
+          policy + "\"}",
+      "test"));
+}
+
+TEST_CASE("theta after 20 updates has the same bits on 1, 2 and 8 threads") {
+  for (const int64_t workers : {1, 4}) {
+    CAPTURE(workers);
+    const MetaTrainConfig config = SmallExperiment(workers);
+    const MetaTrainResult one = Train(config);
+    CHECK(one.updates == 20);
+    CHECK(one.learner.outer_step == 20);
+    CHECK(one.learner.theta.allFinite());
+    for (const int threads : {2, 8}) {
+      const MetaTrainResult many = Train(config, "", threads);
+      CHECK(many.learner.theta == one.learner.theta);
+      CHECK(many.learner.theta_opt == one.learner.theta_opt);
+      CHECK(many.totals == one.totals);
+    }
+  }
+  // The workers and the seed are part of the experiment.
+  MetaTrainConfig other = SmallExperiment(1);
+  CHECK(Train(other).learner.theta != Train(SmallExperiment(4)).learner.theta);
+  other.seed = 12;
+  CHECK(Train(other).learner.theta != Train(SmallExperiment(1)).learner.theta);
+}
+
+TEST_CASE("Ten updates, a resume and ten more leave what twenty in one go leave") {
+  for (const int64_t workers : {1, 4}) {
+    CAPTURE(workers);
+    const TempDirectory whole;
+    const TempDirectory parts;
+    const MetaTrainResult at_once = Train(SmallExperiment(workers), whole.path());
+    Train(SmallExperiment(workers, 10), parts.path());
+    const MetaTrainResult resumed = Resume(SmallExperiment(workers), parts.path(), 2);
+    CHECK(resumed.updates == 10);
+    CHECK(resumed.learner.theta == at_once.learner.theta);
+    CHECK(resumed.totals == at_once.totals);
+    CHECK(MetricsLines(parts.path()) == MetricsLines(whole.path()));
+    CHECK(ReadFile(parts / "theta.safetensors") == ReadFile(whole / "theta.safetensors"));
+    const auto last = [](const TempDirectory& directory) {
+      return CheckpointStore(directory / "checkpoints", {}).ReadNewest();
+    };
+    CHECK(last(parts)->workers == last(whole)->workers);
+    CHECK(last(parts)->learner.theta_opt == last(whole)->learner.theta_opt);
+  }
+}
+
+TEST_CASE("A run that is stopped says so, and goes on to the same end") {
+  const TempDirectory whole;
+  const TempDirectory parts;
+  const MetaTrainConfig config = SmallExperiment(2);
+  Train(config, whole.path());
+  std::atomic<bool> stop = false;
+  std::vector<int64_t> seen;
+  const MetaTrainResult stopped = RunMetaTraining(
+      config,
+      {.out_dir = parts.path(), .stop = &stop, .on_step = [&](const MetaTrainProgress& progress) {
+         seen.push_back(progress.updates);
+         CHECK(progress.meta_steps == 20);
+         CHECK(progress.first_updates == 0);
+         CHECK(progress.inner_steps > 0);
+         CHECK(progress.estimator_names->at(1) == "1_ImageMLP");
+         stop = progress.updates == 5;
+       }});
+  CHECK(seen == std::vector<int64_t>{1, 2, 3, 4, 5});
+  CHECK(stopped.interrupted);
+  CHECK(stopped.theta_path.empty());
+  CHECK_FALSE(fs::exists(parts / "theta.safetensors"));
+  const RunManifest manifest = RunDirectory(parts.path()).ReadManifest();
+  CHECK(manifest.status == "interrupted");
+  CHECK(manifest.updates == 5);
+  const MetaTrainResult resumed = Resume(config, parts.path());
+  CHECK_FALSE(resumed.interrupted);
+  CHECK(resumed.theta_path == parts / "theta.safetensors");
+  CHECK(FinalTheta(parts.path()) == FinalTheta(whole.path()));
+  CHECK(MetricsLines(parts.path()) == MetricsLines(whole.path()));
+  CHECK(RunDirectory(parts.path()).ReadManifest().status == "finished");
+}
+
+TEST_CASE("A finished run leaves its config, manifest, metrics, checkpoints and theta") {
+  const TempDirectory directory;
+  const std::string out = directory / "runs/first";
+  const MetaTrainConfig config = SmallExperiment(1);
+  const MetaTrainResult result =
+      RunMetaTraining(config, {.out_dir = out, .threads = 2, .version = "1.2.3"});
+  // The resolved config describes the same run.
+  const Config written = Config::Load(out + "/config.json");
+  CHECK(written.Dump().find("\"b2\": 0.999") != std::string::npos);
+  CHECK(Train(ReadOptions<MetaTrainConfig>(written)).learner.theta == result.learner.theta);
+  const RunManifest manifest = RunDirectory(out).ReadManifest();
+  CHECK(manifest.status == "finished");
+  CHECK(manifest.version == "1.2.3");
+  CHECK(manifest.isa == CurrentIsa());
+  CHECK(manifest.seed == 11);
+  CHECK(manifest.updates == 20);
+  CHECK(manifest.threads == 2);
+  CHECK(CheckpointStore(out + "/checkpoints", {}).Steps() == std::vector<int64_t>{14, 20});
+  const std::string lines = MetricsLines(out);
+  CHECK(std::count(lines.begin(), lines.end(), '\n') == 20);
+  CHECK(lines.find("\"meta_loss/0_FixedDimQuadraticFamily\"") != std::string::npos);
+  CHECK(lines.find("\"non_finite/1_ImageMLP\"") != std::string::npos);
+  const ThetaFile theta = ReadThetaFile(result.theta_path);
+  CHECK(theta.theta == result.learner.theta);
+  CHECK(theta.meta_steps == 20);
+  CHECK(theta.seed == 11);
+  CHECK(theta.version == "1.2.3");
+  CHECK(theta.config.Dump() == written.Dump());
+  // The counts of an update: 2 windows x 3 tasks x 2 twins x 10 steps.
+  CHECK(result.totals[0].inner_steps == 20 * 120);
+  CHECK(result.last.estimators[0].counts.inner_steps == 120);
+}
+
+TEST_CASE("Metrics are written for every so many-th update, across a resume too") {
+  const TempDirectory whole;
+  const TempDirectory parts;
+  MetaTrainConfig config = SmallExperiment(1);
+  config.metrics_steps = 3;
+  Train(config, whole.path());
+  const std::string lines = MetricsLines(whole.path());
+  CHECK(std::count(lines.begin(), lines.end(), '\n') == 7);
+  config.meta_steps = 10;
+  Train(config, parts.path());
+  config.meta_steps = 20;
+  Resume(config, parts.path());
+  CHECK(MetricsLines(parts.path()) == lines);
+}
+
+TEST_CASE("A directory that holds a run needs resume or overwrite") {
+  const TempDirectory directory;
+  const std::string out = directory / "run";
+  const MetaTrainConfig config = SmallExperiment(1, 2);
+  CHECK(ErrorOf(config, {.out_dir = out, .resume = true}) ==
+        "cannot resume: " + out + " holds no run");
+  Train(config, out);
+  WriteTextFile(out + "/notes.txt", "mine");
+  CHECK(ErrorOf(config, {.out_dir = out}) ==
+        out +
+            " holds a run already: resume it (--resume), replace it (--overwrite), or choose "
+            "another directory");
+  MetaTrainConfig other = SmallExperiment(1, 3);
+  other.seed = 99;
+  RunMetaTraining(other, {.out_dir = out, .overwrite = true});
+  CHECK(ReadTextFile(out + "/notes.txt") == "mine");
+  CHECK(RunDirectory(out).ReadManifest().seed == 99);
+  const std::string lines = MetricsLines(out);
+  CHECK(std::count(lines.begin(), lines.end(), '\n') == 3);
+  CHECK(CheckpointStore(out + "/checkpoints", {}).Steps() == std::vector<int64_t>{0, 3});
+  int64_t event_files = 0;
+  for (const auto& entry : fs::directory_iterator(out)) {
+    event_files += entry.path().filename().string().starts_with("events.out.tfevents.") ? 1 : 0;
+  }
+  CHECK(event_files == 1);
+  CHECK(ErrorOf(other, {.out_dir = out, .resume = true, .overwrite = true}) ==
+        "resume and overwrite exclude each other");
+  CHECK(ErrorOf(other, {.resume = true}) == "resume and overwrite need an output directory");
+}
+
+TEST_CASE("A finished run that is resumed to the same total does nothing more") {
+  const TempDirectory directory;
+  const MetaTrainConfig config = SmallExperiment(1, 3);
+  const MetaTrainResult first = Train(config, directory.path());
+  const MetaTrainResult again = Resume(config, directory.path());
+  CHECK(again.updates == 0);
+  CHECK(again.last.outer_step == -1);
+  CHECK(again.learner.theta == first.learner.theta);
+  CHECK(RunDirectory(directory.path()).ReadManifest().status == "finished");
+}
+
+TEST_CASE("Resuming with a changed config is an error that says which keys differ") {
+  const TempDirectory directory;
+  MetaTrainConfig config = SmallExperiment(1, 3);
+  Train(config, directory.path());
+  const std::string start =
+      "cannot resume from " + directory.path() + "/checkpoints/step-00000003: ";
+  const std::string end =
+      ". On resume only these keys may change: name, meta_steps, data_dir, isa, "
+      "checkpoint_seconds, checkpoint_steps, keep_last, keep_every, metrics_steps";
+  const MetaTrainerOptions resume = {.out_dir = directory.path(), .resume = true};
+  MetaTrainConfig changed = config;
+  changed.seed = 12;
+  changed.estimators[0] = changed.estimators[0].With("std", "0.02");
+  CHECK(ErrorOf(changed, resume) == start +
+                                        "the config has changed: estimators[0].std: 0.01 in the "
+                                        "checkpoint, 0.02 now; seed: 11 in the checkpoint, 12 now" +
+                                        end);
+  changed = config;
+  changed.workers = 2;
+  CHECK(ErrorOf(changed, resume) ==
+        start + "the config has changed: workers: 1 in the checkpoint, 2 now" + end);
+  changed = config;
+  changed.meta_steps = 2;
+  CHECK(ErrorOf(changed, resume) == start + "it has 3 updates, more than meta_steps = 2");
+  // A default that is written out is no change, nor are the free keys.
+  changed = ReadOptions<MetaTrainConfig>(Config::Load(directory / "config.json"));
+  changed.name = "another";
+  changed.meta_steps = 4;
+  changed.checkpoint_steps = 1;
+  changed.keep_last = 9;
+  CHECK(Resume(changed, directory.path()).updates == 1);
+}
+
+TEST_CASE("Another instruction set at resume is an error unless it is allowed") {
+  const TempDirectory directory;
+  const std::vector<std::string> isas = SupportedIsas();
+  const std::string before = CurrentIsa();
+  MetaTrainConfig config = SmallExperiment(1, 3);
+  config.isa = isas.back();
+  Train(config, directory.path());
+  if (isas.size() > 1) {
+    config.isa = isas.front();
+    config.meta_steps = 4;
+    CHECK(ErrorOf(config, {.out_dir = directory.path(), .resume = true}) ==
+          "cannot resume from " + directory.path() +
+              "/checkpoints/step-00000003: it was computed on instruction set " + isas.back() +
+              ", this process uses " + isas.front() +
+              ", so the result would have other bits; pin it (isa, --isa), or allow the change");
+    CHECK(RunMetaTraining(config,
+                          {.out_dir = directory.path(), .resume = true, .allow_isa_change = true})
+              .updates == 1);
+  }
+  config.isa = "abacus";
+  CHECK(ErrorOf(config, {}).find("abacus") != std::string::npos);
+  PinIsa(before);
+}
+
+TEST_CASE("A run can start from a given theta, with a fresh theta_opt") {
+  const TempDirectory first;
+  const TempDirectory second;
+  const MetaTrainConfig config = SmallExperiment(1, 5);
+  const MetaTrainResult trained = Train(config, first.path());
+  const std::string file = trained.theta_path;
+  MetaTrainConfig none = SmallExperiment(1, 0);
+  CHECK(RunMetaTraining(none, {.init_theta = file}).learner.theta == trained.learner.theta);
+  const MetaTrainResult tuned =
+      RunMetaTraining(config, {.out_dir = second.path(), .init_theta = file});
+  CHECK(tuned.learner.theta != trained.learner.theta);
+  CHECK(tuned.learner.theta_opt.At("count").As<int64_t>()[0] == 5);
+  CHECK(RunDirectory(second.path()).ReadManifest().init_theta == file);
+
+  // Without a checkpoint a resume begins again, with the same theta.
+  fs::remove_all(second / "checkpoints");
+  CHECK(Resume(config, second.path()).learner.theta == tuned.learner.theta);
+
+  CHECK(ErrorOf(config, {.out_dir = second.path(), .resume = true, .init_theta = file}) ==
+        "init_theta is for a new run; a resumed one goes on with the theta of its checkpoint");
+  MetaTrainConfig other = config;
+  other.learned_optimizer = Config::Parse(R"({"type": "MLPLOpt", "hidden_size": 16})", "test");
+  CHECK(ErrorOf(other, {.init_theta = file}) ==
+        file + ": the file is of another learned optimizer: hidden_size: 8 in the file, 16 wanted");
+}
+
+TEST_CASE("A gradient that is not finite skips an update or ends the run, as the config says") {
+  const TempDirectory directory;
+  const MetaTrainResult skipped = Train(Exploding("skip"), directory / "skip");
+  CHECK(skipped.learner.outer_step == 6);
+  CHECK(skipped.learner.skipped_updates == 1);
+  CHECK(skipped.learner.theta[0] == -5);
+  CHECK(MetricsLines(directory / "skip").find("\"nan\"") != std::string::npos);
+  const std::string error = ErrorOf(Exploding("abort"), {.out_dir = directory / "abort"});
+  CHECK(error ==
+        "the gradient of outer step 3 is not finite (worker 0) and non_finite_gradient is "
+        "\"abort\"; \"skip\" counts such updates and goes on");
+  const RunManifest manifest = RunDirectory(directory / "abort").ReadManifest();
+  CHECK(manifest.status == "failed");
+  CHECK(manifest.error == error);
+  CHECK(manifest.updates == 3);
+}
+
+TEST_CASE("An output directory that cannot be made is an error") {
+  const TempDirectory directory;
+  WriteTextFile(directory / "file", "");
+  CHECK(ErrorOf(SmallExperiment(1, 1), {.out_dir = directory / "file/run"}) ==
+        "cannot create the output directory " + directory.path() + "/file/run: Not a directory");
+  if (::geteuid() != 0) {  // root may write everywhere
+    fs::permissions(directory.path(), fs::perms::owner_read | fs::perms::owner_exec);
+    CHECK(ErrorOf(SmallExperiment(1, 1), {.out_dir = directory.path()}) ==
+          "cannot write to the output directory " + directory.path() + ": Permission denied");
+    fs::permissions(directory.path(), fs::perms::owner_all);
+  }
+}
+
+TEST_CASE("A bad config leaves the directory alone") {
+  const TempDirectory directory;
+  MetaTrainConfig config = SmallExperiment(1, 1);
+  config.estimators.clear();
+  CHECK(ErrorOf(config, {.out_dir = directory / "run"}) ==
+        "estimators: must name at least one estimator");
+  config = SmallExperiment(1, 1);
+  config.estimators[0] = config.estimators[0].With("std", "-1");
+  CHECK(ErrorOf(config, {.out_dir = directory / "run"}).find("std") != std::string::npos);
+  CHECK_FALSE(fs::exists(directory / "run"));
+}
+
+TEST_CASE("A disk that is full ends the run with an error and keeps the last good checkpoint") {
+  const TempDirectory directory;
+  const TempDirectory whole;
+  const MetaTrainConfig config = SmallExperiment(1);
+  Train(config, whole.path());
+  rlimit before = {};
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const MetaTrainerOptions options = {
+      .out_dir = directory.path(), .on_event = [&](std::string_view event) {
+        if (event == "checkpoint:14:worker:0") {
+          const rlimit limit = {.rlim_cur = 1000, .rlim_max = before.rlim_max};
+          ::setrlimit(RLIMIT_FSIZE, &limit);
+        }
+      }};
+  const std::string error = ErrorOf(config, options);
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  CHECK(error == "cannot write " + directory.path() +
+                     "/checkpoints/tmp-step-00000014/worker-00000.safetensors: File too large");
+  CHECK(CheckpointStore(directory / "checkpoints", {}).Steps() == std::vector<int64_t>{0, 7});
+  Resume(config, directory.path());
+  CHECK(FinalTheta(directory.path()) == FinalTheta(whole.path()));
+  CHECK(MetricsLines(directory.path()) == MetricsLines(whole.path()));
+}
+
+TEST_CASE("Meta-training raises a learning rate that is too low") {
+  auto config = ReadOptions<MetaTrainConfig>(Config::Parse(R"({
+    "learned_optimizer": {"type": "LearnableSGD", "learning_rate": 0.001},
+    "theta_opt": {"type": "Adam", "learning_rate": 0.1},
+    "estimators": [
+      {"type": "TruncatedPES", "task": {"type": "FixedDimQuadraticFamily", "dim": 5},
+       "num_tasks": 8, "trunc_length": 5, "std": 0.1,
+       "schedule": {"type": "ConstantTruncationSchedule", "total_length": 10}}],
+    "meta_steps": 60})",
+                                                           "test"));
+  double first = 0;
+  const MetaTrainResult result =
+      RunMetaTraining(config, {.on_step = [&](const MetaTrainProgress& progress) {
+                        if (progress.updates == 1) {
+                          first = progress.summary->mean_loss;
+                        }
+                      }});
+  CHECK(result.learner.theta[0] > std::log(0.05));
+  CHECK(result.last.mean_loss < 0.6 * first);
+}
+
+}  // namespace
+}  // namespace lopt

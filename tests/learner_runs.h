@@ -1,0 +1,48 @@
+#pragma once
+
+#include <string>
+
+#include "base/arrays.h"
+#include "base/config.h"
+#include "base/file.h"
+#include "learner/meta_train_config.h"
+#include "learner/meta_trainer.h"
+
+namespace lopt {
+
+// A small experiment with every kind of estimator: 20 updates in a fraction of a second.
+inline MetaTrainConfig SmallExperiment(int64_t workers, int64_t meta_steps = 20) {
+  auto config = ReadOptions<MetaTrainConfig>(Config::Parse(R"({
+    "learned_optimizer": {"type": "MLPLOpt", "hidden_size": 8},
+    "theta_opt": {"type": "Adam", "learning_rate": 1e-3,
+                  "schedule": {"type": "Warmup", "warmup_steps": 5, "start_scale": 0.2}},
+    "estimators": [
+      {"type": "TruncatedPES", "task": {"type": "FixedDimQuadraticFamily", "dim": 10},
+       "num_tasks": 3, "trunc_length": 10, "std": 0.01, "random_initial_iteration_offset": 20,
+       "schedule": {"type": "LogUniformLengthSchedule", "min_length": 8, "max_length": 40}},
+      {"type": "TruncatedES", "weight": 0.5, "num_tasks": 2, "trunc_length": 4, "std": 0.02,
+       "task": {"type": "ImageMLP", "image_size": 8, "hidden": [4], "batch_size": 8,
+                "data": "glyphs"},
+       "schedule": {"type": "ConstantTruncationSchedule", "total_length": 6}},
+      {"type": "FullES", "task": {"type": "FixedDimQuadraticFamily", "dim": 2},
+       "num_tasks": 2, "std": 0.01,
+       "schedule": {"type": "LogUniformLengthSchedule", "min_length": 3, "max_length": 12}}
+    ],
+    "windows_per_update": 2, "seed": 11,
+    "checkpoint_seconds": 0, "checkpoint_steps": 7, "keep_last": 2
+  })",
+                                                           "the small experiment"));
+  config.workers = workers;
+  config.meta_steps = meta_steps;
+  return config;
+}
+
+// The tensors of the final theta, and the lines of metrics, that a run left.
+inline NamedArrays FinalTheta(const std::string& directory) {
+  return ReadArrayFile(directory + "/theta.safetensors").arrays.Extract("theta/");
+}
+inline std::string MetricsLines(const std::string& directory) {
+  return ReadTextFile(directory + "/metrics.jsonl");
+}
+
+}  // namespace lopt
