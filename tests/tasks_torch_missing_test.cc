@@ -1,4 +1,5 @@
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -16,7 +17,7 @@ namespace {
 class ModuleDirectory {
  public:
   explicit ModuleDirectory(const std::string& name)
-      : path_(std::filesystem::temp_directory_path() / name) {
+      : path_(std::filesystem::temp_directory_path() / (name + std::to_string(getpid()))) {
     std::filesystem::remove_all(path_);
     std::filesystem::create_directory(path_);
     setenv("LOPT_MODULE_DIR", path_.c_str(), 1);
