@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "tasks/image_mlp_kernel.h"
+#include "tasks/image_mlp_reference.h"
 
 namespace lopt {
 namespace {
@@ -52,12 +53,14 @@ void ImageMlpOptions::Visit(FieldVisitor& v) {
           "\"default\" is \"idx\" if a data directory is given and \"glyphs\" otherwise.");
 }
 
-ImageMlp::ImageMlp(const ImageMlpOptions& options, std::shared_ptr<const ImageData> data)
+ImageMlp::ImageMlp(const ImageMlpOptions& options, std::shared_ptr<const ImageData> data,
+                   Implementation implementation)
     : TaskFamily({.params = ParamsLayout(MakeShape(options, *data)),
                   .aux = Layout({{"accuracy", Shape{}}})}),
       data_(std::move(data)),
       shape_(MakeShape(options, *data_)),
-      batch_size_(options.batch_size) {}
+      batch_size_(options.batch_size),
+      implementation_(implementation) {}
 
 double ImageMlp::Normalize(std::span<const float>, double loss) const {
   const double maximum = *NormalizerMaximum();
@@ -106,7 +109,8 @@ void ImageMlp::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) const {
                             .stride = data_->stride(),
                             .labels = data_->labels(),
                             .examples = drawn ? rows : e.examples.subspan(row * batch, batch)};
-    const MlpResult result = MlpLoss(
+    const auto loss = implementation_ == Implementation::kFast ? MlpLoss : MlpLossReference;
+    const MlpResult result = loss(
         shape_, e.params.subspan(row * size, size), examples,
         e.gradients.empty() ? std::span<float>() : e.gradients.subspan(row * size, size), scratch);
     e.losses[row] = result.loss;

@@ -29,9 +29,13 @@ struct ImageMlpOptions {
 // the whole data set and may be any number. The normalizer cuts losses to [0, 1.5 ln(classes)].
 class ImageMlp : public TaskFamily {
  public:
+  // The plain implementation is the oracle of the fast one; they agree to rounding.
+  enum class Implementation { kFast, kReference };
+
   // Throws Error if a size is below 1, the activation is unknown or the images have another size
   // than image_size x image_size.
-  ImageMlp(const ImageMlpOptions& options, std::shared_ptr<const ImageData> data);
+  ImageMlp(const ImageMlpOptions& options, std::shared_ptr<const ImageData> data,
+           Implementation implementation = Implementation::kFast);
 
   double Normalize(std::span<const float> config, double loss) const override;
   std::optional<double> NormalizerMaximum() const override;
@@ -45,6 +49,7 @@ class ImageMlp : public TaskFamily {
   std::shared_ptr<const ImageData> data_;
   MlpShape shape_;
   int64_t batch_size_;
+  Implementation implementation_;
 };
 
 }  // namespace lopt
