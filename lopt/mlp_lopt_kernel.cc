@@ -17,7 +17,7 @@
 #define LOPT_MLP_LOPT_KERNEL_ONCE
 namespace lopt {
 
-// The network with every row of weights padded to `stride`, a multiple of 16, by zeros.
+// The network with every row of weights padded to `stride`, a multiple of 32, by zeros.
 struct PackedNetwork {
   int64_t hidden;
   int64_t stride;
@@ -293,6 +293,14 @@ struct Outputs {
   V x[2][kV];
 };
 
+template <int kV>
+HWY_INLINE void StartOutputs(const PackedNetwork& net, Outputs<kV>& out) {
+  for (int v = 0; v < kV; ++v) {
+    out.x[0][v] = hn::Set(d, net.output_bias[0]);
+    out.x[1][v] = hn::Set(d, net.output_bias[1]);
+  }
+}
+
 // Adds the first `units` hidden units of a tile of the last hidden layer to the outputs.
 template <int kV, int kJ>
 HWY_INLINE void AddTileToOutputs(const Tile<kV, kJ>& tile, const float* HWY_RESTRICT w0,
@@ -325,14 +333,12 @@ HWY_NOINLINE void UpdateColumns(const UpdateTask& task, const Columns<kV>& at) {
   const PackedNetwork& net = *task.network;
   const int64_t hidden = net.hidden;
   const int64_t stride = net.stride;
-  Outputs<kV> out;
-  for (int v = 0; v < kV; ++v) {
-    out.x[0][v] = hn::Set(d, net.output_bias[0]);
-    out.x[1][v] = hn::Set(d, net.output_bias[1]);
-  }
   float* HWY_RESTRICT from = task.hidden0;
   float* HWY_RESTRICT to = task.hidden1;
+  // The outputs fill registers, so they begin where the last hidden layer does.
+  Outputs<kV> out;
   if (net.layers == 1) {
+    StartOutputs(net, out);
     ForTiles(hidden, [&]<int kJ>(int64_t j) HWY_ATTR {
       Tile<kV, kJ> tile;
       InputTile(at, task.input + j, stride, task.bias + j, tile);
@@ -354,6 +360,7 @@ HWY_NOINLINE void UpdateColumns(const UpdateTask& task, const Columns<kV>& at) {
       std::swap(from, to);
       weights += (hidden + 1) * stride;
     }
+    StartOutputs(net, out);
     ForTiles(hidden, [&]<int kJ>(int64_t j) HWY_ATTR {
       Tile<kV, kJ> tile;
       InnerTile(from, hidden, weights + j, stride, weights + hidden * stride + j, tile);
@@ -394,125 +401,144 @@ HWY_INLINE void PrefetchColumns(const float* g, const float* p, const float* m, 
 
 // --- Hidden units in lanes -----------------------------------------------------------------
 
-constexpr int kMostRows = kManyRegisters ? 10 : 6;
+// A tile is kRows parameters times kRowVectors vectors of hidden units.
 constexpr int kRowVectors = 2;
+constexpr int kRowUnits = kRowVectors * kLanes;
 
-// The inputs of kRows parameters: input k of row i is at x[i * row + k * step].
-struct RowInputs {
-  const float* x;
-  int64_t row;
-  int64_t step;
-  int64_t count;
+template <int kRows>
+struct RowTile {
+  V x[kRows][kRowVectors];
 };
 
-// sums[i][v] = bias + inputs of row i times weights, for kV vectors of hidden units.
-template <int kRows, int kV>
-HWY_INLINE void RowTile(const RowInputs& inputs, const float* HWY_RESTRICT weights, int64_t stride,
-                        const float* HWY_RESTRICT bias, V (&sums)[kRows][kV]) {
+template <int kRows>
+HWY_INLINE void StartRowTile(const float* HWY_RESTRICT bias, RowTile<kRows>& tile) {
   HWY_UNROLL(10)
   for (int i = 0; i < kRows; ++i) {
     HWY_UNROLL(2)
-    for (int v = 0; v < kV; ++v) sums[i][v] = hn::Load(d, bias + v * kLanes);
+    for (int v = 0; v < kRowVectors; ++v) tile.x[i][v] = hn::Load(d, bias + v * kLanes);
   }
-  const float* HWY_RESTRICT x = inputs.x;
-  const int64_t row = inputs.row;
+}
+
+// tile += inputs times weights, where input k of row i is at x[i kRow + k kStep].
+template <int kRow, int kStep, int kRows>
+HWY_INLINE void AddToRowTile(const float* HWY_RESTRICT x, int64_t inputs,
+                             const float* HWY_RESTRICT weights, int64_t stride,
+                             RowTile<kRows>& tile) {
   HWY_UNROLL(1)
-  for (int64_t k = 0; k < inputs.count; ++k) {
-    V weight[kV];
-    for (int v = 0; v < kV; ++v) weight[v] = hn::Load(d, weights + v * kLanes);
+  for (int64_t k = 0; k < inputs; ++k) {
+    V weight[kRowVectors];
+    for (int v = 0; v < kRowVectors; ++v) weight[v] = hn::Load(d, weights + v * kLanes);
     HWY_UNROLL(10)
     for (int i = 0; i < kRows; ++i) {
-      const V value = hn::Set(d, x[i * row]);
+      const V value = hn::Set(d, x[i * kRow]);
       HWY_UNROLL(2)
-      for (int v = 0; v < kV; ++v) sums[i][v] = hn::MulAdd(value, weight[v], sums[i][v]);
+      for (int v = 0; v < kRowVectors; ++v) {
+        tile.x[i][v] = hn::MulAdd(value, weight[v], tile.x[i][v]);
+      }
     }
-    x += inputs.step;
+    x += kStep;
     weights += stride;
   }
 }
 
-template <int kRows, int kV>
-HWY_INLINE void RowLayerTile(const RowInputs& inputs, const float* HWY_RESTRICT weights,
-                             int64_t stride, const float* HWY_RESTRICT bias,
-                             float* HWY_RESTRICT out) {
-  V sums[kRows][kV];
-  RowTile<kRows, kV>(inputs, weights, stride, bias, sums);
-  HWY_UNROLL(10)
-  for (int i = 0; i < kRows; ++i) {
-    HWY_UNROLL(2)
-    for (int v = 0; v < kV; ++v) hn::Store(Relu(sums[i][v]), d, out + i * stride + v * kLanes);
+// Hidden units [j, j + kRowUnits) of the first layer, whose `features` are [8, 16].
+template <int kRows>
+HWY_INLINE void InputRowTile(const UpdateTask& task, const float* HWY_RESTRICT features, int64_t j,
+                             RowTile<kRows>& tile) {
+  const PackedNetwork& net = *task.network;
+  StartRowTile(task.bias + j, tile);
+  AddToRowTile<1, kBlock>(features, kNormalized, net.input + j, net.stride, tile);
+}
+
+// The same of a later layer. Its inputs are [hidden / kRowUnits, kRows, kRowUnits].
+template <int kRows>
+HWY_INLINE void InnerRowTile(const PackedNetwork& net, const float* HWY_RESTRICT x,
+                             const float* HWY_RESTRICT weights, int64_t j, RowTile<kRows>& tile) {
+  StartRowTile(weights + net.hidden * net.stride + j, tile);
+  weights += j;
+  for (int64_t k = 0; k < net.hidden; k += kRowUnits) {
+    AddToRowTile<kRowUnits, 1>(x, std::min<int64_t>(kRowUnits, net.hidden - k), weights, net.stride,
+                               tile);
+    x += kRows * kRowUnits;
+    weights += kRowUnits * net.stride;
   }
 }
 
-// Calls body.template operator()<vectors>(first) for vectors that cover [0, hidden).
-template <class Body>
-HWY_INLINE void ForRowTiles(int64_t hidden, int64_t stride, const Body& body) {
-  int64_t j = 0;
-  for (; j < hidden && j + kRowVectors * kLanes <= stride; j += kRowVectors * kLanes) {
-    body.template operator()<kRowVectors>(j);
+template <int kRows>
+HWY_INLINE void StoreRowTile(const RowTile<kRows>& tile, float* HWY_RESTRICT out) {
+  HWY_UNROLL(10)
+  for (int i = 0; i < kRows; ++i) {
+    HWY_UNROLL(2)
+    for (int v = 0; v < kRowVectors; ++v) {
+      hn::Store(Relu(tile.x[i][v]), d, out + i * kRowUnits + v * kLanes);
+    }
   }
-  for (; j < hidden; j += kLanes) body.template operator()<1>(j);
+}
+
+template <int kRows>
+struct RowOutputs {
+  V x[2][kRows];
+};
+
+// Adds hidden units [j, j + kRowUnits), as far as they exist, to the outputs.
+template <int kRows>
+HWY_INLINE void AddRowTileToOutputs(const RowTile<kRows>& tile, const PackedNetwork& net, int64_t j,
+                                    RowOutputs<kRows>& out) {
+  HWY_UNROLL(2)
+  for (int v = 0; v < kRowVectors; ++v) {
+    const int64_t first = j + v * kLanes;
+    if (first >= net.hidden) break;
+    const auto real = hn::FirstN(d, static_cast<size_t>(net.hidden - first));
+    const V w0 = hn::Load(d, net.output[0] + first);
+    const V w1 = hn::Load(d, net.output[1] + first);
+    HWY_UNROLL(10)
+    for (int i = 0; i < kRows; ++i) {
+      const V x = hn::IfThenElseZero(real, Relu(tile.x[i][v]));
+      out.x[0][i] = hn::MulAdd(x, w0, out.x[0][i]);
+      out.x[1][i] = hn::MulAdd(x, w1, out.x[1][i]);
+    }
+  }
 }
 
 // The outputs of kRows parameters before the lanes are summed: products[i] for output 0,
-// products[kBlock + i] for output 1. `features` is [8, 16], one row per feature, normalised.
+// products[kBlock + i] for output 1.
 template <int kRows>
-HWY_NOINLINE void RowProducts(const UpdateTask& task, const float* features, V* products) {
+HWY_NOINLINE void RowProducts(const UpdateTask& task, const float* HWY_RESTRICT features,
+                              V* HWY_RESTRICT products) {
   const PackedNetwork& net = *task.network;
-  const int64_t hidden = net.hidden;
-  const int64_t stride = net.stride;
-  float* from = task.hidden0;
-  float* to = task.hidden1;
-  RowInputs inputs = {features, 1, kBlock, kNormalized};
-  const float* weights = net.input;
-  const float* bias = task.bias;
-  const float* inner = net.inner;
-  for (int64_t layer = 1; layer < net.layers; ++layer) {
-    ForRowTiles(hidden, stride, [&]<int kV>(int64_t j) HWY_ATTR {
-      RowLayerTile<kRows, kV>(inputs, weights + j, stride, bias + j, to + j);
-    });
-    std::swap(from, to);
-    inputs = {from, stride, 1, hidden};
-    weights = inner;
-    bias = inner + hidden * stride;
-    inner += (hidden + 1) * stride;
+  float* HWY_RESTRICT from = task.hidden0;
+  float* HWY_RESTRICT to = task.hidden1;
+  RowOutputs<kRows> out;
+  for (int i = 0; i < kRows; ++i) out.x[0][i] = out.x[1][i] = hn::Zero(d);
+  const bool one_layer = net.layers == 1;
+  for (int64_t j = 0; j < net.hidden; j += kRowUnits) {
+    RowTile<kRows> tile;
+    InputRowTile(task, features, j, tile);
+    if (one_layer) {
+      AddRowTileToOutputs(tile, net, j, out);
+    } else {
+      StoreRowTile(tile, from + j * kRows);
+    }
   }
-  V out0[kRows];
-  V out1[kRows];
-  HWY_UNROLL(10)
-  for (int i = 0; i < kRows; ++i) out0[i] = out1[i] = hn::Zero(d);
-  ForRowTiles(hidden, stride, [&]<int kV>(int64_t j) HWY_ATTR {
-    V sums[kRows][kV];
-    RowTile<kRows, kV>(inputs, weights + j, stride, bias + j, sums);
-    HWY_UNROLL(2)
-    for (int v = 0; v < kV; ++v) {
-      const int64_t first = j + v * kLanes;
-      if (first >= hidden) break;
-      const auto real = hn::FirstN(d, static_cast<size_t>(hidden - first));
-      const V w0 = hn::Load(d, net.output[0] + first);
-      const V w1 = hn::Load(d, net.output[1] + first);
-      HWY_UNROLL(10)
-      for (int i = 0; i < kRows; ++i) {
-        const V x = hn::IfThenElseZero(real, Relu(sums[i][v]));
-        out0[i] = hn::MulAdd(x, w0, out0[i]);
-        out1[i] = hn::MulAdd(x, w1, out1[i]);
+  const float* HWY_RESTRICT weights = net.inner;
+  for (int64_t layer = 2; layer <= net.layers; ++layer) {
+    const bool last = layer == net.layers;
+    for (int64_t j = 0; j < net.hidden; j += kRowUnits) {
+      RowTile<kRows> tile;
+      InnerRowTile(net, from, weights, j, tile);
+      if (last) {
+        AddRowTileToOutputs(tile, net, j, out);
+      } else {
+        StoreRowTile(tile, to + j * kRows);
       }
     }
-  });
+    std::swap(from, to);
+    weights += (net.hidden + 1) * net.stride;
+  }
   for (int i = 0; i < kRows; ++i) {
-    products[i] = out0[i];
-    products[kBlock + i] = out1[i];
+    products[i] = out.x[0][i];
+    products[kBlock + i] = out.x[1][i];
   }
-}
-
-// RowProducts<rows> for 1 <= rows <= kMost.
-template <int kMost>
-HWY_INLINE void RowProductsOf(const UpdateTask& task, const float* features, int rows,
-                              V* products) {
-  if constexpr (kMost > 1) {
-    if (rows < kMost) return RowProductsOf<kMost - 1>(task, features, rows, products);
-  }
-  RowProducts<kMost>(task, features, products);
 }
 
 // Steps the `count` < 16 parameters at `p` whose features are [8, 16], multiplied by `scales` here.
@@ -527,18 +553,17 @@ HWY_INLINE void UpdateRows(const UpdateTask& task, float* HWY_RESTRICT features,
   }
   V products[2 * kBlock];
   for (V& product : products) product = hn::Zero(d);
-  const int groups = (count + kMostRows - 1) / kMostRows;
-  for (int group = 0, first = 0; group < groups; ++group) {
-    const int rows = (count - first) / (groups - group);
-    const float* x = features + first;
-    V* out = products + first;
-    RowProductsOf<kMostRows>(task, x, rows, out);
-    first += rows;
+  int i = 0;
+  if constexpr (kManyRegisters) {
+    for (; i + 10 <= count; i += 10) RowProducts<10>(task, features + i, products + i);
   }
+  for (; i + 5 <= count; i += 5) RowProducts<5>(task, features + i, products + i);
+  for (; i + 2 <= count; i += 2) RowProducts<2>(task, features + i, products + i);
+  for (; i < count; ++i) RowProducts<1>(task, features + i, products + i);
   HWY_ALIGN float o[2 * kBlock];
   StoreLaneSums<kBlock>(products, o);
   StoreLaneSums<kBlock>(products + kBlock, o + kBlock);
-  for (int i = 0; i < count; i += kLanes) {
+  for (i = 0; i < count; i += kLanes) {
     const V o0 = hn::Add(hn::Load(d, o + i), hn::Set(d, net.output_bias[0]));
     const V o1 = hn::Add(hn::Load(d, o + kBlock + i), hn::Set(d, net.output_bias[1]));
     StoreFirst(Stepped(net, LoadFirst(p + i, count - i), o0, o1), p + i, count - i);
@@ -667,7 +692,7 @@ class Kernel : public UpdateRule {
  private:
   void Pack(const MLPLOptOptions& options, std::span<const float> theta) {
     const int64_t hidden = options.hidden_size;
-    const int64_t lines = (hidden + 15) / 16;
+    const int64_t lines = 2 * ((hidden + 31) / 32);
     const int64_t stride = 16 * lines;
     const int64_t inner_rows = (options.hidden_layers - 1) * (hidden + 1);
     const int64_t input_rows = MLPLOpt::kNormalized + MLPLOpt::kTimes + 1;
