@@ -158,6 +158,7 @@ class Trainer {
     int64_t keep_metrics_below = -1;
     init_theta_ = options_.init_theta;
     if (options_.resume) {
+      lock_.emplace(directory_.path());
       store_.RemoveUnfinished();
       directory_.RemoveUnfinished();
       if (std::optional<Checkpoint> checkpoint = store_.ReadNewest()) {
@@ -171,6 +172,7 @@ class Trainer {
     } else {
       StartFresh(init_theta_);
       directory_.Create();
+      lock_.emplace(directory_.path());
       if (options_.overwrite) {
         directory_.RemoveRun();
       }
@@ -332,6 +334,7 @@ class Trainer {
   Config resolved_;
   Experiment experiment_;
   RunDirectory directory_;
+  std::optional<RunLock> lock_;
   CheckpointStore store_;
   std::optional<MetricsLog> metrics_;
   std::string init_theta_;

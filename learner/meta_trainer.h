@@ -62,8 +62,9 @@ struct MetaTrainResult {
 //
 // Throws Error on a bad config; if out_dir holds a run and neither resume nor overwrite is set, or
 // holds none and resume is; if the resumed run's config differs in anything but KeysFreeOnResume(),
-// or its instruction set does; if something cannot be written. theta after n updates is a function
-// of the config (and init_theta) alone, bit for bit on one instruction set.
+// or its instruction set does; if another process runs in out_dir; if something cannot be written.
+// theta after n updates is a function of the config (and init_theta) alone, bit for bit on one
+// instruction set.
 MetaTrainResult RunMetaTraining(const MetaTrainConfig& config, const MetaTrainerOptions& options);
 
 // The metrics of an update: meta_loss, gradient_norm, learning_rate and, per estimator,

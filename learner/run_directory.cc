@@ -1,7 +1,10 @@
 #include "learner/run_directory.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <filesystem>
@@ -42,6 +45,18 @@ void RemoveMatching(const std::string& directory, Match match) {
 }
 
 }  // namespace
+
+RunLock::RunLock(const std::string& directory)
+    : descriptor_(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  Require(descriptor_ >= 0, "cannot open the directory {}: {}", directory,
+          std::generic_category().message(errno));
+  if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    ::close(descriptor_);
+    Fail("{} is in use: another process runs in it", directory);
+  }
+}
+
+RunLock::~RunLock() { ::close(descriptor_); }
 
 bool RunDirectory::HoldsRun() const {
   return fs::exists(path_ + "/manifest.json") || fs::exists(path_ + "/config.json") ||

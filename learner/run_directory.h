@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "base/config.h"
 
@@ -17,6 +18,21 @@ struct RunManifest {
   int64_t seed = 0;
   int64_t threads = 0;
   int64_t updates = 0;  // of theta; while running, those at the start of the process
+};
+
+// Keeps other processes out of a run's output directory while it lives; the system releases it when
+// the process ends, however it ends.
+class RunLock {
+ public:
+  // Throws Error if another process has the directory. Where the file system has no locks there is
+  // none.
+  explicit RunLock(const std::string& directory);
+  ~RunLock();
+  RunLock(const RunLock&) = delete;
+  RunLock& operator=(const RunLock&) = delete;
+
+ private:
+  int descriptor_;
 };
 
 // The files of one run in its output directory (listed in learner/meta_trainer.h).

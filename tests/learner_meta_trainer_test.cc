@@ -231,6 +231,28 @@ TEST_CASE("A directory that holds a run needs resume or overwrite") {
   CHECK(ErrorOf(other, {.resume = true}) == "resume and overwrite need an output directory");
 }
 
+TEST_CASE("A directory that another run is using is an error") {
+  const TempDirectory directory;
+  const MetaTrainConfig config = SmallExperiment(1, 2);
+  Train(config, directory.path());
+  const RunLock other(directory.path());
+  const std::string error = directory.path() + " is in use: another process runs in it";
+  CHECK(ErrorOf(config, {.out_dir = directory.path(), .resume = true}) == error);
+  CHECK(ErrorOf(config, {.out_dir = directory.path(), .overwrite = true}) == error);
+  CHECK(FinalTheta(directory.path()).size() == 6);
+}
+
+TEST_CASE("Checkpoints can follow the clock") {
+  const TempDirectory directory;
+  MetaTrainConfig config = SmallExperiment(1, 3);
+  config.checkpoint_steps = 0;
+  config.checkpoint_seconds = 1e-9;
+  config.keep_last = 9;
+  Train(config, directory.path());
+  const CheckpointStore store(directory / "checkpoints", {});
+  CHECK(store.Steps() == std::vector<int64_t>{0, 1, 2, 3});
+}
+
 TEST_CASE("A finished run that is resumed to the same total does nothing more") {
   const TempDirectory directory;
   const MetaTrainConfig config = SmallExperiment(1, 3);
