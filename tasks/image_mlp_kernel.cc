@@ -21,6 +21,9 @@ namespace lopt {
 // Examples that one pass works on; a larger batch takes several.
 constexpr int64_t kChunk = 256;
 
+constexpr int64_t kFloatsPerLine = 16;               // of cache
+constexpr int64_t kPrefetched = 4 * kFloatsPerLine;  // of an image
+
 // One pass: examples [0, count) of `rows` and `labels`, whose loss and gradient count as one part
 // in 1 / scale.
 struct MlpPass {
@@ -91,6 +94,13 @@ struct Images {
   static constexpr int64_t kSegment = int64_t{1} << 40;
   const float* const* rows;
   const float* At(int64_t row, int64_t column) const { return rows[row] + column; }
+  // Asks for the rows of a tile; of long ones for the start, where the hardware takes over.
+  void Prefetch(int64_t row, int64_t features) const {
+    const int64_t end = std::min<int64_t>(features, kPrefetched);
+    for (int64_t r = row; r < row + kRows; ++r) {
+      for (int64_t i = 0; i < end; i += kFloatsPerLine) hwy::Prefetch(rows[r] + i);
+    }
+  }
 };
 
 struct Units {
@@ -99,6 +109,7 @@ struct Units {
   const float* At(int64_t row, int64_t column) const {
     return matrix.Panel(column / kWidth) + row * kWidth + column % kWidth;
   }
+  void Prefetch(int64_t, int64_t) const {}
 };
 
 struct PlainRows {
@@ -210,9 +221,6 @@ HWY_INLINE void TransposedPanel(const float* matrix, int64_t rows, int64_t colum
   }
 }
 
-// max(x, 0) that passes NaN on.
-HWY_INLINE V Relu(V x) { return hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x); }
-
 // out = activation(a w + b) for rows [0, rows).
 template <class Left>
 HWY_NOINLINE void Forward(const Left& a, int64_t rows, int64_t in, int64_t columns, const float* w,
@@ -226,9 +234,11 @@ HWY_NOINLINE void Forward(const Left& a, int64_t rows, int64_t in, int64_t colum
       Tile<kRows> tile;
       Unrolled<2 * kRows>([&](auto i)
                               HWY_ATTR { tile.sums[i] = hn::Load(d, bias + i % 2 * kLanes); });
+      if (p == 0 && row + kRows < rows) a.Prefetch(row + kRows, in);
       AddProduct(a, row, in, panel, &tile);
       if (activation == Activation::kRelu) {
-        Unrolled<2 * kRows>([&](auto i) HWY_ATTR { tile.sums[i] = Relu(tile.sums[i]); });
+        Unrolled<2 * kRows>([&](auto i)
+                                HWY_ATTR { tile.sums[i] = AtLeast(hn::Zero(d), tile.sums[i]); });
       }
       Unrolled<2 * kRows>(
           [&](auto i) HWY_ATTR { hn::Store(tile.sums[i], d, to + row * kWidth + i * kLanes); });
@@ -378,47 +388,56 @@ HWY_INLINE void TransposeBlock(const float* HWY_RESTRICT from, float* HWY_RESTRI
 #endif
 }
 
-// Softmax cross-entropy of one vector of examples. The logits are at[c * stride]; they become the
-// gradient, 0 from `count` on. Adds the losses and the right answers to `sums`.
-HWY_INLINE void CrossEntropy(int64_t classes, int64_t count, const int32_t* label, float scale,
-                             float* at, int64_t stride, MlpSums* sums) {
+// Softmax of two vectors of examples, so that the work on one hides the latency of the other. The
+// logits are at[c * stride]; they become the gradient of the losses, times `scale`. Gives the sum
+// of exp(logit - largest), the label's logit minus the largest, and the first class of the largest.
+HWY_INLINE void Softmax(int64_t classes, const int32_t* label, float scale, float* at,
+                        int64_t stride, float* sum_out, float* chosen_out, int32_t* answer_out) {
   const hn::RebindToSigned<D> di;
-  const auto labels = hn::LoadU(di, label);
-  V largest = hn::Load(d, at);
-  V chosen = largest;
-  auto answer = hn::Zero(di);
+  const auto one = hn::Set(di, 1);
+  hn::Vec<decltype(di)> labels[2], answer[2];
+  V largest[2], chosen[2], sum[2], inverse[2];
+  Unrolled<2>([&](auto i) HWY_ATTR {
+    labels[i] = hn::Load(di, label + i * kLanes);
+    answer[i] = hn::Zero(di);
+    largest[i] = chosen[i] = hn::Load(d, at + i * kLanes);
+    sum[i] = hn::Zero(d);
+  });
+  auto number = one;
   for (int64_t c = 1; c < classes; ++c) {
-    const V logit = hn::Load(d, at + c * stride);
-    const auto number = hn::Set(di, static_cast<int32_t>(c));
-    const auto larger = hn::Gt(logit, largest);
-    largest = hn::IfThenElse(larger, logit, largest);
-    answer = hn::IfThenElse(hn::RebindMask(di, larger), number, answer);
-    chosen = hn::IfThenElse(hn::RebindMask(d, hn::Eq(labels, number)), logit, chosen);
+    Unrolled<2>([&](auto i) HWY_ATTR {
+      const V logit = hn::Load(d, at + c * stride + i * kLanes);
+      const auto larger = hn::Gt(logit, largest[i]);
+      largest[i] = hn::IfThenElse(larger, logit, largest[i]);
+      answer[i] = hn::IfThenElse(hn::RebindMask(di, larger), number, answer[i]);
+      chosen[i] = hn::IfThenElse(hn::RebindMask(d, hn::Eq(labels[i], number)), logit, chosen[i]);
+    });
+    number = hn::Add(number, one);
   }
-  V sum = hn::Zero(d);
   for (int64_t c = 0; c < classes; ++c) {
-    const V e = ExpOfAtMost88(d, hn::Sub(hn::Load(d, at + c * stride), largest));
-    sum = hn::Add(sum, e);
-    hn::Store(e, d, at + c * stride);
+    Unrolled<2>([&](auto i) HWY_ATTR {
+      float* logit = at + c * stride + i * kLanes;
+      const V e = ExpOfAtMost88(d, hn::Sub(hn::Load(d, logit), largest[i]));
+      sum[i] = hn::Add(sum[i], e);
+      hn::Store(e, d, logit);
+    });
   }
-  const auto valid =
-      hn::RebindMask(d, hn::Lt(hn::Iota(di, 0), hn::Set(di, static_cast<int32_t>(count))));
-  const V inverse = hn::Div(hn::Set(d, scale), sum);
+  Unrolled<2>([&](auto i) HWY_ATTR {
+    inverse[i] = hn::Div(hn::Set(d, scale), sum[i]);
+    hn::Store(sum[i], d, sum_out + i * kLanes);
+    hn::Store(hn::Sub(chosen[i], largest[i]), d, chosen_out + i * kLanes);
+    hn::Store(answer[i], di, answer_out + i * kLanes);
+  });
+  number = hn::Zero(di);
   for (int64_t c = 0; c < classes; ++c) {
-    const auto is_label = hn::RebindMask(d, hn::Eq(labels, hn::Set(di, static_cast<int32_t>(c))));
-    const V share = hn::Mul(hn::Load(d, at + c * stride), inverse);
-    const V gradient = hn::Sub(share, hn::IfThenElseZero(is_label, hn::Set(d, scale)));
-    hn::Store(hn::IfThenElseZero(valid, gradient), d, at + c * stride);
+    Unrolled<2>([&](auto i) HWY_ATTR {
+      float* share = at + c * stride + i * kLanes;
+      const auto is_label = hn::RebindMask(d, hn::Eq(labels[i], number));
+      const V target = hn::IfThenElseZero(is_label, hn::Set(d, scale));
+      hn::Store(hn::MulSub(hn::Load(d, share), inverse[i], target), d, share);
+    });
+    number = hn::Add(number, one);
   }
-  const V loss = hn::IfThenElseZero(valid, hn::Sub(LogOfNormal(d, sum), hn::Sub(chosen, largest)));
-  HWY_ALIGN float losses[kLanes] = {};
-  hn::Store(loss, d, losses);
-  double total[4] = {};
-  for (int64_t i = 0; i < kLanes; ++i) total[i % 4] += losses[i];
-  sums->loss += (total[0] + total[1]) + (total[2] + total[3]);
-  const auto right =
-      hn::And(hn::RebindMask(d, hn::Eq(labels, answer)), hn::And(valid, hn::Eq(sum, sum)));
-  sums->correct += static_cast<int64_t>(hn::CountTrue(d, right));
 }
 
 // The last layer, with examples in lanes: logits of the units, losses and `gradient` [classes,
@@ -428,7 +447,6 @@ HWY_NOINLINE MlpSums LastLayer(const MlpPass& pass, PanelMatrix units, const flo
   const int64_t hidden = pass.shape.sizes[pass.shape.layers() - 1];
   const int64_t classes = pass.shape.sizes.back();
   const auto count = static_cast<int64_t>(pass.rows.size());
-  MlpSums sums;
   for (int64_t first = 0; first < count; first += kWidth) {
     for (int64_t k = 0; k < hidden; k += kLanes) {
       const float* from = units.Panel(k / kWidth) + first * kWidth + k % kWidth;
@@ -443,10 +461,26 @@ HWY_NOINLINE MlpSums LastLayer(const MlpPass& pass, PanelMatrix units, const flo
         hn::Store(tile.sums[i], d, gradient + (c + i / 2) * stride + first + i % 2 * kLanes);
       });
     });
-    for (int64_t half = first; half < std::min(count, first + kWidth); half += kLanes) {
-      CrossEntropy(classes, std::min(kLanes, count - half), &pass.labels[half], pass.scale,
-                   gradient + half, stride, &sums);
-    }
+  }
+  HWY_ALIGN float sum[kChunk];
+  HWY_ALIGN float chosen[kChunk];
+  HWY_ALIGN int32_t answer[kChunk];
+  for (int64_t first = 0; first < count; first += kWidth) {
+    Softmax(classes, &pass.labels[first], pass.scale, gradient + first, stride, sum + first,
+            chosen + first, answer + first);
+  }
+  for (int64_t i = 0; i < count; i += kLanes) {
+    const V log_sum = LogOfNormal(d, hn::Load(d, sum + i));
+    hn::Store(hn::Sub(log_sum, hn::Load(d, chosen + i)), d, chosen + i);
+  }
+  std::fill(chosen + count, chosen + RoundUp(count, 4), 0.0f);
+  double loss[4] = {};
+  for (int64_t i = 0; i < count; i += 4) {
+    Unrolled<4>([&](auto j) HWY_ATTR { loss[j] += static_cast<double>(chosen[i + j]); });
+  }
+  MlpSums sums{.loss = (loss[0] + loss[1]) + (loss[2] + loss[3])};
+  for (int64_t i = 0; i < count; ++i) {
+    sums.correct += static_cast<int64_t>(answer[i] == pass.labels[i]) & (chosen[i] == chosen[i]);
   }
   return sums;
 }
@@ -474,8 +508,13 @@ HWY_NOINLINE void LastWeightGradient(const float* gradient, int64_t stride, Pane
   }
   for (int64_t c = 0; c < classes; ++c) {
     V sum = hn::Zero(d);
-    for (int64_t k = 0; k < count; k += kLanes) {
+    int64_t k = 0;
+    for (; k + kLanes <= count; k += kLanes) {
       sum = hn::Add(sum, hn::Load(d, gradient + c * stride + k));
+    }
+    if (k < count) {
+      const V rest = hn::Load(d, gradient + c * stride + k);
+      sum = hn::Add(sum, hn::IfThenElseZero(hn::FirstN(d, count - k), rest));
     }
     b[c] = (add ? b[c] : 0.0f) + hn::GetLane(hn::SumOfLanes(d, sum));
   }
@@ -588,6 +627,7 @@ MlpResult MlpLoss(const MlpShape& shape, std::span<const float> params, const Ml
     for (int64_t i = 0; i < part; ++i) {
       const int32_t example = batch.examples[first + i];
       rows[i] = batch.images + example * batch.stride;
+      if (i < kSpareRows) hwy::Prefetch(rows[i]);
       labels[i] = batch.labels[example];
     }
     std::fill_n(&rows[part], kSpareRows, rows[0]);

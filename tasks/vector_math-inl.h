@@ -15,17 +15,29 @@ namespace HWY_NAMESPACE {
 
 // Each of these passes NaN on. Polynomials: S. Moshier, Cephes Math Library 2.2.
 
-// e^x for x <= 88, to 2 units in the last place; 0 where the result would be denormal.
+// max(low, x). x86 returns the second operand where one is NaN, Arm returns NaN.
+template <class V>
+HWY_INLINE V AtLeast(V low, V x) {
+  namespace hn = hwy::HWY_NAMESPACE;
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+  return hn::IfThenElse(hn::Lt(x, low), low, x);
+#else
+  return hn::Max(low, x);
+#endif
+}
+
+// e^x for x <= 88, to 2 units in the last place; below -80 it stays e^-80 = 1.8e-35.
 template <class D, class V>
 HWY_INLINE V ExpOfAtMost88(D d, V x) {
   namespace hn = hwy::HWY_NAMESPACE;
   const hn::RebindToSigned<D> di;
-  const V low = hn::Set(d, -87.0f);
-  const auto vanishes = hn::Lt(x, low);
-  x = hn::IfThenElse(vanishes, low, x);
+  x = AtLeast(hn::Set(d, -80.0f), x);
   // x = n ln 2 + r with |r| <= ln 2 / 2. The upper part of ln 2 has few bits, so n times it is
   // exact.
-  const V n = hn::Round(hn::Mul(x, hn::Set(d, 1.44269504088896341f)));
+  // Adding 1.5 2^23 rounds to an integer, which the lowest bits of the sum then hold.
+  const V rounder = hn::Set(d, 12582912.0f);
+  const V sum = hn::MulAdd(x, hn::Set(d, 1.44269504088896341f), rounder);
+  const V n = hn::Sub(sum, rounder);
   V r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);
   r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
   V q = hn::Set(d, 1.9875691500e-4f);
@@ -35,8 +47,8 @@ HWY_INLINE V ExpOfAtMost88(D d, V x) {
   q = hn::MulAdd(q, r, hn::Set(d, 1.6666665459e-1f));
   q = hn::MulAdd(q, r, hn::Set(d, 5.0000001201e-1f));
   const V e = hn::Add(hn::MulAdd(hn::Mul(r, r), q, r), hn::Set(d, 1.0f));
-  const auto exponent = hn::Add(hn::ConvertTo(di, n), hn::Set(di, 127));
-  return hn::IfThenZeroElse(vanishes, hn::Mul(e, hn::BitCast(d, hn::ShiftLeft<23>(exponent))));
+  const auto exponent = hn::ShiftLeft<23>(hn::Add(hn::BitCast(di, sum), hn::Set(di, 127)));
+  return hn::Mul(e, hn::BitCast(d, exponent));
 }
 
 // The natural logarithm of a normal, finite x > 0.
