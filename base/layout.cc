@@ -19,6 +19,8 @@ int64_t NumElements(const Shape& shape) {
 
 std::string ToString(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
+// The names and shapes are moved from, which the check does not see in a structured binding.
+// NOLINTNEXTLINE(performance-unnecessary-value-param)
 Layout::Layout(std::vector<std::pair<std::string, Shape>> tensors) {
   std::set<std::string> seen;
   for (auto& [name, shape] : tensors) {
