@@ -14,6 +14,8 @@ constexpr lopt::Command kCommands[] = {
     {"meta-train", "Meta-train a learned optimizer.", lopt::MetaTrainCommand},
     {"describe", "Every type and key of a config, with defaults and meanings.",
      lopt::DescribeCommand},
+    {"bench", "How fast the kernels and meta-training run, beside the machine's peak.",
+     lopt::BenchCommand},
     {"inspect", "What a checkpoint or a .safetensors file holds.", lopt::InspectCommand},
     {"version", "What this program was built from, and what it runs on.", lopt::VersionCommand},
 };

@@ -1,6 +1,5 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <boost/program_options.hpp>
@@ -16,6 +15,7 @@
 #include "tools/build_info.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
+#include "tools/cores.h"
 #include "tools/presets.h"
 #include "tools/progress.h"
 #include "tools/stop_signal.h"
@@ -109,12 +109,6 @@ Config Apply(const po::variables_map& values, Config config) {
     config = config.With("seed", std::to_string(values["seed"].as<int64_t>()));
   }
   return config;
-}
-
-// The cores that this process may run on.
-int AvailableCores() {
-  cpu_set_t cores;
-  return sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
 }
 
 // `path` as a shell reads it back.

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace lopt {
+
+// One thing that `lopt bench` times.
+struct Workload {
+  std::string name;
+  bool all_threads = false;  // runs on the bench's pool; otherwise on one thread
+  std::string unit;          // what `call` makes `units` of
+  double units = 1;
+  double flop = 0;  // of one call; 0 if not counted
+  std::function<void()>
+      check;  // throws Error if the result is not the oracle's; empty: nothing to compare with
+  std::function<void()> call;
+};
+
+// A workload by name, made when it is its turn so that memory is measured for each.
+struct WorkloadMaker {
+  std::string name;
+  std::function<Workload()> make;
+};
+
+// All workloads, in the order they are run.
+std::vector<WorkloadMaker> Workloads(int threads);
+
+struct BenchOptions {
+  int threads = 1;
+  int repeats = 7;
+  double seconds = 0.2;  // of one repeat, at least
+};
+
+struct BenchResult {
+  std::string name;
+  int threads = 1;
+  double seconds = 0;  // median of one call
+  double flop = 0;     // of one call
+  double gflops = 0;
+  double fraction_of_peak = 0;  // of the peak measured beside each repeat, with as many threads
+  double per_second = 0;        // units
+  std::string unit;
+  int64_t peak_memory_bytes = 0;  // of the process while the workload was made and run
+};
+
+// Checks, warms up and times one workload.
+BenchResult RunWorkload(const WorkloadMaker& maker, const BenchOptions& options);
+
+}  // namespace lopt
