@@ -52,6 +52,7 @@ void TaskFamily::Init(std::span<const float> config, Key key, std::span<float> p
 }
 
 void TaskFamily::Evaluate(const TaskEvaluation& e, Workspace& scratch) const {
+  Require(e.rows >= 1, "TaskFamily: {} rows to evaluate, wanted at least 1", e.rows);
   RequireSize("config", e.config.size(), e.rows * layouts_.config.size());
   RequireSize("params", e.params.size(), e.rows * layouts_.params.size());
   RequireSize("model_state", e.model_state.size(), e.rows * layouts_.model_state.size());
