@@ -50,10 +50,14 @@ struct UpdateTask {
   float* input;    // [8, stride]
   float* hidden0;  // kHiddenRow floats for each unit
   float* hidden1;
+  float* outputs;  // [2, kStretch]
 };
 
 // Floats that the kernel may keep per hidden unit: three vectors of 16 parameters.
 constexpr int64_t kHiddenRow = 48;
+
+// The network's outputs of so many parameters are kept until the parameters are stepped together.
+constexpr int64_t kStretch = 384;
 
 }  // namespace lopt
 #endif  // LOPT_MLP_LOPT_KERNEL_ONCE
@@ -79,7 +83,7 @@ constexpr bool kManyRegisters = kLanes == 16 || HWY_ARCH_ARM_A64;
 constexpr int kVectors = 3;
 constexpr int kTile = kManyRegisters ? 8 : 4;
 constexpr int64_t kGroup = kVectors * kLanes;
-static_assert(kGroup <= kHiddenRow);
+static_assert(kGroup <= kHiddenRow && kStretch % kGroup == 0);
 
 // Sums of squares are formed over this many blocks first, 16 terms in a lane, so that rounding
 // errors do not grow with the size of the tensor.
@@ -103,28 +107,30 @@ HWY_INLINE V AddNeighbours(V a, V b) {
 #endif
 }
 
-// One vector of the sums over lanes of kCount <= kLanes vectors, in parts: each sum is that of
-// kLanes / kCount neighbouring lanes. kCount is a power of two.
-template <int kCount>
+// One vector of the sums over lanes of kCount <= kLanes vectors, of which the first kReal are at
+// `v` and the others of no interest. The sums are in parts: each is that of kLanes / kCount
+// neighbouring lanes. kCount is a power of two.
+template <int kCount, int kReal>
 HWY_INLINE V PartialLaneSums(const V* v) {
   if constexpr (kCount == 1) {
     return v[0];
+  } else if constexpr (kReal <= kCount / 2) {
+    const V sums = PartialLaneSums<kCount / 2, kReal>(v);
+    return AddNeighbours(sums, sums);
   } else {
-    return AddNeighbours(PartialLaneSums<kCount / 2>(v),
-                         PartialLaneSums<kCount / 2>(v + kCount / 2));
+    return AddNeighbours(PartialLaneSums<kCount / 2, kCount / 2>(v),
+                         PartialLaneSums<kCount / 2, kReal - kCount / 2>(v + kCount / 2));
   }
 }
 
-// out[i] = sum of the lanes of v[i]; kCount is a power of two. Writes max(kCount, kLanes) floats.
-template <int kCount>
+// out[i] = sum of the lanes of v[i], i < kReal. Writes kReal, rounded up to vectors, floats.
+template <int kReal>
 HWY_INLINE void StoreLaneSums(const V* v, float* out) {
-  if constexpr (kCount > kLanes) {
-    StoreLaneSums<kCount / 2>(v, out);
-    StoreLaneSums<kCount / 2>(v + kCount / 2, out + kCount / 2);
+  if constexpr (kReal > kLanes) {
+    StoreLaneSums<kLanes>(v, out);
+    StoreLaneSums<kReal - kLanes>(v + kLanes, out + kLanes);
   } else {
-    V sums = PartialLaneSums<kCount>(v);
-    for (int n = kLanes; n > kCount; n /= 2) sums = AddNeighbours(sums, sums);
-    hn::StoreU(sums, d, out);
+    hn::StoreU(PartialLaneSums<kLanes, kReal>(v), d, out);
   }
 }
 
@@ -162,6 +168,7 @@ HWY_INLINE V Momentum(float decay, V m, V gradient, V& sum) {
 HWY_INLINE void UpdateMomenta(const float* HWY_RESTRICT g, const float* HWY_RESTRICT p,
                               float* HWY_RESTRICT m, int64_t blocks, V* HWY_RESTRICT sums) {
   V s[kNormalized];
+  HWY_UNROLL(8)
   for (int k = 0; k < kNormalized; ++k) s[k] = hn::Zero(d);
   for (int64_t b = 0; b < blocks; ++b) {
     for (int i = 0; i < kBlock; i += kLanes) {
@@ -204,10 +211,20 @@ HWY_INLINE void UpdateTailMomenta(const float* HWY_RESTRICT g, const float* HWY_
   }
 }
 
-// p - o0 exp(o1 exp_mult) step_mult.
-HWY_INLINE V Stepped(const PackedNetwork& net, V p, V o0, V o1) {
-  const V magnitude = Exp(d, hn::Mul(o1, hn::Set(d, net.exp_mult)));
-  return hn::Sub(p, hn::Mul(hn::Mul(o0, magnitude), hn::Set(d, net.step_mult)));
+// p <- p - o0 exp(o1 exp_mult) step_mult for `count` parameters, whose outputs are [2, kStretch].
+HWY_INLINE void StepParams(const PackedNetwork& net, const float* HWY_RESTRICT outputs,
+                           int64_t count, float* HWY_RESTRICT p) {
+  const auto stepped = [&](V param, int64_t i) HWY_ATTR {
+    const V o0 = hn::Load(d, outputs + i);
+    const V o1 = hn::Load(d, outputs + kStretch + i);
+    const V magnitude = Exp(d, hn::Mul(o1, hn::Set(d, net.exp_mult)));
+    return hn::Sub(param, hn::Mul(hn::Mul(o0, magnitude), hn::Set(d, net.step_mult)));
+  };
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    hn::StoreU(stepped(hn::LoadU(d, p + i), i), d, p + i);
+  }
+  if (i < count) StoreFirst(stepped(LoadFirst(p + i, count - i), i), p + i, count - i);
 }
 
 // --- Parameters in lanes -------------------------------------------------------------------
@@ -216,7 +233,7 @@ HWY_INLINE V Stepped(const PackedNetwork& net, V p, V o0, V o1) {
 template <int kV>
 struct Columns {
   const float* g;
-  float* p;
+  const float* p;
   const float* m[kV];
 };
 
@@ -329,7 +346,8 @@ HWY_INLINE void ForTiles(int64_t hidden, const Body& body) {
 }
 
 template <int kV>
-HWY_NOINLINE void UpdateColumns(const UpdateTask& task, const Columns<kV>& at) {
+HWY_NOINLINE void ColumnOutputs(const UpdateTask& task, const Columns<kV>& at,
+                                float* HWY_RESTRICT outputs) {
   const PackedNetwork& net = *task.network;
   const int64_t hidden = net.hidden;
   const int64_t stride = net.stride;
@@ -368,15 +386,15 @@ HWY_NOINLINE void UpdateColumns(const UpdateTask& task, const Columns<kV>& at) {
     });
   }
   for (int v = 0; v < kV; ++v) {
-    float* p = at.p + v * kLanes;
-    hn::StoreU(Stepped(net, hn::LoadU(d, p), out.x[0][v], out.x[1][v]), d, p);
+    hn::Store(out.x[0][v], d, outputs + v * kLanes);
+    hn::Store(out.x[1][v], d, outputs + kStretch + v * kLanes);
   }
 }
 
-// The parameters [first, first + kV kLanes) of a tensor.
+// The outputs of the parameters [first, first + kV kLanes) of a tensor.
 template <int kV>
-HWY_INLINE void UpdateColumnsAt(const UpdateTask& task, const float* g, float* p, const float* m,
-                                int64_t first) {
+HWY_INLINE void ColumnOutputsAt(const UpdateTask& task, const float* g, const float* p,
+                                const float* m, int64_t first, float* outputs) {
   Columns<kV> at;
   at.g = g + first;
   at.p = p + first;
@@ -384,7 +402,7 @@ HWY_INLINE void UpdateColumnsAt(const UpdateTask& task, const float* g, float* p
     const int64_t i = first + v * kLanes;
     at.m[v] = m + i / kBlock * kBlockState + i % kBlock;
   }
-  UpdateColumns<kV>(task, at);
+  ColumnOutputs<kV>(task, at, outputs);
 }
 
 // Asks for the features of the parameters [first, first + kV kLanes) before they are needed.
@@ -500,16 +518,19 @@ HWY_INLINE void AddRowTileToOutputs(const RowTile<kRows>& tile, const PackedNetw
   }
 }
 
-// The outputs of kRows parameters before the lanes are summed: products[i] for output 0,
-// products[kBlock + i] for output 1.
+// The outputs of kRows parameters, [2, kStretch]; up to 15 floats behind them are overwritten.
 template <int kRows>
-HWY_NOINLINE void RowProducts(const UpdateTask& task, const float* HWY_RESTRICT features,
-                              V* HWY_RESTRICT products) {
+HWY_NOINLINE void OutputsOfRows(const UpdateTask& task, const float* HWY_RESTRICT features,
+                                float* HWY_RESTRICT outputs) {
   const PackedNetwork& net = *task.network;
   float* HWY_RESTRICT from = task.hidden0;
   float* HWY_RESTRICT to = task.hidden1;
   RowOutputs<kRows> out;
-  for (int i = 0; i < kRows; ++i) out.x[0][i] = out.x[1][i] = hn::Zero(d);
+  const auto one_lane = hn::FirstN(d, 1);
+  for (int i = 0; i < kRows; ++i) {
+    out.x[0][i] = hn::IfThenElseZero(one_lane, hn::Set(d, net.output_bias[0]));
+    out.x[1][i] = hn::IfThenElseZero(one_lane, hn::Set(d, net.output_bias[1]));
+  }
   const bool one_layer = net.layers == 1;
   for (int64_t j = 0; j < net.hidden; j += kRowUnits) {
     RowTile<kRows> tile;
@@ -535,53 +556,47 @@ HWY_NOINLINE void RowProducts(const UpdateTask& task, const float* HWY_RESTRICT 
     std::swap(from, to);
     weights += (net.hidden + 1) * net.stride;
   }
-  for (int i = 0; i < kRows; ++i) {
-    products[i] = out.x[0][i];
-    products[kBlock + i] = out.x[1][i];
-  }
+  StoreLaneSums<kRows>(out.x[0], outputs);
+  StoreLaneSums<kRows>(out.x[1], outputs + kStretch);
 }
 
-// Steps the `count` < 16 parameters at `p` whose features are [8, 16], multiplied by `scales` here.
-HWY_INLINE void UpdateRows(const UpdateTask& task, float* HWY_RESTRICT features,
-                           const float* HWY_RESTRICT scales, int count, float* HWY_RESTRICT p) {
-  const PackedNetwork& net = *task.network;
+// The outputs of `count` < 16 parameters whose features are [8, 16], multiplied by `scales` here.
+HWY_INLINE void OutputsOfTail(const UpdateTask& task, float* HWY_RESTRICT features,
+                              const float* HWY_RESTRICT scales, int count) {
   for (int k = 0; k < kNormalized; ++k) {
     for (int i = 0; i < count; i += kLanes) {
       float* at = features + k * kBlock + i;
       hn::Store(hn::Mul(hn::Load(d, at), hn::Set(d, scales[k])), d, at);
     }
   }
-  V products[2 * kBlock];
-  for (V& product : products) product = hn::Zero(d);
+  float* outputs = task.outputs;
   int i = 0;
   if constexpr (kManyRegisters) {
-    for (; i + 10 <= count; i += 10) RowProducts<10>(task, features + i, products + i);
+    for (; i + 10 <= count; i += 10) OutputsOfRows<10>(task, features + i, outputs + i);
   }
-  for (; i + 5 <= count; i += 5) RowProducts<5>(task, features + i, products + i);
-  for (; i + 2 <= count; i += 2) RowProducts<2>(task, features + i, products + i);
-  for (; i < count; ++i) RowProducts<1>(task, features + i, products + i);
-  HWY_ALIGN float o[2 * kBlock];
-  StoreLaneSums<kBlock>(products, o);
-  StoreLaneSums<kBlock>(products + kBlock, o + kBlock);
-  for (i = 0; i < count; i += kLanes) {
-    const V o0 = hn::Add(hn::Load(d, o + i), hn::Set(d, net.output_bias[0]));
-    const V o1 = hn::Add(hn::Load(d, o + kBlock + i), hn::Set(d, net.output_bias[1]));
-    StoreFirst(Stepped(net, LoadFirst(p + i, count - i), o0, o1), p + i, count - i);
-  }
+  for (; i + 5 <= count; i += 5) OutputsOfRows<5>(task, features + i, outputs + i);
+  for (; i + 2 <= count; i += 2) OutputsOfRows<2>(task, features + i, outputs + i);
+  for (; i < count; ++i) OutputsOfRows<1>(task, features + i, outputs + i);
 }
 
 // --- Whole tensors -------------------------------------------------------------------------
 
+struct PaddedTimeScales {
+  constexpr PaddedTimeScales() {
+    for (int k = 0; k < kBlock; ++k) x[k] = k < MLPLOpt::kTimes ? MLPLOpt::kTimeScales[k] : 1;
+  }
+  alignas(64) float x[kBlock] = {};
+};
+constexpr PaddedTimeScales kPaddedTimeScales;
+
 // task.bias = input_bias + time features times their weights.
 HWY_INLINE void FoldTimes(const UpdateTask& task) {
   const PackedNetwork& net = *task.network;
-  HWY_ALIGN float scales[kBlock] = {};
   HWY_ALIGN float times[kBlock];
-  for (int k = 0; k < kBlock; ++k) scales[k] = k < MLPLOpt::kTimes ? MLPLOpt::kTimeScales[k] : 1;
   const V one = hn::Set(d, 1.0f);
   for (int k = 0; k < kBlock; k += kLanes) {
     // tanh(x) = 1 - 2 / (exp(2 x) + 1)
-    const V x = hn::Sub(hn::Div(hn::Set(d, task.step), hn::Load(d, scales + k)), one);
+    const V x = hn::Sub(hn::Div(hn::Set(d, task.step), hn::Load(d, kPaddedTimeScales.x + k)), one);
     const V e = Exp(d, hn::Add(x, x));
     hn::Store(hn::Sub(one, hn::Div(hn::Set(d, 2.0f), hn::Add(e, one))), d, times + k);
   }
@@ -627,7 +642,8 @@ void UpdateTensor(const UpdateTask& task, const TensorPlace& place) {
   const int tail = static_cast<int>(place.size - whole);
 
   V sums[kNormalized];
-  for (V& sum : sums) sum = hn::Zero(d);
+  HWY_UNROLL(8)
+  for (int k = 0; k < kNormalized; ++k) sums[k] = hn::Zero(d);
   for (int64_t b = 0; b < blocks; b += kChunk) {
     UpdateMomenta(g + b * kBlock, p + b * kBlock, m + b * kBlockState, std::min(kChunk, blocks - b),
                   sums);
@@ -641,18 +657,28 @@ void UpdateTensor(const UpdateTask& task, const TensorPlace& place) {
 
   if (blocks > 0) {
     FoldScales(task, scales);
-    int64_t i = 0;
-    for (; i + kGroup <= whole; i += kGroup) {
-      if (i + 2 * kGroup <= whole) PrefetchColumns<kVectors>(g, p, m, i + kGroup);
-      UpdateColumnsAt<kVectors>(task, g, p, m, i);
+    for (int64_t first = 0; first < whole; first += kStretch) {
+      const int64_t end = std::min(whole, first + kStretch);
+      float* outputs = task.outputs;
+      int64_t i = first;
+      for (; i + kGroup <= end; i += kGroup) {
+        if (i + 2 * kGroup <= whole) PrefetchColumns<kVectors>(g, p, m, i + kGroup);
+        ColumnOutputsAt<kVectors>(task, g, p, m, i, outputs);
+        outputs += kGroup;
+      }
+      if (i + 2 * kLanes <= end) {
+        ColumnOutputsAt<2>(task, g, p, m, i, outputs);
+        outputs += 2 * kLanes;
+        i += 2 * kLanes;
+      }
+      if (i < end) ColumnOutputsAt<1>(task, g, p, m, i, outputs);
+      StepParams(*task.network, task.outputs, end - first, p + first);
     }
-    if (i + 2 * kLanes <= whole) {
-      UpdateColumnsAt<2>(task, g, p, m, i);
-      i += 2 * kLanes;
-    }
-    if (i < whole) UpdateColumnsAt<1>(task, g, p, m, i);
   }
-  if (tail > 0) UpdateRows(task, features, scales, tail, p + whole);
+  if (tail > 0) {
+    OutputsOfTail(task, features, scales, tail);
+    StepParams(*task.network, task.outputs, tail, p + whole);
+  }
 }
 
 void Update(const UpdateTask& task) {
@@ -737,6 +763,7 @@ class Kernel : public UpdateRule {
         .input = scratch.Take<float>(MLPLOpt::kNormalized * stride).data(),
         .hidden0 = scratch.Take<float>(kHiddenRow * stride).data(),
         .hidden1 = scratch.Take<float>(kHiddenRow * stride).data(),
+        .outputs = scratch.Take<float>(2 * kStretch).data(),
     };
     HWY_DYNAMIC_DISPATCH(Update)(task);
   }
