@@ -20,8 +20,8 @@ struct MetaTrainProgress {
   int64_t meta_steps = 0;     // the total that the run ends at
   double seconds = 0;         // since the loop of this process began
   int64_t inner_steps = 0;    // in this process, all estimators, twins counted each
-  const UpdateSummary* summary =
-      nullptr;  // of the last update; summary->estimators as in estimator_names
+  // Of the last update; its estimators in the order of estimator_names.
+  const UpdateSummary* summary = nullptr;
   const std::vector<std::string>* estimator_names = nullptr;  // "<index>_<task>"
 };
 

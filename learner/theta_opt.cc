@@ -304,8 +304,7 @@ void ThetaOpt::Update(std::span<const float> gradient, std::span<float> theta,
   const double learning_rate = LearningRate(*state);
   std::vector<std::span<float>> rows;
   for (const std::string& row : rows_) {
-    static_cast<const NamedArrays*>(state)->At(row, DType::kFloat32, {size});
-    rows.push_back(state->At(row).As<float>());
+    rows.push_back(state->At(row, DType::kFloat32, {size}).As<float>());
   }
 
   std::vector<double> clipped(gradient.begin(), gradient.end());
