@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+// Vectors are kept in arrays, which vectors of unknown length (SVE, RISC-V) cannot be.
+#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "lopt/mlp_lopt_kernel.cc"
 #include <hwy/cache_control.h>
@@ -238,34 +240,29 @@ struct Columns {
 };
 
 template <int kV, int kJ>
-struct Tile {
-  V x[kJ][kV];
-};
-
-template <int kV, int kJ>
-HWY_INLINE void StartTile(const float* HWY_RESTRICT bias, Tile<kV, kJ>& tile) {
+HWY_INLINE void StartTile(const float* HWY_RESTRICT bias, V (&tile)[kJ][kV]) {
   HWY_UNROLL(8)
   for (int j = 0; j < kJ; ++j) {
     HWY_UNROLL(3)
-    for (int v = 0; v < kV; ++v) tile.x[j][v] = hn::Set(d, bias[j]);
+    for (int v = 0; v < kV; ++v) tile[j][v] = hn::Set(d, bias[j]);
   }
 }
 
 // tile += feature * weights.
 template <int kV, int kJ>
 HWY_INLINE void AddToTile(const V (&feature)[kV], const float* HWY_RESTRICT weights,
-                          Tile<kV, kJ>& tile) {
+                          V (&tile)[kJ][kV]) {
   HWY_UNROLL(8)
   for (int j = 0; j < kJ; ++j) {
     const V weight = hn::Set(d, weights[j]);
     HWY_UNROLL(3)
-    for (int v = 0; v < kV; ++v) tile.x[j][v] = hn::MulAdd(feature[v], weight, tile.x[j][v]);
+    for (int v = 0; v < kV; ++v) tile[j][v] = hn::MulAdd(feature[v], weight, tile[j][v]);
   }
 }
 
 template <int kV, int kJ>
 HWY_INLINE void InputTile(const Columns<kV>& at, const float* HWY_RESTRICT weights, int64_t stride,
-                          const float* HWY_RESTRICT bias, Tile<kV, kJ>& tile) {
+                          const float* HWY_RESTRICT bias, V (&tile)[kJ][kV]) {
   V feature[kV];
   StartTile(bias, tile);
   for (int v = 0; v < kV; ++v) feature[v] = hn::LoadU(d, at.g + v * kLanes);
@@ -284,7 +281,7 @@ HWY_INLINE void InputTile(const Columns<kV>& at, const float* HWY_RESTRICT weigh
 template <int kV, int kJ>
 HWY_INLINE void InnerTile(const float* HWY_RESTRICT x, int64_t inputs,
                           const float* HWY_RESTRICT weights, int64_t stride,
-                          const float* HWY_RESTRICT bias, Tile<kV, kJ>& tile) {
+                          const float* HWY_RESTRICT bias, V (&tile)[kJ][kV]) {
   StartTile(bias, tile);
   HWY_UNROLL(1)
   for (int64_t k = 0; k < inputs; ++k) {
@@ -297,39 +294,34 @@ HWY_INLINE void InnerTile(const float* HWY_RESTRICT x, int64_t inputs,
 }
 
 template <int kV, int kJ>
-HWY_INLINE void StoreTile(const Tile<kV, kJ>& tile, float* HWY_RESTRICT out) {
+HWY_INLINE void StoreTile(const V (&tile)[kJ][kV], float* HWY_RESTRICT out) {
   HWY_UNROLL(8)
   for (int j = 0; j < kJ; ++j) {
     HWY_UNROLL(3)
-    for (int v = 0; v < kV; ++v) hn::Store(Relu(tile.x[j][v]), d, out + (j * kV + v) * kLanes);
+    for (int v = 0; v < kV; ++v) hn::Store(Relu(tile[j][v]), d, out + (j * kV + v) * kLanes);
   }
 }
 
 template <int kV>
-struct Outputs {
-  V x[2][kV];
-};
-
-template <int kV>
-HWY_INLINE void StartOutputs(const PackedNetwork& net, Outputs<kV>& out) {
+HWY_INLINE void StartOutputs(const PackedNetwork& net, V (&out)[2][kV]) {
   for (int v = 0; v < kV; ++v) {
-    out.x[0][v] = hn::Set(d, net.output_bias[0]);
-    out.x[1][v] = hn::Set(d, net.output_bias[1]);
+    out[0][v] = hn::Set(d, net.output_bias[0]);
+    out[1][v] = hn::Set(d, net.output_bias[1]);
   }
 }
 
 // Adds the first `units` hidden units of a tile of the last hidden layer to the outputs.
 template <int kV, int kJ>
-HWY_INLINE void AddTileToOutputs(const Tile<kV, kJ>& tile, const float* HWY_RESTRICT w0,
-                                 const float* HWY_RESTRICT w1, int64_t units, Outputs<kV>& out) {
+HWY_INLINE void AddTileToOutputs(const V (&tile)[kJ][kV], const float* HWY_RESTRICT w0,
+                                 const float* HWY_RESTRICT w1, int64_t units, V (&out)[2][kV]) {
   HWY_UNROLL(8)
   for (int j = 0; j < kJ; ++j) {
     if (j < units) {
       HWY_UNROLL(3)
       for (int v = 0; v < kV; ++v) {
-        const V x = Relu(tile.x[j][v]);
-        out.x[0][v] = hn::MulAdd(x, hn::Set(d, w0[j]), out.x[0][v]);
-        out.x[1][v] = hn::MulAdd(x, hn::Set(d, w1[j]), out.x[1][v]);
+        const V x = Relu(tile[j][v]);
+        out[0][v] = hn::MulAdd(x, hn::Set(d, w0[j]), out[0][v]);
+        out[1][v] = hn::MulAdd(x, hn::Set(d, w1[j]), out[1][v]);
       }
     }
   }
@@ -354,24 +346,24 @@ HWY_NOINLINE void ColumnOutputs(const UpdateTask& task, const Columns<kV>& at,
   float* HWY_RESTRICT from = task.hidden0;
   float* HWY_RESTRICT to = task.hidden1;
   // The outputs fill registers, so they begin where the last hidden layer does.
-  Outputs<kV> out;
+  V out[2][kV];
   if (net.layers == 1) {
     StartOutputs(net, out);
     ForTiles(hidden, [&]<int kJ>(int64_t j) HWY_ATTR {
-      Tile<kV, kJ> tile;
+      V tile[kJ][kV];
       InputTile(at, task.input + j, stride, task.bias + j, tile);
       AddTileToOutputs(tile, net.output[0] + j, net.output[1] + j, hidden - j, out);
     });
   } else {
     ForTiles(hidden, [&]<int kJ>(int64_t j) HWY_ATTR {
-      Tile<kV, kJ> tile;
+      V tile[kJ][kV];
       InputTile(at, task.input + j, stride, task.bias + j, tile);
       StoreTile(tile, from + j * kV * kLanes);
     });
     const float* HWY_RESTRICT weights = net.inner;
     for (int64_t layer = 2; layer < net.layers; ++layer) {
       ForTiles(hidden, [&]<int kJ>(int64_t j) HWY_ATTR {
-        Tile<kV, kJ> tile;
+        V tile[kJ][kV];
         InnerTile(from, hidden, weights + j, stride, weights + hidden * stride + j, tile);
         StoreTile(tile, to + j * kV * kLanes);
       });
@@ -380,14 +372,14 @@ HWY_NOINLINE void ColumnOutputs(const UpdateTask& task, const Columns<kV>& at,
     }
     StartOutputs(net, out);
     ForTiles(hidden, [&]<int kJ>(int64_t j) HWY_ATTR {
-      Tile<kV, kJ> tile;
+      V tile[kJ][kV];
       InnerTile(from, hidden, weights + j, stride, weights + hidden * stride + j, tile);
       AddTileToOutputs(tile, net.output[0] + j, net.output[1] + j, hidden - j, out);
     });
   }
   for (int v = 0; v < kV; ++v) {
-    hn::Store(out.x[0][v], d, outputs + v * kLanes);
-    hn::Store(out.x[1][v], d, outputs + kStretch + v * kLanes);
+    hn::Store(out[0][v], d, outputs + v * kLanes);
+    hn::Store(out[1][v], d, outputs + kStretch + v * kLanes);
   }
 }
 
@@ -424,16 +416,11 @@ constexpr int kRowVectors = 2;
 constexpr int kRowUnits = kRowVectors * kLanes;
 
 template <int kRows>
-struct RowTile {
-  V x[kRows][kRowVectors];
-};
-
-template <int kRows>
-HWY_INLINE void StartRowTile(const float* HWY_RESTRICT bias, RowTile<kRows>& tile) {
+HWY_INLINE void StartRowTile(const float* HWY_RESTRICT bias, V (&tile)[kRows][kRowVectors]) {
   HWY_UNROLL(10)
   for (int i = 0; i < kRows; ++i) {
     HWY_UNROLL(2)
-    for (int v = 0; v < kRowVectors; ++v) tile.x[i][v] = hn::Load(d, bias + v * kLanes);
+    for (int v = 0; v < kRowVectors; ++v) tile[i][v] = hn::Load(d, bias + v * kLanes);
   }
 }
 
@@ -441,7 +428,7 @@ HWY_INLINE void StartRowTile(const float* HWY_RESTRICT bias, RowTile<kRows>& til
 template <int kRow, int kStep, int kRows>
 HWY_INLINE void AddToRowTile(const float* HWY_RESTRICT x, int64_t inputs,
                              const float* HWY_RESTRICT weights, int64_t stride,
-                             RowTile<kRows>& tile) {
+                             V (&tile)[kRows][kRowVectors]) {
   HWY_UNROLL(1)
   for (int64_t k = 0; k < inputs; ++k) {
     V weight[kRowVectors];
@@ -451,7 +438,7 @@ HWY_INLINE void AddToRowTile(const float* HWY_RESTRICT x, int64_t inputs,
       const V value = hn::Set(d, x[i * kRow]);
       HWY_UNROLL(2)
       for (int v = 0; v < kRowVectors; ++v) {
-        tile.x[i][v] = hn::MulAdd(value, weight[v], tile.x[i][v]);
+        tile[i][v] = hn::MulAdd(value, weight[v], tile[i][v]);
       }
     }
     x += kStep;
@@ -462,7 +449,7 @@ HWY_INLINE void AddToRowTile(const float* HWY_RESTRICT x, int64_t inputs,
 // Hidden units [j, j + kRowUnits) of the first layer, whose `features` are [8, 16].
 template <int kRows>
 HWY_INLINE void InputRowTile(const UpdateTask& task, const float* HWY_RESTRICT features, int64_t j,
-                             RowTile<kRows>& tile) {
+                             V (&tile)[kRows][kRowVectors]) {
   const PackedNetwork& net = *task.network;
   StartRowTile(task.bias + j, tile);
   AddToRowTile<1, kBlock>(features, kNormalized, net.input + j, net.stride, tile);
@@ -471,7 +458,8 @@ HWY_INLINE void InputRowTile(const UpdateTask& task, const float* HWY_RESTRICT f
 // The same of a later layer. Its inputs are [hidden / kRowUnits, kRows, kRowUnits].
 template <int kRows>
 HWY_INLINE void InnerRowTile(const PackedNetwork& net, const float* HWY_RESTRICT x,
-                             const float* HWY_RESTRICT weights, int64_t j, RowTile<kRows>& tile) {
+                             const float* HWY_RESTRICT weights, int64_t j,
+                             V (&tile)[kRows][kRowVectors]) {
   StartRowTile(weights + net.hidden * net.stride + j, tile);
   weights += j;
   for (int64_t k = 0; k < net.hidden; k += kRowUnits) {
@@ -483,25 +471,20 @@ HWY_INLINE void InnerRowTile(const PackedNetwork& net, const float* HWY_RESTRICT
 }
 
 template <int kRows>
-HWY_INLINE void StoreRowTile(const RowTile<kRows>& tile, float* HWY_RESTRICT out) {
+HWY_INLINE void StoreRowTile(const V (&tile)[kRows][kRowVectors], float* HWY_RESTRICT out) {
   HWY_UNROLL(10)
   for (int i = 0; i < kRows; ++i) {
     HWY_UNROLL(2)
     for (int v = 0; v < kRowVectors; ++v) {
-      hn::Store(Relu(tile.x[i][v]), d, out + i * kRowUnits + v * kLanes);
+      hn::Store(Relu(tile[i][v]), d, out + i * kRowUnits + v * kLanes);
     }
   }
 }
 
-template <int kRows>
-struct RowOutputs {
-  V x[2][kRows];
-};
-
 // Adds hidden units [j, j + kRowUnits), as far as they exist, to the outputs.
 template <int kRows>
-HWY_INLINE void AddRowTileToOutputs(const RowTile<kRows>& tile, const PackedNetwork& net, int64_t j,
-                                    RowOutputs<kRows>& out) {
+HWY_INLINE void AddRowTileToOutputs(const V (&tile)[kRows][kRowVectors], const PackedNetwork& net,
+                                    int64_t j, V (&out)[2][kRows]) {
   HWY_UNROLL(2)
   for (int v = 0; v < kRowVectors; ++v) {
     const int64_t first = j + v * kLanes;
@@ -511,9 +494,9 @@ HWY_INLINE void AddRowTileToOutputs(const RowTile<kRows>& tile, const PackedNetw
     const V w1 = hn::Load(d, net.output[1] + first);
     HWY_UNROLL(10)
     for (int i = 0; i < kRows; ++i) {
-      const V x = hn::IfThenElseZero(real, Relu(tile.x[i][v]));
-      out.x[0][i] = hn::MulAdd(x, w0, out.x[0][i]);
-      out.x[1][i] = hn::MulAdd(x, w1, out.x[1][i]);
+      const V x = hn::IfThenElseZero(real, Relu(tile[i][v]));
+      out[0][i] = hn::MulAdd(x, w0, out[0][i]);
+      out[1][i] = hn::MulAdd(x, w1, out[1][i]);
     }
   }
 }
@@ -525,15 +508,15 @@ HWY_NOINLINE void OutputsOfRows(const UpdateTask& task, const float* HWY_RESTRIC
   const PackedNetwork& net = *task.network;
   float* HWY_RESTRICT from = task.hidden0;
   float* HWY_RESTRICT to = task.hidden1;
-  RowOutputs<kRows> out;
+  V out[2][kRows];
   const auto one_lane = hn::FirstN(d, 1);
   for (int i = 0; i < kRows; ++i) {
-    out.x[0][i] = hn::IfThenElseZero(one_lane, hn::Set(d, net.output_bias[0]));
-    out.x[1][i] = hn::IfThenElseZero(one_lane, hn::Set(d, net.output_bias[1]));
+    out[0][i] = hn::IfThenElseZero(one_lane, hn::Set(d, net.output_bias[0]));
+    out[1][i] = hn::IfThenElseZero(one_lane, hn::Set(d, net.output_bias[1]));
   }
   const bool one_layer = net.layers == 1;
   for (int64_t j = 0; j < net.hidden; j += kRowUnits) {
-    RowTile<kRows> tile;
+    V tile[kRows][kRowVectors];
     InputRowTile(task, features, j, tile);
     if (one_layer) {
       AddRowTileToOutputs(tile, net, j, out);
@@ -545,7 +528,7 @@ HWY_NOINLINE void OutputsOfRows(const UpdateTask& task, const float* HWY_RESTRIC
   for (int64_t layer = 2; layer <= net.layers; ++layer) {
     const bool last = layer == net.layers;
     for (int64_t j = 0; j < net.hidden; j += kRowUnits) {
-      RowTile<kRows> tile;
+      V tile[kRows][kRowVectors];
       InnerRowTile(net, from, weights, j, tile);
       if (last) {
         AddRowTileToOutputs(tile, net, j, out);
@@ -556,8 +539,8 @@ HWY_NOINLINE void OutputsOfRows(const UpdateTask& task, const float* HWY_RESTRIC
     std::swap(from, to);
     weights += (net.hidden + 1) * net.stride;
   }
-  StoreLaneSums<kRows>(out.x[0], outputs);
-  StoreLaneSums<kRows>(out.x[1], outputs + kStretch);
+  StoreLaneSums<kRows>(out[0], outputs);
+  StoreLaneSums<kRows>(out[1], outputs + kStretch);
 }
 
 // The outputs of `count` < 16 parameters whose features are [8, 16], multiplied by `scales` here.
