@@ -57,7 +57,8 @@ constexpr int64_t kLanes = HWY_LANES(float);
 
 // Products are computed in tiles of kRows rows by one panel of kWidth columns, held in registers. A
 // matrix is stored as panels: columns [p kWidth, (p + 1) kWidth) of all rows, row after row. The
-// columns that fill up the last panel are zero.
+// columns that fill up the last panel are zero; where they are a whole vector, it is left out of
+// the tile.
 constexpr int64_t kWidth = 2 * kLanes;
 constexpr bool kManyRegisters = kLanes == 16 || HWY_ARCH_ARM_A64;
 constexpr int kRows = kManyRegisters ? 8 : kLanes > 1 ? 4 : 2;
@@ -66,9 +67,11 @@ constexpr int kMaxClassRows = kManyRegisters ? 10 : 5;
 
 HWY_INLINE int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-template <int kR>
+// kV vectors for each of kR rows.
+template <int kR, int kV>
 struct Tile {
-  V sums[2 * kR];
+  static constexpr int kVectors = kR * kV;
+  V sums[kVectors];
 };
 
 // body(0), ..., body(n - 1) with constants, so that arrays of vectors stay in registers.
@@ -119,50 +122,50 @@ struct PlainRows {
   const float* At(int64_t row, int64_t column) const { return data + row * stride + column; }
 };
 
-template <class Element, int... r>
-HWY_INLINE void MulAddRows(const Element& a, V b0, V b1, V* HWY_RESTRICT sums,
-                           std::integer_sequence<int, r...>) {
-  const auto one = [&](int row) HWY_ATTR {
-    const V x = hn::Set(d, a(row));
-    sums[2 * row] = hn::MulAdd(x, b0, sums[2 * row]);
-    sums[2 * row + 1] = hn::MulAdd(x, b1, sums[2 * row + 1]);
-  };
-  (one(r), ...);
-}
-
-template <int... r>
-HWY_INLINE void AddSegment(const float* const* starts, int64_t count, const float* panel, V* sums,
-                           std::integer_sequence<int, r...> rows) {
-  const float* const start[] = {starts[r]...};
-  for (int64_t k = 0; k < count; ++k) {
-    MulAddRows([&](int row) HWY_ATTR { return start[row][k]; }, hn::LoadU(d, panel + k * kWidth),
-               hn::LoadU(d, panel + k * kWidth + kLanes), sums, rows);
-  }
+// tile += column a of kR numbers times the row at `panel`.
+template <int kR, int kV, class Element>
+HWY_INLINE void MulAddRows(const Element& a, const float* panel, Tile<kR, kV>* tile) {
+  V row[kV];
+  Unrolled<kV>([&](auto v) HWY_ATTR { row[v] = hn::LoadU(d, panel + v * kLanes); });
+  Unrolled<kR>([&](auto r) HWY_ATTR {
+    const V x = hn::Set(d, a(r));
+    Unrolled<kV>([&](auto v) HWY_ATTR {
+      tile->sums[kV * r + v] = hn::MulAdd(x, row[v], tile->sums[kV * r + v]);
+    });
+  });
 }
 
 // tile += rows [row, row + kR) of a, times the panel's rows [0, depth).
-template <int kR, class Left>
+template <int kR, int kV, class Left>
 HWY_INLINE void AddProduct(const Left& a, int64_t row, int64_t depth, const float* panel,
-                           Tile<kR>* tile) {
-  for (int64_t k = 0; k < depth; k += Left::kSegment) {
+                           Tile<kR, kV>* tile) {
+  for (int64_t first = 0; first < depth; first += Left::kSegment) {
     const float* starts[kR];
-    for (int r = 0; r < kR; ++r) starts[r] = a.At(row + r, k);
-    AddSegment(starts, std::min(depth - k, Left::kSegment), panel + k * kWidth, tile->sums,
-               std::make_integer_sequence<int, kR>());
+    Unrolled<kR>([&](auto r) HWY_ATTR { starts[r] = a.At(row + r, first); });
+    const int64_t count = std::min(depth - first, Left::kSegment);
+    for (int64_t k = 0; k < count; ++k) {
+      MulAddRows([&](auto r) HWY_ATTR { return starts[r][k]; }, panel + (first + k) * kWidth, tile);
+    }
   }
 }
 
 // tile += columns [column, column + kR) of a, transposed, times the panel's rows [0, depth). The
 // columns are in one segment.
-template <int kR, class Left>
+template <int kR, int kV, class Left>
 HWY_INLINE void AddTransposedProduct(const Left& a, int64_t column, int64_t depth,
-                                     const float* panel, Tile<kR>* tile) {
+                                     const float* panel, Tile<kR, kV>* tile) {
   for (int64_t k = 0; k < depth; ++k) {
     const float* start = a.At(k, column);
-    MulAddRows([&](int row) HWY_ATTR { return start[row]; }, hn::Load(d, panel + k * kWidth),
-               hn::Load(d, panel + k * kWidth + kLanes), tile->sums,
-               std::make_integer_sequence<int, kR>());
+    MulAddRows([&](auto r) HWY_ATTR { return start[r]; }, panel + k * kWidth, tile);
   }
+}
+
+// Calls body(p, kV) for each panel of a matrix with so many columns, kV the vectors that hold some.
+template <class Body>
+HWY_INLINE void ForPanels(int64_t columns, const Body& body) {
+  int64_t p = 0;
+  for (; p * kWidth + kLanes < columns; ++p) body(p, std::integral_constant<int, 2>());
+  if (p * kWidth < columns) body(p, std::integral_constant<int, 1>());
 }
 
 // Calls body with kR = the number of rows, 1 to kMaxClassRows.
@@ -225,30 +228,34 @@ HWY_INLINE void TransposedPanel(const float* matrix, int64_t rows, int64_t colum
 template <class Left>
 HWY_NOINLINE void Forward(const Left& a, int64_t rows, int64_t in, int64_t columns, const float* w,
                           const float* b, Activation activation, PanelMatrix out, float* buffer) {
-  for (int64_t p = 0; p * kWidth < columns; ++p) {
+  ForPanels(columns, [&](int64_t p, auto kV) HWY_ATTR {
     const float* panel = Panel(w, in, columns, p, buffer);
     HWY_ALIGN float bias[kWidth] = {};
     std::copy_n(b + p * kWidth, std::min(kWidth, columns - p * kWidth), bias);
     float* to = out.Panel(p);
     for (int64_t row = 0; row < rows; row += kRows) {
-      Tile<kRows> tile;
-      Unrolled<2 * kRows>([&](auto i)
-                              HWY_ATTR { tile.sums[i] = hn::Load(d, bias + i % 2 * kLanes); });
+      Tile<kRows, kV> tile;
+      Unrolled<tile.kVectors>([&](auto i)
+                                  HWY_ATTR { tile.sums[i] = hn::Load(d, bias + i % kV * kLanes); });
       if (p == 0 && row + kRows < rows) a.Prefetch(row + kRows, in);
       AddProduct(a, row, in, panel, &tile);
       if (activation == Activation::kRelu) {
-        Unrolled<2 * kRows>([&](auto i)
-                                HWY_ATTR { tile.sums[i] = AtLeast(hn::Zero(d), tile.sums[i]); });
+        Unrolled<tile.kVectors>(
+            [&](auto i) HWY_ATTR { tile.sums[i] = AtLeast(hn::Zero(d), tile.sums[i]); });
       }
-      Unrolled<2 * kRows>(
-          [&](auto i) HWY_ATTR { hn::Store(tile.sums[i], d, to + row * kWidth + i * kLanes); });
+      Unrolled<tile.kVectors>([&](auto i) HWY_ATTR {
+        hn::Store(tile.sums[i], d, to + (row + i / kV) * kWidth + i % kV * kLanes);
+      });
     }
     if (activation == Activation::kTanh) {
-      for (int64_t i = 0; i < rows * kWidth; i += kLanes) {
-        hn::Store(Tanh(d, hn::Load(d, to + i)), d, to + i);
+      for (int64_t row = 0; row < rows; ++row) {
+        Unrolled<kV>([&](auto v) HWY_ATTR {
+          float* at = to + row * kWidth + v * kLanes;
+          hn::Store(Tanh(d, hn::Load(d, at)), d, at);
+        });
       }
     }
-  }
+  });
 }
 
 // The derivative of the activation, from its value, times the gradient.
@@ -266,23 +273,49 @@ template <bool kTransposed, class Left>
 HWY_NOINLINE void Backward(const Left& a, int64_t rows, int64_t units, int64_t columns,
                            const float* w, Activation activation, PanelMatrix values,
                            float* buffer) {
-  for (int64_t p = 0; p * kWidth < units; ++p) {
+  ForPanels(units, [&](int64_t p, auto kV) HWY_ATTR {
     TransposedPanel(w, units, columns, p, buffer);
     float* to = values.Panel(p);
     for (int64_t row = 0; row < rows; row += kRows) {
-      Tile<kRows> tile;
-      Unrolled<2 * kRows>([&](auto i) HWY_ATTR { tile.sums[i] = hn::Zero(d); });
+      Tile<kRows, kV> tile;
+      Unrolled<tile.kVectors>([&](auto i) HWY_ATTR { tile.sums[i] = hn::Zero(d); });
       if constexpr (kTransposed) {
         AddTransposedProduct(a, row, columns, buffer, &tile);
       } else {
         AddProduct(a, row, columns, buffer, &tile);
       }
-      Unrolled<2 * kRows>([&](auto i) HWY_ATTR {
-        float* at = to + row * kWidth + i * kLanes;
+      Unrolled<tile.kVectors>([&](auto i) HWY_ATTR {
+        float* at = to + (row + i / kV) * kWidth + i % kV * kLanes;
         hn::Store(ActivationGradient(activation, hn::Load(d, at), tile.sums[i]), d, at);
       });
     }
+  });
+}
+
+// The sums of `valid` columns of a panel over its first `count` rows.
+template <int kV>
+HWY_INLINE void ColumnSums(const float* panel, int64_t count, int64_t valid, bool add, float* out) {
+  constexpr int kParts = 4;  // sums at a time, to hide the latency of additions
+  V sums[kParts * kV];
+  Unrolled<kParts * kV>([&](auto i) HWY_ATTR { sums[i] = hn::Zero(d); });
+  int64_t k = 0;
+  for (; k + kParts <= count; k += kParts) {
+    Unrolled<kParts * kV>([&](auto i) HWY_ATTR {
+      sums[i] = hn::Add(sums[i], hn::Load(d, panel + (k + i / kV) * kWidth + i % kV * kLanes));
+    });
   }
+  for (; k < count; ++k) {
+    Unrolled<kV>([&](auto v) HWY_ATTR {
+      sums[v] = hn::Add(sums[v], hn::Load(d, panel + k * kWidth + v * kLanes));
+    });
+  }
+  HWY_ALIGN float whole[kWidth] = {};
+  Unrolled<kV>([&](auto v) HWY_ATTR {
+    const V low = hn::Add(sums[v], sums[kV + v]);
+    const V high = hn::Add(sums[2 * kV + v], sums[3 * kV + v]);
+    hn::Store(hn::Add(low, high), d, whole + v * kLanes);
+  });
+  for (int64_t j = 0; j < valid; ++j) out[j] = (add ? out[j] : 0.0f) + whole[j];
 }
 
 // The gradient of a layer's weights and bias, w [in, columns] and b [columns], from its `count`
@@ -290,56 +323,38 @@ HWY_NOINLINE void Backward(const Left& a, int64_t rows, int64_t units, int64_t c
 template <class Left>
 HWY_NOINLINE void WeightGradient(const Left& a, int64_t in, int64_t columns, int64_t count,
                                  PanelMatrix outputs, bool add, float* w, float* b) {
-  for (int64_t p = 0; p * kWidth < columns; ++p) {
+  ForPanels(columns, [&](int64_t p, auto kV) HWY_ATTR {
     const float* panel = outputs.Panel(p);
     const int64_t valid = std::min(kWidth, columns - p * kWidth);
     for (int64_t row = 0; row < in; row += kRows) {
       const int rows = static_cast<int>(std::min<int64_t>(kRows, in - row));
       float* to = w + row * columns + p * kWidth;
-      Tile<kRows> tile;
-      if (rows == kRows && valid == kWidth) {
-        Unrolled<2 * kRows>([&](auto i) HWY_ATTR {
-          const float* at = to + i / 2 * columns + i % 2 * kLanes;
+      Tile<kRows, kV> tile;
+      if (rows == kRows && valid == kV * kLanes) {
+        Unrolled<tile.kVectors>([&](auto i) HWY_ATTR {
+          const float* at = to + i / kV * columns + i % kV * kLanes;
           tile.sums[i] = add ? hn::LoadU(d, at) : hn::Zero(d);
         });
         AddTransposedProduct(a, row, count, panel, &tile);
-        Unrolled<2 * kRows>([&](auto i) HWY_ATTR {
-          hn::StoreU(tile.sums[i], d, to + i / 2 * columns + i % 2 * kLanes);
+        Unrolled<tile.kVectors>([&](auto i) HWY_ATTR {
+          hn::StoreU(tile.sums[i], d, to + i / kV * columns + i % kV * kLanes);
         });
       } else {
-        Unrolled<2 * kRows>([&](auto i) HWY_ATTR { tile.sums[i] = hn::Zero(d); });
+        Unrolled<tile.kVectors>([&](auto i) HWY_ATTR { tile.sums[i] = hn::Zero(d); });
         AddTransposedProduct(a, row, count, panel, &tile);
-        HWY_ALIGN float whole[kRows * kWidth];
-        Unrolled<2 * kRows>([&](auto i)
-                                HWY_ATTR { hn::Store(tile.sums[i], d, whole + i * kLanes); });
+        HWY_ALIGN float whole[tile.kVectors * kLanes];
+        Unrolled<tile.kVectors>([&](auto i)
+                                    HWY_ATTR { hn::Store(tile.sums[i], d, whole + i * kLanes); });
         for (int r = 0; r < rows; ++r) {
           for (int64_t j = 0; j < valid; ++j) {
             float& at = to[r * columns + j];
-            at = (add ? at : 0.0f) + whole[r * kWidth + j];
+            at = (add ? at : 0.0f) + whole[r * kV * kLanes + j];
           }
         }
       }
     }
-    // Column sums in four interleaved parts.
-    V sums[4][2];
-    for (auto& sum : sums) sum[0] = sum[1] = hn::Zero(d);
-    for (int64_t k = 0; k < count; k += 4) {
-      const int64_t part = std::min<int64_t>(4, count - k);
-      for (int64_t i = 0; i < part; ++i) {
-        sums[i][0] = hn::Add(sums[i][0], hn::Load(d, panel + (k + i) * kWidth));
-        sums[i][1] = hn::Add(sums[i][1], hn::Load(d, panel + (k + i) * kWidth + kLanes));
-      }
-    }
-    HWY_ALIGN float whole[kWidth];
-    for (int i = 0; i < 2; ++i) {
-      hn::Store(hn::Add(hn::Add(sums[0][i], sums[1][i]), hn::Add(sums[2][i], sums[3][i])), d,
-                whole + i * kLanes);
-    }
-    for (int64_t j = 0; j < valid; ++j) {
-      float& at = b[p * kWidth + j];
-      at = (add ? at : 0.0f) + whole[j];
-    }
-  }
+    ColumnSums<kV>(panel, count, valid, add, b + p * kWidth);
+  });
 }
 
 // Transposes a block of kLanes x kLanes numbers; rows are kWidth apart in both.
@@ -454,7 +469,7 @@ HWY_NOINLINE MlpSums LastLayer(const MlpPass& pass, PanelMatrix units, const flo
       TransposeBlock(from + kLanes * kWidth, buffer + k * kWidth + kLanes);
     }
     ForClassTiles(classes, [&](int64_t c, auto kR) HWY_ATTR {
-      Tile<kR> tile;
+      Tile<kR, 2> tile;
       Unrolled<2 * kR>([&](auto i) HWY_ATTR { tile.sums[i] = hn::Set(d, b[c + i / 2]); });
       AddTransposedProduct(PlainRows{w, classes}, c, hidden, buffer, &tile);
       Unrolled<2 * kR>([&](auto i) HWY_ATTR {
@@ -489,23 +504,24 @@ HWY_NOINLINE MlpSums LastLayer(const MlpPass& pass, PanelMatrix units, const flo
 HWY_NOINLINE void LastWeightGradient(const float* gradient, int64_t stride, PanelMatrix units,
                                      int64_t hidden, int64_t classes, int64_t count, bool add,
                                      float* w, float* b) {
-  for (int64_t p = 0; p * kWidth < hidden; ++p) {
+  ForPanels(hidden, [&](int64_t p, auto kV) HWY_ATTR {
     const int64_t valid = std::min(kWidth, hidden - p * kWidth);
     ForClassTiles(classes, [&](int64_t c, auto kR) HWY_ATTR {
-      Tile<kR> tile;
-      Unrolled<2 * kR>([&](auto i) HWY_ATTR { tile.sums[i] = hn::Zero(d); });
+      Tile<kR, kV> tile;
+      Unrolled<tile.kVectors>([&](auto i) HWY_ATTR { tile.sums[i] = hn::Zero(d); });
       AddProduct(PlainRows{gradient, stride}, c, count, units.Panel(p), &tile);
       HWY_ALIGN float whole[kMaxClassRows * kWidth] = {};
-      Unrolled<2 * kR>([&](auto i) HWY_ATTR { hn::Store(tile.sums[i], d, whole + i * kLanes); });
+      Unrolled<tile.kVectors>([&](auto i)
+                                  HWY_ATTR { hn::Store(tile.sums[i], d, whole + i * kLanes); });
       float* to = w + p * kWidth * classes + c;
       for (int64_t j = 0; j < valid; ++j) {
         for (int r = 0; r < kR; ++r) {
           float& at = to[j * classes + r];
-          at = (add ? at : 0.0f) + whole[r * kWidth + j];
+          at = (add ? at : 0.0f) + whole[r * kV * kLanes + j];
         }
       }
     });
-  }
+  });
   for (int64_t c = 0; c < classes; ++c) {
     V sum = hn::Zero(d);
     int64_t k = 0;
