@@ -43,21 +43,25 @@ std::string Examples() {
 po::options_description Options() {
   po::options_description options("Options");
   auto add = options.add_options();
-  add("preset", po::value<std::string>(), "Use a built-in config instead of CONFIG.json.");
-  add("set", po::value<std::vector<std::string>>()->composing(),
-      "KEY=VALUE: replace one value of the config, e.g. estimators.0.std=0.02. May be repeated.");
-  add("out", po::value<std::string>(),
+  add("preset", po::value<std::string>()->value_name("NAME"),
+      "Use a built-in config instead of CONFIG.json.");
+  add("set", po::value<std::vector<std::string>>()->value_name("KEY=VALUE")->composing(),
+      "Replace one value of the config, e.g. estimators.0.std=0.02. May be repeated.");
+  add("out", po::value<std::string>()->value_name("DIR"),
       "Directory for the run. Default: runs/ and the preset's or the config file's name.");
-  add("steps", po::value<int64_t>(),
+  add("steps", po::value<int64_t>()->value_name("N"),
       "Updates of theta in total, those before a resume included (meta_steps).");
-  add("threads", po::value<int>(), "Default: one for each core that the process may use.");
-  add("seed", po::value<int64_t>(), "Seed of all randomness (seed).");
-  add("data-dir", po::value<std::string>(), "Directory with IDX image files (data_dir).");
+  add("threads", po::value<int>()->value_name("N"),
+      "Default: one for each core that the process may use.");
+  add("seed", po::value<int64_t>()->value_name("N"), "Seed of all randomness (seed).");
+  add("data-dir", po::value<std::string>()->value_name("DIR"),
+      "Directory with IDX image files (data_dir).");
   add("resume", "Go on from the newest checkpoint in the output directory.");
   add("overwrite", "Remove the run that is in the output directory.");
-  add("init-theta", po::value<std::string>(),
+  add("init-theta", po::value<std::string>()->value_name("FILE"),
       "Start from the weights in this .safetensors file, with a fresh theta_opt.");
-  add("isa", po::value<std::string>(), "Instruction set of the kernels (isa). Default: the best.");
+  add("isa", po::value<std::string>()->value_name("NAME"),
+      "Instruction set of the kernels (isa). Default: the best.");
   add("allow-isa-change",
       "Resume a run of another instruction set; results may differ in last bits.");
   return options;
