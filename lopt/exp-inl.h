@@ -13,8 +13,8 @@ HWY_BEFORE_NAMESPACE();
 namespace lopt {
 namespace HWY_NAMESPACE {
 
-// e^x in float32 for any x, to 2 units in the last place (1 where the result is normal). Overflow
-// gives infinity, underflow denormals and then 0, NaN stays NaN.
+// e^x in float32 for any x, to 2 units in the last place. Overflow gives infinity, underflow
+// denormals and then 0, NaN stays NaN.
 template <class D, class V>
 HWY_INLINE V Exp(D d, V x) {
   namespace hn = hwy::HWY_NAMESPACE;

@@ -343,8 +343,8 @@ HWY_NOINLINE void ColumnOutputs(const UpdateTask& task, const Columns<kV>& at,
   const PackedNetwork& net = *task.network;
   const int64_t hidden = net.hidden;
   const int64_t stride = net.stride;
-  float* HWY_RESTRICT from = task.hidden0;
-  float* HWY_RESTRICT to = task.hidden1;
+  float* from = task.hidden0;
+  float* to = task.hidden1;
   // The outputs fill registers, so they begin where the last hidden layer does.
   V out[2][kV];
   if (net.layers == 1) {
@@ -506,8 +506,8 @@ template <int kRows>
 HWY_NOINLINE void OutputsOfRows(const UpdateTask& task, const float* HWY_RESTRICT features,
                                 float* HWY_RESTRICT outputs) {
   const PackedNetwork& net = *task.network;
-  float* HWY_RESTRICT from = task.hidden0;
-  float* HWY_RESTRICT to = task.hidden1;
+  float* from = task.hidden0;
+  float* to = task.hidden1;
   V out[2][kRows];
   const auto one_lane = hn::FirstN(d, 1);
   for (int i = 0; i < kRows; ++i) {
