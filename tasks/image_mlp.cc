@@ -12,6 +12,9 @@
 namespace lopt {
 namespace {
 
+// The purpose of a key's child.
+constexpr uint64_t kBatch = 0;
+
 MlpShape MakeShape(const ImageMlpOptions& options, const ImageData& data) {
   Require(data.features() == options.image_size * options.image_size,
           "ImageMLP: images of {} numbers, wanted image_size {} squared", data.features(),
@@ -103,7 +106,8 @@ void ImageMlp::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) const {
   const std::span<int32_t> rows = scratch.Take<int32_t>(drawn ? batch : 0);
   for (int64_t row = 0; row < e.rows; ++row) {
     if (drawn) {
-      Randint(e.keys[row], static_cast<int32_t>(first), static_cast<int32_t>(last), rows);
+      Randint(FoldIn(e.keys[row], kBatch), static_cast<int32_t>(first), static_cast<int32_t>(last),
+              rows);
     }
     const MlpBatch examples{.images = data_->images(),
                             .stride = data_->stride(),

@@ -626,8 +626,8 @@ namespace {
 
 HWY_EXPORT(RunPass);
 
-// Rows that a kernel may read beyond the last example: those of a vector or a tile.
-constexpr int64_t kSpareRows = 16;
+// Rows that a pass may read beyond its last example: those of a panel or a tile.
+constexpr int64_t kSpareRows = 32;
 
 }  // namespace
 
@@ -640,12 +640,10 @@ MlpResult MlpLoss(const MlpShape& shape, std::span<const float> params, const Ml
   MlpSums sums;
   for (int64_t first = 0; first < count; first += kChunk) {
     const int64_t part = std::min(kChunk, count - first);
-    for (int64_t i = 0; i < part; ++i) {
-      const int32_t example = batch.examples[first + i];
-      rows[i] = batch.images + example * batch.stride;
-      if (i < kSpareRows) hwy::Prefetch(rows[i]);
-      labels[i] = batch.labels[example];
-    }
+    const int32_t* examples = &batch.examples[first];
+    for (int64_t i = 0; i < part; ++i) rows[i] = batch.images + examples[i] * batch.stride;
+    for (int64_t i = 0; i < std::min<int64_t>(part, 16); ++i) hwy::Prefetch(rows[i]);
+    for (int64_t i = 0; i < part; ++i) labels[i] = batch.labels[examples[i]];
     std::fill_n(&rows[part], kSpareRows, rows[0]);
     std::fill_n(&labels[part], kSpareRows, 0);
     const MlpPass pass{.shape = shape,

@@ -1,4 +1,5 @@
 #include <doctest/doctest.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include <cstdint>
@@ -24,7 +25,8 @@ using Bytes = std::vector<uint8_t>;
 class TemporaryDirectory {
  public:
   explicit TemporaryDirectory(const std::string& name)
-      : path_(fs::temp_directory_path() / ("lopt_image_data_" + name)) {
+      : path_(fs::temp_directory_path() /
+              ("lopt_image_data_" + name + "_" + std::to_string(getpid()))) {
     fs::remove_all(path_);
     fs::create_directories(path_);
   }

@@ -1,0 +1,71 @@
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "base/workspace.h"
+#include "tasks/registry.h"
+
+namespace {
+std::atomic<int64_t> allocations = 0;
+
+void* Allocate(size_t size, size_t alignment) {
+  ++allocations;
+  void* memory = std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+}  // namespace
+
+void* operator new(size_t size) { return Allocate(size, alignof(std::max_align_t)); }
+void* operator new(size_t size, std::align_val_t alignment) {
+  return Allocate(size, static_cast<size_t>(alignment));
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t, std::align_val_t) noexcept { std::free(memory); }
+
+namespace lopt {
+namespace {
+
+TEST_CASE("An evaluation allocates nothing once its scratch memory is there") {
+  const TaskResources resources = MakeTaskResources("");
+  for (const std::string text :
+       {R"({"type": "QuadraticTask"})", R"({"type": "FixedDimQuadraticFamily"})",
+        R"({"type": "NoisyQuadraticFamily"})", R"({"type": "LogQuadraticTask"})",
+        R"({"type": "ImageMLP"})",
+        R"({"type": "ImageMLP", "hidden": [20, 33], "activation": "tanh", "batch_size": 300})"}) {
+    CAPTURE(text);
+    const auto family = TaskRegistry().Make(Config::Parse(text, "test"), resources);
+    std::vector<float> config(family->config_layout().size());
+    std::vector<float> params(family->params_layout().size());
+    std::vector<float> gradient(params.size());
+    std::vector<float> aux(family->aux_layout().size());
+    float loss = 0;
+    Key key = KeyFromSeed(1);
+    family->Sample(key, config);
+    family->Init(config, key, params, {});
+    TaskEvaluation evaluation;
+    evaluation.config = config;
+    evaluation.params = params;
+    evaluation.keys = {&key, 1};
+    evaluation.losses = {&loss, 1};
+    evaluation.gradients = gradient;
+    evaluation.aux = aux;
+    Workspace scratch;
+    family->Evaluate(evaluation, scratch);
+    const int64_t before = allocations;
+    for (int step = 0; step < 5; ++step) {
+      key = FoldIn(key, 0);
+      family->Evaluate(evaluation, scratch);
+    }
+    CHECK(allocations == before);
+  }
+}
+
+}  // namespace
+}  // namespace lopt
