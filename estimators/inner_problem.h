@@ -22,9 +22,9 @@ struct OuterState {
 // every row is theta; with N of them B = 2N and row n is theta + perturbation n, row N + n its
 // antithetic twin theta - perturbation n.
 struct ThetaRows {
-  std::span<const float> theta;          // [D]
-  std::span<const float> perturbations;  // [N, D] or empty
-  int64_t rows = 0;                      // B
+  std::span<const float> theta = {};          // [D]
+  std::span<const float> perturbations = {};  // [N, D] or empty
+  int64_t rows = 0;                           // B
 
   void Row(int64_t row, std::span<float> out) const;
 };

@@ -327,9 +327,11 @@ Workload CheckpointWrite() {
                       .learner = data->run.state.learner,
                       .workers = data->run.state.workers,
                       .totals = std::vector<StepCounts>(2)};
-  return {.name = "checkpoint", .unit = "checkpoints", .flop = 0, .check = {}, .call = [data] {
-            data->store->Write(data->checkpoint);
-          }};
+  const auto write = [data] {
+    ++data->checkpoint.learner.outer_step;
+    data->store->Write(data->checkpoint);
+  };
+  return {.name = "checkpoint", .unit = "checkpoints", .flop = 0, .check = {}, .call = write};
 }
 
 // A process of its own: the tutorial's first update, from the start of the process to its end,

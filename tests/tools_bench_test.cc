@@ -1,0 +1,72 @@
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+
+#include "process.h"
+
+namespace lopt {
+namespace {
+
+FinishedProcess Bench(const std::vector<std::string>& arguments) {
+  std::vector<std::string> words = {LOPT_BINARY_DIR "/lopt", "bench"};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return RunProcess(words);
+}
+
+TEST_CASE(
+    "The bench checks kernels against the plain implementations and prints what it measured") {
+  const FinishedProcess bench = Bench(
+      {"--short", "--json", "--threads", "2", "--filter",
+       "mlp_lopt/(10|2410)|(image_mlp|inner_step)/8x8-32(/all)?|tutorial|quadratic-10|normals|"
+       "checkpoint|first_update"});
+  INFO(bench.errors);
+  REQUIRE(bench.exit_code == 0);
+  const auto result = nlohmann::json::parse(bench.output);
+  const auto& machine = result.at("machine");
+  CHECK(machine.at("cpu").is_string());
+  CHECK(machine.at("isa").is_string());
+  CHECK(machine.at("threads") == 2);
+  CHECK(machine.at("peak_gflops_1") > 0);
+  CHECK(machine.at("peak_gflops_all") > 0);
+  std::set<std::string> names;
+  for (const auto& workload : result.at("workloads")) {
+    names.insert(workload.at("name"));
+    CAPTURE(workload.dump());
+    CHECK(workload.size() == 9);
+    CHECK(workload.at("seconds") > 0);
+    CHECK(workload.at("per_second") > 0);
+    CHECK(workload.at("unit").is_string());
+    CHECK(workload.at("peak_memory_bytes") > 0);
+    CHECK((workload.at("threads") == 1 || workload.at("threads") == 2));
+    const double flop = workload.at("flop");
+    CHECK((workload.at("gflops") > 0) == (flop > 0));
+    CHECK((workload.at("fraction_of_peak") > 0) == (flop > 0));
+    if (workload.at("name") == "mlp_lopt/2410") {
+      CHECK(flop == 2688.0 * 2410);
+    }
+    if (workload.at("name") == "image_mlp/8x8-32") {
+      CHECK(flop == doctest::Approx(1.294e6).epsilon(1e-3));
+    }
+    if (workload.at("name") == "tutorial") {
+      CHECK(flop == doctest::Approx(2 * 4 * 50 * (7.772e6 + 26880)).epsilon(1e-3));
+    }
+  }
+  CHECK(names == std::set<std::string>{"mlp_lopt/10", "mlp_lopt/2410", "image_mlp/8x8-32",
+                                       "inner_step/8x8-32", "inner_step/8x8-32/all", "tutorial",
+                                       "quadratic-10", "normals", "checkpoint", "first_update"});
+}
+
+TEST_CASE("The bench names its workloads when the filter matches none") {
+  const FinishedProcess bench = Bench({"--filter", "nothing"});
+  CHECK(bench.exit_code == 2);
+  CHECK(bench.errors.find(
+            "bench: no workload matches 'nothing'; there are: mlp_lopt/10, mlp_lopt/2410") !=
+        std::string::npos);
+  CHECK(Bench({"--filter", "("}).exit_code == 2);
+  CHECK(Bench({"--repeats", "0"}).exit_code == 2);
+}
+
+}  // namespace
+}  // namespace lopt
