@@ -166,6 +166,27 @@ TEST_CASE("Logits far apart give exact losses and vanishing gradients") {
   });
 }
 
+TEST_CASE(
+    "Small shares of the softmax are as accurate as an exponential to two units in the last "
+    "place") {
+  const MlpRows rows(1, std::vector<float>{0}, {0});
+  const MlpShape shape{.sizes = {1, 2}};
+  std::vector<float> gradient(4);
+  Workspace scratch;
+  OnEveryIsa([&] {
+    double worst = 0;
+    for (int i = 0; i < 2000; ++i) {
+      const float logit = -0.039f * static_cast<float>(i);
+      const std::vector<float> params = {0, 0, 0, logit};
+      MlpLoss(shape, params, rows.batch(), gradient, scratch);
+      const double e = std::exp(static_cast<double>(logit));
+      worst = std::max(worst, std::abs(gradient[3] / (e / (1 + e)) - 1));
+    }
+    // Two units of e itself, and a rounding of the sum, of its inverse and of their product.
+    CHECK(worst < 3.5 * 0x1p-23);
+  });
+}
+
 TEST_CASE("The same problem gives the same bits in every thread and in used scratch memory") {
   const Problem problem = MakeProblem({64, 32, 10}, Activation::kRelu, 100);
   const Outcome wanted = Run(MlpLoss, problem);
