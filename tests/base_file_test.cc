@@ -152,7 +152,7 @@ TEST_CASE("A full disk leaves the old file as it was and no temporary one") {
   CHECK(ReadTextFile(path) == std::string(100000, 'x'));
 }
 
-TEST_CASE("A directory can be flushed; what is none cannot") {
+TEST_CASE("A directory can be flushed, and what is none cannot") {
   const TemporaryDirectory directory;
   SyncDirectory(directory.path());
   WriteTextFile(directory / "file", "text");

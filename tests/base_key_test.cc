@@ -187,7 +187,7 @@ TEST_CASE("No element outside the given span is written") {
   }
 }
 
-TEST_CASE("Uniforms are multiples of 2^-23 in [0, 1) and follow the uniform law") {
+TEST_CASE("Uniforms are multiples of 2^-23 from 0 to below 1 and follow the uniform law") {
   std::vector<float> values(1 << 20);
   Uniform(KeyFromSeed(7), values);
   for (const float value : values) {
@@ -226,7 +226,7 @@ TEST_CASE("A normal is the inverse of the distribution function at its uniform")
   CHECK(worst < 1);
 }
 
-TEST_CASE("A normal truncated to [-2, 2] has standard deviation 0.87963") {
+TEST_CASE("A normal truncated to -2 to 2 has standard deviation 0.87963") {
   std::vector<float> values(1000000);
   TruncatedNormal(KeyFromSeed(17), -2, 2, values);
   const Moments moments = MomentsOf(values);

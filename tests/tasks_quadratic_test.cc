@@ -110,7 +110,8 @@ TEST_CASE("The mean loss of FixedDimQuadraticFamily at the start is twice its di
   CHECK(std::abs(sum / kDraws - 20) < 4 * std::sqrt(80.0 / kDraws));
 }
 
-TEST_CASE("NoisyQuadraticFamily draws its scale from [0, 25) and adds noise to the gradient only") {
+TEST_CASE(
+    "NoisyQuadraticFamily draws its scale from 0 to below 25 and adds noise to the gradient only") {
   const NoisyQuadraticFamily quiet({.dim = 50, .cov = 0});
   const NoisyQuadraticFamily noisy({.dim = 50, .cov = 0.5});
   const Started start = Start(noisy, KeyFromSeed(2));
