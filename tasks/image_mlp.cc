@@ -12,9 +12,6 @@
 namespace lopt {
 namespace {
 
-// The purpose of a key's child.
-constexpr uint64_t kBatch = 0;
-
 MlpShape MakeShape(const ImageMlpOptions& options, const ImageData& data) {
   Require(data.features() == options.image_size * options.image_size,
           "ImageMLP: images of {} numbers, wanted image_size {} squared", data.features(),
@@ -106,7 +103,7 @@ void ImageMlp::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) const {
   const std::span<int32_t> rows = scratch.Take<int32_t>(drawn ? batch : 0);
   for (int64_t row = 0; row < e.rows; ++row) {
     if (drawn) {
-      Randint(FoldIn(e.keys[row], kBatch), static_cast<int32_t>(first), static_cast<int32_t>(last),
+      Randint(ImageBatchKey(e.keys[row]), static_cast<int32_t>(first), static_cast<int32_t>(last),
               rows);
     }
     const MlpBatch examples{.images = data_->images(),

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/fields.h"
+#include "base/key.h"
 #include "tasks/image_data.h"
 #include "tasks/image_mlp_problem.h"
 #include "tasks/task_family.h"
@@ -20,6 +21,9 @@ struct ImageMlpOptions {
   std::string data = "default";
   void Visit(FieldVisitor& v);
 };
+
+// The key of an evaluation's batch, from the evaluation's own.
+inline Key ImageBatchKey(Key key) { return FoldIn(key, 0); }
 
 // A multilayer perceptron that classifies images: linear layers "mlp/linear_<l>/w" [in, out] and
 // "mlp/linear_<l>/b" [out], the activation between them, loss = mean softmax cross-entropy, aux

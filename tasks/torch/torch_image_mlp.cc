@@ -49,8 +49,9 @@ torch::Tensor ExamplesOf(const TorchBatch& batch, const ImageData& data, int64_t
     return batch.examples;
   }
   const auto [first, last] = data.range(batch.split);
-  return RandintTensor(batch.keys, static_cast<int32_t>(first), static_cast<int32_t>(last),
-                       {batch_size});
+  std::vector<Key> keys(batch.keys.size());
+  std::transform(batch.keys.begin(), batch.keys.end(), keys.begin(), ImageBatchKey);
+  return RandintTensor(keys, static_cast<int32_t>(first), static_cast<int32_t>(last), {batch_size});
 }
 
 TorchLoss MlpLoss(const std::vector<torch::Tensor>& params, const TorchBatch& batch,
