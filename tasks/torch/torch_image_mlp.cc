@@ -3,6 +3,7 @@
 #include <torch/types.h>
 #include <torch/version.h>
 
+#include <algorithm>
 #include <optional>
 #include <span>
 #include <utility>
