@@ -27,6 +27,7 @@ struct Command {
 };
 
 int MetaTrainCommand(const std::vector<std::string>& arguments);
+int LaunchCommand(const std::vector<std::string>& arguments);
 int BenchCommand(const std::vector<std::string>& arguments);
 int DescribeCommand(const std::vector<std::string>& arguments);
 int InspectCommand(const std::vector<std::string>& arguments);

@@ -12,6 +12,8 @@ namespace {
 
 constexpr lopt::Command kCommands[] = {
     {"meta-train", "Meta-train a learned optimizer.", lopt::MetaTrainCommand},
+    {"launch", "Meta-train on many ranks, with restarts from the last checkpoint.",
+     lopt::LaunchCommand},
     {"describe", "Every type and key of a config, with defaults and meanings.",
      lopt::DescribeCommand},
     {"bench", "How fast the kernels and meta-training run, beside the machine's peak.",

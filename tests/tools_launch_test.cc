@@ -1,0 +1,504 @@
+#include <doctest/doctest.h>
+#include <fmt/core.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "tests/process.h"
+#include "tests/temp_directory.h"
+#include "tools/commands.h"
+#include "tools/rank_report.h"
+#include "tools/rank_watch.h"
+#include "tools/restart_policy.h"
+#include "tools/supervisor.h"
+
+namespace lopt {
+
+namespace {
+
+using Json = nlohmann::json;
+using Strings = std::vector<std::string>;
+
+Strings Lines(const std::string& path) {
+  std::ifstream file(path);
+  Strings lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  return lines;
+}
+
+std::vector<Json> RestartLog(const std::string& out_dir) {
+  std::vector<Json> entries;
+  for (const std::string& line : Lines(out_dir + "/restarts.jsonl")) {
+    entries.push_back(Json::parse(line));
+  }
+  return entries;
+}
+
+// What a stand-in for mpiexec can do, as shell functions; $n is the number of ranks that it was
+// asked for and $attempt counts its runs.
+constexpr const char* kShellFunctions = R"sh(
+attempt=$(($(cat "$scratch/attempts" 2>/dev/null || echo 0) + 1))
+echo $attempt > "$scratch/attempts"
+n=$2
+echo "$*" >> "$scratch/commands"
+write_run() {
+  mkdir -p "$out/checkpoints"
+  echo '{}' > "$out/manifest.new"
+  mv "$out/manifest.new" "$out/manifest.json"
+}
+write_checkpoint() { mkdir -p "$out/checkpoints/step-$(printf %08d $1)"; }
+# rank, process, updates, time
+write_status() {
+  mkdir -p "$out/status"
+  printf '{"rank": %s, "host": "%s", "pid": %s, "updates": %s, "state": "running", "time_seconds": %s}' \
+    $1 "$(hostname)" $2 $3 $4 > "$out/status/new-$1"
+  mv "$out/status/new-$1" "$out/status/rank-$1.json"
+}
+# Until the supervisor watches the process.
+wait_until_watched() {
+  until grep -qs "^Pid:[[:space:]]*$1\$" /proc/$PPID/fdinfo/*; do :; done
+}
+)sh";
+
+// A launch whose mpiexec is a shell script.
+class FakeLaunch {
+ public:
+  explicit FakeLaunch(const std::string& script) {
+    std::ofstream(scratch_ / "mpiexec")
+        << fmt::format("scratch='{}'\nout='{}'\n", scratch_.path(), out()) << kShellFunctions
+        << script << "\n";
+    options.mpiexec = {"/bin/sh", scratch_ / "mpiexec"};
+    options.program = {"lopt", "meta-train"};
+    options.out_dir = out();
+    options.restart = {.ranks = 2, .min_ranks = 2};
+    options.wait = [this](double seconds) {
+      delays.push_back(seconds);
+      return true;
+    };
+  }
+
+  int Run() { return Supervise(options); }
+  std::string out() const { return scratch_ / "run"; }
+  // The words that each run of mpiexec got.
+  Strings Commands() const { return Lines(scratch_ / "commands"); }
+
+  SupervisorOptions options;
+  std::vector<double> delays;  // waits before restarts
+
+ private:
+  TempDirectory scratch_;
+};
+
+std::string ErrorOf(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+FinishedProcess Launch(const Strings& arguments) {
+  Strings words = {LOPT_BINARY_DIR "/lopt", "launch"};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return RunProcess(words);
+}
+
+void WriteStatus(const std::string& out_dir, const RankReport& status) {
+  std::filesystem::create_directories(out_dir + "/status");
+  const Json json = {{"rank", status.rank},   {"host", status.host},
+                     {"pid", status.pid},     {"updates", status.updates},
+                     {"state", status.state}, {"time_seconds", status.time_seconds}};
+  WriteTextFile(fmt::format("{}/status/rank-{}.json", out_dir, status.rank), json.dump());
+}
+
+std::string ThisHost() {
+  char name[256] = {};
+  gethostname(name, sizeof name - 1);
+  return name;
+}
+
+// A child that sleeps until it is killed.
+pid_t Sleeper() {
+  const pid_t child = fork();
+  if (child == 0) {
+    for (;;) pause();
+  }
+  return child;
+}
+
+}  // namespace
+
+TEST_CASE("Delays double up to a bound and the restarts end after the given number") {
+  RestartPolicy policy({.ranks = 4,
+                        .min_ranks = 4,
+                        .max_restarts = 5,
+                        .first_delay_seconds = 1,
+                        .max_delay_seconds = 6},
+                       -1);
+  const AttemptProgress nothing = {.started = true};
+  for (const double delay : {1, 2, 4, 6, 6}) CHECK_EQ(policy.AfterFailure(nothing), delay);
+  CHECK_FALSE(policy.AfterFailure(nothing).has_value());
+}
+
+TEST_CASE("Progress ends a series of failures: more updates or a newer checkpoint") {
+  RestartPolicy policy({.ranks = 4, .min_ranks = 4, .max_restarts = 2}, 10);
+  CHECK_EQ(policy.AfterFailure({.started = true, .checkpoint = 10, .updates = 10}), 1);
+  CHECK_EQ(policy.AfterFailure({.started = true, .checkpoint = 10, .updates = 13}), 0);
+  CHECK_EQ(policy.AfterFailure({.started = true, .checkpoint = 10, .updates = 12}), 1);
+  CHECK_EQ(policy.AfterFailure({.started = true, .checkpoint = 11, .updates = 12}), 0);
+  CHECK_EQ(policy.AfterFailure({.started = true, .checkpoint = 11, .updates = 13}), 1);
+  CHECK_EQ(policy.AfterFailure({.started = true, .checkpoint = 11, .updates = 13}), 2);
+  CHECK_FALSE(policy.AfterFailure({.started = true, .checkpoint = 11, .updates = 13}).has_value());
+}
+
+TEST_CASE("Two failed starts in a row halve the ranks, down to the given number") {
+  RestartPolicy policy({.ranks = 9, .min_ranks = 3, .max_restarts = 9}, -1);
+  std::vector<int> ranks;
+  for (int failure = 0; failure < 7; ++failure) {
+    policy.AfterFailure({.started = false});
+    ranks.push_back(policy.ranks());
+  }
+  CHECK_EQ(ranks, std::vector<int>{9, 5, 5, 3, 3, 3, 3});
+
+  RestartPolicy between({.ranks = 9, .min_ranks = 3}, -1);
+  between.AfterFailure({.started = false});
+  between.AfterFailure({.started = true});
+  between.AfterFailure({.started = false});
+  CHECK_EQ(between.ranks(), 9);
+}
+
+TEST_CASE("The watch names the process that ended first and the rank that fell silent") {
+  const TempDirectory out;
+  const pid_t first = Sleeper();
+  const pid_t second = Sleeper();
+  RankWatch watch(out.path(), 100);
+  watch.Read(101);
+  CHECK_FALSE(watch.any());
+  CHECK_EQ(watch.last_change(), 100);
+  WriteStatus(out.path(),
+              {.rank = 0, .host = ThisHost(), .pid = first, .updates = 7, .time_seconds = 1});
+  WriteStatus(out.path(),
+              {.rank = 1, .host = ThisHost(), .pid = second, .updates = 6, .time_seconds = 1});
+  WriteStatus(out.path(),
+              {.rank = 2, .host = "elsewhere", .pid = second, .updates = 5, .time_seconds = 1});
+  std::ofstream(out / "status/rank-3.json") << "{\"rank\": 3";
+  watch.Read(102);
+  CHECK_EQ(watch.count(), 3);
+  CHECK_EQ(watch.updates(), 7);
+  CHECK_EQ(watch.Processes().size(), 2);
+  WriteStatus(out.path(),
+              {.rank = 1, .host = ThisHost(), .pid = second, .updates = 8, .time_seconds = 2});
+  watch.Read(110);
+  CHECK_EQ(watch.last_change(), 110);
+  CHECK(watch.Behind(8).empty());
+  CHECK_EQ(DescribeRanks(watch.Behind(7)),
+           fmt::format("rank 0 on host {} (last step 7), rank 2 on host elsewhere (last step 5)",
+                       ThisHost()));
+
+  watch.NoteEnded();
+  CHECK(watch.EndedFirst().empty());
+  kill(second, SIGKILL);
+  waitpid(second, nullptr, 0);
+  watch.NoteEnded();
+  kill(first, SIGKILL);
+  waitpid(first, nullptr, 0);
+  watch.NoteEnded();
+  CHECK_EQ(DescribeRanks(watch.EndedFirst()),
+           fmt::format("rank 1 on host {} (last step 8)", ThisHost()));
+  CHECK(watch.Processes().empty());
+}
+
+TEST_CASE("A job that finishes is run once, with the words of its command") {
+  FakeLaunch launch("exit 0");
+  launch.options.program = {"lopt", "meta-train", "--preset", "smoke"};
+  CHECK_EQ(launch.Run(), kExitDone);
+  CHECK_EQ(launch.Commands(), Strings{"-n 2 lopt meta-train --preset smoke"});
+  CHECK_FALSE(std::filesystem::exists(launch.out() + "/restarts.jsonl"));
+}
+
+TEST_CASE("A job that says it was interrupted is not restarted") {
+  FakeLaunch launch("exit 75");
+  CHECK_EQ(launch.Run(), kExitInterrupted);
+  CHECK_EQ(launch.Commands().size(), 1);
+}
+
+TEST_CASE("A job with a killed rank is resumed, and the log names rank, host and last step") {
+  FakeLaunch launch(R"sh(
+[ $attempt = 2 ] && exit 0
+write_run
+write_checkpoint 40
+sleep 1000 &
+first=$!
+sleep 1000 &
+second=$!
+write_status 0 $first 42 1
+write_status 1 $second 41 1
+wait_until_watched $first
+wait_until_watched $second
+kill -9 $second
+exit 9)sh");
+  launch.options.start_words = {"--overwrite"};
+  launch.options.overwrite = true;
+  CHECK_EQ(launch.Run(), kExitDone);
+  CHECK_EQ(launch.Commands(),
+           Strings{"-n 2 lopt meta-train --overwrite", "-n 2 lopt meta-train --resume"});
+  CHECK(launch.delays.empty());
+  const std::vector<Json> log = RestartLog(launch.out());
+  REQUIRE_EQ(log.size(), 1);
+  CHECK_EQ(log[0]["reason"], "killed");
+  CHECK_EQ(log[0]["attempt"], 1);
+  CHECK_EQ(log[0]["ranks"], 2);
+  CHECK_EQ(log[0]["exit_code"], 9);
+  CHECK_EQ(
+      log[0]["culprits"],
+      Json::parse(fmt::format(R"([{{"rank": 1, "host": "{}", "last_step": 41}}])", ThisHost())));
+  CHECK_EQ(log[0]["updates"], 42);
+  CHECK_EQ(log[0]["checkpoint"], 40);
+  CHECK_EQ(log[0]["restarted"], true);
+  CHECK_EQ(log[0]["delay_seconds"], 0);
+  CHECK_EQ(log[0]["time"].get<std::string>().size(), std::string("2026-01-31T12:00:00Z").size());
+}
+
+TEST_CASE("A job without progress is given up after the allowed restarts") {
+  FakeLaunch launch("write_run; write_status 0 $$ 3 1; exit 1");
+  launch.options.restart.max_restarts = 2;
+  CHECK(ErrorOf([&] {
+          launch.Run();
+        }).starts_with("gave up after 3 failures in a row without progress: "));
+  // The first attempt made three updates; the others began anew and came no further.
+  CHECK_EQ(launch.Commands().size(), 4);
+  CHECK_EQ(launch.delays, std::vector<double>{1, 2});
+  const std::vector<Json> log = RestartLog(launch.out());
+  REQUIRE_EQ(log.size(), 4);
+  CHECK_EQ(log[2]["restarted"], true);
+  CHECK_EQ(log[3]["restarted"], false);
+  CHECK_EQ(log[3]["attempt"], 4);
+}
+
+TEST_CASE("A command that is refused is not tried again") {
+  for (const int code : {1, 2}) {
+    FakeLaunch launch(fmt::format("exit {}", code));
+    CHECK_EQ(launch.Run(), code);
+    CHECK_EQ(launch.Commands().size(), 1);
+  }
+}
+
+TEST_CASE("A start that fails with too many ranks goes on with fewer") {
+  FakeLaunch launch("[ $n -gt 3 ] && exit 1; exit 0");
+  launch.options.restart = {.ranks = 8, .min_ranks = 3};
+  CHECK_EQ(launch.Run(), kExitDone);
+  Strings ranks;
+  for (const std::string& command : launch.Commands()) ranks.push_back(command.substr(0, 4));
+  CHECK_EQ(ranks, Strings{"-n 8", "-n 8", "-n 4", "-n 4", "-n 3"});
+  CHECK_EQ(launch.delays, std::vector<double>{1, 2, 4, 8});
+  CHECK_EQ(RestartLog(launch.out())[3]["reason"], "not started");
+}
+
+TEST_CASE("A run that was there before is neither resumed nor replaced unasked") {
+  FakeLaunch launch("exit 0");
+  std::filesystem::create_directories(launch.out());
+  WriteTextFile(launch.out() + "/manifest.json", "{}");
+  CHECK_EQ(ErrorOf([&] { launch.Run(); }),
+           launch.out() +
+               " holds a run already: resume it (--resume), replace it (--overwrite), "
+               "or choose another directory");
+  CHECK(launch.Commands().empty());
+  launch.options.resume = true;
+  CHECK_EQ(launch.Run(), kExitDone);
+  CHECK_EQ(launch.Commands(), Strings{"-n 2 lopt meta-train --resume"});
+}
+
+TEST_CASE("A run that is to be replaced is not resumed before it has been") {
+  FakeLaunch launch("[ $attempt = 3 ] && exit 0; [ $attempt = 2 ] && write_run; exit 9");
+  std::filesystem::create_directories(launch.out() + "/checkpoints/step-00000900");
+  WriteTextFile(launch.out() + "/manifest.json", "{\"old\": true}");
+  WriteTextFile(launch.out() + "/restarts.jsonl", "{\"old\": true}\n");
+  launch.options.overwrite = true;
+  launch.options.start_words = {"--overwrite", "--init-theta", "x"};
+  CHECK_EQ(launch.Run(), kExitDone);
+  CHECK_EQ(launch.Commands(), Strings{"-n 2 lopt meta-train --overwrite --init-theta x",
+                                      "-n 2 lopt meta-train --overwrite --init-theta x",
+                                      "-n 2 lopt meta-train --resume"});
+  const std::vector<Json> log = RestartLog(launch.out());
+  REQUIRE_EQ(log.size(), 2);
+  CHECK_EQ(log[0]["checkpoint"], -1);
+}
+
+TEST_CASE("A job in which no rank reports any more is killed, stopped processes included") {
+  FakeLaunch launch(R"sh(
+[ $attempt = 2 ] && exit 0
+write_run
+setsid sleep 1000 &
+echo $! > "$scratch/stopped"
+kill -STOP $!
+write_status 0 $! 5 1
+kill -STOP $$)sh");
+  launch.options.worker_timeout_seconds = 0.2;
+  launch.options.silence_allowance_seconds = 0.1;
+  CHECK_EQ(launch.Run(), kExitDone);
+  const std::vector<Json> log = RestartLog(launch.out());
+  REQUIRE_EQ(log.size(), 1);
+  CHECK_EQ(log[0]["reason"], "hung");
+  CHECK_EQ(log[0]["culprits"][0]["last_step"], 5);
+  const int stopped =
+      std::stoi(ReadTextFile(std::filesystem::path(launch.out()).parent_path() / "stopped"));
+  CHECK_NE(kill(stopped, 0), 0);
+}
+
+TEST_CASE("A rank that fell silent before the others is named as hung") {
+  FakeLaunch launch(R"sh(
+[ $attempt = 2 ] && exit 0
+write_run
+write_status 0 $$ 8 1
+write_status 1 1 7 1
+wait_until_watched $$
+i=0
+until [ -e "$scratch/late" ]; do
+  i=$((i + 1)); write_status 0 $$ 8 $i; sleep 0.02
+  [ $i = 40 ] && touch "$scratch/late"
+done
+exit 1)sh");
+  launch.options.worker_timeout_seconds = 0.3;
+  launch.options.silence_allowance_seconds = 20;
+  CHECK_EQ(launch.Run(), kExitDone);
+  const std::vector<Json> log = RestartLog(launch.out());
+  REQUIRE_EQ(log.size(), 1);
+  CHECK_EQ(log[0]["reason"], "hung");
+  REQUIRE_EQ(log[0]["culprits"].size(), 1);
+  CHECK_EQ(log[0]["culprits"][0]["rank"], 1);
+}
+
+TEST_CASE("When mpiexec is killed what it left is ended before the restart") {
+  FakeLaunch launch(R"sh(
+if [ $attempt = 2 ]; then
+  kill -0 $(cat "$scratch/left") 2>/dev/null && exit 1
+  exit 0
+fi
+write_run
+setsid sleep 1000 &
+echo $! > "$scratch/left"
+write_status 0 $! 5 1
+kill -9 $$)sh");
+  CHECK_EQ(launch.Run(), kExitDone);
+  CHECK_EQ(RestartLog(launch.out())[0]["reason"], "mpiexec killed");
+}
+
+TEST_CASE("A signal to stop reaches the job, whose end ends the launch") {
+  for (const char* signal : {"TERM", "INT", "HUP"}) {
+    CAPTURE(signal);
+    FakeLaunch launch(
+        fmt::format("trap 'echo $attempt >> \"$scratch/stops\"; exit 75' TERM\nwrite_run\nkill -{} "
+                    "$PPID\nwhile :; do sleep 0.01; done",
+                    signal));
+    CHECK_EQ(launch.Run(), kExitInterrupted);
+    CHECK_EQ(Lines(std::filesystem::path(launch.out()).parent_path() / "stops"), Strings{"1"});
+  }
+}
+
+TEST_CASE("A job that dies of the signal to stop is not restarted") {
+  FakeLaunch launch("kill -TERM $PPID\nwhile :; do sleep 0.01; done");
+  CHECK_EQ(launch.Run(), kExitInterrupted);
+  CHECK_EQ(launch.Commands().size(), 1);
+}
+
+TEST_CASE("A second signal to stop kills the job") {
+  FakeLaunch launch("trap 'kill -TERM $PPID' TERM\nkill -TERM $PPID\nwhile :; do sleep 0.01; done");
+  CHECK_EQ(launch.Run(), kExitInterrupted);
+}
+
+TEST_CASE("A signal to stop ends the wait before a restart") {
+  FakeLaunch launch("kill -TERM $PPID; exit 9");
+  launch.options.wait = {};
+  launch.options.restart.first_delay_seconds = 1000;
+  CHECK_EQ(launch.Run(), kExitInterrupted);
+  CHECK_EQ(launch.Commands().size(), 1);
+}
+
+TEST_CASE("When the supervisor is killed so is mpiexec") {
+  int ends[2];
+  REQUIRE_EQ(pipe(ends), 0);
+  const pid_t supervisor = fork();
+  if (supervisor == 0) {
+    // The write end is passed on to mpiexec; once nobody holds it the read end is at its end.
+    close(ends[0]);
+    FakeLaunch launch(fmt::format("echo started >&{}\nwhile :; do sleep 0.01; done", ends[1]));
+    launch.Run();
+    _exit(0);
+  }
+  close(ends[1]);
+  std::string said;
+  char buffer[64];
+  for (ssize_t count; (count = read(ends[0], buffer, sizeof buffer)) > 0;) {
+    said.append(buffer, static_cast<size_t>(count));
+    kill(supervisor, SIGKILL);
+  }
+  CHECK_EQ(said, "started\n");
+  close(ends[0]);
+  waitpid(supervisor, nullptr, 0);
+}
+
+TEST_CASE("An mpiexec that cannot be run is an error with the reason") {
+  FakeLaunch launch("exit 0");
+  launch.options.mpiexec = {"/nowhere/mpiexec"};
+  CHECK_EQ(ErrorOf([&] { launch.Run(); }),
+           "cannot run '/nowhere/mpiexec': No such file or directory");
+}
+
+TEST_CASE("Launch: help shows an example, and wrong command lines say what is wanted") {
+  const FinishedProcess help = Launch({"--help"});
+  CHECK_EQ(help.exit_code, 0);
+  CHECK(help.output.starts_with("Usage: lopt launch"));
+  CHECK(help.output.find("\nExamples:\n") != std::string::npos);
+
+  const std::string usage = "usage: lopt launch -n RANKS [OPTIONS] -- meta-train ... --out DIR\n";
+  const std::vector<std::pair<Strings, std::string>> cases = {
+      {{}, "lopt: What to launch is missing; " + usage},
+      {{"-n", "2"}, "lopt: What to launch is missing; " + usage},
+      {{"--", "meta-train", "--out", "x"}, "lopt: -n RANKS is missing; " + usage},
+      {{"-n", "2", "--", "bench"}, "lopt: lopt launch runs meta-train, not 'bench'; " + usage},
+      {{"-n", "2", "--", "meta-train"},
+       "lopt: meta-train wants --out DIR here: a restart goes on from there; " + usage},
+      {{"-n", "0", "--", "meta-train", "--out", "x"}, "lopt: --ranks wants at least 1, not 0\n"},
+      {{"-n", "2", "--min-ranks", "3", "--", "meta-train", "--out", "x"},
+       "lopt: --min-ranks wants at most the 2 of -n, not 3\n"},
+      {{"-n", "2", "--worker-timeout", "0", "--", "meta-train", "--out", "x"},
+       "lopt: --worker-timeout wants more than 0, not 0\n"},
+      {{"-n", "2", "--retries", "3", "--", "meta-train", "--out", "x"},
+       "lopt: --retries is not an option here; the options are --ranks, --max-restarts, "
+       "--min-ranks, --mpiexec, "
+       "--worker-timeout, --help\n"},
+      {{"-n", "2", "--", "meta-train", "--resume", "--overwrite", "--out", "x"},
+       "lopt: Give --resume or --overwrite, not both\n"},
+  };
+  for (const auto& [arguments, message] : cases) {
+    const FinishedProcess finished = Launch(arguments);
+    CHECK_EQ(finished.exit_code, 2);
+    CHECK_EQ(finished.errors, message);
+  }
+}
+
+TEST_CASE("Launch: the ranks run this program with the words after the dashes") {
+  const TempDirectory scratch;
+  std::ofstream(scratch / "mpiexec") << "printf '%s\\n' \"$*\"\n";
+  const FinishedProcess finished =
+      Launch({"-n", "3", "--mpiexec", "/bin/sh " + (scratch / "mpiexec"), "--", "meta-train",
+              "--init-theta=t", "--out=" + (scratch / "run"), "--steps", "7"});
+  CHECK_EQ(finished.exit_code, 0);
+  CHECK_EQ(
+      finished.output,
+      fmt::format("-n 3 {} meta-train --out={} --steps 7 --init-theta=t\n",
+                  std::filesystem::canonical(LOPT_BINARY_DIR "/lopt").string(), scratch / "run"));
+}
+
+}  // namespace lopt
