@@ -236,25 +236,22 @@ class Supervisor {
         mpiexec->Signal(new_stops == 1 ? SIGTERM : SIGKILL);
         stops = new_stops;
       }
+      watch->NoteEnded();
       if (const auto process = mpiexec->Poll()) {
         end->process = *process;
         return;
       }
-      Sleep(watch, next_read);
+      Sleep(*watch, next_read);
     }
   }
 
   // Until something has happened, or until then.
-  void Sleep(RankWatch* watch, double until) const {
+  void Sleep(const RankWatch& watch, double until) const {
     std::vector<pollfd> events = {{.fd = stop_.descriptor(), .events = POLLIN, .revents = 0}};
-    for (const int process : watch->Processes()) {
+    for (const int process : watch.Processes()) {
       events.push_back({.fd = process, .events = POLLIN, .revents = 0});
     }
     ::poll(events.data(), events.size(), static_cast<int>(std::max(until - Now(), 0.0) * 1000) + 1);
-    if (std::any_of(events.begin() + 1, events.end(),
-                    [](const pollfd& event) { return event.revents != 0; })) {
-      watch->NoteEnded();
-    }
   }
 
   const SupervisorOptions& options_;
