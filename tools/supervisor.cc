@@ -236,8 +236,9 @@ class Supervisor {
         mpiexec->Signal(new_stops == 1 ? SIGTERM : SIGKILL);
         stops = new_stops;
       }
+      const std::optional<ProcessEnd> process = mpiexec->Poll();
       watch->NoteEnded();
-      if (const auto process = mpiexec->Poll()) {
+      if (process) {
         end->process = *process;
         return;
       }
