@@ -247,6 +247,7 @@ write_status 1 $second 41 1
 wait_until_watched $first
 wait_until_watched $second
 kill -9 $second
+wait $second
 exit 9)sh");
   launch.options.start_words = {"--overwrite"};
   launch.options.overwrite = true;
