@@ -28,8 +28,6 @@ constexpr const char* kLearnerFile = "learner.safetensors";
 constexpr std::string_view kStepPrefix = "step-";
 constexpr std::string_view kTemporaryPrefix = "tmp-";
 
-std::string WorkerFile(size_t worker) { return fmt::format("worker-{:05}.safetensors", worker); }
-
 uint32_t Crc32(std::span<const std::byte> bytes) {
   return static_cast<uint32_t>(
       crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
@@ -58,6 +56,8 @@ ArrayFile LearnerToFile(const Checkpoint& checkpoint) {
   }
   file.arrays.Set("totals",
                   Array::Of<int64_t>({static_cast<int64_t>(checkpoint.totals.size()), 3}, totals));
+  file.arrays.Merge("ledger/", checkpoint.ledger.ToArrays());
+  file.arrays.Set("journal_position", Scalar(checkpoint.journal_position));
   file.metadata = {{"format", kFormat},
                    {"config", checkpoint.config.Dump(-1)},
                    {"learned_optimizer", checkpoint.config.json().at("learned_optimizer").dump()},
@@ -96,6 +96,8 @@ void LearnerFromFile(const ArrayFile& file, const std::string& source, Checkpoin
     checkpoint->totals.push_back(
         {.inner_steps = totals[i], .non_finite = totals[i + 1], .episodes_ended = totals[i + 2]});
   }
+  checkpoint->ledger = Ledger::FromArrays(arrays.Extract("ledger/"));
+  checkpoint->journal_position = ScalarOf(arrays, "journal_position");
 }
 
 ArrayFile WorkerToFile(const WorkerState& worker) {
@@ -117,11 +119,8 @@ WorkerState WorkerFromFile(const ArrayFile& file, size_t estimators) {
   return worker;
 }
 
-// Writes one file of a checkpoint and returns its entry in the manifest.
-Json WriteEntry(const std::string& directory, const std::string& name, const ArrayFile& file) {
-  const std::vector<std::byte> bytes = SerializeArrayFile(file);
-  WriteFile(directory + "/" + name, bytes);
-  return {{"bytes", bytes.size()}, {"crc32", fmt::format("{:08x}", Crc32(bytes))}};
+Json EntryOf(const CheckpointFile& file) {
+  return {{"bytes", file.bytes}, {"crc32", fmt::format("{:08x}", file.crc32)}};
 }
 
 // What manifest.json says.
@@ -209,6 +208,25 @@ void Remove(const std::string& path) {
 
 }  // namespace
 
+std::string WorkerFileName(int64_t worker) {
+  return fmt::format("worker-{:05}.safetensors", worker);
+}
+
+std::vector<std::byte> SerializeWorker(const WorkerState& worker) {
+  return SerializeArrayFile(WorkerToFile(worker));
+}
+
+WorkerState ParseWorker(std::span<const std::byte> bytes, size_t estimators,
+                        const std::string& source) {
+  return WorkerFromFile(ParseArrayFile(bytes, source), estimators);
+}
+
+CheckpointFile WriteCheckpointFile(const std::string& directory, const std::string& name,
+                                   std::span<const std::byte> bytes) {
+  WriteFile(directory + "/" + name, bytes);
+  return {.name = name, .bytes = bytes.size(), .crc32 = Crc32(bytes)};
+}
+
 Checkpoint ReadCheckpoint(const std::string& directory) {
   const Manifest manifest = ReadManifest(directory);
   const auto read = [&](const std::string& name) {
@@ -220,8 +238,7 @@ Checkpoint ReadCheckpoint(const std::string& directory) {
           "checkpoint {}: {} is of outer step {}, {} of {}", directory, kLearnerFile,
           checkpoint.learner.outer_step, kManifest, manifest.outer_step);
   for (int64_t w = 0; w < manifest.workers; ++w) {
-    checkpoint.workers.push_back(
-        WorkerFromFile(read(WorkerFile(static_cast<size_t>(w))), checkpoint.totals.size()));
+    checkpoint.workers.push_back(WorkerFromFile(read(WorkerFileName(w)), checkpoint.totals.size()));
   }
   return checkpoint;
 }
@@ -243,43 +260,70 @@ std::string CheckpointStore::Path(int64_t step) const {
   return fmt::format("{}/{}{:08}", directory_, kStepPrefix, step);
 }
 
+std::string CheckpointStore::TemporaryPath(int64_t step) const {
+  return fmt::format("{}/{}{}", directory_, kTemporaryPrefix,
+                     fs::path(Path(step)).filename().string());
+}
+
 void CheckpointStore::Write(const Checkpoint& checkpoint) const {
   const int64_t step = checkpoint.learner.outer_step;
-  const std::string path = Path(step);
-  Require(!fs::exists(path), "checkpoint {} exists already", path);
-  const std::string temporary =
-      fmt::format("{}/{}{}", directory_, kTemporaryPrefix, fs::path(path).filename().string());
-  Event(step, "begin");
-  Remove(temporary);
-  CreateDirectory(temporary);
+  const std::string temporary = Begin(step);
   try {
-    Json files;
+    std::vector<CheckpointFile> files;
     for (size_t w = 0; w < checkpoint.workers.size(); ++w) {
       Event(step, fmt::format("worker:{}", w));
-      files[WorkerFile(w)] =
-          WriteEntry(temporary, WorkerFile(w), WorkerToFile(checkpoint.workers[w]));
+      files.push_back(WriteCheckpointFile(temporary, WorkerFileName(static_cast<int64_t>(w)),
+                                          SerializeWorker(checkpoint.workers[w])));
     }
-    Event(step, "learner");
-    files[kLearnerFile] = WriteEntry(temporary, kLearnerFile, LearnerToFile(checkpoint));
-    Event(step, "manifest");
-    const Json manifest = {{"format", kFormat},
-                           {"outer_step", step},
-                           {"workers", checkpoint.workers.size()},
-                           {"files", files}};
-    WriteTextFile(temporary + "/" + kManifest, manifest.dump(2) + "\n");
-    SyncDirectory(temporary);
-    Event(step, "rename");
-    Rename(temporary, path);
-    SyncDirectory(directory_);
+    Commit(checkpoint, files);
   } catch (...) {
-    // What cannot be removed now is found by the next run.
-    std::error_code ignored;
-    fs::remove_all(temporary, ignored);
+    Discard(step);
     throw;
   }
+}
+
+std::string CheckpointStore::Begin(int64_t step) const {
+  Require(!fs::exists(Path(step)), "checkpoint {} exists already", Path(step));
+  Event(step, "begin");
+  Remove(TemporaryPath(step));
+  CreateDirectory(TemporaryPath(step));
+  return TemporaryPath(step);
+}
+
+void CheckpointStore::Commit(const Checkpoint& checkpoint,
+                             std::span<const CheckpointFile> workers) const {
+  const int64_t step = checkpoint.learner.outer_step;
+  const std::string temporary = TemporaryPath(step);
+  Json files;
+  for (const CheckpointFile& file : workers) {
+    std::error_code error;
+    const auto bytes = fs::file_size(temporary + "/" + file.name, error);
+    Require(!error && bytes == file.bytes,
+            "checkpoint {}: {} was written but is not here; where the ranks share no file system, "
+            "set gather_checkpoints",
+            temporary, file.name);
+    files[file.name] = EntryOf(file);
+  }
+  Event(step, "learner");
+  files[kLearnerFile] = EntryOf(
+      WriteCheckpointFile(temporary, kLearnerFile, SerializeArrayFile(LearnerToFile(checkpoint))));
+  Event(step, "manifest");
+  const Json manifest = {
+      {"format", kFormat}, {"outer_step", step}, {"workers", workers.size()}, {"files", files}};
+  WriteTextFile(temporary + "/" + kManifest, manifest.dump(2) + "\n");
+  SyncDirectory(temporary);
+  Event(step, "rename");
+  Rename(temporary, Path(step));
+  SyncDirectory(directory_);
   Event(step, "retention");
   ApplyRetention();
   Event(step, "end");
+}
+
+void CheckpointStore::Discard(int64_t step) const {
+  // What cannot be removed now is found by the next run.
+  std::error_code ignored;
+  fs::remove_all(TemporaryPath(step), ignored);
 }
 
 void CheckpointStore::ApplyRetention() const {

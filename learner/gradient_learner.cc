@@ -74,6 +74,32 @@ WorkerWeights GradientLearner::GetStateForWorker(const LearnerState& state) cons
 LearnerState GradientLearner::Update(LearnerState state,
                                      std::span<const AggregatedGradient> gradients,
                                      UpdateSummary* summary) const {
+  for (size_t w = 0; w < gradients.size(); ++w) {
+    Require(gradients[w].outer_step == state.outer_step,
+            "GradientLearner: gradient {} is of outer step {}, the learner is at {}", w,
+            gradients[w].outer_step, state.outer_step);
+  }
+  return Apply(std::move(state), gradients, {}, summary);
+}
+
+LearnerState GradientLearner::UpdateWeighted(LearnerState state,
+                                             std::span<const AggregatedGradient> gradients,
+                                             std::span<const double> weights,
+                                             UpdateSummary* summary) const {
+  Require(gradients.size() == weights.size(), "GradientLearner: {} gradients with {} weights",
+          gradients.size(), weights.size());
+  for (size_t w = 0; w < gradients.size(); ++w) {
+    Require(gradients[w].outer_step <= state.outer_step,
+            "GradientLearner: gradient {} is of outer step {}, the learner is at {}", w,
+            gradients[w].outer_step, state.outer_step);
+  }
+  return Apply(std::move(state), gradients, weights, summary);
+}
+
+// Without weights, each is 1.
+LearnerState GradientLearner::Apply(LearnerState state,
+                                    std::span<const AggregatedGradient> gradients,
+                                    std::span<const double> weights, UpdateSummary* summary) const {
   Require(!gradients.empty(), "GradientLearner: no gradient to update with");
   Eigen::VectorXd sum = Eigen::VectorXd::Zero(state.theta.size());
   MeanOfNumbers mean_loss;
@@ -82,13 +108,10 @@ LearnerState GradientLearner::Update(LearnerState state,
     Require(from.gradient.size() == state.theta.size(),
             "GradientLearner: gradient {} has {} numbers, theta has {}", w, from.gradient.size(),
             state.theta.size());
-    Require(from.outer_step == state.outer_step,
-            "GradientLearner: gradient {} is of outer step {}, the learner is at {}", w,
-            from.outer_step, state.outer_step);
     Require(from.estimators.size() == gradients[0].estimators.size(),
             "GradientLearner: gradient {} is of {} estimators, gradient 0 of {}", w,
             from.estimators.size(), gradients[0].estimators.size());
-    sum += from.gradient.cast<double>();
+    sum += (weights.empty() ? 1.0 : weights[w]) * from.gradient.cast<double>();
     mean_loss.Add(from.mean_loss);
   }
   const Eigen::VectorXd mean = sum / static_cast<double>(gradients.size());

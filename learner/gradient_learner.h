@@ -60,8 +60,17 @@ class GradientLearner {
   // computed at another outer step.
   LearnerState Update(LearnerState state, std::span<const AggregatedGradient> gradients,
                       UpdateSummary* summary = nullptr) const;
+  // The same with gradients that may be of earlier outer steps (asynchronous training): the sum of
+  // weight times gradient, divided by the number of gradients. Throws Error if the numbers of
+  // gradients and weights disagree or a gradient is of a later outer step.
+  LearnerState UpdateWeighted(LearnerState state, std::span<const AggregatedGradient> gradients,
+                              std::span<const double> weights,
+                              UpdateSummary* summary = nullptr) const;
 
  private:
+  LearnerState Apply(LearnerState state, std::span<const AggregatedGradient> gradients,
+                     std::span<const double> weights, UpdateSummary* summary) const;
+
   std::shared_ptr<const LearnedOptimizer> optimizer_;
   std::shared_ptr<const ThetaOpt> theta_opt_;
   NonFiniteGradient policy_;

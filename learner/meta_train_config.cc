@@ -1,5 +1,6 @@
 #include "learner/meta_train_config.h"
 
+#include "base/error.h"
 #include "estimators/registry.h"
 #include "learner/theta_opt.h"
 #include "lopt/registry.h"
@@ -12,11 +13,11 @@ void MetaTrainConfig::Visit(FieldVisitor& v) {
           "The optimizer whose weights theta are trained.");
   v.Typed("theta_opt", &theta_opt, ThetaOptRegistry().table(), "The optimizer that updates theta.");
   v.Typed("estimators", &estimators, EstimatorRegistry().table(),
-          "Gradient estimators, each with its task. Every worker runs all; their weighted mean is "
-          "its gradient.");
+          "Gradient estimators, each with its task. A worker's gradient is the weighted mean of "
+          "those that it runs.");
   v.Field("workers", &workers, AtLeast(1),
-          "Logical workers, whose gradients are averaged. Part of the experiment; threads only "
-          "execute them.");
+          "Logical workers, whose gradients are averaged. Part of the experiment; threads and "
+          "processes only execute them.");
   v.Field("meta_steps", &meta_steps, AtLeast(0), "Updates of theta in total.");
   v.Field("windows_per_update", &windows_per_update, AtLeast(1),
           "Windows that every estimator runs under the same theta before an update.");
@@ -24,6 +25,30 @@ void MetaTrainConfig::Visit(FieldVisitor& v) {
   v.Field("non_finite_gradient", &non_finite_gradient, {"skip", "abort"},
           "What a gradient that is not finite does: skip counts the update and leaves theta as it "
           "is, abort ends the run.");
+  v.Field("mode", &mode, {"sync", "async"},
+          "sync: an update is the mean over all workers, the same bits on any number of processes. "
+          "async: workers run free, an update takes batch_size gradients as they come; no bits are "
+          "promised.");
+  v.Field("batch_size", &batch_size, AtLeast(1), "Gradients of an update, in mode async.");
+  v.Field("staleness", &staleness, AtLeast(0),
+          "Updates that a gradient's weights may be behind when it is used, in mode async.");
+  v.Field("staleness_policy", &staleness_policy, {"drop", "discount"},
+          "What becomes of gradients that are behind further: dropped and counted, or used with "
+          "weight 1 / (1 + updates behind).");
+  v.Field("deadline_seconds", &deadline_seconds, AtLeast(0),
+          "In mode sync an update goes ahead after this time without the workers that are late; 0: "
+          "it waits for all. Runs with it are not reproducible bit for bit.");
+  v.Field("quorum", &quorum, AtLeast(0),
+          "Workers that an update needs at least when the deadline has passed.");
+  v.Field("estimators_per_worker", &estimators_per_worker, AtLeast(0),
+          "Estimators that each worker runs, fixed for the run; 0: all.");
+  v.Field("estimator_placement", &estimator_placement, {"round-robin", "random"},
+          "Which estimators these are: dealt out in turn, or drawn with the seed.");
+  v.Field("worker_timeout_seconds", &worker_timeout_seconds, AtLeast(0),
+          "A process of the job that is silent for so long ends the job; 0: never.");
+  v.Field("gather_checkpoints", &gather_checkpoints,
+          "Whether the first process writes all files of a checkpoint, for processes without a "
+          "common file system.");
   v.Field("data_dir", &data_dir, {},
           "Directory with image data; empty: tasks generate the default data.");
   v.Field("isa", &isa, {}, "Instruction set of the kernels; empty: the best of the machine.");
@@ -38,9 +63,39 @@ void MetaTrainConfig::Visit(FieldVisitor& v) {
           "Metrics are written for every so many-th update.");
 }
 
+void CheckCombinations(const MetaTrainConfig& config) {
+  const MetaTrainConfig defaults;
+  if (config.mode == "sync") {
+    Require(config.batch_size == defaults.batch_size && config.staleness == defaults.staleness &&
+                config.staleness_policy == defaults.staleness_policy,
+            "batch_size, staleness and staleness_policy are for mode \"async\"; in mode \"sync\" "
+            "an update is the mean over all workers, none of them stale");
+  } else {
+    Require(config.deadline_seconds == 0 && config.quorum == 0,
+            "deadline_seconds and quorum are for mode \"sync\"; in mode \"async\" an update waits "
+            "for batch_size gradients only");
+  }
+  Require((config.deadline_seconds > 0) == (config.quorum > 0),
+          "deadline_seconds and quorum go together: the time after which an update goes ahead and "
+          "the workers that it needs at least; got {} and {}",
+          config.deadline_seconds, config.quorum);
+  Require(config.quorum <= config.workers, "quorum is {}, but there are only {} workers",
+          config.quorum, config.workers);
+  const auto estimators = static_cast<int64_t>(config.estimators.size());
+  Require(config.estimators_per_worker <= estimators,
+          "estimators_per_worker is {}, but there are only {} estimators",
+          config.estimators_per_worker, estimators);
+  Require(config.estimators_per_worker == 0 || config.estimator_placement != "round-robin" ||
+              config.estimators_per_worker * config.workers >= estimators,
+          "{} workers with {} estimators each do not run all {} estimators; raise workers or "
+          "estimators_per_worker",
+          config.workers, config.estimators_per_worker, estimators);
+}
+
 const std::vector<std::string>& KeysFreeOnResume() {
   static const std::vector<std::string> keys = {
-      "name",      "meta_steps", "data_dir",     "isa", "checkpoint_seconds", "checkpoint_steps",
+      "name",      "meta_steps", "worker_timeout_seconds", "gather_checkpoints",
+      "data_dir",  "isa",        "checkpoint_seconds",     "checkpoint_steps",
       "keep_last", "keep_every", "metrics_steps"};
   return keys;
 }

@@ -24,6 +24,16 @@ struct MetaTrainConfig {
   int64_t windows_per_update = 1;
   int64_t seed = 0;
   std::string non_finite_gradient = "skip";
+  std::string mode = "sync";
+  int64_t batch_size = 1;
+  int64_t staleness = 1;
+  std::string staleness_policy = "drop";
+  double deadline_seconds = 0;
+  int64_t quorum = 0;
+  int64_t estimators_per_worker = 0;
+  std::string estimator_placement = "round-robin";
+  double worker_timeout_seconds = 60;
+  bool gather_checkpoints = false;
   std::string data_dir;
   std::string isa;
   double checkpoint_seconds = 30;
@@ -34,6 +44,9 @@ struct MetaTrainConfig {
 
   void Visit(FieldVisitor& v);
 };
+
+// Throws Error, with what to do, if keys of the config do not go together.
+void CheckCombinations(const MetaTrainConfig& config);
 
 // Top-level keys that may change when a run is resumed.
 const std::vector<std::string>& KeysFreeOnResume();

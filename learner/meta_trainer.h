@@ -9,7 +9,9 @@
 
 #include "base/metrics.h"
 #include "learner/gradient_learner.h"
+#include "learner/ledger.h"
 #include "learner/meta_train_config.h"
+#include "learner/transport.h"
 
 namespace lopt {
 
@@ -38,40 +40,45 @@ struct MetaTrainerOptions {
   // Called with the name of what a crash may interrupt: "step:<updates>" after an update, "theta"
   // and "finish" before the files written at the end, and those of CheckpointStore.
   std::function<void(std::string_view)> on_event = {};
+  // The ranks that share the work; all call RunMetaTraining with the same config. Null: this
+  // process alone.
+  Transport* transport = nullptr;
+  bool learner_only = false;  // rank 0 computes no workers
 };
 
+// Of ranks other than 0, only `interrupted` has a meaning.
 struct MetaTrainResult {
-  bool interrupted = false;  // by `stop`
+  bool interrupted = false;  // by `stop`, on any rank
   LearnerState learner;
   std::vector<std::string> estimator_names;
   std::vector<StepCounts> totals;  // by estimator, since the start of the run
+  Ledger ledger;                   // of all inner steps since the start of the run
   UpdateSummary last;      // the last update of this process; outer_step -1 if none was made
   int64_t updates = 0;     // made by this process
   double seconds = 0;      // of this process' loop
   std::string theta_path;  // "<out_dir>/theta.safetensors"; empty if not written
 };
 
-// Runs an experiment in this process: its logical workers in parallel on `threads` threads. Writes
-// to out_dir:
+// Runs an experiment: its logical workers in blocks on the ranks, each block in parallel on
+// `threads` threads, the learner on rank 0. Rank 0 writes to out_dir:
 //   config.json        resolved: every key with its value
 //   manifest.json      status (running, interrupted, finished, failed), version, isa, seed, updates
 //   metrics.jsonl, events.out.tfevents.*  a record per metrics_steps updates; "step" is the number
 //                      of updates that the measured theta had
 //   checkpoints/       learner/checkpoint.h; one at the start, at every interval and at the end
 //   theta.safetensors  learner/theta_file.h, when finished
+//   windows.bin        learner/window_journal.h
+// and every rank r
+//   status/rank-<r>.json  learner/status_file.h
+//   its workers' files of a checkpoint, unless gather_checkpoints is set
 //
 // Throws Error on a bad config; if out_dir holds a run and neither resume nor overwrite is set, or
 // holds none and resume is; if the resumed run's config differs in anything but KeysFreeOnResume(),
 // or its instruction set does; if another process runs in out_dir; if something cannot be written.
-// theta after n updates is a function of the config (and init_theta) alone, bit for bit on one
-// instruction set.
+// Throws Error as well if the ranks differ in version, config or instruction set. After an Error
+// the other ranks of an MPI job are to be ended with Transport::Abort. theta after n updates is a
+// function of the config (and init_theta) alone, bit for bit on one instruction set, for any number
+// of ranks and threads; not so with mode "async" or a deadline.
 MetaTrainResult RunMetaTraining(const MetaTrainConfig& config, const MetaTrainerOptions& options);
-
-// The metrics of an update: meta_loss, gradient_norm, learning_rate and, per estimator,
-// meta_loss/<index>_<task>, gradient_norm/... and the estimator's own are those of this update;
-// skipped_updates, inner_steps/..., non_finite/... and episodes_ended/... count from the start of
-// the run.
-Metrics MetricsOf(const UpdateSummary& summary, const std::vector<std::string>& estimator_names,
-                  const LearnerState& learner, const std::vector<StepCounts>& totals);
 
 }  // namespace lopt

@@ -43,6 +43,7 @@ class RunDirectory {
   const std::string& path() const { return path_; }
   std::string CheckpointPath() const { return path_ + "/checkpoints"; }
   std::string ThetaPath() const { return path_ + "/theta.safetensors"; }
+  std::string JournalPath() const { return path_ + "/windows.bin"; }
 
   bool HoldsRun() const;
   // Makes the directory where there is none. Throws Error (path and reason) if that fails or if

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -66,6 +67,9 @@ WorkerState InitWorkerState(const WorkerWeights& weights, const Estimators& esti
   Require(!estimators.empty(), "a worker needs at least one estimator");
   double sum = 0;
   for (size_t e = 0; e < estimators.size(); ++e) {
+    if (estimators[e] == nullptr) {
+      continue;
+    }
     const ConfiguredEstimator& configured = *estimators[e];
     Require(configured.weight >= 0 && std::isfinite(configured.weight),
             "estimator {} has weight {}; a weight is a number >= 0", EstimatorName(estimators, e),
@@ -82,8 +86,10 @@ WorkerState InitWorkerState(const WorkerWeights& weights, const Estimators& esti
   const Key start = FoldIn(worker_key, kStartPurpose);
   ParallelFor(static_cast<int64_t>(estimators.size()), [&](int64_t e) {
     const auto index = static_cast<size_t>(e);
-    state.estimators[index] =
-        estimators[index]->estimator->InitWorkerState(weights, FoldIn(start, index));
+    if (estimators[index] != nullptr) {
+      state.estimators[index] =
+          estimators[index]->estimator->InitWorkerState(weights, FoldIn(start, index));
+    }
   });
   return state;
 }
@@ -97,6 +103,11 @@ WorkerOutput GradientWorkerCompute(const WorkerWeights& weights, const Estimator
   std::vector<EstimatorOutput> outputs(estimators.size());
   ParallelFor(static_cast<int64_t>(estimators.size()), [&](int64_t e) {
     const auto index = static_cast<size_t>(e);
+    if (estimators[index] == nullptr) {
+      outputs[index].report.mean_loss = outputs[index].report.gradient_norm =
+          std::numeric_limits<double>::quiet_NaN();
+      return;
+    }
     outputs[index] = RunWindows(weights, *estimators[index], windows, index, state->windows,
                                 worker_key, &state->estimators[index]);
   });
@@ -108,10 +119,12 @@ WorkerOutput GradientWorkerCompute(const WorkerWeights& weights, const Estimator
   WorkerOutput result;
   AggregatedGradient& to_put = result.to_put;
   for (size_t e = 0; e < estimators.size(); ++e) {
-    const double weight = estimators[e]->weight;
-    gradient += weight * outputs[e].gradient;
-    weight_sum += weight;
-    mean_loss.Add(outputs[e].report.mean_loss, weight);
+    if (estimators[e] != nullptr) {
+      const double weight = estimators[e]->weight;
+      gradient += weight * outputs[e].gradient;
+      weight_sum += weight;
+      mean_loss.Add(outputs[e].report.mean_loss, weight);
+    }
     to_put.counts += outputs[e].report.counts;
     to_put.estimators.push_back(std::move(outputs[e].report));
   }

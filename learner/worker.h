@@ -14,7 +14,8 @@
 
 namespace lopt {
 
-// The estimators of an experiment, in the order of its config.
+// The estimators of an experiment, in the order of its config. In a list for one worker those that
+// it does not run are null; their states stay empty, and their reports have no numbers.
 using Estimators = std::vector<std::shared_ptr<const ConfiguredEstimator>>;
 
 // "<index>_<task>", by which metrics and messages name estimator `index`.
@@ -57,7 +58,7 @@ struct WorkerOutput {
 Key ThetaKey(Key run_key);
 Key WorkerKey(Key run_key, int64_t worker);
 
-// The state of a worker that has run no window. Throws Error unless there is an estimator, all are
+// The state of a worker that has run no window. Throws Error unless it has an estimator, all are
 // for theta's size, no weight is negative and one is positive.
 WorkerState InitWorkerState(const WorkerWeights& weights, const Estimators& estimators,
                             Key worker_key);

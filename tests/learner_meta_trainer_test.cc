@@ -271,8 +271,9 @@ TEST_CASE("Resuming with a changed config is an error that says which keys diffe
   const std::string start =
       "cannot resume from " + directory.path() + "/checkpoints/step-00000003: ";
   const std::string end =
-      ". On resume only these keys may change: name, meta_steps, data_dir, isa, "
-      "checkpoint_seconds, checkpoint_steps, keep_last, keep_every, metrics_steps";
+      ". On resume only these keys may change: name, meta_steps, "
+      "worker_timeout_seconds, gather_checkpoints, data_dir, isa, checkpoint_seconds, "
+      "checkpoint_steps, keep_last, keep_every, metrics_steps";
   const MetaTrainerOptions resume = {.out_dir = directory.path(), .resume = true};
   MetaTrainConfig changed = config;
   changed.seed = 12;

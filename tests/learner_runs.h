@@ -1,5 +1,6 @@
 #pragma once
 
+#include <regex>
 #include <string>
 
 #include "base/arrays.h"
@@ -37,12 +38,14 @@ inline MetaTrainConfig SmallExperiment(int64_t workers, int64_t meta_steps = 20)
   return config;
 }
 
-// The tensors of the final theta, and the lines of metrics, that a run left.
+// The tensors of the final theta, and the lines of metrics, that a run left. What was lost with
+// processes that died is left out: all else is the same in a run that was never disturbed.
 inline NamedArrays FinalTheta(const std::string& directory) {
   return ReadArrayFile(directory + "/theta.safetensors").arrays.Extract("theta/");
 }
 inline std::string MetricsLines(const std::string& directory) {
-  return ReadTextFile(directory + "/metrics.jsonl");
+  static const std::regex lost("\"lost_steps/[^,}]*,");
+  return std::regex_replace(ReadTextFile(directory + "/metrics.jsonl"), lost, "");
 }
 
 }  // namespace lopt

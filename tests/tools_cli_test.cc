@@ -90,7 +90,7 @@ TEST_CASE("An unknown option is an error that lists the options") {
   CHECK_EQ(finished.errors,
            "lopt: --step is not an option here; the options are --preset, --set, --out, --steps, "
            "--threads, --seed, --data-dir, --resume, --overwrite, --init-theta, --isa, "
-           "--allow-isa-change, --help\n");
+           "--allow-isa-change, --learner-only, --help\n");
 }
 
 TEST_CASE("Command lines that say too little or too much are usage errors") {
@@ -209,9 +209,9 @@ TEST_CASE("Resuming with another config is an error that says which key differs"
   CHECK_EQ(finished.errors,
            fmt::format("lopt: cannot resume from {}/run/checkpoints/step-00000003: the config has "
                        "changed: estimators[0].std: 0.01 in the checkpoint, 0.02 now. On resume "
-                       "only these keys may change: name, meta_steps, data_dir, isa, "
-                       "checkpoint_seconds, checkpoint_steps, keep_last, keep_every, "
-                       "metrics_steps\n",
+                       "only these keys may change: name, meta_steps, worker_timeout_seconds, "
+                       "gather_checkpoints, data_dir, isa, checkpoint_seconds, checkpoint_steps, "
+                       "keep_last, keep_every, metrics_steps\n",
                        scratch.path()));
 }
 

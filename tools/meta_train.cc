@@ -3,15 +3,21 @@
 
 #include <algorithm>
 #include <boost/program_options.hpp>
+#include <chrono>
 #include <cstdio>
+#include <exception>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/isa.h"
+#include "learner/local_transport.h"
 #include "learner/meta_train_config.h"
 #include "learner/meta_trainer.h"
+#include "learner/mpi_transport.h"
 #include "tools/build_info.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
@@ -37,7 +43,8 @@ std::string Examples() {
          "\nExamples:\n"
          "  lopt meta-train --preset tutorial --data-dir mnist --out runs/first\n"
          "  lopt meta-train config.json --set estimators.0.std=0.02 --steps 1000\n"
-         "  lopt meta-train --resume --out runs/first --steps 2000\n";
+         "  lopt meta-train --resume --out runs/first --steps 2000\n"
+         "  mpiexec -n 4 lopt meta-train --preset tutorial --set workers=4\n";
 }
 
 po::options_description Options() {
@@ -52,7 +59,7 @@ po::options_description Options() {
   add("steps", po::value<int64_t>()->value_name("N"),
       "Updates of theta in total, those before a resume included (meta_steps).");
   add("threads", po::value<int>()->value_name("N"),
-      "Default: one for each core that the process may use.");
+      "Default: one for each core that the process may use; ranks on one host share them.");
   add("seed", po::value<int64_t>()->value_name("N"), "Seed of all randomness (seed).");
   add("data-dir", po::value<std::string>()->value_name("DIR"),
       "Directory with IDX image files (data_dir).");
@@ -63,7 +70,9 @@ po::options_description Options() {
   add("isa", po::value<std::string>()->value_name("NAME"),
       "Instruction set of the kernels (isa). Default: the best.");
   add("allow-isa-change",
-      "Resume a run of another instruction set; results may differ in last bits.");
+      "Resume a run of another instruction set, or let ranks differ in it; results may differ in "
+      "last bits.");
+  add("learner-only", "Under mpiexec: rank 0 updates theta only, the other ranks compute.");
   return options;
 }
 
@@ -143,12 +152,42 @@ void PrintSummary(const MetaTrainResult& result) {
   }
 }
 
-}  // namespace
+// What became of the inner steps, where not all of them were used.
+void PrintLedger(const MetaTrainResult& result) {
+  const Ledger& ledger = result.ledger;
+  const auto line = [](const std::string& name, const StepShares& shares) {
+    fmt::print("    {}: {} used, {} not finite, {} stale, {} late, {} lost\n", name,
+               FormatCount(static_cast<double>(shares.used)),
+               FormatCount(static_cast<double>(shares.non_finite)),
+               FormatCount(static_cast<double>(shares.stale)),
+               FormatCount(static_cast<double>(shares.late)),
+               FormatCount(static_cast<double>(shares.lost)));
+  };
+  const StepShares total = ledger.Total();
+  if (total.used == total.Total()) return;
+  fmt::print("  of {} inner steps started:\n", FormatCount(static_cast<double>(total.Total())));
+  line("all", total);
+  for (int64_t e = 0; e < ledger.estimators(); ++e) {
+    line(result.estimator_names[static_cast<size_t>(e)], ledger.OfEstimator(e));
+  }
+  for (int64_t w = 0; ledger.workers() > 1 && w < ledger.workers(); ++w) {
+    const StepShares shares = ledger.OfWorker(w);
+    if (shares.used != shares.Total()) line(fmt::format("worker {}", w), shares);
+  }
+  if (ledger.UnknownWindows() > 0) {
+    fmt::print("    and {} windows that were lost and not run again\n", ledger.UnknownWindows());
+  }
+}
 
-int MetaTrainCommand(const std::vector<std::string>& arguments) {
-  const auto parsed = ParseCommandLine(arguments, Options(), "config", 1, kSynopsis, Examples());
-  if (!parsed) return kExitDone;
-  const po::variables_map& values = *parsed;
+// One thread for each core; the ranks on a host share them, unless each was given its own.
+int DefaultThreads(const Transport& transport) {
+  const int cores = AvailableCores();
+  const bool shared = cores == static_cast<int>(std::thread::hardware_concurrency());
+  return shared ? std::max(1, cores / transport.ranks_on_host()) : cores;
+}
+
+// Meta-training as this rank of the job. Returns the exit code.
+int Train(const po::variables_map& values, Transport* transport) {
   if (values.contains("resume") && values.contains("overwrite")) {
     throw UsageError("Give --resume or --overwrite, not both");
   }
@@ -157,26 +196,36 @@ int MetaTrainCommand(const std::vector<std::string>& arguments) {
   if (const auto directory = Text(values, "data-dir")) config.data_dir = *directory;
   if (const auto isa = Text(values, "isa")) config.isa = *isa;
 
+  const bool speaks = transport->rank() == 0;
   const BuildInfo build = GetBuildInfo();
   MetaTrainerOptions options;
   options.out_dir = Text(values, "out").value_or("runs/" + source.name);
-  options.threads = values.contains("threads") ? values["threads"].as<int>() : AvailableCores();
+  options.threads =
+      values.contains("threads") ? values["threads"].as<int>() : DefaultThreads(*transport);
   options.resume = values.contains("resume");
   options.overwrite = values.contains("overwrite");
   options.allow_isa_change = values.contains("allow-isa-change");
+  options.learner_only = values.contains("learner-only");
   options.init_theta = Text(values, "init-theta").value_or("");
   options.version = build.commit.empty() ? build.version : build.version + " " + build.commit;
-  options.stop = StopOnSignals();
+  options.stop = StopOnSignals(speaks);
+  options.transport = transport;
+  if (!speaks) {
+    return RunMetaTraining(config, options).interrupted ? kExitInterrupted : kExitDone;
+  }
+
   ProgressReporter progress(stdout, TerminalColumns(stdout));
   options.on_step = [&](const MetaTrainProgress& step) { progress.Step(step); };
-
-  fmt::print("Meta-training {}: {} updates, {} on {} threads, to {}\n",
+  fmt::print("Meta-training {}: {} updates, {} on {}{} threads, to {}\n",
              config.learned_optimizer.Type(), config.meta_steps,
-             config.isa.empty() ? CurrentIsa() : config.isa, options.threads, options.out_dir);
+             config.isa.empty() ? CurrentIsa() : config.isa,
+             transport->size() > 1 ? fmt::format("{} ranks x ", transport->size()) : "",
+             options.threads, options.out_dir);
   std::fflush(stdout);
   const MetaTrainResult result = RunMetaTraining(config, options);
   progress.Finish();
   PrintSummary(result);
+  PrintLedger(result);
   if (result.interrupted) {
     fmt::print("Stopped after update {} of {}; the state is saved. To go on:\n",
                result.learner.outer_step, config.meta_steps);
@@ -185,6 +234,42 @@ int MetaTrainCommand(const std::vector<std::string>& arguments) {
   }
   fmt::print("The weights are in {}\n", result.theta_path);
   return kExitDone;
+}
+
+// Ends an MPI job with a message. Most errors are met by all ranks at once: the others give the
+// learner's the time to be the only one.
+[[noreturn]] void EndJob(Transport* transport, const char* message, int exit_code) {
+  if (transport->rank() == 0) {
+    fmt::print(stderr, "lopt: {}\n", message);
+  } else {
+    for (int i = 0; i < 100; ++i) {
+      transport->Poll();
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    fmt::print(stderr, "lopt: rank {}: {}\n", transport->rank(), message);
+  }
+  transport->Abort(exit_code);
+}
+
+}  // namespace
+
+int MetaTrainCommand(const std::vector<std::string>& arguments) {
+  const auto parse = [&] {
+    return ParseCommandLine(arguments, Options(), "config", 1, kSynopsis, Examples());
+  };
+  if (!StartedByMpi()) {
+    const auto values = parse();
+    return values ? Train(*values, MakeLocalTransports(1)[0].get()) : kExitDone;
+  }
+  const std::unique_ptr<Transport> transport = MakeMpiTransport();
+  try {
+    const auto values = parse();
+    return transport->Exit(values ? Train(*values, transport.get()) : kExitDone);
+  } catch (const UsageError& error) {
+    EndJob(transport.get(), error.what(), kExitUsage);
+  } catch (const std::exception& error) {
+    EndJob(transport.get(), error.what(), kExitError);
+  }
 }
 
 }  // namespace lopt

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/isa.h"
+#include "learner/mpi_transport.h"
 #include "tasks/torch_module.h"
 #include "tools/build_info.h"
 #include "tools/command_line.h"
@@ -39,7 +40,7 @@ int VersionCommand(const std::vector<std::string>& arguments) {
   fmt::print("compiler:         {}, {}\n", build.compiler, build.build_type);
   fmt::print("sanitizers:       {}\n", OrElse(build.sanitizers, "none"));
   fmt::print("instruction sets: {} (in use: {})\n", fmt::join(SupportedIsas(), " "), CurrentIsa());
-  fmt::print("MPI:              not built\n");
+  fmt::print("MPI:              {}\n", OrElse(MpiLibrary(), "not built"));
   fmt::print("CUDA:             not built\n");
   fmt::print("LibTorch:         {}\n", TorchLine());
   return kExitDone;

@@ -1,0 +1,78 @@
+#include "learner/experiment.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "base/error.h"
+#include "estimators/registry.h"
+#include "learner/theta_opt.h"
+#include "lopt/registry.h"
+#include "tasks/image_data.h"
+#include "tasks/registry.h"
+
+namespace lopt {
+namespace {
+
+constexpr uint64_t kPlacementPurpose = 2;
+
+}  // namespace
+
+std::vector<int64_t> EstimatorsOfWorker(const MetaTrainConfig& config, int64_t worker) {
+  const auto count = static_cast<int64_t>(config.estimators.size());
+  const int64_t per_worker =
+      config.estimators_per_worker == 0 ? count : config.estimators_per_worker;
+  std::vector<int64_t> order(static_cast<size_t>(count));
+  std::iota(order.begin(), order.end(), int64_t{0});
+  if (config.estimator_placement == "random") {
+    std::vector<uint32_t> draws(order.size());
+    const Key run_key = KeyFromSeed(static_cast<uint64_t>(config.seed));
+    Bits(FoldIn(WorkerKey(run_key, worker), kPlacementPurpose), draws);
+    std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+      return std::pair(draws[static_cast<size_t>(a)], a) <
+             std::pair(draws[static_cast<size_t>(b)], b);
+    });
+  } else {
+    std::rotate(order.begin(), order.begin() + (worker * per_worker) % count, order.end());
+  }
+  order.resize(static_cast<size_t>(per_worker));
+  std::sort(order.begin(), order.end());
+  return order;
+}
+
+Experiment::Experiment(const MetaTrainConfig& config)
+    : optimizer(OptimizerRegistry().Make(config.learned_optimizer)),
+      learner(optimizer, ThetaOptRegistry().Make(config.theta_opt),
+              config.non_finite_gradient == "abort" ? NonFiniteGradient::kAbort
+                                                    : NonFiniteGradient::kSkip),
+      run_key(KeyFromSeed(static_cast<uint64_t>(config.seed))) {
+  Require(!config.estimators.empty(), "estimators: must name at least one estimator");
+  CheckCombinations(config);
+  const TaskResources resources = MakeTaskResources(config.data_dir);
+  for (const Config& estimator : config.estimators) {
+    estimators.push_back(EstimatorRegistry().Make(estimator, optimizer, resources));
+    estimator_names.push_back(EstimatorName(estimators, estimators.size() - 1));
+  }
+  Require(config.data_dir.empty() || resources.images->data_dir_used(),
+          "data_dir is {}, but no task of the config reads images from it", config.data_dir);
+  std::vector<bool> placed(estimators.size());
+  for (int64_t w = 0; w < config.workers; ++w) {
+    LogicalWorker worker{.key = WorkerKey(run_key, w), .estimators = {}};
+    worker.estimators.resize(estimators.size());
+    for (const int64_t e : EstimatorsOfWorker(config, w)) {
+      const auto index = static_cast<size_t>(e);
+      worker.estimators[index] = estimators[index];
+      placed[index] = true;
+    }
+    workers.push_back(std::move(worker));
+  }
+  for (size_t e = 0; e < estimators.size(); ++e) {
+    if (!placed[e]) {
+      spdlog::warn("no worker draws estimator {}, so it is not run at all", estimator_names[e]);
+    }
+  }
+}
+
+}  // namespace lopt

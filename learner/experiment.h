@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "learner/gradient_learner.h"
+#include "learner/meta_train_config.h"
+#include "learner/worker.h"
+
+namespace lopt {
+
+// One logical worker of an experiment.
+struct LogicalWorker {
+  Key key;
+  Estimators estimators;  // null where it does not run one
+};
+
+// What a config describes, made. Immutable.
+struct Experiment {
+  // Throws Error if something cannot be made, its data read, or the config's keys do not go
+  // together.
+  explicit Experiment(const MetaTrainConfig& config);
+
+  std::shared_ptr<const LearnedOptimizer> optimizer;
+  GradientLearner learner;
+  Estimators estimators;
+  std::vector<std::string> estimator_names;  // "<index>_<task>"
+  Key run_key;
+  std::vector<LogicalWorker> workers;
+};
+
+// Which of `estimators` estimators worker `worker` runs, ascending: all; or `per_worker` of them
+// dealt out in turn, worker by worker; or that many drawn without replacement with FoldIn(worker's
+// key, 2).
+std::vector<int64_t> EstimatorsOfWorker(const MetaTrainConfig& config, int64_t worker);
+
+}  // namespace lopt

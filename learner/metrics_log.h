@@ -1,0 +1,26 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "base/metrics.h"
+
+namespace lopt {
+
+// Both metrics files of a run, handed to the system at least every second.
+class MetricsLog {
+ public:
+  // `keep_below`: as for MetricsWriter.
+  MetricsLog(const std::string& directory, int64_t keep_below);
+
+  void Write(int64_t step, const Metrics& metrics);
+  void Flush();
+
+ private:
+  MetricsWriter lines_;
+  TensorBoardWriter events_;
+  std::chrono::steady_clock::time_point flushed_;
+};
+
+}  // namespace lopt
