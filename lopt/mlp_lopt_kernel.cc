@@ -13,7 +13,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "lopt/exp-inl.h"
+#include "base/vector_math-inl.h"
 
 #ifndef LOPT_MLP_LOPT_KERNEL_ONCE
 #define LOPT_MLP_LOPT_KERNEL_ONCE
@@ -91,14 +91,8 @@ static_assert(kGroup <= kHiddenRow && kStretch % kGroup == 0);
 // errors do not grow with the size of the tensor.
 constexpr int64_t kChunk = kLanes;
 
-// max(x, 0) that passes NaN on: x86 returns the second operand if one is NaN, NEON the NaN.
-HWY_INLINE V Relu(V x) {
-#if HWY_TARGET == HWY_SCALAR
-  return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Zero(d), x);
-#else
-  return hn::Max(hn::Zero(d), x);
-#endif
-}
+// max(x, 0) that passes NaN on.
+HWY_INLINE V Relu(V x) { return AtLeast(hn::Zero(d), x); }
 
 // [sums of neighbours in a, sums of neighbours in b].
 HWY_INLINE V AddNeighbours(V a, V b) {

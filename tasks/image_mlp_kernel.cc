@@ -12,7 +12,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "tasks/vector_math-inl.h"
+#include "base/vector_math-inl.h"
 
 #ifndef LOPT_IMAGE_MLP_KERNEL_ONCE
 #define LOPT_IMAGE_MLP_KERNEL_ONCE

@@ -26,29 +26,62 @@ HWY_INLINE V AtLeast(V low, V x) {
 #endif
 }
 
-// e^x for x <= 88, to 2 units in the last place; below -80 it stays e^-80 = 1.8e-35.
+// e^r for |r| <= ln 2 / 2.
 template <class D, class V>
-HWY_INLINE V ExpOfAtMost88(D d, V x) {
+HWY_INLINE V ExpOfFraction(D d, V r) {
   namespace hn = hwy::HWY_NAMESPACE;
-  const hn::RebindToSigned<D> di;
-  x = AtLeast(hn::Set(d, -80.0f), x);
-  // x = n ln 2 + r with |r| <= ln 2 / 2. The upper part of ln 2 has few bits, so n times it is
-  // exact.
-  // Adding 1.5 2^23 rounds to an integer, which the lowest bits of the sum then hold.
-  const V rounder = hn::Set(d, 12582912.0f);
-  const V sum = hn::MulAdd(x, hn::Set(d, 1.44269504088896341f), rounder);
-  const V n = hn::Sub(sum, rounder);
-  V r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);
-  r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
   V q = hn::Set(d, 1.9875691500e-4f);
   q = hn::MulAdd(q, r, hn::Set(d, 1.3981999507e-3f));
   q = hn::MulAdd(q, r, hn::Set(d, 8.3334519073e-3f));
   q = hn::MulAdd(q, r, hn::Set(d, 4.1665795894e-2f));
   q = hn::MulAdd(q, r, hn::Set(d, 1.6666665459e-1f));
   q = hn::MulAdd(q, r, hn::Set(d, 5.0000001201e-1f));
-  const V e = hn::Add(hn::MulAdd(hn::Mul(r, r), q, r), hn::Set(d, 1.0f));
+  return hn::Add(hn::MulAdd(hn::Mul(r, r), q, r), hn::Set(d, 1.0f));
+}
+
+// x - n ln 2. The upper part of ln 2 has few bits, so n times it is exact.
+template <class D, class V>
+HWY_INLINE V MinusMultipleOfLn2(D d, V x, V n) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const V r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);
+  return hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
+}
+
+// e^x for x <= 88, to 2 units in the last place; below -80 it stays e^-80 = 1.8e-35.
+template <class D, class V>
+HWY_INLINE V ExpOfAtMost88(D d, V x) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const hn::RebindToSigned<D> di;
+  x = AtLeast(hn::Set(d, -80.0f), x);
+  // Adding 1.5 2^23 rounds to an integer, which the lowest bits of the sum then hold.
+  const V rounder = hn::Set(d, 12582912.0f);
+  const V sum = hn::MulAdd(x, hn::Set(d, 1.44269504088896341f), rounder);
+  const V n = hn::Sub(sum, rounder);
+  const V e = ExpOfFraction(d, MinusMultipleOfLn2(d, x, n));
   const auto exponent = hn::ShiftLeft<23>(hn::Add(hn::BitCast(di, sum), hn::Set(di, 127)));
   return hn::Mul(e, hn::BitCast(d, exponent));
+}
+
+// e^x for any x, to 2 units in the last place (1 where the result is normal). Overflow gives
+// infinity, underflow denormals and then 0.
+template <class D, class V>
+HWY_INLINE V Exp(D d, V x) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const hn::RebindToSigned<D> di;
+  // Beyond these the result is infinite or 0. A comparison with NaN is false and keeps it.
+  const V high = hn::Set(d, 89.0f);
+  const V low = hn::Set(d, -104.0f);
+  x = hn::IfThenElse(hn::Gt(x, high), high, x);
+  x = hn::IfThenElse(hn::Lt(x, low), low, x);
+  const V n = hn::Round(hn::Mul(x, hn::Set(d, 1.44269504088896341f)));
+  const V e = ExpOfFraction(d, MinusMultipleOfLn2(d, x, n));
+  // 2^n in two factors, since n may leave the range of one exponent.
+  const auto whole = hn::ConvertTo(di, n);
+  const auto half = hn::ShiftRight<1>(whole);
+  const auto bias = hn::Set(di, 127);
+  const V first = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(half, bias)));
+  const V second = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(hn::Sub(whole, half), bias)));
+  return hn::Mul(hn::Mul(e, first), second);
 }
 
 // The natural logarithm of a normal, finite x > 0.

@@ -9,11 +9,11 @@
 #include "base/isa.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "tests/lopt_exp_test.cc"
+#define HWY_TARGET_INCLUDE "tests/base_vector_math_test.cc"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "lopt/exp-inl.h"
+#include "base/vector_math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lopt {
