@@ -9,33 +9,7 @@
 #include <vector>
 
 #include "base/workspace.h"
-
-namespace {
-
-std::atomic<int64_t> allocations = 0;
-
-}  // namespace
-
-// Every allocation of this program is counted.
-void* operator new(size_t size) {
-  ++allocations;
-  if (void* memory = std::malloc(size == 0 ? 1 : size)) {
-    return memory;
-  }
-  throw std::bad_alloc();
-}
-void* operator new(size_t size, std::align_val_t alignment) {
-  ++allocations;
-  const size_t step = static_cast<size_t>(alignment);
-  if (void* memory = std::aligned_alloc(step, (size + step - 1) / step * step)) {
-    return memory;
-  }
-  throw std::bad_alloc();
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t, std::align_val_t) noexcept { std::free(memory); }
+#include "count_allocations.h"
 
 namespace lopt {
 namespace {

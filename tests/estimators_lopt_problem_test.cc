@@ -191,6 +191,38 @@ TEST_CASE("The bits do not depend on the threads") {
   CHECK(one == eight);
 }
 
+// Quadratics that are advanced in lockstep by groups.
+class GroupedQuadratics : public FixedDimQuadraticFamily {
+ public:
+  explicit GroupedQuadratics(int64_t rows)
+      : FixedDimQuadraticFamily(QuadraticOptions{}), rows_(rows) {}
+  int64_t PreferredRows() const override { return rows_; }
+
+ private:
+  int64_t rows_;
+};
+
+TEST_CASE("The bits do not depend on how replicas are grouped") {
+  const Eigen::VectorXf theta = MLPLOpt().InitTheta(KeyFromSeed(3));
+  const auto run = [&](int64_t group, UnrollState* state) {
+    const LoptProblem problem(std::make_shared<GroupedQuadratics>(group),
+                              std::make_shared<MLPLOpt>(), Constant(13), {});
+    *state = problem.Start(7, {}, KeyFromSeed(4));
+    return RunPlain(problem, theta, 40, state);
+  };
+  UnrollState alone;
+  const UnrollTrace expected = run(1, &alone);
+  ThreadPool pool(3);
+  pool.Run([&] {
+    for (const int64_t group : {int64_t{2}, int64_t{3}, int64_t{100}, TaskFamily::kAllRows}) {
+      CAPTURE(group);
+      UnrollState grouped;
+      CHECK((run(group, &grouped).loss == expected.loss).all());
+      CHECK(grouped == alone);
+    }
+  });
+}
+
 TEST_CASE("Twins without a perturbation stay equal, and stacked twins equal separate ones") {
   const Quadratics q;
   const UnrollState start = q.problem.Start(3, {}, KeyFromSeed(4));

@@ -1,0 +1,73 @@
+// Sixty inner steps of a meta-trained MLPLOpt on the 8x8 image MLP over real digits, against the
+// trace from JAX.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/arrays.h"
+#include "golden_dir.h"
+#include "lopt/mlp_lopt.h"
+#include "mnist_dir.h"
+#include "tasks/image_mlp.h"
+#include "tasks/registry.h"
+
+namespace lopt {
+namespace {
+
+void TrainAsTraced(MLPLOpt::Implementation optimizer_implementation,
+                   ImageMlp::Implementation task_implementation) {
+  const ArrayFile golden = ReadArrayFile(GoldenPath("image_mlp_inner_training.safetensors"));
+  const auto losses = golden.arrays.At("loss").As<float>();
+  const Array& index = golden.arrays.At("index");
+  const auto steps = std::ssize(losses);
+  const int64_t batch = index.shape().at(1);
+
+  const ImageMlp task({}, MakeTaskResources(MnistDir()).images->Get("idx", MnistDir(), 8),
+                      task_implementation);
+  const MLPLOpt optimizer({}, optimizer_implementation);
+  std::vector<float> theta(optimizer.theta_layout().size());
+  RowFromArrays(optimizer.theta_layout(), golden.arrays, "theta/", theta);
+  const auto rule = optimizer.Bind(task.params_layout(), theta);
+  std::vector<float> params(task.params_layout().size());
+  RowFromArrays(task.params_layout(), golden.arrays, "param0/", params);
+  std::vector<float> gradient(params.size());
+  std::vector<float> state(rule->state_layout().size());
+  rule->InitState({}, params, state);
+
+  Workspace scratch;
+  for (int64_t step = 0; step < steps; ++step) {
+    CAPTURE(step);
+    float loss = 0;
+    task.Evaluate({.params = params,
+                   .examples = index.As<int32_t>().subspan(step * batch, batch),
+                   .losses = {&loss, 1},
+                   .gradients = gradient},
+                  scratch);
+    CHECK(std::abs(loss - losses[step]) <= 1e-5F * losses[step]);
+    rule->Update({.step = step, .num_steps = steps, .loss = loss}, gradient, params, state,
+                 scratch);
+  }
+  std::vector<float> end(params.size());
+  RowFromArrays(task.params_layout(), golden.arrays, "param_end/", end);
+  for (size_t i = 0; i < params.size(); ++i) {
+    CAPTURE(i);
+    CHECK(std::abs(params[i] - end[i]) <= 1e-5F);
+  }
+}
+
+TEST_CASE("Inner training follows the golden losses of real digits") {
+  if (MnistDir().empty()) {
+    MESSAGE("skipped: LOPT_MNIST_DIR does not name a directory with the MNIST test files");
+    return;
+  }
+  TrainAsTraced(MLPLOpt::Implementation::kFast, ImageMlp::Implementation::kFast);
+  TrainAsTraced(MLPLOpt::Implementation::kReference, ImageMlp::Implementation::kReference);
+}
+
+}  // namespace
+}  // namespace lopt
