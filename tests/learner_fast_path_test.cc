@@ -1,0 +1,73 @@
+// Meta-training on the fast kernels is meta-training on the plain implementations, to rounding.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/parallel.h"
+#include "estimators/lopt_problem.h"
+#include "estimators/truncated_pes.h"
+#include "learner/gradient_learner.h"
+#include "learner/theta_opt.h"
+#include "lopt/mlp_lopt.h"
+#include "tasks/image_data.h"
+#include "tasks/image_mlp.h"
+#include "tasks/quadratic.h"
+#include "tasks/registry.h"
+
+namespace lopt {
+namespace {
+
+std::vector<double> MetaLosses(MLPLOpt::Implementation optimizer_implementation,
+                               ImageMlp::Implementation task_implementation, int updates) {
+  const auto optimizer = std::make_shared<MLPLOpt>(MLPLOptOptions{}, optimizer_implementation);
+  const auto schedule = std::make_shared<LogUniformLengthSchedule>(
+      LogUniformLengthSchedule::Options{.min_length = 20, .max_length = 60});
+  const auto images = MakeTaskResources("").images->Get("glyphs", "", 8);
+  const std::vector<std::shared_ptr<const TaskFamily>> tasks = {
+      std::make_shared<FixedDimQuadraticFamily>(QuadraticOptions{}),
+      std::make_shared<ImageMlp>(ImageMlpOptions{.batch_size = 64}, images, task_implementation)};
+  Estimators estimators;
+  for (const auto& task : tasks) {
+    auto problem = std::make_shared<LoptProblem>(
+        task, optimizer, schedule, LoptProblemOptions{.random_initial_iteration_offset = 60});
+    estimators.push_back(std::make_shared<ConfiguredEstimator>(ConfiguredEstimator{
+        .estimator = std::make_shared<TruncatedPES>(
+            std::move(problem), TruncatedOptions{.num_tasks = 2, .trunc_length = 20, .std = 0.01}),
+        .weight = 1,
+        .task = "task"}));
+  }
+  const SingleMachineGradientLearner learner(
+      GradientLearner(optimizer,
+                      ThetaOptRegistry().Make(Config::Parse(R"({"type": "Adam"})", "test"))),
+      estimators, {});
+  const Key run_key = KeyFromSeed(1);
+  auto state = learner.Init(run_key);
+  std::vector<double> losses;
+  ThreadPool pool(2);
+  pool.Run([&] {
+    for (int update = 0; update < updates; ++update) {
+      losses.push_back(learner.Update(run_key, &state).mean_loss);
+    }
+  });
+  return losses;
+}
+
+TEST_CASE(
+    "The meta-loss curve of the fast kernels is that of the plain implementations, to rounding") {
+  constexpr int kUpdates = 20;
+  const auto fast =
+      MetaLosses(MLPLOpt::Implementation::kFast, ImageMlp::Implementation::kFast, kUpdates);
+  const auto plain = MetaLosses(MLPLOpt::Implementation::kReference,
+                                ImageMlp::Implementation::kReference, kUpdates);
+  for (int update = 0; update < kUpdates; ++update) {
+    CAPTURE(update);
+    CHECK(std::abs(fast[update] - plain[update]) <= 1e-4 * plain[update]);
+  }
+  CHECK(fast != plain);
+}
+
+}  // namespace
+}  // namespace lopt
