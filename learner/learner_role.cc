@@ -74,7 +74,6 @@ void LearnerRole::Handle(Message message) {
   switch (message.kind) {
     case kHello:
       rank.hello = HelloFromWire(message.bytes);
-      loop_->SetPeerHost(message.from, rank.hello->host);
       break;
     case kReady:
       rank.ready = true;
@@ -172,9 +171,8 @@ void LearnerRole::ReportPlacement() const {
     }
   }
   if (!idle.empty()) {
-    spdlog::warn("there are {} workers, so rank{} {} {} idle", config_.workers,
-                 idle.size() == 1 ? "" : "s", fmt::join(idle, ", "),
-                 idle.size() == 1 ? "stays" : "stay");
+    spdlog::warn("workers is {}, so these ranks have none and stay idle: {}", config_.workers,
+                 fmt::join(idle, ", "));
   }
   if (Async()) {
     spdlog::info("mode async: the result depends on timing, so it is not reproducible bit for bit");

@@ -35,7 +35,7 @@ MessageLoop::MessageLoop(Transport* transport, Wakeup* wakeup, Options options)
       options_(std::move(options)),
       woken_by_messages_(transport->NotifyOnArrival(wakeup)),
       tended_(Clock::now()),
-      beaten_(tended_),
+      beaten_(tended_ - std::chrono::hours(1)),
       host_(HostName()) {
   const int last = transport->rank() == 0 ? transport->size() - 1 : 0;
   for (int rank = transport->rank() == 0 ? 1 : 0; rank <= last; ++rank) {
@@ -46,12 +46,6 @@ MessageLoop::MessageLoop(Transport* transport, Wakeup* wakeup, Options options)
 MessageLoop::Peer* MessageLoop::FindPeer(int rank) {
   const size_t index = transport_->rank() == 0 ? static_cast<size_t>(rank) - 1 : 0;
   return rank == transport_->rank() || index >= peers_.size() ? nullptr : &peers_[index];
-}
-
-void MessageLoop::SetPeerHost(int rank, std::string host) {
-  if (Peer* peer = FindPeer(rank)) {
-    peer->host = std::move(host);
-  }
 }
 
 void MessageLoop::WriteStatusTo(std::string path) {
@@ -84,7 +78,9 @@ bool MessageLoop::TakeMessages() {
     }
     if (message->kind == kHeartbeat) {
       if (peer != nullptr) {
-        peer->updates = HeartbeatFromWire(message->bytes).updates;
+        Heartbeat heartbeat = HeartbeatFromWire(message->bytes);
+        peer->host = std::move(heartbeat.host);
+        peer->updates = heartbeat.updates;
         updates_ = std::max(updates_, peer->updates);
       }
     } else {
@@ -109,7 +105,8 @@ void MessageLoop::Tend(Clock::time_point now) {
       Seconds(now - beaten_) >= std::clamp(options_.timeout_seconds / 8, 0.05, 1.0)) {
     beaten_ = now;
     for (const Peer& peer : peers_) {
-      transport_->Send(peer.rank, kHeartbeat, ToWire(Heartbeat{.updates = updates_}));
+      transport_->Send(peer.rank, kHeartbeat,
+                       ToWire(Heartbeat{.host = host_, .updates = updates_}));
     }
   }
   CheckPeers(now);

@@ -35,7 +35,6 @@ class MessageLoop {
   void RunUntil(const std::function<bool()>& done,
                 std::chrono::microseconds longest = std::chrono::milliseconds(20));
 
-  void SetPeerHost(int rank, std::string host);
   // The updates of theta that this rank knows of.
   void SetUpdates(int64_t updates) { updates_ = updates; }
   // From now on the status file is written, at most twice a second.

@@ -80,12 +80,17 @@ Hello HelloFromWire(std::span<const std::byte> bytes) {
 
 std::vector<std::byte> ToWire(const Heartbeat& heartbeat) {
   WireWriter out;
+  out.Text(heartbeat.host);
   out.Number(heartbeat.updates);
   return out.Take();
 }
 
 Heartbeat HeartbeatFromWire(std::span<const std::byte> bytes) {
-  return {.updates = WireReader(bytes).Number<int64_t>()};
+  WireReader in(bytes);
+  Heartbeat heartbeat;
+  heartbeat.host = in.Text();
+  heartbeat.updates = in.Number<int64_t>();
+  return heartbeat;
 }
 
 std::vector<std::byte> ToWire(const WorkerWeights& weights) {

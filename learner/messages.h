@@ -38,6 +38,7 @@ struct Hello {
 };
 
 struct Heartbeat {
+  std::string host = {};
   int64_t updates = 0;
 };
 

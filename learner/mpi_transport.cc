@@ -8,12 +8,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <climits>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
 #include <list>
+#include <thread>
 #include <utility>
 
 #include "base/error.h"
@@ -23,6 +25,7 @@ namespace {
 
 // Seconds that MPI_Finalize gets where it is called.
 constexpr unsigned kFinalizeSeconds = 5;
+constexpr std::chrono::milliseconds kOutputGrace{100};
 
 void Check(int code, const char* what) {
   if (code != MPI_SUCCESS) {
@@ -142,6 +145,8 @@ class MpiTransport final : public Transport {
  private:
   void DoAbort(int exit_code) override {
     std::fflush(nullptr);
+    // The launcher drops what it has not passed on by then.
+    std::this_thread::sleep_for(kOutputGrace);
     MPI_Abort(MPI_COMM_WORLD, exit_code);
   }
 

@@ -1,0 +1,222 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/key.h"
+#include "estimators/registry.h"
+#include "learner/experiment.h"
+#include "learner/gradient_buffer.h"
+#include "tests/learner_fakes.h"
+#include "tests/learner_local_job.h"
+#include "tests/learner_runs.h"
+#include "tests/temp_directory.h"
+
+namespace lopt {
+namespace {
+
+WorkerGradient OfStep(int64_t step, int64_t worker = 0) {
+  WorkerGradient gradient;
+  gradient.worker = worker;
+  gradient.gradient.outer_step = step;
+  return gradient;
+}
+
+TEST_CASE("A gradient is taken if its weights are at most `staleness` updates behind") {
+  GradientBuffer buffer(1, 2, false);
+  CHECK_FALSE(buffer.Put(5, OfStep(2)));
+  CHECK(buffer.Put(5, OfStep(3)));
+  CHECK(buffer.Put(5, OfStep(5)));
+  CHECK_FALSE(buffer.Put(5, OfStep(6)));
+  CHECK(buffer.gradients().size() == 2);
+}
+
+TEST_CASE("A batch is the oldest gradients, and the others stay") {
+  GradientBuffer buffer(5, 2, false);
+  for (int64_t worker = 0; worker < 8; ++worker) {
+    CHECK(buffer.Ready() == (worker >= 5));
+    CHECK(buffer.Put(3, OfStep(3, worker)));
+  }
+  const std::vector<WorkerGradient> batch = buffer.Gather();
+  REQUIRE(batch.size() == 5);
+  for (int64_t worker = 0; worker < 5; ++worker) {
+    CHECK(batch[static_cast<size_t>(worker)].worker == worker);
+  }
+  CHECK(buffer.gradients().size() == 3);
+  CHECK_THROWS_WITH_AS(buffer.Gather(), "a batch of 5 gradients is not there, only 3", Error);
+  CHECK(buffer.Prune(5).empty());
+  CHECK(buffer.Prune(6).size() == 3);
+  CHECK(buffer.gradients().empty());
+}
+
+TEST_CASE("Under discount old gradients are kept and weigh 1 over 1 + age") {
+  GradientBuffer buffer(1, 2, true);
+  CHECK(buffer.Put(5, OfStep(1)));
+  CHECK_FALSE(buffer.Put(5, OfStep(6)));
+  CHECK(buffer.Weight(5, OfStep(1)) == 0.2);
+  CHECK(buffer.Weight(5, OfStep(3)) == 1);
+  CHECK(buffer.Prune(9).empty());
+}
+
+TEST_CASE("In any order of arrival every gradient of staleness 0 is of the learner's step") {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    GradientBuffer buffer(5, 0, false);
+    int64_t step = 0;
+    std::vector<int64_t> weights_of(5);  // the step that each worker computes with
+    int64_t put = 0, dropped = 0, used = 0;
+    for (uint64_t event = 0; step < 10; ++event) {
+      const auto worker = static_cast<size_t>(Randint(FoldIn(KeyFromSeed(seed), event), 0, 5));
+      ++put;
+      dropped += buffer.Put(step, OfStep(weights_of[worker], static_cast<int64_t>(worker))) ? 0 : 1;
+      weights_of[worker] = step;
+      if (buffer.Ready()) {
+        for (const WorkerGradient& gradient : buffer.Gather()) {
+          CHECK(gradient.gradient.outer_step == step);
+          ++used;
+        }
+        ++step;
+        dropped += static_cast<int64_t>(buffer.Prune(step).size());
+      }
+    }
+    CHECK(used == 50);
+    CHECK(put == used + dropped);
+  }
+}
+
+// An estimator whose gradient is the outer step of its weights.
+struct EchoOptions {
+  void Visit(FieldVisitor&) {}
+};
+
+MetaTrainConfig Echo(const std::string& keys) {
+  static const bool added = [] {
+    EstimatorRegistry().Add<EchoOptions>(
+        "Echo", "Its gradient is the outer step.",
+        [](const EchoOptions&, const std::shared_ptr<const LearnedOptimizer>&,
+           const TaskResources&) {
+          return Configured([](const WorkerWeights& weights, Key, int64_t) {
+            const auto step = static_cast<float>(weights.outer.outer_step);
+            return GradientEstimate{.gradient = Eigen::VectorXf::Constant(1, step),
+                                    .mean_loss = step,
+                                    .counts = {.inner_steps = 10},
+                                    .metrics = {}};
+          });
+        });
+    return true;
+  }();
+  CHECK(added);
+  return ReadOptions<MetaTrainConfig>(Config::Parse(
+      R"({"learned_optimizer": {"type": "LearnableSGD", "learning_rate": 1},
+          "theta_opt": {"type": "SGD", "learning_rate": 1}, "workers": 5, "meta_steps": 10,
+          "estimators": [{"type": "Echo"}], "mode": "async", )" +
+          keys + "}",
+      "test"));
+}
+
+TEST_CASE("Ten asynchronous updates of five workers use gradients of the learner's own step") {
+  for (int repeat = 0; repeat < 3; ++repeat) {
+    const LocalJob job = RunLocalJob(Echo(R"("batch_size": 5, "staleness": 0)"), 5);
+    CHECK(job.errors == std::vector<std::string>(5));
+    CHECK(job.result.learner.outer_step == 10);
+    // 0 + 1 + ... + 9, from log(1) = 0.
+    CHECK(job.result.learner.theta[0] == -45);
+    const StepShares total = job.result.ledger.Total();
+    CHECK(total.used == 10 * 5 * 10);
+    CHECK(total.late + total.non_finite == 0);
+  }
+}
+
+TEST_CASE("An asynchronous run that is resumed accounts for what was pending") {
+  const TempDirectory directory;
+  MetaTrainConfig config = Echo(R"("batch_size": 3, "staleness": 1, "checkpoint_steps": 4)");
+  const LocalJob first = RunLocalJob(config, 3, MetaTrainerOptions{.out_dir = directory.path()});
+  CHECK(first.errors == std::vector<std::string>(3));
+  config.meta_steps = 20;
+  const LocalJob second =
+      RunLocalJob(config, 2, MetaTrainerOptions{.out_dir = directory.path(), .resume = true});
+  CHECK(second.errors == std::vector<std::string>(2));
+  const auto checkpoint = CheckpointStore(directory / "checkpoints", {}).ReadNewest();
+  CHECK(checkpoint->learner.outer_step == 20);
+  // Every window of 10 steps that a worker has run is in one of the shares.
+  int64_t windows = 0;
+  for (const WorkerState& worker : checkpoint->workers) windows += worker.windows;
+  CHECK(second.result.ledger.UnknownWindows() == 0);
+  CHECK(checkpoint->ledger.Total().Total() == 10 * windows);
+  CHECK(second.result.ledger == checkpoint->ledger);
+  CHECK(second.result.ledger.Total().used == 20 * 3 * 10);
+}
+
+TEST_CASE("With a deadline an update goes ahead with a quorum, and the rest is late") {
+  // The mean over those that arrived: each update's gradient is the outer step in any case.
+  MetaTrainConfig config = Echo(R"("batch_size": 1)");
+  config.mode = "sync";
+  config.deadline_seconds = 1e-9;
+  config.quorum = 2;
+  const LocalJob job = RunLocalJob(config, 3);
+  CHECK(job.errors == std::vector<std::string>(3));
+  CHECK(job.result.learner.theta[0] == -45);
+  const StepShares total = job.result.ledger.Total();
+  CHECK(total.used >= 10 * 2 * 10);
+  CHECK(total.used <= 10 * 5 * 10);
+  CHECK(total.used + total.late == total.Total());
+}
+
+TEST_CASE("Keys that do not go together are errors") {
+  const auto error_of = [](const std::string& keys) -> std::string {
+    try {
+      CheckCombinations(Echo(keys));
+      return "";
+    } catch (const Error& error) {
+      return error.what();
+    }
+  };
+  CHECK(error_of(R"("batch_size": 2)").empty());
+  CHECK(error_of(R"("deadline_seconds": 1)").starts_with("deadline_seconds and quorum are for"));
+  CHECK(error_of(R"("estimators_per_worker": 2)") ==
+        "estimators_per_worker is 2, but there are only 1 estimators");
+  MetaTrainConfig config = SmallExperiment(1);
+  config.batch_size = 2;
+  CHECK_THROWS_AS(CheckCombinations(config), Error);
+  config = SmallExperiment(1);
+  config.deadline_seconds = 1;
+  CHECK_THROWS_AS(CheckCombinations(config), Error);
+  config.quorum = 2;
+  CHECK_THROWS_WITH_AS(CheckCombinations(config), "quorum is 2, but there are only 1 workers",
+                       Error);
+  config = SmallExperiment(1);
+  config.estimators_per_worker = 2;
+  CHECK_THROWS_AS(CheckCombinations(config), Error);
+}
+
+TEST_CASE("Estimators are dealt out in turn or drawn, and a worker runs its own only") {
+  MetaTrainConfig config = SmallExperiment(4, 4);
+  CHECK(EstimatorsOfWorker(config, 2) == std::vector<int64_t>{0, 1, 2});
+  config.estimators_per_worker = 2;
+  CHECK(EstimatorsOfWorker(config, 0) == std::vector<int64_t>{0, 1});
+  CHECK(EstimatorsOfWorker(config, 1) == std::vector<int64_t>{0, 2});
+  CHECK(EstimatorsOfWorker(config, 2) == std::vector<int64_t>{1, 2});
+  const MetaTrainResult result = RunMetaTraining(config, {});
+  CHECK(RunLocalJob(config, 3).result.learner.theta == result.learner.theta);
+  for (int64_t w = 0; w < 4; ++w) {
+    const std::vector<int64_t> chosen = EstimatorsOfWorker(config, w);
+    for (int64_t e = 0; e < 3; ++e) {
+      const bool runs = std::find(chosen.begin(), chosen.end(), e) != chosen.end();
+      CHECK((result.ledger.Of(w, e).Total() > 0) == runs);
+    }
+  }
+  config.estimator_placement = "random";
+  std::vector<int64_t> times(3);
+  for (int64_t w = 0; w < 300; ++w) {
+    const std::vector<int64_t> drawn = EstimatorsOfWorker(config, w);
+    REQUIRE(drawn.size() == 2);
+    CHECK(drawn[0] < drawn[1]);
+    for (const int64_t e : drawn) ++times[static_cast<size_t>(e)];
+  }
+  // Each with probability 2/3: 200, standard error 8.2.
+  for (const int64_t count : times) CHECK(std::abs(count - 200) < 33);
+}
+
+}  // namespace
+}  // namespace lopt

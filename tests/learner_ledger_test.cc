@@ -1,0 +1,148 @@
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "learner/checkpoint.h"
+#include "learner/ledger.h"
+#include "learner/window_journal.h"
+#include "tests/learner_local_job.h"
+#include "tests/learner_runs.h"
+#include "tests/temp_directory.h"
+
+namespace lopt {
+namespace {
+
+using Fate = Ledger::Fate;
+
+// A gradient whose estimators ran these inner steps, one of them with a loss that was not finite.
+AggregatedGradient Steps(const std::vector<int64_t>& steps) {
+  AggregatedGradient gradient;
+  for (const int64_t count : steps) {
+    gradient.estimators.push_back({.counts = {.inner_steps = count, .non_finite = 1}});
+  }
+  return gradient;
+}
+
+TEST_CASE("Every step is accounted once, by worker and estimator") {
+  Ledger ledger(2, 2);
+  ledger.Account(Fate::kUsed, {.worker = 0, .first = 0, .windows = 1}, Steps({10, 20}));
+  ledger.Account(Fate::kStale, {.worker = 0, .first = 1, .windows = 1}, Steps({11, 21}));
+  ledger.Account(Fate::kLate, {.worker = 1, .first = 0, .windows = 1}, Steps({12, 22}));
+  ledger.Account(Fate::kLost, {.worker = 1, .first = 1, .windows = 1}, Steps({13, 23}));
+  ledger.Account(Fate::kNonFinite, {.worker = 1, .first = 2, .windows = 1}, Steps({14, 24}));
+  CHECK(ledger.Of(0, 0) == StepShares{.used = 9, .stale = 11, .non_finite = 1});
+  CHECK(ledger.Of(1, 1) == StepShares{.late = 22, .lost = 23, .non_finite = 24});
+  CHECK(ledger.OfWorker(0) == StepShares{.used = 28, .stale = 32, .non_finite = 2});
+  CHECK(ledger.OfEstimator(0) ==
+        StepShares{.used = 9, .stale = 11, .late = 12, .lost = 13, .non_finite = 15});
+  CHECK(ledger.Total().Total() == 10 + 20 + 11 + 21 + 12 + 22 + 13 + 23 + 14 + 24);
+  CHECK_THROWS_AS(ledger.Account(Fate::kUsed, {.worker = 2}, Steps({1, 1})), Error);
+  CHECK_THROWS_AS(ledger.Account(Fate::kUsed, {.worker = 0}, Steps({1})), Error);
+}
+
+TEST_CASE("Windows that were rolled back are counted as lost each time that they were") {
+  Ledger ledger(1, 1);
+  ledger.RollBack(0, 2, 6);
+  ledger.RollBack(0, 2, 4);
+  CHECK(ledger.UnknownWindows() == 6);
+  CHECK(Ledger::FromArrays(ledger.ToArrays()) == ledger);
+  for (int64_t first = 2; first < 8; first += 2) {
+    ledger.Account(Fate::kUsed, {.worker = 0, .first = first, .windows = 2}, Steps({10 + first}));
+  }
+  CHECK(ledger.UnknownWindows() == 0);
+  CHECK(ledger.Of(0, 0).lost == 12 * 2 + 14);
+  CHECK(ledger.Total().Total() == 12 * 3 + 14 * 2 + 16);
+  CHECK(Ledger::FromArrays(ledger.ToArrays()) == ledger);
+}
+
+TEST_CASE("The journal knows what was started after a checkpoint, over several processes") {
+  const TempDirectory directory;
+  const std::string path = directory / "windows.bin";
+  Ledger ledger(2, 1);
+  const std::vector<int64_t> none = {0, 0};
+  {
+    WindowJournal journal(path);
+    journal.GoOnFrom(0, none, &ledger);
+    journal.Started(0, std::vector<int64_t>{1, 1});
+    journal.Started(0, std::vector<int64_t>{2, 2});
+  }
+  CHECK(ledger.UnknownWindows() == 0);
+  const std::vector<int64_t> one = {1, 1};
+  int64_t position = 0;
+  {
+    // Back to the start: two windows each are lost. A checkpoint after the first.
+    WindowJournal journal(path);
+    journal.GoOnFrom(0, none, &ledger);
+    CHECK(ledger.UnknownWindows() == 4);
+    journal.Started(0, one);
+    position = journal.position();
+    journal.Started(0, std::vector<int64_t>{2, 2});
+    journal.Started(1, std::vector<int64_t>{3});
+  }
+  for (int64_t times = 1; times <= 2; ++times) {
+    // From the checkpoint: one window and two, and once more in the second round one of worker 0.
+    Ledger from_checkpoint(2, 1);
+    WindowJournal journal(path);
+    journal.GoOnFrom(position, one, &from_checkpoint);
+    CHECK(from_checkpoint.UnknownWindows() == (times == 1 ? 3 : 4));
+    journal.Started(0, std::vector<int64_t>{2});
+  }
+  {
+    // The last of these is taken back: it had not begun.
+    Ledger from_checkpoint(2, 1);
+    WindowJournal journal(path);
+    journal.Ended(0, one);
+    journal.GoOnFrom(position, one, &from_checkpoint);
+    CHECK(from_checkpoint.UnknownWindows() == 4);
+  }
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) - 3);
+  CHECK_NOTHROW(WindowJournal(path).position());
+}
+
+TEST_CASE("The ledger of a sync run has every step used, by worker") {
+  const LocalJob job = RunLocalJob(SmallExperiment(3, 5), 2);
+  const StepShares total = job.result.ledger.Total();
+  CHECK(total.used == total.Total());
+  int64_t inner_steps = 0;
+  for (const StepCounts& counts : job.result.totals) inner_steps += counts.inner_steps;
+  CHECK(total.Total() == inner_steps);
+  for (int64_t w = 0; w < 3; ++w) {
+    CHECK(job.result.ledger.Of(w, 0).used == 5 * 120);
+  }
+}
+
+TEST_CASE("What is rolled back at a resume is in the ledger, and the rest as if undisturbed") {
+  const TempDirectory directory;
+  const MetaTrainConfig config = SmallExperiment(2, 12);
+  const MetaTrainResult whole = RunMetaTraining(config, {});
+  // Ends with an error after update 10: the newest checkpoint is of update 7.
+  const LocalJob failed = RunLocalJob(config, 2, [&](int rank) {
+    MetaTrainerOptions options{.out_dir = directory.path()};
+    if (rank == 0) {
+      options.on_event = [](std::string_view event) {
+        if (event == "step:10") throw Error("enough");
+      };
+    }
+    return options;
+  });
+  CHECK(failed.errors[0] == "enough");
+  const LocalJob resumed =
+      RunLocalJob(config, 2, MetaTrainerOptions{.out_dir = directory.path(), .resume = true});
+  const Ledger& ledger = resumed.result.ledger;
+  CHECK(resumed.result.learner.theta == whole.learner.theta);
+  CHECK(ledger.Total().used == whole.ledger.Total().used);
+  CHECK(ledger.UnknownWindows() == 0);
+  // Updates 7, 8 and 9 were rolled back: 120 steps each of estimator 0 and 32 of estimator 1.
+  for (int64_t w = 0; w < 2; ++w) {
+    CHECK(ledger.Of(w, 0).lost == 3 * 120);
+    CHECK(ledger.Of(w, 1).lost == 3 * 32);
+    CHECK(ledger.Of(w, 2).lost > 0);
+  }
+  CHECK(CheckpointStore(directory / "checkpoints", {}).ReadNewest()->ledger == ledger);
+}
+
+}  // namespace
+}  // namespace lopt

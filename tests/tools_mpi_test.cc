@@ -1,0 +1,254 @@
+#include <doctest/doctest.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/file.h"
+#include "learner/checkpoint.h"
+#include "learner/run_directory.h"
+#include "tests/learner_runs.h"
+#include "tests/process.h"
+#include "tests/temp_directory.h"
+
+// These run the program under mpiexec, with more ranks than there are cores.
+
+namespace lopt {
+namespace {
+
+using Words = std::vector<std::string>;
+using OnOutput = std::function<void(pid_t, const std::string&)>;
+
+const std::string kLopt = LOPT_BINARY_DIR "/lopt";
+
+void Append(Words* words, const Words& more) {
+  words->insert(words->end(), more.begin(), more.end());
+}
+
+// mpiexec with these words. Open MPI starts more ranks than cores, and as root, only when told.
+FinishedProcess Mpiexec(const Words& arguments, const OnOutput& on_output = {}) {
+  for (const char* name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",
+                           "OMPI_MCA_rmaps_base_oversubscribe"}) {
+    ::setenv(name, "1", 1);
+  }
+  ::setenv("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe", 1);
+  Words words = {LOPT_MPIEXEC};
+  Append(&words, arguments);
+  return RunProcess(words, on_output);
+}
+
+// `lopt meta-train` on so many ranks; 0: without mpiexec.
+FinishedProcess Train(int ranks, const Words& arguments, const OnOutput& on_output = {}) {
+  Words words = {kLopt, "meta-train"};
+  Append(&words, arguments);
+  if (ranks == 0) return RunProcess(words, on_output);
+  words.insert(words.begin(), {"-n", std::to_string(ranks)});
+  return Mpiexec(words, on_output);
+}
+
+// A config file in the directory, with the estimators of these indices only.
+std::string WriteConfig(const TempDirectory& directory, MetaTrainConfig config,
+                        const std::vector<size_t>& estimators = {0, 1, 2}) {
+  std::vector<Config> kept;
+  for (const size_t e : estimators) kept.push_back(config.estimators[e]);
+  config.estimators = kept;
+  WriteTextFile(directory / "config.json", WriteOptions("", config).Dump());
+  return directory / "config.json";
+}
+
+std::vector<std::byte> Theta(const std::string& run) {
+  return ReadFile(run + "/theta.safetensors");
+}
+
+// Whether there is such a process, not counting one that has ended and was not waited for.
+bool Runs(pid_t process) {
+  const std::string path = "/proc/" + std::to_string(process) + "/cmdline";
+  return std::filesystem::exists(path) && !ReadTextFile(path).empty();
+}
+
+size_t Count(const std::string& text, const std::string& part) {
+  size_t count = 0;
+  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++count;
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("The weights have the same bytes from one process and from 2, 3 and 5 ranks") {
+  // PES, full ES, and all three kinds of estimators.
+  for (const std::vector<size_t>& estimators :
+       std::vector<std::vector<size_t>>{{0}, {2}, {0, 1, 2}}) {
+    CAPTURE(estimators.size());
+    const TempDirectory scratch;
+    const std::string config = WriteConfig(scratch, SmallExperiment(4, 5), estimators);
+    REQUIRE(Train(0, {config, "--out", scratch / "one"}).exit_code == 0);
+    for (const int ranks : {2, 3, 5}) {
+      CAPTURE(ranks);
+      const std::string out = scratch / std::to_string(ranks);
+      const FinishedProcess finished =
+          Train(ranks, {config, "--out", out, "--threads", ranks == 2 ? "2" : "1"});
+      CHECK_EQ(finished.exit_code, 0);
+      CHECK_EQ(Theta(out), Theta(scratch / "one"));
+      CHECK_EQ(MetricsLines(out), MetricsLines(scratch / "one"));
+      for (int rank = 0; rank < ranks; ++rank) {
+        CHECK(ReadTextFile(out + "/status/rank-" + std::to_string(rank) + ".json")
+                  .find("\"state\":\"done\"") != std::string::npos);
+      }
+    }
+  }
+}
+
+TEST_CASE("One rank, and more ranks than workers, give the same bytes; idle ranks are named once") {
+  const TempDirectory scratch;
+  const std::string config = WriteConfig(scratch, SmallExperiment(2, 4));
+  REQUIRE(Train(0, {config, "--out", scratch / "none"}).exit_code == 0);
+  REQUIRE(Train(1, {config, "--out", scratch / "one"}).exit_code == 0);
+  CHECK_EQ(Theta(scratch / "one"), Theta(scratch / "none"));
+  const FinishedProcess four = Train(4, {config, "--out", scratch / "four"});
+  CHECK_EQ(four.exit_code, 0);
+  CHECK_EQ(Count(four.output, "workers is 2, so these ranks have none and stay idle: 2, 3"), 1);
+  CHECK_EQ(Theta(scratch / "four"), Theta(scratch / "none"));
+  const FinishedProcess reserved =
+      Train(3, {config, "--out", scratch / "reserved", "--learner-only"});
+  CHECK_EQ(reserved.exit_code, 0);
+  CHECK_EQ(Theta(scratch / "reserved"), Theta(scratch / "none"));
+}
+
+TEST_CASE("A run goes on from its checkpoint on another number of ranks") {
+  const TempDirectory scratch;
+  const std::string config = WriteConfig(scratch, SmallExperiment(4, 9));
+  REQUIRE(Train(0, {config, "--out", scratch / "whole"}).exit_code == 0);
+  const std::string out = scratch / "parts";
+  CHECK_EQ(Train(3, {config, "--out", out, "--steps", "4"}).exit_code, 0);
+  CHECK_EQ(Train(2, {config, "--out", out, "--steps", "6", "--resume", "--set",
+                     "gather_checkpoints=true"})
+               .exit_code,
+           0);
+  CHECK_EQ(Train(5, {config, "--out", out, "--resume"}).exit_code, 0);
+  CHECK_EQ(Theta(out), Theta(scratch / "whole"));
+  CHECK_EQ(MetricsLines(out), MetricsLines(scratch / "whole"));
+}
+
+TEST_CASE("SIGTERM to mpiexec saves the run on all ranks, with exit code 75") {
+  const TempDirectory scratch;
+  const std::string config = WriteConfig(scratch, SmallExperiment(4));
+  const std::string out = scratch / "stopped";
+  bool sent = false;
+  const FinishedProcess stopped =
+      Train(3, {config, "--out", out, "--steps", "1000000000"},
+            [&](pid_t mpiexec, const std::string& output) {
+              if (!sent && output.find("updates/s") != std::string::npos) {
+                sent = true;
+                kill(mpiexec, SIGTERM);
+              }
+            });
+  CHECK_EQ(stopped.exit_code, 75);
+  const RunManifest manifest = RunDirectory(out).ReadManifest();
+  CHECK_EQ(manifest.status, "interrupted");
+  const std::string steps = std::to_string(manifest.updates + 3);
+  CHECK_EQ(Train(2, {config, "--out", out, "--steps", steps, "--resume"}).exit_code, 0);
+  CHECK_EQ(Train(0, {config, "--out", scratch / "whole", "--steps", steps}).exit_code, 0);
+  CHECK_EQ(Theta(out), Theta(scratch / "whole"));
+}
+
+TEST_CASE("Ranks with different configs end the job with a message that names the difference") {
+  const TempDirectory scratch;
+  const std::string config = WriteConfig(scratch, SmallExperiment(2, 4));
+  const std::string out = scratch / "run";
+  const FinishedProcess finished =
+      Mpiexec({"-n", "2", kLopt, "meta-train", config, "--out", out, ":", "-n", "1", kLopt,
+               "meta-train", config, "--out", out, "--seed", "12"});
+  CHECK_NE(finished.exit_code, 0);
+  CHECK(finished.errors.find("lopt: rank 2 (") != std::string::npos);
+  CHECK(finished.errors.find("seed: 11 on rank 0, 12 on rank 2") != std::string::npos);
+  CHECK_FALSE(std::filesystem::exists(out));
+}
+
+TEST_CASE("A rank that cannot read its data ends the job with a message that names it") {
+  const TempDirectory scratch;
+  MetaTrainConfig experiment = SmallExperiment(2, 4);
+  experiment.estimators[1] = experiment.estimators[1].With("task.data", "idx");
+  const std::string config = WriteConfig(scratch, experiment, {1});
+  const FinishedProcess finished =
+      Train(2, {config, "--out", scratch / "run", "--data-dir", scratch / "nowhere"});
+  CHECK_NE(finished.exit_code, 0);
+  CHECK(finished.errors.find("nowhere") != std::string::npos);
+  CHECK(finished.errors.find("lopt: rank ") != std::string::npos);
+  CHECK_FALSE(std::filesystem::exists(scratch / "run/theta.safetensors"));
+}
+
+TEST_CASE("With a deadline the updates go ahead without the rank that is slow") {
+  const TempDirectory scratch;
+  // Worker 0 has little to do, worker 1 much more.
+  MetaTrainConfig experiment = SmallExperiment(2, 10);
+  experiment.estimators[0] = experiment.estimators[0].With("num_tasks", "1");
+  experiment.estimators[1] =
+      experiment.estimators[1].With("num_tasks", "64").With("trunc_length", "200");
+  experiment.estimators_per_worker = 1;
+  experiment.deadline_seconds = 0.001;
+  experiment.quorum = 1;
+  const std::string config = WriteConfig(scratch, experiment, {0, 1});
+  const FinishedProcess finished = Train(3, {config, "--out", scratch / "run"});
+  CHECK_EQ(finished.exit_code, 0);
+  CHECK_EQ(Count(finished.output, "not reproducible bit for bit"), 1);
+  CHECK(finished.output.find("goes ahead with 1 of 2 workers; left out for the first time: 1") !=
+        std::string::npos);
+  CHECK(ReadTextFile(scratch / "run/metrics.jsonl").find("\"absent_workers\":1.0") !=
+        std::string::npos);
+  const auto checkpoint = CheckpointStore(scratch / "run/checkpoints", {}).ReadNewest();
+  const Ledger& ledger = checkpoint->ledger;
+  CHECK_GT(ledger.OfWorker(1).late, 0);
+  CHECK_EQ(ledger.OfWorker(0).used, ledger.OfWorker(0).Total());
+  // All windows that were started: 2 windows of 64 x 200 steps, twins each.
+  CHECK_EQ(ledger.OfWorker(1).Total(), checkpoint->workers[1].windows * 64 * 200 * 2);
+}
+
+TEST_CASE("Asynchronous training over ranks accounts for every window") {
+  const TempDirectory scratch;
+  MetaTrainConfig experiment = SmallExperiment(4, 20);
+  experiment.mode = "async";
+  experiment.batch_size = 3;
+  const std::string config = WriteConfig(scratch, experiment, {0});
+  const FinishedProcess finished = Train(3, {config, "--out", scratch / "run"});
+  CHECK_EQ(finished.exit_code, 0);
+  const auto checkpoint = CheckpointStore(scratch / "run/checkpoints", {}).ReadNewest();
+  int64_t windows = 0;
+  for (const WorkerState& worker : checkpoint->workers) windows += worker.windows;
+  CHECK_EQ(checkpoint->ledger.Total().Total(), windows * 60);
+  CHECK_EQ(checkpoint->ledger.Total().used, 20 * 3 * 120);
+}
+
+TEST_CASE("A rank that is stopped, the learner's too, ends the job with a line that names it") {
+  for (const int victim : {0, 1}) {
+    CAPTURE(victim);
+    const TempDirectory scratch;
+    MetaTrainConfig experiment = SmallExperiment(2, 1000000000);
+    experiment.worker_timeout_seconds = 1;
+    const std::string config = WriteConfig(scratch, experiment);
+    const std::string out = scratch / "run";
+    pid_t stopped = 0;
+    const FinishedProcess finished =
+        Train(2, {config, "--out", out}, [&](pid_t, const std::string& output) {
+          if (stopped != 0 || output.find("updates/s") == std::string::npos) return;
+          const std::string status =
+              ReadTextFile(out + "/status/rank-" + std::to_string(victim) + ".json");
+          stopped = std::stoi(status.substr(status.find("\"pid\":") + 6));
+          kill(stopped, SIGSTOP);
+        });
+    CHECK_NE(finished.exit_code, 0);
+    CHECK(finished.errors.find("lopt: rank " + std::to_string(victim) + " (") != std::string::npos);
+    CHECK(finished.errors.find("longer than worker_timeout_seconds") != std::string::npos);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    while (Runs(stopped) && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+    CHECK_FALSE(Runs(stopped));
+    CHECK(CheckpointStore(out + "/checkpoints", {}).ReadNewest().has_value());
+  }
+}
+
+}  // namespace lopt
