@@ -88,7 +88,7 @@ std::shared_ptr<const TaskFamily> MakeImageTask(const ImageShape& shape,
 }
 
 // One optimizer's update of a tensor of random numbers.
-Workload MlpLoptUpdate(int64_t size) {
+Workload MlpLoptUpdate(const std::string& name, int64_t size, const MLPLOptOptions& options) {
   struct Data {
     Layout layout;
     std::unique_ptr<UpdateRule> fast, reference;
@@ -98,8 +98,8 @@ Workload MlpLoptUpdate(int64_t size) {
   };
   auto data = std::make_shared<Data>();
   data->layout = Layout({{"x", {size}}});
-  const MLPLOpt fast({}, MLPLOpt::Implementation::kFast);
-  const MLPLOpt reference({}, MLPLOpt::Implementation::kReference);
+  const MLPLOpt fast(options, MLPLOpt::Implementation::kFast);
+  const MLPLOpt reference(options, MLPLOpt::Implementation::kReference);
   const Eigen::VectorXf theta = fast.InitTheta(KeyFromSeed(1));
   data->fast = fast.Bind(data->layout, AsSpan(theta));
   data->reference = reference.Bind(data->layout, AsSpan(theta));
@@ -109,9 +109,9 @@ Workload MlpLoptUpdate(int64_t size) {
   Normal(KeyFromSeed(2), data->gradient);
   Normal(KeyFromSeed(3), data->params);
   data->fast->InitState({}, data->params, data->state);
-  return {.name = "mlp_lopt/" + std::to_string(size),
+  return {.name = name,
           .unit = "updates",
-          .flop = MlpLoptFlop(size),
+          .flop = MlpLoptFlop(size, options),
           .check =
               [data] {
                 std::vector<float> params = data->params, state = data->state, expected = params,
@@ -376,7 +376,12 @@ std::vector<WorkloadMaker> Workloads(int threads) {
     makers.push_back({name, std::move(make)});
   };
   for (const int64_t size : {10, 2410, 118282}) {
-    add("mlp_lopt/" + std::to_string(size), [size] { return MlpLoptUpdate(size); });
+    const std::string name = "mlp_lopt/" + std::to_string(size);
+    add(name, [=] { return MlpLoptUpdate(name, size, {}); });
+  }
+  for (const int64_t hidden : {4, 8, 16}) {
+    const std::string name = "mlp_lopt/2410/hidden-" + std::to_string(hidden);
+    add(name, [=] { return MlpLoptUpdate(name, 2410, {.hidden_size = hidden}); });
   }
   for (const ImageShape& shape : {kSmall, kLarge}) {
     const std::string gradient = "image_mlp/" + shape.name;
