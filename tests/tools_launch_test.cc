@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "base/error.h"
@@ -17,6 +18,7 @@
 #include "tests/process.h"
 #include "tests/temp_directory.h"
 #include "tools/commands.h"
+#include "tools/rank_guard.h"
 #include "tools/rank_report.h"
 #include "tools/rank_watch.h"
 #include "tools/restart_policy.h"
@@ -64,9 +66,10 @@ write_status() {
     $1 "$(hostname)" $2 $3 $4 > "$out/status/new-$1"
   mv "$out/status/new-$1" "$out/status/rank-$1.json"
 }
-# Until the supervisor watches the process.
-wait_until_watched() {
-  until grep -qs "^Pid:[[:space:]]*$1\$" /proc/$PPID/fdinfo/*; do :; done
+# rank
+write_killed() {
+  mkdir -p "$out/status"
+  echo "{\"rank\": $1, \"host\": \"$(hostname)\", \"exit_code\": 137, \"by_signal\": true}" > "$out/status/end-$1.json"
 }
 )sh";
 
@@ -128,15 +131,6 @@ std::string ThisHost() {
   return name;
 }
 
-// A child that sleeps until it is killed.
-pid_t Sleeper() {
-  const pid_t child = fork();
-  if (child == 0) {
-    for (;;) pause();
-  }
-  return child;
-}
-
 }  // namespace
 
 TEST_CASE("Delays double up to a bound and the restarts end after the given number") {
@@ -178,45 +172,36 @@ TEST_CASE("Two failed starts in a row halve the ranks, down to the given number"
   CHECK_EQ(between.ranks(), 9);
 }
 
-TEST_CASE("The watch names the process that ended first and the rank that fell silent") {
+TEST_CASE("The watch names the ranks that ended and those that fell silent") {
   const TempDirectory out;
-  const pid_t first = Sleeper();
-  const pid_t second = Sleeper();
   RankWatch watch(out.path(), 100);
   watch.Read(101);
-  CHECK_FALSE(watch.any());
+  CHECK_EQ(watch.count(), 0);
   CHECK_EQ(watch.last_change(), 100);
-  WriteStatus(out.path(),
-              {.rank = 0, .host = ThisHost(), .pid = first, .updates = 7, .time_seconds = 1});
-  WriteStatus(out.path(),
-              {.rank = 1, .host = ThisHost(), .pid = second, .updates = 6, .time_seconds = 1});
-  WriteStatus(out.path(),
-              {.rank = 2, .host = "elsewhere", .pid = second, .updates = 5, .time_seconds = 1});
+  WriteStatus(out.path(), {.rank = 0, .host = "a", .updates = 7, .time_seconds = 1});
+  WriteStatus(out.path(), {.rank = 1, .host = "a", .updates = 6, .time_seconds = 1});
+  WriteStatus(out.path(), {.rank = 2, .host = "b", .updates = 5, .time_seconds = 1});
   std::ofstream(out / "status/rank-3.json") << "{\"rank\": 3";
   watch.Read(102);
   CHECK_EQ(watch.count(), 3);
   CHECK_EQ(watch.updates(), 7);
-  CHECK_EQ(watch.Processes().size(), 2);
-  WriteStatus(out.path(),
-              {.rank = 1, .host = ThisHost(), .pid = second, .updates = 8, .time_seconds = 2});
+  WriteStatus(out.path(), {.rank = 1, .host = "a", .updates = 8, .time_seconds = 2});
   watch.Read(110);
   CHECK_EQ(watch.last_change(), 110);
   CHECK(watch.Behind(8).empty());
   CHECK_EQ(DescribeRanks(watch.Behind(7)),
-           fmt::format("rank 0 on host {} (last step 7), rank 2 on host elsewhere (last step 5)",
-                       ThisHost()));
+           "rank 0 on host a (last step 7), rank 2 on host b (last step 5)");
 
-  watch.NoteEnded();
-  CHECK(watch.EndedFirst().empty());
-  kill(second, SIGKILL);
-  waitpid(second, nullptr, 0);
-  watch.NoteEnded();
-  kill(first, SIGKILL);
-  waitpid(first, nullptr, 0);
-  watch.NoteEnded();
-  CHECK_EQ(DescribeRanks(watch.EndedFirst()),
-           fmt::format("rank 1 on host {} (last step 8)", ThisHost()));
-  CHECK(watch.Processes().empty());
+  CHECK(watch.Ended().empty());
+  WriteRankEnd(out.path(), {.rank = 0, .host = "a", .end = {.exit_code = 1}});
+  CHECK_EQ(DescribeRanks(watch.Ended()), "rank 0 on host a (last step 7)");
+  WriteRankEnd(out.path(), {.rank = 1, .host = "a", .end = {.exit_code = 137, .by_signal = true}});
+  WriteRankEnd(out.path(), {.rank = 9, .host = "c", .end = {.exit_code = 139, .by_signal = true}});
+  CHECK_EQ(DescribeRanks(watch.Ended()),
+           "rank 1 on host a (last step 8), rank 9 on host c (last step 0)");
+  RemoveRankReports(out.path());
+  CHECK(ReadRankReports(out.path()).empty());
+  CHECK(ReadRankEnds(out.path()).empty());
 }
 
 TEST_CASE("A job that finishes is run once, with the words of its command") {
@@ -238,16 +223,9 @@ TEST_CASE("A job with a killed rank is resumed, and the log names rank, host and
 [ $attempt = 2 ] && exit 0
 write_run
 write_checkpoint 40
-sleep 1000 &
-first=$!
-sleep 1000 &
-second=$!
-write_status 0 $first 42 1
-write_status 1 $second 41 1
-wait_until_watched $first
-wait_until_watched $second
-kill -9 $second
-wait $second
+write_status 0 11 42 1
+write_status 1 12 41 1
+write_killed 1
 exit 9)sh");
   launch.options.start_words = {"--overwrite"};
   launch.options.overwrite = true;
@@ -363,7 +341,6 @@ TEST_CASE("A rank that fell silent before the others is named as hung") {
 write_run
 write_status 0 $$ 8 1
 write_status 1 1 7 1
-wait_until_watched $$
 i=0
 until [ -e "$scratch/late" ]; do
   i=$((i + 1)); write_status 0 $$ 8 $i; sleep 0.02
@@ -489,6 +466,32 @@ TEST_CASE("Launch: help shows an example, and wrong command lines say what is wa
   }
 }
 
+TEST_CASE("A guard ends as its rank does and writes down what was not a success") {
+  const TempDirectory out;
+  const auto guard = [&](const std::string& script) {
+    const pid_t child = fork();
+    if (child == 0) _exit(GuardRank(out.path(), {"/bin/sh", "-c", script}));
+    int status = 0;
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  };
+  setenv("PMI_RANK", "4", 1);
+  CHECK_EQ(guard("exit 0"), 0);
+  CHECK_EQ(guard("exit 75"), 75);
+  CHECK_EQ(guard("trap 'exit 75' TERM; kill -INT $PPID; while :; do sleep 0.01; done"), 75);
+  CHECK(ReadRankEnds(out.path()).empty());
+  for (const auto& [script, code, by_signal] :
+       {std::tuple("exit 3", 3, false), std::tuple("kill -9 $$", 137, true)}) {
+    CHECK_EQ(guard(script), code);
+    const std::vector<RankEnd> ends = ReadRankEnds(out.path());
+    REQUIRE_EQ(ends.size(), 1);
+    CHECK_EQ(ends[0].rank, 4);
+    CHECK_EQ(ends[0].host, ThisHost());
+    CHECK_EQ(ends[0].end.exit_code, code);
+    CHECK_EQ(ends[0].end.by_signal, by_signal);
+  }
+}
+
 TEST_CASE("Launch: the ranks run this program with the words after the dashes") {
   const TempDirectory scratch;
   std::ofstream(scratch / "mpiexec") << "printf '%s\\n' \"$*\"\n";
@@ -498,7 +501,7 @@ TEST_CASE("Launch: the ranks run this program with the words after the dashes") 
   CHECK_EQ(finished.exit_code, 0);
   CHECK_EQ(
       finished.output,
-      fmt::format("-n 3 {} meta-train --out={} --steps 7 --init-theta=t\n",
+      fmt::format("-n 3 {0} launch --guard {1} -- meta-train --out={1} --steps 7 --init-theta=t\n",
                   std::filesystem::canonical(LOPT_BINARY_DIR "/lopt").string(), scratch / "run"));
 }
 

@@ -9,6 +9,7 @@
 
 #include "tools/command_line.h"
 #include "tools/commands.h"
+#include "tools/rank_guard.h"
 #include "tools/supervisor.h"
 
 namespace lopt {
@@ -88,9 +89,17 @@ std::vector<std::string> Take(const std::string& name, size_t values,
   return {};
 }
 
+std::string OwnPath() { return std::filesystem::read_symlink("/proc/self/exe"); }
+
 }  // namespace
 
 int LaunchCommand(const std::vector<std::string>& arguments) {
+  // What mpiexec runs as a rank: --guard DIR -- meta-train ...
+  if (arguments.size() > 3 && arguments[0] == "--guard") {
+    std::vector<std::string> program(arguments.begin() + 3, arguments.end());
+    program.insert(program.begin(), OwnPath());
+    return GuardRank(arguments[1], program);
+  }
   const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
   std::vector<std::string> own(arguments.begin(), dashes);
   std::replace(own.begin(), own.end(), std::string("-n"), std::string("--ranks"));
@@ -124,8 +133,8 @@ int LaunchCommand(const std::vector<std::string>& arguments) {
   if (options.resume && !init_theta.empty()) {
     throw UsageError("Give --resume or --init-theta, not both");
   }
-  program.insert(program.begin(), std::filesystem::read_symlink("/proc/self/exe"));
-  options.program = program;
+  program.insert(program.begin(), OwnPath());
+  options.program = GuardedProgram(options.out_dir, program);
   options.restart.ranks = AtLeast(values, "ranks", 1);
   options.restart.min_ranks =
       values.contains("min-ranks") ? AtLeast(values, "min-ranks", 1) : options.restart.ranks;

@@ -18,45 +18,74 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMostDescribed = 8;
 
-std::vector<fs::path> StatusFiles(const std::string& out_dir) {
+// The files "<prefix>-<rank>.json" of a run's status directory.
+std::vector<fs::path> StatusFiles(const std::string& out_dir, const std::string& prefix) {
   std::vector<fs::path> files;
   std::error_code error;  // no directory: no rank has started
   for (const auto& entry : fs::directory_iterator(out_dir + "/status", error)) {
     const std::string name = entry.path().filename();
-    if (name.starts_with("rank-") && name.ends_with(".json")) files.push_back(entry.path());
+    if (name.starts_with(prefix + "-") && name.ends_with(".json")) files.push_back(entry.path());
   }
   return files;
 }
 
-}  // namespace
-
-std::vector<RankReport> ReadRankReports(const std::string& out_dir) {
-  std::vector<RankReport> reports;
-  for (const fs::path& path : StatusFiles(out_dir)) {
+// What `parse` makes of each file, by rank. Files that are not of this kind are left out.
+template <class Entry, class Parse>
+std::vector<Entry> ReadEntries(const std::string& out_dir, const std::string& prefix, Parse parse) {
+  std::vector<Entry> entries;
+  for (const fs::path& path : StatusFiles(out_dir, prefix)) {
     try {
-      const auto json = nlohmann::json::parse(ReadTextFile(path));
-      reports.push_back({.rank = json.at("rank"),
-                         .host = json.at("host"),
-                         .pid = json.at("pid"),
-                         .updates = json.at("updates"),
-                         .state = json.at("state"),
-                         .time_seconds = json.at("time_seconds")});
+      entries.push_back(parse(nlohmann::json::parse(ReadTextFile(path))));
     } catch (const nlohmann::json::exception&) {
       continue;
     } catch (const Error&) {
       continue;
     }
   }
-  std::sort(reports.begin(), reports.end(),
-            [](const RankReport& a, const RankReport& b) { return a.rank < b.rank; });
-  return reports;
+  std::sort(entries.begin(), entries.end(),
+            [](const Entry& a, const Entry& b) { return a.rank < b.rank; });
+  return entries;
+}
+
+}  // namespace
+
+std::vector<RankReport> ReadRankReports(const std::string& out_dir) {
+  return ReadEntries<RankReport>(out_dir, "rank", [](const nlohmann::json& json) {
+    return RankReport{.rank = json.at("rank"),
+                      .host = json.at("host"),
+                      .pid = json.at("pid"),
+                      .updates = json.at("updates"),
+                      .state = json.at("state"),
+                      .time_seconds = json.at("time_seconds")};
+  });
+}
+
+std::vector<RankEnd> ReadRankEnds(const std::string& out_dir) {
+  return ReadEntries<RankEnd>(out_dir, "end", [](const nlohmann::json& json) {
+    return RankEnd{.rank = json.at("rank"),
+                   .host = json.at("host"),
+                   .end = {.exit_code = json.at("exit_code"), .by_signal = json.at("by_signal")}};
+  });
+}
+
+void WriteRankEnd(const std::string& out_dir, const RankEnd& end) {
+  const std::string directory = out_dir + "/status";
+  std::error_code ignored;  // the write tells
+  fs::create_directories(directory, ignored);
+  const nlohmann::ordered_json json = {{"rank", end.rank},
+                                       {"host", end.host},
+                                       {"exit_code", end.end.exit_code},
+                                       {"by_signal", end.end.by_signal}};
+  WriteTextFile(fmt::format("{}/end-{}.json", directory, end.rank), json.dump() + "\n");
 }
 
 void RemoveRankReports(const std::string& out_dir) {
-  for (const fs::path& path : StatusFiles(out_dir)) {
-    std::error_code error;
-    fs::remove(path, error);
-    Require(!error, "cannot remove {}: {}", path.string(), error.message());
+  for (const char* prefix : {"rank", "end"}) {
+    for (const fs::path& path : StatusFiles(out_dir, prefix)) {
+      std::error_code error;
+      fs::remove(path, error);
+      Require(!error, "cannot remove {}: {}", path.string(), error.message());
+    }
   }
 }
 

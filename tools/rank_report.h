@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "tools/child_process.h"
+
 namespace lopt {
 
 // What a rank of a run says of itself in "<out>/status/rank-<rank>.json", which it replaces now and
@@ -17,9 +19,21 @@ struct RankReport {
   double time_seconds = 0;
 };
 
+// How a rank ended, other than by finishing or an interrupt: what its guard writes to
+// "<out>/status/end-<rank>.json".
+struct RankEnd {
+  int rank = 0;
+  std::string host = {};
+  ProcessEnd end = {};
+};
+
 // The status files of a run, by rank. Files that are not complete or not of this kind are left out.
 std::vector<RankReport> ReadRankReports(const std::string& out_dir);
-// Throws Error if a file cannot be removed.
+// By rank.
+std::vector<RankEnd> ReadRankEnds(const std::string& out_dir);
+// Throws Error if it cannot be written.
+void WriteRankEnd(const std::string& out_dir, const RankEnd& end);
+// Removes the files of both kinds. Throws Error if that fails.
 void RemoveRankReports(const std::string& out_dir);
 
 // "rank 2 on host node7 (last step 41)"; several are joined by ", ", and after eight comes a count.

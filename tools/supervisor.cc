@@ -26,9 +26,7 @@ namespace lopt {
 
 namespace {
 
-// Status files are read often until all ranks have one: a rank that dies young is to be known.
-constexpr int kFirstReadsMilliseconds = 50;
-constexpr int kReadMilliseconds = 500;
+constexpr double kReadSeconds = 0.5;  // between two looks at the status files
 
 double Now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -91,10 +89,8 @@ bool IsFatalSignal(int exit_code) {
 }
 
 void FindCulprits(const RankWatch& watch, double worker_timeout_seconds, JobEnd* end) {
-  if (!end->started) {
-    end->reason = "not started";
-  } else if (end->silent) {
-    end->reason = "hung";
+  if (end->silent) {
+    end->reason = end->started ? "hung" : "not started";
     end->culprits = watch.All();
   } else if (end->process.by_signal) {
     end->reason = "mpiexec killed";
@@ -102,8 +98,10 @@ void FindCulprits(const RankWatch& watch, double worker_timeout_seconds, JobEnd*
     end->reason = "hung";
     end->culprits = behind;
   } else {
-    end->reason = IsFatalSignal(end->process.exit_code) ? "killed" : "failed";
-    end->culprits = watch.EndedFirst();
+    end->culprits = watch.Ended();
+    end->reason = IsFatalSignal(end->process.exit_code) ? "killed"
+                  : end->started                        ? "failed"
+                                                        : "not started";
   }
 }
 
@@ -204,19 +202,19 @@ class Supervisor {
     JobEnd end;
     {
       ChildProcess mpiexec(CommandLine(ranks));
-      Follow(ranks, &mpiexec, &watch, &end);
+      Follow(&mpiexec, &watch, &end);
     }
     const std::vector<pid_t> left = reaper_.KillAll();
     Require(left.empty(), "these processes of the job cannot be ended: {}", fmt::join(left, ", "));
     watch.Read(Now());
-    end.started = watch.any();
+    end.started = watch.count() > 0;
     end.updates = watch.updates();
     FindCulprits(watch, options_.worker_timeout_seconds, &end);
     return end;
   }
 
   // Until mpiexec has ended.
-  void Follow(int ranks, ChildProcess* mpiexec, RankWatch* watch, JobEnd* end) {
+  void Follow(ChildProcess* mpiexec, RankWatch* watch, JobEnd* end) {
     const double silence = options_.worker_timeout_seconds + options_.silence_allowance_seconds;
     int stops = 0;
     double next_read = 0;
@@ -224,8 +222,7 @@ class Supervisor {
       const double now = Now();
       if (now >= next_read) {
         watch->Read(now);
-        next_read =
-            now + (watch->count() < ranks ? kFirstReadsMilliseconds : kReadMilliseconds) / 1000.0;
+        next_read = now + kReadSeconds;
       }
       if (now - watch->last_change() > silence && !end->silent) {
         end->silent = true;
@@ -236,23 +233,13 @@ class Supervisor {
         mpiexec->Signal(new_stops == 1 ? SIGTERM : SIGKILL);
         stops = new_stops;
       }
-      const std::optional<ProcessEnd> process = mpiexec->Poll();
-      watch->NoteEnded();
-      if (process) {
+      if (const std::optional<ProcessEnd> process = mpiexec->Poll()) {
         end->process = *process;
         return;
       }
-      Sleep(*watch, next_read);
+      pollfd signals = {.fd = stop_.descriptor(), .events = POLLIN, .revents = 0};
+      ::poll(&signals, 1, static_cast<int>(std::max(next_read - Now(), 0.0) * 1000) + 1);
     }
-  }
-
-  // Until something has happened, or until then.
-  void Sleep(const RankWatch& watch, double until) const {
-    std::vector<pollfd> events = {{.fd = stop_.descriptor(), .events = POLLIN, .revents = 0}};
-    for (const int process : watch.Processes()) {
-      events.push_back({.fd = process, .events = POLLIN, .revents = 0});
-    }
-    ::poll(events.data(), events.size(), static_cast<int>(std::max(until - Now(), 0.0) * 1000) + 1);
   }
 
   const SupervisorOptions& options_;

@@ -1,0 +1,140 @@
+#pragma once
+
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+#include "base/file.h"
+
+namespace lopt {
+
+// Looks at `done` until it is true, but not for longer than a minute.
+inline void WaitUntil(const char* what, const std::function<bool()>& done) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (!done()) {
+    Require(std::chrono::steady_clock::now() < end, "waited for a minute until {}", what);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+// Work in a forked child together with all processes that come of it, in whatever session, found by
+// a mark in their environment. All are killed at the end.
+class MarkedJob {
+ public:
+  // `mark`: of this job alone. The child exits with what `work` returns, or with 1 if it throws.
+  // Not to be constructed once this process has threads.
+  MarkedJob(std::string mark, const std::function<int()>& work) : mark_("LOPT_TEST_JOB=" + mark) {
+    std::fflush(nullptr);
+    child_ = ::fork();
+    Require(child_ >= 0, "cannot fork");
+    if (child_ > 0) return;
+    ::setenv("LOPT_TEST_JOB", mark.c_str(), 1);
+    int code = 1;
+    try {
+      code = work();
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "in the child: %s\n", error.what());
+    }
+    std::fflush(nullptr);
+    ::_exit(code);
+  }
+  ~MarkedJob() {
+    if (child_ > 0) {
+      ::kill(child_, SIGKILL);
+      ::waitpid(child_, nullptr, 0);
+    }
+    for (const pid_t pid : Processes()) ::kill(pid, SIGKILL);
+  }
+  MarkedJob(const MarkedJob&) = delete;
+  MarkedJob& operator=(const MarkedJob&) = delete;
+
+  pid_t child() const { return child_; }
+  // Waits for the child; 128 + the signal if one ended it.
+  int Wait() {
+    int status = 0;
+    WaitUntil("the job ended", [&] { return ::waitpid(child_, &status, WNOHANG) == child_; });
+    child_ = -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+
+  // All processes of the job but the child itself, whose mark came after its start; no zombies.
+  std::vector<pid_t> Processes() const {
+    std::vector<pid_t> found;
+    Visit([&](pid_t pid, const std::string&) { found.push_back(pid); });
+    return found;
+  }
+  // Those that run `lopt meta-train` under mpiexec, by rank.
+  std::map<int, pid_t> Ranks() const {
+    std::map<int, pid_t> ranks;
+    Visit([&](pid_t pid, const std::string& environment) {
+      const std::string name = std::string("PMI_RANK=");
+      const size_t at = environment.find('\0' + name);
+      if (at == std::string::npos || !IsMetaTraining(pid)) return;
+      ranks[std::atoi(environment.c_str() + at + 1 + name.size())] = pid;
+    });
+    return ranks;
+  }
+  // The process whose program's name starts so; 0 if there is none.
+  pid_t Named(std::string_view name) const {
+    pid_t found = 0;
+    Visit([&](pid_t pid, const std::string&) {
+      if (CommandName(pid).starts_with(name)) found = pid;
+    });
+    return found;
+  }
+
+ private:
+  // A file of /proc; empty if the process has gone.
+  static std::string ProcFile(pid_t pid, const char* name) {
+    try {
+      return ReadTextFile("/proc/" + std::to_string(pid) + "/" + name);
+    } catch (const Error&) {
+      return "";
+    }
+  }
+  // "<path>", "meta-train", ...
+  static bool IsMetaTraining(pid_t pid) {
+    const std::string words = ProcFile(pid, "cmdline");
+    return std::string_view(words.c_str() + std::min(words.find('\0') + 1, words.size())) ==
+           "meta-train";
+  }
+  static std::string CommandName(pid_t pid) {
+    std::string name = ProcFile(pid, "comm");
+    if (!name.empty()) name.pop_back();
+    return name;
+  }
+  void Visit(const std::function<void(pid_t, const std::string& environment)>& visit) const {
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
+      const std::string name = entry.path().filename();
+      pid_t pid = 0;
+      if (std::from_chars(name.data(), name.data() + name.size(), pid).ec != std::errc()) continue;
+      const std::string environment = ProcFile(pid, "environ");
+      const size_t at = environment.find(mark_);
+      if (at == std::string::npos || environment[at + mark_.size()] != '\0') continue;
+      visit(pid, environment);
+    }
+  }
+
+  std::string mark_;
+  pid_t child_ = -1;
+};
+
+}  // namespace lopt
