@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <thread>
 #include <utility>
 
 #include "learner/status_file.h"
@@ -18,6 +19,7 @@ using std::chrono::milliseconds;
 
 constexpr int kSpins = 10;  // looks for messages before the first sleep
 constexpr microseconds kShortestSleep{15};
+constexpr microseconds kShortestSleepCrowded{50};
 constexpr microseconds kLongestSleep{1000};
 constexpr double kStatusSeconds = 0.5;
 constexpr double kTendSeconds = 0.02;
@@ -34,6 +36,7 @@ MessageLoop::MessageLoop(Transport* transport, Wakeup* wakeup, Options options)
       wakeup_(wakeup),
       options_(std::move(options)),
       woken_by_messages_(transport->NotifyOnArrival(wakeup)),
+      crowded_(transport->ranks_on_host() > static_cast<int>(std::thread::hardware_concurrency())),
       tended_(Clock::now()),
       beaten_(tended_ - std::chrono::hours(1)),
       host_(HostName()) {
@@ -152,10 +155,11 @@ void MessageLoop::RunUntil(const std::function<bool()>& done, microseconds longe
       wakeup_->WaitFor(longest);
     } else if (!options_.urgent()) {
       wakeup_->WaitFor(kLongestSleep);
-    } else if (++spins > kSpins) {
+    } else if (crowded_ || ++spins > kSpins) {
       // A long wait may end a little late.
       const auto waited = std::chrono::duration_cast<microseconds>(now - idle_since);
-      wakeup_->WaitFor(std::clamp(waited / 16, kShortestSleep, kLongestSleep));
+      wakeup_->WaitFor(std::clamp(waited / 16, crowded_ ? kShortestSleepCrowded : kShortestSleep,
+                                  kLongestSleep));
     }
   }
 }
