@@ -347,6 +347,9 @@ void LearnerRole::TakeGradients(int from, std::vector<WorkerGradient> gradients)
   rank.computing = -1;
   if (!last_save_ && (Async() || rank.weights_sent != step)) {
     NoteStarted(&rank);
+    if (Async()) {
+      transport_->Send(from, kTaken, {});
+    }
   }
   for (WorkerGradient& gradient : gradients) {
     if (rank.saved) {
@@ -544,13 +547,6 @@ void LearnerRole::CollectStates(SaveRequest request) {
                        [](const Rank& rank) { return rank.saved.has_value(); });
   });
   saving_ = false;
-  for (const Rank& rank : ranks_) {
-    for (const SavedWorker& saved : *rank.saved) {
-      if (last_save_) {
-        windows_[static_cast<size_t>(saved.worker)] = saved.windows;
-      }
-    }
-  }
 }
 
 std::vector<CheckpointFile> LearnerRole::FilesOfWorkers(const std::string& directory) {
@@ -594,9 +590,6 @@ void LearnerRole::Save(bool last) {
   } catch (...) {
     store_.Discard(learner_.outer_step);
     throw;
-  }
-  if (last) {
-    journal_->Ended(0, windows_);
   }
   saved_step_ = learner_.outer_step;
   saved_at_ = Clock::now();

@@ -42,12 +42,13 @@ void Ledger::Account(Fate fate, const WorkerWindows& windows, const AggregatedGr
           "the ledger is of {} workers and {} estimators, got worker {} with {} estimators",
           workers_, estimators_, windows.worker, gradient.estimators.size());
   int64_t times_lost = 0;
-  std::erase_if(rolled_back_, [&](const RolledBack& range) {
+  std::erase_if(rolled_back_, [&](RolledBack& range) {
     if (range.worker != windows.worker) {
       return false;
     }
     times_lost += range.from <= windows.first && windows.first < range.to ? 1 : 0;
-    return range.to <= windows.first + windows.windows;
+    range.from = std::max(range.from, windows.first + windows.windows);
+    return range.from >= range.to;
   });
   for (int64_t e = 0; e < estimators_; ++e) {
     const StepCounts& counts = gradient.estimators[static_cast<size_t>(e)].counts;

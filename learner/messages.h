@@ -23,6 +23,7 @@ enum MessageKind : int {
   kReady,      // rank to learner: its workers have their states
   kWeights,    // learner to rank: WorkerWeights
   kGradients,  // rank to learner: a WorkerGradient for each of its workers
+  kTaken,      // learner to rank, in mode "async": its gradients were taken, it may go on
   kSave,       // learner to rank: SaveRequest
   kSaved,      // rank to learner: a SavedWorker for each of its workers
   kEnd,        // learner to rank: one byte, whether the run was interrupted; nothing follows

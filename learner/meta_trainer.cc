@@ -105,6 +105,7 @@ class RankJob {
       case kState:
       case kGo:
       case kWeights:
+      case kTaken:
       case kSave:
         if (!begun_) {
           begun_ = true;

@@ -17,7 +17,6 @@ namespace {
 
 constexpr int32_t kStarted = 1;
 constexpr int32_t kReset = 2;
-constexpr int32_t kEnded = 3;
 
 }  // namespace
 
@@ -51,10 +50,6 @@ void WindowJournal::Started(int64_t first, std::span<const int64_t> windows) {
   Note(kStarted, first, windows);
 }
 
-void WindowJournal::Ended(int64_t first, std::span<const int64_t> windows) {
-  Note(kEnded, first, windows);
-}
-
 void WindowJournal::GoOnFrom(int64_t position, std::span<const int64_t> windows, Ledger* ledger) {
   std::vector<int64_t> started(windows.begin(), windows.end());
   const auto reset = [&](size_t worker, int64_t to) {
@@ -68,8 +63,8 @@ void WindowJournal::GoOnFrom(int64_t position, std::span<const int64_t> windows,
        ++i) {
     const Record& record = records[i];
     const auto worker = static_cast<size_t>(record.worker);
-    Require(record.worker >= 0 && worker < started.size() && record.kind >= kStarted &&
-                record.kind <= kEnded,
+    Require(record.worker >= 0 && worker < started.size() &&
+                (record.kind == kStarted || record.kind == kReset),
             "{} is damaged at record {}", path_, i);
     if (record.kind == kReset) {
       reset(worker, record.windows);

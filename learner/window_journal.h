@@ -23,8 +23,6 @@ class WindowJournal {
 
   // Workers first, first + 1, ... have started all windows below windows[0], windows[1], ...
   void Started(int64_t first, std::span<const int64_t> windows);
-  // They have started no more than these, whatever was noted.
-  void Ended(int64_t first, std::span<const int64_t> windows);
   // Records so far; a checkpoint keeps it.
   int64_t position() const { return position_; }
 

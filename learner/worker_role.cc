@@ -40,6 +40,10 @@ void WorkerRole::Handle(const Message& message) {
     case kWeights:
       TakeWeights(WeightsFromWire(message.bytes));
       break;
+    case kTaken:
+      untaken_ = false;
+      ComputeIfDue();
+      break;
     case kSave:
       Save(SaveRequestFromWire(message.bytes));
       break;
@@ -81,7 +85,7 @@ void WorkerRole::TakeWeights(WorkerWeights weights) {
 }
 
 void WorkerRole::ComputeIfDue() {
-  if (block_.count == 0 || weights_ == nullptr || computing_ || last_save_ ||
+  if (block_.count == 0 || weights_ == nullptr || computing_ || untaken_ || last_save_ ||
       (!async_ && weights_->outer.outer_step == computed_step_)) {
     return;
   }
@@ -92,6 +96,7 @@ void WorkerRole::ComputeIfDue() {
       [this, gradients, weights = weights_] { *gradients = ToWire(Compute(*weights)); },
       [this, gradients] {
         computing_ = false;
+        untaken_ = async_;
         Answer(kGradients, std::move(*gradients));
         ComputeIfDue();
       });

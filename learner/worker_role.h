@@ -15,8 +15,9 @@
 namespace lopt {
 
 // The logical workers of one rank: does what the learner's messages ask for, in the background, and
-// answers. In mode "sync" weights are computed with once; in mode "async" the workers run on, each
-// time with the newest weights there are. Every rank has one, also the learner's.
+// answers. In mode "sync" weights are computed with once; in mode "async" the workers run on when
+// their gradients were taken, each time with the newest weights there are. Every rank has one, also
+// the learner's.
 class WorkerRole {
  public:
   // `experiment` may still be empty; it is read in the background, after jobs posted earlier.
@@ -55,6 +56,7 @@ class WorkerRole {
   int64_t computed_step_ = -1;  // outer step of the weights last computed with
   int64_t updates_ = 0;
   bool computing_ = false;
+  bool untaken_ = false;  // mode "async": gradients were sent that the learner has not taken
   bool saving_ = false;
   bool last_save_ = false;
 };

@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <string>
 #include <vector>
 
@@ -85,6 +86,8 @@ TEST_CASE("In any order of arrival every gradient of staleness 0 is of the learn
   }
 }
 
+std::atomic<int64_t> echo_windows = 0;  // run so far, in any test
+
 // An estimator whose gradient is the outer step of its weights.
 struct EchoOptions {
   void Visit(FieldVisitor&) {}
@@ -97,6 +100,7 @@ MetaTrainConfig Echo(const std::string& keys) {
         [](const EchoOptions&, const std::shared_ptr<const LearnedOptimizer>&,
            const TaskResources&) {
           return Configured([](const WorkerWeights& weights, Key, int64_t) {
+            ++echo_windows;
             const auto step = static_cast<float>(weights.outer.outer_step);
             return GradientEstimate{.gradient = Eigen::VectorXf::Constant(1, step),
                                     .mean_loss = step,
@@ -146,6 +150,34 @@ TEST_CASE("An asynchronous run that is resumed accounts for what was pending") {
   CHECK(checkpoint->ledger.Total().Total() == 10 * windows);
   CHECK(second.result.ledger == checkpoint->ledger);
   CHECK(second.result.ledger.Total().used == 20 * 3 * 10);
+}
+
+TEST_CASE("An asynchronous run that fails and is resumed counts what it lost") {
+  const TempDirectory directory;
+  const MetaTrainConfig config = Echo(R"("batch_size": 2, "staleness": 3, "checkpoint_steps": 4)");
+  const int64_t before = echo_windows;
+  // The newest checkpoint is of update 4.
+  const LocalJob failed = RunLocalJob(config, 3, [&](int rank) {
+    MetaTrainerOptions options{.out_dir = directory.path()};
+    if (rank == 0) {
+      options.on_event = [](std::string_view event) {
+        if (event == "step:7") throw Error("enough");
+      };
+    }
+    return options;
+  });
+  CHECK(failed.errors[0] == "enough");
+  const LocalJob resumed =
+      RunLocalJob(config, 2, MetaTrainerOptions{.out_dir = directory.path(), .resume = true});
+  CHECK(resumed.errors == std::vector<std::string>(2));
+  const Ledger& ledger = resumed.result.ledger;
+  CHECK(ledger.Total().used == 10 * 2 * 10);
+  CHECK(ledger.Total().lost > 0);
+  // The windows of 10 steps that have run; of those in flight at the failure some had not begun,
+  // and those rolled back that were not run again are known by their number only.
+  const int64_t counted = ledger.Total().Total() / 10 + ledger.UnknownWindows();
+  CHECK(counted >= echo_windows - before);
+  CHECK(counted <= echo_windows - before + config.workers);
 }
 
 TEST_CASE("With a deadline an update goes ahead with a quorum, and the rest is late") {
