@@ -479,6 +479,7 @@ TEST_CASE("A guard ends as its rank does and writes down what was not a success"
   CHECK_EQ(guard("exit 0"), 0);
   CHECK_EQ(guard("exit 75"), 75);
   CHECK_EQ(guard("trap 'exit 75' TERM; kill -INT $PPID; while :; do sleep 0.01; done"), 75);
+  CHECK_EQ(guard("kill -TERM $PPID; while :; do sleep 0.01; done"), 128 + SIGTERM);
   CHECK(ReadRankEnds(out.path()).empty());
   for (const auto& [script, code, by_signal] :
        {std::tuple("exit 3", 3, false), std::tuple("kill -9 $$", 137, true)}) {

@@ -30,12 +30,14 @@ int RankInEnvironment() {
   return 0;
 }
 
-ProcessEnd RunToEnd(const std::vector<std::string>& program) {
+// `stopped`: whether it was told to stop.
+ProcessEnd RunToEnd(const std::vector<std::string>& program, bool* stopped) {
   StopRequests stop;
   ChildProcess rank(program);
   int stops = 0;
   for (;;) {
     for (; stops < stop.Count(); ++stops) rank.Signal(SIGTERM);
+    *stopped = stops > 0;
     if (const std::optional<ProcessEnd> end = rank.Poll()) return *end;
     pollfd signals = {.fd = stop.descriptor(), .events = POLLIN, .revents = 0};
     ::poll(&signals, 1, -1);
@@ -61,12 +63,16 @@ std::vector<std::string> GuardedProgram(const std::string& out_dir,
 
 int GuardRank(const std::string& out_dir, const std::vector<std::string>& program) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  const ProcessEnd end = RunToEnd(program);
+  ::signal(SIGUSR1, SIG_IGN);  // MPICH's note that another rank has ended
+  bool stopped = false;
+  const ProcessEnd end = RunToEnd(program, &stopped);
   if (end.exit_code == kExitDone || end.exit_code == kExitInterrupted) return end.exit_code;
-  try {
-    WriteRankEnd(out_dir, {.rank = RankInEnvironment(), .host = HostName(), .end = end});
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "lopt launch: {}\n", error.what());
+  if (!stopped) {
+    try {
+      WriteRankEnd(out_dir, {.rank = RankInEnvironment(), .host = HostName(), .end = end});
+    } catch (const std::exception& error) {
+      fmt::print(stderr, "lopt launch: {}\n", error.what());
+    }
   }
   if (end.by_signal) DieOf(end.exit_code - 128);
   return end.exit_code;

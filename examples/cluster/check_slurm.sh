@@ -1,0 +1,131 @@
+#!/bin/bash
+# Starts a Slurm cluster of this one machine (munged, slurmctld, slurmd; no systemd), submits
+# meta_train.sbatch and checks that the runs finish: under mpiexec, under srun, and with a rank that
+# is killed on the way. Run as root, with slurm-wlm and munge installed:
+#   check_slurm.sh PATH_TO_LOPT
+set -euo pipefail
+
+lopt=$(realpath "${1:?usage: check_slurm.sh PATH_TO_LOPT}")
+here=$(cd "$(dirname "$0")" && pwd)
+work=$(mktemp -d /tmp/lopt-slurm-XXXXXX)
+host=$(hostname -s)
+export SLURM_CONF=$work/slurm.conf
+daemons=()
+
+stop() {
+  scancel --user root 2>/dev/null || true
+  for ((i = ${#daemons[@]} - 1; i >= 0; --i)); do
+    kill "${daemons[i]}" 2>/dev/null || true
+    wait "${daemons[i]}" 2>/dev/null || true
+  done
+  rm -rf "$work"
+}
+trap stop EXIT
+
+# Until a command succeeds, at most a minute.
+wait_for() {
+  local end=$((SECONDS + 60))
+  until "$@" >"$work/last" 2>&1; do
+    if ((SECONDS > end)); then
+      echo "waited for a minute: $*" >&2
+      cat "$work/last" >&2
+      tail -n 20 "$work"/*.log >&2
+      exit 1
+    fi
+    sleep 0.2
+  done
+}
+
+mkdir "$work/state" "$work/spool"
+dd if=/dev/urandom of="$work/munge.key" bs=1024 count=1 status=none
+chmod 0400 "$work/munge.key"
+chmod 0755 "$work"
+cat >"$SLURM_CONF" <<CONF
+ClusterName=lopt
+SlurmctldHost=$host(127.0.0.1)
+SlurmUser=root
+AuthType=auth/munge
+AuthInfo=socket=$work/munge.socket
+CredType=cred/munge
+MpiDefault=pmi2
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+ReturnToService=2
+StateSaveLocation=$work/state
+SlurmdSpoolDir=$work/spool
+SlurmctldPidFile=$work/slurmctld.pid
+SlurmdPidFile=$work/slurmd.pid
+SlurmctldPort=16817
+SlurmdPort=16818
+AccountingStorageType=accounting_storage/none
+JobAcctGatherType=jobacct_gather/none
+NodeName=$host NodeAddr=127.0.0.1 CPUs=$(nproc) State=UNKNOWN
+PartitionName=all Nodes=$host Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:4
+CONF
+
+munged --foreground --force --socket="$work/munge.socket" --key-file="$work/munge.key" \
+  --pid-file="$work/munge.pid" --log-file="$work/munged.log" --seed-file="$work/munge.seed" \
+  >"$work/munged.out" 2>&1 &
+daemons+=($!)
+wait_for test -S "$work/munge.socket"
+slurmctld -D >"$work/slurmctld.log" 2>&1 &
+daemons+=($!)
+slurmd -D >"$work/slurmd.log" 2>&1 &
+daemons+=($!)
+node_is_idle() { sinfo --noheader --format=%T | grep -q idle; }
+wait_for node_is_idle
+echo "Slurm $(sinfo --version | cut -d' ' -f2) runs on $host"
+
+# name, what starts the ranks, updates
+submit() {
+  LOPT=$lopt LOPT_MPIEXEC=$2 sbatch --parsable --ntasks=2 --chdir="$work" \
+    "$here/meta_train.sbatch" "$work/config.json" "$work/$1" --steps "$3"
+}
+has_left_queue() { [ -z "$(squeue --noheader --jobs "$1" 2>/dev/null)" ]; }
+check_finished() {
+  wait_for has_left_queue "$2"
+  if ! grep -q '"status": "finished"' "$work/$1/manifest.json"; then
+    echo "$1: the run has not finished" >&2
+    cat "$work/lopt-$2.log" >&2
+    exit 1
+  fi
+  echo "$1: finished"
+}
+
+cat >"$work/config.json" <<'CONFIG'
+{"learned_optimizer": {"type": "MLPLOpt"},
+ "theta_opt": {"type": "Adam", "learning_rate": 1e-3},
+ "estimators": [
+   {"type": "TruncatedPES", "task": {"type": "FixedDimQuadraticFamily", "dim": 10}, "num_tasks": 4,
+    "trunc_length": 50, "std": 0.01,
+    "schedule": {"type": "LogUniformLengthSchedule", "min_length": 100, "max_length": 300},
+    "random_initial_iteration_offset": 300}],
+ "workers": 2, "checkpoint_steps": 100}
+CONFIG
+
+job=$(submit under-mpiexec mpiexec 200)
+check_finished under-mpiexec "$job"
+job=$(submit under-srun "srun --mpi=pmi2 -K1" 200)
+check_finished under-srun "$job"
+
+for mpiexec in mpiexec "srun --mpi=pmi2 -K1"; do
+  name=killed-under-${mpiexec%% *}
+  job=$(submit "$name" "$mpiexec" 3000)
+  wait_for test -e "$work/$name/checkpoints/step-00000100"
+  kill -KILL "$(grep -o '"pid":[0-9]*' "$work/$name/status/rank-1.json" | cut -d: -f2)"
+  check_finished "$name" "$job"
+  cat "$work/$name/restarts.jsonl"
+done
+
+# Slurm's signal before the time limit: the job stops with a checkpoint and goes back to the queue.
+job=$(submit interrupted mpiexec 1000000)
+wait_for test -e "$work/interrupted/checkpoints/step-00000100"
+scancel --batch --signal=TERM "$job"
+was_interrupted() { grep -q '"status": "interrupted"' "$work/interrupted/manifest.json"; }
+wait_for was_interrupted
+requeued() { scontrol show job "$job" | grep -Eq 'Restarts=1|JobState=PENDING'; }
+wait_for requeued
+echo "interrupted: saved and back in the queue"
+scancel "$job"
