@@ -17,10 +17,19 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-constexpr int kSpins = 10;  // looks for messages before the first sleep
+// A rank that waits looks for messages all the time at first, if it has a core for it, then sleeps
+// between looks.
+constexpr microseconds kSpin{100};
 constexpr microseconds kShortestSleep{15};
-constexpr microseconds kShortestSleepCrowded{50};
 constexpr microseconds kLongestSleep{1000};
+
+// Looks take time from ranks that work where there are more of them than cores: all together they
+// may take about a quarter of the cores.
+microseconds ShortestSleep(const Transport& transport) {
+  const auto cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  const int crowd = (transport.ranks_on_host() + cores - 1) / cores;
+  return transport.rank() == 0 || crowd == 1 ? kShortestSleep : 20 * crowd * microseconds(1);
+}
 constexpr double kStatusSeconds = 0.5;
 constexpr double kTendSeconds = 0.02;
 constexpr int kExitAfterTimeout = 1;
@@ -36,7 +45,8 @@ MessageLoop::MessageLoop(Transport* transport, Wakeup* wakeup, Options options)
       wakeup_(wakeup),
       options_(std::move(options)),
       woken_by_messages_(transport->NotifyOnArrival(wakeup)),
-      crowded_(transport->ranks_on_host() > static_cast<int>(std::thread::hardware_concurrency())),
+      spins_(transport->ranks_on_host() <= static_cast<int>(std::thread::hardware_concurrency())),
+      shortest_sleep_(ShortestSleep(*transport)),
       tended_(Clock::now()),
       beaten_(tended_ - std::chrono::hours(1)),
       host_(HostName()) {
@@ -139,7 +149,6 @@ void MessageLoop::CheckPeers(Clock::time_point now) {
 }
 
 void MessageLoop::RunUntil(const std::function<bool()>& done, microseconds longest) {
-  int spins = 0;
   Clock::time_point idle_since = Clock::now();
   while (!done()) {
     bool active = TakeMessages();
@@ -147,7 +156,6 @@ void MessageLoop::RunUntil(const std::function<bool()>& done, microseconds longe
     const Clock::time_point now = Clock::now();
     Tend(now);
     if (active) {
-      spins = 0;
       idle_since = now;
       continue;
     }
@@ -155,11 +163,10 @@ void MessageLoop::RunUntil(const std::function<bool()>& done, microseconds longe
       wakeup_->WaitFor(longest);
     } else if (!options_.urgent()) {
       wakeup_->WaitFor(kLongestSleep);
-    } else if (crowded_ || ++spins > kSpins) {
+    } else if (!spins_ || now - idle_since > kSpin) {
       // A long wait may end a little late.
       const auto waited = std::chrono::duration_cast<microseconds>(now - idle_since);
-      wakeup_->WaitFor(std::clamp(waited / 16, crowded_ ? kShortestSleepCrowded : kShortestSleep,
-                                  kLongestSleep));
+      wakeup_->WaitFor(std::clamp(waited / 16, shortest_sleep_, kLongestSleep));
     }
   }
 }

@@ -60,8 +60,8 @@ class MessageLoop {
   Wakeup* wakeup_;
   Options options_;
   bool woken_by_messages_;
-  // Where ranks outnumber the cores, a rank that looks for messages takes time from one that works.
-  bool crowded_;
+  bool spins_;
+  std::chrono::microseconds shortest_sleep_;
   std::vector<Peer> peers_;
   int64_t updates_ = 0;
   Clock::time_point tended_;
