@@ -14,13 +14,11 @@
 #include "base/key.h"
 #include "base/parallel.h"
 #include "estimators/lopt_problem.h"
-#include "estimators/registry.h"
 #include "learner/checkpoint.h"
+#include "learner/experiment.h"
 #include "learner/gradient_learner.h"
 #include "learner/meta_train_config.h"
-#include "learner/theta_opt.h"
 #include "lopt/mlp_lopt.h"
-#include "lopt/registry.h"
 #include "tasks/image_mlp.h"
 #include "tasks/registry.h"
 #include "tasks/torch_module.h"
@@ -236,25 +234,16 @@ MetaTrainConfig PresetOptions(const std::string& name) {
 
 // A meta-training run that goes on update by update.
 struct MetaTraining {
-  MetaTrainConfig config;
-  std::shared_ptr<const LearnedOptimizer> optimizer;
-  std::unique_ptr<SingleMachineGradientLearner> learner;
+  Experiment experiment;
+  SingleMachineGradientLearner learner;
   SingleMachineGradientLearner::State state;
-  Key run_key;
 
-  explicit MetaTraining(MetaTrainConfig options) : config(std::move(options)) {
-    optimizer = OptimizerRegistry().Make(config.learned_optimizer);
-    const TaskResources resources = MakeTaskResources("");
-    Estimators estimators;
-    for (const Config& estimator : config.estimators) {
-      estimators.push_back(EstimatorRegistry().Make(estimator, optimizer, resources));
-    }
-    learner = std::make_unique<SingleMachineGradientLearner>(
-        GradientLearner(optimizer, ThetaOptRegistry().Make(config.theta_opt)),
-        std::move(estimators), SingleMachineGradientLearner::Options{});
-    run_key = KeyFromSeed(static_cast<uint64_t>(config.seed));
-    state = learner->Init(run_key);
-  }
+  explicit MetaTraining(const MetaTrainConfig& config)
+      : experiment(config),
+        learner(experiment.learner, experiment.estimators, {}),
+        state(learner.Init(experiment.run_key)) {}
+
+  void Update() { learner.Update(experiment.run_key, &state); }
 };
 
 // Whole updates of theta: both estimators, the perturbations, the gradient, theta_opt.
@@ -266,7 +255,7 @@ Workload MetaUpdates(const std::string& preset, int64_t num_tasks) {
           .unit = "updates",
           .flop = replica_flop * 2 * static_cast<double>(num_tasks),
           .check = {},
-          .call = [run] { run->learner->Update(run->run_key, &run->state); }};
+          .call = [run] { run->Update(); }};
 }
 
 // The tutorial's PES estimator of quadratics with 16 tasks, whole updates.
@@ -281,7 +270,7 @@ Workload Quadratics() {
           .units = kSteps,
           .flop = kSteps * MlpLoptFlop(10),
           .check = {},
-          .call = [run] { run->learner->Update(run->run_key, &run->state); }};
+          .call = [run] { run->Update(); }};
 }
 
 Workload Normals() {
@@ -322,8 +311,8 @@ Workload CheckpointWrite() {
                                                   CheckpointRetention{});
   data->checkpoint = {.config = PresetConfig("tutorial"),
                       .isa = "",
-                      .run_key = data->run.run_key,
-                      .theta = data->run.optimizer->theta_layout(),
+                      .run_key = data->run.experiment.run_key,
+                      .theta = data->run.experiment.optimizer->theta_layout(),
                       .learner = data->run.state.learner,
                       .workers = data->run.state.workers,
                       .totals = std::vector<StepCounts>(2)};
