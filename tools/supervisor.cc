@@ -177,7 +177,7 @@ class Supervisor {
                                         .exit_code = end.process.exit_code,
                                         .reason = end.reason,
                                         .culprits = end.culprits,
-                                        .updates = end.updates,
+                                        .updates = std::max(end.updates, checkpoint),
                                         .checkpoint = checkpoint,
                                         .restarted = delay.has_value(),
                                         .delay_seconds = delay.value_or(0)});
