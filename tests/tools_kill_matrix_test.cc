@@ -1,4 +1,5 @@
 #include <doctest/doctest.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <csignal>
@@ -65,7 +66,7 @@ class Run {
   // The supervisor of the run, in a child.
   MarkedJob Start(int ranks, bool resume = false) const {
     return MarkedJob(out(), [this, ranks, resume] {
-      return Supervise({.mpiexec = {"mpiexec"},
+      return Supervise({.mpiexec = {LOPT_MPIEXEC},
                         .program = GuardedProgram(
                             out(), {LOPT_BINARY_DIR "/lopt", "meta-train", scratch_ / "config.json",
                                     "--threads", "1", "--out", out()}),
