@@ -137,7 +137,7 @@ std::vector<pid_t> ProcessReaper::KillAll() const {
   const auto end = std::chrono::steady_clock::now() + kKillTime;
   for (;;) {
     // What is forked meanwhile is found the next time.
-    const std::vector<pid_t> left = Descendants(others_);
+    std::vector<pid_t> left = Descendants(others_);
     if (left.empty() || std::chrono::steady_clock::now() > end) return left;
     for (const pid_t pid : left) {
       ::kill(pid, SIGKILL);
