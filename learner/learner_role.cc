@@ -606,6 +606,8 @@ void LearnerRole::Finish(MetaTrainResult* result) {
     CollectStates({.what = SaveRequest::What::kNothing, .last = true});
   } else if (saved_step_ != learner_.outer_step) {
     Save(true);
+  } else if (Async() || HasDeadline()) {
+    CollectStates({.what = SaveRequest::What::kNothing, .last = true});
   }
   if (buffer_) {
     for (const WorkerGradient& pending : buffer_->gradients()) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <system_error>
 #include <utility>
 
@@ -39,9 +40,14 @@ WindowJournal::~WindowJournal() { ::close(descriptor_); }
 void WindowJournal::Note(int32_t kind, int64_t first, std::span<const int64_t> windows) {
   scratch_.clear();
   for (size_t i = 0; i < windows.size(); ++i) {
-    scratch_.push_back({.kind = kind,
-                        .worker = static_cast<int32_t>(first + static_cast<int64_t>(i)),
-                        .windows = windows[i]});
+    if (i > 0 && windows[i] == windows[i - 1]) {
+      ++scratch_.back().count;
+    } else {
+      scratch_.push_back({.kind = kind,
+                          .first = static_cast<int32_t>(first + static_cast<int64_t>(i)),
+                          .count = 1,
+                          .windows = windows[i]});
+    }
   }
   Append(scratch_);
 }
@@ -62,14 +68,17 @@ void WindowJournal::GoOnFrom(int64_t position, std::span<const int64_t> windows,
   for (size_t i = std::min(static_cast<size_t>(position), records.size()); i < records.size();
        ++i) {
     const Record& record = records[i];
-    const auto worker = static_cast<size_t>(record.worker);
-    Require(record.worker >= 0 && worker < started.size() &&
+    Require(record.first >= 0 && record.count >= 1 &&
+                record.count <= std::ssize(started) - record.first &&
                 (record.kind == kStarted || record.kind == kReset),
             "{} is damaged at record {}", path_, i);
-    if (record.kind == kReset) {
-      reset(worker, record.windows);
-    } else {
-      started[worker] = record.windows;
+    for (int64_t w = record.first; w < record.first + record.count; ++w) {
+      const auto worker = static_cast<size_t>(w);
+      if (record.kind == kReset) {
+        reset(worker, record.windows);
+      } else {
+        started[worker] = record.windows;
+      }
     }
   }
   for (size_t w = 0; w < started.size(); ++w) {

@@ -32,9 +32,11 @@ class WindowJournal {
   void GoOnFrom(int64_t position, std::span<const int64_t> windows, Ledger* ledger);
 
  private:
+  // Of workers [first, first + count).
   struct Record {
     int32_t kind = 0;
-    int32_t worker = 0;
+    int32_t first = 0;
+    int64_t count = 0;
     int64_t windows = 0;
   };
 
