@@ -602,11 +602,9 @@ void LearnerRole::Save(bool last) {
 }
 
 void LearnerRole::Finish(MetaTrainResult* result) {
-  if (!Writes()) {
-    CollectStates({.what = SaveRequest::What::kNothing, .last = true});
-  } else if (saved_step_ != learner_.outer_step) {
+  if (Writes() && saved_step_ != learner_.outer_step) {
     Save(true);
-  } else if (Async() || HasDeadline()) {
+  } else if (!Writes() || Async() || HasDeadline()) {
     CollectStates({.what = SaveRequest::What::kNothing, .last = true});
   }
   if (buffer_) {
