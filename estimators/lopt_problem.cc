@@ -189,6 +189,9 @@ struct LoptProblem::Group {
   std::span<float> params;           // [n, P]
   std::span<float> model_state;      // [n, M]
   std::span<float> optimizer_state;  // [n, S]
+  std::span<int64_t> inner_step;     // [n]
+  std::span<int64_t> length;         // [n]
+  std::span<int64_t> episode;        // [n]
   std::span<float> gradients;        // [n, P]
   std::span<float> losses;           // [n]
   std::span<float> aux;              // [n, A]
@@ -213,6 +216,9 @@ void LoptProblem::RunGroup(int64_t first, int64_t rows, const ThetaRows& theta,
               .params = scratch.Take<float>(rows * params_size),
               .model_state = scratch.Take<float>(rows * model_state_size),
               .optimizer_state = scratch.Take<float>(rows * state_size),
+              .inner_step = scratch.Take<int64_t>(rows),
+              .length = scratch.Take<int64_t>(rows),
+              .episode = scratch.Take<int64_t>(rows),
               .gradients = scratch.Take<float>(rows * params_size),
               .losses = scratch.Take<float>(rows),
               .aux = scratch.Take<float>(rows * aux_size),
@@ -227,6 +233,9 @@ void LoptProblem::RunGroup(int64_t first, int64_t rows, const ThetaRows& theta,
                     group.model_state.begin());
   std::ranges::copy(view.optimizer_state.subspan(first * state_size, group.optimizer_state.size()),
                     group.optimizer_state.begin());
+  std::ranges::copy(view.inner_step.subspan(first, rows), group.inner_step.begin());
+  std::ranges::copy(view.length.subspan(first, rows), group.length.begin());
+  std::ranges::copy(view.episode.subspan(first, rows), group.episode.begin());
 
   std::vector<std::unique_ptr<UpdateRule>> rules(rows);
   {
@@ -240,7 +249,7 @@ void LoptProblem::RunGroup(int64_t first, int64_t rows, const ThetaRows& theta,
 
   const auto set_episode_keys = [&](int64_t r) {
     const Key key = keys[first + r];
-    const int64_t episode = view.episode[first + r];
+    const int64_t episode = group.episode[r];
     group.episode_keys[r] = {.data = FoldIn2(key, kDataDraw, episode),
                              .meta_data = FoldIn2(key, kMetaDataDraw, episode),
                              .update = FoldIn2(key, kUpdateDraw, episode)};
@@ -259,8 +268,8 @@ void LoptProblem::RunGroup(int64_t first, int64_t rows, const ThetaRows& theta,
     }
   };
   const auto update = [&](int64_t r, Workspace& workspace) {
-    const int64_t step = view.inner_step[first + r];
-    const int64_t length = view.length[first + r];
+    const int64_t step = group.inner_step[r];
+    const int64_t length = group.length[r];
     rules[r]->Update({.step = step,
                       .num_steps = length == TruncationSchedule::kNever ? 0 : length,
                       .loss = group.losses[r],
@@ -272,7 +281,7 @@ void LoptProblem::RunGroup(int64_t first, int64_t rows, const ThetaRows& theta,
   for (int64_t k = 0; k < steps; ++k) {
     for (int64_t r = 0; r < rows; ++r) {
       group.step_keys[r] =
-          FoldIn(group.episode_keys[r].data, static_cast<uint64_t>(view.inner_step[first + r]));
+          FoldIn(group.episode_keys[r].data, static_cast<uint64_t>(group.inner_step[r]));
     }
     task_->Evaluate({.rows = rows,
                      .config = group.config,
@@ -300,8 +309,8 @@ void LoptProblem::RunGroup(int64_t first, int64_t rows, const ThetaRows& theta,
     if (!judged_before) {
       if (meta_loss_split_) {
         for (int64_t r = 0; r < rows; ++r) {
-          group.step_keys[r] = FoldIn(group.episode_keys[r].meta_data,
-                                      static_cast<uint64_t>(view.inner_step[first + r]));
+          group.step_keys[r] =
+              FoldIn(group.episode_keys[r].meta_data, static_cast<uint64_t>(group.inner_step[r]));
         }
       }
       std::ranges::copy(group.model_state, group.discarded.begin());
@@ -320,17 +329,17 @@ void LoptProblem::RunGroup(int64_t first, int64_t rows, const ThetaRows& theta,
     }
     for (int64_t r = 0; r < rows; ++r) {
       const int64_t b = first + r;
-      trace->iteration(k, b) = view.inner_step[b];
-      ++view.inner_step[b];
-      trace->is_last(k, b) = view.inner_step[b] == view.length[b];
+      trace->iteration(k, b) = group.inner_step[r];
+      ++group.inner_step[r];
+      trace->is_last(k, b) = group.inner_step[r] == group.length[r];
       if (trace->is_last(k, b) && view.horizon[b] == 0) {
-        view.length[b] =
-            BeginEpisode(FoldIn2(keys[b], kRestartDraw, view.episode[b]), outer,
+        group.length[r] =
+            BeginEpisode(FoldIn2(keys[b], kRestartDraw, group.episode[r]), outer,
                          RowOf(group.config, r, config_size), RowOf(group.params, r, params_size),
                          RowOf(group.model_state, r, model_state_size),
                          RowOf(group.optimizer_state, r, state_size));
-        view.inner_step[b] = 0;
-        ++view.episode[b];
+        group.inner_step[r] = 0;
+        ++group.episode[r];
         set_episode_keys(r);
       }
     }
@@ -341,6 +350,9 @@ void LoptProblem::RunGroup(int64_t first, int64_t rows, const ThetaRows& theta,
   std::ranges::copy(group.model_state, view.model_state.subspan(first * model_state_size).begin());
   std::ranges::copy(group.optimizer_state,
                     view.optimizer_state.subspan(first * state_size).begin());
+  std::ranges::copy(group.inner_step, view.inner_step.subspan(first).begin());
+  std::ranges::copy(group.length, view.length.subspan(first).begin());
+  std::ranges::copy(group.episode, view.episode.subspan(first).begin());
 }
 
 void LoptProblem::DoMetaLoss(const ThetaRows& theta, std::span<const Key> keys,
