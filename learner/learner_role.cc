@@ -11,8 +11,8 @@
 #include "base/error.h"
 #include "base/isa.h"
 #include "learner/status_file.h"
-#include "learner/theta_file.h"
 #include "learner/update_metrics.h"
+#include "lopt/theta_file.h"
 
 namespace lopt {
 namespace {

@@ -66,7 +66,7 @@ struct MetaTrainResult {
 //   metrics.jsonl, events.out.tfevents.*  a record per metrics_steps updates; "step" is the number
 //                      of updates that the measured theta had
 //   checkpoints/       learner/checkpoint.h; one at the start, at every interval and at the end
-//   theta.safetensors  learner/theta_file.h, when finished
+//   theta.safetensors  lopt/theta_file.h, when finished
 //   windows.bin        learner/window_journal.h
 // and every rank r
 //   status/rank-<r>.json  learner/status_file.h

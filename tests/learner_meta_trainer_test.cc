@@ -16,7 +16,7 @@
 #include "learner/checkpoint.h"
 #include "learner/meta_trainer.h"
 #include "learner/run_directory.h"
-#include "learner/theta_file.h"
+#include "lopt/theta_file.h"
 #include "tests/learner_fakes.h"
 #include "tests/learner_runs.h"
 #include "tests/temp_directory.h"

@@ -1,16 +1,17 @@
 # Shared by quickstart and run_tests, which source it: installs packages, configures and builds.
 # They run from the repository root.
 
-# What building and running needs.
+# What building and running needs; gnuplot draws the report's plots.
 build_packages=(
   cmake ninja-build ccache g++ git pkg-config
   libeigen3-dev libfmt-dev libspdlog-dev nlohmann-json3-dev libboost-program-options-dev
-  libhwy-dev libtbb-dev mpich libmpich-dev zlib1g-dev libprotobuf-dev protobuf-compiler doctest-dev
+  libhwy-dev libtbb-dev mpich libmpich-dev zlib1g-dev libzip-dev libprotobuf-dev protobuf-compiler
+  doctest-dev gnuplot-nox
 )
 # What torch tasks need besides: 60 % of the download.
 torch_packages=(libtorch-dev libopenblas0-serial)
-# What the tests and checks need besides.
-test_packages=(clang-format clang-tidy)
+# What the tests and checks need besides: the report is looked at in a browser, the Python optimizer runs under PyTorch.
+test_packages=(clang-format clang-tidy chromium fonts-dejavu-core python3-torch python3-numpy)
 
 # install_packages NAME...: installs what is missing of these Debian packages. Returns at once where
 # nothing is. Stops with the list where it cannot install: not Debian 12, or neither root nor sudo.

@@ -1,4 +1,4 @@
-#include "learner/theta_file.h"
+#include "lopt/theta_file.h"
 
 #include <fmt/format.h>
 

@@ -7,8 +7,8 @@
 #include "base/arrays.h"
 #include "base/error.h"
 #include "base/key.h"
-#include "learner/theta_file.h"
 #include "lopt/registry.h"
+#include "lopt/theta_file.h"
 #include "tests/golden_dir.h"
 #include "tests/temp_directory.h"
 

@@ -1,0 +1,15 @@
+#include "evaluation/run_result.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace lopt {
+
+bool RunResult::Diverged(size_t i) const {
+  const auto finite = [](float loss) { return std::isfinite(loss); };
+  return !std::isfinite(final_train_loss[i]) || !std::isfinite(mean_train_loss[i]) ||
+         !std::isfinite(test_loss[i]) ||
+         (i + 1 == steps.size() && !std::all_of(train_loss.begin(), train_loss.end(), finite));
+}
+
+}  // namespace lopt

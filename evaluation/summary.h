@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "evaluation/run_result.h"
+#include "evaluation/statistics.h"
+
+namespace lopt {
+
+// An interquartile mean over seeds with its 95 % bootstrap interval.
+struct Estimate {
+  double value = 0;
+  Interval interval = {};
+};
+
+// How an optimizer compares with tuned Adam in one figure.
+enum class Verdict {
+  kBetter,   // the intervals do not overlap
+  kWorse,    // the same the other way
+  kNeither,  // they overlap
+  kNone      // it is tuned Adam, or there is none
+};
+
+// One optimizer on one task after one number of steps, over all seeds.
+struct SummaryRow {
+  std::string task = {};
+  std::string optimizer = {};
+  int64_t steps = 0;
+  int64_t seeds = 0;
+  int64_t diverged = 0;  // of the seeds
+  Estimate train_loss = {};
+  Estimate test_loss = {};
+  Estimate mean_train_loss = {};  // of all steps
+  std::optional<Estimate> train_accuracy = {};
+  std::optional<Estimate> test_accuracy = {};
+  std::optional<double> learning_rate = {};
+  bool learning_rate_at_edge = false;
+  double seconds = 0;  // mean of the seeds' inner trainings
+  // Interquartile means of what RunResult has; infinite if it is not reached in the middle half of
+  // the seeds. Empty without Adam.
+  std::optional<double> steps_to_adam = {};
+  std::optional<double> seconds_to_adam = {};
+  std::optional<double> speedup = {};  // steps / steps_to_adam
+  Verdict train_verdict = Verdict::kNone;
+  Verdict test_verdict = Verdict::kNone;
+};
+
+// One optimizer over all tasks: losses as fractions of tuned Adam's interquartile mean on the same
+// task and steps, with the bootstrap stratified by task.
+struct AggregateRow {
+  std::string optimizer = {};
+  Estimate train_ratio = {};
+  Estimate test_ratio = {};
+  int64_t wins = 0;  // test verdicts over tasks and steps
+  int64_t losses = 0;
+  int64_t ties = 0;
+};
+
+struct Summary {
+  std::vector<SummaryRow> rows = {};         // tasks and optimizers in the order of the results
+  std::vector<AggregateRow> aggregate = {};  // empty without Adam
+};
+
+// The name of the baseline that others are compared with.
+inline constexpr const char* kReferenceBaseline = "Adam";
+
+// Throws Error if an optimizer has several results for one task and seed, or if the asked steps
+// differ within a task.
+Summary Summarize(const std::vector<RunResult>& results);
+
+// All rows, one section a task, with verdicts; wins and defeats alike.
+std::string MarkdownTable(const Summary& summary);
+std::string CsvTable(const Summary& summary);
+
+}  // namespace lopt
