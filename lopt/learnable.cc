@@ -1,12 +1,18 @@
 #include "lopt/learnable.h"
 
 #include <cmath>
+#include <numbers>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
+
 namespace lopt {
 namespace {
+
+constexpr const char* kConstant = "constant";
+constexpr const char* kCosine = "cosine";
 
 Layout Scalars(const std::vector<std::string>& names) {
   std::vector<std::pair<std::string, Shape>> tensors;
@@ -32,51 +38,85 @@ float FusedMultiplyAdd(float a, float b, float c) {
   return static_cast<float>(double{a} * double{b} + double{c});
 }
 
-class SGDRule : public UpdateRule {
+// A learning rate with its schedule.
+class LearningRate {
  public:
-  SGDRule(const Layout& params, std::span<const float> theta)
-      : UpdateRule(params, Layout()), learning_rate_(std::exp(theta[0])) {}
+  LearningRate(float rate, const std::string& schedule)
+      : rate_(rate), cosine_(schedule == kCosine) {}
+
+  float At(const StepInfo& info) const {
+    if (!cosine_) return rate_;
+    Require(info.step < info.num_steps,
+            "cosine schedule of the learning rate: step {} is not one of a run of {} steps "
+            "(StepInfo::num_steps; 0 means that the run's length is not known)",
+            info.step, info.num_steps);
+    const double done = static_cast<double>(info.step) / static_cast<double>(info.num_steps);
+    return static_cast<float>(double{rate_} * (1 + std::cos(std::numbers::pi * done)) / 2);
+  }
 
  private:
-  void DoUpdate(const StepInfo&, std::span<const float> gradient, std::span<float> params,
+  float rate_;
+  bool cosine_;
+};
+
+void RequireSchedule(const std::string& optimizer, const std::string& schedule) {
+  Require(schedule == kConstant || schedule == kCosine, "{}: schedule is '{}'; choices: {}, {}",
+          optimizer, schedule, kConstant, kCosine);
+}
+
+void VisitSchedule(FieldVisitor& v, std::string* schedule) {
+  v.Field("schedule", schedule, {kConstant, kCosine},
+          "The learning rate over the run: as it is, or times (1 + cos(pi step / steps)) / 2.");
+}
+
+class SGDRule : public UpdateRule {
+ public:
+  SGDRule(const Layout& params, std::span<const float> theta, const LearnableSGDOptions& options)
+      : UpdateRule(params, Layout()), learning_rate_(std::exp(theta[0]), options.schedule) {}
+
+ private:
+  void DoUpdate(const StepInfo& info, std::span<const float> gradient, std::span<float> params,
                 std::span<float>, Workspace&) const override {
+    const float learning_rate = learning_rate_.At(info);
     for (size_t i = 0; i < params.size(); ++i) {
-      params[i] = FusedMultiplyAdd(-learning_rate_, gradient[i], params[i]);
+      params[i] = FusedMultiplyAdd(-learning_rate, gradient[i], params[i]);
     }
   }
 
-  float learning_rate_;
+  LearningRate learning_rate_;
 };
 
 class SGDMRule : public UpdateRule {
  public:
-  SGDMRule(const Layout& params, std::span<const float> theta)
+  SGDMRule(const Layout& params, std::span<const float> theta, const LearnableSGDMOptions& options)
       : UpdateRule(params, Slots(params, {"momentum"})),
-        learning_rate_(std::exp(theta[0])),
+        learning_rate_(std::exp(theta[0]), options.schedule),
         momentum_(1.0f - std::exp(theta[1])) {}
 
  private:
-  void DoUpdate(const StepInfo&, std::span<const float> gradient, std::span<float> params,
+  void DoUpdate(const StepInfo& info, std::span<const float> gradient, std::span<float> params,
                 std::span<float> state, Workspace&) const override {
+    const float learning_rate = learning_rate_.At(info);
     for (size_t i = 0; i < params.size(); ++i) {
       state[i] = FusedMultiplyAdd(momentum_, state[i], gradient[i]);
-      params[i] = FusedMultiplyAdd(-learning_rate_, state[i], params[i]);
+      params[i] = FusedMultiplyAdd(-learning_rate, state[i], params[i]);
     }
   }
 
-  float learning_rate_;
+  LearningRate learning_rate_;
   float momentum_;
 };
 
 class AdamRule : public UpdateRule {
  public:
-  AdamRule(const Layout& params, std::span<const float> theta, double epsilon_root)
+  AdamRule(const Layout& params, std::span<const float> theta, const LearnableAdamOptions& options)
       : UpdateRule(params, Slots(params, {"m", "v"})),
-        learning_rate_(std::exp(theta[0])),
+        learning_rate_(std::exp(theta[0]), options.schedule),
         beta1_(1.0f - std::exp(theta[1])),
         beta2_(1.0f - std::exp(theta[2])),
         epsilon_(std::exp(theta[3])),
-        epsilon_root_(static_cast<float>(epsilon_root)) {}
+        epsilon_root_(static_cast<float>(options.epsilon_root)),
+        weight_decay_(options.weight_decay) {}
 
  private:
   void DoUpdate(const StepInfo& info, std::span<const float> gradient, std::span<float> params,
@@ -84,6 +124,8 @@ class AdamRule : public UpdateRule {
     const auto count = static_cast<double>(info.step + 1);
     const auto correction1 = static_cast<float>(1.0 - std::pow(double{beta1_}, count));
     const auto correction2 = static_cast<float>(1.0 - std::pow(double{beta2_}, count));
+    const float learning_rate = learning_rate_.At(info);
+    const auto kept = static_cast<float>(1.0 - double{learning_rate} * weight_decay_);
     const std::span<float> m = state.first(params.size());
     const std::span<float> v = state.subspan(params.size());
     for (size_t i = 0; i < params.size(); ++i) {
@@ -92,15 +134,16 @@ class AdamRule : public UpdateRule {
       v[i] = beta2_ * v[i] + (1.0f - beta2_) * (g * g);
       const float direction =
           (m[i] / correction1) / (std::sqrt(v[i] / correction2 + epsilon_root_) + epsilon_);
-      params[i] -= learning_rate_ * direction;
+      params[i] = kept * params[i] - learning_rate * direction;
     }
   }
 
-  float learning_rate_;
+  LearningRate learning_rate_;
   float beta1_;
   float beta2_;
   float epsilon_;
   float epsilon_root_;
+  double weight_decay_;
 };
 
 const Range kBelowOne = {.min = 0, .max = 1, .open_max = true};
@@ -109,10 +152,13 @@ const Range kBelowOne = {.min = 0, .max = 1, .open_max = true};
 
 void LearnableSGDOptions::Visit(FieldVisitor& v) {
   v.Field("learning_rate", &learning_rate, Above(0), "Initial learning rate.");
+  VisitSchedule(v, &schedule);
 }
 
 LearnableSGD::LearnableSGD(const LearnableSGDOptions& options)
-    : LearnedOptimizer(Scalars({"log_lr"})), options_(options) {}
+    : LearnedOptimizer(Scalars({"log_lr"})), options_(options) {
+  RequireSchedule("LearnableSGD", options.schedule);
+}
 
 void LearnableSGD::DoInitTheta(Key, std::span<float> theta) const {
   theta[0] = Log(options_.learning_rate);
@@ -120,16 +166,19 @@ void LearnableSGD::DoInitTheta(Key, std::span<float> theta) const {
 
 std::unique_ptr<UpdateRule> LearnableSGD::DoBind(const Layout& params,
                                                  std::span<const float> theta) const {
-  return std::make_unique<SGDRule>(params, theta);
+  return std::make_unique<SGDRule>(params, theta, options_);
 }
 
 void LearnableSGDMOptions::Visit(FieldVisitor& v) {
   v.Field("learning_rate", &learning_rate, Above(0), "Initial learning rate.");
   v.Field("momentum", &momentum, kBelowOne, "Initial momentum.");
+  VisitSchedule(v, &schedule);
 }
 
 LearnableSGDM::LearnableSGDM(const LearnableSGDMOptions& options)
-    : LearnedOptimizer(Scalars({"log_lr", "one_minus_momentum"})), options_(options) {}
+    : LearnedOptimizer(Scalars({"log_lr", "one_minus_momentum"})), options_(options) {
+  RequireSchedule("LearnableSGDM", options.schedule);
+}
 
 void LearnableSGDM::DoInitTheta(Key, std::span<float> theta) const {
   theta[0] = Log(options_.learning_rate);
@@ -138,7 +187,7 @@ void LearnableSGDM::DoInitTheta(Key, std::span<float> theta) const {
 
 std::unique_ptr<UpdateRule> LearnableSGDM::DoBind(const Layout& params,
                                                   std::span<const float> theta) const {
-  return std::make_unique<SGDMRule>(params, theta);
+  return std::make_unique<SGDMRule>(params, theta, options_);
 }
 
 void LearnableAdamOptions::Visit(FieldVisitor& v) {
@@ -148,11 +197,16 @@ void LearnableAdamOptions::Visit(FieldVisitor& v) {
   v.Field("epsilon", &epsilon, Above(0), "Initial number added to the root of the second moment.");
   v.Field("epsilon_root", &epsilon_root, AtLeast(0),
           "Number added to the second moment under the root; not learned.");
+  VisitSchedule(v, &schedule);
+  v.Field("weight_decay", &weight_decay, AtLeast(0),
+          "Decoupled weight decay, as a multiple of the learning rate; not learned.");
 }
 
 LearnableAdam::LearnableAdam(const LearnableAdamOptions& options)
     : LearnedOptimizer(Scalars({"log_lr", "one_minus_beta1", "one_minus_beta2", "log_epsilon"})),
-      options_(options) {}
+      options_(options) {
+  RequireSchedule("LearnableAdam", options.schedule);
+}
 
 void LearnableAdam::DoInitTheta(Key, std::span<float> theta) const {
   theta[0] = Log(options_.learning_rate);
@@ -163,7 +217,7 @@ void LearnableAdam::DoInitTheta(Key, std::span<float> theta) const {
 
 std::unique_ptr<UpdateRule> LearnableAdam::DoBind(const Layout& params,
                                                   std::span<const float> theta) const {
-  return std::make_unique<AdamRule>(params, theta, options_.epsilon_root);
+  return std::make_unique<AdamRule>(params, theta, options_);
 }
 
 }  // namespace lopt

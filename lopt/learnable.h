@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "base/fields.h"
 #include "lopt/learned_optimizer.h"
 
@@ -7,9 +9,14 @@ namespace lopt {
 
 // Hand-designed optimizers whose hyperparameters are the theta to be learned, each in a logarithm
 // so that any real number is valid. Metz et al., google/learned_optimization.
+//
+// Their `schedule` multiplies the learning rate: "constant" by 1, "cosine" by (1 + cos(pi t / T)) /
+// 2 at step t of a run of T steps (StepInfo::step and num_steps); with "cosine", Update throws
+// Error unless t < T. Constructors throw Error for any other schedule.
 
 struct LearnableSGDOptions {
   double learning_rate = 0.01;
+  std::string schedule = "constant";
   void Visit(FieldVisitor& v);
 };
 
@@ -29,6 +36,7 @@ class LearnableSGD : public LearnedOptimizer {
 struct LearnableSGDMOptions {
   double learning_rate = 0.01;
   double momentum = 0.9;
+  std::string schedule = "constant";
   void Visit(FieldVisitor& v);
 };
 
@@ -52,12 +60,16 @@ struct LearnableAdamOptions {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double epsilon_root = 1e-8;
+  std::string schedule = "constant";
+  double weight_decay = 0;
   void Visit(FieldVisitor& v);
 };
 
-// Adam (Kingma and Ba 2015) with epsilon_root under the root: p <- p - lr mhat / (sqrt(vhat +
-// epsilon_root) + epsilon). Theta: log_lr, one_minus_beta1, one_minus_beta2, log_epsilon, each [1]
-// and the logarithm of the number it names. epsilon_root is fixed; the JAX package has 1e-8 there.
+// Adam (Kingma and Ba 2015) with epsilon_root under the root and decoupled weight decay (AdamW,
+// Loshchilov and Hutter 2019): p <- (1 - lr weight_decay) p - lr mhat / (sqrt(vhat + epsilon_root)
+// + epsilon), where lr has the schedule in it. Theta: log_lr, one_minus_beta1, one_minus_beta2,
+// log_epsilon, each [1] and the logarithm of the number it names. epsilon_root and weight_decay are
+// fixed; the JAX package has 1e-8 for the first.
 // State: "m/<tensor>" of all tensors, then "v/<tensor>", shaped as the tensors.
 class LearnableAdam : public LearnedOptimizer {
  public:

@@ -22,7 +22,7 @@ std::vector<double> TrainOnSquare(const LearnedOptimizer& optimizer, int steps) 
   std::vector<double> values;
   for (int step = 0; step < steps; ++step) {
     const std::vector<float> gradient = {2 * x[0]};
-    rule->Update({.step = step}, gradient, x, state, scratch);
+    rule->Update({.step = step, .num_steps = steps}, gradient, x, state, scratch);
     values.push_back(x[0]);
   }
   return values;
@@ -64,6 +64,84 @@ TEST_CASE("LearnableAdam follows its known trace on x^2") {
   const double wanted[] = {.99900000000625, .9980000262163355, .9970000960688944, .9960002269307704,
                            .9950004360586534};
   for (int i = 0; i < 5; ++i) CHECK(std::abs(x[i] - wanted[i]) <= 1e-7);
+}
+
+TEST_CASE("the cosine schedule takes the learning rate from its start to zero over the run") {
+  // Factors (1 + cos(pi t / 4)) / 2 of t = 0, 1, 2, 3.
+  const double factors[] = {1, (1 + std::sqrt(.5)) / 2, .5, (1 - std::sqrt(.5)) / 2};
+  const std::vector<double> sgd =
+      TrainOnSquare(LearnableSGD({.learning_rate = .05, .schedule = "cosine"}), 4);
+  const std::vector<double> sgdm =
+      TrainOnSquare(LearnableSGDM({.learning_rate = .05, .momentum = .5, .schedule = "cosine"}), 4);
+  const std::vector<double> adam = TrainOnSquare(
+      LearnableAdam({.learning_rate = .1, .beta1 = 0, .epsilon_root = 0, .schedule = "cosine"}), 4);
+  double x = 1, y = 1, z = 1, momentum = 0, second = 0;
+  for (int t = 0; t < 4; ++t) {
+    CAPTURE(t);
+    x -= .05 * factors[t] * 2 * x;
+    CHECK(std::abs(sgd[t] - x) <= 1e-7);
+    momentum = .5 * momentum + 2 * y;
+    y -= .05 * factors[t] * momentum;
+    CHECK(std::abs(sgdm[t] - y) <= 2e-7);
+    second = .999 * second + .001 * 4 * z * z;
+    z -= .1 * factors[t] * 2 * z / (std::sqrt(second / (1 - std::pow(.999, t + 1))) + 1e-8);
+    CHECK(std::abs(adam[t] - z) <= 1e-6);
+  }
+}
+
+TEST_CASE(
+    "weight decay shrinks the params by lr weight_decay, with the schedule, before the step") {
+  const LearnableAdamOptions plain{.learning_rate = .1, .schedule = "cosine"};
+  LearnableAdamOptions decayed = plain;
+  decayed.weight_decay = .5;
+  const auto step = [](const LearnableAdamOptions& options, int64_t step) {
+    const LearnableAdam optimizer(options);
+    const Eigen::VectorXf theta = optimizer.InitTheta({});
+    const auto rule =
+        optimizer.Bind(Layout({{"x", {1}}}), {theta.data(), static_cast<size_t>(theta.size())});
+    std::vector<float> x = {2};
+    const std::vector<float> gradient = {-1};
+    std::vector<float> state(2, 0.0f);
+    Workspace scratch;
+    rule->Update({.step = step, .num_steps = 4}, gradient, x, state, scratch);
+    return double{x[0]};
+  };
+  CHECK(step(plain, 0) == doctest::Approx(2.1).epsilon(1e-6));
+  CHECK(step(decayed, 0) == doctest::Approx(2.1 - .1 * .5 * 2).epsilon(1e-6));
+  // Half the learning rate: half the decay, and the rest is the step of a run without decay.
+  CHECK(step(plain, 2) - step(decayed, 2) == doctest::Approx(.05 * .5 * 2).epsilon(1e-5));
+}
+
+TEST_CASE("defaults have the bits of options that say the same") {
+  const std::vector<double> said = TrainOnSquare(
+      LearnableAdam({.learning_rate = .03, .schedule = "constant", .weight_decay = 0}), 20);
+  CHECK(said == TrainOnSquare(LearnableAdam({.learning_rate = .03}), 20));
+  CHECK(said != TrainOnSquare(LearnableAdam({.learning_rate = .03, .weight_decay = .1}), 20));
+  CHECK(said != TrainOnSquare(LearnableAdam({.learning_rate = .03, .schedule = "cosine"}), 20));
+}
+
+TEST_CASE("a cosine schedule without the run's length, or after its end, is an error") {
+  const LearnableSGD optimizer({.schedule = "cosine"});
+  const Eigen::VectorXf theta = optimizer.InitTheta({});
+  const auto rule =
+      optimizer.Bind(Layout({{"x", {1}}}), {theta.data(), static_cast<size_t>(theta.size())});
+  std::vector<float> x = {1};
+  Workspace scratch;
+  CHECK_THROWS_WITH_AS(
+      rule->Update({.step = 3}, x, x, {}, scratch),
+      "cosine schedule of the learning rate: step 3 is not one of a run of 0 steps "
+      "(StepInfo::num_steps; 0 means that the run's length is not known)",
+      Error);
+  CHECK_THROWS_WITH_AS(rule->Update({.step = 5, .num_steps = 5}, x, x, {}, scratch),
+                       doctest::Contains("step 5 is not one of a run of 5 steps"), Error);
+  rule->Update({.step = 4, .num_steps = 5}, x, x, {}, scratch);
+}
+
+TEST_CASE("a schedule that does not exist is an error that lists the choices") {
+  CHECK_THROWS_WITH_AS(LearnableSGD({.schedule = "linear"}),
+                       "LearnableSGD: schedule is 'linear'; choices: constant, cosine", Error);
+  CHECK_THROWS_AS(LearnableSGDM({.schedule = ""}), Error);
+  CHECK_THROWS_AS(LearnableAdam({.schedule = "Cosine"}), Error);
 }
 
 TEST_CASE("epsilon_root damps small gradients and is an option") {
