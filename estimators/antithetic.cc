@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "estimators/diagnostics.h"
 
 namespace lopt {
 
@@ -82,6 +83,17 @@ Eigen::VectorXd WeightedPerturbations(std::span<const double> weights, std::span
     sum += weights[static_cast<size_t>(n)] * row.cast<double>();
   }
   return sum / (2.0 * std * std * static_cast<double>(pairs));
+}
+
+double SumOfSquaredGradients(std::span<const double> weights, std::span<const float> rows,
+                             double std) {
+  const size_t dimension = rows.size() / weights.size();
+  double sum = 0;
+  for (size_t n = 0; n < weights.size(); ++n) {
+    const auto row = rows.subspan(n * dimension, dimension);
+    sum += weights[n] * weights[n] * Dot(row, row);
+  }
+  return sum / (4.0 * std * std * std * std);
 }
 
 }  // namespace lopt

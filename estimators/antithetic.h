@@ -49,5 +49,8 @@ StepCounts CountSteps(const UnrollTrace& trace);
 // order of n.
 Eigen::VectorXd WeightedPerturbations(std::span<const double> weights, std::span<const float> rows,
                                       double std);
+// sum_n |weights[n] rows[n] / (2 std^2)|^2: of the gradients that the pairs give, each by itself.
+double SumOfSquaredGradients(std::span<const double> weights, std::span<const float> rows,
+                             double std);
 
 }  // namespace lopt

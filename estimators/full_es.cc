@@ -9,6 +9,7 @@
 #include "base/eigen.h"
 #include "base/error.h"
 #include "estimators/antithetic.h"
+#include "estimators/diagnostics.h"
 
 namespace lopt {
 namespace {
@@ -108,15 +109,17 @@ GradientEstimate FullES::DoEstimate(const WorkerWeights& weights, Key key,
       StackTwice(problem_->Start(pairs, weights.outer, FoldIn(key, kStartDraw), length));
 
   EpisodeLoss episode(options_.loss_type, pairs, length);
+  GradientEstimate estimate;
   LossSum loss;
-  StepCounts counts;
+  LossDiagnostics losses;
   for (int64_t done = 0; done < length; done += kStepsAtOnce) {
     UnrollTrace trace;
     problem_->Run(theta, weights.outer, std::min(kStepsAtOnce, length - done), keys, &unroll,
                   &trace);
     episode.Add(trace);
     loss.Add(trace);
-    counts += CountSteps(trace);
+    losses.Add(trace);
+    estimate.counts += CountSteps(trace);
   }
 
   Eigen::ArrayXd differences = options_.loss_type == "last_recompute"
@@ -128,11 +131,14 @@ GradientEstimate FullES::DoEstimate(const WorkerWeights& weights, Key key,
   if (options_.sign_delta_loss_scalar) {
     differences = differences.sign() * *options_.sign_delta_loss_scalar;
   }
-  return {.gradient =
-              WeightedPerturbations(AsSpan(differences), perturbations, options_.std).cast<float>(),
-          .mean_loss = loss.Mean(),
-          .counts = counts,
-          .metrics = {}};
+  estimate.gradient =
+      WeightedPerturbations(AsSpan(differences), perturbations, options_.std).cast<float>();
+  estimate.mean_loss = loss.Mean();
+  losses.WriteTo(&estimate.metrics);
+  WriteGradientSnr(estimate.gradient,
+                   SumOfSquaredGradients(AsSpan(differences), perturbations, options_.std), pairs,
+                   &estimate.metrics);
+  return estimate;
 }
 
 Eigen::ArrayXd FullES::RecomputedDifferences(const ThetaRows& theta, Key key,

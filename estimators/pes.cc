@@ -5,11 +5,31 @@
 
 #include "base/error.h"
 #include "estimators/antithetic.h"
+#include "estimators/diagnostics.h"
 
 namespace lopt {
+namespace {
+
+// sum_n |a[n] x[n] + b[n] y[n]|^2 for rows x and y [N, D].
+double SquaredNorms(std::span<const double> a, std::span<const float> x, std::span<const double> b,
+                    std::span<const float> y) {
+  const size_t dimension = x.size() / a.size();
+  double sum = 0;
+  for (size_t n = 0; n < a.size(); ++n) {
+    const auto x_row = x.subspan(n * dimension, dimension);
+    const auto y_row = y.subspan(n * dimension, dimension);
+    sum += a[n] * a[n] * Dot(x_row, x_row);
+    if (b[n] != 0) {
+      sum += 2 * a[n] * b[n] * Dot(x_row, y_row) + b[n] * b[n] * Dot(y_row, y_row);
+    }
+  }
+  return sum;
+}
+
+}  // namespace
 
 Eigen::VectorXf PesGradient(const UnrollTrace& trace, std::span<const float> perturbations,
-                            double std, std::span<float> felt) {
+                            double std, std::span<float> felt, double* squares) {
   const int64_t window = trace.loss.rows();
   const int64_t pairs = trace.loss.cols() / 2;
   Require(std > 0, "PES: std must be above 0, got {}", std);
@@ -40,6 +60,9 @@ Eigen::VectorXf PesGradient(const UnrollTrace& trace, std::span<const float> per
   total += eps;
   const Eigen::VectorXd gradient =
       WeightedPerturbations(before, felt, std) + WeightedPerturbations(after, perturbations, std);
+  if (squares != nullptr) {
+    *squares = SquaredNorms(before, felt, after, perturbations) / (4 * std * std * std * std);
+  }
   for (int64_t n = 0; n < pairs; ++n) {
     auto carried = total.segment(n * dimension, dimension);
     if (trace.is_last(window - 1, n)) {

@@ -15,8 +15,9 @@ namespace lopt {
 //
 // Up to and including the window's first episode end a loss has felt felt + eps, after it eps
 // alone. Carried on: felt + eps if no episode ended, 0 if the last step ended one, else eps.
-// docs/pes.md derives this. Throws Error if shapes disagree or std <= 0.
+// docs/pes.md derives this. `squares`, where given, becomes the sum over the pairs of |g_n|^2, g_n
+// being the gradient that pair n gives by itself. Throws Error if shapes disagree or std <= 0.
 Eigen::VectorXf PesGradient(const UnrollTrace& trace, std::span<const float> perturbations,
-                            double std, std::span<float> felt);
+                            double std, std::span<float> felt, double* squares = nullptr);
 
 }  // namespace lopt

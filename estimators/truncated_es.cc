@@ -5,6 +5,7 @@
 #include "base/eigen.h"
 #include "base/error.h"
 #include "estimators/antithetic.h"
+#include "estimators/diagnostics.h"
 
 namespace lopt {
 
@@ -38,13 +39,20 @@ GradientEstimate TruncatedES::DoEstimate(const WorkerWeights& weights, Key key,
   const Eigen::ArrayXXd differences = TwinDifferences(trace);
   const Eigen::ArrayXd means =
       differences.colwise().sum() / static_cast<double>(options_.trunc_length);
+  GradientEstimate estimate;
+  estimate.gradient =
+      WeightedPerturbations(AsSpan(means), perturbations, options_.std).cast<float>();
+  estimate.counts = CountSteps(trace);
   LossSum loss;
   loss.Add(trace);
-  return {
-      .gradient = WeightedPerturbations(AsSpan(means), perturbations, options_.std).cast<float>(),
-      .mean_loss = loss.Mean(),
-      .counts = CountSteps(trace),
-      .metrics = {}};
+  estimate.mean_loss = loss.Mean();
+  LossDiagnostics losses;
+  losses.Add(trace);
+  losses.WriteTo(&estimate.metrics);
+  WriteGradientSnr(estimate.gradient,
+                   SumOfSquaredGradients(AsSpan(means), perturbations, options_.std), pairs,
+                   &estimate.metrics);
+  return estimate;
 }
 
 }  // namespace lopt

@@ -4,6 +4,7 @@
 
 #include "base/eigen.h"
 #include "estimators/antithetic.h"
+#include "estimators/diagnostics.h"
 #include "estimators/pes.h"
 
 namespace lopt {
@@ -40,13 +41,20 @@ GradientEstimate TruncatedPES::DoEstimate(const WorkerWeights& weights, Key key,
                 &unroll, &trace);
   state->Merge("unroll/", unroll);
 
+  GradientEstimate estimate;
+  estimate.counts = CountSteps(trace);
   LossSum loss;
   loss.Add(trace);
-  return {
-      .gradient = PesGradient(trace, perturbations, options_.std, state->At("felt").As<float>()),
-      .mean_loss = loss.Mean(),
-      .counts = CountSteps(trace),
-      .metrics = {}};
+  estimate.mean_loss = loss.Mean();
+  LossDiagnostics losses;
+  losses.Add(trace);
+  losses.WriteTo(&estimate.metrics);
+  const std::span<float> felt = state->At("felt").As<float>();
+  WriteFeltNorms(trace, felt, &estimate.metrics);
+  double squares = 0;
+  estimate.gradient = PesGradient(trace, perturbations, options_.std, felt, &squares);
+  WriteGradientSnr(estimate.gradient, squares, pairs, &estimate.metrics);
+  return estimate;
 }
 
 }  // namespace lopt

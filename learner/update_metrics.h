@@ -10,7 +10,8 @@
 namespace lopt {
 
 // The metrics of an update: meta_loss, gradient_norm, learning_rate and, per estimator,
-// meta_loss/<index>_<task>, gradient_norm/... and the estimator's own are those of this update;
+// meta_loss/<index>_<task>, gradient_norm/... and the estimator's own (estimators/diagnostics.h)
+// are those of this update, the latter as means over the windows and workers that give them;
 // skipped_updates, inner_steps/..., non_finite/... and episodes_ended/... count from the start of
 // the run.
 Metrics MetricsOf(const UpdateSummary& summary, const std::vector<std::string>& estimator_names,

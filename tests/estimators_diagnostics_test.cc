@@ -1,0 +1,178 @@
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include "estimators/diagnostics.h"
+#include "estimators/full_es.h"
+#include "estimators/pes.h"
+#include "estimators/truncated_es.h"
+#include "estimators/truncated_pes.h"
+#include "tests/toy_problem.h"
+
+namespace lopt {
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+// A trace of pairs with these losses, [steps][replicas], at these inner steps.
+UnrollTrace Trace(const std::vector<std::vector<double>>& losses,
+                  const std::vector<int64_t>& inner_steps) {
+  UnrollTrace trace;
+  trace.Resize(std::ssize(losses), std::ssize(losses[0]));
+  trace.is_last.setConstant(false);
+  trace.non_finite.setConstant(false);
+  for (size_t k = 0; k < losses.size(); ++k) {
+    for (size_t n = 0; n < losses[k].size(); ++n) {
+      trace.loss(k, n) = losses[k][n];
+      trace.iteration(k, n) = inner_steps[k];
+    }
+  }
+  return trace;
+}
+
+Metrics LossMetrics(const UnrollTrace& trace) {
+  LossDiagnostics diagnostics;
+  diagnostics.Add(trace);
+  Metrics metrics;
+  diagnostics.WriteTo(&metrics);
+  return metrics;
+}
+
+// A loss that is linear in theta, with a gradient of `dimension` ones.
+std::shared_ptr<ToyProblem> LinearLoss(int64_t dimension, int64_t length) {
+  return std::make_shared<ToyProblem>(ToyProblem::Dynamics{
+      .theta_size = dimension,
+      .start = {0},
+      .length = length,
+      .advance = [](std::span<const double> theta, std::span<double>, int64_t) {
+        return std::accumulate(theta.begin(), theta.end(), 0.0);
+      }});
+}
+
+TEST_CASE("Losses give their difference, their resolution and their mean by inner step") {
+  const Metrics metrics = LossMetrics(Trace({{3, 1}, {8, 4}, {-7, -1}}, {8, 9, 10}));
+  CHECK(metrics.at("loss_difference") == doctest::Approx(std::sqrt((4 + 16 + 36) / 3.0)));
+  CHECK(metrics.at("loss_resolution") ==
+        doctest::Approx(std::numeric_limits<float>::epsilon() * 4.0));
+  CHECK(metrics.at("loss_at_0-9") == 4);
+  CHECK(metrics.at("loss_at_10-19") == -4);
+  CHECK(metrics.size() == 4);
+}
+
+TEST_CASE("The ranges of inner steps follow the series 1, 2, 5, also where an episode restarts") {
+  const Metrics metrics = LossMetrics(Trace(
+      {{1, 1}, {2, 2}, {3, 3}, {4, 4}, {5, 5}, {6, 6}, {7, 7}}, {19, 20, 49, 99, 2000, 4999, 0}));
+  CHECK(metrics.at("loss_at_0-9") == 7);
+  CHECK(metrics.at("loss_at_10-19") == 1);
+  CHECK(metrics.at("loss_at_20-49") == 2.5);
+  CHECK(metrics.at("loss_at_50-99") == 4);
+  CHECK(metrics.at("loss_at_2000-4999") == 5.5);
+  CHECK(metrics.size() == 7);
+}
+
+TEST_CASE("A pair with a loss that cannot be used is left out, and so is what has no value") {
+  const Metrics metrics = LossMetrics(Trace({{3, kNaN, 1, 5}, {2, 9, 2, 3}}, {0, 30}));
+  CHECK(metrics.at("loss_difference") == doctest::Approx(std::sqrt((4 + 0 + 36) / 3.0)));
+  CHECK(metrics.at("loss_at_0-9") == 2);
+  CHECK(LossMetrics(Trace({{kNaN, 1}}, {0})).empty());
+  const double huge = std::numeric_limits<double>::max();
+  CHECK(LossMetrics(Trace({{huge, -huge}}, {0})) == Metrics{{"loss_at_0-9", 0}});
+}
+
+TEST_CASE("The norms of what was felt are means over the pairs of an age") {
+  const UnrollTrace trace = [] {
+    UnrollTrace pairs = Trace({{0, 0, 0, 0, 0, 0}}, {0});
+    pairs.iteration.row(0) << 60, 0, 99, 60, 0, 99;
+    return pairs;
+  }();
+  const std::vector<float> felt = {3, 4, 0, 0, 0, 7};
+  Metrics metrics;
+  WriteFeltNorms(trace, felt, &metrics);
+  CHECK(metrics == Metrics{{"felt_norm_0-9", 0}, {"felt_norm_50-99", 6}});
+}
+
+TEST_CASE("The signal-to-noise ratio is that of the pairs' gradients written out") {
+  // Two pairs with gradients (3, 1) and (1, -1): mean (2, 0), sample covariance of trace 2 + 2.
+  Metrics metrics;
+  WriteGradientSnr(Eigen::Vector2f(2, 0), 10 + 2, 2, &metrics);
+  CHECK(metrics.at("gradient_snr") == doctest::Approx(4 / (4 / 2.0)));
+  // One pair has no covariance, equal pairs no noise.
+  Metrics none;
+  WriteGradientSnr(Eigen::Vector2f(2, 0), 4, 1, &none);
+  WriteGradientSnr(Eigen::Vector2f(2, 0), 8, 2, &none);
+  CHECK(none.empty());
+}
+
+// For a linear loss with gradient c in D dimensions pair n gives (c . e) e with a standard normal
+// e: mean c, covariance of trace (D + 1) |c|^2. So the ratio is near 1 + N / (D + 1).
+TEST_CASE("The signal-to-noise ratio of a linear loss is the one of theory in every estimator") {
+  constexpr int64_t kDimension = 9;
+  constexpr int64_t kPairs = 20000;
+  const WorkerWeights weights{.theta = Eigen::VectorXf::Ones(kDimension), .outer = {}};
+  const double expected = 1 + kPairs / (kDimension + 1.0);
+  const TruncatedOptions options{.num_tasks = kPairs, .trunc_length = 3, .std = 0.1};
+  const auto snr = [&](const GradientEstimator& estimator) {
+    EstimatorState state = estimator.InitWorkerState(weights, KeyFromSeed(1));
+    return estimator.Estimate(weights, KeyFromSeed(2), &state).metrics.at("gradient_snr");
+  };
+  // Sums over pairs: |mean|^2 and the trace deviate by 2.5 % and 1 % (one standard error).
+  CHECK(snr(TruncatedPES(LinearLoss(kDimension, 0), options)) ==
+        doctest::Approx(expected).epsilon(0.1));
+  CHECK(snr(TruncatedES(LinearLoss(kDimension, 0), options)) ==
+        doctest::Approx(expected).epsilon(0.1));
+  CHECK(snr(FullES(LinearLoss(kDimension, 0),
+                   std::make_shared<ConstantTruncationSchedule>(
+                       ConstantTruncationSchedule::Options{.total_length = 3}),
+                   {.num_tasks = kPairs, .std = 0.1})) == doctest::Approx(expected).epsilon(0.1));
+}
+
+TEST_CASE("The squared norms of the pairs' PES gradients are those that each pair gives alone") {
+  UnrollTrace trace = Trace({{1, 5, 0, 2}, {2, 6, -1, 3}, {4, 1, 0, 0}}, {5, 0, 1});
+  trace.is_last.row(0) << true, false, true, false;
+  const std::vector<float> eps = {0.5F, -1.0F, 0.25F, 2.0F};
+  const std::vector<float> felt_before = {3.0F, 1.0F, -2.0F, 0.5F};
+  std::vector<float> felt = felt_before;
+  double squares = 0;
+  PesGradient(trace, eps, 0.7, felt, &squares);
+
+  double expected = 0;
+  for (int64_t n = 0; n < 2; ++n) {
+    UnrollTrace alone = Trace({{0, 0}, {0, 0}, {0, 0}}, {5, 0, 1});
+    alone.loss << trace.loss.col(n), trace.loss.col(n + 2);
+    alone.is_last << trace.is_last.col(n), trace.is_last.col(n + 2);
+    felt = {felt_before[2 * n], felt_before[2 * n + 1]};
+    expected += PesGradient(alone, std::span(eps).subspan(2 * n, 2), 0.7, felt)
+                    .cast<double>()
+                    .squaredNorm();
+  }
+  CHECK(squares == doctest::Approx(expected));
+}
+
+TEST_CASE("PES tells the norms of the perturbations that were felt before the window") {
+  const TruncatedPES estimator(LinearLoss(5, 12), {.num_tasks = 3, .trunc_length = 4, .std = 0.1});
+  const WorkerWeights weights{.theta = Eigen::VectorXf::Ones(5), .outer = {}};
+  EstimatorState state = estimator.InitWorkerState(weights, KeyFromSeed(1));
+  for (uint64_t window = 0; window < 4; ++window) {
+    CAPTURE(window);
+    const std::vector<float> felt(state.At("felt").As<float>().begin(),
+                                  state.At("felt").As<float>().end());
+    const Metrics metrics = estimator.Estimate(weights, KeyFromSeed(10 + window), &state).metrics;
+    double expected = 0;
+    for (int64_t n = 0; n < 3; ++n) {
+      expected += std::sqrt(std::inner_product(felt.begin() + 5 * n, felt.begin() + 5 * n + 5,
+                                               felt.begin() + 5 * n, 0.0)) /
+                  3;
+    }
+    CHECK((expected > 0) == (window % 3 > 0));
+    CHECK(metrics.at("felt_norm_0-9") == doctest::Approx(expected));
+    CHECK(metrics.at("loss_difference") > 0);
+    CHECK(metrics.contains("loss_at_10-19") == (window % 3 == 2));
+  }
+}
+
+}  // namespace
+}  // namespace lopt
