@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/arrays.h"
+
+namespace lopt {
+
+// NumPy's .npz: a zip archive with one .npy file for each array, named after it. Arrays are written
+// in C order and not compressed; those in Fortran order are read and brought into C order. The
+// numbers are little-endian and of the dtypes of base/arrays.h. Formats:
+// https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html.
+
+// All throw Error that names the file (`source`), the member and what is wrong: not a zip archive,
+// damaged, a member that is not .npy or appears twice, a header that cannot be read, another dtype
+// (Python objects are never read), data that does not fit the shape.
+NamedArrays ReadNpz(const std::string& path);
+NamedArrays ParseNpz(std::span<const std::byte> bytes, const std::string& source);
+// The bytes of the file; the same arrays give the same bytes. Throws Error if there is none or
+// a name is not UTF-8.
+std::vector<std::byte> SerializeNpz(const NamedArrays& arrays);
+// Writes the whole file or none, as WriteFile does.
+void WriteNpz(const std::string& path, const NamedArrays& arrays);
+
+}  // namespace lopt
