@@ -109,8 +109,10 @@ TEST_CASE("an npy header of version 2 or 3 has a length of four bytes") {
 }
 
 TEST_CASE("an array of too many dimensions cannot be written") {
-  CHECK_THROWS_WITH_AS(SerializeNpy(Array(DType::kUint8, Shape(30'000, 1))),
-                       "npy: an array of 30000 dimensions has too many", Error);
+  Shape shape(3500, int64_t{1'000'000'000'000'000'000});
+  shape[0] = 0;
+  CHECK_THROWS_WITH_AS(SerializeNpy(Array(DType::kUint8, shape)),
+                       "npy: an array of 3500 dimensions has too many", Error);
 }
 
 // tests/golden/numpy_arrays.npz was made by NumPy 1.24.2:
