@@ -1,0 +1,85 @@
+#pragma once
+
+#include <torch/optim/optimizer.h>
+#include <torch/optim/serialize.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lopt/theta_file.h"
+
+namespace lopt::torch_optim {
+
+// What a param group may set. A learned optimizer has no learning rate of its own: `lr` is a factor
+// of its step, so 1 is the optimizer as it was trained, and torch::optim::LRScheduler works on it.
+struct LearnedOptimizerOptions
+    : public torch::optim::OptimizerCloneableOptions<LearnedOptimizerOptions> {
+  TORCH_ARG(double, lr) = 1.0;
+  // Decoupled from the gradient: each step also subtracts lr * weight_decay * p.
+  TORCH_ARG(double, weight_decay) = 0.0;
+
+ public:
+  double get_lr() const override { return lr_; }
+  void set_lr(double lr) override { lr_ = lr; }
+};
+
+// What belongs to one parameter.
+struct LearnedOptimizerParamState
+    : public torch::optim::OptimizerCloneableParamState<LearnedOptimizerParamState> {
+  TORCH_ARG(int64_t, step) = 0;          // updates made so far
+  TORCH_ARG(torch::Tensor, state) = {};  // float32 [S]: the state of the update rule
+};
+
+// A trained optimizer in place of torch::optim::Adam in a LibTorch training loop.
+//
+// Parameters: CPU, strided, of any shape, float32 or float64. Gradients: dense. One that is
+// undefined leaves its parameter and that parameter's step count as they are. Every parameter is a
+// problem of its own for the update rule, of the parameter's elements in C order, so results do not
+// depend on strides. Steps are computed in float32 by the kernels of lopt/, in place where the
+// parameter is contiguous float32; the state is float32 as well. For float64 parameters the step is
+// that of the parameter and gradient rounded to float32 and is added in float64, so the steps, not
+// the parameters, have float32's precision. Results do not depend on the number of threads; large
+// sets of parameters are shared among torch's (at::get_num_threads).
+//
+// torch::save and torch::load keep the state, step counts and options of all groups; training goes
+// on with the same bits on the same instruction set (base/isa.h).
+//
+// Throws Error, from a constructor, step, save or load, if a parameter is on another device,
+// sparse, of another type, or given twice, a gradient is sparse, an option is negative or not
+// finite, a group has the options of another optimizer, or an archive does not fit. Then nothing
+// has been changed.
+class LearnedOptimizer : public torch::optim::Optimizer {
+ public:
+  // `theta_file.learned_optimizer` names a type of OptimizerRegistry(). Throws Error also if that
+  // optimizer does not treat each tensor by itself.
+  LearnedOptimizer(std::vector<torch::optim::OptimizerParamGroup> param_groups,
+                   const ThetaFile& theta_file, const LearnedOptimizerOptions& defaults = {});
+  LearnedOptimizer(std::vector<torch::Tensor> params, const ThetaFile& theta_file,
+                   const LearnedOptimizerOptions& defaults = {});
+  // ReadThetaFile(path), which also checks the file's golden steps. Where a file does not name its
+  // optimizer, give ReadThetaFile's result to a constructor.
+  static LearnedOptimizer FromFile(std::vector<torch::optim::OptimizerParamGroup> param_groups,
+                                   const std::string& path,
+                                   const LearnedOptimizerOptions& defaults = {});
+  static LearnedOptimizer FromFile(std::vector<torch::Tensor> params, const std::string& path,
+                                   const LearnedOptimizerOptions& defaults = {});
+  LearnedOptimizer(LearnedOptimizer&&) noexcept;
+  ~LearnedOptimizer() override;
+
+  // One update of every parameter that has a gradient. The closure, where given, computes the
+  // gradients and returns the loss, which is handed on; without one the result is undefined.
+  torch::Tensor step(LossClosure closure = nullptr) override;
+
+  // Throws Error if the archive is of another optimizer or theta, or of groups, parameters or
+  // shapes other than these.
+  void load(torch::serialize::InputArchive& archive) override;
+  void save(torch::serialize::OutputArchive& archive) const override;
+
+ private:
+  struct Rules;
+  std::unique_ptr<Rules> rules_;
+};
+
+}  // namespace lopt::torch_optim
