@@ -48,8 +48,9 @@ std::string LinesBelow(std::string_view text, int64_t keep_below, const std::str
 
 }  // namespace
 
-MetricsWriter::MetricsWriter(const std::string& directory, int64_t keep_below)
-    : path_(directory + "/metrics.jsonl") {
+MetricsWriter::MetricsWriter(const std::string& directory, int64_t keep_below,
+                             const std::string& file)
+    : path_(directory + "/" + file) {
   if (keep_below >= 0 && std::filesystem::exists(path_)) {
     const std::string text = ReadTextFile(path_);
     const std::string kept = LinesBelow(text, keep_below, path_);

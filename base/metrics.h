@@ -11,15 +11,16 @@ namespace lopt {
 // Named numbers of one step: "loss/0/quadratic". Sorted by name.
 using Metrics = std::map<std::string, double>;
 
-// `<dir>/metrics.jsonl`: one object per step, {"step": 12, "<name>": number, ...}; a number that is
-// not finite is written as the text "nan", "inf" or "-inf", any other so that it reads back
-// exactly.
+// `<dir>/metrics.jsonl`, or another file: one object per step, {"step": 12, "<name>": number, ...};
+// a number that is not finite is written as the text "nan", "inf" or "-inf", any other so that it
+// reads back exactly.
 class MetricsWriter {
  public:
   // Appends to the file. With `keep_below` >= 0 first cuts it to the lines whose step is below that
   // (resume); a last line that is not complete is dropped as well. Throws Error if the file cannot
   // be read or written or holds anything else.
-  MetricsWriter(const std::string& directory, int64_t keep_below);
+  MetricsWriter(const std::string& directory, int64_t keep_below,
+                const std::string& file = "metrics.jsonl");
   // Throws Error if a metric is named "step".
   void Write(int64_t step, const Metrics& metrics);
   // Hands what was written to the system; throws Error if that fails (a full disk).

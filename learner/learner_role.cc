@@ -234,6 +234,7 @@ void LearnerRole::Prepare() {
   WriteManifest("running");
   directory_.WriteConfig(resolved_);
   metrics_.emplace(directory_.path(), keep_metrics_below);
+  throughput_.emplace(directory_.path(), learner_.outer_step);
   if (saved_step_ < 0) {
     Save(false);
   }
@@ -488,6 +489,9 @@ void LearnerRole::Report(const UpdateSummary& summary, const MetaTrainResult& re
     }
     metrics_->Write(summary.outer_step, metrics);
   }
+  if (throughput_) {
+    throughput_->Note(learner_.outer_step, inner_steps);
+  }
   Event(fmt::format("step:{}", learner_.outer_step));
   if (options_.on_step) {
     options_.on_step({.updates = learner_.outer_step,
@@ -614,6 +618,7 @@ void LearnerRole::Finish(MetaTrainResult* result) {
   }
   if (Writes()) {
     metrics_->Flush();
+    throughput_->Finish();
     if (!result->interrupted) {
       Event("theta");
       WriteThetaFile(directory_.ThetaPath(), {.learned_optimizer = LearnedOptimizerConfig(),

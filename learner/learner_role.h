@@ -17,6 +17,7 @@
 #include "learner/metrics_log.h"
 #include "learner/placement.h"
 #include "learner/run_directory.h"
+#include "learner/throughput_log.h"
 #include "learner/window_journal.h"
 
 namespace lopt {
@@ -98,6 +99,7 @@ class LearnerRole {
   std::optional<RunLock> lock_;
   CheckpointStore store_;
   std::optional<MetricsLog> metrics_;
+  std::optional<ThroughputLog> throughput_;
   std::optional<WindowJournal> journal_;
   std::string init_theta_;
 

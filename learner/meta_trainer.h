@@ -65,6 +65,7 @@ struct MetaTrainResult {
 //   manifest.json      status (running, interrupted, finished, failed), version, isa, seed, updates
 //   metrics.jsonl, events.out.tfevents.*  a record per metrics_steps updates; "step" is the number
 //                      of updates that the measured theta had
+//   throughput.jsonl   learner/throughput_log.h
 //   checkpoints/       learner/checkpoint.h; one at the start, at every interval and at the end
 //   theta.safetensors  lopt/theta_file.h, when finished
 //   windows.bin        learner/window_journal.h

@@ -6,7 +6,9 @@
 #include <cmath>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <limits>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -184,6 +186,36 @@ TEST_CASE("A finished run leaves its config, manifest, metrics, checkpoints and 
   // The counts of an update: 2 windows x 3 tasks x 2 twins x 10 steps.
   CHECK(result.totals[0].inner_steps == 20 * 120);
   CHECK(result.last.estimators[0].counts.inner_steps == 120);
+}
+
+TEST_CASE("The speed of a run is written apart from its metrics and goes on after a resume") {
+  const TempDirectory directory;
+  Train(SmallExperiment(1, 6), directory.path());
+  const auto lines = [&] {
+    std::vector<std::string> all;
+    std::istringstream text(ReadTextFile(directory / "throughput.jsonl"));
+    for (std::string line; std::getline(text, line);) {
+      all.push_back(line);
+    }
+    return all;
+  };
+  const auto number = [](const std::string& line, const std::string& name) {
+    const size_t at = line.find("\"" + name + "\":");
+    REQUIRE(at != std::string::npos);
+    return std::stod(line.substr(at + name.size() + 3));
+  };
+  const std::string first = lines().back();
+  CHECK(number(first, "step") == 6);
+  CHECK(number(first, "updates_per_second") > 0);
+  CHECK(number(first, "inner_steps_per_second") > number(first, "updates_per_second"));
+  // A line of an update that the resumed run has not made yet is cut off.
+  std::ofstream(directory / "throughput.jsonl", std::ios::app) << "{\"step\":7,\"seconds\":1e9}\n";
+  Resume(SmallExperiment(1, 9), directory.path());
+  CHECK(lines()[lines().size() - 2] == first);
+  const std::string last = lines().back();
+  CHECK(number(last, "step") == 9);
+  CHECK(number(last, "seconds") > number(first, "seconds"));
+  CHECK(number(last, "seconds") < 1e6);
 }
 
 TEST_CASE("Metrics are written for every so many-th update, across a resume too") {
