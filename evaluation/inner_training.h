@@ -11,12 +11,17 @@
 
 namespace lopt {
 
-// A task's loss and accuracy on a whole split. NaN for the accuracy of tasks without that aux
-// output.
+// A task's loss on a split, and its accuracy: NaN for tasks without an aux output of that name.
 struct SplitScore {
   float loss = 0;
   float accuracy = 0;
 };
+
+// The score of params [P] on all examples of a split or, in families without a data set, on the
+// data of `key`.
+SplitScore JudgeOnSplit(const TaskFamily& task, std::span<const float> config,
+                        std::span<const float> params, std::span<const float> model_state,
+                        Split split, Key key, Workspace& scratch);
 
 // What one inner training gave.
 struct TrainingCurve {
@@ -27,14 +32,20 @@ struct TrainingCurve {
   std::vector<float> params;          // [P], at the end
 };
 
-// Trains one task of the family from fresh params and a fresh state: draws the task, its params and
-// the batch of every step from `key`, so the same key gives every optimizer the same task, start
-// and data. After each of `judge_at` steps (ascending, at least one; the last is the number of
-// steps of the run, which StepInfo::num_steps tells the rule) the params are judged on all of
-// `judge_split`, or, in families without a data set, on the split's data of one key. Losses that
-// are not finite stay in the curve, and the training goes on.
+// Where a training's task, start and batches come from: drawn from the key, so that the same key
+// gives every optimizer the same; or given, where there are params and examples.
+struct TrainingSource {
+  Key key = {};
+  std::span<const float> params = {};      // [P]
+  std::span<const int32_t> examples = {};  // [steps, batch], rows of the data set
+};
+
+// Trains one task of the family from a fresh optimizer state. After each of `judge_at` steps (at
+// least one, ascending; the last is the length of the training, which StepInfo::num_steps tells
+// the rule) the params are judged on `judge_split`. Losses that are not finite stay in the curve,
+// and the training goes on. Throws Error if what is given does not fit the task.
 TrainingCurve TrainTask(const TaskFamily& task, const UpdateRule& rule,
-                        std::span<const int64_t> judge_at, Split judge_split, Key key,
-                        Workspace& scratch);
+                        std::span<const int64_t> judge_at, Split judge_split,
+                        const TrainingSource& source, Workspace& scratch);
 
 }  // namespace lopt

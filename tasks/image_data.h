@@ -6,6 +6,7 @@
 #include <mutex>
 #include <new>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -71,17 +72,19 @@ const std::vector<std::string>& ImageSources();
 // The data sets of a run, each made once and shared. Thread-safe.
 class ImageStore {
  public:
-  // The images of `source` at size x size. Throws what ReadImageDirectory and ImageData throw, and
-  // Error if the source is unknown or is "idx" and data_dir is empty.
+  // The images of `source` at size x size, distorted as tasks/distortion.h has it. Throws what
+  // ReadImageDirectory, Distort and ImageData throw, and Error if the source is unknown or is "idx"
+  // and data_dir is empty.
   std::shared_ptr<const ImageData> Get(const std::string& source, const std::string& data_dir,
-                                       int64_t size);
+                                       int64_t size, const std::string& distortion = "none");
 
   // Whether any Get so far has read files of a data directory.
   bool data_dir_used() const;
 
  private:
   mutable std::mutex mutex_;
-  std::map<std::pair<std::string, int64_t>, std::shared_ptr<const ImageData>> loaded_;
+  // By directory (empty: generated), size and distortion.
+  std::map<std::tuple<std::string, int64_t, std::string>, std::shared_ptr<const ImageData>> loaded_;
   bool data_dir_used_ = false;
 };
 

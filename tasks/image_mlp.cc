@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "tasks/distortion.h"
 #include "tasks/image_mlp_kernel.h"
 #include "tasks/image_mlp_reference.h"
 
@@ -51,6 +52,9 @@ void ImageMlpOptions::Visit(FieldVisitor& v) {
   v.Field("data", &data, ImageSources(),
           "The images: \"idx\" reads the IDX files of the data directory, \"glyphs\" draws digits, "
           "\"default\" is \"idx\" if a data directory is given and \"glyphs\" otherwise.");
+  v.Field("distortion", &distortion, Distortions(),
+          "Makes another data set of the same images: bright and dark exchanged, a quarter of the "
+          "brightness, noise on every pixel, or a fifth of the train split's labels drawn anew.");
 }
 
 ImageMlp::ImageMlp(const ImageMlpOptions& options, std::shared_ptr<const ImageData> data,

@@ -19,6 +19,7 @@ struct ImageMlpOptions {
   std::string activation = "relu";
   int64_t batch_size = 128;
   std::string data = "default";
+  std::string distortion = "none";
   void Visit(FieldVisitor& v);
 };
 

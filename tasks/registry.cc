@@ -32,12 +32,13 @@ TaskTypes BuiltIn() {
       "noisy gradient.");
   AddQuadratic<LogQuadraticTask, QuadraticOptions>(&types, "LogQuadraticTask",
                                                    "log(sum(x^2)), started at x ~ N(0, I).");
-  types.Add<ImageMlpOptions>(
-      "ImageMLP", "A multilayer perceptron that classifies small images.",
-      [](const ImageMlpOptions& options, const TaskResources& resources) {
-        return std::make_shared<ImageMlp>(
-            options, resources.images->Get(options.data, resources.data_dir, options.image_size));
-      });
+  types.Add<ImageMlpOptions>("ImageMLP", "A multilayer perceptron that classifies small images.",
+                             [](const ImageMlpOptions& options, const TaskResources& resources) {
+                               return std::make_shared<ImageMlp>(
+                                   options,
+                                   resources.images->Get(options.data, resources.data_dir,
+                                                         options.image_size, options.distortion));
+                             });
   AddTorchTasks(&types);
   return types;
 }

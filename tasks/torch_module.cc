@@ -75,9 +75,10 @@ void AddTorchTasks(Registry<TaskFamily, const TaskResources&>* types) {
       "TorchImageMLP", "ImageMLP computed by LibTorch with autograd; needs the torch module.",
       [](const ImageMlpOptions& options, const TaskResources& resources) {
         const TorchModule& module = OpenTorchModule("task 'TorchImageMLP'");
-        return module.make_image_mlp(
-            options, resources.images->Get(options.data, resources.data_dir, options.image_size),
-            CurrentIsa());
+        return module.make_image_mlp(options,
+                                     resources.images->Get(options.data, resources.data_dir,
+                                                           options.image_size, options.distortion),
+                                     CurrentIsa());
       });
 }
 

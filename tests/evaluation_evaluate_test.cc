@@ -1,0 +1,178 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/parallel.h"
+#include "evaluation/evaluate.h"
+#include "evaluation/presets.h"
+#include "evaluation/results_file.h"
+#include "lopt/learnable.h"
+#include "lopt/mlp_lopt.h"
+
+namespace lopt {
+namespace {
+
+EvaluationConfig Parse(const std::string& json) {
+  return ReadEvaluationConfig(Config::Parse(json, "test"));
+}
+
+EvaluationConfig Quadratics() {
+  return Parse(R"({"steps": [5, 20], "seeds": 4, "trials": 6, "tuning_seeds": 2,
+    "tasks": {"bowl": {"task": {"type": "FixedDimQuadraticFamily", "dim": 3}},
+              "short": {"task": {"type": "QuadraticTask", "dim": 2}, "steps": [4]}}})");
+}
+
+std::vector<RunResult> Run(const EvaluationConfig& config, const EvaluateOptions& options,
+                           int threads = 2) {
+  EvaluationOutcome outcome;
+  ThreadPool(threads).Run([&] { outcome = Evaluate(config, options); });
+  CHECK_FALSE(outcome.interrupted);
+  return outcome.results;
+}
+
+// The results without what is measured by the clock.
+std::string Lines(std::vector<RunResult> results) {
+  std::string text;
+  for (RunResult& result : results) {
+    std::ranges::fill(result.seconds, 0.0);
+    text += ResultLine(result) + "\n";
+  }
+  return text;
+}
+
+TEST_CASE("Every task, optimizer and seed has one result with what was asked for") {
+  EvaluateOptions options{.baselines = Baselines()};
+  const auto mlp = std::make_shared<MLPLOpt>();
+  options.learned.push_back({"mine", mlp, mlp->InitTheta(KeyFromSeed(0))});
+  const std::vector<RunResult> results = Run(Quadratics(), options);
+  CHECK(results.size() == 2 * 9 * 4);
+  for (const RunResult& result : results) {
+    CAPTURE(result.task);
+    CAPTURE(result.optimizer);
+    const size_t asked = result.task == "bowl" ? 2 : 1;
+    CHECK(result.steps.size() == asked);
+    CHECK(result.train_loss.size() == static_cast<size_t>(result.steps.back()));
+    CHECK(result.final_train_loss.size() == asked);
+    CHECK(result.mean_train_loss.size() == asked);
+    CHECK(result.test_loss.size() == asked);
+    CHECK(result.test_accuracy.size() == asked);
+    CHECK(result.steps_to_adam.size() == asked);
+    CHECK(result.seconds.size() == asked);
+    CHECK(result.learning_rate.size() == (result.optimizer == "mine" ? 0 : asked));
+  }
+}
+
+TEST_CASE("All baselines have equal budgets of trials") {
+  const std::vector<RunResult> results = Run(Quadratics(), {.baselines = Baselines()});
+  for (const RunResult& result : results) CHECK(result.trials == 6);
+  for (const Baseline& baseline : Baselines()) {
+    const std::vector<double> rates = baseline.LearningRates(6);
+    REQUIRE(rates.size() == 6);
+    CHECK(rates.front() == doctest::Approx(baseline.lowest));
+    CHECK(rates.back() == doctest::Approx(baseline.highest));
+    for (size_t i = 2; i < rates.size(); ++i) {
+      CHECK(rates[i] / rates[i - 1] == doctest::Approx(rates[1] / rates[0]));
+    }
+  }
+}
+
+TEST_CASE("Tuning finds the learning rate that solves a quadratic in one step") {
+  // Gradient descent with learning rate 1/2 jumps to the optimum of |c - x|^2.
+  Baseline sgd = BaselinesNamed("SGD")[0];
+  sgd.lowest = 0.5 / 64;
+  sgd.highest = 32;
+  EvaluationConfig config = Quadratics();
+  config.trials = 13;  // in steps of a factor of 2
+  for (const RunResult& result : Run(config, {.baselines = {sgd}})) {
+    CHECK(result.learning_rate[0] == doctest::Approx(0.5));
+    CHECK_FALSE(result.learning_rate_at_edge[0]);
+    CHECK(result.test_loss[0] < 1e-9);
+  }
+}
+
+TEST_CASE("A learning rate at the edge of those tried is marked") {
+  Baseline sgd = BaselinesNamed("SGD")[0];
+  sgd.lowest = 1e-4;
+  sgd.highest = 1e-2;
+  for (const RunResult& result : Run(Quadratics(), {.baselines = {sgd}})) {
+    CHECK(result.learning_rate_at_edge[0]);
+    CHECK(result.learning_rate[0] == doctest::Approx(1e-2));
+  }
+}
+
+TEST_CASE("Without Adam there are no steps to Adam's loss") {
+  CHECK(Run(Quadratics(), {.baselines = BaselinesNamed("SGD")})[0].steps_to_adam.empty());
+}
+
+TEST_CASE("Steps to Adam's loss are counted on the mean of the last ten batch losses") {
+  // With one training seed the target is that training's own final mean, so Adam reaches it, on a
+  // quadratic that it has not yet solved, exactly at its last step.
+  EvaluationConfig config = Quadratics();
+  config.seeds = 1;
+  Baseline adam = BaselinesNamed("Adam")[0];
+  adam.lowest = 1e-3;
+  adam.highest = 2e-3;
+  for (const RunResult& result : Run(config, {.baselines = {adam}})) {
+    CHECK(result.steps_to_adam == result.steps);
+  }
+}
+
+TEST_CASE("Results do not depend on the number of threads") {
+  EvaluateOptions options{.baselines = BaselinesNamed("Adam,SGDM-cosine")};
+  const EvaluationConfig config = PresetEvaluation("smoke");
+  CHECK(Lines(Run(config, options, 1)) == Lines(Run(config, options, 3)));
+}
+
+TEST_CASE("A baseline with cosine decay is trained for each number of steps by itself") {
+  EvaluationConfig config = Quadratics();
+  config.tasks.resize(1);
+  const auto both = Run(config, {.baselines = BaselinesNamed("SGDM-cosine")});
+  config.steps = {5};
+  const auto alone = Run(config, {.baselines = BaselinesNamed("SGDM-cosine")});
+  for (size_t i = 0; i < alone.size(); ++i) {
+    CHECK(both[i].test_loss[0] == alone[i].test_loss[0]);
+    CHECK(both[i].learning_rate[0] == alone[i].learning_rate[0]);
+  }
+}
+
+TEST_CASE("Diverged trainings stay among the results") {
+  Baseline sgd = BaselinesNamed("SGD")[0];
+  sgd.lowest = 1e20;
+  sgd.highest = 1e21;
+  const std::vector<RunResult> results = Run(Quadratics(), {.baselines = {sgd}});
+  CHECK(results.size() == 2 * 4);
+  for (const RunResult& result : results) {
+    for (size_t i = 0; i < result.steps.size(); ++i) CHECK(result.Diverged(i));
+  }
+}
+
+TEST_CASE("Contenders need names of their own") {
+  const auto mlp = std::make_shared<MLPLOpt>();
+  const LearnedContender adam{"Adam", mlp, mlp->InitTheta(Key{})};
+  CHECK_THROWS_WITH_AS(
+      Evaluate(Quadratics(), {.learned = {adam}, .baselines = BaselinesNamed("Adam")}),
+      "evaluation: two optimizers are called 'Adam'; give one another name", Error);
+  CHECK_THROWS_WITH_AS(Evaluate(Quadratics(), {}),
+                       "evaluation: there is nothing to judge; give a theta file or a baseline",
+                       Error);
+  CHECK_THROWS_AS(BaselinesNamed("Adam,Adma"), Error);
+  CHECK_THROWS_WITH_AS(BaselinesNamed("Adam,Adam"), "The baseline 'Adam' is named twice", Error);
+  CHECK(BaselinesNamed("none").empty());
+  CHECK(BaselinesNamed("all").size() == 8);
+}
+
+TEST_CASE("A stop ends an evaluation after the running stage") {
+  const std::atomic<bool> stop = true;
+  const EvaluationOutcome outcome =
+      Evaluate(Quadratics(), {.baselines = BaselinesNamed("SGD"), .stop = &stop});
+  CHECK(outcome.interrupted);
+  CHECK(outcome.results.empty());
+}
+
+}  // namespace
+}  // namespace lopt

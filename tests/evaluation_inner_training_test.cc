@@ -1,0 +1,119 @@
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "base/eigen.h"
+#include "base/error.h"
+#include "evaluation/inner_training.h"
+#include "lopt/learnable.h"
+#include "tasks/image_mlp.h"
+#include "tasks/quadratic.h"
+#include "tasks/registry.h"
+
+namespace lopt {
+namespace {
+
+std::unique_ptr<UpdateRule> Sgd(const TaskFamily& task, double learning_rate) {
+  const LearnableSGD optimizer({.learning_rate = learning_rate});
+  const Eigen::VectorXf theta = optimizer.InitTheta(Key{});
+  return optimizer.Bind(task.params_layout(), AsSpan(theta));
+}
+
+TEST_CASE("A quadratic under gradient descent shrinks by the known factor each step") {
+  const FixedDimQuadraticFamily task({.dim = 10});
+  const auto rule = Sgd(task, 0.1);
+  Workspace scratch;
+  const std::vector<int64_t> judge_at = {3, 8};
+  const TrainingCurve curve =
+      TrainTask(task, *rule, judge_at, Split::kTest, {.key = KeyFromSeed(5)}, scratch);
+  REQUIRE(curve.train_loss.size() == 8);
+  REQUIRE(curve.judged.size() == 2);
+  CHECK(curve.train_accuracy.empty());
+  for (size_t step = 1; step < 8; ++step) {
+    CHECK(curve.train_loss[step] == doctest::Approx(0.64 * curve.train_loss[step - 1]));
+  }
+  // The loss after step 3 is the one that step 4 starts from.
+  CHECK(curve.judged[0].loss == doctest::Approx(curve.train_loss[3]));
+  CHECK(curve.judged[1].loss == doctest::Approx(0.64 * curve.train_loss[7]));
+  CHECK(std::isnan(curve.judged[1].accuracy));
+}
+
+TEST_CASE("The same key gives two optimizers the same task, start and data") {
+  const ImageMlp task({.batch_size = 16}, MakeTaskResources("").images->Get("glyphs", "", 8));
+  Workspace scratch;
+  const std::vector<int64_t> judge_at = {5};
+  const auto train = [&](double learning_rate, uint64_t seed) {
+    return TrainTask(task, *Sgd(task, learning_rate), judge_at, Split::kTest,
+                     {.key = KeyFromSeed(seed)}, scratch);
+  };
+  const TrainingCurve slow = train(0.01, 1);
+  const TrainingCurve fast = train(0.5, 1);
+  CHECK(slow.train_loss[0] == fast.train_loss[0]);
+  CHECK(slow.train_loss[1] != fast.train_loss[1]);
+  CHECK(train(0.01, 2).train_loss[0] != slow.train_loss[0]);
+  CHECK(train(0.01, 1).train_loss == slow.train_loss);
+}
+
+TEST_CASE("Judging uses all examples of the split and leaves the training as it was") {
+  const ImageMlp task({.batch_size = 16}, MakeTaskResources("").images->Get("glyphs", "", 8));
+  const auto rule = Sgd(task, 0.1);
+  Workspace scratch;
+  const std::vector<int64_t> often = {1, 2, 3, 4, 5};
+  const std::vector<int64_t> once = {5};
+  const TrainingSource source{.key = KeyFromSeed(3)};
+  const TrainingCurve judged = TrainTask(task, *rule, often, Split::kTest, source, scratch);
+  const TrainingCurve plain = TrainTask(task, *rule, once, Split::kTest, source, scratch);
+  CHECK(judged.train_loss == plain.train_loss);
+  CHECK(judged.params == plain.params);
+  CHECK(judged.judged[4].loss == plain.judged[0].loss);
+
+  // The mean over the split's examples, taken one by one.
+  const auto [first, last] = task.ExampleRange(Split::kTest);
+  double loss = 0;
+  double correct = 0;
+  for (int64_t row = first; row < last; ++row) {
+    const auto example = static_cast<int32_t>(row);
+    float one = 0;
+    float right = 0;
+    task.Evaluate({.params = plain.params,
+                   .examples = {&example, 1},
+                   .losses = {&one, 1},
+                   .aux = {&right, 1}},
+                  scratch);
+    loss += one;
+    correct += right;
+  }
+  const auto count = static_cast<double>(last - first);
+  CHECK(plain.judged[0].loss == doctest::Approx(loss / count).epsilon(1e-5));
+  CHECK(plain.judged[0].accuracy == doctest::Approx(correct / count).epsilon(1e-6));
+}
+
+TEST_CASE("A training that diverges goes on to its end and keeps what it saw") {
+  const FixedDimQuadraticFamily task({.dim = 2});
+  const auto rule = Sgd(task, 1e10);
+  Workspace scratch;
+  const std::vector<int64_t> judge_at = {20};
+  const TrainingCurve curve =
+      TrainTask(task, *rule, judge_at, Split::kTest, {.key = KeyFromSeed(1)}, scratch);
+  CHECK(curve.train_loss.size() == 20);
+  CHECK(std::isfinite(curve.train_loss[0]));
+  CHECK_FALSE(std::isfinite(curve.train_loss[19]));
+  CHECK_FALSE(std::isfinite(curve.judged[0].loss));
+}
+
+TEST_CASE("Steps to judge after must ascend") {
+  const FixedDimQuadraticFamily task({.dim = 2});
+  const auto rule = Sgd(task, 0.1);
+  Workspace scratch;
+  for (const std::vector<int64_t>& judge_at :
+       std::vector<std::vector<int64_t>>{{}, {0}, {3, 3}, {5, 4}}) {
+    CHECK_THROWS_WITH_AS(
+        TrainTask(task, *rule, judge_at, Split::kTest, {.key = KeyFromSeed(1)}, scratch),
+        "training: the numbers of steps to judge after must be positive and ascending", Error);
+  }
+}
+
+}  // namespace
+}  // namespace lopt

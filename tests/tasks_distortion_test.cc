@@ -1,0 +1,77 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "tasks/distortion.h"
+
+namespace lopt {
+namespace {
+
+TEST_CASE("Inverted and dim images are computed pixel by pixel") {
+  const RawImages plain = GenerateImages();
+  RawImages inverted = plain;
+  RawImages dim = plain;
+  Distort("inverted", &inverted);
+  Distort("dim", &dim);
+  CHECK(inverted.labels == plain.labels);
+  for (size_t i = 0; i < plain.pixels.size(); i += 997) {
+    CHECK(inverted.pixels[i] == 255 - plain.pixels[i]);
+    CHECK(dim.pixels[i] == plain.pixels[i] / 4);
+  }
+}
+
+TEST_CASE("Noise has its standard deviation where no pixel is cut off") {
+  RawImages images = GenerateImages();
+  std::ranges::fill(images.pixels, uint8_t{128});
+  Distort("noisy", &images);
+  double sum = 0;
+  double squares = 0;
+  for (const uint8_t pixel : images.pixels) {
+    const double noise = pixel - 128.0;
+    sum += noise;
+    squares += noise * noise;
+  }
+  const auto n = static_cast<double>(images.pixels.size());
+  // Cutting off at 3.2 standard deviations takes 0.5 % off; n is 7,840,000.
+  CHECK(std::abs(sum / n) < 0.1);
+  CHECK(std::sqrt(squares / n) == doctest::Approx(40).epsilon(0.01));
+}
+
+TEST_CASE("A fifth of the train labels are drawn anew, and no others") {
+  const RawImages plain = GenerateImages();
+  RawImages images = plain;
+  Distort("mislabeled", &images);
+  CHECK(images.pixels == plain.pixels);
+  const auto [first, last] = plain.splits[static_cast<size_t>(Split::kTrain)];
+  int64_t changed = 0;
+  for (int64_t i = 0; i < plain.count; ++i) {
+    const bool differs = images.labels[i] != plain.labels[i];
+    if (i < first || i >= last) CHECK_FALSE(differs);
+    changed += differs ? 1 : 0;
+  }
+  // One of ten new labels is the old one: 0.2 * 0.9 of 7,000, four standard errors.
+  CHECK(std::abs(static_cast<double>(changed) - 1260) < 4 * std::sqrt(7000 * 0.18 * 0.82));
+}
+
+TEST_CASE("A distorted data set is another one, and the same each time") {
+  ImageStore store;
+  const auto plain = store.Get("glyphs", "", 8);
+  const auto noisy = store.Get("glyphs", "", 8, "noisy");
+  CHECK(plain != noisy);
+  CHECK(store.Get("glyphs", "", 8, "noisy") == noisy);
+  const auto again = ImageStore().Get("glyphs", "", 8, "noisy");
+  CHECK(std::equal(noisy->images(), noisy->images() + 10000 * noisy->stride(), again->images()));
+}
+
+TEST_CASE("An unknown distortion is answered with the names") {
+  RawImages images = GenerateImages();
+  CHECK_THROWS_WITH_AS(Distort("blurred", &images),
+                       "There is no distortion 'blurred'. Choices: none, inverted, dim, noisy, "
+                       "mislabeled",
+                       Error);
+}
+
+}  // namespace
+}  // namespace lopt
