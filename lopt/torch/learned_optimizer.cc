@@ -70,7 +70,6 @@ void CheckOptions(const torch::optim::OptimizerOptions& options, const std::stri
 }
 
 void CheckParam(const std::string& name, const torch::Tensor& param) {
-  Require(param.defined(), "{} is undefined", name);
   Require(param.device().is_cpu(), "{} is on the device {}; it must be on the CPU", name,
           Text(param.device()));
   Require(param.layout() == torch::kStrided, "{} has the layout {}; it must be Strided", name,

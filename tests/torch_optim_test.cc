@@ -1,0 +1,585 @@
+// The headers of LibTorch define a CHECK, which doctest's must replace.
+// clang-format off
+#include <torch/nn.h>
+#include <torch/optim.h>
+#include <torch/serialize.h>
+#include <doctest/doctest.h>
+// clang-format on
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/arrays.h"
+#include "base/error.h"
+#include "base/key.h"
+#include "lopt/registry.h"
+#include "lopt/torch/learned_optimizer.h"
+#include "tasks/image_data.h"
+#include "tasks/torch/torch_task.h"
+#include "tests/golden_dir.h"
+#include "tests/mnist_dir.h"
+#include "tests/temp_directory.h"
+
+namespace lopt::torch_optim {
+namespace {
+
+using Tensors = std::vector<torch::Tensor>;
+using Group = torch::optim::OptimizerParamGroup;
+using Options = LearnedOptimizerOptions;
+
+constexpr const char* kMlp = R"({"type": "MLPLOpt", "step_mult": 0.1})";
+
+ThetaFile Theta(const std::string& config = kMlp) {
+  ThetaFile file;
+  file.learned_optimizer = Config::Parse(config, "test");
+  file.theta = OptimizerRegistry().Make(file.learned_optimizer)->InitTheta(KeyFromSeed(3));
+  return file;
+}
+
+ThetaFile GoldenTheta(const std::string& file) {
+  const auto metadata = ReadArrayFile(GoldenPath(file)).metadata;
+  const auto named = metadata.find("optimizer");
+  return ReadThetaFile(
+      GoldenPath(file),
+      Config::Parse(named == metadata.end() ? R"({"type": "MLPLOpt"})" : named->second, file));
+}
+
+// Row `row` of a golden array, or all of it, as a tensor.
+torch::Tensor Golden(const ArrayFile& file, const std::string& name, int64_t row = -1) {
+  const Array& array = file.arrays.At(name);
+  const auto values = array.As<float>();
+  const torch::Tensor all =
+      torch::from_blob(const_cast<float*>(values.data()), array.shape()).clone();
+  return row < 0 ? all : all[row];
+}
+
+// Parameters of rank 0 to 5, sizes around the kernels' blocks of 16.
+Tensors SomeParams(torch::Dtype dtype = torch::kFloat32) {
+  const std::vector<Shape> shapes = {{},       {1},       {17},         {5, 3},
+                                     {64, 33}, {2, 3, 4}, {3, 1, 2, 5}, {2, 2, 2, 2, 3}};
+  Tensors params;
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    params.push_back(
+        NormalTensor(FoldIn(KeyFromSeed(1), i), shapes[i]).to(dtype).set_requires_grad(true));
+  }
+  return params;
+}
+
+torch::Tensor Gradient(const torch::Tensor& param, size_t index, uint64_t step) {
+  const Key key = FoldIn(FoldIn(KeyFromSeed(2), index), step);
+  return NormalTensor(key, param.sizes()).to(param.scalar_type());
+}
+
+void Train(LearnedOptimizer* optimizer, const Tensors& params, uint64_t from, uint64_t to) {
+  for (uint64_t step = from; step < to; ++step) {
+    for (size_t i = 0; i < params.size(); ++i) {
+      torch::Tensor param = params[i];
+      param.mutable_grad() = Gradient(param, i, step);
+    }
+    optimizer->step();
+  }
+}
+
+bool SameBits(const torch::Tensor& a, const torch::Tensor& b) {
+  const torch::Tensor x = a.detach().contiguous();
+  const torch::Tensor y = b.detach().contiguous();
+  return x.sizes() == y.sizes() && x.scalar_type() == y.scalar_type() &&
+         std::memcmp(x.data_ptr(), y.data_ptr(), x.nbytes()) == 0;
+}
+
+bool SameBits(const Tensors& a, const Tensors& b) {
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (!SameBits(a[i], b[i])) return false;
+  }
+  return a.size() == b.size();
+}
+
+double Difference(const torch::Tensor& a, const torch::Tensor& b) {
+  return (a.detach().to(torch::kFloat64) - b.detach().to(torch::kFloat64))
+      .abs()
+      .max()
+      .item<double>();
+}
+
+int64_t StepsOf(LearnedOptimizer& optimizer, size_t index) {
+  for (const auto& [key, state] : optimizer.state()) {
+    std::ostringstream text;
+    text << optimizer.param_groups()[0].params()[index].unsafeGetTensorImpl();
+    if (key == text.str()) return static_cast<LearnedOptimizerParamState&>(*state).step();
+  }
+  return 0;
+}
+
+std::string ErrorOf(const std::function<void()>& what) {
+  try {
+    what();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+// What each tensor becomes when its own update rule is run by hand.
+Tensors ByHand(const Tensors& start, const ThetaFile& file, uint64_t steps) {
+  const auto optimizer = OptimizerRegistry().Make(file.learned_optimizer);
+  const auto floats = [](const torch::Tensor& tensor) {
+    return std::span<float>(tensor.data_ptr<float>(), static_cast<size_t>(tensor.numel()));
+  };
+  Tensors params;
+  Workspace scratch;
+  for (size_t i = 0; i < start.size(); ++i) {
+    const torch::Tensor param = start[i].detach().clone();
+    const auto rule = optimizer->Bind(Layout({{"p", param.sizes().vec()}}),
+                                      std::span(file.theta.data(), size_t(file.theta.size())));
+    std::vector<float> state(size_t(rule->state_layout().size()));
+    rule->InitState({}, floats(param), state);
+    for (uint64_t step = 0; step < steps; ++step) {
+      const torch::Tensor gradient = Gradient(param, i, step);
+      rule->Update({.step = int64_t(step)}, floats(gradient), floats(param), state, scratch);
+    }
+    params.push_back(param);
+  }
+  return params;
+}
+
+struct DigitClassifier : torch::nn::Module {
+  explicit DigitClassifier(const ArrayFile& golden) {
+    for (const std::string layer : {"linear_0", "linear_1"}) {
+      for (const std::string part : {"w", "b"}) {
+        params.push_back(
+            register_parameter(layer + part, Golden(golden, "param0/mlp/" + layer + "/" + part)));
+      }
+    }
+  }
+  torch::Tensor Loss(const torch::Tensor& x, const torch::Tensor& label) const {
+    const torch::Tensor hidden = torch::relu(torch::matmul(x, params[0]) + params[1]);
+    return torch::nn::functional::cross_entropy(torch::matmul(hidden, params[2]) + params[3],
+                                                label);
+  }
+  Tensors params;
+};
+
+void FollowGoldenTraining(torch::Dtype dtype) {
+  const std::string file = "image_mlp_inner_training.safetensors";
+  const ArrayFile golden = ReadArrayFile(GoldenPath(file));
+  const Array& index = golden.arrays.At("index");
+  const ImageData data(ReadImageDirectory(MnistDir()), 8);
+  const torch::Tensor images =
+      torch::from_blob(const_cast<float*>(data.images()), {data.count(), 64}, {data.stride(), 1})
+          .to(dtype);
+  const torch::Tensor labels =
+      torch::from_blob(const_cast<uint8_t*>(data.labels()), {data.count()}, torch::kUInt8)
+          .to(torch::kInt64);
+  DigitClassifier model(golden);
+  model.to(dtype);
+  LearnedOptimizer optimizer(model.params = model.parameters(), GoldenTheta(file));
+  const auto wanted = golden.arrays.At("loss").As<float>();
+  REQUIRE(wanted.size() == 60);
+  for (int64_t step = 0; step < 60; ++step) {
+    CAPTURE(step);
+    const torch::Tensor rows = torch::from_blob(const_cast<int32_t*>(index.As<int32_t>().data()),
+                                                index.shape(), torch::kInt32)[step]
+                                   .to(torch::kInt64);
+    optimizer.zero_grad();
+    const torch::Tensor loss = model.Loss(images.index_select(0, rows), labels.index({rows}));
+    loss.backward();
+    optimizer.step();
+    CHECK(std::abs(loss.item<double>() - wanted[step]) <= 1e-5 * wanted[step]);
+  }
+  for (const auto& item : model.named_parameters()) {
+    const std::string name = item.key().substr(0, 8) + "/" + item.key().substr(8);
+    CAPTURE(name);
+    CHECK(Difference(item.value(), Golden(golden, "param_end/mlp/" + name)) <= 1e-5);
+  }
+}
+
+TEST_CASE("A LibTorch training loop follows the golden losses of real digits") {
+  if (MnistDir().empty()) {
+    MESSAGE("skipped: LOPT_MNIST_DIR does not name a directory with the MNIST test files");
+    return;
+  }
+  FollowGoldenTraining(torch::kFloat32);
+  FollowGoldenTraining(torch::kFloat64);
+}
+
+TEST_CASE("Tensors of rank 0 to 4 follow the golden steps") {
+  for (const std::string file :
+       {"mlp_lopt_steps.safetensors", "mlp_lopt_steps_large.safetensors"}) {
+    const ArrayFile golden = ReadArrayFile(GoldenPath(file));
+    std::vector<std::string> names;
+    Tensors params;
+    for (const auto& [name, array] : golden.arrays.Extract("param0/")) {
+      names.push_back(name);
+      const torch::Tensor param = Golden(golden, "param0/" + name);
+      params.push_back(name == "b/scalar" ? param[0].clone() : param);  // rank 0 acts as rank 1
+    }
+    LearnedOptimizer optimizer(params, GoldenTheta(file));
+    for (int64_t step = 0; step < std::stoll(golden.metadata.at("steps")); ++step) {
+      for (size_t i = 0; i < params.size(); ++i) {
+        params[i].mutable_grad() =
+            Golden(golden, "gradient/" + names[i], step).view(params[i].sizes());
+      }
+      optimizer.step();
+      for (size_t i = 0; i < params.size(); ++i) {
+        CAPTURE(names[i]);
+        CHECK(Difference(params[i],
+                         Golden(golden, "param/" + names[i], step).view(params[i].sizes())) <=
+              1e-6);
+      }
+    }
+  }
+}
+
+TEST_CASE("Contiguous float32 parameters get the bits of their update rules, in place") {
+  for (const char* config : {kMlp, R"({"type": "LearnableAdam"})", R"({"type": "LearnableSGDM"})",
+                             R"({"type": "LearnableSGD"})"}) {
+    CAPTURE(config);
+    const Tensors params = SomeParams();
+    std::vector<const void*> places;
+    for (const torch::Tensor& param : params) places.push_back(param.data_ptr());
+    const Tensors wanted = ByHand(params, Theta(config), 4);
+    LearnedOptimizer optimizer(params, Theta(config));
+    Train(&optimizer, params, 0, 4);
+    CHECK(SameBits(params, wanted));
+    for (size_t i = 0; i < params.size(); ++i) CHECK(params[i].data_ptr() == places[i]);
+    CHECK_FALSE(SameBits(params, SomeParams()));
+  }
+}
+
+TEST_CASE("The number of threads does not change the bits") {
+  Tensors wanted;
+  for (const int threads : {1, 2, 4}) {
+    at::set_num_threads(threads);
+    Tensors params;
+    for (uint64_t i = 0; i < 7; ++i) {
+      params.push_back(
+          NormalTensor(FoldIn(KeyFromSeed(5), i), {100, int64_t(30 + i)}).set_requires_grad(true));
+    }
+    LearnedOptimizer optimizer(params, Theta());
+    Train(&optimizer, params, 0, 3);
+    if (wanted.empty()) wanted = params;
+    CHECK(SameBits(params, wanted));
+  }
+  at::set_num_threads(1);
+}
+
+TEST_CASE("Strides of parameters and gradients do not change the bits") {
+  const Tensors contiguous = {NormalTensor(KeyFromSeed(6), {6, 4}),
+                              NormalTensor(KeyFromSeed(7), {2, 3, 4, 5}),
+                              NormalTensor(KeyFromSeed(8), {9})};
+  const auto strided = [&] {
+    return Tensors{contiguous[0].t().contiguous().t(),
+                   contiguous[1].contiguous(torch::MemoryFormat::ChannelsLast),
+                   contiguous[2].repeat_interleave(2).slice(0, 0, 18, 2)};
+  };
+  for (const Options& options : {Options(), Options().lr(0.5).weight_decay(0.01)}) {
+    Tensors plain;
+    for (const torch::Tensor& tensor : contiguous) plain.push_back(tensor.clone());
+    const Tensors params = strided();
+    LearnedOptimizer plain_optimizer(plain, Theta(), options);
+    LearnedOptimizer optimizer(params, Theta(), options);
+    for (uint64_t step = 0; step < 3; ++step) {
+      for (size_t i = 0; i < params.size(); ++i) {
+        const torch::Tensor gradient = Gradient(plain[i], i, step);
+        plain[i].mutable_grad() = gradient;
+        torch::Tensor param = params[i];
+        REQUIRE_FALSE(param.is_contiguous());
+        // Its last step's gradient has strides that are neither C order nor the parameter's.
+        param.mutable_grad() = step == 2 ? gradient.expand_as(gradient)
+                                         : torch::stack({gradient, gradient}, -1).select(-1, 1);
+      }
+      plain_optimizer.step();
+      optimizer.step();
+    }
+    CHECK(SameBits(params, plain));
+    CHECK(params[0].strides() == strided()[0].strides());
+  }
+}
+
+TEST_CASE("Steps of float64 parameters are those of float32 and are added in float64") {
+  const Tensors singles = SomeParams();
+  Tensors params;
+  for (const torch::Tensor& single : singles) {
+    params.push_back((single.detach().to(torch::kFloat64) + 1e-12).set_requires_grad(true));
+  }
+  const Tensors start = SomeParams();
+  LearnedOptimizer single_optimizer(singles, Theta());
+  LearnedOptimizer optimizer(params, Theta());
+  Train(&single_optimizer, singles, 0, 1);
+  Train(&optimizer, params, 0, 1);
+  for (size_t i = 0; i < params.size(); ++i) {
+    CAPTURE(i);
+    const torch::Tensor step = singles[i].detach() - start[i].detach();
+    const torch::Tensor before = start[i].detach().to(torch::kFloat64) + 1e-12;
+    CHECK(SameBits(params[i], before + step.to(torch::kFloat64)));
+  }
+  Train(&single_optimizer, singles, 1, 20);
+  Train(&optimizer, params, 1, 20);
+  for (size_t i = 0; i < params.size(); ++i) CHECK(Difference(params[i], singles[i]) <= 1e-5);
+}
+
+TEST_CASE("A parameter without a gradient keeps its value, state and step count") {
+  const Tensors params = {torch::ones({3}), torch::ones({3}), torch::empty({0, 2})};
+  LearnedOptimizer optimizer(params, Theta());
+  for (int step = 0; step < 3; ++step) {
+    torch::Tensor first = params[0];
+    first.mutable_grad() = torch::full({3}, 0.5F);
+    torch::Tensor second = params[1];
+    second.mutable_grad() = step == 1 ? torch::Tensor() : torch::full({3}, 0.5F);
+    torch::Tensor empty = params[2];
+    empty.mutable_grad() = torch::empty({0, 2});
+    optimizer.step();
+    if (step == 0) CHECK(SameBits(params[0], params[1]));
+  }
+  CHECK(StepsOf(optimizer, 0) == 3);
+  CHECK(StepsOf(optimizer, 1) == 2);
+  CHECK(StepsOf(optimizer, 2) == 0);
+
+  const torch::Tensor twice = torch::ones({3});
+  LearnedOptimizer other(Tensors{twice}, Theta());
+  for (int step = 0; step < 2; ++step) {
+    twice.mutable_grad() = torch::full({3}, 0.5F);
+    other.step();
+  }
+  CHECK(SameBits(params[1], twice));
+  CHECK_FALSE(SameBits(params[0], twice));
+}
+
+TEST_CASE("lr scales the step, weight_decay is decoupled, and each group has its own") {
+  const torch::Tensor start = NormalTensor(KeyFromSeed(4), {8, 5});
+  Tensors params;
+  for (int i = 0; i < 4; ++i) params.push_back(start.clone().set_requires_grad(true));
+  std::vector<Group> groups = {Group({params[0]}),
+                               Group({params[1]}, std::make_unique<Options>(Options().lr(0.25))),
+                               Group({params[2]}, std::make_unique<Options>(Options().lr(0)))};
+  LearnedOptimizer optimizer(groups, Theta());
+  optimizer.add_param_group(
+      Group({params[3]}, std::make_unique<Options>(Options().lr(0.5).weight_decay(0.1))));
+  for (torch::Tensor& param : params) param.mutable_grad() = torch::sin(start);
+  optimizer.step();
+  const torch::Tensor step = params[0].detach() - start;
+  CHECK(step.abs().min().item<float>() > 0);
+  CHECK(Difference(params[1], start + 0.25 * step) <= 1e-6);
+  CHECK(SameBits(params[2], start));
+  CHECK(Difference(params[3], start + 0.5 * step - 0.05 * start) <= 1e-6);
+  CHECK(Difference(params[3], start + 0.5 * step) > 1e-2);
+}
+
+TEST_CASE("Schedulers of learning rates work") {
+  torch::Tensor param = torch::ones({4});
+  LearnedOptimizer optimizer(Tensors{param}, Theta());
+  torch::optim::StepLR scheduler(optimizer, 2, 0.5);
+  std::vector<double> rates;
+  for (int step = 0; step < 5; ++step) {
+    param.mutable_grad() = torch::ones({4});
+    optimizer.step();
+    rates.push_back(optimizer.param_groups()[0].options().get_lr());
+    scheduler.step();
+  }
+  CHECK((rates == std::vector<double>{1, 1, 1, 0.5, 0.5}));
+}
+
+TEST_CASE("A closure computes the gradients, and its loss is returned") {
+  torch::Tensor param = torch::full({3}, 2.0F).set_requires_grad(true);
+  LearnedOptimizer optimizer(Tensors{param}, Theta());
+  CHECK_FALSE(optimizer.step().defined());
+  CHECK(SameBits(param, torch::full({3}, 2.0F)));
+  const torch::NoGradGuard no_grad;
+  const torch::Tensor loss = optimizer.step([&] {
+    optimizer.zero_grad();
+    const torch::Tensor value = param.square().sum();
+    value.backward();
+    return value;
+  });
+  CHECK(loss.item<float>() == 12);
+  CHECK_FALSE(SameBits(param, torch::full({3}, 2.0F)));
+  optimizer.zero_grad();
+  CHECK((!param.grad().defined() || param.grad().abs().max().item<float>() == 0));
+}
+
+TEST_CASE("A graph from before a step cannot be differentiated after it") {
+  torch::Tensor param = torch::ones({3}).set_requires_grad(true);
+  LearnedOptimizer optimizer(Tensors{param}, Theta());
+  const torch::Tensor loss = param.square().sum();
+  param.mutable_grad() = torch::ones({3});
+  optimizer.step();
+  CHECK_THROWS_AS(loss.backward(), c10::Error);
+}
+
+TEST_CASE("Training that is saved and loaded in the middle goes on with the same bits") {
+  const TempDirectory directory;
+  const auto groups = [](const Tensors& params, double lr) {
+    return std::vector<Group>{
+        Group(Tensors(params.begin(), params.begin() + 3)),
+        Group(Tensors(params.begin() + 3, params.end()),
+              std::make_unique<Options>(Options().lr(lr).weight_decay(0.01)))};
+  };
+  for (const torch::Dtype dtype : {torch::kFloat32, torch::kFloat64}) {
+    const Tensors wanted = SomeParams(dtype);
+    LearnedOptimizer uninterrupted(groups(wanted, 0.7), Theta());
+    Train(&uninterrupted, wanted, 0, 6);
+
+    const Tensors first = SomeParams(dtype);
+    LearnedOptimizer optimizer(groups(first, 0.7), Theta());
+    Train(&optimizer, first, 0, 3);
+    torch::save(optimizer, directory / "optimizer.pt");
+    torch::save(first, directory / "params.pt");
+
+    Tensors second;
+    torch::load(second, directory / "params.pt");
+    LearnedOptimizer resumed(groups(second, 0.1), Theta());
+    Train(&resumed, SomeParams(dtype), 0, 1);
+    torch::load(resumed, directory / "optimizer.pt");
+    CHECK(resumed.param_groups()[1].options().get_lr() == 0.7);
+    Train(&resumed, second, 3, 6);
+    CHECK(SameBits(second, wanted));
+    CHECK_FALSE(SameBits(second, first));
+  }
+}
+
+TEST_CASE("An archive that does not fit is an error and changes nothing") {
+  const TempDirectory directory;
+  const std::string path = directory / "optimizer.pt";
+  const Tensors params = SomeParams();
+  LearnedOptimizer optimizer(params, Theta());
+  Train(&optimizer, params, 0, 2);
+  torch::save(optimizer, path);
+  const auto load = [&](LearnedOptimizer&& into) {
+    const std::string error = ErrorOf([&] { torch::load(into, path); });
+    CHECK(into.state().empty());
+    return error;
+  };
+  CHECK(load(LearnedOptimizer(params, Theta(R"({"type": "MLPLOpt", "step_mult": 0.2})"))) ==
+        "LearnedOptimizer: the archive is of another learned optimizer: step_mult: 0.1 in the "
+        "archive, 0.2 here");
+  ThetaFile other = Theta();
+  other.theta[5] += 1;
+  CHECK(load(LearnedOptimizer(params, other)) ==
+        "LearnedOptimizer: the archive was saved with another theta");
+  CHECK(load(LearnedOptimizer(Tensors{params[0]}, Theta())) ==
+        "LearnedOptimizer: the archive has 8 parameters in group 0, this optimizer 1");
+  CHECK(
+      load(LearnedOptimizer(std::vector<Group>{Group({params[0]}), Group({params[1]})}, Theta())) ==
+      "LearnedOptimizer: the archive has 1 param groups, this optimizer 2");
+  Tensors reshaped = SomeParams();
+  reshaped[3] = torch::zeros({3, 5});
+  CHECK(load(LearnedOptimizer(reshaped, Theta())) ==
+        "LearnedOptimizer: parameter 3 of group 0, shape [3, 5], has the shape [5, 3] in the "
+        "archive");
+  torch::optim::Adam adam(params);
+  torch::save(adam, path);
+  CHECK(load(LearnedOptimizer(params, Theta())) ==
+        "LearnedOptimizer: the archive is not one of a LearnedOptimizer ('lopt torch optimizer "
+        "1')");
+}
+
+TEST_CASE("Parameters that cannot be updated are an error that names them") {
+  const auto error = [](const torch::Tensor& param) {
+    return ErrorOf([&] { LearnedOptimizer(Tensors{torch::ones({2}), param}, Theta()); });
+  };
+  const std::string who = "LearnedOptimizer: parameter 1 of group 0, shape [4, 3], ";
+  for (const auto& [dtype, name] :
+       {std::pair(torch::kFloat16, "Half"), std::pair(torch::kBFloat16, "BFloat16"),
+        std::pair(torch::kInt64, "Long")}) {
+    CHECK(error(torch::zeros({4, 3}, dtype)) ==
+          who + "has elements of type " + name + "; valid types: Float, Double");
+  }
+  CHECK(error(torch::empty({4, 3}, torch::kMeta)) ==
+        who + "is on the device meta; it must be on the CPU");
+  CHECK(error(torch::zeros({4, 3}).to_sparse()) ==
+        who + "has the layout Sparse; it must be Strided");
+  const torch::Tensor same = torch::ones({4, 3});
+  CHECK(ErrorOf([&] { LearnedOptimizer(Tensors{same, same}, Theta()); }) == who + "is given twice");
+}
+
+TEST_CASE("A sparse gradient or a bad option is an error, and no parameter has changed") {
+  const Tensors params = {torch::ones({2}), torch::ones({4, 3})};
+  LearnedOptimizer optimizer(params, Theta());
+  torch::Tensor first = params[0];
+  torch::Tensor second = params[1];
+  first.mutable_grad() = torch::ones({2});
+  second.mutable_grad() = torch::ones({4, 3}).to_sparse();
+  CHECK(ErrorOf([&] { optimizer.step(); }) ==
+        "LearnedOptimizer: parameter 1 of group 0, shape [4, 3], has a gradient with the layout "
+        "Sparse; it must be Strided (dense)");
+  second.mutable_grad() = torch::ones({4, 3});
+  optimizer.param_groups()[0].options().set_lr(-0.5);
+  CHECK(ErrorOf([&] { optimizer.step(); }) ==
+        "LearnedOptimizer: param group 0: lr must be a finite number >= 0, got -0.5");
+  CHECK(SameBits(params[0], torch::ones({2})));
+  CHECK(optimizer.state().empty());
+  CHECK(ErrorOf([&] { LearnedOptimizer(params, Theta(), Options().weight_decay(NAN)); }) ==
+        "LearnedOptimizer: weight_decay must be a finite number >= 0, got nan");
+  CHECK(ErrorOf([&] {
+          LearnedOptimizer(std::vector<Group>{Group(
+                               {params[0]}, std::make_unique<torch::optim::AdamOptions>(0.1))},
+                           Theta());
+        }) ==
+        "LearnedOptimizer: param group 0 has the options of another optimizer; "
+        "LearnedOptimizerOptions needed");
+}
+
+// Gradient descent with the gradient divided by its norm over all tensors.
+struct NormedDescentOptions {
+  void Visit(FieldVisitor&) {}
+};
+class NormedDescent : public lopt::LearnedOptimizer {
+ public:
+  NormedDescent() : lopt::LearnedOptimizer(Layout({{"lr", {1}}})) {}
+
+ private:
+  struct Rule : UpdateRule {
+    explicit Rule(const Layout& params) : UpdateRule(params, Layout()) {}
+    void DoUpdate(const StepInfo&, std::span<const float> gradient, std::span<float> params,
+                  std::span<float>, Workspace&) const override {
+      float norm = 0;
+      for (const float g : gradient) norm += g * g;
+      for (size_t i = 0; i < params.size(); ++i) params[i] -= 0.1F * gradient[i] / norm;
+    }
+  };
+  void DoInitTheta(Key, std::span<float> theta) const override { theta[0] = 0; }
+  std::unique_ptr<UpdateRule> DoBind(const Layout& params, std::span<const float>) const override {
+    return std::make_unique<Rule>(params);
+  }
+};
+
+TEST_CASE("An optimizer that couples tensors, or a theta of another size, is an error") {
+  OptimizerRegistry().Add<NormedDescentOptions>(
+      "NormedDescent", "For this test.",
+      [](const NormedDescentOptions&) { return std::make_shared<NormedDescent>(); });
+  const Tensors params = {torch::ones({2})};
+  CHECK(ErrorOf([&] { LearnedOptimizer(params, Theta(R"({"type": "NormedDescent"})")); }) ==
+        "LearnedOptimizer: a NormedDescent does not treat each tensor by itself, which this class "
+        "needs");
+  ThetaFile shorter = Theta();
+  shorter.theta.conservativeResize(7);
+  CHECK(ErrorOf([&] { LearnedOptimizer(params, shorter); }) ==
+        "LearnedOptimizer: theta has 7 numbers, a MLPLOpt needs 1762");
+}
+
+TEST_CASE("An optimizer from a theta file is that of the file") {
+  const TempDirectory directory;
+  const std::string path = directory / "theta.safetensors";
+  WriteThetaFile(path, Theta());
+  const Tensors params = SomeParams();
+  const Tensors grouped = SomeParams();
+  const Tensors wanted = ByHand(params, Theta(), 2);
+  LearnedOptimizer optimizer = LearnedOptimizer::FromFile(params, path);
+  Train(&optimizer, params, 0, 2);
+  CHECK(SameBits(params, wanted));
+  LearnedOptimizer of_groups =
+      LearnedOptimizer::FromFile(std::vector<Group>{Group(grouped)}, path, Options().lr(0));
+  Train(&of_groups, grouped, 0, 2);
+  CHECK(SameBits(grouped, SomeParams()));
+  CHECK(ErrorOf([&] {
+          LearnedOptimizer::FromFile(params, directory / "none");
+        }).find(directory / "none") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace lopt::torch_optim
