@@ -16,6 +16,10 @@ namespace {
 
 using Json = nlohmann::json;
 
+// JSON readers take numbers as doubles. Of all floats this is the only one (with its negative)
+// whose shortest digits, 7.038531e-26, as a double round to another float.
+constexpr float kNotThroughDouble = 0x1.5c87fap-84f;
+
 // Shows every member of a result to `visit`.
 template <class Result, class Visit>
 void VisitMembers(Result& result, const Visit& visit) {
@@ -73,6 +77,8 @@ class Writer {
     WriteList(numbers, [&](auto number) {
       if (number == 0) {
         *out_ += std::signbit(number) ? "-0.0" : "0";  // readers take "-0" for an integer
+      } else if (std::abs(static_cast<double>(number)) == kNotThroughDouble) {
+        fmt::format_to(std::back_inserter(*out_), "{}", static_cast<double>(number));
       } else if (std::isfinite(number)) {
         fmt::format_to(std::back_inserter(*out_), "{}", number);
       } else {
