@@ -1,0 +1,466 @@
+"""Train PyTorch models with a learned optimizer that lopt has meta-trained.
+
+This one file is all that is needed: copy it beside your program. It needs PyTorch 1.13 or newer
+and nothing else.
+
+    from lopt_optimizer import LearnedOptimizer
+
+    optimizer = LearnedOptimizer.from_file("theta.safetensors", params=model.parameters())
+    for inputs, labels in batches:
+        optimizer.zero_grad()
+        loss_function(model(inputs), labels).backward()
+        optimizer.step()
+
+`python3 lopt_optimizer.py theta.safetensors` checks a file and says what it holds.
+"""
+
+import json
+import math
+import struct
+import sys
+import warnings
+
+import torch
+
+__all__ = ["LearnedOptimizer", "ThetaFile"]
+
+_FORMAT = "lopt theta 1"
+_GOLDEN_TOLERANCE = 1e-6
+
+
+class _MLPLOpt:
+    """A network that maps each parameter's features to its step (Metz et al.,
+    google/learned_optimization).
+
+    The features of a parameter p with gradient g are g, p and the six momenta
+    M_k <- d_k M_k + (1 - d_k) g, already updated, each divided by the root of 1e-5 plus its mean
+    square over the tensor; then tanh(t / tau - 1) for eleven time scales tau, where t is the number
+    of the tensor's earlier updates. Layers with ReLU between them give two numbers o0, o1, and
+    p <- p - o0 exp(o1 exp_mult) step_mult.
+    """
+
+    OPTIONS = {"hidden_size": 32, "hidden_layers": 2, "exp_mult": 1e-3, "step_mult": 1e-3}
+    DECAYS = (0.1, 0.5, 0.9, 0.99, 0.999, 0.9999)
+    TIME_SCALES = (1, 3, 10, 30, 100, 300, 1000, 3000, 10000, 30000, 100000)
+    NORMALIZED = 2 + len(DECAYS)  # features that differ between the parameters of a tensor
+    CHUNK = 1 << 16  # parameters whose activations are in memory at once
+
+    @staticmethod
+    def layout(options):
+        """Shapes of theta: the weights [in, out] and biases [out] of every layer."""
+        layers, size = options["hidden_layers"], options["hidden_size"]
+        shapes, inputs = {}, _MLPLOpt.NORMALIZED + len(_MLPLOpt.TIME_SCALES)
+        for layer in range(layers + 1):
+            outputs = size if layer < layers else 2
+            shapes[f"mlp/linear_{layer}/w"] = (inputs, outputs)
+            shapes[f"mlp/linear_{layer}/b"] = (outputs,)
+            inputs = outputs
+        return shapes
+
+    @staticmethod
+    def state_shapes(n):
+        """Shapes of the state of a tensor with n elements."""
+        return {"momenta": (len(_MLPLOpt.DECAYS), n)}
+
+    def __init__(self, options, theta, device):
+        self._exp_mult, self._step_mult = options["exp_mult"], options["step_mult"]
+        names = [f"mlp/linear_{layer}" for layer in range(options["hidden_layers"] + 1)]
+        # [out, in] and [out, 1]: parameters lie along the second dimension.
+        weights = [theta[name + "/w"].to(device).t() for name in names]
+        self._biases = [theta[name + "/b"].to(device)[:, None] for name in names]
+        self._time_weights = weights[0][:, self.NORMALIZED :]
+        self._weights = [weights[0][:, : self.NORMALIZED], *weights[1:]]
+        self._decays = torch.tensor(self.DECAYS, device=device)[:, None]
+        self._time_scales = torch.tensor(self.TIME_SCALES, dtype=torch.float32, device=device)
+
+    def step(self, p, g, state, t):
+        """What is to be subtracted from p, [n]. p, g: [n]; state: changed in place; t: int."""
+        momenta = state["momenta"]
+        momenta.mul_(self._decays).add_((1 - self._decays) * g)
+        mean_square = torch.stack([(g * g).mean(), (p * p).mean(), *(momenta * momenta).mean(1)])
+        scale = torch.rsqrt(1e-5 + mean_square)[:, None]
+        times = torch.tanh(t / self._time_scales - 1)
+        # The time features are the same for all parameters, so they are part of the first bias.
+        biases = [self._biases[0] + (self._time_weights @ times)[:, None], *self._biases[1:]]
+        step = torch.empty_like(p)
+        for begin in range(0, p.numel(), self.CHUNK):
+            chunk = slice(begin, begin + self.CHUNK)
+            x = scale * torch.cat([g[None, chunk], p[None, chunk], momenta[:, chunk]])
+            for layer, (weights, bias) in enumerate(zip(self._weights, biases)):
+                x = torch.addmm(bias, weights, x if layer == 0 else x.relu_())
+            step[chunk] = x[0] * torch.exp(x[1] * self._exp_mult) * self._step_mult
+        return step
+
+
+def _number(tensor):
+    return tensor.float().item()
+
+
+class _LearnableSGD:
+    """p <- p - exp(log_lr) g."""
+
+    OPTIONS = {"learning_rate": 0.01, "schedule": "constant"}
+
+    @staticmethod
+    def layout(options):
+        return {"log_lr": (1,)}
+
+    @staticmethod
+    def state_shapes(n):
+        return {}
+
+    def __init__(self, options, theta, device):
+        self._learning_rate = _number(torch.exp(theta["log_lr"]))
+
+    def step(self, p, g, state, t):
+        return self._learning_rate * g
+
+
+class _LearnableSGDM:
+    """b <- g + (1 - exp(one_minus_momentum)) b; p <- p - exp(log_lr) b."""
+
+    OPTIONS = {"learning_rate": 0.01, "momentum": 0.9, "schedule": "constant"}
+
+    @staticmethod
+    def layout(options):
+        return {"log_lr": (1,), "one_minus_momentum": (1,)}
+
+    @staticmethod
+    def state_shapes(n):
+        return {"momentum": (n,)}
+
+    def __init__(self, options, theta, device):
+        self._learning_rate = _number(torch.exp(theta["log_lr"]))
+        self._momentum = _number(1 - torch.exp(theta["one_minus_momentum"]))
+
+    def step(self, p, g, state, t):
+        return self._learning_rate * state["momentum"].mul_(self._momentum).add_(g)
+
+
+class _LearnableAdam:
+    """Adam with epsilon_root under the root and decoupled weight decay:
+    p <- p - lr (mhat / (sqrt(vhat + epsilon_root) + epsilon) + weight_decay p)."""
+
+    OPTIONS = {"learning_rate": 1e-3, "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8,
+               "epsilon_root": 1e-8, "schedule": "constant", "weight_decay": 0.0}
+
+    @staticmethod
+    def layout(options):
+        names = ("log_lr", "one_minus_beta1", "one_minus_beta2", "log_epsilon")
+        return {name: (1,) for name in names}
+
+    @staticmethod
+    def state_shapes(n):
+        return {"m": (n,), "v": (n,)}
+
+    def __init__(self, options, theta, device):
+        self._learning_rate = _number(torch.exp(theta["log_lr"]))
+        self._beta1 = _number(1 - torch.exp(theta["one_minus_beta1"]))
+        self._beta2 = _number(1 - torch.exp(theta["one_minus_beta2"]))
+        self._epsilon = _number(torch.exp(theta["log_epsilon"]))
+        self._epsilon_root = options["epsilon_root"]
+        self._weight_decay = options["weight_decay"]
+
+    def step(self, p, g, state, t):
+        m = state["m"].mul_(self._beta1).add_(g, alpha=1 - self._beta1)
+        v = state["v"].mul_(self._beta2).addcmul_(g, g, value=1 - self._beta2)
+        root = torch.sqrt(v / (1 - self._beta2 ** (t + 1)) + self._epsilon_root) + self._epsilon
+        step = self._learning_rate * (m / (1 - self._beta1 ** (t + 1)) / root)
+        return step + self._learning_rate * self._weight_decay * p if self._weight_decay else step
+
+
+_TYPES = {"MLPLOpt": _MLPLOpt, "LearnableSGD": _LearnableSGD, "LearnableSGDM": _LearnableSGDM,
+          "LearnableAdam": _LearnableAdam}
+
+
+def _resolve(learned_optimizer, source):
+    """The class and all options of a dictionary with a type and some options."""
+    kind = learned_optimizer.get("type") if isinstance(learned_optimizer, dict) else None
+    if kind not in _TYPES:
+        raise ValueError(f"{source}: the learned optimizer's type must be one of "
+                         f"{', '.join(_TYPES)}; got {learned_optimizer!r}")
+    options = dict(_TYPES[kind].OPTIONS)
+    for name, value in learned_optimizer.items():
+        if name == "type":
+            continue
+        if name not in options:
+            raise ValueError(f"{source}: {kind} has no option {name!r}; it has "
+                             f"{', '.join(options)}")
+        wanted = {int: int, float: (int, float), str: str}[type(options[name])]
+        if not isinstance(value, wanted) or isinstance(value, bool):
+            raise ValueError(f"{source}: {kind}'s option {name} must be like {options[name]!r}, "
+                             f"got {value!r}")
+        options[name] = value
+    if options.get("schedule", "constant") != "constant":
+        raise ValueError(f"{source}: {kind}'s schedule must be 'constant' here, got "
+                         f"{options['schedule']!r}: an optimizer does not know the length of the "
+                         "run. Use a scheduler of torch.optim.lr_scheduler")
+    if kind == "MLPLOpt" and (options["hidden_size"] < 1 or options["hidden_layers"] < 1):
+        raise ValueError(f"{source}: hidden_size and hidden_layers must be at least 1, got "
+                         f"{options['hidden_size']} and {options['hidden_layers']}")
+    return _TYPES[kind], {"type": kind, **options}
+
+
+def _read_safetensors(path):
+    """The float32 tensors by name, and the metadata, of a safetensors file."""
+    with open(path, "rb") as file:
+        content = file.read()
+    if len(content) < 8:
+        raise ValueError(f"{path}: {len(content)} bytes are too few for a safetensors file")
+    (length,) = struct.unpack("<Q", content[:8])
+    if length > len(content) - 8:
+        raise ValueError(f"{path}: the header's length is given as {length} bytes, but only "
+                         f"{len(content) - 8} follow: damaged, or not a safetensors file")
+    try:
+        header = json.loads(content[8 : 8 + length].decode("utf-8"))
+        metadata = header.pop("__metadata__", {})
+        entries = {name: (str(entry["dtype"]), [int(size) for size in entry["shape"]],
+                          *map(int, entry["data_offsets"])) for name, entry in header.items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path}: the safetensors header cannot be read: {error}") from error
+    data = memoryview(content)[8 + length :]
+    used = max((end for _, _, _, end in entries.values()), default=0)
+    if used != len(data):
+        raise ValueError(f"{path}: {used} bytes of data wanted, got {len(data)}: damaged")
+    tensors = {}
+    for name, (dtype, shape, begin, end) in entries.items():
+        if dtype != "F32":
+            continue
+        count = math.prod(shape)
+        if begin < 0 or min(shape, default=0) < 0 or end - begin != 4 * count:
+            raise ValueError(f"{path}: tensor {name} of shape {shape} needs {4 * count} bytes, "
+                             f"the file gives it bytes {begin} to {end}")
+        values = struct.unpack(f"<{count}f", data[begin:end])
+        tensors[name] = torch.tensor(values, dtype=torch.float32).reshape(shape)
+    return tensors, metadata
+
+
+def _without(prefix, tensors):
+    return {name[len(prefix) :]: t for name, t in tensors.items() if name.startswith(prefix)}
+
+
+class ThetaFile:
+    """A learned optimizer's weights, read from a file and checked.
+
+    learned_optimizer: dictionary of the type and all options.
+    theta: dictionary of float32 tensors.
+    metadata: dictionary of texts, such as seed, meta_steps, version and config.
+    golden_steps: number of steps that the file brought for the check; 0 if none.
+    """
+
+    def __init__(self, path, learned_optimizer=None):
+        """Reads a theta file and repeats its golden steps.
+
+        learned_optimizer: type and options, for files that do not name theirs; such a file is
+        taken as a default MLPLOpt, with a warning, if this is not given. Where the file names one
+        as well, the two must be the same.
+
+        Raises ValueError if the file is damaged, of a format that this version cannot read, its
+        tensors are not those of the optimizer, or a golden result differs by more than
+        1e-6 (1 + |value|).
+        """
+        path = str(path)
+        tensors, self.metadata = _read_safetensors(path)
+        found = self.metadata.get("format", _FORMAT)
+        if found != _FORMAT:
+            raise ValueError(f"{path}: the format is {found!r}; this version of lopt_optimizer.py "
+                             f"reads {_FORMAT!r}. A newer file needs the newer lopt_optimizer.py")
+        named = self.metadata.get("learned_optimizer")
+        if named is not None:
+            try:
+                named = json.loads(named)
+            except ValueError as error:
+                raise ValueError(f"{path}: metadata learned_optimizer: {error}") from error
+            if learned_optimizer is not None:
+                wanted, got = (_resolve(one, path)[1] for one in (learned_optimizer, named))
+                if wanted != got:
+                    raise ValueError(f"{path}: the file is of another learned optimizer: {wanted} "
+                                     f"wanted, got {got}")
+        elif learned_optimizer is not None:
+            named = learned_optimizer
+        else:
+            warnings.warn(f"{path} does not name its learned optimizer; it is taken as a default "
+                          "MLPLOpt. If it is another, give learned_optimizer={'type': ...}",
+                          stacklevel=3)
+            named = {"type": "MLPLOpt"}
+        self._rule, self.learned_optimizer = _resolve(named, path)
+        self.theta = _without("theta/", tensors)
+        self._check_layout(path)
+        self.golden_steps = self._check_golden(path, _without("golden/", tensors))
+
+    def bind(self, device):
+        """The update rule, with its weights on a device."""
+        return self._rule(self.learned_optimizer, self.theta, device)
+
+    def state_shapes(self, n):
+        return self._rule.state_shapes(n)
+
+    def _check_layout(self, path):
+        def show(shapes):
+            return ", ".join(f"{name} {list(shape)}" for name, shape in sorted(shapes.items()))
+
+        wanted = self._rule.layout(self.learned_optimizer)
+        got = {name: tuple(tensor.shape) for name, tensor in self.theta.items()}
+        if wanted != got:
+            raise ValueError(f"{path}: the tensors theta/... are not those of "
+                             f"{self.learned_optimizer}; wanted: {show(wanted)}; got: "
+                             f"{show(got) or 'none'}")
+
+    def _check_golden(self, path, golden):
+        params, gradients = _without("params/", golden), _without("gradients/", golden)
+        result = _without("result/", golden)
+        shapes = {name: tensor.shape for name, tensor in params.items()}
+        steps = {len(tensor) if tensor.dim() else 0 for tensor in gradients.values()}
+        if (shapes != {name: tensor.shape for name, tensor in result.items()}
+                or shapes != {name: tensor.shape[1:] for name, tensor in gradients.items()}
+                or len(steps) > 1):
+            raise ValueError(f"{path}: golden/params, golden/gradients and golden/result do not "
+                             "fit each other: damaged")
+        if not params:
+            return 0
+        rule = self.bind(torch.device("cpu"))
+        for name, start in params.items():
+            p = start.reshape(-1).clone()
+            state = _fresh_state(self, p)
+            for t, gradient in enumerate(gradients[name]):
+                p -= rule.step(p, gradient.reshape(-1), state, t)
+            wanted = result[name].reshape(-1)
+            off = ~torch.isclose(p, wanted, rtol=_GOLDEN_TOLERANCE, atol=_GOLDEN_TOLERANCE,
+                                 equal_nan=True)
+            if off.any():
+                i = int(off.nonzero()[0])
+                raise ValueError(f"{path}: the optimizer does not do what it did when the file was "
+                                 f"written: golden/result/{name} at {i}: {wanted[i].item()} "
+                                 f"wanted, got {p[i].item()}")
+        return steps.pop()
+
+
+def _fresh_state(theta_file, p):
+    return {name: torch.zeros(shape, dtype=torch.float32, device=p.device)
+            for name, shape in theta_file.state_shapes(p.numel()).items()}
+
+
+class LearnedOptimizer(torch.optim.Optimizer):
+    """A meta-trained optimizer in place of torch.optim.Adam.
+
+    Works with parameter groups, schedulers of torch.optim.lr_scheduler, closures and state_dict.
+    Options of a group:
+      lr            factor of the step, default 1: the optimizer as it was trained.
+      weight_decay  default 0; a step also subtracts lr weight_decay p.
+
+    Parameters may have any shape, strides, device and real floating-point type. Steps are computed
+    in float32 and added in the parameter's own type; the state is float32. Every parameter is
+    treated by itself and has its own step count; one whose gradient is None is left as it is,
+    count included.
+    """
+
+    def __init__(self, params, theta_file, lr=1.0, weight_decay=0.0):
+        """params: tensors, or dictionaries of groups. theta_file: a ThetaFile.
+
+        Raises TypeError for a parameter that is not of a real floating-point type, ValueError for
+        an lr or weight_decay that is negative or not finite.
+        """
+        self._theta_file = theta_file
+        self._rules = {}
+        super().__init__(params, {"lr": lr, "weight_decay": weight_decay})
+
+    @classmethod
+    def from_file(cls, path, params, lr=1.0, weight_decay=0.0, learned_optimizer=None):
+        """The optimizer of a theta file, for these parameters. See ThetaFile for path and
+        learned_optimizer and what is raised, and the class for the options."""
+        return cls(params, ThetaFile(path, learned_optimizer), lr, weight_decay)
+
+    def add_param_group(self, param_group):
+        super().add_param_group(param_group)
+        group = self.param_groups[-1]
+        try:
+            for p in group["params"]:
+                if not p.is_floating_point():
+                    raise TypeError("LearnedOptimizer: parameters must be of a real floating-point "
+                                    f"type, got {p.dtype} of shape {list(p.shape)}")
+            for name in ("lr", "weight_decay"):
+                if not (0 <= group[name] < math.inf):
+                    raise ValueError(f"LearnedOptimizer: {name} must be a finite number of at "
+                                     f"least 0, got {group[name]}")
+        except (TypeError, ValueError):
+            self.param_groups.pop()
+            raise
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        """One update of every parameter that has a gradient. The closure, where given, computes
+        the gradients and returns the loss, which is handed on.
+
+        Raises RuntimeError for a sparse gradient; then no parameter has been changed.
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None and p.grad.layout != torch.strided:
+                    raise RuntimeError("LearnedOptimizer: gradients must be dense, got a gradient "
+                                       f"of layout {p.grad.layout} for a parameter of shape "
+                                       f"{list(p.shape)}")
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    self._update(p, group["lr"], group["weight_decay"])
+        return loss
+
+    def _update(self, p, lr, weight_decay):
+        state = self.state[p]
+        if not state:
+            state["step"] = 0
+            state.update(_fresh_state(self._theta_file, p))
+        if p.device not in self._rules:
+            self._rules[p.device] = self._theta_file.bind(p.device)
+        flat = p.reshape(-1).float()
+        step = self._rules[p.device].step(flat, p.grad.reshape(-1).float(), state, state["step"])
+        if weight_decay:
+            step = step + weight_decay * flat
+        p.add_(step.reshape(p.shape), alpha=-float(lr))
+        state["step"] += 1
+
+    def load_state_dict(self, state_dict):
+        """Goes on exactly where state_dict() was taken: the state stays float32 whatever the
+        parameters' types. Raises ValueError if it is not of this kind of optimizer and these
+        parameters; then nothing has been changed."""
+        saved = [i for group in state_dict["param_groups"] for i in group["params"]]
+        params = [p for group in self.param_groups for p in group["params"]]
+        for i, p in zip(saved, params):
+            got = {name: tuple(value.shape) for name, value in state_dict["state"].get(i, {}).items()
+                   if name != "step"}
+            wanted = self._theta_file.state_shapes(p.numel())
+            if i in state_dict["state"] and got != wanted:
+                raise ValueError(f"LearnedOptimizer: the state of parameter {i}, shape "
+                                 f"{list(p.shape)}, must have {wanted}, got {got}")
+        super().load_state_dict(state_dict)
+        for i, p in zip(saved, params):
+            for name, value in state_dict["state"].get(i, {}).items():
+                if name != "step":
+                    value = value.detach().to(p.device, torch.float32, copy=True)
+                self.state[p][name] = value
+
+    def __getstate__(self):
+        return {**super().__getstate__(), "_theta_file": self._theta_file, "_rules": {}}
+
+
+def _main(arguments):
+    if len(arguments) != 1:
+        sys.exit("Usage: lopt_optimizer.py THETA.safetensors")
+    try:
+        file = ThetaFile(arguments[0])
+    except (OSError, ValueError) as error:
+        sys.exit(f"lopt_optimizer.py: {error}")
+    print(f"learned_optimizer = {json.dumps(file.learned_optimizer)}")
+    for name, tensor in sorted(file.theta.items()):
+        print(f"theta/{name} {list(tensor.shape)}")
+    for name in sorted(set(file.metadata) - {"learned_optimizer"}):
+        print(f"{name} = {file.metadata[name]}")
+    print(f"golden steps that were repeated: {file.golden_steps}")
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1:])

@@ -1,0 +1,462 @@
+"""Tests of python/lopt_optimizer.py against traces of google/learned_optimization and against lopt.
+
+Environment: LOPT_GOLDEN_DIR (default tests/golden), LOPT_MNIST_DIR (the MNIST test files; without
+it, the training on real digits is skipped), LOPT_PROGRAM (the program; without it, what needs it is
+skipped).
+"""
+
+import copy
+import io
+import json
+import os
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+import warnings
+
+import numpy
+import torch
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "python"))
+
+import lopt_optimizer  # noqa: E402
+from lopt_optimizer import LearnedOptimizer, ThetaFile  # noqa: E402
+
+GOLDEN = pathlib.Path(os.environ.get("LOPT_GOLDEN_DIR", ROOT / "tests/golden"))
+PROGRAM = os.environ.get("LOPT_PROGRAM")
+MNIST = os.environ.get("LOPT_MNIST_DIR")
+STEPS = GOLDEN / "mlp_lopt_steps.safetensors"
+
+DTYPES = {"F32": numpy.float32, "I32": numpy.int32}
+
+
+def read_safetensors(path):
+    content = pathlib.Path(path).read_bytes()
+    (length,) = struct.unpack("<Q", content[:8])
+    header = json.loads(content[8 : 8 + length])
+    metadata = header.pop("__metadata__", {})
+    arrays = {}
+    for name, entry in header.items():
+        begin, end = (8 + length + offset for offset in entry["data_offsets"])
+        values = numpy.frombuffer(content[begin:end], DTYPES[entry["dtype"]])
+        arrays[name] = values.reshape(entry["shape"])
+    return arrays, metadata
+
+
+def write_safetensors(path, arrays, metadata=None):
+    header, data = {"__metadata__": metadata} if metadata is not None else {}, b""
+    for name, array in arrays.items():
+        dtype = next(text for text, known in DTYPES.items() if known == array.dtype)
+        header[name] = {"dtype": dtype, "shape": list(array.shape),
+                        "data_offsets": [len(data), len(data) + array.nbytes]}
+        data += array.tobytes()
+    text = json.dumps(header).encode()
+    pathlib.Path(path).write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def without(prefix, arrays):
+    return {name[len(prefix):]: a for name, a in arrays.items() if name.startswith(prefix)}
+
+
+def tensors(arrays):
+    return {name: torch.tensor(array, requires_grad=True) for name, array in arrays.items()}
+
+
+class TestCase(unittest.TestCase):
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.directory = pathlib.Path(directory.name)
+
+    def assertClose(self, got, wanted, tolerance):
+        numpy.testing.assert_allclose(got.detach().numpy(), wanted, rtol=0, atol=tolerance)
+
+    def theta(self, **options):
+        """A ThetaFile of random weights."""
+        learned_optimizer = {"type": "MLPLOpt", "hidden_size": 4, "step_mult": 0.1, **options}
+        rule, resolved = lopt_optimizer._resolve(learned_optimizer, "test")
+        random = numpy.random.RandomState(0)
+        arrays = {"theta/" + name: random.normal(size=shape).astype(numpy.float32) - 1
+                  for name, shape in rule.layout(resolved).items()}
+        path = self.directory / "theta.safetensors"
+        write_safetensors(path, arrays, {"learned_optimizer": json.dumps(learned_optimizer)})
+        return ThetaFile(path)
+
+
+def trained(optimizer, params, gradients):
+    """The params after one step for each of the lists of gradients."""
+    for step in gradients:
+        for p, gradient in zip(params, step):
+            p.grad = gradient
+        optimizer.step()
+    return [p.detach().clone() for p in params]
+
+
+def random_gradients(params, steps, seed=1):
+    generator = torch.Generator().manual_seed(seed)
+    return [[torch.randn(p.shape, generator=generator).to(p.dtype) for p in params]
+            for _ in range(steps)]
+
+
+class GoldenTraces(TestCase):
+    def follow(self, name, tolerance=1e-6):
+        arrays, metadata = read_safetensors(GOLDEN / name)
+        params = tensors(without("param0/", arrays))
+        optimizer = LearnedOptimizer.from_file(GOLDEN / name, params.values(),
+                                               learned_optimizer=json.loads(metadata["optimizer"]))
+        for step in range(int(metadata["steps"])):
+            for tensor, p in params.items():
+                p.grad = torch.tensor(arrays["gradient/" + tensor][step])
+            optimizer.step()
+            for tensor, p in params.items():
+                self.assertClose(p, arrays["param/" + tensor][step], tolerance)
+
+    def test_steps_of_mlp_lopt(self):
+        self.follow("mlp_lopt_steps.safetensors")
+
+    def test_steps_of_a_deeper_mlp_lopt_with_large_steps(self):
+        self.follow("mlp_lopt_steps_large.safetensors")
+
+    def test_steps_of_learnable_sgdm(self):
+        self.follow("learnable_sgdm_steps.safetensors", 1e-5)  # params of up to 26: few roundings
+
+    def test_steps_of_learnable_adam(self):
+        self.follow("learnable_adam_steps.safetensors")
+
+    def test_steps_of_learnable_sgd_on_a_square(self):
+        path = self.directory / "theta.safetensors"
+        write_safetensors(path, {"theta/log_lr": numpy.log(numpy.float32([0.05]))})
+        x = torch.ones(1, requires_grad=True)
+        optimizer = LearnedOptimizer.from_file(path, [x],
+                                               learned_optimizer={"type": "LearnableSGD"})
+        after = trained(optimizer, [x], [[torch.tensor([2.0])], [torch.tensor([1.8])]])
+        self.assertClose(after[0], [0.81], 1e-7)
+
+    def test_weight_decay_of_learnable_adam(self):
+        arrays, _ = read_safetensors(GOLDEN / "learnable_adam_steps.safetensors")
+        path = self.directory / "theta.safetensors"
+        write_safetensors(path, {"theta/" + n: a for n, a in without("theta/", arrays).items()})
+        x = torch.ones(1, requires_grad=True)
+        optimizer = LearnedOptimizer.from_file(
+            path, [x], learned_optimizer={"type": "LearnableAdam", "weight_decay": 0.5})
+        (after,) = trained(optimizer, [x], [[torch.tensor([2.0])]])
+        lr = numpy.exp(without("theta/", arrays)["log_lr"])
+        self.assertClose(after, 1 - lr * 0.5 - lr, 1e-6)
+
+
+def digits(size):
+    """The images [10000, size, size] of the MNIST test file, resized, and the labels."""
+    images = numpy.frombuffer((pathlib.Path(MNIST) / "t10k-images-idx3-ubyte").read_bytes(),
+                              numpy.uint8, offset=16).reshape(-1, 1, 28, 28)
+    labels = numpy.frombuffer((pathlib.Path(MNIST) / "t10k-labels-idx1-ubyte").read_bytes(),
+                              numpy.uint8, offset=8)
+    resized = torch.nn.functional.interpolate(torch.tensor(images).float(), (size, size),
+                                              mode="bilinear", align_corners=False)
+    return resized.flatten(1) / 255, torch.tensor(labels).long()
+
+
+@unittest.skipUnless(MNIST, "LOPT_MNIST_DIR does not name a directory with the MNIST test files")
+class RealDigits(TestCase):
+    def test_inner_training_follows_the_golden_losses_and_ends_at_the_golden_params(self):
+        path = GOLDEN / "image_mlp_inner_training.safetensors"
+        arrays, _ = read_safetensors(path)
+        images, labels = digits(8)
+        self.assertClose(images[arrays["index"][0]], arrays["image0"], 1e-6)
+        params = tensors(without("param0/", arrays))
+        optimizer = LearnedOptimizer.from_file(path, params.values(),
+                                               learned_optimizer={"type": "MLPLOpt"})
+        for rows, wanted in zip(torch.tensor(arrays["index"]).long(), arrays["loss"]):
+            optimizer.zero_grad()
+            hidden = images[rows] @ params["mlp/linear_0/w"] + params["mlp/linear_0/b"]
+            logits = torch.relu(hidden) @ params["mlp/linear_1/w"] + params["mlp/linear_1/b"]
+            loss = torch.nn.functional.cross_entropy(logits, labels[rows])
+            loss.backward()
+            optimizer.step()
+            self.assertClose(loss, wanted, 1e-5)
+        for name, p in params.items():
+            self.assertClose(p, arrays["param_end/" + name], 1e-5)
+
+
+class Optimizer(TestCase):
+    def model(self, dtype=torch.float32):
+        torch.manual_seed(0)
+        shapes = [(3, 4), (4,), (), (2, 1, 3, 2), (1,), (0, 3)]
+        return [torch.randn(shape).to(dtype).requires_grad_() for shape in shapes]
+
+    def test_state_dict_goes_on_exactly(self):
+        for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
+            with self.subTest(dtype=dtype):
+                theta, params = self.theta(), self.model(dtype)
+                gradients = random_gradients(params, 6)
+                optimizer = LearnedOptimizer(params, theta)
+                trained(optimizer, params, gradients[:3])
+                file = io.BytesIO()
+                torch.save(optimizer.state_dict(), file)
+                copies = [p.detach().clone().requires_grad_() for p in params]
+                other = LearnedOptimizer(copies, theta)
+                other.load_state_dict(torch.load(io.BytesIO(file.getvalue())))
+                wanted = trained(optimizer, params, gradients[3:])
+                got = trained(other, copies, gradients[3:])
+                self.assertTrue(all(torch.equal(a, b) for a, b in zip(wanted, got)))
+                self.assertEqual(other.state[copies[0]]["step"], 6)
+                self.assertEqual(other.state[copies[0]]["momenta"].dtype, torch.float32)
+
+    def test_loading_copies_the_state(self):
+        theta, params = self.theta(), self.model()
+        optimizer = LearnedOptimizer(params, theta)
+        trained(optimizer, params, random_gradients(params, 1))
+        saved = optimizer.state_dict()
+        before = copy.deepcopy(saved)
+        other = LearnedOptimizer(self.model(), theta)
+        other.load_state_dict(saved)
+        trained(other, other.param_groups[0]["params"], random_gradients(params, 1))
+        for name, value in before["state"][0].items():
+            self.assertTrue(numpy.array_equal(saved["state"][0][name], value))
+
+    def test_a_copy_of_the_optimizer_goes_on_exactly(self):
+        params = self.model()
+        optimizer = LearnedOptimizer(params, self.theta())
+        gradients = random_gradients(params, 4)
+        trained(optimizer, params, gradients[:2])
+        copies, other = copy.deepcopy((params, optimizer))
+        wanted = trained(optimizer, params, gradients[2:])
+        got = trained(other, copies, gradients[2:])
+        self.assertTrue(all(torch.equal(a, b) for a, b in zip(wanted, got)))
+
+    def test_lr_is_a_factor_of_the_step_and_schedulers_set_it(self):
+        theta = self.theta()
+        start = torch.tensor([1.0, 2.0, -3.0])
+        gradient = torch.tensor([0.5, -1.0, 0.1])
+
+        def step_with(**options):
+            p = start.clone().requires_grad_()
+            (after,) = trained(LearnedOptimizer([p], theta, **options), [p], [[gradient]])
+            return after - start
+
+        whole = step_with()
+        self.assertGreater(whole.abs().min(), 1e-3)
+        self.assertClose(step_with(lr=0.5), whole / 2, 1e-6)
+        self.assertClose(step_with(lr=0.5, weight_decay=0.1), (whole - 0.1 * start) / 2, 1e-6)
+
+        p = start.clone().requires_grad_()
+        optimizer = LearnedOptimizer([p], theta)
+        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / 2)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for wanted in (1.0, 0.5, 0.0):
+                self.assertEqual(optimizer.param_groups[0]["lr"], wanted)
+                before = p.detach().clone()
+                trained(optimizer, [p], [[gradient]])
+                self.assertEqual(torch.equal(p, before), wanted == 0)
+                scheduler.step()
+        torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1.0, total_steps=5,
+                                            cycle_momentum=False)
+        torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer).step(1.0)
+
+    def test_groups_have_their_own_options(self):
+        params = self.model()[:2]
+        optimizer = LearnedOptimizer([{"params": [params[0]], "lr": 0.0}], self.theta())
+        optimizer.add_param_group({"params": [params[1]]})
+        before = [p.detach().clone() for p in params]
+        after = trained(optimizer, params, random_gradients(params, 2))
+        self.assertTrue(torch.equal(after[0], before[0]))
+        self.assertFalse(torch.equal(after[1], before[1]))
+        self.assertEqual(optimizer.state[params[0]]["step"], 2)
+
+    def test_shapes_and_strides_do_not_matter(self):
+        theta = self.theta()
+        values = torch.randn(4, 3, generator=torch.Generator().manual_seed(2))
+        gradient = torch.randn(4, 3, generator=torch.Generator().manual_seed(3))
+        flat = values.reshape(12).clone().requires_grad_()
+        (wanted,) = trained(LearnedOptimizer([flat], theta), [flat], [[gradient.reshape(12)]] * 3)
+        for make in (lambda x: x.clone(), lambda x: x.t().contiguous().t(),
+                     lambda x: torch.stack([x, x])[0]):
+            p = make(values).requires_grad_()
+            (got,) = trained(LearnedOptimizer([p], theta), [p], [[make(gradient)]] * 3)
+            self.assertTrue(torch.equal(got.reshape(12), wanted))
+        scalar = torch.tensor(0.5, requires_grad=True)
+        one = torch.tensor([0.5], requires_grad=True)
+        after = [trained(LearnedOptimizer([p], theta), [p], [[torch.full_like(p, 0.3)]] * 3)[0]
+                 for p in (scalar, one)]
+        self.assertTrue(torch.equal(after[0].reshape(1), after[1]))
+        self.assertNotEqual(float(after[0]), 0.5)
+
+    def test_a_large_tensor_is_treated_as_one(self):
+        theta = self.theta()
+        generator = torch.Generator().manual_seed(4)
+        n = 2 * lopt_optimizer._MLPLOpt.CHUNK + 5
+        start, gradient = torch.randn(2, n, generator=generator)
+        p = start.clone().requires_grad_()
+        (wanted,) = trained(LearnedOptimizer([p], theta), [p], [[gradient]])
+        rule = theta.bind(torch.device("cpu"))
+        rule.CHUNK = 100_003
+        state = lopt_optimizer._fresh_state(theta, start)
+        self.assertClose(start - rule.step(start, gradient, state, 0), wanted, 1e-6)
+
+    def test_float64_steps_are_those_of_float32_added_in_float64(self):
+        theta = self.theta()
+        start = torch.tensor([1.0, 1e-3, -2.0])
+        gradients = [[torch.tensor([0.25, 0.5, -1.0])]] * 3
+        single, double = (start.clone().to(t).requires_grad_()
+                          for t in (torch.float32, torch.float64))
+        (a,) = trained(LearnedOptimizer([single], theta), [single], gradients)
+        (b,) = trained(LearnedOptimizer([double], theta), [double],
+                       [[g.double() for g in step] for step in gradients])
+        self.assertEqual(b.dtype, torch.float64)
+        self.assertClose(a, b, 1e-6)
+        tiny = torch.tensor([1.0], dtype=torch.float64, requires_grad=True)
+        optimizer = LearnedOptimizer([tiny], theta, lr=1e-12)
+        trained(optimizer, [tiny], [[torch.ones(1, dtype=torch.float64)]])
+        self.assertGreater(abs(tiny.item() - 1), 0)
+        self.assertLess(abs(tiny.item() - 1), 1e-9)
+
+    def test_none_gradients_leave_a_parameter_and_its_count(self):
+        theta = self.theta()
+        first, second = (torch.ones(3, requires_grad=True) for _ in range(2))
+        optimizer = LearnedOptimizer([first, second], theta)
+        gradient = torch.tensor([0.1, 0.2, -0.3])
+        trained(optimizer, [first, second], [[gradient, None]] * 2)
+        self.assertTrue(torch.equal(second, torch.ones(3)))
+        self.assertNotIn(second, optimizer.state)
+        trained(optimizer, [first, second], [[None, gradient]] * 2)
+        self.assertTrue(torch.equal(first, second))
+        self.assertEqual([optimizer.state[p]["step"] for p in (first, second)], [2, 2])
+
+    def test_a_closure_computes_gradients_and_its_loss_is_returned(self):
+        p = torch.ones(3, requires_grad=True)
+        optimizer = LearnedOptimizer([p], self.theta())
+
+        def closure():
+            optimizer.zero_grad()
+            loss = (p * p).sum()
+            loss.backward()
+            return loss
+
+        self.assertEqual(optimizer.step(closure).item(), 3)
+        self.assertFalse(torch.equal(p, torch.ones(3)))
+        self.assertFalse(p.grad.requires_grad)
+        self.assertIsNone(optimizer.step())
+
+    def test_non_finite_gradients_are_not_hidden(self):
+        p = torch.ones(3, requires_grad=True)
+        (after,) = trained(LearnedOptimizer([p], self.theta()), [p],
+                           [[torch.tensor([1.0, float("nan"), 1.0])]])
+        self.assertTrue(after.isnan().all())
+
+    def test_wrong_parameters_gradients_and_options_are_errors(self):
+        theta = self.theta()
+        with self.assertRaisesRegex(TypeError, "real floating-point type, got torch.complex64 of "
+                                    r"shape \[2\]"):
+            LearnedOptimizer([torch.zeros(2, dtype=torch.complex64, requires_grad=True)], theta)
+        with self.assertRaisesRegex(TypeError, "got torch.int64"):
+            LearnedOptimizer([torch.zeros(2, dtype=torch.int64)], theta)
+        with self.assertRaisesRegex(ValueError, "lr must be a finite number of at least 0, got -1"):
+            LearnedOptimizer([torch.zeros(2, requires_grad=True)], theta, lr=-1)
+        with self.assertRaisesRegex(ValueError, "weight_decay must be a finite .* got nan"):
+            LearnedOptimizer([torch.zeros(2, requires_grad=True)], theta,
+                             weight_decay=float("nan"))
+        dense, sparse = (torch.ones(3, requires_grad=True) for _ in range(2))
+        optimizer = LearnedOptimizer([dense, sparse], theta)
+        dense.grad, sparse.grad = torch.ones(3), torch.ones(3).to_sparse()
+        with self.assertRaisesRegex(RuntimeError, "dense, got a gradient of layout "
+                                    r"torch.sparse_coo for a parameter of shape \[3\]"):
+            optimizer.step()
+        self.assertTrue(torch.equal(dense, torch.ones(3)))
+
+    def test_the_state_of_another_optimizer_is_an_error(self):
+        params = self.model()[:1]
+        adam = torch.optim.Adam(params)
+        trained(adam, params, random_gradients(params, 1))
+        optimizer = LearnedOptimizer(params, self.theta())
+        with self.assertRaisesRegex(ValueError, r"parameter 0, shape \[3, 4\], must have "
+                                    r"\{'momenta': \(6, 12\)\}, got .*exp_avg"):
+            optimizer.load_state_dict(adam.state_dict())
+        self.assertEqual(len(optimizer.state), 0)
+
+
+class Files(TestCase):
+    def write(self, arrays=None, metadata=None, name="theta.safetensors"):
+        path = self.directory / name
+        if arrays is None:
+            arrays = read_safetensors(STEPS)[0]
+        write_safetensors(path, arrays, metadata)
+        return path
+
+    def assertError(self, path, pattern, **more):
+        with self.assertRaisesRegex(ValueError, pattern) as caught:
+            ThetaFile(path, **more)
+        self.assertTrue(str(caught.exception).startswith(f"{path}: "), caught.exception)
+
+    def test_a_file_without_metadata_is_a_default_mlp_lopt_with_a_warning(self):
+        with self.assertWarnsRegex(UserWarning, "taken as a default MLPLOpt"):
+            file = ThetaFile(self.write())
+        self.assertEqual(file.learned_optimizer,
+                         {"type": "MLPLOpt", "hidden_size": 32, "hidden_layers": 2,
+                          "exp_mult": 0.001, "step_mult": 0.001})
+        self.assertEqual(file.golden_steps, 0)
+
+    def test_a_newer_format_is_an_error(self):
+        self.assertError(self.write(metadata={"format": "lopt theta 2"}),
+                         "format is 'lopt theta 2'; this version .* reads 'lopt theta 1'")
+
+    def test_a_layout_that_does_not_fit_is_an_error(self):
+        arrays = read_safetensors(STEPS)[0]
+        wanted = r"wanted: mlp/linear_0/b \[32\], .*; got: "
+        mlp = {"learned_optimizer": {"type": "MLPLOpt"}}
+        missing = {n: a for n, a in arrays.items() if n != "theta/mlp/linear_1/b"}
+        self.assertError(self.write(missing), wanted, **mlp)
+        self.assertError(self.write({}), wanted + "none", **mlp)
+        self.assertError(self.write({**arrays, "theta/more": numpy.float32([1])}), wanted, **mlp)
+        self.assertError(self.write(), r"wanted: mlp/linear_0/b \[16\]",
+                         learned_optimizer={"type": "MLPLOpt", "hidden_size": 16})
+
+    def test_an_optimizer_that_is_not_known_is_an_error(self):
+        self.assertError(self.write(metadata={"learned_optimizer": '{"type": "VeLO"}'}),
+                         "type must be one of MLPLOpt, .*; got {'type': 'VeLO'}")
+        self.assertError(self.write(metadata={"learned_optimizer": "[]"}), "type must be one of")
+        self.assertError(self.write(metadata={"learned_optimizer": "{"}),
+                         "metadata learned_optimizer: Expecting")
+        for options, pattern in (
+                ({"hidden": 3}, "MLPLOpt has no option 'hidden'; it has hidden_size, "),
+                ({"hidden_size": 3.5}, "option hidden_size must be like 32, got 3.5"),
+                ({"hidden_size": 0}, "must be at least 1, got 0 and 2"),
+                ({"step_mult": "1"}, "option step_mult must be like 0.001, got '1'"),
+                ({"hidden_layers": True}, "option hidden_layers must be like 2, got True")):
+            self.assertError(self.write(), pattern,
+                             learned_optimizer={"type": "MLPLOpt", **options})
+        self.assertError(self.write(), "schedule must be 'constant' here, got 'cosine'",
+                         learned_optimizer={"type": "LearnableSGD", "schedule": "cosine"})
+
+    def test_another_optimizer_than_the_file_names_is_an_error(self):
+        path = self.write(metadata={"learned_optimizer": '{"type": "MLPLOpt"}'})
+        ThetaFile(path, {"type": "MLPLOpt", "hidden_layers": 2})
+        self.assertError(path, "the file is of another learned optimizer: .*'exp_mult': 0.1",
+                         learned_optimizer={"type": "MLPLOpt", "exp_mult": 0.1})
+
+    def test_a_damaged_file_is_an_error(self):
+        path = self.write()
+        content = path.read_bytes()
+        for size in (0, 7):
+            path.write_bytes(content[:size])
+            self.assertError(path, f"{size} bytes are too few")
+        path.write_bytes(content[:100])
+        self.assertError(path, "but only 92 follow: damaged")
+        path.write_bytes(content[:-1])
+        self.assertError(path, "bytes of data wanted, got .*: damaged")
+        path.write_bytes(content + b"\0")
+        self.assertError(path, "bytes of data wanted, got .*: damaged")
+        path.write_bytes(content[:8] + b"x" + content[9:])
+        self.assertError(path, "the safetensors header cannot be read: ")
+        path.write_bytes(content.replace(b"[19, 32]", b"[19, 31]"))
+        self.assertError(path, r"tensor theta/mlp/linear_0/w of shape \[19, 31\] needs 2356 bytes")
+        for header in (b"[]", b"{\"a\": 1}", b"{\"a\": {}}", b"\xff"):
+            path.write_bytes(struct.pack("<Q", len(header)) + header)
+            self.assertError(path, "the safetensors header cannot be read: ")
+
+
+if __name__ == "__main__":
+    unittest.main()
