@@ -10,7 +10,8 @@
 
 namespace lopt {
 
-// An interquartile mean over seeds with its 95 % bootstrap interval.
+// An interquartile mean over seeds with its 95 % bootstrap interval (of 2,000 resamples, a function
+// of the numbers alone).
 struct Estimate {
   double value = 0;
   Interval interval = {};
@@ -21,10 +22,14 @@ enum class Verdict {
   kBetter,   // the intervals do not overlap
   kWorse,    // the same the other way
   kNeither,  // they overlap
-  kNone      // it is tuned Adam, or there is none
+  kNone      // it is tuned Adam, there is none, or either has fewer than kVerdictSeeds seeds
 };
 
-// One optimizer on one task after one number of steps, over all seeds.
+// Below this an interval says too little for a verdict.
+inline constexpr int64_t kVerdictSeeds = 3;
+
+// One optimizer on one task after one number of steps, over all seeds. A diverged seed's losses
+// count as +infinity, its accuracies as 0.
 struct SummaryRow {
   std::string task = {};
   std::string optimizer = {};
@@ -48,10 +53,16 @@ struct SummaryRow {
   Verdict test_verdict = Verdict::kNone;
 };
 
-// One optimizer over all tasks: losses as fractions of tuned Adam's interquartile mean on the same
-// task and steps, with the bootstrap stratified by task.
+// One optimizer over all tasks: the interquartile mean, over tasks, steps and seeds, of losses as
+// fractions of tuned Adam's interquartile mean on the same task and steps. The bootstrap resamples
+// each task's seeds; the numbers of one seed after several numbers of steps stay together.
 struct AggregateRow {
   std::string optimizer = {};
+  // Tasks and steps that are in the ratios, and those that are not because Adam's interquartile
+  // mean is not finite or not above 0, so that fractions of it say nothing. Ratios of none are NaN.
+  int64_t compared = 0;
+  int64_t left_out = 0;
+  int64_t diverged = 0;  // trainings, of all seeds, tasks and steps
   Estimate train_ratio = {};
   Estimate test_ratio = {};
   int64_t wins = 0;  // test verdicts over tasks and steps

@@ -1,0 +1,307 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "evaluation/summary.h"
+
+namespace lopt {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+// A training of one step with that train loss, and twice that as the test loss.
+RunResult Result(const std::string& task, const std::string& optimizer, int64_t seed, double loss) {
+  return {.task = task,
+          .optimizer = optimizer,
+          .seed = seed,
+          .steps = {1},
+          .train_loss = {static_cast<float>(loss)},
+          .final_train_loss = {loss},
+          .final_train_accuracy = {0.5},
+          .mean_train_loss = {loss + 1},
+          .test_loss = {2 * loss},
+          .test_accuracy = {0.25},
+          .seconds = {0.5}};
+}
+
+// Seeds 0, 1, ... with these train losses.
+void Add(std::vector<RunResult>* results, const std::string& task, const std::string& optimizer,
+         const std::vector<double>& losses) {
+  for (size_t s = 0; s < losses.size(); ++s) {
+    results->push_back(Result(task, optimizer, static_cast<int64_t>(s), losses[s]));
+  }
+}
+
+const SummaryRow& RowOf(const Summary& summary, const std::string& task,
+                        const std::string& optimizer) {
+  const auto found = std::ranges::find_if(summary.rows, [&](const SummaryRow& row) {
+    return row.task == task && row.optimizer == optimizer;
+  });
+  REQUIRE(found != summary.rows.end());
+  return *found;
+}
+
+const AggregateRow& AggregateOf(const Summary& summary, const std::string& optimizer) {
+  const auto found = std::ranges::find(summary.aggregate, optimizer, &AggregateRow::optimizer);
+  REQUIRE(found != summary.aggregate.end());
+  return *found;
+}
+
+TEST_CASE("figures are interquartile means over the seeds, whatever their order") {
+  std::vector<RunResult> results;
+  Add(&results, "a", "Adam", {4, 1, 3, 100, 2});  // 1 and 100 are left out
+  const Summary summary = Summarize(results);
+  REQUIRE(summary.rows.size() == 1);
+  const SummaryRow& row = summary.rows[0];
+  CHECK(row.task == "a");
+  CHECK(row.optimizer == "Adam");
+  CHECK(row.steps == 1);
+  CHECK(row.seeds == 5);
+  CHECK(row.diverged == 0);
+  CHECK(row.train_loss.value == 3);
+  CHECK(row.test_loss.value == 6);
+  CHECK(row.mean_train_loss.value == 4);
+  CHECK(row.train_accuracy.value().value == .5);
+  CHECK(row.test_accuracy.value().value == .25);
+  CHECK(row.train_loss.interval.low >= 1);
+  CHECK(row.train_loss.interval.low < 3);
+  CHECK(row.train_loss.interval.high > 3);
+  CHECK(row.train_loss.interval.high <= 100);
+  CHECK(row.seconds == .5);
+  CHECK(!row.learning_rate.has_value());
+  CHECK(!row.steps_to_adam.has_value());
+  CHECK(!row.speedup.has_value());
+
+  std::ranges::reverse(results);
+  const Summary reversed = Summarize(results);
+  CHECK(reversed.rows[0].train_loss.value == row.train_loss.value);
+  CHECK(reversed.rows[0].train_loss.interval.low == row.train_loss.interval.low);
+  CHECK(reversed.rows[0].train_loss.interval.high == row.train_loss.interval.high);
+}
+
+TEST_CASE("verdicts are better or worse only where the intervals do not overlap") {
+  std::vector<RunResult> results;
+  Add(&results, "a", "Adam", {1.0, 1.1, 1.2, 1.3});
+  Add(&results, "a", "lower", {0.7, 0.8, 0.9, 0.95});
+  Add(&results, "a", "higher", {1.4, 1.5, 1.6, 1.7});
+  Add(&results, "a", "same", {0.9, 1.0, 1.3, 1.4});
+  const Summary summary = Summarize(results);
+  for (const auto& [name, verdict] :
+       {std::pair("Adam", Verdict::kNone), std::pair("lower", Verdict::kBetter),
+        std::pair("higher", Verdict::kWorse), std::pair("same", Verdict::kNeither)}) {
+    CAPTURE(name);
+    CHECK(RowOf(summary, "a", name).train_verdict == verdict);
+    CHECK(RowOf(summary, "a", name).test_verdict == verdict);
+  }
+}
+
+TEST_CASE("train and test verdicts are each from their own losses") {
+  std::vector<RunResult> results;
+  Add(&results, "a", "Adam", {1, 1.01, 1.02});
+  Add(&results, "a", "overfits", {0.1, 0.11, 0.12});
+  for (size_t i = 3; i < 6; ++i) results[i].test_loss = {9};
+  const SummaryRow row = RowOf(Summarize(results), "a", "overfits");
+  CHECK(row.train_verdict == Verdict::kBetter);
+  CHECK(row.test_verdict == Verdict::kWorse);
+}
+
+TEST_CASE("there is no verdict without Adam or with fewer than three seeds") {
+  std::vector<RunResult> results;
+  Add(&results, "no Adam", "x", {1, 2, 3});
+  Add(&results, "few of x", "Adam", {1, 1, 1});
+  Add(&results, "few of x", "x", {2, 2});
+  Add(&results, "few of Adam", "Adam", {1, 1});
+  Add(&results, "few of Adam", "x", {2, 2, 2});
+  const Summary summary = Summarize(results);
+  for (const SummaryRow& row : summary.rows) {
+    CHECK(row.train_verdict == Verdict::kNone);
+    CHECK(row.test_verdict == Verdict::kNone);
+  }
+}
+
+TEST_CASE("a diverged training counts as infinite and is not dropped") {
+  std::vector<RunResult> results;
+  Add(&results, "a", "Adam", {1, 1, 1, 1});
+  Add(&results, "a", "once", {0.5, 0.5, 0.5, 0.5});
+  Add(&results, "a", "mostly", {0.5, 0.5, 0.5, 0.5});
+  results[4].test_loss = {kNan};  // one of "once"
+  for (size_t i = 8; i < 11; ++i) {
+    results[i].final_train_loss = {kNan};  // its test loss is finite, but the training was not
+    results[i].final_train_accuracy = {kNan};
+  }
+  const Summary summary = Summarize(results);
+  const SummaryRow& once = RowOf(summary, "a", "once");
+  CHECK(once.seeds == 4);
+  CHECK(once.diverged == 1);
+  CHECK(once.test_loss.value == 1);  // the infinite one is among the quarter that is cut off
+  CHECK(once.test_loss.interval.high == kInfinity);
+  CHECK(once.test_accuracy.value().value == .25);
+  CHECK(once.test_accuracy.value().interval.low < .25);
+  CHECK(once.test_verdict == Verdict::kNeither);
+  const SummaryRow& mostly = RowOf(summary, "a", "mostly");
+  CHECK(mostly.seeds == 4);
+  CHECK(mostly.diverged == 3);
+  CHECK(mostly.train_loss.value == kInfinity);
+  CHECK(mostly.test_loss.value == kInfinity);
+  CHECK(mostly.mean_train_loss.value == kInfinity);
+  CHECK(mostly.test_accuracy.value().value == 0);
+  CHECK(mostly.train_verdict == Verdict::kNeither);  // a quarter of the draws is below Adam
+  CHECK(AggregateOf(summary, "mostly").diverged == 3);
+  CHECK(AggregateOf(summary, "mostly").test_ratio.value == kInfinity);
+}
+
+TEST_CASE(
+    "an optimizer that always diverges is worse than Adam, and any is better than such Adam") {
+  std::vector<RunResult> results;
+  Add(&results, "a", "Adam", {1, 1, 1});
+  Add(&results, "a", "x", {kNan, kInfinity, kNan});
+  Add(&results, "b", "Adam", {kNan, kNan, kNan});
+  Add(&results, "b", "x", {5, 5, 5});
+  Add(&results, "b", "y", {kNan, kNan, kNan});
+  const Summary summary = Summarize(results);
+  CHECK(RowOf(summary, "a", "x").test_verdict == Verdict::kWorse);
+  CHECK(RowOf(summary, "b", "x").test_verdict == Verdict::kBetter);
+  CHECK(RowOf(summary, "b", "y").test_verdict == Verdict::kNeither);
+  // No loss is a fraction of infinity: b is left out, and said to be.
+  CHECK(AggregateOf(summary, "x").compared == 1);
+  CHECK(AggregateOf(summary, "x").left_out == 1);
+  CHECK(AggregateOf(summary, "x").wins == 1);
+  CHECK(AggregateOf(summary, "x").losses == 1);
+  CHECK(AggregateOf(summary, "y").compared == 0);
+  CHECK(std::isnan(AggregateOf(summary, "y").test_ratio.value));
+}
+
+TEST_CASE("the aggregate is the interquartile mean of losses as fractions of Adam's") {
+  std::vector<RunResult> results;
+  Add(&results, "a", "Adam", {2, 2, 2, 2});
+  Add(&results, "a", "x", {1, 1, 1, 1});  // ratio 0.5
+  Add(&results, "b", "Adam", {10, 20, 20, 30});
+  Add(&results, "b", "x", {30, 30, 30, 30});  // ratio 1.5
+  Add(&results, "c", "Adam", {1, 1, 1, 1});
+  Add(&results, "c", "x", {1, 1, 1, 1});
+  Add(&results, "zero", "Adam", {0, 0, 0, 0});
+  Add(&results, "zero", "x", {1, 1, 1, 1});
+  const Summary summary = Summarize(results);
+  REQUIRE(summary.aggregate.size() == 2);
+  CHECK(summary.aggregate[0].optimizer == "Adam");
+  CHECK(summary.aggregate[0].train_ratio.value == 1);
+  CHECK(summary.aggregate[0].wins + summary.aggregate[0].losses + summary.aggregate[0].ties == 0);
+  const AggregateRow& x = AggregateOf(summary, "x");
+  // Of 4 x 0.5, 4 x 1, 4 x 1.5 the middle half is 0.5, 1, 1, 1, 1, 1.5.
+  CHECK(x.train_ratio.value == doctest::Approx(1).epsilon(1e-15));
+  CHECK(x.test_ratio.value == doctest::Approx(1).epsilon(1e-15));
+  // No seed of a task differs from another, and tasks are not resampled.
+  CHECK(x.test_ratio.interval.low == x.test_ratio.interval.high);
+  CHECK(x.compared == 3);
+  CHECK(x.left_out == 1);
+  CHECK(x.wins == 1);
+  CHECK(x.losses == 1);  // on "zero", which counts here; Adam's interval on b reaches to 30
+  CHECK(x.ties == 2);
+}
+
+TEST_CASE("the aggregate's bootstrap keeps a seed's numbers after several steps together") {
+  // Seeds are 1 or 3 after all of 8 numbers of steps, so together they are as uncertain as one.
+  std::vector<RunResult> results;
+  for (const std::string optimizer : {"Adam", "x"}) {
+    for (int64_t seed = 0; seed < 8; ++seed) {
+      RunResult& result = results.emplace_back(Result("a", optimizer, seed, 1));
+      const double loss = optimizer == "Adam" || seed % 2 == 0 ? 1 : 3;
+      result.steps = {1, 2, 3, 4, 5, 6, 7, 8};
+      result.train_loss.assign(8, 1.0f);
+      result.final_train_loss.assign(8, loss);
+      result.final_train_accuracy.assign(8, .5);
+      result.mean_train_loss.assign(8, 1);
+      result.test_loss.assign(8, loss);
+      result.test_accuracy.assign(8, .5);
+      result.seconds.assign(8, 1);
+    }
+  }
+  const Summary summary = Summarize(results);
+  CHECK(summary.rows.size() == 16);
+  const SummaryRow& row = RowOf(summary, "a", "x");
+  const AggregateRow& x = AggregateOf(summary, "x");
+  CHECK(x.test_ratio.value == 2);
+  CHECK(x.test_ratio.interval.low == row.test_loss.interval.low);
+  CHECK(x.test_ratio.interval.high == row.test_loss.interval.high);
+}
+
+TEST_CASE(
+    "steps and seconds to Adam's loss are means over seeds, infinite where it is not reached") {
+  std::vector<RunResult> results;
+  Add(&results, "a", "Adam", {1, 1, 1});
+  Add(&results, "a", "fast", {1, 1, 1});
+  Add(&results, "a", "slow", {1, 1, 1});
+  for (RunResult& result : results) {
+    result.steps = {100};
+    result.train_loss.assign(100, 1.0f);
+    result.seconds = {2};
+    result.learning_rate = {0.1};
+    result.learning_rate_at_edge = {result.optimizer == "slow"};
+    result.steps_to_adam = {result.optimizer == "Adam"   ? 80
+                            : result.optimizer == "fast" ? 30 + 10 * result.seed
+                            : result.seed == 2           ? 0
+                                                         : 90};
+  }
+  const Summary summary = Summarize(results);
+  CHECK(RowOf(summary, "a", "Adam").steps_to_adam == 80.0);
+  const SummaryRow& fast = RowOf(summary, "a", "fast");
+  CHECK(fast.steps_to_adam == 40.0);
+  CHECK(fast.seconds_to_adam.value() == doctest::Approx(.8).epsilon(1e-15));
+  CHECK(fast.speedup == 2.5);
+  CHECK(fast.learning_rate == 0.1);
+  CHECK(!fast.learning_rate_at_edge);
+  const SummaryRow& slow = RowOf(summary, "a", "slow");
+  CHECK(slow.steps_to_adam == kInfinity);
+  CHECK(slow.seconds_to_adam == kInfinity);
+  CHECK(slow.speedup == 0.0);
+  CHECK(slow.learning_rate_at_edge);
+}
+
+TEST_CASE("tasks without accuracy have none in the summary") {
+  std::vector<RunResult> results;
+  Add(&results, "a", "Adam", {1, 2, 3});
+  for (RunResult& result : results) {
+    result.final_train_accuracy = {kNan};
+    result.test_accuracy = {kNan};
+  }
+  const Summary summary = Summarize(results);
+  CHECK(!summary.rows[0].train_accuracy.has_value());
+  CHECK(!summary.rows[0].test_accuracy.has_value());
+}
+
+TEST_CASE("tasks and optimizers keep the order of the results, and without Adam there is no sum") {
+  std::vector<RunResult> results;
+  Add(&results, "z", "y", {1});
+  Add(&results, "z", "b", {1});
+  Add(&results, "a", "b", {1});
+  Add(&results, "a", "y", {1});
+  const Summary summary = Summarize(results);
+  std::string order;
+  for (const SummaryRow& row : summary.rows) order += row.task + row.optimizer + " ";
+  CHECK(order == "zy zb ab ay ");
+  CHECK(summary.aggregate.empty());
+  CHECK(Summarize({}).rows.empty());
+}
+
+TEST_CASE("two results for one seed and steps that differ within a task are errors") {
+  std::vector<RunResult> results;
+  Add(&results, "a", "Adam", {1, 2});
+  Add(&results, "a", "x", {1, 2});
+  results[3].seed = 0;
+  CHECK_THROWS_WITH_AS(Summarize(results),
+                       "results of task 'a': there are several of x with seed 0", Error);
+  results[3].seed = 1;
+  results[3].steps = {2};
+  CHECK_THROWS_WITH_AS(
+      Summarize(results),
+      "results of task 'a': x with seed 1 was judged after 2 steps, others after 1", Error);
+}
+
+}  // namespace
+}  // namespace lopt
