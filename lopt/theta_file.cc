@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <map>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -80,21 +81,52 @@ void CheckGolden(const LearnedOptimizer& optimizer, std::span<const float> theta
   }
   const auto row = [&](const Layout& of, std::string_view prefix) {
     std::vector<float> values(static_cast<size_t>(of.size()));
-    RowFromArrays(of, arrays, prefix, values);
+    try {
+      RowFromArrays(of, arrays, prefix, values);
+    } catch (const Error& error) {
+      Fail("{}: the golden steps are damaged: {}", path, error.what());
+    }
     return values;
   };
   const std::vector<float> wanted = row(layout, "golden/result/");
   const std::vector<float> got = RunGolden(optimizer, theta, layout, row(layout, "golden/params/"),
                                            row(WithSteps(layout), "golden/gradients/"));
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    const double tolerance = kGoldenTolerance * (1 + std::abs(wanted[i]));
-    const bool same = wanted[i] == got[i] || (std::isnan(wanted[i]) && std::isnan(got[i])) ||
-                      std::abs(double{wanted[i]} - double{got[i]}) <= tolerance;
-    Require(same,
-            "{}: the optimizer does not do what it did when the file was written: golden result {} "
-            "is {}, the file says {}",
-            path, i, got[i], wanted[i]);
+  for (const LayoutEntry& entry : layout.entries()) {
+    for (int64_t i = 0; i < entry.size; ++i) {
+      const float w = wanted[entry.offset + i];
+      const float g = got[entry.offset + i];
+      const double tolerance = kGoldenTolerance * (1 + std::abs(w));
+      const bool same = w == g || (std::isnan(w) && std::isnan(g)) ||
+                        std::abs(double{w} - double{g}) <= tolerance;
+      Require(same,
+              "{}: the optimizer does not do what it did when the file was written: "
+              "golden/result/{} at {}: {} wanted, got {}",
+              path, entry.name, i, w, g);
+    }
   }
+}
+
+// "a [2], b [3, 4]", or "none".
+std::string Show(const std::map<std::string, Shape>& tensors) {
+  std::vector<std::string> shown;
+  for (const auto& [name, shape] : tensors) {
+    shown.push_back(name + " " + ToString(shape));
+  }
+  return shown.empty() ? "none" : fmt::format("{}", fmt::join(shown, ", "));
+}
+
+void CheckTensors(const Layout& layout, const NamedArrays& tensors, const Config& optimizer,
+                  const std::string& path) {
+  std::map<std::string, Shape> wanted;
+  for (const LayoutEntry& entry : layout.entries()) {
+    wanted[entry.name] = entry.shape;
+  }
+  std::map<std::string, Shape> got;
+  for (const auto& [name, array] : tensors) {
+    got[name] = array.shape();
+  }
+  Require(wanted == got, "{}: the tensors theta/... are not those of {}; wanted: {}; got: {}", path,
+          optimizer.Dump(-1), Show(wanted), Show(got));
 }
 
 int64_t IntegerOf(const std::map<std::string, std::string>& metadata, const std::string& name,
@@ -149,6 +181,10 @@ ThetaFile ReadThetaFile(const std::string& path, const std::optional<Config>& le
     const auto found = file.metadata.find(name);
     return found == file.metadata.end() ? std::string() : found->second;
   };
+  const std::string format = metadata("format");
+  Require(format.empty() || format == kFormat,
+          "{}: the format is '{}'; this program reads '{}'. A newer file needs a newer program",
+          path, format, kFormat);
   ThetaFile result;
   const std::string named = metadata("learned_optimizer");
   Require(!named.empty() || learned_optimizer.has_value(),
@@ -169,8 +205,7 @@ ThetaFile ReadThetaFile(const std::string& path, const std::optional<Config>& le
   const auto optimizer = OptimizerRegistry().Make(result.learned_optimizer);
   const Layout& layout = optimizer->theta_layout();
   const NamedArrays tensors = file.arrays.Extract("theta/");
-  Require(tensors.size() == layout.entries().size(), "{}: holds {} tensors theta/..., a {} has {}",
-          path, tensors.size(), result.learned_optimizer.Type(), layout.entries().size());
+  CheckTensors(layout, tensors, result.learned_optimizer, path);
   result.theta.resize(layout.size());
   const std::span<float> theta(result.theta.data(), static_cast<size_t>(result.theta.size()));
   try {

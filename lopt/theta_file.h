@@ -27,10 +27,11 @@ struct ThetaFile {
 // is complete or absent after a crash.
 void WriteThetaFile(const std::string& path, const ThetaFile& file);
 
-// Reads it and repeats the golden steps: throws Error if a result differs by more than 1e-6 (1 +
-// |value|), or if the tensors are not those of the optimizer. `learned_optimizer` is for files that
-// do not name one (tensors from elsewhere); where the file names one and both are given, a
-// difference is an Error.
+// Reads it and repeats the golden steps, where there are some: throws Error if a result differs by
+// more than 1e-6 (1 + |value|), the tensors are not those of the optimizer, or the file is of
+// another format than WriteThetaFile writes. `learned_optimizer` is for files that do not name one
+// (tensors from elsewhere), which are an Error without it; where the file names one and both are
+// given, a difference is an Error.
 ThetaFile ReadThetaFile(const std::string& path,
                         const std::optional<Config>& learned_optimizer = {});
 

@@ -77,9 +77,9 @@ TEST_CASE("An optimizer that does other steps than the file says is an error") {
   result += 5e-6F;
   WriteArrayFile(path, file);
   CHECK(ReadError(path) ==
-        fmt::format("{}: the optimizer does not do what it did when the file was written: golden "
-                    "result 8 is {}, the file says {}",
-                    path, before, result));
+        fmt::format("{}: the optimizer does not do what it did when the file was written: "
+                    "golden/result/w at 5: {} wanted, got {}",
+                    path, result, before));
   result = before + 5e-7F;
   WriteArrayFile(path, file);
   CHECK(ReadError(path) == "no error");
@@ -114,15 +114,50 @@ TEST_CASE("A file that does not fit is an error") {
                                  "options must be given");
     CHECK(ReadThetaFile(path, Config::Parse(kMlp, "test")).theta == Trained(kMlp).theta);
   }
+  const std::string wanted =
+      path +
+      ": the tensors theta/... are not those of "
+      R"({"type":"MLPLOpt","hidden_size":8,"step_mult":0.01})"
+      "; wanted: mlp/linear_0/b [8], mlp/linear_0/w [19, 8], mlp/linear_1/b [8], mlp/linear_1/w "
+      "[8, 8], mlp/linear_2/b [2], mlp/linear_2/w [8, 2]; got: ";
   SUBCASE("too many tensors") {
     file.arrays.Set("theta/more", Array(DType::kFloat32, {2}));
     WriteArrayFile(path, file);
-    CHECK(ReadError(path) == path + ": holds 7 tensors theta/..., a MLPLOpt has 6");
+    CHECK(ReadError(path) ==
+          wanted +
+              "mlp/linear_0/b [8], mlp/linear_0/w [19, 8], mlp/linear_1/b [8], mlp/linear_1/w [8, "
+              "8], mlp/linear_2/b [2], mlp/linear_2/w [8, 2], more [2]");
   }
   SUBCASE("a tensor of another shape") {
     file.arrays.Set("theta/mlp/linear_0/b", Array(DType::kFloat32, {9}));
     WriteArrayFile(path, file);
-    CHECK(ReadError(path).starts_with(path + ": theta: "));
+    CHECK(ReadError(path).starts_with(wanted + "mlp/linear_0/b [9], "));
+  }
+  SUBCASE("no tensors") {
+    file.arrays = {};
+    WriteArrayFile(path, file);
+    CHECK(ReadError(path) == wanted + "none");
+  }
+  SUBCASE("a tensor of another dtype") {
+    file.arrays.Set("theta/mlp/linear_0/b", Array(DType::kFloat64, {8}));
+    WriteArrayFile(path, file);
+    CHECK(ReadError(path) == path +
+                                 ": theta: array 'mlp/linear_0/b' must be F32 of shape [8], got "
+                                 "F64 of shape [8]");
+  }
+  SUBCASE("a newer format") {
+    file.metadata["format"] = "lopt theta 2";
+    WriteArrayFile(path, file);
+    CHECK(ReadError(path) == path +
+                                 ": the format is 'lopt theta 2'; this program reads 'lopt theta "
+                                 "1'. A newer file needs a newer program");
+  }
+  SUBCASE("golden steps of another number") {
+    file.arrays.Set("golden/gradients/w", Array(DType::kFloat32, {4, 4, 3}));
+    WriteArrayFile(path, file);
+    CHECK(ReadError(path) == path +
+                                 ": the golden steps are damaged: array 'golden/gradients/w' must "
+                                 "be F32 of shape [5, 4, 3], got F32 of shape [4, 4, 3]");
   }
   SUBCASE("a seed that is no number") {
     file.metadata["seed"] = "3x";
