@@ -27,14 +27,6 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // What the evaluation's key is folded with, for each purpose.
 enum EvaluationDraw : uint64_t { kTuningDraw = 0, kSeedDraw = 1 };
 
-// Mean of the last kFinalSteps of the first `steps` numbers; of all where there are fewer.
-double FinalMean(std::span<const float> curve, int64_t steps) {
-  const int64_t count = std::min(steps, kFinalSteps);
-  double sum = 0;
-  for (const float value : curve.subspan(static_cast<size_t>(steps - count), count)) sum += value;
-  return sum / static_cast<double>(count);
-}
-
 double Mean(std::span<const float> values) {
   double sum = 0;
   for (const float value : values) sum += value;

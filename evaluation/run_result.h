@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -35,5 +36,8 @@ struct RunResult {
 
 // Batch losses that a "final" train loss is the mean of.
 inline constexpr int64_t kFinalSteps = 10;
+// Mean of the last kFinalSteps of the first `steps` numbers of a curve; of all where there are
+// fewer.
+double FinalMean(std::span<const float> curve, int64_t steps);
 
 }  // namespace lopt

@@ -29,13 +29,14 @@ WorkerWindows WindowsOf(const WorkerGradient& gradient) {
 
 LearnerRole::LearnerRole(const MetaTrainConfig& config, const MetaTrainerOptions& options,
                          const Experiment* const* experiment, Transport* transport,
-                         MessageLoop* loop)
+                         MessageLoop* loop, Background* background)
     : config_(config),
       options_(options),
       resolved_(WriteOptions("", config)),
       experiment_(experiment),
       transport_(transport),
       loop_(loop),
+      background_(background),
       directory_(options.out_dir),
       store_(directory_.CheckpointPath(),
              {.keep_last = config.keep_last, .keep_every = config.keep_every}, options.on_event),
@@ -234,6 +235,7 @@ void LearnerRole::Prepare() {
   WriteManifest("running");
   directory_.WriteConfig(resolved_);
   metrics_.emplace(directory_.path(), keep_metrics_below);
+  best_.emplace(directory_.path());
   throughput_.emplace(directory_.path(), learner_.outer_step);
   if (saved_step_ < 0) {
     Save(false);
@@ -384,6 +386,32 @@ void LearnerRole::TakeGradient(WorkerGradient gradient) {
   ++arrived_count_;
 }
 
+void LearnerRole::EvaluateTheta() {
+  if (config_.eval_every == 0 || learner_.outer_step % config_.eval_every != 0) {
+    return;
+  }
+  bool done = false;
+  background_->Post([this] { evaluation_ = options_.evaluate(learner_.theta); },
+                    [&done] { done = true; });
+  loop_->RunUntil([&done] { return done; });
+  const auto loss = evaluation_.find("eval_loss");
+  Require(loss != evaluation_.end(),
+          "the evaluation of theta gave no 'eval_loss' (MetaTrainerOptions::evaluate)");
+  if (best_) {
+    best_->Offer(learner_.outer_step, loss->second,
+                 [this](const std::string& path) { WriteTheta(path); });
+  }
+}
+
+void LearnerRole::WriteTheta(const std::string& path) const {
+  WriteThetaFile(path, {.learned_optimizer = LearnedOptimizerConfig(),
+                        .theta = learner_.theta,
+                        .config = resolved_,
+                        .seed = config_.seed,
+                        .meta_steps = learner_.outer_step,
+                        .version = options_.version});
+}
+
 UpdateSummary LearnerRole::SyncUpdate() {
   for (auto& slot : arrived_) {
     slot.reset();
@@ -481,12 +509,15 @@ void LearnerRole::AccountUpdate(const UpdateSummary& summary,
 void LearnerRole::Report(const UpdateSummary& summary, const MetaTrainResult& result,
                          int64_t inner_steps) {
   const std::vector<std::string>& names = (*experiment_)->estimator_names;
+  Metrics metrics = std::exchange(evaluation_, {});
   if (metrics_ && summary.outer_step % config_.metrics_steps == 0) {
-    Metrics metrics = MetricsOf(summary, names, learner_, totals_);
+    metrics.merge(MetricsOf(summary, names, learner_, totals_));
     AddLedgerMetrics(ledger_, names, &metrics);
     if (HasDeadline()) {
       metrics["absent_workers"] = static_cast<double>(config_.workers - arrived_count_);
     }
+  }
+  if (metrics_ && !metrics.empty()) {
     metrics_->Write(summary.outer_step, metrics);
   }
   if (throughput_) {
@@ -510,6 +541,7 @@ MetaTrainResult LearnerRole::Loop() {
   int64_t inner_steps = 0;
   const Clock::time_point start = Clock::now();
   while (learner_.outer_step < config_.meta_steps && !StopAsked()) {
+    EvaluateTheta();
     const std::optional<UpdateSummary> summary = Async() ? AsyncUpdate() : SyncUpdate();
     if (!summary) {
       break;
@@ -524,6 +556,12 @@ MetaTrainResult LearnerRole::Loop() {
     }
   }
   result.interrupted = learner_.outer_step < config_.meta_steps;
+  if (!result.interrupted) {
+    EvaluateTheta();
+    if (metrics_ && !evaluation_.empty()) {
+      metrics_->Write(learner_.outer_step, evaluation_);
+    }
+  }
   loop_->SetUpdates(learner_.outer_step);
   Finish(&result);
   result.learner = learner_;
@@ -621,12 +659,7 @@ void LearnerRole::Finish(MetaTrainResult* result) {
     throughput_->Finish();
     if (!result->interrupted) {
       Event("theta");
-      WriteThetaFile(directory_.ThetaPath(), {.learned_optimizer = LearnedOptimizerConfig(),
-                                              .theta = learner_.theta,
-                                              .config = resolved_,
-                                              .seed = config_.seed,
-                                              .meta_steps = learner_.outer_step,
-                                              .version = options_.version});
+      WriteTheta(directory_.ThetaPath());
       result->theta_path = directory_.ThetaPath();
     }
     Event("finish");

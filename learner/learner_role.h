@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "learner/background.h"
+#include "learner/best_theta.h"
 #include "learner/checkpoint.h"
 #include "learner/experiment.h"
 #include "learner/gradient_buffer.h"
@@ -28,7 +30,8 @@ class LearnerRole {
  public:
   // *experiment is null until the experiment has been made.
   LearnerRole(const MetaTrainConfig& config, const MetaTrainerOptions& options,
-              const Experiment* const* experiment, Transport* transport, MessageLoop* loop);
+              const Experiment* const* experiment, Transport* transport, MessageLoop* loop,
+              Background* background);
 
   // Takes a message of a kind that goes from rank to learner.
   void Handle(Message message);
@@ -71,6 +74,9 @@ class LearnerRole {
   void WriteManifest(std::string status, std::string error = "") const;
 
   MetaTrainResult Loop();
+  // Judges theta if that is due.
+  void EvaluateTheta();
+  void WriteTheta(const std::string& path) const;
   UpdateSummary SyncUpdate();
   std::optional<UpdateSummary> AsyncUpdate();
   void HandOutWeights();
@@ -95,12 +101,15 @@ class LearnerRole {
   const Experiment* const* experiment_;
   Transport* transport_;
   MessageLoop* loop_;
+  Background* background_;
   RunDirectory directory_;
   std::optional<RunLock> lock_;
   CheckpointStore store_;
   std::optional<MetricsLog> metrics_;
   std::optional<ThroughputLog> throughput_;
   std::optional<WindowJournal> journal_;
+  std::optional<BestTheta> best_;
+  Metrics evaluation_;  // of the present theta; empty if it was not judged
   std::string init_theta_;
 
   std::vector<Rank> ranks_;

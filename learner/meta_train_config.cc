@@ -4,6 +4,7 @@
 #include "estimators/registry.h"
 #include "learner/theta_opt.h"
 #include "lopt/registry.h"
+#include "tasks/registry.h"
 
 namespace lopt {
 
@@ -61,6 +62,15 @@ void MetaTrainConfig::Visit(FieldVisitor& v) {
           "Checkpoints at multiples of this many updates are kept for good; 0: none.");
   v.Field("metrics_steps", &metrics_steps, AtLeast(1),
           "Metrics are written for every so many-th update.");
+  v.Field("eval_every", &eval_every, AtLeast(0),
+          "After every so many updates theta trains held-out tasks; the losses are among the "
+          "metrics, and the theta of the lowest is kept in theta_best.safetensors. 0: never.");
+  v.Typed(
+      "eval_tasks", &eval_tasks, TaskRegistry().table(),
+      "The tasks of these evaluations; empty: those of the estimators. Their draws are those of "
+      "no training.");
+  v.Field("eval_steps", &eval_steps, AtLeast(1), "Inner steps of each of these trainings.");
+  v.Field("eval_seeds", &eval_seeds, AtLeast(1), "Trainings of each of these tasks.");
 }
 
 void CheckCombinations(const MetaTrainConfig& config) {
@@ -93,10 +103,21 @@ void CheckCombinations(const MetaTrainConfig& config) {
 }
 
 const std::vector<std::string>& KeysFreeOnResume() {
-  static const std::vector<std::string> keys = {
-      "name",      "meta_steps", "worker_timeout_seconds", "gather_checkpoints",
-      "data_dir",  "isa",        "checkpoint_seconds",     "checkpoint_steps",
-      "keep_last", "keep_every", "metrics_steps"};
+  static const std::vector<std::string> keys = {"name",
+                                                "meta_steps",
+                                                "worker_timeout_seconds",
+                                                "gather_checkpoints",
+                                                "data_dir",
+                                                "isa",
+                                                "checkpoint_seconds",
+                                                "checkpoint_steps",
+                                                "keep_last",
+                                                "keep_every",
+                                                "metrics_steps",
+                                                "eval_every",
+                                                "eval_tasks",
+                                                "eval_steps",
+                                                "eval_seeds"};
   return keys;
 }
 

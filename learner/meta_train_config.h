@@ -41,6 +41,10 @@ struct MetaTrainConfig {
   int64_t keep_last = 3;
   int64_t keep_every = 0;
   int64_t metrics_steps = 1;
+  int64_t eval_every = 0;
+  std::vector<Config> eval_tasks;
+  int64_t eval_steps = 300;
+  int64_t eval_seeds = 8;
 
   void Visit(FieldVisitor& v);
 };

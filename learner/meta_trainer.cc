@@ -31,6 +31,10 @@ void CheckOptions(const MetaTrainConfig& config, const MetaTrainerOptions& optio
                   const Transport& transport) {
   Require(!config.estimators.empty(), "estimators: must name at least one estimator");
   CheckCombinations(config);
+  Require(config.eval_every == 0 || options.evaluate,
+          "eval_every is {}, but this program gave meta-training nothing to evaluate theta with "
+          "(MetaTrainerOptions::evaluate)",
+          config.eval_every);
   Require(!(options.resume && options.overwrite), "resume and overwrite exclude each other");
   Require(!options.out_dir.empty() || !(options.resume || options.overwrite),
           "resume and overwrite need an output directory");
@@ -68,7 +72,7 @@ class RankJob {
                .state = [this] { return State(); }}),
         background_(options.threads, &wakeup_) {
     if (transport->rank() == 0) {
-      learner_.emplace(config, options, &made_, transport, &loop_);
+      learner_.emplace(config, options, &made_, transport, &loop_, &background_);
     }
   }
   ~RankJob() { transport_->NotifyOnArrival(nullptr); }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <Eigen/Core>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -44,6 +45,10 @@ struct MetaTrainerOptions {
   // process alone.
   Transport* transport = nullptr;
   bool learner_only = false;  // rank 0 computes no workers
+  // Trains held-out tasks with a theta [D], on the thread pool around the call. What it returns
+  // goes to the metrics; "eval_loss" among it decides which theta is the best. Called on rank 0
+  // with the theta of every config.eval_every updates, none included.
+  std::function<Metrics(const Eigen::VectorXf& theta)> evaluate = {};
 };
 
 // Of ranks other than 0, only `interrupted` has a meaning.
@@ -68,6 +73,7 @@ struct MetaTrainResult {
 //   throughput.jsonl   learner/throughput_log.h
 //   checkpoints/       learner/checkpoint.h; one at the start, at every interval and at the end
 //   theta.safetensors  lopt/theta_file.h, when finished
+//   theta_best.safetensors, best.json  learner/best_theta.h, if eval_every is set
 //   windows.bin        learner/window_journal.h
 // and every rank r
 //   status/rank-<r>.json  learner/status_file.h

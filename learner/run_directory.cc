@@ -21,8 +21,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<std::string_view, 7> kFiles = {
-    "manifest.json", "config.json", "metrics.jsonl", "throughput.jsonl", "theta.safetensors", "windows.bin", "status"};
+constexpr std::array<std::string_view, 9> kFiles = {
+    "manifest.json",    "config.json",       "metrics.jsonl",
+    "throughput.jsonl", "theta.safetensors", "theta_best.safetensors",
+    "best.json",        "windows.bin",       "status"};
 constexpr std::string_view kEventFiles = "events.out.tfevents.";
 
 void Remove(const fs::path& path) {

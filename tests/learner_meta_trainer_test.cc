@@ -7,6 +7,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <limits>
 #include <sstream>
 #include <string>
@@ -78,6 +79,101 @@ MetaTrainConfig Exploding(const std::string& policy) {
           "non_finite_gradient": ")" +
           policy + "\"}",
       "test"));
+}
+
+// Judges a theta by a number that falls until update 8 and rises after it, and counts its calls.
+struct FakeEvaluation {
+  int calls = 0;
+  Metrics operator()(const Eigen::VectorXf& theta) {
+    ++calls;
+    return {{"eval_loss", std::abs(double{theta[0]} - 8)}, {"eval_test_loss/0_fake", theta[0]}};
+  }
+};
+
+// theta counts the updates: its gradient is -1, its learning rate 1.
+MetaTrainConfig Counting(int64_t meta_steps, int64_t eval_every) {
+  const auto add = [] {
+    EstimatorRegistry().Add<ExplodingOptions>(
+        "Counting", "Its gradient is -1.",
+        [](const ExplodingOptions&, const std::shared_ptr<const LearnedOptimizer>&,
+           const TaskResources&) {
+          return Configured([](const WorkerWeights&, Key, int64_t) {
+            return GradientEstimate{.gradient = Eigen::VectorXf::Constant(1, -1),
+                                    .mean_loss = 0,
+                                    .counts = {},
+                                    .metrics = {}};
+          });
+        });
+    return true;
+  };
+  static const bool added = add();
+  CHECK(added);
+  auto config = ReadOptions<MetaTrainConfig>(Config::Parse(
+      R"({"learned_optimizer": {"type": "LearnableSGD", "learning_rate": 1},
+          "theta_opt": {"type": "SGD", "learning_rate": 1},
+          "estimators": [{"type": "Counting"}], "checkpoint_seconds": 0, "checkpoint_steps": 5})",
+      "test"));
+  config.meta_steps = meta_steps;
+  config.eval_every = eval_every;
+  return config;
+}
+
+TEST_CASE("The theta of the lowest held-out loss is kept, and every evaluation is in the metrics") {
+  const TempDirectory directory;
+  FakeEvaluation evaluation;
+  const MetaTrainConfig config = Counting(12, 4);
+  RunMetaTraining(config, {.out_dir = directory.path(), .evaluate = std::ref(evaluation)});
+  CHECK(evaluation.calls == 4);  // after 0, 4, 8 and 12 updates
+  const ThetaFile best = ReadThetaFile(directory.path() + "/theta_best.safetensors");
+  CHECK(best.meta_steps == 8);
+  CHECK(best.theta[0] == 8);
+  CHECK(ReadTextFile(directory.path() + "/best.json") == "{\"updates\":8,\"eval_loss\":0.0}\n");
+  CHECK(ReadThetaFile(directory.path() + "/theta.safetensors").theta[0] == 12);
+
+  std::istringstream lines(ReadTextFile(directory.path() + "/metrics.jsonl"));
+  std::string line;
+  int64_t step = 0;
+  for (; std::getline(lines, line); ++step) {
+    CAPTURE(line);
+    CHECK((line.find("\"eval_loss\"") != std::string::npos) == (step % 4 == 0));
+    CHECK((line.find("\"meta_loss\"") != std::string::npos) == (step < 12));
+  }
+  CHECK(step == 13);
+}
+
+TEST_CASE("A run in two parts evaluates as one in one go does") {
+  const auto run = [](const MetaTrainConfig& config, const std::string& path, bool resume) {
+    RunMetaTraining(config, {.out_dir = path, .resume = resume, .evaluate = FakeEvaluation()});
+  };
+  for (const int64_t first : {5, 8, 9}) {
+    CAPTURE(first);
+    const TempDirectory both;
+    const TempDirectory one;
+    run(Counting(first, 4), both.path(), false);
+    run(Counting(13, 4), both.path(), true);
+    run(Counting(13, 4), one.path(), false);
+    for (const char* file : {"/best.json", "/metrics.jsonl"}) {
+      CHECK(ReadTextFile(both.path() + file) == ReadTextFile(one.path() + file));
+    }
+    CHECK(ReadThetaFile(both.path() + "/theta_best.safetensors").theta[0] == 8);
+  }
+}
+
+TEST_CASE("An evaluation that is never a number leaves no best theta") {
+  const TempDirectory directory;
+  RunMetaTraining(Counting(4, 2),
+                  {.out_dir = directory.path(), .evaluate = [](const auto&) {
+                     return Metrics{{"eval_loss", std::numeric_limits<double>::quiet_NaN()}};
+                   }});
+  CHECK_FALSE(fs::exists(directory.path() + "/theta_best.safetensors"));
+}
+
+TEST_CASE("Held-out evaluation needs something to evaluate with, and an eval_loss") {
+  CHECK(ErrorOf(Counting(4, 2), {}) ==
+        "eval_every is 2, but this program gave meta-training nothing to evaluate theta with "
+        "(MetaTrainerOptions::evaluate)");
+  CHECK(ErrorOf(Counting(4, 2), {.evaluate = [](const auto&) { return Metrics{}; }}) ==
+        "the evaluation of theta gave no 'eval_loss' (MetaTrainerOptions::evaluate)");
 }
 
 TEST_CASE("theta after 20 updates has the same bits on 1, 2 and 8 threads") {
@@ -305,7 +401,8 @@ TEST_CASE("Resuming with a changed config is an error that says which keys diffe
   const std::string end =
       ". On resume only these keys may change: name, meta_steps, "
       "worker_timeout_seconds, gather_checkpoints, data_dir, isa, checkpoint_seconds, "
-      "checkpoint_steps, keep_last, keep_every, metrics_steps";
+      "checkpoint_steps, keep_last, keep_every, metrics_steps, eval_every, eval_tasks, "
+      "eval_steps, eval_seeds";
   const MetaTrainerOptions resume = {.out_dir = directory.path(), .resume = true};
   MetaTrainConfig changed = config;
   changed.seed = 12;

@@ -1,0 +1,76 @@
+#include "evaluation/held_out.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "base/eigen.h"
+#include "base/parallel.h"
+#include "evaluation/inner_training.h"
+#include "evaluation/run_result.h"
+#include "lopt/registry.h"
+#include "tasks/registry.h"
+
+namespace lopt {
+namespace {
+
+// No run's key: those are of seeds that are not negative and below 2^63.
+Key HeldOutKey(int64_t seed) {
+  return FoldIn(KeyFromSeed(std::numeric_limits<uint64_t>::max()), static_cast<uint64_t>(seed));
+}
+
+}  // namespace
+
+HeldOutEvaluation::HeldOutEvaluation(const MetaTrainConfig& config)
+    : optimizer_(OptimizerRegistry().Make(config.learned_optimizer)),
+      steps_(config.eval_steps),
+      seeds_(config.eval_seeds) {
+  std::vector<Config> tasks = config.eval_tasks;
+  if (tasks.empty()) {
+    for (const Config& estimator : config.estimators) {
+      tasks.push_back(Config::FromJson(estimator.json().at("task"), estimator.path() + ".task"));
+    }
+  }
+  const TaskResources resources = MakeTaskResources(config.data_dir);
+  for (const Config& task : tasks) {
+    tasks_.push_back({.name = fmt::format("{}_{}", tasks_.size(), task.Type()),
+                      .family = TaskRegistry().Make(task, resources)});
+  }
+}
+
+Metrics HeldOutEvaluation::Evaluate(const Eigen::VectorXf& theta) {
+  std::vector<TrainingCurve> curves(tasks_.size() * static_cast<size_t>(seeds_));
+  ParallelFor(std::ssize(curves), [&](int64_t i) {
+    const TaskFamily& task = *tasks_[static_cast<size_t>(i / seeds_)].family;
+    WorkspacePool::Lease lease(workspaces_);
+    curves[static_cast<size_t>(i)] =
+        TrainTask(task, *optimizer_->Bind(task.params_layout(), AsSpan(theta)), {&steps_, 1},
+                  Split::kTest, {.key = HeldOutKey(i % seeds_)}, *lease);
+  });
+  Metrics metrics;
+  double sum = 0;
+  for (size_t t = 0; t < tasks_.size(); ++t) {
+    double train = 0;
+    double test = 0;
+    double ratio = 0;
+    for (int64_t s = 0; s < seeds_; ++s) {
+      const TrainingCurve& curve = curves[t * static_cast<size_t>(seeds_) + static_cast<size_t>(s)];
+      const double loss = curve.judged[0].loss;
+      train += FinalMean(curve.train_loss, steps_);
+      test += loss;
+      ratio += std::isfinite(loss) ? loss / double{curve.train_loss[0]}
+                                   : std::numeric_limits<double>::infinity();
+    }
+    const auto count = static_cast<double>(seeds_);
+    metrics["eval_train_loss/" + tasks_[t].name] = train / count;
+    metrics["eval_test_loss/" + tasks_[t].name] = test / count;
+    metrics["eval_ratio/" + tasks_[t].name] = ratio / count;
+    sum += ratio / count;
+  }
+  metrics["eval_loss"] = sum / static_cast<double>(tasks_.size());
+  return metrics;
+}
+
+}  // namespace lopt
