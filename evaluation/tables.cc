@@ -1,0 +1,371 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <iterator>
+#include <limits>
+#include <span>
+
+#include "evaluation/summary.h"
+
+namespace lopt {
+namespace {
+
+// --- Text -------------------------------------------------------------------------------------
+
+// `digits` significant digits, written out where that is short: 0.326, 12.4, 1.24e-07.
+std::string Rounded(double value, int digits) {
+  if (!std::isfinite(value)) return std::isnan(value) ? "-" : value > 0 ? "inf" : "-inf";
+  const int magnitude = value == 0 ? 0 : static_cast<int>(std::floor(std::log10(std::abs(value))));
+  if (magnitude < -3 || magnitude > 5) return fmt::format("{:.{}e}", value, digits - 1);
+  return fmt::format("{:.{}f}", value, std::max(0, digits - 1 - magnitude));
+}
+
+std::string Bold(const std::string& text, bool bold) {
+  return bold ? fmt::format("**{}**", text) : text;
+}
+
+// Three digits, or four where the interval is so narrow that three would not show it.
+std::string Shown(const Estimate& estimate, bool best) {
+  const Interval& interval = estimate.interval;
+  const double width = (interval.high - interval.low) / std::abs(estimate.value);
+  const int digits = width < 0.01 ? 4 : 3;
+  const std::string value = Rounded(estimate.value, digits);
+  return fmt::format("{} [{}, {}]", Bold(value, best), Rounded(interval.low, digits),
+                     Rounded(interval.high, digits));
+}
+
+std::string ShownPercent(const Estimate& estimate, bool best) {
+  const std::string value = fmt::format("{:.1f}", 100 * estimate.value);
+  return fmt::format("{} [{:.1f}, {:.1f}]", Bold(value, best), 100 * estimate.interval.low,
+                     100 * estimate.interval.high);
+}
+
+const char* Shown(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kBetter:
+      return "better";
+    case Verdict::kWorse:
+      return "worse";
+    case Verdict::kNeither:
+      return "unclear";
+    case Verdict::kNone:
+      break;
+  }
+  return "-";
+}
+
+// Counted in code points.
+size_t Width(const std::string& utf8) {
+  return static_cast<size_t>(
+      std::ranges::count_if(utf8, [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+// A name as Markdown shows it in a cell.
+std::string Escaped(const std::string& name) {
+  std::string escaped;
+  for (const char c : name) {
+    if (std::string_view("|*`<\\").find(c) != std::string_view::npos) escaped += '\\';
+    escaped += c == '\n' ? ' ' : c;
+  }
+  return escaped;
+}
+
+// A Markdown table with aligned columns; all but the first are aligned to the right.
+class Table {
+ public:
+  explicit Table(std::vector<std::string> header) : lines_{std::move(header)} {}
+
+  void Add(std::vector<std::string> line) { lines_.push_back(std::move(line)); }
+
+  std::string Text() const {
+    std::vector<size_t> widths;
+    for (size_t c = 0; c < lines_.front().size(); ++c) {
+      size_t width = 3;
+      for (const auto& line : lines_) width = std::max(width, Width(line[c]));
+      widths.push_back(width);
+    }
+    std::string text;
+    const auto out = std::back_inserter(text);
+    for (size_t l = 0; l < lines_.size(); ++l) {
+      for (size_t c = 0; c < widths.size(); ++c) {
+        const std::string space(widths[c] - Width(lines_[l][c]), ' ');
+        fmt::format_to(out, "| {}{} ", c == 0 ? lines_[l][c] : space,
+                       c == 0 ? space : lines_[l][c]);
+      }
+      text += "|\n";
+      if (l > 0) continue;
+      for (size_t c = 0; c < widths.size(); ++c) {
+        fmt::format_to(out, "|{}{:-<{}}{}", c == 0 ? ':' : '-', "", widths[c], c == 0 ? '-' : ':');
+      }
+      text += "|\n";
+    }
+    return text;
+  }
+
+ private:
+  std::vector<std::vector<std::string>> lines_;
+};
+
+// --- One task and number of steps -------------------------------------------------------------
+
+using Rows = std::span<const SummaryRow>;
+
+// The rows in pieces of one task and one number of steps.
+std::vector<Rows> Sections(const Summary& summary) {
+  const auto same = [](const SummaryRow& a, const SummaryRow& b) {
+    return a.task == b.task && a.steps == b.steps;
+  };
+  std::vector<Rows> sections;
+  for (auto first = summary.rows.begin(); first != summary.rows.end();) {
+    const auto last = std::find_if_not(first, summary.rows.end(),
+                                       [&](const SummaryRow& row) { return same(row, *first); });
+    sections.emplace_back(first, last);
+    first = last;
+  }
+  return sections;
+}
+
+using Figure = std::function<double(const SummaryRow&)>;
+
+double TestLoss(const SummaryRow& row) { return row.test_loss.value; }
+double TrainLoss(const SummaryRow& row) { return row.train_loss.value; }
+double MeanTrainLoss(const SummaryRow& row) { return row.mean_train_loss.value; }
+double TestError(const SummaryRow& row) {
+  return row.test_accuracy ? -row.test_accuracy->value : std::numeric_limits<double>::infinity();
+}
+
+// Whether the row's figure is the lowest of all, equals included, and there is something to
+// compare.
+bool IsBest(const SummaryRow& row, Rows rows, const Figure& figure) {
+  return rows.size() > 1 && std::isfinite(figure(row)) &&
+         std::ranges::all_of(rows,
+                             [&](const SummaryRow& other) { return figure(row) <= figure(other); });
+}
+
+std::string ShownSeeds(Rows rows) {
+  const auto [fewest, most] = std::ranges::minmax(rows, {}, &SummaryRow::seeds);
+  return fewest.seeds == most.seeds ? fmt::format("{} seeds", most.seeds)
+                                    : fmt::format("{} to {} seeds", fewest.seeds, most.seeds);
+}
+
+std::string ShownLearningRate(const SummaryRow& row) {
+  if (!row.learning_rate) return "-";
+  return fmt::format("{:.3g}{}", *row.learning_rate, row.learning_rate_at_edge ? "*" : "");
+}
+
+std::string ShownToAdam(const std::optional<double>& value) {
+  if (!value) return "-";
+  return std::isfinite(*value) ? fmt::format("{:.4g}", *value) : "never";
+}
+
+std::string Section(Rows rows, bool has_adam) {
+  const bool has_accuracy = std::ranges::any_of(
+      rows, [](const SummaryRow& row) { return row.test_accuracy.has_value(); });
+  std::vector<std::string> header = {"optimizer", "test loss", "train loss"};
+  if (has_adam) header.emplace_back("test / train vs. Adam");
+  if (has_accuracy) header.emplace_back("test accuracy (%)");
+  header.emplace_back("mean train loss");
+  if (has_adam) {
+    header.insert(header.end(), {"steps to Adam's loss", "seconds to it", "speed-up"});
+  }
+  header.insert(header.end(), {"learning rate", "seconds", "diverged"});
+  Table table(header);
+  for (const SummaryRow& row : rows) {
+    std::vector<std::string> line = {Escaped(row.optimizer),
+                                     Shown(row.test_loss, IsBest(row, rows, TestLoss)),
+                                     Shown(row.train_loss, IsBest(row, rows, TrainLoss))};
+    if (has_adam) {
+      line.push_back(
+          row.test_verdict == Verdict::kNone && row.train_verdict == Verdict::kNone
+              ? "-"
+              : fmt::format("{} / {}", Shown(row.test_verdict), Shown(row.train_verdict)));
+    }
+    if (has_accuracy) {
+      line.push_back(
+          row.test_accuracy ? ShownPercent(*row.test_accuracy, IsBest(row, rows, TestError)) : "-");
+    }
+    line.push_back(Shown(row.mean_train_loss, IsBest(row, rows, MeanTrainLoss)));
+    if (has_adam) {
+      line.push_back(ShownToAdam(row.steps_to_adam));
+      line.push_back(row.seconds_to_adam && std::isfinite(*row.seconds_to_adam)
+                         ? Rounded(*row.seconds_to_adam, 3)
+                         : "-");
+      line.push_back(row.speedup && *row.speedup > 0 ? Rounded(*row.speedup, 3) : "-");
+    }
+    line.push_back(ShownLearningRate(row));
+    line.push_back(Rounded(row.seconds, 3));
+    line.push_back(row.diverged == 0 ? "0" : fmt::format("{} of {}", row.diverged, row.seeds));
+    table.Add(std::move(line));
+  }
+  return fmt::format("## {}, {} steps ({})\n\n{}", Escaped(rows.front().task), rows.front().steps,
+                     ShownSeeds(rows), table.Text());
+}
+
+// --- All tasks --------------------------------------------------------------------------------
+
+// "image-mlp", or "image-mlp at 300 steps" where a task has several numbers of steps.
+std::string SectionName(Rows rows, const std::vector<Rows>& sections) {
+  const auto of_task = std::ranges::count_if(
+      sections, [&](Rows other) { return other.front().task == rows.front().task; });
+  return of_task == 1 ? rows.front().task
+                      : fmt::format("{} at {} steps", rows.front().task, rows.front().steps);
+}
+
+// What an optimizer wins and where it is defeated, in sentences, for one of the losses.
+std::string Balance(const std::string& optimizer, const std::vector<Rows>& sections,
+                    const char* loss_name, const Figure& loss, Verdict SummaryRow::*verdict) {
+  int64_t better = 0;
+  int64_t unclear = 0;
+  int64_t lowest = 0;
+  int64_t judged = 0;
+  int64_t present = 0;
+  std::vector<std::string> defeats;
+  for (const Rows rows : sections) {
+    const auto row = std::ranges::find(rows, optimizer, &SummaryRow::optimizer);
+    if (row == rows.end()) continue;
+    ++present;
+    lowest += IsBest(*row, rows, loss) ? 1 : 0;
+    if ((*row).*verdict == Verdict::kNone) continue;
+    ++judged;
+    better += (*row).*verdict == Verdict::kBetter ? 1 : 0;
+    unclear += (*row).*verdict == Verdict::kNeither ? 1 : 0;
+    if ((*row).*verdict == Verdict::kWorse) defeats.push_back(Escaped(SectionName(rows, sections)));
+  }
+  return fmt::format(
+      "{} loss: better than Adam on {} of {}, worse on {}{}, unclear on {}; the lowest of all "
+      "optimizers on {} of {}.",
+      loss_name, better, judged, defeats.size(),
+      defeats.empty() ? "" : fmt::format(" ({})", fmt::join(defeats, ", ")), unclear, lowest,
+      present);
+}
+
+// A paragraph for each optimizer that is not tuned.
+std::string Balances(const Summary& summary, const std::vector<Rows>& sections) {
+  std::string text;
+  for (const AggregateRow& aggregate : summary.aggregate) {
+    const std::string& optimizer = aggregate.optimizer;
+    const auto row = std::ranges::find(summary.rows, optimizer, &SummaryRow::optimizer);
+    if (row->learning_rate || optimizer == kReferenceBaseline) continue;
+    text +=
+        fmt::format("- {}\n  - {}\n  - {}\n", Escaped(optimizer),
+                    Balance(optimizer, sections, "Test", TestLoss, &SummaryRow::test_verdict),
+                    Balance(optimizer, sections, "Train", TrainLoss, &SummaryRow::train_verdict));
+  }
+  return text.empty() ? text : text + "\n";
+}
+
+std::string AllTasks(const Summary& summary, const std::vector<Rows>& sections) {
+  Table table({"optimizer", "test loss / Adam's", "train loss / Adam's", "better", "worse",
+               "unclear", "diverged"});
+  const auto lowest = [&](Estimate AggregateRow::*ratio, const AggregateRow& row) {
+    return summary.aggregate.size() > 1 && std::isfinite((row.*ratio).value) &&
+           std::ranges::all_of(summary.aggregate, [&](const AggregateRow& other) {
+             return !((other.*ratio).value < (row.*ratio).value);
+           });
+  };
+  int64_t left_out = 0;
+  for (const AggregateRow& row : summary.aggregate) {
+    left_out = std::max(left_out, row.left_out);
+    const bool adam = row.optimizer == kReferenceBaseline;
+    const auto count = [&](int64_t n) { return adam ? "-" : fmt::format("{}", n); };
+    table.Add({Escaped(row.optimizer),
+               Shown(row.test_ratio, lowest(&AggregateRow::test_ratio, row)),
+               Shown(row.train_ratio, lowest(&AggregateRow::train_ratio, row)), count(row.wins),
+               count(row.losses), count(row.ties), fmt::format("{}", row.diverged)});
+  }
+  std::string text = fmt::format("## All tasks ({})\n\n{}\n", sections.size(), table.Text());
+  text +=
+      "Losses are fractions of tuned Adam's on the same task and steps. Better, worse and unclear "
+      "count the tasks by test loss.";
+  if (left_out > 0) {
+    text += fmt::format(
+        " Where Adam's loss is not a positive number ({} of {}) there are no fractions.", left_out,
+        sections.size());
+  }
+  return text + "\n\n" + Balances(summary, sections);
+}
+
+std::string Notes(const Summary& summary) {
+  std::string text =
+      "Interquartile means over seeds with 95 % bootstrap intervals in brackets; the best of a "
+      "table is bold. A training that diverged counts as infinite loss and accuracy 0.";
+  if (!summary.aggregate.empty()) {
+    text += fmt::format(
+        " Better or worse than Adam, whose learning rate is tuned for each task: the intervals do "
+        "not overlap; unclear: they do; -: fewer than {} seeds. Speed-up is over the steps of "
+        "tuned Adam.",
+        kVerdictSeeds);
+  }
+  text += "\n\n";
+  const auto edges = std::ranges::count_if(
+      summary.rows, [](const SummaryRow& row) { return row.learning_rate_at_edge; });
+  if (edges > 0) {
+    text += fmt::format(
+        "A learning rate with * is the lowest or highest that was tried, so a better one may lie "
+        "beyond ({} of {} rows).\n\n",
+        edges, summary.rows.size());
+  }
+  return text;
+}
+
+// --- CSV --------------------------------------------------------------------------------------
+
+std::string Quoted(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string doubled;
+  for (const char c : text) doubled.append(c == '"' ? 2 : 1, c);
+  return fmt::format("\"{}\"", doubled);
+}
+
+std::string Number(const std::optional<double>& value) {
+  return value ? fmt::format("{}", *value) : "";
+}
+
+std::string Numbers(const std::optional<Estimate>& estimate) {
+  if (!estimate) return ",,";
+  return fmt::format("{},{},{}", estimate->value, estimate->interval.low, estimate->interval.high);
+}
+
+}  // namespace
+
+std::string MarkdownTable(const Summary& summary) {
+  if (summary.rows.empty()) return "There are no results.\n";
+  const std::vector<Rows> sections = Sections(summary);
+  std::string text = Notes(summary);
+  if (!summary.aggregate.empty()) text += AllTasks(summary, sections);
+  for (const Rows rows : sections) {
+    const bool has_adam =
+        std::ranges::find(rows, kReferenceBaseline, &SummaryRow::optimizer) != rows.end();
+    text += Section(rows, has_adam) + "\n";
+  }
+  text.pop_back();
+  return text;
+}
+
+std::string CsvTable(const Summary& summary) {
+  std::string text =
+      "task,optimizer,steps,seeds,diverged,"
+      "train_loss,train_loss_low,train_loss_high,test_loss,test_loss_low,test_loss_high,"
+      "mean_train_loss,mean_train_loss_low,mean_train_loss_high,"
+      "train_accuracy,train_accuracy_low,train_accuracy_high,"
+      "test_accuracy,test_accuracy_low,test_accuracy_high,"
+      "learning_rate,learning_rate_at_edge,seconds,steps_to_adam,seconds_to_adam,speedup,"
+      "train_verdict,test_verdict\n";
+  for (const SummaryRow& row : summary.rows) {
+    const auto verdict = [](Verdict value) { return value == Verdict::kNone ? "" : Shown(value); };
+    fmt::format_to(
+        std::back_inserter(text), "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n",
+        Quoted(row.task), Quoted(row.optimizer), row.steps, row.seeds, row.diverged,
+        Numbers(row.train_loss), Numbers(row.test_loss), Numbers(row.mean_train_loss),
+        Numbers(row.train_accuracy), Numbers(row.test_accuracy), Number(row.learning_rate),
+        row.learning_rate ? (row.learning_rate_at_edge ? "true" : "false") : "",
+        Number(row.seconds), Number(row.steps_to_adam), Number(row.seconds_to_adam),
+        Number(row.speedup), verdict(row.train_verdict), verdict(row.test_verdict));
+  }
+  return text;
+}
+
+}  // namespace lopt
