@@ -1,11 +1,13 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/arrays.h"
 #include "tasks/registry.h"
 #include "tasks/task_family.h"
 
@@ -14,8 +16,16 @@ namespace lopt {
 class ImageData;
 struct ImageMlpOptions;
 
-// Tasks that need LibTorch live in a shared library of their own, liblopt_torch_module.so, which is
-// opened when a task of such a type is made. It is never closed.
+// What needs LibTorch lives in a shared library of its own, liblopt_torch_module.so, which is
+// opened when a task of such a type is made or a TorchScript file is written. It is never closed.
+
+// A TorchScript module, as torch::jit::load and torch.jit.load read it.
+struct TorchScriptFile {
+  std::string name;                                // of the module's class
+  std::string source;                              // definitions of its methods, in TorchScript
+  NamedArrays buffers;                             // float32; names are identifiers
+  std::map<std::string, std::string> extra_files;  // stored beside it in the archive
+};
 
 // What the module offers. It holds its own copies of base/ and tasks/, so state of the process (the
 // pinned instruction set) is handed over in each call that needs it.
@@ -25,6 +35,7 @@ struct TorchModule {
   std::shared_ptr<const TaskFamily> (*make_image_mlp)(const ImageMlpOptions& options,
                                                       std::shared_ptr<const ImageData> data,
                                                       std::string_view isa);
+  void (*write_torch_script)(const std::string& path, const TorchScriptFile& file);
 };
 
 // The only symbol that the module exports, of type `const TorchModule*()`.

@@ -3,6 +3,7 @@
 #include "base/isa.h"
 #include "tasks/image_mlp.h"
 #include "tasks/torch/torch_image_mlp.h"
+#include "tasks/torch/torch_script_file.h"
 #include "tasks/torch_module.h"
 
 namespace {
@@ -19,6 +20,7 @@ std::shared_ptr<const lopt::TaskFamily> MakeImageMlp(const lopt::ImageMlpOptions
 extern "C" const lopt::TorchModule* lopt_torch_module() {
   static const lopt::TorchModule module{.build = lopt::TorchModuleBuild(),
                                         .torch_version = lopt::TorchVersion(),
-                                        .make_image_mlp = MakeImageMlp};
+                                        .make_image_mlp = MakeImageMlp,
+                                        .write_torch_script = lopt::WriteTorchScriptFile};
   return &module;
 }

@@ -1,0 +1,127 @@
+#include "lopt/torch_script.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "base/error.h"
+#include "lopt/learnable.h"
+#include "lopt/mlp_lopt.h"
+#include "lopt/registry.h"
+
+namespace lopt {
+namespace {
+
+// init_state with `slots` tensors like the parameter. `like` is a buffer of the module.
+std::string InitState(int slots, std::string_view like) {
+  return fmt::format(R"(
+def init_state(self, param: Tensor) -> Tensor:
+    return torch.zeros([{}] + param.size(), dtype=self.{}.dtype, device=param.device)
+)",
+                     slots, like);
+}
+
+void MlpLopt(const Config& config, TorchScript* script) {
+  const auto options = ReadOptions<MLPLOptOptions>(config);
+  script->buffers.Set("decays", Array::Of<float>({MLPLOpt::kMomenta}, MLPLOpt::kDecays));
+  script->buffers.Set("time_scales", Array::Of<float>({MLPLOpt::kTimes}, MLPLOpt::kTimeScales));
+  std::string layers;
+  for (int64_t l = 1; l <= options.hidden_layers; ++l) {
+    layers +=
+        fmt::format("    x = torch.relu(x) @ self.mlp_linear_{0}_w + self.mlp_linear_{0}_b\n", l);
+  }
+  script->source =
+      InitState(MLPLOpt::kMomenta, "decays") +
+      fmt::format(R"(
+def update(self, param: Tensor, grad: Tensor, state: Tensor, step: int) -> Tuple[Tensor, Tensor]:
+    p = param.to(self.decays.dtype)
+    g = grad.to(self.decays.dtype)
+    decays = self.decays.view([{momenta}] + [1] * param.dim())
+    momenta = decays * state + (1.0 - decays) * g
+    x = torch.cat([g.unsqueeze(0), p.unsqueeze(0), momenta]).reshape([{normalized}, param.numel()])
+    x = x * torch.rsqrt({epsilon} + x.square().mean(1, True))
+    times = torch.tanh(torch.full_like(self.time_scales, step) / self.time_scales - 1.0)
+    w = self.mlp_linear_0_w
+    x = x.t() @ w[:{normalized}] + (times @ w[{normalized}:] + self.mlp_linear_0_b)
+{layers}    change = x[:, 0] * torch.exp(x[:, 1] * {exp_mult}) * {step_mult}
+    return param - change.reshape(param.size()).to(param.dtype), momenta
+)",
+                  fmt::arg("momenta", MLPLOpt::kMomenta),
+                  fmt::arg("normalized", MLPLOpt::kNormalized),
+                  fmt::arg("epsilon", MLPLOpt::kNormalizerEpsilon), fmt::arg("layers", layers),
+                  fmt::arg("exp_mult", options.exp_mult), fmt::arg("step_mult", options.step_mult));
+}
+
+void Sgd(const Config&, TorchScript* script) {
+  script->source = InitState(0, "log_lr") + R"(
+def update(self, param: Tensor, grad: Tensor, state: Tensor, step: int) -> Tuple[Tensor, Tensor]:
+    change = torch.exp(self.log_lr[0]) * grad.to(self.log_lr.dtype)
+    return param - change.to(param.dtype), state
+)";
+}
+
+void Sgdm(const Config&, TorchScript* script) {
+  script->source = InitState(1, "log_lr") + R"(
+def update(self, param: Tensor, grad: Tensor, state: Tensor, step: int) -> Tuple[Tensor, Tensor]:
+    momentum = 1.0 - torch.exp(self.one_minus_momentum[0])
+    state = momentum * state + grad.to(self.log_lr.dtype)
+    change = torch.exp(self.log_lr[0]) * state[0]
+    return param - change.to(param.dtype), state
+)";
+}
+
+void Adam(const Config& config, TorchScript* script) {
+  script->source =
+      InitState(2, "log_lr") +
+      fmt::format(R"(
+def update(self, param: Tensor, grad: Tensor, state: Tensor, step: int) -> Tuple[Tensor, Tensor]:
+    g = grad.to(self.log_lr.dtype)
+    beta1 = 1.0 - torch.exp(self.one_minus_beta1[0])
+    beta2 = 1.0 - torch.exp(self.one_minus_beta2[0])
+    m = beta1 * state[0] + (1.0 - beta1) * g
+    v = beta2 * state[1] + (1.0 - beta2) * (g * g)
+    correction1 = (1.0 - torch.pow(beta1.double(), step + 1)).to(g.dtype)
+    correction2 = (1.0 - torch.pow(beta2.double(), step + 1)).to(g.dtype)
+    root = torch.sqrt(v / correction2 + {epsilon_root}) + torch.exp(self.log_epsilon[0])
+    change = torch.exp(self.log_lr[0]) * ((m / correction1) / root)
+    return param - change.to(param.dtype), torch.stack([m, v])
+)",
+                  fmt::arg("epsilon_root", ReadOptions<LearnableAdamOptions>(config).epsilon_root));
+}
+
+const std::map<std::string, void (*)(const Config&, TorchScript*)>& Scripts() {
+  static const std::map<std::string, void (*)(const Config&, TorchScript*)> scripts = {
+      {"MLPLOpt", MlpLopt},
+      {"LearnableSGD", Sgd},
+      {"LearnableSGDM", Sgdm},
+      {"LearnableAdam", Adam}};
+  return scripts;
+}
+
+}  // namespace
+
+TorchScript MakeTorchScript(const ThetaFile& theta_file) {
+  const std::string type = theta_file.learned_optimizer.Type();
+  const auto found = Scripts().find(type);
+  if (found == Scripts().end()) {
+    std::vector<std::string> types;
+    for (const auto& [name, unused] : Scripts()) types.push_back(name);
+    Fail("TorchScript: a {} cannot be exported; types that can: {}", type, fmt::join(types, ", "));
+  }
+  TorchScript script;
+  const auto optimizer = OptimizerRegistry().Make(theta_file.learned_optimizer);
+  const std::span<const float> theta(theta_file.theta.data(),
+                                     static_cast<size_t>(theta_file.theta.size()));
+  for (const auto& [name, array] : ArraysFromRow(optimizer->theta_layout(), theta)) {
+    std::string identifier = name;
+    std::replace(identifier.begin(), identifier.end(), '/', '_');
+    script.buffers.Set(identifier, array);
+  }
+  found->second(theta_file.learned_optimizer, &script);
+  return script;
+}
+
+}  // namespace lopt

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+
+#include "base/arrays.h"
+#include "lopt/theta_file.h"
+
+namespace lopt {
+
+// A learned optimizer with its theta as a TorchScript module, for programs that have LibTorch or
+// PyTorch but not this project. Its two methods change nothing in place:
+//   init_state(param: Tensor) -> Tensor
+//     The state of a fresh parameter: float32 [k, shape of param], on param's device; k is 6 for
+//     MLPLOpt (its momenta), 0 for LearnableSGD, 1 for LearnableSGDM, 2 for LearnableAdam.
+//   update(param: Tensor, grad: Tensor, state: Tensor, step: int) -> Tuple[Tensor, Tensor]
+//     The new param, of param's dtype, and the new state. `step` is the number of updates that this
+//     state has seen: 0 at the first. The step is computed in float32.
+// Parameters may have any shape and any floating type; each tensor is a problem of its own. The
+// module's buffers are the tensors of theta, "/" in their names replaced by "_", and constants.
+struct TorchScript {
+  std::string source;   // definitions of the two methods
+  NamedArrays buffers;  // float32
+};
+
+// Throws Error that lists the types that have such a script if the file's has none.
+TorchScript MakeTorchScript(const ThetaFile& theta_file);
+
+}  // namespace lopt

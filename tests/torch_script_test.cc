@@ -1,0 +1,243 @@
+// The headers of LibTorch define a CHECK, which doctest's must replace.
+// clang-format off
+#include <torch/script.h>
+#include <torch/nn.h>
+#include <doctest/doctest.h>
+// clang-format on
+
+#include "lopt/torch_script.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "base/arrays.h"
+#include "base/error.h"
+#include "base/key.h"
+#include "lopt/registry.h"
+#include "tasks/image_data.h"
+#include "tasks/torch/torch_script_file.h"
+#include "tasks/torch/torch_task.h"
+#include "tests/golden_dir.h"
+#include "tests/mnist_dir.h"
+#include "tests/temp_directory.h"
+
+namespace lopt {
+namespace {
+
+torch::Tensor FromArray(const Array& array) {
+  const auto values = array.As<float>();
+  return torch::from_blob(const_cast<float*>(values.data()), array.shape()).clone();
+}
+
+// The learned optimizer, exported to a file and read again.
+torch::jit::Module Export(const ThetaFile& theta_file) {
+  const TempDirectory directory;
+  const TorchScript script = MakeTorchScript(theta_file);
+  WriteTorchScriptFile(directory / "theta.pt", {.name = "LearnedOptimizer",
+                                                .source = script.source,
+                                                .buffers = script.buffers,
+                                                .extra_files = {}});
+  return torch::jit::load(directory / "theta.pt");
+}
+
+ThetaFile GoldenTheta(const std::string& file) {
+  const auto metadata = ReadArrayFile(GoldenPath(file)).metadata;
+  const auto named = metadata.find("optimizer");
+  return ReadThetaFile(
+      GoldenPath(file),
+      Config::Parse(named == metadata.end() ? R"({"type": "MLPLOpt"})" : named->second, file));
+}
+
+ThetaFile Drawn(const std::string& config) {
+  ThetaFile file;
+  file.learned_optimizer = Config::Parse(config, "test");
+  file.theta = OptimizerRegistry().Make(file.learned_optimizer)->InitTheta(KeyFromSeed(3));
+  return file;
+}
+
+// A parameter that is trained by the script.
+struct Scripted {
+  Scripted(torch::jit::Module module, const torch::Tensor& start)
+      : module(std::move(module)),
+        param(start),
+        state(this->module.get_method("init_state")({start}).toTensor()) {}
+
+  void Update(const torch::Tensor& gradient) {
+    const torch::NoGradGuard no_grad;
+    const auto results =
+        module.get_method("update")({param, gradient, state, step++}).toTuple()->elements().vec();
+    param = results[0].toTensor();
+    state = results[1].toTensor();
+  }
+
+  torch::jit::Module module;
+  torch::Tensor param;
+  torch::Tensor state;
+  int64_t step = 0;
+};
+
+// The largest |got - wanted|, as a part of the largest |wanted| where that is above 1.
+double Difference(const torch::Tensor& got, const torch::Tensor& wanted) {
+  const torch::Tensor expected = wanted.to(torch::kFloat64);
+  return (got.to(torch::kFloat64) - expected).abs().max().item<double>() /
+         std::max(1.0, expected.abs().max().item<double>());
+}
+
+TEST_CASE("An exported script follows the golden steps of every optimizer") {
+  for (const std::string name :
+       {"mlp_lopt_steps", "mlp_lopt_steps_large", "learnable_adam_steps", "learnable_sgdm_steps"}) {
+    const std::string path = name + ".safetensors";
+    const ArrayFile golden = ReadArrayFile(GoldenPath(path));
+    const torch::jit::Module module = Export(GoldenTheta(path));
+    for (const auto& [tensor, start] : golden.arrays.Extract("param0/")) {
+      CAPTURE(name);
+      CAPTURE(tensor);
+      Scripted scripted(module, FromArray(start));
+      const torch::Tensor gradients = FromArray(golden.arrays.At("gradient/" + tensor));
+      const torch::Tensor wanted = FromArray(golden.arrays.At("param/" + tensor));
+      double worst = 0;
+      for (int64_t step = 0; step < gradients.size(0); ++step) {
+        scripted.Update(gradients[step]);
+        worst = std::max(worst, Difference(scripted.param, wanted[step]));
+      }
+      CHECK(worst <= 1e-6);
+    }
+  }
+}
+
+TEST_CASE("An exported script repeats the golden check of its theta file") {
+  const TempDirectory directory;
+  for (const char* config :
+       {R"({"type": "MLPLOpt", "hidden_size": 5, "hidden_layers": 1, "step_mult": 0.1})",
+        R"({"type": "LearnableSGD", "learning_rate": 0.1})", R"({"type": "LearnableSGDM"})",
+        R"({"type": "LearnableAdam", "epsilon_root": 0})"}) {
+    CAPTURE(config);
+    WriteThetaFile(directory / "theta.safetensors", Drawn(config));
+    const ArrayFile file = ReadArrayFile(directory / "theta.safetensors");
+    const torch::jit::Module module = Export(ReadThetaFile(directory / "theta.safetensors"));
+    for (const std::string tensor : {"w", "b"}) {
+      Scripted scripted(module, FromArray(file.arrays.At("golden/params/" + tensor)));
+      const torch::Tensor gradients = FromArray(file.arrays.At("golden/gradients/" + tensor));
+      for (int64_t step = 0; step < gradients.size(0); ++step) scripted.Update(gradients[step]);
+      CHECK(Difference(scripted.param, FromArray(file.arrays.At("golden/result/" + tensor))) <=
+            1e-6);
+      CHECK(Difference(scripted.param, FromArray(file.arrays.At("golden/params/" + tensor))) >
+            1e-4);
+    }
+  }
+}
+
+TEST_CASE("Training with an exported script follows the golden losses of real digits") {
+  if (MnistDir().empty()) {
+    MESSAGE("skipped: LOPT_MNIST_DIR does not name a directory with the MNIST test files");
+    return;
+  }
+  const std::string path = "image_mlp_inner_training.safetensors";
+  const ArrayFile golden = ReadArrayFile(GoldenPath(path));
+  const Array& index = golden.arrays.At("index");
+  const auto wanted = golden.arrays.At("loss").As<float>();
+  const ImageData data(ReadImageDirectory(MnistDir()), 8);
+  const torch::Tensor images =
+      torch::from_blob(const_cast<float*>(data.images()), {data.count(), 64}, {data.stride(), 1});
+  const torch::Tensor labels =
+      torch::from_blob(const_cast<uint8_t*>(data.labels()), {data.count()}, torch::kUInt8)
+          .to(torch::kInt64);
+  const std::vector<std::string> names = {"linear_0/w", "linear_0/b", "linear_1/w", "linear_1/b"};
+  const torch::jit::Module module = Export(GoldenTheta(path));
+  std::vector<Scripted> scripted;
+  for (const std::string& name : names) {
+    scripted.emplace_back(module, FromArray(golden.arrays.At("param0/mlp/" + name)));
+  }
+  REQUIRE(wanted.size() == 60);
+  for (int64_t step = 0; step < 60; ++step) {
+    CAPTURE(step);
+    std::vector<torch::Tensor> p;
+    for (const Scripted& one : scripted) {
+      p.push_back(one.param.detach().clone().set_requires_grad(true));
+    }
+    const torch::Tensor rows = torch::from_blob(const_cast<int32_t*>(index.As<int32_t>().data()),
+                                                index.shape(), torch::kInt32)[step]
+                                   .to(torch::kInt64);
+    const torch::Tensor hidden =
+        torch::relu(torch::matmul(images.index_select(0, rows), p[0]) + p[1]);
+    const torch::Tensor loss = torch::nn::functional::cross_entropy(
+        torch::matmul(hidden, p[2]) + p[3], labels.index_select(0, rows));
+    loss.backward();
+    for (size_t i = 0; i < p.size(); ++i) scripted[i].Update(p[i].grad());
+    CHECK(std::abs(loss.item<double>() - wanted[step]) <= 1e-5 * wanted[step]);
+  }
+  for (size_t i = 0; i < names.size(); ++i) {
+    CAPTURE(names[i]);
+    CHECK(Difference(scripted[i].param, FromArray(golden.arrays.At("param_end/mlp/" + names[i]))) <=
+          1e-5);
+  }
+}
+
+TEST_CASE("Scripts keep shape and dtype of the parameter and change nothing in place") {
+  for (const char* config : {R"({"type": "MLPLOpt"})", R"({"type": "LearnableSGD"})",
+                             R"({"type": "LearnableSGDM"})", R"({"type": "LearnableAdam"})"}) {
+    CAPTURE(config);
+    const torch::jit::Module module = Export(Drawn(config));
+    for (const Shape& shape : std::vector<Shape>{{}, {1}, {17}, {2, 3}, {2, 1, 3, 2, 2}, {0, 3}}) {
+      for (const torch::Dtype dtype : {torch::kFloat32, torch::kFloat64}) {
+        CAPTURE(ToString(shape));
+        const torch::Tensor start = NormalTensor(KeyFromSeed(1), shape).to(dtype);
+        const torch::Tensor before = start.clone();
+        Scripted scripted(module, start);
+        const torch::Tensor first_state = scripted.state;
+        scripted.Update(before.cos());
+        CHECK((scripted.param.scalar_type() == dtype));
+        CHECK((scripted.param.sizes().vec() == shape));
+        CHECK((scripted.state.scalar_type() == torch::kFloat32));
+        CHECK((scripted.state.sizes() == first_state.sizes()));
+        CHECK(torch::equal(start, before));
+        CHECK(first_state.abs().sum().item<float>() == 0);
+        CHECK((start.numel() == 0 || !torch::equal(scripted.param, start)));
+      }
+    }
+  }
+}
+
+TEST_CASE("A script's file holds the extra files that it was given") {
+  torch::jit::ExtraFilesMap extra_files = {{"learned_optimizer.json", ""}};
+  const TempDirectory directory;
+  WriteTorchScriptFile(directory / "x.pt",
+                       {.name = "X",
+                        .source = "def twice(self, x: int) -> int:\n    return 2 * x\n",
+                        .buffers = {},
+                        .extra_files = {{"learned_optimizer.json", "{\"type\": \"X\"}"}}});
+  torch::jit::Module module = torch::jit::load(directory / "x.pt", c10::nullopt, extra_files);
+  CHECK(module.get_method("twice")({21}).toInt() == 42);
+  CHECK(extra_files["learned_optimizer.json"] == "{\"type\": \"X\"}");
+}
+
+TEST_CASE("A source that does not compile or a type without a script is an Error") {
+  const TempDirectory directory;
+  const auto error = [](const auto& what) -> std::string {
+    try {
+      what();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  const std::string path = directory / "x.pt";
+  const std::string message = error([&] {
+    WriteTorchScriptFile(path, {.name = "X",
+                                .source = "def f(self) -> int:\n    return nothing\n",
+                                .buffers = {},
+                                .extra_files = {}});
+  });
+  CHECK(message.find(path) == 13);
+  CHECK(message.find("undefined value nothing") != std::string::npos);
+  ThetaFile file;
+  file.learned_optimizer = Config::Parse(R"({"type": "Nesterov"})", "test");
+  CHECK(error([&] { MakeTorchScript(file); }) ==
+        "TorchScript: a Nesterov cannot be exported; types that can: LearnableAdam, LearnableSGD, "
+        "LearnableSGDM, MLPLOpt");
+}
+
+}  // namespace
+}  // namespace lopt
