@@ -27,14 +27,25 @@ std::string Bold(const std::string& text, bool bold) {
   return bold ? fmt::format("**{}**", text) : text;
 }
 
-// Three digits, or four where the interval is so narrow that three would not show it.
-std::string Shown(const Estimate& estimate, bool best) {
-  const Interval& interval = estimate.interval;
-  const double width = (interval.high - interval.low) / std::abs(estimate.value);
-  const int digits = width < 0.01 ? 4 : 3;
-  const std::string value = Rounded(estimate.value, digits);
-  return fmt::format("{} [{}, {}]", Bold(value, best), Rounded(interval.low, digits),
-                     Rounded(interval.high, digits));
+// Of the estimates in a column: three digits, or four where an interval is so narrow that three
+// would not show it.
+template <class Range, class Projection>
+int Digits(const Range& range, const Projection& estimate_of) {
+  return std::ranges::any_of(range,
+                             [&](const auto& element) {
+                               const Estimate& estimate = std::invoke(estimate_of, element);
+                               const Interval& interval = estimate.interval;
+                               return interval.high - interval.low <
+                                      0.01 * std::abs(estimate.value);
+                             })
+             ? 4
+             : 3;
+}
+
+std::string Shown(const Estimate& estimate, int digits, bool best) {
+  return fmt::format("{} [{}, {}]", Bold(Rounded(estimate.value, digits), best),
+                     Rounded(estimate.interval.low, digits),
+                     Rounded(estimate.interval.high, digits));
 }
 
 std::string ShownPercent(const Estimate& estimate, bool best) {
@@ -173,10 +184,13 @@ std::string Section(Rows rows, bool has_adam) {
   }
   header.insert(header.end(), {"learning rate", "seconds", "diverged"});
   Table table(header);
+  const int test_digits = Digits(rows, &SummaryRow::test_loss);
+  const int train_digits = Digits(rows, &SummaryRow::train_loss);
+  const int mean_digits = Digits(rows, &SummaryRow::mean_train_loss);
   for (const SummaryRow& row : rows) {
-    std::vector<std::string> line = {Escaped(row.optimizer),
-                                     Shown(row.test_loss, IsBest(row, rows, TestLoss)),
-                                     Shown(row.train_loss, IsBest(row, rows, TrainLoss))};
+    std::vector<std::string> line = {
+        Escaped(row.optimizer), Shown(row.test_loss, test_digits, IsBest(row, rows, TestLoss)),
+        Shown(row.train_loss, train_digits, IsBest(row, rows, TrainLoss))};
     if (has_adam) {
       line.push_back(
           row.test_verdict == Verdict::kNone && row.train_verdict == Verdict::kNone
@@ -187,7 +201,7 @@ std::string Section(Rows rows, bool has_adam) {
       line.push_back(
           row.test_accuracy ? ShownPercent(*row.test_accuracy, IsBest(row, rows, TestError)) : "-");
     }
-    line.push_back(Shown(row.mean_train_loss, IsBest(row, rows, MeanTrainLoss)));
+    line.push_back(Shown(row.mean_train_loss, mean_digits, IsBest(row, rows, MeanTrainLoss)));
     if (has_adam) {
       line.push_back(ShownToAdam(row.steps_to_adam));
       line.push_back(row.seconds_to_adam && std::isfinite(*row.seconds_to_adam)
@@ -266,15 +280,18 @@ std::string AllTasks(const Summary& summary, const std::vector<Rows>& sections) 
              return !((other.*ratio).value < (row.*ratio).value);
            });
   };
+  const int test_digits = Digits(summary.aggregate, &AggregateRow::test_ratio);
+  const int train_digits = Digits(summary.aggregate, &AggregateRow::train_ratio);
   int64_t left_out = 0;
   for (const AggregateRow& row : summary.aggregate) {
     left_out = std::max(left_out, row.left_out);
     const bool adam = row.optimizer == kReferenceBaseline;
     const auto count = [&](int64_t n) { return adam ? "-" : fmt::format("{}", n); };
     table.Add({Escaped(row.optimizer),
-               Shown(row.test_ratio, lowest(&AggregateRow::test_ratio, row)),
-               Shown(row.train_ratio, lowest(&AggregateRow::train_ratio, row)), count(row.wins),
-               count(row.losses), count(row.ties), fmt::format("{}", row.diverged)});
+               Shown(row.test_ratio, test_digits, lowest(&AggregateRow::test_ratio, row)),
+               Shown(row.train_ratio, train_digits, lowest(&AggregateRow::train_ratio, row)),
+               count(row.wins), count(row.losses), count(row.ties),
+               fmt::format("{}", row.diverged)});
   }
   std::string text = fmt::format("## All tasks ({})\n\n{}\n", sections.size(), table.Text());
   text +=

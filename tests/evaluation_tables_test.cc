@@ -1,0 +1,200 @@
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "evaluation/summary.h"
+
+namespace lopt {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+Estimate Around(double value, double low, double high) {
+  return {.value = value, .interval = {.low = low, .high = high}};
+}
+
+SummaryRow Adam(const std::string& task, int64_t steps) {
+  return {.task = task,
+          .optimizer = "Adam",
+          .steps = steps,
+          .seeds = 16,
+          .train_loss = Around(0.4, 0.39, 0.41),
+          .test_loss = Around(0.5, 0.49, 0.51),
+          .mean_train_loss = Around(1.25, 1.2, 1.3),
+          .train_accuracy = Around(.9, .8, 1),
+          .test_accuracy = Around(.875, .85, .9),
+          .learning_rate = 1,
+          .learning_rate_at_edge = true,
+          .seconds = 0.25,
+          .steps_to_adam = 299,
+          .seconds_to_adam = 0.249,
+          .speedup = 300.0 / 299};
+}
+
+SummaryRow Learned(const std::string& task, int64_t steps, Verdict verdict) {
+  return {.task = task,
+          .optimizer = "my|theta",
+          .steps = steps,
+          .seeds = 16,
+          .diverged = 2,
+          .train_loss = Around(0.326, 0.321, kInfinity),
+          .test_loss = Around(0.6, 0.55, 0.65),
+          .mean_train_loss = Around(kInfinity, 1, kInfinity),
+          .train_accuracy = Around(.9, .8, 1),
+          .test_accuracy = Around(.9, .89, .91),
+          .seconds = 0.5,
+          .steps_to_adam = 120,
+          .seconds_to_adam = 0.2,
+          .speedup = 2.5,
+          .train_verdict = Verdict::kNeither,
+          .test_verdict = verdict};
+}
+
+Summary SomeSummary() {
+  return {.rows = {Adam("image", 300), Learned("image", 300, Verdict::kWorse), Adam("image", 30),
+                   Learned("image", 30, Verdict::kBetter), Adam("quad", 300),
+                   Learned("quad", 300, Verdict::kWorse)},
+          .aggregate = {{.optimizer = "Adam",
+                         .compared = 3,
+                         .train_ratio = Around(1, .98, 1.02),
+                         .test_ratio = Around(1, .98, 1.02)},
+                        {.optimizer = "my|theta",
+                         .compared = 3,
+                         .diverged = 6,
+                         .train_ratio = Around(0.815, 0.8, kInfinity),
+                         .test_ratio = Around(1.2, 1.1, 1.3),
+                         .wins = 1,
+                         .losses = 2}}};
+}
+
+// The part of the text from `start` up to the next empty line.
+std::string Paragraph(const std::string& text, const std::string& start) {
+  const size_t first = text.find(start);
+  REQUIRE(first != std::string::npos);
+  return text.substr(first, text.find("\n\n", first) + 1 - first);
+}
+
+TEST_CASE("a task's table is aligned, bold where best, and says verdicts, edges and divergence") {
+  const std::string text = MarkdownTable(SomeSummary());
+  CHECK(text.find("## image, 300 steps (16 seeds)\n\n| optimizer ") != std::string::npos);
+  CHECK(
+      Paragraph(text.substr(text.find("## image, 300")), "| optimizer") ==
+      R"(| optimizer |                test loss |             train loss | test / train vs. Adam |     test accuracy (%) |       mean train loss | steps to Adam's loss | seconds to it | speed-up | learning rate | seconds | diverged |
+|:----------|-------------------------:|-----------------------:|----------------------:|----------------------:|----------------------:|---------------------:|--------------:|---------:|--------------:|--------:|---------:|
+| Adam      | **0.500** [0.490, 0.510] |   0.400 [0.390, 0.410] |                     - |     87.5 [85.0, 90.0] | **1.25** [1.20, 1.30] |                  299 |         0.249 |     1.00 |            1* |   0.250 |        0 |
+| my\|theta |     0.600 [0.550, 0.650] | **0.326** [0.321, inf] |       worse / unclear | **90.0** [89.0, 91.0] |       inf [1.00, inf] |                  120 |         0.200 |     2.50 |             - |   0.500 |  2 of 16 |
+)");
+}
+
+TEST_CASE("the defeats are said in sentences by task, with the steps where there are several") {
+  const std::string text = MarkdownTable(SomeSummary());
+  CHECK(Paragraph(text, "- my") ==
+        "- my\\|theta\n"
+        "  - Test loss: better than Adam on 1 of 3, worse on 2 (image at 300 steps, quad), unclear "
+        "on 0; the lowest of all optimizers on 0 of 3.\n"
+        "  - Train loss: better than Adam on 0 of 3, worse on 0, unclear on 3; the lowest of all "
+        "optimizers on 3 of 3.\n");
+  CHECK(text.find("- Adam\n") == std::string::npos);
+}
+
+TEST_CASE("all lines of a table are of one width, also with names that are not ASCII") {
+  Summary summary = SomeSummary();
+  for (SummaryRow& row : summary.rows) {
+    if (row.optimizer != "Adam") row.optimizer = "th\xC3\xA9ta-of-a-long-name";
+  }
+  summary.aggregate[1].optimizer = "th\xC3\xA9ta-of-a-long-name";
+  const std::string text = MarkdownTable(summary);
+  int64_t tables = 0;
+  size_t width = 0;
+  for (size_t start = 0; start < text.size();) {
+    const size_t end = text.find('\n', start);
+    const std::string line = text.substr(start, end - start);
+    start = end + 1;
+    if (!line.starts_with("|")) {
+      width = 0;
+      continue;
+    }
+    size_t points = 0;
+    for (const char c : line) points += (c & 0xC0) != 0x80 ? 1 : 0;
+    if (width == 0) {
+      width = points;
+      ++tables;
+    }
+    CHECK(points == width);
+  }
+  CHECK(tables == 4);
+}
+
+TEST_CASE("the table of all tasks has the ratios and counts, and says what was left out") {
+  Summary summary = SomeSummary();
+  const std::string text = MarkdownTable(summary);
+  const std::string all = text.substr(text.find("## All tasks (3)\n\n") + 18);
+  CHECK(
+      Paragraph(all, "| optimizer") ==
+      R"(| optimizer |     test loss / Adam's |    train loss / Adam's | better | worse | unclear | diverged |
+|:----------|-----------------------:|-----------------------:|-------:|------:|--------:|---------:|
+| Adam      | **1.00** [0.980, 1.02] |     1.00 [0.980, 1.02] |      - |     - |       - |        0 |
+| my\|theta |      1.20 [1.10, 1.30] | **0.815** [0.800, inf] |      1 |     2 |       0 |        6 |
+)");
+  CHECK(text.find("there are no fractions") == std::string::npos);
+  summary.aggregate[1].left_out = 2;
+  CHECK(MarkdownTable(summary).find(
+            "Where Adam's loss is not a positive number (2 of 3) there are no fractions.") !=
+        std::string::npos);
+}
+
+TEST_CASE("the footnote on learning rates at the edge is there if one is") {
+  Summary summary = SomeSummary();
+  CHECK(MarkdownTable(summary).find("(3 of 6 rows)") != std::string::npos);
+  for (SummaryRow& row : summary.rows) row.learning_rate_at_edge = false;
+  CHECK(MarkdownTable(summary).find("with *") == std::string::npos);
+  CHECK(MarkdownTable(summary).find("1*") == std::string::npos);
+}
+
+TEST_CASE("without Adam there are no comparisons, and without accuracy no such column") {
+  SummaryRow row = Learned("quad", 300, Verdict::kNone);
+  row.train_verdict = Verdict::kNone;
+  row.test_accuracy.reset();
+  row.steps_to_adam.reset();
+  const std::string text = MarkdownTable({.rows = {row}});
+  CHECK(text.find("Adam") == std::string::npos);
+  CHECK(text.find("accuracy (%)") == std::string::npos);
+  CHECK(text.find("**") == std::string::npos);  // the best of one is none
+  CHECK(MarkdownTable({}) == "There are no results.\n");
+}
+
+TEST_CASE("numbers have three digits, four where an interval is narrow, and no more") {
+  Summary summary{.rows = {Adam("a", 1), Adam("a", 1)}};
+  summary.rows[1].optimizer = "b";
+  summary.rows[1].test_loss = Around(1234.56, 1000, 1500);
+  summary.rows[1].train_loss = Around(1.5e-7, 1e-7, 2e-7);
+  summary.rows[1].mean_train_loss = Around(1.23456, 1.2344, 1.2347);
+  const std::string text = MarkdownTable(summary);
+  CHECK(text.find("1235 [1000, 1500]") != std::string::npos);
+  CHECK(text.find("**1.50e-07** [1.00e-07, 2.00e-07]") != std::string::npos);
+  CHECK(text.find("**1.235** [1.234, 1.235]") != std::string::npos);
+  CHECK(text.find(" 1.250 [1.200, 1.300]") != std::string::npos);  // the same column
+}
+
+TEST_CASE("the CSV has every number in full, empty where there is none, and quotes names") {
+  Summary summary{.rows = {Learned("a, \"b\"", 300, Verdict::kWorse)}};
+  SummaryRow& row = summary.rows[0];
+  row.train_loss.value = 1.0 / 3;
+  row.test_accuracy.reset();
+  CHECK(CsvTable(summary) ==
+        "task,optimizer,steps,seeds,diverged,train_loss,train_loss_low,train_loss_high,test_loss,"
+        "test_loss_low,test_loss_high,mean_train_loss,mean_train_loss_low,mean_train_loss_high,"
+        "train_accuracy,train_accuracy_low,train_accuracy_high,test_accuracy,test_accuracy_low,"
+        "test_accuracy_high,learning_rate,learning_rate_at_edge,seconds,steps_to_adam,"
+        "seconds_to_adam,speedup,train_verdict,test_verdict\n"
+        "\"a, \"\"b\"\"\",my|theta,300,16,2,0.3333333333333333,0.321,inf,0.6,0.55,0.65,inf,1,inf,"
+        "0.9,0.8,1,,,,,,0.5,120,0.2,2.5,unclear,worse\n");
+  summary.rows[0] = Adam("x", 1);
+  CHECK(CsvTable(summary).ends_with(",1,true,0.25,299,0.249,1.0033444816053512,,\n"));
+}
+
+}  // namespace
+}  // namespace lopt
