@@ -30,6 +30,7 @@ int MetaTrainCommand(const std::vector<std::string>& arguments);
 int LaunchCommand(const std::vector<std::string>& arguments);
 int BenchCommand(const std::vector<std::string>& arguments);
 int DescribeCommand(const std::vector<std::string>& arguments);
+int ExportCommand(const std::vector<std::string>& arguments);
 int InspectCommand(const std::vector<std::string>& arguments);
 int VersionCommand(const std::vector<std::string>& arguments);
 

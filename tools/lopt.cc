@@ -18,6 +18,7 @@ constexpr lopt::Command kCommands[] = {
      lopt::DescribeCommand},
     {"bench", "How fast the kernels and meta-training run, beside the machine's peak.",
      lopt::BenchCommand},
+    {"export", "Write a trained optimizer as TorchScript or for NumPy.", lopt::ExportCommand},
     {"inspect", "What a checkpoint or a .safetensors file holds.", lopt::InspectCommand},
     {"version", "What this program was built from, and what it runs on.", lopt::VersionCommand},
 };

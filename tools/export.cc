@@ -1,0 +1,93 @@
+#include <fmt/format.h>
+
+#include <boost/program_options/value_semantic.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/arrays.h"
+#include "base/error.h"
+#include "base/npz.h"
+#include "lopt/registry.h"
+#include "lopt/theta_file.h"
+#include "lopt/torch_script.h"
+#include "tasks/torch_module.h"
+#include "tools/command_line.h"
+#include "tools/commands.h"
+
+namespace lopt {
+namespace {
+
+namespace po = boost::program_options;
+
+constexpr const char* kSynopsis = "lopt export THETA --format torchscript|npz --out FILE";
+constexpr const char* kExamples =
+    "torchscript: a module with the methods init_state and update, for torch::jit::load and\n"
+    "torch.jit.load; docs/using.md shows how to train with it. npz: the tensors of theta by name, "
+    "for\nnumpy.load, and learned_optimizer, the bytes of its type and options in JSON.\n\n"
+    "Example:\n  lopt export runs/tutorial/theta.safetensors --format torchscript --out theta.pt\n";
+
+// The value of an option that must be given.
+std::string Needed(const po::variables_map& values, const std::string& name,
+                   const std::string& what) {
+  if (!values.contains(name)) {
+    throw UsageError(fmt::format("{} is missing; usage: {}", what, kSynopsis));
+  }
+  return values[name].as<std::string>();
+}
+
+void ExportTorchScript(const ThetaFile& theta_file, const std::string& path) {
+  const TorchScript script = MakeTorchScript(theta_file);
+  OpenTorchModule("lopt export --format torchscript (Debian: libtorch-dev, then build again)")
+      .write_torch_script(
+          path, {.name = theta_file.learned_optimizer.Type(),
+                 .source = script.source,
+                 .buffers = script.buffers,
+                 .extra_files = {{"learned_optimizer.json", theta_file.learned_optimizer.Dump(-1)},
+                                 {"version", theta_file.version}}});
+}
+
+void ExportNpz(const ThetaFile& theta_file, const std::string& path) {
+  const auto optimizer = OptimizerRegistry().Make(theta_file.learned_optimizer);
+  NamedArrays arrays =
+      ArraysFromRow(optimizer->theta_layout(),
+                    {theta_file.theta.data(), static_cast<size_t>(theta_file.theta.size())});
+  const std::string config = theta_file.learned_optimizer.Dump(-1);
+  const std::vector<uint8_t> bytes(config.begin(), config.end());
+  arrays.Set("learned_optimizer",
+             Array::Of<uint8_t>({static_cast<int64_t>(bytes.size())}, std::span(bytes)));
+  WriteNpz(path, arrays);
+}
+
+}  // namespace
+
+int ExportCommand(const std::vector<std::string>& arguments) {
+  po::options_description options;
+  auto add = options.add_options();
+  add("format", po::value<std::string>(), "torchscript or npz.");
+  add("out", po::value<std::string>(), "The file to write.");
+  add("learned-optimizer", po::value<std::string>(),
+      "Type and options in JSON, for a theta file that does not name its learned optimizer.");
+  const auto values = ParseCommandLine(arguments, options, "theta", 1, kSynopsis, kExamples);
+  if (!values) return kExitDone;
+  if (!values->contains("theta")) {
+    throw UsageError(fmt::format("The theta file is missing; usage: {}", kSynopsis));
+  }
+  const std::string theta = (*values)["theta"].as<std::vector<std::string>>()[0];
+  const std::string format = Needed(*values, "format", "--format");
+  const std::string out = Needed(*values, "out", "--out");
+  if (format != "torchscript" && format != "npz") {
+    throw UsageError(fmt::format("--format must be torchscript or npz, got '{}'", format));
+  }
+  std::optional<Config> learned_optimizer;
+  if (values->contains("learned-optimizer")) {
+    learned_optimizer =
+        Config::Parse((*values)["learned-optimizer"].as<std::string>(), "--learned-optimizer");
+  }
+  const ThetaFile theta_file = ReadThetaFile(theta, learned_optimizer);
+  (format == "npz" ? ExportNpz : ExportTorchScript)(theta_file, out);
+  return kExitDone;
+}
+
+}  // namespace lopt
