@@ -57,10 +57,22 @@ std::unique_ptr<UpdateRule> BindBaseline(const Baseline& baseline, double learni
   return optimizer->Bind(params, AsSpan(theta));
 }
 
-class TaskEvaluator {
+void CheckContenders(const Contenders& contenders) {
+  std::set<std::string> names;
+  const auto add = [&](const std::string& name) {
+    Require(names.insert(name).second,
+            "evaluation: two optimizers are called '{}'; give one another name", name);
+  };
+  for (const Baseline& baseline : contenders.baselines) add(baseline.name);
+  for (const LearnedContender& learned : contenders.learned) add(learned.name);
+  Require(!names.empty(), "evaluation: there is nothing to judge; give a theta file or a baseline");
+}
+
+}  // namespace
+
+class Evaluation::Task {
  public:
-  TaskEvaluator(const EvaluationConfig& config, const EvaluationTask& task,
-                const TaskResources& resources)
+  Task(const EvaluationConfig& config, const EvaluationTask& task, const TaskResources& resources)
       : config_(config),
         name_(task.name),
         steps_(task.steps.empty() ? config.steps : task.steps),
@@ -223,44 +235,36 @@ class TaskEvaluator {
     }
   }
 
-  const EvaluationConfig& config_;
-  std::string name_;
+  const EvaluationConfig config_;
+  const std::string name_;
   std::vector<int64_t> steps_;
   std::shared_ptr<const TaskFamily> task_;
   Key key_;
   WorkspacePool workspaces_;
 };
 
-void CheckContenders(const EvaluateOptions& options) {
-  std::set<std::string> names;
-  const auto add = [&](const std::string& name) {
-    Require(names.insert(name).second,
-            "evaluation: two optimizers are called '{}'; give one another name", name);
-  };
-  for (const Baseline& baseline : options.baselines) add(baseline.name);
-  for (const LearnedContender& learned : options.learned) add(learned.name);
-  Require(!names.empty(), "evaluation: there is nothing to judge; give a theta file or a baseline");
+Evaluation::Evaluation(const EvaluationConfig& config, Contenders contenders)
+    : contenders_(std::move(contenders)) {
+  CheckContenders(contenders_);
+  const TaskResources resources = MakeTaskResources(config.data_dir);
+  for (const EvaluationTask& task : config.tasks) {
+    tasks_.push_back(std::make_unique<Task>(config, task, resources));
+  }
 }
 
-}  // namespace
+Evaluation::~Evaluation() = default;
 
-EvaluationOutcome Evaluate(const EvaluationConfig& config, const EvaluateOptions& options) {
-  CheckContenders(options);
-  const TaskResources resources = MakeTaskResources(config.data_dir);
-  std::vector<std::unique_ptr<TaskEvaluator>> tasks;
-  for (const EvaluationTask& task : config.tasks) {
-    tasks.push_back(std::make_unique<TaskEvaluator>(config, task, resources));
-  }
+EvaluationOutcome Evaluation::Run(const EvaluateOptions& options) {
   EvaluationOutcome outcome;
-  const auto enter = [&](const TaskEvaluator& task, const std::string& stage) {
+  const auto enter = [&](const Task& task, const std::string& stage) {
     outcome.interrupted = options.stop != nullptr && *options.stop;
     if (!outcome.interrupted && options.on_stage) options.on_stage(task.name(), stage);
     return !outcome.interrupted;
   };
-  for (const auto& task : tasks) {
-    if (!enter(*task, fmt::format("tuning {} baselines", options.baselines.size()))) break;
-    std::vector<Contender> contenders = task->Tune(options.baselines);
-    for (const LearnedContender& learned : options.learned) {
+  for (const auto& task : tasks_) {
+    if (!enter(*task, fmt::format("tuning {} baselines", contenders_.baselines.size()))) break;
+    std::vector<Contender> contenders = task->Tune(contenders_.baselines);
+    for (const LearnedContender& learned : contenders_.learned) {
       contenders.push_back(task->Untuned(learned));
     }
     if (!enter(*task, fmt::format("training with {} optimizers", contenders.size()))) break;

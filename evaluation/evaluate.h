@@ -22,10 +22,14 @@ struct LearnedContender {
   Eigen::VectorXf theta;  // [D]
 };
 
-struct EvaluateOptions {
+// Who is judged.
+struct Contenders {
   std::vector<LearnedContender> learned = {};
   std::vector<Baseline> baselines = {};
-  // Called before each stage of a task ("tuning 8 baselines", "training 9 optimizers").
+};
+
+struct EvaluateOptions {
+  // Called before each stage of a task ("tuning 8 baselines", "training with 9 optimizers").
   std::function<void(const std::string& task, const std::string& stage)> on_stage = {};
   // Called once for each task with all its results.
   std::function<void(const std::vector<RunResult>&)> on_task = {};
@@ -37,13 +41,28 @@ struct EvaluationOutcome {
   bool interrupted = false;
 };
 
-// Trains every task with every optimizer and seed, in parallel on the thread pool around the call.
-// Each baseline gets config.trials learning rates for each task and number of steps, a training of
-// its own for every trial and tuning seed, and is then trained with the one of the lowest mean loss
-// on inner_valid; results are judged on the test split. Seed s of a task gives every optimizer the
-// same task, start and data. The results, wall-clock times left out, are a function of the config
-// and the contenders. Throws Error if there is no optimizer, two have one name, or a task cannot be
-// made.
-EvaluationOutcome Evaluate(const EvaluationConfig& config, const EvaluateOptions& options);
+// Trains every task with every optimizer and seed. Each baseline gets config.trials learning rates
+// for each task and number of steps, a training of its own for every trial and tuning seed, and is
+// then trained with the one of the lowest mean loss on inner_valid; results are judged on the test
+// split. Seed s of a task gives every optimizer the same task, start and data. The results,
+// wall-clock times left out, are a function of the config and the contenders.
+class Evaluation {
+ public:
+  // Makes the tasks. Throws Error if there is no optimizer, two have one name, or a task cannot be
+  // made.
+  Evaluation(const EvaluationConfig& config, Contenders contenders);
+  ~Evaluation();
+  Evaluation(const Evaluation&) = delete;
+  Evaluation& operator=(const Evaluation&) = delete;
+
+  // In parallel on the thread pool around the call.
+  EvaluationOutcome Run(const EvaluateOptions& options = {});
+
+ private:
+  class Task;
+
+  Contenders contenders_;
+  std::vector<std::unique_ptr<Task>> tasks_;
+};
 
 }  // namespace lopt

@@ -27,10 +27,10 @@ EvaluationConfig Quadratics() {
               "short": {"task": {"type": "QuadraticTask", "dim": 2}, "steps": [4]}}})");
 }
 
-std::vector<RunResult> Run(const EvaluationConfig& config, const EvaluateOptions& options,
+std::vector<RunResult> Run(const EvaluationConfig& config, const Contenders& contenders,
                            int threads = 2) {
   EvaluationOutcome outcome;
-  ThreadPool(threads).Run([&] { outcome = Evaluate(config, options); });
+  ThreadPool(threads).Run([&] { outcome = Evaluation(config, contenders).Run(); });
   CHECK_FALSE(outcome.interrupted);
   return outcome.results;
 }
@@ -46,10 +46,10 @@ std::string Lines(std::vector<RunResult> results) {
 }
 
 TEST_CASE("Every task, optimizer and seed has one result with what was asked for") {
-  EvaluateOptions options{.baselines = Baselines()};
+  Contenders contenders{.baselines = Baselines()};
   const auto mlp = std::make_shared<MLPLOpt>();
-  options.learned.push_back({"mine", mlp, mlp->InitTheta(KeyFromSeed(0))});
-  const std::vector<RunResult> results = Run(Quadratics(), options);
+  contenders.learned.push_back({"mine", mlp, mlp->InitTheta(KeyFromSeed(0))});
+  const std::vector<RunResult> results = Run(Quadratics(), contenders);
   CHECK(results.size() == 2 * 9 * 4);
   for (const RunResult& result : results) {
     CAPTURE(result.task);
@@ -123,9 +123,9 @@ TEST_CASE("Steps to Adam's loss are counted on the mean of the last ten batch lo
 }
 
 TEST_CASE("Results do not depend on the number of threads") {
-  EvaluateOptions options{.baselines = BaselinesNamed("Adam,SGDM-cosine")};
+  Contenders contenders{.baselines = BaselinesNamed("Adam,SGDM-cosine")};
   const EvaluationConfig config = PresetEvaluation("smoke");
-  CHECK(Lines(Run(config, options, 1)) == Lines(Run(config, options, 3)));
+  CHECK(Lines(Run(config, contenders, 1)) == Lines(Run(config, contenders, 3)));
 }
 
 TEST_CASE("A baseline with cosine decay is trained for each number of steps by itself") {
@@ -155,9 +155,9 @@ TEST_CASE("Contenders need names of their own") {
   const auto mlp = std::make_shared<MLPLOpt>();
   const LearnedContender adam{"Adam", mlp, mlp->InitTheta(Key{})};
   CHECK_THROWS_WITH_AS(
-      Evaluate(Quadratics(), {.learned = {adam}, .baselines = BaselinesNamed("Adam")}),
+      Evaluation(Quadratics(), {.learned = {adam}, .baselines = BaselinesNamed("Adam")}),
       "evaluation: two optimizers are called 'Adam'; give one another name", Error);
-  CHECK_THROWS_WITH_AS(Evaluate(Quadratics(), {}),
+  CHECK_THROWS_WITH_AS(Evaluation(Quadratics(), {}),
                        "evaluation: there is nothing to judge; give a theta file or a baseline",
                        Error);
   CHECK_THROWS_AS(BaselinesNamed("Adam,Adma"), Error);
@@ -169,7 +169,7 @@ TEST_CASE("Contenders need names of their own") {
 TEST_CASE("A stop ends an evaluation after the running stage") {
   const std::atomic<bool> stop = true;
   const EvaluationOutcome outcome =
-      Evaluate(Quadratics(), {.baselines = BaselinesNamed("SGD"), .stop = &stop});
+      Evaluation(Quadratics(), {.baselines = BaselinesNamed("SGD")}).Run({.stop = &stop});
   CHECK(outcome.interrupted);
   CHECK(outcome.results.empty());
 }

@@ -14,6 +14,8 @@ constexpr lopt::Command kCommands[] = {
     {"meta-train", "Meta-train a learned optimizer.", lopt::MetaTrainCommand},
     {"launch", "Meta-train on many ranks, with restarts from the last checkpoint.",
      lopt::LaunchCommand},
+    {"eval", "Train tasks with learned optimizers and tuned baselines, and compare.",
+     lopt::EvalCommand},
     {"describe", "Every type and key of a config, with defaults and meanings.",
      lopt::DescribeCommand},
     {"bench", "How fast the kernels and meta-training run, beside the machine's peak.",

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/isa.h"
+#include "evaluation/held_out.h"
 #include "learner/local_transport.h"
 #include "learner/meta_train_config.h"
 #include "learner/meta_trainer.h"
@@ -24,6 +25,7 @@
 #include "tools/cores.h"
 #include "tools/presets.h"
 #include "tools/progress.h"
+#include "tools/shell.h"
 #include "tools/stop_signal.h"
 
 namespace lopt {
@@ -124,18 +126,6 @@ Config Apply(const po::variables_map& values, Config config) {
   return config;
 }
 
-// `path` as a shell reads it back.
-std::string Quoted(const std::string& path) {
-  const bool plain = std::all_of(path.begin(), path.end(), [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) ||
-           std::string("/._-+:,=").find(c) != std::string::npos;
-  });
-  if (plain) return path;
-  std::string text = "'";
-  for (const char c : path) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
-}
-
 void PrintSummary(const MetaTrainResult& result) {
   fmt::print("{} updates in {} ({:.3g} updates/s)\n", result.updates,
              FormatDuration(result.seconds),
@@ -210,6 +200,11 @@ int Train(const po::variables_map& values, Transport* transport) {
   options.version = build.commit.empty() ? build.version : build.version + " " + build.commit;
   options.stop = StopOnSignals(speaks);
   options.transport = transport;
+  std::optional<HeldOutEvaluation> held_out;
+  if (speaks && config.eval_every > 0) {
+    held_out.emplace(config);
+    options.evaluate = [&](const Eigen::VectorXf& theta) { return held_out->Evaluate(theta); };
+  }
   if (!speaks) {
     return RunMetaTraining(config, options).interrupted ? kExitInterrupted : kExitDone;
   }
@@ -229,10 +224,14 @@ int Train(const po::variables_map& values, Transport* transport) {
   if (result.interrupted) {
     fmt::print("Stopped after update {} of {}; the state is saved. To go on:\n",
                result.learner.outer_step, config.meta_steps);
-    fmt::print("  lopt meta-train --resume --out {}\n", Quoted(options.out_dir));
+    fmt::print("  lopt meta-train --resume --out {}\n", ShellQuoted(options.out_dir));
     return kExitInterrupted;
   }
   fmt::print("The weights are in {}\n", result.theta_path);
+  if (config.eval_every > 0) {
+    fmt::print("The weights of the lowest held-out loss are in {}/theta_best.safetensors\n",
+               options.out_dir);
+  }
   return kExitDone;
 }
 

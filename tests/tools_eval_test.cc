@@ -1,0 +1,183 @@
+// `lopt eval` as a user runs it.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "base/arrays.h"
+#include "base/file.h"
+#include "base/key.h"
+#include "evaluation/results_file.h"
+#include "lopt/registry.h"
+#include "lopt/theta_file.h"
+#include "tests/golden_dir.h"
+#include "tests/mnist_dir.h"
+#include "tests/process.h"
+#include "tests/temp_directory.h"
+
+namespace lopt {
+namespace {
+
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+
+FinishedProcess Eval(const Words& arguments) {
+  Words words = {LOPT_BINARY_DIR "/lopt", "eval"};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return RunProcess(words);
+}
+
+bool Has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// A theta file with fresh weights.
+std::string WriteTheta(const std::string& path) {
+  ThetaFile file{.learned_optimizer = Config::Parse(R"({"type": "MLPLOpt"})", "test"),
+                 .theta = {},
+                 .version = "test"};
+  file.theta = OptimizerRegistry().Make(file.learned_optimizer)->InitTheta(KeyFromSeed(1));
+  fs::create_directories(fs::path(path).parent_path());
+  WriteThetaFile(path, file);
+  return path;
+}
+
+TEST_CASE("An evaluation leaves its config, results and tables") {
+  const TempDirectory scratch;
+  const std::string out = scratch / "out";
+  const FinishedProcess finished =
+      Eval({"--theta", WriteTheta(scratch / "first/theta.safetensors"), "--theta",
+            "other=" + WriteTheta(scratch / "second/theta.safetensors"), "--preset", "smoke",
+            "--baselines", "Adam,SGD-cosine", "--out", out});
+  CAPTURE(finished.errors);
+  REQUIRE(finished.exit_code == 0);
+  const Results results = ReadResults(out + "/results.jsonl");
+  CHECK(results.damage.empty());
+  CHECK(results.runs.size() == 2 * 4 * 3);
+  std::vector<std::string> names;
+  for (const RunResult& run : results.runs) {
+    if (std::ranges::find(names, run.optimizer) == names.end()) names.push_back(run.optimizer);
+  }
+  CHECK(names == std::vector<std::string>{"Adam", "SGD-cosine", "first", "other"});
+  CHECK(Has(ReadTextFile(out + "/manifest.json"), "\"status\": \"finished\""));
+  CHECK(Has(ReadTextFile(out + "/config.json"), "\"tuning_seeds\": 1"));
+  CHECK(Has(ReadTextFile(out + "/table.md"), "first"));
+  CHECK(Has(ReadTextFile(out + "/table.csv"), "SGD-cosine"));
+  CHECK(Has(finished.output, "Adam"));
+
+  const FinishedProcess again = Eval({"--preset", "smoke", "--out", out});
+  CHECK(again.exit_code == 1);
+  CHECK(Has(again.errors, "config.json is there already: replace what is in the directory"));
+  CHECK(Eval({"--preset", "smoke", "--baselines", "SGD", "--out", out, "--overwrite"}).exit_code ==
+        0);
+  CHECK(ReadResults(out + "/results.jsonl").runs.size() == 2 * 3);
+}
+
+TEST_CASE("Steps, seeds, trials and the seed can be given on the command line") {
+  const TempDirectory scratch;
+  const std::string out = scratch / "out";
+  REQUIRE(Eval({"--preset", "smoke", "--baselines", "SGD", "--steps", "3,7", "--seeds", "2",
+                "--trials", "3", "--seed", "5", "--threads", "1", "--out", out})
+              .exit_code == 0);
+  const Results results = ReadResults(out + "/results.jsonl");
+  CHECK(results.runs.size() == 2 * 2);
+  for (const RunResult& run : results.runs) {
+    CHECK(run.steps == std::vector<int64_t>{3, 7});
+    CHECK(run.trials == 3);
+  }
+}
+
+TEST_CASE("A replay of the golden inner training gives the golden losses and params") {
+  if (MnistDir().empty()) {
+    MESSAGE("skipped: LOPT_MNIST_DIR does not name a directory with the MNIST test files");
+    return;
+  }
+  const TempDirectory scratch;
+  const std::string golden = GoldenPath("image_mlp_inner_training.safetensors");
+  const std::string out = scratch / "out";
+  const FinishedProcess finished =
+      Eval({"--replay", golden, "--learned-optimizer", R"({"type": "MLPLOpt"})", "--data-dir",
+            MnistDir(), "--out", out});
+  CAPTURE(finished.errors);
+  REQUIRE(finished.exit_code == 0);
+  const NamedArrays got = ReadArrayFile(out + "/replay.safetensors").arrays;
+  const NamedArrays wanted = ReadArrayFile(golden).arrays;
+  const auto compare = [&](const std::string& name) {
+    const auto a = got.At(name).As<float>();
+    const auto b = wanted.At(name).As<float>();
+    REQUIRE(a.size() == b.size());
+    for (size_t i = 0; i < a.size(); ++i)
+      CHECK(std::abs(a[i] - b[i]) <= 1e-5F * (1 + std::abs(b[i])));
+  };
+  compare("loss");
+  for (const char* tensor : {"linear_0/w", "linear_0/b", "linear_1/w", "linear_1/b"}) {
+    compare(fmt::format("param_end/mlp/{}", tensor));
+  }
+}
+
+TEST_CASE("A replay that does not fit says why") {
+  const TempDirectory scratch;
+  const std::string theta = WriteTheta(scratch / "theta.safetensors");
+  const FinishedProcess missing = Eval({"--replay", theta, "--out", scratch / "a"});
+  CHECK(missing.exit_code == 1);
+  CHECK(Has(missing.errors, "cannot be replayed on this task"));
+  CHECK(Has(missing.errors, "param0/mlp/linear_0/w"));
+  const FinishedProcess option = Eval({"--replay", theta, "--seeds", "3", "--out", scratch / "a"});
+  CHECK(option.exit_code == 2);
+  CHECK(Has(option.errors, "--seeds has no meaning with --replay"));
+}
+
+TEST_CASE("A theta file that is not what it says is refused with the reason") {
+  const TempDirectory scratch;
+  const std::string path = WriteTheta(scratch / "theta.safetensors");
+  const auto error_of = [&](const std::function<void(ArrayFile*)>& change) {
+    ArrayFile file = ReadArrayFile(path);
+    change(&file);
+    const std::string changed = scratch / "changed.safetensors";
+    WriteArrayFile(changed, file);
+    const FinishedProcess finished =
+        Eval({"--theta", changed, "--preset", "smoke", "--out", scratch / "never"});
+    CHECK(finished.exit_code == 1);
+    CHECK_FALSE(fs::exists(scratch / "never"));
+    return finished.errors;
+  };
+  CHECK(Has(
+      error_of([](ArrayFile* file) { file->arrays.At("golden/result/w").As<float>()[0] += 0.1F; }),
+      "the optimizer does not do what it did when the file was written"));
+  CHECK(Has(error_of([](ArrayFile* file) {
+              file->arrays.Set("theta/mlp/linear_0/w", Array(DType::kFloat32, {39, 32}));
+            }),
+            "mlp/linear_0/w"));
+  CHECK(Has(error_of([](ArrayFile* file) { file->metadata["format"] = "lopt theta 2"; }),
+            "lopt theta 2"));
+  CHECK(Has(error_of([](ArrayFile* file) { file->metadata.clear(); }),
+            "does not name its learned optimizer"));
+}
+
+TEST_CASE("Wrong words are answered with the right ones") {
+  const TempDirectory scratch;
+  const auto error_of = [&](Words words) {
+    words.insert(words.end(), {"--out", scratch / "never"});
+    const FinishedProcess finished = Eval(words);
+    CHECK(finished.exit_code != 0);
+    CHECK_FALSE(fs::exists(scratch / "never"));
+    return finished.errors;
+  };
+  CHECK(Has(error_of({"--preset", "smok"}),
+            "There is no evaluation preset 'smok'; the presets are image-mlp"));
+  CHECK(Has(error_of({"--baselines", "adam", "--preset", "smoke"}),
+            "There is no baseline 'adam'; wanted all, none, or names of SGD, SGDM, Adam, AdamW"));
+  CHECK(Has(error_of({"--baselines", "none", "--preset", "smoke"}), "there is nothing to judge"));
+  CHECK(Has(error_of({"--steps", "300,3", "--preset", "image-mlp"}), "must ascend"));
+  CHECK(Has(error_of({"--preset", "smoke", "--tasks", "x.json"}),
+            "Give --tasks or --preset, not both"));
+  CHECK(Has(error_of({"--preset", "image-mlp", "--data-dir", scratch / "nowhere"}),
+            "There are no images in"));
+}
+
+}  // namespace
+}  // namespace lopt
