@@ -132,8 +132,9 @@ TEST_CASE("the golden numbers of rliable: the means to 1e-12, the interval ends 
   const std::string path = GoldenPath("rliable.json");
   const nlohmann::json golden = nlohmann::json::parse(std::ifstream(path));
   REQUIRE(golden.at("cases").size() == 4);
-  for (const auto& [name, wanted] : golden.at("cases").items()) {
-    CAPTURE(name);
+  for (const auto& item : golden.at("cases").items()) {
+    CAPTURE(item.key());
+    const nlohmann::json& wanted = item.value();
     const auto scores = wanted.at("scores_by_task").get<std::vector<std::vector<double>>>();
     std::vector<double> all;
     for (const auto& task : scores) all.insert(all.end(), task.begin(), task.end());

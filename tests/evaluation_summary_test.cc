@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -92,12 +93,14 @@ TEST_CASE("verdicts are better or worse only where the intervals do not overlap"
   Add(&results, "a", "higher", {1.4, 1.5, 1.6, 1.7});
   Add(&results, "a", "same", {0.9, 1.0, 1.3, 1.4});
   const Summary summary = Summarize(results);
-  for (const auto& [name, verdict] :
-       {std::pair("Adam", Verdict::kNone), std::pair("lower", Verdict::kBetter),
-        std::pair("higher", Verdict::kWorse), std::pair("same", Verdict::kNeither)}) {
-    CAPTURE(name);
-    CHECK(RowOf(summary, "a", name).train_verdict == verdict);
-    CHECK(RowOf(summary, "a", name).test_verdict == verdict);
+  const std::pair<const char*, Verdict> wanted[] = {{"Adam", Verdict::kNone},
+                                                    {"lower", Verdict::kBetter},
+                                                    {"higher", Verdict::kWorse},
+                                                    {"same", Verdict::kNeither}};
+  for (const auto& pair : wanted) {
+    CAPTURE(pair.first);
+    CHECK(RowOf(summary, "a", pair.first).train_verdict == pair.second);
+    CHECK(RowOf(summary, "a", pair.first).test_verdict == pair.second);
   }
 }
 
