@@ -21,6 +21,8 @@ constexpr lopt::Command kCommands[] = {
     {"bench", "How fast the kernels and meta-training run, beside the machine's peak.",
      lopt::BenchCommand},
     {"export", "Write a trained optimizer as TorchScript or for NumPy.", lopt::ExportCommand},
+    {"import", "Turn weights of google/learned_optimization into a theta file.",
+     lopt::ImportCommand},
     {"inspect", "What a checkpoint or a .safetensors file holds.", lopt::InspectCommand},
     {"version", "What this program was built from, and what it runs on.", lopt::VersionCommand},
 };

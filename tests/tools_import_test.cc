@@ -1,0 +1,282 @@
+// Fixtures of the weights in mlp_lopt_steps.safetensors, written by flax 0.12.8 on jax 0.10.2:
+//   theta = {f"mlp/~/linear_{l}": {n: jnp.asarray(tensors[f"theta/mlp/linear_{l}/{n}"])
+//            for n in "wb"} for l in range(3)}
+// haiku_theta.msgpack, with the fields of google/learned_optimization's ParameterCheckpoint:
+//   serialization.to_bytes(ParameterCheckpoint(params=theta, gen_id="run 1", step=500))
+// haiku_learner_state.msgpack, with those of its GradientLearnerState, arrays in chunks of 1 KiB:
+//   serialization.MAX_CHUNK_SIZE = 1024
+//   serialization.to_bytes(GradientLearnerState(theta_opt_state=OptaxState(params=theta,
+//   state=None,
+//       optax_opt_state=optax.adam(1e-3).init(theta), iteration=jnp.asarray(7, jnp.int32))))
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/arrays.h"
+#include "base/file.h"
+#include "base/npz.h"
+#include "lopt/mlp_lopt.h"
+#include "lopt/theta_file.h"
+#include "tests/golden_dir.h"
+#include "tests/process.h"
+#include "tests/temp_directory.h"
+#include "tools/haiku_params.h"
+
+namespace lopt {
+namespace {
+
+using Json = nlohmann::json;
+
+NamedArrays GoldenTheta() {
+  return ReadArrayFile(GoldenPath("mlp_lopt_steps.safetensors")).arrays.Extract("theta/");
+}
+
+const Layout& MlpLayout() {
+  static const Layout layout = MLPLOpt().theta_layout();
+  return layout;
+}
+
+const Layout kSmall({{"log_lr", {1}}, {"net/w", {2, 3}}});
+
+FoundArray Found(const std::string& path, const Shape& shape,
+                 const std::string& dtype = "float32") {
+  return {.path = path,
+          .dtype = dtype,
+          .shape = shape,
+          .values = dtype == "float32" ? Array(DType::kFloat32, shape) : Array()};
+}
+
+template <class Call>
+std::string ErrorOf(Call call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no Error";
+}
+
+std::string FindError(const std::vector<FoundArray>& arrays, const std::string& key = "") {
+  return ErrorOf([&] { FindTensors(arrays, kSmall, key, "x"); });
+}
+
+// An array as flax writes it.
+Json Ext(const Json& content, uint64_t type = 1) {
+  return Json::binary(Json::to_msgpack(content), type);
+}
+
+Json Floats(const Json& shape, const std::vector<float>& values,
+            const std::string& dtype = "float32") {
+  const auto* bytes = reinterpret_cast<const uint8_t*>(values.data());
+  return Ext({shape, dtype,
+              Json::binary(std::vector<uint8_t>(bytes, bytes + values.size() * sizeof(float)))});
+}
+
+std::vector<std::byte> Bytes(const Json& json) {
+  const std::vector<uint8_t> bytes = Json::to_msgpack(json);
+  const auto* begin = reinterpret_cast<const std::byte*>(bytes.data());
+  return {begin, begin + bytes.size()};
+}
+
+std::string MsgpackError(const Json& json) {
+  return ErrorOf([&] { ParseFlaxMsgpack(Bytes(json), "x"); });
+}
+
+FinishedProcess Import(std::vector<std::string> words) {
+  words.insert(words.begin(), {LOPT_BINARY_DIR "/lopt", "import"});
+  return RunProcess(words);
+}
+
+}  // namespace
+
+TEST_CASE("A golden theta that flax saved is found, bit for bit") {
+  const std::string path = GoldenPath("haiku_theta.msgpack");
+  CHECK(FindTensors(ReadHaikuParams(path), MlpLayout(), "", path) == GoldenTheta());
+}
+
+TEST_CASE("A golden learner state holds theta and its moments; a key chooses") {
+  const std::string path = GoldenPath("haiku_learner_state.msgpack");
+  const std::vector<FoundArray> arrays = ReadHaikuParams(path);
+  CHECK(arrays.size() == 20);
+  CHECK(FindTensors(arrays, MlpLayout(), "theta_opt_state/params", path) == GoldenTheta());
+  CHECK(ErrorOf([&] { FindTensors(arrays, MlpLayout(), "", path); }) ==
+        path +
+            ": the tensors wanted are there 3 times; --key chooses one of: "
+            "theta_opt_state/optax_opt_state/0/mu, theta_opt_state/optax_opt_state/0/nu, "
+            "theta_opt_state/params");
+}
+
+TEST_CASE("Golden weights in an npz file are found under the usual spellings of their keys") {
+  const TempDirectory directory;
+  const std::string path = directory / "x.npz";
+  for (const char* spelling :
+       {"mlp/~/linear_{}/{}", "mlp/linear_{}/{}", "mlp/~/linear_{}//{}", "mlp/~/linear_{}:{}",
+        "params/mlp/~/linear_{}/{}", "a/b:mlp/~/linear_{}:{}"}) {
+    CAPTURE(spelling);
+    NamedArrays arrays;
+    arrays.Set("step", Array(DType::kInt64, {}));
+    for (const auto& [name, array] : GoldenTheta()) {
+      const std::string layer(1, name.at(11));
+      arrays.Set(fmt::format(fmt::runtime(spelling), layer, name.substr(13)), array);
+    }
+    WriteNpz(path, arrays);
+    CHECK(FindTensors(ReadHaikuParams(path), MlpLayout(), "", path) == GoldenTheta());
+  }
+}
+
+TEST_CASE("Scalars are taken where a tensor has one element") {
+  std::vector<FoundArray> arrays = {Found("log_lr", {}), Found("net/w", {2, 3})};
+  arrays[0].values.As<float>()[0] = 3;
+  CHECK(FindTensors(arrays, kSmall, "", "x").At("log_lr") ==
+        Array::Of<float>({1}, std::vector<float>{3}));
+}
+
+TEST_CASE("Tensors that are missing or of other shapes are an Error that lists wanted and found") {
+  const std::string start =
+      "x: the tensors wanted are not there; wanted: log_lr [1], net/w [2, 3]; found: ";
+  CHECK(FindError({}) == start + "no arrays");
+  CHECK(FindError({Found("net/w", {2, 3}), Found("step", {}, "int64")}) ==
+        start + "net/w float32 [2, 3], step int64 []");
+  CHECK(FindError({Found("a/log_lr", {}), Found("b/net/w", {2, 3})}) ==
+        start + "a/log_lr float32 [], b/net/w float32 [2, 3]");
+  CHECK(FindError({Found("log_lr", {1}), Found("net/w", {3, 2})}) ==
+        start + "log_lr float32 [1], net/w float32 [3, 2]");
+  const std::vector<FoundArray> many(50, Found("a", {}));
+  CHECK(FindError(many).ends_with(", a float32 [], and 10 more"));
+}
+
+TEST_CASE("Keys that do not lead to the tensors are an Error") {
+  const std::vector<FoundArray> arrays = {Found("log_lr", {}), Found("net/w", {2, 3}),
+                                          Found("mu/log_lr", {}), Found("mu/net/w", {2, 2})};
+  const std::string lists =
+      "log_lr [1], net/w [2, 3]; found: log_lr float32 [], net/w float32 [2, 3], mu/log_lr "
+      "float32 [], mu/net/w float32 [2, 2]";
+  CHECK(FindError(arrays) == "no Error");
+  CHECK(FindError(arrays, ".") == "no Error");
+  CHECK(FindError(arrays, "nu") == "x: below 'nu' is no tensor of: " + lists);
+  CHECK(FindError(arrays, "mu") == "x: below 'mu' the tensors do not fit; wanted: " + lists);
+}
+
+TEST_CASE("Weights that the optimizer does not have are an Error") {
+  CHECK(FindError({Found("a/log_lr", {}), Found("a/net/b", {3}), Found("a/net/w", {2, 3})}) ==
+        "x: a/net/b [3] is not one of the tensors wanted: log_lr [1], net/w [2, 3]");
+}
+
+TEST_CASE("Weights that are not float32 are an Error") {
+  for (const std::string dtype : {"float64", "bfloat16", "int32"}) {
+    CHECK(FindError({Found("log_lr", {}), Found("net/w", {2, 3}, dtype)}) ==
+          "x: net/w is " + dtype +
+              "; weights are float32, convert them with astype(numpy.float32)");
+  }
+}
+
+TEST_CASE("Two arrays of one path are an Error") {
+  const TempDirectory directory;
+  const std::string path = directory / "x.npz";
+  NamedArrays arrays;
+  arrays.Set("mlp/~/w", Array(DType::kFloat32, {1}));
+  arrays.Set("mlp/w", Array(DType::kFloat32, {1}));
+  WriteNpz(path, arrays);
+  CHECK(ErrorOf([&] { ReadHaikuParams(path); }) == path + ": two arrays are mlp/w");
+}
+
+TEST_CASE("The msgpack of flax holds arrays, scalars and other things") {
+  const Json json = {{"a", Floats({2}, {1, 2})},
+                     {"b", {{"c", Floats(Json::array(), {3})}}},
+                     {"half", Ext({Json{1}, "bfloat16", Json::binary({1, 2})})},
+                     {"scalar", Ext({Json::array(), "int64", Json::binary({1})}, 3)},
+                     {"complex", Ext({1.0, 2.0}, 2)},
+                     {"text", "a"},
+                     {"list", {1, 2}},
+                     {"none", nullptr}};
+  const std::vector<FoundArray> found = ParseFlaxMsgpack(Bytes(json), "x");
+  REQUIRE(found.size() == 4);
+  CHECK(found[0].path == "a");
+  CHECK(found[0].values == Array::Of<float>({2}, std::vector<float>{1, 2}));
+  CHECK(found[1].path == "b/c");
+  CHECK(found[1].values == Array::Of<float>({}, std::vector<float>{3}));
+  CHECK(found[2].dtype == "bfloat16");
+  CHECK(found[2].shape == Shape{1});
+  CHECK(found[3].path == "scalar");
+}
+
+TEST_CASE("Damaged msgpack is an Error") {
+  CHECK(MsgpackError(Json::array()) == "x: not the msgpack of flax: the top is not a dictionary");
+  CHECK(MsgpackError({{"a", Floats({3}, {1, 2})}}) == "x: a: float32 of shape [3] has 8 bytes");
+  CHECK(MsgpackError({{"a", Floats({1 << 30, 1 << 30, 1 << 30}, {1, 2})}}) ==
+        "x: a: float32 of shape [1073741824, 1073741824, 1073741824] has 8 bytes");
+  CHECK(MsgpackError({{"a", Floats({-1}, {1})}}) == "x: a: the shape is not a list of sizes");
+  CHECK(MsgpackError({{"a", Ext({1, 2})}}) == "x: a: an array must be [shape, dtype, bytes]");
+  CHECK(MsgpackError({{"a", {{"__msgpack_chunked_array__", true}}}}) ==
+        "x: a: an array in chunks must have shape and chunks");
+  CHECK(MsgpackError({{"a",
+                       {{"__msgpack_chunked_array__", true},
+                        {"shape", {{"0", 3}}},
+                        {"chunks", {{"0", Floats({2}, {1, 2})}}}}}}) ==
+        "x: a: float32 of shape [3] has 8 bytes");
+  Json deep = 1;
+  for (int i = 0; i < 65; ++i) deep = Json{{"a", deep}};
+  CHECK(MsgpackError(deep) == "x: not the msgpack of flax: more than 64 levels of nesting");
+  const std::vector<std::byte> bomb(1'000'000, std::byte{0x91});
+  CHECK(ErrorOf([&] { ParseFlaxMsgpack(bomb, "x"); }) ==
+        "x: not the msgpack of flax: more than 64 levels of nesting");
+}
+
+TEST_CASE("Every cut of a golden file of flax is an Error") {
+  const std::vector<std::byte> bytes = ReadFile(GoldenPath("haiku_theta.msgpack"));
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    CHECK(ErrorOf([&] { ParseFlaxMsgpack(std::span(bytes).first(size), "x"); }) != "no Error");
+  }
+}
+
+TEST_CASE("The program imports golden weights and writes a theta file with all options") {
+  const TempDirectory directory;
+  const std::string out = directory / "theta.safetensors";
+  const FinishedProcess finished =
+      Import({GoldenPath("haiku_theta.msgpack"), "--out", out, "--learned-optimizer",
+              R"({"type": "MLPLOpt", "step_mult": 0.01})"});
+  CHECK(finished.errors.empty());
+  CHECK(finished.exit_code == 0);
+  CHECK(finished.output == out + ": 1762 numbers of a MLPLOpt\n");
+  const ThetaFile read = ReadThetaFile(out);
+  CHECK(
+      read.learned_optimizer.Dump(-1) ==
+      R"({"type":"MLPLOpt","hidden_size":32,"hidden_layers":2,"exp_mult":0.001,"step_mult":0.01})");
+  CHECK(ReadArrayFile(out).arrays.Extract("theta/") == GoldenTheta());
+
+  const FinishedProcess learner =
+      Import({GoldenPath("haiku_learner_state.msgpack"), "--out", directory / "second.safetensors",
+              "--key", "theta_opt_state/params"});
+  CHECK(learner.exit_code == 0);
+  CHECK(ReadArrayFile(directory / "second.safetensors").arrays.Extract("theta/") == GoldenTheta());
+}
+
+TEST_CASE("The program says what cannot be imported, and writes nothing") {
+  const TempDirectory directory;
+  const std::string out = directory / "theta.safetensors";
+  const FinishedProcess usage = Import({"x.npz"});
+  CHECK(usage.exit_code == 2);
+  CHECK(usage.errors ==
+        "lopt: The file to import or --out is missing; usage: lopt import FILE --out THETA "
+        "[OPTIONS]\n");
+  WriteTextFile(directory / "x.npz", "text");
+  const FinishedProcess npz = Import({directory / "x.npz", "--out", out});
+  CHECK(npz.exit_code == 1);
+  CHECK(npz.errors ==
+        "lopt: " + (directory / "x.npz") + ": not a zip archive, as an npz file is one\n");
+  const std::string golden = GoldenPath("mlp_lopt_steps_large.safetensors");
+  const FinishedProcess large = Import({golden, "--out", out});
+  CHECK(large.exit_code == 1);
+  CHECK(
+      large.errors.starts_with("lopt: " + golden + ": the tensors wanted are not there; wanted: "));
+  CHECK(Import({out, "--out", out}).errors ==
+        "lopt: cannot read " + out + ": No such file or directory\n");
+  WriteTextFile(out, "text");
+  CHECK(Import({out, "--out", out}).errors == "lopt: " + out + ": --out is the file to import\n");
+}
+
+}  // namespace lopt
