@@ -228,7 +228,7 @@ TEST_CASE("members of a wrong kind or length are errors that name them") {
 
 TEST_CASE("a name that is not UTF-8 is an error before anything is written") {
   RunResult result = SomeResult();
-  result.optimizer = "\xFF";
+  result.optimizer = std::string("\xFF");
   CHECK_THROWS_WITH_AS(ResultLine(result), doctest::Contains("is not UTF-8"), Error);
 }
 

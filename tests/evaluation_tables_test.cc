@@ -103,9 +103,9 @@ TEST_CASE("the defeats are said in sentences by task, with the steps where there
 TEST_CASE("all lines of a table are of one width, also with names that are not ASCII") {
   Summary summary = SomeSummary();
   for (SummaryRow& row : summary.rows) {
-    if (row.optimizer != "Adam") row.optimizer = "th\xC3\xA9ta-of-a-long-name";
+    if (row.optimizer != "Adam") row.optimizer = std::string("th\xC3\xA9ta-of-a-long-name");
   }
-  summary.aggregate[1].optimizer = "th\xC3\xA9ta-of-a-long-name";
+  summary.aggregate[1].optimizer = std::string("th\xC3\xA9ta-of-a-long-name");
   const std::string text = MarkdownTable(summary);
   int64_t tables = 0;
   size_t width = 0;
@@ -168,7 +168,7 @@ TEST_CASE("without Adam there are no comparisons, and without accuracy no such c
 
 TEST_CASE("numbers have three digits, four where an interval is narrow, and no more") {
   Summary summary{.rows = {Adam("a", 1), Adam("a", 1)}};
-  summary.rows[1].optimizer = "b";
+  summary.rows[1].optimizer = std::string("b");
   summary.rows[1].test_loss = Around(1234.56, 1000, 1500);
   summary.rows[1].train_loss = Around(1.5e-7, 1e-7, 2e-7);
   summary.rows[1].mean_train_loss = Around(1.23456, 1.2344, 1.2347);
