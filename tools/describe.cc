@@ -7,6 +7,7 @@
 
 #include "base/config.h"
 #include "estimators/registry.h"
+#include "evaluation/evaluation_config.h"
 #include "learner/meta_train_config.h"
 #include "learner/theta_opt.h"
 #include "lopt/registry.h"
@@ -62,7 +63,14 @@ std::string DescribeEverything() {
     text += fmt::format("## {}\n\n", kind.title);
     for (const TypeEntry& entry : kind.table->entries()) text += DescribeType(entry);
   }
-  return text;
+  EvaluationTask task;
+  return text +
+         "## Evaluations\n\nThe file that `lopt eval --tasks` reads, with one key more: `tasks`, "
+         "an "
+         "object with an object for each task under a name of its own, such as `{\"tasks\": "
+         "{\"wide\": {\"task\": {\"type\": \"ImageMLP\", \"hidden\": [128]}}}}`.\n\n" +
+         DescribeFields([](FieldVisitor& v) { EvaluationConfig().Visit(v); }) + "\nOne task:\n\n" +
+         DescribeFields([&](FieldVisitor& v) { VisitEvaluationTask(v, &task); });
 }
 
 int DescribeCommand(const std::vector<std::string>& arguments) {
