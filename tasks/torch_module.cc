@@ -48,8 +48,10 @@ std::optional<std::string> FindTorchModule() {
 const TorchModule& OpenTorchModule(const std::string& who) {
   const std::optional<std::string> path = FindTorchModule();
   if (!path) {
-    Fail("{} needs the torch module {}, which is not installed; looked in: {}", who, kFileName,
-         fmt::join(TorchModuleDirectories(), ", "));
+    Fail(
+        "{} needs the torch module {}, which is not installed (it is built where LibTorch is "
+        "found; Debian: libtorch-dev); looked in: {}",
+        who, kFileName, fmt::join(TorchModuleDirectories(), ", "));
   }
   const auto last_error = [] {
     const char* error = dlerror();

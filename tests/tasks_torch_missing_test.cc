@@ -44,7 +44,7 @@ TEST_CASE("A torch task without the torch module says what is missing and where 
   CHECK_THROWS_WITH_AS(
       MakeTorchTask(),
       ("task 'TorchImageMLP' needs the torch module liblopt_torch_module.so, which is not "
-       "installed; looked in: " +
+       "installed (it is built where LibTorch is found; Debian: libtorch-dev); looked in: " +
        directory.path())
           .c_str(),
       Error);

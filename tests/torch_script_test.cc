@@ -21,6 +21,7 @@
 #include "tasks/torch/torch_task.h"
 #include "tests/golden_dir.h"
 #include "tests/mnist_dir.h"
+#include "tests/process.h"
 #include "tests/temp_directory.h"
 
 namespace lopt {
@@ -198,6 +199,25 @@ TEST_CASE("Scripts keep shape and dtype of the parameter and change nothing in p
       }
     }
   }
+}
+
+TEST_CASE("lopt export writes a script that follows the golden steps and names its optimizer") {
+  const TempDirectory directory;
+  const std::string golden_path = GoldenPath("mlp_lopt_steps.safetensors");
+  const FinishedProcess finished = RunProcess(
+      {LOPT_BINARY_DIR "/lopt", "export", golden_path, "--format", "torchscript", "--out",
+       directory / "theta.pt", "--learned-optimizer", R"({"type": "MLPLOpt"})"});
+  CHECK(finished.errors == "");
+  REQUIRE(finished.exit_code == 0);
+  torch::jit::ExtraFilesMap extra_files = {{"learned_optimizer.json", ""}};
+  const torch::jit::Module module =
+      torch::jit::load(directory / "theta.pt", c10::nullopt, extra_files);
+  CHECK(extra_files["learned_optimizer.json"] == R"({"type":"MLPLOpt"})");
+  const ArrayFile golden = ReadArrayFile(golden_path);
+  Scripted scripted(module, FromArray(golden.arrays.At("param0/w/rank4")));
+  const torch::Tensor gradients = FromArray(golden.arrays.At("gradient/w/rank4"));
+  for (int64_t step = 0; step < gradients.size(0); ++step) scripted.Update(gradients[step]);
+  CHECK(Difference(scripted.param, FromArray(golden.arrays.At("param/w/rank4"))[-1]) <= 1e-6);
 }
 
 TEST_CASE("A script's file holds the extra files that it was given") {

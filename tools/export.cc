@@ -39,7 +39,7 @@ std::string Needed(const po::variables_map& values, const std::string& name,
 
 void ExportTorchScript(const ThetaFile& theta_file, const std::string& path) {
   const TorchScript script = MakeTorchScript(theta_file);
-  OpenTorchModule("lopt export --format torchscript (Debian: libtorch-dev, then build again)")
+  OpenTorchModule("lopt export --format torchscript")
       .write_torch_script(
           path, {.name = theta_file.learned_optimizer.Type(),
                  .source = script.source,
