@@ -1,5 +1,7 @@
+// clang-format off
+#include <torch/torch.h>  // first: its logging has other macros named CHECK
 #include <doctest/doctest.h>
-#include <torch/torch.h>
+// clang-format on
 
 #include <cmath>
 #include <functional>
