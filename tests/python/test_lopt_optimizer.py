@@ -2,7 +2,7 @@
 
 Environment: LOPT_GOLDEN_DIR (default tests/golden), LOPT_MNIST_DIR (the MNIST test files; without
 it, the training on real digits is skipped), LOPT_PROGRAM (the program; without it, what needs it is
-skipped).
+skipped), LOPT_TORCH (OFF if the program was built without LibTorch).
 """
 
 import copy
@@ -42,7 +42,7 @@ def read_safetensors(path):
     arrays = {}
     for name, entry in header.items():
         begin, end = (8 + length + offset for offset in entry["data_offsets"])
-        values = numpy.frombuffer(content[begin:end], DTYPES[entry["dtype"]])
+        values = numpy.frombuffer(bytearray(content[begin:end]), DTYPES[entry["dtype"]])
         arrays[name] = values.reshape(entry["shape"])
     return arrays, metadata
 
@@ -64,6 +64,14 @@ def without(prefix, arrays):
 
 def tensors(arrays):
     return {name: torch.tensor(array, requires_grad=True) for name, array in arrays.items()}
+
+
+def run(*words):
+    """Runs the program; its standard output."""
+    finished = subprocess.run([PROGRAM, *map(str, words)], capture_output=True, text=True)
+    if finished.returncode != 0:
+        raise AssertionError(f"{words}: {finished.stderr}")
+    return finished.stdout
 
 
 class TestCase(unittest.TestCase):
@@ -161,22 +169,42 @@ def digits(size):
 
 @unittest.skipUnless(MNIST, "LOPT_MNIST_DIR does not name a directory with the MNIST test files")
 class RealDigits(TestCase):
-    def test_inner_training_follows_the_golden_losses_and_ends_at_the_golden_params(self):
-        path = GOLDEN / "image_mlp_inner_training.safetensors"
-        arrays, _ = read_safetensors(path)
+    PATH = GOLDEN / "image_mlp_inner_training.safetensors"
+
+    def train(self):
+        """The losses of the golden batches, and the params after them."""
+        arrays, _ = read_safetensors(self.PATH)
         images, labels = digits(8)
         self.assertClose(images[arrays["index"][0]], arrays["image0"], 1e-6)
         params = tensors(without("param0/", arrays))
-        optimizer = LearnedOptimizer.from_file(path, params.values(),
+        optimizer = LearnedOptimizer.from_file(self.PATH, params.values(),
                                                learned_optimizer={"type": "MLPLOpt"})
-        for rows, wanted in zip(torch.tensor(arrays["index"]).long(), arrays["loss"]):
+        losses = []
+        for rows in torch.tensor(arrays["index"]).long():
             optimizer.zero_grad()
             hidden = images[rows] @ params["mlp/linear_0/w"] + params["mlp/linear_0/b"]
             logits = torch.relu(hidden) @ params["mlp/linear_1/w"] + params["mlp/linear_1/b"]
             loss = torch.nn.functional.cross_entropy(logits, labels[rows])
             loss.backward()
             optimizer.step()
-            self.assertClose(loss, wanted, 1e-5)
+            losses.append(loss.detach())
+        return torch.stack(losses), params
+
+    def test_inner_training_follows_the_golden_losses_and_ends_at_the_golden_params(self):
+        losses, params = self.train()
+        arrays, _ = read_safetensors(self.PATH)
+        self.assertClose(losses, arrays["loss"], 1e-5)
+        for name, p in params.items():
+            self.assertClose(p, arrays["param_end/" + name], 1e-5)
+
+    @unittest.skipUnless(PROGRAM, "LOPT_PROGRAM does not name the program")
+    def test_inner_training_ends_where_that_of_the_program_does(self):
+        out = self.directory / "replay"
+        run("eval", "--replay", self.PATH, "--learned-optimizer", '{"type": "MLPLOpt"}',
+            "--data-dir", MNIST, "--out", out)
+        arrays, _ = read_safetensors(out / "replay.safetensors")
+        losses, params = self.train()
+        self.assertClose(losses, arrays["loss"], 1e-5)
         for name, p in params.items():
             self.assertClose(p, arrays["param_end/" + name], 1e-5)
 
@@ -456,6 +484,97 @@ class Files(TestCase):
         for header in (b"[]", b"{\"a\": 1}", b"{\"a\": {}}", b"\xff"):
             path.write_bytes(struct.pack("<Q", len(header)) + header)
             self.assertError(path, "the safetensors header cannot be read: ")
+
+
+@unittest.skipUnless(PROGRAM, "LOPT_PROGRAM does not name the program")
+class FilesOfTheProgram(TestCase):
+    def imported(self, *options, name="mlp_lopt_steps.safetensors"):
+        """A theta file with the weights of a golden trace, which come as NumPy's npz."""
+        arrays, metadata = read_safetensors(GOLDEN / name)
+        haiku = {name.replace("theta/mlp/", "mlp/~/"): a for name, a in arrays.items()
+                 if name.startswith("theta/")}
+        numpy.savez(self.directory / "haiku.npz", step=numpy.int64(3), **haiku)
+        path = self.directory / "theta.safetensors"
+        run("import", self.directory / "haiku.npz", "--out", path, "--learned-optimizer",
+            metadata["optimizer"], *options)
+        return path, without("theta/", arrays), json.loads(metadata["optimizer"])
+
+    def test_imported_weights_are_the_same_and_do_what_the_program_does(self):
+        for name in ("mlp_lopt_steps.safetensors", "mlp_lopt_steps_large.safetensors",
+                     "learnable_sgdm_steps.safetensors", "learnable_adam_steps.safetensors"):
+            with self.subTest(name):
+                path, wanted, learned_optimizer = self.imported(name=name)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("error")
+                    file = ThetaFile(path, learned_optimizer)
+                self.assertEqual(file.golden_steps, 5)
+                self.assertEqual(file.theta.keys(), wanted.keys())
+                for tensor, values in wanted.items():
+                    self.assertTrue(numpy.array_equal(file.theta[tensor], values))
+
+    def test_golden_steps_that_differ_are_an_error(self):
+        path, _, _ = self.imported()
+        arrays, metadata = read_safetensors(path)
+
+        def changed(name, change, **more):
+            copies = {n: a.copy() for n, a in arrays.items()}
+            copies[name].reshape(-1)[5] += change
+            write_safetensors(path, copies, {**metadata, **more})
+            return ThetaFile(path)
+
+        pattern = f"^{path}: the optimizer does not do what it did when the file was written: "
+        with self.assertRaisesRegex(ValueError, pattern + "golden/result/w at 5: .* wanted, got"):
+            changed("golden/result/w", 5e-6)
+        self.assertEqual(changed("golden/result/w", 5e-7).golden_steps, 5)
+        with self.assertRaisesRegex(ValueError, pattern + "golden/result/[bw] at "):
+            changed("theta/mlp/linear_0/w", 1.0)
+        with self.assertRaisesRegex(ValueError, pattern):
+            changed("golden/result/w", 0, learned_optimizer=json.dumps(
+                {"type": "MLPLOpt", "step_mult": 0.002}))
+        del arrays["golden/result/b"]
+        write_safetensors(path, arrays, metadata)
+        with self.assertRaisesRegex(ValueError, "golden/result do not fit each other"):
+            ThetaFile(path)
+
+    def test_the_file_says_what_it_holds(self):
+        path, _, _ = self.imported()
+        words = [sys.executable, "-B", ROOT / "python/lopt_optimizer.py"]
+        shown = subprocess.run([*words, path], capture_output=True, text=True, check=True).stdout
+        self.assertIn('learned_optimizer = {"type": "MLPLOpt", "hidden_size": 32', shown)
+        self.assertIn("theta/mlp/linear_0/w [19, 32]", shown)
+        self.assertTrue(shown.endswith("golden steps that were repeated: 5\n"))
+        missing = subprocess.run([*words, "none"], capture_output=True, text=True)
+        self.assertEqual(missing.returncode, 1)
+        self.assertIn("lopt_optimizer.py: [Errno 2] No such file", missing.stderr)
+
+    def test_numpy_reads_an_exported_npz_and_it_can_be_imported_again(self):
+        path, wanted, learned_optimizer = self.imported()
+        run("export", path, "--format", "npz", "--out", self.directory / "theta.npz")
+        with numpy.load(self.directory / "theta.npz", allow_pickle=False) as exported:
+            self.assertEqual(set(exported), {*wanted, "learned_optimizer"})
+            for tensor, values in wanted.items():
+                self.assertEqual(exported[tensor].dtype, numpy.float32)
+                self.assertTrue(numpy.array_equal(exported[tensor], values))
+            self.assertEqual(json.loads(exported["learned_optimizer"].tobytes()),
+                             learned_optimizer)
+        run("import", self.directory / "theta.npz", "--out", self.directory / "again.safetensors")
+        self.assertEqual((self.directory / "again.safetensors").read_bytes(), path.read_bytes())
+
+    @unittest.skipIf(os.environ.get("LOPT_TORCH") == "OFF", "lopt was built without LibTorch")
+    def test_an_exported_torch_script_follows_the_golden_steps(self):
+        for name in ("mlp_lopt_steps.safetensors", "mlp_lopt_steps_large.safetensors",
+                     "learnable_adam_steps.safetensors"):
+            path, _, _ = self.imported(name=name)
+            run("export", path, "--format", "torchscript", "--out", self.directory / "theta.pt")
+            module = torch.jit.load(str(self.directory / "theta.pt"))
+            arrays, metadata = read_safetensors(GOLDEN / name)
+            for tensor, start in without("param0/", arrays).items():
+                p = torch.tensor(start)
+                state = module.init_state(p)
+                for step in range(int(metadata["steps"])):
+                    gradient = torch.tensor(arrays["gradient/" + tensor][step])
+                    p, state = module.update(p, gradient, state, step)
+                    self.assertClose(p, arrays["param/" + tensor][step], 1e-6)
 
 
 if __name__ == "__main__":
