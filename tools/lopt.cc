@@ -16,6 +16,8 @@ constexpr lopt::Command kCommands[] = {
      lopt::LaunchCommand},
     {"eval", "Train tasks with learned optimizers and tuned baselines, and compare.",
      lopt::EvalCommand},
+    {"report", "One HTML page with plots of meta-training runs and evaluations.",
+     lopt::ReportCommand},
     {"describe", "Every type and key of a config, with defaults and meanings.",
      lopt::DescribeCommand},
     {"bench", "How fast the kernels and meta-training run, beside the machine's peak.",

@@ -1,0 +1,109 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/program_options.hpp>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "tools/build_info.h"
+#include "tools/command_line.h"
+#include "tools/commands.h"
+#include "tools/report_evaluation.h"
+#include "tools/report_page.h"
+#include "tools/report_run.h"
+
+namespace lopt {
+
+namespace po = boost::program_options;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kSynopsis = "lopt report DIR... [--out FILE]";
+constexpr const char* kExamples =
+    "DIR is the output directory of meta-train or of eval. Several are shown side by side.\n"
+    "\nExamples:\n"
+    "  lopt report runs/first\n"
+    "  lopt report runs/first runs/second --out compared.html\n";
+
+enum class Kind { kRun, kEvaluation };
+
+Kind KindOf(const std::string& directory) {
+  Require(fs::exists(directory), "there is no directory {}", directory);
+  Require(fs::is_directory(directory), "{} is not a directory", directory);
+  const auto has = [&](const char* file) { return fs::exists(directory + "/" + file); };
+  if (has("results.jsonl")) return Kind::kEvaluation;
+  Require(has("metrics.jsonl") || has("manifest.json"),
+          "{} {}: it holds neither a meta-training run (manifest.json, metrics.jsonl) nor an "
+          "evaluation (results.jsonl)",
+          directory, fs::is_empty(directory) ? "is empty" : "cannot be reported");
+  return Kind::kRun;
+}
+
+// What a directory is called in legends: its name, or, where two have one name, its path.
+std::vector<std::string> Labels(const std::vector<std::string>& directories) {
+  std::vector<std::string> names;
+  for (const std::string& directory : directories) {
+    const fs::path path = fs::absolute(directory).lexically_normal();
+    names.push_back(path.has_filename() ? path.filename() : path.parent_path().filename());
+  }
+  std::vector<std::string> labels = names;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (std::ranges::count(names, names[i]) > 1) labels[i] = directories[i];
+  }
+  return labels;
+}
+
+}  // namespace
+
+int ReportCommand(const std::vector<std::string>& arguments) {
+  po::options_description options("Options");
+  options.add_options()("out", po::value<std::string>()->value_name("FILE"),
+                        "The page. Default: report.html in DIR, or here if there are several.");
+  const auto values = ParseCommandLine(arguments, options, "directory", -1, kSynopsis, kExamples);
+  if (!values) return kExitDone;
+  if (!values->contains("directory")) {
+    throw UsageError(fmt::format("A directory is missing; usage: {}", kSynopsis));
+  }
+  auto directories = (*values)["directory"].as<std::vector<std::string>>();
+  for (std::string& directory : directories) {
+    while (directory.size() > 1 && directory.back() == '/') directory.pop_back();
+  }
+  const std::vector<std::string> labels = Labels(directories);
+  std::vector<RunRecord> runs;
+  std::vector<EvaluationRecord> evaluations;
+  for (size_t i = 0; i < directories.size(); ++i) {
+    if (KindOf(directories[i]) == Kind::kRun) {
+      runs.push_back(ReadRun(directories[i], labels[i]));
+    } else {
+      evaluations.push_back(ReadEvaluation(directories[i], labels[i]));
+    }
+  }
+
+  ReportPage page;
+  if (!evaluations.empty()) ReportEvaluations(evaluations, &page);
+  if (!runs.empty()) ReportRuns(runs, &page);
+  const std::string out = values->contains("out")   ? (*values)["out"].as<std::string>()
+                          : directories.size() == 1 ? directories[0] + "/report.html"
+                                                    : "report.html";
+  const BuildInfo build = GetBuildInfo();
+  const std::string title = directories.size() == 1
+                                ? labels[0]
+                                : fmt::format("{} runs and evaluations", directories.size());
+  const std::string subtitle = fmt::format("Report by lopt {}{}", build.version,
+                                           build.commit.empty() ? "" : " (" + build.commit + ")");
+  WriteTextFile(out, page.Render(title, subtitle));
+  for (const RunRecord& run : runs) {
+    for (const std::string& damage : run.damage) fmt::print(stderr, "lopt: {}\n", damage);
+  }
+  for (const EvaluationRecord& evaluation : evaluations) {
+    for (const std::string& damage : evaluation.damage) fmt::print(stderr, "lopt: {}\n", damage);
+  }
+  fmt::print("{}\n", out);
+  return kExitDone;
+}
+
+}  // namespace lopt

@@ -1,0 +1,334 @@
+#include "tools/report_evaluation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <functional>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "evaluation/results_file.h"
+#include "evaluation/summary.h"
+#include "tools/html.h"
+#include "tools/progress.h"
+#include "tools/report_curves.h"
+#include "tools/report_files.h"
+
+namespace lopt {
+
+namespace {
+
+using Evaluations = std::vector<EvaluationRecord>;
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr size_t kSmoothedPart = 50;  // of a training: the window of the running mean
+
+std::string ManifestValue(const EvaluationRecord& evaluation, const std::string& key) {
+  const auto at = evaluation.manifest.find(key);
+  return at == evaluation.manifest.end() ? "" : at->second;
+}
+
+// The distinct values of a member over all results, in their order.
+std::vector<std::string> Distinct(const Evaluations& evaluations, std::string RunResult::*member) {
+  std::vector<std::string> names;
+  for (const EvaluationRecord& evaluation : evaluations) {
+    for (const RunResult& run : evaluation.results) {
+      if (std::ranges::find(names, run.*member) == names.end()) names.push_back(run.*member);
+    }
+  }
+  return names;
+}
+
+// The q-quantile with linear interpolation; infinite values sort last. NaN unless it is finite.
+double Quantile(std::vector<double> values, double q) {
+  std::ranges::sort(values);
+  const double at = q * static_cast<double>(values.size() - 1);
+  const auto below = static_cast<size_t>(at);
+  const double part = at - static_cast<double>(below);
+  const double low = values[below];
+  if (part == 0 || !std::isfinite(low)) return std::isfinite(low) ? low : kNaN;
+  const double quantile = low + part * (values[below + 1] - low);
+  return std::isfinite(quantile) ? quantile : kNaN;
+}
+
+// The running mean of one training's losses, from the first to the last step, at the steps of
+// `at`; infinite from the first loss on that is not finite.
+std::vector<double> SmoothedLosses(const std::vector<float>& losses, const std::vector<int64_t>& at,
+                                   int64_t window) {
+  std::vector<double> smoothed;
+  const auto bad = std::ranges::find_if(losses, [](float loss) { return !std::isfinite(loss); });
+  const int64_t finite = bad - losses.begin();
+  for (const int64_t step : at) {
+    const int64_t first = std::max<int64_t>(0, step - window / 2);
+    const int64_t last = std::min(std::ssize(losses), step + window / 2 + 1);
+    double sum = 0;
+    for (int64_t k = first; k < last; ++k) sum += losses[static_cast<size_t>(k)];
+    smoothed.push_back(last > finite ? kInfinity : sum / static_cast<double>(last - first));
+  }
+  return smoothed;
+}
+
+// Median and quartiles over the seeds.
+Curve LearningCurve(const std::vector<const RunResult*>& seeds, int64_t window) {
+  int64_t steps = std::ssize(seeds[0]->train_loss);
+  for (const RunResult* run : seeds) steps = std::min(steps, std::ssize(run->train_loss));
+  std::vector<int64_t> at;
+  const auto points = std::min<int64_t>(steps, kCurvePoints);
+  for (int64_t i = 0; i < points; ++i) {
+    at.push_back(points == 1 ? 0 : i * (steps - 1) / (points - 1));
+  }
+  std::vector<std::vector<double>> losses;
+  for (const RunResult* run : seeds) losses.push_back(SmoothedLosses(run->train_loss, at, window));
+  Curve curve;
+  for (size_t i = 0; i < at.size(); ++i) {
+    std::vector<double> values;
+    for (const auto& seed : losses) values.push_back(seed[i]);
+    curve.x.push_back(static_cast<double>(at[i]));
+    curve.y.push_back(Quantile(values, 0.5));
+    if (seeds.size() > 1) {
+      curve.low.push_back(Quantile(values, 0.25));
+      curve.high.push_back(Quantile(values, 0.75));
+    }
+  }
+  return curve;
+}
+
+void LearningCurves(const Evaluations& evaluations, ReportPage* page) {
+  page->Subsection("Learning curves");
+  const std::vector<std::string> optimizers = Distinct(evaluations, &RunResult::optimizer);
+  for (const std::string& task : Distinct(evaluations, &RunResult::task)) {
+    Figure figure{.title = task, .x_label = "inner steps", .y_label = "train loss"};
+    size_t seeds = 0;
+    int64_t window = 1;
+    for (size_t o = 0; o < optimizers.size(); ++o) {
+      for (size_t e = 0; e < evaluations.size(); ++e) {
+        std::vector<const RunResult*> runs;
+        for (const RunResult& run : evaluations[e].results) {
+          if (run.task == task && run.optimizer == optimizers[o] && !run.train_loss.empty()) {
+            runs.push_back(&run);
+          }
+        }
+        if (runs.empty()) continue;
+        window = std::max<int64_t>(
+            window, std::ssize(runs[0]->train_loss) / static_cast<int64_t>(kSmoothedPart) | 1);
+        Curve curve = LearningCurve(runs, window);
+        curve.label = evaluations.size() == 1 ? optimizers[o]
+                                              : optimizers[o] + " (" + evaluations[e].label + ")";
+        curve.color = static_cast<int>(o);
+        curve.dash = static_cast<int>(evaluations.size() == 1 ? o / 8 : e);
+        seeds = std::max(seeds, runs.size());
+        figure.curves.push_back(std::move(curve));
+      }
+    }
+    if (figure.curves.empty()) continue;
+    figure.caption = fmt::format(
+        "Median over {} seeds of the batch losses' running mean over {} steps; the band is the "
+        "middle half of the seeds. A line ends where half of the seeds have diverged.",
+        seeds, window);
+    page->AddFigure(std::move(figure));
+  }
+}
+
+// --- Tables -------------------------------------------------------------------------------------
+
+std::string Number(double value) { return fmt::format("{:.4g}", value); }
+
+std::string Cell(const Estimate& estimate, Verdict verdict = Verdict::kNone) {
+  const char* style = verdict == Verdict::kBetter  ? " class=\"better\""
+                      : verdict == Verdict::kWorse ? " class=\"worse\""
+                                                   : "";
+  return fmt::format("<span{}>{}</span> <span class=\"pale\">[{}, {}]</span>", style,
+                     Number(estimate.value), Number(estimate.interval.low),
+                     Number(estimate.interval.high));
+}
+
+std::string Cell(const std::optional<Estimate>& estimate) {
+  return estimate ? Cell(*estimate) : std::string();
+}
+
+std::string Cell(const std::optional<double>& value) {
+  if (!value) return "";
+  return std::isfinite(*value) ? Number(*value) : "never";
+}
+
+std::string Word(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kBetter:
+      return "<span class=\"better\">better</span>";
+    case Verdict::kWorse:
+      return "<span class=\"worse\">worse</span>";
+    case Verdict::kNeither:
+      return "neither";
+    case Verdict::kNone:
+      break;
+  }
+  return "";
+}
+
+void TaskTables(const Summary& summary, ReportPage* page) {
+  const std::vector<std::string> header = {"optimizer",
+                                           "train loss",
+                                           "test loss",
+                                           "test accuracy",
+                                           "mean train loss",
+                                           "diverged",
+                                           "learning rate",
+                                           "steps to Adam",
+                                           "speed-up",
+                                           "s per run",
+                                           "test loss against Adam"};
+  for (size_t first = 0; first < summary.rows.size();) {
+    const SummaryRow& head = summary.rows[first];
+    std::vector<std::vector<std::string>> rows;
+    size_t i = first;
+    for (; i < summary.rows.size() && summary.rows[i].task == head.task &&
+           summary.rows[i].steps == head.steps;
+         ++i) {
+      const SummaryRow& row = summary.rows[i];
+      rows.push_back({EscapeHtml(row.optimizer), Cell(row.train_loss, row.train_verdict),
+                      Cell(row.test_loss, row.test_verdict), Cell(row.test_accuracy),
+                      Cell(row.mean_train_loss), fmt::format("{} of {}", row.diverged, row.seeds),
+                      Cell(row.learning_rate) + (row.learning_rate_at_edge ? " (edge)" : ""),
+                      Cell(row.steps_to_adam), Cell(row.speedup), Number(row.seconds),
+                      Word(row.test_verdict)});
+    }
+    page->AddHtml(fmt::format("<h4>{}, {} steps</h4>\n", EscapeHtml(head.task), head.steps) +
+                  HtmlTable(header, rows, 1));
+    first = i;
+  }
+}
+
+void AggregateTable(const Summary& summary, ReportPage* page) {
+  if (summary.aggregate.empty()) return;
+  std::vector<std::vector<std::string>> rows;
+  for (const AggregateRow& row : summary.aggregate) {
+    rows.push_back({EscapeHtml(row.optimizer), Cell(row.train_ratio), Cell(row.test_ratio),
+                    std::to_string(row.wins), std::to_string(row.losses),
+                    std::to_string(row.ties)});
+  }
+  page->AddHtml(
+      "<h4>All tasks, losses as fractions of tuned Adam's</h4>\n" +
+      HtmlTable({"optimizer", "train loss", "test loss", "better", "worse", "neither"}, rows, 1));
+}
+
+void Tables(const Evaluations& evaluations, ReportPage* page) {
+  page->Subsection("Comparison");
+  page->AddParagraph(
+      "Interquartile means over the seeds, with 95 % bootstrap intervals. Better and worse than "
+      "Adam with its tuned learning rate: the intervals do not overlap. A diverged training counts "
+      "as an infinite loss. A learning rate marked (edge) is the smallest or largest that was "
+      "tried.");
+  for (const EvaluationRecord& evaluation : evaluations) {
+    if (evaluation.results.empty()) continue;
+    if (evaluations.size() > 1) page->Subsection(evaluation.label);
+    const Summary summary = Summarize(evaluation.results);
+    AggregateTable(summary, page);
+    TaskTables(summary, page);
+  }
+}
+
+void Overview(const Evaluations& evaluations, ReportPage* page) {
+  std::vector<std::string> header = {""};
+  for (const EvaluationRecord& evaluation : evaluations) {
+    header.push_back(EscapeHtml(evaluation.label));
+  }
+  std::vector<std::vector<std::string>> rows;
+  const auto row = [&](const std::string& name,
+                       const std::function<std::string(const EvaluationRecord&)>& value) {
+    std::vector<std::string> cells = {EscapeHtml(name)};
+    bool any = false;
+    for (const EvaluationRecord& evaluation : evaluations) {
+      const std::string text = value(evaluation);
+      any = any || !text.empty();
+      cells.push_back(EscapeHtml(text));
+    }
+    if (any) rows.push_back(std::move(cells));
+  };
+  row("directory", [](const EvaluationRecord& evaluation) { return evaluation.path; });
+  row("status",
+      [](const EvaluationRecord& evaluation) { return ManifestValue(evaluation, "status"); });
+  row("tasks", [](const EvaluationRecord& evaluation) {
+    return std::to_string(Distinct({evaluation}, &RunResult::task).size());
+  });
+  row("optimizers", [](const EvaluationRecord& evaluation) {
+    return std::to_string(Distinct({evaluation}, &RunResult::optimizer).size());
+  });
+  row("trainings",
+      [](const EvaluationRecord& evaluation) { return std::to_string(evaluation.results.size()); });
+  row("time", [](const EvaluationRecord& evaluation) -> std::string {
+    const std::string seconds = ManifestValue(evaluation, "seconds");
+    const double value = seconds.empty() ? 0 : std::stod(seconds);
+    return value > 0 ? FormatDuration(value) : "";
+  });
+  for (const auto& [name, key] :
+       {std::pair{"threads", "threads"}, {"instruction set", "isa"}, {"version", "version"}}) {
+    row(name,
+        [key = key](const EvaluationRecord& evaluation) { return ManifestValue(evaluation, key); });
+  }
+  page->AddHtml(HtmlTable(header, rows, header.size()));
+}
+
+void Reproduce(const Evaluations& evaluations, ReportPage* page) {
+  page->Subsection("Config, and how to reproduce");
+  for (const EvaluationRecord& evaluation : evaluations) {
+    const std::string command = ManifestValue(evaluation, "command");
+    if (!command.empty()) page->AddHtml("<pre>" + EscapeHtml(command) + "</pre>\n");
+    if (const std::string optimizers = ManifestValue(evaluation, "optimizers");
+        !optimizers.empty()) {
+      page->AddDetails("optimizers of " + evaluation.label, optimizers);
+    }
+    if (!evaluation.config.empty()) {
+      page->AddDetails("config.json of " + evaluation.label, evaluation.config);
+    }
+  }
+}
+
+}  // namespace
+
+EvaluationRecord ReadEvaluation(const std::string& path, const std::string& label) {
+  EvaluationRecord evaluation{.path = path, .label = label};
+  evaluation.manifest = ReadManifestFile(path + "/manifest.json", &evaluation.damage);
+  if (std::filesystem::exists(path + "/config.json")) {
+    evaluation.config = ReadTextFile(path + "/config.json");
+  } else {
+    evaluation.damage.push_back(path + "/config.json is missing: what was evaluated is unknown");
+  }
+  Results results = ReadResults(path + "/results.jsonl");
+  evaluation.results = std::move(results.runs);
+  if (!results.damage.empty()) evaluation.damage.push_back(results.damage);
+  return evaluation;
+}
+
+void ReportEvaluations(const Evaluations& evaluations, ReportPage* page) {
+  page->Section(evaluations.size() == 1 ? "Evaluation: " + evaluations[0].label : "Evaluations");
+  bool any = false;
+  for (const EvaluationRecord& evaluation : evaluations) {
+    for (const std::string& damage : evaluation.damage) page->AddNotice(damage);
+    const std::string status = ManifestValue(evaluation, "status");
+    if (status == "running" || status == "interrupted") {
+      page->AddNotice(fmt::format("{}: the evaluation is {}; this is what it has written so far.",
+                                  evaluation.label, status));
+    } else if (status == "failed") {
+      page->AddNotice(evaluation.label +
+                      ": the evaluation failed: " + ManifestValue(evaluation, "error"));
+    }
+    if (evaluation.results.empty()) {
+      page->AddNotice(evaluation.label + ": results.jsonl holds no result yet.");
+    }
+    any = any || !evaluation.results.empty();
+  }
+  Overview(evaluations, page);
+  if (any) {
+    Tables(evaluations, page);
+    LearningCurves(evaluations, page);
+  }
+  Reproduce(evaluations, page);
+}
+
+}  // namespace lopt

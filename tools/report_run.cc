@@ -1,0 +1,491 @@
+#include "tools/report_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "learner/mean.h"
+#include "tools/html.h"
+#include "tools/progress.h"
+#include "tools/report_curves.h"
+#include "tools/shell.h"
+
+namespace lopt {
+
+namespace {
+
+using Runs = std::vector<RunRecord>;
+
+constexpr size_t kHeatMapColumns = 80;
+constexpr const char* kUpdates = "updates of theta";
+
+const Series* Find(const RunRecord& run, const std::string& name) {
+  const auto at = run.metrics.series.find(name);
+  return at == run.metrics.series.end() ? nullptr : &at->second;
+}
+
+std::optional<double> Last(const RunRecord& run, const std::string& name) {
+  const Series* series = Find(run, name);
+  if (series == nullptr) return std::nullopt;
+  return series->value.back();
+}
+
+std::string ManifestValue(const RunRecord& run, const std::string& key) {
+  const auto at = run.manifest.find(key);
+  return at == run.manifest.end() ? "" : at->second;
+}
+
+// What stands behind "<metric>/" in any run, e.g. the names of the estimators.
+std::vector<std::string> NamesOf(const Runs& runs, const std::string& metric) {
+  std::set<std::string> names;
+  const std::string prefix = metric + "/";
+  for (const RunRecord& run : runs) {
+    for (auto at = run.metrics.series.lower_bound(prefix);
+         at != run.metrics.series.end() && at->first.starts_with(prefix); ++at) {
+      names.insert(at->first.substr(prefix.size()));
+    }
+  }
+  return {names.begin(), names.end()};
+}
+
+std::vector<std::string> Estimators(const Runs& runs) { return NamesOf(runs, "meta_loss"); }
+
+// A metric of one kind ("loss_at") for a range of inner steps.
+struct RangeMetric {
+  int64_t first = 0;
+  std::string range = {};  // "10-19"
+  const Series* series = nullptr;
+};
+
+// The "<kind>_<first>-<last>/<estimator>" of a run, in the order of the ranges.
+std::vector<RangeMetric> RangeMetrics(const RunRecord& run, const std::string& kind,
+                                      const std::string& estimator) {
+  std::vector<RangeMetric> found;
+  const std::string prefix = kind + "_";
+  const std::string suffix = "/" + estimator;
+  for (auto at = run.metrics.series.lower_bound(prefix);
+       at != run.metrics.series.end() && at->first.starts_with(prefix); ++at) {
+    if (!at->first.ends_with(suffix)) continue;
+    const std::string range =
+        at->first.substr(prefix.size(), at->first.size() - prefix.size() - suffix.size());
+    RangeMetric metric{.range = range, .series = &at->second};
+    std::from_chars(range.data(), range.data() + range.size(), metric.first);
+    found.push_back(std::move(metric));
+  }
+  std::ranges::sort(found, {}, &RangeMetric::first);
+  return found;
+}
+
+// The same metric of several runs in one figure; of one run, that of several estimators.
+void AddMetric(const Runs& runs, const std::string& metric, const std::string& title,
+               const std::string& y_label, const std::string& caption,
+               std::optional<double> reference, ReportPage* page) {
+  const std::vector<std::string> names = NamesOf(runs, metric);
+  const auto figure = [&](const std::string& of) {
+    return Figure{.title = of.empty() ? title : title + ", " + of,
+                  .caption = caption,
+                  .y_label = y_label,
+                  .reference = reference};
+  };
+  if (runs.size() == 1) {
+    std::vector<NamedSeries> all;
+    for (size_t i = 0; i < names.size(); ++i) {
+      all.push_back({.label = names[i],
+                     .series = Find(runs[0], metric + "/" + names[i]),
+                     .color = static_cast<int>(i)});
+    }
+    if (names.size() != 1) {
+      all.push_back({.label = "all estimators",
+                     .series = Find(runs[0], metric),
+                     .color = static_cast<int>(names.size())});
+    }
+    const bool any = std::ranges::any_of(all, [](const auto& s) { return s.series != nullptr; });
+    if (any) page->AddFigure(SeriesFigure(figure(""), all));
+    return;
+  }
+  for (const std::string& name : names) {
+    std::vector<NamedSeries> all;
+    for (size_t r = 0; r < runs.size(); ++r) {
+      all.push_back({.label = runs[r].label,
+                     .series = Find(runs[r], metric + "/" + name),
+                     .color = static_cast<int>(r)});
+    }
+    page->AddFigure(SeriesFigure(figure(name), all));
+  }
+}
+
+// --- Sections -----------------------------------------------------------------------------------
+
+std::string StatusText(const RunRecord& run) {
+  const std::string status = ManifestValue(run, "status");
+  return status.empty() ? "unknown (no manifest.json)" : status;
+}
+
+std::string ReproduceCommand(const RunRecord& run) {
+  std::string command = "lopt meta-train " + ShellQuoted(run.path + "/config.json") + " --out " +
+                        ShellQuoted(run.path + "-again");
+  if (const std::string isa = ManifestValue(run, "isa"); !isa.empty()) command += " --isa " + isa;
+  if (const std::string theta = ManifestValue(run, "init_theta"); !theta.empty()) {
+    command += " --init-theta " + ShellQuoted(theta);
+  }
+  return command;
+}
+
+double Seconds(const RunRecord& run) {
+  const auto at = run.throughput.series.find("seconds");
+  return at == run.throughput.series.end() ? std::numeric_limits<double>::quiet_NaN()
+                                           : at->second.value.back();
+}
+
+std::string Shown(std::optional<double> value) {
+  return value ? fmt::format("{:.4g}", *value) : "";
+}
+
+void Overview(const Runs& runs, ReportPage* page) {
+  std::vector<std::string> header = {""};
+  for (const RunRecord& run : runs) header.push_back(EscapeHtml(run.label));
+  std::vector<std::vector<std::string>> rows;
+  const auto row = [&](const std::string& name,
+                       const std::function<std::string(const RunRecord&)>& value) {
+    std::vector<std::string> cells = {EscapeHtml(name)};
+    bool any = false;
+    for (const RunRecord& run : runs) {
+      const std::string text = value(run);
+      any = any || !text.empty();
+      cells.push_back(EscapeHtml(text));
+    }
+    if (any) rows.push_back(std::move(cells));
+  };
+  const auto from_manifest = [&](const char* name, const char* key) {
+    row(name, [key](const RunRecord& run) { return ManifestValue(run, key); });
+  };
+  row("directory", [](const RunRecord& run) { return run.path; });
+  row("status", StatusText);
+  from_manifest("error", "error");
+  row("updates of theta", [](const RunRecord& run) -> std::string {
+    const std::string updates = ManifestValue(run, "updates");
+    if (StatusText(run) != "running") return updates;
+    const Series* loss = Find(run, "meta_loss");
+    return loss == nullptr ? updates : fmt::format("{:.0f} so far", loss->step.back() + 1);
+  });
+  row("last meta-loss", [](const RunRecord& run) { return Shown(Last(run, "meta_loss")); });
+  row("last held-out loss", [](const RunRecord& run) { return Shown(Last(run, "eval_loss")); });
+  row("time", [](const RunRecord& run) -> std::string {
+    const double seconds = Seconds(run);
+    return std::isfinite(seconds) ? FormatDuration(seconds) : "";
+  });
+  from_manifest("seed", "seed");
+  from_manifest("threads", "threads");
+  from_manifest("instruction set", "isa");
+  from_manifest("version", "version");
+  from_manifest("started from", "init_theta");
+  page->AddHtml(HtmlTable(header, rows, header.size()));
+}
+
+void MetaLoss(const Runs& runs, ReportPage* page) {
+  page->Subsection("Meta-loss");
+  const std::vector<std::string> estimators = Estimators(runs);
+  for (size_t e = 0; e < estimators.size(); ++e) {
+    std::vector<NamedSeries> all;
+    for (size_t r = 0; r < runs.size(); ++r) {
+      all.push_back({.label = runs[r].label,
+                     .series = Find(runs[r], "meta_loss/" + estimators[e]),
+                     .color = static_cast<int>(runs.size() == 1 ? e : r)});
+    }
+    page->AddFigure(SeriesFigure({.title = "Meta-loss, " + estimators[e],
+                                  .caption = "Mean loss over the tasks, inner steps and twins of "
+                                             "each update.",
+                                  .y_label = "meta-loss"},
+                                 all));
+  }
+}
+
+void HeldOut(const Runs& runs, ReportPage* page) {
+  std::set<std::string> names;
+  for (const RunRecord& run : runs) {
+    for (const auto& [name, series] : run.metrics.series) {
+      if (name.starts_with("eval_")) names.insert(name);
+    }
+  }
+  if (names.empty()) return;
+  page->Subsection("Held-out evaluation");
+  page->AddParagraph(
+      "Theta judged on fixed tasks that it is not trained on, every eval_every updates. eval_loss "
+      "is the mean over the tasks of eval_ratio, the test loss as a fraction of the first batch's "
+      "loss.");
+  for (const std::string& name : names) {
+    std::vector<NamedSeries> all;
+    for (size_t r = 0; r < runs.size(); ++r) {
+      all.push_back(
+          {.label = runs[r].label, .series = Find(runs[r], name), .color = static_cast<int>(r)});
+    }
+    const bool ratio = name == "eval_loss" || name.starts_with("eval_ratio");
+    page->AddFigure(SeriesFigure(
+        {.title = name, .y_label = ratio ? "fraction of the first loss" : "loss"}, all, true));
+  }
+}
+
+void LossDifferences(const Runs& runs, ReportPage* page) {
+  for (const std::string& estimator : NamesOf(runs, "loss_difference")) {
+    std::vector<NamedSeries> all;
+    for (size_t r = 0; r < runs.size(); ++r) {
+      const std::string prefix = runs.size() == 1 ? "" : runs[r].label + ": ";
+      all.push_back({.label = prefix + "difference",
+                     .series = Find(runs[r], "loss_difference/" + estimator),
+                     .color = static_cast<int>(r)});
+      all.push_back({.label = prefix + "float32 resolution",
+                     .series = Find(runs[r], "loss_resolution/" + estimator),
+                     .color = static_cast<int>(r),
+                     .dash = 1});
+    }
+    page->AddFigure(SeriesFigure(
+        {.title = "Loss difference of the twins, " + estimator,
+         .caption = "Root mean square of loss+ - loss-, and what float32 resolves at the size of "
+                    "the losses. Where the difference is less than about 100 times the resolution, "
+                    "rounding is part of the gradient: std is too small.",
+         .y_label = "loss"},
+        all));
+  }
+}
+
+void FeltNorms(const Runs& runs, ReportPage* page) {
+  for (const RunRecord& run : runs) {
+    for (const std::string& estimator : Estimators(runs)) {
+      const std::vector<RangeMetric> ranges = RangeMetrics(run, "felt_norm", estimator);
+      std::vector<NamedSeries> all;
+      for (size_t i = 0; i < ranges.size(); ++i) {
+        all.push_back({.label = "inner steps " + ranges[i].range,
+                       .series = ranges[i].series,
+                       .color = static_cast<int>(i)});
+      }
+      if (all.empty()) continue;
+      const std::string of = runs.size() == 1 ? estimator : estimator + ", " + run.label;
+      page->AddFigure(SeriesFigure(
+          {.title = "PES accumulator by episode age, " + of,
+           .caption = "Mean norm of the perturbations that episodes of an age had felt before the "
+                      "window. It grows as std times the square root of (numbers in theta x "
+                      "windows); the noise of the gradient grows with it.",
+           .y_label = "norm",
+           .ordered = true,
+           .linear = true},
+          all));
+    }
+  }
+}
+
+void LossByInnerStep(const Runs& runs, ReportPage* page) {
+  for (const RunRecord& run : runs) {
+    for (const std::string& estimator : Estimators(runs)) {
+      const std::vector<RangeMetric> ranges = RangeMetrics(run, "loss_at", estimator);
+      const Series* updates = Find(run, "meta_loss/" + estimator);
+      if (ranges.empty() || updates == nullptr) continue;
+      const double first = updates->step.front();
+      const double last = updates->step.back() + 1;
+      const size_t columns = std::min(kHeatMapColumns, updates->step.size());
+      HeatMap map{.label = "mean loss"};
+      for (size_t c = 0; c <= columns; ++c) {
+        map.x_edges.push_back(first + (last - first) * static_cast<double>(c) /
+                                          static_cast<double>(columns));
+      }
+      for (const RangeMetric& range : ranges) {
+        std::vector<MeanOfNumbers> means(columns);
+        for (size_t i = 0; i < range.series->step.size(); ++i) {
+          const double part = (range.series->step[i] - first) / (last - first);
+          const auto column =
+              static_cast<size_t>(std::clamp(part, 0.0, 1.0) * static_cast<double>(columns));
+          if (std::isfinite(range.series->value[i])) {
+            means[std::min(column, columns - 1)].Add(range.series->value[i]);
+          }
+        }
+        std::vector<double>& row = map.values.emplace_back();
+        for (const MeanOfNumbers& mean : means) row.push_back(mean.Get());
+        map.rows.push_back(range.range);
+      }
+      const std::string of = runs.size() == 1 ? estimator : estimator + ", " + run.label;
+      page->AddFigure({.title = "Loss by inner step, " + of,
+                       .caption = fmt::format("Mean loss of the inner steps of a range; each cell "
+                                              "is the mean over 1/{} of the updates.",
+                                              columns),
+                       .x_label = kUpdates,
+                       .y_label = "inner step",
+                       .heat_map = std::move(map)});
+    }
+  }
+}
+
+void Gradient(const Runs& runs, ReportPage* page) {
+  page->Subsection("Gradient");
+  AddMetric(runs, "gradient_norm", "Gradient norm", "norm",
+            "Euclidean norm of the estimated gradient, before clipping.", std::nullopt, page);
+  AddMetric(runs, "gradient_snr", "Signal-to-noise ratio of the gradient", "ratio",
+            "|mean|^2 of the antithetic pairs' gradients over the variance of that mean, summed "
+            "over theta. Noise alone gives 1 (the thin line), so what counts is what is above it.",
+            1.0, page);
+  LossDifferences(runs, page);
+  const bool scheduled = std::ranges::any_of(runs, [](const RunRecord& run) {
+    const Series* rate = Find(run, "learning_rate");
+    return rate != nullptr && std::ranges::min(rate->value) < std::ranges::max(rate->value);
+  });
+  if (scheduled) {
+    AddMetric(runs, "learning_rate", "Learning rate", "learning rate", "", std::nullopt, page);
+  }
+}
+
+void NonFinite(const Runs& runs, ReportPage* page) {
+  page->Subsection("Losses that are not finite");
+  bool any = false;
+  for (const RunRecord& run : runs) {
+    const double skipped = Last(run, "skipped_updates").value_or(0);
+    if (skipped > 0) {
+      any = true;
+      page->AddParagraph(
+          fmt::format("{}: {:.0f} updates were skipped because their gradient was "
+                      "not finite.",
+                      run.label, skipped));
+    }
+    for (const std::string& name : NamesOf({run}, "non_finite")) {
+      any = any || Last(run, "non_finite/" + name).value_or(0) > 0;
+    }
+  }
+  if (any) {
+    AddMetric(runs, "non_finite", "Inner steps with a loss that was not finite", "inner steps",
+              "Counted from the start of the run.", std::nullopt, page);
+  } else {
+    page->AddParagraph("All losses were finite and no update was skipped.");
+  }
+}
+
+void LedgerOf(const Runs& runs, ReportPage* page) {
+  page->Subsection("Ledger");
+  page->AddParagraph(
+      "What became of all inner steps, twins counted each, up to the last record: used in an "
+      "update, not finite, of weights that were too old, too late for their update, or lost with "
+      "a process.");
+  const std::vector<std::pair<std::string, std::string>> shares = {
+      {"used_steps", "used"},
+      {"non_finite_steps", "not finite"},
+      {"stale_steps", "stale"},
+      {"late_steps", "late"},
+      {"lost_steps", "lost"}};
+  std::vector<std::string> header = {"run", "estimator or worker"};
+  for (const auto& [metric, name] : shares) header.push_back(name);
+  std::vector<std::vector<std::string>> rows;
+  for (const RunRecord& run : runs) {
+    for (const std::string& of : NamesOf({run}, "used_steps")) {
+      std::vector<std::string> row = {EscapeHtml(run.label), EscapeHtml(of)};
+      double total = 0;
+      for (const auto& [metric, name] : shares) total += Last(run, metric + "/" + of).value_or(0);
+      for (const auto& [metric, name] : shares) {
+        const double steps = Last(run, metric + "/" + of).value_or(0);
+        row.push_back(steps == 0 ? "0"
+                                 : fmt::format("{} <span class=\"pale\">({:.3g} %)</span>",
+                                               FormatCount(steps), 100 * steps / total));
+      }
+      rows.push_back(std::move(row));
+    }
+  }
+  page->AddHtml(HtmlTable(header, rows, 2));
+  AddMetric(runs, "acceptance", "Accepted part of the inner steps", "part",
+            "Of the steps that came, those that were neither stale nor late.", std::nullopt, page);
+}
+
+void Throughput(const Runs& runs, ReportPage* page) {
+  page->Subsection("Throughput");
+  const auto add = [&](const char* metric, const char* title, const char* y_label) {
+    std::vector<NamedSeries> all;
+    for (size_t r = 0; r < runs.size(); ++r) {
+      const auto at = runs[r].throughput.series.find(metric);
+      if (at == runs[r].throughput.series.end()) continue;
+      all.push_back({.label = runs[r].label, .series = &at->second, .color = static_cast<int>(r)});
+    }
+    if (all.empty()) return false;
+    page->AddFigure(SeriesFigure({.title = title, .y_label = y_label}, all));
+    return true;
+  };
+  if (!add("updates_per_second", "Updates of theta", "updates / s")) {
+    page->AddParagraph("There is no throughput.jsonl with records.");
+    return;
+  }
+  add("inner_steps_per_second", "Inner steps, all estimators, twins counted each",
+      "inner steps / s");
+}
+
+void Reproduce(const Runs& runs, ReportPage* page) {
+  page->Subsection("Config, and how to reproduce");
+  page->AddParagraph(
+      "The same config and seed give the same theta, bit for bit, for any number of threads and "
+      "processes, on the same version and instruction set (modes with deadlines or staleness "
+      "excepted).");
+  for (const RunRecord& run : runs) {
+    if (run.config.empty()) continue;
+    page->AddHtml("<pre>" + EscapeHtml(ReproduceCommand(run)) + "</pre>\n");
+    page->AddDetails("config.json of " + run.label, run.config);
+  }
+}
+
+}  // namespace
+
+RunRecord ReadRun(const std::string& path, const std::string& label) {
+  RunRecord run{.path = path, .label = label};
+  run.manifest = ReadManifestFile(path + "/manifest.json", &run.damage);
+  if (run.manifest.empty() && run.damage.empty()) {
+    run.damage.push_back(path + "/manifest.json is missing: status, version and seed are unknown");
+  }
+  if (std::filesystem::exists(path + "/config.json")) {
+    run.config = ReadTextFile(path + "/config.json");
+  } else {
+    run.damage.push_back(path + "/config.json is missing: how to reproduce the run is unknown");
+  }
+  run.metrics = ReadMetricsFile(path + "/metrics.jsonl");
+  run.damage.insert(run.damage.end(), run.metrics.damage.begin(), run.metrics.damage.end());
+  if (std::filesystem::exists(path + "/throughput.jsonl")) {
+    run.throughput = ReadMetricsFile(path + "/throughput.jsonl");
+    run.damage.insert(run.damage.end(), run.throughput.damage.begin(), run.throughput.damage.end());
+  }
+  return run;
+}
+
+void ReportRuns(const Runs& runs, ReportPage* page) {
+  page->Section(runs.size() == 1 ? "Meta-training: " + runs[0].label : "Meta-training");
+  for (const RunRecord& run : runs) {
+    for (const std::string& damage : run.damage) page->AddNotice(damage);
+    const std::string status = StatusText(run);
+    if (status == "running" || status == "interrupted") {
+      page->AddNotice(
+          fmt::format("{}: the run is {}; this is what it has written so far.", run.label, status));
+    } else if (status == "failed") {
+      page->AddNotice(run.label + ": the run failed: " + ManifestValue(run, "error"));
+    }
+    if (run.metrics.records == 0) {
+      page->AddNotice(run.label + ": metrics.jsonl holds no record yet, so there is no plot.");
+    }
+  }
+  Overview(runs, page);
+  const bool records =
+      std::ranges::any_of(runs, [](const RunRecord& run) { return run.metrics.records > 0; });
+  if (records) {
+    MetaLoss(runs, page);
+    HeldOut(runs, page);
+    Gradient(runs, page);
+    page->Subsection("Inner training");
+    LossByInnerStep(runs, page);
+    FeltNorms(runs, page);
+    NonFinite(runs, page);
+    LedgerOf(runs, page);
+    Throughput(runs, page);
+  }
+  Reproduce(runs, page);
+}
+
+}  // namespace lopt

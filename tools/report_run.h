@@ -1,0 +1,28 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tools/report_files.h"
+#include "tools/report_page.h"
+
+namespace lopt {
+
+// What a meta-training run has left in its directory, as far as it can be read.
+struct RunRecord {
+  std::string path = {};
+  std::string label = {};  // in legends
+  std::map<std::string, std::string> manifest = {};
+  std::string config = {};  // text; empty if it is missing
+  MetricsFile metrics = {};
+  MetricsFile throughput = {};
+  std::vector<std::string> damage = {};  // of all files
+};
+
+RunRecord ReadRun(const std::string& path, const std::string& label);
+
+// Sections about runs, side by side: what each was, and plots with a curve for each of them.
+void ReportRuns(const std::vector<RunRecord>& runs, ReportPage* page);
+
+}  // namespace lopt
