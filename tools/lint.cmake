@@ -12,7 +12,7 @@ foreach(folder ${lint_folders} tests)
   endif()
 endforeach()
 # clang 14 cannot compile the headers of LibTorch 1.13 as C++20 with libstdc++ 12 (vectors of an incomplete type).
-list(FILTER tidy_files EXCLUDE REGEX "torch_task\\.cc$|tasks/torch/torch_|lopt/torch/")
+list(FILTER tidy_files EXCLUDE REGEX "torch_(task|training)\\.cc$|tasks/torch/torch_|lopt/torch/")
 if(NOT LOPT_TORCH)
   list(FILTER tidy_files EXCLUDE REGEX "tasks/torch/")
 endif()
