@@ -16,14 +16,15 @@ namespace lopt {
 namespace {
 
 constexpr int kColors = 8;
-constexpr double kLogarithmicFrom = 20;  // ratio of the largest to the smallest number
 constexpr double kHeadroom = 1.06;
+constexpr double kShortLogarithmic = 300;  // ratio up to which ticks at powers of ten are too few
 constexpr double kFlat = 1e-5;  // a range that is smaller than this part of its numbers is none
 
 // The colors that gnuplot is told are numbers of colors; they become CSS variables. Red 1 is a
 // color of the palette, red 2 one of the ordered palette.
-std::string ColorWord(const Figure& figure, int color) {
-  return fmt::format("'#{}00{:02x}'", figure.ordered ? "02" : "01", color % kColors);
+std::string ColorWord(const Figure& figure, int color, bool pale = false) {
+  return fmt::format("'#{}{}00{:02x}'", pale ? "a0" : "00", figure.ordered ? "02" : "01",
+                     color % kColors);
 }
 
 // As gnuplot's strings in single quotes have it.
@@ -51,7 +52,7 @@ struct Extent {
     for (const double value : values) Add(value);
   }
   bool empty() const { return low > high; }
-  bool AsksForLogarithms() const { return low > 0 && high > kLogarithmicFrom * low; }
+  bool AsksForLogarithms(double from) const { return low > 0 && high > from * low; }
 };
 
 Extent ExtentOfX(const Figure& figure) {
@@ -115,7 +116,8 @@ std::string CurveScript(const Figure& figure, bool logarithmic) {
           color));
     }
     if (curve.style == Curve::Style::kFaint) {
-      faint.push_back(fmt::format("$d{} using 1:2 with lines lw 0.7 lc rgb {}", i, color));
+      faint.push_back(fmt::format("$d{} using 1:2 with lines lw 0.8 lc rgb {}", i,
+                                  ColorWord(figure, curve.color, true)));
       continue;
     }
     lines.push_back(
@@ -129,7 +131,7 @@ std::string CurveScript(const Figure& figure, bool logarithmic) {
   if (figure.reference) {
     script += fmt::format(
         "set arrow 1 from graph 0, first {0:.7g} to graph 1, first {0:.7g} nohead lw 1 dt (4,4) lc "
-        "rgb '#7f7f7f'\n",
+        "rgb '#7e7e7e'\n",
         *figure.reference);
   }
   std::string parts;
@@ -139,8 +141,7 @@ std::string CurveScript(const Figure& figure, bool logarithmic) {
   return script + "plot " + parts + "\n";
 }
 
-std::string HeatMapScript(const HeatMap& map, const Extent& extent) {
-  const bool logarithmic = extent.AsksForLogarithms();
+std::string HeatMapScript(const HeatMap& map, const Extent& extent, bool logarithmic) {
   std::string script;
   if (logarithmic) script += "set logscale cb\n";
   script +=
@@ -167,6 +168,21 @@ std::string HeatMapScript(const HeatMap& map, const Extent& extent) {
          "EOD\nplot $d0 using 1:2:3:4:5:6:7 with boxxyerror fs solid noborder lc palette\n";
 }
 
+// Ticks at 1, 2 and 5 times the powers of ten, for a logarithmic axis that is too short for the
+// powers alone.
+std::string ShortLogarithmicTicks(double low, double high) {
+  std::string ticks;
+  for (int power = static_cast<int>(std::floor(std::log10(low))); std::pow(10, power) <= high;
+       ++power) {
+    for (const int factor : {1, 2, 5}) {
+      const double tick = factor * std::pow(10, power);
+      if (tick < low || tick > high) continue;
+      ticks += fmt::format("{}{:.6g}", ticks.empty() ? "" : ", ", tick);
+    }
+  }
+  return ticks.empty() ? "" : "set ytics (" + ticks + ")\n";
+}
+
 std::string Script(const Figure& figure, size_t number) {
   Extent x = ExtentOfX(figure);
   if (x.low == x.high) {
@@ -174,7 +190,7 @@ std::string Script(const Figure& figure, size_t number) {
     x.Add(x.high + 0.5);
   }
   Extent y = ExtentOfY(figure);
-  const bool logarithmic = !figure.linear && !figure.heat_map && y.AsksForLogarithms();
+  const bool logarithmic = !figure.linear && y.AsksForLogarithms(figure.logarithmic_from);
   std::string script = fmt::format(
       "reset\n"
       "set terminal svg size 640,330 dynamic name 'f{}' font 'sans-serif,14' linewidth 1\n"
@@ -186,17 +202,18 @@ std::string Script(const Figure& figure, size_t number) {
       "set xlabel {} noenhanced\nset ylabel {} noenhanced offset 0.5\n"
       "set xrange [{:.9g}:{:.9g}] noextend\nset format x '{}'\n",
       number, Quoted(figure.x_label), Quoted(figure.y_label), x.low, x.high, TickFormat(x));
-  if (figure.heat_map) return script + HeatMapScript(*figure.heat_map, y);
+  if (figure.heat_map) return script + HeatMapScript(*figure.heat_map, y, logarithmic);
   if (logarithmic) {
     script += fmt::format("set logscale y\nset format y '%g'\nset yrange [{:.7g}:{:.7g}]\n",
                           y.low / kHeadroom, y.high * kHeadroom);
+    if (y.high < kShortLogarithmic * y.low) script += ShortLogarithmicTicks(y.low, y.high);
   } else {
     if (figure.reference) y.Add(*figure.reference);
     const double size = std::max(std::abs(y.low), std::abs(y.high));
     const double margin = y.high - y.low > kFlat * size ? (kHeadroom - 1) * (y.high - y.low)
                           : size == 0                   ? 1
                                                         : 0.1 * size;
-    const bool from_zero = y.low >= 0 && y.low < 0.3 * y.high;
+    const bool from_zero = y.low >= 0 && (figure.from_zero || y.low < 0.3 * y.high);
     script += fmt::format("set format y '{}'\nset yrange [{:.7g}:{:.7g}]\n", TickFormat(y),
                           from_zero ? 0 : y.low - margin, y.high + margin);
   }
@@ -237,6 +254,7 @@ std::string InlineSvg(std::string svg, const Figure& figure) {
     ReplaceAll(fmt::format("rgb(  2,   0, {:3})", color), fmt::format("var(--s{})", color), &svg);
   }
   ReplaceAll("rgb(127, 127, 127)", "var(--grid)", &svg);
+  ReplaceAll("rgb(126, 126, 126)", "var(--pale)", &svg);
   RemoveAll(
       "<g fill=\"none\" stroke=\"currentColor\" stroke-width=\"1.00\" "
       "stroke-linecap=\"butt\" stroke-linejoin=\"miter\">\n</g>",

@@ -42,6 +42,8 @@ struct Figure {
   bool ordered = false;                  // the curves follow an order, and so do their colors
   std::optional<HeatMap> heat_map = {};  // instead of curves
   std::optional<double> reference = {};  // a thin horizontal line
+  double logarithmic_from = 20;          // ratio of the largest to the smallest number
+  bool from_zero = false;                // the y axis, where it is linear
   bool linear = false;  // otherwise the y axis is logarithmic where the range asks for it
 };
 

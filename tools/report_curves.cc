@@ -16,6 +16,11 @@ constexpr size_t kSmoothedPart = 25;
 constexpr size_t kSmoothedPoints = 4 * kCurvePoints;  // that a running mean is made of
 constexpr size_t kCurvesWithRecords = 3;
 
+// Records that become one point, so that there are at most `points`.
+size_t GroupSize(size_t records, size_t points) {
+  return std::max<size_t>(1, (records + points - 1) / points);
+}
+
 Curve ToCurve(const Series& series, const NamedSeries& named, bool in_legend) {
   return {.label = in_legend ? named.label : "",
           .x = series.step,
@@ -28,8 +33,8 @@ Curve ToCurve(const Series& series, const NamedSeries& named, bool in_legend) {
 
 Series Thinned(const Series& series, size_t points) {
   const size_t size = series.step.size();
-  const size_t group = (size + points - 1) / points;
-  if (group <= 1) return series;
+  const size_t group = GroupSize(size, points);
+  if (group == 1) return series;
   Series thinned;
   for (size_t first = 0; first < size; first += group) {
     MeanOfNumbers step;
@@ -88,14 +93,15 @@ Figure SeriesFigure(Figure figure, const std::vector<NamedSeries>& all, bool as_
       figure.curves.push_back(std::move(faint));
     }
     const Series fine = Thinned(*named.series, kSmoothedPoints);
-    const size_t fine_window = fine.step.size() / kSmoothedPart | 1;
+    const size_t group = GroupSize(named.series->step.size(), kSmoothedPoints);
+    const size_t fine_window = (window + group / 2) / group | 1;
     figure.curves.push_back(
         ToCurve(Thinned(Smoothed(fine, fine_window), kCurvePoints), named, legend));
   }
   const auto say = [&](const std::string& text) {
     figure.caption += (figure.caption.empty() ? "" : " ") + text;
   };
-  const size_t group = (longest + kCurvePoints - 1) / kCurvePoints;
+  const size_t group = GroupSize(longest, kCurvePoints);
   if (smooth) {
     std::string text = fmt::format("Line: running mean over {} records", window);
     if (records && group > 1) {

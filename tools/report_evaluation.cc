@@ -25,9 +25,10 @@ namespace {
 
 using Evaluations = std::vector<EvaluationRecord>;
 
+constexpr double kLogarithmicFrom = 5;  // the axis of learning curves
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr size_t kSmoothedPart = 50;  // of a training: the window of the running mean
+constexpr int64_t kSmoothedPart = 50;  // of a training: the window of the running mean
 
 std::string ManifestValue(const EvaluationRecord& evaluation, const std::string& key) {
   const auto at = evaluation.manifest.find(key);
@@ -99,14 +100,41 @@ Curve LearningCurve(const std::vector<const RunResult*>& seeds, int64_t window) 
   return curve;
 }
 
+// The learned optimizers, which have no learning rate, then the others.
+std::vector<std::string> OptimizersInOrder(const Evaluations& evaluations) {
+  std::set<std::string> tuned;
+  for (const EvaluationRecord& evaluation : evaluations) {
+    for (const RunResult& run : evaluation.results) {
+      if (!run.learning_rate.empty()) tuned.insert(run.optimizer);
+    }
+  }
+  std::vector<std::string> names = Distinct(evaluations, &RunResult::optimizer);
+  std::ranges::stable_partition(names, [&](const auto& name) { return !tuned.contains(name); });
+  return names;
+}
+
+// The curve of a figure, from number `first` on, with the same numbers; null if there is none.
+Curve* SameCurve(const Curve& curve, size_t first, Figure* figure) {
+  const auto same = [](double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); };
+  for (size_t i = first; i < figure->curves.size(); ++i) {
+    Curve& other = figure->curves[i];
+    if (other.x == curve.x && std::ranges::equal(other.y, curve.y, same)) return &other;
+  }
+  return nullptr;
+}
+
 void LearningCurves(const Evaluations& evaluations, ReportPage* page) {
   page->Subsection("Learning curves");
-  const std::vector<std::string> optimizers = Distinct(evaluations, &RunResult::optimizer);
+  const std::vector<std::string> optimizers = OptimizersInOrder(evaluations);
   for (const std::string& task : Distinct(evaluations, &RunResult::task)) {
-    Figure figure{.title = task, .x_label = "inner steps", .y_label = "train loss"};
+    Figure figure{.title = task,
+                  .x_label = "inner steps",
+                  .y_label = "train loss",
+                  .logarithmic_from = kLogarithmicFrom};
     size_t seeds = 0;
     int64_t window = 1;
     for (size_t o = 0; o < optimizers.size(); ++o) {
+      const size_t first = figure.curves.size();
       for (size_t e = 0; e < evaluations.size(); ++e) {
         std::vector<const RunResult*> runs;
         for (const RunResult& run : evaluations[e].results) {
@@ -115,14 +143,18 @@ void LearningCurves(const Evaluations& evaluations, ReportPage* page) {
           }
         }
         if (runs.empty()) continue;
-        window = std::max<int64_t>(
-            window, std::ssize(runs[0]->train_loss) / static_cast<int64_t>(kSmoothedPart) | 1);
+        window = std::max(window, std::ssize(runs[0]->train_loss) / kSmoothedPart | 1);
         Curve curve = LearningCurve(runs, window);
         curve.label = evaluations.size() == 1 ? optimizers[o]
                                               : optimizers[o] + " (" + evaluations[e].label + ")";
         curve.color = static_cast<int>(o);
-        curve.dash = static_cast<int>(evaluations.size() == 1 ? o / 8 : e);
+        curve.dash = static_cast<int>(o / 8 + e);
         seeds = std::max(seeds, runs.size());
+        // Baselines are the same in evaluations of one config.
+        if (Curve* same = SameCurve(curve, first, &figure)) {
+          same->label = optimizers[o];
+          continue;
+        }
         figure.curves.push_back(std::move(curve));
       }
     }
@@ -139,13 +171,9 @@ void LearningCurves(const Evaluations& evaluations, ReportPage* page) {
 
 std::string Number(double value) { return fmt::format("{:.4g}", value); }
 
-std::string Cell(const Estimate& estimate, Verdict verdict = Verdict::kNone) {
-  const char* style = verdict == Verdict::kBetter  ? " class=\"better\""
-                      : verdict == Verdict::kWorse ? " class=\"worse\""
-                                                   : "";
-  return fmt::format("<span{}>{}</span> <span class=\"pale\">[{}, {}]</span>", style,
-                     Number(estimate.value), Number(estimate.interval.low),
-                     Number(estimate.interval.high));
+std::string Cell(const Estimate& estimate) {
+  return fmt::format("{} <span class=\"pale\">[{}, {}]</span>", Number(estimate.value),
+                     Number(estimate.interval.low), Number(estimate.interval.high));
 }
 
 std::string Cell(const std::optional<Estimate>& estimate) {
@@ -172,17 +200,10 @@ std::string Word(Verdict verdict) {
 }
 
 void TaskTables(const Summary& summary, ReportPage* page) {
-  const std::vector<std::string> header = {"optimizer",
-                                           "train loss",
-                                           "test loss",
-                                           "test accuracy",
-                                           "mean train loss",
-                                           "diverged",
-                                           "learning rate",
-                                           "steps to Adam",
-                                           "speed-up",
-                                           "s per run",
-                                           "test loss against Adam"};
+  const std::vector<std::string> header = {
+      "optimizer",    "train loss",    "against Adam",    "test loss",
+      "against Adam", "test accuracy", "mean train loss", "steps to Adam's loss",
+      "speed-up",     "diverged",      "learning rate",   "seconds"};
   for (size_t first = 0; first < summary.rows.size();) {
     const SummaryRow& head = summary.rows[first];
     std::vector<std::vector<std::string>> rows;
@@ -191,12 +212,15 @@ void TaskTables(const Summary& summary, ReportPage* page) {
            summary.rows[i].steps == head.steps;
          ++i) {
       const SummaryRow& row = summary.rows[i];
-      rows.push_back({EscapeHtml(row.optimizer), Cell(row.train_loss, row.train_verdict),
-                      Cell(row.test_loss, row.test_verdict), Cell(row.test_accuracy),
-                      Cell(row.mean_train_loss), fmt::format("{} of {}", row.diverged, row.seeds),
+      const bool reached = row.steps_to_adam && std::isfinite(*row.steps_to_adam);
+      const std::string name = EscapeHtml(row.optimizer);
+      rows.push_back({row.learning_rate ? name : "<b>" + name + "</b>", Cell(row.train_loss),
+                      Word(row.train_verdict), Cell(row.test_loss), Word(row.test_verdict),
+                      Cell(row.test_accuracy), Number(row.mean_train_loss.value),
+                      Cell(row.steps_to_adam), reached ? Cell(row.speedup) : "",
+                      fmt::format("{} of {}", row.diverged, row.seeds),
                       Cell(row.learning_rate) + (row.learning_rate_at_edge ? " (edge)" : ""),
-                      Cell(row.steps_to_adam), Cell(row.speedup), Number(row.seconds),
-                      Word(row.test_verdict)});
+                      fmt::format("{:.2g}", row.seconds)});
     }
     page->AddHtml(fmt::format("<h4>{}, {} steps</h4>\n", EscapeHtml(head.task), head.steps) +
                   HtmlTable(header, rows, 1));

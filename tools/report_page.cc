@@ -61,8 +61,9 @@ table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabul
   margin: .5rem 0; }
 th, td { text-align: left; padding: .25rem .8rem .25rem 0; vertical-align: top;
   border-bottom: 1px solid var(--line); }
-th { color: var(--pale); font-weight: 600; }
-th.number, td.number { text-align: right; white-space: nowrap; }
+th { color: var(--pale); font-weight: 600; vertical-align: bottom; }
+th.number, td.number { text-align: right; }
+td { white-space: nowrap; }
 .pale { color: var(--pale); }
 .better { color: var(--better); }
 .worse { color: var(--worse); }

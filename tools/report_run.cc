@@ -212,27 +212,47 @@ void MetaLoss(const Runs& runs, ReportPage* page) {
 }
 
 void HeldOut(const Runs& runs, ReportPage* page) {
-  std::set<std::string> names;
-  for (const RunRecord& run : runs) {
-    for (const auto& [name, series] : run.metrics.series) {
-      if (name.starts_with("eval_")) names.insert(name);
-    }
-  }
-  if (names.empty()) return;
+  const std::vector<std::string> tasks = NamesOf(runs, "eval_test_loss");
+  const bool any =
+      std::ranges::any_of(runs, [](const RunRecord& run) { return Find(run, "eval_loss"); });
+  if (!any) return;
   page->Subsection("Held-out evaluation");
-  page->AddParagraph(
-      "Theta judged on fixed tasks that it is not trained on, every eval_every updates. eval_loss "
-      "is the mean over the tasks of eval_ratio, the test loss as a fraction of the first batch's "
-      "loss.");
-  for (const std::string& name : names) {
+  std::vector<NamedSeries> ratios;
+  for (size_t r = 0; r < runs.size(); ++r) {
+    ratios.push_back({.label = runs.size() == 1 ? "mean of the tasks" : runs[r].label,
+                      .series = Find(runs[r], "eval_loss"),
+                      .color = static_cast<int>(r)});
+  }
+  for (size_t t = 0; runs.size() == 1 && tasks.size() > 1 && t < tasks.size(); ++t) {
+    ratios.push_back({.label = tasks[t],
+                      .series = Find(runs[0], "eval_ratio/" + tasks[t]),
+                      .color = static_cast<int>(t + 1),
+                      .dash = 1});
+  }
+  page->AddFigure(SeriesFigure(
+      {.title = "Held-out loss (eval_loss)",
+       .caption = "Theta judged on fixed tasks and seeds that it is not trained on: the test loss "
+                  "after training as a fraction of the first batch's loss, mean over the tasks.",
+       .y_label = "fraction of the first loss"},
+      ratios, true));
+  for (const std::string& task : tasks) {
     std::vector<NamedSeries> all;
     for (size_t r = 0; r < runs.size(); ++r) {
-      all.push_back(
-          {.label = runs[r].label, .series = Find(runs[r], name), .color = static_cast<int>(r)});
+      const std::string prefix = runs.size() == 1 ? "" : runs[r].label + ": ";
+      all.push_back({.label = prefix + "test",
+                     .series = Find(runs[r], "eval_test_loss/" + task),
+                     .color = static_cast<int>(r)});
+      all.push_back({.label = prefix + "train",
+                     .series = Find(runs[r], "eval_train_loss/" + task),
+                     .color = static_cast<int>(r),
+                     .dash = 1});
     }
-    const bool ratio = name == "eval_loss" || name.starts_with("eval_ratio");
     page->AddFigure(SeriesFigure(
-        {.title = name, .y_label = ratio ? "fraction of the first loss" : "loss"}, all, true));
+        {.title = "Held-out losses, " + task,
+         .caption = "After training a held-out task: on the whole test split, and of the last "
+                    "batches.",
+         .y_label = "loss"},
+        all, true));
   }
 }
 
@@ -410,7 +430,7 @@ void Throughput(const Runs& runs, ReportPage* page) {
       all.push_back({.label = runs[r].label, .series = &at->second, .color = static_cast<int>(r)});
     }
     if (all.empty()) return false;
-    page->AddFigure(SeriesFigure({.title = title, .y_label = y_label}, all));
+    page->AddFigure(SeriesFigure({.title = title, .y_label = y_label, .from_zero = true}, all));
     return true;
   };
   if (!add("updates_per_second", "Updates of theta", "updates / s")) {
