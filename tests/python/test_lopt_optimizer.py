@@ -389,6 +389,9 @@ class Optimizer(TestCase):
                              weight_decay=float("nan"))
         dense, sparse = (torch.ones(3, requires_grad=True) for _ in range(2))
         optimizer = LearnedOptimizer([dense, sparse], theta)
+        with self.assertRaises(TypeError):
+            optimizer.add_param_group({"params": [torch.zeros(2, dtype=torch.int64)]})
+        self.assertEqual(len(optimizer.param_groups), 1)
         dense.grad, sparse.grad = torch.ones(3), torch.ones(3).to_sparse()
         with self.assertRaisesRegex(RuntimeError, "dense, got a gradient of layout "
                                     r"torch.sparse_coo for a parameter of shape \[3\]"):
@@ -512,6 +515,15 @@ class FilesOfTheProgram(TestCase):
                 for tensor, values in wanted.items():
                     self.assertTrue(numpy.array_equal(file.theta[tensor], values))
 
+    def test_weights_that_are_not_finite_pass_the_check_of_their_golden_steps(self):
+        arrays, metadata = read_safetensors(self.imported()[0])
+        weights = {n: a for n, a in arrays.items() if n.startswith("theta/")}
+        weights["theta/mlp/linear_0/w"][:] = numpy.nan
+        write_safetensors(self.directory / "nan.safetensors", weights)
+        path = self.directory / "theta.safetensors"
+        run("import", self.directory / "nan.safetensors", "--out", path)
+        self.assertEqual(ThetaFile(path).golden_steps, 5)
+
     def test_golden_steps_that_differ_are_an_error(self):
         path, _, _ = self.imported()
         arrays, metadata = read_safetensors(path)
@@ -575,6 +587,15 @@ class FilesOfTheProgram(TestCase):
                     gradient = torch.tensor(arrays["gradient/" + tensor][step])
                     p, state = module.update(p, gradient, state, step)
                     self.assertClose(p, arrays["param/" + tensor][step], 1e-6)
+                # Late steps, which the traces do not reach.
+                file = ThetaFile(path)
+                rule = file.bind(torch.device("cpu"))
+                flat, gradient = p.reshape(-1), torch.tensor(arrays["gradient/" + tensor][0])
+                for step in (300, 7_000, 150_000):
+                    fresh = lopt_optimizer._fresh_state(file, flat)
+                    wanted, _ = module.update(p, gradient, module.init_state(p), step)
+                    self.assertClose(flat - rule.step(flat, gradient.reshape(-1), fresh, step),
+                                     wanted.reshape(-1), 2e-6)
 
 
 if __name__ == "__main__":
