@@ -55,7 +55,16 @@ def update(self, param: Tensor, grad: Tensor, state: Tensor, step: int) -> Tuple
                   fmt::arg("exp_mult", options.exp_mult), fmt::arg("step_mult", options.step_mult));
 }
 
-void Sgd(const Config&, TorchScript* script) {
+void RequireConstant(const std::string& schedule, const Config& config) {
+  Require(
+      schedule == "constant",
+      "TorchScript: a {} can be exported with the schedule 'constant' alone, which '{}' is not: "
+      "the script does not know the length of the run",
+      config.Type(), schedule);
+}
+
+void Sgd(const Config& config, TorchScript* script) {
+  RequireConstant(ReadOptions<LearnableSGDOptions>(config).schedule, config);
   script->source = InitState(0, "log_lr") + R"(
 def update(self, param: Tensor, grad: Tensor, state: Tensor, step: int) -> Tuple[Tensor, Tensor]:
     change = torch.exp(self.log_lr[0]) * grad.to(self.log_lr.dtype)
@@ -63,7 +72,8 @@ def update(self, param: Tensor, grad: Tensor, state: Tensor, step: int) -> Tuple
 )";
 }
 
-void Sgdm(const Config&, TorchScript* script) {
+void Sgdm(const Config& config, TorchScript* script) {
+  RequireConstant(ReadOptions<LearnableSGDMOptions>(config).schedule, config);
   script->source = InitState(1, "log_lr") + R"(
 def update(self, param: Tensor, grad: Tensor, state: Tensor, step: int) -> Tuple[Tensor, Tensor]:
     momentum = 1.0 - torch.exp(self.one_minus_momentum[0])
@@ -74,9 +84,10 @@ def update(self, param: Tensor, grad: Tensor, state: Tensor, step: int) -> Tuple
 }
 
 void Adam(const Config& config, TorchScript* script) {
+  const auto options = ReadOptions<LearnableAdamOptions>(config);
+  RequireConstant(options.schedule, config);
   script->source =
-      InitState(2, "log_lr") +
-      fmt::format(R"(
+      InitState(2, "log_lr") + fmt::format(R"(
 def update(self, param: Tensor, grad: Tensor, state: Tensor, step: int) -> Tuple[Tensor, Tensor]:
     g = grad.to(self.log_lr.dtype)
     beta1 = 1.0 - torch.exp(self.one_minus_beta1[0])
@@ -86,10 +97,12 @@ def update(self, param: Tensor, grad: Tensor, state: Tensor, step: int) -> Tuple
     correction1 = (1.0 - torch.pow(beta1.double(), step + 1)).to(g.dtype)
     correction2 = (1.0 - torch.pow(beta2.double(), step + 1)).to(g.dtype)
     root = torch.sqrt(v / correction2 + {epsilon_root}) + torch.exp(self.log_epsilon[0])
-    change = torch.exp(self.log_lr[0]) * ((m / correction1) / root)
+    direction = (m / correction1) / root + param.to(g.dtype) * {weight_decay}
+    change = torch.exp(self.log_lr[0]) * direction
     return param - change.to(param.dtype), torch.stack([m, v])
 )",
-                  fmt::arg("epsilon_root", ReadOptions<LearnableAdamOptions>(config).epsilon_root));
+                                           fmt::arg("epsilon_root", options.epsilon_root),
+                                           fmt::arg("weight_decay", options.weight_decay));
 }
 
 const std::map<std::string, void (*)(const Config&, TorchScript*)>& Scripts() {

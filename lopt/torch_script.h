@@ -22,7 +22,8 @@ struct TorchScript {
   NamedArrays buffers;  // float32
 };
 
-// Throws Error that lists the types that have such a script if the file's has none.
+// Throws Error that lists the types that have such a script if the file's has none, or if its
+// learning rate has a schedule, which would need the length of the run.
 TorchScript MakeTorchScript(const ThetaFile& theta_file);
 
 }  // namespace lopt

@@ -548,7 +548,7 @@ class NormedDescent : public lopt::LearnedOptimizer {
   }
 };
 
-TEST_CASE("An optimizer that couples tensors, or a theta of another size, is an error") {
+TEST_CASE("An optimizer that couples tensors or has a schedule, or a wrong theta, is an error") {
   OptimizerRegistry().Add<NormedDescentOptions>(
       "NormedDescent", "For this test.",
       [](const NormedDescentOptions&) { return std::make_shared<NormedDescent>(); });
@@ -556,6 +556,10 @@ TEST_CASE("An optimizer that couples tensors, or a theta of another size, is an 
   CHECK(ErrorOf([&] { LearnedOptimizer(params, Theta(R"({"type": "NormedDescent"})")); }) ==
         "LearnedOptimizer: a NormedDescent does not treat each tensor by itself, which this class "
         "needs");
+  const std::string cosine = R"({"type": "LearnableSGD", "schedule": "cosine"})";
+  CHECK(ErrorOf([&] { LearnedOptimizer(params, Theta(cosine)); })
+            .starts_with("LearnedOptimizer: a LearnableSGD with such options cannot be used here: "
+                         "cosine schedule of the learning rate: "));
   ThetaFile shorter = Theta();
   shorter.theta.conservativeResize(7);
   CHECK(ErrorOf([&] { LearnedOptimizer(params, shorter); }) ==

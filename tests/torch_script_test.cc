@@ -113,7 +113,8 @@ TEST_CASE("An exported script repeats the golden check of its theta file") {
   for (const char* config :
        {R"({"type": "MLPLOpt", "hidden_size": 5, "hidden_layers": 1, "step_mult": 0.1})",
         R"({"type": "LearnableSGD", "learning_rate": 0.1})", R"({"type": "LearnableSGDM"})",
-        R"({"type": "LearnableAdam", "epsilon_root": 0})"}) {
+        R"({"type": "LearnableAdam", "epsilon_root": 0})",
+        R"({"type": "LearnableAdam", "learning_rate": 0.1, "weight_decay": 0.5})"}) {
     CAPTURE(config);
     WriteThetaFile(directory / "theta.safetensors", Drawn(config));
     const ArrayFile file = ReadArrayFile(directory / "theta.safetensors");
@@ -252,6 +253,13 @@ TEST_CASE("A source that does not compile or a type without a script is an Error
   });
   CHECK(message.find(path) == 13);
   CHECK(message.find("undefined value nothing") != std::string::npos);
+  for (const std::string type : {"LearnableSGD", "LearnableSGDM", "LearnableAdam"}) {
+    const ThetaFile cosine = Drawn(R"({"type": ")" + type + R"(", "schedule": "cosine"})");
+    CHECK(error([&] { MakeTorchScript(cosine); }) ==
+          "TorchScript: a " + type +
+              " can be exported with the schedule 'constant' alone, which 'cosine' is not: the "
+              "script does not know the length of the run");
+  }
   ThetaFile file;
   file.learned_optimizer = Config::Parse(R"({"type": "Nesterov"})", "test");
   CHECK(error([&] { MakeTorchScript(file); }) ==

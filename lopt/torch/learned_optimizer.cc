@@ -226,7 +226,18 @@ struct LearnedOptimizer::Rules {
     Require(theta.size() == optimizer->theta_layout().size(),
             "LearnedOptimizer: theta has {} numbers, a {} needs {}", theta.size(), config.Type(),
             optimizer->theta_layout().size());
-    Require(TreatsTensorsSeparately(*optimizer, ThetaSpan()),
+    CheckUsable();
+  }
+
+  void CheckUsable() const {
+    bool separate = false;
+    try {
+      separate = TreatsTensorsSeparately(*optimizer, ThetaSpan());
+    } catch (const Error& error) {
+      Fail("LearnedOptimizer: a {} with such options cannot be used here: {}", config.Type(),
+           error.what());
+    }
+    Require(separate,
             "LearnedOptimizer: a {} does not treat each tensor by itself, which this class needs",
             config.Type());
   }

@@ -53,7 +53,8 @@ struct LearnedOptimizerParamState
 class LearnedOptimizer : public torch::optim::Optimizer {
  public:
   // `theta_file.learned_optimizer` names a type of OptimizerRegistry(). Throws Error also if that
-  // optimizer does not treat each tensor by itself.
+  // optimizer does not treat each tensor by itself or needs the length of the run, which is not
+  // known here (StepInfo::num_steps is 0).
   LearnedOptimizer(std::vector<torch::optim::OptimizerParamGroup> param_groups,
                    const ThetaFile& theta_file, const LearnedOptimizerOptions& defaults = {});
   LearnedOptimizer(std::vector<torch::Tensor> params, const ThetaFile& theta_file,
