@@ -42,12 +42,12 @@ const std::vector<Baseline>& Baselines() {
     std::vector<Baseline> constant = {
         {.name = "SGD", .type = "LearnableSGD", .lowest = 1e-3, .highest = 1e2},
         {.name = "SGDM", .type = "LearnableSGDM", .lowest = 1e-4, .highest = 1e1},
-        {.name = "Adam", .type = "LearnableAdam", .lowest = 1e-5, .highest = 1},
+        {.name = "Adam", .type = "LearnableAdam", .lowest = 1e-4, .highest = 1e1},
         {.name = "AdamW",
          .type = "LearnableAdam",
          .weight_decay = 0.01,
-         .lowest = 1e-5,
-         .highest = 1}};
+         .lowest = 1e-4,
+         .highest = 1e1}};
     std::vector<Baseline> all = constant;
     for (Baseline& baseline : constant) {
       baseline.name += "-cosine";

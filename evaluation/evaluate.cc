@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <set>
 #include <span>
 #include <utility>
@@ -33,10 +34,15 @@ double Mean(std::span<const float> values) {
   return sum / static_cast<double>(values.size());
 }
 
-// Steps until FinalMean is at `target`; 0 if it never is.
-int64_t StepsTo(double target, std::span<const float> curve) {
-  for (int64_t steps = 1; steps <= std::ssize(curve); ++steps) {
-    if (FinalMean(curve, steps) <= target) return steps;
+// Steps until the interquartile mean over the curves (seeds) of FinalMean is at `target`; 0 if it
+// never is.
+int64_t StepsTo(double target, const std::vector<std::span<const float>>& curves) {
+  if (!std::isfinite(target)) return 0;
+  std::vector<double> means(curves.size());
+  for (int64_t steps = 1; steps <= std::ssize(curves[0]); ++steps) {
+    std::ranges::transform(curves, means.begin(),
+                           [&](std::span<const float> curve) { return FinalMean(curve, steps); });
+    if (InterquartileMean(means) <= target) return steps;
   }
   return 0;
 }
@@ -170,7 +176,6 @@ class Evaluation::Task {
     });
 
     std::vector<RunResult> results;
-    // The curve that each number of a result was taken from, to look for Adam's loss in.
     std::vector<std::vector<std::span<const float>>> taken_from;
     for (size_t i = 0; i < trainings.size(); ++i) {
       const Training& training = trainings[i];
@@ -220,17 +225,23 @@ class Evaluation::Task {
     if (judge_at.back() == result->steps.back()) result->train_loss = curve.train_loss;
   }
 
+  // `curves` has for each result the curve that each of its numbers was taken from.
   void AddStepsToAdam(const std::vector<std::vector<std::span<const float>>>& curves,
                       std::vector<RunResult>* results) const {
     for (size_t i = 0; i < steps_.size(); ++i) {
       std::vector<double> adam;
-      for (const RunResult& result : *results) {
+      std::map<std::string, std::vector<std::span<const float>>> by_optimizer;
+      for (size_t r = 0; r < results->size(); ++r) {
+        const RunResult& result = (*results)[r];
+        by_optimizer[result.optimizer].push_back(curves[r][i]);
         if (result.optimizer == kReferenceBaseline) adam.push_back(result.final_train_loss[i]);
       }
       if (adam.empty()) return;
       const double target = InterquartileMean(adam);
-      for (size_t r = 0; r < results->size(); ++r) {
-        (*results)[r].steps_to_adam.push_back(StepsTo(target, curves[r][i]));
+      std::map<std::string, int64_t> steps;
+      for (const auto& [optimizer, seeds] : by_optimizer) steps[optimizer] = StepsTo(target, seeds);
+      for (RunResult& result : *results) {
+        result.steps_to_adam.push_back(steps.at(result.optimizer));
       }
     }
   }

@@ -22,8 +22,9 @@ struct RunResult {
   std::vector<double> mean_train_loss = {};  // of all steps: the area under the curve by its length
   std::vector<double> test_loss = {};        // on the whole test split
   std::vector<double> test_accuracy = {};
-  // Steps until the mean of the last kFinalSteps batch losses is at tuned Adam's final train loss
-  // (IQM over seeds); 0 where it never is. Empty if Adam was not among the optimizers.
+  // Steps until the mean of the last kFinalSteps batch losses is at tuned Adam's final train loss,
+  // both as interquartile means over the seeds, so one number for all seeds; 0 where it never is.
+  // Empty if Adam was not among the optimizers.
   std::vector<int64_t> steps_to_adam = {};
   std::vector<double> seconds = {};              // wall-clock of the inner training
   std::vector<double> learning_rate = {};        // the tuned one; empty for optimizers without

@@ -44,8 +44,7 @@ struct SummaryRow {
   std::optional<double> learning_rate = {};
   bool learning_rate_at_edge = false;
   double seconds = 0;  // mean of the seeds' inner trainings
-  // Interquartile means of what RunResult has; infinite if it is not reached in the middle half of
-  // the seeds. Empty without Adam.
+  // What RunResult has; infinite if it is never reached. Empty without Adam.
   std::optional<double> steps_to_adam = {};
   std::optional<double> seconds_to_adam = {};
   std::optional<double> speedup = {};  // steps / steps_to_adam
