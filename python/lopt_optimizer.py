@@ -430,10 +430,12 @@ class LearnedOptimizer(torch.optim.Optimizer):
         saved = [i for group in state_dict["param_groups"] for i in group["params"]]
         params = [p for group in self.param_groups for p in group["params"]]
         for i, p in zip(saved, params):
-            got = {name: tuple(value.shape) for name, value in state_dict["state"].get(i, {}).items()
-                   if name != "step"}
+            state = state_dict["state"].get(i)
+            if state is None:
+                continue
+            got = {name: tuple(value.shape) for name, value in state.items() if name != "step"}
             wanted = self._theta_file.state_shapes(p.numel())
-            if i in state_dict["state"] and got != wanted:
+            if got != wanted:
                 raise ValueError(f"LearnedOptimizer: the state of parameter {i}, shape "
                                  f"{list(p.shape)}, must have {wanted}, got {got}")
         super().load_state_dict(state_dict)
