@@ -497,7 +497,8 @@ TEST_CASE("Parameters that cannot be updated are an error that names them") {
   CHECK(ErrorOf([&] { LearnedOptimizer(Tensors{same, same}, Theta()); }) == who + "is given twice");
 }
 
-TEST_CASE("A sparse gradient or a bad option is an error, and no parameter has changed") {
+TEST_CASE(
+    "A gradient that does not fit or a bad option is an error, and no parameter has changed") {
   const Tensors params = {torch::ones({2}), torch::ones({4, 3})};
   LearnedOptimizer optimizer(params, Theta());
   torch::Tensor first = params[0];
@@ -507,6 +508,10 @@ TEST_CASE("A sparse gradient or a bad option is an error, and no parameter has c
   CHECK(ErrorOf([&] { optimizer.step(); }) ==
         "LearnedOptimizer: parameter 1 of group 0, shape [4, 3], has a gradient with the layout "
         "Sparse; it must be Strided (dense)");
+  second.mutable_grad() = torch::ones({3, 4});
+  CHECK(ErrorOf([&] { optimizer.step(); }) ==
+        "LearnedOptimizer: parameter 1 of group 0, shape [4, 3], has a gradient of shape [3, 4] on "
+        "the device cpu; it must be like the parameter");
   second.mutable_grad() = torch::ones({4, 3});
   optimizer.param_groups()[0].options().set_lr(-0.5);
   CHECK(ErrorOf([&] { optimizer.step(); }) ==

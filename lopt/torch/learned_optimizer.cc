@@ -69,14 +69,29 @@ void CheckOptions(const torch::optim::OptimizerOptions& options, const std::stri
   }
 }
 
-void CheckParam(const std::string& name, const torch::Tensor& param) {
-  Require(param.device().is_cpu(), "{} is on the device {}; it must be on the CPU", name,
-          Text(param.device()));
-  Require(param.layout() == torch::kStrided, "{} has the layout {}; it must be Strided", name,
-          Text(param.layout()));
-  Require(param.scalar_type() == torch::kFloat32 || param.scalar_type() == torch::kFloat64,
-          "{} has elements of type {}; valid types: Float, Double", name,
-          Text(param.scalar_type()));
+// What is wrong with a parameter or its gradient; empty if nothing is.
+std::string Problem(const torch::Tensor& param) {
+  if (!param.device().is_cpu()) {
+    return fmt::format("is on the device {}; it must be on the CPU", Text(param.device()));
+  }
+  if (param.layout() != torch::kStrided) {
+    return fmt::format("has the layout {}; it must be Strided", Text(param.layout()));
+  }
+  if (param.scalar_type() != torch::kFloat32 && param.scalar_type() != torch::kFloat64) {
+    return fmt::format("has elements of type {}; valid types: Float, Double",
+                       Text(param.scalar_type()));
+  }
+  const torch::Tensor& gradient = param.grad();
+  if (!gradient.defined()) return "";
+  if (gradient.layout() != torch::kStrided) {
+    return fmt::format("has a gradient with the layout {}; it must be Strided (dense)",
+                       Text(gradient.layout()));
+  }
+  if (!gradient.device().is_cpu() || gradient.sizes() != param.sizes()) {
+    return fmt::format("has a gradient of shape {} on the device {}; it must be like the parameter",
+                       ToString(gradient.sizes().vec()), Text(gradient.device()));
+  }
+  return "";
 }
 
 // Checks all params, their gradients and the options of all groups.
@@ -86,12 +101,9 @@ void CheckGroups(const std::vector<Group>& groups) {
     CheckOptions(groups[g].options(), fmt::format("LearnedOptimizer: param group {}", g));
     for (size_t i = 0; i < groups[g].params().size(); ++i) {
       const torch::Tensor& param = groups[g].params()[i];
-      const std::string name = Name(g, i, param);
-      CheckParam(name, param);
-      Require(seen.insert(param.unsafeGetTensorImpl()).second, "{} is given twice", name);
-      Require(!param.grad().defined() || param.grad().layout() == torch::kStrided,
-              "{} has a gradient with the layout {}; it must be Strided (dense)", name,
-              Text(param.grad().layout()));
+      std::string problem = Problem(param);
+      if (!seen.insert(param.unsafeGetTensorImpl()).second) problem = "is given twice";
+      if (!problem.empty()) Fail("{} {}", Name(g, i, param), problem);
     }
   }
 }
@@ -100,7 +112,7 @@ std::shared_ptr<const lopt::LearnedOptimizer> Make(const ThetaFile& theta_file) 
   return OptimizerRegistry().Make(theta_file.learned_optimizer);
 }
 
-// The params of `layout` after two updates with gradients that depend on their place alone.
+// The params after two updates, each with the params as they are for the gradient.
 std::vector<float> TwoUpdates(const UpdateRule& rule, std::span<const float> start) {
   std::vector<float> params(start.begin(), start.end());
   std::vector<float> state(static_cast<size_t>(rule.state_layout().size()));
