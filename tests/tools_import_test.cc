@@ -21,7 +21,6 @@
 #include "base/npz.h"
 #include "lopt/mlp_lopt.h"
 #include "lopt/theta_file.h"
-#include "tests/golden_dir.h"
 #include "tests/process.h"
 #include "tests/temp_directory.h"
 #include "tools/haiku_params.h"
@@ -31,8 +30,11 @@ namespace {
 
 using Json = nlohmann::json;
 
+// Of these files' own directory: the fixtures and the trace that their weights are from.
+std::string Fixture(const std::string& file) { return LOPT_SOURCE_DIR "/tests/golden/" + file; }
+
 NamedArrays GoldenTheta() {
-  return ReadArrayFile(GoldenPath("mlp_lopt_steps.safetensors")).arrays.Extract("theta/");
+  return ReadArrayFile(Fixture("mlp_lopt_steps.safetensors")).arrays.Extract("theta/");
 }
 
 const Layout& MlpLayout() {
@@ -94,12 +96,12 @@ FinishedProcess Import(std::vector<std::string> words) {
 }  // namespace
 
 TEST_CASE("A golden theta that flax saved is found, bit for bit") {
-  const std::string path = GoldenPath("haiku_theta.msgpack");
+  const std::string path = Fixture("haiku_theta.msgpack");
   CHECK(FindTensors(ReadHaikuParams(path), MlpLayout(), "", path) == GoldenTheta());
 }
 
-TEST_CASE("A golden learner state holds theta and its moments; a key chooses") {
-  const std::string path = GoldenPath("haiku_learner_state.msgpack");
+TEST_CASE("A golden learner state holds theta and its moments, and a key chooses") {
+  const std::string path = Fixture("haiku_learner_state.msgpack");
   const std::vector<FoundArray> arrays = ReadHaikuParams(path);
   CHECK(arrays.size() == 20);
   CHECK(FindTensors(arrays, MlpLayout(), "theta_opt_state/params", path) == GoldenTheta());
@@ -227,7 +229,7 @@ TEST_CASE("Damaged msgpack is an Error") {
 }
 
 TEST_CASE("Every cut of a golden file of flax is an Error") {
-  const std::vector<std::byte> bytes = ReadFile(GoldenPath("haiku_theta.msgpack"));
+  const std::vector<std::byte> bytes = ReadFile(Fixture("haiku_theta.msgpack"));
   for (size_t size = 0; size < bytes.size(); ++size) {
     CHECK(ErrorOf([&] { ParseFlaxMsgpack(std::span(bytes).first(size), "x"); }) != "no Error");
   }
@@ -237,7 +239,7 @@ TEST_CASE("The program imports golden weights and writes a theta file with all o
   const TempDirectory directory;
   const std::string out = directory / "theta.safetensors";
   const FinishedProcess finished =
-      Import({GoldenPath("haiku_theta.msgpack"), "--out", out, "--learned-optimizer",
+      Import({Fixture("haiku_theta.msgpack"), "--out", out, "--learned-optimizer",
               R"({"type": "MLPLOpt", "step_mult": 0.01})"});
   CHECK(finished.errors.empty());
   CHECK(finished.exit_code == 0);
@@ -249,7 +251,7 @@ TEST_CASE("The program imports golden weights and writes a theta file with all o
   CHECK(ReadArrayFile(out).arrays.Extract("theta/") == GoldenTheta());
 
   const FinishedProcess learner =
-      Import({GoldenPath("haiku_learner_state.msgpack"), "--out", directory / "second.safetensors",
+      Import({Fixture("haiku_learner_state.msgpack"), "--out", directory / "second.safetensors",
               "--key", "theta_opt_state/params"});
   CHECK(learner.exit_code == 0);
   CHECK(ReadArrayFile(directory / "second.safetensors").arrays.Extract("theta/") == GoldenTheta());
@@ -268,7 +270,7 @@ TEST_CASE("The program says what cannot be imported, and writes nothing") {
   CHECK(npz.exit_code == 1);
   CHECK(npz.errors ==
         "lopt: " + (directory / "x.npz") + ": not a zip archive, as an npz file is one\n");
-  const std::string golden = GoldenPath("mlp_lopt_steps_large.safetensors");
+  const std::string golden = Fixture("mlp_lopt_steps_large.safetensors");
   const FinishedProcess large = Import({golden, "--out", out});
   CHECK(large.exit_code == 1);
   CHECK(
