@@ -16,6 +16,7 @@ namespace lopt {
 namespace {
 
 constexpr int kColors = 8;
+constexpr double kLargest = 1e100;
 constexpr double kHeadroom = 1.06;
 constexpr double kShortLogarithmic = 300;  // ratio up to which ticks at powers of ten are too few
 constexpr double kFlat = 1e-5;  // a range that is smaller than this part of its numbers is none
@@ -36,17 +37,17 @@ std::string Quoted(std::string_view text) {
   return quoted + "'";
 }
 
-// The smallest and largest finite numbers, and the smallest above 0.
+bool Drawable(double value) { return std::abs(value) <= kLargest; }
+
+// The smallest and largest numbers that can be drawn.
 struct Extent {
   double low = std::numeric_limits<double>::infinity();
   double high = -std::numeric_limits<double>::infinity();
-  double positive = std::numeric_limits<double>::infinity();
 
   void Add(double value) {
-    if (!std::isfinite(value)) return;
+    if (!Drawable(value)) return;
     low = std::min(low, value);
     high = std::max(high, value);
-    if (value > 0) positive = std::min(positive, value);
   }
   void AddAll(const std::vector<double>& values) {
     for (const double value : values) Add(value);
@@ -59,7 +60,7 @@ Extent ExtentOfX(const Figure& figure) {
   Extent extent;
   for (const Curve& curve : figure.curves) {
     for (size_t i = 0; i < curve.x.size(); ++i) {
-      if (std::isfinite(curve.y[i])) extent.Add(curve.x[i]);
+      if (Drawable(curve.y[i])) extent.Add(curve.x[i]);
     }
   }
   if (figure.heat_map) extent.AddAll(figure.heat_map->x_edges);
@@ -82,7 +83,7 @@ Extent ExtentOfY(const Figure& figure) {
 bool Empty(const Figure& figure) { return ExtentOfX(figure).empty() || ExtentOfY(figure).empty(); }
 
 std::string Number(double value, bool logarithmic) {
-  const bool drawn = std::isfinite(value) && (!logarithmic || value > 0);
+  const bool drawn = Drawable(value) && (!logarithmic || value > 0);
   return drawn ? fmt::format("{:.7g}", value) : "NaN";
 }
 

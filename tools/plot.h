@@ -7,8 +7,8 @@
 
 namespace lopt {
 
-// A curve of a figure. Points with a y that is not finite, or not above 0 on a logarithmic axis,
-// are not drawn and interrupt the line.
+// A curve of a figure. Points with a y that is not finite (or above 1e100), or not above 0 on a
+// logarithmic axis, are not drawn and interrupt the line.
 struct Curve {
   enum class Style {
     kLine,

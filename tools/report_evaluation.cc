@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <functional>
@@ -109,7 +110,8 @@ std::vector<std::string> OptimizersInOrder(const Evaluations& evaluations) {
     }
   }
   std::vector<std::string> names = Distinct(evaluations, &RunResult::optimizer);
-  std::ranges::stable_partition(names, [&](const auto& name) { return !tuned.contains(name); });
+  std::stable_partition(names.begin(), names.end(),
+                        [&](const auto& name) { return !tuned.contains(name); });
   return names;
 }
 
@@ -287,7 +289,8 @@ void Overview(const Evaluations& evaluations, ReportPage* page) {
       [](const EvaluationRecord& evaluation) { return std::to_string(evaluation.results.size()); });
   row("time", [](const EvaluationRecord& evaluation) -> std::string {
     const std::string seconds = ManifestValue(evaluation, "seconds");
-    const double value = seconds.empty() ? 0 : std::stod(seconds);
+    double value = 0;
+    std::from_chars(seconds.data(), seconds.data() + seconds.size(), value);
     return value > 0 ? FormatDuration(value) : "";
   });
   for (const auto& [name, key] :

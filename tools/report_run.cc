@@ -79,6 +79,7 @@ std::vector<RangeMetric> RangeMetrics(const RunRecord& run, const std::string& k
     if (!at->first.ends_with(suffix)) continue;
     const std::string range =
         at->first.substr(prefix.size(), at->first.size() - prefix.size() - suffix.size());
+    if (range.find_first_not_of("0123456789-") != std::string::npos) continue;
     RangeMetric metric{.range = range, .series = &at->second};
     std::from_chars(range.data(), range.data() + range.size(), metric.first);
     found.push_back(std::move(metric));
@@ -174,7 +175,7 @@ void Overview(const Runs& runs, ReportPage* page) {
   row("status", StatusText);
   from_manifest("error", "error");
   row("updates of theta", [](const RunRecord& run) -> std::string {
-    const std::string updates = ManifestValue(run, "updates");
+    std::string updates = ManifestValue(run, "updates");
     if (StatusText(run) != "running") return updates;
     const Series* loss = Find(run, "meta_loss");
     return loss == nullptr ? updates : fmt::format("{:.0f} so far", loss->step.back() + 1);

@@ -1,0 +1,419 @@
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/file.h"
+#include "evaluation/results_file.h"
+#include "tests/process.h"
+#include "tests/temp_directory.h"
+#include "tools/html.h"
+#include "tools/report_curves.h"
+#include "tools/report_files.h"
+
+namespace lopt {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+using Words = std::vector<std::string>;
+
+FinishedProcess Lopt(const Words& arguments) {
+  Words words = {LOPT_BINARY_DIR "/lopt"};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return RunProcess(words);
+}
+
+// The page that `lopt report` writes about these directories; it must succeed.
+std::string Page(const TempDirectory& scratch, Words directories, std::string* errors = nullptr) {
+  directories.insert(directories.begin(), "report");
+  directories.insert(directories.end(), {"--out", scratch / "page.html"});
+  const FinishedProcess finished = Lopt(directories);
+  CHECK_EQ(finished.exit_code, 0);
+  CHECK_EQ(finished.output, scratch / "page.html\n");
+  if (errors != nullptr) {
+    *errors = finished.errors;
+  } else {
+    CHECK_EQ(finished.errors, "");
+  }
+  return ReadTextFile(scratch / "page.html");
+}
+
+bool Has(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+std::vector<std::string> PartsBetween(const std::string& text, std::string_view begin,
+                                      std::string_view end) {
+  std::vector<std::string> parts;
+  for (size_t at = 0; (at = text.find(begin, at)) != std::string::npos;) {
+    const size_t stop = text.find(end, at + begin.size());
+    REQUIRE(stop != std::string::npos);
+    parts.push_back(text.substr(at, stop + end.size() - at));
+    at = stop;
+  }
+  return parts;
+}
+
+// What is wrong with a piece of XML, by its tags, quotes and entities; empty if nothing is.
+std::string XmlFault(const std::string& xml) {
+  std::vector<std::string> open;
+  for (size_t at = 0; at < xml.size();) {
+    if (xml[at] == '>') return "a > outside of a tag";
+    if (xml[at] == '&') {
+      const size_t end = xml.find(';', at);
+      if (end == std::string::npos || end > at + 8) return "a bare &";
+    }
+    if (xml[at] != '<') {
+      ++at;
+      continue;
+    }
+    size_t end = at + 1;
+    for (char quote = 0; end < xml.size() && (quote != 0 || xml[end] != '>'); ++end) {
+      if (xml[end] == '<') return "a < inside of a tag";
+      if (quote == 0 && (xml[end] == '"' || xml[end] == '\'')) {
+        quote = xml[end];
+      } else if (xml[end] == quote) {
+        quote = 0;
+      }
+    }
+    if (end >= xml.size()) return "a tag that does not end";
+    const std::string tag = xml.substr(at + 1, end - at - 1);
+    const std::string name = tag.substr(0, tag.find_first_of(" \n\t/", tag[0] == '/' ? 1 : 0));
+    if (tag[0] == '/') {
+      if (open.empty() || "/" + open.back() != name) return "an end that fits no start: " + tag;
+      open.pop_back();
+    } else if (tag.back() != '/') {
+      open.push_back(name);
+    }
+    at = end + 1;
+  }
+  return open.empty() ? "" : "without an end: " + open.back();
+}
+
+// What holds for every page: it is complete, its plots are XML and name nothing outside of it.
+void CheckPage(const std::string& page) {
+  CHECK(page.starts_with("<!DOCTYPE html>\n<html lang=\"en\">"));
+  CHECK(page.ends_with("</body>\n</html>\n"));
+  for (const std::string& svg : PartsBetween(page, "<svg", "</svg>")) CHECK_EQ(XmlFault(svg), "");
+  CHECK_FALSE(Has(page, "<script"));
+  CHECK_FALSE(Has(page, "<link"));
+  CHECK_FALSE(Has(page, "<img"));
+  CHECK_FALSE(Has(page, " src="));
+  CHECK_FALSE(Has(page, "url("));
+  for (const std::string& address : PartsBetween(page, "http", "\"")) {
+    CHECK(
+        (address == "http://www.w3.org/2000/svg\"" || address == "http://www.w3.org/1999/xlink\""));
+  }
+  for (const char* color : {"'black'", "\"black\"", "\"white\"", "rgb(  0,"}) {
+    CHECK_FALSE(Has(page, color));
+  }
+  std::set<std::string> ids;
+  for (const std::string& id : PartsBetween(page, " id=\"", "\"")) CHECK(ids.insert(id).second);
+}
+
+// A finished run of 80 updates with two estimators, written by hand.
+std::string MakeRun(const TempDirectory& scratch, const std::string& name, double scale = 1) {
+  const std::string directory = scratch / name;
+  fs::create_directories(directory);
+  WriteTextFile(directory + "/config.json", R"({"name": "by <hand>", "seed": 5})");
+  WriteTextFile(directory + "/manifest.json",
+                R"({"format": "lopt run 1", "status": "finished", "updates": 80,
+                    "version": "1.2.3", "isa": "avx3", "seed": 5, "threads": 2,
+                    "init_theta": "first one.safetensors"})");
+  std::ofstream lines(directory + "/metrics.jsonl");
+  for (int step = 0; step < 80; ++step) {
+    lines << fmt::format(R"({{"step":{},"gradient_norm":{},"meta_loss":{},"skipped_updates":0)",
+                         step, scale * (1 + step % 3), scale * (90 - step));
+    for (const char* estimator : {"0_Quadratic", "1_ImageMLP"}) {
+      lines << fmt::format(
+          R"(,"felt_norm_0-9/{0}":0,"felt_norm_10-19/{0}":0.5,"gradient_norm/{0}":{1})"
+          R"(,"gradient_snr/{0}":1.5,"loss_at_0-9/{0}":{2},"loss_at_10-19/{0}":{1})"
+          R"(,"loss_difference/{0}":0.01,"loss_resolution/{0}":1e-7,"meta_loss/{0}":{2})"
+          R"(,"non_finite/{0}":{3},"used_steps/{0}":{4})",
+          estimator, scale * (2 + step % 5), scale * (90 - step), step / 40, 40 * (step + 1));
+    }
+    lines << "}\n";
+  }
+  WriteTextFile(directory + "/throughput.jsonl",
+                "{\"step\":40,\"inner_steps_per_second\":900,\"seconds\":2,\"updates_per_second\":"
+                "20}\n{\"step\":80,\"inner_steps_per_second\":800,\"seconds\":4.5,"
+                "\"updates_per_second\":16}\n");
+  return directory;
+}
+
+// One training of 60 steps.
+RunResult Training(const std::string& optimizer, int64_t seed, float rate) {
+  RunResult run;
+  run.task = "small <task>";
+  run.optimizer = optimizer;
+  run.seed = seed;
+  run.steps = {60};
+  for (int step = 0; step < 60; ++step) {
+    run.train_loss.push_back(2 / (1 + rate * static_cast<float>(step)) +
+                             0.01F * static_cast<float>(seed));
+  }
+  run.final_train_loss = {run.train_loss.back()};
+  run.mean_train_loss = {0.5};
+  run.final_train_accuracy = {0.75};
+  run.test_loss = {run.train_loss.back() * 1.1};
+  run.test_accuracy = {0.7};
+  run.seconds = {0.25};
+  if (optimizer == "Adam") {
+    run.learning_rate = {0.01};
+    run.learning_rate_at_edge = {false};
+    run.trials = 5;
+  }
+  return run;
+}
+
+std::string MakeEvaluation(const TempDirectory& scratch, const std::string& name, float rate) {
+  const std::string directory = scratch / name;
+  fs::create_directories(directory);
+  WriteTextFile(directory + "/config.json", R"({"name": "judged"})");
+  WriteTextFile(directory + "/manifest.json",
+                R"({"format": "lopt evaluation 1", "status": "finished", "seconds": 3.5,
+                    "command": "lopt eval --theta 'my theta.safetensors' --seeds 4"})");
+  std::ofstream lines(directory + "/results.jsonl");
+  for (const char* optimizer : {"Adam", "mine"}) {
+    for (int64_t seed = 0; seed < 4; ++seed) {
+      const float own = std::string(optimizer) == "mine" ? rate : 0.1F;
+      lines << ResultLine(Training(optimizer, seed, own)) << '\n';
+    }
+  }
+  return directory;
+}
+
+}  // namespace
+
+TEST_CASE("The report of a run shows its plots, counts, config and how to reproduce it") {
+  const TempDirectory scratch;
+  const std::string page = Page(scratch, {MakeRun(scratch, "first")});
+  CheckPage(page);
+  for (const std::string& part :
+       Words{"Meta-training: first",
+             "Meta-loss, 0_Quadratic",
+             "Meta-loss, 1_ImageMLP",
+             "Gradient norm",
+             "Signal-to-noise ratio of the gradient",
+             "Loss difference of the twins, 1_ImageMLP",
+             "float32 resolution",
+             "Loss by inner step, 0_Quadratic",
+             "PES accumulator by episode age, 0_Quadratic",
+             "inner steps 10-19",
+             "Inner steps with a loss that was not finite",
+             "Ledger",
+             "3,200 <span class=\"pale\">(100 %)</span>",
+             "Updates of theta",
+             "updates / s",
+             "running mean over 3 records",
+             "by &lt;hand&gt;",
+             "1.2.3",
+             "finished",
+             "0:05",
+             "first/config.json --out ",
+             " --isa avx3 --init-theta &#39;first one.safetensors&#39;"}) {
+    CAPTURE(part);
+    CHECK(Has(page, part));
+  }
+  CHECK_FALSE(Has(page, "class=\"notice\""));
+  CHECK_FALSE(Has(page, "Held-out"));
+  CHECK(PartsBetween(page, "<figure>", "</figure>").size() == 13);
+}
+
+TEST_CASE("A run of the program itself can be reported, while it runs too") {
+  const TempDirectory scratch;
+  const std::string out = scratch / "run";
+  REQUIRE_EQ(Lopt({"meta-train", "--preset", "smoke", "--steps", "4", "--out", out, "--set",
+                   "eval_every=2", "--set", "eval_steps=10", "--set", "eval_seeds=2"})
+                 .exit_code,
+             0);
+  CHECK_EQ(Lopt({"report", out + "/"}).output, out + "/report.html\n");
+  std::string page = ReadTextFile(out + "/report.html");
+  CheckPage(page);
+  CHECK(Has(page, "Held-out loss (eval_loss)"));
+  CHECK(Has(page, "All losses were finite and no update was skipped."));
+  CHECK(Has(page, "Signal-to-noise"));
+
+  std::string manifest = ReadTextFile(out + "/manifest.json");
+  manifest.replace(manifest.find("finished"), 8, "running");
+  WriteTextFile(out + "/manifest.json", manifest);
+  page = Page(scratch, {out});
+  CHECK(Has(page, "run: the run is running; this is what it has written so far."));
+  CHECK(Has(page, "4 so far"));
+
+  WriteTextFile(out + "/metrics.jsonl", "");
+  page = Page(scratch, {out});
+  CheckPage(page);
+  CHECK(Has(page, "metrics.jsonl holds no record yet, so there is no plot."));
+}
+
+TEST_CASE("The report of an evaluation shows tables and learning curves") {
+  const TempDirectory scratch;
+  const std::string page = Page(scratch, {MakeEvaluation(scratch, "judged", 0.3F)});
+  CheckPage(page);
+  for (const std::string& part :
+       Words{"Evaluation: judged", "small &lt;task&gt;, 60 steps", "All tasks, losses as fractions",
+             "<b>mine</b>", "<span class=\"better\">better</span>", "0 of 4",
+             "Median over 4 seeds of the batch losses&#39; running mean over 1 steps",
+             "lopt eval --theta &#39;my theta.safetensors&#39; --seeds 4", "0:04"}) {
+    CAPTURE(part);
+    CHECK(Has(page, part));
+  }
+  CHECK_FALSE(Has(page, "class=\"notice\""));
+}
+
+TEST_CASE("Several runs and evaluations are overlaid, with a legend") {
+  const TempDirectory scratch;
+  const std::string page =
+      Page(scratch, {MakeRun(scratch, "a/run"), MakeEvaluation(scratch, "low", 0.2F),
+                     MakeRun(scratch, "b/run", 100), MakeEvaluation(scratch, "high", 0.4F)});
+  CheckPage(page);
+  const auto legends = PartsBetween(page, "<ul class=\"legend\">", "</ul>");
+  // Adam is the same in both evaluations.
+  CHECK(Has(legends.at(0), "</svg>mine (low)</li>"));
+  CHECK(Has(legends.at(0), "</svg>mine (high)</li>"));
+  CHECK(Has(legends.at(0), "</svg>Adam</li>"));
+  // Directories of one name go by their paths.
+  CHECK(Has(legends.at(1), "</svg>" + (scratch / "a/run</li>")));
+  CHECK(Has(legends.at(1), "</svg>" + (scratch / "b/run</li>")));
+  CHECK(Has(page, "Gradient norm, 1_ImageMLP"));
+}
+
+TEST_CASE("What is damaged is told in the report and on standard error, and the rest is shown") {
+  const TempDirectory scratch;
+  const std::string run = MakeRun(scratch, "run");
+  std::string lines = ReadTextFile(run + "/metrics.jsonl");
+  lines.replace(lines.find("{\"step\":2,"), 10, "{\"step\":!,");
+  lines.replace(lines.find("{\"step\":7,"), 10, "{\"stop\":7,");
+  lines.resize(lines.size() - 100);
+  WriteTextFile(run + "/metrics.jsonl", lines);
+  fs::remove(run + "/config.json");
+  std::string errors;
+  const std::string page = Page(scratch, {run}, &errors);
+  CheckPage(page);
+  for (const std::string& part :
+       Words{"metrics.jsonl: line 3 is damaged (it is not JSON from byte 9 on); it is left out",
+             "metrics.jsonl: line 8 is damaged (it has no integer 'step'); it is left out",
+             "metrics.jsonl: line 80, the last one, is cut off after ",
+             "config.json is missing: how to reproduce the run is unknown"}) {
+    CAPTURE(part);
+    CHECK(Has(errors, part));
+    CHECK(Has(page, EscapeHtml(part)));
+  }
+  CHECK(Has(page, "Meta-loss, 1_ImageMLP"));
+
+  const std::string evaluation = MakeEvaluation(scratch, "eval", 0.3F);
+  std::string results = ReadTextFile(evaluation + "/results.jsonl");
+  results.resize(results.size() - 20);
+  WriteTextFile(evaluation + "/results.jsonl", results);
+  const std::string judged = Page(scratch, {evaluation}, &errors);
+  CHECK(Has(errors, "results.jsonl"));
+  CHECK(Has(judged, "<p class=\"notice\">"));
+  CHECK(Has(judged, "0 of 3"));
+}
+
+TEST_CASE("A directory with nothing to report is an error that says what was looked for") {
+  const TempDirectory scratch;
+  const auto error_of = [](const Words& directories) {
+    Words words = {"report"};
+    words.insert(words.end(), directories.begin(), directories.end());
+    const FinishedProcess finished = Lopt(words);
+    CHECK_EQ(finished.exit_code, directories.empty() ? 2 : 1);
+    return finished.errors;
+  };
+  const std::string what =
+      ": it holds neither a meta-training run (manifest.json, metrics.jsonl) nor an evaluation "
+      "(results.jsonl)\n";
+  fs::create_directory(scratch / "empty");
+  CHECK_EQ(error_of({scratch / "empty"}), "lopt: " + (scratch / "empty is empty") + what);
+  WriteTextFile(scratch / "notes.txt", "");
+  CHECK_EQ(error_of({scratch.path()}), "lopt: " + scratch.path() + " cannot be reported" + what);
+  CHECK_EQ(error_of({scratch / "none"}), "lopt: there is no directory " + (scratch / "none\n"));
+  CHECK_EQ(error_of({scratch / "notes.txt"}),
+           "lopt: " + (scratch / "notes.txt is not a directory\n"));
+  CHECK(error_of({}).starts_with("lopt: A directory is missing; usage: lopt report DIR..."));
+
+  const std::string evaluation = MakeEvaluation(scratch, "eval", 0.3F);
+  std::string results = ReadTextFile(evaluation + "/results.jsonl");
+  results.replace(results.find('\n') + 1, 1, "?");
+  WriteTextFile(evaluation + "/results.jsonl", results);
+  CHECK(Has(error_of({evaluation}), "results.jsonl, line 2"));
+}
+
+TEST_CASE("Without gnuplot the error names the package") {
+  const TempDirectory scratch;
+  const FinishedProcess finished =
+      RunProcess({"/usr/bin/env", "PATH=" + scratch.path(), LOPT_BINARY_DIR "/lopt", "report",
+                  MakeRun(scratch, "run")});
+  CHECK_EQ(finished.exit_code, 1);
+  CHECK(Has(finished.errors, "install it (package gnuplot-nox)"));
+}
+
+TEST_CASE("Names from files are text in the page, whatever is in them") {
+  const TempDirectory scratch;
+  const std::string run = MakeRun(scratch, "<b>'$0' `id` \"&");
+  WriteTextFile(run + "/metrics.jsonl",
+                "{\"step\":0,\"meta_loss\":1,\"meta_loss/<i>'x' & \\\\\":2,\"loss_at_0-9/<i>'x' & "
+                "\\\\\":3,\"gradient_norm/\\u0007\\n\":\"nan\"}\n"
+                "{\"step\":1,\"meta_loss\":\"inf\",\"meta_loss/<i>'x' & \\\\\":\"-inf\"}\n");
+  const std::string page = Page(scratch, {run});
+  CheckPage(page);
+  CHECK_FALSE(Has(page, "<i>"));
+  CHECK_FALSE(Has(page, "<b>"));
+  CHECK(Has(page, "Meta-loss, &lt;i&gt;&#39;x&#39; &amp; \\"));
+  CHECK(Has(page, "1 values that are not finite are not drawn."));
+  CHECK(Has(page, "No numbers to show yet."));
+}
+
+TEST_CASE("Text is escaped for HTML, and what is not UTF-8 is replaced") {
+  CHECK_EQ(EscapeHtml("a<b> & \"c\" 'd'"), "a&lt;b&gt; &amp; &quot;c&quot; &#39;d&#39;");
+  CHECK_EQ(EscapeHtml("\xC3\xA4 \xE2\x82\xAC \xF0\x9F\x98\x80\n"),
+           "\xC3\xA4 \xE2\x82\xAC \xF0\x9F\x98\x80\n");
+  const std::string lost = "\xEF\xBF\xBD";
+  CHECK_EQ(EscapeHtml("\xC3 \x01 \xFF \xC0\xAF"),
+           lost + " " + lost + " " + lost + " " + lost + lost);
+  CHECK_EQ(EscapeHtml("\xED\xA0\x80"), lost + lost + lost);
+}
+
+TEST_CASE("Long series are thinned to means of groups, and smoothed over a window") {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const double infinity = std::numeric_limits<double>::infinity();
+  const Series series{.step = {0, 1, 2, 3, 4}, .value = {1, 3, nan, infinity, 7}};
+  CHECK(Thinned(series, 5).value.size() == 5);
+  const Series thinned = Thinned(series, 3);
+  CHECK(thinned.step == std::vector<double>{0.5, 2.5, 4});
+  CHECK(thinned.value[0] == 2);
+  CHECK(std::isnan(thinned.value[1]));
+  CHECK(thinned.value[2] == 7);
+  CHECK(Smoothed(series, 3).value == std::vector<double>{2, 2, 3, 7, 7});
+}
+
+TEST_CASE("A long metrics file gives a page of bounded size with all of its steps") {
+  const TempDirectory scratch;
+  const std::string run = MakeRun(scratch, "run");
+  {
+    std::ofstream lines(run + "/metrics.jsonl");
+    for (int step = 0; step < 5000; ++step) {
+      lines << fmt::format("{{\"step\":{0},\"meta_loss\":{1},\"meta_loss/0_A\":{1}}}\n", step,
+                           1 + 0.001 * (step % 17));
+    }
+  }
+  const MetricsFile file = ReadMetricsFile(run + "/metrics.jsonl");
+  CHECK(file.records == 5000);
+  CHECK(file.damage.empty());
+  CHECK(file.series.at("meta_loss/0_A").step.back() == 4999);
+  const std::string page = Page(scratch, {run});
+  CheckPage(page);
+  CHECK(page.size() < 200000);
+  CHECK(Has(page, "running mean over 201 records; pale: mean of each 13 records."));
+}
+
+}  // namespace lopt
