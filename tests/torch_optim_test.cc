@@ -353,13 +353,15 @@ TEST_CASE("A parameter without a gradient keeps its value, state and step count"
 TEST_CASE("lr scales the step, weight_decay is decoupled, and each group has its own") {
   const torch::Tensor start = NormalTensor(KeyFromSeed(4), {8, 5});
   Tensors params;
-  for (int i = 0; i < 4; ++i) params.push_back(start.clone().set_requires_grad(true));
+  for (int i = 0; i < 5; ++i) params.push_back(start.clone().set_requires_grad(true));
   std::vector<Group> groups = {Group({params[0]}),
                                Group({params[1]}, std::make_unique<Options>(Options().lr(0.25))),
                                Group({params[2]}, std::make_unique<Options>(Options().lr(0)))};
   LearnedOptimizer optimizer(groups, Theta());
   optimizer.add_param_group(
       Group({params[3]}, std::make_unique<Options>(Options().lr(0.5).weight_decay(0.1))));
+  optimizer.add_param_group(
+      Group({params[4]}, std::make_unique<Options>(Options().weight_decay(0.1))));
   for (torch::Tensor& param : params) param.mutable_grad() = torch::sin(start);
   optimizer.step();
   const torch::Tensor step = params[0].detach() - start;
@@ -368,6 +370,7 @@ TEST_CASE("lr scales the step, weight_decay is decoupled, and each group has its
   CHECK(SameBits(params[2], start));
   CHECK(Difference(params[3], start + 0.5 * step - 0.05 * start) <= 1e-6);
   CHECK(Difference(params[3], start + 0.5 * step) > 1e-2);
+  CHECK(Difference(params[4], start + step - 0.1 * start) <= 1e-6);
 }
 
 TEST_CASE("Schedulers of learning rates work") {
