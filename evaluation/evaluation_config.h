@@ -21,7 +21,7 @@ struct EvaluationConfig {
   std::string name = "evaluation";
   std::vector<int64_t> steps = {300};
   int64_t seeds = 16;
-  int64_t trials = 13;
+  int64_t trials = 21;
   int64_t tuning_seeds = 4;
   int64_t seed = 0;
   std::string data_dir;
