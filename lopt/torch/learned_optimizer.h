@@ -39,17 +39,17 @@ struct LearnedOptimizerParamState
 // problem of its own for the update rule, of the parameter's elements in C order, so results do not
 // depend on strides. Steps are computed in float32 by the kernels of lopt/, in place where the
 // parameter is contiguous float32; the state is float32 as well. For float64 parameters the step is
-// that of the parameter and gradient rounded to float32 and is added in float64, so the steps, not
-// the parameters, have float32's precision. Results do not depend on the number of threads; large
-// sets of parameters are shared among torch's (at::get_num_threads).
+// the change that the parameter and gradient make when rounded to float32, as coarse as float32's
+// spacing at the parameter, and is added in float64. Results do not depend on the number of
+// threads; large sets of parameters are shared among torch's (at::get_num_threads).
 //
 // torch::save and torch::load keep the state, step counts and options of all groups; training goes
 // on with the same bits on the same instruction set (base/isa.h).
 //
 // Throws Error, from a constructor, step, save or load, if a parameter is on another device,
-// sparse, of another type, or given twice, a gradient is sparse, an option is negative or not
-// finite, a group has the options of another optimizer, or an archive does not fit. Then nothing
-// has been changed.
+// sparse, of another type, or given twice, a gradient is sparse or of another shape, an option is
+// negative or not finite, a group has the options of another optimizer, or an archive does not fit.
+// Then nothing has been changed.
 class LearnedOptimizer : public torch::optim::Optimizer {
  public:
   // `theta_file.learned_optimizer` names a type of OptimizerRegistry(). Throws Error also if that
