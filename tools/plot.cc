@@ -145,8 +145,10 @@ std::string CurveScript(const Figure& figure, bool logarithmic) {
 std::string HeatMapScript(const HeatMap& map, const Extent& extent, bool logarithmic) {
   std::string script;
   if (logarithmic) script += "set logscale cb\n";
-  script +=
-      fmt::format("set cblabel {} noenhanced offset 1\nset cbtics scale 0.4\n", Quoted(map.label));
+  script += fmt::format(
+      "set cblabel {} noenhanced offset 1\nset cbtics scale 0.4\n"
+      "set rmargin at screen 0.8\n",
+      Quoted(map.label));
   if (extent.high - extent.low <= kFlat * std::abs(extent.high)) {
     const double margin = extent.high == 0 ? 1 : 0.1 * std::abs(extent.high);
     script += fmt::format("set cbrange [{}:{}]\n", extent.low - margin, extent.low + margin);

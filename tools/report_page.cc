@@ -45,10 +45,10 @@ p { margin: .5rem 0; max-width: 60rem; }
 .subtitle, figcaption, .empty { color: var(--pale); }
 nav ul { display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; list-style: none; padding: 0;
   margin: .8rem 0 0; }
-.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 30rem), 1fr));
+.figures { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 30rem), 1fr));
   gap: 1rem; margin: .8rem 0; }
 figure { margin: 0; padding: .8rem .9rem; background: var(--card); border: 1px solid var(--line);
-  border-radius: 6px; max-width: 52rem; }
+  border-radius: 6px; }
 figure > svg { display: block; width: 100%; height: auto; }
 figcaption { font-size: .84rem; line-height: 1.4; }
 .legend { list-style: none; display: flex; flex-wrap: wrap; gap: .1rem 1.1rem; margin: 0 0 .3rem;

@@ -91,7 +91,7 @@ std::vector<RangeMetric> RangeMetrics(const RunRecord& run, const std::string& k
 // The same metric of several runs in one figure; of one run, that of several estimators.
 void AddMetric(const Runs& runs, const std::string& metric, const std::string& title,
                const std::string& y_label, const std::string& caption,
-               std::optional<double> reference, ReportPage* page) {
+               std::optional<double> reference, bool as_they_are, ReportPage* page) {
   const std::vector<std::string> names = NamesOf(runs, metric);
   const auto figure = [&](const std::string& of) {
     return Figure{.title = of.empty() ? title : title + ", " + of,
@@ -112,7 +112,7 @@ void AddMetric(const Runs& runs, const std::string& metric, const std::string& t
                      .color = static_cast<int>(names.size())});
     }
     const bool any = std::ranges::any_of(all, [](const auto& s) { return s.series != nullptr; });
-    if (any) page->AddFigure(SeriesFigure(figure(""), all));
+    if (any) page->AddFigure(SeriesFigure(figure(""), all, as_they_are));
     return;
   }
   for (const std::string& name : names) {
@@ -122,7 +122,7 @@ void AddMetric(const Runs& runs, const std::string& metric, const std::string& t
                      .series = Find(runs[r], metric + "/" + name),
                      .color = static_cast<int>(r)});
     }
-    page->AddFigure(SeriesFigure(figure(name), all));
+    page->AddFigure(SeriesFigure(figure(name), all, as_they_are));
   }
 }
 
@@ -348,18 +348,20 @@ void LossByInnerStep(const Runs& runs, ReportPage* page) {
 void Gradient(const Runs& runs, ReportPage* page) {
   page->Subsection("Gradient");
   AddMetric(runs, "gradient_norm", "Gradient norm", "norm",
-            "Euclidean norm of the estimated gradient, before clipping.", std::nullopt, page);
+            "Euclidean norm of the estimated gradient, before clipping.", std::nullopt, false,
+            page);
   AddMetric(runs, "gradient_snr", "Signal-to-noise ratio of the gradient", "ratio",
             "|mean|^2 of the antithetic pairs' gradients over the variance of that mean, summed "
             "over theta. Noise alone gives 1 (the thin line), so what counts is what is above it.",
-            1.0, page);
+            1.0, false, page);
   LossDifferences(runs, page);
   const bool scheduled = std::ranges::any_of(runs, [](const RunRecord& run) {
     const Series* rate = Find(run, "learning_rate");
     return rate != nullptr && std::ranges::min(rate->value) < std::ranges::max(rate->value);
   });
   if (scheduled) {
-    AddMetric(runs, "learning_rate", "Learning rate", "learning rate", "", std::nullopt, page);
+    AddMetric(runs, "learning_rate", "Learning rate", "learning rate", "", std::nullopt, true,
+              page);
   }
 }
 
@@ -381,7 +383,7 @@ void NonFinite(const Runs& runs, ReportPage* page) {
   }
   if (any) {
     AddMetric(runs, "non_finite", "Inner steps with a loss that was not finite", "inner steps",
-              "Counted from the start of the run.", std::nullopt, page);
+              "Counted from the start of the run.", std::nullopt, true, page);
   } else {
     page->AddParagraph("All losses were finite and no update was skipped.");
   }
@@ -418,7 +420,8 @@ void LedgerOf(const Runs& runs, ReportPage* page) {
   }
   page->AddHtml(HtmlTable(header, rows, 2));
   AddMetric(runs, "acceptance", "Accepted part of the inner steps", "part",
-            "Of the steps that came, those that were neither stale nor late.", std::nullopt, page);
+            "Of the steps that came, those that were neither stale nor late.", std::nullopt, true,
+            page);
 }
 
 void Throughput(const Runs& runs, ReportPage* page) {
