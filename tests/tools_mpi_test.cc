@@ -104,7 +104,8 @@ TEST_CASE("The weights have the same bytes from one process and from 2, 3 and 5 
   }
 }
 
-TEST_CASE("One rank, and more ranks than workers, give the same bytes, and idle ranks are named once") {
+TEST_CASE(
+    "One rank, and more ranks than workers, give the same bytes, and idle ranks are named once") {
   const TempDirectory scratch;
   const std::string config = WriteConfig(scratch, SmallExperiment(2, 4));
   REQUIRE(Train(0, {config, "--out", scratch / "none"}).exit_code == 0);
