@@ -135,6 +135,7 @@ std::string CurveScript(const Figure& figure, bool logarithmic) {
         "rgb '#7e7e7e'\n",
         *figure.reference);
   }
+  std::ranges::reverse(lines);  // the first curve on top
   std::string parts;
   for (const auto* group : {&bands, &faint, &lines}) {
     for (const std::string& part : *group) parts += (parts.empty() ? "" : ", ") + part;

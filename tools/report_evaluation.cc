@@ -9,6 +9,7 @@
 #include <functional>
 #include <limits>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "base/error.h"
@@ -125,6 +126,20 @@ Curve* SameCurve(const Curve& curve, size_t first, Figure* figure) {
   return nullptr;
 }
 
+// Losses that have come down to exactly 0 must not keep an axis from being logarithmic.
+void LeaveOutZeros(Figure* figure) {
+  double largest = 0;
+  for (const Curve& curve : figure->curves) {
+    for (const double y : curve.y) largest = std::max(largest, std::isfinite(y) ? y : 0);
+  }
+  if (largest == 0) return;
+  for (Curve& curve : figure->curves) {
+    for (auto* numbers : {&curve.y, &curve.low, &curve.high}) {
+      std::ranges::replace(*numbers, 0.0, kNaN);
+    }
+  }
+}
+
 void LearningCurves(const Evaluations& evaluations, ReportPage* page) {
   page->Subsection("Learning curves");
   const std::vector<std::string> optimizers = OptimizersInOrder(evaluations);
@@ -161,9 +176,11 @@ void LearningCurves(const Evaluations& evaluations, ReportPage* page) {
       }
     }
     if (figure.curves.empty()) continue;
+    LeaveOutZeros(&figure);
     figure.caption = fmt::format(
         "Median over {} seeds of the batch losses' running mean over {} steps; the band is the "
-        "middle half of the seeds. A line ends where half of the seeds have diverged.",
+        "middle half of the seeds. A line ends where half of the seeds have diverged, or where the "
+        "loss is 0.",
         seeds, window);
     page->AddFigure(std::move(figure));
   }
@@ -201,19 +218,27 @@ std::string Word(Verdict verdict) {
   return "";
 }
 
+// The rows of a task and number of steps begin at `first`; returns where they end.
+size_t SectionEnd(const Summary& summary, size_t first) {
+  size_t last = first;
+  while (last < summary.rows.size() && summary.rows[last].task == summary.rows[first].task &&
+         summary.rows[last].steps == summary.rows[first].steps) {
+    ++last;
+  }
+  return last;
+}
+
 void TaskTables(const Summary& summary, ReportPage* page) {
-  const std::vector<std::string> header = {
-      "optimizer",    "train loss",    "against Adam",    "test loss",
-      "against Adam", "test accuracy", "mean train loss", "steps to Adam's loss",
-      "speed-up",     "diverged",      "learning rate",   "seconds"};
+  const std::vector<std::string> header = {"optimizer",       "train loss",    "against Adam",
+                                           "test loss",       "against Adam",  "test accuracy",
+                                           "mean train loss", "steps to Adam", "speed-up",
+                                           "diverged",        "learning rate", "seconds"};
   for (size_t first = 0; first < summary.rows.size();) {
+    const size_t last = SectionEnd(summary, first);
     const SummaryRow& head = summary.rows[first];
     std::vector<std::vector<std::string>> rows;
-    size_t i = first;
-    for (; i < summary.rows.size() && summary.rows[i].task == head.task &&
-           summary.rows[i].steps == head.steps;
-         ++i) {
-      const SummaryRow& row = summary.rows[i];
+    for (; first < last; ++first) {
+      const SummaryRow& row = summary.rows[first];
       const bool reached = row.steps_to_adam && std::isfinite(*row.steps_to_adam);
       const std::string name = EscapeHtml(row.optimizer);
       rows.push_back({row.learning_rate ? name : "<b>" + name + "</b>", Cell(row.train_loss),
@@ -226,7 +251,6 @@ void TaskTables(const Summary& summary, ReportPage* page) {
     }
     page->AddHtml(fmt::format("<h4>{}, {} steps</h4>\n", EscapeHtml(head.task), head.steps) +
                   HtmlTable(header, rows, 1));
-    first = i;
   }
 }
 
@@ -243,19 +267,62 @@ void AggregateTable(const Summary& summary, ReportPage* page) {
       HtmlTable({"optimizer", "train loss", "test loss", "better", "worse", "neither"}, rows, 1));
 }
 
-void Tables(const Evaluations& evaluations, ReportPage* page) {
+// Test losses of all optimizers as fractions of tuned Adam's, a row for each task and number of
+// steps.
+void RatioTable(const Summary& summary, ReportPage* page) {
+  if (summary.aggregate.empty()) return;
+  std::vector<std::string> header = {"task", "steps"};
+  for (const AggregateRow& row : summary.aggregate) header.push_back(EscapeHtml(row.optimizer));
+  std::vector<std::vector<std::string>> rows;
+  for (size_t first = 0; first < summary.rows.size();) {
+    const size_t last = SectionEnd(summary, first);
+    const std::span<const SummaryRow> section(&summary.rows[first], last - first);
+    const auto adam = std::ranges::find(section, kReferenceBaseline, &SummaryRow::optimizer);
+    std::vector<std::string> cells = {EscapeHtml(section[0].task),
+                                      std::to_string(section[0].steps)};
+    for (const AggregateRow& column : summary.aggregate) {
+      const auto row = std::ranges::find(section, column.optimizer, &SummaryRow::optimizer);
+      if (adam == section.end() || row == section.end()) {
+        cells.emplace_back();
+        continue;
+      }
+      const double ratio = row->test_loss.value / adam->test_loss.value;
+      const std::string text = std::isnan(ratio) ? "-" : fmt::format("{:.3g}", ratio);
+      cells.push_back(row->test_verdict == Verdict::kBetter
+                          ? "<span class=\"better\">&#9660; " + text + "</span>"
+                      : row->test_verdict == Verdict::kWorse
+                          ? "<span class=\"worse\">&#9650; " + text + "</span>"
+                          : text);
+    }
+    rows.push_back(std::move(cells));
+    first = last;
+  }
+  page->AddHtml("<h4>Test loss as a fraction of tuned Adam's</h4>\n" + HtmlTable(header, rows, 1));
+}
+
+void Comparison(const Evaluations& evaluations, const std::vector<Summary>& summaries,
+                ReportPage* page) {
   page->Subsection("Comparison");
   page->AddParagraph(
-      "Interquartile means over the seeds, with 95 % bootstrap intervals. Better and worse than "
-      "Adam with its tuned learning rate: the intervals do not overlap. A diverged training counts "
-      "as an infinite loss. A learning rate marked (edge) is the smallest or largest that was "
-      "tried.");
-  for (const EvaluationRecord& evaluation : evaluations) {
-    if (evaluation.results.empty()) continue;
-    if (evaluations.size() > 1) page->Subsection(evaluation.label);
-    const Summary summary = Summarize(evaluation.results);
-    AggregateTable(summary, page);
-    TaskTables(summary, page);
+      "Interquartile means over the seeds, with 95 % bootstrap intervals. Better (a triangle "
+      "downwards) and worse (upwards) than Adam with its tuned learning rate: the intervals do not "
+      "overlap. A diverged training counts as an infinite loss.");
+  for (size_t e = 0; e < evaluations.size(); ++e) {
+    if (evaluations.size() > 1) page->Subsection(evaluations[e].label);
+    AggregateTable(summaries[e], page);
+    RatioTable(summaries[e], page);
+  }
+}
+
+void Tables(const Evaluations& evaluations, const std::vector<Summary>& summaries,
+            ReportPage* page) {
+  page->Subsection("All figures");
+  page->AddParagraph(
+      "Learned optimizers are in bold. A learning rate marked (edge) is the smallest or largest "
+      "that was tried. Seconds are those of one training.");
+  for (size_t e = 0; e < evaluations.size(); ++e) {
+    if (evaluations.size() > 1) page->Subsection(evaluations[e].label);
+    TaskTables(summaries[e], page);
   }
 }
 
@@ -352,8 +419,13 @@ void ReportEvaluations(const Evaluations& evaluations, ReportPage* page) {
   }
   Overview(evaluations, page);
   if (any) {
-    Tables(evaluations, page);
+    std::vector<Summary> summaries;
+    for (const EvaluationRecord& evaluation : evaluations) {
+      summaries.push_back(Summarize(evaluation.results));
+    }
+    Comparison(evaluations, summaries, page);
     LearningCurves(evaluations, page);
+    Tables(evaluations, summaries, page);
   }
   Reproduce(evaluations, page);
 }

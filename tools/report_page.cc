@@ -57,6 +57,7 @@ figcaption { font-size: .84rem; line-height: 1.4; }
 .swatch { width: 26px; height: 8px; flex: none; }
 .gridline { stroke-opacity: 1; }
 .scroll { overflow-x: auto; }
+.scroll + h4 { margin-top: 1.3rem; }
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums;
   margin: .5rem 0; }
 th, td { text-align: left; padding: .25rem .8rem .25rem 0; vertical-align: top;
