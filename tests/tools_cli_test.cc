@@ -122,9 +122,10 @@ TEST_CASE("Command lines that say too little or too much are usage errors") {
 TEST_CASE("An unknown preset is an error that lists the presets") {
   const FinishedProcess finished = Lopt({"meta-train", "--preset", "tutorials"});
   CHECK_EQ(finished.exit_code, 1);
-  CHECK_EQ(finished.errors,
-           "lopt: There is no preset 'tutorials'; the presets are tutorial, tutorial-16, full-es, "
-           "smoke\n");
+  CHECK_EQ(
+      finished.errors,
+      "lopt: There is no preset 'tutorials'; the presets are tutorial, tutorial-16, full-es, fast, "
+      "recommended, smoke\n");
 }
 
 TEST_CASE("A bad config is an error that names the key, the value and the valid choices") {
