@@ -13,9 +13,9 @@
 #include "evaluation/results_file.h"
 #include "tests/process.h"
 #include "tests/temp_directory.h"
-#include "tools/html.h"
-#include "tools/report_curves.h"
-#include "tools/report_files.h"
+#include "tools/report/curves.h"
+#include "tools/report/files.h"
+#include "tools/report/html.h"
 
 namespace lopt {
 

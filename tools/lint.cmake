@@ -1,6 +1,6 @@
 # Tests with the label lint: the format of every source file, and clang-tidy for each source file of the libraries and tools.
 # They exist where clang-format and clang-tidy are installed.
-set(lint_folders base tasks tasks/torch lopt lopt/torch estimators learner evaluation tools examples examples/*)
+set(lint_folders base tasks tasks/torch lopt lopt/torch estimators learner evaluation tools tools/report examples examples/*)
 set(format_files)
 set(tidy_files)
 foreach(folder ${lint_folders} tests)

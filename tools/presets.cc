@@ -9,54 +9,74 @@ namespace lopt {
 
 namespace {
 
-// One truncated PES estimator; `more` are further keys, each with a comma before it.
-std::string Pes(const std::string& task, int num_tasks, int trunc_length, double std,
-                const std::string& schedule, int offset, const std::string& more = "") {
-  return fmt::format(R"(
+// A truncated PES estimator with episodes of a length drawn from [min_length, max_length).
+struct Pes {
+  std::string task = {};
+  int num_tasks = 1;
+  int trunc_length = 50;
+  double std = 0.02;
+  int min_length = 100;
+  int max_length = 400;
+  std::string meta_loss = "before_update";
+  double weight = 1;
+
+  std::string Json() const {
+    return fmt::format(R"(
     {{"type": "TruncatedPES",
      "task": {},
-     "num_tasks": {}, "trunc_length": {}, "std": {},
-     "schedule": {},
-     "random_initial_iteration_offset": {}{}}})",
-                     task, num_tasks, trunc_length, std, schedule, offset, more);
+     "num_tasks": {}, "trunc_length": {}, "std": {}, "meta_loss": "{}", "weight": {},
+     "schedule": {{"type": "LogUniformLengthSchedule", "min_length": {}, "max_length": {}}},
+     "random_initial_iteration_offset": {}}})",
+                       task, num_tasks, trunc_length, std, meta_loss, weight, min_length,
+                       max_length, max_length);
+  }
+};
+
+std::string Join(const std::vector<Pes>& estimators) {
+  std::vector<std::string> texts;
+  for (const Pes& estimator : estimators) texts.push_back(estimator.Json());
+  return fmt::format("{}", fmt::join(texts, ","));
 }
 
-std::string LogUniform(int min_length, int max_length) {
-  return fmt::format(
-      R"({{"type": "LogUniformLengthSchedule", "min_length": {}, "max_length": {}}})", min_length,
-      max_length);
+// The JSON of an 8x8 image MLP; `more` are further keys, with a comma before them.
+std::string ImageMlp(const std::string& hidden, int batch_size, const std::string& more = "") {
+  return fmt::format(R"({{"type": "ImageMLP", "image_size": 8, "hidden": {}, "batch_size": {}{}}})",
+                     hidden, batch_size, more);
 }
 
 constexpr const char* kQuadratic = R"({"type": "FixedDimQuadraticFamily", "dim": 10})";
-constexpr const char* kImageMlp =
-    R"({"type": "ImageMLP", "image_size": 8, "hidden": [32], "batch_size": 128})";
 
 // Two estimators, one over small quadratics, one over image MLPs.
 std::string TutorialJson(const std::string& name, int num_tasks, int trunc_length, int min_length,
                          int max_length, int meta_steps) {
-  const std::string lengths = LogUniform(min_length, max_length);
-  const auto estimator = [&](const char* task) {
-    return Pes(task, num_tasks, trunc_length, 0.01, lengths, max_length);
-  };
+  Pes pes{.task = kQuadratic,
+          .num_tasks = num_tasks,
+          .trunc_length = trunc_length,
+          .std = 0.01,
+          .min_length = min_length,
+          .max_length = max_length};
+  std::vector<Pes> estimators = {pes};
+  pes.task = ImageMlp("[32]", 128);
+  estimators.push_back(pes);
   return fmt::format(R"({{
   "name": "{}",
   "learned_optimizer": {{"type": "MLPLOpt"}},
   "theta_opt": {{"type": "Adam", "learning_rate": 1e-3}},
-  "estimators": [{},{}
+  "estimators": [{}
   ],
   "meta_steps": {}
 }}
 )",
-                     name, estimator(kQuadratic), estimator(kImageMlp), meta_steps);
+                     name, Join(estimators), meta_steps);
 }
 
 // What `fast` and `recommended` have in common: a learned optimizer whose second output is a strong
 // exponent, and AdamW with clipping, warm-up and cosine decay over the whole run.
-std::string TunedJson(const std::string& name, int hidden_size, double step_mult, int meta_steps,
-                      const std::vector<std::string>& estimators) {
+std::string TunedJson(const std::string& name, double step_mult, int meta_steps,
+                      const std::vector<Pes>& estimators) {
   return fmt::format(R"({{
   "name": "{}",
-  "learned_optimizer": {{"type": "MLPLOpt", "hidden_size": {}, "exp_mult": 0.5, "step_mult": {}}},
+  "learned_optimizer": {{"type": "MLPLOpt", "hidden_size": 16, "exp_mult": 0.5, "step_mult": {}}},
   "theta_opt": {{"type": "AdamW", "learning_rate": 3e-3, "weight_decay": 0, "clip_by_global_norm": 1,
                 "schedule": {{"type": "WarmupCosine", "warmup_steps": 100, "total_steps": {}, "final_scale": 0.03}}}},
   "estimators": [{}
@@ -64,44 +84,41 @@ std::string TunedJson(const std::string& name, int hidden_size, double step_mult
   "meta_steps": {}, "metrics_steps": 10
 }}
 )",
-                     name, hidden_size, step_mult, meta_steps, fmt::join(estimators, ","),
-                     meta_steps);
+                     name, step_mult, meta_steps, Join(estimators), meta_steps);
 }
 
-constexpr const char* kJudgedOnValid = R"(, "meta_loss": "outer_valid")";
+constexpr const char* kOuterValid = "outer_valid";
 
 std::string FastJson() {
-  const std::string lengths = LogUniform(100, 400);
-  return TunedJson("fast", 16, 0.01, 12000,
-                   {Pes(kImageMlp, 2, 50, 0.02, lengths, 400),
-                    Pes(kImageMlp, 2, 50, 0.02, lengths, 400, kJudgedOnValid)});
-}
-
-// An 8x8 image MLP.
-std::string ImageMlp(const std::string& hidden, int batch_size, const std::string& more = "") {
-  return fmt::format(R"({{"type": "ImageMLP", "image_size": 8, "hidden": {}, "batch_size": {}{}}})",
-                     hidden, batch_size, more);
-}
-
-// Ten kinds of image MLPs and a quadratic. Most are judged on data that they are not trained on;
-// the quadratic's larger losses get a smaller weight.
-std::string RecommendedJson() {
-  const std::string lengths = LogUniform(100, 400);
-  const auto judged_on_valid = [&](const std::string& task) {
-    return Pes(task, 1, 50, 0.02, lengths, 400, kJudgedOnValid);
-  };
+  const std::string task = ImageMlp("[32]", 128);
   return TunedJson(
-      "recommended", 16, 0.003, 44000,
-      {Pes(kImageMlp, 1, 50, 0.02, LogUniform(20, 400), 400), judged_on_valid(kImageMlp),
-       Pes(ImageMlp("[32]", 64), 2, 50, 0.02, LogUniform(400, 3000), 3000, kJudgedOnValid),
-       judged_on_valid(ImageMlp("[32]", 16)),
-       Pes(ImageMlp("[16, 16, 16]", 64), 1, 50, 0.02, lengths, 400),
-       judged_on_valid(ImageMlp("[16]", 64, R"(, "activation": "tanh")")),
-       Pes(ImageMlp("[16]", 128, R"(, "distortion": "inverted")"), 1, 50, 0.02, lengths, 400),
-       judged_on_valid(ImageMlp("[32]", 64, R"(, "distortion": "mislabeled")")),
-       judged_on_valid(ImageMlp("[]", 128)),
-       judged_on_valid(ImageMlp("[64]", 32, R"(, "distortion": "noisy")")),
-       Pes(kQuadratic, 2, 50, 0.02, LogUniform(50, 400), 400, R"(, "weight": 0.1)")});
+      "fast", 0.01, 12000,
+      {{.task = task, .num_tasks = 2}, {.task = task, .num_tasks = 2, .meta_loss = kOuterValid}});
+}
+
+// Ten kinds of image MLPs and a quadratic. Most are judged on data that they are not trained on.
+// Weights bring the estimators' gradients to like norms; without them the inverted images and the
+// quadratic drown the rest.
+std::string RecommendedJson() {
+  const auto valid = [](const std::string& task, double weight) {
+    return Pes{.task = task, .meta_loss = kOuterValid, .weight = weight};
+  };
+  return TunedJson("recommended", 0.003, 10000,
+                   {{.task = ImageMlp("[32]", 128), .min_length = 30},
+                    valid(ImageMlp("[32]", 128), 1),
+                    {.task = ImageMlp("[32]", 64),
+                     .min_length = 400,
+                     .max_length = 3000,
+                     .meta_loss = kOuterValid,
+                     .weight = 0.5},
+                    valid(ImageMlp("[32]", 16), 0.6),
+                    {.task = ImageMlp("[16, 16, 16]", 64), .weight = 0.5},
+                    valid(ImageMlp("[16]", 64, R"(, "activation": "tanh")"), 1),
+                    {.task = ImageMlp("[16]", 128, R"(, "distortion": "inverted")"), .weight = 0.1},
+                    valid(ImageMlp("[32]", 64, R"(, "distortion": "mislabeled")"), 1),
+                    {.task = ImageMlp("[]", 128), .min_length = 50, .meta_loss = kOuterValid},
+                    valid(ImageMlp("[64]", 32, R"(, "distortion": "noisy")"), 0.8),
+                    {.task = kQuadratic, .num_tasks = 2, .min_length = 50, .weight = 0.01}});
 }
 
 constexpr const char* kFullEs = R"({

@@ -11,9 +11,9 @@
 #include "tools/build_info.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
-#include "tools/report_evaluation.h"
-#include "tools/report_page.h"
-#include "tools/report_run.h"
+#include "tools/report/evaluation.h"
+#include "tools/report/page.h"
+#include "tools/report/run.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "tools/report_files.h"
+#include "tools/report/files.h"
 
 #include <fmt/core.h>
 

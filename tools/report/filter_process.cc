@@ -1,4 +1,4 @@
-#include "tools/filter_process.h"
+#include "tools/report/filter_process.h"
 
 #include <spawn.h>
 #include <sys/mman.h>

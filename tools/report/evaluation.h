@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "evaluation/run_result.h"
-#include "tools/report_page.h"
+#include "tools/report/page.h"
 
 namespace lopt {
 

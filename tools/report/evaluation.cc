@@ -1,4 +1,4 @@
-#include "tools/report_evaluation.h"
+#include "tools/report/evaluation.h"
 
 #include <fmt/format.h>
 
@@ -16,10 +16,10 @@
 #include "base/file.h"
 #include "evaluation/results_file.h"
 #include "evaluation/summary.h"
-#include "tools/html.h"
 #include "tools/progress.h"
-#include "tools/report_curves.h"
-#include "tools/report_files.h"
+#include "tools/report/curves.h"
+#include "tools/report/files.h"
+#include "tools/report/html.h"
 
 namespace lopt {
 

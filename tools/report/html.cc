@@ -1,4 +1,4 @@
-#include "tools/html.h"
+#include "tools/report/html.h"
 
 #include <array>
 #include <cstddef>

@@ -1,4 +1,4 @@
-#include "tools/plot.h"
+#include "tools/report/plot.h"
 
 #include <fmt/format.h>
 
@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "tools/filter_process.h"
-#include "tools/html.h"
+#include "tools/report/filter_process.h"
+#include "tools/report/html.h"
 
 namespace lopt {
 

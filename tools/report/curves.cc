@@ -1,4 +1,4 @@
-#include "tools/report_curves.h"
+#include "tools/report/curves.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "tools/report_run.h"
+#include "tools/report/run.h"
 
 #include <fmt/format.h>
 
@@ -16,9 +16,9 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "learner/mean.h"
-#include "tools/html.h"
 #include "tools/progress.h"
-#include "tools/report_curves.h"
+#include "tools/report/curves.h"
+#include "tools/report/html.h"
 #include "tools/shell.h"
 
 namespace lopt {

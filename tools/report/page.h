@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "tools/plot.h"
+#include "tools/report/plot.h"
 
 namespace lopt {
 

@@ -1,8 +1,8 @@
-#include "tools/report_page.h"
+#include "tools/report/page.h"
 
 #include <fmt/format.h>
 
-#include "tools/html.h"
+#include "tools/report/html.h"
 
 namespace lopt {
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "tools/report_files.h"
-#include "tools/report_page.h"
+#include "tools/report/files.h"
+#include "tools/report/page.h"
 
 namespace lopt {
 

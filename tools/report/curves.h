@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "tools/plot.h"
-#include "tools/report_files.h"
+#include "tools/report/files.h"
+#include "tools/report/plot.h"
 
 namespace lopt {
 
