@@ -103,7 +103,7 @@ std::string RecommendedJson() {
   const auto valid = [](const std::string& task, double weight) {
     return Pes{.task = task, .meta_loss = kOuterValid, .weight = weight};
   };
-  return TunedJson("recommended", 0.003, 10000,
+  return TunedJson("recommended", 0.003, 20000,
                    {{.task = ImageMlp("[32]", 128), .min_length = 30},
                     valid(ImageMlp("[32]", 128), 1),
                     {.task = ImageMlp("[32]", 64),
@@ -114,7 +114,7 @@ std::string RecommendedJson() {
                     valid(ImageMlp("[32]", 16), 0.6),
                     {.task = ImageMlp("[16, 16, 16]", 64), .weight = 0.5},
                     valid(ImageMlp("[16]", 64, R"(, "activation": "tanh")"), 1),
-                    {.task = ImageMlp("[16]", 128, R"(, "distortion": "inverted")"), .weight = 0.1},
+                    {.task = ImageMlp("[16]", 128, R"(, "distortion": "inverted")"), .weight = 0.2},
                     valid(ImageMlp("[32]", 64, R"(, "distortion": "mislabeled")"), 1),
                     {.task = ImageMlp("[]", 128), .min_length = 50, .meta_loss = kOuterValid},
                     valid(ImageMlp("[64]", 32, R"(, "distortion": "noisy")"), 0.8),
