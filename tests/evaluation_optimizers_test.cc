@@ -1,0 +1,58 @@
+// The trained optimizers that come with the project.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/parallel.h"
+#include "evaluation/evaluate.h"
+#include "evaluation/presets.h"
+#include "evaluation/summary.h"
+#include "lopt/registry.h"
+#include "lopt/theta_file.h"
+
+namespace lopt {
+namespace {
+
+namespace fs = std::filesystem;
+
+LearnedContender Load(const std::string& name) {
+  const ThetaFile file = ReadThetaFile(LOPT_SOURCE_DIR "/optimizers/" + name + ".safetensors");
+  return {name, OptimizerRegistry().Make(file.learned_optimizer), file.theta};
+}
+
+TEST_CASE("Every trained optimizer passes its golden steps, is small and says how it was made") {
+  int files = 0;
+  for (const auto& entry : fs::directory_iterator(LOPT_SOURCE_DIR "/optimizers")) {
+    if (entry.path().extension() != ".safetensors") continue;
+    CAPTURE(entry.path().string());
+    const ThetaFile file = ReadThetaFile(entry.path().string());
+    CHECK(file.theta.allFinite());
+    CHECK_FALSE(file.config.empty());
+    CHECK(file.meta_steps > 0);
+    CHECK(file.version.find("dirty") == std::string::npos);
+    CHECK(entry.file_size() < 100'000);
+    ++files;
+  }
+  CHECK(files == 3);
+}
+
+TEST_CASE("fast and recommended beat tuned Adam on the 8x8 image MLP") {
+  Contenders contenders{.baselines = BaselinesNamed("Adam")};
+  for (const char* name : {"fast", "recommended"}) contenders.learned.push_back(Load(name));
+  EvaluationOutcome outcome;
+  ThreadPool(2).Run([&] { outcome = Evaluation(PresetEvaluation("image-mlp"), contenders).Run(); });
+  const Summary summary = Summarize(outcome.results);
+  REQUIRE(summary.rows.size() == 3);
+  for (const SummaryRow& row : summary.rows) {
+    if (row.optimizer == kReferenceBaseline) continue;
+    CAPTURE(row.optimizer);
+    CHECK(row.test_verdict == Verdict::kBetter);
+    if (row.optimizer == "fast") CHECK(row.train_verdict == Verdict::kBetter);
+    CHECK(row.diverged == 0);
+  }
+}
+
+}  // namespace
+}  // namespace lopt
