@@ -6,6 +6,7 @@ skipped), LOPT_TORCH (OFF if the program was built without LibTorch).
 """
 
 import copy
+import gzip
 import io
 import json
 import os
@@ -156,12 +157,17 @@ class GoldenTraces(TestCase):
         self.assertClose(after, 1 - lr * 0.5 - lr, 1e-6)
 
 
+def idx_file(name, offset):
+    """The bytes of an IDX file after its header, gzipped or not."""
+    path = pathlib.Path(MNIST) / name
+    content = path.read_bytes() if path.exists() else gzip.open(f"{path}.gz").read()
+    return numpy.frombuffer(content, numpy.uint8, offset=offset)
+
+
 def digits(size):
     """The images [10000, size, size] of the MNIST test file, resized, and the labels."""
-    images = numpy.frombuffer((pathlib.Path(MNIST) / "t10k-images-idx3-ubyte").read_bytes(),
-                              numpy.uint8, offset=16).reshape(-1, 1, 28, 28)
-    labels = numpy.frombuffer((pathlib.Path(MNIST) / "t10k-labels-idx1-ubyte").read_bytes(),
-                              numpy.uint8, offset=8)
+    images = idx_file("t10k-images-idx3-ubyte", 16).reshape(-1, 1, 28, 28)
+    labels = idx_file("t10k-labels-idx1-ubyte", 8)
     resized = torch.nn.functional.interpolate(torch.tensor(images).float(), (size, size),
                                               mode="bilinear", align_corners=False)
     return resized.flatten(1) / 255, torch.tensor(labels).long()
