@@ -90,42 +90,24 @@ class Evaluation::Task {
   // Tunes the baselines: trials x tuning seeds trainings of each, and as many again for each
   // further number of steps if the learning rate depends on it.
   std::vector<Contender> Tune(const std::vector<Baseline>& baselines) {
-    struct Trial {
-      size_t baseline;
-      size_t rate;
-      int64_t seed;
-      std::vector<int64_t> judge_at;
-    };
-    std::vector<Trial> trials;
-    for (size_t b = 0; b < baselines.size(); ++b) {
-      for (size_t r = 0; r < static_cast<size_t>(config_.trials); ++r) {
-        for (int64_t s = 0; s < config_.tuning_seeds; ++s) {
-          if (!baselines[b].cosine) {
-            trials.push_back({b, r, s, steps_});
-            continue;
-          }
-          for (const int64_t steps : steps_) trials.push_back({b, r, s, {steps}});
+    std::vector<Contender> tried;  // all learning rates of the first baseline, then of the next
+    for (const Baseline& baseline : baselines) {
+      for (const double rate : baseline.LearningRates(config_.trials)) {
+        Contender contender{.name = baseline.name};
+        for (size_t i = 0; i < (baseline.cosine ? steps_.size() : 1); ++i) {
+          contender.rules.push_back(BindBaseline(baseline, rate, task_->params_layout()));
         }
+        tried.push_back(std::move(contender));
       }
     }
-    std::vector<TrainingCurve> curves(trials.size());
-    ParallelFor(std::ssize(trials), [&](int64_t i) {
-      const Trial& trial = trials[static_cast<size_t>(i)];
-      const Baseline& baseline = baselines[trial.baseline];
-      const auto rule = BindBaseline(baseline, baseline.LearningRates(config_.trials)[trial.rate],
-                                     task_->params_layout());
-      curves[static_cast<size_t>(i)] =
-          Train(*rule, trial.judge_at, Split::kInnerValid, kTuningDraw, trial.seed);
-    });
-
-    // [baseline][asked steps][rate]: sum over the tuning seeds, infinite if one diverged.
-    std::vector losses(baselines.size(),
-                       std::vector(steps_.size(), std::vector<double>(config_.trials)));
-    for (size_t i = 0; i < trials.size(); ++i) {
-      for (size_t j = 0; j < trials[i].judge_at.size(); ++j) {
-        const auto at = std::ranges::find(steps_, trials[i].judge_at[j]) - steps_.begin();
-        const double loss = curves[i].judged[j].loss;
-        losses[trials[i].baseline][at][trials[i].rate] += std::isfinite(loss) ? loss : kInfinity;
+    // [tried][asked steps]: sum over the tuning seeds, infinite if one diverged.
+    std::vector losses(tried.size(), std::vector<double>(steps_.size()));
+    for (const Training& training :
+         TrainAll(tried, config_.tuning_seeds, Split::kInnerValid, kTuningDraw)) {
+      for (size_t j = 0; j < training.judge_at.size(); ++j) {
+        const auto at = std::ranges::find(steps_, training.judge_at[j]) - steps_.begin();
+        const double loss = training.curve.judged[j].loss;
+        losses[training.contender][at] += std::isfinite(loss) ? loss : kInfinity;
       }
     }
     std::vector<Contender> tuned;
@@ -133,9 +115,13 @@ class Evaluation::Task {
       Contender contender{.name = baselines[b].name};
       const std::vector<double> rates = baselines[b].LearningRates(config_.trials);
       for (size_t i = 0; i < steps_.size(); ++i) {
-        const auto best = std::ranges::min_element(losses[b][i]) - losses[b][i].begin();
+        size_t best = 0;
+        for (size_t r = 1; r < rates.size(); ++r) {
+          const size_t first = b * rates.size();
+          if (losses[first + r][i] < losses[first + best][i]) best = r;
+        }
         contender.learning_rate.push_back(rates[best]);
-        contender.at_edge.push_back(best == 0 || best + 1 == config_.trials);
+        contender.at_edge.push_back(best == 0 || best + 1 == rates.size());
         contender.rules.push_back(BindBaseline(baselines[b], rates[best], task_->params_layout()));
       }
       tuned.push_back(std::move(contender));
@@ -151,34 +137,11 @@ class Evaluation::Task {
   }
 
   std::vector<RunResult> Judge(const std::vector<Contender>& contenders) {
-    struct Training {
-      size_t contender;
-      size_t rule;
-      int64_t seed;
-      std::vector<int64_t> judge_at;
-    };
-    std::vector<Training> trainings;
-    for (size_t c = 0; c < contenders.size(); ++c) {
-      for (int64_t s = 0; s < config_.seeds; ++s) {
-        if (contenders[c].rules.size() != steps_.size()) {
-          trainings.push_back({c, 0, s, steps_});
-          continue;
-        }
-        for (size_t i = 0; i < steps_.size(); ++i) trainings.push_back({c, i, s, {steps_[i]}});
-      }
-    }
-    std::vector<TrainingCurve> curves(trainings.size());
-    ParallelFor(std::ssize(trainings), [&](int64_t i) {
-      const Training& training = trainings[static_cast<size_t>(i)];
-      curves[static_cast<size_t>(i)] =
-          Train(*contenders[training.contender].rules[training.rule], training.judge_at,
-                Split::kTest, kSeedDraw, training.seed);
-    });
-
+    const std::vector<Training> trainings =
+        TrainAll(contenders, config_.seeds, Split::kTest, kSeedDraw);
     std::vector<RunResult> results;
     std::vector<std::vector<std::span<const float>>> taken_from;
-    for (size_t i = 0; i < trainings.size(); ++i) {
-      const Training& training = trainings[i];
+    for (const Training& training : trainings) {
       const Contender& contender = contenders[training.contender];
       if (training.judge_at.front() == steps_.front()) {
         results.push_back({.task = name_,
@@ -190,9 +153,9 @@ class Evaluation::Task {
                            .trials = contender.learning_rate.empty() ? 0 : config_.trials});
         taken_from.emplace_back();
       }
-      AddTraining(curves[i], training.judge_at, &results.back());
+      AddTraining(training.curve, training.judge_at, &results.back());
       for (const int64_t steps : training.judge_at) {
-        taken_from.back().push_back(std::span(curves[i].train_loss).first(steps));
+        taken_from.back().push_back(std::span(training.curve.train_loss).first(steps));
       }
     }
     AddStepsToAdam(taken_from, &results);
@@ -200,11 +163,38 @@ class Evaluation::Task {
   }
 
  private:
-  TrainingCurve Train(const UpdateRule& rule, std::span<const int64_t> judge_at, Split split,
-                      EvaluationDraw draw, int64_t seed) {
-    WorkspacePool::Lease lease(workspaces_);
-    return TrainTask(*task_, rule, judge_at, split,
-                     {.key = FoldIn(FoldIn(key_, draw), static_cast<uint64_t>(seed))}, *lease);
+  struct Training {
+    size_t contender = 0;
+    size_t rule = 0;
+    int64_t seed = 0;
+    std::vector<int64_t> judge_at = {};
+    TrainingCurve curve = {};
+  };
+
+  // Trains every contender with every seed, in this order: once if one training serves all of the
+  // asked numbers of steps, else once for each.
+  std::vector<Training> TrainAll(const std::vector<Contender>& contenders, int64_t seeds,
+                                 Split split, EvaluationDraw draw) {
+    std::vector<Training> trainings;
+    for (size_t c = 0; c < contenders.size(); ++c) {
+      for (int64_t s = 0; s < seeds; ++s) {
+        if (contenders[c].rules.size() != steps_.size()) {
+          trainings.push_back({.contender = c, .rule = 0, .seed = s, .judge_at = steps_});
+          continue;
+        }
+        for (size_t i = 0; i < steps_.size(); ++i) {
+          trainings.push_back({.contender = c, .rule = i, .seed = s, .judge_at = {steps_[i]}});
+        }
+      }
+    }
+    ParallelFor(std::ssize(trainings), [&](int64_t i) {
+      Training& training = trainings[static_cast<size_t>(i)];
+      WorkspacePool::Lease lease(workspaces_);
+      training.curve = TrainTask(
+          *task_, *contenders[training.contender].rules[training.rule], training.judge_at, split,
+          {.key = FoldIn(FoldIn(key_, draw), static_cast<uint64_t>(training.seed))}, *lease);
+    });
+    return trainings;
   }
 
   static void AddTraining(const TrainingCurve& curve, std::span<const int64_t> judge_at,
