@@ -34,12 +34,12 @@ EvaluationDirectory::EvaluationDirectory(std::string path, bool overwrite)
     fs::remove(file, error);
     Require(!error, "cannot remove {}: {}", file, error.message());
   }
-  results_.open(path_ + "/results.jsonl", std::ios::trunc);
-  Require(results_.is_open(), "cannot write to {}/results.jsonl", path_);
 }
 
-void EvaluationDirectory::WriteConfig(const EvaluationConfig& config) {
+void EvaluationDirectory::Begin(const EvaluationConfig& config) {
   WriteTextFile(path_ + "/config.json", WriteEvaluationConfig(config).Dump() + "\n");
+  results_.open(path_ + "/results.jsonl", std::ios::trunc);
+  Require(results_.is_open(), "cannot write to {}/results.jsonl", path_);
 }
 
 void EvaluationDirectory::WriteManifest(const EvaluationManifest& manifest) {

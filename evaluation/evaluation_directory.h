@@ -39,7 +39,8 @@ class EvaluationDirectory {
   // of these files and not `overwrite`, or if it cannot be made or written.
   EvaluationDirectory(std::string path, bool overwrite);
 
-  void WriteConfig(const EvaluationConfig& config);
+  // Writes the config and an empty results.jsonl.
+  void Begin(const EvaluationConfig& config);
   void WriteManifest(const EvaluationManifest& manifest);
   // Appends the lines and hands them to the system.
   void AddResults(const std::vector<RunResult>& results);

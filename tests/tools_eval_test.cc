@@ -129,6 +129,8 @@ TEST_CASE("A replay that does not fit says why") {
   const FinishedProcess option = Eval({"--replay", theta, "--seeds", "3", "--out", scratch / "a"});
   CHECK(option.exit_code == 2);
   CHECK(Has(option.errors, "--seeds has no meaning with --replay"));
+  CHECK(Has(Eval({"--replay", theta, "--threads", "2", "--out", scratch / "a"}).errors,
+            "--threads has no meaning with --replay"));
 }
 
 TEST_CASE("A theta file that is not what it says is refused with the reason") {

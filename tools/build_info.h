@@ -15,4 +15,9 @@ struct BuildInfo {
 
 BuildInfo GetBuildInfo();
 
+// "0.1.0 c597f303846c", as files name what wrote them; without a commit the version alone.
+inline std::string VersionAndCommit(const BuildInfo& build) {
+  return build.commit.empty() ? build.version : build.version + " " + build.commit;
+}
+
 }  // namespace lopt

@@ -64,4 +64,9 @@ std::optional<po::variables_map> ParseCommandLine(const std::vector<std::string>
   }
 }
 
+std::optional<std::string> TextOption(const po::variables_map& values, const char* name) {
+  if (!values.contains(name)) return std::nullopt;
+  return values[name].as<std::string>();
+}
+
 }  // namespace lopt

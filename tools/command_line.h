@@ -17,4 +17,8 @@ std::optional<boost::program_options::variables_map> ParseCommandLine(
     const boost::program_options::options_description& options, const std::string& positional,
     int max_positional, const std::string& synopsis, const std::string& examples);
 
+// The value of an option that takes text; nothing if it was not given.
+std::optional<std::string> TextOption(const boost::program_options::variables_map& values,
+                                      const char* name);
+
 }  // namespace lopt

@@ -69,7 +69,7 @@ po::options_description Options() {
   add("baselines", po::value<std::string>()->value_name("NAMES"),
       "all, none, or names with commas between them. Default: all.");
   add("steps", po::value<std::string>()->value_name("N,..."),
-      "Inner steps to judge after; the last is how long is trained (steps).");
+      "Inner steps to judge after, for all tasks; the last is how long is trained (steps).");
   add("seeds", po::value<int64_t>()->value_name("N"), "Trainings of each (seeds).");
   add("trials", po::value<int64_t>()->value_name("N"),
       "Learning rates that each baseline is tried with on each task (trials).");
@@ -89,11 +89,6 @@ po::options_description Options() {
   return options;
 }
 
-std::optional<std::string> Text(const po::variables_map& values, const char* name) {
-  if (!values.contains(name)) return std::nullopt;
-  return values[name].as<std::string>();
-}
-
 // What to train, and the name that the output directory gets by default.
 struct Source {
   EvaluationConfig config;
@@ -101,9 +96,9 @@ struct Source {
 };
 
 Source ReadSource(const po::variables_map& values) {
-  const auto preset = Text(values, "preset");
+  const auto preset = TextOption(values, "preset");
   Source source;
-  if (const auto path = Text(values, "tasks")) {
+  if (const auto path = TextOption(values, "tasks")) {
     if (preset) throw UsageError("Give --tasks or --preset, not both");
     source = {ReadEvaluationConfig(Config::Load(*path)), fs::path(*path).stem().string()};
   } else {
@@ -111,7 +106,8 @@ Source ReadSource(const po::variables_map& values) {
     source.config = PresetEvaluation(source.name);
   }
   Config config = WriteEvaluationConfig(source.config);
-  if (const auto steps = Text(values, "steps")) config = config.With("steps", "[" + *steps + "]");
+  if (const auto steps = TextOption(values, "steps"))
+    config = config.With("steps", "[" + *steps + "]");
   for (const char* key : {"seeds", "trials", "seed"}) {
     if (values.contains(key)) config = config.With(key, std::to_string(values[key].as<int64_t>()));
   }
@@ -119,7 +115,7 @@ Source ReadSource(const po::variables_map& values) {
   if (values.contains("steps")) {
     for (EvaluationTask& task : source.config.tasks) task.steps.clear();
   }
-  if (const auto directory = Text(values, "data-dir")) source.config.data_dir = *directory;
+  if (const auto directory = TextOption(values, "data-dir")) source.config.data_dir = *directory;
   return source;
 }
 
@@ -148,7 +144,7 @@ Contender ReadContender(const std::string& argument, const std::optional<Config>
 std::vector<Contender> ReadContenders(const po::variables_map& values,
                                       const std::string& theta_by_default) {
   std::optional<Config> optimizer;
-  if (const auto json = Text(values, "learned-optimizer")) {
+  if (const auto json = TextOption(values, "learned-optimizer")) {
     optimizer = Config::Parse(*json, "--learned-optimizer");
   }
   std::vector<std::string> paths;
@@ -161,12 +157,12 @@ std::vector<Contender> ReadContenders(const po::variables_map& values,
 
 int RunTheReplay(const po::variables_map& values, const Source& source,
                  const std::string& out_dir) {
-  const std::string path = *Text(values, "replay");
+  const std::string path = *TextOption(values, "replay");
   if (source.config.tasks.size() != 1) {
     throw UsageError(fmt::format("--replay trains one task; '{}' has {}", source.name,
                                  source.config.tasks.size()));
   }
-  for (const char* option : {"baselines", "seeds", "trials", "steps", "seed"}) {
+  for (const char* option : {"baselines", "seeds", "trials", "steps", "seed", "threads"}) {
     if (values.contains(option)) {
       throw UsageError(fmt::format("--{} has no meaning with --replay", option));
     }
@@ -216,14 +212,13 @@ int RunTheEvaluation(const std::vector<std::string>& arguments, const po::variab
   const EvaluationConfig& config = source.config;
   std::vector<Contender> contenders = ReadContenders(values, "");
   Contenders judged;
-  judged.baselines = BaselinesNamed(Text(values, "baselines").value_or("all"));
+  judged.baselines = BaselinesNamed(TextOption(values, "baselines").value_or("all"));
   const BuildInfo build = GetBuildInfo();
-  EvaluationManifest manifest{
-      .status = "running",
-      .command = CommandLine(arguments),
-      .version = build.commit.empty() ? build.version : build.version + " " + build.commit,
-      .isa = std::string(CurrentIsa()),
-      .threads = threads};
+  EvaluationManifest manifest{.status = "running",
+                              .command = CommandLine(arguments),
+                              .version = VersionAndCommit(build),
+                              .isa = std::string(CurrentIsa()),
+                              .threads = threads};
   for (const Baseline& baseline : judged.baselines) {
     manifest.contenders.push_back({.name = baseline.name});
   }
@@ -234,7 +229,7 @@ int RunTheEvaluation(const std::vector<std::string>& arguments, const po::variab
 
   Evaluation evaluation(config, std::move(judged));
   EvaluationDirectory directory(out_dir, values.contains("overwrite"));
-  directory.WriteConfig(config);
+  directory.Begin(config);
   directory.WriteManifest(manifest);
   const auto start = std::chrono::steady_clock::now();
   const auto seconds = [&] {
@@ -276,11 +271,11 @@ int RunTheEvaluation(const std::vector<std::string>& arguments, const po::variab
 int EvalCommand(const std::vector<std::string>& arguments) {
   const auto values = ParseCommandLine(arguments, Options(), "", 0, kSynopsis, Examples());
   if (!values) return kExitDone;
-  if (const auto isa = Text(*values, "isa")) PinIsa(*isa);
+  if (const auto isa = TextOption(*values, "isa")) PinIsa(*isa);
   const int threads =
       values->contains("threads") ? (*values)["threads"].as<int>() : AvailableCores();
   const Source source = ReadSource(*values);
-  const std::string out_dir = Text(*values, "out").value_or("runs/eval-" + source.name);
+  const std::string out_dir = TextOption(*values, "out").value_or("runs/eval-" + source.name);
   return values->contains("replay")
              ? RunTheReplay(*values, source, out_dir)
              : RunTheEvaluation(arguments, *values, source, threads, out_dir);

@@ -78,11 +78,6 @@ po::options_description Options() {
   return options;
 }
 
-std::optional<std::string> Text(const po::variables_map& values, const char* name) {
-  if (!values.contains(name)) return std::nullopt;
-  return values[name].as<std::string>();
-}
-
 // Where a run's config comes from, and the name that its output directory gets by default.
 struct Source {
   Config config;
@@ -90,7 +85,7 @@ struct Source {
 };
 
 Source ReadSource(const po::variables_map& values) {
-  const auto preset = Text(values, "preset");
+  const auto preset = TextOption(values, "preset");
   if (values.contains("config")) {
     if (preset) throw UsageError("Give a config file or --preset, not both");
     const std::string path = values["config"].as<std::vector<std::string>>()[0];
@@ -183,21 +178,21 @@ int Train(const po::variables_map& values, Transport* transport) {
   }
   const Source source = ReadSource(values);
   auto config = ReadOptions<MetaTrainConfig>(Apply(values, source.config));
-  if (const auto directory = Text(values, "data-dir")) config.data_dir = *directory;
-  if (const auto isa = Text(values, "isa")) config.isa = *isa;
+  if (const auto directory = TextOption(values, "data-dir")) config.data_dir = *directory;
+  if (const auto isa = TextOption(values, "isa")) config.isa = *isa;
 
   const bool speaks = transport->rank() == 0;
   const BuildInfo build = GetBuildInfo();
   MetaTrainerOptions options;
-  options.out_dir = Text(values, "out").value_or("runs/" + source.name);
+  options.out_dir = TextOption(values, "out").value_or("runs/" + source.name);
   options.threads =
       values.contains("threads") ? values["threads"].as<int>() : DefaultThreads(*transport);
   options.resume = values.contains("resume");
   options.overwrite = values.contains("overwrite");
   options.allow_isa_change = values.contains("allow-isa-change");
   options.learner_only = values.contains("learner-only");
-  options.init_theta = Text(values, "init-theta").value_or("");
-  options.version = build.commit.empty() ? build.version : build.version + " " + build.commit;
+  options.init_theta = TextOption(values, "init-theta").value_or("");
+  options.version = VersionAndCommit(build);
   options.stop = StopOnSignals(speaks);
   options.transport = transport;
   std::optional<HeldOutEvaluation> held_out;
