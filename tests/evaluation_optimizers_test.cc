@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 LearnedContender Load(const std::string& name) {
-  const ThetaFile file = ReadThetaFile(LOPT_SOURCE_DIR "/optimizers/" + name + ".safetensors");
+  const ThetaFile file = ReadThetaFile(LOPT_SOURCE_DIR "/trained/" + name + ".safetensors");
   return {name, OptimizerRegistry().Make(file.learned_optimizer), file.theta};
 }
 

@@ -9,7 +9,7 @@
 #include "base/key.h"
 #include "estimators/registry.h"
 #include "learner/experiment.h"
-#include "learner/gradient_buffer.h"
+#include "learner/job/gradient_buffer.h"
 #include "tests/learner_fakes.h"
 #include "tests/learner_local_job.h"
 #include "tests/learner_runs.h"

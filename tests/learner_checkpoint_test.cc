@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "learner/checkpoint.h"
+#include "learner/run/checkpoint.h"
 #include "lopt/registry.h"
 #include "tests/learner_child.h"
 #include "tests/temp_directory.h"

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "base/error.h"
-#include "learner/checkpoint.h"
-#include "learner/ledger.h"
-#include "learner/window_journal.h"
+#include "learner/run/checkpoint.h"
+#include "learner/run/ledger.h"
+#include "learner/run/window_journal.h"
 #include "tests/learner_local_job.h"
 #include "tests/learner_runs.h"
 #include "tests/temp_directory.h"

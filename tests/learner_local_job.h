@@ -7,8 +7,8 @@
 #include <thread>
 #include <vector>
 
-#include "learner/local_transport.h"
-#include "learner/meta_trainer.h"
+#include "learner/job/meta_trainer.h"
+#include "learner/transport/local_transport.h"
 
 namespace lopt {
 

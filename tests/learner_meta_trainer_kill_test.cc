@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/key.h"
-#include "learner/checkpoint.h"
-#include "learner/run_directory.h"
+#include "learner/run/checkpoint.h"
+#include "learner/run/run_directory.h"
 #include "tests/learner_child.h"
 #include "tests/learner_runs.h"
 #include "tests/temp_directory.h"

@@ -6,8 +6,8 @@
 #include "base/arrays.h"
 #include "base/config.h"
 #include "base/file.h"
+#include "learner/job/meta_trainer.h"
 #include "learner/meta_train_config.h"
-#include "learner/meta_trainer.h"
 
 namespace lopt {
 

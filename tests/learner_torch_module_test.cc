@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
 
-#include "learner/meta_trainer.h"
+#include "learner/job/meta_trainer.h"
 
 namespace lopt {
 namespace {

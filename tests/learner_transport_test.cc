@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "base/error.h"
-#include "learner/local_transport.h"
-#include "learner/messages.h"
-#include "learner/placement.h"
-#include "learner/wire.h"
+#include "learner/job/messages.h"
+#include "learner/job/placement.h"
+#include "learner/job/wire.h"
+#include "learner/transport/local_transport.h"
 #include "tests/learner_local_job.h"
 #include "tests/learner_runs.h"
 #include "tests/temp_directory.h"

@@ -23,7 +23,7 @@
 #include "lopt/theta_file.h"
 #include "tests/process.h"
 #include "tests/temp_directory.h"
-#include "tools/haiku_params.h"
+#include "tools/import/haiku_params.h"
 
 namespace lopt {
 namespace {

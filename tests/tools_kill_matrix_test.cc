@@ -11,15 +11,15 @@
 #include <string>
 #include <vector>
 
-#include "learner/checkpoint.h"
-#include "learner/run_directory.h"
+#include "learner/run/checkpoint.h"
+#include "learner/run/run_directory.h"
 #include "tests/learner_runs.h"
 #include "tests/mpi_job.h"
 #include "tests/temp_directory.h"
 #include "tools/commands.h"
-#include "tools/rank_guard.h"
-#include "tools/rank_report.h"
-#include "tools/supervisor.h"
+#include "tools/launch/rank_guard.h"
+#include "tools/launch/rank_report.h"
+#include "tools/launch/supervisor.h"
 
 // Real jobs of three ranks under mpiexec and the supervisor, of which a part is killed or stopped
 // at a chosen moment. Each must go on by itself, or be resumed, to the theta of a run that nothing

@@ -18,11 +18,11 @@
 #include "tests/process.h"
 #include "tests/temp_directory.h"
 #include "tools/commands.h"
-#include "tools/rank_guard.h"
-#include "tools/rank_report.h"
-#include "tools/rank_watch.h"
-#include "tools/restart_policy.h"
-#include "tools/supervisor.h"
+#include "tools/launch/rank_guard.h"
+#include "tools/launch/rank_report.h"
+#include "tools/launch/rank_watch.h"
+#include "tools/launch/restart_policy.h"
+#include "tools/launch/supervisor.h"
 
 namespace lopt {
 

@@ -10,7 +10,7 @@
 #include "base/eigen.h"
 #include "base/parallel.h"
 #include "estimators/lopt_problem.h"
-#include "learner/meta_trainer.h"
+#include "learner/job/meta_trainer.h"
 #include "lopt/mlp_lopt.h"
 #include "tasks/registry.h"
 #include "tools/presets.h"

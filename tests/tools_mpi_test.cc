@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/file.h"
-#include "learner/checkpoint.h"
-#include "learner/run_directory.h"
+#include "learner/run/checkpoint.h"
+#include "learner/run/run_directory.h"
 #include "tests/learner_runs.h"
 #include "tests/process.h"
 #include "tests/temp_directory.h"

@@ -1,8 +1,8 @@
 #include <doctest/doctest.h>
 
 #include "tasks/image_data.h"
-#include "tasks/torch/torch_image_mlp.h"
 #include "tests/contracts/task_contract.h"
+#include "torch/torch_image_mlp.h"
 
 // The torch image MLP linked in, without the module: what every task family promises.
 

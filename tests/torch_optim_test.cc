@@ -18,12 +18,12 @@
 #include "base/error.h"
 #include "base/key.h"
 #include "lopt/registry.h"
-#include "lopt/torch/learned_optimizer.h"
 #include "tasks/image_data.h"
-#include "tasks/torch/torch_task.h"
 #include "tests/golden_dir.h"
 #include "tests/mnist_dir.h"
 #include "tests/temp_directory.h"
+#include "torch/learned_optimizer.h"
+#include "torch/torch_task.h"
 
 namespace lopt::torch_optim {
 namespace {

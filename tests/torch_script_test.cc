@@ -17,12 +17,12 @@
 #include "base/key.h"
 #include "lopt/registry.h"
 #include "tasks/image_data.h"
-#include "tasks/torch/torch_script_file.h"
-#include "tasks/torch/torch_task.h"
 #include "tests/golden_dir.h"
 #include "tests/mnist_dir.h"
 #include "tests/process.h"
 #include "tests/temp_directory.h"
+#include "torch/torch_script_file.h"
+#include "torch/torch_task.h"
 
 namespace lopt {
 namespace {

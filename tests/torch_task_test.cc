@@ -1,4 +1,4 @@
-#include "tasks/torch/torch_task.h"
+#include "torch/torch_task.h"
 
 #include <doctest/doctest.h>
 
@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "tasks/image_mlp.h"
 #include "tasks/registry.h"
-#include "tasks/torch/torch_image_mlp.h"
+#include "torch/torch_image_mlp.h"
 
 namespace lopt {
 namespace {

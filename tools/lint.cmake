@@ -1,6 +1,6 @@
 # Tests with the label lint: the format of every source file, and clang-tidy for each source file of the libraries and tools.
 # They exist where clang-format and clang-tidy are installed.
-set(lint_folders base tasks tasks/torch lopt lopt/torch estimators learner evaluation tools tools/report examples examples/*)
+set(lint_folders base tasks lopt torch estimators learner learner/* evaluation tools tools/* examples examples/*)
 set(format_files)
 set(tidy_files)
 foreach(folder ${lint_folders} tests)
@@ -12,9 +12,9 @@ foreach(folder ${lint_folders} tests)
   endif()
 endforeach()
 # clang 14 cannot compile the headers of LibTorch 1.13 as C++20 with libstdc++ 12 (vectors of an incomplete type).
-list(FILTER tidy_files EXCLUDE REGEX "torch_(task|training)\\.cc$|tasks/torch/torch_|lopt/torch/")
+list(FILTER tidy_files EXCLUDE REGEX "torch_(task|training)\\.cc$|^torch/(learned_optimizer|torch_)")
 if(NOT LOPT_TORCH)
-  list(FILTER tidy_files EXCLUDE REGEX "tasks/torch/")
+  list(FILTER tidy_files EXCLUDE REGEX "^torch/")
 endif()
 if(NOT LOPT_MPI)
   list(FILTER tidy_files EXCLUDE REGEX "/mpi_transport\\.cc$")

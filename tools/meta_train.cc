@@ -15,10 +15,10 @@
 
 #include "base/isa.h"
 #include "evaluation/held_out.h"
-#include "learner/local_transport.h"
+#include "learner/job/meta_trainer.h"
 #include "learner/meta_train_config.h"
-#include "learner/meta_trainer.h"
-#include "learner/mpi_transport.h"
+#include "learner/transport/local_transport.h"
+#include "learner/transport/mpi_transport.h"
 #include "tools/build_info.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "learner/meta_trainer.h"
+#include "learner/job/meta_trainer.h"
 
 namespace lopt {
 

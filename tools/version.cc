@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/isa.h"
-#include "learner/mpi_transport.h"
+#include "learner/transport/mpi_transport.h"
 #include "tasks/torch_module.h"
 #include "tools/build_info.h"
 #include "tools/command_line.h"

@@ -1,7 +1,7 @@
 // A task family of one's own, known by name in configs, and a learned optimizer trained for it.
 #include <fmt/core.h>
 
-#include "learner/meta_trainer.h"
+#include "learner/job/meta_trainer.h"
 #include "tasks/registry.h"
 
 struct RegressionOptions {

@@ -1,5 +1,5 @@
 // A torch task of one's own, gradients by autograd, and a learned optimizer trained for it.
-#include "tasks/torch/torch_task.h"
+#include "torch/torch_task.h"
 
 #include <fmt/core.h>
 

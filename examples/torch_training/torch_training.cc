@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "lopt/torch/learned_optimizer.h"
 #include "tasks/image_data.h"
+#include "torch/learned_optimizer.h"
 
 namespace {
 

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "base/parallel.h"
+#include "learner/transport/transport.h"
+
+namespace lopt {
+
+// Runs jobs one after the other on a thread of its own and the pool around it, so that the thread
+// that posts them stays free to answer messages.
+class Background {
+ public:
+  // Notifies `done` after each job. Throws Error unless threads >= 1.
+  Background(int threads, Wakeup* done);
+  // Waits for the job that runs; those that have not begun are dropped.
+  ~Background();
+  Background(const Background&) = delete;
+  Background& operator=(const Background&) = delete;
+
+  // `work` runs in the background; `then` afterwards in Poll.
+  void Post(std::function<void()> work, std::function<void()> then);
+  // Calls the `then` of the next job that has ended, or throws what its `work` threw. False if none
+  // has.
+  bool Poll();
+  // Whether nothing is posted whose `then` has not been called.
+  bool Idle() const { return unfinished_ == 0; }
+
+ private:
+  struct Job {
+    std::function<void()> work;
+    std::function<void()> then;
+    std::exception_ptr error;
+  };
+
+  void Loop();
+
+  ThreadPool pool_;
+  Wakeup* wakeup_;
+  int64_t unfinished_ = 0;
+  std::mutex mutex_;
+  std::condition_variable posted_;
+  std::deque<Job> waiting_;
+  std::deque<Job> done_;
+  bool ending_ = false;
+  std::thread thread_;
+};
+
+}  // namespace lopt

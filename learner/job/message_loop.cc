@@ -1,0 +1,174 @@
+#include "learner/job/message_loop.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <thread>
+#include <utility>
+
+#include "learner/run/status_file.h"
+
+namespace lopt {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+// A rank that waits looks for messages all the time at first, if it has a core for it, then sleeps
+// between looks.
+constexpr microseconds kSpin{100};
+constexpr microseconds kShortestSleep{15};
+constexpr microseconds kLongestSleep{1000};
+
+// Looks take time from ranks that work where there are more of them than cores: all together they
+// may take about a quarter of the cores.
+microseconds ShortestSleep(const Transport& transport) {
+  const auto cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  const int crowd = (transport.ranks_on_host() + cores - 1) / cores;
+  return transport.rank() == 0 || crowd == 1 ? kShortestSleep : 20 * crowd * microseconds(1);
+}
+constexpr double kStatusSeconds = 0.5;
+constexpr double kTendSeconds = 0.02;
+constexpr int kExitAfterTimeout = 1;
+
+double Seconds(std::chrono::steady_clock::duration time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+}  // namespace
+
+MessageLoop::MessageLoop(Transport* transport, Wakeup* wakeup, Options options)
+    : transport_(transport),
+      wakeup_(wakeup),
+      options_(std::move(options)),
+      woken_by_messages_(transport->NotifyOnArrival(wakeup)),
+      spins_(transport->ranks_on_host() <= static_cast<int>(std::thread::hardware_concurrency())),
+      shortest_sleep_(ShortestSleep(*transport)),
+      tended_(Clock::now()),
+      beaten_(tended_ - std::chrono::hours(1)),
+      host_(HostName()) {
+  const int last = transport->rank() == 0 ? transport->size() - 1 : 0;
+  for (int rank = transport->rank() == 0 ? 1 : 0; rank <= last; ++rank) {
+    peers_.push_back({.rank = rank, .heard = tended_});
+  }
+}
+
+MessageLoop::Peer* MessageLoop::FindPeer(int rank) {
+  const size_t index = transport_->rank() == 0 ? static_cast<size_t>(rank) - 1 : 0;
+  return rank == transport_->rank() || index >= peers_.size() ? nullptr : &peers_[index];
+}
+
+void MessageLoop::WriteStatusTo(std::string path) {
+  status_path_ = std::move(path);
+  WriteStatus();
+}
+
+void MessageLoop::WriteStatus() {
+  if (status_path_.empty()) {
+    return;
+  }
+  status_written_ = Clock::now();
+  if (!WriteStatusFile(status_path_, {.rank = transport_->rank(),
+                                      .host = host_,
+                                      .pid = ::getpid(),
+                                      .updates = updates_,
+                                      .state = options_.state()})) {
+    spdlog::warn("cannot write {}; going on without it", status_path_);
+    status_path_.clear();
+  }
+}
+
+bool MessageLoop::TakeMessages() {
+  bool any = false;
+  while (std::optional<Message> message = transport_->Poll()) {
+    any = true;
+    Peer* peer = FindPeer(message->from);
+    if (peer != nullptr) {
+      peer->heard = Clock::now();
+    }
+    if (message->kind == kHeartbeat) {
+      if (peer != nullptr) {
+        Heartbeat heartbeat = HeartbeatFromWire(message->bytes);
+        peer->host = std::move(heartbeat.host);
+        peer->updates = heartbeat.updates;
+        updates_ = std::max(updates_, peer->updates);
+      }
+    } else {
+      options_.on_message(std::move(*message));
+    }
+  }
+  return any;
+}
+
+void MessageLoop::Tend(Clock::time_point now) {
+  if (Seconds(now - tended_) < kTendSeconds) {
+    return;
+  }
+  // A process that was stopped itself, or busy, has not listened: its peers get their time again.
+  if (options_.timeout_seconds > 0 && Seconds(now - tended_) > options_.timeout_seconds / 4) {
+    for (Peer& peer : peers_) {
+      peer.heard = now;
+    }
+  }
+  tended_ = now;
+  if (options_.timeout_seconds > 0 &&
+      Seconds(now - beaten_) >= std::clamp(options_.timeout_seconds / 8, 0.05, 1.0)) {
+    beaten_ = now;
+    for (const Peer& peer : peers_) {
+      transport_->Send(peer.rank, kHeartbeat,
+                       ToWire(Heartbeat{.host = host_, .updates = updates_}));
+    }
+  }
+  CheckPeers(now);
+  if (Seconds(now - status_written_) >= kStatusSeconds) {
+    WriteStatus();
+  }
+}
+
+void MessageLoop::CheckPeers(Clock::time_point now) {
+  if (options_.timeout_seconds <= 0) {
+    return;
+  }
+  for (const Peer& peer : peers_) {
+    // All ranks miss a silent learner at the same time; one line is enough, so they take turns.
+    const double turn = std::min(0.1 * std::max(transport_->rank() - 1, 0), 2.0);
+    const double silent = Seconds(now - peer.heard);
+    if (silent > options_.timeout_seconds + turn) {
+      fmt::print(stderr,
+                 "lopt: rank {} ({}) has been silent for {:.1f} s, longer than "
+                 "worker_timeout_seconds; the last step heard of it is {}; rank {} ({}) ends the "
+                 "job\n",
+                 peer.rank, peer.host.empty() ? "host unknown" : peer.host, silent, peer.updates,
+                 transport_->rank(), host_);
+      transport_->Abort(kExitAfterTimeout);
+    }
+  }
+}
+
+void MessageLoop::RunUntil(const std::function<bool()>& done, microseconds longest) {
+  Clock::time_point idle_since = Clock::now();
+  while (!done()) {
+    bool active = TakeMessages();
+    active = options_.on_poll() || active;
+    const Clock::time_point now = Clock::now();
+    Tend(now);
+    if (active) {
+      idle_since = now;
+      continue;
+    }
+    if (woken_by_messages_) {
+      wakeup_->WaitFor(longest);
+    } else if (!options_.urgent()) {
+      wakeup_->WaitFor(kLongestSleep);
+    } else if (!spins_ || now - idle_since > kSpin) {
+      // A long wait may end a little late.
+      const auto waited = std::chrono::duration_cast<microseconds>(now - idle_since);
+      wakeup_->WaitFor(std::clamp(waited / 16, shortest_sleep_, kLongestSleep));
+    }
+  }
+}
+
+}  // namespace lopt

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "learner/run/checkpoint.h"
+#include "learner/worker.h"
+
+namespace lopt {
+
+// What a Message of a meta-training job holds.
+enum MessageKind : int {
+  kHello,      // every rank to the learner: Hello
+  kHeartbeat,  // between the learner and every rank: Heartbeat
+  kFailure,    // a rank to the learner: the text of an Error that ended its work
+  kStop,       // a rank to the learner: it was told to stop
+  kBegin,      // learner to rank: WorkerWeights; make the initial states of your workers
+  kState,      // learner to rank: WorkerFile, the state of one of your workers; after the last: kGo
+  kGo,         // learner to rank: all states are there
+  kReady,      // rank to learner: its workers have their states
+  kWeights,    // learner to rank: WorkerWeights
+  kGradients,  // rank to learner: a WorkerGradient for each of its workers
+  kTaken,      // learner to rank, in mode "async": its gradients were taken, it may go on
+  kSave,       // learner to rank: SaveRequest
+  kSaved,      // rank to learner: a SavedWorker for each of its workers
+  kEnd,        // learner to rank: one byte, whether the run was interrupted; nothing follows
+};
+
+// Who a rank is and what it runs; must agree between ranks where the result depends on it.
+struct Hello {
+  std::string host = {};
+  int64_t pid = 0;
+  std::string version = {};
+  std::string isa = {};
+  std::string config = {};  // resolved, as text
+};
+
+struct Heartbeat {
+  std::string host = {};
+  int64_t updates = 0;
+};
+
+// The state of one logical worker, as the bytes of its file in a checkpoint.
+struct WorkerFile {
+  int64_t worker = 0;
+  std::vector<std::byte> bytes = {};
+};
+
+// One logical worker's gradient and the windows that it ran for it.
+struct WorkerGradient {
+  int64_t worker = 0;
+  int64_t first_window = 0;
+  int64_t windows = 0;
+  AggregatedGradient gradient = {};
+};
+
+struct SaveRequest {
+  enum class What : int {
+    kWrite,   // the workers' files into `directory`
+    kSend,    // their bytes to the learner
+    kNothing  // say only how far the workers are
+  };
+  What what = What::kWrite;
+  bool last = false;  // the workers are to compute nothing more
+  int64_t outer_step = 0;
+  std::string directory = {};
+};
+
+// One logical worker's part of a checkpoint.
+struct SavedWorker {
+  int64_t worker = 0;
+  int64_t windows = 0;                // of the saved state
+  CheckpointFile file = {};           // where the rank wrote it
+  std::vector<std::byte> bytes = {};  // where it did not
+};
+
+// Each is written to a flat buffer and read back from one; reading throws Error on a damaged one.
+std::vector<std::byte> ToWire(const Hello& hello);
+std::vector<std::byte> ToWire(const Heartbeat& heartbeat);
+std::vector<std::byte> ToWire(const WorkerWeights& weights);
+std::vector<std::byte> ToWire(const WorkerFile& file);
+std::vector<std::byte> ToWire(std::span<const WorkerGradient> gradients);
+std::vector<std::byte> ToWire(const SaveRequest& request);
+std::vector<std::byte> ToWire(std::span<const SavedWorker> saved);
+std::vector<std::byte> ToWire(const std::string& text);
+
+Hello HelloFromWire(std::span<const std::byte> bytes);
+Heartbeat HeartbeatFromWire(std::span<const std::byte> bytes);
+WorkerWeights WeightsFromWire(std::span<const std::byte> bytes);
+WorkerFile WorkerFileFromWire(std::span<const std::byte> bytes);
+std::vector<WorkerGradient> GradientsFromWire(std::span<const std::byte> bytes);
+SaveRequest SaveRequestFromWire(std::span<const std::byte> bytes);
+std::vector<SavedWorker> SavedFromWire(std::span<const std::byte> bytes);
+std::string TextFromWire(std::span<const std::byte> bytes);
+
+}  // namespace lopt

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <Eigen/Core>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/metrics.h"
+#include "learner/gradient_learner.h"
+#include "learner/meta_train_config.h"
+#include "learner/run/ledger.h"
+#include "learner/transport/transport.h"
+
+namespace lopt {
+
+// What a run has done so far, for a progress line.
+struct MetaTrainProgress {
+  int64_t updates = 0;        // of theta, those before a resume included
+  int64_t first_updates = 0;  // of these, done before this process began
+  int64_t meta_steps = 0;     // the total that the run ends at
+  double seconds = 0;         // since the loop of this process began
+  int64_t inner_steps = 0;    // in this process, all estimators, twins counted each
+  // Of the last update; its estimators in the order of estimator_names.
+  const UpdateSummary* summary = nullptr;
+  const std::vector<std::string>* estimator_names = nullptr;  // "<index>_<task>"
+};
+
+struct MetaTrainerOptions {
+  std::string out_dir = {};  // empty: nothing is written
+  int threads = 1;
+  bool resume = false;            // go on from out_dir's newest checkpoint
+  bool overwrite = false;         // remove the run that is in out_dir
+  bool allow_isa_change = false;  // resume on another instruction set
+  std::string init_theta = {};    // file to start from (fresh theta_opt); empty: drawn
+  std::string version = {};       // of the program, for manifest.json and theta.safetensors
+  const std::atomic<bool>* stop = nullptr;  // once true: finish the update, save, return
+  std::function<void(const MetaTrainProgress&)> on_step = {};  // after each update
+  // Called with the name of what a crash may interrupt: "step:<updates>" after an update, "theta"
+  // and "finish" before the files written at the end, and those of CheckpointStore.
+  std::function<void(std::string_view)> on_event = {};
+  // The ranks that share the work; all call RunMetaTraining with the same config. Null: this
+  // process alone.
+  Transport* transport = nullptr;
+  bool learner_only = false;  // rank 0 computes no workers
+  // Trains held-out tasks with a theta [D], on the thread pool around the call. What it returns
+  // goes to the metrics; "eval_loss" among it decides which theta is the best. Called on rank 0
+  // with the theta of every config.eval_every updates, none included.
+  std::function<Metrics(const Eigen::VectorXf& theta)> evaluate = {};
+};
+
+// Of ranks other than 0, only `interrupted` has a meaning.
+struct MetaTrainResult {
+  bool interrupted = false;  // by `stop`, on any rank
+  LearnerState learner;
+  std::vector<std::string> estimator_names;
+  std::vector<StepCounts> totals;  // by estimator, since the start of the run
+  Ledger ledger;                   // of all inner steps since the start of the run
+  UpdateSummary last;      // the last update of this process; outer_step -1 if none was made
+  int64_t updates = 0;     // made by this process
+  double seconds = 0;      // of this process' loop
+  std::string theta_path;  // "<out_dir>/theta.safetensors"; empty if not written
+};
+
+// Runs an experiment: its logical workers in blocks on the ranks, each block in parallel on
+// `threads` threads, the learner on rank 0. Rank 0 writes to out_dir:
+//   config.json        resolved: every key with its value
+//   manifest.json      status (running, interrupted, finished, failed), version, isa, seed, updates
+//   metrics.jsonl, events.out.tfevents.*  a record per metrics_steps updates; "step" is the number
+//                      of updates that the measured theta had
+//   throughput.jsonl   learner/run/throughput_log.h
+//   checkpoints/       learner/run/checkpoint.h; one at the start, at every interval and at the end
+//   theta.safetensors  lopt/theta_file.h, when finished
+//   theta_best.safetensors, best.json  learner/run/best_theta.h, if eval_every is set
+//   windows.bin        learner/run/window_journal.h
+// and every rank r
+//   status/rank-<r>.json  learner/run/status_file.h
+//   its workers' files of a checkpoint, unless gather_checkpoints is set
+//
+// Throws Error on a bad config; if out_dir holds a run and neither resume nor overwrite is set, or
+// holds none and resume is; if the resumed run's config differs in anything but KeysFreeOnResume(),
+// or its instruction set does; if another process runs in out_dir; if something cannot be written.
+// Throws Error as well if the ranks differ in version, config or instruction set. After an Error
+// the other ranks of an MPI job are to be ended with Transport::Abort. theta after n updates is a
+// function of the config (and init_theta) alone, bit for bit on one instruction set, for any number
+// of ranks and threads; not so with mode "async" or a deadline.
+MetaTrainResult RunMetaTraining(const MetaTrainConfig& config, const MetaTrainerOptions& options);
+
+}  // namespace lopt

@@ -1,0 +1,156 @@
+#include "learner/job/worker_role.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <utility>
+
+#include "base/error.h"
+#include "base/parallel.h"
+
+namespace lopt {
+
+WorkerRole::WorkerRole(const MetaTrainConfig& config, const std::optional<Experiment>* experiment,
+                       WorkerBlock block, std::function<void(std::string_view)> on_event,
+                       Background* background, Transport* transport)
+    : async_(config.mode == "async"),
+      windows_per_update_(config.windows_per_update),
+      experiment_(experiment),
+      block_(block),
+      on_event_(std::move(on_event)),
+      background_(background),
+      transport_(transport),
+      states_(static_cast<size_t>(block.count)) {}
+
+void WorkerRole::Answer(int kind, std::vector<std::byte> bytes) {
+  transport_->Send(0, kind, std::move(bytes));
+}
+
+void WorkerRole::Handle(const Message& message) {
+  switch (message.kind) {
+    case kBegin:
+      Begin(WeightsFromWire(message.bytes));
+      break;
+    case kState:
+      TakeState(WorkerFileFromWire(message.bytes));
+      break;
+    case kGo:
+      background_->Post([] {}, [this] { Answer(kReady); });
+      break;
+    case kWeights:
+      TakeWeights(WeightsFromWire(message.bytes));
+      break;
+    case kTaken:
+      untaken_ = false;
+      ComputeIfDue();
+      break;
+    case kSave:
+      Save(SaveRequestFromWire(message.bytes));
+      break;
+    default:
+      Fail("a worker got a message of kind {}, which is not for it", message.kind);
+  }
+}
+
+void WorkerRole::Begin(const WorkerWeights& weights) {
+  background_->Post(
+      [this, weights] {
+        ParallelFor(block_.count, [&](int64_t i) {
+          const LogicalWorker& worker =
+              (*experiment_)->workers[static_cast<size_t>(block_.first + i)];
+          states_[static_cast<size_t>(i)] = InitWorkerState(weights, worker.estimators, worker.key);
+        });
+      },
+      [this] { Answer(kReady); });
+}
+
+void WorkerRole::TakeState(WorkerFile file) {
+  auto shared = std::make_shared<WorkerFile>(std::move(file));
+  background_->Post(
+      [this, shared] {
+        Require(shared->worker >= block_.first && shared->worker < block_.first + block_.count,
+                "the state of worker {} came to a rank that has workers {} to {}", shared->worker,
+                block_.first, block_.first + block_.count - 1);
+        states_[static_cast<size_t>(shared->worker - block_.first)] =
+            ParseWorker(shared->bytes, (*experiment_)->estimators.size(),
+                        fmt::format("the state of worker {}", shared->worker));
+      },
+      [] {});
+}
+
+void WorkerRole::TakeWeights(WorkerWeights weights) {
+  updates_ = weights.outer.outer_step;
+  weights_ = std::make_shared<const WorkerWeights>(std::move(weights));
+  ComputeIfDue();
+}
+
+void WorkerRole::ComputeIfDue() {
+  if (block_.count == 0 || weights_ == nullptr || computing_ || untaken_ || last_save_ ||
+      (!async_ && weights_->outer.outer_step == computed_step_)) {
+    return;
+  }
+  computing_ = true;
+  computed_step_ = weights_->outer.outer_step;
+  auto gradients = std::make_shared<std::vector<std::byte>>();
+  background_->Post(
+      [this, gradients, weights = weights_] { *gradients = ToWire(Compute(*weights)); },
+      [this, gradients] {
+        computing_ = false;
+        untaken_ = async_;
+        Answer(kGradients, std::move(*gradients));
+        ComputeIfDue();
+      });
+}
+
+std::vector<WorkerGradient> WorkerRole::Compute(const WorkerWeights& weights) {
+  std::vector<WorkerGradient> gradients(static_cast<size_t>(block_.count));
+  ParallelFor(block_.count, [&](int64_t i) {
+    const auto index = static_cast<size_t>(i);
+    const int64_t worker = block_.first + i;
+    const LogicalWorker& logical = (*experiment_)->workers[static_cast<size_t>(worker)];
+    const int64_t first_window = states_[index].windows;
+    gradients[index] = {
+        .worker = worker,
+        .first_window = first_window,
+        .windows = windows_per_update_,
+        .gradient = GradientWorkerCompute(weights, logical.estimators, windows_per_update_,
+                                          logical.key, &states_[index])
+                        .to_put};
+  });
+  return gradients;
+}
+
+void WorkerRole::Save(const SaveRequest& request) {
+  saving_ = true;
+  last_save_ = request.last;
+  auto saved = std::make_shared<std::vector<std::byte>>();
+  background_->Post([this, saved, request] { *saved = ToWire(WriteStates(request)); },
+                    [this, saved] {
+                      saving_ = false;
+                      Answer(kSaved, std::move(*saved));
+                    });
+}
+
+std::vector<SavedWorker> WorkerRole::WriteStates(const SaveRequest& request) const {
+  std::vector<SavedWorker> saved;
+  for (int64_t i = 0; i < block_.count; ++i) {
+    const WorkerState& state = states_[static_cast<size_t>(i)];
+    SavedWorker& worker = saved.emplace_back();
+    worker.worker = block_.first + i;
+    worker.windows = state.windows;
+    if (request.what == SaveRequest::What::kNothing) {
+      continue;
+    }
+    worker.bytes = SerializeWorker(state);
+    if (request.what == SaveRequest::What::kWrite) {
+      if (on_event_) {
+        on_event_(fmt::format("checkpoint:{}:worker:{}", request.outer_step, worker.worker));
+      }
+      worker.file = WriteCheckpointFile(request.directory, WorkerFileName(worker.worker),
+                                        std::exchange(worker.bytes, {}));
+    }
+  }
+  return saved;
+}
+
+}  // namespace lopt

@@ -1,0 +1,397 @@
+#include "learner/run/checkpoint.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
+
+#include "base/arrays.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "lopt/registry.h"
+
+namespace lopt {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kFormat = "lopt checkpoint 1";
+constexpr const char* kManifest = "manifest.json";
+constexpr const char* kLearnerFile = "learner.safetensors";
+constexpr std::string_view kStepPrefix = "step-";
+constexpr std::string_view kTemporaryPrefix = "tmp-";
+
+uint32_t Crc32(std::span<const std::byte> bytes) {
+  return static_cast<uint32_t>(
+      crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
+}
+
+Array Scalar(int64_t value) { return Array::Of<int64_t>({}, std::span<const int64_t>(&value, 1)); }
+
+int64_t ScalarOf(const NamedArrays& arrays, std::string_view name) {
+  return arrays.At(name, DType::kInt64, {}).As<int64_t>()[0];
+}
+
+ArrayFile LearnerToFile(const Checkpoint& checkpoint) {
+  const LearnerState& learner = checkpoint.learner;
+  ArrayFile file;
+  file.arrays =
+      ArraysFromRow(checkpoint.theta,
+                    {learner.theta.data(), static_cast<size_t>(learner.theta.size())}, "theta/");
+  file.arrays.Merge("theta_opt/", learner.theta_opt);
+  file.arrays.Set("outer_step", Scalar(learner.outer_step));
+  file.arrays.Set("skipped_updates", Scalar(learner.skipped_updates));
+  const uint32_t key[] = {checkpoint.run_key.hi, checkpoint.run_key.lo};
+  file.arrays.Set("run_key", Array::Of<uint32_t>({2}, key));
+  std::vector<int64_t> totals;
+  for (const StepCounts& counts : checkpoint.totals) {
+    totals.insert(totals.end(), {counts.inner_steps, counts.non_finite, counts.episodes_ended});
+  }
+  file.arrays.Set("totals",
+                  Array::Of<int64_t>({static_cast<int64_t>(checkpoint.totals.size()), 3}, totals));
+  file.arrays.Merge("ledger/", checkpoint.ledger.ToArrays());
+  file.arrays.Set("journal_position", Scalar(checkpoint.journal_position));
+  file.metadata = {{"format", kFormat},
+                   {"config", checkpoint.config.Dump(-1)},
+                   {"learned_optimizer", checkpoint.config.json().at("learned_optimizer").dump()},
+                   {"isa", checkpoint.isa}};
+  return file;
+}
+
+void LearnerFromFile(const ArrayFile& file, const std::string& source, Checkpoint* checkpoint) {
+  const auto metadata = [&](const std::string& name) {
+    const auto found = file.metadata.find(name);
+    Require(found != file.metadata.end(), "{}: the metadata '{}' is missing", source, name);
+    return found->second;
+  };
+  checkpoint->config = Config::Parse(metadata("config"), source);
+  checkpoint->isa = metadata("isa");
+  checkpoint->theta =
+      OptimizerRegistry()
+          .Make(Config::Parse(metadata("learned_optimizer"), source + ", learned_optimizer"))
+          ->theta_layout();
+
+  const NamedArrays& arrays = file.arrays;
+  LearnerState& learner = checkpoint->learner;
+  learner.theta.resize(checkpoint->theta.size());
+  RowFromArrays(checkpoint->theta, arrays, "theta/",
+                {learner.theta.data(), static_cast<size_t>(learner.theta.size())});
+  learner.theta_opt = arrays.Extract("theta_opt/");
+  learner.outer_step = ScalarOf(arrays, "outer_step");
+  learner.skipped_updates = ScalarOf(arrays, "skipped_updates");
+  const auto key = arrays.At("run_key", DType::kUint32, {2}).As<uint32_t>();
+  checkpoint->run_key = {.hi = key[0], .lo = key[1]};
+  const Shape totals_shape = arrays.At("totals").shape();
+  Require(totals_shape.size() == 2 && totals_shape[1] == 3,
+          "{}: 'totals' must have shape [estimators, 3], got {}", source, ToString(totals_shape));
+  const auto totals = arrays.At("totals").As<int64_t>();
+  for (size_t i = 0; i < totals.size(); i += 3) {
+    checkpoint->totals.push_back(
+        {.inner_steps = totals[i], .non_finite = totals[i + 1], .episodes_ended = totals[i + 2]});
+  }
+  checkpoint->ledger = Ledger::FromArrays(arrays.Extract("ledger/"));
+  checkpoint->journal_position = ScalarOf(arrays, "journal_position");
+}
+
+ArrayFile WorkerToFile(const WorkerState& worker) {
+  ArrayFile file;
+  file.arrays.Set("windows", Scalar(worker.windows));
+  for (size_t e = 0; e < worker.estimators.size(); ++e) {
+    file.arrays.Merge(fmt::format("estimators/{}/", e), worker.estimators[e]);
+  }
+  file.metadata = {{"format", kFormat}};
+  return file;
+}
+
+WorkerState WorkerFromFile(const ArrayFile& file, size_t estimators) {
+  WorkerState worker;
+  worker.windows = ScalarOf(file.arrays, "windows");
+  for (size_t e = 0; e < estimators; ++e) {
+    worker.estimators.push_back(file.arrays.Extract(fmt::format("estimators/{}/", e)));
+  }
+  return worker;
+}
+
+Json EntryOf(const CheckpointFile& file) {
+  return {{"bytes", file.bytes}, {"crc32", fmt::format("{:08x}", file.crc32)}};
+}
+
+// What manifest.json says.
+struct Manifest {
+  int64_t outer_step = 0;
+  int64_t workers = 0;
+  Json files;
+};
+
+Manifest ReadManifest(const std::string& directory) {
+  const std::string name = fs::path(directory).filename();
+  Require(fs::is_directory(directory), "checkpoint {}: there is no such directory", directory);
+  Require(!name.starts_with(kTemporaryPrefix),
+          "checkpoint {}: this is what an unfinished write left behind, not a checkpoint",
+          directory);
+  Require(fs::exists(directory + "/" + kManifest),
+          "checkpoint {}: {} is missing, so the checkpoint is not complete", directory, kManifest);
+  const Json json =
+      Json::parse(ReadTextFile(directory + "/" + kManifest), nullptr, /*allow_exceptions=*/false);
+  const auto is_count = [&](const char* key) {
+    return json.contains(key) && json[key].is_number_integer() && json[key] >= 0;
+  };
+  Require(json.is_object() && json.contains("format") && is_count("outer_step") &&
+              is_count("workers") && json.contains("files") && json["files"].is_object(),
+          "checkpoint {}: {} is damaged: it must hold format, outer_step, workers and files",
+          directory, kManifest);
+  Require(json["format"] == kFormat, "checkpoint {}: {} has format {}, this program reads \"{}\"",
+          directory, kManifest, json["format"].dump(), kFormat);
+  return {.outer_step = json["outer_step"].get<int64_t>(),
+          .workers = json["workers"].get<int64_t>(),
+          .files = json["files"]};
+}
+
+// The bytes of a file that the manifest vouches for.
+std::vector<std::byte> ReadEntry(const std::string& directory, const Manifest& manifest,
+                                 const std::string& name) {
+  Require(manifest.files.contains(name), "checkpoint {}: {} does not list {}", directory, kManifest,
+          name);
+  const Json& entry = manifest.files[name];
+  Require(entry.is_object() && entry.contains("bytes") && entry["bytes"].is_number_unsigned() &&
+              entry.contains("crc32") && entry["crc32"].is_string(),
+          "checkpoint {}: {} is damaged: the entry of {} must hold bytes and crc32", directory,
+          kManifest, name);
+  const std::string path = directory + "/" + name;
+  Require(fs::exists(path), "checkpoint {}: {} is missing", directory, name);
+  std::vector<std::byte> bytes = ReadFile(path);
+  Require(bytes.size() == entry["bytes"].get<size_t>(),
+          "checkpoint {}: {} has {} bytes, {} says {}", directory, name, bytes.size(), kManifest,
+          entry["bytes"].dump());
+  const std::string crc = fmt::format("{:08x}", Crc32(bytes));
+  Require(crc == entry["crc32"].get<std::string>(),
+          "checkpoint {}: {} has CRC-32 {}, {} says {}: the file is damaged", directory, name, crc,
+          kManifest, entry["crc32"].get<std::string>());
+  return bytes;
+}
+
+std::optional<int64_t> StepOfName(std::string_view name) {
+  if (!name.starts_with(kStepPrefix)) {
+    return std::nullopt;
+  }
+  name.remove_prefix(kStepPrefix.size());
+  int64_t step = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
+  return error == std::errc() && end == name.data() + name.size() ? std::optional(step)
+                                                                  : std::nullopt;
+}
+
+void CreateDirectory(const std::string& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  Require(!error, "cannot create the directory {}: {}", path, error.message());
+}
+
+void Rename(const std::string& from, const std::string& to) {
+  std::error_code error;
+  fs::rename(from, to, error);
+  Require(!error, "cannot rename {} to {}: {}", from, to, error.message());
+}
+
+void Remove(const std::string& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  Require(!error, "cannot remove {}: {}", path, error.message());
+}
+
+}  // namespace
+
+std::string WorkerFileName(int64_t worker) {
+  return fmt::format("worker-{:05}.safetensors", worker);
+}
+
+std::vector<std::byte> SerializeWorker(const WorkerState& worker) {
+  return SerializeArrayFile(WorkerToFile(worker));
+}
+
+WorkerState ParseWorker(std::span<const std::byte> bytes, size_t estimators,
+                        const std::string& source) {
+  return WorkerFromFile(ParseArrayFile(bytes, source), estimators);
+}
+
+CheckpointFile WriteCheckpointFile(const std::string& directory, const std::string& name,
+                                   std::span<const std::byte> bytes) {
+  WriteFile(directory + "/" + name, bytes);
+  return {.name = name, .bytes = bytes.size(), .crc32 = Crc32(bytes)};
+}
+
+Checkpoint ReadCheckpoint(const std::string& directory) {
+  const Manifest manifest = ReadManifest(directory);
+  const auto read = [&](const std::string& name) {
+    return ParseArrayFile(ReadEntry(directory, manifest, name), directory + "/" + name);
+  };
+  Checkpoint checkpoint;
+  LearnerFromFile(read(kLearnerFile), directory + "/" + kLearnerFile, &checkpoint);
+  Require(checkpoint.learner.outer_step == manifest.outer_step,
+          "checkpoint {}: {} is of outer step {}, {} of {}", directory, kLearnerFile,
+          checkpoint.learner.outer_step, kManifest, manifest.outer_step);
+  for (int64_t w = 0; w < manifest.workers; ++w) {
+    checkpoint.workers.push_back(WorkerFromFile(read(WorkerFileName(w)), checkpoint.totals.size()));
+  }
+  return checkpoint;
+}
+
+CheckpointStore::CheckpointStore(std::string directory, CheckpointRetention retention,
+                                 std::function<void(std::string_view)> on_event)
+    : directory_(std::move(directory)), retention_(retention), on_event_(std::move(on_event)) {
+  Require(retention.keep_last >= 1, "CheckpointStore: keep_last must be >= 1, got {}",
+          retention.keep_last);
+}
+
+void CheckpointStore::Event(int64_t step, std::string_view what) const {
+  if (on_event_) {
+    on_event_(fmt::format("checkpoint:{}:{}", step, what));
+  }
+}
+
+std::string CheckpointStore::Path(int64_t step) const {
+  return fmt::format("{}/{}{:08}", directory_, kStepPrefix, step);
+}
+
+std::string CheckpointStore::TemporaryPath(int64_t step) const {
+  return fmt::format("{}/{}{}", directory_, kTemporaryPrefix,
+                     fs::path(Path(step)).filename().string());
+}
+
+void CheckpointStore::Write(const Checkpoint& checkpoint) const {
+  const int64_t step = checkpoint.learner.outer_step;
+  const std::string temporary = Begin(step);
+  try {
+    std::vector<CheckpointFile> files;
+    for (size_t w = 0; w < checkpoint.workers.size(); ++w) {
+      Event(step, fmt::format("worker:{}", w));
+      files.push_back(WriteCheckpointFile(temporary, WorkerFileName(static_cast<int64_t>(w)),
+                                          SerializeWorker(checkpoint.workers[w])));
+    }
+    Commit(checkpoint, files);
+  } catch (...) {
+    Discard(step);
+    throw;
+  }
+}
+
+std::string CheckpointStore::Begin(int64_t step) const {
+  Require(!fs::exists(Path(step)), "checkpoint {} exists already", Path(step));
+  Event(step, "begin");
+  Remove(TemporaryPath(step));
+  CreateDirectory(TemporaryPath(step));
+  return TemporaryPath(step);
+}
+
+void CheckpointStore::Commit(const Checkpoint& checkpoint,
+                             std::span<const CheckpointFile> workers) const {
+  const int64_t step = checkpoint.learner.outer_step;
+  const std::string temporary = TemporaryPath(step);
+  Json files;
+  for (const CheckpointFile& file : workers) {
+    std::error_code error;
+    const auto bytes = fs::file_size(temporary + "/" + file.name, error);
+    Require(!error && bytes == file.bytes,
+            "checkpoint {}: {} was written but is not here; where the ranks share no file system, "
+            "set gather_checkpoints",
+            temporary, file.name);
+    files[file.name] = EntryOf(file);
+  }
+  Event(step, "learner");
+  files[kLearnerFile] = EntryOf(
+      WriteCheckpointFile(temporary, kLearnerFile, SerializeArrayFile(LearnerToFile(checkpoint))));
+  Event(step, "manifest");
+  const Json manifest = {
+      {"format", kFormat}, {"outer_step", step}, {"workers", workers.size()}, {"files", files}};
+  WriteTextFile(temporary + "/" + kManifest, manifest.dump(2) + "\n");
+  SyncDirectory(temporary);
+  Event(step, "rename");
+  Rename(temporary, Path(step));
+  SyncDirectory(directory_);
+  Event(step, "retention");
+  ApplyRetention();
+  Event(step, "end");
+}
+
+void CheckpointStore::Discard(int64_t step) const {
+  // What cannot be removed now is found by the next run.
+  std::error_code ignored;
+  fs::remove_all(TemporaryPath(step), ignored);
+}
+
+void CheckpointStore::ApplyRetention() const {
+  std::vector<int64_t> steps = Steps();
+  const auto keep_last = static_cast<size_t>(retention_.keep_last);
+  steps.resize(steps.size() - std::min(steps.size(), keep_last));
+  for (const int64_t step : steps) {
+    if (retention_.keep_every > 0 && step % retention_.keep_every == 0) {
+      continue;
+    }
+    // A directory that is called step-... is complete, also when this is cut short.
+    const std::string removed =
+        fmt::format("{}/{}removed-{:08}", directory_, kTemporaryPrefix, step);
+    Rename(Path(step), removed);
+    Remove(removed);
+  }
+}
+
+void CheckpointStore::RemoveUnfinished() const {
+  if (!fs::is_directory(directory_)) {
+    return;
+  }
+  std::vector<std::string> unfinished;
+  for (const auto& entry : fs::directory_iterator(directory_)) {
+    if (entry.path().filename().string().starts_with(kTemporaryPrefix)) {
+      unfinished.push_back(entry.path());
+    }
+  }
+  for (const std::string& path : unfinished) {
+    spdlog::info("removing {}, left behind by a write that did not finish", path);
+    Remove(path);
+  }
+}
+
+std::vector<int64_t> CheckpointStore::Steps() const {
+  std::vector<int64_t> steps;
+  if (fs::is_directory(directory_)) {
+    for (const auto& entry : fs::directory_iterator(directory_)) {
+      if (const auto step = StepOfName(entry.path().filename().string())) {
+        steps.push_back(*step);
+      }
+    }
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+std::optional<Checkpoint> CheckpointStore::ReadNewest() const {
+  const std::vector<int64_t> steps = Steps();
+  if (steps.empty()) {
+    return std::nullopt;
+  }
+  try {
+    return ReadCheckpoint(Path(steps.back()));
+  } catch (const Error& error) {
+    std::vector<std::string> valid;
+    for (size_t i = steps.size() - 1; i-- > 0;) {
+      try {
+        ReadCheckpoint(Path(steps[i]));
+        valid.push_back(fs::path(Path(steps[i])).filename());
+      } catch (const Error&) {
+      }
+    }
+    Fail("{}. {}", error.what(),
+         valid.empty() ? "There is no older checkpoint"
+                       : fmt::format("To go on from an older one, remove this directory; valid: {}",
+                                     fmt::join(valid, ", ")));
+  }
+}
+
+}  // namespace lopt

@@ -1,0 +1,109 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/config.h"
+#include "base/key.h"
+#include "base/layout.h"
+#include "learner/gradient_learner.h"
+#include "learner/run/ledger.h"
+#include "learner/worker.h"
+
+namespace lopt {
+
+// Everything of a meta-training run that lives between two updates.
+struct Checkpoint {
+  Config config;    // resolved; of MetaTrainConfig
+  std::string isa;  // instruction set that computed it
+  Key run_key;
+  Layout theta;  // of learner.theta
+  LearnerState learner;
+  std::vector<WorkerState> workers;  // by logical worker
+  std::vector<StepCounts> totals;    // by estimator, all workers, since the start of the run
+  Ledger ledger = {};                // of all inner steps since the start of the run
+  int64_t journal_position = 0;      // records of the window journal that the ledger has seen
+};
+
+// One file of a checkpoint as its manifest lists it.
+struct CheckpointFile {
+  std::string name = {};
+  uint64_t bytes = 0;
+  uint32_t crc32 = 0;  // zlib's
+};
+
+// Which checkpoints stay when a new one is complete: the newest `keep_last` >= 1 and, where
+// `keep_every` > 0, those whose step is a multiple of it.
+struct CheckpointRetention {
+  int64_t keep_last = 3;
+  int64_t keep_every = 0;
+};
+
+// A checkpoint is a directory "step-<outer step, 8 digits>":
+//   learner.safetensors        theta/<tensor>, theta_opt/<row>, ledger/..., counters; metadata:
+//                              config, isa
+//   worker-<w, 5 digits>.safetensors   windows, <estimator>/<array>
+//   manifest.json              format, step, and for each file its size and CRC-32 (zlib's)
+// It is written as "tmp-step-<...>": the files, then the manifest, each flushed to disk, then the
+// directory, which is renamed into place at last. So a directory named step-... is complete unless
+// something damaged it later; the sizes and checksums find that.
+
+// Reads one checkpoint directory. Throws Error that names the directory, the file and what is
+// wrong: a temporary name, no manifest, a missing file, another size or checksum.
+Checkpoint ReadCheckpoint(const std::string& directory);
+
+// The file of one worker's state: its name, its bytes, and back. `source` is for messages.
+std::string WorkerFileName(int64_t worker);
+std::vector<std::byte> SerializeWorker(const WorkerState& worker);
+WorkerState ParseWorker(std::span<const std::byte> bytes, size_t estimators,
+                        const std::string& source);
+// Writes one file into a checkpoint that has begun, flushed to disk.
+CheckpointFile WriteCheckpointFile(const std::string& directory, const std::string& name,
+                                   std::span<const std::byte> bytes);
+
+// The checkpoints of one run, in one directory.
+class CheckpointStore {
+ public:
+  // `on_event`, where given, is called with "checkpoint:<step>:<what>" before each part of a write:
+  // begin, worker:<w>, learner, manifest, rename, retention, and end after the last.
+  CheckpointStore(std::string directory, CheckpointRetention retention,
+                  std::function<void(std::string_view)> on_event = {});
+
+  // Writes and then applies the retention. Throws Error (a full disk, no permission) and leaves the
+  // older checkpoints as they are. Throws Error as well if there is a checkpoint of this step.
+  void Write(const Checkpoint& checkpoint) const;
+  // The same in parts, for workers whose states are elsewhere: Begin makes the temporary directory
+  // and returns its path; the workers' files are written into it, in any order, by whoever has them
+  // (who calls `on_event`); Commit writes the rest, but for checkpoint.workers, which it does not
+  // look at. Throws Error if a worker's file is not there or is not as described. Discard removes
+  // what there is, as far as that works.
+  std::string Begin(int64_t step) const;
+  void Commit(const Checkpoint& checkpoint, std::span<const CheckpointFile> workers) const;
+  void Discard(int64_t step) const;
+  // Removes, with a line in the log, what killed writes left behind.
+  void RemoveUnfinished() const;
+
+  // Steps of the checkpoints there are, ascending.
+  std::vector<int64_t> Steps() const;
+  std::string Path(int64_t step) const;
+  // The newest checkpoint, none if there is none. Throws Error if it is damaged; the message names
+  // the older ones that are not. Nothing is fallen back to.
+  std::optional<Checkpoint> ReadNewest() const;
+
+ private:
+  void Event(int64_t step, std::string_view what) const;
+  std::string TemporaryPath(int64_t step) const;
+  void ApplyRetention() const;
+
+  std::string directory_;
+  CheckpointRetention retention_;
+  std::function<void(std::string_view)> on_event_;
+};
+
+}  // namespace lopt

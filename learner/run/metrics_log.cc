@@ -1,0 +1,33 @@
+#include "learner/run/metrics_log.h"
+
+namespace lopt {
+namespace {
+
+constexpr std::chrono::seconds kFlushInterval{1};
+
+double WallTimeSeconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+MetricsLog::MetricsLog(const std::string& directory, int64_t keep_below)
+    : lines_(directory, keep_below),
+      events_(directory, WallTimeSeconds(), keep_below),
+      flushed_(std::chrono::steady_clock::now()) {}
+
+void MetricsLog::Write(int64_t step, const Metrics& metrics) {
+  lines_.Write(step, metrics);
+  events_.Write(step, WallTimeSeconds(), metrics);
+  if (std::chrono::steady_clock::now() - flushed_ >= kFlushInterval) {
+    Flush();
+  }
+}
+
+void MetricsLog::Flush() {
+  lines_.Flush();
+  events_.Flush();
+  flushed_ = std::chrono::steady_clock::now();
+}
+
+}  // namespace lopt

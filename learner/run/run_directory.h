@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "base/config.h"
+
+namespace lopt {
+
+// What a run's manifest.json says.
+struct RunManifest {
+  std::string status = {};  // running, interrupted, finished or failed
+  std::string error = {};   // why it failed
+  std::string version = {};
+  std::string isa = {};
+  std::string init_theta = {};  // the file it started from; empty: drawn
+  int64_t seed = 0;
+  int64_t threads = 0;
+  int64_t updates = 0;  // of theta; while running, those at the start of the process
+};
+
+// Keeps other processes out of a run's output directory while it lives; the system releases it when
+// the process ends, however it ends.
+class RunLock {
+ public:
+  // Throws Error if another process has the directory. Where the file system has no locks there is
+  // none.
+  explicit RunLock(const std::string& directory);
+  ~RunLock();
+  RunLock(const RunLock&) = delete;
+  RunLock& operator=(const RunLock&) = delete;
+
+ private:
+  int descriptor_;
+};
+
+// The files of one run in its output directory (listed in learner/job/meta_trainer.h).
+class RunDirectory {
+ public:
+  explicit RunDirectory(std::string path) : path_(std::move(path)) {}
+
+  const std::string& path() const { return path_; }
+  std::string CheckpointPath() const { return path_ + "/checkpoints"; }
+  std::string ThetaPath() const { return path_ + "/theta.safetensors"; }
+  std::string JournalPath() const { return path_ + "/windows.bin"; }
+
+  bool HoldsRun() const;
+  // Makes the directory where there is none. Throws Error (path and reason) if that fails or if
+  // nothing can be written in it.
+  void Create() const;
+  // Removes the run's files, and no others.
+  void RemoveRun() const;
+  // Removes what a killed write of a file left beside it.
+  void RemoveUnfinished() const;
+
+  void WriteConfig(const Config& config) const;
+  void WriteManifest(const RunManifest& manifest) const;
+  // Throws Error if it is missing or damaged.
+  RunManifest ReadManifest() const;
+
+ private:
+  std::string path_;
+};
+
+}  // namespace lopt

@@ -1,0 +1,71 @@
+#include "learner/run/update_metrics.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+#include <utility>
+
+namespace lopt {
+namespace {
+
+constexpr std::pair<std::string_view, int64_t StepShares::*> kShares[] = {
+    {"used", &StepShares::used},
+    {"non_finite", &StepShares::non_finite},
+    {"stale", &StepShares::stale},
+    {"late", &StepShares::late},
+    {"lost", &StepShares::lost}};
+
+}  // namespace
+
+Metrics MetricsOf(const UpdateSummary& summary, const std::vector<std::string>& estimator_names,
+                  const LearnerState& learner, const std::vector<StepCounts>& totals) {
+  Metrics metrics = {{"meta_loss", summary.mean_loss},
+                     {"gradient_norm", summary.gradient_norm},
+                     {"learning_rate", summary.learning_rate},
+                     {"skipped_updates", static_cast<double>(learner.skipped_updates)}};
+  for (size_t e = 0; e < estimator_names.size(); ++e) {
+    const EstimatorReport& report = summary.estimators[e];
+    const auto set = [&](std::string_view name, double value) {
+      metrics[fmt::format("{}/{}", name, estimator_names[e])] = value;
+    };
+    set("meta_loss", report.mean_loss);
+    set("gradient_norm", report.gradient_norm);
+    set("inner_steps", static_cast<double>(totals[e].inner_steps));
+    set("non_finite", static_cast<double>(totals[e].non_finite));
+    set("episodes_ended", static_cast<double>(totals[e].episodes_ended));
+    for (const auto& [name, value] : report.metrics) {
+      set(name, value);
+    }
+  }
+  return metrics;
+}
+
+void AddLedgerMetrics(const Ledger& ledger, const std::vector<std::string>& estimator_names,
+                      Metrics* metrics) {
+  const StepShares all = ledger.Total();
+  const auto add = [&](const StepShares& shares, const std::string& of) {
+    for (const auto& [name, member] : kShares) {
+      if (all.*member > 0 || member == &StepShares::used) {
+        (*metrics)[fmt::format("{}_steps/{}", name, of)] = static_cast<double>(shares.*member);
+      }
+    }
+  };
+  for (int64_t e = 0; e < ledger.estimators(); ++e) {
+    const StepShares shares = ledger.OfEstimator(e);
+    const std::string& name = estimator_names[static_cast<size_t>(e)];
+    add(shares, name);
+    if (all.stale + all.late > 0) {
+      const int64_t accepted = shares.used + shares.non_finite;
+      (*metrics)[fmt::format("acceptance/{}", name)] =
+          static_cast<double>(accepted) /
+          static_cast<double>(accepted + shares.stale + shares.late);
+    }
+  }
+  if (ledger.workers() > 1) {
+    for (int64_t w = 0; w < ledger.workers(); ++w) {
+      add(ledger.OfWorker(w), fmt::format("worker_{}", w));
+    }
+  }
+}
+
+}  // namespace lopt

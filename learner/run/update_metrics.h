@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/metrics.h"
+#include "learner/gradient_learner.h"
+#include "learner/run/ledger.h"
+
+namespace lopt {
+
+// The metrics of an update: meta_loss, gradient_norm, learning_rate and, per estimator,
+// meta_loss/<index>_<task>, gradient_norm/... and the estimator's own (estimators/diagnostics.h)
+// are those of this update, the latter as means over the windows and workers that give them;
+// skipped_updates, inner_steps/..., non_finite/... and episodes_ended/... count from the start of
+// the run.
+Metrics MetricsOf(const UpdateSummary& summary, const std::vector<std::string>& estimator_names,
+                  const LearnerState& learner, const std::vector<StepCounts>& totals);
+
+// Adds what became of all inner steps since the start of the run: <share>_steps/<index>_<task> for
+// used, non_finite, stale, late and lost, and <share>_steps/worker_<w> if there are several
+// workers; a share that is 0 everywhere is left out, but for used. acceptance/<index>_<task>, where
+// anything was refused, is the part of an estimator's steps that came and were not stale or late.
+void AddLedgerMetrics(const Ledger& ledger, const std::vector<std::string>& estimator_names,
+                      Metrics* metrics);
+
+}  // namespace lopt

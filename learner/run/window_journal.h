@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "learner/run/ledger.h"
+
+namespace lopt {
+
+// A file that notes windows when they start, so that a later process knows which ones a process
+// that died had begun. It survives the death of processes, and is not flushed to disk for that of
+// the machine.
+class WindowJournal {
+ public:
+  // Opens the file, makes it where there is none. Throws Error (path and reason) if that fails or
+  // if it holds anything else.
+  explicit WindowJournal(std::string path);
+  ~WindowJournal();
+  WindowJournal(const WindowJournal&) = delete;
+  WindowJournal& operator=(const WindowJournal&) = delete;
+
+  // Workers first, first + 1, ... have started all windows below windows[0], windows[1], ...
+  void Started(int64_t first, std::span<const int64_t> windows);
+  // Records so far; a checkpoint keeps it.
+  int64_t position() const { return position_; }
+
+  // To be called when a run goes on from a checkpoint that was made at `position` and in which the
+  // workers have run these numbers of windows (all 0 from the beginning). Tells the ledger which
+  // windows were started after it and rolled back, and notes where the run goes on.
+  void GoOnFrom(int64_t position, std::span<const int64_t> windows, Ledger* ledger);
+
+ private:
+  // Of workers [first, first + count).
+  struct Record {
+    int32_t kind = 0;
+    int32_t first = 0;
+    int64_t count = 0;
+    int64_t windows = 0;
+  };
+
+  void Note(int32_t kind, int64_t first, std::span<const int64_t> windows);
+  void Append(std::span<const Record> records);
+  std::vector<Record> Read() const;
+
+  std::string path_;
+  int descriptor_;
+  int64_t position_ = 0;
+  std::vector<Record> scratch_;
+};
+
+}  // namespace lopt

@@ -1,0 +1,17 @@
+#include <algorithm>
+#include <cstdlib>
+#include <iterator>
+
+#include "learner/transport/mpi_transport.h"
+
+namespace lopt {
+
+bool StartedByMpi() {
+  // Hydra and Slurm's pmi2; PMIx (Open MPI 4 and later, Slurm's pmix); Open MPI.
+  static constexpr const char* kMarks[] = {"PMI_RANK", "PMI_FD", "PMIX_RANK",
+                                           "OMPI_COMM_WORLD_SIZE"};
+  return std::any_of(std::begin(kMarks), std::end(kMarks),
+                     [](const char* name) { return std::getenv(name) != nullptr; });
+}
+
+}  // namespace lopt

@@ -1,0 +1,235 @@
+#include "learner/transport/mpi_transport.h"
+
+#include <fmt/format.h>
+#define MPICH_SKIP_MPICXX 1
+#define OMPI_SKIP_MPICXX 1
+#include <mpi.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <climits>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <list>
+#include <thread>
+#include <utility>
+
+#include "base/error.h"
+
+namespace lopt {
+namespace {
+
+// Seconds that MPI_Finalize gets where it is called.
+constexpr unsigned kFinalizeSeconds = 5;
+constexpr std::chrono::milliseconds kOutputGrace{100};
+
+void Check(int code, const char* what) {
+  if (code != MPI_SUCCESS) {
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length = 0;
+    MPI_Error_string(code, text, &length);
+    Fail("{} failed: {}", what, std::string(text, static_cast<size_t>(length)));
+  }
+}
+
+int RankIn(MPI_Comm communicator) {
+  int rank = 0;
+  Check(MPI_Comm_rank(communicator, &rank), "MPI_Comm_rank");
+  return rank;
+}
+
+int SizeOf(MPI_Comm communicator) {
+  int size = 0;
+  Check(MPI_Comm_size(communicator, &size), "MPI_Comm_size");
+  return size;
+}
+
+int CountRanksOnHost() {
+  MPI_Comm host = MPI_COMM_NULL;
+  Check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host),
+        "MPI_Comm_split_type");
+  const int size = SizeOf(host);
+  Check(MPI_Comm_free(&host), "MPI_Comm_free");
+  return size;
+}
+
+// The exit code for when MPI_Finalize does not return.
+volatile std::sig_atomic_t code_after_alarm = 0;
+
+void OnAlarm(int /*signal*/) { ::_exit(code_after_alarm); }
+
+class MpiTransport final : public Transport {
+ public:
+  MpiTransport()
+      : rank_(RankIn(MPI_COMM_WORLD)),
+        size_(SizeOf(MPI_COMM_WORLD)),
+        ranks_on_host_(CountRanksOnHost()) {}
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  int ranks_on_host() const override { return ranks_on_host_; }
+  std::string Description() const override {
+    return fmt::format("{}, {} rank{}", MpiLibrary(), size_, size_ == 1 ? "" : "s");
+  }
+
+  void Send(int to, int kind, std::vector<std::byte> bytes) override {
+    Require(to >= 0 && to < size_, "there is no rank {} among {}", to, size_);
+    Require(bytes.size() <= INT_MAX, "a message of {} bytes is too long for MPI", bytes.size());
+    if (to == rank_) {
+      to_self_.push_back({.from = rank_, .kind = kind, .bytes = std::move(bytes)});
+      return;
+    }
+    sends_.push_back({.bytes = std::move(bytes)});
+    Transfer& send = sends_.back();
+    Check(MPI_Isend(send.bytes.data(), static_cast<int>(send.bytes.size()), MPI_BYTE, to, kind,
+                    MPI_COMM_WORLD, &send.request),
+          "MPI_Isend");
+  }
+
+  std::optional<Message> Poll() override {
+    AdvanceSends();
+    if (!to_self_.empty()) {
+      Message message = std::move(to_self_.front());
+      to_self_.pop_front();
+      return message;
+    }
+    BeginReceives();
+    // The first of each sender may be handed out, once it is complete.
+    std::vector<bool>& held_up = held_up_;
+    held_up.assign(static_cast<size_t>(size_), false);
+    for (auto receive = receives_.begin(); receive != receives_.end(); ++receive) {
+      const auto from = static_cast<size_t>(receive->message.from);
+      if (held_up[from]) {
+        continue;
+      }
+      int done = 0;
+      Check(MPI_Test(&receive->request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+      if (done != 0) {
+        Message message = std::move(receive->message);
+        receives_.erase(receive);
+        return message;
+      }
+      held_up[from] = true;
+    }
+    return std::nullopt;
+  }
+
+  void BeginFarewell() override { Check(MPI_Ibarrier(MPI_COMM_WORLD, &farewell_), "MPI_Ibarrier"); }
+
+  bool FarewellDone() override {
+    AdvanceSends();
+    int done = 0;
+    Check(MPI_Test(&farewell_, &done, MPI_STATUS_IGNORE), "MPI_Test");
+    return done != 0 && sends_.empty();
+  }
+
+  bool NotifyOnArrival(Wakeup* /*wakeup*/) override { return false; }
+
+  int Exit(int exit_code) override {
+    std::fflush(nullptr);
+    if (ranks_on_host_ != size_) {
+      ::_exit(exit_code);
+    }
+    code_after_alarm = exit_code;
+    std::signal(SIGALRM, OnAlarm);
+    ::alarm(kFinalizeSeconds);
+    MPI_Finalize();
+    ::alarm(0);
+    return exit_code;
+  }
+
+ private:
+  void DoAbort(int exit_code) override {
+    std::fflush(nullptr);
+    // The launcher drops what it has not passed on by then.
+    std::this_thread::sleep_for(kOutputGrace);
+    MPI_Abort(MPI_COMM_WORLD, exit_code);
+  }
+
+  struct Transfer {
+    std::vector<std::byte> bytes = {};
+    MPI_Request request = MPI_REQUEST_NULL;
+  };
+  struct Receive {
+    Message message = {};
+    MPI_Request request = MPI_REQUEST_NULL;
+  };
+
+  void AdvanceSends() {
+    for (auto send = sends_.begin(); send != sends_.end();) {
+      int done = 0;
+      Check(MPI_Test(&send->request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+      send = done != 0 ? sends_.erase(send) : std::next(send);
+    }
+  }
+
+  void BeginReceives() {
+    for (;;) {
+      int arrived = 0;
+      MPI_Status status;
+      Check(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &arrived, &status),
+            "MPI_Iprobe");
+      if (arrived == 0) {
+        return;
+      }
+      int count = 0;
+      Check(MPI_Get_count(&status, MPI_BYTE, &count), "MPI_Get_count");
+      receives_.push_back({.message = {.from = status.MPI_SOURCE, .kind = status.MPI_TAG}});
+      Receive& receive = receives_.back();
+      receive.message.bytes.resize(static_cast<size_t>(count));
+      Check(MPI_Irecv(receive.message.bytes.data(), count, MPI_BYTE, status.MPI_SOURCE,
+                      status.MPI_TAG, MPI_COMM_WORLD, &receive.request),
+            "MPI_Irecv");
+    }
+  }
+
+  int rank_;
+  int size_;
+  int ranks_on_host_;
+  std::list<Transfer> sends_;
+  std::list<Receive> receives_;  // in the order of arrival
+  std::deque<Message> to_self_;
+  std::vector<bool> held_up_;
+  MPI_Request farewell_ = MPI_REQUEST_NULL;
+};
+
+}  // namespace
+
+std::string MpiLibrary() {
+  // MPICH: "MPICH Version:\t4.0.2\n..."; Open MPI: "Open MPI v4.1.4, package: ...".
+  char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+  int length = 0;
+  if (MPI_Get_library_version(text, &length) != MPI_SUCCESS) {
+    return "MPI";
+  }
+  std::string name(text, static_cast<size_t>(length));
+  name.resize(std::min(name.find_first_of(",\n"), name.size()));
+  const std::string version = " Version:";
+  if (const size_t at = name.find(version); at != std::string::npos) {
+    name.erase(at, version.size());
+  }
+  for (char& c : name) {
+    c = c == '\t' ? ' ' : c;
+  }
+  while (name.find("  ") != std::string::npos) {
+    name.erase(name.find("  "), 1);
+  }
+  return name;
+}
+
+std::unique_ptr<Transport> MakeMpiTransport() {
+  // Sleeps of 15 us are rounded up to 50 us otherwise.
+  ::prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
+  int provided = 0;
+  Check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
+  Require(provided >= MPI_THREAD_FUNNELED,
+          "this MPI does not allow other threads in the process (MPI_THREAD_FUNNELED)");
+  Check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  return std::make_unique<MpiTransport>();
+}
+
+}  // namespace lopt

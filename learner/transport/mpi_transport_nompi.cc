@@ -1,0 +1,14 @@
+#include "base/error.h"
+#include "learner/transport/mpi_transport.h"
+
+namespace lopt {
+
+std::string MpiLibrary() { return ""; }
+
+std::unique_ptr<Transport> MakeMpiTransport() {
+  Fail(
+      "an MPI launcher started this program, but it was built without MPI: build it where MPI is "
+      "installed, or start it without a launcher");
+}
+
+}  // namespace lopt

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lopt {
+
+// A flat buffer that one rank sent to another. `kind` says what it holds (learner/job/messages.h).
+struct Message {
+  int from = 0;
+  int kind = 0;
+  std::vector<std::byte> bytes = {};
+};
+
+// Lets one thread sleep until another has something for it.
+class Wakeup {
+ public:
+  void Notify() {
+    {
+      const std::lock_guard lock(mutex_);
+      pending_ = true;
+    }
+    condition_.notify_one();
+  }
+  // Returns at once if there was a Notify since the last return, else at the next or after `time`.
+  void WaitFor(std::chrono::microseconds time) {
+    std::unique_lock lock(mutex_);
+    condition_.wait_for(lock, time, [this] { return pending_; });
+    pending_ = false;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable condition_;
+  bool pending_ = false;
+};
+
+// The processes ("ranks") of one job and the messages between them. No call blocks. All calls come
+// from one thread.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  Transport(const Transport&) = delete;
+  Transport& operator=(const Transport&) = delete;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  // How many ranks run on this one's host, this one included.
+  virtual int ranks_on_host() const = 0;
+  // "MPICH 4.0.2, 3 ranks", for the log.
+  virtual std::string Description() const = 0;
+
+  // Messages from one rank to another (also to itself) arrive complete and in the order sent. A
+  // rank that reads no messages does not hold up others. Throws Error if the message is too long.
+  virtual void Send(int to, int kind, std::vector<std::byte> bytes) = 0;
+  // The next message that has arrived. To be called often: it also moves what is being sent.
+  virtual std::optional<Message> Poll() = 0;
+  // Starts the meeting of all ranks at the end, once, when nothing more is to be sent.
+  virtual void BeginFarewell() = 0;
+  // Whether all ranks have begun it and what this one sent has left.
+  virtual bool FarewellDone() = 0;
+
+  // Where arriving messages can wake a sleeping thread they notify this; the return value says
+  // whether they do.
+  virtual bool NotifyOnArrival(Wakeup* wakeup) = 0;
+
+  // Ends all ranks of the job at once, this one with `exit_code`.
+  [[noreturn]] void Abort(int exit_code) {
+    DoAbort(exit_code);
+    std::_Exit(exit_code);
+  }
+  // To be called last in main, after the farewell, with the process's exit code: returns it, or
+  // ends the process with it where returning is not safe.
+  virtual int Exit(int exit_code) = 0;
+
+ protected:
+  Transport() = default;
+
+ private:
+  virtual void DoAbort(int exit_code) = 0;
+};
+
+}  // namespace lopt

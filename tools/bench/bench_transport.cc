@@ -1,0 +1,165 @@
+// How fast a job of many ranks exchanges weights and gradients when computing them costs nothing:
+//   mpiexec -n RANKS bench_transport [--workers W] [--theta D] [--updates N]
+//   bench_transport ...       the same in one process
+// prints updates per second and the learner's own time for one update of W gradients of D numbers.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <boost/program_options.hpp>
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/eigen.h"
+#include "estimators/registry.h"
+#include "learner/job/messages.h"
+#include "learner/job/meta_trainer.h"
+#include "learner/theta_opt.h"
+#include "learner/transport/local_transport.h"
+#include "learner/transport/mpi_transport.h"
+#include "lopt/registry.h"
+
+namespace lopt {
+namespace {
+
+namespace po = boost::program_options;
+
+struct NullOptions {
+  int64_t size = 1;
+  void Visit(FieldVisitor& v) { v.Field("size", &size, AtLeast(1), "Numbers of theta."); }
+};
+
+// An optimizer that only has weights.
+class NullOptimizer final : public LearnedOptimizer {
+ public:
+  explicit NullOptimizer(const NullOptions& options)
+      : LearnedOptimizer(Layout({{"weights", {options.size}}})) {}
+
+ private:
+  void DoInitTheta(Key key, std::span<float> theta) const override { Normal(key, theta); }
+  std::unique_ptr<UpdateRule> DoBind(const Layout&, std::span<const float>) const override {
+    Fail("a NullOptimizer trains nothing");
+  }
+};
+
+// An estimator that computes nothing: its gradient is theta.
+class NullEstimator final : public GradientEstimator {
+ public:
+  explicit NullEstimator(const Layout& theta) : GradientEstimator(theta) {}
+
+ private:
+  EstimatorState DoInitWorkerState(const WorkerWeights&, Key) const override { return {}; }
+  GradientEstimate DoEstimate(const WorkerWeights& weights, Key, EstimatorState*) const override {
+    return {.gradient = weights.theta, .mean_loss = 1, .counts = {.inner_steps = 1}, .metrics = {}};
+  }
+};
+
+struct NoOptions {
+  void Visit(FieldVisitor&) {}
+};
+
+void AddNullTypes() {
+  OptimizerRegistry().Add<NullOptions>(
+      "NullOptimizer", "Weights only.",
+      [](const NullOptions& options) { return std::make_shared<NullOptimizer>(options); });
+  EstimatorRegistry().Add<NoOptions>(
+      "NullEstimator", "Computes nothing.",
+      [](const NoOptions&, const std::shared_ptr<const LearnedOptimizer>& optimizer,
+         const TaskResources&) {
+        return std::make_shared<ConfiguredEstimator>(ConfiguredEstimator{
+            .estimator = std::make_shared<NullEstimator>(optimizer->theta_layout()),
+            .weight = 1,
+            .task = "Null"});
+      });
+}
+
+MetaTrainConfig NullConfig(int64_t workers, int64_t theta, int64_t updates) {
+  auto config = ReadOptions<MetaTrainConfig>(
+      Config::Parse(fmt::format(R"({{"learned_optimizer": {{"type": "NullOptimizer", "size": {}}},
+                      "theta_opt": {{"type": "Adam"}}, "estimators": [{{"type": "NullEstimator"}}]}})",
+                                theta),
+                    "bench_transport"));
+  config.workers = workers;
+  config.meta_steps = updates;
+  return config;
+}
+
+double SecondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// Seconds for one update at the learner: the gradients out of their messages, their mean, Adam, and
+// the weights into a message; one message for each of `ranks`.
+double LearnerSeconds(const MetaTrainConfig& config, int64_t ranks) {
+  const auto optimizer = OptimizerRegistry().Make(config.learned_optimizer);
+  const GradientLearner learner(optimizer, ThetaOptRegistry().Make(config.theta_opt));
+  LearnerState state = learner.Init(KeyFromSeed(0));
+  std::vector<std::vector<std::byte>> messages;
+  for (int64_t rank = 0; rank < ranks; ++rank) {
+    std::vector<WorkerGradient> gradients;
+    for (int64_t w = rank * config.workers / ranks; w < (rank + 1) * config.workers / ranks; ++w) {
+      AggregatedGradient gradient{.gradient = state.theta, .mean_loss = 1};
+      gradient.estimators.resize(1);
+      gradients.push_back({.worker = w, .windows = 1, .gradient = std::move(gradient)});
+    }
+    messages.push_back(ToWire(gradients));
+  }
+  double fastest = 1e9;
+  for (int repeat = 0; repeat < 200; ++repeat) {
+    const auto start = std::chrono::steady_clock::now();
+    std::vector<AggregatedGradient> to_put;
+    for (const auto& message : messages) {
+      for (WorkerGradient& gradient : GradientsFromWire(message)) {
+        to_put.push_back(std::move(gradient.gradient));
+      }
+    }
+    UpdateSummary summary;
+    state = learner.Update(std::move(state), to_put, &summary);
+    const std::vector<std::byte> weights = ToWire(learner.GetStateForWorker(state));
+    fastest = std::min(fastest, SecondsSince(start));
+    state.outer_step = 0;
+  }
+  return fastest;
+}
+
+int Run(int argc, char** argv, Transport* transport) {
+  int64_t workers = 0;
+  int64_t theta = 0;
+  int64_t updates = 0;
+  po::options_description options;
+  options.add_options()("workers", po::value(&workers)->default_value(transport->size()))(
+      "theta", po::value(&theta)->default_value(1762))("updates",
+                                                       po::value(&updates)->default_value(5000));
+  po::variables_map values;
+  po::store(po::parse_command_line(argc, argv, options), values);
+  po::notify(values);
+  AddNullTypes();
+  const MetaTrainConfig config = NullConfig(workers, theta, updates);
+  const MetaTrainResult result = RunMetaTraining(config, {.transport = transport});
+  if (transport->rank() == 0) {
+    fmt::print(
+        "{} ranks, {} workers, theta {}: {:.0f} updates/s; the learner's own time {:.0f} us\n",
+        transport->size(), workers, theta, static_cast<double>(updates) / result.seconds,
+        1e6 * LearnerSeconds(config, transport->size()));
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace lopt
+
+int main(int argc, char** argv) {
+  std::unique_ptr<lopt::Transport> transport;
+  try {
+    transport = lopt::StartedByMpi() ? lopt::MakeMpiTransport()
+                                     : std::move(lopt::MakeLocalTransports(1)[0]);
+    return transport->Exit(lopt::Run(argc, argv, transport.get()));
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "bench_transport: {}\n", error.what());
+    if (transport) transport->Abort(1);
+    return 1;
+  }
+}

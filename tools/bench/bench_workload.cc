@@ -1,0 +1,93 @@
+#include "tools/bench/bench_workload.h"
+
+#include <malloc.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <fstream>
+#include <sstream>
+
+#include "base/parallel.h"
+#include "tools/bench/bench_peak.h"
+
+namespace lopt {
+namespace {
+
+double Seconds(int64_t calls, const std::function<void()>& call) {
+  const auto start = std::chrono::steady_clock::now();
+  for (int64_t i = 0; i < calls; ++i) {
+    call();
+  }
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+double Median(std::vector<double> values) {
+  const auto middle = values.begin() + std::ssize(values) / 2;
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+// Linux: 5 resets the high-water mark of the process' resident memory. What earlier workloads freed
+// goes back to the system first.
+void ResetPeakMemory() {
+  malloc_trim(0);
+  std::ofstream("/proc/self/clear_refs") << 5;
+}
+
+int64_t PeakMemoryBytes() {
+  std::ifstream status("/proc/self/status");
+  std::string line;
+  while (std::getline(status, line)) {
+    if (line.starts_with("VmHWM:")) {
+      int64_t kilobytes = 0;
+      std::istringstream(line.substr(6)) >> kilobytes;
+      return kilobytes * 1024;
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+BenchResult RunWorkload(const WorkloadMaker& maker, const BenchOptions& options) {
+  ResetPeakMemory();
+  std::vector<double> seconds;
+  std::vector<double> fractions;
+  Workload workload;
+  int threads = 1;
+  const auto measure = [&] {
+    if (workload.check) {
+      workload.check();
+    }
+    const double once = Seconds(1, workload.call);
+    const auto calls = std::max<int64_t>(
+        1, static_cast<int64_t>(std::ceil(options.seconds / std::max(once, 1e-9))));
+    for (int repeat = 0; repeat < options.repeats; ++repeat) {
+      const double before = MeasurePeakGflops();
+      seconds.push_back(Seconds(calls, workload.call) / static_cast<double>(calls));
+      const double peak = 0.5 * (before + MeasurePeakGflops());
+      fractions.push_back(workload.flop / seconds.back() / 1e9 / peak);
+    }
+  };
+  {
+    ThreadPool making(options.threads);
+    making.Run([&] { workload = maker.make(); });
+  }
+  threads = workload.all_threads ? options.threads : 1;
+  ThreadPool pool(threads);
+  pool.Run(measure);
+
+  const double median = Median(seconds);
+  return {.name = workload.name,
+          .threads = threads,
+          .seconds = median,
+          .flop = workload.flop,
+          .gflops = workload.flop / median / 1e9,
+          .fraction_of_peak = Median(fractions),
+          .per_second = workload.units / median,
+          .unit = workload.unit,
+          .peak_memory_bytes = PeakMemoryBytes()};
+}
+
+}  // namespace lopt

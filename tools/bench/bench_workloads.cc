@@ -1,0 +1,396 @@
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "base/eigen.h"
+#include "base/error.h"
+#include "base/key.h"
+#include "base/parallel.h"
+#include "estimators/lopt_problem.h"
+#include "learner/experiment.h"
+#include "learner/gradient_learner.h"
+#include "learner/meta_train_config.h"
+#include "learner/run/checkpoint.h"
+#include "lopt/mlp_lopt.h"
+#include "tasks/image_mlp.h"
+#include "tasks/registry.h"
+#include "tasks/torch_module.h"
+#include "tools/bench/bench_workload.h"
+#include "tools/presets.h"
+
+extern char** environ;
+
+namespace lopt {
+namespace {
+
+// FLOP of the definitions, with the time features folded into the first layer's bias and the
+// normaliser into its rows.
+double MlpLoptFlop(int64_t params, const MLPLOptOptions& options = {}) {
+  const auto hidden = static_cast<double>(options.hidden_size);
+  const auto layers = static_cast<double>(options.hidden_layers);
+  return static_cast<double>(params) * 2 *
+         (MLPLOpt::kNormalized * hidden + (layers - 1) * hidden * hidden + 2 * hidden);
+}
+
+// Forward, the gradient of every weight, and of every layer's input but the first.
+double ImageMlpFlop(const std::vector<int64_t>& sizes, int64_t batch) {
+  double products = 0;
+  for (size_t l = 0; l + 1 < sizes.size(); ++l) {
+    products += static_cast<double>(sizes[l] * sizes[l + 1]) * (l == 0 ? 2 : 3);
+  }
+  return 2 * products * static_cast<double>(batch);
+}
+
+void RequireClose(const std::string& what, std::span<const float> got,
+                  std::span<const float> wanted, double relative) {
+  double scale = 0;
+  for (const float value : wanted) {
+    scale = std::max(scale, std::abs(static_cast<double>(value)));
+  }
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    Require(
+        std::abs(static_cast<double>(got[i]) - static_cast<double>(wanted[i])) <= relative * scale,
+        "bench: {} differs from the plain implementation at {}: {} instead of {}", what, i, got[i],
+        wanted[i]);
+  }
+}
+
+struct ImageShape {
+  std::string name;
+  ImageMlpOptions options;
+  std::vector<int64_t> sizes;
+  double Flop() const { return ImageMlpFlop(sizes, options.batch_size); }
+};
+
+const ImageShape kSmall = {"8x8-32", {.image_size = 8, .hidden = {32}}, {64, 32, 10}};
+const ImageShape kLarge = {
+    "784-128-128", {.image_size = 28, .hidden = {128, 128}}, {784, 128, 128, 10}};
+
+std::shared_ptr<const TaskFamily> MakeImageOracle(const ImageShape& shape) {
+  const TaskResources resources = MakeTaskResources("");
+  return std::make_shared<ImageMlp>(shape.options,
+                                    resources.images->Get("glyphs", "", shape.options.image_size),
+                                    ImageMlp::Implementation::kReference);
+}
+
+std::shared_ptr<const TaskFamily> MakeImageTask(const ImageShape& shape,
+                                                const char* type = "ImageMLP") {
+  return TaskRegistry().Make(WriteOptions(type, shape.options), MakeTaskResources(""));
+}
+
+// One optimizer's update of a tensor of random numbers.
+Workload MlpLoptUpdate(const std::string& name, int64_t size, const MLPLOptOptions& options) {
+  struct Data {
+    Layout layout;
+    std::unique_ptr<UpdateRule> fast, reference;
+    std::vector<float> gradient, params, state;
+    Workspace scratch;
+    int64_t step = 0;
+  };
+  auto data = std::make_shared<Data>();
+  data->layout = Layout({{"x", {size}}});
+  const MLPLOpt fast(options, MLPLOpt::Implementation::kFast);
+  const MLPLOpt reference(options, MLPLOpt::Implementation::kReference);
+  const Eigen::VectorXf theta = fast.InitTheta(KeyFromSeed(1));
+  data->fast = fast.Bind(data->layout, AsSpan(theta));
+  data->reference = reference.Bind(data->layout, AsSpan(theta));
+  data->gradient.resize(size);
+  data->params.resize(size);
+  data->state.resize(data->fast->state_layout().size());
+  Normal(KeyFromSeed(2), data->gradient);
+  Normal(KeyFromSeed(3), data->params);
+  data->fast->InitState({}, data->params, data->state);
+  return {.name = name,
+          .unit = "updates",
+          .flop = MlpLoptFlop(size, options),
+          .check =
+              [data] {
+                std::vector<float> params = data->params, state = data->state, expected = params,
+                                   expected_state = state;
+                for (int64_t step = 0; step < 3; ++step) {
+                  data->fast->Update({.step = step}, data->gradient, params, state, data->scratch);
+                  data->reference->Update({.step = step}, data->gradient, expected, expected_state,
+                                          data->scratch);
+                }
+                RequireClose("mlp_lopt", params, expected, 1e-6);
+                RequireClose("mlp_lopt state", state, expected_state, 1e-6);
+              },
+          .call =
+              [data] {
+                data->fast->Update({.step = data->step++}, data->gradient, data->params,
+                                   data->state, data->scratch);
+              }};
+}
+
+// Loss and gradient of `rows` replicas of an image MLP on a drawn batch.
+struct ImageGradient {
+  std::shared_ptr<const TaskFamily> task;
+  std::vector<float> params, gradients, losses;
+  std::vector<Key> keys;
+  Workspace scratch;
+  uint64_t calls = 0;
+
+  ImageGradient(std::shared_ptr<const TaskFamily> made, int64_t rows) : task(std::move(made)) {
+    const int64_t size = task->params_layout().size();
+    params.resize(rows * size);
+    gradients.resize(rows * size);
+    losses.resize(rows);
+    keys.resize(rows);
+    for (int64_t r = 0; r < rows; ++r) {
+      task->Init({}, KeyFromSeed(static_cast<uint64_t>(r)),
+                 std::span(params).subspan(r * size, size), {});
+    }
+  }
+
+  void Evaluate(Key key) {
+    std::ranges::fill(keys, key);
+    task->Evaluate({.rows = std::ssize(keys),
+                    .params = params,
+                    .keys = keys,
+                    .losses = losses,
+                    .gradients = gradients},
+                   scratch);
+  }
+};
+
+Workload ImageMlpGradient(const ImageShape& shape, const char* type, const std::string& name,
+                          int64_t rows) {
+  auto fast = std::make_shared<ImageGradient>(MakeImageTask(shape, type), rows);
+  return {.name = name,
+          .unit = "gradients",
+          .units = static_cast<double>(rows),
+          .flop = shape.Flop() * static_cast<double>(rows),
+          .check =
+              [fast, shape, rows] {
+                ImageGradient oracle(MakeImageOracle(shape), rows);
+                oracle.Evaluate(KeyFromSeed(4));
+                fast->Evaluate(KeyFromSeed(4));
+                RequireClose("loss of " + shape.name, fast->losses, oracle.losses, 1e-5);
+                RequireClose("gradient of " + shape.name, fast->gradients, oracle.gradients, 1e-5);
+              },
+          .call = [fast] { fast->Evaluate(FoldIn(KeyFromSeed(5), fast->calls++)); }};
+}
+
+// `replicas` image MLPs trained for 50 inner steps by MLPLOpt.
+Workload InnerSteps(const ImageShape& shape, const std::string& name, int64_t replicas,
+                    bool all_threads) {
+  constexpr int64_t kSteps = 50;
+  struct Data {
+    std::shared_ptr<const LoptProblem> problem;
+    Eigen::VectorXf theta;
+    UnrollState state;
+    UnrollTrace trace;
+    uint64_t window = 0;
+  };
+  const auto make = [shape](MLPLOpt::Implementation implementation,
+                            std::shared_ptr<const TaskFamily> task) {
+    return std::make_shared<LoptProblem>(
+        std::move(task), std::make_shared<MLPLOpt>(MLPLOptOptions{}, implementation),
+        std::make_shared<NeverEndingTruncationSchedule>(), LoptProblemOptions{});
+  };
+  auto data = std::make_shared<Data>();
+  data->problem = make(MLPLOpt::Implementation::kFast, MakeImageTask(shape));
+  data->theta = MLPLOpt().InitTheta(KeyFromSeed(1));
+  data->state = data->problem->Start(replicas, {}, KeyFromSeed(2));
+  const auto run = [replicas](const LoptProblem& problem, const Eigen::VectorXf& theta, Key key,
+                              int64_t steps, UnrollState* state, UnrollTrace* trace) {
+    problem.Run({.theta = AsSpan(theta), .perturbations = {}, .rows = replicas}, {}, steps,
+                SplitKey(key, replicas), state, trace);
+  };
+  const double step_flop = shape.Flop() + MlpLoptFlop(MakeImageTask(shape)->params_layout().size());
+  return {.name = name,
+          .all_threads = all_threads,
+          .unit = "inner steps",
+          .units = static_cast<double>(replicas * kSteps),
+          .flop = step_flop * static_cast<double>(replicas * kSteps),
+          .check =
+              [data, shape, make, run] {
+                const auto oracle =
+                    make(MLPLOpt::Implementation::kReference, MakeImageOracle(shape));
+                UnrollState got = data->state, wanted = data->state;
+                UnrollTrace trace;
+                run(*data->problem, data->theta, KeyFromSeed(3), 3, &got, &trace);
+                run(*oracle, data->theta, KeyFromSeed(3), 3, &wanted, &trace);
+                RequireClose("inner step of " + shape.name, got.At("params").As<float>(),
+                             wanted.At("params").As<float>(), 1e-5);
+              },
+          .call =
+              [data, run] {
+                run(*data->problem, data->theta, FoldIn(KeyFromSeed(4), data->window++), kSteps,
+                    &data->state, &data->trace);
+              }};
+}
+
+MetaTrainConfig PresetOptions(const std::string& name) {
+  return ReadOptions<MetaTrainConfig>(PresetConfig(name));
+}
+
+// A meta-training run that goes on update by update.
+struct MetaTraining {
+  Experiment experiment;
+  SingleMachineGradientLearner learner;
+  SingleMachineGradientLearner::State state;
+
+  explicit MetaTraining(const MetaTrainConfig& config)
+      : experiment(config),
+        learner(experiment.learner, experiment.estimators, {}),
+        state(learner.Init(experiment.run_key)) {}
+
+  void Update() { learner.Update(experiment.run_key, &state); }
+};
+
+// Whole updates of theta: both estimators, the perturbations, the gradient, theta_opt.
+Workload MetaUpdates(const std::string& preset, int64_t num_tasks) {
+  auto run = std::make_shared<MetaTraining>(PresetOptions(preset));
+  const double replica_flop = 50 * (kSmall.Flop() + MlpLoptFlop(2410) + MlpLoptFlop(10));
+  return {.name = preset,
+          .all_threads = true,
+          .unit = "updates",
+          .flop = replica_flop * 2 * static_cast<double>(num_tasks),
+          .check = {},
+          .call = [run] { run->Update(); }};
+}
+
+// The tutorial's PES estimator of quadratics with 16 tasks, whole updates.
+Workload Quadratics() {
+  MetaTrainConfig alone = PresetOptions("tutorial-16");
+  alone.estimators.resize(1);
+  auto run = std::make_shared<MetaTraining>(alone);
+  constexpr double kSteps = 2 * 16 * 50;
+  return {.name = "quadratic-10",
+          .all_threads = true,
+          .unit = "inner steps",
+          .units = kSteps,
+          .flop = kSteps * MlpLoptFlop(10),
+          .check = {},
+          .call = [run] { run->Update(); }};
+}
+
+Workload Normals() {
+  auto out = std::make_shared<std::vector<float>>(1 << 16);
+  auto calls = std::make_shared<uint64_t>(0);
+  return {.name = "normals",
+          .unit = "normals",
+          .units = static_cast<double>(out->size()),
+          .flop = 0,
+          .check = {},
+          .call = [out, calls] { Normal(FoldIn(KeyFromSeed(1), (*calls)++), *out); }};
+}
+
+// A temporary directory that goes with its owner.
+struct ScratchDirectory {
+  std::string path;
+  ScratchDirectory() {
+    std::string name = (std::filesystem::temp_directory_path() / "lopt-bench-XXXXXX").string();
+    Require(mkdtemp(name.data()) != nullptr, "bench: cannot make a directory {}", name);
+    path = name;
+  }
+  ~ScratchDirectory() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path, ignored);
+  }
+};
+
+// The checkpoint of a tutorial run, flushed to disk.
+Workload CheckpointWrite() {
+  struct Data {
+    ScratchDirectory directory;
+    MetaTraining run{PresetOptions("tutorial")};
+    Checkpoint checkpoint;
+    std::unique_ptr<CheckpointStore> store;
+  };
+  auto data = std::make_shared<Data>();
+  data->store = std::make_unique<CheckpointStore>(data->directory.path + "/checkpoints",
+                                                  CheckpointRetention{});
+  data->checkpoint = {.config = PresetConfig("tutorial"),
+                      .isa = "",
+                      .run_key = data->run.experiment.run_key,
+                      .theta = data->run.experiment.optimizer->theta_layout(),
+                      .learner = data->run.state.learner,
+                      .workers = data->run.state.workers,
+                      .totals = std::vector<StepCounts>(2)};
+  const auto write = [data] {
+    ++data->checkpoint.learner.outer_step;
+    data->store->Write(data->checkpoint);
+  };
+  return {.name = "checkpoint", .unit = "checkpoints", .flop = 0, .check = {}, .call = write};
+}
+
+// A process of its own: the tutorial's first update, from the start of the process to its end,
+// files written.
+Workload FirstUpdate(int threads) {
+  auto directory = std::make_shared<ScratchDirectory>();
+  return {.name = "first_update",
+          .all_threads = true,
+          .unit = "runs",
+          .flop = 0,
+          .check = {},
+          .call = [directory, threads] {
+            const std::string out = directory->path + "/run";
+            const std::string thread_count = std::to_string(threads);
+            std::vector<std::string> words = {
+                "lopt",        "meta-train", "--preset",   "tutorial", "--steps", "1",
+                "--overwrite", "--threads",  thread_count, "--out",    out};
+            std::vector<char*> arguments;
+            for (std::string& word : words) {
+              arguments.push_back(word.data());
+            }
+            arguments.push_back(nullptr);
+            posix_spawn_file_actions_t actions;
+            posix_spawn_file_actions_init(&actions);
+            posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+            posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+            pid_t child = 0;
+            const int error =
+                posix_spawn(&child, "/proc/self/exe", &actions, nullptr, arguments.data(), environ);
+            posix_spawn_file_actions_destroy(&actions);
+            int status = 0;
+            Require(error == 0 && waitpid(child, &status, 0) == child && status == 0,
+                    "bench: lopt meta-train for first_update failed with status {}", status);
+          }};
+}
+
+}  // namespace
+
+std::vector<WorkloadMaker> Workloads(int threads) {
+  std::vector<WorkloadMaker> makers;
+  const auto add = [&](const std::string& name, std::function<Workload()> make) {
+    makers.push_back({name, std::move(make)});
+  };
+  for (const int64_t size : {10, 2410, 118282}) {
+    const std::string name = "mlp_lopt/" + std::to_string(size);
+    add(name, [=] { return MlpLoptUpdate(name, size, {}); });
+  }
+  for (const int64_t hidden : {4, 8, 16}) {
+    const std::string name = "mlp_lopt/2410/hidden-" + std::to_string(hidden);
+    add(name, [=] { return MlpLoptUpdate(name, 2410, {.hidden_size = hidden}); });
+  }
+  for (const ImageShape& shape : {kSmall, kLarge}) {
+    const std::string gradient = "image_mlp/" + shape.name;
+    add(gradient, [=] { return ImageMlpGradient(shape, "ImageMLP", gradient, 1); });
+    const std::string step = "inner_step/" + shape.name;
+    add(step, [=] { return InnerSteps(shape, step, 1, false); });
+    add(step + "/all", [=] { return InnerSteps(shape, step + "/all", 8 * threads, true); });
+  }
+  add("quadratic-10", Quadratics);
+  add("tutorial", [] { return MetaUpdates("tutorial", 4); });
+  add("tutorial-16", [] { return MetaUpdates("tutorial-16", 16); });
+  add("normals", Normals);
+  add("checkpoint", CheckpointWrite);
+  add("first_update", [threads] { return FirstUpdate(threads); });
+  // Last: LibTorch stays in memory once it is loaded.
+  if (FindTorchModule()) {
+    add("torch_image_mlp/8x8-32",
+        [] { return ImageMlpGradient(kSmall, "TorchImageMLP", "torch_image_mlp/8x8-32", 32); });
+  }
+  return makers;
+}
+
+}  // namespace lopt

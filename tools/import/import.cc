@@ -1,0 +1,74 @@
+#include <fmt/core.h>
+
+#include <boost/program_options.hpp>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "base/arrays.h"
+#include "base/config.h"
+#include "lopt/registry.h"
+#include "lopt/theta_file.h"
+#include "tools/build_info.h"
+#include "tools/command_line.h"
+#include "tools/commands.h"
+#include "tools/import/haiku_params.h"
+
+namespace lopt {
+
+namespace po = boost::program_options;
+
+namespace {
+
+// With all options, also those that were not given.
+Config WithDefaults(Config optimizer) {
+  const char* key = "learned_optimizer";
+  const Config resolved = WriteFields(
+      "", [&](FieldVisitor& v) { v.Typed(key, &optimizer, OptimizerRegistry().table(), ""); });
+  return Config::FromJson(resolved.json().at(key), key);
+}
+
+}  // namespace
+
+int ImportCommand(const std::vector<std::string>& arguments) {
+  const char* synopsis = "lopt import FILE --out THETA [OPTIONS]";
+  po::options_description options("Options");
+  std::string out;
+  std::string optimizer_text;
+  std::string key;
+  options.add_options()("out", po::value(&out)->value_name("THETA"),
+                        "Theta file to write (.safetensors).")(
+      "learned-optimizer",
+      po::value(&optimizer_text)->value_name("JSON")->default_value(R"({"type": "MLPLOpt"})"),
+      "Type and options of the optimizer that the weights are of.")(
+      "key", po::value(&key)->value_name("PATH"),
+      "Where in the file the weights are, if there are several that fit; '.' is the top.");
+  const auto values = ParseCommandLine(
+      arguments, options, "file", 1, synopsis,
+      "FILE holds haiku params as google/learned_optimization has them: an .npz file, the msgpack\n"
+      "of flax (checkpoints.save_state), or a .safetensors file.\n\n"
+      "Example:\n  lopt import params.msgpack --out theta.safetensors\n");
+  if (!values) return kExitDone;
+  if (!values->contains("file") || out.empty()) {
+    throw UsageError(fmt::format("The file to import or --out is missing; usage: {}", synopsis));
+  }
+  const std::string file = (*values)["file"].as<std::vector<std::string>>().front();
+  std::error_code ignored;
+  Require(!std::filesystem::equivalent(file, out, ignored), "{}: --out is the file to import", out);
+
+  ThetaFile theta_file;
+  theta_file.learned_optimizer = WithDefaults(Config::Parse(optimizer_text, "--learned-optimizer"));
+  const auto optimizer = OptimizerRegistry().Make(theta_file.learned_optimizer);
+  const Layout& layout = optimizer->theta_layout();
+  theta_file.theta.resize(layout.size());
+  RowFromArrays(layout, FindTensors(ReadHaikuParams(file), layout, key, file), "",
+                {theta_file.theta.data(), static_cast<size_t>(theta_file.theta.size())});
+  theta_file.version = GetBuildInfo().version;
+  WriteThetaFile(out, theta_file);
+  fmt::print("{}: {} numbers of a {}\n", out, layout.size(), theta_file.learned_optimizer.Type());
+  return kExitDone;
+}
+
+}  // namespace lopt

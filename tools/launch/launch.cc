@@ -1,0 +1,154 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <boost/program_options.hpp>
+#include <filesystem>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tools/command_line.h"
+#include "tools/commands.h"
+#include "tools/launch/rank_guard.h"
+#include "tools/launch/supervisor.h"
+
+namespace lopt {
+
+namespace po = boost::program_options;
+
+namespace {
+
+constexpr const char* kSynopsis = "lopt launch -n RANKS [OPTIONS] -- meta-train ... --out DIR";
+
+constexpr const char* kExamples =
+    "Runs meta-train on many ranks under mpiexec, and starts it again from its last checkpoint "
+    "when a\n"
+    "rank dies or hangs. DIR/restarts.jsonl tells of every failure. SIGTERM or Ctrl-C: the ranks\n"
+    "save a checkpoint and the exit code is 75.\n"
+    "\n"
+    "Examples:\n"
+    "  lopt launch -n 4 -- meta-train --preset tutorial-16 --out runs/first\n"
+    "  lopt launch -n 16 --min-ranks 8 --mpiexec 'mpiexec -f hosts' -- meta-train c.json --out d\n"
+    "  lopt launch -n 4 -- meta-train --resume --out runs/first --steps 2000\n";
+
+po::options_description Options() {
+  po::options_description options("Options");
+  auto add = options.add_options();
+  add("ranks", po::value<int>()->value_name("N"), "Processes to start; -n is short for it.");
+  add("max-restarts", po::value<int>()->value_name("R")->default_value(5),
+      "Give up after more than R failures in a row without progress (a newer checkpoint or more "
+      "updates).");
+  add("min-ranks", po::value<int>()->value_name("M"),
+      "After two failed starts in a row try half as many ranks, but not fewer than M. Default: "
+      "always N.");
+  add("mpiexec", po::value<std::string>()->value_name("COMMAND")->default_value("mpiexec"),
+      "The program that starts ranks, with options of its own after spaces; it gets -n N.");
+  add("worker-timeout", po::value<double>()->value_name("S")->default_value(60),
+      "Kill a job of which no rank has reported for S + 5 seconds; not below the config's "
+      "worker_timeout_seconds.");
+  return options;
+}
+
+std::vector<std::string> SplitAtSpaces(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  return words;
+}
+
+int AtLeast(const po::variables_map& values, const char* name, int least) {
+  const int value = values[name].as<int>();
+  if (value < least)
+    throw UsageError(fmt::format("--{} wants at least {}, not {}", name, least, value));
+  return value;
+}
+
+// The directory that --out names in the words of meta-train.
+std::string OutDirectory(const std::vector<std::string>& words) {
+  const std::string prefix = "--out=";
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (words[i] == "--out" && i + 1 < words.size()) return words[i + 1];
+    if (words[i].starts_with(prefix)) return words[i].substr(prefix.size());
+  }
+  throw UsageError(fmt::format(
+      "meta-train wants --out DIR here: a restart goes on from there; usage: {}", kSynopsis));
+}
+
+// Takes an option with this many values out of the words, and returns it; empty if it is not there.
+std::vector<std::string> Take(const std::string& name, size_t values,
+                              std::vector<std::string>* words) {
+  for (auto word = words->begin(); word != words->end(); ++word) {
+    const bool joined = values > 0 && word->starts_with(name + "=");
+    if (*word != name && !joined) continue;
+    const auto left = static_cast<size_t>(words->end() - word);
+    const auto end = word + static_cast<ptrdiff_t>(joined ? 1 : std::min(values + 1, left));
+    std::vector<std::string> taken(word, end);
+    words->erase(word, end);
+    return taken;
+  }
+  return {};
+}
+
+std::string OwnPath() { return std::filesystem::read_symlink("/proc/self/exe"); }
+
+}  // namespace
+
+int LaunchCommand(const std::vector<std::string>& arguments) {
+  // What mpiexec runs as a rank: --guard DIR -- meta-train ...
+  if (arguments.size() > 3 && arguments[0] == "--guard") {
+    std::vector<std::string> program(arguments.begin() + 3, arguments.end());
+    program.insert(program.begin(), OwnPath());
+    return GuardRank(arguments[1], program);
+  }
+  const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
+  std::vector<std::string> own(arguments.begin(), dashes);
+  std::replace(own.begin(), own.end(), std::string("-n"), std::string("--ranks"));
+  const auto parsed = ParseCommandLine(own, Options(), "", 0, kSynopsis, kExamples);
+  if (!parsed) return kExitDone;
+  const po::variables_map& values = *parsed;
+  if (dashes == arguments.end() || dashes + 1 == arguments.end()) {
+    throw UsageError(fmt::format("What to launch is missing; usage: {}", kSynopsis));
+  }
+  std::vector<std::string> program(dashes + 1, arguments.end());
+  if (program[0] != "meta-train") {
+    throw UsageError(
+        fmt::format("lopt launch runs meta-train, not '{}'; usage: {}", program[0], kSynopsis));
+  }
+  if (!values.contains("ranks")) {
+    throw UsageError(fmt::format("-n RANKS is missing; usage: {}", kSynopsis));
+  }
+
+  SupervisorOptions options;
+  options.mpiexec = SplitAtSpaces(values["mpiexec"].as<std::string>());
+  if (options.mpiexec.empty()) throw UsageError("--mpiexec wants a command, not ''");
+  options.out_dir = OutDirectory(program);
+  options.resume = !Take("--resume", 0, &program).empty();
+  options.start_words = Take("--overwrite", 0, &program);
+  options.overwrite = !options.start_words.empty();
+  const std::vector<std::string> init_theta = Take("--init-theta", 1, &program);
+  options.start_words.insert(options.start_words.end(), init_theta.begin(), init_theta.end());
+  if (options.resume && options.overwrite) {
+    throw UsageError("Give --resume or --overwrite, not both");
+  }
+  if (options.resume && !init_theta.empty()) {
+    throw UsageError("Give --resume or --init-theta, not both");
+  }
+  program.insert(program.begin(), OwnPath());
+  options.program = GuardedProgram(options.out_dir, program);
+  options.restart.ranks = AtLeast(values, "ranks", 1);
+  options.restart.min_ranks =
+      values.contains("min-ranks") ? AtLeast(values, "min-ranks", 1) : options.restart.ranks;
+  if (options.restart.min_ranks > options.restart.ranks) {
+    throw UsageError(fmt::format("--min-ranks wants at most the {} of -n, not {}",
+                                 options.restart.ranks, options.restart.min_ranks));
+  }
+  options.restart.max_restarts = AtLeast(values, "max-restarts", 0);
+  options.worker_timeout_seconds = values["worker-timeout"].as<double>();
+  if (!(options.worker_timeout_seconds > 0)) {
+    throw UsageError(
+        fmt::format("--worker-timeout wants more than 0, not {}", options.worker_timeout_seconds));
+  }
+  return Supervise(options);
+}
+
+}  // namespace lopt

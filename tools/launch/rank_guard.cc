@@ -1,0 +1,81 @@
+#include "tools/launch/rank_guard.h"
+
+#include <fmt/core.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <optional>
+
+#include "learner/run/status_file.h"
+#include "tools/commands.h"
+#include "tools/launch/child_process.h"
+#include "tools/launch/rank_report.h"
+#include "tools/launch/stop_requests.h"
+
+namespace lopt {
+
+namespace {
+
+// The rank that mpiexec gave this process; 0 if it did not.
+int RankInEnvironment() {
+  for (const char* name : {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"}) {
+    if (const char* rank = std::getenv(name)) return std::atoi(rank);
+  }
+  return 0;
+}
+
+// `stopped`: whether it was told to stop.
+ProcessEnd RunToEnd(const std::vector<std::string>& program, bool* stopped) {
+  StopRequests stop;
+  ChildProcess rank(program);
+  int stops = 0;
+  for (;;) {
+    for (; stops < stop.Count(); ++stops) rank.Signal(SIGTERM);
+    *stopped = stops > 0;
+    if (const std::optional<ProcessEnd> end = rank.Poll()) return *end;
+    pollfd signals = {.fd = stop.descriptor(), .events = POLLIN, .revents = 0};
+    ::poll(&signals, 1, -1);
+  }
+}
+
+// Without a second core file.
+void DieOf(int signal) {
+  const rlimit none = {.rlim_cur = 0, .rlim_max = 0};
+  ::setrlimit(RLIMIT_CORE, &none);
+  ::signal(signal, SIG_DFL);
+  ::raise(signal);
+}
+
+}  // namespace
+
+std::vector<std::string> GuardedProgram(const std::string& out_dir,
+                                        const std::vector<std::string>& program) {
+  std::vector<std::string> words = {program[0], "launch", "--guard", out_dir, "--"};
+  words.insert(words.end(), program.begin() + 1, program.end());
+  return words;
+}
+
+int GuardRank(const std::string& out_dir, const std::vector<std::string>& program) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  ::signal(SIGUSR1, SIG_IGN);  // MPICH's note that another rank has ended
+  bool stopped = false;
+  const ProcessEnd end = RunToEnd(program, &stopped);
+  if (end.exit_code == kExitDone || end.exit_code == kExitInterrupted) return end.exit_code;
+  if (!stopped) {
+    try {
+      WriteRankEnd(out_dir, {.rank = RankInEnvironment(), .host = HostName(), .end = end});
+    } catch (const std::exception& error) {
+      fmt::print(stderr, "lopt launch: {}\n", error.what());
+    }
+  }
+  if (end.by_signal) DieOf(end.exit_code - 128);
+  return end.exit_code;
+}
+
+}  // namespace lopt

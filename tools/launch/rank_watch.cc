@@ -1,0 +1,58 @@
+#include "tools/launch/rank_watch.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace lopt {
+
+void RankWatch::Read(double now) {
+  for (RankReport& report : ReadRankReports(out_dir_)) {
+    const auto [place, is_new] = ranks_.try_emplace(report.rank);
+    Rank& rank = place->second;
+    if (is_new || report.time_seconds != rank.report.time_seconds) rank.changed = now;
+    rank.report = std::move(report);
+  }
+}
+
+int64_t RankWatch::updates() const {
+  int64_t most = 0;
+  for (const auto& [number, rank] : ranks_) most = std::max(most, rank.report.updates);
+  return most;
+}
+
+double RankWatch::last_change() const {
+  double last = start_;
+  for (const auto& [number, rank] : ranks_) last = std::max(last, rank.changed);
+  return last;
+}
+
+std::vector<RankReport> RankWatch::All() const {
+  std::vector<RankReport> all;
+  for (const auto& [number, rank] : ranks_) all.push_back(rank.report);
+  return all;
+}
+
+std::vector<RankReport> RankWatch::Ended() const {
+  const std::vector<RankEnd> ends = ReadRankEnds(out_dir_);
+  const bool signals =
+      std::any_of(ends.begin(), ends.end(), [](const RankEnd& end) { return end.end.by_signal; });
+  std::vector<RankReport> ended;
+  for (const RankEnd& end : ends) {
+    if (signals && !end.end.by_signal) continue;
+    const auto rank = ranks_.find(end.rank);
+    ended.push_back(rank == ranks_.end() ? RankReport{.rank = end.rank, .host = end.host}
+                                         : rank->second.report);
+  }
+  return ended;
+}
+
+std::vector<RankReport> RankWatch::Behind(double seconds) const {
+  std::vector<RankReport> behind;
+  const double last = last_change();
+  for (const auto& [number, rank] : ranks_) {
+    if (last - rank.changed > seconds) behind.push_back(rank.report);
+  }
+  return behind;
+}
+
+}  // namespace lopt

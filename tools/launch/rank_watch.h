@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tools/launch/rank_report.h"
+
+namespace lopt {
+
+// Follows the ranks of one job through the files of its status directory. Times are seconds of one
+// clock of the caller's; those in the files are not compared with it.
+class RankWatch {
+ public:
+  // `now`: when the job was started. Files of earlier jobs must have been removed.
+  RankWatch(std::string out_dir, double now) : out_dir_(std::move(out_dir)), start_(now) {}
+
+  // Reads the files.
+  void Read(double now);
+
+  int64_t count() const { return static_cast<int64_t>(ranks_.size()); }  // that have reported
+  int64_t updates() const;     // the most that any rank knew of; 0 if none has reported
+  double last_change() const;  // of any report; the start of the job if there is none
+  std::vector<RankReport> All() const;
+  // Those that ended by themselves or were killed, and not by mpiexec since another had ended. If
+  // signals ended some, only these: the others met what followed.
+  std::vector<RankReport> Ended() const;
+  // Those whose report last changed more than `seconds` before that of another rank.
+  std::vector<RankReport> Behind(double seconds) const;
+
+ private:
+  struct Rank {
+    RankReport report;
+    double changed = 0;
+  };
+
+  std::string out_dir_;
+  double start_;
+  std::map<int, Rank> ranks_;
+};
+
+}  // namespace lopt

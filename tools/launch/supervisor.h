@@ -1,0 +1,44 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tools/launch/restart_policy.h"
+
+namespace lopt {
+
+struct SupervisorOptions {
+  std::vector<std::string> mpiexec = {"mpiexec"};  // program and its own options
+  std::vector<std::string> program = {};  // what a rank runs, and the words for every attempt
+  // More words for the attempts that start a run (--overwrite, --init-theta FILE). The others get
+  // --resume.
+  std::vector<std::string> start_words = {};
+  std::string out_dir = {};
+  bool resume = false;     // the first attempt goes on with the run in out_dir
+  bool overwrite = false;  // the first attempt replaces it; restarts.jsonl begins anew
+  RestartOptions restart = {};
+  // A rank whose reports ended half of worker_timeout before the others' counts as hung. A job of
+  // which no rank reports for worker_timeout + silence_allowance is killed.
+  double worker_timeout_seconds = 60;
+  double silence_allowance_seconds = 5;
+  // Replaces the wait before a restart; returns false if it was interrupted by a signal to stop.
+  std::function<bool(double seconds)> wait = {};
+};
+
+// Runs `mpiexec -n <ranks> <program>` until it has finished, and starts it again, with --resume,
+// when it fails; restart_policy.h says when. Messages go to standard error, a line per failure that
+// names rank, host and last step to `<out_dir>/restarts.jsonl` too.
+//
+// Returns kExitDone, kExitInterrupted (the job was interrupted, or this process got SIGTERM, SIGINT
+// or SIGHUP, which the job gets as SIGTERM; a second one kills the job), or the code of a command
+// that no restart can help: one that exits with kExitUsage, or with kExitError before any rank has
+// reported, unless fewer ranks may be tried. Throws Error when it gives up, when out_dir holds
+// a run and neither resume nor overwrite is set, when it holds none and resume is, or if mpiexec
+// cannot be run. Nothing that it started is left when it returns, throws or is killed.
+//
+// To be called from a thread that lives as long as the process. Blocks the three signals in this
+// thread while it runs; other threads must not take them.
+int Supervise(const SupervisorOptions& options);
+
+}  // namespace lopt

@@ -1,0 +1,414 @@
+#include "torch/learned_optimizer.h"
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+#include <torch/serialize/archive.h>
+#include <torch/types.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <set>
+#include <span>
+#include <sstream>
+#include <type_traits>
+#include <utility>
+
+#include "base/error.h"
+#include "base/key.h"
+#include "base/workspace.h"
+#include "lopt/registry.h"
+
+namespace lopt::torch_optim {
+namespace {
+
+using Group = torch::optim::OptimizerParamGroup;
+using Options = LearnedOptimizerOptions;
+using State = LearnedOptimizerParamState;
+using States = std::decay_t<decltype(std::declval<torch::optim::Optimizer&>().state())>;
+
+constexpr const char* kArchiveFormat = "lopt torch optimizer 1";
+
+// Fewer elements than this are not worth waking other threads for.
+constexpr int64_t kParallelElements = 8192;
+
+// The key that LibTorch uses: text up to 1.13, a pointer later.
+template <class Key = States::key_type>
+Key StateKey(const torch::Tensor& param) {
+  if constexpr (std::is_same_v<Key, std::string>) {
+    std::ostringstream text;
+    text << param.unsafeGetTensorImpl();
+    return text.str();
+  } else {
+    return param.unsafeGetTensorImpl();
+  }
+}
+
+std::string Name(size_t group, size_t index, const torch::Tensor& param) {
+  return fmt::format("LearnedOptimizer: parameter {} of group {}, shape {},", index, group,
+                     ToString(param.sizes().vec()));
+}
+
+template <class T>
+std::string Text(const T& value) {
+  std::ostringstream text;
+  text << value;
+  return text.str();
+}
+
+void CheckOptions(const torch::optim::OptimizerOptions& options, const std::string& who) {
+  const auto* own = dynamic_cast<const Options*>(&options);
+  Require(own != nullptr, "{} has the options of another optimizer; LearnedOptimizerOptions needed",
+          who);
+  for (const auto& [name, value] :
+       {std::pair("lr", own->lr()), std::pair("weight_decay", own->weight_decay())}) {
+    Require(std::isfinite(value) && value >= 0, "{}: {} must be a finite number >= 0, got {}", who,
+            name, value);
+  }
+}
+
+// What is wrong with a parameter or its gradient; empty if nothing is.
+std::string Problem(const torch::Tensor& param) {
+  if (!param.device().is_cpu()) {
+    return fmt::format("is on the device {}; it must be on the CPU", Text(param.device()));
+  }
+  if (param.layout() != torch::kStrided) {
+    return fmt::format("has the layout {}; it must be Strided", Text(param.layout()));
+  }
+  if (param.scalar_type() != torch::kFloat32 && param.scalar_type() != torch::kFloat64) {
+    return fmt::format("has elements of type {}; valid types: Float, Double",
+                       Text(param.scalar_type()));
+  }
+  const torch::Tensor& gradient = param.grad();
+  if (!gradient.defined()) return "";
+  if (gradient.layout() != torch::kStrided) {
+    return fmt::format("has a gradient with the layout {}; it must be Strided (dense)",
+                       Text(gradient.layout()));
+  }
+  if (!gradient.device().is_cpu() || gradient.sizes() != param.sizes()) {
+    return fmt::format("has a gradient of shape {} on the device {}; it must be like the parameter",
+                       ToString(gradient.sizes().vec()), Text(gradient.device()));
+  }
+  return "";
+}
+
+// Checks all params, their gradients and the options of all groups.
+void CheckGroups(const std::vector<Group>& groups) {
+  std::set<const void*> seen;
+  for (size_t g = 0; g < groups.size(); ++g) {
+    CheckOptions(groups[g].options(), fmt::format("LearnedOptimizer: param group {}", g));
+    for (size_t i = 0; i < groups[g].params().size(); ++i) {
+      const torch::Tensor& param = groups[g].params()[i];
+      std::string problem = Problem(param);
+      if (!seen.insert(param.unsafeGetTensorImpl()).second) problem = "is given twice";
+      if (!problem.empty()) Fail("{} {}", Name(g, i, param), problem);
+    }
+  }
+}
+
+std::shared_ptr<const lopt::LearnedOptimizer> Make(const ThetaFile& theta_file) {
+  return OptimizerRegistry().Make(theta_file.learned_optimizer);
+}
+
+// The params after two updates, each with the params as they are for the gradient.
+std::vector<float> TwoUpdates(const UpdateRule& rule, std::span<const float> start) {
+  std::vector<float> params(start.begin(), start.end());
+  std::vector<float> state(static_cast<size_t>(rule.state_layout().size()));
+  rule.InitState({}, params, state);
+  Workspace scratch;
+  for (int64_t step = 0; step < 2; ++step) {
+    const std::vector<float> gradient = params;
+    rule.Update({.step = step}, gradient, params, state, scratch);
+  }
+  return params;
+}
+
+// Whether two tensors are updated together as each is by itself.
+bool TreatsTensorsSeparately(const lopt::LearnedOptimizer& optimizer,
+                             std::span<const float> theta) {
+  const Layout both({{"a", {3}}, {"b", {4, 3}}});
+  const auto rule = optimizer.Bind(both, theta);
+  std::vector<float> start(static_cast<size_t>(both.size()));
+  Normal(KeyFromSeed(0), start);
+  const std::vector<float> together = TwoUpdates(*rule, start);
+  int64_t state_size = 0;
+  for (const LayoutEntry& entry : both.entries()) {
+    const auto alone = optimizer.Bind(Layout({{entry.name, entry.shape}}), theta);
+    state_size += alone->state_layout().size();
+    const std::vector<float> separate =
+        TwoUpdates(*alone, std::span(start).subspan(entry.offset, entry.size));
+    if (std::memcmp(separate.data(), together.data() + entry.offset,
+                    separate.size() * sizeof(float)) != 0) {
+      return false;
+    }
+  }
+  return state_size == rule->state_layout().size();
+}
+
+std::span<float> Floats(const torch::Tensor& tensor) {
+  return {tensor.data_ptr<float>(), static_cast<size_t>(tensor.numel())};
+}
+
+// One parameter's update, prepared.
+struct Job {
+  torch::Tensor param;
+  torch::Tensor values;    // float32 in C order: the param itself or a copy, updated
+  torch::Tensor gradient;  // float32 in C order
+  const UpdateRule* rule;
+  State* state;
+  const Options* options;
+  Key key;
+
+  bool PlainStep() const {
+    return param.scalar_type() == torch::kFloat32 && options->lr() == 1 &&
+           options->weight_decay() == 0;
+  }
+  bool InPlace() const { return PlainStep() && param.is_contiguous(); }
+
+  void Prepare() {
+    gradient = param.grad().to(torch::kFloat32).contiguous();
+    values = param.detach();
+    if (!InPlace()) {
+      values = torch::empty(param.sizes(), torch::dtype(torch::kFloat32)).copy_(param);
+    }
+  }
+
+  void Update(float loss, Workspace& scratch) const {
+    rule->Update({.step = state->step(), .loss = loss, .key = key}, Floats(gradient),
+                 Floats(values), Floats(state->state()), scratch);
+  }
+
+  void Finish() const {
+    state->step(state->step() + 1);
+    if (InPlace()) {
+      param.unsafeGetTensorImpl()->bump_version();  // autograd must notice, as with any operation
+    } else if (PlainStep()) {
+      param.detach().copy_(values);
+    } else {
+      const torch::Tensor old = param.detach();
+      torch::Tensor change =
+          (values - old.to(torch::kFloat32)).to(old.scalar_type()).mul_(options->lr());
+      if (options->weight_decay() != 0) {
+        change.sub_(old, options->lr() * options->weight_decay());
+      }
+      param.detach().add_(change);
+    }
+  }
+};
+
+void UpdateAll(const std::vector<Job>& jobs, float loss, WorkspacePool* workspaces) {
+  std::atomic<size_t> next = 0;
+  const auto work = [&](int64_t, int64_t) {
+    WorkspacePool::Lease scratch(*workspaces);
+    for (size_t i = 0; (i = next++) < jobs.size();) jobs[i].Update(loss, *scratch);
+  };
+  int64_t elements = 0;
+  for (const Job& job : jobs) elements += job.values.numel();
+  const int64_t threads = elements < kParallelElements ? 1 : at::get_num_threads();
+  at::parallel_for(0, std::min<int64_t>(threads, std::ssize(jobs)), 1, work);
+}
+
+std::string GroupKey(size_t group, const char* what) {
+  return fmt::format("groups/{}/{}", group, what);
+}
+std::string ParamKey(size_t group, size_t index, const char* what) {
+  return fmt::format("groups/{}/params/{}/{}", group, index, what);
+}
+
+// Reads what must be in an archive of this format.
+c10::IValue Read(torch::serialize::InputArchive& archive, const std::string& key) {
+  c10::IValue value;
+  Require(archive.try_read(key, value), "LearnedOptimizer: the archive is damaged: no '{}'", key);
+  return value;
+}
+
+void CheckSame(const char* what, int64_t saved, size_t here) {
+  Require(saved == static_cast<int64_t>(here),
+          "LearnedOptimizer: the archive has {} {}, this optimizer {}", saved, what, here);
+}
+
+}  // namespace
+
+// The bound optimizer, and one rule for each shape of tensor seen.
+struct LearnedOptimizer::Rules {
+  explicit Rules(const ThetaFile& theta_file)
+      : config(theta_file.learned_optimizer), theta(theta_file.theta), optimizer(Make(theta_file)) {
+    Require(theta.size() == optimizer->theta_layout().size(),
+            "LearnedOptimizer: theta has {} numbers, a {} needs {}", theta.size(), config.Type(),
+            optimizer->theta_layout().size());
+    CheckUsable();
+  }
+
+  void CheckUsable() const {
+    bool separate = false;
+    try {
+      separate = TreatsTensorsSeparately(*optimizer, ThetaSpan());
+    } catch (const Error& error) {
+      Fail("LearnedOptimizer: a {} with such options cannot be used here: {}", config.Type(),
+           error.what());
+    }
+    Require(separate,
+            "LearnedOptimizer: a {} does not treat each tensor by itself, which this class needs",
+            config.Type());
+  }
+
+  std::span<const float> ThetaSpan() const {
+    return {theta.data(), static_cast<size_t>(theta.size())};
+  }
+
+  const UpdateRule& Get(const torch::Tensor& param) {
+    std::unique_ptr<UpdateRule>& rule = by_shape[param.sizes().vec()];
+    if (rule == nullptr) {
+      rule = optimizer->Bind(Layout({{"param", param.sizes().vec()}}), ThetaSpan());
+    }
+    return *rule;
+  }
+
+  torch::Tensor ThetaTensor() const {
+    return torch::from_blob(const_cast<float*>(theta.data()), {theta.size()}).clone();
+  }
+
+  Config config;
+  Eigen::VectorXf theta;
+  std::shared_ptr<const lopt::LearnedOptimizer> optimizer;
+  std::map<Shape, std::unique_ptr<UpdateRule>> by_shape;
+  WorkspacePool workspaces;
+};
+
+LearnedOptimizer::LearnedOptimizer(std::vector<Group> param_groups, const ThetaFile& theta_file,
+                                   const Options& defaults)
+    : torch::optim::Optimizer(std::move(param_groups), std::make_unique<Options>(defaults)),
+      rules_(std::make_unique<Rules>(theta_file)) {
+  CheckOptions(defaults, "LearnedOptimizer");
+  CheckGroups(param_groups_);
+}
+
+LearnedOptimizer::LearnedOptimizer(std::vector<torch::Tensor> params, const ThetaFile& theta_file,
+                                   const Options& defaults)
+    : LearnedOptimizer(std::vector<Group>{Group(std::move(params))}, theta_file, defaults) {}
+
+LearnedOptimizer LearnedOptimizer::FromFile(std::vector<Group> param_groups,
+                                            const std::string& path, const Options& defaults) {
+  return {std::move(param_groups), ReadThetaFile(path), defaults};
+}
+
+LearnedOptimizer LearnedOptimizer::FromFile(std::vector<torch::Tensor> params,
+                                            const std::string& path, const Options& defaults) {
+  return {std::move(params), ReadThetaFile(path), defaults};
+}
+
+LearnedOptimizer::LearnedOptimizer(LearnedOptimizer&&) noexcept = default;
+LearnedOptimizer::~LearnedOptimizer() = default;
+
+torch::Tensor LearnedOptimizer::step(LossClosure closure) {
+  const torch::NoGradGuard no_grad;
+  torch::Tensor loss;
+  if (closure != nullptr) {
+    const at::AutoGradMode with_grad(true);
+    loss = closure();
+  }
+  CheckGroups(param_groups_);
+
+  std::vector<Job> jobs;
+  uint64_t place = 0;
+  for (Group& group : param_groups_) {
+    for (const torch::Tensor& param : group.params()) {
+      const Key param_key = FoldIn(KeyFromSeed(0), place++);
+      if (!param.grad().defined() || param.numel() == 0) continue;
+      Job job;
+      job.param = param;
+      job.options = static_cast<const Options*>(&group.options());
+      job.rule = &rules_->Get(param);
+      job.Prepare();
+      auto& state = state_[StateKey(param)];
+      if (state == nullptr) {
+        auto fresh = std::make_unique<State>();
+        fresh->state(torch::zeros({job.rule->state_layout().size()}, torch::kFloat32));
+        job.rule->InitState({.key = param_key}, Floats(job.values), Floats(fresh->state()));
+        state = std::move(fresh);
+      }
+      job.state = static_cast<State*>(state.get());
+      job.key = FoldIn(param_key, static_cast<uint64_t>(job.state->step()));
+      jobs.push_back(std::move(job));
+    }
+  }
+  UpdateAll(jobs, loss.defined() && loss.numel() == 1 ? loss.item<float>() : 0,
+            &rules_->workspaces);
+  for (const Job& job : jobs) job.Finish();
+  return loss;
+}
+
+void LearnedOptimizer::save(torch::serialize::OutputArchive& archive) const {
+  archive.write("format", c10::IValue(kArchiveFormat));
+  archive.write("learned_optimizer", c10::IValue(rules_->config.Dump(-1)));
+  archive.write("theta", rules_->ThetaTensor(), /*is_buffer=*/true);
+  archive.write("groups", c10::IValue(std::ssize(param_groups_)));
+  for (size_t g = 0; g < param_groups_.size(); ++g) {
+    const auto& options = static_cast<const Options&>(param_groups_[g].options());
+    const std::vector<torch::Tensor>& params = param_groups_[g].params();
+    archive.write(GroupKey(g, "lr"), c10::IValue(options.lr()));
+    archive.write(GroupKey(g, "weight_decay"), c10::IValue(options.weight_decay()));
+    archive.write(GroupKey(g, "params"), c10::IValue(std::ssize(params)));
+    for (size_t i = 0; i < params.size(); ++i) {
+      const auto found = state_.find(StateKey(params[i]));
+      archive.write(ParamKey(g, i, "shape"), c10::IValue(params[i].sizes().vec()));
+      archive.write(ParamKey(g, i, "used"), c10::IValue(found != state_.end()));
+      if (found == state_.end()) continue;
+      const auto& state = static_cast<const State&>(*found->second);
+      archive.write(ParamKey(g, i, "step"), c10::IValue(state.step()));
+      archive.write(ParamKey(g, i, "state"), state.state(), /*is_buffer=*/true);
+    }
+  }
+}
+
+void LearnedOptimizer::load(torch::serialize::InputArchive& archive) {
+  c10::IValue format;
+  Require(archive.try_read("format", format) && format.isString() &&
+              format.toStringRef() == kArchiveFormat,
+          "LearnedOptimizer: the archive is not one of a LearnedOptimizer ('{}')", kArchiveFormat);
+  const std::string config = Read(archive, "learned_optimizer").toStringRef();
+  const std::vector<std::string> differences =
+      Config::Parse(config, "archive").Differences(rules_->config, {}, "in the archive", "here");
+  Require(differences.empty(), "LearnedOptimizer: the archive is of another learned optimizer: {}",
+          fmt::join(differences, "; "));
+  const torch::Tensor theta = Read(archive, "theta").toTensor();
+  Require(theta.numel() == rules_->theta.size() &&
+              std::memcmp(theta.data_ptr<float>(), rules_->theta.data(),
+                          static_cast<size_t>(theta.numel()) * sizeof(float)) == 0,
+          "LearnedOptimizer: the archive was saved with another theta");
+
+  CheckSame("param groups", Read(archive, "groups").toInt(), param_groups_.size());
+  States states;
+  std::vector<Options> options;
+  for (size_t g = 0; g < param_groups_.size(); ++g) {
+    const std::vector<torch::Tensor>& params = param_groups_[g].params();
+    options.push_back(Options()
+                          .lr(Read(archive, GroupKey(g, "lr")).toDouble())
+                          .weight_decay(Read(archive, GroupKey(g, "weight_decay")).toDouble()));
+    CheckSame(fmt::format("parameters in group {}", g).c_str(),
+              Read(archive, GroupKey(g, "params")).toInt(), params.size());
+    for (size_t i = 0; i < params.size(); ++i) {
+      const Shape shape = Read(archive, ParamKey(g, i, "shape")).toIntVector();
+      Require(shape == params[i].sizes().vec(), "{} has the shape {} in the archive",
+              Name(g, i, params[i]), ToString(shape));
+      if (!Read(archive, ParamKey(g, i, "used")).toBool()) continue;
+      auto state = std::make_unique<State>();
+      state->step(Read(archive, ParamKey(g, i, "step")).toInt());
+      state->state(Read(archive, ParamKey(g, i, "state")).toTensor().clone());
+      const int64_t wanted = rules_->Get(params[i]).state_layout().size();
+      Require(state->state().scalar_type() == torch::kFloat32 && state->state().numel() == wanted,
+              "{} has a state of {} numbers of type {} in the archive; needed are {} of type Float",
+              Name(g, i, params[i]), state->state().numel(), Text(state->state().scalar_type()),
+              wanted);
+      states[StateKey(params[i])] = std::move(state);
+    }
+  }
+  state_ = std::move(states);
+  for (size_t g = 0; g < param_groups_.size(); ++g) {
+    static_cast<Options&>(param_groups_[g].options()) = options[g];
+  }
+}
+
+}  // namespace lopt::torch_optim

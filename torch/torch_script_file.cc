@@ -1,0 +1,33 @@
+#include "torch/torch_script_file.h"
+
+#include <torch/script.h>
+
+#include <span>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/file.h"
+
+namespace lopt {
+
+void WriteTorchScriptFile(const std::string& path, const TorchScriptFile& file) {
+  std::ostringstream stream;
+  try {
+    torch::jit::Module module(file.name);
+    for (const auto& [name, array] : file.buffers) {
+      const auto values = array.As<float>();
+      module.register_buffer(
+          name, torch::from_blob(const_cast<float*>(values.data()), array.shape()).clone());
+    }
+    module.define(file.source);
+    module.eval();
+    module.save(stream, {file.extra_files.begin(), file.extra_files.end()});
+  } catch (const c10::Error& error) {
+    Fail("TorchScript: {}: {}", path, error.what_without_backtrace());
+  } catch (const torch::jit::ErrorReport& error) {
+    Fail("TorchScript: {}: {}", path, error.what());
+  }
+  WriteFile(path, std::as_bytes(std::span(stream.view())));
+}
+
+}  // namespace lopt
