@@ -1,9 +1,12 @@
+#include "base/describe_fields.h"
+
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 
 #include "base/config.h"
 #include "base/field_values.h"
+#include "base/type_table.h"
 
 namespace lopt {
 namespace {
@@ -52,6 +55,11 @@ class Describer : public FieldVisitor {
     Row(name, "number or null", ValueCode(value->has_value() ? Json(**value) : Json(nullptr)),
         ValidNumbers(range), meaning);
   }
+  void Field(const char* name, std::optional<int64_t>* value, Range range,
+             const char* meaning) override {
+    Row(name, "integer or null", ValueCode(value->has_value() ? Json(**value) : Json(nullptr)),
+        ValidNumbers(range), meaning);
+  }
   void Field(const char* name, std::vector<int64_t>* value, Range range,
              const char* meaning) override {
     Row(name, "list of integers", ValueCode(Json(*value)), ValidNumbers(range), meaning);
@@ -88,6 +96,16 @@ class Describer : public FieldVisitor {
   std::string Take() { return std::move(table_); }
 
  private:
+  void Number(const char* name, int64_t* value, ChoiceTable table, const char* meaning) override {
+    std::vector<std::string> shown;
+    for (const Named<int64_t>& entry : table) {
+      shown.push_back(Code(entry.name));
+    }
+    const char* chosen = FindName(table, *value);
+    Row(name, "text", chosen == nullptr ? kRequired : ValueCode(Json(chosen)),
+        fmt::format("{}", fmt::join(shown, ", ")), meaning);
+  }
+
   static std::string ValidTypes(const TypeTable& types) {
     std::vector<std::string> shown;
     for (const TypeEntry& entry : types.entries()) {

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "base/choices.h"
+
 namespace lopt {
 
 class Config;
@@ -25,10 +27,11 @@ inline Range Between(double min, double max) { return {.min = min, .max = max}; 
 // An options struct shows its keys to a FieldVisitor in one function,
 //   void Visit(FieldVisitor& v) { v.Field("std", &std, Above(0), "Standard deviation of the
 //   perturbations."); }
-// and that one table reads the config strictly, writes it out with every default resolved, and
-// describes it to the user. The value a field has in a default-constructed struct is its default; a
-// default that is not valid itself (a number out of range, text that is none of the choices) means
-// that the key must be given. A std::optional is null or absent by default.
+// and that one table reads the config strictly, checks options that were set in C++, writes the
+// config out with every default resolved, and describes it to the user (base/options.h). The value
+// a field has in a default-constructed struct is its default; a default that is not valid itself (a
+// number out of range, an enum that is none of the choices) means that the key must be given. A
+// std::optional is null or absent by default.
 class FieldVisitor {
  public:
   virtual ~FieldVisitor() = default;
@@ -36,6 +39,8 @@ class FieldVisitor {
   virtual void Field(const char* name, int64_t* value, Range range, const char* meaning) = 0;
   virtual void Field(const char* name, double* value, Range range, const char* meaning) = 0;
   virtual void Field(const char* name, std::optional<double>* value, Range range,
+                     const char* meaning) = 0;
+  virtual void Field(const char* name, std::optional<int64_t>* value, Range range,
                      const char* meaning) = 0;
   virtual void Field(const char* name, std::vector<int64_t>* value, Range range,
                      const char* meaning) = 0;
@@ -50,6 +55,19 @@ class FieldVisitor {
                      const char* meaning) = 0;
   virtual void Typed(const char* name, std::vector<Config>* value, const TypeTable& types,
                      const char* meaning) = 0;
+
+  // One of the values of a table, by its name: v.Choice("loss_type", &loss_type, kLossTypes,
+  // "What an episode counts.").
+  template <class Enum, size_t n>
+  void Choice(const char* name, Enum* value, const Named<Enum> (&table)[n], const char* meaning) {
+    auto number = static_cast<int64_t>(*value);
+    Number(name, &number, NumberedChoices(table).entries, meaning);
+    *value = static_cast<Enum>(number);
+  }
+
+ private:
+  // A Choice whose enum has become a number.
+  virtual void Number(const char* name, int64_t* value, ChoiceTable table, const char* meaning) = 0;
 };
 
 }  // namespace lopt

@@ -35,10 +35,10 @@ size_t EditDistance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-std::string DidYouMean(std::string_view name, const std::vector<std::string>& names) {
+const std::string* NearestName(std::string_view name, const std::vector<std::string>& names) {
   constexpr size_t kMaxLength = 100;
   if (name.size() > kMaxLength) {
-    return "";
+    return nullptr;
   }
   const std::string wanted = Lower(name);
   const std::string* nearest = nullptr;
@@ -50,6 +50,11 @@ std::string DidYouMean(std::string_view name, const std::vector<std::string>& na
       nearest = &candidate;
     }
   }
+  return nearest;
+}
+
+std::string DidYouMean(std::string_view name, const std::vector<std::string>& names) {
+  const std::string* nearest = NearestName(name, names);
   return nearest == nullptr ? "" : fmt::format("; did you mean '{}'?", *nearest);
 }
 

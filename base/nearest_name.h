@@ -6,8 +6,11 @@
 
 namespace lopt {
 
-// "; did you mean 'std'?" if one of `names` is `name` but for its case or few edits (insertions,
-// deletions, replacements, swaps of neighbours), else "". For the end of a message.
+// The one of `names` that is `name` but for its case or few edits (insertions, deletions,
+// replacements, swaps of neighbours); null if there is none.
+const std::string* NearestName(std::string_view name, const std::vector<std::string>& names);
+
+// "; did you mean 'std'?" with the nearest name, or "". For the end of a message.
 std::string DidYouMean(std::string_view name, const std::vector<std::string>& names);
 
 }  // namespace lopt

@@ -6,7 +6,8 @@
 #include <string>
 #include <utility>
 
-#include "base/config.h"
+#include "base/options.h"
+#include "base/type_table.h"
 
 namespace lopt {
 

@@ -1,3 +1,5 @@
+#include "base/type_table.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -5,7 +7,9 @@
 
 #include "base/config.h"
 #include "base/error.h"
+#include "base/fields.h"
 #include "base/nearest_name.h"
+#include "base/problems.h"
 #include "base/strict_json.h"
 
 namespace lopt {
@@ -28,20 +32,31 @@ void TypeTable::Add(TypeEntry entry) {
 }
 
 const TypeEntry& TypeTable::Find(const Config& config) const {
+  Problems problems("config");
+  const TypeEntry* entry = Find(config, &problems);
+  problems.ThrowIfAny();
+  return *entry;
+}
+
+const TypeEntry* TypeTable::Find(const Config& config, Problems* problems) const {
   const std::string path = JoinKey(config.path(), "type");
-  Require(!config.empty() && config.json().contains("type"), "config: '{}' is missing; {}", path,
-          ValidTypes());
+  if (config.empty() || !config.json().contains("type")) {
+    problems->Add(fmt::format("'{}' is missing; {}", path, ValidTypes()));
+    return nullptr;
+  }
   const nlohmann::ordered_json& json = config.json()["type"];
   if (!json.is_string()) {
-    Fail("config: '{}' must be text, got {}; {}", path, ShowJson(json), ValidTypes());
+    problems->Add(fmt::format("'{}' must be text, got {}; {}", path, ShowJson(json), ValidTypes()));
+    return nullptr;
   }
   const std::string& type = json.get_ref<const std::string&>();
   const auto found = std::ranges::find(entries_, type, &TypeEntry::type);
   if (found == entries_.end()) {
-    Fail("config: '{}' is '{}'; {}{}", path, type, ValidTypes(),
-         DidYouMean(type, TypeNames(entries_)));
+    problems->Add(fmt::format("'{}' is '{}'; {}{}", path, type, ValidTypes(),
+                              DidYouMean(type, TypeNames(entries_))));
+    return nullptr;
   }
-  return *found;
+  return &*found;
 }
 
 std::string TypeTable::ValidTypes() const {

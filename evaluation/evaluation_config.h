@@ -4,8 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "base/config.h"
-#include "base/fields.h"
+#include "base/options.h"
 
 namespace lopt {
 

@@ -5,8 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/config.h"
-#include "base/fields.h"
+#include "base/options.h"
 
 namespace lopt {
 

@@ -3,9 +3,11 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "base/config.h"
+#include "base/describe_fields.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/options.h"
+#include "base/type_table.h"
 #include "tests/temp_directory.h"
 
 namespace lopt {
@@ -46,12 +48,16 @@ const TypeTable& Tasks() {
 
 void MixtureOptions::Visit(FieldVisitor& v) { v.Typed("tasks", &tasks, Tasks(), "The tasks."); }
 
+enum class LossType { kAvg, kMin, kLast };
+constexpr Named<LossType> kLossTypes[] = {
+    {LossType::kAvg, "avg"}, {LossType::kMin, "min"}, {LossType::kLast, "last"}};
+
 struct PesOptions {
   int64_t num_tasks = 4;
   double std = 0.01;
   std::optional<double> clip;
   bool sign = false;
-  std::string loss_type = "avg";
+  LossType loss_type = LossType::kAvg;
   std::string note;
   std::vector<double> weights = {1, 0.5};
   Config task;
@@ -62,7 +68,7 @@ struct PesOptions {
     v.Field("std", &std, Above(0), "Standard deviation.");
     v.Field("clip", &clip, Above(0), "Largest loss.");
     v.Field("sign", &sign, "Sign only.");
-    v.Field("loss_type", &loss_type, {"avg", "min", "last"}, "The loss.");
+    v.Choice("loss_type", &loss_type, kLossTypes, "The loss.");
     v.Field("note", &note, {}, "Any text.");
     v.Field("weights", &weights, Between(0, 1), "Weights.");
     v.Typed("task", &task, Tasks(), "The task.");
@@ -80,15 +86,18 @@ struct RunOptions {
   }
 };
 
+enum class Mode { kNone, kA, kB };
+constexpr Named<Mode> kModes[] = {{Mode::kA, "a"}, {Mode::kB, "b"}};
+
 struct RequiredOptions {
   int64_t steps = 0;
   double rate = 0;
-  std::string mode;
+  Mode mode = Mode::kNone;
 
   void Visit(FieldVisitor& v) {
     v.Field("steps", &steps, AtLeast(1), "Steps.");
     v.Field("rate", &rate, Above(0), "Rate.");
-    v.Field("mode", &mode, {"a", "b"}, "Mode.");
+    v.Choice("mode", &mode, kModes, "Mode.");
   }
 };
 
@@ -179,7 +188,7 @@ TEST_CASE("fields are filled from a config and keep their defaults where it is s
   CHECK(options.std == 0.01);
   CHECK(options.clip == 2);
   CHECK(options.sign);
-  CHECK(options.loss_type == "min");
+  CHECK(options.loss_type == LossType::kMin);
   CHECK(options.weights == std::vector<double>{0, 1, 0.25});
   CHECK(options.task.path() == "estimators[0].task");
   CHECK(options.task.Type() == "Quadratic");
@@ -200,7 +209,7 @@ TEST_CASE("an unknown key is an Error that lists the valid ones") {
   CHECK(PesError(R"("type": "TruncatedPES")") == "no Error");
 }
 
-TEST_CASE("an unknown key is found before a missing one") {
+TEST_CASE("a missing key that an unknown one means is not reported again") {
   CHECK(ReadError<PesOptions>(Config::Parse(R"({"tsak": {"type": "Quadratic"}})", "f")) ==
         "config: unknown key 'tsak'; valid keys: num_tasks, std, clip, sign, loss_type, note, "
         "weights, task, reserve; did you mean 'task'?");
@@ -292,8 +301,10 @@ TEST_CASE("a key without a valid default must be given") {
   const auto error = [](const std::string& text) {
     return ReadError<RequiredOptions>(Config::Parse(text, "f"));
   };
-  CHECK(error("{}") == "config: 'steps' is missing; it must be an integer of at least 1");
-  CHECK(error(R"({"steps": 1})") == "config: 'rate' is missing; it must be a number above 0");
+  CHECK(error(R"({"rate": 1, "mode": "b"})") ==
+        "config: 'steps' is missing; it must be an integer of at least 1");
+  CHECK(error(R"({"steps": 1, "mode": "a"})") ==
+        "config: 'rate' is missing; it must be a number above 0");
   CHECK(error(R"({"steps": 1, "rate": 1})") == "config: 'mode' is missing; it must be one of a, b");
   CHECK(error(R"({"steps": 1, "rate": 1, "mode": "b"})") == "no Error");
 }

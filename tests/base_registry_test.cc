@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/describe_fields.h"
 #include "base/error.h"
 #include "base/registry.h"
 

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <string>
 
+#include "base/describe_fields.h"
 #include "base/error.h"
 #include "tasks/image_data.h"
 #include "tasks/torch_module.h"

@@ -5,7 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "base/config.h"
+#include "base/describe_fields.h"
+#include "base/type_table.h"
 #include "estimators/registry.h"
 #include "evaluation/evaluation_config.h"
 #include "learner/meta_train_config.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/arrays.h"
-#include "base/config.h"
+#include "base/options.h"
 #include "lopt/registry.h"
 #include "lopt/theta_file.h"
 #include "tools/build_info.h"

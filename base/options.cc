@@ -1,0 +1,477 @@
+#include "base/options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/error.h"
+#include "base/field_values.h"
+#include "base/nearest_name.h"
+#include "base/problems.h"
+#include "base/strict_json.h"
+#include "base/type_table.h"
+
+namespace lopt {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string TextWords(const std::vector<std::string>& choices) {
+  return choices.empty() ? "text" : fmt::format("one of {}", fmt::join(choices, ", "));
+}
+
+bool IsChoice(const std::vector<std::string>& choices, const std::string& value) {
+  return choices.empty() || std::ranges::find(choices, value) != choices.end();
+}
+
+const char* NounOf(int64_t) { return "an integer"; }
+const char* NounOf(double) { return "a number"; }
+const char* NounOf(const std::vector<int64_t>&) { return "a list of integers"; }
+const char* NounOf(const std::vector<double>&) { return "a list of numbers"; }
+
+Json Resolve(const Config& config, const TypeTable& types, Problems* problems);
+
+// Collects the names of the fields.
+class NameCollector : public FieldVisitor {
+ public:
+  void Field(const char* name, bool*, const char*) override { names_.push_back(name); }
+  void Field(const char* name, int64_t*, Range, const char*) override { names_.push_back(name); }
+  void Field(const char* name, double*, Range, const char*) override { names_.push_back(name); }
+  void Field(const char* name, std::optional<int64_t>*, Range, const char*) override {
+    names_.push_back(name);
+  }
+  void Field(const char* name, std::optional<double>*, Range, const char*) override {
+    names_.push_back(name);
+  }
+  void Field(const char* name, std::vector<int64_t>*, Range, const char*) override {
+    names_.push_back(name);
+  }
+  void Field(const char* name, std::vector<double>*, Range, const char*) override {
+    names_.push_back(name);
+  }
+  void Field(const char* name, std::string*, const std::vector<std::string>&,
+             const char*) override {
+    names_.push_back(name);
+  }
+  void Typed(const char* name, Config*, const TypeTable&, const char*) override {
+    names_.push_back(name);
+  }
+  void Typed(const char* name, std::vector<Config>*, const TypeTable&, const char*) override {
+    names_.push_back(name);
+  }
+
+  const std::vector<std::string>& names() const { return names_; }
+
+ private:
+  void Number(const char* name, int64_t*, ChoiceTable, const char*) override {
+    names_.push_back(name);
+  }
+
+  std::vector<std::string> names_;
+};
+
+// Reports the keys that are none of the fields' names. Returns the names that they seem to mean.
+std::vector<std::string> CheckKeys(const Config& config, const VisitFields& fields,
+                                   Problems* problems) {
+  NameCollector collector;
+  fields(collector);
+  const std::vector<std::string>& names = collector.names();
+  std::vector<std::string> meant;
+  for (const auto& [key, value] : config.json().items()) {
+    if (key != "type" && std::ranges::find(names, key) == names.end()) {
+      problems->Add(fmt::format("unknown key '{}'; valid keys: {}{}", JoinKey(config.path(), key),
+                                fmt::join(names, ", "), DidYouMean(key, names)));
+      if (const std::string* name = NearestName(key, names)) {
+        meant.push_back(*name);
+      }
+    }
+  }
+  return meant;
+}
+
+// Gives every field the value that `config` has for it and then adds what the field holds to
+// `resolved`. An empty `config` leaves the fields as they are. A field with a problem, which is
+// reported, keeps its value and is not added.
+class FieldResolver : public FieldVisitor {
+ public:
+  // `meant`: the fields that are not missing although they are absent.
+  FieldResolver(const Config& config, std::vector<std::string> meant, Json* resolved,
+                Problems* problems)
+      : config_(config), meant_(std::move(meant)), resolved_(resolved), problems_(problems) {}
+
+  void Field(const char* name, bool* value, const char*) override {
+    if (const Json* json = Given(name)) {
+      if (!json->is_boolean()) {
+        return Wrong(Path(name), "true or false", *json);
+      }
+      *value = json->get<bool>();
+    }
+    Put(name, *value);
+  }
+
+  void Field(const char* name, int64_t* value, Range range, const char*) override {
+    Scalar(name, value, range);
+  }
+
+  void Field(const char* name, double* value, Range range, const char*) override {
+    Scalar(name, value, range);
+  }
+
+  void Field(const char* name, std::optional<int64_t>* value, Range range, const char*) override {
+    Optional(name, value, range);
+  }
+
+  void Field(const char* name, std::optional<double>* value, Range range, const char*) override {
+    Optional(name, value, range);
+  }
+
+  void Field(const char* name, std::vector<int64_t>* value, Range range, const char*) override {
+    Numbers(name, value, range);
+  }
+
+  void Field(const char* name, std::vector<double>* value, Range range, const char*) override {
+    Numbers(name, value, range);
+  }
+
+  void Field(const char* name, std::string* value, const std::vector<std::string>& choices,
+             const char*) override {
+    if (const Json* json = Given(name)) {
+      if (!json->is_string() || !IsChoice(choices, json->get<std::string>())) {
+        return Wrong(Path(name), TextWords(choices), *json,
+                     json->is_string() ? DidYouMean(json->get<std::string>(), choices) : "");
+      }
+      *value = json->get<std::string>();
+    } else if (!IsChoice(choices, *value) && Missing(name, TextWords(choices))) {
+      return;
+    }
+    Put(name, *value);
+  }
+
+  void Typed(const char* name, Config* value, const TypeTable& types, const char*) override {
+    if (const Json* json = Given(name)) {
+      if (!IsTyped(Path(name), *json, types)) {
+        return;
+      }
+      *value = Config::FromJson(*json, Path(name));
+    }
+    if (value->empty()) {
+      if (!config_.empty() && !IsMeant(name)) {
+        problems_->Add(fmt::format("'{}' is missing; {}", Path(name), types.ValidTypes()));
+      }
+      return;
+    }
+    *value = Config::FromJson(value->json(), Path(name));
+    Put(name, Resolve(*value, types, problems_));
+  }
+
+  void Typed(const char* name, std::vector<Config>* value, const TypeTable& types,
+             const char*) override {
+    const auto read = [&](const std::string& path, const Json& json, Config* config) {
+      const bool valid = IsTyped(path, json, types);
+      if (valid) {
+        *config = Config::FromJson(json, path);
+      }
+      return valid;
+    };
+    ReadList(name, "a list of objects with a \"type\"", value, read);
+    Json resolved = Json::array();
+    for (size_t i = 0; i < value->size(); ++i) {
+      Config& config = (*value)[i];
+      if (!config.empty()) {
+        config = Config::FromJson(config.json(), JoinIndex(Path(name), i));
+        resolved.push_back(Resolve(config, types, problems_));
+      }
+    }
+    Put(name, std::move(resolved));
+  }
+
+ private:
+  void Number(const char* name, int64_t* value, ChoiceTable table, const char*) override {
+    if (const Json* json = Given(name)) {
+      if (!json->is_string() || !FindValue(table, json->get<std::string>(), value)) {
+        return Wrong(Path(name), ChoiceWords(table), *json,
+                     json->is_string() ? NearestChoice(table, json->get<std::string>()) : "");
+      }
+    }
+    const char* chosen = FindName(table, *value);
+    if (chosen != nullptr) {
+      Put(name, chosen);
+    } else if (!Missing(name, ChoiceWords(table))) {
+      problems_->Add(
+          fmt::format("'{}' must be {}, got number {}", Path(name), ChoiceWords(table), *value));
+    }
+  }
+
+  template <class T>
+  void Scalar(const char* name, T* value, const Range& range) {
+    const Json* json = Given(name);
+    if (json != nullptr
+            ? !Read(Path(name), *json, range, value)
+            : !Contains(range, *value) && Missing(name, NumberWords(NounOf(*value), range))) {
+      return;
+    }
+    PutNumber(name, *value);
+  }
+
+  template <class T>
+  void Optional(const char* name, std::optional<T>* value, const Range& range) {
+    const Json* json = Given(name);
+    if (json != nullptr) {
+      value->reset();
+      T number = 0;
+      if (!json->is_null()) {
+        if (!Read(Path(name), *json, range, &number)) {
+          return;
+        }
+        *value = number;
+      }
+    }
+    if (value->has_value()) {
+      PutNumber(name, **value);
+    } else {
+      Put(name, nullptr);
+    }
+  }
+
+  template <class T>
+  void Numbers(const char* name, std::vector<T>* value, const Range& range) {
+    const auto read = [&](const std::string& path, const Json& json, T* number) {
+      return Read(path, json, range, number);
+    };
+    if (ReadList(name, NumberWords(NounOf(*value), range), value, read) &&
+        std::ranges::all_of(*value, [&](T number) { return IsFinite(name, number); })) {
+      Put(name, *value);
+    }
+  }
+
+  std::string Path(const char* name) const { return JoinKey(config_.path(), name); }
+
+  const Json* Given(const char* name) const {
+    if (config_.empty()) {
+      return nullptr;
+    }
+    const auto found = config_.json().find(name);
+    return found == config_.json().end() ? nullptr : &*found;
+  }
+
+  bool IsMeant(const char* name) const { return std::ranges::find(meant_, name) != meant_.end(); }
+
+  // A field whose default is not valid was not given. False if there is no config to give it in.
+  bool Missing(const char* name, const std::string& wanted) const {
+    if (!config_.empty() && !IsMeant(name)) {
+      problems_->Add(fmt::format("'{}' is missing; it must be {}", Path(name), wanted));
+    }
+    return !config_.empty();
+  }
+
+  void Wrong(const std::string& path, std::string_view wanted, const Json& got,
+             std::string_view more = "") const {
+    problems_->Add(fmt::format("'{}' must be {}, got {}{}", path, wanted, ShowJson(got), more));
+  }
+
+  bool Read(const std::string& path, const Json& json, const Range& range, int64_t* value) const {
+    if (json.is_number_unsigned() && json.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) {
+      Wrong(path, "an integer below 2^63", json);
+      return false;
+    }
+    return ReadIf(json.is_number_integer(), path, json, range, value);
+  }
+
+  bool Read(const std::string& path, const Json& json, const Range& range, double* value) const {
+    return ReadIf(json.is_number(), path, json, range, value);
+  }
+
+  template <class T>
+  bool ReadIf(bool right_type, const std::string& path, const Json& json, const Range& range,
+              T* value) const {
+    if (!right_type || !Contains(range, json.get<T>())) {
+      Wrong(path, NumberWords(NounOf(*value), range), json);
+      return false;
+    }
+    *value = json.get<T>();
+    return true;
+  }
+
+  bool IsTyped(const std::string& path, const Json& json, const TypeTable& types) const {
+    if (!json.is_object()) {
+      Wrong(path, "an object with a \"type\"", json, "; " + types.ValidTypes());
+    }
+    return json.is_object();
+  }
+
+  // Takes the list that is given; `read` reads an element and reports it if it cannot.
+  template <class T, class ReadElement>
+  bool ReadList(const char* name, const std::string& wanted, std::vector<T>* value,
+                const ReadElement& read) const {
+    const Json* json = Given(name);
+    if (json == nullptr) {
+      return true;
+    }
+    if (!json->is_array()) {
+      Wrong(Path(name), wanted, *json);
+      return false;
+    }
+    std::vector<T> list(json->size());
+    bool valid = true;
+    for (size_t i = 0; i < json->size(); ++i) {
+      valid = read(JoinIndex(Path(name), i), (*json)[i], &list[i]) && valid;
+    }
+    *value = std::move(list);
+    return valid;
+  }
+
+  bool IsFinite(const char* name, double value) const {
+    if (!std::isfinite(value)) {
+      problems_->Add(fmt::format("'{}' is {}, which a config cannot hold", Path(name), value));
+    }
+    return std::isfinite(value);
+  }
+
+  template <class T>
+  void PutNumber(const char* name, T value) {
+    if (IsFinite(name, static_cast<double>(value))) {
+      Put(name, value);
+    }
+  }
+
+  void Put(const char* name, Json value) {
+    Require(!resolved_->contains(name), "config: the key '{}' is declared twice", Path(name));
+    (*resolved_)[name] = std::move(value);
+  }
+
+  const Config& config_;
+  std::vector<std::string> meant_;
+  Json* resolved_;
+  Problems* problems_;
+};
+
+// Reads `config` into the fields and writes them to `resolved`.
+void ReadAndResolve(const Config& config, const VisitFields& fields, Json* resolved,
+                    Problems* problems) {
+  FieldResolver resolver(config, CheckKeys(config, fields, problems), resolved, problems);
+  fields(resolver);
+}
+
+// The config of a type with all its keys, defaults included. Of use where there are no problems.
+Json Resolve(const Config& config, const TypeTable& types, Problems* problems) {
+  const TypeEntry* entry = types.Find(config, problems);
+  if (entry == nullptr) {
+    return nullptr;
+  }
+  Json resolved = {{"type", entry->type}};
+  ReadAndResolve(config, entry->fields, &resolved, problems);
+  return resolved;
+}
+
+// Reports the values that a config could not have given the fields.
+class FieldChecker : public FieldVisitor {
+ public:
+  explicit FieldChecker(Problems* problems) : problems_(problems) {}
+
+  void Field(const char*, bool*, const char*) override {}
+  void Field(const char* name, int64_t* value, Range range, const char*) override {
+    Check(name, *value, range);
+  }
+  void Field(const char* name, double* value, Range range, const char*) override {
+    Check(name, *value, range);
+  }
+  void Field(const char* name, std::optional<int64_t>* value, Range range, const char*) override {
+    if (value->has_value()) {
+      Check(name, **value, range);
+    }
+  }
+  void Field(const char* name, std::optional<double>* value, Range range, const char*) override {
+    if (value->has_value()) {
+      Check(name, **value, range);
+    }
+  }
+  void Field(const char* name, std::vector<int64_t>* value, Range range, const char*) override {
+    CheckAll(name, *value, range);
+  }
+  void Field(const char* name, std::vector<double>* value, Range range, const char*) override {
+    CheckAll(name, *value, range);
+  }
+  void Field(const char* name, std::string* value, const std::vector<std::string>& choices,
+             const char*) override {
+    if (!IsChoice(choices, *value)) {
+      problems_->Add(fmt::format("{} must be {}, got \"{}\"{}", name, TextWords(choices), *value,
+                                 DidYouMean(*value, choices)));
+    }
+  }
+  void Typed(const char* name, Config* value, const TypeTable& types, const char*) override {
+    if (value->empty()) {
+      problems_->Add(fmt::format("{} is missing; {}", name, types.ValidTypes()));
+    } else {
+      Resolve(Config::FromJson(value->json(), name), types, problems_);
+    }
+  }
+  void Typed(const char* name, std::vector<Config>* value, const TypeTable& types,
+             const char*) override {
+    for (size_t i = 0; i < value->size(); ++i) {
+      Resolve(Config::FromJson((*value)[i].json(), JoinIndex(name, i)), types, problems_);
+    }
+  }
+
+ private:
+  void Number(const char* name, int64_t* value, ChoiceTable table, const char*) override {
+    if (FindName(table, *value) == nullptr) {
+      problems_->Add(fmt::format("{} must be {}, got number {}", name, ChoiceWords(table), *value));
+    }
+  }
+
+  template <class T>
+  void Check(const std::string& name, T value, const Range& range) {
+    if (!std::isfinite(static_cast<double>(value))) {
+      problems_->Add(fmt::format("{} must be finite, got {}", name, value));
+    } else if (!Contains(range, value)) {
+      problems_->Add(fmt::format("{} must be {}, got {}", name, RangeWords(range), value));
+    }
+  }
+
+  template <class T>
+  void CheckAll(const char* name, const std::vector<T>& values, const Range& range) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      Check(JoinIndex(name, i), values[i], range);
+    }
+  }
+
+  Problems* problems_;
+};
+
+}  // namespace
+
+void ReadFields(const Config& config, const VisitFields& fields, Problems* problems) {
+  Json resolved = Json::object();
+  ReadAndResolve(config, fields, &resolved, problems);
+}
+
+void ReadFields(const Config& config, const VisitFields& fields) {
+  Problems problems("config");
+  ReadFields(config, fields, &problems);
+  problems.ThrowIfAny();
+}
+
+Config WriteFields(std::string_view type, const VisitFields& fields) {
+  Json resolved = Json::object();
+  if (!type.empty()) {
+    resolved["type"] = type;
+  }
+  const Config nothing_given;
+  Problems problems("config");
+  FieldResolver resolver(nothing_given, {}, &resolved, &problems);
+  fields(resolver);
+  problems.ThrowIfAny();
+  return Config::FromJson(std::move(resolved));
+}
+
+void CheckFields(std::string_view who, const VisitFields& fields) {
+  Problems problems{std::string(who)};
+  FieldChecker checker(&problems);
+  fields(checker);
+  problems.ThrowIfAny();
+}
+
+}  // namespace lopt

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lopt {
+
+class Config;
+class FieldVisitor;
+class Problems;
+
+// One type that a "type" key may name.
+struct TypeEntry {
+  std::string type;
+  std::string summary;                        // one sentence
+  std::function<void(FieldVisitor&)> fields;  // shows a default-constructed options struct
+};
+
+// The types of one kind ("task", "estimator", ...), in the order they were added.
+class TypeTable {
+ public:
+  explicit TypeTable(std::string kind) : kind_(std::move(kind)) {}
+  // Throws Error if the type is there already.
+  void Add(TypeEntry entry);
+  const std::string& kind() const { return kind_; }
+  const std::vector<TypeEntry>& entries() const { return entries_; }
+  // Throws Error with the path, the value and the valid types.
+  const TypeEntry& Find(const Config& config) const;
+  // Or null, and that message added to `problems`.
+  const TypeEntry* Find(const Config& config, Problems* problems) const;
+  // "valid types of task: Quadratic, ImageMLP", for messages.
+  std::string ValidTypes() const;
+
+ private:
+  std::string kind_;
+  std::vector<TypeEntry> entries_;
+};
+
+}  // namespace lopt
