@@ -1,0 +1,178 @@
+// Per-target header of Highway kernels, as base/vector_math-inl.h: the network of an optimizer with
+// parameters in the lanes, and the step from its outputs.
+#if defined(LOPT_NETWORK_COLUMNS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef LOPT_NETWORK_COLUMNS_INL_H_
+#undef LOPT_NETWORK_COLUMNS_INL_H_
+#else
+#define LOPT_NETWORK_COLUMNS_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <cstdint>
+#include <utility>
+
+#include "lopt/lanes-inl.h"
+#include "lopt/packed_network.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lopt {
+namespace HWY_NAMESPACE {
+
+// A tile of the network is kVectors vectors of parameters times kTile hidden units, all in
+// registers.
+constexpr int kVectors = 3;
+constexpr int kTile = kManyRegisters ? 8 : 4;
+constexpr int64_t kGroup = kVectors * kLanes;
+static_assert(kGroup <= kHiddenRow && kStretch % kGroup == 0);
+
+template <int kV, int kJ>
+HWY_INLINE void StartTile(const float* HWY_RESTRICT bias, V (&tile)[kJ][kV]) {
+  HWY_UNROLL(8)
+  for (int j = 0; j < kJ; ++j) {
+    HWY_UNROLL(3)
+    for (int v = 0; v < kV; ++v) tile[j][v] = hn::Set(d, bias[j]);
+  }
+}
+
+// tile += feature * weights.
+template <int kV, int kJ>
+HWY_INLINE void AddToTile(const V (&feature)[kV], const float* HWY_RESTRICT weights,
+                          V (&tile)[kJ][kV]) {
+  HWY_UNROLL(8)
+  for (int j = 0; j < kJ; ++j) {
+    const V weight = hn::Set(d, weights[j]);
+    HWY_UNROLL(3)
+    for (int v = 0; v < kV; ++v) tile[j][v] = hn::MulAdd(feature[v], weight, tile[j][v]);
+  }
+}
+
+template <int kV, int kJ>
+HWY_INLINE void InnerTile(const float* HWY_RESTRICT x, int64_t inputs,
+                          const float* HWY_RESTRICT weights, int64_t stride,
+                          const float* HWY_RESTRICT bias, V (&tile)[kJ][kV]) {
+  StartTile(bias, tile);
+  HWY_UNROLL(1)
+  for (int64_t k = 0; k < inputs; ++k) {
+    V feature[kV];
+    for (int v = 0; v < kV; ++v) feature[v] = hn::Load(d, x + v * kLanes);
+    AddToTile(feature, weights, tile);
+    x += kV * kLanes;
+    weights += stride;
+  }
+}
+
+template <int kV, int kJ>
+HWY_INLINE void StoreTile(const V (&tile)[kJ][kV], float* HWY_RESTRICT out) {
+  HWY_UNROLL(8)
+  for (int j = 0; j < kJ; ++j) {
+    HWY_UNROLL(3)
+    for (int v = 0; v < kV; ++v) hn::Store(Relu(tile[j][v]), d, out + (j * kV + v) * kLanes);
+  }
+}
+
+template <int kV>
+HWY_INLINE void StartOutputs(const NetworkWeights& net, V (&out)[2][kV]) {
+  for (int v = 0; v < kV; ++v) {
+    out[0][v] = hn::Set(d, net.output_bias[0]);
+    out[1][v] = hn::Set(d, net.output_bias[1]);
+  }
+}
+
+// Adds the first `units` hidden units of a tile of the last hidden layer to the outputs.
+template <int kV, int kJ>
+HWY_INLINE void AddTileToOutputs(const V (&tile)[kJ][kV], const float* HWY_RESTRICT w0,
+                                 const float* HWY_RESTRICT w1, int64_t units, V (&out)[2][kV]) {
+  HWY_UNROLL(8)
+  for (int j = 0; j < kJ; ++j) {
+    if (j < units) {
+      HWY_UNROLL(3)
+      for (int v = 0; v < kV; ++v) {
+        const V x = Relu(tile[j][v]);
+        out[0][v] = hn::MulAdd(x, hn::Set(d, w0[j]), out[0][v]);
+        out[1][v] = hn::MulAdd(x, hn::Set(d, w1[j]), out[1][v]);
+      }
+    }
+  }
+}
+
+// Calls body.template operator()<width>(first) for tiles that cover [0, hidden).
+template <class Body>
+HWY_INLINE void ForTiles(int64_t hidden, const Body& body) {
+  int64_t j = 0;
+  if constexpr (kTile == 8) {
+    for (; j + 4 < hidden; j += 8) body.template operator()<8>(j);
+  }
+  for (; j < hidden; j += 4) body.template operator()<4>(j);
+}
+
+// The outputs of kV vectors of parameters, [2, kStretch]. `features` adds their features to a tile
+// of the first layer: features.AddTo(weights, stride, tile), tile += features weights.
+template <int kV, class Features>
+HWY_NOINLINE void ColumnOutputs(const NetworkWeights& net, const NetworkScratch& scratch,
+                                const Features& features, float* HWY_RESTRICT outputs) {
+  const int64_t hidden = net.hidden;
+  const int64_t stride = net.stride;
+  float* from = scratch.hidden0;
+  float* to = scratch.hidden1;
+  // The outputs fill registers, so they begin where the last hidden layer does.
+  V out[2][kV];
+  if (net.layers == 1) {
+    StartOutputs(net, out);
+    ForTiles(hidden, [&]<int kJ>(int64_t j) HWY_ATTR {
+      V tile[kJ][kV];
+      StartTile(scratch.bias + j, tile);
+      features.AddTo(scratch.input + j, stride, tile);
+      AddTileToOutputs(tile, net.output[0] + j, net.output[1] + j, hidden - j, out);
+    });
+  } else {
+    ForTiles(hidden, [&]<int kJ>(int64_t j) HWY_ATTR {
+      V tile[kJ][kV];
+      StartTile(scratch.bias + j, tile);
+      features.AddTo(scratch.input + j, stride, tile);
+      StoreTile(tile, from + j * kV * kLanes);
+    });
+    const float* HWY_RESTRICT weights = net.inner;
+    for (int64_t layer = 2; layer < net.layers; ++layer) {
+      ForTiles(hidden, [&]<int kJ>(int64_t j) HWY_ATTR {
+        V tile[kJ][kV];
+        InnerTile(from, hidden, weights + j, stride, weights + hidden * stride + j, tile);
+        StoreTile(tile, to + j * kV * kLanes);
+      });
+      std::swap(from, to);
+      weights += (hidden + 1) * stride;
+    }
+    StartOutputs(net, out);
+    ForTiles(hidden, [&]<int kJ>(int64_t j) HWY_ATTR {
+      V tile[kJ][kV];
+      InnerTile(from, hidden, weights + j, stride, weights + hidden * stride + j, tile);
+      AddTileToOutputs(tile, net.output[0] + j, net.output[1] + j, hidden - j, out);
+    });
+  }
+  for (int v = 0; v < kV; ++v) {
+    hn::Store(out[0][v], d, outputs + v * kLanes);
+    hn::Store(out[1][v], d, outputs + kStretch + v * kLanes);
+  }
+}
+
+// p <- p - o0 exp(o1 exp_mult) step_mult for `count` parameters, whose outputs are [2, kStretch].
+HWY_INLINE void StepParams(float exp_mult, float step_mult, const float* HWY_RESTRICT outputs,
+                           int64_t count, float* HWY_RESTRICT p) {
+  const auto stepped = [&](V param, int64_t i) HWY_ATTR {
+    const V o0 = hn::Load(d, outputs + i);
+    const V o1 = hn::Load(d, outputs + kStretch + i);
+    const V magnitude = Exp(d, hn::Mul(o1, hn::Set(d, exp_mult)));
+    return hn::Sub(param, hn::Mul(hn::Mul(o0, magnitude), hn::Set(d, step_mult)));
+  };
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    hn::StoreU(stepped(hn::LoadU(d, p + i), i), d, p + i);
+  }
+  if (i < count) StoreFirst(stepped(LoadFirst(p + i, count - i), i), p + i, count - i);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lopt
+HWY_AFTER_NAMESPACE();
+
+#endif  // LOPT_NETWORK_COLUMNS_INL_H_

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/workspace.h"
+
+namespace lopt {
+
+// The weights of a network with two outputs as the kernels read them: every row padded by zeros to
+// `stride`, a multiple of 32, and aligned for every vector.
+struct NetworkWeights {
+  int64_t hidden;
+  int64_t stride;
+  int64_t layers;           // hidden layers
+  int64_t inputs;           // features that depend on the parameter
+  const float* input;       // [inputs, stride]: of the features that depend on the parameter
+  const float* times;       // [times, stride]: of those that depend on the step alone
+  const float* input_bias;  // [stride]
+  const float* inner;       // layers - 1 times: weights [hidden, stride], then bias [stride]
+  const float* output[2];   // [stride] each
+  float output_bias[2];
+};
+
+// A network packed from theta, which holds [inputs + times, hidden] weights and the bias of the
+// first layer, weights and bias of the other hidden layers, [hidden, 2] weights and the 2 biases.
+class PackedNetwork {
+ public:
+  PackedNetwork(int64_t inputs, int64_t times, int64_t hidden, int64_t layers,
+                std::span<const float> theta);
+
+  const NetworkWeights& weights() const { return weights_; }
+
+ private:
+  struct alignas(64) Line {
+    float x[16];
+  };
+
+  std::vector<Line> lines_;
+  NetworkWeights weights_;
+};
+
+// The outputs of so many parameters are kept until the parameters are stepped together.
+constexpr int64_t kStretch = 384;
+
+// Floats that the tiles may keep per hidden unit: three vectors of 16 parameters.
+constexpr int64_t kHiddenRow = 48;
+
+// What one run of the network needs besides its weights. The first layer is read from here, so that
+// a kernel may fold into it what is the same for all parameters.
+struct NetworkScratch {
+  NetworkScratch(const NetworkWeights& net, Workspace& scratch);
+
+  float* bias;     // [stride]: input_bias, and what the caller folds into it
+  float* input;    // [inputs, stride]: the input weights, scaled by the caller
+  float* hidden0;  // kHiddenRow floats for each unit
+  float* hidden1;
+  float* outputs;  // [2, kStretch]
+};
+
+}  // namespace lopt

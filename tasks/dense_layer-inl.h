@@ -1,0 +1,160 @@
+// Per-target header of Highway kernels, as base/vector_math-inl.h: a dense layer with an
+// activation, forward and backward.
+#if defined(LOPT_DENSE_LAYER_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef LOPT_DENSE_LAYER_INL_H_
+#undef LOPT_DENSE_LAYER_INL_H_
+#else
+#define LOPT_DENSE_LAYER_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/vector_math-inl.h"
+#include "tasks/image_mlp_problem.h"
+#include "tasks/products-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lopt {
+namespace HWY_NAMESPACE {
+
+// out = activation(a w + b) for rows [0, rows).
+template <class Left>
+HWY_NOINLINE void Forward(const Left& a, int64_t rows, int64_t in, int64_t columns, const float* w,
+                          const float* b, Activation activation, PanelMatrix out, float* buffer) {
+  ForPanels(columns, [&](int64_t p, auto kV) HWY_ATTR {
+    const float* panel = Panel(w, in, columns, p, buffer);
+    HWY_ALIGN float bias[kWidth] = {};
+    std::copy_n(b + p * kWidth, std::min(kWidth, columns - p * kWidth), bias);
+    float* to = out.Panel(p);
+    for (int64_t row = 0; row < rows; row += kRows) {
+      Tile<kRows, kV> tile;
+      Unrolled<tile.kVectors>([&](auto i)
+                                  HWY_ATTR { tile.sums[i] = hn::Load(d, bias + i % kV * kLanes); });
+      if (p == 0 && row + kRows < rows) a.Prefetch(row + kRows, in);
+      AddProduct(a, row, in, panel, &tile);
+      if (activation == Activation::kRelu) {
+        Unrolled<tile.kVectors>(
+            [&](auto i) HWY_ATTR { tile.sums[i] = AtLeast(hn::Zero(d), tile.sums[i]); });
+      }
+      Unrolled<tile.kVectors>([&](auto i) HWY_ATTR {
+        hn::Store(tile.sums[i], d, to + (row + i / kV) * kWidth + i % kV * kLanes);
+      });
+    }
+    if (activation == Activation::kTanh) {
+      for (int64_t row = 0; row < rows; ++row) {
+        Unrolled<kV>([&](auto v) HWY_ATTR {
+          float* at = to + row * kWidth + v * kLanes;
+          hn::Store(Tanh(d, hn::Load(d, at)), d, at);
+        });
+      }
+    }
+  });
+}
+
+// The derivative of the activation, from its value, times the gradient.
+HWY_INLINE V ActivationGradient(Activation activation, V value, V gradient) {
+  if (activation == Activation::kRelu) {
+    return hn::IfThenElseZero(hn::Gt(value, hn::Zero(d)), gradient);
+  }
+  return hn::Mul(hn::NegMulAdd(value, value, hn::Set(d, 1.0f)), gradient);
+}
+
+// Replaces the values of a layer's units by the gradient before the activation, from the gradient
+// `a` of the next layer, whose weights are w [units, columns], for rows [0, rows). kTransposed: a
+// is [columns, rows].
+template <bool kTransposed, class Left>
+HWY_NOINLINE void Backward(const Left& a, int64_t rows, int64_t units, int64_t columns,
+                           const float* w, Activation activation, PanelMatrix values,
+                           float* buffer) {
+  ForPanels(units, [&](int64_t p, auto kV) HWY_ATTR {
+    TransposedPanel(w, units, columns, p, buffer);
+    float* to = values.Panel(p);
+    for (int64_t row = 0; row < rows; row += kRows) {
+      Tile<kRows, kV> tile;
+      Unrolled<tile.kVectors>([&](auto i) HWY_ATTR { tile.sums[i] = hn::Zero(d); });
+      if constexpr (kTransposed) {
+        AddTransposedProduct(a, row, columns, buffer, &tile);
+      } else {
+        AddProduct(a, row, columns, buffer, &tile);
+      }
+      Unrolled<tile.kVectors>([&](auto i) HWY_ATTR {
+        float* at = to + (row + i / kV) * kWidth + i % kV * kLanes;
+        hn::Store(ActivationGradient(activation, hn::Load(d, at), tile.sums[i]), d, at);
+      });
+    }
+  });
+}
+
+// The sums of `valid` columns of a panel over its first `count` rows.
+template <int kV>
+HWY_INLINE void ColumnSums(const float* panel, int64_t count, int64_t valid, bool add, float* out) {
+  constexpr int kParts = 4;  // sums at a time, to hide the latency of additions
+  V sums[kParts * kV];
+  Unrolled<kParts * kV>([&](auto i) HWY_ATTR { sums[i] = hn::Zero(d); });
+  int64_t k = 0;
+  for (; k + kParts <= count; k += kParts) {
+    Unrolled<kParts * kV>([&](auto i) HWY_ATTR {
+      sums[i] = hn::Add(sums[i], hn::Load(d, panel + (k + i / kV) * kWidth + i % kV * kLanes));
+    });
+  }
+  for (; k < count; ++k) {
+    Unrolled<kV>([&](auto v) HWY_ATTR {
+      sums[v] = hn::Add(sums[v], hn::Load(d, panel + k * kWidth + v * kLanes));
+    });
+  }
+  HWY_ALIGN float whole[kWidth] = {};
+  Unrolled<kV>([&](auto v) HWY_ATTR {
+    const V low = hn::Add(sums[v], sums[kV + v]);
+    const V high = hn::Add(sums[2 * kV + v], sums[3 * kV + v]);
+    hn::Store(hn::Add(low, high), d, whole + v * kLanes);
+  });
+  for (int64_t j = 0; j < valid; ++j) out[j] = (add ? out[j] : 0.0f) + whole[j];
+}
+
+// The gradient of a layer's weights and bias, w [in, columns] and b [columns], from its `count`
+// inputs a and the gradient of its outputs.
+template <class Left>
+HWY_NOINLINE void WeightGradient(const Left& a, int64_t in, int64_t columns, int64_t count,
+                                 PanelMatrix outputs, bool add, float* w, float* b) {
+  ForPanels(columns, [&](int64_t p, auto kV) HWY_ATTR {
+    const float* panel = outputs.Panel(p);
+    const int64_t valid = std::min(kWidth, columns - p * kWidth);
+    for (int64_t row = 0; row < in; row += kRows) {
+      const int rows = static_cast<int>(std::min<int64_t>(kRows, in - row));
+      float* to = w + row * columns + p * kWidth;
+      Tile<kRows, kV> tile;
+      if (rows == kRows && valid == kV * kLanes) {
+        Unrolled<tile.kVectors>([&](auto i) HWY_ATTR {
+          const float* at = to + i / kV * columns + i % kV * kLanes;
+          tile.sums[i] = add ? hn::LoadU(d, at) : hn::Zero(d);
+        });
+        AddTransposedProduct(a, row, count, panel, &tile);
+        Unrolled<tile.kVectors>([&](auto i) HWY_ATTR {
+          hn::StoreU(tile.sums[i], d, to + i / kV * columns + i % kV * kLanes);
+        });
+      } else {
+        Unrolled<tile.kVectors>([&](auto i) HWY_ATTR { tile.sums[i] = hn::Zero(d); });
+        AddTransposedProduct(a, row, count, panel, &tile);
+        HWY_ALIGN float whole[tile.kVectors * kLanes];
+        Unrolled<tile.kVectors>([&](auto i)
+                                    HWY_ATTR { hn::Store(tile.sums[i], d, whole + i * kLanes); });
+        for (int r = 0; r < rows; ++r) {
+          for (int64_t j = 0; j < valid; ++j) {
+            float& at = to[r * columns + j];
+            at = (add ? at : 0.0f) + whole[r * kV * kLanes + j];
+          }
+        }
+      }
+    }
+    ColumnSums<kV>(panel, count, valid, add, b + p * kWidth);
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lopt
+HWY_AFTER_NAMESPACE();
+
+#endif  // LOPT_DENSE_LAYER_INL_H_
