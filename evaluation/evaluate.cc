@@ -247,7 +247,7 @@ class Evaluation::Task {
 Evaluation::Evaluation(const EvaluationConfig& config, Contenders contenders)
     : contenders_(std::move(contenders)) {
   CheckContenders(contenders_);
-  const TaskResources resources = MakeTaskResources(config.data_dir);
+  const TaskResources resources(config.data_dir);
   for (const EvaluationTask& task : config.tasks) {
     tasks_.push_back(std::make_unique<Task>(config, task, resources));
   }

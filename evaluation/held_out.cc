@@ -33,7 +33,7 @@ HeldOutEvaluation::HeldOutEvaluation(const MetaTrainConfig& config)
       tasks.push_back(Config::FromJson(estimator.json().at("task"), estimator.path() + ".task"));
     }
   }
-  const TaskResources resources = MakeTaskResources(config.data_dir);
+  const TaskResources resources(config.data_dir);
   for (const Config& task : tasks) {
     tasks_.push_back({.name = fmt::format("{}_{}", tasks_.size(), task.Type()),
                       .family = TaskRegistry().Make(task, resources)});

@@ -10,7 +10,6 @@
 #include "estimators/registry.h"
 #include "learner/theta_opt.h"
 #include "lopt/registry.h"
-#include "tasks/image_data.h"
 #include "tasks/registry.h"
 
 namespace lopt {
@@ -50,12 +49,12 @@ Experiment::Experiment(const MetaTrainConfig& config)
       run_key(KeyFromSeed(static_cast<uint64_t>(config.seed))) {
   Require(!config.estimators.empty(), "estimators: must name at least one estimator");
   CheckCombinations(config);
-  const TaskResources resources = MakeTaskResources(config.data_dir);
+  const TaskResources resources(config.data_dir);
   for (const Config& estimator : config.estimators) {
     estimators.push_back(EstimatorRegistry().Make(estimator, optimizer, resources));
     estimator_names.push_back(EstimatorName(estimators, estimators.size() - 1));
   }
-  Require(config.data_dir.empty() || resources.images->data_dir_used(),
+  Require(config.data_dir.empty() || resources.data_dir_used(),
           "data_dir is {}, but no task of the config reads images from it", config.data_dir);
   std::vector<bool> placed(estimators.size());
   for (int64_t w = 0; w < config.workers; ++w) {

@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "base/key.h"
-#include "tasks/distortion.h"
 #include "tasks/glyphs.h"
 #include "tasks/idx.h"
 
@@ -157,35 +156,6 @@ ImageData::ImageData(const RawImages& raw, int64_t size)
       }
     }
   }
-}
-
-const std::vector<std::string>& ImageSources() {
-  static const std::vector<std::string> sources = {"default", "glyphs", "idx"};
-  return sources;
-}
-
-std::shared_ptr<const ImageData> ImageStore::Get(const std::string& source,
-                                                 const std::string& data_dir, int64_t size,
-                                                 const std::string& distortion) {
-  Require(std::find(ImageSources().begin(), ImageSources().end(), source) != ImageSources().end(),
-          "There is no image data '{}'. Choices: default, glyphs, idx", source);
-  Require(source != "idx" || !data_dir.empty(),
-          "Image data 'idx' needs a directory with IDX files (--data-dir)");
-  const bool files = source == "idx" || (source == "default" && !data_dir.empty());
-  const std::lock_guard lock(mutex_);
-  std::shared_ptr<const ImageData>& data = loaded_[{files ? data_dir : "", size, distortion}];
-  if (data == nullptr) {
-    RawImages raw = files ? ReadImageDirectory(data_dir) : GenerateImages();
-    Distort(distortion, &raw);
-    data = std::make_shared<ImageData>(raw, size);
-  }
-  data_dir_used_ = data_dir_used_ || files;
-  return data;
-}
-
-bool ImageStore::data_dir_used() const {
-  const std::lock_guard lock(mutex_);
-  return data_dir_used_;
 }
 
 }  // namespace lopt

@@ -1,12 +1,9 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <new>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -63,29 +60,6 @@ class ImageData {
   std::vector<uint8_t> labels_;
   std::unique_ptr<float[], FreeAligned> images_;
   std::pair<int64_t, int64_t> splits_[4];
-};
-
-// The valid values of a task's "data": "default" (the files of the data directory if one is given,
-// else drawn digits), "glyphs" (drawn digits) and "idx" (the files; a directory must be given).
-const std::vector<std::string>& ImageSources();
-
-// The data sets of a run, each made once and shared. Thread-safe.
-class ImageStore {
- public:
-  // The images of `source` at size x size, distorted as tasks/distortion.h has it. Throws what
-  // ReadImageDirectory, Distort and ImageData throw, and Error if the source is unknown or is "idx"
-  // and data_dir is empty.
-  std::shared_ptr<const ImageData> Get(const std::string& source, const std::string& data_dir,
-                                       int64_t size, const std::string& distortion = "none");
-
-  // Whether any Get so far has read files of a data directory.
-  bool data_dir_used() const;
-
- private:
-  mutable std::mutex mutex_;
-  // By directory (empty: generated), size and distortion.
-  std::map<std::tuple<std::string, int64_t, std::string>, std::shared_ptr<const ImageData>> loaded_;
-  bool data_dir_used_ = false;
 };
 
 }  // namespace lopt

@@ -1,16 +1,15 @@
 #include "tasks/registry.h"
 
+#include <string>
 #include <utility>
 
-#include "tasks/image_data.h"
 #include "tasks/image_mlp.h"
+#include "tasks/image_task.h"
 #include "tasks/quadratic.h"
 #include "tasks/torch_module.h"
 
 namespace lopt {
 namespace {
-
-using TaskTypes = Registry<TaskFamily, const TaskResources&>;
 
 template <class Family, class Options>
 void AddQuadratic(TaskTypes* types, const std::string& type, std::string summary) {
@@ -35,21 +34,15 @@ TaskTypes BuiltIn() {
   types.Add<ImageMlpOptions>("ImageMLP", "A multilayer perceptron that classifies small images.",
                              [](const ImageMlpOptions& options, const TaskResources& resources) {
                                return std::make_shared<ImageMlp>(
-                                   options,
-                                   resources.images->Get(options.data, resources.data_dir,
-                                                         options.image_size, options.distortion));
+                                   options, GetImages(options.images, resources));
                              });
-  AddTorchTasks(&types);
+  torch_types::AddAll(&types);
   return types;
 }
 
 }  // namespace
 
-TaskResources MakeTaskResources(std::string data_dir) {
-  return {std::move(data_dir), std::make_shared<ImageStore>()};
-}
-
-Registry<TaskFamily, const TaskResources&>& TaskRegistry() {
+TaskTypes& TaskRegistry() {
   static TaskTypes types = BuiltIn();
   return types;
 }

@@ -1,5 +1,8 @@
 #include "tasks/task_family.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "base/error.h"
 
 namespace lopt {
@@ -13,6 +16,29 @@ void RequireSize(const char* what, size_t got, int64_t wanted) {
 void RequireSizeOrEmpty(const char* what, size_t got, int64_t wanted) {
   Require(got == 0 || static_cast<int64_t>(got) == wanted,
           "TaskFamily: {} has {} numbers, wanted {} or none", what, got, wanted);
+}
+
+// The rows of every replica's batch, [n, batch size].
+void DrawExamples(const DataRows& data, const TaskEvaluation& e, std::span<int32_t> examples) {
+  const auto [first, last] = data.splits[static_cast<size_t>(e.split)];
+  Require(first < last, "TaskFamily: the data set has no rows in the split {}", ToString(e.split));
+  for (int64_t row = 0; row < e.rows; ++row) {
+    Randint(FoldIn(e.keys[row], 0), static_cast<int32_t>(first), static_cast<int32_t>(last),
+            examples.subspan(row * data.batch_size, data.batch_size));
+  }
+}
+
+void CheckExamples(const DataRows& data, const TaskEvaluation& e) {
+  Require(data.batch_size > 0, "TaskFamily: examples are given, but this family has no data set");
+  Require(static_cast<int64_t>(e.examples.size()) % e.rows == 0,
+          "TaskFamily: {} examples cannot be shared out evenly to {} rows", e.examples.size(),
+          e.rows);
+  int64_t count = 0;
+  for (const auto& [first, last] : data.splits) count = std::max(count, last);
+  for (const int32_t example : e.examples) {
+    Require(example >= 0 && example < count, "TaskFamily: there is no example {} among {}", example,
+            count);
+  }
 }
 
 }  // namespace
@@ -39,41 +65,47 @@ Split SplitFromString(std::string_view name) {
 }
 
 void TaskFamily::Sample(Key key, std::span<float> config) const {
-  RequireSize("config", config.size(), layouts_.config.size());
+  RequireSize("config", config.size(), parts_.config.size());
   DoSample(key, config);
 }
 
 void TaskFamily::Init(std::span<const float> config, Key key, std::span<float> params,
                       std::span<float> model_state) const {
-  RequireSize("config", config.size(), layouts_.config.size());
-  RequireSize("params", params.size(), layouts_.params.size());
-  RequireSize("model_state", model_state.size(), layouts_.model_state.size());
+  RequireSize("config", config.size(), parts_.config.size());
+  RequireSize("params", params.size(), parts_.params.size());
+  RequireSize("model_state", model_state.size(), parts_.model_state.size());
   DoInit(config, key, params, model_state);
 }
 
 void TaskFamily::Evaluate(const TaskEvaluation& e, Workspace& scratch) const {
   Require(e.rows >= 1, "TaskFamily: {} rows to evaluate, wanted at least 1", e.rows);
-  RequireSize("config", e.config.size(), e.rows * layouts_.config.size());
-  RequireSize("params", e.params.size(), e.rows * layouts_.params.size());
-  RequireSize("model_state", e.model_state.size(), e.rows * layouts_.model_state.size());
+  RequireSize("config", e.config.size(), e.rows * parts_.config.size());
+  RequireSize("params", e.params.size(), e.rows * parts_.params.size());
+  RequireSize("model_state", e.model_state.size(), e.rows * parts_.model_state.size());
   RequireSize("losses", e.losses.size(), e.rows);
-  RequireSizeOrEmpty("gradients", e.gradients.size(), e.rows * layouts_.params.size());
-  RequireSizeOrEmpty("aux", e.aux.size(), e.rows * layouts_.aux.size());
-  if (e.examples.empty()) {
-    RequireSize("keys", e.keys.size(), e.rows);
-  } else {
-    Require(ExampleRange(Split::kTrain).second > 0,
-            "TaskFamily: examples are given, but this family has no data set");
-    Require(static_cast<int64_t>(e.examples.size()) % e.rows == 0,
-            "TaskFamily: {} examples cannot be shared out evenly to {} rows", e.examples.size(),
-            e.rows);
+  RequireSizeOrEmpty("gradients", e.gradients.size(), e.rows * parts_.params.size());
+  RequireSizeOrEmpty("aux", e.aux.size(), e.rows * parts_.aux.size());
+  if (!e.examples.empty()) {
+    CheckExamples(parts_.data, e);
+    DoEvaluate(e, scratch);
+    return;
   }
-  DoEvaluate(e, scratch);
+  RequireSize("keys", e.keys.size(), e.rows);
+  const Workspace::Frame frame(scratch);
+  TaskEvaluation drawn = e;
+  if (parts_.data.batch_size > 0) {
+    const auto examples = scratch.Take<int32_t>(e.rows * parts_.data.batch_size);
+    DrawExamples(parts_.data, e, examples);
+    drawn.examples = examples;
+  }
+  DoEvaluate(drawn, scratch);
 }
 
-double TaskFamily::Normalize(std::span<const float>, double loss) const { return loss; }
-
-std::pair<int64_t, int64_t> TaskFamily::ExampleRange(Split) const { return {0, 0}; }
+double TaskFamily::Normalize(std::span<const float>, double loss) const {
+  const std::optional<double> maximum = parts_.normalizer_maximum;
+  if (!maximum) return loss;
+  return std::isfinite(loss) ? std::clamp(loss, 0.0, *maximum) : *maximum;
+}
 
 void TaskFamily::DoSample(Key, std::span<float>) const {}
 

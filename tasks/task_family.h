@@ -29,15 +29,33 @@ struct TaskEvaluation {
   int64_t rows = 1;                    // n
   std::span<const float> config = {};  // [n, C]
   std::span<const float> params = {};  // [n, P]
-  std::span<float> model_state = {};   // [n, M], updated in place
+  std::span<float> model_state = {};   // [n, M]; on Split::kTrain updated in place
   Split split = Split::kTrain;
-  // [n]: row i's data (equal keys, equal data). Not read where `examples` is given.
+  // [n]: row i's data (equal keys, equal data). May be empty where `examples` is given.
   std::span<const Key> keys = {};
-  // [n, E]: instead, these rows of the data set (see ExampleRange).
+  // [n, E]: these rows of the family's data set; empty: a batch of `split` that each key draws.
   std::span<const int32_t> examples = {};
   std::span<float> losses = {};     // [n], out
   std::span<float> gradients = {};  // [n, P], out; empty: not wanted
   std::span<float> aux = {};        // [n, A], out; empty: not wanted
+};
+
+// The rows of a data set, which all tasks of a family share.
+struct DataRows {
+  std::pair<int64_t, int64_t> splits[4] = {};  // rows [first, last) of each Split
+  int64_t batch_size = 0;                      // examples that an evaluation draws; 0: no data set
+};
+
+// What a family is made of, besides its code.
+struct TaskParts {
+  Layout config = {};
+  Layout params = {};
+  Layout model_state = {};
+  Layout aux = {};
+  DataRows data = {};
+  // Losses are cut to [0, this], and one that is not finite becomes this; none: they stay as they
+  // are.
+  std::optional<double> normalizer_maximum = std::nullopt;
 };
 
 // A family of inner problems with one parameter layout. What differs between two tasks of a family
@@ -48,31 +66,33 @@ class TaskFamily {
   TaskFamily(const TaskFamily&) = delete;
   TaskFamily& operator=(const TaskFamily&) = delete;
 
-  const Layout& config_layout() const { return layouts_.config; }  // C numbers, may be 0
-  const Layout& params_layout() const { return layouts_.params; }  // P
-  const Layout& model_state_layout() const {
-    return layouts_.model_state;
-  }  // M: batch statistics and the like; the optimizer never touches it
-  const Layout& aux_layout() const {
-    return layouts_.aux;
-  }  // A extra outputs, each a scalar ("accuracy")
+  const Layout& config_layout() const { return parts_.config; }  // C numbers, may be 0
+  const Layout& params_layout() const { return parts_.params; }  // P
+  // M: batch statistics and the like. The optimizer never touches it. Evaluations on Split::kTrain
+  // may update it; those on other splits leave it as it is.
+  const Layout& model_state_layout() const { return parts_.model_state; }
+  // A extra outputs, each a scalar ("accuracy").
+  const Layout& aux_layout() const { return parts_.aux; }
 
   // Draws a task. All of these throw Error if a span's size is not the layout's.
   void Sample(Key key, std::span<float> config) const;
   // Draws initial params (and sets the model state).
   void Init(std::span<const float> config, Key key, std::span<float> params,
             std::span<float> model_state) const;
-  // Losses and, where asked for, gradients with respect to params and aux outputs.
+  // Losses and, where asked for, gradients with respect to params and aux outputs. Throws Error as
+  // well if an example is not of the data set.
   void Evaluate(const TaskEvaluation& evaluation, Workspace& scratch) const;
 
   // The meta-loss of a raw loss. Where NormalizerMaximum() has a value, it is what a loss that is
   // not finite becomes.
   virtual double Normalize(std::span<const float> config, double loss) const;
-  virtual std::optional<double> NormalizerMaximum() const { return std::nullopt; }
+  std::optional<double> NormalizerMaximum() const { return parts_.normalizer_maximum; }
 
   // Rows [first, last) of the data set that make up `split`; {0, 0} for families without a data
   // set.
-  virtual std::pair<int64_t, int64_t> ExampleRange(Split split) const;
+  std::pair<int64_t, int64_t> ExampleRange(Split split) const {
+    return parts_.data.splits[static_cast<size_t>(split)];
+  }
 
   // How many replicas one Evaluate should get for best speed: 1 for native tasks, kAllRows for
   // torch.
@@ -80,23 +100,18 @@ class TaskFamily {
   virtual int64_t PreferredRows() const { return 1; }
 
  protected:
-  struct Layouts {
-    Layout config = {};
-    Layout params = {};
-    Layout model_state = {};
-    Layout aux = {};
-  };
-  explicit TaskFamily(Layouts layouts) : layouts_(std::move(layouts)) {}
+  explicit TaskFamily(TaskParts parts) : parts_(std::move(parts)) {}
 
  private:
   // Sizes are checked. Default: nothing to draw.
   virtual void DoSample(Key key, std::span<float> config) const;
   virtual void DoInit(std::span<const float> config, Key key, std::span<float> params,
                       std::span<float> model_state) const = 0;
-  // Families that have no data set get no `examples`.
+  // Families with a data set always get `examples`: those that were given, or `batch_size` rows of
+  // the split drawn with replacement from FoldIn(key, 0). The others get none.
   virtual void DoEvaluate(const TaskEvaluation& evaluation, Workspace& scratch) const = 0;
 
-  Layouts layouts_;
+  TaskParts parts_;
 };
 
 }  // namespace lopt

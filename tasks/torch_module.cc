@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "base/isa.h"
-#include "tasks/image_mlp.h"
 
 namespace lopt {
 namespace {
@@ -72,16 +71,10 @@ const TorchModule& OpenTorchModule(const std::string& who) {
   return module;
 }
 
-void AddTorchTasks(Registry<TaskFamily, const TaskResources&>* types) {
-  types->Add<ImageMlpOptions>(
-      "TorchImageMLP", "ImageMLP computed by LibTorch with autograd; needs the torch module.",
-      [](const ImageMlpOptions& options, const TaskResources& resources) {
-        const TorchModule& module = OpenTorchModule("task 'TorchImageMLP'");
-        return module.make_image_mlp(options,
-                                     resources.images->Get(options.data, resources.data_dir,
-                                                           options.image_size, options.distortion),
-                                     CurrentIsa());
-      });
+std::shared_ptr<const TaskFamily> MakeTorchTask(const Config& config,
+                                                const TaskResources& resources) {
+  const TorchModule& module = OpenTorchModule("task '" + config.Type() + "'");
+  return module.tasks(CurrentIsa()).Make(config, resources);
 }
 
 }  // namespace lopt

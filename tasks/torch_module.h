@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/arrays.h"
@@ -12,9 +13,6 @@
 #include "tasks/task_family.h"
 
 namespace lopt {
-
-class ImageData;
-struct ImageMlpOptions;
 
 // What needs LibTorch lives in a shared library of its own, liblopt_torch_module.so, which is
 // opened when a task of such a type is made or a TorchScript file is written. It is never closed.
@@ -32,9 +30,7 @@ struct TorchScriptFile {
 struct TorchModule {
   const char* build;          // equals TorchModuleBuild() of who opens it; always the first member
   const char* torch_version;  // of LibTorch: "1.13.1"
-  std::shared_ptr<const TaskFamily> (*make_image_mlp)(const ImageMlpOptions& options,
-                                                      std::shared_ptr<const ImageData> data,
-                                                      std::string_view isa);
+  const TaskTypes& (*tasks)(std::string_view isa);  // its tasks, on this instruction set
   void (*write_torch_script)(const std::string& path, const TorchScriptFile& file);
 };
 
@@ -57,7 +53,22 @@ std::optional<std::string> FindTorchModule();
 // Thread-safe.
 const TorchModule& OpenTorchModule(const std::string& who);
 
-// Adds the types that the module makes.
-void AddTorchTasks(Registry<TaskFamily, const TaskResources&>* types);
+// A task that the module makes. Throws Error as OpenTorchModule does and as the task's maker does.
+std::shared_ptr<const TaskFamily> MakeTorchTask(const Config& config,
+                                                const TaskResources& resources);
+
+// Adds a type that is made so (see torch/task_type.h). Opens nothing.
+template <class Options>
+void AddTorchType(TaskTypes* types, const std::string& type, std::string summary) {
+  types->Add<Options>(type, std::move(summary),
+                      [type](const Options& options, const TaskResources& resources) {
+                        return MakeTorchTask(WriteOptions(type, options), resources);
+                      });
+}
+
+namespace torch_types {
+// Adds the types of all files in torch/tasks/, whether or not the module is there.
+void AddAll(TaskTypes* types);
+}  // namespace torch_types
 
 }  // namespace lopt

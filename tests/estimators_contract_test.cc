@@ -125,6 +125,7 @@ TEST_CASE("Rows of one evaluation are independent, and losses do not depend on w
   ForEach(EveryTask(), [](const Built<TaskFamily>& task) {
     CheckRowsAreIndependent(*task.made);
     CheckLossesWithoutGradients(*task.made);
+    CheckModelState(*task.made);
   });
 }
 

@@ -27,7 +27,7 @@ void TrainAsTraced(MLPLOpt::Implementation optimizer_implementation,
   const auto steps = std::ssize(losses);
   const int64_t batch = index.shape().at(1);
 
-  const ImageMlp task({}, MakeTaskResources(MnistDir()).images->Get("idx", MnistDir(), 8),
+  const ImageMlp task({}, GetImages({.data = "idx"}, TaskResources(MnistDir())),
                       task_implementation);
   const MLPLOpt optimizer({}, optimizer_implementation);
   std::vector<float> theta(optimizer.theta_layout().size());

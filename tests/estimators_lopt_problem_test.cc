@@ -44,11 +44,9 @@ class UnitQuadratic : public TaskFamily {
 class BadTask : public TaskFamily {
  public:
   explicit BadTask(bool bounded)
-      : TaskFamily({.config = Layout({{"bad", Shape{}}}), .params = Layout({{"x", Shape{}}})}),
-        bounded_(bounded) {}
-  std::optional<double> NormalizerMaximum() const override {
-    return bounded_ ? std::optional<double>(5.0) : std::nullopt;
-  }
+      : TaskFamily({.config = Layout({{"bad", Shape{}}}),
+                    .params = Layout({{"x", Shape{}}}),
+                    .normalizer_maximum = bounded ? std::optional<double>(5.0) : std::nullopt}) {}
 
  private:
   void DoSample(Key key, std::span<float> config) const override { Normal(key, config); }
@@ -64,7 +62,6 @@ class BadTask : public TaskFamily {
       }
     }
   }
-  bool bounded_;
 };
 
 std::shared_ptr<TruncationSchedule> Constant(int64_t length) {

@@ -14,7 +14,7 @@ namespace {
 
 TEST_CASE(
     "The inner loop allocates nothing: a long window takes as many allocations as a short one") {
-  const TaskResources resources = MakeTaskResources("");
+  const TaskResources resources("");
   for (const std::string task :
        {R"({"type": "FixedDimQuadraticFamily"})", R"({"type": "ImageMLP", "batch_size": 32})"}) {
     for (const std::string optimizer : {R"({"type": "MLPLOpt"})", R"({"type": "LearnableAdam"})"}) {

@@ -41,7 +41,7 @@ TEST_CASE("A quadratic under gradient descent shrinks by the known factor each s
 }
 
 TEST_CASE("The same key gives two optimizers the same task, start and data") {
-  const ImageMlp task({.batch_size = 16}, MakeTaskResources("").images->Get("glyphs", "", 8));
+  const ImageMlp task({.images = {.batch_size = 16}}, GetImages({}, TaskResources("")));
   Workspace scratch;
   const std::vector<int64_t> judge_at = {5};
   const auto train = [&](double learning_rate, uint64_t seed) {
@@ -57,7 +57,7 @@ TEST_CASE("The same key gives two optimizers the same task, start and data") {
 }
 
 TEST_CASE("Judging uses all examples of the split and leaves the training as it was") {
-  const ImageMlp task({.batch_size = 16}, MakeTaskResources("").images->Get("glyphs", "", 8));
+  const ImageMlp task({.images = {.batch_size = 16}}, GetImages({}, TaskResources("")));
   const auto rule = Sgd(task, 0.1);
   Workspace scratch;
   const std::vector<int64_t> often = {1, 2, 3, 4, 5};

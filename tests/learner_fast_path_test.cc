@@ -25,10 +25,11 @@ std::vector<double> MetaLosses(MLPLOpt::Implementation optimizer_implementation,
   const auto optimizer = std::make_shared<MLPLOpt>(MLPLOptOptions{}, optimizer_implementation);
   const auto schedule = std::make_shared<LogUniformLengthSchedule>(
       LogUniformLengthSchedule::Options{.min_length = 20, .max_length = 60});
-  const auto images = MakeTaskResources("").images->Get("glyphs", "", 8);
+  const auto images = GetImages({}, TaskResources(""));
   const std::vector<std::shared_ptr<const TaskFamily>> tasks = {
       std::make_shared<FixedDimQuadraticFamily>(QuadraticOptions{}),
-      std::make_shared<ImageMlp>(ImageMlpOptions{.batch_size = 64}, images, task_implementation)};
+      std::make_shared<ImageMlp>(ImageMlpOptions{.images = {.batch_size = 64}}, images,
+                                 task_implementation)};
   Estimators estimators;
   for (const auto& task : tasks) {
     auto problem = std::make_shared<LoptProblem>(

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "tasks/distortion.h"
+#include "tasks/image_task.h"
 
 namespace lopt {
 namespace {
@@ -56,12 +57,12 @@ TEST_CASE("A fifth of the train labels are drawn anew, and no others") {
 }
 
 TEST_CASE("A distorted data set is another one, and the same each time") {
-  ImageStore store;
-  const auto plain = store.Get("glyphs", "", 8);
-  const auto noisy = store.Get("glyphs", "", 8, "noisy");
+  const TaskResources resources("");
+  const auto plain = GetImages({}, resources);
+  const auto noisy = GetImages({.distortion = "noisy"}, resources);
   CHECK(plain != noisy);
-  CHECK(store.Get("glyphs", "", 8, "noisy") == noisy);
-  const auto again = ImageStore().Get("glyphs", "", 8, "noisy");
+  CHECK(GetImages({.distortion = "noisy"}, resources) == noisy);
+  const auto again = GetImages({.distortion = "noisy"}, TaskResources(""));
   CHECK(std::equal(noisy->images(), noisy->images() + 10000 * noisy->stride(), again->images()));
 }
 

@@ -119,7 +119,7 @@ class AdamTraining {
 };
 
 TEST_CASE("Glyphs are a real learning problem for a tuned Adam") {
-  const ImageMlp task({}, ImageStore().Get("glyphs", "", 8));
+  const ImageMlp task({}, GetImages({}, TaskResources("")));
   for (const uint64_t seed : {0, 1}) {
     AdamTraining training(task, 0.02, KeyFromSeed(seed));
     constexpr int kSteps = 2500;

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "tasks/idx.h"
 #include "tasks/image_data.h"
+#include "tasks/image_task.h"
 #include "tests/golden_dir.h"
 
 namespace lopt {
@@ -309,33 +310,37 @@ TEST_CASE("Digits resized to 8 x 8 are those of the golden trace") {
   CHECK(worst < 1e-7f);
 }
 
-TEST_CASE("The store makes each data set once and knows whether the directory was used") {
+TEST_CASE("Images are made once a run, and it is known whether the directory was used") {
   const TemporaryDirectory directory("store");
   Write(directory.File("train-images-idx3-ubyte"), SomeImages(50));
   Write(directory.File("train-labels-idx1-ubyte"), SomeLabels(50));
-  ImageStore store;
-  const auto glyphs = store.Get("glyphs", directory.path(), 8);
+  const TaskResources drawn("");
+  const auto glyphs = GetImages({.data = "glyphs"}, drawn);
   CHECK(glyphs->count() == 10000);
-  CHECK(store.Get("default", "", 8) == glyphs);
-  CHECK(store.Get("glyphs", "", 5) != glyphs);
-  CHECK_FALSE(store.data_dir_used());
-  const auto files = store.Get("default", directory.path(), 8);
+  CHECK(GetImages({.data = "default"}, drawn) == glyphs);
+  CHECK(GetImages({.image_size = 5}, drawn) != glyphs);
+  CHECK_FALSE(drawn.data_dir_used());
+  const TaskResources both(directory.path());
+  CHECK(GetImages({.data = "glyphs"}, both)->count() == 10000);
+  CHECK_FALSE(both.data_dir_used());
+  const auto files = GetImages({.data = "default"}, both);
   CHECK(files->count() == 50);
-  CHECK(store.Get("idx", directory.path(), 8) == files);
-  CHECK(store.data_dir_used());
-  CHECK_THROWS_WITH_AS(store.Get("idx", "", 8),
+  CHECK(GetImages({.data = "idx"}, both) == files);
+  CHECK(both.data_dir_used());
+  CHECK_THROWS_WITH_AS(GetImages({.data = "idx"}, drawn),
                        "Image data 'idx' needs a directory with IDX files (--data-dir)", Error);
-  CHECK_THROWS_WITH_AS(store.Get("mnist", "", 8),
+  CHECK_THROWS_WITH_AS(GetImages({.data = "mnist"}, drawn),
                        "There is no image data 'mnist'. Choices: default, glyphs, idx", Error);
-  CHECK_THROWS_WITH_AS(store.Get("glyphs", "", 0), "Images cannot be resized to 0 x 0", Error);
+  CHECK_THROWS_WITH_AS(GetImages({.image_size = 0}, drawn), "Images cannot be resized to 0 x 0",
+                       Error);
 }
 
-TEST_CASE("The store may be asked by several threads at once") {
-  ImageStore store;
+TEST_CASE("Data sets may be asked for by several threads at once") {
+  const TaskResources resources("");
   std::vector<std::shared_ptr<const ImageData>> got(4);
   std::vector<std::thread> threads;
   for (auto& data : got) {
-    threads.emplace_back([&store, &data] { data = store.Get("default", "", 4); });
+    threads.emplace_back([&] { data = GetImages({.image_size = 4}, resources); });
   }
   for (std::thread& thread : threads) thread.join();
   for (const auto& data : got) CHECK(data == got[0]);

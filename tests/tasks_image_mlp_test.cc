@@ -19,7 +19,7 @@ namespace lopt {
 namespace {
 
 std::shared_ptr<const ImageData> Drawn(int64_t size) {
-  return ImageStore().Get("glyphs", "", size);
+  return GetImages({.image_size = size}, TaskResources(""));
 }
 
 // A data set of given rows: features are those of a square image, and every row is its own.
@@ -105,12 +105,13 @@ TEST_CASE("The 8 x 8 MLP with 32 hidden units has 2410 weights, named layer by l
   CHECK(entries[3].shape == Shape{10});
   CHECK(task.aux_layout().entries()[0].name == "accuracy");
   CHECK(ImageMlp({.hidden = {}}, Drawn(8)).params_layout().size() == 650);
-  CHECK(ImageMlp({.image_size = 28, .hidden = {128, 128}}, Drawn(28)).params_layout().size() ==
-        118282);
+  CHECK(ImageMlp({.images = {.image_size = 28}, .hidden = {128, 128}}, Drawn(28))
+            .params_layout()
+            .size() == 118282);
 }
 
 TEST_CASE("Weights start truncated normal over the root of the fan-in, biases at zero") {
-  const ImageMlp task({.image_size = 4, .hidden = {60000}}, Drawn(4));
+  const ImageMlp task({.images = {.image_size = 4}, .hidden = {60000}}, Drawn(4));
   const std::vector<float> params = InitialParams(task, 1);
   const LayoutEntry& w = task.params_layout().Find("mlp/linear_0/w");
   const std::span<const float> weights = std::span(params).subspan(w.offset, w.size);
@@ -209,7 +210,8 @@ TEST_CASE("Gradients agree with finite differences for several layers, ReLU and 
   for (const std::string activation : {"relu", "tanh"}) {
     for (const std::vector<int64_t>& hidden :
          {std::vector<int64_t>{}, std::vector<int64_t>{5}, std::vector<int64_t>{7, 4, 17}}) {
-      const ImageMlp task({.image_size = 3, .hidden = hidden, .activation = activation}, data);
+      const ImageMlp task({.images = {.image_size = 3}, .hidden = hidden, .activation = activation},
+                          data);
       const std::vector<float> params = InitialParams(task, 6);
       const Evaluated at = EvaluateRows(task, params, rows);
       for (size_t i = 0; i < params.size(); i += 3) {
@@ -259,7 +261,7 @@ TEST_CASE("A batch is drawn from its split with replacement") {
                 .splits = {{0, 10}, {10, 20}, {20, 30}, {30, 40}}};
   for (uint8_t i = 0; i < 40; ++i) labels[i] = i / 10;
   raw.labels = labels;
-  const ImageMlp task({.image_size = 1, .hidden = {}, .batch_size = 50},
+  const ImageMlp task({.images = {.image_size = 1, .batch_size = 50}, .hidden = {}},
                       std::make_shared<ImageData>(raw, 1));
   for (const Split split : kSplits) {
     std::vector<float> params(task.params_layout().size());
@@ -271,7 +273,7 @@ TEST_CASE("A batch is drawn from its split with replacement") {
 
 TEST_CASE("Accuracy is the fraction of examples whose label has the largest logit") {
   const auto data = DataOf(1, {0, 0, 0, 0}, {0, 1, 2, 2});
-  const ImageMlp task({.image_size = 1, .hidden = {}}, data);
+  const ImageMlp task({.images = {.image_size = 1}, .hidden = {}}, data);
   const std::vector<int32_t> rows = Rows(0, 4);
   CHECK(EvaluateRows(task, std::vector<float>{0, 0, 0, 0, 0, 1}, rows).accuracy == 0.5f);
   CHECK(EvaluateRows(task, std::vector<float>{0, 0, 0, 0, 1, 0}, rows).accuracy == 0.25f);
@@ -308,24 +310,24 @@ TEST_CASE("NaN in a weight reaches the loss and is not lost in a ReLU") {
 }
 
 TEST_CASE("Wrong options and examples are errors") {
-  CHECK_THROWS_WITH_AS(ImageMlp({.image_size = 4}, Drawn(8)),
-                       "ImageMLP: images of 64 numbers, wanted image_size 4 squared", Error);
+  CHECK_THROWS_WITH_AS(ImageMlp({.images = {.image_size = 4}}, Drawn(8)),
+                       "image task: images of 64 numbers, wanted image_size 4 squared", Error);
   CHECK_THROWS_WITH_AS(ImageMlp({.activation = "gelu"}, Drawn(8)),
                        "ImageMLP: there is no activation 'gelu'. Choices: relu, tanh", Error);
   CHECK_THROWS_WITH_AS(ImageMlp({.hidden = {3, 0}}, Drawn(8)),
                        "ImageMLP: a hidden layer needs at least 1 unit, got 0", Error);
-  CHECK_THROWS_WITH_AS(ImageMlp({.batch_size = 0}, Drawn(8)),
-                       "ImageMLP: batch_size must be at least 1, got 0", Error);
+  CHECK_THROWS_WITH_AS(ImageMlp({.images = {.batch_size = 0}}, Drawn(8)),
+                       "image task: batch_size must be at least 1, got 0", Error);
   const ImageMlp task({}, Drawn(8));
   const std::vector<float> params = InitialParams(task, 1);
   CHECK_THROWS_WITH_AS(EvaluateRows(task, params, Rows(9990, 11)),
-                       "ImageMLP: there is no example 10000 among 10000", Error);
+                       "TaskFamily: there is no example 10000 among 10000", Error);
   CHECK_THROWS_WITH_AS(EvaluateRows(task, params, std::vector<int32_t>{-1}),
-                       "ImageMLP: there is no example -1 among 10000", Error);
+                       "TaskFamily: there is no example -1 among 10000", Error);
 }
 
 TEST_CASE("The registry makes the built-in families from their configs") {
-  const TaskResources resources = MakeTaskResources("");
+  const TaskResources resources("");
   const auto make = [&](const std::string& text) {
     return TaskRegistry().Make(Config::Parse(text, "test"), resources);
   };
@@ -337,7 +339,7 @@ TEST_CASE("The registry makes the built-in families from their configs") {
   CHECK(make(R"({"type": "QuadraticTask"})")->params_layout().size() == 10);
   CHECK(make(R"({"type": "LogQuadraticTask"})")->params_layout().size() == 10);
   CHECK(make(R"({"type": "NoisyQuadraticFamily", "cov": 0.1})")->config_layout().size() == 20);
-  CHECK_FALSE(resources.images->data_dir_used());
+  CHECK_FALSE(resources.data_dir_used());
   CHECK_THROWS_AS(make(R"({"type": "ImageMLP", "data": "idx"})"), Error);
   CHECK_THROWS_AS(make(R"({"type": "ImageMLP", "hidden": [0]})"), Error);
 }

@@ -14,7 +14,7 @@ namespace lopt {
 namespace {
 
 TEST_CASE("An evaluation allocates nothing once its scratch memory is there") {
-  const TaskResources resources = MakeTaskResources("");
+  const TaskResources resources("");
   for (const std::string text :
        {R"({"type": "QuadraticTask"})", R"({"type": "FixedDimQuadraticFamily"})",
         R"({"type": "NoisyQuadraticFamily"})", R"({"type": "LogQuadraticTask"})",

@@ -34,7 +34,7 @@ class ModuleDirectory {
 };
 
 void MakeTorchTask() {
-  TaskRegistry().Make(Config::Parse(R"({"type": "TorchImageMLP"})", "test"), MakeTaskResources(""));
+  TaskRegistry().Make(Config::Parse(R"({"type": "TorchImageMLP"})", "test"), TaskResources(""));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/describe_fields.h"
 #include "base/error.h"
 #include "base/isa.h"
 #include "tasks/image_data.h"
@@ -50,7 +51,7 @@ Results Evaluate(const TaskFamily& task, const std::vector<Key>& keys,
 TEST_CASE("Finding the torch module and listing task types loads no LibTorch") {
   REQUIRE(FindTorchModule().has_value());
   CHECK_NE(TaskRegistry().table().entries().size(), 0);
-  TaskRegistry().Make(Config::Parse(R"({"type": "ImageMLP"})", "test"), MakeTaskResources(""));
+  TaskRegistry().Make(Config::Parse(R"({"type": "ImageMLP"})", "test"), TaskResources(""));
   CHECK_FALSE(TorchIsLoaded());
 }
 
@@ -63,7 +64,7 @@ TEST_CASE("Opening the module loads LibTorch and names its version") {
 }
 
 TEST_CASE("A torch task made by name in a program without LibTorch equals the native one") {
-  const TaskResources resources = MakeTaskResources("");
+  const TaskResources resources("");
   const auto torch_task = TaskRegistry().Make(Config::Parse(kConfig, "test"), resources);
   const auto native_task = TaskRegistry().Make(
       Config::Parse(R"({"type": "ImageMLP", "hidden": [8], "batch_size": 16})", "test"), resources);
@@ -91,7 +92,7 @@ TEST_CASE("A torch task made by name in a program without LibTorch equals the na
 }
 
 TEST_CASE("An Error thrown inside the module is caught as Error outside") {
-  const auto task = TaskRegistry().Make(Config::Parse(kConfig, "test"), MakeTaskResources(""));
+  const auto task = TaskRegistry().Make(Config::Parse(kConfig, "test"), TaskResources(""));
   const std::vector<float> params(static_cast<size_t>(task->params_layout().size()));
   const std::vector<int32_t> examples = {0, 123456789};
   float loss = 0;
@@ -99,19 +100,49 @@ TEST_CASE("An Error thrown inside the module is caught as Error outside") {
   CHECK_THROWS_WITH_AS(
       task->Evaluate({.params = params, .examples = examples, .losses = std::span<float>(&loss, 1)},
                      scratch),
-      "TorchImageMLP: an example is not among 10000", Error);
+      "TaskFamily: there is no example 123456789 among 10000", Error);
   CHECK_THROWS_AS(
       OpenTorchModule("this test")
-          .make_image_mlp(ImageMlpOptions{.activation = "cube"},
-                          MakeTaskResources("").images->Get("glyphs", "", 8), CurrentIsa()),
+          .tasks(CurrentIsa())
+          .Make(Config::Parse(R"({"type": "TorchImageMLP", "activation": "cube"})", "test"),
+                TaskResources("")),
       Error);
+}
+
+TEST_CASE("The program knows the module's tasks and their options, no more and no fewer") {
+  TaskTypes known("torch task");
+  torch_types::AddAll(&known);
+  const TypeTable& made = OpenTorchModule("this test").tasks(CurrentIsa()).table();
+  REQUIRE_EQ(known.table().entries().size(), made.entries().size());
+  for (size_t i = 0; i < made.entries().size(); ++i) {
+    CHECK_EQ(known.table().entries()[i].type, made.entries()[i].type);
+    CHECK_EQ(known.table().entries()[i].summary, made.entries()[i].summary);
+    CHECK_EQ(DescribeFields(known.table().entries()[i].fields),
+             DescribeFields(made.entries()[i].fields));
+  }
+}
+
+TEST_CASE("The module takes the data that the program loaded, and leaves it what it loads itself") {
+  const TaskResources resources("");
+  const auto make = [&](int64_t image_size) {
+    return TaskRegistry().Make(
+        WriteOptions("TorchImageMLP", ImageMlpOptions{.images = {.image_size = image_size}}),
+        resources);
+  };
+  // Held by the resources, by what is held here, by the task's init and by its loss.
+  const auto loaded_here = GetImages({.image_size = 4}, resources);
+  const auto first = make(4);
+  CHECK_EQ(loaded_here.use_count(), 4);
+  const auto second = make(5);
+  const auto loaded_there = GetImages({.image_size = 5}, resources);
+  CHECK_EQ(loaded_there.use_count(), 4);
 }
 
 TEST_CASE("A torch task computes with the pinned instruction set") {
   const std::vector<std::string> isas = SupportedIsas();
   for (const std::string& isa : {isas.back(), isas.front()}) {
     PinIsa(isa);
-    const TaskResources resources = MakeTaskResources("");
+    const TaskResources resources("");
     const auto torch_task = TaskRegistry().Make(Config::Parse(kConfig, "test"), resources);
     const auto native_task = TaskRegistry().Make(
         Config::Parse(R"({"type": "ImageMLP", "hidden": [8], "batch_size": 16})", "test"),
@@ -126,7 +157,7 @@ TEST_CASE("A torch task computes with the pinned instruction set") {
 }
 
 TEST_CASE("Torch tasks may be evaluated by many threads at once with the same bits") {
-  const auto task = TaskRegistry().Make(Config::Parse(kConfig, "test"), MakeTaskResources(""));
+  const auto task = TaskRegistry().Make(Config::Parse(kConfig, "test"), TaskResources(""));
   std::vector<float> params(static_cast<size_t>(task->params_layout().size()));
   task->Init({}, KeyFromSeed(1), params, {});
   const Results wanted = Evaluate(*task, {KeyFromSeed(2)}, params);

@@ -25,7 +25,7 @@ constexpr int64_t kSteps = 300;
 UnrollTrace TrainFresh(const Config& task, const std::string& data_dir,
                        const Eigen::VectorXf& theta, int64_t replicas) {
   const LoptProblem problem(
-      TaskRegistry().Make(task, MakeTaskResources(data_dir)), std::make_shared<MLPLOpt>(),
+      TaskRegistry().Make(task, TaskResources(data_dir)), std::make_shared<MLPLOpt>(),
       std::make_shared<NeverEndingTruncationSchedule>(), LoptProblemOptions{});
   UnrollState state = problem.Start(replicas, {}, KeyFromSeed(123456), kSteps);
   UnrollTrace trace;

@@ -1,35 +1,47 @@
 #include <doctest/doctest.h>
 
-#include "tasks/image_data.h"
+#include "tasks/image_mlp.h"
 #include "tests/contracts/task_contract.h"
-#include "torch/torch_image_mlp.h"
+#include "tests/torch_example_tasks.h"
+#include "torch/registry.h"
 
-// The torch image MLP linked in, without the module: what every task family promises.
+// Torch tasks linked in, without the module: what every task family promises.
 
 namespace lopt::contracts {
 namespace {
 
+void CheckAll(const TaskFamily& task) {
+  CheckShape(task);
+  CheckGradientAgainstDifferences(task);
+  CheckDrawsAreFunctionsOfKey(task);
+  CheckDataIsFunctionOfKey(task, /*noisy_gradient=*/false);
+  CheckRowsAreIndependent(task);
+  CheckLossesWithoutGradients(task);
+  CheckModelState(task);
+  CheckThreadsGiveTheSameBits(task);
+  CheckWrongSizesOfTasksThrow(task);
+  CheckNormalizer(task);
+  CheckExamples(task);
+}
+
 TEST_CASE("The torch image MLP keeps the contract of task families") {
-  ImageStore images;
+  const TaskResources resources("");
   for (const char* activation : {"relu", "tanh"}) {
     INFO(activation);
-    const auto task = MakeTorchImageMlp({.image_size = 4,
-                                         .hidden = {6, 3},
-                                         .activation = activation,
-                                         .batch_size = 17,
-                                         .data = "glyphs"},
-                                        images.Get("glyphs", "", 4));
-    CheckShape(*task);
-    CheckGradientAgainstDifferences(*task);
-    CheckDrawsAreFunctionsOfKey(*task);
-    CheckDataIsFunctionOfKey(*task, /*noisy_gradient=*/false);
-    CheckRowsAreIndependent(*task);
-    CheckLossesWithoutGradients(*task);
-    CheckThreadsGiveTheSameBits(*task);
-    CheckWrongSizesOfTasksThrow(*task);
-    CheckNormalizer(*task);
-    CheckExamples(*task);
+    const ImageMlpOptions options{
+        .images = {.image_size = 4, .batch_size = 17}, .hidden = {6, 3}, .activation = activation};
+    CheckAll(*TorchTaskRegistry().Make(WriteOptions("TorchImageMLP", options), resources));
   }
+}
+
+TEST_CASE("A torch task with a model state and data of its own keeps the contract") {
+  CheckAll(*NormalizedPoints(TaskResources("")));
+}
+
+TEST_CASE("A torch task that is evaluated row by row keeps the contract") {
+  const Recurrence task;
+  CHECK(RowsAreExact(task));
+  CheckAll(task);
 }
 
 }  // namespace

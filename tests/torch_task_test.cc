@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "tasks/image_mlp.h"
-#include "tasks/registry.h"
-#include "torch/torch_image_mlp.h"
+#include "tests/torch_example_tasks.h"
+#include "torch/registry.h"
 
 namespace lopt {
 namespace {
@@ -71,20 +71,24 @@ void CheckClose(const std::vector<float>& got, const std::vector<float>& wanted)
   CHECK_LE(worst, 1e-5);
 }
 
+std::shared_ptr<const TaskFamily> MakeTorchImageMlp(const ImageMlpOptions& options,
+                                                    const TaskResources& resources) {
+  return TorchTaskRegistry().Make(WriteOptions("TorchImageMLP", options), resources);
+}
+
 // x -> a (x - center)^2 summed, a and center from the config: a task as a user would write it.
 TorchTaskFamily Parabola() {
   return TorchTaskFamily(
       [](Key key, const torch::Tensor& config) -> NamedTensors {
         return {{"x", NormalTensor(key, {2, 3}) + config[1]}, {"unused", torch::zeros({2})}};
       },
-      [](const std::vector<torch::Tensor>& params, const torch::Tensor& config,
-         const TorchBatch& batch) -> TorchLoss {
-        const torch::Tensor noise = UniformTensor(batch.keys, {2, 3});
-        const torch::Tensor scale = config.select(1, 0).view({-1, 1, 1});
-        const torch::Tensor center = config.select(1, 1).view({-1, 1, 1});
-        return (scale * (params[0] - center + noise).square()).sum({1, 2});
+      [](const TorchEvaluation& e) -> TorchLoss {
+        const torch::Tensor noise = UniformTensor(e.keys, {2, 3});
+        const torch::Tensor scale = e.config.select(1, 0).view({-1, 1, 1});
+        const torch::Tensor center = e.config.select(1, 1).view({-1, 1, 1});
+        return (scale * (e.params[0] - center + noise).square()).sum({1, 2});
       },
-      Layout({{"scale", {}}, {"center", {}}}));
+      {.config = Layout({{"scale", {}}, {"center", {}}})});
 }
 
 }  // namespace
@@ -92,17 +96,17 @@ TorchTaskFamily Parabola() {
 TEST_CASE("The torch image MLP is the native one: params, losses, gradients, accuracy") {
   const std::vector<ImageMlpOptions> shapes = {
       {},
-      {.hidden = {}, .batch_size = 7},
-      {.image_size = 5, .hidden = {13}, .activation = "tanh", .batch_size = 33},
-      {.image_size = 8, .hidden = {32, 16, 9}, .batch_size = 64},
-      {.image_size = 14, .hidden = {31, 17}, .activation = "tanh", .batch_size = 1},
+      {.images = {.batch_size = 7}, .hidden = {}},
+      {.images = {.image_size = 5, .batch_size = 33}, .hidden = {13}, .activation = "tanh"},
+      {.images = {.image_size = 8, .batch_size = 64}, .hidden = {32, 16, 9}},
+      {.images = {.image_size = 14, .batch_size = 1}, .hidden = {31, 17}, .activation = "tanh"},
   };
   for (const ImageMlpOptions& options : shapes) {
-    CAPTURE(options.image_size);
+    CAPTURE(options.images.image_size);
     CAPTURE(options.hidden.size());
-    const auto data = MakeTaskResources("").images->Get(options.data, "", options.image_size);
-    const ImageMlp native(options, data);
-    const auto torch_task = MakeTorchImageMlp(options, data);
+    const TaskResources resources("");
+    const ImageMlp native(options, GetImages(options.images, resources));
+    const auto torch_task = MakeTorchImageMlp(options, resources);
     REQUIRE_EQ(torch_task->params_layout(), native.params_layout());
     REQUIRE_EQ(torch_task->aux_layout(), native.aux_layout());
     CHECK_EQ(torch_task->NormalizerMaximum(), native.NormalizerMaximum());
@@ -132,8 +136,7 @@ TEST_CASE("The torch image MLP is the native one: params, losses, gradients, acc
 
 TEST_CASE("Rows have the same bits however many are evaluated in one call") {
   const ImageMlpOptions options;
-  const auto task =
-      MakeTorchImageMlp(options, MakeTaskResources("").images->Get(options.data, "", 8));
+  const auto task = MakeTorchImageMlp(options, TaskResources(""));
   const std::vector<float> params = SomeParams(*task, 6);
   std::vector<Key> keys;
   for (uint64_t row = 0; row < 6; ++row) keys.push_back(FoldIn(KeyFromSeed(4), row));
@@ -148,8 +151,7 @@ TEST_CASE("Rows have the same bits however many are evaluated in one call") {
 
 TEST_CASE("A replica whose params are not numbers leaves the others alone") {
   const ImageMlpOptions options;
-  const auto task =
-      MakeTorchImageMlp(options, MakeTaskResources("").images->Get(options.data, "", 8));
+  const auto task = MakeTorchImageMlp(options, TaskResources(""));
   const auto size = static_cast<size_t>(task->params_layout().size());
   std::vector<float> params = SomeParams(*task, 3);
   const std::vector<Key> keys(3, KeyFromSeed(4));
@@ -223,29 +225,173 @@ TEST_CASE("Mistakes in a user's torch task are errors that say what is wrong") {
   const auto evaluate = [&](const TorchTaskFamily::LossFunction& loss) {
     Evaluate(TorchTaskFamily(init, loss), {}, params, keys, {}, 2, false);
   };
-  using Tensors = std::vector<torch::Tensor>;
   CHECK_THROWS_WITH_AS(
-      evaluate([](const Tensors& p, const torch::Tensor&, const TorchBatch&) -> TorchLoss {
-        return p[0].sum();
-      }),
+      evaluate([](const TorchEvaluation& e) -> TorchLoss { return e.params[0].sum(); }),
       "torch task: the loss function returned losses of shape [] and type Float, wanted shape [2] "
       "and type Float",
       Error);
-  CHECK_THROWS_WITH_AS(evaluate([](const Tensors&, const torch::Tensor&,
-                                   const TorchBatch&) -> TorchLoss { return torch::Tensor(); }),
-                       "torch task: the loss function returned no losses", Error);
   CHECK_THROWS_WITH_AS(
-      evaluate([](const Tensors& p, const torch::Tensor&, const TorchBatch&) -> TorchLoss {
-        return torch::mm(p[0], p[0]).sum(1);
-      }),
-      doctest::Contains("torch task: loss failed: "), Error);
-  CHECK_THROWS_WITH_AS(TorchTaskFamily(
-                           [](Key, const torch::Tensor&) -> NamedTensors {
-                             return {{"x", {}}};
-                           },
-                           [](const Tensors& p, const torch::Tensor&,
-                              const TorchBatch&) -> TorchLoss { return p[0].sum(1); }),
-                       "torch task: init returned no tensor for 'x'", Error);
+      evaluate([](const TorchEvaluation&) -> TorchLoss { return torch::Tensor(); }),
+      "torch task: the loss function returned no losses", Error);
+  CHECK_THROWS_WITH_AS(evaluate([](const TorchEvaluation& e) -> TorchLoss {
+                         return torch::mm(e.params[0], e.params[0]).sum(1);
+                       }),
+                       doctest::Contains("torch task: loss failed: "), Error);
+  CHECK_THROWS_WITH_AS(
+      TorchTaskFamily(
+          [](Key, const torch::Tensor&) -> NamedTensors {
+            return {{"x", {}}};
+          },
+          [](const TorchEvaluation& e) -> TorchLoss { return e.params[0].sum(1); }),
+      "torch task: init returned no tensor for 'x'", Error);
+}
+
+TEST_CASE("A model state is started by init, updated by the train split and used by the others") {
+  const TaskResources resources("");
+  const auto task = NormalizedPoints(resources);
+  CHECK_EQ(task->params_layout(), Layout({{"w", {3, 1}}}));
+  CHECK_EQ(task->model_state_layout(), Layout({{"mean", {3}}}));
+  const torch::Tensor points = GetPoints(resources)->values;
+  std::vector<float> params(6);
+  std::vector<float> state(6, 5.0f);
+  for (size_t row = 0; row < 2; ++row) {
+    task->Init({}, KeyFromSeed(row), std::span(params).subspan(3 * row, 3),
+               std::span(state).subspan(3 * row, 3));
+  }
+  CHECK(state == std::vector<float>(6, 0.0f));
+  state = {1, 2, 3, 4, 5, 6};
+
+  const std::vector<Key> keys = {KeyFromSeed(3), KeyFromSeed(4)};
+  std::vector<float> losses(2);
+  std::vector<float> aux(2);
+  Workspace scratch;
+  for (const Split split : {Split::kTrain, Split::kTest}) {
+    const std::vector<float> before = state;
+    task->Evaluate({.rows = 2,
+                    .params = params,
+                    .model_state = state,
+                    .split = split,
+                    .keys = keys,
+                    .losses = losses,
+                    .aux = aux},
+                   scratch);
+    const auto [first, last] = task->ExampleRange(split);
+    for (size_t row = 0; row < 2; ++row) {
+      std::vector<int32_t> batch(16);
+      Randint(FoldIn(keys[row], 0), static_cast<int32_t>(first), static_cast<int32_t>(last), batch);
+      std::vector<double> batch_mean(3);
+      for (const int32_t point : batch) {
+        for (int64_t i = 0; i < 3; ++i) batch_mean[i] += points[point][i].item<float>() / 16.0;
+      }
+      double loss = 0;
+      for (const int32_t point : batch) {
+        double error = -1;
+        for (size_t i = 0; i < 3; ++i) {
+          const double mean = split == Split::kTrain ? batch_mean[i] : before[3 * row + i];
+          error +=
+              params[3 * row + i] * (points[point][static_cast<int64_t>(i)].item<float>() - mean);
+        }
+        loss += error * error / 16;
+      }
+      CHECK_EQ(losses[row], doctest::Approx(loss).epsilon(1e-5));
+      CHECK_EQ(aux[row], doctest::Approx((batch_mean[0] + batch_mean[1] + batch_mean[2]) / 3));
+      for (size_t i = 0; i < 3; ++i) {
+        const double old = before[3 * row + i];
+        CHECK_EQ(state[3 * row + i],
+                 doctest::Approx(split == Split::kTrain ? 0.75 * old + 0.25 * batch_mean[i] : old));
+      }
+    }
+  }
+}
+
+TEST_CASE("A loss function may be written for one replica") {
+  const Recurrence task;
+  CHECK_EQ(task.PreferredRows(), 1);
+  const std::vector<float> config = {0.5f, -0.25f, 0, 2};
+  std::vector<float> params(20);
+  std::vector<float> state = {10, 20};
+  for (size_t row = 0; row < 2; ++row) {
+    task.Init(std::span(config).subspan(2 * row, 2), KeyFromSeed(row),
+              std::span(params).subspan(10 * row, 10), std::span(state).subspan(row, 1));
+  }
+  CHECK(state == std::vector<float>{0, 0});
+  const std::vector<Key> keys = {KeyFromSeed(5), KeyFromSeed(6)};
+  std::vector<float> losses(2);
+  std::vector<float> gradients(20);
+  std::vector<float> aux(4);
+  Workspace scratch;
+  task.Evaluate({.rows = 2,
+                 .config = config,
+                 .params = params,
+                 .model_state = state,
+                 .keys = keys,
+                 .losses = losses,
+                 .gradients = gradients,
+                 .aux = aux},
+                scratch);
+  CHECK(state == std::vector<float>{1, 1});
+  for (size_t row = 0; row < 2; ++row) {
+    const float* w = &params[10 * row];
+    const float* u = w + 6;
+    std::vector<float> x(15);
+    Uniform(keys[row], x);
+    double h[2] = {0, 0};
+    for (size_t t = 0; t < 5; ++t) {
+      double next[2] = {0, 0};
+      for (size_t j = 0; j < 2; ++j) {
+        for (size_t i = 0; i < 3; ++i) next[j] += double{x[3 * t + i]} * w[2 * i + j];
+        for (size_t i = 0; i < 2; ++i) next[j] += h[i] * u[2 * i + j];
+      }
+      for (size_t j = 0; j < 2; ++j) h[j] = std::tanh(next[j]);
+    }
+    double loss = 0;
+    for (size_t j = 0; j < 2; ++j) {
+      loss += (h[j] - config[2 * row + j]) * (h[j] - config[2 * row + j]);
+      CHECK_EQ(aux[2 * row + j], doctest::Approx(h[j]).epsilon(1e-5));
+    }
+    CHECK_EQ(losses[row], doctest::Approx(loss).epsilon(1e-5));
+  }
+}
+
+TEST_CASE("A model state of the wrong size, and layouts given twice, are errors") {
+  const auto init = [](Key, const torch::Tensor&) -> TorchStart {
+    return {{{"x", torch::zeros({3})}}, {{"s", torch::zeros({2})}}};
+  };
+  const std::vector<float> params(3);
+  std::vector<float> state(2);
+  float loss = 0;
+  const Key key{};
+  const auto evaluate = [&](const std::vector<torch::Tensor>& new_state, Split split) {
+    const TorchTaskFamily task(init, [&](const TorchEvaluation& e) -> TorchLoss {
+      return {e.params[0].sum(1), {}, new_state};
+    });
+    Workspace scratch;
+    task.Evaluate({.params = params,
+                   .model_state = state,
+                   .split = split,
+                   .keys = {&key, 1},
+                   .losses = {&loss, 1}},
+                  scratch);
+  };
+  CHECK_THROWS_WITH_AS(evaluate({torch::zeros({1, 2}), torch::zeros({1, 2})}, Split::kTrain),
+                       "torch task: the loss function returned 2 tensors of model state, wanted 1",
+                       Error);
+  CHECK_THROWS_WITH_AS(evaluate({torch::zeros({2})}, Split::kTrain),
+                       "torch task: the loss function returned model state of shape [2] and type "
+                       "Float, wanted shape [1, 2] and type Float",
+                       Error);
+  evaluate({torch::ones({1, 2})}, Split::kTest);
+  evaluate({}, Split::kTrain);
+  CHECK(state == std::vector<float>{0, 0});
+  evaluate({torch::ones({1, 2})}, Split::kTrain);
+  CHECK(state == std::vector<float>{1, 1});
+  CHECK_THROWS_WITH_AS(
+      TorchTaskFamily(init,
+                      [](const TorchEvaluation& e) -> TorchLoss { return e.params[0].sum(1); },
+                      {.params = Layout({{"x", {3}}})}),
+      "torch task: the layouts of params and model_state are those of init; leave them out of the "
+      "parts",
+      Error);
 }
 
 TEST_CASE("Random tensors are functions of their keys") {

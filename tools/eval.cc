@@ -173,7 +173,7 @@ int RunTheReplay(const po::variables_map& values, const Source& source,
   }
   const EvaluationTask& named = source.config.tasks[0];
   const LearnedContender& learned = contenders[0].learned;
-  const auto task = TaskRegistry().Make(named.task, MakeTaskResources(source.config.data_dir));
+  const auto task = TaskRegistry().Make(named.task, TaskResources(source.config.data_dir));
   const Layout& layout = task->params_layout();
   const Replay replay = ReadReplay(path, layout);
   EvaluationDirectory directory(out_dir, values.contains("overwrite"));

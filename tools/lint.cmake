@@ -1,6 +1,6 @@
 # Tests with the label lint: the format of every source file, and clang-tidy for each source file of the libraries and tools.
 # They exist where clang-format and clang-tidy are installed.
-set(lint_folders base tasks lopt torch estimators learner learner/* evaluation tools tools/* examples examples/*)
+set(lint_folders base tasks lopt torch torch/* estimators learner learner/* evaluation tools tools/* examples examples/*)
 set(format_files)
 set(tidy_files)
 foreach(folder ${lint_folders} tests)
@@ -12,7 +12,7 @@ foreach(folder ${lint_folders} tests)
   endif()
 endforeach()
 # clang 14 cannot compile the headers of LibTorch 1.13 as C++20 with libstdc++ 12 (vectors of an incomplete type).
-list(FILTER tidy_files EXCLUDE REGEX "torch_(task|training)\\.cc$|^torch/(learned_optimizer|torch_)")
+list(FILTER tidy_files EXCLUDE REGEX "torch_(task|training)\\.cc$|^torch/(image_tensors|learned_optimizer|torch_|tasks/)")
 if(NOT LOPT_TORCH)
   list(FILTER tidy_files EXCLUDE REGEX "^torch/")
 endif()

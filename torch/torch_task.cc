@@ -31,8 +31,8 @@ Layout LayoutOf(const NamedTensors& tensors) {
   return Layout(std::move(shapes));
 }
 
-NamedTensors CallInit(const TorchTaskFamily::InitFunction& init, Key key,
-                      const torch::Tensor& config) {
+TorchStart CallInit(const TorchTaskFamily::InitFunction& init, Key key,
+                    const torch::Tensor& config) {
   return WithTorchErrors("init", [&] {
     const torch::NoGradGuard no_grad;
     return init(key, config);
@@ -42,31 +42,75 @@ NamedTensors CallInit(const TorchTaskFamily::InitFunction& init, Key key,
 // Torch has no tensors over constant memory; what is viewed through this is never written.
 float* Mutable(std::span<const float> values) { return const_cast<float*>(values.data()); }
 
-// The tensors of n rows of a layout as views, [n, shape] each.
-std::vector<torch::Tensor> RowViews(const Layout& layout, float* rows, int64_t n) {
+Shape Join(torch::IntArrayRef lead, torch::IntArrayRef shape) {
+  Shape joined = lead.vec();
+  joined.insert(joined.end(), shape.begin(), shape.end());
+  return joined;
+}
+
+// The tensors of the rows of a layout as views, [lead, shape] each.
+std::vector<torch::Tensor> RowViews(const Layout& layout, float* rows, torch::IntArrayRef lead) {
   std::vector<torch::Tensor> views;
   views.reserve(layout.entries().size());
   for (const LayoutEntry& entry : layout.entries()) {
-    std::vector<int64_t> sizes{n};
-    sizes.insert(sizes.end(), entry.shape.begin(), entry.shape.end());
-    std::vector<int64_t> strides(sizes.size());
-    strides[0] = layout.size();
+    const Shape sizes = Join(lead, entry.shape);
+    Shape strides(sizes.size(), layout.size());
     int64_t stride = 1;
-    for (size_t d = sizes.size() - 1; d > 0; --d) {
-      strides[d] = stride;
-      stride *= sizes[d];
+    for (size_t d = sizes.size(); d > lead.size(); --d) {
+      strides[d - 1] = stride;
+      stride *= sizes[d - 1];
     }
     views.push_back(torch::from_blob(rows + entry.offset, sizes, strides));
   }
   return views;
 }
 
-void CheckRows(const char* what, const torch::Tensor& tensor, const Shape& wanted) {
+// Row `row` of every array.
+TaskEvaluation RowOf(const TaskEvaluation& e, int64_t row) {
+  const auto of = [&](auto values) {
+    const size_t size = values.size() / static_cast<size_t>(e.rows);
+    return values.subspan(static_cast<size_t>(row) * size, size);
+  };
+  return {.rows = 1,
+          .config = of(e.config),
+          .params = of(e.params),
+          .model_state = of(e.model_state),
+          .split = e.split,
+          .keys = of(e.keys),
+          .examples = of(e.examples),
+          .losses = of(e.losses),
+          .gradients = of(e.gradients),
+          .aux = of(e.aux)};
+}
+
+// `parts` with the layouts of what init returns.
+TaskParts WithLayouts(TaskParts parts, const TorchTaskFamily::InitFunction& init) {
+  Require(parts.params.entries().empty() && parts.model_state.entries().empty(),
+          "torch task: the layouts of params and model_state are those of init; leave them out of "
+          "the parts");
+  const TorchStart start = CallInit(init, Key{}, torch::zeros({parts.config.size()}));
+  parts.params = LayoutOf(start.params);
+  parts.model_state = LayoutOf(start.model_state);
+  return parts;
+}
+
+void CopyRow(const Layout& layout, const NamedTensors& tensors, std::span<float> row) {
+  Require(LayoutOf(tensors) == layout,
+          "torch task: init returned other names or shapes than for a config of zeros");
+  const std::vector<torch::Tensor> views = RowViews(layout, row.data(), {});
+  const torch::NoGradGuard no_grad;
+  for (size_t t = 0; t < views.size(); ++t) {
+    views[t].copy_(tensors[t].second);
+  }
+}
+
+void CheckRows(const char* what, const torch::Tensor& tensor, torch::IntArrayRef wanted) {
   Require(tensor.defined(), "torch task: the loss function returned no {}", what);
-  Require(ShapeOf(tensor) == wanted && tensor.scalar_type() == torch::kFloat32,
+  Require(tensor.sizes() == wanted && tensor.scalar_type() == torch::kFloat32,
           "torch task: the loss function returned {} of shape {} and type {}, wanted shape {} and "
           "type Float",
-          what, ToString(ShapeOf(tensor)), torch::toString(tensor.scalar_type()), ToString(wanted));
+          what, ToString(ShapeOf(tensor)), torch::toString(tensor.scalar_type()),
+          ToString(wanted.vec()));
 }
 
 torch::Tensor MakeTensor(torch::IntArrayRef shape, torch::ScalarType type) {
@@ -77,10 +121,8 @@ torch::Tensor MakeTensor(torch::IntArrayRef shape, torch::ScalarType type) {
 template <class T, class Fill>
 torch::Tensor FilledRows(std::span<const Key> keys, torch::IntArrayRef shape,
                          torch::ScalarType type, const Fill& fill) {
-  std::vector<int64_t> sizes{static_cast<int64_t>(keys.size())};
-  sizes.insert(sizes.end(), shape.begin(), shape.end());
-  torch::Tensor tensor = MakeTensor(sizes, type);
-  const int64_t row_size = keys.empty() ? 0 : tensor.numel() / sizes[0];
+  torch::Tensor tensor = MakeTensor(Join(std::ssize(keys), shape), type);
+  const int64_t row_size = keys.empty() ? 0 : tensor.numel() / std::ssize(keys);
   T* row = tensor.data_ptr<T>();
   for (const Key key : keys) {
     fill(key, std::span<T>(row, static_cast<size_t>(row_size)));
@@ -91,82 +133,97 @@ torch::Tensor FilledRows(std::span<const Key> keys, torch::IntArrayRef shape,
 
 }  // namespace
 
-TorchTaskFamily::TorchTaskFamily(InitFunction init, LossFunction loss, const Layout& config,
-                                 Layout aux)
-    : TaskFamily({.config = config,
-                  .params = LayoutOf(CallInit(init, Key{}, torch::zeros({config.size()}))),
-                  .model_state = {},
-                  .aux = std::move(aux)}),
+TorchTaskFamily::TorchTaskFamily(InitFunction init, LossFunction loss, TaskParts parts,
+                                 TorchRows rows)
+    : TaskFamily(WithLayouts(std::move(parts), init)),
       init_(std::move(init)),
-      loss_(std::move(loss)) {
+      loss_(std::move(loss)),
+      rows_(rows) {
   at::set_num_threads(1);
 }
 
 void TorchTaskFamily::DoInit(std::span<const float> config, Key key, std::span<float> params,
-                             std::span<float> /*model_state*/) const {
-  const NamedTensors tensors =
+                             std::span<float> model_state) const {
+  const TorchStart start =
       CallInit(init_, key, torch::from_blob(Mutable(config), {config_layout().size()}).clone());
-  Require(LayoutOf(tensors) == params_layout(),
-          "torch task: init returned other names or shapes than for a config of zeros");
-  std::vector<torch::Tensor> views = RowViews(params_layout(), params.data(), 1);
-  const torch::NoGradGuard no_grad;
-  for (size_t t = 0; t < views.size(); ++t) {
-    views[t].squeeze(0).copy_(tensors[t].second);
-  }
+  CopyRow(params_layout(), start.params, params);
+  CopyRow(model_state_layout(), start.model_state, model_state);
 }
 
 void TorchTaskFamily::DoEvaluate(const TaskEvaluation& evaluation, Workspace& /*scratch*/) const {
   // Torch's number of threads reaches a new thread only with the first parallel loop of its own.
   at::internal::lazy_init_num_threads();
   WithTorchErrors("loss", [&] {
-    const int64_t n = evaluation.rows;
-    const bool gradients_wanted = !evaluation.gradients.empty();
-    const torch::AutoGradMode grad_mode(gradients_wanted);
-
-    std::vector<torch::Tensor> params = RowViews(params_layout(), Mutable(evaluation.params), n);
-    for (torch::Tensor& tensor : params) {
-      tensor.requires_grad_(gradients_wanted);
+    if (rows_ == TorchRows::kTogether) {
+      EvaluateRows(evaluation, {evaluation.rows});
+      return;
     }
-    TorchBatch batch{.split = evaluation.split,
-                     .keys = evaluation.keys,
-                     .examples = {},
-                     .aux_wanted = !evaluation.aux.empty()};
-    if (!evaluation.examples.empty()) {
-      const auto total = static_cast<int64_t>(evaluation.examples.size());
-      batch.keys = {};
-      batch.examples = torch::from_blob(const_cast<int32_t*>(evaluation.examples.data()),
-                                        {n, total / n}, torch::TensorOptions(torch::kInt32))
-                           .to(torch::kInt64);
-    }
-    const int64_t config_size = config_layout().size();
-    const TorchLoss loss =
-        loss_(params, torch::from_blob(Mutable(evaluation.config), {n, config_size}), batch);
-    CheckRows("losses", loss.losses, {n});
-
-    std::vector<torch::Tensor> gradients;
-    if (gradients_wanted) {
-      gradients = torch::autograd::grad({loss.losses}, params, {torch::ones({n})},
-                                        /*retain_graph=*/false, /*create_graph=*/false,
-                                        /*allow_unused=*/true);
-    }
-    const torch::NoGradGuard no_grad;
-    torch::from_blob(evaluation.losses.data(), {n}).copy_(loss.losses);
-    if (gradients_wanted) {
-      std::vector<torch::Tensor> views = RowViews(params_layout(), evaluation.gradients.data(), n);
-      for (size_t t = 0; t < views.size(); ++t) {
-        if (gradients[t].defined()) {
-          views[t].copy_(gradients[t]);
-        } else {
-          views[t].zero_();
-        }
-      }
-    }
-    if (batch.aux_wanted) {
-      const int64_t aux_size = aux_layout().size();
-      CheckRows("aux", loss.aux, {n, aux_size});
-      torch::from_blob(evaluation.aux.data(), {n, aux_size}).copy_(loss.aux);
+    for (int64_t row = 0; row < evaluation.rows; ++row) {
+      EvaluateRows(RowOf(evaluation, row), {});
     }
   });
+}
+
+void TorchTaskFamily::EvaluateRows(const TaskEvaluation& e, torch::IntArrayRef lead) const {
+  const bool gradients_wanted = !e.gradients.empty();
+  const torch::AutoGradMode grad_mode(gradients_wanted);
+
+  TorchEvaluation evaluation{
+      .params = RowViews(params_layout(), Mutable(e.params), lead),
+      .model_state = RowViews(model_state_layout(), e.model_state.data(), lead),
+      .config = torch::from_blob(Mutable(e.config), Join(lead, {config_layout().size()})),
+      .split = e.split,
+      .keys = e.keys,
+      .examples = {},
+      .aux_wanted = !e.aux.empty()};
+  for (torch::Tensor& tensor : evaluation.params) {
+    tensor.requires_grad_(gradients_wanted);
+  }
+  for (torch::Tensor& tensor : evaluation.model_state) {
+    tensor = tensor.clone();  // a new state may be made of pieces of the old one
+  }
+  if (!e.examples.empty()) {
+    const int64_t count = std::ssize(e.examples) / e.rows;
+    evaluation.examples = torch::from_blob(const_cast<int32_t*>(e.examples.data()),
+                                           Join(lead, {count}), torch::TensorOptions(torch::kInt32))
+                              .to(torch::kInt64);
+  }
+  const TorchLoss loss = loss_(evaluation);
+  CheckRows("losses", loss.losses, lead);
+
+  std::vector<torch::Tensor> gradients;
+  if (gradients_wanted) {
+    gradients = torch::autograd::grad({loss.losses}, evaluation.params, {torch::ones(lead)},
+                                      /*retain_graph=*/false, /*create_graph=*/false,
+                                      /*allow_unused=*/true);
+  }
+  const torch::NoGradGuard no_grad;
+  torch::from_blob(e.losses.data(), lead).copy_(loss.losses);
+  if (gradients_wanted) {
+    const std::vector<torch::Tensor> views = RowViews(params_layout(), e.gradients.data(), lead);
+    for (size_t t = 0; t < views.size(); ++t) {
+      if (gradients[t].defined()) {
+        views[t].copy_(gradients[t]);
+      } else {
+        views[t].zero_();
+      }
+    }
+  }
+  if (evaluation.aux_wanted) {
+    const Shape shape = Join(lead, {aux_layout().size()});
+    CheckRows("aux", loss.aux, shape);
+    torch::from_blob(e.aux.data(), shape).copy_(loss.aux);
+  }
+  if (e.split == Split::kTrain && !loss.model_state.empty()) {
+    const auto views = RowViews(model_state_layout(), e.model_state.data(), lead);
+    Require(loss.model_state.size() == views.size(),
+            "torch task: the loss function returned {} tensors of model state, wanted {}",
+            loss.model_state.size(), views.size());
+    for (size_t t = 0; t < views.size(); ++t) {
+      CheckRows("model state", loss.model_state[t], views[t].sizes());
+      views[t].copy_(loss.model_state[t]);
+    }
+  }
 }
 
 torch::Tensor UniformTensor(std::span<const Key> keys, torch::IntArrayRef shape) {

@@ -17,50 +17,74 @@ namespace lopt {
 // Tensors with the names they get in the params layout, in its order.
 using NamedTensors = std::vector<std::pair<std::string, torch::Tensor>>;
 
-// The data of n replicas.
-struct TorchBatch {
+// What a task starts from. A list of params converts to it.
+struct TorchStart {
+  TorchStart(NamedTensors params, NamedTensors model_state = {})
+      : params(std::move(params)), model_state(std::move(model_state)) {}
+  NamedTensors params;
+  NamedTensors model_state;  // batch statistics and the like
+};
+
+// What a loss function is given: n replicas.
+struct TorchEvaluation {
+  std::vector<torch::Tensor> params;       // [n, shape of the tensor], in init's order
+  std::vector<torch::Tensor> model_state;  // likewise
+  torch::Tensor config;                    // [n, C]
   Split split = Split::kTrain;
-  std::span<const Key> keys;  // [n]: equal keys, equal data; empty where `examples` is given
-  torch::Tensor examples;     // int64 [n, E]: instead, these rows of the data set; or undefined
+  std::span<const Key> keys;  // [n]: equal keys, equal data; may be empty where there are examples
+  torch::Tensor examples;     // int64 [n, E]: rows of the data set; undefined if there is none
   bool aux_wanted = false;    // whether TorchLoss::aux is read
 };
 
 // What a loss function returns; a tensor of losses converts to it.
 struct TorchLoss {
-  TorchLoss(torch::Tensor losses, torch::Tensor aux = {})
-      : losses(std::move(losses)), aux(std::move(aux)) {}
-  torch::Tensor losses;  // [n]
-  torch::Tensor aux;     // [n, A], or undefined where not wanted
+  TorchLoss(torch::Tensor losses, torch::Tensor aux = {},
+            std::vector<torch::Tensor> model_state = {})
+      : losses(std::move(losses)), aux(std::move(aux)), model_state(std::move(model_state)) {}
+  torch::Tensor losses;                    // [n]
+  torch::Tensor aux;                       // [n, A], or undefined where not wanted
+  std::vector<torch::Tensor> model_state;  // the new one, as given; read on Split::kTrain alone
+};
+
+// How a loss function sees the rows of an evaluation.
+enum class TorchRows {
+  kTogether,  // all at once, as above: the fastest for small tasks
+  kOneByOne,  // one replica at a time and no dimension for it: no [n] in any shape above
 };
 
 // A family of tasks written with torch tensors. Its user gives two functions, which must be
 // thread-safe, must not use torch's own generators (only keys, see below) and must not change their
 // arguments:
-// - init(key, config [C]) draws the params of one task. Names and shapes are those that it returns
-//   for a config of zeros; they make up the params layout. All are float32.
-// - loss(params, config [n, C], batch) gives the losses of n replicas; params[t] is [n, shape of
-//   tensor t]. Replica i's loss may depend on row i of the arguments alone. Gradients come from
-//   autograd.
-// Draws of configs, the data set's ranges and the normalizer are added by overriding them as in any
-// TaskFamily. Torch runs on the calling thread alone: making a family sets torch's number of
-// threads to 1. What the functions throw as a torch error is thrown as Error.
+// - init(key, config [C]) draws the params of one task, and its model state if it has one. Names
+//   and shapes are those that it returns for a config of zeros; they make up the layouts. All are
+//   float32.
+// - loss(evaluation) gives the losses of n replicas. Replica i's loss, aux and model state may
+//   depend on row i of the arguments alone. Gradients come from autograd.
+// and the other parts of a family: data set, aux outputs, normalizer, config. Draws of configs are
+// added by overriding DoSample as in any TaskFamily. Torch runs on the calling thread alone: making
+// a family sets torch's number of threads to 1. What the functions throw as a torch error is thrown
+// as Error.
 class TorchTaskFamily : public TaskFamily {
  public:
-  using InitFunction = std::function<NamedTensors(Key key, const torch::Tensor& config)>;
-  using LossFunction =
-      std::function<TorchLoss(const std::vector<torch::Tensor>& params, const torch::Tensor& config,
-                              const TorchBatch& batch)>;
-  TorchTaskFamily(InitFunction init, LossFunction loss, const Layout& config = {}, Layout aux = {});
+  using InitFunction = std::function<TorchStart(Key key, const torch::Tensor& config)>;
+  using LossFunction = std::function<TorchLoss(const TorchEvaluation& evaluation)>;
+  // Throws Error if `parts` names params or a model state: those are init's.
+  TorchTaskFamily(InitFunction init, LossFunction loss, TaskParts parts = {},
+                  TorchRows rows = TorchRows::kTogether);
 
-  int64_t PreferredRows() const override { return kAllRows; }
+  int64_t PreferredRows() const override { return rows_ == TorchRows::kTogether ? kAllRows : 1; }
 
  private:
   void DoInit(std::span<const float> config, Key key, std::span<float> params,
               std::span<float> model_state) const override;
   void DoEvaluate(const TaskEvaluation& evaluation, Workspace& scratch) const override;
 
+  // Of all rows, whose number is the one dimension of `lead`, or of one, `lead` being empty.
+  void EvaluateRows(const TaskEvaluation& evaluation, torch::IntArrayRef lead) const;
+
   InitFunction init_;
   LossFunction loss_;
+  TorchRows rows_;
 };
 
 // Tensors whose numbers are functions of a key alone, those of base/key.h: float32 and, for

@@ -8,8 +8,6 @@
 #include "learner/gradient_learner.h"
 #include "lopt/mlp_lopt.h"
 
-using Tensors = std::vector<torch::Tensor>;
-
 // The initial params of one task, from its key.
 lopt::NamedTensors Init(lopt::Key key, const torch::Tensor& /*config*/) {
   return {{"w1", lopt::NormalTensor(FoldIn(key, 0), {1, 16})},
@@ -19,9 +17,9 @@ lopt::NamedTensors Init(lopt::Key key, const torch::Tensor& /*config*/) {
 }
 
 // The losses of n replicas: a network with 16 hidden units learns sin(x) from 32 new points a step.
-lopt::TorchLoss Loss(const Tensors& p, const torch::Tensor& /*config*/,
-                     const lopt::TorchBatch& batch) {
-  const torch::Tensor x = 6 * lopt::UniformTensor(batch.keys, {32, 1}) - 3;
+lopt::TorchLoss Loss(const lopt::TorchEvaluation& e) {
+  const std::vector<torch::Tensor>& p = e.params;
+  const torch::Tensor x = 6 * lopt::UniformTensor(e.keys, {32, 1}) - 3;
   const torch::Tensor hidden = torch::tanh(torch::matmul(x, p[0]) + p[1]);
   const torch::Tensor y = torch::matmul(hidden, p[2]) + p[3];
   return (y - torch::sin(x)).square().mean({1, 2});

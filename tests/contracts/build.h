@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,6 +27,13 @@ struct Built {
   std::shared_ptr<const Made> made;
 };
 
+// Whether tasks of this type are made by the torch module.
+inline bool IsTorchType(const std::string& type) {
+  TaskTypes torch_tasks("torch task");
+  torch_types::AddAll(&torch_tasks);
+  return std::ranges::count(torch_tasks.table().entries(), type, &TypeEntry::type) > 0;
+}
+
 // Every type of a table: from its examples or, if it has none, from `default_config` with its type.
 // `make` turns a Config into a pointer. Throws Error if a type cannot be built, or an example's
 // type is not registered.
@@ -34,7 +42,7 @@ std::vector<Built<Made>> BuildEvery(const TypeTable& table, const std::vector<Ex
                                     const std::string& default_config, const Make& make) {
   std::vector<Built<Made>> all;
   const auto add = [&](const std::string& type, const Config& config, const Example& example) {
-    if (example.torch_module && !FindTorchModule()) {
+    if (&table == &TaskRegistry().table() && IsTorchType(type) && !FindTorchModule()) {
       MESSAGE("left out, because the torch module is not installed: ", type);
       return;
     }
@@ -69,7 +77,7 @@ std::vector<Built<Made>> BuildEvery(const TypeTable& table, const std::vector<Ex
 
 // Images are made once a process.
 inline const TaskResources& Resources() {
-  static const TaskResources resources = MakeTaskResources("");
+  static const TaskResources resources("");
   return resources;
 }
 

@@ -13,8 +13,6 @@ struct Example {
   std::string config;
   // Tasks: the gradient, and not the loss, carries noise of mean zero that the key names.
   bool noisy_gradient = false;
-  // Tasks: made by the torch module. Left out, with a message, where that is not installed.
-  bool torch_module = false;
   // Estimators: inner steps of one window, twins counted each; 0: not a fixed number.
   int64_t inner_steps = 0;
   // Estimators: has an option `std`, that of the perturbations.
@@ -34,8 +32,7 @@ inline std::vector<Example> TaskExamples() {
       {.config = R"({"type": "ImageMLP", "image_size": 5, "hidden": [6, 3], "batch_size": 17,
                      "activation": "tanh", "data": "glyphs"})"},
       {.config = R"({"type": "TorchImageMLP", "image_size": 4, "hidden": [5], "batch_size": 16,
-                     "data": "glyphs"})",
-       .torch_module = true},
+                     "data": "glyphs"})"},
   };
 }
 

@@ -246,6 +246,9 @@ inline void CheckDataIsFunctionOfKey(const TaskFamily& task, bool noisy_gradient
   CHECK(SameBits(std::span(pair.losses).first(1), std::span(pair.losses).last(1)));
   const size_t size = pair.gradients.size() / 2;
   CHECK(SameBits(std::span(pair.gradients).first(size), std::span(pair.gradients).last(size)));
+  const size_t state_size = pair.model_state.size() / 2;
+  CHECK(SameBits(std::span(pair.model_state).first(state_size),
+                 std::span(pair.model_state).last(state_size)));
 }
 
 inline void CheckRowsAreIndependent(const TaskFamily& task) {
@@ -396,7 +399,24 @@ inline void CheckNormalizer(const TaskFamily& task) {
   CHECK((!maximum || std::isfinite(*maximum)));
 }
 
-// Splits follow one another, and the loss of explicit examples is the mean over them.
+// A model state changes on the train split and on no other.
+inline void CheckModelState(const TaskFamily& task) {
+  const TaskRows rows = DrawRows(task, 3, 8);
+  for (const Split split : kSplits) {
+    if (split != Split::kTrain && !HasDataSet(task)) continue;
+    INFO("split ", ToString(split));
+    for (const bool gradients : {true, false}) {
+      const TaskResults results =
+          EvaluateRows(task, rows, {.split = split, .gradients = gradients});
+      CHECK(AllFinite(results.model_state));
+      CHECK(SameBits(results.model_state, rows.model_state) ==
+            (split != Split::kTrain || rows.model_state.empty()));
+    }
+  }
+}
+
+// Splits follow one another, and the loss of explicit examples is the mean over them (where they
+// train a task with a model state it may depend on statistics of all of them).
 inline void CheckExamples(const TaskFamily& task) {
   int64_t end = 0;
   for (const Split split : kSplits) {
@@ -420,6 +440,7 @@ inline void CheckExamples(const TaskFamily& task) {
     const TaskResults whole = evaluate(examples);
     const TaskResults left = evaluate(std::span(examples).first(share));
     const TaskResults right = evaluate(std::span(examples).subspan(share));
+    const bool averaged = split != Split::kTrain || task.model_state_layout().size() == 0;
     const auto mean = [&](const std::vector<float>& a, const std::vector<float>& b) {
       std::vector<float> values(a.size());
       for (size_t i = 0; i < a.size(); ++i) {
@@ -429,9 +450,11 @@ inline void CheckExamples(const TaskFamily& task) {
       }
       return values;
     };
-    CHECK(Distance(whole.losses, mean(left.losses, right.losses)) <= 1e-5);
-    CHECK(Distance(whole.gradients, mean(left.gradients, right.gradients)) <= 1e-5);
-    CHECK(Distance(whole.aux, mean(left.aux, right.aux)) <= 1e-5);
+    if (averaged) {
+      CHECK(Distance(whole.losses, mean(left.losses, right.losses)) <= 1e-5);
+      CHECK(Distance(whole.gradients, mean(left.gradients, right.gradients)) <= 1e-5);
+      CHECK(Distance(whole.aux, mean(left.aux, right.aux)) <= 1e-5);
+    }
     CHECK_FALSE(SameBits(left.losses, right.losses));
     std::ranges::reverse(examples);
     CHECK(Distance(whole.losses, evaluate(examples).losses) <= 1e-5);

@@ -66,23 +66,22 @@ struct ImageShape {
   std::string name;
   ImageMlpOptions options;
   std::vector<int64_t> sizes;
-  double Flop() const { return ImageMlpFlop(sizes, options.batch_size); }
+  double Flop() const { return ImageMlpFlop(sizes, options.images.batch_size); }
 };
 
-const ImageShape kSmall = {"8x8-32", {.image_size = 8, .hidden = {32}}, {64, 32, 10}};
+const ImageShape kSmall = {"8x8-32", {.images = {.image_size = 8}, .hidden = {32}}, {64, 32, 10}};
 const ImageShape kLarge = {
-    "784-128-128", {.image_size = 28, .hidden = {128, 128}}, {784, 128, 128, 10}};
+    "784-128-128", {.images = {.image_size = 28}, .hidden = {128, 128}}, {784, 128, 128, 10}};
 
 std::shared_ptr<const TaskFamily> MakeImageOracle(const ImageShape& shape) {
-  const TaskResources resources = MakeTaskResources("");
-  return std::make_shared<ImageMlp>(shape.options,
-                                    resources.images->Get("glyphs", "", shape.options.image_size),
+  const TaskResources resources("");
+  return std::make_shared<ImageMlp>(shape.options, GetImages(shape.options.images, resources),
                                     ImageMlp::Implementation::kReference);
 }
 
 std::shared_ptr<const TaskFamily> MakeImageTask(const ImageShape& shape,
                                                 const char* type = "ImageMLP") {
-  return TaskRegistry().Make(WriteOptions(type, shape.options), MakeTaskResources(""));
+  return TaskRegistry().Make(WriteOptions(type, shape.options), TaskResources(""));
 }
 
 // One optimizer's update of a tensor of random numbers.

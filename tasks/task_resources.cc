@@ -1,0 +1,21 @@
+#include "tasks/task_resources.h"
+
+namespace lopt {
+
+const std::string& TaskResources::UseDataDir() const {
+  const std::lock_guard lock(mutex_);
+  data_dir_used_ = !data_dir_.empty();
+  return data_dir_;
+}
+
+bool TaskResources::data_dir_used() const {
+  const std::lock_guard lock(mutex_);
+  return data_dir_used_;
+}
+
+TaskResources::Slot& TaskResources::SlotOf(std::type_index type, const std::string& name) const {
+  const std::lock_guard lock(mutex_);
+  return slots_[{type, name}];
+}
+
+}  // namespace lopt

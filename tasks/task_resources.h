@@ -1,0 +1,51 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <typeindex>
+#include <utility>
+
+namespace lopt {
+
+// What tasks are made from besides their config: the data sets of a run, of any type, each loaded
+// once and shared, and the directory of data files. Thread-safe.
+class TaskResources {
+ public:
+  // `data_dir` may be empty: no files were given.
+  explicit TaskResources(std::string data_dir) : data_dir_(std::move(data_dir)) {}
+
+  // The data set of type Data called `name`, which must say all that `load` depends on. The first
+  // call makes it, load() -> std::shared_ptr<const Data> (or what converts to it), and keeps it;
+  // what load throws is passed on, and the next call loads again. Data sets of different types may
+  // have one name. load may itself ask for other data sets. The torch module gets the caller's
+  // object, and types are compared by their names, so what the program loaded the module finds, and
+  // the reverse.
+  template <class Data, class Load>
+  std::shared_ptr<const Data> Get(const std::string& name, const Load& load) const {
+    Slot& slot = SlotOf(typeid(Data), name);
+    const std::lock_guard lock(slot.mutex);
+    if (slot.data == nullptr) slot.data = std::shared_ptr<const Data>(load());
+    return std::static_pointer_cast<const Data>(slot.data);
+  }
+
+  // The directory of data files, for a task that reads from it; empty: there is none.
+  const std::string& UseDataDir() const;
+  // Whether there is such a directory and a task has asked for it.
+  bool data_dir_used() const;
+
+ private:
+  struct Slot {
+    std::mutex mutex;
+    std::shared_ptr<const void> data;
+  };
+  Slot& SlotOf(std::type_index type, const std::string& name) const;
+
+  std::string data_dir_;
+  mutable std::mutex mutex_;  // of what follows; a slot's data has the slot's own
+  mutable std::map<std::pair<std::type_index, std::string>, Slot> slots_;
+  mutable bool data_dir_used_ = false;
+};
+
+}  // namespace lopt
