@@ -52,11 +52,20 @@ int64_t ItemSize(DType dtype) {
   }
 }
 
-Array::Array(DType dtype, Shape shape) : dtype_(dtype), shape_(std::move(shape)) {
-  bytes_.resize(static_cast<size_t>(NumElements(shape_) * ItemSize(dtype_)));
-}
+Array::Array(DType dtype, Shape shape, const Memory& memory)
+    : dtype_(dtype),
+      shape_(std::move(shape)),
+      buffer_(static_cast<size_t>(NumElements(shape_) * ItemSize(dtype_)), memory) {}
 
-int64_t Array::size() const { return static_cast<int64_t>(bytes_.size()) / ItemSize(dtype_); }
+int64_t Array::size() const { return static_cast<int64_t>(buffer_.size()) / ItemSize(dtype_); }
+
+Array Array::To(const Memory& memory) const {
+  Array copy;
+  copy.dtype_ = dtype_;
+  copy.shape_ = shape_;
+  copy.buffer_ = buffer_.To(memory);
+  return copy;
+}
 
 void Array::CheckDType(DType wanted) const {
   Require(wanted == dtype_, "array of {} {} was read as {}", ToString(dtype_), ToString(shape_),
@@ -64,9 +73,9 @@ void Array::CheckDType(DType wanted) const {
 }
 
 void Array::CopyFrom(std::span<const std::byte> values) {
-  Require(values.size() == bytes_.size(), "array of shape {} holds {} values, got {}",
+  Require(values.size() == buffer_.size(), "array of shape {} holds {} values, got {}",
           ToString(shape_), size(), static_cast<int64_t>(values.size()) / ItemSize(dtype_));
-  std::copy(values.begin(), values.end(), bytes_.begin());
+  std::ranges::copy(values, bytes().begin());
 }
 
 const Array& NamedArrays::At(std::string_view name) const {
@@ -91,10 +100,19 @@ Array& NamedArrays::At(std::string_view name, DType dtype, const Shape& shape) {
   return const_cast<Array&>(std::as_const(*this).At(name, dtype, shape));
 }
 
-void NamedArrays::Merge(std::string_view prefix, const NamedArrays& from) {
-  for (const auto& [name, array] : from) {
-    Set(std::string(prefix) + name, array);
+void NamedArrays::Merge(std::string_view prefix, NamedArrays from) {
+  for (auto& [name, array] : from) {
+    Set(std::string(prefix) + name, std::move(array));
   }
+}
+
+NamedArrays NamedArrays::Take(std::string_view prefix) {
+  NamedArrays taken;
+  for (auto it = arrays_.lower_bound(prefix); it != arrays_.end() && it->first.starts_with(prefix);
+       it = arrays_.erase(it)) {
+    taken.Set(it->first.substr(prefix.size()), std::move(it->second));
+  }
+  return taken;
 }
 
 NamedArrays NamedArrays::Extract(std::string_view prefix) const {

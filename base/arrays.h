@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/buffer.h"
 #include "base/error.h"
 #include "base/layout.h"
 
@@ -46,13 +47,13 @@ constexpr DType DTypeOf<uint8_t>() {
   return DType::kUint8;
 }
 
-// A dense C-order array of numbers that owns its memory. A value: copies are deep, equality is
-// bitwise.
+// A dense C-order array of numbers that owns its memory, on the host or on a device. A value:
+// copies are deep, moves copy nothing, equality is bitwise.
 class Array {
  public:
   Array() = default;
   // Zeros.
-  Array(DType dtype, Shape shape);
+  Array(DType dtype, Shape shape, const Memory& memory = HostMemory());
   // A copy of `values`. Throws Error if their number is not that of the shape.
   template <class T>
   static Array Of(Shape shape, std::span<const T> values) {
@@ -65,19 +66,24 @@ class Array {
   const Shape& shape() const { return shape_; }
   int64_t size() const;  // elements
 
-  // All elements. Throws Error if T is not the dtype.
+  // All elements. Throws Error if T is not the dtype, or the array is not in the host's memory.
   template <class T>
   std::span<T> As() {
     CheckDType(DTypeOf<T>());
-    return {reinterpret_cast<T*>(bytes_.data()), bytes_.size() / sizeof(T)};
+    return {reinterpret_cast<T*>(bytes().data()), bytes().size() / sizeof(T)};
   }
   template <class T>
   std::span<const T> As() const {
     CheckDType(DTypeOf<T>());
-    return {reinterpret_cast<const T*>(bytes_.data()), bytes_.size() / sizeof(T)};
+    return {reinterpret_cast<const T*>(bytes().data()), bytes().size() / sizeof(T)};
   }
-  std::span<const std::byte> bytes() const { return bytes_; }
-  std::span<std::byte> bytes() { return bytes_; }
+  std::span<const std::byte> bytes() const { return buffer_.host(); }
+  std::span<std::byte> bytes() { return buffer_.host(); }
+  // Where the elements are, whichever memory it is.
+  const Buffer& buffer() const { return buffer_; }
+  Buffer& buffer() { return buffer_; }
+  // A copy in another memory.
+  Array To(const Memory& memory) const;
 
   bool operator==(const Array&) const = default;
 
@@ -87,7 +93,7 @@ class Array {
 
   DType dtype_ = DType::kFloat32;
   Shape shape_{0};
-  std::vector<std::byte> bytes_;
+  Buffer buffer_;
 };
 
 // Arrays by name: what all state is between two steps, and what a file holds. A value, ordered by
@@ -106,13 +112,16 @@ class NamedArrays {
     arrays_.insert_or_assign(std::move(name), std::move(array));
   }
 
-  // Copies `from` in, each name with `prefix` before it; and the reverse: the arrays whose names
-  // start with `prefix`, without it.
-  void Merge(std::string_view prefix, const NamedArrays& from);
+  // Moves the arrays of `from` in, each name with `prefix` before it; and the reverse: moves the
+  // arrays whose names start with `prefix` out, without it. Extract copies them instead.
+  void Merge(std::string_view prefix, NamedArrays from);
+  NamedArrays Take(std::string_view prefix);
   NamedArrays Extract(std::string_view prefix) const;
 
   auto begin() const { return arrays_.begin(); }
   auto end() const { return arrays_.end(); }
+  auto begin() { return arrays_.begin(); }
+  auto end() { return arrays_.end(); }
   size_t size() const { return arrays_.size(); }
   bool operator==(const NamedArrays&) const = default;
 

@@ -107,6 +107,24 @@ TEST_CASE("Extract gives back what Merge put under a prefix") {
   CHECK(outer.Extract("") == outer);
 }
 
+TEST_CASE("taking arrays out and merging them in moves them: no byte is copied") {
+  NamedArrays arrays;
+  arrays.Set("a/x", Floats({2}, {1, 2}));
+  arrays.Set("a/y", Floats({1}, {3}));
+  arrays.Set("b", Floats({1}, {4}));
+  const NamedArrays whole = arrays;
+  const std::byte* const place = arrays.At("a/x").buffer().data();
+  NamedArrays taken = arrays.Take("a/");
+  CHECK(taken == whole.Extract("a/"));
+  CHECK(taken.At("x").buffer().data() == place);
+  CHECK(arrays.size() == 1);
+  CHECK(arrays.Contains("b"));
+  arrays.Merge("a/", std::move(taken));
+  CHECK(arrays == whole);
+  CHECK(arrays.At("a/x").buffer().data() == place);
+  CHECK(arrays.Take("none/").size() == 0);
+}
+
 TEST_CASE("a row becomes one array per tensor and comes back") {
   const std::array<float, 5> row = {1, 2, 3, 4, 5};
   const NamedArrays arrays = ArraysFromRow(TwoTensors(), row, "theta/");

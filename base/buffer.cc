@@ -1,0 +1,116 @@
+#include "base/buffer.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "base/error.h"
+
+namespace lopt {
+namespace {
+
+constexpr std::align_val_t kAlignment{64};
+
+class Host : public Memory {
+ public:
+  std::string_view name() const override { return "host"; }
+
+ private:
+  std::byte* Allocate(size_t size) const override {
+    auto* bytes = static_cast<std::byte*>(::operator new(size, kAlignment));
+    std::memset(bytes, 0, size);
+    return bytes;
+  }
+  void Free(std::byte* bytes, size_t) const override { ::operator delete(bytes, kAlignment); }
+  void Copy(const std::byte* from, std::byte* to, size_t size) const override {
+    std::memcpy(to, from, size);
+  }
+  void CopyFromHost(const std::byte* from, std::byte* to, size_t size) const override {
+    Copy(from, to, size);
+  }
+  void CopyToHost(const std::byte* from, std::byte* to, size_t size) const override {
+    Copy(from, to, size);
+  }
+};
+
+}  // namespace
+
+const Memory& HostMemory() {
+  static const Host host;
+  return host;
+}
+
+Buffer::Buffer(size_t size, const Memory& memory) : memory_(&memory) {
+  if (size > 0) {
+    data_ = memory.Allocate(size);
+    size_ = size;
+  }
+}
+
+Buffer::Buffer(const Buffer& other) : Buffer(other.size_, *other.memory_) {
+  if (size_ > 0) {
+    memory_->Copy(other.data_, data_, size_);
+  }
+}
+
+Buffer::Buffer(Buffer&& other) noexcept
+    : memory_(other.memory_),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
+
+Buffer& Buffer::operator=(Buffer other) noexcept {
+  std::swap(memory_, other.memory_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+Buffer::~Buffer() {
+  if (data_ != nullptr) {
+    memory_->Free(data_, size_);
+  }
+}
+
+std::span<std::byte> Buffer::host() {
+  Require(memory_ == &HostMemory(),
+          "{} bytes in memory '{}' were used as if they were in memory 'host'; copy them there "
+          "first",
+          size_, memory_->name());
+  return {data_, size_};
+}
+
+std::span<const std::byte> Buffer::host() const { return const_cast<Buffer*>(this)->host(); }
+
+Buffer Buffer::To(const Memory& memory) const {
+  if (memory_ == &memory) {
+    return *this;
+  }
+  if (memory_ != &HostMemory() && &memory != &HostMemory()) {
+    return To(HostMemory()).To(memory);
+  }
+  Buffer copy(size_, memory);
+  if (size_ > 0) {
+    if (&memory == &HostMemory()) {
+      memory_->CopyToHost(data_, copy.data_, size_);
+    } else {
+      memory.CopyFromHost(data_, copy.data_, size_);
+    }
+  }
+  return copy;
+}
+
+bool Buffer::operator==(const Buffer& other) const {
+  if (size_ != other.size_) {
+    return false;
+  }
+  if (memory_ != &HostMemory()) {
+    return To(HostMemory()) == other;
+  }
+  if (other.memory_ != &HostMemory()) {
+    return *this == other.To(HostMemory());
+  }
+  return std::ranges::equal(host(), other.host());
+}
+
+}  // namespace lopt

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+
+namespace lopt {
+
+// A place where bytes can be: the host's memory, or that of a device, which only the device's own
+// code reads and writes in place. Each lives as long as the process. Thread-safe.
+class Memory {
+ public:
+  virtual ~Memory() = default;
+  virtual std::string_view name() const = 0;  // "host", "cuda:0"
+
+ private:
+  friend class Buffer;
+  // `size` > 0 bytes of zeros, 64-byte aligned. Throws Error if there is no room.
+  virtual std::byte* Allocate(size_t size) const = 0;
+  virtual void Free(std::byte* bytes, size_t size) const = 0;
+  // Copies within this memory, from the host's and to the host's; done when it returns.
+  virtual void Copy(const std::byte* from, std::byte* to, size_t size) const = 0;
+  virtual void CopyFromHost(const std::byte* from, std::byte* to, size_t size) const = 0;
+  virtual void CopyToHost(const std::byte* from, std::byte* to, size_t size) const = 0;
+};
+
+const Memory& HostMemory();
+
+// Bytes that it owns, in one memory. A value: copies are deep and in the same memory, moves copy
+// nothing and leave an empty buffer behind, equal buffers hold the same bytes, wherever they are.
+class Buffer {
+ public:
+  Buffer() = default;
+  // Zeros.
+  explicit Buffer(size_t size, const Memory& memory = HostMemory());
+  Buffer(const Buffer& other);
+  Buffer(Buffer&& other) noexcept;
+  Buffer& operator=(Buffer other) noexcept;
+  ~Buffer();
+
+  size_t size() const { return size_; }
+  const Memory& memory() const { return *memory_; }
+  // Throws Error unless the bytes are in the host's memory.
+  std::span<std::byte> host();
+  std::span<const std::byte> host() const;
+  // Where the bytes are, for code of their memory's device.
+  std::byte* data() { return data_; }
+  const std::byte* data() const { return data_; }
+  // A copy in another memory.
+  Buffer To(const Memory& memory) const;
+
+  bool operator==(const Buffer& other) const;
+
+ private:
+  const Memory* memory_ = &HostMemory();
+  std::byte* data_ = nullptr;  // null if the size is 0
+  size_t size_ = 0;
+};
+
+}  // namespace lopt
