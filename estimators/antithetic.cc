@@ -2,25 +2,12 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
+#include "base/eigen.h"
 #include "base/error.h"
-#include "base/parallel.h"
-#include "estimators/diagnostics.h"
 
 namespace lopt {
-
-std::vector<float> SamplePerturbations(Key key, int64_t pairs, int64_t dimension, double std) {
-  std::vector<float> rows(static_cast<size_t>(pairs * dimension));
-  const auto scale = static_cast<float>(std);
-  ParallelFor(pairs, [&](int64_t n) {
-    const std::span row(rows.data() + n * dimension, static_cast<size_t>(dimension));
-    Normal(FoldIn(key, static_cast<uint64_t>(n)), row);
-    for (float& value : row) {
-      value *= scale;
-    }
-  });
-  return rows;
-}
 
 std::vector<Key> TwinKeys(Key key, int64_t pairs) {
   std::vector<Key> keys = SplitKey(key, pairs);
@@ -94,6 +81,76 @@ double SumOfSquaredGradients(std::span<const double> weights, std::span<const fl
     sum += weights[n] * weights[n] * Dot(row, row);
   }
   return sum / (4.0 * std * std * std * std);
+}
+
+AntitheticPairs::AntitheticPairs(const InnerProblem& problem, const WorkerWeights& weights, Key key,
+                                 int64_t pairs, double std)
+    : AntitheticPairs(problem, weights, key,
+                      Perturbations(SplitKey(FoldIn(key, kPerturbationDraw), pairs), std,
+                                    problem.theta_layout().size())) {}
+
+AntitheticPairs::AntitheticPairs(const InnerProblem& problem, const WorkerWeights& weights, Key key,
+                                 Perturbations perturbations)
+    : problem_(problem),
+      weights_(weights),
+      key_(key),
+      perturbations_(std::move(perturbations)),
+      keys_(TwinKeys(FoldIn(key, kUnrollDraw), perturbations_.pairs())) {}
+
+ThetaRows AntitheticPairs::rows() const {
+  return {.theta = AsSpan(weights_.theta), .rows = 2 * pairs(), .perturbations = &perturbations_};
+}
+
+UnrollState AntitheticPairs::Start(std::optional<int64_t> horizon) const {
+  return problem_.Start(rows(), weights_.outer, TwinKeys(FoldIn(key_, kStartDraw), pairs()),
+                        horizon);
+}
+
+UnrollTrace AntitheticPairs::Run(int64_t steps, UnrollState* twins) {
+  UnrollTrace trace;
+  problem_.Run({.theta = rows(),
+                .outer = weights_.outer,
+                .keys = keys_,
+                .steps = steps,
+                .state = twins,
+                .trace = &trace});
+  counts_ += CountSteps(trace);
+  loss_.Add(trace);
+  losses_.Add(trace);
+  return trace;
+}
+
+Eigen::ArrayXd AntitheticPairs::MetaLossDifferences(int64_t samples,
+                                                    const UnrollState& twins) const {
+  Eigen::ArrayXd differences = Eigen::ArrayXd::Zero(pairs());
+  std::vector<double> losses(keys_.size());
+  for (int64_t sample = 0; sample < samples; ++sample) {
+    const Key key = FoldIn(FoldIn(key_, kOuterBatchDraw), static_cast<uint64_t>(sample));
+    problem_.MetaLoss(rows(), TwinKeys(key, pairs()), twins, losses);
+    for (int64_t n = 0; n < pairs(); ++n) {
+      if (std::isfinite(losses[n]) && std::isfinite(losses[n + pairs()])) {
+        differences(n) += losses[n] - losses[n + pairs()];
+      }
+    }
+  }
+  return differences / static_cast<double>(samples);
+}
+
+GradientEstimate AntitheticPairs::Estimate(std::span<const double> differences) const {
+  const double std = perturbations_.std();
+  const std::span<const float> rows = perturbations_.Rows();
+  return Estimate(WeightedPerturbations(differences, rows, std).cast<float>(),
+                  SumOfSquaredGradients(differences, rows, std));
+}
+
+GradientEstimate AntitheticPairs::Estimate(Eigen::VectorXf gradient, double squares) const {
+  GradientEstimate estimate;
+  estimate.gradient = std::move(gradient);
+  estimate.mean_loss = loss_.Mean();
+  estimate.counts = counts_;
+  losses_.WriteTo(&estimate.metrics);
+  WriteGradientSnr(estimate.gradient, squares, pairs(), &estimate.metrics);
+  return estimate;
 }
 
 }  // namespace lopt

@@ -2,10 +2,12 @@
 
 #include <Eigen/Core>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "base/key.h"
+#include "estimators/diagnostics.h"
 #include "estimators/gradient_estimator.h"
 #include "estimators/inner_problem.h"
 
@@ -22,9 +24,6 @@ enum WindowDraw : uint64_t {
   kStartDraw = 3,
   kOuterBatchDraw = 4
 };
-
-// [N, D], row n drawn from N(0, std^2 I) with FoldIn(key, n).
-std::vector<float> SamplePerturbations(Key key, int64_t pairs, int64_t dimension, double std);
 
 // [2N]: FoldIn(key, n) for both twins of pair n.
 std::vector<Key> TwinKeys(Key key, int64_t pairs);
@@ -52,5 +51,47 @@ Eigen::VectorXd WeightedPerturbations(std::span<const double> weights, std::span
 // sum_n |weights[n] rows[n] / (2 std^2)|^2: of the gradients that the pairs give, each by itself.
 double SumOfSquaredGradients(std::span<const double> weights, std::span<const float> rows,
                              double std);
+
+// One estimate of N pairs, which the key of its window decides: their perturbations, what their
+// twins draw from, their runs, and what every estimate tells of them.
+class AntitheticPairs {
+ public:
+  // Perturbations of their own in this window: those of FoldIn(key, kPerturbationDraw).
+  AntitheticPairs(const InnerProblem& problem, const WorkerWeights& weights, Key key, int64_t pairs,
+                  double std);
+  // Perturbations that the estimator names.
+  AntitheticPairs(const InnerProblem& problem, const WorkerWeights& weights, Key key,
+                  Perturbations perturbations);
+
+  int64_t pairs() const { return perturbations_.pairs(); }
+  const Perturbations& perturbations() const { return perturbations_; }
+
+  // Fresh twins, [2N], each begun under its own row of theta.
+  UnrollState Start(std::optional<int64_t> horizon) const;
+  // Advances the twins [2N] and takes note of their losses. A window may be run in pieces.
+  UnrollTrace Run(int64_t steps, UnrollState* twins);
+  // [N]: the mean over `samples` fresh outer batches of the twins' difference of the meta-loss as
+  // they stand; 0 where either cannot be used.
+  Eigen::ArrayXd MetaLossDifferences(int64_t samples, const UnrollState& twins) const;
+
+  // The estimate for all that has run, whose gradient is
+  // sum_n differences[n] eps_n / (2 std^2 N).
+  GradientEstimate Estimate(std::span<const double> differences) const;
+  // The same with a gradient [D] of another formula; `squares` is the sum over the pairs of the
+  // squared norms of the gradients that they give by themselves.
+  GradientEstimate Estimate(Eigen::VectorXf gradient, double squares) const;
+
+ private:
+  ThetaRows rows() const;
+
+  const InnerProblem& problem_;
+  const WorkerWeights& weights_;
+  Key key_;
+  Perturbations perturbations_;
+  std::vector<Key> keys_;  // [2N]
+  StepCounts counts_;
+  LossSum loss_;
+  LossDiagnostics losses_;
+};
 
 }  // namespace lopt

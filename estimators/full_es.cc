@@ -9,7 +9,6 @@
 #include "base/eigen.h"
 #include "base/error.h"
 #include "estimators/antithetic.h"
-#include "estimators/diagnostics.h"
 
 namespace lopt {
 namespace {
@@ -98,32 +97,16 @@ GradientEstimate FullES::DoEstimate(const WorkerWeights& weights, Key key,
   Require(state->size() == 0,
           "FullES: the state is not one of this estimator: it has {} arrays, wanted none",
           state->size());
-  const int64_t pairs = options_.num_tasks;
   const int64_t length = schedule_->Length(FoldIn(key, kLengthDraw), weights.outer);
-  const std::vector<float> perturbations = SamplePerturbations(
-      FoldIn(key, kPerturbationDraw), pairs, theta_layout().size(), options_.std);
-  const ThetaRows theta{
-      .theta = AsSpan(weights.theta), .perturbations = perturbations, .rows = 2 * pairs};
-  const std::vector<Key> keys = TwinKeys(FoldIn(key, kUnrollDraw), pairs);
-  UnrollState unroll =
-      StackTwice(problem_->Start(pairs, weights.outer, FoldIn(key, kStartDraw), length));
-
-  EpisodeLoss episode(options_.loss_type, pairs, length);
-  GradientEstimate estimate;
-  LossSum loss;
-  LossDiagnostics losses;
+  AntitheticPairs pairs(*problem_, weights, key, options_.num_tasks, options_.std);
+  UnrollState unroll = pairs.Start(length);
+  EpisodeLoss episode(options_.loss_type, options_.num_tasks, length);
   for (int64_t done = 0; done < length; done += kStepsAtOnce) {
-    UnrollTrace trace;
-    problem_->Run(theta, weights.outer, std::min(kStepsAtOnce, length - done), keys, &unroll,
-                  &trace);
-    episode.Add(trace);
-    loss.Add(trace);
-    losses.Add(trace);
-    estimate.counts += CountSteps(trace);
+    episode.Add(pairs.Run(std::min(kStepsAtOnce, length - done), &unroll));
   }
 
   Eigen::ArrayXd differences = options_.loss_type == "last_recompute"
-                                   ? RecomputedDifferences(theta, key, unroll)
+                                   ? pairs.MetaLossDifferences(options_.recompute_samples, unroll)
                                    : episode.Differences();
   if (options_.clip_loss_diff) {
     differences = differences.max(-*options_.clip_loss_diff).min(*options_.clip_loss_diff);
@@ -131,31 +114,7 @@ GradientEstimate FullES::DoEstimate(const WorkerWeights& weights, Key key,
   if (options_.sign_delta_loss_scalar) {
     differences = differences.sign() * *options_.sign_delta_loss_scalar;
   }
-  estimate.gradient =
-      WeightedPerturbations(AsSpan(differences), perturbations, options_.std).cast<float>();
-  estimate.mean_loss = loss.Mean();
-  losses.WriteTo(&estimate.metrics);
-  WriteGradientSnr(estimate.gradient,
-                   SumOfSquaredGradients(AsSpan(differences), perturbations, options_.std), pairs,
-                   &estimate.metrics);
-  return estimate;
-}
-
-Eigen::ArrayXd FullES::RecomputedDifferences(const ThetaRows& theta, Key key,
-                                             const UnrollState& unroll) const {
-  const int64_t pairs = theta.rows / 2;
-  Eigen::ArrayXd differences = Eigen::ArrayXd::Zero(pairs);
-  std::vector<double> losses(static_cast<size_t>(theta.rows));
-  for (int64_t sample = 0; sample < options_.recompute_samples; ++sample) {
-    const Key sample_key = FoldIn(FoldIn(key, kOuterBatchDraw), static_cast<uint64_t>(sample));
-    problem_->MetaLoss(theta, TwinKeys(sample_key, pairs), unroll, losses);
-    for (int64_t n = 0; n < pairs; ++n) {
-      if (std::isfinite(losses[n]) && std::isfinite(losses[n + pairs])) {
-        differences(n) += losses[n] - losses[n + pairs];
-      }
-    }
-  }
-  return differences / static_cast<double>(options_.recompute_samples);
+  return pairs.Estimate(AsSpan(differences));
 }
 
 }  // namespace lopt

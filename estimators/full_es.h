@@ -36,9 +36,6 @@ class FullES : public GradientEstimator {
   EstimatorState DoInitWorkerState(const WorkerWeights& weights, Key key) const override;
   GradientEstimate DoEstimate(const WorkerWeights& weights, Key key,
                               EstimatorState* state) const override;
-  // [N]: mean difference of the twins' losses over fresh outer batches.
-  Eigen::ArrayXd RecomputedDifferences(const ThetaRows& theta, Key key,
-                                       const UnrollState& unroll) const;
 
   std::shared_ptr<const InnerProblem> problem_;
   std::shared_ptr<const TruncationSchedule> schedule_;

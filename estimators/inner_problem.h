@@ -10,6 +10,7 @@
 #include "base/arrays.h"
 #include "base/key.h"
 #include "base/layout.h"
+#include "estimators/theta_rows.h"
 
 namespace lopt {
 
@@ -18,26 +19,15 @@ struct OuterState {
   int64_t outer_step = 0;  // updates of theta so far
 };
 
-// The theta that each of B replicas runs under, made where it is needed. Without perturbations
-// every row is theta; with N of them B = 2N and row n is theta + perturbation n, row N + n its
-// antithetic twin theta - perturbation n.
-struct ThetaRows {
-  std::span<const float> theta = {};          // [D]
-  std::span<const float> perturbations = {};  // [N, D] or empty
-  int64_t rows = 0;                           // B
-
-  void Row(int64_t row, std::span<float> out) const;
-};
-
-// Everything about B running replicas that lives between two calls: arrays whose first dimension is
-// B. Which ones there are is the problem's business; copying, saving, stacking and cutting them is
+// Everything about B running replicas that lives between two windows: arrays whose first dimension
+// is B. Which ones there are is the problem's business; moving, saving and cutting them is
 // anybody's.
 using UnrollState = NamedArrays;
 
-// Rows of all arrays of a state: all of `state` twice, one after the other; rows [first, first +
-// rows).
-UnrollState StackTwice(const UnrollState& state);
+// Rows [first, first + rows) of all arrays of a state.
 UnrollState TakeRows(const UnrollState& state, int64_t first, int64_t rows);
+// Copies the first half of the rows of all arrays onto the second half.
+void CopyFirstHalf(UnrollState* state);
 
 // What K inner steps of B replicas gave. Arrays are [K, B] and column-major: a replica's steps are
 // contiguous.
@@ -51,6 +41,16 @@ struct UnrollTrace {
   void Resize(int64_t steps, int64_t replicas);
 };
 
+// One window: what B replicas run under, how far, and where the outcome goes.
+struct Window {
+  ThetaRows theta = {};  // B rows
+  OuterState outer = {};
+  std::span<const Key> keys = {};  // [B]: what replica b draws from; twins share keys
+  int64_t steps = 0;               // K
+  UnrollState* state = nullptr;    // of B replicas, advanced in place
+  UnrollTrace* trace = nullptr;    // resized to [K, B] and filled
+};
+
 // What an estimator differentiates: replicas of something that is trained step by step under theta.
 // Knows nothing of tasks. Immutable, thread-safe.
 class InnerProblem {
@@ -60,22 +60,23 @@ class InnerProblem {
   InnerProblem& operator=(const InnerProblem&) = delete;
 
   const Layout& theta_layout() const { return theta_layout_; }
-  // Whether an episode can end (and a new one begin) inside Run; false under a NeverEnding
+  // Whether an episode can end (and a new one begin) inside a window; false under a NeverEnding
   // schedule.
   virtual bool EpisodesEnd() const = 0;
 
-  // `replicas` fresh replicas, replica b drawn with FoldIn(key, b). A horizon, where given,
-  // replaces the problem's own schedule: the episode length is the horizon and nothing restarts.
-  UnrollState Start(int64_t replicas, const OuterState& outer, Key key,
+  // Fresh replicas, one for each row of theta, replica b drawn with keys[b] (equal keys, equal
+  // draws) and begun under its row. A horizon, where given, replaces the problem's own schedule:
+  // the episode length is the horizon and nothing restarts.
+  UnrollState Start(const ThetaRows& theta, const OuterState& outer, std::span<const Key> keys,
                     std::optional<int64_t> horizon = {}) const;
 
-  // Advances every replica `steps` inner steps under its own theta row; replica b draws what it
-  // needs from keys[b] (twins share keys), its episode and its inner step, so Run(50) equals
-  // Run(25) twice under the same keys, bit for bit. An episode that ends restarts at once: the next
-  // inner step is the first of the new episode. Throws Error if the number of rows, keys and the
-  // state's replicas disagree.
-  void Run(const ThetaRows& theta, const OuterState& outer, int64_t steps,
-           std::span<const Key> keys, UnrollState* state, UnrollTrace* trace) const;
+  // Advances every replica of the window's state under its own row of theta. Replica b draws what
+  // it needs from keys[b], its episode and its inner step, so one window of 50 steps equals two of
+  // 25 under the same keys, bit for bit. An episode that ends restarts at once: the next inner step
+  // is the first of the new episode, under the row that theta names for it. Throws Error if the
+  // number of rows, keys and the state's replicas disagree; after an Error from within the inner
+  // steps the state is of no use.
+  void Run(const Window& window) const;
 
   // The meta-loss of each replica as it stands, on the fresh outer batch that keys[b] names. NaN
   // where the raw loss is not finite and must not be used.
@@ -86,12 +87,12 @@ class InnerProblem {
   explicit InnerProblem(Layout theta) : theta_layout_(std::move(theta)) {}
 
  private:
-  void CheckRows(const ThetaRows& theta, std::span<const Key> keys, const UnrollState& state) const;
+  void CheckRows(const ThetaRows& theta, std::span<const Key> keys) const;
+  void CheckReplicas(const UnrollState& state, int64_t rows) const;
 
-  virtual UnrollState DoStart(int64_t replicas, const OuterState& outer, Key key,
-                              std::optional<int64_t> horizon) const = 0;
-  virtual void DoRun(const ThetaRows& theta, const OuterState& outer, int64_t steps,
-                     std::span<const Key> keys, UnrollState* state, UnrollTrace* trace) const = 0;
+  virtual UnrollState DoStart(const ThetaRows& theta, const OuterState& outer,
+                              std::span<const Key> keys, std::optional<int64_t> horizon) const = 0;
+  virtual void DoRun(const Window& window) const = 0;
   virtual void DoMetaLoss(const ThetaRows& theta, std::span<const Key> keys,
                           const UnrollState& state, std::span<double> loss) const = 0;
 

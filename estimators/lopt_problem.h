@@ -40,8 +40,7 @@ struct LoptProblemOptions {
 // started with a horizon, nothing restarts).
 //
 // A step evaluates loss and gradient at the present params on the batch of its key, then updates.
-// Its draws are functions of (keys[b], purpose, episode, inner step). The initial state of an
-// optimizer must not depend on theta.
+// Its draws are functions of (keys[b], purpose, episode, inner step).
 class LoptProblem : public InnerProblem {
  public:
   // Throws Error if meta_loss_aux names no aux output, or non_finite is "clip" and the normalizer
@@ -53,41 +52,50 @@ class LoptProblem : public InnerProblem {
 
   bool EpisodesEnd() const override { return schedule_->EpisodesEnd(); }
 
- private:
-  struct StateView;
-  struct Group;
+  // What a window is made of, for the code that runs it on one kind of device.
+  const TaskFamily& task() const { return *task_; }
+  const LearnedOptimizer& optimizer() const { return *optimizer_; }
+  const Layout& optimizer_state_layout() const { return optimizer_state_layout_; }
+  // Whether the meta-loss is the training loss itself, before the update; else it is that of
+  // meta_loss_split() or, without one, of the training batch, after the update.
+  bool MetaLossIsBeforeUpdate() const { return options_.meta_loss == "before_update"; }
+  const std::optional<Split>& meta_loss_split() const { return meta_loss_split_; }
+  // The aux output that is the meta-loss in place of the loss: its index.
+  const std::optional<int64_t>& meta_loss_aux() const { return meta_loss_aux_; }
 
-  StateView View(UnrollState* state, int64_t replicas) const;
-  UnrollState DoStart(int64_t replicas, const OuterState& outer, Key key,
+  // One replica's row of each float array of the state.
+  struct ReplicaRow {
+    std::span<float> config;           // [C]
+    std::span<float> params;           // [P]
+    std::span<float> model_state;      // [M]
+    std::span<float> optimizer_state;  // [S]
+  };
+  // Draws a new task, its params and the rule's state into a replica; returns the episode's length.
+  int64_t BeginEpisode(Key key, const OuterState& outer, const UpdateRule& rule,
+                       const ReplicaRow& row) const;
+  // The meta-loss of a raw loss (or aux output); `non_finite` tells whether that was not finite.
+  // Throws Error under policy abort.
+  double JudgeLoss(std::span<const float> config, float raw, bool* non_finite) const;
+
+  // How many replicas are evaluated together, of `replicas`.
+  int64_t GroupRows(int64_t replicas) const;
+  WorkspacePool& workspaces() const { return workspaces_; }
+
+ private:
+  UnrollState DoStart(const ThetaRows& theta, const OuterState& outer, std::span<const Key> keys,
                       std::optional<int64_t> horizon) const override;
-  void DoRun(const ThetaRows& theta, const OuterState& outer, int64_t steps,
-             std::span<const Key> keys, UnrollState* state, UnrollTrace* trace) const override;
+  void DoRun(const Window& window) const override;
   // On batches of the split that `meta_loss` names, of `train` if it names none.
   void DoMetaLoss(const ThetaRows& theta, std::span<const Key> keys, const UnrollState& state,
                   std::span<double> loss) const override;
-
-  // Runs `steps` inner steps of replicas [first, first + rows) in lockstep.
-  void RunGroup(int64_t first, int64_t rows, const ThetaRows& theta, const OuterState& outer,
-                int64_t steps, std::span<const Key> keys, const StateView& view,
-                UnrollTrace* trace) const;
-  // How many replicas are evaluated together, of `replicas`.
-  int64_t GroupRows(int64_t replicas) const;
-
-  // Draws a new task, its params and optimizer state into a replica; returns the episode's length.
-  int64_t BeginEpisode(Key key, const OuterState& outer, std::span<float> config,
-                       std::span<float> params, std::span<float> model_state,
-                       std::span<float> optimizer_state) const;
-  // The meta-loss of a raw loss; `non_finite` tells whether that was not finite. Throws under
-  // policy abort.
-  double JudgeLoss(std::span<const float> config, float raw, bool* non_finite) const;
 
   std::shared_ptr<const TaskFamily> task_;
   std::shared_ptr<const LearnedOptimizer> optimizer_;
   std::shared_ptr<const TruncationSchedule> schedule_;
   LoptProblemOptions options_;
   std::optional<Split> meta_loss_split_;
-  std::optional<int64_t> meta_loss_aux_;   // its index
-  std::unique_ptr<UpdateRule> prototype_;  // bound to some theta: for layouts and initial states
+  std::optional<int64_t> meta_loss_aux_;
+  Layout optimizer_state_layout_;
   mutable WorkspacePool workspaces_;
 };
 

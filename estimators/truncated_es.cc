@@ -5,7 +5,6 @@
 #include "base/eigen.h"
 #include "base/error.h"
 #include "estimators/antithetic.h"
-#include "estimators/diagnostics.h"
 
 namespace lopt {
 
@@ -15,44 +14,26 @@ TruncatedES::TruncatedES(std::shared_ptr<const InnerProblem> problem,
 
 EstimatorState TruncatedES::DoInitWorkerState(const WorkerWeights& weights, Key key) const {
   EstimatorState state;
-  state.Merge("unroll/", problem_->Start(options_.num_tasks, weights.outer, key));
+  state.Merge("unroll/",
+              problem_->Start({.theta = AsSpan(weights.theta), .rows = 2 * options_.num_tasks},
+                              weights.outer, TwinKeys(key, options_.num_tasks)));
   return state;
 }
 
 GradientEstimate TruncatedES::DoEstimate(const WorkerWeights& weights, Key key,
                                          EstimatorState* state) const {
-  const int64_t pairs = options_.num_tasks;
-  const std::vector<float> perturbations = SamplePerturbations(
-      FoldIn(key, kPerturbationDraw), pairs, theta_layout().size(), options_.std);
-  const UnrollState carried = state->Extract("unroll/");
-  Require(carried.size() == state->size(),
+  AntitheticPairs pairs(*problem_, weights, key, options_.num_tasks, options_.std);
+  UnrollState unroll = state->Take("unroll/");
+  Require(state->size() == 0,
           "TruncatedES: the state is not one of this estimator: {} of its {} arrays are no unroll "
           "state",
-          state->size() - carried.size(), state->size());
-  UnrollState unroll = StackTwice(carried);
-  UnrollTrace trace;
-  problem_->Run({.theta = AsSpan(weights.theta), .perturbations = perturbations, .rows = 2 * pairs},
-                weights.outer, options_.trunc_length, TwinKeys(FoldIn(key, kUnrollDraw), pairs),
-                &unroll, &trace);
-  state->Merge("unroll/", TakeRows(unroll, 0, pairs));
-
-  const Eigen::ArrayXXd differences = TwinDifferences(trace);
+          state->size(), state->size() + unroll.size());
+  CopyFirstHalf(&unroll);
+  const UnrollTrace trace = pairs.Run(options_.trunc_length, &unroll);
+  state->Merge("unroll/", std::move(unroll));
   const Eigen::ArrayXd means =
-      differences.colwise().sum() / static_cast<double>(options_.trunc_length);
-  GradientEstimate estimate;
-  estimate.gradient =
-      WeightedPerturbations(AsSpan(means), perturbations, options_.std).cast<float>();
-  estimate.counts = CountSteps(trace);
-  LossSum loss;
-  loss.Add(trace);
-  estimate.mean_loss = loss.Mean();
-  LossDiagnostics losses;
-  losses.Add(trace);
-  losses.WriteTo(&estimate.metrics);
-  WriteGradientSnr(estimate.gradient,
-                   SumOfSquaredGradients(AsSpan(means), perturbations, options_.std), pairs,
-                   &estimate.metrics);
-  return estimate;
+      TwinDifferences(trace).colwise().sum() / static_cast<double>(options_.trunc_length);
+  return pairs.Estimate(AsSpan(means));
 }
 
 }  // namespace lopt

@@ -9,7 +9,7 @@ namespace lopt {
 
 // Truncated evolution strategies: each window starts both twins from the same carried state, that
 // of the positive twin. Biased, because a window's losses do not see what earlier windows did to
-// that state. State: the unroll state of the positive twins.
+// that state. State: the unroll state of both twins; that of the negative ones is not read.
 class TruncatedES : public GradientEstimator {
  public:
   TruncatedES(std::shared_ptr<const InnerProblem> problem, const TruncatedOptions& options);

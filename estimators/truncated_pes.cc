@@ -21,39 +21,29 @@ TruncatedPES::TruncatedPES(std::shared_ptr<const InnerProblem> problem,
 
 EstimatorState TruncatedPES::DoInitWorkerState(const WorkerWeights& weights, Key key) const {
   EstimatorState state;
-  state.Merge("unroll/", StackTwice(problem_->Start(options_.num_tasks, weights.outer, key)));
+  state.Merge("unroll/",
+              problem_->Start({.theta = AsSpan(weights.theta), .rows = 2 * options_.num_tasks},
+                              weights.outer, TwinKeys(key, options_.num_tasks)));
   state.Set("felt", Array(DType::kFloat32, {options_.num_tasks, theta_layout().size()}));
   return state;
 }
 
 GradientEstimate TruncatedPES::DoEstimate(const WorkerWeights& weights, Key key,
                                           EstimatorState* state) const {
-  const int64_t pairs = options_.num_tasks;
-  const int64_t dimension = theta_layout().size();
-  state->At("felt", DType::kFloat32, {pairs, dimension});
+  const int64_t num_tasks = options_.num_tasks;
+  const std::span<float> felt =
+      state->At("felt", DType::kFloat32, {num_tasks, theta_layout().size()}).As<float>();
+  AntitheticPairs pairs(*problem_, weights, key, num_tasks, options_.std);
+  UnrollState unroll = state->Take("unroll/");
+  const UnrollTrace trace = pairs.Run(options_.trunc_length, &unroll);
+  state->Merge("unroll/", std::move(unroll));
 
-  const std::vector<float> perturbations =
-      SamplePerturbations(FoldIn(key, kPerturbationDraw), pairs, dimension, options_.std);
-  UnrollState unroll = state->Extract("unroll/");
-  UnrollTrace trace;
-  problem_->Run({.theta = AsSpan(weights.theta), .perturbations = perturbations, .rows = 2 * pairs},
-                weights.outer, options_.trunc_length, TwinKeys(FoldIn(key, kUnrollDraw), pairs),
-                &unroll, &trace);
-  state->Merge("unroll/", unroll);
-
-  GradientEstimate estimate;
-  estimate.counts = CountSteps(trace);
-  LossSum loss;
-  loss.Add(trace);
-  estimate.mean_loss = loss.Mean();
-  LossDiagnostics losses;
-  losses.Add(trace);
-  losses.WriteTo(&estimate.metrics);
-  const std::span<float> felt = state->At("felt").As<float>();
-  WriteFeltNorms(trace, felt, &estimate.metrics);
+  Metrics felt_norms;
+  WriteFeltNorms(trace, felt, &felt_norms);
   double squares = 0;
-  estimate.gradient = PesGradient(trace, perturbations, options_.std, felt, &squares);
-  WriteGradientSnr(estimate.gradient, squares, pairs, &estimate.metrics);
+  GradientEstimate estimate = pairs.Estimate(
+      PesGradient(trace, pairs.perturbations().Rows(), options_.std, felt, &squares), squares);
+  estimate.metrics.merge(felt_norms);
   return estimate;
 }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/eigen.h"
@@ -78,27 +79,39 @@ UnrollTrace RunPlain(const LoptProblem& problem, const Eigen::VectorXf& theta, i
                      UnrollState* state, uint64_t seed = 5) {
   const auto rows = state->At("inner_step").size();
   UnrollTrace trace;
-  problem.Run({.theta = AsSpan(theta), .perturbations = {}, .rows = rows}, {}, steps,
-              SplitKey(KeyFromSeed(seed), rows), state, &trace);
+  const std::vector<Key> keys = SplitKey(KeyFromSeed(seed), rows);
+  problem.Run({.theta = {.theta = AsSpan(theta), .rows = rows},
+               .keys = keys,
+               .steps = steps,
+               .state = state,
+               .trace = &trace});
   return trace;
+}
+
+// Fresh replicas under the optimizer's initial theta.
+UnrollState Start(const LoptProblem& problem, int64_t replicas, Key key = {},
+                  std::optional<int64_t> horizon = {}) {
+  const Eigen::VectorXf theta = problem.optimizer().InitTheta(KeyFromSeed(3));
+  return problem.Start({.theta = AsSpan(theta), .rows = replicas}, {}, SplitKey(key, replicas),
+                       horizon);
 }
 
 TEST_CASE("The meta-loss is the loss before the update, or after it on the same data") {
   const auto task = std::make_shared<UnitQuadratic>();
   const Eigen::VectorXf theta = Sgd()->InitTheta({});
   const LoptProblem before(task, Sgd(), Constant(5), {});
-  UnrollState state = before.Start(1, {}, {});
+  UnrollState state = Start(before, 1);
   const UnrollTrace trace = RunPlain(before, theta, 2, &state);
   CHECK(trace.loss(0, 0) == 1.0);
   CHECK(trace.loss(1, 0) == doctest::Approx(0.81).epsilon(1e-6));
   const LoptProblem after(task, Sgd(), Constant(5), {.meta_loss = "same_data"});
-  state = after.Start(1, {}, {});
+  state = Start(after, 1);
   CHECK(RunPlain(after, theta, 1, &state).loss(0, 0) == doctest::Approx(0.81).epsilon(1e-6));
 }
 
 TEST_CASE("An episode restarts at once after its last loss") {
   const LoptProblem problem(std::make_shared<UnitQuadratic>(), Sgd(), Constant(5), {});
-  UnrollState state = problem.Start(1, {}, {});
+  UnrollState state = Start(problem, 1);
   const UnrollTrace trace = RunPlain(problem, Sgd()->InitTheta({}), 12, &state);
   for (int64_t k = 0; k < 12; ++k) {
     CAPTURE(k);
@@ -114,7 +127,7 @@ TEST_CASE("A horizon replaces the schedule and nothing restarts") {
   const LoptProblem problem(std::make_shared<UnitQuadratic>(), Sgd(),
                             std::make_shared<NeverEndingTruncationSchedule>(), {});
   CHECK_FALSE(problem.EpisodesEnd());
-  UnrollState state = problem.Start(1, {}, {}, 3);
+  UnrollState state = Start(problem, 1, {}, 3);
   const UnrollTrace trace = RunPlain(problem, Sgd()->InitTheta({}), 4, &state);
   CHECK_FALSE(trace.is_last(1, 0));
   CHECK(trace.is_last(2, 0));
@@ -126,7 +139,7 @@ TEST_CASE(
     "start") {
   const LoptProblem problem(std::make_shared<UnitQuadratic>(), Sgd(), Constant(10),
                             {.random_initial_iteration_offset = 10});
-  UnrollState state = problem.Start(500, {}, KeyFromSeed(2));
+  UnrollState state = Start(problem, 500, KeyFromSeed(2));
   std::vector<int64_t> seen(11);
   for (int64_t b = 0; b < 500; ++b) {
     ++seen[state.At("length").As<int64_t>()[b]];
@@ -146,7 +159,7 @@ TEST_CASE(
 TEST_CASE("An offset that is longer than the episode leaves it one step") {
   const LoptProblem problem(std::make_shared<UnitQuadratic>(), Sgd(), Constant(3),
                             {.random_initial_iteration_offset = 1000});
-  const UnrollState state = problem.Start(200, {}, KeyFromSeed(2));
+  const UnrollState state = Start(problem, 200, KeyFromSeed(2));
   for (const int64_t length : state.At("length").As<int64_t>()) {
     CHECK(length >= 1);
   }
@@ -165,7 +178,7 @@ TEST_CASE(
     "Fifty steps are twenty-five twice, bit for bit, and a saved state goes on as if nothing had "
     "happened") {
   const Quadratics q;
-  UnrollState whole = q.problem.Start(7, {}, KeyFromSeed(4));
+  UnrollState whole = Start(q.problem, 7, KeyFromSeed(4));
   UnrollState halves = whole;
   const UnrollTrace trace = RunPlain(q.problem, q.theta, 50, &whole);
   const UnrollTrace first = RunPlain(q.problem, q.theta, 25, &halves);
@@ -180,7 +193,7 @@ TEST_CASE(
 
 TEST_CASE("The bits do not depend on the threads") {
   const Quadratics q;
-  UnrollState one = q.problem.Start(9, {}, KeyFromSeed(4));
+  UnrollState one = Start(q.problem, 9, KeyFromSeed(4));
   UnrollState eight = one;
   const UnrollTrace expected = RunPlain(q.problem, q.theta, 50, &one);
   ThreadPool pool(8);
@@ -204,7 +217,7 @@ TEST_CASE("The bits do not depend on how replicas are grouped") {
   const auto run = [&](int64_t group, UnrollState* state) {
     const LoptProblem problem(std::make_shared<GroupedQuadratics>(group),
                               std::make_shared<MLPLOpt>(), Constant(13), {});
-    *state = problem.Start(7, {}, KeyFromSeed(4));
+    *state = Start(problem, 7, KeyFromSeed(4));
     return RunPlain(problem, theta, 40, state);
   };
   UnrollState alone;
@@ -220,49 +233,154 @@ TEST_CASE("The bits do not depend on how replicas are grouped") {
   });
 }
 
-TEST_CASE("Twins without a perturbation stay equal, and stacked twins equal separate ones") {
+TEST_CASE("Twins without a perturbation stay equal, and twins equal separate replicas") {
   const Quadratics q;
-  const UnrollState start = q.problem.Start(3, {}, KeyFromSeed(4));
-  std::vector<Key> keys = SplitKey(KeyFromSeed(9), 3);
-  std::vector<Key> twin_keys = keys;
-  twin_keys.insert(twin_keys.end(), keys.begin(), keys.end());
-  const auto dimension = q.theta.size();
-  const auto run = [&](std::span<const float> perturbations) {
-    UnrollState state = StackTwice(start);
+  const std::vector<Key> start_keys = SplitKey(KeyFromSeed(4), 3);
+  const std::vector<Key> keys = SplitKey(KeyFromSeed(9), 3);
+  const auto twice = [](std::vector<Key> of) {
+    of.insert(of.end(), of.begin(), of.begin() + 3);
+    return of;
+  };
+  const auto run = [&](const Perturbations& perturbations) {
+    const ThetaRows rows{.theta = AsSpan(q.theta), .rows = 6, .perturbations = &perturbations};
+    UnrollState state = q.problem.Start(rows, {}, twice(start_keys));
     UnrollTrace trace;
-    q.problem.Run({.theta = AsSpan(q.theta), .perturbations = perturbations, .rows = 6}, {}, 60,
-                  twin_keys, &state, &trace);
+    const std::vector<Key> twin_keys = twice(keys);
+    q.problem.Run(
+        {.theta = rows, .keys = twin_keys, .steps = 60, .state = &state, .trace = &trace});
     return trace;
   };
-  const std::vector<float> zeros(3 * dimension, 0.0F);
-  const UnrollTrace equal = run(zeros);
+  const auto dimension = q.theta.size();
+  const UnrollTrace equal = run({SplitKey(KeyFromSeed(6), 3), 0, dimension});
   CHECK((equal.loss.leftCols(3) == equal.loss.rightCols(3)).all());
   CHECK((equal.is_last.leftCols(3) == equal.is_last.rightCols(3)).all());
 
-  std::vector<float> eps(3 * dimension);
-  Normal(KeyFromSeed(6), eps);
-  for (float& value : eps) {
-    value *= 0.01F;
-  }
-  const UnrollTrace stacked = run(eps);
-  CHECK_FALSE((stacked.loss.leftCols(3) == stacked.loss.rightCols(3)).all());
+  const Perturbations perturbations(SplitKey(KeyFromSeed(6), 3), 0.01, dimension);
+  const UnrollTrace twins = run(perturbations);
+  CHECK_FALSE((twins.loss.leftCols(3) == twins.loss.rightCols(3)).all());
   for (int64_t n = 0; n < 3; ++n) {
     for (const float sign : {1.0F, -1.0F}) {
-      const Eigen::VectorXf theta =
-          q.theta + sign * Eigen::Map<const Eigen::VectorXf>(eps.data() + n * dimension, dimension);
-      UnrollState state = TakeRows(start, n, 1);
+      const Eigen::VectorXf theta = q.theta + sign * Eigen::Map<const Eigen::VectorXf>(
+                                                         perturbations.Row(n).data(), dimension);
+      const ThetaRows row{.theta = AsSpan(theta), .rows = 1};
+      UnrollState state = q.problem.Start(row, {}, {&start_keys[n], 1});
       UnrollTrace trace;
-      q.problem.Run({.theta = AsSpan(theta), .perturbations = {}, .rows = 1}, {}, 60, {&keys[n], 1},
-                    &state, &trace);
-      CHECK((trace.loss.col(0) == stacked.loss.col(sign > 0 ? n : n + 3)).all());
+      q.problem.Run(
+          {.theta = row, .keys = {&keys[n], 1}, .steps = 60, .state = &state, .trace = &trace});
+      CHECK((trace.loss.col(0) == twins.loss.col(sign > 0 ? n : n + 3)).all());
     }
   }
+}
+
+// Params and state are what theta says: x starts at the state's number, which is theta_0, and each
+// update adds theta_1.
+class FromTheta : public LearnedOptimizer {
+ public:
+  FromTheta() : LearnedOptimizer(Layout({{"start", Shape{}}, {"step", Shape{}}})) {}
+
+ private:
+  class Rule : public UpdateRule {
+   public:
+    Rule(const Layout& params, std::span<const float> theta)
+        : UpdateRule(params, Layout({{"sum", Shape{}}})), start_(theta[0]), step_(theta[1]) {}
+
+   private:
+    void DoInitState(const StepInfo&, std::span<const float>,
+                     std::span<float> state) const override {
+      state[0] = start_;
+    }
+    void DoUpdate(const StepInfo&, std::span<const float>, std::span<float> params,
+                  std::span<float> state, Workspace&) const override {
+      params[0] = state[0];
+      state[0] += step_;
+    }
+    float start_;
+    float step_;
+  };
+  void DoInitTheta(Key, std::span<float> theta) const override { std::ranges::fill(theta, 0.0F); }
+  std::unique_ptr<UpdateRule> DoBind(const Layout& params,
+                                     std::span<const float> theta) const override {
+    return std::make_unique<Rule>(params, theta);
+  }
+};
+
+TEST_CASE("An optimizer's initial state is that of its replica's own row of theta") {
+  const LoptProblem problem(std::make_shared<UnitQuadratic>(), std::make_shared<FromTheta>(),
+                            Constant(3), {});
+  const std::vector<float> theta = {2, 10};
+  const Perturbations perturbations(SplitKey(KeyFromSeed(1), 1), 0.5, 2);
+  const std::span<const float> eps = perturbations.Row(0);
+  const ThetaRows rows{.theta = theta, .rows = 2, .perturbations = &perturbations};
+  const std::vector<Key> keys(2);
+  UnrollState state = problem.Start(rows, {}, keys);
+  CHECK(state.At("optimizer_state").As<float>()[0] == 2 + eps[0]);
+  CHECK(state.At("optimizer_state").As<float>()[1] == 2 - eps[0]);
+  UnrollTrace trace;
+  problem.Run({.theta = rows, .keys = keys, .steps = 6, .state = &state, .trace = &trace});
+  for (int64_t k = 0; k < 6; ++k) {
+    const auto squared = [](float x) { return static_cast<double>(x * x); };
+    const auto at = [&](float sign) {
+      float x = 2 + sign * eps[0];
+      for (int64_t i = 1; i < k % 3; ++i) x += 10 + sign * eps[1];
+      return k % 3 == 0 ? 1.0 : squared(x);
+    };
+    CHECK(trace.loss(k, 0) == at(1));
+    CHECK(trace.loss(k, 1) == at(-1));
+  }
+}
+
+TEST_CASE("Perturbations of an episode's own: each episode runs as it would alone under its own") {
+  const Quadratics q;
+  const auto dimension = q.theta.size();
+  const std::vector<Key> pair_keys = SplitKey(KeyFromSeed(7), 2);
+  const std::vector<int64_t> episodes = {4, 0};
+  const Perturbations own(pair_keys, episodes, 0.01, dimension);
+  std::vector<Key> keys = SplitKey(KeyFromSeed(9), 2);
+  keys.insert(keys.end(), keys.begin(), keys.begin() + 2);
+  const auto rows = [&](const Perturbations& which) {
+    return ThetaRows{.theta = AsSpan(q.theta), .rows = 4, .perturbations = &which};
+  };
+  const UnrollState start = q.problem.Start(rows(own), {}, keys);
+  UnrollState state = start;
+  UnrollTrace trace;
+  q.problem.Run({.theta = rows(own), .keys = keys, .steps = 60, .state = &state, .trace = &trace});
+  REQUIRE((trace.is_last.colwise().count() >= 2).all());
+
+  // One step at a time, each window under perturbations that name the episode of that step.
+  std::vector<int64_t> now = episodes;
+  UnrollState again = start;
+  UnrollTrace step;
+  for (int64_t k = 0; k < 60; ++k) {
+    std::vector<Key> fixed_keys;
+    for (size_t n = 0; n < 2; ++n) {
+      fixed_keys.push_back(FoldIn(pair_keys[n], static_cast<uint64_t>(now[n])));
+    }
+    const Perturbations fixed(fixed_keys, 0.01, dimension);
+    q.problem.Run(
+        {.theta = rows(fixed), .keys = keys, .steps = 1, .state = &again, .trace = &step});
+    CHECK((step.loss.row(0) == trace.loss.row(k)).all());
+    for (size_t n = 0; n < 2; ++n) {
+      if (step.is_last(0, static_cast<int64_t>(n))) ++now[n];
+    }
+  }
+  CHECK(again == state);
+  CHECK(now[0] == 4 + trace.is_last.col(0).count());
+}
+
+TEST_CASE("A window advances the state in place: its arrays stay where they are") {
+  const Quadratics q;
+  UnrollState state = Start(q.problem, 3, KeyFromSeed(4));
+  std::vector<const std::byte*> places;
+  for (const auto& [name, array] : state) places.push_back(array.buffer().data());
+  RunPlain(q.problem, q.theta, 50, &state);
+  size_t i = 0;
+  for (const auto& [name, array] : state) CHECK(array.buffer().data() == places[i++]);
 }
 
 TEST_CASE("A new episode is a new task with fresh params and optimizer state") {
   const LoptProblem problem(std::make_shared<FixedDimQuadraticFamily>(QuadraticOptions{}),
                             std::make_shared<MLPLOpt>(), Constant(4), {});
-  UnrollState state = problem.Start(1, {}, KeyFromSeed(4));
+  UnrollState state = Start(problem, 1, KeyFromSeed(4));
   const UnrollState before = state;
   RunPlain(problem, MLPLOpt().InitTheta({}), 4, &state);
   CHECK(state.At("config") != before.At("config"));
@@ -276,7 +394,7 @@ TEST_CASE("A meta-loss that is not finite is treated as the policy says, and cou
   const auto run = [](bool bounded, const std::string& policy) {
     const LoptProblem problem(std::make_shared<BadTask>(bounded), Sgd(), Constant(100),
                               {.non_finite = policy});
-    UnrollState state = problem.Start(20, {}, KeyFromSeed(1));
+    UnrollState state = Start(problem, 20, KeyFromSeed(1));
     const UnrollTrace trace = RunPlain(problem, Sgd()->InitTheta({}), 3, &state);
     int64_t bad = 0;
     for (int64_t b = 0; b < 20; ++b) {
@@ -331,17 +449,20 @@ TEST_CASE("PES through a task and a learned optimizer has the closed-form gradie
 
 TEST_CASE("Calls whose sizes disagree are refused") {
   const Quadratics q;
-  UnrollState state = q.problem.Start(2, {}, {});
+  UnrollState state = Start(q.problem, 2);
   UnrollTrace trace;
   const std::vector<Key> keys(3);
-  CHECK_THROWS_WITH_AS(q.problem.Run({.theta = AsSpan(q.theta), .perturbations = {}, .rows = 3}, {},
-                                     1, keys, &state, &trace),
-                       "inner problem: 2 replicas for 3 rows of theta", Error);
-  CHECK_THROWS_WITH_AS(q.problem.Run({.theta = AsSpan(q.theta), .perturbations = {}, .rows = 2}, {},
-                                     1, keys, &state, &trace),
-                       "inner problem: 3 keys for 2 rows of theta", Error);
-  CHECK_THROWS_WITH_AS(q.problem.Start(0, {}, {}),
-                       "inner problem: 0 replicas to start, wanted at least 1", Error);
+  const auto run = [&](int64_t rows) {
+    q.problem.Run({.theta = {.theta = AsSpan(q.theta), .rows = rows},
+                   .keys = keys,
+                   .steps = 1,
+                   .state = &state,
+                   .trace = &trace});
+  };
+  CHECK_THROWS_WITH_AS(run(3), "inner problem: 2 replicas for 3 rows of theta", Error);
+  CHECK_THROWS_WITH_AS(run(2), "inner problem: 3 keys for 2 rows of theta", Error);
+  CHECK_THROWS_WITH_AS(q.problem.Start({.theta = AsSpan(q.theta), .rows = 0}, {}, {}),
+                       "inner problem: 0 rows of theta, wanted at least 1", Error);
 }
 
 }  // namespace

@@ -30,11 +30,12 @@ TEST_CASE(
         const Eigen::VectorXf theta = made->InitTheta(KeyFromSeed(1));
         const ThetaRows rows{.theta = AsSpan(theta), .rows = 2};
         const std::vector<Key> keys = SplitKey(KeyFromSeed(3), 2);
-        UnrollState state = problem.Start(2, {}, KeyFromSeed(2));
+        UnrollState state = problem.Start(rows, {}, SplitKey(KeyFromSeed(2), 2));
         UnrollTrace trace;
         const auto allocations_of = [&](int64_t steps) {
           const int64_t before = allocations;
-          problem.Run(rows, {}, steps, keys, &state, &trace);
+          problem.Run(
+              {.theta = rows, .keys = keys, .steps = steps, .state = &state, .trace = &trace});
           return allocations - before;
         };
         allocations_of(40);

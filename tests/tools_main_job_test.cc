@@ -27,10 +27,11 @@ UnrollTrace TrainFresh(const Config& task, const std::string& data_dir,
   const LoptProblem problem(
       TaskRegistry().Make(task, TaskResources(data_dir)), std::make_shared<MLPLOpt>(),
       std::make_shared<NeverEndingTruncationSchedule>(), LoptProblemOptions{});
-  UnrollState state = problem.Start(replicas, {}, KeyFromSeed(123456), kSteps);
+  const ThetaRows rows{.theta = AsSpan(theta), .rows = replicas};
+  UnrollState state = problem.Start(rows, {}, SplitKey(KeyFromSeed(123456), replicas), kSteps);
   UnrollTrace trace;
-  problem.Run({.theta = AsSpan(theta), .rows = replicas}, {}, kSteps,
-              SplitKey(KeyFromSeed(654321), replicas), &state, &trace);
+  const std::vector<Key> keys = SplitKey(KeyFromSeed(654321), replicas);
+  problem.Run({.theta = rows, .keys = keys, .steps = kSteps, .state = &state, .trace = &trace});
   return trace;
 }
 

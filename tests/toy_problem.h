@@ -34,8 +34,9 @@ class ToyProblem : public InnerProblem {
   bool EpisodesEnd() const override { return dynamics_.length > 0; }
 
  private:
-  UnrollState DoStart(int64_t replicas, const OuterState&, Key,
+  UnrollState DoStart(const ThetaRows& theta, const OuterState&, std::span<const Key>,
                       std::optional<int64_t> horizon) const override {
+    const int64_t replicas = theta.rows;
     const auto size = std::ssize(dynamics_.start);
     UnrollState state;
     Array numbers(DType::kFloat64, {replicas, size});
@@ -50,26 +51,26 @@ class ToyProblem : public InnerProblem {
     return state;
   }
 
-  void DoRun(const ThetaRows& theta, const OuterState&, int64_t steps, std::span<const Key>,
-             UnrollState* state, UnrollTrace* trace) const override {
+  void DoRun(const Window& window) const override {
     const auto size = std::ssize(dynamics_.start);
-    const auto numbers = state->At("state").As<double>();
-    const auto step = state->At("step").As<int64_t>();
-    const auto restarts = state->At("restarts").As<int64_t>();
-    std::vector<float> row(theta.theta.size());
-    for (int64_t b = 0; b < theta.rows; ++b) {
-      theta.Row(b, row);
-      const std::vector<double> weights(row.begin(), row.end());
+    const auto numbers = window.state->At("state").As<double>();
+    const auto step = window.state->At("step").As<int64_t>();
+    const auto restarts = window.state->At("restarts").As<int64_t>();
+    UnrollTrace& trace = *window.trace;
+    for (int64_t b = 0; b < window.theta.rows; ++b) {
+      int64_t episode = 0;
+      std::vector<double> weights = Weights(window.theta, b, episode);
       const auto own = numbers.subspan(b * size, size);
-      for (int64_t k = 0; k < steps; ++k) {
-        trace->iteration(k, b) = step[b];
-        trace->loss(k, b) = dynamics_.advance(weights, own, step[b]);
-        trace->non_finite(k, b) = false;
+      for (int64_t k = 0; k < window.steps; ++k) {
+        trace.iteration(k, b) = step[b];
+        trace.loss(k, b) = dynamics_.advance(weights, own, step[b]);
+        trace.non_finite(k, b) = false;
         ++step[b];
-        trace->is_last(k, b) = step[b] == dynamics_.length;
-        if (trace->is_last(k, b) && restarts[b] == 1) {
+        trace.is_last(k, b) = step[b] == dynamics_.length;
+        if (trace.is_last(k, b) && restarts[b] == 1) {
           std::ranges::copy(dynamics_.start, own.begin());
           step[b] = 0;
+          weights = Weights(window.theta, b, ++episode);
         }
       }
     }
@@ -78,14 +79,18 @@ class ToyProblem : public InnerProblem {
   void DoMetaLoss(const ThetaRows& theta, std::span<const Key>, const UnrollState& state,
                   std::span<double> loss) const override {
     const auto size = std::ssize(dynamics_.start);
-    std::vector<float> row(theta.theta.size());
     for (int64_t b = 0; b < theta.rows; ++b) {
-      theta.Row(b, row);
-      const std::vector<double> weights(row.begin(), row.end());
+      const std::vector<double> weights = Weights(theta, b, 0);
       std::vector<double> own(size);
       std::ranges::copy(state.At("state").As<double>().subspan(b * size, size), own.begin());
       loss[b] = dynamics_.advance(weights, own, state.At("step").As<int64_t>()[b]);
     }
+  }
+
+  static std::vector<double> Weights(const ThetaRows& theta, int64_t row, int64_t restarts) {
+    std::vector<float> numbers(theta.theta.size());
+    theta.Row(row, restarts, numbers);
+    return {numbers.begin(), numbers.end()};
   }
 
   Dynamics dynamics_;

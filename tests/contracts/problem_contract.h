@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -28,41 +29,55 @@ inline bool SameBits(const UnrollTrace& a, const UnrollTrace& b) {
 // Replicas in the middle of their training, with what one window needs.
 struct Unroll {
   std::vector<float> theta;
-  std::vector<float> perturbations;  // [pairs, D] or empty
+  std::shared_ptr<const Perturbations> perturbations;  // or null
   std::vector<Key> keys;
   OuterState outer;
   UnrollState state;
 
   ThetaRows rows() const {
-    return {
-        .theta = theta, .perturbations = perturbations, .rows = static_cast<int64_t>(keys.size())};
+    return {.theta = theta,
+            .rows = static_cast<int64_t>(keys.size()),
+            .perturbations = perturbations.get()};
+  }
+  Window window(int64_t steps, UnrollTrace* trace) {
+    return {.theta = rows(),
+            .outer = outer,
+            .keys = keys,
+            .steps = steps,
+            .state = &state,
+            .trace = trace};
   }
   UnrollTrace Run(const InnerProblem& problem, int64_t steps) {
     UnrollTrace trace;
-    problem.Run(rows(), outer, steps, keys, &state, &trace);
+    problem.Run(window(steps, &trace));
     return trace;
   }
 };
 
+// Keys of `pairs` pairs, each twice.
+inline std::vector<Key> Twice(Key key, int64_t pairs) {
+  std::vector<Key> keys = SplitKey(key, pairs);
+  keys.insert(keys.end(), keys.begin(), keys.begin() + pairs);
+  return keys;
+}
+
 // `pairs` antithetic pairs whose perturbations have the standard deviation `std`.
 inline Unroll StartPairs(const InnerProblem& problem, std::vector<float> theta, int64_t pairs,
-                         float std, std::optional<int64_t> horizon = {}) {
+                         double std, std::optional<int64_t> horizon = {}) {
+  const int64_t dimension = std::ssize(theta);
   Unroll unroll{.theta = std::move(theta),
-                .perturbations = {},
-                .keys = SplitKey(KeyFromSeed(11), pairs),
+                .perturbations = std::make_shared<Perturbations>(SplitKey(KeyFromSeed(12), pairs),
+                                                                 std, dimension),
+                .keys = Twice(KeyFromSeed(11), pairs),
                 .outer = {.outer_step = 3},
                 .state = {}};
-  unroll.perturbations.resize(unroll.theta.size() * pairs);
-  Normal(KeyFromSeed(12), unroll.perturbations);
-  for (float& value : unroll.perturbations) value *= std;
-  unroll.state = StackTwice(problem.Start(pairs, unroll.outer, KeyFromSeed(13), horizon));
-  unroll.keys.insert(unroll.keys.end(), unroll.keys.begin(), unroll.keys.begin() + pairs);
+  unroll.state = problem.Start(unroll.rows(), unroll.outer, Twice(KeyFromSeed(13), pairs), horizon);
   return unroll;
 }
 
 // One run of 50 steps is two of 25 under the same keys, on any number of threads.
 inline void CheckRunSplits(const InnerProblem& problem, const std::vector<float>& theta) {
-  const Unroll start = StartPairs(problem, theta, 2, 0.01F);
+  const Unroll start = StartPairs(problem, theta, 2, 0.01);
   Unroll whole = start;
   const UnrollTrace trace = whole.Run(problem, 50);
   Unroll halves = start;
@@ -87,20 +102,20 @@ inline void CheckRunSplits(const InnerProblem& problem, const std::vector<float>
 // Twins differ by nothing at all where their perturbation is 0, and by little where it is small.
 inline void CheckTwins(const InnerProblem& problem, const std::vector<float>& theta) {
   const int64_t pairs = 3;
-  const auto differences = [&](float std) -> Eigen::ArrayXXd {
+  const auto differences = [&](double std) -> Eigen::ArrayXXd {
     const UnrollTrace trace = StartPairs(problem, theta, pairs, std).Run(problem, 30);
     return (trace.loss.leftCols(pairs) - trace.loss.rightCols(pairs)) /
            (1 + trace.loss.leftCols(pairs).abs());
   };
   CHECK((differences(0) == 0).all());
-  CHECK((differences(1e-6F).abs() < 1e-3).all());
+  CHECK((differences(1e-6).abs() < 1e-3).all());
 }
 
 // When episodes end does not depend on theta, and what a trace says of them fits together.
 inline void CheckEpisodes(const InnerProblem& problem, const std::vector<float>& theta,
                           const std::vector<float>& other_theta) {
   const UnrollTrace trace = StartPairs(problem, theta, 2, 0).Run(problem, 40);
-  const UnrollTrace other = StartPairs(problem, other_theta, 2, 0.1F).Run(problem, 40);
+  const UnrollTrace other = StartPairs(problem, other_theta, 2, 0.1).Run(problem, 40);
   CHECK(SameBits(trace.is_last, other.is_last));
   CHECK(SameBits(trace.iteration, other.iteration));
   CHECK_FALSE(SameBits(trace.loss, other.loss));
@@ -125,14 +140,18 @@ inline void CheckEpisodes(const InnerProblem& problem, const std::vector<float>&
 inline void CheckReplicasAreIndependent(const InnerProblem& problem,
                                         const std::vector<float>& theta) {
   const int64_t replicas = 3;
+  const auto start_with = [&](uint64_t seed) {
+    return problem.Start({.theta = theta, .rows = replicas}, {},
+                         SplitKey(KeyFromSeed(seed), replicas));
+  };
   Unroll all{.theta = theta,
              .perturbations = {},
              .keys = SplitKey(KeyFromSeed(21), replicas),
              .outer = {},
-             .state = problem.Start(replicas, {}, KeyFromSeed(22))};
+             .state = start_with(22)};
   const UnrollState start = all.state;
-  CHECK(start == problem.Start(replicas, {}, KeyFromSeed(22)));
-  CHECK_FALSE(start == problem.Start(replicas, {}, KeyFromSeed(23)));
+  CHECK(start == start_with(22));
+  CHECK_FALSE(start == start_with(23));
   const UnrollTrace together = all.Run(problem, 20);
   for (int64_t b = 0; b < replicas; ++b) {
     Unroll alone{.theta = theta,
@@ -160,20 +179,26 @@ inline void CheckMetaLoss(const InnerProblem& problem, const std::vector<float>&
 }
 
 inline void CheckWrongRowsThrow(const InnerProblem& problem, const std::vector<float>& theta) {
-  const Unroll good = StartPairs(problem, theta, 2, 0.01F);
+  const Unroll good = StartPairs(problem, theta, 2, 0.01);
   const auto expect = [&](const char* word, const auto& spoil) {
     Unroll spoilt = good;
     ThetaRows rows = spoilt.rows();
     spoil(spoilt, rows);
     UnrollTrace trace;
     std::vector<double> losses(4);
-    CheckThrows(word,
-                [&] { problem.Run(rows, spoilt.outer, 2, spoilt.keys, &spoilt.state, &trace); });
+    CheckThrows(word, [&] {
+      Window window = spoilt.window(2, &trace);
+      window.theta = rows;
+      problem.Run(window);
+    });
     CheckThrows(word, [&] { problem.MetaLoss(rows, spoilt.keys, spoilt.state, losses); });
   };
+  const auto dimension = std::ssize(theta);
+  const Perturbations short_ones(SplitKey(Key{}, 2), 0.01, dimension - 1);
+  const Perturbations of_three(SplitKey(Key{}, 3), 0.01, dimension);
   expect("theta", [](Unroll&, ThetaRows& rows) { rows.theta = rows.theta.subspan(1); });
-  expect("perturbations",
-         [](Unroll&, ThetaRows& rows) { rows.perturbations = rows.perturbations.subspan(1); });
+  expect("perturbations", [&](Unroll&, ThetaRows& rows) { rows.perturbations = &short_ones; });
+  expect("perturbations", [&](Unroll&, ThetaRows& rows) { rows.perturbations = &of_three; });
   expect("perturbations", [](Unroll&, ThetaRows& rows) { rows.rows = 2; });
   expect("keys", [](Unroll& u, ThetaRows&) { u.keys.pop_back(); });
   expect("replicas", [](Unroll& u, ThetaRows&) { u.state = TakeRows(u.state, 0, 3); });
@@ -192,8 +217,10 @@ inline void CheckWrongRowsThrow(const InnerProblem& problem, const std::vector<f
   CheckThrows("steps", [&] { unroll.Run(problem, 0); });
   std::vector<double> few(3);
   CheckThrows("losses", [&] { problem.MetaLoss(good.rows(), good.keys, good.state, few); });
-  CheckThrows("replicas", [&] { problem.Start(0, {}, Key{}); });
-  CheckThrows("horizon", [&] { problem.Start(1, {}, Key{}, 0); });
+  CheckThrows("rows", [&] { problem.Start({.theta = theta, .rows = 0}, {}, {}); });
+  CheckThrows("keys", [&] { problem.Start({.theta = theta, .rows = 2}, {}, SplitKey(Key{}, 1)); });
+  CheckThrows("horizon",
+              [&] { problem.Start({.theta = theta, .rows = 1}, {}, SplitKey(Key{}, 1), 0); });
 }
 
 }  // namespace lopt::contracts

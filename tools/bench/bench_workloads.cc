@@ -197,11 +197,16 @@ Workload InnerSteps(const ImageShape& shape, const std::string& name, int64_t re
   auto data = std::make_shared<Data>();
   data->problem = make(MLPLOpt::Implementation::kFast, MakeImageTask(shape));
   data->theta = MLPLOpt().InitTheta(KeyFromSeed(1));
-  data->state = data->problem->Start(replicas, {}, KeyFromSeed(2));
+  data->state = data->problem->Start({.theta = AsSpan(data->theta), .rows = replicas}, {},
+                                     SplitKey(KeyFromSeed(2), replicas));
   const auto run = [replicas](const LoptProblem& problem, const Eigen::VectorXf& theta, Key key,
                               int64_t steps, UnrollState* state, UnrollTrace* trace) {
-    problem.Run({.theta = AsSpan(theta), .perturbations = {}, .rows = replicas}, {}, steps,
-                SplitKey(key, replicas), state, trace);
+    const std::vector<Key> keys = SplitKey(key, replicas);
+    problem.Run({.theta = {.theta = AsSpan(theta), .rows = replicas},
+                 .keys = keys,
+                 .steps = steps,
+                 .state = state,
+                 .trace = trace});
   };
   const double step_flop = shape.Flop() + MlpLoptFlop(MakeImageTask(shape)->params_layout().size());
   return {.name = name,

@@ -1,0 +1,53 @@
+#include "estimators/lopt_state.h"
+
+#include <utility>
+
+namespace lopt {
+namespace {
+
+std::span<float> Floats(UnrollState* state, const char* name, int64_t replicas,
+                        const Layout& layout) {
+  return state->At(name, DType::kFloat32, {replicas, layout.size()}).As<float>();
+}
+
+std::span<int64_t> Counters(UnrollState* state, const char* name, int64_t replicas) {
+  return state->At(name, DType::kInt64, {replicas}).As<int64_t>();
+}
+
+}  // namespace
+
+LoptState::LoptState(const LoptProblem& problem, int64_t replicas, UnrollState* state)
+    : config(Floats(state, "config", replicas, problem.task().config_layout())),
+      params(Floats(state, "params", replicas, problem.task().params_layout())),
+      model_state(Floats(state, "model_state", replicas, problem.task().model_state_layout())),
+      optimizer_state(Floats(state, "optimizer_state", replicas, problem.optimizer_state_layout())),
+      inner_step(Counters(state, "inner_step", replicas)),
+      length(Counters(state, "length", replicas)),
+      episode(Counters(state, "episode", replicas)),
+      horizon(Counters(state, "horizon", replicas)) {}
+
+LoptProblem::ReplicaRow LoptState::Row(const LoptProblem& problem, int64_t replica) const {
+  const TaskFamily& task = problem.task();
+  return {
+      .config = RowsOf(config, replica, task.config_layout().size()),
+      .params = RowsOf(params, replica, task.params_layout().size()),
+      .model_state = RowsOf(model_state, replica, task.model_state_layout().size()),
+      .optimizer_state = RowsOf(optimizer_state, replica, problem.optimizer_state_layout().size())};
+}
+
+UnrollState MakeLoptState(const LoptProblem& problem, int64_t replicas) {
+  UnrollState state;
+  const auto add = [&](const char* name, const Layout& layout) {
+    state.Set(name, Array(DType::kFloat32, {replicas, layout.size()}));
+  };
+  add("config", problem.task().config_layout());
+  add("params", problem.task().params_layout());
+  add("model_state", problem.task().model_state_layout());
+  add("optimizer_state", problem.optimizer_state_layout());
+  for (const char* name : {"inner_step", "length", "episode", "horizon"}) {
+    state.Set(name, Array(DType::kInt64, {replicas}));
+  }
+  return state;
+}
+
+}  // namespace lopt
