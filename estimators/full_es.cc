@@ -8,6 +8,7 @@
 
 #include "base/eigen.h"
 #include "base/error.h"
+#include "base/options.h"
 #include "estimators/antithetic.h"
 
 namespace lopt {
@@ -19,8 +20,8 @@ constexpr int64_t kStepsAtOnce = 128;
 // The meta-loss difference of each pair, gathered over the pieces of an episode.
 class EpisodeLoss {
  public:
-  EpisodeLoss(std::string type, int64_t pairs, int64_t length)
-      : type_(std::move(type)),
+  EpisodeLoss(FullES::LossType type, int64_t pairs, int64_t length)
+      : type_(type),
         length_(length),
         sum_(Eigen::ArrayXd::Zero(pairs)),
         least_(Eigen::ArrayXd::Constant(2 * pairs, std::numeric_limits<double>::infinity())),
@@ -41,10 +42,10 @@ class EpisodeLoss {
   }
 
   Eigen::ArrayXd Differences() const {
-    if (type_ == "avg") {
+    if (type_ == FullES::LossType::kAvg) {
       return sum_ / static_cast<double>(length_);
     }
-    if (type_ == "last") {
+    if (type_ == FullES::LossType::kLast) {
       return last_;
     }
     const auto pairs = sum_.size();
@@ -53,7 +54,7 @@ class EpisodeLoss {
   }
 
  private:
-  std::string type_;
+  FullES::LossType type_;
   int64_t length_;
   Eigen::ArrayXd sum_;
   Eigen::ArrayXd least_;
@@ -65,8 +66,8 @@ class EpisodeLoss {
 void FullES::Options::Visit(FieldVisitor& v) {
   v.Field("num_tasks", &num_tasks, AtLeast(1), "Tasks, each an antithetic pair of replicas.");
   v.Field("std", &std, Above(0), "Standard deviation of the perturbations of theta.");
-  v.Field(
-      "loss_type", &loss_type, {"avg", "min", "last", "last_recompute"},
+  v.Choice(
+      "loss_type", &loss_type, kLossTypes,
       "What an episode counts: the mean of its losses, the least one, the last one, or the mean "
       "over fresh outer batches of the final parameters' loss.");
   v.Field("recompute_samples", &recompute_samples, AtLeast(1),
@@ -83,6 +84,7 @@ FullES::FullES(std::shared_ptr<const InnerProblem> problem,
       problem_(std::move(problem)),
       schedule_(std::move(schedule)),
       options_(options) {
+  CheckOptions("FullES", options_);
   Require(!problem_->EpisodesEnd(),
           "FullES: it draws the episodes' length itself, so the inner problem's schedule must be "
           "NeverEndingTruncationSchedule");
@@ -105,7 +107,7 @@ GradientEstimate FullES::DoEstimate(const WorkerWeights& weights, Key key,
     episode.Add(pairs.Run(std::min(kStepsAtOnce, length - done), &unroll));
   }
 
-  Eigen::ArrayXd differences = options_.loss_type == "last_recompute"
+  Eigen::ArrayXd differences = options_.loss_type == LossType::kLastRecompute
                                    ? pairs.MetaLossDifferences(options_.recompute_samples, unroll)
                                    : episode.Differences();
   if (options_.clip_loss_diff) {

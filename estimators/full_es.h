@@ -16,19 +16,26 @@ namespace lopt {
 // NeverEnding.
 class FullES : public GradientEstimator {
  public:
+  // What an episode counts: the mean or the minimum of its losses, its last one, or the mean over
+  // fresh outer batches of the final parameters' loss.
+  enum class LossType { kAvg, kMin, kLast, kLastRecompute };
+  static constexpr Named<LossType> kLossTypes[] = {{LossType::kAvg, "avg"},
+                                                   {LossType::kMin, "min"},
+                                                   {LossType::kLast, "last"},
+                                                   {LossType::kLastRecompute, "last_recompute"}};
+
   struct Options {
-    int64_t num_tasks = 8;           // N antithetic pairs
-    double std = 0.01;               // of the perturbations
-    std::string loss_type = "avg";   // what an episode counts: mean or minimum of its losses, its
-                                     // last one, or the last recomputed
-    int64_t recompute_samples = 50;  // fresh outer batches of last_recompute
+    int64_t num_tasks = 8;  // N antithetic pairs
+    double std = 0.01;      // of the perturbations
+    LossType loss_type = LossType::kAvg;
+    int64_t recompute_samples = 50;             // fresh outer batches of kLastRecompute
     std::optional<double> clip_loss_diff = {};  // bound on a pair's |loss difference|
     std::optional<double> sign_delta_loss_scalar =
         {};  // replaces a pair's difference by its sign times this
     void Visit(FieldVisitor& v);
   };
 
-  // Throws Error if the problem's episodes end by themselves.
+  // Throws Error if an option is not valid or the problem's episodes end by themselves.
   FullES(std::shared_ptr<const InnerProblem> problem,
          std::shared_ptr<const TruncationSchedule> schedule, const Options& options);
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/options.h"
 #include "base/parallel.h"
 #include "estimators/lopt_state.h"
 #include "estimators/replica_keys.h"
@@ -14,23 +15,35 @@
 
 namespace lopt {
 
-void LoptProblemOptions::Visit(FieldVisitor& v) {
-  std::vector<std::string> meta_losses = {"before_update", "same_data"};
-  for (const Split split : kSplits) {
-    meta_losses.emplace_back(ToString(split));
+std::optional<Split> SplitOf(MetaLoss meta_loss) {
+  switch (meta_loss) {
+    case MetaLoss::kTrain:
+      return Split::kTrain;
+    case MetaLoss::kInnerValid:
+      return Split::kInnerValid;
+    case MetaLoss::kOuterValid:
+      return Split::kOuterValid;
+    case MetaLoss::kTest:
+      return Split::kTest;
+    default:
+      return std::nullopt;
   }
-  v.Field(
-      "meta_loss", &meta_loss, meta_losses,
+}
+
+void LoptProblemOptions::Visit(FieldVisitor& v) {
+  v.Choice(
+      "meta_loss", &meta_loss, kMetaLosses,
       "The loss that theta is judged by at each inner step: the training loss before the update, "
       "the same batch's after it, or that of a fresh batch of a split after it.");
   v.Field("meta_loss_aux", &meta_loss_aux, {},
           "Name of an aux output of the task to use in place of the loss; empty: the loss.");
-  v.Field(
-      "non_finite", &non_finite, {"count", "clip", "abort"},
+  v.Choice(
+      "non_finite", &non_finite, kNonFinites,
       "What a meta-loss that is not finite becomes. count: the maximum of the task's normalizer "
       "where it has one, else the step is left out for both twins; clip: that maximum, which the "
       "task must have; abort: an error.");
-  v.Field("random_initial_iteration_offset", &random_initial_iteration_offset, AtLeast(0),
+  v.Field("random_initial_iteration_offset", &random_initial_iteration_offset,
+          Between(0, std::numeric_limits<int32_t>::max()),
           "n > 0: the first episode of each task is shorter by a number drawn from [0, n).");
 }
 
@@ -43,14 +56,13 @@ LoptProblem::LoptProblem(std::shared_ptr<const TaskFamily> task,
       optimizer_(std::move(optimizer)),
       schedule_(std::move(schedule)),
       options_(options),
+      meta_loss_split_(SplitOf(options.meta_loss)),
       optimizer_state_layout_(optimizer_->StateLayout(task_->params_layout())) {
-  if (options_.meta_loss != "before_update" && options_.meta_loss != "same_data") {
-    meta_loss_split_ = SplitFromString(options_.meta_loss);
-  }
+  CheckOptions("inner problem", options_);
   if (!options_.meta_loss_aux.empty()) {
     meta_loss_aux_ = task_->aux_layout().Find(options_.meta_loss_aux).offset;
   }
-  Require(options_.non_finite != "clip" || task_->NormalizerMaximum().has_value(),
+  Require(options_.non_finite != NonFinite::kClip || task_->NormalizerMaximum().has_value(),
           "inner problem: non_finite is 'clip', but the task's normalizer has no maximum; choose "
           "'count' or 'abort'");
 }
@@ -68,7 +80,7 @@ double LoptProblem::JudgeLoss(std::span<const float> config, float raw, bool* no
   if (!*non_finite) {
     return task_->Normalize(config, static_cast<double>(raw));
   }
-  Require(options_.non_finite != "abort",
+  Require(options_.non_finite != NonFinite::kAbort,
           "inner problem: a meta-loss is {}, and non_finite is 'abort'", raw);
   return task_->NormalizerMaximum().value_or(std::numeric_limits<double>::quiet_NaN());
 }

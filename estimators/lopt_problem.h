@@ -14,17 +14,30 @@
 
 namespace lopt {
 
+// Which loss is the meta-loss of an inner step: the training loss whose gradient is applied, that
+// of the same batch after the update, or that of a fresh batch of a split after it.
+enum class MetaLoss { kBeforeUpdate, kSameData, kTrain, kInnerValid, kOuterValid, kTest };
+inline constexpr Named<MetaLoss> kMetaLosses[] = {{MetaLoss::kBeforeUpdate, "before_update"},
+                                                  {MetaLoss::kSameData, "same_data"},
+                                                  {MetaLoss::kTrain, "train"},
+                                                  {MetaLoss::kInnerValid, "inner_valid"},
+                                                  {MetaLoss::kOuterValid, "outer_valid"},
+                                                  {MetaLoss::kTest, "test"}};
+// The split, where it is one's.
+std::optional<Split> SplitOf(MetaLoss meta_loss);
+
+// What a raw loss that is not finite becomes; it is counted in any case. kCount: the normalizer's
+// maximum where it has one, else the step is left out; kClip: the normalizer's maximum; kAbort: an
+// Error.
+enum class NonFinite { kCount, kClip, kAbort };
+inline constexpr Named<NonFinite> kNonFinites[] = {
+    {NonFinite::kCount, "count"}, {NonFinite::kClip, "clip"}, {NonFinite::kAbort, "abort"}};
+
 struct LoptProblemOptions {
-  // Which loss is the meta-loss of an inner step: "before_update" (the training loss whose gradient
-  // is applied), "same_data" (the same batch after the update), or a split's name (a fresh batch of
-  // it after the update).
-  std::string meta_loss = "before_update";
+  MetaLoss meta_loss = MetaLoss::kBeforeUpdate;
   // Instead of the loss, this aux output of the task; empty: the loss.
   std::string meta_loss_aux = "";
-  // What a raw loss that is not finite becomes. "count": the normalizer's maximum where it has one,
-  // else the step is left out; "clip": the normalizer's maximum, an Error at the start if it has
-  // none; "abort": an Error. Counted in any case.
-  std::string non_finite = "count";
+  NonFinite non_finite = NonFinite::kCount;
   // n > 0: the first episode of every replica is shorter by a number drawn from [0, n), so that
   // replicas do not run in step.
   int64_t random_initial_iteration_offset = 0;
@@ -43,8 +56,8 @@ struct LoptProblemOptions {
 // Its draws are functions of (keys[b], purpose, episode, inner step).
 class LoptProblem : public InnerProblem {
  public:
-  // Throws Error if meta_loss_aux names no aux output, or non_finite is "clip" and the normalizer
-  // has no maximum.
+  // Throws Error if an option is not valid, meta_loss_aux names no aux output, or non_finite is
+  // kClip and the normalizer has no maximum.
   LoptProblem(std::shared_ptr<const TaskFamily> task,
               std::shared_ptr<const LearnedOptimizer> optimizer,
               std::shared_ptr<const TruncationSchedule> schedule,
@@ -58,7 +71,7 @@ class LoptProblem : public InnerProblem {
   const Layout& optimizer_state_layout() const { return optimizer_state_layout_; }
   // Whether the meta-loss is the training loss itself, before the update; else it is that of
   // meta_loss_split() or, without one, of the training batch, after the update.
-  bool MetaLossIsBeforeUpdate() const { return options_.meta_loss == "before_update"; }
+  bool MetaLossIsBeforeUpdate() const { return options_.meta_loss == MetaLoss::kBeforeUpdate; }
   const std::optional<Split>& meta_loss_split() const { return meta_loss_split_; }
   // The aux output that is the meta-loss in place of the loss: its index.
   const std::optional<int64_t>& meta_loss_aux() const { return meta_loss_aux_; }

@@ -4,13 +4,16 @@
 
 #include "base/eigen.h"
 #include "base/error.h"
+#include "base/options.h"
 #include "estimators/antithetic.h"
 
 namespace lopt {
 
 TruncatedES::TruncatedES(std::shared_ptr<const InnerProblem> problem,
                          const TruncatedOptions& options)
-    : GradientEstimator(problem->theta_layout()), problem_(std::move(problem)), options_(options) {}
+    : GradientEstimator(problem->theta_layout()), problem_(std::move(problem)), options_(options) {
+  CheckOptions("TruncatedES", options_);
+}
 
 EstimatorState TruncatedES::DoInitWorkerState(const WorkerWeights& weights, Key key) const {
   EstimatorState state;

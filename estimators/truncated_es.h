@@ -12,6 +12,7 @@ namespace lopt {
 // that state. State: the unroll state of both twins; that of the negative ones is not read.
 class TruncatedES : public GradientEstimator {
  public:
+  // Throws Error if an option is not valid.
   TruncatedES(std::shared_ptr<const InnerProblem> problem, const TruncatedOptions& options);
 
  private:

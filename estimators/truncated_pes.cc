@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/eigen.h"
+#include "base/options.h"
 #include "estimators/antithetic.h"
 #include "estimators/diagnostics.h"
 #include "estimators/pes.h"
@@ -17,7 +18,9 @@ void TruncatedOptions::Visit(FieldVisitor& v) {
 
 TruncatedPES::TruncatedPES(std::shared_ptr<const InnerProblem> problem,
                            const TruncatedOptions& options)
-    : GradientEstimator(problem->theta_layout()), problem_(std::move(problem)), options_(options) {}
+    : GradientEstimator(problem->theta_layout()), problem_(std::move(problem)), options_(options) {
+  CheckOptions("TruncatedPES", options_);
+}
 
 EstimatorState TruncatedPES::DoInitWorkerState(const WorkerWeights& weights, Key key) const {
   EstimatorState state;

@@ -20,6 +20,7 @@ struct TruncatedOptions {
 // unroll state of both twins and the perturbations each episode has felt, `felt` [N, D].
 class TruncatedPES : public GradientEstimator {
  public:
+  // Throws Error if an option is not valid.
   TruncatedPES(std::shared_ptr<const InnerProblem> problem, const TruncatedOptions& options);
 
  private:

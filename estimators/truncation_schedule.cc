@@ -4,11 +4,16 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/options.h"
 
 namespace lopt {
 
 void ConstantTruncationSchedule::Options::Visit(FieldVisitor& v) {
   v.Field("total_length", &total_length, AtLeast(1), "Inner steps of every episode.");
+}
+
+ConstantTruncationSchedule::ConstantTruncationSchedule(const Options& options) : options_(options) {
+  CheckOptions("ConstantTruncationSchedule", options_);
 }
 
 void LogUniformLengthSchedule::Options::Visit(FieldVisitor& v) {
@@ -17,6 +22,7 @@ void LogUniformLengthSchedule::Options::Visit(FieldVisitor& v) {
 }
 
 LogUniformLengthSchedule::LogUniformLengthSchedule(const Options& options) : options_(options) {
+  CheckOptions("LogUniformLengthSchedule", options_);
   Require(options.min_length < options.max_length,
           "LogUniformLengthSchedule: min_length {} must be below max_length {}", options.min_length,
           options.max_length);
@@ -40,6 +46,7 @@ void ScheduledTruncationSchedule::Options::Visit(FieldVisitor& v) {
 
 ScheduledTruncationSchedule::ScheduledTruncationSchedule(const Options& options)
     : options_(options) {
+  CheckOptions("ScheduledTruncationSchedule", options_);
   Require(!options.outer_steps.empty() && options.outer_steps.size() == options.lengths.size(),
           "ScheduledTruncationSchedule: {} outer_steps for {} lengths; there must be as many, and "
           "at least one",

@@ -40,7 +40,8 @@ class ConstantTruncationSchedule : public TruncationSchedule {
     int64_t total_length = 100;
     void Visit(FieldVisitor& v);
   };
-  explicit ConstantTruncationSchedule(const Options& options) : options_(options) {}
+  // Throws Error, as the others do, if an option is not valid.
+  explicit ConstantTruncationSchedule(const Options& options);
   int64_t Length(Key, const OuterState&) const override { return options_.total_length; }
 
  private:

@@ -226,15 +226,15 @@ TEST_CASE("Every choice of the meta-loss splits runs and keeps twins together") 
   const std::vector<float> theta = DrawTheta(*optimizer.made, 1);
   ForEach(EveryTask(), [&](const Built<TaskFamily>& task) {
     std::vector<LoptProblemOptions> choices;
-    for (const char* meta_loss :
-         {"before_update", "same_data", "train", "inner_valid", "outer_valid", "test"}) {
+    for (const auto& [meta_loss, name] : kMetaLosses) {
       choices.push_back({.meta_loss = meta_loss});
       for (const LayoutEntry& aux : task.made->aux_layout().entries()) {
         choices.push_back({.meta_loss = meta_loss, .meta_loss_aux = aux.name});
       }
     }
     for (const LoptProblemOptions& options : choices) {
-      INFO("meta_loss ", options.meta_loss, " ", options.meta_loss_aux);
+      INFO("meta_loss ", NameOf("meta_loss", options.meta_loss, kMetaLosses), " ",
+           options.meta_loss_aux);
       const LoptProblem problem(task.made, optimizer.made, ShortEpisodes(), options);
       CheckRunSplits(problem, theta);
       CheckMetaLoss(problem, theta);

@@ -104,7 +104,7 @@ TEST_CASE("The meta-loss is the loss before the update, or after it on the same 
   const UnrollTrace trace = RunPlain(before, theta, 2, &state);
   CHECK(trace.loss(0, 0) == 1.0);
   CHECK(trace.loss(1, 0) == doctest::Approx(0.81).epsilon(1e-6));
-  const LoptProblem after(task, Sgd(), Constant(5), {.meta_loss = "same_data"});
+  const LoptProblem after(task, Sgd(), Constant(5), {.meta_loss = MetaLoss::kSameData});
   state = Start(after, 1);
   CHECK(RunPlain(after, theta, 1, &state).loss(0, 0) == doctest::Approx(0.81).epsilon(1e-6));
 }
@@ -391,7 +391,7 @@ TEST_CASE("A new episode is a new task with fresh params and optimizer state") {
 }
 
 TEST_CASE("A meta-loss that is not finite is treated as the policy says, and counted") {
-  const auto run = [](bool bounded, const std::string& policy) {
+  const auto run = [](bool bounded, NonFinite policy) {
     const LoptProblem problem(std::make_shared<BadTask>(bounded), Sgd(), Constant(100),
                               {.non_finite = policy});
     UnrollState state = Start(problem, 20, KeyFromSeed(1));
@@ -414,14 +414,14 @@ TEST_CASE("A meta-loss that is not finite is treated as the policy says, and cou
     CHECK(bad > 3);
     CHECK(bad < 17);
   };
-  run(true, "count");
-  run(true, "clip");
-  run(false, "count");
-  CHECK_THROWS_WITH_AS(run(false, "clip"),
+  run(true, NonFinite::kCount);
+  run(true, NonFinite::kClip);
+  run(false, NonFinite::kCount);
+  CHECK_THROWS_WITH_AS(run(false, NonFinite::kClip),
                        "inner problem: non_finite is 'clip', but the task's normalizer has no "
                        "maximum; choose 'count' or 'abort'",
                        Error);
-  CHECK_THROWS_WITH_AS(run(false, "abort"),
+  CHECK_THROWS_WITH_AS(run(false, NonFinite::kAbort),
                        "inner problem: a meta-loss is nan, and non_finite is 'abort'", Error);
 }
 

@@ -18,8 +18,9 @@ TEST_CASE(
   for (const std::string task :
        {R"({"type": "FixedDimQuadraticFamily"})", R"({"type": "ImageMLP", "batch_size": 32})"}) {
     for (const std::string optimizer : {R"({"type": "MLPLOpt"})", R"({"type": "LearnableAdam"})"}) {
-      for (const std::string meta_loss : {"before_update", "outer_valid"}) {
-        if (meta_loss == "outer_valid" && task.find("ImageMLP") == std::string::npos) continue;
+      for (const MetaLoss meta_loss : {MetaLoss::kBeforeUpdate, MetaLoss::kOuterValid}) {
+        if (meta_loss == MetaLoss::kOuterValid && task.find("ImageMLP") == std::string::npos)
+          continue;
         CAPTURE(task);
         CAPTURE(optimizer);
         const auto made = OptimizerRegistry().Make(Config::Parse(optimizer, "test"));

@@ -1,0 +1,113 @@
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/error.h"
+#include "estimators/full_es.h"
+#include "estimators/lopt_problem.h"
+#include "estimators/registry.h"
+#include "estimators/truncated_es.h"
+#include "estimators/truncated_pes.h"
+#include "lopt/registry.h"
+#include "toy_problem.h"
+
+namespace lopt {
+namespace {
+
+std::string ErrorOf(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+std::shared_ptr<ToyProblem> Toy() {
+  return std::make_shared<ToyProblem>(ToyProblem::Dynamics{
+      .theta_size = 1,
+      .start = {1},
+      .length = 0,
+      .advance = [](std::span<const double>, std::span<double>, int64_t) { return 0.0; }});
+}
+
+std::shared_ptr<const TruncationSchedule> TenSteps() {
+  return std::make_shared<ConstantTruncationSchedule>(
+      ConstantTruncationSchedule::Options{.total_length = 10});
+}
+
+std::string FullEsError(const FullES::Options& options) {
+  return ErrorOf([&] { FullES(Toy(), TenSteps(), options); });
+}
+
+std::string PesError(const TruncatedOptions& options) {
+  return ErrorOf([&] { TruncatedPES(Toy(), options); });
+}
+
+std::string ProblemError(const LoptProblemOptions& options) {
+  return ErrorOf([&] {
+    LoptProblem(TaskRegistry().Make(Config::Parse(R"({"type": "FixedDimQuadraticFamily"})", "test"),
+                                    MakeTaskResources("")),
+                OptimizerRegistry().Make(Config::Parse(R"({"type": "LearnableSGD"})", "test")),
+                TenSteps(), options);
+  });
+}
+
+TEST_CASE("Options of estimators that cannot be are refused in C++ as in a config") {
+  CHECK(FullEsError({}) == "no error");
+  CHECK(FullEsError({.num_tasks = 0}) == "FullES: num_tasks must be at least 1, got 0");
+  CHECK(FullEsError({.std = 0}) == "FullES: std must be above 0, got 0");
+  CHECK(FullEsError({.loss_type = static_cast<FullES::LossType>(7)}) ==
+        "FullES: loss_type must be one of avg, min, last, last_recompute, got number 7");
+  CHECK(FullEsError({.recompute_samples = 0}) ==
+        "FullES: recompute_samples must be at least 1, got 0");
+  CHECK(FullEsError({.clip_loss_diff = -1.0}) == "FullES: clip_loss_diff must be above 0, got -1");
+  CHECK(PesError({}) == "no error");
+  CHECK(PesError({.trunc_length = 0}) == "TruncatedPES: trunc_length must be at least 1, got 0");
+  CHECK(PesError({.std = std::nan("")}) == "TruncatedPES: std must be finite, got nan");
+  CHECK(ErrorOf([] { TruncatedES(Toy(), {.trunc_length = 0}); }) ==
+        "TruncatedES: trunc_length must be at least 1, got 0");
+}
+
+TEST_CASE("Options of inner problems and schedules that cannot be are refused in C++") {
+  CHECK(ProblemError({}) == "no error");
+  CHECK(ProblemError({.meta_loss = static_cast<MetaLoss>(-1)}) ==
+        "inner problem: meta_loss must be one of before_update, same_data, train, inner_valid, "
+        "outer_valid, test, got number -1");
+  CHECK(ProblemError({.non_finite = static_cast<NonFinite>(3)}) ==
+        "inner problem: non_finite must be one of count, clip, abort, got number 3");
+  CHECK(ProblemError({.random_initial_iteration_offset = int64_t{1} << 31}) ==
+        "inner problem: random_initial_iteration_offset must be in [0, 2147483647], got "
+        "2147483648");
+  CHECK(ErrorOf([] { ConstantTruncationSchedule({.total_length = 0}); }) ==
+        "ConstantTruncationSchedule: total_length must be at least 1, got 0");
+  CHECK(ErrorOf([] { LogUniformLengthSchedule({.min_length = 0, .max_length = 9}); }) ==
+        "LogUniformLengthSchedule: min_length must be at least 1, got 0");
+  CHECK(ErrorOf([] { ScheduledTruncationSchedule({.std = -1}); }) ==
+        "ScheduledTruncationSchedule: std must be at least 0, got -1");
+}
+
+TEST_CASE("The same options in a config are refused with their path") {
+  const auto error = [](const std::string& more) {
+    return ErrorOf([&] {
+      EstimatorRegistry().Make(
+          Config::Parse(R"({"type": "FullES", "task": {"type": "FixedDimQuadraticFamily"},
+                            "schedule": {"type": "ConstantTruncationSchedule"}, )" +
+                            more + "}",
+                        "test"),
+          OptimizerRegistry().Make(Config::Parse(R"({"type": "LearnableSGD"})", "test")),
+          MakeTaskResources(""));
+    });
+  };
+  CHECK(error(R"("std": 0.1)") == "no error");
+  CHECK(error(R"("loss_type": "mean")").find("loss_type") != std::string::npos);
+  CHECK(error(R"("meta_loss": "outer_vald")").find("outer_valid") != std::string::npos);
+  CHECK(error(R"("random_initial_iteration_offset": 2147483648)").find("2147483647") !=
+        std::string::npos);
+}
+
+}  // namespace
+}  // namespace lopt
