@@ -7,6 +7,7 @@ set -euo pipefail
 
 lopt=$(realpath "${1:?usage: check_slurm.sh PATH_TO_LOPT}")
 here=$(cd "$(dirname "$0")" && pwd)
+. "$here/wait_for.sh"
 work=$(mktemp -d /tmp/lopt-slurm-XXXXXX)
 host=$(hostname -s)
 export SLURM_CONF=$work/slurm.conf
@@ -21,20 +22,6 @@ stop() {
   rm -rf "$work"
 }
 trap stop EXIT
-
-# Until a command succeeds, at most a minute.
-wait_for() {
-  local end=$((SECONDS + 60))
-  until "$@" >"$work/last" 2>&1; do
-    if ((SECONDS > end)); then
-      echo "waited for a minute: $*" >&2
-      cat "$work/last" >&2
-      tail -n 20 "$work"/*.log >&2
-      exit 1
-    fi
-    sleep 0.2
-  done
-}
 
 mkdir "$work/state" "$work/spool"
 dd if=/dev/urandom of="$work/munge.key" bs=1024 count=1 status=none

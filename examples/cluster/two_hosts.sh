@@ -7,6 +7,7 @@
 set -euo pipefail
 
 lopt=$(realpath "${1:?usage: two_hosts.sh PATH_TO_LOPT}")
+. "$(dirname "$0")/wait_for.sh"
 work=$(mktemp -d /tmp/lopt-hosts-XXXXXX)
 a=lopt-a-$$
 b=lopt-b-$$
@@ -77,12 +78,11 @@ done
 on_a "$lopt" launch -n 5 --max-restarts 10 --worker-timeout 3 --mpiexec "$mpiexec" -- \
   meta-train "$work/config.json" --steps 1000 --threads 1 --out "$work/cut" >"$work/cut.log" 2>&1 &
 launch=$!
-end=$((SECONDS + 60))
-until [ -e "$work/cut/checkpoints/step-00000050" ] || ((SECONDS > end)); do sleep 0.05; done
+wait_for test -e "$work/cut/checkpoints/step-00000050"
 ip -n $b link set cable down
 echo "the cable is cut"
 cut=$SECONDS
-until [ -s "$work/cut/restarts.jsonl" ] || ((SECONDS > end)); do sleep 0.05; done
+wait_for test -s "$work/cut/restarts.jsonl"
 echo "the job ended $((SECONDS - cut)) s later:"
 grep 'has been silent' "$work/cut.log"
 cat "$work/cut/restarts.jsonl"
