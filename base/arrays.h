@@ -137,24 +137,4 @@ NamedArrays ArraysFromRow(const Layout& layout, std::span<const float> row,
 void RowFromArrays(const Layout& layout, const NamedArrays& arrays, std::string_view prefix,
                    std::span<float> row);
 
-// A safetensors file: arrays and text metadata.
-struct ArrayFile {
-  NamedArrays arrays;
-  std::map<std::string, std::string> metadata;
-};
-
-// Both throw Error that names the file (`source`) and what is wrong: not readable, header too long
-// or not JSON, unknown dtype, data offsets that overlap, leave a gap, run past the end or do not
-// fit the shape, trailing bytes. Format: https://huggingface.co/docs/safetensors.
-ArrayFile ReadArrayFile(const std::string& path);
-ArrayFile ParseArrayFile(std::span<const std::byte> bytes, const std::string& source);
-// The bytes of the file; the same arrays and metadata give the same bytes. Data starts 64-byte
-// aligned and lies by falling element size, then name, so every array is aligned to its elements.
-// Throws Error if a name or the metadata is not UTF-8, or a name is "__metadata__".
-std::vector<std::byte> SerializeArrayFile(const ArrayFile& file);
-// Writes the whole file, or throws Error (path and reason) and leaves no `path` behind that is not
-// complete: the bytes go to a temporary name in the same directory, are flushed to disk (fsync) and
-// renamed.
-void WriteArrayFile(const std::string& path, const ArrayFile& file);
-
 }  // namespace lopt

@@ -69,7 +69,7 @@ void ReadInto(const std::string& path, Content* content) {
 }
 
 // Returns 0 or the error number.
-int WriteAndSync(Descriptor& file, std::span<const std::byte> bytes) {
+int WriteAll(Descriptor& file, std::span<const std::byte> bytes, Flush flush) {
   while (!bytes.empty()) {
     const ssize_t written = ::write(file.number(), bytes.data(), bytes.size());
     if (written < 0) {
@@ -80,7 +80,7 @@ int WriteAndSync(Descriptor& file, std::span<const std::byte> bytes) {
     }
     bytes = bytes.subspan(static_cast<size_t>(written));
   }
-  if (::fsync(file.number()) != 0 || file.Close() != 0) {
+  if ((flush == Flush::kToDisk && ::fsync(file.number()) != 0) || file.Close() != 0) {
     return errno;
   }
   return 0;
@@ -106,11 +106,11 @@ std::string ReadTextFile(const std::string& path) {
   return text;
 }
 
-void WriteFile(const std::string& path, std::span<const std::byte> bytes) {
+void WriteFile(const std::string& path, std::span<const std::byte> bytes, Flush flush) {
   const std::string temporary = TemporaryName(path);
   Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   Require(file.valid(), "cannot write {}: {}", path, Reason(errno));
-  int error = WriteAndSync(file, bytes);
+  int error = WriteAll(file, bytes, flush);
   if (error == 0 && std::rename(temporary.c_str(), path.c_str()) != 0) {
     error = errno;
   }
@@ -120,8 +120,8 @@ void WriteFile(const std::string& path, std::span<const std::byte> bytes) {
   }
 }
 
-void WriteTextFile(const std::string& path, std::string_view text) {
-  WriteFile(path, std::as_bytes(std::span(text)));
+void WriteTextFile(const std::string& path, std::string_view text, Flush flush) {
+  WriteFile(path, std::as_bytes(std::span(text)), flush);
 }
 
 void SyncDirectory(const std::string& path) {

@@ -12,11 +12,15 @@ namespace lopt {
 std::vector<std::byte> ReadFile(const std::string& path);
 std::string ReadTextFile(const std::string& path);
 
-// Writes to a temporary name beside `path`, flushes to disk (fsync) and renames: after a crash or a
-// full disk `path` is the old file or the new one, never a part. The temporary file is removed on
+// Whether a write ends when the bytes are on the disk (fsync).
+enum class Flush { kToDisk, kNo };
+
+// Writes to a temporary name beside `path`, flushes and renames: `path` is the old file or the new
+// one, never a part, if flushed also after a crash of the machine. The temporary file is removed on
 // failure.
-void WriteFile(const std::string& path, std::span<const std::byte> bytes);
-void WriteTextFile(const std::string& path, std::string_view text);
+void WriteFile(const std::string& path, std::span<const std::byte> bytes,
+               Flush flush = Flush::kToDisk);
+void WriteTextFile(const std::string& path, std::string_view text, Flush flush = Flush::kToDisk);
 
 // Flushes a directory's entries to disk.
 void SyncDirectory(const std::string& path);

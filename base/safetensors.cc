@@ -1,3 +1,5 @@
+#include "base/safetensors.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -5,7 +7,6 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "base/arrays.h"
 #include "base/file.h"
 #include "base/strict_json.h"
 

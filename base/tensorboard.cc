@@ -1,3 +1,5 @@
+#include "base/tensorboard.h"
+
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
@@ -9,7 +11,6 @@
 #include "base/error.h"
 #include "base/event_records.h"
 #include "base/file.h"
-#include "base/metrics.h"
 #include "tensorboard_event.pb.h"
 
 namespace lopt {

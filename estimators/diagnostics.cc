@@ -1,11 +1,7 @@
 #include "estimators/diagnostics.h"
 
-#include <fmt/format.h>
-
 #include <array>
 #include <cmath>
-#include <string>
-#include <string_view>
 
 #include "base/error.h"
 
@@ -44,13 +40,13 @@ class RangeFinder {
   int64_t end_ = RangeStart(1);
 };
 
-std::string RangeName(std::string_view metric, size_t range) {
-  return fmt::format("{}_{}-{}", metric, RangeStart(range), RangeStart(range + 1) - 1);
+Diagnostic OfRange(const char* name, size_t range) {
+  return {name, {.first = RangeStart(range), .last = RangeStart(range + 1) - 1}};
 }
 
-void SetIfFinite(const std::string& name, double value, Metrics* metrics) {
+void SetIfFinite(const Diagnostic& diagnostic, double value, Diagnostics* metrics) {
   if (std::isfinite(value)) {
-    (*metrics)[name] = value;
+    (*metrics)[diagnostic] = value;
   }
 }
 
@@ -81,18 +77,18 @@ void LossDiagnostics::Add(const UnrollTrace& trace) {
   }
 }
 
-void LossDiagnostics::WriteTo(Metrics* metrics) const {
+void LossDiagnostics::WriteTo(Diagnostics* metrics) const {
   const auto steps = static_cast<double>(steps_);
   SetIfFinite("loss_difference", std::sqrt(squares_ / steps), metrics);
   SetIfFinite("loss_resolution", kFloatResolution * absolutes_ / (2 * steps), metrics);
   for (size_t r = 0; r < ranges_.size(); ++r) {
-    SetIfFinite(RangeName("loss_at", r), ranges_[r].sum / static_cast<double>(ranges_[r].count),
+    SetIfFinite(OfRange("loss_at", r), ranges_[r].sum / static_cast<double>(ranges_[r].count),
                 metrics);
   }
 }
 
 void WriteGradientSnr(const Eigen::VectorXf& gradient, double squares, int64_t pairs,
-                      Metrics* metrics) {
+                      Diagnostics* metrics) {
   if (pairs < 2) {
     return;
   }
@@ -105,7 +101,7 @@ void WriteGradientSnr(const Eigen::VectorXf& gradient, double squares, int64_t p
   }
 }
 
-void WriteFeltNorms(const UnrollTrace& trace, std::span<const float> felt, Metrics* metrics) {
+void WriteFeltNorms(const UnrollTrace& trace, std::span<const float> felt, Diagnostics* metrics) {
   const int64_t pairs = trace.loss.cols() / 2;
   Require(pairs > 0 && std::ssize(felt) % pairs == 0, "felt norms: {} numbers for {} pairs",
           felt.size(), pairs);
@@ -125,7 +121,7 @@ void WriteFeltNorms(const UnrollTrace& trace, std::span<const float> felt, Metri
     ++ranges[range].count;
   }
   for (size_t r = 0; r < ranges.size(); ++r) {
-    SetIfFinite(RangeName("felt_norm", r), ranges[r].sum / static_cast<double>(ranges[r].count),
+    SetIfFinite(OfRange("felt_norm", r), ranges[r].sum / static_cast<double>(ranges[r].count),
                 metrics);
   }
 }

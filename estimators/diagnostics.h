@@ -5,14 +5,14 @@
 #include <span>
 #include <vector>
 
-#include "base/metrics.h"
+#include "estimators/diagnostic.h"
 #include "estimators/inner_problem.h"
 
 namespace lopt {
 
 // What the estimators with antithetic pairs tell of one window besides the gradient, computed from
 // what they have anyway. N pairs; a step is usable if both twins' losses are finite. A number that
-// cannot be given (no usable step, a single pair, an overflow) is left out of the metrics.
+// cannot be given (no usable step, a single pair, an overflow) is left out.
 //
 //   gradient_snr      |g|^2 / (trace of the pairs' sample covariance / N), where g is the mean of
 //                     the pairs' own gradients g_n and the covariance has divisor N - 1. About 1 if
@@ -21,9 +21,9 @@ namespace lopt {
 //   loss_difference   root mean square of loss+ - loss- over the usable steps
 //   loss_resolution   2^-23 times the mean |loss| of the usable steps: what float32 resolves at
 //                     losses of this size
-//   loss_at_<a>-<b>   mean loss of the usable steps whose inner step is in [a, b]
-//   felt_norm_<a>-<b> PES: mean over the pairs of |perturbations felt in earlier windows|, of the
-//                     pairs whose inner step at the start of the window is in [a, b]
+//   loss_at           mean loss of the usable steps whose inner step is in a range
+//   felt_norm         PES: mean over the pairs of |perturbations felt in earlier windows|, of the
+//                     pairs whose inner step at the start of the window is in a range
 //
 // Inner steps count from 0 in their episode. The ranges are 0-9, 10-19, 20-49, 50-99, 100-199 and
 // so on in the series 1, 2, 5; only those that occur are given.
@@ -33,7 +33,7 @@ class LossDiagnostics {
  public:
   // `trace` [K, 2N].
   void Add(const UnrollTrace& trace);
-  void WriteTo(Metrics* metrics) const;
+  void WriteTo(Diagnostics* metrics) const;
 
  private:
   struct Range {
@@ -50,11 +50,11 @@ class LossDiagnostics {
 // `gradient` is the mean of the gradients of `pairs` pairs, `squares` the sum of their squared
 // norms.
 void WriteGradientSnr(const Eigen::VectorXf& gradient, double squares, int64_t pairs,
-                      Metrics* metrics);
+                      Diagnostics* metrics);
 
 // `trace` [W, 2N] is that of a window, `felt` [N, D] the perturbations that the pairs had felt
 // before it.
-void WriteFeltNorms(const UnrollTrace& trace, std::span<const float> felt, Metrics* metrics);
+void WriteFeltNorms(const UnrollTrace& trace, std::span<const float> felt, Diagnostics* metrics);
 
 // sum_i a_i b_i in float64, in an order that the size alone decides. Throws Error if the sizes
 // differ.

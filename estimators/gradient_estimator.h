@@ -8,7 +8,7 @@
 #include "base/arrays.h"
 #include "base/key.h"
 #include "base/layout.h"
-#include "base/metrics.h"
+#include "estimators/diagnostic.h"
 #include "estimators/inner_problem.h"
 
 namespace lopt {
@@ -17,6 +17,12 @@ namespace lopt {
 struct WorkerWeights {
   Eigen::VectorXf theta;  // [D]
   OuterState outer;
+
+  template <class Visitor>
+  void VisitMembers(Visitor& visit) {
+    visit("outer_step", outer.outer_step);
+    visit("theta", theta);
+  }
 };
 
 // Inner steps of one estimate, twins counted each.
@@ -27,13 +33,20 @@ struct StepCounts {
 
   StepCounts& operator+=(const StepCounts& other);
   bool operator==(const StepCounts&) const = default;
+
+  template <class Visitor>
+  void VisitMembers(Visitor& visit) {
+    visit("inner_steps", inner_steps);
+    visit("non_finite", non_finite);
+    visit("episodes_ended", episodes_ended);
+  }
 };
 
 struct GradientEstimate {
   Eigen::VectorXf gradient;  // [D], of the mean meta-loss
   double mean_loss = 0;  // over tasks, steps and twins; NaN if no step had a loss that can be used
   StepCounts counts;
-  Metrics metrics;  // diagnostics by name
+  Diagnostics metrics;
 };
 
 // Everything of an estimator that lives between two windows of one logical worker.

@@ -1,12 +1,13 @@
 #include "evaluation/evaluation_directory.h"
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/record.h"
 #include "evaluation/results_file.h"
+#include "evaluation/tables.h"
 
 namespace lopt {
 namespace {
@@ -43,21 +44,7 @@ void EvaluationDirectory::Begin(const EvaluationConfig& config) {
 }
 
 void EvaluationDirectory::WriteManifest(const EvaluationManifest& manifest) {
-  nlohmann::ordered_json json = {
-      {"format", "lopt evaluation 1"}, {"status", manifest.status},
-      {"command", manifest.command},   {"version", manifest.version},
-      {"isa", manifest.isa},           {"threads", manifest.threads},
-      {"seconds", manifest.seconds},   {"optimizers", nlohmann::ordered_json::array()}};
-  for (const ContenderInfo& contender : manifest.contenders) {
-    nlohmann::ordered_json entry = {{"name", contender.name}};
-    if (!contender.theta_path.empty()) {
-      entry["theta"] = contender.theta_path;
-      entry["learned_optimizer"] = nlohmann::ordered_json::parse(contender.learned_optimizer);
-    }
-    json["optimizers"].push_back(std::move(entry));
-  }
-  if (!manifest.error.empty()) json["error"] = manifest.error;
-  WriteTextFile(path_ + "/manifest.json", json.dump(2) + "\n");
+  WriteRecordFile(path_ + "/manifest.json", manifest);
 }
 
 void EvaluationDirectory::AddResults(const std::vector<RunResult>& results) {

@@ -2,9 +2,11 @@
 
 #include <cstdint>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/config.h"
 #include "evaluation/evaluation_config.h"
 #include "evaluation/run_result.h"
 #include "evaluation/summary.h"
@@ -14,20 +16,42 @@ namespace lopt {
 // One optimizer of an evaluation, for its manifest.
 struct ContenderInfo {
   std::string name = {};
-  std::string theta_path = {};         // empty for baselines
-  std::string learned_optimizer = {};  // its config; empty for baselines
+  // Of a learned optimizer:
+  std::optional<std::string> theta = {};  // its file
+  std::optional<Config> learned_optimizer = {};
+
+  template <class Visitor>
+  void VisitMembers(Visitor& visit) {
+    visit("name", name);
+    visit("theta", theta);
+    visit("learned_optimizer", learned_optimizer);
+  }
 };
 
 // What an evaluation's manifest.json says.
 struct EvaluationManifest {
+  static constexpr const char* kFormat = "lopt evaluation 1";
+
   std::string status = {};   // running, interrupted, finished or failed
-  std::string error = {};    // why it failed
   std::string command = {};  // that repeats it
   std::string version = {};
   std::string isa = {};
   int64_t threads = 0;
   double seconds = 0;
-  std::vector<ContenderInfo> contenders = {};
+  std::vector<ContenderInfo> optimizers = {};
+  std::optional<std::string> error = {};  // why it failed
+
+  template <class Visitor>
+  void VisitMembers(Visitor& visit) {
+    visit("status", status);
+    visit("command", command);
+    visit("version", version);
+    visit("isa", isa);
+    visit("threads", threads);
+    visit("seconds", seconds);
+    visit("optimizers", optimizers);
+    visit("error", error);
+  }
 };
 
 // The files of one evaluation in its output directory: config.json (every key with its value),

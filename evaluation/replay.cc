@@ -6,6 +6,7 @@
 
 #include "base/arrays.h"
 #include "base/error.h"
+#include "base/safetensors.h"
 
 namespace lopt {
 

@@ -81,8 +81,4 @@ inline constexpr const char* kReferenceBaseline = "Adam";
 // differ within a task.
 Summary Summarize(const std::vector<RunResult>& results);
 
-// All rows, one section a task, with verdicts; wins and defeats alike.
-std::string MarkdownTable(const Summary& summary);
-std::string CsvTable(const Summary& summary);
-
 }  // namespace lopt

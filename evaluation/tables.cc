@@ -1,3 +1,5 @@
+#include "evaluation/tables.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -7,8 +9,6 @@
 #include <iterator>
 #include <limits>
 #include <span>
-
-#include "evaluation/summary.h"
 
 namespace lopt {
 namespace {

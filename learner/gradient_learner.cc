@@ -19,20 +19,20 @@ std::vector<EstimatorReport> CombineReports(std::span<const AggregatedGradient> 
   for (size_t e = 0; e < combined.size(); ++e) {
     MeanOfNumbers mean_loss;
     MeanOfNumbers gradient_norm;
-    std::map<std::string, MeanOfNumbers> metrics;
+    std::map<Diagnostic, MeanOfNumbers> metrics;
     for (const AggregatedGradient& gradient : gradients) {
       const EstimatorReport& report = gradient.estimators[e];
       mean_loss.Add(report.mean_loss);
       gradient_norm.Add(report.gradient_norm);
       combined[e].counts += report.counts;
-      for (const auto& [name, value] : report.metrics) {
-        metrics[name].Add(value);
+      for (const auto& [diagnostic, value] : report.metrics) {
+        metrics[diagnostic].Add(value);
       }
     }
     combined[e].mean_loss = mean_loss.Get();
     combined[e].gradient_norm = gradient_norm.Get();
-    for (const auto& [name, mean] : metrics) {
-      combined[e].metrics[name] = mean.Get();
+    for (const auto& [diagnostic, mean] : metrics) {
+      combined[e].metrics[diagnostic] = mean.Get();
     }
   }
   return combined;

@@ -29,7 +29,7 @@ EstimatorOutput RunWindows(const WorkerWeights& weights, const ConfiguredEstimat
   EstimatorOutput output;
   output.gradient.setZero(weights.theta.size());
   MeanOfNumbers mean_loss;
-  std::map<std::string, MeanOfNumbers> metrics;
+  std::map<Diagnostic, MeanOfNumbers> metrics;
   const Key windows_key = FoldIn(worker_key, kWindowPurpose);
   for (int64_t i = 0; i < windows; ++i) {
     const Key key = FoldIn(FoldIn(windows_key, static_cast<uint64_t>(first_window + i)), index);
@@ -37,15 +37,15 @@ EstimatorOutput RunWindows(const WorkerWeights& weights, const ConfiguredEstimat
     output.gradient += estimate.gradient.cast<double>();
     mean_loss.Add(estimate.mean_loss);
     output.report.counts += estimate.counts;
-    for (const auto& [name, value] : estimate.metrics) {
-      metrics[name].Add(value);
+    for (const auto& [diagnostic, value] : estimate.metrics) {
+      metrics[diagnostic].Add(value);
     }
   }
   output.gradient /= static_cast<double>(windows);
   output.report.mean_loss = mean_loss.Get();
   output.report.gradient_norm = output.gradient.norm();
-  for (const auto& [name, mean] : metrics) {
-    output.report.metrics[name] = mean.Get();
+  for (const auto& [diagnostic, mean] : metrics) {
+    output.report.metrics[diagnostic] = mean.Get();
   }
   return output;
 }

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/key.h"
-#include "base/metrics.h"
 #include "estimators/gradient_estimator.h"
 #include "estimators/registry.h"
 
@@ -33,7 +32,15 @@ struct EstimatorReport {
   double mean_loss = 0;  // over the windows that have one; NaN if none has
   double gradient_norm = 0;
   StepCounts counts = {};
-  Metrics metrics = {};
+  Diagnostics metrics = {};
+
+  template <class Visitor>
+  void VisitMembers(Visitor& visit) {
+    visit("mean_loss", mean_loss);
+    visit("gradient_norm", gradient_norm);
+    visit("counts", counts);
+    visit("metrics", metrics);
+  }
 };
 
 // What a worker hands to the learner for one update.
@@ -43,6 +50,15 @@ struct AggregatedGradient {
   double mean_loss = 0;    // the same mean, over the estimators that have one; NaN if none has
   StepCounts counts = {};  // sums over the estimators
   std::vector<EstimatorReport> estimators = {};
+
+  template <class Visitor>
+  void VisitMembers(Visitor& visit) {
+    visit("outer_step", outer_step);
+    visit("gradient", gradient);
+    visit("mean_loss", mean_loss);
+    visit("counts", counts);
+    visit("estimators", estimators);
+  }
 };
 
 struct WorkerOutput {

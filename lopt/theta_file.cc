@@ -13,6 +13,7 @@
 #include "base/arrays.h"
 #include "base/error.h"
 #include "base/key.h"
+#include "base/safetensors.h"
 #include "base/workspace.h"
 #include "lopt/registry.h"
 

@@ -6,6 +6,7 @@
 
 #include "base/arrays.h"
 #include "base/file.h"
+#include "base/safetensors.h"
 #include "tests/golden_dir.h"
 #include "tests/temp_directory.h"
 

@@ -7,6 +7,7 @@
 #include "base/event_records.h"
 #include "base/file.h"
 #include "base/metrics.h"
+#include "base/tensorboard.h"
 #include "tests/temp_directory.h"
 
 namespace lopt {

@@ -34,10 +34,10 @@ UnrollTrace Trace(const std::vector<std::vector<double>>& losses,
   return trace;
 }
 
-Metrics LossMetrics(const UnrollTrace& trace) {
+Diagnostics LossMetrics(const UnrollTrace& trace) {
   LossDiagnostics diagnostics;
   diagnostics.Add(trace);
-  Metrics metrics;
+  Diagnostics metrics;
   diagnostics.WriteTo(&metrics);
   return metrics;
 }
@@ -54,33 +54,46 @@ std::shared_ptr<ToyProblem> LinearLoss(int64_t dimension, int64_t length) {
 }
 
 TEST_CASE("Losses give their difference, their resolution and their mean by inner step") {
-  const Metrics metrics = LossMetrics(Trace({{3, 1}, {8, 4}, {-7, -1}}, {8, 9, 10}));
+  const Diagnostics metrics = LossMetrics(Trace({{3, 1}, {8, 4}, {-7, -1}}, {8, 9, 10}));
   CHECK(metrics.at("loss_difference") == doctest::Approx(std::sqrt((4 + 16 + 36) / 3.0)));
   CHECK(metrics.at("loss_resolution") ==
         doctest::Approx(std::numeric_limits<float>::epsilon() * 4.0));
-  CHECK(metrics.at("loss_at_0-9") == 4);
-  CHECK(metrics.at("loss_at_10-19") == -4);
+  CHECK(metrics.at({"loss_at", {0, 9}}) == 4);
+  CHECK(metrics.at({"loss_at", {10, 19}}) == -4);
   CHECK(metrics.size() == 4);
 }
 
 TEST_CASE("The ranges of inner steps follow the series 1, 2, 5, also where an episode restarts") {
-  const Metrics metrics = LossMetrics(Trace(
+  const Diagnostics metrics = LossMetrics(Trace(
       {{1, 1}, {2, 2}, {3, 3}, {4, 4}, {5, 5}, {6, 6}, {7, 7}}, {19, 20, 49, 99, 2000, 4999, 0}));
-  CHECK(metrics.at("loss_at_0-9") == 7);
-  CHECK(metrics.at("loss_at_10-19") == 1);
-  CHECK(metrics.at("loss_at_20-49") == 2.5);
-  CHECK(metrics.at("loss_at_50-99") == 4);
-  CHECK(metrics.at("loss_at_2000-4999") == 5.5);
+  CHECK(metrics.at({"loss_at", {0, 9}}) == 7);
+  CHECK(metrics.at({"loss_at", {10, 19}}) == 1);
+  CHECK(metrics.at({"loss_at", {20, 49}}) == 2.5);
+  CHECK(metrics.at({"loss_at", {50, 99}}) == 4);
+  CHECK(metrics.at({"loss_at", {2000, 4999}}) == 5.5);
   CHECK(metrics.size() == 7);
 }
 
+TEST_CASE("The name of a diagnostic's metric gives the diagnostic back") {
+  for (const auto& [diagnostic, metric] :
+       {std::pair<Diagnostic, std::string>{{"loss_at", {10, 19}}, "loss_at_10-19"},
+        {"gradient_snr", "gradient_snr"},
+        {{"x", {0, 0}}, "x_0-0"}}) {
+    CHECK(MetricName(diagnostic) == metric);
+    CHECK(DiagnosticOfMetric(metric) == diagnostic);
+  }
+  for (const char* metric : {"loss", "loss_at_", "loss_at_10", "loss_at_10-", "loss_at_10-19x"}) {
+    CHECK(DiagnosticOfMetric(metric) == Diagnostic(metric));
+  }
+}
+
 TEST_CASE("A pair with a loss that cannot be used is left out, and so is what has no value") {
-  const Metrics metrics = LossMetrics(Trace({{3, kNaN, 1, 5}, {2, 9, 2, 3}}, {0, 30}));
+  const Diagnostics metrics = LossMetrics(Trace({{3, kNaN, 1, 5}, {2, 9, 2, 3}}, {0, 30}));
   CHECK(metrics.at("loss_difference") == doctest::Approx(std::sqrt((4 + 0 + 36) / 3.0)));
-  CHECK(metrics.at("loss_at_0-9") == 2);
+  CHECK(metrics.at({"loss_at", {0, 9}}) == 2);
   CHECK(LossMetrics(Trace({{kNaN, 1}}, {0})).empty());
   const double huge = std::numeric_limits<double>::max();
-  CHECK(LossMetrics(Trace({{huge, -huge}}, {0})) == Metrics{{"loss_at_0-9", 0}});
+  CHECK(LossMetrics(Trace({{huge, -huge}}, {0})) == Diagnostics{{{"loss_at", {0, 9}}, 0}});
 }
 
 TEST_CASE("The norms of what was felt are means over the pairs of an age") {
@@ -90,18 +103,18 @@ TEST_CASE("The norms of what was felt are means over the pairs of an age") {
     return pairs;
   }();
   const std::vector<float> felt = {3, 4, 0, 0, 0, 7};
-  Metrics metrics;
+  Diagnostics metrics;
   WriteFeltNorms(trace, felt, &metrics);
-  CHECK(metrics == Metrics{{"felt_norm_0-9", 0}, {"felt_norm_50-99", 6}});
+  CHECK(metrics == Diagnostics{{{"felt_norm", {0, 9}}, 0}, {{"felt_norm", {50, 99}}, 6}});
 }
 
 TEST_CASE("The signal-to-noise ratio is that of the pairs' gradients written out") {
   // Two pairs with gradients (3, 1) and (1, -1): mean (2, 0), sample covariance of trace 2 + 2.
-  Metrics metrics;
+  Diagnostics metrics;
   WriteGradientSnr(Eigen::Vector2f(2, 0), 10 + 2, 2, &metrics);
   CHECK(metrics.at("gradient_snr") == doctest::Approx(4 / (4 / 2.0)));
   // One pair has no covariance, equal pairs no noise.
-  Metrics none;
+  Diagnostics none;
   WriteGradientSnr(Eigen::Vector2f(2, 0), 4, 1, &none);
   WriteGradientSnr(Eigen::Vector2f(2, 0), 8, 2, &none);
   CHECK(none.empty());
@@ -160,7 +173,8 @@ TEST_CASE("PES tells the norms of the perturbations that were felt before the wi
     CAPTURE(window);
     const std::vector<float> felt(state.At("felt").As<float>().begin(),
                                   state.At("felt").As<float>().end());
-    const Metrics metrics = estimator.Estimate(weights, KeyFromSeed(10 + window), &state).metrics;
+    const Diagnostics metrics =
+        estimator.Estimate(weights, KeyFromSeed(10 + window), &state).metrics;
     double expected = 0;
     for (int64_t n = 0; n < 3; ++n) {
       expected += std::sqrt(std::inner_product(felt.begin() + 5 * n, felt.begin() + 5 * n + 5,
@@ -168,9 +182,9 @@ TEST_CASE("PES tells the norms of the perturbations that were felt before the wi
                   3;
     }
     CHECK((expected > 0) == (window % 3 > 0));
-    CHECK(metrics.at("felt_norm_0-9") == doctest::Approx(expected));
+    CHECK(metrics.at({"felt_norm", {0, 9}}) == doctest::Approx(expected));
     CHECK(metrics.at("loss_difference") > 0);
-    CHECK(metrics.contains("loss_at_10-19") == (window % 3 == 2));
+    CHECK(metrics.contains({"loss_at", {10, 19}}) == (window % 3 == 2));
   }
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/arrays.h"
+#include "base/safetensors.h"
 #include "golden_dir.h"
 #include "lopt/mlp_lopt.h"
 #include "mnist_dir.h"

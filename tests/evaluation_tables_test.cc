@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "evaluation/summary.h"
+#include "evaluation/tables.h"
 
 namespace lopt {
 namespace {

@@ -127,8 +127,8 @@ TEST_CASE("Ten asynchronous updates of five workers use gradients of the learner
     // 0 + 1 + ... + 9, from log(1) = 0.
     CHECK(job.result.learner.theta[0] == -45);
     const StepShares total = job.result.ledger.Total();
-    CHECK(total.used == 10 * 5 * 10);
-    CHECK(total.late + total.non_finite == 0);
+    CHECK(total[Fate::kUsed] == 10 * 5 * 10);
+    CHECK(total[Fate::kLate] + total[Fate::kNonFinite] == 0);
   }
 }
 
@@ -149,7 +149,7 @@ TEST_CASE("An asynchronous run that is resumed accounts for what was pending") {
   CHECK(second.result.ledger.UnknownWindows() == 0);
   CHECK(checkpoint->ledger.Total().Total() == 10 * windows);
   CHECK(second.result.ledger == checkpoint->ledger);
-  CHECK(second.result.ledger.Total().used == 20 * 3 * 10);
+  CHECK(second.result.ledger.Total()[Fate::kUsed] == 20 * 3 * 10);
 }
 
 TEST_CASE("An asynchronous run that fails and is resumed counts what it lost") {
@@ -171,8 +171,8 @@ TEST_CASE("An asynchronous run that fails and is resumed counts what it lost") {
       RunLocalJob(config, 2, MetaTrainerOptions{.out_dir = directory.path(), .resume = true});
   CHECK(resumed.errors == std::vector<std::string>(2));
   const Ledger& ledger = resumed.result.ledger;
-  CHECK(ledger.Total().used == 10 * 2 * 10);
-  CHECK(ledger.Total().lost > 0);
+  CHECK(ledger.Total()[Fate::kUsed] == 10 * 2 * 10);
+  CHECK(ledger.Total()[Fate::kLost] > 0);
   // The windows of 10 steps that have run; of those in flight at the failure some had not begun,
   // and those rolled back that were not run again are known by their number only.
   const int64_t counted = ledger.Total().Total() / 10 + ledger.UnknownWindows();
@@ -190,9 +190,9 @@ TEST_CASE("With a deadline an update goes ahead with a quorum, and the rest is l
   CHECK(job.errors == std::vector<std::string>(3));
   CHECK(job.result.learner.theta[0] == -45);
   const StepShares total = job.result.ledger.Total();
-  CHECK(total.used >= 10 * 2 * 10);
-  CHECK(total.used <= 10 * 5 * 10);
-  CHECK(total.used + total.late == total.Total());
+  CHECK(total[Fate::kUsed] >= 10 * 2 * 10);
+  CHECK(total[Fate::kUsed] <= 10 * 5 * 10);
+  CHECK(total[Fate::kUsed] + total[Fate::kLate] == total.Total());
 }
 
 TEST_CASE("Keys that do not go together are errors") {

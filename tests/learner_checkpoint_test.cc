@@ -140,14 +140,21 @@ TEST_CASE("A half-written or damaged checkpoint is an error that says what is wr
   }
   SUBCASE("half a manifest") {
     fs::resize_file(path + "/manifest.json", 40);
-    CHECK(ReadError(path) ==
-          start + "manifest.json is damaged: it must hold format, outer_step, workers and files");
+    CHECK(ReadError(path).starts_with(start + "manifest.json: line "));
+  }
+  SUBCASE("a manifest with an unknown member") {
+    Replace(path + "/manifest.json", "outer_step", "outer_steps");
+    CHECK(ReadError(path) == start + "manifest.json: 'outer_step' is missing");
+    Replace(path + "/manifest.json", "outer_steps", "outer_step\": 10, \"inner_step");
+    CHECK(ReadError(path) == start +
+                                 "manifest.json: 'inner_step' is unknown; there may be: format, "
+                                 "outer_step, workers, files");
   }
   SUBCASE("a manifest of a later program") {
     Replace(path + "/manifest.json", "lopt checkpoint 1", "lopt checkpoint 9");
     CHECK(ReadError(path) == start +
-                                 "manifest.json has format \"lopt checkpoint 9\", this program "
-                                 "reads \"lopt checkpoint 1\"");
+                                 "manifest.json: its format is 'lopt checkpoint 9', this program "
+                                 "reads 'lopt checkpoint 1'");
   }
   SUBCASE("a missing file") {
     fs::remove(path + "/worker-00001.safetensors");

@@ -127,7 +127,8 @@ TEST_CASE("The theta of the lowest held-out loss is kept, and every evaluation i
   const ThetaFile best = ReadThetaFile(directory.path() + "/theta_best.safetensors");
   CHECK(best.meta_steps == 8);
   CHECK(best.theta[0] == 8);
-  CHECK(ReadTextFile(directory.path() + "/best.json") == "{\"updates\":8,\"eval_loss\":0.0}\n");
+  CHECK(ReadTextFile(directory.path() + "/best.json") ==
+        "{\n  \"updates\": 8,\n  \"eval_loss\": 0.0\n}\n");
   CHECK(ReadThetaFile(directory.path() + "/theta.safetensors").theta[0] == 12);
 
   std::istringstream lines(ReadTextFile(directory.path() + "/metrics.jsonl"));

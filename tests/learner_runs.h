@@ -6,6 +6,7 @@
 #include "base/arrays.h"
 #include "base/config.h"
 #include "base/file.h"
+#include "base/safetensors.h"
 #include "learner/job/meta_trainer.h"
 #include "learner/meta_train_config.h"
 

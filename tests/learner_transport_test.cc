@@ -67,11 +67,11 @@ TEST_CASE("Gradients come out of a message as they went in, NaN and infinities t
   sent.gradient.estimators = {{.mean_loss = 0.1,
                                .gradient_norm = 2,
                                .counts = {.inner_steps = 7},
-                               .metrics = {{"a", -0.0}}},
+                               .metrics = {{"a", -0.0}, {{"b", {0, 9}}, 1}}},
                               {}};
   const std::vector<WorkerGradient> both = {sent, sent};
   const std::vector<std::byte> wire = ToWire(both);
-  const std::vector<WorkerGradient> got = GradientsFromWire(wire);
+  const std::vector<WorkerGradient> got = FromWire<std::vector<WorkerGradient>>(wire);
   REQUIRE(got.size() == 2);
   CHECK(got[1].worker == 3);
   CHECK(got[1].first_window == 8);
@@ -84,23 +84,24 @@ TEST_CASE("Gradients come out of a message as they went in, NaN and infinities t
   CHECK(got[1].gradient.estimators[0].metrics == sent.gradient.estimators[0].metrics);
   CHECK(ToWire(got) == wire);
   for (size_t size = 0; size < wire.size(); ++size) {
-    CHECK_THROWS_AS(GradientsFromWire(std::span(wire).first(size)), Error);
+    CHECK_THROWS_AS(FromWire<std::vector<WorkerGradient>>(std::span(wire).first(size)), Error);
   }
 }
 
 TEST_CASE("Every other message comes out as it went in") {
-  const Hello hello = HelloFromWire(
+  const Hello hello = FromWire<Hello>(
       ToWire(Hello{.host = "h", .pid = 5, .version = "v", .isa = "avx2", .config = "{}"}));
   CHECK(hello.host + hello.version + hello.isa + hello.config == "hvavx2{}");
   CHECK(hello.pid == 5);
-  const WorkerWeights weights = WeightsFromWire(ToWire(
+  const WorkerWeights weights = FromWire<WorkerWeights>(ToWire(
       WorkerWeights{.theta = Eigen::VectorXf::Constant(3, 0.5F), .outer = {.outer_step = 9}}));
   CHECK(weights.theta == Eigen::VectorXf::Constant(3, 0.5F));
   CHECK(weights.outer.outer_step == 9);
-  const WorkerFile file = WorkerFileFromWire(ToWire(WorkerFile{.worker = 2, .bytes = Bytes(3, 7)}));
+  const WorkerFile file =
+      FromWire<WorkerFile>(ToWire(WorkerFile{.worker = 2, .bytes = Bytes(3, 7)}));
   CHECK(file.worker == 2);
   CHECK(file.bytes == Bytes(3, 7));
-  const SaveRequest request = SaveRequestFromWire(ToWire(SaveRequest{
+  const SaveRequest request = FromWire<SaveRequest>(ToWire(SaveRequest{
       .what = SaveRequest::What::kSend, .last = true, .outer_step = 6, .directory = "/d"}));
   CHECK(request.what == SaveRequest::What::kSend);
   CHECK(request.last);
@@ -112,12 +113,33 @@ TEST_CASE("Every other message comes out as it went in") {
   saved[1].worker = 2;
   saved[1].windows = 5;
   saved[1].bytes = Bytes(2, 1);
-  const std::vector<SavedWorker> got = SavedFromWire(ToWire(saved));
+  const std::vector<SavedWorker> got = FromWire<std::vector<SavedWorker>>(ToWire(saved));
   REQUIRE(got.size() == 2);
   CHECK(got[0].file.name == "f");
   CHECK(got[0].file.crc32 == 4);
   CHECK(got[1].windows == 5);
   CHECK(got[1].bytes == Bytes(2, 1));
+}
+
+TEST_CASE("A damaged message is an Error that names the member where it shows") {
+  std::vector<std::byte> wire = ToWire(Heartbeat{.host = "abc", .updates = 5});
+  REQUIRE(wire.size() == 8 + 3 + 8);
+  const auto error_of = [&](size_t size) -> std::string {
+    try {
+      FromWire<Heartbeat>(std::span(wire).first(size));
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no Error";
+  };
+  const std::string damaged = "a message from another rank is damaged: ";
+  CHECK(error_of(18) == damaged + "it ends in 'updates'");
+  CHECK(error_of(10) == damaged + "'host' is to have 3 elements, 2 bytes follow");
+  wire.push_back(std::byte{0});
+  CHECK(error_of(20) == damaged + "1 bytes follow its end");
+  std::vector<std::byte> request = ToWire(SaveRequest{});
+  request[4] = std::byte{2};
+  CHECK_THROWS_WITH_AS(FromWire<SaveRequest>(request), (damaged + "'last' is 2").c_str(), Error);
 }
 
 TEST_CASE("Workers are dealt to ranks in blocks without a gap, as equal as can be") {

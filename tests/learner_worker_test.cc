@@ -34,7 +34,7 @@ TEST_CASE("A worker's gradient is the mean of its estimators' gradients") {
   CHECK(to_put.counts == StepCounts{.inner_steps = 20, .non_finite = 0, .episodes_ended = 2});
   CHECK(to_put.estimators[1].mean_loss == 5);
   CHECK(to_put.estimators[1].gradient_norm == 1);
-  CHECK(to_put.estimators[1].metrics == Metrics{{"double_loss", 10}});
+  CHECK(to_put.estimators[1].metrics == Diagnostics{{"double_loss", 10}});
 }
 
 TEST_CASE("Estimators count by their weights") {

@@ -9,6 +9,7 @@
 
 #include "base/arrays.h"
 #include "base/config.h"
+#include "base/safetensors.h"
 #include "lopt/mlp_lopt.h"
 #include "lopt/registry.h"
 #include "tests/golden_dir.h"

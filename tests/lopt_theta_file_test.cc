@@ -7,6 +7,7 @@
 #include "base/arrays.h"
 #include "base/error.h"
 #include "base/key.h"
+#include "base/safetensors.h"
 #include "lopt/registry.h"
 #include "lopt/theta_file.h"
 #include "tests/golden_dir.h"

@@ -11,6 +11,7 @@
 
 #include "base/arrays.h"
 #include "base/error.h"
+#include "base/safetensors.h"
 #include "tasks/idx.h"
 #include "tasks/image_data.h"
 #include "tasks/image_task.h"

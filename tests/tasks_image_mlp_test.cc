@@ -8,6 +8,7 @@
 
 #include "base/arrays.h"
 #include "base/error.h"
+#include "base/safetensors.h"
 #include "tasks/image_mlp.h"
 #include "tasks/image_mlp_kernel.h"
 #include "tasks/image_mlp_reference.h"

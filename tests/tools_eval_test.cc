@@ -11,6 +11,7 @@
 #include "base/arrays.h"
 #include "base/file.h"
 #include "base/key.h"
+#include "base/safetensors.h"
 #include "evaluation/results_file.h"
 #include "lopt/registry.h"
 #include "lopt/theta_file.h"

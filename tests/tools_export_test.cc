@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/key.h"
 #include "base/npz.h"
+#include "base/safetensors.h"
 #include "lopt/registry.h"
 #include "lopt/theta_file.h"
 #include "tests/golden_dir.h"

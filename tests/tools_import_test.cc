@@ -19,10 +19,12 @@
 #include "base/arrays.h"
 #include "base/file.h"
 #include "base/npz.h"
+#include "base/safetensors.h"
 #include "lopt/mlp_lopt.h"
 #include "lopt/theta_file.h"
 #include "tests/process.h"
 #include "tests/temp_directory.h"
+#include "tools/import/flax_msgpack.h"
 #include "tools/import/haiku_params.h"
 
 namespace lopt {

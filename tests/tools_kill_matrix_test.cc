@@ -17,8 +17,8 @@
 #include "tests/mpi_job.h"
 #include "tests/temp_directory.h"
 #include "tools/commands.h"
+#include "tools/launch/rank_end.h"
 #include "tools/launch/rank_guard.h"
-#include "tools/launch/rank_report.h"
 #include "tools/launch/supervisor.h"
 
 // Real jobs of three ranks under mpiexec and the supervisor, of which a part is killed or stopped
@@ -129,8 +129,8 @@ bool HasEntry(const std::string& directory, const std::string& prefix) {
   return false;
 }
 
-std::optional<RankReport> ReportOf(const Run& run, int rank) {
-  for (const RankReport& report : ReadRankReports(run.out())) {
+std::optional<RankStatus> ReportOf(const Run& run, int rank) {
+  for (const RankStatus& report : ReadStatusFiles<RankStatus>(run.out(), kRankStatus)) {
     if (report.rank == rank) return report;
   }
   return std::nullopt;
@@ -164,9 +164,9 @@ std::pair<std::map<int, pid_t>, std::vector<pid_t>> WaitFor(Moment moment, const
   // The learner can but wait for a worker that is stopped.
   ::kill(ranks.at(2), SIGSTOP);
   const int64_t updates = [&] {
-    const double before = ReportOf(run, 1).value_or(RankReport()).time_seconds;
+    const double before = ReportOf(run, 1).value_or(RankStatus()).time_seconds;
     WaitUntil("rank 1 has reported",
-              [&] { return ReportOf(run, 1).value_or(RankReport()).time_seconds > before; });
+              [&] { return ReportOf(run, 1).value_or(RankStatus()).time_seconds > before; });
     return ReportOf(run, 1)->updates;
   }();
   WaitUntil("the learner waits", [&] {
@@ -197,11 +197,11 @@ void CheckEndedAsUndisturbed(const Run& run, const Undisturbed& undisturbed) {
   const Ledger ledger = CheckpointStore(run.checkpoints(), {}).ReadNewest()->ledger;
   const StepShares expected = undisturbed.Shares();
   const StepShares shares = ledger.Total();
-  CHECK_EQ(shares.used, expected.used);
-  CHECK_EQ(shares.Total(), shares.used + shares.lost);
+  CHECK_EQ(shares[Fate::kUsed], expected[Fate::kUsed]);
+  CHECK_EQ(shares.Total(), shares[Fate::kUsed] + shares[Fate::kLost]);
   CHECK_EQ(ledger.UnknownWindows(), 0);
   // Whole windows only: each of them has as many steps.
-  CHECK_EQ(shares.lost % (expected.used / (kUpdates * kWorkers)), 0);
+  CHECK_EQ(shares[Fate::kLost] % (expected[Fate::kUsed] / (kUpdates * kWorkers)), 0);
 }
 
 // Kills or stops the targets once at every moment; the supervisor does the rest.

@@ -18,8 +18,8 @@
 #include "tests/process.h"
 #include "tests/temp_directory.h"
 #include "tools/commands.h"
+#include "tools/launch/rank_end.h"
 #include "tools/launch/rank_guard.h"
-#include "tools/launch/rank_report.h"
 #include "tools/launch/rank_watch.h"
 #include "tools/launch/restart_policy.h"
 #include "tools/launch/supervisor.h"
@@ -117,12 +117,8 @@ FinishedProcess Launch(const Strings& arguments) {
   return RunProcess(words);
 }
 
-void WriteStatus(const std::string& out_dir, const RankReport& status) {
-  std::filesystem::create_directories(out_dir + "/status");
-  const Json json = {{"rank", status.rank},   {"host", status.host},
-                     {"pid", status.pid},     {"updates", status.updates},
-                     {"state", status.state}, {"time_seconds", status.time_seconds}};
-  WriteTextFile(fmt::format("{}/status/rank-{}.json", out_dir, status.rank), json.dump());
+void WriteStatus(const std::string& out_dir, const RankStatus& status) {
+  WriteStatusFile(StatusPath(out_dir, status.rank), status);
 }
 
 std::string ThisHost() {
@@ -199,8 +195,8 @@ TEST_CASE("The watch names the ranks that ended and those that fell silent") {
   WriteRankEnd(out.path(), {.rank = 9, .host = "c", .end = {.exit_code = 139, .by_signal = true}});
   CHECK_EQ(DescribeRanks(watch.Ended()),
            "rank 1 on host a (last step 8), rank 9 on host c (last step 0)");
-  RemoveRankReports(out.path());
-  CHECK(ReadRankReports(out.path()).empty());
+  RemoveStatusFiles(out.path());
+  CHECK(ReadStatusFiles<RankStatus>(out.path(), kRankStatus).empty());
   CHECK(ReadRankEnds(out.path()).empty());
 }
 

@@ -180,6 +180,7 @@ std::string MakeEvaluation(const TempDirectory& scratch, const std::string& name
   WriteTextFile(directory + "/config.json", R"({"name": "judged"})");
   WriteTextFile(directory + "/manifest.json",
                 R"({"format": "lopt evaluation 1", "status": "finished", "seconds": 3.5,
+                    "version": "1.2.3", "isa": "avx3", "threads": 2, "optimizers": [],
                     "command": "lopt eval --theta 'my theta.safetensors' --seeds 4"})");
   std::ofstream lines(directory + "/results.jsonl");
   for (const char* optimizer : {"Adam", "mine"}) {

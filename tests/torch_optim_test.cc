@@ -17,6 +17,7 @@
 #include "base/arrays.h"
 #include "base/error.h"
 #include "base/key.h"
+#include "base/safetensors.h"
 #include "lopt/registry.h"
 #include "tasks/image_data.h"
 #include "tests/golden_dir.h"

@@ -13,11 +13,13 @@
 #include "base/eigen.h"
 #include "base/isa.h"
 #include "base/parallel.h"
+#include "base/safetensors.h"
 #include "evaluation/evaluate.h"
 #include "evaluation/evaluation_directory.h"
 #include "evaluation/presets.h"
 #include "evaluation/replay.h"
 #include "evaluation/summary.h"
+#include "evaluation/tables.h"
 #include "lopt/registry.h"
 #include "lopt/theta_file.h"
 #include "tasks/registry.h"
@@ -133,12 +135,10 @@ Contender ReadContender(const std::string& argument, const std::optional<Config>
   if (name == "theta") name = fs::absolute(path).parent_path().filename().string();
   if (named) name = argument.substr(0, equals);
   const ThetaFile file = ReadThetaFile(path, optimizer);
-  return {
-      .learned = {.name = name,
-                  .optimizer = OptimizerRegistry().Make(file.learned_optimizer),
-                  .theta = file.theta},
-      .info = {
-          .name = name, .theta_path = path, .learned_optimizer = file.learned_optimizer.Dump(-1)}};
+  return {.learned = {.name = name,
+                      .optimizer = OptimizerRegistry().Make(file.learned_optimizer),
+                      .theta = file.theta},
+          .info = {.name = name, .theta = path, .learned_optimizer = file.learned_optimizer}};
 }
 
 std::vector<Contender> ReadContenders(const po::variables_map& values,
@@ -184,7 +184,7 @@ int RunTheReplay(const po::variables_map& values, const Source& source,
   ArrayFile file;
   file.arrays.Set("loss", Array::Of<float>({replay.steps}, curve.train_loss));
   file.arrays.Merge("param_end/", ArraysFromRow(layout, curve.params));
-  file.metadata = {{"replay", path}, {"theta", contenders[0].info.theta_path}};
+  file.metadata = {{"replay", path}, {"theta", *contenders[0].info.theta}};
   WriteArrayFile(out_dir + "/replay.safetensors", file);
   fmt::print("Trained {} steps with {} as {} says: the last loss is {:.6g}\n", replay.steps,
              learned.name, path, curve.train_loss.back());
@@ -220,10 +220,10 @@ int RunTheEvaluation(const std::vector<std::string>& arguments, const po::variab
                               .isa = std::string(CurrentIsa()),
                               .threads = threads};
   for (const Baseline& baseline : judged.baselines) {
-    manifest.contenders.push_back({.name = baseline.name});
+    manifest.optimizers.push_back({.name = baseline.name});
   }
   for (Contender& contender : contenders) {
-    manifest.contenders.push_back(contender.info);
+    manifest.optimizers.push_back(contender.info);
     judged.learned.push_back(std::move(contender.learned));
   }
 
@@ -236,7 +236,7 @@ int RunTheEvaluation(const std::vector<std::string>& arguments, const po::variab
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
   fmt::print("Evaluating {} optimizers on {} tasks, {} seeds, {} on {} threads, to {}\n",
-             manifest.contenders.size(), config.tasks.size(), config.seeds, CurrentIsa(), threads,
+             manifest.optimizers.size(), config.tasks.size(), config.seeds, CurrentIsa(), threads,
              out_dir);
   EvaluateOptions options;
   options.on_stage = [&](const std::string& task, const std::string& stage) {

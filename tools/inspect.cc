@@ -10,6 +10,7 @@
 #include "base/arrays.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/safetensors.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
 

@@ -18,6 +18,7 @@
 #include "learner/job/meta_trainer.h"
 #include "learner/meta_train_config.h"
 #include "learner/transport/local_transport.h"
+#include "learner/transport/mpi_launch.h"
 #include "learner/transport/mpi_transport.h"
 #include "tools/build_info.h"
 #include "tools/command_line.h"
@@ -141,15 +142,15 @@ void PrintSummary(const MetaTrainResult& result) {
 void PrintLedger(const MetaTrainResult& result) {
   const Ledger& ledger = result.ledger;
   const auto line = [](const std::string& name, const StepShares& shares) {
-    fmt::print("    {}: {} used, {} not finite, {} stale, {} late, {} lost\n", name,
-               FormatCount(static_cast<double>(shares.used)),
-               FormatCount(static_cast<double>(shares.non_finite)),
-               FormatCount(static_cast<double>(shares.stale)),
-               FormatCount(static_cast<double>(shares.late)),
-               FormatCount(static_cast<double>(shares.lost)));
+    std::vector<std::string> counts;
+    for (const Fate fate : kFates) {
+      counts.push_back(
+          fmt::format("{} {}", FormatCount(static_cast<double>(shares[fate])), FateWords(fate)));
+    }
+    fmt::print("    {}: {}\n", name, fmt::join(counts, ", "));
   };
   const StepShares total = ledger.Total();
-  if (total.used == total.Total()) return;
+  if (total[Fate::kUsed] == total.Total()) return;
   fmt::print("  of {} inner steps started:\n", FormatCount(static_cast<double>(total.Total())));
   line("all", total);
   for (int64_t e = 0; e < ledger.estimators(); ++e) {
@@ -157,7 +158,7 @@ void PrintLedger(const MetaTrainResult& result) {
   }
   for (int64_t w = 0; ledger.workers() > 1 && w < ledger.workers(); ++w) {
     const StepShares shares = ledger.OfWorker(w);
-    if (shares.used != shares.Total()) line(fmt::format("worker {}", w), shares);
+    if (shares[Fate::kUsed] != shares.Total()) line(fmt::format("worker {}", w), shares);
   }
   if (ledger.UnknownWindows() > 0) {
     fmt::print("    and {} windows that were lost and not run again\n", ledger.UnknownWindows());

@@ -74,22 +74,22 @@ void LearnerRole::Handle(Message message) {
   Rank& rank = ranks_[static_cast<size_t>(message.from)];
   switch (message.kind) {
     case kHello:
-      rank.hello = HelloFromWire(message.bytes);
+      rank.hello = FromWire<Hello>(message.bytes);
       break;
     case kReady:
       rank.ready = true;
       break;
     case kGradients:
-      TakeGradients(message.from, GradientsFromWire(message.bytes));
+      TakeGradients(message.from, FromWire<std::vector<WorkerGradient>>(message.bytes));
       break;
     case kSaved:
-      rank.saved = SavedFromWire(message.bytes);
+      rank.saved = FromWire<std::vector<SavedWorker>>(message.bytes);
       break;
     case kStop:
       stop_asked_ = true;
       break;
     case kFailure: {
-      const std::string text = TextFromWire(message.bytes);
+      const std::string text = FromWire<std::string>(message.bytes);
       if (transport_->size() == 1) {
         throw Error(text);
       }
@@ -305,7 +305,7 @@ std::span<const int64_t> LearnerRole::WindowsIn(const WorkerBlock& block) const 
                                      static_cast<size_t>(block.count));
 }
 
-void LearnerRole::WriteManifest(std::string status, std::string error) const {
+void LearnerRole::WriteManifest(std::string status, std::optional<std::string> error) const {
   directory_.WriteManifest({.status = std::move(status),
                             .error = std::move(error),
                             .version = options_.version,
@@ -371,12 +371,12 @@ void LearnerRole::TakeGradient(WorkerGradient gradient) {
     const AggregatedGradient counts = {.counts = gradient.gradient.counts,
                                        .estimators = gradient.gradient.estimators};
     if (!buffer_->Put(learner_.outer_step, std::move(gradient))) {
-      ledger_.Account(Ledger::Fate::kStale, windows, counts);
+      ledger_.Account(Fate::kStale, windows, counts);
     }
     return;
   }
   if (gradient.gradient.outer_step < learner_.outer_step) {
-    ledger_.Account(Ledger::Fate::kLate, WindowsOf(gradient), gradient.gradient);
+    ledger_.Account(Fate::kLate, WindowsOf(gradient), gradient.gradient);
     return;
   }
   auto& slot = arrived_[static_cast<size_t>(gradient.worker)];
@@ -483,7 +483,7 @@ std::optional<UpdateSummary> LearnerRole::AsyncUpdate() {
   learner_ = (*experiment_)->learner.UpdateWeighted(std::move(learner_), to_put, weights, &summary);
   AccountUpdate(summary, windows, to_put);
   for (const WorkerGradient& pruned : buffer_->Prune(learner_.outer_step)) {
-    ledger_.Account(Ledger::Fate::kStale, WindowsOf(pruned), pruned.gradient);
+    ledger_.Account(Fate::kStale, WindowsOf(pruned), pruned.gradient);
   }
   return summary;
 }
@@ -492,8 +492,7 @@ void LearnerRole::AccountUpdate(const UpdateSummary& summary,
                                 std::span<const WorkerWindows> windows,
                                 std::span<const AggregatedGradient> gradients) {
   for (size_t i = 0; i < gradients.size(); ++i) {
-    ledger_.Account(summary.skipped ? Ledger::Fate::kNonFinite : Ledger::Fate::kUsed, windows[i],
-                    gradients[i]);
+    ledger_.Account(summary.skipped ? Fate::kNonFinite : Fate::kUsed, windows[i], gradients[i]);
   }
   for (size_t e = 0; e < totals_.size(); ++e) {
     totals_[e] += summary.estimators[e].counts;
@@ -616,7 +615,7 @@ void LearnerRole::Save(bool last) {
     Ledger ledger = ledger_;
     if (buffer_) {
       for (const WorkerGradient& pending : buffer_->gradients()) {
-        ledger.Account(Ledger::Fate::kLost, WindowsOf(pending), pending.gradient);
+        ledger.Account(Fate::kLost, WindowsOf(pending), pending.gradient);
       }
     }
     store_.Commit({.config = resolved_,
@@ -651,7 +650,7 @@ void LearnerRole::Finish(MetaTrainResult* result) {
   }
   if (buffer_) {
     for (const WorkerGradient& pending : buffer_->gradients()) {
-      ledger_.Account(Ledger::Fate::kLost, WindowsOf(pending), pending.gradient);
+      ledger_.Account(Fate::kLost, WindowsOf(pending), pending.gradient);
     }
   }
   if (Writes()) {

@@ -71,7 +71,7 @@ class LearnerRole {
   void OpenJournal(int64_t position);
   std::span<const int64_t> WindowsIn(const WorkerBlock& block) const;
   Config LearnedOptimizerConfig() const;
-  void WriteManifest(std::string status, std::string error = "") const;
+  void WriteManifest(std::string status, std::optional<std::string> error = {}) const;
 
   MetaTrainResult Loop();
   // Judges theta if that is due.

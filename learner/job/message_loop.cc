@@ -38,6 +38,8 @@ double Seconds(std::chrono::steady_clock::duration time) {
   return std::chrono::duration<double>(time).count();
 }
 
+double SecondsSince1970() { return Seconds(std::chrono::system_clock::now().time_since_epoch()); }
+
 }  // namespace
 
 MessageLoop::MessageLoop(Transport* transport, Wakeup* wakeup, Options options)
@@ -71,12 +73,15 @@ void MessageLoop::WriteStatus() {
     return;
   }
   status_written_ = Clock::now();
-  if (!WriteStatusFile(status_path_, {.rank = transport_->rank(),
-                                      .host = host_,
-                                      .pid = ::getpid(),
-                                      .updates = updates_,
-                                      .state = options_.state()})) {
-    spdlog::warn("cannot write {}; going on without it", status_path_);
+  try {
+    WriteStatusFile(status_path_, RankStatus{.rank = transport_->rank(),
+                                             .host = host_,
+                                             .pid = ::getpid(),
+                                             .updates = updates_,
+                                             .state = std::string(options_.state()),
+                                             .time_seconds = SecondsSince1970()});
+  } catch (const Error& error) {
+    spdlog::warn("{}; going on without it", error.what());
     status_path_.clear();
   }
 }
@@ -91,7 +96,7 @@ bool MessageLoop::TakeMessages() {
     }
     if (message->kind == kHeartbeat) {
       if (peer != nullptr) {
-        Heartbeat heartbeat = HeartbeatFromWire(message->bytes);
+        Heartbeat heartbeat = FromWire<Heartbeat>(message->bytes);
         peer->host = std::move(heartbeat.host);
         peer->updates = heartbeat.updates;
         updates_ = std::max(updates_, peer->updates);

@@ -2,16 +2,16 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
+#include "learner/job/wire.h"
 #include "learner/run/checkpoint.h"
 #include "learner/worker.h"
 
 namespace lopt {
 
-// What a Message of a meta-training job holds.
+// What a Message of a meta-training job holds, written and read by learner/job/wire.h.
 enum MessageKind : int {
   kHello,      // every rank to the learner: Hello
   kHeartbeat,  // between the learner and every rank: Heartbeat
@@ -22,11 +22,11 @@ enum MessageKind : int {
   kGo,         // learner to rank: all states are there
   kReady,      // rank to learner: its workers have their states
   kWeights,    // learner to rank: WorkerWeights
-  kGradients,  // rank to learner: a WorkerGradient for each of its workers
+  kGradients,  // rank to learner: a list with a WorkerGradient for each of its workers
   kTaken,      // learner to rank, in mode "async": its gradients were taken, it may go on
   kSave,       // learner to rank: SaveRequest
-  kSaved,      // rank to learner: a SavedWorker for each of its workers
-  kEnd,        // learner to rank: one byte, whether the run was interrupted; nothing follows
+  kSaved,      // rank to learner: a list with a SavedWorker for each of its workers
+  kEnd,        // learner to rank: the text finished, interrupted or failed; nothing follows
 };
 
 // Who a rank is and what it runs; must agree between ranks where the result depends on it.
@@ -36,17 +36,38 @@ struct Hello {
   std::string version = {};
   std::string isa = {};
   std::string config = {};  // resolved, as text
+
+  template <class Visitor>
+  void VisitMembers(Visitor& visit) {
+    visit("host", host);
+    visit("pid", pid);
+    visit("version", version);
+    visit("isa", isa);
+    visit("config", config);
+  }
 };
 
 struct Heartbeat {
   std::string host = {};
   int64_t updates = 0;
+
+  template <class Visitor>
+  void VisitMembers(Visitor& visit) {
+    visit("host", host);
+    visit("updates", updates);
+  }
 };
 
 // The state of one logical worker, as the bytes of its file in a checkpoint.
 struct WorkerFile {
   int64_t worker = 0;
   std::vector<std::byte> bytes = {};
+
+  template <class Visitor>
+  void VisitMembers(Visitor& visit) {
+    visit("worker", worker);
+    visit("bytes", bytes);
+  }
 };
 
 // One logical worker's gradient and the windows that it ran for it.
@@ -55,6 +76,14 @@ struct WorkerGradient {
   int64_t first_window = 0;
   int64_t windows = 0;
   AggregatedGradient gradient = {};
+
+  template <class Visitor>
+  void VisitMembers(Visitor& visit) {
+    visit("worker", worker);
+    visit("first_window", first_window);
+    visit("windows", windows);
+    visit("gradient", gradient);
+  }
 };
 
 struct SaveRequest {
@@ -67,6 +96,14 @@ struct SaveRequest {
   bool last = false;  // the workers are to compute nothing more
   int64_t outer_step = 0;
   std::string directory = {};
+
+  template <class Visitor>
+  void VisitMembers(Visitor& visit) {
+    visit("what", what);
+    visit("last", last);
+    visit("outer_step", outer_step);
+    visit("directory", directory);
+  }
 };
 
 // One logical worker's part of a checkpoint.
@@ -75,25 +112,14 @@ struct SavedWorker {
   int64_t windows = 0;                // of the saved state
   CheckpointFile file = {};           // where the rank wrote it
   std::vector<std::byte> bytes = {};  // where it did not
+
+  template <class Visitor>
+  void VisitMembers(Visitor& visit) {
+    visit("worker", worker);
+    visit("windows", windows);
+    visit("file", file);
+    visit("bytes", bytes);
+  }
 };
-
-// Each is written to a flat buffer and read back from one; reading throws Error on a damaged one.
-std::vector<std::byte> ToWire(const Hello& hello);
-std::vector<std::byte> ToWire(const Heartbeat& heartbeat);
-std::vector<std::byte> ToWire(const WorkerWeights& weights);
-std::vector<std::byte> ToWire(const WorkerFile& file);
-std::vector<std::byte> ToWire(std::span<const WorkerGradient> gradients);
-std::vector<std::byte> ToWire(const SaveRequest& request);
-std::vector<std::byte> ToWire(std::span<const SavedWorker> saved);
-std::vector<std::byte> ToWire(const std::string& text);
-
-Hello HelloFromWire(std::span<const std::byte> bytes);
-Heartbeat HeartbeatFromWire(std::span<const std::byte> bytes);
-WorkerWeights WeightsFromWire(std::span<const std::byte> bytes);
-WorkerFile WorkerFileFromWire(std::span<const std::byte> bytes);
-std::vector<WorkerGradient> GradientsFromWire(std::span<const std::byte> bytes);
-SaveRequest SaveRequestFromWire(std::span<const std::byte> bytes);
-std::vector<SavedWorker> SavedFromWire(std::span<const std::byte> bytes);
-std::string TextFromWire(std::span<const std::byte> bytes);
 
 }  // namespace lopt

@@ -123,7 +123,7 @@ class RankJob {
         }
         break;
       case kEnd:
-        end_ = TextFromWire(message.bytes);
+        end_ = FromWire<std::string>(message.bytes);
         break;
       default:
         Require(learner_.has_value(), "rank {} got a message of kind {}, which is for the learner",

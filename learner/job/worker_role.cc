@@ -29,23 +29,23 @@ void WorkerRole::Answer(int kind, std::vector<std::byte> bytes) {
 void WorkerRole::Handle(const Message& message) {
   switch (message.kind) {
     case kBegin:
-      Begin(WeightsFromWire(message.bytes));
+      Begin(FromWire<WorkerWeights>(message.bytes));
       break;
     case kState:
-      TakeState(WorkerFileFromWire(message.bytes));
+      TakeState(FromWire<WorkerFile>(message.bytes));
       break;
     case kGo:
       background_->Post([] {}, [this] { Answer(kReady); });
       break;
     case kWeights:
-      TakeWeights(WeightsFromWire(message.bytes));
+      TakeWeights(FromWire<WorkerWeights>(message.bytes));
       break;
     case kTaken:
       untaken_ = false;
       ComputeIfDue();
       break;
     case kSave:
-      Save(SaveRequestFromWire(message.bytes));
+      Save(FromWire<SaveRequest>(message.bytes));
       break;
     default:
       Fail("a worker got a message of kind {}, which is not for it", message.kind);

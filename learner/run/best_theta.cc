@@ -1,22 +1,30 @@
 #include "learner/run/best_theta.h"
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
-#include "base/error.h"
-#include "base/file.h"
+#include "base/record.h"
 
 namespace lopt {
+namespace {
+
+// What best.json says.
+struct Best {
+  int64_t updates = 0;
+  double eval_loss = 0;
+
+  template <class Visitor>
+  void VisitMembers(Visitor& visit) {
+    visit("updates", updates);
+    visit("eval_loss", eval_loss);
+  }
+};
+
+}  // namespace
 
 BestTheta::BestTheta(const std::string& directory) : directory_(directory) {
   const std::string path = directory_ + "/best.json";
-  if (!std::filesystem::exists(path)) {
-    return;
-  }
-  try {
-    loss_ = nlohmann::json::parse(ReadTextFile(path)).at("eval_loss");
-  } catch (const nlohmann::json::exception& error) {
-    Fail("{} is damaged: {}", path, error.what());
+  if (std::filesystem::exists(path)) {
+    loss_ = ReadRecordFile<Best>(path).eval_loss;
   }
 }
 
@@ -27,8 +35,7 @@ void BestTheta::Offer(int64_t updates, double loss,
   }
   loss_ = loss;
   write(directory_ + "/theta_best.safetensors");
-  WriteTextFile(directory_ + "/best.json",
-                nlohmann::ordered_json({{"updates", updates}, {"eval_loss", loss}}).dump() + "\n");
+  WriteRecordFile(directory_ + "/best.json", Best{.updates = updates, .eval_loss = loss});
 }
 
 }  // namespace lopt

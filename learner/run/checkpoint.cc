@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
@@ -14,13 +16,14 @@
 #include "base/arrays.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/record.h"
+#include "base/safetensors.h"
 #include "lopt/registry.h"
 
 namespace lopt {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 constexpr const char* kFormat = "lopt checkpoint 1";
 constexpr const char* kManifest = "manifest.json";
@@ -119,15 +122,37 @@ WorkerState WorkerFromFile(const ArrayFile& file, size_t estimators) {
   return worker;
 }
 
-Json EntryOf(const CheckpointFile& file) {
-  return {{"bytes", file.bytes}, {"crc32", fmt::format("{:08x}", file.crc32)}};
-}
+std::string CrcText(uint32_t crc32) { return fmt::format("{:08x}", crc32); }
 
 // What manifest.json says.
 struct Manifest {
+  static constexpr const char* kFormat = lopt::kFormat;
+
+  struct File {
+    uint64_t bytes = 0;
+    std::string crc32 = {};  // 8 hexadecimal digits
+
+    template <class Visitor>
+    void VisitMembers(Visitor& visit) {
+      visit("bytes", bytes);
+      visit("crc32", crc32);
+    }
+  };
+
   int64_t outer_step = 0;
   int64_t workers = 0;
-  Json files;
+  std::map<std::string, File> files = {};
+
+  void Add(const CheckpointFile& file) {
+    files[file.name] = {.bytes = file.bytes, .crc32 = CrcText(file.crc32)};
+  }
+
+  template <class Visitor>
+  void VisitMembers(Visitor& visit) {
+    visit("outer_step", outer_step);
+    visit("workers", workers);
+    visit("files", files);
+  }
 };
 
 Manifest ReadManifest(const std::string& directory) {
@@ -136,44 +161,28 @@ Manifest ReadManifest(const std::string& directory) {
   Require(!name.starts_with(kTemporaryPrefix),
           "checkpoint {}: this is what an unfinished write left behind, not a checkpoint",
           directory);
-  Require(fs::exists(directory + "/" + kManifest),
-          "checkpoint {}: {} is missing, so the checkpoint is not complete", directory, kManifest);
-  const Json json =
-      Json::parse(ReadTextFile(directory + "/" + kManifest), nullptr, /*allow_exceptions=*/false);
-  const auto is_count = [&](const char* key) {
-    return json.contains(key) && json[key].is_number_integer() && json[key] >= 0;
-  };
-  Require(json.is_object() && json.contains("format") && is_count("outer_step") &&
-              is_count("workers") && json.contains("files") && json["files"].is_object(),
-          "checkpoint {}: {} is damaged: it must hold format, outer_step, workers and files",
+  const std::string path = directory + "/" + kManifest;
+  Require(fs::exists(path), "checkpoint {}: {} is missing, so the checkpoint is not complete",
           directory, kManifest);
-  Require(json["format"] == kFormat, "checkpoint {}: {} has format {}, this program reads \"{}\"",
-          directory, kManifest, json["format"].dump(), kFormat);
-  return {.outer_step = json["outer_step"].get<int64_t>(),
-          .workers = json["workers"].get<int64_t>(),
-          .files = json["files"]};
+  return ParseRecord<Manifest>(ReadTextFile(path),
+                               fmt::format("checkpoint {}: {}", directory, kManifest));
 }
 
 // The bytes of a file that the manifest vouches for.
 std::vector<std::byte> ReadEntry(const std::string& directory, const Manifest& manifest,
                                  const std::string& name) {
-  Require(manifest.files.contains(name), "checkpoint {}: {} does not list {}", directory, kManifest,
+  const auto entry = manifest.files.find(name);
+  Require(entry != manifest.files.end(), "checkpoint {}: {} does not list {}", directory, kManifest,
           name);
-  const Json& entry = manifest.files[name];
-  Require(entry.is_object() && entry.contains("bytes") && entry["bytes"].is_number_unsigned() &&
-              entry.contains("crc32") && entry["crc32"].is_string(),
-          "checkpoint {}: {} is damaged: the entry of {} must hold bytes and crc32", directory,
-          kManifest, name);
+  const Manifest::File& file = entry->second;
   const std::string path = directory + "/" + name;
   Require(fs::exists(path), "checkpoint {}: {} is missing", directory, name);
   std::vector<std::byte> bytes = ReadFile(path);
-  Require(bytes.size() == entry["bytes"].get<size_t>(),
-          "checkpoint {}: {} has {} bytes, {} says {}", directory, name, bytes.size(), kManifest,
-          entry["bytes"].dump());
-  const std::string crc = fmt::format("{:08x}", Crc32(bytes));
-  Require(crc == entry["crc32"].get<std::string>(),
-          "checkpoint {}: {} has CRC-32 {}, {} says {}: the file is damaged", directory, name, crc,
-          kManifest, entry["crc32"].get<std::string>());
+  Require(bytes.size() == file.bytes, "checkpoint {}: {} has {} bytes, {} says {}", directory, name,
+          bytes.size(), kManifest, file.bytes);
+  const std::string crc = CrcText(Crc32(bytes));
+  Require(crc == file.crc32, "checkpoint {}: {} has CRC-32 {}, {} says {}: the file is damaged",
+          directory, name, crc, kManifest, file.crc32);
   return bytes;
 }
 
@@ -294,7 +303,7 @@ void CheckpointStore::Commit(const Checkpoint& checkpoint,
                              std::span<const CheckpointFile> workers) const {
   const int64_t step = checkpoint.learner.outer_step;
   const std::string temporary = TemporaryPath(step);
-  Json files;
+  Manifest manifest{.outer_step = step, .workers = std::ssize(workers)};
   for (const CheckpointFile& file : workers) {
     std::error_code error;
     const auto bytes = fs::file_size(temporary + "/" + file.name, error);
@@ -302,15 +311,13 @@ void CheckpointStore::Commit(const Checkpoint& checkpoint,
             "checkpoint {}: {} was written but is not here; where the ranks share no file system, "
             "set gather_checkpoints",
             temporary, file.name);
-    files[file.name] = EntryOf(file);
+    manifest.Add(file);
   }
   Event(step, "learner");
-  files[kLearnerFile] = EntryOf(
+  manifest.Add(
       WriteCheckpointFile(temporary, kLearnerFile, SerializeArrayFile(LearnerToFile(checkpoint))));
   Event(step, "manifest");
-  const Json manifest = {
-      {"format", kFormat}, {"outer_step", step}, {"workers", workers.size()}, {"files", files}};
-  WriteTextFile(temporary + "/" + kManifest, manifest.dump(2) + "\n");
+  WriteRecordFile(temporary + "/" + kManifest, manifest);
   SyncDirectory(temporary);
   Event(step, "rename");
   Rename(temporary, Path(step));

@@ -36,6 +36,13 @@ struct CheckpointFile {
   std::string name = {};
   uint64_t bytes = 0;
   uint32_t crc32 = 0;  // zlib's
+
+  template <class Visitor>
+  void VisitMembers(Visitor& visit) {
+    visit("name", name);
+    visit("bytes", bytes);
+    visit("crc32", crc32);
+  }
 };
 
 // Which checkpoints stay when a new one is complete: the newest `keep_last` >= 1 and, where

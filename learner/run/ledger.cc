@@ -7,16 +7,30 @@
 namespace lopt {
 namespace {
 
-constexpr int64_t kFates = 5;
+constexpr auto kFateCount = static_cast<int64_t>(kFates.size());
+
+struct Names {
+  const char* name;
+  const char* words;
+};
+
+// By Fate.
+constexpr std::array<Names, kFates.size()> kNames = {{{"used", "used"},
+                                                      {"stale", "stale"},
+                                                      {"late", "late"},
+                                                      {"lost", "lost"},
+                                                      {"non_finite", "not finite"}}};
 
 }  // namespace
 
+const char* FateName(Fate fate) { return kNames[static_cast<size_t>(fate)].name; }
+
+const char* FateWords(Fate fate) { return kNames[static_cast<size_t>(fate)].words; }
+
 StepShares& StepShares::operator+=(const StepShares& other) {
-  used += other.used;
-  stale += other.stale;
-  late += other.late;
-  lost += other.lost;
-  non_finite += other.non_finite;
+  for (const Fate fate : kFates) {
+    (*this)[fate] += other[fate];
+  }
   return *this;
 }
 
@@ -53,25 +67,10 @@ void Ledger::Account(Fate fate, const WorkerWindows& windows, const AggregatedGr
   for (int64_t e = 0; e < estimators_; ++e) {
     const StepCounts& counts = gradient.estimators[static_cast<size_t>(e)].counts;
     StepShares& shares = At(windows.worker, e);
-    shares.lost += times_lost * counts.inner_steps;
-    switch (fate) {
-      case Fate::kUsed:
-        shares.used += counts.inner_steps - counts.non_finite;
-        shares.non_finite += counts.non_finite;
-        break;
-      case Fate::kStale:
-        shares.stale += counts.inner_steps;
-        break;
-      case Fate::kLate:
-        shares.late += counts.inner_steps;
-        break;
-      case Fate::kLost:
-        shares.lost += counts.inner_steps;
-        break;
-      case Fate::kNonFinite:
-        shares.non_finite += counts.inner_steps;
-        break;
-    }
+    shares[Fate::kLost] += times_lost * counts.inner_steps;
+    const int64_t non_finite = fate == Fate::kUsed ? counts.non_finite : 0;
+    shares[fate] += counts.inner_steps - non_finite;
+    shares[Fate::kNonFinite] += non_finite;
   }
 }
 
@@ -116,14 +115,16 @@ StepShares Ledger::Total() const {
 NamedArrays Ledger::ToArrays() const {
   std::vector<int64_t> shares;
   for (const StepShares& from : shares_) {
-    shares.insert(shares.end(), {from.used, from.stale, from.late, from.lost, from.non_finite});
+    for (const Fate fate : kFates) {
+      shares.push_back(from[fate]);
+    }
   }
   std::vector<int64_t> rolled_back;
   for (const RolledBack& range : rolled_back_) {
     rolled_back.insert(rolled_back.end(), {range.worker, range.from, range.to});
   }
   NamedArrays arrays;
-  arrays.Set("shares", Array::Of<int64_t>({workers_, estimators_, kFates}, shares));
+  arrays.Set("shares", Array::Of<int64_t>({workers_, estimators_, kFateCount}, shares));
   arrays.Set("rolled_back",
              Array::Of<int64_t>({static_cast<int64_t>(rolled_back_.size()), 3}, rolled_back));
   return arrays;
@@ -131,15 +132,15 @@ NamedArrays Ledger::ToArrays() const {
 
 Ledger Ledger::FromArrays(const NamedArrays& arrays) {
   const Shape& shape = arrays.At("shares").shape();
-  Require(shape.size() == 3 && shape[2] == kFates,
-          "the ledger's 'shares' must have shape [workers, estimators, {}], got {}", kFates,
+  Require(shape.size() == 3 && shape[2] == kFateCount,
+          "the ledger's 'shares' must have shape [workers, estimators, {}], got {}", kFateCount,
           ToString(shape));
   Ledger ledger(shape[0], shape[1]);
   const auto shares = arrays.At("shares").As<int64_t>();
   for (size_t i = 0; i < ledger.shares_.size(); ++i) {
-    const auto row = shares.subspan(i * kFates, kFates);
-    ledger.shares_[i] = {
-        .used = row[0], .stale = row[1], .late = row[2], .lost = row[3], .non_finite = row[4]};
+    for (const Fate fate : kFates) {
+      ledger.shares_[i][fate] = shares[i * kFates.size() + static_cast<size_t>(fate)];
+    }
   }
   const auto rolled_back = arrays.At("rolled_back").As<int64_t>();
   Require(rolled_back.size() % 3 == 0, "the ledger's 'rolled_back' must have shape [n, 3], got {}",

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 #include "base/arrays.h"
@@ -8,17 +11,34 @@
 
 namespace lopt {
 
-// What became of inner steps, twins counted each.
-struct StepShares {
-  int64_t used = 0;        // in an update of theta
-  int64_t stale = 0;       // of weights too old when they arrived (mode "async")
-  int64_t late = 0;        // arrived when the update had gone ahead (deadline_seconds)
-  int64_t lost = 0;        // with a process that died, rolled back, or left over at the end
-  int64_t non_finite = 0;  // a loss that was not finite, or an update skipped because of one
+// What became of an inner step.
+enum class Fate {
+  kUsed,      // in an update of theta
+  kStale,     // of weights too old when it arrived (mode "async")
+  kLate,      // arrived when the update had gone ahead (deadline_seconds)
+  kLost,      // with a process that died, rolled back, or left over at the end
+  kNonFinite  // a loss that was not finite, or an update skipped because of one
+};
 
-  int64_t Total() const { return used + stale + late + lost + non_finite; }
+// All of them, in the order in which they are stored and shown.
+inline constexpr std::array kFates = {Fate::kUsed, Fate::kStale, Fate::kLate, Fate::kLost,
+                                      Fate::kNonFinite};
+
+// "non_finite", for names of metrics, and "not finite", for people.
+const char* FateName(Fate fate);
+const char* FateWords(Fate fate);
+
+// Inner steps by their fate, twins counted each.
+class StepShares {
+ public:
+  int64_t& operator[](Fate fate) { return steps_[static_cast<size_t>(fate)]; }
+  int64_t operator[](Fate fate) const { return steps_[static_cast<size_t>(fate)]; }
+  int64_t Total() const { return std::accumulate(steps_.begin(), steps_.end(), int64_t{0}); }
   StepShares& operator+=(const StepShares& other);
   bool operator==(const StepShares&) const = default;
+
+ private:
+  std::array<int64_t, kFates.size()> steps_ = {};
 };
 
 // Windows [first, first + windows) of one logical worker, by the counts of their estimators.
@@ -33,8 +53,6 @@ struct WorkerWindows {
 // time they were lost, so the shares add up to the steps of all windows started.
 class Ledger {
  public:
-  enum class Fate { kUsed, kStale, kLate, kLost, kNonFinite };
-
   Ledger() = default;
   Ledger(int64_t workers, int64_t estimators);
 
@@ -54,7 +72,7 @@ class Ledger {
   StepShares OfEstimator(int64_t estimator) const;
   StepShares Total() const;
 
-  // For checkpoints: "shares" [workers, estimators, 5], "rolled_back" [n, 3]. FromArrays throws
+  // For checkpoints: "shares" [workers, estimators, fates], "rolled_back" [n, 3]. FromArrays throws
   // Error on others.
   NamedArrays ToArrays() const;
   static Ledger FromArrays(const NamedArrays& arrays);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/metrics.h"
+#include "base/tensorboard.h"
 
 namespace lopt {
 

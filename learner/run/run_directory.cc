@@ -8,13 +8,13 @@
 #include <array>
 #include <cerrno>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <string_view>
 #include <system_error>
 #include <vector>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/record.h"
 
 namespace lopt {
 namespace {
@@ -61,7 +61,7 @@ RunLock::RunLock(const std::string& directory)
 RunLock::~RunLock() { ::close(descriptor_); }
 
 bool RunDirectory::HoldsRun() const {
-  return fs::exists(path_ + "/manifest.json") || fs::exists(path_ + "/config.json") ||
+  return fs::exists(ManifestPath()) || fs::exists(path_ + "/config.json") ||
          fs::exists(CheckpointPath());
 }
 
@@ -95,32 +95,11 @@ void RunDirectory::WriteConfig(const Config& config) const {
 }
 
 void RunDirectory::WriteManifest(const RunManifest& manifest) const {
-  nlohmann::ordered_json json = {
-      {"format", "lopt run 1"},      {"status", manifest.status},
-      {"updates", manifest.updates}, {"version", manifest.version},
-      {"isa", manifest.isa},         {"seed", manifest.seed},
-      {"threads", manifest.threads}, {"init_theta", manifest.init_theta}};
-  if (!manifest.error.empty()) {
-    json["error"] = manifest.error;
-  }
-  WriteTextFile(path_ + "/manifest.json", json.dump(2) + "\n");
+  WriteRecordFile(ManifestPath(), manifest);
 }
 
 RunManifest RunDirectory::ReadManifest() const {
-  const std::string path = path_ + "/manifest.json";
-  try {
-    const auto json = nlohmann::json::parse(ReadTextFile(path));
-    return {.status = json.at("status"),
-            .error = json.value("error", ""),
-            .version = json.at("version"),
-            .isa = json.at("isa"),
-            .init_theta = json.at("init_theta"),
-            .seed = json.at("seed"),
-            .threads = json.at("threads"),
-            .updates = json.at("updates")};
-  } catch (const nlohmann::json::exception& error) {
-    Fail("{} is damaged: {}", path, error.what());
-  }
+  return ReadRecordFile<RunManifest>(ManifestPath());
 }
 
 }  // namespace lopt

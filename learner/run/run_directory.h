@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -10,14 +11,28 @@ namespace lopt {
 
 // What a run's manifest.json says.
 struct RunManifest {
-  std::string status = {};  // running, interrupted, finished or failed
-  std::string error = {};   // why it failed
+  static constexpr const char* kFormat = "lopt run 1";
+
+  std::string status = {};                // running, interrupted, finished or failed
+  std::optional<std::string> error = {};  // why it failed
   std::string version = {};
   std::string isa = {};
   std::string init_theta = {};  // the file it started from; empty: drawn
   int64_t seed = 0;
   int64_t threads = 0;
   int64_t updates = 0;  // of theta; while running, those at the start of the process
+
+  template <class Visitor>
+  void VisitMembers(Visitor& visit) {
+    visit("status", status);
+    visit("updates", updates);
+    visit("version", version);
+    visit("isa", isa);
+    visit("seed", seed);
+    visit("threads", threads);
+    visit("init_theta", init_theta);
+    visit("error", error);
+  }
 };
 
 // Keeps other processes out of a run's output directory while it lives; the system releases it when
@@ -56,7 +71,7 @@ class RunDirectory {
 
   void WriteConfig(const Config& config) const;
   void WriteManifest(const RunManifest& manifest) const;
-  // Throws Error if it is missing or damaged.
+  std::string ManifestPath() const { return path_ + "/manifest.json"; }
   RunManifest ReadManifest() const;
 
  private:

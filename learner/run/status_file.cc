@@ -4,10 +4,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <chrono>
-#include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <system_error>
 
 namespace lopt {
@@ -17,30 +13,20 @@ std::string HostName() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
 }
 
-std::string StatusPath(const std::string& out_dir, int rank) {
-  return fmt::format("{}/status/rank-{}.json", out_dir, rank);
+std::string StatusPath(const std::string& out_dir, int rank, const std::string& kind) {
+  return fmt::format("{}/status/{}-{}.json", out_dir, kind, rank);
 }
 
-bool WriteStatusFile(const std::string& path, const RankStatus& status) {
-  const nlohmann::ordered_json json = {
-      {"rank", status.rank},
-      {"host", status.host},
-      {"pid", status.pid},
-      {"updates", status.updates},
-      {"state", status.state},
-      {"time_seconds",
-       std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count()}};
-  std::error_code error;
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
-  const std::string temporary = path + ".tmp";
-  std::ofstream stream(temporary, std::ios::binary | std::ios::trunc);
-  stream << json.dump() << '\n';
-  stream.close();
-  if (!stream.good()) {
-    return false;
+StatusFiles FindStatusFiles(const std::string& out_dir, const std::string& kind) {
+  StatusFiles files;
+  std::error_code error;  // no directory: no rank has started
+  for (const auto& entry : std::filesystem::directory_iterator(out_dir + "/status", error)) {
+    const std::string name = entry.path().filename();
+    if (name.starts_with(kind + "-")) {
+      (name.ends_with(".json") ? files.complete : files.unfinished).push_back(entry.path());
+    }
   }
-  std::filesystem::rename(temporary, path, error);
-  return !error;
+  return files;
 }
 
 }  // namespace lopt

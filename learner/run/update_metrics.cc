@@ -3,19 +3,9 @@
 #include <fmt/format.h>
 
 #include <string_view>
-#include <utility>
 
 namespace lopt {
-namespace {
-
-constexpr std::pair<std::string_view, int64_t StepShares::*> kShares[] = {
-    {"used", &StepShares::used},
-    {"non_finite", &StepShares::non_finite},
-    {"stale", &StepShares::stale},
-    {"late", &StepShares::late},
-    {"lost", &StepShares::lost}};
-
-}  // namespace
+std::string FateMetric(Fate fate) { return std::string(FateName(fate)) + "_steps"; }
 
 Metrics MetricsOf(const UpdateSummary& summary, const std::vector<std::string>& estimator_names,
                   const LearnerState& learner, const std::vector<StepCounts>& totals) {
@@ -33,8 +23,8 @@ Metrics MetricsOf(const UpdateSummary& summary, const std::vector<std::string>& 
     set("inner_steps", static_cast<double>(totals[e].inner_steps));
     set("non_finite", static_cast<double>(totals[e].non_finite));
     set("episodes_ended", static_cast<double>(totals[e].episodes_ended));
-    for (const auto& [name, value] : report.metrics) {
-      set(name, value);
+    for (const auto& [diagnostic, value] : report.metrics) {
+      set(MetricName(diagnostic), value);
     }
   }
   return metrics;
@@ -44,9 +34,9 @@ void AddLedgerMetrics(const Ledger& ledger, const std::vector<std::string>& esti
                       Metrics* metrics) {
   const StepShares all = ledger.Total();
   const auto add = [&](const StepShares& shares, const std::string& of) {
-    for (const auto& [name, member] : kShares) {
-      if (all.*member > 0 || member == &StepShares::used) {
-        (*metrics)[fmt::format("{}_steps/{}", name, of)] = static_cast<double>(shares.*member);
+    for (const Fate fate : kFates) {
+      if (all[fate] > 0 || fate == Fate::kUsed) {
+        (*metrics)[fmt::format("{}/{}", FateMetric(fate), of)] = static_cast<double>(shares[fate]);
       }
     }
   };
@@ -54,11 +44,11 @@ void AddLedgerMetrics(const Ledger& ledger, const std::vector<std::string>& esti
     const StepShares shares = ledger.OfEstimator(e);
     const std::string& name = estimator_names[static_cast<size_t>(e)];
     add(shares, name);
-    if (all.stale + all.late > 0) {
-      const int64_t accepted = shares.used + shares.non_finite;
+    if (all[Fate::kStale] + all[Fate::kLate] > 0) {
+      const int64_t accepted = shares[Fate::kUsed] + shares[Fate::kNonFinite];
       (*metrics)[fmt::format("acceptance/{}", name)] =
           static_cast<double>(accepted) /
-          static_cast<double>(accepted + shares.stale + shares.late);
+          static_cast<double>(accepted + shares[Fate::kStale] + shares[Fate::kLate]);
     }
   }
   if (ledger.workers() > 1) {

@@ -17,10 +17,13 @@ namespace lopt {
 Metrics MetricsOf(const UpdateSummary& summary, const std::vector<std::string>& estimator_names,
                   const LearnerState& learner, const std::vector<StepCounts>& totals);
 
-// Adds what became of all inner steps since the start of the run: <share>_steps/<index>_<task> for
-// used, non_finite, stale, late and lost, and <share>_steps/worker_<w> if there are several
-// workers; a share that is 0 everywhere is left out, but for used. acceptance/<index>_<task>, where
-// anything was refused, is the part of an estimator's steps that came and were not stale or late.
+// The metric that counts inner steps of a fate: "used_steps".
+std::string FateMetric(Fate fate);
+
+// Adds what became of all inner steps since the start of the run: <fate>_steps/<index>_<task>, and
+// <fate>_steps/worker_<w> if there are several workers; a fate that no step had is left out, but
+// for used. acceptance/<index>_<task>, where anything was refused, is the part of an estimator's
+// steps that came and were not stale or late.
 void AddLedgerMetrics(const Ledger& ledger, const std::vector<std::string>& estimator_names,
                       Metrics* metrics);
 

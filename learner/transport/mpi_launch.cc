@@ -1,8 +1,8 @@
+#include "learner/transport/mpi_launch.h"
+
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>
-
-#include "learner/transport/mpi_transport.h"
 
 namespace lopt {
 

@@ -10,10 +10,6 @@ namespace lopt {
 // The MPI library that the program was built with: "MPICH 4.0.2"; empty if none.
 std::string MpiLibrary();
 
-// Whether an MPI launcher started this process (mpiexec, srun): it left its mark in the
-// environment.
-bool StartedByMpi();
-
 // Starts MPI and returns the transport of MPI_COMM_WORLD. Once per process, from the thread that
 // will use it. Throws Error if MPI fails or the program was built without.
 //

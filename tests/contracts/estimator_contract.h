@@ -11,6 +11,7 @@
 #include "base/eigen.h"
 #include "base/key.h"
 #include "base/parallel.h"
+#include "base/safetensors.h"
 #include "estimators/gradient_estimator.h"
 #include "tests/contracts/check.h"
 

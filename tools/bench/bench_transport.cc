@@ -19,6 +19,7 @@
 #include "learner/job/meta_trainer.h"
 #include "learner/theta_opt.h"
 #include "learner/transport/local_transport.h"
+#include "learner/transport/mpi_launch.h"
 #include "learner/transport/mpi_transport.h"
 #include "lopt/registry.h"
 
@@ -112,7 +113,7 @@ double LearnerSeconds(const MetaTrainConfig& config, int64_t ranks) {
     const auto start = std::chrono::steady_clock::now();
     std::vector<AggregatedGradient> to_put;
     for (const auto& message : messages) {
-      for (WorkerGradient& gradient : GradientsFromWire(message)) {
+      for (WorkerGradient& gradient : FromWire<std::vector<WorkerGradient>>(message)) {
         to_put.push_back(std::move(gradient.gradient));
       }
     }

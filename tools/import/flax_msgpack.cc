@@ -1,3 +1,5 @@
+#include "tools/import/flax_msgpack.h"
+
 // The msgpack of flax.serialization: maps with text keys; an array is an extension of type 1 whose
 // content is again msgpack: [shape, dtype's name, bytes in C order]. A NumPy scalar is the same
 // with type 3. A large array is a map with the key __msgpack_chunked_array__, its shape and pieces.
@@ -8,7 +10,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "tools/import/haiku_params.h"
 
 namespace lopt {
 namespace {

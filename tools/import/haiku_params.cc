@@ -11,6 +11,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/npz.h"
+#include "base/safetensors.h"
+#include "tools/import/flax_msgpack.h"
 
 namespace lopt {
 namespace {

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <cstddef>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -33,9 +31,5 @@ std::vector<FoundArray> ReadHaikuParams(const std::string& path);
 // if an array is not float32 or an array that is not in the layout lies among the tensors.
 NamedArrays FindTensors(const std::vector<FoundArray>& arrays, const Layout& layout,
                         const std::string& key, const std::string& source);
-
-// The arrays in the bytes of a msgpack file.
-std::vector<FoundArray> ParseFlaxMsgpack(std::span<const std::byte> bytes,
-                                         const std::string& source);
 
 }  // namespace lopt

@@ -15,7 +15,7 @@
 #include "learner/run/status_file.h"
 #include "tools/commands.h"
 #include "tools/launch/child_process.h"
-#include "tools/launch/rank_report.h"
+#include "tools/launch/rank_end.h"
 #include "tools/launch/stop_requests.h"
 
 namespace lopt {

@@ -6,7 +6,7 @@
 namespace lopt {
 
 void RankWatch::Read(double now) {
-  for (RankReport& report : ReadRankReports(out_dir_)) {
+  for (RankStatus& report : ReadStatusFiles<RankStatus>(out_dir_, kRankStatus)) {
     const auto [place, is_new] = ranks_.try_emplace(report.rank);
     Rank& rank = place->second;
     if (is_new || report.time_seconds != rank.report.time_seconds) rank.changed = now;
@@ -26,28 +26,28 @@ double RankWatch::last_change() const {
   return last;
 }
 
-std::vector<RankReport> RankWatch::All() const {
-  std::vector<RankReport> all;
+std::vector<RankStatus> RankWatch::All() const {
+  std::vector<RankStatus> all;
   for (const auto& [number, rank] : ranks_) all.push_back(rank.report);
   return all;
 }
 
-std::vector<RankReport> RankWatch::Ended() const {
+std::vector<RankStatus> RankWatch::Ended() const {
   const std::vector<RankEnd> ends = ReadRankEnds(out_dir_);
   const bool signals =
       std::any_of(ends.begin(), ends.end(), [](const RankEnd& end) { return end.end.by_signal; });
-  std::vector<RankReport> ended;
+  std::vector<RankStatus> ended;
   for (const RankEnd& end : ends) {
     if (signals && !end.end.by_signal) continue;
     const auto rank = ranks_.find(end.rank);
-    ended.push_back(rank == ranks_.end() ? RankReport{.rank = end.rank, .host = end.host}
+    ended.push_back(rank == ranks_.end() ? RankStatus{.rank = end.rank, .host = end.host}
                                          : rank->second.report);
   }
   return ended;
 }
 
-std::vector<RankReport> RankWatch::Behind(double seconds) const {
-  std::vector<RankReport> behind;
+std::vector<RankStatus> RankWatch::Behind(double seconds) const {
+  std::vector<RankStatus> behind;
   const double last = last_change();
   for (const auto& [number, rank] : ranks_) {
     if (last - rank.changed > seconds) behind.push_back(rank.report);

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "tools/launch/rank_report.h"
+#include "tools/launch/rank_end.h"
 
 namespace lopt {
 
@@ -23,16 +23,16 @@ class RankWatch {
   int64_t count() const { return static_cast<int64_t>(ranks_.size()); }  // that have reported
   int64_t updates() const;     // the most that any rank knew of; 0 if none has reported
   double last_change() const;  // of any report; the start of the job if there is none
-  std::vector<RankReport> All() const;
+  std::vector<RankStatus> All() const;
   // Those that ended by themselves or were killed, and not by mpiexec since another had ended. If
   // signals ended some, only these: the others met what followed.
-  std::vector<RankReport> Ended() const;
+  std::vector<RankStatus> Ended() const;
   // Those whose report last changed more than `seconds` before that of another rank.
-  std::vector<RankReport> Behind(double seconds) const;
+  std::vector<RankStatus> Behind(double seconds) const;
 
  private:
   struct Rank {
-    RankReport report;
+    RankStatus report;
     double changed = 0;
   };
 

@@ -22,7 +22,7 @@ std::string LogPath(const std::string& out_dir) { return out_dir + "/restarts.js
 
 void AppendRestartLog(const std::string& out_dir, const FailedAttempt& attempt) {
   auto culprits = nlohmann::ordered_json::array();
-  for (const RankReport& rank : attempt.culprits) {
+  for (const RankStatus& rank : attempt.culprits) {
     culprits.push_back({{"rank", rank.rank}, {"host", rank.host}, {"last_step", rank.updates}});
   }
   const nlohmann::ordered_json line = {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/launch/rank_report.h"
+#include "tools/launch/rank_end.h"
 
 namespace lopt {
 
@@ -14,7 +14,7 @@ struct FailedAttempt {
   int ranks = 1;
   int exit_code = 0;                      // of mpiexec; 128 + the signal that ended it
   std::string reason = {};                // killed, hung, failed, not started, mpiexec killed
-  std::vector<RankReport> culprits = {};  // as far as they are known
+  std::vector<RankStatus> culprits = {};  // as far as they are known
   int64_t updates = 0;                    // of theta, in a status file or a checkpoint
   int64_t checkpoint = -1;                // that the next attempt goes on from; -1: none
   bool restarted = false;

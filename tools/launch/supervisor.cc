@@ -77,7 +77,7 @@ struct JobEnd {
   bool started = false;
   int64_t updates = 0;
   std::string reason = {};  // of a failure, as in restart_log.h
-  std::vector<RankReport> culprits = {};
+  std::vector<RankStatus> culprits = {};
 };
 
 bool IsFatalSignal(int exit_code) {
@@ -197,7 +197,7 @@ class Supervisor {
   }
 
   JobEnd RunJob(int ranks) {
-    RemoveRankReports(options_.out_dir);
+    RemoveStatusFiles(options_.out_dir);
     RankWatch watch(options_.out_dir, Now());
     JobEnd end;
     {

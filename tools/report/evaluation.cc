@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <functional>
@@ -31,11 +30,6 @@ constexpr double kLogarithmicFrom = 5;  // the axis of learning curves
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr int64_t kSmoothedPart = 50;  // of a training: the window of the running mean
-
-std::string ManifestValue(const EvaluationRecord& evaluation, const std::string& key) {
-  const auto at = evaluation.manifest.find(key);
-  return at == evaluation.manifest.end() ? "" : at->second;
-}
 
 // The distinct values of a member over all results, in their order.
 std::vector<std::string> Distinct(const Evaluations& evaluations, std::string RunResult::*member) {
@@ -344,8 +338,9 @@ void Overview(const Evaluations& evaluations, ReportPage* page) {
     if (any) rows.push_back(std::move(cells));
   };
   row("directory", [](const EvaluationRecord& evaluation) { return evaluation.path; });
-  row("status",
-      [](const EvaluationRecord& evaluation) { return ManifestValue(evaluation, "status"); });
+  row("status", [](const EvaluationRecord& evaluation) {
+    return ManifestText(evaluation.manifest, &EvaluationManifest::status);
+  });
   row("tasks", [](const EvaluationRecord& evaluation) {
     return std::to_string(Distinct({evaluation}, &RunResult::task).size());
   });
@@ -355,26 +350,30 @@ void Overview(const Evaluations& evaluations, ReportPage* page) {
   row("trainings",
       [](const EvaluationRecord& evaluation) { return std::to_string(evaluation.results.size()); });
   row("time", [](const EvaluationRecord& evaluation) -> std::string {
-    const std::string seconds = ManifestValue(evaluation, "seconds");
-    double value = 0;
-    std::from_chars(seconds.data(), seconds.data() + seconds.size(), value);
-    return value > 0 ? FormatDuration(value) : "";
+    const double seconds = evaluation.manifest ? evaluation.manifest->seconds : 0;
+    return seconds > 0 ? FormatDuration(seconds) : "";
   });
-  for (const auto& [name, key] :
-       {std::pair{"threads", "threads"}, {"instruction set", "isa"}, {"version", "version"}}) {
-    row(name,
-        [key = key](const EvaluationRecord& evaluation) { return ManifestValue(evaluation, key); });
-  }
+  const auto from_manifest = [&](const char* name, auto member) {
+    row(name, [member](const EvaluationRecord& evaluation) {
+      return ManifestText(evaluation.manifest, member);
+    });
+  };
+  from_manifest("threads", &EvaluationManifest::threads);
+  from_manifest("instruction set", &EvaluationManifest::isa);
+  from_manifest("version", &EvaluationManifest::version);
   page->AddHtml(HtmlTable(header, rows, header.size()));
 }
 
 void Reproduce(const Evaluations& evaluations, ReportPage* page) {
   page->Subsection("Config, and how to reproduce");
   for (const EvaluationRecord& evaluation : evaluations) {
-    const std::string command = ManifestValue(evaluation, "command");
+    const std::string command = ManifestText(evaluation.manifest, &EvaluationManifest::command);
     if (!command.empty()) page->AddHtml("<pre>" + EscapeHtml(command) + "</pre>\n");
-    if (const std::string optimizers = ManifestValue(evaluation, "optimizers");
-        !optimizers.empty()) {
+    if (evaluation.manifest && !evaluation.manifest->optimizers.empty()) {
+      std::string optimizers;
+      for (const ContenderInfo& optimizer : evaluation.manifest->optimizers) {
+        optimizers += RecordText(optimizer) + "\n";
+      }
       page->AddDetails("optimizers of " + evaluation.label, optimizers);
     }
     if (!evaluation.config.empty()) {
@@ -387,7 +386,8 @@ void Reproduce(const Evaluations& evaluations, ReportPage* page) {
 
 EvaluationRecord ReadEvaluation(const std::string& path, const std::string& label) {
   EvaluationRecord evaluation{.path = path, .label = label};
-  evaluation.manifest = ReadManifestFile(path + "/manifest.json", &evaluation.damage);
+  evaluation.manifest =
+      ReadManifestFile<EvaluationManifest>(path + "/manifest.json", &evaluation.damage);
   if (std::filesystem::exists(path + "/config.json")) {
     evaluation.config = ReadTextFile(path + "/config.json");
   } else {
@@ -404,13 +404,13 @@ void ReportEvaluations(const Evaluations& evaluations, ReportPage* page) {
   bool any = false;
   for (const EvaluationRecord& evaluation : evaluations) {
     for (const std::string& damage : evaluation.damage) page->AddNotice(damage);
-    const std::string status = ManifestValue(evaluation, "status");
+    const std::string status = ManifestText(evaluation.manifest, &EvaluationManifest::status);
     if (status == "running" || status == "interrupted") {
       page->AddNotice(fmt::format("{}: the evaluation is {}; this is what it has written so far.",
                                   evaluation.label, status));
     } else if (status == "failed") {
-      page->AddNotice(evaluation.label +
-                      ": the evaluation failed: " + ManifestValue(evaluation, "error"));
+      page->AddNotice(evaluation.label + ": the evaluation failed: " +
+                      ManifestText(evaluation.manifest, &EvaluationManifest::error));
     }
     if (evaluation.results.empty()) {
       page->AddNotice(evaluation.label + ": results.jsonl holds no result yet.");

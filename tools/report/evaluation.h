@@ -1,9 +1,10 @@
 #pragma once
 
-#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "evaluation/evaluation_directory.h"
 #include "evaluation/run_result.h"
 #include "tools/report/page.h"
 
@@ -13,7 +14,7 @@ namespace lopt {
 struct EvaluationRecord {
   std::string path = {};
   std::string label = {};  // in legends
-  std::map<std::string, std::string> manifest = {};
+  std::optional<EvaluationManifest> manifest = {};
   std::string config = {};  // text; empty if it is missing
   std::vector<RunResult> results = {};
   std::vector<std::string> damage = {};

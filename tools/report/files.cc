@@ -144,19 +144,4 @@ MetricsFile ReadMetricsFile(const std::string& path) {
   return file;
 }
 
-std::map<std::string, std::string> ReadManifestFile(const std::string& path,
-                                                    std::vector<std::string>* damage) {
-  std::map<std::string, std::string> manifest;
-  if (!std::filesystem::exists(path)) return manifest;
-  const Json json = Json::parse(ReadTextFile(path), nullptr, false);
-  if (!json.is_object()) {
-    damage->push_back(path + " is damaged: it is not a JSON object");
-    return manifest;
-  }
-  for (const auto& [name, value] : json.items()) {
-    manifest[name] = value.is_string() ? value.get<std::string>() : value.dump();
-  }
-  return manifest;
-}
-
 }  // namespace lopt

@@ -1,9 +1,17 @@
 #pragma once
 
+#include <fmt/core.h>
+
 #include <cstdint>
+#include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
+
+#include "base/error.h"
+#include "base/record.h"
 
 namespace lopt {
 
@@ -25,9 +33,30 @@ struct MetricsFile {
 // Error if there is a file that cannot be read.
 MetricsFile ReadMetricsFile(const std::string& path);
 
-// The members of a manifest.json as text, nested ones as JSON. Empty if there is none; a damaged
-// one gives a line of `damage`.
-std::map<std::string, std::string> ReadManifestFile(const std::string& path,
-                                                    std::vector<std::string>* damage);
+// The manifest (a record) in a file; none if there is no file, or a damaged one, which gives a line
+// of `damage`.
+template <class Manifest>
+std::optional<Manifest> ReadManifestFile(const std::string& path,
+                                         std::vector<std::string>* damage) {
+  if (!std::filesystem::exists(path)) return std::nullopt;
+  try {
+    return ReadRecordFile<Manifest>(path);
+  } catch (const Error& error) {
+    damage->emplace_back(error.what());
+    return std::nullopt;
+  }
+}
+
+// A member of it as text; empty where there is none.
+template <class Manifest, class T>
+std::string ManifestText(const std::optional<Manifest>& manifest, T Manifest::*member) {
+  if (!manifest) return "";
+  const T& value = *manifest.*member;
+  if constexpr (std::is_same_v<T, std::optional<std::string>>) {
+    return value.value_or("");
+  } else {
+    return fmt::format("{}", value);
+  }
+}
 
 }  // namespace lopt

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <functional>
@@ -15,7 +14,10 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "estimators/diagnostic.h"
 #include "learner/mean.h"
+#include "learner/run/ledger.h"
+#include "learner/run/update_metrics.h"
 #include "tools/progress.h"
 #include "tools/report/curves.h"
 #include "tools/report/html.h"
@@ -41,11 +43,6 @@ std::optional<double> Last(const RunRecord& run, const std::string& name) {
   return series->value.back();
 }
 
-std::string ManifestValue(const RunRecord& run, const std::string& key) {
-  const auto at = run.manifest.find(key);
-  return at == run.manifest.end() ? "" : at->second;
-}
-
 // What stands behind "<metric>/" in any run, e.g. the names of the estimators.
 std::vector<std::string> NamesOf(const Runs& runs, const std::string& metric) {
   std::set<std::string> names;
@@ -61,30 +58,29 @@ std::vector<std::string> NamesOf(const Runs& runs, const std::string& metric) {
 
 std::vector<std::string> Estimators(const Runs& runs) { return NamesOf(runs, "meta_loss"); }
 
-// A metric of one kind ("loss_at") for a range of inner steps.
+// A diagnostic of a range of inner steps.
 struct RangeMetric {
-  int64_t first = 0;
+  StepRange steps = {};
   std::string range = {};  // "10-19"
   const Series* series = nullptr;
 };
 
-// The "<kind>_<first>-<last>/<estimator>" of a run, in the order of the ranges.
-std::vector<RangeMetric> RangeMetrics(const RunRecord& run, const std::string& kind,
+// The diagnostics of this name (estimators/diagnostics.h) of a run, in the order of the ranges.
+std::vector<RangeMetric> RangeMetrics(const RunRecord& run, const std::string& name,
                                       const std::string& estimator) {
   std::vector<RangeMetric> found;
-  const std::string prefix = kind + "_";
   const std::string suffix = "/" + estimator;
-  for (auto at = run.metrics.series.lower_bound(prefix);
-       at != run.metrics.series.end() && at->first.starts_with(prefix); ++at) {
+  for (auto at = run.metrics.series.lower_bound(name);
+       at != run.metrics.series.end() && at->first.starts_with(name); ++at) {
     if (!at->first.ends_with(suffix)) continue;
-    const std::string range =
-        at->first.substr(prefix.size(), at->first.size() - prefix.size() - suffix.size());
-    if (range.find_first_not_of("0123456789-") != std::string::npos) continue;
-    RangeMetric metric{.range = range, .series = &at->second};
-    std::from_chars(range.data(), range.data() + range.size(), metric.first);
-    found.push_back(std::move(metric));
+    const Diagnostic diagnostic =
+        DiagnosticOfMetric(std::string_view(at->first).substr(0, at->first.size() - suffix.size()));
+    if (diagnostic.name != name || !diagnostic.steps) continue;
+    found.push_back({.steps = *diagnostic.steps,
+                     .range = fmt::format("{}-{}", diagnostic.steps->first, diagnostic.steps->last),
+                     .series = &at->second});
   }
-  std::ranges::sort(found, {}, &RangeMetric::first);
+  std::ranges::sort(found, {}, &RangeMetric::steps);
   return found;
 }
 
@@ -129,15 +125,17 @@ void AddMetric(const Runs& runs, const std::string& metric, const std::string& t
 // --- Sections -----------------------------------------------------------------------------------
 
 std::string StatusText(const RunRecord& run) {
-  const std::string status = ManifestValue(run, "status");
+  const std::string status = ManifestText(run.manifest, &RunManifest::status);
   return status.empty() ? "unknown (no manifest.json)" : status;
 }
 
 std::string ReproduceCommand(const RunRecord& run) {
   std::string command = "lopt meta-train " + ShellQuoted(run.path + "/config.json") + " --out " +
                         ShellQuoted(run.path + "-again");
-  if (const std::string isa = ManifestValue(run, "isa"); !isa.empty()) command += " --isa " + isa;
-  if (const std::string theta = ManifestValue(run, "init_theta"); !theta.empty()) {
+  if (const std::string isa = ManifestText(run.manifest, &RunManifest::isa); !isa.empty())
+    command += " --isa " + isa;
+  if (const std::string theta = ManifestText(run.manifest, &RunManifest::init_theta);
+      !theta.empty()) {
     command += " --init-theta " + ShellQuoted(theta);
   }
   return command;
@@ -168,14 +166,14 @@ void Overview(const Runs& runs, ReportPage* page) {
     }
     if (any) rows.push_back(std::move(cells));
   };
-  const auto from_manifest = [&](const char* name, const char* key) {
-    row(name, [key](const RunRecord& run) { return ManifestValue(run, key); });
+  const auto from_manifest = [&](const char* name, auto member) {
+    row(name, [member](const RunRecord& run) { return ManifestText(run.manifest, member); });
   };
   row("directory", [](const RunRecord& run) { return run.path; });
   row("status", StatusText);
-  from_manifest("error", "error");
+  from_manifest("error", &RunManifest::error);
   row("updates of theta", [](const RunRecord& run) -> std::string {
-    std::string updates = ManifestValue(run, "updates");
+    std::string updates = ManifestText(run.manifest, &RunManifest::updates);
     if (StatusText(run) != "running") return updates;
     const Series* loss = Find(run, "meta_loss");
     return loss == nullptr ? updates : fmt::format("{:.0f} so far", loss->step.back() + 1);
@@ -186,11 +184,11 @@ void Overview(const Runs& runs, ReportPage* page) {
     const double seconds = Seconds(run);
     return std::isfinite(seconds) ? FormatDuration(seconds) : "";
   });
-  from_manifest("seed", "seed");
-  from_manifest("threads", "threads");
-  from_manifest("instruction set", "isa");
-  from_manifest("version", "version");
-  from_manifest("started from", "init_theta");
+  from_manifest("seed", &RunManifest::seed);
+  from_manifest("threads", &RunManifest::threads);
+  from_manifest("instruction set", &RunManifest::isa);
+  from_manifest("version", &RunManifest::version);
+  from_manifest("started from", &RunManifest::init_theta);
   page->AddHtml(HtmlTable(header, rows, header.size()));
 }
 
@@ -393,24 +391,21 @@ void LedgerOf(const Runs& runs, ReportPage* page) {
   page->Subsection("Ledger");
   page->AddParagraph(
       "What became of all inner steps, twins counted each, up to the last record: used in an "
-      "update, not finite, of weights that were too old, too late for their update, or lost with "
-      "a process.");
-  const std::vector<std::pair<std::string, std::string>> shares = {
-      {"used_steps", "used"},
-      {"non_finite_steps", "not finite"},
-      {"stale_steps", "stale"},
-      {"late_steps", "late"},
-      {"lost_steps", "lost"}};
+      "update, of weights that were too old, too late for their update, lost with a process, or "
+      "not finite.");
   std::vector<std::string> header = {"run", "estimator or worker"};
-  for (const auto& [metric, name] : shares) header.push_back(name);
+  for (const Fate fate : kFates) header.push_back(FateWords(fate));
   std::vector<std::vector<std::string>> rows;
   for (const RunRecord& run : runs) {
-    for (const std::string& of : NamesOf({run}, "used_steps")) {
+    for (const std::string& of : NamesOf({run}, FateMetric(Fate::kUsed))) {
       std::vector<std::string> row = {EscapeHtml(run.label), EscapeHtml(of)};
+      const auto steps_of = [&](Fate fate) {
+        return Last(run, FateMetric(fate) + "/" + of).value_or(0);
+      };
       double total = 0;
-      for (const auto& [metric, name] : shares) total += Last(run, metric + "/" + of).value_or(0);
-      for (const auto& [metric, name] : shares) {
-        const double steps = Last(run, metric + "/" + of).value_or(0);
+      for (const Fate fate : kFates) total += steps_of(fate);
+      for (const Fate fate : kFates) {
+        const double steps = steps_of(fate);
         row.push_back(steps == 0 ? "0"
                                  : fmt::format("{} <span class=\"pale\">({:.3g} %)</span>",
                                                FormatCount(steps), 100 * steps / total));
@@ -462,8 +457,8 @@ void Reproduce(const Runs& runs, ReportPage* page) {
 
 RunRecord ReadRun(const std::string& path, const std::string& label) {
   RunRecord run{.path = path, .label = label};
-  run.manifest = ReadManifestFile(path + "/manifest.json", &run.damage);
-  if (run.manifest.empty() && run.damage.empty()) {
+  run.manifest = ReadManifestFile<RunManifest>(path + "/manifest.json", &run.damage);
+  if (!run.manifest && run.damage.empty()) {
     run.damage.push_back(path + "/manifest.json is missing: status, version and seed are unknown");
   }
   if (std::filesystem::exists(path + "/config.json")) {
@@ -489,7 +484,8 @@ void ReportRuns(const Runs& runs, ReportPage* page) {
       page->AddNotice(
           fmt::format("{}: the run is {}; this is what it has written so far.", run.label, status));
     } else if (status == "failed") {
-      page->AddNotice(run.label + ": the run failed: " + ManifestValue(run, "error"));
+      page->AddNotice(run.label +
+                      ": the run failed: " + ManifestText(run.manifest, &RunManifest::error));
     }
     if (run.metrics.records == 0) {
       page->AddNotice(run.label + ": metrics.jsonl holds no record yet, so there is no plot.");

@@ -1,9 +1,10 @@
 #pragma once
 
-#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "learner/run/run_directory.h"
 #include "tools/report/files.h"
 #include "tools/report/page.h"
 
@@ -13,7 +14,7 @@ namespace lopt {
 struct RunRecord {
   std::string path = {};
   std::string label = {};  // in legends
-  std::map<std::string, std::string> manifest = {};
+  std::optional<RunManifest> manifest = {};
   std::string config = {};  // text; empty if it is missing
   MetricsFile metrics = {};
   MetricsFile throughput = {};

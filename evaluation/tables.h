@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+
+#include "evaluation/summary.h"
+
+namespace lopt {
+
+// All rows, one section a task, with verdicts; wins and defeats alike.
+std::string MarkdownTable(const Summary& summary);
+std::string CsvTable(const Summary& summary);
+
+}  // namespace lopt
