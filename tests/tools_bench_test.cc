@@ -17,10 +17,10 @@ FinishedProcess Bench(const std::vector<std::string>& arguments) {
 
 TEST_CASE(
     "The bench checks kernels against the plain implementations and prints what it measured") {
-  const FinishedProcess bench = Bench(
-      {"--short", "--json", "--threads", "2", "--filter",
-       "mlp_lopt/(10|2410)|(image_mlp|inner_step)/8x8-32(/all)?|tutorial|quadratic-10|normals|"
-       "checkpoint|first_update"});
+  const FinishedProcess bench = Bench({"--short", "--json", "--threads", "2", "--filter",
+                                       "mlp_lopt/(10|2410)|(image_mlp|inner_step)/8x8-32(/"
+                                       "all)?|tutorial(/out)?|quadratic-10|normals|"
+                                       "checkpoint|first_update"});
   INFO(bench.errors);
   REQUIRE(bench.exit_code == 0);
   const auto result = nlohmann::json::parse(bench.output);
@@ -55,7 +55,8 @@ TEST_CASE(
   }
   CHECK(names == std::set<std::string>{"mlp_lopt/10", "mlp_lopt/2410", "image_mlp/8x8-32",
                                        "inner_step/8x8-32", "inner_step/8x8-32/all", "tutorial",
-                                       "quadratic-10", "normals", "checkpoint", "first_update"});
+                                       "tutorial/out", "quadratic-10", "normals", "checkpoint",
+                                       "first_update"});
 }
 
 TEST_CASE("The bench names its workloads when the filter matches none") {

@@ -11,6 +11,7 @@
 #include "base/parallel.h"
 #include "tools/bench/bench_peak.h"
 #include "tools/bench/bench_workload.h"
+#include "tools/bench/bench_workloads.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
 #include "tools/cores.h"

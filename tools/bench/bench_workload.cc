@@ -52,31 +52,41 @@ int64_t PeakMemoryBytes() {
 
 BenchResult RunWorkload(const WorkloadMaker& maker, const BenchOptions& options) {
   ResetPeakMemory();
-  std::vector<double> seconds;
-  std::vector<double> fractions;
   Workload workload;
-  int threads = 1;
-  const auto measure = [&] {
-    if (workload.check) {
-      workload.check();
-    }
-    const double once = Seconds(1, workload.call);
-    const auto calls = std::max<int64_t>(
-        1, static_cast<int64_t>(std::ceil(options.seconds / std::max(once, 1e-9))));
-    for (int repeat = 0; repeat < options.repeats; ++repeat) {
-      const double before = MeasurePeakGflops();
-      seconds.push_back(Seconds(calls, workload.call) / static_cast<double>(calls));
-      const double peak = 0.5 * (before + MeasurePeakGflops());
-      fractions.push_back(workload.flop / seconds.back() / 1e9 / peak);
-    }
-  };
   {
     ThreadPool making(options.threads);
     making.Run([&] { workload = maker.make(); });
   }
-  threads = workload.all_threads ? options.threads : 1;
+  const int threads = workload.all_threads ? options.threads : 1;
   ThreadPool pool(threads);
-  pool.Run(measure);
+  const auto time = [&](int64_t calls) {
+    if (workload.timed) {
+      return workload.timed(calls);
+    }
+    double seconds = 0;
+    pool.Run([&] { seconds = Seconds(calls, workload.call); });
+    return seconds;
+  };
+  const auto peak = [&] {
+    double gflops = 0;
+    pool.Run([&] { gflops = MeasurePeakGflops(); });
+    return gflops;
+  };
+
+  if (workload.check) {
+    pool.Run(workload.check);
+  }
+  const double once = time(1);
+  const auto calls =
+      std::max<int64_t>(1, static_cast<int64_t>(std::ceil(options.seconds / std::max(once, 1e-9))));
+  std::vector<double> seconds;
+  std::vector<double> fractions;
+  for (int repeat = 0; repeat < options.repeats; ++repeat) {
+    const double before = peak();
+    seconds.push_back(time(calls) / static_cast<double>(calls));
+    const double around = 0.5 * (before + peak());
+    fractions.push_back(workload.flop / seconds.back() / 1e9 / around);
+  }
 
   const double median = Median(seconds);
   return {.name = workload.name,

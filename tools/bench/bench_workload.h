@@ -14,9 +14,12 @@ struct Workload {
   std::string unit;          // what `call` makes `units` of
   double units = 1;
   double flop = 0;  // of one call; 0 if not counted
-  std::function<void()>
-      check;  // throws Error if the result is not the oracle's; empty: nothing to compare with
-  std::function<void()> call;
+  // Throws Error if the result is not the oracle's; empty: nothing to compare with.
+  std::function<void()> check = {};
+  std::function<void()> call = {};
+  // In place of `call`, for what has threads and a clock of its own: makes as many calls and
+  // returns the seconds that they took.
+  std::function<double(int64_t calls)> timed = {};
 };
 
 // A workload by name, made when it is its turn so that memory is measured for each.
@@ -24,9 +27,6 @@ struct WorkloadMaker {
   std::string name;
   std::function<Workload()> make;
 };
-
-// All workloads, in the order they are run.
-std::vector<WorkloadMaker> Workloads(int threads);
 
 struct BenchOptions {
   int threads = 1;

@@ -1,3 +1,5 @@
+#include "tools/bench/bench_workloads.h"
+
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -14,15 +16,13 @@
 #include "base/key.h"
 #include "base/parallel.h"
 #include "estimators/lopt_problem.h"
-#include "learner/experiment.h"
-#include "learner/gradient_learner.h"
+#include "learner/job/meta_trainer.h"
 #include "learner/meta_train_config.h"
 #include "learner/run/checkpoint.h"
 #include "lopt/mlp_lopt.h"
 #include "tasks/image_mlp.h"
 #include "tasks/registry.h"
 #include "tasks/torch_module.h"
-#include "tools/bench/bench_workload.h"
 #include "tools/presets.h"
 
 extern char** environ;
@@ -236,58 +236,6 @@ MetaTrainConfig PresetOptions(const std::string& name) {
   return ReadOptions<MetaTrainConfig>(PresetConfig(name));
 }
 
-// A meta-training run that goes on update by update.
-struct MetaTraining {
-  Experiment experiment;
-  SingleMachineGradientLearner learner;
-  SingleMachineGradientLearner::State state;
-
-  explicit MetaTraining(const MetaTrainConfig& config)
-      : experiment(config),
-        learner(experiment.learner, experiment.estimators, {}),
-        state(learner.Init(experiment.run_key)) {}
-
-  void Update() { learner.Update(experiment.run_key, &state); }
-};
-
-// Whole updates of theta: both estimators, the perturbations, the gradient, theta_opt.
-Workload MetaUpdates(const std::string& preset, int64_t num_tasks) {
-  auto run = std::make_shared<MetaTraining>(PresetOptions(preset));
-  const double replica_flop = 50 * (kSmall.Flop() + MlpLoptFlop(2410) + MlpLoptFlop(10));
-  return {.name = preset,
-          .all_threads = true,
-          .unit = "updates",
-          .flop = replica_flop * 2 * static_cast<double>(num_tasks),
-          .check = {},
-          .call = [run] { run->Update(); }};
-}
-
-// The tutorial's PES estimator of quadratics with 16 tasks, whole updates.
-Workload Quadratics() {
-  MetaTrainConfig alone = PresetOptions("tutorial-16");
-  alone.estimators.resize(1);
-  auto run = std::make_shared<MetaTraining>(alone);
-  constexpr double kSteps = 2 * 16 * 50;
-  return {.name = "quadratic-10",
-          .all_threads = true,
-          .unit = "inner steps",
-          .units = kSteps,
-          .flop = kSteps * MlpLoptFlop(10),
-          .check = {},
-          .call = [run] { run->Update(); }};
-}
-
-Workload Normals() {
-  auto out = std::make_shared<std::vector<float>>(1 << 16);
-  auto calls = std::make_shared<uint64_t>(0);
-  return {.name = "normals",
-          .unit = "normals",
-          .units = static_cast<double>(out->size()),
-          .flop = 0,
-          .check = {},
-          .call = [out, calls] { Normal(FoldIn(KeyFromSeed(1), (*calls)++), *out); }};
-}
-
 // A temporary directory that goes with its owner.
 struct ScratchDirectory {
   std::string path;
@@ -302,63 +250,100 @@ struct ScratchDirectory {
   }
 };
 
+// Updates of theta as `lopt meta-train` makes them, from the first on: the time of its loop, with
+// everything from handing out theta to the metrics, but not what comes before and after.
+Workload MetaUpdates(const std::string& name, MetaTrainConfig config, int threads,
+                     std::shared_ptr<ScratchDirectory> out) {
+  return {.name = name, .all_threads = true, .unit = "updates", .timed = [=](int64_t updates) {
+            MetaTrainConfig run = config;
+            run.meta_steps = updates;
+            const std::string path = out ? out->path + "/run" : "";
+            return RunMetaTraining(
+                       run, {.out_dir = path, .threads = threads, .overwrite = out != nullptr})
+                .seconds;
+          }};
+}
+
+// The tutorial: both estimators, the perturbations, the gradient, theta_opt; with an output
+// directory also its metrics, journal and checkpoints.
+Workload Tutorial(const std::string& name, const std::string& preset, int64_t num_tasks,
+                  int threads, bool writes) {
+  Workload workload = MetaUpdates(name, PresetOptions(preset), threads,
+                                  writes ? std::make_shared<ScratchDirectory>() : nullptr);
+  const double replica_flop = 50 * (kSmall.Flop() + MlpLoptFlop(2410) + MlpLoptFlop(10));
+  workload.flop = replica_flop * 2 * static_cast<double>(num_tasks);
+  return workload;
+}
+
+// The tutorial's PES estimator of quadratics with 16 tasks.
+Workload Quadratics(int threads) {
+  MetaTrainConfig alone = PresetOptions("tutorial-16");
+  alone.estimators.resize(1);
+  Workload workload = MetaUpdates("quadratic-10", alone, threads, nullptr);
+  workload.unit = "inner steps";
+  workload.units = 2 * 16 * 50;
+  workload.flop = workload.units * MlpLoptFlop(10);
+  return workload;
+}
+
+Workload Normals() {
+  auto out = std::make_shared<std::vector<float>>(1 << 16);
+  auto calls = std::make_shared<uint64_t>(0);
+  return {.name = "normals",
+          .unit = "normals",
+          .units = static_cast<double>(out->size()),
+          .call = [out, calls] { Normal(FoldIn(KeyFromSeed(1), (*calls)++), *out); }};
+}
+
 // The checkpoint of a tutorial run, flushed to disk.
-Workload CheckpointWrite() {
+Workload CheckpointWrite(int threads) {
   struct Data {
     ScratchDirectory directory;
-    MetaTraining run{PresetOptions("tutorial")};
     Checkpoint checkpoint;
     std::unique_ptr<CheckpointStore> store;
   };
   auto data = std::make_shared<Data>();
+  MetaTrainConfig config = PresetOptions("tutorial");
+  config.meta_steps = 1;
+  RunMetaTraining(config, {.out_dir = data->directory.path, .threads = threads});
   data->store = std::make_unique<CheckpointStore>(data->directory.path + "/checkpoints",
                                                   CheckpointRetention{});
-  data->checkpoint = {.config = PresetConfig("tutorial"),
-                      .isa = "",
-                      .run_key = data->run.experiment.run_key,
-                      .theta = data->run.experiment.optimizer->theta_layout(),
-                      .learner = data->run.state.learner,
-                      .workers = data->run.state.workers,
-                      .totals = std::vector<StepCounts>(2)};
+  data->checkpoint = *data->store->ReadNewest();
   const auto write = [data] {
     ++data->checkpoint.learner.outer_step;
     data->store->Write(data->checkpoint);
   };
-  return {.name = "checkpoint", .unit = "checkpoints", .flop = 0, .check = {}, .call = write};
+  return {.name = "checkpoint", .unit = "checkpoints", .call = write};
 }
 
 // A process of its own: the tutorial's first update, from the start of the process to its end,
 // files written.
 Workload FirstUpdate(int threads) {
   auto directory = std::make_shared<ScratchDirectory>();
-  return {.name = "first_update",
-          .all_threads = true,
-          .unit = "runs",
-          .flop = 0,
-          .check = {},
-          .call = [directory, threads] {
-            const std::string out = directory->path + "/run";
-            const std::string thread_count = std::to_string(threads);
-            std::vector<std::string> words = {
-                "lopt",        "meta-train", "--preset",   "tutorial", "--steps", "1",
-                "--overwrite", "--threads",  thread_count, "--out",    out};
-            std::vector<char*> arguments;
-            for (std::string& word : words) {
-              arguments.push_back(word.data());
-            }
-            arguments.push_back(nullptr);
-            posix_spawn_file_actions_t actions;
-            posix_spawn_file_actions_init(&actions);
-            posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-            posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-            pid_t child = 0;
-            const int error =
-                posix_spawn(&child, "/proc/self/exe", &actions, nullptr, arguments.data(), environ);
-            posix_spawn_file_actions_destroy(&actions);
-            int status = 0;
-            Require(error == 0 && waitpid(child, &status, 0) == child && status == 0,
-                    "bench: lopt meta-train for first_update failed with status {}", status);
-          }};
+  return {
+      .name = "first_update", .all_threads = true, .unit = "runs", .call = [directory, threads] {
+        const std::string out = directory->path + "/run";
+        const std::string thread_count = std::to_string(threads);
+        std::vector<std::string> words = {
+            "lopt",        "meta-train", "--preset",   "tutorial", "--steps", "1",
+            "--overwrite", "--threads",  thread_count, "--out",    out};
+        std::vector<char*> arguments;
+        for (std::string& word : words) {
+          arguments.push_back(word.data());
+        }
+        arguments.push_back(nullptr);
+        posix_spawn_file_actions_t actions;
+        posix_spawn_file_actions_init(&actions);
+        posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+        posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+        pid_t child = 0;
+        const int error =
+            posix_spawn(&child, "/proc/self/exe", &actions, nullptr, arguments.data(), environ);
+        posix_spawn_file_actions_destroy(&actions);
+        int status = 0;
+        Require(error == 0 && waitpid(child, &status, 0) == child && status == 0,
+                "bench: lopt meta-train for first_update failed with status {}", status);
+      }};
 }
 
 }  // namespace
@@ -383,12 +368,13 @@ std::vector<WorkloadMaker> Workloads(int threads) {
     add(step, [=] { return InnerSteps(shape, step, 1, false); });
     add(step + "/all", [=] { return InnerSteps(shape, step + "/all", 8 * threads, true); });
   }
-  add("quadratic-10", Quadratics);
-  add("tutorial", [] { return MetaUpdates("tutorial", 4); });
-  add("tutorial-16", [] { return MetaUpdates("tutorial-16", 16); });
+  add("quadratic-10", [=] { return Quadratics(threads); });
+  add("tutorial", [=] { return Tutorial("tutorial", "tutorial", 4, threads, false); });
+  add("tutorial/out", [=] { return Tutorial("tutorial/out", "tutorial", 4, threads, true); });
+  add("tutorial-16", [=] { return Tutorial("tutorial-16", "tutorial-16", 16, threads, false); });
   add("normals", Normals);
-  add("checkpoint", CheckpointWrite);
-  add("first_update", [threads] { return FirstUpdate(threads); });
+  add("checkpoint", [=] { return CheckpointWrite(threads); });
+  add("first_update", [=] { return FirstUpdate(threads); });
   // Last: LibTorch stays in memory once it is loaded.
   if (FindTorchModule()) {
     add("torch_image_mlp/8x8-32",
