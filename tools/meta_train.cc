@@ -143,9 +143,8 @@ void PrintLedger(const MetaTrainResult& result) {
   const Ledger& ledger = result.ledger;
   const auto line = [](const std::string& name, const StepShares& shares) {
     std::vector<std::string> counts;
-    for (const Fate fate : kFates) {
-      counts.push_back(
-          fmt::format("{} {}", FormatCount(static_cast<double>(shares[fate])), FateWords(fate)));
+    for (const auto& [fate, word] : kFates) {
+      counts.push_back(fmt::format("{} {}", FormatCount(static_cast<double>(shares[fate])), word));
     }
     fmt::print("    {}: {}\n", name, fmt::join(counts, ", "));
   };

@@ -7,28 +7,12 @@
 namespace lopt {
 namespace {
 
-constexpr auto kFateCount = static_cast<int64_t>(kFates.size());
-
-struct Names {
-  const char* name;
-  const char* words;
-};
-
-// By Fate.
-constexpr std::array<Names, kFates.size()> kNames = {{{"used", "used"},
-                                                      {"stale", "stale"},
-                                                      {"late", "late"},
-                                                      {"lost", "lost"},
-                                                      {"non_finite", "not finite"}}};
+constexpr auto kFateCount = static_cast<int64_t>(std::size(kFates));
 
 }  // namespace
 
-const char* FateName(Fate fate) { return kNames[static_cast<size_t>(fate)].name; }
-
-const char* FateWords(Fate fate) { return kNames[static_cast<size_t>(fate)].words; }
-
 StepShares& StepShares::operator+=(const StepShares& other) {
-  for (const Fate fate : kFates) {
+  for (const auto& [fate, name] : kFates) {
     (*this)[fate] += other[fate];
   }
   return *this;
@@ -115,7 +99,7 @@ StepShares Ledger::Total() const {
 NamedArrays Ledger::ToArrays() const {
   std::vector<int64_t> shares;
   for (const StepShares& from : shares_) {
-    for (const Fate fate : kFates) {
+    for (const auto& [fate, name] : kFates) {
       shares.push_back(from[fate]);
     }
   }
@@ -138,8 +122,8 @@ Ledger Ledger::FromArrays(const NamedArrays& arrays) {
   Ledger ledger(shape[0], shape[1]);
   const auto shares = arrays.At("shares").As<int64_t>();
   for (size_t i = 0; i < ledger.shares_.size(); ++i) {
-    for (const Fate fate : kFates) {
-      ledger.shares_[i][fate] = shares[i * kFates.size() + static_cast<size_t>(fate)];
+    for (const auto& [fate, name] : kFates) {
+      ledger.shares_[i][fate] = shares[i * std::size(kFates) + static_cast<size_t>(fate)];
     }
   }
   const auto rolled_back = arrays.At("rolled_back").As<int64_t>();

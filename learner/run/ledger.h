@@ -3,10 +3,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <numeric>
 #include <vector>
 
 #include "base/arrays.h"
+#include "base/choices.h"
 #include "learner/worker.h"
 
 namespace lopt {
@@ -21,12 +23,11 @@ enum class Fate {
 };
 
 // All of them, in the order in which they are stored and shown.
-inline constexpr std::array kFates = {Fate::kUsed, Fate::kStale, Fate::kLate, Fate::kLost,
-                                      Fate::kNonFinite};
-
-// "non_finite", for names of metrics, and "not finite", for people.
-const char* FateName(Fate fate);
-const char* FateWords(Fate fate);
+inline constexpr Named<Fate> kFates[] = {{Fate::kUsed, "used"},
+                                         {Fate::kStale, "stale"},
+                                         {Fate::kLate, "late"},
+                                         {Fate::kLost, "lost"},
+                                         {Fate::kNonFinite, "non_finite"}};
 
 // Inner steps by their fate, twins counted each.
 class StepShares {
@@ -38,7 +39,7 @@ class StepShares {
   bool operator==(const StepShares&) const = default;
 
  private:
-  std::array<int64_t, kFates.size()> steps_ = {};
+  std::array<int64_t, std::size(kFates)> steps_ = {};
 };
 
 // Windows [first, first + windows) of one logical worker, by the counts of their estimators.

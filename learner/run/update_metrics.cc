@@ -5,7 +5,7 @@
 #include <string_view>
 
 namespace lopt {
-std::string FateMetric(Fate fate) { return std::string(FateName(fate)) + "_steps"; }
+std::string FateMetric(Fate fate) { return std::string(NameOf("fate", fate, kFates)) + "_steps"; }
 
 Metrics MetricsOf(const UpdateSummary& summary, const std::vector<std::string>& estimator_names,
                   const LearnerState& learner, const std::vector<StepCounts>& totals) {
@@ -34,7 +34,7 @@ void AddLedgerMetrics(const Ledger& ledger, const std::vector<std::string>& esti
                       Metrics* metrics) {
   const StepShares all = ledger.Total();
   const auto add = [&](const StepShares& shares, const std::string& of) {
-    for (const Fate fate : kFates) {
+    for (const auto& [fate, fate_name] : kFates) {
       if (all[fate] > 0 || fate == Fate::kUsed) {
         (*metrics)[fmt::format("{}/{}", FateMetric(fate), of)] = static_cast<double>(shares[fate]);
       }

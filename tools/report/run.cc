@@ -394,7 +394,7 @@ void LedgerOf(const Runs& runs, ReportPage* page) {
       "update, of weights that were too old, too late for their update, lost with a process, or "
       "not finite.");
   std::vector<std::string> header = {"run", "estimator or worker"};
-  for (const Fate fate : kFates) header.push_back(FateWords(fate));
+  for (const auto& [fate, name] : kFates) header.emplace_back(name);
   std::vector<std::vector<std::string>> rows;
   for (const RunRecord& run : runs) {
     for (const std::string& of : NamesOf({run}, FateMetric(Fate::kUsed))) {
@@ -403,8 +403,8 @@ void LedgerOf(const Runs& runs, ReportPage* page) {
         return Last(run, FateMetric(fate) + "/" + of).value_or(0);
       };
       double total = 0;
-      for (const Fate fate : kFates) total += steps_of(fate);
-      for (const Fate fate : kFates) {
+      for (const auto& [fate, name] : kFates) total += steps_of(fate);
+      for (const auto& [fate, name] : kFates) {
         const double steps = steps_of(fate);
         row.push_back(steps == 0 ? "0"
                                  : fmt::format("{} <span class=\"pale\">({:.3g} %)</span>",
