@@ -41,7 +41,7 @@ GradientEstimate TruncatedPES::DoEstimate(const WorkerWeights& weights, Key key,
   const UnrollTrace trace = pairs.Run(options_.trunc_length, &unroll);
   state->Merge("unroll/", std::move(unroll));
 
-  Metrics felt_norms;
+  Diagnostics felt_norms;
   WriteFeltNorms(trace, felt, &felt_norms);
   double squares = 0;
   GradientEstimate estimate = pairs.Estimate(
