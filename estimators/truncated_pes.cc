@@ -44,8 +44,9 @@ GradientEstimate TruncatedPES::DoEstimate(const WorkerWeights& weights, Key key,
   Diagnostics felt_norms;
   WriteFeltNorms(trace, felt, &felt_norms);
   double squares = 0;
-  GradientEstimate estimate = pairs.Estimate(
-      PesGradient(trace, pairs.perturbations().Rows(), options_.std, felt, &squares), squares);
+  Eigen::VectorXf gradient =
+      PesGradient(trace, pairs.perturbations().Rows(), options_.std, felt, &squares);
+  GradientEstimate estimate = pairs.Estimate(std::move(gradient), squares);
   estimate.metrics.merge(felt_norms);
   return estimate;
 }
