@@ -1,9 +1,11 @@
 #pragma once
 
 #include "base/fields.h"
+#include "tasks/image_task.h"
 #include "tasks/registry.h"
 #include "tasks/torch_module.h"
 #ifdef LOPT_LIBTORCH
+#include "torch/image_tensors.h"
 #include "torch/torch_task.h"
 #endif
 

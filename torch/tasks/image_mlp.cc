@@ -4,8 +4,6 @@
 
 #ifdef LOPT_LIBTORCH
 
-#include "torch/image_tensors.h"
-
 namespace lopt {
 namespace {
 
