@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/isa.h"
+#include "base/output_directory.h"
 #include "estimators/registry.h"
 #include "learner/job/meta_trainer.h"
 #include "learner/run/checkpoint.h"

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/output_directory.h"
 #include "learner/experiment.h"
 #include "learner/job/background.h"
 #include "learner/job/gradient_buffer.h"

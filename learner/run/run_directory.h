@@ -35,21 +35,6 @@ struct RunManifest {
   }
 };
 
-// Keeps other processes out of a run's output directory while it lives; the system releases it when
-// the process ends, however it ends.
-class RunLock {
- public:
-  // Throws Error if another process has the directory. Where the file system has no locks there is
-  // none.
-  explicit RunLock(const std::string& directory);
-  ~RunLock();
-  RunLock(const RunLock&) = delete;
-  RunLock& operator=(const RunLock&) = delete;
-
- private:
-  int descriptor_;
-};
-
 // The files of one run in its output directory (listed in learner/job/meta_trainer.h).
 class RunDirectory {
  public:

@@ -1,0 +1,55 @@
+#include "base/output_directory.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+#include <vector>
+
+#include "base/error.h"
+
+namespace lopt {
+
+namespace fs = std::filesystem;
+
+void MakeOutputDirectory(const std::string& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  Require(!error, "cannot create the output directory {}: {}", path, error.message());
+  Require(::access(path.c_str(), W_OK | X_OK) == 0, "cannot write to the output directory {}: {}",
+          path, std::generic_category().message(errno));
+}
+
+void RemoveMatching(const std::string& directory,
+                    const std::function<bool(std::string_view name)>& matches) {
+  std::vector<fs::path> matching;
+  for (const auto& entry : fs::directory_iterator(directory)) {
+    if (matches(entry.path().filename().string())) matching.push_back(entry.path());
+  }
+  for (const fs::path& path : matching) {
+    std::error_code error;
+    fs::remove_all(path, error);
+    Require(!error, "cannot remove {}: {}", path.string(), error.message());
+  }
+}
+
+bool IsUnfinished(std::string_view name, std::string_view file) {
+  return name.starts_with(file) && name.substr(file.size()).starts_with(".tmp.");
+}
+
+RunLock::RunLock(const std::string& directory)
+    : descriptor_(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  Require(descriptor_ >= 0, "cannot open the directory {}: {}", directory,
+          std::generic_category().message(errno));
+  if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    ::close(descriptor_);
+    Fail("{} is in use: another process runs in it", directory);
+  }
+}
+
+RunLock::~RunLock() { ::close(descriptor_); }
+
+}  // namespace lopt

@@ -1,0 +1,58 @@
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/output_directory.h"
+#include "tests/temp_directory.h"
+
+namespace lopt {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST_CASE("An output directory is made with those above it, and what is there stays") {
+  const TempDirectory scratch;
+  const std::string path = scratch / "a/b";
+  MakeOutputDirectory(path);
+  WriteTextFile(path + "/notes.txt", "mine");
+  MakeOutputDirectory(path);
+  CHECK(ReadTextFile(path + "/notes.txt") == "mine");
+  CHECK_THROWS_WITH_AS(
+      MakeOutputDirectory(path + "/notes.txt/c"),
+      ("cannot create the output directory " + path + "/notes.txt/c: Not a directory").c_str(),
+      Error);
+}
+
+TEST_CASE("What matches is removed, directories with what they hold, and nothing else") {
+  const TempDirectory scratch;
+  MakeOutputDirectory(scratch / "old/deep");
+  WriteTextFile(scratch / "old/deep/file", "");
+  WriteTextFile(scratch / "kept", "");
+  RemoveMatching(scratch.path(), [](std::string_view name) { return name == "old"; });
+  CHECK_FALSE(fs::exists(scratch / "old"));
+  CHECK(fs::exists(scratch / "kept"));
+}
+
+TEST_CASE("What a killed write leaves is known by its name") {
+  CHECK(IsUnfinished("config.json.tmp.12.0", "config.json"));
+  CHECK_FALSE(IsUnfinished("config.json", "config.json"));
+  CHECK_FALSE(IsUnfinished("my.config.json.tmp.12.0", "config.json"));
+  CHECK_FALSE(IsUnfinished("config.json.bak", "config.json"));
+}
+
+TEST_CASE("A directory has one lock, which goes when its holder does") {
+  const TempDirectory scratch;
+  {
+    const RunLock first(scratch.path());
+    CHECK_THROWS_WITH_AS(RunLock second(scratch.path()),
+                         (scratch.path() + " is in use: another process runs in it").c_str(),
+                         Error);
+  }
+  const RunLock again(scratch.path());
+}
+
+}  // namespace
+}  // namespace lopt
