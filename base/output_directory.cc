@@ -19,8 +19,9 @@ void MakeOutputDirectory(const std::string& path) {
   std::error_code error;
   fs::create_directories(path, error);
   Require(!error, "cannot create the output directory {}: {}", path, error.message());
-  Require(::access(path.c_str(), W_OK | X_OK) == 0, "cannot write to the output directory {}: {}",
-          path, std::generic_category().message(errno));
+  const bool writable = ::access(path.c_str(), W_OK | X_OK) == 0;
+  Require(writable, "cannot write to the output directory {}: {}", path,
+          std::generic_category().message(errno));
 }
 
 void RemoveMatching(const std::string& directory,

@@ -1,6 +1,14 @@
 #include "evaluation/evaluation_directory.h"
 
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
 #include <filesystem>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "base/error.h"
@@ -8,52 +16,124 @@
 #include "base/record.h"
 #include "evaluation/results_file.h"
 #include "evaluation/tables.h"
+#include "lopt/registry.h"
+#include "lopt/theta_file.h"
 
 namespace lopt {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kFiles[] = {"config.json", "manifest.json", "results.jsonl",
-                                  "table.md",    "table.csv",     "replay.safetensors"};
+constexpr std::array<std::string_view, 7> kFiles = {
+    "manifest.json", "config.json", "results.jsonl",     "thetas",
+    "table.md",      "table.csv",   "replay.safetensors"};
+
+bool IsOurs(std::string_view name) { return std::ranges::find(kFiles, name) != kFiles.end(); }
+
+bool IsUnfinishedOfOurs(std::string_view name) {
+  return std::ranges::any_of(kFiles,
+                             [&](std::string_view file) { return IsUnfinished(name, file); });
+}
+
+std::string ThetaFileName(size_t i) { return fmt::format("thetas/{}.safetensors", i); }
 
 }  // namespace
 
-EvaluationDirectory::EvaluationDirectory(std::string path, bool overwrite)
+std::vector<ContenderInfo> InfoOf(const Contenders& contenders) {
+  std::vector<ContenderInfo> infos;
+  for (const Baseline& baseline : contenders.baselines) infos.push_back({.name = baseline.name});
+  for (size_t i = 0; i < contenders.learned.size(); ++i) {
+    const LearnedContender& learned = contenders.learned[i];
+    infos.push_back({.name = learned.name,
+                     .theta = learned.source,
+                     .copy = ThetaFileName(i),
+                     .learned_optimizer = learned.config});
+  }
+  return infos;
+}
+
+StoredEvaluation ReadStoredEvaluation(const std::string& path) {
+  const std::string manifest = path + "/manifest.json";
+  Require(fs::exists(manifest), "cannot resume: {} holds no evaluation (there is no {})", path,
+          manifest);
+  StoredEvaluation stored{
+      .config = {}, .contenders = {}, .manifest = ReadRecordFile<EvaluationManifest>(manifest)};
+  stored.config = ReadEvaluationConfig(Config::Load(path + "/config.json"));
+  for (const ContenderInfo& info : stored.manifest.optimizers) {
+    if (!info.copy) {
+      stored.contenders.baselines.push_back(BaselinesNamed(info.name).at(0));
+      continue;
+    }
+    const ThetaFile file = ReadThetaFile(path + "/" + *info.copy);
+    stored.contenders.learned.push_back(
+        {.name = info.name,
+         .optimizer = OptimizerRegistry().Make(file.learned_optimizer),
+         .theta = file.theta,
+         .config = file.learned_optimizer,
+         .source = info.theta.value_or("")});
+  }
+  return stored;
+}
+
+EvaluationDirectory::EvaluationDirectory(std::string path, ExistingEvaluation existing)
     : path_(std::move(path)) {
   Require(!fs::exists(path_ + "/checkpoints"),
           "{} holds a meta-training run; choose another directory for the evaluation", path_);
-  std::error_code error;
-  fs::create_directories(path_, error);
-  Require(!error, "cannot create the output directory {}: {}", path_, error.message());
-  for (const char* name : kFiles) {
-    const std::string file = path_ + "/" + name;
-    Require(overwrite || !fs::exists(file),
-            "{} is there already: replace what is in the directory (--overwrite), or choose "
-            "another",
-            file);
-    fs::remove(file, error);
-    Require(!error, "cannot remove {}: {}", file, error.message());
+  const auto holds_evaluation = [&] {
+    return std::ranges::any_of(
+        kFiles, [&](std::string_view file) { return fs::exists(fs::path(path_) / file); });
+  };
+  Require(existing != ExistingEvaluation::kKeep || holds_evaluation(),
+          "cannot resume: {} holds no evaluation", path_);
+  MakeOutputDirectory(path_);
+  lock_.emplace(path_);
+  Require(existing != ExistingEvaluation::kRefuse || !holds_evaluation(),
+          "{} holds an evaluation already: resume it (--resume), replace it (--overwrite), or "
+          "choose another directory",
+          path_);
+  if (existing == ExistingEvaluation::kReplace) RemoveMatching(path_, IsOurs);
+  RemoveMatching(path_, IsUnfinishedOfOurs);
+}
+
+void EvaluationDirectory::Begin(const EvaluationConfig& config, const Contenders& contenders) {
+  for (size_t i = 0; i < contenders.learned.size(); ++i) {
+    const LearnedContender& learned = contenders.learned[i];
+    MakeOutputDirectory(path_ + "/thetas");
+    WriteThetaFile(path_ + "/" + ThetaFileName(i),
+                   {.learned_optimizer = learned.config, .theta = learned.theta});
   }
+  GoOn(config, {});
 }
 
-void EvaluationDirectory::Begin(const EvaluationConfig& config) {
+std::vector<RunResult> EvaluationDirectory::Results() const {
+  lopt::Results results = ReadResults(path_ + "/results.jsonl");
+  if (!results.damage.empty()) spdlog::warn("{}", results.damage);
+  return std::move(results.runs);
+}
+
+void EvaluationDirectory::GoOn(const EvaluationConfig& config,
+                               const std::vector<RunResult>& results) {
   WriteTextFile(path_ + "/config.json", WriteEvaluationConfig(config).Dump() + "\n");
-  results_.open(path_ + "/results.jsonl", std::ios::trunc);
-  Require(results_.is_open(), "cannot write to {}/results.jsonl", path_);
+  std::string lines;
+  for (const RunResult& result : results) lines += ResultLine(result) + '\n';
+  WriteTextFile(path_ + "/results.jsonl", lines);
+  results_.open(path_ + "/results.jsonl", std::ios::app);
+  Require(results_.is_open(), "cannot write to {}/results.jsonl: {}", path_,
+          std::generic_category().message(errno));
 }
 
-void EvaluationDirectory::WriteManifest(const EvaluationManifest& manifest) {
+void EvaluationDirectory::WriteManifest(const EvaluationManifest& manifest) const {
   WriteRecordFile(path_ + "/manifest.json", manifest);
 }
 
 void EvaluationDirectory::AddResults(const std::vector<RunResult>& results) {
   for (const RunResult& result : results) results_ << ResultLine(result) << '\n';
   results_.flush();
-  Require(results_.good(), "cannot write to {}/results.jsonl", path_);
+  Require(results_.good(), "cannot write to {}/results.jsonl: {}", path_,
+          std::generic_category().message(errno));
 }
 
-void EvaluationDirectory::WriteTables(const Summary& summary) {
+void EvaluationDirectory::WriteTables(const Summary& summary) const {
   WriteTextFile(path_ + "/table.md", MarkdownTable(summary));
   WriteTextFile(path_ + "/table.csv", CsvTable(summary));
 }

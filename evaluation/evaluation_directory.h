@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "base/config.h"
+#include "base/output_directory.h"
+#include "evaluation/contenders.h"
 #include "evaluation/evaluation_config.h"
 #include "evaluation/run_result.h"
 #include "evaluation/summary.h"
@@ -17,13 +19,15 @@ namespace lopt {
 struct ContenderInfo {
   std::string name = {};
   // Of a learned optimizer:
-  std::optional<std::string> theta = {};  // its file
+  std::optional<std::string> theta = {};  // the file that its weights are from
+  std::optional<std::string> copy = {};   // of them, in the directory
   std::optional<Config> learned_optimizer = {};
 
   template <class Visitor>
   void VisitMembers(Visitor& visit) {
     visit("name", name);
     visit("theta", theta);
+    visit("copy", copy);
     visit("learned_optimizer", learned_optimizer);
   }
 };
@@ -37,9 +41,9 @@ struct EvaluationManifest {
   std::string version = {};
   std::string isa = {};
   int64_t threads = 0;
-  double seconds = 0;
-  std::vector<ContenderInfo> optimizers = {};
-  std::optional<std::string> error = {};  // why it failed
+  double seconds = 0;  // up to the last finished task, all parts of a resumed evaluation together
+  std::vector<ContenderInfo> optimizers = {};  // see InfoOf
+  std::optional<std::string> error = {};       // why it failed
 
   template <class Visitor>
   void VisitMembers(Visitor& visit) {
@@ -54,24 +58,48 @@ struct EvaluationManifest {
   }
 };
 
+// In the order of results.
+std::vector<ContenderInfo> InfoOf(const Contenders& contenders);
+
+// What is needed to go on with an evaluation, besides its results.
+struct StoredEvaluation {
+  EvaluationConfig config;
+  Contenders contenders;
+  EvaluationManifest manifest;
+};
+
+// Throws Error if the directory holds no evaluation, or a file is missing or damaged.
+StoredEvaluation ReadStoredEvaluation(const std::string& path);
+
+// What becomes of an evaluation that is in the output directory.
+enum class ExistingEvaluation { kRefuse, kReplace, kKeep };
+
 // The files of one evaluation in its output directory: config.json (every key with its value),
-// manifest.json, results.jsonl (evaluation/results_file.h) and, when it has ended, table.md and
-// table.csv (evaluation/summary.h).
+// thetas/<i>.safetensors (the weights of the i-th learned optimizer), results.jsonl
+// (evaluation/results_file.h), manifest.json and, when it has ended, table.md and table.csv
+// (evaluation/tables.h). Keeps other processes out of the directory while it lives.
 class EvaluationDirectory {
  public:
-  // Makes the directory where there is none. Throws Error if it holds a meta-training run, or one
-  // of these files and not `overwrite`, or if it cannot be made or written.
-  EvaluationDirectory(std::string path, bool overwrite);
+  // Makes the directory where there is none. Throws Error if it holds a meta-training run; if it
+  // holds an evaluation that is to be refused, or none that could be kept; if another process is in
+  // it; if it cannot be made or written.
+  EvaluationDirectory(std::string path, ExistingEvaluation existing);
 
-  // Writes the config and an empty results.jsonl.
-  void Begin(const EvaluationConfig& config);
-  void WriteManifest(const EvaluationManifest& manifest);
+  // Writes all but the manifest, which is to be written next, the results empty.
+  void Begin(const EvaluationConfig& config, const Contenders& contenders);
+  // Throws Error as ReadResults does. A line that is cut off is left out with a warning.
+  std::vector<RunResult> Results() const;
+  // Goes on after `results`, which replace those that are there.
+  void GoOn(const EvaluationConfig& config, const std::vector<RunResult>& results);
+
+  void WriteManifest(const EvaluationManifest& manifest) const;
   // Appends the lines and hands them to the system.
   void AddResults(const std::vector<RunResult>& results);
-  void WriteTables(const Summary& summary);
+  void WriteTables(const Summary& summary) const;
 
  private:
   std::string path_;
+  std::optional<RunLock> lock_;
   std::ofstream results_;
 };
 

@@ -6,6 +6,7 @@
 #include <limits>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include "base/error.h"
 
@@ -30,6 +31,148 @@ std::optional<int64_t> AccuracyIndex(const TaskFamily& task) {
   }
   return std::nullopt;
 }
+
+// Scratch memory for [n, size] numbers.
+template <class T>
+class Rows {
+ public:
+  Rows(int64_t n, int64_t size, Workspace& scratch)
+      : size_(size), all_(scratch.Take<T>(n * size)) {}
+
+  std::span<T> all() const { return all_; }
+  std::span<T> operator[](int64_t row) const { return all_.subspan(row * size_, size_); }
+
+ private:
+  int64_t size_;
+  std::span<T> all_;
+};
+
+// Examples of each step of each source; 0 if none are given.
+int64_t BatchGiven(std::span<const TrainingSource> sources, int64_t steps) {
+  const size_t given = sources.front().examples.size();
+  for (const TrainingSource& source : sources) {
+    Require(source.examples.size() == given,
+            "training: one source has {} examples, another {}; wanted as many of all", given,
+            source.examples.size());
+  }
+  Require(static_cast<int64_t>(given) % steps == 0,
+          "training: {} examples cannot be shared out evenly to {} steps", given, steps);
+  return static_cast<int64_t>(given) / steps;
+}
+
+// Trainings of one rule that make each step together.
+class Trainings {
+ public:
+  Trainings(const TaskFamily& task, const UpdateRule& rule, int64_t steps,
+            std::span<const TrainingSource> sources, Workspace& scratch)
+      : task_(task),
+        rule_(rule),
+        steps_(steps),
+        sources_(sources),
+        scratch_(scratch),
+        accuracy_(AccuracyIndex(task)),
+        batch_(BatchGiven(sources, steps)),
+        config_(rows(), task.config_layout().size(), scratch),
+        params_(rows(), task.params_layout().size(), scratch),
+        model_state_(rows(), task.model_state_layout().size(), scratch),
+        state_(rows(), rule.state_layout().size(), scratch),
+        gradients_(rows(), task.params_layout().size(), scratch),
+        aux_(rows(), accuracy_ ? task.aux_layout().size() : 0, scratch),
+        examples_(rows(), batch_, scratch),
+        losses_(scratch.Take<float>(rows())),
+        data_keys_(scratch.Take<Key>(rows())),
+        update_keys_(scratch.Take<Key>(rows())),
+        step_keys_(scratch.Take<Key>(rows())),
+        curves_(sources.size()) {
+    for (int64_t r = 0; r < rows(); ++r) Start(r);
+  }
+
+  void Step(int64_t step) {
+    const auto number = static_cast<uint64_t>(step);
+    for (int64_t r = 0; r < rows(); ++r) {
+      step_keys_[r] = FoldIn(data_keys_[r], number);
+      std::ranges::copy(sources_[r].examples.subspan(step * batch_, batch_), examples_[r].begin());
+    }
+    task_.Evaluate({.rows = rows(),
+                    .config = config_.all(),
+                    .params = params_.all(),
+                    .model_state = model_state_.all(),
+                    .split = Split::kTrain,
+                    .keys = step_keys_,
+                    .examples = examples_.all(),
+                    .losses = losses_,
+                    .gradients = gradients_.all(),
+                    .aux = aux_.all()},
+                   scratch_);
+    for (int64_t r = 0; r < rows(); ++r) {
+      curves_[r].train_loss[step] = losses_[r];
+      if (accuracy_) curves_[r].train_accuracy[step] = aux_[r][*accuracy_];
+      rule_.Update({.step = step,
+                    .num_steps = steps_,
+                    .loss = losses_[r],
+                    .key = FoldIn(update_keys_[r], number)},
+                   gradients_[r], params_[r], state_[r], scratch_);
+    }
+  }
+
+  void Judge(Split split) {
+    for (int64_t r = 0; r < rows(); ++r) {
+      curves_[r].judged.push_back(JudgeOnSplit(task_, config_[r], params_[r], model_state_[r],
+                                               split, FoldIn(sources_[r].key, kJudgeDraw),
+                                               scratch_));
+    }
+  }
+
+  // `seconds`: of all steps of all trainings.
+  std::vector<TrainingCurve> Curves(double seconds) {
+    for (int64_t r = 0; r < rows(); ++r) {
+      curves_[r].seconds = seconds / static_cast<double>(rows());
+      curves_[r].params.assign(params_[r].begin(), params_[r].end());
+    }
+    return std::move(curves_);
+  }
+
+ private:
+  int64_t rows() const { return std::ssize(sources_); }
+
+  void Start(int64_t r) {
+    const TrainingSource& source = sources_[r];
+    task_.Sample(FoldIn(source.key, kTaskDraw), config_[r]);
+    task_.Init(config_[r], FoldIn(source.key, kParamsDraw), params_[r], model_state_[r]);
+    if (!source.params.empty()) {
+      Require(source.params.size() == params_[r].size(),
+              "training: {} initial params for a task of {}", source.params.size(),
+              params_[r].size());
+      std::ranges::copy(source.params, params_[r].begin());
+    }
+    rule_.InitState({.num_steps = steps_}, params_[r], state_[r]);
+    data_keys_[r] = FoldIn(source.key, kDataDraw);
+    update_keys_[r] = FoldIn(source.key, kUpdateDraw);
+    curves_[r].train_loss.resize(static_cast<size_t>(steps_));
+    curves_[r].train_accuracy.resize(accuracy_ ? static_cast<size_t>(steps_) : 0);
+  }
+
+  const TaskFamily& task_;
+  const UpdateRule& rule_;
+  const int64_t steps_;
+  const std::span<const TrainingSource> sources_;
+  Workspace& scratch_;
+  const std::optional<int64_t> accuracy_;
+  const int64_t batch_;  // examples given for each step; 0: drawn
+  // A row for each source.
+  const Rows<float> config_;
+  const Rows<float> params_;
+  const Rows<float> model_state_;
+  const Rows<float> state_;
+  const Rows<float> gradients_;
+  const Rows<float> aux_;
+  const Rows<int32_t> examples_;
+  const std::span<float> losses_;
+  const std::span<Key> data_keys_;
+  const std::span<Key> update_keys_;
+  const std::span<Key> step_keys_;
+  std::vector<TrainingCurve> curves_;
+};
 
 }  // namespace
 
@@ -58,71 +201,29 @@ SplitScore JudgeOnSplit(const TaskFamily& task, std::span<const float> config,
   return score;
 }
 
-TrainingCurve TrainTask(const TaskFamily& task, const UpdateRule& rule,
-                        std::span<const int64_t> judge_at, Split judge_split,
-                        const TrainingSource& source, Workspace& scratch) {
+std::vector<TrainingCurve> TrainTasks(const TaskFamily& task, const UpdateRule& rule,
+                                      std::span<const int64_t> judge_at, Split judge_split,
+                                      std::span<const TrainingSource> sources, Workspace& scratch) {
   Require(!judge_at.empty() && judge_at.front() >= 1 &&
               std::ranges::adjacent_find(judge_at, std::greater_equal()) == judge_at.end(),
           "training: the numbers of steps to judge after must be positive and ascending");
-  const int64_t steps = judge_at.back();
-  Require(std::ssize(source.examples) % steps == 0,
-          "training: {} examples cannot be shared out evenly to {} steps", source.examples.size(),
-          steps);
-  const int64_t batch = std::ssize(source.examples) / steps;
-  const Key key = source.key;
-  const auto accuracy = AccuracyIndex(task);
-
   const Workspace::Frame frame(scratch);
-  const std::span<float> config = scratch.Take<float>(task.config_layout().size());
-  const std::span<float> params = scratch.Take<float>(task.params_layout().size());
-  const std::span<float> model_state = scratch.Take<float>(task.model_state_layout().size());
-  const std::span<float> state = scratch.Take<float>(rule.state_layout().size());
-  const std::span<float> gradient = scratch.Take<float>(task.params_layout().size());
-  const std::span<float> aux = scratch.Take<float>(accuracy ? task.aux_layout().size() : 0);
-  task.Sample(FoldIn(key, kTaskDraw), config);
-  task.Init(config, FoldIn(key, kParamsDraw), params, model_state);
-  if (!source.params.empty()) {
-    Require(source.params.size() == params.size(), "training: {} initial params for a task of {}",
-            source.params.size(), params.size());
-    std::ranges::copy(source.params, params.begin());
+  Trainings trainings(task, rule, judge_at.back(), sources, scratch);
+  double seconds = 0;
+  int64_t step = 0;
+  for (const int64_t end : judge_at) {
+    const Clock::time_point start = Clock::now();
+    for (; step < end; ++step) trainings.Step(step);
+    seconds += std::chrono::duration<double>(Clock::now() - start).count();
+    trainings.Judge(judge_split);
   }
-  rule.InitState({.num_steps = steps}, params, state);
+  return trainings.Curves(seconds);
+}
 
-  const Key data_key = FoldIn(key, kDataDraw);
-  const Key update_key = FoldIn(key, kUpdateDraw);
-  TrainingCurve curve;
-  curve.train_loss.resize(static_cast<size_t>(steps));
-  curve.train_accuracy.resize(accuracy ? static_cast<size_t>(steps) : 0);
-  Clock::time_point start = Clock::now();
-  for (int64_t step = 0; step < steps; ++step) {
-    const auto at = static_cast<size_t>(step);
-    const Key step_key = FoldIn(data_key, static_cast<uint64_t>(step));
-    task.Evaluate({.config = config,
-                   .params = params,
-                   .model_state = model_state,
-                   .split = Split::kTrain,
-                   .keys = {&step_key, 1},
-                   .examples = source.examples.subspan(step * batch, batch),
-                   .losses = {&curve.train_loss[at], 1},
-                   .gradients = gradient,
-                   .aux = aux},
-                  scratch);
-    if (accuracy) curve.train_accuracy[at] = aux[*accuracy];
-    rule.Update({.step = step,
-                 .num_steps = steps,
-                 .loss = curve.train_loss[at],
-                 .key = FoldIn(update_key, static_cast<uint64_t>(step))},
-                gradient, params, state, scratch);
-    if (step + 1 == judge_at[curve.judged.size()]) {
-      const Clock::time_point pause = Clock::now();
-      curve.seconds += std::chrono::duration<double>(pause - start).count();
-      curve.judged.push_back(JudgeOnSplit(task, config, params, model_state, judge_split,
-                                          FoldIn(key, kJudgeDraw), scratch));
-      start = Clock::now();
-    }
-  }
-  curve.params.assign(params.begin(), params.end());
-  return curve;
+TrainingCurve TrainTask(const TaskFamily& task, const UpdateRule& rule,
+                        std::span<const int64_t> judge_at, Split judge_split,
+                        const TrainingSource& source, Workspace& scratch) {
+  return std::move(TrainTasks(task, rule, judge_at, judge_split, {&source, 1}, scratch)[0]);
 }
 
 }  // namespace lopt

@@ -28,8 +28,9 @@ struct TrainingCurve {
   std::vector<float> train_loss;      // [steps], raw, of each step's batch before its update
   std::vector<float> train_accuracy;  // [steps]; empty for tasks without accuracy
   std::vector<SplitScore> judged;     // after each of the asked numbers of steps
-  double seconds = 0;                 // of the training, judging left out
-  std::vector<float> params;          // [P], at the end
+  // Of the training, judging left out; of trainings that ran together, an equal share.
+  double seconds = 0;
+  std::vector<float> params;  // [P], at the end
 };
 
 // Where a training's task, start and batches come from: drawn from the key, so that the same key
@@ -40,10 +41,18 @@ struct TrainingSource {
   std::span<const int32_t> examples = {};  // [steps, batch], rows of the data set
 };
 
-// Trains one task of the family from a fresh optimizer state. After each of `judge_at` steps (at
-// least one, ascending; the last is the length of the training, which StepInfo::num_steps tells
+// Trains a task of the family for each source, all from a fresh optimizer state and all together:
+// one evaluation for all of them, then their updates, step by step. After each of `judge_at` steps
+// (at least one, ascending; the last is the length of the training, which StepInfo::num_steps tells
 // the rule) the params are judged on `judge_split`. Losses that are not finite stay in the curve,
-// and the training goes on. Throws Error if what is given does not fit the task.
+// and the training goes on. Where a family's rows do not touch each other's bits, as in native
+// ones, each curve is what its source gives alone; in torch's it may differ in rounding. Throws
+// Error if what is given does not fit the task, or some sources have examples and others none.
+std::vector<TrainingCurve> TrainTasks(const TaskFamily& task, const UpdateRule& rule,
+                                      std::span<const int64_t> judge_at, Split judge_split,
+                                      std::span<const TrainingSource> sources, Workspace& scratch);
+
+// The same for one source.
 TrainingCurve TrainTask(const TaskFamily& task, const UpdateRule& rule,
                         std::span<const int64_t> judge_at, Split judge_split,
                         const TrainingSource& source, Workspace& scratch);

@@ -143,7 +143,7 @@ SummaryRow RowOf(const Task& task, const Entrant& entrant, size_t i) {
 Verdict Compare(const Interval& loss, const Interval& adam) {
   if (loss.high < adam.low) return Verdict::kBetter;
   if (loss.low > adam.high) return Verdict::kWorse;
-  return Verdict::kNeither;
+  return Verdict::kUnclear;
 }
 
 // The rows of one task and number of steps.
@@ -226,14 +226,28 @@ AggregateRow AggregateOf(const std::vector<Task>& tasks, const std::vector<Summa
   for (const SummaryRow& row : rows) {
     if (row.optimizer != optimizer) continue;
     aggregate.diverged += row.diverged;
-    aggregate.wins += row.test_verdict == Verdict::kBetter ? 1 : 0;
-    aggregate.losses += row.test_verdict == Verdict::kWorse ? 1 : 0;
-    aggregate.ties += row.test_verdict == Verdict::kNeither ? 1 : 0;
+    aggregate.better += row.test_verdict == Verdict::kBetter ? 1 : 0;
+    aggregate.worse += row.test_verdict == Verdict::kWorse ? 1 : 0;
+    aggregate.unclear += row.test_verdict == Verdict::kUnclear ? 1 : 0;
   }
   return aggregate;
 }
 
 }  // namespace
+
+std::string_view ToString(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kBetter:
+      return "better";
+    case Verdict::kWorse:
+      return "worse";
+    case Verdict::kUnclear:
+      return "unclear";
+    case Verdict::kNone:
+      break;
+  }
+  return "";
+}
 
 Summary Summarize(const std::vector<RunResult>& results) {
   const std::vector<Task> tasks = GroupByTask(results);

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "evaluation/run_result.h"
@@ -21,9 +22,12 @@ struct Estimate {
 enum class Verdict {
   kBetter,   // the intervals do not overlap
   kWorse,    // the same the other way
-  kNeither,  // they overlap
+  kUnclear,  // they overlap
   kNone      // it is tuned Adam, there is none, or either has fewer than kVerdictSeeds seeds
 };
+
+// The word for it in tables and files: "better", "worse", "unclear", or nothing.
+std::string_view ToString(Verdict verdict);
 
 // Below this an interval says too little for a verdict.
 inline constexpr int64_t kVerdictSeeds = 3;
@@ -64,9 +68,9 @@ struct AggregateRow {
   int64_t diverged = 0;  // trainings, of all seeds, tasks and steps
   Estimate train_ratio = {};
   Estimate test_ratio = {};
-  int64_t wins = 0;  // test verdicts over tasks and steps
-  int64_t losses = 0;
-  int64_t ties = 0;
+  int64_t better = 0;  // test verdicts over tasks and steps
+  int64_t worse = 0;
+  int64_t unclear = 0;
 };
 
 struct Summary {

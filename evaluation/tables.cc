@@ -54,18 +54,8 @@ std::string ShownPercent(const Estimate& estimate, bool best) {
                      100 * estimate.interval.high);
 }
 
-const char* Shown(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::kBetter:
-      return "better";
-    case Verdict::kWorse:
-      return "worse";
-    case Verdict::kNeither:
-      return "unclear";
-    case Verdict::kNone:
-      break;
-  }
-  return "-";
+std::string_view Shown(Verdict verdict) {
+  return verdict == Verdict::kNone ? "-" : ToString(verdict);
 }
 
 // Counted in code points.
@@ -228,7 +218,7 @@ std::string SectionName(Rows rows, const std::vector<Rows>& sections) {
                       : fmt::format("{} at {} steps", rows.front().task, rows.front().steps);
 }
 
-// What an optimizer wins and where it is defeated, in sentences, for one of the losses.
+// Where an optimizer is better than Adam and where worse, in sentences, for one of the losses.
 std::string Balance(const std::string& optimizer, const std::vector<Rows>& sections,
                     const char* loss_name, const Figure& loss, Verdict SummaryRow::*verdict) {
   int64_t better = 0;
@@ -245,7 +235,7 @@ std::string Balance(const std::string& optimizer, const std::vector<Rows>& secti
     if ((*row).*verdict == Verdict::kNone) continue;
     ++judged;
     better += (*row).*verdict == Verdict::kBetter ? 1 : 0;
-    unclear += (*row).*verdict == Verdict::kNeither ? 1 : 0;
+    unclear += (*row).*verdict == Verdict::kUnclear ? 1 : 0;
     if ((*row).*verdict == Verdict::kWorse) defeats.push_back(Escaped(SectionName(rows, sections)));
   }
   return fmt::format(
@@ -272,8 +262,9 @@ std::string Balances(const Summary& summary, const std::vector<Rows>& sections) 
 }
 
 std::string AllTasks(const Summary& summary, const std::vector<Rows>& sections) {
-  Table table({"optimizer", "test loss / Adam's", "train loss / Adam's", "better", "worse",
-               "unclear", "diverged"});
+  Table table({"optimizer", "test loss / Adam's", "train loss / Adam's",
+               std::string(ToString(Verdict::kBetter)), std::string(ToString(Verdict::kWorse)),
+               std::string(ToString(Verdict::kUnclear)), "diverged"});
   const auto lowest = [&](Estimate AggregateRow::*ratio, const AggregateRow& row) {
     return summary.aggregate.size() > 1 && std::isfinite((row.*ratio).value) &&
            std::ranges::all_of(summary.aggregate, [&](const AggregateRow& other) {
@@ -290,7 +281,7 @@ std::string AllTasks(const Summary& summary, const std::vector<Rows>& sections) 
     table.Add({Escaped(row.optimizer),
                Shown(row.test_ratio, test_digits, lowest(&AggregateRow::test_ratio, row)),
                Shown(row.train_ratio, train_digits, lowest(&AggregateRow::train_ratio, row)),
-               count(row.wins), count(row.losses), count(row.ties),
+               count(row.better), count(row.worse), count(row.unclear),
                fmt::format("{}", row.diverged)});
   }
   std::string text = fmt::format("## All tasks ({})\n\n{}\n", sections.size(), table.Text());
@@ -372,7 +363,6 @@ std::string CsvTable(const Summary& summary) {
       "learning_rate,learning_rate_at_edge,seconds,steps_to_adam,seconds_to_adam,speedup,"
       "train_verdict,test_verdict\n";
   for (const SummaryRow& row : summary.rows) {
-    const auto verdict = [](Verdict value) { return value == Verdict::kNone ? "" : Shown(value); };
     fmt::format_to(
         std::back_inserter(text), "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n",
         Quoted(row.task), Quoted(row.optimizer), row.steps, row.seeds, row.diverged,
@@ -380,7 +370,7 @@ std::string CsvTable(const Summary& summary) {
         Numbers(row.train_accuracy), Numbers(row.test_accuracy), Number(row.learning_rate),
         row.learning_rate ? (row.learning_rate_at_edge ? "true" : "false") : "",
         Number(row.seconds), Number(row.steps_to_adam), Number(row.seconds_to_adam),
-        Number(row.speedup), verdict(row.train_verdict), verdict(row.test_verdict));
+        Number(row.speedup), ToString(row.train_verdict), ToString(row.test_verdict));
   }
   return text;
 }

@@ -1,4 +1,5 @@
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <string>
@@ -6,6 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/output_directory.h"
+#include "tests/learner_child.h"
 #include "tests/temp_directory.h"
 
 namespace lopt {
@@ -24,6 +26,23 @@ TEST_CASE("An output directory is made with those above it, and what is there st
       MakeOutputDirectory(path + "/notes.txt/c"),
       ("cannot create the output directory " + path + "/notes.txt/c: Not a directory").c_str(),
       Error);
+}
+
+TEST_CASE("A directory that may not be written to is an error with the reason") {
+  const TempDirectory scratch;
+  fs::permissions(scratch.path(), fs::perms(0555));
+  const ChildEnd end = RunInChild([&] {
+    Require(::geteuid() != 0 || ::setuid(65534) == 0, "cannot become an ordinary user");
+    try {
+      MakeOutputDirectory(scratch.path());
+    } catch (const Error& error) {
+      const std::string wanted =
+          "cannot write to the output directory " + scratch.path() + ": Permission denied";
+      ::_exit(error.what() == wanted ? 42 : 43);
+    }
+  });
+  CHECK(end.exit_code == 42);
+  fs::permissions(scratch.path(), fs::perms(0755));
 }
 
 TEST_CASE("What matches is removed, directories with what they hold, and nothing else") {

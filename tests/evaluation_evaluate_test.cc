@@ -1,8 +1,10 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,8 @@
 #include "evaluation/results_file.h"
 #include "lopt/learnable.h"
 #include "lopt/mlp_lopt.h"
+#include "tasks/quadratic.h"
+#include "tasks/registry.h"
 
 namespace lopt {
 namespace {
@@ -174,12 +178,88 @@ TEST_CASE("Contenders need names of their own") {
   CHECK(BaselinesNamed("all").size() == 8);
 }
 
-TEST_CASE("A stop ends an evaluation after the running stage") {
-  const std::atomic<bool> stop = true;
-  const EvaluationOutcome outcome =
-      Evaluation(Quadratics(), {.baselines = BaselinesNamed("SGD")}).Run({.stop = &stop});
+TEST_CASE("A stop ends an evaluation after the running trainings, with whole tasks only") {
+  std::atomic<bool> stop = false;
+  int64_t trainings_after = 0;
+  const auto on_progress = [&](const EvaluationProgress& progress) {
+    if (stop) ++trainings_after;
+    stop = progress.task == "short" && progress.stage == "training 1 optimizers";
+  };
+  const EvaluationOutcome outcome = Evaluation(Quadratics(), {.baselines = BaselinesNamed("SGD")})
+                                        .Run({.on_progress = on_progress, .stop = &stop});
   CHECK(outcome.interrupted);
-  CHECK(outcome.results.empty());
+  CHECK(trainings_after == 0);
+  CHECK(outcome.results.size() == 4);
+  for (const RunResult& result : outcome.results) CHECK(result.task == "bowl");
+}
+
+TEST_CASE("Progress tells the task and the stage, and its shares of work add up") {
+  std::vector<std::string> stages;
+  std::vector<EvaluationProgress> all;
+  const auto on_progress = [&](const EvaluationProgress& progress) {
+    const std::string stage = progress.task + ": " + progress.stage;
+    if (stages.empty() || stages.back() != stage) stages.push_back(stage);
+    all.push_back(progress);
+  };
+  const auto mlp = std::make_shared<MLPLOpt>();
+  const Contenders contenders{.learned = {{"mine", mlp, mlp->InitTheta(KeyFromSeed(0))}},
+                              .baselines = BaselinesNamed("SGD,SGD-cosine")};
+  ThreadPool(2).Run(
+      [&] { Evaluation(Quadratics(), contenders).Run({.on_progress = on_progress}); });
+  CHECK(stages ==
+        std::vector<std::string>{"bowl: tuning 2 baselines", "bowl: training 3 optimizers",
+                                 "short: tuning 2 baselines", "short: training 3 optimizers"});
+  CHECK(all.front().done == 0);
+  CHECK(all.front().task_number == 1);
+  CHECK(all.back().done == doctest::Approx(1));
+  CHECK(all.back().task_number == 2);
+  CHECK(all.back().tasks == 2);
+  // bowl (5 and 20 steps): tuning 6 x 2 x (20 + 25), judging 4 x (25 + 25 + 20); short (4 steps).
+  const int64_t bowl = 6 * 2 * (20 + 25) + 4 * (25 + 25 + 20);
+  const int64_t quick = 6 * 2 * (4 + 4) + 4 * (4 + 4 + 4);
+  CHECK(all.back().inner_steps == bowl + quick);
+  for (size_t i = 1; i < all.size(); ++i) CHECK(all[i].done >= all[i - 1].done);
+}
+
+TEST_CASE("An evaluation goes on after the tasks that it is given the results of") {
+  const Contenders contenders{.baselines = BaselinesNamed("SGD")};
+  const std::vector<RunResult> whole = Run(Quadratics(), contenders);
+  Evaluation evaluation(Quadratics(), contenders);
+  const std::vector<RunResult> first(whole.begin(), whole.begin() + 4);
+  std::vector<std::string> trained;
+  const EvaluationOutcome outcome =
+      evaluation.Run({.finished = first, .on_task = [&](const std::vector<RunResult>& results) {
+                        trained.push_back(results[0].task);
+                      }});
+  CHECK(trained == std::vector<std::string>{"short"});
+  CHECK(Lines(outcome.results) == Lines(whole));
+  CHECK(evaluation.Run({.finished = whole}).results.size() == whole.size());
+  CHECK_THROWS_WITH_AS(evaluation.Run({.finished = {whole[0]}}),
+                       "evaluation: the 1 finished results are not those of whole tasks", Error);
+}
+
+// The bowls of FixedDimQuadraticFamily for a family that wants all rows in one evaluation.
+class TogetherQuadratic : public FixedDimQuadraticFamily {
+ public:
+  using FixedDimQuadraticFamily::FixedDimQuadraticFamily;
+  int64_t PreferredRows() const override { return kAllRows; }
+};
+
+TEST_CASE("Seeds that advance together have the results of each alone, where rows are apart") {
+  TaskRegistry().Add<QuadraticOptions>("TogetherQuadratic", "For this test.",
+                                       [](const QuadraticOptions& options, const TaskResources&) {
+                                         return std::make_shared<TogetherQuadratic>(options);
+                                       });
+  EvaluationConfig config = Quadratics();
+  config.tasks.resize(1);
+  const Contenders contenders{.baselines = BaselinesNamed("Adam,SGD-cosine")};
+  const std::string alone = Lines(Run(config, contenders));
+  config.tasks[0].task = Config::Parse(R"({"type": "TogetherQuadratic", "dim": 3})", "test");
+  CHECK(Lines(Run(config, contenders)) == alone);
+  int64_t calls = 0;
+  Evaluation(config, contenders).Run({.on_progress = [&](const auto&) { ++calls; }});
+  // Two stages; 6 rates of 1 + 2 rules each, 2 + 2 rules in the end: seeds make one training.
+  CHECK(calls == 2 + 6 * 3 + 4);
 }
 
 }  // namespace

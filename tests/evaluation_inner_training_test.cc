@@ -103,6 +103,59 @@ TEST_CASE("A training that diverges goes on to its end and keeps what it saw") {
   CHECK_FALSE(std::isfinite(curve.judged[0].loss));
 }
 
+TEST_CASE("Trainings that advance together have the curves of each alone, where rows are apart") {
+  const ImageMlp images({.images = {.batch_size = 16}}, GetImages({}, TaskResources("")));
+  const NoisyQuadraticFamily noisy({.dim = 5});
+  const std::vector<int64_t> judge_at = {2, 6};
+  const std::vector<TrainingSource> sources = {
+      {.key = KeyFromSeed(1)}, {.key = KeyFromSeed(2)}, {.key = KeyFromSeed(1)}};
+  for (const TaskFamily* task :
+       {static_cast<const TaskFamily*>(&images), static_cast<const TaskFamily*>(&noisy)}) {
+    const auto rule = Sgd(*task, 1e-3);
+    Workspace scratch;
+    const std::vector<TrainingCurve> together =
+        TrainTasks(*task, *rule, judge_at, Split::kTest, sources, scratch);
+    REQUIRE(together.size() == 3);
+    CHECK(together[0].train_loss != together[1].train_loss);
+    CHECK(together[0].train_loss == together[2].train_loss);
+    for (size_t i = 0; i < sources.size(); ++i) {
+      const TrainingCurve alone =
+          TrainTask(*task, *rule, judge_at, Split::kTest, sources[i], scratch);
+      CHECK(together[i].train_loss == alone.train_loss);
+      CHECK(together[i].train_accuracy == alone.train_accuracy);
+      CHECK(together[i].params == alone.params);
+      REQUIRE(together[i].judged.size() == 2);
+      CHECK(together[i].judged[0].loss == alone.judged[0].loss);
+      CHECK(together[i].judged[1].loss == alone.judged[1].loss);
+      CHECK(together[i].seconds == together[0].seconds);
+    }
+  }
+}
+
+TEST_CASE("Each training takes the params and the examples of its own source") {
+  const ImageMlp task({.images = {.batch_size = 16}}, GetImages({}, TaskResources("")));
+  const auto rule = Sgd(task, 0.1);
+  Workspace scratch;
+  const std::vector<int64_t> judge_at = {2};
+  std::vector<float> params(static_cast<size_t>(task.params_layout().size()), 0.01F);
+  const std::vector<int32_t> first = {0, 1, 2, 3, 4, 5};  // two steps of three examples
+  const std::vector<int32_t> second = {9, 8, 7, 6, 5, 4};
+  const std::vector<TrainingSource> sources = {{.params = params, .examples = first},
+                                               {.params = params, .examples = second}};
+  const std::vector<TrainingCurve> together =
+      TrainTasks(task, *rule, judge_at, Split::kTest, sources, scratch);
+  CHECK(together[0].params ==
+        TrainTask(task, *rule, judge_at, Split::kTest, sources[0], scratch).params);
+  CHECK(together[1].params ==
+        TrainTask(task, *rule, judge_at, Split::kTest, sources[1], scratch).params);
+  CHECK(together[0].params != together[1].params);
+  const std::vector<TrainingSource> uneven = {{.params = params, .examples = first},
+                                              {.params = params}};
+  CHECK_THROWS_WITH_AS(TrainTasks(task, *rule, judge_at, Split::kTest, uneven, scratch),
+                       "training: one source has 6 examples, another 0; wanted as many of all",
+                       Error);
+}
+
 TEST_CASE("Steps to judge after must ascend") {
   const FixedDimQuadraticFamily task({.dim = 2});
   const auto rule = Sgd(task, 0.1);

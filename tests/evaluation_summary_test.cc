@@ -96,7 +96,7 @@ TEST_CASE("verdicts are better or worse only where the intervals do not overlap"
   const std::pair<const char*, Verdict> wanted[] = {{"Adam", Verdict::kNone},
                                                     {"lower", Verdict::kBetter},
                                                     {"higher", Verdict::kWorse},
-                                                    {"same", Verdict::kNeither}};
+                                                    {"same", Verdict::kUnclear}};
   for (const auto& pair : wanted) {
     CAPTURE(pair.first);
     CHECK(RowOf(summary, "a", pair.first).train_verdict == pair.second);
@@ -146,7 +146,7 @@ TEST_CASE("a diverged training counts as infinite and is not dropped") {
   CHECK(once.test_loss.interval.high == kInfinity);
   CHECK(once.test_accuracy.value().value == .25);
   CHECK(once.test_accuracy.value().interval.low < .25);
-  CHECK(once.test_verdict == Verdict::kNeither);
+  CHECK(once.test_verdict == Verdict::kUnclear);
   const SummaryRow& mostly = RowOf(summary, "a", "mostly");
   CHECK(mostly.seeds == 4);
   CHECK(mostly.diverged == 3);
@@ -154,7 +154,7 @@ TEST_CASE("a diverged training counts as infinite and is not dropped") {
   CHECK(mostly.test_loss.value == kInfinity);
   CHECK(mostly.mean_train_loss.value == kInfinity);
   CHECK(mostly.test_accuracy.value().value == 0);
-  CHECK(mostly.train_verdict == Verdict::kNeither);  // a quarter of the draws is below Adam
+  CHECK(mostly.train_verdict == Verdict::kUnclear);  // a quarter of the draws is below Adam
   CHECK(AggregateOf(summary, "mostly").diverged == 3);
   CHECK(AggregateOf(summary, "mostly").test_ratio.value == kInfinity);
 }
@@ -170,12 +170,12 @@ TEST_CASE(
   const Summary summary = Summarize(results);
   CHECK(RowOf(summary, "a", "x").test_verdict == Verdict::kWorse);
   CHECK(RowOf(summary, "b", "x").test_verdict == Verdict::kBetter);
-  CHECK(RowOf(summary, "b", "y").test_verdict == Verdict::kNeither);
+  CHECK(RowOf(summary, "b", "y").test_verdict == Verdict::kUnclear);
   // No loss is a fraction of infinity: b is left out, and said to be.
   CHECK(AggregateOf(summary, "x").compared == 1);
   CHECK(AggregateOf(summary, "x").left_out == 1);
-  CHECK(AggregateOf(summary, "x").wins == 1);
-  CHECK(AggregateOf(summary, "x").losses == 1);
+  CHECK(AggregateOf(summary, "x").better == 1);
+  CHECK(AggregateOf(summary, "x").worse == 1);
   CHECK(AggregateOf(summary, "y").compared == 0);
   CHECK(std::isnan(AggregateOf(summary, "y").test_ratio.value));
 }
@@ -194,7 +194,8 @@ TEST_CASE("the aggregate is the interquartile mean of losses as fractions of Ada
   REQUIRE(summary.aggregate.size() == 2);
   CHECK(summary.aggregate[0].optimizer == "Adam");
   CHECK(summary.aggregate[0].train_ratio.value == 1);
-  CHECK(summary.aggregate[0].wins + summary.aggregate[0].losses + summary.aggregate[0].ties == 0);
+  CHECK(summary.aggregate[0].better + summary.aggregate[0].worse + summary.aggregate[0].unclear ==
+        0);
   const AggregateRow& x = AggregateOf(summary, "x");
   // Of 4 x 0.5, 4 x 1, 4 x 1.5 the middle half is 0.5, 1, 1, 1, 1, 1.5.
   CHECK(x.train_ratio.value == doctest::Approx(1).epsilon(1e-15));
@@ -203,9 +204,9 @@ TEST_CASE("the aggregate is the interquartile mean of losses as fractions of Ada
   CHECK(x.test_ratio.interval.low == x.test_ratio.interval.high);
   CHECK(x.compared == 3);
   CHECK(x.left_out == 1);
-  CHECK(x.wins == 1);
-  CHECK(x.losses == 1);  // on "zero", which counts here; Adam's interval on b reaches to 30
-  CHECK(x.ties == 2);
+  CHECK(x.better == 1);
+  CHECK(x.worse == 1);  // on "zero", which counts here; Adam's interval on b reaches to 30
+  CHECK(x.unclear == 2);
 }
 
 TEST_CASE("the aggregate's bootstrap keeps a seed's numbers after several steps together") {

@@ -50,7 +50,7 @@ SummaryRow Learned(const std::string& task, int64_t steps, Verdict verdict) {
           .steps_to_adam = 120,
           .seconds_to_adam = 0.2,
           .speedup = 2.5,
-          .train_verdict = Verdict::kNeither,
+          .train_verdict = Verdict::kUnclear,
           .test_verdict = verdict};
 }
 
@@ -67,8 +67,8 @@ Summary SomeSummary() {
                          .diverged = 6,
                          .train_ratio = Around(0.815, 0.8, kInfinity),
                          .test_ratio = Around(1.2, 1.1, 1.3),
-                         .wins = 1,
-                         .losses = 2}}};
+                         .better = 1,
+                         .worse = 2}}};
 }
 
 // The part of the text from `start` up to the next empty line.

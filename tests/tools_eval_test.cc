@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -26,10 +28,11 @@ namespace {
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
 
-FinishedProcess Eval(const Words& arguments) {
+FinishedProcess Eval(const Words& arguments,
+                     const std::function<void(pid_t, const std::string&)>& on_output = {}) {
   Words words = {LOPT_BINARY_DIR "/lopt", "eval"};
   words.insert(words.end(), arguments.begin(), arguments.end());
-  return RunProcess(words);
+  return RunProcess(words, on_output);
 }
 
 bool Has(const std::string& text, const std::string& part) {
@@ -72,7 +75,7 @@ TEST_CASE("An evaluation leaves its config, results and tables") {
 
   const FinishedProcess again = Eval({"--preset", "smoke", "--out", out});
   CHECK(again.exit_code == 1);
-  CHECK(Has(again.errors, "config.json is there already: replace what is in the directory"));
+  CHECK(Has(again.errors, " holds an evaluation already: resume it (--resume), replace it"));
   CHECK(Eval({"--preset", "smoke", "--baselines", "SGD", "--out", out, "--overwrite"}).exit_code ==
         0);
   CHECK(ReadResults(out + "/results.jsonl").runs.size() == 2 * 3);
@@ -90,6 +93,105 @@ TEST_CASE("Steps, seeds, trials and the seed can be given on the command line") 
     CHECK(run.steps == std::vector<int64_t>{3, 7});
     CHECK(run.trials == 3);
   }
+}
+
+// Three tasks, the last of which takes a second or so.
+std::string WriteTasks(const std::string& path) {
+  WriteTextFile(path, R"({"steps": [10], "seeds": 2, "trials": 2, "tuning_seeds": 1, "tasks": {
+    "first": {"task": {"type": "QuadraticTask", "dim": 2}},
+    "second": {"task": {"type": "FixedDimQuadraticFamily", "dim": 3}},
+    "third": {"task": {"type": "ImageMLP"}, "steps": [5000]}}})");
+  return path;
+}
+
+// The results without what is measured by the clock.
+std::string Lines(const std::string& directory) {
+  Results results = ReadResults(directory + "/results.jsonl");
+  CHECK(results.damage.empty());
+  std::string text;
+  for (RunResult& result : results.runs) {
+    std::ranges::fill(result.seconds, 0.0);
+    text += ResultLine(result) + "\n";
+  }
+  return text;
+}
+
+TEST_CASE("An evaluation that is killed and stopped goes on with --resume to the same results") {
+  const TempDirectory scratch;
+  const std::string tasks = WriteTasks(scratch / "tasks.json");
+  const std::string theta = WriteTheta(scratch / "mine/theta.safetensors");
+  const Words all = {"--tasks", tasks, "--theta", theta, "--baselines", "Adam", "--out"};
+  Words words = all;
+  words.push_back(scratch / "undisturbed");
+  REQUIRE(Eval(words).exit_code == 0);
+
+  const std::string out = scratch / "out";
+  const auto send = [](int signal, const char* at) {
+    return [=, sent = false](pid_t child, const std::string& output) mutable {
+      if (sent || !Has(output, at)) return;
+      sent = kill(child, signal) == 0;
+    };
+  };
+  words.back() = out;
+  CHECK(Eval(words, send(SIGKILL, "3/3 third: tuning")).exit_code == 128 + SIGKILL);
+  CHECK(Has(ReadTextFile(out + "/manifest.json"), "\"status\": \"running\""));
+  CHECK(Eval(words).exit_code == 1);  // without --resume
+  fs::remove(theta);                  // the directory has a copy
+
+  const FinishedProcess killed =
+      Eval({"--resume", "--out", out}, send(SIGKILL, "3/3 third: tuning"));
+  CHECK(killed.exit_code == 128 + SIGKILL);
+  CHECK_FALSE(Has(killed.output, "2/3 second"));
+  const FinishedProcess stopped =
+      Eval({"--resume", "--out", out}, send(SIGTERM, "3/3 third: tuning"));
+  CHECK(stopped.exit_code == 75);
+  CHECK(Has(stopped.errors, "Stopping after the running trainings; once more to stop at once."));
+  CHECK(Has(stopped.output,
+            "Stopped after 2 of 3 tasks. To go on:\n  lopt eval --resume --out " + out));
+  CHECK(Has(ReadTextFile(out + "/manifest.json"), "\"status\": \"interrupted\""));
+
+  // A part of a line, as a write that was cut off leaves it.
+  const std::string results = ReadTextFile(out + "/results.jsonl");
+  WriteTextFile(out + "/results.jsonl", results + results.substr(0, 100));
+  const FinishedProcess resumed = Eval({"--resume", "--out", out, "--threads", "1"});
+  CAPTURE(resumed.errors);
+  CHECK(resumed.exit_code == 0);
+  CHECK(Has(resumed.output, "results.jsonl: line 9, the last, is cut off and left out"));
+  CHECK(Has(resumed.output, "2 of 3 tasks were finished already"));
+  CHECK(Lines(out) == Lines(scratch / "undisturbed"));
+  CHECK(Has(ReadTextFile(out + "/manifest.json"), "\"command\": \"lopt eval --tasks " + tasks));
+
+  const FinishedProcess again = Eval({"--resume", "--out", out});
+  CHECK(again.exit_code == 0);
+  CHECK(Has(again.output, "All 3 tasks were finished already"));
+}
+
+TEST_CASE("A resume says what differs, and does not go with other ways to begin") {
+  const TempDirectory scratch;
+  const std::string out = scratch / "out";
+  const std::string theta = WriteTheta(scratch / "mine/theta.safetensors");
+  REQUIRE(
+      Eval({"--preset", "smoke", "--baselines", "SGD", "--theta", theta, "--out", out}).exit_code ==
+      0);
+  const auto error_of = [&](Words words) {
+    words.insert(words.end(), {"--resume", "--out", out});
+    const FinishedProcess finished = Eval(words);
+    CHECK(finished.exit_code != 0);
+    return finished.errors;
+  };
+  CHECK(
+      Has(error_of({"--seeds", "4"}), "the config has changed: seeds: 3 in the directory, 4 now"));
+  CHECK(Has(error_of({"--preset", "image-mlp"}), "the config has changed: "));
+  CHECK(Has(error_of({"--baselines", "SGD,Adam"}),
+            "the optimizers have changed: SGD, mine in the directory, SGD, Adam, mine now"));
+  CHECK(Has(error_of({"--theta", "other=" + theta}), "SGD, mine in the directory, SGD, other now"));
+  CHECK(Has(error_of({"--overwrite"}), "Give --resume or --overwrite, not both"));
+  CHECK(Has(error_of({"--replay", theta}), "--resume has no meaning with --replay"));
+  CHECK(
+      Eval({"--preset", "smoke", "--baselines", "SGD", "--theta", theta, "--resume", "--out", out})
+          .exit_code == 0);  // the same words again
+  CHECK(Has(Eval({"--resume", "--out", scratch / "nowhere"}).errors, "holds no evaluation"));
+  CHECK_FALSE(fs::exists(scratch / "nowhere"));
 }
 
 TEST_CASE("A replay of the golden inner training gives the golden losses and params") {

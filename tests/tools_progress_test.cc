@@ -1,11 +1,14 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <string>
 #include <vector>
 
+#include "tools/eval_progress.h"
 #include "tools/progress.h"
+#include "tools/progress_line.h"
 
 namespace lopt {
 
@@ -39,7 +42,46 @@ std::string Report(int columns, int updates) {
   return text;
 }
 
+// What the reporter of evaluations writes for a task of two stages, a second for each tenth of
+// the work.
+std::string ReportEvaluation(int columns) {
+  std::FILE* stream = std::tmpfile();
+  REQUIRE(stream != nullptr);
+  EvaluationReporter reporter(stream, columns);
+  EvaluationProgress progress{
+      .task = "bowl", .stage = "tuning 8 baselines", .task_number = 2, .tasks = 3};
+  reporter.Step(progress);
+  for (int tenth = 1; tenth <= 9; ++tenth) {
+    progress.seconds = tenth;
+    progress.inner_steps = 5000 * tenth;
+    progress.done = tenth / 10.0;
+    if (tenth == 8) progress.stage = "training 9 optimizers";
+    reporter.Step(progress);
+  }
+  reporter.Finish();
+  std::rewind(stream);
+  char buffer[65536];
+  const std::string text(buffer, std::fread(buffer, 1, sizeof buffer, stream));
+  std::fclose(stream);
+  return text;
+}
+
 }  // namespace
+
+TEST_CASE("Without a terminal an evaluation has a line at every stage and every five seconds") {
+  CHECK_EQ(ReportEvaluation(0),
+           "2/3 bowl: tuning 8 baselines\n"
+           "2/3 bowl: tuning 8 baselines  5,000 inner steps/s  0:05 left\n"
+           "2/3 bowl: training 9 optimizers  5,000 inner steps/s  0:02 left\n");
+}
+
+TEST_CASE("On a terminal an evaluation rewrites one line in place, cut to the width") {
+  const std::string text = ReportEvaluation(24);
+  CHECK_EQ(text.substr(0, 27), "\r2/3 bowl: tuning 8 base\x1b[K");
+  CHECK_EQ(std::count(text.begin(), text.end(), '\r'), 10);
+  CHECK_EQ(std::count(text.begin(), text.end(), '\n'), 1);
+  CHECK_EQ(text.back(), '\n');
+}
 
 TEST_CASE("Without a terminal a line follows the first update, every five seconds and the end") {
   CHECK_EQ(Report(0, 8),

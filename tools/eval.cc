@@ -2,8 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <boost/program_options.hpp>
-#include <chrono>
-#include <exception>
+#include <cstdio>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -12,13 +11,11 @@
 #include "base/arrays.h"
 #include "base/eigen.h"
 #include "base/isa.h"
-#include "base/parallel.h"
 #include "base/safetensors.h"
-#include "evaluation/evaluate.h"
 #include "evaluation/evaluation_directory.h"
+#include "evaluation/evaluation_run.h"
 #include "evaluation/presets.h"
 #include "evaluation/replay.h"
-#include "evaluation/summary.h"
 #include "evaluation/tables.h"
 #include "lopt/registry.h"
 #include "lopt/theta_file.h"
@@ -27,7 +24,8 @@
 #include "tools/command_line.h"
 #include "tools/commands.h"
 #include "tools/cores.h"
-#include "tools/progress.h"
+#include "tools/eval_progress.h"
+#include "tools/progress_line.h"
 #include "tools/shell.h"
 #include "tools/stop_signal.h"
 
@@ -53,7 +51,8 @@ std::string Examples() {
          "  lopt eval --theta runs/tutorial/theta.safetensors\n"
          "  lopt eval --theta new=a.safetensors --theta old=b.safetensors --baselines Adam \\\n"
          "    --preset generalization --data-dir mnist --out runs/eval\n"
-         "  lopt eval --tasks my_tasks.json --baselines all --steps 300,3000\n";
+         "  lopt eval --tasks my_tasks.json --baselines all --steps 300,3000\n"
+         "  lopt eval --resume --out runs/eval\n";
 }
 
 po::options_description Options() {
@@ -80,6 +79,9 @@ po::options_description Options() {
       "Directory with IDX image files (data_dir).");
   add("out", po::value<std::string>()->value_name("DIR"),
       "Directory for the results. Default: runs/eval- and the preset's or the config file's name.");
+  add("resume",
+      "Go on with the evaluation in the output directory after its last finished task, with its "
+      "config, weights and baselines; those given here must be the same.");
   add("overwrite", "Replace the evaluation that is in the output directory.");
   add("replay", po::value<std::string>()->value_name("FILE"),
       "Train exactly what the file says: its initial params and its data rows, once, on the only "
@@ -88,28 +90,37 @@ po::options_description Options() {
       "Default: one for each core that the process may use.");
   add("isa", po::value<std::string>()->value_name("NAME"),
       "Instruction set of the kernels. Default: the best.");
+  add("allow-isa-change",
+      "Resume an evaluation of another instruction set; results may differ in last bits.");
   return options;
 }
 
-// What to train, and the name that the output directory gets by default.
+// What to do, where, and what is there already.
 struct Source {
   EvaluationConfig config;
-  std::string name;
+  std::string out_dir;
+  std::optional<StoredEvaluation> stored = {};  // of the evaluation to resume
 };
 
 Source ReadSource(const po::variables_map& values) {
   const auto preset = TextOption(values, "preset");
-  Source source;
-  if (const auto path = TextOption(values, "tasks")) {
-    if (preset) throw UsageError("Give --tasks or --preset, not both");
-    source = {ReadEvaluationConfig(Config::Load(*path)), fs::path(*path).stem().string()};
+  const auto tasks = TextOption(values, "tasks");
+  if (tasks && preset) throw UsageError("Give --tasks or --preset, not both");
+  const std::string name =
+      tasks ? fs::path(*tasks).stem().string() : preset.value_or(kDefaultPreset);
+  Source source{.config = {}, .out_dir = TextOption(values, "out").value_or("runs/eval-" + name)};
+  if (values.contains("resume")) source.stored = ReadStoredEvaluation(source.out_dir);
+  if (tasks) {
+    source.config = ReadEvaluationConfig(Config::Load(*tasks));
+  } else if (source.stored && !preset) {
+    source.config = source.stored->config;
   } else {
-    source.name = preset.value_or(kDefaultPreset);
-    source.config = PresetEvaluation(source.name);
+    source.config = PresetEvaluation(name);
   }
   Config config = WriteEvaluationConfig(source.config);
-  if (const auto steps = TextOption(values, "steps"))
-    config = config.With("steps", "[" + *steps + "]");
+  if (const auto steps = TextOption(values, "steps")) {
+    config = config.With("steps", fmt::format("[{}]", *steps));
+  }
   for (const char* key : {"seeds", "trials", "seed"}) {
     if (values.contains(key)) config = config.With(key, std::to_string(values[key].as<int64_t>()));
   }
@@ -121,13 +132,7 @@ Source ReadSource(const po::variables_map& values) {
   return source;
 }
 
-// An optimizer and where it came from.
-struct Contender {
-  LearnedContender learned;
-  ContenderInfo info;
-};
-
-Contender ReadContender(const std::string& argument, const std::optional<Config>& optimizer) {
+LearnedContender ReadLearned(const std::string& argument, const std::optional<Config>& optimizer) {
   const size_t equals = argument.find('=');
   const bool named = equals != std::string::npos && !fs::exists(argument);
   const std::string path = named ? argument.substr(equals + 1) : argument;
@@ -135,48 +140,52 @@ Contender ReadContender(const std::string& argument, const std::optional<Config>
   if (name == "theta") name = fs::absolute(path).parent_path().filename().string();
   if (named) name = argument.substr(0, equals);
   const ThetaFile file = ReadThetaFile(path, optimizer);
-  return {.learned = {.name = name,
-                      .optimizer = OptimizerRegistry().Make(file.learned_optimizer),
-                      .theta = file.theta},
-          .info = {.name = name, .theta = path, .learned_optimizer = file.learned_optimizer}};
+  return {.name = name,
+          .optimizer = OptimizerRegistry().Make(file.learned_optimizer),
+          .theta = file.theta,
+          .config = file.learned_optimizer,
+          .source = path};
 }
 
-std::vector<Contender> ReadContenders(const po::variables_map& values,
-                                      const std::string& theta_by_default) {
+// Those of --theta; `path_by_default` without it, or none where that is empty.
+std::vector<LearnedContender> ReadAllLearned(const po::variables_map& values,
+                                             const std::string& path_by_default) {
   std::optional<Config> optimizer;
   if (const auto json = TextOption(values, "learned-optimizer")) {
     optimizer = Config::Parse(*json, "--learned-optimizer");
   }
   std::vector<std::string> paths;
   if (values.contains("theta")) paths = values["theta"].as<std::vector<std::string>>();
-  if (paths.empty() && !theta_by_default.empty()) paths = {theta_by_default};
-  std::vector<Contender> contenders;
-  for (const std::string& path : paths) contenders.push_back(ReadContender(path, optimizer));
-  return contenders;
+  if (paths.empty() && !path_by_default.empty()) paths = {path_by_default};
+  std::vector<LearnedContender> learned;
+  for (const std::string& path : paths) learned.push_back(ReadLearned(path, optimizer));
+  return learned;
 }
 
-int RunTheReplay(const po::variables_map& values, const Source& source,
-                 const std::string& out_dir) {
+int RunTheReplay(const po::variables_map& values, const Source& source) {
   const std::string path = *TextOption(values, "replay");
-  if (source.config.tasks.size() != 1) {
-    throw UsageError(fmt::format("--replay trains one task; '{}' has {}", source.name,
-                                 source.config.tasks.size()));
-  }
-  for (const char* option : {"baselines", "seeds", "trials", "steps", "seed", "threads"}) {
+  for (const char* option :
+       {"baselines", "seeds", "trials", "steps", "seed", "threads", "resume", "allow-isa-change"}) {
     if (values.contains(option)) {
       throw UsageError(fmt::format("--{} has no meaning with --replay", option));
     }
   }
-  const std::vector<Contender> contenders = ReadContenders(values, path);
-  if (contenders.size() != 1) {
-    throw UsageError(fmt::format("--replay takes one --theta, got {}", contenders.size()));
+  if (source.config.tasks.size() != 1) {
+    throw UsageError(fmt::format("--replay trains one task; '{}' has {}", source.config.name,
+                                 source.config.tasks.size()));
+  }
+  const std::vector<LearnedContender> all = ReadAllLearned(values, path);
+  if (all.size() != 1) {
+    throw UsageError(fmt::format("--replay takes one --theta, got {}", all.size()));
   }
   const EvaluationTask& named = source.config.tasks[0];
-  const LearnedContender& learned = contenders[0].learned;
+  const LearnedContender& learned = all[0];
   const auto task = TaskRegistry().Make(named.task, TaskResources(source.config.data_dir));
   const Layout& layout = task->params_layout();
   const Replay replay = ReadReplay(path, layout);
-  EvaluationDirectory directory(out_dir, values.contains("overwrite"));
+  const EvaluationDirectory directory(source.out_dir, values.contains("overwrite")
+                                                          ? ExistingEvaluation::kReplace
+                                                          : ExistingEvaluation::kRefuse);
   Workspace scratch;
   const TrainingCurve curve =
       RunReplay(replay, *task, *learned.optimizer->Bind(layout, AsSpan(learned.theta)), scratch);
@@ -184,8 +193,8 @@ int RunTheReplay(const po::variables_map& values, const Source& source,
   ArrayFile file;
   file.arrays.Set("loss", Array::Of<float>({replay.steps}, curve.train_loss));
   file.arrays.Merge("param_end/", ArraysFromRow(layout, curve.params));
-  file.metadata = {{"replay", path}, {"theta", *contenders[0].info.theta}};
-  WriteArrayFile(out_dir + "/replay.safetensors", file);
+  file.metadata = {{"replay", path}, {"theta", learned.source}};
+  WriteArrayFile(source.out_dir + "/replay.safetensors", file);
   fmt::print("Trained {} steps with {} as {} says: the last loss is {:.6g}\n", replay.steps,
              learned.name, path, curve.train_loss.back());
   if (replay.loss) {
@@ -196,74 +205,67 @@ int RunTheReplay(const po::variables_map& values, const Source& source,
     fmt::print("  params at the end differ by at most {:.3g} (1 + |param|)\n",
                LargestDifference(curve.params, *replay.param_end));
   }
-  fmt::print("The losses and params are in {}/replay.safetensors\n", out_dir);
+  fmt::print("The losses and params are in {}/replay.safetensors\n", source.out_dir);
   return kExitDone;
 }
 
 // The command line that repeats this evaluation.
 std::string CommandLine(const std::vector<std::string>& arguments) {
   std::string text = "lopt eval";
-  for (const std::string& argument : arguments) text += " " + ShellQuoted(argument);
+  for (const std::string& argument : arguments) text += fmt::format(" {}", ShellQuoted(argument));
   return text;
 }
 
-int RunTheEvaluation(const std::vector<std::string>& arguments, const po::variables_map& values,
-                     const Source& source, int threads, const std::string& out_dir) {
-  const EvaluationConfig& config = source.config;
-  std::vector<Contender> contenders = ReadContenders(values, "");
-  Contenders judged;
-  judged.baselines = BaselinesNamed(TextOption(values, "baselines").value_or("all"));
-  const BuildInfo build = GetBuildInfo();
-  EvaluationManifest manifest{.status = "running",
-                              .command = CommandLine(arguments),
-                              .version = VersionAndCommit(build),
-                              .isa = std::string(CurrentIsa()),
-                              .threads = threads};
-  for (const Baseline& baseline : judged.baselines) {
-    manifest.optimizers.push_back({.name = baseline.name});
-  }
-  for (Contender& contender : contenders) {
-    manifest.optimizers.push_back(contender.info);
-    judged.learned.push_back(std::move(contender.learned));
-  }
+Contenders ReadContenders(const po::variables_map& values, const Source& source) {
+  Contenders contenders;
+  if (source.stored) contenders = source.stored->contenders;
+  if (values.contains("theta")) contenders.learned = ReadAllLearned(values, "");
+  const auto baselines = TextOption(values, "baselines");
+  if (baselines || !source.stored) contenders.baselines = BaselinesNamed(baselines.value_or("all"));
+  return contenders;
+}
 
-  Evaluation evaluation(config, std::move(judged));
-  EvaluationDirectory directory(out_dir, values.contains("overwrite"));
-  directory.Begin(config);
-  directory.WriteManifest(manifest);
-  const auto start = std::chrono::steady_clock::now();
-  const auto seconds = [&] {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  };
+ExistingEvaluation WhatToDoWithExisting(const po::variables_map& values) {
+  if (values.contains("resume") && values.contains("overwrite")) {
+    throw UsageError("Give --resume or --overwrite, not both");
+  }
+  return values.contains("resume")      ? ExistingEvaluation::kKeep
+         : values.contains("overwrite") ? ExistingEvaluation::kReplace
+                                        : ExistingEvaluation::kRefuse;
+}
+
+int RunTheEvaluation(const std::vector<std::string>& arguments, const po::variables_map& values,
+                     const Source& source) {
+  const Contenders contenders = ReadContenders(values, source);
+  EvaluationReporter reporter(stdout, TerminalColumns(stdout));
+  EvaluationRunOptions options{
+      .out_dir = source.out_dir,
+      .threads = values.contains("threads") ? values["threads"].as<int>() : AvailableCores(),
+      .existing = WhatToDoWithExisting(values),
+      .allow_isa_change = values.contains("allow-isa-change"),
+      .command = CommandLine(arguments),
+      .version = VersionAndCommit(GetBuildInfo()),
+      .on_progress = [&](const EvaluationProgress& progress) { reporter.Step(progress); },
+      .stop = StopOnSignals("the running trainings")};
   fmt::print("Evaluating {} optimizers on {} tasks, {} seeds, {} on {} threads, to {}\n",
-             manifest.optimizers.size(), config.tasks.size(), config.seeds, CurrentIsa(), threads,
-             out_dir);
-  EvaluateOptions options;
-  options.on_stage = [&](const std::string& task, const std::string& stage) {
-    fmt::print("{:>5}  {}: {}\n", FormatDuration(seconds()), task, stage);
-    std::fflush(stdout);
-  };
-  options.on_task = [&](const std::vector<RunResult>& results) { directory.AddResults(results); };
-  options.stop = StopOnSignals(true);
-  EvaluationOutcome outcome;
-  try {
-    ThreadPool(threads).Run([&] { outcome = evaluation.Run(options); });
-  } catch (const std::exception& error) {
-    manifest.status = "failed";
-    manifest.error = error.what();
-    directory.WriteManifest(manifest);
-    throw;
+             contenders.baselines.size() + contenders.learned.size(), source.config.tasks.size(),
+             source.config.seeds, CurrentIsa(), options.threads, source.out_dir);
+  std::fflush(stdout);
+  const EvaluationRunResult result = RunEvaluation(source.config, contenders, options);
+  reporter.Finish();
+  if (result.tasks_before == result.tasks) {
+    fmt::print("All {} tasks were finished already; the tables are written anew\n", result.tasks);
+  } else if (result.tasks_before > 0) {
+    fmt::print("{} of {} tasks were finished already\n", result.tasks_before, result.tasks);
   }
-  manifest.status = outcome.interrupted ? "interrupted" : "finished";
-  manifest.seconds = seconds();
-  directory.WriteManifest(manifest);
-  if (!outcome.results.empty()) {
-    const Summary summary = Summarize(outcome.results);
-    directory.WriteTables(summary);
-    fmt::print("\n{}\n", MarkdownTable(summary));
+  if (result.tasks_ended > 0) fmt::print("\n{}\n", MarkdownTable(result.summary));
+  if (result.tasks_ended < result.tasks) {
+    fmt::print("Stopped after {} of {} tasks. To go on:\n", result.tasks_ended, result.tasks);
+    fmt::print("  lopt eval --resume --out {}\n", ShellQuoted(source.out_dir));
+    return kExitInterrupted;
   }
-  fmt::print("The results are in {} ({})\n", out_dir, FormatDuration(manifest.seconds));
-  return outcome.interrupted ? kExitInterrupted : kExitDone;
+  fmt::print("The results are in {} ({})\n", source.out_dir, FormatDuration(result.seconds));
+  return kExitDone;
 }
 
 }  // namespace
@@ -272,13 +274,9 @@ int EvalCommand(const std::vector<std::string>& arguments) {
   const auto values = ParseCommandLine(arguments, Options(), "", 0, kSynopsis, Examples());
   if (!values) return kExitDone;
   if (const auto isa = TextOption(*values, "isa")) PinIsa(*isa);
-  const int threads =
-      values->contains("threads") ? (*values)["threads"].as<int>() : AvailableCores();
   const Source source = ReadSource(*values);
-  const std::string out_dir = TextOption(*values, "out").value_or("runs/eval-" + source.name);
-  return values->contains("replay")
-             ? RunTheReplay(*values, source, out_dir)
-             : RunTheEvaluation(arguments, *values, source, threads, out_dir);
+  return values->contains("replay") ? RunTheReplay(*values, source)
+                                    : RunTheEvaluation(arguments, *values, source);
 }
 
 }  // namespace lopt

@@ -26,6 +26,7 @@
 #include "tools/cores.h"
 #include "tools/presets.h"
 #include "tools/progress.h"
+#include "tools/progress_line.h"
 #include "tools/shell.h"
 #include "tools/stop_signal.h"
 
@@ -193,7 +194,7 @@ int Train(const po::variables_map& values, Transport* transport) {
   options.learner_only = values.contains("learner-only");
   options.init_theta = TextOption(values, "init-theta").value_or("");
   options.version = VersionAndCommit(build);
-  options.stop = StopOnSignals(speaks);
+  options.stop = StopOnSignals(speaks ? "this update" : "");
   options.transport = transport;
   std::optional<HeldOutEvaluation> held_out;
   if (speaks && config.eval_every > 0) {

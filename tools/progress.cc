@@ -1,8 +1,6 @@
 #include "tools/progress.h"
 
 #include <fmt/core.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -13,38 +11,10 @@ namespace {
 
 constexpr double kAveragedSeconds = 5;
 constexpr double kHistorySeconds = 0.1;  // between two entries of the history
-constexpr double kTerminalSeconds = 0.2;
-constexpr double kPlainSeconds = 5;
 
 }  // namespace
 
-int TerminalColumns(std::FILE* stream) {
-  winsize size = {};
-  if (isatty(fileno(stream)) == 0) return 0;
-  if (ioctl(fileno(stream), TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
-  return size.ws_col;
-}
-
-std::string FormatDuration(double seconds) {
-  const auto whole = static_cast<int64_t>(std::ceil(seconds));
-  const int64_t hours = whole / 3600;
-  const int64_t minutes = whole / 60 % 60;
-  if (hours > 0) return fmt::format("{}:{:02}:{:02}", hours, minutes, whole % 60);
-  return fmt::format("{}:{:02}", minutes, whole % 60);
-}
-
-std::string FormatCount(double count) {
-  const std::string digits = fmt::format("{:.0f}", count);
-  std::string grouped;
-  for (size_t i = 0; i < digits.size(); ++i) {
-    if (i > 0 && (digits.size() - i) % 3 == 0) grouped += ',';
-    grouped += digits[i];
-  }
-  return grouped;
-}
-
-ProgressReporter::ProgressReporter(std::FILE* stream, int columns)
-    : stream_(stream), columns_(columns) {}
+ProgressReporter::ProgressReporter(std::FILE* stream, int columns) : output_(stream, columns) {}
 
 void ProgressReporter::Step(const MetaTrainProgress& progress) {
   const auto& estimators = progress.summary->estimators;
@@ -68,30 +38,18 @@ void ProgressReporter::Step(const MetaTrainProgress& progress) {
   while (history_.size() > 1 && history_[1].seconds <= now_.seconds - kAveragedSeconds) {
     history_.pop_front();
   }
-  const double interval = columns_ > 0 ? kTerminalSeconds : kPlainSeconds;
-  if (printed_seconds_ < 0 || now_.seconds >= printed_seconds_ + interval) Print();
+  if (output_.IsDue(now_.seconds)) Print();
 
   if (now_.seconds >= history_.back().seconds + kHistorySeconds) history_.push_back(now_);
 }
 
 void ProgressReporter::Finish() {
-  if (printed_seconds_ < 0) return;
-  if (printed_updates_ != updates_) Print();
-  if (columns_ > 0) fmt::print(stream_, "\n");
+  if (printed_updates_ >= 0 && printed_updates_ != updates_) Print();
+  output_.End();
 }
 
 void ProgressReporter::Print() {
-  std::string line = Line();
-  if (columns_ > 0) {
-    if (line.size() >= static_cast<size_t>(columns_)) {
-      line.resize(static_cast<size_t>(columns_) - 1);
-    }
-    fmt::print(stream_, "\r{}\x1b[K", line);
-  } else {
-    fmt::print(stream_, "{}\n", line);
-  }
-  std::fflush(stream_);
-  printed_seconds_ = now_.seconds;
+  output_.Print(Line(), now_.seconds);
   printed_updates_ = updates_;
 }
 

@@ -7,14 +7,14 @@
 #include <vector>
 
 #include "learner/job/meta_trainer.h"
+#include "tools/progress_line.h"
 
 namespace lopt {
 
-// Says on a stream how meta-training goes: one line that is rewritten in place on a terminal, a
-// line every few seconds otherwise. Rates and losses are those of the last seconds.
+// Says how meta-training goes. Rates and losses are those of the last seconds.
 class ProgressReporter {
  public:
-  // `columns`: width of the terminal; 0: not a terminal.
+  // As for ProgressLine.
   ProgressReporter(std::FILE* stream, int columns);
 
   void Step(const MetaTrainProgress& progress);
@@ -34,23 +34,13 @@ class ProgressReporter {
   void Print();
   std::string Line() const;
 
-  std::FILE* stream_;
-  int columns_;
+  ProgressLine output_;
   Totals now_;
   std::deque<Totals> history_;  // oldest first, none older than the time that is averaged over
   int64_t updates_ = 0;
   int64_t meta_steps_ = 0;
   std::vector<std::string> estimator_names_;
-  double printed_seconds_ = -1;  // -1: nothing yet
-  int64_t printed_updates_ = -1;
+  int64_t printed_updates_ = -1;  // -1: nothing yet
 };
-
-// The terminal's width if the stream is one, else 0.
-int TerminalColumns(std::FILE* stream);
-
-// "0:42", "3:07:09".
-std::string FormatDuration(double seconds);
-// "5,860".
-std::string FormatCount(double count);
 
 }  // namespace lopt

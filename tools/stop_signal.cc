@@ -1,31 +1,29 @@
 #include "tools/stop_signal.h"
 
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <csignal>
-#include <string_view>
+#include <string>
 
 namespace lopt {
 
 namespace {
 
 std::atomic<bool> stop_requested = false;
-std::atomic<bool> says_so = true;
 static_assert(std::atomic<bool>::is_always_lock_free);
+std::string message;  // written before the handler is installed
 
 void OnSignal(int /*signal*/) {
-  constexpr std::string_view kMessage =
-      "\nStopping after this update; once more to stop at once.\n";
   stop_requested = true;
-  if (says_so) {
-    [[maybe_unused]] const auto written = write(STDERR_FILENO, kMessage.data(), kMessage.size());
-  }
+  [[maybe_unused]] const auto written = write(STDERR_FILENO, message.data(), message.size());
 }
 
 }  // namespace
 
-const std::atomic<bool>* StopOnSignals(bool speaks) {
-  says_so = speaks;
+const std::atomic<bool>* StopOnSignals(std::string_view after) {
+  message =
+      after.empty() ? "" : fmt::format("\nStopping after {}; once more to stop at once.\n", after);
   struct sigaction action = {};
   action.sa_handler = OnSignal;
   action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <atomic>
+#include <string_view>
 
 namespace lopt {
 
-// From now on the first SIGTERM or SIGINT sets the flag that is returned, with a line on standard
-// error if `speaks`, and a second one ends the process.
-const std::atomic<bool>* StopOnSignals(bool speaks);
+// From now on the first SIGTERM or SIGINT sets the flag that is returned, and a second one ends the
+// process. `after` is what still comes to its end, "this update"; the first signal says so on
+// standard error unless it is empty.
+const std::atomic<bool>* StopOnSignals(std::string_view after);
 
 }  // namespace lopt

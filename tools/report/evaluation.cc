@@ -15,7 +15,7 @@
 #include "base/file.h"
 #include "evaluation/results_file.h"
 #include "evaluation/summary.h"
-#include "tools/progress.h"
+#include "tools/progress_line.h"
 #include "tools/report/curves.h"
 #include "tools/report/files.h"
 #include "tools/report/html.h"
@@ -198,18 +198,12 @@ std::string Cell(const std::optional<double>& value) {
   return std::isfinite(*value) ? Number(*value) : "never";
 }
 
+// The word in the style sheet's class of the same name.
 std::string Word(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::kBetter:
-      return "<span class=\"better\">better</span>";
-    case Verdict::kWorse:
-      return "<span class=\"worse\">worse</span>";
-    case Verdict::kNeither:
-      return "neither";
-    case Verdict::kNone:
-      break;
-  }
-  return "";
+  const std::string_view word = ToString(verdict);
+  return verdict == Verdict::kBetter || verdict == Verdict::kWorse
+             ? fmt::format("<span class=\"{}\">{}</span>", word, word)
+             : std::string(word);
 }
 
 // The rows of a task and number of steps begin at `first`; returns where they end.
@@ -253,12 +247,14 @@ void AggregateTable(const Summary& summary, ReportPage* page) {
   std::vector<std::vector<std::string>> rows;
   for (const AggregateRow& row : summary.aggregate) {
     rows.push_back({EscapeHtml(row.optimizer), Cell(row.train_ratio), Cell(row.test_ratio),
-                    std::to_string(row.wins), std::to_string(row.losses),
-                    std::to_string(row.ties)});
+                    std::to_string(row.better), std::to_string(row.worse),
+                    std::to_string(row.unclear)});
   }
   page->AddHtml(
       "<h4>All tasks, losses as fractions of tuned Adam's</h4>\n" +
-      HtmlTable({"optimizer", "train loss", "test loss", "better", "worse", "neither"}, rows, 1));
+      HtmlTable({"optimizer", "train loss", "test loss", std::string(ToString(Verdict::kBetter)),
+                 std::string(ToString(Verdict::kWorse)), std::string(ToString(Verdict::kUnclear))},
+                rows, 1));
 }
 
 // Test losses of all optimizers as fractions of tuned Adam's, a row for each task and number of

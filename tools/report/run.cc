@@ -18,7 +18,7 @@
 #include "learner/mean.h"
 #include "learner/run/ledger.h"
 #include "learner/run/update_metrics.h"
-#include "tools/progress.h"
+#include "tools/progress_line.h"
 #include "tools/report/curves.h"
 #include "tools/report/html.h"
 #include "tools/shell.h"

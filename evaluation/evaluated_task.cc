@@ -1,0 +1,261 @@
+#include "evaluation/evaluated_task.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "base/eigen.h"
+#include "base/parallel.h"
+#include "evaluation/statistics.h"
+#include "evaluation/summary.h"
+
+namespace lopt {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+double Mean(std::span<const float> values) {
+  double sum = 0;
+  for (const float value : values) sum += value;
+  return sum / static_cast<double>(values.size());
+}
+
+// Steps until the interquartile mean over the curves (seeds) of FinalMean is at `target`; 0 if it
+// never is.
+int64_t StepsTo(double target, const std::vector<std::span<const float>>& curves) {
+  if (!std::isfinite(target)) return 0;
+  std::vector<double> means(curves.size());
+  for (int64_t steps = 1; steps <= std::ssize(curves[0]); ++steps) {
+    std::ranges::transform(curves, means.begin(),
+                           [&](std::span<const float> curve) { return FinalMean(curve, steps); });
+    if (InterquartileMean(means) <= target) return steps;
+  }
+  return 0;
+}
+
+void AddTraining(const TrainingCurve& curve, std::span<const int64_t> judge_at, RunResult* result) {
+  for (size_t i = 0; i < judge_at.size(); ++i) {
+    const int64_t steps = judge_at[i];
+    const std::span losses = std::span(curve.train_loss).first(static_cast<size_t>(steps));
+    result->final_train_loss.push_back(FinalMean(losses, steps));
+    result->mean_train_loss.push_back(Mean(losses));
+    result->final_train_accuracy.push_back(curve.train_accuracy.empty()
+                                               ? std::numeric_limits<double>::quiet_NaN()
+                                               : FinalMean(curve.train_accuracy, steps));
+    result->test_loss.push_back(curve.judged[i].loss);
+    result->test_accuracy.push_back(curve.judged[i].accuracy);
+    result->seconds.push_back(curve.seconds * static_cast<double>(steps) /
+                              static_cast<double>(judge_at.back()));
+  }
+  if (judge_at.back() == result->steps.back()) result->train_loss = curve.train_loss;
+}
+
+}  // namespace
+
+EvaluatedTask::EvaluatedTask(const EvaluationConfig& config, const EvaluationTask& task,
+                             const TaskResources& resources)
+    : config_(config),
+      name_(task.name),
+      steps_(task.steps.empty() ? config.steps : task.steps),
+      task_(TaskRegistry().Make(task.task, resources)),
+      key_(KeyFromSeed(static_cast<uint64_t>(config.seed))) {}
+
+double EvaluatedTask::Work(const Contenders& contenders) const {
+  const int64_t longest = steps_.back();
+  const int64_t each = std::accumulate(steps_.begin(), steps_.end(), int64_t{0});
+  int64_t inner_steps = std::ssize(contenders.learned) * config_.seeds * longest;
+  for (const Baseline& baseline : contenders.baselines) {
+    inner_steps += config_.trials * config_.tuning_seeds * (baseline.cosine ? each : longest) +
+                   config_.seeds * each;
+  }
+  return Work(inner_steps);
+}
+
+double EvaluatedTask::Work(int64_t inner_steps) const {
+  return static_cast<double>(inner_steps) * static_cast<double>(task_->params_layout().size());
+}
+
+std::unique_ptr<UpdateRule> EvaluatedTask::Bind(const Baseline& baseline,
+                                                double learning_rate) const {
+  const auto optimizer = baseline.Make(learning_rate);
+  const Eigen::VectorXf theta = optimizer->InitTheta(Key{});
+  return optimizer->Bind(task_->params_layout(), AsSpan(theta));
+}
+
+std::optional<std::vector<RunResult>> EvaluatedTask::Train(const Contenders& contenders,
+                                                           EvaluationWatch* watch) {
+  std::optional<std::vector<Entrant>> entrants = Tune(contenders.baselines, watch);
+  if (!entrants) return std::nullopt;
+  for (const LearnedContender& learned : contenders.learned) {
+    Entrant& entrant = entrants->emplace_back(Entrant{.name = learned.name});
+    entrant.rules.push_back(learned.optimizer->Bind(task_->params_layout(), AsSpan(learned.theta)));
+  }
+  return Judge(*entrants, watch);
+}
+
+// Tunes the baselines: trials x tuning seeds trainings of each, and as many again for each
+// further number of steps if the learning rate depends on it. Nothing if it was stopped.
+std::optional<std::vector<EvaluatedTask::Entrant>> EvaluatedTask::Tune(
+    const std::vector<Baseline>& baselines, EvaluationWatch* watch) {
+  watch->BeginStage(fmt::format("tuning {} baselines", baselines.size()));
+  std::vector<Entrant> tried;  // all learning rates of the first baseline, then of the next
+  for (const Baseline& baseline : baselines) {
+    for (const double rate : baseline.LearningRates(config_.trials)) {
+      Entrant entrant{.name = baseline.name};
+      for (size_t i = 0; i < (baseline.cosine ? steps_.size() : 1); ++i) {
+        entrant.rules.push_back(Bind(baseline, rate));
+      }
+      tried.push_back(std::move(entrant));
+    }
+  }
+  // [tried][asked steps]: sum over the tuning seeds, infinite if one diverged.
+  std::vector losses(tried.size(), std::vector<double>(steps_.size()));
+  const auto trainings =
+      TrainAll(tried, config_.tuning_seeds, Split::kInnerValid, kTuningDraw, watch);
+  if (!trainings) return std::nullopt;
+  for (const Training& training : *trainings) {
+    for (size_t j = 0; j < training.judge_at.size(); ++j) {
+      const auto at = std::ranges::find(steps_, training.judge_at[j]) - steps_.begin();
+      const double loss = training.curve.judged[j].loss;
+      losses[training.entrant][at] += std::isfinite(loss) ? loss : kInfinity;
+    }
+  }
+  std::vector<Entrant> tuned;
+  for (size_t b = 0; b < baselines.size(); ++b) {
+    Entrant entrant{.name = baselines[b].name};
+    const std::vector<double> rates = baselines[b].LearningRates(config_.trials);
+    for (size_t i = 0; i < steps_.size(); ++i) {
+      size_t best = 0;
+      for (size_t r = 1; r < rates.size(); ++r) {
+        const size_t first = b * rates.size();
+        if (losses[first + r][i] < losses[first + best][i]) best = r;
+      }
+      entrant.learning_rate.push_back(rates[best]);
+      entrant.at_edge.push_back(best == 0 || best + 1 == rates.size());
+      entrant.rules.push_back(Bind(baselines[b], rates[best]));
+    }
+    tuned.push_back(std::move(entrant));
+  }
+  return tuned;
+}
+
+std::optional<std::vector<RunResult>> EvaluatedTask::Judge(const std::vector<Entrant>& entrants,
+                                                           EvaluationWatch* watch) {
+  watch->BeginStage(fmt::format("training {} optimizers", entrants.size()));
+  const auto trainings = TrainAll(entrants, config_.seeds, Split::kTest, kSeedDraw, watch);
+  if (!trainings) return std::nullopt;
+  std::vector<RunResult> results;
+  std::vector<std::vector<std::span<const float>>> taken_from;
+  for (const Training& training : *trainings) {
+    const Entrant& entrant = entrants[training.entrant];
+    if (training.judge_at.front() == steps_.front()) {
+      results.push_back({.task = name_,
+                         .optimizer = entrant.name,
+                         .seed = training.seed,
+                         .steps = steps_,
+                         .learning_rate = entrant.learning_rate,
+                         .learning_rate_at_edge = entrant.at_edge,
+                         .trials = entrant.learning_rate.empty() ? 0 : config_.trials});
+      taken_from.emplace_back();
+    }
+    AddTraining(training.curve, training.judge_at, &results.back());
+    for (const int64_t steps : training.judge_at) {
+      taken_from.back().push_back(std::span(training.curve.train_loss).first(steps));
+    }
+  }
+  AddStepsToAdam(taken_from, &results);
+  return results;
+}
+
+// Trains every entrant with every seed, in this order: once if one training serves all of the
+// asked numbers of steps, else once for each. Nothing if it was stopped before the last began.
+std::optional<std::vector<EvaluatedTask::Training>> EvaluatedTask::TrainAll(
+    const std::vector<Entrant>& entrants, int64_t seeds, Split split, Draw draw,
+    EvaluationWatch* watch) {
+  std::vector<Training> trainings;
+  for (size_t c = 0; c < entrants.size(); ++c) {
+    for (int64_t s = 0; s < seeds; ++s) {
+      if (entrants[c].rules.size() != steps_.size()) {
+        trainings.push_back({.entrant = c, .rule = 0, .seed = s, .judge_at = steps_});
+        continue;
+      }
+      for (size_t i = 0; i < steps_.size(); ++i) {
+        trainings.push_back({.entrant = c, .rule = i, .seed = s, .judge_at = {steps_[i]}});
+      }
+    }
+  }
+  const std::vector<std::vector<size_t>> groups = Groups(trainings, seeds);
+  std::atomic<bool> all_trained = true;
+  ParallelFor(std::ssize(groups), [&](int64_t g) {
+    if (watch->Stopped()) {
+      all_trained = false;
+      return;
+    }
+    const std::vector<size_t>& group = groups[static_cast<size_t>(g)];
+    const Training& first = trainings[group.front()];
+    std::vector<TrainingSource> sources;
+    for (const size_t i : group) {
+      sources.push_back(
+          {.key = FoldIn(FoldIn(key_, draw), static_cast<uint64_t>(trainings[i].seed))});
+    }
+    WorkspacePool::Lease lease(workspaces_);
+    std::vector<TrainingCurve> curves = TrainTasks(
+        *task_, *entrants[first.entrant].rules[first.rule], first.judge_at, split, sources, *lease);
+    for (size_t i = 0; i < group.size(); ++i) {
+      trainings[group[i]].curve = std::move(curves[i]);
+    }
+    const int64_t inner_steps = first.judge_at.back() * std::ssize(group);
+    watch->Trained(inner_steps, Work(inner_steps));
+  });
+  if (!all_trained) return std::nullopt;
+  return trainings;
+}
+
+// The places of the trainings that advance together: as many seeds of one rule as the task wants
+// in one evaluation.
+std::vector<std::vector<size_t>> EvaluatedTask::Groups(const std::vector<Training>& trainings,
+                                                       int64_t seeds) const {
+  const int64_t preferred = task_->PreferredRows();
+  const int64_t rows = preferred == TaskFamily::kAllRows ? seeds : preferred;
+  std::vector<std::vector<size_t>> groups;
+  std::map<std::pair<size_t, size_t>, size_t> latest;  // group, by entrant and rule
+  for (size_t i = 0; i < trainings.size(); ++i) {
+    const std::pair of(trainings[i].entrant, trainings[i].rule);
+    const auto [at, added] = latest.try_emplace(of, groups.size());
+    if (added || std::ssize(groups[at->second]) == rows) {
+      at->second = groups.size();
+      groups.emplace_back();
+    }
+    groups[at->second].push_back(i);
+  }
+  return groups;
+}
+
+// `curves` has for each result the curve that each of its numbers was taken from.
+void EvaluatedTask::AddStepsToAdam(const std::vector<std::vector<std::span<const float>>>& curves,
+                                   std::vector<RunResult>* results) const {
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    std::vector<double> adam;
+    std::map<std::string, std::vector<std::span<const float>>> by_optimizer;
+    for (size_t r = 0; r < results->size(); ++r) {
+      const RunResult& result = (*results)[r];
+      by_optimizer[result.optimizer].push_back(curves[r][i]);
+      if (result.optimizer == kReferenceBaseline) adam.push_back(result.final_train_loss[i]);
+    }
+    if (adam.empty()) return;
+    const double target = InterquartileMean(adam);
+    std::map<std::string, int64_t> steps;
+    for (const auto& [optimizer, seeds] : by_optimizer) steps[optimizer] = StepsTo(target, seeds);
+    for (RunResult& result : *results) {
+      result.steps_to_adam.push_back(steps.at(result.optimizer));
+    }
+  }
+}
+
+}  // namespace lopt

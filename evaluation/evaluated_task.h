@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/key.h"
+#include "base/workspace.h"
+#include "evaluation/contenders.h"
+#include "evaluation/evaluation_config.h"
+#include "evaluation/evaluation_progress.h"
+#include "evaluation/inner_training.h"
+#include "evaluation/run_result.h"
+#include "lopt/learned_optimizer.h"
+#include "tasks/registry.h"
+#include "tasks/task_family.h"
+
+namespace lopt {
+
+// One task of an evaluation, on which baselines are tuned and all optimizers judged.
+class EvaluatedTask {
+ public:
+  // Throws Error if the task cannot be made.
+  EvaluatedTask(const EvaluationConfig& config, const EvaluationTask& task,
+                const TaskResources& resources);
+
+  const std::string& name() const { return name_; }
+  const std::vector<int64_t>& steps() const { return steps_; }
+  // Of Train; see EvaluationProgress.
+  double Work(const Contenders& contenders) const;
+
+  // Every result, by optimizer (baselines first) and seed. Nothing if it was told to stop before
+  // the last training began.
+  std::optional<std::vector<RunResult>> Train(const Contenders& contenders, EvaluationWatch* watch);
+
+ private:
+  // One optimizer, its rule for each of the asked numbers of steps. Where all of these share one
+  // training, as those of optimizers that are not tuned do, there is one rule.
+  struct Entrant {
+    std::string name;
+    std::vector<std::unique_ptr<UpdateRule>> rules = {};
+    std::vector<double> learning_rate = {};
+    std::vector<bool> at_edge = {};
+  };
+  struct Training {
+    size_t entrant = 0;
+    size_t rule = 0;
+    int64_t seed = 0;
+    std::vector<int64_t> judge_at = {};
+    TrainingCurve curve = {};
+  };
+  // What the evaluation's key is folded with, for each purpose.
+  enum Draw : uint64_t { kTuningDraw = 0, kSeedDraw = 1 };
+
+  double Work(int64_t inner_steps) const;
+  std::unique_ptr<UpdateRule> Bind(const Baseline& baseline, double learning_rate) const;
+  std::optional<std::vector<Entrant>> Tune(const std::vector<Baseline>& baselines,
+                                           EvaluationWatch* watch);
+  std::optional<std::vector<RunResult>> Judge(const std::vector<Entrant>& entrants,
+                                              EvaluationWatch* watch);
+  std::optional<std::vector<Training>> TrainAll(const std::vector<Entrant>& entrants, int64_t seeds,
+                                                Split split, Draw draw, EvaluationWatch* watch);
+  std::vector<std::vector<size_t>> Groups(const std::vector<Training>& trainings,
+                                          int64_t seeds) const;
+  void AddStepsToAdam(const std::vector<std::vector<std::span<const float>>>& curves,
+                      std::vector<RunResult>* results) const;
+
+  const EvaluationConfig config_;
+  const std::string name_;
+  const std::vector<int64_t> steps_;
+  const std::shared_ptr<const TaskFamily> task_;
+  const Key key_;
+  WorkspacePool workspaces_;
+};
+
+}  // namespace lopt

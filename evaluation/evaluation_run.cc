@@ -1,0 +1,151 @@
+#include "evaluation/evaluation_run.h"
+
+#include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
+
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <vector>
+
+#include "base/error.h"
+#include "base/isa.h"
+#include "base/parallel.h"
+#include "evaluation/evaluate.h"
+
+namespace lopt {
+namespace {
+
+// Keys of the config that may change when an evaluation is resumed.
+const std::vector<std::string>& FreeKeys() {
+  static const std::vector<std::string> keys = {"name", "data_dir"};
+  return keys;
+}
+
+void CheckConfig(const std::string& path, const EvaluationConfig& stored,
+                 const EvaluationConfig& now) {
+  const std::vector<std::string> differences = WriteEvaluationConfig(stored).Differences(
+      WriteEvaluationConfig(now), FreeKeys(), "in the directory", "now");
+  Require(differences.empty(),
+          "cannot resume {}: the config has changed: {}. On resume only these keys may change: {}",
+          path, fmt::join(differences, "; "), fmt::join(FreeKeys(), ", "));
+}
+
+void CheckContenders(const std::string& path, const Contenders& stored, const Contenders& now) {
+  const std::vector<std::string> names = NamesOf(now);
+  Require(NamesOf(stored) == names,
+          "cannot resume {}: the optimizers have changed: {} in the directory, {} now", path,
+          fmt::join(NamesOf(stored), ", "), fmt::join(names, ", "));
+  Require(stored.learned.size() == now.learned.size(),
+          "cannot resume {}: {} learned optimizers in the directory, {} now", path,
+          stored.learned.size(), now.learned.size());
+  for (size_t i = 0; i < now.learned.size(); ++i) {
+    const LearnedContender& then = stored.learned[i];
+    const LearnedContender& learned = now.learned[i];
+    const std::vector<std::string> differences =
+        then.config.Differences(learned.config, {}, "in the directory", "now");
+    Require(differences.empty(), "cannot resume {}: the optimizer '{}' has changed: {}", path,
+            learned.name, fmt::join(differences, "; "));
+    Require(then.theta.size() == learned.theta.size() &&
+                std::memcmp(then.theta.data(), learned.theta.data(),
+                            static_cast<size_t>(then.theta.size()) * sizeof(float)) == 0,
+            "cannot resume {}: the weights of '{}' in {} are not those that it began with; without "
+            "--theta it goes on with its own copy of them",
+            path, learned.name, learned.source);
+  }
+}
+
+void CheckIsa(const std::string& path, const std::string& stored, bool allow_change) {
+  if (stored == CurrentIsa()) return;
+  Require(allow_change,
+          "cannot resume {}: it was computed on instruction set {}, this process uses {}, so the "
+          "results would have other bits; pin it (--isa), or allow the change "
+          "(--allow-isa-change)",
+          path, stored, CurrentIsa());
+  spdlog::warn("the instruction set changes from {} to {}: results have other bits", stored,
+               CurrentIsa());
+}
+
+// The results that the evaluation in the directory goes on after.
+std::vector<RunResult> FinishedResults(const EvaluationDirectory& directory,
+                                       const Evaluation& evaluation, const std::string& path) {
+  std::vector<RunResult> all = directory.Results();
+  const size_t written = all.size();
+  std::vector<RunResult> whole;
+  try {
+    whole = evaluation.WholeTasks(std::move(all));
+  } catch (const Error& error) {
+    Fail("cannot resume {}: results.jsonl: {}", path, error.what());
+  }
+  if (whole.size() < written) {
+    spdlog::warn("{}/results.jsonl: {} results of a task that had not ended are left out", path,
+                 written - whole.size());
+  }
+  return whole;
+}
+
+}  // namespace
+
+EvaluationRunResult RunEvaluation(const EvaluationConfig& config, const Contenders& contenders,
+                                  const EvaluationRunOptions& options) {
+  Evaluation evaluation(config, contenders);
+  const std::string& path = options.out_dir;
+  EvaluationDirectory directory(path, options.existing);
+  EvaluationManifest manifest{.status = "running",
+                              .command = options.command,
+                              .version = options.version,
+                              .isa = CurrentIsa(),
+                              .threads = options.threads,
+                              .optimizers = InfoOf(contenders)};
+  EvaluateOptions evaluate{.on_progress = options.on_progress, .stop = options.stop};
+  if (options.existing == ExistingEvaluation::kKeep) {
+    const StoredEvaluation stored = ReadStoredEvaluation(path);
+    CheckConfig(path, stored.config, config);
+    CheckContenders(path, stored.contenders, contenders);
+    CheckIsa(path, stored.manifest.isa, options.allow_isa_change);
+    manifest.command = stored.manifest.command;
+    manifest.seconds = stored.manifest.seconds;
+    evaluate.finished = FinishedResults(directory, evaluation, path);
+    directory.GoOn(config, evaluate.finished);
+  } else {
+    directory.Begin(config, contenders);
+  }
+  directory.WriteManifest(manifest);
+
+  const int64_t results_of_task = std::ssize(NamesOf(contenders)) * config.seeds;
+  EvaluationRunResult result{.tasks = std::ssize(config.tasks),
+                             .tasks_before = std::ssize(evaluate.finished) / results_of_task};
+  const double seconds_before = manifest.seconds;
+  const auto start = std::chrono::steady_clock::now();
+  evaluate.on_task = [&](const std::vector<RunResult>& results) {
+    directory.AddResults(results);
+    manifest.seconds =
+        seconds_before +
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    directory.WriteManifest(manifest);
+  };
+  EvaluationOutcome outcome;
+  try {
+    ThreadPool(options.threads).Run([&] { outcome = evaluation.Run(evaluate); });
+  } catch (const std::exception& error) {
+    manifest.status = "failed";
+    manifest.error = error.what();
+    try {
+      directory.WriteManifest(manifest);
+    } catch (const Error& second) {
+      spdlog::error("{}", second.what());
+    }
+    throw;
+  }
+  if (!outcome.results.empty()) {
+    result.summary = Summarize(outcome.results);
+    directory.WriteTables(result.summary);
+  }
+  manifest.status = outcome.interrupted ? "interrupted" : "finished";
+  directory.WriteManifest(manifest);
+  result.tasks_ended = std::ssize(outcome.results) / results_of_task;
+  result.seconds = manifest.seconds;
+  return result;
+}
+
+}  // namespace lopt

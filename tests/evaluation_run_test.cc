@@ -1,0 +1,353 @@
+#include "evaluation/evaluation_run.h"
+
+#include <doctest/doctest.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/isa.h"
+#include "base/output_directory.h"
+#include "evaluation/results_file.h"
+#include "lopt/learnable.h"
+#include "lopt/registry.h"
+#include "tests/learner_child.h"
+#include "tests/temp_directory.h"
+
+namespace lopt {
+namespace {
+
+namespace fs = std::filesystem;
+
+// All evaluations run in forked children: this process never has threads.
+
+EvaluationConfig Config3(const std::string& changed_key = "seeds", const char* value = "3") {
+  return ReadEvaluationConfig(
+      Config::Parse(R"({"steps": [5, 20], "seeds": 3, "trials": 3, "tuning_seeds": 2,
+        "tasks": {"bowl": {"task": {"type": "FixedDimQuadraticFamily", "dim": 3}},
+                  "short": {"task": {"type": "QuadraticTask", "dim": 2}, "steps": [4]},
+                  "wide": {"task": {"type": "FixedDimQuadraticFamily", "dim": 6}}}})",
+                    "test")
+          .With(changed_key, value));
+}
+
+Contenders MlpAgainst(const std::string& baselines, uint64_t theta_seed = 1) {
+  const Config config = Config::Parse(R"({"type": "MLPLOpt", "hidden_size": 4})", "test");
+  const std::shared_ptr<const LearnedOptimizer> optimizer = OptimizerRegistry().Make(config);
+  return {.learned = {{.name = "mine",
+                       .optimizer = optimizer,
+                       .theta = optimizer->InitTheta(KeyFromSeed(theta_seed)),
+                       .config = config,
+                       .source = "mine.safetensors"}},
+          .baselines = BaselinesNamed(baselines)};
+}
+
+using OnProgress = std::function<void(const EvaluationProgress&)>;
+
+ChildEnd Run(const std::string& directory, ExistingEvaluation existing,
+             const OnProgress& on_progress = {}, int threads = 1) {
+  return RunInChild([&] {
+    RunEvaluation(Config3(), MlpAgainst("Adam,SGD-cosine"),
+                  {.out_dir = directory,
+                   .threads = threads,
+                   .existing = existing,
+                   .command = existing == ExistingEvaluation::kKeep ? "second" : "first",
+                   .version = "test",
+                   .on_progress = on_progress});
+  });
+}
+
+// The message of the Error that the evaluation ends with; empty if it ends well.
+std::string ErrorOf(const EvaluationConfig& config, const Contenders& contenders,
+                    const EvaluationRunOptions& options) {
+  const TempDirectory scratch;
+  RunInChild([&] {
+    try {
+      RunEvaluation(config, contenders, options);
+    } catch (const Error& error) {
+      WriteTextFile(scratch / "error", error.what());
+    }
+  });
+  return fs::exists(scratch / "error") ? ReadTextFile(scratch / "error") : "";
+}
+
+// The results without what is measured by the clock.
+std::string Lines(const std::string& directory) {
+  lopt::Results results = ReadResults(directory + "/results.jsonl");
+  CHECK(results.damage.empty());
+  std::string text;
+  for (RunResult& result : results.runs) {
+    std::ranges::fill(result.seconds, 0.0);
+    text += ResultLine(result) + "\n";
+  }
+  return text;
+}
+
+std::string Status(const std::string& directory) {
+  return ReadStoredEvaluation(directory).manifest.status;
+}
+
+// An evaluation in one go, made once.
+const std::string& Undisturbed() {
+  static const TempDirectory directory;
+  static const bool made = [] {
+    REQUIRE(Run(directory.path(), ExistingEvaluation::kRefuse).exit_code == 0);
+    return true;
+  }();
+  REQUIRE(made);
+  return directory.path();
+}
+
+void CheckResumedEqualsUndisturbed(const std::string& directory) {
+  REQUIRE(Run(directory, ExistingEvaluation::kKeep, {}, 2).exit_code == 0);
+  CHECK(Lines(directory) == Lines(Undisturbed()));
+  CHECK(Status(directory) == "finished");
+  CHECK(fs::exists(directory + "/table.md"));
+  CHECK(fs::exists(directory + "/table.csv"));
+}
+
+void CopyOfUndisturbed(const std::string& directory) {
+  fs::copy(Undisturbed(), directory,
+           fs::copy_options::recursive | fs::copy_options::overwrite_existing);
+}
+
+// Ends the process at the `call`-th report of a task, from 0.
+OnProgress KillAt(const std::string& task, int call) {
+  return [=, seen = 0](const EvaluationProgress& progress) mutable {
+    if (progress.task == task && seen++ == call) ::raise(SIGKILL);
+  };
+}
+
+TEST_CASE("An evaluation that is killed anywhere and resumed ends with the same results") {
+  for (const char* task : {"bowl", "short", "wide"}) {
+    for (const int call : {0, 1, 9, 20}) {  // tuning begins, goes on; judging goes on
+      CAPTURE(task);
+      CAPTURE(call);
+      const TempDirectory directory;
+      REQUIRE(Run(directory.path(), ExistingEvaluation::kRefuse, KillAt(task, call)).signal ==
+              SIGKILL);
+      CHECK(Status(directory.path()) == "running");
+      CheckResumedEqualsUndisturbed(directory.path());
+    }
+  }
+}
+
+TEST_CASE("An evaluation that is killed again and again ends with the same results") {
+  const TempDirectory directory;
+  ExistingEvaluation existing = ExistingEvaluation::kRefuse;
+  for (const auto& [task, call] :
+       {std::pair("bowl", 3), {"bowl", 15}, {"short", 2}, {"short", 9}, {"wide", 0}}) {
+    REQUIRE(Run(directory.path(), existing, KillAt(task, call)).signal == SIGKILL);
+    existing = ExistingEvaluation::kKeep;
+  }
+  CheckResumedEqualsUndisturbed(directory.path());
+}
+
+TEST_CASE("An evaluation that is killed inside the write of its results ends with the same ones") {
+  for (const int bytes : {1, 700, 2500, 6000}) {
+    CAPTURE(bytes);
+    const TempDirectory directory;
+    const std::string results = directory / "results.jsonl";
+    // The system ends a process that writes a file beyond this size.
+    const ChildEnd end =
+        Run(directory.path(), ExistingEvaluation::kRefuse, [&](const EvaluationProgress& progress) {
+          if (progress.task != "short") return;
+          const rlim_t size = fs::file_size(results) + static_cast<rlim_t>(bytes);
+          const rlimit limit = {.rlim_cur = size, .rlim_max = size};
+          ::setrlimit(RLIMIT_FSIZE, &limit);
+        });
+    REQUIRE(end.signal == SIGXFSZ);
+    CheckResumedEqualsUndisturbed(directory.path());
+  }
+}
+
+TEST_CASE("Results that are cut off anywhere are made whole again") {
+  const std::string whole = ReadTextFile(Undisturbed() + "/results.jsonl");
+  std::vector<size_t> line_ends;
+  for (size_t i = 0; i < whole.size(); ++i) {
+    if (whole[i] == '\n') line_ends.push_back(i + 1);
+  }
+  REQUIRE(line_ends.size() == 3 * 3 * 3);  // tasks, optimizers, seeds
+  for (const size_t size : {size_t{0}, size_t{1}, line_ends[0], line_ends[7] + 50, line_ends[8] - 1,
+                            line_ends[8], line_ends[8] + 1, line_ends[20], whole.size() - 1}) {
+    CAPTURE(size);
+    const TempDirectory directory;
+    CopyOfUndisturbed(directory.path());
+    WriteTextFile(directory / "results.jsonl", whole.substr(0, size));
+    CheckResumedEqualsUndisturbed(directory.path());
+    const std::string now = ReadTextFile(directory / "results.jsonl");
+    if (size >= line_ends[8]) CHECK(now.substr(0, line_ends[8]) == whole.substr(0, line_ends[8]));
+  }
+}
+
+TEST_CASE("A stop ends with the results of whole tasks, and can be resumed") {
+  const TempDirectory directory;
+  const TempDirectory scratch;
+  REQUIRE(RunInChild([&] {
+            std::atomic<bool> stop = false;
+            const EvaluationRunResult result = RunEvaluation(
+                Config3(), MlpAgainst("Adam,SGD-cosine"),
+                {.out_dir = directory.path(),
+                 .threads = 2,
+                 .on_progress = [&](const EvaluationProgress& p) { stop = p.task == "short"; },
+                 .stop = &stop});
+            Require(result.tasks == 3 && result.tasks_before == 0 && result.tasks_ended == 1,
+                    "{} of {} tasks", result.tasks_ended, result.tasks);
+          }).exit_code == 0);
+  CHECK(Status(directory.path()) == "interrupted");
+  CHECK(ReadResults(directory / "results.jsonl").runs.size() == 9);
+  CHECK(fs::exists(directory / "table.md"));
+  CheckResumedEqualsUndisturbed(directory.path());
+  CHECK(ReadStoredEvaluation(directory.path()).manifest.command.empty());
+}
+
+TEST_CASE("A resumed evaluation keeps its command and adds up its seconds") {
+  const TempDirectory directory;
+  CopyOfUndisturbed(directory.path());
+  const std::string before = ReadTextFile(directory / "results.jsonl");
+  const double seconds = ReadStoredEvaluation(directory.path()).manifest.seconds;
+  REQUIRE(seconds > 0);
+  CheckResumedEqualsUndisturbed(directory.path());
+  CHECK(ReadTextFile(directory / "results.jsonl") == before);  // nothing was left to train
+  CHECK(ReadStoredEvaluation(directory.path()).manifest.seconds == seconds);
+  CHECK(ReadStoredEvaluation(directory.path()).manifest.command == "first");
+}
+
+TEST_CASE("What differs from the evaluation that is resumed is an error that names it") {
+  const TempDirectory directory;
+  CopyOfUndisturbed(directory.path());
+  const std::string& path = directory.path();
+  const std::string start = "cannot resume " + path + ": ";
+  const Contenders contenders = MlpAgainst("Adam,SGD-cosine");
+  const EvaluationRunOptions options{.out_dir = path, .existing = ExistingEvaluation::kKeep};
+  CHECK(ErrorOf(Config3("trials", "4"), contenders, options) ==
+        start +
+            "the config has changed: trials: 3 in the directory, 4 now. On resume only these keys "
+            "may change: name, data_dir");
+  CHECK(ErrorOf(Config3("tasks.wide.task.dim", "7"), contenders, options) ==
+        start +
+            "the config has changed: tasks.wide.task.dim: 6 in the directory, 7 now. On resume "
+            "only these keys may change: name, data_dir");
+  CHECK(ErrorOf(Config3(), MlpAgainst("Adam"), options) ==
+        start +
+            "the optimizers have changed: Adam, SGD-cosine, mine in the directory, Adam, mine now");
+  CHECK(ErrorOf(Config3(), MlpAgainst("Adam,SGD-cosine", 2), options) ==
+        start +
+            "the weights of 'mine' in mine.safetensors are not those that it began with; without "
+            "--theta it goes on with its own copy of them");
+  Contenders other = contenders;
+  other.learned[0].config = other.learned[0].config.With("hidden_size", "5");
+  CHECK(ErrorOf(Config3(), other, options) ==
+        start + "the optimizer 'mine' has changed: hidden_size: 4 in the directory, 5 now");
+  CHECK(ErrorOf(Config3("name", "renamed"), contenders, options).empty());
+}
+
+TEST_CASE("Another instruction set is an error unless it is allowed") {
+  const std::vector<std::string> isas = SupportedIsas();
+  if (isas.size() < 2) {
+    MESSAGE("skipped: this machine has one instruction set");
+    return;
+  }
+  const TempDirectory directory;
+  CopyOfUndisturbed(directory.path());
+  EvaluationRunOptions options{.out_dir = directory.path(), .existing = ExistingEvaluation::kKeep};
+  const std::string best = CurrentIsa();
+  const Contenders contenders = MlpAgainst("Adam,SGD-cosine");
+  PinIsa(isas.back());
+  CHECK(ErrorOf(Config3(), contenders, options) ==
+        "cannot resume " + directory.path() + ": it was computed on instruction set " + best +
+            ", this process uses " + isas.back() +
+            ", so the results would have other bits; pin it (--isa), or allow the change "
+            "(--allow-isa-change)");
+  options.allow_isa_change = true;
+  CHECK(ErrorOf(Config3(), contenders, options).empty());
+  CHECK(ReadStoredEvaluation(directory.path()).manifest.isa == isas.back());
+  PinIsa(best);
+}
+
+TEST_CASE("An evaluation that is there is neither resumed nor replaced unasked") {
+  const TempDirectory directory;
+  CopyOfUndisturbed(directory.path());
+  WriteTextFile(directory / "notes.txt", "mine");
+  WriteTextFile(directory / "config.json.tmp.1.0", "left by a kill");
+  const Contenders contenders = MlpAgainst("SGD");
+  CHECK(ErrorOf(Config3(), contenders, {.out_dir = directory.path()}) ==
+        directory.path() +
+            " holds an evaluation already: resume it (--resume), replace it (--overwrite), or "
+            "choose another directory");
+  CHECK(Lines(directory.path()) == Lines(Undisturbed()));
+  CHECK(ErrorOf(Config3(), contenders,
+                {.out_dir = directory.path(), .existing = ExistingEvaluation::kReplace})
+            .empty());
+  CHECK(ReadResults(directory / "results.jsonl").runs.size() == 3 * 2 * 3);
+  CHECK(ReadTextFile(directory / "notes.txt") == "mine");
+  CHECK_FALSE(fs::exists(directory / "config.json.tmp.1.0"));
+}
+
+TEST_CASE("Where there is no evaluation there is nothing to resume") {
+  const TempDirectory scratch;
+  const auto error_of = [&](const std::string& path) {
+    return ErrorOf(Config3(), MlpAgainst("SGD"),
+                   {.out_dir = path, .existing = ExistingEvaluation::kKeep});
+  };
+  CHECK(error_of(scratch / "nowhere") ==
+        "cannot resume: " + (scratch / "nowhere") + " holds no evaluation");
+  CHECK_FALSE(fs::exists(scratch / "nowhere"));
+  WriteTextFile(scratch / "config.json", "{}");
+  CHECK(error_of(scratch.path()) == "cannot resume: " + scratch.path() +
+                                        " holds no evaluation (there is no " +
+                                        (scratch / "manifest.json") + ")");
+  WriteTextFile(scratch / "manifest.json", R"({"format": "lopt run 1"})");
+  CHECK(error_of(scratch.path()) ==
+        (scratch / "manifest.json") +
+            ": its format is 'lopt run 1', this program reads 'lopt evaluation 1'");
+  fs::create_directory(scratch / "checkpoints");
+  CHECK(error_of(scratch.path()) ==
+        scratch.path() + " holds a meta-training run; choose another directory for the evaluation");
+}
+
+TEST_CASE("A directory that another evaluation is using is an error") {
+  const TempDirectory directory;
+  CopyOfUndisturbed(directory.path());
+  const RunLock other(directory.path());
+  for (const ExistingEvaluation existing :
+       {ExistingEvaluation::kRefuse, ExistingEvaluation::kReplace, ExistingEvaluation::kKeep}) {
+    CHECK(ErrorOf(Config3(), MlpAgainst("Adam,SGD-cosine"),
+                  {.out_dir = directory.path(), .existing = existing}) ==
+          directory.path() + " is in use: another process runs in it");
+  }
+  CHECK(Lines(directory.path()) == Lines(Undisturbed()));
+}
+
+TEST_CASE("Results of something else, or damaged before their end, are an error") {
+  const TempDirectory directory;
+  CopyOfUndisturbed(directory.path());
+  const std::string whole = ReadTextFile(directory / "results.jsonl");
+  const auto error_of = [&](const std::string& results) {
+    WriteTextFile(directory / "results.jsonl", results);
+    return ErrorOf(Config3(), MlpAgainst("Adam,SGD-cosine"),
+                   {.out_dir = directory.path(), .existing = ExistingEvaluation::kKeep});
+  };
+  const std::string first = whole.substr(0, whole.find('\n') + 1);
+  CHECK(error_of("garbage\n" + whole) == (directory / "results.jsonl") + ", line 1: not JSON");
+  CHECK(error_of(first + first) ==
+        "cannot resume " + directory.path() +
+            ": results.jsonl: result 2 is of task 'bowl', Adam, seed 0, after 5, 20 steps; this "
+            "evaluation has task 'bowl', Adam, seed 1, after 5, 20 steps there");
+  CHECK(error_of(whole + first) ==
+        "cannot resume " + directory.path() +
+            ": results.jsonl: the evaluation has 27 results of 3 tasks, 3 optimizers and 3 seeds, "
+            "got 28");
+  CHECK(error_of(whole).empty());
+}
+
+}  // namespace
+}  // namespace lopt

@@ -1,0 +1,65 @@
+#include "tools/progress_line.h"
+
+#include <fmt/core.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cmath>
+
+namespace lopt {
+
+namespace {
+
+constexpr double kTerminalSeconds = 0.2;
+constexpr double kPlainSeconds = 5;
+
+}  // namespace
+
+bool ProgressLine::IsDue(double seconds) const {
+  const double interval = on_terminal() ? kTerminalSeconds : kPlainSeconds;
+  return printed_seconds_ < 0 || seconds >= printed_seconds_ + interval;
+}
+
+void ProgressLine::Print(std::string line, double seconds) {
+  if (on_terminal()) {
+    if (line.size() >= static_cast<size_t>(columns_)) {
+      line.resize(static_cast<size_t>(columns_) - 1);
+    }
+    fmt::print(stream_, "\r{}\x1b[K", line);
+  } else {
+    fmt::print(stream_, "{}\n", line);
+  }
+  std::fflush(stream_);
+  printed_seconds_ = seconds;
+}
+
+void ProgressLine::End() {
+  if (printed_seconds_ >= 0 && on_terminal()) fmt::print(stream_, "\n");
+}
+
+int TerminalColumns(std::FILE* stream) {
+  winsize size = {};
+  if (isatty(fileno(stream)) == 0) return 0;
+  if (ioctl(fileno(stream), TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
+  return size.ws_col;
+}
+
+std::string FormatDuration(double seconds) {
+  const auto whole = static_cast<int64_t>(std::ceil(seconds));
+  const int64_t hours = whole / 3600;
+  const int64_t minutes = whole / 60 % 60;
+  if (hours > 0) return fmt::format("{}:{:02}:{:02}", hours, minutes, whole % 60);
+  return fmt::format("{}:{:02}", minutes, whole % 60);
+}
+
+std::string FormatCount(double count) {
+  const std::string digits = fmt::format("{:.0f}", count);
+  std::string grouped;
+  for (size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) grouped += ',';
+    grouped += digits[i];
+  }
+  return grouped;
+}
+
+}  // namespace lopt

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+namespace lopt {
+
+// Shows how work goes on a stream: one line that is rewritten in place on a terminal, a line every
+// few seconds otherwise.
+class ProgressLine {
+ public:
+  // `columns`: width of the terminal; 0: not a terminal.
+  ProgressLine(std::FILE* stream, int columns) : stream_(stream), columns_(columns) {}
+
+  bool on_terminal() const { return columns_ > 0; }
+  // Whether a line at this time since the start is not too soon after the last one.
+  bool IsDue(double seconds) const;
+  void Print(std::string line, double seconds);
+  // Ends the line, if there was one.
+  void End();
+
+ private:
+  std::FILE* stream_;
+  int columns_;
+  double printed_seconds_ = -1;  // -1: nothing yet
+};
+
+// The terminal's width if the stream is one, else 0.
+int TerminalColumns(std::FILE* stream);
+
+// "0:42", "3:07:09".
+std::string FormatDuration(double seconds);
+// "5,860".
+std::string FormatCount(double count);
+
+}  // namespace lopt
