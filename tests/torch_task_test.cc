@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/parallel.h"
 #include "tasks/image_mlp.h"
 #include "tests/torch_example_tasks.h"
 #include "torch/registry.h"
@@ -411,6 +412,34 @@ TEST_CASE("Random tensors are functions of their keys") {
     CHECK_EQ(drawn[1][i].item<int64_t>(), integers[static_cast<size_t>(i)]);
   }
   CHECK(drawn[0].equal(RandintTensor(keys[0], -3, 12, {6})));
+}
+
+// Two threads that multiply at once get wrong products from a BLAS that is not thread-safe, one in
+// a thousand or so.
+TEST_CASE("Many products on many threads are those of one thread") {
+  const TorchTaskFamily task(
+      [](Key key, const torch::Tensor&) -> NamedTensors {
+        return {{"w", NormalTensor(key, {32, 64})}};
+      },
+      [](const TorchEvaluation& e) -> TorchLoss {
+        torch::Tensor sum = torch::zeros({e.params[0].size(0)});
+        const torch::Tensor x = torch::linspace(-1, 1, 128 * 32).view({1, 128, 32});
+        for (int i = 0; i < 50; ++i) sum = sum + torch::matmul(x, e.params[0]).square().sum({1, 2});
+        return sum;
+      });
+  constexpr int64_t kReplicas = 400;
+  const std::vector<float> params = SomeParams(task, 1);
+  std::vector<float> losses(kReplicas);
+  ThreadPool(4).Run([&] {
+    ParallelFor(kReplicas, [&](int64_t i) {
+      const Key key;
+      Workspace scratch;
+      task.Evaluate(
+          {.params = params, .keys = {&key, 1}, .losses = std::span(losses).subspan(i, 1)},
+          scratch);
+    });
+  });
+  for (const float loss : losses) CHECK(loss == losses[0]);
 }
 
 }  // namespace lopt

@@ -9,7 +9,7 @@ build_packages=(
   doctest-dev gnuplot-nox
 )
 # What torch tasks need besides: 60 % of the download.
-torch_packages=(libtorch-dev libopenblas0-serial)
+torch_packages=(libtorch-dev libopenblas0-pthread)
 # What the tests and checks need besides: the report is looked at in a browser, the Python optimizer runs under PyTorch.
 test_packages=(clang-format clang-tidy chromium fonts-dejavu-core python3-torch python3-numpy)
 

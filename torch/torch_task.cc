@@ -3,7 +3,10 @@
 #include <ATen/Parallel.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <mutex>
+
 #include "base/error.h"
+#include "torch/blas.h"
 
 namespace lopt {
 namespace {
@@ -140,6 +143,7 @@ TorchTaskFamily::TorchTaskFamily(InitFunction init, LossFunction loss, TaskParts
       loss_(std::move(loss)),
       rows_(rows) {
   at::set_num_threads(1);
+  KeepBlasOnOneThread();
 }
 
 void TorchTaskFamily::DoInit(std::span<const float> config, Key key, std::span<float> params,
@@ -153,6 +157,9 @@ void TorchTaskFamily::DoInit(std::span<const float> config, Key key, std::span<f
 void TorchTaskFamily::DoEvaluate(const TaskEvaluation& evaluation, Workspace& /*scratch*/) const {
   // Torch's number of threads reaches a new thread only with the first parallel loop of its own.
   at::internal::lazy_init_num_threads();
+  static std::mutex blas_mutex;
+  const auto lock =
+      BlasIsThreadSafe() ? std::unique_lock<std::mutex>() : std::unique_lock(blas_mutex);
   WithTorchErrors("loss", [&] {
     if (rows_ == TorchRows::kTogether) {
       EvaluateRows(evaluation, {evaluation.rows});
