@@ -235,20 +235,6 @@ AggregateRow AggregateOf(const std::vector<Task>& tasks, const std::vector<Summa
 
 }  // namespace
 
-std::string_view ToString(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::kBetter:
-      return "better";
-    case Verdict::kWorse:
-      return "worse";
-    case Verdict::kUnclear:
-      return "unclear";
-    case Verdict::kNone:
-      break;
-  }
-  return "";
-}
-
 Summary Summarize(const std::vector<RunResult>& results) {
   const std::vector<Task> tasks = GroupByTask(results);
   Summary summary;

@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "base/choices.h"
 #include "evaluation/run_result.h"
 #include "evaluation/statistics.h"
 
@@ -26,8 +26,13 @@ enum class Verdict {
   kNone      // it is tuned Adam, there is none, or either has fewer than kVerdictSeeds seeds
 };
 
-// The word for it in tables and files: "better", "worse", "unclear", or nothing.
-std::string_view ToString(Verdict verdict);
+// The words of tables, reports and files.
+inline constexpr Named<Verdict> kVerdicts[] = {{Verdict::kBetter, "better"},
+                                               {Verdict::kWorse, "worse"},
+                                               {Verdict::kUnclear, "unclear"},
+                                               {Verdict::kNone, ""}};
+
+inline std::string ToString(Verdict verdict) { return NameOf("verdict", verdict, kVerdicts); }
 
 // Below this an interval says too little for a verdict.
 inline constexpr int64_t kVerdictSeeds = 3;

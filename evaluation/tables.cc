@@ -54,9 +54,7 @@ std::string ShownPercent(const Estimate& estimate, bool best) {
                      100 * estimate.interval.high);
 }
 
-std::string_view Shown(Verdict verdict) {
-  return verdict == Verdict::kNone ? "-" : ToString(verdict);
-}
+std::string Shown(Verdict verdict) { return verdict == Verdict::kNone ? "-" : ToString(verdict); }
 
 // Counted in code points.
 size_t Width(const std::string& utf8) {
@@ -262,9 +260,8 @@ std::string Balances(const Summary& summary, const std::vector<Rows>& sections) 
 }
 
 std::string AllTasks(const Summary& summary, const std::vector<Rows>& sections) {
-  Table table({"optimizer", "test loss / Adam's", "train loss / Adam's",
-               std::string(ToString(Verdict::kBetter)), std::string(ToString(Verdict::kWorse)),
-               std::string(ToString(Verdict::kUnclear)), "diverged"});
+  Table table({"optimizer", "test loss / Adam's", "train loss / Adam's", ToString(Verdict::kBetter),
+               ToString(Verdict::kWorse), ToString(Verdict::kUnclear), "diverged"});
   const auto lowest = [&](Estimate AggregateRow::*ratio, const AggregateRow& row) {
     return summary.aggregate.size() > 1 && std::isfinite((row.*ratio).value) &&
            std::ranges::all_of(summary.aggregate, [&](const AggregateRow& other) {

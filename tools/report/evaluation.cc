@@ -200,10 +200,10 @@ std::string Cell(const std::optional<double>& value) {
 
 // The word in the style sheet's class of the same name.
 std::string Word(Verdict verdict) {
-  const std::string_view word = ToString(verdict);
+  std::string word = ToString(verdict);
   return verdict == Verdict::kBetter || verdict == Verdict::kWorse
              ? fmt::format("<span class=\"{}\">{}</span>", word, word)
-             : std::string(word);
+             : word;
 }
 
 // The rows of a task and number of steps begin at `first`; returns where they end.
@@ -250,11 +250,10 @@ void AggregateTable(const Summary& summary, ReportPage* page) {
                     std::to_string(row.better), std::to_string(row.worse),
                     std::to_string(row.unclear)});
   }
-  page->AddHtml(
-      "<h4>All tasks, losses as fractions of tuned Adam's</h4>\n" +
-      HtmlTable({"optimizer", "train loss", "test loss", std::string(ToString(Verdict::kBetter)),
-                 std::string(ToString(Verdict::kWorse)), std::string(ToString(Verdict::kUnclear))},
-                rows, 1));
+  page->AddHtml("<h4>All tasks, losses as fractions of tuned Adam's</h4>\n" +
+                HtmlTable({"optimizer", "train loss", "test loss", ToString(Verdict::kBetter),
+                           ToString(Verdict::kWorse), ToString(Verdict::kUnclear)},
+                          rows, 1));
 }
 
 // Test losses of all optimizers as fractions of tuned Adam's, a row for each task and number of
