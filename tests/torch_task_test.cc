@@ -422,10 +422,10 @@ TEST_CASE("Many products on many threads are those of one thread") {
         return {{"w", NormalTensor(key, {32, 64})}};
       },
       [](const TorchEvaluation& e) -> TorchLoss {
-        torch::Tensor sum = torch::zeros({e.params[0].size(0)});
         const torch::Tensor x = torch::linspace(-1, 1, 128 * 32).view({1, 128, 32});
-        for (int i = 0; i < 50; ++i) sum = sum + torch::matmul(x, e.params[0]).square().sum({1, 2});
-        return sum;
+        torch::Tensor sum = torch::matmul(x, e.params[0]);
+        for (int i = 0; i < 200; ++i) sum = sum + torch::matmul(x, e.params[0]);
+        return sum.square().sum({1, 2});
       });
   constexpr int64_t kReplicas = 400;
   const std::vector<float> params = SomeParams(task, 1);
