@@ -50,7 +50,7 @@ std::string PesError(const TruncatedOptions& options) {
 std::string ProblemError(const LoptProblemOptions& options) {
   return ErrorOf([&] {
     LoptProblem(TaskRegistry().Make(Config::Parse(R"({"type": "FixedDimQuadraticFamily"})", "test"),
-                                    MakeTaskResources("")),
+                                    TaskResources("")),
                 OptimizerRegistry().Make(Config::Parse(R"({"type": "LearnableSGD"})", "test")),
                 TenSteps(), options);
   });
@@ -99,7 +99,7 @@ TEST_CASE("The same options in a config are refused with their path") {
                             more + "}",
                         "test"),
           OptimizerRegistry().Make(Config::Parse(R"({"type": "LearnableSGD"})", "test")),
-          MakeTaskResources(""));
+          TaskResources(""));
     });
   };
   CHECK(error(R"("std": 0.1)") == "no error");
