@@ -4,14 +4,14 @@
 
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/eigen.h"
+#include "base/error.h"
+#include "base/key.h"
 #include "base/parallel.h"
 #include "evaluation/inner_training.h"
 #include "evaluation/run_result.h"
-#include "lopt/registry.h"
-#include "tasks/registry.h"
 
 namespace lopt {
 namespace {
@@ -23,24 +23,20 @@ Key HeldOutKey(int64_t seed) {
 
 }  // namespace
 
-HeldOutEvaluation::HeldOutEvaluation(const MetaTrainConfig& config)
-    : optimizer_(OptimizerRegistry().Make(config.learned_optimizer)),
-      steps_(config.eval_steps),
-      seeds_(config.eval_seeds) {
-  std::vector<Config> tasks = config.eval_tasks;
-  if (tasks.empty()) {
-    for (const Config& estimator : config.estimators) {
-      tasks.push_back(Config::FromJson(estimator.json().at("task"), estimator.path() + ".task"));
-    }
-  }
-  const TaskResources resources(config.data_dir);
-  for (const Config& task : tasks) {
+HeldOutEvaluation::HeldOutEvaluation(std::shared_ptr<const LearnedOptimizer> optimizer,
+                                     const TaskResources& resources, const HeldOutOptions& options)
+    : optimizer_(std::move(optimizer)), steps_(options.steps), seeds_(options.seeds) {
+  Require(!options.tasks.empty() && steps_ >= 1 && seeds_ >= 1,
+          "a held-out evaluation needs a task, a step and a seed at least, got {} tasks, {} steps "
+          "and {} seeds",
+          options.tasks.size(), steps_, seeds_);
+  for (const Config& task : options.tasks) {
     tasks_.push_back({.name = fmt::format("{}_{}", tasks_.size(), task.Type()),
                       .family = TaskRegistry().Make(task, resources)});
   }
 }
 
-Metrics HeldOutEvaluation::Evaluate(const Eigen::VectorXf& theta) {
+HeldOutResult HeldOutEvaluation::Evaluate(const Eigen::VectorXf& theta) {
   std::vector<TrainingCurve> curves(tasks_.size() * static_cast<size_t>(seeds_));
   ParallelFor(std::ssize(curves), [&](int64_t i) {
     const TaskFamily& task = *tasks_[static_cast<size_t>(i / seeds_)].family;
@@ -49,7 +45,8 @@ Metrics HeldOutEvaluation::Evaluate(const Eigen::VectorXf& theta) {
         TrainTask(task, *optimizer_->Bind(task.params_layout(), AsSpan(theta)), {&steps_, 1},
                   Split::kTest, {.key = HeldOutKey(i % seeds_)}, *lease);
   });
-  Metrics metrics;
+  HeldOutResult result;
+  Metrics& metrics = result.metrics;
   double sum = 0;
   for (size_t t = 0; t < tasks_.size(); ++t) {
     double train = 0;
@@ -69,8 +66,9 @@ Metrics HeldOutEvaluation::Evaluate(const Eigen::VectorXf& theta) {
     metrics["eval_ratio/" + tasks_[t].name] = ratio / count;
     sum += ratio / count;
   }
-  metrics["eval_loss"] = sum / static_cast<double>(tasks_.size());
-  return metrics;
+  result.loss = sum / static_cast<double>(tasks_.size());
+  metrics["eval_loss"] = result.loss;
+  return result;
 }
 
 }  // namespace lopt

@@ -6,31 +6,43 @@
 #include <string>
 #include <vector>
 
-#include "base/key.h"
+#include "base/config.h"
 #include "base/metrics.h"
 #include "base/workspace.h"
-#include "learner/meta_train_config.h"
 #include "lopt/learned_optimizer.h"
+#include "tasks/registry.h"
 #include "tasks/task_family.h"
 
 namespace lopt {
 
-// The small evaluation that meta-training makes of theta on its way (eval_every and the keys after
-// it): trains each of the config's eval_tasks, or of its estimators' tasks if it names none, for
-// eval_steps with eval_seeds seeds, always the same ones and none that a training draws.
-class HeldOutEvaluation {
- public:
-  // Throws Error if a task or the optimizer cannot be made.
-  explicit HeldOutEvaluation(const MetaTrainConfig& config);
+struct HeldOutOptions {
+  std::vector<Config> tasks = {};  // type and options of each; at least one
+  int64_t steps = 300;             // inner steps of a training
+  int64_t seeds = 8;               // trainings of each task
+};
 
-  // In parallel on the thread pool around the call. Means over the seeds, by task:
+struct HeldOutResult {
+  // The mean over the tasks of the test loss as a fraction of the first batch's loss, which lets
+  // losses of any size count alike. Infinite if a training diverged.
+  double loss = 0;
+  // Means over the seeds, by task, and the loss:
   //   eval_train_loss/<index>_<type>  of the last kFinalSteps batch losses
   //   eval_test_loss/<index>_<type>   on the whole test split
-  //   eval_ratio/<index>_<type>       the test loss as a fraction of the first batch's loss;
-  //                                   infinite if a seed diverged
-  // and eval_loss, the mean of eval_ratio over the tasks, which lets losses of any size count
-  // alike.
-  Metrics Evaluate(const Eigen::VectorXf& theta);
+  //   eval_ratio/<index>_<type>       the fraction above
+  //   eval_loss
+  Metrics metrics = {};
+};
+
+// The small evaluation that meta-training makes of theta on its way: trains each task with some
+// seeds, always the same ones and none that a training draws.
+class HeldOutEvaluation {
+ public:
+  // Throws Error unless there is a task, all can be made, and steps and seeds are at least 1.
+  HeldOutEvaluation(std::shared_ptr<const LearnedOptimizer> optimizer,
+                    const TaskResources& resources, const HeldOutOptions& options);
+
+  // In parallel on the thread pool around the call; theta is [D].
+  HeldOutResult Evaluate(const Eigen::VectorXf& theta);
 
  private:
   struct Task {

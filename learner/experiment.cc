@@ -42,14 +42,14 @@ std::vector<int64_t> EstimatorsOfWorker(const MetaTrainConfig& config, int64_t w
 }
 
 Experiment::Experiment(const MetaTrainConfig& config)
-    : optimizer(OptimizerRegistry().Make(config.learned_optimizer)),
+    : resources(config.data_dir),
+      optimizer(OptimizerRegistry().Make(config.learned_optimizer)),
       learner(optimizer, ThetaOptRegistry().Make(config.theta_opt),
               config.non_finite_gradient == "abort" ? NonFiniteGradient::kAbort
                                                     : NonFiniteGradient::kSkip),
       run_key(KeyFromSeed(static_cast<uint64_t>(config.seed))) {
   Require(!config.estimators.empty(), "estimators: must name at least one estimator");
   CheckCombinations(config);
-  const TaskResources resources(config.data_dir);
   for (const Config& estimator : config.estimators) {
     estimators.push_back(EstimatorRegistry().Make(estimator, optimizer, resources));
     estimator_names.push_back(EstimatorName(estimators, estimators.size() - 1));

@@ -8,6 +8,7 @@
 #include "learner/gradient_learner.h"
 #include "learner/meta_train_config.h"
 #include "learner/worker.h"
+#include "tasks/registry.h"
 
 namespace lopt {
 
@@ -23,6 +24,7 @@ struct Experiment {
   // together.
   explicit Experiment(const MetaTrainConfig& config);
 
+  TaskResources resources;
   std::shared_ptr<const LearnedOptimizer> optimizer;
   GradientLearner learner;
   Estimators estimators;

@@ -1,25 +1,29 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
 
+#include "base/error.h"
 #include "base/parallel.h"
 #include "evaluation/held_out.h"
 #include "evaluation/inner_training.h"
 #include "lopt/learnable.h"
-#include "tasks/quadratic.h"
+#include "tasks/registry.h"
 
 namespace lopt {
 namespace {
 
-MetaTrainConfig Experiment(const std::string& eval_tasks) {
-  return ReadOptions<MetaTrainConfig>(
-      Config::Parse(R"({"learned_optimizer": {"type": "LearnableSGD"}, "theta_opt": {"type": "SGD"},
-        "estimators": [{"type": "TruncatedPES", "task": {"type": "FixedDimQuadraticFamily"},
-                        "schedule": {"type": "ConstantTruncationSchedule"}}],
-        "eval_every": 1, "eval_steps": 20, "eval_seeds": 3, "eval_tasks": )" +
-                        eval_tasks + "}",
-                    "test"));
+// Trains with gradient descent.
+HeldOutEvaluation Judge(const std::vector<std::string>& tasks) {
+  HeldOutOptions options = {.steps = 20, .seeds = 3};
+  for (const std::string& task : tasks) options.tasks.push_back(Config::Parse(task, "test"));
+  return {std::make_shared<LearnableSGD>(LearnableSGDOptions{}), TaskResources(""), options};
 }
+
+constexpr char kQuadratic[] = R"({"type": "FixedDimQuadraticFamily"})";
+constexpr char kGlyphs[] = R"({"type": "ImageMLP", "data": "glyphs"})";
 
 Eigen::VectorXf ThetaOf(double learning_rate) {
   return LearnableSGD({.learning_rate = learning_rate}).InitTheta(Key{});
@@ -27,20 +31,23 @@ Eigen::VectorXf ThetaOf(double learning_rate) {
 
 TEST_CASE("The ratio of a quadratic under gradient descent is known") {
   // Each step takes the distance to the optimum times 1 - 2 lr.
-  HeldOutEvaluation evaluation(Experiment("[]"));
-  const Metrics metrics = evaluation.Evaluate(ThetaOf(0.01));
+  HeldOutEvaluation evaluation = Judge({kQuadratic});
+  const HeldOutResult result = evaluation.Evaluate(ThetaOf(0.01));
+  const Metrics& metrics = result.metrics;
   const double ratio = std::pow(0.98, 40);
   CHECK(metrics.at("eval_ratio/0_FixedDimQuadraticFamily") == doctest::Approx(ratio));
-  CHECK(metrics.at("eval_loss") == doctest::Approx(ratio));
+  CHECK(result.loss == doctest::Approx(ratio));
+  CHECK(metrics.at("eval_loss") == result.loss);
   CHECK(metrics.at("eval_test_loss/0_FixedDimQuadraticFamily") > 0);
   CHECK(metrics.at("eval_train_loss/0_FixedDimQuadraticFamily") >
         metrics.at("eval_test_loss/0_FixedDimQuadraticFamily"));
 }
 
-TEST_CASE("Tasks of the config's own replace those of the estimators and count alike") {
-  HeldOutEvaluation evaluation(Experiment(R"([{"type": "QuadraticTask", "dim": 2},
-                     {"type": "ImageMLP", "hidden": [4], "batch_size": 8, "data": "glyphs"}])"));
-  const Metrics metrics = evaluation.Evaluate(ThetaOf(0.1));
+TEST_CASE("Tasks with losses of any size count alike") {
+  HeldOutEvaluation evaluation =
+      Judge({R"({"type": "QuadraticTask", "dim": 2})",
+             R"({"type": "ImageMLP", "hidden": [4], "batch_size": 8, "data": "glyphs"})"});
+  const Metrics metrics = evaluation.Evaluate(ThetaOf(0.1)).metrics;
   CHECK(metrics.size() == 7);
   CHECK(metrics.at("eval_loss") ==
         doctest::Approx(
@@ -48,14 +55,29 @@ TEST_CASE("Tasks of the config's own replace those of the estimators and count a
 }
 
 TEST_CASE("A training that diverges makes the held-out loss infinite") {
-  HeldOutEvaluation evaluation(Experiment("[]"));
-  CHECK(std::isinf(evaluation.Evaluate(ThetaOf(1e10)).at("eval_loss")));
+  HeldOutEvaluation evaluation = Judge({kQuadratic});
+  CHECK(std::isinf(evaluation.Evaluate(ThetaOf(1e10)).loss));
 }
 
 TEST_CASE("The same theta is judged the same, on any number of threads") {
-  HeldOutEvaluation evaluation(Experiment(R"([{"type": "ImageMLP", "data": "glyphs"}])"));
-  const Metrics alone = evaluation.Evaluate(ThetaOf(0.1));
-  ThreadPool(3).Run([&] { CHECK(evaluation.Evaluate(ThetaOf(0.1)) == alone); });
+  HeldOutEvaluation evaluation = Judge({kGlyphs});
+  const Metrics alone = evaluation.Evaluate(ThetaOf(0.1)).metrics;
+  ThreadPool(3).Run([&] { CHECK(evaluation.Evaluate(ThetaOf(0.1)).metrics == alone); });
+}
+
+TEST_CASE("An evaluation without tasks, steps or seeds is an error") {
+  const auto make = [](const HeldOutOptions& options) {
+    HeldOutEvaluation(std::make_shared<LearnableSGD>(LearnableSGDOptions{}), TaskResources(""),
+                      options);
+  };
+  const std::vector<Config> tasks = {Config::Parse(kQuadratic, "test")};
+  CHECK_NOTHROW(make({.tasks = tasks}));
+  CHECK_THROWS_WITH_AS(make({}),
+                       "a held-out evaluation needs a task, a step and a seed at least, got 0 "
+                       "tasks, 300 steps and 8 seeds",
+                       Error);
+  CHECK_THROWS_AS(make({.tasks = tasks, .steps = 0}), Error);
+  CHECK_THROWS_AS(make({.tasks = tasks, .seeds = 0}), Error);
 }
 
 }  // namespace

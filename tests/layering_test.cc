@@ -22,8 +22,8 @@ const std::map<std::string, Names>& AllowedFolders() {
       {"lopt", {"base"}},
       {"torch", {"base", "tasks", "lopt"}},
       {"estimators", {"base", "tasks", "lopt"}},
-      {"learner", {"base", "tasks", "lopt", "estimators"}},
-      {"evaluation", {"base", "tasks", "lopt", "estimators", "learner"}},
+      {"evaluation", {"base", "tasks", "lopt"}},
+      {"learner", {"base", "tasks", "lopt", "estimators", "evaluation"}},
       {"tools", {"base", "tasks", "lopt", "estimators", "learner", "evaluation"}},
   };
   return allowed;
@@ -117,6 +117,7 @@ TEST_CASE("The check objects to each kind of forbidden include") {
   CHECK_NE(Objection("tasks/quadratic.cc", "lopt/mlp_lopt.h"), "");
   CHECK_NE(Objection("lopt/mlp_lopt.cc", "tasks/quadratic.h"), "");
   CHECK_NE(Objection("estimators/pes.cc", "learner/worker.h"), "");
+  CHECK_NE(Objection("evaluation/held_out.h", "learner/meta_train_config.h"), "");
   CHECK_NE(Objection("learner/worker.cc", "tools/presets.h"), "");
   CHECK_NE(Objection("lopt/mlp_lopt.cc", "<torch/torch.h>"), "");
   CHECK_NE(Objection("learner/worker.cc", "torch/torch_task.h"), "");
@@ -128,6 +129,7 @@ TEST_CASE("The check objects to each kind of forbidden include") {
   CHECK_EQ(Objection("torch/torch_task.cc", "<torch/torch.h>"), "");
   CHECK_EQ(Objection("torch/learned_optimizer.cc", "lopt/mlp_lopt.h"), "");
   CHECK_EQ(Objection("learner/transport/mpi_transport.cc", "<mpi.h>"), "");
+  CHECK_EQ(Objection("learner/job/learner_role.h", "evaluation/held_out.h"), "");
   CHECK_EQ(Objection("base/config.cc", "<nlohmann/json.hpp>"), "");
   CHECK_EQ(Objection("base/config.h", "<nlohmann/json_fwd.hpp>"), "");
   CHECK_EQ(Objection("tools/lopt.cc", "learner/job/meta_trainer.h"), "");

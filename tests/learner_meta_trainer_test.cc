@@ -7,8 +7,9 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <limits>
+#include <memory>
+#include <span>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -21,6 +22,7 @@
 #include "learner/run/checkpoint.h"
 #include "learner/run/run_directory.h"
 #include "lopt/theta_file.h"
+#include "tasks/registry.h"
 #include "tests/learner_fakes.h"
 #include "tests/learner_runs.h"
 #include "tests/temp_directory.h"
@@ -82,16 +84,37 @@ MetaTrainConfig Exploding(const std::string& policy) {
       "test"));
 }
 
-// Judges a theta by a number that falls until update 8 and rises after it, and counts its calls.
-struct FakeEvaluation {
-  int calls = 0;
-  Metrics operator()(const Eigen::VectorXf& theta) {
-    ++calls;
-    return {{"eval_loss", std::abs(double{theta[0]} - 8)}, {"eval_test_loss/0_fake", theta[0]}};
-  }
+// A task that tells the learning rate of the optimizer: after a step from 0 its loss is the
+// distance of the logarithm of the learning rate from 8, rounded; before it, 1.
+struct LearningRateOptions {
+  bool number = true;  // false: every loss is NaN
+  void Visit(FieldVisitor& v) { v.Field("number", &number, "Whether its losses are numbers."); }
 };
 
-// theta counts the updates: its gradient is -1, its learning rate 1.
+class LearningRateTask final : public TaskFamily {
+ public:
+  explicit LearningRateTask(const LearningRateOptions& options)
+      : TaskFamily({.params = Layout({{"x", {1}}})}), number_(options.number) {}
+
+ private:
+  void DoInit(std::span<const float>, Key, std::span<float> params,
+              std::span<float>) const override {
+    params[0] = 0;
+  }
+  void DoEvaluate(const TaskEvaluation& evaluation, Workspace&) const override {
+    for (size_t i = 0; i < evaluation.losses.size(); ++i) {
+      const float x = evaluation.params[i];
+      const float loss = x == 0 ? 1 : std::abs(std::round(std::log(x)) - 8);
+      evaluation.losses[i] = number_ ? loss : std::numeric_limits<float>::quiet_NaN();
+    }
+    std::fill(evaluation.gradients.begin(), evaluation.gradients.end(), -1.0F);
+  }
+
+  bool number_;
+};
+
+// theta counts the updates: its gradient is -1, its learning rate 1. Its held-out loss falls until
+// update 8 and rises after it.
 MetaTrainConfig Counting(int64_t meta_steps, int64_t eval_every) {
   const auto add = [] {
     EstimatorRegistry().Add<ExplodingOptions>(
@@ -105,6 +128,11 @@ MetaTrainConfig Counting(int64_t meta_steps, int64_t eval_every) {
                                     .metrics = {}};
           });
         });
+    TaskRegistry().Add<LearningRateOptions>(
+        "LearningRate", "Its loss tells the learning rate.",
+        [](const LearningRateOptions& options, const TaskResources&) {
+          return std::make_shared<LearningRateTask>(options);
+        });
     return true;
   };
   static const bool added = add();
@@ -112,7 +140,8 @@ MetaTrainConfig Counting(int64_t meta_steps, int64_t eval_every) {
   auto config = ReadOptions<MetaTrainConfig>(Config::Parse(
       R"({"learned_optimizer": {"type": "LearnableSGD", "learning_rate": 1},
           "theta_opt": {"type": "SGD", "learning_rate": 1},
-          "estimators": [{"type": "Counting"}], "checkpoint_seconds": 0, "checkpoint_steps": 5})",
+          "estimators": [{"type": "Counting"}], "checkpoint_seconds": 0, "checkpoint_steps": 5,
+          "eval_tasks": [{"type": "LearningRate"}], "eval_steps": 1, "eval_seeds": 2})",
       "test"));
   config.meta_steps = meta_steps;
   config.eval_every = eval_every;
@@ -121,10 +150,7 @@ MetaTrainConfig Counting(int64_t meta_steps, int64_t eval_every) {
 
 TEST_CASE("The theta of the lowest held-out loss is kept, and every evaluation is in the metrics") {
   const TempDirectory directory;
-  FakeEvaluation evaluation;
-  const MetaTrainConfig config = Counting(12, 4);
-  RunMetaTraining(config, {.out_dir = directory.path(), .evaluate = std::ref(evaluation)});
-  CHECK(evaluation.calls == 4);  // after 0, 4, 8 and 12 updates
+  Train(Counting(12, 4), directory.path());
   const ThetaFile best = ReadThetaFile(directory.path() + "/theta_best.safetensors");
   CHECK(best.meta_steps == 8);
   CHECK(best.theta[0] == 8);
@@ -145,7 +171,7 @@ TEST_CASE("The theta of the lowest held-out loss is kept, and every evaluation i
 
 TEST_CASE("A run in two parts evaluates as one in one go does") {
   const auto run = [](const MetaTrainConfig& config, const std::string& path, bool resume) {
-    RunMetaTraining(config, {.out_dir = path, .resume = resume, .evaluate = FakeEvaluation()});
+    RunMetaTraining(config, {.out_dir = path, .resume = resume});
   };
   for (const int64_t first : {5, 8, 9}) {
     CAPTURE(first);
@@ -163,19 +189,36 @@ TEST_CASE("A run in two parts evaluates as one in one go does") {
 
 TEST_CASE("An evaluation that is never a number leaves no best theta") {
   const TempDirectory directory;
-  RunMetaTraining(Counting(4, 2),
-                  {.out_dir = directory.path(), .evaluate = [](const auto&) {
-                     return Metrics{{"eval_loss", std::numeric_limits<double>::quiet_NaN()}};
-                   }});
+  MetaTrainConfig config = Counting(4, 2);
+  config.eval_tasks[0] = config.eval_tasks[0].With("number", "false");
+  Train(config, directory.path());
+  CHECK(ReadTextFile(directory.path() + "/metrics.jsonl").find("\"eval_loss\":") !=
+        std::string::npos);
   CHECK_FALSE(fs::exists(directory.path() + "/theta_best.safetensors"));
 }
 
-TEST_CASE("Held-out evaluation needs something to evaluate with, and an eval_loss") {
-  CHECK(ErrorOf(Counting(4, 2), {}) ==
-        "eval_every is 2, but this program gave meta-training nothing to evaluate theta with "
-        "(MetaTrainerOptions::evaluate)");
-  CHECK(ErrorOf(Counting(4, 2), {.evaluate = [](const auto&) { return Metrics{}; }}) ==
-        "the evaluation of theta gave no 'eval_loss' (MetaTrainerOptions::evaluate)");
+TEST_CASE("Held-out evaluation needs tasks where the estimators have none") {
+  MetaTrainConfig config = Counting(4, 2);
+  config.eval_tasks.clear();
+  CHECK(ErrorOf(config, {}) ==
+        "eval_tasks is empty and the estimator Counting has no task to evaluate theta on; name "
+        "some");
+}
+
+TEST_CASE("Held-out evaluation falls back on the estimators' tasks, and changes no bit of theta") {
+  MetaTrainConfig config = SmallExperiment(2, 4);
+  const MetaTrainResult without = Train(config);
+  config.eval_every = 2;
+  config.eval_steps = 3;
+  config.eval_seeds = 1;
+  const TempDirectory directory;
+  CHECK(Train(config, directory.path()).learner.theta == without.learner.theta);
+  const std::string metrics = ReadTextFile(directory.path() + "/metrics.jsonl");
+  for (const char* name :
+       {"eval_loss", "eval_ratio/0_FixedDimQuadraticFamily", "eval_test_loss/1_ImageMLP",
+        "eval_train_loss/2_FixedDimQuadraticFamily"}) {
+    CHECK_MESSAGE(metrics.find(name) != std::string::npos, name);
+  }
 }
 
 TEST_CASE("theta after 20 updates has the same bits on 1, 2 and 8 threads") {

@@ -136,6 +136,33 @@ TEST_CASE("A run goes on from its checkpoint on another number of ranks") {
   CHECK_EQ(MetricsLines(out), MetricsLines(scratch / "whole"));
 }
 
+TEST_CASE(
+    "Held-out evaluations on 2 ranks, launched as well, give the metrics and the best weights of "
+    "one "
+    "process") {
+  const TempDirectory scratch;
+  MetaTrainConfig experiment = SmallExperiment(2, 6);
+  experiment.eval_every = 2;
+  experiment.eval_steps = 5;
+  experiment.eval_seeds = 2;
+  const std::string config = WriteConfig(scratch, experiment);
+  REQUIRE(Train(0, {config, "--out", scratch / "one"}).exit_code == 0);
+  const FinishedProcess two = Train(2, {config, "--out", scratch / "two"});
+  CHECK_EQ(two.exit_code, 0);
+  CHECK_EQ(two.errors, "");
+  const FinishedProcess launched =
+      RunProcess({kLopt, "launch", "-n", "2", "--mpiexec", LOPT_MPIEXEC, "--", "meta-train", config,
+                  "--out", scratch / "launched"});
+  CHECK_EQ(launched.exit_code, 0);
+  CHECK_EQ(Count(MetricsLines(scratch / "one"), "\"eval_loss\""), 4);
+  for (const char* run : {"two", "launched"}) {
+    CAPTURE(run);
+    CHECK_EQ(MetricsLines(scratch / run), MetricsLines(scratch / "one"));
+    CHECK_EQ(ReadFile((scratch / run) + "/theta_best.safetensors"),
+             ReadFile(scratch / "one/theta_best.safetensors"));
+  }
+}
+
 TEST_CASE("SIGTERM to mpiexec saves the run on all ranks, with exit code 75") {
   const TempDirectory scratch;
   const std::string config = WriteConfig(scratch, SmallExperiment(4));

@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "base/isa.h"
-#include "evaluation/held_out.h"
 #include "learner/job/meta_trainer.h"
 #include "learner/meta_train_config.h"
 #include "learner/transport/local_transport.h"
@@ -196,11 +195,6 @@ int Train(const po::variables_map& values, Transport* transport) {
   options.version = VersionAndCommit(build);
   options.stop = StopOnSignals(speaks ? "this update" : "");
   options.transport = transport;
-  std::optional<HeldOutEvaluation> held_out;
-  if (speaks && config.eval_every > 0) {
-    held_out.emplace(config);
-    options.evaluate = [&](const Eigen::VectorXf& theta) { return held_out->Evaluate(theta); };
-  }
   if (!speaks) {
     return RunMetaTraining(config, options).interrupted ? kExitInterrupted : kExitDone;
   }

@@ -25,6 +25,23 @@ WorkerWindows WindowsOf(const WorkerGradient& gradient) {
   return {.worker = gradient.worker, .first = gradient.first_window, .windows = gradient.windows};
 }
 
+// What eval_every and the keys after it say.
+HeldOutOptions HeldOutOf(const MetaTrainConfig& config) {
+  HeldOutOptions options = {
+      .tasks = config.eval_tasks, .steps = config.eval_steps, .seeds = config.eval_seeds};
+  if (options.tasks.empty()) {
+    for (const Config& estimator : config.estimators) {
+      const auto task = estimator.json().find("task");
+      Require(
+          task != estimator.json().end(),
+          "eval_tasks is empty and the estimator {} has no task to evaluate theta on; name some",
+          estimator.Type());
+      options.tasks.push_back(Config::FromJson(*task, estimator.path() + ".task"));
+    }
+  }
+  return options;
+}
+
 }  // namespace
 
 LearnerRole::LearnerRole(const MetaTrainConfig& config, const MetaTrainerOptions& options,
@@ -109,6 +126,11 @@ MetaTrainResult LearnerRole::Run() {
     CompareRanks();
     loop_->RunUntil([&] { return *experiment_ != nullptr; });
     ReportPlacement();
+    if (config_.eval_every > 0) {
+      InBackground([this] {
+        held_out_.emplace((*experiment_)->optimizer, (*experiment_)->resources, HeldOutOf(config_));
+      });
+    }
     ledger_ = Ledger(config_.workers, static_cast<int64_t>(config_.estimators.size()));
     if (!Writes()) {
       StartFresh(options_.init_theta);
@@ -386,19 +408,20 @@ void LearnerRole::TakeGradient(WorkerGradient gradient) {
   ++arrived_count_;
 }
 
+// Takes messages until the work is done.
+void LearnerRole::InBackground(std::function<void()> work) {
+  bool done = false;
+  background_->Post(std::move(work), [&done] { done = true; });
+  loop_->RunUntil([&done] { return done; });
+}
+
 void LearnerRole::EvaluateTheta() {
   if (config_.eval_every == 0 || learner_.outer_step % config_.eval_every != 0) {
     return;
   }
-  bool done = false;
-  background_->Post([this] { evaluation_ = options_.evaluate(learner_.theta); },
-                    [&done] { done = true; });
-  loop_->RunUntil([&done] { return done; });
-  const auto loss = evaluation_.find("eval_loss");
-  Require(loss != evaluation_.end(),
-          "the evaluation of theta gave no 'eval_loss' (MetaTrainerOptions::evaluate)");
+  InBackground([this] { evaluation_ = held_out_->Evaluate(learner_.theta); });
   if (best_) {
-    best_->Offer(learner_.outer_step, loss->second,
+    best_->Offer(learner_.outer_step, evaluation_.loss,
                  [this](const std::string& path) { WriteTheta(path); });
   }
 }
@@ -508,7 +531,7 @@ void LearnerRole::AccountUpdate(const UpdateSummary& summary,
 void LearnerRole::Report(const UpdateSummary& summary, const MetaTrainResult& result,
                          int64_t inner_steps) {
   const std::vector<std::string>& names = (*experiment_)->estimator_names;
-  Metrics metrics = std::exchange(evaluation_, {});
+  Metrics metrics = std::exchange(evaluation_.metrics, {});
   if (metrics_ && summary.outer_step % config_.metrics_steps == 0) {
     metrics.merge(MetricsOf(summary, names, learner_, totals_));
     AddLedgerMetrics(ledger_, names, &metrics);
@@ -557,8 +580,8 @@ MetaTrainResult LearnerRole::Loop() {
   result.interrupted = learner_.outer_step < config_.meta_steps;
   if (!result.interrupted) {
     EvaluateTheta();
-    if (metrics_ && !evaluation_.empty()) {
-      metrics_->Write(learner_.outer_step, evaluation_);
+    if (metrics_ && !evaluation_.metrics.empty()) {
+      metrics_->Write(learner_.outer_step, evaluation_.metrics);
     }
   }
   loop_->SetUpdates(learner_.outer_step);

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "base/output_directory.h"
+#include "evaluation/held_out.h"
 #include "learner/experiment.h"
 #include "learner/job/background.h"
 #include "learner/job/gradient_buffer.h"
@@ -75,6 +77,7 @@ class LearnerRole {
   void WriteManifest(std::string status, std::optional<std::string> error = {}) const;
 
   MetaTrainResult Loop();
+  void InBackground(std::function<void()> work);
   // Judges theta if that is due.
   void EvaluateTheta();
   void WriteTheta(const std::string& path) const;
@@ -109,8 +112,9 @@ class LearnerRole {
   std::optional<MetricsLog> metrics_;
   std::optional<ThroughputLog> throughput_;
   std::optional<WindowJournal> journal_;
+  std::optional<HeldOutEvaluation> held_out_;  // if eval_every is set
   std::optional<BestTheta> best_;
-  Metrics evaluation_;  // of the present theta; empty if it was not judged
+  HeldOutResult evaluation_;  // of the present theta; without metrics if it was not judged
   std::string init_theta_;
 
   std::vector<Rank> ranks_;

@@ -31,10 +31,6 @@ void CheckOptions(const MetaTrainConfig& config, const MetaTrainerOptions& optio
                   const Transport& transport) {
   Require(!config.estimators.empty(), "estimators: must name at least one estimator");
   CheckCombinations(config);
-  Require(config.eval_every == 0 || options.evaluate,
-          "eval_every is {}, but this program gave meta-training nothing to evaluate theta with "
-          "(MetaTrainerOptions::evaluate)",
-          config.eval_every);
   Require(!(options.resume && options.overwrite), "resume and overwrite exclude each other");
   Require(!options.out_dir.empty() || !(options.resume || options.overwrite),
           "resume and overwrite need an output directory");

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <Eigen/Core>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -8,7 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/metrics.h"
 #include "learner/gradient_learner.h"
 #include "learner/meta_train_config.h"
 #include "learner/run/ledger.h"
@@ -45,10 +43,6 @@ struct MetaTrainerOptions {
   // process alone.
   Transport* transport = nullptr;
   bool learner_only = false;  // rank 0 computes no workers
-  // Trains held-out tasks with a theta [D], on the thread pool around the call. What it returns
-  // goes to the metrics; "eval_loss" among it decides which theta is the best. Called on rank 0
-  // with the theta of every config.eval_every updates, none included.
-  std::function<Metrics(const Eigen::VectorXf& theta)> evaluate = {};
 };
 
 // Of ranks other than 0, only `interrupted` has a meaning.
