@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <utility>
 
@@ -41,8 +42,31 @@ std::vector<int64_t> EstimatorsOfWorker(const MetaTrainConfig& config, int64_t w
   return order;
 }
 
-Experiment::Experiment(const MetaTrainConfig& config)
-    : resources(config.data_dir),
+HeldOutOptions HeldOutOf(const MetaTrainConfig& config) {
+  HeldOutOptions options = {
+      .tasks = config.eval_tasks, .steps = config.eval_steps, .seeds = config.eval_seeds};
+  if (options.tasks.empty()) {
+    for (const Config& estimator : config.estimators) {
+      const auto task = estimator.json().find("task");
+      Require(
+          task != estimator.json().end(),
+          "eval_tasks is empty and the estimator {} has no task to evaluate theta on; name some",
+          estimator.Type());
+      options.tasks.push_back(Config::FromJson(*task, estimator.path() + ".task"));
+    }
+  }
+  return options;
+}
+
+Config Experiment::LearnedOptimizerConfig() const {
+  return Config::FromJson(resolved.json().at("learned_optimizer"), "learned_optimizer");
+}
+
+Experiment::Experiment(const MetaTrainConfig& from)
+    : config(from),
+      resolved(WriteOptions("", from)),
+      mode(ModeOf(from)),
+      resources(config.data_dir),
       optimizer(OptimizerRegistry().Make(config.learned_optimizer)),
       learner(optimizer, ThetaOptRegistry().Make(config.theta_opt),
               config.non_finite_gradient == "abort" ? NonFiniteGradient::kAbort

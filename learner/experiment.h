@@ -5,8 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "evaluation/held_out.h"
 #include "learner/gradient_learner.h"
 #include "learner/meta_train_config.h"
+#include "learner/mode.h"
 #include "learner/worker.h"
 #include "tasks/registry.h"
 
@@ -22,8 +24,14 @@ struct LogicalWorker {
 struct Experiment {
   // Throws Error if something cannot be made, its data read, or the config's keys do not go
   // together.
-  explicit Experiment(const MetaTrainConfig& config);
+  explicit Experiment(const MetaTrainConfig& from);
 
+  // The learned optimizer's part of the resolved config.
+  Config LearnedOptimizerConfig() const;
+
+  MetaTrainConfig config;
+  Config resolved;  // every key with its value
+  Mode mode;
   TaskResources resources;
   std::shared_ptr<const LearnedOptimizer> optimizer;
   GradientLearner learner;
@@ -32,6 +40,10 @@ struct Experiment {
   Key run_key;
   std::vector<LogicalWorker> workers;
 };
+
+// What eval_every and the keys after it say. Throws Error if no task is named and an estimator has
+// none.
+HeldOutOptions HeldOutOf(const MetaTrainConfig& config);
 
 // Which of `estimators` estimators worker `worker` runs, ascending: all; or `per_worker` of them
 // dealt out in turn, worker by worker; or that many drawn without replacement with FoldIn(worker's

@@ -14,7 +14,9 @@
 #include "learner/job/background.h"
 #include "learner/job/learner_role.h"
 #include "learner/job/message_loop.h"
+#include "learner/job/ranks.h"
 #include "learner/job/worker_role.h"
+#include "learner/mode.h"
 #include "learner/run/run_directory.h"
 #include "learner/run/status_file.h"
 #include "learner/transport/local_transport.h"
@@ -49,17 +51,15 @@ void CheckOptions(const MetaTrainConfig& config, const MetaTrainerOptions& optio
           options.out_dir);
 }
 
-// One rank of a job: the worker role, on rank 0 the learner role, and the loop that feeds them.
+// One rank of a job: makes the experiment, then the roles that work on it (a worker role, on rank 0
+// a learner role as well), and feeds them with messages.
 class RankJob {
  public:
   RankJob(const MetaTrainConfig& config, const MetaTrainerOptions& options, Transport* transport)
       : config_(config),
         options_(options),
         transport_(transport),
-        worker_(config, &experiment_,
-                WorkersOfRank(config.workers, transport->rank(), transport->size(),
-                              options.learner_only),
-                options.on_event, &background_, transport),
+        reproducible_(WhyNotReproducible(ModeOf(config)).empty()),
         loop_(transport, &wakeup_,
               {.timeout_seconds = config.worker_timeout_seconds,
                .on_message = [this](Message message) { Dispatch(std::move(message)); },
@@ -68,7 +68,7 @@ class RankJob {
                .state = [this] { return State(); }}),
         background_(options.threads, &wakeup_) {
     if (transport->rank() == 0) {
-      learner_.emplace(config, options, &made_, transport, &loop_, &background_);
+      ranks_.emplace(config, options, transport, &loop_);
     }
   }
   ~RankJob() { transport_->NotifyOnArrival(nullptr); }
@@ -82,10 +82,10 @@ class RankJob {
                                   .version = options_.version,
                                   .isa = CurrentIsa(),
                                   .config = WriteOptions("", config_).Dump()}));
-    background_.Post([this] { experiment_.emplace(config_); }, [this] { made_ = &*experiment_; });
+    background_.Post([this] { experiment_.emplace(config_); }, [this] { BeginWork(); });
     MetaTrainResult result;
-    if (learner_) {
-      result = learner_->Run();
+    if (ranks_) {
+      result = Learn();
     } else {
       result.last.outer_step = -1;
     }
@@ -99,6 +99,28 @@ class RankJob {
   }
 
  private:
+  MetaTrainResult Learn() {
+    try {
+      ranks_->Meet();
+      loop_.RunUntil([this] { return worker_.has_value(); });
+      return learner_.emplace(&*experiment_, options_, &*ranks_, &loop_, &background_).Run();
+    } catch (...) {
+      ranks_->End("failed");
+      throw;
+    }
+  }
+
+  // The experiment has been made.
+  void BeginWork() {
+    worker_.emplace(&*experiment_,
+                    WorkersOfRank(config_.workers, transport_->rank(), transport_->size(),
+                                  options_.learner_only),
+                    options_.on_event, &background_, transport_);
+    for (const Message& message : std::exchange(early_, {})) {
+      worker_->Handle(message);
+    }
+  }
+
   void Dispatch(Message message) {
     switch (message.kind) {
       case kBegin:
@@ -109,22 +131,26 @@ class RankJob {
       case kSave:
         if (!begun_) {
           begun_ = true;
-          if (!learner_ && !options_.out_dir.empty()) {
+          if (!ranks_ && !options_.out_dir.empty()) {
             loop_.WriteStatusTo(StatusPath(options_.out_dir, transport_->rank()));
           }
         }
-        worker_.Handle(message);
-        if (!learner_) {
-          loop_.SetUpdates(worker_.updates());
+        if (!worker_) {
+          early_.push_back(std::move(message));
+          break;
+        }
+        worker_->Handle(message);
+        if (!ranks_) {
+          loop_.SetUpdates(worker_->updates());
         }
         break;
       case kEnd:
         end_ = FromWire<std::string>(message.bytes);
         break;
       default:
-        Require(learner_.has_value(), "rank {} got a message of kind {}, which is for the learner",
+        Require(ranks_.has_value(), "rank {} got a message of kind {}, which is for the learner",
                 transport_->rank(), message.kind);
-        learner_->Handle(std::move(message));
+        ranks_->Handle(std::move(message));
     }
   }
 
@@ -140,7 +166,7 @@ class RankJob {
   }
 
   bool Ended() {
-    if (!stop_sent_ && !learner_ && options_.stop != nullptr && *options_.stop) {
+    if (!stop_sent_ && !ranks_ && options_.stop != nullptr && *options_.stop) {
       stop_sent_ = true;
       transport_->Send(0, kStop, {});
     }
@@ -151,10 +177,7 @@ class RankJob {
   }
 
   // A computing rank has nothing to wait for, unless its learner goes on without it.
-  bool Urgent() const {
-    return background_.Idle() ||
-           (learner_ && (config_.mode == "async" || config_.deadline_seconds > 0));
-  }
+  bool Urgent() const { return background_.Idle() || (ranks_ && !reproducible_); }
 
   std::string_view State() const {
     if (!end_.empty()) {
@@ -163,7 +186,7 @@ class RankJob {
     if (!begun_) {
       return "running";
     }
-    if (worker_.saving() || (learner_ && learner_->saving())) {
+    if ((worker_ && worker_->saving()) || (ranks_ && ranks_->collecting())) {
       return "checkpointing";
     }
     return background_.Idle() ? "waiting" : "computing";
@@ -173,11 +196,13 @@ class RankJob {
   MetaTrainerOptions options_;
   Transport* transport_;
   Wakeup wakeup_;
-  std::optional<Experiment> experiment_;  // for the background
-  const Experiment* made_ = nullptr;      // set when the background has made it
-  WorkerRole worker_;
+  bool reproducible_;
+  std::optional<Experiment> experiment_;  // made in the background; then it does not change
+  std::optional<WorkerRole> worker_;      // there when the experiment is
+  std::vector<Message> early_;            // for the worker role, came before it was there
   MessageLoop loop_;
-  std::optional<LearnerRole> learner_;
+  std::optional<Ranks> ranks_;          // on rank 0
+  std::optional<LearnerRole> learner_;  // on rank 0
   bool begun_ = false;
   bool stop_sent_ = false;
   std::string end_;  // what kEnd said

@@ -7,14 +7,14 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "learner/mode.h"
 
 namespace lopt {
 
-WorkerRole::WorkerRole(const MetaTrainConfig& config, const std::optional<Experiment>* experiment,
-                       WorkerBlock block, std::function<void(std::string_view)> on_event,
-                       Background* background, Transport* transport)
-    : async_(config.mode == "async"),
-      windows_per_update_(config.windows_per_update),
+WorkerRole::WorkerRole(const Experiment* experiment, WorkerBlock block,
+                       std::function<void(std::string_view)> on_event, Background* background,
+                       Transport* transport)
+    : async_(std::holds_alternative<AsyncOptions>(experiment->mode)),
       experiment_(experiment),
       block_(block),
       on_event_(std::move(on_event)),
@@ -56,8 +56,7 @@ void WorkerRole::Begin(const WorkerWeights& weights) {
   background_->Post(
       [this, weights] {
         ParallelFor(block_.count, [&](int64_t i) {
-          const LogicalWorker& worker =
-              (*experiment_)->workers[static_cast<size_t>(block_.first + i)];
+          const LogicalWorker& worker = experiment_->workers[static_cast<size_t>(block_.first + i)];
           states_[static_cast<size_t>(i)] = InitWorkerState(weights, worker.estimators, worker.key);
         });
       },
@@ -72,7 +71,7 @@ void WorkerRole::TakeState(WorkerFile file) {
                 "the state of worker {} came to a rank that has workers {} to {}", shared->worker,
                 block_.first, block_.first + block_.count - 1);
         states_[static_cast<size_t>(shared->worker - block_.first)] =
-            ParseWorker(shared->bytes, (*experiment_)->estimators.size(),
+            ParseWorker(shared->bytes, experiment_->estimators.size(),
                         fmt::format("the state of worker {}", shared->worker));
       },
       [] {});
@@ -103,19 +102,19 @@ void WorkerRole::ComputeIfDue() {
 }
 
 std::vector<WorkerGradient> WorkerRole::Compute(const WorkerWeights& weights) {
+  const int64_t windows = experiment_->config.windows_per_update;
   std::vector<WorkerGradient> gradients(static_cast<size_t>(block_.count));
   ParallelFor(block_.count, [&](int64_t i) {
     const auto index = static_cast<size_t>(i);
     const int64_t worker = block_.first + i;
-    const LogicalWorker& logical = (*experiment_)->workers[static_cast<size_t>(worker)];
+    const LogicalWorker& logical = experiment_->workers[static_cast<size_t>(worker)];
     const int64_t first_window = states_[index].windows;
-    gradients[index] = {
-        .worker = worker,
-        .first_window = first_window,
-        .windows = windows_per_update_,
-        .gradient = GradientWorkerCompute(weights, logical.estimators, windows_per_update_,
-                                          logical.key, &states_[index])
-                        .to_put};
+    gradients[index] = {.worker = worker,
+                        .first_window = first_window,
+                        .windows = windows,
+                        .gradient = GradientWorkerCompute(weights, logical.estimators, windows,
+                                                          logical.key, &states_[index])
+                                        .to_put};
   });
   return gradients;
 }

@@ -20,10 +20,9 @@ namespace lopt {
 // the learner's.
 class WorkerRole {
  public:
-  // `experiment` may still be empty; it is read in the background, after jobs posted earlier.
-  WorkerRole(const MetaTrainConfig& config, const std::optional<Experiment>* experiment,
-             WorkerBlock block, std::function<void(std::string_view)> on_event,
-             Background* background, Transport* transport);
+  WorkerRole(const Experiment* experiment, WorkerBlock block,
+             std::function<void(std::string_view)> on_event, Background* background,
+             Transport* transport);
 
   // Takes a message of a kind that goes from learner to rank, but kEnd.
   void Handle(const Message& message);
@@ -44,8 +43,7 @@ class WorkerRole {
   std::vector<SavedWorker> WriteStates(const SaveRequest& request) const;
 
   bool async_;
-  int64_t windows_per_update_;
-  const std::optional<Experiment>* experiment_;
+  const Experiment* experiment_;
   WorkerBlock block_;
   std::function<void(std::string_view)> on_event_;
   Background* background_;

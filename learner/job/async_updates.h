@@ -1,0 +1,32 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "learner/job/gradient_buffer.h"
+#include "learner/job/updates.h"
+#include "learner/mode.h"
+
+namespace lopt {
+
+// Mode "Async": an update takes the oldest batch_size gradients that have come, those of somewhat
+// older weights as well.
+class AsyncUpdates final : public Updates {
+ public:
+  // A wait ends when `stop` returns true.
+  AsyncUpdates(const AsyncOptions& options, const GradientLearner* learner, RunState* state,
+               MessageLoop* loop, std::function<bool()> stop);
+
+  void Take(WorkerGradient gradient) override;
+  std::optional<UpdateSummary> Make() override;
+  void AccountUnused(Ledger* ledger) const override;
+
+ private:
+  const GradientLearner* learner_;
+  RunState* state_;
+  MessageLoop* loop_;
+  std::function<bool()> stop_;
+  GradientBuffer buffer_;
+};
+
+}  // namespace lopt

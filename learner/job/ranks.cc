@@ -1,0 +1,224 @@
+#include "learner/job/ranks.h"
+
+#include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "base/config.h"
+#include "base/error.h"
+#include "learner/mode.h"
+#include "learner/run/checkpoint.h"
+
+namespace lopt {
+
+Ranks::Ranks(const MetaTrainConfig& config, const MetaTrainerOptions& options, Transport* transport,
+             MessageLoop* loop)
+    : windows_per_update_(config.windows_per_update),
+      run_on_(std::holds_alternative<AsyncOptions>(ModeOf(config))),
+      allow_isa_change_(options.allow_isa_change),
+      learner_only_(options.learner_only),
+      transport_(transport),
+      loop_(loop),
+      ranks_(static_cast<size_t>(transport->size())),
+      windows_(static_cast<size_t>(config.workers)) {
+  for (int rank = 0; rank < transport->size(); ++rank) {
+    ranks_[static_cast<size_t>(rank)].block =
+        WorkersOfRank(config.workers, rank, transport->size(), options.learner_only);
+  }
+}
+
+std::string Ranks::NameOf(int rank) const {
+  const std::optional<Hello>& hello = ranks_[static_cast<size_t>(rank)].hello;
+  return fmt::format("rank {} ({})", rank, hello ? hello->host : "host unknown");
+}
+
+void Ranks::Broadcast(int kind, const std::vector<std::byte>& bytes) {
+  for (int rank = 0; rank < transport_->size(); ++rank) {
+    transport_->Send(rank, kind, bytes);
+  }
+}
+
+void Ranks::WaitForAll(const std::function<bool(const Rank&)>& is_so) {
+  loop_->RunUntil([&] { return std::all_of(ranks_.begin(), ranks_.end(), is_so); });
+}
+
+void Ranks::Handle(Message message) {
+  Rank& rank = ranks_[static_cast<size_t>(message.from)];
+  switch (message.kind) {
+    case kHello:
+      rank.hello = FromWire<Hello>(message.bytes);
+      break;
+    case kReady:
+      rank.ready = true;
+      break;
+    case kGradients:
+      TakeGradients(message.from, FromWire<std::vector<WorkerGradient>>(message.bytes));
+      break;
+    case kSaved:
+      rank.saved = FromWire<std::vector<SavedWorker>>(message.bytes);
+      break;
+    case kStop:
+      stop_asked_ = true;
+      break;
+    case kFailure: {
+      const std::string text = FromWire<std::string>(message.bytes);
+      if (transport_->size() == 1) {
+        throw Error(text);
+      }
+      Fail("{}: {}", NameOf(message.from), text);
+    }
+    default:
+      Fail("the learner got a message of kind {}, which is not for it", message.kind);
+  }
+}
+
+void Ranks::Meet() {
+  WaitForAll([](const Rank& rank) { return rank.hello.has_value(); });
+  for (int rank = 1; rank < transport_->size(); ++rank) {
+    Compare(rank, *ranks_[0].hello, *ranks_[static_cast<size_t>(rank)].hello);
+  }
+  ReportPlacement();
+}
+
+void Ranks::Compare(int rank, const Hello& mine, const Hello& other) const {
+  Require(other.version == mine.version,
+          "{} runs version '{}' of the program, rank 0 ({}) version '{}'", NameOf(rank),
+          other.version, mine.host, mine.version);
+  if (other.config != mine.config) {
+    const auto differences = Config::Parse(mine.config, "rank 0")
+                                 .Differences(Config::Parse(other.config, "another rank"), {},
+                                              "on rank 0", fmt::format("on rank {}", rank));
+    Fail("{} has another config than rank 0 ({}): {}", NameOf(rank), mine.host,
+         fmt::join(differences, "; "));
+  }
+  if (other.isa != mine.isa) {
+    Require(allow_isa_change_,
+            "{} computes with instruction set {}, rank 0 ({}) with {}, so the result would depend "
+            "on who computes what; pin it (isa, --isa), or allow the difference "
+            "(--allow-isa-change)",
+            NameOf(rank), other.isa, mine.host, mine.isa);
+    spdlog::warn("{} computes with instruction set {}, rank 0 with {}", NameOf(rank), other.isa,
+                 mine.isa);
+  }
+}
+
+void Ranks::ReportPlacement() const {
+  if (transport_->size() > 1) {
+    spdlog::info("{}: {} workers, learner on {}", transport_->Description(), windows_.size(),
+                 NameOf(0));
+  }
+  std::vector<int> idle;
+  for (int rank = learner_only_ ? 1 : 0; rank < transport_->size(); ++rank) {
+    if (ranks_[static_cast<size_t>(rank)].block.count == 0) {
+      idle.push_back(rank);
+    }
+  }
+  if (!idle.empty()) {
+    spdlog::warn("workers is {}, so these ranks have none and stay idle: {}", windows_.size(),
+                 fmt::join(idle, ", "));
+  }
+}
+
+void Ranks::Begin(const WorkerWeights& weights) {
+  Broadcast(kBegin, ToWire(weights));
+  WaitForAll([](const Rank& rank) { return rank.ready; });
+}
+
+void Ranks::GoOnFrom(const std::vector<WorkerState>& workers) {
+  for (int r = 0; r < transport_->size(); ++r) {
+    const WorkerBlock& block = ranks_[static_cast<size_t>(r)].block;
+    for (int64_t w = block.first; w < block.first + block.count; ++w) {
+      const WorkerState& worker = workers[static_cast<size_t>(w)];
+      windows_[static_cast<size_t>(w)] = worker.windows;
+      transport_->Send(r, kState,
+                       ToWire(WorkerFile{.worker = w, .bytes = SerializeWorker(worker)}));
+    }
+    transport_->Send(r, kGo, {});
+  }
+  WaitForAll([](const Rank& rank) { return rank.ready; });
+}
+
+void Ranks::HandOut(const WorkerWeights& weights) {
+  const std::vector<std::byte> bytes = ToWire(weights);
+  loop_->SetUpdates(weights.outer.outer_step);
+  for (int r = 0; r < transport_->size(); ++r) {
+    Rank& rank = ranks_[static_cast<size_t>(r)];
+    if (rank.block.count == 0) {
+      continue;
+    }
+    rank.weights_sent = weights.outer.outer_step;
+    if (rank.computing < 0) {
+      NoteStarted(&rank);
+    }
+    transport_->Send(r, kWeights, bytes);
+  }
+}
+
+std::span<int64_t> Ranks::WindowsIn(const WorkerBlock& block) {
+  return std::span(windows_).subspan(static_cast<size_t>(block.first),
+                                     static_cast<size_t>(block.count));
+}
+
+void Ranks::NoteStarted(Rank* rank) {
+  rank->computing = rank->weights_sent;
+  const std::span<int64_t> windows = WindowsIn(rank->block);
+  for (int64_t& started : windows) {
+    started += windows_per_update_;
+  }
+  if (journal_ != nullptr) {
+    journal_->Started(rank->block.first, windows);
+  }
+}
+
+void Ranks::TakeGradients(int from, std::vector<WorkerGradient> gradients) {
+  Rank& rank = ranks_[static_cast<size_t>(from)];
+  const int64_t step = rank.computing;
+  rank.computing = -1;
+  if (!last_collection_ && (run_on_ || rank.weights_sent != step)) {
+    NoteStarted(&rank);
+    if (run_on_) {
+      transport_->Send(from, kTaken, {});
+    }
+  }
+  if (rank.saved) {
+    std::move(gradients.begin(), gradients.end(), std::back_inserter(rank.held_back));
+    return;
+  }
+  for (WorkerGradient& gradient : gradients) {
+    TakeGradient(std::move(gradient));
+  }
+}
+
+void Ranks::TakeGradient(WorkerGradient gradient) {
+  const auto workers = static_cast<int64_t>(windows_.size());
+  Require(gradient.worker >= 0 && gradient.worker < workers,
+          "a gradient came from worker {}, there are {}", gradient.worker, workers);
+  take_(std::move(gradient));
+}
+
+void Ranks::Collect(const SaveRequest& request,
+                    const std::function<void(const std::vector<SavedWorker>&)>& use) {
+  collecting_ = true;
+  last_collection_ = request.last;
+  Broadcast(kSave, ToWire(request));
+  WaitForAll([](const Rank& rank) { return rank.saved.has_value(); });
+  collecting_ = false;
+  std::vector<SavedWorker> all;
+  for (Rank& rank : ranks_) {
+    std::move(rank.saved->begin(), rank.saved->end(), std::back_inserter(all));
+  }
+  use(all);
+  for (Rank& rank : ranks_) {
+    rank.saved.reset();
+    for (WorkerGradient& gradient : std::exchange(rank.held_back, {})) {
+      TakeGradient(std::move(gradient));
+    }
+  }
+}
+
+void Ranks::End(const std::string& how) { Broadcast(kEnd, ToWire(how)); }
+
+}  // namespace lopt

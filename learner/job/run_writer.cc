@@ -1,0 +1,195 @@
+#include "learner/job/run_writer.h"
+
+#include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
+
+#include <utility>
+
+#include "base/error.h"
+#include "base/isa.h"
+#include "lopt/theta_file.h"
+
+namespace lopt {
+
+using Clock = std::chrono::steady_clock;
+
+RunWriter::RunWriter(const Experiment& experiment, const MetaTrainerOptions& options)
+    : experiment_(experiment),
+      config_(experiment.config),
+      options_(options),
+      init_theta_(options.init_theta),
+      directory_(options.out_dir),
+      store_(directory_.CheckpointPath(),
+             {.keep_last = config_.keep_last, .keep_every = config_.keep_every}, options.on_event) {
+}
+
+void RunWriter::Create() {
+  directory_.Create();
+  lock_.emplace(directory_.path());
+  if (options_.overwrite) {
+    directory_.RemoveRun();
+  }
+}
+
+std::optional<Checkpoint> RunWriter::Resume() {
+  lock_.emplace(directory_.path());
+  store_.RemoveUnfinished();
+  directory_.RemoveUnfinished();
+  std::optional<Checkpoint> checkpoint = store_.ReadNewest();
+  init_theta_ = directory_.ReadManifest().init_theta;
+  if (!checkpoint) {
+    spdlog::info("{} holds no checkpoint yet: starting from the beginning", directory_.path());
+    return std::nullopt;
+  }
+  CheckFits(*checkpoint);
+  saved_step_ = checkpoint->learner.outer_step;
+  spdlog::info("resuming from {}", store_.Path(saved_step_));
+  return checkpoint;
+}
+
+void RunWriter::CheckFits(const Checkpoint& checkpoint) const {
+  const std::string path = store_.Path(checkpoint.learner.outer_step);
+  const std::vector<std::string> differences = checkpoint.config.Differences(
+      experiment_.resolved, KeysFreeOnResume(), "in the checkpoint", "now");
+  Require(differences.empty(),
+          "cannot resume from {}: the config has changed: {}. On resume only these keys may "
+          "change: {}",
+          path, fmt::join(differences, "; "), fmt::join(KeysFreeOnResume(), ", "));
+  if (checkpoint.isa != CurrentIsa()) {
+    Require(options_.allow_isa_change,
+            "cannot resume from {}: it was computed on instruction set {}, this process uses {}, "
+            "so the result would have other bits; pin it (isa, --isa), or allow the change",
+            path, checkpoint.isa, CurrentIsa());
+    spdlog::warn("the instruction set changes from {} to {}: the result has other bits",
+                 checkpoint.isa, CurrentIsa());
+  }
+  Require(checkpoint.learner.outer_step <= config_.meta_steps,
+          "cannot resume from {}: it has {} updates, more than meta_steps = {}", path,
+          checkpoint.learner.outer_step, config_.meta_steps);
+  const auto workers = static_cast<int64_t>(experiment_.workers.size());
+  const auto estimators = static_cast<int64_t>(experiment_.estimators.size());
+  Require(
+      std::ssize(checkpoint.workers) == workers && std::ssize(checkpoint.totals) == estimators &&
+          checkpoint.ledger.workers() == workers && checkpoint.ledger.estimators() == estimators,
+      "cannot resume from {}: it holds {} workers of {} estimators, the config has {} of {}", path,
+      checkpoint.workers.size(), checkpoint.totals.size(), workers, estimators);
+}
+
+void RunWriter::Open(int64_t journal_position, std::span<const int64_t> windows, RunState* state) {
+  journal_.emplace(directory_.JournalPath());
+  journal_->GoOnFrom(journal_position, windows, &state->ledger);
+  const int64_t step = state->learner.outer_step;
+  WriteManifest("running", step);
+  directory_.WriteConfig(experiment_.resolved);
+  metrics_.emplace(directory_.path(), options_.resume ? step : -1);
+  best_.emplace(directory_.path());
+  throughput_.emplace(directory_.path(), step);
+}
+
+void RunWriter::WriteManifest(std::string status, int64_t updates,
+                              std::optional<std::string> error) const {
+  directory_.WriteManifest({.status = std::move(status),
+                            .error = std::move(error),
+                            .version = options_.version,
+                            .isa = CurrentIsa(),
+                            .init_theta = init_theta_,
+                            .seed = config_.seed,
+                            .threads = options_.threads,
+                            .updates = updates});
+}
+
+void RunWriter::WriteTheta(const std::string& path, const LearnerState& learner) const {
+  WriteThetaFile(path, {.learned_optimizer = experiment_.LearnedOptimizerConfig(),
+                        .theta = learner.theta,
+                        .config = experiment_.resolved,
+                        .seed = config_.seed,
+                        .meta_steps = learner.outer_step,
+                        .version = options_.version});
+}
+
+void RunWriter::OfferBest(const LearnerState& learner, double loss) {
+  best_->Offer(learner.outer_step, loss,
+               [&](const std::string& path) { WriteTheta(path, learner); });
+}
+
+bool RunWriter::SaveIsDue(int64_t step) const {
+  const std::chrono::duration<double> since_save = Clock::now() - saved_at_;
+  return (config_.checkpoint_steps > 0 && step % config_.checkpoint_steps == 0) ||
+         (config_.checkpoint_seconds > 0 && since_save.count() >= config_.checkpoint_seconds);
+}
+
+std::vector<CheckpointFile> RunWriter::FilesOf(const std::vector<SavedWorker>& saved,
+                                               const std::string& directory) const {
+  std::vector<CheckpointFile> files;
+  for (const SavedWorker& worker : saved) {
+    files.push_back(
+        config_.gather_checkpoints
+            ? WriteCheckpointFile(directory, WorkerFileName(worker.worker), worker.bytes)
+            : worker.file);
+  }
+  return files;
+}
+
+void RunWriter::Save(const RunState& state, const Updates& updates, bool last, Ranks* ranks) {
+  const int64_t step = state.learner.outer_step;
+  const int64_t journal_position = journal_->position();
+  const std::string directory = store_.Begin(step);
+  const auto commit = [&](const std::vector<SavedWorker>& saved) {
+    metrics_->Flush();
+    Ledger ledger = state.ledger;
+    updates.AccountUnused(&ledger);
+    store_.Commit({.config = experiment_.resolved,
+                   .isa = CurrentIsa(),
+                   .run_key = experiment_.run_key,
+                   .theta = experiment_.optimizer->theta_layout(),
+                   .learner = state.learner,
+                   .workers = {},
+                   .totals = state.totals,
+                   .ledger = std::move(ledger),
+                   .journal_position = journal_position},
+                  FilesOf(saved, directory));
+  };
+  try {
+    ranks->Collect(
+        {.what = config_.gather_checkpoints ? SaveRequest::What::kSend : SaveRequest::What::kWrite,
+         .last = last,
+         .outer_step = step,
+         .directory = directory},
+        commit);
+  } catch (...) {
+    store_.Discard(step);
+    throw;
+  }
+  saved_step_ = step;
+  saved_at_ = Clock::now();
+}
+
+std::string RunWriter::Finish(const LearnerState& learner, bool interrupted) {
+  const auto event = [&](const char* what) {
+    if (options_.on_event) {
+      options_.on_event(what);
+    }
+  };
+  metrics_->Flush();
+  throughput_->Finish();
+  std::string path;
+  if (!interrupted) {
+    event("theta");
+    path = directory_.ThetaPath();
+    WriteTheta(path, learner);
+  }
+  event("finish");
+  WriteManifest(interrupted ? "interrupted" : "finished", learner.outer_step);
+  return path;
+}
+
+void RunWriter::Fail(const std::string& error, int64_t updates) {
+  // The cause matters more than a manifest that cannot be written.
+  try {
+    WriteManifest("failed", updates, error);
+  } catch (const Error& second) {
+    spdlog::error("{}", second.what());
+  }
+}
+
+}  // namespace lopt

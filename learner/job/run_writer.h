@@ -1,0 +1,89 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/metrics.h"
+#include "base/output_directory.h"
+#include "learner/experiment.h"
+#include "learner/job/meta_trainer.h"
+#include "learner/job/ranks.h"
+#include "learner/job/run_state.h"
+#include "learner/job/updates.h"
+#include "learner/run/best_theta.h"
+#include "learner/run/checkpoint.h"
+#include "learner/run/metrics_log.h"
+#include "learner/run/run_directory.h"
+#include "learner/run/throughput_log.h"
+#include "learner/run/window_journal.h"
+
+namespace lopt {
+
+// Writes all files of a run (learner/job/meta_trainer.h lists them) but those of its workers.
+// To be called in this order: Resume, where there is something to resume, or Create; Open; then the
+// others.
+class RunWriter {
+ public:
+  RunWriter(const Experiment& experiment, const MetaTrainerOptions& options);
+
+  // Makes and locks the directory, and removes the run that is in it where that is asked for.
+  void Create();
+  // Locks the directory, cleans up behind a process that was killed, and reads the newest
+  // checkpoint, none if there is none yet. Throws Error if it does not fit the experiment.
+  std::optional<Checkpoint> Resume();
+  // Opens all files and writes those of the start. `windows`, by worker, are those of the state.
+  // The ledger learns of windows that were rolled back.
+  void Open(int64_t journal_position, std::span<const int64_t> windows, RunState* state);
+
+  // The file that the run's first theta came from; empty: drawn.
+  const std::string& init_theta() const { return init_theta_; }
+  WindowJournal* journal() { return &*journal_; }
+
+  void WriteMetrics(int64_t step, const Metrics& metrics) { metrics_->Write(step, metrics); }
+  void NoteThroughput(int64_t updates, int64_t inner_steps) {
+    throughput_->Note(updates, inner_steps);
+  }
+  // Keeps theta if this held-out loss is the lowest so far.
+  void OfferBest(const LearnerState& learner, double loss);
+
+  // Whether a checkpoint is due by time or by updates.
+  bool SaveIsDue(int64_t step) const;
+  // Whether the newest checkpoint is of this step.
+  bool Saved(int64_t step) const { return saved_step_ == step; }
+  // Writes a checkpoint, the workers' files with the ranks' help; after the last one the workers
+  // compute nothing more. Throws Error and leaves the older checkpoints as they are.
+  void Save(const RunState& state, const Updates& updates, bool last, Ranks* ranks);
+
+  // The last files of a run, theta's if it is not interrupted; returns that one's path.
+  std::string Finish(const LearnerState& learner, bool interrupted);
+  // Notes in the manifest why the run has failed; if that fails too, it is logged.
+  void Fail(const std::string& error, int64_t updates);
+
+ private:
+  void CheckFits(const Checkpoint& checkpoint) const;
+  void WriteManifest(std::string status, int64_t updates,
+                     std::optional<std::string> error = {}) const;
+  void WriteTheta(const std::string& path, const LearnerState& learner) const;
+  std::vector<CheckpointFile> FilesOf(const std::vector<SavedWorker>& saved,
+                                      const std::string& directory) const;
+
+  const Experiment& experiment_;
+  const MetaTrainConfig& config_;
+  MetaTrainerOptions options_;
+  std::string init_theta_;
+  RunDirectory directory_;
+  std::optional<RunLock> lock_;
+  CheckpointStore store_;
+  std::optional<WindowJournal> journal_;
+  std::optional<MetricsLog> metrics_;
+  std::optional<ThroughputLog> throughput_;
+  std::optional<BestTheta> best_;
+  int64_t saved_step_ = -1;  // of the newest checkpoint
+  std::chrono::steady_clock::time_point saved_at_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace lopt

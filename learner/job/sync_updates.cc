@@ -1,0 +1,89 @@
+#include "learner/job/sync_updates.h"
+
+#include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
+
+#include <chrono>
+#include <utility>
+
+#include "base/error.h"
+
+namespace lopt {
+
+SyncUpdates::SyncUpdates(const SyncOptions& options, int64_t workers,
+                         const GradientLearner* learner, RunState* state, MessageLoop* loop)
+    : options_(options),
+      learner_(learner),
+      state_(state),
+      loop_(loop),
+      arrived_(static_cast<size_t>(workers)),
+      absent_before_(static_cast<size_t>(workers)) {}
+
+void SyncUpdates::Take(WorkerGradient gradient) {
+  const int64_t step = state_->learner.outer_step;
+  if (gradient.gradient.outer_step < step) {
+    state_->ledger.Account(Fate::kLate, WindowsOf(gradient), gradient.gradient);
+    return;
+  }
+  auto& slot = arrived_[static_cast<size_t>(gradient.worker)];
+  Require(!slot.has_value(), "worker {} sent two gradients of outer step {}", gradient.worker,
+          step);
+  slot = std::move(gradient);
+  ++arrived_count_;
+}
+
+std::optional<UpdateSummary> SyncUpdates::Make() {
+  for (auto& slot : arrived_) {
+    slot.reset();
+  }
+  arrived_count_ = 0;
+  Wait();
+  std::vector<WorkerGradient> gradients;
+  for (auto& slot : arrived_) {
+    if (slot) {
+      gradients.push_back(std::move(*slot));
+    }
+  }
+  return UpdateTheta(*learner_, std::move(gradients), {}, state_);
+}
+
+void SyncUpdates::Wait() {
+  if (!HasDeadline()) {
+    loop_->RunUntil([this] { return Absent() == 0; });
+    return;
+  }
+  const auto deadline =
+      std::chrono::steady_clock::now() + std::chrono::duration<double>(options_.deadline_seconds);
+  loop_->RunUntil(
+      [&] {
+        return Absent() == 0 ||
+               (arrived_count_ >= options_.quorum && std::chrono::steady_clock::now() >= deadline);
+      },
+      std::chrono::milliseconds(1));
+  ReportAbsent();
+}
+
+// The first time that a worker is left out, it is named.
+void SyncUpdates::ReportAbsent() {
+  std::vector<size_t> absent;
+  for (size_t w = 0; w < arrived_.size(); ++w) {
+    if (!arrived_[w] && !absent_before_[w]) {
+      absent_before_[w] = true;
+      absent.push_back(w);
+    }
+  }
+  if (!absent.empty()) {
+    spdlog::warn(
+        "update {} goes ahead with {} of {} workers; left out for the first time: {}. What is left "
+        "out is counted in the metrics late_steps/... and absent_workers",
+        state_->learner.outer_step, arrived_count_, arrived_.size(), fmt::join(absent, ", "));
+  }
+}
+
+void SyncUpdates::AddMetrics(Metrics* metrics) const {
+  if (HasDeadline()) {
+    (*metrics)["absent_workers"] = static_cast<double>(Absent());
+  }
+}
+
+}  // namespace lopt
