@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/config.h"
 #include "base/field_values.h"
@@ -93,6 +94,11 @@ class Describer : public FieldVisitor {
     Row(name, "list of objects", ValueCode(list), ValidTypes(types), meaning);
   }
 
+  FieldVisitor& FreeOnResume() override {
+    free_on_resume_ = true;
+    return *this;
+  }
+
   std::string Take() { return std::move(table_); }
 
  private:
@@ -116,10 +122,12 @@ class Describer : public FieldVisitor {
 
   void Row(const char* name, std::string_view kind, std::string_view default_value,
            std::string_view valid, const char* meaning) {
-    table_ += fmt::format("| {} | {} | {} | {} | {} |\n", Code(name), kind, default_value, valid,
-                          Cell(meaning));
+    table_ += fmt::format("| {} | {} | {} | {} | {}{} |\n", Code(name), kind, default_value, valid,
+                          Cell(meaning),
+                          std::exchange(free_on_resume_, false) ? " May change on resume." : "");
   }
 
+  bool free_on_resume_ = false;  // the next one
   std::string table_ =
       "| key | kind | default | valid | meaning |\n| --- | --- | --- | --- | --- |\n";
 };

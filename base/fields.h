@@ -56,6 +56,13 @@ class FieldVisitor {
   virtual void Typed(const char* name, std::vector<Config>* value, const TypeTable& types,
                      const char* meaning) = 0;
 
+  // Marks the key that is shown next, v.FreeOnResume().Field(...): what was begun with one value
+  // may go on with another.
+  virtual FieldVisitor& FreeOnResume() { return *this; }
+  // A key of old that a config may still have; reading it is an Error that says where it has gone:
+  // v.Moved("batch_size", "'mode.batch_size'").
+  virtual void Moved(const char* /*name*/, const char* /*to*/) {}
+
   // One of the values of a table, by its name: v.Choice("loss_type", &loss_type, kLossTypes,
   // "What an episode counts.").
   template <class Enum, size_t n>

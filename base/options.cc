@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -34,43 +35,48 @@ const char* NounOf(const std::vector<double>&) { return "a list of numbers"; }
 
 Json Resolve(const Config& config, const TypeTable& types, Problems* problems);
 
-// Collects the names of the fields.
+// Collects the names of the fields, those that are free on resume, and the keys that have moved.
 class NameCollector : public FieldVisitor {
  public:
-  void Field(const char* name, bool*, const char*) override { names_.push_back(name); }
-  void Field(const char* name, int64_t*, Range, const char*) override { names_.push_back(name); }
-  void Field(const char* name, double*, Range, const char*) override { names_.push_back(name); }
-  void Field(const char* name, std::optional<int64_t>*, Range, const char*) override {
-    names_.push_back(name);
-  }
-  void Field(const char* name, std::optional<double>*, Range, const char*) override {
-    names_.push_back(name);
-  }
-  void Field(const char* name, std::vector<int64_t>*, Range, const char*) override {
-    names_.push_back(name);
-  }
-  void Field(const char* name, std::vector<double>*, Range, const char*) override {
-    names_.push_back(name);
-  }
+  void Field(const char* name, bool*, const char*) override { Add(name); }
+  void Field(const char* name, int64_t*, Range, const char*) override { Add(name); }
+  void Field(const char* name, double*, Range, const char*) override { Add(name); }
+  void Field(const char* name, std::optional<int64_t>*, Range, const char*) override { Add(name); }
+  void Field(const char* name, std::optional<double>*, Range, const char*) override { Add(name); }
+  void Field(const char* name, std::vector<int64_t>*, Range, const char*) override { Add(name); }
+  void Field(const char* name, std::vector<double>*, Range, const char*) override { Add(name); }
   void Field(const char* name, std::string*, const std::vector<std::string>&,
              const char*) override {
-    names_.push_back(name);
+    Add(name);
   }
-  void Typed(const char* name, Config*, const TypeTable&, const char*) override {
-    names_.push_back(name);
-  }
+  void Typed(const char* name, Config*, const TypeTable&, const char*) override { Add(name); }
   void Typed(const char* name, std::vector<Config>*, const TypeTable&, const char*) override {
-    names_.push_back(name);
+    Add(name);
   }
+
+  FieldVisitor& FreeOnResume() override {
+    marked_ = true;
+    return *this;
+  }
+  void Moved(const char* name, const char* to) override { moved_[name] = to; }
 
   const std::vector<std::string>& names() const { return names_; }
+  const std::vector<std::string>& free_on_resume() const { return free_on_resume_; }
+  const std::map<std::string, std::string>& moved() const { return moved_; }
 
  private:
-  void Number(const char* name, int64_t*, ChoiceTable, const char*) override {
+  void Add(const char* name) {
     names_.push_back(name);
+    if (std::exchange(marked_, false)) {
+      free_on_resume_.push_back(name);
+    }
   }
+  void Number(const char* name, int64_t*, ChoiceTable, const char*) override { Add(name); }
 
   std::vector<std::string> names_;
+  std::vector<std::string> free_on_resume_;
+  std::map<std::string, std::string> moved_;
+  bool marked_ = false;  // the next one is free on resume
 };
 
 // Reports the keys that are none of the fields' names. Returns the names that they seem to mean.
@@ -81,7 +87,10 @@ std::vector<std::string> CheckKeys(const Config& config, const VisitFields& fiel
   const std::vector<std::string>& names = collector.names();
   std::vector<std::string> meant;
   for (const auto& [key, value] : config.json().items()) {
-    if (key != "type" && std::ranges::find(names, key) == names.end()) {
+    const auto moved = collector.moved().find(key);
+    if (moved != collector.moved().end()) {
+      problems->Add(fmt::format("'{}' is now {}", JoinKey(config.path(), key), moved->second));
+    } else if (key != "type" && std::ranges::find(names, key) == names.end()) {
       problems->Add(fmt::format("unknown key '{}'; valid keys: {}{}", JoinKey(config.path(), key),
                                 fmt::join(names, ", "), DidYouMean(key, names)));
       if (const std::string* name = NearestName(key, names)) {
@@ -472,6 +481,12 @@ void CheckFields(std::string_view who, const VisitFields& fields) {
   FieldChecker checker(&problems);
   fields(checker);
   problems.ThrowIfAny();
+}
+
+std::vector<std::string> KeysFreeOnResume(const VisitFields& fields) {
+  NameCollector collector;
+  fields(collector);
+  return collector.free_on_resume();
 }
 
 }  // namespace lopt

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/config.h"
 #include "base/fields.h"
@@ -30,6 +32,9 @@ Config WriteFields(std::string_view type, const VisitFields& fields);
 // Checks present values as ReadFields checks those of a config: Error that begins with `who`
 // ("FullES: std must be above 0, got -1").
 void CheckFields(std::string_view who, const VisitFields& fields);
+
+// The keys that are shown as such (FieldVisitor::FreeOnResume), in their order.
+std::vector<std::string> KeysFreeOnResume(const VisitFields& fields);
 
 template <class Options>
 Options ReadOptions(const Config& config) {

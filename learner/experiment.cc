@@ -18,6 +18,11 @@ namespace {
 
 constexpr uint64_t kPlacementPurpose = 2;
 
+const MetaTrainConfig& Checked(const MetaTrainConfig& config) {
+  CheckConfig(config);
+  return config;
+}
+
 }  // namespace
 
 std::vector<int64_t> EstimatorsOfWorker(const MetaTrainConfig& config, int64_t worker) {
@@ -26,7 +31,7 @@ std::vector<int64_t> EstimatorsOfWorker(const MetaTrainConfig& config, int64_t w
       config.estimators_per_worker == 0 ? count : config.estimators_per_worker;
   std::vector<int64_t> order(static_cast<size_t>(count));
   std::iota(order.begin(), order.end(), int64_t{0});
-  if (config.estimator_placement == "random") {
+  if (config.estimator_placement == EstimatorPlacement::kRandom) {
     std::vector<uint32_t> draws(order.size());
     const Key run_key = KeyFromSeed(static_cast<uint64_t>(config.seed));
     Bits(FoldIn(WorkerKey(run_key, worker), kPlacementPurpose), draws);
@@ -63,17 +68,13 @@ Config Experiment::LearnedOptimizerConfig() const {
 }
 
 Experiment::Experiment(const MetaTrainConfig& from)
-    : config(from),
+    : config(Checked(from)),
       resolved(WriteOptions("", from)),
-      mode(ModeOf(from)),
+      mode(*ModeRegistry().Make(from.mode)),
       resources(config.data_dir),
       optimizer(OptimizerRegistry().Make(config.learned_optimizer)),
-      learner(optimizer, ThetaOptRegistry().Make(config.theta_opt),
-              config.non_finite_gradient == "abort" ? NonFiniteGradient::kAbort
-                                                    : NonFiniteGradient::kSkip),
+      learner(optimizer, ThetaOptRegistry().Make(config.theta_opt), config.non_finite_gradient),
       run_key(KeyFromSeed(static_cast<uint64_t>(config.seed))) {
-  Require(!config.estimators.empty(), "estimators: must name at least one estimator");
-  CheckCombinations(config);
   for (const Config& estimator : config.estimators) {
     estimators.push_back(EstimatorRegistry().Make(estimator, optimizer, resources));
     estimator_names.push_back(EstimatorName(estimators, estimators.size() - 1));

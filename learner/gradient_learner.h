@@ -8,6 +8,7 @@
 
 #include "base/arrays.h"
 #include "base/key.h"
+#include "learner/non_finite_gradient.h"
 #include "learner/theta_opt.h"
 #include "learner/worker.h"
 #include "lopt/learned_optimizer.h"
@@ -20,12 +21,6 @@ struct LearnerState {
   int64_t skipped_updates = 0;  // of these, without effect: the gradient was not finite
   Eigen::VectorXf theta;        // [D]
   NamedArrays theta_opt;
-};
-
-// What to do with an aggregated gradient that is not finite.
-enum class NonFiniteGradient {
-  kSkip,  // count a skipped update: theta and theta_opt stay, the outer step advances
-  kAbort  // throw Error
 };
 
 // What one update gave: means over the workers, sums for counts.

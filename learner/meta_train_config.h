@@ -5,9 +5,16 @@
 #include <string_view>
 #include <vector>
 
+#include "base/choices.h"
 #include "base/options.h"
+#include "learner/non_finite_gradient.h"
 
 namespace lopt {
+
+// Which estimators a worker runs if it does not run all.
+enum class EstimatorPlacement { kRoundRobin, kRandom };
+inline constexpr Named<EstimatorPlacement> kEstimatorPlacements[] = {
+    {EstimatorPlacement::kRoundRobin, "round-robin"}, {EstimatorPlacement::kRandom, "random"}};
 
 // A meta-training experiment, as its config file describes it:
 //   MetaTrainConfig config = ReadOptions<MetaTrainConfig>(Config::Load(path));
@@ -22,15 +29,10 @@ struct MetaTrainConfig {
   int64_t meta_steps = 500;
   int64_t windows_per_update = 1;
   int64_t seed = 0;
-  std::string non_finite_gradient = "skip";
-  std::string mode = "sync";
-  int64_t batch_size = 1;
-  int64_t staleness = 1;
-  std::string staleness_policy = "drop";
-  double deadline_seconds = 0;
-  int64_t quorum = 0;
+  NonFiniteGradient non_finite_gradient = NonFiniteGradient::kSkip;
+  Config mode = Config::Parse(R"({"type": "Sync"})", "the default of mode");
   int64_t estimators_per_worker = 0;
-  std::string estimator_placement = "round-robin";
+  EstimatorPlacement estimator_placement = EstimatorPlacement::kRoundRobin;
   double worker_timeout_seconds = 60;
   bool gather_checkpoints = false;
   std::string data_dir;
@@ -48,10 +50,10 @@ struct MetaTrainConfig {
   void Visit(FieldVisitor& v);
 };
 
-// Throws Error, with what to do, if keys of the config do not go together.
-void CheckCombinations(const MetaTrainConfig& config);
+// Throws Error, with what to do, if a value of the config is not valid or keys do not go together.
+void CheckConfig(const MetaTrainConfig& config);
 
 // Top-level keys that may change when a run is resumed.
-const std::vector<std::string>& KeysFreeOnResume();
+std::vector<std::string> KeysFreeOnResume();
 
 }  // namespace lopt

@@ -2,20 +2,54 @@
 
 #include <fmt/core.h>
 
+#include <memory>
+
+#include "base/error.h"
+
 namespace lopt {
 
-Mode ModeOf(const MetaTrainConfig& config) {
-  if (config.mode == "async") {
-    return AsyncOptions{.batch_size = config.batch_size,
-                        .staleness = config.staleness,
-                        .discount = config.staleness_policy == "discount"};
-  }
-  return SyncOptions{.deadline_seconds = config.deadline_seconds, .quorum = config.quorum};
+void SyncOptions::Visit(FieldVisitor& v) {
+  v.Field("deadline_seconds", &deadline_seconds, AtLeast(0),
+          "An update goes ahead after this time without the workers that are late; 0: it waits for "
+          "all. Runs with it are not reproducible bit for bit.");
+  v.Field("quorum", &quorum, AtLeast(0),
+          "Workers that an update needs at least when the deadline has passed.");
+}
+
+void AsyncOptions::Visit(FieldVisitor& v) {
+  v.Field("batch_size", &batch_size, AtLeast(1), "Gradients of an update.");
+  v.Field("staleness", &staleness, AtLeast(0),
+          "Updates that a gradient's weights may be behind when it is used.");
+  v.Choice("staleness_policy", &staleness_policy, kStalenessPolicies,
+           "What becomes of gradients that are behind further: dropped and counted, or used with "
+           "weight 1 / (1 + updates behind).");
+}
+
+Registry<Mode>& ModeRegistry() {
+  static Registry<Mode> registry = [] {
+    Registry<Mode> modes("mode");
+    modes.Add<SyncOptions>(
+        "Sync", "An update is the mean over all workers: the same bits on any number of processes.",
+        [](const SyncOptions& options) {
+          Require((options.deadline_seconds > 0) == (options.quorum > 0),
+                  "deadline_seconds and quorum go together: the time after which an update goes "
+                  "ahead and the workers that it needs at least; got {} and {}",
+                  options.deadline_seconds, options.quorum);
+          return std::make_shared<Mode>(options);
+        });
+    modes.Add<AsyncOptions>(
+        "Async",
+        "Workers run free, an update takes batch_size gradients as they come; no bits are "
+        "promised.",
+        [](const AsyncOptions& options) { return std::make_shared<Mode>(options); });
+    return modes;
+  }();
+  return registry;
 }
 
 std::string WhyNotReproducible(const Mode& mode) {
   if (std::holds_alternative<AsyncOptions>(mode)) {
-    return "mode async: the result depends on timing, so it is not reproducible bit for bit";
+    return "mode Async: the result depends on timing, so it is not reproducible bit for bit";
   }
   const double deadline = std::get<SyncOptions>(mode).deadline_seconds;
   return deadline > 0

@@ -4,26 +4,38 @@
 #include <string>
 #include <variant>
 
-#include "learner/meta_train_config.h"
+#include "base/choices.h"
+#include "base/fields.h"
+#include "base/registry.h"
 
 namespace lopt {
 
-// An update is the mean over all workers; with a deadline over those that are there in time.
+// How a run's updates of theta are made of its workers' gradients: the key "mode" of a config. In
+// C++, config.mode = WriteOptions("Async", AsyncOptions{.batch_size = 3}).
+
+// An update is the mean over all workers; with a deadline, over those that are there in time.
 struct SyncOptions {
   double deadline_seconds = 0;
   int64_t quorum = 0;
+  void Visit(FieldVisitor& v);
 };
+
+enum class StalenessPolicy { kDrop, kDiscount };
+inline constexpr Named<StalenessPolicy> kStalenessPolicies[] = {
+    {StalenessPolicy::kDrop, "drop"}, {StalenessPolicy::kDiscount, "discount"}};
 
 // Workers run free, and an update takes gradients as they come.
 struct AsyncOptions {
   int64_t batch_size = 1;
   int64_t staleness = 1;
-  bool discount = false;
+  StalenessPolicy staleness_policy = StalenessPolicy::kDrop;
+  void Visit(FieldVisitor& v);
 };
 
 using Mode = std::variant<SyncOptions, AsyncOptions>;
 
-Mode ModeOf(const MetaTrainConfig& config);
+// "Sync" and "Async". Making one throws Error as well if its keys do not go together.
+Registry<Mode>& ModeRegistry();
 
 // Why a run of this mode is not reproducible bit for bit: its updates do not wait for all workers.
 // Empty: it is.

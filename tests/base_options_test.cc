@@ -77,6 +77,38 @@ std::string ReadError(const std::string& text) {
   return "no Error";
 }
 
+struct PlanOptions {
+  int64_t steps = 3;
+  std::string note;
+  double price = 1;
+
+  void Visit(FieldVisitor& v) {
+    v.FreeOnResume().Field("steps", &steps, AtLeast(0), "Length.");
+    v.Field("note", &note, {}, "Any text.");
+    v.FreeOnResume().Field("price", &price, Above(0), "Money.");
+    v.Moved("length", "'steps'");
+  }
+};
+
+TEST_CASE("What may change on resume is marked at the key, and so described") {
+  const VisitFields fields = [](FieldVisitor& v) { PlanOptions().Visit(v); };
+  CHECK(KeysFreeOnResume(fields) == std::vector<std::string>{"steps", "price"});
+  CHECK(DescribeFields(fields) ==
+        "| key | kind | default | valid | meaning |\n"
+        "| --- | --- | --- | --- | --- |\n"
+        "| `steps` | integer | `3` | at least 0 | Length. May change on resume. |\n"
+        "| `note` | text | `\"\"` | any | Any text. |\n"
+        "| `price` | number | `1.0` | above 0 | Money. May change on resume. |\n");
+}
+
+TEST_CASE("A key that has moved is an Error that says where, and is not written") {
+  CHECK_THROWS_WITH_AS(ReadOptions<PlanOptions>(Config::FromJson({{"length", 2}, {"nite", "x"}})),
+                       "config: 2 problems\n  'length' is now 'steps'\n  unknown key 'nite'; valid "
+                       "keys: steps, note, price; did you mean 'note'?",
+                       Error);
+  CHECK(WriteOptions("", PlanOptions()).Dump(-1) == R"({"steps":3,"note":"","price":1.0})");
+}
+
 }  // namespace
 
 TEST_CASE("an enum has names and the names have values, by one table") {

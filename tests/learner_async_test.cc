@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "estimators/registry.h"
 #include "learner/experiment.h"
 #include "learner/job/gradient_buffer.h"
+#include "learner/mode.h"
 #include "tests/learner_fakes.h"
 #include "tests/learner_local_job.h"
 #include "tests/learner_runs.h"
@@ -26,7 +28,7 @@ WorkerGradient OfStep(int64_t step, int64_t worker = 0) {
 }
 
 TEST_CASE("A gradient is taken if its weights are at most `staleness` updates behind") {
-  GradientBuffer buffer(1, 2, false);
+  GradientBuffer buffer({.batch_size = 1, .staleness = 2});
   CHECK_FALSE(buffer.Put(5, OfStep(2)));
   CHECK(buffer.Put(5, OfStep(3)));
   CHECK(buffer.Put(5, OfStep(5)));
@@ -35,7 +37,7 @@ TEST_CASE("A gradient is taken if its weights are at most `staleness` updates be
 }
 
 TEST_CASE("A batch is the oldest gradients, and the others stay") {
-  GradientBuffer buffer(5, 2, false);
+  GradientBuffer buffer({.batch_size = 5, .staleness = 2});
   for (int64_t worker = 0; worker < 8; ++worker) {
     CHECK(buffer.Ready() == (worker >= 5));
     CHECK(buffer.Put(3, OfStep(3, worker)));
@@ -53,7 +55,8 @@ TEST_CASE("A batch is the oldest gradients, and the others stay") {
 }
 
 TEST_CASE("Under discount old gradients are kept and weigh 1 over 1 + age") {
-  GradientBuffer buffer(1, 2, true);
+  GradientBuffer buffer(
+      {.batch_size = 1, .staleness = 2, .staleness_policy = StalenessPolicy::kDiscount});
   CHECK(buffer.Put(5, OfStep(1)));
   CHECK_FALSE(buffer.Put(5, OfStep(6)));
   CHECK(buffer.Weight(5, OfStep(1)) == 0.2);
@@ -63,7 +66,7 @@ TEST_CASE("Under discount old gradients are kept and weigh 1 over 1 + age") {
 
 TEST_CASE("In any order of arrival every gradient of staleness 0 is of the learner's step") {
   for (uint64_t seed = 0; seed < 20; ++seed) {
-    GradientBuffer buffer(5, 0, false);
+    GradientBuffer buffer({.batch_size = 5, .staleness = 0});
     int64_t step = 0;
     std::vector<int64_t> weights_of(5);  // the step that each worker computes with
     int64_t put = 0, dropped = 0, used = 0;
@@ -93,7 +96,7 @@ struct EchoOptions {
   void Visit(FieldVisitor&) {}
 };
 
-MetaTrainConfig Echo(const std::string& keys) {
+MetaTrainConfig Echo(const AsyncOptions& mode) {
   static const bool added = [] {
     EstimatorRegistry().Add<EchoOptions>(
         "Echo", "Its gradient is the outer step.",
@@ -111,17 +114,18 @@ MetaTrainConfig Echo(const std::string& keys) {
     return true;
   }();
   CHECK(added);
-  return ReadOptions<MetaTrainConfig>(Config::Parse(
+  auto config = ReadOptions<MetaTrainConfig>(Config::Parse(
       R"({"learned_optimizer": {"type": "LearnableSGD", "learning_rate": 1},
           "theta_opt": {"type": "SGD", "learning_rate": 1}, "workers": 5, "meta_steps": 10,
-          "estimators": [{"type": "Echo"}], "mode": "async", )" +
-          keys + "}",
+          "estimators": [{"type": "Echo"}], "checkpoint_steps": 4})",
       "test"));
+  config.mode = WriteOptions("Async", mode);
+  return config;
 }
 
 TEST_CASE("Ten asynchronous updates of five workers use gradients of the learner's own step") {
   for (int repeat = 0; repeat < 3; ++repeat) {
-    const LocalJob job = RunLocalJob(Echo(R"("batch_size": 5, "staleness": 0)"), 5);
+    const LocalJob job = RunLocalJob(Echo({.batch_size = 5, .staleness = 0}), 5);
     CHECK(job.errors == std::vector<std::string>(5));
     CHECK(job.result.learner.outer_step == 10);
     // 0 + 1 + ... + 9, from log(1) = 0.
@@ -134,7 +138,7 @@ TEST_CASE("Ten asynchronous updates of five workers use gradients of the learner
 
 TEST_CASE("An asynchronous run that is resumed accounts for what was pending") {
   const TempDirectory directory;
-  MetaTrainConfig config = Echo(R"("batch_size": 3, "staleness": 1, "checkpoint_steps": 4)");
+  MetaTrainConfig config = Echo({.batch_size = 3});
   const LocalJob first = RunLocalJob(config, 3, MetaTrainerOptions{.out_dir = directory.path()});
   CHECK(first.errors == std::vector<std::string>(3));
   config.meta_steps = 20;
@@ -154,7 +158,7 @@ TEST_CASE("An asynchronous run that is resumed accounts for what was pending") {
 
 TEST_CASE("An asynchronous run that fails and is resumed counts what it lost") {
   const TempDirectory directory;
-  const MetaTrainConfig config = Echo(R"("batch_size": 2, "staleness": 3, "checkpoint_steps": 4)");
+  const MetaTrainConfig config = Echo({.batch_size = 2, .staleness = 3});
   const int64_t before = echo_windows;
   // The newest checkpoint is of update 4.
   const LocalJob failed = RunLocalJob(config, 3, [&](int rank) {
@@ -182,10 +186,8 @@ TEST_CASE("An asynchronous run that fails and is resumed counts what it lost") {
 
 TEST_CASE("With a deadline an update goes ahead with a quorum, and the rest is late") {
   // The mean over those that arrived: each update's gradient is the outer step in any case.
-  MetaTrainConfig config = Echo(R"("batch_size": 1)");
-  config.mode = "sync";
-  config.deadline_seconds = 1e-9;
-  config.quorum = 2;
+  MetaTrainConfig config = Echo({});
+  config.mode = WriteOptions("Sync", SyncOptions{.deadline_seconds = 1e-9, .quorum = 2});
   const LocalJob job = RunLocalJob(config, 3);
   CHECK(job.errors == std::vector<std::string>(3));
   CHECK(job.result.learner.theta[0] == -45);
@@ -195,31 +197,89 @@ TEST_CASE("With a deadline an update goes ahead with a quorum, and the rest is l
   CHECK(total[Fate::kUsed] + total[Fate::kLate] == total.Total());
 }
 
-TEST_CASE("Keys that do not go together are errors") {
-  const auto error_of = [](const std::string& keys) -> std::string {
-    try {
-      CheckCombinations(Echo(keys));
-      return "";
-    } catch (const Error& error) {
-      return error.what();
-    }
-  };
-  CHECK(error_of(R"("batch_size": 2)").empty());
-  CHECK(error_of(R"("deadline_seconds": 1)").starts_with("deadline_seconds and quorum are for"));
-  CHECK(error_of(R"("estimators_per_worker": 2)") ==
-        "estimators_per_worker is 2, but there are only 1 estimators");
+std::string ErrorOf(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST_CASE("Keys that do not go together are errors, from C++ as from a file") {
   MetaTrainConfig config = SmallExperiment(1);
-  config.batch_size = 2;
-  CHECK_THROWS_AS(CheckCombinations(config), Error);
+  const auto error = [&] {
+    const std::string text = ErrorOf([&] { CheckConfig(config); });
+    CHECK(ErrorOf([&] { RunMetaTraining(config, {}); }) == text);
+    CHECK(ErrorOf([&] { Experiment experiment(config); }) == text);
+    return text;
+  };
+  const auto sync = [](double deadline_seconds, int64_t quorum) {
+    return WriteOptions("Sync",
+                        SyncOptions{.deadline_seconds = deadline_seconds, .quorum = quorum});
+  };
+  config.mode = sync(1, 0);
+  CHECK(error() ==
+        "deadline_seconds and quorum go together: the time after which an update goes ahead and "
+        "the workers that it needs at least; got 1 and 0");
+  config.mode = sync(0, 1);
+  CHECK(error().starts_with("deadline_seconds and quorum go together"));
+  config.mode = sync(1, 2);
+  CHECK(error() == "mode.quorum is 2, but there are only 1 workers");
+  config.mode = Config::Parse(R"({"type": "Asynch"})", "test");
+  CHECK(error().find("Asynch") != std::string::npos);
+  config.mode = Config::Parse(R"({"type": "Async", "quorum": 2})", "test");
+  CHECK(error().find("unknown key 'mode.quorum'") != std::string::npos);
   config = SmallExperiment(1);
-  config.deadline_seconds = 1;
-  CHECK_THROWS_AS(CheckCombinations(config), Error);
-  config.quorum = 2;
-  CHECK_THROWS_WITH_AS(CheckCombinations(config), "quorum is 2, but there are only 1 workers",
-                       Error);
-  config = SmallExperiment(1);
+  config.estimators_per_worker = 4;
+  CHECK(error() == "estimators_per_worker is 4, but there are only 3 estimators");
   config.estimators_per_worker = 2;
-  CHECK_THROWS_AS(CheckCombinations(config), Error);
+  CHECK(error().starts_with("1 workers with 2 estimators each do not run all 3 estimators"));
+  config = SmallExperiment(1);
+  config.keep_last = 0;
+  CHECK(error() == "meta-training: keep_last must be at least 1, got 0");
+  config = SmallExperiment(1);
+  config.estimators.clear();
+  CHECK(error() == "estimators: must name at least one estimator");
+}
+
+TEST_CASE("The mode is Sync by default, and a file says the same as C++") {
+  const auto read = [](const std::string& mode) {
+    return *ModeRegistry().Make(Config::Parse(mode, "test"));
+  };
+  const auto sync = std::get<SyncOptions>(*ModeRegistry().Make(SmallExperiment(1).mode));
+  CHECK(sync.deadline_seconds == 0);
+  CHECK(sync.quorum == 0);
+  const auto async = std::get<AsyncOptions>(read(R"({"type": "Async", "batch_size": 3,
+      "staleness": 2, "staleness_policy": "discount"})"));
+  CHECK(async.batch_size == 3);
+  CHECK(async.staleness == 2);
+  CHECK(async.staleness_policy == StalenessPolicy::kDiscount);
+  CHECK(WriteOptions("Async", async).Dump(-1) ==
+        R"({"type":"Async","batch_size":3,"staleness":2,"staleness_policy":"discount"})");
+  CHECK(WhyNotReproducible(read(R"({"type": "Sync"})")).empty());
+  CHECK(WhyNotReproducible(async).starts_with("mode Async: "));
+  CHECK(WhyNotReproducible(read(R"({"type": "Sync", "deadline_seconds": 2, "quorum": 1})"))
+            .starts_with("deadline_seconds is 2: "));
+}
+
+TEST_CASE("The keys of the mode that were at the top level are errors that say where they are") {
+  const auto error = [](const std::string& keys) {
+    return ErrorOf([&] {
+      ReadOptions<MetaTrainConfig>(Config::Parse(R"({"learned_optimizer": {"type": "LearnableSGD"},
+                            "theta_opt": {"type": "SGD"}, "estimators": [], )" +
+                                                     keys + "}",
+                                                 "test"));
+    });
+  };
+  CHECK(error(R"("seed": 1)") == "no error");
+  CHECK(error(R"("mode": "async", "batch_size": 2)") ==
+        "config: 2 problems\n"
+        "  'batch_size' is now a key of mode: \"mode\": {\"type\": \"Async\", ...}\n"
+        "  'mode' must be an object with a \"type\", got \"async\"; valid types of mode: Sync, "
+        "Async");
+  CHECK(error(R"("quorum": 2)") ==
+        "config: 'quorum' is now a key of mode: \"mode\": {\"type\": \"Sync\", ...}");
 }
 
 TEST_CASE("Estimators are dealt out in turn or drawn, and a worker runs its own only") {
@@ -238,7 +298,7 @@ TEST_CASE("Estimators are dealt out in turn or drawn, and a worker runs its own 
       CHECK((result.ledger.Of(w, e).Total() > 0) == runs);
     }
   }
-  config.estimator_placement = "random";
+  config.estimator_placement = EstimatorPlacement::kRandom;
   std::vector<int64_t> times(3);
   for (int64_t w = 0; w < 300; ++w) {
     const std::vector<int64_t> drawn = EstimatorsOfWorker(config, w);

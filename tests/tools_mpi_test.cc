@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "learner/mode.h"
 #include "learner/run/checkpoint.h"
 #include "learner/run/run_directory.h"
 #include "tests/learner_runs.h"
@@ -219,8 +220,7 @@ TEST_CASE("With a deadline the updates go ahead without the rank that is slow") 
   experiment.estimators[1] =
       experiment.estimators[1].With("num_tasks", "64").With("trunc_length", "200");
   experiment.estimators_per_worker = 1;
-  experiment.deadline_seconds = 0.001;
-  experiment.quorum = 1;
+  experiment.mode = WriteOptions("Sync", SyncOptions{.deadline_seconds = 0.001, .quorum = 1});
   const std::string config = WriteConfig(scratch, experiment, {0, 1});
   const FinishedProcess finished = Train(3, {config, "--out", scratch / "run"});
   CHECK_EQ(finished.exit_code, 0);
@@ -240,8 +240,7 @@ TEST_CASE("With a deadline the updates go ahead without the rank that is slow") 
 TEST_CASE("Asynchronous training over ranks accounts for every window") {
   const TempDirectory scratch;
   MetaTrainConfig experiment = SmallExperiment(4, 20);
-  experiment.mode = "async";
-  experiment.batch_size = 3;
+  experiment.mode = WriteOptions("Async", AsyncOptions{.batch_size = 3});
   const std::string config = WriteConfig(scratch, experiment, {0});
   const FinishedProcess finished = Train(3, {config, "--out", scratch / "run"});
   CHECK_EQ(finished.exit_code, 0);

@@ -10,6 +10,7 @@
 #include "estimators/registry.h"
 #include "evaluation/evaluation_config.h"
 #include "learner/meta_train_config.h"
+#include "learner/mode.h"
 #include "learner/theta_opt.h"
 #include "lopt/registry.h"
 #include "tasks/registry.h"
@@ -29,6 +30,7 @@ std::vector<Kind> Kinds() {
   return {{"Learned optimizers", &OptimizerRegistry().table()},
           {"Optimizers of theta", &ThetaOptRegistry().table()},
           {"Learning rate schedules", &LearningRateScheduleRegistry().table()},
+          {"Modes", &ModeRegistry().table()},
           {"Estimators", &EstimatorRegistry().table()},
           {"Truncation schedules", &ScheduleRegistry().table()},
           {"Tasks", &TaskRegistry().table()}};

@@ -7,11 +7,7 @@ namespace lopt {
 
 AsyncUpdates::AsyncUpdates(const AsyncOptions& options, const GradientLearner* learner,
                            RunState* state, MessageLoop* loop, std::function<bool()> stop)
-    : learner_(learner),
-      state_(state),
-      loop_(loop),
-      stop_(std::move(stop)),
-      buffer_(options.batch_size, options.staleness, options.discount) {}
+    : learner_(learner), state_(state), loop_(loop), stop_(std::move(stop)), buffer_(options) {}
 
 void AsyncUpdates::Take(WorkerGradient gradient) {
   const WorkerWindows windows = WindowsOf(gradient);

@@ -4,23 +4,21 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/options.h"
 
 namespace lopt {
 
-GradientBuffer::GradientBuffer(int64_t batch_size, int64_t staleness, bool keep_stale)
-    : batch_size_(batch_size), staleness_(staleness), keep_stale_(keep_stale) {
-  Require(batch_size >= 1 && staleness >= 0,
-          "a gradient buffer needs batch_size >= 1 and staleness >= 0, got {} and {}", batch_size,
-          staleness);
+GradientBuffer::GradientBuffer(const AsyncOptions& options) : options_(options) {
+  CheckOptions("Async", options);
 }
 
 bool GradientBuffer::Fresh(int64_t step, const WorkerGradient& gradient) const {
   const int64_t age = step - gradient.gradient.outer_step;
-  return age >= 0 && age <= staleness_;
+  return age >= 0 && age <= options_.staleness;
 }
 
 bool GradientBuffer::Put(int64_t step, WorkerGradient gradient) {
-  if (gradient.gradient.outer_step > step || !(keep_stale_ || Fresh(step, gradient))) {
+  if (gradient.gradient.outer_step > step || !(KeepsStale() || Fresh(step, gradient))) {
     return false;
   }
   gradients_.push_back(std::move(gradient));
@@ -28,8 +26,9 @@ bool GradientBuffer::Put(int64_t step, WorkerGradient gradient) {
 }
 
 std::vector<WorkerGradient> GradientBuffer::Gather() {
-  Require(Ready(), "a batch of {} gradients is not there, only {}", batch_size_, gradients_.size());
-  const auto end = gradients_.begin() + batch_size_;
+  Require(Ready(), "a batch of {} gradients is not there, only {}", options_.batch_size,
+          gradients_.size());
+  const auto end = gradients_.begin() + options_.batch_size;
   std::vector<WorkerGradient> batch(std::make_move_iterator(gradients_.begin()),
                                     std::make_move_iterator(end));
   gradients_.erase(gradients_.begin(), end);
@@ -38,7 +37,7 @@ std::vector<WorkerGradient> GradientBuffer::Gather() {
 
 std::vector<WorkerGradient> GradientBuffer::Prune(int64_t step) {
   std::vector<WorkerGradient> pruned;
-  if (!keep_stale_) {
+  if (!KeepsStale()) {
     std::erase_if(gradients_, [&](WorkerGradient& gradient) {
       if (Fresh(step, gradient)) {
         return false;

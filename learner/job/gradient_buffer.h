@@ -7,22 +7,24 @@
 #include <vector>
 
 #include "learner/job/messages.h"
+#include "learner/mode.h"
 
 namespace lopt {
 
 // Gradients that wait for an update in asynchronous training, oldest first. A gradient of outer
-// step s is fresh at outer step t while 0 <= t - s <= staleness. Those that are not are given back
-// to be counted, or kept under `keep_stale` (and weighted by whoever uses them).
+// step s is fresh at outer step t while 0 <= t - s <= staleness. What becomes of those that are not
+// says the policy: dropped ones are given back to be counted, discounted ones kept with less
+// weight.
 class GradientBuffer {
  public:
-  // Throws Error unless batch_size >= 1 and staleness >= 0.
-  GradientBuffer(int64_t batch_size, int64_t staleness, bool keep_stale);
+  // Throws Error unless the options are valid.
+  explicit GradientBuffer(const AsyncOptions& options);
 
   // Keeps the gradient at outer step `step` and returns true; false if it is too old or, an error
   // of its sender, from the future.
   bool Put(int64_t step, WorkerGradient gradient);
   // Whether a batch is there.
-  bool Ready() const { return static_cast<int64_t>(gradients_.size()) >= batch_size_; }
+  bool Ready() const { return static_cast<int64_t>(gradients_.size()) >= options_.batch_size; }
   // The oldest batch_size gradients. Throws Error unless Ready().
   std::vector<WorkerGradient> Gather();
   // Gives back those that are too old at outer step `step`.
@@ -35,9 +37,9 @@ class GradientBuffer {
  private:
   bool Fresh(int64_t step, const WorkerGradient& gradient) const;
 
-  int64_t batch_size_;
-  int64_t staleness_;
-  bool keep_stale_;
+  bool KeepsStale() const { return options_.staleness_policy == StalenessPolicy::kDiscount; }
+
+  AsyncOptions options_;
   std::deque<WorkerGradient> gradients_;
 };
 

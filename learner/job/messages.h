@@ -23,7 +23,7 @@ enum MessageKind : int {
   kReady,      // rank to learner: its workers have their states
   kWeights,    // learner to rank: WorkerWeights
   kGradients,  // rank to learner: a list with a WorkerGradient for each of its workers
-  kTaken,      // learner to rank, in mode "async": its gradients were taken, it may go on
+  kTaken,      // learner to rank, in mode "Async": its gradients were taken, it may go on
   kSave,       // learner to rank: SaveRequest
   kSaved,      // rank to learner: a list with a SavedWorker for each of its workers
   kEnd,        // learner to rank: the text finished, interrupted or failed; nothing follows

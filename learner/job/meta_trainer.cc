@@ -29,10 +29,7 @@ using Clock = std::chrono::steady_clock;
 // How long a rank that has failed waits for the learner to end the job.
 constexpr std::chrono::seconds kFailureGrace{5};
 
-void CheckOptions(const MetaTrainConfig& config, const MetaTrainerOptions& options,
-                  const Transport& transport) {
-  Require(!config.estimators.empty(), "estimators: must name at least one estimator");
-  CheckCombinations(config);
+void CheckRun(const MetaTrainerOptions& options, const Transport& transport) {
   Require(!(options.resume && options.overwrite), "resume and overwrite exclude each other");
   Require(!options.out_dir.empty() || !(options.resume || options.overwrite),
           "resume and overwrite need an output directory");
@@ -59,7 +56,7 @@ class RankJob {
       : config_(config),
         options_(options),
         transport_(transport),
-        reproducible_(WhyNotReproducible(ModeOf(config)).empty()),
+        reproducible_(WhyNotReproducible(*ModeRegistry().Make(config.mode)).empty()),
         loop_(transport, &wakeup_,
               {.timeout_seconds = config.worker_timeout_seconds,
                .on_message = [this](Message message) { Dispatch(std::move(message)); },
@@ -220,7 +217,8 @@ MetaTrainResult RunMetaTraining(const MetaTrainConfig& config, const MetaTrainer
     alone = std::move(MakeLocalTransports(1)[0]);
     transport = alone.get();
   }
-  CheckOptions(config, options, *transport);
+  CheckConfig(config);
+  CheckRun(options, *transport);
   if (!config.isa.empty()) {
     PinIsa(config.isa);
   }

@@ -79,7 +79,7 @@ struct MetaTrainResult {
 // Throws Error as well if the ranks differ in version, config or instruction set. After an Error
 // the other ranks of an MPI job are to be ended with Transport::Abort. theta after n updates is a
 // function of the config (and init_theta) alone, bit for bit on one instruction set, for any number
-// of ranks and threads; not so with mode "async" or a deadline.
+// of ranks and threads; not so with mode "Async" or a deadline.
 MetaTrainResult RunMetaTraining(const MetaTrainConfig& config, const MetaTrainerOptions& options);
 
 }  // namespace lopt

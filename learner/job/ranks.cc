@@ -17,7 +17,7 @@ namespace lopt {
 Ranks::Ranks(const MetaTrainConfig& config, const MetaTrainerOptions& options, Transport* transport,
              MessageLoop* loop)
     : windows_per_update_(config.windows_per_update),
-      run_on_(std::holds_alternative<AsyncOptions>(ModeOf(config))),
+      run_on_(std::holds_alternative<AsyncOptions>(*ModeRegistry().Make(config.mode))),
       allow_isa_change_(options.allow_isa_change),
       learner_only_(options.learner_only),
       transport_(transport),

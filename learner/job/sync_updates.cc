@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/options.h"
 
 namespace lopt {
 
@@ -17,7 +18,9 @@ SyncUpdates::SyncUpdates(const SyncOptions& options, int64_t workers,
       state_(state),
       loop_(loop),
       arrived_(static_cast<size_t>(workers)),
-      absent_before_(static_cast<size_t>(workers)) {}
+      absent_before_(static_cast<size_t>(workers)) {
+  CheckOptions("Sync", options);
+}
 
 void SyncUpdates::Take(WorkerGradient gradient) {
   const int64_t step = state_->learner.outer_step;

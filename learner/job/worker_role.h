@@ -15,7 +15,7 @@
 namespace lopt {
 
 // The logical workers of one rank: does what the learner's messages ask for, in the background, and
-// answers. In mode "sync" weights are computed with once; in mode "async" the workers run on when
+// answers. In mode "Sync" weights are computed with once; in mode "Async" the workers run on when
 // their gradients were taken, each time with the newest weights there are. Every rank has one, also
 // the learner's.
 class WorkerRole {
@@ -54,7 +54,7 @@ class WorkerRole {
   int64_t computed_step_ = -1;  // outer step of the weights last computed with
   int64_t updates_ = 0;
   bool computing_ = false;
-  bool untaken_ = false;  // mode "async": gradients were sent that the learner has not taken
+  bool untaken_ = false;  // mode "Async": gradients were sent that the learner has not taken
   bool saving_ = false;
   bool last_save_ = false;
 };

@@ -16,7 +16,7 @@ namespace lopt {
 // What became of an inner step.
 enum class Fate {
   kUsed,      // in an update of theta
-  kStale,     // of weights too old when it arrived (mode "async")
+  kStale,     // of weights too old when it arrived (mode "Async")
   kLate,      // arrived when the update had gone ahead (deadline_seconds)
   kLost,      // with a process that died, rolled back, or left over at the end
   kNonFinite  // a loss that was not finite, or an update skipped because of one
