@@ -10,8 +10,9 @@ build_packages=(
 )
 # What torch tasks need besides: 60 % of the download.
 torch_packages=(libtorch-dev libopenblas0-pthread)
-# What the tests and checks need besides: the report is looked at in a browser, the Python optimizer runs under PyTorch.
-test_packages=(clang-format clang-tidy chromium fonts-dejavu-core python3-torch python3-numpy)
+# What the tests need besides: the report is looked at in a browser, the Python optimizer runs under PyTorch.
+test_packages=(chromium fonts-dejavu-core python3-torch python3-numpy)
+lint_packages=(clang-format clang-tidy)
 
 # install_packages NAME...: installs what is missing of these Debian packages. Returns at once where
 # nothing is. Stops with the list where it cannot install: not Debian 12, or neither root nor sudo.
