@@ -6,8 +6,6 @@
 #include <span>
 #include <vector>
 
-// Vectors are kept in arrays, which vectors of unknown length (SVE, RISC-V) cannot be.
-#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "lopt/mlp_lopt_kernel.cc"
 #include <hwy/foreach_target.h>
