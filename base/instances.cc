@@ -1,0 +1,4 @@
+#define LOPT_INSTANCES_HERE
+#include "base/instances.h"
+
+LOPT_INSTANCES()
