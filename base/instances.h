@@ -6,8 +6,9 @@
 #include <string>
 
 // Templates of other libraries that many files use are compiled once, in instances.cc. This header
-// is one of the precompiled ones: no file includes it, and a file compiled without it makes its
-// own. NOLINTBEGIN(bugprone-macro-parentheses)
+// is one of the precompiled ones: no file includes it, and a file compiled without it has its own.
+
+// NOLINTBEGIN(bugprone-macro-parentheses)
 #define LOPT_JSON_INSTANCES(EXTERN, JSON)                                           \
   EXTERN template class nlohmann::detail::serializer<JSON>;                         \
   EXTERN template class nlohmann::detail::json_sax_dom_parser<JSON>;                \
@@ -23,6 +24,4 @@
                                                      fmt::format_args, fmt::detail::locale_ref);
 // NOLINTEND(bugprone-macro-parentheses)
 
-#ifndef LOPT_INSTANCES_HERE
 LOPT_INSTANCES(extern)
-#endif
