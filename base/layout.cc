@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 
 #include "base/error.h"
@@ -9,10 +10,14 @@
 namespace lopt {
 
 int64_t NumElements(const Shape& shape) {
-  int64_t elements = 1;
-  for (int64_t dimension : shape) {
-    Require(dimension >= 0, "shape {} has a negative dimension", ToString(shape));
-    elements *= dimension;
+  int64_t elements = std::ranges::find(shape, 0) == shape.end() ? 1 : 0;
+  for (const int64_t dimension : shape) {
+    if (dimension < 0) {
+      Fail("shape {} has a negative dimension", ToString(shape));
+    }
+    if (__builtin_mul_overflow(elements, dimension, &elements)) {
+      Fail("shape {} has 2^63 elements or more", ToString(shape));
+    }
   }
   return elements;
 }
@@ -27,8 +32,10 @@ Layout::Layout(std::vector<std::pair<std::string, Shape>> tensors) {
     Require(!name.empty(), "Layout: tensor {} has no name", entries_.size());
     Require(seen.insert(name).second, "Layout: two tensors are named '{}'", name);
     const int64_t size = NumElements(shape);
-    entries_.push_back({std::move(name), std::move(shape), size_, size});
-    size_ += size;
+    const int64_t offset = size_;
+    Require(!__builtin_add_overflow(size_, size, &size_),
+            "Layout: with tensor '{}' it has 2^63 elements or more", name);
+    entries_.push_back({std::move(name), std::move(shape), offset, size});
   }
 }
 

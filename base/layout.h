@@ -10,7 +10,8 @@ namespace lopt {
 
 using Shape = std::vector<int64_t>;
 
-// Product of the dimensions; 1 for a scalar (empty shape). Throws Error on a negative dimension.
+// Product of the dimensions; 1 for a scalar (empty shape). Throws Error on a negative dimension or
+// a product of 2^63 or more.
 int64_t NumElements(const Shape& shape);
 
 // "[2, 3]".
@@ -31,7 +32,8 @@ struct LayoutEntry {
 class Layout {
  public:
   Layout() = default;
-  // Throws Error if a name is empty or appears twice or if a dimension is negative.
+  // Throws Error if a name is empty or appears twice, if a dimension is negative, or if there are
+  // 2^63 elements or more.
   explicit Layout(std::vector<std::pair<std::string, Shape>> tensors);
 
   int64_t size() const { return size_; }

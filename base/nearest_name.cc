@@ -33,6 +33,18 @@ size_t EditDistance(std::string_view a, std::string_view b) {
   return distance[a.size()][b.size()];
 }
 
+// "lr" abbreviates "learning_rate": its letters in their order, the first one first.
+bool Abbreviates(std::string_view name, std::string_view whole) {
+  if (name.size() < 2 || whole.empty() || name[0] != whole[0]) {
+    return false;
+  }
+  size_t found = 0;
+  for (const char letter : whole) {
+    found += found < name.size() && letter == name[found] ? 1 : 0;
+  }
+  return found == name.size();
+}
+
 }  // namespace
 
 const std::string* NearestName(std::string_view name, const std::vector<std::string>& names) {
@@ -49,6 +61,11 @@ const std::string* NearestName(std::string_view name, const std::vector<std::str
       best = distance;
       nearest = &candidate;
     }
+  }
+  if (nearest == nullptr) {
+    const auto whole = std::ranges::find_if(
+        names, [&](const std::string& candidate) { return Abbreviates(wanted, Lower(candidate)); });
+    nearest = whole == names.end() ? nullptr : &*whole;
   }
   return nearest;
 }

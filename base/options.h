@@ -50,11 +50,12 @@ Config WriteOptions(std::string_view type, const Options& options) {
 }
 
 // Every constructor that takes options calls it first, so that options set in C++ are as right as
-// those of a config.
+// those of a config. Returns them.
 template <class Options>
-void CheckOptions(std::string_view who, const Options& options) {
+const Options& CheckOptions(std::string_view who, const Options& options) {
   Options copy = options;
   CheckFields(who, [&](FieldVisitor& v) { copy.Visit(v); });
+  return options;
 }
 
 }  // namespace lopt

@@ -12,7 +12,7 @@
 namespace lopt {
 
 std::shared_ptr<const LearnedOptimizer> Baseline::Make(double learning_rate) const {
-  const std::string schedule = cosine ? "cosine" : "constant";
+  const RateSchedule schedule = cosine ? RateSchedule::kCosine : RateSchedule::kConstant;
   if (type == "LearnableSGD") {
     return std::make_shared<LearnableSGD>(
         LearnableSGDOptions{.learning_rate = learning_rate, .schedule = schedule});
@@ -62,9 +62,11 @@ const std::vector<Baseline>& Baselines() {
 std::vector<Baseline> BaselinesNamed(std::string_view names) {
   if (names == "all") return Baselines();
   std::vector<Baseline> chosen;
-  while (names != "none" && !names.empty()) {
-    const size_t comma = std::min(names.find(','), names.size());
-    const std::string_view name = names.substr(0, comma);
+  if (names == "none") return {};
+  for (size_t begin = 0; begin <= names.size();) {
+    const size_t end = std::min(names.find(',', begin), names.size());
+    const std::string_view name = names.substr(begin, end - begin);
+    begin = end + 1;
     const auto found = std::ranges::find(Baselines(), name, &Baseline::name);
     if (found == Baselines().end()) {
       std::vector<std::string> valid;
@@ -75,7 +77,6 @@ std::vector<Baseline> BaselinesNamed(std::string_view names) {
     Require(std::ranges::find(chosen, name, &Baseline::name) == chosen.end(),
             "The baseline '{}' is named twice", name);
     chosen.push_back(*found);
-    names.remove_prefix(std::min(comma + 1, names.size()));
   }
   return chosen;
 }

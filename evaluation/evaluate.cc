@@ -11,6 +11,7 @@ namespace lopt {
 
 Evaluation::Evaluation(const EvaluationConfig& config, Contenders contenders)
     : seeds_(config.seeds), contenders_(std::move(contenders)), optimizers_(NamesOf(contenders_)) {
+  CheckEvaluationConfig(config);
   const TaskResources resources(config.data_dir);
   for (const EvaluationTask& task : config.tasks) {
     tasks_.push_back(std::make_unique<EvaluatedTask>(config, task, resources));

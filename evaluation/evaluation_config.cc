@@ -6,15 +6,55 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
+#include "base/problems.h"
+#include "base/strict_json.h"
 #include "tasks/registry.h"
 
 namespace lopt {
 namespace {
 
-void CheckSteps(const std::vector<int64_t>& steps, const std::string& key) {
-  Require(std::ranges::adjacent_find(steps, std::greater_equal()) == steps.end(),
-          "config: '{}' must ascend, got {}", key, fmt::join(steps, ", "));
+void CheckSteps(const std::vector<int64_t>& steps, const std::string& key, Problems* problems) {
+  if (std::ranges::adjacent_find(steps, std::greater_equal()) != steps.end()) {
+    problems->Add(fmt::format("'{}' must ascend, got {}", key, fmt::join(steps, ", ")));
+  }
+}
+
+std::string TaskPath(const std::string& name) { return JoinKey("tasks", name); }
+
+// What no key by itself can say.
+void CheckCombinations(const EvaluationConfig& config, Problems* problems) {
+  CheckSteps(config.steps, "steps", problems);
+  if (config.steps.empty()) {
+    problems->Add("'steps' is empty, wanted at least one number");
+  }
+  for (const EvaluationTask& task : config.tasks) {
+    CheckSteps(task.steps, JoinKey(TaskPath(task.name), "steps"), problems);
+  }
+}
+
+// The tasks, an object in the file that has one by each name.
+void ReadTasks(const nlohmann::ordered_json& json, EvaluationConfig* config, Problems* problems) {
+  if (!json.is_object() || json.empty()) {
+    problems->Add(fmt::format("'tasks' {}; wanted an object with a name for each task, such as {}",
+                              json.is_null()     ? "is missing"
+                              : json.is_object() ? "is empty"
+                                                 : "is " + ShowJson(json),
+                              R"({"small": {"task": {"type": "ImageMLP"}}})"));
+    return;
+  }
+  for (const auto& [name, members] : json.items()) {
+    const std::string path = TaskPath(name);
+    if (!members.is_object()) {
+      problems->Add(
+          fmt::format("'{}' must be an object with a \"task\", got {}", path, ShowJson(members)));
+      continue;
+    }
+    EvaluationTask task{.name = name};
+    ReadFields(
+        Config::FromJson(members, path), [&](FieldVisitor& v) { VisitEvaluationTask(v, &task); },
+        problems);
+    config->tasks.push_back(std::move(task));
+  }
 }
 
 }  // namespace
@@ -43,26 +83,30 @@ void VisitEvaluationTask(FieldVisitor& v, EvaluationTask* task) {
 }
 
 EvaluationConfig ReadEvaluationConfig(const Config& config) {
-  nlohmann::ordered_json top = config.json();
+  Problems problems("config");
+  nlohmann::ordered_json members = config.json();
+  const nlohmann::ordered_json tasks = members.value("tasks", nlohmann::ordered_json());
+  members.erase("tasks");
   EvaluationConfig result;
-  Require(top.contains("tasks"),
-          "config: 'tasks' is missing: an object with a name for each task, such as {}",
-          R"({"tasks": {"small": {"task": {"type": "ImageMLP"}}}})");
-  const Config tasks = Config::FromJson(top["tasks"], "tasks");
-  top.erase("tasks");
-  ReadFields(Config::FromJson(top, config.path()), [&](FieldVisitor& v) { result.Visit(v); });
-  CheckSteps(result.steps, "steps");
-  Require(!result.steps.empty(), "config: 'steps' is empty, wanted at least one number");
-  for (const auto& [name, json] : tasks.json().items()) {
-    const std::string path = "tasks." + name;
-    EvaluationTask task{.name = name};
-    ReadFields(Config::FromJson(json, path),
-               [&](FieldVisitor& v) { VisitEvaluationTask(v, &task); });
-    CheckSteps(task.steps, path + ".steps");
-    result.tasks.push_back(std::move(task));
-  }
-  Require(!result.tasks.empty(), "config: 'tasks' is empty, wanted at least one task");
+  ReadFields(
+      Config::FromJson(std::move(members), config.path()),
+      [&](FieldVisitor& v) { result.Visit(v); }, &problems);
+  ReadTasks(tasks, &result, &problems);
+  CheckCombinations(result, &problems);
+  problems.ThrowIfAny();
   return result;
+}
+
+void CheckEvaluationConfig(const EvaluationConfig& config) {
+  CheckOptions("evaluation", config);
+  for (const EvaluationTask& task : config.tasks) {
+    EvaluationTask copy = task;
+    CheckFields(fmt::format("evaluation: task '{}'", task.name),
+                [&](FieldVisitor& v) { VisitEvaluationTask(v, &copy); });
+  }
+  Problems problems("evaluation");
+  CheckCombinations(config, &problems);
+  problems.ThrowIfAny();
 }
 
 Config WriteEvaluationConfig(const EvaluationConfig& config) {

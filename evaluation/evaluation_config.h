@@ -36,6 +36,8 @@ void VisitEvaluationTask(FieldVisitor& v, EvaluationTask* task);
 
 // Throws Error as ReadFields does; also if there is no task or `steps` does not ascend.
 EvaluationConfig ReadEvaluationConfig(const Config& config);
+// The same checks of a config that was set in C++.
+void CheckEvaluationConfig(const EvaluationConfig& config);
 // Every key with its value.
 Config WriteEvaluationConfig(const EvaluationConfig& config);
 

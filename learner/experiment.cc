@@ -68,8 +68,8 @@ Config Experiment::LearnedOptimizerConfig() const {
 }
 
 Experiment::Experiment(const MetaTrainConfig& from)
-    : config(Checked(from)),
-      resolved(WriteOptions("", from)),
+    : config(Resolved(Checked(from))),
+      resolved(WriteOptions("", config)),
       mode(*ModeRegistry().Make(from.mode)),
       resources(config.data_dir),
       optimizer(OptimizerRegistry().Make(config.learned_optimizer)),

@@ -76,6 +76,11 @@ void MetaTrainConfig::Visit(FieldVisitor& v) {
                          "Trainings of each of these tasks.");
 }
 
+MetaTrainConfig Resolved(MetaTrainConfig config) {
+  config.theta_opt = ResolveThetaOpt(config.theta_opt, config.meta_steps);
+  return config;
+}
+
 void CheckConfig(const MetaTrainConfig& config) {
   CheckOptions("meta-training", config);
   Require(!config.estimators.empty(), "estimators: must name at least one estimator");

@@ -23,7 +23,8 @@ inline constexpr Named<EstimatorPlacement> kEstimatorPlacements[] = {
 struct MetaTrainConfig {
   std::string name = "meta-train";
   Config learned_optimizer;
-  Config theta_opt;
+  Config theta_opt =
+      Config::Parse(R"({"type": "Adam", "learning_rate": 1e-3})", "the default theta_opt");
   std::vector<Config> estimators;
   int64_t workers = 1;
   int64_t meta_steps = 500;
@@ -49,6 +50,11 @@ struct MetaTrainConfig {
 
   void Visit(FieldVisitor& v);
 };
+
+// The config with what one key leaves to another filled in: the total_steps of theta_opt's schedule
+// are meta_steps. What a run writes is resolved, so that a resumed run keeps the schedule that it
+// began with, whatever meta_steps is then.
+MetaTrainConfig Resolved(MetaTrainConfig config);
 
 // Throws Error, with what to do, if a value of the config is not valid or keys do not go together.
 void CheckConfig(const MetaTrainConfig& config);

@@ -12,21 +12,18 @@
 
 namespace lopt {
 
-// How a learning rate changes over the updates, as a multiple of `learning_rate`. Immutable.
-class LearningRateSchedule {
- public:
-  virtual ~LearningRateSchedule() = default;
-  // The factor of the update after `updates` earlier ones.
-  virtual double Scale(int64_t updates) const = 0;
-};
+class LearningRateSchedule;
 
-// What every optimizer of theta does before its own rule: the gradient is clipped by value, then by
-// global norm (where these are given), and the learning rate is scaled by the schedule.
-struct ThetaOptCommon {
+// What the config of every optimizer of theta has. The gradient is clipped by value, then by global
+// norm (where these are given), and the learning rate is scaled by the schedule, before the
+// optimizer's own rule.
+struct ThetaOptOptions {
   double learning_rate = 1e-3;
-  std::shared_ptr<const LearningRateSchedule> schedule = {};  // null: constant
-  std::optional<double> clip_by_value = {};                   // each element to [-c, c]
-  std::optional<double> clip_by_global_norm = {};             // the whole gradient to norm <= c
+  Config schedule = Config::Parse(R"({"type": "Constant"})", "the default schedule");
+  std::optional<double> clip_by_value;        // each element to [-c, c]
+  std::optional<double> clip_by_global_norm;  // the whole gradient to norm <= c
+
+  void Visit(FieldVisitor& v);
 };
 
 // An optimizer of theta ("theta_opt", the outer or meta optimizer). Immutable, thread-safe; its
@@ -47,8 +44,8 @@ class ThetaOpt {
   double LearningRate(const NamedArrays& state) const;
 
  protected:
-  // `rows`: the names of the state's rows.
-  ThetaOpt(ThetaOptCommon common, std::vector<std::string> rows);
+  // `rows`: the names of the state's rows. Throws Error as CheckOptions does.
+  ThetaOpt(const ThetaOptOptions& options, std::vector<std::string> rows);
 
  private:
   // `gradient` is clipped; `count` >= 1 is the number of updates with this one; `rows` are the
@@ -56,13 +53,16 @@ class ThetaOpt {
   virtual void DoUpdate(double learning_rate, int64_t count, std::span<const double> gradient,
                         std::span<float> theta, std::span<const std::span<float>> rows) const = 0;
 
-  ThetaOptCommon common_;
+  ThetaOptOptions options_;
+  std::shared_ptr<const LearningRateSchedule> schedule_;
   std::vector<std::string> rows_;
 };
 
 // Adam, AdamW, SGD, SGDM.
 Registry<ThetaOpt>& ThetaOptRegistry();
-// Constant, Warmup, WarmupCosine, Piecewise.
-Registry<LearningRateSchedule>& LearningRateScheduleRegistry();
+
+// The config of an optimizer of theta for a run of `updates` updates: what its schedule leaves open
+// is filled in (ResolveSchedule).
+Config ResolveThetaOpt(const Config& theta_opt, int64_t updates);
 
 }  // namespace lopt

@@ -7,12 +7,10 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/options.h"
 
 namespace lopt {
 namespace {
-
-constexpr const char* kConstant = "constant";
-constexpr const char* kCosine = "cosine";
 
 Layout Scalars(const std::vector<std::string>& names) {
   std::vector<std::pair<std::string, Shape>> tensors;
@@ -41,8 +39,8 @@ float FusedMultiplyAdd(float a, float b, float c) {
 // A learning rate with its schedule.
 class LearningRate {
  public:
-  LearningRate(float rate, const std::string& schedule)
-      : rate_(rate), cosine_(schedule == kCosine) {}
+  LearningRate(float rate, RateSchedule schedule)
+      : rate_(rate), cosine_(schedule == RateSchedule::kCosine) {}
 
   float At(const StepInfo& info) const {
     if (!cosine_) return rate_;
@@ -59,14 +57,9 @@ class LearningRate {
   bool cosine_;
 };
 
-void RequireSchedule(const std::string& optimizer, const std::string& schedule) {
-  Require(schedule == kConstant || schedule == kCosine, "{}: schedule is '{}'; choices: {}, {}",
-          optimizer, schedule, kConstant, kCosine);
-}
-
-void VisitSchedule(FieldVisitor& v, std::string* schedule) {
-  v.Field("schedule", schedule, {kConstant, kCosine},
-          "The learning rate over the run: as it is, or times (1 + cos(pi step / steps)) / 2.");
+void VisitSchedule(FieldVisitor& v, RateSchedule* schedule) {
+  v.Choice("schedule", schedule, kRateSchedules,
+           "The learning rate over the run: as it is, or times (1 + cos(pi step / steps)) / 2.");
 }
 
 class SGDRule : public UpdateRule {
@@ -156,9 +149,7 @@ void LearnableSGDOptions::Visit(FieldVisitor& v) {
 }
 
 LearnableSGD::LearnableSGD(const LearnableSGDOptions& options)
-    : LearnedOptimizer(Scalars({"log_lr"})), options_(options) {
-  RequireSchedule("LearnableSGD", options.schedule);
-}
+    : LearnedOptimizer(Scalars({"log_lr"})), options_(CheckOptions("LearnableSGD", options)) {}
 
 void LearnableSGD::DoInitTheta(Key, std::span<float> theta) const {
   theta[0] = Log(options_.learning_rate);
@@ -176,9 +167,8 @@ void LearnableSGDMOptions::Visit(FieldVisitor& v) {
 }
 
 LearnableSGDM::LearnableSGDM(const LearnableSGDMOptions& options)
-    : LearnedOptimizer(Scalars({"log_lr", "one_minus_momentum"})), options_(options) {
-  RequireSchedule("LearnableSGDM", options.schedule);
-}
+    : LearnedOptimizer(Scalars({"log_lr", "one_minus_momentum"})),
+      options_(CheckOptions("LearnableSGDM", options)) {}
 
 void LearnableSGDM::DoInitTheta(Key, std::span<float> theta) const {
   theta[0] = Log(options_.learning_rate);
@@ -192,8 +182,10 @@ std::unique_ptr<UpdateRule> LearnableSGDM::DoBind(const Layout& params,
 
 void LearnableAdamOptions::Visit(FieldVisitor& v) {
   v.Field("learning_rate", &learning_rate, Above(0), "Initial learning rate.");
-  v.Field("beta1", &beta1, kBelowOne, "Initial decay of the first moment.");
-  v.Field("beta2", &beta2, kBelowOne, "Initial decay of the second moment.");
+  v.Field("beta1", &beta1, kBelowOne,
+          "Initial decay of the first moment, the mean of the gradient.");
+  v.Field("beta2", &beta2, kBelowOne,
+          "Initial decay of the second moment, the mean of its square.");
   v.Field("epsilon", &epsilon, Above(0), "Initial number added to the root of the second moment.");
   v.Field("epsilon_root", &epsilon_root, AtLeast(0),
           "Number added to the second moment under the root; not learned.");
@@ -204,9 +196,7 @@ void LearnableAdamOptions::Visit(FieldVisitor& v) {
 
 LearnableAdam::LearnableAdam(const LearnableAdamOptions& options)
     : LearnedOptimizer(Scalars({"log_lr", "one_minus_beta1", "one_minus_beta2", "log_epsilon"})),
-      options_(options) {
-  RequireSchedule("LearnableAdam", options.schedule);
-}
+      options_(CheckOptions("LearnableAdam", options)) {}
 
 void LearnableAdam::DoInitTheta(Key, std::span<float> theta) const {
   theta[0] = Log(options_.learning_rate);

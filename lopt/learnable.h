@@ -1,7 +1,5 @@
 #pragma once
 
-#include <string>
-
 #include "base/fields.h"
 #include "lopt/learned_optimizer.h"
 
@@ -10,13 +8,17 @@ namespace lopt {
 // Hand-designed optimizers whose hyperparameters are the theta to be learned, each in a logarithm
 // so that any real number is valid. Metz et al., google/learned_optimization.
 //
-// Their `schedule` multiplies the learning rate: "constant" by 1, "cosine" by (1 + cos(pi t / T)) /
-// 2 at step t of a run of T steps (StepInfo::step and num_steps); with "cosine", Update throws
-// Error unless t < T. Constructors throw Error for any other schedule.
+// Constructors throw Error as CheckOptions does.
+
+// What multiplies the learning rate: 1, or (1 + cos(pi t / T)) / 2 at step t of a run of T steps
+// (StepInfo::step and num_steps); with the cosine, Update throws Error unless t < T.
+enum class RateSchedule { kConstant, kCosine };
+inline constexpr Named<RateSchedule> kRateSchedules[] = {{RateSchedule::kConstant, "constant"},
+                                                         {RateSchedule::kCosine, "cosine"}};
 
 struct LearnableSGDOptions {
   double learning_rate = 0.01;
-  std::string schedule = "constant";
+  RateSchedule schedule = RateSchedule::kConstant;
   void Visit(FieldVisitor& v);
 };
 
@@ -36,7 +38,7 @@ class LearnableSGD : public LearnedOptimizer {
 struct LearnableSGDMOptions {
   double learning_rate = 0.01;
   double momentum = 0.9;
-  std::string schedule = "constant";
+  RateSchedule schedule = RateSchedule::kConstant;
   void Visit(FieldVisitor& v);
 };
 
@@ -60,7 +62,7 @@ struct LearnableAdamOptions {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double epsilon_root = 1e-8;
-  std::string schedule = "constant";
+  RateSchedule schedule = RateSchedule::kConstant;
   double weight_decay = 0;
   void Visit(FieldVisitor& v);
 };

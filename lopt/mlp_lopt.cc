@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/options.h"
 #include "lopt/mlp_lopt_kernel.h"
 #include "lopt/mlp_lopt_reference.h"
 
@@ -45,7 +46,9 @@ void MLPLOptOptions::Visit(FieldVisitor& v) {
 }
 
 MLPLOpt::MLPLOpt(const MLPLOptOptions& options, Implementation implementation)
-    : LearnedOptimizer(ThetaLayout(options)), options_(options), implementation_(implementation) {}
+    : LearnedOptimizer(ThetaLayout(CheckOptions("MLPLOpt", options))),
+      options_(options),
+      implementation_(implementation) {}
 
 void MLPLOpt::DoInitTheta(Key key, std::span<float> theta) const {
   std::fill(theta.begin(), theta.end(), 0.0f);

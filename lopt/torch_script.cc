@@ -55,12 +55,12 @@ def update(self, param: Tensor, grad: Tensor, state: Tensor, step: int) -> Tuple
                   fmt::arg("exp_mult", options.exp_mult), fmt::arg("step_mult", options.step_mult));
 }
 
-void RequireConstant(const std::string& schedule, const Config& config) {
+void RequireConstant(RateSchedule schedule, const Config& config) {
   Require(
-      schedule == "constant",
+      schedule == RateSchedule::kConstant,
       "TorchScript: a {} can be exported with the schedule 'constant' alone, which '{}' is not: "
       "the script does not know the length of the run",
-      config.Type(), schedule);
+      config.Type(), NameOf("schedule", schedule, kRateSchedules));
 }
 
 void Sgd(const Config& config, TorchScript* script) {

@@ -4,7 +4,7 @@
 #include <array>
 #include <cmath>
 
-#include "base/error.h"
+#include "base/options.h"
 
 namespace lopt {
 namespace {
@@ -26,11 +26,6 @@ float Sum(int64_t n, const Term& term) {
          ((partial[1] + partial[5]) + (partial[3] + partial[7]));
 }
 
-int64_t CheckedDim(int64_t dim) {
-  Require(dim >= 1, "A quadratic task needs dim >= 1, got {}", dim);
-  return dim;
-}
-
 }  // namespace
 
 void QuadraticOptions::Visit(FieldVisitor& v) {
@@ -43,7 +38,7 @@ void NoisyQuadraticOptions::Visit(FieldVisitor& v) {
 }
 
 QuadraticBase::QuadraticBase(int64_t dim, Layout config)
-    : TaskFamily({.config = std::move(config), .params = Layout({{"x", {CheckedDim(dim)}}})}) {}
+    : TaskFamily({.config = std::move(config), .params = Layout({{"x", {dim}}})}) {}
 
 void QuadraticBase::DoInit(std::span<const float>, Key key, std::span<float> params,
                            std::span<float>) const {
@@ -51,7 +46,7 @@ void QuadraticBase::DoInit(std::span<const float>, Key key, std::span<float> par
 }
 
 QuadraticTask::QuadraticTask(const QuadraticOptions& options)
-    : QuadraticBase(options.dim, Layout()) {}
+    : QuadraticBase(CheckOptions("QuadraticTask", options).dim, Layout()) {}
 
 void QuadraticTask::DoEvaluate(const TaskEvaluation& e, Workspace&) const {
   const int64_t dim = params_layout().size();
@@ -65,7 +60,8 @@ void QuadraticTask::DoEvaluate(const TaskEvaluation& e, Workspace&) const {
 }
 
 FixedDimQuadraticFamily::FixedDimQuadraticFamily(const QuadraticOptions& options)
-    : QuadraticBase(options.dim, Layout({{"target", {CheckedDim(options.dim)}}})) {}
+    : QuadraticBase(options.dim,
+                    Layout({{"target", {CheckOptions("FixedDimQuadraticFamily", options).dim}}})) {}
 
 void FixedDimQuadraticFamily::DoSample(Key key, std::span<float> config) const {
   Normal(key, config);
@@ -88,7 +84,8 @@ void FixedDimQuadraticFamily::DoEvaluate(const TaskEvaluation& e, Workspace&) co
 
 NoisyQuadraticFamily::NoisyQuadraticFamily(const NoisyQuadraticOptions& options)
     : QuadraticBase(options.dim,
-                    Layout({{"center", {CheckedDim(options.dim)}}, {"scale", {options.dim}}})),
+                    Layout({{"center", {CheckOptions("NoisyQuadraticFamily", options).dim}},
+                            {"scale", {options.dim}}})),
       cov_(static_cast<float>(options.cov)) {}
 
 void NoisyQuadraticFamily::DoSample(Key key, std::span<float> config) const {
@@ -120,7 +117,7 @@ void NoisyQuadraticFamily::DoEvaluate(const TaskEvaluation& e, Workspace& scratc
 }
 
 LogQuadraticTask::LogQuadraticTask(const QuadraticOptions& options)
-    : QuadraticBase(options.dim, Layout()) {}
+    : QuadraticBase(CheckOptions("LogQuadraticTask", options).dim, Layout()) {}
 
 void LogQuadraticTask::DoEvaluate(const TaskEvaluation& e, Workspace&) const {
   const int64_t dim = params_layout().size();

@@ -7,7 +7,8 @@
 
 namespace lopt {
 
-// Quadratic bowls over one tensor "x" of shape [dim], all started at x ~ N(0, I).
+// Quadratic bowls over one tensor "x" of shape [dim], all started at x ~ N(0, I). Constructors
+// throw Error as CheckOptions does.
 
 struct QuadraticOptions {
   int64_t dim = 10;
@@ -23,7 +24,6 @@ struct NoisyQuadraticOptions {
 // What the quadratics have in common: the params layout and the start.
 class QuadraticBase : public TaskFamily {
  protected:
-  // Throws Error unless dim >= 1.
   QuadraticBase(int64_t dim, Layout config);
 
  private:

@@ -33,8 +33,24 @@ TEST_CASE("Shapes count their elements and print as lists") {
   CHECK(ToString(Shape{2, 3}) == "[2, 3]");
 }
 
+TEST_CASE("Sizes of 2^63 elements or more are errors") {
+  constexpr int64_t k2To31 = int64_t{1} << 31;
+  CHECK(NumElements({k2To31, k2To31, 1}) == int64_t{1} << 62);
+  CHECK_THROWS_WITH_AS(NumElements({k2To31, k2To31, 2}),
+                       "shape [2147483648, 2147483648, 2] has 2^63 elements or more", Error);
+  CHECK(NumElements({k2To31, k2To31, 2, 0}) == 0);
+  CHECK_THROWS_WITH_AS(Layout({{"a", {k2To31, k2To31}}, {"b", {k2To31, k2To31}}}),
+                       "Layout: with tensor 'b' it has 2^63 elements or more", Error);
+}
+
+TEST_CASE("The elements of a shape are counted in a time linear in its dimensions") {
+  // 400,000 dimensions, each printed for every other one, would take hours.
+  CHECK(NumElements(Shape(400'000, 1)) == 1);
+}
+
 TEST_CASE("A bad layout is an error that says which tensor and why") {
   CHECK_THROWS_WITH_AS(NumElements({2, -1}), "shape [2, -1] has a negative dimension", Error);
+  CHECK_THROWS_WITH_AS(NumElements({0, -1}), "shape [0, -1] has a negative dimension", Error);
   CHECK_THROWS_WITH_AS(Layout({{"w", {-2}}}), "shape [-2] has a negative dimension", Error);
   CHECK_THROWS_WITH_AS(Layout({{"w", {2}}, {"", {2}}}), "Layout: tensor 1 has no name", Error);
   CHECK_THROWS_WITH_AS(Layout({{"w", {2}}, {"w", {3}}}), "Layout: two tensors are named 'w'",

@@ -46,6 +46,7 @@ TEST_CASE("What is wrong in a config is named with its path") {
   };
   has("{}", "'tasks' is missing");
   has(R"({"tasks": {}})", "'tasks' is empty");
+  has(R"({"tasks": [1]})", "'tasks' is [1]; wanted an object");
   has(R"({"tasks": {"a": {"task": {"type": "ImageMLPP"}}}})", "tasks.a.task");
   has(R"({"tasks": {"a": {"task": {"type": "ImageMLP", "width": 3}}}})", "tasks.a.task.width");
   has(R"({"tasks": {"a": {"tasks": 1}}})", "tasks.a.tasks");
@@ -56,13 +57,27 @@ TEST_CASE("What is wrong in a config is named with its path") {
 }
 
 TEST_CASE("Every preset can be read, and an unknown one is answered with their names") {
-  for (const EvaluationPreset& preset : EvaluationPresets()) {
-    CHECK(PresetEvaluation(preset.name).name == preset.name);
+  for (const Preset& preset : EvaluationPresets().all()) {
+    CHECK(ReadEvaluationConfig(preset.config).name == preset.name);
   }
-  CHECK_THROWS_WITH_AS(PresetEvaluation("general"),
-                       "There is no evaluation preset 'general'; the presets are image-mlp, "
-                       "generalization, smoke",
+  CHECK_THROWS_WITH_AS(EvaluationPresets().Find("general"),
+                       "There is no evaluation preset 'general'; the presets are generalization, "
+                       "image-mlp, smoke; did you mean 'generalization'?",
                        Error);
+}
+
+TEST_CASE("All that is wrong with an evaluation is one Error") {
+  CHECK_THROWS_WITH_AS(
+      ReadEvaluationConfig(Config::Parse(R"({"seed": -1, "steps": [2, 1], "tasks": {"a": {"task":
+          {"type": "QuadraticTask", "dim": 0}, "step": [3]}, "b": 7}})",
+                                         "f")),
+      "config: 5 problems\n"
+      "  'seed' must be an integer of at least 0, got -1\n"
+      "  unknown key 'tasks.a.step'; valid keys: task, steps; did you mean 'steps'?\n"
+      "  'tasks.a.task.dim' must be an integer of at least 1, got 0\n"
+      "  'tasks.b' must be an object with a \"task\", got 7\n"
+      "  'steps' must ascend, got 2, 1",
+      Error);
 }
 
 }  // namespace

@@ -136,7 +136,7 @@ TEST_CASE("Where Adam diverged nobody reaches its loss") {
 
 TEST_CASE("Results do not depend on the number of threads") {
   Contenders contenders{.baselines = BaselinesNamed("Adam,SGDM-cosine")};
-  const EvaluationConfig config = PresetEvaluation("smoke");
+  const EvaluationConfig config = ReadEvaluationConfig(EvaluationPresets().Find("smoke"));
   CHECK(Lines(Run(config, contenders, 1)) == Lines(Run(config, contenders, 3)));
 }
 
@@ -173,6 +173,9 @@ TEST_CASE("Contenders need names of their own") {
                        "evaluation: there is nothing to judge; give a theta file or a baseline",
                        Error);
   CHECK_THROWS_AS(BaselinesNamed("Adam,Adma"), Error);
+  for (const char* names : {"Adam,", ",Adam", "Adam,,SGD", "", "none,", "all,Adam"}) {
+    CHECK_THROWS_AS(BaselinesNamed(names), Error);
+  }
   CHECK_THROWS_WITH_AS(BaselinesNamed("Adam,Adam"), "The baseline 'Adam' is named twice", Error);
   CHECK(BaselinesNamed("none").empty());
   CHECK(BaselinesNamed("all").size() == 8);

@@ -42,7 +42,10 @@ TEST_CASE("fast and recommended beat tuned Adam on the 8x8 image MLP") {
   Contenders contenders{.baselines = BaselinesNamed("Adam")};
   for (const char* name : {"fast", "recommended"}) contenders.learned.push_back(Load(name));
   EvaluationOutcome outcome;
-  ThreadPool(2).Run([&] { outcome = Evaluation(PresetEvaluation("image-mlp"), contenders).Run(); });
+  ThreadPool(2).Run([&] {
+    outcome =
+        Evaluation(ReadEvaluationConfig(EvaluationPresets().Find("image-mlp")), contenders).Run();
+  });
   const Summary summary = Summarize(outcome.results);
   REQUIRE(summary.rows.size() == 3);
   for (const SummaryRow& row : summary.rows) {

@@ -1,11 +1,13 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <numbers>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "learner/learning_rate_schedule.h"
 #include "learner/theta_opt.h"
 
 namespace lopt {
@@ -105,7 +107,7 @@ TEST_CASE("Adam equals the paper's formulas computed in float64") {
   CheckClose(Trace(*Make(R"({"type": "Adam", "learning_rate": 0.01})"), 0.7F, kGradients),
              AdamByHand({}, 0.7F));
   CheckClose(
-      Trace(*Make(R"({"type": "Adam", "learning_rate": 0.05, "b1": 0.5, "b2": 0.9,
+      Trace(*Make(R"({"type": "Adam", "learning_rate": 0.05, "beta1": 0.5, "beta2": 0.9,
                              "epsilon": 0.1, "epsilon_root": 0.2})"),
             0.7F, kGradients),
       AdamByHand({.learning_rate = .05, .b1 = .5, .b2 = .9, .epsilon = .1, .root = .2}, 0.7F));
@@ -161,6 +163,38 @@ TEST_CASE("Warmup rises linearly from start_scale to 1 and stays") {
   const std::string from = R"({"type": "Warmup", "warmup_steps": 4, "start_scale": 0.5})";
   CHECK(Scale(from, 0) == 0.5);
   CHECK(Scale(from, 2) == 0.75);
+}
+
+TEST_CASE("A schedule's open numbers are those of the run") {
+  const auto resolved = [](const std::string& members, int64_t updates) {
+    const Config opt = ResolveThetaOpt(
+        Config::Parse(R"({"type": "SGD", "schedule": {"type": "WarmupCosine")" + members + "}}",
+                      "t"),
+        updates);
+    return Config::FromJson(opt.json()["schedule"]).Dump(-1);
+  };
+  const auto numbers = [](int64_t warmup, int64_t total) {
+    return R"({"type":"WarmupCosine","warmup_steps":)" + std::to_string(warmup) +
+           R"(,"warmup_fraction":null,"start_scale":0.0,"total_steps":)" + std::to_string(total) +
+           R"(,"final_scale":0.0})";
+  };
+  CHECK(resolved("", 500) == numbers(100, 500));
+  CHECK(resolved(R"(, "warmup_steps": 3)", 500) == numbers(3, 500));
+  CHECK(resolved(R"(, "warmup_fraction": 0.05)", 500) == numbers(25, 500));
+  CHECK(resolved(R"(, "warmup_fraction": 0.05)", 20) == numbers(1, 20));
+  CHECK(resolved(R"(, "warmup_fraction": 0.05)", 0) == numbers(0, 1));
+  CHECK(resolved(R"(, "warmup_fraction": 0.5, "total_steps": 40)", 500) == numbers(20, 40));
+  CHECK_THROWS_WITH_AS(resolved("", 50),
+                       "WarmupCosine: total_steps (50) must be greater than warmup_steps (100)",
+                       Error);
+  // Nothing is open any more, and other schedules have nothing that is.
+  const Config done =
+      Config::Parse(R"({"type": "SGD", "schedule": )" + numbers(25, 500) + "}", "t");
+  CHECK(ResolveThetaOpt(done, 900).Dump() == done.Dump());
+  for (const char* text :
+       {R"({"type": "SGD"})", R"({"type": "SGD", "schedule": {"type": "Warmup"}})"}) {
+    CHECK(ResolveThetaOpt(Config::Parse(text, "t"), 900).Dump() == Config::Parse(text, "t").Dump());
+  }
 }
 
 TEST_CASE("WarmupCosine falls along half a cosine to final_scale") {
@@ -232,6 +266,34 @@ TEST_CASE("Wrong sizes, states of another optimizer and bad options are errors")
         "Piecewise: boundaries must be ascending, got 5 before 5");
   CHECK(ErrorOf(R"({"type": "SGD", "schedule": {"type": "WarmupCosine", "total_steps": 100}})") ==
         "WarmupCosine: total_steps (100) must be greater than warmup_steps (100)");
+  CHECK(ErrorOf(R"({"type": "SGD", "schedule": {"type": "WarmupCosine"}})") ==
+        "WarmupCosine: total_steps is missing; a meta-training run would fill in its own");
+  CHECK(ErrorOf(R"({"type": "SGD", "schedule": {"type": "WarmupCosine", "total_steps": 100,
+                    "warmup_steps": 10, "warmup_fraction": 0.1}})") ==
+        "WarmupCosine: give warmup_steps (10) or warmup_fraction (0.1), not both");
+  CHECK(ErrorOf(R"({"type": "Adam", "b1": 0.5})") ==
+        "config: unknown key 'b1'; valid keys: learning_rate, schedule, clip_by_value, "
+        "clip_by_global_norm, beta1, beta2, epsilon, epsilon_root; did you mean 'beta1'?");
+}
+
+TEST_CASE("An optimizer of one's own is checked like those of a config") {
+  class Still final : public ThetaOpt {
+   public:
+    explicit Still(const ThetaOptOptions& options) : ThetaOpt(options, {}) {}
+
+   private:
+    void DoUpdate(double, int64_t, std::span<const double>, std::span<float>,
+                  std::span<const std::span<float>>) const override {}
+  };
+  ThetaOptOptions options;
+  CHECK_NOTHROW(Still{options});
+  options.clip_by_value = 0;
+  options.schedule = Config::Parse(R"({"type": "Warmup", "start_scale": 2})", "test");
+  CHECK_THROWS_WITH_AS(Still{options},
+                       "theta_opt: 2 problems\n"
+                       "  'schedule.start_scale' must be a number in [0, 1], got 2\n"
+                       "  clip_by_value must be above 0, got 0",
+                       Error);
 }
 
 }  // namespace

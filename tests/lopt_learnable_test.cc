@@ -70,11 +70,13 @@ TEST_CASE("the cosine schedule takes the learning rate from its start to zero ov
   // Factors (1 + cos(pi t / 4)) / 2 of t = 0, 1, 2, 3.
   const double factors[] = {1, (1 + std::sqrt(.5)) / 2, .5, (1 - std::sqrt(.5)) / 2};
   const std::vector<double> sgd =
-      TrainOnSquare(LearnableSGD({.learning_rate = .05, .schedule = "cosine"}), 4);
-  const std::vector<double> sgdm =
-      TrainOnSquare(LearnableSGDM({.learning_rate = .05, .momentum = .5, .schedule = "cosine"}), 4);
+      TrainOnSquare(LearnableSGD({.learning_rate = .05, .schedule = RateSchedule::kCosine}), 4);
+  const std::vector<double> sgdm = TrainOnSquare(
+      LearnableSGDM({.learning_rate = .05, .momentum = .5, .schedule = RateSchedule::kCosine}), 4);
   const std::vector<double> adam = TrainOnSquare(
-      LearnableAdam({.learning_rate = .1, .beta1 = 0, .epsilon_root = 0, .schedule = "cosine"}), 4);
+      LearnableAdam(
+          {.learning_rate = .1, .beta1 = 0, .epsilon_root = 0, .schedule = RateSchedule::kCosine}),
+      4);
   double x = 1, y = 1, z = 1, momentum = 0, second = 0;
   for (int t = 0; t < 4; ++t) {
     CAPTURE(t);
@@ -91,7 +93,7 @@ TEST_CASE("the cosine schedule takes the learning rate from its start to zero ov
 
 TEST_CASE(
     "weight decay shrinks the params by lr weight_decay, with the schedule, before the step") {
-  const LearnableAdamOptions plain{.learning_rate = .1, .schedule = "cosine"};
+  const LearnableAdamOptions plain{.learning_rate = .1, .schedule = RateSchedule::kCosine};
   LearnableAdamOptions decayed = plain;
   decayed.weight_decay = .5;
   const auto step = [](const LearnableAdamOptions& options, int64_t step) {
@@ -114,14 +116,16 @@ TEST_CASE(
 
 TEST_CASE("defaults have the bits of options that say the same") {
   const std::vector<double> said = TrainOnSquare(
-      LearnableAdam({.learning_rate = .03, .schedule = "constant", .weight_decay = 0}), 20);
+      LearnableAdam({.learning_rate = .03, .schedule = RateSchedule::kConstant, .weight_decay = 0}),
+      20);
   CHECK(said == TrainOnSquare(LearnableAdam({.learning_rate = .03}), 20));
   CHECK(said != TrainOnSquare(LearnableAdam({.learning_rate = .03, .weight_decay = .1}), 20));
-  CHECK(said != TrainOnSquare(LearnableAdam({.learning_rate = .03, .schedule = "cosine"}), 20));
+  CHECK(said != TrainOnSquare(
+                    LearnableAdam({.learning_rate = .03, .schedule = RateSchedule::kCosine}), 20));
 }
 
 TEST_CASE("a cosine schedule without the run's length, or after its end, is an error") {
-  const LearnableSGD optimizer({.schedule = "cosine"});
+  const LearnableSGD optimizer({.schedule = RateSchedule::kCosine});
   const Eigen::VectorXf theta = optimizer.InitTheta({});
   const auto rule =
       optimizer.Bind(Layout({{"x", {1}}}), {theta.data(), static_cast<size_t>(theta.size())});
@@ -138,10 +142,12 @@ TEST_CASE("a cosine schedule without the run's length, or after its end, is an e
 }
 
 TEST_CASE("a schedule that does not exist is an error that lists the choices") {
-  CHECK_THROWS_WITH_AS(LearnableSGD({.schedule = "linear"}),
-                       "LearnableSGD: schedule is 'linear'; choices: constant, cosine", Error);
-  CHECK_THROWS_AS(LearnableSGDM({.schedule = ""}), Error);
-  CHECK_THROWS_AS(LearnableAdam({.schedule = "Cosine"}), Error);
+  constexpr auto kNone = static_cast<RateSchedule>(7);
+  CHECK_THROWS_WITH_AS(LearnableSGD({.schedule = kNone}),
+                       "LearnableSGD: schedule must be one of constant, cosine, got number 7",
+                       Error);
+  CHECK_THROWS_AS(LearnableSGDM({.schedule = kNone}), Error);
+  CHECK_THROWS_AS(LearnableAdam({.schedule = kNone}), Error);
 }
 
 TEST_CASE("epsilon_root damps small gradients and is an option") {

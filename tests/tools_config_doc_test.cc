@@ -16,9 +16,9 @@ TEST_CASE("docs/config.md is what lopt describe prints") {
 }
 
 TEST_CASE("Every preset is a valid config that carries its name") {
-  CHECK_GE(Presets().size(), 4);
-  for (const Preset& preset : Presets()) {
-    CHECK_EQ(ReadOptions<MetaTrainConfig>(PresetConfig(preset.name)).name, preset.name);
+  CHECK_GE(MetaTrainPresets().all().size(), 4);
+  for (const Preset& preset : MetaTrainPresets().all()) {
+    CHECK_EQ(ReadOptions<MetaTrainConfig>(preset.config).name, preset.name);
   }
 }
 

@@ -42,7 +42,7 @@ struct Outcome {
 };
 
 Outcome MetaTrainAndTry(int64_t updates, int64_t seed, const std::string& data_dir) {
-  auto config = ReadOptions<MetaTrainConfig>(PresetConfig("tutorial"));
+  auto config = ReadOptions<MetaTrainConfig>(MetaTrainPresets().Find("tutorial"));
   config.meta_steps = updates;
   config.seed = seed;
   config.data_dir = data_dir;

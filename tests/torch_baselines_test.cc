@@ -136,7 +136,9 @@ void CheckFollows(const Problem& problem, const LearnedOptimizer& optimizer,
   CHECK_LT(ours.losses.back(), 0.9f * ours.losses.front());
 }
 
-const char* Schedule(bool cosine) { return cosine ? "cosine" : "constant"; }
+RateSchedule Schedule(bool cosine) {
+  return cosine ? RateSchedule::kCosine : RateSchedule::kConstant;
+}
 
 // Torch's defaults, which the project's baselines share unless the test says otherwise: betas 0.9
 // and 0.999, eps 1e-8 outside the root and nothing under it, no AMSGrad; weight decay 0 in Adam and

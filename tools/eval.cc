@@ -40,13 +40,9 @@ constexpr const char* kSynopsis = "lopt eval [--theta FILE]... [OPTIONS]";
 constexpr const char* kDefaultPreset = "image-mlp";
 
 std::string Examples() {
-  std::string text = "Presets:\n";
-  for (const EvaluationPreset& preset : EvaluationPresets()) {
-    text += fmt::format("  {:<15} {}\n", preset.name, preset.summary);
-  }
   std::vector<std::string> names;
   for (const Baseline& baseline : Baselines()) names.push_back(baseline.name);
-  return text + fmt::format("\nBaselines: {}\n", fmt::join(names, ", ")) +
+  return "Presets:\n" + EvaluationPresets().List(15) + fmt::format("\nBaselines: {}\n", fmt::join(names, ", ")) +
          "\nExamples:\n"
          "  lopt eval --theta runs/tutorial/theta.safetensors\n"
          "  lopt eval --theta new=a.safetensors --theta old=b.safetensors --baselines Adam \\\n"
@@ -115,7 +111,7 @@ Source ReadSource(const po::variables_map& values) {
   } else if (source.stored && !preset) {
     source.config = source.stored->config;
   } else {
-    source.config = PresetEvaluation(name);
+    source.config = ReadEvaluationConfig(EvaluationPresets().Find(name));
   }
   Config config = WriteEvaluationConfig(source.config);
   if (const auto steps = TextOption(values, "steps")) {

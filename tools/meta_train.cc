@@ -38,11 +38,7 @@ namespace {
 constexpr const char* kSynopsis = "lopt meta-train [CONFIG.json] [OPTIONS]";
 
 std::string Examples() {
-  std::string text = "Presets:\n";
-  for (const Preset& preset : Presets()) {
-    text += fmt::format("  {:<12} {}\n", preset.name, preset.summary);
-  }
-  return text +
+  return "Presets:\n" + MetaTrainPresets().List(12) +
          "\nExamples:\n"
          "  lopt meta-train --preset tutorial --data-dir mnist --out runs/first\n"
          "  lopt meta-train config.json --set estimators.0.std=0.02 --steps 1000\n"
@@ -92,7 +88,7 @@ Source ReadSource(const po::variables_map& values) {
     const std::string path = values["config"].as<std::vector<std::string>>()[0];
     return {Config::Load(path), std::filesystem::path(path).stem().string()};
   }
-  if (preset) return {PresetConfig(*preset), *preset};
+  if (preset) return {MetaTrainPresets().Find(*preset), *preset};
   if (values.contains("resume") && values.contains("out")) {
     const std::string out = values["out"].as<std::string>();
     return {Config::Load(out + "/config.json"), ""};

@@ -1,23 +1,10 @@
 #pragma once
 
-#include <string>
-#include <string_view>
-#include <vector>
-
-#include "base/config.h"
+#include "base/presets.h"
 
 namespace lopt {
 
-// A complete experiment under a name.
-struct Preset {
-  std::string name;
-  std::string summary;
-  std::string json;
-};
-
-const std::vector<Preset>& Presets();
-
-// The config of a preset. Throws Error that lists the presets if there is none of this name.
-Config PresetConfig(std::string_view name);
+// Those of meta-training: tools/presets/*.json.
+const Presets& MetaTrainPresets();
 
 }  // namespace lopt

@@ -233,7 +233,7 @@ Workload InnerSteps(const ImageShape& shape, const std::string& name, int64_t re
 }
 
 MetaTrainConfig PresetOptions(const std::string& name) {
-  return ReadOptions<MetaTrainConfig>(PresetConfig(name));
+  return ReadOptions<MetaTrainConfig>(MetaTrainPresets().Find(name));
 }
 
 // A temporary directory that goes with its owner.
