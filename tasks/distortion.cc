@@ -1,12 +1,8 @@
 #include "tasks/distortion.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <cmath>
 
-#include "base/error.h"
 #include "base/key.h"
 
 namespace lopt {
@@ -46,23 +42,22 @@ void Mislabel(RawImages* images) {
 
 }  // namespace
 
-const std::vector<std::string>& Distortions() {
-  static const std::vector<std::string> names = {"none", "inverted", "dim", "noisy", "mislabeled"};
-  return names;
-}
-
-void Distort(const std::string& distortion, RawImages* images) {
-  if (distortion == "none") return;
-  if (distortion == "inverted") {
-    for (uint8_t& pixel : images->pixels) pixel = static_cast<uint8_t>(255 - pixel);
-  } else if (distortion == "dim") {
-    for (uint8_t& pixel : images->pixels) pixel = static_cast<uint8_t>(pixel / 4);
-  } else if (distortion == "noisy") {
-    AddNoise(images);
-  } else if (distortion == "mislabeled") {
-    Mislabel(images);
-  } else {
-    Fail("There is no distortion '{}'. Choices: {}", distortion, fmt::join(Distortions(), ", "));
+void Distort(Distortion distortion, RawImages* images) {
+  switch (distortion) {
+    case Distortion::kNone:
+      break;
+    case Distortion::kInverted:
+      for (uint8_t& pixel : images->pixels) pixel = static_cast<uint8_t>(255 - pixel);
+      break;
+    case Distortion::kDim:
+      for (uint8_t& pixel : images->pixels) pixel = static_cast<uint8_t>(pixel / 4);
+      break;
+    case Distortion::kNoisy:
+      AddNoise(images);
+      break;
+    case Distortion::kMislabeled:
+      Mislabel(images);
+      break;
   }
 }
 

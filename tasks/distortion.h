@@ -1,23 +1,25 @@
 #pragma once
 
-#include <string>
-#include <vector>
-
+#include "base/choices.h"
 #include "tasks/image_data.h"
 
 namespace lopt {
 
-// The valid values of a task's "distortion", which makes another data set of the same images:
-//   none
-//   inverted    bright and dark change places
-//   dim         a quarter of the brightness
-//   noisy       to every pixel is added a normal number of standard deviation 40 (of 255)
-//   mislabeled  a fifth of the train split's labels are drawn anew; the other splits stay as they
-//               are
-const std::vector<std::string>& Distortions();
+// Makes another data set of the same images.
+enum class Distortion {
+  kNone,
+  kInverted,    // bright and dark change places
+  kDim,         // a quarter of the brightness
+  kNoisy,       // to every pixel is added a normal number of standard deviation 40 (of 255)
+  kMislabeled,  // a fifth of the train split's labels are drawn anew; the other splits stay
+};
+inline constexpr Named<Distortion> kDistortions[] = {{Distortion::kNone, "none"},
+                                                     {Distortion::kInverted, "inverted"},
+                                                     {Distortion::kDim, "dim"},
+                                                     {Distortion::kNoisy, "noisy"},
+                                                     {Distortion::kMislabeled, "mislabeled"}};
 
-// Applies one; always the same draws. Throws Error that lists the names if there is none of this
-// name.
-void Distort(const std::string& distortion, RawImages* images);
+// Applies one; always the same draws.
+void Distort(Distortion distortion, RawImages* images);
 
 }  // namespace lopt

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/error.h"
+#include "base/options.h"
 #include "tasks/image_mlp_kernel.h"
 #include "tasks/image_mlp_reference.h"
 
@@ -13,16 +13,13 @@ namespace lopt {
 namespace {
 
 MlpShape MakeShape(const ImageMlpOptions& options, const ImageData& data) {
-  Require(options.activation == "relu" || options.activation == "tanh",
-          "ImageMLP: there is no activation '{}'. Choices: relu, tanh", options.activation);
   MlpShape shape;
   shape.sizes.push_back(data.features());
   for (const int64_t size : options.hidden) {
-    Require(size >= 1, "ImageMLP: a hidden layer needs at least 1 unit, got {}", size);
     shape.sizes.push_back(size);
   }
   shape.sizes.push_back(data.classes());
-  shape.activation = options.activation == "tanh" ? Activation::kTanh : Activation::kRelu;
+  shape.activation = options.activation;
   return shape;
 }
 
@@ -44,12 +41,12 @@ TaskParts Parts(const ImageMlpOptions& options, const ImageData& data) {
 void ImageMlpOptions::Visit(FieldVisitor& v) {
   images.Visit(v);
   v.Field("hidden", &hidden, AtLeast(1), "Units of each hidden layer.");
-  v.Field("activation", &activation, {"relu", "tanh"}, "The function between layers.");
+  v.Choice("activation", &activation, kActivations, "The function between layers.");
 }
 
 ImageMlp::ImageMlp(const ImageMlpOptions& options, std::shared_ptr<const ImageData> data,
                    Implementation implementation)
-    : TaskFamily(Parts(options, *data)),
+    : TaskFamily(Parts(CheckOptions("ImageMLP", options), *data)),
       data_(std::move(data)),
       shape_(MakeShape(options, *data_)),
       implementation_(implementation) {}

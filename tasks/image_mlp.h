@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "base/fields.h"
@@ -16,7 +15,7 @@ namespace lopt {
 struct ImageMlpOptions {
   ImageOptions images = {};
   std::vector<int64_t> hidden = {32};
-  std::string activation = "relu";
+  Activation activation = Activation::kRelu;
   void Visit(FieldVisitor& v);
 };
 
@@ -30,7 +29,7 @@ class ImageMlp : public TaskFamily {
   // The plain implementation is the oracle of the fast one; they agree to rounding.
   enum class Implementation { kFast, kReference };
 
-  // Throws Error if a size is below 1, the activation is unknown, and as ImageClassifierParts does.
+  // Throws Error as CheckOptions and ImageClassifierParts do.
   ImageMlp(const ImageMlpOptions& options, std::shared_ptr<const ImageData> data,
            Implementation implementation = Implementation::kFast);
 

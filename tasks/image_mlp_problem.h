@@ -4,9 +4,13 @@
 #include <span>
 #include <vector>
 
+#include "base/choices.h"
+
 namespace lopt {
 
 enum class Activation { kRelu, kTanh };
+inline constexpr Named<Activation> kActivations[] = {{Activation::kRelu, "relu"},
+                                                     {Activation::kTanh, "tanh"}};
 
 // A multilayer perceptron: sizes = {features, hidden layers..., classes}, the activation after each
 // layer but the last. Its params are, layer by layer, w [in, out] and b [out], C order.

@@ -2,9 +2,9 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 
 #include "base/fields.h"
+#include "tasks/distortion.h"
 #include "tasks/image_data.h"
 #include "tasks/task_family.h"
 #include "tasks/task_resources.h"
@@ -13,23 +13,30 @@ namespace lopt {
 
 // What every task on images shares, written natively or with LibTorch.
 
+// Where images come from: the IDX files of the data directory if one is given and drawn digits
+// (glyphs.h) otherwise; drawn digits; the files, and a directory must be given.
+enum class ImageSource { kDefault, kGlyphs, kIdx };
+inline constexpr Named<ImageSource> kImageSources[] = {{ImageSource::kDefault, "default"},
+                                                       {ImageSource::kGlyphs, "glyphs"},
+                                                       {ImageSource::kIdx, "idx"}};
+
 // Which images, and how many a step.
 struct ImageOptions {
   int64_t image_size = 8;
   int64_t batch_size = 128;
-  std::string data = "default";
-  std::string distortion = "none";
+  ImageSource data = ImageSource::kDefault;
+  Distortion distortion = Distortion::kNone;
   void Visit(FieldVisitor& v);
 };
 
-// The images that the options name, made once a run. Throws what ReadImageDirectory, Distort and
-// ImageData throw, and Error if `data` is unknown or is "idx" and there is no data directory.
+// The images that the options name, made once a run. Throws what CheckOptions and
+// ReadImageDirectory throw, and Error if `data` is kIdx and there is no data directory.
 std::shared_ptr<const ImageData> GetImages(const ImageOptions& options,
                                            const TaskResources& resources);
 
 // The parts of a family of classifiers of these images, for the task to add its params: no config,
-// aux "accuracy", batches of `batch_size` rows, losses cut to [0, 1.5 ln(classes)]. Throws Error if
-// batch_size is below 1 or the images have another size than image_size x image_size.
+// aux "accuracy", batches of `batch_size` rows, losses cut to [0, 1.5 ln(classes)]. Throws Error as
+// CheckOptions does and if the images have another size than image_size x image_size.
 TaskParts ImageClassifierParts(const ImageOptions& options, const ImageData& data);
 
 }  // namespace lopt

@@ -43,26 +43,7 @@ void CheckExamples(const DataRows& data, const TaskEvaluation& e) {
 
 }  // namespace
 
-std::string_view ToString(Split split) {
-  switch (split) {
-    case Split::kTrain:
-      return "train";
-    case Split::kInnerValid:
-      return "inner_valid";
-    case Split::kOuterValid:
-      return "outer_valid";
-    case Split::kTest:
-      return "test";
-  }
-  Fail("There is no split number {}", static_cast<int>(split));
-}
-
-Split SplitFromString(std::string_view name) {
-  for (const Split split : kSplits) {
-    if (ToString(split) == name) return split;
-  }
-  Fail("There is no split '{}'. Choices: train, inner_valid, outer_valid, test", name);
-}
+std::string_view ToString(Split split) { return NameOf("split", split, kSplitNames); }
 
 void TaskFamily::Sample(Key key, std::span<float> config) const {
   RequireSize("config", config.size(), parts_.config.size());

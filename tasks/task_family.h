@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/choices.h"
 #include "base/key.h"
 #include "base/layout.h"
 #include "base/workspace.h"
@@ -16,12 +17,14 @@ namespace lopt {
 
 // Which part of a task's data. `train` is what the inner training sees.
 enum class Split { kTrain, kInnerValid, kOuterValid, kTest };
+inline constexpr Named<Split> kSplitNames[] = {{Split::kTrain, "train"},
+                                               {Split::kInnerValid, "inner_valid"},
+                                               {Split::kOuterValid, "outer_valid"},
+                                               {Split::kTest, "test"}};
 inline constexpr Split kSplits[] = {Split::kTrain, Split::kInnerValid, Split::kOuterValid,
                                     Split::kTest};
 
-std::string_view ToString(Split split);  // "train", "inner_valid", "outer_valid", "test"
-// Throws Error that lists the four names.
-Split SplitFromString(std::string_view name);
+std::string_view ToString(Split split);
 
 // What to evaluate, and where the results go: n tasks of one family, all arrays C order with n
 // rows.

@@ -28,7 +28,7 @@ void TrainAsTraced(MLPLOpt::Implementation optimizer_implementation,
   const auto steps = std::ssize(losses);
   const int64_t batch = index.shape().at(1);
 
-  const ImageMlp task({}, GetImages({.data = "idx"}, TaskResources(MnistDir())),
+  const ImageMlp task({}, GetImages({.data = ImageSource::kIdx}, TaskResources(MnistDir())),
                       task_implementation);
   const MLPLOpt optimizer({}, optimizer_implementation);
   std::vector<float> theta(optimizer.theta_layout().size());

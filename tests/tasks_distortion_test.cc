@@ -14,8 +14,8 @@ TEST_CASE("Inverted and dim images are computed pixel by pixel") {
   const RawImages plain = GenerateImages();
   RawImages inverted = plain;
   RawImages dim = plain;
-  Distort("inverted", &inverted);
-  Distort("dim", &dim);
+  Distort(Distortion::kInverted, &inverted);
+  Distort(Distortion::kDim, &dim);
   CHECK(inverted.labels == plain.labels);
   for (size_t i = 0; i < plain.pixels.size(); i += 997) {
     CHECK(inverted.pixels[i] == 255 - plain.pixels[i]);
@@ -26,7 +26,7 @@ TEST_CASE("Inverted and dim images are computed pixel by pixel") {
 TEST_CASE("Noise has its standard deviation where no pixel is cut off") {
   RawImages images = GenerateImages();
   std::ranges::fill(images.pixels, uint8_t{128});
-  Distort("noisy", &images);
+  Distort(Distortion::kNoisy, &images);
   double sum = 0;
   double squares = 0;
   for (const uint8_t pixel : images.pixels) {
@@ -43,7 +43,7 @@ TEST_CASE("Noise has its standard deviation where no pixel is cut off") {
 TEST_CASE("A fifth of the train labels are drawn anew, and no others") {
   const RawImages plain = GenerateImages();
   RawImages images = plain;
-  Distort("mislabeled", &images);
+  Distort(Distortion::kMislabeled, &images);
   CHECK(images.pixels == plain.pixels);
   const auto [first, last] = plain.splits[static_cast<size_t>(Split::kTrain)];
   int64_t changed = 0;
@@ -59,18 +59,17 @@ TEST_CASE("A fifth of the train labels are drawn anew, and no others") {
 TEST_CASE("A distorted data set is another one, and the same each time") {
   const TaskResources resources("");
   const auto plain = GetImages({}, resources);
-  const auto noisy = GetImages({.distortion = "noisy"}, resources);
+  const auto noisy = GetImages({.distortion = Distortion::kNoisy}, resources);
   CHECK(plain != noisy);
-  CHECK(GetImages({.distortion = "noisy"}, resources) == noisy);
-  const auto again = GetImages({.distortion = "noisy"}, TaskResources(""));
+  CHECK(GetImages({.distortion = Distortion::kNoisy}, resources) == noisy);
+  const auto again = GetImages({.distortion = Distortion::kNoisy}, TaskResources(""));
   CHECK(std::equal(noisy->images(), noisy->images() + 10000 * noisy->stride(), again->images()));
 }
 
 TEST_CASE("An unknown distortion is answered with the names") {
-  RawImages images = GenerateImages();
-  CHECK_THROWS_WITH_AS(Distort("blurred", &images),
-                       "There is no distortion 'blurred'. Choices: none, inverted, dim, noisy, "
-                       "mislabeled",
+  CHECK_THROWS_WITH_AS(GetImages({.distortion = static_cast<Distortion>(9)}, TaskResources("")),
+                       "image task: distortion must be one of none, inverted, dim, noisy, "
+                       "mislabeled, got number 9",
                        Error);
 }
 

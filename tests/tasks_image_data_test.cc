@@ -316,24 +316,24 @@ TEST_CASE("Images are made once a run, and it is known whether the directory was
   Write(directory.File("train-images-idx3-ubyte"), SomeImages(50));
   Write(directory.File("train-labels-idx1-ubyte"), SomeLabels(50));
   const TaskResources drawn("");
-  const auto glyphs = GetImages({.data = "glyphs"}, drawn);
+  const auto glyphs = GetImages({.data = ImageSource::kGlyphs}, drawn);
   CHECK(glyphs->count() == 10000);
-  CHECK(GetImages({.data = "default"}, drawn) == glyphs);
+  CHECK(GetImages({.data = ImageSource::kDefault}, drawn) == glyphs);
   CHECK(GetImages({.image_size = 5}, drawn) != glyphs);
   CHECK_FALSE(drawn.data_dir_used());
   const TaskResources both(directory.path());
-  CHECK(GetImages({.data = "glyphs"}, both)->count() == 10000);
+  CHECK(GetImages({.data = ImageSource::kGlyphs}, both)->count() == 10000);
   CHECK_FALSE(both.data_dir_used());
-  const auto files = GetImages({.data = "default"}, both);
+  const auto files = GetImages({.data = ImageSource::kDefault}, both);
   CHECK(files->count() == 50);
-  CHECK(GetImages({.data = "idx"}, both) == files);
+  CHECK(GetImages({.data = ImageSource::kIdx}, both) == files);
   CHECK(both.data_dir_used());
-  CHECK_THROWS_WITH_AS(GetImages({.data = "idx"}, drawn),
+  CHECK_THROWS_WITH_AS(GetImages({.data = ImageSource::kIdx}, drawn),
                        "Image data 'idx' needs a directory with IDX files (--data-dir)", Error);
-  CHECK_THROWS_WITH_AS(GetImages({.data = "mnist"}, drawn),
-                       "There is no image data 'mnist'. Choices: default, glyphs, idx", Error);
-  CHECK_THROWS_WITH_AS(GetImages({.image_size = 0}, drawn), "Images cannot be resized to 0 x 0",
-                       Error);
+  CHECK_THROWS_WITH_AS(GetImages({.data = static_cast<ImageSource>(3)}, drawn),
+                       "image task: data must be one of default, glyphs, idx, got number 3", Error);
+  CHECK_THROWS_WITH_AS(GetImages({.image_size = 0}, drawn),
+                       "image task: image_size must be at least 1, got 0", Error);
 }
 
 TEST_CASE("Data sets may be asked for by several threads at once") {

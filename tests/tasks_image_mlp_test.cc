@@ -208,7 +208,7 @@ TEST_CASE("The first loss and gradient on digits are those of the golden trace")
 TEST_CASE("Gradients agree with finite differences for several layers, ReLU and tanh") {
   const auto data = Drawn(3);
   const std::vector<int32_t> rows = Rows(40, 21);
-  for (const std::string activation : {"relu", "tanh"}) {
+  for (const Activation activation : {Activation::kRelu, Activation::kTanh}) {
     for (const std::vector<int64_t>& hidden :
          {std::vector<int64_t>{}, std::vector<int64_t>{5}, std::vector<int64_t>{7, 4, 17}}) {
       const ImageMlp task({.images = {.image_size = 3}, .hidden = hidden, .activation = activation},
@@ -313,12 +313,12 @@ TEST_CASE("NaN in a weight reaches the loss and is not lost in a ReLU") {
 TEST_CASE("Wrong options and examples are errors") {
   CHECK_THROWS_WITH_AS(ImageMlp({.images = {.image_size = 4}}, Drawn(8)),
                        "image task: images of 64 numbers, wanted image_size 4 squared", Error);
-  CHECK_THROWS_WITH_AS(ImageMlp({.activation = "gelu"}, Drawn(8)),
-                       "ImageMLP: there is no activation 'gelu'. Choices: relu, tanh", Error);
+  CHECK_THROWS_WITH_AS(ImageMlp({.activation = static_cast<Activation>(2)}, Drawn(8)),
+                       "ImageMLP: activation must be one of relu, tanh, got number 2", Error);
   CHECK_THROWS_WITH_AS(ImageMlp({.hidden = {3, 0}}, Drawn(8)),
-                       "ImageMLP: a hidden layer needs at least 1 unit, got 0", Error);
+                       "ImageMLP: hidden[1] must be at least 1, got 0", Error);
   CHECK_THROWS_WITH_AS(ImageMlp({.images = {.batch_size = 0}}, Drawn(8)),
-                       "image task: batch_size must be at least 1, got 0", Error);
+                       "ImageMLP: batch_size must be at least 1, got 0", Error);
   const ImageMlp task({}, Drawn(8));
   const std::vector<float> params = InitialParams(task, 1);
   CHECK_THROWS_WITH_AS(EvaluateRows(task, params, Rows(9990, 11)),

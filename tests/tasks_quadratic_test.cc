@@ -187,9 +187,11 @@ TEST_CASE("Wrong sizes and examples without a data set are errors") {
 }
 
 TEST_CASE("The names of the splits are read and written") {
-  for (const Split split : kSplits) CHECK(SplitFromString(ToString(split)) == split);
-  CHECK_THROWS_WITH_AS(SplitFromString("valid"),
-                       "There is no split 'valid'. Choices: train, inner_valid, outer_valid, test",
+  for (const Split split : kSplits) {
+    CHECK(ValueOf("split", ToString(split), kSplitNames) == split);
+  }
+  CHECK_THROWS_WITH_AS(ValueOf("split", "valid", kSplitNames),
+                       "There is no split 'valid'; choices: train, inner_valid, outer_valid, test",
                        Error);
 }
 

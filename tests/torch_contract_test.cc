@@ -26,8 +26,8 @@ void CheckAll(const TaskFamily& task) {
 
 TEST_CASE("The torch image MLP keeps the contract of task families") {
   const TaskResources resources("");
-  for (const char* activation : {"relu", "tanh"}) {
-    INFO(activation);
+  for (const Activation activation : {Activation::kRelu, Activation::kTanh}) {
+    INFO(NameOf("activation", activation, kActivations));
     const ImageMlpOptions options{
         .images = {.image_size = 4, .batch_size = 17}, .hidden = {6, 3}, .activation = activation};
     CheckAll(*TorchTaskRegistry().Make(WriteOptions("TorchImageMLP", options), resources));

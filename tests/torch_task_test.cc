@@ -98,9 +98,13 @@ TEST_CASE("The torch image MLP is the native one: params, losses, gradients, acc
   const std::vector<ImageMlpOptions> shapes = {
       {},
       {.images = {.batch_size = 7}, .hidden = {}},
-      {.images = {.image_size = 5, .batch_size = 33}, .hidden = {13}, .activation = "tanh"},
+      {.images = {.image_size = 5, .batch_size = 33},
+       .hidden = {13},
+       .activation = Activation::kTanh},
       {.images = {.image_size = 8, .batch_size = 64}, .hidden = {32, 16, 9}},
-      {.images = {.image_size = 14, .batch_size = 1}, .hidden = {31, 17}, .activation = "tanh"},
+      {.images = {.image_size = 14, .batch_size = 1},
+       .hidden = {31, 17},
+       .activation = Activation::kTanh},
   };
   for (const ImageMlpOptions& options : shapes) {
     CAPTURE(options.images.image_size);

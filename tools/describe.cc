@@ -9,6 +9,7 @@
 #include "base/type_table.h"
 #include "estimators/registry.h"
 #include "evaluation/evaluation_config.h"
+#include "learner/learning_rate_schedule.h"
 #include "learner/meta_train_config.h"
 #include "learner/mode.h"
 #include "learner/theta_opt.h"

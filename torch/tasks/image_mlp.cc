@@ -20,12 +20,11 @@ NamedTensors NativeInit(const ImageMlp& native, Key key) {
   return tensors;
 }
 
-TorchLoss MlpLoss(const TorchEvaluation& e, const ImageTensors& images,
-                  const std::string& activation) {
+TorchLoss MlpLoss(const TorchEvaluation& e, const ImageTensors& images, Activation activation) {
   torch::Tensor x = images.Images(e.examples);
   for (size_t p = 0; p < e.params.size(); p += 2) {
     if (p > 0) {
-      x = activation == "tanh" ? torch::tanh(x) : torch::relu(x);
+      x = activation == Activation::kTanh ? torch::tanh(x) : torch::relu(x);
     }
     x = torch::baddbmm(e.params[p + 1].unsqueeze(1), x, e.params[p]);
   }
