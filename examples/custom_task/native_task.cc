@@ -13,8 +13,9 @@ struct RegressionOptions {
 class Regression : public lopt::TaskFamily {
  public:
   explicit Regression(const RegressionOptions& options)
-      : TaskFamily({.config = lopt::Layout({{"target", {options.dim}}}),
-                    .params = lopt::Layout({{"w", {options.dim}}})}) {}
+      : TaskFamily(
+            {.config = lopt::Layout({{"target", {lopt::CheckOptions("Regression", options).dim}}}),
+             .params = lopt::Layout({{"w", {options.dim}}})}) {}
 
  private:
   void DoSample(lopt::Key key, std::span<float> config) const override { Normal(key, config); }

@@ -69,9 +69,12 @@ struct ImageShape {
   double Flop() const { return ImageMlpFlop(sizes, options.images.batch_size); }
 };
 
-const ImageShape kSmall = {"8x8-32", {.images = {.image_size = 8}, .hidden = {32}}, {64, 32, 10}};
-const ImageShape kLarge = {
-    "784-128-128", {.images = {.image_size = 28}, .hidden = {128, 128}}, {784, 128, 128, 10}};
+ImageShape SmallImages() {
+  return {"8x8-32", {.images = {.image_size = 8}, .hidden = {32}}, {64, 32, 10}};
+}
+ImageShape LargeImages() {
+  return {"784-128-128", {.images = {.image_size = 28}, .hidden = {128, 128}}, {784, 128, 128, 10}};
+}
 
 std::shared_ptr<const TaskFamily> MakeImageOracle(const ImageShape& shape) {
   const TaskResources resources("");
@@ -270,7 +273,7 @@ Workload Tutorial(const std::string& name, const std::string& preset, int64_t nu
                   int threads, bool writes) {
   Workload workload = MetaUpdates(name, PresetOptions(preset), threads,
                                   writes ? std::make_shared<ScratchDirectory>() : nullptr);
-  const double replica_flop = 50 * (kSmall.Flop() + MlpLoptFlop(2410) + MlpLoptFlop(10));
+  const double replica_flop = 50 * (SmallImages().Flop() + MlpLoptFlop(2410) + MlpLoptFlop(10));
   workload.flop = replica_flop * 2 * static_cast<double>(num_tasks);
   return workload;
 }
@@ -361,7 +364,7 @@ std::vector<WorkloadMaker> Workloads(int threads) {
     const std::string name = "mlp_lopt/2410/hidden-" + std::to_string(hidden);
     add(name, [=] { return MlpLoptUpdate(name, 2410, {.hidden_size = hidden}); });
   }
-  for (const ImageShape& shape : {kSmall, kLarge}) {
+  for (const ImageShape& shape : {SmallImages(), LargeImages()}) {
     const std::string gradient = "image_mlp/" + shape.name;
     add(gradient, [=] { return ImageMlpGradient(shape, "ImageMLP", gradient, 1); });
     const std::string step = "inner_step/" + shape.name;
@@ -377,8 +380,9 @@ std::vector<WorkloadMaker> Workloads(int threads) {
   add("first_update", [=] { return FirstUpdate(threads); });
   // Last: LibTorch stays in memory once it is loaded.
   if (FindTorchModule()) {
-    add("torch_image_mlp/8x8-32",
-        [] { return ImageMlpGradient(kSmall, "TorchImageMLP", "torch_image_mlp/8x8-32", 32); });
+    add("torch_image_mlp/8x8-32", [] {
+      return ImageMlpGradient(SmallImages(), "TorchImageMLP", "torch_image_mlp/8x8-32", 32);
+    });
   }
   return makers;
 }
