@@ -206,7 +206,7 @@ TEST_CASE("A config with a wrong value of any field of any type is an Error with
     }
     CHECK_MESSAGE(checked > 5, table->kind());
   }
-  CHECK(CheckWrongConfigs([](FieldVisitor& v) { MetaTrainConfig().Visit(v); }, "c") > 50);
+  CHECK(CheckWrongConfigs([](FieldVisitor& v) { MetaTrainConfig().Visit(v); }, "c") > 40);
 }
 
 TEST_CASE("Constructors refuse every wrong value of their options") {

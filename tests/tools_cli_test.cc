@@ -124,8 +124,8 @@ TEST_CASE("An unknown preset is an error that lists the presets") {
   CHECK_EQ(finished.exit_code, 1);
   CHECK_EQ(
       finished.errors,
-      "lopt: There is no preset 'tutorials'; the presets are tutorial, tutorial-16, full-es, fast, "
-      "recommended, smoke\n");
+      "lopt: There is no preset 'tutorials'; the presets are fast, full-es, recommended, smoke, "
+      "tutorial, tutorial-16; did you mean 'tutorial'?\n");
 }
 
 TEST_CASE("A bad config is an error that names the key, the value and the valid choices") {

@@ -273,7 +273,7 @@ TEST_CASE("Wrong words are answered with the right ones") {
     return finished.errors;
   };
   CHECK(Has(error_of({"--preset", "smok"}),
-            "There is no evaluation preset 'smok'; the presets are image-mlp"));
+            "There is no evaluation preset 'smok'; the presets are generalization"));
   CHECK(Has(error_of({"--baselines", "adam", "--preset", "smoke"}),
             "There is no baseline 'adam'; wanted all, none, or names of SGD, SGDM, Adam, AdamW"));
   CHECK(Has(error_of({"--baselines", "none", "--preset", "smoke"}), "there is nothing to judge"));
