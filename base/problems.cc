@@ -1,8 +1,12 @@
 #include "base/problems.h"
 
+#include <utility>
+
 #include "base/error.h"
 
 namespace lopt {
+
+void Problems::Add(std::string problem) { problems_.push_back(std::move(problem)); }
 
 void Problems::ThrowIfAny() const {
   if (problems_.empty()) {

@@ -12,7 +12,7 @@ class Problems {
   // `who` starts the message: "config", "FullES".
   explicit Problems(std::string who) : who_(std::move(who)) {}
 
-  void Add(std::string problem) { problems_.push_back(std::move(problem)); }
+  void Add(std::string problem);
   bool empty() const { return problems_.empty(); }
   // Throws Error if there are any: "<who>: <problem>" for one, otherwise "<who>: <number> problems"
   // and an indented line for each.
