@@ -15,6 +15,7 @@ constexpr std::align_val_t kAlignment{64};
 class Host : public Memory {
  public:
   std::string_view name() const override { return "host"; }
+  bool IsHost() const override { return true; }
 
  private:
   std::byte* Allocate(size_t size) const override {
@@ -73,7 +74,7 @@ Buffer::~Buffer() {
 }
 
 std::span<std::byte> Buffer::host() {
-  Require(memory_ == &HostMemory(),
+  Require(memory_->IsHost(),
           "{} bytes in memory '{}' were used as if they were in memory 'host'; copy them there "
           "first",
           size_, memory_->name());
@@ -83,15 +84,15 @@ std::span<std::byte> Buffer::host() {
 std::span<const std::byte> Buffer::host() const { return const_cast<Buffer*>(this)->host(); }
 
 Buffer Buffer::To(const Memory& memory) const {
-  if (memory_ == &memory) {
+  if (memory_ == &memory || (memory_->IsHost() && memory.IsHost())) {
     return *this;
   }
-  if (memory_ != &HostMemory() && &memory != &HostMemory()) {
+  if (!memory_->IsHost() && !memory.IsHost()) {
     return To(HostMemory()).To(memory);
   }
   Buffer copy(size_, memory);
   if (size_ > 0) {
-    if (&memory == &HostMemory()) {
+    if (memory.IsHost()) {
       memory_->CopyToHost(data_, copy.data_, size_);
     } else {
       memory.CopyFromHost(data_, copy.data_, size_);
@@ -104,10 +105,10 @@ bool Buffer::operator==(const Buffer& other) const {
   if (size_ != other.size_) {
     return false;
   }
-  if (memory_ != &HostMemory()) {
+  if (!memory_->IsHost()) {
     return To(HostMemory()) == other;
   }
-  if (other.memory_ != &HostMemory()) {
+  if (!other.memory_->IsHost()) {
     return *this == other.To(HostMemory());
   }
   return std::ranges::equal(host(), other.host());

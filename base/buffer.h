@@ -12,6 +12,8 @@ class Memory {
  public:
   virtual ~Memory() = default;
   virtual std::string_view name() const = 0;  // "host", "cuda:0"
+  // Whether any code may read and write it in place.
+  virtual bool IsHost() const { return false; }
 
  private:
   friend class Buffer;
@@ -24,6 +26,7 @@ class Memory {
   virtual void CopyToHost(const std::byte* from, std::byte* to, size_t size) const = 0;
 };
 
+// A module that is opened at run time may have its own; both are the same memory.
 const Memory& HostMemory();
 
 // Bytes that it owns, in one memory. A value: copies are deep and in the same memory, moves copy

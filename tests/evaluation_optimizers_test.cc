@@ -24,7 +24,7 @@ LearnedContender Load(const std::string& name) {
 
 TEST_CASE("Every trained optimizer passes its golden steps, is small and says how it was made") {
   int files = 0;
-  for (const auto& entry : fs::directory_iterator(LOPT_SOURCE_DIR "/optimizers")) {
+  for (const auto& entry : fs::directory_iterator(LOPT_SOURCE_DIR "/trained")) {
     if (entry.path().extension() != ".safetensors") continue;
     CAPTURE(entry.path().string());
     const ThetaFile file = ReadThetaFile(entry.path().string());

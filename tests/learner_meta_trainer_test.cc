@@ -304,7 +304,7 @@ TEST_CASE("A finished run leaves its config, manifest, metrics, checkpoints and 
       RunMetaTraining(config, {.out_dir = out, .threads = 2, .version = "1.2.3"});
   // The resolved config describes the same run.
   const Config written = Config::Load(out + "/config.json");
-  CHECK(written.Dump().find("\"b2\": 0.999") != std::string::npos);
+  CHECK(written.Dump().find("\"beta2\": 0.999") != std::string::npos);
   CHECK(Train(ReadOptions<MetaTrainConfig>(written)).learner.theta == result.learner.theta);
   const RunManifest manifest = RunDirectory(out).ReadManifest();
   CHECK(manifest.status == "finished");
