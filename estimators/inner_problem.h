@@ -65,7 +65,8 @@ class InnerProblem {
   virtual bool EpisodesEnd() const = 0;
 
   // Fresh replicas, one for each row of theta, replica b drawn with keys[b] (equal keys, equal
-  // draws) and begun under its row. A horizon, where given, replaces the problem's own schedule:
+  // draws) and begun under its row; what theta does to an episode's start counts anew in the window
+  // that takes its first step. A horizon, where given, replaces the problem's own schedule:
   // the episode length is the horizon and nothing restarts.
   UnrollState Start(const ThetaRows& theta, const OuterState& outer, std::span<const Key> keys,
                     std::optional<int64_t> horizon = {}) const;

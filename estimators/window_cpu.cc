@@ -47,6 +47,7 @@ class ReplicaGroup {
 
   void Bind(int64_t r);
   void SetEpisodeKeys(int64_t r);
+  void InitOptimizerState(int64_t r);
   void Evaluate(Split split, std::span<float> model_state, std::span<float> gradients);
   void EvaluateTraining();
   void EvaluateAfterUpdate();
@@ -104,6 +105,9 @@ ReplicaGroup::ReplicaGroup(const LoptProblem& problem, const Window& window, con
   for (int64_t r = 0; r < rows_; ++r) {
     Bind(r);
     SetEpisodeKeys(r);
+    if (state.inner_step[first + r] == 0) {
+      InitOptimizerState(r);
+    }
   }
 }
 
@@ -121,6 +125,14 @@ void ReplicaGroup::SetEpisodeKeys(int64_t r) {
   episode_keys_[r] = {.data = FoldIn2(key, kDataDraw, episode),
                       .meta_data = FoldIn2(key, kMetaDataDraw, episode),
                       .update = FoldIn2(key, kUpdateDraw, episode)};
+}
+
+// An episode that has not made a step yet begins under the row of the window that takes its first:
+// what theta does to the optimizer's initial state is then felt by the perturbations of that
+// window.
+void ReplicaGroup::InitOptimizerState(int64_t r) {
+  const LoptProblem::ReplicaRow row = state_.Row(problem_, first_ + r);
+  rules_[static_cast<size_t>(r)]->InitState({}, row.params, row.optimizer_state);
 }
 
 void ReplicaGroup::Evaluate(Split split, std::span<float> model_state, std::span<float> gradients) {

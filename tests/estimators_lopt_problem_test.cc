@@ -329,6 +329,37 @@ TEST_CASE("An optimizer's initial state is that of its replica's own row of thet
   }
 }
 
+TEST_CASE("PES has the gradient through an initial state that is made from theta") {
+  // Losses 1, s^2, (s + d)^2, ..., (s + 4 d)^2 of theta = (s, d): the mean's gradient is
+  // (5 s + 10 d, 10 s + 30 d) / 3, and a quadratic's is not smoothed by the perturbations.
+  const auto problem = std::make_shared<LoptProblem>(std::make_shared<UnitQuadratic>(),
+                                                     std::make_shared<FromTheta>(), Constant(6),
+                                                     LoptProblemOptions{});
+  const WorkerWeights weights{.theta = Eigen::Vector2f(0.3F, 0.1F), .outer = {}};
+  for (const int64_t window : {6, 3, 4}) {
+    CAPTURE(window);
+    const TruncatedPES estimator(problem, {.num_tasks = 500, .trunc_length = window, .std = 0.1});
+    Statistics start;
+    Statistics step;
+    for (uint64_t run = 0; run < 40; ++run) {
+      const Key key = FoldIn(KeyFromSeed(21), run);
+      EstimatorState state = estimator.InitWorkerState(weights, key);
+      Eigen::Vector2d sum(0, 0);
+      const int64_t windows = 12 / window;  // two episodes
+      for (int64_t w = 0; w < windows; ++w) {
+        sum += estimator.Estimate(weights, FoldIn(key, static_cast<uint64_t>(w + 1)), &state)
+                   .gradient.cast<double>();
+      }
+      start.Add(sum(0) / static_cast<double>(windows));
+      step.Add(sum(1) / static_cast<double>(windows));
+    }
+    CHECK(std::abs(start.Mean() - 2.5 / 3) < 4 * start.StandardError());
+    CHECK(std::abs(step.Mean() - 2.0) < 4 * step.StandardError());
+    CHECK(start.StandardError() < 0.05);
+    CHECK(step.StandardError() < 0.05);
+  }
+}
+
 TEST_CASE("Perturbations of an episode's own: each episode runs as it would alone under its own") {
   const Quadratics q;
   const auto dimension = q.theta.size();
