@@ -66,7 +66,8 @@ class AntitheticPairs {
   int64_t pairs() const { return perturbations_.pairs(); }
   const Perturbations& perturbations() const { return perturbations_; }
 
-  // Fresh twins, [2N], each begun under its own row of theta.
+  // Fresh twins, [2N], each begun under its own row of theta. Without a horizon the problem's own
+  // schedule gives the episodes' lengths.
   UnrollState Start(std::optional<int64_t> horizon) const;
   // Advances the twins [2N] and takes note of their losses. A window may be run in pieces.
   UnrollTrace Run(int64_t steps, UnrollState* twins);

@@ -63,8 +63,9 @@ class GradientEstimator {
   const Layout& theta_layout() const { return theta_layout_; }
   // Both throw Error if theta does not have D numbers.
   EstimatorState InitWorkerState(const WorkerWeights& weights, Key key) const;
-  // One window. `key` must differ from window to window. Throws Error if the state is not one of
-  // this estimator.
+  // One window. `key` must differ from window to window. It is all that an estimate draws from; a
+  // key that must last longer belongs into the state. Throws Error if the state is not one of this
+  // estimator.
   GradientEstimate Estimate(const WorkerWeights& weights, Key key, EstimatorState* state) const;
 
  protected:

@@ -18,7 +18,10 @@ class Perturbations {
   // The same for all that a pair runs: pair n has those of keys[n].
   Perturbations(std::vector<Key> keys, double std, int64_t dimension);
   // New ones for every episode: pair n begins with those of FoldIn(keys[n], episodes[n]), and once
-  // r episodes have begun inside the window has those of FoldIn(keys[n], episodes[n] + r).
+  // r episodes have begun inside the window has those of FoldIn(keys[n], episodes[n] + r). The keys
+  // must be the same in every window: take them from the key of InitWorkerState and keep them in
+  // the state. episodes[n] is how many of pair n's episodes ended before the window; after it add
+  // the number of is_last in column n, that of the last step included.
   Perturbations(std::vector<Key> keys, std::vector<int64_t> episodes, double std,
                 int64_t dimension);
 

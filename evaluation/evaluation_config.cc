@@ -73,7 +73,7 @@ void EvaluationConfig::Visit(FieldVisitor& v) {
           "are not those of the seeds.");
   v.Field("seed", &seed, AtLeast(0), "Everything random in the evaluation follows from it.");
   v.Field("data_dir", &data_dir, {},
-          "Directory with image data; empty: tasks generate the default data.");
+          "Directory of the tasks' data files; empty: image tasks draw their data.");
 }
 
 void VisitEvaluationTask(FieldVisitor& v, EvaluationTask* task) {

@@ -80,7 +80,7 @@ Experiment::Experiment(const MetaTrainConfig& from)
     estimator_names.push_back(EstimatorName(estimators, estimators.size() - 1));
   }
   Require(config.data_dir.empty() || resources.data_dir_used(),
-          "data_dir is {}, but no task of the config reads images from it", config.data_dir);
+          "data_dir is {}, but no task of the config reads from it", config.data_dir);
   std::vector<bool> placed(estimators.size());
   for (int64_t w = 0; w < config.workers; ++w) {
     LogicalWorker worker{.key = WorkerKey(run_key, w), .estimators = {}};

@@ -47,7 +47,7 @@ void MetaTrainConfig::Visit(FieldVisitor& v) {
       "Whether the first process writes all files of a checkpoint, for processes without a "
       "common file system.");
   v.FreeOnResume().Field("data_dir", &data_dir, {},
-                         "Directory with image data; empty: tasks generate the default data.");
+                         "Directory of the tasks' data files; empty: image tasks draw their data.");
   v.FreeOnResume().Field("isa", &isa, {},
                          "Instruction set of the kernels; empty: the best of the machine.");
   v.FreeOnResume().Field(

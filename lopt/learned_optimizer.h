@@ -47,6 +47,8 @@ class UpdateRule {
   // Sizes are checked. Default: zeros.
   virtual void DoInitState(const StepInfo& info, std::span<const float> params,
                            std::span<float> state) const;
+  // Tensors may have any rank and no elements; a zero gradient must leave params and state finite,
+  // also from a state of zeros.
   virtual void DoUpdate(const StepInfo& info, std::span<const float> gradient,
                         std::span<float> params, std::span<float> state,
                         Workspace& scratch) const = 0;

@@ -45,8 +45,9 @@ struct TaskEvaluation {
 
 // The rows of a data set, which all tasks of a family share.
 struct DataRows {
-  std::pair<int64_t, int64_t> splits[4] = {};  // rows [first, last) of each Split
-  int64_t batch_size = 0;                      // examples that an evaluation draws; 0: no data set
+  // Rows [first, last) of each Split: not empty, one after the other from row 0.
+  std::pair<int64_t, int64_t> splits[4] = {};
+  int64_t batch_size = 0;  // examples that an evaluation draws; 0: no data set
 };
 
 // What a family is made of, besides its code.
@@ -54,7 +55,7 @@ struct TaskParts {
   Layout config = {};
   Layout params = {};
   Layout model_state = {};
-  Layout aux = {};
+  Layout aux = {};  // scalars; `lopt eval` shows the one called "accuracy"
   DataRows data = {};
   // Losses are cut to [0, this], and one that is not finite becomes this; none: they stay as they
   // are.
@@ -74,7 +75,7 @@ class TaskFamily {
   // M: batch statistics and the like. The optimizer never touches it. Evaluations on Split::kTrain
   // may update it; those on other splits leave it as it is.
   const Layout& model_state_layout() const { return parts_.model_state; }
-  // A extra outputs, each a scalar ("accuracy").
+  // A extra outputs, each a scalar.
   const Layout& aux_layout() const { return parts_.aux; }
 
   // Draws a task. All of these throw Error if a span's size is not the layout's.
@@ -108,10 +109,12 @@ class TaskFamily {
  private:
   // Sizes are checked. Default: nothing to draw.
   virtual void DoSample(Key key, std::span<float> config) const;
+  // Params must depend on the key; the contract tests check it.
   virtual void DoInit(std::span<const float> config, Key key, std::span<float> params,
                       std::span<float> model_state) const = 0;
   // Families with a data set always get `examples`: those that were given, or `batch_size` rows of
-  // the split drawn with replacement from FoldIn(key, 0). The others get none.
+  // the split drawn with replacement from FoldIn(key, 0). The others get none. E = examples.size()
+  // / rows; losses, gradients and aux are means over a row's examples.
   virtual void DoEvaluate(const TaskEvaluation& evaluation, Workspace& scratch) const = 0;
 
   TaskParts parts_;

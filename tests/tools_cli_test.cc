@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <csignal>
 #include <filesystem>
@@ -10,8 +11,10 @@
 
 #include "base/file.h"
 #include "base/isa.h"
+#include "tasks/registry.h"
 #include "tests/process.h"
 #include "tests/temp_directory.h"
+#include "tools/presets.h"
 
 namespace lopt {
 
@@ -110,6 +113,7 @@ TEST_CASE("Command lines that say too little or too much are usage errors") {
        "lopt: --set wants KEY=VALUE, not 'seed'\n"},
       {{"meta-train", "--preset", "smoke", "--resume", "--overwrite"},
        "lopt: Give --resume or --overwrite, not both\n"},
+      {{"describe", "TruncatedPES", "--type", "FullES"}, "lopt: --type takes one text\n"},
       {{"inspect"}, "lopt: The file to inspect is missing; usage: lopt inspect PATH...\n"},
   };
   for (const auto& [arguments, message] : cases) {
@@ -122,10 +126,12 @@ TEST_CASE("Command lines that say too little or too much are usage errors") {
 TEST_CASE("An unknown preset is an error that lists the presets") {
   const FinishedProcess finished = Lopt({"meta-train", "--preset", "tutorials"});
   CHECK_EQ(finished.exit_code, 1);
-  CHECK_EQ(
-      finished.errors,
-      "lopt: There is no preset 'tutorials'; the presets are fast, full-es, recommended, smoke, "
-      "tutorial, tutorial-16; did you mean 'tutorial'?\n");
+  Words presets;
+  for (const Preset& preset : MetaTrainPresets().all()) presets.push_back(preset.name);
+  CHECK_EQ(finished.errors,
+           fmt::format("lopt: There is no preset 'tutorials'; the presets are {}; did you mean "
+                       "'tutorial'?\n",
+                       fmt::join(presets, ", ")));
 }
 
 TEST_CASE("A bad config is an error that names the key, the value and the valid choices") {
@@ -137,10 +143,12 @@ TEST_CASE("A bad config is an error that names the key, the value and the valid 
            "lopt: config: 'estimators[0].num_tasks' must be an integer of at least 1, got \"2\"\n");
   CHECK_EQ(ErrorOf(ConfigText("\"std\": 0.01", "\"std\": -0.01")),
            "lopt: config: 'estimators[0].std' must be a number above 0, got -0.01\n");
+  Words tasks;
+  for (const TypeEntry& entry : TaskRegistry().table().entries()) tasks.push_back(entry.type);
   CHECK_EQ(ErrorOf(ConfigText("QuadraticTask", "CubicTask")),
-           "lopt: config: 'estimators[0].task.type' is 'CubicTask'; valid types of task: "
-           "QuadraticTask, FixedDimQuadraticFamily, NoisyQuadraticFamily, LogQuadraticTask, "
-           "ImageMLP, TorchImageMLP\n");
+           fmt::format("lopt: config: 'estimators[0].task.type' is 'CubicTask'; valid types of "
+                       "task: {}\n",
+                       fmt::join(tasks, ", ")));
   CHECK(ErrorOf(ConfigText("\"meta_steps\": 3", "\"meta_steps\": 3,"))
             .ends_with("/config.json: line 9, column 1: syntax error while parsing object key - "
                        "unexpected '}'; expected string literal\n"));
@@ -173,7 +181,7 @@ TEST_CASE("An output directory that cannot be written is an error") {
 
 TEST_CASE("A data directory that no task reads is an error") {
   CHECK_EQ(ErrorOf(ConfigText(), {"--data-dir", "/srv/digits"}),
-           "lopt: data_dir is /srv/digits, but no task of the config reads images from it\n");
+           "lopt: data_dir is /srv/digits, but no task of the config reads from it\n");
 }
 
 TEST_CASE("A run is not overwritten unless asked for") {

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include <boost/any.hpp>
 #include <boost/program_options.hpp>
 #include <sstream>
 
@@ -66,7 +67,11 @@ std::optional<po::variables_map> ParseCommandLine(const std::vector<std::string>
 
 std::optional<std::string> TextOption(const po::variables_map& values, const char* name) {
   if (!values.contains(name)) return std::nullopt;
-  return values[name].as<std::string>();
+  const boost::any& value = values[name].value();
+  if (const auto* text = boost::any_cast<std::string>(&value)) return *text;
+  const auto* words = boost::any_cast<std::vector<std::string>>(&value);
+  if (words != nullptr && words->size() == 1) return words->front();
+  throw UsageError(fmt::format("--{} takes one text", name));
 }
 
 }  // namespace lopt

@@ -10,14 +10,16 @@ namespace lopt {
 
 // The parsed words of one subcommand; empty if the user asked for --help, which has been printed.
 // `synopsis` and `examples` stand above and below the list of options there. `positional` names the
-// option that words without one go to, at most `max_positional` of them. Only long, complete option
-// names are accepted. Throws UsageError that names what is not understood and lists the options.
+// option that words without one go to, a std::vector<std::string> of at most `max_positional` of
+// them. Only long, complete option names are accepted. Throws UsageError that names what is not
+// understood and lists the options.
 std::optional<boost::program_options::variables_map> ParseCommandLine(
     const std::vector<std::string>& arguments,
     const boost::program_options::options_description& options, const std::string& positional,
     int max_positional, const std::string& synopsis, const std::string& examples);
 
-// The value of an option that takes text; nothing if it was not given.
+// The value of an option that takes text, or the one word of a positional option; nothing if it was
+// not given. Throws UsageError that names the option if it has another type or several words.
 std::optional<std::string> TextOption(const boost::program_options::variables_map& values,
                                       const char* name);
 

@@ -82,9 +82,8 @@ int DescribeCommand(const std::vector<std::string>& arguments) {
                                        "Without TYPE: every key and type of a config.\n\n"
                                        "Example:\n  lopt describe TruncatedPES\n");
   if (!values) return kExitDone;
-  fmt::print("{}", values->contains("type")
-                       ? DescribeTypeNamed((*values)["type"].as<std::vector<std::string>>()[0])
-                       : DescribeEverything());
+  const auto type = TextOption(*values, "type");
+  fmt::print("{}", type ? DescribeTypeNamed(*type) : DescribeEverything());
   return kExitDone;
 }
 

@@ -42,7 +42,8 @@ constexpr const char* kDefaultPreset = "image-mlp";
 std::string Examples() {
   std::vector<std::string> names;
   for (const Baseline& baseline : Baselines()) names.push_back(baseline.name);
-  return "Presets:\n" + EvaluationPresets().List(15) + fmt::format("\nBaselines: {}\n", fmt::join(names, ", ")) +
+  return "Presets:\n" + EvaluationPresets().List(15) +
+         fmt::format("\nBaselines: {}\n", fmt::join(names, ", ")) +
          "\nExamples:\n"
          "  lopt eval --theta runs/tutorial/theta.safetensors\n"
          "  lopt eval --theta new=a.safetensors --theta old=b.safetensors --baselines Adam \\\n"
@@ -72,7 +73,7 @@ po::options_description Options() {
       "Learning rates that each baseline is tried with on each task (trials).");
   add("seed", po::value<int64_t>()->value_name("N"), "Seed of all randomness (seed).");
   add("data-dir", po::value<std::string>()->value_name("DIR"),
-      "Directory with IDX image files (data_dir).");
+      "Directory of the tasks' data files (data_dir).");
   add("out", po::value<std::string>()->value_name("DIR"),
       "Directory for the results. Default: runs/eval- and the preset's or the config file's name.");
   add("resume",

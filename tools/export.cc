@@ -74,7 +74,7 @@ int ExportCommand(const std::vector<std::string>& arguments) {
   if (!values->contains("theta")) {
     throw UsageError(fmt::format("The theta file is missing; usage: {}", kSynopsis));
   }
-  const std::string theta = (*values)["theta"].as<std::vector<std::string>>()[0];
+  const std::string theta = *TextOption(*values, "theta");
   const std::string format = Needed(*values, "format", "--format");
   const std::string out = Needed(*values, "out", "--out");
   if (format != "torchscript" && format != "npz") {

@@ -61,7 +61,7 @@ po::options_description Options() {
       "Default: one for each core that the process may use; ranks on one host share them.");
   add("seed", po::value<int64_t>()->value_name("N"), "Seed of all randomness (seed).");
   add("data-dir", po::value<std::string>()->value_name("DIR"),
-      "Directory with IDX image files (data_dir).");
+      "Directory of the tasks' data files (data_dir).");
   add("resume", "Go on from the newest checkpoint in the output directory.");
   add("overwrite", "Remove the run that is in the output directory.");
   add("init-theta", po::value<std::string>()->value_name("FILE"),
@@ -85,7 +85,7 @@ Source ReadSource(const po::variables_map& values) {
   const auto preset = TextOption(values, "preset");
   if (values.contains("config")) {
     if (preset) throw UsageError("Give a config file or --preset, not both");
-    const std::string path = values["config"].as<std::vector<std::string>>()[0];
+    const std::string path = *TextOption(values, "config");
     return {Config::Load(path), std::filesystem::path(path).stem().string()};
   }
   if (preset) return {MetaTrainPresets().Find(*preset), *preset};

@@ -54,7 +54,7 @@ int ImportCommand(const std::vector<std::string>& arguments) {
   if (!values->contains("file") || out.empty()) {
     throw UsageError(fmt::format("The file to import or --out is missing; usage: {}", synopsis));
   }
-  const std::string file = (*values)["file"].as<std::vector<std::string>>().front();
+  const std::string file = *TextOption(*values, "file");
   std::error_code ignored;
   Require(!std::filesystem::equivalent(file, out, ignored), "{}: --out is the file to import", out);
 
