@@ -101,8 +101,8 @@ Array& NamedArrays::At(std::string_view name, DType dtype, const Shape& shape) {
 }
 
 void NamedArrays::Merge(std::string_view prefix, NamedArrays from) {
-  for (auto& [name, array] : from) {
-    Set(std::string(prefix) + name, std::move(array));
+  for (auto& entry : from.arrays_) {
+    Set(std::string(prefix) + entry.first, std::move(entry.second));
   }
 }
 

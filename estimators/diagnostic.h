@@ -15,7 +15,7 @@ struct StepRange {
   int64_t first = 0;
   int64_t last = 0;
 
-  auto operator<=>(const StepRange&) const = default;
+  auto operator<=>(const StepRange&) const = default;  // NOLINT(modernize-use-nullptr): none here
 
   template <class Visitor>
   void VisitMembers(Visitor& visit) {
@@ -34,7 +34,7 @@ struct Diagnostic {
   Diagnostic(const char* of) : name(of) {}  // NOLINT(google-explicit-constructor)
   Diagnostic(std::string of, StepRange range) : name(std::move(of)), steps(range) {}
 
-  auto operator<=>(const Diagnostic&) const = default;
+  auto operator<=>(const Diagnostic&) const = default;  // NOLINT(modernize-use-nullptr): as above
 
   template <class Visitor>
   void VisitMembers(Visitor& visit) {

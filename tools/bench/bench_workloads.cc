@@ -255,8 +255,8 @@ struct ScratchDirectory {
 
 // Updates of theta as `lopt meta-train` makes them, from the first on: the time of its loop, with
 // everything from handing out theta to the metrics, but not what comes before and after.
-Workload MetaUpdates(const std::string& name, MetaTrainConfig config, int threads,
-                     std::shared_ptr<ScratchDirectory> out) {
+Workload MetaUpdates(const std::string& name, const MetaTrainConfig& config, int threads,
+                     const std::shared_ptr<ScratchDirectory>& out) {
   return {.name = name, .all_threads = true, .unit = "updates", .timed = [=](int64_t updates) {
             MetaTrainConfig run = config;
             run.meta_steps = updates;
