@@ -12,19 +12,11 @@
 #include "estimators/truncated_es.h"
 #include "estimators/truncated_pes.h"
 #include "lopt/registry.h"
+#include "tests/error_of.h"
 #include "toy_problem.h"
 
 namespace lopt {
 namespace {
-
-std::string ErrorOf(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 std::shared_ptr<ToyProblem> Toy() {
   return std::make_shared<ToyProblem>(ToyProblem::Dynamics{

@@ -12,6 +12,7 @@
 #include "learner/experiment.h"
 #include "learner/job/gradient_buffer.h"
 #include "learner/mode.h"
+#include "tests/error_of.h"
 #include "tests/learner_fakes.h"
 #include "tests/learner_local_job.h"
 #include "tests/learner_runs.h"
@@ -195,15 +196,6 @@ TEST_CASE("With a deadline an update goes ahead with a quorum, and the rest is l
   CHECK(total[Fate::kUsed] >= 10 * 2 * 10);
   CHECK(total[Fate::kUsed] <= 10 * 5 * 10);
   CHECK(total[Fate::kUsed] + total[Fate::kLate] == total.Total());
-}
-
-std::string ErrorOf(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 TEST_CASE("Keys that do not go together are errors, from C++ as from a file") {

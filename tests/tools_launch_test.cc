@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "tests/error_of.h"
 #include "tests/process.h"
 #include "tests/temp_directory.h"
 #include "tools/commands.h"
@@ -101,15 +102,6 @@ class FakeLaunch {
  private:
   TempDirectory scratch_;
 };
-
-std::string ErrorOf(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 FinishedProcess Launch(const Strings& arguments) {
   Strings words = {LOPT_BINARY_DIR "/lopt", "launch"};

@@ -20,6 +20,7 @@
 #include "base/safetensors.h"
 #include "lopt/registry.h"
 #include "tasks/image_data.h"
+#include "tests/error_of.h"
 #include "tests/golden_dir.h"
 #include "tests/mnist_dir.h"
 #include "tests/temp_directory.h"
@@ -114,15 +115,6 @@ int64_t StepsOf(LearnedOptimizer& optimizer, size_t index) {
     if (key == text.str()) return static_cast<LearnedOptimizerParamState&>(*state).step();
   }
   return 0;
-}
-
-std::string ErrorOf(const std::function<void()>& what) {
-  try {
-    what();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 // What each tensor becomes when its own update rule is run by hand.
