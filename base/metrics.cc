@@ -64,12 +64,13 @@ MetricsWriter::MetricsWriter(const std::string& directory, int64_t keep_below,
 }
 
 void MetricsWriter::Write(int64_t step, const Metrics& metrics) {
-  Json line = {{kStep, step}};
+  // Not as one object: inserting into it takes time that is quadratic in the number of metrics.
+  std::string line = fmt::format(R"({{"{}":{})", kStep, step);
   for (const auto& [name, value] : metrics) {
     Require(name != kStep, "{}: no metric may be named '{}'", path_, kStep);
-    line[name] = NumberOrText(value);
+    line += ',' + Json(name).dump() + ':' + NumberOrText(value).dump();
   }
-  stream_ << line.dump() << '\n';
+  stream_ << line << "}\n";
 }
 
 void MetricsWriter::Flush() {

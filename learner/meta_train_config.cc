@@ -62,6 +62,9 @@ void MetaTrainConfig::Visit(FieldVisitor& v) {
       "Checkpoints at multiples of this many updates are kept for good; 0: none.");
   v.FreeOnResume().Field("metrics_steps", &metrics_steps, AtLeast(1),
                          "Metrics are written for every so many-th update.");
+  v.FreeOnResume().Field("worker_metrics", &worker_metrics, AtLeast(0),
+                         "Up to so many workers the metrics have the inner steps of each worker; "
+                         "with more, and with 0, those of all together.");
   v.FreeOnResume().Field(
       "eval_every", &eval_every, AtLeast(0),
       "After every so many updates theta trains held-out tasks; the losses are among the "

@@ -43,6 +43,7 @@ struct MetaTrainConfig {
   int64_t keep_last = 3;
   int64_t keep_every = 0;
   int64_t metrics_steps = 1;
+  int64_t worker_metrics = 64;
   int64_t eval_every = 0;
   std::vector<Config> eval_tasks;
   int64_t eval_steps = 300;

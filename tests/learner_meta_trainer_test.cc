@@ -20,7 +20,9 @@
 #include "estimators/registry.h"
 #include "learner/job/meta_trainer.h"
 #include "learner/run/checkpoint.h"
+#include "learner/run/metrics_log.h"
 #include "learner/run/run_directory.h"
+#include "learner/run/update_metrics.h"
 #include "lopt/theta_file.h"
 #include "tasks/registry.h"
 #include "tests/learner_fakes.h"
@@ -374,6 +376,40 @@ TEST_CASE("Metrics are written for every so many-th update, across a resume too"
   CHECK(MetricsLines(parts.path()) == lines);
 }
 
+TEST_CASE("Metrics name the steps of each worker up to as many workers as the config says") {
+  MetaTrainConfig config = SmallExperiment(2, 2);
+  const auto lines = [&](int64_t worker_metrics) {
+    const TempDirectory directory;
+    config.worker_metrics = worker_metrics;
+    Train(config, directory.path());
+    return MetricsLines(directory.path());
+  };
+  const std::string all = lines(1);
+  CHECK(all.find("used_steps/0_") != std::string::npos);
+  CHECK(all.find("used_steps/worker_") == std::string::npos);
+  CHECK(lines(2).find("used_steps/worker_1\"") != std::string::npos);
+  CHECK(lines(0) == all);
+}
+
+TEST_CASE("With a thousand workers the metrics of an update are less than 2 kB by default") {
+  const TempDirectory directory;
+  Ledger ledger(1000, 4);
+  ledger.RollBack(999, 0, 1);
+  for (const auto& [fate, name] : kFates) {
+    AggregatedGradient gradient;
+    gradient.estimators.assign(4, {.counts = {.inner_steps = 1000000}});
+    ledger.Account(fate, {.worker = 999, .first = 0, .windows = 1}, gradient);
+  }
+  Metrics metrics;
+  AddLedgerMetrics(ledger, {"0_A", "1_B", "2_C", "3_D"}, MetaTrainConfig().worker_metrics,
+                   &metrics);
+  MetricsLog log(directory.path(), -1);
+  log.Write(0, metrics);
+  log.Flush();
+  CHECK(metrics.contains("lost_steps/3_D"));
+  CHECK(fs::file_size(directory / "metrics.jsonl") < 2000);
+}
+
 TEST_CASE("A directory that holds a run needs resume or overwrite") {
   const TempDirectory directory;
   const std::string out = directory / "run";
@@ -446,7 +482,8 @@ TEST_CASE("Resuming with a changed config is an error that says which keys diffe
   const std::string end =
       ". On resume only these keys may change: name, meta_steps, "
       "worker_timeout_seconds, gather_checkpoints, data_dir, isa, checkpoint_seconds, "
-      "checkpoint_steps, keep_last, keep_every, metrics_steps, eval_every, eval_tasks, "
+      "checkpoint_steps, keep_last, keep_every, metrics_steps, worker_metrics, eval_every, "
+      "eval_tasks, "
       "eval_steps, eval_seeds";
   const MetaTrainerOptions resume = {.out_dir = directory.path(), .resume = true};
   MetaTrainConfig changed = config;

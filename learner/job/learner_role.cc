@@ -174,7 +174,7 @@ void LearnerRole::Report(const UpdateSummary& summary, const MetaTrainResult& re
   if (writer_) {
     if (summary.outer_step % experiment_->config.metrics_steps == 0) {
       metrics.merge(MetricsOf(summary, names, state_.learner, state_.totals));
-      AddLedgerMetrics(state_.ledger, names, &metrics);
+      AddLedgerMetrics(state_.ledger, names, experiment_->config.worker_metrics, &metrics);
       updates_->AddMetrics(&metrics);
     }
     if (!metrics.empty()) {

@@ -31,7 +31,7 @@ Metrics MetricsOf(const UpdateSummary& summary, const std::vector<std::string>& 
 }
 
 void AddLedgerMetrics(const Ledger& ledger, const std::vector<std::string>& estimator_names,
-                      Metrics* metrics) {
+                      int64_t most_workers, Metrics* metrics) {
   const StepShares all = ledger.Total();
   const auto add = [&](const StepShares& shares, const std::string& of) {
     for (const auto& [fate, fate_name] : kFates) {
@@ -51,7 +51,7 @@ void AddLedgerMetrics(const Ledger& ledger, const std::vector<std::string>& esti
           static_cast<double>(accepted + shares[Fate::kStale] + shares[Fate::kLate]);
     }
   }
-  if (ledger.workers() > 1) {
+  if (ledger.workers() > 1 && ledger.workers() <= most_workers) {
     for (int64_t w = 0; w < ledger.workers(); ++w) {
       add(ledger.OfWorker(w), fmt::format("worker_{}", w));
     }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -21,10 +22,10 @@ Metrics MetricsOf(const UpdateSummary& summary, const std::vector<std::string>& 
 std::string FateMetric(Fate fate);
 
 // Adds what became of all inner steps since the start of the run: <fate>_steps/<index>_<task>, and
-// <fate>_steps/worker_<w> if there are several workers; a fate that no step had is left out, but
-// for used. acceptance/<index>_<task>, where anything was refused, is the part of an estimator's
-// steps that came and were not stale or late.
+// <fate>_steps/worker_<w> if there are several workers, but not more than `most_workers`; a fate
+// that no step had is left out, but for used. acceptance/<index>_<task>, where anything was
+// refused, is the part of an estimator's steps that came and were not stale or late.
 void AddLedgerMetrics(const Ledger& ledger, const std::vector<std::string>& estimator_names,
-                      Metrics* metrics);
+                      int64_t most_workers, Metrics* metrics);
 
 }  // namespace lopt

@@ -1,7 +1,9 @@
 // How fast a job of many ranks exchanges weights and gradients when computing them costs nothing:
-//   mpiexec -n RANKS bench_transport [--workers W] [--theta D] [--updates N]
+//   mpiexec -n RANKS bench_transport [--workers W] [--theta D] [--updates N] [--out DIR]
 //   bench_transport ...       the same in one process
 // prints updates per second and the learner's own time for one update of W gradients of D numbers.
+// With an output directory, whose run is replaced, the job writes all files of a run as well, and
+// the bytes of metrics.jsonl for one update are printed too.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -9,7 +11,9 @@
 #include <chrono>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -33,6 +37,15 @@ struct NullOptions {
   void Visit(FieldVisitor& v) { v.Field("size", &size, AtLeast(1), "Numbers of theta."); }
 };
 
+class NullRule final : public UpdateRule {
+ public:
+  explicit NullRule(const Layout& params) : UpdateRule(params, Layout()) {}
+
+ private:
+  void DoUpdate(const StepInfo&, std::span<const float>, std::span<float>, std::span<float>,
+                Workspace&) const override {}
+};
+
 // An optimizer that only has weights.
 class NullOptimizer final : public LearnedOptimizer {
  public:
@@ -41,8 +54,8 @@ class NullOptimizer final : public LearnedOptimizer {
 
  private:
   void DoInitTheta(Key key, std::span<float> theta) const override { Normal(key, theta); }
-  std::unique_ptr<UpdateRule> DoBind(const Layout&, std::span<const float>) const override {
-    Fail("a NullOptimizer trains nothing");
+  std::unique_ptr<UpdateRule> DoBind(const Layout& params, std::span<const float>) const override {
+    return std::make_unique<NullRule>(params);
   }
 };
 
@@ -130,21 +143,27 @@ int Run(int argc, char** argv, Transport* transport) {
   int64_t workers = 0;
   int64_t theta = 0;
   int64_t updates = 0;
+  std::string out_dir;
   po::options_description options;
   options.add_options()("workers", po::value(&workers)->default_value(transport->size()))(
-      "theta", po::value(&theta)->default_value(1762))("updates",
-                                                       po::value(&updates)->default_value(5000));
+      "theta", po::value(&theta)->default_value(1762))(
+      "updates", po::value(&updates)->default_value(5000))("out", po::value(&out_dir));
   po::variables_map values;
   po::store(po::parse_command_line(argc, argv, options), values);
   po::notify(values);
   AddNullTypes();
   const MetaTrainConfig config = NullConfig(workers, theta, updates);
-  const MetaTrainResult result = RunMetaTraining(config, {.transport = transport});
+  const MetaTrainResult result = RunMetaTraining(
+      config, {.out_dir = out_dir, .overwrite = !out_dir.empty(), .transport = transport});
   if (transport->rank() == 0) {
     fmt::print(
         "{} ranks, {} workers, theta {}: {:.0f} updates/s; the learner's own time {:.0f} us\n",
         transport->size(), workers, theta, static_cast<double>(updates) / result.seconds,
         1e6 * LearnerSeconds(config, transport->size()));
+    if (!out_dir.empty()) {
+      const auto bytes = std::filesystem::file_size(out_dir + "/metrics.jsonl");
+      fmt::print("  metrics.jsonl: {} bytes per update\n", bytes / static_cast<uint64_t>(updates));
+    }
   }
   return 0;
 }
