@@ -1,7 +1,5 @@
 #include "base/output_directory.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -40,17 +38,5 @@ void RemoveMatching(const std::string& directory,
 bool IsUnfinished(std::string_view name, std::string_view file) {
   return name.starts_with(file) && name.substr(file.size()).starts_with(".tmp.");
 }
-
-RunLock::RunLock(const std::string& directory)
-    : descriptor_(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-  Require(descriptor_ >= 0, "cannot open the directory {}: {}", directory,
-          std::generic_category().message(errno));
-  if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    ::close(descriptor_);
-    Fail("{} is in use: another process runs in it", directory);
-  }
-}
-
-RunLock::~RunLock() { ::close(descriptor_); }
 
 }  // namespace lopt

@@ -20,19 +20,4 @@ void RemoveMatching(const std::string& directory,
 // Whether `name` is what a killed WriteFile (base/file.h) of the file leaves beside it.
 bool IsUnfinished(std::string_view name, std::string_view file);
 
-// Keeps other processes out of an output directory while it lives; the system releases it when the
-// process ends, however it ends.
-class RunLock {
- public:
-  // Throws Error if another process has the directory. Where the file system has no locks there is
-  // none.
-  explicit RunLock(const std::string& directory);
-  ~RunLock();
-  RunLock(const RunLock&) = delete;
-  RunLock& operator=(const RunLock&) = delete;
-
- private:
-  int descriptor_;
-};
-
 }  // namespace lopt

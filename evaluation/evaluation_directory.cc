@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/output_directory.h"
 #include "base/record.h"
 #include "evaluation/results_file.h"
 #include "evaluation/tables.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/config.h"
-#include "base/output_directory.h"
+#include "base/run_lock.h"
 #include "evaluation/contenders.h"
 #include "evaluation/evaluation_config.h"
 #include "evaluation/run_result.h"

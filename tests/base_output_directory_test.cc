@@ -62,16 +62,5 @@ TEST_CASE("What a killed write leaves is known by its name") {
   CHECK_FALSE(IsUnfinished("config.json.bak", "config.json"));
 }
 
-TEST_CASE("A directory has one lock, which goes when its holder does") {
-  const TempDirectory scratch;
-  {
-    const RunLock first(scratch.path());
-    CHECK_THROWS_WITH_AS(RunLock second(scratch.path()),
-                         (scratch.path() + " is in use: another process runs in it").c_str(),
-                         Error);
-  }
-  const RunLock again(scratch.path());
-}
-
 }  // namespace
 }  // namespace lopt

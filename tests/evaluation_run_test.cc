@@ -1,7 +1,9 @@
 #include "evaluation/evaluation_run.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -15,7 +17,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/isa.h"
-#include "base/output_directory.h"
+#include "base/process_identity.h"
+#include "base/run_lock.h"
 #include "evaluation/results_file.h"
 #include "lopt/learnable.h"
 #include "lopt/registry.h"
@@ -322,7 +325,8 @@ TEST_CASE("A directory that another evaluation is using is an error") {
        {ExistingEvaluation::kRefuse, ExistingEvaluation::kReplace, ExistingEvaluation::kKeep}) {
     CHECK(ErrorOf(Config3(), MlpAgainst("Adam,SGD-cosine"),
                   {.out_dir = directory.path(), .existing = existing}) ==
-          directory.path() + " is in use: another process runs in it");
+          fmt::format("{} is in use: process {} on host {} runs in it", directory.path(),
+                      ::getpid(), HostName()));
   }
   CHECK(Lines(directory.path()) == Lines(Undisturbed()));
 }

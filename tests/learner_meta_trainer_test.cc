@@ -1,5 +1,7 @@
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -16,15 +18,18 @@
 
 #include "base/error.h"
 #include "base/isa.h"
-#include "base/output_directory.h"
+#include "base/process_identity.h"
+#include "base/run_lock.h"
 #include "estimators/registry.h"
 #include "learner/job/meta_trainer.h"
+#include "learner/job/run_writer.h"
 #include "learner/run/checkpoint.h"
 #include "learner/run/metrics_log.h"
 #include "learner/run/run_directory.h"
 #include "learner/run/update_metrics.h"
 #include "lopt/theta_file.h"
 #include "tasks/registry.h"
+#include "tests/error_of.h"
 #include "tests/learner_fakes.h"
 #include "tests/learner_runs.h"
 #include "tests/temp_directory.h"
@@ -445,10 +450,35 @@ TEST_CASE("A directory that another run is using is an error") {
   const MetaTrainConfig config = SmallExperiment(1, 2);
   Train(config, directory.path());
   const RunLock other(directory.path());
-  const std::string error = directory.path() + " is in use: another process runs in it";
+  const std::string error = fmt::format("{} is in use: process {} on host {} runs in it",
+                                        directory.path(), ::getpid(), HostName());
   CHECK(ErrorOf(config, {.out_dir = directory.path(), .resume = true}) == error);
   CHECK(ErrorOf(config, {.out_dir = directory.path(), .overwrite = true}) == error);
   CHECK(FinalTheta(directory.path()).size() == 6);
+}
+
+TEST_CASE("A run that began and ended while a start was held up is not overwritten") {
+  const TempDirectory directory;
+  const MetaTrainConfig config = SmallExperiment(1, 2);
+  const Experiment experiment(config);
+  RunWriter late(experiment, {.out_dir = directory.path()});
+  Train(config, directory.path());
+  const std::string metrics = MetricsLines(directory.path());
+  CHECK(lopt::ErrorOf([&] { late.Create(); }) ==
+        directory.path() +
+            " holds a run already: resume it (--resume), replace it (--overwrite), or choose "
+            "another directory");
+  CHECK(MetricsLines(directory.path()) == metrics);
+}
+
+TEST_CASE("A run whose lock another process took over writes no more checkpoints") {
+  const TempDirectory directory;
+  const std::string error = ErrorOf(
+      SmallExperiment(1, 20), {.out_dir = directory.path(), .on_event = [&](std::string_view what) {
+                                 if (what == "step:3") fs::remove(directory / "run.lock");
+                               }});
+  CHECK(error.starts_with(directory.path() + ": another process has taken this directory over"));
+  CHECK(CheckpointStore(directory / "checkpoints", {}).Steps() == std::vector<int64_t>{0});
 }
 
 TEST_CASE("Checkpoints can follow the clock") {

@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/process_identity.h"
 #include "learner/run/status_file.h"
 
 namespace lopt {

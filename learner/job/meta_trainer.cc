@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/isa.h"
+#include "base/process_identity.h"
 #include "learner/experiment.h"
 #include "learner/job/background.h"
 #include "learner/job/learner_role.h"
@@ -40,12 +41,12 @@ void CheckRun(const MetaTrainerOptions& options, const Transport& transport) {
   if (options.out_dir.empty() || transport.rank() != 0) {
     return;
   }
-  const bool holds_run = RunDirectory(options.out_dir).HoldsRun();
-  Require(!options.resume || holds_run, "cannot resume: {} holds no run", options.out_dir);
-  Require(!holds_run || options.resume || options.overwrite,
-          "{} holds a run already: resume it (--resume), replace it (--overwrite), or choose "
-          "another directory",
+  const RunDirectory directory(options.out_dir);
+  Require(!options.resume || directory.HoldsRun(), "cannot resume: {} holds no run",
           options.out_dir);
+  if (!options.resume && !options.overwrite) {
+    directory.RequireNoRun();
+  }
 }
 
 // One rank of a job: makes the experiment, then the roles that work on it (a worker role, on rank 0

@@ -28,6 +28,8 @@ void RunWriter::Create() {
   lock_.emplace(directory_.path());
   if (options_.overwrite) {
     directory_.RemoveRun();
+  } else {
+    directory_.RequireNoRun();
   }
 }
 
@@ -131,6 +133,7 @@ std::vector<CheckpointFile> RunWriter::FilesOf(const std::vector<SavedWorker>& s
 }
 
 void RunWriter::Save(const RunState& state, const Updates& updates, bool last, Ranks* ranks) {
+  lock_->RequireHeld();
   const int64_t step = state.learner.outer_step;
   const int64_t journal_position = journal_->position();
   const std::string directory = store_.Begin(step);

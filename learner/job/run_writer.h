@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/metrics.h"
-#include "base/output_directory.h"
+#include "base/run_lock.h"
 #include "learner/experiment.h"
 #include "learner/job/meta_trainer.h"
 #include "learner/job/ranks.h"
@@ -31,6 +31,7 @@ class RunWriter {
   RunWriter(const Experiment& experiment, const MetaTrainerOptions& options);
 
   // Makes and locks the directory, and removes the run that is in it where that is asked for.
+  // Throws Error if it is not and a run is there, also one that began since the start.
   void Create();
   // Locks the directory, cleans up behind a process that was killed, and reads the newest
   // checkpoint, none if there is none yet. Throws Error if it does not fit the experiment.

@@ -29,6 +29,13 @@ bool RunDirectory::HoldsRun() const {
          fs::exists(CheckpointPath());
 }
 
+void RunDirectory::RequireNoRun() const {
+  Require(!HoldsRun(),
+          "{} holds a run already: resume it (--resume), replace it (--overwrite), or choose "
+          "another directory",
+          path_);
+}
+
 void RunDirectory::Create() const { MakeOutputDirectory(path_); }
 
 void RunDirectory::RemoveRun() const {

@@ -46,6 +46,8 @@ class RunDirectory {
   std::string JournalPath() const { return path_ + "/windows.bin"; }
 
   bool HoldsRun() const;
+  // Throws Error, with the ways out, if it holds a run.
+  void RequireNoRun() const;
   // Makes the directory where there is none. Throws Error (path and reason) if that fails or if
   // nothing can be written in it.
   void Create() const;

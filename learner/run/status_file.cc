@@ -1,17 +1,10 @@
 #include "learner/run/status_file.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <array>
 #include <system_error>
 
 namespace lopt {
-
-std::string HostName() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
-}
 
 std::string StatusPath(const std::string& out_dir, int rank, const std::string& kind) {
   return fmt::format("{}/status/{}-{}.json", out_dir, kind, rank);

@@ -32,8 +32,6 @@ struct RankStatus {
   }
 };
 
-std::string HostName();
-
 // A run's status directory holds files "<out_dir>/status/<kind>-<rank>.json". This kind holds a
 // RankStatus; tools/launch/ has another.
 inline constexpr const char* kRankStatus = "rank";

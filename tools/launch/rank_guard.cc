@@ -12,6 +12,7 @@
 #include <exception>
 #include <optional>
 
+#include "base/process_identity.h"
 #include "learner/run/status_file.h"
 #include "tools/commands.h"
 #include "tools/launch/child_process.h"

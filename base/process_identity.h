@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace lopt {
+
+std::string HostName();
+
+// Which process it is, among all processes of all hosts and of all times.
+struct ProcessIdentity {
+  std::string host = {};     // for people; containers may share one
+  std::string machine = {};  // what process ids belong to: a boot of a kernel and a pid namespace
+  int64_t pid = 0;
+  int64_t start = 0;  // in clock ticks since that boot; a later process with this pid has another
+
+  template <class Visitor>
+  void VisitMembers(Visitor& visit) {
+    visit("host", host);
+    visit("machine", machine);
+    visit("pid", pid);
+    visit("start", start);
+  }
+};
+
+ProcessIdentity ThisProcess();
+
+// Whether the process still runs, a zombie does not; none if it is of another machine, whose
+// processes cannot be seen from here.
+std::optional<bool> StillRuns(const ProcessIdentity& process);
+
+}  // namespace lopt

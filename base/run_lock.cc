@@ -1,0 +1,199 @@
+#include "base/run_lock.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <pthread.h>
+#include <spdlog/spdlog.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <optional>
+#include <system_error>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/output_directory.h"
+#include "base/process_identity.h"
+#include "base/record.h"
+
+namespace lopt {
+namespace {
+
+constexpr std::chrono::seconds kSignOfLife(5);
+
+struct LockFile {
+  std::string text;
+  double changed = 0;  // by the clock of the file system
+};
+
+double ChangeTime(const struct stat& status) {
+  return static_cast<double>(status.st_mtim.tv_sec) +
+         1e-9 * static_cast<double>(status.st_mtim.tv_nsec);
+}
+
+// none if there is no such file.
+std::optional<LockFile> ReadLock(const std::string& path) {
+  LockFile lock;
+  try {
+    lock.text = ReadTextFile(path);
+  } catch (const Error&) {
+    Require(::access(path.c_str(), F_OK) != 0, "cannot read the lock {}", path);
+    return std::nullopt;
+  }
+  struct stat status = {};
+  if (::stat(path.c_str(), &status) != 0) return std::nullopt;
+  lock.changed = ChangeTime(status);
+  return lock;
+}
+
+bool HasNoLinks(int error) { return error == EPERM || error == EOPNOTSUPP || error == ENOSYS; }
+
+// A name beside the lock that no other process uses.
+std::string OwnName(const std::string& path) {
+  static std::atomic<uint64_t> counter = 0;
+  return fmt::format("{}.tmp.{}.{}.{}", path, HostName(), ::getpid(), counter++);
+}
+
+struct Attempt {
+  int error = 0;   // 0: the lock is ours
+  double now = 0;  // by the clock of the file system
+};
+
+Attempt TryToMake(const std::string& path, const std::string& text) {
+  const std::string own = OwnName(path);
+  WriteTextFile(own, text, Flush::kNo);
+  Attempt attempt;
+  attempt.error = ::link(own.c_str(), path.c_str()) == 0 ? 0 : errno;
+  struct stat status = {};
+  if (::stat(own.c_str(), &status) == 0) {
+    attempt.now = ChangeTime(status);
+    // A network file system may have lost the answer and not the link.
+    if (status.st_nlink == 2) attempt.error = 0;
+  }
+  ::unlink(own.c_str());
+  return attempt;
+}
+
+// Removes the lock; false if another has come in its place meanwhile. Processes of one machine do
+// so one after the other; where flock does not reach, a new lock that was caught is put back.
+bool RemoveStale(const std::string& directory, const std::string& path, const LockFile& stale) {
+  const int descriptor = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  ::flock(descriptor, LOCK_EX);
+  const std::string own = OwnName(path);
+  bool removed = false;
+  const std::optional<LockFile> present = ReadLock(path);
+  if (present && present->text == stale.text && std::rename(path.c_str(), own.c_str()) == 0) {
+    const std::optional<LockFile> moved = ReadLock(own);
+    removed = moved && moved->text == stale.text;
+    if (!removed) {
+      [[maybe_unused]] const int back = ::link(own.c_str(), path.c_str());
+    }
+    ::unlink(own.c_str());
+  }
+  ::close(descriptor);
+  return removed;
+}
+
+// Why the lock does not count any more. Throws Error if it does.
+std::string WhyStale(const std::string& directory, const std::string& path, const LockFile& lock,
+                     double now) {
+  std::optional<ProcessIdentity> holder;
+  try {
+    holder = ParseRecord<ProcessIdentity>(lock.text, path);
+  } catch (const Error&) {  // of a machine that went down while it was written
+  }
+  const std::string who =
+      holder ? fmt::format("process {} on host {}", holder->pid, holder->host) : "somebody";
+  const std::optional<bool> runs = holder ? StillRuns(*holder) : std::nullopt;
+  if (runs) {
+    Require(!*runs, "{} is in use: {} runs in it", directory, who);
+    return fmt::format("{} has ended", who);
+  }
+  const double silent = now - lock.changed;
+  Require(silent >= kLockSeconds,
+          "{} is in use: {} runs in it and showed a sign of life {:.0f} s ago. If it has ended, "
+          "try again when {:g} s have passed, or remove {}",
+          directory, who, silent, kLockSeconds, path);
+  return fmt::format("{} has shown no sign of life for {:.0f} s", who, silent);
+}
+
+}  // namespace
+
+RunLock::RunLock(const std::string& directory, const std::string& name)
+    : directory_(directory),
+      path_(directory + "/" + name + ".lock"),
+      holder_(RecordText(ThisProcess()) + "\n") {
+  for (;;) {
+    const Attempt attempt = TryToMake(path_, holder_);
+    if (attempt.error == 0) break;
+    if (HasNoLinks(attempt.error)) {
+      spdlog::warn("{}: this file system has no hard links, so nothing keeps other processes out",
+                   directory);
+      holder_.clear();
+      return;
+    }
+    Require(attempt.error == EEXIST, "cannot make the lock {}: {}", path_,
+            std::generic_category().message(attempt.error));
+    const std::optional<LockFile> lock = ReadLock(path_);
+    if (!lock) continue;  // released meanwhile
+    const std::string why = WhyStale(directory, path_, *lock, attempt.now);
+    if (RemoveStale(directory, path_, *lock)) {
+      spdlog::info("{}: {}; its lock is taken over", directory, why);
+    }
+  }
+  RemoveMatching(directory,
+                 [&](std::string_view file) { return IsUnfinished(file, name + ".lock"); });
+  // Signals are for the other threads.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  alive_ = std::thread([this] { KeepAlive(); });
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+RunLock::~RunLock() {
+  if (holder_.empty()) return;
+  {
+    const std::lock_guard guard(mutex_);
+    ended_ = true;
+  }
+  end_.notify_one();
+  alive_.join();
+  try {
+    RequireHeld();
+    ::unlink(path_.c_str());
+  } catch (const Error&) {  // it is another's
+  }
+}
+
+void RunLock::RequireHeld() const {
+  if (holder_.empty()) return;
+  const std::optional<LockFile> lock = ReadLock(path_);
+  Require(lock && lock->text == holder_,
+          "{}: another process has taken this directory over; this one was silent for more than "
+          "{:g} s, or {} was removed",
+          directory_, kLockSeconds, path_);
+}
+
+void RunLock::KeepAlive() {
+  std::unique_lock guard(mutex_);
+  while (!end_.wait_for(guard, kSignOfLife, [this] { return ended_; })) {
+    guard.unlock();
+    try {
+      RequireHeld();
+      ::utimensat(AT_FDCWD, path_.c_str(), nullptr, 0);
+    } catch (const Error&) {  // for whoever asks
+    }
+    guard.lock();
+  }
+}
+
+}  // namespace lopt

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+
+namespace lopt {
+
+// Keeps other processes out of an output directory while it lives, those of other hosts that share
+// its file system too. It is a file "<directory>/<name>.lock" that names its holder and shows a
+// sign of life (its time of change) every 5 s, from a thread of its own.
+//
+// What it promises:
+// - Of processes that ask at the same time one gets it: the file is made by link(2). Only where
+//   several machines take over the same lock within one millisecond could two believe so, until
+//   RequireHeld tells the one whose lock it is not.
+// - Of a holder on this machine it is known whether it still runs. If not, the lock is taken over
+//   at once, with a line in the log.
+// - A holder on another machine, or in another container, has the lock until it has shown no sign
+//   of life for kLockSeconds by the clock of the file system; then it is taken over, with a line.
+// - A holder that was silent for longer and still runs can have lost it. RequireHeld tells; it is
+//   to be called before what must not be written twice.
+// A file system without hard links has no locks: then there is none, and a warning says so.
+class RunLock {
+ public:
+  // Throws Error (who has it, and what can be done) if another process has the lock, or if the file
+  // cannot be made.
+  explicit RunLock(const std::string& directory, const std::string& name = "run");
+  // Removes the file, if it is still this lock's.
+  ~RunLock();
+  RunLock(const RunLock&) = delete;
+  RunLock& operator=(const RunLock&) = delete;
+
+  // Throws Error if another process has taken the lock over.
+  void RequireHeld() const;
+
+ private:
+  void KeepAlive();
+
+  std::string directory_;
+  std::string path_;
+  std::string holder_;  // what the file says; empty: the file system has no locks
+  std::mutex mutex_;
+  std::condition_variable end_;
+  bool ended_ = false;
+  std::thread alive_;
+};
+
+inline constexpr double kLockSeconds = 60;
+
+}  // namespace lopt
