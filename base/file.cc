@@ -47,7 +47,8 @@ void ReadInto(const std::string& path, Content* content) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   Require(file.valid(), "cannot read {}: {}", path, Reason(errno));
   struct stat status = {};
-  Require(::fstat(file.number(), &status) == 0, "cannot read {}: {}", path, Reason(errno));
+  const bool known = ::fstat(file.number(), &status) == 0;
+  Require(known, "cannot read {}: {}", path, Reason(errno));
   // One byte more than the size, so that the end is seen without growing.
   content->resize(static_cast<size_t>(status.st_size) + 1);
   size_t used = 0;
@@ -127,8 +128,20 @@ void WriteTextFile(const std::string& path, std::string_view text, Flush flush) 
 void SyncDirectory(const std::string& path) {
   const Descriptor directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   Require(directory.valid(), "cannot open the directory {}: {}", path, Reason(errno));
-  Require(::fsync(directory.number()) == 0, "cannot flush the directory {}: {}", path,
-          Reason(errno));
+  const bool flushed = ::fsync(directory.number()) == 0;
+  Require(flushed, "cannot flush the directory {}: {}", path, Reason(errno));
+}
+
+void SyncFile(const std::string& path) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  Require(file.valid(), "cannot open {}: {}", path, Reason(errno));
+  const bool flushed = ::fsync(file.number()) == 0;
+  Require(flushed, "cannot flush {}: {}", path, Reason(errno));
+}
+
+void CutFile(const std::string& path, int64_t bytes) {
+  const bool cut = ::truncate(path.c_str(), bytes) == 0;
+  Require(cut, "cannot cut {}: {}", path, Reason(errno));
 }
 
 }  // namespace lopt

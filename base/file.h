@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,7 +23,11 @@ void WriteFile(const std::string& path, std::span<const std::byte> bytes,
                Flush flush = Flush::kToDisk);
 void WriteTextFile(const std::string& path, std::string_view text, Flush flush = Flush::kToDisk);
 
-// Flushes a directory's entries to disk.
+// Flushes a directory's entries, or what others have written to a file, to disk.
 void SyncDirectory(const std::string& path);
+void SyncFile(const std::string& path);
+
+// Leaves the first `bytes` of a file.
+void CutFile(const std::string& path, int64_t bytes);
 
 }  // namespace lopt

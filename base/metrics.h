@@ -15,11 +15,8 @@ using Metrics = std::map<std::string, double>;
 // reads back exactly.
 class MetricsWriter {
  public:
-  // Appends to the file. With `keep_below` >= 0 first cuts it to the lines whose step is below that
-  // (resume); a last line that is not complete is dropped as well. Throws Error if the file cannot
-  // be read or written or holds anything else.
-  MetricsWriter(const std::string& directory, int64_t keep_below,
-                const std::string& file = "metrics.jsonl");
+  // Appends to the file. Throws Error if it cannot be opened.
+  explicit MetricsWriter(const std::string& directory, const std::string& file = "metrics.jsonl");
   // Throws Error if a metric is named "step".
   void Write(int64_t step, const Metrics& metrics);
   // Hands what was written to the system; throws Error if that fails (a full disk).

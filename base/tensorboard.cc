@@ -10,7 +10,6 @@
 
 #include "base/error.h"
 #include "base/event_records.h"
-#include "base/file.h"
 #include "tensorboard_event.pb.h"
 
 namespace lopt {
@@ -18,37 +17,6 @@ namespace {
 
 constexpr std::string_view kPrefix = "events.out.tfevents.";
 constexpr char kFileVersion[] = "brain.Event:2";
-
-// Names of the directory's event files, in the order in which TensorBoard reads them.
-std::vector<std::string> EventFiles(const std::string& directory) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
-    const std::string name = entry.path().filename();
-    if (name.starts_with(kPrefix)) {
-      names.push_back(name);
-    }
-  }
-  Require(!error, "{}: cannot be listed: {}", directory, error.message());
-  std::ranges::sort(names);
-  return names;
-}
-
-void CutFile(const std::string& path, int64_t keep_below) {
-  const std::string file = ReadTextFile(path);
-  std::string kept;
-  for (std::string_view message : EventMessages(file, path)) {
-    tensorboard::Event event;
-    Require(event.ParseFromArray(message.data(), static_cast<int>(message.size())),
-            "{}: a record is not an Event message", path);
-    if (event.has_file_version() || event.step() < keep_below) {
-      kept += EventRecord(message);
-    }
-  }
-  if (kept.size() != file.size()) {
-    WriteTextFile(path, kept);
-  }
-}
 
 // The number after the prefix; 0 if there is none.
 int64_t SecondsOf(std::string_view name) {
@@ -69,6 +37,20 @@ std::string NextName(const std::vector<std::string>& older, double wall_time_sec
 
 }  // namespace
 
+std::vector<std::string> EventFiles(const std::string& directory) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
+    const std::string name = entry.path().filename();
+    if (name.starts_with(kPrefix)) {
+      names.push_back(name);
+    }
+  }
+  Require(!error, "{}: cannot be listed: {}", directory, error.message());
+  std::ranges::sort(names);
+  return names;
+}
+
 struct TensorBoardWriter::Impl {
   std::string path;
   std::ofstream stream;
@@ -76,16 +58,9 @@ struct TensorBoardWriter::Impl {
   void Write(const tensorboard::Event& event) { stream << EventRecord(event.SerializeAsString()); }
 };
 
-TensorBoardWriter::TensorBoardWriter(const std::string& directory, double wall_time_seconds,
-                                     int64_t keep_below)
+TensorBoardWriter::TensorBoardWriter(const std::string& directory, double wall_time_seconds)
     : impl_(std::make_unique<Impl>()) {
-  const std::vector<std::string> older = EventFiles(directory);
-  if (keep_below >= 0) {
-    for (const std::string& name : older) {
-      CutFile(directory + "/" + name, keep_below);
-    }
-  }
-  impl_->path = directory + "/" + NextName(older, wall_time_seconds);
+  impl_->path = directory + "/" + NextName(EventFiles(directory), wall_time_seconds);
   errno = 0;
   impl_->stream.open(impl_->path, std::ios::binary);
   Require(impl_->stream.is_open(), "{}: cannot be opened: {}", impl_->path, std::strerror(errno));

@@ -40,6 +40,8 @@ Checkpoint Make(int64_t step) {
   checkpoint.learner.skipped_updates = 2;
   checkpoint.learner.theta = Eigen::VectorXf::LinSpaced(checkpoint.theta.size(), x, 0.3F);
   checkpoint.learner.theta_opt.Set("m", Floats({0.1F, x, 3e-39F, -0.0F}));
+  checkpoint.logs = {.seconds = 0.1 * static_cast<double>(step),
+                     .bytes = {{"metrics.jsonl", step}}};
   checkpoint.totals = {{.inner_steps = step, .non_finite = 1, .episodes_ended = 2}, {}};
   for (int w = 0; w < 2; ++w) {
     WorkerState worker;
@@ -63,6 +65,7 @@ void CheckSame(const Checkpoint& got, const Checkpoint& wanted) {
   CHECK(got.learner.theta_opt == wanted.learner.theta_opt);
   CHECK(got.workers == wanted.workers);
   CHECK(got.totals == wanted.totals);
+  CHECK(got.logs == wanted.logs);
 }
 
 std::string ReadError(const std::string& directory) {
@@ -148,13 +151,13 @@ TEST_CASE("A half-written or damaged checkpoint is an error that says what is wr
     Replace(path + "/manifest.json", "outer_steps", "outer_step\": 10, \"inner_step");
     CHECK(ReadError(path) == start +
                                  "manifest.json: 'inner_step' is unknown; there may be: format, "
-                                 "outer_step, workers, files");
+                                 "outer_step, workers, logs, files");
   }
   SUBCASE("a manifest of a later program") {
-    Replace(path + "/manifest.json", "lopt checkpoint 1", "lopt checkpoint 9");
+    Replace(path + "/manifest.json", "lopt checkpoint 2", "lopt checkpoint 9");
     CHECK(ReadError(path) == start +
                                  "manifest.json: its format is 'lopt checkpoint 9', this program "
-                                 "reads 'lopt checkpoint 1'");
+                                 "reads 'lopt checkpoint 2'");
   }
   SUBCASE("a missing file") {
     fs::remove(path + "/worker-00001.safetensors");

@@ -356,7 +356,7 @@ TEST_CASE("The speed of a run is written apart from its metrics and goes on afte
   CHECK(number(first, "step") == 6);
   CHECK(number(first, "updates_per_second") > 0);
   CHECK(number(first, "inner_steps_per_second") > number(first, "updates_per_second"));
-  // A line of an update that the resumed run has not made yet is cut off.
+  // What came after the checkpoint is cut off.
   std::ofstream(directory / "throughput.jsonl", std::ios::app) << "{\"step\":7,\"seconds\":1e9}\n";
   Resume(SmallExperiment(1, 9), directory.path());
   CHECK(lines()[lines().size() - 2] == first);
@@ -408,7 +408,7 @@ TEST_CASE("With a thousand workers the metrics of an update are less than 2 kB b
   Metrics metrics;
   AddLedgerMetrics(ledger, {"0_A", "1_B", "2_C", "3_D"}, MetaTrainConfig().worker_metrics,
                    &metrics);
-  MetricsLog log(directory.path(), -1);
+  MetricsLog log(directory.path());
   log.Write(0, metrics);
   log.Flush();
   CHECK(metrics.contains("lost_steps/3_D"));

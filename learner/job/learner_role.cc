@@ -142,9 +142,6 @@ MetaTrainResult LearnerRole::Loop() {
   result.interrupted = step < meta_steps;
   if (!result.interrupted) {
     EvaluateTheta();
-    if (writer_ && !evaluation_.metrics.empty()) {
-      writer_->WriteMetrics(step, evaluation_.metrics);
-    }
   }
   loop_->SetUpdates(step);
   Finish(&result);
@@ -198,6 +195,9 @@ void LearnerRole::Report(const UpdateSummary& summary, const MetaTrainResult& re
 
 void LearnerRole::Finish(MetaTrainResult* result) {
   const int64_t step = state_.learner.outer_step;
+  if (writer_) {
+    writer_->FinishThroughput();
+  }
   if (writer_ && !writer_->Saved(step)) {
     writer_->Save(state_, *updates_, true, ranks_);
   } else if (!writer_ || !reproducible_) {
@@ -206,6 +206,10 @@ void LearnerRole::Finish(MetaTrainResult* result) {
   }
   updates_->AccountUnused(&state_.ledger);
   if (writer_) {
+    // After the checkpoint: a run that goes on from it judges this theta again.
+    if (!result->interrupted && !evaluation_.metrics.empty()) {
+      writer_->WriteMetrics(step, evaluation_.metrics);
+    }
     result->theta_path = writer_->Finish(state_.learner, result->interrupted);
   }
   ranks_->End(result->interrupted ? "interrupted" : "finished");

@@ -44,6 +44,7 @@ std::optional<Checkpoint> RunWriter::Resume() {
     return std::nullopt;
   }
   CheckFits(*checkpoint);
+  logs_ = checkpoint->logs;
   saved_step_ = checkpoint->learner.outer_step;
   spdlog::info("resuming from {}", store_.Path(saved_step_));
   return checkpoint;
@@ -83,9 +84,12 @@ void RunWriter::Open(int64_t journal_position, std::span<const int64_t> windows,
   const int64_t step = state->learner.outer_step;
   WriteManifest("running", step);
   directory_.WriteConfig(experiment_.resolved);
-  metrics_.emplace(directory_.path(), options_.resume ? step : -1);
+  if (options_.resume) {
+    CutLogs(directory_.path(), logs_);
+  }
+  metrics_.emplace(directory_.path());
   best_.emplace(directory_.path());
-  throughput_.emplace(directory_.path(), step);
+  throughput_.emplace(directory_.path(), step, logs_.seconds);
 }
 
 void RunWriter::WriteManifest(std::string status, int64_t updates,
@@ -136,9 +140,11 @@ void RunWriter::Save(const RunState& state, const Updates& updates, bool last, R
   lock_->RequireHeld();
   const int64_t step = state.learner.outer_step;
   const int64_t journal_position = journal_->position();
+  metrics_->Flush();
+  logs_ = {.seconds = throughput_->seconds(), .bytes = LogBytes(directory_.path())};
   const std::string directory = store_.Begin(step);
   const auto commit = [&](const std::vector<SavedWorker>& saved) {
-    metrics_->Flush();
+    SyncLogs(directory_.path(), logs_);
     Ledger ledger = state.ledger;
     updates.AccountUnused(&ledger);
     store_.Commit({.config = experiment_.resolved,
@@ -149,7 +155,8 @@ void RunWriter::Save(const RunState& state, const Updates& updates, bool last, R
                    .workers = {},
                    .totals = state.totals,
                    .ledger = std::move(ledger),
-                   .journal_position = journal_position},
+                   .journal_position = journal_position,
+                   .logs = logs_},
                   FilesOf(saved, directory));
   };
   try {
@@ -174,7 +181,6 @@ std::string RunWriter::Finish(const LearnerState& learner, bool interrupted) {
     }
   };
   metrics_->Flush();
-  throughput_->Finish();
   std::string path;
   if (!interrupted) {
     event("theta");

@@ -18,6 +18,7 @@
 #include "learner/run/checkpoint.h"
 #include "learner/run/metrics_log.h"
 #include "learner/run/run_directory.h"
+#include "learner/run/run_logs.h"
 #include "learner/run/throughput_log.h"
 #include "learner/run/window_journal.h"
 
@@ -48,6 +49,8 @@ class RunWriter {
   void NoteThroughput(int64_t updates, int64_t inner_steps) {
     throughput_->Note(updates, inner_steps);
   }
+  // To be called after the last update, before the last checkpoint.
+  void FinishThroughput() { throughput_->Finish(); }
   // Keeps theta if this held-out loss is the lowest so far.
   void OfferBest(const LearnerState& learner, double loss);
 
@@ -79,6 +82,7 @@ class RunWriter {
   RunDirectory directory_;
   std::optional<RunLock> lock_;
   CheckpointStore store_;
+  LogState logs_;  // at the newest checkpoint
   std::optional<WindowJournal> journal_;
   std::optional<MetricsLog> metrics_;
   std::optional<ThroughputLog> throughput_;

@@ -25,7 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kFormat = "lopt checkpoint 1";
+constexpr const char* kFormat = "lopt checkpoint 2";
 constexpr const char* kManifest = "manifest.json";
 constexpr const char* kLearnerFile = "learner.safetensors";
 constexpr std::string_view kStepPrefix = "step-";
@@ -141,6 +141,7 @@ struct Manifest {
 
   int64_t outer_step = 0;
   int64_t workers = 0;
+  LogState logs = {};
   std::map<std::string, File> files = {};
 
   void Add(const CheckpointFile& file) {
@@ -151,6 +152,7 @@ struct Manifest {
   void VisitMembers(Visitor& visit) {
     visit("outer_step", outer_step);
     visit("workers", workers);
+    visit("logs", logs);
     visit("files", files);
   }
 };
@@ -246,6 +248,7 @@ Checkpoint ReadCheckpoint(const std::string& directory) {
   Require(checkpoint.learner.outer_step == manifest.outer_step,
           "checkpoint {}: {} is of outer step {}, {} of {}", directory, kLearnerFile,
           checkpoint.learner.outer_step, kManifest, manifest.outer_step);
+  checkpoint.logs = manifest.logs;
   for (int64_t w = 0; w < manifest.workers; ++w) {
     checkpoint.workers.push_back(WorkerFromFile(read(WorkerFileName(w)), checkpoint.totals.size()));
   }
@@ -303,7 +306,7 @@ void CheckpointStore::Commit(const Checkpoint& checkpoint,
                              std::span<const CheckpointFile> workers) const {
   const int64_t step = checkpoint.learner.outer_step;
   const std::string temporary = TemporaryPath(step);
-  Manifest manifest{.outer_step = step, .workers = std::ssize(workers)};
+  Manifest manifest{.outer_step = step, .workers = std::ssize(workers), .logs = checkpoint.logs};
   for (const CheckpointFile& file : workers) {
     std::error_code error;
     const auto bytes = fs::file_size(temporary + "/" + file.name, error);

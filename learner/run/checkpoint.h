@@ -14,6 +14,7 @@
 #include "base/layout.h"
 #include "learner/gradient_learner.h"
 #include "learner/run/ledger.h"
+#include "learner/run/run_logs.h"
 #include "learner/worker.h"
 
 namespace lopt {
@@ -29,6 +30,7 @@ struct Checkpoint {
   std::vector<StepCounts> totals;    // by estimator, all workers, since the start of the run
   Ledger ledger = {};                // of all inner steps since the start of the run
   int64_t journal_position = 0;      // records of the window journal that the ledger has seen
+  LogState logs = {};                // of the run at the time
 };
 
 // One file of a checkpoint as its manifest lists it.
@@ -56,7 +58,9 @@ struct CheckpointRetention {
 //   learner.safetensors        theta/<tensor>, theta_opt/<row>, ledger/..., counters; metadata:
 //                              config, isa
 //   worker-<w, 5 digits>.safetensors   windows, <estimator>/<array>
-//   manifest.json              format, step, and for each file its size and CRC-32 (zlib's)
+//   manifest.json              format, step, state of the run's logs, and for each file its size
+//   and
+//                              CRC-32 (zlib's)
 // It is written as "tmp-step-<...>": the files, then the manifest, each flushed to disk, then the
 // directory, which is renamed into place at last. So a directory named step-... is complete unless
 // something damaged it later; the sizes and checksums find that.

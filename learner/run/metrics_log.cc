@@ -11,9 +11,9 @@ double WallTimeSeconds() {
 
 }  // namespace
 
-MetricsLog::MetricsLog(const std::string& directory, int64_t keep_below)
-    : lines_(directory, keep_below),
-      events_(directory, WallTimeSeconds(), keep_below),
+MetricsLog::MetricsLog(const std::string& directory)
+    : lines_(directory),
+      events_(directory, WallTimeSeconds()),
       flushed_(std::chrono::steady_clock::now()) {}
 
 void MetricsLog::Write(int64_t step, const Metrics& metrics) {

@@ -12,8 +12,8 @@ namespace lopt {
 // Both metrics files of a run, handed to the system at least every second.
 class MetricsLog {
  public:
-  // `keep_below`: as for MetricsWriter.
-  MetricsLog(const std::string& directory, int64_t keep_below);
+  // Appends to metrics.jsonl, and begins an event file.
+  explicit MetricsLog(const std::string& directory);
 
   void Write(int64_t step, const Metrics& metrics);
   void Flush();

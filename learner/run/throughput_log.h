@@ -17,14 +17,15 @@ namespace lopt {
 //                           process); inner steps of all estimators, twins counted each
 class ThroughputLog {
  public:
-  // Goes on after `updates` updates: lines of later ones are cut from the file. Throws Error if it
-  // cannot be read or written or holds anything else.
-  ThroughputLog(const std::string& directory, int64_t updates);
+  // Goes on after `updates` updates that took `seconds`. Throws Error if the file cannot be opened.
+  ThroughputLog(const std::string& directory, int64_t updates, double seconds);
 
   // After an update; `inner_steps` are those of this process.
   void Note(int64_t updates, int64_t inner_steps);
   // Writes what was noted last, if it is not written yet.
   void Finish();
+  // Of meta-training up to what was noted last.
+  double seconds() const;
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -85,7 +85,8 @@ ChildProcess::ChildProcess(const std::vector<std::string>& words) {
   arguments.push_back(nullptr);
   // A failed exec is told through a pipe that a successful one closes.
   std::array<int, 2> failure = {};
-  Require(::pipe2(failure.data(), O_CLOEXEC) == 0, "cannot make a pipe: {}", Reason(errno));
+  const bool piped = ::pipe2(failure.data(), O_CLOEXEC) == 0;
+  Require(piped, "cannot make a pipe: {}", Reason(errno));
   const pid_t parent = ::getpid();
   pid_ = ::fork();
   if (pid_ == 0) {
