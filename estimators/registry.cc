@@ -48,9 +48,13 @@ std::shared_ptr<const LoptProblem> MakeProblem(const EstimatorOptions& options,
 }
 
 std::shared_ptr<const ConfiguredEstimator> Configured(
-    const EstimatorOptions& options, std::shared_ptr<const GradientEstimator> estimator) {
-  return std::make_shared<ConfiguredEstimator>(ConfiguredEstimator{
-      .estimator = std::move(estimator), .weight = options.weight, .task = options.task.Type()});
+    const EstimatorOptions& options, std::shared_ptr<const TruncationSchedule> schedule,
+    std::shared_ptr<const GradientEstimator> estimator) {
+  return std::make_shared<ConfiguredEstimator>(
+      ConfiguredEstimator{.estimator = std::move(estimator),
+                          .weight = options.weight,
+                          .task = options.task.Type(),
+                          .schedule = std::move(schedule)});
 }
 
 template <class Estimator>
@@ -59,9 +63,10 @@ void AddTruncated(Estimators* registry, const char* type, const char* summary) {
   registry->Add<Options>(
       type, summary,
       [](const Options& options, OptimizerPointer optimizer, const TaskResources& resources) {
-        auto problem = MakeProblem(options, std::move(optimizer),
-                                   ScheduleRegistry().Make(options.schedule), resources);
-        return Configured(options, std::make_shared<Estimator>(std::move(problem), options.own));
+        const auto schedule = ScheduleRegistry().Make(options.schedule);
+        auto problem = MakeProblem(options, std::move(optimizer), schedule, resources);
+        return Configured(options, schedule,
+                          std::make_shared<Estimator>(std::move(problem), options.own));
       });
 }
 
@@ -79,9 +84,9 @@ Estimators BuiltInEstimators() {
       [](const FullOptions& options, OptimizerPointer optimizer, const TaskResources& resources) {
         auto problem = MakeProblem(options, std::move(optimizer),
                                    std::make_shared<NeverEndingTruncationSchedule>(), resources);
-        return Configured(options, std::make_shared<FullES>(
-                                       std::move(problem),
-                                       ScheduleRegistry().Make(options.schedule), options.own));
+        const auto schedule = ScheduleRegistry().Make(options.schedule);
+        return Configured(options, schedule,
+                          std::make_shared<FullES>(std::move(problem), schedule, options.own));
       });
   return registry;
 }

@@ -17,6 +17,8 @@ struct ConfiguredEstimator {
   std::shared_ptr<const GradientEstimator> estimator;
   double weight = 1;
   std::string task;  // the task's type
+  // Of the episodes' lengths; null if the estimator has none.
+  std::shared_ptr<const TruncationSchedule> schedule = nullptr;
 };
 
 // The gradient estimators and truncation schedules, built-in ones included.

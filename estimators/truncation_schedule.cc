@@ -58,28 +58,40 @@ ScheduledTruncationSchedule::ScheduledTruncationSchedule(const Options& options)
   }
 }
 
-int64_t ScheduledTruncationSchedule::Length(Key key, const OuterState& outer) const {
+int64_t ScheduledTruncationSchedule::MeanLength(int64_t outer_step) const {
   const auto& at = options_.outer_steps;
   const auto& lengths = options_.lengths;
-  const auto next = std::ranges::upper_bound(at, outer.outer_step) - at.begin();
+  const auto next = std::ranges::upper_bound(at, outer_step) - at.begin();
   double length = 0;
   if (next == 0) {
     length = static_cast<double>(lengths.front());
   } else if (next == std::ssize(at)) {
     length = static_cast<double>(lengths.back());
   } else {
-    const double share = static_cast<double>(outer.outer_step - at[next - 1]) /
+    const double share = static_cast<double>(outer_step - at[next - 1]) /
                          static_cast<double>(at[next] - at[next - 1]);
     length = static_cast<double>(lengths[next - 1]) +
              share * static_cast<double>(lengths[next] - lengths[next - 1]);
   }
-  auto steps = static_cast<int64_t>(length);
+  return static_cast<int64_t>(length);
+}
+
+int64_t ScheduledTruncationSchedule::Length(Key key, const OuterState& outer) const {
+  int64_t steps = MeanLength(outer.outer_step);
   if (options_.std > 0) {
     float normal = 0;
     Normal(key, {&normal, 1});
     steps += static_cast<int64_t>(options_.std * static_cast<double>(normal));
   }
   return std::max(steps, options_.min_length);
+}
+
+int64_t ScheduledTruncationSchedule::Longest(int64_t outer_steps) const {
+  int64_t longest = std::max(MeanLength(outer_steps - 1), options_.min_length);
+  for (size_t i = 0; i < options_.lengths.size(); ++i) {
+    if (options_.outer_steps[i] < outer_steps) longest = std::max(longest, options_.lengths[i]);
+  }
+  return longest;
 }
 
 }  // namespace lopt

@@ -19,6 +19,9 @@ class TruncationSchedule {
   // The length, in inner steps, of an episode that starts now: at least 1, or kNever if it has no
   // end.
   virtual int64_t Length(Key key, const OuterState& outer) const = 0;
+  // Episodes that start in the first `outer_steps` >= 1 outer steps have no more inner steps;
+  // kNever if they may have no end, or it is not known.
+  virtual int64_t Longest(int64_t) const { return kNever; }
   // Whether Length can be anything but kNever.
   virtual bool EpisodesEnd() const { return true; }
 };
@@ -43,6 +46,7 @@ class ConstantTruncationSchedule : public TruncationSchedule {
   // Throws Error, as the others do, if an option is not valid.
   explicit ConstantTruncationSchedule(const Options& options);
   int64_t Length(Key, const OuterState&) const override { return options_.total_length; }
+  int64_t Longest(int64_t) const override { return options_.total_length; }
 
  private:
   Options options_;
@@ -60,6 +64,7 @@ class LogUniformLengthSchedule : public TruncationSchedule {
   // Throws Error unless min_length < max_length.
   explicit LogUniformLengthSchedule(const Options& options);
   int64_t Length(Key key, const OuterState& outer) const override;
+  int64_t Longest(int64_t) const override { return options_.max_length; }
 
  private:
   Options options_;
@@ -80,8 +85,12 @@ class ScheduledTruncationSchedule : public TruncationSchedule {
   // Throws Error unless there are as many outer_steps as lengths and the former increase.
   explicit ScheduledTruncationSchedule(const Options& options);
   int64_t Length(Key key, const OuterState& outer) const override;
+  // Without what `std` adds.
+  int64_t Longest(int64_t outer_steps) const override;
 
  private:
+  int64_t MeanLength(int64_t outer_step) const;
+
   Options options_;
 };
 

@@ -3,11 +3,13 @@
 #include <Eigen/Core>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/config.h"
 #include "evaluation/baselines.h"
 #include "lopt/learned_optimizer.h"
+#include "lopt/theta_file.h"
 
 namespace lopt {
 
@@ -15,10 +17,19 @@ namespace lopt {
 struct LearnedContender {
   std::string name;
   std::shared_ptr<const LearnedOptimizer> optimizer;
-  Eigen::VectorXf theta;    // [D]
-  Config config = {};       // type and options of `optimizer`, where it is to be written
-  std::string source = {};  // the file that theta is from, for people
+  Eigen::VectorXf theta;        // [D]
+  Config config = {};           // type and options of `optimizer`, where it is to be written
+  std::string source = {};      // the file that theta is from, for people
+  int64_t trained_horizon = 0;  // of that file; 0 if unknown
 };
+
+// The optimizer of a theta file.
+LearnedContender ContenderOf(std::string name, const ThetaFile& file, std::string source);
+
+// One line in the log if some of the trainings, each a name and its inner steps, are longer than
+// those that the optimizer was trained on.
+void WarnBeyondHorizon(const LearnedContender& learned,
+                       const std::vector<std::pair<std::string, int64_t>>& trainings);
 
 // Who is judged.
 struct Contenders {

@@ -20,23 +20,19 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-double Mean(std::span<const float> values) {
-  double sum = 0;
-  for (const float value : values) sum += value;
-  return sum / static_cast<double>(values.size());
-}
-
-// Steps until the interquartile mean over the curves (seeds) of FinalMean is at `target`; 0 if it
-// never is.
+// Steps until the interquartile mean over the curves (seeds) of FinalMean is at `target` and stays
+// there; 0 if it is not there at the end.
 int64_t StepsTo(double target, const std::vector<std::span<const float>>& curves) {
   if (!std::isfinite(target)) return 0;
   std::vector<double> means(curves.size());
-  for (int64_t steps = 1; steps <= std::ssize(curves[0]); ++steps) {
+  const int64_t length = std::ssize(curves[0]);
+  int64_t above = length;  // the last number of steps after which it is not
+  for (; above > 0; --above) {
     std::ranges::transform(curves, means.begin(),
-                           [&](std::span<const float> curve) { return FinalMean(curve, steps); });
-    if (InterquartileMean(means) <= target) return steps;
+                           [&](std::span<const float> curve) { return FinalMean(curve, above); });
+    if (InterquartileMean(means) > target) break;
   }
-  return 0;
+  return above == length ? 0 : above + 1;
 }
 
 void AddTraining(const TrainingCurve& curve, std::span<const int64_t> judge_at, RunResult* result) {
@@ -50,6 +46,7 @@ void AddTraining(const TrainingCurve& curve, std::span<const int64_t> judge_at, 
                                                : FinalMean(curve.train_accuracy, steps));
     result->test_loss.push_back(curve.judged[i].loss);
     result->test_accuracy.push_back(curve.judged[i].accuracy);
+    result->blew_up.push_back(BlewUp(losses));
     result->seconds.push_back(curve.seconds * static_cast<double>(steps) /
                               static_cast<double>(judge_at.back()));
   }

@@ -17,7 +17,6 @@
 #include "base/record.h"
 #include "evaluation/results_file.h"
 #include "evaluation/tables.h"
-#include "lopt/registry.h"
 #include "lopt/theta_file.h"
 
 namespace lopt {
@@ -65,13 +64,8 @@ StoredEvaluation ReadStoredEvaluation(const std::string& path) {
       stored.contenders.baselines.push_back(BaselinesNamed(info.name).at(0));
       continue;
     }
-    const ThetaFile file = ReadThetaFile(path + "/" + *info.copy);
     stored.contenders.learned.push_back(
-        {.name = info.name,
-         .optimizer = OptimizerRegistry().Make(file.learned_optimizer),
-         .theta = file.theta,
-         .config = file.learned_optimizer,
-         .source = info.theta.value_or("")});
+        ContenderOf(info.name, ReadThetaFile(path + "/" + *info.copy), info.theta.value_or("")));
   }
   return stored;
 }
@@ -100,8 +94,9 @@ void EvaluationDirectory::Begin(const EvaluationConfig& config, const Contenders
   for (size_t i = 0; i < contenders.learned.size(); ++i) {
     const LearnedContender& learned = contenders.learned[i];
     MakeOutputDirectory(path_ + "/thetas");
-    WriteThetaFile(path_ + "/" + ThetaFileName(i),
-                   {.learned_optimizer = learned.config, .theta = learned.theta});
+    WriteThetaFile(path_ + "/" + ThetaFileName(i), {.learned_optimizer = learned.config,
+                                                    .theta = learned.theta,
+                                                    .trained_horizon = learned.trained_horizon});
   }
   GoOn(config, {});
 }

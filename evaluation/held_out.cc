@@ -43,26 +43,26 @@ HeldOutResult HeldOutEvaluation::Evaluate(const Eigen::VectorXf& theta) {
     WorkspacePool::Lease lease(workspaces_);
     curves[static_cast<size_t>(i)] =
         TrainTask(task, *optimizer_->Bind(task.params_layout(), AsSpan(theta)), {&steps_, 1},
-                  Split::kTest, {.key = HeldOutKey(i % seeds_)}, *lease);
+                  kHeldOutSplit, {.key = HeldOutKey(i % seeds_)}, *lease);
   });
   HeldOutResult result;
   Metrics& metrics = result.metrics;
   double sum = 0;
   for (size_t t = 0; t < tasks_.size(); ++t) {
     double train = 0;
-    double test = 0;
+    double valid = 0;
     double ratio = 0;
     for (int64_t s = 0; s < seeds_; ++s) {
       const TrainingCurve& curve = curves[t * static_cast<size_t>(seeds_) + static_cast<size_t>(s)];
       const double loss = curve.judged[0].loss;
       train += FinalMean(curve.train_loss, steps_);
-      test += loss;
+      valid += loss;
       ratio += std::isfinite(loss) ? loss / double{curve.train_loss[0]}
                                    : std::numeric_limits<double>::infinity();
     }
     const auto count = static_cast<double>(seeds_);
     metrics["eval_train_loss/" + tasks_[t].name] = train / count;
-    metrics["eval_test_loss/" + tasks_[t].name] = test / count;
+    metrics["eval_valid_loss/" + tasks_[t].name] = valid / count;
     metrics["eval_ratio/" + tasks_[t].name] = ratio / count;
     sum += ratio / count;
   }

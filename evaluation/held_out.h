@@ -15,6 +15,10 @@
 
 namespace lopt {
 
+// What theta is judged on: data that no inner training sees, and not the test split, on which an
+// evaluation then judges what was chosen here.
+inline constexpr Split kHeldOutSplit = Split::kOuterValid;
+
 struct HeldOutOptions {
   std::vector<Config> tasks = {};  // type and options of each; at least one
   int64_t steps = 300;             // inner steps of a training
@@ -22,12 +26,12 @@ struct HeldOutOptions {
 };
 
 struct HeldOutResult {
-  // The mean over the tasks of the test loss as a fraction of the first batch's loss, which lets
-  // losses of any size count alike. Infinite if a training diverged.
+  // The mean over the tasks of the loss on kHeldOutSplit as a fraction of the first batch's loss,
+  // which lets losses of any size count alike. Infinite if a training diverged.
   double loss = 0;
   // Means over the seeds, by task, and the loss:
   //   eval_train_loss/<index>_<type>  of the last kFinalSteps batch losses
-  //   eval_test_loss/<index>_<type>   on the whole test split
+  //   eval_valid_loss/<index>_<type>  on the whole split kHeldOutSplit
   //   eval_ratio/<index>_<type>       the fraction above
   //   eval_loss
   Metrics metrics = {};

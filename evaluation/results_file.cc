@@ -38,6 +38,7 @@ void VisitMembers(Result& result, const Visit& visit) {
   visit("learning_rate", result.learning_rate);
   visit("learning_rate_at_edge", result.learning_rate_at_edge);
   visit("trials", result.trials);
+  visit("blew_up", result.blew_up);
 }
 
 // Appends values as JSON.
@@ -180,6 +181,7 @@ void CheckSizes(const RunResult& result) {
   if (!result.learning_rate.empty()) {
     check("learning_rate", result.learning_rate.size(), steps.size());
   }
+  check("blew_up", result.blew_up.size(), steps.size());
   check("learning_rate_at_edge", result.learning_rate_at_edge.size(), result.learning_rate.size());
 }
 

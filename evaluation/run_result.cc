@@ -5,11 +5,33 @@
 
 namespace lopt {
 
+double Mean(std::span<const float> values) {
+  double sum = 0;
+  for (const float value : values) sum += value;
+  return sum / static_cast<double>(values.size());
+}
+
 double FinalMean(std::span<const float> curve, int64_t steps) {
   const int64_t count = std::min(steps, kFinalSteps);
-  double sum = 0;
-  for (const float value : curve.subspan(static_cast<size_t>(steps - count), count)) sum += value;
-  return sum / static_cast<double>(count);
+  return Mean(curve.subspan(static_cast<size_t>(steps - count), static_cast<size_t>(count)));
+}
+
+bool BlewUp(std::span<const float> losses) {
+  constexpr double kFactor = 5;
+  constexpr double kLeast = 1e-3;
+  const int64_t size = std::max(kFinalSteps, std::ssize(losses) / kSmoothedPart);
+  const int64_t blocks = std::ssize(losses) / size;
+  if (blocks < 3) return false;
+  std::vector<double> means;
+  for (int64_t b = blocks; b > 0; --b) {
+    means.push_back(
+        Mean(losses.last(static_cast<size_t>(b * size)).first(static_cast<size_t>(size))));
+  }
+  const double least = std::max(std::ranges::min(means), kLeast * means.front());
+  const auto is_high = [&](double mean) { return mean > kFactor * least; };
+  return means.front() > 0 &&
+         std::ranges::all_of(losses, [](float x) { return std::isfinite(x); }) &&
+         is_high(means[means.size() - 1]) && is_high(means[means.size() - 2]);
 }
 
 bool RunResult::Diverged(size_t i) const {

@@ -22,23 +22,37 @@ struct RunResult {
   std::vector<double> mean_train_loss = {};  // of all steps: the area under the curve by its length
   std::vector<double> test_loss = {};        // on the whole test split
   std::vector<double> test_accuracy = {};
-  // Steps until the mean of the last kFinalSteps batch losses is at tuned Adam's final train loss,
-  // both as interquartile means over the seeds, so one number for all seeds; 0 where it never is.
-  // Empty if Adam was not among the optimizers.
+  // Steps until the mean of the last kFinalSteps batch losses is at tuned Adam's final train loss
+  // and stays there to the end, both as interquartile means over the seeds, so one number for all
+  // seeds; 0 where it does not. Empty if Adam was not among the optimizers.
   std::vector<int64_t> steps_to_adam = {};
   std::vector<double> seconds = {};              // wall-clock of the inner training
   std::vector<double> learning_rate = {};        // the tuned one; empty for optimizers without
   std::vector<bool> learning_rate_at_edge = {};  // of the learning rates that were tried
   int64_t trials = 0;                            // learning rates that were tried
+  std::vector<bool> blew_up = {};                // BlewUp of the losses up to each of `steps`
 
   // Whether a loss at or before steps[i] was not finite.
   bool Diverged(size_t i) const;
 };
+
+double Mean(std::span<const float> values);
 
 // Batch losses that a "final" train loss is the mean of.
 inline constexpr int64_t kFinalSteps = 10;
 // Mean of the last kFinalSteps of the first `steps` numbers of a curve; of all where there are
 // fewer.
 double FinalMean(std::span<const float> curve, int64_t steps);
+
+// Curves are smoothed over this part of their steps.
+inline constexpr int64_t kSmoothedPart = 50;
+
+// Whether a training lost again what it had gained. Its batch losses are cut into blocks of
+// max(kFinalSteps, steps / kSmoothedPart), from the end on. It blew up if the means of the last two
+// are both above 5 times the least mean of a block, or 5/1000 of the first one where that is more:
+// below that a loss comes and goes with the batches. A single loss, however large, is in one block
+// only. False for trainings of less than three blocks, and where a loss is not finite (the training
+// diverged) or the first mean not above 0 (multiples of it say nothing).
+bool BlewUp(std::span<const float> losses);
 
 }  // namespace lopt

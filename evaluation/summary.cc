@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 #include "base/error.h"
 
@@ -102,7 +101,13 @@ std::optional<Estimate> EstimateOfAny(const std::vector<double>& values) {
   return values.empty() ? std::nullopt : std::optional(EstimateOf(values));
 }
 
-void AddTimeToAdam(const Entrant& entrant, size_t i, SummaryRow* row) {
+std::vector<double> Seconds(const Entrant& entrant, size_t i) {
+  std::vector<double> seconds;
+  for (const RunResult* run : entrant.runs) seconds.push_back(run->seconds[i]);
+  return seconds;
+}
+
+void AddTimeToAdam(const Task& task, const Entrant& entrant, size_t i, SummaryRow* row) {
   std::vector<double> steps;
   std::vector<double> seconds;
   for (const RunResult* run : entrant.runs) {
@@ -114,6 +119,9 @@ void AddTimeToAdam(const Entrant& entrant, size_t i, SummaryRow* row) {
   row->steps_to_adam = InterquartileMean(steps);
   row->seconds_to_adam = InterquartileMean(seconds);
   row->speedup = static_cast<double>(row->steps) / *row->steps_to_adam;
+  if (const Entrant* adam = task.Find(kReferenceBaseline)) {
+    row->seconds_speedup = InterquartileMean(Seconds(*adam, i)) / *row->seconds_to_adam;
+  }
 }
 
 SummaryRow RowOf(const Task& task, const Entrant& entrant, size_t i) {
@@ -129,6 +137,7 @@ SummaryRow RowOf(const Task& task, const Entrant& entrant, size_t i) {
       .test_accuracy = EstimateOfAny(Accuracies(entrant, &RunResult::test_accuracy, i))};
   for (const RunResult* run : entrant.runs) {
     row.diverged += run->Diverged(i) ? 1 : 0;
+    row.blown_up += run->blew_up[i] ? 1 : 0;
     row.seconds += run->seconds[i] / static_cast<double>(entrant.runs.size());
   }
   const RunResult& first = *entrant.runs.front();
@@ -136,7 +145,7 @@ SummaryRow RowOf(const Task& task, const Entrant& entrant, size_t i) {
     row.learning_rate = first.learning_rate[i];
     row.learning_rate_at_edge = first.learning_rate_at_edge[i];
   }
-  AddTimeToAdam(entrant, i, &row);
+  AddTimeToAdam(task, entrant, i, &row);
   return row;
 }
 
@@ -157,34 +166,6 @@ void AddVerdicts(std::span<SummaryRow> rows) {
   }
 }
 
-// ratios[task][seed] are a seed's losses, one for each number of steps that counts, as fractions.
-Estimate EstimateOfRatios(const std::vector<std::vector<std::vector<double>>>& ratios) {
-  // What is drawn are seeds; the statistic puts their ratios in their places.
-  std::vector<const std::vector<double>*> seeds;
-  std::vector<std::vector<double>> strata;
-  for (const auto& task : ratios) {
-    std::vector<double>& stratum = strata.emplace_back();
-    for (const std::vector<double>& seed : task) {
-      stratum.push_back(static_cast<double>(seeds.size()));
-      seeds.push_back(&seed);
-    }
-  }
-  if (strata.empty()) return {.value = kNan, .interval = {.low = kNan, .high = kNan}};
-  std::vector<double> values;
-  const auto statistic = [&](std::span<const double> drawn) {
-    values.clear();
-    for (const double seed : drawn) {
-      const std::vector<double>& of_seed = *seeds[static_cast<size_t>(seed)];
-      values.insert(values.end(), of_seed.begin(), of_seed.end());
-    }
-    return InterquartileMean(values);
-  };
-  std::vector<double> all(seeds.size());
-  std::iota(all.begin(), all.end(), 0.0);
-  return {.value = statistic(all),
-          .interval = StratifiedBootstrapInterval(strata, statistic, kResamples, KeyFromSeed(0))};
-}
-
 // Whether losses on this task after the i-th number of steps can be fractions of Adam's.
 bool IsComparable(const Entrant& adam, size_t i) {
   return std::ranges::all_of(kComparedLosses, [&](Figure loss) {
@@ -193,22 +174,77 @@ bool IsComparable(const Entrant& adam, size_t i) {
   });
 }
 
+// One seed of an optimizer on one task, as the bootstrap draws it.
+struct Seed {
+  size_t task = 0;
+  bool is_unit = false;             // of Adam, whose losses the others are fractions of
+  std::vector<double> losses = {};  // for each number of steps that counts
+};
+
+// The interquartile mean of the drawn seeds' losses as fractions of that of the drawn seeds of Adam
+// on the same task and steps.
+double MeanRatio(const std::vector<const Seed*>& seeds, size_t tasks) {
+  std::vector<std::vector<const Seed*>> units(tasks);
+  std::vector<std::vector<const Seed*>> judged(tasks);
+  for (const Seed* seed : seeds) (seed->is_unit ? units : judged)[seed->task].push_back(seed);
+  std::vector<double> ratios;
+  std::vector<double> losses;
+  for (size_t t = 0; t < tasks; ++t) {
+    for (size_t i = 0; i < units[t].front()->losses.size(); ++i) {
+      losses.clear();
+      for (const Seed* seed : units[t]) losses.push_back(seed->losses[i]);
+      const double unit = InterquartileMean(losses);
+      // Of Adam itself the same draw is both.
+      for (const Seed* seed : judged[t].empty() ? units[t] : judged[t]) {
+        ratios.push_back(seed->losses[i] / unit);
+      }
+    }
+  }
+  return InterquartileMean(ratios);
+}
+
 Estimate RatioToAdam(const std::vector<Task>& tasks, const std::string& optimizer, Figure loss) {
-  std::vector<std::vector<std::vector<double>>> ratios;
+  std::vector<std::vector<Seed>> strata;
+  size_t compared = 0;
   for (const Task& task : tasks) {
     const Entrant* entrant = task.Find(optimizer);
     const Entrant* adam = task.Find(kReferenceBaseline);
     if (entrant == nullptr || adam == nullptr) continue;
-    std::vector<std::vector<double>> of_seeds(entrant->runs.size());
+    std::vector<size_t> counted;
     for (size_t i = 0; i < task.steps.size(); ++i) {
-      if (!IsComparable(*adam, i)) continue;
-      const double unit = InterquartileMean(Losses(*adam, loss, i));
-      const std::vector<double> losses = Losses(*entrant, loss, i);
-      for (size_t s = 0; s < losses.size(); ++s) of_seeds[s].push_back(losses[s] / unit);
+      if (IsComparable(*adam, i)) counted.push_back(i);
     }
-    if (!of_seeds.front().empty()) ratios.push_back(std::move(of_seeds));
+    if (counted.empty()) continue;
+    const auto add = [&](const Entrant& of, bool is_unit) {
+      std::vector<Seed>& stratum =
+          strata.emplace_back(of.runs.size(), Seed{.task = compared, .is_unit = is_unit});
+      for (const size_t i : counted) {
+        const std::vector<double> losses = Losses(of, loss, i);
+        for (size_t s = 0; s < losses.size(); ++s) stratum[s].losses.push_back(losses[s]);
+      }
+    };
+    if (entrant != adam) add(*entrant, /*is_unit=*/false);
+    add(*adam, /*is_unit=*/true);
+    ++compared;
   }
-  return EstimateOfRatios(ratios);
+  if (strata.empty()) return {.value = kNan, .interval = {.low = kNan, .high = kNan}};
+  // What is drawn are places of seeds.
+  std::vector<const Seed*> all;
+  std::vector<std::vector<double>> places;
+  for (const std::vector<Seed>& stratum : strata) {
+    places.emplace_back();
+    for (const Seed& seed : stratum) {
+      places.back().push_back(static_cast<double>(all.size()));
+      all.push_back(&seed);
+    }
+  }
+  const auto statistic = [&](std::span<const double> drawn) {
+    std::vector<const Seed*> seeds;
+    for (const double place : drawn) seeds.push_back(all[static_cast<size_t>(place)]);
+    return MeanRatio(seeds, compared);
+  };
+  return {.value = MeanRatio(all, compared),
+          .interval = StratifiedBootstrapInterval(places, statistic, kResamples, KeyFromSeed(0))};
 }
 
 AggregateRow AggregateOf(const std::vector<Task>& tasks, const std::vector<SummaryRow>& rows,
@@ -226,6 +262,7 @@ AggregateRow AggregateOf(const std::vector<Task>& tasks, const std::vector<Summa
   for (const SummaryRow& row : rows) {
     if (row.optimizer != optimizer) continue;
     aggregate.diverged += row.diverged;
+    aggregate.blown_up += row.blown_up;
     aggregate.better += row.test_verdict == Verdict::kBetter ? 1 : 0;
     aggregate.worse += row.test_verdict == Verdict::kWorse ? 1 : 0;
     aggregate.unclear += row.test_verdict == Verdict::kUnclear ? 1 : 0;

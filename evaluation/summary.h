@@ -45,6 +45,7 @@ struct SummaryRow {
   int64_t steps = 0;
   int64_t seeds = 0;
   int64_t diverged = 0;  // of the seeds
+  int64_t blown_up = 0;  // of the seeds
   Estimate train_loss = {};
   Estimate test_loss = {};
   Estimate mean_train_loss = {};  // of all steps
@@ -57,13 +58,16 @@ struct SummaryRow {
   std::optional<double> steps_to_adam = {};
   std::optional<double> seconds_to_adam = {};
   std::optional<double> speedup = {};  // steps / steps_to_adam
+  // Interquartile mean of the seconds of Adam's trainings / seconds_to_adam.
+  std::optional<double> seconds_speedup = {};
   Verdict train_verdict = Verdict::kNone;
   Verdict test_verdict = Verdict::kNone;
 };
 
 // One optimizer over all tasks: the interquartile mean, over tasks, steps and seeds, of losses as
 // fractions of tuned Adam's interquartile mean on the same task and steps. The bootstrap resamples
-// each task's seeds; the numbers of one seed after several numbers of steps stay together.
+// each task's seeds, the optimizer's and Adam's, since both are estimates; the numbers of one seed
+// after several numbers of steps stay together.
 struct AggregateRow {
   std::string optimizer = {};
   // Tasks and steps that are in the ratios, and those that are not because Adam's interquartile
@@ -71,6 +75,7 @@ struct AggregateRow {
   int64_t compared = 0;
   int64_t left_out = 0;
   int64_t diverged = 0;  // trainings, of all seeds, tasks and steps
+  int64_t blown_up = 0;
   Estimate train_ratio = {};
   Estimate test_ratio = {};
   int64_t better = 0;  // test verdicts over tasks and steps

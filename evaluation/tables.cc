@@ -168,9 +168,10 @@ std::string Section(Rows rows, bool has_adam) {
   if (has_accuracy) header.emplace_back("test accuracy (%)");
   header.emplace_back("mean train loss");
   if (has_adam) {
-    header.insert(header.end(), {"steps to Adam's loss", "seconds to it", "speed-up"});
+    header.insert(header.end(), {"steps to Adam's loss", "speed-up in steps", "seconds to it",
+                                 "speed-up in seconds"});
   }
-  header.insert(header.end(), {"learning rate", "seconds", "diverged"});
+  header.insert(header.end(), {"learning rate", "seconds", "diverged", "blown up"});
   Table table(header);
   const int test_digits = Digits(rows, &SummaryRow::test_loss);
   const int train_digits = Digits(rows, &SummaryRow::train_loss);
@@ -192,14 +193,15 @@ std::string Section(Rows rows, bool has_adam) {
     line.push_back(Shown(row.mean_train_loss, mean_digits, IsBest(row, rows, MeanTrainLoss)));
     if (has_adam) {
       line.push_back(ShownToAdam(row.steps_to_adam));
-      line.push_back(row.seconds_to_adam && std::isfinite(*row.seconds_to_adam)
-                         ? Rounded(*row.seconds_to_adam, 3)
-                         : "-");
-      line.push_back(row.speedup && *row.speedup > 0 ? Rounded(*row.speedup, 3) : "-");
+      for (const auto& value : {row.speedup, row.seconds_to_adam, row.seconds_speedup}) {
+        line.push_back(value && std::isfinite(*value) && *value > 0 ? Rounded(*value, 3) : "-");
+      }
     }
     line.push_back(ShownLearningRate(row));
     line.push_back(Rounded(row.seconds, 3));
-    line.push_back(row.diverged == 0 ? "0" : fmt::format("{} of {}", row.diverged, row.seeds));
+    for (const int64_t count : {row.diverged, row.blown_up}) {
+      line.push_back(count == 0 ? "0" : fmt::format("{} of {}", count, row.seeds));
+    }
     table.Add(std::move(line));
   }
   return fmt::format("## {}, {} steps ({})\n\n{}", Escaped(rows.front().task), rows.front().steps,
@@ -261,7 +263,7 @@ std::string Balances(const Summary& summary, const std::vector<Rows>& sections) 
 
 std::string AllTasks(const Summary& summary, const std::vector<Rows>& sections) {
   Table table({"optimizer", "test loss / Adam's", "train loss / Adam's", ToString(Verdict::kBetter),
-               ToString(Verdict::kWorse), ToString(Verdict::kUnclear), "diverged"});
+               ToString(Verdict::kWorse), ToString(Verdict::kUnclear), "diverged", "blown up"});
   const auto lowest = [&](Estimate AggregateRow::*ratio, const AggregateRow& row) {
     return summary.aggregate.size() > 1 && std::isfinite((row.*ratio).value) &&
            std::ranges::all_of(summary.aggregate, [&](const AggregateRow& other) {
@@ -279,7 +281,7 @@ std::string AllTasks(const Summary& summary, const std::vector<Rows>& sections) 
                Shown(row.test_ratio, test_digits, lowest(&AggregateRow::test_ratio, row)),
                Shown(row.train_ratio, train_digits, lowest(&AggregateRow::train_ratio, row)),
                count(row.better), count(row.worse), count(row.unclear),
-               fmt::format("{}", row.diverged)});
+               fmt::format("{}", row.diverged), fmt::format("{}", row.blown_up)});
   }
   std::string text = fmt::format("## All tasks ({})\n\n{}\n", sections.size(), table.Text());
   text +=
@@ -296,12 +298,15 @@ std::string AllTasks(const Summary& summary, const std::vector<Rows>& sections) 
 std::string Notes(const Summary& summary) {
   std::string text =
       "Interquartile means over seeds with 95 % bootstrap intervals in brackets; the best of a "
-      "table is bold. A training that diverged counts as infinite loss and accuracy 0.";
+      "table is bold. A training that diverged counts as infinite loss and accuracy 0; one that "
+      "blew up ends with "
+      "train losses of more than 5 times the best that it had.";
   if (!summary.aggregate.empty()) {
     text += fmt::format(
         " Better or worse than Adam, whose learning rate is tuned for each task: the intervals do "
-        "not overlap; unclear: they do; -: fewer than {} seeds. Speed-up is over the steps of "
-        "tuned Adam.",
+        "not overlap; unclear: they do; -: fewer than {} seeds. Speed-ups are those over the "
+        "whole training of tuned Adam, for the loss that it ends with, where it is reached and "
+        "kept.",
         kVerdictSeeds);
   }
   text += "\n\n";
@@ -352,22 +357,24 @@ std::string MarkdownTable(const Summary& summary) {
 
 std::string CsvTable(const Summary& summary) {
   std::string text =
-      "task,optimizer,steps,seeds,diverged,"
+      "task,optimizer,steps,seeds,diverged,blown_up,"
       "train_loss,train_loss_low,train_loss_high,test_loss,test_loss_low,test_loss_high,"
       "mean_train_loss,mean_train_loss_low,mean_train_loss_high,"
       "train_accuracy,train_accuracy_low,train_accuracy_high,"
       "test_accuracy,test_accuracy_low,test_accuracy_high,"
-      "learning_rate,learning_rate_at_edge,seconds,steps_to_adam,seconds_to_adam,speedup,"
+      "learning_rate,learning_rate_at_edge,seconds,steps_to_adam,seconds_to_adam,speedup,seconds_"
+      "speedup,"
       "train_verdict,test_verdict\n";
   for (const SummaryRow& row : summary.rows) {
     fmt::format_to(
-        std::back_inserter(text), "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n",
-        Quoted(row.task), Quoted(row.optimizer), row.steps, row.seeds, row.diverged,
+        std::back_inserter(text), "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n",
+        Quoted(row.task), Quoted(row.optimizer), row.steps, row.seeds, row.diverged, row.blown_up,
         Numbers(row.train_loss), Numbers(row.test_loss), Numbers(row.mean_train_loss),
         Numbers(row.train_accuracy), Numbers(row.test_accuracy), Number(row.learning_rate),
         row.learning_rate ? (row.learning_rate_at_edge ? "true" : "false") : "",
         Number(row.seconds), Number(row.steps_to_adam), Number(row.seconds_to_adam),
-        Number(row.speedup), ToString(row.train_verdict), ToString(row.test_verdict));
+        Number(row.speedup), Number(row.seconds_speedup), ToString(row.train_verdict),
+        ToString(row.test_verdict));
   }
   return text;
 }

@@ -67,6 +67,19 @@ Config Experiment::LearnedOptimizerConfig() const {
   return Config::FromJson(resolved.json().at("learned_optimizer"), "learned_optimizer");
 }
 
+int64_t Experiment::TrainedHorizon(int64_t outer_steps) const {
+  if (outer_steps < 1) return 0;
+  int64_t horizon = 0;
+  for (const LogicalWorker& worker : workers) {
+    for (const auto& estimator : worker.estimators) {
+      if (estimator == nullptr) continue;
+      horizon = std::max(horizon, estimator->schedule ? estimator->schedule->Longest(outer_steps)
+                                                      : TruncationSchedule::kNever);
+    }
+  }
+  return horizon == TruncationSchedule::kNever ? 0 : horizon;
+}
+
 Experiment::Experiment(const MetaTrainConfig& from)
     : config(Resolved(Checked(from))),
       resolved(WriteOptions("", config)),

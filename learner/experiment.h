@@ -28,6 +28,9 @@ struct Experiment {
 
   // The learned optimizer's part of the resolved config.
   Config LearnedOptimizerConfig() const;
+  // The inner steps that no episode of the first `outer_steps` outer steps exceeds, of the
+  // estimators that some worker runs; 0 if that is not known.
+  int64_t TrainedHorizon(int64_t outer_steps) const;
 
   MetaTrainConfig config;
   Config resolved;  // every key with its value

@@ -67,8 +67,9 @@ void MetaTrainConfig::Visit(FieldVisitor& v) {
                          "with more, and with 0, those of all together.");
   v.FreeOnResume().Field(
       "eval_every", &eval_every, AtLeast(0),
-      "After every so many updates theta trains held-out tasks; the losses are among the "
-      "metrics, and the theta of the lowest is kept in theta_best.safetensors. 0: never.");
+      "After every so many updates theta trains held-out tasks; the losses on the split "
+      "outer_valid are among the metrics, and the theta of the lowest is kept in "
+      "theta_best.safetensors. 0: never.");
   v.FreeOnResume().Typed(
       "eval_tasks", &eval_tasks, TaskRegistry().table(),
       "The tasks of these evaluations; empty: those of the estimators. Their draws are those of "

@@ -170,6 +170,10 @@ void WriteThetaFile(const std::string& path, const ThetaFile& theta_file) {
                    {"seed", fmt::format("{}", theta_file.seed)},
                    {"meta_steps", fmt::format("{}", theta_file.meta_steps)},
                    {"version", theta_file.version}};
+  if (theta_file.trained_horizon > 0) {
+    file.metadata["trained_horizon"] = fmt::format("{}", theta_file.trained_horizon);
+  }
+  if (!theta_file.chosen_on.empty()) file.metadata["chosen_on"] = theta_file.chosen_on;
   if (!theta_file.config.empty()) {
     file.metadata["config"] = theta_file.config.Dump(-1);
   }
@@ -221,6 +225,8 @@ ThetaFile ReadThetaFile(const std::string& path, const std::optional<Config>& le
   }
   result.seed = IntegerOf(file.metadata, "seed", path);
   result.meta_steps = IntegerOf(file.metadata, "meta_steps", path);
+  result.trained_horizon = IntegerOf(file.metadata, "trained_horizon", path);
+  result.chosen_on = metadata("chosen_on");
   result.version = metadata("version");
   return result;
 }

@@ -17,7 +17,12 @@ struct ThetaFile {
   Eigen::VectorXf theta;     // [D]
   Config config = {};        // resolved, of the run that trained it; empty if unknown
   int64_t seed = 0;
-  int64_t meta_steps = 0;    // updates of theta
+  int64_t meta_steps = 0;  // updates of theta
+  // Inner steps that no episode of that run exceeded; 0 if unknown. What the optimizer does in
+  // longer trainings it was not trained for.
+  int64_t trained_horizon = 0;
+  // The split on whose loss this theta was chosen among those of its run; empty: it is the last.
+  std::string chosen_on = {};
   std::string version = {};  // of the program that wrote it; empty if unknown
 };
 

@@ -18,6 +18,18 @@ TEST_CASE("A constant schedule gives its length and a never-ending one has no en
   CHECK_FALSE(never.EpisodesEnd());
 }
 
+TEST_CASE("A schedule says which length its episodes do not exceed") {
+  CHECK(ConstantTruncationSchedule({.total_length = 10}).Longest(1) == 10);
+  CHECK(LogUniformLengthSchedule({.min_length = 100, .max_length = 2000}).Longest(1) == 2000);
+  CHECK(NeverEndingTruncationSchedule().Longest(1) == TruncationSchedule::kNever);
+  const ScheduledTruncationSchedule schedule(
+      {.outer_steps = {0, 10, 20}, .lengths = {10, 110, 50}, .min_length = 15});
+  CHECK(schedule.Longest(1) == 15);
+  CHECK(schedule.Longest(6) == 60);
+  CHECK(schedule.Longest(11) == 110);
+  CHECK(schedule.Longest(1000) == 110);
+}
+
 TEST_CASE("Log-uniform lengths have the law of exp(U) rounded down") {
   const LogUniformLengthSchedule schedule({.min_length = 100, .max_length = 2000});
   constexpr int64_t kDraws = 1000000;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -131,6 +132,46 @@ TEST_CASE("Where Adam diverged nobody reaches its loss") {
   for (const RunResult& result :
        Run(Quadratics(), {.baselines = {adam, BaselinesNamed("SGD")[0]}})) {
     CHECK(std::ranges::count(result.steps_to_adam, 0) == std::ssize(result.steps));
+  }
+}
+
+// Goes down on a quadratic for twelve steps, and up from there.
+class Returning : public LearnedOptimizer {
+ public:
+  Returning() : LearnedOptimizer(Layout({{"unused", {1}}})) {}
+
+ private:
+  struct Rule : UpdateRule {
+    explicit Rule(const Layout& params) : UpdateRule(params, Layout()) {}
+    void DoUpdate(const StepInfo& info, std::span<const float> gradient, std::span<float> params,
+                  std::span<float>, Workspace&) const override {
+      const float rate = info.step < 12 ? 0.3F : -2;
+      for (size_t i = 0; i < params.size(); ++i) params[i] -= rate * gradient[i];
+    }
+  };
+  void DoInitTheta(Key, std::span<float> theta) const override { theta[0] = 0; }
+  std::unique_ptr<UpdateRule> DoBind(const Layout& params, std::span<const float>) const override {
+    return std::make_unique<Rule>(params);
+  }
+};
+
+TEST_CASE("Adam's loss that is reached and lost again is not reached, and the training blew up") {
+  EvaluationConfig config = Quadratics();
+  config.tasks.resize(1);
+  config.steps = {10, 40};
+  Baseline adam = BaselinesNamed("Adam")[0];
+  adam.lowest = 1e-3;
+  adam.highest = 2e-3;
+  const auto optimizer = std::make_shared<Returning>();
+  for (const RunResult& result : Run(config, {.learned = {{.name = "returns",
+                                                         .optimizer = optimizer,
+                                                         .theta = optimizer->InitTheta(Key{})}},
+                                             .baselines = {adam}})) {
+    if (result.optimizer != "returns") continue;
+    CHECK(result.steps_to_adam[0] > 0);
+    CHECK(result.steps_to_adam[0] < 10);
+    CHECK(result.steps_to_adam[1] == 0);
+    CHECK(result.blew_up == std::vector<bool>{false, true});
   }
 }
 

@@ -1,11 +1,14 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/eigen.h"
 #include "base/error.h"
+#include "base/key.h"
 #include "base/parallel.h"
 #include "evaluation/held_out.h"
 #include "evaluation/inner_training.h"
@@ -38,9 +41,29 @@ TEST_CASE("The ratio of a quadratic under gradient descent is known") {
   CHECK(metrics.at("eval_ratio/0_FixedDimQuadraticFamily") == doctest::Approx(ratio));
   CHECK(result.loss == doctest::Approx(ratio));
   CHECK(metrics.at("eval_loss") == result.loss);
-  CHECK(metrics.at("eval_test_loss/0_FixedDimQuadraticFamily") > 0);
+  CHECK(metrics.at("eval_valid_loss/0_FixedDimQuadraticFamily") > 0);
   CHECK(metrics.at("eval_train_loss/0_FixedDimQuadraticFamily") >
-        metrics.at("eval_test_loss/0_FixedDimQuadraticFamily"));
+        metrics.at("eval_valid_loss/0_FixedDimQuadraticFamily"));
+}
+
+TEST_CASE("Theta is judged on outer_valid and not on the split that evaluations judge on") {
+  HeldOutOptions options = {.tasks = {Config::Parse(kGlyphs, "test")}, .steps = 20, .seeds = 1};
+  const auto optimizer = std::make_shared<LearnableSGD>(LearnableSGDOptions{});
+  const Eigen::VectorXf theta = ThetaOf(0.1);
+  const double loss = HeldOutEvaluation(optimizer, TaskResources(""), options)
+                          .Evaluate(theta)
+                          .metrics.at("eval_valid_loss/0_ImageMLP");
+  const auto task = TaskRegistry().Make(options.tasks[0], TaskResources(""));
+  const Key key = FoldIn(KeyFromSeed(std::numeric_limits<uint64_t>::max()), 0);
+  Workspace scratch;
+  const auto on = [&](Split split) {
+    return double{TrainTask(*task, *optimizer->Bind(task->params_layout(), AsSpan(theta)),
+                            {&options.steps, 1}, split, {.key = key}, scratch)
+                      .judged[0]
+                      .loss};
+  };
+  CHECK(loss == on(Split::kOuterValid));
+  CHECK(loss != on(Split::kTest));
 }
 
 TEST_CASE("Tasks with losses of any size count alike") {

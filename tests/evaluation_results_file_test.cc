@@ -50,7 +50,8 @@ RunResult SomeResult() {
           .seconds = {0.001, 0.002},
           .learning_rate = {1e-3, 3e-3},
           .learning_rate_at_edge = {false, true},
-          .trials = 14};
+          .trials = 14,
+          .blew_up = {false, true}};
 }
 
 bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
@@ -87,6 +88,7 @@ void CheckSame(const RunResult& a, const RunResult& b) {
   CHECK(SameBits(a.learning_rate, b.learning_rate));
   CHECK(a.learning_rate_at_edge == b.learning_rate_at_edge);
   CHECK(a.trials == b.trials);
+  CHECK(a.blew_up == b.blew_up);
 }
 
 // A line with one member replaced by `value`, or removed if it is empty.
@@ -123,7 +125,8 @@ TEST_CASE("results read back to the bit") {
                    .mean_train_loss = {1e300},
                    .test_loss = {0.1 + 0.2},
                    .test_accuracy = {kNan},
-                   .seconds = {12.5}};
+                   .seconds = {12.5},
+                   .blew_up = {false}};
   // Any bits that are a finite number.
   std::vector<uint32_t> bits(20000);
   Bits(KeyFromSeed(1), bits);
@@ -154,7 +157,7 @@ TEST_CASE("a line is one JSON object with the names and numbers that readers exp
   CHECK(line.at("diverged") == nlohmann::json::parse("[false, false]"));
   // The shortest digits of a float, not those of the double it becomes.
   CHECK(text.find("\"train_loss\":[2.3,0.1,1e-45,3.4028235e+38]") != std::string::npos);
-  CHECK(line.size() == 16);
+  CHECK(line.size() == 17);
 }
 
 TEST_CASE("numbers that are not finite are written as text, told in diverged, and read back") {
@@ -203,7 +206,7 @@ TEST_CASE("a bad line that is not the cut one is an error with its number and th
   CHECK(ReadError("{}") ==
         ", line 1: missing: task, optimizer, seed, steps, train_loss, final_train_loss, "
         "final_train_accuracy, mean_train_loss, test_loss, test_accuracy, steps_to_adam, seconds, "
-        "learning_rate, learning_rate_at_edge, trials");
+        "learning_rate, learning_rate_at_edge, trials, blew_up");
   CHECK(ReadError(LineWith("test_loss", "")) == ", line 1: missing: test_loss");
 }
 

@@ -28,7 +28,8 @@ RunResult Result(const std::string& task, const std::string& optimizer, int64_t 
           .mean_train_loss = {loss + 1},
           .test_loss = {2 * loss},
           .test_accuracy = {0.25},
-          .seconds = {0.5}};
+          .seconds = {0.5},
+          .blew_up = {false}};
 }
 
 // Seeds 0, 1, ... with these train losses.
@@ -200,8 +201,11 @@ TEST_CASE("the aggregate is the interquartile mean of losses as fractions of Ada
   // Of 4 x 0.5, 4 x 1, 4 x 1.5 the middle half is 0.5, 1, 1, 1, 1, 1.5.
   CHECK(x.train_ratio.value == doctest::Approx(1).epsilon(1e-15));
   CHECK(x.test_ratio.value == doctest::Approx(1).epsilon(1e-15));
-  // No seed of a task differs from another, and tasks are not resampled.
-  CHECK(x.test_ratio.interval.low == x.test_ratio.interval.high);
+  // Only Adam's seeds on b differ from one another, and tasks are not resampled.
+  CHECK(x.test_ratio.interval.low > 0.5);
+  CHECK(x.test_ratio.interval.low < 1);
+  CHECK(x.test_ratio.interval.high > 1);
+  CHECK(x.test_ratio.interval.high < 1.5);
   CHECK(x.compared == 3);
   CHECK(x.left_out == 1);
   CHECK(x.better == 1);
@@ -224,6 +228,7 @@ TEST_CASE("the aggregate's bootstrap keeps a seed's numbers after several steps 
       result.test_loss.assign(8, loss);
       result.test_accuracy.assign(8, .5);
       result.seconds.assign(8, 1);
+      result.blew_up.assign(8, false);
     }
   }
   const Summary summary = Summarize(results);
@@ -264,7 +269,41 @@ TEST_CASE(
   CHECK(slow.steps_to_adam == kInfinity);
   CHECK(slow.seconds_to_adam == kInfinity);
   CHECK(slow.speedup == 0.0);
+  // A training of Adam takes 2 seconds.
+  CHECK(RowOf(summary, "a", "Adam").seconds_speedup.value() == doctest::Approx(1.25));
+  CHECK(fast.seconds_speedup.value() == doctest::Approx(2.5));
+  CHECK(slow.seconds_speedup == 0.0);
   CHECK(slow.learning_rate_at_edge);
+}
+
+TEST_CASE("Adam's own spread is in the interval of the ratios to it") {
+  std::vector<RunResult> results;
+  Add(&results, "a", "Adam", {1, 2, 3, 4, 5, 6, 7, 8});
+  Add(&results, "a", "x", {9, 9, 9, 9, 9, 9, 9, 9});
+  const Summary summary = Summarize(results);
+  const AggregateRow& x = AggregateOf(summary, "x");
+  CHECK(x.test_ratio.value == 2);
+  // Fractions of what Adam's interval reaches to.
+  const Interval adam = RowOf(summary, "a", "Adam").test_loss.interval;
+  CHECK(x.test_ratio.interval.low == doctest::Approx(18 / adam.high).epsilon(.1));
+  CHECK(x.test_ratio.interval.high == doctest::Approx(18 / adam.low).epsilon(.1));
+  // Adam is a fraction of itself.
+  CHECK(AggregateOf(summary, "Adam").test_ratio.value == doctest::Approx(1).epsilon(1e-15));
+  CHECK(AggregateOf(summary, "Adam").test_ratio.interval.high == doctest::Approx(1).epsilon(1e-15));
+}
+
+TEST_CASE("trainings that blew up are counted, and count as what they end with") {
+  std::vector<RunResult> results;
+  Add(&results, "a", "Adam", {1, 1, 1});
+  Add(&results, "a", "x", {2, 2, 2});
+  results[3].blew_up = {true};
+  results[5].blew_up = {true};
+  const Summary summary = Summarize(results);
+  CHECK(RowOf(summary, "a", "x").blown_up == 2);
+  CHECK(RowOf(summary, "a", "x").diverged == 0);
+  CHECK(RowOf(summary, "a", "x").train_loss.value == 2);
+  CHECK(RowOf(summary, "a", "Adam").blown_up == 0);
+  CHECK(AggregateOf(summary, "x").blown_up == 2);
 }
 
 TEST_CASE("tasks without accuracy have none in the summary") {

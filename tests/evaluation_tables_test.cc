@@ -32,7 +32,8 @@ SummaryRow Adam(const std::string& task, int64_t steps) {
           .seconds = 0.25,
           .steps_to_adam = 299,
           .seconds_to_adam = 0.249,
-          .speedup = 300.0 / 299};
+          .speedup = 300.0 / 299,
+          .seconds_speedup = 1.25};
 }
 
 SummaryRow Learned(const std::string& task, int64_t steps, Verdict verdict) {
@@ -41,6 +42,7 @@ SummaryRow Learned(const std::string& task, int64_t steps, Verdict verdict) {
           .steps = steps,
           .seeds = 16,
           .diverged = 2,
+          .blown_up = 3,
           .train_loss = Around(0.326, 0.321, kInfinity),
           .test_loss = Around(0.6, 0.55, 0.65),
           .mean_train_loss = Around(kInfinity, 1, kInfinity),
@@ -50,6 +52,7 @@ SummaryRow Learned(const std::string& task, int64_t steps, Verdict verdict) {
           .steps_to_adam = 120,
           .seconds_to_adam = 0.2,
           .speedup = 2.5,
+          .seconds_speedup = 1.5,
           .train_verdict = Verdict::kUnclear,
           .test_verdict = verdict};
 }
@@ -65,6 +68,7 @@ Summary SomeSummary() {
                         {.optimizer = "my|theta",
                          .compared = 3,
                          .diverged = 6,
+                         .blown_up = 9,
                          .train_ratio = Around(0.815, 0.8, kInfinity),
                          .test_ratio = Around(1.2, 1.1, 1.3),
                          .better = 1,
@@ -83,10 +87,10 @@ TEST_CASE("a task's table is aligned, bold where best, and says verdicts, edges 
   CHECK(text.find("## image, 300 steps (16 seeds)\n\n| optimizer ") != std::string::npos);
   CHECK(
       Paragraph(text.substr(text.find("## image, 300")), "| optimizer") ==
-      R"(| optimizer |                test loss |             train loss | test / train vs. Adam |     test accuracy (%) |       mean train loss | steps to Adam's loss | seconds to it | speed-up | learning rate | seconds | diverged |
-|:----------|-------------------------:|-----------------------:|----------------------:|----------------------:|----------------------:|---------------------:|--------------:|---------:|--------------:|--------:|---------:|
-| Adam      | **0.500** [0.490, 0.510] |   0.400 [0.390, 0.410] |                     - |     87.5 [85.0, 90.0] | **1.25** [1.20, 1.30] |                  299 |         0.249 |     1.00 |            1* |   0.250 |        0 |
-| my\|theta |     0.600 [0.550, 0.650] | **0.326** [0.321, inf] |       worse / unclear | **90.0** [89.0, 91.0] |       inf [1.00, inf] |                  120 |         0.200 |     2.50 |             - |   0.500 |  2 of 16 |
+      R"(| optimizer |                test loss |             train loss | test / train vs. Adam |     test accuracy (%) |       mean train loss | steps to Adam's loss | speed-up in steps | seconds to it | speed-up in seconds | learning rate | seconds | diverged | blown up |
+|:----------|-------------------------:|-----------------------:|----------------------:|----------------------:|----------------------:|---------------------:|------------------:|--------------:|--------------------:|--------------:|--------:|---------:|---------:|
+| Adam      | **0.500** [0.490, 0.510] |   0.400 [0.390, 0.410] |                     - |     87.5 [85.0, 90.0] | **1.25** [1.20, 1.30] |                  299 |              1.00 |         0.249 |                1.25 |            1* |   0.250 |        0 |        0 |
+| my\|theta |     0.600 [0.550, 0.650] | **0.326** [0.321, inf] |       worse / unclear | **90.0** [89.0, 91.0] |       inf [1.00, inf] |                  120 |              2.50 |         0.200 |                1.50 |             - |   0.500 |  2 of 16 |  3 of 16 |
 )");
 }
 
@@ -135,10 +139,10 @@ TEST_CASE("the table of all tasks has the ratios and counts, and says what was l
   const std::string all = text.substr(text.find("## All tasks (3)\n\n") + 18);
   CHECK(
       Paragraph(all, "| optimizer") ==
-      R"(| optimizer |     test loss / Adam's |    train loss / Adam's | better | worse | unclear | diverged |
-|:----------|-----------------------:|-----------------------:|-------:|------:|--------:|---------:|
-| Adam      | **1.00** [0.980, 1.02] |     1.00 [0.980, 1.02] |      - |     - |       - |        0 |
-| my\|theta |      1.20 [1.10, 1.30] | **0.815** [0.800, inf] |      1 |     2 |       0 |        6 |
+      R"(| optimizer |     test loss / Adam's |    train loss / Adam's | better | worse | unclear | diverged | blown up |
+|:----------|-----------------------:|-----------------------:|-------:|------:|--------:|---------:|---------:|
+| Adam      | **1.00** [0.980, 1.02] |     1.00 [0.980, 1.02] |      - |     - |       - |        0 |        0 |
+| my\|theta |      1.20 [1.10, 1.30] | **0.815** [0.800, inf] |      1 |     2 |       0 |        6 |        9 |
 )");
   CHECK(text.find("there are no fractions") == std::string::npos);
   summary.aggregate[1].left_out = 2;
@@ -186,15 +190,16 @@ TEST_CASE("the CSV has every number in full, empty where there is none, and quot
   row.train_loss.value = 1.0 / 3;
   row.test_accuracy.reset();
   CHECK(CsvTable(summary) ==
-        "task,optimizer,steps,seeds,diverged,train_loss,train_loss_low,train_loss_high,test_loss,"
-        "test_loss_low,test_loss_high,mean_train_loss,mean_train_loss_low,mean_train_loss_high,"
+        "task,optimizer,steps,seeds,diverged,blown_up,train_loss,train_loss_low,train_loss_high,"
+        "test_loss,test_loss_low,test_loss_high,mean_train_loss,mean_train_loss_low,mean_train_"
+        "loss_high,"
         "train_accuracy,train_accuracy_low,train_accuracy_high,test_accuracy,test_accuracy_low,"
         "test_accuracy_high,learning_rate,learning_rate_at_edge,seconds,steps_to_adam,"
-        "seconds_to_adam,speedup,train_verdict,test_verdict\n"
-        "\"a, \"\"b\"\"\",my|theta,300,16,2,0.3333333333333333,0.321,inf,0.6,0.55,0.65,inf,1,inf,"
-        "0.9,0.8,1,,,,,,0.5,120,0.2,2.5,unclear,worse\n");
+        "seconds_to_adam,speedup,seconds_speedup,train_verdict,test_verdict\n"
+        "\"a, \"\"b\"\"\",my|theta,300,16,2,3,0.3333333333333333,0.321,inf,0.6,0.55,0.65,inf,1,inf,"
+        "0.9,0.8,1,,,,,,0.5,120,0.2,2.5,1.5,unclear,worse\n");
   summary.rows[0] = Adam("x", 1);
-  CHECK(CsvTable(summary).ends_with(",1,true,0.25,299,0.249,1.0033444816053512,,\n"));
+  CHECK(CsvTable(summary).ends_with(",1,true,0.25,299,0.249,1.0033444816053512,1.25,,\n"));
 }
 
 }  // namespace

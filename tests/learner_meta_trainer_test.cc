@@ -21,6 +21,7 @@
 #include "base/process_identity.h"
 #include "base/run_lock.h"
 #include "estimators/registry.h"
+#include "learner/experiment.h"
 #include "learner/job/meta_trainer.h"
 #include "learner/job/run_writer.h"
 #include "learner/run/checkpoint.h"
@@ -222,10 +223,33 @@ TEST_CASE("Held-out evaluation falls back on the estimators' tasks, and changes 
   CHECK(Train(config, directory.path()).learner.theta == without.learner.theta);
   const std::string metrics = ReadTextFile(directory.path() + "/metrics.jsonl");
   for (const char* name :
-       {"eval_loss", "eval_ratio/0_FixedDimQuadraticFamily", "eval_test_loss/1_ImageMLP",
+       {"eval_loss", "eval_ratio/0_FixedDimQuadraticFamily", "eval_valid_loss/1_ImageMLP",
         "eval_train_loss/2_FixedDimQuadraticFamily"}) {
     CHECK_MESSAGE(metrics.find(name) != std::string::npos, name);
   }
+}
+
+TEST_CASE("A theta file says for how long it was trained, and the best one what it was chosen on") {
+  MetaTrainConfig config = SmallExperiment(1, 2);
+  config.eval_every = 2;
+  config.eval_steps = 3;
+  config.eval_seeds = 1;
+  const TempDirectory directory;
+  Train(config, directory.path());
+  const ThetaFile last = ReadThetaFile(directory.path() + "/theta.safetensors");
+  CHECK(last.trained_horizon == 40);  // the longest of its schedules
+  CHECK(last.chosen_on.empty());
+  const ThetaFile best = ReadThetaFile(directory.path() + "/theta_best.safetensors");
+  CHECK(best.trained_horizon == 40);
+  CHECK(best.chosen_on == "outer_valid");
+
+  // What no worker runs is not trained on.
+  config.estimators_per_worker = 1;
+  config.estimator_placement = EstimatorPlacement::kRandom;
+  CHECK(Experiment(config).TrainedHorizon(1) ==
+        Experiment(config).estimators[EstimatorsOfWorker(config, 0)[0]]->schedule->Longest(1));
+  CHECK(Experiment(config).TrainedHorizon(0) == 0);
+  CHECK(Experiment(Counting(4, 2)).TrainedHorizon(4) == 0);  // its estimator has no schedule
 }
 
 TEST_CASE("theta after 20 updates has the same bits on 1, 2 and 8 threads") {

@@ -24,6 +24,8 @@ ThetaFile Trained(const std::string& optimizer) {
   file.config = Config::Parse(R"({"seed": 3, "estimators": []})", "test");
   file.seed = 3;
   file.meta_steps = 500;
+  file.trained_horizon = 300;
+  file.chosen_on = "outer_valid";
   file.version = "0.1.0";
   return file;
 }
@@ -52,10 +54,26 @@ TEST_CASE("A theta file gives back what it was written from") {
     CHECK(read.config.Dump() == file.config.Dump());
     CHECK(read.seed == 3);
     CHECK(read.meta_steps == 500);
+    CHECK(read.trained_horizon == 300);
+    CHECK(read.chosen_on == "outer_valid");
     CHECK(read.version == "0.1.0");
     CHECK(ReadThetaFile(directory / "theta.safetensors", file.learned_optimizer).theta ==
           file.theta);
   }
+}
+
+TEST_CASE("A file that does not say what it was trained for has an unknown horizon") {
+  const TempDirectory directory;
+  ThetaFile file = Trained(kMlp);
+  file.trained_horizon = 0;
+  file.chosen_on = "";
+  WriteThetaFile(directory / "theta.safetensors", file);
+  const auto metadata = ReadArrayFile(directory / "theta.safetensors").metadata;
+  CHECK_FALSE(metadata.contains("trained_horizon"));
+  CHECK_FALSE(metadata.contains("chosen_on"));
+  const ThetaFile read = ReadThetaFile(directory / "theta.safetensors");
+  CHECK(read.trained_horizon == 0);
+  CHECK(read.chosen_on.empty());
 }
 
 TEST_CASE("A theta that is not finite can be written and read") {

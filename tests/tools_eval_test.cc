@@ -40,14 +40,39 @@ bool Has(const std::string& text, const std::string& part) {
 }
 
 // A theta file with fresh weights.
-std::string WriteTheta(const std::string& path) {
+std::string WriteTheta(const std::string& path, int64_t trained_horizon = 0) {
   ThetaFile file{.learned_optimizer = Config::Parse(R"({"type": "MLPLOpt"})", "test"),
                  .theta = {},
+                 .trained_horizon = trained_horizon,
                  .version = "test"};
   file.theta = OptimizerRegistry().Make(file.learned_optimizer)->InitTheta(KeyFromSeed(1));
   fs::create_directories(fs::path(path).parent_path());
   WriteThetaFile(path, file);
   return path;
+}
+
+TEST_CASE("Trainings beyond what an optimizer was trained for are named once, also on resume") {
+  const TempDirectory scratch;
+  const std::string out = scratch / "out";
+  const FinishedProcess finished = Eval({"--theta", WriteTheta(scratch / "short.safetensors", 19),
+                                         "--theta", WriteTheta(scratch / "enough.safetensors", 20),
+                                         "--theta", WriteTheta(scratch / "unknown.safetensors"),
+                                         "--preset", "smoke", "--baselines", "none", "--out", out});
+  CAPTURE(finished.errors);
+  REQUIRE(finished.exit_code == 0);
+  const std::string warning =
+      "short was meta-trained on trainings of at most 19 inner steps and may blow up in longer "
+      "ones, which are: image-mlp (20), quadratic (20)";
+  const auto count = [](const std::string& text, const std::string& part) {
+    int64_t found = 0;
+    for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
+      ++found;
+    }
+    return found;
+  };
+  CHECK(count(finished.output, warning) == 1);
+  CHECK(count(finished.output, "was meta-trained on trainings of") == 1);
+  CHECK(count(Eval({"--resume", "--out", out}).output, warning) == 1);
 }
 
 TEST_CASE("An evaluation leaves its config, results and tables") {

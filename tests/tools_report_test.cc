@@ -166,6 +166,7 @@ RunResult Training(const std::string& optimizer, int64_t seed, float rate) {
   run.test_loss = {run.train_loss.back() * 1.1};
   run.test_accuracy = {0.7};
   run.seconds = {0.25};
+  run.blew_up = {optimizer == "mine" && seed == 0};
   if (optimizer == "Adam") {
     run.learning_rate = {0.01};
     run.learning_rate_at_edge = {false};
@@ -262,7 +263,8 @@ TEST_CASE("The report of an evaluation shows tables and learning curves") {
   CheckPage(page);
   for (const std::string& part :
        Words{"Evaluation: judged", "small &lt;task&gt;, 60 steps", "All tasks, losses as fractions",
-             "<b>mine</b>", "<span class=\"better\">better</span>", "0 of 4",
+             "<b>mine</b>", "<span class=\"better\">better</span>", "0 of 4", "1 of 4", "blown up",
+             "seconds to Adam",
              "Median over 4 seeds of the batch losses&#39; running mean over 1 steps",
              "lopt eval --theta &#39;my theta.safetensors&#39; --seeds 4", "0:04"}) {
     CAPTURE(part);

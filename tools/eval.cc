@@ -17,7 +17,6 @@
 #include "evaluation/presets.h"
 #include "evaluation/replay.h"
 #include "evaluation/tables.h"
-#include "lopt/registry.h"
 #include "lopt/theta_file.h"
 #include "tasks/registry.h"
 #include "tools/build_info.h"
@@ -136,12 +135,7 @@ LearnedContender ReadLearned(const std::string& argument, const std::optional<Co
   std::string name = fs::path(path).stem().string();
   if (name == "theta") name = fs::absolute(path).parent_path().filename().string();
   if (named) name = argument.substr(0, equals);
-  const ThetaFile file = ReadThetaFile(path, optimizer);
-  return {.name = name,
-          .optimizer = OptimizerRegistry().Make(file.learned_optimizer),
-          .theta = file.theta,
-          .config = file.learned_optimizer,
-          .source = path};
+  return ContenderOf(name, ReadThetaFile(path, optimizer), path);
 }
 
 // Those of --theta; `path_by_default` without it, or none where that is empty.
@@ -180,6 +174,7 @@ int RunTheReplay(const po::variables_map& values, const Source& source) {
   const auto task = TaskRegistry().Make(named.task, TaskResources(source.config.data_dir));
   const Layout& layout = task->params_layout();
   const Replay replay = ReadReplay(path, layout);
+  WarnBeyondHorizon(learned, {{named.name, replay.steps}});
   const EvaluationDirectory directory(source.out_dir, values.contains("overwrite")
                                                           ? ExistingEvaluation::kReplace
                                                           : ExistingEvaluation::kRefuse);

@@ -104,18 +104,22 @@ void RunWriter::WriteManifest(std::string status, int64_t updates,
                             .updates = updates});
 }
 
-void RunWriter::WriteTheta(const std::string& path, const LearnerState& learner) const {
+void RunWriter::WriteTheta(const std::string& path, const LearnerState& learner,
+                           const std::string& chosen_on) const {
   WriteThetaFile(path, {.learned_optimizer = experiment_.LearnedOptimizerConfig(),
                         .theta = learner.theta,
                         .config = experiment_.resolved,
                         .seed = config_.seed,
                         .meta_steps = learner.outer_step,
+                        .trained_horizon = experiment_.TrainedHorizon(learner.outer_step),
+                        .chosen_on = chosen_on,
                         .version = options_.version});
 }
 
 void RunWriter::OfferBest(const LearnerState& learner, double loss) {
-  best_->Offer(learner.outer_step, loss,
-               [&](const std::string& path) { WriteTheta(path, learner); });
+  best_->Offer(learner.outer_step, loss, [&](const std::string& path) {
+    WriteTheta(path, learner, std::string(ToString(kHeldOutSplit)));
+  });
 }
 
 bool RunWriter::SaveIsDue(int64_t step) const {

@@ -71,7 +71,9 @@ class RunWriter {
   void CheckFits(const Checkpoint& checkpoint) const;
   void WriteManifest(std::string status, int64_t updates,
                      std::optional<std::string> error = {}) const;
-  void WriteTheta(const std::string& path, const LearnerState& learner) const;
+  // `chosen_on`: see ThetaFile.
+  void WriteTheta(const std::string& path, const LearnerState& learner,
+                  const std::string& chosen_on = {}) const;
   std::vector<CheckpointFile> FilesOf(const std::vector<SavedWorker>& saved,
                                       const std::string& directory) const;
 

@@ -29,7 +29,6 @@ using Evaluations = std::vector<EvaluationRecord>;
 constexpr double kLogarithmicFrom = 5;  // the axis of learning curves
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr int64_t kSmoothedPart = 50;  // of a training: the window of the running mean
 
 // The distinct values of a member over all results, in their order.
 std::vector<std::string> Distinct(const Evaluations& evaluations, std::string RunResult::*member) {
@@ -217,10 +216,10 @@ size_t SectionEnd(const Summary& summary, size_t first) {
 }
 
 void TaskTables(const Summary& summary, ReportPage* page) {
-  const std::vector<std::string> header = {"optimizer",       "train loss",    "against Adam",
-                                           "test loss",       "against Adam",  "test accuracy",
-                                           "mean train loss", "steps to Adam", "speed-up",
-                                           "diverged",        "learning rate", "seconds"};
+  const std::vector<std::string> header = {
+      "optimizer",     "train loss",      "against Adam",  "test loss",     "against Adam",
+      "test accuracy", "mean train loss", "steps to Adam", "speed-up",      "seconds to Adam",
+      "speed-up",      "diverged",        "blown up",      "learning rate", "seconds"};
   for (size_t first = 0; first < summary.rows.size();) {
     const size_t last = SectionEnd(summary, first);
     const SummaryRow& head = summary.rows[first];
@@ -233,7 +232,9 @@ void TaskTables(const Summary& summary, ReportPage* page) {
                       Word(row.train_verdict), Cell(row.test_loss), Word(row.test_verdict),
                       Cell(row.test_accuracy), Number(row.mean_train_loss.value),
                       Cell(row.steps_to_adam), reached ? Cell(row.speedup) : "",
+                      Cell(row.seconds_to_adam), reached ? Cell(row.seconds_speedup) : "",
                       fmt::format("{} of {}", row.diverged, row.seeds),
+                      fmt::format("{} of {}", row.blown_up, row.seeds),
                       Cell(row.learning_rate) + (row.learning_rate_at_edge ? " (edge)" : ""),
                       fmt::format("{:.2g}", row.seconds)});
     }
@@ -248,12 +249,14 @@ void AggregateTable(const Summary& summary, ReportPage* page) {
   for (const AggregateRow& row : summary.aggregate) {
     rows.push_back({EscapeHtml(row.optimizer), Cell(row.train_ratio), Cell(row.test_ratio),
                     std::to_string(row.better), std::to_string(row.worse),
-                    std::to_string(row.unclear)});
+                    std::to_string(row.unclear), std::to_string(row.diverged),
+                    std::to_string(row.blown_up)});
   }
-  page->AddHtml("<h4>All tasks, losses as fractions of tuned Adam's</h4>\n" +
-                HtmlTable({"optimizer", "train loss", "test loss", ToString(Verdict::kBetter),
-                           ToString(Verdict::kWorse), ToString(Verdict::kUnclear)},
-                          rows, 1));
+  page->AddHtml(
+      "<h4>All tasks, losses as fractions of tuned Adam's</h4>\n" +
+      HtmlTable({"optimizer", "train loss", "test loss", ToString(Verdict::kBetter),
+                 ToString(Verdict::kWorse), ToString(Verdict::kUnclear), "diverged", "blown up"},
+                rows, 1));
 }
 
 // Test losses of all optimizers as fractions of tuned Adam's, a row for each task and number of
@@ -295,7 +298,8 @@ void Comparison(const Evaluations& evaluations, const std::vector<Summary>& summ
   page->AddParagraph(
       "Interquartile means over the seeds, with 95 % bootstrap intervals. Better (a triangle "
       "downwards) and worse (upwards) than Adam with its tuned learning rate: the intervals do not "
-      "overlap. A diverged training counts as an infinite loss.");
+      "overlap. A diverged training counts as an infinite loss; one that blew up ends with train "
+      "losses of more than 5 times the best that it had.");
   for (size_t e = 0; e < evaluations.size(); ++e) {
     if (evaluations.size() > 1) page->Subsection(evaluations[e].label);
     AggregateTable(summaries[e], page);

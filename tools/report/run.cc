@@ -211,7 +211,7 @@ void MetaLoss(const Runs& runs, ReportPage* page) {
 }
 
 void HeldOut(const Runs& runs, ReportPage* page) {
-  const std::vector<std::string> tasks = NamesOf(runs, "eval_test_loss");
+  const std::vector<std::string> tasks = NamesOf(runs, "eval_valid_loss");
   const bool any =
       std::ranges::any_of(runs, [](const RunRecord& run) { return Find(run, "eval_loss"); });
   if (!any) return;
@@ -230,16 +230,18 @@ void HeldOut(const Runs& runs, ReportPage* page) {
   }
   page->AddFigure(SeriesFigure(
       {.title = "Held-out loss (eval_loss)",
-       .caption = "Theta judged on fixed tasks and seeds that it is not trained on: the test loss "
-                  "after training as a fraction of the first batch's loss, mean over the tasks.",
+       .caption =
+           "Theta judged on fixed tasks and seeds that it is not trained on: the loss on the "
+           "split outer_valid after training as a fraction of the first batch's loss, mean "
+           "over the tasks.",
        .y_label = "fraction of the first loss"},
       ratios, true));
   for (const std::string& task : tasks) {
     std::vector<NamedSeries> all;
     for (size_t r = 0; r < runs.size(); ++r) {
       const std::string prefix = runs.size() == 1 ? "" : runs[r].label + ": ";
-      all.push_back({.label = prefix + "test",
-                     .series = Find(runs[r], "eval_test_loss/" + task),
+      all.push_back({.label = prefix + "outer_valid",
+                     .series = Find(runs[r], "eval_valid_loss/" + task),
                      .color = static_cast<int>(r)});
       all.push_back({.label = prefix + "train",
                      .series = Find(runs[r], "eval_train_loss/" + task),
@@ -248,8 +250,8 @@ void HeldOut(const Runs& runs, ReportPage* page) {
     }
     page->AddFigure(SeriesFigure(
         {.title = "Held-out losses, " + task,
-         .caption = "After training a held-out task: on the whole test split, and of the last "
-                    "batches.",
+         .caption = "After training a held-out task: on the whole split outer_valid, and of the "
+                    "last batches.",
          .y_label = "loss"},
         all, true));
   }
