@@ -68,6 +68,12 @@ TEST_CASE("Windows that were rolled back are counted as lost each time that they
   CHECK(Ledger::FromArrays(ledger.ToArrays()) == ledger);
 }
 
+// Worker `first` and those after it have started all windows below these.
+void NoteStarted(int64_t first, const std::vector<int64_t>& windows, WindowJournal* journal) {
+  for (const int64_t started : windows) journal->Started(first++, started);
+  journal->Write();
+}
+
 TEST_CASE("The journal knows what was started after a checkpoint, over several processes") {
   const TempDirectory directory;
   const std::string path = directory / "windows.bin";
@@ -76,8 +82,8 @@ TEST_CASE("The journal knows what was started after a checkpoint, over several p
   {
     WindowJournal journal(path);
     journal.GoOnFrom(0, none, &ledger);
-    journal.Started(0, std::vector<int64_t>{1, 1});
-    journal.Started(0, std::vector<int64_t>{2, 2});
+    NoteStarted(0, {1, 1}, &journal);
+    NoteStarted(0, {2, 2}, &journal);
   }
   CHECK(ledger.UnknownWindows() == 0);
   const std::vector<int64_t> one = {1, 1};
@@ -87,10 +93,10 @@ TEST_CASE("The journal knows what was started after a checkpoint, over several p
     WindowJournal journal(path);
     journal.GoOnFrom(0, none, &ledger);
     CHECK(ledger.UnknownWindows() == 4);
-    journal.Started(0, one);
+    NoteStarted(0, one, &journal);
     position = journal.position();
-    journal.Started(0, std::vector<int64_t>{2, 2});
-    journal.Started(1, std::vector<int64_t>{3});
+    NoteStarted(0, {2, 2}, &journal);
+    NoteStarted(1, {3}, &journal);
   }
   for (int64_t times = 1; times <= 2; ++times) {
     // From the checkpoint: one window and two, and once more in the second round one of worker 0.
@@ -98,10 +104,24 @@ TEST_CASE("The journal knows what was started after a checkpoint, over several p
     WindowJournal journal(path);
     journal.GoOnFrom(position, one, &from_checkpoint);
     CHECK(from_checkpoint.UnknownWindows() == (times == 1 ? 3 : 4));
-    journal.Started(0, std::vector<int64_t>{2});
+    NoteStarted(0, {2}, &journal);
   }
   std::filesystem::resize_file(path, std::filesystem::file_size(path) - 3);
   CHECK_NOTHROW(WindowJournal(path).position());
+}
+
+TEST_CASE("Windows that many workers start together are one record") {
+  const TempDirectory directory;
+  WindowJournal journal(directory / "windows.bin");
+  for (int64_t w = 0; w < 1000; ++w) journal.Started(w, 1);
+  CHECK(journal.position() == 0);
+  journal.Write();
+  CHECK(journal.position() == 1);
+  for (int64_t w = 0; w < 1000; ++w) {
+    if (w != 500) journal.Started(w, 2);
+  }
+  journal.Write();
+  CHECK(journal.position() == 3);
 }
 
 TEST_CASE("The ledger of a sync run has every step used, by worker") {

@@ -9,13 +9,14 @@ AsyncUpdates::AsyncUpdates(const AsyncOptions& options, const GradientLearner* l
                            RunState* state, MessageLoop* loop, std::function<bool()> stop)
     : learner_(learner), state_(state), loop_(loop), stop_(std::move(stop)), buffer_(options) {}
 
-void AsyncUpdates::Take(WorkerGradient gradient) {
+bool AsyncUpdates::Take(WorkerGradient gradient) {
   const WorkerWindows windows = WindowsOf(gradient);
   const AggregatedGradient counts = {.counts = gradient.gradient.counts,
                                      .estimators = gradient.gradient.estimators};
   if (!buffer_.Put(state_->learner.outer_step, std::move(gradient))) {
     state_->ledger.Account(Fate::kStale, windows, counts);
   }
+  return !buffer_.Ready();
 }
 
 std::optional<UpdateSummary> AsyncUpdates::Make() {

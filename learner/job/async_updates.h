@@ -17,7 +17,7 @@ class AsyncUpdates final : public Updates {
   AsyncUpdates(const AsyncOptions& options, const GradientLearner* learner, RunState* state,
                MessageLoop* loop, std::function<bool()> stop);
 
-  void Take(WorkerGradient gradient) override;
+  bool Take(WorkerGradient gradient) override;
   std::optional<UpdateSummary> Make() override;
   void AccountUnused(Ledger* ledger) const override;
 

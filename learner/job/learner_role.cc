@@ -19,7 +19,7 @@ namespace lopt {
 using Clock = std::chrono::steady_clock;
 
 LearnerRole::LearnerRole(const Experiment* experiment, const MetaTrainerOptions& options,
-                         Ranks* ranks, MessageLoop* loop, Background* background)
+                         Ranks* ranks, MessageLoop* loop, Background* background, Background* files)
     : experiment_(experiment),
       options_(options),
       ranks_(ranks),
@@ -37,9 +37,10 @@ LearnerRole::LearnerRole(const Experiment* experiment, const MetaTrainerOptions&
                                               &experiment->learner, &state_, loop,
                                               [this] { return StopAsked(); });
   }
-  ranks->OnGradient([this](WorkerGradient gradient) { updates_->Take(std::move(gradient)); });
+  ranks->OnGradient(
+      [this](WorkerGradient gradient) { return updates_->Take(std::move(gradient)); });
   if (!options.out_dir.empty()) {
-    writer_.emplace(*experiment, options);
+    writer_.emplace(*experiment, options, files);
   }
 }
 
@@ -102,7 +103,8 @@ void LearnerRole::Begin() {
   writer_->Open(journal_position, ranks_->windows(), &state_);
   ranks_->NoteWindowsIn(writer_->journal());
   if (!checkpoint) {
-    writer_->Save(state_, *updates_, false, ranks_);
+    Save();
+    loop_->RunUntil([this] { return !writer_->saving(); });
   }
 }
 
@@ -124,8 +126,8 @@ MetaTrainResult LearnerRole::Loop() {
   int64_t inner_steps = 0;
   const Clock::time_point start = Clock::now();
   while (step < meta_steps && !StopAsked()) {
-    EvaluateTheta();
     ranks_->HandOut(experiment_->learner.GetStateForWorker(state_.learner));
+    EvaluateTheta();
     const std::optional<UpdateSummary> summary = updates_->Make();
     if (!summary) {
       break;
@@ -136,7 +138,7 @@ MetaTrainResult LearnerRole::Loop() {
     result.seconds = std::chrono::duration<double>(Clock::now() - start).count();
     Report(result.last, result, inner_steps);
     if (writer_ && writer_->SaveIsDue(step) && step < meta_steps) {
-      writer_->Save(state_, *updates_, false, ranks_);
+      Save();
     }
   }
   result.interrupted = step < meta_steps;
@@ -193,16 +195,30 @@ void LearnerRole::Report(const UpdateSummary& summary, const MetaTrainResult& re
   }
 }
 
+// A run with the same bits has checkpoints of the same steps, too; others go on meanwhile.
+void LearnerRole::Save() {
+  writer_->Save(state_, *updates_, ranks_);
+  if (reproducible_) {
+    loop_->RunUntil([this] { return !writer_->saving(); });
+  }
+}
+
 void LearnerRole::Finish(MetaTrainResult* result) {
   const int64_t step = state_.learner.outer_step;
+  ranks_->Rest();
   if (writer_) {
     writer_->FinishThroughput();
+    loop_->RunUntil([this] { return !writer_->saving(); });
+  }
+  if (!reproducible_) {
+    bool all_rest = false;
+    ranks_->Collect({.what = SaveRequest::What::kNothing},
+                    {.use = [&](const auto&) { all_rest = true; }});
+    loop_->RunUntil([&] { return all_rest; });
   }
   if (writer_ && !writer_->Saved(step)) {
-    writer_->Save(state_, *updates_, true, ranks_);
-  } else if (!writer_ || !reproducible_) {
-    ranks_->Collect({.what = SaveRequest::What::kNothing, .last = true, .outer_step = step},
-                    [](const auto&) {});
+    writer_->Save(state_, *updates_, ranks_);
+    loop_->RunUntil([this] { return !writer_->saving(); });
   }
   updates_->AccountUnused(&state_.ledger);
   if (writer_) {

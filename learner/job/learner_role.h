@@ -23,8 +23,9 @@ namespace lopt {
 // the run ends, and judges, reports and saves it on the way.
 class LearnerRole {
  public:
+  // Theta is judged in `background`, checkpoints are completed in `files`.
   LearnerRole(const Experiment* experiment, const MetaTrainerOptions& options, Ranks* ranks,
-              MessageLoop* loop, Background* background);
+              MessageLoop* loop, Background* background, Background* files);
 
   // To be called once, when the ranks have met. Returns when they were told that the run has ended.
   MetaTrainResult Run();
@@ -37,6 +38,7 @@ class LearnerRole {
   void Begin();
   void BeginFresh(const std::string& init_theta);
   MetaTrainResult Loop();
+  void Save();
   // Judges theta if that is due.
   void EvaluateTheta();
   void Report(const UpdateSummary& summary, const MetaTrainResult& result, int64_t inner_steps);

@@ -21,9 +21,8 @@ enum MessageKind : int {
   kState,      // learner to rank: WorkerFile, the state of one of your workers; after the last: kGo
   kGo,         // learner to rank: all states are there
   kReady,      // rank to learner: its workers have their states
-  kWeights,    // learner to rank: WorkerWeights
+  kWeights,    // learner to rank: WorkerWeights; compute once with them
   kGradients,  // rank to learner: a list with a WorkerGradient for each of its workers
-  kTaken,      // learner to rank, in mode "Async": its gradients were taken, it may go on
   kSave,       // learner to rank: SaveRequest
   kSaved,      // rank to learner: a list with a SavedWorker for each of its workers
   kEnd,        // learner to rank: the text finished, interrupted or failed; nothing follows
@@ -93,14 +92,12 @@ struct SaveRequest {
     kNothing  // say only how far the workers are
   };
   What what = What::kWrite;
-  bool last = false;  // the workers are to compute nothing more
   int64_t outer_step = 0;
   std::string directory = {};
 
   template <class Visitor>
   void VisitMembers(Visitor& visit) {
     visit("what", what);
-    visit("last", last);
     visit("outer_step", outer_step);
     visit("directory", directory);
   }

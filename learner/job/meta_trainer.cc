@@ -67,6 +67,7 @@ class RankJob {
         background_(options.threads, &wakeup_) {
     if (transport->rank() == 0) {
       ranks_.emplace(config, options, transport, &loop_);
+      files_.emplace(1, &wakeup_);
     }
   }
   ~RankJob() { transport_->NotifyOnArrival(nullptr); }
@@ -101,7 +102,8 @@ class RankJob {
     try {
       ranks_->Meet();
       loop_.RunUntil([this] { return worker_.has_value(); });
-      return learner_.emplace(&*experiment_, options_, &*ranks_, &loop_, &background_).Run();
+      return learner_.emplace(&*experiment_, options_, &*ranks_, &loop_, &background_, &*files_)
+          .Run();
     } catch (...) {
       ranks_->End("failed");
       throw;
@@ -125,7 +127,6 @@ class RankJob {
       case kState:
       case kGo:
       case kWeights:
-      case kTaken:
       case kSave:
         if (!begun_) {
           begun_ = true;
@@ -153,6 +154,9 @@ class RankJob {
   }
 
   bool PollBackground() {
+    if (files_ && files_->Poll()) {
+      return true;
+    }
     try {
       return background_.Poll();
     } catch (const std::exception& error) {
@@ -184,7 +188,7 @@ class RankJob {
     if (!begun_) {
       return "running";
     }
-    if ((worker_ && worker_->saving()) || (ranks_ && ranks_->collecting())) {
+    if ((worker_ && worker_->saving()) || (files_ && !files_->Idle())) {
       return "checkpointing";
     }
     return background_.Idle() ? "waiting" : "computing";
@@ -206,7 +210,9 @@ class RankJob {
   std::string end_;  // what kEnd said
   std::string failure_;
   Clock::time_point failed_at_ = {};
-  Background background_;  // the last, so that its work ends before what it works on goes
+  // The last, so that their work ends before what they work on goes.
+  std::optional<Background> files_;  // on rank 0
+  Background background_;
 };
 
 }  // namespace

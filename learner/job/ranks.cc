@@ -9,7 +9,6 @@
 
 #include "base/config.h"
 #include "base/error.h"
-#include "learner/mode.h"
 #include "learner/run/checkpoint.h"
 
 namespace lopt {
@@ -17,7 +16,6 @@ namespace lopt {
 Ranks::Ranks(const MetaTrainConfig& config, const MetaTrainerOptions& options, Transport* transport,
              MessageLoop* loop)
     : windows_per_update_(config.windows_per_update),
-      run_on_(std::holds_alternative<AsyncOptions>(*ModeRegistry().Make(config.mode))),
       allow_isa_change_(options.allow_isa_change),
       learner_only_(options.learner_only),
       transport_(transport),
@@ -58,7 +56,7 @@ void Ranks::Handle(Message message) {
       TakeGradients(message.from, FromWire<std::vector<WorkerGradient>>(message.bytes));
       break;
     case kSaved:
-      rank.saved = FromWire<std::vector<SavedWorker>>(message.bytes);
+      TakeSaved(&rank, FromWire<std::vector<SavedWorker>>(message.bytes));
       break;
     case kStop:
       stop_asked_ = true;
@@ -142,81 +140,79 @@ void Ranks::GoOnFrom(const std::vector<WorkerState>& workers) {
 }
 
 void Ranks::HandOut(const WorkerWeights& weights) {
-  const std::vector<std::byte> bytes = ToWire(weights);
+  weights_ = ToWire(weights);
   loop_->SetUpdates(weights.outer.outer_step);
+  std::vector<int> idle;
   for (int r = 0; r < transport_->size(); ++r) {
-    Rank& rank = ranks_[static_cast<size_t>(r)];
-    if (rank.block.count == 0) {
-      continue;
+    if (!ranks_[static_cast<size_t>(r)].computing) {
+      idle.push_back(r);
     }
-    rank.weights_sent = weights.outer.outer_step;
-    if (rank.computing < 0) {
-      NoteStarted(&rank);
-    }
-    transport_->Send(r, kWeights, bytes);
   }
+  Start(idle);
 }
 
-std::span<int64_t> Ranks::WindowsIn(const WorkerBlock& block) {
-  return std::span(windows_).subspan(static_cast<size_t>(block.first),
-                                     static_cast<size_t>(block.count));
-}
-
-void Ranks::NoteStarted(Rank* rank) {
-  rank->computing = rank->weights_sent;
-  const std::span<int64_t> windows = WindowsIn(rank->block);
-  for (int64_t& started : windows) {
-    started += windows_per_update_;
+// The journal knows of windows before any rank does.
+void Ranks::Start(std::span<const int> ranks) {
+  if (resting_) {
+    return;
+  }
+  for (const int r : ranks) {
+    const WorkerBlock& block = ranks_[static_cast<size_t>(r)].block;
+    for (int64_t w = block.first; w < block.first + block.count; ++w) {
+      windows_[static_cast<size_t>(w)] += windows_per_update_;
+      if (journal_ != nullptr) {
+        journal_->Started(w, windows_[static_cast<size_t>(w)]);
+      }
+    }
   }
   if (journal_ != nullptr) {
-    journal_->Started(rank->block.first, windows);
+    journal_->Write();
+  }
+  for (const int r : ranks) {
+    Rank& rank = ranks_[static_cast<size_t>(r)];
+    if (rank.block.count > 0) {
+      rank.computing = true;
+      transport_->Send(r, kWeights, weights_);
+    }
   }
 }
 
 void Ranks::TakeGradients(int from, std::vector<WorkerGradient> gradients) {
   Rank& rank = ranks_[static_cast<size_t>(from)];
-  const int64_t step = rank.computing;
-  rank.computing = -1;
-  if (!last_collection_ && (run_on_ || rank.weights_sent != step)) {
-    NoteStarted(&rank);
-    if (run_on_) {
-      transport_->Send(from, kTaken, {});
+  const auto workers = static_cast<int64_t>(windows_.size());
+  rank.computing = false;
+  bool goes_on = false;
+  for (WorkerGradient& gradient : gradients) {
+    Require(gradient.worker >= 0 && gradient.worker < workers,
+            "a gradient came from worker {}, there are {}", gradient.worker, workers);
+    if (collection_ && !rank.saved) {
+      collection_->before(gradient);
     }
+    goes_on = take_(std::move(gradient));
   }
-  if (rank.saved) {
-    std::move(gradients.begin(), gradients.end(), std::back_inserter(rank.held_back));
+  if (goes_on) {
+    Start(std::span(&from, 1));
+  }
+}
+
+void Ranks::Collect(const SaveRequest& request, Collection collection) {
+  collection_ = std::move(collection);
+  Broadcast(kSave, ToWire(request));
+}
+
+void Ranks::TakeSaved(Rank* rank, std::vector<SavedWorker> saved) {
+  rank->saved = std::move(saved);
+  if (!std::ranges::all_of(ranks_, [](const Rank& r) { return r.saved.has_value(); })) {
     return;
   }
-  for (WorkerGradient& gradient : gradients) {
-    TakeGradient(std::move(gradient));
-  }
-}
-
-void Ranks::TakeGradient(WorkerGradient gradient) {
-  const auto workers = static_cast<int64_t>(windows_.size());
-  Require(gradient.worker >= 0 && gradient.worker < workers,
-          "a gradient came from worker {}, there are {}", gradient.worker, workers);
-  take_(std::move(gradient));
-}
-
-void Ranks::Collect(const SaveRequest& request,
-                    const std::function<void(const std::vector<SavedWorker>&)>& use) {
-  collecting_ = true;
-  last_collection_ = request.last;
-  Broadcast(kSave, ToWire(request));
-  WaitForAll([](const Rank& rank) { return rank.saved.has_value(); });
-  collecting_ = false;
   std::vector<SavedWorker> all;
-  for (Rank& rank : ranks_) {
-    std::move(rank.saved->begin(), rank.saved->end(), std::back_inserter(all));
+  for (Rank& r : ranks_) {
+    std::ranges::move(*r.saved, std::back_inserter(all));
+    r.saved.reset();
   }
-  use(all);
-  for (Rank& rank : ranks_) {
-    rank.saved.reset();
-    for (WorkerGradient& gradient : std::exchange(rank.held_back, {})) {
-      TakeGradient(std::move(gradient));
-    }
-  }
+  const auto use = std::move(collection_->use);
+  collection_.reset();
+  use(std::move(all));
 }
 
 void Ranks::End(const std::string& how) { Broadcast(kEnd, ToWire(how)); }

@@ -18,6 +18,12 @@
 
 namespace lopt {
 
+// What becomes of what Ranks::Collect brings in.
+struct Collection {
+  std::function<void(const WorkerGradient&)> before = [](const WorkerGradient&) {};
+  std::function<void(std::vector<SavedWorker>)> use;
+};
+
 // The ranks of a job, as the learner on rank 0 talks to them: all messages from and to their
 // workers, and who computes what at the time.
 class Ranks {
@@ -28,8 +34,9 @@ class Ranks {
   // Takes a message of a kind that goes from rank to learner. Throws Error with what a rank that
   // has failed says.
   void Handle(Message message);
-  // Who takes the workers' gradients; to be called before weights are handed out.
-  void OnGradient(std::function<void(WorkerGradient)> take) { take_ = std::move(take); }
+  // Who takes the workers' gradients, and says whether the worker is to go on with the weights
+  // there are; to be called before weights are handed out.
+  void OnGradient(std::function<bool(WorkerGradient)> take) { take_ = std::move(take); }
   // Windows that start from now on are noted there.
   void NoteWindowsIn(WindowJournal* journal) { journal_ = journal; }
 
@@ -40,18 +47,21 @@ class Ranks {
   void Begin(const WorkerWeights& weights);
   // Has all workers go on from these states, and waits until they have them.
   void GoOnFrom(const std::vector<WorkerState>& workers);
-  // A rank that gets weights starts with them at once, unless it computes: then it does when it has
-  // ended.
+  // Ranks that do not compute start with these weights; the others get the newest there are when
+  // they are to go on. So a rank computes once with each weights that are sent to it, has one at a
+  // time, and what was sent is what was started.
   void HandOut(const WorkerWeights& weights);
-  // Has all workers say how far they are and write or send their states, and gives `use` what they
-  // said. Gradients that come from a rank after that are held back until `use` has returned.
-  void Collect(const SaveRequest& request,
-               const std::function<void(const std::vector<SavedWorker>&)>& use);
+  // From now on no rank is given weights.
+  void Rest() { resting_ = true; }
+  // Has all ranks write or send their workers' states when they do not compute, and returns at
+  // once. A rank's gradients that come before its states go through `before`, too: their windows
+  // are in what is saved. In the end `use` gets what the ranks said. One at a time.
+  void Collect(const SaveRequest& request, Collection collection);
   // Tells all ranks that the run has ended: "finished", "interrupted" or "failed".
   void End(const std::string& how);
 
   bool stop_asked() const { return stop_asked_; }
-  bool collecting() const { return collecting_; }
+  bool collecting() const { return collection_.has_value(); }
   // By worker, started so far.
   std::span<const int64_t> windows() const { return windows_; }
 
@@ -61,10 +71,8 @@ class Ranks {
     WorkerBlock block;
     std::optional<Hello> hello;
     bool ready = false;
-    int64_t weights_sent = -1;  // outer step
-    int64_t computing = -1;     // outer step of the weights it computes with; -1: nothing
+    bool computing = false;
     std::optional<std::vector<SavedWorker>> saved;
-    std::vector<WorkerGradient> held_back;  // came after `saved`
   };
 
   std::string NameOf(int rank) const;
@@ -73,24 +81,23 @@ class Ranks {
   void WaitForAll(const std::function<bool(const Rank&)>& is_so);
   void Compare(int rank, const Hello& mine, const Hello& other) const;
   void ReportPlacement() const;
-  std::span<int64_t> WindowsIn(const WorkerBlock& block);
-  void NoteStarted(Rank* rank);
+  void Start(std::span<const int> ranks);
   void TakeGradients(int from, std::vector<WorkerGradient> gradients);
-  void TakeGradient(WorkerGradient gradient);
+  void TakeSaved(Rank* rank, std::vector<SavedWorker> saved);
 
   int64_t windows_per_update_;
-  bool run_on_;  // a rank goes on when its gradients were taken, without new weights
   bool allow_isa_change_;
   bool learner_only_;
   Transport* transport_;
   MessageLoop* loop_;
   WindowJournal* journal_ = nullptr;
-  std::function<void(WorkerGradient)> take_;
+  std::function<bool(WorkerGradient)> take_;
   std::vector<Rank> ranks_;
-  std::vector<int64_t> windows_;  // by worker, started so far
+  std::vector<int64_t> windows_;    // by worker, started so far
+  std::vector<std::byte> weights_;  // the newest, as they are sent
   bool stop_asked_ = false;
-  bool collecting_ = false;
-  bool last_collection_ = false;  // the workers compute nothing more
+  bool resting_ = false;
+  std::optional<Collection> collection_;
 };
 
 }  // namespace lopt

@@ -13,10 +13,12 @@ namespace lopt {
 
 using Clock = std::chrono::steady_clock;
 
-RunWriter::RunWriter(const Experiment& experiment, const MetaTrainerOptions& options)
+RunWriter::RunWriter(const Experiment& experiment, const MetaTrainerOptions& options,
+                     Background* background)
     : experiment_(experiment),
       config_(experiment.config),
       options_(options),
+      background_(background),
       init_theta_(options.init_theta),
       directory_(options.out_dir),
       store_(directory_.CheckpointPath(),
@@ -45,7 +47,7 @@ std::optional<Checkpoint> RunWriter::Resume() {
   }
   CheckFits(*checkpoint);
   logs_ = checkpoint->logs;
-  saved_step_ = checkpoint->learner.outer_step;
+  begun_step_ = saved_step_ = checkpoint->learner.outer_step;
   spdlog::info("resuming from {}", store_.Path(saved_step_));
   return checkpoint;
 }
@@ -124,58 +126,64 @@ void RunWriter::OfferBest(const LearnerState& learner, double loss) {
 
 bool RunWriter::SaveIsDue(int64_t step) const {
   const std::chrono::duration<double> since_save = Clock::now() - saved_at_;
-  return (config_.checkpoint_steps > 0 && step % config_.checkpoint_steps == 0) ||
-         (config_.checkpoint_seconds > 0 && since_save.count() >= config_.checkpoint_seconds);
+  const int64_t every = config_.checkpoint_steps;
+  return !saving() &&
+         ((every > 0 && step / every > begun_step_ / every) ||
+          (config_.checkpoint_seconds > 0 && since_save.count() >= config_.checkpoint_seconds));
 }
 
-std::vector<CheckpointFile> RunWriter::FilesOf(const std::vector<SavedWorker>& saved,
-                                               const std::string& directory) const {
-  std::vector<CheckpointFile> files;
-  for (const SavedWorker& worker : saved) {
-    files.push_back(
-        config_.gather_checkpoints
-            ? WriteCheckpointFile(directory, WorkerFileName(worker.worker), worker.bytes)
-            : worker.file);
-  }
-  return files;
-}
-
-void RunWriter::Save(const RunState& state, const Updates& updates, bool last, Ranks* ranks) {
+void RunWriter::Save(const RunState& state, const Updates& updates, Ranks* ranks) {
   lock_->RequireHeld();
-  const int64_t step = state.learner.outer_step;
-  const int64_t journal_position = journal_->position();
   metrics_->Flush();
-  logs_ = {.seconds = throughput_->seconds(), .bytes = LogBytes(directory_.path())};
-  const std::string directory = store_.Begin(step);
-  const auto commit = [&](const std::vector<SavedWorker>& saved) {
-    SyncLogs(directory_.path(), logs_);
-    Ledger ledger = state.ledger;
-    updates.AccountUnused(&ledger);
-    store_.Commit({.config = experiment_.resolved,
-                   .isa = CurrentIsa(),
-                   .run_key = experiment_.run_key,
-                   .theta = experiment_.optimizer->theta_layout(),
-                   .learner = state.learner,
-                   .workers = {},
-                   .totals = state.totals,
-                   .ledger = std::move(ledger),
-                   .journal_position = journal_position,
-                   .logs = logs_},
-                  FilesOf(saved, directory));
-  };
-  try {
-    ranks->Collect(
-        {.what = config_.gather_checkpoints ? SaveRequest::What::kSend : SaveRequest::What::kWrite,
-         .last = last,
-         .outer_step = step,
-         .directory = directory},
-        commit);
-  } catch (...) {
-    store_.Discard(step);
-    throw;
-  }
-  saved_step_ = step;
+  begun_step_ = state.learner.outer_step;
   saved_at_ = Clock::now();
+  logs_ = {.seconds = throughput_->seconds(), .bytes = LogBytes(directory_.path())};
+  saving_ = std::make_shared<Checkpoint>(Checkpoint{.config = experiment_.resolved,
+                                                    .isa = CurrentIsa(),
+                                                    .run_key = experiment_.run_key,
+                                                    .theta = experiment_.optimizer->theta_layout(),
+                                                    .learner = state.learner,
+                                                    .workers = {},
+                                                    .totals = state.totals,
+                                                    .ledger = state.ledger,
+                                                    .journal_position = journal_->position(),
+                                                    .logs = logs_});
+  updates.AccountUnused(&saving_->ledger);
+  ranks->Collect(
+      {.what = config_.gather_checkpoints ? SaveRequest::What::kSend : SaveRequest::What::kWrite,
+       .outer_step = begun_step_,
+       .directory = store_.Begin(begun_step_)},
+      {.before =
+           [this](const WorkerGradient& gradient) {
+             saving_->ledger.Account(Fate::kLost, WindowsOf(gradient), gradient.gradient);
+           },
+       .use = [this](std::vector<SavedWorker> saved) { Commit(saving_, std::move(saved)); }});
+}
+
+void RunWriter::Commit(const std::shared_ptr<const Checkpoint>& checkpoint,
+                       std::vector<SavedWorker> saved) {
+  const int64_t step = checkpoint->learner.outer_step;
+  background_->Post(
+      [this, step, checkpoint, saved = std::move(saved)] {
+        try {
+          SyncLogs(directory_.path(), checkpoint->logs);
+          std::vector<CheckpointFile> files;
+          for (const SavedWorker& worker : saved) {
+            files.push_back(config_.gather_checkpoints
+                                ? WriteCheckpointFile(store_.TemporaryPath(step),
+                                                      WorkerFileName(worker.worker), worker.bytes)
+                                : worker.file);
+          }
+          store_.Commit(*checkpoint, files);
+        } catch (...) {
+          store_.Discard(step);
+          throw;
+        }
+      },
+      [this, step] {
+        saved_step_ = step;
+        saving_.reset();
+      });
 }
 
 std::string RunWriter::Finish(const LearnerState& learner, bool interrupted) {
@@ -197,6 +205,9 @@ std::string RunWriter::Finish(const LearnerState& learner, bool interrupted) {
 }
 
 void RunWriter::Fail(const std::string& error, int64_t updates) {
+  if (saving_) {
+    store_.Discard(begun_step_);
+  }
   // The cause matters more than a manifest that cannot be written.
   try {
     WriteManifest("failed", updates, error);

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -10,6 +11,7 @@
 #include "base/metrics.h"
 #include "base/run_lock.h"
 #include "learner/experiment.h"
+#include "learner/job/background.h"
 #include "learner/job/meta_trainer.h"
 #include "learner/job/ranks.h"
 #include "learner/job/run_state.h"
@@ -29,7 +31,9 @@ namespace lopt {
 // others.
 class RunWriter {
  public:
-  RunWriter(const Experiment& experiment, const MetaTrainerOptions& options);
+  // Files are written in `background`, in its order.
+  RunWriter(const Experiment& experiment, const MetaTrainerOptions& options,
+            Background* background);
 
   // Makes and locks the directory, and removes the run that is in it where that is asked for.
   // Throws Error if it is not and a run is there, also one that began since the start.
@@ -54,13 +58,16 @@ class RunWriter {
   // Keeps theta if this held-out loss is the lowest so far.
   void OfferBest(const LearnerState& learner, double loss);
 
-  // Whether a checkpoint is due by time or by updates.
+  // Whether a checkpoint is due by time or by updates, and none is being written.
   bool SaveIsDue(int64_t step) const;
   // Whether the newest checkpoint is of this step.
   bool Saved(int64_t step) const { return saved_step_ == step; }
-  // Writes a checkpoint, the workers' files with the ranks' help; after the last one the workers
-  // compute nothing more. Throws Error and leaves the older checkpoints as they are.
-  void Save(const RunState& state, const Updates& updates, bool last, Ranks* ranks);
+  // Begins a checkpoint: the ranks write their workers' files when they come to it, then the rest
+  // is written in the background. What a worker did after theta's step is counted as lost in it. If
+  // that fails the older checkpoints are as they were.
+  void Save(const RunState& state, const Updates& updates, Ranks* ranks);
+  // Whether a checkpoint is being written.
+  bool saving() const { return saving_ != nullptr; }
 
   // The last files of a run, theta's if it is not interrupted; returns that one's path.
   std::string Finish(const LearnerState& learner, bool interrupted);
@@ -74,12 +81,12 @@ class RunWriter {
   // `chosen_on`: see ThetaFile.
   void WriteTheta(const std::string& path, const LearnerState& learner,
                   const std::string& chosen_on = {}) const;
-  std::vector<CheckpointFile> FilesOf(const std::vector<SavedWorker>& saved,
-                                      const std::string& directory) const;
+  void Commit(const std::shared_ptr<const Checkpoint>& checkpoint, std::vector<SavedWorker> saved);
 
   const Experiment& experiment_;
   const MetaTrainConfig& config_;
   MetaTrainerOptions options_;
+  Background* background_;
   std::string init_theta_;
   RunDirectory directory_;
   std::optional<RunLock> lock_;
@@ -89,7 +96,9 @@ class RunWriter {
   std::optional<MetricsLog> metrics_;
   std::optional<ThroughputLog> throughput_;
   std::optional<BestTheta> best_;
-  int64_t saved_step_ = -1;  // of the newest checkpoint
+  std::shared_ptr<Checkpoint> saving_;  // is being written
+  int64_t begun_step_ = 0;              // of the checkpoint begun last
+  int64_t saved_step_ = -1;             // of the newest checkpoint
   std::chrono::steady_clock::time_point saved_at_ = std::chrono::steady_clock::now();
 };
 

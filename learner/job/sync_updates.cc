@@ -22,44 +22,44 @@ SyncUpdates::SyncUpdates(const SyncOptions& options, int64_t workers,
   CheckOptions("Sync", options);
 }
 
-void SyncUpdates::Take(WorkerGradient gradient) {
+bool SyncUpdates::Take(WorkerGradient gradient) {
   const int64_t step = state_->learner.outer_step;
   if (gradient.gradient.outer_step < step) {
     state_->ledger.Account(Fate::kLate, WindowsOf(gradient), gradient.gradient);
-    return;
+    return true;
   }
   auto& slot = arrived_[static_cast<size_t>(gradient.worker)];
   Require(!slot.has_value(), "worker {} sent two gradients of outer step {}", gradient.worker,
           step);
   slot = std::move(gradient);
   ++arrived_count_;
+  return false;
 }
 
 std::optional<UpdateSummary> SyncUpdates::Make() {
-  for (auto& slot : arrived_) {
-    slot.reset();
-  }
-  arrived_count_ = 0;
   Wait();
+  absent_ = static_cast<int64_t>(arrived_.size()) - arrived_count_;
   std::vector<WorkerGradient> gradients;
   for (auto& slot : arrived_) {
     if (slot) {
       gradients.push_back(std::move(*slot));
+      slot.reset();
     }
   }
+  arrived_count_ = 0;
   return UpdateTheta(*learner_, std::move(gradients), {}, state_);
 }
 
 void SyncUpdates::Wait() {
   if (!HasDeadline()) {
-    loop_->RunUntil([this] { return Absent() == 0; });
+    loop_->RunUntil([this] { return AllArrived(); });
     return;
   }
   const auto deadline =
       std::chrono::steady_clock::now() + std::chrono::duration<double>(options_.deadline_seconds);
   loop_->RunUntil(
       [&] {
-        return Absent() == 0 ||
+        return AllArrived() ||
                (arrived_count_ >= options_.quorum && std::chrono::steady_clock::now() >= deadline);
       },
       std::chrono::milliseconds(1));
@@ -85,7 +85,7 @@ void SyncUpdates::ReportAbsent() {
 
 void SyncUpdates::AddMetrics(Metrics* metrics) const {
   if (HasDeadline()) {
-    (*metrics)["absent_workers"] = static_cast<double>(Absent());
+    (*metrics)["absent_workers"] = static_cast<double>(absent_);
   }
 }
 

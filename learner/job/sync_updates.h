@@ -17,14 +17,14 @@ class SyncUpdates final : public Updates {
               RunState* state, MessageLoop* loop);
 
   // Throws Error if a worker sends two gradients for one update.
-  void Take(WorkerGradient gradient) override;
+  bool Take(WorkerGradient gradient) override;
   std::optional<UpdateSummary> Make() override;
   // With a deadline: absent_workers.
   void AddMetrics(Metrics* metrics) const override;
 
  private:
   bool HasDeadline() const { return options_.deadline_seconds > 0; }
-  int64_t Absent() const { return static_cast<int64_t>(arrived_.size()) - arrived_count_; }
+  bool AllArrived() const { return arrived_count_ == static_cast<int64_t>(arrived_.size()); }
   void Wait();
   void ReportAbsent();
 
@@ -34,6 +34,7 @@ class SyncUpdates final : public Updates {
   MessageLoop* loop_;
   std::vector<std::optional<WorkerGradient>> arrived_;  // by worker
   int64_t arrived_count_ = 0;
+  int64_t absent_ = 0;               // from the last update
   std::vector<bool> absent_before_;  // by worker, for the log
 };
 

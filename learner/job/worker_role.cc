@@ -7,15 +7,13 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
-#include "learner/mode.h"
 
 namespace lopt {
 
 WorkerRole::WorkerRole(const Experiment* experiment, WorkerBlock block,
                        std::function<void(std::string_view)> on_event, Background* background,
                        Transport* transport)
-    : async_(std::holds_alternative<AsyncOptions>(experiment->mode)),
-      experiment_(experiment),
+    : experiment_(experiment),
       block_(block),
       on_event_(std::move(on_event)),
       background_(background),
@@ -39,10 +37,6 @@ void WorkerRole::Handle(const Message& message) {
       break;
     case kWeights:
       TakeWeights(FromWire<WorkerWeights>(message.bytes));
-      break;
-    case kTaken:
-      untaken_ = false;
-      ComputeIfDue();
       break;
     case kSave:
       Save(FromWire<SaveRequest>(message.bytes));
@@ -79,26 +73,10 @@ void WorkerRole::TakeState(WorkerFile file) {
 
 void WorkerRole::TakeWeights(WorkerWeights weights) {
   updates_ = weights.outer.outer_step;
-  weights_ = std::make_shared<const WorkerWeights>(std::move(weights));
-  ComputeIfDue();
-}
-
-void WorkerRole::ComputeIfDue() {
-  if (block_.count == 0 || weights_ == nullptr || computing_ || untaken_ || last_save_ ||
-      (!async_ && weights_->outer.outer_step == computed_step_)) {
-    return;
-  }
-  computing_ = true;
-  computed_step_ = weights_->outer.outer_step;
-  auto gradients = std::make_shared<std::vector<std::byte>>();
-  background_->Post(
-      [this, gradients, weights = weights_] { *gradients = ToWire(Compute(*weights)); },
-      [this, gradients] {
-        computing_ = false;
-        untaken_ = async_;
-        Answer(kGradients, std::move(*gradients));
-        ComputeIfDue();
-      });
+  const auto shared = std::make_shared<const WorkerWeights>(std::move(weights));
+  const auto gradients = std::make_shared<std::vector<std::byte>>();
+  background_->Post([this, gradients, shared] { *gradients = ToWire(Compute(*shared)); },
+                    [this, gradients] { Answer(kGradients, std::move(*gradients)); });
 }
 
 std::vector<WorkerGradient> WorkerRole::Compute(const WorkerWeights& weights) {
@@ -121,7 +99,6 @@ std::vector<WorkerGradient> WorkerRole::Compute(const WorkerWeights& weights) {
 
 void WorkerRole::Save(const SaveRequest& request) {
   saving_ = true;
-  last_save_ = request.last;
   auto saved = std::make_shared<std::vector<std::byte>>();
   background_->Post([this, saved, request] { *saved = ToWire(WriteStates(request)); },
                     [this, saved] {

@@ -103,13 +103,14 @@ class CheckpointStore {
   // Steps of the checkpoints there are, ascending.
   std::vector<int64_t> Steps() const;
   std::string Path(int64_t step) const;
+  // Where the checkpoint is until it is complete.
+  std::string TemporaryPath(int64_t step) const;
   // The newest checkpoint, none if there is none. Throws Error if it is damaged; the message names
   // the older ones that are not. Nothing is fallen back to.
   std::optional<Checkpoint> ReadNewest() const;
 
  private:
   void Event(int64_t step, std::string_view what) const;
-  std::string TemporaryPath(int64_t step) const;
   void ApplyRetention() const;
 
   std::string directory_;

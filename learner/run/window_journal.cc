@@ -14,13 +14,6 @@
 #include "base/file.h"
 
 namespace lopt {
-namespace {
-
-constexpr int32_t kStarted = 1;
-constexpr int32_t kReset = 2;
-
-}  // namespace
-
 WindowJournal::WindowJournal(std::string path)
     : path_(std::move(path)),
       descriptor_(::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) {
@@ -37,23 +30,17 @@ WindowJournal::WindowJournal(std::string path)
 
 WindowJournal::~WindowJournal() { ::close(descriptor_); }
 
-void WindowJournal::Note(int32_t kind, int64_t first, std::span<const int64_t> windows) {
-  scratch_.clear();
-  for (size_t i = 0; i < windows.size(); ++i) {
-    if (i > 0 && windows[i] == windows[i - 1]) {
-      ++scratch_.back().count;
-    } else {
-      scratch_.push_back({.kind = kind,
-                          .first = static_cast<int32_t>(first + static_cast<int64_t>(i)),
-                          .count = 1,
-                          .windows = windows[i]});
+// Workers in a row that are as far as each other share a record.
+void WindowJournal::Note(int32_t kind, int64_t worker, int64_t windows) {
+  if (!noted_.empty()) {
+    Record& last = noted_.back();
+    if (last.kind == kind && last.windows == windows && last.first + last.count == worker) {
+      ++last.count;
+      return;
     }
   }
-  Append(scratch_);
-}
-
-void WindowJournal::Started(int64_t first, std::span<const int64_t> windows) {
-  Note(kStarted, first, windows);
+  noted_.push_back(
+      {.kind = kind, .first = static_cast<int32_t>(worker), .count = 1, .windows = windows});
 }
 
 void WindowJournal::GoOnFrom(int64_t position, std::span<const int64_t> windows, Ledger* ledger) {
@@ -83,16 +70,18 @@ void WindowJournal::GoOnFrom(int64_t position, std::span<const int64_t> windows,
   }
   for (size_t w = 0; w < started.size(); ++w) {
     reset(w, windows[w]);
+    Note(kReset, static_cast<int64_t>(w), windows[w]);
   }
-  Note(kReset, 0, windows);
+  Write();
 }
 
-void WindowJournal::Append(std::span<const Record> records) {
-  const auto wanted = static_cast<ssize_t>(records.size_bytes());
+void WindowJournal::Write() {
+  const std::span<const Record> records(noted_);
   const ssize_t written = ::write(descriptor_, records.data(), records.size_bytes());
-  Require(written == wanted, "cannot write {}: {}", path_,
+  Require(written == static_cast<ssize_t>(records.size_bytes()), "cannot write {}: {}", path_,
           written < 0 ? std::generic_category().message(errno) : "the disk is full");
-  position_ += static_cast<int64_t>(records.size());
+  position_ += std::ssize(records);
+  noted_.clear();
 }
 
 std::vector<WindowJournal::Record> WindowJournal::Read() const {

@@ -21,9 +21,11 @@ class WindowJournal {
   WindowJournal(const WindowJournal&) = delete;
   WindowJournal& operator=(const WindowJournal&) = delete;
 
-  // Workers first, first + 1, ... have started all windows below windows[0], windows[1], ...
-  void Started(int64_t first, std::span<const int64_t> windows);
-  // Records so far; a checkpoint keeps it.
+  // A worker is about to have started all windows below this one. Write puts all that was noted
+  // since the last Write into the file, in one piece.
+  void Started(int64_t worker, int64_t windows) { Note(kStarted, worker, windows); }
+  void Write();
+  // Records written so far; a checkpoint keeps it.
   int64_t position() const { return position_; }
 
   // To be called when a run goes on from a checkpoint that was made at `position` and in which the
@@ -32,6 +34,9 @@ class WindowJournal {
   void GoOnFrom(int64_t position, std::span<const int64_t> windows, Ledger* ledger);
 
  private:
+  static constexpr int32_t kStarted = 1;
+  static constexpr int32_t kReset = 2;
+
   // Of workers [first, first + count).
   struct Record {
     int32_t kind = 0;
@@ -40,14 +45,13 @@ class WindowJournal {
     int64_t windows = 0;
   };
 
-  void Note(int32_t kind, int64_t first, std::span<const int64_t> windows);
-  void Append(std::span<const Record> records);
+  void Note(int32_t kind, int64_t worker, int64_t windows);
   std::vector<Record> Read() const;
 
   std::string path_;
   int descriptor_;
   int64_t position_ = 0;
-  std::vector<Record> scratch_;
+  std::vector<Record> noted_;
 };
 
 }  // namespace lopt

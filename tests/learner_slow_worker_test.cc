@@ -1,0 +1,175 @@
+// Runs whose updates do not wait for all workers, with one that is as slow as can be: its windows
+// end when a given number of updates has been made without it.
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "estimators/registry.h"
+#include "learner/job/messages.h"
+#include "learner/mode.h"
+#include "learner/run/checkpoint.h"
+#include "learner/run/window_journal.h"
+#include "learner/transport/transport.h"
+#include "tests/learner_fakes.h"
+#include "tests/learner_local_job.h"
+#include "tests/temp_directory.h"
+
+namespace lopt {
+namespace {
+
+std::atomic<int64_t> updates_made = 0;
+std::atomic<int64_t> slow_until = 0;  // updates; windows that begin later are quick
+
+// An estimator that computes nothing, at once or slowly.
+struct WaitOptions {
+  bool slow = false;
+  void Visit(FieldVisitor& v) { v.Field("slow", &slow, "Whether it waits."); }
+};
+
+MetaTrainConfig TwoWorkers(const Config& mode, int64_t meta_steps) {
+  static const bool added = [] {
+    EstimatorRegistry().Add<WaitOptions>(
+        "Wait", "Waits.",
+        [](const WaitOptions& options, const std::shared_ptr<const LearnedOptimizer>&,
+           const TaskResources&) {
+          return Configured([slow = options.slow](const WorkerWeights&, Key, int64_t) {
+            while (slow && updates_made < slow_until) {
+              std::this_thread::yield();
+            }
+            return GradientEstimate{.gradient = Eigen::VectorXf::Zero(1),
+                                    .mean_loss = 1,
+                                    .counts = {.inner_steps = 10},
+                                    .metrics = {}};
+          });
+        });
+    return true;
+  }();
+  CHECK(added);
+  auto config = ReadOptions<MetaTrainConfig>(Config::Parse(
+      R"({"learned_optimizer": {"type": "LearnableSGD"}, "workers": 2, "estimators_per_worker": 1,
+          "estimators": [{"type": "Wait"}, {"type": "Wait", "slow": true}]})",
+      "test"));
+  config.mode = mode;
+  config.meta_steps = meta_steps;
+  return config;
+}
+
+// Both modes, with windows of worker 1 that take `updates` updates.
+void WithSlowWorker(int64_t updates, const std::function<void(const Config& mode)>& test) {
+  for (const Config& mode :
+       {WriteOptions("Async", AsyncOptions{.staleness = 1000000}),
+        WriteOptions("Sync", SyncOptions{.deadline_seconds = 1e-9, .quorum = 1})}) {
+    CAPTURE(mode.Dump());
+    updates_made = 0;
+    slow_until = updates;
+    test(mode);
+  }
+}
+
+// Rank 0's options: counts the updates.
+MetaTrainerOptions Counting(const std::string& directory = {}) {
+  return {.out_dir = directory, .on_event = [](std::string_view event) {
+            updates_made += event.starts_with("step:") ? 1 : 0;
+          }};
+}
+
+TEST_CASE("Updates go on while a checkpoint waits for the window of a slow worker") {
+  WithSlowWorker(50, [](const Config& mode) {
+    const TempDirectory directory;
+    MetaTrainConfig config = TwoWorkers(mode, 60);
+    config.checkpoint_steps = 4;
+    config.keep_last = 100;
+    const LocalJob job = RunLocalJob(config, 2, Counting(directory.path()));
+    CHECK(job.errors == std::vector<std::string>(2));
+    CHECK(job.result.learner.outer_step == 60);
+    const std::vector<int64_t> steps = CheckpointStore(directory / "checkpoints", {}).Steps();
+    REQUIRE(steps.size() >= 3);
+    CHECK(steps[1] == 4);  // complete when 50 updates had been made
+    CHECK(steps.back() == 60);
+    // Each accounts for all that its workers' states have behind them.
+    for (const int64_t step : steps) {
+      CAPTURE(step);
+      const Checkpoint checkpoint =
+          ReadCheckpoint(CheckpointStore(directory / "checkpoints", {}).Path(step));
+      CHECK(checkpoint.learner.outer_step == step);
+      for (int64_t w = 0; w < 2; ++w) {
+        CHECK(checkpoint.ledger.OfWorker(w).Total() ==
+              10 * checkpoint.workers[static_cast<size_t>(w)].windows);
+      }
+      CHECK(checkpoint.ledger.OfWorker(0)[Fate::kUsed] >= 10 * (step - 1));
+    }
+  });
+}
+
+TEST_CASE("The journal holds just the windows that ran, when weights were in flight too") {
+  WithSlowWorker(20, [](const Config& mode) {
+    const TempDirectory directory;
+    const LocalJob job = RunLocalJob(TwoWorkers(mode, 40), 2, Counting(directory.path()));
+    CHECK(job.errors == std::vector<std::string>(2));
+    const auto checkpoint = CheckpointStore(directory / "checkpoints", {}).ReadNewest();
+    Ledger ledger(2, 2);
+    WindowJournal(directory / "windows.bin").GoOnFrom(0, std::vector<int64_t>(2), &ledger);
+    CHECK(ledger.UnknownWindows() ==
+          checkpoint->workers[0].windows + checkpoint->workers[1].windows);
+    CHECK(checkpoint->ledger == job.result.ledger);
+  });
+}
+
+// Passes on what it is given and counts the weights that rank 1 has not answered yet.
+class CountingTransport final : public Transport {
+ public:
+  explicit CountingTransport(Transport* inner) : inner_(inner) {}
+
+  int rank() const override { return inner_->rank(); }
+  int size() const override { return inner_->size(); }
+  int ranks_on_host() const override { return inner_->ranks_on_host(); }
+  std::string Description() const override { return inner_->Description(); }
+  void Send(int to, int kind, std::vector<std::byte> bytes) override {
+    if (to == 1 && kind == kWeights) {
+      most_ = std::max(most_, ++outstanding_);
+    }
+    inner_->Send(to, kind, std::move(bytes));
+  }
+  std::optional<Message> Poll() override {
+    std::optional<Message> message = inner_->Poll();
+    if (message && message->from == 1 && message->kind == kGradients) {
+      --outstanding_;
+    }
+    return message;
+  }
+  void BeginFarewell() override { inner_->BeginFarewell(); }
+  bool FarewellDone() override { return inner_->FarewellDone(); }
+  bool NotifyOnArrival(Wakeup* wakeup) override { return inner_->NotifyOnArrival(wakeup); }
+  int Exit(int exit_code) override { return inner_->Exit(exit_code); }
+
+  int most() const { return most_; }
+
+ private:
+  void DoAbort(int exit_code) override { inner_->Abort(exit_code); }
+
+  Transport* inner_;
+  int outstanding_ = 0;
+  int most_ = 0;
+};
+
+TEST_CASE("A rank that does not answer has one message with weights at a time") {
+  WithSlowWorker(50, [](const Config& mode) {
+    const auto transports = MakeLocalTransports(2);
+    CountingTransport counting(transports[0].get());
+    MetaTrainerOptions options = Counting();
+    options.transport = &counting;
+    const MetaTrainConfig config = TwoWorkers(mode, 60);
+    std::thread other([&] { RunMetaTraining(config, {.transport = transports[1].get()}); });
+    CHECK(RunMetaTraining(config, options).learner.outer_step == 60);
+    other.join();
+    CHECK(counting.most() == 1);
+  });
+}
+
+}  // namespace
+}  // namespace lopt
