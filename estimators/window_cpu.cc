@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/parallel.h"
+#include "base/progress.h"
 #include "estimators/lopt_state.h"
 #include "estimators/replica_keys.h"
 
@@ -34,6 +35,7 @@ class ReplicaGroup {
           Restart(r);
         }
       }
+      NoteProgress();
     }
   }
 

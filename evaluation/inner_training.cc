@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/progress.h"
 
 namespace lopt {
 namespace {
@@ -113,6 +114,7 @@ class Trainings {
                     .key = FoldIn(update_keys_[r], number)},
                    gradients_[r], params_[r], state_[r], scratch_);
     }
+    NoteProgress();
   }
 
   void Judge(Split split) {

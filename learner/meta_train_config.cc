@@ -43,6 +43,10 @@ void MetaTrainConfig::Visit(FieldVisitor& v) {
   v.FreeOnResume().Field("worker_timeout_seconds", &worker_timeout_seconds, AtLeast(0),
                          "A process of the job that is silent for so long ends the job; 0: never.");
   v.FreeOnResume().Field(
+      "progress_timeout_seconds", &progress_timeout_seconds, AtLeast(0),
+      "A process that answers, but whose computation does not get on for so long, ends the job; 0: "
+      "never. Windows get on with every inner step, saving with every file.");
+  v.FreeOnResume().Field(
       "gather_checkpoints", &gather_checkpoints,
       "Whether the first process writes all files of a checkpoint, for processes without a "
       "common file system.");

@@ -35,6 +35,7 @@ struct MetaTrainConfig {
   int64_t estimators_per_worker = 0;
   EstimatorPlacement estimator_placement = EstimatorPlacement::kRoundRobin;
   double worker_timeout_seconds = 60;
+  double progress_timeout_seconds = 600;
   bool gather_checkpoints = false;
   std::string data_dir;
   std::string isa;

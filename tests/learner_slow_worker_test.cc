@@ -28,7 +28,11 @@ std::atomic<int64_t> slow_until = 0;  // updates; windows that begin later are q
 // An estimator that computes nothing, at once or slowly.
 struct WaitOptions {
   bool slow = false;
-  void Visit(FieldVisitor& v) { v.Field("slow", &slow, "Whether it waits."); }
+  bool fails = false;
+  void Visit(FieldVisitor& v) {
+    v.Field("slow", &slow, "Whether it waits.");
+    v.Field("fails", &fails, "Whether it throws.");
+  }
 };
 
 MetaTrainConfig TwoWorkers(const Config& mode, int64_t meta_steps) {
@@ -37,8 +41,9 @@ MetaTrainConfig TwoWorkers(const Config& mode, int64_t meta_steps) {
         "Wait", "Waits.",
         [](const WaitOptions& options, const std::shared_ptr<const LearnedOptimizer>&,
            const TaskResources&) {
-          return Configured([slow = options.slow](const WorkerWeights&, Key, int64_t) {
-            while (slow && updates_made < slow_until) {
+          return Configured([options](const WorkerWeights&, Key, int64_t) {
+            Require(!options.fails, "the window failed");
+            while (options.slow && updates_made < slow_until) {
               std::this_thread::yield();
             }
             return GradientEstimate{.gradient = Eigen::VectorXf::Zero(1),
@@ -101,7 +106,7 @@ TEST_CASE("Updates go on while a checkpoint waits for the window of a slow worke
         CHECK(checkpoint.ledger.OfWorker(w).Total() ==
               10 * checkpoint.workers[static_cast<size_t>(w)].windows);
       }
-      CHECK(checkpoint.ledger.OfWorker(0)[Fate::kUsed] >= 10 * (step - 1));
+      CHECK(checkpoint.ledger.Total()[Fate::kUsed] >= 10 * step);
     }
   });
 }
@@ -118,6 +123,23 @@ TEST_CASE("The journal holds just the windows that ran, when weights were in fli
           checkpoint->workers[0].windows + checkpoint->workers[1].windows);
     CHECK(checkpoint->ledger == job.result.ledger);
   });
+}
+
+TEST_CASE("The cause of a failure is told before what the learner's rank computes is waited for") {
+  MetaTrainConfig config = TwoWorkers(WriteOptions("Sync", SyncOptions{}), 5);
+  config.estimators = {config.estimators[1], config.estimators[0].With("fails", "true")};
+  updates_made = 0;
+  slow_until = 1;
+  std::string cause;
+  MetaTrainerOptions options;
+  options.on_failure = [&](const char* text) {
+    cause = text;
+    slow_until = 0;
+  };
+  const LocalJob job = RunLocalJob(config, 2, options);
+  CHECK(cause.starts_with("rank 1 ("));
+  CHECK(cause.ends_with("): the window failed"));
+  CHECK(job.errors[0] == cause);
 }
 
 // Passes on what it is given and counts the weights that rank 1 has not answered yet.

@@ -167,6 +167,21 @@ int DefaultThreads(const Transport& transport) {
   return shared ? std::max(1, cores / transport.ranks_on_host()) : cores;
 }
 
+// Ends an MPI job with a message. Most errors are met by all ranks at once: the others give the
+// learner's the time to be the only one.
+[[noreturn]] void EndJob(Transport* transport, const char* message, int exit_code) {
+  if (transport->rank() == 0) {
+    fmt::print(stderr, "lopt: {}\n", message);
+  } else {
+    for (int i = 0; i < 100; ++i) {
+      transport->Poll();
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    fmt::print(stderr, "lopt: rank {}: {}\n", transport->rank(), message);
+  }
+  transport->Abort(exit_code);
+}
+
 // Meta-training as this rank of the job. Returns the exit code.
 int Train(const po::variables_map& values, Transport* transport) {
   if (values.contains("resume") && values.contains("overwrite")) {
@@ -191,6 +206,9 @@ int Train(const po::variables_map& values, Transport* transport) {
   options.version = VersionAndCommit(build);
   options.stop = StopOnSignals(speaks ? "this update" : "");
   options.transport = transport;
+  if (StartedByMpi()) {
+    options.on_failure = [=](const char* message) { EndJob(transport, message, kExitError); };
+  }
   if (!speaks) {
     return RunMetaTraining(config, options).interrupted ? kExitInterrupted : kExitDone;
   }
@@ -219,21 +237,6 @@ int Train(const po::variables_map& values, Transport* transport) {
                options.out_dir);
   }
   return kExitDone;
-}
-
-// Ends an MPI job with a message. Most errors are met by all ranks at once: the others give the
-// learner's the time to be the only one.
-[[noreturn]] void EndJob(Transport* transport, const char* message, int exit_code) {
-  if (transport->rank() == 0) {
-    fmt::print(stderr, "lopt: {}\n", message);
-  } else {
-    for (int i = 0; i < 100; ++i) {
-      transport->Poll();
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    fmt::print(stderr, "lopt: rank {}: {}\n", transport->rank(), message);
-  }
-  transport->Abort(exit_code);
 }
 
 }  // namespace

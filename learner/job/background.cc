@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/progress.h"
+
 namespace lopt {
 
 Background::Background(int threads, Wakeup* done) : pool_(threads), wakeup_(done) {
@@ -65,6 +67,7 @@ void Background::Loop() {
       const std::lock_guard lock(mutex_);
       done_.push_back(std::move(job));
     }
+    NoteProgress();
     wakeup_->Notify();
   }
 }

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/process_identity.h"
+#include "base/progress.h"
 #include "learner/run/status_file.h"
 
 namespace lopt {
@@ -50,7 +51,8 @@ MessageLoop::MessageLoop(Transport* transport, Wakeup* wakeup, Options options)
       woken_by_messages_(transport->NotifyOnArrival(wakeup)),
       spins_(transport->ranks_on_host() <= static_cast<int>(std::thread::hardware_concurrency())),
       shortest_sleep_(ShortestSleep(*transport)),
-      tended_(Clock::now()),
+      progressed_(Clock::now()),
+      tended_(progressed_),
       beaten_(tended_ - std::chrono::hours(1)),
       host_(HostName()) {
   const int last = transport->rank() == 0 ? transport->size() - 1 : 0;
@@ -118,6 +120,7 @@ void MessageLoop::Tend(Clock::time_point now) {
     for (Peer& peer : peers_) {
       peer.heard = now;
     }
+    progressed_ = now;
   }
   tended_ = now;
   if (options_.timeout_seconds > 0 &&
@@ -129,6 +132,7 @@ void MessageLoop::Tend(Clock::time_point now) {
     }
   }
   CheckPeers(now);
+  CheckProgress(now);
   if (Seconds(now - status_written_) >= kStatusSeconds) {
     WriteStatus();
   }
@@ -151,6 +155,22 @@ void MessageLoop::CheckPeers(Clock::time_point now) {
                  transport_->rank(), host_);
       transport_->Abort(kExitAfterTimeout);
     }
+  }
+}
+
+void MessageLoop::CheckProgress(Clock::time_point now) {
+  const int64_t progress = ProgressNoted();
+  if (progress != progress_ || !options_.working()) {
+    progress_ = progress;
+    progressed_ = now;
+  }
+  const double seconds = Seconds(now - progressed_);
+  if (options_.progress_timeout_seconds > 0 && seconds > options_.progress_timeout_seconds) {
+    fmt::print(stderr,
+               "lopt: rank {} ({}) has made no progress for {:.1f} s, longer than "
+               "progress_timeout_seconds, in state {}; its last step is {}; it ends the job\n",
+               transport_->rank(), host_, seconds, options_.state(), updates_);
+    transport_->Abort(kExitAfterTimeout);
   }
 }
 

@@ -18,6 +18,10 @@ class MessageLoop {
  public:
   struct Options {
     double timeout_seconds = 0;  // a peer silent for so long ends the job; 0: never
+    // Work in the background that gives no sign of progress (base/progress.h) for so long ends the
+    // job; 0: never.
+    double progress_timeout_seconds = 0;
+    std::function<bool()> working = {};  // whether there is such work
     // Given every message but heartbeats.
     std::function<void(Message)> on_message = {};
     // Called often; true if it did something.
@@ -55,6 +59,7 @@ class MessageLoop {
   bool TakeMessages();
   void Tend(Clock::time_point now);
   void CheckPeers(Clock::time_point now);
+  void CheckProgress(Clock::time_point now);
 
   Transport* transport_;
   Wakeup* wakeup_;
@@ -64,6 +69,8 @@ class MessageLoop {
   std::chrono::microseconds shortest_sleep_;
   std::vector<Peer> peers_;
   int64_t updates_ = 0;
+  int64_t progress_ = 0;
+  Clock::time_point progressed_;
   Clock::time_point tended_;
   Clock::time_point beaten_;
   Clock::time_point status_written_ = {};

@@ -60,6 +60,8 @@ class RankJob {
         reproducible_(WhyNotReproducible(*ModeRegistry().Make(config.mode)).empty()),
         loop_(transport, &wakeup_,
               {.timeout_seconds = config.worker_timeout_seconds,
+               .progress_timeout_seconds = config.progress_timeout_seconds,
+               .working = [this] { return !Idle(); },
                .on_message = [this](Message message) { Dispatch(std::move(message)); },
                .on_poll = [this] { return PollBackground(); },
                .urgent = [this] { return Urgent(); },
@@ -104,7 +106,10 @@ class RankJob {
       loop_.RunUntil([this] { return worker_.has_value(); });
       return learner_.emplace(&*experiment_, options_, &*ranks_, &loop_, &background_, &*files_)
           .Run();
-    } catch (...) {
+    } catch (const std::exception& error) {
+      if (options_.on_failure) {
+        options_.on_failure(error.what());
+      }
       ranks_->End("failed");
       throw;
     }
@@ -193,6 +198,8 @@ class RankJob {
     }
     return background_.Idle() ? "waiting" : "computing";
   }
+
+  bool Idle() const { return background_.Idle() && (!files_ || files_->Idle()); }
 
   MetaTrainConfig config_;
   MetaTrainerOptions options_;

@@ -39,6 +39,9 @@ struct MetaTrainerOptions {
   // Called with the name of what a crash may interrupt: "step:<updates>" after an update, "theta"
   // and "finish" before the files written at the end, and those of CheckpointStore.
   std::function<void(std::string_view)> on_event = {};
+  // On rank 0: called with the text of the Error that ends the job, before the work that runs in
+  // the background is waited for. A rank that is a process says it and aborts the job there.
+  std::function<void(const char*)> on_failure = {};
   // The ranks that share the work; all call RunMetaTraining with the same config. Null: this
   // process alone.
   Transport* transport = nullptr;

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "base/progress.h"
 
 namespace lopt {
 
@@ -52,6 +53,7 @@ void WorkerRole::Begin(const WorkerWeights& weights) {
         ParallelFor(block_.count, [&](int64_t i) {
           const LogicalWorker& worker = experiment_->workers[static_cast<size_t>(block_.first + i)];
           states_[static_cast<size_t>(i)] = InitWorkerState(weights, worker.estimators, worker.key);
+          NoteProgress();
         });
       },
       [this] { Answer(kReady); });
@@ -93,6 +95,7 @@ std::vector<WorkerGradient> WorkerRole::Compute(const WorkerWeights& weights) {
                         .gradient = GradientWorkerCompute(weights, logical.estimators, windows,
                                                           logical.key, &states_[index])
                                         .to_put};
+    NoteProgress();
   });
   return gradients;
 }

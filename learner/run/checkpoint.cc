@@ -16,6 +16,7 @@
 #include "base/arrays.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/progress.h"
 #include "base/record.h"
 #include "base/safetensors.h"
 #include "lopt/registry.h"
@@ -235,6 +236,7 @@ WorkerState ParseWorker(std::span<const std::byte> bytes, size_t estimators,
 CheckpointFile WriteCheckpointFile(const std::string& directory, const std::string& name,
                                    std::span<const std::byte> bytes) {
   WriteFile(directory + "/" + name, bytes);
+  NoteProgress();
   return {.name = name, .bytes = bytes.size(), .crc32 = Crc32(bytes)};
 }
 
