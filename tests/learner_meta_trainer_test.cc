@@ -485,7 +485,9 @@ TEST_CASE("A run that began and ended while a start was held up is not overwritt
   const TempDirectory directory;
   const MetaTrainConfig config = SmallExperiment(1, 2);
   const Experiment experiment(config);
-  RunWriter late(experiment, {.out_dir = directory.path()});
+  Wakeup wakeup;
+  Background files(1, &wakeup);
+  RunWriter late(experiment, {.out_dir = directory.path()}, &files);
   Train(config, directory.path());
   const std::string metrics = MetricsLines(directory.path());
   CHECK(lopt::ErrorOf([&] { late.Create(); }) ==
