@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "base/isa.h"
+#include "learner/meta_train_config.h"
 #include "tasks/registry.h"
 #include "tests/process.h"
 #include "tests/temp_directory.h"
