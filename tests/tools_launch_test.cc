@@ -15,6 +15,9 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/process_identity.h"
+#include "base/run_lock.h"
+#include "learner/run/run_directory.h"
 #include "tests/error_of.h"
 #include "tests/process.h"
 #include "tests/temp_directory.h"
@@ -54,11 +57,15 @@ attempt=$(($(cat "$scratch/attempts" 2>/dev/null || echo 0) + 1))
 echo $attempt > "$scratch/attempts"
 n=$2
 echo "$*" >> "$scratch/commands"
-write_run() {
+# status
+write_manifest() {
   mkdir -p "$out/checkpoints"
-  echo '{}' > "$out/manifest.new"
+  printf '{"format": "lopt run 1", "status": "%s", "updates": 0, "version": "", "isa": "", "seed": 0, "threads": 1, "init_theta": ""}' \
+    $1 > "$out/manifest.new"
   mv "$out/manifest.new" "$out/manifest.json"
 }
+write_run() { write_manifest running; }
+finish() { write_manifest finished; exit 0; }
 write_checkpoint() { mkdir -p "$out/checkpoints/step-$(printf %08d $1)"; }
 # rank, process, updates, time
 write_status() {
@@ -70,7 +77,8 @@ write_status() {
 # rank
 write_killed() {
   mkdir -p "$out/status"
-  echo "{\"rank\": $1, \"host\": \"$(hostname)\", \"exit_code\": 137, \"by_signal\": true}" > "$out/status/end-$1.json"
+  echo "{\"rank\": $1, \"host\": \"$(hostname)\", \"exit_code\": 137, \"by_signal\": true, \"stopped\": false}" > "$out/status/new"
+  mv "$out/status/new" "$out/status/end-$1.json"
 }
 )sh";
 
@@ -85,10 +93,7 @@ class FakeLaunch {
     options.program = {"lopt", "meta-train"};
     options.out_dir = out();
     options.restart = {.ranks = 2, .min_ranks = 2};
-    options.wait = [this](double seconds) {
-      delays.push_back(seconds);
-      return true;
-    };
+    options.wait = [this](double seconds) { delays.push_back(seconds); };
   }
 
   int Run() { return Supervise(options); }
@@ -113,10 +118,9 @@ void WriteStatus(const std::string& out_dir, const RankStatus& status) {
   WriteStatusFile(StatusPath(out_dir, status.rank), status);
 }
 
-std::string ThisHost() {
-  char name[256] = {};
-  gethostname(name, sizeof name - 1);
-  return name;
+void WriteManifest(const std::string& out_dir, const std::string& status) {
+  std::filesystem::create_directories(out_dir);
+  RunDirectory(out_dir).WriteManifest({.status = status});
 }
 
 }  // namespace
@@ -180,11 +184,17 @@ TEST_CASE("The watch names the ranks that ended and those that fell silent") {
   CHECK_EQ(DescribeRanks(watch.Behind(7)),
            "rank 0 on host a (last step 7), rank 2 on host b (last step 5)");
 
+  CHECK_FALSE(watch.AnyEnded());
+  WriteRankEnd(out.path(), {.rank = 2, .host = "b", .end = {.exit_code = 15}, .stopped = true});
+  watch.Read(111);
+  CHECK(watch.AnyEnded());
   CHECK(watch.Ended().empty());
   WriteRankEnd(out.path(), {.rank = 0, .host = "a", .end = {.exit_code = 1}});
+  watch.Read(111);
   CHECK_EQ(DescribeRanks(watch.Ended()), "rank 0 on host a (last step 7)");
   WriteRankEnd(out.path(), {.rank = 1, .host = "a", .end = {.exit_code = 137, .by_signal = true}});
   WriteRankEnd(out.path(), {.rank = 9, .host = "c", .end = {.exit_code = 139, .by_signal = true}});
+  watch.Read(111);
   CHECK_EQ(DescribeRanks(watch.Ended()),
            "rank 1 on host a (last step 8), rank 9 on host c (last step 0)");
   RemoveStatusFiles(out.path());
@@ -193,11 +203,37 @@ TEST_CASE("The watch names the ranks that ended and those that fell silent") {
 }
 
 TEST_CASE("A job that finishes is run once, with the words of its command") {
-  FakeLaunch launch("exit 0");
+  FakeLaunch launch("finish");
   launch.options.program = {"lopt", "meta-train", "--preset", "smoke"};
   CHECK_EQ(launch.Run(), kExitDone);
   CHECK_EQ(launch.Commands(), Strings{"-n 2 lopt meta-train --preset smoke"});
   CHECK_FALSE(std::filesystem::exists(launch.out() + "/restarts.jsonl"));
+}
+
+TEST_CASE("What the run's manifest says counts, whatever mpiexec's exit code is") {
+  {
+    FakeLaunch launch("write_manifest finished; exit 9");
+    CHECK_EQ(launch.Run(), kExitDone);
+    CHECK_EQ(launch.Commands().size(), 1);
+  }
+  {
+    FakeLaunch launch("write_manifest interrupted; exit 0");
+    CHECK_EQ(launch.Run(), kExitInterrupted);
+    CHECK_EQ(launch.Commands().size(), 1);
+  }
+  {
+    FakeLaunch launch("[ $attempt = 3 ] && finish; [ $attempt = 2 ] && write_run; exit 0");
+    CHECK_EQ(launch.Run(), kExitDone);
+    CHECK_EQ(launch.Commands().size(), 3);
+    CHECK_EQ(RestartLog(launch.out())[0]["exit_code"], 0);
+  }
+  {
+    FakeLaunch launch("[ $attempt = 2 ] && finish; exit 9");
+    WriteManifest(launch.out(), "finished");  // with fewer updates than are wanted now
+    launch.options.resume = true;
+    CHECK_EQ(launch.Run(), kExitDone);
+    CHECK_EQ(launch.Commands().size(), 2);
+  }
 }
 
 TEST_CASE("A job that says it was interrupted is not restarted") {
@@ -208,7 +244,7 @@ TEST_CASE("A job that says it was interrupted is not restarted") {
 
 TEST_CASE("A job with a killed rank is resumed, and the log names rank, host and last step") {
   FakeLaunch launch(R"sh(
-[ $attempt = 2 ] && exit 0
+[ $attempt = 2 ] && finish
 write_run
 write_checkpoint 40
 write_status 0 11 42 1
@@ -229,7 +265,7 @@ exit 9)sh");
   CHECK_EQ(log[0]["exit_code"], 9);
   CHECK_EQ(
       log[0]["culprits"],
-      Json::parse(fmt::format(R"([{{"rank": 1, "host": "{}", "last_step": 41}}])", ThisHost())));
+      Json::parse(fmt::format(R"([{{"rank": 1, "host": "{}", "last_step": 41}}])", HostName())));
   CHECK_EQ(log[0]["updates"], 42);
   CHECK_EQ(log[0]["checkpoint"], 40);
   CHECK_EQ(log[0]["restarted"], true);
@@ -262,7 +298,7 @@ TEST_CASE("A command that is refused is not tried again") {
 }
 
 TEST_CASE("A start that fails with too many ranks goes on with fewer") {
-  FakeLaunch launch("[ $n -gt 3 ] && exit 1; exit 0");
+  FakeLaunch launch("[ $n -gt 3 ] && exit 1; finish");
   launch.options.restart = {.ranks = 8, .min_ranks = 3};
   CHECK_EQ(launch.Run(), kExitDone);
   Strings ranks;
@@ -273,9 +309,9 @@ TEST_CASE("A start that fails with too many ranks goes on with fewer") {
 }
 
 TEST_CASE("A run that was there before is neither resumed nor replaced unasked") {
-  FakeLaunch launch("exit 0");
+  FakeLaunch launch("finish");
   std::filesystem::create_directories(launch.out());
-  WriteTextFile(launch.out() + "/manifest.json", "{}");
+  WriteManifest(launch.out(), "finished");
   CHECK_EQ(ErrorOf([&] { launch.Run(); }),
            launch.out() +
                " holds a run already: resume it (--resume), replace it (--overwrite), "
@@ -287,9 +323,9 @@ TEST_CASE("A run that was there before is neither resumed nor replaced unasked")
 }
 
 TEST_CASE("A run that is to be replaced is not resumed before it has been") {
-  FakeLaunch launch("[ $attempt = 3 ] && exit 0; [ $attempt = 2 ] && write_run; exit 9");
+  FakeLaunch launch("[ $attempt = 3 ] && finish; [ $attempt = 2 ] && write_run; exit 9");
   std::filesystem::create_directories(launch.out() + "/checkpoints/step-00000900");
-  WriteTextFile(launch.out() + "/manifest.json", "{\"old\": true}");
+  WriteManifest(launch.out(), "finished");
   WriteTextFile(launch.out() + "/restarts.jsonl", "{\"old\": true}\n");
   launch.options.overwrite = true;
   launch.options.start_words = {"--overwrite", "--init-theta", "x"};
@@ -304,7 +340,7 @@ TEST_CASE("A run that is to be replaced is not resumed before it has been") {
 
 TEST_CASE("A job in which no rank reports any more is killed, stopped processes included") {
   FakeLaunch launch(R"sh(
-[ $attempt = 2 ] && exit 0
+[ $attempt = 2 ] && finish
 write_run
 setsid sleep 1000 &
 echo $! > "$scratch/stopped"
@@ -325,7 +361,7 @@ kill -STOP $$)sh");
 
 TEST_CASE("A rank that fell silent before the others is named as hung") {
   FakeLaunch launch(R"sh(
-[ $attempt = 2 ] && exit 0
+[ $attempt = 2 ] && finish
 write_run
 write_status 0 $$ 8 1
 write_status 1 1 7 1
@@ -349,7 +385,7 @@ TEST_CASE("When mpiexec is killed what it left is ended before the restart") {
   FakeLaunch launch(R"sh(
 if [ $attempt = 2 ]; then
   kill -0 $(cat "$scratch/left") 2>/dev/null && exit 1
-  exit 0
+  finish
 fi
 write_run
 setsid sleep 1000 &
@@ -370,6 +406,129 @@ TEST_CASE("A signal to stop reaches the job, whose end ends the launch") {
     CHECK_EQ(launch.Run(), kExitInterrupted);
     CHECK_EQ(Lines(std::filesystem::path(launch.out()).parent_path() / "stops"), Strings{"1"});
   }
+}
+
+TEST_CASE("A signal to stop that came before the job is started is not lost") {
+  sigset_t stop;
+  sigset_t before;
+  sigemptyset(&stop);
+  sigaddset(&stop, SIGTERM);
+  sigprocmask(SIG_BLOCK, &stop, &before);
+  raise(SIGTERM);
+  FakeLaunch launch("finish");
+  CHECK_EQ(launch.Run(), kExitInterrupted);
+  sigprocmask(SIG_SETMASK, &before, nullptr);
+  CHECK(launch.Commands().empty());
+}
+
+TEST_CASE("A signal to stop that mpiexec answers by exit code 0 or an error is one all the same") {
+  for (const char* end : {"exit 0", "exit 1", "write_run; exit 0", "write_run; exit 9"}) {
+    CAPTURE(end);
+    FakeLaunch launch(
+        fmt::format("trap '{}' TERM; kill -TERM $PPID; while :; do sleep 0.01; done", end));
+    CHECK_EQ(launch.Run(), kExitInterrupted);
+    CHECK_EQ(launch.Commands().size(), 1);
+  }
+}
+
+TEST_CASE("A signal to stop while a failed job is cleared away is not lost") {
+  FakeLaunch launch(R"sh(
+trap '' TERM
+write_run
+write_checkpoint 40
+kill -TERM $PPID
+exit 9)sh");
+  CHECK_EQ(launch.Run(), kExitInterrupted);
+  CHECK_EQ(launch.Commands().size(), 1);
+  CHECK_FALSE(std::filesystem::exists(launch.out() + "/restarts.jsonl"));
+}
+
+TEST_CASE("A signal to stop that the job has lost is repeated") {
+  FakeLaunch launch(R"sh(
+trap 'signals=${signals}x; [ $signals = xxx ] && exit 75' TERM
+kill -TERM $PPID
+while :; do sleep 0.01; done)sh");
+  CHECK_EQ(launch.Run(), kExitInterrupted);
+}
+
+TEST_CASE("Output that nobody reads any more is a stop") {
+  int ends[2];
+  REQUIRE_EQ(pipe(ends), 0);
+  const pid_t supervisor = fork();
+  if (supervisor == 0) {
+    close(ends[0]);
+    dup2(ends[1], STDOUT_FILENO);
+    close(ends[1]);
+    FakeLaunch launch("trap 'exit 75' TERM; echo line; while :; do sleep 0.01; done");
+    const int code = launch.Run();
+    _exit(launch.Commands().size() == 1 ? code : 1);
+  }
+  close(ends[1]);
+  char byte = 0;
+  CHECK_EQ(read(ends[0], &byte, 1), 1);
+  close(ends[0]);
+  int status = 0;
+  waitpid(supervisor, &status, 0);
+  CHECK_EQ(WEXITSTATUS(status), kExitInterrupted);
+}
+
+TEST_CASE("A directory in which a launch or a rank runs is refused at once and left as it is") {
+  for (const char* holder : {"launch", "run"}) {
+    CAPTURE(holder);
+    FakeLaunch launch("finish");
+    WriteManifest(launch.out(), "running");
+    WriteStatus(launch.out(), {.rank = 0, .host = "a", .updates = 7, .time_seconds = 1});
+    WriteTextFile(launch.out() + "/restarts.jsonl", "{}\n");
+    const RunLock lock(launch.out(), holder);
+    for (const bool overwrite : {false, true}) {
+      launch.options.resume = !overwrite;
+      launch.options.overwrite = overwrite;
+      CHECK_EQ(ErrorOf([&] { launch.Run(); }),
+               fmt::format("{} is in use: process {} on host {} runs in it", launch.out(), getpid(),
+                           HostName()));
+    }
+    CHECK(launch.Commands().empty());
+    CHECK_EQ(Lines(launch.out() + "/restarts.jsonl"), Strings{"{}"});
+    CHECK_EQ(ReadStatusFiles<RankStatus>(launch.out(), kRankStatus).size(), 1);
+  }
+}
+
+TEST_CASE("A killed rank ends the job also where mpiexec goes on without it") {
+  FakeLaunch launch(R"sh(
+[ $attempt = 2 ] && finish
+write_run
+write_status 0 $$ 42 1
+write_status 1 $$ 41 1
+write_killed 1
+while :; do sleep 0.01; done)sh");
+  launch.options.worker_timeout_seconds = 1000;
+  CHECK_EQ(launch.Run(), kExitDone);
+  const std::vector<Json> log = RestartLog(launch.out());
+  REQUIRE_EQ(log.size(), 1);
+  CHECK_EQ(log[0]["reason"], "killed");
+  CHECK_EQ(log[0]["exit_code"], 137);
+  REQUIRE_EQ(log[0]["culprits"].size(), 1);
+  CHECK_EQ(log[0]["culprits"][0]["rank"], 1);
+}
+
+TEST_CASE("A start has a timeout of its own") {
+  FakeLaunch launch(R"sh(
+[ $attempt = 2 ] && { sleep 1; finish; }
+write_run
+write_status 0 $$ 1 1
+while :; do sleep 0.01; done)sh");
+  launch.options.start_timeout_seconds = 1000;
+  launch.options.worker_timeout_seconds = 0.2;
+  launch.options.silence_allowance_seconds = 0.1;
+  CHECK_EQ(launch.Run(), kExitDone);  // its first attempt falls silent, its second starts slowly
+  CHECK_EQ(RestartLog(launch.out()).size(), 1);
+
+  FakeLaunch stuck("while :; do sleep 0.01; done");
+  stuck.options.restart.max_restarts = 0;
+  stuck.options.start_timeout_seconds = 0.1;
+  CHECK(ErrorOf([&] { stuck.Run(); }).find("no rank reported in time, the job was killed") !=
+        std::string::npos);
+  CHECK_EQ(RestartLog(stuck.out())[0]["reason"], "not started");
 }
 
 TEST_CASE("A job that dies of the signal to stop is not restarted") {
@@ -415,7 +574,7 @@ TEST_CASE("When the supervisor is killed so is mpiexec") {
 }
 
 TEST_CASE("An mpiexec that cannot be run is an error with the reason") {
-  FakeLaunch launch("exit 0");
+  FakeLaunch launch("finish");
   launch.options.mpiexec = {"/nowhere/mpiexec"};
   CHECK_EQ(ErrorOf([&] { launch.Run(); }),
            "cannot run '/nowhere/mpiexec': No such file or directory");
@@ -440,10 +599,11 @@ TEST_CASE("Launch: help shows an example, and wrong command lines say what is wa
        "lopt: --min-ranks wants at most the 2 of -n, not 3\n"},
       {{"-n", "2", "--worker-timeout", "0", "--", "meta-train", "--out", "x"},
        "lopt: --worker-timeout wants more than 0, not 0\n"},
+      {{"-n", "2", "--start-timeout", "-1", "--", "meta-train", "--out", "x"},
+       "lopt: --start-timeout wants more than 0, not -1\n"},
       {{"-n", "2", "--retries", "3", "--", "meta-train", "--out", "x"},
        "lopt: --retries is not an option here; the options are --ranks, --max-restarts, "
-       "--min-ranks, --mpiexec, "
-       "--worker-timeout, --help\n"},
+       "--min-ranks, --mpiexec, --start-timeout, --worker-timeout, --help\n"},
       {{"-n", "2", "--", "meta-train", "--resume", "--overwrite", "--out", "x"},
        "lopt: Give --resume or --overwrite, not both\n"},
   };
@@ -467,7 +627,6 @@ TEST_CASE("A guard ends as its rank does and writes down what was not a success"
   CHECK_EQ(guard("exit 0"), 0);
   CHECK_EQ(guard("exit 75"), 75);
   CHECK_EQ(guard("trap 'exit 75' TERM; kill -INT $PPID; while :; do sleep 0.01; done"), 75);
-  CHECK_EQ(guard("kill -TERM $PPID; while :; do sleep 0.01; done"), 128 + SIGTERM);
   CHECK(ReadRankEnds(out.path()).empty());
   for (const auto& [script, code, by_signal] :
        {std::tuple("exit 3", 3, false), std::tuple("kill -9 $$", 137, true)}) {
@@ -475,19 +634,41 @@ TEST_CASE("A guard ends as its rank does and writes down what was not a success"
     const std::vector<RankEnd> ends = ReadRankEnds(out.path());
     REQUIRE_EQ(ends.size(), 1);
     CHECK_EQ(ends[0].rank, 4);
-    CHECK_EQ(ends[0].host, ThisHost());
+    CHECK_EQ(ends[0].host, HostName());
     CHECK_EQ(ends[0].end.exit_code, code);
     CHECK_EQ(ends[0].end.by_signal, by_signal);
+    CHECK_FALSE(ends[0].stopped);
   }
+  CHECK_EQ(guard("kill -TERM $PPID; while :; do sleep 0.01; done"), 128 + SIGTERM);
+  CHECK(ReadRankEnds(out.path())[0].stopped);
+}
+
+TEST_CASE("A guard passes the first signal to stop on, and no other") {
+  const TempDirectory out;
+  const pid_t child = fork();
+  if (child == 0) {
+    _exit(GuardRank(out.path(), {"/bin/sh", "-c",
+                                 fmt::format(R"sh(
+signals=0
+trap 'signals=$((signals + 1)); [ $signals = 2 ] && exit 9' TERM
+for i in 1 2 3; do kill -TERM $PPID; sleep 0.05; done
+echo $signals > '{}'
+exit 75)sh",
+                                             out / "signals")}));
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  CHECK_EQ(WEXITSTATUS(status), 75);
+  CHECK_EQ(Lines(out / "signals"), Strings{"1"});
 }
 
 TEST_CASE("Launch: the ranks run this program with the words after the dashes") {
   const TempDirectory scratch;
-  std::ofstream(scratch / "mpiexec") << "printf '%s\\n' \"$*\"\n";
+  std::ofstream(scratch / "mpiexec") << "printf '%s\\n' \"$*\"; exit 2\n";
   const FinishedProcess finished =
       Launch({"-n", "3", "--mpiexec", "/bin/sh " + (scratch / "mpiexec"), "--", "meta-train",
               "--init-theta=t", "--out=" + (scratch / "run"), "--steps", "7"});
-  CHECK_EQ(finished.exit_code, 0);
+  CHECK_EQ(finished.exit_code, 2);
   CHECK_EQ(
       finished.output,
       fmt::format("-n 3 {0} launch --guard {1} -- meta-train --out={1} --steps 7 --init-theta=t\n",

@@ -1,10 +1,15 @@
 #include "tools/stop_signal.h"
 
+#include <fcntl.h>
 #include <fmt/core.h>
+#include <poll.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <string>
+
+#include "tools/hang_up.h"
 
 namespace lopt {
 
@@ -14,9 +19,25 @@ std::atomic<bool> stop_requested = false;
 static_assert(std::atomic<bool>::is_always_lock_free);
 std::string message;  // written before the handler is installed
 
-void OnSignal(int /*signal*/) {
-  stop_requested = true;
-  [[maybe_unused]] const auto written = write(STDERR_FILENO, message.data(), message.size());
+// What has no reader any more goes nowhere: a second write would fail again.
+void DropOutput(int descriptor) {
+  pollfd output = {.fd = descriptor, .events = 0, .revents = 0};
+  if (::poll(&output, 1, 0) <= 0 || (output.revents & POLLERR) == 0) return;
+  const int nowhere = ::open("/dev/null", O_WRONLY);
+  ::dup2(nowhere, descriptor);
+  ::close(nowhere);
+}
+
+void OnSignal(int signal) {
+  const int error = errno;
+  if (signal == SIGPIPE) {
+    DropOutput(STDOUT_FILENO);
+    DropOutput(STDERR_FILENO);
+  }
+  if (!stop_requested.exchange(true)) {
+    [[maybe_unused]] const auto written = ::write(STDERR_FILENO, message.data(), message.size());
+  }
+  errno = error;
 }
 
 }  // namespace
@@ -26,10 +47,17 @@ const std::atomic<bool>* StopOnSignals(std::string_view after) {
       after.empty() ? "" : fmt::format("\nStopping after {}; once more to stop at once.\n", after);
   struct sigaction action = {};
   action.sa_handler = OnSignal;
-  action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
+  action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
-  sigaction(SIGTERM, &action, nullptr);
-  sigaction(SIGINT, &action, nullptr);
+  ::sigaction(SIGPIPE, &action, nullptr);
+  action.sa_flags |= static_cast<int>(SA_RESETHAND);
+  ::sigaction(SIGTERM, &action, nullptr);
+  ::sigaction(SIGINT, &action, nullptr);
+  if (HangUpIsIgnored()) {
+    ::signal(SIGHUP, SIG_IGN);
+  } else {
+    ::sigaction(SIGHUP, &action, nullptr);
+  }
   return &stop_requested;
 }
 

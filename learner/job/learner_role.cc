@@ -99,8 +99,8 @@ void LearnerRole::Begin() {
     }
   }
   loop_->SetUpdates(state_.learner.outer_step);
-  loop_->WriteStatusTo(StatusPath(options_.out_dir, 0));
   writer_->Open(journal_position, ranks_->windows(), &state_);
+  loop_->WriteStatusTo(StatusPath(options_.out_dir, 0));
   ranks_->NoteWindowsIn(writer_->journal());
   if (!checkpoint) {
     Save();

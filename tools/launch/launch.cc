@@ -23,8 +23,8 @@ constexpr const char* kSynopsis = "lopt launch -n RANKS [OPTIONS] -- meta-train 
 constexpr const char* kExamples =
     "Runs meta-train on many ranks under mpiexec, and starts it again from its last checkpoint "
     "when a\n"
-    "rank dies or hangs. DIR/restarts.jsonl tells of every failure. SIGTERM or Ctrl-C: the ranks\n"
-    "save a checkpoint and the exit code is 75.\n"
+    "rank dies or hangs. DIR/restarts.jsonl tells of every failure. SIGTERM, SIGHUP or Ctrl-C: the\n"
+    "ranks save a checkpoint and the exit code is 75. It is 0 only if the run has finished.\n"
     "\n"
     "Examples:\n"
     "  lopt launch -n 4 -- meta-train --preset tutorial-16 --out runs/first\n"
@@ -43,8 +43,13 @@ po::options_description Options() {
       "always N.");
   add("mpiexec", po::value<std::string>()->value_name("COMMAND")->default_value("mpiexec"),
       "The program that starts ranks, with options of its own after spaces; it gets -n N.");
+  add("start-timeout", po::value<double>()->value_name("S")->default_value(600),
+      "Kill a job of which no rank has reported S seconds after its start: mpiexec starts the "
+      "ranks "
+      "in this time, and they load the program, the data and a checkpoint.");
   add("worker-timeout", po::value<double>()->value_name("S")->default_value(60),
-      "Kill a job of which no rank has reported for S + 5 seconds; not below the config's "
+      "Kill a job that has started and of which no rank has reported for S + 5 seconds; not below "
+      "the config's "
       "worker_timeout_seconds.");
   return options;
 }
@@ -60,6 +65,12 @@ int AtLeast(const po::variables_map& values, const char* name, int least) {
   const int value = values[name].as<int>();
   if (value < least)
     throw UsageError(fmt::format("--{} wants at least {}, not {}", name, least, value));
+  return value;
+}
+
+double Positive(const po::variables_map& values, const char* name) {
+  const double value = values[name].as<double>();
+  if (!(value > 0)) throw UsageError(fmt::format("--{} wants more than 0, not {}", name, value));
   return value;
 }
 
@@ -143,11 +154,8 @@ int LaunchCommand(const std::vector<std::string>& arguments) {
                                  options.restart.ranks, options.restart.min_ranks));
   }
   options.restart.max_restarts = AtLeast(values, "max-restarts", 0);
-  options.worker_timeout_seconds = values["worker-timeout"].as<double>();
-  if (!(options.worker_timeout_seconds > 0)) {
-    throw UsageError(
-        fmt::format("--worker-timeout wants more than 0, not {}", options.worker_timeout_seconds));
-  }
+  options.start_timeout_seconds = Positive(values, "start-timeout");
+  options.worker_timeout_seconds = Positive(values, "worker-timeout");
   return Supervise(options);
 }
 

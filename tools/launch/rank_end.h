@@ -14,6 +14,7 @@ struct RankEnd {
   int rank = 0;
   std::string host = {};
   ProcessEnd end = {};
+  bool stopped = false;  // after its guard had been told to stop
 
   template <class Visitor>
   void VisitMembers(Visitor& visit) {
@@ -21,6 +22,7 @@ struct RankEnd {
     visit("host", host);
     visit("exit_code", end.exit_code);
     visit("by_signal", end.by_signal);
+    visit("stopped", stopped);
   }
 };
 

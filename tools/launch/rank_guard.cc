@@ -1,7 +1,6 @@
 #include "tools/launch/rank_guard.h"
 
 #include <fmt/core.h>
-#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -35,13 +34,13 @@ int RankInEnvironment() {
 ProcessEnd RunToEnd(const std::vector<std::string>& program, bool* stopped) {
   StopRequests stop;
   ChildProcess rank(program);
-  int stops = 0;
   for (;;) {
-    for (; stops < stop.Count(); ++stops) rank.Signal(SIGTERM);
-    *stopped = stops > 0;
+    if (const int stops = stop.Count(); stops > 0 && !*stopped) {
+      *stopped = true;
+      rank.Signal(SIGTERM);
+    }
     if (const std::optional<ProcessEnd> end = rank.Poll()) return *end;
-    pollfd signals = {.fd = stop.descriptor(), .events = POLLIN, .revents = 0};
-    ::poll(&signals, 1, -1);
+    stop.Sleep(1);
   }
 }
 
@@ -68,12 +67,11 @@ int GuardRank(const std::string& out_dir, const std::vector<std::string>& progra
   bool stopped = false;
   const ProcessEnd end = RunToEnd(program, &stopped);
   if (end.exit_code == kExitDone || end.exit_code == kExitInterrupted) return end.exit_code;
-  if (!stopped) {
-    try {
-      WriteRankEnd(out_dir, {.rank = RankInEnvironment(), .host = HostName(), .end = end});
-    } catch (const std::exception& error) {
-      fmt::print(stderr, "lopt launch: {}\n", error.what());
-    }
+  try {
+    WriteRankEnd(out_dir,
+                 {.rank = RankInEnvironment(), .host = HostName(), .end = end, .stopped = stopped});
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "lopt launch: {}\n", error.what());
   }
   if (end.by_signal) DieOf(end.exit_code - 128);
   return end.exit_code;

@@ -12,6 +12,7 @@ void RankWatch::Read(double now) {
     if (is_new || report.time_seconds != rank.report.time_seconds) rank.changed = now;
     rank.report = std::move(report);
   }
+  ends_ = ReadRankEnds(out_dir_);
 }
 
 int64_t RankWatch::updates() const {
@@ -32,13 +33,18 @@ std::vector<RankStatus> RankWatch::All() const {
   return all;
 }
 
-std::vector<RankStatus> RankWatch::Ended() const {
-  const std::vector<RankEnd> ends = ReadRankEnds(out_dir_);
+std::vector<RankEnd> RankWatch::Ends() const {
+  std::vector<RankEnd> ends = ends_;
+  std::erase_if(ends, [](const RankEnd& end) { return end.stopped; });
   const bool signals =
       std::any_of(ends.begin(), ends.end(), [](const RankEnd& end) { return end.end.by_signal; });
+  std::erase_if(ends, [&](const RankEnd& end) { return signals && !end.end.by_signal; });
+  return ends;
+}
+
+std::vector<RankStatus> RankWatch::Ended() const {
   std::vector<RankStatus> ended;
-  for (const RankEnd& end : ends) {
-    if (signals && !end.end.by_signal) continue;
+  for (const RankEnd& end : Ends()) {
     const auto rank = ranks_.find(end.rank);
     ended.push_back(rank == ranks_.end() ? RankStatus{.rank = end.rank, .host = end.host}
                                          : rank->second.report);

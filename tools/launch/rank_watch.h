@@ -17,16 +17,21 @@ class RankWatch {
   // `now`: when the job was started. Files of earlier jobs must have been removed.
   RankWatch(std::string out_dir, double now) : out_dir_(std::move(out_dir)), start_(now) {}
 
-  // Reads the files.
+  // Reads the files, those of the guards included.
   void Read(double now);
 
   int64_t count() const { return static_cast<int64_t>(ranks_.size()); }  // that have reported
   int64_t updates() const;     // the most that any rank knew of; 0 if none has reported
   double last_change() const;  // of any report; the start of the job if there is none
   std::vector<RankStatus> All() const;
-  // Those that ended by themselves or were killed, and not by mpiexec since another had ended. If
-  // signals ended some, only these: the others met what followed.
-  std::vector<RankStatus> Ended() const;
+  // Whether a rank has ended otherwise than by finishing or an interrupt: the others are to end
+  // too.
+  bool AnyEnded() const { return !ends_.empty(); }
+  // How those ended that did by themselves or were killed, and not by mpiexec since another had
+  // ended (srun then tells them to stop). If signals ended some, only these: the others met what
+  // followed.
+  std::vector<RankEnd> Ends() const;
+  std::vector<RankStatus> Ended() const;  // the same ranks
   // Those whose report last changed more than `seconds` before that of another rank.
   std::vector<RankStatus> Behind(double seconds) const;
 
@@ -39,6 +44,7 @@ class RankWatch {
   std::string out_dir_;
   double start_;
   std::map<int, Rank> ranks_;
+  std::vector<RankEnd> ends_;
 };
 
 }  // namespace lopt

@@ -2,21 +2,35 @@
 
 #include <poll.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <system_error>
 
 #include "base/error.h"
+#include "tools/hang_up.h"
 
 namespace lopt {
 
-StopRequests::StopRequests() {
+namespace {
+
+bool IsPipe(int descriptor) {
+  struct stat status = {};
+  return ::fstat(descriptor, &status) == 0 && S_ISFIFO(status.st_mode);
+}
+
+}  // namespace
+
+StopRequests::StopRequests() : output_is_pipe_(IsPipe(STDOUT_FILENO)) {
   sigset_t signals;
   sigemptyset(&signals);
-  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGCHLD}) sigaddset(&signals, signal);
+  for (const int signal : {SIGTERM, SIGINT, SIGCHLD}) sigaddset(&signals, signal);
+  if (!HangUpIsIgnored()) sigaddset(&signals, SIGHUP);
   ::sigprocmask(SIG_BLOCK, &signals, &before_);
   descriptor_ = ::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
   Require(descriptor_ >= 0, "cannot watch signals: {}", std::generic_category().message(errno));
@@ -32,7 +46,20 @@ int StopRequests::Count() {
   while (::read(descriptor_, &signal, sizeof signal) == sizeof signal) {
     if (signal.ssi_signo != SIGCHLD) ++count_;
   }
+  pollfd output = {.fd = STDOUT_FILENO, .events = 0, .revents = 0};
+  if (output_is_pipe_ && ::poll(&output, 1, 0) > 0 && (output.revents & POLLERR) != 0) {
+    output_is_pipe_ = false;
+    ++count_;
+  }
   return count_;
+}
+
+void StopRequests::Sleep(double seconds) {
+  std::array<pollfd, 2> sources = {
+      {{.fd = descriptor_, .events = POLLIN, .revents = 0},
+       {.fd = output_is_pipe_ ? STDOUT_FILENO : -1, .events = 0, .revents = 0}}};
+  const double milliseconds = std::ceil(std::clamp(seconds, 0.0, 1e6) * 1000);
+  ::poll(sources.data(), sources.size(), static_cast<int>(milliseconds));
 }
 
 bool StopRequests::Wait(double seconds) {
@@ -41,8 +68,7 @@ bool StopRequests::Wait(double seconds) {
   while (Count() == 0) {
     const double left = std::chrono::duration<double>(end - Clock::now()).count();
     if (left <= 0) return true;
-    pollfd signals = {.fd = descriptor_, .events = POLLIN, .revents = 0};
-    ::poll(&signals, 1, static_cast<int>(std::min(left * 1000, 1e6)) + 1);
+    Sleep(left);
   }
   return false;
 }

@@ -4,8 +4,8 @@
 
 namespace lopt {
 
-// While it lives, SIGTERM, SIGINT, SIGHUP and SIGCHLD do not interrupt this thread but make a
-// descriptor readable.
+// While it lives, SIGTERM, SIGINT, SIGHUP (tools/hang_up.h) and SIGCHLD do not interrupt this
+// thread but wake Sleep. A signal that this thread had blocked and that has come before counts.
 class StopRequests {
  public:
   // Throws Error if the system has no descriptor left.
@@ -14,15 +14,18 @@ class StopRequests {
   StopRequests(const StopRequests&) = delete;
   StopRequests& operator=(const StopRequests&) = delete;
 
-  int descriptor() const { return descriptor_; }
-  // Takes what has come. Returns how many signals to stop have come since the construction.
+  // How often a stop was asked for since the construction: by a signal, or since standard output
+  // is a pipe that nobody reads any more.
   int Count();
-  // Sleeps; returns false, without delay, once a signal to stop has come.
+  // Returns when something has come, also a child's end, but after so many seconds at the latest.
+  void Sleep(double seconds);
+  // Sleeps; returns false, without delay, once a stop was asked for.
   bool Wait(double seconds);
 
  private:
   sigset_t before_ = {};
   int descriptor_ = -1;
+  bool output_is_pipe_ = false;  // which is read
   int count_ = 0;
 };
 

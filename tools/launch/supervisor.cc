@@ -1,19 +1,24 @@
 #include "tools/launch/supervisor.h"
 
+#include <fcntl.h>
 #include <fmt/core.h>
 #include <fmt/ranges.h>
-#include <poll.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <limits>
+#include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "base/error.h"
+#include "base/run_lock.h"
 #include "learner/run/checkpoint.h"
 #include "learner/run/run_directory.h"
 #include "tools/commands.h"
@@ -27,6 +32,8 @@ namespace lopt {
 namespace {
 
 constexpr double kReadSeconds = 0.5;  // between two looks at the status files
+constexpr double kGraceSeconds = 1;   // for mpiexec to end after a rank has
+constexpr double kRepeatSeconds = 1;  // between two signals to stop
 
 double Now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -44,9 +51,10 @@ class OwnRun {
       : directory_(out_dir), resume_(resume), before_(Manifest()) {}
 
   // A run is there that was resumed or started by this launch, and not one that was there before.
-  bool Exists() const {
-    const std::optional<Identity> now = Manifest();
-    return resume_ || (now && now != before_);
+  bool Exists() const { return resume_ || ManifestIsOwn(); }
+  // What its manifest says; empty if none of this launch's ranks has written one.
+  std::string Status() const {
+    return ManifestIsOwn() ? directory_.ReadManifest().status : std::string();
   }
   // Step of its newest checkpoint; -1 if there is none.
   int64_t Checkpoint() const {
@@ -56,11 +64,19 @@ class OwnRun {
   }
 
  private:
-  // Every process that starts a run replaces its manifest by another file.
+  // Every process that starts or resumes a run replaces its manifest by another file.
+  bool ManifestIsOwn() const {
+    const std::optional<Identity> now = Manifest();
+    return now && now != before_;
+  }
   using Identity = std::array<int64_t, 4>;
   std::optional<Identity> Manifest() const {
+    // Opened, so that a network file system asks its server.
+    const int descriptor = ::open(directory_.ManifestPath().c_str(), O_RDONLY | O_CLOEXEC);
     struct stat file = {};
-    if (::stat((directory_.path() + "/manifest.json").c_str(), &file) != 0) return std::nullopt;
+    const bool there = ::fstat(descriptor, &file) == 0;
+    ::close(descriptor);
+    if (!there) return std::nullopt;
     return Identity{static_cast<int64_t>(file.st_ino), file.st_size, file.st_mtim.tv_sec,
                     file.st_mtim.tv_nsec};
   }
@@ -74,6 +90,7 @@ class OwnRun {
 struct JobEnd {
   ProcessEnd process;
   bool silent = false;  // it was killed since no rank reported
+  bool cut = false;     // it was killed since a rank had ended
   bool started = false;
   int64_t updates = 0;
   std::string reason = {};  // of a failure, as in restart_log.h
@@ -92,8 +109,11 @@ void FindCulprits(const RankWatch& watch, double worker_timeout_seconds, JobEnd*
   if (end->silent) {
     end->reason = end->started ? "hung" : "not started";
     end->culprits = watch.All();
-  } else if (end->process.by_signal) {
+  } else if (end->process.by_signal && !end->cut) {
     end->reason = "mpiexec killed";
+  } else if (const auto ends = watch.Ends(); !ends.empty() && ends[0].end.by_signal) {
+    end->reason = "killed";
+    end->culprits = watch.Ended();
   } else if (const auto behind = watch.Behind(worker_timeout_seconds / 2); !behind.empty()) {
     end->reason = "hung";
     end->culprits = behind;
@@ -106,6 +126,7 @@ void FindCulprits(const RankWatch& watch, double worker_timeout_seconds, JobEnd*
 }
 
 std::string Describe(const JobEnd& end) {
+  if (end.silent && !end.started) return "no rank reported in time, the job was killed";
   if (end.culprits.empty()) {
     return fmt::format("the job ended with exit code {} ({})", end.process.exit_code, end.reason);
   }
@@ -119,36 +140,48 @@ class Supervisor {
  public:
   explicit Supervisor(const SupervisorOptions& options)
       : options_(options),
+        lock_(LockDirectory(options)),
         run_(options.out_dir, options.resume),
         policy_(options.restart, run_.Checkpoint()) {
-    const bool holds_run = RunDirectory(options.out_dir).HoldsRun();
-    Require(!options.resume || holds_run, "cannot resume: {} holds no run", options.out_dir);
-    Require(!holds_run || options.resume || options.overwrite,
-            "{} holds a run already: resume it (--resume), replace it (--overwrite), or choose "
-            "another directory",
-            options.out_dir);
     if (options.overwrite) RemoveRestartLog(options.out_dir);
   }
 
   int Run() {
     for (int64_t attempt = 1;; ++attempt) {
+      if (stop_.Count() > 0) return Stopped("no job runs");
       const int ranks = policy_.ranks();
       const JobEnd end = RunJob(ranks);
       const int code = end.process.exit_code;
-      if (code == kExitDone || code == kExitInterrupted) return code;
-      if (stop_.Count() > 0) {
-        Say("{}; stopped, to be resumed from {}", Describe(end), DescribeCheckpoint());
-        return kExitInterrupted;
-      }
+      const std::string status = run_.Status();
+      if (status == "finished") return kExitDone;
+      if (status == "interrupted" || code == kExitInterrupted) return kExitInterrupted;
+      if (stop_.Count() > 0) return Stopped(Describe(end));
       if (!CanBeHelped(end)) return code;
       const std::optional<double> delay = Fail(attempt, ranks, end);
       Require(delay.has_value(), "gave up after {} failures in a row without progress: {}",
               options_.restart.max_restarts + 1, Describe(end));
-      if (*delay > 0 && !Wait(*delay)) return kExitInterrupted;
+      if (*delay > 0) Wait(*delay);
     }
   }
 
  private:
+  // Makes the directory. Throws Error if it is not for this launch.
+  static std::unique_ptr<RunLock> LockDirectory(const SupervisorOptions& options) {
+    const RunDirectory directory(options.out_dir);
+    Require(!options.resume || directory.HoldsRun(), "cannot resume: {} holds no run",
+            options.out_dir);
+    directory.Create();
+    auto lock = std::make_unique<RunLock>(options.out_dir, "launch");
+    const RunLock no_rank_runs(options.out_dir);
+    if (!options.resume && !options.overwrite) directory.RequireNoRun();
+    return lock;
+  }
+
+  int Stopped(const std::string& how) const {
+    Say("{}; stopped, to be resumed from {}", how, DescribeCheckpoint());
+    return kExitInterrupted;
+  }
+
   bool CanBeHelped(const JobEnd& end) const {
     if (end.process.exit_code == kExitUsage) return false;
     return end.started || end.process.exit_code != kExitError ||
@@ -160,7 +193,14 @@ class Supervisor {
     return checkpoint < 0 ? "the beginning" : fmt::format("checkpoint {}", checkpoint);
   }
 
-  bool Wait(double seconds) { return options_.wait ? options_.wait(seconds) : stop_.Wait(seconds); }
+  // Ends early when a stop is asked for.
+  void Wait(double seconds) {
+    if (options_.wait) {
+      options_.wait(seconds);
+    } else {
+      stop_.Wait(seconds);
+    }
+  }
 
   // Tells of a failure and returns the delay before the next attempt.
   std::optional<double> Fail(int64_t attempt, int ranks, const JobEnd& end) {
@@ -207,6 +247,7 @@ class Supervisor {
     const std::vector<pid_t> left = reaper_.KillAll();
     Require(left.empty(), "these processes of the job cannot be ended: {}", fmt::join(left, ", "));
     watch.Read(Now());
+    if (end.cut && !watch.Ends().empty()) end.process = watch.Ends()[0].end;
     end.started = watch.count() > 0;
     end.updates = watch.updates();
     FindCulprits(watch, options_.worker_timeout_seconds, &end);
@@ -216,37 +257,40 @@ class Supervisor {
   // Until mpiexec has ended.
   void Follow(ChildProcess* mpiexec, RankWatch* watch, JobEnd* end) {
     const double silence = options_.worker_timeout_seconds + options_.silence_allowance_seconds;
-    int stops = 0;
     double next_read = 0;
+    double next_signal = 0;
+    double grace_ends = std::numeric_limits<double>::infinity();
     for (;;) {
       const double now = Now();
       if (now >= next_read) {
         watch->Read(now);
         next_read = now + kReadSeconds;
+        if (watch->AnyEnded()) grace_ends = std::min(grace_ends, now + kGraceSeconds);
       }
-      if (now - watch->last_change() > silence && !end->silent) {
-        end->silent = true;
+      const double patience = watch->count() > 0 ? silence : options_.start_timeout_seconds;
+      const int stops = stop_.Count();
+      if (now - watch->last_change() > patience) end->silent = true;
+      if (now >= grace_ends) end->cut = true;
+      if (end->silent || end->cut || stops > 1) {
         mpiexec->Signal(SIGKILL);
-      }
-      const int new_stops = stop_.Count();
-      if (new_stops > stops) {
-        mpiexec->Signal(new_stops == 1 ? SIGTERM : SIGKILL);
-        stops = new_stops;
+      } else if (stops == 1 && now >= next_signal) {
+        mpiexec->Signal(SIGTERM);
+        next_signal = now + kRepeatSeconds;
       }
       if (const std::optional<ProcessEnd> process = mpiexec->Poll()) {
         end->process = *process;
         return;
       }
-      pollfd signals = {.fd = stop_.descriptor(), .events = POLLIN, .revents = 0};
-      ::poll(&signals, 1, static_cast<int>(std::max(next_read - Now(), 0.0) * 1000) + 1);
+      stop_.Sleep(next_read - Now());
     }
   }
 
   const SupervisorOptions& options_;
+  StopRequests stop_;  // the first, so that none is missed
+  std::unique_ptr<RunLock> lock_;
   OwnRun run_;
   RestartPolicy policy_;
   ProcessReaper reaper_;
-  StopRequests stop_;
 };
 
 }  // namespace

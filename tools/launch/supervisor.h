@@ -19,23 +19,32 @@ struct SupervisorOptions {
   bool overwrite = false;  // the first attempt replaces it; restarts.jsonl begins anew
   RestartOptions restart = {};
   // A rank whose reports ended half of worker_timeout before the others' counts as hung. A job of
-  // which no rank reports for worker_timeout + silence_allowance is killed.
+  // which no rank has reported is killed after start_timeout: mpiexec starts its ranks then, and
+  // they load the program, data and a checkpoint. From the first report on it is killed when no
+  // rank reports for worker_timeout + silence_allowance.
+  double start_timeout_seconds = 600;
   double worker_timeout_seconds = 60;
   double silence_allowance_seconds = 5;
-  // Replaces the wait before a restart; returns false if it was interrupted by a signal to stop.
-  std::function<bool(double seconds)> wait = {};
+  // Replaces the wait before a restart.
+  std::function<void(double seconds)> wait = {};
 };
 
-// Runs `mpiexec -n <ranks> <program>` until it has finished, and starts it again, with --resume,
-// when it fails; restart_policy.h says when. Messages go to standard error, a line per failure that
-// names rank, host and last step to `<out_dir>/restarts.jsonl` too.
+// Runs `mpiexec -n <ranks> <program>` until the run's manifest says that it has finished, and
+// starts it again, with --resume, when it ends otherwise; restart_policy.h says when. Once a rank
+// has ended badly mpiexec is given a second to end and is then killed. Messages go to standard
+// error, a line per failure that names rank, host and last step to `<out_dir>/restarts.jsonl` too.
 //
-// Returns kExitDone, kExitInterrupted (the job was interrupted, or this process got SIGTERM, SIGINT
-// or SIGHUP, which the job gets as SIGTERM; a second one kills the job), or the code of a command
-// that no restart can help: one that exits with kExitUsage, or with kExitError before any rank has
-// reported, unless fewer ranks may be tried. Throws Error when it gives up, when out_dir holds
-// a run and neither resume nor overwrite is set, when it holds none and resume is, or if mpiexec
-// cannot be run. Nothing that it started is left when it returns, throws or is killed.
+// Returns
+// - kExitDone if the manifest says "finished", whatever mpiexec's exit code is;
+// - kExitInterrupted if it says "interrupted", if mpiexec's code does, or if a stop was asked for
+//   (stop_requests.h), at whatever moment: the job gets SIGTERM, again every second until it has
+//   ended; a second stop kills the job;
+// - the code of a command that no restart can help: one that exits with kExitUsage, or with
+//   kExitError before any rank has reported, unless fewer ranks may be tried.
+// Throws Error when it gives up, when out_dir holds a run and neither resume nor overwrite is set,
+// when it holds none and resume is, if another process runs in it (a supervisor: launch.lock, or a
+// rank 0: run.lock), or if mpiexec cannot be run. Nothing that it started is left when it returns,
+// throws or is killed.
 //
 // To be called from a thread that lives as long as the process. Blocks the three signals in this
 // thread while it runs; other threads must not take them.
