@@ -37,6 +37,7 @@ constexpr int64_t kWorkers = 5;
 constexpr int64_t kUpdates = 60;
 constexpr int64_t kCheckpointSteps = 8;
 constexpr double kWorkerTimeoutSeconds = 3;
+constexpr double kStartTimeoutSeconds = 10;
 
 // 60 updates in about a second. Every window has the same number of inner steps.
 std::string ConfigText() {
@@ -76,6 +77,7 @@ class Run {
                                     .min_ranks = ranks,
                                     .max_restarts = 3,
                                     .first_delay_seconds = 0.01},
+                        .start_timeout_seconds = kStartTimeoutSeconds,
                         .worker_timeout_seconds = kWorkerTimeoutSeconds,
                         .silence_allowance_seconds = 1});
     });

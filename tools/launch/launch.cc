@@ -23,7 +23,8 @@ constexpr const char* kSynopsis = "lopt launch -n RANKS [OPTIONS] -- meta-train 
 constexpr const char* kExamples =
     "Runs meta-train on many ranks under mpiexec, and starts it again from its last checkpoint "
     "when a\n"
-    "rank dies or hangs. DIR/restarts.jsonl tells of every failure. SIGTERM, SIGHUP or Ctrl-C: the\n"
+    "rank dies or hangs. DIR/restarts.jsonl tells of every failure. SIGTERM, SIGHUP or Ctrl-C: "
+    "the\n"
     "ranks save a checkpoint and the exit code is 75. It is 0 only if the run has finished.\n"
     "\n"
     "Examples:\n"
