@@ -144,7 +144,7 @@ std::string Config::Type() const {
   return type->get<std::string>();
 }
 
-std::string Config::Dump(int indent) const { return json().dump(indent); }
+std::string Config::Dump(int indent) const { return JsonText(json(), indent); }
 
 Config Config::With(std::string_view dotted, std::string_view value) const {
   const std::vector<std::string> parts = SplitPath(dotted);

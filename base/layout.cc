@@ -33,8 +33,9 @@ Layout::Layout(std::vector<std::pair<std::string, Shape>> tensors) {
     Require(seen.insert(name).second, "Layout: two tensors are named '{}'", name);
     const int64_t size = NumElements(shape);
     const int64_t offset = size_;
-    Require(!__builtin_add_overflow(size_, size, &size_),
-            "Layout: with tensor '{}' it has 2^63 elements or more", name);
+    Require(size <= kMaxSize - size_, "Layout: with tensor '{}' it has more than {} numbers", name,
+            kMaxSize);
+    size_ += size;
     entries_.push_back({std::move(name), std::move(shape), offset, size});
   }
 }

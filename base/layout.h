@@ -31,9 +31,11 @@ struct LayoutEntry {
 // optimizer's state) is a row with a Layout.
 class Layout {
  public:
+  static constexpr int64_t kMaxSize = int64_t{1} << 32;  // 16 GiB of float32
+
   Layout() = default;
   // Throws Error if a name is empty or appears twice, if a dimension is negative, or if there are
-  // 2^63 elements or more.
+  // more than kMaxSize numbers.
   explicit Layout(std::vector<std::pair<std::string, Shape>> tensors);
 
   int64_t size() const { return size_; }

@@ -6,10 +6,12 @@
 
 namespace lopt {
 
+inline constexpr int kMaxThreads = 1024;
+
 // The threads that ParallelFor uses. One pool is made at the start and lives as long as the work.
 class ThreadPool {
  public:
-  // Throws Error unless threads >= 1.
+  // Throws Error unless 1 <= threads <= kMaxThreads.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

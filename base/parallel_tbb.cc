@@ -85,7 +85,9 @@ class InsidePool {
 }  // namespace
 
 ThreadPool::ThreadPool(int threads) {
-  Require(threads >= 1, "ThreadPool: the number of threads must be at least 1, got {}", threads);
+  Require(threads >= 1 && threads <= kMaxThreads,
+          "ThreadPool: the number of threads must be at least 1 and at most {}, got {}",
+          kMaxThreads, threads);
   impl_ = std::make_unique<Impl>(threads);
 }
 

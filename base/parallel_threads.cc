@@ -105,7 +105,9 @@ struct ThreadPool::Impl {
 };
 
 ThreadPool::ThreadPool(int threads) {
-  Require(threads >= 1, "ThreadPool: the number of threads must be at least 1, got {}", threads);
+  Require(threads >= 1 && threads <= kMaxThreads,
+          "ThreadPool: the number of threads must be at least 1 and at most {}, got {}",
+          kMaxThreads, threads);
   impl_ = std::make_unique<Impl>(threads);
 }
 

@@ -144,7 +144,7 @@ std::string WriteRecordText(const char* format, const std::function<void(RecordW
     writer(kFormatMember, std::string(format));
   }
   write(writer);
-  return json.dump(indent);
+  return JsonText(json, indent);
 }
 
 void ReadRecordText(std::string_view text, const std::string& source, const char* format,

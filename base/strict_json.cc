@@ -135,6 +135,26 @@ class Builder {
   std::vector<Level> levels_;
 };
 
+// Of all texts in the value.
+void RequireUtf8(const Json& value, const std::string& path) {
+  if (value.is_object()) {
+    for (const auto& [name, member] : value.items()) {
+      RequireUtf8(name, path);
+      RequireUtf8(member, JoinKey(path, name));
+    }
+  } else if (value.is_array()) {
+    for (size_t i = 0; i < value.size(); ++i) {
+      RequireUtf8(value[i], JoinIndex(path, i));
+    }
+  } else if (value.is_string()) {
+    try {
+      static_cast<void>(value.dump());
+    } catch (const Json::type_error&) {
+      Fail("{} cannot be written as JSON: it is not UTF-8: {}", path, ShowJson(value));
+    }
+  }
+}
+
 }  // namespace
 
 Json ParseStrictJson(std::string_view text, const std::string& source, bool allow_comments) {
@@ -151,6 +171,15 @@ std::string JoinKey(std::string_view path, std::string_view key) {
 
 std::string JoinIndex(std::string_view path, size_t index) {
   return fmt::format("{}[{}]", path, index);
+}
+
+std::string JsonText(const Json& value, int indent) {
+  try {
+    return value.dump(indent);
+  } catch (const Json::type_error&) {
+    RequireUtf8(value, "");
+    throw;
+  }
 }
 
 std::string ShowJson(const Json& value) {

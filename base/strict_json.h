@@ -16,6 +16,10 @@ std::string JoinKey(std::string_view path, std::string_view key);
 // The path of an element of the list at `path`: "estimators[0]".
 std::string JoinIndex(std::string_view path, size_t index);
 
+// The value as JSON, indented by `indent`; in one line if that is -1. Throws Error that names the
+// text that is not UTF-8.
+std::string JsonText(const nlohmann::ordered_json& value, int indent);
+
 // A value as one line of JSON for a message, cut to a readable length.
 std::string ShowJson(const nlohmann::ordered_json& value);
 

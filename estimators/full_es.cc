@@ -64,13 +64,14 @@ class EpisodeLoss {
 }  // namespace
 
 void FullES::Options::Visit(FieldVisitor& v) {
-  v.Field("num_tasks", &num_tasks, AtLeast(1), "Tasks, each an antithetic pair of replicas.");
+  v.Field("num_tasks", &num_tasks, Between(1, 100000),
+          "Tasks, each an antithetic pair of replicas.");
   v.Field("std", &std, Above(0), "Standard deviation of the perturbations of theta.");
   v.Choice(
       "loss_type", &loss_type, kLossTypes,
       "What an episode counts: the mean of its losses, the least one, the last one, or the mean "
       "over fresh outer batches of the final parameters' loss.");
-  v.Field("recompute_samples", &recompute_samples, AtLeast(1),
+  v.Field("recompute_samples", &recompute_samples, Between(1, 100000),
           "Fresh outer batches of loss_type last_recompute.");
   v.Field("clip_loss_diff", &clip_loss_diff, Above(0),
           "Bound on the absolute loss difference of a pair.");

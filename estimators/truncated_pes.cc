@@ -11,8 +11,9 @@
 namespace lopt {
 
 void TruncatedOptions::Visit(FieldVisitor& v) {
-  v.Field("num_tasks", &num_tasks, AtLeast(1), "Tasks, each an antithetic pair of replicas.");
-  v.Field("trunc_length", &trunc_length, AtLeast(1), "Inner steps of one window.");
+  v.Field("num_tasks", &num_tasks, Between(1, 100000),
+          "Tasks, each an antithetic pair of replicas.");
+  v.Field("trunc_length", &trunc_length, Between(1, 10000000), "Inner steps of one window.");
   v.Field("std", &std, Above(0), "Standard deviation of the perturbations of theta.");
 }
 

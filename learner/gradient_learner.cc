@@ -38,14 +38,15 @@ std::vector<EstimatorReport> CombineReports(std::span<const AggregatedGradient> 
   return combined;
 }
 
-std::string NonFiniteWorkers(std::span<const AggregatedGradient> gradients) {
-  std::vector<size_t> workers;
-  for (size_t w = 0; w < gradients.size(); ++w) {
-    if (!gradients[w].gradient.allFinite()) {
-      workers.push_back(w);
+std::string NonFiniteWorkers(std::span<const AggregatedGradient> gradients,
+                             std::span<const int64_t> workers) {
+  std::vector<int64_t> found;
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    if (!gradients[i].gradient.allFinite()) {
+      found.push_back(workers.empty() ? static_cast<int64_t>(i) : workers[i]);
     }
   }
-  return fmt::format("{}", fmt::join(workers, ", "));
+  return fmt::format("{}", fmt::join(found, ", "));
 }
 
 }  // namespace
@@ -73,19 +74,21 @@ WorkerWeights GradientLearner::GetStateForWorker(const LearnerState& state) cons
 
 LearnerState GradientLearner::Update(LearnerState state,
                                      std::span<const AggregatedGradient> gradients,
-                                     UpdateSummary* summary) const {
+                                     UpdateSummary* summary,
+                                     std::span<const int64_t> workers) const {
   for (size_t w = 0; w < gradients.size(); ++w) {
     Require(gradients[w].outer_step == state.outer_step,
             "GradientLearner: gradient {} is of outer step {}, the learner is at {}", w,
             gradients[w].outer_step, state.outer_step);
   }
-  return Apply(std::move(state), gradients, {}, summary);
+  return Apply(std::move(state), gradients, {}, summary, workers);
 }
 
 LearnerState GradientLearner::UpdateWeighted(LearnerState state,
                                              std::span<const AggregatedGradient> gradients,
                                              std::span<const double> weights,
-                                             UpdateSummary* summary) const {
+                                             UpdateSummary* summary,
+                                             std::span<const int64_t> workers) const {
   Require(gradients.size() == weights.size(), "GradientLearner: {} gradients with {} weights",
           gradients.size(), weights.size());
   for (size_t w = 0; w < gradients.size(); ++w) {
@@ -93,13 +96,14 @@ LearnerState GradientLearner::UpdateWeighted(LearnerState state,
             "GradientLearner: gradient {} is of outer step {}, the learner is at {}", w,
             gradients[w].outer_step, state.outer_step);
   }
-  return Apply(std::move(state), gradients, weights, summary);
+  return Apply(std::move(state), gradients, weights, summary, workers);
 }
 
 // Without weights, each is 1.
 LearnerState GradientLearner::Apply(LearnerState state,
                                     std::span<const AggregatedGradient> gradients,
-                                    std::span<const double> weights, UpdateSummary* summary) const {
+                                    std::span<const double> weights, UpdateSummary* summary,
+                                    std::span<const int64_t> workers) const {
   Require(!gradients.empty(), "GradientLearner: no gradient to update with");
   Eigen::VectorXd sum = Eigen::VectorXd::Zero(state.theta.size());
   MeanOfNumbers mean_loss;
@@ -120,7 +124,7 @@ LearnerState GradientLearner::Apply(LearnerState state,
   Require(!skip || policy_ == NonFiniteGradient::kSkip,
           "the gradient of outer step {} is not finite (worker {}) and non_finite_gradient is "
           "\"abort\"; \"skip\" counts such updates and goes on",
-          state.outer_step, NonFiniteWorkers(gradients));
+          state.outer_step, NonFiniteWorkers(gradients, workers));
 
   const double learning_rate = skip ? 0 : theta_opt_->LearningRate(state.theta_opt);
   if (summary != nullptr) {

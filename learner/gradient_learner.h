@@ -52,19 +52,22 @@ class GradientLearner {
   WorkerWeights GetStateForWorker(const LearnerState& state) const;
   // One update with the plain mean of the gradients, summed in float64 in the order given, which is
   // that of the logical workers. Throws Error if there is none, or if one has the wrong size or was
-  // computed at another outer step.
+  // computed at another outer step. `workers`, for messages: whose gradients these are; empty: of
+  // workers 0, 1, ...
   LearnerState Update(LearnerState state, std::span<const AggregatedGradient> gradients,
-                      UpdateSummary* summary = nullptr) const;
+                      UpdateSummary* summary = nullptr,
+                      std::span<const int64_t> workers = {}) const;
   // The same with gradients that may be of earlier outer steps (asynchronous training): the sum of
   // weight times gradient, divided by the number of gradients. Throws Error if the numbers of
   // gradients and weights disagree or a gradient is of a later outer step.
   LearnerState UpdateWeighted(LearnerState state, std::span<const AggregatedGradient> gradients,
-                              std::span<const double> weights,
-                              UpdateSummary* summary = nullptr) const;
+                              std::span<const double> weights, UpdateSummary* summary = nullptr,
+                              std::span<const int64_t> workers = {}) const;
 
  private:
   LearnerState Apply(LearnerState state, std::span<const AggregatedGradient> gradients,
-                     std::span<const double> weights, UpdateSummary* summary) const;
+                     std::span<const double> weights, UpdateSummary* summary,
+                     std::span<const int64_t> workers) const;
 
   std::shared_ptr<const LearnedOptimizer> optimizer_;
   std::shared_ptr<const ThetaOpt> theta_opt_;

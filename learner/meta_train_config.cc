@@ -19,11 +19,11 @@ void MetaTrainConfig::Visit(FieldVisitor& v) {
   v.Typed("estimators", &estimators, EstimatorRegistry().table(),
           "Gradient estimators, each with its task. A worker's gradient is the weighted mean of "
           "those that it runs.");
-  v.Field("workers", &workers, AtLeast(1),
+  v.Field("workers", &workers, Between(1, 100000),
           "Logical workers, whose gradients are averaged. Part of the experiment; threads and "
           "processes only execute them.");
   v.FreeOnResume().Field("meta_steps", &meta_steps, AtLeast(0), "Updates of theta in total.");
-  v.Field("windows_per_update", &windows_per_update, AtLeast(1),
+  v.Field("windows_per_update", &windows_per_update, Between(1, 1000000),
           "Windows that every estimator runs under the same theta before an update.");
   v.Field("seed", &seed, AtLeast(0), "Everything random in the run follows from it.");
   v.Choice("non_finite_gradient", &non_finite_gradient, kNonFiniteGradients,
@@ -80,7 +80,7 @@ void MetaTrainConfig::Visit(FieldVisitor& v) {
       "no training.");
   v.FreeOnResume().Field("eval_steps", &eval_steps, AtLeast(1),
                          "Inner steps of each of these trainings.");
-  v.FreeOnResume().Field("eval_seeds", &eval_seeds, AtLeast(1),
+  v.FreeOnResume().Field("eval_seeds", &eval_seeds, Between(1, 10000),
                          "Trainings of each of these tasks.");
 }
 

@@ -39,8 +39,9 @@ Layout MomentaLayout(const Layout& params) {
 }  // namespace
 
 void MLPLOptOptions::Visit(FieldVisitor& v) {
-  v.Field("hidden_size", &hidden_size, AtLeast(1), "Width of the network's hidden layers.");
-  v.Field("hidden_layers", &hidden_layers, AtLeast(1), "Number of the network's hidden layers.");
+  v.Field("hidden_size", &hidden_size, Between(1, 65536), "Width of the network's hidden layers.");
+  v.Field("hidden_layers", &hidden_layers, Between(1, 64),
+          "Number of the network's hidden layers.");
   v.Field("exp_mult", &exp_mult, {}, "Factor of the second output under the exponential.");
   v.Field("step_mult", &step_mult, {}, "Factor of the step.");
 }

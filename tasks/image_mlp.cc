@@ -40,7 +40,7 @@ TaskParts Parts(const ImageMlpOptions& options, const ImageData& data) {
 
 void ImageMlpOptions::Visit(FieldVisitor& v) {
   images.Visit(v);
-  v.Field("hidden", &hidden, AtLeast(1), "Units of each hidden layer.");
+  v.Field("hidden", &hidden, Between(1, 100000), "Units of each hidden layer.");
   v.Choice("activation", &activation, kActivations, "The function between layers.");
 }
 

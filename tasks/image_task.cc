@@ -24,8 +24,9 @@ std::string ImageDirectory(ImageSource source, const TaskResources& resources) {
 }  // namespace
 
 void ImageOptions::Visit(FieldVisitor& v) {
-  v.Field("image_size", &image_size, AtLeast(1), "Images are resized to this height and width.");
-  v.Field("batch_size", &batch_size, AtLeast(1), "Examples a step.");
+  v.Field("image_size", &image_size, Between(1, 256),
+          "Images are resized to this height and width.");
+  v.Field("batch_size", &batch_size, Between(1, 1000000), "Examples a step.");
   v.Choice(
       "data", &data, kImageSources,
       "The images: \"idx\" reads the IDX files of the data directory, \"glyphs\" draws digits, "

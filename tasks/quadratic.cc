@@ -29,11 +29,11 @@ float Sum(int64_t n, const Term& term) {
 }  // namespace
 
 void QuadraticOptions::Visit(FieldVisitor& v) {
-  v.Field("dim", &dim, AtLeast(1), "Number of parameters.");
+  v.Field("dim", &dim, Between(1, 1e8), "Number of parameters.");
 }
 
 void NoisyQuadraticOptions::Visit(FieldVisitor& v) {
-  v.Field("dim", &dim, AtLeast(1), "Number of parameters.");
+  v.Field("dim", &dim, Between(1, 1e8), "Number of parameters.");
   v.Field("cov", &cov, AtLeast(0), "Size of the noise in the gradient, relative to x.");
 }
 

@@ -233,10 +233,12 @@ TEST_CASE("What bodies write is seen after the loop without further locks") {
 }
 
 TEST_CASE("A pool without threads is an error") {
-  CHECK_THROWS_WITH_AS(ThreadPool(0), "ThreadPool: the number of threads must be at least 1, got 0",
-                       Error);
-  CHECK_THROWS_WITH_AS(ThreadPool(-2),
-                       "ThreadPool: the number of threads must be at least 1, got -2", Error);
+  CHECK_THROWS_WITH_AS(
+      ThreadPool(0), "ThreadPool: the number of threads must be at least 1 and at most 1024, got 0",
+      Error);
+  CHECK_THROWS_WITH_AS(
+      ThreadPool(-2),
+      "ThreadPool: the number of threads must be at least 1 and at most 1024, got -2", Error);
 }
 
 }  // namespace

@@ -50,18 +50,19 @@ std::string ProblemError(const LoptProblemOptions& options) {
 
 TEST_CASE("Options of estimators that cannot be are refused in C++ as in a config") {
   CHECK(FullEsError({}) == "no error");
-  CHECK(FullEsError({.num_tasks = 0}) == "FullES: num_tasks must be at least 1, got 0");
+  CHECK(FullEsError({.num_tasks = 0}) == "FullES: num_tasks must be in [1, 100000], got 0");
   CHECK(FullEsError({.std = 0}) == "FullES: std must be above 0, got 0");
   CHECK(FullEsError({.loss_type = static_cast<FullES::LossType>(7)}) ==
         "FullES: loss_type must be one of avg, min, last, last_recompute, got number 7");
   CHECK(FullEsError({.recompute_samples = 0}) ==
-        "FullES: recompute_samples must be at least 1, got 0");
+        "FullES: recompute_samples must be in [1, 100000], got 0");
   CHECK(FullEsError({.clip_loss_diff = -1.0}) == "FullES: clip_loss_diff must be above 0, got -1");
   CHECK(PesError({}) == "no error");
-  CHECK(PesError({.trunc_length = 0}) == "TruncatedPES: trunc_length must be at least 1, got 0");
+  CHECK(PesError({.trunc_length = 0}) ==
+        "TruncatedPES: trunc_length must be in [1, 10000000], got 0");
   CHECK(PesError({.std = std::nan("")}) == "TruncatedPES: std must be finite, got nan");
   CHECK(ErrorOf([] { TruncatedES(Toy(), {.trunc_length = 0}); }) ==
-        "TruncatedES: trunc_length must be at least 1, got 0");
+        "TruncatedES: trunc_length must be in [1, 10000000], got 0");
 }
 
 TEST_CASE("Options of inner problems and schedules that cannot be are refused in C++") {

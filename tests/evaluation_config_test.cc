@@ -74,7 +74,7 @@ TEST_CASE("All that is wrong with an evaluation is one Error") {
       "config: 5 problems\n"
       "  'seed' must be an integer of at least 0, got -1\n"
       "  unknown key 'tasks.a.step'; valid keys: task, steps; did you mean 'steps'?\n"
-      "  'tasks.a.task.dim' must be an integer of at least 1, got 0\n"
+      "  'tasks.a.task.dim' must be an integer in [1, 100000000], got 0\n"
       "  'tasks.b' must be an object with a \"task\", got 7\n"
       "  'steps' must ascend, got 2, 1",
       Error);

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "learner/gradient_learner.h"
+#include "learner/job/updates.h"
 #include "lopt/registry.h"
 #include "tests/learner_fakes.h"
 
@@ -100,6 +101,19 @@ TEST_CASE("Under abort a gradient that is not finite is an error that names the 
       learner.Update(learner.Init(KeyFromSeed(0)), gradients),
       "the gradient of outer step 0 is not finite (worker 1) and non_finite_gradient is \"abort\"; "
       "\"skip\" counts such updates and goes on",
+      Error);
+}
+
+TEST_CASE("An update of some workers names those whose gradients are not finite") {
+  const GradientLearner learner = Learner(kSgd3, NonFiniteGradient::kAbort);
+  RunState state{.learner = learner.Init(KeyFromSeed(0)), .totals = {{}}, .ledger = Ledger(9, 1)};
+  std::vector<WorkerGradient> gradients = {
+      {.worker = 3, .first_window = 0, .windows = 1, .gradient = Gradient(1)},
+      {.worker = 7, .first_window = 0, .windows = 1, .gradient = Gradient(kNan)}};
+  CHECK_THROWS_WITH_AS(
+      UpdateTheta(learner, std::move(gradients), {}, &state),
+      "the gradient of outer step 0 is not finite (worker 7) and non_finite_gradient is "
+      "\"abort\"; \"skip\" counts such updates and goes on",
       Error);
 }
 

@@ -163,7 +163,19 @@ TEST_CASE("The theta of the lowest held-out loss is kept, and every evaluation i
   CHECK(best.meta_steps == 8);
   CHECK(best.theta[0] == 8);
   CHECK(ReadTextFile(directory.path() + "/best.json") ==
-        "{\n  \"updates\": 8,\n  \"eval_loss\": 0.0\n}\n");
+        R"({
+  "updates": 8,
+  "eval_loss": 0.0,
+  "eval_tasks": [
+    {
+      "type": "LearningRate",
+      "number": true
+    }
+  ],
+  "eval_steps": 1,
+  "eval_seeds": 2
+}
+)");
   CHECK(ReadThetaFile(directory.path() + "/theta.safetensors").theta[0] == 12);
 
   std::istringstream lines(ReadTextFile(directory.path() + "/metrics.jsonl"));
@@ -193,6 +205,22 @@ TEST_CASE("A run in two parts evaluates as one in one go does") {
     }
     CHECK(ReadThetaFile(both.path() + "/theta_best.safetensors").theta[0] == 8);
   }
+}
+
+TEST_CASE("When the held-out evaluation changes, the best theta is chosen anew") {
+  const TempDirectory directory;
+  Train(Counting(10, 4), directory.path());
+  const auto best = [&] {
+    return ReadThetaFile(directory.path() + "/theta_best.safetensors").theta[0];
+  };
+  CHECK(best() == 8);
+  // As it was, 8 stays the best.
+  Resume(Counting(13, 4), directory.path());
+  CHECK(best() == 8);
+  MetaTrainConfig config = Counting(17, 4);
+  config.eval_seeds = 3;
+  Resume(config, directory.path());
+  CHECK(best() == 16);
 }
 
 TEST_CASE("An evaluation that is never a number leaves no best theta") {
@@ -603,10 +631,6 @@ TEST_CASE("A run can start from a given theta, with a fresh theta_opt") {
   CHECK(tuned.learner.theta != trained.learner.theta);
   CHECK(tuned.learner.theta_opt.At("count").As<int64_t>()[0] == 5);
   CHECK(RunDirectory(second.path()).ReadManifest().init_theta == file);
-
-  // Without a checkpoint a resume begins again, with the same theta.
-  fs::remove_all(second / "checkpoints");
-  CHECK(Resume(config, second.path()).learner.theta == tuned.learner.theta);
 
   CHECK(ErrorOf(config, {.out_dir = second.path(), .resume = true, .init_theta = file}) ==
         "init_theta is for a new run; a resumed one goes on with the theta of its checkpoint");

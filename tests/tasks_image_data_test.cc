@@ -333,7 +333,7 @@ TEST_CASE("Images are made once a run, and it is known whether the directory was
   CHECK_THROWS_WITH_AS(GetImages({.data = static_cast<ImageSource>(3)}, drawn),
                        "image task: data must be one of default, glyphs, idx, got number 3", Error);
   CHECK_THROWS_WITH_AS(GetImages({.image_size = 0}, drawn),
-                       "image task: image_size must be at least 1, got 0", Error);
+                       "image task: image_size must be in [1, 256], got 0", Error);
 }
 
 TEST_CASE("Data sets may be asked for by several threads at once") {

@@ -316,9 +316,9 @@ TEST_CASE("Wrong options and examples are errors") {
   CHECK_THROWS_WITH_AS(ImageMlp({.activation = static_cast<Activation>(2)}, Drawn(8)),
                        "ImageMLP: activation must be one of relu, tanh, got number 2", Error);
   CHECK_THROWS_WITH_AS(ImageMlp({.hidden = {3, 0}}, Drawn(8)),
-                       "ImageMLP: hidden[1] must be at least 1, got 0", Error);
+                       "ImageMLP: hidden[1] must be in [1, 100000], got 0", Error);
   CHECK_THROWS_WITH_AS(ImageMlp({.images = {.batch_size = 0}}, Drawn(8)),
-                       "ImageMLP: batch_size must be at least 1, got 0", Error);
+                       "ImageMLP: batch_size must be in [1, 1000000], got 0", Error);
   const ImageMlp task({}, Drawn(8));
   const std::vector<float> params = InitialParams(task, 1);
   CHECK_THROWS_WITH_AS(EvaluateRows(task, params, Rows(9990, 11)),

@@ -182,8 +182,8 @@ TEST_CASE("Wrong sizes and examples without a data set are errors") {
                        "TaskFamily: examples are given, but this family has no data set", Error);
   CHECK_THROWS_WITH_AS(task.Init({}, key, short_gradient, {}),
                        "TaskFamily: params has 2 numbers, wanted 3", Error);
-  CHECK_THROWS_WITH_AS(QuadraticTask({.dim = 0}), "QuadraticTask: dim must be at least 1, got 0",
-                       Error);
+  CHECK_THROWS_WITH_AS(QuadraticTask({.dim = 0}),
+                       "QuadraticTask: dim must be in [1, 100000000], got 0", Error);
 }
 
 TEST_CASE("The names of the splits are read and written") {

@@ -141,7 +141,7 @@ TEST_CASE("A bad config is an error that names the key, the value and the valid 
            "meta_loss, meta_loss_aux, non_finite, random_initial_iteration_offset, weight, "
            "num_tasks, trunc_length, std; did you mean 'num_tasks'?\n");
   CHECK_EQ(ErrorOf(ConfigText("\"num_tasks\": 2", "\"num_tasks\": \"2\"")),
-           "lopt: config: 'estimators[0].num_tasks' must be an integer of at least 1, got \"2\"\n");
+           "lopt: config: 'estimators[0].num_tasks' must be an integer in [1, 100000], got \"2\"\n");
   CHECK_EQ(ErrorOf(ConfigText("\"std\": 0.01", "\"std\": -0.01")),
            "lopt: config: 'estimators[0].std' must be a number above 0, got -0.01\n");
   Words tasks;
@@ -156,7 +156,7 @@ TEST_CASE("A bad config is an error that names the key, the value and the valid 
   CHECK_EQ(ErrorOf(ConfigText(), {"--set", "estimators.1.std=1"}),
            "lopt: config: 'estimators' has 1 elements, so there is no element '1'\n");
   CHECK_EQ(ErrorOf(ConfigText(), {"--threads", "0"}),
-           "lopt: ThreadPool: the number of threads must be at least 1, got 0\n");
+           "lopt: ThreadPool: the number of threads must be at least 1 and at most 1024, got 0\n");
 }
 
 TEST_CASE("A config that names an instruction set the machine lacks is an error") {
@@ -206,6 +206,48 @@ TEST_CASE("Resuming where there is no run is an error") {
   const std::string message = ErrorOf(ConfigText(), {"--resume"});
   CHECK(message.starts_with("lopt: cannot resume: "));
   CHECK(message.ends_with("/run holds no run\n"));
+}
+
+TEST_CASE("An empty text, as a variable that is not set gives it, is an error") {
+  const TempDirectory scratch;
+  const std::string config = WriteConfig(scratch, ConfigText());
+  for (const char* option : {"--out", "--data-dir", "--init-theta"}) {
+    const FinishedProcess finished = Lopt({"meta-train", config, option, ""});
+    CHECK_EQ(finished.exit_code, 2);
+    CHECK(finished.errors.find(" is an empty text; is a variable not set?") != std::string::npos);
+  }
+  CHECK_EQ(Lopt({"meta-train", ""}).errors,
+           "lopt: An argument is an empty text; is a variable not set?\n");
+  CHECK_EQ(Lopt({"eval", "--preset", "quick", "--out", ""}).errors,
+           "lopt: --out is an empty text; is a variable not set?\n");
+  CHECK_EQ(Lopt({"launch", "-n", "2", "--", "meta-train", config, "--out", ""}).exit_code, 2);
+}
+
+TEST_CASE("A path that is not UTF-8 is an error in words where a file of JSON has to name it") {
+  const TempDirectory scratch;
+  const FinishedProcess finished = Lopt({"meta-train", WriteConfig(scratch, ConfigText()), "--out",
+                                         scratch / "run", "--data-dir", "caf\xe9"});
+  CHECK_EQ(finished.exit_code, 1);
+  CHECK_EQ(finished.errors,
+           "lopt: data_dir cannot be written as JSON: it is not UTF-8: \"caf\xef\xbf\xbd\"\n");
+}
+
+TEST_CASE("Sizes that no machine has are errors that say the largest") {
+  const auto error_of = [](const char* assignment) {
+    return Lopt({"meta-train", "--preset", "smoke", "--out", "/nowhere", "--set", assignment})
+        .errors;
+  };
+  CHECK_EQ(error_of("workers=100000000"),
+           "lopt: config: 'workers' must be an integer in [1, 100000], got 100000000\n");
+  CHECK_EQ(error_of("learned_optimizer.hidden_layers=1000000000"),
+           "lopt: config: 'learned_optimizer.hidden_layers' must be an integer in [1, 64], got "
+           "1000000000\n");
+  CHECK_EQ(error_of(R"(estimators.0.task={"type":"ImageMLP","hidden":[100000,100000]})"),
+           "lopt: Layout: with tensor 'mlp/linear_1/w' it has more than 4294967296 numbers\n");
+  CHECK_EQ(
+      Lopt({"meta-train", "--preset", "smoke", "--out", "/nowhere", "--threads", "100000"}).errors,
+      "lopt: ThreadPool: the number of threads must be at least 1 and at most 1024, got "
+      "100000\n");
 }
 
 TEST_CASE("Resuming with another config is an error that says which key differs") {

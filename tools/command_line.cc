@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <boost/any.hpp>
 #include <boost/program_options.hpp>
 #include <sstream>
@@ -19,6 +20,25 @@ std::vector<std::string> OptionNames(const po::options_description& options) {
   std::vector<std::string> names;
   for (const auto& option : options.options()) names.push_back("--" + option->long_name());
   return names;
+}
+
+// No option means anything by an empty text, but a variable that is not set gives one.
+void RefuseEmptyTexts(const po::variables_map& values, const po::options_description& named,
+                      const std::string& positional) {
+  const auto refuse = [&](const std::string& name, const std::string& shown) {
+    if (!values.contains(name)) return;
+    const boost::any& value = values[name].value();
+    const auto* text = boost::any_cast<std::string>(&value);
+    const auto* words = boost::any_cast<std::vector<std::string>>(&value);
+    if ((text != nullptr && text->empty()) ||
+        (words != nullptr && std::ranges::find(*words, "") != words->end())) {
+      throw UsageError(fmt::format("{} is an empty text; is a variable not set?", shown));
+    }
+  };
+  for (const auto& option : named.options()) {
+    if (option->semantic()->max_tokens() > 0) refuse(option->long_name(), option->format_name());
+  }
+  refuse(positional, "An argument");
 }
 
 }  // namespace
@@ -53,6 +73,7 @@ std::optional<po::variables_map> ParseCommandLine(const std::vector<std::string>
       return std::nullopt;
     }
     po::notify(values);
+    RefuseEmptyTexts(values, named, positional);
     return values;
   } catch (const po::unknown_option& error) {
     throw UsageError(fmt::format("{} is not an option here; the options are {}",

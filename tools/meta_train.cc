@@ -91,7 +91,14 @@ Source ReadSource(const po::variables_map& values) {
   if (preset) return {MetaTrainPresets().Find(*preset), *preset};
   if (values.contains("resume") && values.contains("out")) {
     const std::string out = values["out"].as<std::string>();
-    return {Config::Load(out + "/config.json"), ""};
+    try {
+      return {Config::Load(out + "/config.json"), ""};
+    } catch (const Error& error) {
+      Fail(
+          "{}; to resume all the same, give the config: lopt meta-train CONFIG.json --resume --out "
+          "{}",
+          error.what(), ShellQuoted(out));
+    }
   }
   throw UsageError(fmt::format(
       "What to train is missing: a config file, --preset NAME, or --resume with --out DIR; usage: "

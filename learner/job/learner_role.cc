@@ -3,9 +3,11 @@
 #include <fmt/core.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <utility>
+#include <vector>
 
 #include "learner/job/async_updates.h"
 #include "learner/job/sync_updates.h"
@@ -78,44 +80,41 @@ MetaTrainResult LearnerRole::Run() {
 // Brings the state and the output directory to where the loop begins.
 void LearnerRole::Begin() {
   if (!writer_) {
-    BeginFresh(options_.init_theta);
+    state_.learner = InitialState(options_.init_theta);
+    ranks_->Begin(experiment_->learner.GetStateForWorker(state_.learner));
     return;
   }
-  int64_t journal_position = 0;
-  std::optional<Checkpoint> checkpoint;
-  if (options_.resume) {
-    checkpoint = writer_->Resume();
-  }
+  const std::optional<Checkpoint> checkpoint =
+      options_.resume ? writer_->Resume() : std::optional<Checkpoint>();
+  std::vector<int64_t> windows(static_cast<size_t>(experiment_->config.workers));
   if (checkpoint) {
-    ranks_->GoOnFrom(checkpoint->workers);
-    journal_position = checkpoint->journal_position;
-    state_ = {.learner = std::move(checkpoint->learner),
-              .totals = std::move(checkpoint->totals),
-              .ledger = std::move(checkpoint->ledger)};
+    state_ = {
+        .learner = checkpoint->learner, .totals = checkpoint->totals, .ledger = checkpoint->ledger};
+    std::ranges::transform(checkpoint->workers, windows.begin(), &WorkerState::windows);
   } else {
-    BeginFresh(writer_->init_theta());
+    state_.learner = InitialState(writer_->init_theta());
     if (!options_.resume) {
       writer_->Create();
     }
   }
+  // Before any rank reports: what is wrong with the files no restart can help.
+  writer_->Open(checkpoint ? checkpoint->journal_position : 0, windows, &state_);
   loop_->SetUpdates(state_.learner.outer_step);
-  writer_->Open(journal_position, ranks_->windows(), &state_);
   loop_->WriteStatusTo(StatusPath(options_.out_dir, 0));
-  ranks_->NoteWindowsIn(writer_->journal());
-  if (!checkpoint) {
-    Save();
-    loop_->RunUntil([this] { return !writer_->saving(); });
+  if (checkpoint) {
+    ranks_->GoOnFrom(checkpoint->workers);
+  } else {
+    ranks_->Begin(experiment_->learner.GetStateForWorker(state_.learner));
   }
+  ranks_->NoteWindowsIn(writer_->journal());
 }
 
-// Sets the state to that before the first update.
-void LearnerRole::BeginFresh(const std::string& init_theta) {
+// The state before the first update.
+LearnerState LearnerRole::InitialState(const std::string& init_theta) const {
   const GradientLearner& learner = experiment_->learner;
-  state_.learner =
-      init_theta.empty()
-          ? learner.Init(ThetaKey(experiment_->run_key))
-          : learner.Init(ReadThetaFile(init_theta, experiment_->LearnedOptimizerConfig()).theta);
-  ranks_->Begin(learner.GetStateForWorker(state_.learner));
+  return init_theta.empty()
+             ? learner.Init(ThetaKey(experiment_->run_key))
+             : learner.Init(ReadThetaFile(init_theta, experiment_->LearnedOptimizerConfig()).theta);
 }
 
 MetaTrainResult LearnerRole::Loop() {
@@ -124,6 +123,10 @@ MetaTrainResult LearnerRole::Loop() {
   MetaTrainResult result;
   result.last.outer_step = -1;
   int64_t inner_steps = 0;
+  if (writer_ && !writer_->Saved(step)) {
+    Save();
+    loop_->RunUntil([this] { return !writer_->saving(); });
+  }
   const Clock::time_point start = Clock::now();
   while (step < meta_steps && !StopAsked()) {
     ranks_->HandOut(experiment_->learner.GetStateForWorker(state_.learner));

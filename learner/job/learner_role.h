@@ -36,7 +36,7 @@ class LearnerRole {
   void InBackground(std::function<void()> work);
 
   void Begin();
-  void BeginFresh(const std::string& init_theta);
+  LearnerState InitialState(const std::string& init_theta) const;
   MetaTrainResult Loop();
   void Save();
   // Judges theta if that is due.

@@ -13,6 +13,8 @@ namespace lopt {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr const char* kRunning = "running";
+
 RunWriter::RunWriter(const Experiment& experiment, const MetaTrainerOptions& options,
                      Background* background)
     : experiment_(experiment),
@@ -40,16 +42,37 @@ std::optional<Checkpoint> RunWriter::Resume() {
   store_.RemoveUnfinished();
   directory_.RemoveUnfinished();
   std::optional<Checkpoint> checkpoint = store_.ReadNewest();
-  init_theta_ = directory_.ReadManifest().init_theta;
   if (!checkpoint) {
+    RequireNoUpdates();
     spdlog::info("{} holds no checkpoint yet: starting from the beginning", directory_.path());
     return std::nullopt;
+  }
+  try {
+    init_theta_ = directory_.ReadManifest().init_theta;
+  } catch (const Error& error) {
+    spdlog::warn("{}; the file is written anew, without the init_theta of the run", error.what());
   }
   CheckFits(*checkpoint);
   logs_ = checkpoint->logs;
   begun_step_ = saved_step_ = checkpoint->learner.outer_step;
   spdlog::info("resuming from {}", store_.Path(saved_step_));
   return checkpoint;
+}
+
+// A run without a checkpoint may only begin anew if it died before its first.
+void RunWriter::RequireNoUpdates() {
+  const std::string remedy = fmt::format(
+      "put its checkpoints back into {}, or begin anew (--overwrite)", directory_.CheckpointPath());
+  RunManifest manifest;
+  try {
+    manifest = directory_.ReadManifest();
+  } catch (const Error& error) {
+    lopt::Fail("cannot resume without a checkpoint: {}; {}", error.what(), remedy);
+  }
+  Require(manifest.updates == 0 && manifest.status != kRunning,
+          "cannot resume: the run in {} has had checkpoints, but they are gone; {}",
+          directory_.path(), remedy);
+  init_theta_ = manifest.init_theta;
 }
 
 void RunWriter::CheckFits(const Checkpoint& checkpoint) const {
@@ -84,13 +107,15 @@ void RunWriter::Open(int64_t journal_position, std::span<const int64_t> windows,
   journal_.emplace(directory_.JournalPath());
   journal_->GoOnFrom(journal_position, windows, &state->ledger);
   const int64_t step = state->learner.outer_step;
-  WriteManifest("running", step);
+  WriteManifest(saved_step_ < 0 ? "starting" : kRunning, step);
   directory_.WriteConfig(experiment_.resolved);
   if (options_.resume) {
     CutLogs(directory_.path(), logs_);
   }
   metrics_.emplace(directory_.path());
-  best_.emplace(directory_.path());
+  if (config_.eval_every > 0) {
+    best_.emplace(directory_.path(), HeldOutOf(ReadOptions<MetaTrainConfig>(experiment_.resolved)));
+  }
   throughput_.emplace(directory_.path(), step, logs_.seconds);
 }
 
@@ -181,6 +206,9 @@ void RunWriter::Commit(const std::shared_ptr<const Checkpoint>& checkpoint,
         }
       },
       [this, step] {
+        if (saved_step_ < 0) {
+          WriteManifest(kRunning, step);
+        }
         saved_step_ = step;
         saving_.reset();
       });

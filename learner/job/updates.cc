@@ -9,15 +9,18 @@ namespace lopt {
 UpdateSummary UpdateTheta(const GradientLearner& learner, std::vector<WorkerGradient> gradients,
                           std::span<const double> weights, RunState* state) {
   std::vector<WorkerWindows> windows;
+  std::vector<int64_t> workers;
   std::vector<AggregatedGradient> to_put;
   for (WorkerGradient& gradient : gradients) {
+    workers.push_back(gradient.worker);
     windows.push_back(WindowsOf(gradient));
     to_put.push_back(std::move(gradient.gradient));
   }
   UpdateSummary summary;
-  state->learner = weights.empty() ? learner.Update(std::move(state->learner), to_put, &summary)
-                                   : learner.UpdateWeighted(std::move(state->learner), to_put,
-                                                            weights, &summary);
+  state->learner =
+      weights.empty()
+          ? learner.Update(std::move(state->learner), to_put, &summary, workers)
+          : learner.UpdateWeighted(std::move(state->learner), to_put, weights, &summary, workers);
   for (size_t i = 0; i < to_put.size(); ++i) {
     state->ledger.Account(summary.skipped ? Fate::kNonFinite : Fate::kUsed, windows[i], to_put[i]);
   }

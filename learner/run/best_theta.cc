@@ -1,7 +1,13 @@
 #include "learner/run/best_theta.h"
 
-#include <filesystem>
+#include <spdlog/spdlog.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
 #include "base/record.h"
 
 namespace lopt {
@@ -11,20 +17,45 @@ namespace {
 struct Best {
   int64_t updates = 0;
   double eval_loss = 0;
+  std::vector<Config> eval_tasks = {};
+  int64_t eval_steps = 0;
+  int64_t eval_seeds = 0;
+
+  bool JudgedOn(const HeldOutOptions& options) const {
+    const auto same = [](const Config& a, const Config& b) { return a.Dump() == b.Dump(); };
+    return std::ranges::equal(eval_tasks, options.tasks, same) && eval_steps == options.steps &&
+           eval_seeds == options.seeds;
+  }
 
   template <class Visitor>
   void VisitMembers(Visitor& visit) {
     visit("updates", updates);
     visit("eval_loss", eval_loss);
+    visit("eval_tasks", eval_tasks);
+    visit("eval_steps", eval_steps);
+    visit("eval_seeds", eval_seeds);
   }
 };
 
 }  // namespace
 
-BestTheta::BestTheta(const std::string& directory) : directory_(directory) {
+BestTheta::BestTheta(const std::string& directory, HeldOutOptions judged_on)
+    : directory_(directory), judged_on_(std::move(judged_on)) {
   const std::string path = directory_ + "/best.json";
-  if (std::filesystem::exists(path)) {
-    loss_ = ReadRecordFile<Best>(path).eval_loss;
+  if (!std::filesystem::exists(path)) {
+    return;
+  }
+  try {
+    const Best best = ReadRecordFile<Best>(path);
+    if (best.JudgedOn(judged_on_)) {
+      loss_ = best.eval_loss;
+    } else {
+      spdlog::info(
+          "{}: eval_tasks, eval_steps or eval_seeds have changed, so the best theta is chosen anew",
+          path);
+    }
+  } catch (const Error& error) {
+    spdlog::warn("{}; the best theta is chosen anew", error.what());
   }
 }
 
@@ -35,7 +66,11 @@ void BestTheta::Offer(int64_t updates, double loss,
   }
   loss_ = loss;
   write(directory_ + "/theta_best.safetensors");
-  WriteRecordFile(directory_ + "/best.json", Best{.updates = updates, .eval_loss = loss});
+  WriteRecordFile(directory_ + "/best.json", Best{.updates = updates,
+                                                  .eval_loss = loss,
+                                                  .eval_tasks = judged_on_.tasks,
+                                                  .eval_steps = judged_on_.steps,
+                                                  .eval_seeds = judged_on_.seeds});
 }
 
 }  // namespace lopt

@@ -5,14 +5,18 @@
 #include <limits>
 #include <string>
 
+#include "evaluation/held_out.h"
+
 namespace lopt {
 
 // Keeps the theta of the lowest held-out loss that a run has seen: theta_best.safetensors in its
-// directory, and best.json, which says how many updates made it and what its loss is.
+// directory, and best.json, which says how many updates made it, what its loss is and on what it
+// was judged.
 class BestTheta {
  public:
-  // Goes on from what the directory holds. Throws Error if its best.json is damaged.
-  explicit BestTheta(const std::string& directory);
+  // Goes on from what the directory holds. Where that was judged on something else than
+  // `judged_on`, or cannot be read, the comparison begins anew, with a line in the log.
+  BestTheta(const std::string& directory, HeldOutOptions judged_on);
 
   // If `loss` is lower than the best, calls `write` with the path of the theta file and notes it. A
   // loss that is not a number is never the best.
@@ -20,6 +24,7 @@ class BestTheta {
 
  private:
   std::string directory_;
+  HeldOutOptions judged_on_;
   double loss_ = std::numeric_limits<double>::infinity();
 };
 

@@ -13,7 +13,8 @@ namespace lopt {
 struct RunManifest {
   static constexpr const char* kFormat = "lopt run 1";
 
-  std::string status = {};                // running, interrupted, finished or failed
+  // starting until there is a checkpoint, then running, at the end interrupted, finished or failed.
+  std::string status = {};
   std::optional<std::string> error = {};  // why it failed
   std::string version = {};
   std::string isa = {};

@@ -79,8 +79,10 @@ double Positive(const po::variables_map& values, const char* name) {
 std::string OutDirectory(const std::vector<std::string>& words) {
   const std::string prefix = "--out=";
   for (size_t i = 0; i < words.size(); ++i) {
-    if (words[i] == "--out" && i + 1 < words.size()) return words[i + 1];
-    if (words[i].starts_with(prefix)) return words[i].substr(prefix.size());
+    std::string directory;
+    if (words[i] == "--out" && i + 1 < words.size()) directory = words[i + 1];
+    if (words[i].starts_with(prefix)) directory = words[i].substr(prefix.size());
+    if (!directory.empty()) return directory;
   }
   throw UsageError(fmt::format(
       "meta-train wants --out DIR here: a restart goes on from there; usage: {}", kSynopsis));

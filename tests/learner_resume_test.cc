@@ -1,0 +1,139 @@
+#include <doctest/doctest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "base/file.h"
+#include "base/safetensors.h"
+#include "base/tensorboard.h"
+#include "learner/job/meta_trainer.h"
+#include "learner/run/checkpoint.h"
+#include "learner/run/run_directory.h"
+#include "tests/error_of.h"
+#include "tests/learner_runs.h"
+#include "tests/temp_directory.h"
+
+namespace lopt {
+namespace {
+
+namespace fs = std::filesystem;
+
+MetaTrainResult Train(const MetaTrainConfig& config, const std::string& directory) {
+  return RunMetaTraining(config, {.out_dir = directory});
+}
+
+MetaTrainResult Resume(const MetaTrainConfig& config, const std::string& directory) {
+  return RunMetaTraining(config, {.out_dir = directory, .resume = true});
+}
+
+void Append(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::app | std::ios::binary) << text;
+}
+
+void Replace(const std::string& path, const std::string& from, const std::string& to) {
+  std::string text = ReadTextFile(path);
+  const size_t at = text.find(from);
+  REQUIRE(at != std::string::npos);
+  WriteTextFile(path, text.replace(at, from.size(), to));
+}
+
+TEST_CASE("Damage to files that do not hold the state stops no resume and changes no bit") {
+  const TempDirectory whole;
+  const TempDirectory parts;
+  MetaTrainConfig config = SmallExperiment(1);
+  config.eval_every = 5;
+  config.eval_steps = 2;
+  config.eval_seeds = 1;
+  Train(config, whole.path());
+  config.meta_steps = 10;
+  Train(config, parts.path());
+  // A machine that crashes leaves zeros where data was not flushed.
+  const std::string zeros(1000, '\0');
+  Append(parts / "metrics.jsonl", zeros);
+  Append(parts / "throughput.jsonl", zeros);
+  Append(parts / EventFiles(parts.path()).back(), zeros);
+  WriteTextFile(parts / "best.json", "{\"updates\": 5, \"eval_lo");
+  Replace(parts / "manifest.json", "\"threads\": 1", "\"threads\": \"one\"");
+  config.meta_steps = 20;
+  Resume(config, parts.path());
+  CHECK(FinalTheta(parts.path()) == FinalTheta(whole.path()));
+  CHECK(MetricsLines(parts.path()) == MetricsLines(whole.path()));
+  CHECK(RunDirectory(parts.path()).ReadManifest().status == "finished");
+  CHECK(fs::exists(parts / "theta_best.safetensors"));
+}
+
+TEST_CASE("A run whose checkpoints are gone is not begun anew without being told to") {
+  const TempDirectory directory;
+  const MetaTrainConfig config = SmallExperiment(1, 3);
+  Train(config, directory.path());
+  fs::remove_all(directory / "checkpoints");
+  const std::string metrics = MetricsLines(directory.path());
+  const std::string remedy = "put its checkpoints back into " + directory.path() +
+                             "/checkpoints, or begin anew (--overwrite)";
+  const auto resume_error = [&] { return ErrorOf([&] { Resume(config, directory.path()); }); };
+  CHECK(resume_error() == "cannot resume: the run in " + directory.path() +
+                              " has had checkpoints, but they are gone; " + remedy);
+  Replace(directory / "manifest.json", "\"updates\": 3", "\"updates\": 0");
+  Replace(directory / "manifest.json", "finished", "running");
+  CHECK(resume_error().ends_with(remedy));
+  Replace(directory / "manifest.json", "updates", "up");
+  CHECK(resume_error().starts_with("cannot resume without a checkpoint: "));
+  CHECK(resume_error().ends_with(remedy));
+  CHECK(MetricsLines(directory.path()) == metrics);
+}
+
+TEST_CASE("A run that died before its first checkpoint begins again, from the same theta") {
+  const TempDirectory first;
+  const TempDirectory second;
+  const std::string file = Train(SmallExperiment(1, 2), first.path()).theta_path;
+  const MetaTrainConfig config = SmallExperiment(1, 5);
+  const MetaTrainResult tuned =
+      RunMetaTraining(config, {.out_dir = second.path(), .init_theta = file});
+  // What there is of it then.
+  fs::remove_all(second / "checkpoints");
+  Replace(second / "manifest.json", "\"updates\": 5", "\"updates\": 0");
+  Replace(second / "manifest.json", "finished", "starting");
+  CHECK(Resume(config, second.path()).learner.theta == tuned.learner.theta);
+}
+
+TEST_CASE("A first checkpoint that cannot be written is a run that has failed, not one that runs") {
+  const TempDirectory directory;
+  rlimit before = {};
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const std::string error = ErrorOf([&] {
+    RunMetaTraining(SmallExperiment(1, 2),
+                    {.out_dir = directory.path(), .on_event = [&](std::string_view event) {
+                       CHECK(RunDirectory(directory.path()).ReadManifest().status == "starting");
+                       if (event == "checkpoint:0:learner") {
+                         const rlimit limit = {.rlim_cur = 2000, .rlim_max = before.rlim_max};
+                         ::setrlimit(RLIMIT_FSIZE, &limit);
+                       }
+                     }});
+  });
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  CHECK(error.ends_with("/learner.safetensors: File too large"));
+  const RunManifest manifest = RunDirectory(directory.path()).ReadManifest();
+  CHECK(manifest.status == "failed");
+  CHECK(manifest.error == error);
+  CHECK(Resume(SmallExperiment(1, 2), directory.path()).updates == 2);
+}
+
+TEST_CASE("What is wrong with the files of a run is said before any rank reports") {
+  const TempDirectory directory;
+  const MetaTrainConfig config = SmallExperiment(1, 3);
+  Train(config, directory.path());
+  fs::remove_all(directory / "status");
+  fs::remove(directory / "metrics.jsonl");
+  fs::create_directory(directory / "metrics.jsonl");
+  CHECK(ErrorOf([&] { Resume(config, directory.path()); }) ==
+        directory.path() + "/metrics.jsonl: cannot be opened: Is a directory");
+  CHECK_FALSE(fs::exists(directory / "status"));
+}
+
+}  // namespace
+}  // namespace lopt
