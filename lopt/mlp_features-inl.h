@@ -151,10 +151,9 @@ HWY_INLINE void FoldTimes(const NetworkWeights& net, float step, const NetworkSc
   }
 }
 
-// What the eight features of a tensor of `size` parameters are multiplied by, from the sums of
-// their squares in lanes. Writes 16 floats.
-HWY_INLINE void NormalizingScales(const V* square_sums, int64_t size, float* HWY_RESTRICT scales) {
-  StoreLaneSums<kNormalized>(square_sums, scales);
+// What the eight features of a tensor of `size` parameters are multiplied by, in place of the sums
+// of their squares. Writes 16 floats.
+HWY_INLINE void NormalizingScales(int64_t size, float* HWY_RESTRICT scales) {
   const V epsilon = hn::Set(d, MLPLOpt::kNormalizerEpsilon);
   const V count = hn::Set(d, static_cast<float>(size));
   for (int k = 0; k < kNormalized; k += kLanes) {

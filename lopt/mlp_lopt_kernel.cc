@@ -11,6 +11,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "base/parallel.h"
+#include "base/workspace.h"
 #include "lopt/mlp_features-inl.h"
 #include "lopt/network_columns-inl.h"
 #include "lopt/network_rows-inl.h"
@@ -37,7 +39,12 @@ struct UpdateTask {
   float* params;
   float* state;
   NetworkScratch scratch;
+  WorkspacePool* workspaces;  // for other threads
 };
+
+// Parameters of a tensor whose squares are summed in float32, in lanes, and that one thread
+// updates. Sums of more lose digits: those of 4e7 parameters, on AVX2, four of seven.
+constexpr int64_t kPiece = 1 << 16;
 
 }  // namespace lopt
 #endif  // LOPT_MLP_LOPT_KERNEL_ONCE
@@ -50,55 +57,108 @@ namespace HWY_NAMESPACE {
 // errors do not grow with the size of the tensor.
 constexpr int64_t kChunk = kLanes;
 
-void UpdateTensor(const UpdateTask& task, const TensorPlace& place) {
-  const NetworkWeights& net = *task.network;
-  const NetworkScratch& scratch = task.scratch;
-  const float* g = task.gradient + place.offset;
-  float* p = task.params + place.offset;
-  float* m = task.state + place.momenta;
-  const int64_t blocks = place.size / kBlock;
-  const int64_t whole = blocks * kBlock;
-  const int tail = static_cast<int>(place.size - whole);
+// The parameters of a tensor, or some of them in a row.
+struct Piece {
+  const float* g;
+  float* p;
+  float* m;
+  int64_t size;
 
-  V sums[kNormalized];
+  int64_t blocks() const { return size / kBlock; }
+  int64_t whole() const { return blocks() * kBlock; }  // parameters in whole blocks
+  int tail() const { return static_cast<int>(size - whole()); }
+};
+
+// First pass: updates the momenta. `sums`, 16 floats, become the sums of the squares of the
+// features; `features`, where there is a tail, those of the tail.
+void UpdateMomenta(const Piece& piece, float* HWY_RESTRICT sums, float* HWY_RESTRICT features) {
+  V lanes[kNormalized];
   HWY_UNROLL(8)
-  for (int k = 0; k < kNormalized; ++k) sums[k] = hn::Zero(d);
-  for (int64_t b = 0; b < blocks; b += kChunk) {
-    UpdateMomenta(g + b * kBlock, p + b * kBlock, m + b * kBlockState, std::min(kChunk, blocks - b),
-                  sums);
+  for (int k = 0; k < kNormalized; ++k) lanes[k] = hn::Zero(d);
+  for (int64_t b = 0; b < piece.blocks(); b += kChunk) {
+    UpdateMomenta(piece.g + b * kBlock, piece.p + b * kBlock, piece.m + b * kBlockState,
+                  std::min(kChunk, piece.blocks() - b), lanes);
   }
-  HWY_ALIGN float features[kNormalized * kBlock];
-  if (tail > 0) {
-    UpdateTailMomenta(g + whole, p + whole, m + blocks * kBlockState, tail, sums, features);
+  if (piece.tail() > 0) {
+    UpdateTailMomenta(piece.g + piece.whole(), piece.p + piece.whole(),
+                      piece.m + piece.blocks() * kBlockState, piece.tail(), lanes, features);
   }
-  HWY_ALIGN float scales[kBlock];
-  NormalizingScales(sums, place.size, scales);
+  StoreLaneSums<kNormalized>(lanes, sums);
+}
 
-  if (blocks > 0) {
-    FoldScales(net, scratch, scales);
-    for (int64_t first = 0; first < whole; first += kStretch) {
-      const int64_t end = std::min(whole, first + kStretch);
-      float* outputs = scratch.outputs;
-      int64_t i = first;
-      for (; i + kGroup <= end; i += kGroup) {
-        if (i + 2 * kGroup <= whole) PrefetchColumns<kVectors>(g, p, m, i + kGroup);
-        ColumnOutputs<kVectors>(net, scratch, Columns<kVectors>(g, p, m, i), outputs);
-        outputs += kGroup;
-      }
-      if (i + 2 * kLanes <= end) {
-        ColumnOutputs<2>(net, scratch, Columns<2>(g, p, m, i), outputs);
-        outputs += 2 * kLanes;
-        i += 2 * kLanes;
-      }
-      if (i < end) ColumnOutputs<1>(net, scratch, Columns<1>(g, p, m, i), outputs);
-      StepParams(task.exp_mult, task.step_mult, scratch.outputs, end - first, p + first);
+// Second pass: the steps, from the folded weights in `scratch`.
+void StepPiece(const UpdateTask& task, const NetworkScratch& scratch, const Piece& piece,
+               const float* HWY_RESTRICT scales, float* HWY_RESTRICT features) {
+  const NetworkWeights& net = *task.network;
+  const auto& [g, p, m, size] = piece;
+  const int64_t whole = piece.whole();
+  for (int64_t first = 0; first < whole; first += kStretch) {
+    const int64_t end = std::min(whole, first + kStretch);
+    float* outputs = scratch.outputs;
+    int64_t i = first;
+    for (; i + kGroup <= end; i += kGroup) {
+      if (i + 2 * kGroup <= whole) PrefetchColumns<kVectors>(g, p, m, i + kGroup);
+      ColumnOutputs<kVectors>(net, scratch, Columns<kVectors>(g, p, m, i), outputs);
+      outputs += kGroup;
     }
+    if (i + 2 * kLanes <= end) {
+      ColumnOutputs<2>(net, scratch, Columns<2>(g, p, m, i), outputs);
+      outputs += 2 * kLanes;
+      i += 2 * kLanes;
+    }
+    if (i < end) ColumnOutputs<1>(net, scratch, Columns<1>(g, p, m, i), outputs);
+    StepParams(task.exp_mult, task.step_mult, scratch.outputs, end - first, p + first);
   }
-  if (tail > 0) {
+  if (const int tail = piece.tail(); tail > 0) {
     ScaleTail(scales, tail, features);
     OutputsOfTail(net, scratch, features, tail);
     StepParams(task.exp_mult, task.step_mult, scratch.outputs, tail, p + whole);
   }
+}
+
+// A tensor of several pieces, on the threads of the pool around it. The sums of the pieces' squares
+// are added in float64, in their order.
+void UpdateInPieces(const UpdateTask& task, const Piece& tensor) {
+  const int64_t pieces = (tensor.size + kPiece - 1) / kPiece;
+  const auto piece = [&](int64_t i) {
+    const int64_t first = i * kPiece;
+    return Piece{tensor.g + first, tensor.p + first, tensor.m + first / kBlock * kBlockState,
+                 std::min(kPiece, tensor.size - first)};
+  };
+  std::vector<float> sums(static_cast<size_t>(pieces * kBlock));
+  HWY_ALIGN float features[kNormalized * kBlock];  // of the tail, which the last piece has
+  ParallelFor(pieces, [&](int64_t i) { UpdateMomenta(piece(i), &sums[i * kBlock], features); });
+  HWY_ALIGN float scales[kBlock] = {};
+  for (int k = 0; k < kNormalized; ++k) {
+    double sum = 0;
+    for (int64_t i = 0; i < pieces; ++i) sum += sums[i * kBlock + k];
+    scales[k] = static_cast<float>(sum);
+  }
+  NormalizingScales(tensor.size, scales);
+  FoldScales(*task.network, task.scratch, scales);
+  ParallelFor(pieces, [&](int64_t i) {
+    WorkspacePool::Lease workspace(*task.workspaces);
+    const Workspace::Frame frame(*workspace);
+    NetworkScratch scratch(*task.network, *workspace);
+    scratch.bias = task.scratch.bias;
+    scratch.input = task.scratch.input;
+    StepPiece(task, scratch, piece(i), scales, features);
+  });
+}
+
+void UpdateTensor(const UpdateTask& task, const TensorPlace& place) {
+  const Piece tensor = {task.gradient + place.offset, task.params + place.offset,
+                        task.state + place.momenta, place.size};
+  if (place.size > kPiece) {
+    UpdateInPieces(task, tensor);
+    return;
+  }
+  HWY_ALIGN float scales[kBlock];
+  HWY_ALIGN float features[kNormalized * kBlock];
+  UpdateMomenta(tensor, scales, features);
+  NormalizingScales(tensor.size, scales);
+  if (tensor.blocks() > 0) FoldScales(*task.network, task.scratch, scales);
+  StepPiece(task, task.scratch, tensor, scales, features);
 }
 
 void Update(const UpdateTask& task) {
@@ -148,6 +208,7 @@ class Kernel : public UpdateRule {
         .params = params.data(),
         .state = state.data(),
         .scratch = NetworkScratch(net, scratch),
+        .workspaces = &workspaces_,
     };
     HWY_DYNAMIC_DISPATCH(Update)(task);
   }
@@ -156,6 +217,7 @@ class Kernel : public UpdateRule {
   float exp_mult_;
   float step_mult_;
   std::vector<TensorPlace> tensors_;
+  mutable WorkspacePool workspaces_;
 };
 
 }  // namespace

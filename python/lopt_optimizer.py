@@ -245,6 +245,8 @@ class ThetaFile:
     learned_optimizer: dictionary of the type and all options.
     theta: dictionary of float32 tensors.
     metadata: dictionary of texts, such as seed, meta_steps, version and config.
+    trained_horizon: number of steps that no training exceeded which the optimizer was meta-trained
+        on; None if the file does not say.
     golden_steps: number of steps that the file brought for the check; 0 if none.
     """
 
@@ -285,6 +287,12 @@ class ThetaFile:
             named = {"type": "MLPLOpt"}
         self._rule, self.learned_optimizer = _resolve(named, path)
         self.theta = _without("theta/", tensors)
+        self.trained_horizon = None
+        if "trained_horizon" in self.metadata:
+            try:
+                self.trained_horizon = int(self.metadata["trained_horizon"])
+            except ValueError as error:
+                raise ValueError(f"{path}: metadata trained_horizon: {error}") from error
         self._check_layout(path)
         self.golden_steps = self._check_golden(path, _without("golden/", tensors))
 
@@ -340,6 +348,19 @@ def _fresh_state(theta_file, p):
             for name, shape in theta_file.state_shapes(p.numel()).items()}
 
 
+def _all_finite(gradients):
+    """Of each gradient, whether all of it is finite in float32; one transfer for each device."""
+    finite = {}
+    for i, gradient in enumerate(gradients):
+        finite.setdefault(gradient.device, {})[i] = torch.isfinite(gradient.float()).all()
+    return {i: value for flags in finite.values()
+            for i, value in zip(flags, torch.stack(list(flags.values())).tolist())}
+
+
+def _same_bits(a, b):
+    return a.shape == b.shape and torch.equal(a.cpu().view(torch.int32), b.cpu().view(torch.int32))
+
+
 class LearnedOptimizer(torch.optim.Optimizer):
     """A meta-trained optimizer in place of torch.optim.Adam.
 
@@ -347,6 +368,22 @@ class LearnedOptimizer(torch.optim.Optimizer):
     Options of a group:
       lr            factor of the step, default 1: the optimizer as it was trained.
       weight_decay  default 0; a step also subtracts lr weight_decay p.
+      non_finite    what a gradient does that is not finite (in float32) in some element; a step
+                    with it would spoil all elements of its tensor for good. "error", the default:
+                    step raises RuntimeError and changes nothing. "skip": the tensor is left as it
+                    is, state and count included, and `skipped` is one higher.
+      skip_zero_gradients  default False: every element takes a step, also one whose gradient is 0
+                    (a row of an embedding that no example of the batch used): its momenta, the
+                    other elements and the parameter itself move it. True: elements whose gradient
+                    is exactly 0 keep their value in that step, weight decay included; their state
+                    is updated.
+
+    There is no momentum to set: the momenta are part of what was learned. Schedulers that cycle one
+    (OneCycleLR) can be used; what they set has no effect, and a warning says so once. Another
+    warning comes once in a training of more steps than the optimizer was trained on
+    (ThetaFile.trained_horizon), beyond which it may lose what it had gained.
+
+    skipped: how often a tensor was left as it is because its gradient was not finite.
 
     Parameters may have any shape, strides, device and real floating-point type. Steps are computed
     in float32 and added in the parameter's own type; the state is float32. Every parameter is
@@ -354,21 +391,28 @@ class LearnedOptimizer(torch.optim.Optimizer):
     count included.
     """
 
-    def __init__(self, params, theta_file, lr=1.0, weight_decay=0.0):
+    def __init__(self, params, theta_file, lr=1.0, weight_decay=0.0, non_finite="error",
+                 skip_zero_gradients=False):
         """params: tensors, or dictionaries of groups. theta_file: a ThetaFile.
 
         Raises TypeError for a parameter that is not of a real floating-point type, ValueError for
-        an lr or weight_decay that is negative or not finite.
+        an lr or weight_decay that is negative or not finite or another option that is not valid.
         """
         self._theta_file = theta_file
         self._rules = {}
-        super().__init__(params, {"lr": lr, "weight_decay": weight_decay})
+        self._warned = set()
+        self.skipped = 0
+        # Schedulers that cycle a momentum look for its name.
+        super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "non_finite": non_finite,
+                                  "skip_zero_gradients": skip_zero_gradients, "momentum": None})
 
     @classmethod
-    def from_file(cls, path, params, lr=1.0, weight_decay=0.0, learned_optimizer=None):
+    def from_file(cls, path, params, lr=1.0, weight_decay=0.0, learned_optimizer=None,
+                  non_finite="error", skip_zero_gradients=False):
         """The optimizer of a theta file, for these parameters. See ThetaFile for path and
         learned_optimizer and what is raised, and the class for the options."""
-        return cls(params, ThetaFile(path, learned_optimizer), lr, weight_decay)
+        return cls(params, ThetaFile(path, learned_optimizer), lr, weight_decay, non_finite,
+                   skip_zero_gradients)
 
     def add_param_group(self, param_group):
         super().add_param_group(param_group)
@@ -378,55 +422,106 @@ class LearnedOptimizer(torch.optim.Optimizer):
                 if not p.is_floating_point():
                     raise TypeError("LearnedOptimizer: parameters must be of a real floating-point "
                                     f"type, got {p.dtype} of shape {list(p.shape)}")
-            for name in ("lr", "weight_decay"):
-                if not (0 <= group[name] < math.inf):
-                    raise ValueError(f"LearnedOptimizer: {name} must be a finite number of at "
-                                     f"least 0, got {group[name]}")
+            self._check_options(group)
         except (TypeError, ValueError):
             self.param_groups.pop()
             raise
+
+    @staticmethod
+    def _check_options(group):
+        for name in ("lr", "weight_decay"):
+            if not (0 <= group[name] < math.inf):
+                raise ValueError(f"LearnedOptimizer: {name} must be a finite number of at least 0, "
+                                 f"got {group[name]}")
+        for name, valid in (("non_finite", ("error", "skip")),
+                            ("skip_zero_gradients", (False, True))):
+            if group[name] not in valid:
+                raise ValueError(f"LearnedOptimizer: {name} must be one of "
+                                 f"{', '.join(map(repr, valid))}, got {group[name]!r}")
+
+    def _warn_once(self, what, text):
+        if what not in self._warned:
+            self._warned.add(what)
+            warnings.warn("LearnedOptimizer: " + text, stacklevel=5)
 
     @torch.no_grad()
     def step(self, closure=None):
         """One update of every parameter that has a gradient. The closure, where given, computes
         the gradients and returns the loss, which is handed on.
 
-        Raises RuntimeError for a sparse gradient; then no parameter has been changed.
+        Raises RuntimeError for a gradient that is sparse or, unless non_finite is "skip", not
+        finite, and ValueError for an option that is not valid; then nothing has been changed.
         """
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
         for group in self.param_groups:
-            for p in group["params"]:
-                if p.grad is not None and p.grad.layout != torch.strided:
-                    raise RuntimeError("LearnedOptimizer: gradients must be dense, got a gradient "
-                                       f"of layout {p.grad.layout} for a parameter of shape "
-                                       f"{list(p.shape)}")
-        for group in self.param_groups:
-            for p in group["params"]:
-                if p.grad is not None:
-                    self._update(p, group["lr"], group["weight_decay"])
+            self._check_options(group)
+            if group["momentum"] is not None:
+                self._warn_once("momentum", "the momentum of a group has no effect: the momenta "
+                                "are part of what was learned")
+        updates = [(p, group, f"parameter {i} of group {g}, shape {list(p.shape)},")
+                   for g, group in enumerate(self.param_groups)
+                   for i, p in enumerate(group["params"]) if p.grad is not None]
+        for p, _, name in updates:
+            if p.grad.layout != torch.strided:
+                raise RuntimeError(f"LearnedOptimizer: {name} has a gradient of layout "
+                                   f"{p.grad.layout}; it must be dense")
+        finite = _all_finite([p.grad for p, _, _ in updates])
+        for i, (_, group, name) in enumerate(updates):
+            if not finite[i] and group["non_finite"] == "error":
+                raise RuntimeError(f"LearnedOptimizer: {name} has a gradient that is not finite; "
+                                   "nothing was changed. non_finite='skip' leaves such a parameter "
+                                   "as it is and goes on")
+        for i, (p, group, _) in enumerate(updates):
+            if finite[i]:
+                self._update(p, group)
+            else:
+                self.skipped += 1
+        horizon = self._theta_file.trained_horizon
+        longest = max((state["step"] for state in self.state.values()), default=0)
+        if horizon is not None and longest > horizon:
+            self._warn_once("horizon", f"step {longest} is beyond the {horizon} steps that this "
+                            "optimizer was trained for; it may lose what it has gained")
         return loss
 
-    def _update(self, p, lr, weight_decay):
+    def _update(self, p, group):
         state = self.state[p]
         if not state:
             state["step"] = 0
             state.update(_fresh_state(self._theta_file, p))
         if p.device not in self._rules:
             self._rules[p.device] = self._theta_file.bind(p.device)
-        flat = p.reshape(-1).float()
-        step = self._rules[p.device].step(flat, p.grad.reshape(-1).float(), state, state["step"])
-        if weight_decay:
-            step = step + weight_decay * flat
-        p.add_(step.reshape(p.shape), alpha=-float(lr))
+        flat, gradient = p.reshape(-1).float(), p.grad.reshape(-1).float()
+        step = self._rules[p.device].step(flat, gradient, state, state["step"])
+        if group["weight_decay"]:
+            step = step + group["weight_decay"] * flat
+        if group["skip_zero_gradients"]:
+            step = step.masked_fill(gradient == 0, 0)
+        p.add_(step.reshape(p.shape), alpha=-float(group["lr"]))
         state["step"] += 1
+
+    def state_dict(self):
+        """As of every optimizer, with theta."""
+        return {**super().state_dict(), "theta": self._theta_file.theta,
+                "learned_optimizer": self._theta_file.learned_optimizer}
 
     def load_state_dict(self, state_dict):
         """Goes on exactly where state_dict() was taken: the state stays float32 whatever the
-        parameters' types. Raises ValueError if it is not of this kind of optimizer and these
+        parameters' types. Raises ValueError if it is not of this optimizer, this theta and these
         parameters; then nothing has been changed."""
+        if "theta" not in state_dict or "learned_optimizer" not in state_dict:
+            raise ValueError("LearnedOptimizer: the state_dict is not one of a LearnedOptimizer: "
+                             f"'theta' and 'learned_optimizer' wanted, got {list(state_dict)}")
+        here = self._theta_file
+        if state_dict["learned_optimizer"] != here.learned_optimizer:
+            raise ValueError("LearnedOptimizer: the state_dict is of another learned optimizer: "
+                             f"{here.learned_optimizer} wanted, got "
+                             f"{state_dict['learned_optimizer']}")
+        if not all(_same_bits(state_dict["theta"][name], tensor)
+                   for name, tensor in here.theta.items()):
+            raise ValueError("LearnedOptimizer: the state_dict was saved with another theta")
         saved = [i for group in state_dict["param_groups"] for i in group["params"]]
         params = [p for group in self.param_groups for p in group["params"]]
         for i, p in zip(saved, params):
@@ -446,7 +541,8 @@ class LearnedOptimizer(torch.optim.Optimizer):
                 self.state[p][name] = value
 
     def __getstate__(self):
-        return {**super().__getstate__(), "_theta_file": self._theta_file, "_rules": {}}
+        return {**super().__getstate__(), "_theta_file": self._theta_file, "_rules": {},
+                "_warned": self._warned, "skipped": self.skipped}
 
 
 def _main(arguments):

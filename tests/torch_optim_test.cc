@@ -6,6 +6,9 @@
 #include <doctest/doctest.h>
 // clang-format on
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -16,6 +19,7 @@
 
 #include "base/arrays.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/key.h"
 #include "base/safetensors.h"
 #include "lopt/registry.h"
@@ -261,6 +265,19 @@ TEST_CASE("The number of threads does not change the bits") {
   at::set_num_threads(1);
 }
 
+TEST_CASE("The number of threads does not change the bits of one large tensor") {
+  const torch::Tensor start = NormalTensor(KeyFromSeed(9), {301, 701});
+  const Tensors by_hand = ByHand({start}, Theta(), 2);
+  for (const int threads : {1, 2, 3}) {
+    at::set_num_threads(threads);
+    const Tensors params = {start.clone()};
+    LearnedOptimizer optimizer(params, Theta());
+    Train(&optimizer, params, 0, 2);
+    CHECK(SameBits(params, by_hand));
+  }
+  at::set_num_threads(1);
+}
+
 TEST_CASE("Strides of parameters and gradients do not change the bits") {
   const Tensors contiguous = {NormalTensor(KeyFromSeed(6), {6, 4}),
                               NormalTensor(KeyFromSeed(7), {2, 3, 4, 5}),
@@ -343,6 +360,101 @@ TEST_CASE("A parameter without a gradient keeps its value, state and step count"
   CHECK_FALSE(SameBits(params[0], twice));
 }
 
+TEST_CASE("A gradient that is not finite is an error and changes nothing") {
+  const Tensors params = {torch::ones({2}), torch::ones({3}, torch::kFloat64)};
+  LearnedOptimizer optimizer(params, Theta());
+  torch::Tensor first = params[0];
+  first.mutable_grad() = torch::ones({2});
+  for (const double bad : {double{NAN}, double{INFINITY}, -1e300}) {  // the last in float32
+    torch::Tensor second = params[1];
+    second.mutable_grad() = torch::tensor({1.0, bad, 1.0}, torch::kFloat64);
+    CHECK(ErrorOf([&] { optimizer.step(); }) ==
+          "LearnedOptimizer: parameter 1 of group 0, shape [3], has a gradient that is not finite; "
+          "nothing was changed. NonFinite::kSkip leaves such a parameter as it is and goes on");
+  }
+  CHECK(SameBits(params, {torch::ones({2}), torch::ones({3}, torch::kFloat64)}));
+  CHECK(optimizer.state().empty());
+  CHECK(optimizer.skipped() == 0);
+}
+
+TEST_CASE("A gradient that is not finite can be skipped and is counted") {
+  const Tensors params = {torch::ones({3}), torch::ones({3})};
+  LearnedOptimizer optimizer(params, Theta(), Options().non_finite(NonFinite::kSkip));
+  for (int step = 0; step < 3; ++step) {
+    torch::Tensor first = params[0];
+    first.mutable_grad() = torch::full({3}, 0.5F);
+    torch::Tensor second = params[1];
+    second.mutable_grad() = torch::tensor({0.5F, step == 1 ? NAN : 0.5F, 0.5F});
+    optimizer.step();
+  }
+  CHECK(optimizer.skipped() == 1);
+  CHECK(StepsOf(optimizer, 0) == 3);
+  CHECK(StepsOf(optimizer, 1) == 2);
+  torch::Tensor twice = torch::ones({3});
+  LearnedOptimizer other(Tensors{twice}, Theta());
+  for (int step = 0; step < 2; ++step) {
+    twice.mutable_grad() = torch::full({3}, 0.5F);
+    other.step();
+  }
+  CHECK(SameBits(params[1], twice));
+}
+
+TEST_CASE("Zero gradients move parameters unless they are skipped") {
+  const torch::Tensor start = NormalTensor(KeyFromSeed(10), {5, 3});
+  torch::Tensor used = torch::full({5, 3}, 0.3F);
+  used.slice(0, 1, 4).zero_();
+  // After a step with gradients everywhere, and after more in which the rows 1 to 3 have none.
+  const auto train = [&](const Options& options, torch::Dtype dtype) {
+    torch::Tensor param = start.to(dtype, false, /*copy=*/true);
+    LearnedOptimizer optimizer(Tensors{param}, Theta(), options);
+    torch::Tensor first;
+    for (int step = 0; step < 20; ++step) {
+      param.mutable_grad() = (step == 0 ? torch::full({5, 3}, 0.3F) : used).to(dtype);
+      optimizer.step();
+      if (step == 0) first = param.clone();
+    }
+    return std::pair(first, param);
+  };
+  const auto [first, last] = train({}, torch::kFloat32);
+  CHECK((last - first).slice(0, 1, 4).abs().min().item<float>() > 1e-3);
+  const Options skip = Options().skip_zero_gradients(true);
+  for (const Options& options : {skip, Options(skip).lr(0.5).weight_decay(0.1)}) {
+    for (const torch::Dtype dtype : {torch::kFloat32, torch::kFloat64}) {
+      const auto [before, after] = train(options, dtype);
+      CHECK(SameBits(after.slice(0, 1, 4), before.slice(0, 1, 4)));
+      CHECK((after - before)[0].abs().min().item<float>() > 1e-3);
+      CHECK((after - before)[4].abs().min().item<float>() > 1e-3);
+    }
+  }
+}
+
+// What is written to stderr while `body` runs.
+std::string Errors(const std::function<void()>& body) {
+  const TempDirectory directory;
+  const std::string path = directory / "stderr";
+  const int before = dup(STDERR_FILENO);
+  const int file = open(path.c_str(), O_CREAT | O_WRONLY, 0600);
+  REQUIRE(dup2(file, STDERR_FILENO) == STDERR_FILENO);
+  body();
+  dup2(before, STDERR_FILENO);
+  close(before);
+  close(file);
+  return ReadTextFile(path);
+}
+
+TEST_CASE("A training beyond the trained horizon is warned of once") {
+  ThetaFile theta = Theta();
+  theta.trained_horizon = 3;
+  const Tensors params = {torch::ones({3}), torch::ones({2})};
+  LearnedOptimizer optimizer(params, theta);
+  CHECK(Errors([&] { Train(&optimizer, params, 0, 3); }).empty());
+  const std::string errors = Errors([&] { Train(&optimizer, params, 3, 6); });
+  const std::string warning = "step 4 is beyond the 3 steps that this optimizer was trained for";
+  const size_t at = errors.find(warning);
+  CHECK(at != std::string::npos);
+  CHECK(errors.find("was trained for", at + warning.size()) == std::string::npos);
+}
+
 TEST_CASE("lr scales the step, weight_decay is decoupled, and each group has its own") {
   const torch::Tensor start = NormalTensor(KeyFromSeed(4), {8, 5});
   Tensors params;
@@ -413,7 +525,12 @@ TEST_CASE("Training that is saved and loaded in the middle goes on with the same
     return std::vector<Group>{
         Group(Tensors(params.begin(), params.begin() + 3)),
         Group(Tensors(params.begin() + 3, params.end()),
-              std::make_unique<Options>(Options().lr(lr).weight_decay(0.01)))};
+              std::make_unique<Options>(
+                  Options()
+                      .lr(lr)
+                      .weight_decay(0.01)
+                      .non_finite(lr == 0.7 ? NonFinite::kSkip : NonFinite::kError)
+                      .skip_zero_gradients(lr == 0.7)))};
   };
   for (const torch::Dtype dtype : {torch::kFloat32, torch::kFloat64}) {
     const Tensors wanted = SomeParams(dtype);
@@ -432,6 +549,9 @@ TEST_CASE("Training that is saved and loaded in the middle goes on with the same
     Train(&resumed, SomeParams(dtype), 0, 1);
     torch::load(resumed, directory / "optimizer.pt");
     CHECK(resumed.param_groups()[1].options().get_lr() == 0.7);
+    const auto& options = static_cast<Options&>(resumed.param_groups()[1].options());
+    CHECK(options.non_finite() == NonFinite::kSkip);
+    CHECK(options.skip_zero_gradients());
     Train(&resumed, second, 3, 6);
     CHECK(SameBits(second, wanted));
     CHECK_FALSE(SameBits(second, first));
@@ -471,7 +591,7 @@ TEST_CASE("An archive that does not fit is an error and changes nothing") {
   torch::save(adam, path);
   CHECK(load(LearnedOptimizer(params, Theta())) ==
         "LearnedOptimizer: the archive is not one of a LearnedOptimizer ('lopt torch optimizer "
-        "1')");
+        "2')");
 }
 
 TEST_CASE("Parameters that cannot be updated are an error that names them") {

@@ -1,15 +1,18 @@
 #include "torch/learned_optimizer.h"
 
 #include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <torch/serialize/archive.h>
 #include <torch/types.h>
 
 #include <algorithm>
-#include <atomic>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <sstream>
@@ -18,6 +21,7 @@
 
 #include "base/error.h"
 #include "base/key.h"
+#include "base/parallel.h"
 #include "base/workspace.h"
 #include "lopt/registry.h"
 
@@ -29,7 +33,7 @@ using Options = LearnedOptimizerOptions;
 using State = LearnedOptimizerParamState;
 using States = std::decay_t<decltype(std::declval<torch::optim::Optimizer&>().state())>;
 
-constexpr const char* kArchiveFormat = "lopt torch optimizer 1";
+constexpr const char* kArchiveFormat = "lopt torch optimizer 2";
 
 // Fewer elements than this are not worth waking other threads for.
 constexpr int64_t kParallelElements = 8192;
@@ -151,24 +155,40 @@ std::span<float> Floats(const torch::Tensor& tensor) {
   return {tensor.data_ptr<float>(), static_cast<size_t>(tensor.numel())};
 }
 
+bool AllFinite(std::span<const float> values) {
+  constexpr uint32_t kInfinity = 0x7f800000;
+  uint32_t largest = 0;  // of the magnitudes' bits, which have the order of the magnitudes
+  for (const float value : values) {
+    largest = std::max(largest, std::bit_cast<uint32_t>(value) & 0x7fffffff);
+  }
+  return largest < kInfinity;
+}
+
 // One parameter's update, prepared.
 struct Job {
+  Job(const torch::Tensor& param, const Options& options, Key param_key)
+      : param(param),
+        gradient(param.grad().to(torch::kFloat32).contiguous()),
+        options(&options),
+        param_key(param_key) {}
+
   torch::Tensor param;
-  torch::Tensor values;    // float32 in C order: the param itself or a copy, updated
   torch::Tensor gradient;  // float32 in C order
-  const UpdateRule* rule;
-  State* state;
   const Options* options;
-  Key key;
+  Key param_key;
+  torch::Tensor values = {};  // float32 in C order: the param itself or a copy, updated
+  const UpdateRule* rule = nullptr;
+  State* state = nullptr;
 
   bool PlainStep() const {
     return param.scalar_type() == torch::kFloat32 && options->lr() == 1 &&
            options->weight_decay() == 0;
   }
-  bool InPlace() const { return PlainStep() && param.is_contiguous(); }
+  bool InPlace() const {
+    return PlainStep() && param.is_contiguous() && !options->skip_zero_gradients();
+  }
 
   void Prepare() {
-    gradient = param.grad().to(torch::kFloat32).contiguous();
     values = param.detach();
     if (!InPlace()) {
       values = torch::empty(param.sizes(), torch::dtype(torch::kFloat32)).copy_(param);
@@ -176,6 +196,7 @@ struct Job {
   }
 
   void Update(float loss, Workspace& scratch) const {
+    const Key key = FoldIn(param_key, static_cast<uint64_t>(state->step()));
     rule->Update({.step = state->step(), .loss = loss, .key = key}, Floats(gradient),
                  Floats(values), Floats(state->state()), scratch);
   }
@@ -184,31 +205,22 @@ struct Job {
     state->step(state->step() + 1);
     if (InPlace()) {
       param.unsafeGetTensorImpl()->bump_version();  // autograd must notice, as with any operation
-    } else if (PlainStep()) {
-      param.detach().copy_(values);
-    } else {
-      const torch::Tensor old = param.detach();
+      return;
+    }
+    const torch::Tensor old = param.detach();
+    torch::Tensor updated = values;
+    if (!PlainStep()) {
       torch::Tensor change =
           (values - old.to(torch::kFloat32)).to(old.scalar_type()).mul_(options->lr());
       if (options->weight_decay() != 0) {
         change.sub_(old, options->lr() * options->weight_decay());
       }
-      param.detach().add_(change);
+      updated = old + change;
     }
+    if (options->skip_zero_gradients()) updated = torch::where(gradient == 0, old, updated);
+    param.detach().copy_(updated);
   }
 };
-
-void UpdateAll(const std::vector<Job>& jobs, float loss, WorkspacePool* workspaces) {
-  std::atomic<size_t> next = 0;
-  const auto work = [&](int64_t, int64_t) {
-    WorkspacePool::Lease scratch(*workspaces);
-    for (size_t i = 0; (i = next++) < jobs.size();) jobs[i].Update(loss, *scratch);
-  };
-  int64_t elements = 0;
-  for (const Job& job : jobs) elements += job.values.numel();
-  const int64_t threads = elements < kParallelElements ? 1 : at::get_num_threads();
-  at::parallel_for(0, std::min<int64_t>(threads, std::ssize(jobs)), 1, work);
-}
 
 std::string GroupKey(size_t group, const char* what) {
   return fmt::format("groups/{}/{}", group, what);
@@ -234,7 +246,10 @@ void CheckSame(const char* what, int64_t saved, size_t here) {
 // The bound optimizer, and one rule for each shape of tensor seen.
 struct LearnedOptimizer::Rules {
   explicit Rules(const ThetaFile& theta_file)
-      : config(theta_file.learned_optimizer), theta(theta_file.theta), optimizer(Make(theta_file)) {
+      : config(theta_file.learned_optimizer),
+        theta(theta_file.theta),
+        optimizer(Make(theta_file)),
+        horizon(theta_file.trained_horizon) {
     Require(theta.size() == optimizer->theta_layout().size(),
             "LearnedOptimizer: theta has {} numbers, a {} needs {}", theta.size(), config.Type(),
             optimizer->theta_layout().size());
@@ -274,7 +289,38 @@ struct LearnedOptimizer::Rules {
   Eigen::VectorXf theta;
   std::shared_ptr<const lopt::LearnedOptimizer> optimizer;
   std::map<Shape, std::unique_ptr<UpdateRule>> by_shape;
+  void UpdateAll(const std::vector<Job>& jobs, float loss) {
+    const auto work = [&] {
+      ParallelFor(std::ssize(jobs), [&](int64_t i) {
+        WorkspacePool::Lease scratch(workspaces);
+        jobs[static_cast<size_t>(i)].Update(loss, *scratch);
+      });
+    };
+    int64_t elements = 0;
+    for (const Job& job : jobs) elements += job.values.numel();
+    if (elements < kParallelElements) {
+      work();
+      return;
+    }
+    if (!threads || threads->threads() != at::get_num_threads()) {
+      threads.emplace(at::get_num_threads());
+    }
+    threads->Run(work);
+  }
+
+  // Says once that a training goes beyond what the optimizer was trained for.
+  void NoteSteps(int64_t steps) {
+    if (horizon == 0 || steps <= horizon || warned) return;
+    warned = true;
+    TORCH_WARN("LearnedOptimizer: step ", steps, " is beyond the ", horizon,
+               " steps that this optimizer was trained for; it may lose what it has gained");
+  }
+
+  int64_t horizon;  // 0: unknown
+  bool warned = false;
+  int64_t skipped = 0;
   WorkspacePool workspaces;
+  std::optional<ThreadPool> threads;
 };
 
 LearnedOptimizer::LearnedOptimizer(std::vector<Group> param_groups, const ThetaFile& theta_file,
@@ -313,32 +359,47 @@ torch::Tensor LearnedOptimizer::step(LossClosure closure) {
 
   std::vector<Job> jobs;
   uint64_t place = 0;
-  for (Group& group : param_groups_) {
-    for (const torch::Tensor& param : group.params()) {
+  int64_t skipped = 0;
+  for (size_t g = 0; g < param_groups_.size(); ++g) {
+    const auto& options = static_cast<const Options&>(param_groups_[g].options());
+    for (size_t i = 0; i < param_groups_[g].params().size(); ++i) {
+      const torch::Tensor& param = param_groups_[g].params()[i];
       const Key param_key = FoldIn(KeyFromSeed(0), place++);
       if (!param.grad().defined() || param.numel() == 0) continue;
-      Job job;
-      job.param = param;
-      job.options = static_cast<const Options*>(&group.options());
-      job.rule = &rules_->Get(param);
-      job.Prepare();
-      auto& state = state_[StateKey(param)];
-      if (state == nullptr) {
-        auto fresh = std::make_unique<State>();
-        fresh->state(torch::zeros({job.rule->state_layout().size()}, torch::kFloat32));
-        job.rule->InitState({.key = param_key}, Floats(job.values), Floats(fresh->state()));
-        state = std::move(fresh);
+      Job job(param, options, param_key);
+      if (AllFinite(Floats(job.gradient))) {
+        jobs.push_back(std::move(job));
+        continue;
       }
-      job.state = static_cast<State*>(state.get());
-      job.key = FoldIn(param_key, static_cast<uint64_t>(job.state->step()));
-      jobs.push_back(std::move(job));
+      Require(options.non_finite() == NonFinite::kSkip,
+              "{} has a gradient that is not finite; nothing was changed. NonFinite::kSkip leaves "
+              "such a parameter as it is and goes on",
+              Name(g, i, param));
+      ++skipped;
     }
   }
-  UpdateAll(jobs, loss.defined() && loss.numel() == 1 ? loss.item<float>() : 0,
-            &rules_->workspaces);
-  for (const Job& job : jobs) job.Finish();
+  rules_->skipped += skipped;
+  for (Job& job : jobs) {
+    job.rule = &rules_->Get(job.param);
+    job.Prepare();
+    auto& state = state_[StateKey(job.param)];
+    if (state == nullptr) {
+      auto fresh = std::make_unique<State>();
+      fresh->state(torch::zeros({job.rule->state_layout().size()}, torch::kFloat32));
+      job.rule->InitState({.key = job.param_key}, Floats(job.values), Floats(fresh->state()));
+      state = std::move(fresh);
+    }
+    job.state = static_cast<State*>(state.get());
+  }
+  rules_->UpdateAll(jobs, loss.defined() && loss.numel() == 1 ? loss.item<float>() : 0);
+  for (const Job& job : jobs) {
+    job.Finish();
+    rules_->NoteSteps(job.state->step());
+  }
   return loss;
 }
+
+int64_t LearnedOptimizer::skipped() const { return rules_->skipped; }
 
 void LearnedOptimizer::save(torch::serialize::OutputArchive& archive) const {
   archive.write("format", c10::IValue(kArchiveFormat));
@@ -350,6 +411,9 @@ void LearnedOptimizer::save(torch::serialize::OutputArchive& archive) const {
     const std::vector<torch::Tensor>& params = param_groups_[g].params();
     archive.write(GroupKey(g, "lr"), c10::IValue(options.lr()));
     archive.write(GroupKey(g, "weight_decay"), c10::IValue(options.weight_decay()));
+    archive.write(GroupKey(g, "non_finite"),
+                  c10::IValue(NameOf("non_finite", options.non_finite(), kNonFinites)));
+    archive.write(GroupKey(g, "skip_zero_gradients"), c10::IValue(options.skip_zero_gradients()));
     archive.write(GroupKey(g, "params"), c10::IValue(std::ssize(params)));
     for (size_t i = 0; i < params.size(); ++i) {
       const auto found = state_.find(StateKey(params[i]));
@@ -384,9 +448,14 @@ void LearnedOptimizer::load(torch::serialize::InputArchive& archive) {
   std::vector<Options> options;
   for (size_t g = 0; g < param_groups_.size(); ++g) {
     const std::vector<torch::Tensor>& params = param_groups_[g].params();
-    options.push_back(Options()
-                          .lr(Read(archive, GroupKey(g, "lr")).toDouble())
-                          .weight_decay(Read(archive, GroupKey(g, "weight_decay")).toDouble()));
+    options.push_back(
+        Options()
+            .lr(Read(archive, GroupKey(g, "lr")).toDouble())
+            .weight_decay(Read(archive, GroupKey(g, "weight_decay")).toDouble())
+            .non_finite(ValueOf("LearnedOptimizer: the archive's non_finite",
+                                Read(archive, GroupKey(g, "non_finite")).toStringRef(),
+                                kNonFinites))
+            .skip_zero_gradients(Read(archive, GroupKey(g, "skip_zero_gradients")).toBool()));
     CheckSame(fmt::format("parameters in group {}", g).c_str(),
               Read(archive, GroupKey(g, "params")).toInt(), params.size());
     for (size_t i = 0; i < params.size(); ++i) {

@@ -8,9 +8,17 @@
 #include <string>
 #include <vector>
 
+#include "base/choices.h"
 #include "lopt/theta_file.h"
 
 namespace lopt::torch_optim {
+
+// What a gradient does that is not finite (in float32) in some element; a step with it would spoil
+// all elements of its tensor for good. kError: an Error, nothing is changed. kSkip: the tensor is
+// left as it is, state and step count included, and skipped() is one higher.
+enum class NonFinite { kError, kSkip };
+inline constexpr Named<NonFinite> kNonFinites[] = {{NonFinite::kError, "error"},
+                                                   {NonFinite::kSkip, "skip"}};
 
 // What a param group may set. A learned optimizer has no learning rate of its own: `lr` is a factor
 // of its step, so 1 is the optimizer as it was trained, and torch::optim::LRScheduler works on it.
@@ -19,6 +27,12 @@ struct LearnedOptimizerOptions
   TORCH_ARG(double, lr) = 1.0;
   // Decoupled from the gradient: each step also subtracts lr * weight_decay * p.
   TORCH_ARG(double, weight_decay) = 0.0;
+  TORCH_ARG(NonFinite, non_finite) = NonFinite::kError;
+  // Else every element takes a step, also one whose gradient is 0 (a row of an embedding that no
+  // example of the batch used): its momenta, the other elements and the parameter itself move it.
+  // If set, elements whose gradient is exactly 0 keep their value in that step, weight decay
+  // included; their state is updated.
+  TORCH_ARG(bool, skip_zero_gradients) = false;
 
  public:
   double get_lr() const override { return lr_; }
@@ -41,15 +55,19 @@ struct LearnedOptimizerParamState
 // parameter is contiguous float32; the state is float32 as well. For float64 parameters the step is
 // the change that the parameter and gradient make when rounded to float32, as coarse as float32's
 // spacing at the parameter, and is added in float64. Results do not depend on the number of
-// threads; large sets of parameters are shared among torch's (at::get_num_threads).
+// threads; large sets of parameters, and the pieces of large tensors, are shared among as many as
+// torch has (at::get_num_threads).
+//
+// A training of more steps than the optimizer was trained on (ThetaFile::trained_horizon), beyond
+// which it may lose what it had gained, is warned of once (TORCH_WARN).
 //
 // torch::save and torch::load keep the state, step counts and options of all groups; training goes
 // on with the same bits on the same instruction set (base/isa.h).
 //
 // Throws Error, from a constructor, step, save or load, if a parameter is on another device,
-// sparse, of another type, or given twice, a gradient is sparse or of another shape, an option is
-// negative or not finite, a group has the options of another optimizer, or an archive does not fit.
-// Then nothing has been changed.
+// sparse, of another type, or given twice, a gradient is sparse, of another shape or not finite, an
+// option is negative or not finite, a group has the options of another optimizer, or an archive
+// does not fit. Then nothing has been changed.
 class LearnedOptimizer : public torch::optim::Optimizer {
  public:
   // `theta_file.learned_optimizer` names a type of OptimizerRegistry(). Throws Error also if that
@@ -72,6 +90,9 @@ class LearnedOptimizer : public torch::optim::Optimizer {
   // One update of every parameter that has a gradient. The closure, where given, computes the
   // gradients and returns the loss, which is handed on; without one the result is undefined.
   torch::Tensor step(LossClosure closure = nullptr) override;
+
+  // How often a tensor was left as it is because its gradient was not finite.
+  int64_t skipped() const;
 
   // Throws Error if the archive is of another optimizer or theta, or of groups, parameters or
   // shapes other than these.

@@ -9,6 +9,7 @@ import copy
 import gzip
 import io
 import json
+import math
 import os
 import pathlib
 import struct
@@ -84,15 +85,16 @@ class TestCase(unittest.TestCase):
     def assertClose(self, got, wanted, tolerance):
         numpy.testing.assert_allclose(got.detach().numpy(), wanted, rtol=0, atol=tolerance)
 
-    def theta(self, **options):
+    def theta(self, seed=0, metadata=None, **options):
         """A ThetaFile of random weights."""
         learned_optimizer = {"type": "MLPLOpt", "hidden_size": 4, "step_mult": 0.1, **options}
         rule, resolved = lopt_optimizer._resolve(learned_optimizer, "test")
-        random = numpy.random.RandomState(0)
+        random = numpy.random.RandomState(seed)
         arrays = {"theta/" + name: random.normal(size=shape).astype(numpy.float32) - 1
                   for name, shape in rule.layout(resolved).items()}
         path = self.directory / "theta.safetensors"
-        write_safetensors(path, arrays, {"learned_optimizer": json.dumps(learned_optimizer)})
+        write_safetensors(path, arrays, {"learned_optimizer": json.dumps(learned_optimizer),
+                                         **(metadata or {})})
         return ThetaFile(path)
 
 
@@ -287,9 +289,85 @@ class Optimizer(TestCase):
                 trained(optimizer, [p], [[gradient]])
                 self.assertEqual(torch.equal(p, before), wanted == 0)
                 scheduler.step()
-        torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1.0, total_steps=5,
-                                            cycle_momentum=False)
         torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer).step(1.0)
+
+    def test_one_cycle_schedulers_work_and_their_momentum_is_said_to_have_no_effect(self):
+        gradients = [[torch.tensor([0.5, -1.0, 0.1])]] * 3
+
+        def train(**options):
+            p = torch.ones(3, requires_grad=True)
+            optimizer = LearnedOptimizer([p], self.theta())
+            scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1.0, total_steps=5,
+                                                            **options)
+            rates = []
+            for gradient in gradients:
+                trained(optimizer, [p], [gradient])
+                rates.append(optimizer.param_groups[0]["lr"])
+                scheduler.step()
+            return p, rates
+
+        with self.assertWarnsRegex(UserWarning, "momentum of a group has no effect") as caught:
+            p, rates = train()
+        self.assertEqual(len(caught.warnings), 1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            without_momentum, wanted = train(cycle_momentum=False)
+        self.assertEqual(rates, wanted)
+        self.assertEqual(len(set(rates)), 3)
+        self.assertTrue(torch.equal(p, without_momentum))
+
+    def test_an_option_that_is_set_to_something_wrong_later_is_an_error(self):
+        p = torch.ones(3, requires_grad=True)
+        optimizer = LearnedOptimizer([p], self.theta())
+        for name, value, pattern in (("lr", -0.5, "lr must be a finite number .* got -0.5"),
+                                     ("weight_decay", math.nan, "weight_decay must be .* got nan"),
+                                     ("non_finite", "ignore", "one of 'error', 'skip', got 'ignore'"),
+                                     ("skip_zero_gradients", 2, "one of False, True, got 2")):
+            before = optimizer.param_groups[0][name]
+            optimizer.param_groups[0][name] = value
+            with self.assertRaisesRegex(ValueError, pattern):
+                trained(optimizer, [p], [[torch.ones(3)]])
+            optimizer.param_groups[0][name] = before
+            with self.assertRaisesRegex(ValueError, pattern):
+                LearnedOptimizer([p], self.theta(), **{name: value})
+        self.assertTrue(torch.equal(p, torch.ones(3)))
+        self.assertEqual(len(optimizer.state), 0)
+
+    def test_a_training_beyond_the_trained_horizon_is_warned_of_once(self):
+        p = torch.ones(3, requires_grad=True)
+        theta = self.theta(metadata={"trained_horizon": "3"})
+        self.assertEqual(theta.trained_horizon, 3)
+        optimizer = LearnedOptimizer([p], theta)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            trained(optimizer, [p], [[torch.ones(3)]] * 3)
+        with self.assertWarnsRegex(UserWarning, "step 4 is beyond the 3 steps that") as caught:
+            trained(optimizer, [p], [[torch.ones(3)]] * 3)
+        self.assertEqual(len(caught.warnings), 1)
+        self.assertEqual(caught.filename, __file__)
+        self.assertIsNone(self.theta().trained_horizon)
+        with self.assertRaisesRegex(ValueError, "metadata trained_horizon: "):
+            self.theta(metadata={"trained_horizon": "long"})
+
+    def test_zero_gradients_move_parameters_unless_they_are_skipped(self):
+        rows = torch.randn(5, 3, generator=torch.Generator().manual_seed(6))
+        used = torch.ones(5, 3)
+        used[1:4] = 0
+        gradients = [[torch.full((5, 3), 0.3)]] + [[0.3 * used]] * 20
+
+        def train(**options):
+            p = rows.clone().requires_grad_()
+            optimizer = LearnedOptimizer([p], self.theta(), **options)
+            first = trained(optimizer, [p], gradients[:1])[0]
+            return first, trained(optimizer, [p], gradients[1:])[0], optimizer.state[p]
+
+        first, last, state = train()
+        self.assertGreater((last - first)[1:4].abs().min(), 1e-3)
+        for options in ({}, {"weight_decay": 0.1, "lr": 0.5}):
+            first, last, skipped = train(skip_zero_gradients=True, **options)
+            self.assertTrue(torch.equal(last[1:4], first[1:4]))
+            self.assertGreater((last - first)[[0, 4]].abs().min(), 1e-3)
+        self.assertTrue(torch.equal(skipped["momenta"], state["momenta"]))
 
     def test_groups_have_their_own_options(self):
         params = self.model()[:2]
@@ -375,11 +453,27 @@ class Optimizer(TestCase):
         self.assertFalse(p.grad.requires_grad)
         self.assertIsNone(optimizer.step())
 
-    def test_non_finite_gradients_are_not_hidden(self):
-        p = torch.ones(3, requires_grad=True)
-        (after,) = trained(LearnedOptimizer([p], self.theta()), [p],
-                           [[torch.tensor([1.0, float("nan"), 1.0])]])
-        self.assertTrue(after.isnan().all())
+    def test_a_gradient_that_is_not_finite_is_an_error_and_changes_nothing(self):
+        params = [torch.ones(3, requires_grad=True), torch.ones(2, dtype=torch.float64,
+                                                               requires_grad=True)]
+        optimizer = LearnedOptimizer(params, self.theta())
+        for bad in (float("nan"), float("inf"), -1e300):  # the last is infinite in float32
+            with self.assertRaisesRegex(RuntimeError, r"parameter 1 of group 0, shape \[2\], has a "
+                                        "gradient that is not finite; nothing was changed"):
+                trained(optimizer, params, [[torch.ones(3), torch.tensor([1, bad]).double()]])
+        self.assertTrue(all(torch.equal(p, torch.ones_like(p)) for p in params))
+        self.assertEqual(len(optimizer.state), 0)
+
+    def test_a_gradient_that_is_not_finite_can_be_skipped_and_is_counted(self):
+        params = [torch.ones(3, requires_grad=True) for _ in range(2)]
+        optimizer = LearnedOptimizer(params, self.theta(), non_finite="skip")
+        good, bad = torch.tensor([0.5, 1.0, 1.0]), torch.tensor([1.0, float("nan"), 1.0])
+        trained(optimizer, params, [[good, good], [good, bad], [good, good]])
+        self.assertEqual(optimizer.skipped, 1)
+        self.assertEqual([optimizer.state[p]["step"] for p in params], [3, 2])
+        twice = torch.ones(3, requires_grad=True)
+        trained(LearnedOptimizer([twice], self.theta()), [twice], [[good]] * 2)
+        self.assertTrue(torch.equal(params[1], twice))
 
     def test_wrong_parameters_gradients_and_options_are_errors(self):
         theta = self.theta()
@@ -399,8 +493,8 @@ class Optimizer(TestCase):
             optimizer.add_param_group({"params": [torch.zeros(2, dtype=torch.int64)]})
         self.assertEqual(len(optimizer.param_groups), 1)
         dense.grad, sparse.grad = torch.ones(3), torch.ones(3).to_sparse()
-        with self.assertRaisesRegex(RuntimeError, "dense, got a gradient of layout "
-                                    r"torch.sparse_coo for a parameter of shape \[3\]"):
+        with self.assertRaisesRegex(RuntimeError, r"parameter 1 of group 0, shape \[3\], has a "
+                                    "gradient of layout torch.sparse_coo; it must be dense"):
             optimizer.step()
         self.assertTrue(torch.equal(dense, torch.ones(3)))
 
@@ -409,10 +503,30 @@ class Optimizer(TestCase):
         adam = torch.optim.Adam(params)
         trained(adam, params, random_gradients(params, 1))
         optimizer = LearnedOptimizer(params, self.theta())
+        with self.assertRaisesRegex(ValueError, "is not one of a LearnedOptimizer: 'theta' and "
+                                    "'learned_optimizer' wanted, got "):
+            optimizer.load_state_dict(adam.state_dict())
+        saved = {**optimizer.state_dict(), **{name: adam.state_dict()[name]
+                                              for name in ("state", "param_groups")}}
         with self.assertRaisesRegex(ValueError, r"parameter 0, shape \[3, 4\], must have "
                                     r"\{'momenta': \(6, 12\)\}, got .*exp_avg"):
-            optimizer.load_state_dict(adam.state_dict())
+            optimizer.load_state_dict(saved)
         self.assertEqual(len(optimizer.state), 0)
+
+    def test_the_state_of_another_theta_is_an_error(self):
+        params = self.model()[:1]
+        optimizer = LearnedOptimizer(params, self.theta())
+        trained(optimizer, params, random_gradients(params, 1))
+        saved = optimizer.state_dict()
+        other = LearnedOptimizer(params, self.theta(seed=1))
+        with self.assertRaisesRegex(ValueError, "was saved with another theta"):
+            other.load_state_dict(saved)
+        other = LearnedOptimizer(params, self.theta(exp_mult=0.5))
+        with self.assertRaisesRegex(ValueError, "is of another learned optimizer: "
+                                    ".*'exp_mult': 0.5.* wanted, got .*'exp_mult': 0.001"):
+            other.load_state_dict(saved)
+        self.assertEqual(len(other.state), 0)
+        LearnedOptimizer(params, self.theta()).load_state_dict(saved)
 
 
 class Files(TestCase):
