@@ -12,7 +12,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little,
               "files hold little-endian numbers, and arrays are copied into them as they are");
 
-std::string Names(const NamedArrays& arrays) {
+std::string ArrayNames(const NamedArrays& arrays) {
   std::vector<std::string_view> names;
   for (const auto& [name, array] : arrays) {
     names.push_back(name);
@@ -80,7 +80,7 @@ void Array::CopyFrom(std::span<const std::byte> values) {
 
 const Array& NamedArrays::At(std::string_view name) const {
   const auto found = arrays_.find(name);
-  Require(found != arrays_.end(), "no array is named '{}'; there are: {}", name, Names(*this));
+  Require(found != arrays_.end(), "no array is named '{}'; there are: {}", name, ArrayNames(*this));
   return found->second;
 }
 

@@ -10,7 +10,7 @@
 namespace lopt {
 namespace {
 
-constexpr std::align_val_t kAlignment{64};
+constexpr std::align_val_t kBufferAlignment{64};
 
 class Host : public Memory {
  public:
@@ -19,11 +19,11 @@ class Host : public Memory {
 
  private:
   std::byte* Allocate(size_t size) const override {
-    auto* bytes = static_cast<std::byte*>(::operator new(size, kAlignment));
+    auto* bytes = static_cast<std::byte*>(::operator new(size, kBufferAlignment));
     std::memset(bytes, 0, size);
     return bytes;
   }
-  void Free(std::byte* bytes, size_t) const override { ::operator delete(bytes, kAlignment); }
+  void Free(std::byte* bytes, size_t) const override { ::operator delete(bytes, kBufferAlignment); }
   void Copy(const std::byte* from, std::byte* to, size_t size) const override {
     std::memcpy(to, from, size);
   }

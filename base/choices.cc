@@ -10,7 +10,7 @@
 namespace lopt {
 namespace {
 
-std::vector<std::string> Names(ChoiceTable table) {
+std::vector<std::string> ChoiceNames(ChoiceTable table) {
   std::vector<std::string> names;
   for (const Named<int64_t>& entry : table) {
     names.emplace_back(entry.name);
@@ -40,19 +40,19 @@ bool FindValue(ChoiceTable table, std::string_view name, int64_t* value) {
 }
 
 std::string ChoiceWords(ChoiceTable table) {
-  return fmt::format("one of {}", fmt::join(Names(table), ", "));
+  return fmt::format("one of {}", fmt::join(ChoiceNames(table), ", "));
 }
 
 std::string NearestChoice(ChoiceTable table, std::string_view name) {
-  return DidYouMean(name, Names(table));
+  return DidYouMean(name, ChoiceNames(table));
 }
 
 void FailValue(std::string_view what, int64_t value, ChoiceTable table) {
-  Fail("There is no {} number {}; choices: {}", what, value, fmt::join(Names(table), ", "));
+  Fail("There is no {} number {}; choices: {}", what, value, fmt::join(ChoiceNames(table), ", "));
 }
 
 void FailName(std::string_view what, std::string_view name, ChoiceTable table) {
-  Fail("There is no {} '{}'; choices: {}{}", what, name, fmt::join(Names(table), ", "),
+  Fail("There is no {} '{}'; choices: {}{}", what, name, fmt::join(ChoiceNames(table), ", "),
        NearestChoice(table, name));
 }
 

@@ -15,7 +15,7 @@ namespace lopt {
 namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
-constexpr size_t kAlignment = 64;
+constexpr size_t kNpyAlignment = 64;
 constexpr std::array<std::pair<std::string_view, DType>, 6> kDTypes = {{
     {"<f4", DType::kFloat32},
     {"<f8", DType::kFloat64},
@@ -200,7 +200,7 @@ std::vector<std::byte> SerializeNpy(const Array& array) {
       fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", entry->first,
                   fmt::join(shape, ", "), shape.size() == 1 ? "," : "");
   constexpr size_t kPrefix = kMagic.size() + 4;
-  const size_t end = (kPrefix + header.size() + kAlignment) / kAlignment * kAlignment;
+  const size_t end = (kPrefix + header.size() + kNpyAlignment) / kNpyAlignment * kNpyAlignment;
   header.resize(end - kPrefix - 1, ' ');
   header += '\n';
   Require(header.size() <= 0xffff, "npy: an array of {} dimensions has too many", shape.size());

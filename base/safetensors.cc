@@ -15,12 +15,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kLengthBytes = 8;
+constexpr size_t kHeaderLengthBytes = 8;
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 constexpr size_t kDataAlignment = 64;
 constexpr char kMetadataKey[] = "__metadata__";
-constexpr std::array kDTypes = {DType::kFloat32, DType::kFloat64, DType::kInt32,
-                                DType::kInt64,   DType::kUint32,  DType::kUint8};
+constexpr std::array kKnownDTypes = {DType::kFloat32, DType::kFloat64, DType::kInt32,
+                                     DType::kInt64,   DType::kUint32,  DType::kUint8};
 
 // What the header says of one tensor; its data is [begin, end) of what follows the header.
 struct TensorInfo {
@@ -85,13 +85,13 @@ class HeaderReader {
 
  private:
   DType ReadDType(const std::string& name, const Json& json) const {
-    for (DType dtype : kDTypes) {
+    for (DType dtype : kKnownDTypes) {
       if (json.is_string() && json.get_ref<const std::string&>() == ToString(dtype)) {
         return dtype;
       }
     }
     std::vector<std::string_view> known;
-    for (DType dtype : kDTypes) {
+    for (DType dtype : kKnownDTypes) {
       known.push_back(ToString(dtype));
     }
     Fail("{}: tensor '{}' has dtype {}; known are: {}", source_, name, ShowJson(json),
@@ -156,7 +156,7 @@ std::vector<std::string_view> DataOrder(const NamedArrays& arrays) {
   return names;
 }
 
-std::string Header(const ArrayFile& file, const std::vector<std::string_view>& order) {
+std::string HeaderText(const ArrayFile& file, const std::vector<std::string_view>& order) {
   Json header = Json::object();
   if (!file.metadata.empty()) {
     header[kMetadataKey] = file.metadata;
@@ -176,7 +176,7 @@ std::string Header(const ArrayFile& file, const std::vector<std::string_view>& o
   } catch (const Json::type_error&) {
     Fail("safetensors: a name or the metadata is not UTF-8");
   }
-  const size_t used = kLengthBytes + text.size();
+  const size_t used = kHeaderLengthBytes + text.size();
   text.append((kDataAlignment - used % kDataAlignment) % kDataAlignment, ' ');
   return text;
 }
@@ -184,19 +184,19 @@ std::string Header(const ArrayFile& file, const std::vector<std::string_view>& o
 }  // namespace
 
 ArrayFile ParseArrayFile(std::span<const std::byte> bytes, const std::string& source) {
-  Require(bytes.size() >= kLengthBytes, "{}: {} bytes are too few for a safetensors file", source,
-          bytes.size());
+  Require(bytes.size() >= kHeaderLengthBytes, "{}: {} bytes are too few for a safetensors file",
+          source, bytes.size());
   uint64_t header_bytes = 0;
-  std::memcpy(&header_bytes, bytes.data(), kLengthBytes);
+  std::memcpy(&header_bytes, bytes.data(), kHeaderLengthBytes);
   Require(header_bytes <= kMaxHeaderBytes,
           "{}: the header's length is given as {} bytes, more than {}: not a safetensors file?",
           source, header_bytes, kMaxHeaderBytes);
-  Require(header_bytes <= bytes.size() - kLengthBytes,
+  Require(header_bytes <= bytes.size() - kHeaderLengthBytes,
           "{}: the header's length is given as {} bytes, but only {} follow", source, header_bytes,
-          bytes.size() - kLengthBytes);
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + kLengthBytes,
+          bytes.size() - kHeaderLengthBytes);
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + kHeaderLengthBytes,
                               header_bytes);
-  const std::span<const std::byte> data = bytes.subspan(kLengthBytes + header_bytes);
+  const std::span<const std::byte> data = bytes.subspan(kHeaderLengthBytes + header_bytes);
 
   const Json header = ParseStrictJson(text, source + ": header", false);
   if (!header.is_object()) {
@@ -223,9 +223,9 @@ ArrayFile ParseArrayFile(std::span<const std::byte> bytes, const std::string& so
 
 std::vector<std::byte> SerializeArrayFile(const ArrayFile& file) {
   const std::vector<std::string_view> order = DataOrder(file.arrays);
-  const std::string header = Header(file, order);
+  const std::string header = HeaderText(file, order);
   const uint64_t header_bytes = header.size();
-  size_t total = kLengthBytes + header.size();
+  size_t total = kHeaderLengthBytes + header.size();
   for (std::string_view name : order) {
     total += file.arrays.At(name).bytes().size();
   }

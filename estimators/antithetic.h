@@ -20,7 +20,7 @@ namespace lopt {
 enum WindowDraw : uint64_t {
   kPerturbationDraw = 0,
   kUnrollDraw = 1,
-  kLengthDraw = 2,
+  kWindowLengthDraw = 2,
   kStartDraw = 3,
   kOuterBatchDraw = 4
 };

@@ -100,7 +100,7 @@ GradientEstimate FullES::DoEstimate(const WorkerWeights& weights, Key key,
   Require(state->size() == 0,
           "FullES: the state is not one of this estimator: it has {} arrays, wanted none",
           state->size());
-  const int64_t length = schedule_->Length(FoldIn(key, kLengthDraw), weights.outer);
+  const int64_t length = schedule_->Length(FoldIn(key, kWindowLengthDraw), weights.outer);
   AntitheticPairs pairs(*problem_, weights, key, options_.num_tasks, options_.std);
   UnrollState unroll = pairs.Start(length);
   EpisodeLoss episode(options_.loss_type, options_.num_tasks, length);

@@ -18,8 +18,6 @@
 namespace lopt {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 // Steps until the interquartile mean over the curves (seeds) of FinalMean is at `target` and stays
 // there; 0 if it is not there at the end.
 int64_t StepsTo(double target, const std::vector<std::span<const float>>& curves) {
@@ -120,7 +118,8 @@ std::optional<std::vector<EvaluatedTask::Entrant>> EvaluatedTask::Tune(
     for (size_t j = 0; j < training.judge_at.size(); ++j) {
       const auto at = std::ranges::find(steps_, training.judge_at[j]) - steps_.begin();
       const double loss = training.curve.judged[j].loss;
-      losses[training.entrant][at] += std::isfinite(loss) ? loss : kInfinity;
+      losses[training.entrant][at] +=
+          std::isfinite(loss) ? loss : std::numeric_limits<double>::infinity();
     }
   }
   std::vector<Entrant> tuned;

@@ -24,14 +24,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<std::string_view, 7> kFiles = {
+constexpr std::array<std::string_view, 7> kOwnFiles = {
     "manifest.json", "config.json", "results.jsonl",     "thetas",
     "table.md",      "table.csv",   "replay.safetensors"};
 
-bool IsOurs(std::string_view name) { return std::ranges::find(kFiles, name) != kFiles.end(); }
+bool IsOurs(std::string_view name) { return std::ranges::find(kOwnFiles, name) != kOwnFiles.end(); }
 
 bool IsUnfinishedOfOurs(std::string_view name) {
-  return std::ranges::any_of(kFiles,
+  return std::ranges::any_of(kOwnFiles,
                              [&](std::string_view file) { return IsUnfinished(name, file); });
 }
 
@@ -76,7 +76,7 @@ EvaluationDirectory::EvaluationDirectory(std::string path, ExistingEvaluation ex
           "{} holds a meta-training run; choose another directory for the evaluation", path_);
   const auto holds_evaluation = [&] {
     return std::ranges::any_of(
-        kFiles, [&](std::string_view file) { return fs::exists(fs::path(path_) / file); });
+        kOwnFiles, [&](std::string_view file) { return fs::exists(fs::path(path_) / file); });
   };
   Require(existing != ExistingEvaluation::kKeep || holds_evaluation(),
           "cannot resume: {} holds no evaluation", path_);

@@ -3,14 +3,14 @@
 namespace lopt {
 namespace {
 
-constexpr PresetFile kFiles[] = {
+constexpr PresetFile kPresetFiles[] = {
 #include "evaluation/presets.inc"
 };
 
 }  // namespace
 
 const Presets& EvaluationPresets() {
-  static const Presets presets("evaluation preset", kFiles);
+  static const Presets presets("evaluation preset", kPresetFiles);
   return presets;
 }
 

@@ -66,11 +66,11 @@ std::vector<Task> GroupByTask(const std::vector<RunResult>& results) {
   return tasks;
 }
 
-using Figure = std::vector<double> RunResult::*;
-constexpr Figure kComparedLosses[] = {&RunResult::final_train_loss, &RunResult::test_loss};
+using RunFigure = std::vector<double> RunResult::*;
+constexpr RunFigure kComparedLosses[] = {&RunResult::final_train_loss, &RunResult::test_loss};
 
 // One loss of each seed after the i-th number of steps.
-std::vector<double> Losses(const Entrant& entrant, Figure loss, size_t i) {
+std::vector<double> Losses(const Entrant& entrant, RunFigure loss, size_t i) {
   std::vector<double> losses;
   for (const RunResult* run : entrant.runs) {
     losses.push_back(run->Diverged(i) ? kInfinity : (run->*loss)[i]);
@@ -79,7 +79,7 @@ std::vector<double> Losses(const Entrant& entrant, Figure loss, size_t i) {
 }
 
 // Empty for tasks without accuracy.
-std::vector<double> Accuracies(const Entrant& entrant, Figure accuracy, size_t i) {
+std::vector<double> Accuracies(const Entrant& entrant, RunFigure accuracy, size_t i) {
   std::vector<double> accuracies;
   bool has_accuracy = false;
   for (const RunResult* run : entrant.runs) {
@@ -168,7 +168,7 @@ void AddVerdicts(std::span<SummaryRow> rows) {
 
 // Whether losses on this task after the i-th number of steps can be fractions of Adam's.
 bool IsComparable(const Entrant& adam, size_t i) {
-  return std::ranges::all_of(kComparedLosses, [&](Figure loss) {
+  return std::ranges::all_of(kComparedLosses, [&](RunFigure loss) {
     const double unit = InterquartileMean(Losses(adam, loss, i));
     return unit > 0 && std::isfinite(unit);
   });
@@ -203,7 +203,7 @@ double MeanRatio(const std::vector<const Seed*>& seeds, size_t tasks) {
   return InterquartileMean(ratios);
 }
 
-Estimate RatioToAdam(const std::vector<Task>& tasks, const std::string& optimizer, Figure loss) {
+Estimate RatioToAdam(const std::vector<Task>& tasks, const std::string& optimizer, RunFigure loss) {
   std::vector<std::vector<Seed>> strata;
   size_t compared = 0;
   for (const Task& task : tasks) {

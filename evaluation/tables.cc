@@ -110,14 +110,14 @@ class Table {
 
 // --- One task and number of steps -------------------------------------------------------------
 
-using Rows = std::span<const SummaryRow>;
+using SummaryRows = std::span<const SummaryRow>;
 
 // The rows in pieces of one task and one number of steps.
-std::vector<Rows> Sections(const Summary& summary) {
+std::vector<SummaryRows> Sections(const Summary& summary) {
   const auto same = [](const SummaryRow& a, const SummaryRow& b) {
     return a.task == b.task && a.steps == b.steps;
   };
-  std::vector<Rows> sections;
+  std::vector<SummaryRows> sections;
   for (auto first = summary.rows.begin(); first != summary.rows.end();) {
     const auto last = std::find_if_not(first, summary.rows.end(),
                                        [&](const SummaryRow& row) { return same(row, *first); });
@@ -127,7 +127,7 @@ std::vector<Rows> Sections(const Summary& summary) {
   return sections;
 }
 
-using Figure = std::function<double(const SummaryRow&)>;
+using RowFigure = std::function<double(const SummaryRow&)>;
 
 double TestLoss(const SummaryRow& row) { return row.test_loss.value; }
 double TrainLoss(const SummaryRow& row) { return row.train_loss.value; }
@@ -138,13 +138,13 @@ double TestError(const SummaryRow& row) {
 
 // Whether the row's figure is the lowest of all, equals included, and there is something to
 // compare.
-bool IsBest(const SummaryRow& row, Rows rows, const Figure& figure) {
+bool IsBest(const SummaryRow& row, SummaryRows rows, const RowFigure& figure) {
   return rows.size() > 1 && std::isfinite(figure(row)) &&
          std::ranges::all_of(rows,
                              [&](const SummaryRow& other) { return figure(row) <= figure(other); });
 }
 
-std::string ShownSeeds(Rows rows) {
+std::string ShownSeeds(SummaryRows rows) {
   const auto [fewest, most] = std::ranges::minmax(rows, {}, &SummaryRow::seeds);
   return fewest.seeds == most.seeds ? fmt::format("{} seeds", most.seeds)
                                     : fmt::format("{} to {} seeds", fewest.seeds, most.seeds);
@@ -160,7 +160,7 @@ std::string ShownToAdam(const std::optional<double>& value) {
   return std::isfinite(*value) ? fmt::format("{:.4g}", *value) : "never";
 }
 
-std::string Section(Rows rows, bool has_adam) {
+std::string Section(SummaryRows rows, bool has_adam) {
   const bool has_accuracy = std::ranges::any_of(
       rows, [](const SummaryRow& row) { return row.test_accuracy.has_value(); });
   std::vector<std::string> header = {"optimizer", "test loss", "train loss"};
@@ -211,23 +211,23 @@ std::string Section(Rows rows, bool has_adam) {
 // --- All tasks --------------------------------------------------------------------------------
 
 // "image-mlp", or "image-mlp at 300 steps" where a task has several numbers of steps.
-std::string SectionName(Rows rows, const std::vector<Rows>& sections) {
+std::string SectionName(SummaryRows rows, const std::vector<SummaryRows>& sections) {
   const auto of_task = std::ranges::count_if(
-      sections, [&](Rows other) { return other.front().task == rows.front().task; });
+      sections, [&](SummaryRows other) { return other.front().task == rows.front().task; });
   return of_task == 1 ? rows.front().task
                       : fmt::format("{} at {} steps", rows.front().task, rows.front().steps);
 }
 
 // Where an optimizer is better than Adam and where worse, in sentences, for one of the losses.
-std::string Balance(const std::string& optimizer, const std::vector<Rows>& sections,
-                    const char* loss_name, const Figure& loss, Verdict SummaryRow::*verdict) {
+std::string Balance(const std::string& optimizer, const std::vector<SummaryRows>& sections,
+                    const char* loss_name, const RowFigure& loss, Verdict SummaryRow::*verdict) {
   int64_t better = 0;
   int64_t unclear = 0;
   int64_t lowest = 0;
   int64_t judged = 0;
   int64_t present = 0;
   std::vector<std::string> defeats;
-  for (const Rows rows : sections) {
+  for (const SummaryRows rows : sections) {
     const auto row = std::ranges::find(rows, optimizer, &SummaryRow::optimizer);
     if (row == rows.end()) continue;
     ++present;
@@ -247,7 +247,7 @@ std::string Balance(const std::string& optimizer, const std::vector<Rows>& secti
 }
 
 // A paragraph for each optimizer that is not tuned.
-std::string Balances(const Summary& summary, const std::vector<Rows>& sections) {
+std::string Balances(const Summary& summary, const std::vector<SummaryRows>& sections) {
   std::string text;
   for (const AggregateRow& aggregate : summary.aggregate) {
     const std::string& optimizer = aggregate.optimizer;
@@ -261,7 +261,7 @@ std::string Balances(const Summary& summary, const std::vector<Rows>& sections) 
   return text.empty() ? text : text + "\n";
 }
 
-std::string AllTasks(const Summary& summary, const std::vector<Rows>& sections) {
+std::string AllTasks(const Summary& summary, const std::vector<SummaryRows>& sections) {
   Table table({"optimizer", "test loss / Adam's", "train loss / Adam's", ToString(Verdict::kBetter),
                ToString(Verdict::kWorse), ToString(Verdict::kUnclear), "diverged", "blown up"});
   const auto lowest = [&](Estimate AggregateRow::*ratio, const AggregateRow& row) {
@@ -343,10 +343,10 @@ std::string Numbers(const std::optional<Estimate>& estimate) {
 
 std::string MarkdownTable(const Summary& summary) {
   if (summary.rows.empty()) return "There are no results.\n";
-  const std::vector<Rows> sections = Sections(summary);
+  const std::vector<SummaryRows> sections = Sections(summary);
   std::string text = Notes(summary);
   if (!summary.aggregate.empty()) text += AllTasks(summary, sections);
-  for (const Rows rows : sections) {
+  for (const SummaryRows rows : sections) {
     const bool has_adam =
         std::ranges::find(rows, kReferenceBaseline, &SummaryRow::optimizer) != rows.end();
     text += Section(rows, has_adam) + "\n";

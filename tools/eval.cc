@@ -35,10 +35,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kSynopsis = "lopt eval [--theta FILE]... [OPTIONS]";
+constexpr const char* kEvalSynopsis = "lopt eval [--theta FILE]... [OPTIONS]";
 constexpr const char* kDefaultPreset = "image-mlp";
 
-std::string Examples() {
+std::string EvalExamples() {
   std::vector<std::string> names;
   for (const Baseline& baseline : Baselines()) names.push_back(baseline.name);
   return "Presets:\n" + EvaluationPresets().List(15) +
@@ -51,7 +51,7 @@ std::string Examples() {
          "  lopt eval --resume --out runs/eval\n";
 }
 
-po::options_description Options() {
+po::options_description EvalOptions() {
   po::options_description options("Options");
   auto add = options.add_options();
   add("theta", po::value<std::vector<std::string>>()->value_name("[NAME=]FILE")->composing(),
@@ -92,19 +92,20 @@ po::options_description Options() {
 }
 
 // What to do, where, and what is there already.
-struct Source {
+struct EvalSource {
   EvaluationConfig config;
   std::string out_dir;
   std::optional<StoredEvaluation> stored = {};  // of the evaluation to resume
 };
 
-Source ReadSource(const po::variables_map& values) {
+EvalSource ReadEvalSource(const po::variables_map& values) {
   const auto preset = TextOption(values, "preset");
   const auto tasks = TextOption(values, "tasks");
   if (tasks && preset) throw UsageError("Give --tasks or --preset, not both");
   const std::string name =
       tasks ? fs::path(*tasks).stem().string() : preset.value_or(kDefaultPreset);
-  Source source{.config = {}, .out_dir = TextOption(values, "out").value_or("runs/eval-" + name)};
+  EvalSource source{.config = {},
+                    .out_dir = TextOption(values, "out").value_or("runs/eval-" + name)};
   if (values.contains("resume")) source.stored = ReadStoredEvaluation(source.out_dir);
   if (tasks) {
     source.config = ReadEvaluationConfig(Config::Load(*tasks));
@@ -153,7 +154,7 @@ std::vector<LearnedContender> ReadAllLearned(const po::variables_map& values,
   return learned;
 }
 
-int RunTheReplay(const po::variables_map& values, const Source& source) {
+int RunTheReplay(const po::variables_map& values, const EvalSource& source) {
   const std::string path = *TextOption(values, "replay");
   for (const char* option :
        {"baselines", "seeds", "trials", "steps", "seed", "threads", "resume", "allow-isa-change"}) {
@@ -208,7 +209,7 @@ std::string CommandLine(const std::vector<std::string>& arguments) {
   return text;
 }
 
-Contenders ReadContenders(const po::variables_map& values, const Source& source) {
+Contenders ReadContenders(const po::variables_map& values, const EvalSource& source) {
   Contenders contenders;
   if (source.stored) contenders = source.stored->contenders;
   if (values.contains("theta")) contenders.learned = ReadAllLearned(values, "");
@@ -227,7 +228,7 @@ ExistingEvaluation WhatToDoWithExisting(const po::variables_map& values) {
 }
 
 int RunTheEvaluation(const std::vector<std::string>& arguments, const po::variables_map& values,
-                     const Source& source) {
+                     const EvalSource& source) {
   const Contenders contenders = ReadContenders(values, source);
   EvaluationReporter reporter(stdout, TerminalColumns(stdout));
   EvaluationRunOptions options{
@@ -263,10 +264,11 @@ int RunTheEvaluation(const std::vector<std::string>& arguments, const po::variab
 }  // namespace
 
 int EvalCommand(const std::vector<std::string>& arguments) {
-  const auto values = ParseCommandLine(arguments, Options(), "", 0, kSynopsis, Examples());
+  const auto values =
+      ParseCommandLine(arguments, EvalOptions(), "", 0, kEvalSynopsis, EvalExamples());
   if (!values) return kExitDone;
   if (const auto isa = TextOption(*values, "isa")) PinIsa(*isa);
-  const Source source = ReadSource(*values);
+  const EvalSource source = ReadEvalSource(*values);
   return values->contains("replay") ? RunTheReplay(*values, source)
                                     : RunTheEvaluation(arguments, *values, source);
 }

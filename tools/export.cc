@@ -21,8 +21,8 @@ namespace {
 
 namespace po = boost::program_options;
 
-constexpr const char* kSynopsis = "lopt export THETA --format torchscript|npz --out FILE";
-constexpr const char* kExamples =
+constexpr const char* kExportSynopsis = "lopt export THETA --format torchscript|npz --out FILE";
+constexpr const char* kExportExamples =
     "torchscript: a module with the methods init_state and update, for torch::jit::load and\n"
     "torch.jit.load; docs/using.md shows how to train with it. npz: the tensors of theta by name, "
     "for\nnumpy.load, and learned_optimizer, the bytes of its type and options in JSON.\n\n"
@@ -32,7 +32,7 @@ constexpr const char* kExamples =
 std::string Needed(const po::variables_map& values, const std::string& name,
                    const std::string& what) {
   if (!values.contains(name)) {
-    throw UsageError(fmt::format("{} is missing; usage: {}", what, kSynopsis));
+    throw UsageError(fmt::format("{} is missing; usage: {}", what, kExportSynopsis));
   }
   return values[name].as<std::string>();
 }
@@ -69,10 +69,11 @@ int ExportCommand(const std::vector<std::string>& arguments) {
   add("out", po::value<std::string>(), "The file to write.");
   add("learned-optimizer", po::value<std::string>(),
       "Type and options in JSON, for a theta file that does not name its learned optimizer.");
-  const auto values = ParseCommandLine(arguments, options, "theta", 1, kSynopsis, kExamples);
+  const auto values =
+      ParseCommandLine(arguments, options, "theta", 1, kExportSynopsis, kExportExamples);
   if (!values) return kExitDone;
   if (!values->contains("theta")) {
-    throw UsageError(fmt::format("The theta file is missing; usage: {}", kSynopsis));
+    throw UsageError(fmt::format("The theta file is missing; usage: {}", kExportSynopsis));
   }
   const std::string theta = *TextOption(*values, "theta");
   const std::string format = Needed(*values, "format", "--format");

@@ -35,9 +35,9 @@ namespace po = boost::program_options;
 
 namespace {
 
-constexpr const char* kSynopsis = "lopt meta-train [CONFIG.json] [OPTIONS]";
+constexpr const char* kMetaTrainSynopsis = "lopt meta-train [CONFIG.json] [OPTIONS]";
 
-std::string Examples() {
+std::string MetaTrainExamples() {
   return "Presets:\n" + MetaTrainPresets().List(12) +
          "\nExamples:\n"
          "  lopt meta-train --preset tutorial --data-dir mnist --out runs/first\n"
@@ -46,7 +46,7 @@ std::string Examples() {
          "  mpiexec -n 4 lopt meta-train --preset tutorial --set workers=4\n";
 }
 
-po::options_description Options() {
+po::options_description MetaTrainOptions() {
   po::options_description options("Options");
   auto add = options.add_options();
   add("preset", po::value<std::string>()->value_name("NAME"),
@@ -76,12 +76,12 @@ po::options_description Options() {
 }
 
 // Where a run's config comes from, and the name that its output directory gets by default.
-struct Source {
+struct RunSource {
   Config config;
   std::string name;
 };
 
-Source ReadSource(const po::variables_map& values) {
+RunSource ReadRunSource(const po::variables_map& values) {
   const auto preset = TextOption(values, "preset");
   if (values.contains("config")) {
     if (preset) throw UsageError("Give a config file or --preset, not both");
@@ -103,7 +103,7 @@ Source ReadSource(const po::variables_map& values) {
   throw UsageError(fmt::format(
       "What to train is missing: a config file, --preset NAME, or --resume with --out DIR; usage: "
       "{}",
-      kSynopsis));
+      kMetaTrainSynopsis));
 }
 
 Config Apply(const po::variables_map& values, Config config) {
@@ -194,7 +194,7 @@ int Train(const po::variables_map& values, Transport* transport) {
   if (values.contains("resume") && values.contains("overwrite")) {
     throw UsageError("Give --resume or --overwrite, not both");
   }
-  const Source source = ReadSource(values);
+  const RunSource source = ReadRunSource(values);
   auto config = ReadOptions<MetaTrainConfig>(Apply(values, source.config));
   if (const auto directory = TextOption(values, "data-dir")) config.data_dir = *directory;
   if (const auto isa = TextOption(values, "isa")) config.isa = *isa;
@@ -250,7 +250,8 @@ int Train(const po::variables_map& values, Transport* transport) {
 
 int MetaTrainCommand(const std::vector<std::string>& arguments) {
   const auto parse = [&] {
-    return ParseCommandLine(arguments, Options(), "config", 1, kSynopsis, Examples());
+    return ParseCommandLine(arguments, MetaTrainOptions(), "config", 1, kMetaTrainSynopsis,
+                            MetaTrainExamples());
   };
   if (!StartedByMpi()) {
     const auto values = parse();

@@ -3,14 +3,14 @@
 namespace lopt {
 namespace {
 
-constexpr PresetFile kFiles[] = {
+constexpr PresetFile kPresetFiles[] = {
 #include "tools/presets.inc"
 };
 
 }  // namespace
 
 const Presets& MetaTrainPresets() {
-  static const Presets presets("preset", kFiles);
+  static const Presets presets("preset", kPresetFiles);
   return presets;
 }
 

@@ -22,8 +22,8 @@ namespace po = boost::program_options;
 
 namespace {
 
-constexpr const char* kSynopsis = "lopt bench [OPTIONS]";
-constexpr const char* kExamples =
+constexpr const char* kBenchSynopsis = "lopt bench [OPTIONS]";
+constexpr const char* kBenchExamples =
     "Examples:\n"
     "  lopt bench\n"
     "  lopt bench --filter 'inner_step/.*' --threads 2\n"
@@ -110,7 +110,7 @@ int BenchCommand(const std::vector<std::string>& arguments) {
       "Timed repeats of each workload; the median counts.");
   add("short", "Two short repeats: a check of results and output, not a measurement.");
   add("json", "Print one JSON object instead of a table.");
-  const auto values = ParseCommandLine(arguments, options, "", 0, kSynopsis, kExamples);
+  const auto values = ParseCommandLine(arguments, options, "", 0, kBenchSynopsis, kBenchExamples);
   if (!values) {
     return kExitDone;
   }

@@ -14,7 +14,7 @@
 namespace lopt {
 namespace {
 
-double Seconds(int64_t calls, const std::function<void()>& call) {
+double SecondsOf(int64_t calls, const std::function<void()>& call) {
   const auto start = std::chrono::steady_clock::now();
   for (int64_t i = 0; i < calls; ++i) {
     call();
@@ -64,7 +64,7 @@ BenchResult RunWorkload(const WorkloadMaker& maker, const BenchOptions& options)
       return workload.timed(calls);
     }
     double seconds = 0;
-    pool.Run([&] { seconds = Seconds(calls, workload.call); });
+    pool.Run([&] { seconds = SecondsOf(calls, workload.call); });
     return seconds;
   };
   const auto peak = [&] {

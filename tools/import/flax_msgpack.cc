@@ -14,7 +14,7 @@
 namespace lopt {
 namespace {
 
-using Json = nlohmann::json;
+using MsgpackJson = nlohmann::json;
 
 constexpr int kMaxDepth = 64;
 constexpr uint64_t kArrayType = 1;
@@ -22,7 +22,7 @@ constexpr uint64_t kScalarType = 3;
 constexpr const char* kChunkedKey = "__msgpack_chunked_array__";
 
 // Accepts everything of at most kMaxDepth levels: the library's own parser has no limit.
-class DepthCheck : public nlohmann::json_sax<Json> {
+class DepthCheck : public nlohmann::json_sax<MsgpackJson> {
  public:
   bool null() override { return true; }
   bool boolean(bool) override { return true; }
@@ -48,18 +48,19 @@ class DepthCheck : public nlohmann::json_sax<Json> {
 };
 
 template <class Bytes>
-Json Parse(const Bytes& bytes, const std::string& source) {
+MsgpackJson Parse(const Bytes& bytes, const std::string& source) {
   const auto* begin = reinterpret_cast<const char*>(bytes.data());
   DepthCheck check;
-  if (!Json::sax_parse(begin, begin + bytes.size(), &check, Json::input_format_t::msgpack)) {
+  if (!MsgpackJson::sax_parse(begin, begin + bytes.size(), &check,
+                              MsgpackJson::input_format_t::msgpack)) {
     Fail("{}: not the msgpack of flax: {}", source, check.error());
   }
-  return Json::from_msgpack(begin, begin + bytes.size());
+  return MsgpackJson::from_msgpack(begin, begin + bytes.size());
 }
 
-Shape ReadShape(const Json& json, const std::string& source) {
+Shape ReadShape(const MsgpackJson& json, const std::string& source) {
   Shape shape;
-  for (const Json& dimension : json) {
+  for (const MsgpackJson& dimension : json) {
     Require(dimension.is_number_unsigned() && dimension.get<uint64_t>() <= uint64_t{1} << 40,
             "{}: the shape is not a list of sizes", source);
     shape.push_back(dimension.get<int64_t>());
@@ -68,7 +69,7 @@ Shape ReadShape(const Json& json, const std::string& source) {
 }
 
 // Text that msgpack may have as bytes.
-std::string ReadText(const Json& json) {
+std::string ReadText(const MsgpackJson& json) {
   if (json.is_binary()) return {json.get_binary().begin(), json.get_binary().end()};
   return json.is_string() ? json.get<std::string>() : "";
 }
@@ -87,14 +88,14 @@ class Flattener {
  public:
   explicit Flattener(const std::string& source) : source_(source) {}
 
-  std::vector<FoundArray> Flatten(const Json& json) {
+  std::vector<FoundArray> Flatten(const MsgpackJson& json) {
     Require(json.is_object(), "{}: not the msgpack of flax: the top is not a dictionary", source_);
     Visit(json, "");
     return std::move(found_);
   }
 
  private:
-  void Visit(const Json& json, const std::string& path) {
+  void Visit(const MsgpackJson& json, const std::string& path) {
     if (json.is_object() && json.contains(kChunkedKey)) {
       found_.push_back(Chunked(json, path));
     } else if (json.is_object()) {
@@ -106,15 +107,15 @@ class Flattener {
     }
   }
 
-  static bool IsArray(const Json& json) {
+  static bool IsArray(const MsgpackJson& json) {
     return json.is_binary() && json.get_binary().has_subtype() &&
            (json.get_binary().subtype() == kArrayType ||
             json.get_binary().subtype() == kScalarType);
   }
 
-  FoundArray ReadArray(const Json& json, const std::string& path) const {
+  FoundArray ReadArray(const MsgpackJson& json, const std::string& path) const {
     const std::string where = fmt::format("{}: {}", source_, path);
-    const Json content = Parse(json.get_binary(), where);
+    const MsgpackJson content = Parse(json.get_binary(), where);
     Require(content.is_array() && content.size() == 3 && content[0].is_array() &&
                 content[2].is_binary(),
             "{}: an array must be [shape, dtype, bytes]", where);
@@ -133,23 +134,23 @@ class Flattener {
   }
 
   // The values of a dictionary with the keys "0", "1", ...
-  static std::vector<const Json*> Items(const Json& json) {
-    std::vector<const Json*> items;
+  static std::vector<const MsgpackJson*> Items(const MsgpackJson& json) {
+    std::vector<const MsgpackJson*> items;
     for (size_t i = 0; json.is_object() && json.contains(std::to_string(i)); ++i) {
       items.push_back(&json[std::to_string(i)]);
     }
     return items;
   }
 
-  FoundArray Chunked(const Json& json, const std::string& path) const {
+  FoundArray Chunked(const MsgpackJson& json, const std::string& path) const {
     const std::string where = fmt::format("{}: {}", source_, path);
     Require(json.contains("shape") && json.contains("chunks"),
             "{}: an array in chunks must have shape and chunks", where);
-    Json shape = Json::array();
-    for (const Json* dimension : Items(json["shape"])) shape.push_back(*dimension);
+    MsgpackJson shape = MsgpackJson::array();
+    for (const MsgpackJson* dimension : Items(json["shape"])) shape.push_back(*dimension);
     FoundArray array{.path = path, .dtype = "", .shape = ReadShape(shape, where), .values = {}};
     std::vector<std::byte> bytes;
-    for (const Json* chunk : Items(json["chunks"])) {
+    for (const MsgpackJson* chunk : Items(json["chunks"])) {
       Require(IsArray(*chunk), "{}: a chunk is not an array", where);
       const FoundArray piece = ReadArray(*chunk, path);
       array.dtype = piece.dtype;

@@ -18,9 +18,10 @@ namespace po = boost::program_options;
 
 namespace {
 
-constexpr const char* kSynopsis = "lopt launch -n RANKS [OPTIONS] -- meta-train ... --out DIR";
+constexpr const char* kLaunchSynopsis =
+    "lopt launch -n RANKS [OPTIONS] -- meta-train ... --out DIR";
 
-constexpr const char* kExamples =
+constexpr const char* kLaunchExamples =
     "Runs meta-train on many ranks under mpiexec, and starts it again from its last checkpoint "
     "when a\n"
     "rank dies or hangs. DIR/restarts.jsonl tells of every failure. SIGTERM, SIGHUP or Ctrl-C: "
@@ -32,7 +33,7 @@ constexpr const char* kExamples =
     "  lopt launch -n 16 --min-ranks 8 --mpiexec 'mpiexec -f hosts' -- meta-train c.json --out d\n"
     "  lopt launch -n 4 -- meta-train --resume --out runs/first --steps 2000\n";
 
-po::options_description Options() {
+po::options_description LaunchOptions() {
   po::options_description options("Options");
   auto add = options.add_options();
   add("ranks", po::value<int>()->value_name("N"), "Processes to start; -n is short for it.");
@@ -85,7 +86,7 @@ std::string OutDirectory(const std::vector<std::string>& words) {
     if (!directory.empty()) return directory;
   }
   throw UsageError(fmt::format(
-      "meta-train wants --out DIR here: a restart goes on from there; usage: {}", kSynopsis));
+      "meta-train wants --out DIR here: a restart goes on from there; usage: {}", kLaunchSynopsis));
 }
 
 // Takes an option with this many values out of the words, and returns it; empty if it is not there.
@@ -117,19 +118,20 @@ int LaunchCommand(const std::vector<std::string>& arguments) {
   const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
   std::vector<std::string> own(arguments.begin(), dashes);
   std::replace(own.begin(), own.end(), std::string("-n"), std::string("--ranks"));
-  const auto parsed = ParseCommandLine(own, Options(), "", 0, kSynopsis, kExamples);
+  const auto parsed =
+      ParseCommandLine(own, LaunchOptions(), "", 0, kLaunchSynopsis, kLaunchExamples);
   if (!parsed) return kExitDone;
   const po::variables_map& values = *parsed;
   if (dashes == arguments.end() || dashes + 1 == arguments.end()) {
-    throw UsageError(fmt::format("What to launch is missing; usage: {}", kSynopsis));
+    throw UsageError(fmt::format("What to launch is missing; usage: {}", kLaunchSynopsis));
   }
   std::vector<std::string> program(dashes + 1, arguments.end());
   if (program[0] != "meta-train") {
-    throw UsageError(
-        fmt::format("lopt launch runs meta-train, not '{}'; usage: {}", program[0], kSynopsis));
+    throw UsageError(fmt::format("lopt launch runs meta-train, not '{}'; usage: {}", program[0],
+                                 kLaunchSynopsis));
   }
   if (!values.contains("ranks")) {
-    throw UsageError(fmt::format("-n RANKS is missing; usage: {}", kSynopsis));
+    throw UsageError(fmt::format("-n RANKS is missing; usage: {}", kLaunchSynopsis));
   }
 
   SupervisorOptions options;

@@ -181,11 +181,11 @@ void LearningCurves(const Evaluations& evaluations, ReportPage* page) {
 
 // --- Tables -------------------------------------------------------------------------------------
 
-std::string Number(double value) { return fmt::format("{:.4g}", value); }
+std::string ShortNumber(double value) { return fmt::format("{:.4g}", value); }
 
 std::string Cell(const Estimate& estimate) {
-  return fmt::format("{} <span class=\"pale\">[{}, {}]</span>", Number(estimate.value),
-                     Number(estimate.interval.low), Number(estimate.interval.high));
+  return fmt::format("{} <span class=\"pale\">[{}, {}]</span>", ShortNumber(estimate.value),
+                     ShortNumber(estimate.interval.low), ShortNumber(estimate.interval.high));
 }
 
 std::string Cell(const std::optional<Estimate>& estimate) {
@@ -194,7 +194,7 @@ std::string Cell(const std::optional<Estimate>& estimate) {
 
 std::string Cell(const std::optional<double>& value) {
   if (!value) return "";
-  return std::isfinite(*value) ? Number(*value) : "never";
+  return std::isfinite(*value) ? ShortNumber(*value) : "never";
 }
 
 // The word in the style sheet's class of the same name.
@@ -230,7 +230,7 @@ void TaskTables(const Summary& summary, ReportPage* page) {
       const std::string name = EscapeHtml(row.optimizer);
       rows.push_back({row.learning_rate ? name : "<b>" + name + "</b>", Cell(row.train_loss),
                       Word(row.train_verdict), Cell(row.test_loss), Word(row.test_verdict),
-                      Cell(row.test_accuracy), Number(row.mean_train_loss.value),
+                      Cell(row.test_accuracy), ShortNumber(row.mean_train_loss.value),
                       Cell(row.steps_to_adam), reached ? Cell(row.speedup) : "",
                       Cell(row.seconds_to_adam), reached ? Cell(row.seconds_speedup) : "",
                       fmt::format("{} of {}", row.diverged, row.seeds),
@@ -319,7 +319,7 @@ void Tables(const Evaluations& evaluations, const std::vector<Summary>& summarie
   }
 }
 
-void Overview(const Evaluations& evaluations, ReportPage* page) {
+void EvaluationOverview(const Evaluations& evaluations, ReportPage* page) {
   std::vector<std::string> header = {""};
   for (const EvaluationRecord& evaluation : evaluations) {
     header.push_back(EscapeHtml(evaluation.label));
@@ -363,7 +363,7 @@ void Overview(const Evaluations& evaluations, ReportPage* page) {
   page->AddHtml(HtmlTable(header, rows, header.size()));
 }
 
-void Reproduce(const Evaluations& evaluations, ReportPage* page) {
+void ReproduceEvaluation(const Evaluations& evaluations, ReportPage* page) {
   page->Subsection("Config, and how to reproduce");
   for (const EvaluationRecord& evaluation : evaluations) {
     const std::string command = ManifestText(evaluation.manifest, &EvaluationManifest::command);
@@ -416,7 +416,7 @@ void ReportEvaluations(const Evaluations& evaluations, ReportPage* page) {
     }
     any = any || !evaluation.results.empty();
   }
-  Overview(evaluations, page);
+  EvaluationOverview(evaluations, page);
   if (any) {
     std::vector<Summary> summaries;
     for (const EvaluationRecord& evaluation : evaluations) {
@@ -426,7 +426,7 @@ void ReportEvaluations(const Evaluations& evaluations, ReportPage* page) {
     LearningCurves(evaluations, page);
     Tables(evaluations, summaries, page);
   }
-  Reproduce(evaluations, page);
+  ReproduceEvaluation(evaluations, page);
 }
 
 }  // namespace lopt

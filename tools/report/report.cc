@@ -22,25 +22,25 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kSynopsis = "lopt report DIR... [--out FILE]";
-constexpr const char* kExamples =
+constexpr const char* kReportSynopsis = "lopt report DIR... [--out FILE]";
+constexpr const char* kReportExamples =
     "DIR is the output directory of meta-train or of eval. Several are shown side by side.\n"
     "\nExamples:\n"
     "  lopt report runs/first\n"
     "  lopt report runs/first runs/second --out compared.html\n";
 
-enum class Kind { kRun, kEvaluation };
+enum class DirectoryKind { kRun, kEvaluation };
 
-Kind KindOf(const std::string& directory) {
+DirectoryKind KindOf(const std::string& directory) {
   Require(fs::exists(directory), "there is no directory {}", directory);
   Require(fs::is_directory(directory), "{} is not a directory", directory);
   const auto has = [&](const char* file) { return fs::exists(directory + "/" + file); };
-  if (has("results.jsonl")) return Kind::kEvaluation;
+  if (has("results.jsonl")) return DirectoryKind::kEvaluation;
   Require(has("metrics.jsonl") || has("manifest.json"),
           "{} {}: it holds neither a meta-training run (manifest.json, metrics.jsonl) nor an "
           "evaluation (results.jsonl)",
           directory, fs::is_empty(directory) ? "is empty" : "cannot be reported");
-  return Kind::kRun;
+  return DirectoryKind::kRun;
 }
 
 // What a directory is called in legends: its name, or, where two have one name, its path.
@@ -63,10 +63,11 @@ int ReportCommand(const std::vector<std::string>& arguments) {
   po::options_description options("Options");
   options.add_options()("out", po::value<std::string>()->value_name("FILE"),
                         "The page. Default: report.html in DIR, or here if there are several.");
-  const auto values = ParseCommandLine(arguments, options, "directory", -1, kSynopsis, kExamples);
+  const auto values =
+      ParseCommandLine(arguments, options, "directory", -1, kReportSynopsis, kReportExamples);
   if (!values) return kExitDone;
   if (!values->contains("directory")) {
-    throw UsageError(fmt::format("A directory is missing; usage: {}", kSynopsis));
+    throw UsageError(fmt::format("A directory is missing; usage: {}", kReportSynopsis));
   }
   auto directories = (*values)["directory"].as<std::vector<std::string>>();
   for (std::string& directory : directories) {
@@ -76,7 +77,7 @@ int ReportCommand(const std::vector<std::string>& arguments) {
   std::vector<RunRecord> runs;
   std::vector<EvaluationRecord> evaluations;
   for (size_t i = 0; i < directories.size(); ++i) {
-    if (KindOf(directories[i]) == Kind::kRun) {
+    if (KindOf(directories[i]) == DirectoryKind::kRun) {
       runs.push_back(ReadRun(directories[i], labels[i]));
     } else {
       evaluations.push_back(ReadEvaluation(directories[i], labels[i]));

@@ -141,7 +141,7 @@ std::string ReproduceCommand(const RunRecord& run) {
   return command;
 }
 
-double Seconds(const RunRecord& run) {
+double RunSeconds(const RunRecord& run) {
   const auto at = run.throughput.series.find("seconds");
   return at == run.throughput.series.end() ? std::numeric_limits<double>::quiet_NaN()
                                            : at->second.value.back();
@@ -151,7 +151,7 @@ std::string Shown(std::optional<double> value) {
   return value ? fmt::format("{:.4g}", *value) : "";
 }
 
-void Overview(const Runs& runs, ReportPage* page) {
+void RunOverview(const Runs& runs, ReportPage* page) {
   std::vector<std::string> header = {""};
   for (const RunRecord& run : runs) header.push_back(EscapeHtml(run.label));
   std::vector<std::vector<std::string>> rows;
@@ -181,7 +181,7 @@ void Overview(const Runs& runs, ReportPage* page) {
   row("last meta-loss", [](const RunRecord& run) { return Shown(Last(run, "meta_loss")); });
   row("last held-out loss", [](const RunRecord& run) { return Shown(Last(run, "eval_loss")); });
   row("time", [](const RunRecord& run) -> std::string {
-    const double seconds = Seconds(run);
+    const double seconds = RunSeconds(run);
     return std::isfinite(seconds) ? FormatDuration(seconds) : "";
   });
   from_manifest("seed", &RunManifest::seed);
@@ -442,7 +442,7 @@ void Throughput(const Runs& runs, ReportPage* page) {
       "inner steps / s");
 }
 
-void Reproduce(const Runs& runs, ReportPage* page) {
+void ReproduceRun(const Runs& runs, ReportPage* page) {
   page->Subsection("Config, and how to reproduce");
   page->AddParagraph(
       "The same config and seed give the same theta, bit for bit, for any number of threads and "
@@ -493,7 +493,7 @@ void ReportRuns(const Runs& runs, ReportPage* page) {
       page->AddNotice(run.label + ": metrics.jsonl holds no record yet, so there is no plot.");
     }
   }
-  Overview(runs, page);
+  RunOverview(runs, page);
   const bool records =
       std::ranges::any_of(runs, [](const RunRecord& run) { return run.metrics.records > 0; });
   if (records) {
@@ -507,7 +507,7 @@ void ReportRuns(const Runs& runs, ReportPage* page) {
     LedgerOf(runs, page);
     Throughput(runs, page);
   }
-  Reproduce(runs, page);
+  ReproduceRun(runs, page);
 }
 
 }  // namespace lopt
