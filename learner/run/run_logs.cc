@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kLineFiles[] = {"metrics.jsonl", "throughput.jsonl"};
 
-void Remove(const std::string& path) {
+void RemoveLog(const std::string& path) {
   std::error_code error;
   fs::remove(path, error);
   Require(!error, "cannot remove {}: {}", path, error.message());
@@ -59,7 +59,7 @@ void CutLogs(const std::string& directory, const LogState& state) {
     const std::string path = directory + "/" + name;
     const auto kept = state.bytes.find(name);
     if (kept == state.bytes.end()) {
-      Remove(path);
+      RemoveLog(path);
       cut += bytes;
     } else if (bytes > kept->second) {
       CutFile(path, kept->second);
