@@ -100,6 +100,26 @@ TEST_CASE("A store without checkpoints has no newest one") {
   CHECK_FALSE(CheckpointStore(directory / "not-there", {}).ReadNewest().has_value());
 }
 
+TEST_CASE("A checkpoint can be chosen, and those after it removed") {
+  const TempDirectory directory;
+  const CheckpointStore store(directory.path(), {.keep_last = 9});
+  CHECK_THROWS_WITH_AS(
+      store.Read(10),
+      (directory.path() + " holds no checkpoint of step 10; there are: none").c_str(), Error);
+  for (int64_t step = 0; step <= 40; step += 10) {
+    store.Write(Make(step));
+  }
+  CheckSame(store.Read(20), Make(20));
+  CHECK_THROWS_WITH_AS(store.Read(15),
+                       (directory.path() + " holds no checkpoint of step 15; there "
+                                           "are: 0, 10, 20, 30, 40")
+                           .c_str(),
+                       Error);
+  store.RemoveAfter(20);
+  CHECK(store.Steps() == std::vector<int64_t>{0, 10, 20});
+  CHECK(std::distance(fs::directory_iterator(directory.path()), {}) == 3);
+}
+
 TEST_CASE("The newest checkpoints stay, and those at multiples of keep_every") {
   const TempDirectory directory;
   const CheckpointStore store(directory.path(), {.keep_last = 2, .keep_every = 20});
@@ -200,9 +220,7 @@ TEST_CASE("A damaged newest checkpoint is an error that names the older valid on
   fs::remove(store.Path(40) + "/learner.safetensors");
   const std::string start = "checkpoint " + store.Path(40) + ": learner.safetensors is missing. ";
   CHECK_THROWS_WITH_AS(store.ReadNewest(),
-                       (start + "To go on from an older one, remove this directory; valid: "
-                                "step-00000030, step-00000010")
-                           .c_str(),
+                       (start + "To go on from an older one: --from STEP; valid: 30, 10").c_str(),
                        Error);
   fs::remove_all(store.Path(10));
   fs::remove_all(store.Path(20));

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "base/file.h"
 #include "base/safetensors.h"
@@ -13,6 +14,7 @@
 #include "learner/run/checkpoint.h"
 #include "learner/run/run_directory.h"
 #include "tests/error_of.h"
+#include "tests/learner_local_job.h"
 #include "tests/learner_runs.h"
 #include "tests/temp_directory.h"
 
@@ -63,6 +65,58 @@ TEST_CASE("Damage to files that do not hold the state stops no resume and change
   CHECK(MetricsLines(parts.path()) == MetricsLines(whole.path()));
   CHECK(RunDirectory(parts.path()).ReadManifest().status == "finished");
   CHECK(fs::exists(parts / "theta_best.safetensors"));
+}
+
+// Inner steps of the run so far, by their fate.
+StepShares Shares(const std::string& directory) {
+  return CheckpointStore(directory + "/checkpoints", {}).ReadNewest()->ledger.Total();
+}
+
+TEST_CASE("A run can go back to a checkpoint, and ends as one that never went further") {
+  MetaTrainConfig config = SmallExperiment(3);
+  config.keep_last = 9;
+  config.eval_every = 2;
+  config.eval_steps = 2;
+  config.eval_seeds = 1;
+  const TempDirectory whole;
+  Train(config, whole.path());
+  for (const int ranks : {1, 2}) {
+    CAPTURE(ranks);
+    const TempDirectory back;
+    Train(config, back.path());
+    CHECK(ErrorOf([&] {
+            RunMetaTraining(config, {.out_dir = back.path(), .resume = true, .from = 8});
+          }) ==
+          back.path() + "/checkpoints holds no checkpoint of step 8; there are: 0, 7, 14, 20");
+    MetaTrainConfig shorter = config;
+    shorter.meta_steps = 8;
+    const LocalJob job =
+        RunLocalJob(shorter, ranks, {.out_dir = back.path(), .resume = true, .from = 7});
+    CHECK(job.errors == std::vector<std::string>(static_cast<size_t>(ranks)));
+    const TempDirectory straight;
+    Train(shorter, straight.path());
+    CHECK(FinalTheta(back.path()) == FinalTheta(straight.path()));
+    CHECK(MetricsLines(back.path()) == MetricsLines(straight.path()));
+    CHECK(CheckpointStore(back / "checkpoints", {}).Steps() == std::vector<int64_t>{0, 7, 8});
+
+    Resume(config, back.path());
+    CHECK(FinalTheta(back.path()) == FinalTheta(whole.path()));
+    CHECK(MetricsLines(back.path()) == MetricsLines(whole.path()));
+    CHECK(ReadTextFile(back / "best.json") == ReadTextFile(whole / "best.json"));
+    // Updates 7 to 19 were run twice.
+    CHECK(Shares(back.path())[Fate::kUsed] == Shares(whole.path())[Fate::kUsed]);
+    CHECK(Shares(back.path())[Fate::kLost] > 0);
+    CHECK(Shares(back.path()).Total() ==
+          2 * Shares(whole.path()).Total() -
+              CheckpointStore(whole / "checkpoints", {}).Read(7).ledger.Total().Total());
+  }
+}
+
+TEST_CASE("Going back wants a run that is resumed") {
+  const TempDirectory directory;
+  CHECK(ErrorOf([&] {
+          RunMetaTraining(SmallExperiment(1), {.out_dir = directory.path(), .from = 7});
+        }) == "from says where to resume, but resume is not set");
 }
 
 TEST_CASE("A run whose checkpoints are gone is not begun anew without being told to") {

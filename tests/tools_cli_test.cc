@@ -93,7 +93,7 @@ TEST_CASE("An unknown option is an error that lists the options") {
   CHECK_EQ(finished.exit_code, 2);
   CHECK_EQ(finished.errors,
            "lopt: --step is not an option here; the options are --preset, --set, --out, --steps, "
-           "--threads, --seed, --data-dir, --resume, --overwrite, --init-theta, --isa, "
+           "--threads, --seed, --data-dir, --resume, --from, --overwrite, --init-theta, --isa, "
            "--allow-isa-change, --learner-only, --help\n");
 }
 
@@ -140,8 +140,9 @@ TEST_CASE("A bad config is an error that names the key, the value and the valid 
            "lopt: config: unknown key 'estimators[0].num_task'; valid keys: task, schedule, "
            "meta_loss, meta_loss_aux, non_finite, random_initial_iteration_offset, weight, "
            "num_tasks, trunc_length, std; did you mean 'num_tasks'?\n");
-  CHECK_EQ(ErrorOf(ConfigText("\"num_tasks\": 2", "\"num_tasks\": \"2\"")),
-           "lopt: config: 'estimators[0].num_tasks' must be an integer in [1, 100000], got \"2\"\n");
+  CHECK_EQ(
+      ErrorOf(ConfigText("\"num_tasks\": 2", "\"num_tasks\": \"2\"")),
+      "lopt: config: 'estimators[0].num_tasks' must be an integer in [1, 100000], got \"2\"\n");
   CHECK_EQ(ErrorOf(ConfigText("\"std\": 0.01", "\"std\": -0.01")),
            "lopt: config: 'estimators[0].std' must be a number above 0, got -0.01\n");
   Words tasks;
@@ -248,6 +249,30 @@ TEST_CASE("Sizes that no machine has are errors that say the largest") {
       Lopt({"meta-train", "--preset", "smoke", "--out", "/nowhere", "--threads", "100000"}).errors,
       "lopt: ThreadPool: the number of threads must be at least 1 and at most 1024, got "
       "100000\n");
+}
+
+TEST_CASE("A run goes back to a checkpoint that is named") {
+  const TempDirectory scratch;
+  const std::string out = scratch / "run";
+  CHECK_EQ(Lopt({"meta-train", WriteConfig(scratch, ConfigText()), "--out", out, "--set",
+                 "checkpoint_steps=1"})
+               .exit_code,
+           0);
+  const std::string theta = ReadTextFile(out + "/theta.safetensors");
+  const FinishedProcess none = Lopt({"meta-train", "--resume", "--out", out, "--from", "7"});
+  CHECK_EQ(none.exit_code, 1);
+  CHECK_EQ(none.errors, fmt::format("lopt: {}/checkpoints holds no checkpoint of step 7; there "
+                                    "are: 1, 2, 3\n",
+                                    out));
+  CHECK_EQ(Lopt({"meta-train", "--resume", "--out", out, "--from=1"}).exit_code, 0);
+  CHECK_EQ(ReadTextFile(out + "/theta.safetensors"), theta);
+  CHECK_EQ(Lopt({"meta-train", "--out", out, "--from", "1"}).exit_code, 2);
+  for (const char* step : {"x", "1x", ""}) {
+    CHECK_EQ(
+        Lopt({"launch", "-n", "2", "--", "meta-train", "--resume", "--out", out, "--from", step})
+            .exit_code,
+        2);
+  }
 }
 
 TEST_CASE("Resuming with another config is an error that says which key differs") {

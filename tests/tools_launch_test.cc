@@ -322,6 +322,18 @@ TEST_CASE("A run that was there before is neither resumed nor replaced unasked")
   CHECK_EQ(launch.Commands(), Strings{"-n 2 lopt meta-train --resume"});
 }
 
+TEST_CASE("Going back is for the attempts until one has, and restarts go on from the newest") {
+  FakeLaunch launch("[ $attempt = 3 ] && finish; [ $attempt = 2 ] && write_run; exit 9");
+  std::filesystem::create_directories(launch.out() + "/checkpoints/step-00000900");
+  WriteManifest(launch.out(), "finished");
+  launch.options.resume = true;
+  launch.options.from = 900;
+  CHECK_EQ(launch.Run(), kExitDone);
+  CHECK_EQ(launch.Commands(),
+           Strings{"-n 2 lopt meta-train --resume --from 900",
+                   "-n 2 lopt meta-train --resume --from 900", "-n 2 lopt meta-train --resume"});
+}
+
 TEST_CASE("A run that is to be replaced is not resumed before it has been") {
   FakeLaunch launch("[ $attempt = 3 ] && finish; [ $attempt = 2 ] && write_run; exit 9");
   std::filesystem::create_directories(launch.out() + "/checkpoints/step-00000900");

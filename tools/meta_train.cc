@@ -63,6 +63,8 @@ po::options_description MetaTrainOptions() {
   add("data-dir", po::value<std::string>()->value_name("DIR"),
       "Directory of the tasks' data files (data_dir).");
   add("resume", "Go on from the newest checkpoint in the output directory.");
+  add("from", po::value<int64_t>()->value_name("STEP"),
+      "With --resume: go on from the checkpoint of this many updates, and remove what came after.");
   add("overwrite", "Remove the run that is in the output directory.");
   add("init-theta", po::value<std::string>()->value_name("FILE"),
       "Start from the weights in this .safetensors file, with a fresh theta_opt.");
@@ -194,6 +196,9 @@ int Train(const po::variables_map& values, Transport* transport) {
   if (values.contains("resume") && values.contains("overwrite")) {
     throw UsageError("Give --resume or --overwrite, not both");
   }
+  if (values.contains("from") && !values.contains("resume")) {
+    throw UsageError("--from says where to go on; it wants --resume");
+  }
   const RunSource source = ReadRunSource(values);
   auto config = ReadOptions<MetaTrainConfig>(Apply(values, source.config));
   if (const auto directory = TextOption(values, "data-dir")) config.data_dir = *directory;
@@ -206,6 +211,7 @@ int Train(const po::variables_map& values, Transport* transport) {
   options.threads =
       values.contains("threads") ? values["threads"].as<int>() : DefaultThreads(*transport);
   options.resume = values.contains("resume");
+  if (values.contains("from")) options.from = values["from"].as<int64_t>();
   options.overwrite = values.contains("overwrite");
   options.allow_isa_change = values.contains("allow-isa-change");
   options.learner_only = values.contains("learner-only");

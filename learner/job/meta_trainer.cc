@@ -32,6 +32,7 @@ constexpr std::chrono::seconds kFailureGrace{5};
 
 void CheckRun(const MetaTrainerOptions& options, const Transport& transport) {
   Require(!(options.resume && options.overwrite), "resume and overwrite exclude each other");
+  Require(options.resume || !options.from, "from says where to resume, but resume is not set");
   Require(!options.out_dir.empty() || !(options.resume || options.overwrite),
           "resume and overwrite need an output directory");
   Require(!options.resume || options.init_theta.empty(),

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,7 +30,10 @@ struct MetaTrainProgress {
 struct MetaTrainerOptions {
   std::string out_dir = {};  // empty: nothing is written
   int threads = 1;
-  bool resume = false;            // go on from out_dir's newest checkpoint
+  bool resume = false;  // go on from out_dir's newest checkpoint
+  // With resume: go on from the checkpoint of this step instead. What came after it (checkpoints,
+  // logs, final and best theta) is removed, its windows count as lost.
+  std::optional<int64_t> from = {};
   bool overwrite = false;         // remove the run that is in out_dir
   bool allow_isa_change = false;  // resume on another instruction set
   std::string init_theta = {};    // file to start from (fresh theta_opt); empty: drawn

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/isa.h"
+#include "base/output_directory.h"
 #include "lopt/theta_file.h"
 
 namespace lopt {
@@ -41,7 +42,8 @@ std::optional<Checkpoint> RunWriter::Resume() {
   lock_.emplace(directory_.path());
   store_.RemoveUnfinished();
   directory_.RemoveUnfinished();
-  std::optional<Checkpoint> checkpoint = store_.ReadNewest();
+  std::optional<Checkpoint> checkpoint =
+      options_.from ? store_.Read(*options_.from) : store_.ReadNewest();
   if (!checkpoint) {
     RequireNoUpdates();
     spdlog::info("{} holds no checkpoint yet: starting from the beginning", directory_.path());
@@ -55,8 +57,19 @@ std::optional<Checkpoint> RunWriter::Resume() {
   CheckFits(*checkpoint);
   logs_ = checkpoint->logs;
   begun_step_ = saved_step_ = checkpoint->learner.outer_step;
+  if (options_.from) {
+    RemoveAfter(saved_step_);
+  }
   spdlog::info("resuming from {}", store_.Path(saved_step_));
   return checkpoint;
+}
+
+// What the run made after a step, but its logs, which are cut when they are opened.
+void RunWriter::RemoveAfter(int64_t step) const {
+  store_.RemoveAfter(step);
+  RemoveMatching(directory_.path(),
+                 [](std::string_view name) { return name == RunDirectory::kTheta; });
+  RemoveBestThetaAfter(directory_.path(), step);
 }
 
 // A run without a checkpoint may only begin anew if it died before its first.

@@ -75,6 +75,7 @@ class RunWriter {
   void Fail(const std::string& error, int64_t updates);
 
  private:
+  void RemoveAfter(int64_t step) const;
   void RequireNoUpdates();
   void CheckFits(const Checkpoint& checkpoint) const;
   void WriteManifest(std::string status, int64_t updates,

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "base/output_directory.h"
 #include "base/record.h"
 
 namespace lopt {
@@ -37,11 +39,18 @@ struct Best {
   }
 };
 
+constexpr std::string_view kBestRecord = "best.json";
+constexpr std::string_view kBestFile = "theta_best.safetensors";
+
+std::string BestPath(const std::string& directory, std::string_view file) {
+  return fmt::format("{}/{}", directory, file);
+}
+
 }  // namespace
 
 BestTheta::BestTheta(const std::string& directory, HeldOutOptions judged_on)
     : directory_(directory), judged_on_(std::move(judged_on)) {
-  const std::string path = directory_ + "/best.json";
+  const std::string path = BestPath(directory_, kBestRecord);
   if (!std::filesystem::exists(path)) {
     return;
   }
@@ -65,12 +74,29 @@ void BestTheta::Offer(int64_t updates, double loss,
     return;
   }
   loss_ = loss;
-  write(directory_ + "/theta_best.safetensors");
-  WriteRecordFile(directory_ + "/best.json", Best{.updates = updates,
-                                                  .eval_loss = loss,
-                                                  .eval_tasks = judged_on_.tasks,
-                                                  .eval_steps = judged_on_.steps,
-                                                  .eval_seeds = judged_on_.seeds});
+  write(BestPath(directory_, kBestFile));
+  WriteRecordFile(BestPath(directory_, kBestRecord), Best{.updates = updates,
+                                                          .eval_loss = loss,
+                                                          .eval_tasks = judged_on_.tasks,
+                                                          .eval_steps = judged_on_.steps,
+                                                          .eval_seeds = judged_on_.seeds});
+}
+
+void RemoveBestThetaAfter(const std::string& directory, int64_t updates) {
+  const std::string path = BestPath(directory, kBestRecord);
+  if (!std::filesystem::exists(path)) {
+    return;
+  }
+  try {
+    if (ReadRecordFile<Best>(path).updates <= updates) {
+      return;
+    }
+  } catch (const Error&) {
+    return;  // is told where it is opened
+  }
+  RemoveMatching(directory,
+                 [](std::string_view name) { return name == kBestRecord || name == kBestFile; });
+  spdlog::info("{}: it was of later updates and is removed; the best theta is chosen anew", path);
 }
 
 }  // namespace lopt

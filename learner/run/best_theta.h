@@ -28,4 +28,8 @@ class BestTheta {
   double loss_ = std::numeric_limits<double>::infinity();
 };
 
+// Removes what a directory holds of a best theta that was made by more updates than that, with a
+// line in the log.
+void RemoveBestThetaAfter(const std::string& directory, int64_t updates);
+
 }  // namespace lopt

@@ -1,6 +1,7 @@
 #include "learner/run/checkpoint.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 #include <zlib.h>
 
@@ -346,11 +347,32 @@ void CheckpointStore::ApplyRetention() const {
     if (retention_.keep_every > 0 && step % retention_.keep_every == 0) {
       continue;
     }
-    // A directory that is called step-... is complete, also when this is cut short.
-    const std::string removed =
-        fmt::format("{}/{}removed-{:08}", directory_, kTemporaryPrefix, step);
-    Rename(Path(step), removed);
-    Remove(removed);
+    RemoveStep(step);
+  }
+}
+
+// A directory that is called step-... is complete, also when this is cut short.
+void CheckpointStore::RemoveStep(int64_t step) const {
+  const std::string removed = fmt::format("{}/{}removed-{:08}", directory_, kTemporaryPrefix, step);
+  Rename(Path(step), removed);
+  Remove(removed);
+}
+
+void CheckpointStore::RemoveAfter(int64_t step) const {
+  std::vector<int64_t> removed;
+  for (const int64_t later : Steps()) {
+    if (later > step) {
+      removed.push_back(later);
+    }
+  }
+  // The newest first, so that what is left at any time is a run that had not come further.
+  std::ranges::reverse(removed);
+  for (const int64_t later : removed) {
+    RemoveStep(later);
+  }
+  if (!removed.empty()) {
+    spdlog::info("{}: the checkpoints after step {} are removed: {}", directory_, step,
+                 fmt::join(removed, ", "));
   }
 }
 
@@ -391,19 +413,27 @@ std::optional<Checkpoint> CheckpointStore::ReadNewest() const {
   try {
     return ReadCheckpoint(Path(steps.back()));
   } catch (const Error& error) {
-    std::vector<std::string> valid;
+    std::vector<int64_t> valid;
     for (size_t i = steps.size() - 1; i-- > 0;) {
       try {
         ReadCheckpoint(Path(steps[i]));
-        valid.push_back(fs::path(Path(steps[i])).filename());
+        valid.push_back(steps[i]);
       } catch (const Error&) {
       }
     }
     Fail("{}. {}", error.what(),
          valid.empty() ? "There is no older checkpoint"
-                       : fmt::format("To go on from an older one, remove this directory; valid: {}",
+                       : fmt::format("To go on from an older one: --from STEP; valid: {}",
                                      fmt::join(valid, ", ")));
   }
+}
+
+Checkpoint CheckpointStore::Read(int64_t step) const {
+  const std::vector<int64_t> steps = Steps();
+  Require(std::ranges::find(steps, step) != steps.end(),
+          "{} holds no checkpoint of step {}; there are: {}", directory_, step,
+          steps.empty() ? "none" : fmt::format("{}", fmt::join(steps, ", ")));
+  return ReadCheckpoint(Path(step));
 }
 
 }  // namespace lopt

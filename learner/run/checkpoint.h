@@ -108,9 +108,14 @@ class CheckpointStore {
   // The newest checkpoint, none if there is none. Throws Error if it is damaged; the message names
   // the older ones that are not. Nothing is fallen back to.
   std::optional<Checkpoint> ReadNewest() const;
+  // Throws Error that lists the steps there are if there is none of this one.
+  Checkpoint Read(int64_t step) const;
+  // Removes the checkpoints after a step, with a line in the log.
+  void RemoveAfter(int64_t step) const;
 
  private:
   void Event(int64_t step, std::string_view what) const;
+  void RemoveStep(int64_t step) const;
   void ApplyRetention() const;
 
   std::string directory_;

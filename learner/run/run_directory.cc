@@ -16,9 +16,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::array<std::string_view, 9> kFiles = {
-    "manifest.json",    "config.json",       "metrics.jsonl",
-    "throughput.jsonl", "theta.safetensors", "theta_best.safetensors",
-    "best.json",        "windows.bin",       "status"};
+    "manifest.json",    "config.json",        "metrics.jsonl",
+    "throughput.jsonl", RunDirectory::kTheta, "theta_best.safetensors",
+    "best.json",        "windows.bin",        "status"};
 constexpr std::string_view kCheckpoints = "checkpoints";
 constexpr std::string_view kEventFiles = "events.out.tfevents.";
 

@@ -43,7 +43,8 @@ class RunDirectory {
 
   const std::string& path() const { return path_; }
   std::string CheckpointPath() const { return path_ + "/checkpoints"; }
-  std::string ThetaPath() const { return path_ + "/theta.safetensors"; }
+  static constexpr const char* kTheta = "theta.safetensors";
+  std::string ThetaPath() const { return path_ + "/" + kTheta; }
   std::string JournalPath() const { return path_ + "/windows.bin"; }
 
   bool HoldsRun() const;

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <boost/program_options.hpp>
+#include <charconv>
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -104,6 +107,20 @@ std::vector<std::string> Take(const std::string& name, size_t values,
   return {};
 }
 
+// The number in the words of --from; none if there are no words.
+std::optional<int64_t> StepOf(const std::vector<std::string>& words) {
+  if (words.empty()) return std::nullopt;
+  const std::string& word = words.back();
+  const size_t equals = word.find('=');
+  const char* begin = word.c_str() + (equals == std::string::npos ? 0 : equals + 1);
+  const char* end = word.c_str() + word.size();
+  int64_t step = 0;
+  const auto [read, error] = std::from_chars(begin, end, step);
+  if (error != std::errc() || read != end)
+    throw UsageError("--from wants the step of a checkpoint");
+  return step;
+}
+
 std::string OwnPath() { return std::filesystem::read_symlink("/proc/self/exe"); }
 
 }  // namespace
@@ -139,6 +156,10 @@ int LaunchCommand(const std::vector<std::string>& arguments) {
   if (options.mpiexec.empty()) throw UsageError("--mpiexec wants a command, not ''");
   options.out_dir = OutDirectory(program);
   options.resume = !Take("--resume", 0, &program).empty();
+  options.from = StepOf(Take("--from", 1, &program));
+  if (options.from && !options.resume) {
+    throw UsageError("--from says where to go on; it wants --resume");
+  }
   options.start_words = Take("--overwrite", 0, &program);
   options.overwrite = !options.start_words.empty();
   const std::vector<std::string> init_theta = Take("--init-theta", 1, &program);

@@ -63,12 +63,13 @@ class OwnRun {
     return steps.empty() ? -1 : steps.back();
   }
 
- private:
   // Every process that starts or resumes a run replaces its manifest by another file.
   bool ManifestIsOwn() const {
     const std::optional<Identity> now = Manifest();
     return now && now != before_;
   }
+
+ private:
   using Identity = std::array<int64_t, 4>;
   std::optional<Identity> Manifest() const {
     // Opened, so that a network file system asks its server.
@@ -142,7 +143,7 @@ class Supervisor {
       : options_(options),
         lock_(LockDirectory(options)),
         run_(options.out_dir, options.resume),
-        policy_(options.restart, run_.Checkpoint()) {
+        policy_(options.restart, options.from.value_or(run_.Checkpoint())) {
     if (options.overwrite) RemoveRestartLog(options.out_dir);
   }
 
@@ -230,6 +231,9 @@ class Supervisor {
     words.insert(words.end(), options_.program.begin(), options_.program.end());
     if (run_.Exists()) {
       words.emplace_back("--resume");
+      if (options_.from && !run_.ManifestIsOwn()) {
+        words.insert(words.end(), {"--from", std::to_string(*options_.from)});
+      }
     } else {
       words.insert(words.end(), options_.start_words.begin(), options_.start_words.end());
     }

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,7 +17,10 @@ struct SupervisorOptions {
   // --resume.
   std::vector<std::string> start_words = {};
   std::string out_dir = {};
-  bool resume = false;     // the first attempt goes on with the run in out_dir
+  bool resume = false;  // the first attempt goes on with the run in out_dir
+  // With resume: the checkpoint that attempts go on from, until one has; later ones go on from the
+  // newest.
+  std::optional<int64_t> from = {};
   bool overwrite = false;  // the first attempt replaces it; restarts.jsonl begins anew
   RestartOptions restart = {};
   // A rank whose reports ended half of worker_timeout before the others' counts as hung. A job of
