@@ -29,7 +29,8 @@ double SquaredNorms(std::span<const double> a, std::span<const float> x, std::sp
 }  // namespace
 
 Eigen::VectorXf PesGradient(const UnrollTrace& trace, std::span<const float> perturbations,
-                            double std, std::span<float> felt, double* squares) {
+                            double std, std::span<float> felt, double* squares,
+                            std::optional<double> sign_delta_loss_scalar) {
   const int64_t window = trace.loss.rows();
   const int64_t pairs = trace.loss.cols() / 2;
   Require(std > 0, "PES: std must be above 0, got {}", std);
@@ -42,7 +43,11 @@ Eigen::VectorXf PesGradient(const UnrollTrace& trace, std::span<const float> per
           "PES: {} numbers of felt perturbations, {} of new ones", felt.size(),
           perturbations.size());
   const int64_t dimension = std::ssize(perturbations) / pairs;
-  const Eigen::ArrayXXd differences = TwinDifferences(trace);
+  Eigen::ArrayXXd differences = TwinDifferences(trace);
+  if (sign_delta_loss_scalar) {
+    differences =
+        (differences.colwise().sum().sign() * *sign_delta_loss_scalar).eval().replicate(window, 1);
+  }
 
   std::vector<double> before(pairs);  // sums up to and including the first episode end
   std::vector<double> after(pairs);

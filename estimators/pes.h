@@ -1,6 +1,7 @@
 #pragma once
 
 #include <Eigen/Core>
+#include <optional>
 #include <span>
 
 #include "estimators/inner_problem.h"
@@ -16,8 +17,11 @@ namespace lopt {
 // Up to and including the window's first episode end a loss has felt felt + eps, after it eps
 // alone. Carried on: felt + eps if no episode ended, 0 if the last step ended one, else eps.
 // docs/pes.md derives this. `squares`, where given, becomes the sum over the pairs of |g_n|^2, g_n
-// being the gradient that pair n gives by itself. Throws Error if shapes disagree or std <= 0.
+// being the gradient that pair n gives by itself. With `sign_delta_loss_scalar` the difference of a
+// pair's losses at every step becomes the sign of the pair's mean difference over the window times
+// it. Throws Error if shapes disagree or std <= 0.
 Eigen::VectorXf PesGradient(const UnrollTrace& trace, std::span<const float> perturbations,
-                            double std, std::span<float> felt, double* squares = nullptr);
+                            double std, std::span<float> felt, double* squares = nullptr,
+                            std::optional<double> sign_delta_loss_scalar = {});
 
 }  // namespace lopt

@@ -34,8 +34,9 @@ GradientEstimate TruncatedES::DoEstimate(const WorkerWeights& weights, Key key,
   CopyFirstHalf(&unroll);
   const UnrollTrace trace = pairs.Run(options_.trunc_length, &unroll);
   state->Merge("unroll/", std::move(unroll));
-  const Eigen::ArrayXd means =
+  Eigen::ArrayXd means =
       TwinDifferences(trace).colwise().sum() / static_cast<double>(options_.trunc_length);
+  if (options_.sign_delta_loss_scalar) means = means.sign() * *options_.sign_delta_loss_scalar;
   return pairs.Estimate(AsSpan(means));
 }
 

@@ -15,6 +15,9 @@ void TruncatedOptions::Visit(FieldVisitor& v) {
           "Tasks, each an antithetic pair of replicas.");
   v.Field("trunc_length", &trunc_length, Between(1, 10000000), "Inner steps of one window.");
   v.Field("std", &std, Above(0), "Standard deviation of the perturbations of theta.");
+  v.Field("sign_delta_loss_scalar", &sign_delta_loss_scalar, Above(0),
+          "Replaces the loss difference of a pair, the mean over the window, by its sign times "
+          "this.");
 }
 
 TruncatedPES::TruncatedPES(std::shared_ptr<const InnerProblem> problem,
@@ -45,8 +48,8 @@ GradientEstimate TruncatedPES::DoEstimate(const WorkerWeights& weights, Key key,
   Diagnostics felt_norms;
   WriteFeltNorms(trace, felt, &felt_norms);
   double squares = 0;
-  Eigen::VectorXf gradient =
-      PesGradient(trace, pairs.perturbations().Rows(), options_.std, felt, &squares);
+  Eigen::VectorXf gradient = PesGradient(trace, pairs.perturbations().Rows(), options_.std, felt,
+                                         &squares, options_.sign_delta_loss_scalar);
   GradientEstimate estimate = pairs.Estimate(std::move(gradient), squares);
   estimate.metrics.merge(felt_norms);
   return estimate;

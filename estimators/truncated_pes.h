@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "base/fields.h"
 #include "estimators/gradient_estimator.h"
@@ -13,6 +14,8 @@ struct TruncatedOptions {
   int64_t num_tasks = 8;      // N antithetic pairs
   int64_t trunc_length = 10;  // W inner steps a window
   double std = 0.01;          // of the perturbations
+  // Replaces a pair's mean loss difference over the window by its sign times this.
+  std::optional<double> sign_delta_loss_scalar = {};
   void Visit(FieldVisitor& v);
 };
 

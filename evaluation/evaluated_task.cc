@@ -18,6 +18,10 @@
 namespace lopt {
 namespace {
 
+// What an evaluation's seed is folded with, so that it draws nothing that a meta-training of the
+// same seed draws (learner/worker.h folds with smaller numbers).
+constexpr uint64_t kEvaluationDomain = std::numeric_limits<uint64_t>::max();
+
 // Steps until the interquartile mean over the curves (seeds) of FinalMean is at `target` and stays
 // there; 0 if it is not there at the end.
 int64_t StepsTo(double target, const std::vector<std::span<const float>>& curves) {
@@ -59,7 +63,7 @@ EvaluatedTask::EvaluatedTask(const EvaluationConfig& config, const EvaluationTas
       name_(task.name),
       steps_(task.steps.empty() ? config.steps : task.steps),
       task_(TaskRegistry().Make(task.task, resources)),
-      key_(KeyFromSeed(static_cast<uint64_t>(config.seed))) {}
+      key_(FoldIn(KeyFromSeed(static_cast<uint64_t>(config.seed)), kEvaluationDomain)) {}
 
 double EvaluatedTask::Work(const Contenders& contenders) const {
   const int64_t longest = steps_.back();

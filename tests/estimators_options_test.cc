@@ -63,6 +63,8 @@ TEST_CASE("Options of estimators that cannot be are refused in C++ as in a confi
   CHECK(PesError({.std = std::nan("")}) == "TruncatedPES: std must be finite, got nan");
   CHECK(ErrorOf([] { TruncatedES(Toy(), {.trunc_length = 0}); }) ==
         "TruncatedES: trunc_length must be in [1, 10000000], got 0");
+  CHECK(PesError({.sign_delta_loss_scalar = 0}) ==
+        "TruncatedPES: sign_delta_loss_scalar must be above 0, got 0");
 }
 
 TEST_CASE("Options of inner problems and schedules that cannot be are refused in C++") {

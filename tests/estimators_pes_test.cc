@@ -2,10 +2,15 @@
 
 #include <cmath>
 #include <limits>
+#include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/error.h"
 #include "estimators/pes.h"
+#include "estimators/truncated_es.h"
+#include "estimators/truncated_pes.h"
+#include "toy_problem.h"
 
 namespace lopt {
 namespace {
@@ -72,6 +77,50 @@ TEST_CASE("A loss that cannot be used counts as no difference and the window kee
   trace.loss(1, 1) = std::numeric_limits<double>::infinity();
   felt = 0;
   CHECK(Gradient(trace, 1, &felt) == doctest::Approx(2));
+}
+
+TEST_CASE("With a sign scalar all steps have the sign of the window's mean difference") {
+  // The mean of 1, 2 and -4 is negative; one loss belongs to the new episode.
+  const UnrollTrace trace = PairTrace({1, 2, -4}, {1});
+  const auto gradient = [&](std::optional<double> scalar) {
+    const float eps = 0.5F;
+    float felt = 2;
+    double squares = 0;
+    const double value = PesGradient(trace, {&eps, 1}, kStd, {&felt, 1}, &squares, scalar)(0);
+    CHECK(felt == 0.5F);
+    CHECK(squares == doctest::Approx(value * value));
+    return value;
+  };
+  CHECK(gradient(3) == doctest::Approx(-3 * (2.5 * 2 + 0.5) / 3));
+  CHECK(gradient({}) == doctest::Approx((2.5 * 3 - 0.5 * 4) / 3));
+}
+
+// The first gradient for losses of `scale` times theta.
+template <class Estimator>
+Eigen::VectorXf FirstGradient(double scale, std::optional<double> scalar) {
+  const auto problem = std::make_shared<ToyProblem>(ToyProblem::Dynamics{
+      .theta_size = 3,
+      .start = {0.0},
+      .advance = [scale](std::span<const double> theta, std::span<double>, int64_t) {
+        return scale * (theta[0] - 2 * theta[1] + theta[2]);
+      }});
+  const Estimator estimator(problem,
+                            {.num_tasks = 4, .trunc_length = 3, .sign_delta_loss_scalar = scalar});
+  const WorkerWeights weights{.theta = Eigen::VectorXf::Zero(3), .outer = {}};
+  EstimatorState state = estimator.InitWorkerState(weights, KeyFromSeed(1));
+  return estimator.Estimate(weights, KeyFromSeed(2), &state).gradient;
+}
+
+TEST_CASE("With a sign scalar gradients do not depend on the size of the losses, only on it") {
+  const auto check = []<class Estimator>() {
+    const Eigen::VectorXf one = FirstGradient<Estimator>(1, 1);
+    CHECK(FirstGradient<Estimator>(1000, 1) == one);
+    CHECK(FirstGradient<Estimator>(1000, 2) == 2 * one);
+    CHECK(FirstGradient<Estimator>(-1000, 1) == -one);
+    CHECK(FirstGradient<Estimator>(1000, {}) != one);
+  };
+  check.operator()<TruncatedPES>();
+  check.operator()<TruncatedES>();
 }
 
 TEST_CASE("One pair without usable losses leaves the other pairs as they are") {

@@ -3,15 +3,19 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/eigen.h"
 #include "base/error.h"
+#include "base/key.h"
 #include "base/parallel.h"
 #include "evaluation/evaluate.h"
+#include "evaluation/inner_training.h"
 #include "evaluation/presets.h"
 #include "evaluation/results_file.h"
 #include "lopt/learnable.h"
@@ -173,6 +177,27 @@ TEST_CASE("Adam's loss that is reached and lost again is not reached, and the tr
     CHECK(result.steps_to_adam[1] == 0);
     CHECK(result.blew_up == std::vector<bool>{false, true});
   }
+}
+
+TEST_CASE("An evaluation draws nothing that a meta-training of the same seed draws") {
+  EvaluationConfig config = Quadratics();
+  config.tasks.resize(1);
+  const RunResult result = Run(config, {.baselines = BaselinesNamed("SGD")})[0];
+  const auto first_loss = [&](Key key) {
+    const auto task = TaskRegistry().Make(config.tasks[0].task, TaskResources(""));
+    const LearnableSGD sgd(LearnableSGDOptions{});
+    const int64_t steps = 1;
+    Workspace scratch;
+    const Eigen::VectorXf theta = sgd.InitTheta(Key{});
+    return TrainTask(*task, *sgd.Bind(task->params_layout(), AsSpan(theta)), {&steps, 1},
+                     Split::kTest, {.key = key}, scratch)
+        .train_loss[0];
+  };
+  // A meta-training's keys are its seed's, folded with worker, window and so on from 0.
+  const Key run = KeyFromSeed(static_cast<uint64_t>(config.seed));
+  CHECK(result.train_loss[0] != first_loss(FoldIn(FoldIn(run, 1), 0)));
+  const Key evaluation = FoldIn(run, std::numeric_limits<uint64_t>::max());
+  CHECK(result.train_loss[0] == first_loss(FoldIn(FoldIn(evaluation, 1), 0)));
 }
 
 TEST_CASE("Results do not depend on the number of threads") {
