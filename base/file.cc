@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
 #include <system_error>
 
 #include "base/error.h"
@@ -118,6 +119,9 @@ void WriteFile(const std::string& path, std::span<const std::byte> bytes, Flush 
   if (error != 0) {
     ::unlink(temporary.c_str());
     Fail("cannot write {}: {}", path, Reason(error));
+  }
+  if (flush == Flush::kToDisk) {
+    SyncDirectory(std::filesystem::absolute(path).parent_path());
   }
 }
 

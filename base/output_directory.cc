@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/file.h"
 
 namespace lopt {
 
@@ -15,8 +16,16 @@ namespace fs = std::filesystem;
 
 void MakeOutputDirectory(const std::string& path) {
   std::error_code error;
+  std::vector<fs::path> hold_new_names;  // to be flushed, or a crash may take what is made here
+  for (fs::path made = fs::absolute(path); !fs::exists(made, error) && made.has_relative_path();
+       made = made.parent_path()) {
+    hold_new_names.push_back(made.parent_path());
+  }
   fs::create_directories(path, error);
   Require(!error, "cannot create the output directory {}: {}", path, error.message());
+  for (const fs::path& directory : hold_new_names) {
+    SyncDirectory(directory);
+  }
   const bool writable = ::access(path.c_str(), W_OK | X_OK) == 0;
   Require(writable, "cannot write to the output directory {}: {}", path,
           std::generic_category().message(errno));

@@ -1,12 +1,15 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/output_directory.h"
+#include "tests/flushed_paths.h"
 #include "tests/learner_child.h"
 #include "tests/temp_directory.h"
 
@@ -26,6 +29,23 @@ TEST_CASE("An output directory is made with those above it, and what is there st
       MakeOutputDirectory(path + "/notes.txt/c"),
       ("cannot create the output directory " + path + "/notes.txt/c: Not a directory").c_str(),
       Error);
+}
+
+TEST_CASE("Names of new directories and of files are flushed to disk in the directories above") {
+  const TempDirectory scratch;
+  flushed_paths.clear();
+  MakeOutputDirectory(scratch / "a/b");
+  std::ranges::sort(flushed_paths);
+  CHECK(flushed_paths == std::vector<std::string>{scratch.path(), scratch / "a"});
+  flushed_paths.clear();
+  MakeOutputDirectory(scratch / "a/b");
+  CHECK(flushed_paths.empty());
+  WriteTextFile(scratch / "a/file", "text");
+  REQUIRE(flushed_paths.size() == 2);
+  CHECK(flushed_paths[0].starts_with(scratch / "a/file.tmp."));
+  CHECK(flushed_paths[1] == scratch / "a");
+  WriteTextFile(scratch / "a/file", "text", Flush::kNo);
+  CHECK(flushed_paths.size() == 2);
 }
 
 TEST_CASE("A directory that may not be written to is an error with the reason") {

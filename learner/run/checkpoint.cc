@@ -17,6 +17,7 @@
 #include "base/arrays.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/output_directory.h"
 #include "base/progress.h"
 #include "base/record.h"
 #include "base/safetensors.h"
@@ -236,7 +237,10 @@ WorkerState ParseWorker(std::span<const std::byte> bytes, size_t estimators,
 
 CheckpointFile WriteCheckpointFile(const std::string& directory, const std::string& name,
                                    std::span<const std::byte> bytes) {
-  WriteFile(directory + "/" + name, bytes);
+  // Its name is flushed with those of the others, when the directory is complete.
+  const std::string path = directory + "/" + name;
+  WriteFile(path, bytes, Flush::kNo);
+  SyncFile(path);
   NoteProgress();
   return {.name = name, .bytes = bytes.size(), .crc32 = Crc32(bytes)};
 }
@@ -300,6 +304,7 @@ void CheckpointStore::Write(const Checkpoint& checkpoint) const {
 std::string CheckpointStore::Begin(int64_t step) const {
   Require(!fs::exists(Path(step)), "checkpoint {} exists already", Path(step));
   Event(step, "begin");
+  MakeOutputDirectory(directory_);
   Remove(TemporaryPath(step));
   CreateDirectory(TemporaryPath(step));
   return TemporaryPath(step);
