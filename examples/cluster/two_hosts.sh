@@ -1,8 +1,8 @@
 #!/bin/bash
 # Meta-training across two hosts, which are network namespaces of this machine with a cable between
 # them: the ranks talk over tcp, not through shared memory. Checks a clean end with 2 and 5 ranks,
-# that the result is that of one process, and what happens when the cable is cut and mended. Run as
-# root, with iproute2 and MPICH installed:
+# that the result is that of one process, and what happens when a rank of the other host is killed,
+# and when the cable is cut and mended. Run as root, with iproute2 and MPICH installed:
 #   two_hosts.sh PATH_TO_LOPT
 set -euo pipefail
 
@@ -74,8 +74,23 @@ for ranks in 2 5; do
   check_finished $ranks-ranks
 done
 
+# A rank of the other host is killed: its guard there tells, long before its peers miss it.
+on_a "$lopt" launch -n 2 --max-restarts 0 --worker-timeout 3 --mpiexec "$mpiexec" -- \
+  meta-train "$work/config.json" --steps 1000 --threads 1 \
+  --out "$work/killed" >"$work/killed.log" 2>&1 &
+launch=$!
+wait_for test -e "$work/killed/checkpoints/step-00000050"
+kill -KILL "$(grep -o '"pid":[0-9]*' "$work/killed/status/rank-1.json" | cut -d: -f2)"
+killed=$SECONDS
+wait_for test -s "$work/killed/restarts.jsonl"
+echo "the job of a killed rank ended $((SECONDS - killed)) s later:"
+grep '"reason":"killed"' "$work/killed/restarts.jsonl"
+wait $launch
+launch=
+check_finished killed
+
 # The cable is cut: what is across it counts as hung. When it is mended the next restart goes on.
-on_a "$lopt" launch -n 5 --max-restarts 10 --worker-timeout 3 --mpiexec "$mpiexec" -- \
+on_a "$lopt" launch -n 5 --max-restarts 10 --start-timeout 8 --worker-timeout 3 --mpiexec "$mpiexec" -- \
   meta-train "$work/config.json" --steps 1000 --threads 1 --out "$work/cut" >"$work/cut.log" 2>&1 &
 launch=$!
 wait_for test -e "$work/cut/checkpoints/step-00000050"

@@ -48,7 +48,7 @@ po::options_description LaunchOptions() {
       "always N.");
   add("mpiexec", po::value<std::string>()->value_name("COMMAND")->default_value("mpiexec"),
       "The program that starts ranks, with options of its own after spaces; it gets -n N.");
-  add("start-timeout", po::value<double>()->value_name("S")->default_value(600),
+  add("start-timeout", po::value<double>()->value_name("S")->default_value(300),
       "Kill a job of which no rank has reported S seconds after its start: mpiexec starts the "
       "ranks "
       "in this time, and they load the program, the data and a checkpoint.");

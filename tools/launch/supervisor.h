@@ -27,7 +27,7 @@ struct SupervisorOptions {
   // which no rank has reported is killed after start_timeout: mpiexec starts its ranks then, and
   // they load the program, data and a checkpoint. From the first report on it is killed when no
   // rank reports for worker_timeout + silence_allowance.
-  double start_timeout_seconds = 600;
+  double start_timeout_seconds = 300;
   double worker_timeout_seconds = 60;
   double silence_allowance_seconds = 5;
   // Replaces the wait before a restart.
