@@ -14,9 +14,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
-#include <list>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 
@@ -62,12 +62,64 @@ volatile std::sig_atomic_t code_after_alarm = 0;
 
 void OnAlarm(int /*signal*/) { ::_exit(code_after_alarm); }
 
+// Messages on their way, in the order in which they began, from or to `peers` ranks.
+class Transfers {
+ public:
+  explicit Transfers(int peers) : held_up_(static_cast<size_t>(peers)) {}
+
+  bool empty() const { return messages_.empty(); }
+  // In a message on its way out, `from` is the rank that it goes to.
+  void Add(Message message, MPI_Request request) {
+    messages_.push_back(std::move(message));
+    requests_.push_back(request);
+  }
+  // Gives `take` the messages that are complete, those of each peer in order. One look at all.
+  template <class Take>
+  void TakeDone(const Take& take) {
+    if (empty()) {
+      return;
+    }
+    done_.resize(requests_.size());
+    int count = 0;
+    Check(MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count, done_.data(),
+                       MPI_STATUSES_IGNORE),
+          "MPI_Testsome");
+    if (count == 0) {
+      return;
+    }
+    // What is done has no request any more.
+    held_up_.assign(held_up_.size(), false);
+    size_t kept = 0;
+    for (size_t i = 0; i < messages_.size(); ++i) {
+      const auto peer = static_cast<size_t>(messages_[i].from);
+      if (requests_[i] == MPI_REQUEST_NULL && !held_up_[peer]) {
+        take(std::move(messages_[i]));
+        continue;
+      }
+      held_up_[peer] = true;
+      requests_[kept] = requests_[i];
+      std::swap(messages_[kept], messages_[i]);
+      ++kept;
+    }
+    messages_.resize(kept);
+    requests_.resize(kept);
+  }
+
+ private:
+  std::vector<Message> messages_;
+  std::vector<MPI_Request> requests_;
+  std::vector<int> done_;
+  std::vector<bool> held_up_;
+};
+
 class MpiTransport final : public Transport {
  public:
   MpiTransport()
       : rank_(RankIn(MPI_COMM_WORLD)),
         size_(SizeOf(MPI_COMM_WORLD)),
-        ranks_on_host_(CountRanksOnHost()) {}
+        ranks_on_host_(CountRanksOnHost()),
+        sends_(size_),
+        receives_(size_) {}
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
@@ -80,42 +132,28 @@ class MpiTransport final : public Transport {
     Require(to >= 0 && to < size_, "there is no rank {} among {}", to, size_);
     Require(bytes.size() <= INT_MAX, "a message of {} bytes is too long for MPI", bytes.size());
     if (to == rank_) {
-      to_self_.push_back({.from = rank_, .kind = kind, .bytes = std::move(bytes)});
+      ready_.push_back({.from = rank_, .kind = kind, .bytes = std::move(bytes)});
       return;
     }
-    sends_.push_back({.bytes = std::move(bytes)});
-    Transfer& send = sends_.back();
-    Check(MPI_Isend(send.bytes.data(), static_cast<int>(send.bytes.size()), MPI_BYTE, to, kind,
-                    MPI_COMM_WORLD, &send.request),
+    MPI_Request request = MPI_REQUEST_NULL;
+    Check(MPI_Isend(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, to, kind,
+                    MPI_COMM_WORLD, &request),
           "MPI_Isend");
+    sends_.Add({.from = to, .kind = kind, .bytes = std::move(bytes)}, request);
   }
 
   std::optional<Message> Poll() override {
-    AdvanceSends();
-    if (!to_self_.empty()) {
-      Message message = std::move(to_self_.front());
-      to_self_.pop_front();
-      return message;
+    if (ready_.empty()) {
+      AdvanceSends();
+      BeginReceives();
+      receives_.TakeDone([this](Message message) { ready_.push_back(std::move(message)); });
     }
-    BeginReceives();
-    // The first of each sender may be handed out, once it is complete.
-    std::vector<bool>& held_up = held_up_;
-    held_up.assign(static_cast<size_t>(size_), false);
-    for (auto receive = receives_.begin(); receive != receives_.end(); ++receive) {
-      const auto from = static_cast<size_t>(receive->message.from);
-      if (held_up[from]) {
-        continue;
-      }
-      int done = 0;
-      Check(MPI_Test(&receive->request, &done, MPI_STATUS_IGNORE), "MPI_Test");
-      if (done != 0) {
-        Message message = std::move(receive->message);
-        receives_.erase(receive);
-        return message;
-      }
-      held_up[from] = true;
+    if (ready_.empty()) {
+      return std::nullopt;
     }
-    return std::nullopt;
+    Message message = std::move(ready_.front());
+    ready_.pop_front();
+    return message;
   }
 
   void BeginFarewell() override { Check(MPI_Ibarrier(MPI_COMM_WORLD, &farewell_), "MPI_Ibarrier"); }
@@ -150,21 +188,8 @@ class MpiTransport final : public Transport {
     MPI_Abort(MPI_COMM_WORLD, exit_code);
   }
 
-  struct Transfer {
-    std::vector<std::byte> bytes = {};
-    MPI_Request request = MPI_REQUEST_NULL;
-  };
-  struct Receive {
-    Message message = {};
-    MPI_Request request = MPI_REQUEST_NULL;
-  };
-
   void AdvanceSends() {
-    for (auto send = sends_.begin(); send != sends_.end();) {
-      int done = 0;
-      Check(MPI_Test(&send->request, &done, MPI_STATUS_IGNORE), "MPI_Test");
-      send = done != 0 ? sends_.erase(send) : std::next(send);
-    }
+    sends_.TakeDone([](const Message&) {});
   }
 
   void BeginReceives() {
@@ -178,22 +203,23 @@ class MpiTransport final : public Transport {
       }
       int count = 0;
       Check(MPI_Get_count(&status, MPI_BYTE, &count), "MPI_Get_count");
-      receives_.push_back({.message = {.from = status.MPI_SOURCE, .kind = status.MPI_TAG}});
-      Receive& receive = receives_.back();
-      receive.message.bytes.resize(static_cast<size_t>(count));
-      Check(MPI_Irecv(receive.message.bytes.data(), count, MPI_BYTE, status.MPI_SOURCE,
-                      status.MPI_TAG, MPI_COMM_WORLD, &receive.request),
+      Message message{.from = status.MPI_SOURCE,
+                      .kind = status.MPI_TAG,
+                      .bytes = std::vector<std::byte>(static_cast<size_t>(count))};
+      MPI_Request request = MPI_REQUEST_NULL;
+      Check(MPI_Irecv(message.bytes.data(), count, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG,
+                      MPI_COMM_WORLD, &request),
             "MPI_Irecv");
+      receives_.Add(std::move(message), request);
     }
   }
 
   int rank_;
   int size_;
   int ranks_on_host_;
-  std::list<Transfer> sends_;
-  std::list<Receive> receives_;  // in the order of arrival
-  std::deque<Message> to_self_;
-  std::vector<bool> held_up_;
+  Transfers sends_;
+  Transfers receives_;
+  std::deque<Message> ready_;  // arrived, in order
   MPI_Request farewell_ = MPI_REQUEST_NULL;
 };
 
