@@ -124,6 +124,59 @@ TEST_CASE("Windows that many workers start together are one record") {
   CHECK(journal.position() == 3);
 }
 
+// How many windows after `position` the journal in this file says were lost.
+int64_t LostAfter(const std::string& path, int64_t position, int64_t windows = 0) {
+  Ledger ledger(1, 1);
+  WindowJournal(path).GoOnFrom(position, std::vector<int64_t>{windows}, &ledger);
+  return ledger.UnknownWindows();
+}
+
+TEST_CASE("A journal forgets what is older than the oldest checkpoint, and positions stay") {
+  const TempDirectory directory;
+  const std::string path = directory / "windows.bin";
+  int64_t position = 0;
+  {
+    WindowJournal journal(path);
+    for (int64_t window = 1; window <= 100000; ++window) {
+      NoteStarted(0, {window}, &journal);
+      if (window == 60000) position = journal.position();
+    }
+    const auto size = std::filesystem::file_size(path);
+    journal.ForgetBefore(position);
+    CHECK(std::filesystem::file_size(path) < size / 2);
+    CHECK(journal.position() == 100000);
+    NoteStarted(0, {100001}, &journal);
+  }
+  CHECK(WindowJournal(path).position() == 100001);
+  std::filesystem::copy_file(path, directory / "other.bin");
+  CHECK(LostAfter(path, position, 60000) == 40001);
+  CHECK(LostAfter(directory / "other.bin", 100000, 100000) == 1);
+}
+
+TEST_CASE("What a crash of the machine took from a journal is left out, and the run goes on") {
+  const TempDirectory directory;
+  const std::string path = directory / "windows.bin";
+  {
+    WindowJournal journal(path);
+    for (int64_t window = 1; window <= 10; ++window) NoteStarted(0, {window}, &journal);
+  }
+  const auto size = std::filesystem::file_size(path);
+  std::filesystem::resize_file(path, size - 3 * size / 10);
+  std::filesystem::resize_file(path, size);  // zeros in place of the last three records
+  std::filesystem::copy_file(path, directory / "zeros.bin");
+  CHECK(LostAfter(path, 5, 5) == 2);
+  CHECK(LostAfter(directory / "zeros.bin", 8, 8) == 0);
+  // One that ends before the checkpoint, or is gone.
+  for (const bool gone : {false, true}) {
+    if (gone) std::filesystem::remove(path);
+    CHECK(LostAfter(path, 50, 50) == 0);
+    WindowJournal journal(path);
+    CHECK(journal.position() > 50);
+    NoteStarted(0, {51}, &journal);
+    CHECK(LostAfter(path, 50, 50) == 1);
+  }
+}
+
 TEST_CASE("The ledger of a sync run has every step used, by worker") {
   const LocalJob job = RunLocalJob(SmallExperiment(3, 5), 2);
   const StepShares total = job.result.ledger.Total();

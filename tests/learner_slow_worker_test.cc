@@ -2,7 +2,9 @@
 // end when a given number of updates has been made without it.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -14,10 +16,10 @@
 #include "learner/mode.h"
 #include "learner/run/checkpoint.h"
 #include "learner/run/window_journal.h"
-#include "learner/transport/transport.h"
 #include "tests/learner_fakes.h"
 #include "tests/learner_local_job.h"
 #include "tests/temp_directory.h"
+#include "tests/watched_transport.h"
 
 namespace lopt {
 namespace {
@@ -142,54 +144,25 @@ TEST_CASE("The cause of a failure is told before what the learner's rank compute
   CHECK(job.errors[0] == cause);
 }
 
-// Passes on what it is given and counts the weights that rank 1 has not answered yet.
-class CountingTransport final : public Transport {
- public:
-  explicit CountingTransport(Transport* inner) : inner_(inner) {}
-
-  int rank() const override { return inner_->rank(); }
-  int size() const override { return inner_->size(); }
-  int ranks_on_host() const override { return inner_->ranks_on_host(); }
-  std::string Description() const override { return inner_->Description(); }
-  void Send(int to, int kind, std::vector<std::byte> bytes) override {
-    if (to == 1 && kind == kWeights) {
-      most_ = std::max(most_, ++outstanding_);
-    }
-    inner_->Send(to, kind, std::move(bytes));
-  }
-  std::optional<Message> Poll() override {
-    std::optional<Message> message = inner_->Poll();
-    if (message && message->from == 1 && message->kind == kGradients) {
-      --outstanding_;
-    }
-    return message;
-  }
-  void BeginFarewell() override { inner_->BeginFarewell(); }
-  bool FarewellDone() override { return inner_->FarewellDone(); }
-  bool NotifyOnArrival(Wakeup* wakeup) override { return inner_->NotifyOnArrival(wakeup); }
-  int Exit(int exit_code) override { return inner_->Exit(exit_code); }
-
-  int most() const { return most_; }
-
- private:
-  void DoAbort(int exit_code) override { inner_->Abort(exit_code); }
-
-  Transport* inner_;
-  int outstanding_ = 0;
-  int most_ = 0;
-};
-
 TEST_CASE("A rank that does not answer has one message with weights at a time") {
   WithSlowWorker(50, [](const Config& mode) {
     const auto transports = MakeLocalTransports(2);
-    CountingTransport counting(transports[0].get());
+    int outstanding = 0;
+    int most = 0;
+    WatchedTransport watched(
+        transports[0].get(),
+        [&](int to, int kind) {
+          outstanding += to == 1 && kind == kWeights ? 1 : 0;
+          most = std::max(most, outstanding);
+        },
+        [&](int from, int kind) { outstanding -= from == 1 && kind == kGradients ? 1 : 0; });
     MetaTrainerOptions options = Counting();
-    options.transport = &counting;
+    options.transport = &watched;
     const MetaTrainConfig config = TwoWorkers(mode, 60);
     std::thread other([&] { RunMetaTraining(config, {.transport = transports[1].get()}); });
     CHECK(RunMetaTraining(config, options).learner.outer_step == 60);
     other.join();
-    CHECK(counting.most() == 1);
+    CHECK(most == 1);
   });
 }
 

@@ -50,10 +50,22 @@ bool LearnerRole::StopAsked() const {
   return ranks_->stop_asked() || (options_.stop != nullptr && *options_.stop);
 }
 
-void LearnerRole::InBackground(std::function<void()> work) {
+void LearnerRole::InBackground(const std::function<void()>& work) {
   bool done = false;
-  background_->Post(std::move(work), [&done] { done = true; });
+  std::exception_ptr error;
+  background_->Post(
+      [&] {
+        try {
+          work();
+        } catch (...) {
+          error = std::current_exception();
+        }
+      },
+      [&done] { done = true; });
   loop_->RunUntil([&done] { return done; });
+  if (error) {
+    std::rethrow_exception(error);
+  }
 }
 
 MetaTrainResult LearnerRole::Run() {
@@ -84,8 +96,10 @@ void LearnerRole::Begin() {
     ranks_->Begin(experiment_->learner.GetStateForWorker(state_.learner));
     return;
   }
-  const std::optional<Checkpoint> checkpoint =
-      options_.resume ? writer_->Resume() : std::optional<Checkpoint>();
+  std::optional<Checkpoint> checkpoint;
+  if (options_.resume) {
+    InBackground([&] { checkpoint = writer_->Resume(); });
+  }
   std::vector<int64_t> windows(static_cast<size_t>(experiment_->config.workers));
   if (checkpoint) {
     state_ = {
@@ -98,15 +112,32 @@ void LearnerRole::Begin() {
     }
   }
   // Before any rank reports: what is wrong with the files no restart can help.
-  writer_->Open(checkpoint ? checkpoint->journal_position : 0, windows, &state_);
+  InBackground(
+      [&] { writer_->Open(checkpoint ? checkpoint->journal_position : 0, windows, &state_); });
   loop_->SetUpdates(state_.learner.outer_step);
   loop_->WriteStatusTo(StatusPath(options_.out_dir, 0));
   if (checkpoint) {
-    ranks_->GoOnFrom(checkpoint->workers);
+    const bool send = experiment_->config.gather_checkpoints;
+    if (send) {
+      SendStates();
+    }
+    ranks_->GoOn(send ? "" : writer_->newest(), windows);
   } else {
     ranks_->Begin(experiment_->learner.GetStateForWorker(state_.learner));
   }
   ranks_->NoteWindowsIn(writer_->journal());
+}
+
+void LearnerRole::SendStates() {
+  for (int rank = 0; rank < ranks_->size(); ++rank) {
+    const WorkerBlock& block = ranks_->block(rank);
+    std::vector<WorkerState> states;
+    InBackground([&] {
+      states =
+          ReadWorkers(writer_->newest(), block.first, block.count, experiment_->estimators.size());
+    });
+    ranks_->SendStates(rank, states);
+  }
 }
 
 // The state before the first update.

@@ -33,9 +33,11 @@ class LearnerRole {
  private:
   bool StopAsked() const;
   // Takes messages until the work is done.
-  void InBackground(std::function<void()> work);
+  void InBackground(const std::function<void()>& work);
 
   void Begin();
+  // Sends the states of the workers to ranks that do not see the run's directory.
+  void SendStates();
   LearnerState InitialState(const std::string& init_theta) const;
   MetaTrainResult Loop();
   void Save();

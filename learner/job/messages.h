@@ -19,7 +19,8 @@ enum MessageKind : int {
   kStop,       // a rank to the learner: it was told to stop
   kBegin,      // learner to rank: WorkerWeights; make the initial states of your workers
   kState,      // learner to rank: WorkerFile, the state of one of your workers; after the last: kGo
-  kGo,         // learner to rank: all states are there
+  kGo,         // learner to rank: the text that names the checkpoint to read your workers' states
+               // from; empty: they were all sent
   kReady,      // rank to learner: its workers have their states
   kWeights,    // learner to rank: WorkerWeights; compute once with them
   kGradients,  // rank to learner: a list with a WorkerGradient for each of its workers

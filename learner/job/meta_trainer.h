@@ -40,8 +40,9 @@ struct MetaTrainerOptions {
   std::string version = {};       // of the program, for manifest.json and theta.safetensors
   const std::atomic<bool>* stop = nullptr;  // once true: finish the update, save, return
   std::function<void(const MetaTrainProgress&)> on_step = {};  // after each update
-  // Called with the name of what a crash may interrupt: "step:<updates>" after an update, "theta"
-  // and "finish" before the files written at the end, and those of CheckpointStore.
+  // Called with the name of what a crash may interrupt: "resume" before a run
+  // is read, "step:<updates>" after an update, "theta" and "finish" before the files written at the
+  // end, and those of CheckpointStore.
   std::function<void(std::string_view)> on_event = {};
   // On rank 0: called with the text of the Error that ends the job, before the work that runs in
   // the background is waited for. A rank that is a process says it and aborts the job there.

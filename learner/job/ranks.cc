@@ -125,18 +125,18 @@ void Ranks::Begin(const WorkerWeights& weights) {
   WaitForAll([](const Rank& rank) { return rank.ready; });
 }
 
-void Ranks::GoOnFrom(const std::vector<WorkerState>& workers) {
-  for (int r = 0; r < transport_->size(); ++r) {
-    const WorkerBlock& block = ranks_[static_cast<size_t>(r)].block;
-    for (int64_t w = block.first; w < block.first + block.count; ++w) {
-      const WorkerState& worker = workers[static_cast<size_t>(w)];
-      windows_[static_cast<size_t>(w)] = worker.windows;
-      transport_->Send(r, kState,
-                       ToWire(WorkerFile{.worker = w, .bytes = SerializeWorker(worker)}));
-    }
-    transport_->Send(r, kGo, {});
-  }
+void Ranks::GoOn(const std::string& directory, std::span<const int64_t> windows) {
+  windows_.assign(windows.begin(), windows.end());
+  Broadcast(kGo, ToWire(directory));
   WaitForAll([](const Rank& rank) { return rank.ready; });
+}
+
+void Ranks::SendStates(int rank, const std::vector<WorkerState>& states) {
+  int64_t worker = block(rank).first;
+  for (const WorkerState& state : states) {
+    transport_->Send(rank, kState,
+                     ToWire(WorkerFile{.worker = worker++, .bytes = SerializeWorker(state)}));
+  }
 }
 
 void Ranks::HandOut(const WorkerWeights& weights) {

@@ -45,8 +45,11 @@ class Ranks {
   void Meet();
   // Has all workers make their initial states, and waits for it.
   void Begin(const WorkerWeights& weights);
-  // Has all workers go on from these states, and waits until they have them.
-  void GoOnFrom(const std::vector<WorkerState>& workers);
+  // Has all workers go on from the states of a checkpoint, of which these are the windows, and
+  // waits until they have them. Each rank reads the checkpoint in this directory; where that is
+  // empty, the states were sent.
+  void GoOn(const std::string& directory, std::span<const int64_t> windows);
+  void SendStates(int rank, const std::vector<WorkerState>& states);
   // Ranks that do not compute start with these weights; the others get the newest there are when
   // they are to go on. So a rank computes once with each weights that are sent to it, has one at a
   // time, and what was sent is what was started.
@@ -60,10 +63,10 @@ class Ranks {
   // Tells all ranks that the run has ended: "finished", "interrupted" or "failed".
   void End(const std::string& how);
 
+  int size() const { return static_cast<int>(ranks_.size()); }
+  const WorkerBlock& block(int rank) const { return ranks_[static_cast<size_t>(rank)].block; }
   bool stop_asked() const { return stop_asked_; }
   bool collecting() const { return collection_.has_value(); }
-  // By worker, started so far.
-  std::span<const int64_t> windows() const { return windows_; }
 
  private:
   // What the learner knows of one rank.

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
@@ -38,12 +39,20 @@ void RunWriter::Create() {
   }
 }
 
+void RunWriter::Event(const char* what) const {
+  if (options_.on_event) {
+    options_.on_event(what);
+  }
+}
+
 std::optional<Checkpoint> RunWriter::Resume() {
+  Event("resume");
   lock_.emplace(directory_.path());
   store_.RemoveUnfinished();
   directory_.RemoveUnfinished();
+  constexpr WorkerStates kWindows = WorkerStates::kWindows;
   std::optional<Checkpoint> checkpoint =
-      options_.from ? store_.Read(*options_.from) : store_.ReadNewest();
+      options_.from ? store_.Read(*options_.from, kWindows) : store_.ReadNewest(kWindows);
   if (!checkpoint) {
     RequireNoUpdates();
     spdlog::info("{} holds no checkpoint yet: starting from the beginning", directory_.path());
@@ -186,6 +195,7 @@ void RunWriter::Save(const RunState& state, const Updates& updates, Ranks* ranks
                                                     .ledger = state.ledger,
                                                     .journal_position = journal_->position(),
                                                     .logs = logs_});
+  journal_positions_[begun_step_] = journal_->position();
   updates.AccountUnused(&saving_->ledger);
   ranks->Collect(
       {.what = config_.gather_checkpoints ? SaveRequest::What::kSend : SaveRequest::What::kWrite,
@@ -205,6 +215,7 @@ void RunWriter::Commit(const std::shared_ptr<const Checkpoint>& checkpoint,
       [this, step, checkpoint, saved = std::move(saved)] {
         try {
           SyncLogs(directory_.path(), checkpoint->logs);
+          journal_->Sync();
           std::vector<CheckpointFile> files;
           for (const SavedWorker& worker : saved) {
             files.push_back(config_.gather_checkpoints
@@ -224,23 +235,29 @@ void RunWriter::Commit(const std::shared_ptr<const Checkpoint>& checkpoint,
         }
         saved_step_ = step;
         saving_.reset();
+        ForgetOldWindows();
       });
 }
 
+// The journal reaches back to the oldest checkpoint.
+void RunWriter::ForgetOldWindows() {
+  const std::vector<int64_t> steps = store_.Steps();
+  std::erase_if(journal_positions_,
+                [&](const auto& entry) { return !std::ranges::binary_search(steps, entry.first); });
+  if (journal_positions_.size() == steps.size()) {
+    journal_->ForgetBefore(journal_positions_.begin()->second);
+  }
+}
+
 std::string RunWriter::Finish(const LearnerState& learner, bool interrupted) {
-  const auto event = [&](const char* what) {
-    if (options_.on_event) {
-      options_.on_event(what);
-    }
-  };
   metrics_->Flush();
   std::string path;
   if (!interrupted) {
-    event("theta");
+    Event("theta");
     path = directory_.ThetaPath();
     WriteTheta(path, learner);
   }
-  event("finish");
+  Event("finish");
   WriteManifest(interrupted ? "interrupted" : "finished", learner.outer_step);
   return path;
 }

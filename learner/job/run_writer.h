@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -39,7 +40,8 @@ class RunWriter {
   // Throws Error if it is not and a run is there, also one that began since the start.
   void Create();
   // Locks the directory, cleans up behind a process that was killed, and reads the newest
-  // checkpoint, none if there is none yet. Throws Error if it does not fit the experiment.
+  // checkpoint but for the workers' states, none if there is none yet. Throws Error if it does not
+  // fit the experiment.
   std::optional<Checkpoint> Resume();
   // Opens all files and writes those of the start. `windows`, by worker, are those of the state.
   // The ledger learns of windows that were rolled back.
@@ -60,6 +62,8 @@ class RunWriter {
 
   // Whether a checkpoint is due by time or by updates, and none is being written.
   bool SaveIsDue(int64_t step) const;
+  // The directory of the newest checkpoint.
+  std::string newest() const { return store_.Path(saved_step_); }
   // Whether the newest checkpoint is of this step.
   bool Saved(int64_t step) const { return saved_step_ == step; }
   // Begins a checkpoint: the ranks write their workers' files when they come to it, then the rest
@@ -76,6 +80,7 @@ class RunWriter {
 
  private:
   void RemoveAfter(int64_t step) const;
+  void Event(const char* what) const;
   void RequireNoUpdates();
   void CheckFits(const Checkpoint& checkpoint) const;
   void WriteManifest(std::string status, int64_t updates,
@@ -83,6 +88,7 @@ class RunWriter {
   // `chosen_on`: see ThetaFile.
   void WriteTheta(const std::string& path, const LearnerState& learner,
                   const std::string& chosen_on = {}) const;
+  void ForgetOldWindows();
   void Commit(const std::shared_ptr<const Checkpoint>& checkpoint, std::vector<SavedWorker> saved);
 
   const Experiment& experiment_;
@@ -95,6 +101,7 @@ class RunWriter {
   CheckpointStore store_;
   LogState logs_;  // at the newest checkpoint
   std::optional<WindowJournal> journal_;
+  std::map<int64_t, int64_t> journal_positions_;  // by step, of checkpoints of this process
   std::optional<MetricsLog> metrics_;
   std::optional<ThroughputLog> throughput_;
   std::optional<BestTheta> best_;

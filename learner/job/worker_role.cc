@@ -34,7 +34,7 @@ void WorkerRole::Handle(const Message& message) {
       TakeState(FromWire<WorkerFile>(message.bytes));
       break;
     case kGo:
-      background_->Post([] {}, [this] { Answer(kReady); });
+      Go(FromWire<std::string>(message.bytes));
       break;
     case kWeights:
       TakeWeights(FromWire<WorkerWeights>(message.bytes));
@@ -71,6 +71,17 @@ void WorkerRole::TakeState(WorkerFile file) {
                         fmt::format("the state of worker {}", shared->worker));
       },
       [] {});
+}
+
+void WorkerRole::Go(const std::string& directory) {
+  background_->Post(
+      [this, directory] {
+        if (!directory.empty()) {
+          states_ =
+              ReadWorkers(directory, block_.first, block_.count, experiment_->estimators.size());
+        }
+      },
+      [this] { Answer(kReady); });
 }
 
 void WorkerRole::TakeWeights(WorkerWeights weights) {

@@ -32,6 +32,7 @@ class WorkerRole {
  private:
   void Begin(const WorkerWeights& weights);
   void TakeState(WorkerFile file);
+  void Go(const std::string& directory);
   void TakeWeights(WorkerWeights weights);
   void Save(const SaveRequest& request);
   void Answer(int kind, std::vector<std::byte> bytes = {});

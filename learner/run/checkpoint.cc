@@ -173,9 +173,9 @@ Manifest ReadManifest(const std::string& directory) {
                                fmt::format("checkpoint {}: {}", directory, kManifest));
 }
 
-// The bytes of a file that the manifest vouches for.
-std::vector<std::byte> ReadEntry(const std::string& directory, const Manifest& manifest,
-                                 const std::string& name) {
+// A file that the manifest vouches for.
+ArrayFile ReadEntry(const std::string& directory, const Manifest& manifest,
+                    const std::string& name) {
   const auto entry = manifest.files.find(name);
   Require(entry != manifest.files.end(), "checkpoint {}: {} does not list {}", directory, kManifest,
           name);
@@ -188,7 +188,13 @@ std::vector<std::byte> ReadEntry(const std::string& directory, const Manifest& m
   const std::string crc = CrcText(Crc32(bytes));
   Require(crc == file.crc32, "checkpoint {}: {} has CRC-32 {}, {} says {}: the file is damaged",
           directory, name, crc, kManifest, file.crc32);
-  return bytes;
+  NoteProgress();
+  return ParseArrayFile(bytes, path);
+}
+
+WorkerState ReadWorker(const std::string& directory, const Manifest& manifest, int64_t worker,
+                       size_t estimators) {
+  return WorkerFromFile(ReadEntry(directory, manifest, WorkerFileName(worker)), estimators);
 }
 
 std::optional<int64_t> StepOfName(std::string_view name) {
@@ -245,21 +251,33 @@ CheckpointFile WriteCheckpointFile(const std::string& directory, const std::stri
   return {.name = name, .bytes = bytes.size(), .crc32 = Crc32(bytes)};
 }
 
-Checkpoint ReadCheckpoint(const std::string& directory) {
+Checkpoint ReadCheckpoint(const std::string& directory, WorkerStates states) {
   const Manifest manifest = ReadManifest(directory);
-  const auto read = [&](const std::string& name) {
-    return ParseArrayFile(ReadEntry(directory, manifest, name), directory + "/" + name);
-  };
   Checkpoint checkpoint;
-  LearnerFromFile(read(kLearnerFile), directory + "/" + kLearnerFile, &checkpoint);
+  LearnerFromFile(ReadEntry(directory, manifest, kLearnerFile), directory + "/" + kLearnerFile,
+                  &checkpoint);
   Require(checkpoint.learner.outer_step == manifest.outer_step,
           "checkpoint {}: {} is of outer step {}, {} of {}", directory, kLearnerFile,
           checkpoint.learner.outer_step, kManifest, manifest.outer_step);
   checkpoint.logs = manifest.logs;
   for (int64_t w = 0; w < manifest.workers; ++w) {
-    checkpoint.workers.push_back(WorkerFromFile(read(WorkerFileName(w)), checkpoint.totals.size()));
+    WorkerState& worker = checkpoint.workers.emplace_back(
+        ReadWorker(directory, manifest, w, checkpoint.totals.size()));
+    if (states == WorkerStates::kWindows) {
+      worker.estimators.clear();
+    }
   }
   return checkpoint;
+}
+
+std::vector<WorkerState> ReadWorkers(const std::string& directory, int64_t first, int64_t count,
+                                     size_t estimators) {
+  const Manifest manifest = ReadManifest(directory);
+  std::vector<WorkerState> workers;
+  for (int64_t w = first; w < first + count; ++w) {
+    workers.push_back(ReadWorker(directory, manifest, w, estimators));
+  }
+  return workers;
 }
 
 CheckpointStore::CheckpointStore(std::string directory, CheckpointRetention retention,
@@ -410,18 +428,18 @@ std::vector<int64_t> CheckpointStore::Steps() const {
   return steps;
 }
 
-std::optional<Checkpoint> CheckpointStore::ReadNewest() const {
+std::optional<Checkpoint> CheckpointStore::ReadNewest(WorkerStates states) const {
   const std::vector<int64_t> steps = Steps();
   if (steps.empty()) {
     return std::nullopt;
   }
   try {
-    return ReadCheckpoint(Path(steps.back()));
+    return ReadCheckpoint(Path(steps.back()), states);
   } catch (const Error& error) {
     std::vector<int64_t> valid;
     for (size_t i = steps.size() - 1; i-- > 0;) {
       try {
-        ReadCheckpoint(Path(steps[i]));
+        ReadCheckpoint(Path(steps[i]), WorkerStates::kWindows);
         valid.push_back(steps[i]);
       } catch (const Error&) {
       }
@@ -433,12 +451,12 @@ std::optional<Checkpoint> CheckpointStore::ReadNewest() const {
   }
 }
 
-Checkpoint CheckpointStore::Read(int64_t step) const {
+Checkpoint CheckpointStore::Read(int64_t step, WorkerStates states) const {
   const std::vector<int64_t> steps = Steps();
   Require(std::ranges::find(steps, step) != steps.end(),
           "{} holds no checkpoint of step {}; there are: {}", directory_, step,
           steps.empty() ? "none" : fmt::format("{}", fmt::join(steps, ", ")));
-  return ReadCheckpoint(Path(step));
+  return ReadCheckpoint(Path(step), states);
 }
 
 }  // namespace lopt

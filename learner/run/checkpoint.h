@@ -65,9 +65,16 @@ struct CheckpointRetention {
 // directory, which is renamed into place at last. So a directory named step-... is complete unless
 // something damaged it later; the sizes and checksums find that.
 
+// What is read of the workers' states: all of them, or only how many windows each has run. All
+// files are checked in either case.
+enum class WorkerStates { kAll, kWindows };
+
 // Reads one checkpoint directory. Throws Error that names the directory, the file and what is
 // wrong: a temporary name, no manifest, a missing file, another size or checksum.
-Checkpoint ReadCheckpoint(const std::string& directory);
+Checkpoint ReadCheckpoint(const std::string& directory, WorkerStates states = WorkerStates::kAll);
+// Reads the states of workers [first, first + count) alone, one after the other.
+std::vector<WorkerState> ReadWorkers(const std::string& directory, int64_t first, int64_t count,
+                                     size_t estimators);
 
 // The file of one worker's state: its name, its bytes, and back. `source` is for messages.
 std::string WorkerFileName(int64_t worker);
@@ -107,9 +114,9 @@ class CheckpointStore {
   std::string TemporaryPath(int64_t step) const;
   // The newest checkpoint, none if there is none. Throws Error if it is damaged; the message names
   // the older ones that are not. Nothing is fallen back to.
-  std::optional<Checkpoint> ReadNewest() const;
+  std::optional<Checkpoint> ReadNewest(WorkerStates states = WorkerStates::kAll) const;
   // Throws Error that lists the steps there are if there is none of this one.
-  Checkpoint Read(int64_t step) const;
+  Checkpoint Read(int64_t step, WorkerStates states = WorkerStates::kAll) const;
   // Removes the checkpoints after a step, with a line in the log.
   void RemoveAfter(int64_t step) const;
 

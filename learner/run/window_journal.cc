@@ -1,11 +1,11 @@
 #include "learner/run/window_journal.h"
 
 #include <fcntl.h>
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <iterator>
 #include <system_error>
 #include <utility>
@@ -14,21 +14,47 @@
 #include "base/file.h"
 
 namespace lopt {
-WindowJournal::WindowJournal(std::string path)
-    : path_(std::move(path)),
-      descriptor_(::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) {
-  Require(descriptor_ >= 0, "cannot open {}: {}", path_, std::generic_category().message(errno));
-  const off_t size = ::lseek(descriptor_, 0, SEEK_END);
-  position_ = size / static_cast<off_t>(sizeof(Record));
+namespace {
+
+// Records are forgotten when there are so many (1.2 MB).
+constexpr int64_t kMany = 50000;
+
+std::string SystemError() { return std::generic_category().message(errno); }
+
+}  // namespace
+
+WindowJournal::WindowJournal(std::string path) : path_(std::move(path)) { Open(); }
+
+WindowJournal::~WindowJournal() { ::close(descriptor_); }
+
+void WindowJournal::Open() {
+  descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (descriptor_ < 0) {
+    Fail("cannot open {}: {}", path_, SystemError());
+  }
+  begin_ = header_ = 0;
   // A record that was cut short is dropped.
-  if (::ftruncate(descriptor_, position_ * static_cast<off_t>(sizeof(Record))) != 0) {
-    const std::string reason = std::generic_category().message(errno);
-    ::close(descriptor_);
-    Fail("cannot write {}: {}", path_, reason);
+  end_ = ::lseek(descriptor_, 0, SEEK_END) / static_cast<off_t>(sizeof(Record));
+  CutAt(end_);
+  if (end_ > 0) {
+    const Record first = Read(0, 1)[0];
+    if (first.kind == kForgotten) {
+      header_ = 1;
+      begin_ = first.count;
+      end_ += begin_ - 1;
+    }
   }
 }
 
-WindowJournal::~WindowJournal() { ::close(descriptor_); }
+int64_t WindowJournal::Offset(int64_t position) const {
+  return (position - begin_ + header_) * static_cast<int64_t>(sizeof(Record));
+}
+
+// Whether it is a record of windows of workers that there are.
+bool WindowJournal::Names(const Record& record, int64_t workers) {
+  return (record.kind == kStarted || record.kind == kReset) && record.first >= 0 &&
+         record.count >= 1 && record.count <= workers - record.first;
+}
 
 // Workers in a row that are as far as each other share a record.
 void WindowJournal::Note(int32_t kind, int64_t worker, int64_t windows) {
@@ -51,20 +77,34 @@ void WindowJournal::GoOnFrom(int64_t position, std::span<const int64_t> windows,
     }
     started[worker] = to;
   };
-  const std::vector<Record> records = Read();
-  for (size_t i = std::min(static_cast<size_t>(position), records.size()); i < records.size();
-       ++i) {
-    const Record& record = records[i];
-    Require(record.first >= 0 && record.count >= 1 &&
-                record.count <= std::ssize(started) - record.first &&
-                (record.kind == kStarted || record.kind == kReset),
-            "{} is damaged at record {}", path_, i);
-    for (int64_t w = record.first; w < record.first + record.count; ++w) {
-      const auto worker = static_cast<size_t>(w);
-      if (record.kind == kReset) {
-        reset(worker, record.windows);
-      } else {
-        started[worker] = record.windows;
+  if (position < begin_ || position > end_) {
+    spdlog::warn(
+        "{} holds the records {} to {}, and the checkpoint goes on at {}: windows that began in "
+        "between and were lost are not counted",
+        path_, begin_, end_, position);
+  }
+  if (position > end_) {
+    Rewrite(position);
+  }
+  constexpr int64_t kAtOnce = 4096;
+  for (int64_t at = std::max(position, begin_); at < end_;) {
+    for (const Record& record : Read(at, std::min(kAtOnce, end_ - at))) {
+      if (!Names(record, std::ssize(started))) {
+        spdlog::warn(
+            "{} is damaged from record {} on, which is cut off: what was lost of the {} "
+            "records there is not counted",
+            path_, at, end_ - at);
+        CutAt(at);
+        break;
+      }
+      ++at;
+      for (int64_t w = record.first; w < record.first + record.count; ++w) {
+        const auto worker = static_cast<size_t>(w);
+        if (record.kind == kReset) {
+          reset(worker, record.windows);
+        } else {
+          started[worker] = record.windows;
+        }
       }
     }
   }
@@ -78,19 +118,51 @@ void WindowJournal::GoOnFrom(int64_t position, std::span<const int64_t> windows,
 void WindowJournal::Write() {
   const std::span<const Record> records(noted_);
   const ssize_t written = ::write(descriptor_, records.data(), records.size_bytes());
-  Require(written == static_cast<ssize_t>(records.size_bytes()), "cannot write {}: {}", path_,
-          written < 0 ? std::generic_category().message(errno) : "the disk is full");
-  position_ += std::ssize(records);
+  if (written != static_cast<ssize_t>(records.size_bytes())) {
+    Fail("cannot write {}: {}", path_, written < 0 ? SystemError() : "the disk is full");
+  }
+  end_ += std::ssize(records);
   noted_.clear();
 }
 
-std::vector<WindowJournal::Record> WindowJournal::Read() const {
-  const std::vector<std::byte> bytes = ReadFile(path_);
-  std::vector<Record> records(bytes.size() / sizeof(Record));
-  if (!records.empty()) {
-    std::memcpy(records.data(), bytes.data(), records.size() * sizeof(Record));
+void WindowJournal::Sync() const {
+  if (::fdatasync(descriptor_) != 0) {
+    Fail("cannot flush {}: {}", path_, SystemError());
+  }
+}
+
+void WindowJournal::ForgetBefore(int64_t position) {
+  if (position - begin_ >= kMany) {
+    Rewrite(position);
+  }
+}
+
+std::vector<WindowJournal::Record> WindowJournal::Read(int64_t position, int64_t count) const {
+  std::vector<Record> records(static_cast<size_t>(count));
+  const std::span<std::byte> bytes = std::as_writable_bytes(std::span(records));
+  const ssize_t read = ::pread(descriptor_, bytes.data(), bytes.size(), Offset(position));
+  if (read != std::ssize(bytes)) {
+    Fail("cannot read {}: {}", path_, read < 0 ? SystemError() : "it ends too early");
   }
   return records;
+}
+
+void WindowJournal::Rewrite(int64_t begin) {
+  std::vector<Record> records = {{.kind = kForgotten, .first = 0, .count = begin, .windows = 0}};
+  if (begin < end_) {
+    std::ranges::copy(Read(begin, end_ - begin), std::back_inserter(records));
+  }
+  WriteFile(path_, std::as_bytes(std::span(records)), Flush::kNo);
+  ::close(descriptor_);
+  Open();
+}
+
+// The records before the position stay.
+void WindowJournal::CutAt(int64_t position) {
+  if (::ftruncate(descriptor_, Offset(position)) != 0) {
+    Fail("cannot write {}: {}", path_, SystemError());
+  }
+  end_ = position;
 }
 
 }  // namespace lopt
