@@ -17,6 +17,7 @@
 #include "base/file.h"
 #include "base/process_identity.h"
 #include "base/run_lock.h"
+#include "learner/job/message_loop.h"
 #include "learner/run/run_directory.h"
 #include "tests/error_of.h"
 #include "tests/process.h"
@@ -168,14 +169,17 @@ TEST_CASE("The watch names the ranks that ended and those that fell silent") {
   const TempDirectory out;
   RankWatch watch(out.path(), 100);
   watch.Read(101);
-  CHECK_EQ(watch.count(), 0);
+  CHECK(watch.All().empty());
   CHECK_EQ(watch.last_change(), 100);
-  WriteStatus(out.path(), {.rank = 0, .host = "a", .updates = 7, .time_seconds = 1});
   WriteStatus(out.path(), {.rank = 1, .host = "a", .updates = 6, .time_seconds = 1});
+  watch.Read(102);
+  CHECK_FALSE(watch.started());
+  WriteStatus(out.path(), {.rank = 0, .host = "a", .updates = 7, .time_seconds = 1});
   WriteStatus(out.path(), {.rank = 2, .host = "b", .updates = 5, .time_seconds = 1});
   std::ofstream(out / "status/rank-3.json") << "{\"rank\": 3";
   watch.Read(102);
-  CHECK_EQ(watch.count(), 3);
+  CHECK(watch.started());
+  CHECK_EQ(watch.All().size(), 3);
   CHECK_EQ(watch.updates(), 7);
   WriteStatus(out.path(), {.rank = 1, .host = "a", .updates = 8, .time_seconds = 2});
   watch.Read(110);
@@ -294,6 +298,16 @@ TEST_CASE("A command that is refused is not tried again") {
     FakeLaunch launch(fmt::format("exit {}", code));
     CHECK_EQ(launch.Run(), code);
     CHECK_EQ(launch.Commands().size(), 1);
+  }
+}
+
+TEST_CASE("An error of the learner while it starts is not tried again, a lost rank is") {
+  for (const int code : {kExitError, kExitRankLost}) {
+    CAPTURE(code);
+    FakeLaunch launch(
+        fmt::format("[ $attempt = 2 ] && finish; write_run; write_status 1 $$ 0 1; exit {}", code));
+    CHECK_EQ(launch.Run(), code == kExitError ? kExitError : kExitDone);
+    CHECK_EQ(launch.Commands().size(), code == kExitError ? 1 : 2);
   }
 }
 
@@ -538,8 +552,9 @@ while :; do sleep 0.01; done)sh");
   FakeLaunch stuck("while :; do sleep 0.01; done");
   stuck.options.restart.max_restarts = 0;
   stuck.options.start_timeout_seconds = 0.1;
-  CHECK(ErrorOf([&] { stuck.Run(); }).find("no rank reported in time, the job was killed") !=
-        std::string::npos);
+  CHECK(ErrorOf([&] {
+          stuck.Run();
+        }).find("the learner has not reported in time, the job was killed") != std::string::npos);
   CHECK_EQ(RestartLog(stuck.out())[0]["reason"], "not started");
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "learner/job/message_loop.h"
 #include "learner/mode.h"
 #include "learner/run/checkpoint.h"
 #include "learner/run/run_directory.h"
@@ -269,7 +270,7 @@ TEST_CASE("A rank that is stopped, the learner's too, ends the job with a line t
           stopped = std::stoi(status.substr(status.find("\"pid\":") + 6));
           kill(stopped, SIGSTOP);
         });
-    CHECK_NE(finished.exit_code, 0);
+    CHECK_EQ(finished.exit_code, kExitRankLost);
     CHECK(finished.errors.find("lopt: rank " + std::to_string(victim) + " (") != std::string::npos);
     CHECK(finished.errors.find("longer than worker_timeout_seconds") != std::string::npos);
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);

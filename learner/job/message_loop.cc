@@ -34,7 +34,6 @@ microseconds ShortestSleep(const Transport& transport) {
 }
 constexpr double kStatusSeconds = 0.5;
 constexpr double kTendSeconds = 0.02;
-constexpr int kExitAfterTimeout = 1;
 
 double Seconds(std::chrono::steady_clock::duration time) {
   return std::chrono::duration<double>(time).count();
@@ -153,7 +152,7 @@ void MessageLoop::CheckPeers(Clock::time_point now) {
                  "job\n",
                  peer.rank, peer.host.empty() ? "host unknown" : peer.host, silent, peer.updates,
                  transport_->rank(), host_);
-      transport_->Abort(kExitAfterTimeout);
+      transport_->Abort(kExitRankLost);
     }
   }
 }
@@ -170,7 +169,7 @@ void MessageLoop::CheckProgress(Clock::time_point now) {
                "lopt: rank {} ({}) has made no progress for {:.1f} s, longer than "
                "progress_timeout_seconds, in state {}; its last step is {}; it ends the job\n",
                transport_->rank(), host_, seconds, options_.state(), updates_);
-    transport_->Abort(kExitAfterTimeout);
+    transport_->Abort(kExitRankLost);
   }
 }
 

@@ -12,6 +12,9 @@
 
 namespace lopt {
 
+// Exit code of a job that a rank has ended since another was silent (EX_UNAVAILABLE).
+inline constexpr int kExitRankLost = 69;
+
 // What the main thread of a rank does while work goes on elsewhere: takes messages, exchanges signs
 // of life with its peers and keeps its status file.
 class MessageLoop {

@@ -49,13 +49,11 @@ po::options_description LaunchOptions() {
   add("mpiexec", po::value<std::string>()->value_name("COMMAND")->default_value("mpiexec"),
       "The program that starts ranks, with options of its own after spaces; it gets -n N.");
   add("start-timeout", po::value<double>()->value_name("S")->default_value(300),
-      "Kill a job of which no rank has reported S seconds after its start: mpiexec starts the "
-      "ranks "
-      "in this time, and they load the program, the data and a checkpoint.");
+      "Kill a job whose learner has not reported S seconds after its start: mpiexec starts the "
+      "ranks in this time, and they load the program, the data and a checkpoint.");
   add("worker-timeout", po::value<double>()->value_name("S")->default_value(60),
       "Kill a job that has started and of which no rank has reported for S + 5 seconds; not below "
-      "the config's "
-      "worker_timeout_seconds.");
+      "the config's worker_timeout_seconds.");
   return options;
 }
 

@@ -20,7 +20,8 @@ class RankWatch {
   // Reads the files, those of the guards included.
   void Read(double now);
 
-  int64_t count() const { return static_cast<int64_t>(ranks_.size()); }  // that have reported
+  // Whether the learner has reported: it does when what it resumes or starts from is loaded.
+  bool started() const { return ranks_.contains(0); }
   int64_t updates() const;     // the most that any rank knew of; 0 if none has reported
   double last_change() const;  // of any report; the start of the job if there is none
   std::vector<RankStatus> All() const;

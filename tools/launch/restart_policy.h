@@ -15,7 +15,7 @@ struct RestartOptions {
 
 // How far a run had come when an attempt to run it failed.
 struct AttemptProgress {
-  bool started = false;     // a rank has reported
+  bool started = false;     // the learner has reported
   int64_t checkpoint = -1;  // step of the newest; -1: none
   int64_t updates = 0;
 };
@@ -25,7 +25,8 @@ struct AttemptProgress {
 // - After one that has, the next begins at once. After the k-th in a row that has not, it begins
 //   after first_delay * 2^(k - 1) seconds, at most max_delay; after more than max_restarts in a row
 //   there is none.
-// - After two attempts in a row in which no rank has reported, the next is on half the ranks
+// - After two attempts in a row in which the learner has not reported, the next is on half the
+// ranks
 //   (rounded up), not below min_ranks. Later attempts stay there.
 class RestartPolicy {
  public:

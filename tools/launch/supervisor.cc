@@ -127,7 +127,7 @@ void FindCulprits(const RankWatch& watch, double worker_timeout_seconds, JobEnd*
 }
 
 std::string Describe(const JobEnd& end) {
-  if (end.silent && !end.started) return "no rank reported in time, the job was killed";
+  if (end.silent && !end.started) return "the learner has not reported in time, the job was killed";
   if (end.culprits.empty()) {
     return fmt::format("the job ended with exit code {} ({})", end.process.exit_code, end.reason);
   }
@@ -252,7 +252,7 @@ class Supervisor {
     Require(left.empty(), "these processes of the job cannot be ended: {}", fmt::join(left, ", "));
     watch.Read(Now());
     if (end.cut && !watch.Ends().empty()) end.process = watch.Ends()[0].end;
-    end.started = watch.count() > 0;
+    end.started = watch.started();
     end.updates = watch.updates();
     FindCulprits(watch, options_.worker_timeout_seconds, &end);
     return end;
@@ -261,6 +261,7 @@ class Supervisor {
   // Until mpiexec has ended.
   void Follow(ChildProcess* mpiexec, RankWatch* watch, JobEnd* end) {
     const double silence = options_.worker_timeout_seconds + options_.silence_allowance_seconds;
+    const double start = Now();
     double next_read = 0;
     double next_signal = 0;
     double grace_ends = std::numeric_limits<double>::infinity();
@@ -271,9 +272,10 @@ class Supervisor {
         next_read = now + kReadSeconds;
         if (watch->AnyEnded()) grace_ends = std::min(grace_ends, now + kGraceSeconds);
       }
-      const double patience = watch->count() > 0 ? silence : options_.start_timeout_seconds;
       const int stops = stop_.Count();
-      if (now - watch->last_change() > patience) end->silent = true;
+      end->silent =
+          end->silent || (watch->started() ? now - watch->last_change() > silence
+                                           : now - start > options_.start_timeout_seconds);
       if (now >= grace_ends) end->cut = true;
       if (end->silent || end->cut || stops > 1) {
         mpiexec->Signal(SIGKILL);

@@ -23,10 +23,10 @@ struct SupervisorOptions {
   std::optional<int64_t> from = {};
   bool overwrite = false;  // the first attempt replaces it; restarts.jsonl begins anew
   RestartOptions restart = {};
-  // A rank whose reports ended half of worker_timeout before the others' counts as hung. A job of
-  // which no rank has reported is killed after start_timeout: mpiexec starts its ranks then, and
-  // they load the program, data and a checkpoint. From the first report on it is killed when no
-  // rank reports for worker_timeout + silence_allowance.
+  // A rank whose reports ended half of worker_timeout before the others' counts as hung. A job
+  // whose learner has not reported is killed after start_timeout: mpiexec starts its ranks in this
+  // time, and they load the program, data and a checkpoint. From the learner's first report on it
+  // is killed when no rank reports for worker_timeout + silence_allowance.
   double start_timeout_seconds = 300;
   double worker_timeout_seconds = 60;
   double silence_allowance_seconds = 5;
@@ -45,7 +45,7 @@ struct SupervisorOptions {
 //   (stop_requests.h), at whatever moment: the job gets SIGTERM, again every second until it has
 //   ended; a second stop kills the job;
 // - the code of a command that no restart can help: one that exits with kExitUsage, or with
-//   kExitError before any rank has reported, unless fewer ranks may be tried.
+//   kExitError before the learner has reported, unless fewer ranks may be tried.
 // Throws Error when it gives up, when out_dir holds a run and neither resume nor overwrite is set,
 // when it holds none and resume is, if another process runs in it (a supervisor: launch.lock, or a
 // rank 0: run.lock), or if mpiexec cannot be run. Nothing that it started is left when it returns,
