@@ -9,7 +9,7 @@
 namespace lopt {
 
 void ConstantTruncationSchedule::Options::Visit(FieldVisitor& v) {
-  v.Field("total_length", &total_length, AtLeast(1), "Inner steps of every episode.");
+  v.Field("total_length", &total_length, Between(1, 1e7), "Inner steps of every episode.");
 }
 
 ConstantTruncationSchedule::ConstantTruncationSchedule(const Options& options) : options_(options) {
@@ -17,8 +17,9 @@ ConstantTruncationSchedule::ConstantTruncationSchedule(const Options& options) :
 }
 
 void LogUniformLengthSchedule::Options::Visit(FieldVisitor& v) {
-  v.Field("min_length", &min_length, AtLeast(1), "Shortest episode, in inner steps.");
-  v.Field("max_length", &max_length, AtLeast(2), "Episodes are shorter than this, in inner steps.");
+  v.Field("min_length", &min_length, Between(1, 1e7), "Shortest episode, in inner steps.");
+  v.Field("max_length", &max_length, Between(2, 1e7),
+          "Episodes are shorter than this, in inner steps.");
 }
 
 LogUniformLengthSchedule::LogUniformLengthSchedule(const Options& options) : options_(options) {
@@ -39,9 +40,9 @@ int64_t LogUniformLengthSchedule::Length(Key key, const OuterState&) const {
 void ScheduledTruncationSchedule::Options::Visit(FieldVisitor& v) {
   v.Field("outer_steps", &outer_steps, AtLeast(0),
           "Outer steps of the points between which the length is linear; increasing.");
-  v.Field("lengths", &lengths, AtLeast(1), "Lengths at these points, in inner steps.");
+  v.Field("lengths", &lengths, Between(1, 1e7), "Lengths at these points, in inner steps.");
   v.Field("std", &std, AtLeast(0), "Standard deviation of a normal added to each length.");
-  v.Field("min_length", &min_length, AtLeast(1), "No episode is shorter, in inner steps.");
+  v.Field("min_length", &min_length, Between(1, 1e7), "No episode is shorter, in inner steps.");
 }
 
 ScheduledTruncationSchedule::ScheduledTruncationSchedule(const Options& options)

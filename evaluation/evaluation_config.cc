@@ -61,14 +61,14 @@ void ReadTasks(const nlohmann::ordered_json& json, EvaluationConfig* config, Pro
 
 void EvaluationConfig::Visit(FieldVisitor& v) {
   v.Field("name", &name, {}, "Name of the evaluation, for people.");
-  v.Field("steps", &steps, AtLeast(1),
+  v.Field("steps", &steps, Between(1, 1e7),
           "Numbers of inner steps to judge after, ascending. Baselines are tuned for each.");
-  v.Field("seeds", &seeds, AtLeast(1),
+  v.Field("seeds", &seeds, Between(1, 10000),
           "Trainings of every optimizer on every task, each with a task, start and data of its "
           "own, the same for all optimizers.");
-  v.Field("trials", &trials, AtLeast(2),
+  v.Field("trials", &trials, Between(2, 10000),
           "Learning rates that each baseline is tried with on each task.");
-  v.Field("tuning_seeds", &tuning_seeds, AtLeast(1),
+  v.Field("tuning_seeds", &tuning_seeds, Between(1, 10000),
           "Trainings of every trial; the mean loss on the split inner_valid decides. Their draws "
           "are not those of the seeds.");
   v.Field("seed", &seed, AtLeast(0), "Everything random in the evaluation follows from it.");
@@ -78,7 +78,7 @@ void EvaluationConfig::Visit(FieldVisitor& v) {
 
 void VisitEvaluationTask(FieldVisitor& v, EvaluationTask* task) {
   v.Typed("task", &task->task, TaskRegistry().table(), "What is trained.");
-  v.Field("steps", &task->steps, AtLeast(1),
+  v.Field("steps", &task->steps, Between(1, 1e7),
           "In place of the evaluation's `steps`; empty: the evaluation's.");
 }
 

@@ -78,7 +78,7 @@ void MetaTrainConfig::Visit(FieldVisitor& v) {
       "eval_tasks", &eval_tasks, TaskRegistry().table(),
       "The tasks of these evaluations; empty: those of the estimators. Their draws are those of "
       "no training.");
-  v.FreeOnResume().Field("eval_steps", &eval_steps, AtLeast(1),
+  v.FreeOnResume().Field("eval_steps", &eval_steps, Between(1, 1e7),
                          "Inner steps of each of these trainings.");
   v.FreeOnResume().Field("eval_seeds", &eval_seeds, Between(1, 10000),
                          "Trainings of each of these tasks.");

@@ -17,7 +17,7 @@ void SyncOptions::Visit(FieldVisitor& v) {
 }
 
 void AsyncOptions::Visit(FieldVisitor& v) {
-  v.Field("batch_size", &batch_size, AtLeast(1), "Gradients of an update.");
+  v.Field("batch_size", &batch_size, Between(1, 1e6), "Gradients of an update.");
   v.Field("staleness", &staleness, AtLeast(0),
           "Updates that a gradient's weights may be behind when it is used.");
   v.Choice("staleness_policy", &staleness_policy, kStalenessPolicies,

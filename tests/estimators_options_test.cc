@@ -78,9 +78,9 @@ TEST_CASE("Options of inner problems and schedules that cannot be are refused in
         "inner problem: random_initial_iteration_offset must be in [0, 2147483647], got "
         "2147483648");
   CHECK(ErrorOf([] { ConstantTruncationSchedule({.total_length = 0}); }) ==
-        "ConstantTruncationSchedule: total_length must be at least 1, got 0");
+        "ConstantTruncationSchedule: total_length must be in [1, 10000000], got 0");
   CHECK(ErrorOf([] { LogUniformLengthSchedule({.min_length = 0, .max_length = 9}); }) ==
-        "LogUniformLengthSchedule: min_length must be at least 1, got 0");
+        "LogUniformLengthSchedule: min_length must be in [1, 10000000], got 0");
   CHECK(ErrorOf([] { ScheduledTruncationSchedule({.std = -1}); }) ==
         "ScheduledTruncationSchedule: std must be at least 0, got -1");
 }
