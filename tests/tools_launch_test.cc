@@ -441,10 +441,10 @@ TEST_CASE("A signal to stop that came before the job is started is not lost") {
   sigaddset(&stop, SIGTERM);
   sigprocmask(SIG_BLOCK, &stop, &before);
   raise(SIGTERM);
-  FakeLaunch launch("finish");
+  FakeLaunch launch("");
+  launch.options.mpiexec = {"/nowhere/mpiexec"};
   CHECK_EQ(launch.Run(), kExitInterrupted);
   sigprocmask(SIG_SETMASK, &before, nullptr);
-  CHECK(launch.Commands().empty());
 }
 
 TEST_CASE("A signal to stop that mpiexec answers by exit code 0 or an error is one all the same") {
@@ -471,10 +471,11 @@ exit 9)sh");
 
 TEST_CASE("A signal to stop that the job has lost is repeated") {
   FakeLaunch launch(R"sh(
-trap 'signals=${signals}x; [ $signals = xxx ] && exit 75' TERM
+trap 'signals=${signals}x; [ $signals = xxx ] && write_manifest interrupted && exit 0' TERM
 kill -TERM $PPID
 while :; do sleep 0.01; done)sh");
   CHECK_EQ(launch.Run(), kExitInterrupted);
+  CHECK_EQ(RunDirectory(launch.out()).ReadManifest().status, "interrupted");
 }
 
 TEST_CASE("Output that nobody reads any more is a stop") {
