@@ -251,6 +251,23 @@ TEST_CASE("Sizes that no machine has are errors that say the largest") {
       "100000\n");
 }
 
+TEST_CASE("A damaged config.json stops a resume that reads it and says how to do without") {
+  const TempDirectory scratch;
+  const std::string out = scratch / "run";
+  const std::string config = WriteConfig(scratch, ConfigText());
+  CHECK_EQ(Lopt({"meta-train", config, "--out", out}).exit_code, 0);
+  WriteTextFile(out + "/config.json", "{");
+  const FinishedProcess finished = Lopt({"meta-train", "--resume", "--out", out});
+  CHECK_EQ(finished.exit_code, 1);
+  CHECK(finished.errors.starts_with("lopt: " + out + "/config.json: line 1"));
+  CHECK(
+      finished.errors.ends_with("; to resume all the same, give the config: lopt meta-train "
+                                "CONFIG.json --resume --out " +
+                                out + "\n"));
+  CHECK_EQ(Lopt({"meta-train", config, "--resume", "--out", out}).exit_code, 0);
+  CHECK_EQ(Lopt({"meta-train", "--resume", "--out", out}).exit_code, 0);
+}
+
 TEST_CASE("A run goes back to a checkpoint that is named") {
   const TempDirectory scratch;
   const std::string out = scratch / "run";

@@ -69,7 +69,7 @@ struct MetaTrainResult {
 // Runs an experiment: its logical workers in blocks on the ranks, each block in parallel on
 // `threads` threads, the learner on rank 0. Rank 0 writes to out_dir:
 //   config.json        resolved: every key with its value
-//   manifest.json      status (running, interrupted, finished, failed), version, isa, seed, updates
+//   manifest.json      status, version, isa, seed, updates (learner/run/run_directory.h)
 //   metrics.jsonl, events.out.tfevents.*  a record per metrics_steps updates; "step" is the number
 //                      of updates that the measured theta had
 //   throughput.jsonl   learner/run/throughput_log.h
