@@ -112,6 +112,30 @@ class Transfers {
   std::vector<bool> held_up_;
 };
 
+// MPICH's process manager (4.0.2) forgets the exit code of a process that it reaps after all of its
+// outputs have closed, once it has passed a signal on: a job that was told to stop would end with
+// 0. A child keeps standard error open until this process has been reaped, a second at most.
+void KeepExitCode() {
+  constexpr int kLooks = 1000;
+  constexpr unsigned kLookMicroseconds = 1000;
+  const pid_t process = ::getpid();
+  if (::fork() != 0) {
+    return;
+  }
+  ::setsid();  // the process manager may kill the group
+  while (::getppid() == process) {
+    ::usleep(kLookMicroseconds);
+  }
+  // What closes now makes the manager look for processes that have ended.
+  ::close(STDIN_FILENO);
+  ::close(STDOUT_FILENO);
+  ::close_range(STDERR_FILENO + 1, ~0U, 0);
+  for (int look = 0; look < kLooks && ::kill(process, 0) == 0; ++look) {
+    ::usleep(kLookMicroseconds);
+  }
+  ::_exit(0);
+}
+
 class MpiTransport final : public Transport {
  public:
   MpiTransport()
@@ -169,6 +193,9 @@ class MpiTransport final : public Transport {
 
   int Exit(int exit_code) override {
     std::fflush(nullptr);
+    if (exit_code != 0) {
+      KeepExitCode();
+    }
     if (ranks_on_host_ != size_) {
       ::_exit(exit_code);
     }
