@@ -220,12 +220,18 @@ TEST_CASE("A damaged newest checkpoint is an error that names the older valid on
   fs::remove(store.Path(40) + "/learner.safetensors");
   const std::string start = "checkpoint " + store.Path(40) + ": learner.safetensors is missing. ";
   CHECK_THROWS_WITH_AS(store.ReadNewest(),
-                       (start + "To go on from an older one: --from STEP; valid: 30, 10").c_str(),
+                       (start + "To go on from another one: --from STEP; valid: 10, 30").c_str(),
+                       Error);
+  CHECK_THROWS_WITH_AS(store.Read(20),
+                       ("checkpoint " + store.Path(20) + ": learner.safetensors is missing. " +
+                        "To go on from another one: --from STEP; valid: 10, 30")
+                           .c_str(),
                        Error);
   fs::remove_all(store.Path(10));
   fs::remove_all(store.Path(20));
   fs::remove_all(store.Path(30));
-  CHECK_THROWS_WITH_AS(store.ReadNewest(), (start + "There is no older checkpoint").c_str(), Error);
+  CHECK_THROWS_WITH_AS(store.ReadNewest(),
+                       (start + "There is no valid one: begin anew (--overwrite)").c_str(), Error);
 }
 
 // Files of this process cannot grow beyond `bytes` while this lives.

@@ -430,25 +430,7 @@ std::vector<int64_t> CheckpointStore::Steps() const {
 
 std::optional<Checkpoint> CheckpointStore::ReadNewest(WorkerStates states) const {
   const std::vector<int64_t> steps = Steps();
-  if (steps.empty()) {
-    return std::nullopt;
-  }
-  try {
-    return ReadCheckpoint(Path(steps.back()), states);
-  } catch (const Error& error) {
-    std::vector<int64_t> valid;
-    for (size_t i = steps.size() - 1; i-- > 0;) {
-      try {
-        ReadCheckpoint(Path(steps[i]), WorkerStates::kWindows);
-        valid.push_back(steps[i]);
-      } catch (const Error&) {
-      }
-    }
-    Fail("{}. {}", error.what(),
-         valid.empty() ? "There is no older checkpoint"
-                       : fmt::format("To go on from an older one: --from STEP; valid: {}",
-                                     fmt::join(valid, ", ")));
-  }
+  return steps.empty() ? std::nullopt : std::optional(Read(steps.back(), states));
 }
 
 Checkpoint CheckpointStore::Read(int64_t step, WorkerStates states) const {
@@ -456,7 +438,22 @@ Checkpoint CheckpointStore::Read(int64_t step, WorkerStates states) const {
   Require(std::ranges::find(steps, step) != steps.end(),
           "{} holds no checkpoint of step {}; there are: {}", directory_, step,
           steps.empty() ? "none" : fmt::format("{}", fmt::join(steps, ", ")));
-  return ReadCheckpoint(Path(step), states);
+  try {
+    return ReadCheckpoint(Path(step), states);
+  } catch (const Error& error) {
+    std::vector<int64_t> valid;
+    for (const int64_t other : steps) {
+      try {
+        ReadCheckpoint(Path(other), WorkerStates::kWindows);
+        valid.push_back(other);
+      } catch (const Error&) {
+      }
+    }
+    Fail("{}. {}", error.what(),
+         valid.empty() ? "There is no valid one: begin anew (--overwrite)"
+                       : fmt::format("To go on from another one: --from STEP; valid: {}",
+                                     fmt::join(valid, ", ")));
+  }
 }
 
 }  // namespace lopt

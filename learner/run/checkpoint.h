@@ -112,10 +112,10 @@ class CheckpointStore {
   std::string Path(int64_t step) const;
   // Where the checkpoint is until it is complete.
   std::string TemporaryPath(int64_t step) const;
-  // The newest checkpoint, none if there is none. Throws Error if it is damaged; the message names
-  // the older ones that are not. Nothing is fallen back to.
+  // The newest checkpoint, none if there is none.
   std::optional<Checkpoint> ReadNewest(WorkerStates states = WorkerStates::kAll) const;
-  // Throws Error that lists the steps there are if there is none of this one.
+  // Throws Error if there is none of this step, and lists the steps there are; or if it is damaged,
+  // and names those that are not. Nothing is fallen back to. As ReadNewest does.
   Checkpoint Read(int64_t step, WorkerStates states = WorkerStates::kAll) const;
   // Removes the checkpoints after a step, with a line in the log.
   void RemoveAfter(int64_t step) const;
