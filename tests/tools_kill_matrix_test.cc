@@ -35,7 +35,7 @@ using Json = nlohmann::json;
 
 constexpr int kRanks = 3;
 constexpr int64_t kWorkers = 5;
-constexpr int64_t kUpdates = 60;
+constexpr int64_t kUpdates = 60;  // of a reproducible run
 constexpr int64_t kCheckpointSteps = 8;
 constexpr double kWorkerTimeoutSeconds = 3;
 constexpr double kStartTimeoutSeconds = 10;
@@ -50,6 +50,7 @@ struct Setup {
   std::string mpiexec = LOPT_MPIEXEC;
   std::string mode = R"({"type": "Sync"})";
   bool reproducible = true;
+  int64_t updates = kUpdates;
   bool ordinary_user = false;  // where the tests run as root
 };
 
@@ -58,11 +59,15 @@ const Setup kOneHost = {.name = "one host"};
 const Setup kTwoHosts = {.name = "two hosts, -disable-auto-cleanup",
                          .mpiexec = LOPT_MPIEXEC
                          " -disable-auto-cleanup -launcher fork -hosts localhost,127.0.0.1 -ppn 1"};
-const Setup kAsync = {
-    .name = "Async", .mode = R"({"type": "Async", "batch_size": 3})", .reproducible = false};
+// Without a barrier updates follow each other faster.
+const Setup kAsync = {.name = "Async",
+                      .mode = R"({"type": "Async", "batch_size": 3})",
+                      .reproducible = false,
+                      .updates = 10 * kUpdates};
 const Setup kDeadline = {.name = "deadline_seconds",
                          .mode = R"({"type": "Sync", "deadline_seconds": 0.02, "quorum": 2})",
-                         .reproducible = false};
+                         .reproducible = false,
+                         .updates = 4 * kUpdates};
 const Setup kOrdinaryUser = {.name = "an ordinary user", .ordinary_user = true};
 
 // 60 updates in about a second. Every window has the same number of inner steps.
@@ -79,7 +84,7 @@ std::string ConfigText(const Setup& setup) {
          fmt::format(
              R"("workers": {}, "meta_steps": {}, "checkpoint_steps": {},
                 "worker_timeout_seconds": {}, "mode": {}}})",
-             kWorkers, kUpdates, kCheckpointSteps, kWorkerTimeoutSeconds, setup.mode);
+             kWorkers, setup.updates, kCheckpointSteps, kWorkerTimeoutSeconds, setup.mode);
 }
 
 // A run in a directory of its own.
@@ -236,7 +241,7 @@ void CheckNothingIsLeft(const MarkedJob& job) {
 void CheckEnded(const Run& run) {
   CHECK_EQ(RunDirectory(run.out()).ReadManifest().status, "finished");
   const auto checkpoint = CheckpointStore(run.checkpoints(), {}).ReadNewest();
-  CHECK_EQ(checkpoint->learner.outer_step, kUpdates);
+  CHECK_EQ(checkpoint->learner.outer_step, run.setup().updates);
   const Ledger& ledger = checkpoint->ledger;
   const StepShares shares = ledger.Total();
   // Whole windows only.
@@ -350,7 +355,7 @@ void CheckStop(const Setup& setup) {
     CheckNothingIsLeft(job);
     const RunManifest manifest = RunDirectory(run.out()).ReadManifest();
     CHECK_EQ(manifest.status, "interrupted");
-    CHECK_LT(manifest.updates, kUpdates);
+    CHECK_LT(manifest.updates, setup.updates);
     CHECK_EQ(CheckpointStore(run.checkpoints(), {}).Steps().back(), manifest.updates);
     CHECK(run.RestartLog().empty());
     CheckResumes(run, to_supervisor ? 2 : 5);
