@@ -12,7 +12,7 @@ namespace lopt {
 namespace {
 
 constexpr size_t kUnsmoothed = 60;  // records up to which nothing is smoothed
-constexpr size_t kSmoothedPart = 25;
+constexpr size_t kRunCurvePart = 25;
 constexpr size_t kSmoothedPoints = 4 * kCurvePoints;  // that a running mean is made of
 constexpr size_t kCurvesWithRecords = 3;
 
@@ -75,7 +75,7 @@ Figure SeriesFigure(Figure figure, const std::vector<NamedSeries>& all, bool as_
         named.series->value, [](double value) { return !std::isfinite(value); }));
   }
   const bool smooth = !as_they_are && longest > kUnsmoothed;
-  const size_t window = longest / kSmoothedPart | 1;
+  const size_t window = longest / kRunCurvePart | 1;
   const bool records = smooth && present <= kCurvesWithRecords;
   const bool legend = present > 1;
   if (figure.x_label.empty()) figure.x_label = "updates of theta";
