@@ -2,7 +2,16 @@
 
 #include <fmt/format.h>
 
+// json.hpp has an operator "" _json that is no template, so every file that reads it would
+// instantiate the parser: half a second. Here the operator is declared only, and what was its body
+// is that of a template.
+// NOLINTNEXTLINE(bugprone-reserved-identifier)
+#define _json(text, size) \
+  _json(text, size);      \
+  template <class>        \
+  nlohmann::json FromLiteral(text, size)
 #include <nlohmann/json.hpp>
+#undef _json
 #include <string>
 
 // Templates of other libraries that many files use are compiled once, in instances.cc. This header

@@ -1,6 +1,7 @@
 # Tests with the label lint: the format of every source file, and clang-tidy for each source file of the libraries and tools.
-# They exist where clang-format and clang-tidy are installed. clang-tidy cannot read g++'s precompiled headers, nor its --param: lint/compile_commands.json in
-# the build folder leaves them out, so each file is checked with what it includes itself.
+# They exist where clang-format and clang-tidy are installed. clang-tidy reads every file alone, with what it includes itself: lint/ in the build
+# folder is configured without unity build and precompiled headers, for its compile_commands.json. There g++'s --param, which clang does not
+# know, is left out, and generated headers are those of this build.
 set(lint_folders base tasks lopt torch torch/* estimators learner learner/* evaluation tools tools/* examples examples/*)
 set(format_files)
 set(tidy_files)
@@ -28,9 +29,12 @@ if(CLANG_FORMAT)
 endif()
 find_program(CLANG_TIDY clang-tidy)
 if(CLANG_TIDY)
-  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/lint)
-  add_test(NAME "lint: compile commands" WORKING_DIRECTORY ${CMAKE_BINARY_DIR}
-    COMMAND sh -c "sed 's|-Winvalid-pch -include [^ ]*/cmake_pch.hxx||; s|--param=ggc-min-heapsize=[0-9]*||' compile_commands.json > lint/compile_commands.json")
+  set(lint ${CMAKE_BINARY_DIR}/lint)
+  add_test(NAME "lint: compile commands" COMMAND sh -c
+    "'${CMAKE_COMMAND}' -S '${CMAKE_SOURCE_DIR}' -B '${lint}' -G '${CMAKE_GENERATOR}' -DCMAKE_BUILD_TYPE=${CMAKE_BUILD_TYPE} \
+       -DCMAKE_CXX_COMPILER='${CMAKE_CXX_COMPILER}' -DCMAKE_PREFIX_PATH='${CMAKE_PREFIX_PATH}' \
+       -DLOPT_TORCH=${LOPT_TORCH} -DLOPT_MPI=${LOPT_MPI} -DLOPT_TBB=${LOPT_TBB} -DCMAKE_UNITY_BUILD=OFF -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON > '${lint}.log' && \
+     sed -i 's|${lint}|${CMAKE_BINARY_DIR}|g; s|--param=ggc-min-heapsize=[0-9]*||' '${lint}/compile_commands.json'")
   set_tests_properties("lint: compile commands" PROPERTIES LABELS lint FIXTURES_SETUP lint_commands)
   foreach(file ${tidy_files})
     add_test(NAME "lint: ${file}" COMMAND ${CLANG_TIDY} --quiet -p ${CMAKE_BINARY_DIR}/lint ${file} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
