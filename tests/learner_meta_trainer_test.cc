@@ -532,6 +532,7 @@ TEST_CASE("A run whose lock another process took over writes no more checkpoints
                                  if (what == "step:3") fs::remove(directory / "run.lock");
                                }});
   CHECK(error.starts_with(directory.path() + ": another process has taken this directory over"));
+  CHECK(RunDirectory(directory.path()).ReadManifest().status == "running");
   CHECK(CheckpointStore(directory / "checkpoints", {}).Steps() == std::vector<int64_t>{0});
 }
 

@@ -180,7 +180,6 @@ bool RunWriter::SaveIsDue(int64_t step) const {
 }
 
 void RunWriter::Save(const RunState& state, const Updates& updates, Ranks* ranks) {
-  lock_->RequireHeld();
   metrics_->Flush();
   begun_step_ = state.learner.outer_step;
   saved_at_ = Clock::now();
@@ -213,6 +212,7 @@ void RunWriter::Commit(const std::shared_ptr<const Checkpoint>& checkpoint,
   const int64_t step = checkpoint->learner.outer_step;
   background_->Post(
       [this, step, checkpoint, saved = std::move(saved)] {
+        lock_->RequireHeld();
         try {
           SyncLogs(directory_.path(), checkpoint->logs);
           journal_->Sync();
@@ -250,6 +250,7 @@ void RunWriter::ForgetOldWindows() {
 }
 
 std::string RunWriter::Finish(const LearnerState& learner, bool interrupted) {
+  lock_->RequireHeld();
   metrics_->Flush();
   std::string path;
   if (!interrupted) {
@@ -263,11 +264,12 @@ std::string RunWriter::Finish(const LearnerState& learner, bool interrupted) {
 }
 
 void RunWriter::Fail(const std::string& error, int64_t updates) {
-  if (saving_) {
-    store_.Discard(begun_step_);
-  }
   // The cause matters more than a manifest that cannot be written.
   try {
+    lock_->RequireHeld();
+    if (saving_) {
+      store_.Discard(begun_step_);
+    }
     WriteManifest("failed", updates, error);
   } catch (const Error& second) {
     spdlog::error("{}", second.what());
