@@ -10,7 +10,9 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "learner/run/checkpoint.h"
+#include "learner/run/worker_files.h"
 #include "lopt/registry.h"
+#include "tests/error_of.h"
 #include "tests/learner_child.h"
 #include "tests/temp_directory.h"
 
@@ -92,6 +94,58 @@ TEST_CASE("What is read is what was written, bit for bit") {
   store.Write(Make(20));
   CheckSame(*store.ReadNewest(), Make(20));
   CHECK(store.Path(20) == directory / "step-00000020");
+}
+
+TEST_CASE("Workers share files up to a size, and any of them are read back alone") {
+  std::vector<WorkerState> workers(7);
+  for (size_t w = 0; w < workers.size(); ++w) {
+    workers[w].windows = static_cast<int64_t>(w) + 5;
+    workers[w].estimators.resize(2);
+    workers[w].estimators[0].Set("x", Floats({static_cast<float>(w), 2.5F}));  // 8 bytes
+  }
+  const TempDirectory directory;
+  CheckpointStore store(directory.path(), {});
+  Checkpoint checkpoint = Make(10);
+  store.Begin(10);
+  std::vector<CheckpointFile> files;
+  PackWorkers(
+      0, workers,
+      [&](const WorkerRange& range, const std::vector<std::byte>& bytes) {
+        CHECK(range.count == (range.first == 6 ? 1 : 3));
+        files.push_back(
+            WriteCheckpointFile(store.TemporaryPath(10), WorkersFileName(range), bytes));
+      },
+      20);
+  REQUIRE(files.size() == 3);
+  CHECK(files[1].name == "workers-00003-00005.safetensors");
+  store.Commit(checkpoint, files);
+  CHECK(ReadCheckpoint(store.Path(10)).workers == workers);
+  for (int64_t first = 0; first < 7; ++first) {
+    for (int64_t count = 0; count <= 7 - first; ++count) {
+      CHECK(ReadWorkers(store.Path(10), first, count, 2) ==
+            std::vector(workers.begin() + first, workers.begin() + first + count));
+    }
+  }
+  const Checkpoint windows = ReadCheckpoint(store.Path(10), WorkerStates::kWindows);
+  REQUIRE(windows.workers.size() == 7);
+  CHECK(windows.workers[6].windows == 11);
+  CHECK(windows.workers[6].estimators.empty());
+  const auto missing = [&](const std::string& error) {
+    return error == "checkpoint " + store.Path(10) + ": manifest.json lists no file with worker 7";
+  };
+  CHECK(missing(ErrorOf([&] { ReadWorkers(store.Path(10), 5, 3, 2); })));
+}
+
+TEST_CASE("The name of a file says which workers it holds") {
+  const auto workers = [](const char* name) { return WorkersOfFile(name).value_or(WorkerRange{}); };
+  CHECK(WorkersFileName({.first = 123456, .count = 2}) == "workers-123456-123457.safetensors");
+  CHECK(workers("workers-123456-123457.safetensors").first == 123456);
+  CHECK(workers("workers-00003-00005.safetensors").count == 3);
+  for (const char* name : {"learner.safetensors", "workers-.safetensors", "workers-1.safetensors",
+                           "workers-2-1.safetensors", "workers-1-2x.safetensors", "workers-1-2"}) {
+    CAPTURE(name);
+    CHECK_FALSE(WorkersOfFile(name).has_value());
+  }
 }
 
 TEST_CASE("A store without checkpoints has no newest one") {
@@ -180,19 +234,21 @@ TEST_CASE("A half-written or damaged checkpoint is an error that says what is wr
                                  "reads 'lopt checkpoint 2'");
   }
   SUBCASE("a missing file") {
-    fs::remove(path + "/worker-00001.safetensors");
-    CHECK(ReadError(path) == start + "worker-00001.safetensors is missing");
+    fs::remove(path + "/workers-00000-00001.safetensors");
+    CHECK(ReadError(path) == start + "workers-00000-00001.safetensors is missing");
   }
   SUBCASE("a file that the manifest does not list") {
-    Replace(path + "/manifest.json", "worker-00001", "worker-00007");
-    CHECK(ReadError(path) == start + "manifest.json does not list worker-00001.safetensors");
+    Replace(path + "/manifest.json", "workers-00000-00001", "workers-00000-00000");
+    CHECK(ReadError(path) == start + "workers-00000-00000.safetensors is missing");
+    Replace(path + "/manifest.json", "workers-00000-00000", "workers-00001-00001");
+    CHECK(ReadError(path) == start + "manifest.json lists no file with worker 0");
   }
   SUBCASE("a truncated file") {
-    const auto size = fs::file_size(path + "/worker-00000.safetensors");
-    fs::resize_file(path + "/worker-00000.safetensors", 100);
+    const auto size = fs::file_size(path + "/workers-00000-00001.safetensors");
+    fs::resize_file(path + "/workers-00000-00001.safetensors", 100);
     CHECK(ReadError(path) ==
-          fmt::format("{}worker-00000.safetensors has 100 bytes, manifest.json says {}", start,
-                      size));
+          fmt::format("{}workers-00000-00001.safetensors has 100 bytes, manifest.json says {}",
+                      start, size));
   }
   SUBCASE("one wrong bit") {
     std::vector<std::byte> bytes = ReadFile(path + "/learner.safetensors");
@@ -263,7 +319,7 @@ TEST_CASE("A disk that is full during a checkpoint leaves the last good one") {
       const FileSizeLimit limit(bytes);
       CHECK_THROWS_WITH_AS(store.Write(Make(20)),
                            ("cannot write " + directory.path() +
-                            "/tmp-step-00000020/worker-00000.safetensors: File too large")
+                            "/tmp-step-00000020/workers-00000-00001.safetensors: File too large")
                                .c_str(),
                            Error);
     }
@@ -289,10 +345,10 @@ TEST_CASE("A write that is killed anywhere leaves the old checkpoint or the whol
       events.emplace_back(event);
     }).Write(Make(20));
   }
-  CHECK(events == std::vector<std::string>{"checkpoint:20:begin", "checkpoint:20:worker:0",
-                                           "checkpoint:20:worker:1", "checkpoint:20:learner",
-                                           "checkpoint:20:manifest", "checkpoint:20:rename",
-                                           "checkpoint:20:retention", "checkpoint:20:end"});
+  CHECK(events == std::vector<std::string>{"checkpoint:20:begin", "checkpoint:20:workers:0",
+                                           "checkpoint:20:learner", "checkpoint:20:manifest",
+                                           "checkpoint:20:rename", "checkpoint:20:retention",
+                                           "checkpoint:20:end"});
   const auto check = [](const std::function<void(std::string_view)>& die, int signal, bool is_new) {
     const TempDirectory directory;
     const CheckpointStore store(directory.path(), {.keep_last = 1});
@@ -316,10 +372,10 @@ TEST_CASE("A write that is killed anywhere leaves the old checkpoint or the whol
         [&](std::string_view event) {
           if (event == events[e]) ::raise(SIGKILL);
         },
-        SIGKILL, e >= 6);
+        SIGKILL, e >= 5);
   }
   // In the middle of a file: the system ends a process that writes beyond its limit.
-  for (size_t e = 1; e <= 4; ++e) {
+  for (size_t e = 1; e <= 3; ++e) {
     for (const rlim_t bytes : {0, 1, 100, 255}) {
       CAPTURE(events[e]);
       CAPTURE(bytes);

@@ -83,7 +83,7 @@ TEST_CASE("A run of one worker that is killed between updates ends with the same
 TEST_CASE("A run of one worker that is killed in a checkpoint ends with the same theta") {
   std::vector<std::string> events;
   for (const char* what :
-       {"begin", "worker:0", "learner", "manifest", "rename", "retention", "end"}) {
+       {"begin", "workers:0", "learner", "manifest", "rename", "retention", "end"}) {
     events.push_back(std::string("checkpoint:14:") + what);
   }
   KillEverywhere(1, events);
@@ -95,8 +95,7 @@ TEST_CASE("A run that is killed at its first checkpoint or at its end ends with 
 }
 
 TEST_CASE("A run of four workers that is killed anywhere ends with the same theta") {
-  std::vector<std::string> events = {"checkpoint:7:worker:0", "checkpoint:7:worker:3",
-                                     "checkpoint:14:manifest"};
+  std::vector<std::string> events = {"checkpoint:7:workers:0", "checkpoint:14:manifest"};
   for (const int32_t step : SeededSteps(2, 2)) {
     events.push_back("step:" + std::to_string(step));
   }
@@ -106,7 +105,7 @@ TEST_CASE("A run of four workers that is killed anywhere ends with the same thet
 TEST_CASE("A run that is killed inside the write of a file ends with the same theta") {
   const TempDirectory undisturbed;
   TrainUndisturbed(1, undisturbed.path());
-  for (const char* event : {"checkpoint:7:worker:0", "checkpoint:7:learner",
+  for (const char* event : {"checkpoint:7:workers:0", "checkpoint:7:learner",
                             "checkpoint:7:manifest", "theta", "finish"}) {
     CAPTURE(event);
     const TempDirectory directory;

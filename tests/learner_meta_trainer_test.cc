@@ -693,7 +693,7 @@ TEST_CASE("A disk that is full ends the run with an error and keeps the last goo
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);
   const MetaTrainerOptions options = {
       .out_dir = directory.path(), .on_event = [&](std::string_view event) {
-        if (event == "checkpoint:14:worker:0") {
+        if (event == "checkpoint:14:workers:0") {
           const rlimit limit = {.rlim_cur = 1000, .rlim_max = before.rlim_max};
           ::setrlimit(RLIMIT_FSIZE, &limit);
         }
@@ -701,8 +701,9 @@ TEST_CASE("A disk that is full ends the run with an error and keeps the last goo
   const std::string error = ErrorOf(config, options);
   ::setrlimit(RLIMIT_FSIZE, &before);
   std::signal(SIGXFSZ, handler);
-  CHECK(error == "cannot write " + directory.path() +
-                     "/checkpoints/tmp-step-00000014/worker-00000.safetensors: File too large");
+  CHECK(error ==
+        "cannot write " + directory.path() +
+            "/checkpoints/tmp-step-00000014/workers-00000-00000.safetensors: File too large");
   CHECK(CheckpointStore(directory / "checkpoints", {}).Steps() == std::vector<int64_t>{0, 7});
   Resume(config, directory.path());
   CHECK(FinalTheta(directory.path()) == FinalTheta(whole.path()));

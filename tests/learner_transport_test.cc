@@ -97,26 +97,23 @@ TEST_CASE("Every other message comes out as it went in") {
       WorkerWeights{.theta = Eigen::VectorXf::Constant(3, 0.5F), .outer = {.outer_step = 9}}));
   CHECK(weights.theta == Eigen::VectorXf::Constant(3, 0.5F));
   CHECK(weights.outer.outer_step == 9);
-  const WorkerFile file =
-      FromWire<WorkerFile>(ToWire(WorkerFile{.worker = 2, .bytes = Bytes(3, 7)}));
-  CHECK(file.worker == 2);
+  const WorkersFile file =
+      FromWire<WorkersFile>(ToWire(WorkersFile{.first = 2, .count = 4, .bytes = Bytes(3, 7)}));
+  CHECK(file.first == 2);
+  CHECK(file.count == 4);
   CHECK(file.bytes == Bytes(3, 7));
   const SaveRequest request = FromWire<SaveRequest>(
       ToWire(SaveRequest{.what = SaveRequest::What::kSend, .outer_step = 6, .directory = "/d"}));
   CHECK(request.what == SaveRequest::What::kSend);
   CHECK(request.outer_step == 6);
   CHECK(request.directory == "/d");
-  std::vector<SavedWorker> saved(2);
-  saved[0].worker = 1;
+  std::vector<SavedFile> saved(2);
   saved[0].file = {.name = "f", .bytes = 3, .crc32 = 4};
-  saved[1].worker = 2;
-  saved[1].windows = 5;
   saved[1].bytes = Bytes(2, 1);
-  const std::vector<SavedWorker> got = FromWire<std::vector<SavedWorker>>(ToWire(saved));
+  const std::vector<SavedFile> got = FromWire<std::vector<SavedFile>>(ToWire(saved));
   REQUIRE(got.size() == 2);
   CHECK(got[0].file.name == "f");
   CHECK(got[0].file.crc32 == 4);
-  CHECK(got[1].windows == 5);
   CHECK(got[1].bytes == Bytes(2, 1));
 }
 
@@ -216,7 +213,7 @@ TEST_CASE("A rank that cannot write its part of a checkpoint is named") {
     MetaTrainerOptions options{.out_dir = directory.path()};
     if (rank == 1) {
       options.on_event = [](std::string_view event) {
-        if (event == "checkpoint:3:worker:1") throw Error("the disk is full");
+        if (event == "checkpoint:3:workers:1") throw Error("the disk is full");
       };
     }
     return options;

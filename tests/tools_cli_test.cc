@@ -353,7 +353,7 @@ TEST_CASE("A finished run can be inspected") {
 
   const FinishedProcess checkpoint = Lopt({"inspect", scratch / "run/checkpoints/step-00000003"});
   CHECK_EQ(checkpoint.exit_code, 0);
-  CHECK(checkpoint.output.find("worker-00000.safetensors") != std::string::npos);
+  CHECK(checkpoint.output.find("workers-00000-00000.safetensors") != std::string::npos);
 }
 
 TEST_CASE("What is no array file cannot be inspected") {

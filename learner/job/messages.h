@@ -18,14 +18,14 @@ enum MessageKind : int {
   kFailure,    // a rank to the learner: the text of an Error that ended its work
   kStop,       // a rank to the learner: it was told to stop
   kBegin,      // learner to rank: WorkerWeights; make the initial states of your workers
-  kState,      // learner to rank: WorkerFile, the state of one of your workers; after the last: kGo
-  kGo,         // learner to rank: the text that names the checkpoint to read your workers' states
-               // from; empty: they were all sent
-  kReady,      // rank to learner: its workers have their states
+  kState,  // learner to rank: WorkersFile, the states of some of your workers; after the last: kGo
+  kGo,     // learner to rank: the text that names the checkpoint to read your workers' states
+           // from; empty: they were all sent
+  kReady,  // rank to learner: its workers have their states
   kWeights,    // learner to rank: WorkerWeights; compute once with them
   kGradients,  // rank to learner: a list with a WorkerGradient for each of its workers
   kSave,       // learner to rank: SaveRequest
-  kSaved,      // rank to learner: a list with a SavedWorker for each of its workers
+  kSaved,      // rank to learner: a list with a SavedFile for each file of its workers' states
   kEnd,        // learner to rank: the text finished, interrupted or failed; nothing follows
 };
 
@@ -58,14 +58,16 @@ struct Heartbeat {
   }
 };
 
-// The state of one logical worker, as the bytes of its file in a checkpoint.
-struct WorkerFile {
-  int64_t worker = 0;
+// The states of logical workers [first, first + count), as the bytes of their file in a checkpoint.
+struct WorkersFile {
+  int64_t first = 0;
+  int64_t count = 0;
   std::vector<std::byte> bytes = {};
 
   template <class Visitor>
   void VisitMembers(Visitor& visit) {
-    visit("worker", worker);
+    visit("first", first);
+    visit("count", count);
     visit("bytes", bytes);
   }
 };
@@ -104,17 +106,13 @@ struct SaveRequest {
   }
 };
 
-// One logical worker's part of a checkpoint.
-struct SavedWorker {
-  int64_t worker = 0;
-  int64_t windows = 0;                // of the saved state
-  CheckpointFile file = {};           // where the rank wrote it
-  std::vector<std::byte> bytes = {};  // where it did not
+// A file with workers' states of a checkpoint: as it was written, or its name and its bytes.
+struct SavedFile {
+  CheckpointFile file = {};
+  std::vector<std::byte> bytes = {};
 
   template <class Visitor>
   void VisitMembers(Visitor& visit) {
-    visit("worker", worker);
-    visit("windows", windows);
     visit("file", file);
     visit("bytes", bytes);
   }

@@ -9,7 +9,7 @@
 
 #include "base/config.h"
 #include "base/error.h"
-#include "learner/run/checkpoint.h"
+#include "learner/run/worker_files.h"
 
 namespace lopt {
 
@@ -56,7 +56,7 @@ void Ranks::Handle(Message message) {
       TakeGradients(message.from, FromWire<std::vector<WorkerGradient>>(message.bytes));
       break;
     case kSaved:
-      TakeSaved(&rank, FromWire<std::vector<SavedWorker>>(message.bytes));
+      TakeSaved(&rank, FromWire<std::vector<SavedFile>>(message.bytes));
       break;
     case kStop:
       stop_asked_ = true;
@@ -132,11 +132,13 @@ void Ranks::GoOn(const std::string& directory, std::span<const int64_t> windows)
 }
 
 void Ranks::SendStates(int rank, const std::vector<WorkerState>& states) {
-  int64_t worker = block(rank).first;
-  for (const WorkerState& state : states) {
-    transport_->Send(rank, kState,
-                     ToWire(WorkerFile{.worker = worker++, .bytes = SerializeWorker(state)}));
-  }
+  PackWorkers(block(rank).first, states,
+              [&](const WorkerRange& range, std::vector<std::byte> bytes) {
+                transport_->Send(
+                    rank, kState,
+                    ToWire(WorkersFile{
+                        .first = range.first, .count = range.count, .bytes = std::move(bytes)}));
+              });
 }
 
 void Ranks::HandOut(const WorkerWeights& weights) {
@@ -200,12 +202,12 @@ void Ranks::Collect(const SaveRequest& request, Collection collection) {
   Broadcast(kSave, ToWire(request));
 }
 
-void Ranks::TakeSaved(Rank* rank, std::vector<SavedWorker> saved) {
+void Ranks::TakeSaved(Rank* rank, std::vector<SavedFile> saved) {
   rank->saved = std::move(saved);
   if (!std::ranges::all_of(ranks_, [](const Rank& r) { return r.saved.has_value(); })) {
     return;
   }
-  std::vector<SavedWorker> all;
+  std::vector<SavedFile> all;
   for (Rank& r : ranks_) {
     std::ranges::move(*r.saved, std::back_inserter(all));
     r.saved.reset();

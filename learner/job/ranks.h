@@ -21,7 +21,7 @@ namespace lopt {
 // What becomes of what Ranks::Collect brings in.
 struct Collection {
   std::function<void(const WorkerGradient&)> before = [](const WorkerGradient&) {};
-  std::function<void(std::vector<SavedWorker>)> use;
+  std::function<void(std::vector<SavedFile>)> use;
 };
 
 // The ranks of a job, as the learner on rank 0 talks to them: all messages from and to their
@@ -75,7 +75,7 @@ class Ranks {
     std::optional<Hello> hello;
     bool ready = false;
     bool computing = false;
-    std::optional<std::vector<SavedWorker>> saved;
+    std::optional<std::vector<SavedFile>> saved;
   };
 
   std::string NameOf(int rank) const;
@@ -86,7 +86,7 @@ class Ranks {
   void ReportPlacement() const;
   void Start(std::span<const int> ranks);
   void TakeGradients(int from, std::vector<WorkerGradient> gradients);
-  void TakeSaved(Rank* rank, std::vector<SavedWorker> saved);
+  void TakeSaved(Rank* rank, std::vector<SavedFile> saved);
 
   int64_t windows_per_update_;
   bool allow_isa_change_;

@@ -204,11 +204,11 @@ void RunWriter::Save(const RunState& state, const Updates& updates, Ranks* ranks
            [this](const WorkerGradient& gradient) {
              saving_->ledger.Account(Fate::kLost, WindowsOf(gradient), gradient.gradient);
            },
-       .use = [this](std::vector<SavedWorker> saved) { Commit(saving_, std::move(saved)); }});
+       .use = [this](std::vector<SavedFile> saved) { Commit(saving_, std::move(saved)); }});
 }
 
 void RunWriter::Commit(const std::shared_ptr<const Checkpoint>& checkpoint,
-                       std::vector<SavedWorker> saved) {
+                       std::vector<SavedFile> saved) {
   const int64_t step = checkpoint->learner.outer_step;
   background_->Post(
       [this, step, checkpoint, saved = std::move(saved)] {
@@ -217,11 +217,10 @@ void RunWriter::Commit(const std::shared_ptr<const Checkpoint>& checkpoint,
           SyncLogs(directory_.path(), checkpoint->logs);
           journal_->Sync();
           std::vector<CheckpointFile> files;
-          for (const SavedWorker& worker : saved) {
+          for (const auto& [file, bytes] : saved) {
             files.push_back(config_.gather_checkpoints
-                                ? WriteCheckpointFile(store_.TemporaryPath(step),
-                                                      WorkerFileName(worker.worker), worker.bytes)
-                                : worker.file);
+                                ? WriteCheckpointFile(store_.TemporaryPath(step), file.name, bytes)
+                                : file);
           }
           store_.Commit(*checkpoint, files);
         } catch (...) {

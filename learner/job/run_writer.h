@@ -89,7 +89,7 @@ class RunWriter {
   void WriteTheta(const std::string& path, const LearnerState& learner,
                   const std::string& chosen_on = {}) const;
   void ForgetOldWindows();
-  void Commit(const std::shared_ptr<const Checkpoint>& checkpoint, std::vector<SavedWorker> saved);
+  void Commit(const std::shared_ptr<const Checkpoint>& checkpoint, std::vector<SavedFile> saved);
 
   const Experiment& experiment_;
   const MetaTrainConfig& config_;

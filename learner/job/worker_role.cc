@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "base/progress.h"
+#include "learner/run/worker_files.h"
 
 namespace lopt {
 
@@ -31,7 +32,7 @@ void WorkerRole::Handle(const Message& message) {
       Begin(FromWire<WorkerWeights>(message.bytes));
       break;
     case kState:
-      TakeState(FromWire<WorkerFile>(message.bytes));
+      TakeStates(FromWire<WorkersFile>(message.bytes));
       break;
     case kGo:
       Go(FromWire<std::string>(message.bytes));
@@ -59,16 +60,20 @@ void WorkerRole::Begin(const WorkerWeights& weights) {
       [this] { Answer(kReady); });
 }
 
-void WorkerRole::TakeState(WorkerFile file) {
-  auto shared = std::make_shared<WorkerFile>(std::move(file));
+void WorkerRole::TakeStates(WorkersFile file) {
+  auto shared = std::make_shared<WorkersFile>(std::move(file));
   background_->Post(
       [this, shared] {
-        Require(shared->worker >= block_.first && shared->worker < block_.first + block_.count,
-                "the state of worker {} came to a rank that has workers {} to {}", shared->worker,
-                block_.first, block_.first + block_.count - 1);
-        states_[static_cast<size_t>(shared->worker - block_.first)] =
-            ParseWorker(shared->bytes, experiment_->estimators.size(),
-                        fmt::format("the state of worker {}", shared->worker));
+        Require(shared->first >= block_.first &&
+                    shared->first + shared->count <= block_.first + block_.count,
+                "the states of workers {} to {} came to a rank that has workers {} to {}",
+                shared->first, shared->first + shared->count - 1, block_.first,
+                block_.first + block_.count - 1);
+        UnpackWorkers(ParseArrayFile(shared->bytes, "a message with workers' states"),
+                      {.first = shared->first, .count = shared->count},
+                      experiment_->estimators.size(), [this](int64_t worker, WorkerState state) {
+                        states_[static_cast<size_t>(worker - block_.first)] = std::move(state);
+                      });
       },
       [] {});
 }
@@ -121,25 +126,22 @@ void WorkerRole::Save(const SaveRequest& request) {
                     });
 }
 
-std::vector<SavedWorker> WorkerRole::WriteStates(const SaveRequest& request) const {
-  std::vector<SavedWorker> saved;
-  for (int64_t i = 0; i < block_.count; ++i) {
-    const WorkerState& state = states_[static_cast<size_t>(i)];
-    SavedWorker& worker = saved.emplace_back();
-    worker.worker = block_.first + i;
-    worker.windows = state.windows;
-    if (request.what == SaveRequest::What::kNothing) {
-      continue;
-    }
-    worker.bytes = SerializeWorker(state);
-    if (request.what == SaveRequest::What::kWrite) {
-      if (on_event_) {
-        on_event_(fmt::format("checkpoint:{}:worker:{}", request.outer_step, worker.worker));
-      }
-      worker.file = WriteCheckpointFile(request.directory, WorkerFileName(worker.worker),
-                                        std::exchange(worker.bytes, {}));
-    }
+std::vector<SavedFile> WorkerRole::WriteStates(const SaveRequest& request) const {
+  std::vector<SavedFile> saved;
+  if (request.what == SaveRequest::What::kNothing) {
+    return saved;
   }
+  PackWorkers(block_.first, states_, [&](const WorkerRange& range, std::vector<std::byte> bytes) {
+    const std::string name = WorkersFileName(range);
+    if (request.what == SaveRequest::What::kSend) {
+      saved.push_back({.file = {.name = name}, .bytes = std::move(bytes)});
+      return;
+    }
+    if (on_event_) {
+      on_event_(fmt::format("checkpoint:{}:workers:{}", request.outer_step, range.first));
+    }
+    saved.push_back({.file = WriteCheckpointFile(request.directory, name, bytes), .bytes = {}});
+  });
   return saved;
 }
 

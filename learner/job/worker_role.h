@@ -31,14 +31,14 @@ class WorkerRole {
 
  private:
   void Begin(const WorkerWeights& weights);
-  void TakeState(WorkerFile file);
+  void TakeStates(WorkersFile file);
   void Go(const std::string& directory);
   void TakeWeights(WorkerWeights weights);
   void Save(const SaveRequest& request);
   void Answer(int kind, std::vector<std::byte> bytes = {});
 
   std::vector<WorkerGradient> Compute(const WorkerWeights& weights);
-  std::vector<SavedWorker> WriteStates(const SaveRequest& request) const;
+  std::vector<SavedFile> WriteStates(const SaveRequest& request) const;
 
   const Experiment* experiment_;
   WorkerBlock block_;

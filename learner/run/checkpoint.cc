@@ -21,6 +21,7 @@
 #include "base/progress.h"
 #include "base/record.h"
 #include "base/safetensors.h"
+#include "learner/run/worker_files.h"
 #include "lopt/registry.h"
 
 namespace lopt {
@@ -106,25 +107,6 @@ void LearnerFromFile(const ArrayFile& file, const std::string& source, Checkpoin
   checkpoint->journal_position = ScalarOf(arrays, "journal_position");
 }
 
-ArrayFile WorkerToFile(const WorkerState& worker) {
-  ArrayFile file;
-  file.arrays.Set("windows", Scalar(worker.windows));
-  for (size_t e = 0; e < worker.estimators.size(); ++e) {
-    file.arrays.Merge(fmt::format("estimators/{}/", e), worker.estimators[e]);
-  }
-  file.metadata = {{"format", kFormat}};
-  return file;
-}
-
-WorkerState WorkerFromFile(const ArrayFile& file, size_t estimators) {
-  WorkerState worker;
-  worker.windows = ScalarOf(file.arrays, "windows");
-  for (size_t e = 0; e < estimators; ++e) {
-    worker.estimators.push_back(file.arrays.Extract(fmt::format("estimators/{}/", e)));
-  }
-  return worker;
-}
-
 std::string CrcText(uint32_t crc32) { return fmt::format("{:08x}", crc32); }
 
 // What manifest.json says.
@@ -192,9 +174,29 @@ ArrayFile ReadEntry(const std::string& directory, const Manifest& manifest,
   return ParseArrayFile(bytes, path);
 }
 
-WorkerState ReadWorker(const std::string& directory, const Manifest& manifest, int64_t worker,
-                       size_t estimators) {
-  return WorkerFromFile(ReadEntry(directory, manifest, WorkerFileName(worker)), estimators);
+// The states of these workers, one after the other.
+void ReadWorkerFiles(const std::string& directory, const Manifest& manifest,
+                     const WorkerRange& wanted, size_t estimators,
+                     const std::function<void(int64_t, WorkerState)>& take) {
+  std::map<int64_t, WorkerRange> files;
+  for (const auto& [name, entry] : manifest.files) {
+    if (const auto range = WorkersOfFile(name)) {
+      files[range->first] = *range;
+    }
+  }
+  int64_t next = wanted.first;
+  const int64_t end = wanted.first + wanted.count;
+  for (const auto& [first, range] : files) {
+    const int64_t file_end = first + range.count;
+    if (first <= next && next < std::min(file_end, end)) {
+      const int64_t count = std::min(file_end, end) - next;
+      UnpackWorkers(ReadEntry(directory, manifest, WorkersFileName(range)),
+                    {.first = next, .count = count}, estimators, take);
+      next += count;
+    }
+  }
+  Require(next == end, "checkpoint {}: {} lists no file with worker {}", directory, kManifest,
+          next);
 }
 
 std::optional<int64_t> StepOfName(std::string_view name) {
@@ -228,19 +230,6 @@ void Remove(const std::string& path) {
 
 }  // namespace
 
-std::string WorkerFileName(int64_t worker) {
-  return fmt::format("worker-{:05}.safetensors", worker);
-}
-
-std::vector<std::byte> SerializeWorker(const WorkerState& worker) {
-  return SerializeArrayFile(WorkerToFile(worker));
-}
-
-WorkerState ParseWorker(std::span<const std::byte> bytes, size_t estimators,
-                        const std::string& source) {
-  return WorkerFromFile(ParseArrayFile(bytes, source), estimators);
-}
-
 CheckpointFile WriteCheckpointFile(const std::string& directory, const std::string& name,
                                    std::span<const std::byte> bytes) {
   // Its name is flushed with those of the others, when the directory is complete.
@@ -260,13 +249,13 @@ Checkpoint ReadCheckpoint(const std::string& directory, WorkerStates states) {
           "checkpoint {}: {} is of outer step {}, {} of {}", directory, kLearnerFile,
           checkpoint.learner.outer_step, kManifest, manifest.outer_step);
   checkpoint.logs = manifest.logs;
-  for (int64_t w = 0; w < manifest.workers; ++w) {
-    WorkerState& worker = checkpoint.workers.emplace_back(
-        ReadWorker(directory, manifest, w, checkpoint.totals.size()));
-    if (states == WorkerStates::kWindows) {
-      worker.estimators.clear();
-    }
-  }
+  ReadWorkerFiles(directory, manifest, {.first = 0, .count = manifest.workers},
+                  checkpoint.totals.size(), [&](int64_t, WorkerState worker) {
+                    if (states == WorkerStates::kWindows) {
+                      worker.estimators.clear();
+                    }
+                    checkpoint.workers.push_back(std::move(worker));
+                  });
   return checkpoint;
 }
 
@@ -274,9 +263,8 @@ std::vector<WorkerState> ReadWorkers(const std::string& directory, int64_t first
                                      size_t estimators) {
   const Manifest manifest = ReadManifest(directory);
   std::vector<WorkerState> workers;
-  for (int64_t w = first; w < first + count; ++w) {
-    workers.push_back(ReadWorker(directory, manifest, w, estimators));
-  }
+  ReadWorkerFiles(directory, manifest, {.first = first, .count = count}, estimators,
+                  [&](int64_t, WorkerState worker) { workers.push_back(std::move(worker)); });
   return workers;
 }
 
@@ -307,11 +295,10 @@ void CheckpointStore::Write(const Checkpoint& checkpoint) const {
   const std::string temporary = Begin(step);
   try {
     std::vector<CheckpointFile> files;
-    for (size_t w = 0; w < checkpoint.workers.size(); ++w) {
-      Event(step, fmt::format("worker:{}", w));
-      files.push_back(WriteCheckpointFile(temporary, WorkerFileName(static_cast<int64_t>(w)),
-                                          SerializeWorker(checkpoint.workers[w])));
-    }
+    PackWorkers(0, checkpoint.workers, [&](const WorkerRange& range, std::vector<std::byte> bytes) {
+      Event(step, fmt::format("workers:{}", range.first));
+      files.push_back(WriteCheckpointFile(temporary, WorkersFileName(range), bytes));
+    });
     Commit(checkpoint, files);
   } catch (...) {
     Discard(step);
@@ -332,7 +319,7 @@ void CheckpointStore::Commit(const Checkpoint& checkpoint,
                              std::span<const CheckpointFile> workers) const {
   const int64_t step = checkpoint.learner.outer_step;
   const std::string temporary = TemporaryPath(step);
-  Manifest manifest{.outer_step = step, .workers = std::ssize(workers), .logs = checkpoint.logs};
+  Manifest manifest{.outer_step = step, .logs = checkpoint.logs};
   for (const CheckpointFile& file : workers) {
     std::error_code error;
     const auto bytes = fs::file_size(temporary + "/" + file.name, error);
@@ -341,6 +328,7 @@ void CheckpointStore::Commit(const Checkpoint& checkpoint,
             "set gather_checkpoints",
             temporary, file.name);
     manifest.Add(file);
+    manifest.workers += WorkersOfFile(file.name)->count;
   }
   Event(step, "learner");
   manifest.Add(

@@ -57,10 +57,9 @@ struct CheckpointRetention {
 // A checkpoint is a directory "step-<outer step, 8 digits>":
 //   learner.safetensors        theta/<tensor>, theta_opt/<row>, ledger/..., counters; metadata:
 //                              config, isa
-//   worker-<w, 5 digits>.safetensors   windows, <estimator>/<array>
+//   workers-<...>.safetensors  learner/run/worker_files.h
 //   manifest.json              format, step, state of the run's logs, and for each file its size
-//   and
-//                              CRC-32 (zlib's)
+//                              and CRC-32 (zlib's)
 // It is written as "tmp-step-<...>": the files, then the manifest, each flushed to disk, then the
 // directory, which is renamed into place at last. So a directory named step-... is complete unless
 // something damaged it later; the sizes and checksums find that.
@@ -76,11 +75,6 @@ Checkpoint ReadCheckpoint(const std::string& directory, WorkerStates states = Wo
 std::vector<WorkerState> ReadWorkers(const std::string& directory, int64_t first, int64_t count,
                                      size_t estimators);
 
-// The file of one worker's state: its name, its bytes, and back. `source` is for messages.
-std::string WorkerFileName(int64_t worker);
-std::vector<std::byte> SerializeWorker(const WorkerState& worker);
-WorkerState ParseWorker(std::span<const std::byte> bytes, size_t estimators,
-                        const std::string& source);
 // Writes one file into a checkpoint that has begun, flushed to disk.
 CheckpointFile WriteCheckpointFile(const std::string& directory, const std::string& name,
                                    std::span<const std::byte> bytes);
@@ -89,7 +83,7 @@ CheckpointFile WriteCheckpointFile(const std::string& directory, const std::stri
 class CheckpointStore {
  public:
   // `on_event`, where given, is called with "checkpoint:<step>:<what>" before each part of a write:
-  // begin, worker:<w>, learner, manifest, rename, retention, and end after the last.
+  // begin, workers:<first>, learner, manifest, rename, retention, and end after the last.
   CheckpointStore(std::string directory, CheckpointRetention retention,
                   std::function<void(std::string_view)> on_event = {});
 
