@@ -80,7 +80,9 @@ void Array::CopyFrom(std::span<const std::byte> values) {
 
 const Array& NamedArrays::At(std::string_view name) const {
   const auto found = arrays_.find(name);
-  Require(found != arrays_.end(), "no array is named '{}'; there are: {}", name, ArrayNames(*this));
+  if (found == arrays_.end()) {
+    Fail("no array is named '{}'; there are: {}", name, ArrayNames(*this));
+  }
   return found->second;
 }
 

@@ -165,9 +165,9 @@ std::string HeaderText(const ArrayFile& file, const std::vector<std::string_view
   for (std::string_view name : order) {
     const Array& array = file.arrays.At(name);
     const size_t end = offset + array.bytes().size();
-    header[std::string(name)] = {{"dtype", ToString(array.dtype())},
-                                 {"shape", array.shape()},
-                                 {"data_offsets", {offset, end}}};
+    *AppendMember(&header, std::string(name)) = {{"dtype", ToString(array.dtype())},
+                                                 {"shape", array.shape()},
+                                                 {"data_offsets", {offset, end}}};
     offset = end;
   }
   std::string text;

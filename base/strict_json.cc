@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <vector>
 
 #include "base/error.h"
@@ -66,10 +67,9 @@ class Builder {
 
   bool key(std::string& name) {
     Level& level = levels_.back();
-    const auto [slot, is_new] = level.value->emplace(name, nullptr);
-    Require(is_new, "{}: line {}: key '{}' appears twice", source_, *line_,
+    Require(level.keys.insert(name).second, "{}: line {}: key '{}' appears twice", source_, *line_,
             JoinKey(level.path, name));
-    level.slot = &*slot;
+    level.slot = AppendMember(level.value, name);
     level.slot_path = JoinKey(level.path, name);
     return true;
   }
@@ -92,7 +92,8 @@ class Builder {
     Json* value;
     std::string path;
     Json* slot = nullptr;  // where the value of the last key goes
-    std::string slot_path;
+    std::string slot_path = {};
+    std::set<std::string> keys = {};
   };
 
   // Puts the value where it belongs and returns its place.
@@ -120,7 +121,7 @@ class Builder {
     Require(levels_.size() < kMaxDepth, "{}: line {}: more than {} levels of nesting", source_,
             *line_, kMaxDepth);
     Json* place = Place(std::move(value));
-    levels_.push_back({place, levels_.empty() ? "" : levels_.back().slot_path, nullptr, ""});
+    levels_.push_back({.value = place, .path = levels_.empty() ? "" : levels_.back().slot_path});
     return true;
   }
 
@@ -163,6 +164,13 @@ Json ParseStrictJson(std::string_view text, const std::string& source, bool allo
   Json::sax_parse(LineCounter(text.data(), &line), LineCounter(text.data() + text.size(), &line),
                   &builder, Json::input_format_t::json, true, allow_comments);
   return builder.Take();
+}
+
+Json* AppendMember(Json* object, const std::string& name) {
+  using Members = Json::object_t::Container;
+  return &static_cast<Members&>(object->get_ref<Json::object_t&>())
+              .emplace_back(name, nullptr)
+              .second;
 }
 
 std::string JoinKey(std::string_view path, std::string_view key) {

@@ -11,6 +11,10 @@ namespace lopt {
 nlohmann::ordered_json ParseStrictJson(std::string_view text, const std::string& source,
                                        bool allow_comments);
 
+// A new last member of an object that has none of this name; returns its value, null. The library's
+// own ways compare the name with all there are, which takes minutes for tens of thousands.
+nlohmann::ordered_json* AppendMember(nlohmann::ordered_json* object, const std::string& name);
+
 // The path of a key below `path`: "estimators[0]" and "std" give "estimators[0].std".
 std::string JoinKey(std::string_view path, std::string_view key);
 // The path of an element of the list at `path`: "estimators[0]".
