@@ -69,16 +69,8 @@ class Describer : public FieldVisitor {
              const char* meaning) override {
     Row(name, "list of numbers", ValueCode(Json(*value)), ValidNumbers(range), meaning);
   }
-  void Field(const char* name, std::string* value, const std::vector<std::string>& choices,
-             const char* meaning) override {
-    bool valid = choices.empty();
-    std::vector<std::string> shown;
-    for (const std::string& choice : choices) {
-      shown.push_back(Code(choice));
-      valid = valid || choice == *value;
-    }
-    Row(name, "text", valid ? ValueCode(Json(*value)) : kRequired,
-        choices.empty() ? "any" : fmt::format("{}", fmt::join(shown, ", ")), meaning);
+  void Field(const char* name, std::string* value, const char* meaning) override {
+    Row(name, "text", ValueCode(Json(*value)), "any", meaning);
   }
   void Typed(const char* name, Config* value, const TypeTable& types,
              const char* meaning) override {

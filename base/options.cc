@@ -20,14 +20,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string TextWords(const std::vector<std::string>& choices) {
-  return choices.empty() ? "text" : fmt::format("one of {}", fmt::join(choices, ", "));
-}
-
-bool IsChoice(const std::vector<std::string>& choices, const std::string& value) {
-  return choices.empty() || std::ranges::find(choices, value) != choices.end();
-}
-
 const char* NounOf(int64_t) { return "an integer"; }
 const char* NounOf(double) { return "a number"; }
 const char* NounOf(const std::vector<int64_t>&) { return "a list of integers"; }
@@ -45,10 +37,7 @@ class NameCollector : public FieldVisitor {
   void Field(const char* name, std::optional<double>*, Range, const char*) override { Add(name); }
   void Field(const char* name, std::vector<int64_t>*, Range, const char*) override { Add(name); }
   void Field(const char* name, std::vector<double>*, Range, const char*) override { Add(name); }
-  void Field(const char* name, std::string*, const std::vector<std::string>&,
-             const char*) override {
-    Add(name);
-  }
+  void Field(const char* name, std::string*, const char*) override { Add(name); }
   void Typed(const char* name, Config*, const TypeTable&, const char*) override { Add(name); }
   void Typed(const char* name, std::vector<Config>*, const TypeTable&, const char*) override {
     Add(name);
@@ -145,16 +134,10 @@ class FieldResolver : public FieldVisitor {
     Numbers(name, value, range);
   }
 
-  void Field(const char* name, std::string* value, const std::vector<std::string>& choices,
-             const char*) override {
+  void Field(const char* name, std::string* value, const char*) override {
     if (const Json* json = Given(name)) {
-      if (!json->is_string() || !IsChoice(choices, json->get<std::string>())) {
-        return Wrong(Path(name), TextWords(choices), *json,
-                     json->is_string() ? DidYouMean(json->get<std::string>(), choices) : "");
-      }
+      if (!json->is_string()) return Wrong(Path(name), "text", *json);
       *value = json->get<std::string>();
-    } else if (!IsChoice(choices, *value) && Missing(name, TextWords(choices))) {
-      return;
     }
     Put(name, *value);
   }
@@ -403,13 +386,7 @@ class FieldChecker : public FieldVisitor {
   void Field(const char* name, std::vector<double>* value, Range range, const char*) override {
     CheckAll(name, *value, range);
   }
-  void Field(const char* name, std::string* value, const std::vector<std::string>& choices,
-             const char*) override {
-    if (!IsChoice(choices, *value)) {
-      problems_->Add(fmt::format("{} must be {}, got \"{}\"{}", name, TextWords(choices), *value,
-                                 DidYouMean(*value, choices)));
-    }
-  }
+  void Field(const char*, std::string*, const char*) override {}
   void Typed(const char* name, Config* value, const TypeTable& types, const char*) override {
     if (value->empty()) {
       problems_->Add(fmt::format("{} is missing; {}", name, types.ValidTypes()));

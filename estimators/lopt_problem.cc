@@ -35,7 +35,7 @@ void LoptProblemOptions::Visit(FieldVisitor& v) {
       "meta_loss", &meta_loss, kMetaLosses,
       "The loss that theta is judged by at each inner step: the training loss before the update, "
       "the same batch's after it, or that of a fresh batch of a split after it.");
-  v.Field("meta_loss_aux", &meta_loss_aux, {},
+  v.Field("meta_loss_aux", &meta_loss_aux,
           "Name of an aux output of the task to use in place of the loss; empty: the loss.");
   v.Choice(
       "non_finite", &non_finite, kNonFinites,

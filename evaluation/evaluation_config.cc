@@ -60,7 +60,7 @@ void ReadTasks(const nlohmann::ordered_json& json, EvaluationConfig* config, Pro
 }  // namespace
 
 void EvaluationConfig::Visit(FieldVisitor& v) {
-  v.Field("name", &name, {}, "Name of the evaluation, for people.");
+  v.Field("name", &name, "Name of the evaluation, for people.");
   v.Field("steps", &steps, Between(1, 1e7),
           "Numbers of inner steps to judge after, ascending. Baselines are tuned for each.");
   v.Field("seeds", &seeds, Between(1, 10000),
@@ -72,7 +72,7 @@ void EvaluationConfig::Visit(FieldVisitor& v) {
           "Trainings of every trial; the mean loss on the split inner_valid decides. Their draws "
           "are not those of the seeds.");
   v.Field("seed", &seed, AtLeast(0), "Everything random in the evaluation follows from it.");
-  v.Field("data_dir", &data_dir, {},
+  v.Field("data_dir", &data_dir,
           "Directory of the tasks' data files; empty: image tasks draw their data.");
 }
 

@@ -12,7 +12,7 @@
 namespace lopt {
 
 void MetaTrainConfig::Visit(FieldVisitor& v) {
-  v.FreeOnResume().Field("name", &name, {}, "Name of the experiment, for people.");
+  v.FreeOnResume().Field("name", &name, "Name of the experiment, for people.");
   v.Typed("learned_optimizer", &learned_optimizer, OptimizerRegistry().table(),
           "The optimizer whose weights theta are trained.");
   v.Typed("theta_opt", &theta_opt, ThetaOptRegistry().table(), "The optimizer that updates theta.");
@@ -50,9 +50,9 @@ void MetaTrainConfig::Visit(FieldVisitor& v) {
       "gather_checkpoints", &gather_checkpoints,
       "Whether the first process writes all files of a checkpoint, for processes without a "
       "common file system.");
-  v.FreeOnResume().Field("data_dir", &data_dir, {},
+  v.FreeOnResume().Field("data_dir", &data_dir,
                          "Directory of the tasks' data files; empty: image tasks draw their data.");
-  v.FreeOnResume().Field("isa", &isa, {},
+  v.FreeOnResume().Field("isa", &isa,
                          "Instruction set of the kernels; empty: the best of the machine.");
   v.FreeOnResume().Field(
       "checkpoint_seconds", &checkpoint_seconds, AtLeast(0),

@@ -69,7 +69,7 @@ struct PesOptions {
     v.Field("clip", &clip, Above(0), "Largest loss.");
     v.Field("sign", &sign, "Sign only.");
     v.Choice("loss_type", &loss_type, kLossTypes, "The loss.");
-    v.Field("note", &note, {}, "Any text.");
+    v.Field("note", &note, "Any text.");
     v.Field("weights", &weights, Between(0, 1), "Weights.");
     v.Typed("task", &task, Tasks(), "The task.");
     v.Typed("reserve", &reserve, Tasks(), "Another task.");

@@ -84,7 +84,7 @@ struct PlanOptions {
 
   void Visit(FieldVisitor& v) {
     v.FreeOnResume().Field("steps", &steps, AtLeast(0), "Length.");
-    v.Field("note", &note, {}, "Any text.");
+    v.Field("note", &note, "Any text.");
     v.FreeOnResume().Field("price", &price, Above(0), "Money.");
     v.Moved("length", "'steps'");
   }

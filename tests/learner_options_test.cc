@@ -66,10 +66,7 @@ class WrongValue : public FieldVisitor {
   void Field(const char* name, std::vector<double>* value, Range range, const char*) override {
     List(name, value, range);
   }
-  void Field(const char* name, std::string*, const std::vector<std::string>&,
-             const char*) override {
-    Next(name, 7);
-  }
+  void Field(const char* name, std::string*, const char*) override { Next(name, 7); }
   void Typed(const char* name, Config* value, const TypeTable&, const char*) override {
     const Json unknown = {{"type", "NoSuchType"}};
     Next(name, 7);
