@@ -478,6 +478,12 @@ while :; do sleep 0.01; done)sh");
   CHECK_EQ(RunDirectory(launch.out()).ReadManifest().status, "interrupted");
 }
 
+TEST_CASE("A job that is told to stop before it has started, and does not, is killed") {
+  FakeLaunch launch("trap '' TERM; kill -TERM $PPID; while :; do sleep 0.01; done");
+  launch.options.start_timeout_seconds = 1000;
+  CHECK_EQ(launch.Run(), kExitInterrupted);
+}
+
 TEST_CASE("Output that nobody reads any more is a stop") {
   int ends[2];
   REQUIRE_EQ(pipe(ends), 0);

@@ -34,6 +34,9 @@ namespace {
 constexpr double kReadSeconds = 0.5;  // between two looks at the status files
 constexpr double kGraceSeconds = 1;   // for mpiexec to end after a rank has
 constexpr double kRepeatSeconds = 1;  // between two signals to stop
+// For a job to end that is told to stop before its learner has reported: there is nothing to save,
+// and MPICH's process manager can hang when a signal comes while it starts its ranks.
+constexpr double kStartStopSeconds = 5;
 
 double Now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -264,6 +267,7 @@ class Supervisor {
     const double start = Now();
     double next_read = 0;
     double next_signal = 0;
+    double stop_ends = std::numeric_limits<double>::infinity();
     double grace_ends = std::numeric_limits<double>::infinity();
     for (;;) {
       const double now = Now();
@@ -277,7 +281,8 @@ class Supervisor {
           end->silent || (watch->started() ? now - watch->last_change() > silence
                                            : now - start > options_.start_timeout_seconds);
       if (now >= grace_ends) end->cut = true;
-      if (end->silent || end->cut || stops > 1) {
+      if (stops > 0) stop_ends = std::min(stop_ends, now + kStartStopSeconds);
+      if (end->silent || end->cut || stops > 1 || (now >= stop_ends && !watch->started())) {
         mpiexec->Signal(SIGKILL);
       } else if (stops == 1 && now >= next_signal) {
         mpiexec->Signal(SIGTERM);
