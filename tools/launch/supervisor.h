@@ -43,7 +43,7 @@ struct SupervisorOptions {
 // - kExitDone if the manifest says "finished", whatever mpiexec's exit code is;
 // - kExitInterrupted if it says "interrupted", if mpiexec's code does, or if a stop was asked for
 //   (stop_requests.h), at whatever moment: the job gets SIGTERM, again every second until it has
-//   ended; a second stop kills the job;
+//   ended; a second stop kills the job, as does 5 s without an end before the learner has reported;
 // - the code of a command that no restart can help: one that exits with kExitUsage, or with
 //   kExitError before the learner has reported, unless fewer ranks may be tried.
 // Throws Error when it gives up, when out_dir holds a run and neither resume nor overwrite is set,
