@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/progress.h"
 #include "estimators/registry.h"
+#include "learner/job/message_loop.h"
 #include "learner/mode.h"
 #include "tests/learner_child.h"
 #include "tests/learner_fakes.h"
@@ -52,7 +53,7 @@ MetaTrainConfig Hanging(const Config& mode, int64_t after) {
   return config;
 }
 
-// Runs the job in a process of its own and returns what it says when it ends with code 1.
+// Runs the job in a process of its own and returns what it says when it ends so.
 std::string Complaint(const std::function<void()>& run) {
   const TempDirectory directory;
   const std::string path = directory / "stderr";
@@ -61,7 +62,7 @@ std::string Complaint(const std::function<void()>& run) {
     ::dup2(file, STDERR_FILENO);
     run();
   });
-  CHECK(end.exit_code == 1);
+  CHECK(end.exit_code == kExitRankLost);
   return ReadTextFile(path);
 }
 
