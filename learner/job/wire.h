@@ -85,11 +85,8 @@ class WireWriter {
     Append(numbers.data(), numbers.size_bytes());
   }
   void Append(const void* data, size_t size) {
-    const size_t at = bytes_.size();
-    bytes_.resize(at + size);
-    if (size > 0) {
-      std::memcpy(bytes_.data() + at, data, size);
-    }
+    const auto* begin = static_cast<const std::byte*>(data);
+    bytes_.insert(bytes_.end(), begin, begin + size);
   }
 
   std::vector<std::byte> bytes_;
