@@ -45,7 +45,7 @@ void MetaTrainConfig::Visit(FieldVisitor& v) {
   v.FreeOnResume().Field(
       "progress_timeout_seconds", &progress_timeout_seconds, AtLeast(0),
       "A process that answers, but whose computation does not get on for so long, ends the job; 0: "
-      "never. Windows get on with every inner step, saving with every file.");
+      "never. Windows get on with every inner step, a checkpoint is to be complete in that time.");
   v.FreeOnResume().Field(
       "gather_checkpoints", &gather_checkpoints,
       "Whether the first process writes all files of a checkpoint, for processes without a "

@@ -49,7 +49,7 @@ MetaTrainConfig Hanging(const Config& mode, int64_t after) {
                     "test"));
   config.mode = mode;
   config.estimators[0] = config.estimators[0].With("after", std::to_string(after));
-  config.meta_steps = 1000000;
+  config.meta_steps = 1000000000;
   return config;
 }
 
@@ -82,7 +82,7 @@ TEST_CASE("A rank whose computation hangs ends the job, in every mode") {
 TEST_CASE("A checkpoint that hangs ends the job") {
   const std::string complaint = Complaint([] {
     const TempDirectory directory;
-    MetaTrainConfig config = Hanging(WriteOptions("Async", AsyncOptions{}), 1000000);
+    MetaTrainConfig config = Hanging(WriteOptions("Async", AsyncOptions{}), 1000000000);
     config.checkpoint_steps = 2;
     RunMetaTraining(config, {.out_dir = directory.path(), .on_event = [](std::string_view event) {
                                if (event == "checkpoint:2:manifest") Hang();

@@ -39,6 +39,7 @@ bool Background::Poll() {
     done_.pop_front();
   }
   --unfinished_;
+  ++ended_;
   if (job.error) {
     std::rethrow_exception(job.error);
   }

@@ -31,6 +31,8 @@ class Background {
   bool Poll();
   // Whether nothing is posted whose `then` has not been called.
   bool Idle() const { return unfinished_ == 0; }
+  // Jobs whose `then` has been called.
+  int64_t ended() const { return ended_; }
 
  private:
   struct Job {
@@ -44,6 +46,7 @@ class Background {
   ThreadPool pool_;
   Wakeup* wakeup_;
   int64_t unfinished_ = 0;
+  int64_t ended_ = 0;
   std::mutex mutex_;
   std::condition_variable posted_;
   std::deque<Job> waiting_;

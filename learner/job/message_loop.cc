@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "base/process_identity.h"
-#include "base/progress.h"
 #include "learner/run/status_file.h"
 
 namespace lopt {
@@ -50,8 +49,8 @@ MessageLoop::MessageLoop(Transport* transport, Wakeup* wakeup, Options options)
       woken_by_messages_(transport->NotifyOnArrival(wakeup)),
       spins_(transport->ranks_on_host() <= static_cast<int>(std::thread::hardware_concurrency())),
       shortest_sleep_(ShortestSleep(*transport)),
-      progressed_(Clock::now()),
-      tended_(progressed_),
+      progress_(options_.progress.size()),
+      tended_(Clock::now()),
       beaten_(tended_ - std::chrono::hours(1)),
       host_(HostName()) {
   const int last = transport->rank() == 0 ? transport->size() - 1 : 0;
@@ -119,7 +118,9 @@ void MessageLoop::Tend(Clock::time_point now) {
     for (Peer& peer : peers_) {
       peer.heard = now;
     }
-    progressed_ = now;
+    for (Progress& progress : progress_) {
+      progress.changed = now;
+    }
   }
   tended_ = now;
   if (options_.timeout_seconds > 0 &&
@@ -158,18 +159,20 @@ void MessageLoop::CheckPeers(Clock::time_point now) {
 }
 
 void MessageLoop::CheckProgress(Clock::time_point now) {
-  const int64_t progress = ProgressNoted();
-  if (progress != progress_ || !options_.working()) {
-    progress_ = progress;
-    progressed_ = now;
-  }
-  const double seconds = Seconds(now - progressed_);
-  if (options_.progress_timeout_seconds > 0 && seconds > options_.progress_timeout_seconds) {
-    fmt::print(stderr,
-               "lopt: rank {} ({}) has made no progress for {:.1f} s, longer than "
-               "progress_timeout_seconds, in state {}; its last step is {}; it ends the job\n",
-               transport_->rank(), host_, seconds, options_.state(), updates_);
-    transport_->Abort(kExitRankLost);
+  for (size_t i = 0; i < progress_.size(); ++i) {
+    Progress& progress = progress_[i];
+    const std::optional<int64_t> present = options_.progress[i]();
+    if (!present || present != progress.last) {
+      progress = {.last = present, .changed = now};
+    }
+    const double seconds = Seconds(now - progress.changed);
+    if (options_.progress_timeout_seconds > 0 && seconds > options_.progress_timeout_seconds) {
+      fmt::print(stderr,
+                 "lopt: rank {} ({}) has made no progress for {:.1f} s, longer than "
+                 "progress_timeout_seconds, in state {}; its last step is {}; it ends the job\n",
+                 transport_->rank(), host_, seconds, options_.state(), updates_);
+      transport_->Abort(kExitRankLost);
+    }
   }
 }
 

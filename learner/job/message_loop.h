@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,10 +22,10 @@ class MessageLoop {
  public:
   struct Options {
     double timeout_seconds = 0;  // a peer silent for so long ends the job; 0: never
-    // Work in the background that gives no sign of progress (base/progress.h) for so long ends the
-    // job; 0: never.
+    // Work that does not get on for so long ends the job; 0: never. Each watch is of one kind of
+    // work: a number that changes as it gets on, none while there is no such work.
     double progress_timeout_seconds = 0;
-    std::function<bool()> working = {};  // whether there is such work
+    std::vector<std::function<std::optional<int64_t>()>> progress = {};
     // Given every message but heartbeats.
     std::function<void(Message)> on_message = {};
     // Called often; true if it did something.
@@ -58,6 +59,11 @@ class MessageLoop {
     int64_t updates = 0;
   };
 
+  struct Progress {
+    std::optional<int64_t> last = {};
+    Clock::time_point changed = {};
+  };
+
   Peer* FindPeer(int rank);
   bool TakeMessages();
   void Tend(Clock::time_point now);
@@ -72,8 +78,7 @@ class MessageLoop {
   std::chrono::microseconds shortest_sleep_;
   std::vector<Peer> peers_;
   int64_t updates_ = 0;
-  int64_t progress_ = 0;
-  Clock::time_point progressed_;
+  std::vector<Progress> progress_;  // of options_.progress
   Clock::time_point tended_;
   Clock::time_point beaten_;
   Clock::time_point status_written_ = {};

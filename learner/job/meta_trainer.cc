@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/isa.h"
 #include "base/process_identity.h"
+#include "base/progress.h"
 #include "learner/experiment.h"
 #include "learner/job/background.h"
 #include "learner/job/learner_role.h"
@@ -62,7 +63,11 @@ class RankJob {
         loop_(transport, &wakeup_,
               {.timeout_seconds = config.worker_timeout_seconds,
                .progress_timeout_seconds = config.progress_timeout_seconds,
-               .working = [this] { return !Idle(); },
+               .progress = {[this] { return Progress(&background_, ProgressNoted()); },
+                            [this] {
+                              return Progress(files_ ? &*files_ : nullptr,
+                                              files_ ? files_->ended() : 0);
+                            }},
                .on_message = [this](Message message) { Dispatch(std::move(message)); },
                .on_poll = [this] { return PollBackground(); },
                .urgent = [this] { return Urgent(); },
@@ -200,7 +205,9 @@ class RankJob {
     return background_.Idle() ? "waiting" : "computing";
   }
 
-  bool Idle() const { return background_.Idle() && (!files_ || files_->Idle()); }
+  static std::optional<int64_t> Progress(const Background* work, int64_t number) {
+    return work == nullptr || work->Idle() ? std::nullopt : std::optional(number);
+  }
 
   MetaTrainConfig config_;
   MetaTrainerOptions options_;
