@@ -4,6 +4,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <utility>
 
 namespace lopt {
@@ -28,5 +29,8 @@ void Require(bool ok, fmt::format_string<Args...> format, Args&&... args) {
     Fail(format, std::forward<Args>(args)...);
   }
 }
+
+// The system's words for an errno. It is to be taken before anything else is called.
+inline std::string SystemReason(int error) { return std::generic_category().message(error); }
 
 }  // namespace lopt

@@ -9,14 +9,11 @@
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
-#include <system_error>
 
 #include "base/error.h"
 
 namespace lopt {
 namespace {
-
-std::string Reason(int error) { return std::generic_category().message(error); }
 
 class Descriptor {
  public:
@@ -46,10 +43,10 @@ class Descriptor {
 template <class Content>
 void ReadInto(const std::string& path, Content* content) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  Require(file.valid(), "cannot read {}: {}", path, Reason(errno));
+  Require(file.valid(), "cannot read {}: {}", path, SystemReason(errno));
   struct stat status = {};
   const bool known = ::fstat(file.number(), &status) == 0;
-  Require(known, "cannot read {}: {}", path, Reason(errno));
+  Require(known, "cannot read {}: {}", path, SystemReason(errno));
   // One byte more than the size, so that the end is seen without growing.
   content->resize(static_cast<size_t>(status.st_size) + 1);
   size_t used = 0;
@@ -61,7 +58,7 @@ void ReadInto(const std::string& path, Content* content) {
     if (got < 0 && errno == EINTR) {
       continue;
     }
-    Require(got >= 0, "cannot read {}: {}", path, Reason(errno));
+    Require(got >= 0, "cannot read {}: {}", path, SystemReason(errno));
     if (got == 0) {
       break;
     }
@@ -111,14 +108,14 @@ std::string ReadTextFile(const std::string& path) {
 void WriteFile(const std::string& path, std::span<const std::byte> bytes, Flush flush) {
   const std::string temporary = TemporaryName(path);
   Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  Require(file.valid(), "cannot write {}: {}", path, Reason(errno));
+  Require(file.valid(), "cannot write {}: {}", path, SystemReason(errno));
   int error = WriteAll(file, bytes, flush);
   if (error == 0 && std::rename(temporary.c_str(), path.c_str()) != 0) {
     error = errno;
   }
   if (error != 0) {
     ::unlink(temporary.c_str());
-    Fail("cannot write {}: {}", path, Reason(error));
+    Fail("cannot write {}: {}", path, SystemReason(error));
   }
   if (flush == Flush::kToDisk) {
     SyncDirectory(std::filesystem::absolute(path).parent_path());
@@ -131,21 +128,21 @@ void WriteTextFile(const std::string& path, std::string_view text, Flush flush) 
 
 void SyncDirectory(const std::string& path) {
   const Descriptor directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  Require(directory.valid(), "cannot open the directory {}: {}", path, Reason(errno));
+  Require(directory.valid(), "cannot open the directory {}: {}", path, SystemReason(errno));
   const bool flushed = ::fsync(directory.number()) == 0;
-  Require(flushed, "cannot flush the directory {}: {}", path, Reason(errno));
+  Require(flushed, "cannot flush the directory {}: {}", path, SystemReason(errno));
 }
 
 void SyncFile(const std::string& path) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  Require(file.valid(), "cannot open {}: {}", path, Reason(errno));
+  Require(file.valid(), "cannot open {}: {}", path, SystemReason(errno));
   const bool flushed = ::fsync(file.number()) == 0;
-  Require(flushed, "cannot flush {}: {}", path, Reason(errno));
+  Require(flushed, "cannot flush {}: {}", path, SystemReason(errno));
 }
 
 void CutFile(const std::string& path, int64_t bytes) {
   const bool cut = ::truncate(path.c_str(), bytes) == 0;
-  Require(cut, "cannot cut {}: {}", path, Reason(errno));
+  Require(cut, "cannot cut {}: {}", path, SystemReason(errno));
 }
 
 }  // namespace lopt

@@ -27,8 +27,7 @@ void MakeOutputDirectory(const std::string& path) {
     SyncDirectory(directory);
   }
   const bool writable = ::access(path.c_str(), W_OK | X_OK) == 0;
-  Require(writable, "cannot write to the output directory {}: {}", path,
-          std::generic_category().message(errno));
+  Require(writable, "cannot write to the output directory {}: {}", path, SystemReason(errno));
 }
 
 void RemoveMatching(const std::string& directory,

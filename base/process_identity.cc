@@ -21,27 +21,6 @@ std::string Machine() {
   return boot + " " + std::filesystem::read_symlink("/proc/self/ns/pid", ignored).string();
 }
 
-struct ProcessStat {
-  char state = 0;
-  int64_t start = 0;
-};
-
-// none: there is no such process, or it cannot be seen.
-std::optional<ProcessStat> ReadStat(int64_t pid) {
-  std::ifstream file(fmt::format("/proc/{}/stat", pid));
-  const std::string text((std::istreambuf_iterator<char>(file)), {});
-  // pid (name) state ..., the 20th after the name is the start; the name may hold anything.
-  const size_t close = text.rfind(')');
-  if (close == std::string::npos) return std::nullopt;
-  std::istringstream fields(text.substr(close + 1));
-  ProcessStat stat;
-  fields >> stat.state;
-  std::string skipped;
-  for (int i = 0; i < 18; ++i) fields >> skipped;
-  fields >> stat.start;
-  return fields ? std::optional(stat) : std::nullopt;
-}
-
 }  // namespace
 
 std::string HostName() {
@@ -49,17 +28,32 @@ std::string HostName() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
 }
 
+std::optional<ProcessStat> ReadProcessStat(int64_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  // pid (name) state parent ..., the 20th after the name is the start; the name may hold anything.
+  const size_t close = text.rfind(')');
+  if (close == std::string::npos) return std::nullopt;
+  std::istringstream fields(text.substr(close + 1));
+  ProcessStat stat;
+  fields >> stat.state >> stat.parent;
+  std::string skipped;
+  for (int i = 0; i < 17; ++i) fields >> skipped;
+  fields >> stat.start;
+  return fields ? std::optional(stat) : std::nullopt;
+}
+
 ProcessIdentity ThisProcess() {
   return {.host = HostName(),
           .machine = Machine(),
           .pid = ::getpid(),
-          .start = ReadStat(::getpid()).value_or(ProcessStat()).start};
+          .start = ReadProcessStat(::getpid()).value_or(ProcessStat()).start};
 }
 
 std::optional<bool> StillRuns(const ProcessIdentity& process) {
   if (process.machine != Machine()) return std::nullopt;
   if (::kill(static_cast<pid_t>(process.pid), 0) != 0 && errno == ESRCH) return false;
-  const std::optional<ProcessStat> stat = ReadStat(process.pid);
+  const std::optional<ProcessStat> stat = ReadProcessStat(process.pid);
   if (!stat) return true;
   return stat->state != 'Z' && stat->state != 'X' && stat->start == process.start;
 }

@@ -15,7 +15,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <optional>
-#include <system_error>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -140,7 +139,7 @@ RunLock::RunLock(const std::string& directory, const std::string& name)
       return;
     }
     Require(attempt.error == EEXIST, "cannot make the lock {}: {}", path_,
-            std::generic_category().message(attempt.error));
+            SystemReason(attempt.error));
     const std::optional<LockFile> lock = ReadLock(path_);
     if (!lock) continue;  // released meanwhile
     const std::string why = WhyStale(directory, path_, *lock, attempt.now);

@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <filesystem>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "base/error.h"
@@ -114,8 +113,7 @@ void EvaluationDirectory::GoOn(const EvaluationConfig& config,
   for (const RunResult& result : results) lines += ResultLine(result) + '\n';
   WriteTextFile(path_ + "/results.jsonl", lines);
   results_.open(path_ + "/results.jsonl", std::ios::app);
-  Require(results_.is_open(), "cannot write to {}/results.jsonl: {}", path_,
-          std::generic_category().message(errno));
+  Require(results_.is_open(), "cannot write to {}/results.jsonl: {}", path_, SystemReason(errno));
 }
 
 void EvaluationDirectory::WriteManifest(const EvaluationManifest& manifest) const {
@@ -125,8 +123,7 @@ void EvaluationDirectory::WriteManifest(const EvaluationManifest& manifest) cons
 void EvaluationDirectory::AddResults(const std::vector<RunResult>& results) {
   for (const RunResult& result : results) results_ << ResultLine(result) << '\n';
   results_.flush();
-  Require(results_.good(), "cannot write to {}/results.jsonl: {}", path_,
-          std::generic_category().message(errno));
+  Require(results_.good(), "cannot write to {}/results.jsonl: {}", path_, SystemReason(errno));
 }
 
 void EvaluationDirectory::WriteTables(const Summary& summary) const {

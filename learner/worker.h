@@ -20,6 +20,12 @@ using Estimators = std::vector<std::shared_ptr<const ConfiguredEstimator>>;
 // "<index>_<task>", by which metrics and messages name estimator `index`.
 std::string EstimatorName(const Estimators& estimators, size_t index);
 
+// A block of logical workers: [first, first + count).
+struct WorkerBlock {
+  int64_t first = 0;
+  int64_t count = 0;
+};
+
 // Everything of one logical worker that lives between two updates.
 struct WorkerState {
   int64_t windows = 0;                          // run so far; keys the next window's draws

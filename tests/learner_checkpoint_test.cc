@@ -14,6 +14,7 @@
 #include "lopt/registry.h"
 #include "tests/error_of.h"
 #include "tests/learner_child.h"
+#include "tests/replace_in_file.h"
 #include "tests/temp_directory.h"
 
 namespace lopt {
@@ -71,19 +72,7 @@ void CheckSame(const Checkpoint& got, const Checkpoint& wanted) {
 }
 
 std::string ReadError(const std::string& directory) {
-  try {
-    ReadCheckpoint(directory);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
-void Replace(const std::string& path, const std::string& from, const std::string& to) {
-  std::string text = ReadTextFile(path);
-  const size_t at = text.find(from);
-  REQUIRE(at != std::string::npos);
-  WriteTextFile(path, text.replace(at, from.size(), to));
+  return ErrorOf([&] { ReadCheckpoint(directory); });
 }
 
 TEST_CASE("What is read is what was written, bit for bit") {
@@ -110,7 +99,7 @@ TEST_CASE("Workers share files up to a size, and any of them are read back alone
   std::vector<CheckpointFile> files;
   PackWorkers(
       0, workers,
-      [&](const WorkerRange& range, const std::vector<std::byte>& bytes) {
+      [&](const WorkerBlock& range, const std::vector<std::byte>& bytes) {
         CHECK(range.count == (range.first == 6 ? 1 : 3));
         files.push_back(
             WriteCheckpointFile(store.TemporaryPath(10), WorkersFileName(range), bytes));
@@ -137,7 +126,7 @@ TEST_CASE("Workers share files up to a size, and any of them are read back alone
 }
 
 TEST_CASE("The name of a file says which workers it holds") {
-  const auto workers = [](const char* name) { return WorkersOfFile(name).value_or(WorkerRange{}); };
+  const auto workers = [](const char* name) { return WorkersOfFile(name).value_or(WorkerBlock{}); };
   CHECK(WorkersFileName({.first = 123456, .count = 2}) == "workers-123456-123457.safetensors");
   CHECK(workers("workers-123456-123457.safetensors").first == 123456);
   CHECK(workers("workers-00003-00005.safetensors").count == 3);
@@ -220,15 +209,15 @@ TEST_CASE("A half-written or damaged checkpoint is an error that says what is wr
     CHECK(ReadError(path).starts_with(start + "manifest.json: line "));
   }
   SUBCASE("a manifest with an unknown member") {
-    Replace(path + "/manifest.json", "outer_step", "outer_steps");
+    ReplaceInFile(path + "/manifest.json", "outer_step", "outer_steps");
     CHECK(ReadError(path) == start + "manifest.json: 'outer_step' is missing");
-    Replace(path + "/manifest.json", "outer_steps", "outer_step\": 10, \"inner_step");
+    ReplaceInFile(path + "/manifest.json", "outer_steps", "outer_step\": 10, \"inner_step");
     CHECK(ReadError(path) == start +
                                  "manifest.json: 'inner_step' is unknown; there may be: format, "
                                  "outer_step, workers, logs, files");
   }
   SUBCASE("a manifest of a later program") {
-    Replace(path + "/manifest.json", "lopt checkpoint 2", "lopt checkpoint 9");
+    ReplaceInFile(path + "/manifest.json", "lopt checkpoint 2", "lopt checkpoint 9");
     CHECK(ReadError(path) == start +
                                  "manifest.json: its format is 'lopt checkpoint 9', this program "
                                  "reads 'lopt checkpoint 2'");
@@ -238,9 +227,9 @@ TEST_CASE("A half-written or damaged checkpoint is an error that says what is wr
     CHECK(ReadError(path) == start + "workers-00000-00001.safetensors is missing");
   }
   SUBCASE("a file that the manifest does not list") {
-    Replace(path + "/manifest.json", "workers-00000-00001", "workers-00000-00000");
+    ReplaceInFile(path + "/manifest.json", "workers-00000-00001", "workers-00000-00000");
     CHECK(ReadError(path) == start + "workers-00000-00000.safetensors is missing");
-    Replace(path + "/manifest.json", "workers-00000-00000", "workers-00001-00001");
+    ReplaceInFile(path + "/manifest.json", "workers-00000-00000", "workers-00001-00001");
     CHECK(ReadError(path) == start + "manifest.json lists no file with worker 0");
   }
   SUBCASE("a truncated file") {
@@ -259,7 +248,7 @@ TEST_CASE("A half-written or damaged checkpoint is an error that says what is wr
     CHECK(error.ends_with(": the file is damaged"));
   }
   SUBCASE("a manifest with another step") {
-    Replace(path + "/manifest.json", "\"outer_step\": 10", "\"outer_step\": 11");
+    ReplaceInFile(path + "/manifest.json", "\"outer_step\": 10", "\"outer_step\": 11");
     CHECK(ReadError(path) ==
           start + "learner.safetensors is of outer step 10, manifest.json of 11");
   }

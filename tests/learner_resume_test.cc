@@ -16,6 +16,7 @@
 #include "tests/error_of.h"
 #include "tests/learner_local_job.h"
 #include "tests/learner_runs.h"
+#include "tests/replace_in_file.h"
 #include "tests/temp_directory.h"
 
 namespace lopt {
@@ -35,13 +36,6 @@ void Append(const std::string& path, const std::string& text) {
   std::ofstream(path, std::ios::app | std::ios::binary) << text;
 }
 
-void Replace(const std::string& path, const std::string& from, const std::string& to) {
-  std::string text = ReadTextFile(path);
-  const size_t at = text.find(from);
-  REQUIRE(at != std::string::npos);
-  WriteTextFile(path, text.replace(at, from.size(), to));
-}
-
 TEST_CASE("Damage to files that do not hold the state stops no resume and changes no bit") {
   const TempDirectory whole;
   const TempDirectory parts;
@@ -58,7 +52,7 @@ TEST_CASE("Damage to files that do not hold the state stops no resume and change
   Append(parts / "throughput.jsonl", zeros);
   Append(parts / EventFiles(parts.path()).back(), zeros);
   WriteTextFile(parts / "best.json", "{\"updates\": 5, \"eval_lo");
-  Replace(parts / "manifest.json", "\"threads\": 1", "\"threads\": \"one\"");
+  ReplaceInFile(parts / "manifest.json", "\"threads\": 1", "\"threads\": \"one\"");
   config.meta_steps = 20;
   Resume(config, parts.path());
   CHECK(FinalTheta(parts.path()) == FinalTheta(whole.path()));
@@ -130,10 +124,10 @@ TEST_CASE("A run whose checkpoints are gone is not begun anew without being told
   const auto resume_error = [&] { return ErrorOf([&] { Resume(config, directory.path()); }); };
   CHECK(resume_error() == "cannot resume: the run in " + directory.path() +
                               " has had checkpoints, but they are gone; " + remedy);
-  Replace(directory / "manifest.json", "\"updates\": 3", "\"updates\": 0");
-  Replace(directory / "manifest.json", "finished", "running");
+  ReplaceInFile(directory / "manifest.json", "\"updates\": 3", "\"updates\": 0");
+  ReplaceInFile(directory / "manifest.json", "finished", "running");
   CHECK(resume_error().ends_with(remedy));
-  Replace(directory / "manifest.json", "updates", "up");
+  ReplaceInFile(directory / "manifest.json", "updates", "up");
   CHECK(resume_error().starts_with("cannot resume without a checkpoint: "));
   CHECK(resume_error().ends_with(remedy));
   CHECK(MetricsLines(directory.path()) == metrics);
@@ -148,8 +142,8 @@ TEST_CASE("A run that died before its first checkpoint begins again, from the sa
       RunMetaTraining(config, {.out_dir = second.path(), .init_theta = file});
   // What there is of it then.
   fs::remove_all(second / "checkpoints");
-  Replace(second / "manifest.json", "\"updates\": 5", "\"updates\": 0");
-  Replace(second / "manifest.json", "finished", "starting");
+  ReplaceInFile(second / "manifest.json", "\"updates\": 5", "\"updates\": 0");
+  ReplaceInFile(second / "manifest.json", "finished", "starting");
   CHECK(Resume(config, second.path()).learner.theta == tuned.learner.theta);
 }
 

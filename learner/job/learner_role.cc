@@ -112,8 +112,7 @@ void LearnerRole::Begin() {
     }
   }
   // Before any rank reports: what is wrong with the files no restart can help.
-  InBackground(
-      [&] { writer_->Open(checkpoint ? checkpoint->journal_position : 0, windows, &state_); });
+  InBackground([&] { writer_->Open(checkpoint, windows, &state_); });
   loop_->SetUpdates(state_.learner.outer_step);
   loop_->WriteStatusTo(StatusPath(options_.out_dir, 0));
   if (checkpoint) {
@@ -156,7 +155,7 @@ MetaTrainResult LearnerRole::Loop() {
   int64_t inner_steps = 0;
   if (writer_ && !writer_->Saved(step)) {
     Save();
-    loop_->RunUntil([this] { return !writer_->saving(); });
+    AwaitSave();
   }
   const Clock::time_point start = Clock::now();
   while (step < meta_steps && !StopAsked()) {
@@ -233,8 +232,12 @@ void LearnerRole::Report(const UpdateSummary& summary, const MetaTrainResult& re
 void LearnerRole::Save() {
   writer_->Save(state_, *updates_, ranks_);
   if (reproducible_) {
-    loop_->RunUntil([this] { return !writer_->saving(); });
+    AwaitSave();
   }
+}
+
+void LearnerRole::AwaitSave() {
+  loop_->RunUntil([this] { return !writer_->saving(); });
 }
 
 void LearnerRole::Finish(MetaTrainResult* result) {
@@ -242,7 +245,7 @@ void LearnerRole::Finish(MetaTrainResult* result) {
   ranks_->Rest();
   if (writer_) {
     writer_->FinishThroughput();
-    loop_->RunUntil([this] { return !writer_->saving(); });
+    AwaitSave();
   }
   if (!reproducible_) {
     bool all_rest = false;
@@ -251,8 +254,8 @@ void LearnerRole::Finish(MetaTrainResult* result) {
     loop_->RunUntil([&] { return all_rest; });
   }
   if (writer_ && !writer_->Saved(step)) {
-    writer_->Save(state_, *updates_, ranks_);
-    loop_->RunUntil([this] { return !writer_->saving(); });
+    Save();
+    AwaitSave();
   }
   updates_->AccountUnused(&state_.ledger);
   if (writer_) {

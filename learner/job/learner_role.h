@@ -40,7 +40,9 @@ class LearnerRole {
   void SendStates();
   LearnerState InitialState(const std::string& init_theta) const;
   MetaTrainResult Loop();
+  // Begins a checkpoint, and where the mode is reproducible waits for it.
   void Save();
+  void AwaitSave();
   // Judges theta if that is due.
   void EvaluateTheta();
   void Report(const UpdateSummary& summary, const MetaTrainResult& result, int64_t inner_steps);

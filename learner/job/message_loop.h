@@ -13,7 +13,8 @@
 
 namespace lopt {
 
-// Exit code of a job that a rank has ended since another was silent (EX_UNAVAILABLE).
+// Exit code of a job that a rank has ended since another was silent, or its own work stood still
+// (EX_UNAVAILABLE).
 inline constexpr int kExitRankLost = 69;
 
 // What the main thread of a rank does while work goes on elsewhere: takes messages, exchanges signs

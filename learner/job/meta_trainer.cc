@@ -63,11 +63,8 @@ class RankJob {
         loop_(transport, &wakeup_,
               {.timeout_seconds = config.worker_timeout_seconds,
                .progress_timeout_seconds = config.progress_timeout_seconds,
-               .progress = {[this] { return Progress(&background_, ProgressNoted()); },
-                            [this] {
-                              return Progress(files_ ? &*files_ : nullptr,
-                                              files_ ? files_->ended() : 0);
-                            }},
+               .progress = {[this] { return ComputingProgress(); },
+                            [this] { return FilesProgress(); }},
                .on_message = [this](Message message) { Dispatch(std::move(message)); },
                .on_poll = [this] { return PollBackground(); },
                .urgent = [this] { return Urgent(); },
@@ -205,8 +202,11 @@ class RankJob {
     return background_.Idle() ? "waiting" : "computing";
   }
 
-  static std::optional<int64_t> Progress(const Background* work, int64_t number) {
-    return work == nullptr || work->Idle() ? std::nullopt : std::optional(number);
+  std::optional<int64_t> ComputingProgress() const {
+    return background_.Idle() ? std::nullopt : std::optional(ProgressNoted());
+  }
+  std::optional<int64_t> FilesProgress() const {
+    return !files_ || files_->Idle() ? std::nullopt : std::optional(files_->ended());
   }
 
   MetaTrainConfig config_;

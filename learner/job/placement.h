@@ -2,13 +2,9 @@
 
 #include <cstdint>
 
-namespace lopt {
+#include "learner/worker.h"
 
-// A block of logical workers.
-struct WorkerBlock {
-  int64_t first = 0;
-  int64_t count = 0;
-};
+namespace lopt {
 
 // The logical workers that a rank computes: contiguous blocks, as equal as can be, the larger ones
 // first, on all ranks or, if rank 0 is the learner only, on all others.

@@ -133,7 +133,7 @@ void Ranks::GoOn(const std::string& directory, std::span<const int64_t> windows)
 
 void Ranks::SendStates(int rank, const std::vector<WorkerState>& states) {
   PackWorkers(block(rank).first, states,
-              [&](const WorkerRange& range, std::vector<std::byte> bytes) {
+              [&](const WorkerBlock& range, std::vector<std::byte> bytes) {
                 transport_->Send(
                     rank, kState,
                     ToWire(WorkersFile{

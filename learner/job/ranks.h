@@ -66,7 +66,6 @@ class Ranks {
   int size() const { return static_cast<int>(ranks_.size()); }
   const WorkerBlock& block(int rank) const { return ranks_[static_cast<size_t>(rank)].block; }
   bool stop_asked() const { return stop_asked_; }
-  bool collecting() const { return collection_.has_value(); }
 
  private:
   // What the learner knows of one rank.

@@ -64,8 +64,7 @@ std::optional<Checkpoint> RunWriter::Resume() {
     spdlog::warn("{}; the file is written anew, without the init_theta of the run", error.what());
   }
   CheckFits(*checkpoint);
-  logs_ = checkpoint->logs;
-  begun_step_ = saved_step_ = checkpoint->learner.outer_step;
+  saved_step_ = checkpoint->learner.outer_step;
   if (options_.from) {
     RemoveAfter(saved_step_);
   }
@@ -125,20 +124,22 @@ void RunWriter::CheckFits(const Checkpoint& checkpoint) const {
       checkpoint.workers.size(), checkpoint.totals.size(), workers, estimators);
 }
 
-void RunWriter::Open(int64_t journal_position, std::span<const int64_t> windows, RunState* state) {
+void RunWriter::Open(const std::optional<Checkpoint>& checkpoint, std::span<const int64_t> windows,
+                     RunState* state) {
+  const LogState logs = checkpoint ? checkpoint->logs : LogState();
   journal_.emplace(directory_.JournalPath());
-  journal_->GoOnFrom(journal_position, windows, &state->ledger);
+  journal_->GoOnFrom(checkpoint ? checkpoint->journal_position : 0, windows, &state->ledger);
   const int64_t step = state->learner.outer_step;
   WriteManifest(saved_step_ < 0 ? "starting" : kRunning, step);
   directory_.WriteConfig(experiment_.resolved);
   if (options_.resume) {
-    CutLogs(directory_.path(), logs_);
+    CutLogs(directory_.path(), logs);
   }
   metrics_.emplace(directory_.path());
   if (config_.eval_every > 0) {
     best_.emplace(directory_.path(), HeldOutOf(ReadOptions<MetaTrainConfig>(experiment_.resolved)));
   }
-  throughput_.emplace(directory_.path(), step, logs_.seconds);
+  throughput_.emplace(directory_.path(), step, logs.seconds);
 }
 
 void RunWriter::WriteManifest(std::string status, int64_t updates,
@@ -175,31 +176,31 @@ bool RunWriter::SaveIsDue(int64_t step) const {
   const std::chrono::duration<double> since_save = Clock::now() - saved_at_;
   const int64_t every = config_.checkpoint_steps;
   return !saving() &&
-         ((every > 0 && step / every > begun_step_ / every) ||
+         ((every > 0 && step / every > saved_step_ / every) ||
           (config_.checkpoint_seconds > 0 && since_save.count() >= config_.checkpoint_seconds));
 }
 
 void RunWriter::Save(const RunState& state, const Updates& updates, Ranks* ranks) {
   metrics_->Flush();
-  begun_step_ = state.learner.outer_step;
+  const int64_t step = state.learner.outer_step;
   saved_at_ = Clock::now();
-  logs_ = {.seconds = throughput_->seconds(), .bytes = LogBytes(directory_.path())};
-  saving_ = std::make_shared<Checkpoint>(Checkpoint{.config = experiment_.resolved,
-                                                    .isa = CurrentIsa(),
-                                                    .run_key = experiment_.run_key,
-                                                    .theta = experiment_.optimizer->theta_layout(),
-                                                    .learner = state.learner,
-                                                    .workers = {},
-                                                    .totals = state.totals,
-                                                    .ledger = state.ledger,
-                                                    .journal_position = journal_->position(),
-                                                    .logs = logs_});
-  journal_positions_[begun_step_] = journal_->position();
+  saving_ = std::make_shared<Checkpoint>(Checkpoint{
+      .config = experiment_.resolved,
+      .isa = CurrentIsa(),
+      .run_key = experiment_.run_key,
+      .theta = experiment_.optimizer->theta_layout(),
+      .learner = state.learner,
+      .workers = {},
+      .totals = state.totals,
+      .ledger = state.ledger,
+      .journal_position = journal_->position(),
+      .logs = {.seconds = throughput_->seconds(), .bytes = LogBytes(directory_.path())}});
+  journal_positions_[step] = journal_->position();
   updates.AccountUnused(&saving_->ledger);
   ranks->Collect(
       {.what = config_.gather_checkpoints ? SaveRequest::What::kSend : SaveRequest::What::kWrite,
-       .outer_step = begun_step_,
-       .directory = store_.Begin(begun_step_)},
+       .outer_step = step,
+       .directory = store_.Begin(step)},
       {.before =
            [this](const WorkerGradient& gradient) {
              saving_->ledger.Account(Fate::kLost, WindowsOf(gradient), gradient.gradient);
@@ -267,7 +268,7 @@ void RunWriter::Fail(const std::string& error, int64_t updates) {
   try {
     lock_->RequireHeld();
     if (saving_) {
-      store_.Discard(begun_step_);
+      store_.Discard(saving_->learner.outer_step);
     }
     WriteManifest("failed", updates, error);
   } catch (const Error& second) {

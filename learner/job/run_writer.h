@@ -43,9 +43,11 @@ class RunWriter {
   // checkpoint but for the workers' states, none if there is none yet. Throws Error if it does not
   // fit the experiment.
   std::optional<Checkpoint> Resume();
-  // Opens all files and writes those of the start. `windows`, by worker, are those of the state.
-  // The ledger learns of windows that were rolled back.
-  void Open(int64_t journal_position, std::span<const int64_t> windows, RunState* state);
+  // Opens all files and writes those of the start, after a checkpoint or from the beginning.
+  // `windows`, by worker, are those of the state. The ledger learns of windows that were rolled
+  // back.
+  void Open(const std::optional<Checkpoint>& checkpoint, std::span<const int64_t> windows,
+            RunState* state);
 
   // The file that the run's first theta came from; empty: drawn.
   const std::string& init_theta() const { return init_theta_; }
@@ -99,14 +101,12 @@ class RunWriter {
   RunDirectory directory_;
   std::optional<RunLock> lock_;
   CheckpointStore store_;
-  LogState logs_;  // at the newest checkpoint
   std::optional<WindowJournal> journal_;
   std::map<int64_t, int64_t> journal_positions_;  // by step, of checkpoints of this process
   std::optional<MetricsLog> metrics_;
   std::optional<ThroughputLog> throughput_;
   std::optional<BestTheta> best_;
   std::shared_ptr<Checkpoint> saving_;  // is being written
-  int64_t begun_step_ = 0;              // of the checkpoint begun last
   int64_t saved_step_ = -1;             // of the newest checkpoint
   std::chrono::steady_clock::time_point saved_at_ = std::chrono::steady_clock::now();
 };

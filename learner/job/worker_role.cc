@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -69,11 +70,11 @@ void WorkerRole::TakeStates(WorkersFile file) {
                 "the states of workers {} to {} came to a rank that has workers {} to {}",
                 shared->first, shared->first + shared->count - 1, block_.first,
                 block_.first + block_.count - 1);
-        UnpackWorkers(ParseArrayFile(shared->bytes, "a message with workers' states"),
-                      {.first = shared->first, .count = shared->count},
-                      experiment_->estimators.size(), [this](int64_t worker, WorkerState state) {
-                        states_[static_cast<size_t>(worker - block_.first)] = std::move(state);
-                      });
+        std::ranges::move(
+            UnpackWorkers(ParseArrayFile(shared->bytes, "a message with workers' states"),
+                          {.first = shared->first, .count = shared->count},
+                          experiment_->estimators.size()),
+            states_.begin() + (shared->first - block_.first));
       },
       [] {});
 }
@@ -131,7 +132,7 @@ std::vector<SavedFile> WorkerRole::WriteStates(const SaveRequest& request) const
   if (request.what == SaveRequest::What::kNothing) {
     return saved;
   }
-  PackWorkers(block_.first, states_, [&](const WorkerRange& range, std::vector<std::byte> bytes) {
+  PackWorkers(block_.first, states_, [&](const WorkerBlock& range, std::vector<std::byte> bytes) {
     const std::string name = WorkersFileName(range);
     if (request.what == SaveRequest::What::kSend) {
       saved.push_back({.file = {.name = name}, .bytes = std::move(bytes)});

@@ -176,9 +176,9 @@ ArrayFile ReadEntry(const std::string& directory, const Manifest& manifest,
 
 // The states of these workers, one after the other.
 void ReadWorkerFiles(const std::string& directory, const Manifest& manifest,
-                     const WorkerRange& wanted, size_t estimators,
-                     const std::function<void(int64_t, WorkerState)>& take) {
-  std::map<int64_t, WorkerRange> files;
+                     const WorkerBlock& wanted, size_t estimators,
+                     const std::function<void(WorkerState)>& take) {
+  std::map<int64_t, WorkerBlock> files;
   for (const auto& [name, entry] : manifest.files) {
     if (const auto range = WorkersOfFile(name)) {
       files[range->first] = *range;
@@ -190,8 +190,11 @@ void ReadWorkerFiles(const std::string& directory, const Manifest& manifest,
     const int64_t file_end = first + range.count;
     if (first <= next && next < std::min(file_end, end)) {
       const int64_t count = std::min(file_end, end) - next;
-      UnpackWorkers(ReadEntry(directory, manifest, WorkersFileName(range)),
-                    {.first = next, .count = count}, estimators, take);
+      for (WorkerState& worker :
+           UnpackWorkers(ReadEntry(directory, manifest, WorkersFileName(range)),
+                         {.first = next, .count = count}, estimators)) {
+        take(std::move(worker));
+      }
       next += count;
     }
   }
@@ -250,7 +253,7 @@ Checkpoint ReadCheckpoint(const std::string& directory, WorkerStates states) {
           checkpoint.learner.outer_step, kManifest, manifest.outer_step);
   checkpoint.logs = manifest.logs;
   ReadWorkerFiles(directory, manifest, {.first = 0, .count = manifest.workers},
-                  checkpoint.totals.size(), [&](int64_t, WorkerState worker) {
+                  checkpoint.totals.size(), [&](WorkerState worker) {
                     if (states == WorkerStates::kWindows) {
                       worker.estimators.clear();
                     }
@@ -264,7 +267,7 @@ std::vector<WorkerState> ReadWorkers(const std::string& directory, int64_t first
   const Manifest manifest = ReadManifest(directory);
   std::vector<WorkerState> workers;
   ReadWorkerFiles(directory, manifest, {.first = first, .count = count}, estimators,
-                  [&](int64_t, WorkerState worker) { workers.push_back(std::move(worker)); });
+                  [&](WorkerState worker) { workers.push_back(std::move(worker)); });
   return workers;
 }
 
@@ -295,7 +298,7 @@ void CheckpointStore::Write(const Checkpoint& checkpoint) const {
   const std::string temporary = Begin(step);
   try {
     std::vector<CheckpointFile> files;
-    PackWorkers(0, checkpoint.workers, [&](const WorkerRange& range, std::vector<std::byte> bytes) {
+    PackWorkers(0, checkpoint.workers, [&](const WorkerBlock& range, std::vector<std::byte> bytes) {
       Event(step, fmt::format("workers:{}", range.first));
       files.push_back(WriteCheckpointFile(temporary, WorkersFileName(range), bytes));
     });
@@ -334,8 +337,8 @@ void CheckpointStore::Commit(const Checkpoint& checkpoint,
   manifest.Add(
       WriteCheckpointFile(temporary, kLearnerFile, SerializeArrayFile(LearnerToFile(checkpoint))));
   Event(step, "manifest");
+  // The last: with its name those of all are flushed.
   WriteRecordFile(temporary + "/" + kManifest, manifest);
-  SyncDirectory(temporary);
   Event(step, "rename");
   Rename(temporary, Path(step));
   SyncDirectory(directory_);

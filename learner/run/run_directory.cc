@@ -4,11 +4,13 @@
 #include <array>
 #include <filesystem>
 #include <string_view>
+#include <vector>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/output_directory.h"
 #include "base/record.h"
+#include "base/tensorboard.h"
 
 namespace lopt {
 namespace {
@@ -20,7 +22,6 @@ constexpr std::array<std::string_view, 9> kFiles = {
     "throughput.jsonl", RunDirectory::kTheta, "theta_best.safetensors",
     "best.json",        "windows.bin",        "status"};
 constexpr std::string_view kCheckpoints = "checkpoints";
-constexpr std::string_view kEventFiles = "events.out.tfevents.";
 
 }  // namespace
 
@@ -40,8 +41,10 @@ void RunDirectory::Create() const { MakeOutputDirectory(path_); }
 
 void RunDirectory::RemoveRun() const {
   RemoveMatching(path_, [](std::string_view name) { return name == kCheckpoints; });
-  RemoveMatching(path_, [](std::string_view name) {
-    return name.starts_with(kEventFiles) || std::ranges::find(kFiles, name) != kFiles.end();
+  const std::vector<std::string> events = EventFiles(path_);
+  RemoveMatching(path_, [&](std::string_view name) {
+    return std::ranges::find(events, name) != events.end() ||
+           std::ranges::find(kFiles, name) != kFiles.end();
   });
   RemoveUnfinished();
 }

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <iterator>
-#include <system_error>
 #include <utility>
 
 #include "base/error.h"
@@ -19,8 +18,6 @@ namespace {
 // Records are forgotten when there are so many (1.2 MB).
 constexpr int64_t kMany = 50000;
 
-std::string SystemError() { return std::generic_category().message(errno); }
-
 }  // namespace
 
 WindowJournal::WindowJournal(std::string path) : path_(std::move(path)) { Open(); }
@@ -30,7 +27,7 @@ WindowJournal::~WindowJournal() { ::close(descriptor_); }
 void WindowJournal::Open() {
   descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (descriptor_ < 0) {
-    Fail("cannot open {}: {}", path_, SystemError());
+    Fail("cannot open {}: {}", path_, SystemReason(errno));
   }
   begin_ = header_ = 0;
   // A record that was cut short is dropped.
@@ -119,7 +116,7 @@ void WindowJournal::Write() {
   const std::span<const Record> records(noted_);
   const ssize_t written = ::write(descriptor_, records.data(), records.size_bytes());
   if (written != static_cast<ssize_t>(records.size_bytes())) {
-    Fail("cannot write {}: {}", path_, written < 0 ? SystemError() : "the disk is full");
+    Fail("cannot write {}: {}", path_, written < 0 ? SystemReason(errno) : "the disk is full");
   }
   end_ += std::ssize(records);
   noted_.clear();
@@ -127,7 +124,7 @@ void WindowJournal::Write() {
 
 void WindowJournal::Sync() const {
   if (::fdatasync(descriptor_) != 0) {
-    Fail("cannot flush {}: {}", path_, SystemError());
+    Fail("cannot flush {}: {}", path_, SystemReason(errno));
   }
 }
 
@@ -142,7 +139,7 @@ std::vector<WindowJournal::Record> WindowJournal::Read(int64_t position, int64_t
   const std::span<std::byte> bytes = std::as_writable_bytes(std::span(records));
   const ssize_t read = ::pread(descriptor_, bytes.data(), bytes.size(), Offset(position));
   if (read != std::ssize(bytes)) {
-    Fail("cannot read {}: {}", path_, read < 0 ? SystemError() : "it ends too early");
+    Fail("cannot read {}: {}", path_, read < 0 ? SystemReason(errno) : "it ends too early");
   }
   return records;
 }
@@ -160,7 +157,7 @@ void WindowJournal::Rewrite(int64_t begin) {
 // The records before the position stay.
 void WindowJournal::CutAt(int64_t position) {
   if (::ftruncate(descriptor_, Offset(position)) != 0) {
-    Fail("cannot write {}: {}", path_, SystemError());
+    Fail("cannot write {}: {}", path_, SystemReason(errno));
   }
   end_ = position;
 }

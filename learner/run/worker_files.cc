@@ -38,26 +38,26 @@ std::vector<std::byte> Serialize(int64_t first, std::span<const WorkerState> wor
 }  // namespace
 
 void PackWorkers(int64_t first, std::span<const WorkerState> workers,
-                 const std::function<void(const WorkerRange&, std::vector<std::byte>)>& use,
+                 const std::function<void(const WorkerBlock&, std::vector<std::byte>)>& use,
                  int64_t file_bytes) {
   while (!workers.empty()) {
     size_t count = 0;
     for (int64_t bytes = 0; count < workers.size() && bytes < file_bytes; ++count) {
       bytes += BytesOf(workers[count]);
     }
-    const WorkerRange range{.first = first, .count = static_cast<int64_t>(count)};
-    use(range, Serialize(first, workers.first(count)));
-    first += range.count;
+    const WorkerBlock block{.first = first, .count = static_cast<int64_t>(count)};
+    use(block, Serialize(first, workers.first(count)));
+    first += block.count;
     workers = workers.subspan(count);
   }
 }
 
-std::string WorkersFileName(const WorkerRange& range) {
-  return fmt::format("{}{:05}-{:05}{}", kWorkersPrefix, range.first, range.first + range.count - 1,
+std::string WorkersFileName(const WorkerBlock& block) {
+  return fmt::format("{}{:05}-{:05}{}", kWorkersPrefix, block.first, block.first + block.count - 1,
                      kWorkersSuffix);
 }
 
-std::optional<WorkerRange> WorkersOfFile(std::string_view name) {
+std::optional<WorkerBlock> WorkersOfFile(std::string_view name) {
   if (!name.starts_with(kWorkersPrefix) || !name.ends_with(kWorkersSuffix)) {
     return std::nullopt;
   }
@@ -74,20 +74,21 @@ std::optional<WorkerRange> WorkersOfFile(std::string_view name) {
   if (last_error != std::errc() || rest != end || last < first) {
     return std::nullopt;
   }
-  return WorkerRange{.first = first, .count = last - first + 1};
+  return WorkerBlock{.first = first, .count = last - first + 1};
 }
 
-void UnpackWorkers(ArrayFile file, const WorkerRange& wanted, size_t estimators,
-                   const std::function<void(int64_t, WorkerState)>& take) {
+std::vector<WorkerState> UnpackWorkers(ArrayFile file, const WorkerBlock& wanted,
+                                       size_t estimators) {
+  std::vector<WorkerState> workers;
   for (int64_t w = wanted.first; w < wanted.first + wanted.count; ++w) {
     const std::string prefix = fmt::format("{}/", w);
-    WorkerState worker;
+    WorkerState& worker = workers.emplace_back();
     worker.windows = file.arrays.At(prefix + "windows", DType::kInt64, {}).As<int64_t>()[0];
     for (size_t e = 0; e < estimators; ++e) {
       worker.estimators.push_back(file.arrays.Take(fmt::format("{}estimators/{}/", prefix, e)));
     }
-    take(w, std::move(worker));
   }
+  return workers;
 }
 
 }  // namespace lopt

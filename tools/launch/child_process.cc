@@ -12,20 +12,17 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <system_error>
 
 #include "base/error.h"
+#include "base/process_identity.h"
 
 namespace lopt {
 
 namespace {
 
 constexpr std::chrono::seconds kKillTime(10);  // for the system to end killed processes
-
-std::string Reason(int error) { return std::generic_category().message(error); }
 
 // Becomes the program. Only calls that are allowed between fork and exec. Returns if that fails.
 void Exec(char* const* arguments, pid_t parent) {
@@ -50,14 +47,7 @@ std::map<pid_t, pid_t> Parents() {
     const std::string name = entry.path().filename();
     pid_t pid = 0;
     if (std::from_chars(name.data(), name.data() + name.size(), pid).ec != std::errc()) continue;
-    std::ifstream file(entry.path() / "stat");
-    const std::string text((std::istreambuf_iterator<char>(file)), {});
-    // pid (name) state parent ...; the name may hold anything.
-    const size_t close = text.rfind(')');
-    if (close == std::string::npos || close + 4 > text.size()) continue;
-    pid_t parent = 0;
-    std::from_chars(text.data() + close + 4, text.data() + text.size(), parent);
-    parents[pid] = parent;
+    if (const auto stat = ReadProcessStat(pid)) parents[pid] = static_cast<pid_t>(stat->parent);
   }
   return parents;
 }
@@ -86,7 +76,7 @@ ChildProcess::ChildProcess(const std::vector<std::string>& words) {
   // A failed exec is told through a pipe that a successful one closes.
   std::array<int, 2> failure = {};
   const bool piped = ::pipe2(failure.data(), O_CLOEXEC) == 0;
-  Require(piped, "cannot make a pipe: {}", Reason(errno));
+  Require(piped, "cannot make a pipe: {}", SystemReason(errno));
   const pid_t parent = ::getpid();
   pid_ = ::fork();
   if (pid_ == 0) {
@@ -100,10 +90,10 @@ ChildProcess::ChildProcess(const std::vector<std::string>& words) {
   int error = 0;
   const auto count = pid_ < 0 ? 0 : ::read(failure[0], &error, sizeof error);
   ::close(failure[0]);
-  Require(pid_ > 0, "cannot start a process: {}", Reason(fork_error));
+  Require(pid_ > 0, "cannot start a process: {}", SystemReason(fork_error));
   if (count != sizeof error) return;
   ::waitpid(pid_, nullptr, 0);
-  Fail("cannot run '{}': {}", words[0], Reason(error));
+  Fail("cannot run '{}': {}", words[0], SystemReason(error));
 }
 
 ChildProcess::~ChildProcess() {

@@ -41,7 +41,7 @@ void AppendRestartLog(const std::string& out_dir, const FailedAttempt& attempt) 
   std::filesystem::create_directories(out_dir, error);
   std::ofstream file(path, std::ios::app);
   file << line.dump() + "\n" << std::flush;
-  Require(file.good(), "cannot write to {}: {}", path, std::generic_category().message(errno));
+  Require(file.good(), "cannot write to {}: {}", path, SystemReason(errno));
 }
 
 void RemoveRestartLog(const std::string& out_dir) {

@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cmath>
-#include <system_error>
 
 #include "base/error.h"
 #include "tools/hang_up.h"
@@ -33,7 +32,7 @@ StopRequests::StopRequests() : output_is_pipe_(IsPipe(STDOUT_FILENO)) {
   if (!HangUpIsIgnored()) sigaddset(&signals, SIGHUP);
   ::sigprocmask(SIG_BLOCK, &signals, &before_);
   descriptor_ = ::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
-  Require(descriptor_ >= 0, "cannot watch signals: {}", std::generic_category().message(errno));
+  Require(descriptor_ >= 0, "cannot watch signals: {}", SystemReason(errno));
 }
 
 StopRequests::~StopRequests() {

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <system_error>
 
 #include "base/error.h"
 
@@ -17,13 +16,11 @@ namespace lopt {
 
 namespace {
 
-std::string ErrorText(int error) { return std::generic_category().message(error); }
-
 // A file in memory without a name.
 class MemoryFile {
  public:
   explicit MemoryFile(const char* purpose) : descriptor_(::memfd_create(purpose, MFD_CLOEXEC)) {
-    Require(descriptor_ >= 0, "cannot make a file in memory: {}", ErrorText(errno));
+    Require(descriptor_ >= 0, "cannot make a file in memory: {}", SystemReason(errno));
   }
   ~MemoryFile() { ::close(descriptor_); }
   MemoryFile(const MemoryFile&) = delete;
@@ -35,7 +32,7 @@ class MemoryFile {
     while (!text.empty()) {
       const ssize_t written = ::write(descriptor_, text.data(), text.size());
       if (written < 0 && errno == EINTR) continue;
-      Require(written > 0, "cannot write to a file in memory: {}", ErrorText(errno));
+      Require(written > 0, "cannot write to a file in memory: {}", SystemReason(errno));
       text.remove_prefix(static_cast<size_t>(written));
     }
     ::lseek(descriptor_, 0, SEEK_SET);
@@ -50,7 +47,7 @@ class MemoryFile {
       const ssize_t count =
           ::pread(descriptor_, text.data() + done, text.size() - done, static_cast<off_t>(done));
       if (count < 0 && errno == EINTR) continue;
-      Require(count > 0, "cannot read a file in memory: {}", ErrorText(errno));
+      Require(count > 0, "cannot read a file in memory: {}", SystemReason(errno));
       done += static_cast<size_t>(count);
     }
     return text;
@@ -80,11 +77,11 @@ FilterResult RunFilter(const std::vector<std::string>& words, std::string_view i
   const int error =
       ::posix_spawnp(&pid, arguments[0], &actions, nullptr, arguments.data(), environ);
   ::posix_spawn_file_actions_destroy(&actions);
-  Require(error == 0, "cannot run '{}': {}", words[0], ErrorText(error));
+  Require(error == 0, "cannot run '{}': {}", words[0], SystemReason(error));
 
   int status = 0;
   while (::waitpid(pid, &status, 0) < 0) {
-    Require(errno == EINTR, "cannot wait for '{}': {}", words[0], ErrorText(errno));
+    Require(errno == EINTR, "cannot wait for '{}': {}", words[0], SystemReason(errno));
   }
   return {.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
           .output = out.Read(),
