@@ -33,6 +33,12 @@ TaskParts Parts(const ImageMlpOptions& options, const ImageData& data) {
     tensors.push_back({layer + "b", {shape.sizes[l + 1]}});
   }
   parts.params = Layout(std::move(tensors));
+  // Of a layer: the product, the gradient of its weights and, behind the first, of its input.
+  double weights = 0;
+  for (int64_t l = 0; l < shape.layers(); ++l) {
+    weights += (l == 0 ? 2.0 : 3.0) * static_cast<double>(shape.sizes[l] * shape.sizes[l + 1]);
+  }
+  parts.flops = 2 * weights * static_cast<double>(options.images.batch_size);
   return parts;
 }
 

@@ -60,6 +60,10 @@ struct TaskParts {
   // Losses are cut to [0, this], and one that is not finite becomes this; none: they stay as they
   // are.
   std::optional<double> normalizer_maximum = std::nullopt;
+  // Floating-point operations of one evaluation with gradient of one row, batch included: those of
+  // its matrix products and convolutions, a multiplication and an addition counted as two. 0: not
+  // stated.
+  double flops = 0;
 };
 
 // A family of inner problems with one parameter layout. What differs between two tasks of a family
@@ -91,6 +95,8 @@ class TaskFamily {
   // not finite becomes.
   virtual double Normalize(std::span<const float> config, double loss) const;
   std::optional<double> NormalizerMaximum() const { return parts_.normalizer_maximum; }
+
+  double flops() const { return parts_.flops; }
 
   // Rows [first, last) of the data set that make up `split`; {0, 0} for families without a data
   // set.
