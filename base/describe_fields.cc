@@ -95,13 +95,23 @@ class Describer : public FieldVisitor {
 
  private:
   void Number(const char* name, int64_t* value, ChoiceTable table, const char* meaning) override {
+    const char* chosen = FindName(table, *value);
+    Row(name, "text", chosen == nullptr ? kRequired : ValueCode(Json(chosen)), ValidChoices(table),
+        meaning);
+  }
+  void NumberList(const char* name, std::vector<int64_t>* value, ChoiceTable table,
+                  const char* meaning) override {
+    Json list = Json::array();
+    for (const int64_t number : *value) list.push_back(FindName(table, number));
+    Row(name, "list of texts", ValueCode(list), ValidChoices(table), meaning);
+  }
+
+  static std::string ValidChoices(ChoiceTable table) {
     std::vector<std::string> shown;
     for (const Named<int64_t>& entry : table) {
       shown.push_back(Code(entry.name));
     }
-    const char* chosen = FindName(table, *value);
-    Row(name, "text", chosen == nullptr ? kRequired : ValueCode(Json(chosen)),
-        fmt::format("{}", fmt::join(shown, ", ")), meaning);
+    return fmt::format("{}", fmt::join(shown, ", "));
   }
 
   static std::string ValidTypes(const TypeTable& types) {

@@ -70,10 +70,22 @@ class FieldVisitor {
     Number(name, &number, NumberedChoices(table).entries, meaning);
     *value = static_cast<Enum>(number);
   }
+  // A list of them, each of which may come more than once.
+  template <class Enum, size_t n>
+  void Choice(const char* name, std::vector<Enum>* value, const Named<Enum> (&table)[n],
+              const char* meaning) {
+    std::vector<int64_t> numbers;
+    for (const Enum choice : *value) numbers.push_back(static_cast<int64_t>(choice));
+    NumberList(name, &numbers, NumberedChoices(table).entries, meaning);
+    value->clear();
+    for (const int64_t number : numbers) value->push_back(static_cast<Enum>(number));
+  }
 
  private:
-  // A Choice whose enum has become a number.
+  // A Choice whose enum has become a number, and a list of them.
   virtual void Number(const char* name, int64_t* value, ChoiceTable table, const char* meaning) = 0;
+  virtual void NumberList(const char* name, std::vector<int64_t>* value, ChoiceTable table,
+                          const char* meaning) = 0;
 };
 
 }  // namespace lopt

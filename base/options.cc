@@ -61,6 +61,9 @@ class NameCollector : public FieldVisitor {
     }
   }
   void Number(const char* name, int64_t*, ChoiceTable, const char*) override { Add(name); }
+  void NumberList(const char* name, std::vector<int64_t>*, ChoiceTable, const char*) override {
+    Add(name);
+  }
 
   std::vector<std::string> names_;
   std::vector<std::string> free_on_resume_;
@@ -195,6 +198,30 @@ class FieldResolver : public FieldVisitor {
       problems_->Add(
           fmt::format("'{}' must be {}, got number {}", Path(name), ChoiceWords(table), *value));
     }
+  }
+  void NumberList(const char* name, std::vector<int64_t>* value, ChoiceTable table,
+                  const char*) override {
+    const auto read = [&](const std::string& path, const Json& json, int64_t* number) {
+      const bool valid = json.is_string() && FindValue(table, json.get<std::string>(), number);
+      if (!valid) {
+        Wrong(path, ChoiceWords(table), json,
+              json.is_string() ? NearestChoice(table, json.get<std::string>()) : "");
+      }
+      return valid;
+    };
+    if (!ReadList(name, "a list, each " + ChoiceWords(table), value, read)) return;
+    Json chosen = Json::array();
+    for (const int64_t number : *value) {
+      const char* choice = FindName(table, number);
+      if (choice == nullptr) {
+        problems_->Add(fmt::format("'{}' must be {}, got number {}",
+                                   JoinIndex(Path(name), chosen.size()), ChoiceWords(table),
+                                   number));
+        return;
+      }
+      chosen.push_back(choice);
+    }
+    Put(name, std::move(chosen));
   }
 
   template <class T>
@@ -405,6 +432,12 @@ class FieldChecker : public FieldVisitor {
   void Number(const char* name, int64_t* value, ChoiceTable table, const char*) override {
     if (FindName(table, *value) == nullptr) {
       problems_->Add(fmt::format("{} must be {}, got number {}", name, ChoiceWords(table), *value));
+    }
+  }
+  void NumberList(const char* name, std::vector<int64_t>* value, ChoiceTable table,
+                  const char* meaning) override {
+    for (size_t i = 0; i < value->size(); ++i) {
+      Number(JoinIndex(name, i).c_str(), &(*value)[i], table, meaning);
     }
   }
 

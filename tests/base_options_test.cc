@@ -138,6 +138,40 @@ TEST_CASE("a choice is read, written and described by its name") {
                        "config: 'color' must be one of red, green, got number 4", Error);
 }
 
+struct FlagOptions {
+  std::vector<Color> stripes = {Color::kGreen};
+
+  void Visit(FieldVisitor& v) { v.Choice("stripes", &stripes, kColors, "From top to bottom."); }
+};
+
+TEST_CASE("a list of choices is read, written and described by their names") {
+  const auto flag =
+      ReadOptions<FlagOptions>(Config::Parse(R"({"stripes": ["red", "green", "red"]})", "f"));
+  CHECK(flag.stripes == std::vector{Color::kRed, Color::kGreen, Color::kRed});
+  CHECK(WriteOptions("", flag).Dump(-1) == R"({"stripes":["red","green","red"]})");
+  CHECK(DescribeFields([](FieldVisitor& v) { FlagOptions().Visit(v); })
+            .find("| `stripes` | list of texts | `[\"green\"]` | `red`, `green` | From top to "
+                  "bottom. |") != std::string::npos);
+}
+
+TEST_CASE("a list of choices names what is wrong in a config and in options that were set") {
+  CHECK_THROWS_WITH_AS(
+      ReadOptions<FlagOptions>(Config::Parse(R"({"stripes": ["red", "grene", 3]})", "f")),
+      "config: 2 problems\n"
+      "  'stripes[1]' must be one of red, green, got \"grene\"; did you mean 'green'?\n"
+      "  'stripes[2]' must be one of red, green, got 3",
+      Error);
+  CHECK_THROWS_WITH_AS(ReadOptions<FlagOptions>(Config::Parse(R"({"stripes": "red"})", "f")),
+                       "config: 'stripes' must be a list, each one of red, green, got \"red\"",
+                       Error);
+  FlagOptions flag;
+  flag.stripes = {Color::kRed, Color(4)};
+  CHECK_THROWS_WITH_AS(CheckOptions("Flag", flag),
+                       "Flag: stripes[1] must be one of red, green, got number 4", Error);
+  CHECK_THROWS_WITH_AS(WriteOptions("", flag),
+                       "config: 'stripes[1]' must be one of red, green, got number 4", Error);
+}
+
 TEST_CASE("an optional integer is null or absent by default and exact where it is given") {
   const auto windows = [](const std::string& member) {
     return ReadOptions<RoomOptions>(

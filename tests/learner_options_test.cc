@@ -84,6 +84,13 @@ class WrongValue : public FieldVisitor {
     while (FindName(table, outside) != nullptr) ++outside;
     if (Next(name, "no such choice")) Set(value, outside);
   }
+  void NumberList(const char* name, std::vector<int64_t>* value, ChoiceTable table,
+                  const char*) override {
+    int64_t outside = 0;
+    while (FindName(table, outside) != nullptr) ++outside;
+    Next(name, 7);
+    if (Next(name, Json::array({"no such choice"}))) Set(value, {outside});
+  }
 
   bool Next(const char* name, std::optional<Json> json) {
     if (left_-- != 0) return false;
