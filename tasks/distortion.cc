@@ -13,7 +13,7 @@ constexpr float kNoise = 40;
 constexpr float kMislabeledPart = 0.2F;
 
 void AddNoise(RawImages* images) {
-  const auto pixels = static_cast<size_t>(images->height * images->width);
+  const auto pixels = images->pixels.size() / static_cast<size_t>(images->count);
   std::vector<float> noise(pixels);
   for (int64_t i = 0; i < images->count; ++i) {
     Normal(FoldIn(KeyFromSeed(kDistortionSeed), static_cast<uint64_t>(i)), noise);

@@ -65,12 +65,13 @@ void SplitRows(int64_t count, std::initializer_list<int64_t> ends_percent, RawIm
   }
 }
 
-// Where output coordinate i of `size` lies between input pixels, for `input` of them.
+// Where an output pixel lies between input pixels along one axis.
 struct Tap {
   int64_t low, high;
   float fraction;
 };
 
+// Of `size` output pixels over `input` ones.
 std::vector<Tap> ResizeTaps(int64_t input, int64_t size) {
   std::vector<Tap> taps;
   for (int64_t i = 0; i < size; ++i) {
@@ -85,9 +86,9 @@ std::vector<Tap> ResizeTaps(int64_t input, int64_t size) {
   return taps;
 }
 
-int64_t CheckedSize(int64_t size) {
-  Require(size >= 1, "Images cannot be resized to {} x {}", size, size);
-  return size;
+int64_t ResizedTo(int64_t size, int64_t stored) {
+  Require(size >= 0, "Images cannot be resized to {} x {}", size, size);
+  return size == 0 ? stored : size;
 }
 
 }  // namespace
@@ -133,26 +134,58 @@ RawImages GenerateImages() {
   return all;
 }
 
+void SetChannels(int64_t channels, RawImages* images) {
+  const int64_t stored = images->channels;
+  if (channels == 0 || channels == stored) return;
+  Require((channels == 1 && stored == 3) || (channels == 3 && stored == 1),
+          "Images of {} channels cannot be turned into images of {}: wanted 0 (as stored), {}",
+          stored, channels,
+          stored == 1 || stored == 3 ? "1 (grey) or 3 (colour)" : std::to_string(stored));
+  const size_t pixels = images->pixels.size() / static_cast<size_t>(stored);
+  std::vector<uint8_t> turned;
+  turned.reserve(pixels * static_cast<size_t>(channels));
+  for (size_t i = 0; i < pixels; ++i) {
+    if (channels == 1) {
+      const uint8_t* rgb = &images->pixels[3 * i];
+      turned.push_back(
+          static_cast<uint8_t>((19595 * rgb[0] + 38470 * rgb[1] + 7471 * rgb[2] + 0x8000) >> 16));
+    } else {
+      turned.insert(turned.end(), 3, images->pixels[i]);
+    }
+  }
+  images->channels = channels;
+  images->pixels = std::move(turned);
+}
+
 ImageData::ImageData(const RawImages& raw, int64_t size)
-    : features_(CheckedSize(size) * size),
-      stride_((features_ + kFloatsPerLine - 1) / kFloatsPerLine * kFloatsPerLine),
+    : height_(ResizedTo(size, raw.height)),
+      width_(ResizedTo(size, raw.width)),
+      channels_(raw.channels),
+      stride_((features() + kFloatsPerLine - 1) / kFloatsPerLine * kFloatsPerLine),
       classes_(1 + *std::max_element(raw.labels.begin(), raw.labels.end())),
       labels_(raw.labels),
       images_(new (std::align_val_t{64}) float[static_cast<size_t>(raw.count * stride_)]) {
   std::copy(std::begin(raw.splits), std::end(raw.splits), splits_);
-  const std::vector<Tap> columns = ResizeTaps(raw.width, size);
-  const std::vector<Tap> lines = ResizeTaps(raw.height, size);
+  std::vector<Tap> columns = ResizeTaps(raw.width, width_);
+  for (Tap& x : columns) {
+    x.low *= channels_;
+    x.high *= channels_;
+  }
+  const std::vector<Tap> lines = ResizeTaps(raw.height, height_);
+  const int64_t line = raw.width * channels_;
   for (int64_t image = 0; image < raw.count; ++image) {
-    const uint8_t* in = raw.pixels.data() + image * raw.height * raw.width;
+    const uint8_t* in = raw.pixels.data() + image * raw.height * line;
     float* out = images_.get() + image * stride_;
-    std::fill(out + features_, out + stride_, 0.0f);
+    std::fill(out + features(), out + stride_, 0.0f);
     for (const Tap& y : lines) {
-      const uint8_t* low = in + y.low * raw.width;
-      const uint8_t* high = in + y.high * raw.width;
+      const uint8_t* low = in + y.low * line;
+      const uint8_t* high = in + y.high * line;
       for (const Tap& x : columns) {
-        const float top = (1 - x.fraction) * low[x.low] + x.fraction * low[x.high];
-        const float bottom = (1 - x.fraction) * high[x.low] + x.fraction * high[x.high];
-        *out++ = ((1 - y.fraction) * top + y.fraction * bottom) / 255.0f;
+        for (int64_t c = 0; c < channels_; ++c) {
+          const float top = (1 - x.fraction) * low[x.low + c] + x.fraction * low[x.high + c];
+          const float bottom = (1 - x.fraction) * high[x.low + c] + x.fraction * high[x.high + c];
+          *out++ = ((1 - y.fraction) * top + y.fraction * bottom) / 255.0f;
+        }
       }
     }
   }

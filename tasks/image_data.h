@@ -11,11 +11,12 @@
 
 namespace lopt {
 
-// Images as they are stored: [count, height, width] bytes and one label an image.
+// Images as they are stored: [count, height, width, channels] bytes and one label an image.
 struct RawImages {
   int64_t count = 0;
   int64_t height = 0;
   int64_t width = 0;
+  int64_t channels = 1;  // 1 is grey, 3 are red, green and blue
   std::vector<uint8_t> pixels;
   std::vector<uint8_t> labels;
   std::pair<int64_t, int64_t> splits[4];  // rows [first, last) of each Split
@@ -31,16 +32,25 @@ RawImages ReadImageDirectory(const std::string& directory);
 // 10,000 drawn digits (glyphs.h), split 70/10/10/10.
 RawImages GenerateImages();
 
-// The data set of a task: float32 rows in [0, 1]. Immutable.
+// Colour to grey, (19595 red + 38470 green + 7471 blue + 32768) / 65536 (the luma of ITU-R 601-2,
+// rounded), or grey to three equal channels; 0 or the channels that there are: nothing. Throws
+// Error on any other change.
+void SetChannels(int64_t channels, RawImages* images);
+
+// The data set of a task: float32 rows in [0, 1], each an image [height, width, channels].
+// Immutable.
 class ImageData {
  public:
-  // Resizes every image to size x size (bilinear, half-pixel centres, edges clamped, no
-  // antialiasing) and divides by 255. Throws Error unless size >= 1.
+  // Resizes every image to size x size, or leaves its size if that is 0 (bilinear, half-pixel
+  // centres, edges clamped, no antialiasing), and divides by 255. Throws Error unless size >= 0.
   ImageData(const RawImages& raw, int64_t size);
 
   int64_t count() const { return static_cast<int64_t>(labels_.size()); }
-  int64_t features() const { return features_; }  // size * size
-  int64_t classes() const { return classes_; }    // the largest label + 1
+  int64_t height() const { return height_; }
+  int64_t width() const { return width_; }
+  int64_t channels() const { return channels_; }
+  int64_t features() const { return height_ * width_ * channels_; }
+  int64_t classes() const { return classes_; }  // the largest label + 1
   // Row i is images()[i * stride(), + features()), 64-byte aligned; zeros follow up to stride().
   const float* images() const { return images_.get(); }
   int64_t stride() const { return stride_; }
@@ -54,7 +64,9 @@ class ImageData {
     void operator()(float* p) const { ::operator delete[](p, std::align_val_t{64}); }
   };
 
-  int64_t features_;
+  int64_t height_;
+  int64_t width_;
+  int64_t channels_;
   int64_t stride_;
   int64_t classes_;
   std::vector<uint8_t> labels_;

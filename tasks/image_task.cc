@@ -24,8 +24,11 @@ std::string ImageDirectory(ImageSource source, const TaskResources& resources) {
 }  // namespace
 
 void ImageOptions::Visit(FieldVisitor& v) {
-  v.Field("image_size", &image_size, Between(1, 256),
-          "Images are resized to this height and width.");
+  v.Field("image_size", &image_size, Between(0, 256),
+          "Images are resized to this height and width; 0 keeps the size that they are stored in.");
+  v.Field("channels", &channels, Between(0, 3),
+          "1 makes colour grey, 3 repeats grey for red, green and blue, 0 keeps the channels that "
+          "are stored.");
   v.Field("batch_size", &batch_size, Between(1, 1000000), "Examples a step.");
   v.Choice(
       "data", &data, kImageSources,
@@ -41,10 +44,11 @@ std::shared_ptr<const ImageData> GetImages(const ImageOptions& options,
   CheckOptions(kWho, options);
   const std::string directory = ImageDirectory(options.data, resources);
   return resources.Get<ImageData>(
-      fmt::format("{} {} {}", options.image_size,
+      fmt::format("{} {} {} {}", options.image_size, options.channels,
                   NameOf("distortion", options.distortion, kDistortions), directory),
       [&] {
         RawImages raw = directory.empty() ? GenerateImages() : ReadImageDirectory(directory);
+        SetChannels(options.channels, &raw);
         Distort(options.distortion, &raw);
         return std::make_shared<ImageData>(raw, options.image_size);
       });
@@ -52,9 +56,12 @@ std::shared_ptr<const ImageData> GetImages(const ImageOptions& options,
 
 TaskParts ImageClassifierParts(const ImageOptions& options, const ImageData& data) {
   CheckOptions(kWho, options);
-  Require(data.features() == options.image_size * options.image_size,
-          "{}: images of {} numbers, wanted image_size {} squared", kWho, data.features(),
+  Require(options.image_size == 0 ||
+              (data.height() == options.image_size && data.width() == options.image_size),
+          "{}: images of {} x {}, wanted image_size {}", kWho, data.height(), data.width(),
           options.image_size);
+  Require(options.channels == 0 || data.channels() == options.channels,
+          "{}: images of {} channels, wanted {}", kWho, data.channels(), options.channels);
   TaskParts parts{.aux = Layout({{"accuracy", Shape{}}}),
                   .normalizer_maximum = 1.5 * std::log(static_cast<double>(data.classes()))};
   parts.data.batch_size = options.batch_size;

@@ -23,20 +23,21 @@ inline constexpr Named<ImageSource> kImageSources[] = {{ImageSource::kDefault, "
 // Which images, and how many a step.
 struct ImageOptions {
   int64_t image_size = 8;
+  int64_t channels = 0;
   int64_t batch_size = 128;
   ImageSource data = ImageSource::kDefault;
   Distortion distortion = Distortion::kNone;
   void Visit(FieldVisitor& v);
 };
 
-// The images that the options name, made once a run. Throws what CheckOptions and
-// ReadImageDirectory throw, and Error if `data` is kIdx and there is no data directory.
+// The images that the options name, made once a run. Throws what CheckOptions, ReadImageDirectory
+// and SetChannels throw, and Error if `data` is kIdx and there is no data directory.
 std::shared_ptr<const ImageData> GetImages(const ImageOptions& options,
                                            const TaskResources& resources);
 
 // The parts of a family of classifiers of these images, for the task to add its params: no config,
 // aux "accuracy", batches of `batch_size` rows, losses cut to [0, 1.5 ln(classes)]. Throws Error as
-// CheckOptions does and if the images have another size than image_size x image_size.
+// CheckOptions does and if the images have another size or other channels than the options say.
 TaskParts ImageClassifierParts(const ImageOptions& options, const ImageData& data);
 
 }  // namespace lopt

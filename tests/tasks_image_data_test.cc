@@ -286,6 +286,84 @@ TEST_CASE("Resizing is bilinear with half-pixel centres and clamped edges") {
   }
 }
 
+// An image of 1 x 3 pixels in colour.
+RawImages OneColourImage() {
+  return {.count = 1,
+          .height = 1,
+          .width = 3,
+          .channels = 3,
+          .pixels = {255, 0, 0, 10, 200, 30, 1, 2, 4},
+          .labels = {0},
+          .splits = {}};
+}
+
+TEST_CASE("Every channel is resized like an image of its own") {
+  RawImages raw{.count = 2,
+                .height = 4,
+                .width = 5,
+                .channels = 3,
+                .pixels = Bytes(2 * 4 * 5 * 3),
+                .labels = {0, 1},
+                .splits = {}};
+  for (size_t i = 0; i < raw.pixels.size(); ++i) raw.pixels[i] = static_cast<uint8_t>(37 * i * i);
+  for (const int64_t size : {0, 3, 7}) {
+    const ImageData data(raw, size);
+    CHECK(data.height() == (size == 0 ? 4 : size));
+    CHECK(data.width() == (size == 0 ? 5 : size));
+    CHECK(data.channels() == 3);
+    CHECK(data.features() == data.height() * data.width() * 3);
+    for (size_t c = 0; c < 3; ++c) {
+      RawImages plane = raw;
+      plane.channels = 1;
+      plane.pixels.clear();
+      for (size_t i = c; i < raw.pixels.size(); i += 3) plane.pixels.push_back(raw.pixels[i]);
+      const ImageData alone(plane, size);
+      for (int64_t image = 0; image < 2; ++image) {
+        for (int64_t i = 0; i < alone.features(); ++i) {
+          CHECK(data.images()[image * data.stride() + 3 * i + static_cast<int64_t>(c)] ==
+                alone.images()[image * alone.stride() + i]);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("Colour becomes grey by its luma, grey becomes colour by repetition") {
+  RawImages images = OneColourImage();
+  SetChannels(0, &images);
+  CHECK(images.pixels == OneColourImage().pixels);
+  SetChannels(1, &images);
+  CHECK(images.channels == 1);
+  // As Pillow 9.4 converts these pixels from RGB to L.
+  CHECK(images.pixels == Bytes{76, 124, 2});
+  SetChannels(3, &images);
+  CHECK(images.channels == 3);
+  CHECK(images.pixels == Bytes{76, 76, 76, 124, 124, 124, 2, 2, 2});
+}
+
+TEST_CASE("Other channels than grey and colour are an error") {
+  RawImages images = OneColourImage();
+  CHECK_THROWS_WITH_AS(SetChannels(2, &images),
+                       "Images of 3 channels cannot be turned into images of 2: wanted 0 (as "
+                       "stored), 1 (grey) or 3 (colour)",
+                       Error);
+  images.channels = 9;
+  CHECK_THROWS_WITH_AS(
+      SetChannels(3, &images),
+      "Images of 9 channels cannot be turned into images of 3: wanted 0 (as stored), 9", Error);
+}
+
+TEST_CASE("A task's images have the channels that its options say") {
+  const TaskResources resources("");
+  CHECK(GetImages({}, resources)->channels() == 1);
+  const auto colour = GetImages({.image_size = 0, .channels = 3}, resources);
+  CHECK(colour->height() == 28);
+  CHECK(colour->features() == 28 * 28 * 3);
+  CHECK_THROWS_WITH_AS(ImageClassifierParts({.image_size = 0, .channels = 1}, *colour),
+                       "image task: images of 3 channels, wanted 1", Error);
+  CHECK_NOTHROW(ImageClassifierParts({.image_size = 0}, *colour));
+}
+
 TEST_CASE("Digits resized to 8 x 8 are those of the golden trace") {
   const char* directory = std::getenv("LOPT_MNIST_DIR");
   if (directory == nullptr) {
@@ -332,8 +410,8 @@ TEST_CASE("Images are made once a run, and it is known whether the directory was
                        "Image data 'idx' needs a directory with IDX files (--data-dir)", Error);
   CHECK_THROWS_WITH_AS(GetImages({.data = static_cast<ImageSource>(3)}, drawn),
                        "image task: data must be one of default, glyphs, idx, got number 3", Error);
-  CHECK_THROWS_WITH_AS(GetImages({.image_size = 0}, drawn),
-                       "image task: image_size must be in [1, 256], got 0", Error);
+  CHECK_THROWS_WITH_AS(GetImages({.image_size = -1}, drawn),
+                       "image task: image_size must be in [0, 256], got -1", Error);
 }
 
 TEST_CASE("Data sets may be asked for by several threads at once") {

@@ -312,7 +312,7 @@ TEST_CASE("NaN in a weight reaches the loss and is not lost in a ReLU") {
 
 TEST_CASE("Wrong options and examples are errors") {
   CHECK_THROWS_WITH_AS(ImageMlp({.images = {.image_size = 4}}, Drawn(8)),
-                       "image task: images of 64 numbers, wanted image_size 4 squared", Error);
+                       "image task: images of 8 x 8, wanted image_size 4", Error);
   CHECK_THROWS_WITH_AS(ImageMlp({.activation = static_cast<Activation>(2)}, Drawn(8)),
                        "ImageMLP: activation must be one of relu, tanh, got number 2", Error);
   CHECK_THROWS_WITH_AS(ImageMlp({.hidden = {3, 0}}, Drawn(8)),
