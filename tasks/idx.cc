@@ -1,45 +1,13 @@
 #include "tasks/idx.h"
 
-#include <zlib.h>
-
-#include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <memory>
 #include <span>
 
 #include "base/error.h"
 #include "base/layout.h"
+#include "tasks/gzip_file.h"
 
 namespace lopt {
 namespace {
-
-struct CloseGz {
-  void operator()(gzFile file) const { gzclose(file); }
-};
-
-std::vector<uint8_t> ReadMaybeGzipped(const std::string& path) {
-  const std::unique_ptr<gzFile_s, CloseGz> file(gzopen(path.c_str(), "rb"));
-  Require(file != nullptr, "{}: cannot be read: {}", path, std::strerror(errno));
-  constexpr size_t kPiece = 1 << 20;
-  gzbuffer(file.get(), kPiece / 4);
-  std::vector<uint8_t> bytes;
-  size_t used = 0;
-  while (true) {
-    bytes.resize(used + kPiece + used / 2);
-    const int got = gzread(file.get(), bytes.data() + used,
-                           static_cast<unsigned>(std::min(bytes.size() - used, size_t{1} << 30)));
-    int status = Z_OK;
-    const char* reason = gzerror(file.get(), &status);
-    Require(status != Z_BUF_ERROR, "{}: the gzip data ends too early: the file is truncated", path);
-    Require(status != Z_ERRNO, "{}: cannot be read: {}", path, std::strerror(errno));
-    Require(got >= 0, "{}: the gzip data is damaged: {}", path, reason);
-    if (got == 0) break;
-    used += static_cast<size_t>(got);
-  }
-  bytes.resize(used);
-  return bytes;
-}
 
 uint32_t BigEndian(std::span<const uint8_t> bytes) {
   return uint32_t{bytes[0]} << 24 | uint32_t{bytes[1]} << 16 | uint32_t{bytes[2]} << 8 | bytes[3];
@@ -49,7 +17,7 @@ uint32_t BigEndian(std::span<const uint8_t> bytes) {
 
 IdxFile ReadIdx(const std::string& path, int rank) {
   IdxFile idx;
-  idx.values = ReadMaybeGzipped(path);
+  idx.values = ReadGzipFile(path);
   const std::span<const uint8_t> bytes = idx.values;
   const size_t header = 4 * (1 + static_cast<size_t>(rank));
   Require(bytes.size() >= header,

@@ -1,0 +1,44 @@
+#include "tasks/gzip_file.h"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+#include "base/error.h"
+
+namespace lopt {
+namespace {
+
+struct CloseGz {
+  void operator()(gzFile file) const { gzclose(file); }
+};
+
+}  // namespace
+
+std::vector<uint8_t> ReadGzipFile(const std::string& path) {
+  const std::unique_ptr<gzFile_s, CloseGz> file(gzopen(path.c_str(), "rb"));
+  Require(file != nullptr, "{}: cannot be read: {}", path, std::strerror(errno));
+  constexpr size_t kPiece = 1 << 20;
+  gzbuffer(file.get(), kPiece / 4);
+  std::vector<uint8_t> bytes;
+  size_t used = 0;
+  while (true) {
+    bytes.resize(used + kPiece + used / 2);
+    const int got = gzread(file.get(), bytes.data() + used,
+                           static_cast<unsigned>(std::min(bytes.size() - used, size_t{1} << 30)));
+    int status = Z_OK;
+    const char* reason = gzerror(file.get(), &status);
+    Require(status != Z_BUF_ERROR, "{}: the gzip data ends too early: the file is truncated", path);
+    Require(status != Z_ERRNO, "{}: cannot be read: {}", path, std::strerror(errno));
+    Require(got >= 0, "{}: the gzip data is damaged: {}", path, reason);
+    if (got == 0) break;
+    used += static_cast<size_t>(got);
+  }
+  bytes.resize(used);
+  return bytes;
+}
+
+}  // namespace lopt
