@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/event_records.h"
+#include "base/png.h"
 #include "tensorboard_event.pb.h"
 
 namespace lopt {
@@ -81,6 +82,21 @@ void TensorBoardWriter::Write(int64_t step, double wall_time_seconds, const Metr
     entry->set_tag(name);
     entry->set_simple_value(static_cast<float>(value));
   }
+  impl_->Write(event);
+}
+
+void TensorBoardWriter::WriteImage(int64_t step, double wall_time_seconds, const std::string& tag,
+                                   const Bitmap& bitmap) {
+  tensorboard::Event event;
+  event.set_wall_time(wall_time_seconds);
+  event.set_step(step);
+  tensorboard::Summary::Value* entry = event.mutable_summary()->add_value();
+  entry->set_tag(tag);
+  tensorboard::Summary::Image* image = entry->mutable_image();
+  image->set_height(static_cast<int32_t>(bitmap.height));
+  image->set_width(static_cast<int32_t>(bitmap.width));
+  image->set_colorspace(static_cast<int32_t>(bitmap.channels));
+  image->set_encoded_image_string(EncodePng(bitmap));
   impl_->Write(event);
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/metrics.h"
+#include "base/pictures.h"
 
 namespace lopt {
 
@@ -23,6 +24,9 @@ class TensorBoardWriter {
   TensorBoardWriter(const std::string& directory, double wall_time_seconds);
   ~TensorBoardWriter();
   void Write(int64_t step, double wall_time_seconds, const Metrics& metrics);
+  // A picture, as PNG.
+  void WriteImage(int64_t step, double wall_time_seconds, const std::string& tag,
+                  const Bitmap& bitmap);
   // As for MetricsWriter.
   void Flush();
 

@@ -12,6 +12,7 @@
 #include "base/parallel.h"
 #include "evaluation/inner_training.h"
 #include "evaluation/run_result.h"
+#include "evaluation/task_pictures.h"
 
 namespace lopt {
 namespace {
@@ -65,6 +66,15 @@ HeldOutResult HeldOutEvaluation::Evaluate(const Eigen::VectorXf& theta) {
     metrics["eval_valid_loss/" + tasks_[t].name] = valid / count;
     metrics["eval_ratio/" + tasks_[t].name] = ratio / count;
     sum += ratio / count;
+  }
+  WorkspacePool::Lease lease(workspaces_);
+  for (size_t t = 0; t < tasks_.size(); ++t) {
+    const TrainingCurve& first = curves[t * static_cast<size_t>(seeds_)];
+    for (Pictures& shown :
+         ShowTraining(*tasks_[t].family, first, kHeldOutSplit, HeldOutKey(0), *lease)) {
+      const std::string name = tasks_[t].name + "/" + shown.name;
+      result.pictures[name] = std::move(shown);
+    }
   }
   result.loss = sum / static_cast<double>(tasks_.size());
   metrics["eval_loss"] = result.loss;

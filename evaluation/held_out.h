@@ -2,12 +2,14 @@
 
 #include <Eigen/Core>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/config.h"
 #include "base/metrics.h"
+#include "base/pictures.h"
 #include "base/workspace.h"
 #include "lopt/learned_optimizer.h"
 #include "tasks/registry.h"
@@ -35,6 +37,9 @@ struct HeldOutResult {
   //   eval_ratio/<index>_<type>       the fraction above
   //   eval_loss
   Metrics metrics = {};
+  // What the first training of each task that has something to show does in the end on
+  // kHeldOutSplit, by "<index>_<type>/<name of the pictures>".
+  std::map<std::string, Pictures> pictures = {};
 };
 
 // The small evaluation that meta-training makes of theta on its way: trains each task with some

@@ -129,7 +129,9 @@ class Trainings {
   std::vector<TrainingCurve> Curves(double seconds) {
     for (int64_t r = 0; r < rows(); ++r) {
       curves_[r].seconds = seconds / static_cast<double>(rows());
+      curves_[r].config.assign(config_[r].begin(), config_[r].end());
       curves_[r].params.assign(params_[r].begin(), params_[r].end());
+      curves_[r].model_state.assign(model_state_[r].begin(), model_state_[r].end());
     }
     return std::move(curves_);
   }

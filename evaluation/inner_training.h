@@ -30,7 +30,10 @@ struct TrainingCurve {
   std::vector<SplitScore> judged;     // after each of the asked numbers of steps
   // Of the training, judging left out; of trainings that ran together, an equal share.
   double seconds = 0;
-  std::vector<float> params;  // [P], at the end
+  std::vector<float> config;  // [C], of the task
+  // At the end.
+  std::vector<float> params;       // [P]
+  std::vector<float> model_state;  // [M]
 };
 
 // Where a training's task, start and batches come from: drawn from the key, so that the same key

@@ -58,28 +58,43 @@ void TaskFamily::Init(std::span<const float> config, Key key, std::span<float> p
   DoInit(config, key, params, model_state);
 }
 
-void TaskFamily::Evaluate(const TaskEvaluation& e, Workspace& scratch) const {
+void TaskFamily::CheckRows(const TaskEvaluation& e) const {
   Require(e.rows >= 1, "TaskFamily: {} rows to evaluate, wanted at least 1", e.rows);
   RequireSize("config", e.config.size(), e.rows * parts_.config.size());
   RequireSize("params", e.params.size(), e.rows * parts_.params.size());
   RequireSize("model_state", e.model_state.size(), e.rows * parts_.model_state.size());
+  if (e.examples.empty()) {
+    RequireSize("keys", e.keys.size(), e.rows);
+  } else {
+    CheckExamples(parts_.data, e);
+  }
+}
+
+std::span<const int32_t> TaskFamily::Examples(const TaskEvaluation& e, Workspace& scratch) const {
+  if (!e.examples.empty() || parts_.data.batch_size == 0) return e.examples;
+  const auto examples = scratch.Take<int32_t>(e.rows * parts_.data.batch_size);
+  DrawExamples(parts_.data, e, examples);
+  return examples;
+}
+
+void TaskFamily::Evaluate(const TaskEvaluation& e, Workspace& scratch) const {
+  CheckRows(e);
   RequireSize("losses", e.losses.size(), e.rows);
   RequireSizeOrEmpty("gradients", e.gradients.size(), e.rows * parts_.params.size());
   RequireSizeOrEmpty("aux", e.aux.size(), e.rows * parts_.aux.size());
-  if (!e.examples.empty()) {
-    CheckExamples(parts_.data, e);
-    DoEvaluate(e, scratch);
-    return;
-  }
-  RequireSize("keys", e.keys.size(), e.rows);
   const Workspace::Frame frame(scratch);
-  TaskEvaluation drawn = e;
-  if (parts_.data.batch_size > 0) {
-    const auto examples = scratch.Take<int32_t>(e.rows * parts_.data.batch_size);
-    DrawExamples(parts_.data, e, examples);
-    drawn.examples = examples;
-  }
-  DoEvaluate(drawn, scratch);
+  TaskEvaluation with_examples = e;
+  with_examples.examples = Examples(e, scratch);
+  DoEvaluate(with_examples, scratch);
+}
+
+std::vector<Pictures> TaskFamily::Show(const TaskEvaluation& e, Workspace& scratch) const {
+  CheckRows(e);
+  Require(e.rows == 1, "TaskFamily: {} rows to show, wanted 1", e.rows);
+  const Workspace::Frame frame(scratch);
+  TaskEvaluation with_examples = e;
+  with_examples.examples = Examples(e, scratch);
+  return DoShow(with_examples, scratch);
 }
 
 double TaskFamily::Normalize(std::span<const float>, double loss) const {
@@ -89,5 +104,7 @@ double TaskFamily::Normalize(std::span<const float>, double loss) const {
 }
 
 void TaskFamily::DoSample(Key, std::span<float>) const {}
+
+std::vector<Pictures> TaskFamily::DoShow(const TaskEvaluation&, Workspace&) const { return {}; }
 
 }  // namespace lopt

@@ -11,6 +11,7 @@
 #include "base/choices.h"
 #include "base/key.h"
 #include "base/layout.h"
+#include "base/pictures.h"
 #include "base/workspace.h"
 
 namespace lopt {
@@ -91,6 +92,11 @@ class TaskFamily {
   // well if an example is not of the data set.
   void Evaluate(const TaskEvaluation& evaluation, Workspace& scratch) const;
 
+  // Pictures of what one row sees and does, for people: "batch", what an autoencoder makes of it.
+  // Of the evaluation, whose rows must be 1, all but losses, gradients and aux is read. Empty for
+  // families that have nothing to show. Throws Error as Evaluate does.
+  std::vector<Pictures> Show(const TaskEvaluation& evaluation, Workspace& scratch) const;
+
   // The meta-loss of a raw loss. Where NormalizerMaximum() has a value, it is what a loss that is
   // not finite becomes.
   virtual double Normalize(std::span<const float> config, double loss) const;
@@ -122,6 +128,13 @@ class TaskFamily {
   // the split drawn with replacement from FoldIn(key, 0). The others get none. E = examples.size()
   // / rows; losses, gradients and aux are means over a row's examples.
   virtual void DoEvaluate(const TaskEvaluation& evaluation, Workspace& scratch) const = 0;
+  // Examples are given as to DoEvaluate. Default: nothing.
+  virtual std::vector<Pictures> DoShow(const TaskEvaluation& evaluation, Workspace& scratch) const;
+
+  // What Evaluate and Show are given, but for where results go.
+  void CheckRows(const TaskEvaluation& evaluation) const;
+  // The examples given, or those of the keys, in scratch memory; none without a data set.
+  std::span<const int32_t> Examples(const TaskEvaluation& evaluation, Workspace& scratch) const;
 
   TaskParts parts_;
 };

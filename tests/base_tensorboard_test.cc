@@ -7,6 +7,7 @@
 #include "base/event_records.h"
 #include "base/file.h"
 #include "base/metrics.h"
+#include "base/png.h"
 #include "base/tensorboard.h"
 #include "tests/temp_directory.h"
 
@@ -38,6 +39,31 @@ TEST_CASE("an event file has the bytes that TensorBoard's own writer gives") {
           std::vector<std::string>{"events.out.tfevents.0000000001.lopt"});
   CHECK(ReadTextFile(directory / "events.out.tfevents.0000000001.lopt") ==
         kVersionRecord + kStepRecord);
+}
+
+TEST_CASE("an image record has the bytes of TensorBoard's message around a PNG file") {
+  const TempDirectory directory;
+  const Bitmap bitmap{
+      .height = 2, .width = 3, .channels = 1, .pixels = {0, 50, 100, 150, 200, 250}};
+  {
+    TensorBoardWriter writer(directory.path(), 1.5);
+    writer.WriteImage(7, 2.0, "a/b", bitmap);
+  }
+  // Event: wall_time 2, step 7, summary { value { tag "a/b", image { height 2, width 3, colorspace
+  // 1, encoded_image_string } } }; lengths below 128 are one byte.
+  const std::string png = EncodePng(bitmap);
+  REQUIRE(png.size() < 100);
+  const auto length = [](size_t size) { return std::string(1, static_cast<char>(size)); };
+  const std::string image = std::string("\x08\x02\x10\x03\x18\x01\x22") + length(png.size()) + png;
+  const std::string value =
+      "\x0a\x03"
+      "a/b\x22" +
+      length(image.size()) + image;
+  const std::string summary = "\x0a" + length(value.size()) + value;
+  const std::string event = std::string("\x09\x00\x00\x00\x00\x00\x00\x00\x40\x10\x07\x2a", 12) +
+                            length(summary.size()) + summary;
+  CHECK(ReadTextFile(directory / "events.out.tfevents.0000000001.lopt") ==
+        kVersionRecord + EventRecord(event));
 }
 
 TEST_CASE("a record is a message between its length and checksums") {

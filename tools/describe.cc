@@ -17,6 +17,7 @@
 #include "tasks/registry.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
+#include "tools/describe_task.h"
 
 namespace lopt {
 
@@ -78,12 +79,42 @@ std::string DescribeEverything() {
 }
 
 int DescribeCommand(const std::vector<std::string>& arguments) {
-  const auto values = ParseCommandLine(arguments, {}, "type", 1, "lopt describe [TYPE]",
-                                       "Without TYPE: every key and type of a config.\n\n"
-                                       "Example:\n  lopt describe TruncatedPES\n");
+  namespace po = boost::program_options;
+  TaskRequest request;
+  po::options_description options("Options");
+  options.add_options()("task", po::value<std::string>()->value_name("CONFIG.json|TYPE"),
+                        "A task to make: a file with its config, or a type, with its defaults.")(
+      "data-dir", po::value<std::string>()->value_name("DIR"),
+      "Directory of the task's data files.")("steps",
+                                             po::value<int64_t>(&request.steps)->value_name("N"),
+                                             "Steps of Adam that it is trained for (1).")(
+      "learning-rate", po::value<double>(&request.learning_rate)->value_name("X"),
+      "Of Adam (0.01).")("seed", po::value<int64_t>(&request.seed)->value_name("N"),
+                         "Of the task, its start and its batches (0).")(
+      "preview", po::value<std::string>()->value_name("FILE.png"),
+      "Draw what the task sees and, after the steps, does.");
+  const auto values =
+      ParseCommandLine(arguments, options, "type", 1, "lopt describe [TYPE] [OPTIONS]",
+                       "Without TYPE and --task: every key and type of a config.\n\n"
+                       "Examples:\n  lopt describe TruncatedPES\n"
+                       "  lopt describe --task ImageMLP --preview batch.png\n");
   if (!values) return kExitDone;
   const auto type = TextOption(*values, "type");
-  fmt::print("{}", type ? DescribeTypeNamed(*type) : DescribeEverything());
+  const auto task = TextOption(*values, "task");
+  if (!task) {
+    for (const char* option : {"data-dir", "steps", "learning-rate", "seed", "preview"}) {
+      if (values->contains(option)) {
+        throw UsageError(fmt::format("--{} says something of a task; it wants --task", option));
+      }
+    }
+    fmt::print("{}", type ? DescribeTypeNamed(*type) : DescribeEverything());
+    return kExitDone;
+  }
+  if (type) throw UsageError("Give a TYPE or --task, not both");
+  request.task = *task;
+  request.data_dir = TextOption(*values, "data-dir").value_or("");
+  request.preview = TextOption(*values, "preview").value_or("");
+  DescribeTask(request);
   return kExitDone;
 }
 

@@ -195,6 +195,7 @@ void LearnerRole::EvaluateTheta() {
   InBackground([this] { evaluation_ = held_out_->Evaluate(state_.learner.theta); });
   if (writer_) {
     writer_->OfferBest(state_.learner, evaluation_.loss);
+    writer_->WritePictures(state_.learner.outer_step, evaluation_.pictures);
   }
 }
 

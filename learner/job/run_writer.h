@@ -54,6 +54,9 @@ class RunWriter {
   WindowJournal* journal() { return &*journal_; }
 
   void WriteMetrics(int64_t step, const Metrics& metrics) { metrics_->Write(step, metrics); }
+  void WritePictures(int64_t step, const std::map<std::string, Pictures>& pictures) {
+    metrics_->WritePictures(step, pictures);
+  }
   void NoteThroughput(int64_t updates, int64_t inner_steps) {
     throughput_->Note(updates, inner_steps);
   }

@@ -24,6 +24,12 @@ void MetricsLog::Write(int64_t step, const Metrics& metrics) {
   }
 }
 
+void MetricsLog::WritePictures(int64_t step, const std::map<std::string, Pictures>& pictures) {
+  for (const auto& [name, shown] : pictures) {
+    events_.WriteImage(step, WallTimeSeconds(), name, ContactSheet({shown}));
+  }
+}
+
 void MetricsLog::Flush() {
   lines_.Flush();
   events_.Flush();

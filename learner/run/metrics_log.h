@@ -2,9 +2,11 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <string>
 
 #include "base/metrics.h"
+#include "base/pictures.h"
 #include "base/tensorboard.h"
 
 namespace lopt {
@@ -16,6 +18,8 @@ class MetricsLog {
   explicit MetricsLog(const std::string& directory);
 
   void Write(int64_t step, const Metrics& metrics);
+  // To the event file alone.
+  void WritePictures(int64_t step, const std::map<std::string, Pictures>& pictures);
   void Flush();
 
  private:

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lopt {
+
+// Pictures of one size for people to look at: pixels [count, height, width, channels], 0 dark and 1
+// bright; one channel is grey, three are red, green and blue.
+struct Pictures {
+  std::string name;  // what they show: "batch"
+  int64_t count = 0;
+  int64_t height = 0;
+  int64_t width = 0;
+  int64_t channels = 1;
+  std::vector<float> pixels = {};
+};
+
+// One picture of bytes, [height, width, channels].
+struct Bitmap {
+  int64_t height = 0;
+  int64_t width = 0;
+  int64_t channels = 1;
+  std::vector<uint8_t> pixels = {};
+};
+
+// All of them side by side, `per_row` in a row, with a black frame of `padding` pixels around each
+// (as torchvision's make_grid lays them out), every pixel `scale` times as large in both
+// directions, the frame too. Values are cut to [0, 1] and rounded to 255 levels; one that is not a
+// number is dark. Throws Error if there are none, if channels is not 1 or 3, or if the number of
+// pixels is not what the sizes say.
+Bitmap MakeGrid(const Pictures& pictures, int64_t per_row = 8, int64_t padding = 2,
+                int64_t scale = 1);
+
+// A grid of each, one above the other on black, in colour if one of them is. Small pictures are
+// enlarged until their longer side has 48 pixels or a little less. Throws Error as MakeGrid does
+// and if there are none.
+Bitmap ContactSheet(const std::vector<Pictures>& pictures);
+
+}  // namespace lopt

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <vector>
+
+#include "base/key.h"
+#include "base/pictures.h"
+#include "base/workspace.h"
+#include "evaluation/inner_training.h"
+#include "tasks/task_family.h"
+
+namespace lopt {
+
+// What a trained task sees and does (TaskFamily::Show): on the first examples of a split, at most
+// 64, or in families without a data set on the data of `key`.
+std::vector<Pictures> ShowTraining(const TaskFamily& task, const TrainingCurve& training,
+                                   Split split, Key key, Workspace& scratch);
+
+}  // namespace lopt

@@ -1,0 +1,99 @@
+#include "tools/describe_task.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/config.h"
+#include "base/eigen.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/png.h"
+#include "evaluation/inner_training.h"
+#include "evaluation/task_pictures.h"
+#include "lopt/learnable.h"
+#include "tasks/registry.h"
+#include "tools/progress_line.h"
+
+namespace lopt {
+namespace {
+
+constexpr double kFlopPerMega = 1e6;
+
+Config ReadTask(const std::string& task) {
+  if (std::filesystem::exists(task)) return Config::Load(task);
+  for (const TypeEntry& entry : TaskRegistry().table().entries()) {
+    if (entry.type == task) return Config::Parse(fmt::format(R"({{"type": "{}"}})", task), task);
+  }
+  std::vector<std::string> types;
+  for (const TypeEntry& entry : TaskRegistry().table().entries()) types.push_back(entry.type);
+  Fail("--task {}: there is no such file, and no task of that type; the types are {}", task,
+       fmt::join(types, ", "));
+}
+
+void PrintLayout(const char* what, const Layout& layout) {
+  std::vector<std::string> tensors;
+  for (const LayoutEntry& entry : layout.entries()) {
+    tensors.push_back(entry.name + " " + ToString(entry.shape));
+  }
+  fmt::print("  {:<12} {}{}{}\n", what, FormatCount(static_cast<double>(layout.size())),
+             tensors.empty() ? "" : ": ", fmt::join(tensors, ", "));
+}
+
+void PrintParts(const TaskFamily& task) {
+  PrintLayout("params", task.params_layout());
+  PrintLayout("config", task.config_layout());
+  PrintLayout("model state", task.model_state_layout());
+  PrintLayout("aux", task.aux_layout());
+  if (task.ExampleRange(Split::kTrain).second > 0) {
+    std::vector<std::string> splits;
+    for (const Split split : kSplits) {
+      const auto [first, last] = task.ExampleRange(split);
+      splits.push_back(
+          fmt::format("{} {}", FormatCount(static_cast<double>(last - first)), ToString(split)));
+    }
+    fmt::print("  {:<12} {}\n", "data", fmt::join(splits, ", "));
+  }
+  if (const auto maximum = task.NormalizerMaximum()) {
+    fmt::print("  {:<12} losses are cut to [0, {:.4g}]\n", "normalizer", *maximum);
+  }
+  if (task.flops() > 0) {
+    fmt::print("  {:<12} {:.4g} million for a loss with its gradient\n", "FLOP",
+               task.flops() / kFlopPerMega);
+  }
+}
+
+TrainingCurve TrainWithAdam(const TaskFamily& task, const TaskRequest& request, Key key,
+                            Workspace& scratch) {
+  const LearnableAdam adam({.learning_rate = request.learning_rate});
+  const Eigen::VectorXf theta = adam.InitTheta(key);
+  return TrainTask(task, *adam.Bind(task.params_layout(), AsSpan(theta)), {&request.steps, 1},
+                   Split::kOuterValid, {.key = key}, scratch);
+}
+
+}  // namespace
+
+void DescribeTask(const TaskRequest& request) {
+  const Config config = ReadTask(request.task);
+  const auto task = TaskRegistry().Make(config, TaskResources(request.data_dir));
+  fmt::print("{}\n", config.Dump());
+  PrintParts(*task);
+  const Key key = KeyFromSeed(static_cast<uint64_t>(request.seed));
+  Workspace scratch;
+  const TrainingCurve training = TrainWithAdam(*task, request, key, scratch);
+  fmt::print("  {:<12} {:.6g} of the first batch; {:.6g} on outer_valid after step {} of Adam\n",
+             "loss", training.train_loss.front(), training.judged[0].loss, request.steps);
+  if (request.preview.empty()) return;
+  const std::vector<Pictures> pictures =
+      ShowTraining(*task, training, Split::kOuterValid, key, scratch);
+  Require(!pictures.empty(), "--preview: a {} has nothing to draw", config.Type());
+  WriteTextFile(request.preview, EncodePng(ContactSheet(pictures)));
+  std::vector<std::string> names;
+  for (const Pictures& shown : pictures) names.push_back(shown.name);
+  fmt::print("{} shows, from top to bottom: {}\n", request.preview, fmt::join(names, ", "));
+}
+
+}  // namespace lopt
