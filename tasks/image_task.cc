@@ -26,7 +26,7 @@ std::string ImageDirectory(ImageSource source, const TaskResources& resources) {
 void ImageOptions::Visit(FieldVisitor& v) {
   v.Field("image_size", &image_size, Between(0, 256),
           "Images are resized to this height and width; 0 keeps the size that they are stored in.");
-  v.Field("channels", &channels, Between(0, 3),
+  v.Field("image_channels", &channels, Between(0, 3),
           "1 makes colour grey, 3 repeats grey for red, green and blue, 0 keeps the channels that "
           "are stored.");
   v.Field("batch_size", &batch_size, Between(1, 1000000), "Examples a step.");
