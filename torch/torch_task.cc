@@ -107,7 +107,7 @@ void CopyRow(const Layout& layout, const NamedTensors& tensors, std::span<float>
   }
 }
 
-void CheckRows(const char* what, const torch::Tensor& tensor, torch::IntArrayRef wanted) {
+void CheckReturned(const char* what, const torch::Tensor& tensor, torch::IntArrayRef wanted) {
   Require(tensor.defined(), "torch task: the loss function returned no {}", what);
   Require(tensor.sizes() == wanted && tensor.scalar_type() == torch::kFloat32,
           "torch task: the loss function returned {} of shape {} and type {}, wanted shape {} and "
@@ -196,7 +196,7 @@ void TorchTaskFamily::EvaluateRows(const TaskEvaluation& e, torch::IntArrayRef l
                               .to(torch::kInt64);
   }
   const TorchLoss loss = loss_(evaluation);
-  CheckRows("losses", loss.losses, lead);
+  CheckReturned("losses", loss.losses, lead);
 
   std::vector<torch::Tensor> gradients;
   if (gradients_wanted) {
@@ -218,7 +218,7 @@ void TorchTaskFamily::EvaluateRows(const TaskEvaluation& e, torch::IntArrayRef l
   }
   if (evaluation.aux_wanted) {
     const Shape shape = Join(lead, {aux_layout().size()});
-    CheckRows("aux", loss.aux, shape);
+    CheckReturned("aux", loss.aux, shape);
     torch::from_blob(e.aux.data(), shape).copy_(loss.aux);
   }
   if (e.split == Split::kTrain && !loss.model_state.empty()) {
@@ -227,7 +227,7 @@ void TorchTaskFamily::EvaluateRows(const TaskEvaluation& e, torch::IntArrayRef l
             "torch task: the loss function returned {} tensors of model state, wanted {}",
             loss.model_state.size(), views.size());
     for (size_t t = 0; t < views.size(); ++t) {
-      CheckRows("model state", loss.model_state[t], views[t].sizes());
+      CheckReturned("model state", loss.model_state[t], views[t].sizes());
       views[t].copy_(loss.model_state[t]);
     }
   }
