@@ -134,6 +134,56 @@ HWY_INLINE V Tanh(D d, V x) {
   return hn::IfThenElse(hn::Lt(size, hn::Set(d, 0.625f)), small, large);
 }
 
+// 1 / (1 + e^-x), to a few units in the last place.
+template <class D, class V>
+HWY_INLINE V Sigmoid(D d, V x) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const V one = hn::Set(d, 1.0f);
+  const V e = Exp(d, hn::Neg(hn::Abs(x)));
+  return hn::Div(hn::IfThenElse(hn::Lt(x, hn::Zero(d)), e, one), hn::Add(one, e));
+}
+
+template <class V>
+struct SineAndCosine {
+  V sine;
+  V cosine;
+};
+
+// sin(x) and cos(x), to 1e-7 for |x| <= 8192. Beyond that they stay in [-1, 1], but lose accuracy.
+template <class D, class V>
+HWY_INLINE SineAndCosine<V> SinCos(D d, V x) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const hn::RebindToSigned<D> di;
+  // x = n pi / 2 + r. The upper parts of pi / 2 have few bits, so n times them is exact.
+  const V rounder = hn::Set(d, 12582912.0f);
+  const V sum = hn::MulAdd(x, hn::Set(d, 0.636619772367581343f), rounder);
+  const V n = hn::Sub(sum, rounder);
+  V r = hn::NegMulAdd(n, hn::Set(d, 1.5703125f), x);
+  r = hn::NegMulAdd(n, hn::Set(d, 4.837512969970703125e-4f), r);
+  r = hn::NegMulAdd(n, hn::Set(d, 7.54978995489188216e-8f), r);
+  const V limit = hn::Set(d, 0.8f);
+  r = hn::IfThenElse(hn::Gt(hn::Abs(r), limit), hn::CopySign(limit, r), r);
+  const V square = hn::Mul(r, r);
+  V q = hn::Set(d, -1.9515295891e-4f);
+  q = hn::MulAdd(q, square, hn::Set(d, 8.3321608736e-3f));
+  q = hn::MulAdd(q, square, hn::Set(d, -1.6666654611e-1f));
+  const V sine = hn::MulAdd(hn::Mul(q, square), r, r);
+  q = hn::Set(d, 2.443315711809948e-5f);
+  q = hn::MulAdd(q, square, hn::Set(d, -1.388731625493765e-3f));
+  q = hn::MulAdd(q, square, hn::Set(d, 4.166664568298827e-2f));
+  q = hn::MulAdd(q, square, hn::Set(d, -0.5f));
+  const V cosine = hn::MulAdd(q, square, hn::Set(d, 1.0f));
+  // The lowest bits of the sum hold n.
+  const auto quadrant = hn::BitCast(di, sum);
+  const auto one = hn::Set(di, 1);
+  const auto odd = hn::RebindMask(d, hn::Eq(hn::And(quadrant, one), one));
+  const auto sign = [&](auto bits) HWY_ATTR {
+    return hn::BitCast(d, hn::ShiftLeft<30>(hn::And(bits, hn::Set(di, 2))));
+  };
+  return {hn::Xor(hn::IfThenElse(odd, cosine, sine), sign(quadrant)),
+          hn::Xor(hn::IfThenElse(odd, sine, cosine), sign(hn::Add(quadrant, one)))};
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace lopt
 HWY_AFTER_NAMESPACE();

@@ -1,5 +1,5 @@
-// Per-target header of Highway kernels, as base/vector_math-inl.h: a dense layer with an
-// activation, forward and backward.
+// Per-target header of Highway kernels, as base/vector_math-inl.h: a dense layer,
+// forward and backward.
 #if defined(LOPT_DENSE_LAYER_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOPT_DENSE_LAYER_INL_H_
 #undef LOPT_DENSE_LAYER_INL_H_
@@ -13,17 +13,17 @@
 #include <cstdint>
 
 #include "base/vector_math-inl.h"
-#include "tasks/image_mlp_problem.h"
+#include "tasks/activation-inl.h"
 #include "tasks/products-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lopt {
 namespace HWY_NAMESPACE {
 
-// out = activation(a w + b) for rows [0, rows).
+// out = a w + b for rows [0, rows), through a ReLU if so.
 template <class Left>
 HWY_NOINLINE void Forward(const Left& a, int64_t rows, int64_t in, int64_t columns, const float* w,
-                          const float* b, Activation activation, PanelMatrix out, float* buffer) {
+                          const float* b, bool relu, PanelMatrix out, float* buffer) {
   ForPanels(columns, [&](int64_t p, auto kV) HWY_ATTR {
     const float* panel = Panel(w, in, columns, p, buffer);
     HWY_ALIGN float bias[kWidth] = {};
@@ -35,7 +35,7 @@ HWY_NOINLINE void Forward(const Left& a, int64_t rows, int64_t in, int64_t colum
                                   HWY_ATTR { tile.sums[i] = hn::Load(d, bias + i % kV * kLanes); });
       if (p == 0 && row + kRows < rows) a.Prefetch(row + kRows, in);
       AddProduct(a, row, in, panel, &tile);
-      if (activation == Activation::kRelu) {
+      if (relu) {
         Unrolled<tile.kVectors>(
             [&](auto i) HWY_ATTR { tile.sums[i] = AtLeast(hn::Zero(d), tile.sums[i]); });
       }
@@ -43,35 +43,19 @@ HWY_NOINLINE void Forward(const Left& a, int64_t rows, int64_t in, int64_t colum
         hn::Store(tile.sums[i], d, to + (row + i / kV) * kWidth + i % kV * kLanes);
       });
     }
-    if (activation == Activation::kTanh) {
-      for (int64_t row = 0; row < rows; ++row) {
-        Unrolled<kV>([&](auto v) HWY_ATTR {
-          float* at = to + row * kWidth + v * kLanes;
-          hn::Store(Tanh(d, hn::Load(d, at)), d, at);
-        });
-      }
-    }
   });
 }
 
-// The derivative of the activation, from its value, times the gradient.
-HWY_INLINE V ActivationGradient(Activation activation, V value, V gradient) {
-  if (activation == Activation::kRelu) {
-    return hn::IfThenElseZero(hn::Gt(value, hn::Zero(d)), gradient);
-  }
-  return hn::Mul(hn::NegMulAdd(value, value, hn::Set(d, 1.0f)), gradient);
-}
-
-// Replaces the values of a layer's units by the gradient before the activation, from the gradient
-// `a` of the next layer, whose weights are w [units, columns], for rows [0, rows). kTransposed: a
-// is [columns, rows].
+// The gradient before a layer's activation, for rows [0, rows) of its units, from the gradient `a`
+// of the next layer, whose weights are w [units, columns]. It replaces in `gradient` what the
+// derivative is taken from. kTransposed: a is [columns, rows].
 template <bool kTransposed, class Left>
 HWY_NOINLINE void Backward(const Left& a, int64_t rows, int64_t units, int64_t columns,
-                           const float* w, Activation activation, PanelMatrix values,
+                           const float* w, Derivative derivative, PanelMatrix gradient,
                            float* buffer) {
   ForPanels(units, [&](int64_t p, auto kV) HWY_ATTR {
     TransposedPanel(w, units, columns, p, buffer);
-    float* to = values.Panel(p);
+    float* to = gradient.Panel(p);
     for (int64_t row = 0; row < rows; row += kRows) {
       Tile<kRows, kV> tile;
       Unrolled<tile.kVectors>([&](auto i) HWY_ATTR { tile.sums[i] = hn::Zero(d); });
@@ -82,7 +66,7 @@ HWY_NOINLINE void Backward(const Left& a, int64_t rows, int64_t units, int64_t c
       }
       Unrolled<tile.kVectors>([&](auto i) HWY_ATTR {
         float* at = to + (row + i / kV) * kWidth + i % kV * kLanes;
-        hn::Store(ActivationGradient(activation, hn::Load(d, at), tile.sums[i]), d, at);
+        hn::Store(ActivationGradient(derivative, hn::Load(d, at), tile.sums[i]), d, at);
       });
     }
   });

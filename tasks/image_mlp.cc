@@ -19,7 +19,6 @@ MlpShape MakeShape(const ImageMlpOptions& options, const ImageData& data) {
     shape.sizes.push_back(size);
   }
   shape.sizes.push_back(data.classes());
-  shape.activation = options.activation;
   return shape;
 }
 
@@ -55,6 +54,7 @@ ImageMlp::ImageMlp(const ImageMlpOptions& options, std::shared_ptr<const ImageDa
     : TaskFamily(Parts(CheckOptions("ImageMLP", options), *data)),
       data_(std::move(data)),
       shape_(MakeShape(options, *data_)),
+      activation_(options.activation),
       implementation_(implementation) {}
 
 void ImageMlp::DoInit(std::span<const float>, Key key, std::span<float> params,
@@ -82,9 +82,10 @@ void ImageMlp::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) const {
                             .labels = data_->labels(),
                             .examples = e.examples.subspan(row * batch, batch)};
     const auto loss = implementation_ == Implementation::kFast ? MlpLoss : MlpLossReference;
-    const MlpResult result = loss(
-        shape_, e.params.subspan(row * size, size), examples,
-        e.gradients.empty() ? std::span<float>() : e.gradients.subspan(row * size, size), scratch);
+    MlpEvaluation evaluation{
+        .activation = activation_, .params = e.params.subspan(row * size, size), .batch = examples};
+    if (!e.gradients.empty()) evaluation.gradient = e.gradients.subspan(row * size, size);
+    const MlpResult result = loss(shape_, evaluation, scratch);
     e.losses[row] = result.loss;
     if (!e.aux.empty()) {
       e.aux[row] = static_cast<float>(result.correct) / static_cast<float>(batch);

@@ -40,6 +40,7 @@ class ImageMlp : public TaskFamily {
 
   std::shared_ptr<const ImageData> data_;
   MlpShape shape_;
+  Activation activation_;
   Implementation implementation_;
 };
 

@@ -10,6 +10,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "tasks/activation-inl.h"
 #include "tasks/dense_layer-inl.h"
 #include "tasks/products-inl.h"
 #include "tasks/softmax_layer-inl.h"
@@ -23,6 +24,7 @@ namespace lopt {
 // in 1 / scale.
 struct MlpPass {
   const MlpShape& shape;
+  Activation activation;
   const float* params;
   std::span<const float* const> rows;
   std::span<const int32_t> labels;
@@ -59,7 +61,7 @@ void ClearRows(PanelMatrix units, int64_t columns, int64_t first) {
 LossSums RunPass(const MlpPass& pass, Workspace& scratch) {
   const Workspace::Frame frame(scratch);
   const std::vector<int64_t>& sizes = pass.shape.sizes;
-  const Activation activation = pass.shape.activation;
+  const Activation activation = pass.activation;
   const int64_t last = pass.shape.layers() - 1;  // the last layer of weights
   const int64_t classes = sizes[last + 1];
   const auto count = static_cast<int64_t>(pass.rows.size());
@@ -69,21 +71,33 @@ LossSums RunPass(const MlpPass& pass, Workspace& scratch) {
   const RowPointers images{pass.rows.data()};
   float* buffer = scratch.Take<float>(RoundUp(widest, kLanes) * kWidth).data();
   float* logits = scratch.Take<float>(classes * capacity).data();
+  const bool relu = activation == Activation::kRelu;
+  const Derivative derivative = DerivativeOf(activation);
+  const auto take = [&](int64_t columns) {
+    const int64_t panels = (columns + kWidth - 1) / kWidth;
+    return PanelMatrix{scratch.Take<float>(panels * capacity * kWidth).data(), capacity};
+  };
   const std::span<PanelMatrix> units = scratch.Take<PanelMatrix>(last + 1);
-  for (int64_t l = 0; l <= last; ++l) {
-    if (l == 0 && last > 0) continue;  // images are read where they are
-    const int64_t panels = (sizes[l] + kWidth - 1) / kWidth;
-    units[l] = {scratch.Take<float>(panels * capacity * kWidth).data(), capacity};
+  // What derivatives are taken from and then the gradient.
+  const std::span<PanelMatrix> gradients = scratch.Take<PanelMatrix>(last + 1);
+  if (last == 0) units[0] = take(sizes[0]);  // else images are read where they are
+  for (int64_t l = 1; l <= last; ++l) {
+    units[l] = gradients[l] = take(sizes[l]);
+    if (derivative != Derivative::kSlope) continue;
+    gradients[l] = pass.gradient == nullptr ? PanelMatrix{} : take(sizes[l]);
   }
 
   const float* w = pass.params;
   for (int64_t l = 0; l < last; ++l) {
     const float* b = w + sizes[l] * sizes[l + 1];
     if (l == 0) {
-      Forward(images, rows, sizes[0], sizes[1], w, b, activation, units[1], buffer);
+      Forward(images, rows, sizes[0], sizes[1], w, b, relu, units[1], buffer);
     } else {
-      Forward(Units{units[l]}, rows, sizes[l], sizes[l + 1], w, b, activation, units[l + 1],
-              buffer);
+      Forward(Units{units[l]}, rows, sizes[l], sizes[l + 1], w, b, relu, units[l + 1], buffer);
+    }
+    if (!relu) {
+      Activate(activation, rows, sizes[l + 1], units[l + 1],
+               derivative == Derivative::kSlope ? gradients[l + 1] : PanelMatrix{});
     }
     w = b + sizes[l + 1];
   }
@@ -99,20 +113,20 @@ LossSums RunPass(const MlpPass& pass, Workspace& scratch) {
                      gradient + sizes[last] * classes);
   for (int64_t l = last - 1; l >= 0; --l) {
     if (l == last - 1) {
-      Backward<true>(PlainRows{logits, capacity}, rows, sizes[last], classes, w, activation,
-                     units[last], buffer);
+      Backward<true>(PlainRows{logits, capacity}, rows, sizes[last], classes, w, derivative,
+                     gradients[last], buffer);
     } else {
-      Backward<false>(Units{units[l + 2]}, rows, sizes[l + 1], sizes[l + 2], w, activation,
-                      units[l + 1], buffer);
+      Backward<false>(Units{gradients[l + 2]}, rows, sizes[l + 1], sizes[l + 2], w, derivative,
+                      gradients[l + 1], buffer);
     }
     w -= (sizes[l] + 1) * sizes[l + 1];
     gradient = pass.gradient + (w - pass.params);
     float* bias_gradient = gradient + sizes[l] * sizes[l + 1];
     if (l == 0) {
-      WeightGradient(images, sizes[0], sizes[1], count, units[1], pass.add, gradient,
+      WeightGradient(images, sizes[0], sizes[1], count, gradients[1], pass.add, gradient,
                      bias_gradient);
     } else {
-      WeightGradient(Units{units[l]}, sizes[l], sizes[l + 1], count, units[l + 1], pass.add,
+      WeightGradient(Units{units[l]}, sizes[l], sizes[l + 1], count, gradients[l + 1], pass.add,
                      gradient, bias_gradient);
     }
   }
@@ -134,8 +148,8 @@ constexpr int64_t kSpareRows = 32;
 
 }  // namespace
 
-MlpResult MlpLoss(const MlpShape& shape, std::span<const float> params, const MlpBatch& batch,
-                  std::span<float> gradient, Workspace& scratch) {
+MlpResult MlpLoss(const MlpShape& shape, const MlpEvaluation& e, Workspace& scratch) {
+  const MlpBatch& batch = e.batch;
   const Workspace::Frame frame(scratch);
   const std::span<const float*> rows = scratch.Take<const float*>(kMaxExamples + kSpareRows);
   const std::span<int32_t> labels = scratch.Take<int32_t>(kMaxExamples + kSpareRows);
@@ -150,11 +164,12 @@ MlpResult MlpLoss(const MlpShape& shape, std::span<const float> params, const Ml
     std::fill_n(&rows[part], kSpareRows, rows[0]);
     std::fill_n(&labels[part], kSpareRows, 0);
     const MlpPass pass{.shape = shape,
-                       .params = params.data(),
+                       .activation = e.activation,
+                       .params = e.params.data(),
                        .rows = rows.first(part),
                        .labels = labels.first(part),
                        .scale = 1 / static_cast<float>(count),
-                       .gradient = gradient.empty() ? nullptr : gradient.data(),
+                       .gradient = e.gradient.empty() ? nullptr : e.gradient.data(),
                        .add = first > 0};
     const LossSums more = HWY_DYNAMIC_DISPATCH(RunPass)(pass, scratch);
     sums.loss += more.loss;

@@ -4,19 +4,14 @@
 #include <span>
 #include <vector>
 
-#include "base/choices.h"
+#include "tasks/activation.h"
 
 namespace lopt {
-
-enum class Activation { kRelu, kTanh };
-inline constexpr Named<Activation> kActivations[] = {{Activation::kRelu, "relu"},
-                                                     {Activation::kTanh, "tanh"}};
 
 // A multilayer perceptron: sizes = {features, hidden layers..., classes}, the activation after each
 // layer but the last. Its params are, layer by layer, w [in, out] and b [out], C order.
 struct MlpShape {
   std::vector<int64_t> sizes;
-  Activation activation = Activation::kRelu;
 
   int64_t layers() const { return static_cast<int64_t>(sizes.size()) - 1; }
   int64_t params() const {
@@ -34,6 +29,14 @@ struct MlpBatch {
   int64_t stride;
   const uint8_t* labels;
   std::span<const int32_t> examples;
+};
+
+// What to evaluate of a network, and where the gradient goes.
+struct MlpEvaluation {
+  Activation activation = Activation::kRelu;
+  std::span<const float> params;
+  MlpBatch batch;
+  std::span<float> gradient = {};  // out; empty: not wanted
 };
 
 // The mean softmax cross-entropy and the number of examples that are right: the label has the

@@ -14,17 +14,6 @@ void Linear(std::span<const double> in, const float* w, const float* b, std::spa
   }
 }
 
-double Activate(Activation activation, double x) {
-  if (activation == Activation::kTanh) return std::tanh(x);
-  return x < 0 ? 0 : x;
-}
-
-// d activation(x) / dx times `gradient`, from y = activation(x).
-double ActivateGradient(Activation activation, double y, double gradient) {
-  if (activation == Activation::kTanh) return (1 - y * y) * gradient;
-  return y > 0 ? gradient : 0;
-}
-
 bool HasLargest(std::span<const double> logits, size_t label) {
   for (size_t c = 0; c < logits.size(); ++c) {
     if (c < label && !(logits[label] > logits[c])) return false;
@@ -46,32 +35,37 @@ double CrossEntropy(std::span<double> logits, size_t label) {
 
 }  // namespace
 
-MlpResult MlpLossReference(const MlpShape& shape, std::span<const float> params,
-                           const MlpBatch& batch, std::span<float> gradient, Workspace& scratch) {
+MlpResult MlpLossReference(const MlpShape& shape, const MlpEvaluation& e, Workspace& scratch) {
   const Workspace::Frame frame(scratch);
   const int64_t layers = shape.layers();
   int64_t units = 0;
   for (const int64_t size : shape.sizes) units += size;
   const std::span<double> values = scratch.Take<double>(units);
+  const std::span<double> slopes = scratch.Take<double>(units);
   const std::span<double> value_gradients = scratch.Take<double>(units);
-  const std::span<double> sums = scratch.Take<double>(static_cast<int64_t>(gradient.size()));
+  const std::span<double> sums = scratch.Take<double>(std::ssize(e.gradient));
   std::fill(sums.begin(), sums.end(), 0.0);
 
   double loss = 0;
   int64_t correct = 0;
-  for (const int32_t example : batch.examples) {
-    const float* image = batch.images + example * batch.stride;
-    const size_t label = batch.labels[example];
+  for (const int32_t example : e.batch.examples) {
+    const float* image = e.batch.images + example * e.batch.stride;
+    const size_t label = e.batch.labels[example];
     std::copy(image, image + shape.sizes[0], values.begin());
+    std::fill_n(slopes.begin(), shape.sizes[0], 1.0);
     int64_t in = 0;
     int64_t w = 0;
     for (int64_t l = 0; l < layers; ++l) {
       const int64_t out = in + shape.sizes[l];
       const int64_t b = w + shape.sizes[l] * shape.sizes[l + 1];
       const std::span<double> next = values.subspan(out, shape.sizes[l + 1]);
-      Linear(values.subspan(in, shape.sizes[l]), &params[w], &params[b], next);
+      Linear(values.subspan(in, shape.sizes[l]), &e.params[w], &e.params[b], next);
       if (l + 1 < layers) {
-        for (double& x : next) x = Activate(shape.activation, x);
+        for (int64_t o = 0; o < std::ssize(next); ++o) {
+          const Activated at = ActivationAt(e.activation, next[o]);
+          next[o] = at.value;
+          slopes[out + o] = at.slope;
+        }
       }
       in = out;
       w = b + shape.sizes[l + 1];
@@ -81,7 +75,7 @@ MlpResult MlpLossReference(const MlpShape& shape, std::span<const float> params,
     const double example_loss = CrossEntropy(logits, label);
     correct += largest && !std::isnan(example_loss);
     loss += example_loss;
-    if (gradient.empty()) continue;
+    if (e.gradient.empty()) continue;
 
     std::copy(logits.begin(), logits.end(), value_gradients.begin() + in);
     int64_t out = in;
@@ -96,15 +90,16 @@ MlpResult MlpLossReference(const MlpShape& shape, std::span<const float> params,
         double back = 0;
         for (int64_t o = 0; o < fan_out; ++o) {
           sums[w + i * fan_out + o] += values[in + i] * value_gradients[out + o];
-          back += params[w + i * fan_out + o] * value_gradients[out + o];
+          back += e.params[w + i * fan_out + o] * value_gradients[out + o];
         }
-        value_gradients[in + i] = ActivateGradient(shape.activation, values[in + i], back);
+        value_gradients[in + i] = slopes[in + i] == 0 ? 0 : slopes[in + i] * back;
       }
       out = in;
     }
   }
-  const auto count = static_cast<double>(batch.examples.size());
-  for (size_t i = 0; i < gradient.size(); ++i) gradient[i] = static_cast<float>(sums[i] / count);
+  const auto count = static_cast<double>(e.batch.examples.size());
+  std::ranges::transform(sums, e.gradient.begin(),
+                         [&](double sum) { return static_cast<float>(sum / count); });
   return {static_cast<float>(loss / count), correct};
 }
 

@@ -30,13 +30,19 @@ void OnEveryIsa(const Body& body) {
 
 struct Problem {
   MlpShape shape;
+  Activation activation;
   std::vector<float> params;
   MlpRows rows;
+
+  MlpEvaluation Evaluation(std::span<float> gradient) const {
+    return {
+        .activation = activation, .params = params, .batch = rows.batch(), .gradient = gradient};
+  }
 };
 
 // Random images with many zeros, labels and weights, so large that units saturate now and then.
 Problem MakeProblem(std::vector<int64_t> sizes, Activation activation, int64_t examples) {
-  MlpShape shape{.sizes = sizes, .activation = activation};
+  MlpShape shape{.sizes = sizes};
   const Key key = FoldIn(KeyFromSeed(static_cast<uint64_t>(sizes[0])), examples);
   std::vector<float> images(examples * sizes[0]);
   Uniform(FoldIn(key, 0), images);
@@ -51,7 +57,7 @@ Problem MakeProblem(std::vector<int64_t> sizes, Activation activation, int64_t e
     for (; at != end; ++at) *at *= 1.5f / std::sqrt(static_cast<float>(sizes[l]));
     at += sizes[l + 1];
   }
-  return {shape, params,
+  return {shape, activation, params,
           MlpRows(sizes[0], images, std::vector<uint8_t>(drawn.begin(), drawn.end()))};
 }
 
@@ -64,7 +70,7 @@ template <class Function>
 Outcome Run(const Function& function, const Problem& problem) {
   Outcome out{{}, std::vector<float>(problem.params.size())};
   Workspace scratch;
-  out.result = function(problem.shape, problem.params, problem.rows.batch(), out.gradient, scratch);
+  out.result = function(problem.shape, problem.Evaluation(out.gradient), scratch);
   return out;
 }
 
@@ -82,8 +88,7 @@ void CheckAgainstReference(const Problem& problem) {
     }
     CHECK(worst <= 1e-6f * scale);
     Workspace scratch;
-    const MlpResult without =
-        MlpLoss(problem.shape, problem.params, problem.rows.batch(), {}, scratch);
+    const MlpResult without = MlpLoss(problem.shape, problem.Evaluation({}), scratch);
     CHECK(without.loss == got.result.loss);
     CHECK(without.correct == got.result.correct);
   });
@@ -114,6 +119,20 @@ TEST_CASE("The kernel agrees with the plain loops without hidden layers and with
       CAPTURE(ToString(sizes));
       CAPTURE(examples);
       CheckAgainstReference(MakeProblem(sizes, Activation::kRelu, examples));
+    }
+  }
+}
+
+TEST_CASE("The kernel agrees with the plain loops for every activation") {
+  for (const Named<Activation>& activation : kActivations) {
+    for (const std::vector<int64_t>& sizes :
+         std::vector<std::vector<int64_t>>{{64, 32, 10}, {9, 5, 3}, {25, 40, 20, 10}}) {
+      for (const int64_t examples : {1, 33, 128, 300}) {
+        CAPTURE(activation.name);
+        CAPTURE(ToString(sizes));
+        CAPTURE(examples);
+        CheckAgainstReference(MakeProblem(sizes, activation.value, examples));
+      }
     }
   }
 }
@@ -157,7 +176,8 @@ TEST_CASE("Logits far apart give exact losses and vanishing gradients") {
   std::vector<float> gradient(6);
   Workspace scratch;
   OnEveryIsa([&] {
-    const MlpResult out = MlpLoss(shape, params, rows.batch(), gradient, scratch);
+    const MlpResult out =
+        MlpLoss(shape, {.params = params, .batch = rows.batch(), .gradient = gradient}, scratch);
     CHECK(out.loss == 300);
     CHECK(out.correct == 1);
     CHECK(gradient[3] == 0.5f);
@@ -178,7 +198,7 @@ TEST_CASE(
     for (int i = 0; i < 2000; ++i) {
       const float logit = -0.039f * static_cast<float>(i);
       const std::vector<float> params = {0, 0, 0, logit};
-      MlpLoss(shape, params, rows.batch(), gradient, scratch);
+      MlpLoss(shape, {.params = params, .batch = rows.batch(), .gradient = gradient}, scratch);
       const double e = std::exp(static_cast<double>(logit));
       worst = std::max(worst, std::abs(gradient[3] / (e / (1 + e)) - 1));
     }
@@ -197,8 +217,7 @@ TEST_CASE("The same problem gives the same bits in every thread and in used scra
     ParallelFor(16, [&](int64_t i) {
       WorkspacePool::Lease scratch(workspaces);
       std::vector<float> gradient(problem.params.size());
-      const MlpResult result =
-          MlpLoss(problem.shape, problem.params, problem.rows.batch(), gradient, *scratch);
+      const MlpResult result = MlpLoss(problem.shape, problem.Evaluation(gradient), *scratch);
       same[i] = result.loss == wanted.result.loss && gradient == wanted.gradient;
     });
   });

@@ -15,6 +15,7 @@
 #include "tasks/registry.h"
 #include "tests/golden_dir.h"
 #include "tests/mlp_rows.h"
+#include "tests/mnist_dir.h"
 
 namespace lopt {
 namespace {
@@ -158,12 +159,11 @@ TEST_CASE("Loss and gradient of the 64-32-10 MLP on a formula batch are the know
   }
   const MlpRows rows(64, images, labels);
   std::vector<float> gradients(kDigitWeights);
+  const MlpEvaluation evaluation{.params = params, .batch = rows.batch(), .gradient = gradients};
   Workspace scratch;
   MlpResult out{};
-  SUBCASE("plain loops") {
-    out = MlpLossReference(DigitShape(), params, rows.batch(), gradients, scratch);
-  }
-  SUBCASE("kernel") { out = MlpLoss(DigitShape(), params, rows.batch(), gradients, scratch); }
+  SUBCASE("plain loops") { out = MlpLossReference(DigitShape(), evaluation, scratch); }
+  SUBCASE("kernel") { out = MlpLoss(DigitShape(), evaluation, scratch); }
   const std::span<const float> gradient = gradients;
   CHECK(out.loss == doctest::Approx(2.296112614361851).epsilon(1e-6));
   CHECK(Norm(gradient.subspan(0, 2048)) == doctest::Approx(0.25041775505).epsilon(1e-6));
@@ -189,12 +189,11 @@ TEST_CASE("The first loss and gradient on digits are those of the golden trace")
   std::vector<float> gradient(kDigitWeights);
   RowFromArrays(task.params_layout(), golden, "param0/", params);
   RowFromArrays(task.params_layout(), golden, "gradient0/", wanted);
+  const MlpEvaluation evaluation{.params = params, .batch = rows.batch(), .gradient = gradient};
   Workspace scratch;
   MlpResult out{};
-  SUBCASE("plain loops") {
-    out = MlpLossReference(DigitShape(), params, rows.batch(), gradient, scratch);
-  }
-  SUBCASE("kernel") { out = MlpLoss(DigitShape(), params, rows.batch(), gradient, scratch); }
+  SUBCASE("plain loops") { out = MlpLossReference(DigitShape(), evaluation, scratch); }
+  SUBCASE("kernel") { out = MlpLoss(DigitShape(), evaluation, scratch); }
   CHECK(out.loss == doctest::Approx(golden.At("loss").As<float>()[0]).epsilon(1e-6));
   float largest = 0;
   float worst = 0;
@@ -205,10 +204,13 @@ TEST_CASE("The first loss and gradient on digits are those of the golden trace")
   CHECK(worst < 1e-6f * largest);
 }
 
-TEST_CASE("Gradients agree with finite differences for several layers, ReLU and tanh") {
+TEST_CASE("Gradients agree with finite differences for several layers and activations") {
   const auto data = Drawn(3);
   const std::vector<int32_t> rows = Rows(40, 21);
-  for (const Activation activation : {Activation::kRelu, Activation::kTanh}) {
+  for (const auto& [activation, name] : kActivations) {
+    // The gradient of the sign is not its derivative; the kinks of the leaky ReLU are sharp.
+    if (activation == Activation::kSign || activation == Activation::kLeakyRelu) continue;
+    CAPTURE(name);
     for (const std::vector<int64_t>& hidden :
          {std::vector<int64_t>{}, std::vector<int64_t>{5}, std::vector<int64_t>{7, 4, 17}}) {
       const ImageMlp task({.images = {.image_size = 3}, .hidden = hidden, .activation = activation},
@@ -225,6 +227,46 @@ TEST_CASE("Gradients agree with finite differences for several layers, ReLU and 
                                   (static_cast<double>(up[i]) - down[i]);
         CHECK(at.gradient[i] == doctest::Approx(difference).epsilon(1e-3).scale(0.5));
       }
+    }
+  }
+}
+
+// The names of torch's binary_mlp trace, whose weights are [out, in], in the order of the params.
+std::vector<float> BinaryMlpRow(const NamedArrays& golden, const std::string& prefix) {
+  std::vector<float> row;
+  for (const std::string layer : {"l0", "l1"}) {
+    const Array& weight = golden.At(prefix + layer + ".weight");
+    const auto w = weight.As<float>();
+    const int64_t out = weight.shape()[0];
+    const int64_t in = weight.shape()[1];
+    for (int64_t i = 0; i < in; ++i) {
+      for (int64_t o = 0; o < out; ++o) row.push_back(w[o * in + i]);
+    }
+    const auto b = golden.At(prefix + layer + ".bias").As<float>();
+    row.insert(row.end(), b.begin(), b.end());
+  }
+  return row;
+}
+
+TEST_CASE("Twelve steps of SGD on a network of signs are those of the golden trace") {
+  if (MnistDir().empty()) {
+    MESSAGE("skipped: LOPT_MNIST_DIR is not set");
+    return;
+  }
+  const NamedArrays golden = ReadArrayFile(GoldenPath("torch_tasks.safetensors")).arrays;
+  const ImageMlpOptions options{.images = {.image_size = 28, .data = ImageSource::kIdx},
+                                .activation = Activation::kSign};
+  const ImageMlp task(options, GetImages(options.images, TaskResources(MnistDir())));
+  std::vector<float> params = BinaryMlpRow(golden, "binary_mlp/param0/");
+  const std::vector<float> gradient = BinaryMlpRow(golden, "binary_mlp/gradient0/");
+  const auto index = golden.At("binary_mlp/index").As<int32_t>();
+  const auto losses = golden.At("binary_mlp/loss").As<float>();
+  for (int64_t step = 0; step < 12; ++step) {
+    const Evaluated at = EvaluateRows(task, params, index.subspan(step * 16, 16));
+    CHECK(at.loss == doctest::Approx(losses[step]).epsilon(1e-5));
+    for (size_t i = 0; i < params.size(); ++i) {
+      if (step == 0) CHECK(std::abs(at.gradient[i] - gradient[i]) < 1e-6);
+      params[i] -= 0.05f * at.gradient[i];
     }
   }
 }
@@ -313,8 +355,10 @@ TEST_CASE("NaN in a weight reaches the loss and is not lost in a ReLU") {
 TEST_CASE("Wrong options and examples are errors") {
   CHECK_THROWS_WITH_AS(ImageMlp({.images = {.image_size = 4}}, Drawn(8)),
                        "image task: images of 8 x 8, wanted image_size 4", Error);
-  CHECK_THROWS_WITH_AS(ImageMlp({.activation = static_cast<Activation>(2)}, Drawn(8)),
-                       "ImageMLP: activation must be one of relu, tanh, got number 2", Error);
+  CHECK_THROWS_WITH_AS(ImageMlp({.activation = static_cast<Activation>(11)}, Drawn(8)),
+                       "ImageMLP: activation must be one of relu, tanh, relu6, selu, cos, sin, "
+                       "sigmoid, silu, gelu, leaky_relu, sign, got number 11",
+                       Error);
   CHECK_THROWS_WITH_AS(ImageMlp({.hidden = {3, 0}}, Drawn(8)),
                        "ImageMLP: hidden[1] must be in [1, 100000], got 0", Error);
   CHECK_THROWS_WITH_AS(ImageMlp({.images = {.batch_size = 0}}, Drawn(8)),

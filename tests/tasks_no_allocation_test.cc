@@ -19,7 +19,8 @@ TEST_CASE("An evaluation allocates nothing once its scratch memory is there") {
        {R"({"type": "QuadraticTask"})", R"({"type": "FixedDimQuadraticFamily"})",
         R"({"type": "NoisyQuadraticFamily"})", R"({"type": "LogQuadraticTask"})",
         R"({"type": "ImageMLP"})",
-        R"({"type": "ImageMLP", "hidden": [20, 33], "activation": "tanh", "batch_size": 300})"}) {
+        R"({"type": "ImageMLP", "hidden": [20, 33], "activation": "tanh", "batch_size": 300})",
+        R"({"type": "ImageMLP", "hidden": [20, 33], "activation": "gelu"})"}) {
     CAPTURE(text);
     const auto family = TaskRegistry().Make(Config::Parse(text, "test"), resources);
     std::vector<float> config(family->config_layout().size());

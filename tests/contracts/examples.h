@@ -31,6 +31,8 @@ inline std::vector<Example> TaskExamples() {
                      "data": "glyphs"})"},
       {.config = R"({"type": "ImageMLP", "image_size": 5, "hidden": [6, 3], "batch_size": 17,
                      "activation": "tanh", "data": "glyphs"})"},
+      {.config = R"({"type": "ImageMLP", "image_size": 4, "hidden": [9], "batch_size": 16,
+                     "activation": "gelu", "data": "glyphs"})"},
       {.config = R"({"type": "TorchImageMLP", "image_size": 4, "hidden": [5], "batch_size": 16,
                      "data": "glyphs"})"},
   };

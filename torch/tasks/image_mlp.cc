@@ -20,11 +20,41 @@ NamedTensors NativeInit(const ImageMlp& native, Key key) {
   return tensors;
 }
 
+torch::Tensor Activate(Activation activation, const torch::Tensor& x) {
+  switch (activation) {
+    case Activation::kRelu:
+      return torch::relu(x);
+    case Activation::kTanh:
+      return torch::tanh(x);
+    case Activation::kRelu6:
+      return torch::relu6(x);
+    case Activation::kSelu:
+      return torch::selu(x);
+    case Activation::kCos:
+      return torch::cos(x);
+    case Activation::kSin:
+      return torch::sin(x);
+    case Activation::kSigmoid:
+      return torch::sigmoid(x);
+    case Activation::kSilu:
+      return torch::silu(x);
+    case Activation::kGelu:
+      return torch::gelu(x, "tanh");
+    case Activation::kLeakyRelu:
+      return torch::leaky_relu(x, -0.5);
+    case Activation::kSign: {
+      const torch::Tensor through = torch::clamp(x, -1, 1);
+      return through + (torch::where(x < 0, -1, torch::where(x >= 0, 1, x)) - through).detach();
+    }
+  }
+  return x;
+}
+
 TorchLoss MlpLoss(const TorchEvaluation& e, const ImageTensors& images, Activation activation) {
   torch::Tensor x = images.Images(e.examples);
   for (size_t p = 0; p < e.params.size(); p += 2) {
     if (p > 0) {
-      x = activation == Activation::kTanh ? torch::tanh(x) : torch::relu(x);
+      x = Activate(activation, x);
     }
     x = torch::baddbmm(e.params[p + 1].unsqueeze(1), x, e.params[p]);
   }
