@@ -58,7 +58,7 @@ void TaskFamily::Init(std::span<const float> config, Key key, std::span<float> p
   DoInit(config, key, params, model_state);
 }
 
-void TaskFamily::CheckRows(const TaskEvaluation& e) const {
+void TaskFamily::CheckInputs(const TaskEvaluation& e) const {
   Require(e.rows >= 1, "TaskFamily: {} rows to evaluate, wanted at least 1", e.rows);
   RequireSize("config", e.config.size(), e.rows * parts_.config.size());
   RequireSize("params", e.params.size(), e.rows * parts_.params.size());
@@ -78,7 +78,7 @@ std::span<const int32_t> TaskFamily::Examples(const TaskEvaluation& e, Workspace
 }
 
 void TaskFamily::Evaluate(const TaskEvaluation& e, Workspace& scratch) const {
-  CheckRows(e);
+  CheckInputs(e);
   RequireSize("losses", e.losses.size(), e.rows);
   RequireSizeOrEmpty("gradients", e.gradients.size(), e.rows * parts_.params.size());
   RequireSizeOrEmpty("aux", e.aux.size(), e.rows * parts_.aux.size());
@@ -89,7 +89,7 @@ void TaskFamily::Evaluate(const TaskEvaluation& e, Workspace& scratch) const {
 }
 
 std::vector<Pictures> TaskFamily::Show(const TaskEvaluation& e, Workspace& scratch) const {
-  CheckRows(e);
+  CheckInputs(e);
   Require(e.rows == 1, "TaskFamily: {} rows to show, wanted 1", e.rows);
   const Workspace::Frame frame(scratch);
   TaskEvaluation with_examples = e;

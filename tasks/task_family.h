@@ -132,7 +132,7 @@ class TaskFamily {
   virtual std::vector<Pictures> DoShow(const TaskEvaluation& evaluation, Workspace& scratch) const;
 
   // What Evaluate and Show are given, but for where results go.
-  void CheckRows(const TaskEvaluation& evaluation) const;
+  void CheckInputs(const TaskEvaluation& evaluation) const;
   // The examples given, or those of the keys, in scratch memory; none without a data set.
   std::span<const int32_t> Examples(const TaskEvaluation& evaluation, Workspace& scratch) const;
 
