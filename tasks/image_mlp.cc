@@ -22,9 +22,12 @@ MlpShape MakeShape(const ImageMlpOptions& options, const ImageData& data) {
   return shape;
 }
 
-TaskParts Parts(const ImageMlpOptions& options, const ImageData& data) {
-  TaskParts parts = ImageClassifierParts(options.images, data);
-  const MlpShape shape = MakeShape(options, data);
+TaskParts Parts(const ImageMlpOptions& options, const std::shared_ptr<const ImageData>& data) {
+  TaskParts parts = ImageClassifierParts(options.images, *data);
+  const ImageBatches images(options.augment, data);
+  parts.config = images.config_layout();
+  parts.model_state = images.model_state_layout();
+  const MlpShape shape = MakeShape(options, *data);
   std::vector<std::pair<std::string, Shape>> tensors;
   for (int64_t l = 0; l < shape.layers(); ++l) {
     const std::string layer = fmt::format("mlp/linear_{}/", l);
@@ -47,18 +50,22 @@ void ImageMlpOptions::Visit(FieldVisitor& v) {
   images.Visit(v);
   v.Field("hidden", &hidden, Between(1, 100000), "Units of each hidden layer.");
   v.Choice("activation", &activation, kActivations, "The function between layers.");
+  VisitAugment(v, &augment);
 }
 
 ImageMlp::ImageMlp(const ImageMlpOptions& options, std::shared_ptr<const ImageData> data,
                    Implementation implementation)
-    : TaskFamily(Parts(CheckOptions("ImageMLP", options), *data)),
-      data_(std::move(data)),
-      shape_(MakeShape(options, *data_)),
+    : TaskFamily(Parts(CheckOptions("ImageMLP", options), data)),
+      images_(options.augment, std::move(data)),
+      shape_(MakeShape(options, images_.data())),
       activation_(options.activation),
       implementation_(implementation) {}
 
+void ImageMlp::DoSample(Key key, std::span<float> config) const { images_.Sample(key, config); }
+
 void ImageMlp::DoInit(std::span<const float>, Key key, std::span<float> params,
-                      std::span<float>) const {
+                      std::span<float> model_state) const {
+  images_.Init(model_state);
   uint64_t tensor = 0;
   for (const LayoutEntry& entry : params_layout().entries()) {
     const std::span<float> values = params.subspan(entry.offset, entry.size);
@@ -73,23 +80,26 @@ void ImageMlp::DoInit(std::span<const float>, Key key, std::span<float> params,
 }
 
 void ImageMlp::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) const {
-  const Workspace::Frame frame(scratch);
   const int64_t size = params_layout().size();
   const int64_t batch = std::ssize(e.examples) / e.rows;
+  const auto loss = implementation_ == Implementation::kFast ? MlpLoss : MlpLossReference;
   for (int64_t row = 0; row < e.rows; ++row) {
-    const MlpBatch examples{.images = data_->images(),
-                            .stride = data_->stride(),
-                            .labels = data_->labels(),
-                            .examples = e.examples.subspan(row * batch, batch)};
-    const auto loss = implementation_ == Implementation::kFast ? MlpLoss : MlpLossReference;
-    MlpEvaluation evaluation{
-        .activation = activation_, .params = e.params.subspan(row * size, size), .batch = examples};
+    const Workspace::Frame frame(scratch);
+    MlpEvaluation evaluation{.activation = activation_,
+                             .params = e.params.subspan(row * size, size),
+                             .batch = images_.Batch(e, row, scratch)};
     if (!e.gradients.empty()) evaluation.gradient = e.gradients.subspan(row * size, size);
     const MlpResult result = loss(shape_, evaluation, scratch);
     e.losses[row] = result.loss;
     if (!e.aux.empty()) {
       e.aux[row] = static_cast<float>(result.correct) / static_cast<float>(batch);
     }
+    evaluation.gradient = {};
+    const auto loss_of = [&](const ImageBatch& one) {
+      evaluation.batch = one;
+      return loss(shape_, evaluation, scratch).loss;
+    };
+    images_.Learn(e, row, loss_of, scratch);
   }
 }
 

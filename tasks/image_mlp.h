@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "base/fields.h"
+#include "tasks/augmentation.h"
+#include "tasks/image_batches.h"
 #include "tasks/image_data.h"
 #include "tasks/image_mlp_problem.h"
 #include "tasks/image_task.h"
@@ -16,14 +18,16 @@ struct ImageMlpOptions {
   ImageOptions images = {};
   std::vector<int64_t> hidden = {32};
   Activation activation = Activation::kRelu;
+  Config augment = NoAugmentation();
   void Visit(FieldVisitor& v);
 };
 
 // A multilayer perceptron that classifies images: linear layers "mlp/linear_<l>/w" [in, out] and
 // "mlp/linear_<l>/b" [out], the activation between them, loss = mean softmax cross-entropy, aux
-// "accuracy" (the fraction of examples whose label has the largest logit). No config. Weights start
-// from a normal distribution cut off at two standard deviations and divided by sqrt(in), biases at
-// 0. The rest is that of every image classifier (image_task.h).
+// "accuracy" (the fraction of examples whose label has the largest logit). Config and model state
+// are those of its augmentation. Weights start from a normal distribution cut off at two standard
+// deviations and divided by sqrt(in), biases at 0. The rest is that of every image classifier
+// (image_task.h).
 class ImageMlp : public TaskFamily {
  public:
   // The plain implementation is the oracle of the fast one; they agree to rounding.
@@ -34,11 +38,12 @@ class ImageMlp : public TaskFamily {
            Implementation implementation = Implementation::kFast);
 
  private:
+  void DoSample(Key key, std::span<float> config) const override;
   void DoInit(std::span<const float> config, Key key, std::span<float> params,
               std::span<float> model_state) const override;
   void DoEvaluate(const TaskEvaluation& evaluation, Workspace& scratch) const override;
 
-  std::shared_ptr<const ImageData> data_;
+  ImageBatches images_;
   MlpShape shape_;
   Activation activation_;
   Implementation implementation_;

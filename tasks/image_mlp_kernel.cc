@@ -149,7 +149,7 @@ constexpr int64_t kSpareRows = 32;
 }  // namespace
 
 MlpResult MlpLoss(const MlpShape& shape, const MlpEvaluation& e, Workspace& scratch) {
-  const MlpBatch& batch = e.batch;
+  const ImageBatch& batch = e.batch;
   const Workspace::Frame frame(scratch);
   const std::span<const float*> rows = scratch.Take<const float*>(kMaxExamples + kSpareRows);
   const std::span<int32_t> labels = scratch.Take<int32_t>(kMaxExamples + kSpareRows);

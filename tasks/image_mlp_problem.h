@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tasks/activation.h"
+#include "tasks/image_batch.h"
 
 namespace lopt {
 
@@ -21,21 +22,11 @@ struct MlpShape {
   }
 };
 
-// Examples of a data set: row r is images[r * stride, + features) with class labels[r], and the
-// batch is the rows that `examples` names, in order. Rows are 64-byte aligned and zero from
-// `features` up to `stride`, a multiple of 16.
-struct MlpBatch {
-  const float* images;
-  int64_t stride;
-  const uint8_t* labels;
-  std::span<const int32_t> examples;
-};
-
 // What to evaluate of a network, and where the gradient goes.
 struct MlpEvaluation {
   Activation activation = Activation::kRelu;
   std::span<const float> params;
-  MlpBatch batch;
+  ImageBatch batch;
   std::span<float> gradient = {};  // out; empty: not wanted
 };
 

@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "tasks/image_mlp_problem.h"
+#include "tasks/image_batch.h"
 
 namespace lopt {
 
-// A small data set of given rows, laid out as MlpBatch wants it, and the batch of all its rows.
+// A small data set of given rows, laid out as ImageBatch wants it, and the batch of all its rows.
 class MlpRows {
  public:
   MlpRows(int64_t features, std::span<const float> images, std::vector<uint8_t> labels)
@@ -27,7 +27,7 @@ class MlpRows {
     std::iota(examples_.begin(), examples_.end(), 0);
   }
 
-  MlpBatch batch() const { return {images_.data(), stride_, labels_.data(), examples_}; }
+  ImageBatch batch() const { return {images_.data(), stride_, labels_.data(), examples_}; }
 
  private:
   template <class T>

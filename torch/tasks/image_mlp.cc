@@ -1,5 +1,6 @@
 #include "tasks/image_mlp.h"
 
+#include "base/error.h"
 #include "torch/task_type.h"
 
 #ifdef LOPT_LIBTORCH
@@ -65,6 +66,9 @@ TorchLoss MlpLoss(const TorchEvaluation& e, const ImageTensors& images, Activati
 // options, gradients by autograd.
 std::shared_ptr<const TaskFamily> MakeImageMlp(const ImageMlpOptions& options,
                                                const TaskResources& resources) {
+  Require(options.augment.Type() == "None",
+          "TorchImageMLP: augment must be None, got {}; ImageMLP augments its images",
+          options.augment.Type());
   const auto data = GetImages(options.images, resources);
   const auto native = std::make_shared<ImageMlp>(options, data);
   return std::make_shared<TorchTaskFamily>(

@@ -1,0 +1,37 @@
+#include "tasks/augmentation.h"
+
+namespace lopt {
+namespace {
+
+struct NoAugmentationOptions {
+  void Visit(FieldVisitor&) {}
+};
+
+Registry<Augmentation, const ImageExtent&> BuiltInAugmentations() {
+  Registry<Augmentation, const ImageExtent&> types("augmentation");
+  types.Add<NoAugmentationOptions>(
+      "None", "Images stay as they are.",
+      [](const NoAugmentationOptions&, const ImageExtent&) { return nullptr; });
+  return types;
+}
+
+}  // namespace
+
+void Augmentation::Sample(Key, std::span<float>) const {}
+void Augmentation::Init(std::span<float>) const {}
+void Augmentation::Probe(Key, const ImageBatch&, float*, Workspace&) const {}
+void Augmentation::Learn(Key, std::span<const float>, std::span<float>, Workspace&) const {}
+
+Registry<Augmentation, const ImageExtent&>& AugmentationRegistry() {
+  static Registry<Augmentation, const ImageExtent&> types = BuiltInAugmentations();
+  return types;
+}
+
+Config NoAugmentation() { return Config::Parse(R"({"type": "None"})", "the default of augment"); }
+
+void VisitAugment(FieldVisitor& v, Config* augment) {
+  v.Typed("augment", augment, AugmentationRegistry().table(),
+          "What happens to the images on their way into a batch.");
+}
+
+}  // namespace lopt

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "base/config.h"
+#include "base/fields.h"
+#include "base/key.h"
+#include "base/layout.h"
+#include "base/registry.h"
+#include "base/workspace.h"
+#include "tasks/image_batch.h"
+#include "tasks/task_family.h"
+
+namespace lopt {
+
+// Images are rows [height, width, channels] of numbers in [0, 1].
+struct ImageExtent {
+  int64_t height = 0;
+  int64_t width = 0;
+  int64_t channels = 1;
+  int64_t features() const { return height * width * channels; }
+};
+
+// One row of an evaluation, as an augmentation sees it.
+struct AugmentedRow {
+  std::span<const float> config;       // the augmentation's numbers
+  std::span<const float> model_state;  // likewise
+  Split split = Split::kTrain;
+  std::optional<Key> key;  // none: examples are evaluated that no key has drawn
+};
+
+// Changes the images of a task on their way into its batches: a part of the task, whose config and
+// model state it may have numbers in. Immutable and thread-safe; random numbers are those of the
+// keys. `out` is always [images, stride], its padding zero.
+class Augmentation {
+ public:
+  virtual ~Augmentation() = default;
+  Augmentation(const Augmentation&) = delete;
+  Augmentation& operator=(const Augmentation&) = delete;
+
+  const Layout& config_layout() const { return config_; }
+  const Layout& model_state_layout() const { return model_state_; }
+  // Draws a task's numbers, and starts its model state. Default: nothing to draw, nothing to start.
+  virtual void Sample(Key key, std::span<float> config) const;
+  virtual void Init(std::span<float> model_state) const;
+
+  // Whether the images of such rows change.
+  virtual bool Changes(const AugmentedRow& row) const = 0;
+  // The images of a batch, changed. Called only where Changes.
+  virtual void Augment(const AugmentedRow& row, const ImageBatch& batch, float* out,
+                       Workspace& scratch) const = 0;
+
+  // An augmentation that learns judges so many images each time that the task trains; 0: none.
+  virtual int64_t probes() const { return 0; }
+  // Changes the images of `batch`, one a probe, for the network to judge, and learns from their
+  // losses: a model state that is updated. Called with the same key, and only if probes() > 0.
+  virtual void Probe(Key key, const ImageBatch& batch, float* out, Workspace& scratch) const;
+  virtual void Learn(Key key, std::span<const float> losses, std::span<float> model_state,
+                     Workspace& scratch) const;
+
+ protected:
+  explicit Augmentation(Layout config, Layout model_state = {})
+      : config_(std::move(config)), model_state_(std::move(model_state)) {}
+
+ private:
+  Layout config_;
+  Layout model_state_;
+};
+
+// The augmentations of images of a shape. "None" makes a null pointer.
+Registry<Augmentation, const ImageExtent&>& AugmentationRegistry();
+
+// The option of a family that augments its images, {"type": "None"} by default.
+Config NoAugmentation();
+void VisitAugment(FieldVisitor& v, Config* augment);
+
+}  // namespace lopt

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace lopt {
+
+// What a network sees of images: row r is images[r * stride, + features) with class labels[r], and
+// the batch is the rows that `examples` names, in order. Rows are 64-byte aligned and zero from
+// `features` up to `stride`, a multiple of 16.
+struct ImageBatch {
+  const float* images;
+  int64_t stride;
+  const uint8_t* labels;
+  std::span<const int32_t> examples;
+};
+
+}  // namespace lopt
