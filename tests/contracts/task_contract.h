@@ -12,6 +12,7 @@
 
 #include "base/key.h"
 #include "base/parallel.h"
+#include "base/pictures.h"
 #include "tasks/task_family.h"
 #include "tests/contracts/check.h"
 
@@ -468,6 +469,37 @@ inline void CheckExamples(const TaskFamily& task) {
           task, TakeRow(two, r), {.split = split, .examples = shared.subspan(r * half, half)});
       CHECK(Distance({both.losses[r]}, alone.losses) <= 1e-6);
     }
+  }
+}
+
+// What a family shows can be drawn, on any split, and showing it changes nothing.
+inline void CheckPictures(const TaskFamily& task) {
+  for (const Split split : kSplits) {
+    if (split != Split::kTrain && !HasDataSet(task)) continue;
+    const TaskRows row = DrawRows(task, 1, 8);
+    const auto show = [&](int64_t rows) {
+      std::vector<float> model_state = row.model_state;
+      Workspace scratch;
+      Dirty(scratch, kNaN);
+      std::vector<Pictures> pictures = task.Show({.rows = rows,
+                                                  .config = row.config,
+                                                  .params = row.params,
+                                                  .model_state = model_state,
+                                                  .split = split,
+                                                  .keys = row.keys},
+                                                 scratch);
+      CHECK(SameBits(model_state, row.model_state));
+      return pictures;
+    };
+    const std::vector<Pictures> pictures = show(1);
+    const std::vector<Pictures> again = show(1);
+    REQUIRE(pictures.size() == again.size());
+    for (size_t p = 0; p < pictures.size(); ++p) {
+      INFO("pictures ", pictures[p].name);
+      CHECK(MakeGrid(pictures[p]).pixels == MakeGrid(again[p]).pixels);
+      CHECK(AllFinite(pictures[p].pixels));
+    }
+    CHECK_THROWS_AS(show(2), Error);
   }
 }
 
