@@ -129,6 +129,10 @@ TEST_CASE("Rows of one evaluation are independent, and losses do not depend on w
   });
 }
 
+TEST_CASE("What a task shows can be drawn") {
+  ForEach(EveryTask(), [](const Built<TaskFamily>& task) { CheckPictures(*task.made); });
+}
+
 TEST_CASE("Tasks evaluated on many threads give the bits of one thread") {
   ForEach(EveryTask(),
           [](const Built<TaskFamily>& task) { CheckThreadsGiveTheSameBits(*task.made); });
