@@ -20,6 +20,7 @@
 #include "base/isa.h"
 #include "base/process_identity.h"
 #include "base/run_lock.h"
+#include "base/tensorboard.h"
 #include "estimators/registry.h"
 #include "learner/experiment.h"
 #include "learner/job/meta_trainer.h"
