@@ -15,7 +15,7 @@ constexpr const char* kReparamWho = "ReparamWeights";
 // Purposes of its own key.
 enum ReparamDraw : uint64_t { kLevelDraw = 0, kRangeDraw = 1, kScaleDraw = 2 };
 
-const ReparamWeightsOptions& Checked(const ReparamWeightsOptions& options) {
+const ReparamWeightsOptions& CheckedReparam(const ReparamWeightsOptions& options) {
   CheckOptions(kReparamWho, options);
   Require(!options.levels.empty(), "{}: levels is empty, wanted at least one", kReparamWho);
   const std::vector<double>& ranges = options.ranges;
@@ -42,7 +42,7 @@ int64_t CountOfScales(ReparamLevel level, const Layout& params) {
 }
 
 ReparamLevel Finest(const ReparamWeightsOptions& options) {
-  return *std::ranges::max_element(Checked(options).levels);
+  return *std::ranges::max_element(CheckedReparam(options).levels);
 }
 
 // change(&value, its scale) for every value of a row of params.
@@ -119,23 +119,33 @@ void ReparamWeights::DoInit(std::span<const float> config, Key key, std::span<fl
                 [](float* value, float scale) { *value /= scale; });
 }
 
-void ReparamWeights::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) const {
-  const auto multiply = [&](std::span<float> rows) {
-    const int64_t size = params_layout().size();
-    for (int64_t row = 0; row < e.rows; ++row) {
-      ForEachScaled(finest_, params_layout(), OwnConfig(e.config, row),
-                    rows.subspan(row * size, size),
-                    [](float* value, float scale) { *value *= scale; });
-    }
-  };
-  const Workspace::Frame frame(scratch);
+void ReparamWeights::Scale(std::span<const float> config, int64_t rows,
+                           std::span<float> params) const {
+  const int64_t size = params_layout().size();
+  for (int64_t row = 0; row < rows; ++row) {
+    ForEachScaled(finest_, params_layout(), OwnConfig(config, row),
+                  params.subspan(row * size, size),
+                  [](float* value, float scale) { *value *= scale; });
+  }
+}
+
+TaskEvaluation ReparamWeights::AtScaled(const TaskEvaluation& e, Workspace& scratch) const {
   const std::span<float> scaled = scratch.Take<float>(std::ssize(e.params));
   std::ranges::copy(e.params, scaled.begin());
-  multiply(scaled);
-  TaskEvaluation of_task = e;
-  of_task.params = scaled;
-  EvaluateTask(of_task, scratch);
-  if (!e.gradients.empty()) multiply(e.gradients);
+  Scale(e.config, e.rows, scaled);
+  TaskEvaluation at_scaled = e;
+  at_scaled.params = scaled;
+  return at_scaled;
+}
+
+void ReparamWeights::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) const {
+  const Workspace::Frame frame(scratch);
+  EvaluateTask(AtScaled(e, scratch), scratch);
+  if (!e.gradients.empty()) Scale(e.config, e.rows, e.gradients);
+}
+
+std::vector<Pictures> ReparamWeights::DoShow(const TaskEvaluation& e, Workspace& scratch) const {
+  return TaskWrapper::DoShow(AtScaled(e, scratch), scratch);
 }
 
 }  // namespace lopt

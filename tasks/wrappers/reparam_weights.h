@@ -44,6 +44,12 @@ class ReparamWeights : public TaskWrapper {
   void DoInit(std::span<const float> config, Key key, std::span<float> params,
               std::span<float> model_state) const override;
   void DoEvaluate(const TaskEvaluation& evaluation, Workspace& scratch) const override;
+  std::vector<Pictures> DoShow(const TaskEvaluation& evaluation, Workspace& scratch) const override;
+
+  // Multiplies rows of params by the scales of the configs.
+  void Scale(std::span<const float> config, int64_t rows, std::span<float> params) const;
+  // `e` at the scaled params, which are in scratch.
+  TaskEvaluation AtScaled(const TaskEvaluation& e, Workspace& scratch) const;
 
   ReparamWeightsOptions options_;
   ReparamLevel finest_;

@@ -201,4 +201,12 @@ void SampledFamily::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) cons
   }
 }
 
+std::vector<Pictures> SampledFamily::DoShow(const TaskEvaluation& e, Workspace& scratch) const {
+  const TaskFamily& task = *tasks_[IndexOf(e.config)];
+  TaskEvaluation of_task = e;
+  of_task.config = e.config.subspan(1, task.config_layout().size());
+  of_task.model_state = e.model_state.first(task.model_state_layout().size());
+  return task.Show(of_task, scratch);
+}
+
 }  // namespace lopt

@@ -37,6 +37,7 @@ class SampledFamily : public FamilyOverFamilies {
   void DoInit(std::span<const float> config, Key key, std::span<float> params,
               std::span<float> model_state) const override;
   void DoEvaluate(const TaskEvaluation& evaluation, Workspace& scratch) const override;
+  std::vector<Pictures> DoShow(const TaskEvaluation& evaluation, Workspace& scratch) const override;
 
   // The number of the family of a task. Throws Error if there is none.
   size_t IndexOf(std::span<const float> config) const;

@@ -79,25 +79,22 @@ std::span<float> TaskWrapper::OwnModelState(std::span<float> rows, int64_t row) 
   return rows.subspan(row * width + of_task, width - of_task);
 }
 
-std::span<const float> TaskWrapper::TaskConfig(const TaskEvaluation& e, Workspace& scratch) const {
-  return FirstColumns(e.config, e.rows, task_->config_layout().size(), scratch);
-}
-
-std::span<float> TaskWrapper::TaskModelState(const TaskEvaluation& e, Workspace& scratch) const {
-  return FirstColumns(e.model_state, e.rows, task_->model_state_layout().size(), scratch);
+TaskEvaluation TaskWrapper::OfTask(const TaskEvaluation& e, Workspace& scratch) const {
+  TaskEvaluation of_task = e;
+  of_task.config = FirstColumns(e.config, e.rows, task_->config_layout().size(), scratch);
+  of_task.model_state =
+      FirstColumns(e.model_state, e.rows, task_->model_state_layout().size(), scratch);
+  return of_task;
 }
 
 void TaskWrapper::EvaluateTask(const TaskEvaluation& e, Workspace& scratch) const {
   const Workspace::Frame frame(scratch);
-  const std::span<float> model_state = TaskModelState(e, scratch);
-  TaskEvaluation of_task = e;
-  of_task.config = TaskConfig(e, scratch);
-  of_task.model_state = model_state;
+  const TaskEvaluation of_task = OfTask(e, scratch);
   task_->Evaluate(of_task, scratch);
-  if (model_state.data() == e.model_state.data()) return;
+  if (of_task.model_state.data() == e.model_state.data()) return;
   const int64_t size = task_->model_state_layout().size();
   for (int64_t row = 0; row < e.rows; ++row) {
-    std::ranges::copy(model_state.subspan(row * size, size),
+    std::ranges::copy(of_task.model_state.subspan(row * size, size),
                       e.model_state.begin() + row * model_state_layout().size());
   }
 }
@@ -114,6 +111,11 @@ void TaskWrapper::DoInit(std::span<const float> config, Key key, std::span<float
 
 void TaskWrapper::DoEvaluate(const TaskEvaluation& evaluation, Workspace& scratch) const {
   EvaluateTask(evaluation, scratch);
+}
+
+std::vector<Pictures> TaskWrapper::DoShow(const TaskEvaluation& evaluation,
+                                          Workspace& scratch) const {
+  return task_->Show(OfTask(evaluation, scratch), scratch);
 }
 
 double Dot(std::span<const float> a, std::span<const float> b) {

@@ -47,10 +47,9 @@ class TaskWrapper : public FamilyOverFamilies {
   std::span<float> OwnConfig(std::span<float> row) const;
   std::span<const float> OwnConfig(std::span<const float> rows, int64_t row) const;
   std::span<float> OwnModelState(std::span<float> rows, int64_t row) const;
-  // The task's part of all rows, [n, its C] and [n, its M]: in place where rows are nothing else,
-  // or there is one, and otherwise a copy in scratch.
-  std::span<const float> TaskConfig(const TaskEvaluation& e, Workspace& scratch) const;
-  std::span<float> TaskModelState(const TaskEvaluation& e, Workspace& scratch) const;
+  // `e` for the task: its part of all rows of config and model state, in place where rows are
+  // nothing else, or there is one, and otherwise a copy in scratch.
+  TaskEvaluation OfTask(const TaskEvaluation& e, Workspace& scratch) const;
   // Evaluates the task: `e` with the wrapper's rows of config and model state, of which the latter
   // is updated.
   void EvaluateTask(const TaskEvaluation& e, Workspace& scratch) const;
@@ -59,6 +58,7 @@ class TaskWrapper : public FamilyOverFamilies {
   void DoInit(std::span<const float> config, Key key, std::span<float> params,
               std::span<float> model_state) const override;
   void DoEvaluate(const TaskEvaluation& evaluation, Workspace& scratch) const override;
+  std::vector<Pictures> DoShow(const TaskEvaluation& evaluation, Workspace& scratch) const override;
 
  private:
   std::shared_ptr<const TaskFamily> task_;
