@@ -118,7 +118,7 @@ std::vector<Pictures> TaskWrapper::DoShow(const TaskEvaluation& evaluation,
   return task_->Show(OfTask(evaluation, scratch), scratch);
 }
 
-double Dot(std::span<const float> a, std::span<const float> b) {
+double TaskWrapper::Dot(std::span<const float> a, std::span<const float> b) {
   constexpr int64_t kLanes = 8;
   const int64_t n = std::ssize(a);
   std::array<double, kLanes> sums{};

@@ -19,7 +19,7 @@ class FamilyOverFamilies : public TaskFamily {
  protected:
   FamilyOverFamilies(TaskParts parts, const std::vector<const TaskFamily*>& inside);
 
-  // Another key than the one of any family inside, and than those that a task folds `key` into.
+  // Another key than that of any family over families inside, and than those a task folds `key` to.
   Key OwnKey(Key key) const;
 
  private:
@@ -54,6 +54,9 @@ class TaskWrapper : public FamilyOverFamilies {
   // is updated.
   void EvaluateTask(const TaskEvaluation& e, Workspace& scratch) const;
 
+  // The sum of a b in float64, in a fixed order.
+  static double Dot(std::span<const float> a, std::span<const float> b);
+
   void DoSample(Key key, std::span<float> config) const override;
   void DoInit(std::span<const float> config, Key key, std::span<float> params,
               std::span<float> model_state) const override;
@@ -67,8 +70,5 @@ class TaskWrapper : public FamilyOverFamilies {
 // What a loss without its gradient costs of both: a third in a network whose layers each make three
 // products of one size.
 inline constexpr double kLossShare = 1.0 / 3;
-
-// The sum of a b in float64, in a fixed order.
-double Dot(std::span<const float> a, std::span<const float> b);
 
 }  // namespace lopt
