@@ -12,7 +12,6 @@ namespace {
 
 void CheckAll(const TaskFamily& task) {
   CheckShape(task);
-  CheckPictures(task);
   CheckGradientAgainstDifferences(task);
   CheckDrawsAreFunctionsOfKey(task);
   CheckDataIsFunctionOfKey(task, /*noisy_gradient=*/false);

@@ -309,6 +309,30 @@ TEST_CASE("A model state is started by init, updated by the train split and used
   }
 }
 
+TEST_CASE("Replicas may be evaluated in turn by the loss function of all") {
+  const auto init = [](Key key, const torch::Tensor&) -> NamedTensors {
+    return {{"x", NormalTensor(key, {3})}};
+  };
+  std::vector<int64_t> seen;
+  const auto loss = [&](const TorchEvaluation& e) -> TorchLoss {
+    seen.push_back(e.params[0].size(0));
+    return (e.params[0] * UniformTensor(e.keys, {3})).square().sum(1);
+  };
+  const std::vector<float> params = {1, 2, 3, 4, 5, 6};
+  const std::vector<Key> keys = {KeyFromSeed(5), KeyFromSeed(6)};
+  const TorchTaskFamily together(init, loss);
+  const TorchTaskFamily in_turn(init, loss, {}, TorchRows::kInTurn);
+  const Results wanted = Evaluate(together, {}, params, keys, {}, 2, false);
+  CHECK(seen == std::vector<int64_t>{2});
+  const Results got = Evaluate(in_turn, {}, params, keys, {}, 2, false);
+  CHECK(seen == std::vector<int64_t>{2, 1, 1});
+  CHECK(got.losses == wanted.losses);
+  CHECK(got.gradients == wanted.gradients);
+  CHECK_EQ(in_turn.PreferredRows(), 1);
+  CHECK(RowsBySize(29e6) == TorchRows::kTogether);
+  CHECK(RowsBySize(31e6) == TorchRows::kInTurn);
+}
+
 TEST_CASE("A loss function may be written for one replica") {
   const Recurrence task;
   CHECK_EQ(task.PreferredRows(), 1);

@@ -49,8 +49,13 @@ struct TorchLoss {
 // How a loss function sees the rows of an evaluation.
 enum class TorchRows {
   kTogether,  // all at once, as above: the fastest for small tasks
+  kInTurn,    // one at a time, as above with n = 1: the fastest for large tasks
   kOneByOne,  // one replica at a time and no dimension for it: no [n] in any shape above
 };
+
+// kTogether or kInTurn, whichever is faster for a task of so many TaskParts::flops (figures in
+// docs/performance.md).
+TorchRows RowsBySize(double flops);
 
 // A family of tasks written with torch tensors. Its user gives two functions, which must be
 // thread-safe, must not use torch's own generators (only keys, see below) and must not change their
@@ -68,11 +73,9 @@ class TorchTaskFamily : public TaskFamily {
  public:
   using InitFunction = std::function<TorchStart(Key key, const torch::Tensor& config)>;
   using LossFunction = std::function<TorchLoss(const TorchEvaluation& evaluation)>;
-  using ShowFunction = std::function<std::vector<Pictures>(const TorchEvaluation& evaluation)>;
-  // `show` draws one replica, which it is given as `loss` would be; none: there is nothing to show.
   // Throws Error if `parts` names params or a model state: those are init's.
   TorchTaskFamily(InitFunction init, LossFunction loss, TaskParts parts = {},
-                  TorchRows rows = TorchRows::kTogether, ShowFunction show = {});
+                  TorchRows rows = TorchRows::kTogether);
 
   int64_t PreferredRows() const override { return rows_ == TorchRows::kTogether ? kAllRows : 1; }
 
@@ -80,21 +83,14 @@ class TorchTaskFamily : public TaskFamily {
   void DoInit(std::span<const float> config, Key key, std::span<float> params,
               std::span<float> model_state) const override;
   void DoEvaluate(const TaskEvaluation& evaluation, Workspace& scratch) const override;
-  std::vector<Pictures> DoShow(const TaskEvaluation& evaluation, Workspace& scratch) const override;
 
-  // The tensors of all rows, whose number is the one dimension of `lead`, or of one, `lead` being
-  // empty.
-  TorchEvaluation View(const TaskEvaluation& evaluation, torch::IntArrayRef lead) const;
+  // Of all rows, whose number is the one dimension of `lead`, or of one, `lead` being empty.
   void EvaluateRows(const TaskEvaluation& evaluation, torch::IntArrayRef lead) const;
 
   InitFunction init_;
   LossFunction loss_;
   TorchRows rows_;
-  ShowFunction show_;
 };
-
-// Images [count, height, width, channels] as pictures of this name.
-Pictures ToPictures(std::string name, const torch::Tensor& images);
 
 // Tensors whose numbers are functions of a key alone, those of base/key.h: float32 and, for
 // RandintTensor, int64 in [low, high).

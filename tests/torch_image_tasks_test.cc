@@ -1,0 +1,292 @@
+// Networks on images that are written with LibTorch, against traces of PyTorch's modules and
+// against torch::nn in this program.
+
+// The headers of LibTorch define a CHECK, which doctest's must replace.
+// clang-format off
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/nn/modules/conv.h>
+#include <doctest/doctest.h>
+// clang-format on
+
+#include <array>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/arrays.h"
+#include "base/safetensors.h"
+#include "tests/error_of.h"
+#include "tests/golden_dir.h"
+#include "tests/mnist_dir.h"
+#include "torch/image_layers.h"
+#include "torch/registry.h"
+
+namespace lopt {
+namespace {
+
+const NamedArrays& Golden() {
+  static const ArrayFile file = ReadArrayFile(GoldenPath("torch_tasks.safetensors"));
+  return file.arrays;
+}
+
+torch::Tensor GoldenTensor(const std::string& name) {
+  const Array& array = Golden().At(name);
+  return torch::from_blob(const_cast<float*>(array.As<float>().data()), array.shape()).clone();
+}
+
+std::shared_ptr<const TaskFamily> Make(const std::string& config,
+                                       const TaskResources& resources = TaskResources("")) {
+  return TorchTaskRegistry().Make(Config::Parse(config, "test"), resources);
+}
+
+double MaxDistance(const torch::Tensor& a, const torch::Tensor& b) {
+  REQUIRE_EQ(a.sizes(), b.sizes());
+  return (a - b).abs().max().item<double>();
+}
+
+// The arrays golden/<names[t]> as a row of the layout, tensor by tensor.
+std::vector<float> GoldenRow(const Layout& layout, const std::string& prefix,
+                             const std::vector<std::string>& names) {
+  REQUIRE_EQ(names.size(), layout.entries().size());
+  std::vector<float> row;
+  for (size_t t = 0; t < names.size(); ++t) {
+    CAPTURE(names[t]);
+    const Array& array = Golden().At(prefix + names[t]);
+    REQUIRE_EQ(array.shape(), layout.entries()[t].shape);
+    const auto values = array.As<float>();
+    row.insert(row.end(), values.begin(), values.end());
+  }
+  return row;
+}
+
+// Twelve steps of SGD as PyTorch's module of the same net made them. `names` are the trace's, in
+// the order of the task's layout.
+void TrainAsTraced(const std::string& net, const std::string& config, float learning_rate,
+                   const std::vector<std::string>& names) {
+  INFO(net);
+  if (MnistDir().empty()) {
+    MESSAGE("skipped: LOPT_MNIST_DIR does not name a directory with the MNIST test files");
+    return;
+  }
+  const auto task = Make(config, TaskResources(MnistDir()));
+  const Layout& layout = task->params_layout();
+  std::vector<float> params = GoldenRow(layout, net + "/param0/", names);
+  const std::vector<float> first_gradient = GoldenRow(layout, net + "/gradient0/", names);
+  const auto losses = Golden().At(net + "/loss").As<float>();
+  const auto index = Golden().At(net + "/index").As<int32_t>();
+  const size_t batch = index.size() / losses.size();
+  std::vector<float> gradient(params.size());
+  Workspace scratch;
+  for (size_t step = 0; step < losses.size(); ++step) {
+    CAPTURE(step);
+    float loss = 0;
+    task->Evaluate({.params = params,
+                    .examples = index.subspan(step * batch, batch),
+                    .losses = {&loss, 1},
+                    .gradients = gradient},
+                   scratch);
+    CHECK_LE(std::abs(loss - losses[step]), 1e-5 * losses[step]);
+    for (size_t i = 0; i < params.size(); ++i) {
+      if (step == 0) REQUIRE_LE(std::abs(gradient[i] - first_gradient[i]), 1e-5);
+      params[i] -= learning_rate * gradient[i];
+    }
+  }
+  for (size_t t = 0; t < names.size(); ++t) {
+    CAPTURE(names[t]);
+    const double wanted = Golden().At(net + "/norm_end/" + names[t]).As<double>()[0];
+    double square = 0;
+    for (int64_t i = 0; i < layout.entries()[t].size; ++i) {
+      const double value = params[layout.entries()[t].offset + i];
+      square += value * value;
+    }
+    CHECK_LE(std::abs(std::sqrt(square) - wanted), 1e-5 * wanted);
+  }
+}
+
+// Weight and bias of each.
+std::vector<std::string> Layers(const std::vector<std::string>& layers) {
+  std::vector<std::string> names;
+  for (const std::string& layer : layers) {
+    names.push_back(layer + ".weight");
+    names.push_back(layer + ".bias");
+  }
+  return names;
+}
+
+// A number that depends on every element, each with another weight.
+torch::Tensor Score(const torch::Tensor& tensor) {
+  return (tensor * torch::linspace(-1, 2, tensor.numel()).view_as(tensor)).sum();
+}
+
+// Gradients of the score of what a layer makes of images x.
+std::vector<torch::Tensor> ScoreGradients(const torch::Tensor& outputs, const torch::Tensor& x,
+                                          const torch::Tensor& weight, const torch::Tensor& bias) {
+  return torch::autograd::grad({Score(outputs)}, {x, weight, bias}, {}, /*retain_graph=*/true);
+}
+
+// Compares a layer of n replicas with `Module` of each.
+template <class Module, class Options, class Layer>
+void CheckReplicas(const Options& options, torch::IntArrayRef weight_shape, int64_t out,
+                   const torch::Tensor& x, const Layer& layer) {
+  const int64_t n = x.size(0);
+  NamedTensors drawn;
+  for (int64_t row = 0; row < n; ++row) {
+    AddLayer("layer", weight_shape, out, KeyFromSeed(row), &drawn);
+  }
+  ReplicaWeights w;
+  std::vector<torch::Tensor> weights;
+  std::vector<torch::Tensor> biases;
+  for (int64_t row = 0; row < n; ++row) {
+    weights.push_back(drawn[2 * row].second);
+    biases.push_back(drawn[2 * row + 1].second);
+  }
+  w = {torch::stack(weights).requires_grad_(), torch::stack(biases).requires_grad_()};
+  const torch::Tensor outputs =
+      ByReplica(layer(x.transpose(0, 1).flatten(1, 2).contiguous(), w), n);
+  for (int64_t row = 0; row < n; ++row) {
+    CAPTURE(row);
+    Module module(options);
+    {
+      const torch::NoGradGuard no_grad;
+      REQUIRE_EQ(module->weight.sizes(), weight_shape);
+      module->weight.copy_(weights[row]);
+      module->bias.copy_(biases[row]);
+    }
+    const torch::Tensor wanted = module->forward(x[row]);
+    CHECK_LE(MaxDistance(outputs[row], wanted), 1e-5);
+    const auto got_gradients = ScoreGradients(outputs[row], x, w.weight, w.bias);
+    const auto wanted_gradients = ScoreGradients(wanted, x, module->weight, module->bias);
+    CHECK_LE(MaxDistance(got_gradients[0], wanted_gradients[0]), 1e-5);
+    CHECK_LE(MaxDistance(got_gradients[1][row], wanted_gradients[1]), 1e-4);
+    CHECK_LE(MaxDistance(got_gradients[2][row], wanted_gradients[2]), 1e-4);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("The convolutional autoencoder follows the golden losses of real digits") {
+  TrainAsTraced("conv_ae", R"({"type": "TorchImageAutoencoder", "image_size": 28, "data": "idx"})",
+                1, Layers({"e1", "e2", "d1", "d2"}));
+}
+
+TEST_CASE("The spatial transformer follows the golden losses of real digits") {
+  TrainAsTraced("stn", R"({"type": "TorchSTN", "image_size": 28, "data": "idx"})", 0.05F,
+                Layers({"localization.0", "localization.3", "fc_loc.0", "fc_loc.2", "conv1",
+                        "conv2", "fc1", "fc2"}));
+}
+
+TEST_CASE("The LSTM over the rows of images follows the golden losses of real digits") {
+  std::vector<std::string> names = {"rnn.weight_ih_l0", "rnn.weight_hh_l0", "rnn.bias_ih_l0",
+                                    "rnn.bias_hh_l0"};
+  for (const std::string& name : Layers({"out"})) names.push_back(name);
+  TrainAsTraced("row_lstm", R"({"type": "TorchRowLSTM", "image_size": 28, "data": "idx"})", 0.5F,
+                names);
+}
+
+TEST_CASE("Convolutions of several replicas are torch's of each, with gradients") {
+  for (const auto& [batch, in, out, height, width, kernel_height, kernel_width, stride, padding] :
+       std::vector<std::array<int64_t, 9>>{{5, 3, 4, 9, 7, 3, 3, 1, 1},
+                                           {2, 1, 6, 8, 8, 5, 5, 2, 2},
+                                           {3, 4, 2, 11, 1, 5, 1, 2, 0}}) {
+    CAPTURE(kernel_height);
+    const torch::Tensor x =
+        NormalTensor(KeyFromSeed(9), {3, batch, in, height, width}).requires_grad_();
+    const int64_t pad_width = kernel_width == 1 ? 0 : padding;
+    CheckReplicas<torch::nn::Conv2d>(
+        torch::nn::Conv2dOptions(in, out, {kernel_height, kernel_width})
+            .stride(stride)
+            .padding({padding, pad_width}),
+        {out, in, kernel_height, kernel_width}, out, x,
+        [&](const torch::Tensor& images, const ReplicaWeights& w) {
+          return Convolution(images, w, stride, {padding, pad_width});
+        });
+    CheckReplicas<torch::nn::ConvTranspose2d>(
+        torch::nn::ConvTranspose2dOptions(in, out, {kernel_height, kernel_width})
+            .stride(stride)
+            .padding({padding, pad_width})
+            .output_padding(stride - 1),
+        {in, out, kernel_height, kernel_width}, out, x,
+        [&](const torch::Tensor& images, const ReplicaWeights& w) {
+          return TransposedConvolution(images, w, stride, {padding, pad_width}, stride - 1);
+        });
+  }
+}
+
+TEST_CASE("Images with channel last lie side by side with channel first, and apart again") {
+  const torch::Tensor images = NormalTensor(KeyFromSeed(1), {2, 3, 4 * 5 * 2});
+  const torch::Tensor beside = SideBySide(images, 4, 5);
+  REQUIRE_EQ(beside.sizes(), torch::IntArrayRef({3, 4, 4, 5}));
+  CHECK(ByReplica(beside, 2).permute({0, 1, 3, 4, 2}).flatten(2).equal(images));
+  CHECK_EQ(beside[2][3][1][4].item<float>(), images[1][2][(1 * 5 + 4) * 2 + 1].item<float>());
+}
+
+TEST_CASE("Affine samples of an image are the golden ones, with corners aligned or not") {
+  const torch::Tensor image = GoldenTensor("grid/input").view({1, 1, 5, 7});
+  for (const std::string matrix : {"0", "1", "2", "3"}) {
+    CAPTURE(matrix);
+    const torch::Tensor theta = GoldenTensor("grid/" + matrix + "/theta").unsqueeze(0);
+    for (const bool aligned : {false, true}) {
+      CAPTURE(aligned);
+      const torch::Tensor wanted =
+          GoldenTensor("grid/" + matrix + (aligned ? "/aligned" : "/default"));
+      CHECK_LE(MaxDistance(SampleAffine(image, theta, aligned)[0][0], wanted), 1e-5);
+    }
+  }
+}
+
+TEST_CASE("Numbers of weights are those of the nets") {
+  const auto weights = [](const std::string& config) {
+    return Make(config)->params_layout().size();
+  };
+  CHECK_EQ(weights(R"({"type": "TorchImageAutoencoder"})"), 2481);
+  CHECK_EQ(weights(R"({"type": "TorchSTN"})"), 27360);
+  CHECK_EQ(weights(R"({"type": "TorchRowLSTM"})"), 24714);
+  CHECK_EQ(weights(R"({"type": "TorchRowLSTM", "cell": "gru"})"), 18698);
+}
+
+TEST_CASE("A masked number of theta stays the identity's and has no gradient") {
+  const std::string start = R"({"type": "TorchSTN", "image_size": 20, "batch_size": 8,
+                                "data": "glyphs")";
+  const auto task = Make(start + R"(, "mask": [1, 0, 1, 0, 1, 1]})");
+  const Layout& layout = task->params_layout();
+  std::vector<float> params(layout.size());
+  task->Init({}, KeyFromSeed(1), params, {});
+  const Key key = KeyFromSeed(2);
+  std::vector<float> gradient(params.size());
+  const auto loss_with = [&](std::array<float, 6> theta) {
+    const LayoutEntry& bias = layout.Find("localization/linear_1/bias");
+    std::copy(theta.begin(), theta.end(), params.begin() + bias.offset);
+    float loss = 0;
+    Workspace scratch;
+    task->Evaluate(
+        {.params = params, .keys = {&key, 1}, .losses = {&loss, 1}, .gradients = gradient},
+        scratch);
+    for (int64_t i = 0; i < 6; ++i) {
+      CHECK_EQ(gradient[bias.offset + i] == 0, i == 1 || i == 3);
+    }
+    return loss;
+  };
+  const float loss = loss_with({0.9F, 0.3F, 0.1F, -0.2F, 1.1F, -0.1F});
+  CHECK_EQ(loss_with({0.9F, 0, 0.1F, 0, 1.1F, -0.1F}), loss);
+  CHECK_NE(loss_with({0.8F, 0, 0.1F, 0, 1.1F, -0.1F}), loss);
+}
+
+TEST_CASE("What does not make up a net is an error") {
+  CHECK_EQ(ErrorOf([] { Make(R"({"type": "TorchSTN", "mask": [1, 0, 1]})"); }),
+           "TorchSTN: mask has 3 numbers, wanted 6, those of theta [2, 3]");
+  CHECK_EQ(ErrorOf([] { Make(R"({"type": "TorchSTN", "channels": [1, 2, 3]})"); }),
+           "TorchSTN: channels has 3 numbers, wanted 2, one for each convolution");
+  CHECK_EQ(ErrorOf([] { Make(R"({"type": "TorchSTN", "localization_channels": []})"); }),
+           "TorchSTN: localization_channels has 0 numbers, wanted 2, one for each convolution");
+  CHECK_EQ(ErrorOf([] { Make(R"({"type": "TorchSTN", "image_size": 17})"); }),
+           "TorchSTN: images of 17 x 17 pixels, wanted at least 18 x 18: two convolutions and "
+           "poolings leave nothing of smaller ones");
+  Make(R"({"type": "TorchSTN", "image_size": 18})");
+  CHECK_EQ(ErrorOf([] { Make(R"({"type": "TorchImageAutoencoder", "channels": []})"); }),
+           "TorchImageAutoencoder: channels is empty, wanted the channels behind each convolution "
+           "of the encoder");
+}
+
+}  // namespace lopt
