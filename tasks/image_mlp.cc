@@ -103,4 +103,8 @@ void ImageMlp::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) const {
   }
 }
 
+std::vector<Pictures> ImageMlp::DoShow(const TaskEvaluation& e, Workspace&) const {
+  return BatchPictures(*data_, e.examples);
+}
+
 }  // namespace lopt

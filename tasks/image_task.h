@@ -40,4 +40,7 @@ std::shared_ptr<const ImageData> GetImages(const ImageOptions& options,
 // CheckOptions does and if the images have another size or other channels than the options say.
 TaskParts ImageClassifierParts(const ImageOptions& options, const ImageData& data);
 
+// These rows of the data set, called "batch".
+std::vector<Pictures> BatchPictures(const ImageData& data, std::span<const int32_t> examples);
+
 }  // namespace lopt

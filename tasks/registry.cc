@@ -1,12 +1,21 @@
 #include "tasks/registry.h"
 
+#include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "tasks/image_mlp.h"
 #include "tasks/image_task.h"
 #include "tasks/quadratic.h"
 #include "tasks/torch_module.h"
+#include "tasks/wrappers/delayed_gradients.h"
+#include "tasks/wrappers/es_task.h"
+#include "tasks/wrappers/normalize_task_gradient.h"
+#include "tasks/wrappers/reduced_batchsize.h"
+#include "tasks/wrappers/reparam_weights.h"
+#include "tasks/wrappers/sampled_family.h"
+#include "tasks/wrappers/subsample_directions.h"
 
 namespace lopt {
 namespace {
@@ -16,6 +25,65 @@ void AddQuadratic(TaskTypes* types, const std::string& type, std::string summary
   types->Add<Options>(type, std::move(summary), [](const Options& options, const TaskResources&) {
     return std::make_shared<Family>(options);
   });
+}
+
+// The options of a family over another.
+template <class Own>
+struct OverTask {
+  Config task;
+  Own own;
+
+  void Visit(FieldVisitor& v) {
+    v.Typed("task", &task, TaskRegistry().table(), "The family that is wrapped.");
+    own.Visit(v);
+  }
+};
+
+template <class Wrapper, class Own>
+void AddWrapper(TaskTypes* types, const std::string& type, std::string summary) {
+  using Options = OverTask<Own>;
+  types->Add<Options>(
+      type, std::move(summary), [](const Options& options, const TaskResources& resources) {
+        return std::make_shared<Wrapper>(TaskRegistry().Make(options.task, resources), options.own);
+      });
+}
+
+struct MixOptions {
+  std::vector<Config> tasks;
+  SampledFamilyOptions own;
+
+  void Visit(FieldVisitor& v) {
+    v.Typed("tasks", &tasks, TaskRegistry().table(), "The families that are mixed.");
+    own.Visit(v);
+  }
+};
+
+void AddWrappers(TaskTypes* types) {
+  AddWrapper<ReparamWeights, ReparamWeightsOptions>(
+      types, "ReparamWeights",
+      "Another task in other units: the loss at w is the task's at s w, with scales s per task.");
+  AddWrapper<NormalizeTaskGradient, NormalizeTaskGradientOptions>(
+      types, "NormalizeTaskGradient",
+      "Another task whose gradients are divided by their norm over all tensors.");
+  AddWrapper<SubsampleDirections, SubsampleDirectionsOptions>(
+      types, "SubsampleDirections",
+      "Another task whose gradients are known along a few random directions only.");
+  AddWrapper<ReducedBatchsize, ReducedBatchsizeOptions>(
+      types, "ReducedBatchsize", "Another task with the first examples of its batches only.");
+  AddWrapper<DelayedGradients, DelayedGradientsOptions>(
+      types, "DelayedGradients", "Another task whose gradients are those at the params of before.");
+  AddWrapper<ESTask, ESTaskOptions>(
+      types, "ESTask",
+      "Another task whose gradients are estimated from losses by antithetic pairs.");
+  types->Add<MixOptions>(
+      "SampledFamily", "A mix of families with one layout of params; a task is one of one of them.",
+      [](const MixOptions& options, const TaskResources& resources) {
+        std::vector<std::shared_ptr<const TaskFamily>> tasks;
+        for (const Config& task : options.tasks) {
+          tasks.push_back(TaskRegistry().Make(task, resources));
+        }
+        return std::make_shared<SampledFamily>(std::move(tasks), options.own);
+      });
 }
 
 TaskTypes BuiltIn() {
@@ -36,6 +104,7 @@ TaskTypes BuiltIn() {
                                return std::make_shared<ImageMlp>(
                                    options, GetImages(options.images, resources));
                              });
+  AddWrappers(&types);
   torch_types::AddAll(&types);
   return types;
 }

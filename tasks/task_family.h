@@ -35,7 +35,8 @@ struct TaskEvaluation {
   std::span<const float> params = {};  // [n, P]
   std::span<float> model_state = {};   // [n, M]; on Split::kTrain updated in place
   Split split = Split::kTrain;
-  // [n]: row i's data (equal keys, equal data). May be empty where `examples` is given.
+  // [n]: row i's data (equal keys, equal data). May be empty where `examples` is given and the
+  // family draws nothing else.
   std::span<const Key> keys = {};
   // [n, E]: these rows of the family's data set; empty: a batch of `split` that each key draws.
   std::span<const int32_t> examples = {};
@@ -82,6 +83,7 @@ class TaskFamily {
   const Layout& model_state_layout() const { return parts_.model_state; }
   // A extra outputs, each a scalar.
   const Layout& aux_layout() const { return parts_.aux; }
+  const TaskParts& parts() const { return parts_; }
 
   // Draws a task. All of these throw Error if a span's size is not the layout's.
   void Sample(Key key, std::span<float> config) const;

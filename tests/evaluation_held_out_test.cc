@@ -13,6 +13,7 @@
 #include "evaluation/held_out.h"
 #include "evaluation/inner_training.h"
 #include "lopt/learnable.h"
+#include "tasks/image_task.h"
 #include "tasks/registry.h"
 
 namespace lopt {
@@ -75,6 +76,18 @@ TEST_CASE("Tasks with losses of any size count alike") {
   CHECK(metrics.at("eval_loss") ==
         doctest::Approx(
             (metrics.at("eval_ratio/0_QuadraticTask") + metrics.at("eval_ratio/1_ImageMLP")) / 2));
+}
+
+TEST_CASE("What a task shows comes with its evaluation: the first images of the split") {
+  HeldOutEvaluation evaluation = Judge({kQuadratic, kGlyphs});
+  const std::map<std::string, Pictures> pictures = evaluation.Evaluate(ThetaOf(0.1)).pictures;
+  REQUIRE(pictures.size() == 1);
+  const Pictures& batch = pictures.at("1_ImageMLP/batch");
+  CHECK(batch.count == 64);
+  const auto data = GetImages({.data = ImageSource::kGlyphs}, TaskResources(""));
+  const float* first = data->images() + data->range(kHeldOutSplit).first * data->stride();
+  CHECK(std::vector<float>(first, first + 64) ==
+        std::vector<float>(batch.pixels.begin(), batch.pixels.begin() + 64));
 }
 
 TEST_CASE("A training that diverges makes the held-out loss infinite") {

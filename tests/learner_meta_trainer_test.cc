@@ -20,6 +20,7 @@
 #include "base/isa.h"
 #include "base/process_identity.h"
 #include "base/run_lock.h"
+#include "base/tensorboard.h"
 #include "estimators/registry.h"
 #include "learner/experiment.h"
 #include "learner/job/meta_trainer.h"
@@ -255,6 +256,10 @@ TEST_CASE("Held-out evaluation falls back on the estimators' tasks, and changes 
         "eval_train_loss/2_FixedDimQuadraticFamily"}) {
     CHECK_MESSAGE(metrics.find(name) != std::string::npos, name);
   }
+  const std::string events =
+      ReadTextFile(directory.path() + "/" + EventFiles(directory.path()).back());
+  CHECK(events.find("1_ImageMLP/batch") != std::string::npos);
+  CHECK(events.find("\x89PNG") != std::string::npos);
 }
 
 TEST_CASE("A theta file says for how long it was trained, and the best one what it was chosen on") {

@@ -378,6 +378,38 @@ TEST_CASE("One type can be described by its name") {
   CHECK(unknown.errors.starts_with("lopt: There is no type 'CubicTask'; the types are MLPLOpt, "));
 }
 
+TEST_CASE("A task is described by a file or a type, and drawn") {
+  const TempDirectory scratch;
+  const std::string preview = scratch / "batch.png";
+  const FinishedProcess finished =
+      Lopt({"describe", "--task", "ImageMLP", "--preview", preview, "--steps", "30"});
+  CHECK_EQ(finished.errors, "");
+  CHECK_EQ(finished.exit_code, 0);
+  for (const char* line :
+       {"params       2,410: mlp/linear_0/w [64, 32], ", "data         7,000 train",
+        "FLOP         1.294 million", "after step 30 of Adam",
+        "batch.png shows, from top to bottom: batch\n"}) {
+    CHECK_MESSAGE(finished.output.find(line) != std::string::npos, line);
+  }
+  CHECK(ReadTextFile(preview).starts_with("\x89PNG"));
+
+  const std::string config = scratch / "task.json";
+  WriteTextFile(config, R"({"type": "QuadraticTask", "dim": 3})");
+  CHECK(Lopt({"describe", "--task", config}).output.find("params       3: x [3]") !=
+        std::string::npos);
+  const auto errors = [](const Words& words) { return Lopt(words).errors; };
+  CHECK_EQ(errors({"describe", "--task", config, "--preview", preview}),
+           "lopt: --preview: a QuadraticTask has nothing to draw\n");
+  CHECK(errors({"describe", "--task", scratch / "none"})
+            .starts_with(fmt::format("lopt: --task {}: there is no such file, and no task of that "
+                                     "type; the types are QuadraticTask, ",
+                                     scratch / "none")));
+  CHECK(errors({"describe", "--steps", "3"})
+            .starts_with("lopt: --steps says something of a task; it wants --task\n"));
+  CHECK(errors({"describe", "ImageMLP", "--task", config})
+            .starts_with("lopt: Give a TYPE or --task, not both\n"));
+}
+
 TEST_CASE("The version names the commit, the compiler and the instruction set in use") {
   const FinishedProcess finished = Lopt({"version"});
   CHECK_EQ(finished.exit_code, 0);

@@ -12,6 +12,7 @@ namespace {
 
 void CheckAll(const TaskFamily& task) {
   CheckShape(task);
+  CheckPictures(task);
   CheckGradientAgainstDifferences(task);
   CheckDrawsAreFunctionsOfKey(task);
   CheckDataIsFunctionOfKey(task, /*noisy_gradient=*/false);

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "tasks/image_task.h"
+
 namespace lopt {
 
 ImageTensors::ImageTensors(std::shared_ptr<const ImageData> data)
@@ -20,6 +22,13 @@ torch::Tensor ImageTensors::Images(const torch::Tensor& examples) const {
 
 torch::Tensor ImageTensors::Labels(const torch::Tensor& examples) const {
   return labels_.index_select(0, examples.flatten()).view_as(examples);
+}
+
+TorchTaskFamily::ShowFunction ShowBatch(std::shared_ptr<const ImageData> data) {
+  return [data = std::move(data)](const TorchEvaluation& e) {
+    const torch::Tensor rows = e.examples.flatten().to(torch::kInt32);
+    return BatchPictures(*data, {rows.data_ptr<int32_t>(), static_cast<size_t>(rows.numel())});
+  };
 }
 
 TorchLoss ClassifierLoss(const torch::Tensor& logits, const torch::Tensor& labels,

@@ -25,6 +25,9 @@ class ImageTensors {
   torch::Tensor labels_;  // [count]
 };
 
+// Shows the images of a replica's examples, "batch".
+TorchTaskFamily::ShowFunction ShowBatch(std::shared_ptr<const ImageData> data);
+
 // The mean softmax cross-entropy over the examples of each replica, and as the one aux output,
 // where it is wanted, the fraction of them whose label has the largest logit; an example with a
 // logit that is not a number is not right. logits [..., examples, classes], labels [..., examples].

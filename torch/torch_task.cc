@@ -21,6 +21,21 @@ auto WithTorchErrors(const char* what, const Body& body) {
   }
 }
 
+// One thread at a time where the BLAS is not thread-safe.
+std::unique_lock<std::mutex> LockBlas() {
+  static std::mutex mutex;
+  return BlasIsThreadSafe() ? std::unique_lock<std::mutex>() : std::unique_lock(mutex);
+}
+
+// The same on this thread alone.
+template <class Body>
+auto CallTorch(const char* what, const Body& body) {
+  // Torch's number of threads reaches a new thread only with the first parallel loop of its own.
+  at::internal::lazy_init_num_threads();
+  const auto lock = LockBlas();
+  return WithTorchErrors(what, body);
+}
+
 Shape ShapeOf(const torch::Tensor& tensor) {
   return {tensor.sizes().begin(), tensor.sizes().end()};
 }
@@ -142,11 +157,12 @@ TorchRows RowsBySize(double flops) {
 }
 
 TorchTaskFamily::TorchTaskFamily(InitFunction init, LossFunction loss, TaskParts parts,
-                                 TorchRows rows)
+                                 TorchRows rows, ShowFunction show)
     : TaskFamily(WithLayouts(std::move(parts), init)),
       init_(std::move(init)),
       loss_(std::move(loss)),
-      rows_(rows) {
+      rows_(rows),
+      show_(std::move(show)) {
   at::set_num_threads(1);
   KeepBlasOnOneThread();
 }
@@ -160,12 +176,7 @@ void TorchTaskFamily::DoInit(std::span<const float> config, Key key, std::span<f
 }
 
 void TorchTaskFamily::DoEvaluate(const TaskEvaluation& evaluation, Workspace& /*scratch*/) const {
-  // Torch's number of threads reaches a new thread only with the first parallel loop of its own.
-  at::internal::lazy_init_num_threads();
-  static std::mutex blas_mutex;
-  const auto lock =
-      BlasIsThreadSafe() ? std::unique_lock<std::mutex>() : std::unique_lock(blas_mutex);
-  WithTorchErrors("loss", [&] {
+  CallTorch("loss", [&] {
     if (rows_ == TorchRows::kTogether) {
       EvaluateRows(evaluation, {evaluation.rows});
       return;
@@ -177,10 +188,17 @@ void TorchTaskFamily::DoEvaluate(const TaskEvaluation& evaluation, Workspace& /*
   });
 }
 
-void TorchTaskFamily::EvaluateRows(const TaskEvaluation& e, torch::IntArrayRef lead) const {
-  const bool gradients_wanted = !e.gradients.empty();
-  const torch::AutoGradMode grad_mode(gradients_wanted);
+std::vector<Pictures> TorchTaskFamily::DoShow(const TaskEvaluation& evaluation,
+                                              Workspace& /*scratch*/) const {
+  if (!show_) return {};
+  return CallTorch("show", [&] {
+    const torch::NoGradGuard no_grad;
+    return show_(View(evaluation, rows_ == TorchRows::kTogether ? torch::IntArrayRef({1})
+                                                                : torch::IntArrayRef()));
+  });
+}
 
+TorchEvaluation TorchTaskFamily::View(const TaskEvaluation& e, torch::IntArrayRef lead) const {
   TorchEvaluation evaluation{
       .params = RowViews(params_layout(), Mutable(e.params), lead),
       .model_state = RowViews(model_state_layout(), e.model_state.data(), lead),
@@ -189,9 +207,6 @@ void TorchTaskFamily::EvaluateRows(const TaskEvaluation& e, torch::IntArrayRef l
       .keys = e.keys,
       .examples = {},
       .aux_wanted = !e.aux.empty()};
-  for (torch::Tensor& tensor : evaluation.params) {
-    tensor.requires_grad_(gradients_wanted);
-  }
   for (torch::Tensor& tensor : evaluation.model_state) {
     tensor = tensor.clone();  // a new state may be made of pieces of the old one
   }
@@ -200,6 +215,16 @@ void TorchTaskFamily::EvaluateRows(const TaskEvaluation& e, torch::IntArrayRef l
     evaluation.examples = torch::from_blob(const_cast<int32_t*>(e.examples.data()),
                                            Join(lead, {count}), torch::TensorOptions(torch::kInt32))
                               .to(torch::kInt64);
+  }
+  return evaluation;
+}
+
+void TorchTaskFamily::EvaluateRows(const TaskEvaluation& e, torch::IntArrayRef lead) const {
+  const bool gradients_wanted = !e.gradients.empty();
+  const torch::AutoGradMode grad_mode(gradients_wanted);
+  const TorchEvaluation evaluation = View(e, lead);
+  for (const torch::Tensor& tensor : evaluation.params) {
+    tensor.requires_grad_(gradients_wanted);
   }
   const TorchLoss loss = loss_(evaluation);
   CheckReturned("losses", loss.losses, lead);
@@ -237,6 +262,16 @@ void TorchTaskFamily::EvaluateRows(const TaskEvaluation& e, torch::IntArrayRef l
       views[t].copy_(loss.model_state[t]);
     }
   }
+}
+
+Pictures ToPictures(std::string name, const torch::Tensor& images) {
+  const torch::Tensor pixels = images.contiguous();
+  return {.name = std::move(name),
+          .count = pixels.size(0),
+          .height = pixels.size(1),
+          .width = pixels.size(2),
+          .channels = pixels.size(3),
+          .pixels = {pixels.data_ptr<float>(), pixels.data_ptr<float>() + pixels.numel()}};
 }
 
 torch::Tensor UniformTensor(std::span<const Key> keys, torch::IntArrayRef shape) {

@@ -73,9 +73,11 @@ class TorchTaskFamily : public TaskFamily {
  public:
   using InitFunction = std::function<TorchStart(Key key, const torch::Tensor& config)>;
   using LossFunction = std::function<TorchLoss(const TorchEvaluation& evaluation)>;
+  using ShowFunction = std::function<std::vector<Pictures>(const TorchEvaluation& evaluation)>;
+  // `show` draws one replica, which it is given as `loss` would be; none: there is nothing to show.
   // Throws Error if `parts` names params or a model state: those are init's.
   TorchTaskFamily(InitFunction init, LossFunction loss, TaskParts parts = {},
-                  TorchRows rows = TorchRows::kTogether);
+                  TorchRows rows = TorchRows::kTogether, ShowFunction show = {});
 
   int64_t PreferredRows() const override { return rows_ == TorchRows::kTogether ? kAllRows : 1; }
 
@@ -83,14 +85,21 @@ class TorchTaskFamily : public TaskFamily {
   void DoInit(std::span<const float> config, Key key, std::span<float> params,
               std::span<float> model_state) const override;
   void DoEvaluate(const TaskEvaluation& evaluation, Workspace& scratch) const override;
+  std::vector<Pictures> DoShow(const TaskEvaluation& evaluation, Workspace& scratch) const override;
 
-  // Of all rows, whose number is the one dimension of `lead`, or of one, `lead` being empty.
+  // The tensors of all rows, whose number is the one dimension of `lead`, or of one, `lead` being
+  // empty.
+  TorchEvaluation View(const TaskEvaluation& evaluation, torch::IntArrayRef lead) const;
   void EvaluateRows(const TaskEvaluation& evaluation, torch::IntArrayRef lead) const;
 
   InitFunction init_;
   LossFunction loss_;
   TorchRows rows_;
+  ShowFunction show_;
 };
+
+// Images [count, height, width, channels] as pictures of this name.
+Pictures ToPictures(std::string name, const torch::Tensor& images);
 
 // Tensors whose numbers are functions of a key alone, those of base/key.h: float32 and, for
 // RandintTensor, int64 in [low, high).

@@ -27,11 +27,14 @@ struct Built {
   std::shared_ptr<const Made> made;
 };
 
-// Whether tasks of this type are made by the torch module.
-inline bool IsTorchType(const std::string& type) {
+// Whether a task of this config is made by the torch module, or one inside it.
+inline bool NeedsTorchModule(const Config& config) {
   TaskTypes torch_tasks("torch task");
   torch_types::AddAll(&torch_tasks);
-  return std::ranges::count(torch_tasks.table().entries(), type, &TypeEntry::type) > 0;
+  const std::string text = config.Dump(-1);
+  return std::ranges::any_of(torch_tasks.table().entries(), [&](const TypeEntry& entry) {
+    return text.find("\"type\":\"" + entry.type + "\"") != std::string::npos;
+  });
 }
 
 // Every type of a table: from its examples or, if it has none, from `default_config` with its type.
@@ -42,8 +45,8 @@ std::vector<Built<Made>> BuildEvery(const TypeTable& table, const std::vector<Ex
                                     const std::string& default_config, const Make& make) {
   std::vector<Built<Made>> all;
   const auto add = [&](const std::string& type, const Config& config, const Example& example) {
-    if (&table == &TaskRegistry().table() && IsTorchType(type) && !FindTorchModule()) {
-      MESSAGE("left out, because the torch module is not installed: ", type);
+    if (&table == &TaskRegistry().table() && NeedsTorchModule(config) && !FindTorchModule()) {
+      MESSAGE("left out, because the torch module is not installed: ", config.Dump(-1));
       return;
     }
     try {

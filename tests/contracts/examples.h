@@ -13,6 +13,8 @@ struct Example {
   std::string config;
   // Tasks: the gradient, and not the loss, carries noise of mean zero that the key names.
   bool noisy_gradient = false;
+  // Tasks: the gradient is another than that of the loss, on purpose; tests of its own say which.
+  bool other_gradient = false;
   // Estimators: inner steps of one window, twins counted each; 0: not a fixed number.
   int64_t inner_steps = 0;
   // Estimators: has an option `std`, that of the perturbations.
@@ -35,6 +37,56 @@ inline std::vector<Example> TaskExamples() {
                      "activation": "gelu", "data": "glyphs"})"},
       {.config = R"({"type": "TorchImageMLP", "image_size": 4, "hidden": [5], "batch_size": 16,
                      "data": "glyphs"})"},
+      {.config = R"({"type": "ReparamWeights", "levels": ["none", "global", "parameter"],
+                     "ranges": [0.5, 4, 1, 2], "task": {"type": "FixedDimQuadraticFamily",
+                     "dim": 3}})"},
+      {.config = R"({"type": "ReparamWeights", "levels": ["tensor"], "ranges": [0.5, 2],
+                     "task": {"type": "ImageMLP", "image_size": 3, "hidden": [3],
+                     "batch_size": 8, "data": "glyphs"}})"},
+      {.config = R"({"type": "NormalizeTaskGradient", "task": {"type": "LogQuadraticTask",
+                     "dim": 3}})",
+       .other_gradient = true},
+      {.config = R"({"type": "NormalizeTaskGradient", "task": {"type": "ImageMLP",
+                     "image_size": 3, "hidden": [3], "batch_size": 8, "data": "glyphs"}})",
+       .other_gradient = true},
+      {.config = R"({"type": "SubsampleDirections", "directions": 2, "task": {
+                     "type": "NoisyQuadraticFamily", "dim": 3}})",
+       .other_gradient = true},
+      {.config = R"({"type": "SubsampleDirections", "directions": 3, "sign": true, "task": {
+                     "type": "ImageMLP", "image_size": 3, "hidden": [3], "batch_size": 8,
+                     "data": "glyphs"}})",
+       .other_gradient = true},
+      {.config = R"({"type": "ReducedBatchsize", "fraction": 0.3, "task": {"type": "ImageMLP",
+                     "image_size": 3, "hidden": [3], "batch_size": 8, "data": "glyphs"}})"},
+      {.config = R"({"type": "DelayedGradients", "delay": 2, "task": {
+                     "type": "FixedDimQuadraticFamily", "dim": 3}})"},
+      {.config = R"({"type": "DelayedGradients", "task": {"type": "ImageMLP", "image_size": 3,
+                     "hidden": [3], "batch_size": 8, "data": "glyphs"}})"},
+      {.config = R"({"type": "ESTask", "pairs": 2, "task": {"type": "FixedDimQuadraticFamily",
+                     "dim": 3}})",
+       .noisy_gradient = true},
+      {.config = R"({"type": "ESTask", "pairs": 2, "task": {"type": "ImageMLP", "image_size": 3,
+                     "hidden": [3], "batch_size": 8, "data": "glyphs"}})",
+       .noisy_gradient = true},
+      {.config = R"({"type": "SampledFamily", "weights": [1, 2, 3], "tasks": [
+                     {"type": "QuadraticTask", "dim": 3},
+                     {"type": "FixedDimQuadraticFamily", "dim": 3},
+                     {"type": "DelayedGradients", "task": {"type": "ReparamWeights",
+                      "levels": ["tensor"], "ranges": [0.5, 2], "task": {"type":
+                      "ReparamWeights", "ranges": [0.5, 2], "task": {"type": "QuadraticTask",
+                      "dim": 3}}}}]})"},
+      {.config = R"({"type": "SampledFamily", "tasks": [
+                     {"type": "ImageMLP", "image_size": 3, "hidden": [3], "batch_size": 8,
+                      "data": "glyphs"},
+                     {"type": "ImageMLP", "image_size": 3, "hidden": [3], "batch_size": 8,
+                      "data": "glyphs", "activation": "tanh", "distortion": "dim"}]})"},
+      {.config = R"({"type": "SampledFamily", "tasks": [
+                     {"type": "DelayedGradients", "task": {"type": "ReparamWeights",
+                      "levels": ["parameter"], "ranges": [0.5, 2], "task": {"type":
+                      "TorchImageMLP", "image_size": 3, "hidden": [3], "batch_size": 8,
+                      "data": "glyphs"}}},
+                     {"type": "DelayedGradients", "task": {"type": "ImageMLP", "image_size": 3,
+                      "hidden": [3], "batch_size": 8, "data": "glyphs"}}]})"},
       {.config = R"({"type": "TorchImageAutoencoder", "image_size": 5, "channels": [2, 3],
                      "batch_size": 4, "data": "glyphs"})"},
       {.config = R"({"type": "TorchRowLSTM", "image_size": 4, "hidden_size": 3, "batch_size": 5,

@@ -76,7 +76,7 @@ std::shared_ptr<const TaskFamily> MakeImageMlp(const ImageMlpOptions& options,
       [images = ImageTensors(data), activation = options.activation](const TorchEvaluation& e) {
         return MlpLoss(e, images, activation);
       },
-      ImageClassifierParts(options.images, *data));
+      ImageClassifierParts(options.images, *data), TorchRows::kTogether, ShowBatch(data));
 }
 
 }  // namespace

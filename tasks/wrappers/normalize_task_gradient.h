@@ -1,0 +1,25 @@
+#pragma once
+
+#include <memory>
+
+#include "base/fields.h"
+#include "tasks/wrappers/task_wrapper.h"
+
+namespace lopt {
+
+struct NormalizeTaskGradientOptions {
+  void Visit(FieldVisitor&) {}
+};
+
+// Gradients divided by their norm over all tensors. A gradient of zeros stays one; one that is not
+// finite stays so.
+class NormalizeTaskGradient : public TaskWrapper {
+ public:
+  NormalizeTaskGradient(std::shared_ptr<const TaskFamily> task,
+                        const NormalizeTaskGradientOptions& options);
+
+ private:
+  void DoEvaluate(const TaskEvaluation& evaluation, Workspace& scratch) const override;
+};
+
+}  // namespace lopt

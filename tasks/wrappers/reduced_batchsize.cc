@@ -1,0 +1,33 @@
+#include "tasks/wrappers/reduced_batchsize.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "base/options.h"
+
+namespace lopt {
+namespace {
+
+TaskParts WithSmallerBatch(TaskParts parts, const ReducedBatchsizeOptions& options) {
+  CheckOptions("ReducedBatchsize", options);
+  Require(parts.data.batch_size > 0,
+          "ReducedBatchsize: the task has no data set, so it has no batches; wrap a task with one");
+  const auto whole = static_cast<double>(parts.data.batch_size);
+  parts.data.batch_size = std::max<int64_t>(1, static_cast<int64_t>(whole * options.fraction));
+  parts.flops *= static_cast<double>(parts.data.batch_size) / whole;
+  return parts;
+}
+
+}  // namespace
+
+void ReducedBatchsizeOptions::Visit(FieldVisitor& v) {
+  v.Field("fraction", &fraction, {.min = 0, .max = 1, .open_min = true},
+          "Of the task's batch size; at least one example is left.");
+}
+
+ReducedBatchsize::ReducedBatchsize(std::shared_ptr<const TaskFamily> task,
+                                   const ReducedBatchsizeOptions& options)
+    : TaskWrapper(task, WithSmallerBatch(PartsOf(*task), options)) {}
+
+}  // namespace lopt

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <memory>
+
+#include "base/fields.h"
+#include "tasks/wrappers/task_wrapper.h"
+
+namespace lopt {
+
+struct ReducedBatchsizeOptions {
+  double fraction = 0.5;
+  void Visit(FieldVisitor& v);
+};
+
+// Smaller batches: of the examples that the task would draw the first max(1, int(batch_size
+// fraction)). Explicit examples are all used.
+class ReducedBatchsize : public TaskWrapper {
+ public:
+  // Throws Error as CheckOptions does, and if the task has no data set.
+  ReducedBatchsize(std::shared_ptr<const TaskFamily> task, const ReducedBatchsizeOptions& options);
+};
+
+}  // namespace lopt

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/key.h"
+#include "base/layout.h"
+#include "base/workspace.h"
+#include "tasks/task_family.h"
+
+namespace lopt {
+
+// A family made of others. Its keys are passed on as they are, so that a task inside, its start and
+// its batches are those that the same key draws of it alone. What it draws itself comes from
+// OwnKey.
+class FamilyOverFamilies : public TaskFamily {
+ protected:
+  FamilyOverFamilies(TaskParts parts, const std::vector<const TaskFamily*>& inside);
+
+  // Another key than that of any family over families inside, and than those a task folds `key` to.
+  Key OwnKey(Key key) const;
+
+ private:
+  uint64_t depth_ = 1;  // families over families, this one included, one in another
+};
+
+// A family over one other, its task. What it does not change is the task's: params and their start,
+// data set, aux outputs, normalizer, preferred rows. Its config and its model state are rows [the
+// task's | its own].
+class TaskWrapper : public FamilyOverFamilies {
+ public:
+  double Normalize(std::span<const float> config, double loss) const override;
+  int64_t PreferredRows() const override { return task_->PreferredRows(); }
+
+ protected:
+  // `parts` are PartsOf(*task), changed where the wrapper changes them.
+  TaskWrapper(std::shared_ptr<const TaskFamily> task, TaskParts parts);
+  // The task's parts. Where entries are added to the config or the model state, the task's have
+  // names that begin with "task/" there.
+  static TaskParts PartsOf(const TaskFamily& task, const Layout& config = {},
+                           const Layout& model_state = {});
+
+  const TaskFamily& task() const { return *task_; }
+  // The wrapper's own part of one row.
+  std::span<float> OwnConfig(std::span<float> row) const;
+  std::span<const float> OwnConfig(std::span<const float> rows, int64_t row) const;
+  std::span<float> OwnModelState(std::span<float> rows, int64_t row) const;
+  // `e` for the task: its part of all rows of config and model state, in place where rows are
+  // nothing else, or there is one, and otherwise a copy in scratch.
+  TaskEvaluation OfTask(const TaskEvaluation& e, Workspace& scratch) const;
+  // Evaluates the task: `e` with the wrapper's rows of config and model state, of which the latter
+  // is updated.
+  void EvaluateTask(const TaskEvaluation& e, Workspace& scratch) const;
+
+  // The sum of a b in float64, in a fixed order.
+  static double Dot(std::span<const float> a, std::span<const float> b);
+
+  void DoSample(Key key, std::span<float> config) const override;
+  void DoInit(std::span<const float> config, Key key, std::span<float> params,
+              std::span<float> model_state) const override;
+  void DoEvaluate(const TaskEvaluation& evaluation, Workspace& scratch) const override;
+  std::vector<Pictures> DoShow(const TaskEvaluation& evaluation, Workspace& scratch) const override;
+
+ private:
+  std::shared_ptr<const TaskFamily> task_;
+};
+
+// What a loss without its gradient costs of both: a third in a network whose layers each make three
+// products of one size.
+inline constexpr double kLossShare = 1.0 / 3;
+
+}  // namespace lopt
