@@ -103,8 +103,8 @@ void ImageMlp::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) const {
   }
 }
 
-std::vector<Pictures> ImageMlp::DoShow(const TaskEvaluation& e, Workspace&) const {
-  return BatchPictures(*data_, e.examples);
+std::vector<Pictures> ImageMlp::DoShow(const TaskEvaluation& e, Workspace& scratch) const {
+  return BatchPictures(images_.data(), images_.Batch(e, 0, scratch));
 }
 
 }  // namespace lopt

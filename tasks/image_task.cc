@@ -71,17 +71,17 @@ TaskParts ImageClassifierParts(const ImageOptions& options, const ImageData& dat
   return parts;
 }
 
-std::vector<Pictures> BatchPictures(const ImageData& data, std::span<const int32_t> examples) {
-  Pictures batch{.name = "batch",
-                 .count = std::ssize(examples),
-                 .height = data.height(),
-                 .width = data.width(),
-                 .channels = data.channels()};
-  for (const int32_t example : examples) {
-    const float* image = data.images() + example * data.stride();
-    batch.pixels.insert(batch.pixels.end(), image, image + data.features());
+std::vector<Pictures> BatchPictures(const ImageData& data, const ImageBatch& batch) {
+  Pictures pictures{.name = "batch",
+                    .count = std::ssize(batch.examples),
+                    .height = data.height(),
+                    .width = data.width(),
+                    .channels = data.channels()};
+  for (const int32_t example : batch.examples) {
+    const float* image = batch.images + example * batch.stride;
+    pictures.pixels.insert(pictures.pixels.end(), image, image + data.features());
   }
-  return {std::move(batch)};
+  return {std::move(pictures)};
 }
 
 }  // namespace lopt

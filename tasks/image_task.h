@@ -5,6 +5,7 @@
 
 #include "base/fields.h"
 #include "tasks/distortion.h"
+#include "tasks/image_batch.h"
 #include "tasks/image_data.h"
 #include "tasks/task_family.h"
 #include "tasks/task_resources.h"
@@ -40,7 +41,7 @@ std::shared_ptr<const ImageData> GetImages(const ImageOptions& options,
 // CheckOptions does and if the images have another size or other channels than the options say.
 TaskParts ImageClassifierParts(const ImageOptions& options, const ImageData& data);
 
-// These rows of the data set, called "batch".
-std::vector<Pictures> BatchPictures(const ImageData& data, std::span<const int32_t> examples);
+// A batch of images of the size of the data set's, called "batch".
+std::vector<Pictures> BatchPictures(const ImageData& data, const ImageBatch& batch);
 
 }  // namespace lopt

@@ -62,7 +62,7 @@ TEST_CASE("Every preset can be read, and an unknown one is answered with their n
   }
   CHECK_THROWS_WITH_AS(EvaluationPresets().Find("general"),
                        "There is no evaluation preset 'general'; the presets are generalization, "
-                       "image-mlp, smoke; did you mean 'generalization'?",
+                       "image-mlp, smoke, tasks; did you mean 'generalization'?",
                        Error);
 }
 

@@ -87,8 +87,7 @@ void DescribeTask(const TaskRequest& request) {
   fmt::print("  {:<12} {:.6g} of the first batch; {:.6g} on outer_valid after step {} of Adam\n",
              "loss", training.train_loss.front(), training.judged[0].loss, request.steps);
   if (request.preview.empty()) return;
-  const std::vector<Pictures> pictures =
-      ShowTraining(*task, training, Split::kOuterValid, key, scratch);
+  const std::vector<Pictures> pictures = ShowTraining(*task, training, Split::kTrain, key, scratch);
   Require(!pictures.empty(), "--preview: a {} has nothing to draw", config.Type());
   WriteTextFile(request.preview, EncodePng(ContactSheet(pictures)));
   std::vector<std::string> names;

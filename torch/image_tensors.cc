@@ -27,7 +27,11 @@ torch::Tensor ImageTensors::Labels(const torch::Tensor& examples) const {
 TorchTaskFamily::ShowFunction ShowBatch(std::shared_ptr<const ImageData> data) {
   return [data = std::move(data)](const TorchEvaluation& e) {
     const torch::Tensor rows = e.examples.flatten().to(torch::kInt32);
-    return BatchPictures(*data, {rows.data_ptr<int32_t>(), static_cast<size_t>(rows.numel())});
+    return BatchPictures(
+        *data, {.images = data->images(),
+                .stride = data->stride(),
+                .labels = data->labels(),
+                .examples = {rows.data_ptr<int32_t>(), static_cast<size_t>(rows.numel())}});
   };
 }
 

@@ -23,6 +23,7 @@
 #include "tasks/image_mlp.h"
 #include "tasks/registry.h"
 #include "tasks/torch_module.h"
+#include "tools/bench/bench_tasks.h"
 #include "tools/presets.h"
 
 extern char** environ;
@@ -379,6 +380,7 @@ std::vector<WorkloadMaker> Workloads(int threads) {
   add("checkpoint", [=] { return CheckpointWrite(threads); });
   add("first_update", [=] { return FirstUpdate(threads); });
   // Last: LibTorch stays in memory once it is loaded.
+  std::ranges::move(TaskWorkloads(), std::back_inserter(makers));
   if (FindTorchModule()) {
     add("torch_image_mlp/8x8-32", [] {
       return ImageMlpGradient(SmallImages(), "TorchImageMLP", "torch_image_mlp/8x8-32", 32);

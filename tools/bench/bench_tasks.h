@@ -1,0 +1,13 @@
+#pragma once
+
+#include <vector>
+
+#include "tools/bench/bench_workload.h"
+
+namespace lopt {
+
+// Loss and gradient of every task of the evaluation preset `tasks`, "task/<name>": of one replica
+// where a family takes one at a time, else of 16 together.
+std::vector<WorkloadMaker> TaskWorkloads();
+
+}  // namespace lopt
