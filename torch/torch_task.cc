@@ -193,8 +193,7 @@ std::vector<Pictures> TorchTaskFamily::DoShow(const TaskEvaluation& evaluation,
   if (!show_) return {};
   return CallTorch("show", [&] {
     const torch::NoGradGuard no_grad;
-    return show_(View(evaluation, rows_ == TorchRows::kTogether ? torch::IntArrayRef({1})
-                                                                : torch::IntArrayRef()));
+    return show_(View(evaluation, rows_ == TorchRows::kOneByOne ? Shape{} : Shape{1}));
   });
 }
 
@@ -265,7 +264,7 @@ void TorchTaskFamily::EvaluateRows(const TaskEvaluation& e, torch::IntArrayRef l
 }
 
 Pictures ToPictures(std::string name, const torch::Tensor& images) {
-  const torch::Tensor pixels = images.contiguous();
+  const torch::Tensor pixels = images.permute({0, 2, 3, 1}).contiguous();
   return {.name = std::move(name),
           .count = pixels.size(0),
           .height = pixels.size(1),

@@ -98,7 +98,7 @@ class TorchTaskFamily : public TaskFamily {
   ShowFunction show_;
 };
 
-// Images [count, height, width, channels] as pictures of this name.
+// Images [count, channels, height, width] as pictures of this name.
 Pictures ToPictures(std::string name, const torch::Tensor& images);
 
 // Tensors whose numbers are functions of a key alone, those of base/key.h: float32 and, for

@@ -108,7 +108,13 @@ std::shared_ptr<const TaskFamily> MakeConvAutoencoder(const ConvAutoencoderOptio
         const torch::Tensor errors = Reconstruct(e.params, x, sizes) - x;
         return ByReplica(errors.square(), e.examples.size(0)).mean({1, 2, 3, 4});
       },
-      std::move(parts), rows);
+      std::move(parts), rows,
+      [images = ImageTensors(data), sizes](const TorchEvaluation& e) {
+        const auto [height, width] = sizes[0];
+        const torch::Tensor x = SideBySide(images.Images(e.examples), height, width);
+        return std::vector<Pictures>{ToPictures("batch", x),
+                                     ToPictures("reconstruction", Reconstruct(e.params, x, sizes))};
+      });
 }
 
 #endif

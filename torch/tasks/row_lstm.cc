@@ -61,7 +61,7 @@ std::shared_ptr<const TaskFamily> MakeRowLstm(const RowLstmOptions& options,
         return ClassifierLoss(RowLstmLogits(options, e.params, images.Images(e.examples), height),
                               images.Labels(e.examples), e.aux_wanted);
       },
-      std::move(parts), rows);
+      std::move(parts), rows, ShowBatch(data));
 }
 
 #endif

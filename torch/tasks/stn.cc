@@ -206,7 +206,12 @@ std::shared_ptr<const TaskFamily> MakeStn(const StnOptions& options,
         const torch::Tensor x = SideBySide(images.Images(e.examples), net.height, net.width);
         return ClassifierLoss(StnLogits(net, e.params, x), images.Labels(e.examples), e.aux_wanted);
       },
-      std::move(parts), rows);
+      std::move(parts), rows,
+      [net, images = ImageTensors(data)](const TorchEvaluation& e) {
+        const torch::Tensor x = SideBySide(images.Images(e.examples), net.height, net.width);
+        return std::vector<Pictures>{ToPictures("batch", x),
+                                     ToPictures("straightened", Straighten(net, e.params, x))};
+      });
 }
 
 #endif
