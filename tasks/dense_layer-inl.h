@@ -46,23 +46,35 @@ HWY_NOINLINE void Forward(const Left& a, int64_t rows, int64_t in, int64_t colum
   });
 }
 
-// The gradient before a layer's activation, for rows [0, rows) of its units, from the gradient `a`
-// of the next layer, whose weights are w [units, columns]. It replaces in `gradient` what the
-// derivative is taken from. kTransposed: a is [columns, rows].
-template <bool kTransposed, class Left>
-HWY_NOINLINE void Backward(const Left& a, int64_t rows, int64_t units, int64_t columns,
-                           const float* w, Derivative derivative, PanelMatrix gradient,
-                           float* buffer) {
-  ForPanels(units, [&](int64_t p, auto kV) HWY_ATTR {
+// Weights [units, columns] that give the panels of their transpose.
+struct TransposedWeights {
+  const float* w;
+  int64_t units;
+  int64_t columns;
+  float* buffer;  // [columns, kWidth]
+  const float* Panel(int64_t p) const {
     TransposedPanel(w, units, columns, p, buffer);
+    return buffer;
+  }
+};
+
+// The gradient before a layer's activation, for rows [0, rows) of its units, from the gradient
+// a [rows, columns] of what comes next and the weights in between, whose panels are [columns,
+// kWidth]. It replaces in `gradient` what the derivative is taken from. kTransposed: a is [columns,
+// rows].
+template <bool kTransposed, class Left, class Weights>
+HWY_NOINLINE void Backward(const Left& a, int64_t rows, int64_t units, int64_t columns,
+                           const Weights& weights, Derivative derivative, PanelMatrix gradient) {
+  ForPanels(units, [&](int64_t p, auto kV) HWY_ATTR {
+    const float* panel = weights.Panel(p);
     float* to = gradient.Panel(p);
     for (int64_t row = 0; row < rows; row += kRows) {
       Tile<kRows, kV> tile;
       Unrolled<tile.kVectors>([&](auto i) HWY_ATTR { tile.sums[i] = hn::Zero(d); });
       if constexpr (kTransposed) {
-        AddTransposedProduct(a, row, columns, buffer, &tile);
+        AddTransposedProduct(a, row, columns, panel, &tile);
       } else {
-        AddProduct(a, row, columns, buffer, &tile);
+        AddProduct(a, row, columns, panel, &tile);
       }
       Unrolled<tile.kVectors>([&](auto i) HWY_ATTR {
         float* at = to + (row + i / kV) * kWidth + i % kV * kLanes;
@@ -98,11 +110,20 @@ HWY_INLINE void ColumnSums(const float* panel, int64_t count, int64_t valid, boo
   for (int64_t j = 0; j < valid; ++j) out[j] = (add ? out[j] : 0.0f) + whole[j];
 }
 
-// The gradient of a layer's weights and bias, w [in, columns] and b [columns], from its `count`
-// inputs a and the gradient of its outputs.
+// The gradient of a layer's bias, b [columns], from that of its `count` outputs.
+HWY_MAYBE_UNUSED static HWY_NOINLINE void BiasGradient(int64_t columns, int64_t count,
+                                                       PanelMatrix outputs, bool add, float* b) {
+  ForPanels(columns, [&](int64_t p, auto kV) HWY_ATTR {
+    ColumnSums<kV>(outputs.Panel(p), count, std::min(kWidth, columns - p * kWidth), add,
+                   b + p * kWidth);
+  });
+}
+
+// The gradient of a layer's weights, w [in, columns], from its `count` inputs a and the gradient of
+// its outputs.
 template <class Left>
 HWY_NOINLINE void WeightGradient(const Left& a, int64_t in, int64_t columns, int64_t count,
-                                 PanelMatrix outputs, bool add, float* w, float* b) {
+                                 PanelMatrix outputs, bool add, float* w) {
   ForPanels(columns, [&](int64_t p, auto kV) HWY_ATTR {
     const float* panel = outputs.Panel(p);
     const int64_t valid = std::min(kWidth, columns - p * kWidth);
@@ -133,7 +154,6 @@ HWY_NOINLINE void WeightGradient(const Left& a, int64_t in, int64_t columns, int
         }
       }
     }
-    ColumnSums<kV>(panel, count, valid, add, b + p * kWidth);
   });
 }
 

@@ -15,4 +15,11 @@ struct ImageBatch {
   std::span<const int32_t> examples;
 };
 
+// The mean softmax cross-entropy and the number of examples that are right: the label has the
+// largest logit (the first of equals), and the loss is a number.
+struct ClassifierResult {
+  float loss;
+  int64_t correct;
+};
+
 }  // namespace lopt

@@ -2,12 +2,11 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <cmath>
-
 #include "base/options.h"
+#include "tasks/image_classifier.h"
 #include "tasks/image_mlp_kernel.h"
 #include "tasks/image_mlp_reference.h"
+#include "tasks/network_init.h"
 
 namespace lopt {
 namespace {
@@ -66,41 +65,22 @@ void ImageMlp::DoSample(Key key, std::span<float> config) const { images_.Sample
 void ImageMlp::DoInit(std::span<const float>, Key key, std::span<float> params,
                       std::span<float> model_state) const {
   images_.Init(model_state);
-  uint64_t tensor = 0;
-  for (const LayoutEntry& entry : params_layout().entries()) {
-    const std::span<float> values = params.subspan(entry.offset, entry.size);
-    if (entry.shape.size() == 2) {
-      TruncatedNormal(FoldIn(key, tensor++), -2, 2, values);
-      const float scale = 1 / std::sqrt(static_cast<float>(entry.shape[0]));
-      for (float& value : values) value *= scale;
-    } else {
-      std::fill(values.begin(), values.end(), 0.0f);
-    }
-  }
+  InitNetwork(params_layout(), key, params);
 }
 
 void ImageMlp::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) const {
   const int64_t size = params_layout().size();
-  const int64_t batch = std::ssize(e.examples) / e.rows;
   const auto loss = implementation_ == Implementation::kFast ? MlpLoss : MlpLossReference;
-  for (int64_t row = 0; row < e.rows; ++row) {
-    const Workspace::Frame frame(scratch);
-    MlpEvaluation evaluation{.activation = activation_,
-                             .params = e.params.subspan(row * size, size),
-                             .batch = images_.Batch(e, row, scratch)};
-    if (!e.gradients.empty()) evaluation.gradient = e.gradients.subspan(row * size, size);
-    const MlpResult result = loss(shape_, evaluation, scratch);
-    e.losses[row] = result.loss;
-    if (!e.aux.empty()) {
-      e.aux[row] = static_cast<float>(result.correct) / static_cast<float>(batch);
-    }
-    evaluation.gradient = {};
-    const auto loss_of = [&](const ImageBatch& one) {
-      evaluation.batch = one;
-      return loss(shape_, evaluation, scratch).loss;
-    };
-    images_.Learn(e, row, loss_of, scratch);
-  }
+  const auto loss_of_row = [&](int64_t row, const ImageBatch& batch, bool /*train*/,
+                               std::span<float> gradient) {
+    return loss(shape_,
+                {.activation = activation_,
+                 .params = e.params.subspan(row * size, size),
+                 .batch = batch,
+                 .gradient = gradient},
+                scratch);
+  };
+  EvaluateClassifiers(images_, e, loss_of_row, scratch);
 }
 
 std::vector<Pictures> ImageMlp::DoShow(const TaskEvaluation& e, Workspace& scratch) const {

@@ -8,6 +8,7 @@ namespace lopt {
 // What MlpLossReference computes, in single precision on the instruction set that base/isa.h names.
 // Any number of examples and any layer
 // sizes. The same inputs give the same bits on one instruction set.
-MlpResult MlpLoss(const MlpShape& shape, const MlpEvaluation& evaluation, Workspace& scratch);
+ClassifierResult MlpLoss(const MlpShape& shape, const MlpEvaluation& evaluation,
+                         Workspace& scratch);
 
 }  // namespace lopt

@@ -30,11 +30,4 @@ struct MlpEvaluation {
   std::span<float> gradient = {};  // out; empty: not wanted
 };
 
-// The mean softmax cross-entropy and the number of examples that are right: the label has the
-// largest logit (the first of equals), and the loss is a number.
-struct MlpResult {
-  float loss;
-  int64_t correct;
-};
-
 }  // namespace lopt

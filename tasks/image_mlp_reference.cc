@@ -1,7 +1,8 @@
 #include "tasks/image_mlp_reference.h"
 
 #include <algorithm>
-#include <cmath>
+
+#include "tasks/cross_entropy.h"
 
 namespace lopt {
 namespace {
@@ -14,28 +15,10 @@ void Linear(std::span<const double> in, const float* w, const float* b, std::spa
   }
 }
 
-bool HasLargest(std::span<const double> logits, size_t label) {
-  for (size_t c = 0; c < logits.size(); ++c) {
-    if (c < label && !(logits[label] > logits[c])) return false;
-    if (c > label && !(logits[label] >= logits[c])) return false;
-  }
-  return true;
-}
-
-// The cross-entropy; logits become d loss / d logits.
-double CrossEntropy(std::span<double> logits, size_t label) {
-  const double largest = *std::max_element(logits.begin(), logits.end());
-  double sum = 0;
-  for (const double logit : logits) sum += std::exp(logit - largest);
-  const double loss = std::log(sum) - (logits[label] - largest);
-  for (double& logit : logits) logit = std::exp(logit - largest) / sum;
-  logits[label] -= 1;
-  return loss;
-}
-
 }  // namespace
 
-MlpResult MlpLossReference(const MlpShape& shape, const MlpEvaluation& e, Workspace& scratch) {
+ClassifierResult MlpLossReference(const MlpShape& shape, const MlpEvaluation& e,
+                                  Workspace& scratch) {
   const Workspace::Frame frame(scratch);
   const int64_t layers = shape.layers();
   int64_t units = 0;
@@ -50,7 +33,6 @@ MlpResult MlpLossReference(const MlpShape& shape, const MlpEvaluation& e, Worksp
   int64_t correct = 0;
   for (const int32_t example : e.batch.examples) {
     const float* image = e.batch.images + example * e.batch.stride;
-    const size_t label = e.batch.labels[example];
     std::copy(image, image + shape.sizes[0], values.begin());
     std::fill_n(slopes.begin(), shape.sizes[0], 1.0);
     int64_t in = 0;
@@ -71,10 +53,9 @@ MlpResult MlpLossReference(const MlpShape& shape, const MlpEvaluation& e, Worksp
       w = b + shape.sizes[l + 1];
     }
     const std::span<double> logits = values.subspan(in, shape.sizes[layers]);
-    const bool largest = HasLargest(logits, label);
-    const double example_loss = CrossEntropy(logits, label);
-    correct += largest && !std::isnan(example_loss);
-    loss += example_loss;
+    const CrossEntropyResult result = CrossEntropy(logits, e.batch.labels[example]);
+    correct += result.correct;
+    loss += result.loss;
     if (e.gradient.empty()) continue;
 
     std::copy(logits.begin(), logits.end(), value_gradients.begin() + in);

@@ -7,7 +7,7 @@ namespace lopt {
 
 // Loss and, where wanted, gradient in plain loops and double precision: what the fast kernel is
 // compared with. Slopes are those of ActivationAt.
-MlpResult MlpLossReference(const MlpShape& shape, const MlpEvaluation& evaluation,
-                           Workspace& scratch);
+ClassifierResult MlpLossReference(const MlpShape& shape, const MlpEvaluation& evaluation,
+                                  Workspace& scratch);
 
 }  // namespace lopt

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "base/vector_math-inl.h"
+#include "base/workspace.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lopt {
@@ -71,7 +72,7 @@ struct PanelMatrix {
 
 // Rows read through pointers.
 struct RowPointers {
-  static constexpr int64_t kSegment = int64_t{1} << 40;
+  static int64_t Segment() { return int64_t{1} << 40; }
   const float* const* rows;
   const float* At(int64_t row, int64_t column) const { return rows[row] + column; }
   // Asks for the rows of a tile; of long ones for the start, where the hardware takes over.
@@ -85,7 +86,7 @@ struct RowPointers {
 
 // Rows of a matrix of panels.
 struct Units {
-  static constexpr int64_t kSegment = kWidth;
+  static int64_t Segment() { return kWidth; }
   PanelMatrix matrix;
   const float* At(int64_t row, int64_t column) const {
     return matrix.Panel(column / kWidth) + row * kWidth + column % kWidth;
@@ -94,7 +95,7 @@ struct Units {
 };
 
 struct PlainRows {
-  static constexpr int64_t kSegment = int64_t{1} << 40;
+  static int64_t Segment() { return int64_t{1} << 40; }
   const float* data;
   int64_t stride;
   const float* At(int64_t row, int64_t column) const { return data + row * stride + column; }
@@ -117,10 +118,11 @@ HWY_INLINE void MulAddRows(const Element& a, const float* panel, Tile<kR, kV>* t
 template <int kR, int kV, class Left>
 HWY_INLINE void AddProduct(const Left& a, int64_t row, int64_t depth, const float* panel,
                            Tile<kR, kV>* tile) {
-  for (int64_t first = 0; first < depth; first += Left::kSegment) {
+  const int64_t segment = a.Segment();
+  for (int64_t first = 0; first < depth; first += segment) {
     const float* starts[kR];
     Unrolled<kR>([&](auto r) HWY_ATTR { starts[r] = a.At(row + r, first); });
-    const int64_t count = std::min(depth - first, Left::kSegment);
+    const int64_t count = std::min(depth - first, segment);
     for (int64_t k = 0; k < count; ++k) {
       MulAddRows([&](auto r) HWY_ATTR { return starts[r][k]; }, panel + (first + k) * kWidth, tile);
     }
@@ -246,6 +248,31 @@ HWY_INLINE void TransposeBlock(const float* HWY_RESTRICT from, float* HWY_RESTRI
     }
   });
 #endif
+}
+
+// Copies `rows` rows of `columns` numbers.
+HWY_MAYBE_UNUSED static void CopyRows(const RowPointers& from, int64_t rows, int64_t columns,
+                                      PanelMatrix to) {
+  for (int64_t p = 0; p * kWidth < columns; ++p) {
+    const int64_t valid = std::min(kWidth, columns - p * kWidth);
+    for (int64_t row = 0; row < rows; ++row) {
+      float* at = to.Panel(p) + row * kWidth;
+      std::fill(std::copy_n(from.At(row, p * kWidth), valid, at), at + kWidth, 0.0f);
+    }
+  }
+}
+
+// Zeros in rows [first, matrix.rows).
+HWY_MAYBE_UNUSED static void ClearRows(PanelMatrix matrix, int64_t columns, int64_t first) {
+  for (int64_t p = 0; p * kWidth < columns; ++p) {
+    std::fill(matrix.Panel(p) + first * kWidth, matrix.Panel(p) + matrix.rows * kWidth, 0.0f);
+  }
+}
+
+// A matrix with room for `rows` rows.
+HWY_MAYBE_UNUSED static PanelMatrix TakePanels(int64_t rows, int64_t columns, Workspace& scratch) {
+  const int64_t panels = (columns + kWidth - 1) / kWidth;
+  return {scratch.Take<float>(panels * rows * kWidth).data(), rows};
 }
 
 }  // namespace HWY_NAMESPACE

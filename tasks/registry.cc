@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "tasks/image_conv.h"
 #include "tasks/image_mlp.h"
 #include "tasks/image_task.h"
 #include "tasks/quadratic.h"
@@ -104,6 +105,11 @@ TaskTypes BuiltIn() {
                                return std::make_shared<ImageMlp>(
                                    options, GetImages(options.images, resources));
                              });
+  types.Add<ImageConvOptions>("ImageConv", "A network of convolutions that classifies images.",
+                              [](const ImageConvOptions& options, const TaskResources& resources) {
+                                return std::make_shared<ImageConv>(
+                                    options, GetImages(options.images, resources));
+                              });
   AddWrappers(&types);
   torch_types::AddAll(&types);
   return types;

@@ -11,7 +11,7 @@
 #include "base/parallel.h"
 #include "tasks/image_mlp_kernel.h"
 #include "tasks/image_mlp_reference.h"
-#include "tests/mlp_rows.h"
+#include "tests/image_rows.h"
 
 namespace lopt {
 namespace {
@@ -32,7 +32,7 @@ struct Problem {
   MlpShape shape;
   Activation activation;
   std::vector<float> params;
-  MlpRows rows;
+  ImageRows rows;
 
   MlpEvaluation Evaluation(std::span<float> gradient) const {
     return {
@@ -58,11 +58,11 @@ Problem MakeProblem(std::vector<int64_t> sizes, Activation activation, int64_t e
     at += sizes[l + 1];
   }
   return {shape, activation, params,
-          MlpRows(sizes[0], images, std::vector<uint8_t>(drawn.begin(), drawn.end()))};
+          ImageRows(sizes[0], images, std::vector<uint8_t>(drawn.begin(), drawn.end()))};
 }
 
 struct Outcome {
-  MlpResult result;
+  ClassifierResult result;
   std::vector<float> gradient;
 };
 
@@ -88,7 +88,7 @@ void CheckAgainstReference(const Problem& problem) {
     }
     CHECK(worst <= 1e-6f * scale);
     Workspace scratch;
-    const MlpResult without = MlpLoss(problem.shape, problem.Evaluation({}), scratch);
+    const ClassifierResult without = MlpLoss(problem.shape, problem.Evaluation({}), scratch);
     CHECK(without.loss == got.result.loss);
     CHECK(without.correct == got.result.correct);
   });
@@ -170,13 +170,13 @@ TEST_CASE("NaN and infinite weights go where the plain loops put them") {
 }
 
 TEST_CASE("Logits far apart give exact losses and vanishing gradients") {
-  const MlpRows rows(1, std::vector<float>{0, 0}, {0, 1});
+  const ImageRows rows(1, std::vector<float>{0, 0}, {0, 1});
   const MlpShape shape{.sizes = {1, 3}};
   const std::vector<float> params = {0, 0, 0, 300, -300, -80};
   std::vector<float> gradient(6);
   Workspace scratch;
   OnEveryIsa([&] {
-    const MlpResult out =
+    const ClassifierResult out =
         MlpLoss(shape, {.params = params, .batch = rows.batch(), .gradient = gradient}, scratch);
     CHECK(out.loss == 300);
     CHECK(out.correct == 1);
@@ -189,7 +189,7 @@ TEST_CASE("Logits far apart give exact losses and vanishing gradients") {
 TEST_CASE(
     "Small shares of the softmax are as accurate as an exponential to two units in the last "
     "place") {
-  const MlpRows rows(1, std::vector<float>{0}, {0});
+  const ImageRows rows(1, std::vector<float>{0}, {0});
   const MlpShape shape{.sizes = {1, 2}};
   std::vector<float> gradient(4);
   Workspace scratch;
@@ -217,7 +217,8 @@ TEST_CASE("The same problem gives the same bits in every thread and in used scra
     ParallelFor(16, [&](int64_t i) {
       WorkspacePool::Lease scratch(workspaces);
       std::vector<float> gradient(problem.params.size());
-      const MlpResult result = MlpLoss(problem.shape, problem.Evaluation(gradient), *scratch);
+      const ClassifierResult result =
+          MlpLoss(problem.shape, problem.Evaluation(gradient), *scratch);
       same[i] = result.loss == wanted.result.loss && gradient == wanted.gradient;
     });
   });

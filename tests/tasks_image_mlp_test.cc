@@ -14,7 +14,7 @@
 #include "tasks/image_mlp_reference.h"
 #include "tasks/registry.h"
 #include "tests/golden_dir.h"
-#include "tests/mlp_rows.h"
+#include "tests/image_rows.h"
 #include "tests/mnist_dir.h"
 
 namespace lopt {
@@ -157,11 +157,11 @@ TEST_CASE("Loss and gradient of the 64-32-10 MLP on a formula batch are the know
           static_cast<float>(std::sin(3.1 + 0.7 * i + 1.3 * j) / std::sqrt(32.0));
     }
   }
-  const MlpRows rows(64, images, labels);
+  const ImageRows rows(64, images, labels);
   std::vector<float> gradients(kDigitWeights);
   const MlpEvaluation evaluation{.params = params, .batch = rows.batch(), .gradient = gradients};
   Workspace scratch;
-  MlpResult out{};
+  ClassifierResult out{};
   SUBCASE("plain loops") { out = MlpLossReference(DigitShape(), evaluation, scratch); }
   SUBCASE("kernel") { out = MlpLoss(DigitShape(), evaluation, scratch); }
   const std::span<const float> gradient = gradients;
@@ -181,8 +181,8 @@ TEST_CASE("The first loss and gradient on digits are those of the golden trace")
   const NamedArrays golden =
       ReadArrayFile(GoldenPath("image_mlp_inner_training.safetensors")).arrays;
   const std::span<const int32_t> label = golden.At("label0").As<int32_t>();
-  const MlpRows rows(64, golden.At("image0").As<float>(),
-                     std::vector<uint8_t>(label.begin(), label.end()));
+  const ImageRows rows(64, golden.At("image0").As<float>(),
+                       std::vector<uint8_t>(label.begin(), label.end()));
   const ImageMlp task({}, Drawn(8));
   std::vector<float> params(kDigitWeights);
   std::vector<float> wanted(kDigitWeights);
@@ -191,7 +191,7 @@ TEST_CASE("The first loss and gradient on digits are those of the golden trace")
   RowFromArrays(task.params_layout(), golden, "gradient0/", wanted);
   const MlpEvaluation evaluation{.params = params, .batch = rows.batch(), .gradient = gradient};
   Workspace scratch;
-  MlpResult out{};
+  ClassifierResult out{};
   SUBCASE("plain loops") { out = MlpLossReference(DigitShape(), evaluation, scratch); }
   SUBCASE("kernel") { out = MlpLoss(DigitShape(), evaluation, scratch); }
   CHECK(out.loss == doctest::Approx(golden.At("loss").As<float>()[0]).epsilon(1e-6));

@@ -20,7 +20,9 @@ TEST_CASE("An evaluation allocates nothing once its scratch memory is there") {
         R"({"type": "NoisyQuadraticFamily"})", R"({"type": "LogQuadraticTask"})",
         R"({"type": "ImageMLP"})",
         R"({"type": "ImageMLP", "hidden": [20, 33], "activation": "tanh", "batch_size": 300})",
-        R"({"type": "ImageMLP", "hidden": [20, 33], "activation": "gelu"})"}) {
+        R"({"type": "ImageMLP", "hidden": [20, 33], "activation": "gelu"})",
+        R"({"type": "ImageConv", "image_channels": 3, "activation": "gelu"})",
+        R"({"type": "ImageConv", "pool": "max", "head": "flatten", "batch_size": 300})"}) {
     CAPTURE(text);
     const auto family = TaskRegistry().Make(Config::Parse(text, "test"), resources);
     std::vector<float> config(family->config_layout().size());

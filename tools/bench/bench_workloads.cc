@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -20,6 +21,7 @@
 #include "learner/meta_train_config.h"
 #include "learner/run/checkpoint.h"
 #include "lopt/mlp_lopt.h"
+#include "tasks/image_conv.h"
 #include "tasks/image_mlp.h"
 #include "tasks/registry.h"
 #include "tasks/torch_module.h"
@@ -132,7 +134,7 @@ Workload MlpLoptUpdate(const std::string& name, int64_t size, const MLPLOptOptio
               }};
 }
 
-// Loss and gradient of `rows` replicas of an image MLP on a drawn batch.
+// Loss and gradient of `rows` replicas of a network on a drawn batch.
 struct ImageGradient {
   std::shared_ptr<const TaskFamily> task;
   std::vector<float> params, gradients, losses;
@@ -163,22 +165,59 @@ struct ImageGradient {
   }
 };
 
-Workload ImageMlpGradient(const ImageShape& shape, const char* type, const std::string& name,
-                          int64_t rows) {
-  auto fast = std::make_shared<ImageGradient>(MakeImageTask(shape, type), rows);
+using MakeFamily = std::function<std::shared_ptr<const TaskFamily>()>;
+
+Workload NetworkGradient(const std::string& name, const MakeFamily& task, const MakeFamily& oracle,
+                         int64_t rows) {
+  auto fast = std::make_shared<ImageGradient>(task(), rows);
   return {.name = name,
           .unit = "gradients",
           .units = static_cast<double>(rows),
-          .flop = shape.Flop() * static_cast<double>(rows),
+          .flop = fast->task->flops() * static_cast<double>(rows),
           .check =
-              [fast, shape, rows] {
-                ImageGradient oracle(MakeImageOracle(shape), rows);
-                oracle.Evaluate(KeyFromSeed(4));
+              [=] {
+                ImageGradient plain(oracle(), rows);
+                plain.Evaluate(KeyFromSeed(4));
                 fast->Evaluate(KeyFromSeed(4));
-                RequireClose("loss of " + shape.name, fast->losses, oracle.losses, 1e-5);
-                RequireClose("gradient of " + shape.name, fast->gradients, oracle.gradients, 1e-5);
+                RequireClose("loss of " + name, fast->losses, plain.losses, 1e-5);
+                RequireClose("gradient of " + name, fast->gradients, plain.gradients, 1e-5);
               },
           .call = [fast] { fast->Evaluate(FoldIn(KeyFromSeed(5), fast->calls++)); }};
+}
+
+Workload ImageMlpGradient(const ImageShape& shape, const char* type, const std::string& name,
+                          int64_t rows) {
+  return NetworkGradient(
+      name, [=] { return MakeImageTask(shape, type); }, [=] { return MakeImageOracle(shape); },
+      rows);
+}
+
+struct ConvNet {
+  std::string name;
+  ImageConvOptions options;
+};
+
+std::vector<ConvNet> ConvNets() {
+  return {
+      {"8x8-16x32", {.images = {.channels = 3}}},
+      {"16x16-32x64x64", {.images = {.image_size = 16, .channels = 3}, .channels = {32, 64, 64}}},
+      {"28x28-5x5",
+       {.images = {.image_size = 28, .batch_size = 64},
+        .channels = {16, 32},
+        .strides = {1},
+        .kernel = {5, 5},
+        .pool = Pool::kMax,
+        .head = ConvHead::kFlatten}}};
+}
+
+Workload ImageConvGradient(const ConvNet& net, const std::string& name) {
+  const auto make = [net](ImageConv::Implementation implementation) {
+    return std::make_shared<ImageConv>(
+        net.options, GetImages(net.options.images, TaskResources("")), implementation);
+  };
+  return NetworkGradient(
+      name, [=] { return make(ImageConv::Implementation::kFast); },
+      [=] { return make(ImageConv::Implementation::kReference); }, 1);
 }
 
 // `replicas` image MLPs trained for 50 inner steps by MLPLOpt.
@@ -371,6 +410,10 @@ std::vector<WorkloadMaker> Workloads(int threads) {
     const std::string step = "inner_step/" + shape.name;
     add(step, [=] { return InnerSteps(shape, step, 1, false); });
     add(step + "/all", [=] { return InnerSteps(shape, step + "/all", 8 * threads, true); });
+  }
+  for (const ConvNet& net : ConvNets()) {
+    const std::string gradient = "image_conv/" + net.name;
+    add(gradient, [=] { return ImageConvGradient(net, gradient); });
   }
   add("quadratic-10", [=] { return Quadratics(threads); });
   add("tutorial", [=] { return Tutorial("tutorial", "tutorial", 4, threads, false); });

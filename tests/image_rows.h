@@ -13,9 +13,9 @@
 namespace lopt {
 
 // A small data set of given rows, laid out as ImageBatch wants it, and the batch of all its rows.
-class MlpRows {
+class ImageRows {
  public:
-  MlpRows(int64_t features, std::span<const float> images, std::vector<uint8_t> labels)
+  ImageRows(int64_t features, std::span<const float> images, std::vector<uint8_t> labels)
       : stride_((features + 15) / 16 * 16),
         labels_(std::move(labels)),
         examples_(labels_.size()),
