@@ -1,5 +1,10 @@
 #include "tasks/augmentation.h"
 
+#include <memory>
+
+#include "tasks/ctaugment/ctaugment.h"
+#include "tasks/drawn_augmentation.h"
+
 namespace lopt {
 namespace {
 
@@ -12,6 +17,20 @@ Registry<Augmentation, const ImageExtent&> BuiltInAugmentations() {
   types.Add<NoAugmentationOptions>(
       "None", "Images stay as they are.",
       [](const NoAugmentationOptions&, const ImageExtent&) { return nullptr; });
+  types.Add<DrawnAugmentationOptions>(
+      "Drawn",
+      "Every task changes its images in a way that it draws: turned, stretched, moved, thicker or "
+      "thinner, brighter or darker, pixels exchanged.",
+      [](const DrawnAugmentationOptions& options, const ImageExtent& extent) {
+        return std::make_shared<DrawnAugmentation>(options, extent);
+      });
+  types.Add<CtAugmentOptions>(
+      "CTAugment",
+      "Training images are changed by random operations, the stronger the better the network "
+      "recognises such images.",
+      [](const CtAugmentOptions& options, const ImageExtent& extent) {
+        return std::make_shared<CtAugment>(options, extent);
+      });
   return types;
 }
 

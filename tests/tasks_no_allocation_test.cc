@@ -22,20 +22,24 @@ TEST_CASE("An evaluation allocates nothing once its scratch memory is there") {
         R"({"type": "ImageMLP", "hidden": [20, 33], "activation": "tanh", "batch_size": 300})",
         R"({"type": "ImageMLP", "hidden": [20, 33], "activation": "gelu"})",
         R"({"type": "ImageConv", "image_channels": 3, "activation": "gelu"})",
-        R"({"type": "ImageConv", "pool": "max", "head": "flatten", "batch_size": 300})"}) {
+        R"({"type": "ImageConv", "pool": "max", "head": "flatten", "batch_size": 300})",
+        R"({"type": "ImageMLP", "augment": {"type": "Drawn", "permute": 0.5}})",
+        R"({"type": "ImageMLP", "augment": {"type": "CTAugment"}})"}) {
     CAPTURE(text);
     const auto family = TaskRegistry().Make(Config::Parse(text, "test"), resources);
     std::vector<float> config(family->config_layout().size());
     std::vector<float> params(family->params_layout().size());
     std::vector<float> gradient(params.size());
     std::vector<float> aux(family->aux_layout().size());
+    std::vector<float> model_state(family->model_state_layout().size());
     float loss = 0;
     Key key = KeyFromSeed(1);
     family->Sample(key, config);
-    family->Init(config, key, params, {});
+    family->Init(config, key, params, model_state);
     TaskEvaluation evaluation;
     evaluation.config = config;
     evaluation.params = params;
+    evaluation.model_state = model_state;
     evaluation.keys = {&key, 1};
     evaluation.losses = {&loss, 1};
     evaluation.gradients = gradient;

@@ -14,6 +14,7 @@
 #include "learner/mode.h"
 #include "learner/theta_opt.h"
 #include "lopt/registry.h"
+#include "tasks/augmentation.h"
 #include "tasks/registry.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
@@ -35,7 +36,8 @@ std::vector<Kind> Kinds() {
           {"Modes", &ModeRegistry().table()},
           {"Estimators", &EstimatorRegistry().table()},
           {"Truncation schedules", &ScheduleRegistry().table()},
-          {"Tasks", &TaskRegistry().table()}};
+          {"Tasks", &TaskRegistry().table()},
+          {"Augmentations", &AugmentationRegistry().table()}};
 }
 
 std::string DescribeType(const TypeEntry& entry) {
