@@ -30,6 +30,10 @@ void ImageOptions::Visit(FieldVisitor& v) {
           "1 makes colour grey, 3 repeats grey for red, green and blue, 0 keeps the channels that "
           "are stored.");
   v.Field("batch_size", &batch_size, Between(1, 1000000), "Examples a step.");
+  VisitSource(v);
+}
+
+void ImageOptions::VisitSource(FieldVisitor& v) {
   v.Choice(
       "data", &data, kImageSources,
       "The images: \"idx\" reads the IDX files of the data directory, \"glyphs\" draws digits, "

@@ -29,6 +29,7 @@ struct ImageOptions {
   ImageSource data = ImageSource::kDefault;
   Distortion distortion = Distortion::kNone;
   void Visit(FieldVisitor& v);
+  void VisitSource(FieldVisitor& v);  // `data` and `distortion`, for families that choose the rest
 };
 
 // The images that the options name, made once a run. Throws what CheckOptions, ReadImageDirectory

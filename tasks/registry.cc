@@ -8,6 +8,7 @@
 #include "tasks/image_conv.h"
 #include "tasks/image_mlp.h"
 #include "tasks/image_task.h"
+#include "tasks/parametric_image_mlp.h"
 #include "tasks/quadratic.h"
 #include "tasks/torch_module.h"
 #include "tasks/wrappers/delayed_gradients.h"
@@ -110,6 +111,14 @@ TaskTypes BuiltIn() {
                                 return std::make_shared<ImageConv>(
                                     options, GetImages(options.images, resources));
                               });
+  types.Add<ParametricImageMlpOptions>(
+      "ParametricImageMLP",
+      "Multilayer perceptrons of sizes that a seed draws, each task with its own activation and "
+      "initializer.",
+      [](const ParametricImageMlpOptions& options, const TaskResources& resources) {
+        return std::make_shared<ParametricImageMlp>(
+            options, GetImages(ParametricImageMlp::Drawn(options).images, resources));
+      });
   AddWrappers(&types);
   torch_types::AddAll(&types);
   return types;

@@ -45,6 +45,23 @@ void CheckExamples(const DataRows& data, const TaskEvaluation& e) {
 
 std::string_view ToString(Split split) { return NameOf("split", split, kSplitNames); }
 
+TaskEvaluation RowOf(const TaskEvaluation& e, int64_t row) {
+  const auto of = [&](auto values) {
+    const size_t size = values.size() / static_cast<size_t>(e.rows);
+    return values.subspan(static_cast<size_t>(row) * size, size);
+  };
+  return {.rows = 1,
+          .config = of(e.config),
+          .params = of(e.params),
+          .model_state = of(e.model_state),
+          .split = e.split,
+          .keys = of(e.keys),
+          .examples = of(e.examples),
+          .losses = of(e.losses),
+          .gradients = of(e.gradients),
+          .aux = of(e.aux)};
+}
+
 void TaskFamily::Sample(Key key, std::span<float> config) const {
   RequireSize("config", config.size(), parts_.config.size());
   DoSample(key, config);

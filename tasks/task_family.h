@@ -45,6 +45,9 @@ struct TaskEvaluation {
   std::span<float> aux = {};        // [n, A], out; empty: not wanted
 };
 
+// The evaluation of its row `row` alone, of the same arrays.
+TaskEvaluation RowOf(const TaskEvaluation& evaluation, int64_t row);
+
 // The rows of a data set, which all tasks of a family share.
 struct DataRows {
   // Rows [first, last) of each Split: not empty, one after the other from row 0.

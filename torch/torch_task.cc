@@ -83,24 +83,6 @@ std::vector<torch::Tensor> RowViews(const Layout& layout, float* rows, torch::In
   return views;
 }
 
-// Row `row` of every array.
-TaskEvaluation RowOf(const TaskEvaluation& e, int64_t row) {
-  const auto of = [&](auto values) {
-    const size_t size = values.size() / static_cast<size_t>(e.rows);
-    return values.subspan(static_cast<size_t>(row) * size, size);
-  };
-  return {.rows = 1,
-          .config = of(e.config),
-          .params = of(e.params),
-          .model_state = of(e.model_state),
-          .split = e.split,
-          .keys = of(e.keys),
-          .examples = of(e.examples),
-          .losses = of(e.losses),
-          .gradients = of(e.gradients),
-          .aux = of(e.aux)};
-}
-
 // `parts` with the layouts of what init returns.
 TaskParts WithLayouts(TaskParts parts, const TorchTaskFamily::InitFunction& init) {
   Require(parts.params.entries().empty() && parts.model_state.entries().empty(),

@@ -49,6 +49,7 @@ inline std::vector<Example> TaskExamples() {
                      "augment": {"type": "CTAugment", "probes": 9, "translate": "fraction"}})"},
       {.config = R"({"type": "TorchImageMLP", "image_size": 4, "hidden": [5], "batch_size": 16,
                      "data": "glyphs"})"},
+      {.config = R"({"type": "ParametricImageMLP", "family_seed": 65, "data": "glyphs"})"},
       {.config = R"({"type": "ReparamWeights", "levels": ["none", "global", "parameter"],
                      "ranges": [0.5, 4, 1, 2], "task": {"type": "FixedDimQuadraticFamily",
                      "dim": 3}})"},
