@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/options.h"
+#include "tasks/drawn_kernel.h"
 
 namespace lopt {
 namespace {
@@ -66,37 +67,10 @@ Corners CornersOf(std::span<const float> a, const ImageExtent& extent, int64_t x
     if (column < 0 || column >= extent.width || line < 0 || line >= extent.height) continue;
     const float along_x = corner % 2 == 0 ? 1 - (x_in - left) : x_in - left;
     const float along_y = corner / 2 == 0 ? 1 - (y_in - top) : y_in - top;
-    corners.pixels[corner] = (line * extent.width + column) * extent.channels;
+    corners.pixels[corner] = line * extent.width + column;
     corners.weights[corner] = along_x * along_y;
   }
   return corners;
-}
-
-// For each pixel the best of it and its two neighbours `step` numbers away along an axis of
-// `length` pixels.
-template <class Better>
-void BestOfThree(const float* in, int64_t length, int64_t step, const Better& better, float* out) {
-  for (int64_t i = 0; i < length; ++i) {
-    float best = in[i * step];
-    if (i > 0) best = better(best, in[(i - 1) * step]);
-    if (i + 1 < length) best = better(best, in[(i + 1) * step]);
-    out[i * step] = best;
-  }
-}
-
-// out = in, each pixel moved by |stroke| towards the best in its square of 3 x 3.
-template <class Better>
-void MoveToBest(const ImageExtent& extent, const float* in, float stroke, const Better& better,
-                float* lines, float* out) {
-  const int64_t line = extent.width * extent.channels;
-  for (int64_t y = 0; y < extent.height; ++y) {
-    for (int64_t c = 0; c < extent.channels; ++c) {
-      BestOfThree(in + y * line + c, extent.width, extent.channels, better, lines + y * line + c);
-    }
-  }
-  for (int64_t x = 0; x < line; ++x) BestOfThree(lines + x, extent.height, line, better, out + x);
-  const float amount = std::abs(stroke);
-  for (int64_t i = 0; i < extent.features(); ++i) out[i] = in[i] + amount * (out[i] - in[i]);
 }
 
 }  // namespace
@@ -156,44 +130,31 @@ void DrawnAugmentation::Augment(const AugmentedRow& row, const ImageBatch& batch
                                 Workspace& scratch) const {
   const Workspace::Frame frame(scratch);
   const std::span<const float> config = row.config;
-  const int64_t features = extent_.features();
-  const int64_t pixels = extent_.height * extent_.width;
-  const std::span<Corners> corners = scratch.Take<Corners>(pixels);
-  const std::span<int64_t> targets = scratch.Take<int64_t>(pixels);
-  for (int64_t p = 0; p < pixels; ++p) {
-    corners[p] =
+  const int64_t stride = batch.stride;
+  const std::span<int32_t> inputs = scratch.Take<int32_t>(4 * stride);
+  const std::span<float> weights = scratch.Take<float>(4 * stride);
+  std::ranges::fill(inputs, 0);
+  std::ranges::fill(weights, 0.0F);
+  for (int64_t p = 0; p < extent_.height * extent_.width; ++p) {
+    const Corners from =
         CornersOf(config.subspan(kAffineAt, 6), extent_, p % extent_.width, p / extent_.width);
-    targets[p] = extent_.channels *
-                 (options_.permute > 0 ? static_cast<int64_t>(config[kPermutationAt + p]) : p);
-  }
-  const std::span<float> lines = scratch.Take<float>(features);
-  const std::span<float> stroked = scratch.Take<float>(features);
-  const float stroke = config[kStrokeAt];
-  const float contrast = config[kContrastAt];
-  const float shift = 0.5F - 0.5F * contrast + config[kBrightnessAt];
-  for (const int32_t example : batch.examples) {
-    const float* in = batch.images + example * batch.stride;
-    if (stroke > 0) {
-      const auto larger = [](float a, float b) { return std::max(a, b); };
-      MoveToBest(extent_, in, stroke, larger, lines.data(), stroked.data());
-      in = stroked.data();
-    } else if (stroke < 0) {
-      const auto smaller = [](float a, float b) { return std::min(a, b); };
-      MoveToBest(extent_, in, stroke, smaller, lines.data(), stroked.data());
-      in = stroked.data();
-    }
-    for (int64_t p = 0; p < pixels; ++p) {
-      const Corners& from = corners[p];
+    const auto to = options_.permute > 0 ? static_cast<int64_t>(config[kPermutationAt + p]) : p;
+    for (int64_t k = 0; k < 4; ++k) {
       for (int64_t c = 0; c < extent_.channels; ++c) {
-        const float value =
-            (from.weights[0] * in[from.pixels[0] + c] + from.weights[1] * in[from.pixels[1] + c]) +
-            (from.weights[2] * in[from.pixels[2] + c] + from.weights[3] * in[from.pixels[3] + c]);
-        out[targets[p] + c] = std::clamp(contrast * value + shift, 0.0F, 1.0F);
+        const int64_t at = k * stride + to * extent_.channels + c;
+        inputs[at] = static_cast<int32_t>(from.pixels[k] * extent_.channels + c);
+        weights[at] = from.weights[k];
       }
     }
-    std::fill(out + features, out + batch.stride, 0.0F);
-    out += batch.stride;
   }
+  const float contrast = config[kContrastAt];
+  ApplyDrawnChange({.extent = extent_,
+                    .stroke = config[kStrokeAt],
+                    .inputs = inputs.data(),
+                    .weights = weights.data(),
+                    .contrast = contrast,
+                    .shift = 0.5F - 0.5F * contrast + config[kBrightnessAt]},
+                   batch, out, scratch);
 }
 
 }  // namespace lopt
