@@ -8,8 +8,10 @@
 #include <doctest/doctest.h>
 // clang-format on
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -17,9 +19,11 @@
 
 #include "base/arrays.h"
 #include "base/safetensors.h"
+#include "tasks/image_conv.h"
 #include "tests/error_of.h"
 #include "tests/golden_dir.h"
 #include "tests/mnist_dir.h"
+#include "torch/activate.h"
 #include "torch/image_layers.h"
 #include "torch/registry.h"
 
@@ -46,25 +50,29 @@ double MaxDistance(const torch::Tensor& a, const torch::Tensor& b) {
   return (a - b).abs().max().item<double>();
 }
 
+// A tensor of a trace in the layout of the task.
+using Convert = std::function<torch::Tensor(const torch::Tensor&)>;
+
 // The arrays golden/<names[t]> as a row of the layout, tensor by tensor.
 std::vector<float> GoldenRow(const Layout& layout, const std::string& prefix,
-                             const std::vector<std::string>& names) {
+                             const std::vector<std::string>& names, const Convert& convert) {
   REQUIRE_EQ(names.size(), layout.entries().size());
   std::vector<float> row;
   for (size_t t = 0; t < names.size(); ++t) {
     CAPTURE(names[t]);
-    const Array& array = Golden().At(prefix + names[t]);
-    REQUIRE_EQ(array.shape(), layout.entries()[t].shape);
-    const auto values = array.As<float>();
-    row.insert(row.end(), values.begin(), values.end());
+    const torch::Tensor tensor = convert(GoldenTensor(prefix + names[t])).contiguous();
+    REQUIRE_EQ(tensor.sizes(), torch::IntArrayRef(layout.entries()[t].shape));
+    row.insert(row.end(), tensor.data_ptr<float>(), tensor.data_ptr<float>() + tensor.numel());
   }
   return row;
 }
 
 // Twelve steps of SGD as PyTorch's module of the same net made them. `names` are the trace's, in
 // the order of the task's layout.
-void TrainAsTraced(const std::string& net, const std::string& config, float learning_rate,
-                   const std::vector<std::string>& names) {
+void TrainAsTraced(
+    const std::string& net, const std::string& config, float learning_rate,
+    const std::vector<std::string>& names,
+    const Convert& convert = [](const torch::Tensor& tensor) { return tensor; }) {
   INFO(net);
   if (MnistDir().empty()) {
     MESSAGE("skipped: LOPT_MNIST_DIR does not name a directory with the MNIST test files");
@@ -72,8 +80,8 @@ void TrainAsTraced(const std::string& net, const std::string& config, float lear
   }
   const auto task = Make(config, TaskResources(MnistDir()));
   const Layout& layout = task->params_layout();
-  std::vector<float> params = GoldenRow(layout, net + "/param0/", names);
-  const std::vector<float> first_gradient = GoldenRow(layout, net + "/gradient0/", names);
+  std::vector<float> params = GoldenRow(layout, net + "/param0/", names, convert);
+  const std::vector<float> first_gradient = GoldenRow(layout, net + "/gradient0/", names, convert);
   const auto losses = Golden().At(net + "/loss").As<float>();
   const auto index = Golden().At(net + "/index").As<int32_t>();
   const size_t batch = index.size() / losses.size();
@@ -101,7 +109,7 @@ void TrainAsTraced(const std::string& net, const std::string& config, float lear
       const double value = params[layout.entries()[t].offset + i];
       square += value * value;
     }
-    CHECK_LE(std::abs(std::sqrt(square) - wanted), 1e-5 * wanted);
+    CHECK_LE(std::abs(std::sqrt(square) - wanted), 1e-5 * std::max(1.0, wanted));
   }
 }
 
@@ -164,7 +172,103 @@ void CheckReplicas(const Options& options, torch::IntArrayRef weight_shape, int6
   }
 }
 
+struct Evaluated {
+  std::vector<float> losses, gradients, aux;
+};
+
+Evaluated EvaluateOne(const TaskFamily& task, std::span<const float> params, Key key) {
+  Evaluated results{std::vector<float>(1), std::vector<float>(params.size()),
+                    std::vector<float>(1)};
+  Workspace scratch;
+  task.Evaluate({.params = params,
+                 .keys = {&key, 1},
+                 .losses = results.losses,
+                 .gradients = results.gradients,
+                 .aux = results.aux},
+                scratch);
+  return results;
+}
+
 }  // namespace
+
+TEST_CASE("The torch image conv net is the native one: params, losses, gradients, accuracy") {
+  for (const std::string options :
+       {R"("image_size": 8)", R"("image_size": 7, "image_channels": 3, "strides": [2])",
+        R"("image_size": 6, "channels": [3, 5, 4], "strides": [1, 3], "kernel": [4, 2],
+           "activation": "tanh", "pool": "average")",
+        R"("image_size": 9, "channels": [4, 6], "strides": [1], "kernel": [5, 5], "pool": "max",
+           "head": "flatten", "activation": "gelu")",
+        R"("image_size": 10, "channels": [3], "strides": [4], "kernel": [2, 1], "pool": "max",
+           "head": "flatten")",
+        R"("image_size": 5, "channels": [5, 5, 5], "strides": [2, 1], "kernel": [3, 3],
+           "pool": "max", "activation": "leaky_relu")"}) {
+    CAPTURE(options);
+    const std::string rest = options + R"(, "batch_size": 9, "data": "glyphs"})";
+    const auto read =
+        ReadOptions<ImageConvOptions>(Config::Parse(R"({"type": "ImageConv", )" + rest, "test"));
+    const TaskResources resources("");
+    const ImageConv native(read, GetImages(read.images, resources),
+                           ImageConv::Implementation::kReference);
+    const auto task = Make(R"({"type": "TorchImageConv", )" + rest, resources);
+    REQUIRE_EQ(task->params_layout(), native.params_layout());
+    REQUIRE_EQ(task->aux_layout(), native.aux_layout());
+    CHECK_EQ(task->NormalizerMaximum(), native.NormalizerMaximum());
+    CHECK_EQ(task->flops(), native.flops());
+    CHECK_EQ(task->ExampleRange(Split::kTest), native.ExampleRange(Split::kTest));
+
+    std::vector<float> params(task->params_layout().size());
+    std::vector<float> native_params(params.size());
+    task->Init({}, KeyFromSeed(1), params, {});
+    native.Init({}, KeyFromSeed(1), native_params, {});
+    CHECK(params == native_params);
+    std::vector<float> noise(params.size());
+    Normal(KeyFromSeed(2), noise);
+    for (size_t i = 0; i < params.size(); ++i) params[i] += 0.1F * noise[i];
+    const Evaluated got = EvaluateOne(*task, params, KeyFromSeed(3));
+    const Evaluated wanted = EvaluateOne(native, params, KeyFromSeed(3));
+    CHECK_LE(std::abs(got.losses[0] - wanted.losses[0]), 1e-5 * wanted.losses[0]);
+    CHECK_EQ(got.aux[0], wanted.aux[0]);
+    double worst = 0;
+    for (size_t i = 0; i < params.size(); ++i) {
+      worst = std::max(worst, std::abs(double{got.gradients[i]} - double{wanted.gradients[i]}));
+    }
+    CHECK_LE(worst, 1e-5);
+  }
+}
+
+TEST_CASE("The convolutional net follows the golden losses of real digits") {
+  TrainAsTraced("cnn",
+                R"({"type": "TorchImageConv", "image_size": 28, "data": "idx", "kernel": [5, 5],
+                    "channels": [16, 32], "strides": [1], "pool": "max", "head": "flatten"})",
+                0.05F, Layers({"conv1.0", "conv2.0", "out"}), [](const torch::Tensor& tensor) {
+                  if (tensor.dim() == 1) return tensor;
+                  // Channel first in the trace's last layer, channel last in the task's.
+                  if (tensor.dim() == 2) {
+                    return tensor.view({10, 32, 7, 7}).permute({2, 3, 1, 0}).reshape({1568, 10});
+                  }
+                  return tensor.permute({2, 3, 1, 0});
+                });
+}
+
+TEST_CASE("The net of signs follows the golden losses of real digits") {
+  TrainAsTraced("binary_mlp",
+                R"({"type": "TorchImageMLP", "image_size": 28, "data": "idx",
+                    "activation": "sign"})",
+                0.05F, Layers({"l0", "l1"}), [](const torch::Tensor& tensor) {
+                  return tensor.dim() == 2 ? tensor.t() : tensor;
+                });
+}
+
+TEST_CASE("The sign of a number that is not one is none, and its gradient goes straight through") {
+  const torch::Tensor x =
+      torch::tensor({-2.F, -1.F, -0.5F, -0.F, 0.F, 1.F, 1.5F, std::nanf("")}).requires_grad_();
+  const torch::Tensor y = Activate(Activation::kSign, x);
+  CHECK(y.slice(0, 0, 7).equal(torch::tensor({-1.F, -1.F, -1.F, 1.F, 1.F, 1.F, 1.F})));
+  CHECK(std::isnan(y[7].item<float>()));
+  const torch::Tensor outer = torch::arange(1, 9).to(torch::kFloat32);
+  CHECK(torch::autograd::grad({y}, {x}, {outer})[0].equal(
+      torch::tensor({0.F, 2.F, 3.F, 4.F, 5.F, 6.F, 0.F, 0.F})));
+}
 
 TEST_CASE("The convolutional autoencoder follows the golden losses of real digits") {
   TrainAsTraced("conv_ae", R"({"type": "TorchImageAutoencoder", "image_size": 28, "data": "idx"})",
@@ -242,6 +346,7 @@ TEST_CASE("Numbers of weights are those of the nets") {
   };
   CHECK_EQ(weights(R"({"type": "TorchImageAutoencoder"})"), 2481);
   CHECK_EQ(weights(R"({"type": "TorchSTN"})"), 27360);
+  CHECK_EQ(weights(R"({"type": "TorchImageConv", "image_channels": 3})"), 5418);
   CHECK_EQ(weights(R"({"type": "TorchRowLSTM"})"), 24714);
   CHECK_EQ(weights(R"({"type": "TorchRowLSTM", "cell": "gru"})"), 18698);
 }

@@ -95,7 +95,7 @@ TorchTaskFamily Parabola() {
 }  // namespace
 
 TEST_CASE("The torch image MLP is the native one: params, losses, gradients, accuracy") {
-  const std::vector<ImageMlpOptions> shapes = {
+  std::vector<ImageMlpOptions> shapes = {
       {},
       {.images = {.batch_size = 7}, .hidden = {}},
       {.images = {.image_size = 5, .batch_size = 33},
@@ -106,7 +106,12 @@ TEST_CASE("The torch image MLP is the native one: params, losses, gradients, acc
        .hidden = {31, 17},
        .activation = Activation::kTanh},
   };
+  for (const auto& [activation, name] : kActivations) {
+    shapes.push_back(
+        {.images = {.image_size = 4, .batch_size = 6}, .hidden = {5}, .activation = activation});
+  }
   for (const ImageMlpOptions& options : shapes) {
+    INFO(NameOf("activation", options.activation, kActivations));
     CAPTURE(options.images.image_size);
     CAPTURE(options.hidden.size());
     const TaskResources resources("");
@@ -329,8 +334,8 @@ TEST_CASE("Replicas may be evaluated in turn by the loss function of all") {
   CHECK(got.losses == wanted.losses);
   CHECK(got.gradients == wanted.gradients);
   CHECK_EQ(in_turn.PreferredRows(), 1);
-  CHECK(RowsBySize(29e6) == TorchRows::kTogether);
-  CHECK(RowsBySize(31e6) == TorchRows::kInTurn);
+  CHECK(RowsBySize(49e6) == TorchRows::kTogether);
+  CHECK(RowsBySize(51e6) == TorchRows::kInTurn);
 }
 
 TEST_CASE("A loss function may be written for one replica") {

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "tasks/image_conv_problem.h"
+
 namespace lopt {
 namespace {
 
@@ -29,6 +31,21 @@ torch::Tensor Convolution(const torch::Tensor& images, const ReplicaWeights& w,
                           torch::IntArrayRef stride, torch::IntArrayRef padding) {
   return torch::conv2d(images, Groups(w.weight), Groups(w.bias), stride, padding, /*dilation=*/1,
                        /*groups=*/w.weight.size(0));
+}
+
+torch::Tensor SameConvolution(const torch::Tensor& images, const ReplicaWeights& w,
+                              int64_t stride) {
+  int64_t before[2];
+  int64_t after[2];
+  for (int64_t d = 0; d < 2; ++d) {
+    const SameWindow window{images.size(2 + d), w.weight.size(3 + d), stride};
+    before[d] = window.low();
+    after[d] = window.padded() - window.size - window.low();
+  }
+  if (before[0] == after[0] && before[1] == after[1]) return Convolution(images, w, stride, before);
+  const torch::Tensor padded =
+      torch::constant_pad_nd(images, {before[1], after[1], before[0], after[0]});
+  return Convolution(padded, w, stride, /*padding=*/0);
 }
 
 torch::Tensor TransposedConvolution(const torch::Tensor& images, const ReplicaWeights& w,

@@ -134,7 +134,7 @@ torch::Tensor FilledRows(std::span<const Key> keys, torch::IntArrayRef shape,
 }  // namespace
 
 TorchRows RowsBySize(double flops) {
-  constexpr double kLarge = 3e7;
+  constexpr double kLarge = 5e7;
   return flops < kLarge ? TorchRows::kTogether : TorchRows::kInTurn;
 }
 

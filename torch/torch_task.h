@@ -53,8 +53,8 @@ enum class TorchRows {
   kOneByOne,  // one replica at a time and no dimension for it: no [n] in any shape above
 };
 
-// kTogether or kInTurn, whichever is faster for a task of so many TaskParts::flops (figures in
-// docs/performance.md).
+// kTogether below 50 million TaskParts::flops, kInTurn from there on: whichever is faster for a
+// network of convolutions or linear layers (figures in docs/performance.md).
 TorchRows RowsBySize(double flops);
 
 // A family of tasks written with torch tensors. Its user gives two functions, which must be

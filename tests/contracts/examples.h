@@ -100,6 +100,9 @@ inline std::vector<Example> TaskExamples() {
                       "data": "glyphs"}}},
                      {"type": "DelayedGradients", "task": {"type": "ImageMLP", "image_size": 3,
                       "hidden": [3], "batch_size": 8, "data": "glyphs"}}]})"},
+      {.config =
+           R"({"type": "TorchImageConv", "image_size": 5, "image_channels": 3, "channels": [3, 2],
+                     "batch_size": 6, "data": "glyphs"})"},
       {.config = R"({"type": "TorchImageAutoencoder", "image_size": 5, "channels": [2, 3],
                      "batch_size": 4, "data": "glyphs"})"},
       {.config = R"({"type": "TorchRowLSTM", "image_size": 4, "hidden_size": 3, "batch_size": 5,

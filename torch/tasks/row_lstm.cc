@@ -54,14 +54,14 @@ std::shared_ptr<const TaskFamily> MakeRowLstm(const RowLstmOptions& options,
   parts.flops = recurrent * (3 - static_cast<double>(inputs) /
                                      static_cast<double>(inputs + options.hidden_size)) +
                 6 * static_cast<double>(batch * options.hidden_size * data->classes());
-  const TorchRows rows = RowsBySize(parts.flops);
   return std::make_shared<TorchTaskFamily>(
       [=](Key key, const torch::Tensor&) { return RowLstmInit(options, *data, key); },
       [options, height = data->height(), images = ImageTensors(data)](const TorchEvaluation& e) {
         return ClassifierLoss(RowLstmLogits(options, e.params, images.Images(e.examples), height),
                               images.Labels(e.examples), e.aux_wanted);
       },
-      std::move(parts), rows, ShowBatch(data));
+      // The steps are many small operations: together they are faster whatever the size.
+      std::move(parts), TorchRows::kTogether, ShowBatch(data));
 }
 
 #endif

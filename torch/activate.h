@@ -1,0 +1,13 @@
+#pragma once
+
+#include <torch/types.h>
+
+#include "tasks/activation.h"
+
+namespace lopt {
+
+// An activation of every element; gradients by autograd as tasks/activation.h says, kSign's going
+// straight through where |x| <= 1.
+torch::Tensor Activate(Activation activation, const torch::Tensor& x);
+
+}  // namespace lopt
