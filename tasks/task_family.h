@@ -53,6 +53,7 @@ struct DataRows {
   // Rows [first, last) of each Split: not empty, one after the other from row 0.
   std::pair<int64_t, int64_t> splits[4] = {};
   int64_t batch_size = 0;  // examples that an evaluation draws; 0: no data set
+  bool operator==(const DataRows&) const = default;
 };
 
 // What a family is made of, besides its code.

@@ -24,7 +24,13 @@ TEST_CASE("An evaluation allocates nothing once its scratch memory is there") {
         R"({"type": "ImageConv", "image_channels": 3, "activation": "gelu"})",
         R"({"type": "ImageConv", "pool": "max", "head": "flatten", "batch_size": 300})",
         R"({"type": "ImageMLP", "augment": {"type": "Drawn", "permute": 0.5}})",
-        R"({"type": "ImageMLP", "augment": {"type": "CTAugment"}})"}) {
+        R"({"type": "ImageMLP", "augment": {"type": "CTAugment"}})",
+        R"({"type": "ParametricImageMLP"})",
+        R"({"type": "SampledFamily", "tasks": [{"type": "ReparamWeights", "task": {"type":
+            "DelayedGradients", "task": {"type": "ESTask", "task": {"type": "ReducedBatchsize",
+            "task": {"type": "ImageMLP"}}}}}]})",
+        R"({"type": "NormalizeTaskGradient", "task": {"type": "SubsampleDirections", "task":
+            {"type": "QuadraticTask"}}})"}) {
     CAPTURE(text);
     const auto family = TaskRegistry().Make(Config::Parse(text, "test"), resources);
     std::vector<float> config(family->config_layout().size());

@@ -58,7 +58,7 @@ void PrintParts(const TaskFamily& task) {
     fmt::print("  {:<12} {}\n", "data", fmt::join(splits, ", "));
   }
   if (const auto maximum = task.NormalizerMaximum()) {
-    fmt::print("  {:<12} losses are cut to [0, {:.4g}]\n", "normalizer", *maximum);
+    fmt::print("  {:<12} meta-losses are at most {:.4g}\n", "normalizer", *maximum);
   }
   if (task.flops() > 0) {
     fmt::print("  {:<12} {:.4g} million for a loss with its gradient\n", "FLOP",

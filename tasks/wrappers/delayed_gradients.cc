@@ -62,13 +62,13 @@ void DelayedGradients::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) c
                       delayed.begin() + row * size);
   }
   if (!e.gradients.empty()) {
-    const std::span<float> discarded = scratch.Take<float>(std::ssize(e.model_state));
-    std::ranges::copy(e.model_state, discarded.begin());
-    TaskEvaluation gradients = e;
-    gradients.params = delayed;
+    TaskEvaluation gradients = OfTask(e, scratch);
+    const std::span<float> discarded = scratch.Take<float>(std::ssize(gradients.model_state));
+    std::ranges::copy(gradients.model_state, discarded.begin());
     gradients.model_state = discarded;
+    gradients.params = delayed;
     gradients.aux = {};
-    EvaluateTask(gradients, scratch);
+    task().Evaluate(gradients, scratch);
   }
   TaskEvaluation losses = e;
   losses.gradients = {};

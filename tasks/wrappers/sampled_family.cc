@@ -30,10 +30,6 @@ void RequireAlike(const char* what, const Layout& first, const Layout& other, si
           kSampledWho, what, EntryWords(first, i), number, EntryWords(other, i));
 }
 
-bool SameRows(const DataRows& a, const DataRows& b) {
-  return a.batch_size == b.batch_size && std::ranges::equal(a.splits, b.splits);
-}
-
 std::string MaximumWords(const TaskParts& parts) {
   return parts.normalizer_maximum ? fmt::format("{}", *parts.normalizer_maximum) : "none";
 }
@@ -71,7 +67,7 @@ TaskParts PartsOfMix(const Tasks& tasks, const SampledFamilyOptions& options) {
             "{}: all tasks must have the same maximum of their normalizers; tasks[0] has {} where "
             "tasks[{}] has {}",
             kSampledWho, MaximumWords(mix), i, MaximumWords(parts));
-    if (!SameRows(parts.data, mix.data)) mix.data = {};
+    if (parts.data != tasks[0]->parts().data) mix.data = {};
     config = std::max(config, parts.config.size());
     model_state = std::max(model_state, parts.model_state.size());
   }
