@@ -1,6 +1,11 @@
 #include "tasks/text_data.h"
 
+#include <fmt/core.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "base/error.h"
 #include "base/options.h"
@@ -50,9 +55,18 @@ std::shared_ptr<const TextData> GetText(const TextOptions& options,
                                         const TaskResources& resources) {
   CheckOptions("text", options);
   return resources.Get<TextData>(options.text, [&] {
-    return std::make_shared<TextData>(
-        options.text.empty() ? SentenceSource().Generate(KeyFromSeed(kTextSeed), kGeneratedBytes)
-                             : ReadGzipFile(options.text));
+    const auto source = options.text.empty() ? std::optional(SentenceSource()) : std::nullopt;
+    auto data = std::make_shared<TextData>(
+        source ? source->Generate(KeyFromSeed(kTextSeed), kGeneratedBytes)
+               : ReadGzipFile(options.text));
+    spdlog::info(
+        "{}: {} bytes, entropy {:.6f} nats a byte, {:.6f} given the byte before{}",
+        NameOfText(options), data->bytes().size(), UnigramEntropy(data->bytes()),
+        BigramEntropy(data->bytes()),
+        source ? fmt::format("; its source: {:.6f} given the byte before, {:.6f} given all before",
+                             source->BigramEntropy(), source->EntropyRate())
+               : "");
+    return data;
   });
 }
 

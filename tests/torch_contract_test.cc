@@ -1,5 +1,8 @@
 #include <doctest/doctest.h>
 
+#include <string>
+
+#include "base/config.h"
 #include "tasks/image_mlp.h"
 #include "tests/contracts/task_contract.h"
 #include "tests/torch_example_tasks.h"
@@ -32,6 +35,17 @@ TEST_CASE("The torch image MLP keeps the contract of task families") {
     const ImageMlpOptions options{
         .images = {.image_size = 4, .batch_size = 17}, .hidden = {6, 3}, .activation = activation};
     CheckAll(*TorchTaskRegistry().Make(WriteOptions("TorchImageMLP", options), resources));
+  }
+}
+
+TEST_CASE("Models of bytes that are not among the examples of all families keep the contract") {
+  const TaskResources resources("");
+  for (const char* config :
+       {R"({"type": "ByteLM", "body": "bigram", "length": 5, "batch_size": 4})",
+        R"({"type": "ByteLM", "body": "gru", "width": 3, "layers": 2, "length": 5})",
+        R"({"type": "TorchSequenceRegression", "cell": "gru", "hidden": 3})"}) {
+    INFO(std::string(config));
+    CheckAll(*TorchTaskRegistry().Make(Config::Parse(config, "test"), resources));
   }
 }
 

@@ -37,14 +37,17 @@ TorchTaskFamily::ShowFunction ShowBatch(std::shared_ptr<const ImageData> data) {
 
 TorchLoss ClassifierLoss(const torch::Tensor& logits, const torch::Tensor& labels,
                          bool aux_wanted) {
-  // Classes before examples: torch's softmax is several times faster over ten strided numbers than
-  // over ten adjacent ones.
-  const torch::Tensor by_class = logits.transpose(-2, -1).contiguous();
-  TorchLoss loss =
-      torch::log_softmax(by_class, -2).gather(-2, labels.unsqueeze(-2)).mean({-2, -1}).neg();
+  // Few classes before examples: torch's softmax is several times faster over ten strided numbers
+  // than over ten adjacent ones, and twice as fast over 256 adjacent ones.
+  const int64_t classes = logits.size(-1) < 64 ? -2 : -1;
+  const torch::Tensor scores = classes == -1 ? logits : logits.transpose(-2, -1).contiguous();
+  TorchLoss loss = torch::log_softmax(scores, classes)
+                       .gather(classes, labels.unsqueeze(classes))
+                       .mean({-2, -1})
+                       .neg();
   if (aux_wanted) {
     // A logit that is not a number is the maximum, and then none is right.
-    const auto [largest, index] = by_class.detach().max(-2);
+    const auto [largest, index] = scores.detach().max(classes);
     const torch::Tensor correct = (index == labels) & (largest == largest);
     loss.aux = correct.to(torch::kFloat32).mean(-1, /*keepdim=*/true);
   }

@@ -46,7 +46,7 @@ NamedTensors RecurrentInit(RecurrentCell cell, Key key, const std::string& prefi
 }
 
 RecurrentState RecurrentZeros(RecurrentCell cell, int64_t n, int64_t batch, int64_t hidden) {
-  RecurrentState state(cell == RecurrentCell::kLstm ? 2 : 1);
+  RecurrentState state(RecurrentStates(cell));
   for (torch::Tensor& tensor : state) tensor = torch::zeros({n, batch, hidden});
   return state;
 }

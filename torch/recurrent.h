@@ -20,6 +20,9 @@ namespace lopt {
 
 // h, and of an LSTM c after it: [n, batch, hidden] each.
 using RecurrentState = std::vector<torch::Tensor>;
+constexpr size_t RecurrentStates(RecurrentCell cell) {
+  return cell == RecurrentCell::kLstm ? 2 : 1;
+}
 
 // The weights of one replica, G the number of gates: prefix + "weight_ih" [G hidden, inputs],
 // "weight_hh" [G hidden, hidden], "bias_ih" and "bias_hh" [G hidden], in this order, each uniform

@@ -112,6 +112,10 @@ inline std::vector<Example> TaskExamples() {
       {.config = R"({"type": "TorchSTN", "image_size": 18, "localization_channels": [2, 2],
                      "localization_hidden": 3, "channels": [2, 2], "hidden": 4, "batch_size": 3,
                      "data": "glyphs"})"},
+      {.config = R"({"type": "TorchSequenceRegression", "hidden": 3, "steps": 4})"},
+      {.config = R"({"type": "ByteLM", "width": 2, "length": 5, "batch_size": 4})"},
+      {.config = R"({"type": "ByteLM", "body": "transformer", "width": 4, "length": 5,
+                     "batch_size": 4})"},
   };
 }
 
