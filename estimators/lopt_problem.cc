@@ -67,12 +67,15 @@ LoptProblem::LoptProblem(std::shared_ptr<const TaskFamily> task,
           "'count' or 'abort'");
 }
 
-int64_t LoptProblem::BeginEpisode(Key key, const OuterState& outer, const UpdateRule& rule,
-                                  const ReplicaRow& row) const {
+LoptProblem::Episode LoptProblem::BeginEpisode(Key key, const OuterState& outer,
+                                               const UpdateRule& rule,
+                                               const ReplicaRow& row) const {
   task_->Sample(FoldIn(key, kTaskDraw), row.config);
   task_->Init(row.config, FoldIn(key, kParamsDraw), row.params, row.model_state);
   rule.InitState({}, row.params, row.optimizer_state);
-  return schedule_->Length(FoldIn(key, kLengthDraw), outer);
+  const Key order = FoldIn(key, kOrderDraw);
+  return {.length = schedule_->Length(FoldIn(key, kLengthDraw), outer),
+          .order = static_cast<int64_t>(uint64_t{order.hi} << 32 | order.lo)};
 }
 
 double LoptProblem::JudgeLoss(std::span<const float> config, float raw, bool* non_finite) const {
@@ -100,7 +103,7 @@ UnrollState LoptProblem::DoStart(const ThetaRows& theta, const OuterState& outer
     const auto theta_row = (*lease).Take<float>(std::ssize(theta.theta));
     theta.Row(b, 0, theta_row);
     const auto rule = optimizer_->Bind(task_->params_layout(), theta_row);
-    int64_t length = BeginEpisode(keys[b], outer, *rule, state.Row(*this, b));
+    auto [length, order] = BeginEpisode(keys[b], outer, *rule, state.Row(*this, b));
     const int64_t offset = options_.random_initial_iteration_offset;
     if (offset > 0 && length != TruncationSchedule::kNever) {
       length = std::max<int64_t>(
@@ -108,6 +111,7 @@ UnrollState LoptProblem::DoStart(const ThetaRows& theta, const OuterState& outer
     }
     state.length[b] = horizon.value_or(length);
     state.horizon[b] = horizon.has_value() ? 1 : 0;
+    state.order[b] = order;
   });
   return arrays;
 }

@@ -50,10 +50,12 @@ struct LoptProblemOptions {
 // State arrays, B replicas: `config` [B, C], `params` [B, P], `model_state` [B, M],
 // `optimizer_state` [B, S], and int64 [B]: `inner_step` (of the running episode; also the
 // optimizer's step), `length` (of the episode), `episode` (how many ended before it), `horizon` (1:
-// started with a horizon, nothing restarts).
+// started with a horizon, nothing restarts), `order` (seed of the orders in which Sampling::kEpoch
+// goes through the episode's data, which the keys of a window cannot name: an episode spans
+// windows).
 //
 // A step evaluates loss and gradient at the present params on the batch of its key, then updates.
-// Its draws are functions of (keys[b], purpose, episode, inner step).
+// Its draws are functions of (keys[b], purpose, episode, inner step) and, by epochs, of `order`.
 class LoptProblem : public InnerProblem {
  public:
   // Throws Error if an option is not valid, meta_loss_aux names no aux output, or non_finite is
@@ -83,8 +85,13 @@ class LoptProblem : public InnerProblem {
     std::span<float> model_state;      // [M]
     std::span<float> optimizer_state;  // [S]
   };
-  // Draws a new task, its params and the rule's state into a replica; returns the episode's length.
-  int64_t BeginEpisode(Key key, const OuterState& outer, const UpdateRule& rule,
+  // What a new episode begins with, beside a replica's arrays.
+  struct Episode {
+    int64_t length = 0;
+    int64_t order = 0;
+  };
+  // Draws a new task, its params and the rule's state into a replica.
+  Episode BeginEpisode(Key key, const OuterState& outer, const UpdateRule& rule,
                        const ReplicaRow& row) const;
   // The meta-loss of a raw loss (or aux output); `non_finite` tells whether that was not finite.
   // Throws Error under policy abort.

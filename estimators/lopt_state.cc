@@ -24,7 +24,8 @@ LoptState::LoptState(const LoptProblem& problem, int64_t replicas, UnrollState* 
       inner_step(Counters(state, "inner_step", replicas)),
       length(Counters(state, "length", replicas)),
       episode(Counters(state, "episode", replicas)),
-      horizon(Counters(state, "horizon", replicas)) {}
+      horizon(Counters(state, "horizon", replicas)),
+      order(Counters(state, "order", replicas)) {}
 
 LoptProblem::ReplicaRow LoptState::Row(const LoptProblem& problem, int64_t replica) const {
   const TaskFamily& task = problem.task();
@@ -44,7 +45,7 @@ UnrollState MakeLoptState(const LoptProblem& problem, int64_t replicas) {
   add("params", problem.task().params_layout());
   add("model_state", problem.task().model_state_layout());
   add("optimizer_state", problem.optimizer_state_layout());
-  for (const char* name : {"inner_step", "length", "episode", "horizon"}) {
+  for (const char* name : {"inner_step", "length", "episode", "horizon", "order"}) {
     state.Set(name, Array(DType::kInt64, {replicas}));
   }
   return state;

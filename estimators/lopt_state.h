@@ -24,6 +24,7 @@ struct LoptState {
   std::span<int64_t> length;
   std::span<int64_t> episode;
   std::span<int64_t> horizon;
+  std::span<int64_t> order;
 
   // Throws Error, which names the array, if `state` is not one of `problem`.
   LoptState(const LoptProblem& problem, int64_t replicas, UnrollState* state);

@@ -17,6 +17,7 @@ enum ReplicaDraw : uint64_t {
   kMetaDataDraw = 5,
   kUpdateDraw = 6,
   kRestartDraw = 7,
+  kOrderDraw = 8,
 };
 
 inline Key FoldIn2(Key key, ReplicaDraw draw, int64_t number) {

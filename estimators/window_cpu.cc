@@ -45,12 +45,15 @@ class ReplicaGroup {
     Key data;
     Key meta_data;
     Key update;
+    Key order;
+    Key meta_order;
   };
 
   void Bind(int64_t r);
   void SetEpisodeKeys(int64_t r);
   void InitOptimizerState(int64_t r);
   void Evaluate(Split split, std::span<float> model_state, std::span<float> gradients);
+  void SetStep(int64_t r, Key data, Key order);
   void EvaluateTraining();
   void EvaluateAfterUpdate();
   void RecordMetaLoss(int64_t k);
@@ -73,7 +76,8 @@ class ReplicaGroup {
   std::span<float> losses_;              // [n]
   std::span<float> aux_;                 // [n, A], empty if not wanted
   std::span<float> discarded_;           // [n, M]: of evaluations that do not train
-  std::span<Key> step_keys_;             // [n]
+  std::span<Key> step_keys_;             // [n]: of the batches that are evaluated
+  std::span<EpisodeStep> steps_;         // [n]: likewise
   std::span<EpisodeKeys> episode_keys_;  // [n]
   std::span<int64_t> restarts_;          // [n], inside the window
   std::vector<std::unique_ptr<UpdateRule>> rules_;
@@ -100,6 +104,7 @@ ReplicaGroup::ReplicaGroup(const LoptProblem& problem, const Window& window, con
       aux_(scratch.Take<float>(rows * AuxSize(problem))),
       discarded_(scratch.Take<float>(std::ssize(model_state_))),
       step_keys_(scratch.Take<Key>(rows)),
+      steps_(scratch.Take<EpisodeStep>(rows)),
       episode_keys_(scratch.Take<EpisodeKeys>(rows)),
       restarts_(scratch.Take<int64_t>(rows)),
       rules_(static_cast<size_t>(rows)) {
@@ -124,9 +129,12 @@ void ReplicaGroup::Bind(int64_t r) {
 void ReplicaGroup::SetEpisodeKeys(int64_t r) {
   const Key key = window_.keys[first_ + r];
   const int64_t episode = state_.episode[first_ + r];
+  const Key order = KeyFromSeed(static_cast<uint64_t>(state_.order[first_ + r]));
   episode_keys_[r] = {.data = FoldIn2(key, kDataDraw, episode),
                       .meta_data = FoldIn2(key, kMetaDataDraw, episode),
-                      .update = FoldIn2(key, kUpdateDraw, episode)};
+                      .update = FoldIn2(key, kUpdateDraw, episode),
+                      .order = FoldIn(order, kDataDraw),
+                      .meta_order = FoldIn(order, kMetaDataDraw)};
 }
 
 // An episode that has not made a step yet begins under the row of the window that takes its first:
@@ -144,6 +152,7 @@ void ReplicaGroup::Evaluate(Split split, std::span<float> model_state, std::span
                   .model_state = model_state,
                   .split = split,
                   .keys = step_keys_,
+                  .steps = steps_,
                   .examples = {},
                   .losses = losses_,
                   .gradients = gradients,
@@ -151,10 +160,16 @@ void ReplicaGroup::Evaluate(Split split, std::span<float> model_state, std::span
                  scratch_);
 }
 
+// The batch of the present inner step.
+void ReplicaGroup::SetStep(int64_t r, Key data, Key order) {
+  const int64_t step = state_.inner_step[first_ + r];
+  step_keys_[r] = FoldIn(data, static_cast<uint64_t>(step));
+  steps_[r] = {order, step};
+}
+
 void ReplicaGroup::EvaluateTraining() {
   for (int64_t r = 0; r < rows_; ++r) {
-    step_keys_[r] =
-        FoldIn(episode_keys_[r].data, static_cast<uint64_t>(state_.inner_step[first_ + r]));
+    SetStep(r, episode_keys_[r].data, episode_keys_[r].order);
   }
   Evaluate(Split::kTrain, model_state_, gradients_);
 }
@@ -163,8 +178,7 @@ void ReplicaGroup::EvaluateTraining() {
 void ReplicaGroup::EvaluateAfterUpdate() {
   const std::optional<Split>& split = problem_.meta_loss_split();
   for (int64_t r = 0; split && r < rows_; ++r) {
-    step_keys_[r] =
-        FoldIn(episode_keys_[r].meta_data, static_cast<uint64_t>(state_.inner_step[first_ + r]));
+    SetStep(r, episode_keys_[r].meta_data, episode_keys_[r].meta_order);
   }
   std::ranges::copy(model_state_, discarded_.begin());
   Evaluate(split.value_or(Split::kTrain), discarded_, {});
@@ -222,8 +236,10 @@ void ReplicaGroup::Restart(int64_t r) {
     Bind(r);
   }
   const Key key = FoldIn2(window_.keys[b], kRestartDraw, state_.episode[b]);
-  state_.length[b] = problem_.BeginEpisode(key, window_.outer, *rules_[static_cast<size_t>(r)],
-                                           state_.Row(problem_, b));
+  const auto [length, order] = problem_.BeginEpisode(
+      key, window_.outer, *rules_[static_cast<size_t>(r)], state_.Row(problem_, b));
+  state_.length[b] = length;
+  state_.order[b] = order;
   state_.inner_step[b] = 0;
   ++state_.episode[b];
   SetEpisodeKeys(r);

@@ -23,6 +23,7 @@ enum TrainingDraw : uint64_t {
   kDataDraw = 2,
   kUpdateDraw = 3,
   kJudgeDraw = 4,
+  kOrderDraw = 5,
 };
 
 // The place of "accuracy" among the aux outputs.
@@ -84,6 +85,7 @@ class Trainings {
         data_keys_(scratch.Take<Key>(rows())),
         update_keys_(scratch.Take<Key>(rows())),
         step_keys_(scratch.Take<Key>(rows())),
+        batches_(scratch.Take<EpisodeStep>(rows())),
         curves_(sources.size()) {
     for (int64_t r = 0; r < rows(); ++r) Start(r);
   }
@@ -92,6 +94,7 @@ class Trainings {
     const auto number = static_cast<uint64_t>(step);
     for (int64_t r = 0; r < rows(); ++r) {
       step_keys_[r] = FoldIn(data_keys_[r], number);
+      batches_[r] = {FoldIn(sources_[r].key, kOrderDraw), step};
       std::ranges::copy(sources_[r].examples.subspan(step * batch_, batch_), examples_[r].begin());
     }
     task_.Evaluate({.rows = rows(),
@@ -100,6 +103,7 @@ class Trainings {
                     .model_state = model_state_.all(),
                     .split = Split::kTrain,
                     .keys = step_keys_,
+                    .steps = batches_,
                     .examples = examples_.all(),
                     .losses = losses_,
                     .gradients = gradients_.all(),
@@ -175,6 +179,7 @@ class Trainings {
   const std::span<Key> data_keys_;
   const std::span<Key> update_keys_;
   const std::span<Key> step_keys_;
+  const std::span<EpisodeStep> batches_;
   std::vector<TrainingCurve> curves_;
 };
 

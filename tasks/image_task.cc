@@ -41,6 +41,9 @@ void ImageOptions::VisitSource(FieldVisitor& v) {
   v.Choice("distortion", &distortion, kDistortions,
            "Makes another data set of the same images: bright and dark exchanged, a quarter of the "
            "brightness, noise on every pixel, or a fifth of the train split's labels drawn anew.");
+  v.Choice("sampling", &sampling, kSamplings,
+           "How batches are drawn: \"replacement\" takes any example each time, \"epoch\" goes "
+           "through all in a new order again and again.");
 }
 
 std::shared_ptr<const ImageData> GetImages(const ImageOptions& options,
@@ -69,6 +72,7 @@ TaskParts ImageClassifierParts(const ImageOptions& options, const ImageData& dat
   TaskParts parts{.aux = Layout({{"accuracy", Shape{}}}),
                   .normalizer_maximum = 1.5 * std::log(static_cast<double>(data.classes()))};
   parts.data.batch_size = options.batch_size;
+  parts.data.sampling = options.sampling;
   for (const Split split : kSplits) {
     parts.data.splits[static_cast<size_t>(split)] = data.range(split);
   }

@@ -28,6 +28,7 @@ struct ImageOptions {
   int64_t batch_size = 128;
   ImageSource data = ImageSource::kDefault;
   Distortion distortion = Distortion::kNone;
+  Sampling sampling = Sampling::kReplacement;
   void Visit(FieldVisitor& v);
   void VisitSource(FieldVisitor& v);  // `data` and `distortion`, for families that choose the rest
 };

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/permutation.h"
 
 namespace lopt {
 namespace {
@@ -18,13 +19,36 @@ void RequireSizeOrEmpty(const char* what, size_t got, int64_t wanted) {
           "TaskFamily: {} has {} numbers, wanted {} or none", what, got, wanted);
 }
 
+// The batch of a step that goes through rows [first, last) by epochs.
+void TakeFromEpoch(int64_t first, int64_t last, const EpisodeStep& at, Workspace& scratch,
+                   std::span<int32_t> examples) {
+  const Workspace::Frame frame(scratch);
+  const int64_t rows = last - first;
+  const int64_t batch_size = std::ssize(examples);
+  const int64_t batches = (rows + batch_size - 1) / batch_size;
+  const auto epoch = static_cast<uint64_t>(at.step / batches);
+  const Permutation order(FoldIn(at.order, epoch), rows, scratch);
+  int64_t place = at.step % batches * batch_size;
+  for (int32_t& example : examples) {
+    example = static_cast<int32_t>(first) + order(place);
+    place = place + 1 < rows ? place + 1 : 0;
+  }
+}
+
 // The rows of every replica's batch, [n, batch size].
-void DrawExamples(const DataRows& data, const TaskEvaluation& e, std::span<int32_t> examples) {
+void DrawExamples(const DataRows& data, const TaskEvaluation& e, Workspace& scratch,
+                  std::span<int32_t> examples) {
   const auto [first, last] = data.splits[static_cast<size_t>(e.split)];
   Require(first < last, "TaskFamily: the data set has no rows in the split {}", ToString(e.split));
   for (int64_t row = 0; row < e.rows; ++row) {
-    Randint(FoldIn(e.keys[row], 0), static_cast<int32_t>(first), static_cast<int32_t>(last),
-            examples.subspan(row * data.batch_size, data.batch_size));
+    const auto batch = examples.subspan(row * data.batch_size, data.batch_size);
+    if (data.sampling == Sampling::kEpoch) {
+      const EpisodeStep at = e.steps.empty() ? EpisodeStep{e.keys[row]} : e.steps[row];
+      TakeFromEpoch(first, last, at, scratch, batch);
+    } else {
+      Randint(FoldIn(e.keys[row], 0), static_cast<int32_t>(first), static_cast<int32_t>(last),
+              batch);
+    }
   }
 }
 
@@ -80,6 +104,7 @@ void TaskFamily::CheckInputs(const TaskEvaluation& e) const {
   RequireSize("config", e.config.size(), e.rows * parts_.config.size());
   RequireSize("params", e.params.size(), e.rows * parts_.params.size());
   RequireSize("model_state", e.model_state.size(), e.rows * parts_.model_state.size());
+  RequireSizeOrEmpty("steps", e.steps.size(), e.rows);
   if (e.examples.empty()) {
     RequireSize("keys", e.keys.size(), e.rows);
   } else {
@@ -90,7 +115,7 @@ void TaskFamily::CheckInputs(const TaskEvaluation& e) const {
 std::span<const int32_t> TaskFamily::Examples(const TaskEvaluation& e, Workspace& scratch) const {
   if (!e.examples.empty() || parts_.data.batch_size == 0) return e.examples;
   const auto examples = scratch.Take<int32_t>(e.rows * parts_.data.batch_size);
-  DrawExamples(parts_.data, e, examples);
+  DrawExamples(parts_.data, e, scratch, examples);
   return examples;
 }
 

@@ -27,6 +27,19 @@ inline constexpr Split kSplits[] = {Split::kTrain, Split::kInnerValid, Split::kO
 
 std::string_view ToString(Split split);
 
+// How the batches of an episode go through a split. kReplacement: every example of every batch is
+// any row. kEpoch: epoch after epoch in a new order, every row once an epoch; where the batch size
+// does not divide the rows, an epoch's last batch is filled up from its beginning.
+enum class Sampling { kReplacement, kEpoch };
+inline constexpr Named<Sampling> kSamplings[] = {{Sampling::kReplacement, "replacement"},
+                                                 {Sampling::kEpoch, "epoch"}};
+
+// Where an evaluation is in the batches of an episode.
+struct EpisodeStep {
+  Key order;  // names the orders in which the episode goes through its data
+  int64_t step = 0;
+};
+
 // What to evaluate, and where the results go: n tasks of one family, all arrays C order with n
 // rows.
 struct TaskEvaluation {
@@ -38,6 +51,8 @@ struct TaskEvaluation {
   // [n]: row i's data (equal keys, equal data). May be empty where `examples` is given and the
   // family draws nothing else.
   std::span<const Key> keys = {};
+  // [n]: which batch Sampling::kEpoch takes for row i; empty: that of step 0, ordered by its key.
+  std::span<const EpisodeStep> steps = {};
   // [n, E]: these rows of the family's data set; empty: a batch of `split` that each key draws.
   std::span<const int32_t> examples = {};
   std::span<float> losses = {};     // [n], out
@@ -53,6 +68,7 @@ struct DataRows {
   // Rows [first, last) of each Split: not empty, one after the other from row 0.
   std::pair<int64_t, int64_t> splits[4] = {};
   int64_t batch_size = 0;  // examples that an evaluation draws; 0: no data set
+  Sampling sampling = Sampling::kReplacement;
   bool operator==(const DataRows&) const = default;
 };
 
@@ -131,8 +147,10 @@ class TaskFamily {
   virtual void DoInit(std::span<const float> config, Key key, std::span<float> params,
                       std::span<float> model_state) const = 0;
   // Families with a data set always get `examples`: those that were given, or `batch_size` rows of
-  // the split drawn with replacement from FoldIn(key, 0). The others get none. E = examples.size()
-  // / rows; losses, gradients and aux are means over a row's examples.
+  // the split. With replacement these are drawn from FoldIn(key, 0); by epochs, step t is batch t
+  // mod n of epoch t / n, n = ceil(rows / batch_size), and epoch e is the Permutation of
+  // FoldIn(order, e). The others get none. E = examples.size() / rows; losses, gradients and aux
+  // are means over a row's examples.
   virtual void DoEvaluate(const TaskEvaluation& evaluation, Workspace& scratch) const = 0;
   // Examples are given as to DoEvaluate. Default: nothing.
   virtual std::vector<Pictures> DoShow(const TaskEvaluation& evaluation, Workspace& scratch) const;

@@ -1,19 +1,23 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "base/eigen.h"
 #include "base/error.h"
 #include "base/parallel.h"
+#include "base/safetensors.h"
 #include "estimators/lopt_problem.h"
 #include "estimators/truncated_pes.h"
 #include "lopt/learnable.h"
 #include "lopt/mlp_lopt.h"
 #include "tasks/quadratic.h"
+#include "tests/row_task.h"
 #include "toy_problem.h"
 
 namespace lopt {
@@ -121,6 +125,76 @@ TEST_CASE("An episode restarts at once after its last loss") {
   }
   CHECK(state.At("episode").As<int64_t>()[0] == 2);
   CHECK(state.At("inner_step").As<int64_t>()[0] == 2);
+}
+
+// The rows of twins that make `windows` windows of `steps` steps, each under keys of its own.
+UnrollTrace RowsOfEpochs(const LoptProblem& problem, int64_t windows, int64_t steps,
+                         UnrollState* state) {
+  const Eigen::VectorXf theta = Sgd()->InitTheta({});
+  UnrollTrace all;
+  all.Resize(windows * steps, 2);
+  for (int64_t window = 0; window < windows; ++window) {
+    UnrollTrace trace;
+    const Key key = FoldIn(KeyFromSeed(5), static_cast<uint64_t>(window));
+    problem.Run({.theta = {.theta = AsSpan(theta), .rows = 2},
+                 .keys = std::vector<Key>{key, key},
+                 .steps = steps,
+                 .state = state,
+                 .trace = &trace});
+    all.loss.middleRows(window * steps, steps) = trace.loss;
+  }
+  return all;
+}
+
+UnrollState StartTwins(const LoptProblem& problem) {
+  const Eigen::VectorXf theta = Sgd()->InitTheta({});
+  return problem.Start({.theta = AsSpan(theta), .rows = 2}, {},
+                       std::vector<Key>{KeyFromSeed(4), KeyFromSeed(4)});
+}
+
+TEST_CASE("An episode goes on through its epochs from window to window, twins alike") {
+  for (const int64_t group : {int64_t{1}, TaskFamily::kAllRows}) {
+    const LoptProblem problem(std::make_shared<RowTask>(7, 1, Sampling::kEpoch, group), Sgd(),
+                              Constant(21), {});
+    UnrollState state = StartTwins(problem);
+    const UnrollTrace trace = RowsOfEpochs(problem, 14, 3, &state);
+    std::set<std::vector<double>> epochs;
+    for (int64_t epoch = 0; epoch < 6; ++epoch) {
+      std::vector<double> rows(trace.loss.col(0).data() + 7 * epoch,
+                               trace.loss.col(0).data() + 7 * epoch + 7);
+      epochs.insert(rows);
+      std::ranges::sort(rows);
+      CHECK(rows == std::vector<double>{0, 1, 2, 3, 4, 5, 6});
+    }
+    CHECK(epochs.size() == 6);
+    CHECK((trace.loss.col(0) == trace.loss.col(1)).all());
+  }
+}
+
+TEST_CASE("A state that is kept inside an epoch goes on with the rest of it") {
+  const LoptProblem problem(std::make_shared<RowTask>(7, 1, Sampling::kEpoch), Sgd(), Constant(20),
+                            {});
+  UnrollState state = StartTwins(problem);
+  const UnrollTrace first = RowsOfEpochs(problem, 1, 4, &state);
+  UnrollState kept =
+      ParseArrayFile(SerializeArrayFile({.arrays = state, .metadata = {}}), "kept").arrays;
+  const UnrollTrace rest = RowsOfEpochs(problem, 1, 3, &kept);
+  std::set<double> rows(first.loss.col(0).begin(), first.loss.col(0).end());
+  rows.insert(rest.loss.col(0).begin(), rest.loss.col(0).end());
+  CHECK(rows.size() == 7);
+  CHECK((RowsOfEpochs(problem, 1, 3, &state).loss == rest.loss).all());
+}
+
+TEST_CASE("The meta-loss of a split goes through that split by epochs of its own") {
+  const LoptProblem problem(std::make_shared<RowTask>(7, 1, Sampling::kEpoch), Sgd(), Constant(70),
+                            {.meta_loss = MetaLoss::kTrain});
+  const LoptProblem training(std::make_shared<RowTask>(7, 1, Sampling::kEpoch), Sgd(), Constant(70),
+                             {});
+  UnrollState state = StartTwins(problem);
+  UnrollState same = StartTwins(training);
+  const UnrollTrace trace = RowsOfEpochs(problem, 1, 7, &state);
+  CHECK(std::set<double>(trace.loss.col(0).begin(), trace.loss.col(0).end()).size() == 7);
+  CHECK_FALSE((trace.loss == RowsOfEpochs(training, 1, 7, &same).loss).all());
 }
 
 TEST_CASE("A horizon replaces the schedule and nothing restarts") {

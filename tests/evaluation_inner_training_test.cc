@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "tasks/image_mlp.h"
 #include "tasks/quadratic.h"
 #include "tasks/registry.h"
+#include "tests/row_task.h"
 
 namespace lopt {
 namespace {
@@ -54,6 +56,27 @@ TEST_CASE("The same key gives two optimizers the same task, start and data") {
   CHECK(slow.train_loss[1] != fast.train_loss[1]);
   CHECK(train(0.01, 2).train_loss[0] != slow.train_loss[0]);
   CHECK(train(0.01, 1).train_loss == slow.train_loss);
+}
+
+TEST_CASE("A training goes through its data by epochs, and a whole split is judged as it is") {
+  const RowTask task(9, 1, Sampling::kEpoch);
+  Workspace scratch;
+  const std::vector<int64_t> judge_at = {18};
+  const auto train = [&](uint64_t seed) {
+    return TrainTask(task, *Sgd(task, 0.1), judge_at, Split::kTest, {.key = KeyFromSeed(seed)},
+                     scratch);
+  };
+  const TrainingCurve curve = train(1);
+  std::vector<float> first(curve.train_loss.begin(), curve.train_loss.begin() + 9);
+  std::vector<float> second(curve.train_loss.begin() + 9, curve.train_loss.end());
+  CHECK(first != second);
+  for (std::vector<float>* epoch : {&first, &second}) {
+    std::ranges::sort(*epoch);
+    CHECK(*epoch == std::vector<float>{0, 1, 2, 3, 4, 5, 6, 7, 8});
+  }
+  CHECK(curve.judged[0].loss == 11);
+  CHECK(train(1).train_loss == curve.train_loss);
+  CHECK(train(2).train_loss != curve.train_loss);
 }
 
 TEST_CASE("Judging uses all examples of the split and leaves the training as it was") {

@@ -32,7 +32,7 @@ inline std::vector<Example> TaskExamples() {
       {.config = R"({"type": "ImageMLP", "image_size": 4, "hidden": [5], "batch_size": 16,
                      "data": "glyphs"})"},
       {.config = R"({"type": "ImageMLP", "image_size": 5, "hidden": [6, 3], "batch_size": 17,
-                     "activation": "tanh", "data": "glyphs"})"},
+                     "activation": "tanh", "data": "glyphs", "sampling": "epoch"})"},
       {.config = R"({"type": "ImageMLP", "image_size": 4, "hidden": [9], "batch_size": 16,
                      "activation": "gelu", "data": "glyphs"})"},
       {.config = R"({"type": "ImageConv", "image_size": 4, "image_channels": 3, "channels": [3, 4],

@@ -1,0 +1,138 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <set>
+#include <vector>
+
+#include "base/error.h"
+#include "base/permutation.h"
+#include "tests/row_task.h"
+
+namespace lopt {
+namespace {
+
+const Key kOrder = KeyFromSeed(7);
+
+// The rows of each replica's batch, one after the other.
+std::vector<int64_t> Batches(const TaskFamily& task, const std::vector<Key>& keys,
+                             const std::vector<EpisodeStep>& steps, Split split = Split::kTrain) {
+  Workspace scratch;
+  const auto rows = std::ssize(keys);
+  const std::vector<float> params(keys.size());
+  std::vector<float> losses(keys.size());
+  std::vector<float> aux(static_cast<size_t>(rows * task.aux_layout().size()));
+  task.Evaluate({.rows = rows,
+                 .params = params,
+                 .split = split,
+                 .keys = keys,
+                 .steps = steps,
+                 .losses = losses,
+                 .aux = aux},
+                scratch);
+  return {aux.begin(), aux.end()};
+}
+
+std::vector<int64_t> Batch(const TaskFamily& task, int64_t step, Key order = kOrder) {
+  return Batches(task, {Key{}}, {{order, step}});
+}
+
+std::vector<int64_t> Steps(const TaskFamily& task, int64_t first, int64_t last) {
+  std::vector<int64_t> rows;
+  for (int64_t step = first; step < last; ++step) {
+    const std::vector<int64_t> batch = Batch(task, step);
+    rows.insert(rows.end(), batch.begin(), batch.end());
+  }
+  return rows;
+}
+
+TEST_CASE("Every row is taken once an epoch, in another order each epoch") {
+  const RowTask task(12, 4, Sampling::kEpoch);
+  std::set<std::vector<int64_t>> orders;
+  for (int64_t epoch = 0; epoch < 5; ++epoch) {
+    std::vector<int64_t> rows = Steps(task, 3 * epoch, 3 * epoch + 3);
+    orders.insert(rows);
+    std::ranges::sort(rows);
+    std::vector<int64_t> all(12);
+    std::iota(all.begin(), all.end(), 0);
+    CHECK(rows == all);
+  }
+  CHECK(orders.size() == 5);
+}
+
+TEST_CASE("Epoch e is the permutation of the order's key folded with e") {
+  const RowTask task(12, 4, Sampling::kEpoch);
+  Workspace scratch;
+  for (const int64_t epoch : {0, 1, 70}) {
+    const Permutation order(FoldIn(kOrder, static_cast<uint64_t>(epoch)), 12, scratch);
+    const std::vector<int64_t> rows = Steps(task, 3 * epoch, 3 * epoch + 3);
+    for (int64_t i = 0; i < 12; ++i) CHECK(rows[static_cast<size_t>(i)] == order(i));
+  }
+}
+
+TEST_CASE("An epoch's last batch is filled up from the epoch's beginning") {
+  const RowTask task(10, 4, Sampling::kEpoch);
+  for (int64_t epoch = 0; epoch < 3; ++epoch) {
+    std::vector<int64_t> rows = Steps(task, 3 * epoch, 3 * epoch + 3);
+    CHECK(rows[10] == rows[0]);
+    CHECK(rows[11] == rows[1]);
+    rows.resize(10);
+    CHECK(std::set<int64_t>(rows.begin(), rows.end()).size() == 10);
+  }
+  CHECK(Batch(task, 3) != Batch(task, 0));
+}
+
+TEST_CASE("A batch larger than the split goes through it several times") {
+  const RowTask task(3, 8, Sampling::kEpoch);
+  const std::vector<int64_t> rows = Batch(task, 2);
+  for (size_t i = 3; i < 8; ++i) CHECK(rows[i] == rows[i - 3]);
+  CHECK(std::set<int64_t>(rows.begin(), rows.end()).size() == 3);
+}
+
+TEST_CASE("Replicas of one order have the same batches, however they are grouped") {
+  const RowTask task(100, 6, Sampling::kEpoch);
+  const Key other = KeyFromSeed(8);
+  const std::vector<Key> keys = SplitKey(KeyFromSeed(1), 3);
+  const std::vector<int64_t> together =
+      Batches(task, keys, {{kOrder, 40}, {other, 3}, {kOrder, 40}});
+  const auto row = [&](int64_t r) {
+    return std::vector<int64_t>(together.begin() + 6 * r, together.begin() + 6 * (r + 1));
+  };
+  CHECK(row(0) == Batch(task, 40));
+  CHECK(row(1) == Batch(task, 3, other));
+  CHECK(row(2) == row(0));
+  CHECK(Batch(task, 40, other) != row(0));
+}
+
+TEST_CASE("A key without a step takes the first batch of its own first epoch") {
+  const RowTask task(50, 7, Sampling::kEpoch);
+  const Key key = KeyFromSeed(3);
+  const std::vector<int64_t> rows = Batches(task, {key}, {});
+  CHECK(rows == Batch(task, 0, key));
+  CHECK(std::set<int64_t>(rows.begin(), rows.end()).size() == 7);
+}
+
+TEST_CASE("Other splits have epochs of their own rows") {
+  const RowTask task(50, 3, Sampling::kEpoch);
+  CHECK(Batches(task, {Key{}}, {{kOrder, 9}}, Split::kTest) == std::vector<int64_t>{52, 52, 52});
+}
+
+TEST_CASE("With replacement the batch is the key's, whatever the step") {
+  const RowTask task(1000, 5, Sampling::kReplacement);
+  const Key key = KeyFromSeed(3);
+  std::vector<int32_t> wanted(5);
+  Randint(FoldIn(key, 0), 0, 1000, wanted);
+  const std::vector<int64_t> rows = Batches(task, {key}, {{kOrder, 4}});
+  CHECK(rows == std::vector<int64_t>(wanted.begin(), wanted.end()));
+  CHECK(Batches(task, {key}, {}) == rows);
+}
+
+TEST_CASE("Another number of steps than of rows is an error") {
+  const RowTask task(10, 2, Sampling::kEpoch);
+  CHECK_THROWS_WITH_AS(Batches(task, {Key{}}, {{kOrder, 1}, {kOrder, 2}}),
+                       "TaskFamily: steps has 2 numbers, wanted 1 or none", Error);
+}
+
+}  // namespace
+}  // namespace lopt
