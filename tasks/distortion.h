@@ -1,7 +1,7 @@
 #pragma once
 
 #include "base/choices.h"
-#include "tasks/image_data.h"
+#include "tasks/raw_images.h"
 
 namespace lopt {
 

@@ -4,12 +4,15 @@
 #include <array>
 #include <cmath>
 #include <span>
+#include <utility>
 
 #include "base/parallel.h"
 
 namespace lopt {
 namespace {
 
+constexpr uint64_t kGlyphsSeed = 1;
+constexpr int64_t kGlyphsCount = 10000;
 constexpr int64_t kSide = Glyphs::kSide;
 constexpr int64_t kPixels = kSide * kSide;
 constexpr int64_t kImagesPerChunk = 100;
@@ -208,6 +211,18 @@ Glyphs DrawGlyphs(Key key, int64_t count) {
     }
   });
   return glyphs;
+}
+
+RawImages GenerateImages() {
+  Glyphs glyphs = DrawGlyphs(KeyFromSeed(kGlyphsSeed), kGlyphsCount);
+  RawImages all{.count = kGlyphsCount,
+                .height = kSide,
+                .width = kSide,
+                .pixels = std::move(glyphs.pixels),
+                .labels = std::move(glyphs.labels),
+                .splits = {}};
+  SplitOneSet(all.count, all.splits);
+  return all;
 }
 
 }  // namespace lopt

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/key.h"
+#include "tasks/raw_images.h"
 
 namespace lopt {
 
@@ -19,5 +20,8 @@ struct Glyphs {
 // Image i depends on `key` and i alone, so a larger count only adds images. Runs in parallel over
 // images on the pool around it.
 Glyphs DrawGlyphs(Key key, int64_t count);
+
+// 10,000 of them, always the same, cut by SplitOneSet.
+RawImages GenerateImages();
 
 }  // namespace lopt

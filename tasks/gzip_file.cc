@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 
 #include "base/error.h"
@@ -39,6 +40,14 @@ std::vector<uint8_t> ReadGzipFile(const std::string& path) {
   }
   bytes.resize(used);
   return bytes;
+}
+
+std::string FindFileOrGzipped(const std::string& directory, const std::string& name) {
+  const std::string path = (std::filesystem::path(directory) / name).string();
+  for (const std::string& candidate : {path, path + ".gz"}) {
+    if (std::filesystem::exists(candidate)) return candidate;
+  }
+  return {};
 }
 
 }  // namespace lopt

@@ -10,4 +10,8 @@ namespace lopt {
 // read, or its gzip data is damaged or ends too early.
 std::vector<uint8_t> ReadGzipFile(const std::string& path);
 
+// The path of the file of this name in a directory, or of the same with .gz; empty if there is
+// neither.
+std::string FindFileOrGzipped(const std::string& directory, const std::string& name);
+
 }  // namespace lopt

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "tasks/raw_images.h"
+
 namespace lopt {
 
 // The contents of an IDX file of unsigned bytes (the format of MNIST and its kin): `values` has the
@@ -17,5 +19,10 @@ struct IdxFile {
 // readable, gzip data truncated or damaged, another magic number than 0x0000080<rank>, or a length
 // that is not what the sizes in the header say.
 IdxFile ReadIdx(const std::string& path, int rank);
+
+// Reads {train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz] of a directory: both pairs or one of
+// them, split as JoinSets does. Throws Error that names the file: missing, damaged (ReadIdx),
+// counts or sizes that do not match, or too few images.
+RawImages ReadImageDirectory(const std::string& directory);
 
 }  // namespace lopt

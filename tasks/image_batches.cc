@@ -3,6 +3,8 @@
 #include <numeric>
 #include <utility>
 
+#include "base/error.h"
+
 namespace lopt {
 namespace {
 
@@ -20,6 +22,8 @@ ImageBatches::ImageBatches(const Config& augment, std::shared_ptr<const ImageDat
   augmentation_ = AugmentationRegistry().Make(
       augment, {.height = data_->height(), .width = data_->width(), .channels = data_->channels()});
   if (augmentation_ == nullptr) return;
+  Require(!data_->holds_signals(), "augment '{}' is for images, but the data are signals",
+          augment.Type());
   config_layout_ = augmentation_->config_layout();
   model_state_layout_ = augmentation_->model_state_layout();
 }

@@ -2,23 +2,93 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
+#include <string>
 
 #include "base/error.h"
 #include "base/options.h"
+#include "tasks/cifar.h"
+#include "tasks/coloured_glyphs.h"
+#include "tasks/glyphs.h"
+#include "tasks/idx.h"
+#include "tasks/mnist1d.h"
+#include "tasks/npz_images.h"
 
 namespace lopt {
 namespace {
 
 constexpr char kWho[] = "image task";
 
-// Where the images of `source` are read from; empty: they are drawn.
-std::string ImageDirectory(ImageSource source, const TaskResources& resources) {
-  if (source == ImageSource::kGlyphs) return "";
-  const std::string& directory = resources.UseDataDir();
-  Require(source != ImageSource::kIdx || !directory.empty(),
-          "Image data 'idx' needs a directory with IDX files (--data-dir)");
-  return directory;
+ImageSource ResolvedSource(ImageSource source, const TaskResources& resources) {
+  if (source != ImageSource::kDefault) return source;
+  return resources.UseDataDir().empty() ? ImageSource::kGlyphs : ImageSource::kIdx;
+}
+
+const char* SourceName(ImageSource source) { return NameOf("data", source, kImageSources); }
+
+bool IsReadFromFiles(ImageSource source) {
+  return source != ImageSource::kGlyphs && source != ImageSource::kColouredGlyphs &&
+         source != ImageSource::kMnist1d;
+}
+
+RawImages LoadImages(ImageSource source, const std::string& directory, const CsvOptions& csv) {
+  switch (source) {
+    case ImageSource::kGlyphs:
+      return GenerateImages();
+    case ImageSource::kColouredGlyphs:
+      return DrawColouredGlyphs();
+    case ImageSource::kIdx:
+      return ReadImageDirectory(directory);
+    case ImageSource::kCifar10:
+      return ReadCifar10(directory);
+    case ImageSource::kCifar100:
+      return ReadCifar100(directory);
+    case ImageSource::kCsv:
+      return ReadCsvImages(directory, csv);
+    case ImageSource::kNpz:
+      return ReadNpzImages(directory);
+    default:
+      Fail("{}: data '{}' are no images", kWho, SourceName(source));
+  }
+}
+
+std::shared_ptr<const ImageData> LoadSignals(const ImageOptions& options) {
+  Require(
+      options.image_size == 0 && options.channels <= 1 && options.distortion == Distortion::kNone,
+      "{}: data 'mnist1d' are signals of {} points, wanted image_size 0, image_channels 0 or 1 "
+      "and distortion 'none', got {}, {} and '{}'",
+      kWho, Mnist1d::kPoints, options.image_size, options.channels,
+      NameOf("distortion", options.distortion, kDistortions));
+  return std::make_shared<ImageData>(MakeMnist1d());
+}
+
+// Signals [points, 1] as curves from left to right, 4 at the top and -4 at the bottom.
+Pictures Curves(const ImageData& data, const ImageBatch& batch) {
+  constexpr int64_t kLevels = 24;
+  constexpr float kTop = 4;
+  const int64_t points = data.height();
+  Pictures curves{
+      .name = "batch",
+      .count = std::ssize(batch.examples),
+      .height = kLevels,
+      .width = points,
+      .pixels = std::vector<float>(batch.examples.size() * static_cast<size_t>(kLevels * points))};
+  float* picture = curves.pixels.data();
+  for (const int32_t example : batch.examples) {
+    const float* signal = batch.images + example * batch.stride;
+    const auto level = [&](int64_t point) {
+      const float down = (kTop - signal[point]) / (2 * kTop) * static_cast<float>(kLevels);
+      return static_cast<int64_t>(std::clamp(down, 0.0F, static_cast<float>(kLevels - 1)));
+    };
+    for (int64_t point = 0; point < points; ++point) {
+      // From its own level to that of the point before.
+      const auto [low, high] = std::minmax({level(point), level(std::max<int64_t>(point - 1, 0))});
+      for (int64_t y = low; y <= high; ++y) picture[y * points + point] = 1;
+    }
+    picture += kLevels * points;
+  }
+  return curves;
 }
 
 }  // namespace
@@ -34,10 +104,11 @@ void ImageOptions::Visit(FieldVisitor& v) {
 }
 
 void ImageOptions::VisitSource(FieldVisitor& v) {
-  v.Choice(
-      "data", &data, kImageSources,
-      "The images: \"idx\" reads the IDX files of the data directory, \"glyphs\" draws digits, "
-      "\"default\" is \"idx\" if a data directory is given and \"glyphs\" otherwise.");
+  v.Choice("data", &data, kImageSources,
+           "The images: drawn digits (\"glyphs\", \"coloured_glyphs\"), drawn signals of 40 points "
+           "(\"mnist1d\"), or files of the data directory; \"default\" is \"idx\" if a data "
+           "directory is given and \"glyphs\" otherwise. docs/tasks.md says which files.");
+  csv.Visit(v);
   v.Choice("distortion", &distortion, kDistortions,
            "Makes another data set of the same images: bright and dark exchanged, a quarter of the "
            "brightness, noise on every pixel, or a fifth of the train split's labels drawn anew.");
@@ -49,16 +120,21 @@ void ImageOptions::VisitSource(FieldVisitor& v) {
 std::shared_ptr<const ImageData> GetImages(const ImageOptions& options,
                                            const TaskResources& resources) {
   CheckOptions(kWho, options);
-  const std::string directory = ImageDirectory(options.data, resources);
-  return resources.Get<ImageData>(
-      fmt::format("{} {} {} {}", options.image_size, options.channels,
-                  NameOf("distortion", options.distortion, kDistortions), directory),
-      [&] {
-        RawImages raw = directory.empty() ? GenerateImages() : ReadImageDirectory(directory);
-        SetChannels(options.channels, &raw);
-        Distort(options.distortion, &raw);
-        return std::make_shared<ImageData>(raw, options.image_size);
-      });
+  const ImageSource source = ResolvedSource(options.data, resources);
+  const std::string directory = IsReadFromFiles(source) ? resources.UseDataDir() : "";
+  Require(!IsReadFromFiles(source) || !directory.empty(),
+          "{}: data '{}' is read from a directory (--data-dir)", kWho, SourceName(source));
+  const std::string name =
+      fmt::format("{} {} {} {} {} {} {}", SourceName(source), options.image_size, options.channels,
+                  NameOf("distortion", options.distortion, kDistortions),
+                  ToString(options.csv.shape), options.csv.white, directory);
+  return resources.Get<ImageData>(name, [&]() -> std::shared_ptr<const ImageData> {
+    if (source == ImageSource::kMnist1d) return LoadSignals(options);
+    RawImages raw = LoadImages(source, directory, options.csv);
+    SetChannels(options.channels, &raw);
+    Distort(options.distortion, &raw);
+    return std::make_shared<ImageData>(raw, options.image_size);
+  });
 }
 
 TaskParts ImageClassifierParts(const ImageOptions& options, const ImageData& data) {
@@ -80,6 +156,7 @@ TaskParts ImageClassifierParts(const ImageOptions& options, const ImageData& dat
 }
 
 std::vector<Pictures> BatchPictures(const ImageData& data, const ImageBatch& batch) {
+  if (data.holds_signals()) return {Curves(data, batch)};
   Pictures pictures{.name = "batch",
                     .count = std::ssize(batch.examples),
                     .height = data.height(),

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "base/fields.h"
+#include "tasks/csv_images.h"
 #include "tasks/distortion.h"
 #include "tasks/image_batch.h"
 #include "tasks/image_data.h"
@@ -14,12 +15,28 @@ namespace lopt {
 
 // What every task on images shares, written natively or with LibTorch.
 
-// Where images come from: the IDX files of the data directory if one is given and drawn digits
-// (glyphs.h) otherwise; drawn digits; the files, and a directory must be given.
-enum class ImageSource { kDefault, kGlyphs, kIdx };
-inline constexpr Named<ImageSource> kImageSources[] = {{ImageSource::kDefault, "default"},
-                                                       {ImageSource::kGlyphs, "glyphs"},
-                                                       {ImageSource::kIdx, "idx"}};
+// Where images come from. kDefault is kIdx if a data directory is given and kGlyphs otherwise.
+enum class ImageSource {
+  kDefault,
+  kGlyphs,          // drawn: glyphs.h
+  kColouredGlyphs,  // coloured_glyphs.h
+  kMnist1d,         // mnist1d.h
+  kIdx,             // files of the data directory: idx.h
+  kCifar10,         // cifar.h
+  kCifar100,
+  kCsv,  // csv_images.h
+  kNpz,  // npz_images.h
+};
+inline constexpr Named<ImageSource> kImageSources[] = {
+    {ImageSource::kDefault, "default"},
+    {ImageSource::kGlyphs, "glyphs"},
+    {ImageSource::kColouredGlyphs, "coloured_glyphs"},
+    {ImageSource::kMnist1d, "mnist1d"},
+    {ImageSource::kIdx, "idx"},
+    {ImageSource::kCifar10, "cifar10"},
+    {ImageSource::kCifar100, "cifar100"},
+    {ImageSource::kCsv, "csv"},
+    {ImageSource::kNpz, "npz"}};
 
 // Which images, and how many a step.
 struct ImageOptions {
@@ -27,14 +44,16 @@ struct ImageOptions {
   int64_t channels = 0;
   int64_t batch_size = 128;
   ImageSource data = ImageSource::kDefault;
+  CsvOptions csv = {};
   Distortion distortion = Distortion::kNone;
   Sampling sampling = Sampling::kReplacement;
   void Visit(FieldVisitor& v);
   void VisitSource(FieldVisitor& v);  // `data` and `distortion`, for families that choose the rest
 };
 
-// The images that the options name, made once a run. Throws what CheckOptions, ReadImageDirectory
-// and SetChannels throw, and Error if `data` is kIdx and there is no data directory.
+// The images that the options name, made once a run. Throws what CheckOptions, the sources' readers
+// and SetChannels throw, and Error if `data` is read from files and there is no data directory, or
+// is signals and another option is for images.
 std::shared_ptr<const ImageData> GetImages(const ImageOptions& options,
                                            const TaskResources& resources);
 
@@ -43,7 +62,7 @@ std::shared_ptr<const ImageData> GetImages(const ImageOptions& options,
 // CheckOptions does and if the images have another size or other channels than the options say.
 TaskParts ImageClassifierParts(const ImageOptions& options, const ImageData& data);
 
-// A batch of images of the size of the data set's, called "batch".
+// A batch of images of the size of the data set's, called "batch"; signals as curves.
 std::vector<Pictures> BatchPictures(const ImageData& data, const ImageBatch& batch);
 
 }  // namespace lopt

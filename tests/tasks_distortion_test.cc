@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "tasks/distortion.h"
+#include "tasks/glyphs.h"
 #include "tasks/image_task.h"
 
 namespace lopt {

@@ -165,7 +165,7 @@ TEST_CASE("Train and t10k images of different sizes are an error") {
   Write(directory.File("t10k-labels-idx1-ubyte"), SomeLabels(10));
   CHECK_THROWS_WITH_AS(
       ReadImageDirectory(directory.path()),
-      ("The t10k images of " + directory.path() + " are 1 x 1, but the train images are 2 x 3")
+      (directory.path() + ": the test images are 1 x 1 x 1, but the training images are 2 x 3 x 1")
           .c_str(),
       Error);
 }
@@ -177,7 +177,12 @@ TEST_CASE("Too few images to split are an error") {
   Write(directory.File("train-labels-idx1-ubyte"), SomeLabels(9));
   CHECK_THROWS_WITH_AS(
       ReadImageDirectory(directory.path()),
-      (images + ": holds images of shape [9, 2, 3], wanted at least 10 of at least 1 x 1").c_str(),
+      (directory.path() + ": 9 images are too few to be split, wanted at least 10").c_str(), Error);
+  Write(images, SomeImages(0));
+  Write(directory.File("train-labels-idx1-ubyte"), SomeLabels(0));
+  CHECK_THROWS_WITH_AS(
+      ReadImageDirectory(directory.path()),
+      (images + ": holds images of shape [0, 2, 3], wanted at least 1 of at least 1 x 1").c_str(),
       Error);
 }
 
@@ -407,9 +412,12 @@ TEST_CASE("Images are made once a run, and it is known whether the directory was
   CHECK(GetImages({.data = ImageSource::kIdx}, both) == files);
   CHECK(both.data_dir_used());
   CHECK_THROWS_WITH_AS(GetImages({.data = ImageSource::kIdx}, drawn),
-                       "Image data 'idx' needs a directory with IDX files (--data-dir)", Error);
-  CHECK_THROWS_WITH_AS(GetImages({.data = static_cast<ImageSource>(3)}, drawn),
-                       "image task: data must be one of default, glyphs, idx, got number 3", Error);
+                       "image task: data 'idx' is read from a directory (--data-dir)", Error);
+  CHECK_THROWS_WITH_AS(
+      GetImages({.data = static_cast<ImageSource>(20)}, drawn),
+      "image task: data must be one of default, glyphs, coloured_glyphs, mnist1d, idx, "
+      "cifar10, cifar100, csv, npz, got number 20",
+      Error);
   CHECK_THROWS_WITH_AS(GetImages({.image_size = -1}, drawn),
                        "image task: image_size must be in [0, 256], got -1", Error);
 }

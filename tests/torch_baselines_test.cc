@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lopt/learnable.h"
+#include "tasks/glyphs.h"
 #include "tasks/image_mlp.h"
 
 namespace lopt {

@@ -17,6 +17,7 @@
 #include "base/key.h"
 #include "base/safetensors.h"
 #include "lopt/registry.h"
+#include "tasks/idx.h"
 #include "tasks/image_data.h"
 #include "tests/golden_dir.h"
 #include "tests/mnist_dir.h"

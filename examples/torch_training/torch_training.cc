@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "tasks/glyphs.h"
 #include "tasks/image_data.h"
 #include "torch/learned_optimizer.h"
 

@@ -185,6 +185,7 @@ void SampledFamily::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) cons
                                                        task.model_state_layout().size()),
                                  .split = e.split,
                                  .keys = whole(e.keys),
+                                 .steps = whole(e.steps),
                                  .examples = whole(e.examples),
                                  .losses = out(e.losses),
                                  .gradients = out(e.gradients),

@@ -1,0 +1,59 @@
+#include "tasks/coloured_glyphs.h"
+
+#include <array>
+#include <utility>
+
+#include "base/key.h"
+#include "tasks/glyphs.h"
+
+namespace lopt {
+namespace {
+
+constexpr uint64_t kColouredGlyphsSeed = 2;
+constexpr int64_t kColouredGlyphsCount = 10000;
+
+struct Colours {
+  std::array<int32_t, 3> background;
+  std::array<int32_t, 3> ink;
+};
+
+// Around the circle of 256 levels the ink is 96 to 160 levels away from a background that is any.
+Colours DrawColours(Key key) {
+  Colours colours;
+  std::array<int32_t, 3> apart;
+  Randint(FoldIn(key, 0), 0, 256, colours.background);
+  Randint(FoldIn(key, 1), 96, 161, apart);
+  for (size_t c = 0; c < 3; ++c) colours.ink[c] = (colours.background[c] + apart[c]) % 256;
+  return colours;
+}
+
+}  // namespace
+
+RawImages DrawColouredGlyphs() {
+  const Key key = KeyFromSeed(kColouredGlyphsSeed);
+  Glyphs glyphs = DrawGlyphs(FoldIn(key, 0), kColouredGlyphsCount);
+  RawImages all{.count = kColouredGlyphsCount,
+                .height = Glyphs::kSide,
+                .width = Glyphs::kSide,
+                .channels = 3,
+                .pixels = std::vector<uint8_t>(3 * glyphs.pixels.size()),
+                .labels = std::move(glyphs.labels),
+                .splits = {}};
+  const int64_t pixels = Glyphs::kSide * Glyphs::kSide;
+  const uint8_t* cover = glyphs.pixels.data();
+  uint8_t* out = all.pixels.data();
+  for (int64_t image = 0; image < all.count; ++image) {
+    const Colours colours = DrawColours(FoldIn(FoldIn(key, 1), static_cast<uint64_t>(image)));
+    for (int64_t pixel = 0; pixel < pixels; ++pixel, ++cover) {
+      for (size_t c = 0; c < 3; ++c) {
+        const int32_t mixed =
+            colours.background[c] * (255 - int32_t{*cover}) + colours.ink[c] * int32_t{*cover};
+        *out++ = static_cast<uint8_t>((2 * mixed + 255) / 510);
+      }
+    }
+  }
+  SplitOneSet(all.count, all.splits);
+  return all;
+}
+
+}  // namespace lopt

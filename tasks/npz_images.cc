@@ -1,0 +1,106 @@
+#include "tasks/npz_images.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/npz.h"
+
+namespace lopt {
+namespace {
+
+std::string OneNpzFile(const std::string& directory) {
+  std::vector<std::string> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+    if (entry.path().extension() == ".npz") paths.push_back(entry.path().string());
+  }
+  std::ranges::sort(paths);
+  Require(!paths.empty(), "There is no .npz file in {}", directory);
+  Require(paths.size() == 1, "There are several .npz files in {}, wanted one: {} and {}", directory,
+          paths[0], paths[1]);
+  return paths[0];
+}
+
+template <class T>
+std::vector<uint8_t> NpzLabels(const std::string& path, const std::string& name,
+                               const Array& array) {
+  std::vector<uint8_t> labels;
+  for (const T label : array.As<T>()) {
+    Require(label >= 0 && label <= 255, "{}: array '{}' has label {} in row {}, wanted 0 to 255",
+            path, name, label, labels.size());
+    labels.push_back(static_cast<uint8_t>(label));
+  }
+  return labels;
+}
+
+std::vector<uint8_t> NpzLabels(const std::string& path, const std::string& name,
+                               const Array& array) {
+  switch (array.dtype()) {
+    case DType::kUint8:
+      return NpzLabels<uint8_t>(path, name, array);
+    case DType::kInt32:
+      return NpzLabels<int32_t>(path, name, array);
+    case DType::kInt64:
+      return NpzLabels<int64_t>(path, name, array);
+    case DType::kUint32:
+      return NpzLabels<uint32_t>(path, name, array);
+    default:
+      Fail("{}: array '{}' holds {}, wanted whole numbers (U8, I32, U32 or I64)", path, name,
+           ToString(array.dtype()));
+  }
+}
+
+// The set of these two arrays; nothing if the file has neither.
+std::optional<RawImages> NpzSet(const std::string& path, const NamedArrays& arrays,
+                                const std::string& images_name, const std::string& labels_name) {
+  const bool has_images = arrays.Contains(images_name);
+  if (has_images != arrays.Contains(labels_name)) {
+    Fail("{}: there is an array '{}', but no '{}'", path, has_images ? images_name : labels_name,
+         has_images ? labels_name : images_name);
+  }
+  if (!has_images) return std::nullopt;
+  const Array& images = arrays.At(images_name);
+  Shape shape = images.shape();
+  Require(images.dtype() == DType::kUint8 && (shape.size() == 3 || shape.size() == 4),
+          "{}: array '{}' is {} {}, wanted U8 [images, height, width] or [images, height, width, "
+          "channels]",
+          path, images_name, ToString(images.dtype()), ToString(shape));
+  if (shape.size() == 3) shape.push_back(1);
+  Require(NumElements(shape) > 0, "{}: array '{}' of shape {} is empty", path, images_name,
+          ToString(images.shape()));
+  const Array& labels = arrays.At(labels_name);
+  const Shape wanted = {shape[0]};
+  Require(labels.shape() == wanted || labels.shape() == Shape{shape[0], 1},
+          "{}: array '{}' has shape {}, wanted {} as there are images", path, labels_name,
+          ToString(labels.shape()), ToString(wanted));
+  const std::span<const uint8_t> pixels = images.As<uint8_t>();
+  RawImages set{.count = shape[0],
+                .height = shape[1],
+                .width = shape[2],
+                .channels = shape[3],
+                .pixels = {pixels.begin(), pixels.end()},
+                .labels = NpzLabels(path, labels_name, labels),
+                .splits = {}};
+  ShuffleRows(&set);
+  return set;
+}
+
+}  // namespace
+
+RawImages ReadNpzImages(const std::string& directory) {
+  const std::string path = OneNpzFile(directory);
+  const NamedArrays arrays = ReadNpz(path);
+  std::optional<RawImages> all = NpzSet(path, arrays, "images", "labels");
+  if (all) return JoinSets(path, std::move(all), std::nullopt);
+  std::optional<RawImages> train = NpzSet(path, arrays, "x_train", "y_train");
+  Require(train.has_value(),
+          "{}: there are no images: looked for arrays 'images' and 'labels', or 'x_train' and "
+          "'y_train'",
+          path);
+  return JoinSets(path, std::move(train), NpzSet(path, arrays, "x_test", "y_test"));
+}
+
+}  // namespace lopt
