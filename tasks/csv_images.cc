@@ -1,7 +1,6 @@
 #include "tasks/csv_images.h"
 
-#include <fmt/core.h>
-
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <optional>

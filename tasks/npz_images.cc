@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -14,7 +15,8 @@ namespace {
 
 std::string OneNpzFile(const std::string& directory) {
   std::vector<std::string> paths;
-  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+  std::error_code none;  // a directory that cannot be read has none
+  for (const auto& entry : std::filesystem::directory_iterator(directory, none)) {
     if (entry.path().extension() == ".npz") paths.push_back(entry.path().string());
   }
   std::ranges::sort(paths);

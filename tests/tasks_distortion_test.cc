@@ -41,6 +41,21 @@ TEST_CASE("Noise has its standard deviation where no pixel is cut off") {
   CHECK(std::sqrt(squares / n) == doctest::Approx(40).epsilon(0.01));
 }
 
+TEST_CASE("Every channel of every pixel has noise of its own") {
+  RawImages images{.count = 10, .height = 4, .width = 4, .channels = 3};
+  images.pixels.assign(10 * 4 * 4 * 3, 128);
+  Distort(Distortion::kNoisy, &images);
+  int64_t same = 0;
+  int64_t plain = 0;
+  for (size_t i = 0; i < images.pixels.size(); ++i) {
+    plain += images.pixels[i] == 128 ? 1 : 0;
+    same += i > 0 && images.pixels[i] == images.pixels[i - 1] ? 1 : 0;
+  }
+  // A value has probability 0.01, and 0.007 that of its neighbour; of 480.
+  CHECK(plain < 20);
+  CHECK(same < 20);
+}
+
 TEST_CASE("A fifth of the train labels are drawn anew, and no others") {
   const RawImages plain = GenerateImages();
   RawImages images = plain;

@@ -274,6 +274,7 @@ TEST_CASE("What is wrong with an npz file is an error that names the array") {
   };
   CHECK(ErrorOf([&] { ReadNpzImages(directory.path()); }) ==
         "There is no .npz file in " + directory.path());
+  CHECK(ErrorOf([&] { ReadNpzImages("/nowhere"); }) == "There is no .npz file in /nowhere");
   NamedArrays other;
   other.Set("weights", Array::Of<float>({1}, std::vector<float>(1)));
   CHECK(error(other) == path +
