@@ -1,45 +1,38 @@
 #include "tasks/image_mlp.h"
 
-#include <fmt/core.h>
+#include <algorithm>
+#include <utility>
 
 #include "base/options.h"
 #include "tasks/image_classifier.h"
 #include "tasks/image_mlp_kernel.h"
 #include "tasks/image_mlp_reference.h"
+#include "tasks/mlp_parts.h"
 #include "tasks/network_init.h"
 
 namespace lopt {
 namespace {
 
 MlpShape MakeShape(const ImageMlpOptions& options, const ImageData& data) {
-  MlpShape shape;
-  shape.sizes.push_back(data.features());
-  for (const int64_t size : options.hidden) {
-    shape.sizes.push_back(size);
+  return MakeMlpShape(data.features(), options.hidden, data.classes(), options.norm);
+}
+
+Layout BothLayouts(const Layout& first, const Layout& second) {
+  std::vector<std::pair<std::string, Shape>> entries;
+  for (const Layout* layout : {&first, &second}) {
+    for (const LayoutEntry& entry : layout->entries()) entries.push_back({entry.name, entry.shape});
   }
-  shape.sizes.push_back(data.classes());
-  return shape;
+  return Layout(std::move(entries));
 }
 
 TaskParts Parts(const ImageMlpOptions& options, const std::shared_ptr<const ImageData>& data) {
   TaskParts parts = ImageClassifierParts(options.images, *data);
   const ImageBatches images(options.augment, data);
-  parts.config = images.config_layout();
-  parts.model_state = images.model_state_layout();
   const MlpShape shape = MakeShape(options, *data);
-  std::vector<std::pair<std::string, Shape>> tensors;
-  for (int64_t l = 0; l < shape.layers(); ++l) {
-    const std::string layer = fmt::format("mlp/linear_{}/", l);
-    tensors.push_back({layer + "w", {shape.sizes[l], shape.sizes[l + 1]}});
-    tensors.push_back({layer + "b", {shape.sizes[l + 1]}});
-  }
-  parts.params = Layout(std::move(tensors));
-  // Of a layer: the product, the gradient of its weights and, behind the first, of its input.
-  double weights = 0;
-  for (int64_t l = 0; l < shape.layers(); ++l) {
-    weights += (l == 0 ? 2.0 : 3.0) * static_cast<double>(shape.sizes[l] * shape.sizes[l + 1]);
-  }
-  parts.flops = 2 * weights * static_cast<double>(options.images.batch_size);
+  parts.config = images.config_layout();
+  parts.model_state = BothLayouts(images.model_state_layout(), MlpStatistics(shape));
+  parts.params = MlpLayout(shape);
+  parts.flops = MlpFlops(shape) * static_cast<double>(options.images.batch_size);
   return parts;
 }
 
@@ -49,6 +42,10 @@ void ImageMlpOptions::Visit(FieldVisitor& v) {
   images.Visit(v);
   v.Field("hidden", &hidden, Between(1, 100000), "Units of each hidden layer.");
   v.Choice("activation", &activation, kActivations, "The function between layers.");
+  v.Choice("norm", &norm, kNorms,
+           "What comes before the activation: nothing, or each example's units or each unit's "
+           "values in the batch made mean 0 and variance 1, with a scale and an offset that are "
+           "learned.");
   VisitAugment(v, &augment);
 }
 
@@ -65,17 +62,27 @@ void ImageMlp::DoSample(Key key, std::span<float> config) const { images_.Sample
 void ImageMlp::DoInit(std::span<const float>, Key key, std::span<float> params,
                       std::span<float> model_state) const {
   images_.Init(model_state);
+  for (const LayoutEntry& entry : model_state_layout().entries()) {
+    if (entry.offset < images_.model_state_layout().size()) continue;
+    const float start = entry.name.ends_with("/variance") ? 1 : 0;
+    std::ranges::fill(model_state.subspan(entry.offset, entry.size), start);
+  }
   InitNetwork(params_layout(), key, params);
 }
 
 void ImageMlp::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) const {
   const int64_t size = params_layout().size();
+  const int64_t augmentation = images_.model_state_layout().size();
+  const int64_t statistics = model_state_layout().size() - augmentation;
   const auto loss = implementation_ == Implementation::kFast ? MlpLoss : MlpLossReference;
-  const auto loss_of_row = [&](int64_t row, const ImageBatch& batch, bool /*train*/,
+  const auto loss_of_row = [&](int64_t row, const ImageBatch& batch, bool train,
                                std::span<float> gradient) {
+    const int64_t state = row * model_state_layout().size();
     return loss(shape_,
                 {.activation = activation_,
                  .params = e.params.subspan(row * size, size),
+                 .statistics = e.model_state.subspan(state + augmentation, statistics),
+                 .train = train,
                  .batch = batch,
                  .gradient = gradient},
                 scratch);

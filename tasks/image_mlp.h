@@ -14,20 +14,24 @@
 
 namespace lopt {
 
+inline constexpr Named<Norm> kNorms[] = {
+    {Norm::kNone, "none"}, {Norm::kLayer, "layer"}, {Norm::kBatch, "batch"}};
+
 struct ImageMlpOptions {
   ImageOptions images = {};
   std::vector<int64_t> hidden = {32};
   Activation activation = Activation::kRelu;
+  Norm norm = Norm::kNone;
   Config augment = NoAugmentation();
   void Visit(FieldVisitor& v);
 };
 
 // A multilayer perceptron that classifies images: linear layers "mlp/linear_<l>/w" [in, out] and
-// "mlp/linear_<l>/b" [out], the activation between them, loss = mean softmax cross-entropy, aux
-// "accuracy" (the fraction of examples whose label has the largest logit). Config and model state
-// are those of its augmentation. Weights start from a normal distribution cut off at two standard
-// deviations and divided by sqrt(in), biases at 0. The rest is that of every image classifier
-// (image_task.h).
+// "mlp/linear_<l>/b" [out], between them the norm, if any, and the activation, loss = mean softmax
+// cross-entropy, aux "accuracy" (the fraction of examples whose label has the largest logit). The
+// config is that of its augmentation, the model state the augmentation's and the norm's running
+// statistics (MlpStatistics), which start at mean 0 and variance 1. Initial params are those of
+// InitNetwork. The rest is that of every image classifier (image_task.h).
 class ImageMlp : public TaskFamily {
  public:
   // The plain implementation is the oracle of the fast one; they agree to rounding.

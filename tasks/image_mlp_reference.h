@@ -1,12 +1,21 @@
 #pragma once
 
+#include <functional>
+
 #include "base/workspace.h"
 #include "tasks/image_mlp_problem.h"
 
 namespace lopt {
 
-// Loss and, where wanted, gradient in plain loops and double precision: what the fast kernel is
-// compared with. Slopes are those of ActivationAt.
+// The loss of one example of the batch from the network's outputs, which become its gradient.
+using LossOfOutputs = std::function<double(int64_t example, std::span<double> outputs)>;
+
+// The mean loss and, where wanted, its gradient, in plain loops and double precision: what the fast
+// kernels are compared with. Slopes are those of ActivationAt.
+double MlpReference(const MlpShape& shape, const MlpEvaluation& evaluation,
+                    const LossOfOutputs& loss, Workspace& scratch);
+
+// The same of a classifier.
 ClassifierResult MlpLossReference(const MlpShape& shape, const MlpEvaluation& evaluation,
                                   Workspace& scratch);
 

@@ -10,7 +10,7 @@ void InitNetwork(const Layout& layout, Key key, std::span<float> params) {
   for (const LayoutEntry& entry : layout.entries()) {
     const std::span<float> values = params.subspan(entry.offset, entry.size);
     if (entry.shape.size() < 2) {
-      std::ranges::fill(values, 0.0f);
+      std::ranges::fill(values, entry.name.ends_with("/scale") ? 1.0f : 0.0f);
       continue;
     }
     TruncatedNormal(FoldIn(key, tensor++), -2, 2, values);

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "tasks/image_autoencoder.h"
 #include "tasks/image_conv.h"
 #include "tasks/image_mlp.h"
 #include "tasks/image_task.h"
@@ -106,6 +107,11 @@ TaskTypes BuiltIn() {
                                return std::make_shared<ImageMlp>(
                                    options, GetImages(options.images, resources));
                              });
+  types.Add<ImageAutoencoderOptions>(
+      "ImageAutoencoder", "A multilayer perceptron that learns to give back images.",
+      [](const ImageAutoencoderOptions& options, const TaskResources& resources) {
+        return std::make_shared<ImageAutoencoder>(options, GetImages(options.images, resources));
+      });
   types.Add<ImageConvOptions>("ImageConv", "A network of convolutions that classifies images.",
                               [](const ImageConvOptions& options, const TaskResources& resources) {
                                 return std::make_shared<ImageConv>(

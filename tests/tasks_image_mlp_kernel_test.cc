@@ -33,10 +33,17 @@ struct Problem {
   Activation activation;
   std::vector<float> params;
   ImageRows rows;
+  std::vector<float> statistics = {};
+  bool train = true;
 
-  MlpEvaluation Evaluation(std::span<float> gradient) const {
-    return {
-        .activation = activation, .params = params, .batch = rows.batch(), .gradient = gradient};
+  // `moved` is the copy of the running statistics that training changes.
+  MlpEvaluation Evaluation(std::span<float> gradient, std::span<float> moved = {}) const {
+    return {.activation = activation,
+            .params = params,
+            .statistics = moved,
+            .train = train,
+            .batch = rows.batch(),
+            .gradient = gradient};
   }
 };
 
@@ -64,17 +71,18 @@ Problem MakeProblem(std::vector<int64_t> sizes, Activation activation, int64_t e
 struct Outcome {
   ClassifierResult result;
   std::vector<float> gradient;
+  std::vector<float> statistics;
 };
 
 template <class Function>
 Outcome Run(const Function& function, const Problem& problem) {
-  Outcome out{{}, std::vector<float>(problem.params.size())};
+  Outcome out{{}, std::vector<float>(problem.params.size()), problem.statistics};
   Workspace scratch;
-  out.result = function(problem.shape, problem.Evaluation(out.gradient), scratch);
+  out.result = function(problem.shape, problem.Evaluation(out.gradient, out.statistics), scratch);
   return out;
 }
 
-void CheckAgainstReference(const Problem& problem) {
+void CheckAgainstReference(const Problem& problem, float tolerance = 1e-6f) {
   const Outcome wanted = Run(MlpLossReference, problem);
   float scale = 0;
   for (const float g : wanted.gradient) scale = std::max(scale, std::abs(g));
@@ -86,9 +94,17 @@ void CheckAgainstReference(const Problem& problem) {
     for (size_t i = 0; i < got.gradient.size(); ++i) {
       worst = std::max(worst, std::abs(got.gradient[i] - wanted.gradient[i]));
     }
-    CHECK(worst <= 1e-6f * scale);
+    CHECK(worst <= tolerance * scale);
+    worst = 0;
+    for (size_t i = 0; i < got.statistics.size(); ++i) {
+      worst = std::max(worst, std::abs(got.statistics[i] - wanted.statistics[i]));
+    }
+    CHECK(worst <= 1e-6f);
     Workspace scratch;
-    const ClassifierResult without = MlpLoss(problem.shape, problem.Evaluation({}), scratch);
+    std::vector<float> statistics = problem.statistics;
+    const ClassifierResult without =
+        MlpLoss(problem.shape, problem.Evaluation({}, statistics), scratch);
+    CHECK(statistics == got.statistics);
     CHECK(without.loss == got.result.loss);
     CHECK(without.correct == got.result.correct);
   });
@@ -134,6 +150,70 @@ TEST_CASE("The kernel agrees with the plain loops for every activation") {
         CheckAgainstReference(MakeProblem(sizes, activation.value, examples));
       }
     }
+  }
+}
+
+// Adds a norm with random scales, offsets and running statistics.
+Problem Normalized(const Problem& plain, Norm norm) {
+  Problem problem = plain;
+  problem.shape.norm = norm;
+  problem.params.clear();
+  const MlpShape& shape = problem.shape;
+  auto from = plain.params.begin();
+  for (int64_t l = 0; l < shape.layers(); ++l) {
+    const auto end = from + plain.shape.params(l);
+    problem.params.insert(problem.params.end(), from, end);
+    from = end;
+    if (l + 1 == shape.layers()) continue;
+    std::vector<float> more(2 * shape.sizes[l + 1]);
+    Uniform(FoldIn(KeyFromSeed(3), l), more);
+    problem.params.insert(problem.params.end(), more.begin(), more.end());
+    Uniform(FoldIn(KeyFromSeed(4), l), more);
+    if (norm == Norm::kBatch) {
+      problem.statistics.insert(problem.statistics.end(), more.begin(), more.end());
+    }
+  }
+  return problem;
+}
+
+TEST_CASE("The kernel agrees with the plain loops with norms, in training and out of it") {
+  for (const Norm norm : {Norm::kLayer, Norm::kBatch}) {
+    for (const Activation activation : {Activation::kRelu, Activation::kTanh, Activation::kGelu}) {
+      for (const std::vector<int64_t>& sizes :
+           std::vector<std::vector<int64_t>>{{64, 32, 10}, {9, 5, 3}, {25, 40, 20, 10}, {16, 4}}) {
+        for (const int64_t examples : {5, 33, 128, 300, 600}) {
+          for (const bool train : {true, false}) {
+            Problem problem = Normalized(MakeProblem(sizes, activation, examples), norm);
+            problem.train = train;
+            CAPTURE(ToString(sizes));
+            CAPTURE(examples);
+            CAPTURE(train);
+            CheckAgainstReference(problem, 5e-6f);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("A batch norm's running statistics move a tenth of the way to the batch's") {
+  // One input, one unit of weight 1 and bias 0: the unit's values are 1, 2, 3 and 6.
+  Problem problem{MlpShape{.sizes = {1, 1, 2}, .norm = Norm::kBatch},
+                  Activation::kRelu,
+                  {1, 0, 1, 0, 1, -1, 0, 0},
+                  ImageRows(1, std::vector<float>{1, 2, 3, 6}, {0, 1, 0, 1}),
+                  {0, 1}};
+  std::vector<float> gradient(problem.params.size());
+  for (const auto& function : {MlpLoss, MlpLossReference}) {
+    std::vector<float> statistics = problem.statistics;
+    Workspace scratch;
+    function(problem.shape, problem.Evaluation(gradient, statistics), scratch);
+    CHECK(statistics[0] == doctest::Approx(0.1 * 3));
+    CHECK(statistics[1] == doctest::Approx(0.9 + 0.1 * 14 / 3));
+    problem.train = false;
+    function(problem.shape, problem.Evaluation(gradient, statistics), scratch);
+    CHECK(statistics[0] == doctest::Approx(0.1 * 3));
+    problem.train = true;
   }
 }
 

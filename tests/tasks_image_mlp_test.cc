@@ -112,6 +112,23 @@ TEST_CASE("The 8 x 8 MLP with 32 hidden units has 2410 weights, named layer by l
             .size() == 118282);
 }
 
+TEST_CASE("Norms have a scale and an offset for each unit, and batch norm running statistics") {
+  const ImageMlp layer({.hidden = {5, 3}, .norm = Norm::kLayer}, Drawn(8));
+  CHECK(layer.params_layout().size() == 65 * 5 + 6 * 3 + 4 * 10 + 2 * (5 + 3));
+  CHECK(layer.params_layout().Find("mlp/layer_norm_1/offset").shape == Shape{3});
+  CHECK(layer.model_state_layout().size() == 0);
+  const ImageMlp batch({.hidden = {5, 3}, .norm = Norm::kBatch}, Drawn(8));
+  CHECK(batch.params_layout().Find("mlp/batch_norm_0/scale").shape == Shape{5});
+  CHECK(batch.model_state_layout().size() == 16);
+  std::vector<float> params(batch.params_layout().size());
+  std::vector<float> state(16);
+  batch.Init({}, KeyFromSeed(1), params, state);
+  CHECK(params[batch.params_layout().Find("mlp/batch_norm_1/scale").offset] == 1);
+  CHECK(params[batch.params_layout().Find("mlp/batch_norm_1/offset").offset] == 0);
+  CHECK(state[batch.model_state_layout().Find("mlp/batch_norm_1/mean").offset] == 0);
+  CHECK(state[batch.model_state_layout().Find("mlp/batch_norm_1/variance").offset] == 1);
+}
+
 TEST_CASE("Weights start truncated normal over the root of the fan-in, biases at zero") {
   const ImageMlp task({.images = {.image_size = 4}, .hidden = {60000}}, Drawn(4));
   const std::vector<float> params = InitialParams(task, 1);

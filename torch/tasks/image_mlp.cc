@@ -1,5 +1,6 @@
 #include "tasks/image_mlp.h"
 
+#include "base/error.h"
 #include "torch/task_type.h"
 #ifdef LOPT_LIBTORCH
 #include "torch/activate.h"
@@ -23,6 +24,9 @@ torch::Tensor MlpLogits(const TorchEvaluation& e, const ImageTensors& images,
 
 std::shared_ptr<const TaskFamily> MakeImageMlp(const ImageMlpOptions& options,
                                                const TaskResources& resources) {
+  Require(options.norm == Norm::kNone,
+          "TorchImageMLP: norm must be none, got {}; ImageMLP has norms",
+          NameOf("norm", options.norm, kNorms));
   const auto data = GetImages(options.images, resources);
   return MakeTwin(
       "ImageMLP", std::make_shared<ImageMlp>(options, data), options.images, options.augment, data,
