@@ -184,8 +184,7 @@ void Contrast(double factor, const ByteImage& image, Workspace& scratch) {
   int64_t sum = 0;
   for (int64_t i = 0; i < pixels; ++i) sum += Grey(image, i);
   const std::span<uint8_t> grey = scratch.Take<uint8_t>(image.size());
-  std::ranges::fill(
-      grey, static_cast<uint8_t>(static_cast<double>(sum) / static_cast<double>(pixels) + 0.5));
+  std::ranges::fill(grey, static_cast<uint8_t>((2 * sum + pixels) / (2 * pixels)));
   Blend(grey.data(), image.pixels, factor, image);
 }
 

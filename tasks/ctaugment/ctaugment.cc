@@ -109,7 +109,7 @@ void CtAugment::ApplyPolicies(std::span<const PolicyStep> policies, const ImageB
   for (size_t i = 0; i < batch.examples.size(); ++i, out += batch.stride) {
     const float* in = batch.images + batch.examples[i] * batch.stride;
     for (int64_t f = 0; f < features; ++f) {
-      image.pixels[f] = static_cast<uint8_t>(255 * in[f] + 0.5F);
+      image.pixels[f] = static_cast<uint8_t>(static_cast<int>(510 * in[f] + 1) / 2);  // rounded
     }
     Apply(policies.subspan(i * depth, depth), options_.translate, image, scratch);
     for (int64_t f = 0; f < features; ++f) out[f] = static_cast<float>(image.pixels[f]) / 255.0F;

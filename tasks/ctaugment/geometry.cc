@@ -109,8 +109,9 @@ Taps TapsOf(ResizeMethod method, int64_t in_size, int64_t out_size, int64_t i) {
   const double centre = (static_cast<double>(i) + 0.5) * scale;
   const double support = Support(method);
   Taps taps{};
-  taps.first = std::max<int64_t>(0, static_cast<int64_t>(centre - support + 0.5));
-  taps.count = std::min(in_size, static_cast<int64_t>(centre + support + 0.5)) - taps.first;
+  taps.first = std::max<int64_t>(0, static_cast<int64_t>(std::floor(centre - support + 0.5)));
+  taps.count =
+      std::min(in_size, static_cast<int64_t>(std::floor(centre + support + 0.5))) - taps.first;
   double weights[7];
   double sum = 0;
   for (int64_t k = 0; k < taps.count; ++k) {
