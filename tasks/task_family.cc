@@ -80,6 +80,7 @@ TaskEvaluation RowOf(const TaskEvaluation& e, int64_t row) {
           .model_state = of(e.model_state),
           .split = e.split,
           .keys = of(e.keys),
+          .steps = of(e.steps),
           .examples = of(e.examples),
           .losses = of(e.losses),
           .gradients = of(e.gradients),

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -69,7 +70,10 @@ struct DataRows {
   std::pair<int64_t, int64_t> splits[4] = {};
   int64_t batch_size = 0;  // examples that an evaluation draws; 0: no data set
   Sampling sampling = Sampling::kReplacement;
-  bool operator==(const DataRows&) const = default;
+  bool operator==(const DataRows& other) const {
+    return std::ranges::equal(splits, other.splits) && batch_size == other.batch_size &&
+           sampling == other.sampling;
+  }
 };
 
 // What a family is made of, besides its code.

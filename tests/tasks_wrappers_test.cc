@@ -509,6 +509,37 @@ TEST_CASE("A mix has the data set of its families where it is one, and else each
         "TaskFamily: examples are given, but this family has no data set");
 }
 
+TEST_CASE("Families inside a mix that draw their own batches by epochs know the step") {
+  const auto plain = Glyphs();
+  const auto epochs = Glyphs(
+      {.images = {.image_size = 4, .batch_size = 10, .sampling = Sampling::kEpoch}, .hidden = {5}});
+  const SampledFamily mix({plain, epochs}, {.weights = {1e-9, 1}});
+  const ESTask estimated(
+      std::make_shared<SampledFamily>(std::vector<std::shared_ptr<const TaskFamily>>{plain, epochs},
+                                      SampledFamilyOptions{.weights = {1e-9, 1}}),
+      {});
+  CHECK(mix.ExampleRange(Split::kTrain) == std::pair<int64_t, int64_t>(0, 0));
+  const auto evaluate = [](const TaskFamily& family, int64_t step) {
+    Task task(family, KeyFromSeed(4));
+    const Key key = KeyFromSeed(5);
+    const EpisodeStep at{KeyFromSeed(6), step};
+    std::vector<float> results(task.params.size() + 1);
+    Workspace scratch;
+    family.Evaluate({.config = task.config,
+                     .params = task.params,
+                     .keys = {&key, 1},
+                     .steps = {&at, 1},
+                     .losses = std::span(results).first(1),
+                     .gradients = std::span(results).subspan(1)},
+                    scratch);
+    return results;
+  };
+  for (const int64_t step : {0, 3}) CHECK(evaluate(mix, step) == evaluate(*epochs, step));
+  CHECK(evaluate(mix, 0) != evaluate(mix, 3));
+  CHECK(evaluate(estimated, 3)[0] == evaluate(mix, 3)[0]);
+  CHECK(evaluate(estimated, 0)[1] != evaluate(estimated, 3)[1]);
+}
+
 TEST_CASE("Families that cannot be mixed are refused with what differs") {
   using Families = std::vector<std::shared_ptr<const TaskFamily>>;
   const auto error = [](const Families& tasks, const SampledFamilyOptions& options = {}) {

@@ -1,7 +1,6 @@
 #include "tasks/wrappers/delayed_gradients.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "base/options.h"
 
@@ -24,7 +23,7 @@ void DelayedGradientsOptions::Visit(FieldVisitor& v) {
   v.Field("delay", &delay, Between(0, 1e6), "Steps between the params and their gradient.");
 }
 
-DelayedGradients::DelayedGradients(std::shared_ptr<const TaskFamily> task,
+DelayedGradients::DelayedGradients(const std::shared_ptr<const TaskFamily>& task,
                                    const DelayedGradientsOptions& options)
     : TaskWrapper(
           task, WithSecondLoss(PartsOf(*task, {}, HistoryLayout(options, task->params_layout())))),

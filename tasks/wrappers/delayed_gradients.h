@@ -23,7 +23,8 @@ struct DelayedGradientsOptions {
 class DelayedGradients : public TaskWrapper {
  public:
   // Throws Error as CheckOptions does, and as Layout does if the history is too large.
-  DelayedGradients(std::shared_ptr<const TaskFamily> task, const DelayedGradientsOptions& options);
+  DelayedGradients(const std::shared_ptr<const TaskFamily>& task,
+                   const DelayedGradientsOptions& options);
 
  private:
   void DoInit(std::span<const float> config, Key key, std::span<float> params,

@@ -1,7 +1,6 @@
 #include "tasks/wrappers/es_task.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "base/error.h"
 #include "base/options.h"
@@ -33,7 +32,7 @@ void ESTaskOptions::Visit(FieldVisitor& v) {
   v.Field("pairs", &pairs, Between(1, 100000), "Antithetic pairs of one gradient.");
 }
 
-ESTask::ESTask(std::shared_ptr<const TaskFamily> task, const ESTaskOptions& options)
+ESTask::ESTask(const std::shared_ptr<const TaskFamily>& task, const ESTaskOptions& options)
     : TaskWrapper(task, WithLosses(PartsOf(*task), options)), options_(options) {}
 
 void ESTask::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) const {
@@ -65,6 +64,7 @@ void ESTask::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) const {
          .model_state = Repeated(std::span<const float>(e.model_state), e.rows, replicas, scratch),
          .split = e.split,
          .keys = Repeated(e.keys, e.rows, replicas, scratch),
+         .steps = Repeated(e.steps, e.rows, replicas, scratch),
          .examples = Repeated(e.examples, e.rows, replicas, scratch),
          .losses = losses},
         scratch);

@@ -22,7 +22,7 @@ struct ESTaskOptions {
 class ESTask : public TaskWrapper {
  public:
   // Throws Error as CheckOptions does. An evaluation with gradients throws Error if it has no keys.
-  ESTask(std::shared_ptr<const TaskFamily> task, const ESTaskOptions& options);
+  ESTask(const std::shared_ptr<const TaskFamily>& task, const ESTaskOptions& options);
 
  private:
   void DoEvaluate(const TaskEvaluation& evaluation, Workspace& scratch) const override;

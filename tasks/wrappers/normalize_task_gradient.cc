@@ -1,11 +1,10 @@
 #include "tasks/wrappers/normalize_task_gradient.h"
 
 #include <cmath>
-#include <utility>
 
 namespace lopt {
 
-NormalizeTaskGradient::NormalizeTaskGradient(std::shared_ptr<const TaskFamily> task,
+NormalizeTaskGradient::NormalizeTaskGradient(const std::shared_ptr<const TaskFamily>& task,
                                              const NormalizeTaskGradientOptions&)
     : TaskWrapper(task, PartsOf(*task)) {}
 

@@ -15,7 +15,7 @@ struct NormalizeTaskGradientOptions {
 // finite stays so.
 class NormalizeTaskGradient : public TaskWrapper {
  public:
-  NormalizeTaskGradient(std::shared_ptr<const TaskFamily> task,
+  NormalizeTaskGradient(const std::shared_ptr<const TaskFamily>& task,
                         const NormalizeTaskGradientOptions& options);
 
  private:

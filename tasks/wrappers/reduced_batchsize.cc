@@ -1,7 +1,6 @@
 #include "tasks/wrappers/reduced_batchsize.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "base/error.h"
 #include "base/options.h"
@@ -26,7 +25,7 @@ void ReducedBatchsizeOptions::Visit(FieldVisitor& v) {
           "Of the task's batch size; at least one example is left.");
 }
 
-ReducedBatchsize::ReducedBatchsize(std::shared_ptr<const TaskFamily> task,
+ReducedBatchsize::ReducedBatchsize(const std::shared_ptr<const TaskFamily>& task,
                                    const ReducedBatchsizeOptions& options)
     : TaskWrapper(task, WithSmallerBatch(PartsOf(*task), options)) {}
 

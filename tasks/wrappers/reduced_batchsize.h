@@ -13,11 +13,13 @@ struct ReducedBatchsizeOptions {
 };
 
 // Smaller batches: of the examples that the task would draw the first max(1, int(batch_size
-// fraction)). Explicit examples are all used.
+// fraction)); by Sampling::kEpoch an epoch is all rows in batches of that size. Explicit examples
+// are all used.
 class ReducedBatchsize : public TaskWrapper {
  public:
   // Throws Error as CheckOptions does, and if the task has no data set.
-  ReducedBatchsize(std::shared_ptr<const TaskFamily> task, const ReducedBatchsizeOptions& options);
+  ReducedBatchsize(const std::shared_ptr<const TaskFamily>& task,
+                   const ReducedBatchsizeOptions& options);
 };
 
 }  // namespace lopt

@@ -72,7 +72,7 @@ void ReparamWeightsOptions::Visit(FieldVisitor& v) {
           "pairs, one after the other, each task draws one.");
 }
 
-ReparamWeights::ReparamWeights(std::shared_ptr<const TaskFamily> task,
+ReparamWeights::ReparamWeights(const std::shared_ptr<const TaskFamily>& task,
                                const ReparamWeightsOptions& options)
     : TaskWrapper(
           task,

@@ -37,7 +37,8 @@ class ReparamWeights : public TaskWrapper {
  public:
   // Throws Error as CheckOptions does, and unless there are levels and `ranges` are pairs of
   // ascending or equal numbers.
-  ReparamWeights(std::shared_ptr<const TaskFamily> task, const ReparamWeightsOptions& options);
+  ReparamWeights(const std::shared_ptr<const TaskFamily>& task,
+                 const ReparamWeightsOptions& options);
 
  private:
   void DoSample(Key key, std::span<float> config) const override;

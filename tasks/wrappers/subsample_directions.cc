@@ -1,7 +1,7 @@
 #include "tasks/wrappers/subsample_directions.h"
 
 #include <algorithm>
-#include <utility>
+#include <cmath>
 
 #include "base/error.h"
 #include "base/options.h"
@@ -13,7 +13,7 @@ void SubsampleDirectionsOptions::Visit(FieldVisitor& v) {
   v.Field("sign", &sign, "Whether only the sign of the slope along a direction is known.");
 }
 
-SubsampleDirections::SubsampleDirections(std::shared_ptr<const TaskFamily> task,
+SubsampleDirections::SubsampleDirections(const std::shared_ptr<const TaskFamily>& task,
                                          const SubsampleDirectionsOptions& options)
     : TaskWrapper(task, PartsOf(*task)), options_(CheckOptions("SubsampleDirections", options)) {}
 

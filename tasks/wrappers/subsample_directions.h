@@ -20,7 +20,7 @@ struct SubsampleDirectionsOptions {
 class SubsampleDirections : public TaskWrapper {
  public:
   // Throws Error as CheckOptions does. An evaluation with gradients throws Error if it has no keys.
-  SubsampleDirections(std::shared_ptr<const TaskFamily> task,
+  SubsampleDirections(const std::shared_ptr<const TaskFamily>& task,
                       const SubsampleDirectionsOptions& options);
 
  private:
