@@ -186,7 +186,6 @@ void SampledFamily::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) cons
                                  .split = e.split,
                                  .keys = whole(e.keys),
                                  .steps = whole(e.steps),
-                                 .steps = whole(e.steps),
                                  .examples = whole(e.examples),
                                  .losses = out(e.losses),
                                  .gradients = out(e.gradients),
