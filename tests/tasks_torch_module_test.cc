@@ -11,6 +11,7 @@
 #include "tasks/image_data.h"
 #include "tasks/image_mlp.h"
 #include "tasks/torch_module.h"
+#include "tests/error_of.h"
 
 namespace lopt {
 namespace {
@@ -175,6 +176,18 @@ TEST_CASE("Torch tasks may be evaluated by many threads at once with the same bi
     CHECK(result.losses == wanted.losses);
     CHECK(result.gradients == wanted.gradients);
   }
+}
+
+TEST_CASE("A torch task names the native one that does what it cannot") {
+  const auto error = [](const std::string& config) {
+    return ErrorOf([&] { TaskRegistry().Make(Config::Parse(config, "test"), TaskResources("")); });
+  };
+  CHECK(error(R"({"type": "TorchImageMLP", "augment": {"type": "Drawn"}})") ==
+        "TorchImageMLP: augment must be None, got Drawn; ImageMLP augments its images");
+  CHECK(error(R"({"type": "TorchImageConv", "augment": {"type": "CTAugment"}})") ==
+        "TorchImageConv: augment must be None, got CTAugment; ImageConv augments its images");
+  CHECK(error(R"({"type": "TorchImageMLP", "norm": "batch"})") ==
+        "TorchImageMLP: norm must be none, got batch; ImageMLP has norms");
 }
 
 }  // namespace lopt

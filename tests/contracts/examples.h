@@ -50,6 +50,8 @@ inline std::vector<Example> TaskExamples() {
                      "data": "glyphs", "augment": {"type": "Drawn", "permute": 0.5}})"},
       {.config = R"({"type": "ImageMLP", "image_size": 6, "hidden": [5], "batch_size": 16,
                      "data": "glyphs", "augment": {"type": "CTAugment", "probes": 3}})"},
+      {.config = R"({"type": "ImageMLP", "image_size": 4, "hidden": [5], "batch_size": 16,
+                     "norm": "batch", "data": "glyphs", "augment": {"type": "CTAugment"}})"},
       {.config = R"({"type": "ImageConv", "image_size": 4, "image_channels": 3, "channels": [3],
                      "strides": [2], "batch_size": 8, "activation": "tanh", "data": "glyphs",
                      "augment": {"type": "CTAugment", "probes": 9, "translate": "fraction"}})"},
