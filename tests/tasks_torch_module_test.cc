@@ -130,13 +130,14 @@ TEST_CASE("The module takes the data that the program loaded, and leaves it what
         WriteOptions("TorchImageMLP", ImageMlpOptions{.images = {.image_size = image_size}}),
         resources);
   };
-  // Held by the resources, by what is held here, by the task's init and by its loss.
+  // Held by the resources, by what is held here, by the task's init, its loss and what shows a
+  // batch.
   const auto loaded_here = GetImages({.image_size = 4}, resources);
   const auto first = make(4);
-  CHECK_EQ(loaded_here.use_count(), 4);
+  CHECK_EQ(loaded_here.use_count(), 5);
   const auto second = make(5);
   const auto loaded_there = GetImages({.image_size = 5}, resources);
-  CHECK_EQ(loaded_there.use_count(), 4);
+  CHECK_EQ(loaded_there.use_count(), 5);
 }
 
 TEST_CASE("A torch task computes with the pinned instruction set") {
