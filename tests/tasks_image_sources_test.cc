@@ -16,7 +16,6 @@
 #include "tasks/cifar.h"
 #include "tasks/coloured_glyphs.h"
 #include "tasks/csv_images.h"
-#include "tasks/glyphs.h"
 #include "tasks/image_task.h"
 #include "tasks/npz_images.h"
 #include "tests/error_of.h"
