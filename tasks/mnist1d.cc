@@ -111,7 +111,7 @@ std::array<double, Mnist1d::kPoints> Mnist1dSignal(int64_t label, const Mnist1d:
   }
   std::array<double, Mnist1d::kPadded> signal;
   Stretch({padded.data(), static_cast<size_t>(kTemplate + draws.padding)}, signal);
-  std::ranges::rotate(signal, signal.end() - draws.shift);
+  std::rotate(signal.begin(), signal.end() - draws.shift, signal.end());
   const std::array<double, Mnist1d::kPadded> background = Smooth(draws.correlated_noise);
   for (size_t i = 0; i < Mnist1d::kPadded; ++i) {
     const double along = static_cast<double>(i) / (Mnist1d::kPadded - 1) - 0.5;

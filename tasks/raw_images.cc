@@ -2,7 +2,6 @@
 
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
 #include <initializer_list>
 
 #include "base/error.h"
@@ -65,13 +64,18 @@ void ShuffleRows(RawImages* images) {
   Workspace scratch;
   const Permutation order(KeyFromSeed(kShuffleSeed), images->count, scratch);
   const auto size = static_cast<int64_t>(images->pixels.size()) / images->count;
-  RawImages shuffled = *images;
+  std::vector<uint8_t> pixels;
+  std::vector<uint8_t> labels;
+  pixels.reserve(images->pixels.size());
+  labels.reserve(images->labels.size());
   for (int64_t row = 0; row < images->count; ++row) {
     const int64_t from = order(row);
-    std::copy_n(images->pixels.begin() + from * size, size, shuffled.pixels.begin() + row * size);
-    shuffled.labels[static_cast<size_t>(row)] = images->labels[static_cast<size_t>(from)];
+    const auto image = images->pixels.begin() + from * size;
+    pixels.insert(pixels.end(), image, image + size);
+    labels.push_back(images->labels[static_cast<size_t>(from)]);
   }
-  *images = std::move(shuffled);
+  images->pixels = std::move(pixels);
+  images->labels = std::move(labels);
 }
 
 void SetChannels(int64_t channels, RawImages* images) {
