@@ -121,6 +121,9 @@ std::shared_ptr<const ImageData> GetImages(const ImageOptions& options,
                                            const TaskResources& resources) {
   CheckOptions(kWho, options);
   const ImageSource source = ResolvedSource(options.data, resources);
+  Require(source == ImageSource::kCsv || (options.csv.shape.empty() && options.csv.white == 255),
+          "{}: csv_shape and csv_white are for data 'csv', but it is '{}'", kWho,
+          SourceName(source));
   const std::string directory = IsReadFromFiles(source) ? resources.UseDataDir() : "";
   Require(!IsReadFromFiles(source) || !directory.empty(),
           "{}: data '{}' is read from a directory (--data-dir)", kWho, SourceName(source));

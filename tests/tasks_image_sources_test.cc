@@ -373,6 +373,8 @@ TEST_CASE("A task names its source, and a source that reads files needs a direct
   const auto csv = GetImages({.image_size = 0, .data = ImageSource::kCsv}, files);
   CHECK(csv->features() == 4);
   CHECK(GetImages({.image_size = 0, .data = ImageSource::kCsv, .csv = {.white = 9}}, files) != csv);
+  CHECK(ErrorOf([&] { GetImages({.csv = {.white = 16}}, none); }) ==
+        "image task: csv_shape and csv_white are for data 'csv', but it is 'glyphs'");
   const auto coloured = GetImages({.data = ImageSource::kColouredGlyphs}, none);
   CHECK(coloured->channels() == 3);
   CHECK(coloured->features() == 192);

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <numeric>
 #include <set>
 #include <vector>
 
 #include "base/error.h"
 #include "base/permutation.h"
+#include "tasks/wrappers/sampled_family.h"
 #include "tests/row_task.h"
 
 namespace lopt {
@@ -111,6 +113,31 @@ TEST_CASE("A key without a step takes the first batch of its own first epoch") {
   const std::vector<int64_t> rows = Batches(task, {key}, {});
   CHECK(rows == Batch(task, 0, key));
   CHECK(std::set<int64_t>(rows.begin(), rows.end()).size() == 7);
+}
+
+TEST_CASE("Families of a mix go through their own data by epochs") {
+  const SampledFamily mix({std::make_shared<RowTask>(5, 1, Sampling::kEpoch),
+                           std::make_shared<RowTask>(9, 1, Sampling::kEpoch)},
+                          {});
+  Workspace scratch;
+  const std::vector<float> config(static_cast<size_t>(mix.config_layout().size()), 1);
+  const float x = 0;
+  std::set<float> rows;
+  for (int64_t step = 9; step < 18; ++step) {
+    const Key key = FoldIn(kOrder, static_cast<uint64_t>(step));
+    const EpisodeStep at = {kOrder, step};
+    float row = 0;
+    float aux = 0;
+    mix.Evaluate({.config = config,
+                  .params = {&x, 1},
+                  .keys = {&key, 1},
+                  .steps = {&at, 1},
+                  .losses = {&row, 1},
+                  .aux = {&aux, 1}},
+                 scratch);
+    rows.insert(row);
+  }
+  CHECK(rows.size() == 9);
 }
 
 TEST_CASE("Other splits have epochs of their own rows") {
