@@ -21,14 +21,13 @@ struct DrawnAugmentationOptions {
 };
 
 // Makes a data set of its own for every task: numbers drawn with the task, the same for all its
-// images, batches and splits. Its config:
-//   "augment/stroke": s: each pixel x becomes x + |s| (y - x), y the largest of it and its 8
-//     neighbours, for negative s the smallest: thicker or thinner bright strokes;
-//   "augment/affine" [2, 3]: the pixel at (x, y) becomes what is at A (x, y, 1), bilinear, 0
-//   outside,
-//     coordinates in pixels from the middle of the image;
-//   "augment/contrast" c and "augment/brightness" b: x becomes c (x - 1/2) + 1/2 + b, cut to [0,
-//   1]; "augment/permutation" [height * width], where permute > 0: where the pixels go.
+// images, batches and splits. Its config, in the order in which it acts:
+// - "augment/stroke" s: each pixel x becomes x + |s| (y - x), y the largest of it and its 8
+//   neighbours, for negative s the smallest: bright strokes are thicker or thinner.
+// - "augment/affine" A [2, 3]: the pixel at (x, y) becomes what is at A (x, y, 1), bilinear, 0
+//   outside; coordinates are in pixels from the middle of the image.
+// - "augment/contrast" c, "augment/brightness" b: c (x - 1/2) + 1/2 + b, cut to [0, 1].
+// - "augment/permutation" [height * width], only where permute > 0: where each pixel goes.
 class DrawnAugmentation : public Augmentation {
  public:
   // Throws Error as CheckOptions does.

@@ -17,8 +17,8 @@ namespace lopt {
 
 // The images of a task as its network sees them, augmented where its options say so. A native
 // family of image tasks shows the option (VisitAugment in its Visit), begins its config and its
-// model state with these layouts, calls Sample and Init in DoSample and DoInit, and evaluates each
-// row so:
+// model state with these layouts, and calls Sample and Init in DoSample and DoInit. It evaluates
+// each row so, or lets EvaluateClassifiers (image_classifier.h) do it:
 //
 //   const Workspace::Frame frame(scratch);
 //   const ImageBatch batch = images_.Batch(e, row, scratch);
