@@ -24,6 +24,7 @@ namespace {
 constexpr double kFlopPerMega = 1e6;
 
 Config ReadTask(const std::string& task) {
+  if (task.starts_with('{')) return Config::Parse(task, "--task");
   if (std::filesystem::exists(task)) return Config::Load(task);
   for (const TypeEntry& entry : TaskRegistry().table().entries()) {
     if (entry.type == task) return Config::Parse(fmt::format(R"({{"type": "{}"}})", task), task);

@@ -6,7 +6,7 @@
 namespace lopt {
 
 struct TaskRequest {
-  std::string task;  // a file with a task's config, or a type, with its defaults
+  std::string task;  // a task's config, a file with one, or a type, with its defaults
   std::string data_dir;
   std::string preview;  // the PNG file to draw; empty: none
   int64_t steps = 1;    // of Adam, before it is drawn; at least 1
