@@ -86,7 +86,13 @@ std::shared_ptr<const TaskFamily> MakeByteLm(const ByteLmOptions& options,
         const auto loss = torch::GradMode::is_enabled() ? WindowLoss : ScoreInPieces;
         return loss(model, e.params, data(e.examples), e.aux_wanted);
       },
-      std::move(parts), rows);
+      std::move(parts), rows,
+      [data = ByteWindows(*text, windows, options.text.length)](const TorchEvaluation& e) {
+        // A window is a line, a byte a pixel of its grey; ASCII ends in white.
+        const torch::Tensor bytes = data(e.examples).flatten(0, -2);
+        return std::vector<Pictures>{
+            ToPictures("batch", bytes.to(torch::kFloat32).div(127).unsqueeze(0).unsqueeze(0))};
+      });
 }
 
 #endif
