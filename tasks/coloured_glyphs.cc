@@ -17,13 +17,14 @@ struct Colours {
   std::array<int32_t, 3> ink;
 };
 
-// Around the circle of 256 levels the ink is 96 to 160 levels away from a background that is any.
+// The background is dark and the ink 96 to 160 levels brighter in every channel: with either the
+// brighter one small networks would not learn within hundreds of steps.
 Colours DrawColours(Key key) {
   Colours colours;
   std::array<int32_t, 3> apart;
-  Randint(FoldIn(key, 0), 0, 256, colours.background);
+  Randint(FoldIn(key, 0), 0, 96, colours.background);
   Randint(FoldIn(key, 1), 96, 161, apart);
-  for (size_t c = 0; c < 3; ++c) colours.ink[c] = (colours.background[c] + apart[c]) % 256;
+  for (size_t c = 0; c < 3; ++c) colours.ink[c] = colours.background[c] + apart[c];
   return colours;
 }
 

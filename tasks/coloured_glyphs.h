@@ -4,9 +4,8 @@
 
 namespace lopt {
 
-// 10,000 drawn digits (glyphs.h) in a colour on a background of another colour, 28 x 28 x 3: ink
-// and background differ by 96 to 160 levels in every channel, in either direction. Cut by
-// SplitOneSet.
+// 10,000 drawn digits (glyphs.h) in a colour on a background of another colour, 28 x 28 x 3: the
+// ink is 96 to 160 levels brighter than the background in every channel. Cut by SplitOneSet.
 RawImages DrawColouredGlyphs();
 
 }  // namespace lopt
