@@ -20,11 +20,13 @@
 #include "base/arrays.h"
 #include "base/safetensors.h"
 #include "tasks/image_conv.h"
+#include "tasks/image_mlp.h"
 #include "tests/error_of.h"
 #include "tests/golden_dir.h"
 #include "tests/mnist_dir.h"
 #include "torch/activate.h"
 #include "torch/image_layers.h"
+#include "torch/image_tensors.h"
 #include "torch/registry.h"
 
 namespace lopt {
@@ -173,20 +175,38 @@ void CheckReplicas(const Options& options, torch::IntArrayRef weight_shape, int6
 }
 
 struct Evaluated {
-  std::vector<float> losses, gradients, aux;
+  std::vector<float> losses, gradients, aux, model_state;
 };
 
-Evaluated EvaluateOne(const TaskFamily& task, std::span<const float> params, Key key) {
-  Evaluated results{std::vector<float>(1), std::vector<float>(params.size()),
-                    std::vector<float>(1)};
+Evaluated EvaluateOne(const TaskFamily& task, std::span<const float> params, Key key,
+                      Split split = Split::kTrain, std::span<const float> model_state = {}) {
+  Evaluated results{std::vector<float>(1), std::vector<float>(params.size()), std::vector<float>(1),
+                    std::vector<float>(model_state.begin(), model_state.end())};
   Workspace scratch;
   task.Evaluate({.params = params,
+                 .model_state = results.model_state,
+                 .split = split,
                  .keys = {&key, 1},
                  .losses = results.losses,
                  .gradients = results.gradients,
                  .aux = results.aux},
                 scratch);
   return results;
+}
+
+double MaxDistance(const std::vector<float>& a, const std::vector<float>& b) {
+  REQUIRE_EQ(a.size(), b.size());
+  double worst = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    worst = std::max(worst, std::abs(double{a[i]} - double{b[i]}));
+  }
+  return worst;
+}
+
+void AddNoise(Key key, float scale, std::vector<float>* values) {
+  std::vector<float> noise(values->size());
+  Normal(key, noise);
+  for (size_t i = 0; i < noise.size(); ++i) (*values)[i] += scale * noise[i];
 }
 
 }  // namespace
@@ -201,9 +221,13 @@ TEST_CASE("The torch image conv net is the native one: params, losses, gradients
         R"("image_size": 10, "channels": [3], "strides": [4], "kernel": [2, 1], "pool": "max",
            "head": "flatten")",
         R"("image_size": 5, "channels": [5, 5, 5], "strides": [2, 1], "kernel": [3, 3],
-           "pool": "max", "activation": "leaky_relu")"}) {
+           "pool": "max", "activation": "leaky_relu")",
+        R"("image_size": 0, "data": "mnist1d", "channels": [3, 4], "kernel": [5, 1],
+           "pool": "max")"}) {
     CAPTURE(options);
-    const std::string rest = options + R"(, "batch_size": 9, "data": "glyphs"})";
+    const bool drawn = options.find("data") == std::string::npos;
+    const std::string rest =
+        options + (drawn ? R"(, "data": "glyphs")" : "") + R"(, "batch_size": 9})";
     const auto read =
         ReadOptions<ImageConvOptions>(Config::Parse(R"({"type": "ImageConv", )" + rest, "test"));
     const TaskResources resources("");
@@ -221,18 +245,47 @@ TEST_CASE("The torch image conv net is the native one: params, losses, gradients
     task->Init({}, KeyFromSeed(1), params, {});
     native.Init({}, KeyFromSeed(1), native_params, {});
     CHECK(params == native_params);
-    std::vector<float> noise(params.size());
-    Normal(KeyFromSeed(2), noise);
-    for (size_t i = 0; i < params.size(); ++i) params[i] += 0.1F * noise[i];
+    AddNoise(KeyFromSeed(2), 0.1F, &params);
     const Evaluated got = EvaluateOne(*task, params, KeyFromSeed(3));
     const Evaluated wanted = EvaluateOne(native, params, KeyFromSeed(3));
     CHECK_LE(std::abs(got.losses[0] - wanted.losses[0]), 1e-5 * wanted.losses[0]);
     CHECK_EQ(got.aux[0], wanted.aux[0]);
-    double worst = 0;
-    for (size_t i = 0; i < params.size(); ++i) {
-      worst = std::max(worst, std::abs(double{got.gradients[i]} - double{wanted.gradients[i]}));
+    CHECK_LE(MaxDistance(got.gradients, wanted.gradients), 1e-5);
+  }
+}
+
+TEST_CASE("The torch image MLP has the norms of the native one, and their running statistics") {
+  const TaskResources resources("");
+  for (const Norm norm : {Norm::kLayer, Norm::kBatch}) {
+    for (const int64_t batch_size : {1, 13}) {
+      CAPTURE(NameOf("norm", norm, kNorms));
+      CAPTURE(batch_size);
+      const ImageMlpOptions options{.images = {.image_size = 4, .batch_size = batch_size},
+                                    .hidden = {6, 5},
+                                    .activation = Activation::kTanh,
+                                    .norm = norm};
+      const ImageMlp native(options, GetImages(options.images, resources),
+                            ImageMlp::Implementation::kReference);
+      const auto task = TorchTaskRegistry().Make(WriteOptions("TorchImageMLP", options), resources);
+      REQUIRE_EQ(task->params_layout(), native.params_layout());
+      REQUIRE_EQ(task->model_state_layout(), native.model_state_layout());
+      std::vector<float> params(task->params_layout().size());
+      std::vector<float> state(task->model_state_layout().size());
+      std::vector<float> native_state(state.size());
+      native.Init({}, KeyFromSeed(1), params, native_state);
+      task->Init({}, KeyFromSeed(1), params, state);
+      CHECK(state == native_state);
+      AddNoise(KeyFromSeed(2), 0.3F, &params);
+      AddNoise(KeyFromSeed(3), 0.1F, &state);
+      for (const Split split : {Split::kTrain, Split::kOuterValid}) {
+        const Evaluated got = EvaluateOne(*task, params, KeyFromSeed(4), split, state);
+        const Evaluated wanted = EvaluateOne(native, params, KeyFromSeed(4), split, state);
+        CHECK_LE(MaxDistance(got.losses, wanted.losses), 1e-5);
+        CHECK_LE(MaxDistance(got.gradients, wanted.gradients), 1e-5);
+        CHECK_LE(MaxDistance(got.model_state, wanted.model_state), 1e-6);
+        CHECK((got.model_state == state) == (split != Split::kTrain || norm == Norm::kLayer));
+      }
     }
-    CHECK_LE(worst, 1e-5);
   }
 }
 
@@ -287,6 +340,43 @@ TEST_CASE("The LSTM over the rows of images follows the golden losses of real di
   for (const std::string& name : Layers({"out"})) names.push_back(name);
   TrainAsTraced("row_lstm", R"({"type": "TorchRowLSTM", "image_size": 28, "data": "idx"})", 0.5F,
                 names);
+}
+
+TEST_CASE("The LSTM and the GRU read the rows of MNIST-1D's images as torch's do") {
+  const TaskResources resources("");
+  const auto data = GetImages({.image_size = 0, .data = ImageSource::kMnist1d}, resources);
+  REQUIRE_EQ(data->height(), 40);
+  REQUIRE_EQ(data->width(), 1);
+  for (const std::string cell : {"lstm", "gru"}) {
+    CAPTURE(cell);
+    const auto task = Make(R"({"type": "TorchRowLSTM", "image_size": 0, "data": "mnist1d",
+                               "hidden_size": 6, "cell": ")" +
+                               cell + "\"}",
+                           resources);
+    std::vector<float> params(task->params_layout().size());
+    task->Init({}, KeyFromSeed(1), params, {});
+    std::vector<torch::Tensor> p;
+    for (const LayoutEntry& entry : task->params_layout().entries()) {
+      p.push_back(torch::from_blob(params.data() + entry.offset, entry.shape));
+    }
+    const std::vector<int32_t> examples = {3, 99, 500, 1};
+    float loss = 0;
+    Workspace scratch;
+    task->Evaluate({.params = params, .examples = examples, .losses = {&loss, 1}}, scratch);
+
+    const ImageTensors images(data);
+    const torch::Tensor rows = torch::tensor(examples).to(torch::kInt64);
+    const torch::Tensor x = images.Images(rows).view({4, 40, 1});
+    const torch::Tensor zeros = torch::zeros({1, 4, 6});
+    const auto weights = torch::TensorList(p).slice(0, 4);
+    const torch::Tensor last =
+        cell == "lstm"
+            ? std::get<1>(torch::lstm(x, {zeros, zeros}, weights, true, 1, 0, true, false, true))
+            : std::get<1>(torch::gru(x, zeros, weights, true, 1, 0, true, false, true));
+    const torch::Tensor logits = torch::addmm(p[5], last[0], p[4].t());
+    CHECK_LE(std::abs(loss - torch::cross_entropy_loss(logits, images.Labels(rows)).item<float>()),
+             1e-5);
+  }
 }
 
 TEST_CASE("Convolutions of several replicas are torch's of each, with gradients") {

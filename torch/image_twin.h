@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/config.h"
 #include "tasks/image_task.h"
@@ -13,12 +14,14 @@
 
 namespace lopt {
 
-// Logits [n, E, classes] of the examples of n replicas.
-using LogitsFunction = std::function<torch::Tensor(const TorchEvaluation&, const ImageTensors&)>;
+// Logits [n, E, classes] of the examples of n replicas. On the train split the new model state, if
+// there is one, is added to the vector.
+using LogitsFunction = std::function<torch::Tensor(const TorchEvaluation&, const ImageTensors&,
+                                                   std::vector<torch::Tensor>* model_state)>;
 
-// The classifier `native` of images computed by LibTorch: its params layout, initial params,
-// batches, losses and accuracy, gradients by autograd. `type` is its type's name, for messages.
-// Throws Error if it augments its images.
+// The classifier `native` of images computed by LibTorch: the layouts of its params and model
+// state, their start, batches, losses and accuracy, gradients by autograd. `type` is its type's
+// name, for messages. Throws Error if it augments its images.
 std::shared_ptr<const TaskFamily> MakeTwin(const std::string& type,
                                            std::shared_ptr<const TaskFamily> native,
                                            const ImageOptions& images, const Config& augment,

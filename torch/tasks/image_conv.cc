@@ -2,6 +2,8 @@
 
 #include "torch/task_type.h"
 #ifdef LOPT_LIBTORCH
+#include <algorithm>
+
 #include "torch/activate.h"
 #include "torch/image_layers.h"
 #include "torch/image_twin.h"
@@ -45,7 +47,8 @@ std::shared_ptr<const TaskFamily> MakeImageConv(const ImageConvOptions& options,
   return MakeTwin("ImageConv", std::make_shared<ImageConv>(options, data), options.images,
                   options.augment, data,
                   [options, height = data->height(), width = data->width()](
-                      const TorchEvaluation& e, const ImageTensors& images) {
+                      const TorchEvaluation& e, const ImageTensors& images,
+                      std::vector<torch::Tensor>* /*model_state*/) {
                     return ConvLogits(options, e,
                                       SideBySide(images.Images(e.examples), height, width));
                   });

@@ -1,8 +1,9 @@
 #include "tasks/image_mlp.h"
 
-#include "base/error.h"
 #include "torch/task_type.h"
 #ifdef LOPT_LIBTORCH
+#include <algorithm>
+
 #include "torch/activate.h"
 #include "torch/image_twin.h"
 #endif
@@ -12,27 +13,57 @@ namespace {
 
 #ifdef LOPT_LIBTORCH
 
-torch::Tensor MlpLogits(const TorchEvaluation& e, const ImageTensors& images,
-                        Activation activation) {
-  torch::Tensor x = images.Images(e.examples);
-  for (size_t p = 0; p < e.params.size(); p += 2) {
-    if (p > 0) x = Activate(activation, x);
-    x = torch::baddbmm(e.params[p + 1].unsqueeze(1), x, e.params[p]);
+// (x - mean) / sqrt(variance + epsilon) of the norm behind hidden layer `layer`, x [n, E, units].
+// On the train split the new running statistics are added to `model_state`.
+torch::Tensor Normalized(Norm norm, const TorchEvaluation& e, size_t layer, const torch::Tensor& x,
+                         std::vector<torch::Tensor>* model_state) {
+  const int64_t over = norm == Norm::kLayer ? 2 : 1;
+  torch::Tensor mean = x.mean(over, /*keepdim=*/true);
+  torch::Tensor variance = x.var(over, /*unbiased=*/false, /*keepdim=*/true);
+  if (norm == Norm::kBatch) {
+    const torch::Tensor running_mean = e.model_state[2 * layer].unsqueeze(1);
+    const torch::Tensor running_variance = e.model_state[2 * layer + 1].unsqueeze(1);
+    if (e.split == Split::kTrain) {
+      const auto count = static_cast<double>(x.size(1));
+      const torch::Tensor unbiased = variance * (count / std::max(count - 1, 1.0));
+      const auto moved = [](const torch::Tensor& from, const torch::Tensor& to) {
+        return (from + kNormMomentum * (to - from)).squeeze(1);
+      };
+      model_state->push_back(moved(running_mean, mean));
+      model_state->push_back(moved(running_variance, unbiased));
+    } else {
+      mean = running_mean;
+      variance = running_variance;
+    }
   }
-  return x;
+  return (x - mean) * torch::rsqrt(variance + kNormEpsilon);
+}
+
+torch::Tensor MlpLogits(const ImageMlpOptions& options, const TorchEvaluation& e, torch::Tensor x,
+                        std::vector<torch::Tensor>* model_state) {
+  size_t p = 0;
+  const auto next = [&] { return e.params[p++]; };
+  for (size_t layer = 0;; ++layer) {
+    const torch::Tensor weight = next();
+    x = torch::baddbmm(next().unsqueeze(1), x, weight);
+    if (layer == options.hidden.size()) return x;
+    if (options.norm != Norm::kNone) {
+      const torch::Tensor scale = next().unsqueeze(1);
+      x = Normalized(options.norm, e, layer, x, model_state) * scale + next().unsqueeze(1);
+    }
+    x = Activate(options.activation, x);
+  }
 }
 
 std::shared_ptr<const TaskFamily> MakeImageMlp(const ImageMlpOptions& options,
                                                const TaskResources& resources) {
-  Require(options.norm == Norm::kNone,
-          "TorchImageMLP: norm must be none, got {}; ImageMLP has norms",
-          NameOf("norm", options.norm, kNorms));
   const auto data = GetImages(options.images, resources);
-  return MakeTwin(
-      "ImageMLP", std::make_shared<ImageMlp>(options, data), options.images, options.augment, data,
-      [activation = options.activation](const TorchEvaluation& e, const ImageTensors& images) {
-        return MlpLogits(e, images, activation);
-      });
+  return MakeTwin("ImageMLP", std::make_shared<ImageMlp>(options, data), options.images,
+                  options.augment, data,
+                  [options](const TorchEvaluation& e, const ImageTensors& images,
+                            std::vector<torch::Tensor>* model_state) {
+                    return MlpLogits(options, e, images.Images(e.examples), model_state);
+                  });
 }
 
 #endif
