@@ -48,7 +48,8 @@ struct ImageOptions {
   Distortion distortion = Distortion::kNone;
   Sampling sampling = Sampling::kReplacement;
   void Visit(FieldVisitor& v);
-  void VisitSource(FieldVisitor& v);  // `data` and `distortion`, for families that choose the rest
+  // All but sizes and channels, for families that choose those.
+  void VisitSource(FieldVisitor& v);
 };
 
 // The images that the options name, made once a run. Throws what CheckOptions, the sources' readers

@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "base/arrays.h"
+#include "base/config.h"
 #include "base/safetensors.h"
+#include "tasks/image_batches.h"
 #include "tasks/image_mlp.h"
 #include "tasks/image_task.h"
 #include "tasks/mnist1d.h"
@@ -174,6 +176,8 @@ TEST_CASE("A task on MNIST-1D sees the signals as they are, and takes no option 
   CHECK(error({}) == wanted + "8, 0 and 'none'");
   CHECK(error({.image_size = 0, .channels = 3}) == wanted + "0, 3 and 'none'");
   CHECK(error({.image_size = 0, .distortion = Distortion::kDim}) == wanted + "0, 0 and 'dim'");
+  CHECK(ErrorOf([&] { ImageBatches(Config::Parse(R"({"type": "Drawn"})", "test"), data); }) ==
+        "augment 'Drawn' is for images, but the data are signals");
 }
 
 // Published: 32 % and 68 %, from the 4,000 signals of the training set (arXiv 2011.14439).
