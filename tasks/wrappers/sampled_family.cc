@@ -56,25 +56,29 @@ TaskParts PartsOfMix(const Tasks& tasks, const SampledFamilyOptions& options) {
   Require(options.weights.empty() || options.weights.size() == tasks.size(),
           "{}: {} weights for {} tasks; give one for each, or none for equal ones", kSampledWho,
           options.weights.size(), tasks.size());
-  TaskParts mix = tasks[0]->parts();
+  const TaskParts& first = tasks[0]->parts();
   int64_t config = 0;
   int64_t model_state = 0;
+  bool same_data = true;
   for (size_t i = 0; i < tasks.size(); ++i) {
     const TaskParts& parts = tasks[i]->parts();
-    RequireAlike("params", mix.params, parts.params, i);
-    RequireAlike("aux outputs", mix.aux, parts.aux, i);
-    Require(parts.normalizer_maximum == mix.normalizer_maximum,
+    RequireAlike("params", first.params, parts.params, i);
+    RequireAlike("aux outputs", first.aux, parts.aux, i);
+    Require(parts.normalizer_maximum == first.normalizer_maximum,
             "{}: all tasks must have the same maximum of their normalizers; tasks[0] has {} where "
             "tasks[{}] has {}",
-            kSampledWho, MaximumWords(mix), i, MaximumWords(parts));
-    if (parts.data != tasks[0]->parts().data) mix.data = {};
+            kSampledWho, MaximumWords(first), i, MaximumWords(parts));
+    same_data = same_data && parts.data == first.data;
     config = std::max(config, parts.config.size());
     model_state = std::max(model_state, parts.model_state.size());
   }
-  mix.config = Layout({{"index", Shape()}, {"task", {config}}});
-  mix.model_state = Layout({{"task", {model_state}}});
-  mix.flops = MeanFlops(tasks, Weights(tasks, options));
-  return mix;
+  return {.config = Layout({{"index", Shape()}, {"task", {config}}}),
+          .params = first.params,
+          .model_state = Layout({{"task", {model_state}}}),
+          .aux = first.aux,
+          .data = same_data ? first.data : DataRows(),
+          .normalizer_maximum = first.normalizer_maximum,
+          .flops = MeanFlops(tasks, Weights(tasks, options))};
 }
 
 std::vector<const TaskFamily*> Pointers(const Tasks& tasks) {
