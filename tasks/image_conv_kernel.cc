@@ -105,23 +105,26 @@ void HeadForward(const ConvShape& shape, int64_t count, const PaddedImages& outp
   });
 }
 
-void HeadBackward(const ConvShape& shape, int64_t count, PanelMatrix features,
+// `line` has room for the features of an example and a panel more.
+void HeadBackward(const ConvShape& shape, int64_t count, PanelMatrix features, float* line,
                   PanelMatrix outputs) {
   const ConvLayer& last = shape.layers.back();
   const int64_t positions = last.pooled_positions();
   const bool mean = shape.head == ConvHead::kMean;
-  const float share = mean ? 1 / static_cast<float>(positions) : 1;
-  const Units from{features};
+  const V share = hn::Set(d, mean ? 1 / static_cast<float>(positions) : 1.0f);
   for (int64_t image = 0; image < count; ++image) {
-    for (int64_t position = 0; position < positions; ++position) {
-      const int64_t row = image * positions + position;
-      const int64_t first = mean ? 0 : position * last.filters;
-      for (int64_t p = 0; p * kWidth < last.filters; ++p) {
-        float* to = outputs.Panel(p) + row * kWidth;
-        const int64_t valid = std::min(kWidth, last.filters - p * kWidth);
-        for (int64_t c = 0; c < valid; ++c) to[c] = share * *from.At(image, first + p * kWidth + c);
-      }
+    for (int64_t p = 0; p * kWidth < shape.features(); ++p) {
+      std::copy_n(features.Panel(p) + image * kWidth, kWidth, line + p * kWidth);
     }
+    ForPanels(last.filters, [&](int64_t p, auto kV) HWY_ATTR {
+      for (int64_t position = 0; position < positions; ++position) {
+        const float* from = line + (mean ? 0 : position * last.filters) + p * kWidth;
+        float* to = outputs.Panel(p) + (image * positions + position) * kWidth;
+        Unrolled<kV>([&](auto v) HWY_ATTR {
+          hn::Store(hn::Mul(share, hn::LoadU(d, from + v * kLanes)), d, to + v * kLanes);
+        });
+      }
+    });
   }
 }
 
@@ -206,7 +209,7 @@ LossSums RunConvPass(const ConvPass& pass, Workspace& scratch) {
                  TransposedWeights{w, features, classes, buffer}, Derivative::kOne, units);
   PanelMatrix pooled =
       TakePanels(RoundUp(count * last.pooled_positions(), kRows), last.filters, scratch);
-  HeadBackward(pass.shape, count, units, pooled);
+  HeadBackward(pass.shape, count, units, buffer, pooled);
   PoolBackward(last, count, derivative, pooled, arrays[depth - 1].values,
                arrays[depth - 1].gradient);
   for (int64_t l = depth - 1; l >= 0; --l) {

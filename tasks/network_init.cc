@@ -14,7 +14,8 @@ void InitNetwork(const Layout& layout, Key key, std::span<float> params) {
       continue;
     }
     TruncatedNormal(FoldIn(key, tensor++), -2, 2, values);
-    const float scale = 1 / std::sqrt(static_cast<float>(entry.size / entry.shape.back()));
+    const int64_t fan_in = entry.size / entry.shape.back();
+    const float scale = 1 / std::sqrt(static_cast<float>(fan_in));
     for (float& value : values) value *= scale;
   }
 }

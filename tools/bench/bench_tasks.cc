@@ -70,7 +70,8 @@ class Replicas {
 
 std::vector<WorkloadMaker> TaskWorkloads() {
   std::vector<WorkloadMaker> makers;
-  for (const EvaluationTask& named : ReadEvaluationConfig(EvaluationPresets().Find("tasks")).tasks) {
+  for (const EvaluationTask& named :
+       ReadEvaluationConfig(EvaluationPresets().Find("tasks")).tasks) {
     const std::string name = "task/" + named.name;
     makers.push_back({name, [name, config = named.task] {
                         auto replicas = std::make_shared<Replicas>(config);

@@ -3,7 +3,6 @@
 #include <malloc.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <fstream>
 #include <sstream>
@@ -14,12 +13,12 @@
 namespace lopt {
 namespace {
 
-double SecondsOf(int64_t calls, const std::function<void()>& call) {
-  const auto start = std::chrono::steady_clock::now();
+double SecondsOf(int64_t calls, const std::function<void()>& call, BenchClock clock) {
+  const double start = SecondsOn(clock);
   for (int64_t i = 0; i < calls; ++i) {
     call();
   }
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return SecondsOn(clock) - start;
 }
 
 double Median(std::vector<double> values) {
@@ -59,17 +58,20 @@ BenchResult RunWorkload(const WorkloadMaker& maker, const BenchOptions& options)
   }
   const int threads = workload.all_threads ? options.threads : 1;
   ThreadPool pool(threads);
+  const BenchClock clock = !workload.all_threads && !workload.timed && workload.flop > 0
+                               ? BenchClock::kProcessor
+                               : BenchClock::kWall;
   const auto time = [&](int64_t calls) {
     if (workload.timed) {
       return workload.timed(calls);
     }
     double seconds = 0;
-    pool.Run([&] { seconds = SecondsOf(calls, workload.call); });
+    pool.Run([&] { seconds = SecondsOf(calls, workload.call, clock); });
     return seconds;
   };
   const auto peak = [&] {
     double gflops = 0;
-    pool.Run([&] { gflops = MeasurePeakGflops(); });
+    pool.Run([&] { gflops = MeasurePeakGflops(clock); });
     return gflops;
   };
 

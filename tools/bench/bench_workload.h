@@ -37,7 +37,7 @@ struct BenchOptions {
 struct BenchResult {
   std::string name;
   int threads = 1;
-  double seconds = 0;  // median of one call
+  double seconds = 0;  // median of one call; of processor time on one thread, if FLOP are counted
   double flop = 0;     // of one call
   double gflops = 0;
   double fraction_of_peak = 0;  // of the peak measured beside each repeat, with as many threads
