@@ -125,7 +125,7 @@ NamedTensors StnInit(const StnNet& net, const StnOptions& options, const ImageDa
   linear("localization/linear_1", options.localization_hidden, 6);
   params[2 * kLocalizationLinear1].second.zero_();
   torch::Tensor& theta = params[2 * kLocalizationLinear1 + 1].second;
-  theta = IdentityTheta() + 0.1 * (UniformTensor(FoldIn(key, params.size()), {6}) - 0.5);
+  theta = IdentityTheta() + 0.1 * (UniformTensor(FoldIn(key, params.size() - 1), {6}) - 0.5);
   convolution("conv_0", net.classifier, 0);
   convolution("conv_1", net.classifier, 1);
   linear("linear_0", net.classifier.Features(data), options.hidden);
