@@ -208,8 +208,4 @@ double ByteModel::Flops(int64_t windows) const {
   return 3 * forward + 2 * 2 * bytes * width;
 }
 
-double ByteModel::FlopsAtOnce(int64_t windows) const {
-  return Flops(windows) / (IsRecurrent(options_.body) ? static_cast<double>(length_) : 1);
-}
-
 }  // namespace lopt

@@ -35,8 +35,6 @@ class ByteModel {
   // Floating-point operations of one replica's logits of `windows` windows and their gradient, as
   // TaskParts::flops counts them; a product with a one-hot vector counts as one of its rows.
   double Flops(int64_t windows) const;
-  // The same of what is computed in one piece: recurrent layers go step by step.
-  double FlopsAtOnce(int64_t windows) const;
 
  private:
   ByteModelOptions options_;

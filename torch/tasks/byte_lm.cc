@@ -72,6 +72,12 @@ TorchLoss ScoreInPieces(const ByteModel& model, const std::vector<torch::Tensor>
   return sum;
 }
 
+// Steps of recurrent layers are small; a bigram costs what its logits, 256 a byte, cost the memory.
+TorchRows RowsOf(ByteBody body, double flops) {
+  if (body == ByteBody::kTransformer) return RowsBySize(flops);
+  return body == ByteBody::kBigram ? TorchRows::kInTurn : TorchRows::kTogether;
+}
+
 std::shared_ptr<const TaskFamily> MakeByteLm(const ByteLmOptions& options,
                                              const TaskResources& resources) {
   const auto text = GetText(options.text, resources);
@@ -79,7 +85,7 @@ std::shared_ptr<const TaskFamily> MakeByteLm(const ByteLmOptions& options,
   const ByteModel model(options.model, options.text.length);
   TaskParts parts = BytePredictorParts(options.text, windows);
   parts.flops = model.Flops(options.text.batch_size);
-  const TorchRows rows = RowsBySize(model.FlopsAtOnce(options.text.batch_size));
+  const TorchRows rows = RowsOf(options.model.body, parts.flops);
   return std::make_shared<TorchTaskFamily>(
       [model](Key key, const torch::Tensor&) { return model.Init(key); },
       [model, data = ByteWindows(*text, windows, options.text.length)](const TorchEvaluation& e) {
