@@ -18,8 +18,8 @@ struct SampledFamilyOptions {
 // Params and aux outputs of all families are alike, and so is the normalizer's maximum.
 //
 // Config: "index", the number of the family, and "task" [the most numbers of a family], the task's
-// own and then zeros; model state: "task" likewise. Where all families draw alike from splits of the
-// same rows, batches of one size, the mix has that data set. Otherwise each draws its own and
+// own and then zeros; model state: "task" likewise. Where all families draw alike from splits of
+// the same rows, batches of one size, the mix has that data set. Otherwise each draws its own and
 // explicit examples are an Error.
 class SampledFamily : public FamilyOverFamilies {
  public:
