@@ -187,8 +187,6 @@ TEST_CASE("A torch task names the native one that does what it cannot") {
         "TorchImageMLP: augment must be None, got Drawn; ImageMLP augments its images");
   CHECK(error(R"({"type": "TorchImageConv", "augment": {"type": "CTAugment"}})") ==
         "TorchImageConv: augment must be None, got CTAugment; ImageConv augments its images");
-  CHECK(error(R"({"type": "TorchImageMLP", "norm": "batch"})") ==
-        "TorchImageMLP: norm must be none, got batch; ImageMLP has norms");
 }
 
 }  // namespace lopt
