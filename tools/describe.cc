@@ -84,8 +84,9 @@ int DescribeCommand(const std::vector<std::string>& arguments) {
   namespace po = boost::program_options;
   TaskRequest request;
   po::options_description options("Options");
-  options.add_options()("task", po::value<std::string>()->value_name("CONFIG.json|TYPE|JSON"),
-                        "A task to make: a file with its config, a type, with its defaults, or a config.")(
+  options.add_options()(
+      "task", po::value<std::string>()->value_name("CONFIG.json|TYPE|JSON"),
+      "A task to make: a file with its config, a type, with its defaults, or a config.")(
       "data-dir", po::value<std::string>()->value_name("DIR"),
       "Directory of the task's data files.")("steps",
                                              po::value<int64_t>(&request.steps)->value_name("N"),
