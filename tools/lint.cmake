@@ -2,13 +2,13 @@
 # They exist where clang-format and clang-tidy are installed. clang-tidy reads every file alone, with what it includes itself: lint/ in the build
 # folder is configured without unity build and precompiled headers, for its compile_commands.json. There g++'s --param, which clang does not
 # know, is left out, and generated headers are those of this build.
-set(lint_folders base tasks lopt torch torch/* estimators learner learner/* evaluation tools tools/* examples examples/*)
+set(lint_folders base tasks tasks/* lopt torch torch/* estimators learner learner/* evaluation tools tools/* examples examples/*)
 set(format_files)
 set(tidy_files)
-foreach(folder ${lint_folders} tests)
+foreach(folder ${lint_folders} tests tests/contracts)
   file(GLOB files CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/${folder}/*.cc ${CMAKE_SOURCE_DIR}/${folder}/*.h)
   list(APPEND format_files ${files})
-  if(NOT folder STREQUAL tests)
+  if(NOT folder MATCHES "^tests")
     list(FILTER files INCLUDE REGEX "\\.cc$")
     list(APPEND tidy_files ${files})
   endif()
