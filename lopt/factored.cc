@@ -1,0 +1,172 @@
+#include "lopt/factored.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace lopt {
+namespace {
+
+constexpr float kSquareFloor = 1e-30f;
+constexpr float kMomentFloor = 1e-9f;
+
+float FlooredSquare(float g) { return g * g + kSquareFloor; }
+
+// Sums of neighbours are formed in this many parts, which the compiler keeps in vectors.
+constexpr int64_t kParts = 16;
+
+float SumOfSquares(const float* g, int64_t size) {
+  float parts[kParts] = {};
+  int64_t i = 0;
+  for (; i + kParts <= size; i += kParts) {
+    for (int64_t k = 0; k < kParts; ++k) parts[k] += FlooredSquare(g[i + k]);
+  }
+  for (int64_t k = 0; i + k < size; ++k) parts[k] += FlooredSquare(g[i + k]);
+  for (int64_t half = kParts / 2; half > 0; half /= 2) {
+    for (int64_t k = 0; k < half; ++k) parts[k] += parts[k + half];
+  }
+  return parts[0];
+}
+
+void AddSquares(const float* g, int64_t size, float* sums) {
+  for (int64_t i = 0; i < size; ++i) sums[i] += FlooredSquare(g[i]);
+}
+
+Shape Without(Shape shape, size_t axis) {
+  shape.erase(shape.begin() + static_cast<std::ptrdiff_t>(axis));
+  return shape;
+}
+
+}  // namespace
+
+LargestAxes FindLargestAxes(const Shape& shape) {
+  Require(shape.size() >= 2, "FindLargestAxes: wants a shape of two axes or more, got {}",
+          ToString(shape));
+  const auto larger = [&](size_t a, size_t b) {  // of a < b
+    return shape[a] > shape[b];
+  };
+  LargestAxes axes = larger(0, 1) ? LargestAxes{0, 1} : LargestAxes{1, 0};
+  for (size_t a = 2; a < shape.size(); ++a) {
+    if (!larger(axes.largest, a)) {
+      axes = {a, axes.largest};
+    } else if (!larger(axes.second, a)) {
+      axes.second = a;
+    }
+  }
+  return axes;
+}
+
+FactoredShape::FactoredShape(const Shape& shape) {
+  const auto [largest, second_largest] = FindLargestAxes(shape);
+  largest_first = largest < second_largest;
+  row = Without(shape, largest);
+  col = Without(shape, second_largest);
+  const size_t earlier = std::min(largest, second_largest);
+  const size_t later = std::max(largest, second_largest);
+  for (size_t a = 0; a < shape.size(); ++a) {
+    int64_t& part = a < earlier    ? outer
+                    : a == earlier ? first
+                    : a < later    ? middle
+                    : a == later   ? second
+                                   : inner;
+    part *= shape[a];
+  }
+}
+
+void FactoredMeanSquares(const FactoredShape& shape, std::span<const float> gradient,
+                         std::span<float> row, std::span<float> col) {
+  if (gradient.empty()) return;
+  const std::span<float> without_first = shape.largest_first ? row : col;
+  const std::span<float> without_second = shape.largest_first ? col : row;
+  std::fill(without_first.begin(), without_first.end(), 0.0f);
+  std::fill(without_second.begin(), without_second.end(), 0.0f);
+  const int64_t line = shape.second * shape.inner;
+  const float* g = gradient.data();
+  float* over_second = without_second.data();
+  for (int64_t a = 0; a < shape.outer; ++a) {
+    for (int64_t x = 0; x < shape.first; ++x) {
+      float* over_first = without_first.data() + a * shape.middle * line;
+      for (int64_t b = 0; b < shape.middle; ++b) {
+        AddSquares(g, line, over_first);
+        if (shape.inner == 1) {
+          *over_second = SumOfSquares(g, line);
+        } else {
+          for (int64_t y = 0; y < line; y += shape.inner) {
+            AddSquares(g + y, shape.inner, over_second);
+          }
+        }
+        g += line;
+        over_first += line;
+        over_second += shape.inner;
+      }
+    }
+  }
+  for (float& mean : without_first) mean /= static_cast<float>(shape.first);
+  for (float& mean : without_second) mean /= static_cast<float>(shape.second);
+}
+
+void DecayAverage(float decay, std::span<const float> x, std::span<float> average) {
+  const float rest = 1.0f - decay;
+  for (size_t i = 0; i < x.size(); ++i) average[i] = decay * average[i] + rest * x[i];
+}
+
+float FlooredRsqrt(float x) { return 1.0f / std::sqrt(x < kMomentFloor ? kMomentFloor : x); }
+
+void FactoredRsqrt(const FactoredShape& shape, std::span<const float> v_row,
+                   std::span<const float> v_col, std::span<float> row_factors,
+                   std::span<float> col_factors) {
+  if (v_row.empty() || v_col.empty()) return;
+  for (size_t i = 0; i < v_col.size(); ++i) col_factors[i] = FlooredRsqrt(v_col[i]);
+  // What v_row keeps of the two axes is the second largest: its means are those of [before, axis,
+  // after].
+  const int64_t axis = shape.largest_first ? shape.second : shape.first;
+  const int64_t after = shape.largest_first ? shape.inner : shape.middle * shape.inner;
+  for (int64_t block = 0; block < shape.row_size(); block += axis * after) {
+    for (int64_t i = 0; i < after; ++i) {
+      float sum = 0;
+      for (int64_t k = 0; k < axis; ++k) sum += v_row[block + k * after + i];
+      const float mean = sum / static_cast<float>(axis);
+      for (int64_t k = 0; k < axis; ++k) {
+        const int64_t at = block + k * after + i;
+        row_factors[at] = FlooredRsqrt(v_row[at] / (mean + kMomentFloor));
+      }
+    }
+  }
+}
+
+FactoredRuns::FactoredRuns(const FactoredShape& shape, int64_t first)
+    : largest_first_(shape.largest_first), inner_(shape.inner > 1) {
+  const int64_t line = shape.second * shape.inner;
+  axes_[0] = {shape.outer, 0, shape.middle * line, shape.first * shape.middle * shape.inner};
+  axes_[1] = {shape.first, 0, 0, shape.middle * shape.inner};
+  axes_[2] = {shape.middle, 0, line, shape.inner};
+  axes_[3] = {inner_ ? shape.second : 1, 0, shape.inner, 0};
+  length_ = inner_ ? shape.inner : shape.second;
+  done_ = first % length_;
+  int64_t run = first / length_;
+  for (int a = kAxes - 1; a >= 0; --a) {
+    Axis& axis = axes_[a];
+    axis.at = run % axis.size;
+    run /= axis.size;
+    without_first_ += axis.at * axis.without_first;
+    without_second_ += axis.at * axis.without_second;
+  }
+}
+
+void FactoredRuns::Advance(int64_t count) {
+  done_ += count;
+  if (done_ < length_) return;
+  done_ = 0;
+  for (int a = kAxes - 1; a >= 0; --a) {
+    Axis& axis = axes_[a];
+    without_first_ += axis.without_first;
+    without_second_ += axis.without_second;
+    if (++axis.at < axis.size) return;
+    without_first_ -= axis.size * axis.without_first;
+    without_second_ -= axis.size * axis.without_second;
+    axis.at = 0;
+  }
+}
+
+}  // namespace lopt
