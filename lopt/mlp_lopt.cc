@@ -1,7 +1,6 @@
 #include "lopt/mlp_lopt.h"
 
 #include <algorithm>
-#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,6 +8,7 @@
 #include "base/options.h"
 #include "lopt/mlp_lopt_kernel.h"
 #include "lopt/mlp_lopt_reference.h"
+#include "lopt/plain_network.h"
 
 namespace lopt {
 namespace {
@@ -55,10 +55,8 @@ void MLPLOpt::DoInitTheta(Key key, std::span<float> theta) const {
   std::fill(theta.begin(), theta.end(), 0.0f);
   for (int64_t l = 0; l <= options_.hidden_layers; ++l) {
     const LayoutEntry& entry = theta_layout().Find("mlp/linear_" + std::to_string(l) + "/w");
-    const std::span<float> weights = theta.subspan(entry.offset, entry.size);
-    TruncatedNormal(FoldIn(key, static_cast<uint64_t>(l)), -2.0f, 2.0f, weights);
-    const float scale = 1.0f / std::sqrt(static_cast<float>(entry.shape[0]));
-    for (float& weight : weights) weight *= scale;
+    InitLayer(FoldIn(key, static_cast<uint64_t>(l)), entry.shape[0],
+              theta.subspan(entry.offset, entry.size));
   }
 }
 

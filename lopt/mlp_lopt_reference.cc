@@ -1,47 +1,20 @@
 #include "lopt/mlp_lopt_reference.h"
 
-#include <algorithm>
 #include <cmath>
-#include <utility>
-#include <vector>
+
+#include "lopt/plain_network.h"
 
 namespace lopt {
 namespace {
 
 constexpr int kFeatures = MLPLOpt::kNormalized + MLPLOpt::kTimes;
 
-struct Linear {
-  int64_t in;
-  int64_t out;
-  std::vector<float> weights;  // [in, out]
-  std::vector<float> bias;
-};
-
-std::vector<Linear> Layers(const MLPLOptOptions& options, std::span<const float> theta) {
-  std::vector<Linear> layers;
-  const float* next = theta.data();
-  for (int64_t l = 0; l <= options.hidden_layers; ++l) {
-    Linear layer;
-    layer.in = l == 0 ? kFeatures : options.hidden_size;
-    layer.out = l == options.hidden_layers ? 2 : options.hidden_size;
-    layer.weights.assign(next, next + layer.in * layer.out);
-    next += layer.in * layer.out;
-    layer.bias.assign(next, next + layer.out);
-    next += layer.out;
-    layers.push_back(std::move(layer));
-  }
-  return layers;
-}
-
-// max(x, 0) that passes NaN on.
-float Relu(float x) { return x < 0.0f ? 0.0f : x; }
-
 class Reference : public UpdateRule {
  public:
   Reference(const MLPLOptOptions& options, const Layout& params, const Layout& state,
             std::span<const float> theta)
       : UpdateRule(params, state),
-        layers_(Layers(options, theta)),
+        network_(kFeatures, options.hidden_size, options.hidden_layers, 2, theta),
         exp_mult_(static_cast<float>(options.exp_mult)),
         step_mult_(static_cast<float>(options.step_mult)) {}
 
@@ -84,32 +57,20 @@ class Reference : public UpdateRule {
     }
 
     const Workspace::Frame frame(scratch);
-    const int64_t widest = std::max<int64_t>(kFeatures, layers_.front().out);
-    std::span<float> x = scratch.Take<float>(widest);
-    std::span<float> y = scratch.Take<float>(widest);
+    const std::span<float> x = scratch.Take<float>(network_.width());
+    const std::span<float> y = scratch.Take<float>(network_.width());
     for (size_t i = 0; i < p.size(); ++i) {
       for (int k = 0; k < MLPLOpt::kNormalized; ++k) x[k] = feature(i, k) * scale[k];
       for (int k = 0; k < MLPLOpt::kTimes; ++k) {
         x[MLPLOpt::kNormalized + k] =
             std::tanh(static_cast<float>(step) / MLPLOpt::kTimeScales[k] - 1.0f);
       }
-      for (size_t l = 0; l < layers_.size(); ++l) {
-        const Linear& layer = layers_[l];
-        for (int64_t out = 0; out < layer.out; ++out) {
-          float sum = 0;
-          for (int64_t in = 0; in < layer.in; ++in) {
-            sum += x[in] * layer.weights[in * layer.out + out];
-          }
-          y[out] = sum + layer.bias[out];
-          if (l + 1 < layers_.size()) y[out] = Relu(y[out]);
-        }
-        std::swap(x, y);
-      }
-      p[i] -= x[0] * std::exp(x[1] * exp_mult_) * step_mult_;
+      const std::span<const float> outputs = network_.Run(x, y);
+      p[i] -= outputs[0] * std::exp(outputs[1] * exp_mult_) * step_mult_;
     }
   }
 
-  std::vector<Linear> layers_;
+  PlainNetwork network_;
   float exp_mult_;
   float step_mult_;
 };
