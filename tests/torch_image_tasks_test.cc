@@ -441,6 +441,60 @@ TEST_CASE("Numbers of weights are those of the nets") {
   CHECK_EQ(weights(R"({"type": "TorchRowLSTM", "cell": "gru"})"), 18698);
 }
 
+TEST_CASE("The spatial transformer is the net assembled from torch's operations, with gradients") {
+  const TaskResources resources("");
+  const auto data = GetImages({.image_size = 20, .data = ImageSource::kGlyphs}, resources);
+  for (const bool align_corners : {false, true}) {
+    CAPTURE(align_corners);
+    const auto task = Make(R"({"type": "TorchSTN", "image_size": 20, "data": "glyphs",
+                               "align_corners": )" +
+                               std::string(align_corners ? "true}" : "false}"),
+                           resources);
+    std::vector<float> params(task->params_layout().size());
+    Normal(KeyFromSeed(1), params);
+    std::vector<torch::Tensor> p;
+    for (const LayoutEntry& entry : task->params_layout().entries()) {
+      torch::Tensor tensor = torch::from_blob(params.data() + entry.offset, entry.shape);
+      tensor *= 0.1F;
+      p.push_back(tensor.detach().clone().requires_grad_());
+    }
+    const std::vector<int32_t> examples = {3, 99, 500, 1};
+    std::vector<float> gradient(params.size());
+    float loss = 0;
+    Workspace scratch;
+    task->Evaluate(
+        {.params = params, .examples = examples, .losses = {&loss, 1}, .gradients = gradient},
+        scratch);
+
+    const ImageTensors images(data);
+    const torch::Tensor rows = torch::tensor(examples).to(torch::kInt64);
+    const auto features = [&](torch::Tensor x, size_t first) {
+      for (size_t c = first; c < first + 4; c += 2) {
+        x = torch::relu(torch::max_pool2d(torch::conv2d(x, p[c], p[c + 1]), 2));
+      }
+      return x.flatten(1);
+    };
+    const auto linear = [&](const torch::Tensor& x, size_t layer) {
+      return torch::linear(x, p[layer], p[layer + 1]);
+    };
+    const torch::Tensor x = images.Images(rows).view({4, 1, 20, 20});
+    const torch::Tensor theta = linear(torch::relu(linear(features(x, 0), 4)), 6).view({4, 2, 3});
+    const torch::Tensor grid = torch::affine_grid_generator(theta, x.sizes(), align_corners);
+    const torch::Tensor straight = torch::grid_sampler(x, grid, 0, 0, align_corners);
+    const torch::Tensor logits = linear(torch::relu(linear(features(straight, 8), 12)), 14);
+    const torch::Tensor wanted = torch::cross_entropy_loss(logits, images.Labels(rows));
+    CHECK_LE(std::abs(loss - wanted.item<float>()), 1e-5);
+    const auto gradients = torch::autograd::grad({wanted}, p);
+    for (size_t t = 0; t < p.size(); ++t) {
+      const LayoutEntry& entry = task->params_layout().entries()[t];
+      CAPTURE(entry.name);
+      CHECK_LE(
+          MaxDistance(torch::from_blob(gradient.data() + entry.offset, entry.shape), gradients[t]),
+          1e-5);
+    }
+  }
+}
+
 TEST_CASE("A masked number of theta stays the identity's and has no gradient") {
   const std::string start = R"({"type": "TorchSTN", "image_size": 20, "batch_size": 8,
                                 "data": "glyphs")";
