@@ -67,6 +67,13 @@ LoptProblem::LoptProblem(std::shared_ptr<const TaskFamily> task,
           "'count' or 'abort'");
 }
 
+void LoptProblem::CheckEpisodesHaveLengths() const {
+  Require(EpisodesEnd() || optimizer_->needs_num_steps().empty(),
+          "inner problem: {} needs the length of episodes, which do not end "
+          "(NeverEndingTruncationSchedule); choose another schedule",
+          optimizer_->needs_num_steps());
+}
+
 LoptProblem::Episode LoptProblem::BeginEpisode(Key key, const OuterState& outer,
                                                const UpdateRule& rule,
                                                const ReplicaRow& row) const {
@@ -95,6 +102,7 @@ int64_t LoptProblem::GroupRows(int64_t replicas) const {
 
 UnrollState LoptProblem::DoStart(const ThetaRows& theta, const OuterState& outer,
                                  std::span<const Key> keys, std::optional<int64_t> horizon) const {
+  if (!horizon) CheckEpisodesHaveLengths();
   UnrollState arrays = MakeLoptState(*this, theta.rows);
   const LoptState state(*this, theta.rows, &arrays);
   ParallelFor(theta.rows, [&](int64_t b) {

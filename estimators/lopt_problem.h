@@ -66,6 +66,9 @@ class LoptProblem : public InnerProblem {
               const LoptProblemOptions& options);
 
   bool EpisodesEnd() const override { return schedule_->EpisodesEnd(); }
+  // Throws Error if the optimizer needs the length of a run (needs_num_steps) and episodes have
+  // none, as starting replicas without a horizon does.
+  void CheckEpisodesHaveLengths() const;
 
   // What a window is made of, for the code that runs it on one kind of device.
   const TaskFamily& task() const { return *task_; }

@@ -65,6 +65,7 @@ void AddTruncated(Estimators* registry, const char* type, const char* summary) {
       [](const Options& options, OptimizerPointer optimizer, const TaskResources& resources) {
         const auto schedule = ScheduleRegistry().Make(options.schedule);
         auto problem = MakeProblem(options, std::move(optimizer), schedule, resources);
+        problem->CheckEpisodesHaveLengths();
         return Configured(options, schedule,
                           std::make_shared<Estimator>(std::move(problem), options.own));
       });

@@ -1,12 +1,10 @@
 #include "lopt/learnable.h"
 
 #include <cmath>
-#include <numbers>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
 #include "base/options.h"
 
 namespace lopt {
@@ -39,28 +37,16 @@ float FusedMultiplyAdd(float a, float b, float c) {
 // A learning rate with its schedule.
 class LearningRate {
  public:
-  LearningRate(float rate, RateSchedule schedule)
-      : rate_(rate), cosine_(schedule == RateSchedule::kCosine) {}
+  LearningRate(float rate, RateSchedule schedule) : rate_(rate), schedule_(schedule) {}
 
   float At(const StepInfo& info) const {
-    if (!cosine_) return rate_;
-    Require(info.step < info.num_steps,
-            "cosine schedule of the learning rate: step {} is not one of a run of {} steps "
-            "(StepInfo::num_steps; 0 means that the run's length is not known)",
-            info.step, info.num_steps);
-    const double done = static_cast<double>(info.step) / static_cast<double>(info.num_steps);
-    return static_cast<float>(double{rate_} * (1 + std::cos(std::numbers::pi * done)) / 2);
+    return static_cast<float>(double{rate_} * ScheduleFactor(schedule_, info));
   }
 
  private:
   float rate_;
-  bool cosine_;
+  RateSchedule schedule_;
 };
-
-void VisitSchedule(FieldVisitor& v, RateSchedule* schedule) {
-  v.Choice("schedule", schedule, kRateSchedules,
-           "The learning rate over the run: as it is, or times (1 + cos(pi step / steps)) / 2.");
-}
 
 class SGDRule : public UpdateRule {
  public:
@@ -149,7 +135,10 @@ void LearnableSGDOptions::Visit(FieldVisitor& v) {
 }
 
 LearnableSGD::LearnableSGD(const LearnableSGDOptions& options)
-    : LearnedOptimizer(Scalars({"log_lr"})), options_(CheckOptions("LearnableSGD", options)) {}
+    : LearnedOptimizer(
+          Scalars({"log_lr"}),
+          NeedOfNumSteps("LearnableSGD", CheckOptions("LearnableSGD", options).schedule)),
+      options_(options) {}
 
 void LearnableSGD::DoInitTheta(Key, std::span<float> theta) const {
   theta[0] = Log(options_.learning_rate);
@@ -167,8 +156,10 @@ void LearnableSGDMOptions::Visit(FieldVisitor& v) {
 }
 
 LearnableSGDM::LearnableSGDM(const LearnableSGDMOptions& options)
-    : LearnedOptimizer(Scalars({"log_lr", "one_minus_momentum"})),
-      options_(CheckOptions("LearnableSGDM", options)) {}
+    : LearnedOptimizer(
+          Scalars({"log_lr", "one_minus_momentum"}),
+          NeedOfNumSteps("LearnableSGDM", CheckOptions("LearnableSGDM", options).schedule)),
+      options_(options) {}
 
 void LearnableSGDM::DoInitTheta(Key, std::span<float> theta) const {
   theta[0] = Log(options_.learning_rate);
@@ -195,8 +186,10 @@ void LearnableAdamOptions::Visit(FieldVisitor& v) {
 }
 
 LearnableAdam::LearnableAdam(const LearnableAdamOptions& options)
-    : LearnedOptimizer(Scalars({"log_lr", "one_minus_beta1", "one_minus_beta2", "log_epsilon"})),
-      options_(CheckOptions("LearnableAdam", options)) {}
+    : LearnedOptimizer(
+          Scalars({"log_lr", "one_minus_beta1", "one_minus_beta2", "log_epsilon"}),
+          NeedOfNumSteps("LearnableAdam", CheckOptions("LearnableAdam", options).schedule)),
+      options_(options) {}
 
 void LearnableAdam::DoInitTheta(Key, std::span<float> theta) const {
   theta[0] = Log(options_.learning_rate);

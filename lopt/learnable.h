@@ -2,19 +2,17 @@
 
 #include "base/fields.h"
 #include "lopt/learned_optimizer.h"
+#include "lopt/rate_schedule.h"
 
 namespace lopt {
 
 // Hand-designed optimizers whose hyperparameters are the theta to be learned, each in a logarithm
 // so that any real number is valid. Metz et al., google/learned_optimization.
 //
+// Their learning rates have a schedule; one that is not constant needs the length of the run
+// (StepInfo::num_steps).
+//
 // Constructors throw Error as CheckOptions does.
-
-// What multiplies the learning rate: 1, or (1 + cos(pi t / T)) / 2 at step t of a run of T steps
-// (StepInfo::step and num_steps); with the cosine, Update throws Error unless t < T.
-enum class RateSchedule { kConstant, kCosine };
-inline constexpr Named<RateSchedule> kRateSchedules[] = {{RateSchedule::kConstant, "constant"},
-                                                         {RateSchedule::kCosine, "cosine"}};
 
 struct LearnableSGDOptions {
   double learning_rate = 0.01;

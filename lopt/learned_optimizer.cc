@@ -27,6 +27,10 @@ void UpdateRule::Update(const StepInfo& info, std::span<const float> gradient,
   CheckSize("gradient", gradient.size(), params_layout_.size());
   CheckSize("params", params.size(), params_layout_.size());
   CheckSize("state", state.size(), state_layout_.size());
+  Require(needs_num_steps_.empty() || info.step < info.num_steps,
+          "{} needs the length of the run: step {} is not one of a run of {} steps "
+          "(StepInfo::num_steps; 0 means that the run's length is not known)",
+          needs_num_steps_, info.step, info.num_steps);
   DoUpdate(info, gradient, params, state, scratch);
 }
 
@@ -46,7 +50,9 @@ std::unique_ptr<UpdateRule> LearnedOptimizer::Bind(const Layout& params,
   Require(static_cast<int64_t>(theta.size()) == theta_layout_.size(),
           "LearnedOptimizer::Bind: theta has {} numbers, its layout has {}", theta.size(),
           theta_layout_.size());
-  return DoBind(params, theta);
+  std::unique_ptr<UpdateRule> rule = DoBind(params, theta);
+  rule->needs_num_steps_ = needs_num_steps_;
+  return rule;
 }
 
 Layout LearnedOptimizer::StateLayout(const Layout& params) const {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 
 #include "base/key.h"
@@ -35,7 +36,9 @@ class UpdateRule {
 
   // Throws Error if a span's size is not its layout's, as Update does.
   void InitState(const StepInfo& info, std::span<const float> params, std::span<float> state) const;
-  // One update in place. `params` is 64-byte aligned for best speed; any alignment works.
+  // One update in place. `params` is 64-byte aligned for best speed; any alignment works. Throws
+  // Error also where the optimizer needs the length of the run and `info.step` is not below
+  // `info.num_steps`.
   void Update(const StepInfo& info, std::span<const float> gradient, std::span<float> params,
               std::span<float> state, Workspace& scratch) const;
 
@@ -53,8 +56,11 @@ class UpdateRule {
                         std::span<float> params, std::span<float> state,
                         Workspace& scratch) const = 0;
 
+  friend class LearnedOptimizer;
+
   Layout params_layout_;
   Layout state_layout_;
+  std::string needs_num_steps_;  // the optimizer's
 };
 
 // A map from weights theta to an ordinary optimizer. Optimizers without a network (Adam, SGDM) are
@@ -67,6 +73,10 @@ class LearnedOptimizer {
 
   const Layout& theta_layout() const { return theta_layout_; }  // D
 
+  // What in the type or its options makes updates need StepInfo::num_steps, such as "LearnableAdam
+  // with schedule 'cosine'"; empty if they do not.
+  const std::string& needs_num_steps() const { return needs_num_steps_; }
+
   Eigen::VectorXf InitTheta(Key key) const;
   // Throws Error if theta does not have D numbers. Packs the weights, so bind once and update
   // often.
@@ -75,7 +85,8 @@ class LearnedOptimizer {
   Layout StateLayout(const Layout& params) const;
 
  protected:
-  explicit LearnedOptimizer(Layout theta) : theta_layout_(std::move(theta)) {}
+  explicit LearnedOptimizer(Layout theta, std::string needs_num_steps = "")
+      : theta_layout_(std::move(theta)), needs_num_steps_(std::move(needs_num_steps)) {}
 
  private:
   virtual void DoInitTheta(Key key, std::span<float> theta) const = 0;
@@ -83,6 +94,7 @@ class LearnedOptimizer {
                                              std::span<const float> theta) const = 0;
 
   Layout theta_layout_;
+  std::string needs_num_steps_;
 };
 
 }  // namespace lopt

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numbers>
 #include <span>
 #include <vector>
 
@@ -24,6 +25,28 @@ def init_state(self, param: Tensor) -> Tensor:
                      slots, like);
 }
 
+constexpr const char* kUpdate = R"(
+def update(self, param: Tensor, grad: Tensor, state: Tensor, step: int,
+           num_steps: int = 0) -> Tuple[Tensor, Tensor]:
+)";
+
+// The first line of update where `need` (LearnedOptimizer::needs_num_steps) is not empty.
+std::string RequireNumSteps(const std::string& need) {
+  if (need.empty()) return "";
+  return fmt::format(
+      R"(    message = "{} needs num_steps: step {{}} is not one of a training of {{}} steps"
+    assert step < num_steps, message.format(step, num_steps)
+)",
+      need);
+}
+
+// The expression of ScheduleFactor.
+std::string Factor(RateSchedule schedule) {
+  if (schedule == RateSchedule::kConstant) return "1.0";
+  if (schedule == RateSchedule::kLinear) return "(1.0 - step / num_steps)";
+  return fmt::format("((1.0 + torch.cos({} * step / num_steps)) / 2.0)", std::numbers::pi);
+}
+
 void MlpLopt(const Config& config, TorchScript* script) {
   const auto options = ReadOptions<MLPLOptOptions>(config);
   script->buffers.Set("decays", Array::Of<float>({MLPLOpt::kMomenta}, MLPLOpt::kDecays));
@@ -34,10 +57,8 @@ void MlpLopt(const Config& config, TorchScript* script) {
         fmt::format("    x = torch.relu(x) @ self.mlp_linear_{0}_w + self.mlp_linear_{0}_b\n", l);
   }
   script->source =
-      InitState(MLPLOpt::kMomenta, "decays") +
-      fmt::format(R"(
-def update(self, param: Tensor, grad: Tensor, state: Tensor, step: int) -> Tuple[Tensor, Tensor]:
-    p = param.to(self.decays.dtype)
+      InitState(MLPLOpt::kMomenta, "decays") + kUpdate +
+      fmt::format(R"(    p = param.to(self.decays.dtype)
     g = grad.to(self.decays.dtype)
     decays = self.decays.view([{momenta}] + [1] * param.dim())
     momenta = decays * state + (1.0 - decays) * g
@@ -55,41 +76,37 @@ def update(self, param: Tensor, grad: Tensor, state: Tensor, step: int) -> Tuple
                   fmt::arg("exp_mult", options.exp_mult), fmt::arg("step_mult", options.step_mult));
 }
 
-void RequireConstant(RateSchedule schedule, const Config& config) {
-  Require(
-      schedule == RateSchedule::kConstant,
-      "TorchScript: a {} can be exported with the schedule 'constant' alone, which '{}' is not: "
-      "the script does not know the length of the run",
-      config.Type(), NameOf("schedule", schedule, kRateSchedules));
+// The methods of a hand-designed optimizer with `slots` tensors of state: `body` ends update and
+// finds the learning rate in `rate`.
+std::string LearnableSource(const Config& config, RateSchedule schedule, int slots,
+                            const std::string& body) {
+  return InitState(slots, "log_lr") + kUpdate +
+         RequireNumSteps(NeedOfNumSteps(config.Type(), schedule)) +
+         "    rate = torch.exp(self.log_lr[0]) * " + Factor(schedule) + "\n" + body;
 }
 
 void Sgd(const Config& config, TorchScript* script) {
-  RequireConstant(ReadOptions<LearnableSGDOptions>(config).schedule, config);
-  script->source = InitState(0, "log_lr") + R"(
-def update(self, param: Tensor, grad: Tensor, state: Tensor, step: int) -> Tuple[Tensor, Tensor]:
-    change = torch.exp(self.log_lr[0]) * grad.to(self.log_lr.dtype)
+  const auto options = ReadOptions<LearnableSGDOptions>(config);
+  script->source = LearnableSource(config, options.schedule, 0,
+                                   R"(    change = rate * grad.to(self.log_lr.dtype)
     return param - change.to(param.dtype), state
-)";
+)");
 }
 
 void Sgdm(const Config& config, TorchScript* script) {
-  RequireConstant(ReadOptions<LearnableSGDMOptions>(config).schedule, config);
-  script->source = InitState(1, "log_lr") + R"(
-def update(self, param: Tensor, grad: Tensor, state: Tensor, step: int) -> Tuple[Tensor, Tensor]:
-    momentum = 1.0 - torch.exp(self.one_minus_momentum[0])
+  const auto options = ReadOptions<LearnableSGDMOptions>(config);
+  script->source = LearnableSource(config, options.schedule, 1,
+                                   R"(    momentum = 1.0 - torch.exp(self.one_minus_momentum[0])
     state = momentum * state + grad.to(self.log_lr.dtype)
-    change = torch.exp(self.log_lr[0]) * state[0]
+    change = rate * state[0]
     return param - change.to(param.dtype), state
-)";
+)");
 }
 
 void Adam(const Config& config, TorchScript* script) {
   const auto options = ReadOptions<LearnableAdamOptions>(config);
-  RequireConstant(options.schedule, config);
-  script->source =
-      InitState(2, "log_lr") + fmt::format(R"(
-def update(self, param: Tensor, grad: Tensor, state: Tensor, step: int) -> Tuple[Tensor, Tensor]:
-    g = grad.to(self.log_lr.dtype)
+  script->source = LearnableSource(config, options.schedule, 2,
+                                   fmt::format(R"(    g = grad.to(self.log_lr.dtype)
     beta1 = 1.0 - torch.exp(self.one_minus_beta1[0])
     beta2 = 1.0 - torch.exp(self.one_minus_beta2[0])
     m = beta1 * state[0] + (1.0 - beta1) * g
@@ -98,11 +115,11 @@ def update(self, param: Tensor, grad: Tensor, state: Tensor, step: int) -> Tuple
     correction2 = (1.0 - torch.pow(beta2.double(), step + 1)).to(g.dtype)
     root = torch.sqrt(v / correction2 + {epsilon_root}) + torch.exp(self.log_epsilon[0])
     direction = (m / correction1) / root + param.to(g.dtype) * {weight_decay}
-    change = torch.exp(self.log_lr[0]) * direction
+    change = rate * direction
     return param - change.to(param.dtype), torch.stack([m, v])
 )",
-                                           fmt::arg("epsilon_root", options.epsilon_root),
-                                           fmt::arg("weight_decay", options.weight_decay));
+                                               fmt::arg("epsilon_root", options.epsilon_root),
+                                               fmt::arg("weight_decay", options.weight_decay)));
 }
 
 const std::map<std::string, void (*)(const Config&, TorchScript*)>& Scripts() {

@@ -12,9 +12,12 @@ namespace lopt {
 //   init_state(param: Tensor) -> Tensor
 //     The state of a fresh parameter: float32 [k, shape of param], on param's device; k is 6 for
 //     MLPLOpt (its momenta), 0 for LearnableSGD, 1 for LearnableSGDM, 2 for LearnableAdam.
-//   update(param: Tensor, grad: Tensor, state: Tensor, step: int) -> Tuple[Tensor, Tensor]
+//   update(param: Tensor, grad: Tensor, state: Tensor, step: int, num_steps: int = 0)
+//       -> Tuple[Tensor, Tensor]
 //     The new param, of param's dtype, and the new state. `step` is the number of updates that this
-//     state has seen: 0 at the first. The step is computed in float32.
+//     state has seen: 0 at the first. `num_steps` is the number of updates of the training; where
+//     the optimizer needs it, a step that is not below it raises an exception. The step is computed
+//     in float32.
 // Parameters may have any shape and any floating type; each tensor is a problem of its own. The
 // module's buffers are the tensors of theta, "/" in their names replaced by "_", and constants.
 struct TorchScript {
@@ -22,8 +25,7 @@ struct TorchScript {
   NamedArrays buffers;  // float32
 };
 
-// Throws Error that lists the types that have such a script if the file's has none, or if its
-// learning rate has a schedule, which would need the length of the run.
+// Throws Error that lists the types that have such a script if the file's has none.
 TorchScript MakeTorchScript(const ThetaFile& theta_file);
 
 }  // namespace lopt

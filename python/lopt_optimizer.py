@@ -28,7 +28,60 @@ _FORMAT = "lopt theta 1"
 _GOLDEN_TOLERANCE = 1e-6
 
 
-class _MLPLOpt:
+class _Rule:
+    """What the rest of this file asks of a type of learned optimizer: one subclass for each.
+
+    OPTIONS: the options with their defaults. CHOICES: the valid values of those that are names.
+    """
+
+    CHOICES = {}
+
+    @staticmethod
+    def check(options):
+        """Raises ValueError for options of the right types that are not valid."""
+
+    @staticmethod
+    def needs_num_steps(options):
+        """Which option makes steps need num_steps, in words; None if none does."""
+        return None
+
+    @staticmethod
+    def layout(options):
+        """Shapes of theta's tensors by name."""
+        raise NotImplementedError
+
+    @staticmethod
+    def state_shapes(n):
+        """Shapes of the state of a tensor with n elements by name; it begins with zeros."""
+        raise NotImplementedError
+
+    def __init__(self, options, theta, device):
+        raise NotImplementedError
+
+    def step(self, p, g, state, t, num_steps):
+        """What is to be subtracted from p, [n]. p, g: [n] float32; state: changed in place;
+        t: number of the tensor's earlier updates; num_steps: number of updates of the training,
+        above t, or None where it is not known, which it is if needs_num_steps names an option."""
+        raise NotImplementedError
+
+
+_SCHEDULES = ("constant", "linear", "cosine")
+
+
+def _need_of_schedule(options):
+    schedule = options["schedule"]
+    return None if schedule == "constant" else f"schedule '{schedule}'"
+
+
+def _schedule_factor(schedule, t, num_steps):
+    """What multiplies a step."""
+    if schedule == "constant":
+        return 1.0
+    done = t / num_steps
+    return 1 - done if schedule == "linear" else (1 + math.cos(math.pi * done)) / 2
+
+
+class _MLPLOpt(_Rule):
     """A network that maps each parameter's features to its step (Metz et al.,
     google/learned_optimization).
 
@@ -46,8 +99,13 @@ class _MLPLOpt:
     CHUNK = 1 << 16  # parameters whose activations are in memory at once
 
     @staticmethod
-    def layout(options):
-        """Shapes of theta: the weights [in, out] and biases [out] of every layer."""
+    def check(options):
+        if options["hidden_size"] < 1 or options["hidden_layers"] < 1:
+            raise ValueError("hidden_size and hidden_layers must be at least 1, got "
+                             f"{options['hidden_size']} and {options['hidden_layers']}")
+
+    @staticmethod
+    def layout(options):  # the weights [in, out] and biases [out] of every layer
         layers, size = options["hidden_layers"], options["hidden_size"]
         shapes, inputs = {}, _MLPLOpt.NORMALIZED + len(_MLPLOpt.TIME_SCALES)
         for layer in range(layers + 1):
@@ -59,7 +117,6 @@ class _MLPLOpt:
 
     @staticmethod
     def state_shapes(n):
-        """Shapes of the state of a tensor with n elements."""
         return {"momenta": (len(_MLPLOpt.DECAYS), n)}
 
     def __init__(self, options, theta, device):
@@ -73,8 +130,7 @@ class _MLPLOpt:
         self._decays = torch.tensor(self.DECAYS, device=device)[:, None]
         self._time_scales = torch.tensor(self.TIME_SCALES, dtype=torch.float32, device=device)
 
-    def step(self, p, g, state, t):
-        """What is to be subtracted from p, [n]. p, g: [n]; state: changed in place; t: int."""
+    def step(self, p, g, state, t, num_steps):
         momenta = state["momenta"]
         momenta.mul_(self._decays).add_((1 - self._decays) * g)
         mean_square = torch.stack([(g * g).mean(), (p * p).mean(), *(momenta * momenta).mean(1)])
@@ -96,77 +152,84 @@ def _number(tensor):
     return tensor.float().item()
 
 
-class _LearnableSGD:
+class _Learnable(_Rule):
+    """A hand-designed rule whose hyperparameters are theta; its learning rate has a schedule."""
+
+    CHOICES = {"schedule": _SCHEDULES}
+    THETA = ("log_lr",)
+
+    needs_num_steps = staticmethod(_need_of_schedule)
+
+    @classmethod
+    def layout(cls, options):
+        return {name: (1,) for name in cls.THETA}
+
+    def __init__(self, options, theta, device):
+        self._learning_rate = _number(torch.exp(theta["log_lr"]))
+        self._schedule = options["schedule"]
+
+    def _rate(self, t, num_steps):
+        return self._learning_rate * _schedule_factor(self._schedule, t, num_steps)
+
+
+class _LearnableSGD(_Learnable):
     """p <- p - exp(log_lr) g."""
 
     OPTIONS = {"learning_rate": 0.01, "schedule": "constant"}
 
     @staticmethod
-    def layout(options):
-        return {"log_lr": (1,)}
-
-    @staticmethod
     def state_shapes(n):
         return {}
 
-    def __init__(self, options, theta, device):
-        self._learning_rate = _number(torch.exp(theta["log_lr"]))
-
-    def step(self, p, g, state, t):
-        return self._learning_rate * g
+    def step(self, p, g, state, t, num_steps):
+        return self._rate(t, num_steps) * g
 
 
-class _LearnableSGDM:
+class _LearnableSGDM(_Learnable):
     """b <- g + (1 - exp(one_minus_momentum)) b; p <- p - exp(log_lr) b."""
 
     OPTIONS = {"learning_rate": 0.01, "momentum": 0.9, "schedule": "constant"}
-
-    @staticmethod
-    def layout(options):
-        return {"log_lr": (1,), "one_minus_momentum": (1,)}
+    THETA = ("log_lr", "one_minus_momentum")
 
     @staticmethod
     def state_shapes(n):
         return {"momentum": (n,)}
 
     def __init__(self, options, theta, device):
-        self._learning_rate = _number(torch.exp(theta["log_lr"]))
+        super().__init__(options, theta, device)
         self._momentum = _number(1 - torch.exp(theta["one_minus_momentum"]))
 
-    def step(self, p, g, state, t):
-        return self._learning_rate * state["momentum"].mul_(self._momentum).add_(g)
+    def step(self, p, g, state, t, num_steps):
+        return self._rate(t, num_steps) * state["momentum"].mul_(self._momentum).add_(g)
 
 
-class _LearnableAdam:
+class _LearnableAdam(_Learnable):
     """Adam with epsilon_root under the root and decoupled weight decay:
     p <- p - lr (mhat / (sqrt(vhat + epsilon_root) + epsilon) + weight_decay p)."""
 
     OPTIONS = {"learning_rate": 1e-3, "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8,
                "epsilon_root": 1e-8, "schedule": "constant", "weight_decay": 0.0}
-
-    @staticmethod
-    def layout(options):
-        names = ("log_lr", "one_minus_beta1", "one_minus_beta2", "log_epsilon")
-        return {name: (1,) for name in names}
+    THETA = ("log_lr", "one_minus_beta1", "one_minus_beta2", "log_epsilon")
 
     @staticmethod
     def state_shapes(n):
         return {"m": (n,), "v": (n,)}
 
     def __init__(self, options, theta, device):
-        self._learning_rate = _number(torch.exp(theta["log_lr"]))
+        super().__init__(options, theta, device)
         self._beta1 = _number(1 - torch.exp(theta["one_minus_beta1"]))
         self._beta2 = _number(1 - torch.exp(theta["one_minus_beta2"]))
         self._epsilon = _number(torch.exp(theta["log_epsilon"]))
         self._epsilon_root = options["epsilon_root"]
         self._weight_decay = options["weight_decay"]
 
-    def step(self, p, g, state, t):
+    def step(self, p, g, state, t, num_steps):
         m = state["m"].mul_(self._beta1).add_(g, alpha=1 - self._beta1)
         v = state["v"].mul_(self._beta2).addcmul_(g, g, value=1 - self._beta2)
         root = torch.sqrt(v / (1 - self._beta2 ** (t + 1)) + self._epsilon_root) + self._epsilon
-        step = self._learning_rate * (m / (1 - self._beta1 ** (t + 1)) / root)
-        return step + self._learning_rate * self._weight_decay * p if self._weight_decay else step
+        rate = self._rate(t, num_steps)
+        step = rate * (m / (1 - self._beta1 ** (t + 1)) / root)
+        return step + rate * self._weight_decay * p if self._weight_decay else step
 
 
 _TYPES = {"MLPLOpt": _MLPLOpt, "LearnableSGD": _LearnableSGD, "LearnableSGDM": _LearnableSGDM,
@@ -191,13 +254,14 @@ def _resolve(learned_optimizer, source):
             raise ValueError(f"{source}: {kind}'s option {name} must be like {options[name]!r}, "
                              f"got {value!r}")
         options[name] = value
-    if options.get("schedule", "constant") != "constant":
-        raise ValueError(f"{source}: {kind}'s schedule must be 'constant' here, got "
-                         f"{options['schedule']!r}: an optimizer does not know the length of the "
-                         "run. Use a scheduler of torch.optim.lr_scheduler")
-    if kind == "MLPLOpt" and (options["hidden_size"] < 1 or options["hidden_layers"] < 1):
-        raise ValueError(f"{source}: hidden_size and hidden_layers must be at least 1, got "
-                         f"{options['hidden_size']} and {options['hidden_layers']}")
+    for name, choices in _TYPES[kind].CHOICES.items():
+        if options[name] not in choices:
+            raise ValueError(f"{source}: {kind}'s option {name} must be one of "
+                             f"{', '.join(map(repr, choices))}; got {options[name]!r}")
+    try:
+        _TYPES[kind].check(options)
+    except ValueError as error:
+        raise ValueError(f"{source}: {kind}: {error}") from error
     return _TYPES[kind], {"type": kind, **options}
 
 
@@ -303,6 +367,12 @@ class ThetaFile:
     def state_shapes(self, n):
         return self._rule.state_shapes(n)
 
+    def needs_num_steps(self):
+        """What makes steps need num_steps, such as "LearnableAdam with schedule 'cosine'"; None if
+        nothing does."""
+        option = self._rule.needs_num_steps(self.learned_optimizer)
+        return option and f"{self.learned_optimizer['type']} with {option}"
+
     def _check_layout(self, path):
         def show(shapes):
             return ", ".join(f"{name} {list(shape)}" for name, shape in sorted(shapes.items()))
@@ -331,7 +401,7 @@ class ThetaFile:
             p = start.reshape(-1).clone()
             state = _fresh_state(self, p)
             for t, gradient in enumerate(gradients[name]):
-                p -= rule.step(p, gradient.reshape(-1), state, t)
+                p -= rule.step(p, gradient.reshape(-1), state, t, len(gradients[name]))
             wanted = result[name].reshape(-1)
             off = ~torch.isclose(p, wanted, rtol=_GOLDEN_TOLERANCE, atol=_GOLDEN_TOLERANCE,
                                  equal_nan=True)
@@ -377,6 +447,9 @@ class LearnedOptimizer(torch.optim.Optimizer):
                     other elements and the parameter itself move it. True: elements whose gradient
                     is exactly 0 keep their value in that step, weight decay included; their state
                     is updated.
+      num_steps     the number of steps of the training, default None: not known. Learned optimizers
+                    with a schedule need it: a step beyond it is an error. It may be set higher on
+                    the way, for a training that is to go on. Others do without it.
 
     There is no momentum to set: the momenta are part of what was learned. Schedulers that cycle one
     (OneCycleLR) can be used; what they set has no effect, and a warning says so once. Another
@@ -392,11 +465,12 @@ class LearnedOptimizer(torch.optim.Optimizer):
     """
 
     def __init__(self, params, theta_file, lr=1.0, weight_decay=0.0, non_finite="error",
-                 skip_zero_gradients=False):
+                 skip_zero_gradients=False, num_steps=None):
         """params: tensors, or dictionaries of groups. theta_file: a ThetaFile.
 
         Raises TypeError for a parameter that is not of a real floating-point type, ValueError for
-        an lr or weight_decay that is negative or not finite or another option that is not valid.
+        an lr or weight_decay that is negative or not finite, another option that is not valid, or
+        num_steps that is missing where it is needed.
         """
         self._theta_file = theta_file
         self._rules = {}
@@ -404,15 +478,16 @@ class LearnedOptimizer(torch.optim.Optimizer):
         self.skipped = 0
         # Schedulers that cycle a momentum look for its name.
         super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "non_finite": non_finite,
-                                  "skip_zero_gradients": skip_zero_gradients, "momentum": None})
+                                  "skip_zero_gradients": skip_zero_gradients,
+                                  "num_steps": num_steps, "momentum": None})
 
     @classmethod
     def from_file(cls, path, params, lr=1.0, weight_decay=0.0, learned_optimizer=None,
-                  non_finite="error", skip_zero_gradients=False):
+                  non_finite="error", skip_zero_gradients=False, num_steps=None):
         """The optimizer of a theta file, for these parameters. See ThetaFile for path and
         learned_optimizer and what is raised, and the class for the options."""
         return cls(params, ThetaFile(path, learned_optimizer), lr, weight_decay, non_finite,
-                   skip_zero_gradients)
+                   skip_zero_gradients, num_steps)
 
     def add_param_group(self, param_group):
         super().add_param_group(param_group)
@@ -427,8 +502,7 @@ class LearnedOptimizer(torch.optim.Optimizer):
             self.param_groups.pop()
             raise
 
-    @staticmethod
-    def _check_options(group):
+    def _check_options(self, group):
         for name in ("lr", "weight_decay"):
             if not (0 <= group[name] < math.inf):
                 raise ValueError(f"LearnedOptimizer: {name} must be a finite number of at least 0, "
@@ -438,6 +512,14 @@ class LearnedOptimizer(torch.optim.Optimizer):
             if group[name] not in valid:
                 raise ValueError(f"LearnedOptimizer: {name} must be one of "
                                  f"{', '.join(map(repr, valid))}, got {group[name]!r}")
+        num_steps, need = group["num_steps"], self._theta_file.needs_num_steps()
+        if num_steps is None:
+            if need:
+                raise ValueError(f"LearnedOptimizer: {need} needs num_steps, the number of steps of "
+                                 "the training, which is not given")
+        elif not isinstance(num_steps, int) or num_steps < 1:
+            raise ValueError("LearnedOptimizer: num_steps must be a whole number of at least 1, or "
+                             f"None, got {num_steps!r}")
 
     def _warn_once(self, what, text):
         if what not in self._warned:
@@ -450,7 +532,8 @@ class LearnedOptimizer(torch.optim.Optimizer):
         the gradients and returns the loss, which is handed on.
 
         Raises RuntimeError for a gradient that is sparse or, unless non_finite is "skip", not
-        finite, and ValueError for an option that is not valid; then nothing has been changed.
+        finite, and ValueError for an option that is not valid or a step beyond num_steps where that
+        is needed; then nothing has been changed.
         """
         loss = None
         if closure is not None:
@@ -464,7 +547,12 @@ class LearnedOptimizer(torch.optim.Optimizer):
         updates = [(p, group, f"parameter {i} of group {g}, shape {list(p.shape)},")
                    for g, group in enumerate(self.param_groups)
                    for i, p in enumerate(group["params"]) if p.grad is not None]
-        for p, _, name in updates:
+        need = self._theta_file.needs_num_steps()
+        for p, group, name in updates:
+            if need and self._step_of(p) >= group["num_steps"]:
+                raise ValueError(f"LearnedOptimizer: {name} has made all {group['num_steps']} steps "
+                                 f"of its training (num_steps), which {need} needs; nothing was "
+                                 "changed. A higher num_steps lets it go on")
             if p.grad.layout != torch.strided:
                 raise RuntimeError(f"LearnedOptimizer: {name} has a gradient of layout "
                                    f"{p.grad.layout}; it must be dense")
@@ -486,6 +574,9 @@ class LearnedOptimizer(torch.optim.Optimizer):
                             "optimizer was trained for; it may lose what it has gained")
         return loss
 
+    def _step_of(self, p):
+        return self.state[p]["step"] if self.state.get(p) else 0
+
     def _update(self, p, group):
         state = self.state[p]
         if not state:
@@ -494,7 +585,8 @@ class LearnedOptimizer(torch.optim.Optimizer):
         if p.device not in self._rules:
             self._rules[p.device] = self._theta_file.bind(p.device)
         flat, gradient = p.reshape(-1).float(), p.grad.reshape(-1).float()
-        step = self._rules[p.device].step(flat, gradient, state, state["step"])
+        step = self._rules[p.device].step(flat, gradient, state, state["step"],
+                                          group["num_steps"])
         if group["weight_decay"]:
             step = step + group["weight_decay"] * flat
         if group["skip_zero_gradients"]:
@@ -515,10 +607,10 @@ class LearnedOptimizer(torch.optim.Optimizer):
             raise ValueError("LearnedOptimizer: the state_dict is not one of a LearnedOptimizer: "
                              f"'theta' and 'learned_optimizer' wanted, got {list(state_dict)}")
         here = self._theta_file
-        if state_dict["learned_optimizer"] != here.learned_optimizer:
+        _, learned_optimizer = _resolve(state_dict["learned_optimizer"], "state_dict")
+        if learned_optimizer != here.learned_optimizer:
             raise ValueError("LearnedOptimizer: the state_dict is of another learned optimizer: "
-                             f"{here.learned_optimizer} wanted, got "
-                             f"{state_dict['learned_optimizer']}")
+                             f"{here.learned_optimizer} wanted, got {learned_optimizer}")
         if not all(_same_bits(state_dict["theta"][name], tensor)
                    for name, tensor in here.theta.items()):
             raise ValueError("LearnedOptimizer: the state_dict was saved with another theta")
@@ -539,6 +631,11 @@ class LearnedOptimizer(torch.optim.Optimizer):
                 if name != "step":
                     value = value.detach().to(p.device, torch.float32, copy=True)
                 self.state[p][name] = value
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        for group in self.param_groups:  # one that was saved before there was the option
+            group.setdefault("num_steps", None)
 
     def __getstate__(self):
         return {**super().__getstate__(), "_theta_file": self._theta_file, "_rules": {},

@@ -104,5 +104,38 @@ TEST_CASE("The same options in a config are refused with their path") {
         std::string::npos);
 }
 
+TEST_CASE("An optimizer that needs the length of the run is refused where episodes do not end") {
+  const auto make = [](const std::string& type, const std::string& schedule) {
+    return EstimatorRegistry().Make(
+        Config::Parse(R"({"type": ")" + type + R"(", "task": {"type": "FixedDimQuadraticFamily"},
+                          "schedule": {"type": ")" +
+                          schedule + R"("}})",
+                      "test"),
+        OptimizerRegistry().Make(
+            Config::Parse(R"({"type": "LearnableAdam", "schedule": "cosine"})", "test")),
+        TaskResources(""));
+  };
+  const std::string never =
+      "inner problem: LearnableAdam with schedule 'cosine' needs the length of episodes, which do "
+      "not end (NeverEndingTruncationSchedule); choose another schedule";
+  for (const std::string type : {"TruncatedPES", "TruncatedES"}) {
+    CHECK(ErrorOf([&] { make(type, "NeverEndingTruncationSchedule"); }) == never);
+    CHECK(ErrorOf([&] { make(type, "ConstantTruncationSchedule"); }) == "no error");
+  }
+  CHECK(ErrorOf([&] { make("FullES", "ConstantTruncationSchedule"); }) == "no error");
+
+  const auto cosine = OptimizerRegistry().Make(
+      Config::Parse(R"({"type": "LearnableAdam", "schedule": "cosine"})", "test"));
+  const LoptProblem problem(
+      TaskRegistry().Make(Config::Parse(R"({"type": "FixedDimQuadraticFamily"})", "test"),
+                          TaskResources("")),
+      cosine, std::make_shared<NeverEndingTruncationSchedule>(), {});
+  const Eigen::VectorXf theta = cosine->InitTheta({});
+  const Key key = KeyFromSeed(1);
+  const ThetaRows rows{.theta = {theta.data(), static_cast<size_t>(theta.size())}, .rows = 1};
+  CHECK(ErrorOf([&] { problem.Start(rows, {}, {&key, 1}); }) == never);
+  CHECK(ErrorOf([&] { problem.Start(rows, {}, {&key, 1}, 10); }) == "no error");
+}
+
 }  // namespace
 }  // namespace lopt

@@ -124,8 +124,22 @@ TEST_CASE("defaults have the bits of options that say the same") {
                     LearnableAdam({.learning_rate = .03, .schedule = RateSchedule::kCosine}), 20));
 }
 
-TEST_CASE("a cosine schedule without the run's length, or after its end, is an error") {
+TEST_CASE("the linear schedule takes the learning rate from its start to zero over the run") {
+  const std::vector<double> x =
+      TrainOnSquare(LearnableSGD({.learning_rate = .05, .schedule = RateSchedule::kLinear}), 4);
+  double wanted = 1;
+  for (int t = 0; t < 4; ++t) {
+    wanted -= .05 * (1 - t / 4.) * 2 * wanted;
+    CHECK(std::abs(x[t] - wanted) <= 1e-7);
+  }
+}
+
+TEST_CASE("a schedule without the run's length, or after its end, is an error") {
   const LearnableSGD optimizer({.schedule = RateSchedule::kCosine});
+  CHECK(optimizer.needs_num_steps() == "LearnableSGD with schedule 'cosine'");
+  CHECK(LearnableAdam({.schedule = RateSchedule::kLinear}).needs_num_steps() ==
+        "LearnableAdam with schedule 'linear'");
+  CHECK(LearnableSGDM().needs_num_steps().empty());
   const Eigen::VectorXf theta = optimizer.InitTheta({});
   const auto rule =
       optimizer.Bind(Layout({{"x", {1}}}), {theta.data(), static_cast<size_t>(theta.size())});
@@ -133,19 +147,20 @@ TEST_CASE("a cosine schedule without the run's length, or after its end, is an e
   Workspace scratch;
   CHECK_THROWS_WITH_AS(
       rule->Update({.step = 3}, x, x, {}, scratch),
-      "cosine schedule of the learning rate: step 3 is not one of a run of 0 steps "
-      "(StepInfo::num_steps; 0 means that the run's length is not known)",
+      "LearnableSGD with schedule 'cosine' needs the length of the run: step 3 is not one of a run "
+      "of 0 steps (StepInfo::num_steps; 0 means that the run's length is not known)",
       Error);
   CHECK_THROWS_WITH_AS(rule->Update({.step = 5, .num_steps = 5}, x, x, {}, scratch),
                        doctest::Contains("step 5 is not one of a run of 5 steps"), Error);
+  CHECK(x[0] == 1);
   rule->Update({.step = 4, .num_steps = 5}, x, x, {}, scratch);
 }
 
 TEST_CASE("a schedule that does not exist is an error that lists the choices") {
   constexpr auto kNone = static_cast<RateSchedule>(7);
-  CHECK_THROWS_WITH_AS(LearnableSGD({.schedule = kNone}),
-                       "LearnableSGD: schedule must be one of constant, cosine, got number 7",
-                       Error);
+  CHECK_THROWS_WITH_AS(
+      LearnableSGD({.schedule = kNone}),
+      "LearnableSGD: schedule must be one of constant, linear, cosine, got number 7", Error);
   CHECK_THROWS_AS(LearnableSGDM({.schedule = kNone}), Error);
   CHECK_THROWS_AS(LearnableAdam({.schedule = kNone}), Error);
 }

@@ -138,7 +138,8 @@ Tensors ByHand(const Tensors& start, const ThetaFile& file, uint64_t steps) {
     rule->InitState({}, floats(param), state);
     for (uint64_t step = 0; step < steps; ++step) {
       const torch::Tensor gradient = Gradient(param, i, step);
-      rule->Update({.step = int64_t(step)}, floats(gradient), floats(param), state, scratch);
+      rule->Update({.step = int64_t(step), .num_steps = int64_t(steps)}, floats(gradient),
+                   floats(param), state, scratch);
     }
     params.push_back(param);
   }
@@ -592,7 +593,7 @@ TEST_CASE("An archive that does not fit is an error and changes nothing") {
   torch::save(adam, path);
   CHECK(load(LearnedOptimizer(params, Theta())) ==
         "LearnedOptimizer: the archive is not one of a LearnedOptimizer ('lopt torch optimizer "
-        "2')");
+        "3')");
 }
 
 TEST_CASE("Parameters that cannot be updated are an error that names them") {
@@ -670,7 +671,7 @@ class NormedDescent : public lopt::LearnedOptimizer {
   }
 };
 
-TEST_CASE("An optimizer that couples tensors or has a schedule, or a wrong theta, is an error") {
+TEST_CASE("An optimizer that couples tensors, or a wrong theta, is an error") {
   OptimizerRegistry().Add<NormedDescentOptions>(
       "NormedDescent", "For this test.",
       [](const NormedDescentOptions&) { return std::make_shared<NormedDescent>(); });
@@ -678,14 +679,53 @@ TEST_CASE("An optimizer that couples tensors or has a schedule, or a wrong theta
   CHECK(ErrorOf([&] { LearnedOptimizer(params, Theta(R"({"type": "NormedDescent"})")); }) ==
         "LearnedOptimizer: a NormedDescent does not treat each tensor by itself, which this class "
         "needs");
-  const std::string cosine = R"({"type": "LearnableSGD", "schedule": "cosine"})";
-  CHECK(ErrorOf([&] { LearnedOptimizer(params, Theta(cosine)); })
-            .starts_with("LearnedOptimizer: a LearnableSGD with such options cannot be used here: "
-                         "cosine schedule of the learning rate: "));
   ThetaFile shorter = Theta();
   shorter.theta.conservativeResize(7);
   CHECK(ErrorOf([&] { LearnedOptimizer(params, shorter); }) ==
         "LearnedOptimizer: theta has 7 numbers, a MLPLOpt needs 1762");
+}
+
+constexpr const char* kCosine =
+    R"({"type": "LearnableAdam", "learning_rate": 0.1, "schedule": "cosine"})";
+
+TEST_CASE("A rule with a schedule gets the length of the training, which an archive keeps") {
+  const Tensors params = SomeParams();
+  const Tensors wanted = ByHand(params, Theta(kCosine), 6);
+  LearnedOptimizer optimizer(params, Theta(kCosine), Options().num_steps(6));
+  Train(&optimizer, params, 0, 3);
+  const TempDirectory directory;
+  torch::save(optimizer, directory / "optimizer.pt");
+  LearnedOptimizer resumed(params, Theta(kCosine), Options().num_steps(99));
+  torch::load(resumed, directory / "optimizer.pt");
+  Train(&resumed, params, 3, 6);
+  CHECK(SameBits(params, wanted));
+  CHECK_FALSE(SameBits(params, SomeParams()));
+}
+
+TEST_CASE("A rule with a schedule without num_steps, or beyond it, is an error") {
+  const Tensors params = {torch::ones({2}), torch::ones({3})};
+  CHECK(
+      ErrorOf([&] { LearnedOptimizer(params, Theta(kCosine)); }) ==
+      "LearnedOptimizer: param group 0: LearnableAdam with schedule 'cosine' needs num_steps, the "
+      "number of steps of the training, which is not given");
+  CHECK(ErrorOf([&] { LearnedOptimizer(params, Theta(), Options().num_steps(-1)); }) ==
+        "LearnedOptimizer: num_steps must be at least 0, got -1");
+  LearnedOptimizer optimizer(params, Theta(kCosine), Options().num_steps(2));
+  Train(&optimizer, {params[1]}, 0, 2);
+  const Tensors before = {params[0].clone(), params[1].clone()};
+  CHECK(ErrorOf([&] { Train(&optimizer, params, 2, 3); }) ==
+        "LearnedOptimizer: parameter 1 of group 0, shape [3], has made all 2 steps of its training "
+        "(num_steps), which LearnableAdam with schedule 'cosine' needs; nothing was changed. A "
+        "higher num_steps lets it go on");
+  CHECK(SameBits(params, before));
+  static_cast<Options&>(optimizer.param_groups()[0].options()).num_steps(3);
+  Train(&optimizer, params, 2, 3);
+  CHECK_FALSE(SameBits(params[0], before[0]));
+  CHECK_FALSE(SameBits(params[1], before[1]));
+  // Rules that do without it go on.
+  LearnedOptimizer free(params, Theta(), Options().num_steps(1));
+  Train(&free, params, 0, 2);
+  CHECK(StepsOf(free, 0) == 2);
 }
 
 TEST_CASE("An optimizer from a theta file is that of the file") {

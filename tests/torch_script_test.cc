@@ -69,8 +69,9 @@ struct Scripted {
 
   void Update(const torch::Tensor& gradient) {
     const torch::NoGradGuard no_grad;
-    const auto results =
-        module.get_method("update")({param, gradient, state, step++}).toTuple()->elements().vec();
+    std::vector<c10::IValue> inputs = {param, gradient, state, step++};
+    if (num_steps > 0) inputs.emplace_back(num_steps);
+    const auto results = module.get_method("update")(inputs).toTuple()->elements().vec();
     param = results[0].toTensor();
     state = results[1].toTensor();
   }
@@ -79,6 +80,7 @@ struct Scripted {
   torch::Tensor param;
   torch::Tensor state;
   int64_t step = 0;
+  int64_t num_steps = 0;  // 0: not given to the script
 };
 
 // The largest |got - wanted|, as a part of the largest |wanted| where that is above 1.
@@ -112,11 +114,15 @@ TEST_CASE("An exported script follows the golden steps of every optimizer") {
 
 TEST_CASE("An exported script repeats the golden check of its theta file") {
   const TempDirectory directory;
-  for (const char* config :
-       {R"({"type": "MLPLOpt", "hidden_size": 5, "hidden_layers": 1, "step_mult": 0.1})",
-        R"({"type": "LearnableSGD", "learning_rate": 0.1})", R"({"type": "LearnableSGDM"})",
-        R"({"type": "LearnableAdam", "epsilon_root": 0})",
-        R"({"type": "LearnableAdam", "learning_rate": 0.1, "weight_decay": 0.5})"}) {
+  for (
+      const char* config :
+      {R"({"type": "MLPLOpt", "hidden_size": 5, "hidden_layers": 1, "step_mult": 0.1})",
+       R"({"type": "LearnableSGD", "learning_rate": 0.1})", R"({"type": "LearnableSGDM"})",
+       R"({"type": "LearnableAdam", "epsilon_root": 0})",
+       R"({"type": "LearnableAdam", "learning_rate": 0.1, "weight_decay": 0.5})",
+       R"({"type": "LearnableSGD", "learning_rate": 0.1, "schedule": "cosine"})",
+       R"({"type": "LearnableSGDM", "schedule": "linear"})",
+       R"({"type": "LearnableAdam", "learning_rate": 0.1, "weight_decay": 0.5, "schedule": "cosine"})"}) {
     CAPTURE(config);
     WriteThetaFile(directory / "theta.safetensors", Drawn(config));
     const ArrayFile file = ReadArrayFile(directory / "theta.safetensors");
@@ -124,6 +130,7 @@ TEST_CASE("An exported script repeats the golden check of its theta file") {
     for (const std::string tensor : {"w", "b"}) {
       Scripted scripted(module, FromArray(file.arrays.At("golden/params/" + tensor)));
       const torch::Tensor gradients = FromArray(file.arrays.At("golden/gradients/" + tensor));
+      scripted.num_steps = gradients.size(0);
       for (int64_t step = 0; step < gradients.size(0); ++step) scripted.Update(gradients[step]);
       CHECK(Difference(scripted.param, FromArray(file.arrays.At("golden/result/" + tensor))) <=
             1e-6);
@@ -236,6 +243,26 @@ TEST_CASE("A script's file holds the extra files that it was given") {
   CHECK(extra_files["learned_optimizer.json"] == "{\"type\": \"X\"}");
 }
 
+TEST_CASE("A script with a schedule raises without num_steps and at a step that is not below it") {
+  for (const std::string type : {"LearnableSGD", "LearnableSGDM", "LearnableAdam"}) {
+    Scripted scripted(Export(Drawn(R"({"type": ")" + type + R"(", "schedule": "cosine"})")),
+                      torch::ones({2}));
+    const auto error = [&] {
+      try {
+        scripted.Update(torch::ones({2}));
+      } catch (const std::exception& error) {
+        return std::string(error.what());
+      }
+      return std::string("no error");
+    };
+    const std::string who = type + " with schedule 'cosine' needs num_steps: step ";
+    CHECK(error().find(who + "0 is not one of a training of 0 steps") != std::string::npos);
+    scripted.num_steps = 2;
+    CHECK(error() == "no error");  // its step 1
+    CHECK(error().find(who + "2 is not one of a training of 2 steps") != std::string::npos);
+  }
+}
+
 TEST_CASE("A source that does not compile or a type without a script is an Error") {
   const TempDirectory directory;
   const auto error = [](const auto& what) -> std::string {
@@ -255,13 +282,6 @@ TEST_CASE("A source that does not compile or a type without a script is an Error
   });
   CHECK(message.find(path) == 13);
   CHECK(message.find("undefined value nothing") != std::string::npos);
-  for (const std::string type : {"LearnableSGD", "LearnableSGDM", "LearnableAdam"}) {
-    const ThetaFile cosine = Drawn(R"({"type": ")" + type + R"(", "schedule": "cosine"})");
-    CHECK(error([&] { MakeTorchScript(cosine); }) ==
-          "TorchScript: a " + type +
-              " can be exported with the schedule 'constant' alone, which 'cosine' is not: the "
-              "script does not know the length of the run");
-  }
   ThetaFile file;
   file.learned_optimizer = Config::Parse(R"({"type": "Nesterov"})", "test");
   CHECK(error([&] { MakeTorchScript(file); }) ==

@@ -33,7 +33,7 @@ using Options = LearnedOptimizerOptions;
 using State = LearnedOptimizerParamState;
 using States = std::decay_t<decltype(std::declval<torch::optim::Optimizer&>().state())>;
 
-constexpr const char* kArchiveFormat = "lopt torch optimizer 2";
+constexpr const char* kArchiveFormat = "lopt torch optimizer 3";
 
 // Fewer elements than this are not worth waking other threads for.
 constexpr int64_t kParallelElements = 8192;
@@ -62,7 +62,9 @@ std::string Text(const T& value) {
   return text.str();
 }
 
-void CheckOptions(const torch::optim::OptimizerOptions& options, const std::string& who) {
+// `needs_num_steps` is the learned optimizer's.
+void CheckOptions(const torch::optim::OptimizerOptions& options, const std::string& needs_num_steps,
+                  const std::string& who) {
   const auto* own = dynamic_cast<const Options*>(&options);
   Require(own != nullptr, "{} has the options of another optimizer; LearnedOptimizerOptions needed",
           who);
@@ -71,6 +73,10 @@ void CheckOptions(const torch::optim::OptimizerOptions& options, const std::stri
     Require(std::isfinite(value) && value >= 0, "{}: {} must be a finite number >= 0, got {}", who,
             name, value);
   }
+  Require(own->num_steps() >= 0, "{}: num_steps must be at least 0, got {}", who, own->num_steps());
+  Require(needs_num_steps.empty() || own->num_steps() > 0,
+          "{}: {} needs num_steps, the number of steps of the training, which is not given", who,
+          needs_num_steps);
 }
 
 // What is wrong with a parameter or its gradient; empty if nothing is.
@@ -99,10 +105,11 @@ std::string Problem(const torch::Tensor& param) {
 }
 
 // Checks all params, their gradients and the options of all groups.
-void CheckGroups(const std::vector<Group>& groups) {
+void CheckGroups(const std::vector<Group>& groups, const std::string& needs_num_steps) {
   std::set<const void*> seen;
   for (size_t g = 0; g < groups.size(); ++g) {
-    CheckOptions(groups[g].options(), fmt::format("LearnedOptimizer: param group {}", g));
+    CheckOptions(groups[g].options(), needs_num_steps,
+                 fmt::format("LearnedOptimizer: param group {}", g));
     for (size_t i = 0; i < groups[g].params().size(); ++i) {
       const torch::Tensor& param = groups[g].params()[i];
       std::string problem = Problem(param);
@@ -120,11 +127,12 @@ std::shared_ptr<const lopt::LearnedOptimizer> Make(const ThetaFile& theta_file) 
 std::vector<float> TwoUpdates(const UpdateRule& rule, std::span<const float> start) {
   std::vector<float> params(start.begin(), start.end());
   std::vector<float> state(static_cast<size_t>(rule.state_layout().size()));
-  rule.InitState({}, params, state);
+  StepInfo info = {.num_steps = 2};
+  rule.InitState(info, params, state);
   Workspace scratch;
-  for (int64_t step = 0; step < 2; ++step) {
+  for (; info.step < info.num_steps; ++info.step) {
     const std::vector<float> gradient = params;
-    rule.Update({.step = step}, gradient, params, state, scratch);
+    rule.Update(info, gradient, params, state, scratch);
   }
   return params;
 }
@@ -196,9 +204,11 @@ struct Job {
   }
 
   void Update(float loss, Workspace& scratch) const {
-    const Key key = FoldIn(param_key, static_cast<uint64_t>(state->step()));
-    rule->Update({.step = state->step(), .loss = loss, .key = key}, Floats(gradient),
-                 Floats(values), Floats(state->state()), scratch);
+    const StepInfo info = {.step = state->step(),
+                           .num_steps = options->num_steps(),
+                           .loss = loss,
+                           .key = FoldIn(param_key, static_cast<uint64_t>(state->step()))};
+    rule->Update(info, Floats(gradient), Floats(values), Floats(state->state()), scratch);
   }
 
   void Finish() const {
@@ -253,18 +263,7 @@ struct LearnedOptimizer::Rules {
     Require(theta.size() == optimizer->theta_layout().size(),
             "LearnedOptimizer: theta has {} numbers, a {} needs {}", theta.size(), config.Type(),
             optimizer->theta_layout().size());
-    CheckUsable();
-  }
-
-  void CheckUsable() const {
-    bool separate = false;
-    try {
-      separate = TreatsTensorsSeparately(*optimizer, ThetaSpan());
-    } catch (const Error& error) {
-      Fail("LearnedOptimizer: a {} with such options cannot be used here: {}", config.Type(),
-           error.what());
-    }
-    Require(separate,
+    Require(TreatsTensorsSeparately(*optimizer, ThetaSpan()),
             "LearnedOptimizer: a {} does not treat each tensor by itself, which this class needs",
             config.Type());
   }
@@ -327,8 +326,8 @@ LearnedOptimizer::LearnedOptimizer(std::vector<Group> param_groups, const ThetaF
                                    const Options& defaults)
     : torch::optim::Optimizer(std::move(param_groups), std::make_unique<Options>(defaults)),
       rules_(std::make_unique<Rules>(theta_file)) {
-  CheckOptions(defaults, "LearnedOptimizer");
-  CheckGroups(param_groups_);
+  CheckOptions(defaults, /*needs_num_steps=*/"", "LearnedOptimizer");
+  CheckGroups(param_groups_, rules_->optimizer->needs_num_steps());
 }
 
 LearnedOptimizer::LearnedOptimizer(std::vector<torch::Tensor> params, const ThetaFile& theta_file,
@@ -355,7 +354,8 @@ torch::Tensor LearnedOptimizer::step(LossClosure closure) {
     const at::AutoGradMode with_grad(true);
     loss = closure();
   }
-  CheckGroups(param_groups_);
+  const std::string& needs_num_steps = rules_->optimizer->needs_num_steps();
+  CheckGroups(param_groups_, needs_num_steps);
 
   std::vector<Job> jobs;
   uint64_t place = 0;
@@ -366,6 +366,10 @@ torch::Tensor LearnedOptimizer::step(LossClosure closure) {
       const torch::Tensor& param = param_groups_[g].params()[i];
       const Key param_key = FoldIn(KeyFromSeed(0), place++);
       if (!param.grad().defined() || param.numel() == 0) continue;
+      Require(needs_num_steps.empty() || StepsOf(param) < options.num_steps(),
+              "{} has made all {} steps of its training (num_steps), which {} needs; nothing was "
+              "changed. A higher num_steps lets it go on",
+              Name(g, i, param), options.num_steps(), needs_num_steps);
       Job job(param, options, param_key);
       if (AllFinite(Floats(job.gradient))) {
         jobs.push_back(std::move(job));
@@ -386,7 +390,8 @@ torch::Tensor LearnedOptimizer::step(LossClosure closure) {
     if (state == nullptr) {
       auto fresh = std::make_unique<State>();
       fresh->state(torch::zeros({job.rule->state_layout().size()}, torch::kFloat32));
-      job.rule->InitState({.key = job.param_key}, Floats(job.values), Floats(fresh->state()));
+      job.rule->InitState({.num_steps = job.options->num_steps(), .key = job.param_key},
+                          Floats(job.values), Floats(fresh->state()));
       state = std::move(fresh);
     }
     job.state = static_cast<State*>(state.get());
@@ -397,6 +402,11 @@ torch::Tensor LearnedOptimizer::step(LossClosure closure) {
     rules_->NoteSteps(job.state->step());
   }
   return loss;
+}
+
+int64_t LearnedOptimizer::StepsOf(const torch::Tensor& param) const {
+  const auto found = state_.find(StateKey(param));
+  return found == state_.end() ? 0 : static_cast<const State&>(*found->second).step();
 }
 
 int64_t LearnedOptimizer::skipped() const { return rules_->skipped; }
@@ -414,6 +424,7 @@ void LearnedOptimizer::save(torch::serialize::OutputArchive& archive) const {
     archive.write(GroupKey(g, "non_finite"),
                   c10::IValue(NameOf("non_finite", options.non_finite(), kNonFinites)));
     archive.write(GroupKey(g, "skip_zero_gradients"), c10::IValue(options.skip_zero_gradients()));
+    archive.write(GroupKey(g, "num_steps"), c10::IValue(options.num_steps()));
     archive.write(GroupKey(g, "params"), c10::IValue(std::ssize(params)));
     for (size_t i = 0; i < params.size(); ++i) {
       const auto found = state_.find(StateKey(params[i]));
@@ -455,7 +466,8 @@ void LearnedOptimizer::load(torch::serialize::InputArchive& archive) {
             .non_finite(ValueOf("LearnedOptimizer: the archive's non_finite",
                                 Read(archive, GroupKey(g, "non_finite")).toStringRef(),
                                 kNonFinites))
-            .skip_zero_gradients(Read(archive, GroupKey(g, "skip_zero_gradients")).toBool()));
+            .skip_zero_gradients(Read(archive, GroupKey(g, "skip_zero_gradients")).toBool())
+            .num_steps(Read(archive, GroupKey(g, "num_steps")).toInt()));
     CheckSame(fmt::format("parameters in group {}", g).c_str(),
               Read(archive, GroupKey(g, "params")).toInt(), params.size());
     for (size_t i = 0; i < params.size(); ++i) {

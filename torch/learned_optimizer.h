@@ -33,6 +33,10 @@ struct LearnedOptimizerOptions
   // If set, elements whose gradient is exactly 0 keep their value in that step, weight decay
   // included; their state is updated.
   TORCH_ARG(bool, skip_zero_gradients) = false;
+  // The number of steps of the training; 0: not known. Learned optimizers with a schedule, or with
+  // features of progress, need it: a step that is not below it is an Error. It may be set higher
+  // on the way, for a training that is to go on. Others do without it.
+  TORCH_ARG(int64_t, num_steps) = 0;
 
  public:
   double get_lr() const override { return lr_; }
@@ -66,13 +70,13 @@ struct LearnedOptimizerParamState
 //
 // Throws Error, from a constructor, step, save or load, if a parameter is on another device,
 // sparse, of another type, or given twice, a gradient is sparse, of another shape or not finite, an
-// option is negative or not finite, a group has the options of another optimizer, or an archive
-// does not fit. Then nothing has been changed.
+// option is negative or not finite, num_steps is needed and is 0 or not above a parameter's step, a
+// group has the options of another optimizer, or an archive does not fit. Then nothing has been
+// changed.
 class LearnedOptimizer : public torch::optim::Optimizer {
  public:
   // `theta_file.learned_optimizer` names a type of OptimizerRegistry(). Throws Error also if that
-  // optimizer does not treat each tensor by itself or needs the length of the run, which is not
-  // known here (StepInfo::num_steps is 0).
+  // optimizer does not treat each tensor by itself.
   LearnedOptimizer(std::vector<torch::optim::OptimizerParamGroup> param_groups,
                    const ThetaFile& theta_file, const LearnedOptimizerOptions& defaults = {});
   LearnedOptimizer(std::vector<torch::Tensor> params, const ThetaFile& theta_file,
@@ -100,6 +104,8 @@ class LearnedOptimizer : public torch::optim::Optimizer {
   void save(torch::serialize::OutputArchive& archive) const override;
 
  private:
+  int64_t StepsOf(const torch::Tensor& param) const;  // updates of it so far
+
   struct Rules;
   std::unique_ptr<Rules> rules_;
 };

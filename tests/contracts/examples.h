@@ -137,6 +137,8 @@ inline std::vector<Example> OptimizerExamples() {
       {.config = R"({"type": "MLPLOpt"})"},
       {.config = R"({"type": "LearnableSGD", "learning_rate": 1e-4})"},
       {.config = R"({"type": "LearnableSGDM", "learning_rate": 1e-4})"},
+      {.config = R"({"type": "LearnableAdam"})"},
+      {.config = R"({"type": "LearnableAdam", "schedule": "cosine"})"},
   };
 }
 

@@ -42,6 +42,9 @@ inline std::vector<float> DrawTheta(const LearnedOptimizer& optimizer, uint64_t 
   return theta;
 }
 
+// Steps of the runs below, of which each makes the first few.
+inline constexpr int64_t kRunLength = 100;
+
 // Params under training: all that an optimizer may know between two updates.
 struct Training {
   std::vector<float> params;
@@ -69,9 +72,11 @@ inline void Train(const UpdateRule& rule, uint64_t seed, int64_t first, int64_t 
     const Key key = FoldIn(KeyFromSeed(seed), static_cast<uint64_t>(step));
     Normal(key, gradient);
     Dirty(scratch, garbage);
-    rule.Update(
-        {.step = step, .num_steps = 100, .loss = 1 / (1 + static_cast<float>(step)), .key = key},
-        gradient, params, state, scratch);
+    rule.Update({.step = step,
+                 .num_steps = kRunLength,
+                 .loss = 1 / (1 + static_cast<float>(step)),
+                 .key = key},
+                gradient, params, state, scratch);
   }
 }
 
@@ -204,7 +209,8 @@ inline void CheckZeroGradientIsHarmless(const LearnedOptimizer& optimizer) {
       const std::vector<float> gradient(layout.size());
       Workspace scratch;
       for (int64_t step = 0; step < 3; ++step) {
-        rule->Update({.step = step}, gradient, training.params, training.state, scratch);
+        rule->Update({.step = step, .num_steps = kRunLength}, gradient, training.params,
+                     training.state, scratch);
       }
       CHECK(AllFinite(training.params));
       CHECK(AllFinite(training.state));

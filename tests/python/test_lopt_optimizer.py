@@ -87,7 +87,9 @@ class TestCase(unittest.TestCase):
 
     def theta(self, seed=0, metadata=None, **options):
         """A ThetaFile of random weights."""
-        learned_optimizer = {"type": "MLPLOpt", "hidden_size": 4, "step_mult": 0.1, **options}
+        learned_optimizer = options
+        if "type" not in options:
+            learned_optimizer = {"type": "MLPLOpt", "hidden_size": 4, "step_mult": 0.1, **options}
         rule, resolved = lopt_optimizer._resolve(learned_optimizer, "test")
         random = numpy.random.RandomState(seed)
         arrays = {"theta/" + name: random.normal(size=shape).astype(numpy.float32) - 1
@@ -217,6 +219,65 @@ class RealDigits(TestCase):
             self.assertClose(p, arrays["param_end/" + name], 1e-5)
 
 
+class NumSteps(TestCase):
+    def test_schedules_take_the_learning_rate_to_zero(self):
+        for schedule, factors in (("cosine", [(1 + math.cos(math.pi * t / 4)) / 2 for t in range(4)]),
+                                  ("linear", [1, 0.75, 0.5, 0.25])):
+            theta = self.theta(type="LearnableSGD", schedule=schedule)
+            p = torch.ones(2, requires_grad=True)
+            optimizer = LearnedOptimizer([p], theta, num_steps=4)
+            wanted, lr = 1.0, math.exp(theta.theta["log_lr"].item())
+            for factor in factors:
+                trained(optimizer, [p], [[torch.full((2,), 2.0)]])
+                wanted -= factor * lr * 2
+                self.assertClose(p, wanted, 1e-6)
+
+    def test_every_rule_with_a_schedule_goes_on_from_a_state_dict(self):
+        for kind in ("LearnableSGD", "LearnableSGDM", "LearnableAdam"):
+            theta = self.theta(type=kind, schedule="cosine")
+            gradients = random_gradients([torch.ones(3)], 4)
+            p = torch.ones(3, requires_grad=True)
+            optimizer = LearnedOptimizer([p], theta, num_steps=4)
+            trained(optimizer, [p], gradients[:2])
+            q = p.detach().clone().requires_grad_()
+            resumed = LearnedOptimizer([q], theta, num_steps=99)
+            resumed.load_state_dict(optimizer.state_dict())
+            wanted, got = (trained(one, [x], gradients[2:])[0]
+                           for one, x in ((optimizer, p), (resumed, q)))
+            self.assertTrue(torch.equal(got, wanted))
+            self.assertEqual(resumed.param_groups[0]["num_steps"], 4)
+
+    def test_a_missing_num_steps_or_a_step_beyond_it_is_an_error_that_changes_nothing(self):
+        theta = self.theta(type="LearnableAdam", schedule="cosine")
+        p, q = (torch.ones(3, requires_grad=True) for _ in range(2))
+        with self.assertRaisesRegex(ValueError, "LearnedOptimizer: LearnableAdam with schedule "
+                                    "'cosine' needs num_steps, the number of steps of the "
+                                    "training, which is not given"):
+            LearnedOptimizer([p], theta)
+        for wrong in (0, -3, 2.5):
+            with self.assertRaisesRegex(ValueError, "num_steps must be a whole number of at least "
+                                        f"1, or None, got {wrong}"):
+                LearnedOptimizer([p], theta, num_steps=wrong)
+        optimizer = LearnedOptimizer([q, p], theta, num_steps=2)
+        gradient = torch.full((3,), 0.5)
+        trained(optimizer, [p], [[gradient]] * 2)
+        before = p.detach().clone()
+        with self.assertRaisesRegex(ValueError, r"parameter 1 of group 0, shape \[3\], has made all "
+                                    r"2 steps of its training \(num_steps\), which LearnableAdam "
+                                    "with schedule 'cosine' needs; nothing was changed"):
+            trained(optimizer, [q, p], [[gradient, gradient]])
+        self.assertTrue(torch.equal(q, torch.ones(3)) and torch.equal(p, before))
+        optimizer.param_groups[0]["num_steps"] = 3
+        trained(optimizer, [q, p], [[gradient, gradient]])
+        self.assertFalse(torch.equal(q, torch.ones(3)) or torch.equal(p, before))
+
+    def test_rules_that_do_without_num_steps_go_on_beyond_it(self):
+        p = torch.ones(3, requires_grad=True)
+        optimizer = LearnedOptimizer([p], self.theta(), num_steps=1)
+        trained(optimizer, [p], [[torch.full((3,), 0.5)]] * 3)
+        self.assertEqual(optimizer.state[p]["step"], 3)
+
+
 class Optimizer(TestCase):
     def model(self, dtype=torch.float32):
         torch.manual_seed(0)
@@ -240,6 +301,19 @@ class Optimizer(TestCase):
                 self.assertTrue(all(torch.equal(a, b) for a, b in zip(wanted, got)))
                 self.assertEqual(other.state[copies[0]]["step"], 6)
                 self.assertEqual(other.state[copies[0]]["momenta"].dtype, torch.float32)
+
+    def test_a_state_dict_from_before_there_was_an_option_has_its_default(self):
+        theta, params = self.theta(), self.model()
+        optimizer = LearnedOptimizer(params, theta)
+        trained(optimizer, params, random_gradients(params, 2))
+        saved = optimizer.state_dict()
+        del saved["param_groups"][0]["num_steps"]
+        saved["learned_optimizer"] = {"type": "MLPLOpt", "hidden_size": 4, "step_mult": 0.1}
+        other = LearnedOptimizer(self.model(), theta)
+        other.load_state_dict(saved)
+        self.assertIsNone(other.param_groups[0]["num_steps"])
+        trained(other, other.param_groups[0]["params"], random_gradients(params, 1))
+        self.assertEqual(other.state[other.param_groups[0]["params"][0]]["step"], 3)
 
     def test_loading_copies_the_state(self):
         theta, params = self.theta(), self.model()
@@ -322,7 +396,8 @@ class Optimizer(TestCase):
         for name, value, pattern in (("lr", -0.5, "lr must be a finite number .* got -0.5"),
                                      ("weight_decay", math.nan, "weight_decay must be .* got nan"),
                                      ("non_finite", "ignore", "one of 'error', 'skip', got 'ignore'"),
-                                     ("skip_zero_gradients", 2, "one of False, True, got 2")):
+                                     ("skip_zero_gradients", 2, "one of False, True, got 2"),
+                                     ("num_steps", 0, "num_steps must be .* or None, got 0")):
             before = optimizer.param_groups[0][name]
             optimizer.param_groups[0][name] = value
             with self.assertRaisesRegex(ValueError, pattern):
@@ -407,7 +482,7 @@ class Optimizer(TestCase):
         rule = theta.bind(torch.device("cpu"))
         rule.CHUNK = 100_003
         state = lopt_optimizer._fresh_state(theta, start)
-        self.assertClose(start - rule.step(start, gradient, state, 0), wanted, 1e-6)
+        self.assertClose(start - rule.step(start, gradient, state, 0, None), wanted, 1e-6)
 
     def test_float64_steps_are_those_of_float32_added_in_float64(self):
         theta = self.theta()
@@ -579,8 +654,9 @@ class Files(TestCase):
                 ({"hidden_layers": True}, "option hidden_layers must be like 2, got True")):
             self.assertError(self.write(), pattern,
                              learned_optimizer={"type": "MLPLOpt", **options})
-        self.assertError(self.write(), "schedule must be 'constant' here, got 'cosine'",
-                         learned_optimizer={"type": "LearnableSGD", "schedule": "cosine"})
+        self.assertError(self.write(), "schedule must be one of 'constant', 'linear', 'cosine'; "
+                         "got 'square'",
+                         learned_optimizer={"type": "LearnableSGD", "schedule": "square"})
 
     def test_another_optimizer_than_the_file_names_is_an_error(self):
         path = self.write(metadata={"learned_optimizer": '{"type": "MLPLOpt"}'})
@@ -714,7 +790,7 @@ class FilesOfTheProgram(TestCase):
                 for step in (300, 7_000, 150_000):
                     fresh = lopt_optimizer._fresh_state(file, flat)
                     wanted, _ = module.update(p, gradient, module.init_state(p), step)
-                    self.assertClose(flat - rule.step(flat, gradient.reshape(-1), fresh, step),
+                    self.assertClose(flat - rule.step(flat, gradient.reshape(-1), fresh, step, None),
                                      wanted.reshape(-1), 2e-6)
 
 
