@@ -63,7 +63,7 @@ class CsvReader {
     const char* end = text.data() + text.size();
     const auto [read, error] = std::from_chars(text.data(), end, number);
     Require(error == std::errc() && read == end,
-            "{}: line {}, column {}: '{}' is not a whole number", path_, line_, column + 1,
+            "{}: line {}, column {}: {:?} is not a whole number", path_, line_, column + 1,
             text.substr(0, 40));
     Require(number >= 0 && number <= largest, "{}: line {}, column {}: {} {}, wanted 0 to {}",
             path_, line_, column + 1, what, number, largest);

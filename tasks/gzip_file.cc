@@ -19,7 +19,7 @@ struct CloseGz {
 
 }  // namespace
 
-std::vector<uint8_t> ReadGzipFile(const std::string& path) {
+std::vector<uint8_t> ReadGzipFile(const std::string& path, size_t largest) {
   const std::unique_ptr<gzFile_s, CloseGz> file(gzopen(path.c_str(), "rb"));
   Require(file != nullptr, "{}: cannot be read: {}", path, std::strerror(errno));
   constexpr size_t kPiece = 1 << 20;
@@ -37,6 +37,8 @@ std::vector<uint8_t> ReadGzipFile(const std::string& path) {
     Require(got >= 0, "{}: the gzip data is damaged: {}", path, reason);
     if (got == 0) break;
     used += static_cast<size_t>(got);
+    Require(used <= largest, "{}: more than {} bytes, the most that a file of data may have", path,
+            largest);
   }
   bytes.resize(used);
   return bytes;

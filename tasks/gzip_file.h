@@ -1,14 +1,18 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 namespace lopt {
 
+// The most bytes, unpacked, that a file of data may have.
+inline constexpr size_t kLargestDataFile = size_t{1} << 32;
+
 // The bytes of a file, unpacked if it is gzipped. Throws Error that names the file: it cannot be
-// read, or its gzip data is damaged or ends too early.
-std::vector<uint8_t> ReadGzipFile(const std::string& path);
+// read, its gzip data is damaged or ends too early, or it has more than `largest` bytes.
+std::vector<uint8_t> ReadGzipFile(const std::string& path, size_t largest = kLargestDataFile);
 
 // The path of the file of this name in a directory, or of the same with .gz; empty if there is
 // neither.

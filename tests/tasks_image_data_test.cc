@@ -12,6 +12,7 @@
 #include "base/arrays.h"
 #include "base/error.h"
 #include "base/safetensors.h"
+#include "tasks/gzip_file.h"
 #include "tasks/idx.h"
 #include "tasks/image_data.h"
 #include "tasks/image_task.h"
@@ -217,6 +218,19 @@ TEST_CASE("A damaged gzip file is an error") {
   CHECK_THROWS_WITH_AS(
       ReadIdx(path, 3),
       (path + ": the gzip data is damaged: " + path + ": incorrect data check").c_str(), Error);
+}
+
+TEST_CASE("A file that never ends, or unpacks to too much, is an error") {
+  const TemporaryDirectory directory("endless");
+  const std::string path = directory.File("zeros.gz");
+  WriteGzipped(path, Bytes(3 << 20));
+  CHECK_EQ(ReadGzipFile(path, 3 << 20).size(), 3 << 20);
+  for (const std::string& endless : {path, std::string("/dev/zero")}) {
+    CHECK_THROWS_WITH_AS(
+        ReadGzipFile(endless, (3 << 20) - 1),
+        (endless + ": more than 3145727 bytes, the most that a file of data may have").c_str(),
+        Error);
+  }
 }
 
 TEST_CASE("A wrong magic number is an error") {

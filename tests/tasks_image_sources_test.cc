@@ -186,17 +186,19 @@ TEST_CASE("Every damage of a CSV file is an error that names the line") {
   CHECK(error(good) == directory.path() + ": 2 images are too few to be split, wanted at least 10");
   CHECK(error(good + "1,2,3,4\n") == path + ": line 3 has 4 numbers, wanted 5 as in line 1");
   CHECK(error(good + "\n" + good) == path + ": line 3 has 1 numbers, wanted 5 as in line 1");
-  CHECK(error("1,2,3,x4,5\n") == path + ": line 1, column 4: 'x4' is not a whole number");
-  CHECK(error("a,b,c,d,label\n" + good) == path + ": line 1, column 1: 'a' is not a whole number");
-  CHECK(error(good + "1,2.5,3,4,5\n") == path + ": line 3, column 2: '2.5' is not a whole number");
-  CHECK(error("1,,3,4,5\n") == path + ": line 1, column 2: '' is not a whole number");
+  CHECK(error("1,2,3,x4,5\n") == path + ": line 1, column 4: \"x4\" is not a whole number");
+  CHECK(error("a,b,c,d,label\n" + good) ==
+        path + ": line 1, column 1: \"a\" is not a whole number");
+  CHECK(error(good + "1,2.5,3,4,5\n") ==
+        path + ": line 3, column 2: \"2.5\" is not a whole number");
+  CHECK(error("1,,3,4,5\n") == path + ": line 1, column 2: \"\" is not a whole number");
   CHECK(error("1,2,256,4,5\n") == path + ": line 1, column 3: value 256, wanted 0 to 255");
   CHECK(error("1,2,-1,4,5\n") == path + ": line 1, column 3: value -1, wanted 0 to 255");
   CHECK(error("1,2,17,4,5\n", {.white = 16}) ==
         path + ": line 1, column 3: value 17, wanted 0 to 16");
   CHECK(error("1,2,3,4,256\n") == path + ": line 1, column 5: label 256, wanted 0 to 255");
   CHECK(error("1,2,3,4,99999999999999999999\n") ==
-        path + ": line 1, column 5: '99999999999999999999' is not a whole number");
+        path + ": line 1, column 5: \"99999999999999999999\" is not a whole number");
   CHECK(error("") == path + ": the file is empty");
   CHECK(error("1,2,3\n") == path +
                                 ": line 1 has 2 values before the label, which make no square "

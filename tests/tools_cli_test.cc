@@ -406,6 +406,10 @@ TEST_CASE("A task is described by a file or a type, and drawn") {
                                      scratch / "none")));
   CHECK(errors({"describe", "--steps", "3"})
             .starts_with("lopt: --steps says something of a task; it wants --task\n"));
+  CHECK(errors({"describe", "--task", config, "--steps", "0"})
+            .starts_with("lopt: --steps must be at least 1, got 0\n"));
+  CHECK(errors({"describe", "--task", config, "--learning-rate", "nan"})
+            .starts_with("lopt: --learning-rate must be above 0, got nan\n"));
   CHECK(errors({"describe", "ImageMLP", "--task", config})
             .starts_with("lopt: Give a TYPE or --task, not both\n"));
 }

@@ -117,6 +117,12 @@ int DescribeCommand(const std::vector<std::string>& arguments) {
   request.task = *task;
   request.data_dir = TextOption(*values, "data-dir").value_or("");
   request.preview = TextOption(*values, "preview").value_or("");
+  if (request.steps < 1) {
+    throw UsageError(fmt::format("--steps must be at least 1, got {}", request.steps));
+  }
+  if (!(request.learning_rate > 0)) {
+    throw UsageError(fmt::format("--learning-rate must be above 0, got {}", request.learning_rate));
+  }
   DescribeTask(request);
   return kExitDone;
 }
