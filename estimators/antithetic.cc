@@ -120,6 +120,17 @@ UnrollTrace AntitheticPairs::Run(int64_t steps, UnrollState* twins) {
   return trace;
 }
 
+void AntitheticPairs::RunTheta(int64_t steps, UnrollState* replicas) {
+  UnrollTrace trace;
+  problem_.Run({.theta = {.theta = AsSpan(weights_.theta), .rows = pairs()},
+                .outer = weights_.outer,
+                .keys = std::span(keys_).first(static_cast<size_t>(pairs())),
+                .steps = steps,
+                .state = replicas,
+                .trace = &trace});
+  counts_ += CountSteps(trace);
+}
+
 Eigen::ArrayXd AntitheticPairs::MetaLossDifferences(int64_t samples,
                                                     const UnrollState& twins) const {
   Eigen::ArrayXd differences = Eigen::ArrayXd::Zero(pairs());

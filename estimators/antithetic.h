@@ -71,6 +71,9 @@ class AntitheticPairs {
   UnrollState Start(std::optional<int64_t> horizon) const;
   // Advances the twins [2N] and takes note of their losses. A window may be run in pieces.
   UnrollTrace Run(int64_t steps, UnrollState* twins);
+  // Advances replicas [N], one of each pair's task, under theta itself; they draw what the pair
+  // draws. Their steps are counted, their losses are not.
+  void RunTheta(int64_t steps, UnrollState* replicas);
   // [N]: the mean over `samples` fresh outer batches of the twins' difference of the meta-loss as
   // they stand; 0 where either cannot be used.
   Eigen::ArrayXd MetaLossDifferences(int64_t samples, const UnrollState& twins) const;

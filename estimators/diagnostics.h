@@ -22,8 +22,9 @@ namespace lopt {
 //   loss_resolution   2^-23 times the mean |loss| of the usable steps: what float32 resolves at
 //                     losses of this size
 //   loss_at           mean loss of the usable steps whose inner step is in a range
-//   felt_norm         PES: mean over the pairs of |perturbations felt in earlier windows|, of the
-//                     pairs whose inner step at the start of the window is in a range
+//   felt_norm         PES, GPES_K: mean over the pairs of |perturbations felt in earlier blocks|
+//                     (PES: windows), of the pairs whose inner step at the start of the window is
+//                     in a range
 //
 // Inner steps count from 0 in their episode. The ranges are 0-9, 10-19, 20-49, 50-99, 100-199 and
 // so on in the series 1, 2, 5; only those that occur are given.

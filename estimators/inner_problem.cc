@@ -40,13 +40,17 @@ UnrollState TakeRows(const UnrollState& state, int64_t first, int64_t rows) {
   return taken;
 }
 
-void CopyFirstHalf(UnrollState* state) {
-  const int64_t replicas = Replicas(*state);
-  Require(replicas % 2 == 0, "unroll state: {} replicas are not two halves", replicas);
-  for (auto& [name, array] : *state) {
-    const size_t half = array.bytes().size() / 2;
-    std::ranges::copy(array.bytes().first(half), array.bytes().subspan(half).begin());
+UnrollState Twice(const UnrollState& state) {
+  UnrollState both;
+  for (const auto& [name, array] : state) {
+    Shape shape = array.shape();
+    shape[0] *= 2;
+    Array twice(array.dtype(), std::move(shape));
+    const auto second = std::ranges::copy(array.bytes(), twice.bytes().begin()).out;
+    std::ranges::copy(array.bytes(), second);
+    both.Set(name, std::move(twice));
   }
+  return both;
 }
 
 void UnrollTrace::Resize(int64_t steps, int64_t replicas) {

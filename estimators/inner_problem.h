@@ -26,8 +26,8 @@ using UnrollState = NamedArrays;
 
 // Rows [first, first + rows) of all arrays of a state.
 UnrollState TakeRows(const UnrollState& state, int64_t first, int64_t rows);
-// Copies the first half of the rows of all arrays onto the second half.
-void CopyFirstHalf(UnrollState* state);
+// A state of 2B replicas: those of `state` [B] and a copy of each.
+UnrollState Twice(const UnrollState& state);
 
 // What K inner steps of B replicas gave. Arrays are [K, B] and column-major: a replica's steps are
 // contiguous.

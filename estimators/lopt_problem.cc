@@ -45,6 +45,10 @@ void LoptProblemOptions::Visit(FieldVisitor& v) {
   v.Field("random_initial_iteration_offset", &random_initial_iteration_offset,
           Between(0, std::numeric_limits<int32_t>::max()),
           "n > 0: the first episode of each task is shorter by a number drawn from [0, n).");
+  v.Field(
+      "random_initial_iteration_multiple", &random_initial_iteration_multiple, Between(1, 10000000),
+      "m > 1: the first episodes are shorter by multiples of m; trunc_length keeps windows from "
+      "crossing the ends of episodes whose lengths are such multiples.");
 }
 
 LoptProblem::LoptProblem(std::shared_ptr<const TaskFamily> task,
@@ -65,6 +69,11 @@ LoptProblem::LoptProblem(std::shared_ptr<const TaskFamily> task,
   Require(options_.non_finite != NonFinite::kClip || task_->NormalizerMaximum().has_value(),
           "inner problem: non_finite is 'clip', but the task's normalizer has no maximum; choose "
           "'count' or 'abort'");
+  Require(options_.random_initial_iteration_multiple == 1 ||
+              options_.random_initial_iteration_offset > 0,
+          "inner problem: random_initial_iteration_multiple is {}, but "
+          "random_initial_iteration_offset is 0; no episode is made shorter",
+          options_.random_initial_iteration_multiple);
 }
 
 void LoptProblem::CheckEpisodesHaveLengths() const {
@@ -109,13 +118,15 @@ UnrollState LoptProblem::DoStart(const ThetaRows& theta, const OuterState& outer
     WorkspacePool::Lease lease(workspaces_);
     const Workspace::Frame frame(*lease);
     const auto theta_row = (*lease).Take<float>(std::ssize(theta.theta));
-    theta.Row(b, 0, theta_row);
+    theta.Row(b, {}, theta_row);
     const auto rule = optimizer_->Bind(task_->params_layout(), theta_row);
     auto [length, order] = BeginEpisode(keys[b], outer, *rule, state.Row(*this, b));
     const int64_t offset = options_.random_initial_iteration_offset;
     if (offset > 0 && length != TruncationSchedule::kNever) {
+      const int64_t multiple = options_.random_initial_iteration_multiple;
+      const auto choices = static_cast<int32_t>((offset + multiple - 1) / multiple);
       length = std::max<int64_t>(
-          1, length - Randint(FoldIn(keys[b], kOffsetDraw), 0, static_cast<int32_t>(offset)));
+          1, length - multiple * Randint(FoldIn(keys[b], kOffsetDraw), 0, choices));
     }
     state.length[b] = horizon.value_or(length);
     state.horizon[b] = horizon.has_value() ? 1 : 0;

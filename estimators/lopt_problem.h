@@ -38,9 +38,10 @@ struct LoptProblemOptions {
   // Instead of the loss, this aux output of the task; empty: the loss.
   std::string meta_loss_aux = "";
   NonFinite non_finite = NonFinite::kCount;
-  // n > 0: the first episode of every replica is shorter by a number drawn from [0, n), so that
-  // replicas do not run in step.
+  // n > 0: the first episode of every replica is shorter by a number drawn from the multiples of
+  // random_initial_iteration_multiple in [0, n), so that replicas do not run in step.
   int64_t random_initial_iteration_offset = 0;
+  int64_t random_initial_iteration_multiple = 1;
 
   void Visit(FieldVisitor& v);
 };
@@ -58,8 +59,9 @@ struct LoptProblemOptions {
 // Its draws are functions of (keys[b], purpose, episode, inner step) and, by epochs, of `order`.
 class LoptProblem : public InnerProblem {
  public:
-  // Throws Error if an option is not valid, meta_loss_aux names no aux output, or non_finite is
-  // kClip and the normalizer has no maximum.
+  // Throws Error if an option is not valid, meta_loss_aux names no aux output, non_finite is kClip
+  // and the normalizer has no maximum, or there is a random_initial_iteration_multiple and no
+  // random_initial_iteration_offset.
   LoptProblem(std::shared_ptr<const TaskFamily> task,
               std::shared_ptr<const LearnedOptimizer> optimizer,
               std::shared_ptr<const TruncationSchedule> schedule,

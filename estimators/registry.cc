@@ -2,8 +2,8 @@
 
 #include "estimators/full_es.h"
 #include "estimators/lopt_problem.h"
+#include "estimators/persistent_es.h"
 #include "estimators/truncated_es.h"
-#include "estimators/truncated_pes.h"
 
 namespace lopt {
 namespace {
@@ -57,9 +57,9 @@ std::shared_ptr<const ConfiguredEstimator> Configured(
                           .schedule = std::move(schedule)});
 }
 
-template <class Estimator>
+template <class Estimator, class Own = TruncatedOptions>
 void AddTruncated(Estimators* registry, const char* type, const char* summary) {
-  using Options = WithOwn<TruncatedOptions>;
+  using Options = WithOwn<Own>;
   registry->Add<Options>(
       type, summary,
       [](const Options& options, OptimizerPointer optimizer, const TaskResources& resources) {
@@ -76,9 +76,18 @@ Estimators BuiltInEstimators() {
   AddTruncated<TruncatedPES>(
       &registry, "TruncatedPES",
       "Persistent evolution strategies: windows of unrolled tasks, unbiased over whole episodes.");
-  AddTruncated<TruncatedES>(&registry, "TruncatedES",
-                            "Evolution strategies on windows that each start from carried tasks; "
-                            "biased by the truncation.");
+  AddTruncated<TruncatedNRES>(
+      &registry, "TruncatedNRES",
+      "Noise-reuse evolution strategies (ES-Single): as TruncatedPES, with one perturbation for "
+      "each episode.");
+  AddTruncated<GPESK, GPESK::Options>(
+      &registry, "GPESK",
+      "Between TruncatedPES and TruncatedNRES: a new perturbation every K inner steps of an "
+      "episode.");
+  AddTruncated<TruncatedES, TruncatedES::Options>(
+      &registry, "TruncatedES",
+      "Evolution strategies on windows that each start from carried tasks; biased by the "
+      "truncation.");
   using FullOptions = WithOwn<FullES::Options>;
   registry.Add<FullOptions>(
       "FullES", "Evolution strategies over whole episodes, each started anew.",

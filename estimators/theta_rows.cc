@@ -9,30 +9,40 @@
 namespace lopt {
 
 Perturbations::Perturbations(std::vector<Key> keys, double std, int64_t dimension)
-    : Perturbations(std::move(keys), {}, std, dimension) {}
-
-Perturbations::Perturbations(std::vector<Key> keys, std::vector<int64_t> episodes, double std,
-                             int64_t dimension)
     : keys_(std::move(keys)),
-      episodes_(std::move(episodes)),
       std_(std),
       dimension_(dimension),
       rows_(keys_.size() * static_cast<size_t>(dimension)),
       made_(new std::once_flag[keys_.size()]) {
   Require(!keys_.empty(), "perturbations: no keys, wanted one for each pair");
-  Require(episodes_.empty() || episodes_.size() == keys_.size(),
-          "perturbations: {} numbers of episodes for {} pairs", episodes_.size(), keys_.size());
 }
 
-Key Perturbations::KeyOf(int64_t pair, int64_t restarts) const {
+Perturbations::Perturbations(std::vector<Key> keys, std::vector<int64_t> episodes,
+                             PerturbationClock clock, double std, int64_t dimension)
+    : keys_(std::move(keys)),
+      episodes_(std::move(episodes)),
+      clock_(clock),
+      std_(std),
+      dimension_(dimension) {
+  Require(!keys_.empty(), "perturbations: no keys, wanted one for each pair");
+  Require(episodes_.size() == keys_.size(), "perturbations: {} numbers of episodes for {} pairs",
+          episodes_.size(), keys_.size());
+  Require(clock_.block >= 1, "perturbations: blocks of {} inner steps, wanted at least 1",
+          clock_.block);
+}
+
+Key Perturbations::KeyOf(int64_t pair, const WindowStep& at) const {
   const Key key = keys_[static_cast<size_t>(pair)];
-  return per_episode()
-             ? FoldIn(key, static_cast<uint64_t>(episodes_[static_cast<size_t>(pair)] + restarts))
-             : key;
+  if (clock_.block == PerturbationClock::kWindow) {
+    return key;
+  }
+  const int64_t episode = episodes_[static_cast<size_t>(pair)] + at.restarts;
+  return FoldIn(FoldIn(key, static_cast<uint64_t>(episode)),
+                static_cast<uint64_t>(at.inner_step / clock_.block));
 }
 
-void Perturbations::Draw(int64_t pair, int64_t restarts, std::span<float> out) const {
-  Normal(KeyOf(pair, restarts), out);
+void Perturbations::Make(Key key, std::span<float> out) const {
+  Normal(key, out);
   const auto scale = static_cast<float>(std_);
   for (float& value : out) {
     value *= scale;
@@ -40,8 +50,11 @@ void Perturbations::Draw(int64_t pair, int64_t restarts, std::span<float> out) c
 }
 
 std::span<const float> Perturbations::Row(int64_t pair) const {
+  Require(clock_.block == PerturbationClock::kWindow,
+          "perturbations: they last for blocks of episodes, not for the window");
   const std::span row(rows_.data() + pair * dimension_, static_cast<size_t>(dimension_));
-  std::call_once(made_[static_cast<size_t>(pair)], [&] { Draw(pair, 0, row); });
+  std::call_once(made_[static_cast<size_t>(pair)],
+                 [&] { Make(keys_[static_cast<size_t>(pair)], row); });
   return row;
 }
 
@@ -50,7 +63,15 @@ std::span<const float> Perturbations::Rows() const {
   return rows_;
 }
 
-void ThetaRows::Row(int64_t row, int64_t restarts, std::span<float> out) const {
+void Perturbations::Draw(int64_t pair, const WindowStep& at, std::span<float> out) const {
+  if (clock_.block == PerturbationClock::kWindow) {
+    std::ranges::copy(Row(pair), out.begin());
+  } else {
+    Make(KeyOf(pair, at), out);
+  }
+}
+
+void ThetaRows::Row(int64_t row, const WindowStep& at, std::span<float> out) const {
   Require(out.size() == theta.size(), "theta row: room for {} numbers, theta has {}", out.size(),
           theta.size());
   if (perturbations == nullptr) {
@@ -58,16 +79,10 @@ void ThetaRows::Row(int64_t row, int64_t restarts, std::span<float> out) const {
     return;
   }
   const int64_t pairs = perturbations->pairs();
-  const int64_t pair = row % pairs;
-  std::span<const float> perturbation = out;
-  if (restarts == 0 || !perturbations->per_episode()) {
-    perturbation = perturbations->Row(pair);
-  } else {
-    perturbations->Draw(pair, restarts, out);
-  }
+  perturbations->Draw(row % pairs, at, out);
   const float sign = row < pairs ? 1.0F : -1.0F;
   for (size_t i = 0; i < theta.size(); ++i) {
-    out[i] = theta[i] + sign * perturbation[i];
+    out[i] = theta[i] + sign * out[i];
   }
 }
 

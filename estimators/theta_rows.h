@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -10,40 +11,64 @@
 
 namespace lopt {
 
+// When a pair's perturbation gives way to a new one: with every window, or at inner steps 0, block,
+// 2 block, ... of every episode.
+struct PerturbationClock {
+  static constexpr int64_t kWindow = 0;
+  static constexpr int64_t kEpisode = std::numeric_limits<int64_t>::max();
+
+  int64_t block = kWindow;
+
+  // Whether a new one begins at this inner step wherever in a window it comes.
+  bool BeginsAt(int64_t inner_step) const { return block != kWindow && inner_step % block == 0; }
+};
+
+// Where a replica stands inside a window.
+struct WindowStep {
+  int64_t restarts = 0;    // episodes begun inside the window
+  int64_t inner_step = 0;  // of the running episode, 0-based
+};
+
 // The perturbations of theta that N antithetic pairs run under, named by keys: std times the
-// standard normal numbers of a pair's key. A device makes its own from the names; on the host a row
-// is made when it is first used and then kept. Thread-safe.
+// standard normal numbers of a key. A device makes its own from the names; on the host those of a
+// whole window are made when they are first used and then kept, others each time that they are
+// asked for. Thread-safe.
 class Perturbations {
  public:
   // The same for all that a pair runs: pair n has those of keys[n].
   Perturbations(std::vector<Key> keys, double std, int64_t dimension);
-  // New ones for every episode: pair n begins with those of FoldIn(keys[n], episodes[n]), and once
-  // r episodes have begun inside the window has those of FoldIn(keys[n], episodes[n] + r). The keys
-  // must be the same in every window: take them from the key of InitWorkerState and keep them in
-  // the state. episodes[n] is how many of pair n's episodes ended before the window; after it add
-  // the number of is_last in column n, that of the last step included.
-  Perturbations(std::vector<Key> keys, std::vector<int64_t> episodes, double std,
-                int64_t dimension);
+  // New ones for every block of an episode: at inner step t of an episode pair n has those of
+  // FoldIn(FoldIn(keys[n], e), t / clock.block), e being episodes[n] and how many episodes have
+  // begun inside the window. The keys must be the same in every window: take them from the key of
+  // InitWorkerState and keep them in the state. episodes[n] is how many of pair n's episodes ended
+  // before the window; after it add the number of is_last in column n, that of the last step
+  // included. Throws Error under the clock kWindow.
+  Perturbations(std::vector<Key> keys, std::vector<int64_t> episodes, PerturbationClock clock,
+                double std, int64_t dimension);
 
   int64_t pairs() const { return static_cast<int64_t>(keys_.size()); }
   int64_t dimension() const { return dimension_; }  // D
   double std() const { return std_; }
-  bool per_episode() const { return !episodes_.empty(); }
-  // The key of pair n's perturbation after `restarts` restarts inside the window.
-  Key KeyOf(int64_t pair, int64_t restarts = 0) const;
+  const PerturbationClock& clock() const { return clock_; }
+  // The key of pair n's perturbation at a step of the window.
+  Key KeyOf(int64_t pair, const WindowStep& at) const;
 
-  // Pair n's at the start of the window, [D]; those of all pairs, [N, D].
+  // Pair n's for the whole window, [D]; those of all pairs, [N, D]. Throw Error if they last for
+  // blocks of episodes.
   std::span<const float> Row(int64_t pair) const;
   std::span<const float> Rows() const;
-  // Pair n's after `restarts` restarts, [D].
-  void Draw(int64_t pair, int64_t restarts, std::span<float> out) const;
+  // Pair n's at a step of the window, [D].
+  void Draw(int64_t pair, const WindowStep& at, std::span<float> out) const;
 
  private:
+  void Make(Key key, std::span<float> out) const;
+
   std::vector<Key> keys_;
   std::vector<int64_t> episodes_;
+  PerturbationClock clock_;
   double std_;
   int64_t dimension_;
-  // Rows at the start of the window, made once each.
+  // Rows of a whole window, made once each.
   mutable std::vector<float> rows_;
   std::unique_ptr<std::once_flag[]> made_;
 };
@@ -56,10 +81,12 @@ struct ThetaRows {
   int64_t rows = 0;                              // B
   const Perturbations* perturbations = nullptr;  // or null
 
-  // Row `row` once `restarts` episodes have begun inside the window, [D].
-  void Row(int64_t row, int64_t restarts, std::span<float> out) const;
-  // Whether a replica's row changes when an episode begins.
-  bool ChangeAtRestart() const { return perturbations != nullptr && perturbations->per_episode(); }
+  // Row `row` at a step of the window, [D].
+  void Row(int64_t row, const WindowStep& at, std::span<float> out) const;
+  // Whether a replica's row is another from this inner step of an episode on.
+  bool ChangesAt(int64_t inner_step) const {
+    return perturbations != nullptr && perturbations->clock().BeginsAt(inner_step);
+  }
 };
 
 }  // namespace lopt

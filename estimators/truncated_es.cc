@@ -3,40 +3,48 @@
 #include <utility>
 
 #include "base/eigen.h"
-#include "base/error.h"
 #include "base/options.h"
 #include "estimators/antithetic.h"
 
 namespace lopt {
 
-TruncatedES::TruncatedES(std::shared_ptr<const InnerProblem> problem,
-                         const TruncatedOptions& options)
-    : GradientEstimator(problem->theta_layout()), problem_(std::move(problem)), options_(options) {
-  CheckOptions("TruncatedES", options_);
+void TruncatedES::Options::Visit(FieldVisitor& v) {
+  TruncatedOptions::Visit(v);
+  v.Choice("carried", &carried, kCarried,
+           "The state that both twins start a window from: positive, that of the positive twin; "
+           "mean, that of theta without a perturbation, which costs half as many inner steps "
+           "again.");
 }
 
-EstimatorState TruncatedES::DoInitWorkerState(const WorkerWeights& weights, Key key) const {
+TruncatedES::TruncatedES(std::shared_ptr<const InnerProblem> problem, const Options& options)
+    : TruncatedEstimator("TruncatedES", std::move(problem), CheckOptions("TruncatedES", options)),
+      carried_(options.carried) {}
+
+EstimatorState TruncatedES::Begin(const WorkerWeights& weights, Key key, Key) const {
+  const int64_t num_tasks = options().num_tasks;
   EstimatorState state;
-  state.Merge("unroll/",
-              problem_->Start({.theta = AsSpan(weights.theta), .rows = 2 * options_.num_tasks},
-                              weights.outer, TwinKeys(key, options_.num_tasks)));
+  state.Merge("unroll/", problem().Start({.theta = AsSpan(weights.theta), .rows = num_tasks},
+                                         weights.outer, SplitKey(key, num_tasks)));
   return state;
 }
 
 GradientEstimate TruncatedES::DoEstimate(const WorkerWeights& weights, Key key,
                                          EstimatorState* state) const {
-  AntitheticPairs pairs(*problem_, weights, key, options_.num_tasks, options_.std);
-  UnrollState unroll = state->Take("unroll/");
-  Require(state->size() == 0,
-          "TruncatedES: the state is not one of this estimator: {} of its {} arrays are no unroll "
-          "state",
-          state->size(), state->size() + unroll.size());
-  CopyFirstHalf(&unroll);
-  const UnrollTrace trace = pairs.Run(options_.trunc_length, &unroll);
-  state->Merge("unroll/", std::move(unroll));
-  Eigen::ArrayXd means =
-      TwinDifferences(trace).colwise().sum() / static_cast<double>(options_.trunc_length);
-  if (options_.sign_delta_loss_scalar) means = means.sign() * *options_.sign_delta_loss_scalar;
+  const int64_t steps = options().trunc_length;
+  AntitheticPairs pairs(problem(), weights, key, options().num_tasks, options().std);
+  UnrollState carried = TakeUnroll(state, 0);
+  UnrollState twins = Twice(carried);
+  const UnrollTrace trace = pairs.Run(steps, &twins);
+  if (carried_ == Carried::kMean) {
+    pairs.RunTheta(steps, &carried);
+  } else {
+    carried = TakeRows(twins, 0, options().num_tasks);
+  }
+  state->Merge("unroll/", std::move(carried));
+  Eigen::ArrayXd means = TwinDifferences(trace).colwise().sum() / static_cast<double>(steps);
+  if (options().sign_delta_loss_scalar) {
+    means = means.sign() * *options().sign_delta_loss_scalar;
+  }
   return pairs.Estimate(AsSpan(means));
 }
 

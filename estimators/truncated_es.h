@@ -2,26 +2,36 @@
 
 #include <memory>
 
-#include "estimators/gradient_estimator.h"
-#include "estimators/truncated_pes.h"
+#include "base/fields.h"
+#include "estimators/truncated_estimator.h"
 
 namespace lopt {
 
-// Truncated evolution strategies: each window starts both twins from the same carried state, that
-// of the positive twin. Biased, because a window's losses do not see what earlier windows did to
-// that state. State: the unroll state of both twins; that of the negative ones is not read.
-class TruncatedES : public GradientEstimator {
+// Truncated evolution strategies: each window starts both twins from the same carried state.
+// Biased, because a window's losses do not see what earlier windows did to that state. State: the
+// unroll state that the N tasks carry.
+class TruncatedES : public TruncatedEstimator {
  public:
+  // What a window starts from: what the positive twins made of the windows before it, or what theta
+  // itself, without a perturbation, made of them, for half as many inner steps again.
+  enum class Carried { kPositive, kMean };
+  static constexpr Named<Carried> kCarried[] = {{Carried::kPositive, "positive"},
+                                                {Carried::kMean, "mean"}};
+
+  struct Options : TruncatedOptions {
+    Carried carried = Carried::kPositive;
+    void Visit(FieldVisitor& v);
+  };
+
   // Throws Error if an option is not valid.
-  TruncatedES(std::shared_ptr<const InnerProblem> problem, const TruncatedOptions& options);
+  TruncatedES(std::shared_ptr<const InnerProblem> problem, const Options& options);
 
  private:
-  EstimatorState DoInitWorkerState(const WorkerWeights& weights, Key key) const override;
+  EstimatorState Begin(const WorkerWeights& weights, Key key, Key lasting) const override;
   GradientEstimate DoEstimate(const WorkerWeights& weights, Key key,
                               EstimatorState* state) const override;
 
-  std::shared_ptr<const InnerProblem> problem_;
-  TruncatedOptions options_;
+  Carried carried_;
 };
 
 }  // namespace lopt

@@ -33,6 +33,9 @@ class ReplicaGroup {
       for (int64_t r = 0; r < rows_; ++r) {
         if (CountStep(k, r)) {
           Restart(r);
+        } else if (k + 1 < window_.steps &&
+                   window_.theta.ChangesAt(state_.inner_step[first_ + r])) {
+          Bind(r);
         }
       }
       NoteProgress();
@@ -122,7 +125,7 @@ ReplicaGroup::ReplicaGroup(const LoptProblem& problem, const Window& window, con
 void ReplicaGroup::Bind(int64_t r) {
   const Workspace::Frame frame(scratch_);
   const auto row = scratch_.Take<float>(std::ssize(window_.theta.theta));
-  window_.theta.Row(first_ + r, restarts_[r], row);
+  window_.theta.Row(first_ + r, {restarts_[r], state_.inner_step[first_ + r]}, row);
   rules_[static_cast<size_t>(r)] = problem_.optimizer().Bind(task_.params_layout(), row);
 }
 
@@ -232,7 +235,8 @@ bool ReplicaGroup::CountStep(int64_t k, int64_t r) {
 void ReplicaGroup::Restart(int64_t r) {
   const int64_t b = first_ + r;
   ++restarts_[r];
-  if (window_.theta.ChangeAtRestart()) {
+  state_.inner_step[b] = 0;
+  if (window_.theta.ChangesAt(0)) {
     Bind(r);
   }
   const Key key = FoldIn2(window_.keys[b], kRestartDraw, state_.episode[b]);
@@ -240,7 +244,6 @@ void ReplicaGroup::Restart(int64_t r) {
       key, window_.outer, *rules_[static_cast<size_t>(r)], state_.Row(problem_, b));
   state_.length[b] = length;
   state_.order[b] = order;
-  state_.inner_step[b] = 0;
   ++state_.episode[b];
   SetEpisodeKeys(r);
 }

@@ -8,9 +8,9 @@
 
 #include "estimators/diagnostics.h"
 #include "estimators/full_es.h"
-#include "estimators/pes.h"
+#include "estimators/persistent_es.h"
 #include "estimators/truncated_es.h"
-#include "estimators/truncated_pes.h"
+#include "tests/pes_gradient.h"
 #include "tests/toy_problem.h"
 
 namespace lopt {
@@ -135,7 +135,7 @@ TEST_CASE("The signal-to-noise ratio of a linear loss is the one of theory in ev
   // Sums over pairs: |mean|^2 and the trace deviate by 2.5 % and 1 % (one standard error).
   CHECK(snr(TruncatedPES(LinearLoss(kDimension, 0), options)) ==
         doctest::Approx(expected).epsilon(0.1));
-  CHECK(snr(TruncatedES(LinearLoss(kDimension, 0), options)) ==
+  CHECK(snr(TruncatedES(LinearLoss(kDimension, 0), {options})) ==
         doctest::Approx(expected).epsilon(0.1));
   CHECK(snr(FullES(LinearLoss(kDimension, 0),
                    std::make_shared<ConstantTruncationSchedule>(

@@ -7,8 +7,8 @@
 #include <memory>
 #include <vector>
 
+#include "estimators/persistent_es.h"
 #include "estimators/truncated_es.h"
-#include "estimators/truncated_pes.h"
 #include "toy_problem.h"
 
 namespace lopt {
@@ -83,7 +83,7 @@ TEST_CASE("PES finds the optimum of influence balancing") {
 }
 
 TEST_CASE("Truncated ES goes the wrong way on influence balancing") {
-  const double theta = Train(TruncatedES(Problem(), kOptions));
+  const double theta = Train(TruncatedES(Problem(), {kOptions}));
   CHECK(theta > 2);
   CHECK(std::abs(theta - 3.255) < 0.1);
 }

@@ -7,8 +7,8 @@
 
 #include "estimators/antithetic.h"
 #include "estimators/full_es.h"
+#include "estimators/persistent_es.h"
 #include "estimators/truncated_es.h"
-#include "estimators/truncated_pes.h"
 #include "toy_problem.h"
 
 namespace lopt {
@@ -105,7 +105,7 @@ TEST_CASE("PES has the smoothed gradient when windows divide the episode") {
 
 TEST_CASE("Truncated ES is biased by exactly what theory says") {
   const CycleStatistics statistics =
-      OverCycles(TruncatedES(SgdOnQuadratic(10), Options(5)), 0, 2, 400, 3);
+      OverCycles(TruncatedES(SgdOnQuadratic(10), {Options(5)}), 0, 2, 400, 3);
   CHECK(statistics.mean.Mean() == doctest::Approx(-0.16277504932).epsilon(0.002 / 0.1627));
   CheckWithinFourStandardErrors(statistics.mean, -0.16277504932);
 }
@@ -280,7 +280,7 @@ TEST_CASE("With one window per episode PES and full ES are the same estimator") 
                     std::make_shared<ConstantTruncationSchedule>(
                         ConstantTruncationSchedule::Options{.total_length = 10}),
                     {.num_tasks = kPairs, .std = 0.1});
-  const TruncatedES truncated(SgdOnQuadratic(10), Options(10));
+  const TruncatedES truncated(SgdOnQuadratic(10), {Options(10)});
   EstimatorState pes_state = pes.InitWorkerState(weights, {});
   EstimatorState truncated_state = truncated.InitWorkerState(weights, {});
   EstimatorState none;

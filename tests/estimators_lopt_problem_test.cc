@@ -13,7 +13,7 @@
 #include "base/parallel.h"
 #include "base/safetensors.h"
 #include "estimators/lopt_problem.h"
-#include "estimators/truncated_pes.h"
+#include "estimators/persistent_es.h"
 #include "lopt/learnable.h"
 #include "lopt/mlp_lopt.h"
 #include "tasks/quadratic.h"
@@ -434,42 +434,60 @@ TEST_CASE("PES has the gradient through an initial state that is made from theta
   }
 }
 
-TEST_CASE("Perturbations of an episode's own: each episode runs as it would alone under its own") {
+TEST_CASE("Perturbations of an episode's own blocks: each block runs as it would alone") {
   const Quadratics q;
   const auto dimension = q.theta.size();
   const std::vector<Key> pair_keys = SplitKey(KeyFromSeed(7), 2);
   const std::vector<int64_t> episodes = {4, 0};
-  const Perturbations own(pair_keys, episodes, 0.01, dimension);
   std::vector<Key> keys = SplitKey(KeyFromSeed(9), 2);
   keys.insert(keys.end(), keys.begin(), keys.begin() + 2);
-  const auto rows = [&](const Perturbations& which) {
-    return ThetaRows{.theta = AsSpan(q.theta), .rows = 4, .perturbations = &which};
-  };
-  const UnrollState start = q.problem.Start(rows(own), {}, keys);
-  UnrollState state = start;
-  UnrollTrace trace;
-  q.problem.Run({.theta = rows(own), .keys = keys, .steps = 60, .state = &state, .trace = &trace});
-  REQUIRE((trace.is_last.colwise().count() >= 2).all());
-
-  // One step at a time, each window under perturbations that name the episode of that step.
-  std::vector<int64_t> now = episodes;
-  UnrollState again = start;
-  UnrollTrace step;
-  for (int64_t k = 0; k < 60; ++k) {
-    std::vector<Key> fixed_keys;
-    for (size_t n = 0; n < 2; ++n) {
-      fixed_keys.push_back(FoldIn(pair_keys[n], static_cast<uint64_t>(now[n])));
-    }
-    const Perturbations fixed(fixed_keys, 0.01, dimension);
+  for (const int64_t block : {int64_t{1}, int64_t{3}, int64_t{7}, PerturbationClock::kEpisode}) {
+    CAPTURE(block);
+    const Perturbations own(pair_keys, episodes, {block}, 0.01, dimension);
+    const auto rows = [&](const Perturbations& which) {
+      return ThetaRows{.theta = AsSpan(q.theta), .rows = 4, .perturbations = &which};
+    };
+    const UnrollState start = q.problem.Start(rows(own), {}, keys);
+    UnrollState state = start;
+    UnrollTrace trace;
     q.problem.Run(
-        {.theta = rows(fixed), .keys = keys, .steps = 1, .state = &again, .trace = &step});
-    CHECK((step.loss.row(0) == trace.loss.row(k)).all());
-    for (size_t n = 0; n < 2; ++n) {
-      if (step.is_last(0, static_cast<int64_t>(n))) ++now[n];
+        {.theta = rows(own), .keys = keys, .steps = 60, .state = &state, .trace = &trace});
+    REQUIRE((trace.is_last.colwise().count() >= 2).all());
+
+    // One step at a time, each window under perturbations that name episode and block of that step.
+    std::vector<int64_t> now = episodes;
+    UnrollState again = start;
+    UnrollTrace step;
+    for (int64_t k = 0; k < 60; ++k) {
+      std::vector<Key> fixed_keys;
+      for (int64_t n = 0; n < 2; ++n) {
+        fixed_keys.push_back(FoldIn(FoldIn(pair_keys[n], static_cast<uint64_t>(now[n])),
+                                    static_cast<uint64_t>(trace.iteration(k, n) / block)));
+      }
+      const Perturbations fixed(fixed_keys, 0.01, dimension);
+      q.problem.Run(
+          {.theta = rows(fixed), .keys = keys, .steps = 1, .state = &again, .trace = &step});
+      CHECK((step.loss.row(0) == trace.loss.row(k)).all());
+      for (int64_t n = 0; n < 2; ++n) {
+        if (step.is_last(0, n)) ++now[n];
+      }
     }
+    CHECK(again == state);
+    CHECK(now[0] == 4 + trace.is_last.col(0).count());
   }
-  CHECK(again == state);
-  CHECK(now[0] == 4 + trace.is_last.col(0).count());
+}
+
+TEST_CASE("Perturbations say what does not fit") {
+  const std::vector<Key> keys(2);
+  CHECK_THROWS_WITH_AS(Perturbations({}, 1, 3), "perturbations: no keys, wanted one for each pair",
+                       Error);
+  CHECK_THROWS_WITH_AS(Perturbations(keys, {0}, {5}, 1, 3),
+                       "perturbations: 1 numbers of episodes for 2 pairs", Error);
+  CHECK_THROWS_WITH_AS(Perturbations(keys, {0, 0}, {PerturbationClock::kWindow}, 1, 3),
+                       "perturbations: blocks of 0 inner steps, wanted at least 1", Error);
+  CHECK_THROWS_WITH_AS(Perturbations(keys, {0, 0}, {5}, 1, 3).Row(0),
+                       "perturbations: they last for blocks of episodes, not for the window",
+                       Error);
 }
 
 TEST_CASE("A window advances the state in place: its arrays stay where they are") {

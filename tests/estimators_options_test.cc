@@ -8,9 +8,9 @@
 #include "base/error.h"
 #include "estimators/full_es.h"
 #include "estimators/lopt_problem.h"
+#include "estimators/persistent_es.h"
 #include "estimators/registry.h"
 #include "estimators/truncated_es.h"
-#include "estimators/truncated_pes.h"
 #include "lopt/registry.h"
 #include "tests/error_of.h"
 #include "toy_problem.h"
@@ -61,7 +61,7 @@ TEST_CASE("Options of estimators that cannot be are refused in C++ as in a confi
   CHECK(PesError({.trunc_length = 0}) ==
         "TruncatedPES: trunc_length must be in [1, 10000000], got 0");
   CHECK(PesError({.std = std::nan("")}) == "TruncatedPES: std must be finite, got nan");
-  CHECK(ErrorOf([] { TruncatedES(Toy(), {.trunc_length = 0}); }) ==
+  CHECK(ErrorOf([] { TruncatedES(Toy(), {{.trunc_length = 0}}); }) ==
         "TruncatedES: trunc_length must be in [1, 10000000], got 0");
   CHECK(PesError({.sign_delta_loss_scalar = 0}) ==
         "TruncatedPES: sign_delta_loss_scalar must be above 0, got 0");

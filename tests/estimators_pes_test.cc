@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "base/error.h"
-#include "estimators/pes.h"
+#include "estimators/persistent_es.h"
 #include "estimators/truncated_es.h"
-#include "estimators/truncated_pes.h"
+#include "pes_gradient.h"
 #include "toy_problem.h"
 
 namespace lopt {
@@ -104,8 +104,9 @@ Eigen::VectorXf FirstGradient(double scale, std::optional<double> scalar) {
       .advance = [scale](std::span<const double> theta, std::span<double>, int64_t) {
         return scale * (theta[0] - 2 * theta[1] + theta[2]);
       }});
-  const Estimator estimator(problem,
-                            {.num_tasks = 4, .trunc_length = 3, .sign_delta_loss_scalar = scalar});
+  const TruncatedOptions options = {
+      .num_tasks = 4, .trunc_length = 3, .sign_delta_loss_scalar = scalar};
+  const Estimator estimator(problem, {options});
   const WorkerWeights weights{.theta = Eigen::VectorXf::Zero(3), .outer = {}};
   EstimatorState state = estimator.InitWorkerState(weights, KeyFromSeed(1));
   return estimator.Estimate(weights, KeyFromSeed(2), &state).gradient;
@@ -160,14 +161,17 @@ TEST_CASE("Swapping the twins and the sign of the perturbations changes no bit")
 TEST_CASE("PES refuses arrays that do not fit each other") {
   const UnrollTrace trace = PairTrace({1}, {});
   std::vector<float> one = {0};
-  std::vector<float> two = {0, 0};
-  CHECK_THROWS_WITH_AS(PesGradient(trace, one, 0, one), "PES: std must be above 0, got 0", Error);
-  CHECK_THROWS_WITH_AS(PesGradient(trace, one, 1, two),
-                       "PES: 2 numbers of felt perturbations, 1 of new ones", Error);
+  CHECK_THROWS_WITH_AS(PesGradient(trace, one, 0, one),
+                       "persistent gradient: std must be above 0, got 0", Error);
   UnrollTrace odd;
   odd.Resize(4, 3);
-  CHECK_THROWS_WITH_AS(PesGradient(odd, one, 1, one),
-                       "PES: a trace of 4 steps of 3 replicas, wanted antithetic pairs", Error);
+  CHECK_THROWS_WITH_AS(
+      PesGradient(odd, one, 1, one),
+      "persistent gradient: a trace of 4 steps of 3 replicas, wanted antithetic pairs", Error);
+  UnrollTrace two;
+  two.Resize(4, 4);
+  CHECK_THROWS_WITH_AS(PesGradient(two, one, 1, one),
+                       "persistent gradient: 1 numbers of felt perturbations for 2 pairs", Error);
 }
 
 }  // namespace

@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
+#include "estimators/persistent_es.h"
 #include "estimators/truncated_es.h"
-#include "estimators/truncated_pes.h"
 #include "toy_problem.h"
 
 namespace lopt {
@@ -92,7 +92,7 @@ TEST_CASE("PES trains the toy regression to near its optimum") {
 TEST_CASE("Truncated ES gets stuck on the toy regression") {
   for (const uint64_t seed : {1, 2, 3}) {
     CAPTURE(seed);
-    CHECK(Train(TruncatedES(Problem(), {.num_tasks = 50, .trunc_length = 10, .std = 1.0}), seed) >
+    CHECK(Train(TruncatedES(Problem(), {{.num_tasks = 50, .trunc_length = 10, .std = 1.0}}), seed) >
           1100);
   }
 }

@@ -125,7 +125,7 @@ TEST_CASE("The check objects to each kind of forbidden include") {
   CHECK_NE(Objection("learner/worker.cc", "tools/presets.h"), "");
   CHECK_NE(Objection("lopt/mlp_lopt.cc", "<torch/torch.h>"), "");
   CHECK_NE(Objection("learner/worker.cc", "torch/torch_task.h"), "");
-  CHECK_NE(Objection("torch/torch_task.cc", "estimators/pes.h"), "");
+  CHECK_NE(Objection("torch/torch_task.cc", "estimators/persistent_gradient.h"), "");
   CHECK_NE(Objection("tools/version.cc", "<mpi.h>"), "");
   CHECK_NE(Objection("base/config.h", "<nlohmann/json.hpp>"), "");
   CHECK_NE(Objection("base/config.cc", "base/instances.h"), "");

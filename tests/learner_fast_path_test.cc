@@ -8,7 +8,7 @@
 
 #include "base/parallel.h"
 #include "estimators/lopt_problem.h"
-#include "estimators/truncated_pes.h"
+#include "estimators/persistent_es.h"
 #include "learner/gradient_learner.h"
 #include "learner/theta_opt.h"
 #include "lopt/mlp_lopt.h"

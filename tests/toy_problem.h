@@ -58,8 +58,8 @@ class ToyProblem : public InnerProblem {
     const auto restarts = window.state->At("restarts").As<int64_t>();
     UnrollTrace& trace = *window.trace;
     for (int64_t b = 0; b < window.theta.rows; ++b) {
-      int64_t episode = 0;
-      std::vector<double> weights = Weights(window.theta, b, episode);
+      WindowStep at{.inner_step = step[b]};
+      std::vector<double> weights = Weights(window.theta, b, at);
       const auto own = numbers.subspan(b * size, size);
       for (int64_t k = 0; k < window.steps; ++k) {
         trace.iteration(k, b) = step[b];
@@ -70,8 +70,10 @@ class ToyProblem : public InnerProblem {
         if (trace.is_last(k, b) && restarts[b] == 1) {
           std::ranges::copy(dynamics_.start, own.begin());
           step[b] = 0;
-          weights = Weights(window.theta, b, ++episode);
+          ++at.restarts;
         }
+        at.inner_step = step[b];
+        if (window.theta.ChangesAt(step[b])) weights = Weights(window.theta, b, at);
       }
     }
   }
@@ -80,16 +82,16 @@ class ToyProblem : public InnerProblem {
                   std::span<double> loss) const override {
     const auto size = std::ssize(dynamics_.start);
     for (int64_t b = 0; b < theta.rows; ++b) {
-      const std::vector<double> weights = Weights(theta, b, 0);
+      const std::vector<double> weights = Weights(theta, b, {});
       std::vector<double> own(size);
       std::ranges::copy(state.At("state").As<double>().subspan(b * size, size), own.begin());
       loss[b] = dynamics_.advance(weights, own, state.At("step").As<int64_t>()[b]);
     }
   }
 
-  static std::vector<double> Weights(const ThetaRows& theta, int64_t row, int64_t restarts) {
+  static std::vector<double> Weights(const ThetaRows& theta, int64_t row, const WindowStep& at) {
     std::vector<float> numbers(theta.theta.size());
-    theta.Row(row, restarts, numbers);
+    theta.Row(row, at, numbers);
     return {numbers.begin(), numbers.end()};
   }
 

@@ -4,7 +4,7 @@
 #include <fmt/core.h>
 
 #include "estimators/lopt_problem.h"
-#include "estimators/truncated_pes.h"
+#include "estimators/persistent_es.h"
 #include "learner/gradient_learner.h"
 #include "lopt/mlp_lopt.h"
 

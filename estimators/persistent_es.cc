@@ -1,0 +1,106 @@
+#include "estimators/persistent_es.h"
+
+#include <utility>
+#include <vector>
+
+#include "base/eigen.h"
+#include "base/error.h"
+#include "base/options.h"
+#include "estimators/antithetic.h"
+#include "estimators/diagnostics.h"
+#include "estimators/persistent_gradient.h"
+
+namespace lopt {
+
+PersistentES::PersistentES(const char* type, std::shared_ptr<const InnerProblem> problem,
+                           const TruncatedOptions& options, PerturbationClock clock)
+    : TruncatedEstimator(type, std::move(problem), options), clock_(clock) {}
+
+EstimatorState PersistentES::Begin(const WorkerWeights& weights, Key key, Key lasting) const {
+  const int64_t num_tasks = options().num_tasks;
+  EstimatorState state;
+  state.Merge("unroll/", problem().Start({.theta = AsSpan(weights.theta), .rows = 2 * num_tasks},
+                                         weights.outer, TwinKeys(key, num_tasks)));
+  if (HasFelt()) {
+    state.Set("felt", Array(DType::kFloat32, {num_tasks, theta_layout().size()}));
+  }
+  if (OutliveWindows()) {
+    state.Set("episode", Array(DType::kInt64, {num_tasks}));
+    const std::vector<uint32_t> words = {lasting.hi, lasting.lo};
+    state.Set("key", Array::Of<uint32_t>({2}, words));
+  }
+  return state;
+}
+
+Perturbations PersistentES::NamePerturbations(Key key, const EstimatorState& state) const {
+  const int64_t num_tasks = options().num_tasks;
+  const int64_t dimension = theta_layout().size();
+  if (!OutliveWindows()) {
+    return {SplitKey(FoldIn(key, kPerturbationDraw), num_tasks), options().std, dimension};
+  }
+  const auto words = state.At("key", DType::kUint32, {2}).As<uint32_t>();
+  const auto episodes = state.At("episode", DType::kInt64, {num_tasks}).As<int64_t>();
+  return {SplitKey({words[0], words[1]}, num_tasks),
+          {episodes.begin(), episodes.end()},
+          clock_,
+          options().std,
+          dimension};
+}
+
+GradientEstimate PersistentES::DoEstimate(const WorkerWeights& weights, Key key,
+                                          EstimatorState* state) const {
+  const int64_t num_tasks = options().num_tasks;
+  const Shape shape = {num_tasks, theta_layout().size()};
+  UnrollState unroll = TakeUnroll(state, (HasFelt() ? 1 : 0) + (OutliveWindows() ? 2 : 0));
+  Array zeros;
+  if (!HasFelt()) {
+    zeros = Array(DType::kFloat32, shape);
+  }
+  const std::span<float> felt =
+      (HasFelt() ? state->At("felt", DType::kFloat32, shape) : zeros).As<float>();
+  AntitheticPairs pairs(problem(), weights, key, NamePerturbations(key, *state));
+  const UnrollTrace trace = pairs.Run(options().trunc_length, &unroll);
+  state->Merge("unroll/", std::move(unroll));
+
+  Diagnostics felt_norms;
+  if (HasFelt()) {
+    WriteFeltNorms(trace, felt, &felt_norms);
+  }
+  double squares = 0;
+  Eigen::VectorXf gradient = PersistentGradient(
+      trace, clock_,
+      [&](int64_t pair, const WindowStep& at, std::span<float> out) {
+        pairs.perturbations().Draw(pair, at, out);
+      },
+      options().std, felt, &squares, options().sign_delta_loss_scalar);
+  if (OutliveWindows()) {
+    const auto episodes = state->At("episode").As<int64_t>();
+    for (int64_t n = 0; n < num_tasks; ++n) {
+      episodes[n] += trace.is_last.col(n).count();
+    }
+  }
+  GradientEstimate estimate = pairs.Estimate(std::move(gradient), squares);
+  estimate.metrics.merge(felt_norms);
+  return estimate;
+}
+
+TruncatedPES::TruncatedPES(std::shared_ptr<const InnerProblem> problem,
+                           const TruncatedOptions& options)
+    : PersistentES("TruncatedPES", std::move(problem), CheckOptions("TruncatedPES", options),
+                   {PerturbationClock::kWindow}) {}
+
+TruncatedNRES::TruncatedNRES(std::shared_ptr<const InnerProblem> problem,
+                             const TruncatedOptions& options)
+    : PersistentES("TruncatedNRES", std::move(problem), CheckOptions("TruncatedNRES", options),
+                   {PerturbationClock::kEpisode}) {}
+
+void GPESK::Options::Visit(FieldVisitor& v) {
+  TruncatedOptions::Visit(v);
+  v.Field("K", &block, Between(1, 10000000),
+          "Inner steps of an episode that one perturbation of theta lasts.");
+}
+
+GPESK::GPESK(std::shared_ptr<const InnerProblem> problem, const Options& options)
+    : PersistentES("GPESK", std::move(problem), CheckOptions("GPESK", options), {options.block}) {}
+
+}  // namespace lopt

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <span>
+
+#include "estimators/persistent_gradient.h"
+
+namespace lopt {
+
+// PersistentGradient of one window with given perturbations [N, D] that last for the window.
+inline Eigen::VectorXf PesGradient(const UnrollTrace& trace, std::span<const float> perturbations,
+                                   double std, std::span<float> felt, double* squares = nullptr,
+                                   std::optional<double> sign_delta_loss_scalar = {}) {
+  const auto draw = [&](int64_t pair, const WindowStep&, std::span<float> out) {
+    std::ranges::copy(perturbations.subspan(pair * out.size(), out.size()), out.begin());
+  };
+  return PersistentGradient(trace, {PerturbationClock::kWindow}, draw, std, felt, squares,
+                            sign_delta_loss_scalar);
+}
+
+}  // namespace lopt
