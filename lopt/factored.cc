@@ -154,19 +154,4 @@ FactoredRuns::FactoredRuns(const FactoredShape& shape, int64_t first)
   }
 }
 
-void FactoredRuns::Advance(int64_t count) {
-  done_ += count;
-  if (done_ < length_) return;
-  done_ = 0;
-  for (int a = kAxes - 1; a >= 0; --a) {
-    Axis& axis = axes_[a];
-    without_first_ += axis.without_first;
-    without_second_ += axis.without_second;
-    if (++axis.at < axis.size) return;
-    without_first_ -= axis.size * axis.without_first;
-    without_second_ -= axis.size * axis.without_second;
-    axis.at = 0;
-  }
-}
-
 }  // namespace lopt

@@ -79,7 +79,20 @@ class FactoredRuns {
   bool row_moves() const { return largest_first_ || inner_; }
   bool col_moves() const { return !largest_first_ || inner_; }
   // Goes on by `count` <= size() elements.
-  void Advance(int64_t count);
+  void Advance(int64_t count) {
+    done_ += count;
+    if (done_ < length_) return;
+    done_ = 0;
+    for (int a = kAxes - 1; a >= 0; --a) {
+      Axis& axis = axes_[a];
+      without_first_ += axis.without_first;
+      without_second_ += axis.without_second;
+      if (++axis.at < axis.size) return;
+      without_first_ -= axis.size * axis.without_first;
+      without_second_ -= axis.size * axis.without_second;
+      axis.at = 0;
+    }
+  }
 
  private:
   static constexpr int kAxes = 4;

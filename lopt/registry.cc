@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "lopt/adafac_mlp_lopt.h"
 #include "lopt/learnable.h"
 #include "lopt/mlp_lopt.h"
 
@@ -19,6 +20,9 @@ Registry<LearnedOptimizer> BuiltIn() {
   AddType<MLPLOpt, MLPLOptOptions>(
       registry, "MLPLOpt",
       "A small network that maps each parameter's gradient, value, momenta and time to its step.");
+  AddType<AdafacMLPLOpt, AdafacMLPLOptOptions>(
+      registry, "AdafacMLPLOpt",
+      "MLPLOpt with factored second moments, learned decays and four hidden units.");
   AddType<LearnableSGD, LearnableSGDOptions>(registry, "LearnableSGD",
                                              "Gradient descent with a learned learning rate.");
   AddType<LearnableSGDM, LearnableSGDMOptions>(

@@ -12,26 +12,14 @@
 #include <string>
 #include <vector>
 
-#include "base/isa.h"
 #include "base/key.h"
 #include "base/parallel.h"
 #include "count_allocations.h"
 #include "lopt/mlp_lopt.h"
+#include "tests/on_every_isa.h"
 
 namespace lopt {
 namespace {
-
-// Pins each instruction set in turn for `body` and gives back the one that was in use.
-template <class Body>
-void OnEveryIsa(const Body& body) {
-  const std::string pinned = CurrentIsa();
-  for (const std::string& isa : SupportedIsas()) {
-    CAPTURE(isa);
-    PinIsa(isa);
-    body();
-  }
-  PinIsa(pinned);
-}
 
 // Sizes around the block of 16 and ranks from 0 to 5; most tensors are not aligned.
 Layout OddLayout() {
