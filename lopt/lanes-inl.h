@@ -32,6 +32,8 @@ constexpr bool kManyRegisters = kLanes == 16 || HWY_ARCH_ARM_A64;
 // max(x, 0) that passes NaN on.
 HWY_INLINE V Relu(V x) { return AtLeast(hn::Zero(d), x); }
 
+HWY_INLINE float SumOfVector(V v) { return hn::GetLane(hn::SumOfLanes(d, v)); }
+
 // [sums of neighbours in a, sums of neighbours in b].
 HWY_INLINE V AddNeighbours(V a, V b) {
 #if HWY_TARGET == HWY_SCALAR  // one lane has no neighbour

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/options.h"
+#include "lopt/adam_step.h"
 
 namespace lopt {
 namespace {
@@ -100,21 +101,15 @@ class AdamRule : public UpdateRule {
  private:
   void DoUpdate(const StepInfo& info, std::span<const float> gradient, std::span<float> params,
                 std::span<float> state, Workspace&) const override {
-    const auto count = static_cast<double>(info.step + 1);
-    const auto correction1 = static_cast<float>(1.0 - std::pow(double{beta1_}, count));
-    const auto correction2 = static_cast<float>(1.0 - std::pow(double{beta2_}, count));
     const float learning_rate = learning_rate_.At(info);
-    const auto kept = static_cast<float>(1.0 - double{learning_rate} * weight_decay_);
-    const std::span<float> m = state.first(params.size());
-    const std::span<float> v = state.subspan(params.size());
-    for (size_t i = 0; i < params.size(); ++i) {
-      const float g = gradient[i];
-      m[i] = beta1_ * m[i] + (1.0f - beta1_) * g;
-      v[i] = beta2_ * v[i] + (1.0f - beta2_) * (g * g);
-      const float direction =
-          (m[i] / correction1) / (std::sqrt(v[i] / correction2 + epsilon_root_) + epsilon_);
-      params[i] = kept * params[i] - learning_rate * direction;
-    }
+    AdamStep step = {.beta1 = beta1_,
+                     .beta2 = beta2_,
+                     .epsilon = epsilon_,
+                     .epsilon_root = epsilon_root_,
+                     .learning_rate = learning_rate,
+                     .kept = static_cast<float>(1.0 - double{learning_rate} * weight_decay_)};
+    step.CorrectBias(info.step);
+    step.Apply(gradient, params, state.first(params.size()), state.subspan(params.size()));
   }
 
   LearningRate learning_rate_;

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "lopt/adafac_mlp_lopt.h"
+#include "lopt/celo2.h"
 #include "lopt/learnable.h"
 #include "lopt/mlp_lopt.h"
 
@@ -23,6 +24,13 @@ Registry<LearnedOptimizer> BuiltIn() {
   AddType<AdafacMLPLOpt, AdafacMLPLOptOptions>(
       registry, "AdafacMLPLOpt",
       "MLPLOpt with factored second moments, learned decays and four hidden units.");
+  AddType<Celo2Base, Celo2BaseOptions>(
+      registry, "Celo2Base",
+      "A network of 347 weights that maps each parameter's gradient, value and moments to a "
+      "direction, normalised over its matrix.");
+  AddType<Celo2, Celo2Options>(
+      registry, "Celo2",
+      "Celo2Base with directions of matrices made orthogonal, and Adam for biases.");
   AddType<LearnableSGD, LearnableSGDOptions>(registry, "LearnableSGD",
                                              "Gradient descent with a learned learning rate.");
   AddType<LearnableSGDM, LearnableSGDMOptions>(

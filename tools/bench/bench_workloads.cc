@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <tuple>
 #include <vector>
 
 #include "base/eigen.h"
@@ -20,6 +21,7 @@
 #include "learner/job/meta_trainer.h"
 #include "learner/meta_train_config.h"
 #include "learner/run/checkpoint.h"
+#include "lopt/celo2.h"
 #include "lopt/mlp_lopt.h"
 #include "tasks/image_conv.h"
 #include "tasks/image_mlp.h"
@@ -40,6 +42,25 @@ double MlpLoptFlop(int64_t params, const MLPLOptOptions& options = {}) {
   const auto layers = static_cast<double>(options.hidden_layers);
   return static_cast<double>(params) * 2 *
          (MLPLOpt::kNormalized * hidden + (layers - 1) * hidden * hidden + 2 * hidden);
+}
+
+// FLOP of the definition: features that are the same along a row or a column are multiplied once
+// for each, outputs that have no effect are not computed; Newton-Schulz in full. Without the
+// moments, the normalisers and Adam.
+double Celo2Flop(const Layout& params) {
+  constexpr double kHidden = Celo2::kHidden;
+  double products = 0;
+  for (const LayoutEntry& entry : params.entries()) {
+    if (entry.shape.size() != 2) continue;
+    const auto short_side = static_cast<double>(std::min(entry.shape[0], entry.shape[1]));
+    const auto long_side = static_cast<double>(std::max(entry.shape[0], entry.shape[1]));
+    constexpr double kSides = 12;
+    products += static_cast<double>(entry.size) *
+                    ((Celo2::kFeatures - kSides) * kHidden + kHidden * kHidden + kHidden) +
+                (short_side + long_side) * kSides / 2 * kHidden;
+    products += Celo2::kIterations * short_side * short_side * (2 * long_side + short_side);
+  }
+  return 2 * products;
 }
 
 // Forward, the gradient of every weight, and of every layer's input but the first.
@@ -90,33 +111,47 @@ std::shared_ptr<const TaskFamily> MakeImageTask(const ImageShape& shape,
   return TaskRegistry().Make(WriteOptions(type, shape.options), TaskResources(""));
 }
 
-// One optimizer's update of a tensor of random numbers.
-Workload MlpLoptUpdate(const std::string& name, int64_t size, const MLPLOptOptions& options) {
+// A learned optimizer, its plain implementation, and the FLOP of one update.
+struct BenchOptimizer {
+  std::shared_ptr<const LearnedOptimizer> fast, reference;
+  std::function<double(const Layout&)> flop;
+};
+
+BenchOptimizer BenchMlpLopt(const MLPLOptOptions& options = {}) {
+  return {std::make_shared<MLPLOpt>(options),
+          std::make_shared<MLPLOpt>(options, MLPLOpt::Implementation::kReference),
+          [options](const Layout& params) { return MlpLoptFlop(params.size(), options); }};
+}
+
+BenchOptimizer BenchCelo2() {
+  return {std::make_shared<Celo2>(Celo2Options()),
+          std::make_shared<Celo2>(Celo2Options(), Celo2::Implementation::kReference), Celo2Flop};
+}
+
+// One optimizer's update of tensors of random numbers.
+Workload OptimizerUpdate(const std::string& name, const Layout& layout,
+                         const BenchOptimizer& optimizer) {
   struct Data {
-    Layout layout;
     std::unique_ptr<UpdateRule> fast, reference;
     std::vector<float> gradient, params, state;
     Workspace scratch;
     int64_t step = 0;
   };
   auto data = std::make_shared<Data>();
-  data->layout = Layout({{"x", {size}}});
-  const MLPLOpt fast(options, MLPLOpt::Implementation::kFast);
-  const MLPLOpt reference(options, MLPLOpt::Implementation::kReference);
-  const Eigen::VectorXf theta = fast.InitTheta(KeyFromSeed(1));
-  data->fast = fast.Bind(data->layout, AsSpan(theta));
-  data->reference = reference.Bind(data->layout, AsSpan(theta));
-  data->gradient.resize(size);
-  data->params.resize(size);
+  const Eigen::VectorXf theta = optimizer.fast->InitTheta(KeyFromSeed(1));
+  data->fast = optimizer.fast->Bind(layout, AsSpan(theta));
+  data->reference = optimizer.reference->Bind(layout, AsSpan(theta));
+  data->gradient.resize(layout.size());
+  data->params.resize(layout.size());
   data->state.resize(data->fast->state_layout().size());
   Normal(KeyFromSeed(2), data->gradient);
   Normal(KeyFromSeed(3), data->params);
   data->fast->InitState({}, data->params, data->state);
   return {.name = name,
           .unit = "updates",
-          .flop = MlpLoptFlop(size, options),
+          .flop = optimizer.flop(layout),
           .check =
-              [data] {
+              [data, name] {
                 std::vector<float> params = data->params, state = data->state, expected = params,
                                    expected_state = state;
                 for (int64_t step = 0; step < 3; ++step) {
@@ -124,8 +159,8 @@ Workload MlpLoptUpdate(const std::string& name, int64_t size, const MLPLOptOptio
                   data->reference->Update({.step = step}, data->gradient, expected, expected_state,
                                           data->scratch);
                 }
-                RequireClose("mlp_lopt", params, expected, 1e-6);
-                RequireClose("mlp_lopt state", state, expected_state, 1e-6);
+                RequireClose(name, params, expected, 1e-6);
+                RequireClose(name + " state", state, expected_state, 1e-6);
               },
           .call =
               [data] {
@@ -220,9 +255,9 @@ Workload ImageConvGradient(const ConvNet& net, const std::string& name) {
       [=] { return make(ImageConv::Implementation::kReference); }, 1);
 }
 
-// `replicas` image MLPs trained for 50 inner steps by MLPLOpt.
-Workload InnerSteps(const ImageShape& shape, const std::string& name, int64_t replicas,
-                    bool all_threads) {
+// `replicas` image MLPs trained for 50 inner steps by a learned optimizer.
+Workload InnerSteps(const ImageShape& shape, const BenchOptimizer& optimizer,
+                    const std::string& name, int64_t replicas, bool all_threads) {
   constexpr int64_t kSteps = 50;
   struct Data {
     std::shared_ptr<const LoptProblem> problem;
@@ -231,15 +266,15 @@ Workload InnerSteps(const ImageShape& shape, const std::string& name, int64_t re
     UnrollTrace trace;
     uint64_t window = 0;
   };
-  const auto make = [shape](MLPLOpt::Implementation implementation,
-                            std::shared_ptr<const TaskFamily> task) {
-    return std::make_shared<LoptProblem>(
-        std::move(task), std::make_shared<MLPLOpt>(MLPLOptOptions{}, implementation),
-        std::make_shared<NeverEndingTruncationSchedule>(), LoptProblemOptions{});
+  const auto make = [](const std::shared_ptr<const LearnedOptimizer>& rule,
+                       std::shared_ptr<const TaskFamily> task) {
+    return std::make_shared<LoptProblem>(std::move(task), rule,
+                                         std::make_shared<NeverEndingTruncationSchedule>(),
+                                         LoptProblemOptions{});
   };
   auto data = std::make_shared<Data>();
-  data->problem = make(MLPLOpt::Implementation::kFast, MakeImageTask(shape));
-  data->theta = MLPLOpt().InitTheta(KeyFromSeed(1));
+  data->problem = make(optimizer.fast, MakeImageTask(shape));
+  data->theta = optimizer.fast->InitTheta(KeyFromSeed(1));
   data->state = data->problem->Start({.theta = AsSpan(data->theta), .rows = replicas}, {},
                                      SplitKey(KeyFromSeed(2), replicas));
   const auto run = [replicas](const LoptProblem& problem, const Eigen::VectorXf& theta, Key key,
@@ -251,16 +286,15 @@ Workload InnerSteps(const ImageShape& shape, const std::string& name, int64_t re
                  .state = state,
                  .trace = trace});
   };
-  const double step_flop = shape.Flop() + MlpLoptFlop(MakeImageTask(shape)->params_layout().size());
+  const double step_flop = shape.Flop() + optimizer.flop(MakeImageTask(shape)->params_layout());
   return {.name = name,
           .all_threads = all_threads,
           .unit = "inner steps",
           .units = static_cast<double>(replicas * kSteps),
           .flop = step_flop * static_cast<double>(replicas * kSteps),
           .check =
-              [data, shape, make, run] {
-                const auto oracle =
-                    make(MLPLOpt::Implementation::kReference, MakeImageOracle(shape));
+              [data, shape, optimizer, make, run] {
+                const auto oracle = make(optimizer.reference, MakeImageOracle(shape));
                 UnrollState got = data->state, wanted = data->state;
                 UnrollTrace trace;
                 run(*data->problem, data->theta, KeyFromSeed(3), 3, &got, &trace);
@@ -398,18 +432,32 @@ std::vector<WorkloadMaker> Workloads(int threads) {
   };
   for (const int64_t size : {10, 2410, 118282}) {
     const std::string name = "mlp_lopt/" + std::to_string(size);
-    add(name, [=] { return MlpLoptUpdate(name, size, {}); });
+    add(name, [=] { return OptimizerUpdate(name, Layout({{"x", {size}}}), BenchMlpLopt()); });
   }
   for (const int64_t hidden : {4, 8, 16}) {
     const std::string name = "mlp_lopt/2410/hidden-" + std::to_string(hidden);
-    add(name, [=] { return MlpLoptUpdate(name, 2410, {.hidden_size = hidden}); });
+    add(name, [=] {
+      return OptimizerUpdate(name, Layout({{"x", {2410}}}), BenchMlpLopt({.hidden_size = hidden}));
+    });
+  }
+  for (const auto& [shape, rows, columns] :
+       {std::tuple("64x32", 64, 32), std::tuple("32x64", 32, 64), std::tuple("32x10", 32, 10),
+        std::tuple("784x128", 784, 128)}) {
+    const std::string name = std::string("celo2/") + shape;
+    const Layout layout({{"w", {rows, columns}}});
+    add(name, [=] { return OptimizerUpdate(name, layout, BenchCelo2()); });
   }
   for (const ImageShape& shape : {SmallImages(), LargeImages()}) {
     const std::string gradient = "image_mlp/" + shape.name;
     add(gradient, [=] { return ImageMlpGradient(shape, "ImageMLP", gradient, 1); });
     const std::string step = "inner_step/" + shape.name;
-    add(step, [=] { return InnerSteps(shape, step, 1, false); });
-    add(step + "/all", [=] { return InnerSteps(shape, step + "/all", 8 * threads, true); });
+    add(step, [=] { return InnerSteps(shape, BenchMlpLopt(), step, 1, false); });
+    add(step + "/all",
+        [=] { return InnerSteps(shape, BenchMlpLopt(), step + "/all", 8 * threads, true); });
+    const std::string celo2 = step + "/celo2";
+    add(celo2, [=] { return InnerSteps(shape, BenchCelo2(), celo2, 1, false); });
+    add(celo2 + "/all",
+        [=] { return InnerSteps(shape, BenchCelo2(), celo2 + "/all", 8 * threads, true); });
   }
   for (const ConvNet& net : ConvNets()) {
     const std::string gradient = "image_conv/" + net.name;

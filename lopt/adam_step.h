@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace lopt {
+
+// One step of Adam (Kingma and Ba 2015) with weight decay beside the gradient (Loshchilov and
+// Hutter 2019):
+//   m <- beta1 m + (1 - beta1) g, v <- beta2 v + (1 - beta2) g^2,
+//   p <- kept p - learning_rate (m / correction1) / (sqrt(v / correction2 + epsilon_root) +
+//   epsilon)
+struct AdamStep {
+  float beta1;
+  float beta2;
+  float epsilon;
+  float epsilon_root;
+  float learning_rate;
+  float kept = 1;         // 1 - learning_rate weight_decay
+  float correction1 = 1;  // 1 - beta1^t at the t-th step from 1 on; 1: none
+  float correction2 = 1;
+
+  // Sets the corrections for the step after `steps` steps.
+  void CorrectBias(int64_t steps);
+  void Apply(std::span<const float> gradient, std::span<float> params, std::span<float> m,
+             std::span<float> v) const;
+};
+
+}  // namespace lopt
