@@ -72,6 +72,9 @@ class Describer : public FieldVisitor {
   void Field(const char* name, std::string* value, const char* meaning) override {
     Row(name, "text", ValueCode(Json(*value)), "any", meaning);
   }
+  void Field(const char* name, std::vector<std::string>* value, const char* meaning) override {
+    Row(name, "list of texts", ValueCode(Json(*value)), "any", meaning);
+  }
   void Typed(const char* name, Config* value, const TypeTable& types,
              const char* meaning) override {
     Row(name, "object", value->empty() ? kRequired : ValueCode(value->json()), ValidTypes(types),

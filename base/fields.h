@@ -46,8 +46,9 @@ class FieldVisitor {
                      const char* meaning) = 0;
   virtual void Field(const char* name, std::vector<double>* value, Range range,
                      const char* meaning) = 0;
-  // Any text.
+  // Any text, any texts.
   virtual void Field(const char* name, std::string* value, const char* meaning) = 0;
+  virtual void Field(const char* name, std::vector<std::string>* value, const char* meaning) = 0;
   // An object, or a list of objects, whose "type" names an entry of `types`. A default-constructed
   // Config means that the key must be given; a list may be empty.
   virtual void Typed(const char* name, Config* value, const TypeTable& types,

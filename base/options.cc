@@ -38,6 +38,7 @@ class NameCollector : public FieldVisitor {
   void Field(const char* name, std::vector<int64_t>*, Range, const char*) override { Add(name); }
   void Field(const char* name, std::vector<double>*, Range, const char*) override { Add(name); }
   void Field(const char* name, std::string*, const char*) override { Add(name); }
+  void Field(const char* name, std::vector<std::string>*, const char*) override { Add(name); }
   void Typed(const char* name, Config*, const TypeTable&, const char*) override { Add(name); }
   void Typed(const char* name, std::vector<Config>*, const TypeTable&, const char*) override {
     Add(name);
@@ -139,10 +140,16 @@ class FieldResolver : public FieldVisitor {
 
   void Field(const char* name, std::string* value, const char*) override {
     if (const Json* json = Given(name)) {
-      if (!json->is_string()) return Wrong(Path(name), "text", *json);
-      *value = json->get<std::string>();
+      if (!ReadText(Path(name), *json, value)) return;
     }
     Put(name, *value);
+  }
+
+  void Field(const char* name, std::vector<std::string>* value, const char*) override {
+    const auto read = [&](const std::string& path, const Json& json, std::string* text) {
+      return ReadText(path, json, text);
+    };
+    if (ReadList(name, "a list of texts", value, read)) Put(name, *value);
   }
 
   void Typed(const char* name, Config* value, const TypeTable& types, const char*) override {
@@ -314,6 +321,15 @@ class FieldResolver : public FieldVisitor {
     return true;
   }
 
+  bool ReadText(const std::string& path, const Json& json, std::string* value) const {
+    if (!json.is_string()) {
+      Wrong(path, "text", json);
+      return false;
+    }
+    *value = json.get<std::string>();
+    return true;
+  }
+
   bool IsTyped(const std::string& path, const Json& json, const TypeTable& types) const {
     if (!json.is_object()) {
       Wrong(path, "an object with a \"type\"", json, "; " + types.ValidTypes());
@@ -414,6 +430,7 @@ class FieldChecker : public FieldVisitor {
     CheckAll(name, *value, range);
   }
   void Field(const char*, std::string*, const char*) override {}
+  void Field(const char*, std::vector<std::string>*, const char*) override {}
   void Typed(const char* name, Config* value, const TypeTable& types, const char*) override {
     if (value->empty()) {
       problems_->Add(fmt::format("{} is missing; {}", name, types.ValidTypes()));

@@ -86,7 +86,10 @@ Experiment::Experiment(const MetaTrainConfig& from)
       mode(*ModeRegistry().Make(from.mode)),
       resources(config.data_dir),
       optimizer(OptimizerRegistry().Make(config.learned_optimizer)),
-      learner(optimizer, ThetaOptRegistry().Make(config.theta_opt), config.non_finite_gradient),
+      learner(optimizer, ThetaOptRegistry().Make(config.theta_opt),
+              {.non_finite_gradient = config.non_finite_gradient,
+               .weighting = config.weighting,
+               .frozen = config.frozen}),
       run_key(KeyFromSeed(static_cast<uint64_t>(config.seed))) {
   for (const Config& estimator : config.estimators) {
     estimators.push_back(EstimatorRegistry().Make(estimator, optimizer, resources));

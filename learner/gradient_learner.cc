@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "learner/frozen.h"
 #include "learner/mean.h"
 
 namespace lopt {
@@ -53,8 +54,12 @@ std::string NonFiniteWorkers(std::span<const AggregatedGradient> gradients,
 
 GradientLearner::GradientLearner(std::shared_ptr<const LearnedOptimizer> optimizer,
                                  std::shared_ptr<const ThetaOpt> theta_opt,
-                                 NonFiniteGradient policy)
-    : optimizer_(std::move(optimizer)), theta_opt_(std::move(theta_opt)), policy_(policy) {}
+                                 const GradientLearnerOptions& options)
+    : optimizer_(std::move(optimizer)),
+      theta_opt_(std::move(theta_opt)),
+      policy_(options.non_finite_gradient),
+      weighting_(options.weighting),
+      frozen_(FrozenTensors(optimizer_->theta_layout(), options.frozen)) {}
 
 LearnerState GradientLearner::Init(Key key) const { return Init(optimizer_->InitTheta(key)); }
 
@@ -99,6 +104,33 @@ LearnerState GradientLearner::UpdateWeighted(LearnerState state,
   return Apply(std::move(state), gradients, weights, summary, workers);
 }
 
+std::vector<EstimatorGradient> GradientLearner::MeansByEstimator(
+    std::span<const AggregatedGradient> gradients, std::span<const double> weights) const {
+  std::vector<EstimatorGradient> means(gradients[0].estimators.size());
+  for (size_t e = 0; e < means.size(); ++e) {
+    auto& [weight, mean] = means[e];
+    int64_t count = 0;
+    for (size_t w = 0; w < gradients.size(); ++w) {
+      const EstimatorReport& report = gradients[w].estimators[e];
+      if (report.gradient.size() == 0) continue;
+      Require(report.gradient.size() == gradients[w].gradient.size(),
+              "GradientLearner: gradient {} has {} numbers, that of its estimator {} has {}", w,
+              gradients[w].gradient.size(), e, report.gradient.size());
+      if (count++ == 0) mean.setZero(report.gradient.size());
+      weight = report.weight;
+      mean += (weights.empty() ? 1.0 : weights[w]) * report.gradient.cast<double>();
+    }
+    if (count == 0) continue;
+    mean /= static_cast<double>(count);
+    ZeroFrozen(&mean);
+  }
+  return means;
+}
+
+void GradientLearner::ZeroFrozen(Eigen::VectorXd* gradient) const {
+  for (const LayoutEntry& entry : frozen_) gradient->segment(entry.offset, entry.size).setZero();
+}
+
 // Without weights, each is 1.
 LearnerState GradientLearner::Apply(LearnerState state,
                                     std::span<const AggregatedGradient> gradients,
@@ -118,7 +150,12 @@ LearnerState GradientLearner::Apply(LearnerState state,
     sum += (weights.empty() ? 1.0 : weights[w]) * from.gradient.cast<double>();
     mean_loss.Add(from.mean_loss);
   }
-  const Eigen::VectorXd mean = sum / static_cast<double>(gradients.size());
+  NamedArrays norms = state.norms;
+  Eigen::VectorXd mean = sum / static_cast<double>(gradients.size());
+  if (weighting_ == Weighting::kEqualNorm) {
+    mean = EqualNormMean(MeansByEstimator(gradients, weights), &norms);
+  }
+  ZeroFrozen(&mean);
   const Eigen::VectorXf gradient = mean.cast<float>();
   const bool skip = !gradient.allFinite();
   Require(!skip || policy_ == NonFiniteGradient::kSkip,
@@ -142,9 +179,14 @@ LearnerState GradientLearner::Apply(LearnerState state,
   if (skip) {
     ++state.skipped_updates;
   } else {
+    const Eigen::VectorXf before = state.theta;
     theta_opt_->Update({gradient.data(), static_cast<size_t>(gradient.size())},
                        {state.theta.data(), static_cast<size_t>(state.theta.size())},
                        &state.theta_opt);
+    for (const LayoutEntry& entry : frozen_) {  // weight decay moves them, too
+      state.theta.segment(entry.offset, entry.size) = before.segment(entry.offset, entry.size);
+    }
+    state.norms = std::move(norms);
   }
   ++state.outer_step;
   return state;
@@ -185,7 +227,7 @@ UpdateSummary SingleMachineGradientLearner::Update(Key run_key, State* state) co
   }
   const std::vector<AggregatedGradient> gradients =
       ComputeWorkers(learner_.GetStateForWorker(state->learner), estimators_,
-                     options_.windows_per_update, keys, state->workers);
+                     options_.windows_per_update, keys, state->workers, learner_.weighting());
   UpdateSummary summary;
   state->learner = learner_.Update(std::move(state->learner), gradients, &summary);
   return summary;

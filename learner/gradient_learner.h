@@ -4,12 +4,14 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/arrays.h"
 #include "base/key.h"
 #include "learner/non_finite_gradient.h"
 #include "learner/theta_opt.h"
+#include "learner/weighting.h"
 #include "learner/worker.h"
 #include "lopt/learned_optimizer.h"
 
@@ -21,28 +23,40 @@ struct LearnerState {
   int64_t skipped_updates = 0;  // of these, without effect: the gradient was not finite
   Eigen::VectorXf theta;        // [D]
   NamedArrays theta_opt;
+  NamedArrays norms = {};  // of EqualNormMean; empty with fixed weights
 };
 
 // What one update gave: means over the workers, sums for counts.
 struct UpdateSummary {
   int64_t outer_step = 0;    // of the weights that were measured
   double mean_loss = 0;      // over the workers that have one; NaN if none has
-  double gradient_norm = 0;  // of the mean gradient, before clipping
+  double gradient_norm = 0;  // of the gradient that theta_opt gets, before clipping
   double learning_rate = 0;  // 0 if skipped
   bool skipped = false;
   StepCounts counts = {};
   std::vector<EstimatorReport> estimators = {};
 };
 
+struct GradientLearnerOptions {
+  NonFiniteGradient non_finite_gradient = NonFiniteGradient::kSkip;
+  // Of the gradients, which must have been computed with the same one.
+  Weighting weighting = Weighting::kFixed;
+  // Patterns of the tensors of theta that keep their bits (FrozenTensors). Their gradient, whatever
+  // it is, counts as zero: in the running norms, in what clipping sees, in theta_opt's state.
+  std::vector<std::string> frozen = {};
+};
+
 // Owns theta: averages the workers' gradients and applies theta_opt. Immutable, thread-safe; its
 // state is passed in.
 class GradientLearner {
  public:
+  // Throws Error as FrozenTensors does.
   GradientLearner(std::shared_ptr<const LearnedOptimizer> optimizer,
                   std::shared_ptr<const ThetaOpt> theta_opt,
-                  NonFiniteGradient policy = NonFiniteGradient::kSkip);
+                  const GradientLearnerOptions& options = {});
 
   const LearnedOptimizer& optimizer() const { return *optimizer_; }
+  Weighting weighting() const { return weighting_; }
 
   // The state before the first update, with a theta drawn with `key` or given (throws Error if its
   // size is wrong).
@@ -50,21 +64,26 @@ class GradientLearner {
   LearnerState Init(Eigen::VectorXf theta) const;
   // What workers need for their next update.
   WorkerWeights GetStateForWorker(const LearnerState& state) const;
-  // One update with the plain mean of the gradients, summed in float64 in the order given, which is
-  // that of the logical workers. Throws Error if there is none, or if one has the wrong size or was
+  // One update with the plain mean of the gradients, or of those of each estimator where the
+  // weighting is kEqualNorm, summed in float64 in the order given, which is that of the logical
+  // workers. Throws Error if there is none, or if one has the wrong size or was
   // computed at another outer step. `workers`, for messages: whose gradients these are; empty: of
   // workers 0, 1, ...
   LearnerState Update(LearnerState state, std::span<const AggregatedGradient> gradients,
                       UpdateSummary* summary = nullptr,
                       std::span<const int64_t> workers = {}) const;
   // The same with gradients that may be of earlier outer steps (asynchronous training): the sum of
-  // weight times gradient, divided by the number of gradients. Throws Error if the numbers of
-  // gradients and weights disagree or a gradient is of a later outer step.
+  // weight times gradient, divided by the number of gradients (of the estimator). Throws Error if
+  // the numbers of gradients and weights disagree or a gradient is of a later outer step.
   LearnerState UpdateWeighted(LearnerState state, std::span<const AggregatedGradient> gradients,
                               std::span<const double> weights, UpdateSummary* summary = nullptr,
                               std::span<const int64_t> workers = {}) const;
 
  private:
+  // The means of each estimator's gradients; without weights, each is 1.
+  std::vector<EstimatorGradient> MeansByEstimator(std::span<const AggregatedGradient> gradients,
+                                                  std::span<const double> weights) const;
+  void ZeroFrozen(Eigen::VectorXd* gradient) const;
   LearnerState Apply(LearnerState state, std::span<const AggregatedGradient> gradients,
                      std::span<const double> weights, UpdateSummary* summary,
                      std::span<const int64_t> workers) const;
@@ -72,6 +91,8 @@ class GradientLearner {
   std::shared_ptr<const LearnedOptimizer> optimizer_;
   std::shared_ptr<const ThetaOpt> theta_opt_;
   NonFiniteGradient policy_;
+  Weighting weighting_;
+  std::vector<LayoutEntry> frozen_;
 };
 
 // A learner and its logical workers in one process, for use as a library.

@@ -15,10 +15,19 @@ void MetaTrainConfig::Visit(FieldVisitor& v) {
   v.FreeOnResume().Field("name", &name, "Name of the experiment, for people.");
   v.Typed("learned_optimizer", &learned_optimizer, OptimizerRegistry().table(),
           "The optimizer whose weights theta are trained.");
+  v.Field("init_theta", &init_theta,
+          "Theta file that the run starts from, relative to the working directory, with a fresh "
+          "theta_opt; it is read at the start of the run alone. Empty: theta is drawn.");
+  v.Field("frozen", &frozen,
+          "Regular expressions: the tensors of theta whose whole name matches one are not "
+          "trained.");
   v.Typed("theta_opt", &theta_opt, ThetaOptRegistry().table(), "The optimizer that updates theta.");
   v.Typed("estimators", &estimators, EstimatorRegistry().table(),
           "Gradient estimators, each with its task. A worker's gradient is the weighted mean of "
           "those that it runs.");
+  v.Choice("weighting", &weighting, kWeightings,
+           "How the estimators' gradients become one: fixed takes their mean with the weights as "
+           "they are, equal_norm first divides each by a running mean of its norm.");
   v.Field("workers", &workers, Between(1, 100000),
           "Logical workers, whose gradients are averaged. Part of the experiment; threads and "
           "processes only execute them.");

@@ -8,6 +8,7 @@
 #include "base/choices.h"
 #include "base/options.h"
 #include "learner/non_finite_gradient.h"
+#include "learner/weighting.h"
 
 namespace lopt {
 
@@ -23,9 +24,12 @@ inline constexpr Named<EstimatorPlacement> kEstimatorPlacements[] = {
 struct MetaTrainConfig {
   std::string name = "meta-train";
   Config learned_optimizer;
+  std::string init_theta;
+  std::vector<std::string> frozen;
   Config theta_opt =
       Config::Parse(R"({"type": "Adam", "learning_rate": 1e-3})", "the default theta_opt");
   std::vector<Config> estimators;
+  Weighting weighting = Weighting::kFixed;
   int64_t workers = 1;
   int64_t meta_steps = 500;
   int64_t windows_per_update = 1;

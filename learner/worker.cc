@@ -95,7 +95,8 @@ WorkerState InitWorkerState(const WorkerWeights& weights, const Estimators& esti
 }
 
 WorkerOutput GradientWorkerCompute(const WorkerWeights& weights, const Estimators& estimators,
-                                   int64_t windows, Key worker_key, WorkerState* state) {
+                                   int64_t windows, Key worker_key, WorkerState* state,
+                                   Weighting weighting) {
   Require(windows >= 1, "a worker must run at least one window per update, got {}", windows);
   Require(state->estimators.size() == estimators.size(),
           "the worker's state is of {} estimators, there are {}", state->estimators.size(),
@@ -124,6 +125,10 @@ WorkerOutput GradientWorkerCompute(const WorkerWeights& weights, const Estimator
       gradient += weight * outputs[e].gradient;
       weight_sum += weight;
       mean_loss.Add(outputs[e].report.mean_loss, weight);
+      if (weighting == Weighting::kEqualNorm) {
+        outputs[e].report.weight = weight;
+        outputs[e].report.gradient = outputs[e].gradient.cast<float>();
+      }
     }
     to_put.counts += outputs[e].report.counts;
     to_put.estimators.push_back(std::move(outputs[e].report));
@@ -137,15 +142,15 @@ WorkerOutput GradientWorkerCompute(const WorkerWeights& weights, const Estimator
 std::vector<AggregatedGradient> ComputeWorkers(const WorkerWeights& weights,
                                                const Estimators& estimators, int64_t windows,
                                                std::span<const Key> worker_keys,
-                                               std::span<WorkerState> states) {
+                                               std::span<WorkerState> states, Weighting weighting) {
   Require(worker_keys.size() == states.size(), "{} worker keys for {} worker states",
           worker_keys.size(), states.size());
   std::vector<AggregatedGradient> gradients(states.size());
   ParallelFor(static_cast<int64_t>(states.size()), [&](int64_t w) {
     const auto worker = static_cast<size_t>(w);
-    gradients[worker] =
-        GradientWorkerCompute(weights, estimators, windows, worker_keys[worker], &states[worker])
-            .to_put;
+    gradients[worker] = GradientWorkerCompute(weights, estimators, windows, worker_keys[worker],
+                                              &states[worker], weighting)
+                            .to_put;
   });
   return gradients;
 }

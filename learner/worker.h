@@ -10,6 +10,7 @@
 #include "base/key.h"
 #include "estimators/gradient_estimator.h"
 #include "estimators/registry.h"
+#include "learner/weighting.h"
 
 namespace lopt {
 
@@ -39,6 +40,9 @@ struct EstimatorReport {
   double gradient_norm = 0;
   StepCounts counts = {};
   Diagnostics metrics = {};
+  // With Weighting::kEqualNorm, of an estimator that was run: its weight and gradient [D].
+  double weight = 0;
+  Eigen::VectorXf gradient = {};
 
   template <class Visitor>
   void VisitMembers(Visitor& visit) {
@@ -46,6 +50,8 @@ struct EstimatorReport {
     visit("gradient_norm", gradient_norm);
     visit("counts", counts);
     visit("metrics", metrics);
+    visit("weight", weight);
+    visit("gradient", gradient);
   }
 };
 
@@ -91,12 +97,14 @@ WorkerState InitWorkerState(const WorkerWeights& weights, const Estimators& esti
 // threads. Nothing that is not finite is replaced: it reaches the learner, which has the policy for
 // it.
 WorkerOutput GradientWorkerCompute(const WorkerWeights& weights, const Estimators& estimators,
-                                   int64_t windows, Key worker_key, WorkerState* state);
+                                   int64_t windows, Key worker_key, WorkerState* state,
+                                   Weighting weighting = Weighting::kFixed);
 
 // The same for several workers in parallel; worker_keys[i] and states[i] belong to one worker.
 std::vector<AggregatedGradient> ComputeWorkers(const WorkerWeights& weights,
                                                const Estimators& estimators, int64_t windows,
                                                std::span<const Key> worker_keys,
-                                               std::span<WorkerState> states);
+                                               std::span<WorkerState> states,
+                                               Weighting weighting = Weighting::kFixed);
 
 }  // namespace lopt

@@ -1,7 +1,10 @@
 #include "lopt/registry.h"
 
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
 
+#include "base/options.h"
 #include "lopt/adafac_mlp_lopt.h"
 #include "lopt/celo2.h"
 #include "lopt/learnable.h"
@@ -45,6 +48,14 @@ Registry<LearnedOptimizer> BuiltIn() {
 Registry<LearnedOptimizer>& OptimizerRegistry() {
   static Registry<LearnedOptimizer> registry = BuiltIn();
   return registry;
+}
+
+Config ResolvedOptimizer(Config optimizer) {
+  const char* key = "learned_optimizer";
+  const std::string path = optimizer.path();
+  const Config resolved = WriteFields(
+      "", [&](FieldVisitor& v) { v.Typed(key, &optimizer, OptimizerRegistry().table(), ""); });
+  return Config::FromJson(resolved.json().at(key), path);
 }
 
 }  // namespace lopt

@@ -8,4 +8,7 @@ namespace lopt {
 // The learned optimizers, built-in ones included.
 Registry<LearnedOptimizer>& OptimizerRegistry();
 
+// An optimizer's config with all its options, also those that it leaves at their defaults.
+Config ResolvedOptimizer(Config optimizer);
+
 }  // namespace lopt

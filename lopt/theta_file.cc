@@ -130,6 +130,28 @@ void CheckTensors(const Layout& layout, const NamedArrays& tensors, const Config
           optimizer.Dump(-1), Show(wanted), Show(got));
 }
 
+// What two optimizers differ in: options, and tensors of theta.
+std::vector<std::string> Differences(const Config& in_file, const Config& wanted) {
+  std::vector<std::string> differences = ResolvedOptimizer(in_file).Differences(
+      ResolvedOptimizer(wanted), {}, "in the file", "wanted");
+  std::map<std::string, std::pair<std::string, std::string>> shapes;
+  const auto found = OptimizerRegistry().Make(in_file);
+  const auto needed = OptimizerRegistry().Make(wanted);
+  for (const LayoutEntry& entry : found->theta_layout().entries()) {
+    shapes[entry.name] = {ToString(entry.shape), "absent"};
+  }
+  for (const LayoutEntry& entry : needed->theta_layout().entries()) {
+    shapes.try_emplace(entry.name, "absent", "").first->second.second = ToString(entry.shape);
+  }
+  for (const auto& [name, shape] : shapes) {
+    if (shape.first != shape.second) {
+      differences.push_back(
+          fmt::format("theta/{}: {} in the file, {} wanted", name, shape.first, shape.second));
+    }
+  }
+  return differences;
+}
+
 int64_t IntegerOf(const std::map<std::string, std::string>& metadata, const std::string& name,
                   const std::string& path) {
   const auto found = metadata.find(name);
@@ -201,7 +223,7 @@ ThetaFile ReadThetaFile(const std::string& path, const std::optional<Config>& le
     result.learned_optimizer = Config::Parse(named, path);
     if (learned_optimizer) {
       const std::vector<std::string> differences =
-          result.learned_optimizer.Differences(*learned_optimizer, {}, "in the file", "wanted");
+          Differences(result.learned_optimizer, *learned_optimizer);
       Require(differences.empty(), "{}: the file is of another learned optimizer: {}", path,
               fmt::join(differences, "; "));
     }

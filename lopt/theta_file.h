@@ -36,7 +36,7 @@ void WriteThetaFile(const std::string& path, const ThetaFile& file);
 // more than 1e-6 (1 + |value|), the tensors are not those of the optimizer, or the file is of
 // another format than WriteThetaFile writes. `learned_optimizer` is for files that do not name one
 // (tensors from elsewhere), which are an Error without it; where the file names one and both are
-// given, a difference is an Error.
+// given, a difference is an Error that names the options and tensors.
 ThetaFile ReadThetaFile(const std::string& path,
                         const std::optional<Config>& learned_optimizer = {});
 

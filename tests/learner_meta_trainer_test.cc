@@ -624,28 +624,6 @@ TEST_CASE("Another instruction set at resume is an error unless it is allowed") 
   PinIsa(before);
 }
 
-TEST_CASE("A run can start from a given theta, with a fresh theta_opt") {
-  const TempDirectory first;
-  const TempDirectory second;
-  const MetaTrainConfig config = SmallExperiment(1, 5);
-  const MetaTrainResult trained = Train(config, first.path());
-  const std::string file = trained.theta_path;
-  MetaTrainConfig none = SmallExperiment(1, 0);
-  CHECK(RunMetaTraining(none, {.init_theta = file}).learner.theta == trained.learner.theta);
-  const MetaTrainResult tuned =
-      RunMetaTraining(config, {.out_dir = second.path(), .init_theta = file});
-  CHECK(tuned.learner.theta != trained.learner.theta);
-  CHECK(tuned.learner.theta_opt.At("count").As<int64_t>()[0] == 5);
-  CHECK(RunDirectory(second.path()).ReadManifest().init_theta == file);
-
-  CHECK(ErrorOf(config, {.out_dir = second.path(), .resume = true, .init_theta = file}) ==
-        "init_theta is for a new run; a resumed one goes on with the theta of its checkpoint");
-  MetaTrainConfig other = config;
-  other.learned_optimizer = Config::Parse(R"({"type": "MLPLOpt", "hidden_size": 16})", "test");
-  CHECK(ErrorOf(other, {.init_theta = file}) ==
-        file + ": the file is of another learned optimizer: hidden_size: 8 in the file, 16 wanted");
-}
-
 TEST_CASE("A gradient that is not finite skips an update or ends the run, as the config says") {
   const TempDirectory directory;
   const MetaTrainResult skipped = Train(Exploding("skip"), directory / "skip");

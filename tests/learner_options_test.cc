@@ -67,6 +67,10 @@ class WrongValue : public FieldVisitor {
     List(name, value, range);
   }
   void Field(const char* name, std::string*, const char*) override { Next(name, 7); }
+  void Field(const char* name, std::vector<std::string>*, const char*) override {
+    Next(name, "one");
+    Next(name, Json::array({7}));
+  }
   void Typed(const char* name, Config* value, const TypeTable&, const char*) override {
     const Json unknown = {{"type", "NoSuchType"}};
     Next(name, 7);

@@ -137,9 +137,9 @@ TEST_CASE("A run that died before its first checkpoint begins again, from the sa
   const TempDirectory first;
   const TempDirectory second;
   const std::string file = Train(SmallExperiment(1, 2), first.path()).theta_path;
-  const MetaTrainConfig config = SmallExperiment(1, 5);
-  const MetaTrainResult tuned =
-      RunMetaTraining(config, {.out_dir = second.path(), .init_theta = file});
+  MetaTrainConfig config = SmallExperiment(1, 5);
+  config.init_theta = file;
+  const MetaTrainResult tuned = Train(config, second.path());
   // What there is of it then.
   fs::remove_all(second / "checkpoints");
   ReplaceInFile(second / "manifest.json", "\"updates\": 5", "\"updates\": 0");

@@ -117,7 +117,20 @@ TEST_CASE("Another optimizer than the one wanted is an error that names the diff
   const Config wanted =
       Config::Parse(R"({"type": "MLPLOpt", "hidden_size": 16, "step_mult": 0.01})", "test");
   CHECK(ReadError(path, wanted) ==
-        path + ": the file is of another learned optimizer: hidden_size: 8 in the file, 16 wanted");
+        path +
+            ": the file is of another learned optimizer: hidden_size: 8 in the file, 16 wanted; "
+            "theta/mlp/linear_0/b: [8] in the file, [16] wanted; "
+            "theta/mlp/linear_0/w: [19, 8] in the file, [19, 16] wanted; "
+            "theta/mlp/linear_1/b: [8] in the file, [16] wanted; "
+            "theta/mlp/linear_1/w: [8, 8] in the file, [16, 16] wanted; "
+            "theta/mlp/linear_2/w: [8, 2] in the file, [16, 2] wanted");
+  const std::string other = ReadError(path, Config::Parse(R"({"type": "LearnableSGD"})", "test"));
+  CHECK(other.find("theta/log_lr: absent in the file, [1] wanted; ") != std::string::npos);
+  CHECK(other.ends_with("theta/mlp/linear_2/w: [8, 2] in the file, absent wanted"));
+  // An option that is left at its default is none.
+  CHECK(ReadError(path, Config::Parse(R"({"type": "MLPLOpt", "hidden_size": 8, "exp_mult": 1e-3,
+                                          "step_mult": 0.01})",
+                                      "test")) == "no error");
 }
 
 TEST_CASE("A file that does not fit is an error") {

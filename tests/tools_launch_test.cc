@@ -61,7 +61,7 @@ echo "$*" >> "$scratch/commands"
 # status
 write_manifest() {
   mkdir -p "$out/checkpoints"
-  printf '{"format": "lopt run 1", "status": "%s", "updates": 0, "version": "", "isa": "", "seed": 0, "threads": 1, "init_theta": ""}' \
+  printf '{"format": "lopt run 1", "status": "%s", "updates": 0, "version": "", "isa": "", "seed": 0, "threads": 1}' \
     $1 > "$out/manifest.new"
   mv "$out/manifest.new" "$out/manifest.json"
 }
@@ -255,7 +255,6 @@ write_status 0 11 42 1
 write_status 1 12 41 1
 write_killed 1
 exit 9)sh");
-  launch.options.start_words = {"--overwrite"};
   launch.options.overwrite = true;
   CHECK_EQ(launch.Run(), kExitDone);
   CHECK_EQ(launch.Commands(),
@@ -354,11 +353,10 @@ TEST_CASE("A run that is to be replaced is not resumed before it has been") {
   WriteManifest(launch.out(), "finished");
   WriteTextFile(launch.out() + "/restarts.jsonl", "{\"old\": true}\n");
   launch.options.overwrite = true;
-  launch.options.start_words = {"--overwrite", "--init-theta", "x"};
   CHECK_EQ(launch.Run(), kExitDone);
-  CHECK_EQ(launch.Commands(), Strings{"-n 2 lopt meta-train --overwrite --init-theta x",
-                                      "-n 2 lopt meta-train --overwrite --init-theta x",
-                                      "-n 2 lopt meta-train --resume"});
+  CHECK_EQ(launch.Commands(),
+           Strings{"-n 2 lopt meta-train --overwrite", "-n 2 lopt meta-train --overwrite",
+                   "-n 2 lopt meta-train --resume"});
   const std::vector<Json> log = RestartLog(launch.out());
   REQUIRE_EQ(log.size(), 2);
   CHECK_EQ(log[0]["checkpoint"], -1);
@@ -701,11 +699,11 @@ TEST_CASE("Launch: the ranks run this program with the words after the dashes") 
   std::ofstream(scratch / "mpiexec") << "printf '%s\\n' \"$*\"; exit 2\n";
   const FinishedProcess finished =
       Launch({"-n", "3", "--mpiexec", "/bin/sh " + (scratch / "mpiexec"), "--", "meta-train",
-              "--init-theta=t", "--out=" + (scratch / "run"), "--steps", "7"});
+              "--overwrite", "--out=" + (scratch / "run"), "--steps", "7"});
   CHECK_EQ(finished.exit_code, 2);
   CHECK_EQ(
       finished.output,
-      fmt::format("-n 3 {0} launch --guard {1} -- meta-train --out={1} --steps 7 --init-theta=t\n",
+      fmt::format("-n 3 {0} launch --guard {1} -- meta-train --out={1} --steps 7 --overwrite\n",
                   std::filesystem::canonical(LOPT_BINARY_DIR "/lopt").string(), scratch / "run"));
 }
 

@@ -106,6 +106,24 @@ TEST_CASE("The weights have the same bytes from one process and from 2, 3 and 5 
   }
 }
 
+TEST_CASE("A second phase with frozen tensors and equal norms has the same bytes on any ranks") {
+  const TempDirectory scratch;
+  const std::string first = WriteConfig(scratch, SmallExperiment(1, 2));
+  REQUIRE(Train(0, {first, "--out", scratch / "first"}).exit_code == 0);
+  MetaTrainConfig config = SmallExperiment(4, 5);
+  config.init_theta = scratch / "first/theta.safetensors";
+  config.frozen = {".*/b"};
+  config.weighting = Weighting::kEqualNorm;
+  const std::string second = WriteConfig(scratch, config);
+  REQUIRE(Train(0, {second, "--out", scratch / "one"}).exit_code == 0);
+  CHECK_NE(Theta(scratch / "one"), Theta(scratch / "first"));
+  CHECK_EQ(FinalTheta(scratch / "one").At("mlp/linear_1/b"),
+           FinalTheta(scratch / "first").At("mlp/linear_1/b"));
+  CHECK_EQ(Train(3, {second, "--out", scratch / "three"}).exit_code, 0);
+  CHECK_EQ(Theta(scratch / "three"), Theta(scratch / "one"));
+  CHECK_EQ(MetricsLines(scratch / "three"), MetricsLines(scratch / "one"));
+}
+
 TEST_CASE(
     "One rank, and more ranks than workers, give the same bytes, and idle ranks are named once") {
   const TempDirectory scratch;

@@ -67,7 +67,7 @@ po::options_description MetaTrainOptions() {
       "With --resume: go on from the checkpoint of this many updates, and remove what came after.");
   add("overwrite", "Remove the run that is in the output directory.");
   add("init-theta", po::value<std::string>()->value_name("FILE"),
-      "Start from the weights in this .safetensors file, with a fresh theta_opt.");
+      "Theta file to start from, with a fresh theta_opt (init_theta).");
   add("isa", po::value<std::string>()->value_name("NAME"),
       "Instruction set of the kernels (isa). Default: the best.");
   add("allow-isa-change",
@@ -203,6 +203,7 @@ int Train(const po::variables_map& values, Transport* transport) {
   auto config = ReadOptions<MetaTrainConfig>(Apply(values, source.config));
   if (const auto directory = TextOption(values, "data-dir")) config.data_dir = *directory;
   if (const auto isa = TextOption(values, "isa")) config.isa = *isa;
+  if (const auto theta = TextOption(values, "init-theta")) config.init_theta = *theta;
 
   const bool speaks = transport->rank() == 0;
   const BuildInfo build = GetBuildInfo();
@@ -215,7 +216,6 @@ int Train(const po::variables_map& values, Transport* transport) {
   options.overwrite = values.contains("overwrite");
   options.allow_isa_change = values.contains("allow-isa-change");
   options.learner_only = values.contains("learner-only");
-  options.init_theta = TextOption(values, "init-theta").value_or("");
   options.version = VersionAndCommit(build);
   options.stop = StopOnSignals(speaks ? "this update" : "");
   options.transport = transport;

@@ -92,7 +92,7 @@ MetaTrainResult LearnerRole::Run() {
 // Brings the state and the output directory to where the loop begins.
 void LearnerRole::Begin() {
   if (!writer_) {
-    state_.learner = InitialState(options_.init_theta);
+    state_.learner = InitialState();
     ranks_->Begin(experiment_->learner.GetStateForWorker(state_.learner));
     return;
   }
@@ -106,7 +106,7 @@ void LearnerRole::Begin() {
         .learner = checkpoint->learner, .totals = checkpoint->totals, .ledger = checkpoint->ledger};
     std::ranges::transform(checkpoint->workers, windows.begin(), &WorkerState::windows);
   } else {
-    state_.learner = InitialState(writer_->init_theta());
+    state_.learner = InitialState();
     if (!options_.resume) {
       writer_->Create();
     }
@@ -140,8 +140,9 @@ void LearnerRole::SendStates() {
 }
 
 // The state before the first update.
-LearnerState LearnerRole::InitialState(const std::string& init_theta) const {
+LearnerState LearnerRole::InitialState() const {
   const GradientLearner& learner = experiment_->learner;
+  const std::string& init_theta = experiment_->config.init_theta;
   return init_theta.empty()
              ? learner.Init(ThetaKey(experiment_->run_key))
              : learner.Init(ReadThetaFile(init_theta, experiment_->LearnedOptimizerConfig()).theta);

@@ -38,7 +38,7 @@ class LearnerRole {
   void Begin();
   // Sends the states of the workers to ranks that do not see the run's directory.
   void SendStates();
-  LearnerState InitialState(const std::string& init_theta) const;
+  LearnerState InitialState() const;
   MetaTrainResult Loop();
   // Begins a checkpoint, and where the mode is reproducible waits for it.
   void Save();

@@ -36,8 +36,6 @@ void CheckRun(const MetaTrainerOptions& options, const Transport& transport) {
   Require(options.resume || !options.from, "from says where to resume, but resume is not set");
   Require(!options.out_dir.empty() || !(options.resume || options.overwrite),
           "resume and overwrite need an output directory");
-  Require(!options.resume || options.init_theta.empty(),
-          "init_theta is for a new run; a resumed one goes on with the theta of its checkpoint");
   Require(!options.learner_only || transport.size() > 1,
           "learner_only needs other ranks to compute the workers; this job has one");
   if (options.out_dir.empty() || transport.rank() != 0) {

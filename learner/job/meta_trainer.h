@@ -36,7 +36,6 @@ struct MetaTrainerOptions {
   std::optional<int64_t> from = {};
   bool overwrite = false;         // remove the run that is in out_dir
   bool allow_isa_change = false;  // resume on another instruction set
-  std::string init_theta = {};    // file to start from (fresh theta_opt); empty: drawn
   std::string version = {};       // of the program, for manifest.json and theta.safetensors
   const std::atomic<bool>* stop = nullptr;  // once true: finish the update, save, return
   std::function<void(const MetaTrainProgress&)> on_step = {};  // after each update
@@ -86,8 +85,8 @@ struct MetaTrainResult {
 // or its instruction set does; if another process runs in out_dir; if something cannot be written.
 // Throws Error as well if the ranks differ in version, config or instruction set. After an Error
 // the other ranks of an MPI job are to be ended with Transport::Abort. theta after n updates is a
-// function of the config (and init_theta) alone, bit for bit on one instruction set, for any number
-// of ranks and threads; not so with mode "Async" or a deadline.
+// function of the config (and the file init_theta) alone, bit for bit on one instruction set, for
+// any number of ranks and threads; not so with mode "Async" or a deadline.
 MetaTrainResult RunMetaTraining(const MetaTrainConfig& config, const MetaTrainerOptions& options);
 
 }  // namespace lopt

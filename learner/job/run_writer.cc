@@ -23,7 +23,6 @@ RunWriter::RunWriter(const Experiment& experiment, const MetaTrainerOptions& opt
       config_(experiment.config),
       options_(options),
       background_(background),
-      init_theta_(options.init_theta),
       directory_(options.out_dir),
       store_(directory_.CheckpointPath(),
              {.keep_last = config_.keep_last, .keep_every = config_.keep_every}, options.on_event) {
@@ -58,11 +57,6 @@ std::optional<Checkpoint> RunWriter::Resume() {
     spdlog::info("{} holds no checkpoint yet: starting from the beginning", directory_.path());
     return std::nullopt;
   }
-  try {
-    init_theta_ = directory_.ReadManifest().init_theta;
-  } catch (const Error& error) {
-    spdlog::warn("{}; the file is written anew, without the init_theta of the run", error.what());
-  }
   CheckFits(*checkpoint);
   saved_step_ = checkpoint->learner.outer_step;
   if (options_.from) {
@@ -93,7 +87,6 @@ void RunWriter::RequireNoUpdates() {
   Require(manifest.updates == 0 && manifest.status != kRunning,
           "cannot resume: the run in {} has had checkpoints, but they are gone; {}",
           directory_.path(), remedy);
-  init_theta_ = manifest.init_theta;
 }
 
 void RunWriter::CheckFits(const Checkpoint& checkpoint) const {
@@ -148,7 +141,6 @@ void RunWriter::WriteManifest(std::string status, int64_t updates,
                             .error = std::move(error),
                             .version = options_.version,
                             .isa = CurrentIsa(),
-                            .init_theta = init_theta_,
                             .seed = config_.seed,
                             .threads = options_.threads,
                             .updates = updates});

@@ -49,8 +49,6 @@ class RunWriter {
   void Open(const std::optional<Checkpoint>& checkpoint, std::span<const int64_t> windows,
             RunState* state);
 
-  // The file that the run's first theta came from; empty: drawn.
-  const std::string& init_theta() const { return init_theta_; }
   WindowJournal* journal() { return &*journal_; }
 
   void WriteMetrics(int64_t step, const Metrics& metrics) { metrics_->Write(step, metrics); }
@@ -100,7 +98,6 @@ class RunWriter {
   const MetaTrainConfig& config_;
   MetaTrainerOptions options_;
   Background* background_;
-  std::string init_theta_;
   RunDirectory directory_;
   std::optional<RunLock> lock_;
   CheckpointStore store_;

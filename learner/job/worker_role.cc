@@ -106,12 +106,13 @@ std::vector<WorkerGradient> WorkerRole::Compute(const WorkerWeights& weights) {
     const int64_t worker = block_.first + i;
     const LogicalWorker& logical = experiment_->workers[static_cast<size_t>(worker)];
     const int64_t first_window = states_[index].windows;
-    gradients[index] = {.worker = worker,
-                        .first_window = first_window,
-                        .windows = windows,
-                        .gradient = GradientWorkerCompute(weights, logical.estimators, windows,
-                                                          logical.key, &states_[index])
-                                        .to_put};
+    gradients[index] = {
+        .worker = worker,
+        .first_window = first_window,
+        .windows = windows,
+        .gradient = GradientWorkerCompute(weights, logical.estimators, windows, logical.key,
+                                          &states_[index], experiment_->config.weighting)
+                        .to_put};
     NoteProgress();
   });
   return gradients;

@@ -53,6 +53,7 @@ ArrayFile LearnerToFile(const Checkpoint& checkpoint) {
       ArraysFromRow(checkpoint.theta,
                     {learner.theta.data(), static_cast<size_t>(learner.theta.size())}, "theta/");
   file.arrays.Merge("theta_opt/", learner.theta_opt);
+  file.arrays.Merge("norms/", learner.norms);
   file.arrays.Set("outer_step", Scalar(learner.outer_step));
   file.arrays.Set("skipped_updates", Scalar(learner.skipped_updates));
   const uint32_t key[] = {checkpoint.run_key.hi, checkpoint.run_key.lo};
@@ -91,6 +92,7 @@ void LearnerFromFile(const ArrayFile& file, const std::string& source, Checkpoin
   RowFromArrays(checkpoint->theta, arrays, "theta/",
                 {learner.theta.data(), static_cast<size_t>(learner.theta.size())});
   learner.theta_opt = arrays.Extract("theta_opt/");
+  learner.norms = arrays.Extract("norms/");
   learner.outer_step = ScalarOf(arrays, "outer_step");
   learner.skipped_updates = ScalarOf(arrays, "skipped_updates");
   const auto key = arrays.At("run_key", DType::kUint32, {2}).As<uint32_t>();

@@ -55,8 +55,8 @@ struct CheckpointRetention {
 };
 
 // A checkpoint is a directory "step-<outer step, 8 digits>":
-//   learner.safetensors        theta/<tensor>, theta_opt/<row>, ledger/..., counters; metadata:
-//                              config, isa
+//   learner.safetensors        theta/<tensor>, theta_opt/<row>, norms/..., ledger/..., counters;
+//                              metadata: config, isa
 //   workers-<...>.safetensors  learner/run/worker_files.h
 //   manifest.json              format, step, state of the run's logs, and for each file its size
 //                              and CRC-32 (zlib's)

@@ -18,7 +18,6 @@ struct RunManifest {
   std::optional<std::string> error = {};  // why it failed
   std::string version = {};
   std::string isa = {};
-  std::string init_theta = {};  // the file it started from; empty: drawn
   int64_t seed = 0;
   int64_t threads = 0;
   int64_t updates = 0;  // of theta; while running, those at the start of the process
@@ -31,7 +30,6 @@ struct RunManifest {
     visit("isa", isa);
     visit("seed", seed);
     visit("threads", threads);
-    visit("init_theta", init_theta);
     visit("error", error);
   }
 };

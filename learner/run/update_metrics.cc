@@ -13,6 +13,7 @@ Metrics MetricsOf(const UpdateSummary& summary, const std::vector<std::string>& 
                      {"gradient_norm", summary.gradient_norm},
                      {"learning_rate", summary.learning_rate},
                      {"skipped_updates", static_cast<double>(learner.skipped_updates)}};
+  const std::vector<double> norms = RunningNorms(learner.norms);
   for (size_t e = 0; e < estimator_names.size(); ++e) {
     const EstimatorReport& report = summary.estimators[e];
     const auto set = [&](std::string_view name, double value) {
@@ -20,6 +21,7 @@ Metrics MetricsOf(const UpdateSummary& summary, const std::vector<std::string>& 
     };
     set("meta_loss", report.mean_loss);
     set("gradient_norm", report.gradient_norm);
+    if (!norms.empty()) set("running_norm", norms[e]);
     set("inner_steps", static_cast<double>(totals[e].inner_steps));
     set("non_finite", static_cast<double>(totals[e].non_finite));
     set("episodes_ended", static_cast<double>(totals[e].episodes_ended));

@@ -13,6 +13,7 @@ namespace lopt {
 // The metrics of an update: meta_loss, gradient_norm, learning_rate and, per estimator,
 // meta_loss/<index>_<task>, gradient_norm/... and the estimator's own (estimators/diagnostics.h)
 // are those of this update, the latter as means over the windows and workers that give them;
+// running_norm/<index>_<task>, with equal_norm, is what the estimator's gradient was divided by;
 // skipped_updates, inner_steps/..., non_finite/... and episodes_ended/... count from the start of
 // the run.
 Metrics MetricsOf(const UpdateSummary& summary, const std::vector<std::string>& estimator_names,

@@ -2,13 +2,11 @@
 
 #include <boost/program_options.hpp>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <system_error>
 #include <vector>
 
 #include "base/arrays.h"
-#include "base/options.h"
 #include "lopt/registry.h"
 #include "lopt/theta_file.h"
 #include "tools/build_info.h"
@@ -19,18 +17,6 @@
 namespace lopt {
 
 namespace po = boost::program_options;
-
-namespace {
-
-// With all options, also those that were not given.
-Config WithDefaults(Config optimizer) {
-  const char* key = "learned_optimizer";
-  const Config resolved = WriteFields(
-      "", [&](FieldVisitor& v) { v.Typed(key, &optimizer, OptimizerRegistry().table(), ""); });
-  return Config::FromJson(resolved.json().at(key), key);
-}
-
-}  // namespace
 
 int ImportCommand(const std::vector<std::string>& arguments) {
   const char* synopsis = "lopt import FILE --out THETA [OPTIONS]";
@@ -59,7 +45,8 @@ int ImportCommand(const std::vector<std::string>& arguments) {
   Require(!std::filesystem::equivalent(file, out, ignored), "{}: --out is the file to import", out);
 
   ThetaFile theta_file;
-  theta_file.learned_optimizer = WithDefaults(Config::Parse(optimizer_text, "--learned-optimizer"));
+  theta_file.learned_optimizer =
+      ResolvedOptimizer(Config::Parse(optimizer_text, "--learned-optimizer"));
   const auto optimizer = OptimizerRegistry().Make(theta_file.learned_optimizer);
   const Layout& layout = optimizer->theta_layout();
   theta_file.theta.resize(layout.size());

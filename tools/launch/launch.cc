@@ -158,15 +158,9 @@ int LaunchCommand(const std::vector<std::string>& arguments) {
   if (options.from && !options.resume) {
     throw UsageError("--from says where to go on; it wants --resume");
   }
-  options.start_words = Take("--overwrite", 0, &program);
-  options.overwrite = !options.start_words.empty();
-  const std::vector<std::string> init_theta = Take("--init-theta", 1, &program);
-  options.start_words.insert(options.start_words.end(), init_theta.begin(), init_theta.end());
+  options.overwrite = !Take("--overwrite", 0, &program).empty();
   if (options.resume && options.overwrite) {
     throw UsageError("Give --resume or --overwrite, not both");
-  }
-  if (options.resume && !init_theta.empty()) {
-    throw UsageError("Give --resume or --init-theta, not both");
   }
   program.insert(program.begin(), OwnPath());
   options.program = GuardedProgram(options.out_dir, program);

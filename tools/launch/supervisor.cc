@@ -237,8 +237,8 @@ class Supervisor {
       if (options_.from && !run_.ManifestIsOwn()) {
         words.insert(words.end(), {"--from", std::to_string(*options_.from)});
       }
-    } else {
-      words.insert(words.end(), options_.start_words.begin(), options_.start_words.end());
+    } else if (options_.overwrite) {
+      words.emplace_back("--overwrite");
     }
     return words;
   }

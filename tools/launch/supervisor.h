@@ -12,16 +12,15 @@ namespace lopt {
 
 struct SupervisorOptions {
   std::vector<std::string> mpiexec = {"mpiexec"};  // program and its own options
-  std::vector<std::string> program = {};  // what a rank runs, and the words for every attempt
-  // More words for the attempts that start a run (--overwrite, --init-theta FILE). The others get
-  // --resume.
-  std::vector<std::string> start_words = {};
+  // What a rank runs, and the words for every attempt. Those that start a run may get --overwrite,
+  // the others --resume.
+  std::vector<std::string> program = {};
   std::string out_dir = {};
   bool resume = false;  // the first attempt goes on with the run in out_dir
   // With resume: the checkpoint that attempts go on from, until one has; later ones go on from the
   // newest.
   std::optional<int64_t> from = {};
-  bool overwrite = false;  // the first attempt replaces it; restarts.jsonl begins anew
+  bool overwrite = false;  // attempts that start a run replace it; restarts.jsonl begins anew
   RestartOptions restart = {};
   // A rank whose reports ended half of worker_timeout before the others' counts as hung. A job
   // whose learner has not reported is killed after start_timeout: mpiexec starts its ranks in this

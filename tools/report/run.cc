@@ -134,10 +134,6 @@ std::string ReproduceCommand(const RunRecord& run) {
                         ShellQuoted(run.path + "-again");
   if (const std::string isa = ManifestText(run.manifest, &RunManifest::isa); !isa.empty())
     command += " --isa " + isa;
-  if (const std::string theta = ManifestText(run.manifest, &RunManifest::init_theta);
-      !theta.empty()) {
-    command += " --init-theta " + ShellQuoted(theta);
-  }
   return command;
 }
 
@@ -188,7 +184,6 @@ void RunOverview(const Runs& runs, ReportPage* page) {
   from_manifest("threads", &RunManifest::threads);
   from_manifest("instruction set", &RunManifest::isa);
   from_manifest("version", &RunManifest::version);
-  from_manifest("started from", &RunManifest::init_theta);
   page->AddHtml(HtmlTable(header, rows, header.size()));
 }
 
