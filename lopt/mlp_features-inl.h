@@ -6,9 +6,9 @@
 #define LOPT_MLP_FEATURES_INL_H_
 #endif
 
-#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
+#include <algorithm>
 #include <cstdint>
 
 #include "lopt/mlp_lopt.h"
@@ -80,12 +80,16 @@ HWY_INLINE void UpdateTailMomenta(const float* HWY_RESTRICT g, const float* HWY_
 // kV vectors of neighbouring parameters by where their features are.
 template <int kV>
 struct Columns {
+  // Vectors of a block; those of the next block are as far apart.
+  static constexpr int kInBlock = std::min(kV, kBlock / kLanes);
+
   // The parameters from the one numbered `first` of a tensor on.
   HWY_INLINE Columns(const float* gradient, const float* params, const float* momenta,
                      int64_t first)
       : g(gradient + first), p(params + first) {
-    for (int v = 0; v < kV; ++v) {
-      const int64_t i = first + v * kLanes;
+    HWY_UNROLL(4)
+    for (int v = 0; v < kInBlock; ++v) {
+      const auto i = static_cast<uint64_t>(first + v * kLanes);
       m[v] = momenta + i / kBlock * kBlockState + i % kBlock;
     }
   }
@@ -101,7 +105,9 @@ struct Columns {
     weights += 2 * stride;
     HWY_UNROLL(1)
     for (int k = 0; k < kMomenta; ++k) {
-      for (int v = 0; v < kV; ++v) feature[v] = hn::LoadU(d, m[v] + k * kBlock);
+      for (int v = 0; v < kV; ++v) {
+        feature[v] = hn::LoadU(d, m[v % kInBlock] + v / kInBlock * kBlockState + k * kBlock);
+      }
       AddToTile(feature, weights, tile);
       weights += stride;
     }
@@ -109,20 +115,8 @@ struct Columns {
 
   const float* g;
   const float* p;
-  const float* m[kV];
+  const float* m[kInBlock];
 };
-
-// Asks for the features of the parameters [first, first + kV kLanes) before they are needed.
-template <int kV>
-HWY_INLINE void PrefetchColumns(const float* g, const float* p, const float* m, int64_t first) {
-  constexpr int kLine = 16;
-  for (int i = 0; i < kV * kLanes; i += kLine) {
-    hwy::Prefetch(g + first + i);
-    hwy::Prefetch(p + first + i);
-    const float* block = m + (first + i) / kBlock * kBlockState;
-    for (int k = 0; k < kMomenta; ++k) hwy::Prefetch(block + k * kBlock);
-  }
-}
 
 struct PaddedTimeScales {
   constexpr PaddedTimeScales() {
@@ -142,7 +136,7 @@ HWY_INLINE void FoldTimes(const NetworkWeights& net, float step, const NetworkSc
     const V e = Exp(d, hn::Add(x, x));
     hn::Store(hn::Sub(one, hn::Div(hn::Set(d, 2.0f), hn::Add(e, one))), d, times + k);
   }
-  for (int64_t j = 0; j < net.stride; j += kLanes) {
+  for (int64_t j = 0; j < net.hidden; j += kLanes) {
     V sum = hn::Load(d, net.input_bias + j);
     for (int k = 0; k < MLPLOpt::kTimes; ++k) {
       sum = hn::MulAdd(hn::Set(d, times[k]), hn::Load(d, net.times + k * net.stride + j), sum);
@@ -168,7 +162,7 @@ HWY_INLINE void FoldScales(const NetworkWeights& net, const NetworkScratch& scra
                            const float* HWY_RESTRICT scales) {
   for (int k = 0; k < net.inputs; ++k) {
     const V scale = hn::Set(d, scales[k]);
-    for (int64_t j = k * net.stride; j < (k + 1) * net.stride; j += kLanes) {
+    for (int64_t j = k * net.stride; j < k * net.stride + net.hidden; j += kLanes) {
       hn::Store(hn::Mul(scale, hn::Load(d, net.input + j)), d, scratch.input + j);
     }
   }

@@ -57,6 +57,10 @@ namespace HWY_NAMESPACE {
 // errors do not grow with the size of the tensor.
 constexpr int64_t kChunk = kLanes;
 
+// The last few parameters of a tensor have hidden units in the lanes where there are more than so
+// many.
+constexpr int64_t kNarrow = 8;
+
 // The parameters of a tensor, or some of them in a row.
 struct Piece {
   const float* g;
@@ -94,24 +98,21 @@ void StepPiece(const UpdateTask& task, const NetworkScratch& scratch, const Piec
   const int64_t whole = piece.whole();
   for (int64_t first = 0; first < whole; first += kStretch) {
     const int64_t end = std::min(whole, first + kStretch);
-    float* outputs = scratch.outputs;
-    int64_t i = first;
-    for (; i + kGroup <= end; i += kGroup) {
-      if (i + 2 * kGroup <= whole) PrefetchColumns<kVectors>(g, p, m, i + kGroup);
-      ColumnOutputs<kVectors>(net, scratch, Columns<kVectors>(g, p, m, i), outputs);
-      outputs += kGroup;
-    }
-    if (i + 2 * kLanes <= end) {
-      ColumnOutputs<2>(net, scratch, Columns<2>(g, p, m, i), outputs);
-      outputs += 2 * kLanes;
-      i += 2 * kLanes;
-    }
-    if (i < end) ColumnOutputs<1>(net, scratch, Columns<1>(g, p, m, i), outputs);
+    const auto columns = [&]<int kV>(int64_t i)
+                             HWY_ATTR { return Columns<kV>(g, p, m, first + i); };
+    StretchOutputs(net, scratch, columns, end - first, scratch.outputs);
     StepParams(task.exp_mult, task.step_mult, scratch.outputs, end - first, p + first);
   }
   if (const int tail = piece.tail(); tail > 0) {
-    ScaleTail(scales, tail, features);
-    OutputsOfTail(net, scratch, features, tail);
+    if (net.hidden <= kNarrow) {
+      const auto columns = [&]<int kV>(int64_t i) HWY_ATTR {
+        return Columns<kV>(features, features + kBlock, features + 2 * kBlock, i);
+      };
+      StretchOutputs(net, scratch, columns, tail, scratch.outputs);
+    } else {
+      ScaleTail(scales, tail, features);
+      OutputsOfTail(net, scratch, features, tail);
+    }
     StepParams(task.exp_mult, task.step_mult, scratch.outputs, tail, p + whole);
   }
 }
@@ -157,7 +158,9 @@ void UpdateTensor(const UpdateTask& task, const TensorPlace& place) {
   HWY_ALIGN float features[kNormalized * kBlock];
   UpdateMomenta(tensor, scales, features);
   NormalizingScales(tensor.size, scales);
-  if (tensor.blocks() > 0) FoldScales(*task.network, task.scratch, scales);
+  if (tensor.blocks() > 0 || task.network->hidden <= kNarrow) {
+    FoldScales(*task.network, task.scratch, scales);
+  }
   StepPiece(task, task.scratch, tensor, scales, features);
 }
 

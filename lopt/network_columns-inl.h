@@ -96,6 +96,14 @@ HWY_INLINE void AddTileToOutputs(const V (&tile)[kJ][kV], const float* HWY_RESTR
   }
 }
 
+template <int kV>
+HWY_INLINE void StoreOutputs(const V (&out)[2][kV], float* HWY_RESTRICT outputs) {
+  for (int v = 0; v < kV; ++v) {
+    hn::Store(out[0][v], d, outputs + v * kLanes);
+    hn::Store(out[1][v], d, outputs + kStretch + v * kLanes);
+  }
+}
+
 // Calls body.template operator()<width>(first) for tiles that cover [0, hidden).
 template <class Body>
 HWY_INLINE void ForTiles(int64_t hidden, const Body& body) {
@@ -149,10 +157,84 @@ HWY_NOINLINE void ColumnOutputs(const NetworkWeights& net, const NetworkScratch&
       AddTileToOutputs(tile, net.output[0] + j, net.output[1] + j, hidden - j, out);
     });
   }
-  for (int v = 0; v < kV; ++v) {
-    hn::Store(out[0][v], d, outputs + v * kLanes);
-    hn::Store(out[1][v], d, outputs + kStretch + v * kLanes);
+  StoreOutputs(out, outputs);
+}
+
+// The same for a network of two hidden layers of kHidden units, which stay in registers. The last
+// is computed four units at a time.
+template <int kHidden, int kV, class Features>
+HWY_INLINE void NarrowOutputs(const NetworkWeights& net, const NetworkScratch& scratch,
+                              const Features& features, float* HWY_RESTRICT outputs) {
+  constexpr int kUnits = 4;
+  const int64_t stride = net.stride;
+  V units[kHidden][kV];
+  StartTile(scratch.bias, units);
+  features.AddTo(scratch.input, stride, units);
+  HWY_UNROLL(8)
+  for (int j = 0; j < kHidden; ++j) {
+    HWY_UNROLL(3)
+    for (int v = 0; v < kV; ++v) units[j][v] = Relu(units[j][v]);
   }
+  V out[2][kV];
+  StartOutputs(net, out);
+  HWY_UNROLL(2)
+  for (int j = 0; j < kHidden; j += kUnits) {
+    V tile[kUnits][kV];
+    StartTile(net.inner + kHidden * stride + j, tile);
+    HWY_UNROLL(8)
+    for (int k = 0; k < kHidden; ++k) AddToTile(units[k], net.inner + k * stride + j, tile);
+    AddTileToOutputs(tile, net.output[0] + j, net.output[1] + j, kUnits, out);
+  }
+  StoreOutputs(out, outputs);
+}
+
+// Calls body.template operator()<kV>(first) for groups of kV <= kMost vectors that cover `count`
+// parameters from `first` on.
+template <int kMost, class Body>
+HWY_INLINE void ForGroups(int64_t first, int64_t count, const Body& body) {
+  for (; first + (kMost - 1) * kLanes < count; first += kMost * kLanes) {
+    body.template operator()<kMost>(first);
+  }
+  if constexpr (kMost > 1) {
+    if (first < count) ForGroups<kMost - 1>(first, count, body);
+  }
+}
+
+// The outputs of `count` <= kStretch parameters, in whole vectors, [2, kStretch].
+// columns.template operator()<kV>(i) gives the features of kV vectors, the first of which starts
+// with parameter i.
+template <class ColumnsAt>
+HWY_NOINLINE void StretchOutputs(const NetworkWeights& net, const NetworkScratch& scratch,
+                                 const ColumnsAt& columns, int64_t count,
+                                 float* HWY_RESTRICT outputs) {
+  if (net.layers == 2 && net.hidden == 4) {
+    ForGroups<kVectors>(0, count, [&]<int kV>(int64_t i) HWY_ATTR {
+      NarrowOutputs<4, kV>(net, scratch, columns.template operator()<kV>(i), outputs + i);
+    });
+    return;
+  }
+  if constexpr (kManyRegisters) {
+    if (net.layers == 2 && net.hidden == 8) {
+      ForGroups<2>(0, count, [&]<int kV>(int64_t i) HWY_ATTR {
+        NarrowOutputs<8, kV>(net, scratch, columns.template operator()<kV>(i), outputs + i);
+      });
+      return;
+    }
+  }
+  ForGroups<kVectors>(0, count, [&]<int kV>(int64_t i) HWY_ATTR {
+    ColumnOutputs<kV>(net, scratch, columns.template operator()<kV>(i), outputs + i);
+  });
+}
+
+// e^x, the bits of Exp. Lanes that are all ordinary numbers, the rule, take fewer operations.
+HWY_INLINE V Magnitude(V x) {
+  const hn::RebindToSigned<D> di;
+  if (HWY_UNLIKELY(!hn::AllTrue(d, hn::Lt(hn::Abs(x), hn::Set(d, 86.0f))))) return Exp(d, x);
+  // Adding 1.5 2^23 rounds to an integer, which the lowest bits of the sum then hold.
+  const V rounder = hn::Set(d, 12582912.0f);
+  const V sum = hn::Add(hn::Mul(x, hn::Set(d, 1.44269504088896341f)), rounder);
+  const V e = ExpOfFraction(d, MinusMultipleOfLn2(d, x, hn::Sub(sum, rounder)));
+  return hn::BitCast(d, hn::Add(hn::BitCast(di, e), hn::ShiftLeft<23>(hn::BitCast(di, sum))));
 }
 
 // p <- p - o0 exp(o1 exp_mult) step_mult for `count` parameters, whose outputs are [2, kStretch].
@@ -161,7 +243,7 @@ HWY_INLINE void StepParams(float exp_mult, float step_mult, const float* HWY_RES
   const auto stepped = [&](V param, int64_t i) HWY_ATTR {
     const V o0 = hn::Load(d, outputs + i);
     const V o1 = hn::Load(d, outputs + kStretch + i);
-    const V magnitude = Exp(d, hn::Mul(o1, hn::Set(d, exp_mult)));
+    const V magnitude = Magnitude(hn::Mul(o1, hn::Set(d, exp_mult)));
     return hn::Sub(param, hn::Mul(hn::Mul(o0, magnitude), hn::Set(d, step_mult)));
   };
   int64_t i = 0;
