@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -22,6 +23,7 @@
 #include "base/safetensors.h"
 #include "lopt/mlp_lopt.h"
 #include "lopt/theta_file.h"
+#include "tests/golden_dir.h"
 #include "tests/process.h"
 #include "tests/temp_directory.h"
 #include "tools/import/flax_msgpack.h"
@@ -257,6 +259,57 @@ TEST_CASE("The program imports golden weights and writes a theta file with all o
               "--key", "theta_opt_state/params"});
   CHECK(learner.exit_code == 0);
   CHECK(ReadArrayFile(directory / "second.safetensors").arrays.Extract("theta/") == GoldenTheta());
+}
+
+TEST_CASE("The published file of Celo2, whose tensors are in the order of strings, is imported") {
+  const TempDirectory directory;
+  const std::string out = directory / "theta.safetensors";
+  const std::string file = GoldenPath("celo2_theta.state");
+  for (const std::string type : {"Celo2", "Celo2Base"}) {
+    const FinishedProcess finished = Import(
+        {file, "--out", out, "--learned-optimizer", fmt::format(R"({{"type": "{}"}})", type)});
+    CHECK(finished.errors.empty());
+    CHECK(finished.output == fmt::format("{}: 347 numbers of a {}\n", out, type));
+    const NamedArrays wanted =
+        ReadArrayFile(GoldenPath("celo2_steps.safetensors")).arrays.Extract("theta/");
+    CHECK(ReadArrayFile(out).arrays.Extract("theta/") == wanted);
+  }
+}
+
+TEST_CASE("Weights of Celo and of other architectures are not imported as those of Celo2") {
+  const TempDirectory directory;
+  const std::string out = directory / "theta.safetensors";
+  const auto errors = [&](const auto& change) {
+    ArrayFile file;
+    for (const auto& [name, array] :
+         ReadArrayFile(GoldenPath("celo2_steps.safetensors")).arrays.Extract("theta/")) {
+      file.arrays.Set("ff_mod_stack/~/" + name, array);
+    }
+    change(file.arrays);
+    const std::string path = directory / "x.safetensors";
+    WriteArrayFile(path, file);
+    const std::string errors =
+        Import({path, "--out", out, "--learned-optimizer", R"({"type": "Celo2"})"}).errors;
+    REQUIRE(errors.starts_with("lopt: " + path + ": "));
+    return errors.substr(("lopt: " + path + ": ").size());
+  };
+  CHECK(errors([](NamedArrays& arrays) {
+          arrays.Set("ff_mod_stack/~/w0__0", Array(DType::kFloat32, {1, 1, 4}));
+        }) ==
+        "the weights are of Celo, not of Celo2: ff_mod_stack/w0__0 is [1, 1, 4]; a Celo2 has no "
+        "leading axis and 8 hidden units: [1, 8]\n");
+  const std::string wider = errors([](NamedArrays& arrays) {
+    arrays.Set("ff_mod_stack/~/w1", Array(DType::kFloat32, {8, 16}));
+  });
+  CHECK(
+      wider.starts_with("the tensors wanted are not there; wanted: w0__0 [1, 8], w0__1 [1, 8], "));
+  CHECK(wider.find("w1 [8, 8], ") < wider.find("; found: "));
+  CHECK(wider.find("ff_mod_stack/w1 float32 [8, 16]") != std::string::npos);
+  const std::string more = errors([](NamedArrays& arrays) {
+    arrays.Set("ff_mod_stack/~/w0__14", Array(DType::kFloat32, {3, 8}));
+  });
+  CHECK(more.starts_with("ff_mod_stack/w0__14 [3, 8] is not one of the tensors wanted: w0__0 "));
+  CHECK_FALSE(std::filesystem::exists(out));
 }
 
 TEST_CASE("The program says what cannot be imported, and writes nothing") {

@@ -164,7 +164,8 @@ void CheckNothingElse(const std::vector<FoundArray>& arrays, const Layout& layou
   for (const LayoutEntry& entry : layout.entries()) {
     known.insert(below + entry.name);
     const size_t end = entry.name.find('/');
-    if (end != std::string::npos) modules.insert(below + entry.name.substr(0, end + 1));
+    const std::string module = below + entry.name.substr(0, end == std::string::npos ? 0 : end + 1);
+    if (!module.empty()) modules.insert(module);
   }
   for (const FoundArray& array : arrays) {
     const bool beside = std::ranges::any_of(

@@ -18,6 +18,22 @@ namespace lopt {
 
 namespace po = boost::program_options;
 
+namespace {
+
+// Celo, the predecessor, has files of the same names for another network.
+void CheckIsNotCelo1(const std::vector<FoundArray>& arrays, const std::string& type,
+                     const std::string& file) {
+  if (type != "Celo2" && type != "Celo2Base") return;
+  for (const FoundArray& array : arrays) {
+    Require(!array.path.ends_with("w0__0") || array.shape.size() < 3,
+            "{}: the weights are of Celo, not of Celo2: {} is {}; a {} has no leading axis and 8 "
+            "hidden units: [1, 8]",
+            file, array.path, ToString(array.shape), type);
+  }
+}
+
+}  // namespace
+
 int ImportCommand(const std::vector<std::string>& arguments) {
   const char* synopsis = "lopt import FILE --out THETA [OPTIONS]";
   po::options_description options("Options");
@@ -34,7 +50,7 @@ int ImportCommand(const std::vector<std::string>& arguments) {
   const auto values = ParseCommandLine(
       arguments, options, "file", 1, synopsis,
       "FILE holds haiku params as google/learned_optimization has them: an .npz file, the msgpack\n"
-      "of flax (checkpoints.save_state), or a .safetensors file.\n\n"
+      "of flax (checkpoints.save_state), or a .safetensors file; or the theta.state of Celo2.\n\n"
       "Example:\n  lopt import params.msgpack --out theta.safetensors\n");
   if (!values) return kExitDone;
   if (!values->contains("file") || out.empty()) {
@@ -50,7 +66,9 @@ int ImportCommand(const std::vector<std::string>& arguments) {
   const auto optimizer = OptimizerRegistry().Make(theta_file.learned_optimizer);
   const Layout& layout = optimizer->theta_layout();
   theta_file.theta.resize(layout.size());
-  RowFromArrays(layout, FindTensors(ReadHaikuParams(file), layout, key, file), "",
+  const std::vector<FoundArray> arrays = ReadHaikuParams(file);
+  CheckIsNotCelo1(arrays, theta_file.learned_optimizer.Type(), file);
+  RowFromArrays(layout, FindTensors(arrays, layout, key, file), "",
                 {theta_file.theta.data(), static_cast<size_t>(theta_file.theta.size())});
   theta_file.version = GetBuildInfo().version;
   WriteThetaFile(out, theta_file);
