@@ -63,38 +63,6 @@ HWY_INLINE void ForVectors(int64_t size, const Body& body) {
   if (i < size) body.template operator()<false>(i, size - i);
 }
 
-// What the features of one vector of parameters are made of.
-struct Elements {
-  V g;
-  V p;
-  V m[kDecays];
-  V r;
-  V q;
-  V factor[kDecays];
-};
-
-// Calls use(k, feature) for the features of the network that differ within rows and columns: the
-// first 15, and m F.
-template <bool kFactored, class Use>
-HWY_INLINE void ForFeatures(const Elements& e, const Use& use) {
-  use(0, e.g);
-  use(1, Clip(e.g, Celo2Base::kSmallGradientClip));
-  use(2, e.p);
-  HWY_UNROLL(3)
-  for (int k = 0; k < kDecays; ++k) use(3 + k, e.m[k]);
-  use(6, e.r);
-  HWY_UNROLL(3)
-  for (int k = 0; k < kDecays; ++k) use(7 + k, hn::Mul(e.m[k], e.q));
-  use(10, e.q);
-  HWY_UNROLL(3)
-  for (int k = 0; k < kDecays; ++k) use(11 + k, hn::Mul(e.g, e.factor[k]));
-  use(14, hn::Mul(e.g, e.q));
-  if constexpr (kFactored) {
-    HWY_UNROLL(3)
-    for (int k = 0; k < kDecays; ++k) use(15 + k, hn::Mul(e.m[k], e.factor[k]));
-  }
-}
-
 // A vector of parameters of a matrix: the one numbered `vector` of a row.
 struct VectorPlace {
   int64_t row = 0;
@@ -109,149 +77,152 @@ struct VectorPlace {
 };
 
 template <bool kFactored, bool kWhole>
-HWY_INLINE void LoadFactors(const Celo2Matrix& x, VectorPlace place, int64_t element, int64_t count,
-                            V (&factor)[kDecays]) {
-  HWY_UNROLL(3)
-  for (int k = 0; k < kDecays; ++k) {
-    if constexpr (kFactored) {
-      const float* across = x.across_factors[k] + place.row * x.across_stride;
-      factor[k] = hn::Mul(hn::Set(d, x.down_factors[k][place.row]),
-                          hn::Load(d, across + place.vector * kLanes));
-    } else {
-      const V floor = hn::Set(d, 1e-9f);
-      const V v = hn::Add(LoadSome<kWhole>(x.v[k] + element, count), floor);
-      factor[k] = InverseRoot(AtLeast(floor, v));
-    }
+HWY_INLINE V LoadFactor(const Celo2Matrix& x, VectorPlace place, int k, int64_t element,
+                        int64_t count) {
+  if constexpr (kFactored) {
+    const float* across = x.across_factors[k] + place.row * x.across_stride;
+    return hn::Mul(hn::Set(d, x.down_factors[k][place.row]),
+                   hn::Load(d, across + place.vector * kLanes));
+  } else {
+    const V floor = hn::Set(d, 1e-9f);
+    return InverseRoot(AtLeast(floor, hn::Add(LoadSome<kWhole>(x.v[k] + element, count), floor)));
   }
 }
 
-// q of lanes without a parameter is 0, as their other features are.
-template <bool kWhole>
-HWY_INLINE V RootOfMoment(V r, int64_t count) {
-  const V q = InverseRoot(hn::Add(r, hn::Set(d, Celo2Base::kRsqrtEpsilon)));
-  if constexpr (kWhole) return q;
-  return hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(count)), q);
-}
-
-// Updates the moments of a vector and adds the squares of its features to `sums`.
+// Updates the moments of a vector, writes its q, and adds the squares of its features to `sums`.
 template <bool kFactored, bool kWhole>
 HWY_INLINE void UpdateVector(const Celo2Matrix& x, VectorPlace place, int64_t element,
-                             int64_t count, V* HWY_RESTRICT sums) {
-  Elements e;
-  e.g = LoadSome<kWhole>(x.g + element, count);
-  e.p = LoadSome<kWhole>(x.p + element, count);
-  const V square = hn::Mul(e.g, e.g);
+                             int64_t count, V (&sums)[kCelo2Elementwise]) {
+  const auto add = [&](int k, V feature)
+                       HWY_ATTR { sums[k] = hn::MulAdd(feature, feature, sums[k]); };
+  const V g = LoadSome<kWhole>(x.g + element, count);
+  const V square = hn::Mul(g, g);
+  float* at = x.r + element;
+  const V r = Decay(Celo2Base::kRmsDecay, LoadSome<kWhole>(at, count), square);
+  StoreSome<kWhole>(r, at, count);
+  V q = InverseRoot(hn::Add(r, hn::Set(d, Celo2Base::kRsqrtEpsilon)));
+  // Where there is no parameter the other features are 0.
+  if constexpr (!kWhole) q = hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(count)), q);
+  StoreSome<kWhole>(q, x.q + element, count);
+  add(0, g);
+  add(1, Clip(g, Celo2Base::kSmallGradientClip));
+  add(2, LoadSome<kWhole>(x.p + element, count));
+  add(6, r);
   HWY_UNROLL(3)
   for (int k = 0; k < kDecays; ++k) {
-    float* m = x.m[k] + element;
-    e.m[k] = Decay(Celo2Base::kDecays[k], LoadSome<kWhole>(m, count), e.g);
-    StoreSome<kWhole>(e.m[k], m, count);
+    at = x.m[k] + element;
+    const V m = Decay(Celo2Base::kDecays[k], LoadSome<kWhole>(at, count), g);
+    StoreSome<kWhole>(m, at, count);
     if constexpr (!kFactored) {
-      float* v = x.v[k] + element;
+      at = x.v[k] + element;
       const V floored = hn::Add(square, hn::Set(d, 1e-30f));
-      StoreSome<kWhole>(Decay(Celo2Base::kDecays[k], LoadSome<kWhole>(v, count), floored), v,
-                        count);
+      const V v = Decay(Celo2Base::kDecays[k], LoadSome<kWhole>(at, count), floored);
+      StoreSome<kWhole>(v, at, count);
     }
+    const V factor = LoadFactor<kFactored, kWhole>(x, place, k, element, count);
+    add(3 + k, m);
+    add(7 + k, hn::Mul(m, q));
+    add(11 + k, hn::Mul(g, factor));
+    if constexpr (kFactored) add(15 + k, hn::Mul(m, factor));
   }
-  e.r = Decay(Celo2Base::kRmsDecay, LoadSome<kWhole>(x.r + element, count), square);
-  StoreSome<kWhole>(e.r, x.r + element, count);
-  e.q = RootOfMoment<kWhole>(e.r, count);
-  LoadFactors<kFactored, kWhole>(x, place, element, count, e.factor);
-  ForFeatures<kFactored>(
-      e, [&](int k, V feature) HWY_ATTR { sums[k] = hn::MulAdd(feature, feature, sums[k]); });
+  add(10, q);
+  add(14, hn::Mul(g, q));
 }
 
 // First pass: updates the moments of a matrix. `sums` become the sums of the features' squares.
 template <bool kFactored>
 HWY_NOINLINE void UpdateMoments(const Celo2Matrix& x, float* HWY_RESTRICT sums) {
+  // Sums of so many rows are formed first: see SumOfSquares.
+  const int64_t chunk = (64 + x.vectors - 1) / x.vectors;
   constexpr int kFeatures = kFactored ? kCelo2Elementwise : Celo2Base::kFewFeatures;
-  constexpr int64_t kChunk = 64;  // vectors that are summed first: see SumOfSquares
   V total[kCelo2Elementwise];
   for (int k = 0; k < kFeatures; ++k) total[k] = hn::Zero(d);
-  const int64_t vectors = x.columns / kLanes;  // whole ones of a row
+  const int64_t vectors = x.columns / kLanes;
   const int64_t tail = x.columns % kLanes;
-  VectorPlace place;
   int64_t element = 0;
-  while (place.row < x.rows) {
-    V sums_of_chunk[kCelo2Elementwise];
+  for (int64_t first = 0; first < x.rows; first += chunk) {
+    const int64_t end = std::min(x.rows, first + chunk);
+    V part[kCelo2Elementwise];
     HWY_UNROLL(18)
-    for (int k = 0; k < kFeatures; ++k) sums_of_chunk[k] = hn::Zero(d);
-    for (int64_t n = 0; n < kChunk && place.row < x.rows; ++n) {
-      if (place.vector < vectors) {
-        UpdateVector<kFactored, true>(x, place, element, kLanes, sums_of_chunk);
+    for (int k = 0; k < kCelo2Elementwise; ++k) part[k] = hn::Zero(d);
+    for (int64_t row = first; row < end; ++row) {
+      for (int64_t vector = 0; vector < vectors; ++vector) {
+        UpdateVector<kFactored, true>(x, {row, vector}, element, kLanes, part);
         element += kLanes;
-      } else {
-        UpdateVector<kFactored, false>(x, place, element, tail, sums_of_chunk);
+      }
+      if (tail > 0) {
+        UpdateVector<kFactored, false>(x, {row, vectors}, element, tail, part);
         element += tail;
       }
-      place.Advance(vectors + (tail > 0 ? 1 : 0));
     }
-    for (int k = 0; k < kFeatures; ++k) total[k] = hn::Add(total[k], sums_of_chunk[k]);
+    for (int k = 0; k < kFeatures; ++k) total[k] = hn::Add(total[k], part[k]);
   }
   for (int k = 0; k < kFeatures; ++k) sums[k] = SumOfVector(total[k]);
 }
 
-// The features of the parameters at `place`, one vector, not normalised, `stride` apart.
-template <bool kFactored, bool kWhole>
-HWY_INLINE void WriteFeatures(const Celo2Matrix& x, VectorPlace place, int64_t count,
-                              int64_t stride, float* HWY_RESTRICT out) {
-  const int64_t element = place.row * x.columns + place.vector * kLanes;
-  Elements e;
-  e.g = LoadSome<kWhole>(x.g + element, count);
-  e.p = LoadSome<kWhole>(x.p + element, count);
-  for (int k = 0; k < kDecays; ++k) e.m[k] = LoadSome<kWhole>(x.m[k] + element, count);
-  e.r = LoadSome<kWhole>(x.r + element, count);
-  e.q = RootOfMoment<kWhole>(e.r, count);
-  LoadFactors<kFactored, kWhole>(x, place, element, count, e.factor);
-  ForFeatures<kFactored>(
-      e, [&](int k, V feature) HWY_ATTR { hn::Store(feature, d, out + k * stride); });
+// Adds what the elementwise features of kV vectors of parameters contribute to a tile of the first
+// layer. Lanes beyond `counts` may be anything.
+template <bool kFactored, bool kWhole, int kV, int kJ>
+HWY_INLINE void AddElementwise(const Celo2Matrix& x, const VectorPlace (&places)[kV],
+                               const int64_t (&counts)[kV], const float* HWY_RESTRICT weights,
+                               V (&tile)[kJ][kV]) {
+  int64_t element[kV];
+  for (int v = 0; v < kV; ++v) element[v] = places[v].row * x.columns + places[v].vector * kLanes;
+  V feature[kV];
+  const auto load = [&](const float* from, int v)
+                        HWY_ATTR { return LoadSome<kWhole>(from + element[v], counts[v]); };
+  const auto add = [&](int k, const auto& value) HWY_ATTR {
+    for (int v = 0; v < kV; ++v) feature[v] = value(v);
+    AddToTile(feature, weights + k * kUnits, tile);
+  };
+  add(0, [&](int v) HWY_ATTR { return load(x.g, v); });
+  add(1, [&](int v) HWY_ATTR { return Clip(load(x.g, v), Celo2Base::kSmallGradientClip); });
+  add(14, [&](int v) HWY_ATTR { return hn::Mul(load(x.g, v), load(x.q, v)); });
+  add(2, [&](int v) HWY_ATTR { return load(x.p, v); });
+  add(6, [&](int v) HWY_ATTR { return load(x.r, v); });
+  add(10, [&](int v) HWY_ATTR { return load(x.q, v); });
+  HWY_UNROLL(3)
+  for (int k = 0; k < kDecays; ++k) {
+    add(3 + k, [&](int v) HWY_ATTR { return load(x.m[k], v); });
+    add(7 + k, [&](int v) HWY_ATTR { return hn::Mul(load(x.m[k], v), load(x.q, v)); });
+    V factor[kV];
+    for (int v = 0; v < kV; ++v) {
+      factor[v] = LoadFactor<kFactored, kWhole>(x, places[v], k, element[v], counts[v]);
+    }
+    add(11 + k, [&](int v) HWY_ATTR { return hn::Mul(load(x.g, v), factor[v]); });
+    if constexpr (kFactored) {
+      add(15 + k, [&](int v) HWY_ATTR { return hn::Mul(load(x.m[k], v), factor[v]); });
+    }
+  }
 }
 
-// The directions of kV vectors of parameters, from `place` on, which is advanced; lanes without a
-// parameter are 0.
-template <bool kFactored, int kV>
+// The directions of kV vectors of parameters; lanes without a parameter are 0.
+template <bool kFactored, bool kWhole, int kV>
 HWY_NOINLINE void DirectionsOfVectors(const Celo2Weights& net, const Celo2Matrix& x,
-                                      VectorPlace* place, float* HWY_RESTRICT directions) {
-  constexpr int kFeatures = kFactored ? kCelo2Elementwise : Celo2Base::kFewFeatures;
+                                      const VectorPlace (&places)[kV],
+                                      float* HWY_RESTRICT directions) {
   constexpr int64_t kWidth = kV * kLanes;
-  HWY_ALIGN float features[kCelo2Elementwise * kWidth];
   HWY_ALIGN float hidden[kUnits * kWidth];
-  const float* across[kV];
-  const float* down[kV];
   int64_t counts[kV];
   for (int v = 0; v < kV; ++v) {
-    counts[v] = std::min<int64_t>(kLanes, x.columns - place->vector * kLanes);
-    if (counts[v] == kLanes) {
-      WriteFeatures<kFactored, true>(x, *place, kLanes, kWidth, features + v * kLanes);
-    } else {
-      WriteFeatures<kFactored, false>(x, *place, counts[v], kWidth, features + v * kLanes);
-    }
-    if constexpr (kFactored) {
-      across[v] = x.across_bias + place->row * x.across_stride + place->vector * kLanes;
-      down[v] = x.down_bias + place->row;
-    }
-    place->Advance(x.vectors);
+    counts[v] = std::min<int64_t>(kLanes, x.columns - places[v].vector * kLanes);
   }
   ForTiles(kUnits, [&]<int kJ>(int64_t j) HWY_ATTR {
     V tile[kJ][kV];
     if constexpr (kFactored) {
-      HWY_UNROLL(8)
-      for (int i = 0; i < kJ; ++i) {
-        HWY_UNROLL(3)
-        for (int v = 0; v < kV; ++v) {
-          tile[i][v] = hn::Add(hn::Load(d, across[v] + (j + i) * x.across_size),
-                               hn::Set(d, down[v][(j + i) * x.down_size]));
+      for (int v = 0; v < kV; ++v) {
+        const auto [row, vector] = places[v];
+        const float* across = x.across_bias + row * x.across_stride + vector * kLanes;
+        HWY_UNROLL(8)
+        for (int i = 0; i < kJ; ++i) {
+          tile[i][v] = hn::Add(hn::Load(d, across + (j + i) * x.across_size),
+                               hn::Set(d, x.down_bias[(j + i) * x.down_size + row]));
         }
       }
     } else {
       StartTile(net.bias0 + j, tile);
     }
-    HWY_UNROLL(1)
-    for (int64_t k = 0; k < kFeatures; ++k) {
-      V feature[kV];
-      for (int v = 0; v < kV; ++v) feature[v] = hn::Load(d, features + k * kWidth + v * kLanes);
-      AddToTile(feature, x.weights + k * kUnits + j, tile);
-    }
+    AddElementwise<kFactored, kWhole>(x, places, counts, x.weights + j, tile);
     StoreTile(tile, hidden + j * kWidth);
   });
   V out[kV];
@@ -272,6 +243,24 @@ HWY_NOINLINE void DirectionsOfVectors(const Celo2Weights& net, const Celo2Matrix
   }
 }
 
+// The same from `place` on, which is advanced.
+template <bool kFactored, int kV>
+HWY_INLINE void NextDirections(const Celo2Weights& net, const Celo2Matrix& x, VectorPlace* place,
+                               float* HWY_RESTRICT directions) {
+  VectorPlace places[kV];
+  for (int v = 0; v < kV; ++v) {
+    places[v] = *place;
+    place->Advance(x.vectors);
+  }
+  // The end of a row may be read with what is behind it, the end of the tensor may not.
+  const VectorPlace last = places[kV - 1];
+  if (last.row * x.columns + (last.vector + 1) * kLanes <= x.readable) {
+    DirectionsOfVectors<kFactored, true>(net, x, places, directions);
+  } else {
+    DirectionsOfVectors<kFactored, false>(net, x, places, directions);
+  }
+}
+
 // Second pass: the directions of a matrix, whose rows are padded by zeros to whole vectors.
 template <bool kFactored>
 HWY_INLINE void Directions(const Celo2Weights& net, const Celo2Matrix& x,
@@ -280,13 +269,13 @@ HWY_INLINE void Directions(const Celo2Weights& net, const Celo2Matrix& x,
   VectorPlace place;
   int64_t n = 0;
   for (; n + kVectors <= vectors; n += kVectors) {
-    DirectionsOfVectors<kFactored, kVectors>(net, x, &place, directions + n * kLanes);
+    NextDirections<kFactored, kVectors>(net, x, &place, directions + n * kLanes);
   }
   if (n + 2 <= vectors) {
-    DirectionsOfVectors<kFactored, 2>(net, x, &place, directions + n * kLanes);
+    NextDirections<kFactored, 2>(net, x, &place, directions + n * kLanes);
     n += 2;
   }
-  if (n < vectors) DirectionsOfVectors<kFactored, 1>(net, x, &place, directions + n * kLanes);
+  if (n < vectors) NextDirections<kFactored, 1>(net, x, &place, directions + n * kLanes);
 }
 
 }  // namespace HWY_NAMESPACE

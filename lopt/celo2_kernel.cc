@@ -211,9 +211,11 @@ void StepMatrix(const Celo2Task& task, const Celo2Moment& row, const Celo2Moment
   x.rows = tensor.rows;
   x.columns = tensor.columns;
   x.vectors = PaddedToLanes(tensor.columns) / kLanes;
+  x.readable = tensor.size() - first;
   x.g = gradient + first;
   x.p = task.params + first;
   x.r = task.state->r.data() + first;
+  x.q = task.scratch->Take<float>(x.rows * x.columns + kLanes).data();
   for (int k = 0; k < kDecays; ++k) {
     x.m[k] = task.state->m[k].data() + first;
     if constexpr (!kFactored) x.v[k] = task.state->row[k].data() + first;

@@ -36,11 +36,13 @@ struct Celo2Weights {
 struct Celo2Matrix {
   int64_t rows;
   int64_t columns;
-  int64_t vectors;  // of a row
+  int64_t vectors;   // of a row
+  int64_t readable;  // elements from the first of the matrix to the last of the tensor
   const float* g;
   float* p;
   float* m[Celo2Base::kMomenta];
   float* r;
+  float* q;                       // 1 / sqrt(r + 1e-8), written beside r
   float* v[Celo2Base::kMomenta];  // of a tensor of less than two dimensions
   // Of the others: the factor of an element is the product of across and down, its part of the
   // first layer's bias their sum.
