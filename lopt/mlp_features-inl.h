@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 
 #include "lopt/mlp_lopt.h"
 #include "lopt/network_columns-inl.h"
@@ -126,8 +127,9 @@ struct PaddedTimeScales {
 };
 constexpr PaddedTimeScales kPaddedTimeScales;
 
-// scratch.bias = input_bias + time features times their weights.
-HWY_INLINE void FoldTimes(const NetworkWeights& net, float step, const NetworkScratch& scratch) {
+// scratch.bias = input_bias + time features times their weights, those of progress behind the rest.
+HWY_INLINE void FoldTimes(const NetworkWeights& net, float step, const NetworkScratch& scratch,
+                          std::span<const float> progress = {}) {
   HWY_ALIGN float times[kBlock];
   const V one = hn::Set(d, 1.0f);
   for (int k = 0; k < kBlock; k += kLanes) {
@@ -141,14 +143,19 @@ HWY_INLINE void FoldTimes(const NetworkWeights& net, float step, const NetworkSc
     for (int k = 0; k < MLPLOpt::kTimes; ++k) {
       sum = hn::MulAdd(hn::Set(d, times[k]), hn::Load(d, net.times + k * net.stride + j), sum);
     }
+    for (size_t k = 0; k < progress.size(); ++k) {
+      const float* weights = net.times + (MLPLOpt::kTimes + k) * net.stride + j;
+      sum = hn::MulAdd(hn::Set(d, progress[k]), hn::Load(d, weights), sum);
+    }
     hn::Store(sum, d, scratch.bias + j);
   }
 }
 
 // What the eight features of a tensor of `size` parameters are multiplied by, in place of the sums
 // of their squares. Writes 16 floats.
-HWY_INLINE void NormalizingScales(int64_t size, float* HWY_RESTRICT scales) {
-  const V epsilon = hn::Set(d, MLPLOpt::kNormalizerEpsilon);
+HWY_INLINE void NormalizingScales(float normalizer_epsilon, int64_t size,
+                                  float* HWY_RESTRICT scales) {
+  const V epsilon = hn::Set(d, normalizer_epsilon);
   const V count = hn::Set(d, static_cast<float>(size));
   for (int k = 0; k < kNormalized; k += kLanes) {
     const V mean = hn::Div(hn::Load(d, scales + k), count);

@@ -15,7 +15,7 @@ namespace {
 
 Layout ThetaLayout(const MLPLOptOptions& options) {
   std::vector<std::pair<std::string, Shape>> tensors;
-  int64_t in = MLPLOpt::kNormalized + MLPLOpt::kTimes;
+  int64_t in = MLPLOpt::Features(options);
   for (int64_t l = 0; l <= options.hidden_layers; ++l) {
     const int64_t out = l == options.hidden_layers ? 2 : options.hidden_size;
     const std::string layer = "mlp/linear_" + std::to_string(l);
@@ -36,6 +36,11 @@ Layout MomentaLayout(const Layout& params) {
   return Layout(std::move(tensors));
 }
 
+std::string WhatNeedsNumSteps(const MLPLOptOptions& options) {
+  return options.progress_features ? "MLPLOpt with progress_features"
+                                   : NeedOfNumSteps("MLPLOpt", options.schedule);
+}
+
 }  // namespace
 
 void MLPLOptOptions::Visit(FieldVisitor& v) {
@@ -44,10 +49,21 @@ void MLPLOptOptions::Visit(FieldVisitor& v) {
           "Number of the network's hidden layers.");
   v.Field("exp_mult", &exp_mult, {}, "Factor of the second output under the exponential.");
   v.Field("step_mult", &step_mult, {}, "Factor of the step.");
+  v.Field("progress_features", &progress_features,
+          "Whether the network also sees step / steps and ln(steps) / 10.");
+  VisitSchedule(v, &schedule);
+  v.Field("relative_step", &relative_step,
+          "Whether a tensor's step shrinks with its gradient: times rms(g) beside the rms of the "
+          "gradient's mean so far, at most 1.");
+  v.Field("relative_to_parameter", &relative_to_parameter,
+          "Whether a tensor's step is multiplied by max(rms(p), 1e-3).");
+  v.Field("normalizer_epsilon", &normalizer_epsilon, AtLeast(1e-37),
+          "Number added to the mean square by whose root a feature is divided; 1e-24 lets small "
+          "gradients be seen.");
 }
 
 MLPLOpt::MLPLOpt(const MLPLOptOptions& options, Implementation implementation)
-    : LearnedOptimizer(ThetaLayout(CheckOptions("MLPLOpt", options))),
+    : LearnedOptimizer(ThetaLayout(CheckOptions("MLPLOpt", options)), WhatNeedsNumSteps(options)),
       options_(options),
       implementation_(implementation) {}
 

@@ -5,6 +5,7 @@
 
 #include "base/fields.h"
 #include "lopt/learned_optimizer.h"
+#include "lopt/rate_schedule.h"
 
 namespace lopt {
 
@@ -13,6 +14,11 @@ struct MLPLOptOptions {
   int64_t hidden_layers = 2;
   double exp_mult = 1e-3;
   double step_mult = 1e-3;
+  bool progress_features = false;
+  RateSchedule schedule = RateSchedule::kConstant;
+  bool relative_step = false;
+  bool relative_to_parameter = false;
+  double normalizer_epsilon = 1e-5;
   void Visit(FieldVisitor& v);
 };
 
@@ -23,6 +29,21 @@ struct MLPLOptOptions {
 // divided by sqrt(1e-5 + its mean square over the tensor), then tanh(t / tau - 1) for eleven time
 // scales tau, where t is StepInfo::step. A tensor without dimensions has one element. The
 // gradient is neither clipped nor checked.
+//
+// Options, off by default; none has weights or state of its own, but for the features' weights:
+//   progress_features      Two features more behind the others, t / T and ln(T) / 10, where T is
+//                          StepInfo::num_steps, which is needed.
+//   schedule               Factor of the step; needs num_steps unless constant.
+//   relative_step          A tensor's step is multiplied by
+//                            min(1, rms(g) (1 - d^(t + 1)) / rms(M)),
+//                          d and M being the slowest decay, .9999, and its momentum: the gradient's
+//                          size beside that of its mean so far. Where the gradient is 0 the factor
+//                          is 0. The other features are normalised, so without it a tensor's steps
+//                          keep their size however small its gradients become.
+//   relative_to_parameter  A tensor's step is multiplied by max(rms(p), 1e-3), of p before the step
+//                          (the relative step size of Adafactor, Shazeer and Stern 2018, and its
+//                          floor, without which a tensor of zeros would stay so).
+//   normalizer_epsilon     In place of the 1e-5 above, which hides gradients far below its root.
 //
 // Theta: "mlp/linear_<l>/w" [in, out] and "mlp/linear_<l>/b" [out] of every layer l.
 // State: the momenta of each tensor, "momenta/<tensor>" [blocks, 6, 16]: element 16 i + j of the
@@ -36,7 +57,13 @@ class MLPLOpt : public LearnedOptimizer {
   static constexpr std::array<float, kMomenta> kDecays = {0.1f, 0.5f, 0.9f, 0.99f, 0.999f, 0.9999f};
   static constexpr std::array<float, kTimes> kTimeScales = {1,    3,    10,    30,    100,   300,
                                                             1000, 3000, 10000, 30000, 100000};
-  static constexpr float kNormalizerEpsilon = 1e-5f;
+  static constexpr int kProgress = 2;
+  static constexpr double kParameterFloor = 1e-3;
+
+  // How many features the network sees.
+  static int64_t Features(const MLPLOptOptions& options) {
+    return kNormalized + kTimes + (options.progress_features ? kProgress : 0);
+  }
 
   // The plain implementation is the oracle of the fast one. They agree to rounding and share the
   // layout of the state, so that each can go on where the other stopped.

@@ -14,6 +14,7 @@
 #include "base/parallel.h"
 #include "base/workspace.h"
 #include "lopt/mlp_features-inl.h"
+#include "lopt/mlp_lopt_step.h"
 #include "lopt/network_columns-inl.h"
 #include "lopt/network_rows-inl.h"
 #include "lopt/packed_network.h"
@@ -32,9 +33,7 @@ struct TensorPlace {
 struct UpdateTask {
   const NetworkWeights* network;
   std::span<const TensorPlace> tensors;
-  float exp_mult;
-  float step_mult;
-  float step;
+  const MlpLoptStep* step;
   const float* gradient;
   float* params;
   float* state;
@@ -92,7 +91,7 @@ void UpdateMomenta(const Piece& piece, float* HWY_RESTRICT sums, float* HWY_REST
 
 // Second pass: the steps, from the folded weights in `scratch`.
 void StepPiece(const UpdateTask& task, const NetworkScratch& scratch, const Piece& piece,
-               const float* HWY_RESTRICT scales, float* HWY_RESTRICT features) {
+               float multiplier, const float* HWY_RESTRICT scales, float* HWY_RESTRICT features) {
   const NetworkWeights& net = *task.network;
   const auto& [g, p, m, size] = piece;
   const int64_t whole = piece.whole();
@@ -101,7 +100,7 @@ void StepPiece(const UpdateTask& task, const NetworkScratch& scratch, const Piec
     const auto columns = [&]<int kV>(int64_t i)
                              HWY_ATTR { return Columns<kV>(g, p, m, first + i); };
     StretchOutputs(net, scratch, columns, end - first, scratch.outputs);
-    StepParams(task.exp_mult, task.step_mult, scratch.outputs, end - first, p + first);
+    StepParams(task.step->exp_mult(), multiplier, scratch.outputs, end - first, p + first);
   }
   if (const int tail = piece.tail(); tail > 0) {
     if (net.hidden <= kNarrow) {
@@ -113,7 +112,7 @@ void StepPiece(const UpdateTask& task, const NetworkScratch& scratch, const Piec
       ScaleTail(scales, tail, features);
       OutputsOfTail(net, scratch, features, tail);
     }
-    StepParams(task.exp_mult, task.step_mult, scratch.outputs, tail, p + whole);
+    StepParams(task.step->exp_mult(), multiplier, scratch.outputs, tail, p + whole);
   }
 }
 
@@ -135,7 +134,8 @@ void UpdateInPieces(const UpdateTask& task, const Piece& tensor) {
     for (int64_t i = 0; i < pieces; ++i) sum += sums[i * kBlock + k];
     scales[k] = static_cast<float>(sum);
   }
-  NormalizingScales(tensor.size, scales);
+  const float multiplier = task.step->Multiplier(tensor.size, scales);
+  NormalizingScales(task.step->normalizer_epsilon(), tensor.size, scales);
   FoldScales(*task.network, task.scratch, scales);
   ParallelFor(pieces, [&](int64_t i) {
     WorkspacePool::Lease workspace(*task.workspaces);
@@ -143,7 +143,7 @@ void UpdateInPieces(const UpdateTask& task, const Piece& tensor) {
     NetworkScratch scratch(*task.network, *workspace);
     scratch.bias = task.scratch.bias;
     scratch.input = task.scratch.input;
-    StepPiece(task, scratch, piece(i), scales, features);
+    StepPiece(task, scratch, piece(i), multiplier, scales, features);
   });
 }
 
@@ -157,15 +157,16 @@ void UpdateTensor(const UpdateTask& task, const TensorPlace& place) {
   HWY_ALIGN float scales[kBlock];
   HWY_ALIGN float features[kNormalized * kBlock];
   UpdateMomenta(tensor, scales, features);
-  NormalizingScales(tensor.size, scales);
+  const float multiplier = task.step->Multiplier(tensor.size, scales);
+  NormalizingScales(task.step->normalizer_epsilon(), tensor.size, scales);
   if (tensor.blocks() > 0 || task.network->hidden <= kNarrow) {
     FoldScales(*task.network, task.scratch, scales);
   }
-  StepPiece(task, task.scratch, tensor, scales, features);
+  StepPiece(task, task.scratch, tensor, multiplier, scales, features);
 }
 
 void Update(const UpdateTask& task) {
-  FoldTimes(*task.network, task.step, task.scratch);
+  FoldTimes(*task.network, task.step->time(), task.scratch, task.step->progress());
   for (const TensorPlace& place : task.tensors) {
     if (place.size > 0) UpdateTensor(task, place);
   }
@@ -186,10 +187,9 @@ class Kernel : public UpdateRule {
   Kernel(const MLPLOptOptions& options, const Layout& params, const Layout& state,
          std::span<const float> theta)
       : UpdateRule(params, state),
-        network_(MLPLOpt::kNormalized, MLPLOpt::kTimes, options.hidden_size, options.hidden_layers,
-                 theta),
-        exp_mult_(static_cast<float>(options.exp_mult)),
-        step_mult_(static_cast<float>(options.step_mult)) {
+        network_(MLPLOpt::kNormalized, MLPLOpt::Features(options) - MLPLOpt::kNormalized,
+                 options.hidden_size, options.hidden_layers, theta),
+        options_(options) {
     for (size_t n = 0; n < params.entries().size(); ++n) {
       const LayoutEntry& entry = params.entries()[n];
       tensors_.push_back({entry.offset, entry.size, state.entries()[n].offset});
@@ -201,12 +201,11 @@ class Kernel : public UpdateRule {
                 std::span<float> state, Workspace& scratch) const override {
     const Workspace::Frame frame(scratch);
     const NetworkWeights& net = network_.weights();
+    const MlpLoptStep step(options_, info);
     const UpdateTask task = {
         .network = &net,
         .tensors = tensors_,
-        .exp_mult = exp_mult_,
-        .step_mult = step_mult_,
-        .step = static_cast<float>(info.step),
+        .step = &step,
         .gradient = gradient.data(),
         .params = params.data(),
         .state = state.data(),
@@ -217,8 +216,7 @@ class Kernel : public UpdateRule {
   }
 
   PackedNetwork network_;
-  float exp_mult_;
-  float step_mult_;
+  MLPLOptOptions options_;
   std::vector<TensorPlace> tensors_;
   mutable WorkspacePool workspaces_;
 };

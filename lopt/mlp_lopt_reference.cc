@@ -1,38 +1,38 @@
 #include "lopt/mlp_lopt_reference.h"
 
+#include <algorithm>
 #include <cmath>
 
+#include "lopt/mlp_lopt_step.h"
 #include "lopt/plain_network.h"
 
 namespace lopt {
 namespace {
-
-constexpr int kFeatures = MLPLOpt::kNormalized + MLPLOpt::kTimes;
 
 class Reference : public UpdateRule {
  public:
   Reference(const MLPLOptOptions& options, const Layout& params, const Layout& state,
             std::span<const float> theta)
       : UpdateRule(params, state),
-        network_(kFeatures, options.hidden_size, options.hidden_layers, 2, theta),
-        exp_mult_(static_cast<float>(options.exp_mult)),
-        step_mult_(static_cast<float>(options.step_mult)) {}
+        network_(MLPLOpt::Features(options), options.hidden_size, options.hidden_layers, 2, theta),
+        options_(options) {}
 
  private:
   void DoUpdate(const StepInfo& info, std::span<const float> gradient, std::span<float> params,
                 std::span<float> state, Workspace& scratch) const override {
+    const MlpLoptStep step(options_, info);
     const size_t tensors = params_layout().entries().size();
     for (size_t n = 0; n < tensors; ++n) {
       const LayoutEntry& entry = params_layout().entries()[n];
       const LayoutEntry& momenta = state_layout().entries()[n];
-      UpdateTensor(info.step, gradient.subspan(entry.offset, entry.size),
+      UpdateTensor(step, gradient.subspan(entry.offset, entry.size),
                    params.subspan(entry.offset, entry.size),
                    state.subspan(momenta.offset, momenta.size), scratch);
     }
   }
 
-  void UpdateTensor(int64_t step, std::span<const float> g, std::span<float> p, std::span<float> m,
-                    Workspace& scratch) const {
+  void UpdateTensor(const MlpLoptStep& step, std::span<const float> g, std::span<float> p,
+                    std::span<float> m, Workspace& scratch) const {
     const auto momentum = [&](size_t i, int k) -> float& {
       return m[(i / MLPLOpt::kBlock * MLPLOpt::kMomenta + k) * MLPLOpt::kBlock +
                i % MLPLOpt::kBlock];
@@ -48,13 +48,16 @@ class Reference : public UpdateRule {
       }
     }
 
+    float sums[MLPLOpt::kNormalized];
     float scale[MLPLOpt::kNormalized];
     for (int k = 0; k < MLPLOpt::kNormalized; ++k) {
       double sum = 0;
       for (size_t i = 0; i < p.size(); ++i) sum += double{feature(i, k) * feature(i, k)};
-      const float mean_square = static_cast<float>(sum) / static_cast<float>(p.size());
-      scale[k] = 1.0f / std::sqrt(MLPLOpt::kNormalizerEpsilon + mean_square);
+      sums[k] = static_cast<float>(sum);
+      const float mean_square = sums[k] / static_cast<float>(p.size());
+      scale[k] = 1.0f / std::sqrt(step.normalizer_epsilon() + mean_square);
     }
+    const float multiplier = step.Multiplier(std::ssize(p), sums);
 
     const Workspace::Frame frame(scratch);
     const std::span<float> x = scratch.Take<float>(network_.width());
@@ -62,17 +65,16 @@ class Reference : public UpdateRule {
     for (size_t i = 0; i < p.size(); ++i) {
       for (int k = 0; k < MLPLOpt::kNormalized; ++k) x[k] = feature(i, k) * scale[k];
       for (int k = 0; k < MLPLOpt::kTimes; ++k) {
-        x[MLPLOpt::kNormalized + k] =
-            std::tanh(static_cast<float>(step) / MLPLOpt::kTimeScales[k] - 1.0f);
+        x[MLPLOpt::kNormalized + k] = std::tanh(step.time() / MLPLOpt::kTimeScales[k] - 1.0f);
       }
+      std::ranges::copy(step.progress(), x.begin() + MLPLOpt::kNormalized + MLPLOpt::kTimes);
       const std::span<const float> outputs = network_.Run(x, y);
-      p[i] -= outputs[0] * std::exp(outputs[1] * exp_mult_) * step_mult_;
+      p[i] -= outputs[0] * std::exp(outputs[1] * step.exp_mult()) * multiplier;
     }
   }
 
   PlainNetwork network_;
-  float exp_mult_;
-  float step_mult_;
+  MLPLOptOptions options_;
 };
 
 }  // namespace

@@ -51,29 +51,55 @@ void MlpLopt(const Config& config, TorchScript* script) {
   const auto options = ReadOptions<MLPLOptOptions>(config);
   script->buffers.Set("decays", Array::Of<float>({MLPLOpt::kMomenta}, MLPLOpt::kDecays));
   script->buffers.Set("time_scales", Array::Of<float>({MLPLOpt::kTimes}, MLPLOpt::kTimeScales));
+  std::string times;
+  if (options.progress_features) {
+    times = R"(    progress = torch.tensor([step / num_steps, torch.log(num_steps) / 10.0],
+                            dtype=times.dtype, device=times.device)
+    times = torch.cat([times, progress])
+)";
+  }
   std::string layers;
   for (int64_t l = 1; l <= options.hidden_layers; ++l) {
     layers +=
         fmt::format("    x = torch.relu(x) @ self.mlp_linear_{0}_w + self.mlp_linear_{0}_b\n", l);
   }
+  std::string multiplier;
+  if (options.relative_step) {
+    multiplier += fmt::format(R"(    gradient = rms[0] * (1.0 - {decay} ** (step + 1))
+    relative = (gradient / rms[{slowest}]).clamp(max=1.0)
+    multiplier = multiplier * relative.masked_fill(gradient == 0.0, 0.0)
+)",
+                              fmt::arg("decay", double{MLPLOpt::kDecays.back()}),
+                              fmt::arg("slowest", MLPLOpt::kNormalized - 1));
+  }
+  if (options.relative_to_parameter) {
+    multiplier += fmt::format("    multiplier = multiplier * rms[1].clamp(min={})\n",
+                              MLPLOpt::kParameterFloor);
+  }
   script->source =
       InitState(MLPLOpt::kMomenta, "decays") + kUpdate +
+      RequireNumSteps(MLPLOpt(options).needs_num_steps()) +
       fmt::format(R"(    p = param.to(self.decays.dtype)
     g = grad.to(self.decays.dtype)
     decays = self.decays.view([{momenta}] + [1] * param.dim())
     momenta = decays * state + (1.0 - decays) * g
     x = torch.cat([g.unsqueeze(0), p.unsqueeze(0), momenta]).reshape([{normalized}, param.numel()])
-    x = x * torch.rsqrt({epsilon} + x.square().mean(1, True))
+    mean_square = x.square().mean(1, True)
+    x = x * torch.rsqrt({epsilon} + mean_square)
     times = torch.tanh(torch.full_like(self.time_scales, step) / self.time_scales - 1.0)
-    w = self.mlp_linear_0_w
+{times}    w = self.mlp_linear_0_w
     x = x.t() @ w[:{normalized}] + (times @ w[{normalized}:] + self.mlp_linear_0_b)
-{layers}    change = x[:, 0] * torch.exp(x[:, 1] * {exp_mult}) * {step_mult}
+{layers}    rms = mean_square.sqrt().view([{normalized}])
+    multiplier = torch.full_like(rms[0], {step_mult} * {factor})
+{multiplier}    change = x[:, 0] * torch.exp(x[:, 1] * {exp_mult}) * multiplier
     return param - change.reshape(param.size()).to(param.dtype), momenta
 )",
                   fmt::arg("momenta", MLPLOpt::kMomenta),
                   fmt::arg("normalized", MLPLOpt::kNormalized),
-                  fmt::arg("epsilon", MLPLOpt::kNormalizerEpsilon), fmt::arg("layers", layers),
-                  fmt::arg("exp_mult", options.exp_mult), fmt::arg("step_mult", options.step_mult));
+                  fmt::arg("epsilon", options.normalizer_epsilon), fmt::arg("times", times),
+                  fmt::arg("layers", layers), fmt::arg("step_mult", options.step_mult),
+                  fmt::arg("factor", Factor(options.schedule)), fmt::arg("multiplier", multiplier),
+                  fmt::arg("exp_mult", options.exp_mult));
 }
 
 // The methods of a hand-designed optimizer with `slots` tensors of state: `body` ends update and

@@ -89,12 +89,22 @@ class _MLPLOpt(_Rule):
     M_k <- d_k M_k + (1 - d_k) g, already updated, each divided by the root of 1e-5 plus its mean
     square over the tensor; then tanh(t / tau - 1) for eleven time scales tau, where t is the number
     of the tensor's earlier updates. Layers with ReLU between them give two numbers o0, o1, and
-    p <- p - o0 exp(o1 exp_mult) step_mult.
+    p <- p - o0 exp(o1 exp_mult) step_mult. With the options, in a training of T steps:
+      progress_features      two features more, t / T and ln(T) / 10
+      schedule               a factor of the step
+      relative_step          a factor of a tensor's step, min(1, rms(g) (1 - d^(t + 1)) / rms(M)) of
+                             the slowest decay d and its momentum; 0 where g is 0
+      relative_to_parameter  another, max(rms(p), 1e-3)
+      normalizer_epsilon     in place of the 1e-5
     """
 
-    OPTIONS = {"hidden_size": 32, "hidden_layers": 2, "exp_mult": 1e-3, "step_mult": 1e-3}
+    OPTIONS = {"hidden_size": 32, "hidden_layers": 2, "exp_mult": 1e-3, "step_mult": 1e-3,
+               "progress_features": False, "schedule": "constant", "relative_step": False,
+               "relative_to_parameter": False, "normalizer_epsilon": 1e-5}
+    CHOICES = {"schedule": _SCHEDULES}
     DECAYS = (0.1, 0.5, 0.9, 0.99, 0.999, 0.9999)
     TIME_SCALES = (1, 3, 10, 30, 100, 300, 1000, 3000, 10000, 30000, 100000)
+    PARAMETER_FLOOR = 1e-3
     NORMALIZED = 2 + len(DECAYS)  # features that differ between the parameters of a tensor
     CHUNK = 1 << 16  # parameters whose activations are in memory at once
 
@@ -103,11 +113,20 @@ class _MLPLOpt(_Rule):
         if options["hidden_size"] < 1 or options["hidden_layers"] < 1:
             raise ValueError("hidden_size and hidden_layers must be at least 1, got "
                              f"{options['hidden_size']} and {options['hidden_layers']}")
+        if not (1e-37 <= options["normalizer_epsilon"] < math.inf):
+            raise ValueError("normalizer_epsilon must be at least 1e-37, got "
+                             f"{options['normalizer_epsilon']}")
+
+    @staticmethod
+    def needs_num_steps(options):
+        return "progress_features" if options["progress_features"] else _need_of_schedule(options)
 
     @staticmethod
     def layout(options):  # the weights [in, out] and biases [out] of every layer
         layers, size = options["hidden_layers"], options["hidden_size"]
         shapes, inputs = {}, _MLPLOpt.NORMALIZED + len(_MLPLOpt.TIME_SCALES)
+        if options["progress_features"]:
+            inputs += 2
         for layer in range(layers + 1):
             outputs = size if layer < layers else 2
             shapes[f"mlp/linear_{layer}/w"] = (inputs, outputs)
@@ -120,7 +139,7 @@ class _MLPLOpt(_Rule):
         return {"momenta": (len(_MLPLOpt.DECAYS), n)}
 
     def __init__(self, options, theta, device):
-        self._exp_mult, self._step_mult = options["exp_mult"], options["step_mult"]
+        self._options = options
         names = [f"mlp/linear_{layer}" for layer in range(options["hidden_layers"] + 1)]
         # [out, in] and [out, 1]: parameters lie along the second dimension.
         weights = [theta[name + "/w"].to(device).t() for name in names]
@@ -128,14 +147,19 @@ class _MLPLOpt(_Rule):
         self._time_weights = weights[0][:, self.NORMALIZED :]
         self._weights = [weights[0][:, : self.NORMALIZED], *weights[1:]]
         self._decays = torch.tensor(self.DECAYS, device=device)[:, None]
+        self._slowest = torch.tensor(self.DECAYS[-1]).item()  # as float32 has it
         self._time_scales = torch.tensor(self.TIME_SCALES, dtype=torch.float32, device=device)
 
     def step(self, p, g, state, t, num_steps):
         momenta = state["momenta"]
         momenta.mul_(self._decays).add_((1 - self._decays) * g)
         mean_square = torch.stack([(g * g).mean(), (p * p).mean(), *(momenta * momenta).mean(1)])
-        scale = torch.rsqrt(1e-5 + mean_square)[:, None]
+        multiplier = self._multiplier(mean_square.sqrt(), t, num_steps)
+        scale = torch.rsqrt(self._options["normalizer_epsilon"] + mean_square)[:, None]
         times = torch.tanh(t / self._time_scales - 1)
+        if self._options["progress_features"]:
+            progress = [t / num_steps, math.log(num_steps) / 10]
+            times = torch.cat([times, torch.tensor(progress, device=times.device)])
         # The time features are the same for all parameters, so they are part of the first bias.
         biases = [self._biases[0] + (self._time_weights @ times)[:, None], *self._biases[1:]]
         step = torch.empty_like(p)
@@ -144,8 +168,20 @@ class _MLPLOpt(_Rule):
             x = scale * torch.cat([g[None, chunk], p[None, chunk], momenta[:, chunk]])
             for layer, (weights, bias) in enumerate(zip(self._weights, biases)):
                 x = torch.addmm(bias, weights, x if layer == 0 else x.relu_())
-            step[chunk] = x[0] * torch.exp(x[1] * self._exp_mult) * self._step_mult
+            step[chunk] = x[0] * torch.exp(x[1] * self._options["exp_mult"]) * multiplier
         return step
+
+    def _multiplier(self, rms, t, num_steps):
+        """What o0 exp(o1 exp_mult) is multiplied by; rms: of g, p and the momenta."""
+        multiplier = self._options["step_mult"]
+        multiplier *= _schedule_factor(self._options["schedule"], t, num_steps)
+        if self._options["relative_step"]:
+            gradient = rms[0] * (1 - self._slowest ** (t + 1))
+            relative = (gradient / rms[-1]).clamp(max=1)
+            multiplier = multiplier * relative.masked_fill(gradient == 0, 0)
+        if self._options["relative_to_parameter"]:
+            multiplier = multiplier * rms[1].clamp(min=self.PARAMETER_FLOOR)
+        return multiplier
 
 
 def _number(tensor):
@@ -249,8 +285,9 @@ def _resolve(learned_optimizer, source):
         if name not in options:
             raise ValueError(f"{source}: {kind} has no option {name!r}; it has "
                              f"{', '.join(options)}")
-        wanted = {int: int, float: (int, float), str: str}[type(options[name])]
-        if not isinstance(value, wanted) or isinstance(value, bool):
+        kind_of_value = type(options[name])
+        wanted = (int, float) if kind_of_value is float else kind_of_value
+        if not isinstance(value, wanted) or isinstance(value, bool) != (kind_of_value is bool):
             raise ValueError(f"{source}: {kind}'s option {name} must be like {options[name]!r}, "
                              f"got {value!r}")
         options[name] = value

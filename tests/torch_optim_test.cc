@@ -41,6 +41,10 @@ using Options = LearnedOptimizerOptions;
 
 constexpr const char* kMlp = R"({"type": "MLPLOpt", "step_mult": 0.1})";
 
+constexpr const char* kAllOptions =
+    R"({"type": "MLPLOpt", "step_mult": 1, "progress_features": true, "schedule": "cosine",
+        "relative_step": true, "relative_to_parameter": true, "normalizer_epsilon": 1e-24})";
+
 ThetaFile Theta(const std::string& config = kMlp) {
   ThetaFile file;
   file.learned_optimizer = Config::Parse(config, "test");
@@ -236,13 +240,13 @@ TEST_CASE("Tensors of rank 0 to 4 follow the golden steps") {
 
 TEST_CASE("Contiguous float32 parameters get the bits of their update rules, in place") {
   for (const char* config : {kMlp, R"({"type": "LearnableAdam"})", R"({"type": "LearnableSGDM"})",
-                             R"({"type": "LearnableSGD"})"}) {
+                             R"({"type": "LearnableSGD"})", kAllOptions}) {
     CAPTURE(config);
     const Tensors params = SomeParams();
     std::vector<const void*> places;
     for (const torch::Tensor& param : params) places.push_back(param.data_ptr());
     const Tensors wanted = ByHand(params, Theta(config), 4);
-    LearnedOptimizer optimizer(params, Theta(config));
+    LearnedOptimizer optimizer(params, Theta(config), Options().num_steps(4));
     Train(&optimizer, params, 0, 4);
     CHECK(SameBits(params, wanted));
     for (size_t i = 0; i < params.size(); ++i) CHECK(params[i].data_ptr() == places[i]);

@@ -112,6 +112,41 @@ TEST_CASE("An exported script follows the golden steps of every optimizer") {
   }
 }
 
+constexpr const char* kAllOptions =
+    R"({"type": "MLPLOpt", "step_mult": 1, "progress_features": true, "schedule": "cosine",
+        "relative_step": true, "relative_to_parameter": true, "normalizer_epsilon": 1e-24})";
+
+TEST_CASE("A script of an MLPLOpt with all options follows it as gradients vanish") {
+  const ThetaFile file = Drawn(kAllOptions);
+  const auto optimizer = OptimizerRegistry().Make(file.learned_optimizer);
+  const auto rule = optimizer->Bind(Layout({{"p", {5, 7}}}),
+                                    {file.theta.data(), static_cast<size_t>(file.theta.size())});
+  std::vector<float> state(static_cast<size_t>(rule->state_layout().size()));
+  torch::Tensor param = NormalTensor(KeyFromSeed(1), {5, 7});
+  Scripted scripted(Export(file), param.clone());
+  scripted.num_steps = 30;
+  const auto floats = [](const torch::Tensor& tensor) {
+    return std::span<float>(tensor.data_ptr<float>(), static_cast<size_t>(tensor.numel()));
+  };
+  Workspace scratch;
+  double moved = 0;
+  for (int64_t step = 0; step < scripted.num_steps; ++step) {
+    torch::Tensor gradient =
+        NormalTensor(FoldIn(KeyFromSeed(2), static_cast<uint64_t>(step)), {5, 7});
+    gradient *= std::pow(0.3, static_cast<double>(step));
+    if (step == 20) gradient.zero_();
+    const torch::Tensor before = param.clone();
+    rule->Update({.step = step, .num_steps = scripted.num_steps}, floats(gradient), floats(param),
+                 state, scratch);
+    scripted.Update(gradient);
+    moved = Difference(param, before);
+    CHECK(Difference(scripted.param, param) <= 1e-5);
+    if (step == 20) CHECK(moved == 0);
+    if (step == 0) CHECK(moved > 1e-3);
+  }
+  CHECK(moved < 1e-10);
+}
+
 TEST_CASE("An exported script repeats the golden check of its theta file") {
   const TempDirectory directory;
   for (

@@ -233,7 +233,7 @@ class NumSteps(TestCase):
                 self.assertClose(p, wanted, 1e-6)
 
     def test_every_rule_with_a_schedule_goes_on_from_a_state_dict(self):
-        for kind in ("LearnableSGD", "LearnableSGDM", "LearnableAdam"):
+        for kind in ("LearnableSGD", "LearnableSGDM", "LearnableAdam", "MLPLOpt"):
             theta = self.theta(type=kind, schedule="cosine")
             gradients = random_gradients([torch.ones(3)], 4)
             p = torch.ones(3, requires_grad=True)
@@ -622,7 +622,9 @@ class Files(TestCase):
             file = ThetaFile(self.write())
         self.assertEqual(file.learned_optimizer,
                          {"type": "MLPLOpt", "hidden_size": 32, "hidden_layers": 2,
-                          "exp_mult": 0.001, "step_mult": 0.001})
+                          "exp_mult": 0.001, "step_mult": 0.001, "progress_features": False,
+                          "schedule": "constant", "relative_step": False,
+                          "relative_to_parameter": False, "normalizer_epsilon": 1e-5})
         self.assertEqual(file.golden_steps, 0)
 
     def test_a_newer_format_is_an_error(self):
@@ -651,12 +653,15 @@ class Files(TestCase):
                 ({"hidden_size": 3.5}, "option hidden_size must be like 32, got 3.5"),
                 ({"hidden_size": 0}, "must be at least 1, got 0 and 2"),
                 ({"step_mult": "1"}, "option step_mult must be like 0.001, got '1'"),
-                ({"hidden_layers": True}, "option hidden_layers must be like 2, got True")):
+                ({"hidden_layers": True}, "option hidden_layers must be like 2, got True"),
+                ({"relative_step": 1}, "option relative_step must be like False, got 1"),
+                ({"normalizer_epsilon": 0.0}, "normalizer_epsilon must be at least 1e-37, got 0")):
             self.assertError(self.write(), pattern,
                              learned_optimizer={"type": "MLPLOpt", **options})
-        self.assertError(self.write(), "schedule must be one of 'constant', 'linear', 'cosine'; "
-                         "got 'square'",
-                         learned_optimizer={"type": "LearnableSGD", "schedule": "square"})
+        for kind in ("MLPLOpt", "LearnableSGD"):
+            self.assertError(self.write(), "schedule must be one of 'constant', 'linear', 'cosine'; "
+                             "got 'square'",
+                             learned_optimizer={"type": kind, "schedule": "square"})
 
     def test_another_optimizer_than_the_file_names_is_an_error(self):
         path = self.write(metadata={"learned_optimizer": '{"type": "MLPLOpt"}'})
@@ -763,10 +768,61 @@ class FilesOfTheProgram(TestCase):
             for tensor, values in wanted.items():
                 self.assertEqual(exported[tensor].dtype, numpy.float32)
                 self.assertTrue(numpy.array_equal(exported[tensor], values))
-            self.assertEqual(json.loads(exported["learned_optimizer"].tobytes()),
-                             learned_optimizer)
+            options = json.loads(exported["learned_optimizer"].tobytes())
+            self.assertEqual(options, {**options, **learned_optimizer})
         run("import", self.directory / "theta.npz", "--out", self.directory / "again.safetensors")
         self.assertEqual((self.directory / "again.safetensors").read_bytes(), path.read_bytes())
+
+    def drawn(self, **options):
+        """A theta file of the program with random weights."""
+        theta = self.theta(type="MLPLOpt", hidden_size=8, **options)
+        numpy.savez(self.directory / "drawn.npz",
+                    **{name: (values.numpy() + 1) / 3 for name, values in theta.theta.items()})
+        path = self.directory / "drawn.safetensors"
+        run("import", self.directory / "drawn.npz", "--out", path, "--learned-optimizer",
+            json.dumps(theta.learned_optimizer))
+        return path
+
+    ALL_OPTIONS = {"progress_features": True, "schedule": "cosine", "relative_step": True,
+                   "relative_to_parameter": True, "normalizer_epsilon": 1e-24}
+
+    def test_each_option_of_mlp_lopt_does_what_the_program_does(self):
+        for options in (*({name: value} for name, value in self.ALL_OPTIONS.items()),
+                        {"schedule": "linear"}, self.ALL_OPTIONS):
+            with self.subTest(options):
+                path = self.drawn(step_mult=1.0, **options)
+                self.assertEqual(ThetaFile(path).golden_steps, 5)
+                arrays, metadata = read_safetensors(path)
+                without_options = {"type": "MLPLOpt", "hidden_size": 8, "step_mult": 1.0}
+                with self.assertRaisesRegex(ValueError, "the optimizer does not do what it did|"
+                                            "the tensors theta/... are not those"):
+                    write_safetensors(path, arrays, {
+                        **metadata, "learned_optimizer": json.dumps(without_options)})
+                    ThetaFile(path)
+
+    @unittest.skipIf(os.environ.get("LOPT_TORCH") == "OFF", "lopt was built without LibTorch")
+    def test_an_exported_torch_script_with_all_options_follows_as_gradients_vanish(self):
+        path = self.drawn(step_mult=1.0, **self.ALL_OPTIONS)
+        run("export", path, "--format", "torchscript", "--out", self.directory / "theta.pt")
+        module = torch.jit.load(str(self.directory / "theta.pt"))
+        generator = torch.Generator().manual_seed(1)
+        scripted = torch.randn(4, 3, generator=generator)
+        state = module.init_state(scripted)
+        p = scripted.clone().requires_grad_()
+        optimizer = LearnedOptimizer.from_file(path, [p], num_steps=30)
+        for step in range(30):
+            before = p.detach().clone()
+            gradient = torch.randn(4, 3, generator=generator) * 0.3 ** step
+            if step == 20:
+                gradient.zero_()
+            trained(optimizer, [p], [[gradient]])
+            scripted, state = module.update(scripted, gradient, state, step, 30)
+            self.assertClose(p, scripted, 1e-5)
+            moved = (p.detach() - before).abs().max().item()
+            self.assertTrue(moved > 1e-3 if step == 0 else moved == 0 if step == 20 else True)
+        self.assertLess(moved, 1e-10)
+        with self.assertRaisesRegex(ValueError, "has made all 30 steps of its training"):
+            trained(optimizer, [p], [[gradient]])
 
     @unittest.skipIf(os.environ.get("LOPT_TORCH") == "OFF", "lopt was built without LibTorch")
     def test_an_exported_torch_script_follows_the_golden_steps(self):
