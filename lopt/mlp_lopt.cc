@@ -63,7 +63,8 @@ void MLPLOptOptions::Visit(FieldVisitor& v) {
 }
 
 MLPLOpt::MLPLOpt(const MLPLOptOptions& options, Implementation implementation)
-    : LearnedOptimizer(ThetaLayout(CheckOptions("MLPLOpt", options)), WhatNeedsNumSteps(options)),
+    : LearnedOptimizer(ThetaLayout(CheckOptions("MLPLOpt", options)),
+                       WhatNeedsNumSteps(CheckOptions("MLPLOpt", options))),
       options_(options),
       implementation_(implementation) {}
 
