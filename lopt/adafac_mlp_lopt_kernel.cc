@@ -17,6 +17,7 @@
 #include "base/parallel.h"
 #include "base/workspace.h"
 #include "lopt/adafac_parts.h"
+#include "lopt/factored-inl.h"
 #include "lopt/factored.h"
 #include "lopt/mlp_features-inl.h"
 #include "lopt/network_columns-inl.h"
@@ -82,8 +83,6 @@ namespace lopt {
 namespace HWY_NAMESPACE {
 
 static_assert(kAdafacTile % kGroup == 0 && kAdafacTile <= kStretch);
-
-HWY_INLINE V RsqrtOf(V x) { return hn::Div(hn::Set(d, 1.0f), hn::Sqrt(x)); }
 
 // Hidden units that the tiles of the network touch.
 HWY_INLINE int64_t TouchedUnits(const NetworkWeights& net) { return (net.hidden + 3) / 4 * 4; }
@@ -216,7 +215,7 @@ HWY_INLINE void FormFeatures(const AdafacTask& task, const AdafacUpdate& u, int6
       store(rms, place);
     }
     put(at.at_r + k, rms);
-    put(at.at_q + k, RsqrtOf(hn::Add(rms, hn::Set(d, AdafacMLPLOpt::kRmsEpsilon))));
+    put(at.at_q + k, InverseRoot(hn::Add(rms, hn::Set(d, AdafacMLPLOpt::kRmsEpsilon))));
   }
   const int64_t after = kFactored ? at.at_row : at.at_fac_m;
   for (int64_t k = 0; k < at.m; ++k) {
@@ -240,14 +239,14 @@ HWY_INLINE void FormFeatures(const AdafacTask& task, const AdafacUpdate& u, int6
         v = Decayed(task.decays->adafactor[k], v, hn::Add(square, hn::Set(d, 1e-30f)));
         store(v, v_place);
       }
-      const V rsqrt = RsqrtOf(hn::Add(v, hn::Set(d, AdafacMLPLOpt::kMomentEpsilon)));
+      const V rsqrt = InverseRoot(hn::Add(v, hn::Set(d, AdafacMLPLOpt::kMomentEpsilon)));
       put(at.at_row + k, v);
       put(at.at_col + k, v);
       put(at.at_row_rsqrt + k, rsqrt);
       put(at.at_col_rsqrt + k, rsqrt);
       const V floor = hn::Set(d, 1e-9f);
-      of_g = RsqrtOf(AtLeast(floor, hn::Add(v, hn::Set(d, AdafacMLPLOpt::kVectorEpsilon))));
-      of_m = RsqrtOf(hn::Add(v, hn::Set(d, AdafacMLPLOpt::kMomentumEpsilon)));
+      of_g = InverseRoot(AtLeast(floor, hn::Add(v, hn::Set(d, AdafacMLPLOpt::kVectorEpsilon))));
+      of_m = InverseRoot(hn::Add(v, hn::Set(d, AdafacMLPLOpt::kMomentumEpsilon)));
     }
     put(at.at_fac_g + k, hn::Mul(g, of_g));
     put(after + k, hn::Mul(m, of_m));
@@ -392,21 +391,21 @@ void UpdateAdafacMoments(const AdafacTask& task, AdafacUpdate& u) {
   // The biases are free until the moments are known.
   const std::span<float> row_means = span(u.row, u.row.biases);
   const std::span<float> col_means = span(u.col, u.col.biases);
-  FactoredMeanSquares(shape, {u.g, static_cast<size_t>(tensor.size)}, row_means, col_means);
+  FastMeanSquares(shape, {u.g, static_cast<size_t>(tensor.size)}, row_means, col_means);
   for (int64_t k = 0; k < task.at->f; ++k) {
     const std::span<float> v_row = span(u.row, task.state + tensor.v + k * u.row.size);
     const std::span<float> v_col = span(u.col, task.state + tensor.v_col + k * u.col.size);
-    DecayAverage(task.decays->adafactor[k], row_means, v_row);
-    DecayAverage(task.decays->adafactor[k], col_means, v_col);
-    FactoredRsqrt(shape, v_row, v_col, span(u.row, u.row.factors + k * u.row.stride),
-                  span(u.col, u.col.factors + k * u.col.stride));
+    FastDecayAverage(task.decays->adafactor[k], row_means, v_row);
+    FastDecayAverage(task.decays->adafactor[k], col_means, v_col);
+    FastFactoredRsqrt(shape, v_row, v_col, span(u.row, u.row.factors + k * u.row.stride),
+                      span(u.col, u.col.factors + k * u.col.stride));
     for (const auto& [axis, v] : {std::pair(&u.row, v_row), std::pair(&u.col, v_col)}) {
       float* HWY_RESTRICT moments = axis->moments + k * axis->stride;
       float* HWY_RESTRICT rsqrt = axis->rsqrt + k * axis->stride;
       std::copy(v.begin(), v.end(), moments);
       for (int64_t i = 0; i < axis->size; i += kLanes) {
         const V x = hn::Load(d, moments + i);
-        hn::Store(RsqrtOf(hn::Add(x, hn::Set(d, AdafacMLPLOpt::kMomentEpsilon))), d, rsqrt + i);
+        hn::Store(InverseRoot(hn::Add(x, hn::Set(d, AdafacMLPLOpt::kMomentEpsilon))), d, rsqrt + i);
       }
     }
   }

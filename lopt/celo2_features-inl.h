@@ -14,6 +14,7 @@
 
 #include "lopt/celo2.h"
 #include "lopt/celo2_matrix.h"
+#include "lopt/factored-inl.h"
 #include "lopt/network_columns-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -30,37 +31,8 @@ HWY_INLINE V Clip(V x, float limit) {  // NaN stays
   return hn::IfThenElse(hn::Lt(x, low), low, x);
 }
 
-HWY_INLINE V InverseRoot(V x) { return hn::Div(hn::Set(d, 1.0f), hn::Sqrt(x)); }
-
 HWY_INLINE V Decay(float decay, V average, V x) {
   return hn::MulAdd(hn::Set(d, decay), average, hn::Mul(hn::Set(d, 1.0f - decay), x));
-}
-
-// kLanes numbers, or the first `count` of them and zeros.
-template <bool kWhole>
-HWY_INLINE V LoadSome(const float* from, int64_t count) {
-  if constexpr (kWhole) {
-    return hn::LoadU(d, from);
-  } else {
-    return LoadFirst(from, count);
-  }
-}
-
-template <bool kWhole>
-HWY_INLINE void StoreSome(V x, float* to, int64_t count) {
-  if constexpr (kWhole) {
-    hn::StoreU(x, d, to);
-  } else {
-    StoreFirst(x, to, count);
-  }
-}
-
-// Calls body.template operator()<whole>(i, count) for vectors that cover [0, size).
-template <class Body>
-HWY_INLINE void ForVectors(int64_t size, const Body& body) {
-  int64_t i = 0;
-  for (; i + kLanes <= size; i += kLanes) body.template operator()<true>(i, kLanes);
-  if (i < size) body.template operator()<false>(i, size - i);
 }
 
 // A vector of parameters of a matrix: the one numbered `vector` of a row.
@@ -84,8 +56,8 @@ HWY_INLINE V LoadFactor(const Celo2Matrix& x, VectorPlace place, int k, int64_t 
     return hn::Mul(hn::Set(d, x.down_factors[k][place.row]),
                    hn::Load(d, across + place.vector * kLanes));
   } else {
-    const V floor = hn::Set(d, 1e-9f);
-    return InverseRoot(AtLeast(floor, hn::Add(LoadSome<kWhole>(x.v[k] + element, count), floor)));
+    const V v = LoadSome<kWhole>(x.v[k] + element, count);
+    return FlooredInverseRoot(hn::Add(v, hn::Set(d, kFactoredMomentFloor)));
   }
 }
 
@@ -115,7 +87,7 @@ HWY_INLINE void UpdateVector(const Celo2Matrix& x, VectorPlace place, int64_t el
     StoreSome<kWhole>(m, at, count);
     if constexpr (!kFactored) {
       at = x.v[k] + element;
-      const V floored = hn::Add(square, hn::Set(d, 1e-30f));
+      const V floored = hn::Add(square, hn::Set(d, kFactoredSquareFloor));
       const V v = Decay(Celo2Base::kDecays[k], LoadSome<kWhole>(at, count), floored);
       StoreSome<kWhole>(v, at, count);
     }

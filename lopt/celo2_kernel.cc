@@ -14,6 +14,7 @@
 #include "lopt/celo2_features-inl.h"
 #include "lopt/celo2_matrix.h"
 #include "lopt/celo2_rule.h"
+#include "lopt/factored-inl.h"
 #include "lopt/newton_schulz-inl.h"
 
 #ifndef LOPT_CELO2_KERNEL_ONCE
@@ -37,7 +38,7 @@ struct Celo2Task {
 struct Celo2Moment {
   const float* values[Celo2Base::kMomenta];
   float* roots[Celo2Base::kMomenta];    // 1 / sqrt(values + 1e-8)
-  float* factors[Celo2Base::kMomenta];  // of FactoredRsqrt
+  float* factors[Celo2Base::kMomenta];  // of FastFactoredRsqrt
   int64_t size;
 };
 
@@ -242,7 +243,7 @@ void UpdateMoment(const Celo2Task& task, std::span<const float> mean_squares,
                   const std::span<float> (&values)[kDecays], Celo2Moment* moment) {
   moment->size = std::ssize(mean_squares);
   for (int k = 0; k < kDecays; ++k) {
-    DecayAverage(Celo2Base::kDecays[k], mean_squares, values[k]);
+    FastDecayAverage(Celo2Base::kDecays[k], mean_squares, values[k]);
     moment->values[k] = values[k].data();
     moment->factors[k] = task.scratch->Take<float>(moment->size).data();
     float* roots = task.scratch->Take<float>(moment->size).data();
@@ -273,12 +274,12 @@ void Step(const Celo2Task& task) {
   const FactoredShape& shape = *tensor.factored;
   const std::span<float> row_squares = task.scratch->Take<float>(shape.row_size());
   const std::span<float> col_squares = task.scratch->Take<float>(shape.col_size());
-  FactoredMeanSquares(shape, gradient, row_squares, col_squares);
+  FastMeanSquares(shape, gradient, row_squares, col_squares);
   UpdateMoment(task, row_squares, task.state->row, &row);
   UpdateMoment(task, col_squares, task.state->col, &col);
   for (int k = 0; k < kDecays; ++k) {
-    FactoredRsqrt(shape, task.state->row[k], task.state->col[k],
-                  {row.factors[k], row_squares.size()}, {col.factors[k], col_squares.size()});
+    FastFactoredRsqrt(shape, task.state->row[k], task.state->col[k],
+                      {row.factors[k], row_squares.size()}, {col.factors[k], col_squares.size()});
   }
   const int64_t matrix = tensor.rows * tensor.columns;
   for (int64_t n = 0; n < tensor.matrices; ++n) {

@@ -44,7 +44,7 @@ std::vector<float> RawFeatures(const Celo2Tensor& tensor, std::span<const float>
     float factor[kDecayCount];
     for (int k = 0; k < kDecayCount; ++k) {
       factor[k] = place ? row_factors[k][row] * col_factors[k][col]
-                        : FlooredRsqrt(state.row[k][row] + 1e-9f);
+                        : FlooredRsqrt(state.row[k][row] + kFactoredMomentFloor);
     }
     const float q = InverseRoot(state.r[i] + Celo2Base::kRsqrtEpsilon);
     add(g[i]);
@@ -155,7 +155,7 @@ Celo2Step PlainCelo2Step(const Celo2Tensor& tensor, const PlainNetwork& network,
   if (tensor.factored) {
     FactoredMeanSquares(*tensor.factored, g, row, col);
   } else {
-    std::ranges::transform(squares, row.begin(), [](float x) { return x + 1e-30f; });
+    std::ranges::transform(squares, row.begin(), [](float x) { return x + kFactoredSquareFloor; });
   }
   for (int k = 0; k < kDecayCount; ++k) {
     DecayAverage(Celo2Base::kDecays[k], g, parts.m[k]);

@@ -8,10 +8,7 @@
 namespace lopt {
 namespace {
 
-constexpr float kSquareFloor = 1e-30f;
-constexpr float kMomentFloor = 1e-9f;
-
-float FlooredSquare(float g) { return g * g + kSquareFloor; }
+float FlooredSquare(float g) { return g * g + kFactoredSquareFloor; }
 
 // Sums of neighbours are formed in this many parts, which the compiler keeps in vectors.
 constexpr int64_t kParts = 16;
@@ -111,17 +108,17 @@ void DecayAverage(float decay, std::span<const float> x, std::span<float> averag
   for (size_t i = 0; i < x.size(); ++i) average[i] = decay * average[i] + rest * x[i];
 }
 
-float FlooredRsqrt(float x) { return 1.0f / std::sqrt(x < kMomentFloor ? kMomentFloor : x); }
+float FlooredRsqrt(float x) {
+  return 1.0f / std::sqrt(x < kFactoredMomentFloor ? kFactoredMomentFloor : x);
+}
 
 void FactoredRsqrt(const FactoredShape& shape, std::span<const float> v_row,
                    std::span<const float> v_col, std::span<float> row_factors,
                    std::span<float> col_factors) {
   if (v_row.empty() || v_col.empty()) return;
   for (size_t i = 0; i < v_col.size(); ++i) col_factors[i] = FlooredRsqrt(v_col[i]);
-  // What v_row keeps of the two axes is the second largest: its means are those of [before, axis,
-  // after].
-  const int64_t axis = shape.largest_first ? shape.second : shape.first;
-  const int64_t after = shape.largest_first ? shape.inner : shape.middle * shape.inner;
+  const int64_t axis = shape.row_axis();
+  const int64_t after = shape.after_row_axis();
   for (int64_t block = 0; block < shape.row_size(); block += axis * after) {
     for (int64_t i = 0; i < after; ++i) {
       float sum = 0;
@@ -129,7 +126,7 @@ void FactoredRsqrt(const FactoredShape& shape, std::span<const float> v_row,
       const float mean = sum / static_cast<float>(axis);
       for (int64_t k = 0; k < axis; ++k) {
         const int64_t at = block + k * after + i;
-        row_factors[at] = FlooredRsqrt(v_row[at] / (mean + kMomentFloor));
+        row_factors[at] = FlooredRsqrt(v_row[at] / (mean + kFactoredMomentFloor));
       }
     }
   }

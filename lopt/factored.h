@@ -11,6 +11,10 @@ namespace lopt {
 // Second moments of a tensor's gradient that are kept as the product of two smaller tensors, as in
 // Adafactor (Shazeer and Stern 2018): its means over the largest and over the second largest axis.
 
+// What is added to a square of the gradient, and the least moment of which a root is taken.
+constexpr float kFactoredSquareFloor = 1e-30f;
+constexpr float kFactoredMomentFloor = 1e-9f;
+
 struct LargestAxes {
   size_t largest;
   size_t second;
@@ -32,6 +36,11 @@ struct FactoredShape {
   // The sizes without the earlier and the later of the two axes.
   int64_t without_first() const { return outer * middle * second * inner; }
   int64_t without_second() const { return outer * first * middle * inner; }
+
+  // What v_row keeps of the two axes is the second largest: it is [before, row_axis,
+  // after_row_axis].
+  int64_t row_axis() const { return largest_first ? second : first; }
+  int64_t after_row_axis() const { return largest_first ? inner : middle * inner; }
 
   // The tensor as [outer, first, middle, second, inner], where first and second are its two largest
   // axes by their order in the shape.
