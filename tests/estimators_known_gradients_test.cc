@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <memory>
+#include <numeric>
 #include <vector>
 
 #include "estimators/antithetic.h"
@@ -53,10 +54,10 @@ struct CycleStatistics {
 };
 
 CycleStatistics OverCycles(const GradientEstimator& estimator, int64_t skip, int64_t windows,
-                           int64_t runs, uint64_t seed) {
+                           int64_t runs, uint64_t seed, float theta = kTheta) {
   CycleStatistics statistics;
   statistics.windows.resize(windows);
-  const WorkerWeights weights = At({kTheta});
+  const WorkerWeights weights = At({theta});
   for (int64_t run = 0; run < runs; ++run) {
     const Key key = FoldIn(KeyFromSeed(seed), static_cast<uint64_t>(run));
     EstimatorState state = estimator.InitWorkerState(weights, key);
@@ -143,6 +144,175 @@ TEST_CASE("PES is unbiased with windows longer than episodes and out of step wit
     CheckWithinFourStandardErrors(statistics.windows[w], expected[w]);
   }
   CheckWithinFourStandardErrors(statistics.mean, -0.157452);
+}
+
+// With theta + eps, eps normal of standard deviation `std`: the mean of the loss before update t
+// and, with slope, its derivative by theta. A binomial sum of means of e^(k theta).
+double SmoothedLoss(int64_t t, double theta, double std, bool slope) {
+  double sum = 0;
+  double binomial = 1;
+  for (int64_t k = 0; k <= 2 * t; ++k) {
+    const auto n = static_cast<double>(k);
+    sum +=
+        binomial * std::pow(-2, n) * std::exp(n * theta + n * n * std * std / 2) * (slope ? n : 1);
+    binomial *= static_cast<double>(2 * t - k) / (n + 1);
+  }
+  return sum;
+}
+
+// The derivative of the mean of that loss when every `block` updates have an eps of their own.
+double SmoothedGradient(int64_t t, int64_t block, double theta, double std) {
+  const auto blocks = static_cast<double>(t / block);
+  const double of_block = blocks > 0 ? SmoothedLoss(block, theta, std, false) : 1;
+  double gradient = std::pow(of_block, blocks) * SmoothedLoss(t % block, theta, std, true);
+  if (blocks > 0) {
+    gradient += blocks * SmoothedLoss(block, theta, std, true) * std::pow(of_block, blocks - 1) *
+                SmoothedLoss(t % block, theta, std, false);
+  }
+  return gradient;
+}
+
+// Its mean over updates [first, first + steps) of episodes of `length` that follow one another.
+double WindowGradient(int64_t first, int64_t steps, int64_t length, int64_t block, double theta,
+                      double std) {
+  double sum = 0;
+  for (int64_t t = first; t < first + steps; ++t) {
+    sum += SmoothedGradient(t % length, block, theta, std);
+  }
+  return sum / static_cast<double>(steps);
+}
+
+constexpr int64_t kNoBlocks = 100;  // longer than any episode here
+
+TEST_CASE("The closed form of smoothed gradients has the published values") {
+  const auto mean = [](int64_t length, int64_t block, double std) {
+    return WindowGradient(0, length, length, block, std::log(0.05), std);
+  };
+  struct Row {
+    int64_t length;
+    double at[3];
+  };
+  const double stds[] = {.01, .1, .3};
+  for (const Row& row : {Row{10, {-.295787105894, -.294510972794, -.284916359112}},
+                         Row{7, {-.281780373867, -.280903208030, -.273942123493}},
+                         Row{5, {-.241703114643, -.241383360367, -.238543451409}},
+                         Row{3, {-.157202359679, -.157432781468, -.159058713942}}}) {
+    for (int i = 0; i < 3; ++i) {
+      CHECK(std::abs(mean(row.length, kNoBlocks, stds[i]) - row.at[i]) < 1e-11);
+    }
+  }
+  CHECK(std::abs(mean(10, 2, .1) - -.295278251) < 1e-9);
+  CHECK(std::abs(mean(10, 5, .1) - -.294733962) < 1e-9);
+  CHECK(std::abs(SmoothedGradient(4, kNoBlocks, std::log(0.05), .1) - -.38107664) < 1e-8);
+  CHECK(std::abs(WindowGradient(4, 4, 10, kNoBlocks, std::log(0.05), .1) - -.37347) < 1e-5);
+}
+
+// Runs from the first step of an episode to where windows and episodes begin together again.
+void CheckWindows(const GradientEstimator& estimator, int64_t window, int64_t length, int64_t block,
+                  float theta, double std, int64_t runs, uint64_t seed) {
+  const int64_t windows = std::lcm(window, length) / window;
+  const CycleStatistics statistics = OverCycles(estimator, 0, windows, runs, seed, theta);
+  for (int64_t w = 0; w < windows; ++w) {
+    CAPTURE(w);
+    CheckWithinFourStandardErrors(statistics.windows[w],
+                                  WindowGradient(w * window, window, length, block, theta, std));
+  }
+  CheckWithinFourStandardErrors(statistics.mean,
+                                WindowGradient(0, length, length, block, theta, std));
+}
+
+TEST_CASE("NRES has the smoothed gradient of each window, wherever episodes end") {
+  struct Case {
+    int64_t length, window, runs;
+  };
+  for (const Case& c : {Case{10, 5, 100}, Case{10, 4, 60}, Case{7, 5, 60}, Case{3, 10, 60}}) {
+    CAPTURE(c.length);
+    CheckWindows(TruncatedNRES(SgdOnQuadratic(c.length), Options(c.window)), c.window, c.length,
+                 kNoBlocks, kTheta, .1, c.runs, 21);
+  }
+}
+
+TEST_CASE("GPES_K has the smoothed gradient of its blocks, out of step with windows too") {
+  // At this rate the values for different K are far apart: -.177, -.180, -.183, -.186, -.188.
+  const float theta = std::log(0.2F);
+  for (const int64_t block : {1, 2, 3, 4, 6}) {
+    CAPTURE(block);
+    const GPESK estimator(SgdOnQuadratic(6),
+                          {{.num_tasks = kPairs, .trunc_length = 4, .std = .3}, block});
+    CheckWindows(estimator, 4, 6, block, theta, .3, 100, 22);
+  }
+}
+
+// Of one pair's gradient, in windows of 5 of an episode of 10.
+struct PairVariance {
+  Statistics first, second, episode;
+};
+
+PairVariance VarianceOf(const GradientEstimator& estimator, int64_t pairs, double std,
+                        int64_t block, uint64_t seed) {
+  const WorkerWeights weights = At({kTheta});
+  const double means[] = {WindowGradient(0, 5, 10, block, std::log(0.05), std),
+                          WindowGradient(5, 5, 10, block, std::log(0.05), std)};
+  PairVariance variance;
+  EstimatorState state = estimator.InitWorkerState(weights, KeyFromSeed(seed));
+  for (uint64_t episode = 0; episode < 40000; ++episode) {
+    double deviations[2];
+    for (uint64_t w = 0; w < 2; ++w) {
+      const Key key = FoldIn(FoldIn(KeyFromSeed(seed), episode), w);
+      deviations[w] = estimator.Estimate(weights, key, &state).gradient(0) - means[w];
+    }
+    const auto add = [&](double deviation, Statistics* statistics) {
+      statistics->Add(deviation * deviation * static_cast<double>(pairs));
+    };
+    add(deviations[0], &variance.first);
+    add(deviations[1], &variance.second);
+    add((deviations[0] + deviations[1]) / 2, &variance.episode);
+  }
+  return variance;
+}
+
+TEST_CASE("Over an episode PES has less variance than NRES, in its second window more") {
+  struct Case {
+    double std, first, nres_second, nres_episode, pes_second, pes_episode;
+  };
+  for (const Case& c : {Case{.01, .116838, .244788, .174965, .277684, .162822},
+                        Case{.1, .116217, .238627, .171975, .272681, .160492},
+                        Case{.3, .110605, .198392, .151260, .237430, .143302}}) {
+    CAPTURE(c.std);
+    const TruncatedOptions options{.num_tasks = 4, .trunc_length = 5, .std = c.std};
+    const PairVariance nres =
+        VarianceOf(TruncatedNRES(SgdOnQuadratic(10), options), 4, c.std, kNoBlocks, 23);
+    const PairVariance pes = VarianceOf(TruncatedPES(SgdOnQuadratic(10), options), 4, c.std, 5, 24);
+    CheckWithinFourStandardErrors(nres.first, c.first);
+    CheckWithinFourStandardErrors(pes.first, c.first);
+    CheckWithinFourStandardErrors(nres.second, c.nres_second);
+    CheckWithinFourStandardErrors(pes.second, c.pes_second);
+    CheckWithinFourStandardErrors(nres.episode, c.nres_episode);
+    CheckWithinFourStandardErrors(pes.episode, c.pes_episode);
+    CHECK(pes.episode.Mean() < nres.episode.Mean());
+    CHECK(nres.second.Mean() < pes.second.Mean());
+  }
+}
+
+TEST_CASE("Truncated ES that carries the state of theta itself starts from just that state") {
+  // The loss is homogeneous in x: a window from a state that is known scales all gradients by it.
+  const auto second_over_first = [](TruncatedES::Carried carried) {
+    const TruncatedES estimator(SgdOnQuadratic(10), {Options(5), carried});
+    const WorkerWeights weights = At({kTheta});
+    EstimatorState state = estimator.InitWorkerState(weights, {});
+    EstimatorState fresh = state;
+    estimator.Estimate(weights, KeyFromSeed(25), &state);
+    const Key key = KeyFromSeed(26);
+    return estimator.Estimate(weights, key, &state).gradient(0) /
+           estimator.Estimate(weights, key, &fresh).gradient(0);
+  };
+  const double scale = std::pow(1 - 2 * std::exp(static_cast<double>(kTheta)), 10);
+  CHECK(second_over_first(TruncatedES::Carried::kMean) == doctest::Approx(scale).epsilon(1e-6));
+  CHECK(second_over_first(TruncatedES::Carried::kPositive) != doctest::Approx(scale).epsilon(1e-4));
+
+  const CycleStatistics statistics = OverCycles(
+      TruncatedES(SgdOnQuadratic(10), {Options(5), TruncatedES::Carried::kMean}), 0, 2, 100, 27);
+  CheckWithinFourStandardErrors(statistics.mean, -.16277426696);
 }
 
 std::shared_ptr<TruncationSchedule> OneStep() {

@@ -230,6 +230,55 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("Offsets can be multiples, and after burn-in tasks stand at these steps of episodes") {
+  const auto problem =
+      std::make_shared<LoptProblem>(std::make_shared<UnitQuadratic>(), Sgd(), Constant(10),
+                                    LoptProblemOptions{.random_initial_iteration_offset = 9,
+                                                       .random_initial_iteration_multiple = 4});
+  std::vector<int64_t> seen(11);
+  const UnrollState start = Start(*problem, 300, KeyFromSeed(2));
+  for (const int64_t length : start.At("length").As<int64_t>()) ++seen[length];
+  for (const int64_t length : {10, 6, 2}) CHECK(seen[length] > 70);  // 100 expected
+  CHECK(seen[10] + seen[6] + seen[2] == 300);
+
+  const TruncatedNRES estimator(problem,
+                                {.num_tasks = 300, .trunc_length = 5, .std = 0.01, .burn_in = 10});
+  const EstimatorState state =
+      estimator.InitWorkerState({.theta = Sgd()->InitTheta({}), .outer = {}}, KeyFromSeed(2));
+  for (int64_t n = 0; n < 300; ++n) {
+    const int64_t step = state.At("unroll/inner_step").As<int64_t>()[n];
+    CHECK(step == 10 - start.At("length").As<int64_t>()[n]);
+    CHECK(state.At("unroll/length").As<int64_t>()[n] == 10);
+    // Each of the present episode's steps has been made.
+    CHECK(state.At("unroll/params").As<float>()[n] ==
+          doctest::Approx(std::pow(0.9, static_cast<double>(step))).epsilon(0.05));
+  }
+}
+
+TEST_CASE("Unlocked tasks give the mean over an episode in every window, from the first on") {
+  const auto problem =
+      std::make_shared<LoptProblem>(std::make_shared<UnitQuadratic>(), Sgd(), Constant(10),
+                                    LoptProblemOptions{.random_initial_iteration_offset = 10,
+                                                       .random_initial_iteration_multiple = 5});
+  const TruncatedNRES estimator(problem,
+                                {.num_tasks = 4000, .trunc_length = 5, .std = 0.1, .burn_in = 10});
+  const WorkerWeights weights{.theta = Sgd()->InitTheta({}), .outer = {}};
+  Statistics first;
+  Statistics second;
+  for (uint64_t run = 0; run < 12; ++run) {
+    const Key key = FoldIn(KeyFromSeed(31), run);
+    EstimatorState state = estimator.InitWorkerState(weights, key);
+    first.Add(estimator.Estimate(weights, FoldIn(key, 1), &state).gradient(0));
+    second.Add(estimator.Estimate(weights, FoldIn(key, 2), &state).gradient(0));
+  }
+  for (const Statistics& window : {first, second}) {
+    CAPTURE(window.Mean());
+    CAPTURE(window.StandardError());
+    CHECK(std::abs(window.Mean() - -.294510972794) < 4 * window.StandardError());
+    CHECK(window.StandardError() < .005);
+  }
+}
+
 TEST_CASE("An offset that is longer than the episode leaves it one step") {
   const LoptProblem problem(std::make_shared<UnitQuadratic>(), Sgd(), Constant(3),
                             {.random_initial_iteration_offset = 1000});

@@ -65,6 +65,13 @@ TEST_CASE("Options of estimators that cannot be are refused in C++ as in a confi
         "TruncatedES: trunc_length must be in [1, 10000000], got 0");
   CHECK(PesError({.sign_delta_loss_scalar = 0}) ==
         "TruncatedPES: sign_delta_loss_scalar must be above 0, got 0");
+  CHECK(PesError({.burn_in = -1}) == "TruncatedPES: burn_in must be in [0, 10000000], got -1");
+  CHECK(ErrorOf([] { TruncatedNRES(Toy(), {.num_tasks = 0}); }) ==
+        "TruncatedNRES: num_tasks must be in [1, 100000], got 0");
+  CHECK(ErrorOf([] { GPESK(Toy(), {}); }) == "GPESK: K must be in [1, 10000000], got 0");
+  CHECK(ErrorOf([] {
+          TruncatedES(Toy(), {{}, static_cast<TruncatedES::Carried>(2)});
+        }) == "TruncatedES: carried must be one of positive, mean, got number 2");
 }
 
 TEST_CASE("Options of inner problems and schedules that cannot be are refused in C++") {
@@ -77,6 +84,9 @@ TEST_CASE("Options of inner problems and schedules that cannot be are refused in
   CHECK(ProblemError({.random_initial_iteration_offset = int64_t{1} << 31}) ==
         "inner problem: random_initial_iteration_offset must be in [0, 2147483647], got "
         "2147483648");
+  CHECK(ProblemError({.random_initial_iteration_multiple = 5}) ==
+        "inner problem: random_initial_iteration_multiple is 5, but "
+        "random_initial_iteration_offset is 0; no episode is made shorter");
   CHECK(ErrorOf([] { ConstantTruncationSchedule({.total_length = 0}); }) ==
         "ConstantTruncationSchedule: total_length must be in [1, 10000000], got 0");
   CHECK(ErrorOf([] { LogUniformLengthSchedule({.min_length = 0, .max_length = 9}); }) ==

@@ -286,9 +286,9 @@ TEST_CASE("A theta file says for how long it was trained, and the best one what 
 }
 
 TEST_CASE("theta after 20 updates has the same bits on 1, 2 and 8 threads") {
-  for (const int64_t workers : {1, 4}) {
-    CAPTURE(workers);
-    const MetaTrainConfig config = SmallExperiment(workers);
+  for (const MetaTrainConfig& config :
+       {SmallExperiment(1), SmallExperiment(4), LastingExperiment(4)}) {
+    CAPTURE(config.workers);
     const MetaTrainResult one = Train(config);
     CHECK(one.updates == 20);
     CHECK(one.learner.outer_step == 20);
@@ -308,13 +308,16 @@ TEST_CASE("theta after 20 updates has the same bits on 1, 2 and 8 threads") {
 }
 
 TEST_CASE("Ten updates, a resume and ten more leave what twenty in one go leave") {
-  for (const int64_t workers : {1, 4}) {
-    CAPTURE(workers);
+  for (const MetaTrainConfig& config :
+       {SmallExperiment(1), SmallExperiment(4), LastingExperiment(4)}) {
+    CAPTURE(config.workers);
     const TempDirectory whole;
     const TempDirectory parts;
-    const MetaTrainResult at_once = Train(SmallExperiment(workers), whole.path());
-    Train(SmallExperiment(workers, 10), parts.path());
-    const MetaTrainResult resumed = Resume(SmallExperiment(workers), parts.path(), 2);
+    const MetaTrainResult at_once = Train(config, whole.path());
+    MetaTrainConfig half = config;
+    half.meta_steps = 10;
+    Train(half, parts.path());
+    const MetaTrainResult resumed = Resume(config, parts.path(), 2);
     CHECK(resumed.updates == 10);
     CHECK(resumed.learner.theta == at_once.learner.theta);
     CHECK(resumed.totals == at_once.totals);

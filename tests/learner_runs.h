@@ -39,6 +39,17 @@ inline MetaTrainConfig SmallExperiment(int64_t workers, int64_t meta_steps = 20)
   return config;
 }
 
+// The same with estimators whose perturbations outlive windows, on the same problems, and with
+// TruncatedES of the other kind.
+inline MetaTrainConfig LastingExperiment(int64_t workers, int64_t meta_steps = 20) {
+  MetaTrainConfig config = SmallExperiment(workers, meta_steps);
+  const Config quadratic = config.estimators[0];
+  const Config images = config.estimators[1];
+  config.estimators = {quadratic.With("type", "TruncatedNRES").With("burn_in", "15"),
+                       images.With("type", "GPESK").With("K", "3"), images.With("carried", "mean")};
+  return config;
+}
+
 // The tensors of the final theta, and the lines of metrics, that a run left. What was lost with
 // processes that died is left out: all else is the same in a run that was never disturbed.
 inline NamedArrays FinalTheta(const std::string& directory) {

@@ -83,12 +83,18 @@ size_t Count(const std::string& text, const std::string& part) {
 }  // namespace
 
 TEST_CASE("The weights have the same bytes from one process and from 2, 3 and 5 ranks") {
-  // PES, full ES, and all three kinds of estimators.
-  for (const std::vector<size_t>& estimators :
-       std::vector<std::vector<size_t>>{{0}, {2}, {0, 1, 2}}) {
+  // PES, full ES, three kinds of estimators, and the three others.
+  struct Case {
+    MetaTrainConfig experiment;
+    std::vector<size_t> estimators;
+  };
+  const std::vector<size_t> all = {0, 1, 2};
+  for (const auto& [experiment, estimators] :
+       {Case{SmallExperiment(4, 5), {0}}, Case{SmallExperiment(4, 5), {2}},
+        Case{SmallExperiment(4, 5), all}, Case{LastingExperiment(4, 5), all}}) {
     CAPTURE(estimators.size());
     const TempDirectory scratch;
-    const std::string config = WriteConfig(scratch, SmallExperiment(4, 5), estimators);
+    const std::string config = WriteConfig(scratch, experiment, estimators);
     REQUIRE(Train(0, {config, "--out", scratch / "one"}).exit_code == 0);
     for (const int ranks : {2, 3, 5}) {
       CAPTURE(ranks);
@@ -142,18 +148,20 @@ TEST_CASE(
 }
 
 TEST_CASE("A run goes on from its checkpoint on another number of ranks") {
-  const TempDirectory scratch;
-  const std::string config = WriteConfig(scratch, SmallExperiment(4, 9));
-  REQUIRE(Train(0, {config, "--out", scratch / "whole"}).exit_code == 0);
-  const std::string out = scratch / "parts";
-  CHECK_EQ(Train(3, {config, "--out", out, "--steps", "4"}).exit_code, 0);
-  CHECK_EQ(Train(2, {config, "--out", out, "--steps", "6", "--resume", "--set",
-                     "gather_checkpoints=true"})
-               .exit_code,
-           0);
-  CHECK_EQ(Train(5, {config, "--out", out, "--resume"}).exit_code, 0);
-  CHECK_EQ(Theta(out), Theta(scratch / "whole"));
-  CHECK_EQ(MetricsLines(out), MetricsLines(scratch / "whole"));
+  for (const MetaTrainConfig& experiment : {SmallExperiment(4, 9), LastingExperiment(4, 9)}) {
+    const TempDirectory scratch;
+    const std::string config = WriteConfig(scratch, experiment);
+    REQUIRE(Train(0, {config, "--out", scratch / "whole"}).exit_code == 0);
+    const std::string out = scratch / "parts";
+    CHECK_EQ(Train(3, {config, "--out", out, "--steps", "4"}).exit_code, 0);
+    CHECK_EQ(Train(2, {config, "--out", out, "--steps", "6", "--resume", "--set",
+                       "gather_checkpoints=true"})
+                 .exit_code,
+             0);
+    CHECK_EQ(Train(5, {config, "--out", out, "--resume"}).exit_code, 0);
+    CHECK_EQ(Theta(out), Theta(scratch / "whole"));
+    CHECK_EQ(MetricsLines(out), MetricsLines(scratch / "whole"));
+  }
 }
 
 TEST_CASE(
@@ -235,42 +243,44 @@ TEST_CASE("A rank that cannot read its data ends the job with a message that nam
 }
 
 TEST_CASE("With a deadline the updates go ahead without the rank that is slow") {
-  const TempDirectory scratch;
-  // Worker 0 has little to do, worker 1 much more.
-  MetaTrainConfig experiment = SmallExperiment(2, 10);
-  experiment.estimators[0] = experiment.estimators[0].With("num_tasks", "1");
-  experiment.estimators[1] =
-      experiment.estimators[1].With("num_tasks", "64").With("trunc_length", "200");
-  experiment.estimators_per_worker = 1;
-  experiment.mode = WriteOptions("Sync", SyncOptions{.deadline_seconds = 0.001, .quorum = 1});
-  const std::string config = WriteConfig(scratch, experiment, {0, 1});
-  const FinishedProcess finished = Train(3, {config, "--out", scratch / "run"});
-  CHECK_EQ(finished.exit_code, 0);
-  CHECK_EQ(Count(finished.output, "not reproducible bit for bit"), 1);
-  CHECK(finished.output.find("goes ahead with 1 of 2 workers; left out for the first time: 1") !=
-        std::string::npos);
-  CHECK(ReadTextFile(scratch / "run/metrics.jsonl").find("\"absent_workers\":1.0") !=
-        std::string::npos);
-  const auto checkpoint = CheckpointStore(scratch / "run/checkpoints", {}).ReadNewest();
-  const Ledger& ledger = checkpoint->ledger;
-  CHECK_GT(ledger.OfWorker(1)[Fate::kLate], 0);
-  CHECK_EQ(ledger.OfWorker(0)[Fate::kUsed], ledger.OfWorker(0).Total());
-  // All windows that were started: 2 windows of 64 x 200 steps, twins each.
-  CHECK_EQ(ledger.OfWorker(1).Total(), checkpoint->workers[1].windows * 64 * 200 * 2);
+  for (MetaTrainConfig experiment : {SmallExperiment(2, 10), LastingExperiment(2, 10)}) {
+    const TempDirectory scratch;
+    // Worker 0 has little to do, worker 1 much more.
+    experiment.estimators[0] = experiment.estimators[0].With("num_tasks", "1");
+    experiment.estimators[1] =
+        experiment.estimators[1].With("num_tasks", "64").With("trunc_length", "200");
+    experiment.estimators_per_worker = 1;
+    experiment.mode = WriteOptions("Sync", SyncOptions{.deadline_seconds = 0.001, .quorum = 1});
+    const std::string config = WriteConfig(scratch, experiment, {0, 1});
+    const FinishedProcess finished = Train(3, {config, "--out", scratch / "run"});
+    CHECK_EQ(finished.exit_code, 0);
+    CHECK_EQ(Count(finished.output, "not reproducible bit for bit"), 1);
+    CHECK(finished.output.find("goes ahead with 1 of 2 workers; left out for the first time: 1") !=
+          std::string::npos);
+    CHECK(ReadTextFile(scratch / "run/metrics.jsonl").find("\"absent_workers\":1.0") !=
+          std::string::npos);
+    const auto checkpoint = CheckpointStore(scratch / "run/checkpoints", {}).ReadNewest();
+    const Ledger& ledger = checkpoint->ledger;
+    CHECK_GT(ledger.OfWorker(1)[Fate::kLate], 0);
+    CHECK_EQ(ledger.OfWorker(0)[Fate::kUsed], ledger.OfWorker(0).Total());
+    // All windows that were started: 2 windows of 64 x 200 steps, twins each.
+    CHECK_EQ(ledger.OfWorker(1).Total(), checkpoint->workers[1].windows * 64 * 200 * 2);
+  }
 }
 
 TEST_CASE("Asynchronous training over ranks accounts for every window") {
-  const TempDirectory scratch;
-  MetaTrainConfig experiment = SmallExperiment(4, 20);
-  experiment.mode = WriteOptions("Async", AsyncOptions{.batch_size = 3});
-  const std::string config = WriteConfig(scratch, experiment, {0});
-  const FinishedProcess finished = Train(3, {config, "--out", scratch / "run"});
-  CHECK_EQ(finished.exit_code, 0);
-  const auto checkpoint = CheckpointStore(scratch / "run/checkpoints", {}).ReadNewest();
-  int64_t windows = 0;
-  for (const WorkerState& worker : checkpoint->workers) windows += worker.windows;
-  CHECK_EQ(checkpoint->ledger.Total().Total(), windows * 60);
-  CHECK_EQ(checkpoint->ledger.Total()[Fate::kUsed], 20 * 3 * 120);
+  for (MetaTrainConfig experiment : {SmallExperiment(4, 20), LastingExperiment(4, 20)}) {
+    const TempDirectory scratch;
+    experiment.mode = WriteOptions("Async", AsyncOptions{.batch_size = 3});
+    const std::string config = WriteConfig(scratch, experiment, {0});
+    const FinishedProcess finished = Train(3, {config, "--out", scratch / "run"});
+    CHECK_EQ(finished.exit_code, 0);
+    const auto checkpoint = CheckpointStore(scratch / "run/checkpoints", {}).ReadNewest();
+    int64_t windows = 0;
+    for (const WorkerState& worker : checkpoint->workers) windows += worker.windows;
+    CHECK_EQ(checkpoint->ledger.Total().Total(), windows * 60);
+    CHECK_EQ(checkpoint->ledger.Total()[Fate::kUsed], 20 * 3 * 120);
+  }
 }
 
 TEST_CASE("A rank that is stopped, the learner's too, ends the job with a line that names it") {
