@@ -26,17 +26,35 @@ HWY_INLINE V AtLeast(V low, V x) {
 #endif
 }
 
+// Each r becomes e^r, for |r| <= ln 2 / 2. The work on one hides the latency of the others.
+template <class D, class V, int kN>
+HWY_INLINE void ExpOfFractions(D d, V (&r)[kN]) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  V q[kN];
+  const auto all = [](const auto& of_one) HWY_ATTR {
+    HWY_UNROLL(4)
+    for (int i = 0; i < kN; ++i) of_one(i);
+  };
+  const auto next = [&](float coefficient) HWY_ATTR {
+    const V c = hn::Set(d, coefficient);
+    all([&](int i) HWY_ATTR { q[i] = hn::MulAdd(q[i], r[i], c); });
+  };
+  all([&](int i) HWY_ATTR { q[i] = hn::Set(d, 1.9875691500e-4f); });
+  next(1.3981999507e-3f);
+  next(8.3334519073e-3f);
+  next(4.1665795894e-2f);
+  next(1.6666665459e-1f);
+  next(5.0000001201e-1f);
+  all([&](int i) HWY_ATTR { q[i] = hn::MulAdd(hn::Mul(r[i], r[i]), q[i], r[i]); });
+  all([&](int i) HWY_ATTR { r[i] = hn::Add(q[i], hn::Set(d, 1.0f)); });
+}
+
 // e^r for |r| <= ln 2 / 2.
 template <class D, class V>
 HWY_INLINE V ExpOfFraction(D d, V r) {
-  namespace hn = hwy::HWY_NAMESPACE;
-  V q = hn::Set(d, 1.9875691500e-4f);
-  q = hn::MulAdd(q, r, hn::Set(d, 1.3981999507e-3f));
-  q = hn::MulAdd(q, r, hn::Set(d, 8.3334519073e-3f));
-  q = hn::MulAdd(q, r, hn::Set(d, 4.1665795894e-2f));
-  q = hn::MulAdd(q, r, hn::Set(d, 1.6666665459e-1f));
-  q = hn::MulAdd(q, r, hn::Set(d, 5.0000001201e-1f));
-  return hn::Add(hn::MulAdd(hn::Mul(r, r), q, r), hn::Set(d, 1.0f));
+  V one[1] = {r};
+  ExpOfFractions(d, one);
+  return one[0];
 }
 
 // x - n ln 2. The upper part of ln 2 has few bits, so n times it is exact.

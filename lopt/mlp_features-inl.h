@@ -119,6 +119,18 @@ struct Columns {
   const float* m[kInBlock];
 };
 
+// Gives them from any parameter of a tensor on.
+struct ColumnsOf {
+  template <int kV>
+  HWY_INLINE Columns<kV> operator()(int64_t first) const {
+    return Columns<kV>(g, p, m, first);
+  }
+
+  const float* g;
+  const float* p;
+  const float* m;
+};
+
 struct PaddedTimeScales {
   constexpr PaddedTimeScales() {
     for (int k = 0; k < kBlock; ++k) x[k] = k < MLPLOpt::kTimes ? MLPLOpt::kTimeScales[k] : 1;

@@ -97,16 +97,14 @@ void StepPiece(const UpdateTask& task, const NetworkScratch& scratch, const Piec
   const int64_t whole = piece.whole();
   for (int64_t first = 0; first < whole; first += kStretch) {
     const int64_t end = std::min(whole, first + kStretch);
-    const auto columns = [&]<int kV>(int64_t i)
-                             HWY_ATTR { return Columns<kV>(g, p, m, first + i); };
-    StretchOutputs(net, scratch, columns, end - first, scratch.outputs);
+    const int64_t m_first = first / kBlock * kBlockState;
+    StretchOutputs(net, scratch, ColumnsOf{g + first, p + first, m + m_first}, end - first,
+                   scratch.outputs);
     StepParams(task.step->exp_mult(), multiplier, scratch.outputs, end - first, p + first);
   }
   if (const int tail = piece.tail(); tail > 0) {
     if (net.hidden <= kNarrow) {
-      const auto columns = [&]<int kV>(int64_t i) HWY_ATTR {
-        return Columns<kV>(features, features + kBlock, features + 2 * kBlock, i);
-      };
+      const ColumnsOf columns = {features, features + kBlock, features + 2 * kBlock};
       StretchOutputs(net, scratch, columns, tail, scratch.outputs);
     } else {
       ScaleTail(scales, tail, features);

@@ -160,30 +160,35 @@ HWY_NOINLINE void ColumnOutputs(const NetworkWeights& net, const NetworkScratch&
   StoreOutputs(out, outputs);
 }
 
-// The same for a network of two hidden layers of kHidden units, which stay in registers. The last
-// is computed four units at a time.
+// The same for a network of two hidden layers of kHidden units, which stay in registers as far as
+// there are some. The last is computed four units at a time.
 template <int kHidden, int kV, class Features>
 HWY_INLINE void NarrowOutputs(const NetworkWeights& net, const NetworkScratch& scratch,
                               const Features& features, float* HWY_RESTRICT outputs) {
-  constexpr int kUnits = 4;
+  constexpr int kFirst = kHidden < 8 ? kHidden : 8;
+  constexpr int kLast = 4;
   const int64_t stride = net.stride;
   V units[kHidden][kV];
-  StartTile(scratch.bias, units);
-  features.AddTo(scratch.input, stride, units);
-  HWY_UNROLL(8)
-  for (int j = 0; j < kHidden; ++j) {
-    HWY_UNROLL(3)
-    for (int v = 0; v < kV; ++v) units[j][v] = Relu(units[j][v]);
+  HWY_UNROLL(2)
+  for (int first = 0; first < kHidden; first += kFirst) {
+    V tile[kFirst][kV];
+    StartTile(scratch.bias + first, tile);
+    features.AddTo(scratch.input + first, stride, tile);
+    HWY_UNROLL(8)
+    for (int j = 0; j < kFirst; ++j) {
+      HWY_UNROLL(3)
+      for (int v = 0; v < kV; ++v) units[first + j][v] = Relu(tile[j][v]);
+    }
   }
   V out[2][kV];
   StartOutputs(net, out);
-  HWY_UNROLL(2)
-  for (int j = 0; j < kHidden; j += kUnits) {
-    V tile[kUnits][kV];
+  HWY_UNROLL(4)
+  for (int j = 0; j < kHidden; j += kLast) {
+    V tile[kLast][kV];
     StartTile(net.inner + kHidden * stride + j, tile);
-    HWY_UNROLL(8)
+    HWY_UNROLL(16)
     for (int k = 0; k < kHidden; ++k) AddToTile(units[k], net.inner + k * stride + j, tile);
-    AddTileToOutputs(tile, net.output[0] + j, net.output[1] + j, kUnits, out);
+    AddTileToOutputs(tile, net.output[0] + j, net.output[1] + j, kLast, out);
   }
   StoreOutputs(out, outputs);
 }
@@ -207,18 +212,16 @@ template <class ColumnsAt>
 HWY_NOINLINE void StretchOutputs(const NetworkWeights& net, const NetworkScratch& scratch,
                                  const ColumnsAt& columns, int64_t count,
                                  float* HWY_RESTRICT outputs) {
-  if (net.layers == 2 && net.hidden == 4) {
-    ForGroups<kVectors>(0, count, [&]<int kV>(int64_t i) HWY_ATTR {
-      NarrowOutputs<4, kV>(net, scratch, columns.template operator()<kV>(i), outputs + i);
+  const auto narrow = [&]<int kHidden, int kMost>() HWY_ATTR {
+    ForGroups<kMost>(0, count, [&]<int kV>(int64_t i) HWY_ATTR {
+      NarrowOutputs<kHidden, kV>(net, scratch, columns.template operator()<kV>(i), outputs + i);
     });
-    return;
-  }
-  if constexpr (kManyRegisters) {
-    if (net.layers == 2 && net.hidden == 8) {
-      ForGroups<2>(0, count, [&]<int kV>(int64_t i) HWY_ATTR {
-        NarrowOutputs<8, kV>(net, scratch, columns.template operator()<kV>(i), outputs + i);
-      });
-      return;
+  };
+  if (net.layers == 2) {
+    if (net.hidden == 4) return narrow.template operator()<4, kVectors>();
+    if constexpr (kManyRegisters) {
+      if (net.hidden == 8) return narrow.template operator()<8, 2>();
+      if (net.hidden == 16) return narrow.template operator()<16, 2>();
     }
   }
   ForGroups<kVectors>(0, count, [&]<int kV>(int64_t i) HWY_ATTR {
@@ -226,31 +229,72 @@ HWY_NOINLINE void StretchOutputs(const NetworkWeights& net, const NetworkScratch
   });
 }
 
-// e^x, the bits of Exp. Lanes that are all ordinary numbers, the rule, take fewer operations.
-HWY_INLINE V Magnitude(V x) {
+// Each x becomes e^x, the bits of Exp. Where all are small, or at least ordinary numbers, that
+// takes fewer operations.
+template <int kN>
+HWY_INLINE void Exponentials(V (&x)[kN]) {
   const hn::RebindToSigned<D> di;
-  if (HWY_UNLIKELY(!hn::AllTrue(d, hn::Lt(hn::Abs(x), hn::Set(d, 86.0f))))) return Exp(d, x);
+  // Numbers without their signs are ordered as their bits are, NaN behind infinity.
+  auto largest = hn::Zero(di);
+  HWY_UNROLL(4)
+  for (int i = 0; i < kN; ++i) largest = hn::Max(largest, hn::BitCast(di, hn::Abs(x[i])));
+  const auto all_below = [&](float limit) HWY_ATTR {
+    return hn::AllTrue(di, hn::Lt(largest, hn::BitCast(di, hn::Set(d, limit))));
+  };
+  if (HWY_LIKELY(all_below(0.3465f))) {  // ln 2 / 2
+    ExpOfFractions(d, x);
+    return;
+  }
+  if (HWY_UNLIKELY(!all_below(86.0f))) {
+    for (int i = 0; i < kN; ++i) x[i] = Exp(d, x[i]);
+    return;
+  }
   // Adding 1.5 2^23 rounds to an integer, which the lowest bits of the sum then hold.
   const V rounder = hn::Set(d, 12582912.0f);
-  const V sum = hn::Add(hn::Mul(x, hn::Set(d, 1.44269504088896341f)), rounder);
-  const V e = ExpOfFraction(d, MinusMultipleOfLn2(d, x, hn::Sub(sum, rounder)));
-  return hn::BitCast(d, hn::Add(hn::BitCast(di, e), hn::ShiftLeft<23>(hn::BitCast(di, sum))));
+  V sum[kN];
+  HWY_UNROLL(4)
+  for (int i = 0; i < kN; ++i) {
+    sum[i] = hn::Add(hn::Mul(x[i], hn::Set(d, 1.44269504088896341f)), rounder);
+    x[i] = MinusMultipleOfLn2(d, x[i], hn::Sub(sum[i], rounder));
+  }
+  ExpOfFractions(d, x);
+  HWY_UNROLL(4)
+  for (int i = 0; i < kN; ++i) {
+    const auto exponent = hn::ShiftLeft<23>(hn::BitCast(di, sum[i]));
+    x[i] = hn::BitCast(d, hn::Add(hn::BitCast(di, x[i]), exponent));
+  }
 }
 
 // p <- p - o0 exp(o1 exp_mult) step_mult for `count` parameters, whose outputs are [2, kStretch].
 HWY_INLINE void StepParams(float exp_mult, float step_mult, const float* HWY_RESTRICT outputs,
                            int64_t count, float* HWY_RESTRICT p) {
-  const auto stepped = [&](V param, int64_t i) HWY_ATTR {
-    const V o0 = hn::Load(d, outputs + i);
-    const V o1 = hn::Load(d, outputs + kStretch + i);
-    const V magnitude = Magnitude(hn::Mul(o1, hn::Set(d, exp_mult)));
-    return hn::Sub(param, hn::Mul(hn::Mul(o0, magnitude), hn::Set(d, step_mult)));
+  const auto step = [&]<int kN>(int64_t i, const auto& load, const auto& store) HWY_ATTR {
+    V x[kN];
+    HWY_UNROLL(4)
+    for (int n = 0; n < kN; ++n) {
+      x[n] = hn::Mul(hn::Load(d, outputs + kStretch + i + n * kLanes), hn::Set(d, exp_mult));
+    }
+    Exponentials(x);
+    HWY_UNROLL(4)
+    for (int n = 0; n < kN; ++n) {
+      const int64_t at = i + n * kLanes;
+      const V change = hn::Mul(hn::Mul(hn::Load(d, outputs + at), x[n]), hn::Set(d, step_mult));
+      store(hn::Sub(load(p + at), change), p + at);
+    }
   };
+  const auto load = [](const float* from) HWY_ATTR { return hn::LoadU(d, from); };
+  const auto store = [](V x, float* to) HWY_ATTR { hn::StoreU(x, d, to); };
+  constexpr int kTogether = 4;
   int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    hn::StoreU(stepped(hn::LoadU(d, p + i), i), d, p + i);
+  for (; i + kTogether * kLanes <= count; i += kTogether * kLanes) {
+    step.template operator()<kTogether>(i, load, store);
   }
-  if (i < count) StoreFirst(stepped(LoadFirst(p + i, count - i), i), p + i, count - i);
+  for (; i + kLanes <= count; i += kLanes) step.template operator()<1>(i, load, store);
+  if (i < count) {
+    step.template operator()<1>(
+        i, [&](const float* from) HWY_ATTR { return LoadFirst(from, count - i); },
+        [&](V x, float* to) HWY_ATTR { StoreFirst(x, to, count - i); });
+  }
 }
 
 }  // namespace HWY_NAMESPACE
