@@ -24,7 +24,7 @@ namespace HWY_NAMESPACE {
 constexpr int kVectors = 3;
 constexpr int kTile = kManyRegisters ? 8 : 4;
 constexpr int64_t kGroup = kVectors * kLanes;
-static_assert(kGroup <= kHiddenRow && kStretch % kGroup == 0);
+static_assert(kGroup <= kHiddenRow && kStretch % kGroup == 0 && kStretch % kBlock == 0);
 
 template <int kV, int kJ>
 HWY_INLINE void StartTile(const float* HWY_RESTRICT bias, V (&tile)[kJ][kV]) {

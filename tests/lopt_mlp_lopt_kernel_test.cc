@@ -42,9 +42,12 @@ struct Run {
 // Both implementations of one network, and the start of a run: params small beside the steps, so
 // that they show them, and momenta of any sign.
 struct Pair {
-  Pair(int64_t hidden_size, int64_t hidden_layers, const Layout& layout) : layout(layout) {
-    const MLPLOptOptions options = {
-        .hidden_size = hidden_size, .hidden_layers = hidden_layers, .step_mult = 1};
+  Pair(int64_t hidden_size, int64_t hidden_layers, const Layout& layout, double exp_mult = 1e-3)
+      : layout(layout) {
+    const MLPLOptOptions options = {.hidden_size = hidden_size,
+                                    .hidden_layers = hidden_layers,
+                                    .exp_mult = exp_mult,
+                                    .step_mult = 1};
     const MLPLOpt fast_optimizer(options);
     const MLPLOpt reference_optimizer(options, MLPLOpt::Implementation::kReference);
     Eigen::VectorXf theta = fast_optimizer.InitTheta(KeyFromSeed(11));
@@ -124,6 +127,26 @@ TEST_CASE(
       const Pair pair(hidden_size, hidden_layers, OddLayout());
       const Run oracle = pair.After(*pair.reference, 37);
       OnEveryIsa([&] { CHECK(Disagreements(pair, pair.After(*pair.fast, 37), oracle) == 0); });
+    }
+  }
+}
+
+TEST_CASE("the kernel agrees with the reference where exponentials are ordinary, infinite and 0") {
+  for (const int64_t hidden_size : {4, 8, 32}) {
+    for (const double exp_mult : {0.3, 1.0, 30.0, 300.0, 3000.0}) {
+      CAPTURE(hidden_size);
+      CAPTURE(exp_mult);
+      const Pair pair(hidden_size, 2, OddLayout(), exp_mult);
+      const Run oracle = pair.After(*pair.reference, 37);
+      OnEveryIsa([&] {
+        const Run run = pair.After(*pair.fast, 37);
+        int64_t wrong = 0;
+        for (size_t i = 0; i < run.params.size(); ++i) {
+          // Outputs may differ by 5e-7.
+          wrong += Agree(run.params[i], oracle.params[i], 1e-6 + 1e-6 * exp_mult, 1e-6) ? 0 : 1;
+        }
+        CHECK(wrong == 0);
+      });
     }
   }
 }
