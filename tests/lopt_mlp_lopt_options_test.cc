@@ -204,6 +204,52 @@ TEST_CASE("MLPLOpt with each option follows its definition in double precision")
   }
 }
 
+// The loss of 300 steps on sum (c - x)^2 in ten dimensions, under a network whose first output is
+// the normalised gradient.
+double LossOfDescent(MLPLOptOptions options, MLPLOpt::Implementation implementation) {
+  options.hidden_size = 2;
+  options.hidden_layers = 1;
+  options.step_mult = .3;
+  const MLPLOpt optimizer(options, implementation);
+  std::vector<float> theta(static_cast<size_t>(optimizer.theta_layout().size()));
+  const auto weight = [&](const std::string& name, int64_t i) -> float& {
+    return theta[optimizer.theta_layout().Find("mlp/linear_" + name).offset + i];
+  };
+  weight("0/w", 0) = 1;  // o0 = relu(g) - relu(-g)
+  weight("0/w", 1) = -1;
+  weight("1/w", 0) = 1;
+  weight("1/w", 2) = -1;
+  const auto rule = optimizer.Bind(Layout({{"x", {10}}}), theta);
+  std::vector<float> state(static_cast<size_t>(rule->state_layout().size()));
+  std::vector<float> x = NormalNumbers(5, 10);
+  const std::vector<float> c = NormalNumbers(6, 10);
+  std::vector<float> gradient(10);
+  Workspace scratch;
+  double loss = 0;
+  for (int64_t step = 0; step <= 300; ++step) {
+    loss = 0;
+    for (int i = 0; i < 10; ++i) {
+      gradient[i] = 2 * (x[i] - c[i]);
+      loss += double{x[i] - c[i]} * (x[i] - c[i]);
+    }
+    if (step == 300) break;
+    rule->Update({.step = step, .num_steps = 300}, gradient, x, state, scratch);
+  }
+  return loss;
+}
+
+TEST_CASE("With the relative step and cosine the loss of a quadratic gets arbitrarily small") {
+  for (const MLPLOpt::Implementation implementation : kBoth) {
+    CHECK(
+        LossOfDescent(
+            {.schedule = RateSchedule::kCosine, .relative_step = true, .normalizer_epsilon = 1e-24},
+            implementation) <= 1e-12);
+    CHECK(LossOfDescent({}, implementation) >= 1e-4);
+    CHECK(LossOfDescent({.schedule = RateSchedule::kCosine, .normalizer_epsilon = 1e-24},
+                        implementation) >= 1e-10);
+  }
+}
+
 TEST_CASE("With every option the kernel agrees with the reference on every instruction set") {
   const MLPLOptOptions options = EachOption().back();
   const MLPLOpt fast(options);
