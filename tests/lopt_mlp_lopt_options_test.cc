@@ -151,10 +151,10 @@ std::vector<float> Start() {
   return params;
 }
 
-// Ever smaller ones.
+// Ever smaller ones, but for one that is larger than all before.
 std::vector<float> Gradient(int64_t step) {
-  std::vector<float> gradient =
-      NormalNumbers(10 + step, kLayout.size(), std::pow(.3F, static_cast<float>(step)));
+  std::vector<float> gradient = NormalNumbers(
+      10 + step, kLayout.size(), step == 8 ? 5 : std::pow(.3F, static_cast<float>(step)));
   const LayoutEntry& still = kLayout.Find("still");
   std::fill_n(gradient.begin() + still.offset, still.size, 0.F);
   return gradient;

@@ -806,21 +806,24 @@ class FilesOfTheProgram(TestCase):
         run("export", path, "--format", "torchscript", "--out", self.directory / "theta.pt")
         module = torch.jit.load(str(self.directory / "theta.pt"))
         generator = torch.Generator().manual_seed(1)
-        scripted = torch.randn(4, 3, generator=generator)
-        state = module.init_state(scripted)
-        p = scripted.clone().requires_grad_()
-        optimizer = LearnedOptimizer.from_file(path, [p], num_steps=30)
-        for step in range(30):
-            before = p.detach().clone()
-            gradient = torch.randn(4, 3, generator=generator) * 0.3 ** step
-            if step == 20:
-                gradient.zero_()
-            trained(optimizer, [p], [[gradient]])
-            scripted, state = module.update(scripted, gradient, state, step, 30)
-            self.assertClose(p, scripted, 1e-5)
-            moved = (p.detach() - before).abs().max().item()
-            self.assertTrue(moved > 1e-3 if step == 0 else moved == 0 if step == 20 else True)
-        self.assertLess(moved, 1e-10)
+        for scale in (1.0, 0.0):
+            scripted = scale * torch.randn(4, 3, generator=generator)
+            state = module.init_state(scripted)
+            p = scripted.clone().requires_grad_()
+            optimizer = LearnedOptimizer.from_file(path, [p], num_steps=30)
+            for step in range(30):
+                before = p.detach().clone()
+                size = 5.0 if step == 10 else 0.0 if step in (0, 20) else 0.3 ** step
+                gradient = size * torch.randn(4, 3, generator=generator)
+                trained(optimizer, [p], [[gradient]])
+                scripted, state = module.update(scripted, gradient, state, step, 30)
+                self.assertClose(p, scripted, 1e-5)
+                moved = (p.detach() - before).abs().max().item()
+                if step in (0, 20):
+                    self.assertEqual(moved, 0)
+                if step == 1:
+                    self.assertGreater(moved, 1e-4)
+            self.assertLess(moved, 1e-10)
         with self.assertRaisesRegex(ValueError, "has made all 30 steps of its training"):
             trained(optimizer, [p], [[gradient]])
 
