@@ -9,6 +9,7 @@
 #include "lopt/celo2.h"
 #include "lopt/learnable.h"
 #include "lopt/mlp_lopt.h"
+#include "lopt/rnn_mlp_lopt.h"
 
 namespace lopt {
 namespace {
@@ -34,6 +35,9 @@ Registry<LearnedOptimizer> BuiltIn() {
   AddType<Celo2, Celo2Options>(
       registry, "Celo2",
       "Celo2Base with directions of matrices made orthogonal, and Adam for biases.");
+  AddType<RNNMLPLOpt, RNNMLPLOptOptions>(
+      registry, "RNNMLPLOpt",
+      "An LSTM for each tensor, which hear each other, and a network for its parameters.");
   AddType<LearnableSGD, LearnableSGDOptions>(registry, "LearnableSGD",
                                              "Gradient descent with a learned learning rate.");
   AddType<LearnableSGDM, LearnableSGDMOptions>(

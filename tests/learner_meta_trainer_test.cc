@@ -33,6 +33,7 @@
 #include "tasks/registry.h"
 #include "tests/error_of.h"
 #include "tests/learner_fakes.h"
+#include "tests/learner_local_job.h"
 #include "tests/learner_runs.h"
 #include "tests/temp_directory.h"
 
@@ -625,6 +626,27 @@ TEST_CASE("Another instruction set at resume is an error unless it is allowed") 
   config.isa = "abacus";
   CHECK(ErrorOf(config, {}).find("abacus") != std::string::npos);
   PinIsa(before);
+}
+
+TEST_CASE("A rule that sees all tensors has the same bits on any ranks and after a resume") {
+  const auto config = [](int64_t meta_steps) {
+    MetaTrainConfig config = SmallExperiment(3, meta_steps);
+    config.learned_optimizer = Config::Parse(
+        R"({"type": "RNNMLPLOpt", "hidden_size": 4, "lstm_hidden_size": 4, "step_mult": 0.01})",
+        "test");
+    return config;
+  };
+  const TempDirectory whole;
+  const TempDirectory parts;
+  const MetaTrainResult one = Train(config(6), whole.path());
+  CHECK(one.learner.theta.allFinite());
+  CHECK(one.learner.theta != Train(config(0)).learner.theta);
+  CHECK(RunLocalJob(config(3), 2, {.out_dir = parts.path()}).errors == std::vector<std::string>(2));
+  CHECK(RunLocalJob(config(6), 3, {.out_dir = parts.path(), .threads = 2, .resume = true}).errors ==
+        std::vector<std::string>(3));
+  CHECK(FinalTheta(parts.path()) == FinalTheta(whole.path()));
+  CHECK(MetricsLines(parts.path()) == MetricsLines(whole.path()));
+  CHECK(ReadThetaFile(whole / "theta.safetensors").theta == one.learner.theta);
 }
 
 TEST_CASE("A gradient that is not finite skips an update or ends the run, as the config says") {

@@ -8,6 +8,10 @@
 //   serialization.to_bytes(GradientLearnerState(theta_opt_state=OptaxState(params=theta,
 //   state=None,
 //       optax_opt_state=optax.adam(1e-3).init(theta), iteration=jnp.asarray(7, jnp.int32))))
+// haiku_rnn_mlp_theta.msgpack, by flax 0.12.12: serialization.to_bytes of the initial theta, with
+// noise added, of
+//   RNNMLPLOpt(hidden_size=3, hidden_layer=1, from_mlp_size=2, from_lstm_size=4, lstm_to_ff=3,
+//              lstm_hidden_size=2)
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
@@ -22,6 +26,7 @@
 #include "base/npz.h"
 #include "base/safetensors.h"
 #include "lopt/mlp_lopt.h"
+#include "lopt/rnn_mlp_lopt.h"
 #include "lopt/theta_file.h"
 #include "tests/golden_dir.h"
 #include "tests/process.h"
@@ -335,6 +340,40 @@ TEST_CASE("The program says what cannot be imported, and writes nothing") {
         "lopt: cannot read " + out + ": No such file or directory\n");
   WriteTextFile(out, "text");
   CHECK(Import({out, "--out", out}).errors == "lopt: " + out + ": --out is the file to import\n");
+}
+
+TEST_CASE("Weights of RNNMLPLOpt load from flax's msgpack, and others are named") {
+  const std::string path = Fixture("haiku_rnn_mlp_theta.msgpack");
+  const RNNMLPLOpt small({.hidden_size = 3,
+                          .hidden_layers = 1,
+                          .lstm_hidden_size = 2,
+                          .lstm_to_ff = 3,
+                          .from_mlp_size = 2,
+                          .from_lstm_size = 4});
+  const NamedArrays found = FindTensors(ReadHaikuParams(path), small.theta_layout(), "", path);
+  const auto at = [&](const char* tensor, size_t i) { return found.At(tensor).As<float>()[i]; };
+  CHECK(at("initial_from_lstm", 0) == doctest::Approx(-0.7350404));
+  CHECK(at("lstm_init_state/cell", 1) == doctest::Approx(-0.19236828));
+  CHECK(at("rnn_params/rnn/linear/w", 0) == doctest::Approx(-0.05944267));
+  CHECK(at("ffmod_params/mlp/linear_1/b", 0) == doctest::Approx(-0.03498377));
+  const std::string error = ErrorOf(
+      [&] { FindTensors(ReadHaikuParams(path), RNNMLPLOpt().theta_layout(), "", path); });
+  CHECK(error.starts_with(path + ": the tensors wanted are not there; wanted: "));
+  CHECK(error.find("rnn_params/rnn/linear/w [116, 256]") != std::string::npos);
+  CHECK(error.find("rnn_params/rnn/linear/w float32 [26, 8]") != std::string::npos);
+
+  const TempDirectory directory;
+  const std::string out = directory / "theta.safetensors";
+  const FinishedProcess finished =
+      Import({path, "--out", out, "--learned-optimizer",
+              R"({"type": "RNNMLPLOpt", "hidden_size": 3, "hidden_layers": 1, "lstm_to_ff": 3,
+                  "lstm_hidden_size": 2, "from_mlp_size": 2, "from_lstm_size": 4})"});
+  CHECK(finished.errors == "");
+  CHECK(finished.output ==
+        fmt::format("{}: {} numbers of a RNNMLPLOpt\n", out, small.theta_layout().size()));
+  const Eigen::VectorXf theta = ReadThetaFile(out).theta;
+  CHECK(theta[small.theta_layout().Find("initial_from_lstm").offset] ==
+        doctest::Approx(-0.7350404));
 }
 
 }  // namespace lopt
