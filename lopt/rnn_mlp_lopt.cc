@@ -17,8 +17,9 @@ namespace {
 using Options = RNNMLPLOptOptions;
 using Rnn = RNNMLPLOpt;
 
-constexpr int kDecayCount = Rnn::kDecayCount;
-constexpr float kLog = 1e-8f;  // added to what a logarithm is taken of
+constexpr int kRnnDecays = Rnn::kDecayCount;
+constexpr float kRnnNormalizerEpsilon = 1e-5f;
+constexpr float kLogEpsilon = 1e-8f;  // added to what a logarithm is taken of
 // Decays, and 1 minus them, each rounded by itself.
 constexpr float kClipDecay = 0.99f;
 constexpr float kClipRest = 0.01f;
@@ -80,7 +81,7 @@ Layout RnnStateLayout(const Options& o, const Layout& params) {
   for (const LayoutEntry& entry : params.entries()) {
     if (entry.size == 0) continue;
     Shape shape = entry.shape;
-    shape.push_back(kDecayCount);
+    shape.push_back(kRnnDecays);
     tensors.emplace_back("momenta/" + entry.name, shape);
     tensors.emplace_back("rms/" + entry.name, shape);
     tensors.emplace_back("from_mlp/" + entry.name, Shape{o.from_mlp_size});
@@ -115,7 +116,7 @@ float Mean(std::span<const float> values) {
 }
 
 // Mean of (x - center)^2.
-float MeanSquare(std::span<const float> values, float center) {
+float MeanSquareFrom(std::span<const float> values, float center) {
   double sum = 0;
   for (const float value : values) sum += double{(value - center) * (value - center)};
   return static_cast<float>(sum / static_cast<double>(values.size()));
@@ -127,8 +128,8 @@ float EuclideanNorm(std::span<const float> values) {
   return static_cast<float>(std::sqrt(sum));
 }
 
-float Clip(float x, float limit) { return std::min(std::max(x, -limit), limit); }
-float LogMagnitude(float x) { return Clip(std::log(kLog + std::abs(x)), 5); }
+float ClipTo(float x, float limit) { return std::min(std::max(x, -limit), limit); }
+float LogMagnitude(float x) { return ClipTo(std::log(kLogEpsilon + std::abs(x)), 5); }
 float Sign(float x) { return static_cast<float>((x > 0) - (x < 0)); }
 float Sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
 
@@ -239,8 +240,8 @@ class RnnMlpRule : public UpdateRule {
     for (const TensorState& tensor : tensors_) {
       const std::span<float> to = Of(tensor.params, g);
       std::ranges::transform(Of(tensor.params, gradient), to.begin(),
-                             [limit](float x) { return Clip(x, limit); });
-      squares += double{MeanSquare(to, 0)};
+                             [limit](float x) { return ClipTo(x, limit); });
+      squares += double{MeanSquareFrom(to, 0)};
     }
     const auto mean = static_cast<float>(squares / static_cast<double>(tensors_.size()));
     *scale = *scale * kClipDecay + std::sqrt(1e-8f + mean) * kClipRest;
@@ -253,7 +254,7 @@ class RnnMlpRule : public UpdateRule {
     *variance = kLossDecay * *variance + kLossRest * (away * away);
     const float correction = 1 / (BiasCorrection(kLossDecay, info.step + 1) + 1e-8f);
     const float scale = 1 / std::sqrt(*variance * correction + 1e-8f);
-    const auto feature = [&](float loss) { return Clip((loss - *mean * correction) * scale, 5); };
+    const auto feature = [&](float loss) { return ClipTo((loss - *mean * correction) * scale, 5); };
     return {feature(info.loss), feature(0)};
   }
 
@@ -263,8 +264,8 @@ class RnnMlpRule : public UpdateRule {
     const std::span<float> m = Of(tensor.momenta, state);
     const std::span<float> r = Of(tensor.rms, state);
     for (size_t i = 0; i < m.size(); ++i) {
-      const float decay = Rnn::kDecays[i % kDecayCount];
-      const float x = g[i / kDecayCount];
+      const float decay = Rnn::kDecays[i % kRnnDecays];
+      const float x = g[i / kRnnDecays];
       m[i] = decay * m[i] + (1 - decay) * x;
       r[i] = decay * r[i] + (1 - decay) * (x * x);
     }
@@ -302,9 +303,9 @@ class RnnMlpRule : public UpdateRule {
     }
     put(losses.first);
     put(losses.second);
-    put(LogMagnitude(MeanSquare(m, mean_m)));
-    put(LogMagnitude(MeanSquare(r, mean_r)));
-    put(LogMagnitude(MeanSquare(v, mean_v)));
+    put(LogMagnitude(MeanSquareFrom(m, mean_m)));
+    put(LogMagnitude(MeanSquareFrom(r, mean_r)));
+    put(LogMagnitude(MeanSquareFrom(v, mean_v)));
     put_all(Of(tensor.hidden, state));
   }
 
@@ -325,13 +326,13 @@ class RnnMlpRule : public UpdateRule {
                               float* x) {
     x[0] = g;
     x[1] = v;
-    x[2] = std::log(std::abs(v) + kLog);
-    for (int k = 0; k < kDecayCount; ++k) {
+    x[2] = std::log(std::abs(v) + kLogEpsilon);
+    for (int k = 0; k < kRnnDecays; ++k) {
       const float root = 1 / std::sqrt(r[k] + 1e-6f);
       x[3 + k] = m[k];
-      x[3 + kDecayCount + k] = r[k];
-      x[3 + 2 * kDecayCount + k] = m[k] * root;
-      x[3 + 3 * kDecayCount + k] = root;
+      x[3 + kRnnDecays + k] = r[k];
+      x[3 + 2 * kRnnDecays + k] = m[k] * root;
+      x[3 + 3 * kRnnDecays + k] = root;
     }
   }
 
@@ -345,8 +346,8 @@ class RnnMlpRule : public UpdateRule {
     const std::span<const float> m = Of(tensor.momenta, state);
     const std::span<const float> r = Of(tensor.rms, state);
     const auto features = [&](size_t i, float* to) {
-      ElementFeatures(g[i], v[i], m.subspan(i * kDecayCount, kDecayCount),
-                      r.subspan(i * kDecayCount, kDecayCount), to);
+      ElementFeatures(g[i], v[i], m.subspan(i * kRnnDecays, kRnnDecays),
+                      r.subspan(i * kRnnDecays, kRnnDecays), to);
     };
     double squares[Rnn::kNormalized] = {};
     for (size_t i = 0; i < v.size(); ++i) {
@@ -356,7 +357,7 @@ class RnnMlpRule : public UpdateRule {
     float scale[Rnn::kNormalized];
     for (int k = 0; k < Rnn::kNormalized; ++k) {
       const auto mean = static_cast<float>(squares[k] / static_cast<double>(v.size()));
-      scale[k] = 1 / std::sqrt(MLPLOpt::kNormalizerEpsilon + mean);
+      scale[k] = 1 / std::sqrt(kRnnNormalizerEpsilon + mean);
     }
 
     // The same for all elements.
@@ -366,7 +367,7 @@ class RnnMlpRule : public UpdateRule {
                            (MLPLOpt::kTimeScales[k] * std::numbers::pi_v<float>));
     }
     common[MLPLOpt::kTimes] = std::log(static_cast<float>(tensors_.size())) - 1;
-    common[MLPLOpt::kTimes + 1] = std::log(EuclideanNorm(v) + kLog);
+    common[MLPLOpt::kTimes + 1] = std::log(EuclideanNorm(v) + kLogEpsilon);
     common[MLPLOpt::kTimes + 2] = std::log(static_cast<float>(v.size()));
     std::ranges::copy(to_mlp, common.begin() + MLPLOpt::kTimes + 3);
 

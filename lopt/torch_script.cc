@@ -165,7 +165,9 @@ TorchScript MakeTorchScript(const ThetaFile& theta_file) {
   if (found == Scripts().end()) {
     std::vector<std::string> types;
     for (const auto& [name, unused] : Scripts()) types.push_back(name);
-    Fail("TorchScript: a {} cannot be exported; types that can: {}", type, fmt::join(types, ", "));
+    Fail("TorchScript: a {} cannot be exported{}; types that can: {}", type,
+         type == "RNNMLPLOpt" ? ", for it sees all tensors and a script sees one" : "",
+         fmt::join(types, ", "));
   }
   TorchScript script;
   const auto optimizer = OptimizerRegistry().Make(theta_file.learned_optimizer);

@@ -276,8 +276,10 @@ def _resolve(learned_optimizer, source):
     """The class and all options of a dictionary with a type and some options."""
     kind = learned_optimizer.get("type") if isinstance(learned_optimizer, dict) else None
     if kind not in _TYPES:
+        why = ("; a RNNMLPLOpt sees all tensors, this class treats each by itself"
+               if kind == "RNNMLPLOpt" else "")
         raise ValueError(f"{source}: the learned optimizer's type must be one of "
-                         f"{', '.join(_TYPES)}; got {learned_optimizer!r}")
+                         f"{', '.join(_TYPES)}; got {learned_optimizer!r}{why}")
     options = dict(_TYPES[kind].OPTIONS)
     for name, value in learned_optimizer.items():
         if name == "type":

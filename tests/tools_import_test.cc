@@ -356,8 +356,8 @@ TEST_CASE("Weights of RNNMLPLOpt load from flax's msgpack, and others are named"
   CHECK(at("lstm_init_state/cell", 1) == doctest::Approx(-0.19236828));
   CHECK(at("rnn_params/rnn/linear/w", 0) == doctest::Approx(-0.05944267));
   CHECK(at("ffmod_params/mlp/linear_1/b", 0) == doctest::Approx(-0.03498377));
-  const std::string error = ErrorOf(
-      [&] { FindTensors(ReadHaikuParams(path), RNNMLPLOpt().theta_layout(), "", path); });
+  const std::string error =
+      ErrorOf([&] { FindTensors(ReadHaikuParams(path), RNNMLPLOpt().theta_layout(), "", path); });
   CHECK(error.starts_with(path + ": the tensors wanted are not there; wanted: "));
   CHECK(error.find("rnn_params/rnn/linear/w [116, 256]") != std::string::npos);
   CHECK(error.find("rnn_params/rnn/linear/w float32 [26, 8]") != std::string::npos);

@@ -683,6 +683,9 @@ TEST_CASE("An optimizer that couples tensors, or a wrong theta, is an error") {
   CHECK(ErrorOf([&] { LearnedOptimizer(params, Theta(R"({"type": "NormedDescent"})")); }) ==
         "LearnedOptimizer: a NormedDescent does not treat each tensor by itself, which this class "
         "needs");
+  CHECK(ErrorOf([&] { LearnedOptimizer(params, Theta(R"({"type": "RNNMLPLOpt"})")); }) ==
+        "LearnedOptimizer: a RNNMLPLOpt does not treat each tensor by itself, which this class "
+        "needs");
   ThetaFile shorter = Theta();
   shorter.theta.conservativeResize(7);
   CHECK(ErrorOf([&] { LearnedOptimizer(params, shorter); }) ==

@@ -326,6 +326,11 @@ TEST_CASE("A source that does not compile or a type without a script is an Error
   CHECK(error([&] { MakeTorchScript(file); }) ==
         "TorchScript: a Nesterov cannot be exported; types that can: LearnableAdam, LearnableSGD, "
         "LearnableSGDM, MLPLOpt");
+  file.learned_optimizer = Config::Parse(R"({"type": "RNNMLPLOpt"})", "test");
+  CHECK(error([&] { MakeTorchScript(file); })
+            .starts_with(
+                "TorchScript: a RNNMLPLOpt cannot be exported, for it sees all tensors and a "
+                "script sees one; types that can: "));
 }
 
 }  // namespace

@@ -146,7 +146,7 @@ inline std::vector<Example> OptimizerExamples() {
       {.config = R"({"type": "Celo2", "one_d": "learned", "schedule": "linear"})"},
       {.config = R"({"type": "Celo2Base"})"},
       {.config = R"({"type": "RNNMLPLOpt", "hidden_size": 5, "lstm_hidden_size": 6,
-                     "from_lstm_size": 3})"},
+                     "from_lstm_size": 3, "step_mult": 1e-4})"},
       {.config = R"({"type": "LearnableSGD", "learning_rate": 1e-4})"},
       {.config = R"({"type": "LearnableSGDM", "learning_rate": 1e-4})"},
       {.config = R"({"type": "LearnableAdam"})"},

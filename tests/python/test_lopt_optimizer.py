@@ -645,6 +645,9 @@ class Files(TestCase):
     def test_an_optimizer_that_is_not_known_is_an_error(self):
         self.assertError(self.write(metadata={"learned_optimizer": '{"type": "VeLO"}'}),
                          "type must be one of MLPLOpt, .*; got {'type': 'VeLO'}")
+        self.assertError(self.write(metadata={"learned_optimizer": '{"type": "RNNMLPLOpt"}'}),
+                         "got {'type': 'RNNMLPLOpt'}; a RNNMLPLOpt sees all tensors, this class "
+                         "treats each by itself")
         self.assertError(self.write(metadata={"learned_optimizer": "[]"}), "type must be one of")
         self.assertError(self.write(metadata={"learned_optimizer": "{"}),
                          "metadata learned_optimizer: Expecting")
