@@ -133,9 +133,8 @@ TEST_CASE("A script of an MLPLOpt with all options follows it as gradients vanis
     scripted.num_steps = 30;
     double moved = 0;
     for (int64_t step = 0; step < scripted.num_steps; ++step) {
-      const double size = step == 10   ? 5
-                          : step == 20 ? 0
-                                       : std::pow(0.3, static_cast<double>(step));
+      const bool still = step == 0 || step == 20;
+      const double size = still ? 0 : step == 10 ? 5 : std::pow(0.3, static_cast<double>(step));
       const Key key = FoldIn(KeyFromSeed(2), static_cast<uint64_t>(step));
       const torch::Tensor gradient = size * NormalTensor(key, {5, 7});
       const torch::Tensor before = param.clone();
