@@ -76,16 +76,20 @@ TEST_CASE("The system has its listed loss, gradient and influence coefficients")
   CHECK(std::abs(coefficient(100) - -5.99999997829336) < 1e-9);
 }
 
-TEST_CASE("PES finds the optimum of influence balancing") {
-  const double theta = Train(TruncatedPES(Problem(), kOptions));
-  CHECK(std::abs(theta - -1.0 / 6) < 1e-3);
-  CHECK(LossAfter(theta, 500) < 1e-10);
+TEST_CASE("PES and NRES find the optimum of influence balancing") {
+  for (const double theta :
+       {Train(TruncatedPES(Problem(), kOptions)), Train(TruncatedNRES(Problem(), kOptions))}) {
+    CHECK(std::abs(theta - -1.0 / 6) < 1e-3);
+    CHECK(LossAfter(theta, 500) < 1e-10);
+  }
 }
 
 TEST_CASE("Truncated ES goes the wrong way on influence balancing") {
-  const double theta = Train(TruncatedES(Problem(), {kOptions}));
-  CHECK(theta > 2);
-  CHECK(std::abs(theta - 3.255) < 0.1);
+  for (const auto carried : {TruncatedES::Carried::kPositive, TruncatedES::Carried::kMean}) {
+    const double theta = Train(TruncatedES(Problem(), {kOptions, carried}));
+    CHECK(theta > 2);
+    CHECK(std::abs(theta - 3.255) < 0.1);
+  }
 }
 
 }  // namespace

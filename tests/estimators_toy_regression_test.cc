@@ -81,11 +81,12 @@ TEST_CASE("The toy regression has its listed values") {
   CHECK(TotalLoss(2, -2) == doctest::Approx(949.2).epsilon(0.1));
 }
 
-TEST_CASE("PES trains the toy regression to near its optimum") {
+TEST_CASE("PES and NRES train the toy regression to near its optimum") {
+  const TruncatedOptions options{.num_tasks = 50, .trunc_length = 10, .std = 0.3};
   for (const uint64_t seed : {1, 2, 3}) {
     CAPTURE(seed);
-    CHECK(Train(TruncatedPES(Problem(), {.num_tasks = 50, .trunc_length = 10, .std = 0.3}), seed) <
-          600);
+    CHECK(Train(TruncatedPES(Problem(), options), seed) < 600);
+    CHECK(Train(TruncatedNRES(Problem(), options), seed) < 600);
   }
 }
 
