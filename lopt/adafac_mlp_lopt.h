@@ -59,6 +59,8 @@ class AdafacMLPLOpt : public LearnedOptimizer {
   explicit AdafacMLPLOpt(const AdafacMLPLOptOptions& options = {},
                          Implementation implementation = Implementation::kFast);
 
+  bool sees_shapes() const override { return true; }
+
  private:
   // Weights as those of MLPLOpt; biases and offsets: 0.
   void DoInitTheta(Key key, std::span<float> theta) const override;

@@ -82,7 +82,7 @@ HWY_BEFORE_NAMESPACE();
 namespace lopt {
 namespace HWY_NAMESPACE {
 
-static_assert(kAdafacTile % kGroup == 0 && kAdafacTile <= kStretch);
+static_assert(kAdafacTile % kGroup == 0 && kAdafacTile <= kStretch);  // groups stay within a row
 
 // Hidden units that the tiles of the network touch.
 HWY_INLINE int64_t TouchedUnits(const NetworkWeights& net) { return (net.hidden + 3) / 4 * 4; }
@@ -305,23 +305,14 @@ HWY_NOINLINE void AdafacSums(const AdafacTask& task, const AdafacUpdate& u,
 template <bool kFactored>
 HWY_NOINLINE void AdafacSteps(const AdafacTask& task, const AdafacUpdate& u,
                               const AdafacScratch& scratch, int64_t first, int64_t end) {
-  const NetworkWeights& net = *task.network;
   ForAdafacTiles<false, kFactored>(
       task, u, scratch, first, end, [&](int64_t start, int64_t count) HWY_ATTR {
-        const auto columns = [&](int64_t i) HWY_ATTR {
+        const auto columns = [&]<int kV>(int64_t i) HWY_ATTR {
           return AdafacColumns{scratch.features + i, u.dense,
                                kFactored ? scratch.biases + i : nullptr, scratch.network.input};
         };
         float* outputs = scratch.network.outputs;
-        int64_t i = 0;
-        for (; i + kGroup - kLanes < count; i += kGroup) {
-          ColumnOutputs<kVectors>(net, scratch.network, columns(i), outputs + i);
-        }
-        if (i + kLanes < count) {
-          ColumnOutputs<2>(net, scratch.network, columns(i), outputs + i);
-        } else if (i < count) {
-          ColumnOutputs<1>(net, scratch.network, columns(i), outputs + i);
-        }
+        StretchOutputs(*task.network, scratch.network, columns, count, outputs);
         StepParams(task.exp_mult, task.step_mult, outputs, count, u.p + start);
       });
 }

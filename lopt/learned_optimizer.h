@@ -77,6 +77,10 @@ class LearnedOptimizer {
   // with schedule 'cosine'"; empty if they do not.
   const std::string& needs_num_steps() const { return needs_num_steps_; }
 
+  // Whether the steps of a tensor depend on its shape, not on its elements alone. The axes of
+  // tensors are then to be in the order [spatial..., in, out].
+  virtual bool sees_shapes() const { return false; }
+
   Eigen::VectorXf InitTheta(Key key) const;
   // Throws Error if theta does not have D numbers. Packs the weights, so bind once and update
   // often.

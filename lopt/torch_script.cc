@@ -6,9 +6,12 @@
 #include <map>
 #include <numbers>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "lopt/adafac_mlp_lopt.h"
+#include "lopt/adafac_parts.h"
 #include "lopt/learnable.h"
 #include "lopt/mlp_lopt.h"
 #include "lopt/registry.h"
@@ -28,6 +31,48 @@ def init_state(self, param: Tensor) -> Tensor:
 constexpr const char* kUpdate = R"(
 def update(self, param: Tensor, grad: Tensor, state: Tensor, step: int,
            num_steps: int = 0) -> Tuple[Tensor, Tensor]:
+)";
+
+// For optimizers that see shapes: parameters [out, in, spatial...] as [spatial..., in, out] and
+// back, the two largest axes as FindLargestAxes has them, and sizes with one axis averaged away.
+constexpr const char* kShapes = R"(
+def in_rule_order(self, x: Tensor) -> Tensor:
+    if x.dim() < 2:
+        return x
+    axes: List[int] = []
+    for axis in range(2, x.dim()):
+        axes.append(axis)
+    return x.permute(axes + [1, 0])
+
+def in_torch_order(self, x: Tensor) -> Tensor:
+    if x.dim() < 2:
+        return x
+    axes = [x.dim() - 1, x.dim() - 2]
+    for axis in range(x.dim() - 2):
+        axes.append(axis)
+    return x.permute(axes)
+
+def largest_axes(self, size: List[int]) -> Tuple[int, int]:
+    largest = 0 if size[0] > size[1] else 1
+    second = 1 - largest
+    for axis in range(2, len(size)):
+        if size[axis] >= size[largest]:
+            second = largest
+            largest = axis
+        elif size[axis] >= size[second]:
+            second = axis
+    return largest, second
+
+def averaged(self, size: List[int], axis: int) -> List[int]:
+    means = size[:]
+    means[axis] = 1
+    return means
+
+def count(self, size: List[int]) -> int:
+    product = 1
+    for n in size:
+        product *= n
+    return product
 )";
 
 // The first line of update where `need` (LearnedOptimizer::needs_num_steps) is not empty.
@@ -102,6 +147,94 @@ void MlpLopt(const Config& config, TorchScript* script) {
                   fmt::arg("exp_mult", options.exp_mult));
 }
 
+void AdafacMlpLopt(const Config& config, TorchScript* script) {
+  const auto options = ReadOptions<AdafacMLPLOptOptions>(config);
+  const AdafacFeatures features(options);
+  std::vector<float> offsets;  // theta's last numbers
+  for (const char* name : {"momentum_decays", "rms_decays", "adafactor_decays"}) {
+    const auto values = std::as_const(script->buffers).At(name).As<float>();
+    offsets.insert(offsets.end(), values.begin(), values.end());
+  }
+  const AdafacDecays decays(options, offsets);
+  const auto set = [&](const char* name, std::span<const float> values) {
+    script->buffers.Set(name, Array::Of<float>({std::ssize(values)}, values));
+  };
+  set("decay_m", decays.momentum);
+  set("decay_r", decays.rms);
+  set("decay_f", decays.adafactor);
+  set("time_scales", MLPLOpt::kTimeScales);
+  std::string layers;
+  for (int64_t l = 1; l <= options.hidden_layers; ++l) {
+    layers += fmt::format("    x = torch.relu(x) @ self.nn_w{0} + self.nn_b{0}\n", l);
+  }
+  script->source = kShapes + fmt::format(
+                                 R"(
+def init_state(self, param: Tensor) -> Tensor:
+    size = self.in_rule_order(param).size()
+    n = ({m} + {r}) * param.numel()
+    if param.dim() < 2:
+        n += {f} * param.numel()
+    else:
+        largest, second = self.largest_axes(size)
+        n += {f} * self.count(self.averaged(size, largest))
+        n += {f} * self.count(self.averaged(size, second))
+    return torch.zeros([n], dtype=self.decay_m.dtype, device=param.device)
+{update}    n = param.numel()
+    if n == 0:
+        return param, state
+    p = self.in_rule_order(param.to(self.decay_m.dtype))
+    g = self.in_rule_order(grad.to(self.decay_m.dtype))
+    size = p.size()
+    ones = [1] * p.dim()
+    d = self.decay_m.view([{m}] + ones)
+    m = d * state[:{m} * n].view([{m}] + size) + (1.0 - d) * g
+    d = self.decay_r.view([{r}] + ones)
+    r = d * state[{m} * n:({m} + {r}) * n].view([{r}] + size) + (1.0 - d) * (g * g)
+    v = state[({m} + {r}) * n:]
+    d = self.decay_f.view([{f}] + ones)
+    square = g * g + 1e-30
+    if p.dim() < 2:
+        row = d * v.view([{f}] + size) + (1.0 - d) * square
+        col = row
+        of_g = torch.rsqrt(torch.clamp_min(row + {vector_epsilon}, 1e-9))
+        of_m = torch.rsqrt(row + {momentum_epsilon})
+        new_v = row.reshape([-1])
+    else:
+        largest, second = self.largest_axes(size)
+        rows = [{f}] + self.averaged(size, largest)
+        cols = [{f}] + self.averaged(size, second)
+        row = d * v[:self.count(rows)].view(rows) + (1.0 - d) * square.mean(largest, True)
+        col = d * v[self.count(rows):].view(cols) + (1.0 - d) * square.mean(second, True)
+        ratio = row / (row.mean(second + 1, True) + 1e-9)
+        of_g = torch.rsqrt(torch.clamp_min(ratio, 1e-9)) * torch.rsqrt(torch.clamp_min(col, 1e-9))
+        of_m = of_g
+        new_v = torch.cat([row.reshape([-1]), col.reshape([-1])])
+        row = row.expand([{f}] + size)
+        col = col.expand([{f}] + size)
+    q = torch.rsqrt(r + {rms_epsilon})
+    x = torch.cat([g.unsqueeze(0), p.unsqueeze(0), m, r, m * q, q, g * of_g, row, col,
+                   torch.rsqrt(row + {moment_epsilon}), torch.rsqrt(col + {moment_epsilon}),
+                   m * of_m]).reshape([{count}, n])
+    x = x * torch.rsqrt({epsilon} + x.square().mean(1, True))
+    times = torch.tanh(torch.full_like(self.time_scales, step) / self.time_scales - 1.0)
+    w = self.nn_w0
+    x = x.t() @ w[:{count}] + (times @ w[{count}:] + self.nn_b0)
+{layers}    change = x[:, 0] * torch.exp(x[:, 1] * {exp_mult}) * {step_mult}
+    change = self.in_torch_order(change.reshape(size))
+    return param - change.to(param.dtype), torch.cat([m.reshape([-1]), r.reshape([-1]), new_v])
+)",
+                                 fmt::arg("update", kUpdate), fmt::arg("m", features.m),
+                                 fmt::arg("r", features.r), fmt::arg("f", features.f),
+                                 fmt::arg("count", features.count),
+                                 fmt::arg("vector_epsilon", AdafacMLPLOpt::kVectorEpsilon),
+                                 fmt::arg("momentum_epsilon", AdafacMLPLOpt::kMomentumEpsilon),
+                                 fmt::arg("rms_epsilon", AdafacMLPLOpt::kRmsEpsilon),
+                                 fmt::arg("moment_epsilon", AdafacMLPLOpt::kMomentEpsilon),
+                                 fmt::arg("epsilon", AdafacMLPLOpt::kNormalizerEpsilon),
+                                 fmt::arg("layers", layers), fmt::arg("exp_mult", options.exp_mult),
+                                 fmt::arg("step_mult", options.step_mult));
+}
+
 // The methods of a hand-designed optimizer with `slots` tensors of state: `body` ends update and
 // finds the learning rate in `rate`.
 std::string LearnableSource(const Config& config, RateSchedule schedule, int slots,
@@ -151,6 +284,7 @@ void Adam(const Config& config, TorchScript* script) {
 const std::map<std::string, void (*)(const Config&, TorchScript*)>& Scripts() {
   static const std::map<std::string, void (*)(const Config&, TorchScript*)> scripts = {
       {"MLPLOpt", MlpLopt},
+      {"AdafacMLPLOpt", AdafacMlpLopt},
       {"LearnableSGD", Sgd},
       {"LearnableSGDM", Sgdm},
       {"LearnableAdam", Adam}};

@@ -32,9 +32,13 @@ class _Rule:
     """What the rest of this file asks of a type of learned optimizer: one subclass for each.
 
     OPTIONS: the options with their defaults. CHOICES: the valid values of those that are names.
+
+    SEES_SHAPES: whether steps depend on a tensor's shape. Tensors then come in it, those of two
+    axes or more as [spatial..., in, out]; else they come flat, as [n].
     """
 
     CHOICES = {}
+    SEES_SHAPES = False
 
     @staticmethod
     def check(options):
@@ -51,15 +55,15 @@ class _Rule:
         raise NotImplementedError
 
     @staticmethod
-    def state_shapes(n):
-        """Shapes of the state of a tensor with n elements by name; it begins with zeros."""
+    def state_shapes(options, shape):
+        """Shapes of the state of a tensor by name; it begins with zeros."""
         raise NotImplementedError
 
     def __init__(self, options, theta, device):
         raise NotImplementedError
 
     def step(self, p, g, state, t, num_steps):
-        """What is to be subtracted from p, [n]. p, g: [n] float32; state: changed in place;
+        """What is to be subtracted from p, of its shape. p, g: float32; state: changed in place;
         t: number of the tensor's earlier updates; num_steps: number of updates of the training,
         above t, or None where it is not known, which it is if needs_num_steps names an option."""
         raise NotImplementedError
@@ -79,6 +83,12 @@ def _schedule_factor(schedule, t, num_steps):
         return 1.0
     done = t / num_steps
     return 1 - done if schedule == "linear" else (1 + math.cos(math.pi * done)) / 2
+
+
+def _check_network(options):
+    if options["hidden_size"] < 1 or options["hidden_layers"] < 1:
+        raise ValueError("hidden_size and hidden_layers must be at least 1, got "
+                         f"{options['hidden_size']} and {options['hidden_layers']}")
 
 
 class _MLPLOpt(_Rule):
@@ -110,9 +120,7 @@ class _MLPLOpt(_Rule):
 
     @staticmethod
     def check(options):
-        if options["hidden_size"] < 1 or options["hidden_layers"] < 1:
-            raise ValueError("hidden_size and hidden_layers must be at least 1, got "
-                             f"{options['hidden_size']} and {options['hidden_layers']}")
+        _check_network(options)
         if not (1e-37 <= options["normalizer_epsilon"] < math.inf):
             raise ValueError("normalizer_epsilon must be at least 1e-37, got "
                              f"{options['normalizer_epsilon']}")
@@ -135,8 +143,8 @@ class _MLPLOpt(_Rule):
         return shapes
 
     @staticmethod
-    def state_shapes(n):
-        return {"momenta": (len(_MLPLOpt.DECAYS), n)}
+    def state_shapes(options, shape):
+        return {"momenta": (len(_MLPLOpt.DECAYS), *shape)}
 
     def __init__(self, options, theta, device):
         self._options = options
@@ -184,6 +192,127 @@ class _MLPLOpt(_Rule):
         return multiplier
 
 
+def _largest_axes(shape):
+    """The two largest axes; of equal dimensions the later counts as larger."""
+    order = sorted(range(len(shape)), key=lambda axis: (shape[axis], axis))
+    return order[-1], order[-2]
+
+
+def _averaged(shape, axis):
+    return (*shape[:axis], 1, *shape[axis + 1 :])
+
+
+def _floored_rsqrt(x):
+    return torch.rsqrt(x.clamp(min=1e-9))
+
+
+class _AdafacMLPLOpt(_Rule):
+    """A network on MLPLOpt's kind of features with factored second moments, small_fc_lopt of Metz
+    et al. 2022 (arXiv 2203.11860).
+
+    With the momenta m <- d m + (1 - d) g, the means of squares r <- d r + (1 - d) g^2 and the means
+    row, col <- d row + (1 - d) (mean of g^2 + 1e-30 over the largest axis), or over the second
+    largest, all already updated, the features are g, p, m, r, m q, q, g f, row, col,
+    rsqrt(row + 1e-8), rsqrt(col + 1e-8), m f, where q = rsqrt(r + 1e-6) and
+    f = rsqrt(row / mean of row over the second largest axis) rsqrt(col). A tensor of fewer than two
+    axes has the mean of its own squares in place of row and col. They are normalised, joined by
+    times and made a step of as in _MLPLOpt.
+    """
+
+    OPTIONS = {"hidden_size": 4, "hidden_layers": 2, "exp_mult": 1e-3, "step_mult": 1e-3,
+               "initial_momentum_decays": [0.9, 0.99, 0.999], "initial_rms_decays": [0.999],
+               "initial_adafactor_decays": [0.9, 0.99, 0.999]}
+    SEES_SHAPES = True
+    DECAYS = ("momentum_decays", "rms_decays", "adafactor_decays")
+
+    @staticmethod
+    def check(options):
+        _check_network(options)
+        m, r, f = _AdafacMLPLOpt._counts(options)
+        if m < 1 or r not in (1, m) or f != m:
+            raise ValueError("initial_adafactor_decays must have as many decays as "
+                             "initial_momentum_decays, initial_rms_decays 1 or as many; got "
+                             f"{f}, {m} and {r}")
+
+    @staticmethod
+    def _counts(options):
+        return [len(options["initial_" + name]) for name in _AdafacMLPLOpt.DECAYS]
+
+    @staticmethod
+    def layout(options):
+        m, r, f = _AdafacMLPLOpt._counts(options)
+        layers, size = options["hidden_layers"], options["hidden_size"]
+        shapes = {"momentum_decays": (m,), "rms_decays": (r,), "adafactor_decays": (f,)}
+        inputs = 2 + 3 * m + 2 * r + 5 * f + len(_MLPLOpt.TIME_SCALES)
+        for layer in range(layers + 1):
+            outputs = size if layer < layers else 2
+            shapes[f"nn/w{layer}"], shapes[f"nn/b{layer}"] = (inputs, outputs), (outputs,)
+            inputs = outputs
+        return shapes
+
+    @staticmethod
+    def state_shapes(options, shape):
+        m, r, f = _AdafacMLPLOpt._counts(options)
+        shapes = {"momenta": (m, *shape), "rms": (r, *shape)}
+        if len(shape) < 2:
+            return {**shapes, "v": (f, *shape)}
+        largest, second = _largest_axes(shape)
+        return {**shapes, "v_row": (f, *_averaged(shape, largest)),
+                "v_col": (f, *_averaged(shape, second))}
+
+    def __init__(self, options, theta, device):
+        self._exp_mult, self._step_mult = options["exp_mult"], options["step_mult"]
+        layers = range(options["hidden_layers"] + 1)
+        self._weights = [theta[f"nn/w{layer}"].to(device).t() for layer in layers]
+        self._biases = [theta[f"nn/b{layer}"].to(device)[:, None] for layer in layers]
+        self._time_scales = torch.tensor(_MLPLOpt.TIME_SCALES, dtype=torch.float32, device=device)
+        decays = []
+        for name in self.DECAYS:
+            initial = torch.tensor(options["initial_" + name], dtype=torch.float32)
+            parameter = torch.log(1 - initial) / 10 + theta[name].cpu()
+            decays.append((1 - torch.exp(10 * parameter)).to(device))
+        self._momentum = decays[0]  # below 1, it may be negative
+        self._rms, self._adafactor = (decay.clamp(0, 1) for decay in decays[1:])
+
+    def step(self, p, g, state, t, num_steps):
+        if p.numel() == 0:
+            return p
+
+        def decay(average, decays, x):
+            decays = decays.reshape(-1, *[1] * p.dim())
+            return average.mul_(decays).add_((1 - decays) * x)
+
+        square = g * g
+        m, r = decay(state["momenta"], self._momentum, g), decay(state["rms"], self._rms, square)
+        square = square + 1e-30
+        if p.dim() < 2:
+            row = col = decay(state["v"], self._adafactor, square)
+            of_g, of_m = _floored_rsqrt(row + 1e-9), torch.rsqrt(row + 1e-6)
+        else:
+            largest, second = _largest_axes(p.shape)
+            row = decay(state["v_row"], self._adafactor, square.mean(largest, True))
+            col = decay(state["v_col"], self._adafactor, square.mean(second, True))
+            ratio = row / (row.mean(second + 1, True) + 1e-9)
+            of_g = of_m = _floored_rsqrt(ratio) * _floored_rsqrt(col)
+        q = torch.rsqrt(r + 1e-6)
+        features = [g[None], p[None], m, r, m * q, q, g * of_g, row, col,
+                    torch.rsqrt(row + 1e-8), torch.rsqrt(col + 1e-8), m * of_m]
+        x = torch.cat([feature.expand(-1, *p.shape).reshape(-1, p.numel())
+                       for feature in features])
+        x *= torch.rsqrt(1e-5 + (x * x).mean(1, True))
+        times = torch.tanh(t / self._time_scales - 1)
+        weights, time_weights = self._weights[0].split([len(x), len(times)], 1)
+        bias = self._biases[0] + (time_weights @ times)[:, None]
+        step = torch.empty_like(x[0])
+        for begin in range(0, p.numel(), _MLPLOpt.CHUNK):
+            chunk = slice(begin, begin + _MLPLOpt.CHUNK)
+            y = torch.addmm(bias, weights, x[:, chunk])
+            for layer in range(1, len(self._weights)):
+                y = torch.addmm(self._biases[layer], self._weights[layer], y.relu_())
+            step[chunk] = y[0] * torch.exp(y[1] * self._exp_mult) * self._step_mult
+        return step.reshape(p.shape)
+
+
 def _number(tensor):
     return tensor.float().item()
 
@@ -214,7 +343,7 @@ class _LearnableSGD(_Learnable):
     OPTIONS = {"learning_rate": 0.01, "schedule": "constant"}
 
     @staticmethod
-    def state_shapes(n):
+    def state_shapes(options, shape):
         return {}
 
     def step(self, p, g, state, t, num_steps):
@@ -228,8 +357,8 @@ class _LearnableSGDM(_Learnable):
     THETA = ("log_lr", "one_minus_momentum")
 
     @staticmethod
-    def state_shapes(n):
-        return {"momentum": (n,)}
+    def state_shapes(options, shape):
+        return {"momentum": shape}
 
     def __init__(self, options, theta, device):
         super().__init__(options, theta, device)
@@ -248,8 +377,8 @@ class _LearnableAdam(_Learnable):
     THETA = ("log_lr", "one_minus_beta1", "one_minus_beta2", "log_epsilon")
 
     @staticmethod
-    def state_shapes(n):
-        return {"m": (n,), "v": (n,)}
+    def state_shapes(options, shape):
+        return {"m": shape, "v": shape}
 
     def __init__(self, options, theta, device):
         super().__init__(options, theta, device)
@@ -268,7 +397,7 @@ class _LearnableAdam(_Learnable):
         return step + rate * self._weight_decay * p if self._weight_decay else step
 
 
-_TYPES = {"MLPLOpt": _MLPLOpt, "LearnableSGD": _LearnableSGD, "LearnableSGDM": _LearnableSGDM,
+_TYPES = {"MLPLOpt": _MLPLOpt, "AdafacMLPLOpt": _AdafacMLPLOpt, "LearnableSGD": _LearnableSGD, "LearnableSGDM": _LearnableSGDM,
           "LearnableAdam": _LearnableAdam}
 
 
@@ -289,7 +418,9 @@ def _resolve(learned_optimizer, source):
                              f"{', '.join(options)}")
         kind_of_value = type(options[name])
         wanted = (int, float) if kind_of_value is float else kind_of_value
-        if not isinstance(value, wanted) or isinstance(value, bool) != (kind_of_value is bool):
+        numbers = value if isinstance(value, list) else []
+        if (not isinstance(value, wanted) or isinstance(value, bool) != (kind_of_value is bool)
+                or not all(isinstance(number, (int, float)) for number in numbers)):
             raise ValueError(f"{source}: {kind}'s option {name} must be like {options[name]!r}, "
                              f"got {value!r}")
         options[name] = value
@@ -403,8 +534,21 @@ class ThetaFile:
         """The update rule, with its weights on a device."""
         return self._rule(self.learned_optimizer, self.theta, device)
 
-    def state_shapes(self, n):
-        return self._rule.state_shapes(n)
+    def in_rule_order(self, tensor):
+        """A parameter [out, in, spatial...] as the rule sees it."""
+        if not self._rule.SEES_SHAPES:
+            return tensor.reshape(-1)
+        return tensor if tensor.dim() < 2 else tensor.permute(*range(2, tensor.dim()), 1, 0)
+
+    def in_torch_order(self, tensor, shape):
+        """The reverse, for a parameter of this shape."""
+        if not self._rule.SEES_SHAPES or len(shape) < 2:
+            return tensor.reshape(shape)
+        return tensor.permute(-1, -2, *range(len(shape) - 2))
+
+    def state_shapes(self, shape):
+        """Of a tensor as the rule sees it, by name."""
+        return self._rule.state_shapes(self.learned_optimizer, tuple(shape))
 
     def needs_num_steps(self):
         """What makes steps need num_steps, such as "LearnableAdam with schedule 'cosine'"; None if
@@ -437,11 +581,13 @@ class ThetaFile:
             return 0
         rule = self.bind(torch.device("cpu"))
         for name, start in params.items():
-            p = start.reshape(-1).clone()
+            # In the file tensors have the order of axes that the rule was trained with.
+            shape = start.shape if self._rule.SEES_SHAPES else (-1,)
+            p = start.reshape(shape).clone()
             state = _fresh_state(self, p)
             for t, gradient in enumerate(gradients[name]):
-                p -= rule.step(p, gradient.reshape(-1), state, t, len(gradients[name]))
-            wanted = result[name].reshape(-1)
+                p -= rule.step(p, gradient.reshape(shape), state, t, len(gradients[name]))
+            wanted, p = result[name].reshape(-1), p.reshape(-1)
             off = ~torch.isclose(p, wanted, rtol=_GOLDEN_TOLERANCE, atol=_GOLDEN_TOLERANCE,
                                  equal_nan=True)
             if off.any():
@@ -454,7 +600,7 @@ class ThetaFile:
 
 def _fresh_state(theta_file, p):
     return {name: torch.zeros(shape, dtype=torch.float32, device=p.device)
-            for name, shape in theta_file.state_shapes(p.numel()).items()}
+            for name, shape in theta_file.state_shapes(p.shape).items()}
 
 
 def _all_finite(gradients):
@@ -501,6 +647,10 @@ class LearnedOptimizer(torch.optim.Optimizer):
     in float32 and added in the parameter's own type; the state is float32. Every parameter is
     treated by itself and has its own step count; one whose gradient is None is left as it is,
     count included.
+
+    A learned optimizer that sees shapes (AdafacMLPLOpt) is given a parameter of two axes or more in
+    the order of axes that it was trained with: torch's [out, in, spatial...] as
+    [spatial..., in, out]. Its state is of that order.
     """
 
     def __init__(self, params, theta_file, lr=1.0, weight_decay=0.0, non_finite="error",
@@ -618,19 +768,19 @@ class LearnedOptimizer(torch.optim.Optimizer):
 
     def _update(self, p, group):
         state = self.state[p]
+        values, gradient = (self._theta_file.in_rule_order(x).float() for x in (p, p.grad))
         if not state:
             state["step"] = 0
-            state.update(_fresh_state(self._theta_file, p))
+            state.update(_fresh_state(self._theta_file, values))
         if p.device not in self._rules:
             self._rules[p.device] = self._theta_file.bind(p.device)
-        flat, gradient = p.reshape(-1).float(), p.grad.reshape(-1).float()
-        step = self._rules[p.device].step(flat, gradient, state, state["step"],
+        step = self._rules[p.device].step(values, gradient, state, state["step"],
                                           group["num_steps"])
         if group["weight_decay"]:
-            step = step + group["weight_decay"] * flat
+            step = step + group["weight_decay"] * values
         if group["skip_zero_gradients"]:
             step = step.masked_fill(gradient == 0, 0)
-        p.add_(step.reshape(p.shape), alpha=-float(group["lr"]))
+        p.add_(self._theta_file.in_torch_order(step, p.shape), alpha=-float(group["lr"]))
         state["step"] += 1
 
     def state_dict(self):
@@ -660,7 +810,7 @@ class LearnedOptimizer(torch.optim.Optimizer):
             if state is None:
                 continue
             got = {name: tuple(value.shape) for name, value in state.items() if name != "step"}
-            wanted = self._theta_file.state_shapes(p.numel())
+            wanted = here.state_shapes(here.in_rule_order(p).shape)
             if got != wanted:
                 raise ValueError(f"LearnedOptimizer: the state of parameter {i}, shape "
                                  f"{list(p.shape)}, must have {wanted}, got {got}")

@@ -19,6 +19,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/arrays.h"
@@ -315,6 +316,121 @@ TEST_CASE("Weights of Celo and of other architectures are not imported as those 
     arrays.Set("ff_mod_stack/~/w0__14", Array(DType::kFloat32, {3, 8}));
   });
   CHECK(more.starts_with("ff_mod_stack/w0__14 [3, 8] is not one of the tensors wanted: w0__0 "));
+  CHECK_FALSE(std::filesystem::exists(out));
+}
+
+const char* const kAdafac = R"({"type": "AdafacMLPLOpt", "hidden_size": 32, "step_mult": 0.01})";
+
+NamedArrays AdafacTheta() {
+  return ReadArrayFile(GoldenPath("adafac_mlp_steps_large.safetensors")).arrays.Extract("theta/");
+}
+
+TEST_CASE("Weights of AdafacMLPLOpt are imported from flax, as the JAX package has them") {
+  const TempDirectory directory;
+  Json params;
+  for (const auto& [name, array] : AdafacTheta()) {
+    const auto values = array.As<float>();
+    const Json leaf = Floats(array.shape(), {values.begin(), values.end()});
+    if (name.starts_with("nn/")) {
+      params["nn"]["~"][name.substr(3)] = leaf;
+    } else {
+      params[name] = leaf;
+    }
+  }
+  const std::vector<std::byte> bytes = Bytes({{"params", params}, {"gen_id", "x"}});
+  const std::string path = directory / "params.msgpack";
+  WriteTextFile(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  const std::string out = directory / "theta.safetensors";
+  const FinishedProcess finished = Import({path, "--out", out, "--learned-optimizer", kAdafac});
+  CHECK(finished.errors.empty());
+  CHECK(finished.output == out + ": 2409 numbers of a AdafacMLPLOpt\n");
+  CHECK(ReadArrayFile(out).arrays.Extract("theta/") == AdafacTheta());
+}
+
+// The golden weights as PyLO has them: torch's names, [out, in], no decays.
+NamedArrays PyloNetwork() {
+  NamedArrays network;
+  const std::vector<std::string> layers = {"input", "linear_0", "output"};
+  for (size_t l = 0; l < layers.size(); ++l) {
+    const Array w = AdafacTheta().At(fmt::format("nn/w{}", l));
+    const int64_t in = w.shape()[0];
+    const int64_t out = w.shape()[1];
+    Array transposed(DType::kFloat32, {out, in});
+    for (int64_t i = 0; i < in * out; ++i) {
+      transposed.As<float>()[i % out * in + i / out] = w.As<float>()[i];
+    }
+    network.Set("network." + layers[l] + ".weight", transposed);
+    network.Set("network." + layers[l] + ".bias", AdafacTheta().At(fmt::format("nn/b{}", l)));
+  }
+  return network;
+}
+
+std::string GoldenDecays() {
+  Json decays;
+  for (const char* name : {"momentum_decays", "rms_decays", "adafactor_decays"}) {
+    const Array array = AdafacTheta().At(name);
+    for (const float x : std::as_const(array).As<float>()) decays[name].push_back(x);
+  }
+  return decays.dump();
+}
+
+TEST_CASE("Weights of PyLO are transposed; their decays are given beside them or in the file") {
+  const TempDirectory directory;
+  const std::string path = directory / "model.safetensors";
+  const std::string out = directory / "theta.safetensors";
+  ArrayFile file;
+  file.arrays = PyloNetwork();
+  WriteArrayFile(path, file);
+  const FinishedProcess finished =
+      Import({path, "--out", out, "--learned-optimizer", kAdafac, "--decays", GoldenDecays()});
+  CHECK(finished.errors.empty());
+  CHECK(ReadArrayFile(out).arrays.Extract("theta/") == AdafacTheta());
+
+  for (const char* name : {"momentum_decays", "rms_decays", "adafactor_decays"}) {
+    file.arrays.Set(name, AdafacTheta().At(name));
+  }
+  WriteArrayFile(path, file);
+  CHECK(Import({path, "--out", out, "--learned-optimizer", kAdafac}).errors.empty());
+  CHECK(ReadArrayFile(out).arrays.Extract("theta/") == AdafacTheta());
+}
+
+TEST_CASE("Weights of PyLO that do not fit are an Error that names the tensors") {
+  const TempDirectory directory;
+  const std::string path = directory / "model.safetensors";
+  const std::string out = directory / "theta.safetensors";
+  const auto errors = [&](const NamedArrays& arrays, const std::string& optimizer,
+                          const std::string& decays) {
+    ArrayFile file;
+    file.arrays = arrays;
+    WriteArrayFile(path, file);
+    std::vector<std::string> words = {path, "--out", out, "--learned-optimizer", optimizer};
+    if (!decays.empty()) words.insert(words.end(), {"--decays", decays});
+    std::string text = Import(words).errors;
+    const size_t at = text.find(path);
+    if (at != std::string::npos) text.replace(at, path.size(), "FILE");
+    return text;
+  };
+  const NamedArrays network = PyloNetwork();
+  CHECK(errors(network, kAdafac, "") ==
+        "lopt: FILE: PyLO's files do not hold the offsets of the decays, which are arguments of "
+        "its optimizers: give them with --decays '{\"momentum_decays\": [...], \"rms_decays\": "
+        "[...], \"adafactor_decays\": [...]}'\n");
+  CHECK(errors(network, R"({"type": "MLPLOpt"})", GoldenDecays()) ==
+        "lopt: --decays is for an AdafacMLPLOpt whose weights are in a file of PyLO; FILE is "
+        "none\n");
+  const std::string narrow = errors(network, R"({"type": "AdafacMLPLOpt"})", GoldenDecays());
+  CHECK(
+      narrow.starts_with("lopt: FILE: the tensors wanted are not there; wanted: nn/w0 [39, 4], "));
+  CHECK(narrow.find("nn/w0 float32 [39, 32] (network.input.weight)") != std::string::npos);
+  const std::string few =
+      errors(network, kAdafac,
+             R"({"momentum_decays": [0, 0], "rms_decays": [0], "adafactor_decays": [0, 0, 0]})");
+  CHECK(few.find("; found: ") < few.find("momentum_decays float32 [2]"));
+  NamedArrays more = network;
+  more.Set("network.norm.weight", Array(DType::kFloat32, {32}));
+  CHECK(errors(more, kAdafac, GoldenDecays()) ==
+        "lopt: FILE: network.norm.weight [32] is not one of the tensors of PyLO's network, whose "
+        "layers are: input, linear_0, output\n");
   CHECK_FALSE(std::filesystem::exists(out));
 }
 

@@ -29,6 +29,7 @@
 #include "tests/golden_dir.h"
 #include "tests/mnist_dir.h"
 #include "tests/temp_directory.h"
+#include "tests/torch_order.h"
 #include "torch/learned_optimizer.h"
 #include "torch/torch_task.h"
 
@@ -236,6 +237,62 @@ TEST_CASE("Tensors of rank 0 to 4 follow the golden steps") {
       }
     }
   }
+}
+
+TEST_CASE("Parameters in torch's order of axes follow the golden steps of AdafacMLPLOpt") {
+  for (const std::string file :
+       {"adafac_mlp_steps.safetensors", "adafac_mlp_steps_large.safetensors"}) {
+    const ArrayFile golden = ReadArrayFile(GoldenPath(file));
+    std::vector<std::string> names;
+    Tensors params;
+    for (const auto& [name, array] : golden.arrays.Extract("param0/")) {
+      names.push_back(name);
+      params.push_back(InTorchOrder(Golden(golden, "param0/" + name)));
+    }
+    params.push_back(torch::empty({4, 0}));
+    LearnedOptimizer optimizer(params, GoldenTheta(file));
+    for (int64_t step = 0; step < std::stoll(golden.metadata.at("steps")); ++step) {
+      for (size_t i = 0; i < names.size(); ++i) {
+        params[i].mutable_grad() = InTorchOrder(Golden(golden, "gradient/" + names[i], step));
+      }
+      params.back().mutable_grad() = torch::empty({4, 0});
+      optimizer.step();
+      for (size_t i = 0; i < names.size(); ++i) {
+        CAPTURE(names[i]);
+        CHECK(Difference(params[i], InTorchOrder(Golden(golden, "param/" + names[i], step))) <=
+              1e-6);
+      }
+    }
+  }
+}
+
+TEST_CASE("AdafacMLPLOpt has the same bits for any strides, from an archive, and moves float64") {
+  const ThetaFile theta = Theta(R"({"type": "AdafacMLPLOpt", "step_mult": 0.1})");
+  const Tensors params = SomeParams();
+  Tensors others;
+  Tensors doubles;
+  for (const torch::Tensor& param : SomeParams()) {
+    const torch::Tensor moved =
+        param.dim() < 2 ? param : param.transpose(0, 1).contiguous().transpose(0, 1);
+    others.push_back(moved.detach().set_requires_grad(true));
+    doubles.push_back(param.detach().to(torch::kFloat64).set_requires_grad(true));
+  }
+  LearnedOptimizer optimizer(params, theta);
+  LearnedOptimizer strided(others, theta);
+  LearnedOptimizer of_doubles(doubles, theta);
+  Train(&optimizer, params, 0, 3);
+  Train(&strided, others, 0, 3);
+  Train(&of_doubles, doubles, 0, 3);
+  std::stringstream archive;
+  torch::save(strided, archive);
+  LearnedOptimizer resumed(others, theta);
+  torch::load(resumed, archive);
+  Train(&optimizer, params, 3, 6);
+  Train(&resumed, others, 3, 6);
+  Train(&of_doubles, doubles, 3, 6);
+  CHECK(SameBits(params, others));
+  for (size_t i = 0; i < params.size(); ++i) CHECK(Difference(params[i], doubles[i]) <= 1e-5);
+  CHECK(Difference(params[4], SomeParams()[4]) > 1e-3);
 }
 
 TEST_CASE("Contiguous float32 parameters get the bits of their update rules, in place") {

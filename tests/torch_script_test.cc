@@ -23,6 +23,7 @@
 #include "tests/mnist_dir.h"
 #include "tests/process.h"
 #include "tests/temp_directory.h"
+#include "tests/torch_order.h"
 #include "torch/torch_script_file.h"
 #include "torch/torch_task.h"
 
@@ -92,20 +93,21 @@ double Difference(const torch::Tensor& got, const torch::Tensor& wanted) {
 
 TEST_CASE("An exported script follows the golden steps of every optimizer") {
   for (const std::string name :
-       {"mlp_lopt_steps", "mlp_lopt_steps_large", "learnable_adam_steps", "learnable_sgdm_steps"}) {
+       {"mlp_lopt_steps", "mlp_lopt_steps_large", "learnable_adam_steps", "learnable_sgdm_steps",
+        "adafac_mlp_steps", "adafac_mlp_steps_large"}) {
     const std::string path = name + ".safetensors";
     const ArrayFile golden = ReadArrayFile(GoldenPath(path));
     const torch::jit::Module module = Export(GoldenTheta(path));
     for (const auto& [tensor, start] : golden.arrays.Extract("param0/")) {
       CAPTURE(name);
       CAPTURE(tensor);
-      Scripted scripted(module, FromArray(start));
+      Scripted scripted(module, InTorchOrder(FromArray(start)));
       const torch::Tensor gradients = FromArray(golden.arrays.At("gradient/" + tensor));
       const torch::Tensor wanted = FromArray(golden.arrays.At("param/" + tensor));
       double worst = 0;
       for (int64_t step = 0; step < gradients.size(0); ++step) {
-        scripted.Update(gradients[step]);
-        worst = std::max(worst, Difference(scripted.param, wanted[step]));
+        scripted.Update(InTorchOrder(gradients[step]));
+        worst = std::max(worst, Difference(scripted.param, InTorchOrder(wanted[step])));
       }
       CHECK(worst <= 1e-6);
     }
@@ -155,6 +157,9 @@ TEST_CASE("An exported script repeats the golden check of its theta file") {
   for (
       const char* config :
       {R"({"type": "MLPLOpt", "hidden_size": 5, "hidden_layers": 1, "step_mult": 0.1})",
+       R"({"type": "AdafacMLPLOpt", "step_mult": 0.1, "hidden_layers": 1,
+           "initial_rms_decays": [0.9, 0.5], "initial_momentum_decays": [0.5, 0],
+           "initial_adafactor_decays": [0.9, 0]})",
        R"({"type": "LearnableSGD", "learning_rate": 0.1})", R"({"type": "LearnableSGDM"})",
        R"({"type": "LearnableAdam", "epsilon_root": 0})",
        R"({"type": "LearnableAdam", "learning_rate": 0.1, "weight_decay": 0.5})",
@@ -166,14 +171,18 @@ TEST_CASE("An exported script repeats the golden check of its theta file") {
     const ArrayFile file = ReadArrayFile(directory / "theta.safetensors");
     const torch::jit::Module module = Export(ReadThetaFile(directory / "theta.safetensors"));
     for (const std::string tensor : {"w", "b"}) {
-      Scripted scripted(module, FromArray(file.arrays.At("golden/params/" + tensor)));
-      const torch::Tensor gradients = FromArray(file.arrays.At("golden/gradients/" + tensor));
+      const auto part = [&](const char* name) {
+        return FromArray(file.arrays.At(std::string("golden/") + name + "/" + tensor));
+      };
+      const torch::Tensor start = InTorchOrder(part("params"));
+      const torch::Tensor gradients = part("gradients");
+      Scripted scripted(module, start);
       scripted.num_steps = gradients.size(0);
-      for (int64_t step = 0; step < gradients.size(0); ++step) scripted.Update(gradients[step]);
-      CHECK(Difference(scripted.param, FromArray(file.arrays.At("golden/result/" + tensor))) <=
-            1e-6);
-      CHECK(Difference(scripted.param, FromArray(file.arrays.At("golden/params/" + tensor))) >
-            1e-4);
+      for (int64_t step = 0; step < gradients.size(0); ++step) {
+        scripted.Update(InTorchOrder(gradients[step]));
+      }
+      CHECK(Difference(scripted.param, InTorchOrder(part("result"))) <= 1e-6);
+      CHECK(Difference(scripted.param, start) > 1e-4);
     }
   }
 }
@@ -323,8 +332,8 @@ TEST_CASE("A source that does not compile or a type without a script is an Error
   ThetaFile file;
   file.learned_optimizer = Config::Parse(R"({"type": "Nesterov"})", "test");
   CHECK(error([&] { MakeTorchScript(file); }) ==
-        "TorchScript: a Nesterov cannot be exported; types that can: LearnableAdam, LearnableSGD, "
-        "LearnableSGDM, MLPLOpt");
+        "TorchScript: a Nesterov cannot be exported; types that can: AdafacMLPLOpt, "
+        "LearnableAdam, LearnableSGD, LearnableSGDM, MLPLOpt");
   file.learned_optimizer = Config::Parse(R"({"type": "RNNMLPLOpt"})", "test");
   CHECK(error([&] { MakeTorchScript(file); })
             .starts_with(

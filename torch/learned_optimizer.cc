@@ -172,15 +172,27 @@ bool AllFinite(std::span<const float> values) {
   return largest < kInfinity;
 }
 
+// A tensor [out, in, spatial...] as an optimizer that sees shapes knows it, [spatial..., in, out]:
+// a view. Tensors of fewer than two axes, and those for other optimizers, as they are.
+torch::Tensor InRuleOrder(const torch::Tensor& tensor, bool sees_shapes) {
+  if (!sees_shapes || tensor.dim() < 2) return tensor;
+  std::vector<int64_t> axes;
+  for (int64_t axis = 2; axis < tensor.dim(); ++axis) axes.push_back(axis);
+  axes.insert(axes.end(), {1, 0});
+  return tensor.permute(axes);
+}
+
 // One parameter's update, prepared.
 struct Job {
-  Job(const torch::Tensor& param, const Options& options, Key param_key)
-      : param(param),
-        gradient(param.grad().to(torch::kFloat32).contiguous()),
+  Job(const torch::Tensor& param, bool sees_shapes, const Options& options, Key param_key)
+      : key(StateKey(param)),
+        param(InRuleOrder(param.detach(), sees_shapes)),
+        gradient(InRuleOrder(param.grad(), sees_shapes).to(torch::kFloat32).contiguous()),
         options(&options),
         param_key(param_key) {}
 
-  torch::Tensor param;
+  States::key_type key;
+  torch::Tensor param;     // a view of it in the order of the rule
   torch::Tensor gradient;  // float32 in C order
   const Options* options;
   Key param_key;
@@ -197,7 +209,7 @@ struct Job {
   }
 
   void Prepare() {
-    values = param.detach();
+    values = param;
     if (!InPlace()) {
       values = torch::empty(param.sizes(), torch::dtype(torch::kFloat32)).copy_(param);
     }
@@ -217,7 +229,7 @@ struct Job {
       param.unsafeGetTensorImpl()->bump_version();  // autograd must notice, as with any operation
       return;
     }
-    const torch::Tensor old = param.detach();
+    const torch::Tensor& old = param;
     torch::Tensor updated = values;
     if (!PlainStep()) {
       torch::Tensor change =
@@ -228,7 +240,7 @@ struct Job {
       updated = old + change;
     }
     if (options->skip_zero_gradients()) updated = torch::where(gradient == 0, old, updated);
-    param.detach().copy_(updated);
+    param.copy_(updated);
   }
 };
 
@@ -272,11 +284,10 @@ struct LearnedOptimizer::Rules {
     return {theta.data(), static_cast<size_t>(theta.size())};
   }
 
-  const UpdateRule& Get(const torch::Tensor& param) {
-    std::unique_ptr<UpdateRule>& rule = by_shape[param.sizes().vec()];
-    if (rule == nullptr) {
-      rule = optimizer->Bind(Layout({{"param", param.sizes().vec()}}), ThetaSpan());
-    }
+  // For tensors of a shape in the order of the rule.
+  const UpdateRule& Get(const Shape& shape) {
+    std::unique_ptr<UpdateRule>& rule = by_shape[shape];
+    if (rule == nullptr) rule = optimizer->Bind(Layout({{"param", shape}}), ThetaSpan());
     return *rule;
   }
 
@@ -370,7 +381,7 @@ torch::Tensor LearnedOptimizer::step(LossClosure closure) {
               "{} has made all {} steps of its training (num_steps), which {} needs; nothing was "
               "changed. A higher num_steps lets it go on",
               Name(g, i, param), options.num_steps(), needs_num_steps);
-      Job job(param, options, param_key);
+      Job job(param, rules_->optimizer->sees_shapes(), options, param_key);
       if (AllFinite(Floats(job.gradient))) {
         jobs.push_back(std::move(job));
         continue;
@@ -384,9 +395,9 @@ torch::Tensor LearnedOptimizer::step(LossClosure closure) {
   }
   rules_->skipped += skipped;
   for (Job& job : jobs) {
-    job.rule = &rules_->Get(job.param);
+    job.rule = &rules_->Get(job.param.sizes().vec());
     job.Prepare();
-    auto& state = state_[StateKey(job.param)];
+    auto& state = state_[job.key];
     if (state == nullptr) {
       auto fresh = std::make_unique<State>();
       fresh->state(torch::zeros({job.rule->state_layout().size()}, torch::kFloat32));
@@ -478,7 +489,10 @@ void LearnedOptimizer::load(torch::serialize::InputArchive& archive) {
       auto state = std::make_unique<State>();
       state->step(Read(archive, ParamKey(g, i, "step")).toInt());
       state->state(Read(archive, ParamKey(g, i, "state")).toTensor().clone());
-      const int64_t wanted = rules_->Get(params[i]).state_layout().size();
+      const int64_t wanted =
+          rules_->Get(InRuleOrder(params[i], rules_->optimizer->sees_shapes()).sizes().vec())
+              .state_layout()
+              .size();
       Require(state->state().scalar_type() == torch::kFloat32 && state->state().numel() == wanted,
               "{} has a state of {} numbers of type {} in the archive; needed are {} of type Float",
               Name(g, i, params[i]), state->state().numel(), Text(state->state().scalar_type()),

@@ -55,12 +55,15 @@ struct LearnedOptimizerParamState
 // Parameters: CPU, strided, of any shape, float32 or float64. Gradients: dense. One that is
 // undefined leaves its parameter and that parameter's step count as they are. Every parameter is a
 // problem of its own for the update rule, of the parameter's elements in C order, so results do not
-// depend on strides. Steps are computed in float32 by the kernels of lopt/, in place where the
-// parameter is contiguous float32; the state is float32 as well. For float64 parameters the step is
-// the change that the parameter and gradient make when rounded to float32, as coarse as float32's
-// spacing at the parameter, and is added in float64. Results do not depend on the number of
-// threads; large sets of parameters, and the pieces of large tensors, are shared among as many as
-// torch has (at::get_num_threads).
+// depend on strides. An optimizer that sees shapes (lopt::LearnedOptimizer::sees_shapes, such as
+// AdafacMLPLOpt) is given a parameter of two axes or more in the order of axes that it was trained
+// with: torch's [out, in, spatial...] as [spatial..., in, out]. Its state is of that order. Steps
+// are computed in float32 by the kernels of lopt/, in place where the parameter is contiguous
+// float32; the state is float32 as well. For float64 parameters the step is the change that the
+// parameter and gradient make when rounded to float32, as coarse as float32's spacing at the
+// parameter, and is added in float64. Results do not depend on the number of threads; large sets of
+// parameters, and the pieces of large tensors, are shared among as many as torch has
+// (at::get_num_threads).
 //
 // A training of more steps than the optimizer was trained on (ThetaFile::trained_horizon), beyond
 // which it may lose what it had gained, is warned of once (TORCH_WARN).

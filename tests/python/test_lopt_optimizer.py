@@ -109,6 +109,13 @@ def trained(optimizer, params, gradients):
     return [p.detach().clone() for p in params]
 
 
+def in_torch_order(tensor):
+    """[spatial..., in, out] as torch has it, [out, in, spatial...], contiguous."""
+    if tensor.dim() < 2:
+        return tensor
+    return tensor.detach().permute(-1, -2, *range(tensor.dim() - 2)).contiguous()
+
+
 def random_gradients(params, steps, seed=1):
     generator = torch.Generator().manual_seed(seed)
     return [[torch.randn(p.shape, generator=generator).to(p.dtype) for p in params]
@@ -139,6 +146,36 @@ class GoldenTraces(TestCase):
 
     def test_steps_of_learnable_adam(self):
         self.follow("learnable_adam_steps.safetensors")
+
+    def test_steps_of_adafac_mlp_lopt_on_parameters_in_the_order_of_torch(self):
+        for name in ("adafac_mlp_steps.safetensors", "adafac_mlp_steps_large.safetensors"):
+            arrays, metadata = read_safetensors(GOLDEN / name)
+            params = {tensor: in_torch_order(p)
+                      for tensor, p in tensors(without("param0/", arrays)).items()}
+            optimizer = LearnedOptimizer.from_file(
+                GOLDEN / name, params.values(), learned_optimizer=json.loads(metadata["optimizer"]))
+            for step in range(int(metadata["steps"])):
+                for tensor, p in params.items():
+                    p.grad = in_torch_order(torch.tensor(arrays["gradient/" + tensor][step]))
+                if step == 4:  # goes on from a saved state
+                    saved = optimizer.state_dict()
+                    optimizer = LearnedOptimizer(params.values(), ThetaFile(
+                        GOLDEN / name, json.loads(metadata["optimizer"])))
+                    optimizer.load_state_dict(saved)
+                optimizer.step()
+                for tensor, p in params.items():
+                    wanted = torch.tensor(arrays["param/" + tensor][step])
+                    self.assertClose(p, in_torch_order(wanted), 1e-6)
+
+    def test_decays_that_do_not_fit_are_an_error(self):
+        for decays in ({"initial_rms_decays": [0.9, 0.5]}, {"initial_adafactor_decays": [0.9]},
+                       {"initial_momentum_decays": []}):
+            with self.assertRaisesRegex(ValueError, "AdafacMLPLOpt: initial_adafactor_decays must "
+                                        "have as many decays as initial_momentum_decays, "
+                                        "initial_rms_decays 1 or as many; got "):
+                ThetaFile(STEPS, {"type": "AdafacMLPLOpt", **decays})
+        with self.assertRaisesRegex(ValueError, "option initial_rms_decays must be like"):
+            ThetaFile(STEPS, {"type": "AdafacMLPLOpt", "initial_rms_decays": ["0.9"]})
 
     def test_steps_of_learnable_sgd_on_a_square(self):
         path = self.directory / "theta.safetensors"
@@ -833,27 +870,29 @@ class FilesOfTheProgram(TestCase):
     @unittest.skipIf(os.environ.get("LOPT_TORCH") == "OFF", "lopt was built without LibTorch")
     def test_an_exported_torch_script_follows_the_golden_steps(self):
         for name in ("mlp_lopt_steps.safetensors", "mlp_lopt_steps_large.safetensors",
-                     "learnable_adam_steps.safetensors"):
+                     "learnable_adam_steps.safetensors", "adafac_mlp_steps.safetensors"):
             path, _, _ = self.imported(name=name)
             run("export", path, "--format", "torchscript", "--out", self.directory / "theta.pt")
             module = torch.jit.load(str(self.directory / "theta.pt"))
             arrays, metadata = read_safetensors(GOLDEN / name)
+            order = in_torch_order if "adafac" in name else torch.Tensor.clone
             for tensor, start in without("param0/", arrays).items():
-                p = torch.tensor(start)
+                p = order(torch.tensor(start))
                 state = module.init_state(p)
                 for step in range(int(metadata["steps"])):
-                    gradient = torch.tensor(arrays["gradient/" + tensor][step])
+                    gradient = order(torch.tensor(arrays["gradient/" + tensor][step]))
                     p, state = module.update(p, gradient, state, step)
-                    self.assertClose(p, arrays["param/" + tensor][step], 1e-6)
+                    self.assertClose(p, order(torch.tensor(arrays["param/" + tensor][step])), 1e-6)
                 # Late steps, which the traces do not reach.
                 file = ThetaFile(path)
                 rule = file.bind(torch.device("cpu"))
-                flat, gradient = p.reshape(-1), torch.tensor(arrays["gradient/" + tensor][0])
+                seen, gradient = (file.in_rule_order(x) for x in (p, gradient))
                 for step in (300, 7_000, 150_000):
-                    fresh = lopt_optimizer._fresh_state(file, flat)
-                    wanted, _ = module.update(p, gradient, module.init_state(p), step)
-                    self.assertClose(flat - rule.step(flat, gradient.reshape(-1), fresh, step, None),
-                                     wanted.reshape(-1), 2e-6)
+                    fresh = lopt_optimizer._fresh_state(file, seen)
+                    wanted, _ = module.update(p, file.in_torch_order(gradient, p.shape),
+                                              module.init_state(p), step)
+                    self.assertClose(seen - rule.step(seen, gradient, fresh, step, None),
+                                     file.in_rule_order(wanted), 2e-6)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,8 @@
 #include "learner/job/meta_trainer.h"
 #include "learner/meta_train_config.h"
 #include "learner/run/checkpoint.h"
+#include "lopt/adafac_mlp_lopt.h"
+#include "lopt/adafac_parts.h"
 #include "lopt/celo2.h"
 #include "lopt/mlp_lopt.h"
 #include "tasks/image_conv.h"
@@ -121,6 +123,29 @@ BenchOptimizer BenchMlpLopt(const MLPLOptOptions& options = {}) {
   return {std::make_shared<MLPLOpt>(options),
           std::make_shared<MLPLOpt>(options, MLPLOpt::Implementation::kReference),
           [options](const Layout& params) { return MlpLoptFlop(params.size(), options); }};
+}
+
+// What rows and columns give to the first layer is formed once for each of them, and so is not
+// counted; their factors are.
+double AdafacFlop(const Layout& params, const AdafacMLPLOptOptions& options) {
+  const AdafacFeatures features(options);
+  const auto hidden = static_cast<double>(options.hidden_size);
+  const auto layers = static_cast<double>(options.hidden_layers);
+  double flop = 0;
+  for (const LayoutEntry& entry : params.entries()) {
+    const bool factored = entry.shape.size() >= 2;
+    const auto inputs = static_cast<double>(features.count - (factored ? 4 * features.f : 0));
+    flop += 2 * static_cast<double>(entry.size) *
+            (inputs * hidden + (layers - 1) * hidden * hidden + 2 * hidden);
+  }
+  return flop;
+}
+
+BenchOptimizer BenchAdafac(int64_t hidden_size) {
+  const AdafacMLPLOptOptions options = {.hidden_size = hidden_size};
+  return {std::make_shared<AdafacMLPLOpt>(options),
+          std::make_shared<AdafacMLPLOpt>(options, AdafacMLPLOpt::Implementation::kReference),
+          [options](const Layout& params) { return AdafacFlop(params, options); }};
 }
 
 BenchOptimizer BenchCelo2() {
@@ -446,6 +471,12 @@ std::vector<WorkloadMaker> Workloads(int threads) {
     const std::string name = std::string("celo2/") + shape;
     const Layout layout({{"w", {rows, columns}}});
     add(name, [=] { return OptimizerUpdate(name, layout, BenchCelo2()); });
+  }
+  for (const int64_t hidden : {4, 32}) {
+    const std::string name = "adafac/64x32/hidden-" + std::to_string(hidden);
+    add(name, [=] {
+      return OptimizerUpdate(name, Layout({{"w", {64, 32}}}), BenchAdafac(hidden));
+    });
   }
   for (const ImageShape& shape : {SmallImages(), LargeImages()}) {
     const std::string gradient = "image_mlp/" + shape.name;

@@ -81,6 +81,7 @@ std::string Show(const std::vector<FoundArray>& arrays) {
       break;
     }
     shown.push_back(fmt::format("{} {} {}", array.path, array.dtype, ToString(array.shape)));
+    if (!array.name_in_file.empty()) shown.back() += fmt::format(" ({})", array.name_in_file);
   }
   return fmt::format("{}", fmt::join(shown, ", "));
 }

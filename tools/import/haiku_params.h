@@ -13,7 +13,8 @@ struct FoundArray {
   std::string path;   // keys that lead to it, joined by '/', without haiku's "~": "mlp/linear_0/w"
   std::string dtype;  // NumPy's name
   Shape shape;
-  Array values;  // float32; for other dtypes, nothing
+  Array values;                   // float32; for other dtypes, nothing
+  std::string name_in_file = {};  // where it is not the path
 };
 
 // All arrays of a file of haiku params, in the order of their paths:

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "base/arrays.h"
@@ -13,6 +14,7 @@
 #include "tools/command_line.h"
 #include "tools/commands.h"
 #include "tools/import/haiku_params.h"
+#include "tools/import/pylo.h"
 
 namespace lopt {
 
@@ -40,17 +42,22 @@ int ImportCommand(const std::vector<std::string>& arguments) {
   std::string out;
   std::string optimizer_text;
   std::string key;
+  std::string decays;
   options.add_options()("out", po::value(&out)->value_name("THETA"),
                         "Theta file to write (.safetensors).")(
       "learned-optimizer",
       po::value(&optimizer_text)->value_name("JSON")->default_value(R"({"type": "MLPLOpt"})"),
       "Type and options of the optimizer that the weights are of.")(
       "key", po::value(&key)->value_name("PATH"),
-      "Where in the file the weights are, if there are several that fit; '.' is the top.");
+      "Where in the file the weights are, if there are several that fit; '.' is the top.")(
+      "decays", po::value(&decays)->value_name("JSON"),
+      "The offsets of the decays, for weights of PyLO: '{\"momentum_decays\": [...], "
+      "\"rms_decays\": [...], \"adafactor_decays\": [...]}'.");
   const auto values = ParseCommandLine(
       arguments, options, "file", 1, synopsis,
       "FILE holds haiku params as google/learned_optimization has them: an .npz file, the msgpack\n"
-      "of flax (checkpoints.save_state), or a .safetensors file; or the theta.state of Celo2.\n\n"
+      "of flax (checkpoints.save_state), or a .safetensors file; or the theta.state of Celo2;\n"
+      "or, for an AdafacMLPLOpt, the .safetensors file of a network of PyLO.\n\n"
       "Example:\n  lopt import params.msgpack --out theta.safetensors\n");
   if (!values) return kExitDone;
   if (!values->contains("file") || out.empty()) {
@@ -66,7 +73,11 @@ int ImportCommand(const std::vector<std::string>& arguments) {
   const auto optimizer = OptimizerRegistry().Make(theta_file.learned_optimizer);
   const Layout& layout = optimizer->theta_layout();
   theta_file.theta.resize(layout.size());
-  const std::vector<FoundArray> arrays = ReadHaikuParams(file);
+  std::vector<FoundArray> arrays = ReadHaikuParams(file);
+  const bool pylo = theta_file.learned_optimizer.Type() == "AdafacMLPLOpt" && IsPylo(arrays);
+  if (pylo) arrays = FromPylo(std::move(arrays), decays, file);
+  Require(pylo || decays.empty(),
+          "--decays is for an AdafacMLPLOpt whose weights are in a file of PyLO; {} is none", file);
   CheckIsNotCelo1(arrays, theta_file.learned_optimizer.Type(), file);
   RowFromArrays(layout, FindTensors(arrays, layout, key, file), "",
                 {theta_file.theta.data(), static_cast<size_t>(theta_file.theta.size())});
