@@ -38,8 +38,8 @@ struct MLPLOptOptions {
 //                            min(1, rms(g) (1 - d^(t + 1)) / rms(M)),
 //                          d and M being the slowest decay, .9999, and its momentum: the gradient's
 //                          size beside that of its mean so far. Where the gradient is 0 the factor
-//                          is 0. The other features are normalised, so without it a tensor's steps
-//                          keep their size however small its gradients become.
+//                          is 0. Features are normalised, so without it a tensor's steps keep their
+//                          size however small its gradients become.
 //   relative_to_parameter  A tensor's step is multiplied by max(rms(p), 1e-3), of p before the step
 //                          (the relative step size of Adafactor, Shazeer and Stern 2018, and its
 //                          floor, without which a tensor of zeros would stay so).

@@ -186,6 +186,11 @@ TEST_CASE("A zero gradient leaves params finite") {
   });
 }
 
+TEST_CASE("Optimizers that need the length of the run say so and refuse to go without") {
+  ForEach(EveryOptimizer(),
+          [](const Built<LearnedOptimizer>& optimizer) { CheckNeedOfNumSteps(*optimizer.made); });
+}
+
 TEST_CASE("Schedules give lengths that are functions of the key") {
   ForEach(EverySchedule(),
           [](const Built<TruncationSchedule>& schedule) { CheckLengths(*schedule.made); });

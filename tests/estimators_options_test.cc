@@ -128,7 +128,7 @@ TEST_CASE("An optimizer that needs the length of the run is refused where episod
   const std::string never =
       "inner problem: LearnableAdam with schedule 'cosine' needs the length of episodes, which do "
       "not end (NeverEndingTruncationSchedule); choose another schedule";
-  for (const std::string type : {"TruncatedPES", "TruncatedES"}) {
+  for (const std::string type : {"TruncatedPES", "TruncatedNRES", "TruncatedES"}) {
     CHECK(ErrorOf([&] { make(type, "NeverEndingTruncationSchedule"); }) == never);
     CHECK(ErrorOf([&] { make(type, "ConstantTruncationSchedule"); }) == "no error");
   }

@@ -218,4 +218,28 @@ inline void CheckZeroGradientIsHarmless(const LearnedOptimizer& optimizer) {
   }
 }
 
+// Updates go without the length of the run exactly where the optimizer does not say that it is
+// needed.
+inline void CheckNeedOfNumSteps(const LearnedOptimizer& optimizer) {
+  const Layout layout = ParamsLayouts().back();
+  const auto rule = optimizer.Bind(layout, DrawTheta(optimizer, 1));
+  const std::vector<float> gradient(layout.size(), 0.5F);
+  Workspace scratch;
+  for (const StepInfo& info : {StepInfo{}, StepInfo{.step = 5, .num_steps = 5}}) {
+    Training training = StartTraining(*rule, 1);
+    const Training before = training;
+    const auto update = [&] {
+      rule->Update(info, gradient, training.params, training.state, scratch);
+    };
+    if (optimizer.needs_num_steps().empty()) {
+      update();
+      CHECK(AllFinite(training.params));
+      CHECK_FALSE(SameBits(training, before));
+    } else {
+      CheckThrows(optimizer.needs_num_steps() + " needs the length of the run", update);
+      CHECK(SameBits(training, before));
+    }
+  }
+}
+
 }  // namespace lopt::contracts
