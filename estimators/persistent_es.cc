@@ -52,10 +52,7 @@ GradientEstimate PersistentES::DoEstimate(const WorkerWeights& weights, Key key,
   const int64_t num_tasks = options().num_tasks;
   const Shape shape = {num_tasks, theta_layout().size()};
   UnrollState unroll = TakeUnroll(state, (HasFelt() ? 1 : 0) + (OutliveWindows() ? 2 : 0));
-  Array zeros;
-  if (!HasFelt()) {
-    zeros = Array(DType::kFloat32, shape);
-  }
+  Array zeros(DType::kFloat32, HasFelt() ? Shape{0} : shape);
   const std::span<float> felt =
       (HasFelt() ? state->At("felt", DType::kFloat32, shape) : zeros).As<float>();
   AntitheticPairs pairs(problem(), weights, key, NamePerturbations(key, *state));
