@@ -36,14 +36,14 @@ void VisitRates(FieldVisitor& v, Options* options) {
   VisitSchedule(v, &options->schedule);
 }
 
+}  // namespace
+
 Celo2Options AsCelo2(const Celo2BaseOptions& options) {
   return {.learning_rate = options.learning_rate,
           .weight_decay = options.weight_decay,
           .schedule = options.schedule,
           .one_d = OneD::kLearned};
 }
-
-}  // namespace
 
 void Celo2BaseOptions::Visit(FieldVisitor& v) { VisitRates(v, this); }
 

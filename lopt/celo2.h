@@ -41,6 +41,9 @@ struct Celo2Options {
   void Visit(FieldVisitor& v);
 };
 
+// Celo2Base is Celo2 without Newton-Schulz and with these options.
+Celo2Options AsCelo2(const Celo2BaseOptions& options);
+
 // Celo2-base (amoudgl/celo; paper 2602.19142). A network with ReLU between its layers, 30-8-8-3,
 // maps the features of each parameter to a direction, its first output; of the other two the
 // published rule makes no use. For a tensor p and its gradient g, clipped to [-1000, 1000]:
@@ -81,6 +84,8 @@ class Celo2Base : public LearnedOptimizer {
 
   explicit Celo2Base(const Celo2BaseOptions& options = {},
                      Implementation implementation = Implementation::kFast);
+
+  bool sees_shapes() const override { return true; }
 
  protected:
   Celo2Base(const char* type, const Celo2Options& options, bool orthogonal,

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "lopt/adafac_mlp_lopt.h"
 #include "lopt/adafac_parts.h"
+#include "lopt/celo2.h"
 #include "lopt/learnable.h"
 #include "lopt/mlp_lopt.h"
 #include "lopt/registry.h"
@@ -235,6 +236,124 @@ def init_state(self, param: Tensor) -> Tensor:
                                  fmt::arg("step_mult", options.step_mult));
 }
 
+// Celo2 and Celo2Base. The state of a parameter that the network steps is m, r, and then v or the
+// moments by rows and by columns; of one that Adam steps, m and v.
+void Celo2Source(const Config& config, const Celo2Options& options, bool orthogonal,
+                 TorchScript* script) {
+  const std::string update =
+      kUpdate + RequireNumSteps(NeedOfNumSteps(config.Type(), options.schedule));
+  script->buffers.Set("decays", Array::Of<float>({Celo2::kMomenta}, Celo2::kDecays));
+  std::string first = "self.w0__0";
+  for (int i = 1; i < 14; ++i) first += fmt::format(", self.w0__{}", i);
+  std::string init;
+  std::string adam;
+  if (options.one_d != OneD::kLearned) {
+    init = "    if param.dim() < 2:\n        n = 2 * param.numel()\n";
+    const std::string direction =
+        options.one_d == OneD::kAdam
+            ? "        x = m * torch.rsqrt(v + 1e-8)\n"
+            : "        root = torch.sqrt(v / (1.0 - 0.95 ** (step + 1))) + 1e-8\n"
+              "        x = m / (1.0 - 0.9 ** (step + 1)) / root\n";
+    adam = fmt::format(R"(    if param.dim() < 2:
+        g = grad.to(self.decays.dtype)
+        m = 0.9 * state[:n].view(g.size()) + (1.0 - 0.9) * g
+        v = 0.95 * state[n:].view(g.size()) + (1.0 - 0.95) * (g * g)
+{direction}        x = rate * {mult} * (x + {decay} * param.to(g.dtype))
+        return param - x.to(param.dtype), torch.cat([m.reshape([-1]), v.reshape([-1])])
+)",
+                       fmt::arg("direction", direction), fmt::arg("mult", options.mult_1d),
+                       fmt::arg("decay", options.weight_decay));
+  }
+  const std::string newton_schulz = !orthogonal ? "" : R"(    if p.dim() >= 2:
+        tall = size[-2] > size[-1]
+        if tall:
+            x = x.transpose(-1, -2)
+        x = x / (torch.sqrt(x.square().sum([-2, -1], True)) + 1e-8)
+        for i in range(5):
+            a = x @ x.transpose(-1, -2)
+            x = 3.4445 * x + (-4.775 * a + 2.0315 * (a @ a)) @ x
+        if tall:
+            x = x.transpose(-1, -2)
+)";
+  script->source =
+      kShapes + fmt::format(R"(
+def init_state(self, param: Tensor) -> Tensor:
+    n = 7 * param.numel()
+    if param.dim() >= 2:
+        size = self.in_rule_order(param).size()
+        largest, second = self.largest_axes(size)
+        n = 4 * param.numel() + 3 * (self.count(self.averaged(size, largest)) +
+                                     self.count(self.averaged(size, second)))
+{init}    return torch.zeros([n], dtype=self.decays.dtype, device=param.device)
+
+def normalized(self, x: Tensor, axes: List[int]) -> Tensor:
+    square = x.square()
+    if len(axes) > 0:
+        square = square.mean(axes, True)
+    return x * torch.rsqrt(1e-9 + square)
+{update}    n = param.numel()
+    if n == 0:
+        return param, state
+    rate = {rate} * {factor}
+{adam}    p = self.in_rule_order(param.to(self.decays.dtype))
+    g = self.in_rule_order(grad.to(self.decays.dtype)).clamp(-1000.0, 1000.0)
+    size = p.size()
+    d = self.decays.view([3] + [1] * p.dim())
+    m = d * state[:3 * n].view([3] + size) + (1.0 - d) * g
+    square = g * g
+    r = 0.95 * state[3 * n:4 * n].view(size) + (1.0 - 0.95) * square
+    q = torch.rsqrt(r + 1e-8)
+    square = square + 1e-30
+    v = state[4 * n:]
+    axes: List[int] = []
+    if p.dim() < 2:
+        if p.dim() == 1:
+            axes.append(-1)
+        row = d * v.view([3] + size) + (1.0 - d) * square
+        col = row
+        f = torch.rsqrt(torch.clamp_min(row + 1e-9, 1e-9))
+        new_v = row.reshape([-1])
+    else:
+        axes = [-2, -1]
+        largest, second = self.largest_axes(size)
+        rows = [3] + self.averaged(size, largest)
+        cols = [3] + self.averaged(size, second)
+        row = d * v[:self.count(rows)].view(rows) + (1.0 - d) * square.mean(largest, True)
+        col = d * v[self.count(rows):].view(cols) + (1.0 - d) * square.mean(second, True)
+        ratio = row / (row.mean(second + 1, True) + 1e-9)
+        f = torch.rsqrt(torch.clamp_min(ratio, 1e-9)) * torch.rsqrt(torch.clamp_min(col, 1e-9))
+        new_v = torch.cat([row.reshape([-1]), col.reshape([-1])])
+    features = [g.unsqueeze(0), g.clamp(-0.1, 0.1).unsqueeze(0), p.unsqueeze(0), m,
+                r.unsqueeze(0), m * q, q.unsqueeze(0), g * f, (g * q).unsqueeze(0)]
+    if p.dim() >= 2:
+        row = row.expand([3] + size)
+        col = col.expand([3] + size)
+        features += [row, col, torch.rsqrt(row + 1e-8), torch.rsqrt(col + 1e-8), m * f]
+    x = self.normalized(torch.cat(features), axes)
+    x = x.reshape([x.size(0), n]).t()
+    w = torch.cat([{first}])
+    x = torch.relu(x @ w[:x.size(1)] + self.b0)
+    x = torch.relu(x @ self.w1 + self.b1)
+    x = (x @ self.w2[:, 0] + self.b2[0]).view(size)
+{newton_schulz}    x = rate * (self.normalized(x, axes) + {decay} * p)
+    x = self.in_torch_order(x)
+    return param - x.to(param.dtype), torch.cat([m.reshape([-1]), r.reshape([-1]), new_v])
+)",
+                            fmt::arg("init", init), fmt::arg("update", update),
+                            fmt::arg("rate", options.learning_rate),
+                            fmt::arg("factor", Factor(options.schedule)), fmt::arg("adam", adam),
+                            fmt::arg("first", first), fmt::arg("newton_schulz", newton_schulz),
+                            fmt::arg("decay", options.weight_decay));
+}
+
+void Celo2Script(const Config& config, TorchScript* script) {
+  Celo2Source(config, ReadOptions<Celo2Options>(config), true, script);
+}
+
+void Celo2BaseScript(const Config& config, TorchScript* script) {
+  Celo2Source(config, AsCelo2(ReadOptions<Celo2BaseOptions>(config)), false, script);
+}
+
 // The methods of a hand-designed optimizer with `slots` tensors of state: `body` ends update and
 // finds the learning rate in `rate`.
 std::string LearnableSource(const Config& config, RateSchedule schedule, int slots,
@@ -283,10 +402,9 @@ void Adam(const Config& config, TorchScript* script) {
 
 const std::map<std::string, void (*)(const Config&, TorchScript*)>& Scripts() {
   static const std::map<std::string, void (*)(const Config&, TorchScript*)> scripts = {
-      {"MLPLOpt", MlpLopt},
-      {"AdafacMLPLOpt", AdafacMlpLopt},
-      {"LearnableSGD", Sgd},
-      {"LearnableSGDM", Sgdm},
+      {"MLPLOpt", MlpLopt},   {"AdafacMLPLOpt", AdafacMlpLopt},
+      {"Celo2", Celo2Script}, {"Celo2Base", Celo2BaseScript},
+      {"LearnableSGD", Sgd},  {"LearnableSGDM", Sgdm},
       {"LearnableAdam", Adam}};
   return scripts;
 }

@@ -313,6 +313,154 @@ class _AdafacMLPLOpt(_Rule):
         return step.reshape(p.shape)
 
 
+class _Celo2Base(_Rule):
+    """A network of 347 weights on the features of amoudgl/celo (arXiv 2602.19142).
+
+    With g clipped to [-1000, 1000] and the averages m <- d m + (1 - d) g, r <- .95 r + .05 g^2 and
+    row, col <- d row + (1 - d) (mean of g^2 + 1e-30 over the largest axis), or over the second
+    largest, all already updated, the features are g, g clipped to [-.1, .1], p, m, r, m q, q, g f,
+    g q and, of two axes or more, row, col, rsqrt(row + 1e-8), rsqrt(col + 1e-8), m f, where
+    q = rsqrt(r + 1e-8) and f = rsqrt(row / mean of row over the second largest axis) rsqrt(col); of
+    fewer axes f = rsqrt(v), where v averages the tensor's own squares. Features, and then the
+    network's first output, the direction, are divided by sqrt(1e-9 + mean square) over the last two
+    axes; p <- p - lr (direction + weight_decay p).
+    """
+
+    OPTIONS = {"learning_rate": 1e-3, "weight_decay": 0.0, "schedule": "constant"}
+    CHOICES = {"schedule": _SCHEDULES}
+    SEES_SHAPES = True
+    DECAYS = (0.9, 0.99, 0.999)
+    FEW_FEATURES = 15  # of a tensor of fewer than two axes
+    ORTHOGONAL = False
+
+    needs_num_steps = staticmethod(_need_of_schedule)
+
+    @staticmethod
+    def layout(options):
+        features = (1, 1, 1, 3, 1, 3, 1, 3, 1, 3, 3, 3, 3, 3)
+        shapes = {f"w0__{i}": (count, 8) for i, count in enumerate(features)}
+        return {**shapes, "b0": (8,), "w1": (8, 8), "b1": (8,), "w2": (8, 3), "b2": (3,)}
+
+    @staticmethod
+    def state_shapes(options, shape):
+        shapes = {"m": (3, *shape), "r": shape}
+        if len(shape) < 2:
+            return {**shapes, "v": (3, *shape)}
+        largest, second = _largest_axes(shape)
+        return {**shapes, "row": (3, *_averaged(shape, largest)),
+                "col": (3, *_averaged(shape, second))}
+
+    def __init__(self, options, theta, device):
+        self._learning_rate, self._weight_decay = options["learning_rate"], options["weight_decay"]
+        self._schedule = options["schedule"]
+        first = torch.cat([theta[f"w0__{i}"] for i in range(14)])
+        self._weights = [w.to(device).t() for w in (first, theta["w1"], theta["w2"][:, :1])]
+        self._biases = [b.to(device)[:, None] for b in (theta["b0"], theta["b1"], theta["b2"][:1])]
+        self._decays = torch.tensor(self.DECAYS, device=device)
+
+    def step(self, p, g, state, t, num_steps):
+        if p.numel() == 0:
+            return p
+        rate = self._learning_rate * _schedule_factor(self._schedule, t, num_steps)
+        return rate * (self._direction(p, g, state) + self._weight_decay * p)
+
+    def _direction(self, p, g, state):
+        axes = tuple(range(-min(p.dim(), 2), 0))
+
+        def normalized(x):
+            mean = (x * x).mean(axes, True) if axes else x * x
+            return x * torch.rsqrt(1e-9 + mean)
+
+        x = torch.cat([normalized(f.expand(-1, *p.shape)).reshape(-1, p.numel())
+                       for f in self._features(p, g.clamp(-1000, 1000), state)])
+        weights = [self._weights[0][:, : len(x)], *self._weights[1:]]
+        direction = torch.empty_like(x[0])
+        for begin in range(0, p.numel(), _MLPLOpt.CHUNK):
+            chunk = slice(begin, begin + _MLPLOpt.CHUNK)
+            y = torch.addmm(self._biases[0], weights[0], x[:, chunk])
+            for layer in (1, 2):
+                y = torch.addmm(self._biases[layer], weights[layer], y.relu_())
+            direction[chunk] = y[0]
+        direction = direction.reshape(p.shape)
+        if self.ORTHOGONAL and p.dim() >= 2:
+            direction = self._orthogonal(direction)
+        return normalized(direction)
+
+    def _features(self, p, g, state):
+        def decay(average, decays, x):
+            decays = decays.reshape(-1, *[1] * p.dim())
+            return average.mul_(decays).add_((1 - decays) * x)
+
+        square = g * g
+        m = decay(state["m"], self._decays, g)
+        (r,) = decay(state["r"][None], self._decays.new_tensor(0.95), square)
+        q = torch.rsqrt(r + 1e-8)
+        square = square + 1e-30
+        if p.dim() < 2:
+            f = _floored_rsqrt(decay(state["v"], self._decays, square) + 1e-9)
+        else:
+            largest, second = _largest_axes(p.shape)
+            row = decay(state["row"], self._decays, square.mean(largest, True))
+            col = decay(state["col"], self._decays, square.mean(second, True))
+            ratio = row / (row.mean(second + 1, True) + 1e-9)
+            f = _floored_rsqrt(ratio) * _floored_rsqrt(col)
+        few = [g[None], g[None].clamp(-0.1, 0.1), p[None], m, r[None], m * q, q[None], g * f,
+               (g * q)[None]]
+        if p.dim() < 2:
+            return few
+        return [*few, row, col, torch.rsqrt(row + 1e-8), torch.rsqrt(col + 1e-8), m * f]
+
+    @staticmethod
+    def _orthogonal(x):
+        """Five Newton-Schulz iterations on the matrices of the last two axes."""
+        tall = x.shape[-2] > x.shape[-1]
+        if tall:
+            x = x.transpose(-1, -2)
+        x = x / (x.square().sum((-2, -1), True).sqrt() + 1e-8)
+        for _ in range(5):
+            a = x @ x.transpose(-1, -2)
+            x = 3.4445 * x + (-4.775 * a + 2.0315 * (a @ a)) @ x
+        return x.transpose(-1, -2) if tall else x
+
+
+class _Celo2(_Celo2Base):
+    """_Celo2Base with directions made nearly orthogonal, and Adam for tensors of fewer than two
+    axes: without bias correction as it was meta-trained ("adam"), AdamW ("adamw"), or not at all
+    ("learned"). Their learning rate is mult_1d times the other."""
+
+    OPTIONS = {**_Celo2Base.OPTIONS, "one_d": "adam", "mult_1d": 20.0}
+    CHOICES = {**_Celo2Base.CHOICES, "one_d": ("adam", "adamw", "learned")}
+    ORTHOGONAL = True
+    BETA1, BETA2 = 0.9, 0.95
+
+    @staticmethod
+    def _by_adam(options, shape):
+        return options["one_d"] != "learned" and len(shape) < 2
+
+    @staticmethod
+    def state_shapes(options, shape):
+        if _Celo2._by_adam(options, shape):
+            return {"m": shape, "v": shape}
+        return _Celo2Base.state_shapes(options, shape)
+
+    def __init__(self, options, theta, device):
+        super().__init__(options, theta, device)
+        self._options = options
+
+    def step(self, p, g, state, t, num_steps):
+        if not self._by_adam(self._options, p.shape):
+            return super().step(p, g, state, t, num_steps)
+        rate = self._learning_rate * _schedule_factor(self._schedule, t, num_steps)
+        m = state["m"].mul_(self.BETA1).add_(g, alpha=1 - self.BETA1)
+        v = state["v"].mul_(self.BETA2).addcmul_(g, g, value=1 - self.BETA2)
+        if self._options["one_d"] == "adam":
+            direction = m * torch.rsqrt(v + 1e-8)
+        else:
+            root = torch.sqrt(v / (1 - self.BETA2 ** (t + 1))) + 1e-8
+            direction = m / (1 - self.BETA1 ** (t + 1)) / root
+        return rate * self._options["mult_1d"] * (direction + self._weight_decay * p)
+
+
 def _number(tensor):
     return tensor.float().item()
 
@@ -397,7 +545,8 @@ class _LearnableAdam(_Learnable):
         return step + rate * self._weight_decay * p if self._weight_decay else step
 
 
-_TYPES = {"MLPLOpt": _MLPLOpt, "AdafacMLPLOpt": _AdafacMLPLOpt, "LearnableSGD": _LearnableSGD, "LearnableSGDM": _LearnableSGDM,
+_TYPES = {"MLPLOpt": _MLPLOpt, "AdafacMLPLOpt": _AdafacMLPLOpt, "Celo2Base": _Celo2Base,
+          "Celo2": _Celo2, "LearnableSGD": _LearnableSGD, "LearnableSGDM": _LearnableSGDM,
           "LearnableAdam": _LearnableAdam}
 
 
@@ -632,6 +781,9 @@ class LearnedOptimizer(torch.optim.Optimizer):
                     other elements and the parameter itself move it. True: elements whose gradient
                     is exactly 0 keep their value in that step, weight decay included; their state
                     is updated.
+      as_vectors    default False. True: the learned optimizer sees the parameters as vectors,
+                    whatever their shape. Celo2 steps vectors by Adam, and so it should tables of
+                    embeddings, which have two axes.
       num_steps     the number of steps of the training, default None: not known. Learned optimizers
                     with a schedule need it: a step beyond it is an error. It may be set higher on
                     the way, for a training that is to go on. Others do without it.
@@ -648,13 +800,13 @@ class LearnedOptimizer(torch.optim.Optimizer):
     treated by itself and has its own step count; one whose gradient is None is left as it is,
     count included.
 
-    A learned optimizer that sees shapes (AdafacMLPLOpt) is given a parameter of two axes or more in
-    the order of axes that it was trained with: torch's [out, in, spatial...] as
+    A learned optimizer that sees shapes (AdafacMLPLOpt, Celo2) is given a parameter of two axes or
+    more in the order of axes that it was trained with: torch's [out, in, spatial...] as
     [spatial..., in, out]. Its state is of that order.
     """
 
     def __init__(self, params, theta_file, lr=1.0, weight_decay=0.0, non_finite="error",
-                 skip_zero_gradients=False, num_steps=None):
+                 skip_zero_gradients=False, num_steps=None, as_vectors=False):
         """params: tensors, or dictionaries of groups. theta_file: a ThetaFile.
 
         Raises TypeError for a parameter that is not of a real floating-point type, ValueError for
@@ -668,15 +820,17 @@ class LearnedOptimizer(torch.optim.Optimizer):
         # Schedulers that cycle a momentum look for its name.
         super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "non_finite": non_finite,
                                   "skip_zero_gradients": skip_zero_gradients,
-                                  "num_steps": num_steps, "momentum": None})
+                                  "num_steps": num_steps, "as_vectors": as_vectors,
+                                  "momentum": None})
 
     @classmethod
     def from_file(cls, path, params, lr=1.0, weight_decay=0.0, learned_optimizer=None,
-                  non_finite="error", skip_zero_gradients=False, num_steps=None):
+                  non_finite="error", skip_zero_gradients=False, num_steps=None,
+                  as_vectors=False):
         """The optimizer of a theta file, for these parameters. See ThetaFile for path and
         learned_optimizer and what is raised, and the class for the options."""
         return cls(params, ThetaFile(path, learned_optimizer), lr, weight_decay, non_finite,
-                   skip_zero_gradients, num_steps)
+                   skip_zero_gradients, num_steps, as_vectors)
 
     def add_param_group(self, param_group):
         super().add_param_group(param_group)
@@ -697,7 +851,8 @@ class LearnedOptimizer(torch.optim.Optimizer):
                 raise ValueError(f"LearnedOptimizer: {name} must be a finite number of at least 0, "
                                  f"got {group[name]}")
         for name, valid in (("non_finite", ("error", "skip")),
-                            ("skip_zero_gradients", (False, True))):
+                            ("skip_zero_gradients", (False, True)),
+                            ("as_vectors", (False, True))):
             if group[name] not in valid:
                 raise ValueError(f"LearnedOptimizer: {name} must be one of "
                                  f"{', '.join(map(repr, valid))}, got {group[name]!r}")
@@ -766,9 +921,15 @@ class LearnedOptimizer(torch.optim.Optimizer):
     def _step_of(self, p):
         return self.state[p]["step"] if self.state.get(p) else 0
 
+    def _as_seen(self, tensor, group):
+        """A parameter of a group as the rule sees it."""
+        ordered = self._theta_file.in_rule_order(tensor)
+        return ordered.reshape(-1) if group["as_vectors"] else ordered
+
     def _update(self, p, group):
         state = self.state[p]
-        values, gradient = (self._theta_file.in_rule_order(x).float() for x in (p, p.grad))
+        ordered = self._theta_file.in_rule_order(p)
+        values, gradient = (self._as_seen(x, group).float() for x in (p, p.grad))
         if not state:
             state["step"] = 0
             state.update(_fresh_state(self._theta_file, values))
@@ -780,7 +941,8 @@ class LearnedOptimizer(torch.optim.Optimizer):
             step = step + group["weight_decay"] * values
         if group["skip_zero_gradients"]:
             step = step.masked_fill(gradient == 0, 0)
-        p.add_(self._theta_file.in_torch_order(step, p.shape), alpha=-float(group["lr"]))
+        step = self._theta_file.in_torch_order(step.reshape(ordered.shape), p.shape)
+        p.add_(step, alpha=-float(group["lr"]))
         state["step"] += 1
 
     def state_dict(self):
@@ -803,19 +965,20 @@ class LearnedOptimizer(torch.optim.Optimizer):
         if not all(_same_bits(state_dict["theta"][name], tensor)
                    for name, tensor in here.theta.items()):
             raise ValueError("LearnedOptimizer: the state_dict was saved with another theta")
-        saved = [i for group in state_dict["param_groups"] for i in group["params"]]
+        saved = [(i, {"as_vectors": False, **group})
+                 for group in state_dict["param_groups"] for i in group["params"]]
         params = [p for group in self.param_groups for p in group["params"]]
-        for i, p in zip(saved, params):
+        for (i, group), p in zip(saved, params):
             state = state_dict["state"].get(i)
             if state is None:
                 continue
             got = {name: tuple(value.shape) for name, value in state.items() if name != "step"}
-            wanted = here.state_shapes(here.in_rule_order(p).shape)
+            wanted = here.state_shapes(self._as_seen(p, group).shape)
             if got != wanted:
                 raise ValueError(f"LearnedOptimizer: the state of parameter {i}, shape "
                                  f"{list(p.shape)}, must have {wanted}, got {got}")
         super().load_state_dict(state_dict)
-        for i, p in zip(saved, params):
+        for (i, _), p in zip(saved, params):
             for name, value in state_dict["state"].get(i, {}).items():
                 if name != "step":
                     value = value.detach().to(p.device, torch.float32, copy=True)
@@ -823,8 +986,9 @@ class LearnedOptimizer(torch.optim.Optimizer):
 
     def __setstate__(self, state):
         super().__setstate__(state)
-        for group in self.param_groups:  # one that was saved before there was the option
+        for group in self.param_groups:  # one that was saved before there were the options
             group.setdefault("num_steps", None)
+            group.setdefault("as_vectors", False)
 
     def __getstate__(self):
         return {**super().__getstate__(), "_theta_file": self._theta_file, "_rules": {},

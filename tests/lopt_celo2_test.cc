@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <Eigen/SVD>
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -11,10 +12,13 @@
 
 #include "base/arrays.h"
 #include "base/config.h"
+#include "base/eigen.h"
+#include "base/key.h"
 #include "base/safetensors.h"
 #include "lopt/celo2.h"
 #include "lopt/celo2_reference.h"
 #include "lopt/registry.h"
+#include "tests/error_of.h"
 #include "tests/golden_dir.h"
 
 namespace lopt {
@@ -183,6 +187,147 @@ TEST_CASE("Celo2's two Adams follow the golden params of biases and embeddings t
     options.one_d = OneD::kAdam;
     CHECK(Replay(trace, "train", Celo2(options, implementation)) <= 1e-6);
   }
+}
+
+// The change of params by the first update along a gradient.
+std::vector<float> FirstChange(const LearnedOptimizer& optimizer, const Layout& layout,
+                               std::vector<float> params, std::span<const float> gradient) {
+  const Eigen::VectorXf theta = optimizer.InitTheta(KeyFromSeed(1));
+  const auto rule = optimizer.Bind(layout, AsSpan(theta));
+  std::vector<float> state(static_cast<size_t>(rule->state_layout().size()));
+  Workspace scratch;
+  const std::vector<float> before = params;
+  rule->Update({}, gradient, params, state, scratch);
+  for (size_t i = 0; i < params.size(); ++i) params[i] -= before[i];
+  return params;
+}
+
+std::vector<float> Draws(uint64_t seed, int64_t count) {
+  std::vector<float> x(static_cast<size_t>(count));
+  Normal(KeyFromSeed(seed), x);
+  return x;
+}
+
+std::vector<std::string> NamesOf(const Layout& layout) {
+  std::vector<std::string> names;
+  for (const LayoutEntry& entry : layout.entries()) {
+    names.push_back(entry.name + " " + ToString(entry.shape));
+  }
+  return names;
+}
+
+TEST_CASE("Celo2 has the 347 weights of the published files, scaled by the inputs of a layer") {
+  const Celo2 optimizer;
+  CHECK(optimizer.theta_layout().size() == 347);
+  CHECK(optimizer.theta_layout() == Celo2Base().theta_layout());
+  const Eigen::VectorXf theta = optimizer.InitTheta(KeyFromSeed(1));
+  const auto largest = [&](const char* first, int64_t count) {
+    const LayoutEntry& entry = optimizer.theta_layout().Find(first);
+    return double{theta.segment(entry.offset, count).array().abs().maxCoeff()};
+  };
+  CHECK(largest("w0__0", 240) <= 2 / std::sqrt(30.0));
+  CHECK(largest("w0__0", 240) > 1.8 / std::sqrt(30.0));
+  CHECK(largest("w1", 64) > 1.5 / std::sqrt(8.0));
+  for (const char* bias : {"b0", "b1", "b2"}) CHECK(largest(bias, 3) == 0);
+}
+
+TEST_CASE("which tensors Adam steps is a matter of names in meta-training and of axes in use") {
+  const Layout params({{"b", {2}}, {"norm/scale", {2}}, {"embed/w", {3, 2}}, {"w", {3, 2}}});
+  const auto state = [&](OneD one_d) {
+    return NamesOf(Celo2({.one_d = one_d}).StateLayout(params));
+  };
+  const std::vector<std::string> scale = {"m/norm/scale [3, 2]", "r/norm/scale [2]",
+                                          "v/norm/scale [3, 2]"};
+  const std::vector<std::string> w = {"m/w [3, 3, 2]", "r/w [3, 2]", "row/w [3, 2]",
+                                      "col/w [3, 3]"};
+  const auto join = [](const std::vector<std::vector<std::string>>& parts) {
+    std::vector<std::string> all;
+    for (const auto& part : parts) all.insert(all.end(), part.begin(), part.end());
+    return all;
+  };
+  const std::vector<std::string> table = {"m/embed/w [3, 2]", "v/embed/w [3, 2]"};
+  CHECK(state(OneD::kAdam) == join({{"m/b [2]", "v/b [2]"}, scale, table, w}));
+  CHECK(state(OneD::kAdamW) ==
+        join({{"m/b [2]", "v/b [2]"}, {"m/norm/scale [2]", "v/norm/scale [2]"}, table, w}));
+  CHECK(state(OneD::kLearned).size() == 14);
+}
+
+TEST_CASE(
+    "a step of Celo2 is the learning rate in root mean square, whatever the gradient's size") {
+  const Layout layout({{"w", {9, 7}}});
+  for (const float scale : {0.0F, 1e-20F, 1.0F, 1e6F}) {
+    std::vector<float> gradient = Draws(2, 63);
+    for (float& g : gradient) g *= scale;
+    const std::vector<float> change =
+        FirstChange(Celo2({.learning_rate = 0.01}), layout, Draws(3, 63), gradient);
+    double sum = 0;
+    for (const float x : change) sum += double{x} * double{x};
+    CHECK(std::sqrt(sum / 63) == doctest::Approx(0.01).epsilon(1e-4));
+  }
+}
+
+TEST_CASE("a transposed matrix takes the transposed step of Celo2") {
+  const std::vector<float> gradient = Draws(2, 63);
+  const std::vector<float> params = Draws(3, 63);
+  const auto transposed = [](const std::vector<float>& x, int64_t rows) {
+    std::vector<float> y;
+    const int64_t columns = std::ssize(x) / rows;
+    for (int64_t j = 0; j < columns; ++j) {
+      for (int64_t i = 0; i < rows; ++i) y.push_back(x[i * columns + j]);
+    }
+    return y;
+  };
+  const Celo2 optimizer({.learning_rate = 1});
+  const auto tall = FirstChange(optimizer, Layout({{"w", {9, 7}}}), params, gradient);
+  const auto wide = FirstChange(optimizer, Layout({{"w", {7, 9}}}), transposed(params, 9),
+                                transposed(gradient, 9));
+  CHECK(Difference(transposed(tall, 9), wide) <= 5e-5);
+  CHECK(Difference(tall, wide) > 0.1);
+}
+
+TEST_CASE("the directions of Celo2 have singular values that are alike, those of Celo2Base not") {
+  const Layout layout({{"w", {12, 5}}});
+  const auto spread = [&](const LearnedOptimizer& optimizer) {
+    const std::vector<float> change = FirstChange(optimizer, layout, Draws(3, 60), Draws(2, 60));
+    const Eigen::Matrix<float, 12, 5, Eigen::RowMajor> matrix(change.data());
+    const auto values = Eigen::JacobiSVD<Eigen::MatrixXf>(matrix).singularValues();
+    return values.maxCoeff() / values.minCoeff();
+  };
+  CHECK(spread(Celo2({.learning_rate = 1})) < 1.8);
+  CHECK(spread(Celo2Base({.learning_rate = 1})) > 2);
+}
+
+TEST_CASE("a schedule multiplies all of a step of Celo2, Adam's too, and needs the run's length") {
+  const Layout layout({{"b", {3}}, {"w", {3, 2}}});
+  const Celo2Options constant = {.learning_rate = 0.3, .weight_decay = 0.2};
+  Celo2Options linear = constant;
+  linear.schedule = RateSchedule::kLinear;
+  const auto change = [&](const Celo2Options& options, StepInfo info) {
+    const Celo2 optimizer(options);
+    const Eigen::VectorXf theta = optimizer.InitTheta(KeyFromSeed(1));
+    const auto rule = optimizer.Bind(layout, AsSpan(theta));
+    std::vector<float> state(static_cast<size_t>(rule->state_layout().size()));
+    std::vector<float> params(9, 0.0F);
+    Workspace scratch;
+    rule->Update(info, Draws(2, 9), params, state, scratch);
+    return params;
+  };
+  std::vector<float> wanted = change(constant, {});
+  for (float& x : wanted) x *= 0.75F;
+  CHECK(Difference(change(linear, {.step = 25, .num_steps = 100}), wanted) <= 1e-6);
+  CHECK(Celo2(linear).needs_num_steps() == "Celo2 with schedule 'linear'");
+  CHECK(Celo2Base({.schedule = RateSchedule::kCosine}).needs_num_steps() ==
+        "Celo2Base with schedule 'cosine'");
+}
+
+TEST_CASE("options of Celo2 that are not valid are an Error") {
+  CHECK(ErrorOf([] { Celo2({.learning_rate = -1}); }) ==
+        "Celo2: learning_rate must be at least 0, got -1");
+  CHECK(ErrorOf([] { Celo2Base({.weight_decay = -0.5}); }) ==
+        "Celo2Base: weight_decay must be at least 0, got -0.5");
+  const std::string error = ErrorOf(
+      [] { OptimizerRegistry().Make(Config::Parse(R"({"type": "Celo2", "one_d": "sgd"})", "x")); });
+  CHECK(error == R"(config: 'one_d' must be one of adam, adamw, learned, got "sgd")");
 }
 
 }  // namespace

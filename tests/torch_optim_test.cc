@@ -25,6 +25,7 @@
 #include "lopt/registry.h"
 #include "tasks/idx.h"
 #include "tasks/image_data.h"
+#include "tests/celo2_golden.h"
 #include "tests/error_of.h"
 #include "tests/golden_dir.h"
 #include "tests/mnist_dir.h"
@@ -261,6 +262,41 @@ TEST_CASE("Parameters in torch's order of axes follow the golden steps of Adafac
         CAPTURE(names[i]);
         CHECK(Difference(params[i], InTorchOrder(Golden(golden, "param/" + names[i], step))) <=
               1e-6);
+      }
+    }
+  }
+}
+
+TEST_CASE("Parameters in torch's order of axes follow the golden steps of Celo2 and Celo2Base") {
+  for (const Celo2Golden& golden : Celo2Goldens()) {
+    CAPTURE(golden.prefix);
+    std::vector<std::string> names;
+    Tensors params;
+    Group network((Tensors()));
+    Group tables(Tensors(), std::make_unique<Options>(Options().as_vectors(true)));
+    for (const auto& [name, array] : golden.file.arrays.Extract("param0/")) {
+      names.push_back(name);
+      params.push_back(InTorchOrder(Golden(golden.file, "param0/" + name)));
+      (name.starts_with("embed") ? tables : network).params().push_back(params.back());
+    }
+    LearnedOptimizer optimizer(std::vector<Group>{network, tables}, golden.theta);
+    for (int64_t step = 0; step < std::stoll(golden.file.metadata.at("steps")); ++step) {
+      for (size_t i = 0; i < names.size(); ++i) {
+        params[i].mutable_grad() = InTorchOrder(Golden(golden.file, "gradient/" + names[i], step));
+      }
+      if (step == 4) {  // goes on from an archive
+        std::stringstream archive;
+        torch::save(optimizer, archive);
+        torch::load(optimizer, archive);
+        const auto& options = static_cast<Options&>(optimizer.param_groups()[1].options());
+        CHECK(options.as_vectors());
+      }
+      optimizer.step();
+      for (size_t i = 0; i < names.size(); ++i) {
+        CAPTURE(names[i]);
+        const torch::Tensor wanted =
+            Golden(golden.file, golden.prefix + "/param/" + names[i], step);
+        CHECK(Difference(params[i], InTorchOrder(wanted)) <= 1e-6);
       }
     }
   }

@@ -19,6 +19,7 @@
 #include "lopt/registry.h"
 #include "tasks/idx.h"
 #include "tasks/image_data.h"
+#include "tests/celo2_golden.h"
 #include "tests/golden_dir.h"
 #include "tests/mnist_dir.h"
 #include "tests/process.h"
@@ -152,6 +153,28 @@ TEST_CASE("A script of an MLPLOpt with all options follows it as gradients vanis
   }
 }
 
+TEST_CASE("An exported script of Celo2 and Celo2Base follows the golden steps") {
+  for (const Celo2Golden& golden : Celo2Goldens()) {
+    const torch::jit::Module module = Export(golden.theta);
+    for (const auto& [tensor, start] : golden.file.arrays.Extract("param0/")) {
+      CAPTURE(golden.prefix);
+      CAPTURE(tensor);
+      const bool table = tensor.starts_with("embed");
+      const auto seen = [&](const torch::Tensor& x) {
+        return table ? x.reshape({-1}) : InTorchOrder(x);
+      };
+      Scripted scripted(module, seen(FromArray(start)));
+      const torch::Tensor gradients = FromArray(golden.file.arrays.At("gradient/" + tensor));
+      const torch::Tensor wanted =
+          FromArray(golden.file.arrays.At(golden.prefix + "/param/" + tensor));
+      for (int64_t step = 0; step < gradients.size(0); ++step) {
+        scripted.Update(seen(gradients[step]));
+        CHECK(Difference(scripted.param, seen(wanted[step])) <= 1e-6);
+      }
+    }
+  }
+}
+
 TEST_CASE("An exported script repeats the golden check of its theta file") {
   const TempDirectory directory;
   for (
@@ -160,6 +183,9 @@ TEST_CASE("An exported script repeats the golden check of its theta file") {
        R"({"type": "AdafacMLPLOpt", "step_mult": 0.1, "hidden_layers": 1,
            "initial_rms_decays": [0.9, 0.5], "initial_momentum_decays": [0.5, 0],
            "initial_adafactor_decays": [0.9, 0]})",
+       R"({"type": "Celo2", "learning_rate": 0.01})",
+       R"({"type": "Celo2", "one_d": "adamw", "weight_decay": 0.5, "schedule": "linear"})",
+       R"({"type": "Celo2Base", "schedule": "cosine"})",
        R"({"type": "LearnableSGD", "learning_rate": 0.1})", R"({"type": "LearnableSGDM"})",
        R"({"type": "LearnableAdam", "epsilon_root": 0})",
        R"({"type": "LearnableAdam", "learning_rate": 0.1, "weight_decay": 0.5})",
@@ -333,7 +359,7 @@ TEST_CASE("A source that does not compile or a type without a script is an Error
   file.learned_optimizer = Config::Parse(R"({"type": "Nesterov"})", "test");
   CHECK(error([&] { MakeTorchScript(file); }) ==
         "TorchScript: a Nesterov cannot be exported; types that can: AdafacMLPLOpt, "
-        "LearnableAdam, LearnableSGD, LearnableSGDM, MLPLOpt");
+        "Celo2, Celo2Base, LearnableAdam, LearnableSGD, LearnableSGDM, MLPLOpt");
   file.learned_optimizer = Config::Parse(R"({"type": "RNNMLPLOpt"})", "test");
   CHECK(error([&] { MakeTorchScript(file); })
             .starts_with(

@@ -284,10 +284,14 @@ struct LearnedOptimizer::Rules {
     return {theta.data(), static_cast<size_t>(theta.size())};
   }
 
-  // For tensors of a shape in the order of the rule.
-  const UpdateRule& Get(const Shape& shape) {
+  // For a parameter in the order of the rule. A rule that goes by names (Celo2) takes one of fewer
+  // than two axes for a bias.
+  const UpdateRule& Get(const torch::Tensor& param, const Options& options) {
+    const Shape shape = options.as_vectors() ? Shape{param.numel()} : param.sizes().vec();
     std::unique_ptr<UpdateRule>& rule = by_shape[shape];
-    if (rule == nullptr) rule = optimizer->Bind(Layout({{"param", shape}}), ThetaSpan());
+    if (rule == nullptr) {
+      rule = optimizer->Bind(Layout({{shape.size() < 2 ? "b" : "w", shape}}), ThetaSpan());
+    }
     return *rule;
   }
 
@@ -395,7 +399,7 @@ torch::Tensor LearnedOptimizer::step(LossClosure closure) {
   }
   rules_->skipped += skipped;
   for (Job& job : jobs) {
-    job.rule = &rules_->Get(job.param.sizes().vec());
+    job.rule = &rules_->Get(job.param, *job.options);
     job.Prepare();
     auto& state = state_[job.key];
     if (state == nullptr) {
@@ -435,6 +439,7 @@ void LearnedOptimizer::save(torch::serialize::OutputArchive& archive) const {
     archive.write(GroupKey(g, "non_finite"),
                   c10::IValue(NameOf("non_finite", options.non_finite(), kNonFinites)));
     archive.write(GroupKey(g, "skip_zero_gradients"), c10::IValue(options.skip_zero_gradients()));
+    archive.write(GroupKey(g, "as_vectors"), c10::IValue(options.as_vectors()));
     archive.write(GroupKey(g, "num_steps"), c10::IValue(options.num_steps()));
     archive.write(GroupKey(g, "params"), c10::IValue(std::ssize(params)));
     for (size_t i = 0; i < params.size(); ++i) {
@@ -478,6 +483,7 @@ void LearnedOptimizer::load(torch::serialize::InputArchive& archive) {
                                 Read(archive, GroupKey(g, "non_finite")).toStringRef(),
                                 kNonFinites))
             .skip_zero_gradients(Read(archive, GroupKey(g, "skip_zero_gradients")).toBool())
+            .as_vectors(Read(archive, GroupKey(g, "as_vectors")).toBool())
             .num_steps(Read(archive, GroupKey(g, "num_steps")).toInt()));
     CheckSame(fmt::format("parameters in group {}", g).c_str(),
               Read(archive, GroupKey(g, "params")).toInt(), params.size());
@@ -490,7 +496,7 @@ void LearnedOptimizer::load(torch::serialize::InputArchive& archive) {
       state->step(Read(archive, ParamKey(g, i, "step")).toInt());
       state->state(Read(archive, ParamKey(g, i, "state")).toTensor().clone());
       const int64_t wanted =
-          rules_->Get(InRuleOrder(params[i], rules_->optimizer->sees_shapes()).sizes().vec())
+          rules_->Get(InRuleOrder(params[i], rules_->optimizer->sees_shapes()), options[g])
               .state_layout()
               .size();
       Require(state->state().scalar_type() == torch::kFloat32 && state->state().numel() == wanted,

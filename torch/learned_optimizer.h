@@ -33,6 +33,9 @@ struct LearnedOptimizerOptions
   // If set, elements whose gradient is exactly 0 keep their value in that step, weight decay
   // included; their state is updated.
   TORCH_ARG(bool, skip_zero_gradients) = false;
+  // Whether the learned optimizer sees parameters as vectors, whatever their shape. Celo2 steps
+  // vectors by Adam, and so it should tables of embeddings, which have two axes.
+  TORCH_ARG(bool, as_vectors) = false;
   // The number of steps of the training; 0: not known. Learned optimizers with a schedule, or with
   // features of progress, need it: a step that is not below it is an Error. It may be set higher
   // on the way, for a training that is to go on. Others do without it.
@@ -55,10 +58,10 @@ struct LearnedOptimizerParamState
 // Parameters: CPU, strided, of any shape, float32 or float64. Gradients: dense. One that is
 // undefined leaves its parameter and that parameter's step count as they are. Every parameter is a
 // problem of its own for the update rule, of the parameter's elements in C order, so results do not
-// depend on strides. An optimizer that sees shapes (lopt::LearnedOptimizer::sees_shapes, such as
-// AdafacMLPLOpt) is given a parameter of two axes or more in the order of axes that it was trained
-// with: torch's [out, in, spatial...] as [spatial..., in, out]. Its state is of that order. Steps
-// are computed in float32 by the kernels of lopt/, in place where the parameter is contiguous
+// depend on strides. An optimizer that sees shapes (lopt::LearnedOptimizer::sees_shapes:
+// AdafacMLPLOpt, Celo2) is given a parameter of two axes or more in the order of axes that it was
+// trained with: torch's [out, in, spatial...] as [spatial..., in, out]. Its state is of that order.
+// Steps are computed in float32 by the kernels of lopt/, in place where the parameter is contiguous
 // float32; the state is float32 as well. For float64 parameters the step is the change that the
 // parameter and gradient make when rounded to float32, as coarse as float32's spacing at the
 // parameter, and is added in float64. Results do not depend on the number of threads; large sets of

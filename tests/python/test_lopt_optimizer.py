@@ -167,6 +167,37 @@ class GoldenTraces(TestCase):
                     wanted = torch.tensor(arrays["param/" + tensor][step])
                     self.assertClose(p, in_torch_order(wanted), 1e-6)
 
+    def test_steps_of_celo2_on_parameters_in_the_order_of_torch(self):
+        for name, settings, prefix, options in (
+                ("celo2_steps", "optimizer", "celo2", {"type": "Celo2", "one_d": "learned"}),
+                ("celo2_steps", "optimizer", "base", {"type": "Celo2Base"}),
+                ("celo2_1d_steps", "config", "eval", {"type": "Celo2", "one_d": "adamw"}),
+                ("celo2_1d_steps", "config", "train", {"type": "Celo2", "one_d": "adam"})):
+            path = GOLDEN / (name + ".safetensors")
+            arrays, metadata = read_safetensors(path)
+            known = ("learning_rate", "weight_decay", "mult_1d")
+            options |= {option: value for option, value in json.loads(metadata[settings]).items()
+                        if option in known}
+            params = {tensor: in_torch_order(p)
+                      for tensor, p in tensors(without("param0/", arrays)).items()}
+            tables = [p for tensor, p in params.items() if tensor.startswith("embed")]
+            groups = [{"params": [p for tensor, p in params.items()
+                                  if not tensor.startswith("embed")]}]
+            if tables:
+                groups.append({"params": tables, "as_vectors": True})
+            optimizer = LearnedOptimizer.from_file(path, groups, learned_optimizer=options)
+            for step in range(int(metadata["steps"])):
+                for tensor, p in params.items():
+                    p.grad = in_torch_order(torch.tensor(arrays["gradient/" + tensor][step]))
+                if step == 4:  # goes on from a saved state
+                    saved = optimizer.state_dict()
+                    optimizer = LearnedOptimizer.from_file(path, groups, learned_optimizer=options)
+                    optimizer.load_state_dict(saved)
+                optimizer.step()
+                for tensor, p in params.items():
+                    wanted = torch.tensor(arrays[f"{prefix}/param/{tensor}"][step])
+                    self.assertClose(p, in_torch_order(wanted), 1e-6)
+
     def test_decays_that_do_not_fit_are_an_error(self):
         for decays in ({"initial_rms_decays": [0.9, 0.5]}, {"initial_adafactor_decays": [0.9]},
                        {"initial_momentum_decays": []}):
