@@ -66,9 +66,8 @@ class GradientLearner {
   WorkerWeights GetStateForWorker(const LearnerState& state) const;
   // One update with the plain mean of the gradients, or of those of each estimator where the
   // weighting is kEqualNorm, summed in float64 in the order given, which is that of the logical
-  // workers. Throws Error if there is none, or if one has the wrong size or was
-  // computed at another outer step. `workers`, for messages: whose gradients these are; empty: of
-  // workers 0, 1, ...
+  // workers. Throws Error if there is none, or if one has the wrong size or was computed at another
+  // outer step. `workers`, for messages: whose gradients these are; empty: of workers 0, 1, ...
   LearnerState Update(LearnerState state, std::span<const AggregatedGradient> gradients,
                       UpdateSummary* summary = nullptr,
                       std::span<const int64_t> workers = {}) const;
