@@ -44,7 +44,7 @@ struct Windows {
   int64_t line;              // numbers of a line of an image
   int64_t Segment() const { return run; }
   const float* At(int64_t row, int64_t k) const { return rows[row] + k / run * line + k % run; }
-  void Prefetch(int64_t, int64_t) const {}
+  void Prefetch(int64_t, int64_t, int64_t) const {}
 };
 
 // One line of every window.

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "base/vector_math-inl.h"
 #include "tasks/activation-inl.h"
@@ -29,11 +30,14 @@ HWY_NOINLINE void Forward(const Left& a, int64_t rows, int64_t in, int64_t colum
     HWY_ALIGN float bias[kWidth] = {};
     std::copy_n(b + p * kWidth, std::min(kWidth, columns - p * kWidth), bias);
     float* to = out.Panel(p);
-    for (int64_t row = 0; row < rows; row += kRows) {
-      Tile<kRows, kV> tile;
+    ForRowTiles(0, rows, [&](int64_t row, auto kR) HWY_ATTR {
+      Tile<kR, kV> tile;
       Unrolled<tile.kVectors>([&](auto i)
                                   HWY_ATTR { tile.sums[i] = hn::Load(d, bias + i % kV * kLanes); });
-      if (p == 0 && row + kRows < rows) a.Prefetch(row + kRows, in);
+      if (p == 0) {
+        const int64_t ahead = row + kRowsAhead;
+        a.Prefetch(row == 0 ? kR : ahead, std::min(ahead + kR, rows), in);
+      }
       AddProduct(a, row, in, panel, &tile);
       if (relu) {
         Unrolled<tile.kVectors>(
@@ -42,7 +46,7 @@ HWY_NOINLINE void Forward(const Left& a, int64_t rows, int64_t in, int64_t colum
       Unrolled<tile.kVectors>([&](auto i) HWY_ATTR {
         hn::Store(tile.sums[i], d, to + (row + i / kV) * kWidth + i % kV * kLanes);
       });
-    }
+    });
   });
 }
 
@@ -68,8 +72,8 @@ HWY_NOINLINE void Backward(const Left& a, int64_t rows, int64_t units, int64_t c
   ForPanels(units, [&](int64_t p, auto kV) HWY_ATTR {
     const float* panel = weights.Panel(p);
     float* to = gradient.Panel(p);
-    for (int64_t row = 0; row < rows; row += kRows) {
-      Tile<kRows, kV> tile;
+    ForRowTiles(0, rows, [&](int64_t row, auto kR) HWY_ATTR {
+      Tile<kR, kV> tile;
       Unrolled<tile.kVectors>([&](auto i) HWY_ATTR { tile.sums[i] = hn::Zero(d); });
       if constexpr (kTransposed) {
         AddTransposedProduct(a, row, columns, panel, &tile);
@@ -80,7 +84,7 @@ HWY_NOINLINE void Backward(const Left& a, int64_t rows, int64_t units, int64_t c
         float* at = to + (row + i / kV) * kWidth + i % kV * kLanes;
         hn::Store(ActivationGradient(derivative, hn::Load(d, at), tile.sums[i]), d, at);
       });
-    }
+    });
   });
 }
 
@@ -127,11 +131,11 @@ HWY_NOINLINE void WeightGradient(const Left& a, int64_t in, int64_t columns, int
   ForPanels(columns, [&](int64_t p, auto kV) HWY_ATTR {
     const float* panel = outputs.Panel(p);
     const int64_t valid = std::min(kWidth, columns - p * kWidth);
-    for (int64_t row = 0; row < in; row += kRows) {
-      const int rows = static_cast<int>(std::min<int64_t>(kRows, in - row));
+    const auto tile_at = [&](int64_t row, auto kR) HWY_ATTR {
+      const int rows = static_cast<int>(std::min<int64_t>(kR, in - row));
       float* to = w + row * columns + p * kWidth;
-      Tile<kRows, kV> tile;
-      if (rows == kRows && valid == kV * kLanes) {
+      Tile<kR, kV> tile;
+      if (rows == kR && valid == kV * kLanes) {
         Unrolled<tile.kVectors>([&](auto i) HWY_ATTR {
           const float* at = to + i / kV * columns + i % kV * kLanes;
           tile.sums[i] = add ? hn::LoadU(d, at) : hn::Zero(d);
@@ -153,7 +157,12 @@ HWY_NOINLINE void WeightGradient(const Left& a, int64_t in, int64_t columns, int
           }
         }
       }
+    };
+    const int64_t whole_tiles = in / kRows * kRows;
+    for (int64_t first = 0; first < whole_tiles; first += a.Segment()) {
+      ForRowTiles(first, std::min(whole_tiles, first + a.Segment()), tile_at);
     }
+    if (whole_tiles < in) tile_at(whole_tiles, std::integral_constant<int, kRows>());
   });
 }
 

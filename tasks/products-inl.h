@@ -37,12 +37,17 @@ constexpr int64_t kWidth = 2 * kLanes;
 constexpr bool kManyRegisters = kLanes == 16 || HWY_ARCH_ARM_A64;
 constexpr int kRows = kManyRegisters ? 8 : kLanes > 1 ? 4 : 2;
 static_assert(kWidth % kRows == 0);
+// Tiles of half as many rows more hide the latency of their sums better, where sixteen registers
+// hold them because a multiply-add needs none for the product.
+constexpr int kTallRows = kRows == 4 && HWY_NATIVE_FMA ? 6 : kRows;
+static_assert(kTallRows == kRows || 2 * kTallRows == 3 * kRows);
 constexpr int kMaxClassRows = kManyRegisters ? 10 : 5;
 
 HWY_INLINE int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 constexpr int64_t kFloatsPerLine = 16;               // of cache
 constexpr int64_t kPrefetched = 4 * kFloatsPerLine;  // of a row read through a pointer
+constexpr int64_t kRowsAhead = 16;                   // that are asked for before they are needed
 
 // kV vectors for each of kR rows.
 template <int kR, int kV>
@@ -75,10 +80,10 @@ struct RowPointers {
   static int64_t Segment() { return int64_t{1} << 40; }
   const float* const* rows;
   const float* At(int64_t row, int64_t column) const { return rows[row] + column; }
-  // Asks for the rows of a tile; of long ones for the start, where the hardware takes over.
-  void Prefetch(int64_t row, int64_t features) const {
+  // Asks for the rows [row, last); of long ones for the start, where the hardware takes over.
+  void Prefetch(int64_t row, int64_t last, int64_t features) const {
     const int64_t end = std::min<int64_t>(features, kPrefetched);
-    for (int64_t r = row; r < row + kRows; ++r) {
+    for (int64_t r = row; r < last; ++r) {
       for (int64_t i = 0; i < end; i += kFloatsPerLine) hwy::Prefetch(rows[r] + i);
     }
   }
@@ -91,7 +96,7 @@ struct Units {
   const float* At(int64_t row, int64_t column) const {
     return matrix.Panel(column / kWidth) + row * kWidth + column % kWidth;
   }
-  void Prefetch(int64_t, int64_t) const {}
+  void Prefetch(int64_t, int64_t, int64_t) const {}
 };
 
 struct PlainRows {
@@ -138,6 +143,18 @@ HWY_INLINE void AddTransposedProduct(const Left& a, int64_t column, int64_t dept
     const float* start = a.At(k, column);
     MulAddRows([&](auto r) HWY_ATTR { return start[r]; }, panel + k * kWidth, tile);
   }
+}
+
+// Calls body(row, kR) for tiles of kR rows that cover [first, last) and, of what comes behind, only
+// as much as makes it a multiple of kRows.
+template <class Body>
+HWY_INLINE void ForRowTiles(int64_t first, int64_t last, const Body& body) {
+  if constexpr (kTallRows > kRows) {
+    const int64_t tiles = (last - first + kRows - 1) / kRows;
+    const int64_t end = first + (tiles - tiles % 3) * kRows;
+    for (; first < end; first += kTallRows) body(first, std::integral_constant<int, kTallRows>());
+  }
+  for (; first < last; first += kRows) body(first, std::integral_constant<int, kRows>());
 }
 
 // Calls body(p, kV) for each panel of a matrix with so many columns, kV the vectors that hold some.

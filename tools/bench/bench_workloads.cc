@@ -158,7 +158,8 @@ Workload OptimizerUpdate(const std::string& name, const Layout& layout,
                          const BenchOptimizer& optimizer) {
   struct Data {
     std::unique_ptr<UpdateRule> fast, reference;
-    std::vector<float> gradient, params, state;
+    Workspace memory;
+    std::span<float> gradient, params, state;  // aligned, as those of a replica that runs
     Workspace scratch;
     int64_t step = 0;
   };
@@ -166,19 +167,21 @@ Workload OptimizerUpdate(const std::string& name, const Layout& layout,
   const Eigen::VectorXf theta = optimizer.fast->InitTheta(KeyFromSeed(1));
   data->fast = optimizer.fast->Bind(layout, AsSpan(theta));
   data->reference = optimizer.reference->Bind(layout, AsSpan(theta));
-  data->gradient.resize(layout.size());
-  data->params.resize(layout.size());
-  data->state.resize(data->fast->state_layout().size());
+  data->gradient = data->memory.Take<float>(layout.size());
+  data->params = data->memory.Take<float>(layout.size());
+  data->state = data->memory.Take<float>(data->fast->state_layout().size());
   Normal(KeyFromSeed(2), data->gradient);
   Normal(KeyFromSeed(3), data->params);
+  std::ranges::fill(data->state, 0.0f);
   data->fast->InitState({}, data->params, data->state);
   return {.name = name,
           .unit = "updates",
           .flop = optimizer.flop(layout),
           .check =
               [data, name] {
-                std::vector<float> params = data->params, state = data->state, expected = params,
-                                   expected_state = state;
+                std::vector<float> params(data->params.begin(), data->params.end());
+                std::vector<float> state(data->state.begin(), data->state.end());
+                std::vector<float> expected = params, expected_state = state;
                 for (int64_t step = 0; step < 3; ++step) {
                   data->fast->Update({.step = step}, data->gradient, params, state, data->scratch);
                   data->reference->Update({.step = step}, data->gradient, expected, expected_state,
@@ -459,7 +462,7 @@ std::vector<WorkloadMaker> Workloads(int threads) {
     const std::string name = "mlp_lopt/" + std::to_string(size);
     add(name, [=] { return OptimizerUpdate(name, Layout({{"x", {size}}}), BenchMlpLopt()); });
   }
-  for (const int64_t hidden : {4, 8, 16}) {
+  for (const int64_t hidden : {4, 8, 16, 64}) {
     const std::string name = "mlp_lopt/2410/hidden-" + std::to_string(hidden);
     add(name, [=] {
       return OptimizerUpdate(name, Layout({{"x", {2410}}}), BenchMlpLopt({.hidden_size = hidden}));
