@@ -190,29 +190,20 @@ HWY_INLINE void FormFeatures(const AdafacTask& task, const AdafacUpdate& u, int6
                              float* HWY_RESTRICT features) {
   const AdafacFeatures& at = *task.at;
   const int64_t size = u.tensor->size;
-  const auto load = [&](const float* from)
-                        HWY_ATTR { return kWhole ? hn::LoadU(d, from) : LoadFirst(from, count); };
-  const auto store = [&](V x, float* to) HWY_ATTR {
-    if (kWhole) {
-      hn::StoreU(x, d, to);
-    } else {
-      StoreFirst(x, to, count);
-    }
-  };
   const auto put = [&](int64_t feature, V x) HWY_ATTR {
     if (!kWhole) x = hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(count)), x);
     hn::Store(x, d, features + feature * kAdafacRow);
   };
-  const V g = load(u.g + first);
+  const V g = LoadSome<kWhole>(u.g + first, count);
   put(0, g);
-  put(1, load(u.p + first));
+  put(1, LoadSome<kWhole>(u.p + first, count));
   const V square = hn::Mul(g, g);
   for (int64_t k = 0; k < at.r; ++k) {
     float* place = u.rms + k * size + first;
-    V rms = load(place);
+    V rms = LoadSome<kWhole>(place, count);
     if (kUpdate) {
       rms = Decayed(task.decays->rms[k], rms, square);
-      store(rms, place);
+      StoreSome<kWhole>(rms, place, count);
     }
     put(at.at_r + k, rms);
     put(at.at_q + k, InverseRoot(hn::Add(rms, hn::Set(d, AdafacMLPLOpt::kRmsEpsilon))));
@@ -220,10 +211,10 @@ HWY_INLINE void FormFeatures(const AdafacTask& task, const AdafacUpdate& u, int6
   const int64_t after = kFactored ? at.at_row : at.at_fac_m;
   for (int64_t k = 0; k < at.m; ++k) {
     float* place = u.m + k * size + first;
-    V m = load(place);
+    V m = LoadSome<kWhole>(place, count);
     if (kUpdate) {
       m = Decayed(task.decays->momentum[k], m, g);
-      store(m, place);
+      StoreSome<kWhole>(m, place, count);
     }
     put(at.at_m + k, m);
     const V q = hn::Load(d, features + (at.at_q + (at.r == 1 ? 0 : k)) * kAdafacRow);
@@ -234,18 +225,18 @@ HWY_INLINE void FormFeatures(const AdafacTask& task, const AdafacUpdate& u, int6
       of_g = of_m = hn::Load(d, factors + k * kAdafacRow);
     } else {
       float* v_place = u.v + k * size + first;
-      V v = load(v_place);
+      V v = LoadSome<kWhole>(v_place, count);
       if (kUpdate) {
-        v = Decayed(task.decays->adafactor[k], v, hn::Add(square, hn::Set(d, 1e-30f)));
-        store(v, v_place);
+        v = Decayed(task.decays->adafactor[k], v,
+                    hn::Add(square, hn::Set(d, kFactoredSquareFloor)));
+        StoreSome<kWhole>(v, v_place, count);
       }
       const V rsqrt = InverseRoot(hn::Add(v, hn::Set(d, AdafacMLPLOpt::kMomentEpsilon)));
       put(at.at_row + k, v);
       put(at.at_col + k, v);
       put(at.at_row_rsqrt + k, rsqrt);
       put(at.at_col_rsqrt + k, rsqrt);
-      const V floor = hn::Set(d, 1e-9f);
-      of_g = InverseRoot(AtLeast(floor, hn::Add(v, hn::Set(d, AdafacMLPLOpt::kVectorEpsilon))));
+      of_g = FlooredInverseRoot(hn::Add(v, hn::Set(d, AdafacMLPLOpt::kVectorEpsilon)));
       of_m = InverseRoot(hn::Add(v, hn::Set(d, AdafacMLPLOpt::kMomentumEpsilon)));
     }
     put(at.at_fac_g + k, hn::Mul(g, of_g));
@@ -297,7 +288,7 @@ HWY_NOINLINE void AdafacSums(const AdafacTask& task, const AdafacUpdate& u,
         }
       });
   for (int64_t k = 0; k < u.dense; ++k) {
-    sums[k] = hn::GetLane(hn::SumOfLanes(d, hn::Load(d, lanes + k * kLanes)));
+    sums[k] = SumOfVector(hn::Load(d, lanes + k * kLanes));
   }
 }
 
@@ -318,16 +309,16 @@ HWY_NOINLINE void AdafacSteps(const AdafacTask& task, const AdafacUpdate& u,
 }
 
 // Mean square of the `size` numbers at `x`.
-HWY_INLINE float MeanSquare(const float* HWY_RESTRICT x, int64_t size) {
+HWY_INLINE float AdafacMeanSquare(const float* HWY_RESTRICT x, int64_t size) {
   V sum = hn::Zero(d);
-  for (int64_t i = 0; i < size; i += kLanes) {
-    const V part = LoadFirst(x + i, size - i);
+  ForVectors(size, [&]<bool kWhole>(int64_t i, int64_t count) HWY_ATTR {
+    const V part = LoadSome<kWhole>(x + i, count);
     sum = hn::MulAdd(part, part, sum);
-  }
-  return hn::GetLane(hn::SumOfLanes(d, sum)) / static_cast<float>(size);
+  });
+  return SumOfVector(sum) / static_cast<float>(size);
 }
 
-HWY_INLINE float NormalizingScale(float mean_square) {
+HWY_INLINE float AdafacScale(float mean_square) {
   return 1.0f / std::sqrt(AdafacMLPLOpt::kNormalizerEpsilon + mean_square);
 }
 
@@ -339,7 +330,7 @@ void FormAdafacBiases(const AdafacTask& task, const AdafacAxis& axis, int64_t at
   const int64_t units = TouchedUnits(net);
   std::fill_n(axis.biases, units * axis.stride, 0.0f);
   const auto add = [&](const float* HWY_RESTRICT x, int64_t feature) HWY_ATTR {
-    const float scale = NormalizingScale(MeanSquare(x, axis.size));
+    const float scale = AdafacScale(AdafacMeanSquare(x, axis.size));
     for (int64_t j = 0; j < units; ++j) {
       const V weight = hn::Set(d, scale * net.input[feature * net.stride + j]);
       float* HWY_RESTRICT bias = axis.biases + j * axis.stride;
@@ -435,8 +426,7 @@ void UpdateAdafacTensor(const AdafacTask& task, AdafacUpdate& u, const AdafacScr
   for (int64_t k = 0; k < u.dense; ++k) {
     double sum = 0;
     for (int64_t i = 0; i < pieces; ++i) sum += sums[i * u.dense + k];
-    const V scale =
-        hn::Set(d, NormalizingScale(static_cast<float>(sum) / static_cast<float>(size)));
+    const V scale = hn::Set(d, AdafacScale(static_cast<float>(sum) / static_cast<float>(size)));
     // Dense features are in the network's order, without those of rows and columns.
     const int64_t feature = k < at.at_row || !kFactored ? k : at.at_fac_m + k - at.at_row;
     for (int64_t j = 0; j < net.stride; j += kLanes) {
