@@ -45,6 +45,8 @@ struct AdafacTask {
 
 // Parameters whose features are formed before the network runs on them.
 constexpr int64_t kAdafacTile = 96;
+// The features of tensors of so many parameters are kept from the second pass for the third.
+constexpr int64_t kAdafacKept = 4096;
 // From one row of numbers about a tile to the next: whole vectors may be written behind the tile.
 constexpr int64_t kAdafacRow = kAdafacTile + 16;
 
@@ -73,6 +75,7 @@ struct AdafacUpdate {
   AdafacAxis row;  // of one of two axes or more
   AdafacAxis col;
   int64_t dense;  // features that the network reads parameter by parameter
+  bool kept() const { return tensor->size <= kAdafacKept; }
 };
 
 }  // namespace lopt
@@ -118,11 +121,11 @@ struct AdafacColumns {
   const float* input;   // the weights of the first
 };
 
-// Memory for one thread.
+// Memory for one thread, with the features of so many tiles.
 struct AdafacScratch {
-  AdafacScratch(const AdafacTask& task, Workspace& workspace)
+  AdafacScratch(const AdafacTask& task, int64_t tiles, Workspace& workspace)
       : network(*task.network, workspace),
-        features(workspace.Take<float>(task.at->count * kAdafacRow).data()),
+        features(workspace.Take<float>(tiles * task.at->count * kAdafacRow).data()),
         factors(workspace.Take<float>(task.at->f * kAdafacRow).data()),
         biases(workspace.Take<float>(TouchedUnits(*task.network) * kAdafacRow).data()) {}
 
@@ -133,47 +136,52 @@ struct AdafacScratch {
 };
 
 // to[i] = op(row, col) for a run of `count` parameters, in whole vectors.
-template <class Op>
-HWY_INLINE void CombineRun(const float* HWY_RESTRICT row, bool row_moves,
-                           const float* HWY_RESTRICT col, bool col_moves, int64_t count,
-                           float* HWY_RESTRICT to, const Op& op) {
-  if (row_moves && col_moves) {
-    for (int64_t i = 0; i < count; i += kLanes) {
-      hn::StoreU(op(hn::LoadU(d, row + i), hn::LoadU(d, col + i)), d, to + i);
-    }
-    return;
-  }
-  const V fixed = hn::Set(d, row_moves ? *col : *row);
-  const float* HWY_RESTRICT moving = row_moves ? row : col;
+template <bool kRowMoves, bool kColMoves, class Op>
+HWY_INLINE void CombineRun(const float* HWY_RESTRICT row, const float* HWY_RESTRICT col,
+                           int64_t count, float* HWY_RESTRICT to, const Op& op) {
+  const V fixed = hn::Set(d, kRowMoves ? *col : *row);
   for (int64_t i = 0; i < count; i += kLanes) {
-    hn::StoreU(op(fixed, hn::LoadU(d, moving + i)), d, to + i);
+    const V of_row = kRowMoves ? hn::LoadU(d, row + i) : fixed;
+    const V of_col = kColMoves ? hn::LoadU(d, col + i) : fixed;
+    hn::StoreU(op(of_row, of_col), d, to + i);
   }
 }
 
-// What rows and columns give to a tile of `count` parameters: the factors, and the biases of the
-// first layer for `units` hidden units.
-void SpreadRuns(const AdafacTask& task, const AdafacUpdate& u, int64_t count, int64_t units,
-                FactoredRuns& runs, const AdafacScratch& scratch) {
+// What rows and columns give to a tile of `count` parameters: `factors` factors, and the biases of
+// the first layer for `units` hidden units.
+template <bool kRowMoves, bool kColMoves>
+HWY_INLINE void SpreadRunsThatMove(const AdafacUpdate& u, int64_t count, int64_t factors,
+                                   int64_t units, FactoredRuns& runs,
+                                   const AdafacScratch& scratch) {
   const auto multiply = [](V a, V b) HWY_ATTR { return hn::Mul(a, b); };
   const auto add = [](V a, V b) HWY_ATTR { return hn::Add(a, b); };
-  const bool row_moves = runs.row_moves();
-  const bool col_moves = runs.col_moves();
   for (int64_t at = 0; at < count;) {
     const int64_t n = std::min(runs.size(), count - at);
-    const int64_t row = runs.row();
-    const int64_t col = runs.col();
-    for (int64_t k = 0; k < task.at->f; ++k) {
-      CombineRun(u.row.factors + k * u.row.stride + row, row_moves,
-                 u.col.factors + k * u.col.stride + col, col_moves, n,
-                 scratch.factors + k * kAdafacRow + at, multiply);
-    }
-    for (int64_t j = 0; j < units; ++j) {
-      CombineRun(u.row.biases + j * u.row.stride + row, row_moves,
-                 u.col.biases + j * u.col.stride + col, col_moves, n,
-                 scratch.biases + j * kAdafacRow + at, add);
-    }
+    const auto spread = [&](const float* row, const float* col, int64_t rows, float* to,
+                            const auto& op) HWY_ATTR {
+      row += runs.row();
+      col += runs.col();
+      to += at;
+      HWY_UNROLL(1)
+      for (; rows > 0; --rows, row += u.row.stride, col += u.col.stride, to += kAdafacRow) {
+        CombineRun<kRowMoves, kColMoves>(row, col, n, to, op);
+      }
+    };
+    spread(u.row.factors, u.col.factors, factors, scratch.factors, multiply);
+    spread(u.row.biases, u.col.biases, units, scratch.biases, add);
     runs.Advance(n);
     at += n;
+  }
+}
+
+HWY_INLINE void SpreadRuns(const AdafacUpdate& u, int64_t count, int64_t factors, int64_t units,
+                           FactoredRuns& runs, const AdafacScratch& scratch) {
+  if (!runs.row_moves()) {
+    SpreadRunsThatMove<false, true>(u, count, factors, units, runs, scratch);
+  } else if (!runs.col_moves()) {
+    SpreadRunsThatMove<true, false>(u, count, factors, units, runs, scratch);
+  } else {
+    SpreadRunsThatMove<true, true>(u, count, factors, units, runs, scratch);
   }
 }
 
@@ -244,27 +252,27 @@ HWY_INLINE void FormFeatures(const AdafacTask& task, const AdafacUpdate& u, int6
   }
 }
 
-// Calls visit(first, count) for the tiles of [first, end), each with its features formed.
+// Calls visit(first, count, features) for the tiles of [first, end), each with its features.
 template <bool kUpdate, bool kFactored, class Visit>
 HWY_INLINE void ForAdafacTiles(const AdafacTask& task, const AdafacUpdate& u,
                                const AdafacScratch& scratch, int64_t first, int64_t end,
                                const Visit& visit) {
+  const bool form = kUpdate || !u.kept();
   const int64_t units = kUpdate ? 0 : TouchedUnits(*task.network);
   std::optional<FactoredRuns> runs;
   if (kFactored) runs.emplace(*u.tensor->factored, first);
+  float* features = scratch.features;
   for (; first < end; first += kAdafacTile) {
     const int64_t count = std::min(kAdafacTile, end - first);
-    if (kFactored) SpreadRuns(task, u, count, units, *runs, scratch);
-    int64_t i = 0;
-    for (; i + kLanes <= count; i += kLanes) {
-      FormFeatures<kUpdate, kFactored, true>(task, u, first + i, kLanes, scratch.factors + i,
-                                             scratch.features + i);
+    if (kFactored) SpreadRuns(u, count, form ? task.at->f : 0, units, *runs, scratch);
+    if (form) {
+      ForVectors(count, [&]<bool kWhole>(int64_t i, int64_t n) HWY_ATTR {
+        FormFeatures<kUpdate, kFactored, kWhole>(task, u, first + i, n, scratch.factors + i,
+                                                 features + i);
+      });
     }
-    if (i < count) {
-      FormFeatures<kUpdate, kFactored, false>(task, u, first + i, count - i, scratch.factors + i,
-                                              scratch.features + i);
-    }
-    visit(first, count);
+    visit(first, count, features);
+    if (u.kept()) features += u.dense * kAdafacRow;
   }
 }
 
@@ -274,19 +282,20 @@ HWY_NOINLINE void AdafacSums(const AdafacTask& task, const AdafacUpdate& u,
                              const AdafacScratch& scratch, int64_t first, int64_t end,
                              float* HWY_RESTRICT lanes, float* HWY_RESTRICT sums) {
   std::fill_n(lanes, u.dense * kLanes, 0.0f);
-  ForAdafacTiles<true, kFactored>(
-      task, u, scratch, first, end, [&](int64_t /*first*/, int64_t count) HWY_ATTR {
-        for (int64_t k = 0; k < u.dense; ++k) {
-          const float* HWY_RESTRICT x = scratch.features + k * kAdafacRow;
-          V sum = hn::Zero(d);
-          for (int64_t i = 0; i < count; i += kLanes) {
-            const V feature = hn::Load(d, x + i);
-            sum = hn::MulAdd(feature, feature, sum);
-          }
-          float* total = lanes + k * kLanes;
-          hn::Store(hn::Add(hn::Load(d, total), sum), d, total);
-        }
-      });
+  ForAdafacTiles<true, kFactored>(task, u, scratch, first, end,
+                                  [&](int64_t /*first*/, int64_t count, const float* features)
+                                      HWY_ATTR {
+                                        for (int64_t k = 0; k < u.dense; ++k) {
+                                          const float* HWY_RESTRICT x = features + k * kAdafacRow;
+                                          V sum = hn::Zero(d);
+                                          for (int64_t i = 0; i < count; i += kLanes) {
+                                            const V feature = hn::Load(d, x + i);
+                                            sum = hn::MulAdd(feature, feature, sum);
+                                          }
+                                          float* total = lanes + k * kLanes;
+                                          hn::Store(hn::Add(hn::Load(d, total), sum), d, total);
+                                        }
+                                      });
   for (int64_t k = 0; k < u.dense; ++k) {
     sums[k] = SumOfVector(hn::Load(d, lanes + k * kLanes));
   }
@@ -297,10 +306,11 @@ template <bool kFactored>
 HWY_NOINLINE void AdafacSteps(const AdafacTask& task, const AdafacUpdate& u,
                               const AdafacScratch& scratch, int64_t first, int64_t end) {
   ForAdafacTiles<false, kFactored>(
-      task, u, scratch, first, end, [&](int64_t start, int64_t count) HWY_ATTR {
+      task, u, scratch, first, end,
+      [&](int64_t start, int64_t count, const float* features) HWY_ATTR {
         const auto columns = [&]<int kV>(int64_t i) HWY_ATTR {
-          return AdafacColumns{scratch.features + i, u.dense,
-                               kFactored ? scratch.biases + i : nullptr, scratch.network.input};
+          return AdafacColumns{features + i, u.dense, kFactored ? scratch.biases + i : nullptr,
+                               scratch.network.input};
         };
         float* outputs = scratch.network.outputs;
         StretchOutputs(*task.network, scratch.network, columns, count, outputs);
@@ -412,7 +422,7 @@ void UpdateAdafacTensor(const AdafacTask& task, AdafacUpdate& u, const AdafacScr
     ParallelFor(pieces, [&](int64_t i) {
       WorkspacePool::Lease workspace(*task.workspaces);
       const Workspace::Frame frame(*workspace);
-      AdafacScratch own(task, *workspace);
+      AdafacScratch own(task, 1, *workspace);
       own.network.bias = scratch.network.bias;
       own.network.input = scratch.network.input;
       body(i, own, *workspace);
@@ -440,7 +450,13 @@ void UpdateAdafacTensor(const AdafacTask& task, AdafacUpdate& u, const AdafacScr
 }
 
 void UpdateAdafac(const AdafacTask& task) {
-  const AdafacScratch scratch(task, *task.workspace);
+  int64_t tiles = 1;
+  for (const AdafacTensor& tensor : task.tensors) {
+    if (tensor.size <= kAdafacKept) {
+      tiles = std::max(tiles, (tensor.size + kAdafacTile - 1) / kAdafacTile);
+    }
+  }
+  const AdafacScratch scratch(task, tiles, *task.workspace);
   FoldTimes(*task.network, task.step, scratch.network);
   const AdafacFeatures& at = *task.at;
   for (const AdafacTensor& tensor : task.tensors) {
