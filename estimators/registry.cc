@@ -1,9 +1,11 @@
 #include "estimators/registry.h"
 
 #include "estimators/full_es.h"
+#include "estimators/full_grad.h"
 #include "estimators/lopt_problem.h"
 #include "estimators/persistent_es.h"
 #include "estimators/truncated_es.h"
+#include "estimators/truncated_grad.h"
 
 namespace lopt {
 namespace {
@@ -45,6 +47,14 @@ std::shared_ptr<const LoptProblem> MakeProblem(const EstimatorOptions& options,
                                                const TaskResources& resources) {
   return std::make_shared<LoptProblem>(TaskRegistry().Make(options.task, resources),
                                        std::move(optimizer), std::move(schedule), options.problem);
+}
+
+std::shared_ptr<const DifferentiableProblem> MakeDifferentiable(
+    const std::string& type, const EstimatorOptions& options, OptimizerPointer optimizer,
+    std::shared_ptr<const TruncationSchedule> schedule, const TaskResources& resources) {
+  return std::make_shared<DifferentiableProblem>("estimator '" + type + "'", options.task,
+                                                 std::move(optimizer), std::move(schedule),
+                                                 options.problem, resources);
 }
 
 std::shared_ptr<const ConfiguredEstimator> Configured(
@@ -97,6 +107,33 @@ Estimators BuiltInEstimators() {
         const auto schedule = ScheduleRegistry().Make(options.schedule);
         return Configured(options, schedule,
                           std::make_shared<FullES>(std::move(problem), schedule, options.own));
+      });
+  using FullGradOptions = WithOwn<FullGrad::Options>;
+  registry.Add<FullGradOptions>(
+      "FullGrad",
+      "The exact gradient of whole episodes by backpropagation, for small problems; needs the "
+      "torch module.",
+      [](const FullGradOptions& options, OptimizerPointer optimizer,
+         const TaskResources& resources) {
+        auto problem =
+            MakeDifferentiable("FullGrad", options, std::move(optimizer),
+                               std::make_shared<NeverEndingTruncationSchedule>(), resources);
+        const auto schedule = ScheduleRegistry().Make(options.schedule);
+        return Configured(options, schedule,
+                          std::make_shared<FullGrad>(std::move(problem), schedule, options.own));
+      });
+  using TruncatedGradAllOptions = WithOwn<TruncatedGradOptions>;
+  registry.Add<TruncatedGradAllOptions>(
+      "TruncatedGrad",
+      "Backpropagation through windows that each start from carried tasks, for small problems; "
+      "biased by the truncation; needs the torch module.",
+      [](const TruncatedGradAllOptions& options, OptimizerPointer optimizer,
+         const TaskResources& resources) {
+        const auto schedule = ScheduleRegistry().Make(options.schedule);
+        auto problem =
+            MakeDifferentiable("TruncatedGrad", options, std::move(optimizer), schedule, resources);
+        return Configured(options, schedule,
+                          std::make_shared<TruncatedGrad>(std::move(problem), options.own));
       });
   return registry;
 }

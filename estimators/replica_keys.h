@@ -24,4 +24,23 @@ inline Key FoldIn2(Key key, ReplicaDraw draw, int64_t number) {
   return FoldIn(FoldIn(key, draw), static_cast<uint64_t>(number));
 }
 
+// What a replica draws from within one episode, each folded with the inner step; the orders are
+// those of Sampling::kEpoch. `order` is that of its state.
+struct EpisodeKeys {
+  Key data;
+  Key meta_data;
+  Key update;
+  Key order;
+  Key meta_order;
+};
+
+inline EpisodeKeys KeysOfEpisode(Key key, int64_t episode, int64_t order) {
+  const Key order_key = KeyFromSeed(static_cast<uint64_t>(order));
+  return {.data = FoldIn2(key, kDataDraw, episode),
+          .meta_data = FoldIn2(key, kMetaDataDraw, episode),
+          .update = FoldIn2(key, kUpdateDraw, episode),
+          .order = FoldIn(order_key, kDataDraw),
+          .meta_order = FoldIn(order_key, kMetaDataDraw)};
+}
+
 }  // namespace lopt

@@ -43,15 +43,6 @@ class ReplicaGroup {
   }
 
  private:
-  // What a replica draws from within its running episode.
-  struct EpisodeKeys {
-    Key data;
-    Key meta_data;
-    Key update;
-    Key order;
-    Key meta_order;
-  };
-
   void Bind(int64_t r);
   void SetEpisodeKeys(int64_t r);
   void InitOptimizerState(int64_t r);
@@ -130,14 +121,8 @@ void ReplicaGroup::Bind(int64_t r) {
 }
 
 void ReplicaGroup::SetEpisodeKeys(int64_t r) {
-  const Key key = window_.keys[first_ + r];
-  const int64_t episode = state_.episode[first_ + r];
-  const Key order = KeyFromSeed(static_cast<uint64_t>(state_.order[first_ + r]));
-  episode_keys_[r] = {.data = FoldIn2(key, kDataDraw, episode),
-                      .meta_data = FoldIn2(key, kMetaDataDraw, episode),
-                      .update = FoldIn2(key, kUpdateDraw, episode),
-                      .order = FoldIn(order, kDataDraw),
-                      .meta_order = FoldIn(order, kMetaDataDraw)};
+  const int64_t b = first_ + r;
+  episode_keys_[r] = KeysOfEpisode(window_.keys[b], state_.episode[b], state_.order[b]);
 }
 
 // An episode that has not made a step yet begins under the row of the window that takes its first:

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "base/config.h"
 #include "base/key.h"
 #include "base/layout.h"
 #include "base/workspace.h"
@@ -72,6 +73,8 @@ class LearnedOptimizer {
   LearnedOptimizer& operator=(const LearnedOptimizer&) = delete;
 
   const Layout& theta_layout() const { return theta_layout_; }  // D
+  // What OptimizerRegistry() made it from, every key resolved; empty where it was made otherwise.
+  virtual Config config() const { return {}; }
 
   // What in the type or its options makes updates need StepInfo::num_steps, such as "LearnableAdam
   // with schedule 'cosine'"; empty if they do not.

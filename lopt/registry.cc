@@ -14,10 +14,23 @@
 namespace lopt {
 namespace {
 
+// An optimizer that knows what it was made from.
+template <class Optimizer, class Options>
+class Made : public Optimizer {
+ public:
+  Made(const char* type, const Options& options)
+      : Optimizer(options), config_(WriteOptions(type, options)) {}
+  Config config() const override { return config_; }
+
+ private:
+  Config config_;
+};
+
 template <class Optimizer, class Options>
 void AddType(Registry<LearnedOptimizer>& registry, const char* type, const char* summary) {
-  registry.Add<Options>(
-      type, summary, [](const Options& options) { return std::make_shared<Optimizer>(options); });
+  registry.Add<Options>(type, summary, [type](const Options& options) {
+    return std::make_shared<Made<Optimizer, Options>>(type, options);
+  });
 }
 
 Registry<LearnedOptimizer> BuiltIn() {

@@ -411,6 +411,12 @@ const std::map<std::string, void (*)(const Config&, TorchScript*)>& Scripts() {
 
 }  // namespace
 
+std::string BufferName(std::string_view tensor) {
+  std::string name(tensor);
+  std::ranges::replace(name, '/', '_');
+  return name;
+}
+
 TorchScript MakeTorchScript(const ThetaFile& theta_file) {
   const std::string type = theta_file.learned_optimizer.Type();
   const auto found = Scripts().find(type);
@@ -426,9 +432,7 @@ TorchScript MakeTorchScript(const ThetaFile& theta_file) {
   const std::span<const float> theta(theta_file.theta.data(),
                                      static_cast<size_t>(theta_file.theta.size()));
   for (const auto& [name, array] : ArraysFromRow(optimizer->theta_layout(), theta)) {
-    std::string identifier = name;
-    std::replace(identifier.begin(), identifier.end(), '/', '_');
-    script.buffers.Set(identifier, array);
+    script.buffers.Set(BufferName(name), array);
   }
   found->second(theta_file.learned_optimizer, &script);
   return script;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "base/arrays.h"
 #include "lopt/theta_file.h"
@@ -29,6 +30,9 @@ struct TorchScript {
   std::string source;   // definitions of the two methods and of what they call
   NamedArrays buffers;  // float32
 };
+
+// The buffer of a tensor of theta.
+std::string BufferName(std::string_view tensor);
 
 // Throws Error that lists the types that have such a script if the file's has none.
 TorchScript MakeTorchScript(const ThetaFile& theta_file);

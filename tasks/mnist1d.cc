@@ -34,13 +34,13 @@ constexpr double kTemplates[Mnist1d::kClasses][kTemplate] = {
 // What is not padding differs from 0 by at least this much.
 constexpr double kNotPadding = 1e-8;
 
-struct Moments {
+struct SignalMoments {
   double mean = 0;
   double deviation = 0;
 };
 
 template <class Value>
-Moments MomentsOf(std::span<const Value> values) {
+SignalMoments MomentsOf(std::span<const Value> values) {
   const auto n = static_cast<double>(values.size());
   const double mean = std::accumulate(values.begin(), values.end(), 0.0) / n;
   double squares = 0;
@@ -137,7 +137,7 @@ RawSignals MakeMnist1d() {
     values.insert(values.end(), points.begin(), points.end());
     all.labels.push_back(static_cast<uint8_t>(label));
   }
-  const Moments moments = MomentsOf(std::span<const double>(values));
+  const SignalMoments moments = MomentsOf(std::span<const double>(values));
   for (const double value : values) {
     all.pixels.push_back(static_cast<float>((value - moments.mean) / moments.deviation));
   }

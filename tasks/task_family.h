@@ -144,6 +144,11 @@ class TaskFamily {
  protected:
   explicit TaskFamily(TaskParts parts) : parts_(std::move(parts)) {}
 
+  // What Evaluate and Show are given, but for where results go.
+  void CheckInputs(const TaskEvaluation& evaluation) const;
+  // The examples given, or those of the keys, in scratch memory; none without a data set.
+  std::span<const int32_t> Examples(const TaskEvaluation& evaluation, Workspace& scratch) const;
+
  private:
   // Sizes are checked. Default: nothing to draw.
   virtual void DoSample(Key key, std::span<float> config) const;
@@ -158,11 +163,6 @@ class TaskFamily {
   virtual void DoEvaluate(const TaskEvaluation& evaluation, Workspace& scratch) const = 0;
   // Examples are given as to DoEvaluate. Default: nothing.
   virtual std::vector<Pictures> DoShow(const TaskEvaluation& evaluation, Workspace& scratch) const;
-
-  // What Evaluate and Show are given, but for where results go.
-  void CheckInputs(const TaskEvaluation& evaluation) const;
-  // The examples given, or those of the keys, in scratch memory; none without a data set.
-  std::span<const int32_t> Examples(const TaskEvaluation& evaluation, Workspace& scratch) const;
 
   TaskParts parts_;
 };

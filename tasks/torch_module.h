@@ -9,13 +9,15 @@
 #include <vector>
 
 #include "base/arrays.h"
+#include "tasks/derivatives.h"
 #include "tasks/registry.h"
 #include "tasks/task_family.h"
 
 namespace lopt {
 
 // What needs LibTorch lives in a shared library of its own, liblopt_torch_module.so, which is
-// opened when a task of such a type is made or a TorchScript file is written. It is never closed.
+// opened when a task of such a type is made, a TorchScript file is written or a training is
+// differentiated. It is never closed.
 
 // A TorchScript module, as torch::jit::load and torch.jit.load read it.
 struct TorchScriptFile {
@@ -32,6 +34,12 @@ struct TorchModule {
   const char* torch_version;  // of LibTorch: "1.13.1"
   const TaskTypes& (*tasks)(std::string_view isa);  // its tasks, on this instruction set
   void (*write_torch_script)(const std::string& path, const TorchScriptFile& file);
+  // See tasks/derivatives.h, which checks the type.
+  std::shared_ptr<const TaskDerivatives> (*task_derivatives)(std::string_view isa,
+                                                             const Config& task,
+                                                             const TaskResources& resources);
+  std::shared_ptr<const DifferentiableOptimizer> (*differentiable_optimizer)(
+      std::string_view isa, const RuleScript& script);
 };
 
 // The only symbol that the module exports, of type `const TorchModule*()`.

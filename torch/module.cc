@@ -2,14 +2,33 @@
 
 #include "base/isa.h"
 #include "tasks/torch_module.h"
+#include "torch/differentiable_optimizer.h"
 #include "torch/registry.h"
+#include "torch/task_derivatives.h"
 #include "torch/torch_script_file.h"
 
 namespace {
 
-const lopt::TaskTypes& Tasks(std::string_view isa) {
+void UseIsa(std::string_view isa) {
   if (lopt::CurrentIsa() != isa) lopt::PinIsa(isa);
+}
+
+const lopt::TaskTypes& Tasks(std::string_view isa) {
+  UseIsa(isa);
   return lopt::TorchTaskRegistry();
+}
+
+std::shared_ptr<const lopt::TaskDerivatives> Derivatives(std::string_view isa,
+                                                         const lopt::Config& task,
+                                                         const lopt::TaskResources& resources) {
+  UseIsa(isa);
+  return lopt::TorchTaskDerivatives(task, resources);
+}
+
+std::shared_ptr<const lopt::DifferentiableOptimizer> Optimizer(std::string_view isa,
+                                                               const lopt::RuleScript& script) {
+  UseIsa(isa);
+  return lopt::TorchDifferentiableOptimizer(script);
 }
 
 }  // namespace
@@ -18,6 +37,8 @@ extern "C" const lopt::TorchModule* lopt_torch_module() {
   static const lopt::TorchModule module{.build = lopt::TorchModuleBuild(),
                                         .torch_version = TORCH_VERSION,
                                         .tasks = Tasks,
-                                        .write_torch_script = lopt::WriteTorchScriptFile};
+                                        .write_torch_script = lopt::WriteTorchScriptFile,
+                                        .task_derivatives = Derivatives,
+                                        .differentiable_optimizer = Optimizer};
   return &module;
 }

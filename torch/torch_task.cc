@@ -1,40 +1,12 @@
 #include "torch/torch_task.h"
 
-#include <ATen/Parallel.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include <mutex>
-
 #include "base/error.h"
-#include "torch/blas.h"
+#include "torch/call.h"
 
 namespace lopt {
 namespace {
-
-// Calls `body`; what torch throws becomes an Error.
-template <class Body>
-auto WithTorchErrors(const char* what, const Body& body) {
-  try {
-    return body();
-  } catch (const c10::Error& error) {
-    Fail("torch task: {} failed: {}", what, error.what_without_backtrace());
-  }
-}
-
-// One thread at a time where the BLAS is not thread-safe.
-std::unique_lock<std::mutex> LockBlas() {
-  static std::mutex mutex;
-  return BlasIsThreadSafe() ? std::unique_lock<std::mutex>() : std::unique_lock(mutex);
-}
-
-// The same on this thread alone.
-template <class Body>
-auto CallTorch(const char* what, const Body& body) {
-  // Torch's number of threads reaches a new thread only with the first parallel loop of its own.
-  at::internal::lazy_init_num_threads();
-  const auto lock = LockBlas();
-  return WithTorchErrors(what, body);
-}
 
 Shape ShapeOf(const torch::Tensor& tensor) {
   return {tensor.sizes().begin(), tensor.sizes().end()};
@@ -51,7 +23,7 @@ Layout LayoutOf(const NamedTensors& tensors) {
 
 TorchStart CallInit(const TorchTaskFamily::InitFunction& init, Key key,
                     const torch::Tensor& config) {
-  return WithTorchErrors("init", [&] {
+  return WithTorchErrors("torch task: init", [&] {
     const torch::NoGradGuard no_grad;
     return init(key, config);
   });
@@ -81,6 +53,18 @@ std::vector<torch::Tensor> RowViews(const Layout& layout, float* rows, torch::In
     views.push_back(torch::from_blob(rows + entry.offset, sizes, strides));
   }
   return views;
+}
+
+// Copies the first of `tensors` to `views`; one that is not there is zeros.
+void CopyOrZero(const std::vector<torch::Tensor>& tensors,
+                const std::vector<torch::Tensor>& views) {
+  for (size_t t = 0; t < views.size(); ++t) {
+    if (tensors[t].defined()) {
+      views[t].copy_(tensors[t]);
+    } else {
+      views[t].zero_();
+    }
+  }
 }
 
 // `parts` with the layouts of what init returns.
@@ -145,8 +129,7 @@ TorchTaskFamily::TorchTaskFamily(InitFunction init, LossFunction loss, TaskParts
       loss_(std::move(loss)),
       rows_(rows),
       show_(std::move(show)) {
-  at::set_num_threads(1);
-  KeepBlasOnOneThread();
+  KeepTorchOnOneThread();
 }
 
 void TorchTaskFamily::DoInit(std::span<const float> config, Key key, std::span<float> params,
@@ -158,7 +141,7 @@ void TorchTaskFamily::DoInit(std::span<const float> config, Key key, std::span<f
 }
 
 void TorchTaskFamily::DoEvaluate(const TaskEvaluation& evaluation, Workspace& /*scratch*/) const {
-  CallTorch("loss", [&] {
+  CallTorch("torch task: loss", [&] {
     if (rows_ == TorchRows::kTogether) {
       EvaluateRows(evaluation, {evaluation.rows});
       return;
@@ -170,10 +153,72 @@ void TorchTaskFamily::DoEvaluate(const TaskEvaluation& evaluation, Workspace& /*
   });
 }
 
+void TorchTaskFamily::Differentiate(const TaskEvaluation& at, const Outer& outer,
+                                    std::span<float> d_params, std::span<float> d_model_state,
+                                    Workspace& scratch) const {
+  CheckInputs(at);
+  Require(at.rows == 1, "torch task: {} rows to differentiate, wanted 1", at.rows);
+  const Workspace::Frame frame(scratch);
+  TaskEvaluation e = at;
+  e.examples = Examples(at, scratch);
+  CallTorch("torch task: the derivative of the loss", [&] {
+    const torch::AutoGradMode with_grad(true);
+    const Shape lead = rows_ == TorchRows::kOneByOne ? Shape{} : Shape{1};
+    TorchEvaluation evaluation = View(e, lead);
+    evaluation.aux_wanted = outer.aux.has_value();
+    std::vector<torch::Tensor> inputs = evaluation.params;
+    inputs.insert(inputs.end(), evaluation.model_state.begin(), evaluation.model_state.end());
+    for (const torch::Tensor& tensor : inputs) tensor.requires_grad_();
+    const TorchLoss loss = loss_(evaluation);
+
+    // J is the sum of what is in `results` times what is in `factors`.
+    std::vector<torch::Tensor> results;
+    std::vector<torch::Tensor> factors;
+    const auto add = [&](const torch::Tensor& result, const torch::Tensor& factor) {
+      if (!result.defined() || !result.requires_grad()) return;
+      results.push_back(result);
+      factors.push_back(factor);
+    };
+    const auto add_rows = [&](const Layout& layout, const std::vector<torch::Tensor>& tensors,
+                              std::span<const float> outers) {
+      if (outers.empty() || tensors.empty()) return;
+      const std::vector<torch::Tensor> views = RowViews(layout, Mutable(outers), lead);
+      for (size_t t = 0; t < views.size(); ++t) add(tensors[t], views[t]);
+    };
+    if (outer.loss != 0) {
+      const torch::Tensor judged = outer.aux ? loss.aux.select(-1, *outer.aux) : loss.losses;
+      Require(judged.requires_grad(), "torch task: aux output '{}' cannot be differentiated",
+              outer.aux ? aux_layout().entries().at(*outer.aux).name : "");
+      add(judged, torch::full(lead, outer.loss));
+    }
+    if (e.split == Split::kTrain) {
+      add_rows(model_state_layout(), loss.model_state, outer.model_state);
+    } else {
+      add_rows(model_state_layout(), evaluation.model_state, outer.model_state);
+    }
+    if (!outer.gradient.empty()) {
+      add_rows(params_layout(),
+               torch::autograd::grad({loss.losses}, evaluation.params, {torch::ones(lead)},
+                                     /*retain_graph=*/true, /*create_graph=*/true,
+                                     /*allow_unused=*/true),
+               outer.gradient);
+    }
+    std::vector<torch::Tensor> gradients(inputs.size());
+    if (!results.empty()) {
+      gradients = torch::autograd::grad(results, inputs, factors, /*retain_graph=*/false,
+                                        /*create_graph=*/false, /*allow_unused=*/true);
+    }
+    const torch::NoGradGuard no_grad;
+    CopyOrZero(gradients, RowViews(params_layout(), d_params.data(), lead));
+    gradients.erase(gradients.begin(), gradients.begin() + std::ssize(evaluation.params));
+    CopyOrZero(gradients, RowViews(model_state_layout(), d_model_state.data(), lead));
+  });
+}
+
 std::vector<Pictures> TorchTaskFamily::DoShow(const TaskEvaluation& evaluation,
                                               Workspace& /*scratch*/) const {
   if (!show_) return {};
-  return CallTorch("show", [&] {
+  return CallTorch("torch task: show", [&] {
     const torch::NoGradGuard no_grad;
     return show_(View(evaluation, rows_ == TorchRows::kOneByOne ? Shape{} : Shape{1}));
   });
@@ -219,14 +264,7 @@ void TorchTaskFamily::EvaluateRows(const TaskEvaluation& e, torch::IntArrayRef l
   const torch::NoGradGuard no_grad;
   torch::from_blob(e.losses.data(), lead).copy_(loss.losses);
   if (gradients_wanted) {
-    const std::vector<torch::Tensor> views = RowViews(params_layout(), e.gradients.data(), lead);
-    for (size_t t = 0; t < views.size(); ++t) {
-      if (gradients[t].defined()) {
-        views[t].copy_(gradients[t]);
-      } else {
-        views[t].zero_();
-      }
-    }
+    CopyOrZero(gradients, RowViews(params_layout(), e.gradients.data(), lead));
   }
   if (evaluation.aux_wanted) {
     const Shape shape = Join(lead, {aux_layout().size()});

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/key.h"
+#include "tasks/derivatives.h"
 #include "tasks/task_family.h"
 
 namespace lopt {
@@ -69,7 +70,7 @@ TorchRows RowsBySize(double flops);
 // added by overriding DoSample as in any TaskFamily. Torch runs on the calling thread alone: making
 // a family sets torch's number of threads to 1. Where the BLAS is not thread-safe (torch/blas.h)
 // one thread evaluates at a time. What the functions throw as a torch error is thrown as Error.
-class TorchTaskFamily : public TaskFamily {
+class TorchTaskFamily : public TaskFamily, public TaskDerivatives {
  public:
   using InitFunction = std::function<TorchStart(Key key, const torch::Tensor& config)>;
   using LossFunction = std::function<TorchLoss(const TorchEvaluation& evaluation)>;
@@ -78,6 +79,9 @@ class TorchTaskFamily : public TaskFamily {
   // Throws Error if `parts` names params or a model state: those are init's.
   TorchTaskFamily(InitFunction init, LossFunction loss, TaskParts parts = {},
                   TorchRows rows = TorchRows::kTogether, ShowFunction show = {});
+
+  void Differentiate(const TaskEvaluation& at, const Outer& outer, std::span<float> d_params,
+                     std::span<float> d_model_state, Workspace& scratch) const override;
 
   int64_t PreferredRows() const override { return rows_ == TorchRows::kTogether ? kAllRows : 1; }
 

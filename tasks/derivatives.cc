@@ -1,0 +1,39 @@
+#include "tasks/derivatives.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/isa.h"
+#include "tasks/torch_module.h"
+
+namespace lopt {
+
+std::vector<std::string> TypesWithDerivatives() {
+  std::vector<std::string> types = {"QuadraticTask", "FixedDimQuadraticFamily", "LogQuadraticTask",
+                                    "ImageMLP", "ImageConv"};
+  TaskTypes torch_tasks("torch task");
+  torch_types::AddAll(&torch_tasks);
+  for (const TypeEntry& entry : torch_tasks.table().entries()) types.push_back(entry.type);
+  return types;
+}
+
+std::shared_ptr<const TaskDerivatives> MakeTaskDerivatives(const std::string& who,
+                                                           const Config& task,
+                                                           const TaskResources& resources) {
+  const std::vector<std::string> types = TypesWithDerivatives();
+  Require(std::ranges::find(types, task.Type()) != types.end(),
+          "{}: a task of type '{}' cannot be differentiated twice, which gradients through "
+          "unrolled training need; types that can: {}",
+          who, task.Type(), fmt::join(types, ", "));
+  return OpenTorchModule(who).task_derivatives(CurrentIsa(), task, resources);
+}
+
+std::shared_ptr<const DifferentiableOptimizer> MakeDifferentiableOptimizer(
+    const std::string& who, const RuleScript& script) {
+  return OpenTorchModule(who).differentiable_optimizer(CurrentIsa(), script);
+}
+
+}  // namespace lopt

@@ -1,0 +1,17 @@
+#include "torch/call.h"
+
+#include "torch/blas.h"
+
+namespace lopt {
+
+void KeepTorchOnOneThread() {
+  at::set_num_threads(1);
+  KeepBlasOnOneThread();
+}
+
+std::unique_lock<std::mutex> LockBlas() {
+  static std::mutex mutex;
+  return BlasIsThreadSafe() ? std::unique_lock<std::mutex>() : std::unique_lock(mutex);
+}
+
+}  // namespace lopt

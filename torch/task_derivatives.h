@@ -1,0 +1,14 @@
+#pragma once
+
+#include <memory>
+
+#include "tasks/derivatives.h"
+
+namespace lopt {
+
+// What MakeTaskDerivatives promises, of the types that TypesWithDerivatives() lists: a torch task
+// itself, or the torch twin of a native one.
+std::shared_ptr<const TaskDerivatives> TorchTaskDerivatives(const Config& task,
+                                                            const TaskResources& resources);
+
+}  // namespace lopt
