@@ -39,7 +39,7 @@ class TorchScriptOptimizer : public LearnedOptimizer {
  public:
   TorchScriptOptimizer(std::shared_ptr<const LearnedOptimizer> plain,
                        std::shared_ptr<const DifferentiableOptimizer> script)
-      : LearnedOptimizer(plain->theta_layout()),
+      : LearnedOptimizer(plain->theta_layout(), plain->needs_num_steps()),
         plain_(std::move(plain)),
         script_(std::move(script)) {}
 

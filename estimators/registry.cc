@@ -132,6 +132,7 @@ Estimators BuiltInEstimators() {
         const auto schedule = ScheduleRegistry().Make(options.schedule);
         auto problem =
             MakeDifferentiable("TruncatedGrad", options, std::move(optimizer), schedule, resources);
+        problem->problem().CheckEpisodesHaveLengths();
         return Configured(options, schedule,
                           std::make_shared<TruncatedGrad>(std::move(problem), options.own));
       });

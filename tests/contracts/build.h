@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "base/registry.h"
 #include "estimators/registry.h"
 #include "lopt/registry.h"
+#include "tasks/derivatives.h"
 #include "tasks/registry.h"
 #include "tasks/torch_module.h"
 #include "tests/contracts/examples.h"
@@ -39,12 +41,15 @@ inline bool NeedsTorchModule(const Config& config) {
 
 // Every type of a table: from its examples or, if it has none, from `default_config` with its type.
 // `make` turns a Config into a pointer. Throws Error if a type cannot be built, or an example's
-// type is not registered.
+// type is not registered. Examples that are `left_out` are not built.
 template <class Made, class Make>
-std::vector<Built<Made>> BuildEvery(const TypeTable& table, const std::vector<Example>& examples,
-                                    const std::string& default_config, const Make& make) {
+std::vector<Built<Made>> BuildEvery(
+    const TypeTable& table, const std::vector<Example>& examples, const std::string& default_config,
+    const Make& make,
+    const std::function<bool(const Example&)>& left_out = [](const Example&) { return false; }) {
   std::vector<Built<Made>> all;
   const auto add = [&](const std::string& type, const Config& config, const Example& example) {
+    if (left_out(example)) return;
     if (&table == &TaskRegistry().table() && NeedsTorchModule(config) && !FindTorchModule()) {
       MESSAGE("left out, because the torch module is not installed: ", config.Dump(-1));
       return;
@@ -102,7 +107,15 @@ inline std::vector<Built<TruncationSchedule>> EverySchedule() {
       [](const Config& config) { return ScheduleRegistry().Make(config); });
 }
 
-// Every estimator of `optimizer` on tasks of the config `task`.
+// Whether tasks of this config can be differentiated twice here.
+inline bool HasDerivatives(const Config& task) {
+  const std::vector<std::string> types = TypesWithDerivatives();
+  return FindTorchModule() && std::ranges::find(types, task.Type()) != types.end() &&
+         task.Dump(-1).find("\"augment\"") == std::string::npos;
+}
+
+// Every estimator of `optimizer` on tasks of the config `task`; those that differentiate tasks only
+// where it can be.
 inline std::vector<Built<ConfiguredEstimator>> EveryEstimator(
     const std::shared_ptr<const LearnedOptimizer>& optimizer, const Config& task) {
   return BuildEvery<ConfiguredEstimator>(
@@ -111,7 +124,8 @@ inline std::vector<Built<ConfiguredEstimator>> EveryEstimator(
           "schedule": {"type": "ConstantTruncationSchedule", "total_length": 7}})",
       [&](const Config& config) {
         return EstimatorRegistry().Make(config.With("task", task.Dump(-1)), optimizer, Resources());
-      });
+      },
+      [&](const Example& example) { return example.needs_derivatives && !HasDerivatives(task); });
 }
 
 }  // namespace lopt::contracts

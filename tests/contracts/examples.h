@@ -19,6 +19,8 @@ struct Example {
   int64_t inner_steps = 0;
   // Estimators: has an option `std`, that of the perturbations.
   bool has_std = false;
+  // Estimators: differentiates its tasks twice, which TypesWithDerivatives() are for.
+  bool needs_derivatives = false;
 };
 
 inline std::vector<Example> TaskExamples() {
@@ -203,6 +205,16 @@ inline std::vector<Example> EstimatorExamples() {
                      "schedule": {"type": "LogUniformLengthSchedule", "min_length": 3,
                                   "max_length": 9}})",
        .has_std = true},
+      {.config = R"({"type": "FullGrad", "num_tasks": 2, "task": {"type": "QuadraticTask"},
+                     "schedule": {"type": "ConstantTruncationSchedule", "total_length": 5}})",
+       .inner_steps = int64_t{2} * 5,
+       .needs_derivatives = true},
+      {.config = R"({"type": "TruncatedGrad", "num_tasks": 2, "trunc_length": 3,
+                     "task": {"type": "QuadraticTask"}, "random_initial_iteration_offset": 3,
+                     "schedule": {"type": "LogUniformLengthSchedule", "min_length": 3,
+                                  "max_length": 6}})",
+       .inner_steps = int64_t{2} * 3,
+       .needs_derivatives = true},
   };
 }
 

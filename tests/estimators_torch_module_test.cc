@@ -1,0 +1,300 @@
+// Gradients through unrolled training, by autograd in the torch module, against golden numbers,
+// closed forms and central differences of the native tasks and optimizers.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/eigen.h"
+#include "base/error.h"
+#include "base/safetensors.h"
+#include "estimators/antithetic.h"
+#include "estimators/differentiable_problem.h"
+#include "estimators/registry.h"
+#include "lopt/registry.h"
+#include "tasks/registry.h"
+#include "tests/contracts/build.h"
+#include "tests/golden_dir.h"
+
+namespace lopt {
+namespace {
+
+const TaskResources& Data() { return contracts::Resources(); }
+
+std::shared_ptr<const LearnedOptimizer> Optimizer(const std::string& config) {
+  return OptimizerRegistry().Make(Config::Parse(config, "test"));
+}
+
+std::shared_ptr<const ConfiguredEstimator> Estimator(
+    const std::string& config, std::shared_ptr<const LearnedOptimizer> optimizer) {
+  return EstimatorRegistry().Make(Config::Parse(config, "test"), std::move(optimizer), Data());
+}
+
+WorkerWeights At(Eigen::VectorXf theta) { return {.theta = std::move(theta), .outer = {}}; }
+
+// The tensors of a layout among arrays of any shape, in one row.
+Eigen::VectorXf Row(const Layout& layout, const NamedArrays& arrays) {
+  Eigen::VectorXf row(layout.size());
+  for (const LayoutEntry& entry : layout.entries()) {
+    const auto values = arrays.At(entry.name).As<float>();
+    REQUIRE(std::ssize(values) == entry.size);
+    std::ranges::copy(values, row.begin() + entry.offset);
+  }
+  return row;
+}
+
+// The same of row `index` of arrays with one dimension more.
+Eigen::VectorXf RowAt(const Layout& layout, const NamedArrays& arrays, int64_t index) {
+  Eigen::VectorXf row(layout.size());
+  for (const LayoutEntry& entry : layout.entries()) {
+    const auto values = arrays.At(entry.name).As<float>();
+    std::ranges::copy(values.subspan(index * entry.size, entry.size), row.begin() + entry.offset);
+  }
+  return row;
+}
+
+double RelativeDistance(const Eigen::VectorXd& got, const Eigen::VectorXf& wanted) {
+  return (got - wanted.cast<double>()).norm() / wanted.cast<double>().norm();
+}
+
+TEST_CASE("Losses and gradients of unrolled training follow the golden trace") {
+  const ArrayFile golden = ReadArrayFile(GoldenPath("unroll_gradient.safetensors"));
+  const auto optimizers = nlohmann::ordered_json::parse(golden.metadata.at("optimizers"));
+  for (const auto& [type, options] : optimizers.items()) {
+    CAPTURE(type);
+    nlohmann::ordered_json config = options;
+    config["type"] = type;
+    const auto optimizer = OptimizerRegistry().Make(Config::FromJson(config));
+    const Layout& layout = optimizer->theta_layout();
+    const NamedArrays own = golden.arrays.Extract(type + "/");
+    const NamedArrays& shared = golden.arrays;
+    const auto target = shared.At("target").As<float>();
+    const auto start = shared.At("x0").As<float>();
+    const DifferentiableProblem problem(
+        "test",
+        Config::Parse(
+            R"({"type": "FixedDimQuadraticFamily", "dim": )" + std::to_string(start.size()) + "}",
+            "test"),
+        optimizer, std::make_shared<NeverEndingTruncationSchedule>(), {}, Data());
+    const WorkerWeights weights = At(Row(layout, own.Extract("theta/")));
+    const ThetaRows theta = {.theta = AsSpan(weights.theta), .rows = 1};
+    const std::vector<Key> keys(1);
+    const auto start_state = [&] {
+      UnrollState state = problem.problem().Start(theta, {}, keys);
+      std::ranges::copy(target, state.At("config").As<float>().begin());
+      std::ranges::copy(start, state.At("params").As<float>().begin());
+      return state;
+    };
+    UnrollTrace trace;
+    const auto gradient = [&](int64_t steps, UnrollState* state) -> Eigen::VectorXd {
+      return problem.Run({.theta = theta,
+                          .outer = {},
+                          .keys = keys,
+                          .steps = steps,
+                          .state = state,
+                          .trace = &trace},
+                         [&](const UnrollTrace&) -> Eigen::ArrayXXd {
+                           return Eigen::ArrayXXd::Constant(steps, 1, 1.0 / double(steps));
+                         });
+    };
+    const auto losses = own.At("loss").As<float>();
+    UnrollState state = start_state();
+    const Eigen::VectorXd whole = gradient(std::ssize(losses), &state);
+    for (int64_t t = 0; t < std::ssize(losses); ++t) {
+      CHECK(trace.loss(t, 0) == doctest::Approx(losses[t]).epsilon(1e-5));
+    }
+    CHECK(RelativeDistance(whole, Row(layout, own.Extract("gradient/"))) < 1e-5);
+
+    const NamedArrays windows = own.Extract("window_gradient/");
+    const int64_t count = windows.begin()->second.shape()[0];
+    state = start_state();
+    for (int64_t w = 0; w < count; ++w) {
+      CAPTURE(w);
+      const Eigen::VectorXd window = gradient(std::ssize(losses) / count, &state);
+      CHECK(RelativeDistance(window, RowAt(layout, windows, w)) < 1e-5);
+    }
+  }
+}
+
+// SGD with learning rate .05 on |x|^2 has the losses |x_0|^2 .81^t. The mean of .81^t over [first,
+// last].
+double MeanPower(int first, int last) {
+  double sum = 0;
+  for (int t = first; t <= last; ++t) sum += std::pow(0.81, t);
+  return sum / (last - first + 1);
+}
+
+const auto kSgd = R"({"type": "LearnableSGD", "learning_rate": 0.05})";
+
+TEST_CASE("FullGrad has the exact gradient of SGD on a quadratic") {
+  const auto sgd = Optimizer(kSgd);
+  const std::vector<std::pair<int, double>> exact = {
+      {10, -.29580010222195}, {7, -.28178924632971}, {5, -.241706304}};
+  for (const auto& [length, wanted] : exact) {
+    CAPTURE(length);
+    const auto estimator = Estimator(
+        R"({"type": "FullGrad", "num_tasks": 3, "task": {"type": "QuadraticTask", "dim": 4},
+            "schedule": {"type": "ConstantTruncationSchedule", "total_length": )" +
+            std::to_string(length) + "}}",
+        sgd);
+    const WorkerWeights weights = At(sgd->InitTheta(Key{}));
+    EstimatorState state = estimator->estimator->InitWorkerState(weights, KeyFromSeed(1));
+    const GradientEstimate estimate =
+        estimator->estimator->Estimate(weights, KeyFromSeed(2), &state);
+    const double start = estimate.mean_loss / MeanPower(0, length - 1);  // mean |x_0|^2
+    CHECK(estimate.gradient(0) / start == doctest::Approx(wanted).epsilon(2e-6));
+    CHECK(estimate.counts.inner_steps == 3 * length);
+    CHECK(estimate.counts.episodes_ended == 3);
+  }
+}
+
+TEST_CASE("FullGrad of the last loss is that of the last loss alone") {
+  const auto sgd = Optimizer(kSgd);
+  const auto estimator = Estimator(
+      R"({"type": "FullGrad", "loss_type": "last", "num_tasks": 1,
+          "task": {"type": "QuadraticTask", "dim": 1},
+          "schedule": {"type": "ConstantTruncationSchedule", "total_length": 4}})",
+      sgd);
+  const WorkerWeights weights = At(sgd->InitTheta(Key{}));
+  EstimatorState state;
+  const GradientEstimate estimate = estimator->estimator->Estimate(weights, KeyFromSeed(3), &state);
+  // d/dtheta (1 - 2 e^theta)^6 = -12 e^theta (1 - 2 e^theta)^5.
+  const double start = estimate.mean_loss / MeanPower(0, 3);
+  CHECK(estimate.gradient(0) / start ==
+        doctest::Approx(-12 * 0.05 * std::pow(0.9, 5)).epsilon(2e-6));
+}
+
+TEST_CASE("TruncatedGrad ignores what came before the window") {
+  const auto sgd = Optimizer(kSgd);
+  const auto estimator = Estimator(
+      R"({"type": "TruncatedGrad", "num_tasks": 3, "trunc_length": 5,
+          "task": {"type": "QuadraticTask", "dim": 4},
+          "schedule": {"type": "ConstantTruncationSchedule", "total_length": 10}})",
+      sgd);
+  const WorkerWeights weights = At(sgd->InitTheta(Key{}));
+  EstimatorState state = estimator->estimator->InitWorkerState(weights, KeyFromSeed(1));
+  for (uint64_t window = 0; window < 4; ++window) {
+    CAPTURE(window);
+    const GradientEstimate estimate =
+        estimator->estimator->Estimate(weights, FoldIn(KeyFromSeed(2), window), &state);
+    const bool first = window % 2 == 0;
+    const double start = estimate.mean_loss / (first ? MeanPower(0, 4) : MeanPower(5, 9));
+    CHECK(estimate.gradient(0) / start ==
+          doctest::Approx(first ? -.241706304 : -.084277777).epsilon(2e-6));
+    CHECK(estimate.counts.inner_steps == 15);
+  }
+}
+
+// What the native training of an estimator's config is made from.
+struct NativeOptions : LoptProblemOptions {
+  Config task;
+  Config schedule;
+  int64_t num_tasks = 0;
+  int64_t trunc_length = 0;
+  void Visit(FieldVisitor& v) {
+    LoptProblemOptions::Visit(v);
+    v.Typed("task", &task, TaskRegistry().table(), "");
+    v.Typed("schedule", &schedule, ScheduleRegistry().table(), "");
+    v.Field("num_tasks", &num_tasks, AtLeast(1), "");
+    v.Field("trunc_length", &trunc_length, AtLeast(1), "");
+  }
+};
+
+// The second window's gradient against central differences of the native training, along the
+// gradient and along a random direction, relative to the gradient's norm.
+struct Compared {
+  std::string task;
+  std::string optimizer;
+  std::string more = "";  // keys of the estimator
+  double step = 1e-2;     // of the differences
+  double tolerance = 0.01;
+};
+
+void CheckAgainstDifferences(const Compared& compared) {
+  CAPTURE(compared.task);
+  CAPTURE(compared.optimizer);
+  CAPTURE(compared.more);
+  const auto optimizer = Optimizer(compared.optimizer);
+  const std::string options =
+      R"("schedule": {"type": "LogUniformLengthSchedule", "min_length": 3, "max_length": 7},
+         "random_initial_iteration_offset": 2, "num_tasks": 2, "trunc_length": 9, "task": )" +
+      compared.task + compared.more;
+  Eigen::VectorXf theta = optimizer->InitTheta(KeyFromSeed(4));
+  Eigen::VectorXf noise(theta.size());
+  Normal(KeyFromSeed(5), AsSpan(noise));
+  theta += 0.05F * noise;
+  const auto estimator = Estimator(R"({"type": "TruncatedGrad", )" + options + "}", optimizer);
+  const WorkerWeights weights = At(theta);
+  EstimatorState state = estimator->estimator->InitWorkerState(weights, KeyFromSeed(6));
+  estimator->estimator->Estimate(weights, KeyFromSeed(7), &state);
+  const GradientEstimate estimate = estimator->estimator->Estimate(weights, KeyFromSeed(8), &state);
+
+  const auto read = ReadOptions<NativeOptions>(Config::Parse("{" + options + "}", "test"));
+  const LoptProblem problem(TaskRegistry().Make(read.task, Data()), optimizer,
+                            ScheduleRegistry().Make(read.schedule), read);
+  const auto run = [&](const Eigen::VectorXf& at, Key key, UnrollState* unroll) {
+    UnrollTrace trace;
+    problem.Run({.theta = {.theta = AsSpan(at), .rows = read.num_tasks},
+                 .outer = {},
+                 .keys = SplitKey(FoldIn(key, kUnrollDraw), read.num_tasks),
+                 .steps = read.trunc_length,
+                 .state = unroll,
+                 .trace = &trace});
+    return trace.loss.mean();
+  };
+  UnrollState before = problem.Start({.theta = AsSpan(theta), .rows = read.num_tasks}, {},
+                                     SplitKey(KeyFromSeed(6), read.num_tasks));
+  run(theta, KeyFromSeed(7), &before);
+  const auto loss = [&](const Eigen::VectorXd& at) {
+    UnrollState unroll = before;
+    return run(at.cast<float>(), KeyFromSeed(8), &unroll);
+  };
+  const Eigen::VectorXd center = theta.cast<double>();
+  CHECK(estimate.mean_loss == doctest::Approx(loss(center)).epsilon(1e-4));
+  const Eigen::VectorXd gradient = estimate.gradient.cast<double>();
+  REQUIRE(gradient.norm() > 0);
+  for (const Eigen::VectorXd& direction : {gradient, Eigen::VectorXd(noise.cast<double>())}) {
+    const Eigen::VectorXd unit = direction / direction.norm();
+    const double slope =
+        (loss(center + compared.step * unit) - loss(center - compared.step * unit)) /
+        (2 * compared.step);
+    CAPTURE(slope);
+    CAPTURE(gradient.dot(unit));
+    CAPTURE(gradient.norm());
+    CHECK(std::abs(gradient.dot(unit) - slope) < compared.tolerance * gradient.norm());
+  }
+}
+
+constexpr const char* kLargeSteps =
+    R"({"type": "MLPLOpt", "hidden_size": 4, "exp_mult": 0.1, "step_mult": 0.1})";
+constexpr const char* kQuadratic = R"({"type": "FixedDimQuadraticFamily", "dim": 5})";
+constexpr const char* kNetwork =
+    R"({"type": "ImageMLP", "image_size": 4, "hidden": [5], "batch_size": 16, "data": "glyphs",
+        "activation": "tanh"})";
+
+TEST_CASE("Gradients agree with central differences of native training") {
+  CheckAgainstDifferences({kQuadratic, R"({"type": "LearnableSGD"})"});
+  CheckAgainstDifferences({kQuadratic, R"({"type": "LearnableSGDM", "schedule": "cosine"})"});
+  CheckAgainstDifferences({kQuadratic, R"({"type": "LearnableAdam", "learning_rate": 0.1})"});
+  CheckAgainstDifferences({kQuadratic, kLargeSteps});
+  CheckAgainstDifferences({R"({"type": "LogQuadraticTask", "dim": 5})", kLargeSteps});
+  CheckAgainstDifferences({kNetwork, kLargeSteps});
+  CheckAgainstDifferences({kNetwork, R"({"type": "LearnableAdam", "learning_rate": 0.1})"});
+}
+
+TEST_CASE("Gradients of every meta-loss agree with central differences") {
+  for (const char* meta_loss : {"same_data", "train", "inner_valid", "outer_valid"}) {
+    CheckAgainstDifferences(
+        {kNetwork, kLargeSteps, R"(, "meta_loss": ")" + std::string(meta_loss) + "\""});
+  }
+  // Running statistics of a batch norm carry what theta did to later losses of other splits.
+  CheckAgainstDifferences(
+      {R"({"type": "ImageMLP", "image_size": 4, "hidden": [5], "batch_size": 16, "norm": "batch",
+           "data": "glyphs", "activation": "tanh", "sampling": "epoch"})",
+       kLargeSteps, R"(, "meta_loss": "outer_valid")"});
+}
+
+}  // namespace
+}  // namespace lopt
