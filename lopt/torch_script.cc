@@ -411,6 +411,12 @@ const std::map<std::string, void (*)(const Config&, TorchScript*)>& Scripts() {
 
 }  // namespace
 
+std::vector<std::string> TypesWithTorchScript() {
+  std::vector<std::string> types;
+  for (const auto& [name, unused] : Scripts()) types.push_back(name);
+  return types;
+}
+
 std::string BufferName(std::string_view tensor) {
   std::string name(tensor);
   std::ranges::replace(name, '/', '_');
@@ -420,13 +426,9 @@ std::string BufferName(std::string_view tensor) {
 TorchScript MakeTorchScript(const ThetaFile& theta_file) {
   const std::string type = theta_file.learned_optimizer.Type();
   const auto found = Scripts().find(type);
-  if (found == Scripts().end()) {
-    std::vector<std::string> types;
-    for (const auto& [name, unused] : Scripts()) types.push_back(name);
-    Fail("TorchScript: a {} cannot be exported{}; types that can: {}", type,
-         type == "RNNMLPLOpt" ? ", for it sees all tensors and a script sees one" : "",
-         fmt::join(types, ", "));
-  }
+  Require(found != Scripts().end(), "TorchScript: a {} cannot be exported{}; types that can: {}",
+          type, type == "RNNMLPLOpt" ? ", for it sees all tensors and a script sees one" : "",
+          fmt::join(TypesWithTorchScript(), ", "));
   TorchScript script;
   const auto optimizer = OptimizerRegistry().Make(theta_file.learned_optimizer);
   const std::span<const float> theta(theta_file.theta.data(),

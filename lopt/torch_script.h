@@ -2,6 +2,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/arrays.h"
 #include "lopt/theta_file.h"
@@ -30,6 +31,9 @@ struct TorchScript {
   std::string source;   // definitions of the two methods and of what they call
   NamedArrays buffers;  // float32
 };
+
+// The learned optimizers that have such a script.
+std::vector<std::string> TypesWithTorchScript();
 
 // The buffer of a tensor of theta.
 std::string BufferName(std::string_view tensor);

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -11,11 +12,14 @@
 #include "base/error.h"
 #include "base/safetensors.h"
 #include "estimators/antithetic.h"
+#include "estimators/diagnostics.h"
 #include "estimators/differentiable_problem.h"
 #include "estimators/registry.h"
+#include "lopt/learnable.h"
 #include "lopt/registry.h"
 #include "tasks/registry.h"
 #include "tests/contracts/build.h"
+#include "tests/error_of.h"
 #include "tests/golden_dir.h"
 
 namespace lopt {
@@ -62,8 +66,9 @@ double RelativeDistance(const Eigen::VectorXd& got, const Eigen::VectorXf& wante
 TEST_CASE("Losses and gradients of unrolled training follow the golden trace") {
   const ArrayFile golden = ReadArrayFile(GoldenPath("unroll_gradient.safetensors"));
   const auto optimizers = nlohmann::ordered_json::parse(golden.metadata.at("optimizers"));
-  for (const auto& [type, options] : optimizers.items()) {
+  for (const std::string type : {"LearnableSGDM", "MLPLOpt"}) {
     CAPTURE(type);
+    const nlohmann::ordered_json& options = optimizers.at(type);
     nlohmann::ordered_json config = options;
     config["type"] = type;
     const auto optimizer = OptimizerRegistry().Make(Config::FromJson(config));
@@ -294,6 +299,137 @@ TEST_CASE("Gradients of every meta-loss agree with central differences") {
       {R"({"type": "ImageMLP", "image_size": 4, "hidden": [5], "batch_size": 16, "norm": "batch",
            "data": "glyphs", "activation": "tanh", "sampling": "epoch"})",
        kLargeSteps, R"(, "meta_loss": "outer_valid")"});
+}
+
+// H v of a task's loss against central differences of its gradient.
+void CheckHessianProduct(const Config& config) {
+  const std::string text = config.Dump(-1);
+  INFO(text);
+  const auto task = TaskRegistry().Make(config, Data());
+  const auto derivatives = MakeTaskDerivatives("test", config, Data());
+  std::vector<float> row(static_cast<size_t>(task->config_layout().size()));
+  task->Sample(KeyFromSeed(1), row);
+  const auto size = static_cast<size_t>(task->params_layout().size());
+  std::vector<float> params(size);
+  std::vector<float> start_state(static_cast<size_t>(task->model_state_layout().size()));
+  task->Init(row, KeyFromSeed(2), params, start_state);
+  std::vector<float> direction(size);
+  Normal(KeyFromSeed(3), direction);
+  const double norm = std::sqrt(Dot(direction, direction));
+  const Key key = KeyFromSeed(4);
+  Workspace scratch;
+  std::vector<float> state;
+  const auto at = [&](std::span<const float> where) {
+    state = start_state;
+    return TaskEvaluation{.rows = 1,
+                          .config = row,
+                          .params = where,
+                          .model_state = state,
+                          .split = Split::kTrain,
+                          .keys = {&key, 1}};
+  };
+  const auto gradient = [&](double shift) {
+    std::vector<float> where = params;
+    for (size_t i = 0; i < size; ++i) {
+      where[i] += static_cast<float>(shift / norm * double{direction[i]});
+    }
+    std::vector<float> gradients(size);
+    float loss = 0;
+    TaskEvaluation evaluation = at(where);
+    evaluation.losses = {&loss, 1};
+    evaluation.gradients = gradients;
+    task->Evaluate(evaluation, scratch);
+    return gradients;
+  };
+  const double step = 3e-3;
+  const std::vector<float> above = gradient(step);
+  const std::vector<float> below = gradient(-step);
+  std::vector<float> product(size);
+  std::vector<float> d_state(start_state.size());
+  derivatives->Differentiate(at(params), {.gradient = direction}, product, d_state, scratch);
+  double distance = 0;
+  double largest = 0;
+  for (size_t i = 0; i < size; ++i) {
+    const double wanted = (double{above[i]} - double{below[i]}) / (2 * step) * norm;
+    distance += std::pow(double{product[i]} - wanted, 2);
+    largest += wanted * wanted;
+  }
+  CHECK(std::sqrt(distance) < 0.02 * std::sqrt(largest));
+
+  // And the loss's own derivative is the gradient.
+  const std::vector<float> plain = gradient(0);
+  derivatives->Differentiate(at(params), {.loss = 2}, product, d_state, scratch);
+  for (size_t i = 0; i < size; ++i) {
+    CHECK(product[i] == doctest::Approx(2 * plain[i]).epsilon(1e-4).scale(1));
+  }
+}
+
+TEST_CASE("Second derivatives of every task that has them agree with differences of gradients") {
+  std::set<std::string> types;
+  for (const contracts::Example& example : contracts::TaskExamples()) {
+    const Config config = Config::Parse(example.config, "example");
+    if (!contracts::HasDerivatives(config)) continue;
+    // Where images are black the largest of a window is any of them, and the slope jumps.
+    if (example.config.find("\"pool\": \"max\"") != std::string::npos) continue;
+    CheckHessianProduct(config);
+    types.insert(config.Type());
+  }
+  CHECK(types.size() == TypesWithDerivatives().size());
+}
+
+TEST_CASE("What cannot be differentiated is an error") {
+  const auto sgd = Optimizer(kSgd);
+  const std::string schedule =
+      R"("schedule": {"type": "ConstantTruncationSchedule", "total_length": 5}})";
+  CHECK(ErrorOf([&] {
+          Estimator(R"({"type": "FullGrad", "task": {"type": "NoisyQuadraticFamily"}, )" + schedule,
+                    sgd);
+        }) ==
+        "estimator 'FullGrad': a task of type 'NoisyQuadraticFamily' cannot be differentiated "
+        "twice, which gradients through unrolled training need; types that can: QuadraticTask, "
+        "FixedDimQuadraticFamily, LogQuadraticTask, ImageMLP, ImageConv, ByteLM, "
+        "TorchImageAutoencoder, TorchImageConv, TorchImageMLP, TorchRowLSTM, "
+        "TorchSequenceRegression");
+  CHECK(ErrorOf([&] {
+          Estimator(R"({"type": "FullGrad", "task": {"type": "QuadraticTask"},
+                        "schedule": {"type": "NeverEndingTruncationSchedule"}})",
+                    sgd);
+        }) ==
+        "FullGrad: its schedule must give episodes an end; NeverEndingTruncationSchedule does "
+        "not");
+  CHECK(ErrorOf([&] {
+          Estimator(R"({"type": "TruncatedGrad", "task": {"type": "QuadraticTask"}, )" + schedule,
+                    std::make_shared<LearnableSGD>(LearnableSGDOptions{}));
+        }) ==
+        "estimator 'TruncatedGrad': the learned optimizer is not one that a config names, so it "
+        "has no script to differentiate");
+  const auto accuracy =
+      Estimator(R"({"type": "FullGrad", "num_tasks": 1, "meta_loss_aux": "accuracy", "task": )" +
+                    std::string(kNetwork) + ", " + schedule,
+                sgd);
+  const WorkerWeights weights = At(sgd->InitTheta(Key{}));
+  CHECK(ErrorOf([&] {
+          EstimatorState state;
+          accuracy->estimator->Estimate(weights, KeyFromSeed(1), &state);
+        }) == "torch task: aux output 'accuracy' cannot be differentiated");
+}
+
+TEST_CASE("Losses that are cut off or not finite add nothing to the gradient") {
+  const auto diverging = Optimizer(R"({"type": "LearnableSGD", "learning_rate": 1e12})");
+  const WorkerWeights weights = At(diverging->InitTheta(Key{}));
+  for (const char* task : {kQuadratic, kNetwork}) {
+    CAPTURE(task);
+    const auto estimator = Estimator(
+        R"({"type": "FullGrad", "num_tasks": 2, "task": )" + std::string(task) +
+            R"(, "schedule": {"type": "ConstantTruncationSchedule", "total_length": 12}})",
+        diverging);
+    EstimatorState state;
+    const GradientEstimate estimate =
+        estimator->estimator->Estimate(weights, KeyFromSeed(1), &state);
+    CHECK(estimate.gradient.allFinite());
+    CHECK(std::isfinite(estimate.mean_loss));
+    CHECK((estimate.counts.non_finite > 0) == (task == kQuadratic));
+  }
 }
 
 }  // namespace

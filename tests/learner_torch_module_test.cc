@@ -15,7 +15,13 @@ Eigen::VectorXf Train(int threads) {
              "schedule": {"type": "LogUniformLengthSchedule", "min_length": 4, "max_length": 12}},
             {"type": "FullES", "num_tasks": 2, "task": {"type": "TorchImageMLP", "image_size": 5,
                                                         "hidden": [7], "activation": "tanh"},
-             "schedule": {"type": "ConstantTruncationSchedule", "total_length": 10}}]})",
+             "schedule": {"type": "ConstantTruncationSchedule", "total_length": 10}},
+            {"type": "FullGrad", "num_tasks": 2, "task": {"type": "QuadraticTask"},
+             "schedule": {"type": "ConstantTruncationSchedule", "total_length": 6}},
+            {"type": "TruncatedGrad", "num_tasks": 3, "trunc_length": 4,
+             "task": {"type": "ImageMLP", "image_size": 4, "hidden": [5], "batch_size": 8},
+             "schedule": {"type": "LogUniformLengthSchedule", "min_length": 4, "max_length": 9}}
+          ]})",
       "test"));
   MetaTrainerOptions options;
   options.threads = threads;

@@ -1,5 +1,6 @@
 #include "torch/task_derivatives.h"
 
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/error.h"
@@ -40,6 +41,9 @@ std::shared_ptr<const TaskDerivatives> TorchTaskDerivatives(const Config& task,
     return Quadratic(task, false,
                      [](const TorchEvaluation& e) { return e.params[0].square().sum(-1).log(); });
   }
+  // LibTorch 1.13 gives wrong numbers.
+  Require(type != "ByteLM" || task.json().value("body", "") != "transformer",
+          "task 'ByteLM': body 'transformer' cannot be differentiated twice; the others can");
   const bool has_twin = type == "ImageMLP" || type == "ImageConv";
   const auto family =
       TorchTaskRegistry().Make(has_twin ? task.With("type", "Torch" + type) : task, resources);

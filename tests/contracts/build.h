@@ -13,6 +13,7 @@
 #include "base/registry.h"
 #include "estimators/registry.h"
 #include "lopt/registry.h"
+#include "lopt/torch_script.h"
 #include "tasks/derivatives.h"
 #include "tasks/registry.h"
 #include "tasks/torch_module.h"
@@ -110,8 +111,15 @@ inline std::vector<Built<TruncationSchedule>> EverySchedule() {
 // Whether tasks of this config can be differentiated twice here.
 inline bool HasDerivatives(const Config& task) {
   const std::vector<std::string> types = TypesWithDerivatives();
+  const std::string text = task.Dump(-1);
   return FindTorchModule() && std::ranges::find(types, task.Type()) != types.end() &&
-         task.Dump(-1).find("\"augment\"") == std::string::npos;
+         text.find("\"augment\"") == std::string::npos &&
+         text.find("\"transformer\"") == std::string::npos;
+}
+
+inline bool HasDerivatives(const LearnedOptimizer& optimizer) {
+  const std::vector<std::string> types = TypesWithTorchScript();
+  return std::ranges::find(types, optimizer.config().Type()) != types.end();
 }
 
 // Every estimator of `optimizer` on tasks of the config `task`; those that differentiate tasks only
@@ -125,7 +133,9 @@ inline std::vector<Built<ConfiguredEstimator>> EveryEstimator(
       [&](const Config& config) {
         return EstimatorRegistry().Make(config.With("task", task.Dump(-1)), optimizer, Resources());
       },
-      [&](const Example& example) { return example.needs_derivatives && !HasDerivatives(task); });
+      [&](const Example& example) {
+        return example.needs_derivatives && !(HasDerivatives(task) && HasDerivatives(*optimizer));
+      });
 }
 
 }  // namespace lopt::contracts
