@@ -332,7 +332,7 @@ TEST_CASE("A directory with nothing to report is an error that says what was loo
   };
   const std::string what =
       ": it holds neither a meta-training run (manifest.json, metrics.jsonl) nor an evaluation "
-      "(results.jsonl)\n";
+      "(results.jsonl) nor a bench of estimators (estimators.json)\n";
   fs::create_directory(scratch / "empty");
   CHECK_EQ(error_of({scratch / "empty"}), "lopt: " + (scratch / "empty is empty") + what);
   WriteTextFile(scratch / "notes.txt", "");

@@ -18,6 +18,23 @@ torch::Tensor TensorAt(std::span<const float> row, const LayoutEntry& entry) {
   return torch::from_blob(const_cast<float*>(row.data()) + entry.offset, entry.shape);
 }
 
+// A parameter [spatial..., in, out] as torch has it, [out, in, spatial...], which scripts expect;
+// and back.
+torch::Tensor InTorchOrder(const torch::Tensor& param) {
+  if (param.dim() < 2) return param;
+  Shape axes = {param.dim() - 1, param.dim() - 2};
+  for (int64_t axis = 0; axis < param.dim() - 2; ++axis) axes.push_back(axis);
+  return param.permute(axes);
+}
+
+torch::Tensor InOurOrder(const torch::Tensor& param) {
+  if (param.dim() < 2) return param;
+  Shape axes;
+  for (int64_t axis = 2; axis < param.dim(); ++axis) axes.push_back(axis);
+  axes.insert(axes.end(), {1, 0});
+  return param.permute(axes);
+}
+
 // As CallTorch, with scripts run as they are written: an executor that optimises what it has seen a
 // few times would give other bits from then on.
 template <class Body>
@@ -120,15 +137,17 @@ class ScriptRule : public DifferentiableRule {
 
  private:
   torch::Tensor Init(const torch::Tensor& param) const {
-    return module_.get_method("init_state")({param}).toTensor();
+    return module_.get_method("init_state")({InTorchOrder(param)}).toTensor();
   }
 
   std::pair<torch::Tensor, torch::Tensor> Call(const Step& step, const torch::Tensor& param,
                                                const torch::Tensor& gradient,
                                                const torch::Tensor& state) const {
-    const auto results =
-        module_.get_method("update")({param, gradient, state, step.step, step.num_steps}).toTuple();
-    return {results->elements()[0].toTensor(), results->elements()[1].toTensor()};
+    const auto results = module_
+                             .get_method("update")({InTorchOrder(param), InTorchOrder(gradient),
+                                                    state, step.step, step.num_steps})
+                             .toTuple();
+    return {InOurOrder(results->elements()[0].toTensor()), results->elements()[1].toTensor()};
   }
 
   // Those behind the first three.

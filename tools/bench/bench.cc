@@ -1,17 +1,26 @@
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <boost/program_options.hpp>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <regex>
 #include <string>
 #include <vector>
 
 #include "base/isa.h"
+#include "base/output_directory.h"
 #include "base/parallel.h"
+#include "base/record.h"
+#include "learner/meta_train_config.h"
+#include "learner/worker.h"
+#include "lopt/registry.h"
+#include "lopt/theta_file.h"
 #include "tools/bench/bench_peak.h"
 #include "tools/bench/bench_workload.h"
 #include "tools/bench/bench_workloads.h"
+#include "tools/bench/estimator_bench.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
 #include "tools/cores.h"
@@ -27,7 +36,91 @@ constexpr const char* kBenchExamples =
     "Examples:\n"
     "  lopt bench\n"
     "  lopt bench --filter 'inner_step/.*' --threads 2\n"
-    "  lopt bench --json > bench.json\n";
+    "  lopt bench --json > bench.json\n"
+    "  lopt bench --estimators config.json --theta theta.safetensors --out DIR\n";
+
+// Standard output for one JSON object: until it is printed, all else that this process writes there
+// (log lines) goes to standard error.
+class JsonOutput {
+ public:
+  JsonOutput() : output_(dup(STDOUT_FILENO)) { Redirect(STDERR_FILENO); }
+  ~JsonOutput() {
+    Redirect(output_);
+    close(output_);
+  }
+  JsonOutput(const JsonOutput&) = delete;
+  JsonOutput& operator=(const JsonOutput&) = delete;
+
+  void Print(const std::string& text) const {
+    Redirect(output_);
+    fmt::print("{}\n", text);
+  }
+
+ private:
+  static void Redirect(int to) {
+    std::fflush(stdout);
+    dup2(to, STDOUT_FILENO);
+  }
+
+  int output_;
+};
+
+std::string WithInterval(const Measured& measured) {
+  return fmt::format("{:.4g} [{:.3g}, {:.3g}]", measured.value, measured.low, measured.high);
+}
+
+void PrintEstimators(const EstimatorBench& bench) {
+  fmt::print(
+      "Theta {}, {} runs; in brackets 95 % intervals. Bias relative to the exact gradient; "
+      "variance "
+      "of one estimate and at equal compute.\n\n",
+      bench.theta, bench.runs);
+  fmt::print("{:<24} {:<14} {:>6} {:>8} {:>9} {:<10} {:>26} {:>26} {:>26} {:>11} {:>11}\n",
+             "estimator", "type", "window", "steps", "seconds", "exact", "bias", "cosine",
+             "variance", "/1000 steps", "/second");
+  for (const EstimatorQuality& row : bench.estimators) {
+    const bool known = row.reference != "none";
+    fmt::print(
+        "{:<24} {:<14} {:>6} {:>8.6g} {:>9.3g} {:<10} {:>26} {:>26} {:>26} {:>11.4g} "
+        "{:>11.4g}\n",
+        row.estimator, row.type, row.window ? std::to_string(*row.window) : "all", row.inner_steps,
+        row.seconds, row.reference, known ? WithInterval(row.bias) : "",
+        known ? WithInterval(row.cosine) : "", WithInterval(row.variance),
+        row.VariancePer1000Steps().value, row.VariancePerSecond().value);
+  }
+}
+
+int BenchEstimatorsCommand(const po::variables_map& values, int threads) {
+  const auto config =
+      ReadOptions<MetaTrainConfig>(Config::Load(values["estimators"].as<std::string>()));
+  const std::string file = TextOption(values, "theta").value_or(config.init_theta);
+  const Eigen::VectorXf theta =
+      file.empty() ? OptimizerRegistry()
+                         .Make(config.learned_optimizer)
+                         ->InitTheta(ThetaKey(KeyFromSeed(static_cast<uint64_t>(config.seed))))
+                   : ReadThetaFile(file, config.learned_optimizer).theta;
+  EstimatorBenchOptions options;
+  options.runs = values["runs"].as<int64_t>();
+  if (values.contains("windows")) options.windows = values["windows"].as<int64_t>();
+  if (options.runs < 3 || options.windows.value_or(1) < 1) {
+    throw UsageError("bench: --runs must be at least 3 and --windows at least 1");
+  }
+  std::optional<JsonOutput> output;
+  if (values.contains("json")) output.emplace();
+  EstimatorBench bench;
+  ThreadPool(threads).Run([&] { bench = BenchEstimators(config, theta, options); });
+  bench.theta = file.empty() ? "as initialised" : file;
+  if (const auto directory = TextOption(values, "out")) {
+    MakeOutputDirectory(*directory);
+    WriteRecordFile(*directory + "/" + kEstimatorBenchFile, bench);
+  }
+  if (output) {
+    output->Print(RecordText(bench, 2));
+  } else {
+    PrintEstimators(bench);
+  }
+  return kExitDone;
+}
 
 struct Machine {
   std::string cpu;
@@ -111,6 +204,15 @@ int BenchCommand(const std::vector<std::string>& arguments) {
       "Timed repeats of each workload; the median counts.");
   add("short", "Two short repeats: a check of results and output, not a measurement.");
   add("json", "Print one JSON object instead of a table.");
+  add("estimators", po::value<std::string>()->value_name("CONFIG"),
+      "Compare the estimators of a config of meta-training with the exact gradient instead.");
+  add("theta", po::value<std::string>()->value_name("FILE"),
+      "With --estimators: the theta file. Default: init_theta of the config, or a fresh theta.");
+  add("runs", po::value<int64_t>()->default_value(200), "With --estimators: runs of each.");
+  add("windows", po::value<int64_t>(),
+      "With --estimators: windows of a run. Default: those of one episode, at most 20.");
+  add("out", po::value<std::string>()->value_name("DIR"),
+      "With --estimators: write the result there, for lopt report.");
   const auto values = ParseCommandLine(arguments, options, "", 0, kBenchSynopsis, kBenchExamples);
   if (!values) {
     return kExitDone;
@@ -128,6 +230,12 @@ int BenchCommand(const std::vector<std::string>& arguments) {
   }
   if (values->contains("isa")) {
     PinIsa((*values)["isa"].as<std::string>());
+  }
+  if (values->contains("estimators")) return BenchEstimatorsCommand(*values, bench.threads);
+  for (const char* option : {"theta", "windows", "out"}) {
+    if (values->contains(option)) {
+      throw UsageError(fmt::format("bench: --{} goes with --estimators", option));
+    }
   }
   const std::string pattern = (*values)["filter"].as<std::string>();
   std::vector<WorkloadMaker> chosen;
@@ -150,26 +258,25 @@ int BenchCommand(const std::vector<std::string>& arguments) {
     throw UsageError(fmt::format("bench: no workload matches '{}'; there are: {}", pattern, names));
   }
 
+  std::optional<JsonOutput> output;
+  if (values->contains("json")) output.emplace();
   const Machine machine = {.cpu = CpuName(),
                            .isa = CurrentIsa(),
                            .threads = bench.threads,
                            .peak_gflops_1 = Peak(1),
                            .peak_gflops_all = Peak(bench.threads)};
-  const bool json = values->contains("json");
-  if (!json) {
+  if (!output) {
     PrintMachine(machine);
   }
   std::vector<BenchResult> results;
   for (const WorkloadMaker& maker : chosen) {
     results.push_back(RunWorkload(maker, bench));
-    if (!json) {
+    if (!output) {
       PrintResult(results.back());
       std::fflush(stdout);
     }
   }
-  if (json) {
-    fmt::print("{}\n", ToJson(machine, results).dump(2));
-  }
+  if (output) output->Print(ToJson(machine, results).dump(2));
   return kExitDone;
 }
 

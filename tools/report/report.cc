@@ -8,9 +8,11 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/record.h"
 #include "tools/build_info.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
+#include "tools/report/estimators.h"
 #include "tools/report/evaluation.h"
 #include "tools/report/page.h"
 #include "tools/report/run.h"
@@ -24,21 +26,23 @@ namespace {
 
 constexpr const char* kReportSynopsis = "lopt report DIR... [--out FILE]";
 constexpr const char* kReportExamples =
-    "DIR is the output directory of meta-train or of eval. Several are shown side by side.\n"
+    "DIR is the output directory of meta-train, eval or bench --estimators. Several are shown side "
+    "by side.\n"
     "\nExamples:\n"
     "  lopt report runs/first\n"
     "  lopt report runs/first runs/second --out compared.html\n";
 
-enum class DirectoryKind { kRun, kEvaluation };
+enum class DirectoryKind { kRun, kEvaluation, kEstimators };
 
 DirectoryKind KindOf(const std::string& directory) {
   Require(fs::exists(directory), "there is no directory {}", directory);
   Require(fs::is_directory(directory), "{} is not a directory", directory);
   const auto has = [&](const char* file) { return fs::exists(directory + "/" + file); };
   if (has("results.jsonl")) return DirectoryKind::kEvaluation;
+  if (has(kEstimatorBenchFile)) return DirectoryKind::kEstimators;
   Require(has("metrics.jsonl") || has("manifest.json"),
           "{} {}: it holds neither a meta-training run (manifest.json, metrics.jsonl) nor an "
-          "evaluation (results.jsonl)",
+          "evaluation (results.jsonl) nor a bench of estimators (estimators.json)",
           directory, fs::is_empty(directory) ? "is empty" : "cannot be reported");
   return DirectoryKind::kRun;
 }
@@ -76,17 +80,26 @@ int ReportCommand(const std::vector<std::string>& arguments) {
   const std::vector<std::string> labels = Labels(directories);
   std::vector<RunRecord> runs;
   std::vector<EvaluationRecord> evaluations;
+  std::vector<LabelledBench> benches;
   for (size_t i = 0; i < directories.size(); ++i) {
-    if (KindOf(directories[i]) == DirectoryKind::kRun) {
-      runs.push_back(ReadRun(directories[i], labels[i]));
-    } else {
-      evaluations.push_back(ReadEvaluation(directories[i], labels[i]));
+    switch (KindOf(directories[i])) {
+      case DirectoryKind::kRun:
+        runs.push_back(ReadRun(directories[i], labels[i]));
+        break;
+      case DirectoryKind::kEvaluation:
+        evaluations.push_back(ReadEvaluation(directories[i], labels[i]));
+        break;
+      case DirectoryKind::kEstimators:
+        benches.emplace_back(
+            labels[i], ReadRecordFile<EstimatorBench>(directories[i] + "/" + kEstimatorBenchFile));
+        break;
     }
   }
 
   ReportPage page;
   if (!evaluations.empty()) ReportEvaluations(evaluations, &page);
   if (!runs.empty()) ReportRuns(runs, &page);
+  if (!benches.empty()) ReportEstimators(benches, &page);
   const std::string out = values->contains("out")   ? (*values)["out"].as<std::string>()
                           : directories.size() == 1 ? directories[0] + "/report.html"
                                                     : "report.html";

@@ -1,0 +1,189 @@
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "base/key.h"
+#include "base/parallel.h"
+#include "base/record.h"
+#include "tasks/registry.h"
+#include "tasks/torch_module.h"
+#include "tests/process.h"
+#include "tests/temp_directory.h"
+#include "tools/bench/estimator_bench.h"
+
+namespace lopt {
+namespace {
+
+// x^2 from x = 1, whatever the key; nothing that the torch module knows.
+class UnitQuadratic : public TaskFamily {
+ public:
+  struct Options {
+    void Visit(FieldVisitor&) {}
+  };
+  UnitQuadratic() : TaskFamily({.params = Layout({{"x", {1}}})}) {}
+
+ private:
+  void DoInit(std::span<const float>, Key, std::span<float> params,
+              std::span<float>) const override {
+    params[0] = 1;
+  }
+  void DoEvaluate(const TaskEvaluation& e, Workspace&) const override {
+    for (int64_t row = 0; row < e.rows; ++row) {
+      e.losses[row] = e.params[row] * e.params[row];
+      if (!e.gradients.empty()) e.gradients[row] = 2 * e.params[row];
+    }
+  }
+};
+
+MetaTrainConfig Configured(const std::string& task, const std::string& estimators) {
+  return ReadOptions<MetaTrainConfig>(Config::Parse(
+      R"({"learned_optimizer": {"type": "LearnableSGD", "learning_rate": 0.05}, "seed": 1,
+          "estimators": [)" +
+          estimators + "]}",
+      task));
+}
+
+std::string Keys(const std::string& task, int64_t tasks) {
+  return R"(, "num_tasks": )" + std::to_string(tasks) + R"(, "task": {"type": ")" + task + R"("},
+      "schedule": {"type": "ConstantTruncationSchedule", "total_length": 10}})";
+}
+
+std::string Windowed(const std::string& type, const std::string& task, int64_t tasks) {
+  return R"({"type": ")" + type + R"(", "trunc_length": 5, "std": 0.1)" + Keys(task, tasks);
+}
+
+EstimatorBench Run(const MetaTrainConfig& config, int64_t runs) {
+  Eigen::VectorXf theta(1);
+  theta(0) = std::log(0.05F);
+  return BenchEstimators(config, theta, {.runs = runs, .windows = {}});
+}
+
+void CheckInInterval(const Measured& measured, double wanted) {
+  CAPTURE(measured.value);
+  CAPTURE(measured.low);
+  CAPTURE(measured.high);
+  CAPTURE(wanted);
+  // Four standard errors.
+  CHECK(std::abs(measured.value - wanted) <
+        4 / 1.96 * std::max(measured.high - measured.value, measured.value - measured.low));
+}
+
+TEST_CASE("PES varies less than NRES over an episode and more in its second window") {
+  TaskRegistry().Add<UnitQuadratic::Options>(
+      "UnitQuadratic", "x^2 from 1.", [](const UnitQuadratic::Options&, const TaskResources&) {
+        return std::make_shared<UnitQuadratic>();
+      });
+  EstimatorBench bench;
+  ThreadPool(2).Run([&] {
+    bench = Run(Configured("test", Windowed("TruncatedPES", "UnitQuadratic", 1) + ", " +
+                                       Windowed("TruncatedNRES", "UnitQuadratic", 1)),
+                40000);
+  });
+  REQUIRE(bench.estimators.size() == 6);  // windows 0, 1 and all, of each
+  const EstimatorQuality* pes = bench.estimators.data();
+  const EstimatorQuality* nres = pes + 3;
+  CHECK(pes[1].window == 1);
+  CHECK_FALSE(nres[2].window.has_value());
+  CheckInInterval(pes[0].variance, .116217);
+  CheckInInterval(nres[0].variance, .116217);
+  CheckInInterval(pes[1].variance, .272681);
+  CheckInInterval(nres[1].variance, .238627);
+  CheckInInterval(pes[2].variance, .160492);
+  CheckInInterval(nres[2].variance, .171975);
+  CHECK(pes[2].variance.high < nres[2].variance.low);
+  CHECK(nres[1].variance.high < pes[1].variance.low);
+  CHECK(pes[0].inner_steps == 10);
+  CHECK(pes[2].inner_steps == 20);
+  // Without derivatives the whole is compared with FullES, which has the same smoothed gradient.
+  CHECK(pes[0].reference == "none");
+  CHECK(pes[2].reference == "FullES");
+  CHECK(pes[2].bias.low == 0);
+  CheckInInterval(pes[2].gradient_norm, .294511);
+}
+
+TEST_CASE("Intervals of the bench hold what is known of normal numbers") {
+  // 400 columns with mean (3, 4) / 5 and covariance 4 I.
+  Eigen::MatrixXd runs(2, 400);
+  std::vector<float> normal(800);
+  Normal(KeyFromSeed(2), normal);
+  for (int64_t i = 0; i < 800; ++i) runs(i % 2, i / 2) = (i % 2 == 0 ? 0.6 : 0.8) + 2 * normal[i];
+  CheckInInterval(NormOfMean(runs), 1);
+  CheckInInterval(TraceOfCovariance(runs), 8);
+  const Eigen::MatrixXd centered = runs.colwise() - Eigen::VectorXd(runs.rowwise().mean());
+  CHECK(NormOfMean(centered).value < 0.1);
+  CHECK(NormOfMean(centered).low == 0);
+  const Eigen::MatrixXd exact = Eigen::Vector2d(0.6, 0.8).replicate(1, 400);
+  CHECK(MeanCosine(exact, exact).value == doctest::Approx(1));
+  CHECK(MeanCosine(-exact, exact).low == doctest::Approx(-1));
+}
+
+TEST_CASE("Bias is found where there is some, and the exact gradient has neither bias nor noise") {
+  if (!FindTorchModule()) return;
+  const std::string task = "QuadraticTask";
+  EstimatorBench bench;
+  ThreadPool(2).Run([&] {
+    bench =
+        Run(Configured("test",
+                       Windowed("TruncatedES", task, 8) + ", " + Windowed("TruncatedPES", task, 8) +
+                           R"(, {"type": "FullGrad")" + Keys(task, 4) +
+                           R"(, {"type": "TruncatedGrad", "trunc_length": 5)" + Keys(task, 4)),
+            80);
+  });
+  REQUIRE(bench.estimators.size() == 10);
+  const EstimatorQuality& es = bench.estimators[2];
+  CHECK(es.reference == "FullGrad");
+  CheckInInterval(es.bias, 1 - .16278 / .29580);
+  CHECK(es.bias.low > 0.2);
+  CHECK(bench.estimators[0].bias.high < 0.2);  // the first window leaves nothing out
+  CHECK(bench.estimators[1].bias.low > 0.5);   // 1 - .0843 / .3499
+  CHECK(bench.estimators[5].bias.low == 0);    // PES
+  const EstimatorQuality& full = bench.estimators[6];
+  CHECK(full.type == "FullGrad");
+  CHECK(full.bias.high == 0);
+  CHECK(full.cosine.value == doctest::Approx(1));
+  CHECK(full.inner_steps == 40);
+  CheckInInterval(bench.estimators[9].bias, 1 - .162992041 / .29580010222);
+  CHECK(full.VariancePer1000Steps().value == doctest::Approx(full.variance.value * 0.04));
+}
+
+TEST_CASE("The bench of estimators prints a table or JSON and writes what a report draws") {
+  const TempDirectory directory;
+  WriteTextFile(directory / "config.json",
+                R"({"learned_optimizer": {"type": "LearnableSGD"}, "estimators": [
+                    {"type": "TruncatedPES", "num_tasks": 2, "trunc_length": 5,
+                     "task": {"type": "QuadraticTask"},
+                     "schedule": {"type": "ConstantTruncationSchedule", "total_length": 10}}]})");
+  const std::string program = LOPT_BINARY_DIR "/lopt";
+  const auto run = [&](std::vector<std::string> more) {
+    std::vector<std::string> words = {program,  "bench", "--estimators", directory / "config.json",
+                                      "--runs", "5",     "--threads",    "2"};
+    words.insert(words.end(), more.begin(), more.end());
+    return RunProcess(words);
+  };
+  const FinishedProcess json = run({"--json", "--out", directory / "bench"});
+  INFO(json.errors);
+  REQUIRE(json.exit_code == 0);
+  const auto bench = ParseRecord<EstimatorBench>(json.output, "standard output");
+  CHECK(bench.theta == "as initialised");
+  CHECK(bench.estimators.size() == 3);
+  CHECK(bench.estimators[0].seconds > 0);
+  const FinishedProcess table = run({});
+  CHECK(table.exit_code == 0);
+  CHECK(table.output.find("0_QuadraticTask") != std::string::npos);
+  const FinishedProcess few = run({"--runs", "2"});
+  CHECK(few.exit_code == 2);
+  const FinishedProcess report = RunProcess({program, "report", directory / "bench"});
+  INFO(report.errors);
+  REQUIRE(report.exit_code == 0);
+  const std::string page = ReadTextFile(directory / "bench/report.html");
+  CHECK(page.find("Variance at equal compute: QuadraticTask") != std::string::npos);
+  CHECK(page.find("<svg") != std::string::npos);
+  CHECK(RunProcess({program, "bench", "--out", "x"})
+            .errors.find("bench: --out goes with "
+                         "--estimators") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace lopt
