@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/eigen.h"
+#include "base/error.h"
 #include "base/options.h"
 #include "estimators/antithetic.h"
 #include "estimators/task_gradients.h"
@@ -46,6 +47,10 @@ EstimatorState TruncatedGrad::DoInitWorkerState(const WorkerWeights& weights, Ke
 GradientEstimate TruncatedGrad::DoEstimate(const WorkerWeights& weights, Key key,
                                            EstimatorState* state) const {
   UnrollState unroll = state->Take("unroll/");
+  Require(state->size() == 0,
+          "TruncatedGrad: the state is not one of this estimator: {} arrays beside its unroll "
+          "state, wanted none",
+          state->size());
   const std::vector<Key> keys = SplitKey(FoldIn(key, kUnrollDraw), options_.num_tasks);
   UnrollTrace trace;
   const Eigen::MatrixXd d_theta =

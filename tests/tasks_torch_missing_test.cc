@@ -51,6 +51,29 @@ TEST_CASE("A torch task without the torch module says what is missing and where 
       Error);
 }
 
+TEST_CASE(
+    "Derivatives without the torch module say what is missing, other tasks that they have none") {
+  const ModuleDirectory directory("lopt_torch_derivatives");
+  const auto make = [](const char* task) {
+    MakeTaskDerivatives("estimator 'FullGrad'", Config::Parse(task, "test"), TaskResources(""));
+  };
+  CHECK_THROWS_WITH_AS(
+      make(R"({"type": "QuadraticTask"})"),
+      ("estimator 'FullGrad' needs the torch module liblopt_torch_module.so, which is not "
+       "installed (it is built where LibTorch is found; Debian: libtorch-dev); looked in: " +
+       directory.path())
+          .c_str(),
+      Error);
+  CHECK_THROWS_WITH_AS(
+      make(R"({"type": "ESTask"})"),
+      "estimator 'FullGrad': a task of type 'ESTask' cannot be differentiated twice, which "
+      "gradients through unrolled training need; types that can: QuadraticTask, "
+      "FixedDimQuadraticFamily, LogQuadraticTask, ImageMLP, ImageConv, ByteLM, "
+      "TorchImageAutoencoder, TorchImageConv, TorchImageMLP, TorchRowLSTM, "
+      "TorchSequenceRegression",
+      Error);
+}
+
 TEST_CASE("A module file that cannot be loaded is an error with the system's reason") {
   const ModuleDirectory directory("lopt_torch_damaged");
   const std::string file = directory.path() + "/liblopt_torch_module.so";
