@@ -14,11 +14,8 @@ Shape Copies(int64_t copies, Shape shape) {
 }
 
 std::vector<float> Decays(const std::vector<double>& initial, const float* offsets) {
-  std::vector<float> decays;
-  for (const double decay : initial) {
-    const float parameter = std::log(1.0f - static_cast<float>(decay)) / 10.0f + *offsets++;
-    decays.push_back(1.0f - std::exp(10.0f * parameter));
-  }
+  std::vector<float> decays = AdafacDecayParameters(initial);
+  for (float& decay : decays) decay = 1.0f - std::exp(10.0f * (decay + *offsets++));
   return decays;
 }
 
@@ -27,6 +24,14 @@ void ClipToUnit(std::vector<float>& decays) {
 }
 
 }  // namespace
+
+std::vector<float> AdafacDecayParameters(const std::vector<double>& initial) {
+  std::vector<float> parameters;
+  for (const double decay : initial) {
+    parameters.push_back(std::log(1.0f - static_cast<float>(decay)) / 10.0f);
+  }
+  return parameters;
+}
 
 AdafacFeatures::AdafacFeatures(const AdafacMLPLOptOptions& options)
     : m(static_cast<int64_t>(options.initial_momentum_decays.size())),

@@ -34,6 +34,10 @@ struct AdafacFeatures {
   int64_t count = at_fac_m + m;  // features that depend on the parameter
 };
 
+// log(1 - d) / 10 of each decay d, in float32: theta's offset is added to it, and ten times that is
+// the logarithm of one minus the decay.
+std::vector<float> AdafacDecayParameters(const std::vector<double>& initial);
+
 struct AdafacDecays {
   // Theta ends with the offsets.
   AdafacDecays(const AdafacMLPLOptOptions& options, std::span<const float> theta);

@@ -151,18 +151,12 @@ void MlpLopt(const Config& config, TorchScript* script) {
 void AdafacMlpLopt(const Config& config, TorchScript* script) {
   const auto options = ReadOptions<AdafacMLPLOptOptions>(config);
   const AdafacFeatures features(options);
-  std::vector<float> offsets;  // theta's last numbers
-  for (const char* name : {"momentum_decays", "rms_decays", "adafactor_decays"}) {
-    const auto values = std::as_const(script->buffers).At(name).As<float>();
-    offsets.insert(offsets.end(), values.begin(), values.end());
-  }
-  const AdafacDecays decays(options, offsets);
   const auto set = [&](const char* name, std::span<const float> values) {
     script->buffers.Set(name, Array::Of<float>({std::ssize(values)}, values));
   };
-  set("decay_m", decays.momentum);
-  set("decay_r", decays.rms);
-  set("decay_f", decays.adafactor);
+  set("initial_m", AdafacDecayParameters(options.initial_momentum_decays));
+  set("initial_r", AdafacDecayParameters(options.initial_rms_decays));
+  set("initial_f", AdafacDecayParameters(options.initial_adafactor_decays));
   set("time_scales", MLPLOpt::kTimeScales);
   std::string layers;
   for (int64_t l = 1; l <= options.hidden_layers; ++l) {
@@ -170,6 +164,9 @@ void AdafacMlpLopt(const Config& config, TorchScript* script) {
   }
   script->source = kShapes + fmt::format(
                                  R"(
+def decays(self, initial: Tensor, offsets: Tensor) -> Tensor:
+    return 1.0 - torch.exp(10.0 * (initial + offsets))
+
 def init_state(self, param: Tensor) -> Tensor:
     size = self.in_rule_order(param).size()
     n = ({m} + {r}) * param.numel()
@@ -179,20 +176,20 @@ def init_state(self, param: Tensor) -> Tensor:
         largest, second = self.largest_axes(size)
         n += {f} * self.count(self.averaged(size, largest))
         n += {f} * self.count(self.averaged(size, second))
-    return torch.zeros([n], dtype=self.decay_m.dtype, device=param.device)
+    return torch.zeros([n], dtype=self.initial_m.dtype, device=param.device)
 {update}    n = param.numel()
     if n == 0:
         return param, state
-    p = self.in_rule_order(param.to(self.decay_m.dtype))
-    g = self.in_rule_order(grad.to(self.decay_m.dtype))
+    p = self.in_rule_order(param.to(self.initial_m.dtype))
+    g = self.in_rule_order(grad.to(self.initial_m.dtype))
     size = p.size()
     ones = [1] * p.dim()
-    d = self.decay_m.view([{m}] + ones)
+    d = self.decays(self.initial_m, self.momentum_decays).view([{m}] + ones)
     m = d * state[:{m} * n].view([{m}] + size) + (1.0 - d) * g
-    d = self.decay_r.view([{r}] + ones)
+    d = self.decays(self.initial_r, self.rms_decays).clamp(0.0, 1.0).view([{r}] + ones)
     r = d * state[{m} * n:({m} + {r}) * n].view([{r}] + size) + (1.0 - d) * (g * g)
     v = state[({m} + {r}) * n:]
-    d = self.decay_f.view([{f}] + ones)
+    d = self.decays(self.initial_f, self.adafactor_decays).clamp(0.0, 1.0).view([{f}] + ones)
     square = g * g + 1e-30
     if p.dim() < 2:
         row = d * v.view([{f}] + size) + (1.0 - d) * square
