@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <limits>
 
 #include "base/error.h"
 
@@ -134,20 +136,41 @@ void FactoredRsqrt(const FactoredShape& shape, std::span<const float> v_row,
 
 FactoredRuns::FactoredRuns(const FactoredShape& shape, int64_t first)
     : largest_first_(shape.largest_first), inner_(shape.inner > 1) {
-  const int64_t line = shape.second * shape.inner;
-  axes_[0] = {shape.outer, 0, shape.middle * line, shape.first * shape.middle * shape.inner};
-  axes_[1] = {shape.first, 0, 0, shape.middle * shape.inner};
-  axes_[2] = {shape.middle, 0, line, shape.inner};
-  axes_[3] = {inner_ ? shape.second : 1, 0, shape.inner, 0};
   length_ = inner_ ? shape.inner : shape.second;
   done_ = first % length_;
   int64_t run = first / length_;
-  for (int a = kAxes - 1; a >= 0; --a) {
-    Axis& axis = axes_[a];
-    axis.at = run % axis.size;
-    run /= axis.size;
-    without_first_ += axis.at * axis.without_first;
-    without_second_ += axis.at * axis.without_second;
+  const int64_t line = shape.second * shape.inner;
+  struct Axis {
+    int64_t size;
+    int64_t without_first;  // strides
+    int64_t without_second;
+  };
+  const Axis axes[] = {
+      {shape.outer, shape.middle * line, shape.first * shape.middle * shape.inner},
+      {shape.first, 0, shape.middle * shape.inner},
+      {shape.middle, line, shape.inner},
+      {inner_ ? shape.second : 1, shape.inner, 0},
+  };
+  size_[0] = std::numeric_limits<int64_t>::max();
+  at_[0] = first_step_[0] = second_step_[0] = 0;
+  for (const Axis& axis : axes) {
+    if (axis.size > 1) size_[++last_] = axis.size;
+  }
+  // From the last axis on, what the axes behind one have come to when they begin again.
+  int64_t first_back = 0;
+  int64_t second_back = 0;
+  int a = last_;
+  for (auto axis = std::rbegin(axes); axis != std::rend(axes); ++axis) {
+    if (axis->size == 1) continue;
+    at_[a] = run % axis->size;
+    run /= axis->size;
+    without_first_ += at_[a] * axis->without_first;
+    without_second_ += at_[a] * axis->without_second;
+    first_step_[a] = axis->without_first - first_back;
+    second_step_[a] = axis->without_second - second_back;
+    first_back += (axis->size - 1) * axis->without_first;
+    second_back += (axis->size - 1) * axis->without_second;
+    --a;
   }
 }
 

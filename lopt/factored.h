@@ -92,25 +92,13 @@ class FactoredRuns {
     done_ += count;
     if (done_ < length_) return;
     done_ = 0;
-    for (int a = kAxes - 1; a >= 0; --a) {
-      Axis& axis = axes_[a];
-      without_first_ += axis.without_first;
-      without_second_ += axis.without_second;
-      if (++axis.at < axis.size) return;
-      without_first_ -= axis.size * axis.without_first;
-      without_second_ -= axis.size * axis.without_second;
-      axis.at = 0;
-    }
+    int a = last_;
+    while (++at_[a] == size_[a]) at_[a--] = 0;
+    without_first_ += first_step_[a];
+    without_second_ += second_step_[a];
   }
 
  private:
-  static constexpr int kAxes = 4;
-  struct Axis {
-    int64_t size;
-    int64_t at;
-    int64_t without_first;  // strides
-    int64_t without_second;
-  };
   int64_t without_first() const { return without_first_ + done_; }
   int64_t without_second() const { return without_second_ + (inner_ ? done_ : 0); }
 
@@ -118,7 +106,14 @@ class FactoredRuns {
   bool inner_;  // runs go along the inner axes, where both move; else along `second`
   int64_t length_;
   int64_t done_;
-  Axis axes_[kAxes];
+  // The axes of more than one run, behind one that never ends: sizes, the present index, and what
+  // is added to each place when an axis goes on and those behind it begin again.
+  static constexpr int kAxes = 5;
+  int last_ = 0;
+  int64_t size_[kAxes];
+  int64_t at_[kAxes];
+  int64_t first_step_[kAxes];
+  int64_t second_step_[kAxes];
   int64_t without_first_ = 0;
   int64_t without_second_ = 0;
 };
