@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <vector>
 
 #include "base/choices.h"
 #include "base/fields.h"
@@ -49,8 +48,8 @@ Celo2Options AsCelo2(const Celo2BaseOptions& options);
 // published rule makes no use. For a tensor p and its gradient g, clipped to [-1000, 1000]:
 //   m_k <- d_k m_k + (1 - d_k) g, r <- .95 r + .05 g^2, q = 1 / sqrt(r + 1e-8);
 //   two dimensions or more: second moments row_k and col_k of g (lopt/factored.h), F_k = the
-//     product of their factors; fewer: v_k <- d_k v_k + (1 - d_k)(g^2 + 1e-30), F_k = 1 /
-//     sqrt(v_k);
+//     product of their factors; fewer: v_k <- d_k v_k + (1 - d_k)(g^2 + 1e-30),
+//     F_k = 1 / sqrt(v_k + 1e-9);
 //   features g, g clipped to [-.1, .1], p, m_k, r, m_k q, q, g F_k, g q and, of two dimensions or
 //     more, row_k, col_k, 1 / sqrt(row_k + 1e-8), 1 / sqrt(col_k + 1e-8), m_k F_k (fewer: their
 //     weights are not used), each divided by sqrt(1e-9 + its mean square);

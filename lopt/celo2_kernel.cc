@@ -1,6 +1,7 @@
 #include "lopt/celo2_kernel.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -48,7 +49,7 @@ struct Celo2Side {
   int64_t first;
   int64_t row_stride;
   bool across;
-  // Numbers in a row that belong to the matrix.
+  // How many numbers these are: neighbours.
   int64_t Count(int64_t rows, int64_t columns) const {
     return (row_stride == 0 ? 1 : rows) * (across ? columns : 1);
   }
@@ -75,8 +76,8 @@ HWY_INLINE float NormalizingScale(const float* x, int64_t count) {
   return NormalizingScale(SumOfVector(sum) / static_cast<float>(count));
 }
 
-// Adds what a second moment contributes to the matrix' factors and biases. `weights` are
-// [6, 8].
+// Multiplies the matrix' factors by those of a second moment, and adds to its biases what features
+// the moment has, values and roots; `weights` are theirs, [6, 8].
 void AddSide(const Celo2Moment& moment, const Celo2Side& side, const float* HWY_RESTRICT weights,
              const Celo2Matrix& x) {
   HWY_ALIGN float scaled[Celo2Weights::kSide * kUnits];

@@ -11,8 +11,8 @@
 
 namespace lopt {
 
-// A tensor that the network of Celo2 steps, as matrices of its last two axes, one after the other,
-// and where its state is.
+// The shape of a tensor that the network of Celo2 steps: matrices of its last two axes, one after
+// the other.
 struct Celo2Tensor {
   explicit Celo2Tensor(const Shape& shape);
 
