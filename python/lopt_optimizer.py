@@ -155,7 +155,7 @@ class _MLPLOpt(_Rule):
         self._time_weights = weights[0][:, self.NORMALIZED :]
         self._weights = [weights[0][:, : self.NORMALIZED], *weights[1:]]
         self._decays = torch.tensor(self.DECAYS, device=device)[:, None]
-        self._slowest = torch.tensor(self.DECAYS[-1]).item()  # as float32 has it
+        self._slowest = torch.tensor(self.DECAYS[-1], dtype=torch.float32).item()  # as float32 has it
         self._time_scales = torch.tensor(self.TIME_SCALES, dtype=torch.float32, device=device)
 
     def step(self, p, g, state, t, num_steps):
@@ -167,7 +167,7 @@ class _MLPLOpt(_Rule):
         times = torch.tanh(t / self._time_scales - 1)
         if self._options["progress_features"]:
             progress = [t / num_steps, math.log(num_steps) / 10]
-            times = torch.cat([times, torch.tensor(progress, device=times.device)])
+            times = torch.cat([times, times.new_tensor(progress)])
         # The time features are the same for all parameters, so they are part of the first bias.
         biases = [self._biases[0] + (self._time_weights @ times)[:, None], *self._biases[1:]]
         step = torch.empty_like(p)
