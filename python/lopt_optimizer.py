@@ -155,7 +155,8 @@ class _MLPLOpt(_Rule):
         self._time_weights = weights[0][:, self.NORMALIZED :]
         self._weights = [weights[0][:, : self.NORMALIZED], *weights[1:]]
         self._decays = torch.tensor(self.DECAYS, device=device)[:, None]
-        self._slowest = torch.tensor(self.DECAYS[-1], dtype=torch.float32).item()  # as float32 has it
+        slowest = torch.tensor(self.DECAYS[-1], dtype=torch.float32)
+        self._slowest = slowest.item()  # as float32 has it
         self._time_scales = torch.tensor(self.TIME_SCALES, dtype=torch.float32, device=device)
 
     def step(self, p, g, state, t, num_steps):
@@ -859,8 +860,8 @@ class LearnedOptimizer(torch.optim.Optimizer):
         num_steps, need = group["num_steps"], self._theta_file.needs_num_steps()
         if num_steps is None:
             if need:
-                raise ValueError(f"LearnedOptimizer: {need} needs num_steps, the number of steps of "
-                                 "the training, which is not given")
+                raise ValueError(f"LearnedOptimizer: {need} needs num_steps, the number of steps "
+                                 "of the training, which is not given")
         elif not isinstance(num_steps, int) or num_steps < 1:
             raise ValueError("LearnedOptimizer: num_steps must be a whole number of at least 1, or "
                              f"None, got {num_steps!r}")
@@ -894,9 +895,9 @@ class LearnedOptimizer(torch.optim.Optimizer):
         need = self._theta_file.needs_num_steps()
         for p, group, name in updates:
             if need and self._step_of(p) >= group["num_steps"]:
-                raise ValueError(f"LearnedOptimizer: {name} has made all {group['num_steps']} steps "
-                                 f"of its training (num_steps), which {need} needs; nothing was "
-                                 "changed. A higher num_steps lets it go on")
+                raise ValueError(f"LearnedOptimizer: {name} has made all {group['num_steps']} "
+                                 f"steps of its training (num_steps), which {need} needs; nothing "
+                                 "was changed. A higher num_steps lets it go on")
             if p.grad.layout != torch.strided:
                 raise RuntimeError(f"LearnedOptimizer: {name} has a gradient of layout "
                                    f"{p.grad.layout}; it must be dense")

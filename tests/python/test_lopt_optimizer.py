@@ -289,8 +289,8 @@ class RealDigits(TestCase):
 
 class NumSteps(TestCase):
     def test_schedules_take_the_learning_rate_to_zero(self):
-        for schedule, factors in (("cosine", [(1 + math.cos(math.pi * t / 4)) / 2 for t in range(4)]),
-                                  ("linear", [1, 0.75, 0.5, 0.25])):
+        cosine = [(1 + math.cos(math.pi * t / 4)) / 2 for t in range(4)]
+        for schedule, factors in (("cosine", cosine), ("linear", [1, 0.75, 0.5, 0.25])):
             theta = self.theta(type="LearnableSGD", schedule=schedule)
             p = torch.ones(2, requires_grad=True)
             optimizer = LearnedOptimizer([p], theta, num_steps=4)
@@ -330,8 +330,8 @@ class NumSteps(TestCase):
         gradient = torch.full((3,), 0.5)
         trained(optimizer, [p], [[gradient]] * 2)
         before = p.detach().clone()
-        with self.assertRaisesRegex(ValueError, r"parameter 1 of group 0, shape \[3\], has made all "
-                                    r"2 steps of its training \(num_steps\), which LearnableAdam "
+        with self.assertRaisesRegex(ValueError, r"parameter 1 of group 0, shape \[3\], has made "
+                                    r"all 2 steps of its training \(num_steps\), which LearnableAdam "
                                     "with schedule 'cosine' needs; nothing was changed"):
             trained(optimizer, [q, p], [[gradient, gradient]])
         self.assertTrue(torch.equal(q, torch.ones(3)) and torch.equal(p, before))
@@ -730,8 +730,8 @@ class Files(TestCase):
             self.assertError(self.write(), pattern,
                              learned_optimizer={"type": "MLPLOpt", **options})
         for kind in ("MLPLOpt", "LearnableSGD"):
-            self.assertError(self.write(), "schedule must be one of 'constant', 'linear', 'cosine'; "
-                             "got 'square'",
+            self.assertError(self.write(), "schedule must be one of 'constant', 'linear', "
+                             "'cosine'; got 'square'",
                              learned_optimizer={"type": kind, "schedule": "square"})
 
     def test_another_optimizer_than_the_file_names_is_an_error(self):
