@@ -288,6 +288,14 @@ TEST_CASE("Gradients agree with central differences of native training") {
   CheckAgainstDifferences({R"({"type": "LogQuadraticTask", "dim": 5})", kLargeSteps});
   CheckAgainstDifferences({kNetwork, kLargeSteps});
   CheckAgainstDifferences({kNetwork, kFactored});
+  // With small steps: their curves are sharp.
+  for (const char* type : {"Celo2", "Celo2Base"}) {
+    CheckAgainstDifferences(
+        {.task = kNetwork,
+         .optimizer = R"({"type": ")" + std::string(type) + R"(", "learning_rate": 0.03})",
+         .step = 1e-3,
+         .tolerance = 0.03});
+  }
   CheckAgainstDifferences({kNetwork, R"({"type": "LearnableAdam", "learning_rate": 0.1})"});
 }
 
