@@ -85,12 +85,12 @@ HWY_BEFORE_NAMESPACE();
 namespace lopt {
 namespace HWY_NAMESPACE {
 
-static_assert(kAdafacTile % kGroup == 0 && kAdafacTile <= kStretch);  // groups stay within a row
+static_assert(kAdafacTile % kGroup == 0 && kAdafacTile <= kStretch);
 
 // Hidden units that the tiles of the network touch.
 HWY_INLINE int64_t TouchedUnits(const NetworkWeights& net) { return (net.hidden + 3) / 4 * 4; }
 
-// The features of a tile of parameters, the rows of which are kAdafacRow apart, for ColumnOutputs.
+// The features of a tile of parameters, the rows of which are kAdafacRow apart, for StretchOutputs.
 struct AdafacColumns {
   template <int kJ, int kV>
   HWY_INLINE void AddTo(const float* HWY_RESTRICT weights, int64_t stride,
