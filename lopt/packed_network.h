@@ -48,7 +48,8 @@ constexpr int64_t kStretch = 384;
 constexpr int64_t kHiddenRow = 48;
 
 // What one run of the network needs besides its weights. The first layer is read from here, so that
-// a kernel may fold into it what is the same for all parameters.
+// a kernel may fold into it what is the same for all parameters. Of a row's places behind the
+// hidden units it need only write those of the last unit's vector.
 struct NetworkScratch {
   NetworkScratch(const NetworkWeights& net, Workspace& scratch);
 
