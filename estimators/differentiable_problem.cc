@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/key.h"
 #include "base/parallel.h"
 #include "base/progress.h"
 #include "estimators/lopt_state.h"
@@ -73,6 +74,38 @@ RuleScript ScriptOf(const std::string& who, const LearnedOptimizer& optimizer) {
   return rule;
 }
 
+// Params of this layout after one update.
+std::vector<float> AfterUpdate(const LearnedOptimizer& optimizer, const Layout& params,
+                               std::span<const float> theta) {
+  std::vector<float> values(static_cast<size_t>(params.size()));
+  std::vector<float> gradient(values.size());
+  Normal(KeyFromSeed(0), values);
+  Normal(KeyFromSeed(1), gradient);
+  const auto rule = optimizer.Bind(params, theta);
+  std::vector<float> state(static_cast<size_t>(rule->state_layout().size()));
+  Workspace scratch;
+  rule->InitState({.num_steps = 2}, values, state);
+  rule->Update({.num_steps = 2}, gradient, values, state, scratch);
+  return values;
+}
+
+// A script steps one tensor and does not see its name, by which some rules go.
+void CheckScript(const std::string& who, const LearnedOptimizer& plain,
+                 const LearnedOptimizer& script, const Layout& params) {
+  const Eigen::VectorXf theta = plain.InitTheta(KeyFromSeed(0));
+  const std::span<const float> row(theta.data(), static_cast<size_t>(theta.size()));
+  const std::vector<float> wanted = AfterUpdate(plain, params, row);
+  const std::vector<float> got = AfterUpdate(script, params, row);
+  float largest = 0;
+  for (const float value : wanted) largest = std::max(largest, std::abs(value));
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    Require(!(std::abs(got[i] - wanted[i]) > 1e-4F * std::max(largest, 1.0F)),
+            "{}: the script of {}, which is differentiated, does not step the params of this task "
+            "as the optimizer itself does: a script does not see the names of tensors",
+            who, plain.config().Type());
+  }
+}
+
 bool AllZero(std::span<const float> values) {
   return std::ranges::all_of(values, [](float value) { return value == 0; });
 }
@@ -115,8 +148,10 @@ DifferentiableProblem::DifferentiableProblem(const std::string& who, const Confi
       optimizer_(MakeDifferentiableOptimizer(who, ScriptOf(who, *optimizer))),
       problem_(std::make_shared<LoptProblem>(
           TaskRegistry().Make(task, resources),
-          std::make_shared<TorchScriptOptimizer>(std::move(optimizer), optimizer_),
-          std::move(schedule), options)) {}
+          std::make_shared<TorchScriptOptimizer>(optimizer, optimizer_), std::move(schedule),
+          options)) {
+  CheckScript(who, *optimizer, problem_->optimizer(), problem_->task().params_layout());
+}
 
 Eigen::MatrixXd DifferentiableProblem::Run(const Window& window, const LossWeights& weights) const {
   Require(window.theta.perturbations == nullptr,

@@ -413,6 +413,13 @@ TEST_CASE("What cannot be differentiated is an error") {
         }) ==
         "estimator 'TruncatedGrad': the learned optimizer is not one that a config names, so it "
         "has no script to differentiate");
+  CHECK(ErrorOf([&] {
+          Estimator(R"({"type": "FullGrad", "task": {"type": "QuadraticTask"}, )" + schedule,
+                    Optimizer(R"({"type": "Celo2", "learning_rate": 0.1})"));
+        }) ==
+        "estimator 'FullGrad': the script of Celo2, which is differentiated, does not step the "
+        "params of this task as the optimizer itself does: a script does not see the names of "
+        "tensors");
   const auto accuracy =
       Estimator(R"({"type": "FullGrad", "num_tasks": 1, "meta_loss_aux": "accuracy", "task": )" +
                     std::string(kNetwork) + ", " + schedule,
