@@ -193,15 +193,15 @@ HWY_INLINE void NarrowOutputs(const NetworkWeights& net, const NetworkScratch& s
   StoreOutputs(out, outputs);
 }
 
-// Calls body.template operator()<kV>(first) for groups of kV <= kMost vectors that cover `count`
-// parameters from `first` on.
+// Calls body.template operator()<kV>(first) for groups of kV <= kMost vectors that cover the
+// parameters [first, end).
 template <int kMost, class Body>
-HWY_INLINE void ForGroups(int64_t first, int64_t count, const Body& body) {
-  for (; first + (kMost - 1) * kLanes < count; first += kMost * kLanes) {
+HWY_INLINE void ForGroups(int64_t first, int64_t end, const Body& body) {
+  for (; first + (kMost - 1) * kLanes < end; first += kMost * kLanes) {
     body.template operator()<kMost>(first);
   }
   if constexpr (kMost > 1) {
-    if (first < count) ForGroups<kMost - 1>(first, count, body);
+    if (first < end) ForGroups<kMost - 1>(first, end, body);
   }
 }
 
