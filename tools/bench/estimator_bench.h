@@ -86,8 +86,8 @@ struct EstimatorBenchOptions {
 // tasks with the exact gradient: FullGrad, for window w the gradient of its losses through all the
 // steps before it. An estimator with a burn-in has no such reference. Where tasks or optimizer
 // cannot be differentiated, the mean over the windows is compared with FullES instead, whose own
-// error widens the interval; single windows then have no bias and cosine (NaN becomes 0 with the
-// reference "none"). A function of config and theta but for the seconds. Throws Error if something
+// error widens the interval. Where there is no reference it is called "none", and norm, bias and
+// cosine are 0. A function of config and theta but for the seconds. Throws Error if something
 // cannot be made.
 EstimatorBench BenchEstimators(const MetaTrainConfig& config, const Eigen::VectorXf& theta,
                                const EstimatorBenchOptions& options);
