@@ -5,6 +5,7 @@
 #include <string>
 
 #include "process.h"
+#include "tasks/torch_module.h"
 
 namespace lopt {
 namespace {
@@ -57,6 +58,15 @@ TEST_CASE(
                                        "inner_step/8x8-32", "inner_step/8x8-32/all", "tutorial",
                                        "tutorial/out", "quadratic-10", "normals", "checkpoint",
                                        "first_update"});
+}
+
+TEST_CASE("What the bench says beside its JSON goes to stderr") {
+  if (!FindTorchModule()) return;
+  const FinishedProcess bench =
+      Bench({"--short", "--json", "--threads", "1", "--filter", "task/bytes-bigram"});
+  REQUIRE(bench.exit_code == 0);
+  CHECK(bench.errors.find("[info] the generated text") != std::string::npos);
+  CHECK(nlohmann::json::parse(bench.output).at("workloads").size() == 1);
 }
 
 TEST_CASE("The bench names its workloads when the filter matches none") {

@@ -114,6 +114,9 @@ TEST_CASE("Intervals of the bench hold what is known of normal numbers") {
   const Eigen::MatrixXd centered = runs.colwise() - Eigen::VectorXd(runs.rowwise().mean());
   CHECK(NormOfMean(centered).value < 0.1);
   CHECK(NormOfMean(centered).low == 0);
+  // The products of different columns are 0, 1 and 1; with themselves they would be 1, 1 and 2.
+  CHECK(NormOfMean(Eigen::MatrixXd{{1, 0, 1}, {0, 1, 1}}).value ==
+        doctest::Approx(std::sqrt(2.0 / 3)));
   const Eigen::MatrixXd exact = Eigen::Vector2d(0.6, 0.8).replicate(1, 400);
   CHECK(MeanCosine(exact, exact).value == doctest::Approx(1));
   CHECK(MeanCosine(-exact, exact).low == doctest::Approx(-1));
@@ -166,6 +169,7 @@ TEST_CASE("The bench of estimators prints a table or JSON and writes what a repo
   INFO(json.errors);
   REQUIRE(json.exit_code == 0);
   const auto bench = ParseRecord<EstimatorBench>(json.output, "standard output");
+  CHECK(json.output.starts_with("{"));
   CHECK(bench.theta == "as initialised");
   CHECK(bench.estimators.size() == 3);
   CHECK(bench.estimators[0].seconds > 0);
