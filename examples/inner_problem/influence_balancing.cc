@@ -1,0 +1,85 @@
+// What estimators differentiate need not be the training of anything: a linear system whose first
+// effects of theta point the other way than the lasting ones (influence balancing, Tallec and
+// Ollivier 2017). Truncated ES is misled by them, PES is not.
+#include <fmt/core.h>
+
+#include <array>
+#include <memory>
+#include <span>
+
+#include "estimators/persistent_es.h"
+#include "estimators/truncated_es.h"
+
+constexpr int kSize = 23;
+using Numbers = std::array<double, kSize>;
+
+// s <- A s + theta v, with 1/2 on the diagonal of A and above it, and v = 1 for ten numbers, -1 for
+// the others. The loss is (s_1 - 1)^2 / 2, which theta = -1/6 makes 0 in the long run.
+class InfluenceBalancing : public lopt::InnerProblem {
+ public:
+  InfluenceBalancing() : InnerProblem(lopt::Layout({{"theta", {1}}})) {}
+  bool EpisodesEnd() const override { return false; }
+
+ private:
+  // Everything that lives between two windows is in named arrays of one row for each replica.
+  lopt::UnrollState DoStart(const lopt::ThetaRows& theta, const lopt::OuterState&,
+                            std::span<const lopt::Key>, std::optional<int64_t>) const override {
+    lopt::UnrollState state;
+    state.Set("s", lopt::Array(lopt::DType::kFloat64, {theta.rows, kSize}));
+    state.Set("step", lopt::Array(lopt::DType::kInt64, {theta.rows}));
+    std::ranges::fill(state.At("s").As<double>(), 1.0);
+    return state;
+  }
+
+  void DoRun(const lopt::Window& window) const override {
+    const auto s = window.state->At("s").As<double>();
+    const auto step = window.state->At("step").As<int64_t>();
+    for (int64_t b = 0; b < window.theta.rows; ++b) {
+      float theta = 0;
+      for (int64_t k = 0; k < window.steps; ++k, ++step[b]) {
+        if (k == 0 || window.theta.ChangesAt(step[b])) {
+          window.theta.Row(b, {.inner_step = step[b]}, {&theta, 1});
+        }
+        window.trace->loss(k, b) = Advance(theta, s.subspan(b * kSize, kSize));
+        window.trace->iteration(k, b) = step[b];
+        window.trace->is_last(k, b) = false;
+        window.trace->non_finite(k, b) = false;
+      }
+    }
+  }
+
+  // Of the state as it stands; FullES's last_recompute asks for it.
+  void DoMetaLoss(const lopt::ThetaRows& theta, std::span<const lopt::Key>,
+                  const lopt::UnrollState& state, std::span<double> loss) const override {
+    const auto s = state.At("s").As<double>();
+    for (int64_t b = 0; b < theta.rows; ++b) loss[b] = Loss(s[b * kSize]);
+  }
+
+  static double Loss(double s) { return 0.5 * (s - 1) * (s - 1); }
+  static double Advance(double theta, std::span<double> s) {
+    for (int i = 0; i < kSize; ++i) {
+      s[i] = 0.5 * s[i] + (i + 1 < kSize ? 0.5 * s[i + 1] : 0.0) + (i < 10 ? theta : -theta);
+    }
+    return Loss(s[0]);
+  }
+};
+
+// Theta after 3,000 windows of one step and as many steps of gradient descent.
+float Descend(const lopt::GradientEstimator& estimator) {
+  lopt::WorkerWeights weights = {.theta = Eigen::VectorXf::Constant(1, 0.5F), .outer = {}};
+  lopt::EstimatorState state = estimator.InitWorkerState(weights, lopt::KeyFromSeed(1));
+  for (uint64_t step = 0; step < 3000; ++step) {
+    const lopt::Key key = FoldIn(lopt::KeyFromSeed(2), step);
+    weights.theta -= 1e-4F * estimator.Estimate(weights, key, &state).gradient;
+  }
+  return weights.theta(0);
+}
+
+int main() {
+  const auto problem = std::make_shared<InfluenceBalancing>();
+  const lopt::TruncatedOptions options = {.num_tasks = 500, .trunc_length = 1, .std = 0.1};
+  const float pes = Descend(lopt::TruncatedPES(problem, options));
+  const float es = Descend(lopt::TruncatedES(problem, {options}));
+  fmt::print("theta by PES {:.4f}, by truncated ES {:.4f}, wanted {:.4f}\n", pes, es, -1.0 / 6);
+  return std::abs(pes + 1.0 / 6) < 1e-3 && es > 2 ? 0 : 1;
+}
