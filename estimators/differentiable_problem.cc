@@ -139,11 +139,11 @@ struct DifferentiableProblem::Adjoint {
   std::vector<double> theta;           // [D], of the steps so far
 };
 
-DifferentiableProblem::DifferentiableProblem(const std::string& who, const Config& task,
-                                             std::shared_ptr<const LearnedOptimizer> optimizer,
-                                             std::shared_ptr<const TruncationSchedule> schedule,
-                                             const LoptProblemOptions& options,
-                                             const TaskResources& resources)
+DifferentiableProblem::DifferentiableProblem(
+    const std::string& who, const Config& task,
+    const std::shared_ptr<const LearnedOptimizer>& optimizer,
+    std::shared_ptr<const TruncationSchedule> schedule, const LoptProblemOptions& options,
+    const TaskResources& resources)
     : task_(MakeTaskDerivatives(who, task, resources)),
       optimizer_(MakeDifferentiableOptimizer(who, ScriptOf(who, *optimizer))),
       problem_(std::make_shared<LoptProblem>(

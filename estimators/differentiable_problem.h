@@ -21,7 +21,7 @@ class DifferentiableProblem {
   // Opens the torch module on behalf of `who`, an estimator. Throws Error as MakeTaskDerivatives
   // and MakeTorchScript do, and as LoptProblem does.
   DifferentiableProblem(const std::string& who, const Config& task,
-                        std::shared_ptr<const LearnedOptimizer> optimizer,
+                        const std::shared_ptr<const LearnedOptimizer>& optimizer,
                         std::shared_ptr<const TruncationSchedule> schedule,
                         const LoptProblemOptions& options, const TaskResources& resources);
 
