@@ -114,6 +114,9 @@ TEST_CASE("Intervals of the bench hold what is known of normal numbers") {
   const Eigen::MatrixXd centered = runs.colwise() - Eigen::VectorXd(runs.rowwise().mean());
   CHECK(NormOfMean(centered).value < 0.1);
   CHECK(NormOfMean(centered).low == 0);
+  // The mean of 400 such columns is sqrt(8 / 400) long.
+  CHECK(NormOfMean(centered).high > 0.1);
+  CHECK(NormOfMean(centered).high < 0.2);
   // The products of different columns are 0, 1 and 1; with themselves they would be 1, 1 and 2.
   CHECK(NormOfMean(Eigen::MatrixXd{{1, 0, 1}, {0, 1, 1}}).value ==
         doctest::Approx(std::sqrt(2.0 / 3)));

@@ -210,7 +210,13 @@ Measured NormOfMean(const Eigen::MatrixXd& runs) {
   const Eigen::ArrayXd left_out =
       (sum.squaredNorm() - 2 * dots + squares - (all - squares)) / ((count - 1) * (count - 2));
   const double variance = (count - 1) / count * (left_out - left_out.mean()).square().sum();
-  const Measured of_square = Around(square, variance);
+  // Where the mean is near 0 the jackknife sees nothing; the products then vary by 2 tr(S^2) / R^2.
+  const Eigen::MatrixXd centered = runs.colwise() - sum / count;
+  const double spread =
+      (centered.rows() < centered.cols() ? (centered * centered.transpose()).norm()
+                                         : (centered.transpose() * centered).norm()) /
+      (count - 1);
+  const Measured of_square = Around(square, variance + 2 * std::pow(spread / count, 2));
   const auto root = [](double value) { return std::sqrt(std::max(value, 0.0)); };
   return {.value = root(of_square.value), .low = root(of_square.low), .high = root(of_square.high)};
 }
