@@ -50,11 +50,11 @@ std::shared_ptr<const LoptProblem> MakeProblem(const EstimatorOptions& options,
 }
 
 std::shared_ptr<const DifferentiableProblem> MakeDifferentiable(
-    const std::string& type, const EstimatorOptions& options, OptimizerPointer optimizer,
+    const std::string& type, const EstimatorOptions& options, const OptimizerPointer& optimizer,
     std::shared_ptr<const TruncationSchedule> schedule, const TaskResources& resources) {
   return std::make_shared<DifferentiableProblem>("estimator '" + type + "'", options.task,
-                                                 std::move(optimizer), std::move(schedule),
-                                                 options.problem, resources);
+                                                 optimizer, std::move(schedule), options.problem,
+                                                 resources);
 }
 
 std::shared_ptr<const ConfiguredEstimator> Configured(
@@ -113,10 +113,10 @@ Estimators BuiltInEstimators() {
       "FullGrad",
       "The exact gradient of whole episodes by backpropagation, for small problems; needs the "
       "torch module.",
-      [](const FullGradOptions& options, OptimizerPointer optimizer,
+      [](const FullGradOptions& options, const OptimizerPointer& optimizer,
          const TaskResources& resources) {
         auto problem =
-            MakeDifferentiable("FullGrad", options, std::move(optimizer),
+            MakeDifferentiable("FullGrad", options, optimizer,
                                std::make_shared<NeverEndingTruncationSchedule>(), resources);
         const auto schedule = ScheduleRegistry().Make(options.schedule);
         return Configured(options, schedule,
@@ -127,11 +127,10 @@ Estimators BuiltInEstimators() {
       "TruncatedGrad",
       "Backpropagation through windows that each start from carried tasks, for small problems; "
       "biased by the truncation; needs the torch module.",
-      [](const TruncatedGradAllOptions& options, OptimizerPointer optimizer,
+      [](const TruncatedGradAllOptions& options, const OptimizerPointer& optimizer,
          const TaskResources& resources) {
         const auto schedule = ScheduleRegistry().Make(options.schedule);
-        auto problem =
-            MakeDifferentiable("TruncatedGrad", options, std::move(optimizer), schedule, resources);
+        auto problem = MakeDifferentiable("TruncatedGrad", options, optimizer, schedule, resources);
         problem->problem().CheckEpisodesHaveLengths();
         return Configured(options, schedule,
                           std::make_shared<TruncatedGrad>(std::move(problem), options.own));
