@@ -2,32 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
-#include "base/isa.h"
-#include "base/key.h"
-#include "count_allocations.h"
 #include "lopt/celo2.h"
+#include "tests/rule_pair.h"
 
 namespace lopt {
 namespace {
-
-// Pins each instruction set in turn for `body` and gives back the one that was in use.
-template <class Body>
-void OnEveryIsa(const Body& body) {
-  const std::string pinned = CurrentIsa();
-  for (const std::string& isa : SupportedIsas()) {
-    CAPTURE(isa);
-    PinIsa(isa);
-    body();
-  }
-  PinIsa(pinned);
-}
 
 // Ranks 0 to 5; more rows than columns and fewer; rows of whole vectors, with a rest and of one
 // element; every place of the largest two axes among three; ties; tensors without elements.
@@ -56,41 +40,27 @@ Layout OddLayout() {
                  {"r5", {2, 3, 2, 2, 3}}});
 }
 
-struct Run {
-  std::vector<float> params;
-  std::vector<float> state;
-};
+using Implementation = Celo2::Implementation;
 
-struct Pair {
-  Pair(const Layout& layout, bool orthogonal, OneD one_d = OneD::kLearned) : layout(layout) {
-    const auto bind = [&](Celo2::Implementation implementation) {
-      const Celo2Options options = {.learning_rate = 0.1, .weight_decay = 0.3, .one_d = one_d};
-      std::unique_ptr<LearnedOptimizer> optimizer;
-      if (orthogonal) {
-        optimizer = std::make_unique<Celo2>(options, implementation);
-      } else {
-        optimizer = std::make_unique<Celo2Base>(
-            Celo2BaseOptions{.learning_rate = 0.1, .weight_decay = 0.3}, implementation);
-      }
-      const Eigen::VectorXf initial = optimizer->InitTheta(KeyFromSeed(11));
-      std::vector<float> theta(initial.size());
-      Normal(KeyFromSeed(12), theta);
-      for (size_t i = 0; i < theta.size(); ++i) theta[i] = initial[i] + 0.05F * theta[i];
-      return optimizer->Bind(layout, theta);
-    };
-    fast = bind(Celo2::Implementation::kFast);
-    reference = bind(Celo2::Implementation::kReference);
-    start.params.resize(layout.size());
-    Normal(KeyFromSeed(13), start.params);
-    start.state.assign(fast->state_layout().size(), 0.0F);
-    gradient.resize(layout.size());
-    Normal(KeyFromSeed(14), gradient);
+std::unique_ptr<LearnedOptimizer> MakeCelo2(bool orthogonal, OneD one_d, Implementation which) {
+  if (!orthogonal) {
+    return std::make_unique<Celo2Base>(Celo2BaseOptions{.learning_rate = 0.1, .weight_decay = 0.3},
+                                       which);
+  }
+  return std::make_unique<Celo2>(
+      Celo2Options{.learning_rate = 0.1, .weight_decay = 0.3, .one_d = one_d}, which);
+}
+
+struct Pair : RulePair {
+  Pair(const Layout& layout, bool orthogonal, OneD one_d = OneD::kLearned)
+      : RulePair(*MakeCelo2(orthogonal, one_d, Implementation::kFast),
+                 *MakeCelo2(orthogonal, one_d, Implementation::kReference), layout) {
     for (float& g : gradient) g *= 300;  // some are clipped
   }
 
   // After three updates along the gradient, then against it, then along twice it.
-  Run After(const UpdateRule& rule) const {
-    Run run = start;
+  RuleRun AfterThree(const UpdateRule& rule) const {
+    RuleRun run = start;
     Workspace scratch;
     for (int64_t step = 0; step < 3; ++step) {
       std::vector<float> g = gradient;
@@ -99,22 +69,11 @@ struct Pair {
     }
     return run;
   }
-
-  Layout layout;
-  std::unique_ptr<UpdateRule> fast;
-  std::unique_ptr<UpdateRule> reference;
-  Run start;
-  std::vector<float> gradient;
 };
-
-bool Agree(float a, float b, double allowed) {
-  if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
-  return a == b || std::abs(double{a} - double{b}) <= allowed;
-}
 
 // Names of the params and parts of the state that differ. A step is of order 0.1 in every element,
 // of which three rounded networks and iterations may lose 2e-5; a moment, 3e-6 of itself.
-std::string Differing(const Pair& pair, const Run& run, const Run& oracle) {
+std::string Differing(const Pair& pair, const RuleRun& run, const RuleRun& oracle) {
   std::string names;
   for (const LayoutEntry& entry : pair.layout.entries()) {
     bool same = true;
@@ -141,16 +100,16 @@ TEST_CASE("the kernel of Celo2 agrees with the reference for every shape and ins
   for (const bool orthogonal : {false, true}) {
     CAPTURE(orthogonal);
     const Pair pair(OddLayout(), orthogonal);
-    const Run oracle = pair.After(*pair.reference);
-    OnEveryIsa([&] { CHECK(Differing(pair, pair.After(*pair.fast), oracle) == ""); });
+    const RuleRun oracle = pair.AfterThree(*pair.reference);
+    OnEveryIsa([&] { CHECK(Differing(pair, pair.AfterThree(*pair.fast), oracle) == ""); });
   }
 }
 
 TEST_CASE("the kernel of Celo2 agrees with the reference on matrices of several tiles and panels") {
   const Pair pair(Layout({{"wide", {70, 301}}, {"tall", {300, 67}}, {"conv", {2, 2, 30, 50}}}),
                   true);
-  const Run oracle = pair.After(*pair.reference);
-  OnEveryIsa([&] { CHECK(Differing(pair, pair.After(*pair.fast), oracle) == ""); });
+  const RuleRun oracle = pair.AfterThree(*pair.reference);
+  OnEveryIsa([&] { CHECK(Differing(pair, pair.AfterThree(*pair.fast), oracle) == ""); });
 }
 
 TEST_CASE(
@@ -163,53 +122,20 @@ TEST_CASE(
       CAPTURE(special);
       CAPTURE(everywhere);
       Pair pair(layout, true);
-      for (const LayoutEntry& entry : layout.entries()) {
-        for (int64_t i = 0; i < entry.size; ++i) {
-          if (everywhere || i == entry.size / 2) pair.gradient[entry.offset + i] = special;
-        }
-      }
-      const Run oracle = pair.After(*pair.reference);
-      OnEveryIsa([&] { CHECK(Differing(pair, pair.After(*pair.fast), oracle) == ""); });
+      pair.Put(special, everywhere, &pair.gradient);
+      const RuleRun oracle = pair.AfterThree(*pair.reference);
+      OnEveryIsa([&] { CHECK(Differing(pair, pair.AfterThree(*pair.fast), oracle) == ""); });
     }
   }
 }
 
 TEST_CASE("an update of Celo2 gives the same bits on every call and for every alignment") {
-  const Pair pair(OddLayout(), true);
-  const auto size = static_cast<size_t>(pair.layout.size());
-  OnEveryIsa([&] {
-    Run first = pair.start;
-    Workspace scratch;
-    pair.fast->Update({.step = 5}, pair.gradient, first.params, first.state, scratch);
-    for (size_t shift = 0; shift < 16; ++shift) {
-      std::vector<float> params(size + 16);
-      std::vector<float> gradient(size + 16);
-      std::vector<float> state(pair.start.state.size() + 16);
-      std::ranges::copy(pair.start.params, params.begin() + shift);
-      std::ranges::copy(pair.gradient, gradient.begin() + shift / 2);
-      pair.fast->Update({.step = 5}, std::span(gradient).subspan(shift / 2, size),
-                        std::span(params).subspan(shift, size),
-                        std::span(state).subspan(shift / 3, pair.start.state.size()), scratch);
-      CHECK(std::memcmp(params.data() + shift, first.params.data(), size * sizeof(float)) == 0);
-      CHECK(std::memcmp(state.data() + shift / 3, first.state.data(),
-                        first.state.size() * sizeof(float)) == 0);
-    }
-  });
+  CheckSameBitsForEveryAlignment(Pair(OddLayout(), true));
 }
 
 TEST_CASE("an update of Celo2 does not allocate once its workspace has grown") {
   for (const OneD one_d : {OneD::kAdam, OneD::kAdamW, OneD::kLearned}) {
-    const Pair pair(OddLayout(), true, one_d);
-    Run run = pair.start;
-    OnEveryIsa([&] {
-      Workspace scratch;
-      pair.fast->Update({.step = 0}, pair.gradient, run.params, run.state, scratch);
-      const int64_t before = allocations;
-      for (int64_t step = 1; step < 4; ++step) {
-        pair.fast->Update({.step = step}, pair.gradient, run.params, run.state, scratch);
-      }
-      CHECK(allocations == before);
-    });
+    CheckAllocatesNothing(Pair(OddLayout(), true, one_d));
   }
 }
 

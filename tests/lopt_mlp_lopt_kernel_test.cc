@@ -1,22 +1,15 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
-#include <cstdlib>
-#include <cstring>
 #include <limits>
-#include <memory>
-#include <new>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/key.h"
-#include "base/parallel.h"
-#include "count_allocations.h"
 #include "lopt/mlp_lopt.h"
-#include "tests/on_every_isa.h"
+#include "tests/rule_pair.h"
 
 namespace lopt {
 namespace {
@@ -34,73 +27,32 @@ Layout OddLayout() {
                  {"r2410", {241, 10}}});
 }
 
-struct Run {
-  std::vector<float> params;
-  std::vector<float> state;
-};
-
-// Both implementations of one network, and the start of a run: params small beside the steps, so
-// that they show them, and momenta of any sign.
-struct Pair {
+// A run under way, with momenta of any sign.
+struct Pair : RulePair {
   Pair(int64_t hidden_size, int64_t hidden_layers, const Layout& layout, double exp_mult = 1e-3)
-      : layout(layout) {
-    const MLPLOptOptions options = {.hidden_size = hidden_size,
-                                    .hidden_layers = hidden_layers,
-                                    .exp_mult = exp_mult,
-                                    .step_mult = 1};
-    const MLPLOpt fast_optimizer(options);
-    const MLPLOpt reference_optimizer(options, MLPLOpt::Implementation::kReference);
-    Eigen::VectorXf theta = fast_optimizer.InitTheta(KeyFromSeed(11));
-    std::vector<float> biases(theta.size());
-    Normal(KeyFromSeed(12), biases);
-    for (int64_t i = 0; i < theta.size(); ++i) theta[i] += .05f * biases[i];
-    const std::span<const float> weights(theta.data(), static_cast<size_t>(theta.size()));
-    fast = fast_optimizer.Bind(layout, weights);
-    reference = reference_optimizer.Bind(layout, weights);
-    start.params.resize(layout.size());
-    Normal(KeyFromSeed(13), start.params);
-    for (float& x : start.params) x *= 1e-3f;
-    gradient.resize(layout.size());
-    Normal(KeyFromSeed(14), gradient);
-    start.state.assign(fast->state_layout().size(), 0.0f);
-    Workspace scratch;
-    std::vector<float> forgotten = start.params;
-    std::vector<float> other(layout.size());
-    Normal(KeyFromSeed(15), other);
-    reference->Update({.step = 0}, other, forgotten, start.state, scratch);
+      : Pair({.hidden_size = hidden_size,
+              .hidden_layers = hidden_layers,
+              .exp_mult = exp_mult,
+              .step_mult = 1},
+             layout) {}
+  Pair(const MLPLOptOptions& options, const Layout& layout)
+      : RulePair(MLPLOpt(options), MLPLOpt(options, MLPLOpt::Implementation::kReference), layout) {
+    BeginUnderWay(1);
   }
-
-  Run After(const UpdateRule& rule, int64_t step) const {
-    Run run = start;
-    Workspace scratch;
-    rule.Update({.step = step}, gradient, run.params, run.state, scratch);
-    return run;
-  }
-
-  Layout layout;
-  std::unique_ptr<UpdateRule> fast;
-  std::unique_ptr<UpdateRule> reference;
-  Run start;
-  std::vector<float> gradient;
 };
-
-// Both NaN, equal (infinities), or within `relative` of b plus `absolute`.
-bool Agree(float a, float b, double relative, double absolute) {
-  if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
-  return a == b || std::abs(double{a} - b) <= relative * std::abs(double{b}) + absolute;
-}
 
 // The number of elements in which the run differs from the oracle's. A step may differ by 1e-6 of
 // itself plus 5e-7 (the rounding of sums whose terms are of order one and may cancel), a momentum
 // by 1.2e-7 of its two terms.
-int64_t Disagreements(const Pair& pair, const Run& run, const Run& oracle) {
+int64_t Disagreements(const Pair& pair, const RuleRun& run, const RuleRun& oracle) {
   int64_t wrong = 0;
   for (size_t n = 0; n < pair.layout.entries().size(); ++n) {
     const LayoutEntry& entry = pair.layout.entries()[n];
     for (int64_t i = entry.offset; i < entry.offset + entry.size; ++i) {
       const double step = oracle.params[i] - pair.start.params[i];
       const double allowed = 5e-7 + (std::isfinite(step) ? 1e-6 * std::abs(step) : 0);
-      if (!Agree(run.params[i], oracle.params[i], 1.2e-7, allowed)) ++wrong;
+      const double rounding = 1.2e-7 * std::abs(double{oracle.params[i]});
+      if (!Agree(run.params[i], oracle.params[i], rounding + allowed)) ++wrong;
     }
     const LayoutEntry& momenta = pair.fast->state_layout().entries()[n];
     for (int64_t i = 0; i < momenta.size; ++i) {
@@ -112,7 +64,7 @@ int64_t Disagreements(const Pair& pair, const Run& run, const Run& oracle) {
       }
       const double terms = std::abs(double{pair.start.state[at]}) +
                            std::abs(double{pair.gradient[entry.offset + element]});
-      if (!Agree(run.state[at], oracle.state[at], 0, 1.2e-7 * terms + 1e-44)) ++wrong;
+      if (!Agree(run.state[at], oracle.state[at], 1.2e-7 * terms + 1e-44)) ++wrong;
     }
   }
   return wrong;
@@ -125,7 +77,7 @@ TEST_CASE(
       CAPTURE(hidden_size);
       CAPTURE(hidden_layers);
       const Pair pair(hidden_size, hidden_layers, OddLayout());
-      const Run oracle = pair.After(*pair.reference, 37);
+      const RuleRun oracle = pair.After(*pair.reference, 37);
       OnEveryIsa([&] { CHECK(Disagreements(pair, pair.After(*pair.fast, 37), oracle) == 0); });
     }
   }
@@ -137,13 +89,14 @@ TEST_CASE("the kernel agrees with the reference where exponentials are ordinary,
       CAPTURE(hidden_size);
       CAPTURE(exp_mult);
       const Pair pair(hidden_size, 2, OddLayout(), exp_mult);
-      const Run oracle = pair.After(*pair.reference, 37);
+      const RuleRun oracle = pair.After(*pair.reference, 37);
       OnEveryIsa([&] {
-        const Run run = pair.After(*pair.fast, 37);
+        const RuleRun run = pair.After(*pair.fast, 37);
         int64_t wrong = 0;
         for (size_t i = 0; i < run.params.size(); ++i) {
           // Outputs may differ by 5e-7.
-          wrong += Agree(run.params[i], oracle.params[i], 1e-6 + 1e-6 * exp_mult, 1e-6) ? 0 : 1;
+          const double allowed = (1e-6 + 1e-6 * exp_mult) * std::abs(double{oracle.params[i]});
+          wrong += Agree(run.params[i], oracle.params[i], allowed + 1e-6) ? 0 : 1;
         }
         CHECK(wrong == 0);
       });
@@ -153,7 +106,7 @@ TEST_CASE("the kernel agrees with the reference where exponentials are ordinary,
 
 TEST_CASE("the kernel agrees with the reference on a large tensor") {
   const Pair pair(32, 2, Layout({{"large", {100003}}}));
-  const Run oracle = pair.After(*pair.reference, 1000);
+  const RuleRun oracle = pair.After(*pair.reference, 1000);
   OnEveryIsa([&] { CHECK(Disagreements(pair, pair.After(*pair.fast, 1000), oracle) == 0); });
 }
 
@@ -164,7 +117,7 @@ TEST_CASE(
   for (const int64_t hidden_size : {4, 31, 32}) {
     Pair pair(hidden_size, 2, OddLayout());
     const std::vector<float> gradient = pair.gradient;
-    const Run start = pair.start;
+    const RuleRun start = pair.start;
     for (const float special : {0.0f, 1e-40f, 1e-45f, 1e18f, 1e30f, -1e30f, infinity, nan}) {
       for (const bool everywhere : {false, true}) {
         for (const bool in_params : {false, true}) {
@@ -174,13 +127,8 @@ TEST_CASE(
           CAPTURE(in_params);
           pair.gradient = gradient;
           pair.start = start;
-          std::vector<float>& row = in_params ? pair.start.params : pair.gradient;
-          for (const LayoutEntry& entry : pair.layout.entries()) {
-            for (int64_t i = 0; i < entry.size; ++i) {
-              if (everywhere || i == entry.size / 2) row[entry.offset + i] = special;
-            }
-          }
-          const Run oracle = pair.After(*pair.reference, 3);
+          pair.Put(special, everywhere, in_params ? &pair.start.params : &pair.gradient);
+          const RuleRun oracle = pair.After(*pair.reference, 3);
           OnEveryIsa([&] { CHECK(Disagreements(pair, pair.After(*pair.fast, 3), oracle) == 0); });
         }
       }
@@ -193,7 +141,7 @@ TEST_CASE("one NaN gradient poisons all params of its tensor, its own momenta an
   Pair pair(32, 2, layout);
   pair.gradient[53] = std::numeric_limits<float>::quiet_NaN();
   OnEveryIsa([&] {
-    const Run run = pair.After(*pair.fast, 3);
+    const RuleRun run = pair.After(*pair.fast, 3);
     for (int64_t i = 0; i < 100; ++i) CHECK(std::isnan(run.params[i]) == (i >= 50));
     const auto nans =
         std::count_if(run.state.begin(), run.state.end(), [](float x) { return std::isnan(x); });
@@ -229,56 +177,27 @@ TEST_CASE("hidden units that are not there stay out of sums that overflow") {
 }
 
 TEST_CASE("the kernel gives the same bits on every call and for every alignment") {
-  const Pair pair(32, 2, OddLayout());
-  const auto size = static_cast<size_t>(pair.layout.size());
-  OnEveryIsa([&] {
-    const Run first = pair.After(*pair.fast, 5);
-    Workspace scratch;
-    for (size_t shift = 0; shift < 16; ++shift) {
-      std::vector<float> params(size + 16);
-      std::vector<float> gradient(size + 16);
-      std::vector<float> state(pair.start.state.size() + 16);
-      std::copy(pair.start.params.begin(), pair.start.params.end(), params.begin() + shift);
-      std::copy(pair.gradient.begin(), pair.gradient.end(), gradient.begin() + shift / 2);
-      std::copy(pair.start.state.begin(), pair.start.state.end(), state.begin() + shift / 3);
-      pair.fast->Update({.step = 5}, std::span(gradient).subspan(shift / 2, size),
-                        std::span(params).subspan(shift, size),
-                        std::span(state).subspan(shift / 3, pair.start.state.size()), scratch);
-      CHECK(std::memcmp(params.data() + shift, first.params.data(), size * sizeof(float)) == 0);
-      CHECK(std::memcmp(state.data() + shift / 3, first.state.data(),
-                        first.state.size() * sizeof(float)) == 0);
-    }
-  });
+  CheckSameBitsForEveryAlignment(Pair(32, 2, OddLayout()));
 }
 
 TEST_CASE("an update does not allocate once its workspace has grown") {
-  const Pair pair(33, 3, OddLayout());
-  Run run = pair.start;
-  OnEveryIsa([&] {
-    Workspace scratch;
-    pair.fast->Update({.step = 0}, pair.gradient, run.params, run.state, scratch);
-    const int64_t before = allocations;
-    for (int64_t step = 1; step < 4; ++step) {
-      pair.fast->Update({.step = step}, pair.gradient, run.params, run.state, scratch);
-    }
-    CHECK(allocations == before);
-  });
+  CheckAllocatesNothing(Pair(33, 3, OddLayout()));
 }
 
 TEST_CASE("A large tensor is normalised as exactly as a small one") {
   // All elements are alike, so one shows the scales. Sums in float32 alone were off by up to 1e-2.
   const Layout layout({{"w", {(int64_t{1} << 22) + 7}}});
   const Pair pair(2, 1, layout);
-  Run one = pair.start;
+  RuleRun one = pair.start;
   std::fill(one.params.begin(), one.params.end(), 0.1F);
   std::fill(one.state.begin(), one.state.end(), 0.0F);
   const std::vector<float> gradient(one.params.size(), 0.7F);
   OnEveryIsa([&] {
-    Run run = one;
+    RuleRun run = one;
     Workspace scratch;
     pair.fast->Update({.step = 0}, gradient, run.params, run.state, scratch);
     const Layout small({{"w", {64}}});
-    Run few{.params = std::vector<float>(64, 0.1F), .state = std::vector<float>(6 * 64, 0.0F)};
+    RuleRun few{.params = std::vector<float>(64, 0.1F), .state = std::vector<float>(6 * 64, 0.0F)};
     Pair(2, 1, small)
         .fast->Update({.step = 0}, std::span(gradient).first(64), few.params, few.state, scratch);
     const double step = double{few.params[0]} - 0.1F;
@@ -292,15 +211,9 @@ TEST_CASE("A large tensor is normalised as exactly as a small one") {
 TEST_CASE("A tensor of several pieces has the same bits on any number of threads") {
   const Layout layout({{"a", {5}}, {"w", {3, 70000}}, {"b", {65536}}, {"c", {65537}}});
   const Pair pair(5, 2, layout);
-  const Run wanted = pair.After(*pair.fast, 3);
+  const RuleRun wanted = pair.After(*pair.fast, 3);
   CHECK(Disagreements(pair, wanted, pair.After(*pair.reference, 3)) == 0);
-  for (const int threads : {1, 2, 3}) {
-    ThreadPool(threads).Run([&] {
-      const Run run = pair.After(*pair.fast, 3);
-      CHECK(run.params == wanted.params);
-      CHECK(run.state == wanted.state);
-    });
-  }
+  CheckSameBitsOnAnyThreads(pair, wanted, 3);
 }
 
 }  // namespace

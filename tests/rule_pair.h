@@ -1,0 +1,132 @@
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/key.h"
+#include "base/parallel.h"
+#include "count_allocations.h"
+#include "lopt/learned_optimizer.h"
+#include "tests/on_every_isa.h"
+
+namespace lopt {
+
+struct RuleRun {
+  std::vector<float> params;
+  std::vector<float> state;
+};
+
+// The fast implementation of a rule and its oracle under the same weights, a start and a gradient.
+struct RulePair {
+  RulePair(const LearnedOptimizer& fast_optimizer, const LearnedOptimizer& reference_optimizer,
+           const Layout& layout)
+      : layout(layout) {
+    Eigen::VectorXf theta = fast_optimizer.InitTheta(KeyFromSeed(11));
+    std::vector<float> noise(theta.size());
+    Normal(KeyFromSeed(12), noise);
+    for (int64_t i = 0; i < theta.size(); ++i) theta[i] += .05f * noise[i];
+    const std::span<const float> weights(theta.data(), static_cast<size_t>(theta.size()));
+    fast = fast_optimizer.Bind(layout, weights);
+    reference = reference_optimizer.Bind(layout, weights);
+    start.params.resize(layout.size());
+    Normal(KeyFromSeed(13), start.params);
+    start.state.assign(fast->state_layout().size(), 0.0f);
+    gradient.resize(layout.size());
+    Normal(KeyFromSeed(14), gradient);
+  }
+
+  // Makes the params small beside the steps, so that they show them, and the state that of a run
+  // under way.
+  void BeginUnderWay(uint64_t updates) {
+    for (float& x : start.params) x *= 1e-3f;
+    Workspace scratch;
+    std::vector<float> forgotten = start.params;
+    std::vector<float> other(layout.size());
+    for (uint64_t update = 0; update < updates; ++update) {
+      Normal(KeyFromSeed(15 + update), other);
+      reference->Update({}, other, forgotten, start.state, scratch);
+    }
+  }
+
+  // Puts a number into a row of params or gradients: everywhere, or in the middle of each tensor.
+  void Put(float special, bool everywhere, std::vector<float>* row) const {
+    for (const LayoutEntry& entry : layout.entries()) {
+      for (int64_t i = 0; i < entry.size; ++i) {
+        if (everywhere || i == entry.size / 2) (*row)[entry.offset + i] = special;
+      }
+    }
+  }
+
+  RuleRun After(const UpdateRule& rule, int64_t step) const {
+    RuleRun run = start;
+    Workspace scratch;
+    rule.Update({.step = step}, gradient, run.params, run.state, scratch);
+    return run;
+  }
+
+  Layout layout;
+  std::unique_ptr<UpdateRule> fast;
+  std::unique_ptr<UpdateRule> reference;
+  RuleRun start;
+  std::vector<float> gradient;
+};
+
+// Both NaN, equal (infinities), or within `allowed`.
+inline bool Agree(float a, float b, double allowed) {
+  if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
+  return a == b || (std::isfinite(b) && std::abs(double{a} - double{b}) <= allowed);
+}
+
+inline void CheckSameBitsForEveryAlignment(const RulePair& pair) {
+  const auto size = static_cast<size_t>(pair.layout.size());
+  OnEveryIsa([&] {
+    const RuleRun first = pair.After(*pair.fast, 5);
+    Workspace scratch;
+    for (size_t shift = 0; shift < 16; ++shift) {
+      std::vector<float> params(size + 16);
+      std::vector<float> gradient(size + 16);
+      std::vector<float> state(pair.start.state.size() + 16);
+      std::ranges::copy(pair.start.params, params.begin() + shift);
+      std::ranges::copy(pair.gradient, gradient.begin() + shift / 2);
+      std::ranges::copy(pair.start.state, state.begin() + shift / 3);
+      pair.fast->Update({.step = 5}, std::span(gradient).subspan(shift / 2, size),
+                        std::span(params).subspan(shift, size),
+                        std::span(state).subspan(shift / 3, pair.start.state.size()), scratch);
+      CHECK(std::memcmp(params.data() + shift, first.params.data(), size * sizeof(float)) == 0);
+      CHECK(std::memcmp(state.data() + shift / 3, first.state.data(),
+                        first.state.size() * sizeof(float)) == 0);
+    }
+  });
+}
+
+inline void CheckAllocatesNothing(const RulePair& pair) {
+  RuleRun run = pair.start;
+  OnEveryIsa([&] {
+    Workspace scratch;
+    pair.fast->Update({.step = 0}, pair.gradient, run.params, run.state, scratch);
+    const int64_t before = allocations;
+    for (int64_t step = 1; step < 4; ++step) {
+      pair.fast->Update({.step = step}, pair.gradient, run.params, run.state, scratch);
+    }
+    CHECK(allocations == before);
+  });
+}
+
+inline void CheckSameBitsOnAnyThreads(const RulePair& pair, const RuleRun& wanted, int64_t step) {
+  for (const int threads : {1, 2, 3}) {
+    ThreadPool(threads).Run([&] {
+      const RuleRun run = pair.After(*pair.fast, step);
+      CHECK(run.params == wanted.params);
+      CHECK(run.state == wanted.state);
+    });
+  }
+}
+
+}  // namespace lopt
