@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/eigen.h"
 #include "base/error.h"
 #include "base/key.h"
 #include "base/parallel.h"
@@ -93,9 +94,8 @@ std::vector<float> AfterUpdate(const LearnedOptimizer& optimizer, const Layout& 
 void CheckScript(const std::string& who, const LearnedOptimizer& plain,
                  const LearnedOptimizer& script, const Layout& params) {
   const Eigen::VectorXf theta = plain.InitTheta(KeyFromSeed(0));
-  const std::span<const float> row(theta.data(), static_cast<size_t>(theta.size()));
-  const std::vector<float> wanted = AfterUpdate(plain, params, row);
-  const std::vector<float> got = AfterUpdate(script, params, row);
+  const std::vector<float> wanted = AfterUpdate(plain, params, AsSpan(theta));
+  const std::vector<float> got = AfterUpdate(script, params, AsSpan(theta));
   float largest = 0;
   for (const float value : wanted) largest = std::max(largest, std::abs(value));
   for (size_t i = 0; i < wanted.size(); ++i) {

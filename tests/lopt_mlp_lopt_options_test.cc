@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/eigen.h"
 #include "base/isa.h"
 #include "base/key.h"
 #include "lopt/mlp_lopt.h"
@@ -18,10 +19,6 @@ namespace {
 
 constexpr MLPLOpt::Implementation kBoth[] = {MLPLOpt::Implementation::kReference,
                                              MLPLOpt::Implementation::kFast};
-
-std::span<const float> Span(const Eigen::VectorXf& v) {
-  return {v.data(), static_cast<size_t>(v.size())};
-}
 
 std::vector<float> NormalNumbers(uint64_t seed, int64_t size, float scale = 1) {
   std::vector<float> numbers(static_cast<size_t>(size));
@@ -168,13 +165,13 @@ TEST_CASE("MLPLOpt with each option follows its definition in double precision")
     for (const MLPLOpt::Implementation implementation : kBoth) {
       const MLPLOpt optimizer(options, implementation);
       const Eigen::VectorXf theta = Theta(optimizer);
-      const auto rule = optimizer.Bind(kLayout, Span(theta));
+      const auto rule = optimizer.Bind(kLayout, AsSpan(theta));
       std::vector<float> params = Start();
       std::vector<float> state(static_cast<size_t>(rule->state_layout().size()));
       std::vector<PlainTensor> plain;
       for (const LayoutEntry& entry : kLayout.entries()) {
         const auto first = params.begin() + entry.offset;
-        plain.emplace_back(options, Span(theta), std::vector<double>(first, first + entry.size));
+        plain.emplace_back(options, AsSpan(theta), std::vector<double>(first, first + entry.size));
       }
       Workspace scratch;
       double worst = 0;
@@ -257,7 +254,7 @@ TEST_CASE("With every option the kernel agrees with the reference on every instr
   const Eigen::VectorXf theta = Theta(fast);
   const Layout layout({{"w", {241, 10}}, {"pieces", {70'000}}, {"b", {17}}});
   const auto train = [&](const MLPLOpt& optimizer) {
-    const auto rule = optimizer.Bind(layout, Span(theta));
+    const auto rule = optimizer.Bind(layout, AsSpan(theta));
     std::vector<float> params = NormalNumbers(4, layout.size());
     std::vector<float> state(static_cast<size_t>(rule->state_layout().size()));
     Workspace scratch;
@@ -305,7 +302,7 @@ TEST_CASE("What needs the length of the run says so") {
   for (const MLPLOpt::Implementation implementation : kBoth) {
     const MLPLOpt optimizer({.progress_features = true, .schedule = RateSchedule::kCosine},
                             implementation);
-    const auto rule = optimizer.Bind(Layout({{"x", {1}}}), Span(optimizer.InitTheta({})));
+    const auto rule = optimizer.Bind(Layout({{"x", {1}}}), AsSpan(optimizer.InitTheta({})));
     std::vector<float> x = {1};
     std::vector<float> state(static_cast<size_t>(rule->state_layout().size()));
     Workspace scratch;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/eigen.h"
 #include "base/key.h"
 #include "lopt/learnable.h"
 #include "lopt/mlp_lopt.h"
@@ -18,10 +19,6 @@ namespace {
 
 constexpr MLPLOpt::Implementation kBoth[] = {MLPLOpt::Implementation::kReference,
                                              MLPLOpt::Implementation::kFast};
-
-std::span<const float> Span(const Eigen::VectorXf& v) {
-  return {v.data(), static_cast<size_t>(v.size())};
-}
 
 TEST_CASE("MLPLOpt has 1762 weights, named as in the field's files") {
   const Layout theta = MLPLOpt().theta_layout();
@@ -52,7 +49,7 @@ TEST_CASE(
   double sum = 0;
   double squares = 0;
   double largest = 0;
-  for (const float x : Span(theta).subspan(w.offset, w.size)) {
+  for (const float x : AsSpan(theta).subspan(w.offset, w.size)) {
     sum += x;
     squares += double{x} * x;
     largest = std::max(largest, std::abs(double{x}));
@@ -273,7 +270,7 @@ TEST_CASE("inner training of a small image network follows the known curves") {
   }
   const LearnableSGD sgd({.learning_rate = .1});
   const std::vector<double> losses =
-      LearningCurve(*sgd.Bind(KnownNetwork().layout(), Span(sgd.InitTheta({}))));
+      LearningCurve(*sgd.Bind(KnownNetwork().layout(), AsSpan(sgd.InitTheta({}))));
   const double wanted[] = {2.296112614, 2.289474352, 2.283115485,
                            2.264637264, 2.234867448, 2.182612072};
   for (int i = 0; i < 6; ++i) CHECK(std::abs(losses[i] - wanted[i]) <= 1e-5);

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "base/eigen.h"
 #include "base/key.h"
 #include "base/parallel.h"
 #include "count_allocations.h"
@@ -32,9 +33,8 @@ struct RulePair {
     std::vector<float> noise(theta.size());
     Normal(KeyFromSeed(12), noise);
     for (int64_t i = 0; i < theta.size(); ++i) theta[i] += .05f * noise[i];
-    const std::span<const float> weights(theta.data(), static_cast<size_t>(theta.size()));
-    fast = fast_optimizer.Bind(layout, weights);
-    reference = reference_optimizer.Bind(layout, weights);
+    fast = fast_optimizer.Bind(layout, AsSpan(theta));
+    reference = reference_optimizer.Bind(layout, AsSpan(theta));
     start.params.resize(layout.size());
     Normal(KeyFromSeed(13), start.params);
     start.state.assign(fast->state_layout().size(), 0.0f);
