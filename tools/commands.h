@@ -37,4 +37,8 @@ int ImportCommand(const std::vector<std::string>& arguments);
 int InspectCommand(const std::vector<std::string>& arguments);
 int VersionCommand(const std::vector<std::string>& arguments);
 
+// The program `lopt`: runs the subcommand that the first word names. What is thrown is said on
+// standard error. Returns the exit code.
+int RunProgram(const std::vector<std::string>& words);
+
 }  // namespace lopt

@@ -1,0 +1,66 @@
+#include <fmt/core.h>
+
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "base/nearest_name.h"
+#include "tools/commands.h"
+
+namespace lopt {
+
+namespace {
+
+constexpr Command kCommands[] = {
+    {"meta-train", "Meta-train a learned optimizer.", MetaTrainCommand},
+    {"launch", "Meta-train on many ranks, with restarts from the last checkpoint.", LaunchCommand},
+    {"eval", "Train tasks with learned optimizers and tuned baselines, and compare.", EvalCommand},
+    {"report", "One HTML page with plots of meta-training runs and evaluations.", ReportCommand},
+    {"describe", "Every type and key of a config, with defaults and meanings.", DescribeCommand},
+    {"bench", "How fast the kernels and meta-training run, beside the machine's peak.",
+     BenchCommand},
+    {"export", "Write a trained optimizer as TorchScript or for NumPy.", ExportCommand},
+    {"import", "Turn weights of google/learned_optimization into a theta file.", ImportCommand},
+    {"inspect", "What a checkpoint or a .safetensors file holds.", InspectCommand},
+    {"version", "What this program was built from, and what it runs on.", VersionCommand},
+};
+
+std::string Usage() {
+  std::string text = "Usage: lopt COMMAND [OPTIONS]\n\nCommands:\n";
+  for (const Command& command : kCommands) {
+    text += fmt::format("  {:<12} {}\n", command.name, command.summary);
+  }
+  return text + "\nlopt COMMAND --help explains the options of one.\n";
+}
+
+int RunCommand(const std::vector<std::string>& words) {
+  if (words.empty()) throw UsageError("A command is missing.\n\n" + Usage());
+  if (words[0] == "--help" || words[0] == "help") {
+    fmt::print("{}", Usage());
+    return kExitDone;
+  }
+  for (const Command& command : kCommands) {
+    if (words[0] == command.name) return command.run({words.begin() + 1, words.end()});
+  }
+  std::vector<std::string> names;
+  for (const Command& command : kCommands) names.emplace_back(command.name);
+  throw UsageError(fmt::format("There is no command '{}'{}\n\n{}", words[0],
+                               DidYouMean(words[0], names), Usage()));
+}
+
+}  // namespace
+
+int RunProgram(const std::vector<std::string>& words) {
+  try {
+    return RunCommand(words);
+  } catch (const UsageError& error) {
+    fmt::print(stderr, "lopt: {}\n", error.what());
+    return kExitUsage;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "lopt: {}\n", error.what());
+    return kExitError;
+  }
+}
+
+}  // namespace lopt
