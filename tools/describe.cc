@@ -45,7 +45,8 @@ std::string DescribeType(const TypeEntry& entry) {
                      DescribeFields(entry.fields));
 }
 
-// The section of one type, looked for in every kind.
+}  // namespace
+
 std::string DescribeTypeNamed(const std::string& name) {
   std::string types;
   for (const Kind& kind : Kinds()) {
@@ -56,8 +57,6 @@ std::string DescribeTypeNamed(const std::string& name) {
   }
   Fail("There is no type '{}'; the types are {}", name, types);
 }
-
-}  // namespace
 
 std::string DescribeEverything() {
   std::string text =

@@ -8,4 +8,7 @@ namespace lopt {
 // defaults, valid values and meanings, from the tables that read the config.
 std::string DescribeEverything();
 
+// The section of one type. Throws Error that lists the types if there is none of this name.
+std::string DescribeTypeNamed(const std::string& name);
+
 }  // namespace lopt

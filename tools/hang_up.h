@@ -2,8 +2,11 @@
 
 namespace lopt {
 
-// Whether the program was started with SIGHUP ignored, as nohup does: it is to go on then when its
-// terminal goes.
+// Remembers whether SIGHUP is ignored now, as under nohup. UCX, which comes with MPICH, takes
+// SIGHUP for itself when it is loaded, so the program calls this before any library begins.
+void NoteHangUp();
+
+// Whether it was ignored then; false if NoteHangUp was not called.
 bool HangUpIsIgnored();
 
 }  // namespace lopt

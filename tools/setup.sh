@@ -10,8 +10,10 @@ build_packages=(
 )
 # What torch tasks need besides: 60 % of the download.
 torch_packages=(libtorch-dev libopenblas0-pthread)
+# What the Python package is built with; nanobind comes from PyPI (python_environment).
+python_packages=(python3-dev python3-venv python3-numpy)
 # What the tests need besides: the report is looked at in a browser, the Python optimizer runs under PyTorch.
-test_packages=(chromium fonts-dejavu-core python3-torch python3-numpy)
+test_packages=(chromium fonts-dejavu-core python3-torch)
 lint_packages=(clang-format clang-tidy)
 
 # install_packages NAME...: installs what is missing of these Debian packages. Returns at once where
@@ -53,6 +55,23 @@ install_packages() {
   echo "Installing ${missing[*]}"
   "${apt[@]}" update -q
   DEBIAN_FRONTEND=noninteractive "${apt[@]}" install -q -y --no-install-recommends "${missing[@]}"
+}
+
+# python_environment PRESET_DIRECTORY: makes a virtual environment of Debian's python3 there, with what pyproject.toml builds the Python package
+# with. CMake finds it. Returns at once where it is.
+python_environment() {
+  local environment=$1/python-env requires
+  if [ "${LOPT_NO_INSTALL:-}" = 1 ]; then
+    return
+  fi
+  requires=$(sed -n 's/^requires = \[\(.*\)\]$/\1/p' pyproject.toml | tr -d ',"')
+  if [ "$(cat "$environment/requires" 2>/dev/null)" = "$requires" ]; then
+    return
+  fi
+  /usr/bin/python3 -m venv --clear --system-site-packages "$environment"
+  # shellcheck disable=SC2086  # a list
+  "$environment/bin/python" -m pip install -q --disable-pip-version-check $requires
+  echo "$requires" >"$environment/requires"
 }
 
 # build PRESET [TARGET...]: configures and builds; without targets, everything.
