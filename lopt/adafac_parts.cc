@@ -8,11 +8,6 @@
 namespace lopt {
 namespace {
 
-Shape Copies(int64_t copies, Shape shape) {
-  shape.insert(shape.begin(), copies);
-  return shape;
-}
-
 std::vector<float> Decays(const std::vector<double>& initial, const float* offsets) {
   std::vector<float> decays = AdafacDecayParameters(initial);
   for (float& decay : decays) decay = 1.0f - std::exp(10.0f * (decay + *offsets++));

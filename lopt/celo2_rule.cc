@@ -19,11 +19,6 @@ bool IsLearned(OneD one_d, const LayoutEntry& entry) {
   return !adam && entry.name.find("embed") == std::string::npos;
 }
 
-Shape Thrice(Shape shape) {
-  shape.insert(shape.begin(), Celo2Base::kMomenta);
-  return shape;
-}
-
 Layout StateOfCelo2(const Celo2Options& options, const Layout& params) {
   std::vector<std::pair<std::string, Shape>> tensors;
   for (const LayoutEntry& entry : params.entries()) {
@@ -33,14 +28,14 @@ Layout StateOfCelo2(const Celo2Options& options, const Layout& params) {
       tensors.emplace_back("v/" + name, shape);
       continue;
     }
-    tensors.emplace_back("m/" + name, Thrice(shape));
+    tensors.emplace_back("m/" + name, Copies(Celo2Base::kMomenta, shape));
     tensors.emplace_back("r/" + name, shape);
     if (shape.size() < 2) {
-      tensors.emplace_back("v/" + name, Thrice(shape));
+      tensors.emplace_back("v/" + name, Copies(Celo2Base::kMomenta, shape));
     } else {
       const FactoredShape factored(shape);
-      tensors.emplace_back("row/" + name, Thrice(factored.row));
-      tensors.emplace_back("col/" + name, Thrice(factored.col));
+      tensors.emplace_back("row/" + name, Copies(Celo2Base::kMomenta, factored.row));
+      tensors.emplace_back("col/" + name, Copies(Celo2Base::kMomenta, factored.col));
     }
   }
   return Layout(std::move(tensors));

@@ -39,6 +39,11 @@ Shape Without(Shape shape, size_t axis) {
 
 }  // namespace
 
+Shape Copies(int64_t copies, Shape shape) {
+  shape.insert(shape.begin(), copies);
+  return shape;
+}
+
 LargestAxes FindLargestAxes(const Shape& shape) {
   Require(shape.size() >= 2, "FindLargestAxes: wants a shape of two axes or more, got {}",
           ToString(shape));

@@ -20,6 +20,9 @@ struct LargestAxes {
   size_t second;
 };
 
+// The shape of `copies` tensors of `shape`, stacked along a new first axis.
+Shape Copies(int64_t copies, Shape shape);
+
 // The two largest axes; of equal dimensions the later axis counts as larger. Throws Error unless
 // the shape has two axes.
 LargestAxes FindLargestAxes(const Shape& shape);

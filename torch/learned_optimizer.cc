@@ -19,6 +19,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/eigen.h"
 #include "base/error.h"
 #include "base/key.h"
 #include "base/parallel.h"
@@ -275,13 +276,9 @@ struct LearnedOptimizer::Rules {
     Require(theta.size() == optimizer->theta_layout().size(),
             "LearnedOptimizer: theta has {} numbers, a {} needs {}", theta.size(), config.Type(),
             optimizer->theta_layout().size());
-    Require(TreatsTensorsSeparately(*optimizer, ThetaSpan()),
+    Require(TreatsTensorsSeparately(*optimizer, AsSpan(theta)),
             "LearnedOptimizer: a {} does not treat each tensor by itself, which this class needs",
             config.Type());
-  }
-
-  std::span<const float> ThetaSpan() const {
-    return {theta.data(), static_cast<size_t>(theta.size())};
   }
 
   // For a parameter in the order of the rule. A rule that goes by names (Celo2) takes one of fewer
@@ -290,7 +287,7 @@ struct LearnedOptimizer::Rules {
     const Shape shape = options.as_vectors() ? Shape{param.numel()} : param.sizes().vec();
     std::unique_ptr<UpdateRule>& rule = by_shape[shape];
     if (rule == nullptr) {
-      rule = optimizer->Bind(Layout({{shape.size() < 2 ? "b" : "w", shape}}), ThetaSpan());
+      rule = optimizer->Bind(Layout({{shape.size() < 2 ? "b" : "w", shape}}), AsSpan(theta));
     }
     return *rule;
   }
