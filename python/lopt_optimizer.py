@@ -62,11 +62,35 @@ class _Rule:
     def __init__(self, options, theta, device):
         raise NotImplementedError
 
+    def steps(self, params, gradients, states, t, num_steps):
+        """What is to be subtracted from each of the params, of its shape. params, gradients:
+        float32; states: their dictionaries, whose tensors are changed in place or replaced; t:
+        number of the tensors' earlier updates; num_steps: number of updates of the training, above
+        t, or None where it is not known, which it is if needs_num_steps names an option."""
+        return [self.step(p, g, state, t, num_steps)
+                for p, g, state in zip(params, gradients, states)]
+
     def step(self, p, g, state, t, num_steps):
-        """What is to be subtracted from p, of its shape. p, g: float32; state: changed in place;
-        t: number of the tensor's earlier updates; num_steps: number of updates of the training,
-        above t, or None where it is not known, which it is if needs_num_steps names an option."""
+        """The same of one tensor, by itself: for rules without steps."""
         raise NotImplementedError
+
+
+def _join(tensors):
+    """[..., n] of each, side by side in the last axis. One alone is not copied."""
+    return tensors[0] if len(tensors) == 1 else torch.cat(tensors, -1)
+
+
+def _mean_squares(x, sizes):
+    """x: [k, sum of sizes], tensors side by side. The means of squares of each, [k, tensors]."""
+    sums = torch.stack([part.sum(1) for part in (x * x).split(sizes, 1)], 1)
+    return sums / torch.tensor(sizes, device=x.device)
+
+
+def _spread(x, sizes):
+    """x: [k, tensors]. Each tensor's column for each of its elements, [k, sum of sizes]."""
+    if len(sizes) == 1:
+        return x.expand(-1, sizes[0])
+    return x.repeat_interleave(torch.tensor(sizes, device=x.device), 1, output_size=sum(sizes))
 
 
 _SCHEDULES = ("constant", "linear", "cosine")
@@ -116,7 +140,7 @@ class _MLPLOpt(_Rule):
     TIME_SCALES = (1, 3, 10, 30, 100, 300, 1000, 3000, 10000, 30000, 100000)
     PARAMETER_FLOOR = 1e-3
     NORMALIZED = 2 + len(DECAYS)  # features that differ between the parameters of a tensor
-    CHUNK = 1 << 16  # parameters whose activations are in memory at once
+    CHUNK = 1 << 13  # parameters whose activations are formed at once: they stay in the cache
 
     @staticmethod
     def check(options):
@@ -159,12 +183,17 @@ class _MLPLOpt(_Rule):
         self._slowest = slowest.item()  # as float32 has it
         self._time_scales = torch.tensor(self.TIME_SCALES, dtype=torch.float32, device=device)
 
-    def step(self, p, g, state, t, num_steps):
-        momenta = state["momenta"]
+    def steps(self, params, gradients, states, t, num_steps):
+        sizes = [p.numel() for p in params]
+        p, g = _join(params), _join(gradients)
+        momenta = _join([state["momenta"] for state in states])
         momenta.mul_(self._decays).add_((1 - self._decays) * g)
-        mean_square = torch.stack([(g * g).mean(), (p * p).mean(), *(momenta * momenta).mean(1)])
-        multiplier = self._multiplier(mean_square.sqrt(), t, num_steps)
-        scale = torch.rsqrt(self._options["normalizer_epsilon"] + mean_square)[:, None]
+        for state, own in zip(states, momenta.split(sizes, 1)):
+            state["momenta"] = own
+        mean_squares = _mean_squares(torch.cat([g[None], p[None], momenta]), sizes)
+        scales = torch.rsqrt(self._options["normalizer_epsilon"] + mean_squares)
+        multipliers = self._multipliers(mean_squares.sqrt(), t, num_steps)
+        factors = _spread(torch.cat([scales, multipliers[None]]), sizes)
         times = torch.tanh(t / self._time_scales - 1)
         if self._options["progress_features"]:
             progress = [t / num_steps, math.log(num_steps) / 10]
@@ -174,23 +203,26 @@ class _MLPLOpt(_Rule):
         step = torch.empty_like(p)
         for begin in range(0, p.numel(), self.CHUNK):
             chunk = slice(begin, begin + self.CHUNK)
-            x = scale * torch.cat([g[None, chunk], p[None, chunk], momenta[:, chunk]])
+            x = torch.cat([g[None, chunk], p[None, chunk], momenta[:, chunk]])
+            x *= factors[:-1, chunk]
             for layer, (weights, bias) in enumerate(zip(self._weights, biases)):
                 x = torch.addmm(bias, weights, x if layer == 0 else x.relu_())
-            step[chunk] = x[0] * torch.exp(x[1] * self._options["exp_mult"]) * multiplier
-        return step
+            step[chunk] = x[0] * torch.exp(x[1] * self._options["exp_mult"]) * factors[-1, chunk]
+        return step.split(sizes)
 
-    def _multiplier(self, rms, t, num_steps):
-        """What o0 exp(o1 exp_mult) is multiplied by; rms: of g, p and the momenta."""
+    def _multipliers(self, rms, t, num_steps):
+        """What o0 exp(o1 exp_mult) is multiplied by, of each tensor. rms: of g, p and the momenta,
+        [8, tensors]."""
         multiplier = self._options["step_mult"]
         multiplier *= _schedule_factor(self._options["schedule"], t, num_steps)
+        multipliers = torch.full_like(rms[0], multiplier)
         if self._options["relative_step"]:
             gradient = rms[0] * (1 - self._slowest ** (t + 1))
             relative = (gradient / rms[-1]).clamp(max=1)
-            multiplier = multiplier * relative.masked_fill(gradient == 0, 0)
+            multipliers *= relative.masked_fill(gradient == 0, 0)
         if self._options["relative_to_parameter"]:
-            multiplier = multiplier * rms[1].clamp(min=self.PARAMETER_FLOOR)
-        return multiplier
+            multipliers *= rms[1].clamp(min=self.PARAMETER_FLOOR)
+        return multipliers
 
 
 def _largest_axes(shape):
@@ -275,43 +307,84 @@ class _AdafacMLPLOpt(_Rule):
         self._momentum = decays[0]  # below 1, it may be negative
         self._rms, self._adafactor = (decay.clamp(0, 1) for decay in decays[1:])
 
-    def step(self, p, g, state, t, num_steps):
-        if p.numel() == 0:
-            return p
+    def steps(self, params, gradients, states, t, num_steps):
+        steps = list(params)  # those without elements stay so
+        for factored in (False, True):
+            own = [i for i, p in enumerate(params)
+                   if p.numel() > 0 and (p.dim() >= 2) == factored]
+            if own:
+                args = ([tensors[i] for i in own] for tensors in (params, gradients, states))
+                for i, step in zip(own, self._steps_of_kind(factored, *args, t)):
+                    steps[i] = step
+        return steps
 
-        def decay(average, decays, x):
-            decays = decays.reshape(-1, *[1] * p.dim())
-            return average.mul_(decays).add_((1 - decays) * x)
+    def _steps_of_kind(self, factored, params, gradients, states, t):
+        """The steps of tensors of two axes or more (factored), or of fewer."""
+        shapes = [p.shape for p in params]
+        sizes = [p.numel() for p in params]
+        p, g = (_join([x.reshape(-1) for x in tensors]) for tensors in (params, gradients))
+
+        def decay(name, decays, x):
+            """Updates that part of all states by x, [n] or [decays, n], and gives it, [decays, n]"""
+            averages = [state[name] for state in states]
+            joined = _join([average.reshape(len(decays), -1) for average in averages])
+            joined.mul_(decays[:, None]).add_((1 - decays)[:, None] * x)
+            counts = [average.numel() // len(decays) for average in averages]
+            for state, average, own in zip(states, averages, joined.split(counts, 1)):
+                state[name] = own.view(average.shape)
+            return joined
 
         square = g * g
-        m, r = decay(state["momenta"], self._momentum, g), decay(state["rms"], self._rms, square)
+        m, r = decay("momenta", self._momentum, g), decay("rms", self._rms, square)
         square = square + 1e-30
-        if p.dim() < 2:
-            row = col = decay(state["v"], self._adafactor, square)
-            of_g, of_m = _floored_rsqrt(row + 1e-9), torch.rsqrt(row + 1e-6)
+        if factored:
+            row, col, row_rsqrt, col_rsqrt, of_g = self._factors(square, shapes, sizes, states,
+                                                                 decay)
+            of_m = of_g
         else:
-            largest, second = _largest_axes(p.shape)
-            row = decay(state["v_row"], self._adafactor, square.mean(largest, True))
-            col = decay(state["v_col"], self._adafactor, square.mean(second, True))
-            ratio = row / (row.mean(second + 1, True) + 1e-9)
-            of_g = of_m = _floored_rsqrt(ratio) * _floored_rsqrt(col)
+            row = col = decay("v", self._adafactor, square)
+            row_rsqrt = col_rsqrt = torch.rsqrt(row + 1e-8)
+            of_g, of_m = _floored_rsqrt(row + 1e-9), torch.rsqrt(row + 1e-6)
         q = torch.rsqrt(r + 1e-6)
-        features = [g[None], p[None], m, r, m * q, q, g * of_g, row, col,
-                    torch.rsqrt(row + 1e-8), torch.rsqrt(col + 1e-8), m * of_m]
-        x = torch.cat([feature.expand(-1, *p.shape).reshape(-1, p.numel())
-                       for feature in features])
-        x *= torch.rsqrt(1e-5 + (x * x).mean(1, True))
+        x = torch.cat([g[None], p[None], m, r, m * q, q, g * of_g, row, col, row_rsqrt, col_rsqrt,
+                       m * of_m])
+        x *= _spread(torch.rsqrt(1e-5 + _mean_squares(x, sizes)), sizes)
         times = torch.tanh(t / self._time_scales - 1)
         weights, time_weights = self._weights[0].split([len(x), len(times)], 1)
         bias = self._biases[0] + (time_weights @ times)[:, None]
         step = torch.empty_like(x[0])
-        for begin in range(0, p.numel(), _MLPLOpt.CHUNK):
+        for begin in range(0, len(step), _MLPLOpt.CHUNK):
             chunk = slice(begin, begin + _MLPLOpt.CHUNK)
             y = torch.addmm(bias, weights, x[:, chunk])
             for layer in range(1, len(self._weights)):
                 y = torch.addmm(self._biases[layer], self._weights[layer], y.relu_())
             step[chunk] = y[0] * torch.exp(y[1] * self._exp_mult) * self._step_mult
-        return step.reshape(p.shape)
+        return [own.view(shape) for own, shape in zip(step.split(sizes), shapes)]
+
+    def _factors(self, square, shapes, sizes, states, decay):
+        """row, col, rsqrt(row + 1e-8), rsqrt(col + 1e-8) and f at every element, [decays, n]."""
+        count = len(self._adafactor)
+        axes = [_largest_axes(shape) for shape in shapes]
+        squares = [own.view(shape) for own, shape in zip(square.split(sizes), shapes)]
+        row, col = (
+            decay(name, self._adafactor, _join([x.mean(axis[which]).reshape(-1)
+                                                for x, axis in zip(squares, axes)]))
+            for which, name in enumerate(("v_row", "v_col")))
+        rows = [state["v_row"] for state in states]
+        ratio = _join([(x / (x.mean(second + 1, True) + 1e-9)).reshape(count, -1)
+                       for x, (_, second) in zip(rows, axes)])
+
+        def at_every_element(x, name):
+            of_each = [state[name].shape[1:] for state in states]
+            parts = x.split([shape.numel() for shape in of_each], 1)
+            return _join([part.reshape(-1, *own).expand(-1, *shape).reshape(len(x), -1)
+                          for part, own, shape in zip(parts, of_each, shapes)]).split(count)
+
+        of_row = [row, torch.rsqrt(row + 1e-8), _floored_rsqrt(ratio)]
+        of_col = [col, torch.rsqrt(col + 1e-8), _floored_rsqrt(col)]
+        row, row_rsqrt, row_factor = at_every_element(torch.cat(of_row), "v_row")
+        col, col_rsqrt, col_factor = at_every_element(torch.cat(of_col), "v_col")
+        return row, col, row_rsqrt, col_rsqrt, row_factor * col_factor
 
 
 class _Celo2Base(_Rule):
@@ -481,6 +554,17 @@ class _Learnable(_Rule):
     def __init__(self, options, theta, device):
         self._learning_rate = _number(torch.exp(theta["log_lr"]))
         self._schedule = options["schedule"]
+
+    def steps(self, params, gradients, states, t, num_steps):
+        # Every element is stepped by itself, so all are one tensor.
+        joined = {name: _join([state[name] for state in states])
+                  for name in states[0] if name != "step"}
+        step = self.step(_join(params), _join(gradients), joined, t, num_steps)
+        sizes = [p.numel() for p in params]
+        for name, tensor in joined.items():
+            for state, own in zip(states, tensor.split(sizes)):
+                state[name] = own
+        return step.split(sizes)
 
     def _rate(self, t, num_steps):
         return self._learning_rate * _schedule_factor(self._schedule, t, num_steps)
@@ -691,10 +775,11 @@ class ThetaFile:
         return tensor if tensor.dim() < 2 else tensor.permute(*range(2, tensor.dim()), 1, 0)
 
     def in_torch_order(self, tensor, shape):
-        """The reverse, for a parameter of this shape."""
+        """The reverse, for a parameter of this shape; also of such a tensor that is flat."""
         if not self._rule.SEES_SHAPES or len(shape) < 2:
             return tensor.reshape(shape)
-        return tensor.permute(-1, -2, *range(len(shape) - 2))
+        ordered = tensor.reshape(*shape[2:], shape[1], shape[0])
+        return ordered.permute(-1, -2, *range(len(shape) - 2))
 
     def state_shapes(self, shape):
         """Of a tensor as the rule sees it, by name."""
@@ -736,7 +821,9 @@ class ThetaFile:
             p = start.reshape(shape).clone()
             state = _fresh_state(self, p)
             for t, gradient in enumerate(gradients[name]):
-                p -= rule.step(p, gradient.reshape(shape), state, t, len(gradients[name]))
+                (step,) = rule.steps([p], [gradient.reshape(shape)], [state], t,
+                                     len(gradients[name]))
+                p -= step
             wanted, p = result[name].reshape(-1), p.reshape(-1)
             off = ~torch.isclose(p, wanted, rtol=_GOLDEN_TOLERANCE, atol=_GOLDEN_TOLERANCE,
                                  equal_nan=True)
@@ -753,13 +840,38 @@ def _fresh_state(theta_file, p):
             for name, shape in theta_file.state_shapes(p.shape).items()}
 
 
-def _all_finite(gradients):
-    """Of each gradient, whether all of it is finite in float32; one transfer for each device."""
-    finite = {}
-    for i, gradient in enumerate(gradients):
-        finite.setdefault(gradient.device, {})[i] = torch.isfinite(gradient.float()).all()
-    return {i: value for flags in finite.values()
-            for i, value in zip(flags, torch.stack(list(flags.values())).tolist())}
+def _values(scalars):
+    """Of tensors of one element each; one transfer for each device."""
+    values = {}
+    for scalar in scalars:
+        values.setdefault(scalar.device, []).append(scalar)
+    values = {device: iter(torch.stack(own).tolist()) for device, own in values.items()}
+    return [next(values[scalar.device]) for scalar in scalars]
+
+
+class _Batch:
+    """Parameters of one group that are updated together: of a kind, with as many earlier updates.
+
+    group: the group and its number. t: the number of earlier updates. places: the numbers of the
+    parameters within the group.
+    """
+
+    def __init__(self, number, group, t):
+        self.number, self.group, self.t = number, group, t
+        self.places, self.params, self.gradients, self.elements = [], [], [], 0
+
+    def name(self, i):
+        return _name(self.number, self.places[i], self.params[i])
+
+    def keep(self, chosen):
+        """Leaves out the parameters but those of these numbers within the batch."""
+        for name in ("places", "params", "gradients"):
+            tensors = getattr(self, name)
+            setattr(self, name, [tensors[i] for i in chosen])
+
+
+def _name(group, i, p):
+    return f"parameter {i} of group {group}, shape {list(p.shape)},"
 
 
 def _same_bits(a, b):
@@ -889,35 +1001,80 @@ class LearnedOptimizer(torch.optim.Optimizer):
             if group["momentum"] is not None:
                 self._warn_once("momentum", "the momentum of a group has no effect: the momenta "
                                 "are part of what was learned")
-        updates = [(p, group, f"parameter {i} of group {g}, shape {list(p.shape)},")
-                   for g, group in enumerate(self.param_groups)
-                   for i, p in enumerate(group["params"]) if p.grad is not None]
-        need = self._theta_file.needs_num_steps()
-        for p, group, name in updates:
-            if need and self._step_of(p) >= group["num_steps"]:
-                raise ValueError(f"LearnedOptimizer: {name} has made all {group['num_steps']} "
-                                 f"steps of its training (num_steps), which {need} needs; nothing "
-                                 "was changed. A higher num_steps lets it go on")
-            if p.grad.layout != torch.strided:
-                raise RuntimeError(f"LearnedOptimizer: {name} has a gradient of layout "
-                                   f"{p.grad.layout}; it must be dense")
-        finite = _all_finite([p.grad for p, _, _ in updates])
-        for i, (_, group, name) in enumerate(updates):
-            if not finite[i] and group["non_finite"] == "error":
-                raise RuntimeError(f"LearnedOptimizer: {name} has a gradient that is not finite; "
-                                   "nothing was changed. non_finite='skip' leaves such a parameter "
-                                   "as it is and goes on")
-        for i, (p, group, _) in enumerate(updates):
-            if finite[i]:
-                self._update(p, group)
-            else:
-                self.skipped += 1
+        batches = self._batches()
+        skipped = self._leave_out_not_finite(batches)
+        for batch in batches:
+            if batch.params:
+                self._update(batch)
+        self.skipped += skipped
         horizon = self._theta_file.trained_horizon
-        longest = max((state["step"] for state in self.state.values()), default=0)
+        longest = max((batch.t + 1 for batch in batches if batch.params), default=0)
         if horizon is not None and longest > horizon:
             self._warn_once("horizon", f"step {longest} is beyond the {horizon} steps that this "
                             "optimizer was trained for; it may lose what it has gained")
         return loss
+
+    def _batches(self):
+        """The parameters that have a gradient. Raises what step does of sparse gradients and
+        num_steps."""
+        batches = []
+        need = self._theta_file.needs_num_steps()
+        for number, group in enumerate(self.param_groups):
+            growing = {}
+            for i, p in enumerate(group["params"]):
+                gradient = p.grad
+                if gradient is None:
+                    continue
+                t = self._step_of(p)
+                if need and t >= group["num_steps"]:
+                    raise ValueError(f"LearnedOptimizer: {_name(number, i, p)} has made all "
+                                     f"{group['num_steps']} steps of its training (num_steps), "
+                                     f"which {need} needs; nothing was changed. A higher num_steps "
+                                     "lets it go on")
+                if gradient.layout != torch.strided:
+                    raise RuntimeError(f"LearnedOptimizer: {_name(number, i, p)} has a gradient of "
+                                       f"layout {gradient.layout}; it must be dense")
+                kind, limit = self._kind(p)
+                batch = growing.get((kind, t))
+                if batch is None or batch.elements + p.numel() > limit:
+                    batch = growing[kind, t] = _Batch(number, group, t)
+                    batches.append(batch)
+                batch.places.append(i)
+                batch.params.append(p)
+                batch.gradients.append(gradient)
+                batch.elements += p.numel()
+        return batches
+
+    def _kind(self, p):
+        """What parameters of a batch have in common, and how many elements they may have, unless
+        it is one alone."""
+        return p.device, _MLPLOpt.CHUNK
+
+    def _leave_out_not_finite(self, batches):
+        """Parameters whose gradient is not finite leave their batch; how many did. Raises
+        RuntimeError if one of them must not."""
+        left_out = 0
+        for batch, chosen in zip(batches, self._finite(batches)):
+            if len(chosen) == len(batch.params):
+                continue
+            if batch.group["non_finite"] == "error":
+                first = min(set(range(len(batch.params))) - set(chosen))
+                raise RuntimeError(f"LearnedOptimizer: {batch.name(first)} has a gradient that is "
+                                   "not finite; nothing was changed. non_finite='skip' leaves such "
+                                   "a parameter as it is and goes on")
+            left_out += len(batch.params) - len(chosen)
+            batch.keep(chosen)
+        return left_out
+
+    def _finite(self, batches):
+        """Of each batch the numbers of the parameters whose gradients are finite in float32."""
+        # Those of a batch are if their sum is. It may overflow, and each is looked at then.
+        sums = [_join([gradient.reshape(-1) for gradient in batch.gradients]).float().sum()
+                for batch in batches]
+        return [range(len(batch.params)) if math.isfinite(total) else
+                [i for i, finite in enumerate(_values([torch.isfinite(gradient.float()).all()
+                                                       for gradient in batch.gradients])) if finite]
+                for batch, total in zip(batches, _values(sums))]
 
     def _step_of(self, p):
         return self.state[p]["step"] if self.state.get(p) else 0
@@ -927,24 +1084,27 @@ class LearnedOptimizer(torch.optim.Optimizer):
         ordered = self._theta_file.in_rule_order(tensor)
         return ordered.reshape(-1) if group["as_vectors"] else ordered
 
-    def _update(self, p, group):
-        state = self.state[p]
-        ordered = self._theta_file.in_rule_order(p)
-        values, gradient = (self._as_seen(x, group).float() for x in (p, p.grad))
-        if not state:
-            state["step"] = 0
-            state.update(_fresh_state(self._theta_file, values))
-        if p.device not in self._rules:
-            self._rules[p.device] = self._theta_file.bind(p.device)
-        step = self._rules[p.device].step(values, gradient, state, state["step"],
-                                          group["num_steps"])
+    def _update(self, batch):
+        group, file, device = batch.group, self._theta_file, batch.params[0].device
+        values, gradients = ([self._as_seen(x, group).float() for x in tensors]
+                             for tensors in (batch.params, batch.gradients))
+        states = [self.state[p] for p in batch.params]
+        for state, value in zip(states, values):
+            if not state:
+                state["step"] = 0
+                state.update(_fresh_state(file, value))
+        if device not in self._rules:
+            self._rules[device] = file.bind(device)
+        steps = self._rules[device].steps(values, gradients, states, batch.t, group["num_steps"])
         if group["weight_decay"]:
-            step = step + group["weight_decay"] * values
+            steps = [step + group["weight_decay"] * value for step, value in zip(steps, values)]
         if group["skip_zero_gradients"]:
-            step = step.masked_fill(gradient == 0, 0)
-        step = self._theta_file.in_torch_order(step.reshape(ordered.shape), p.shape)
-        p.add_(step, alpha=-float(group["lr"]))
-        state["step"] += 1
+            steps = [step.masked_fill(gradient == 0, 0)
+                     for step, gradient in zip(steps, gradients)]
+        steps = [file.in_torch_order(step, p.shape) for step, p in zip(steps, batch.params)]
+        torch._foreach_add_(batch.params, steps, alpha=-float(group["lr"]))
+        for state in states:
+            state["step"] += 1
 
     def state_dict(self):
         """As of every optimizer, with theta."""

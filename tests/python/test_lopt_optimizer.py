@@ -550,7 +550,8 @@ class Optimizer(TestCase):
         rule = theta.bind(torch.device("cpu"))
         rule.CHUNK = 100_003
         state = lopt_optimizer._fresh_state(theta, start)
-        self.assertClose(start - rule.step(start, gradient, state, 0, None), wanted, 1e-6)
+        (step,) = rule.steps([start], [gradient], [state], 0, None)
+        self.assertClose(start - step, wanted, 1e-6)
 
     def test_float64_steps_are_those_of_float32_added_in_float64(self):
         theta = self.theta()
@@ -922,8 +923,8 @@ class FilesOfTheProgram(TestCase):
                     fresh = lopt_optimizer._fresh_state(file, seen)
                     wanted, _ = module.update(p, file.in_torch_order(gradient, p.shape),
                                               module.init_state(p), step)
-                    self.assertClose(seen - rule.step(seen, gradient, fresh, step, None),
-                                     file.in_rule_order(wanted), 2e-6)
+                    (change,) = rule.steps([seen], [gradient], [fresh], step, None)
+                    self.assertClose(seen - change, file.in_rule_order(wanted), 2e-6)
 
 
 if __name__ == "__main__":
