@@ -852,12 +852,12 @@ def _values(scalars):
 class _Batch:
     """Parameters of one group that are updated together: of a kind, with as many earlier updates.
 
-    group: the group and its number. t: the number of earlier updates. places: the numbers of the
-    parameters within the group.
+    group: the group, which has that number. t: the number of earlier updates. places: the numbers
+    of the parameters within the group. Other lists are of things of the parameters as well.
     """
 
-    def __init__(self, number, group, t):
-        self.number, self.group, self.t = number, group, t
+    def __init__(self, number, group, kind, t):
+        self.number, self.group, self.kind, self.t = number, group, kind, t
         self.places, self.params, self.gradients, self.elements = [], [], [], 0
 
     def name(self, i):
@@ -865,9 +865,9 @@ class _Batch:
 
     def keep(self, chosen):
         """Leaves out the parameters but those of these numbers within the batch."""
-        for name in ("places", "params", "gradients"):
-            tensors = getattr(self, name)
-            setattr(self, name, [tensors[i] for i in chosen])
+        for name, value in vars(self).items():
+            if isinstance(value, list):
+                setattr(self, name, [value[i] for i in chosen])
 
 
 def _name(group, i, p):
@@ -917,6 +917,8 @@ class LearnedOptimizer(torch.optim.Optimizer):
     more in the order of axes that it was trained with: torch's [out, in, spatial...] as
     [spatial..., in, out]. Its state is of that order.
     """
+
+    BATCH = 1 << 16  # elements of the parameters that are updated together
 
     def __init__(self, params, theta_file, lr=1.0, weight_decay=0.0, non_finite="error",
                  skip_zero_gradients=False, num_steps=None, as_vectors=False):
@@ -1034,10 +1036,10 @@ class LearnedOptimizer(torch.optim.Optimizer):
                 if gradient.layout != torch.strided:
                     raise RuntimeError(f"LearnedOptimizer: {_name(number, i, p)} has a gradient of "
                                        f"layout {gradient.layout}; it must be dense")
-                kind, limit = self._kind(p)
+                kind, limit = self._kind(p, gradient)
                 batch = growing.get((kind, t))
                 if batch is None or batch.elements + p.numel() > limit:
-                    batch = growing[kind, t] = _Batch(number, group, t)
+                    batch = growing[kind, t] = _Batch(number, group, kind, t)
                     batches.append(batch)
                 batch.places.append(i)
                 batch.params.append(p)
@@ -1045,10 +1047,10 @@ class LearnedOptimizer(torch.optim.Optimizer):
                 batch.elements += p.numel()
         return batches
 
-    def _kind(self, p):
+    def _kind(self, p, gradient):
         """What parameters of a batch have in common, and how many elements they may have, unless
         it is one alone."""
-        return p.device, _MLPLOpt.CHUNK
+        return p.device, self.BATCH
 
     def _leave_out_not_finite(self, batches):
         """Parameters whose gradient is not finite leave their batch; how many did. Raises

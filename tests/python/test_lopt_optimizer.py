@@ -298,7 +298,7 @@ class NumSteps(TestCase):
             for factor in factors:
                 trained(optimizer, [p], [[torch.full((2,), 2.0)]])
                 wanted -= factor * lr * 2
-                self.assertClose(p, wanted, 1e-6)
+                self.assertClose(p, wanted, 3e-6)  # of up to 9
 
     def test_every_rule_with_a_schedule_goes_on_from_a_state_dict(self):
         for kind in ("LearnableSGD", "LearnableSGDM", "LearnableAdam", "MLPLOpt"):
@@ -551,7 +551,7 @@ class Optimizer(TestCase):
         rule.CHUNK = 100_003
         state = lopt_optimizer._fresh_state(theta, start)
         (step,) = rule.steps([start], [gradient], [state], 0, None)
-        self.assertClose(start - step, wanted, 1e-6)
+        self.assertClose(start - step, wanted, 3e-6)
 
     def test_float64_steps_are_those_of_float32_added_in_float64(self):
         theta = self.theta()
