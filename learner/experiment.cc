@@ -80,6 +80,16 @@ int64_t Experiment::TrainedHorizon(int64_t outer_steps) const {
   return horizon == TruncationSchedule::kNever ? 0 : horizon;
 }
 
+ThetaFile Experiment::ThetaOf(const LearnerState& state, std::string version) const {
+  return {.learned_optimizer = LearnedOptimizerConfig(),
+          .theta = state.theta,
+          .config = resolved,
+          .seed = config.seed,
+          .meta_steps = state.outer_step,
+          .trained_horizon = TrainedHorizon(state.outer_step),
+          .version = std::move(version)};
+}
+
 Experiment::Experiment(const MetaTrainConfig& from)
     : config(Resolved(Checked(from))),
       resolved(WriteOptions("", config)),

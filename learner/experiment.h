@@ -10,6 +10,7 @@
 #include "learner/meta_train_config.h"
 #include "learner/mode.h"
 #include "learner/worker.h"
+#include "lopt/theta_file.h"
 #include "tasks/registry.h"
 
 namespace lopt {
@@ -31,6 +32,9 @@ struct Experiment {
   // The inner steps that no episode of the first `outer_steps` outer steps exceeds, of the
   // estimators that some worker runs; 0 if that is not known.
   int64_t TrainedHorizon(int64_t outer_steps) const;
+  // The weights of a learner of this experiment, with what a theta file says of them. `version` is
+  // the program's.
+  ThetaFile ThetaOf(const LearnerState& state, std::string version) const;
 
   MetaTrainConfig config;
   Config resolved;  // every key with its value

@@ -182,6 +182,7 @@ MetaTrainResult LearnerRole::Loop() {
   loop_->SetUpdates(step);
   Finish(&result);
   result.learner = state_.learner;
+  result.theta = experiment_->ThetaOf(state_.learner, options_.version);
   result.estimator_names = experiment_->estimator_names;
   result.totals = state_.totals;
   result.ledger = state_.ledger;
@@ -200,20 +201,31 @@ void LearnerRole::EvaluateTheta() {
   }
 }
 
+void LearnerRole::WriteMetrics(int64_t step, const Metrics& metrics) {
+  if (writer_) {
+    writer_->WriteMetrics(step, metrics);
+  }
+  if (options_.on_metrics) {
+    options_.on_metrics(step, metrics);
+  }
+}
+
 void LearnerRole::Report(const UpdateSummary& summary, const MetaTrainResult& result,
                          int64_t inner_steps) {
   const std::vector<std::string>& names = experiment_->estimator_names;
   const int64_t updates = state_.learner.outer_step;
   Metrics metrics = std::exchange(evaluation_.metrics, {});
-  if (writer_) {
+  if (writer_ || options_.on_metrics) {
     if (summary.outer_step % experiment_->config.metrics_steps == 0) {
       metrics.merge(MetricsOf(summary, names, state_.learner, state_.totals));
       AddLedgerMetrics(state_.ledger, names, experiment_->config.worker_metrics, &metrics);
       updates_->AddMetrics(&metrics);
     }
     if (!metrics.empty()) {
-      writer_->WriteMetrics(summary.outer_step, metrics);
+      WriteMetrics(summary.outer_step, metrics);
     }
+  }
+  if (writer_) {
     writer_->NoteThroughput(updates, inner_steps);
   }
   if (options_.on_event) {
@@ -260,11 +272,11 @@ void LearnerRole::Finish(MetaTrainResult* result) {
     AwaitSave();
   }
   updates_->AccountUnused(&state_.ledger);
+  // After the checkpoint: a run that goes on from it judges this theta again.
+  if (!result->interrupted && !evaluation_.metrics.empty()) {
+    WriteMetrics(step, evaluation_.metrics);
+  }
   if (writer_) {
-    // After the checkpoint: a run that goes on from it judges this theta again.
-    if (!result->interrupted && !evaluation_.metrics.empty()) {
-      writer_->WriteMetrics(step, evaluation_.metrics);
-    }
     result->theta_path = writer_->Finish(state_.learner, result->interrupted);
   }
   ranks_->End(result->interrupted ? "interrupted" : "finished");

@@ -45,6 +45,7 @@ class LearnerRole {
   void AwaitSave();
   // Judges theta if that is due.
   void EvaluateTheta();
+  void WriteMetrics(int64_t step, const Metrics& metrics);
   void Report(const UpdateSummary& summary, const MetaTrainResult& result, int64_t inner_steps);
   void Finish(MetaTrainResult* result);
 

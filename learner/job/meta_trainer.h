@@ -8,10 +8,12 @@
 #include <string_view>
 #include <vector>
 
+#include "base/metrics.h"
 #include "learner/gradient_learner.h"
 #include "learner/meta_train_config.h"
 #include "learner/run/ledger.h"
 #include "learner/transport/transport.h"
+#include "lopt/theta_file.h"
 
 namespace lopt {
 
@@ -39,6 +41,8 @@ struct MetaTrainerOptions {
   std::string version = {};       // of the program, for manifest.json and theta.safetensors
   const std::atomic<bool>* stop = nullptr;  // once true: finish the update, save, return
   std::function<void(const MetaTrainProgress&)> on_step = {};  // after each update
+  // On rank 0: called with each record of metrics.jsonl, also where no file is written.
+  std::function<void(int64_t step, const Metrics&)> on_metrics = {};
   // Called with the name of what a crash may interrupt: "resume" before a run
   // is read, "step:<updates>" after an update, "theta" and "finish" before the files written at the
   // end, and those of CheckpointStore.
@@ -56,6 +60,7 @@ struct MetaTrainerOptions {
 struct MetaTrainResult {
   bool interrupted = false;  // by `stop`, on any rank
   LearnerState learner;
+  ThetaFile theta;  // of `learner`
   std::vector<std::string> estimator_names;
   std::vector<StepCounts> totals;  // by estimator, since the start of the run
   Ledger ledger;                   // of all inner steps since the start of the run

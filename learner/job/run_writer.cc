@@ -148,14 +148,9 @@ void RunWriter::WriteManifest(std::string status, int64_t updates,
 
 void RunWriter::WriteTheta(const std::string& path, const LearnerState& learner,
                            const std::string& chosen_on) const {
-  WriteThetaFile(path, {.learned_optimizer = experiment_.LearnedOptimizerConfig(),
-                        .theta = learner.theta,
-                        .config = experiment_.resolved,
-                        .seed = config_.seed,
-                        .meta_steps = learner.outer_step,
-                        .trained_horizon = experiment_.TrainedHorizon(learner.outer_step),
-                        .chosen_on = chosen_on,
-                        .version = options_.version});
+  ThetaFile file = experiment_.ThetaOf(learner, options_.version);
+  file.chosen_on = chosen_on;
+  WriteThetaFile(path, file);
 }
 
 void RunWriter::OfferBest(const LearnerState& learner, double loss) {

@@ -10,6 +10,7 @@ namespace lopt::python {
 void BindConfig(nanobind::module_& m);
 void BindTheta(nanobind::module_& m);
 void BindMetaTraining(nanobind::module_& m);
+void BindLoop(nanobind::module_& m);
 void BindEvaluation(nanobind::module_& m);
 void BindOptimizer(nanobind::module_& m);
 void BindTasks(nanobind::module_& m);

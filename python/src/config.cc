@@ -21,83 +21,6 @@ using nlohmann::ordered_json;
 
 namespace {
 
-std::string TypeName(nb::handle value) {
-  return nb::cast<std::string>(value.type().attr("__name__"));
-}
-
-// A Python int, or what stands for one (NumPy's integers); invalid for anything else.
-nb::object IntegerOf(nb::handle value) {
-  if (!PyIndex_Check(value.ptr())) return {};
-  nb::object integer = nb::steal(PyNumber_Index(value.ptr()));
-  if (!integer.is_valid()) PyErr_Clear();
-  return integer;
-}
-
-// `path` leads from the config `what` to the value: "estimators[0].std".
-ordered_json JsonOf(nb::handle value, const std::string& what, const std::string& path) {
-  if (value.is_none()) return nullptr;
-  if (nb::isinstance<nb::bool_>(value)) return nb::cast<bool>(value);
-  if (nb::isinstance<nb::str>(value)) return nb::cast<std::string>(value);
-  if (nb::isinstance<nb::float_>(value)) {
-    const auto number = nb::cast<double>(value);
-    Require(std::isfinite(number), "{}: '{}' must be finite, got {}", what, path, number);
-    return number;
-  }
-  if (const nb::object integer = IntegerOf(value); integer.is_valid()) {
-    int64_t number = 0;
-    Require(nb::try_cast<int64_t>(integer, number),
-            "{}: '{}' must be an integer of 64 bits, got {}", what, path,
-            nb::cast<std::string>(nb::str(value)));
-    return number;
-  }
-  if (nb::isinstance<nb::list>(value) || nb::isinstance<nb::tuple>(value)) {
-    ordered_json list = ordered_json::array();
-    for (const nb::handle item : value) {
-      list.push_back(JsonOf(item, what, fmt::format("{}[{}]", path, list.size())));
-    }
-    return list;
-  }
-  if (nb::isinstance<nb::dict>(value)) {
-    ordered_json object = ordered_json::object();
-    for (const auto& [key, item] : nb::borrow<nb::dict>(value)) {
-      Require(nb::isinstance<nb::str>(key), "{}: a key must be str, got {}{}", what, TypeName(key),
-              path.empty() ? "" : " in '" + path + "'");
-      const auto name = nb::cast<std::string>(key);
-      object[name] = JsonOf(item, what, path.empty() ? name : path + "." + name);
-    }
-    return object;
-  }
-  Fail("{}: '{}' must be a dict, list, tuple, str, bool, int, float or None, got {}", what, path,
-       TypeName(value));
-}
-
-nb::object PythonOf(const ordered_json& json) {
-  switch (json.type()) {
-    case ordered_json::value_t::object: {
-      nb::dict dict;
-      for (const auto& [key, value] : json.items()) dict[key.c_str()] = PythonOf(value);
-      return dict;
-    }
-    case ordered_json::value_t::array: {
-      nb::list list;
-      for (const ordered_json& value : json) list.append(PythonOf(value));
-      return list;
-    }
-    case ordered_json::value_t::string:
-      return nb::cast(json.get<std::string>());
-    case ordered_json::value_t::boolean:
-      return nb::cast(json.get<bool>());
-    case ordered_json::value_t::number_integer:
-      return nb::cast(json.get<int64_t>());
-    case ordered_json::value_t::number_unsigned:
-      return nb::cast(json.get<uint64_t>());
-    case ordered_json::value_t::number_float:
-      return nb::cast(json.get<double>());
-    default:
-      return nb::none();
-  }
-}
-
 // Those of a kind, by the word that Python has for it.
 const Presets& PresetsOf(const std::string& kind) {
   if (kind == "meta_train") return MetaTrainPresets();
@@ -106,34 +29,6 @@ const Presets& PresetsOf(const std::string& kind) {
 }
 
 }  // namespace
-
-Config ConfigOfDict(nb::handle dict, const std::string& what) {
-  Require(nb::isinstance<nb::dict>(dict), "{} must be a dict, got {}", what, TypeName(dict));
-  return Config::FromJson(JsonOf(dict, what, ""));
-}
-
-Config ConfigOf(nb::handle from, const Presets& presets, const std::string& what) {
-  if (nb::isinstance<nb::dict>(from)) return ConfigOfDict(from, what);
-  const bool is_text = nb::isinstance<nb::str>(from);
-  Require(is_text || nb::hasattr(from, "__fspath__"),
-          "{} must be a dict, the name of a preset or the path of a JSON file, got {}", what,
-          TypeName(from));
-  const auto path =
-      nb::cast<std::string>(is_text ? nb::borrow(from) : nb::object(from.attr("__fspath__")()));
-  for (const Preset& preset : presets.all()) {
-    if (is_text && preset.name == path) return preset.config;
-  }
-  if (is_text && !std::filesystem::exists(path)) {
-    std::string names;
-    for (const Preset& preset : presets.all()) names += (names.empty() ? "" : ", ") + preset.name;
-    Fail("{} '{}' is neither a preset nor a file; the presets are {}", what, path, names);
-  }
-  return Config::Load(path);
-}
-
-nb::object ToPython(const Config& config) {
-  return config.empty() ? nb::dict() : PythonOf(config.json());
-}
 
 void BindConfig(nb::module_& m) {
   m.def(

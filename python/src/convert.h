@@ -2,20 +2,51 @@
 
 #include <nanobind/nanobind.h>
 
+#include <Eigen/Core>
+#include <memory>
 #include <string>
 
+#include "base/arrays.h"
 #include "base/config.h"
 #include "base/presets.h"
+#include "estimators/gradient_estimator.h"
+#include "lopt/theta_file.h"
 
 namespace lopt::python {
 
-// A config from what a user hands over: a dict (of dicts, lists, texts, numbers, True and False),
-// the name of one of `presets`, or the path of a JSON file (text or os.PathLike). Throws Error that
+// What crosses between Python and C++. All are called with the GIL held and throw Error on what
+// they cannot take; `what` names the value in messages.
+
+// "ndarray", for messages.
+std::string TypeName(nanobind::handle value);
+
+// A config from what a user hands over: a dict (of dicts, lists, texts, numbers, True, False and
+// None), the name of one of `presets`, or the path of a JSON file (text or os.PathLike). Error that
 // names the key for any other value in a dict, and with the presets for a text that is neither.
-// `what` names the config in messages.
 Config ConfigOf(nanobind::handle from, const Presets& presets, const std::string& what);
 // A config that is part of another, or of a call: a dict.
 Config ConfigOfDict(nanobind::handle dict, const std::string& what);
 nanobind::object ToPython(const Config& config);
+
+// A path: text or os.PathLike.
+std::string PathOf(nanobind::handle path, const std::string& what);
+
+// The numbers of a NumPy array, which must be float32 [n] and contiguous.
+Eigen::VectorXf FloatsOf(nanobind::handle array, const std::string& what);
+// An array [n] that owns the numbers; nothing is copied.
+nanobind::object ToPython(Eigen::VectorXf values);
+// A view of numbers that `owner` keeps alive.
+nanobind::object ViewOf(const Eigen::VectorXf& values, nanobind::handle owner);
+// A dict of copies.
+nanobind::object ToPython(const NamedArrays& arrays);
+
+// The members of a lopt.Theta, and the keyword arguments that make one.
+ThetaFile ThetaFileOf(nanobind::handle theta);
+nanobind::dict ToPython(ThetaFile theta);
+
+nanobind::dict ToPython(const StepCounts& counts);
+
+// `threads`, or a thread for each core that the process may use where it is None.
+int ThreadsOf(nanobind::handle threads);
 
 }  // namespace lopt::python

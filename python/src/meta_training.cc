@@ -1,7 +1,78 @@
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "learner/job/meta_trainer.h"
+#include "learner/meta_train_config.h"
+#include "learner/run/run_directory.h"
 #include "python/src/bind.h"
+#include "python/src/convert.h"
+#include "python/src/long_call.h"
+#include "tools/build_info.h"
+#include "tools/presets.h"
 
 namespace lopt::python {
 
-void BindMetaTraining(nanobind::module_& /*m*/) {}
+namespace nb = nanobind;
+
+namespace {
+
+// Members of lopt.MetaTraining.
+nb::dict MetaTrain(nb::handle config, const std::string& out, nb::handle threads, bool resume,
+                   std::optional<int64_t> from, bool overwrite, bool allow_isa_change,
+                   nb::handle on_metrics) {
+  MetaTrainerOptions options;
+  options.out_dir = out;
+  options.threads = ThreadsOf(threads);
+  options.resume = resume;
+  options.from = from;
+  options.overwrite = overwrite;
+  options.allow_isa_change = allow_isa_change;
+  options.version = VersionAndCommit(GetBuildInfo());
+  const auto read = ReadOptions<MetaTrainConfig>(ConfigOf(config, MetaTrainPresets(), "config"));
+
+  LongCall call;
+  options.stop = call.stop();
+  options.on_metrics = [&](int64_t step, const Metrics& metrics) {
+    call.Back([&] {
+      nb::dict dict;
+      for (const auto& [name, value] : metrics) dict[name.c_str()] = value;
+      on_metrics(step, dict);
+    });
+  };
+  options.on_step = [&](const MetaTrainProgress&) { call.Back([] {}); };
+  MetaTrainResult result;
+  call.Run([&] { result = RunMetaTraining(read, options); });
+
+  nb::dict totals;
+  for (size_t e = 0; e < result.totals.size(); ++e) {
+    totals[result.estimator_names[e].c_str()] = ToPython(result.totals[e]);
+  }
+  nb::dict members;
+  members["theta"] = ToPython(std::move(result.theta));
+  members["updates"] = result.updates;
+  members["seconds"] = result.seconds;
+  members["skipped_updates"] = result.learner.skipped_updates;
+  members["totals"] = totals;
+  return members;
+}
+
+}  // namespace
+
+void BindMetaTraining(nb::module_& m) {
+  m.def("meta_train", MetaTrain, nb::arg("config"), nb::arg("out"), nb::arg("threads").none(),
+        nb::arg("resume"), nb::arg("from_step").none(), nb::arg("overwrite"),
+        nb::arg("allow_isa_change"), nb::arg("on_metrics"),
+        nb::sig("def meta_train(config: dict | str | os.PathLike, out: str, threads: int | None, "
+                "resume: bool, from_step: int | None, overwrite: bool, allow_isa_change: bool, "
+                "on_metrics: Callable[[int, dict[str, float]], object]) -> dict"),
+        "What lopt.meta_train runs. Returns the members of lopt.MetaTraining.");
+}
 
 }  // namespace lopt::python

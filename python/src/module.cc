@@ -31,6 +31,7 @@ NB_MODULE(_core, m) {
   lopt::python::BindConfig(m);
   lopt::python::BindTheta(m);
   lopt::python::BindMetaTraining(m);
+  lopt::python::BindLoop(m);
   lopt::python::BindEvaluation(m);
   lopt::python::BindOptimizer(m);
   lopt::python::BindTasks(m);

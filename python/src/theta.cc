@@ -1,7 +1,110 @@
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "base/error.h"
+#include "learner/experiment.h"
+#include "learner/run/checkpoint.h"
+#include "learner/run/run_directory.h"
+#include "lopt/registry.h"
+#include "lopt/theta_file.h"
 #include "python/src/bind.h"
+#include "python/src/convert.h"
+#include "tools/build_info.h"
 
 namespace lopt::python {
 
-void BindTheta(nanobind::module_& /*m*/) {}
+namespace nb = nanobind;
+namespace fs = std::filesystem;
+
+namespace {
+
+ThetaFile ThetaOfCheckpoint(const std::string& directory) {
+  const Checkpoint checkpoint = ReadCheckpoint(directory, WorkerStates::kWindows);
+  return Experiment(ReadOptions<MetaTrainConfig>(checkpoint.config))
+      .ThetaOf(checkpoint.learner, VersionAndCommit(GetBuildInfo()));
+}
+
+// The newest theta of a run: its theta file, or its newest checkpoint where that is newer.
+ThetaFile ThetaOfRun(const RunDirectory& directory) {
+  const CheckpointStore checkpoints(directory.CheckpointPath(), {});
+  const std::vector<int64_t> steps = checkpoints.Steps();
+  if (fs::exists(directory.ThetaPath())) {
+    ThetaFile file = ReadThetaFile(directory.ThetaPath());
+    if (steps.empty() || steps.back() <= file.meta_steps) return file;
+  }
+  Require(!steps.empty(), "{} has neither {} nor checkpoints", directory.path(),
+          RunDirectory::kTheta);
+  return ThetaOfCheckpoint(checkpoints.Path(steps.back()));
+}
+
+ThetaFile ReadTheta(const std::string& path, const std::optional<Config>& learned_optimizer) {
+  if (!fs::is_directory(path)) return ReadThetaFile(path, learned_optimizer);
+  Require(!learned_optimizer,
+          "{} is a directory; its config names the learned optimizer, so none is to be given",
+          path);
+  return fs::exists(path + "/learner.safetensors") ? ThetaOfCheckpoint(path)
+                                                   : ThetaOfRun(RunDirectory(path));
+}
+
+}  // namespace
+
+void BindTheta(nb::module_& m) {
+  m.def(
+      "read_theta",
+      [](nb::handle path, nb::handle learned_optimizer) {
+        const std::string from = PathOf(path, "path");
+        std::optional<Config> optimizer;
+        if (!learned_optimizer.is_none()) {
+          optimizer = ConfigOfDict(learned_optimizer, "learned_optimizer");
+        }
+        ThetaFile file;
+        {
+          const nb::gil_scoped_release released;
+          file = ReadTheta(from, optimizer);
+        }
+        return ToPython(std::move(file));
+      },
+      nb::arg("path"), nb::arg("learned_optimizer") = nb::none(),
+      "The members of lopt.Theta that a theta file, a run or a checkpoint holds.");
+  m.def(
+      "write_theta",
+      [](nb::handle theta, nb::handle path) {
+        const ThetaFile file = ThetaFileOf(theta);
+        const std::string to = PathOf(path, "path");
+        const nb::gil_scoped_release released;
+        WriteThetaFile(to, file);
+      },
+      nb::arg("theta"), nb::arg("path"), "Writes a lopt.Theta as a theta file.");
+  m.def(
+      "theta_layout",
+      [](nb::handle learned_optimizer) {
+        const auto optimizer =
+            OptimizerRegistry().Make(ConfigOfDict(learned_optimizer, "learned_optimizer"));
+        nb::list tensors;
+        for (const LayoutEntry& entry : optimizer->theta_layout().entries()) {
+          nb::list shape;
+          for (const int64_t size : entry.shape) shape.append(size);
+          tensors.append(nb::make_tuple(entry.name, nb::tuple(shape)));
+        }
+        return tensors;
+      },
+      nb::arg("learned_optimizer"),
+      nb::sig("def theta_layout(learned_optimizer: dict) -> list[tuple[str, tuple[int, ...]]]"),
+      "Names and shapes of the tensors of theta, in the order of its numbers.");
+  m.def(
+      "init_theta",
+      [](nb::handle learned_optimizer, int64_t seed) {
+        const auto optimizer =
+            OptimizerRegistry().Make(ConfigOfDict(learned_optimizer, "learned_optimizer"));
+        return ToPython(optimizer->InitTheta(ThetaKey(KeyFromSeed(static_cast<uint64_t>(seed)))));
+      },
+      nb::arg("learned_optimizer"), nb::arg("seed"),
+      nb::sig("def init_theta(learned_optimizer: dict, seed: int) -> numpy.ndarray"),
+      "The numbers [D] that a run with this seed begins with.");
+}
 
 }  // namespace lopt::python

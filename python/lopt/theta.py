@@ -1,0 +1,125 @@
+"""The weights of a learned optimizer."""
+
+from __future__ import annotations
+
+import html
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+
+from . import _core
+
+
+@dataclass(eq=False)
+class Theta:
+    """The weights of a learned optimizer, with what is needed to use them.
+
+    Theta(learned_optimizer, values) makes one; Theta.read and Theta.init do as well.
+
+    Attributes:
+        learned_optimizer: Type and options, as in a config: {"type": "MLPLOpt", ...}.
+        values: The weights, float32 [D]. Other arrays of this object are views of it.
+        config: The resolved config of the run that trained it; None if unknown.
+        seed: Of that run.
+        meta_steps: Updates of theta.
+        trained_horizon: Inner steps that no episode of that run exceeded; 0 if unknown. What the
+            optimizer does in longer trainings it was not trained for.
+        chosen_on: The split on whose loss this theta was chosen among those of its run; empty if it
+            is the last.
+        version: Of the program that made it; empty if unknown.
+    """
+
+    learned_optimizer: dict[str, Any]
+    values: numpy.ndarray
+    config: dict[str, Any] | None = None
+    seed: int = 0
+    meta_steps: int = 0
+    trained_horizon: int = 0
+    chosen_on: str = ""
+    version: str = ""
+
+    @classmethod
+    def read(cls, path: str | os.PathLike, learned_optimizer: dict[str, Any] | None = None) -> Theta:
+        """Reads a theta file (.safetensors), the newest theta of a run, or a checkpoint.
+
+        Args:
+            path: The file, the output directory of a run, or one of its checkpoints/step-...
+            learned_optimizer: For files that do not name one (tensors from elsewhere).
+
+        Raises:
+            Error: It cannot be read, is damaged, does not do what it did when it was written, or is
+                of another learned optimizer than the given one. For a checkpoint also if the tasks
+                of its config cannot be made, which the trained horizon is known from.
+        """
+        return cls(**_core.read_theta(path, learned_optimizer))
+
+    @classmethod
+    def init(cls, learned_optimizer: dict[str, Any], seed: int = 0) -> Theta:
+        """The weights that a run with this seed begins with."""
+        return cls(learned_optimizer, _core.init_theta(learned_optimizer, seed), seed=seed)
+
+    def write(self, path: str | os.PathLike) -> None:
+        """Writes a theta file: complete or, after a crash, absent.
+
+        Raises:
+            Error: An attribute has the wrong type, dtype or shape, or the file cannot be written.
+        """
+        _core.write_theta(self, path)
+
+    @property
+    def tensors(self) -> dict[str, numpy.ndarray]:
+        """Views of `values` by the names of the tensors, each with its shape.
+
+        Raises:
+            Error: The number of values is not that of the learned optimizer's weights.
+        """
+        layout = _core.theta_layout(self.learned_optimizer)
+        sizes = [int(numpy.prod(shape)) for _, shape in layout]
+        if self.values.shape != (sum(sizes),):
+            raise _core.Error(
+                f"theta.values must have shape [{sum(sizes)}] for a "
+                f"{self.learned_optimizer['type']}, got {list(self.values.shape)}"
+            )
+        ends = numpy.cumsum(sizes)
+        return {
+            name: self.values[end - size : end].reshape(shape)
+            for (name, shape), size, end in zip(layout, sizes, ends)
+        }
+
+    def _facts(self) -> list[tuple[str, str]]:
+        options = ", ".join(f"{k} {v}" for k, v in self.learned_optimizer.items() if k != "type")
+        facts = [
+            ("options", options),
+            ("weights", f"{self.values.size:,}"),
+            ("updates", f"{self.meta_steps:,}"),
+            ("seed", str(self.seed)),
+            ("trained horizon", f"{self.trained_horizon:,} steps" if self.trained_horizon else ""),
+            ("run", self.config["name"] if self.config else ""),
+            ("chosen on", self.chosen_on),
+            ("version", self.version),
+        ]
+        return [(name, value) for name, value in facts if value]
+
+    def __repr__(self) -> str:
+        facts = ", ".join(f"{name}: {value}" for name, value in self._facts())
+        return f"<lopt.Theta of {self.learned_optimizer['type']}, {facts}>"
+
+    def _repr_html_(self) -> str:
+        facts = "".join(
+            f"<tr><th style='text-align:left'>{name}</th>"
+            f"<td style='text-align:left'>{html.escape(value)}</td></tr>"
+            for name, value in self._facts()
+        )
+        tensors = "".join(
+            f"<tr><td style='text-align:left'>{html.escape(name)}</td><td>{list(t.shape)}</td>"
+            f"<td>{t.min():.4g}</td><td>{t.max():.4g}</td><td>{numpy.linalg.norm(t):.4g}</td></tr>"
+            for name, t in self.tensors.items()
+            if t.size
+        )
+        return (
+            f"<b>{html.escape(self.learned_optimizer['type'])}</b><table>{facts}</table>"
+            "<table><tr><th>tensor</th><th>shape</th><th>min</th><th>max</th><th>norm</th></tr>"
+            f"{tensors}</table>"
+        )

@@ -1,0 +1,120 @@
+"""Meta-training in one process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from . import _core
+from .callbacks import Callback, Progress, of_function
+from .theta import Theta
+
+
+@dataclass(frozen=True)
+class MetaTraining:
+    """What meta_train did.
+
+    Attributes:
+        theta: The weights after the last update.
+        updates: Of theta, made by this call.
+        seconds: That they took.
+        skipped_updates: Of all updates of the run, without effect: the gradient was not finite.
+        totals: Inner steps, those of them with a loss that was not finite, and episodes that ended,
+            since the start of the run: {"<index>_<task>": {"inner_steps": ..., "non_finite": ...,
+            "episodes_ended": ...}}.
+        out: The output directory; empty if nothing was written.
+    """
+
+    theta: Theta
+    updates: int
+    seconds: float
+    skipped_updates: int
+    totals: dict[str, dict[str, int]]
+    out: str = ""
+
+    @property
+    def theta_path(self) -> str:
+        """The theta file; empty if nothing was written."""
+        return os.path.join(self.out, "theta.safetensors") if self.out else ""
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td style='text-align:left'>{name}</td><td>{t['inner_steps']:,}</td>"
+            f"<td>{t['episodes_ended']:,}</td><td>{t['non_finite']:,}</td></tr>"
+            for name, t in self.totals.items()
+        )
+        return (
+            f"<p>{self.updates:,} updates in {self.seconds:.1f} s</p><table><tr><th>estimator</th>"
+            "<th>inner steps</th><th>episodes</th><th>losses not finite</th></tr>"
+            f"{rows}</table>{self.theta._repr_html_()}"
+        )
+
+
+def meta_train(
+    config: dict[str, Any] | str | os.PathLike | None = None,
+    *,
+    out: str | os.PathLike | None = None,
+    threads: int | None = None,
+    isa: str | None = None,
+    resume: bool = False,
+    from_step: int | None = None,
+    overwrite: bool = False,
+    allow_isa_change: bool = False,
+    callbacks: Iterable[Callback | Callable[[int, dict[str, float]], None]] = (),
+    progress: bool = False,
+) -> MetaTraining:
+    """Meta-trains a learned optimizer in this process, as `lopt meta-train` does.
+
+    The weights are a function of the config alone, bit for bit on one instruction set: for any
+    number of threads, across stop and resume, and the same as those of the program.
+
+    Ctrl-C (KeyboardInterrupt) ends the run after the current update; with an output directory there
+    is a checkpoint then, from which resume=True goes on. So does what a callback raises. Either
+    comes out of this call.
+
+    Args:
+        config: A dict with the keys that describe() explains, the name of a preset, or the path of
+            a JSON file. May be left out on resume: it is then that of the output directory.
+        out: Output directory: config, metrics, checkpoints, weights. None: nothing is written.
+        threads: None: one for each core that the process may use.
+        isa: Instruction set of the kernels, of the whole process from then on. None: the config's,
+            or the best.
+        resume: Go on from the newest checkpoint in `out`.
+        from_step: With resume: go on from the checkpoint of this many updates, and remove what came
+            after.
+        overwrite: Remove the run that is in `out`.
+        allow_isa_change: Resume a run of another instruction set; results may differ in last bits.
+        callbacks: Functions of (step, metrics), or Callbacks.
+        progress: Write a line of progress to standard error.
+
+    Raises:
+        Error: The config is wrong, `out` holds a run and neither resume nor overwrite is set, or
+            something cannot be read or written.
+    """
+    directory = os.fspath(out) if out is not None else ""
+    if config is None:
+        if not (resume and directory):
+            raise _core.Error(
+                "What to train is missing: a config, or resume=True with out, the directory of a run"
+            )
+        config = _core.load_config(os.path.join(directory, "config.json"))
+    resolved = _core.resolve(config if isa is None else _core.load_config(config) | {"isa": isa})
+    listeners = [c if isinstance(c, Callback) else of_function(c) for c in callbacks]
+    if progress:
+        listeners.append(Progress())
+
+    def on_metrics(step: int, metrics: dict[str, float]) -> None:
+        for listener in listeners:
+            listener.on_metrics(step, metrics)
+
+    for listener in listeners:
+        listener.on_start(resolved)
+    members = _core.meta_train(
+        resolved, directory, threads, resume, from_step, overwrite, allow_isa_change, on_metrics
+    )
+    training = MetaTraining(**members | {"theta": Theta(**members["theta"]), "out": directory})
+    for listener in listeners:
+        listener.on_end(training)
+    return training

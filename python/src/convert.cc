@@ -1,0 +1,249 @@
+#include "python/src/convert.h"
+
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "tools/cores.h"
+
+namespace lopt::python {
+
+namespace nb = nanobind;
+using nlohmann::ordered_json;
+
+namespace {
+
+std::string TextOf(const nb::object& value) { return nb::cast<std::string>(nb::str(value)); }
+
+// A Python int, or what stands for one (NumPy's integers); invalid for anything else.
+nb::object IntegerOf(nb::handle value) {
+  if (!PyIndex_Check(value.ptr())) return {};
+  nb::object integer = nb::steal(PyNumber_Index(value.ptr()));
+  if (!integer.is_valid()) PyErr_Clear();
+  return integer;
+}
+
+// `path` leads from the config `what` to the value: "estimators[0].std".
+ordered_json JsonOf(nb::handle value, const std::string& what, const std::string& path) {
+  if (value.is_none()) return nullptr;
+  if (nb::isinstance<nb::bool_>(value)) return nb::cast<bool>(value);
+  if (nb::isinstance<nb::str>(value)) return nb::cast<std::string>(value);
+  if (nb::isinstance<nb::float_>(value)) {
+    const auto number = nb::cast<double>(value);
+    Require(std::isfinite(number), "{}: '{}' must be finite, got {}", what, path, number);
+    return number;
+  }
+  if (const nb::object integer = IntegerOf(value); integer.is_valid()) {
+    int64_t number = 0;
+    Require(nb::try_cast<int64_t>(integer, number),
+            "{}: '{}' must be an integer of 64 bits, got {}", what, path, TextOf(integer));
+    return number;
+  }
+  if (nb::isinstance<nb::list>(value) || nb::isinstance<nb::tuple>(value)) {
+    ordered_json list = ordered_json::array();
+    for (const nb::handle item : value) {
+      list.push_back(JsonOf(item, what, fmt::format("{}[{}]", path, list.size())));
+    }
+    return list;
+  }
+  if (nb::isinstance<nb::dict>(value)) {
+    ordered_json object = ordered_json::object();
+    for (const auto& [key, item] : nb::borrow<nb::dict>(value)) {
+      Require(nb::isinstance<nb::str>(key), "{}: a key must be str, got {}{}", what, TypeName(key),
+              path.empty() ? "" : " in '" + path + "'");
+      const auto name = nb::cast<std::string>(key);
+      object[name] = JsonOf(item, what, path.empty() ? name : path + "." + name);
+    }
+    return object;
+  }
+  Fail("{}: '{}' must be a dict, list, tuple, str, bool, int, float or None, got {}", what, path,
+       TypeName(value));
+}
+
+nb::object PythonOf(const ordered_json& json) {
+  switch (json.type()) {
+    case ordered_json::value_t::object: {
+      nb::dict dict;
+      for (const auto& [key, value] : json.items()) dict[key.c_str()] = PythonOf(value);
+      return dict;
+    }
+    case ordered_json::value_t::array: {
+      nb::list list;
+      for (const ordered_json& value : json) list.append(PythonOf(value));
+      return list;
+    }
+    case ordered_json::value_t::string:
+      return nb::cast(json.get<std::string>());
+    case ordered_json::value_t::boolean:
+      return nb::cast(json.get<bool>());
+    case ordered_json::value_t::number_integer:
+      return nb::cast(json.get<int64_t>());
+    case ordered_json::value_t::number_unsigned:
+      return nb::cast(json.get<uint64_t>());
+    case ordered_json::value_t::number_float:
+      return nb::cast(json.get<double>());
+    default:
+      return nb::none();
+  }
+}
+
+template <class T>
+nb::object CopyOf(const Array& array) {
+  auto* copy = new std::vector<T>(array.As<T>().begin(), array.As<T>().end());
+  const nb::capsule owner(copy, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+  const std::vector<size_t> shape(array.shape().begin(), array.shape().end());
+  return nb::cast(nb::ndarray<nb::numpy, T>(copy->data(), shape.size(), shape.data(), owner));
+}
+
+nb::object CopyOf(const Array& array) {
+  switch (array.dtype()) {
+    case DType::kFloat32:
+      return CopyOf<float>(array);
+    case DType::kFloat64:
+      return CopyOf<double>(array);
+    case DType::kInt32:
+      return CopyOf<int32_t>(array);
+    case DType::kInt64:
+      return CopyOf<int64_t>(array);
+    case DType::kUint32:
+      return CopyOf<uint32_t>(array);
+    case DType::kUint8:
+      return CopyOf<uint8_t>(array);
+  }
+  Fail("Array of an unknown dtype");
+}
+
+// An attribute that must be of a type: "theta.seed must be int, got str".
+template <class T>
+T Member(nb::handle object, const char* name, const char* type) {
+  const nb::object value = object.attr(name);
+  T result{};
+  Require(nb::try_cast<T>(value, result), "theta.{} must be {}, got {}", name, type,
+          TypeName(value));
+  return result;
+}
+
+}  // namespace
+
+std::string TypeName(nb::handle value) {
+  return nb::cast<std::string>(value.type().attr("__name__"));
+}
+
+Config ConfigOfDict(nb::handle dict, const std::string& what) {
+  Require(nb::isinstance<nb::dict>(dict), "{} must be a dict, got {}", what, TypeName(dict));
+  return Config::FromJson(JsonOf(dict, what, ""));
+}
+
+Config ConfigOf(nb::handle from, const Presets& presets, const std::string& what) {
+  if (nb::isinstance<nb::dict>(from)) return ConfigOfDict(from, what);
+  const bool is_text = nb::isinstance<nb::str>(from);
+  Require(is_text || nb::hasattr(from, "__fspath__"),
+          "{} must be a dict, the name of a preset or the path of a JSON file, got {}", what,
+          TypeName(from));
+  const std::string path = PathOf(from, what);
+  for (const Preset& preset : presets.all()) {
+    if (is_text && preset.name == path) return preset.config;
+  }
+  if (is_text && !std::filesystem::exists(path)) {
+    std::string names;
+    for (const Preset& preset : presets.all()) names += (names.empty() ? "" : ", ") + preset.name;
+    Fail("{} '{}' is neither a preset nor a file; the presets are {}", what, path, names);
+  }
+  return Config::Load(path);
+}
+
+nb::object ToPython(const Config& config) {
+  return config.empty() ? nb::dict() : PythonOf(config.json());
+}
+
+std::string PathOf(nb::handle path, const std::string& what) {
+  const nb::object text =
+      nb::hasattr(path, "__fspath__") ? nb::object(path.attr("__fspath__")()) : nb::borrow(path);
+  Require(nb::isinstance<nb::str>(text), "{} must be a path (str or os.PathLike), got {}", what,
+          TypeName(path));
+  return nb::cast<std::string>(text);
+}
+
+Eigen::VectorXf FloatsOf(nb::handle array, const std::string& what) {
+  nb::ndarray<nb::ro> numbers;
+  const bool is_array = nb::try_cast(array, numbers, false);
+  Require(is_array && numbers.device_type() == nb::device::cpu::value,
+          "{} must be a NumPy array of float32 numbers, got {}", what, TypeName(array));
+  Require(numbers.dtype() == nb::dtype<float>() && numbers.ndim() == 1 &&
+              (numbers.size() < 2 || numbers.stride(0) == 1),
+          "{} must be a contiguous NumPy array of float32 numbers with one dimension, got {} of "
+          "{} dimensions{}",
+          what, TextOf(array.attr("dtype")), numbers.ndim(),
+          numbers.ndim() == 1 && numbers.size() > 1 && numbers.stride(0) != 1
+              ? fmt::format(", {} elements apart", numbers.stride(0))
+              : "");
+  return Eigen::Map<const Eigen::VectorXf>(static_cast<const float*>(numbers.data()),
+                                           static_cast<Eigen::Index>(numbers.size()));
+}
+
+nb::object ToPython(Eigen::VectorXf values) {
+  auto* owned = new Eigen::VectorXf(std::move(values));
+  const nb::capsule owner(owned, [](void* p) noexcept { delete static_cast<Eigen::VectorXf*>(p); });
+  return ViewOf(*owned, owner);
+}
+
+nb::object ViewOf(const Eigen::VectorXf& values, nb::handle owner) {
+  return nb::cast(nb::ndarray<nb::numpy, float>(const_cast<float*>(values.data()),
+                                                {static_cast<size_t>(values.size())}, owner));
+}
+
+nb::object ToPython(const NamedArrays& arrays) {
+  nb::dict dict;
+  for (const auto& [name, array] : arrays) dict[name.c_str()] = CopyOf(array);
+  return dict;
+}
+
+ThetaFile ThetaFileOf(nb::handle theta) {
+  const nb::object config = theta.attr("config");
+  return {
+      .learned_optimizer = ConfigOfDict(theta.attr("learned_optimizer"), "theta.learned_optimizer"),
+      .theta = FloatsOf(theta.attr("values"), "theta.values"),
+      .config = config.is_none() ? Config() : ConfigOfDict(config, "theta.config"),
+      .seed = Member<int64_t>(theta, "seed", "int"),
+      .meta_steps = Member<int64_t>(theta, "meta_steps", "int"),
+      .trained_horizon = Member<int64_t>(theta, "trained_horizon", "int"),
+      .chosen_on = Member<std::string>(theta, "chosen_on", "str"),
+      .version = Member<std::string>(theta, "version", "str")};
+}
+
+nb::dict ToPython(ThetaFile theta) {
+  nb::dict members;
+  members["learned_optimizer"] = ToPython(theta.learned_optimizer);
+  members["values"] = ToPython(std::move(theta.theta));
+  members["config"] = theta.config.empty() ? nb::none() : ToPython(theta.config);
+  members["seed"] = theta.seed;
+  members["meta_steps"] = theta.meta_steps;
+  members["trained_horizon"] = theta.trained_horizon;
+  members["chosen_on"] = theta.chosen_on;
+  members["version"] = theta.version;
+  return members;
+}
+
+nb::dict ToPython(const StepCounts& counts) {
+  nb::dict members;
+  members["inner_steps"] = counts.inner_steps;
+  members["non_finite"] = counts.non_finite;
+  members["episodes_ended"] = counts.episodes_ended;
+  return members;
+}
+
+int ThreadsOf(nb::handle threads) {
+  if (threads.is_none()) return AvailableCores();
+  int number = 0;
+  Require(nb::try_cast<int>(threads, number), "threads must be int or None, got {}",
+          TypeName(threads));
+  return number;
+}
+
+}  // namespace lopt::python

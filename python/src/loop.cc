@@ -1,0 +1,277 @@
+#include <nanobind/nanobind.h>
+#include <nanobind/operators.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/parallel.h"
+#include "learner/experiment.h"
+#include "learner/gradient_learner.h"
+#include "learner/worker.h"
+#include "python/src/bind.h"
+#include "python/src/convert.h"
+#include "tools/build_info.h"
+#include "tools/presets.h"
+
+namespace lopt::python {
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace {
+
+// A class, so that Python passes the estimators of one worker around without knowing what they are.
+struct EstimatorList {
+  Estimators estimators;
+  Weighting weighting;
+};
+
+nb::list ListOf(const std::vector<EstimatorReport>& reports) {
+  nb::list list;
+  for (const EstimatorReport& report : reports) {
+    nb::dict metrics;
+    for (const auto& [diagnostic, value] : report.metrics) {
+      metrics[MetricName(diagnostic).c_str()] = value;
+    }
+    nb::dict dict;
+    dict["mean_loss"] = report.mean_loss;
+    dict["gradient_norm"] = report.gradient_norm;
+    dict["counts"] = ToPython(report.counts);
+    dict["metrics"] = metrics;
+    list.append(dict);
+  }
+  return list;
+}
+
+nb::dict DictOf(const UpdateSummary& summary) {
+  nb::dict dict;
+  dict["outer_step"] = summary.outer_step;
+  dict["mean_loss"] = summary.mean_loss;
+  dict["gradient_norm"] = summary.gradient_norm;
+  dict["learning_rate"] = summary.learning_rate;
+  dict["skipped"] = summary.skipped;
+  dict["counts"] = ToPython(summary.counts);
+  dict["estimators"] = ListOf(summary.estimators);
+  return dict;
+}
+
+// A view of a member of a bound object, which keeps the object alive.
+template <class T, Eigen::VectorXf T::*member>
+nb::object ViewOfMember(nb::handle_t<T> self) {
+  return ViewOf(nb::cast<T&>(self).*member, self);
+}
+
+void BindStates(nb::module_& m) {
+  nb::class_<Key>(m, "Key", "All randomness is a function of a key. Immutable.")
+      .def(
+          "__init__", [](Key* key, uint64_t seed) { new (key) Key(KeyFromSeed(seed)); }, "seed"_a,
+          "The key of a seed.")
+      .def_ro("hi", &Key::hi)
+      .def_ro("lo", &Key::lo)
+      .def("fold_in", &FoldIn, "data"_a, "The key of this one and a number.")
+      .def(nb::self == nb::self, nb::sig("def __eq__(self, other: object, /) -> bool"))
+      .def("__hash__", [](const Key& key) { return (uint64_t{key.hi} << 32) | key.lo; })
+      .def("__repr__",
+           [](const Key& key) { return fmt::format("<lopt.Key {:08x} {:08x}>", key.hi, key.lo); });
+
+  nb::class_<WorkerWeights>(m, "WorkerWeights", "What the learner sends to workers.")
+      .def(
+          "__init__",
+          [](WorkerWeights* weights, nb::handle theta, int64_t outer_step) {
+            new (weights) WorkerWeights{.theta = FloatsOf(theta, "theta"),
+                                        .outer = {.outer_step = outer_step}};
+          },
+          "theta"_a, "outer_step"_a,
+          nb::sig("def __init__(self, theta: numpy.ndarray, outer_step: int) -> None"),
+          "Of numbers float32 [D] that so many updates have made. Raises Error on another dtype "
+          "or\n"
+          "shape, or if the array is not contiguous.")
+      .def_prop_ro("theta", ViewOfMember<WorkerWeights, &WorkerWeights::theta>,
+                   nb::sig("def theta(self) -> numpy.ndarray"), "float32 [D], a view.")
+      .def_prop_ro(
+          "outer_step", [](const WorkerWeights& w) { return w.outer.outer_step; },
+          "Updates of theta so far.");
+
+  nb::class_<WorkerState>(m, "WorkerState",
+                          "Everything of one logical worker that lives between two updates.")
+      .def_ro("windows", &WorkerState::windows, "Run so far.")
+      .def_prop_ro(
+          "estimators",
+          [](const WorkerState& state) {
+            nb::list list;
+            for (const EstimatorState& estimator : state.estimators)
+              list.append(ToPython(estimator));
+            return list;
+          },
+          nb::sig("def estimators(self) -> list[dict[str, numpy.ndarray]]"),
+          "Copies of the arrays of each estimator, by their names.");
+
+  nb::class_<AggregatedGradient>(m, "AggregatedGradient",
+                                 "What a worker hands to the learner for one update.")
+      .def(
+          "__init__",
+          [](AggregatedGradient* self, nb::handle gradient, int64_t outer_step, double mean_loss) {
+            new (self) AggregatedGradient{.outer_step = outer_step,
+                                          .gradient = FloatsOf(gradient, "gradient"),
+                                          .mean_loss = mean_loss};
+          },
+          "gradient"_a, "outer_step"_a, "mean_loss"_a,
+          nb::sig(
+              "def __init__(self, gradient: numpy.ndarray, outer_step: int, mean_loss: float) -> "
+              "None"),
+          "A gradient of one's own, float32 [D], computed under the weights of `outer_step`. "
+          "Raises\n"
+          "Error on another dtype or shape, or if the array is not contiguous.")
+      .def_prop_ro("gradient", ViewOfMember<AggregatedGradient, &AggregatedGradient::gradient>,
+                   nb::sig("def gradient(self) -> numpy.ndarray"),
+                   "float32 [D], the estimators' weighted mean; a view, which may be written to.")
+      .def_ro("outer_step", &AggregatedGradient::outer_step,
+              "Of the weights it was computed under.")
+      .def_ro("mean_loss", &AggregatedGradient::mean_loss,
+              "The same mean, over the estimators that have one; NaN if none has.")
+      .def_prop_ro(
+          "counts", [](const AggregatedGradient& g) { return ToPython(g.counts); },
+          nb::sig("def counts(self) -> dict[str, int]"),
+          "Inner steps, those of them with a loss that was not finite, ended episodes.")
+      .def_prop_ro(
+          "estimators", [](const AggregatedGradient& g) { return ListOf(g.estimators); },
+          nb::sig("def estimators(self) -> list[dict]"), "What each estimator gave.");
+
+  nb::class_<WorkerOutput>(m, "WorkerOutput").def_ro("to_put", &WorkerOutput::to_put);
+
+  nb::class_<LearnerState>(m, "LearnerState",
+                           "Everything of the learner that lives between two updates.")
+      .def_ro("outer_step", &LearnerState::outer_step, "Updates so far, skipped ones included.")
+      .def_ro("skipped_updates", &LearnerState::skipped_updates,
+              "Of these, without effect: the gradient was not finite.")
+      .def_prop_ro("theta", ViewOfMember<LearnerState, &LearnerState::theta>,
+                   nb::sig("def theta(self) -> numpy.ndarray"), "float32 [D], a view.")
+      .def_prop_ro(
+          "theta_opt", [](const LearnerState& state) { return ToPython(state.theta_opt); },
+          nb::sig("def theta_opt(self) -> dict[str, numpy.ndarray]"),
+          "Copies of the arrays of the optimizer of theta.");
+}
+
+}  // namespace
+
+void BindLoop(nb::module_& m) {
+  BindStates(m);
+
+  nb::class_<GradientLearner>(m, "GradientLearner",
+                              "Owns theta: averages the workers' gradients and applies theta_opt.\n"
+                              "Immutable; its state is passed in. Experiment.learner is one.")
+      .def("init", nb::overload_cast<Key>(&GradientLearner::Init, nb::const_), "key"_a,
+           "The state before the first update, with a theta drawn with the key.")
+      .def(
+          "init_with",
+          [](const GradientLearner& learner, nb::handle theta) {
+            return learner.Init(FloatsOf(theta, "theta"));
+          },
+          "theta"_a, nb::sig("def init_with(self, theta: numpy.ndarray) -> LearnerState"),
+          "The same with a theta, float32 [D]. Raises Error on another dtype or shape.")
+      .def("get_state_for_worker", &GradientLearner::GetStateForWorker, "state"_a,
+           "What workers need for their next update.")
+      .def(
+          "update",
+          [](const GradientLearner& learner, const LearnerState& state,
+             const std::vector<AggregatedGradient>& gradients) {
+            UpdateSummary summary;
+            LearnerState next = learner.Update(state, gradients, &summary);
+            return nb::make_tuple(std::move(next), DictOf(summary));
+          },
+          "state"_a, "gradients"_a,
+          nb::sig(
+              "def update(self, state: LearnerState, gradients: Sequence[AggregatedGradient]) -> "
+              "tuple[LearnerState, dict]"),
+          "One update with the mean of the gradients, in the order of the workers. Returns the "
+          "next\n"
+          "state and a summary. Raises Error if there is none, or if one has the wrong size or "
+          "was\n"
+          "computed at another outer step.");
+
+  nb::class_<EstimatorList>(m, "Estimators", "The estimators that a worker runs.")
+      .def("__len__", [](const EstimatorList& list) { return list.estimators.size(); });
+
+  nb::class_<Experiment>(m, "Experiment", "What a meta-training config describes, made. Immutable.")
+      .def(
+          "__init__",
+          [](Experiment* experiment, nb::handle config) {
+            const auto options =
+                ReadOptions<MetaTrainConfig>(ConfigOf(config, MetaTrainPresets(), "config"));
+            const nb::gil_scoped_release released;
+            new (experiment) Experiment(options);
+          },
+          "config"_a, nb::sig("def __init__(self, config: dict | str | os.PathLike) -> None"),
+          "Raises Error if something cannot be made, its data read, or the keys do not go "
+          "together.")
+      .def_prop_ro(
+          "config", [](const Experiment& e) { return ToPython(e.resolved); },
+          nb::sig("def config(self) -> dict"), "Every key with its value.")
+      .def_prop_ro(
+          "learner", [](const Experiment& e) -> const GradientLearner& { return e.learner; },
+          nb::rv_policy::reference_internal)
+      .def_prop_ro(
+          "estimator_names", [](const Experiment& e) { return e.estimator_names; },
+          "\"<index>_<task>\".")
+      .def_ro("run_key", &Experiment::run_key, "Of the config's seed.")
+      .def_prop_ro(
+          "workers", [](const Experiment& e) { return e.workers.size(); },
+          "The number of logical workers.")
+      .def(
+          "estimators",
+          [](const Experiment& e, size_t worker) {
+            Require(worker < e.workers.size(), "there is no worker {}; there are {}", worker,
+                    e.workers.size());
+            return EstimatorList{e.workers[worker].estimators, e.learner.weighting()};
+          },
+          "worker"_a = 0, "Those that a worker runs. Raises Error if there is no such worker.")
+      .def(
+          "theta",
+          [](const Experiment& e, const LearnerState& state) {
+            return ToPython(e.ThetaOf(state, VersionAndCommit(GetBuildInfo())));
+          },
+          "state"_a, nb::sig("def theta(self, state: LearnerState) -> dict"),
+          "The arguments of the lopt.Theta of this state: Theta(**experiment.theta(state)).");
+
+  m.def("theta_key", &ThetaKey, "run_key"_a, "The key that the initial theta is drawn with.");
+  m.def("worker_key", &WorkerKey, "run_key"_a, "worker"_a, "The key of a logical worker.");
+  m.def(
+      "init_worker_state",
+      [](const WorkerWeights& weights, const EstimatorList& list, Key worker_key) {
+        const nb::gil_scoped_release released;
+        return InitWorkerState(weights, list.estimators, worker_key);
+      },
+      "weights"_a, "estimators"_a, "worker_key"_a,
+      "The state of a worker that has run no window. Raises Error if theta has another size than\n"
+      "the estimators want.");
+  m.def(
+      "gradient_worker_compute",
+      [](const WorkerWeights& weights, const EstimatorList& list, Key worker_key,
+         WorkerState* state, int64_t windows, nb::handle threads) {
+        ThreadPool pool(ThreadsOf(threads));
+        WorkerOutput output;
+        const nb::gil_scoped_release released;
+        pool.Run([&] {
+          output = GradientWorkerCompute(weights, list.estimators, windows, worker_key, state,
+                                         list.weighting);
+        });
+        return output;
+      },
+      "weights"_a, "estimators"_a, "worker_key"_a, "state"_a, "windows"_a = 1,
+      "threads"_a.none() = 1,
+      nb::sig("def gradient_worker_compute(weights: WorkerWeights, estimators: Estimators, "
+              "worker_key: Key, state: WorkerState, windows: int = 1, threads: int | None = 1) -> "
+              "WorkerOutput"),
+      "Runs windows of every estimator under the same weights, and changes `state` to that after\n"
+      "them. The output's `to_put` is what the learner wants. The bits do not depend on `threads`\n"
+      "(None: one for each core that the process may use).");
+}
+
+}  // namespace lopt::python

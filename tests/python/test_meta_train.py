@@ -1,0 +1,279 @@
+"""Tests of meta-training from Python: by one call and by hand."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import numpy
+
+import lopt
+from lopt.callbacks import Progress, TensorBoard, WandB
+
+PROGRAM = os.environ.get("LOPT_PROGRAM")
+
+# That of examples/meta_train_loop, the loop by hand in C++, which has the bits of the program's.
+CONFIG = {
+    "learned_optimizer": {"type": "MLPLOpt", "hidden_size": 8},
+    "meta_steps": 30,
+    "theta_opt": {"type": "Adam", "learning_rate": 0.01},
+    "workers": 2,
+    "estimators": [{
+        "type": "TruncatedPES",
+        "task": {"type": "FixedDimQuadraticFamily"},
+        "num_tasks": 32,
+        "trunc_length": 10,
+        "random_initial_iteration_offset": 50,
+        "schedule": {"type": "ConstantTruncationSchedule", "total_length": 50},
+    }],
+}
+
+
+class InScratch(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.scratch = pathlib.Path(scratch.name)
+
+    def assert_same(self, first, second):
+        self.assertEqual(first.tobytes(), second.tobytes())
+
+
+class OneCall(InScratch):
+    @unittest.skipUnless(PROGRAM, "no program")
+    def test_theta_is_that_of_the_program_whatever_the_threads(self):
+        path = self.scratch / "config.json"
+        path.write_text(json.dumps(CONFIG))
+        subprocess.run([PROGRAM, "meta-train", path, "--out", self.scratch / "run"], check=True,
+                       stdout=subprocess.DEVNULL)
+        theta = lopt.Theta.read(self.scratch / "run/theta.safetensors")
+        for threads in 1, 3:
+            self.assert_same(lopt.meta_train(CONFIG, threads=threads).theta.values, theta.values)
+        training = lopt.meta_train(path, out=self.scratch / "own")
+        self.assertEqual(
+            pathlib.Path(training.theta_path).read_bytes(),
+            (self.scratch / "run/theta.safetensors").read_bytes())
+        names = ["config.json", "metrics.jsonl"]
+        for name in names:
+            self.assertEqual((self.scratch / "own" / name).read_text(),
+                             (self.scratch / "run" / name).read_text())
+
+    def test_a_callback_gets_each_record_of_the_metrics(self):
+        records = []
+        lopt.meta_train("smoke", out=self.scratch / "run",
+                        callbacks=[lambda step, metrics: records.append({"step": step} | metrics)])
+        lines = (self.scratch / "run/metrics.jsonl").read_text().splitlines()
+        self.assertEqual(len(records), 20)
+        self.assertEqual([json.loads(line) for line in lines], records)
+
+    def test_what_a_callback_raises_comes_out_and_the_run_can_go_on(self):
+        raised = KeyError("mine")
+
+        def callback(step, metrics):
+            if step == 7:
+                raise raised
+
+        with self.assertRaises(KeyError) as caught:
+            lopt.meta_train("smoke", out=self.scratch / "run", callbacks=[callback])
+        self.assertIs(caught.exception, raised)
+        manifest = json.loads((self.scratch / "run/manifest.json").read_text())
+        self.assertEqual((manifest["status"], manifest["updates"]), ("interrupted", 8))
+        training = lopt.meta_train(resume=True, out=self.scratch / "run")
+        self.assertEqual(training.updates, 12)
+        self.assert_same(training.theta.values, lopt.meta_train("smoke").theta.values)
+
+    def test_an_interrupt_ends_the_run_with_a_checkpoint_that_goes_on_to_the_same_bits(self):
+        script = (
+            "import json, sys, lopt\n"
+            "config, out = json.loads(sys.argv[1]), sys.argv[2]\n"
+            "try:\n"
+            "    lopt.meta_train(config, out=out, callbacks=[lambda s, m: print(s, flush=True)])\n"
+            "except KeyboardInterrupt:\n"
+            "    sys.exit(9)\n")
+        endless = json.dumps(CONFIG | {"meta_steps": 10**9})
+        with subprocess.Popen([sys.executable, "-c", script, endless, self.scratch / "run"],
+                              stdout=subprocess.PIPE) as process:
+            process.stdout.readline()
+            process.send_signal(signal.SIGINT)
+            process.stdout.read()
+        self.assertEqual(process.returncode, 9)
+        updates = json.loads((self.scratch / "run/manifest.json").read_text())["updates"]
+        config = CONFIG | {"meta_steps": updates + 5}
+        resumed = lopt.meta_train(config, resume=True, out=self.scratch / "run")
+        self.assertEqual(resumed.updates, 5)
+        self.assert_same(resumed.theta.values, lopt.meta_train(config).theta.values)
+
+    def test_wrong_arguments_are_errors(self):
+        def assert_error(text, *arguments, **options):
+            with self.assertRaises(lopt.Error) as caught:
+                lopt.meta_train(*arguments, **options)
+            self.assertEqual(str(caught.exception), text)
+
+        assert_error("What to train is missing: a config, or resume=True with out, the directory of "
+                     "a run")
+        assert_error("threads must be int or None, got str", "smoke", threads="2")
+        assert_error("ThreadPool: the number of threads must be at least 1 and at most 1024, got 0", "smoke", threads=0)
+        assert_error("a callback must be a function of (step, metrics) or a lopt.Callback, got int",
+                     "smoke", callbacks=[3])
+        assert_error(f"cannot resume: {self.scratch}/none holds no run", "smoke", resume=True,
+                     out=self.scratch / "none")
+        with self.assertRaisesRegex(lopt.Error, "'quantum'"):
+            lopt.meta_train("smoke", isa="quantum")
+        with self.assertRaises(TypeError):
+            lopt.meta_train("smoke", callbacks=[lambda: None])
+
+
+class FakeWriter:
+    def __init__(self):
+        self.scalars, self.hparams = [], []
+
+    def add_scalar(self, name, value, step):
+        self.scalars.append((name, value, step))
+
+    def add_hparams(self, hparams, metrics):
+        self.hparams.append((hparams, metrics))
+
+
+class FakeRun:
+    def __init__(self):
+        self.config, self.summary, self.logged = {}, {}, []
+
+    def log(self, metrics, step):
+        self.logged.append((step, metrics))
+
+
+class Adapters(unittest.TestCase):
+    def test_tensorboard_gets_scalars_and_hparams(self):
+        writer = FakeWriter()
+        lopt.meta_train("smoke", callbacks=[TensorBoard(writer)])
+        losses = [(value, step) for name, value, step in writer.scalars if name == "meta_loss"]
+        self.assertEqual([step for _, step in losses], list(range(20)))
+        [(hparams, metrics)] = writer.hparams
+        self.assertEqual(hparams["estimators.0.std"], 0.01)
+        self.assertEqual(hparams["estimators.1.task.hidden.0"], 32)
+        self.assertEqual(metrics["final/meta_loss"], losses[-1][0])
+        for value in hparams.values():
+            self.assertIsInstance(value, (bool, int, float, str))
+
+    def test_weights_and_biases_gets_config_log_and_summary(self):
+        run = FakeRun()
+        lopt.meta_train("smoke", callbacks=[WandB(run)])
+        self.assertEqual(run.config["meta_steps"], 20)
+        self.assertEqual([step for step, _ in run.logged], list(range(20)))
+        self.assertEqual(run.summary, {"updates": 20, "theta": ""})
+
+    def test_progress_is_told_to_the_last_update(self):
+        class Stream:
+            text = ""
+
+            def write(self, text):
+                self.text += text
+
+            def flush(self):
+                pass
+
+        stream = Stream()
+        lopt.meta_train("smoke", callbacks=[Progress(stream)])
+        self.assertRegex(stream.text.split("\r")[-1], r"^20/20  .* updates/s  loss [0-9.]+ *\n$")
+
+
+class ByHand(InScratch):
+    def run_by_hand(self, config):
+        experiment = lopt.Experiment(config)
+        learner, run_key = experiment.learner, experiment.run_key
+        state = learner.init(lopt.theta_key(run_key))
+        weights = learner.get_state_for_worker(state)
+        workers = [
+            lopt.init_worker_state(weights, experiment.estimators(w), lopt.worker_key(run_key, w))
+            for w in range(experiment.workers)
+        ]
+        for _ in range(experiment.config["meta_steps"]):
+            weights = learner.get_state_for_worker(state)
+            gradients = [
+                lopt.gradient_worker_compute(weights, experiment.estimators(w),
+                                             lopt.worker_key(run_key, w), worker).to_put
+                for w, worker in enumerate(workers)
+            ]
+            state, summary = learner.update(state, gradients)
+        return experiment, state, summary, workers, gradients
+
+    def test_the_loop_by_hand_gives_the_bits_of_the_run(self):
+        for config in CONFIG, CONFIG | {"weighting": "equal_norm"}:
+            experiment, state, summary, workers, _ = self.run_by_hand(config)
+            training = lopt.meta_train(config)
+            self.assert_same(state.theta, training.theta.values)
+            self.assertEqual(summary["outer_step"], 29)
+            self.assertEqual((state.outer_step, state.skipped_updates), (30, 0))
+            self.assertEqual(workers[1].windows, 30)
+            theta = lopt.Theta(**experiment.theta(state))
+            theta.write(self.scratch / "hand.safetensors")
+            training.theta.write(self.scratch / "run.safetensors")
+            self.assertEqual((self.scratch / "hand.safetensors").read_bytes(),
+                             (self.scratch / "run.safetensors").read_bytes())
+
+    def test_what_a_worker_puts_is_numpy_arrays(self):
+        experiment, state, _, workers, gradients = self.run_by_hand(CONFIG | {"meta_steps": 1})
+        to_put = gradients[0]
+        self.assertEqual(to_put.gradient.dtype, numpy.float32)
+        self.assertEqual(to_put.gradient.shape, state.theta.shape)
+        self.assertEqual(to_put.counts["inner_steps"], 640)
+        self.assertGreater(to_put.estimators[0]["gradient_norm"], 0)
+        self.assertIn("count", state.theta_opt)
+        self.assertTrue(workers[0].estimators[0])
+        # It can be changed, or made anew from an array.
+        learner = experiment.learner
+        first = learner.init(lopt.theta_key(experiment.run_key))
+        copy = lopt.AggregatedGradient(to_put.gradient.copy(), 0, to_put.mean_loss)
+        self.assert_same(learner.update(first, [to_put])[0].theta,
+                         learner.update(first, [copy])[0].theta)
+        to_put.gradient[:] = numpy.nan
+        self.assertEqual(learner.update(first, [to_put])[0].skipped_updates, 1)
+
+    def test_views_keep_what_they_look_at(self):
+        state = self.run_by_hand(CONFIG | {"meta_steps": 1})[1]
+        theta, copy = state.theta, state.theta.copy()
+        del state
+        numpy.ones(10**6)
+        self.assert_same(theta, copy)
+
+    def test_wrong_arrays_and_states_are_errors(self):
+        experiment = lopt.Experiment(CONFIG)
+        learner = experiment.learner
+        state = learner.init(lopt.Key(0))
+        size = state.theta.size
+
+        def assert_error(text, function, *arguments):
+            with self.assertRaises(lopt.Error) as caught:
+                function(*arguments)
+            self.assertEqual(str(caught.exception), text)
+
+        wanted = "theta must be a contiguous NumPy array of float32 numbers with one dimension, got "
+        assert_error(wanted + "float64 of 1 dimensions", learner.init_with, numpy.ones(size))
+        assert_error(wanted + "float32 of 1 dimensions, 2 elements apart", lopt.WorkerWeights,
+                     numpy.ones(2 * size, "float32")[::2], 0)
+        gradient = lopt.AggregatedGradient(numpy.ones(3, "float32"), 0, 0.0)
+        with self.assertRaisesRegex(lopt.Error, "3 numbers"):
+            learner.update(state, [gradient])
+        late = lopt.AggregatedGradient(numpy.ones(size, "float32"), 5, 0.0)
+        with self.assertRaisesRegex(lopt.Error, "outer step 5"):
+            learner.update(state, [late])
+        with self.assertRaises(lopt.Error):
+            learner.update(state, [])
+        assert_error("there is no worker 2; there are 2", experiment.estimators, 2)
+        weights = learner.get_state_for_worker(state)
+        worker = lopt.init_worker_state(weights, experiment.estimators(0), lopt.Key(1))
+        with self.assertRaises(lopt.Error):
+            lopt.gradient_worker_compute(weights, experiment.estimators(0), lopt.Key(1), worker, 0)
+        with self.assertRaises(TypeError):
+            lopt.gradient_worker_compute(weights, None, lopt.Key(1), worker)
+        short = lopt.WorkerWeights(numpy.ones(3, "float32"), 0)
+        with self.assertRaisesRegex(lopt.Error, "3 numbers"):
+            lopt.gradient_worker_compute(short, experiment.estimators(0), lopt.Key(1), worker)
+
+
+if __name__ == "__main__":
+    unittest.main()

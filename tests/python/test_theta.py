@@ -1,0 +1,106 @@
+"""Tests of lopt.Theta."""
+
+import pathlib
+import shutil
+import tempfile
+import unittest
+
+import numpy
+
+import lopt
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TRAINED = ROOT / "trained/fast.safetensors"
+
+
+class Thetas(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.scratch = pathlib.Path(scratch.name)
+
+    def assert_error(self, text, function, *arguments):
+        with self.assertRaises(lopt.Error) as caught:
+            function(*arguments)
+        self.assertEqual(str(caught.exception), text)
+
+    def test_a_file_that_is_read_and_written_is_the_same_bytes(self):
+        theta = lopt.Theta.read(TRAINED)
+        theta.write(self.scratch / "copy.safetensors")
+        self.assertEqual((self.scratch / "copy.safetensors").read_bytes(), TRAINED.read_bytes())
+        self.assertEqual(theta.trained_horizon, 400)
+        self.assertEqual(theta.config["name"], "fast")
+
+    def test_tensors_are_views_of_the_values(self):
+        theta = lopt.Theta.read(TRAINED)
+        weights = theta.tensors["mlp/linear_1/w"]
+        self.assertEqual(weights.shape, (16, 16))
+        weights[:] = 7
+        self.assertEqual((theta.values == 7).sum(), 256)
+        self.assertIs(weights.base.base, theta.values.base)
+
+    def test_values_outlive_what_they_came_from(self):
+        values = lopt.Theta.read(TRAINED).values
+        views = [lopt.Theta.read(TRAINED).tensors["mlp/linear_0/b"] for _ in range(3)]
+        self.assertTrue(numpy.isfinite(values).all())
+        self.assertTrue((views[0] == views[2]).all())
+
+    def test_a_run_and_its_checkpoints_are_read(self):
+        training = lopt.meta_train("smoke", out=self.scratch / "run")
+        for path in ["run", "run/checkpoints/step-00000020"]:
+            theta = lopt.Theta.read(self.scratch / path)
+            self.assertTrue((theta.values == training.theta.values).all())
+            self.assertEqual(theta.meta_steps, 20)
+            self.assertEqual(theta.trained_horizon, training.theta.trained_horizon)
+        first = lopt.Theta.read(self.scratch / "run/checkpoints/step-00000000")
+        self.assertTrue(
+            (first.values == lopt.Theta.init({"type": "MLPLOpt"}).values).all())
+        # A checkpoint is the newest where there is no theta file.
+        (self.scratch / "run/theta.safetensors").unlink()
+        self.assertEqual(lopt.Theta.read(self.scratch / "run").meta_steps, 20)
+        shutil.rmtree(self.scratch / "run/checkpoints")
+        self.assert_error(
+            f"{self.scratch}/run has neither theta.safetensors nor checkpoints",
+            lopt.Theta.read, self.scratch / "run")
+
+    def test_wrong_members_are_refused(self):
+        theta = lopt.Theta.read(TRAINED)
+        out = self.scratch / "theta.safetensors"
+        wanted = "theta.values must be a contiguous NumPy array of float32 numbers with one dimension, "
+        good = theta.values
+        for values, text in [
+            (good.astype("float64"), wanted + "got float64 of 1 dimensions"),
+            (good[::2], wanted + "got float32 of 1 dimensions, 2 elements apart"),
+            (good.reshape(2, -1), wanted + "got float32 of 2 dimensions"),
+            ([1.0], "theta.values must be a NumPy array of float32 numbers, got list"),
+            (good[:5], f"{out}: theta has 5 numbers, the optimizer needs 626"),
+        ]:
+            theta.values = values
+            self.assert_error(text, theta.write, out)
+        self.assertFalse(out.exists())
+        theta.values = good[:5]
+        with self.assertRaisesRegex(lopt.Error, r"must have shape \[626\] for a MLPLOpt, got \[5\]"):
+            theta.tensors
+        theta.values, theta.seed = good, "x"
+        self.assert_error("theta.seed must be int, got str", theta.write, out)
+        theta.learned_optimizer = None
+        self.assert_error("theta.learned_optimizer must be a dict, got NoneType", theta.write, out)
+        self.assert_error("path must be a path (str or os.PathLike), got int", lopt.Theta.read, 3)
+        with self.assertRaisesRegex(lopt.Error, "nowhere"):
+            lopt.Theta.read(self.scratch / "nowhere")
+
+    def test_read_only_values_are_written(self):
+        theta = lopt.Theta.read(TRAINED)
+        theta.values.flags.writeable = False
+        theta.write(self.scratch / "theta.safetensors")
+        self.assertTrue((self.scratch / "theta.safetensors").exists())
+
+    def test_it_shows_itself(self):
+        theta = lopt.Theta.read(TRAINED)
+        self.assertIn("trained horizon: 400 steps", repr(theta))
+        self.assertIn("<td style='text-align:left'>mlp/linear_0/w</td><td>[19, 16]</td>",
+                      theta._repr_html_())
+
+
+if __name__ == "__main__":
+    unittest.main()
