@@ -9,6 +9,14 @@
 
 namespace lopt {
 
+void WarnBeyondHorizons(const EvaluationConfig& config, const Contenders& contenders) {
+  std::vector<std::pair<std::string, int64_t>> trainings;
+  for (const EvaluationTask& task : config.tasks) {
+    trainings.emplace_back(task.name, (task.steps.empty() ? config.steps : task.steps).back());
+  }
+  for (const LearnedContender& learned : contenders.learned) WarnBeyondHorizon(learned, trainings);
+}
+
 Evaluation::Evaluation(const EvaluationConfig& config, Contenders contenders)
     : seeds_(config.seeds), contenders_(std::move(contenders)), optimizers_(NamesOf(contenders_)) {
   CheckEvaluationConfig(config);

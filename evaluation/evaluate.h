@@ -31,6 +31,9 @@ struct EvaluationOutcome {
   bool interrupted = false;
 };
 
+// WarnBeyondHorizon of every learned optimizer for the trainings of an evaluation.
+void WarnBeyondHorizons(const EvaluationConfig& config, const Contenders& contenders);
+
 // Trains every task with every optimizer and seed. Each baseline gets config.trials learning rates
 // for each task and number of steps, a training of its own for every trial and tuning seed, and is
 // then trained with the one of the lowest mean loss on inner_valid; results are judged on the test

@@ -113,11 +113,7 @@ EvaluationRunResult RunEvaluation(const EvaluationConfig& config, const Contende
     directory.Begin(config, contenders);
   }
   directory.WriteManifest(manifest);
-  std::vector<std::pair<std::string, int64_t>> trainings;
-  for (const EvaluationTask& task : config.tasks) {
-    trainings.emplace_back(task.name, (task.steps.empty() ? config.steps : task.steps).back());
-  }
-  for (const LearnedContender& learned : contenders.learned) WarnBeyondHorizon(learned, trainings);
+  WarnBeyondHorizons(config, contenders);
 
   const int64_t results_of_task = std::ssize(NamesOf(contenders)) * config.seeds;
   EvaluationRunResult result{.tasks = std::ssize(config.tasks),

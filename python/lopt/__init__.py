@@ -26,6 +26,7 @@ from ._core import (
     worker_key,
 )
 from .callbacks import Callback
+from .evaluation import Evaluation, Report, evaluate, report
 from .theta import Theta
 from .training import MetaTraining, meta_train
 
@@ -34,20 +35,24 @@ __all__ = [
     "Callback",
     "Error",
     "Estimators",
+    "Evaluation",
     "Experiment",
     "GradientLearner",
     "Key",
     "LearnerState",
     "MetaTraining",
+    "Report",
     "Theta",
     "WorkerState",
     "WorkerWeights",
     "describe",
+    "evaluate",
     "gradient_worker_compute",
     "init_worker_state",
     "load_config",
     "meta_train",
     "presets",
+    "report",
     "resolve",
     "theta_key",
     "worker_key",

@@ -1,7 +1,189 @@
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/parallel.h"
+#include "evaluation/evaluate.h"
+#include "evaluation/evaluation_config.h"
+#include "evaluation/evaluation_run.h"
+#include "evaluation/presets.h"
+#include "evaluation/results_file.h"
+#include "evaluation/summary.h"
+#include "evaluation/tables.h"
 #include "python/src/bind.h"
+#include "python/src/convert.h"
+#include "python/src/long_call.h"
+#include "tools/build_info.h"
+#include "tools/report/report.h"
 
 namespace lopt::python {
 
-void BindEvaluation(nanobind::module_& /*m*/) {}
+namespace nb = nanobind;
+using namespace nb::literals;  // NOLINT(google-build-using-namespace)
+
+namespace {
+
+nb::object EstimateOf(const Estimate& estimate) {
+  nb::dict dict;
+  dict["value"] = estimate.value;
+  dict["low"] = estimate.interval.low;
+  dict["high"] = estimate.interval.high;
+  return dict;
+}
+
+nb::object EstimateOf(const std::optional<Estimate>& estimate) {
+  return estimate ? EstimateOf(*estimate) : nb::none();
+}
+
+nb::dict RowOf(const SummaryRow& row) {
+  nb::dict dict;
+  dict["task"] = row.task;
+  dict["optimizer"] = row.optimizer;
+  dict["steps"] = row.steps;
+  dict["seeds"] = row.seeds;
+  dict["diverged"] = row.diverged;
+  dict["blown_up"] = row.blown_up;
+  dict["train_loss"] = EstimateOf(row.train_loss);
+  dict["test_loss"] = EstimateOf(row.test_loss);
+  dict["mean_train_loss"] = EstimateOf(row.mean_train_loss);
+  dict["train_accuracy"] = EstimateOf(row.train_accuracy);
+  dict["test_accuracy"] = EstimateOf(row.test_accuracy);
+  dict["learning_rate"] = row.learning_rate;
+  dict["learning_rate_at_edge"] = row.learning_rate_at_edge;
+  dict["seconds"] = row.seconds;
+  dict["steps_to_adam"] = row.steps_to_adam;
+  dict["seconds_to_adam"] = row.seconds_to_adam;
+  dict["speedup"] = row.speedup;
+  dict["seconds_speedup"] = row.seconds_speedup;
+  dict["train_verdict"] = ToString(row.train_verdict);
+  dict["test_verdict"] = ToString(row.test_verdict);
+  return dict;
+}
+
+nb::dict RunOf(const RunResult& run) {
+  nb::dict dict;
+  dict["task"] = run.task;
+  dict["optimizer"] = run.optimizer;
+  dict["seed"] = run.seed;
+  dict["steps"] = run.steps;
+  dict["train_loss"] = ToPython(Eigen::VectorXf(
+      Eigen::Map<const Eigen::VectorXf>(run.train_loss.data(), std::ssize(run.train_loss))));
+  dict["final_train_loss"] = run.final_train_loss;
+  dict["final_train_accuracy"] = run.final_train_accuracy;
+  dict["mean_train_loss"] = run.mean_train_loss;
+  dict["test_loss"] = run.test_loss;
+  dict["test_accuracy"] = run.test_accuracy;
+  nb::list steps_to_adam;
+  for (const int64_t steps : run.steps_to_adam) {
+    steps_to_adam.append(steps == 0 ? nb::none() : nb::cast(steps));
+  }
+  dict["steps_to_adam"] = steps_to_adam;
+  dict["seconds"] = run.seconds;
+  dict["learning_rate"] = run.learning_rate;
+  dict["learning_rate_at_edge"] = run.learning_rate_at_edge;
+  dict["trials"] = run.trials;
+  dict["blew_up"] = run.blew_up;
+  return dict;
+}
+
+ExistingEvaluation ExistingOf(bool resume, bool overwrite, const std::string& out) {
+  Require(!(resume && overwrite), "resume and overwrite exclude each other");
+  Require(!out.empty() || !(resume || overwrite), "resume and overwrite need an output directory");
+  return resume      ? ExistingEvaluation::kKeep
+         : overwrite ? ExistingEvaluation::kReplace
+                     : ExistingEvaluation::kRefuse;
+}
+
+// Members of lopt.Evaluation. `thetas` are (name, lopt.Theta, where it is from).
+nb::dict Evaluate(nb::handle config, nb::list thetas, const std::string& baselines,
+                  const std::string& out, nb::handle threads, bool resume, bool overwrite,
+                  bool allow_isa_change, nb::handle on_progress) {
+  const ExistingEvaluation existing = ExistingOf(resume, overwrite, out);
+  const EvaluationConfig read =
+      ReadEvaluationConfig(ConfigOf(config, EvaluationPresets(), "config"));
+  Contenders contenders;
+  for (const nb::handle item : thetas) {
+    const auto [name, theta, source] =
+        nb::cast<std::tuple<std::string, nb::object, std::string>>(item);
+    contenders.learned.push_back(ContenderOf(name, ThetaFileOf(theta), source));
+  }
+  contenders.baselines = BaselinesNamed(baselines);
+
+  LongCall call;
+  const auto tell = [&](const EvaluationProgress& progress) {
+    call.Back([&] {
+      on_progress(progress.task, progress.stage, progress.task_number, progress.tasks,
+                  progress.done);
+    });
+  };
+  const int thread_count = ThreadsOf(threads);
+  std::vector<RunResult> results;
+  Summary summary;
+  call.Run([&] {
+    if (!out.empty()) {
+      summary = RunEvaluation(read, contenders,
+                              {.out_dir = out,
+                               .threads = thread_count,
+                               .existing = existing,
+                               .allow_isa_change = allow_isa_change,
+                               .command = "lopt.evaluate, in Python",
+                               .version = VersionAndCommit(GetBuildInfo()),
+                               .on_progress = tell,
+                               .stop = call.stop()})
+                    .summary;
+      results = ReadResults(out + "/results.jsonl").runs;
+      return;
+    }
+    WarnBeyondHorizons(read, contenders);
+    ThreadPool(thread_count).Run([&] {
+      results =
+          Evaluation(read, contenders).Run({.on_progress = tell, .stop = call.stop()}).results;
+    });
+    summary = Summarize(results);
+  });
+
+  nb::list rows;
+  for (const SummaryRow& row : summary.rows) rows.append(RowOf(row));
+  nb::list runs;
+  for (const RunResult& run : results) runs.append(RunOf(run));
+  nb::dict members;
+  members["rows"] = rows;
+  members["runs"] = runs;
+  members["markdown"] = MarkdownTable(summary);
+  return members;
+}
+
+}  // namespace
+
+void BindEvaluation(nb::module_& m) {
+  m.def("evaluate", Evaluate, "config"_a, "thetas"_a, "baselines"_a, "out"_a, "threads"_a.none(),
+        "resume"_a, "overwrite"_a, "allow_isa_change"_a, "on_progress"_a,
+        nb::sig("def evaluate(config: dict | str | os.PathLike, thetas: list[tuple], "
+                "baselines: str, out: str, threads: int | None, resume: bool, overwrite: bool, "
+                "allow_isa_change: bool, on_progress: Callable[[str, str, int, int, float], "
+                "object]) -> dict"),
+        "What lopt.evaluate runs. Returns the members of lopt.Evaluation.");
+  m.def(
+      "write_report",
+      [](std::vector<std::string> directories, const std::string& out) {
+        const nb::gil_scoped_release released;
+        WrittenReport report = WriteReport(std::move(directories), out);
+        return std::pair(std::move(report.path), std::move(report.damage));
+      },
+      "directories"_a, "out"_a,
+      nb::sig("def write_report(directories: Sequence[str], out: str) -> tuple[str, list[str]]"),
+      "Writes the page of these directories; empty `out`: where `lopt report` would. Returns the\n"
+      "page's path and what was damaged.");
+}
 
 }  // namespace lopt::python

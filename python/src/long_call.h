@@ -20,7 +20,7 @@ class LongCall {
 
   // Runs Python code of the caller's, with the GIL, and after it the handlers of signals that have
   // come, so that Ctrl-C raises KeyboardInterrupt. What it raises is kept and sets stop(); after
-  // that nothing is run. Only for the thread that called Run.
+  // that nothing is run. From any thread; signals are handled by Python's main thread alone.
   template <class F>
   void Back(const F& python) {
     if (stop_) return;

@@ -23,7 +23,7 @@
 namespace lopt::python {
 
 namespace nb = nanobind;
-using namespace nb::literals;
+using namespace nb::literals;  // NOLINT(google-build-using-namespace)
 
 namespace {
 

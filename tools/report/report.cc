@@ -1,3 +1,5 @@
+#include "tools/report/report.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -63,17 +65,8 @@ std::vector<std::string> Labels(const std::vector<std::string>& directories) {
 
 }  // namespace
 
-int ReportCommand(const std::vector<std::string>& arguments) {
-  po::options_description options("Options");
-  options.add_options()("out", po::value<std::string>()->value_name("FILE"),
-                        "The page. Default: report.html in DIR, or here if there are several.");
-  const auto values =
-      ParseCommandLine(arguments, options, "directory", -1, kReportSynopsis, kReportExamples);
-  if (!values) return kExitDone;
-  if (!values->contains("directory")) {
-    throw UsageError(fmt::format("A directory is missing; usage: {}", kReportSynopsis));
-  }
-  auto directories = (*values)["directory"].as<std::vector<std::string>>();
+WrittenReport WriteReport(std::vector<std::string> directories, const std::string& out) {
+  Require(!directories.empty(), "a report wants at least one directory");
   for (std::string& directory : directories) {
     while (directory.size() > 1 && directory.back() == '/') directory.pop_back();
   }
@@ -100,23 +93,41 @@ int ReportCommand(const std::vector<std::string>& arguments) {
   if (!evaluations.empty()) ReportEvaluations(evaluations, &page);
   if (!runs.empty()) ReportRuns(runs, &page);
   if (!benches.empty()) ReportEstimators(benches, &page);
-  const std::string out = values->contains("out")   ? (*values)["out"].as<std::string>()
-                          : directories.size() == 1 ? directories[0] + "/report.html"
-                                                    : "report.html";
+  WrittenReport report{.path = !out.empty()              ? out
+                               : directories.size() == 1 ? directories[0] + "/report.html"
+                                                         : "report.html",
+                       .damage = {}};
   const BuildInfo build = GetBuildInfo();
   const std::string title = directories.size() == 1
                                 ? labels[0]
                                 : fmt::format("{} runs and evaluations", directories.size());
   const std::string subtitle = fmt::format("Report by lopt {}{}", build.version,
                                            build.commit.empty() ? "" : " (" + build.commit + ")");
-  WriteTextFile(out, page.Render(title, subtitle));
-  for (const RunRecord& run : runs) {
-    for (const std::string& damage : run.damage) fmt::print(stderr, "lopt: {}\n", damage);
+  WriteTextFile(report.path, page.Render(title, subtitle));
+  const auto note = [&](const auto& records) {
+    for (const auto& record : records) {
+      report.damage.insert(report.damage.end(), record.damage.begin(), record.damage.end());
+    }
+  };
+  note(runs);
+  note(evaluations);
+  return report;
+}
+
+int ReportCommand(const std::vector<std::string>& arguments) {
+  po::options_description options("Options");
+  options.add_options()("out", po::value<std::string>()->value_name("FILE"),
+                        "The page. Default: report.html in DIR, or here if there are several.");
+  const auto values =
+      ParseCommandLine(arguments, options, "directory", -1, kReportSynopsis, kReportExamples);
+  if (!values) return kExitDone;
+  if (!values->contains("directory")) {
+    throw UsageError(fmt::format("A directory is missing; usage: {}", kReportSynopsis));
   }
-  for (const EvaluationRecord& evaluation : evaluations) {
-    for (const std::string& damage : evaluation.damage) fmt::print(stderr, "lopt: {}\n", damage);
-  }
-  fmt::print("{}\n", out);
+  const WrittenReport report = WriteReport((*values)["directory"].as<std::vector<std::string>>(),
+                                           TextOption(*values, "out").value_or(""));
+  for (const std::string& damage : report.damage) fmt::print(stderr, "lopt: {}\n", damage);
+  fmt::print("{}\n", report.path);
   return kExitDone;
 }
 

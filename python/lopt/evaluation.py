@@ -1,0 +1,167 @@
+"""Judging learned optimizers, and reports of runs and evaluations."""
+
+from __future__ import annotations
+
+import html
+import os
+import sys
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from . import _core
+from .theta import Theta
+from .training import MetaTraining
+
+Trained = Theta | MetaTraining | str | os.PathLike
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What evaluate found.
+
+    Attributes:
+        rows: One dict for each task, optimizer and number of steps, over all seeds: "task",
+            "optimizer", "steps", "seeds", how many "diverged" or have "blown_up"; "train_loss",
+            "test_loss", "mean_train_loss", "train_accuracy" and "test_accuracy" as interquartile
+            means {"value", "low", "high"} with their 95 % intervals, None where there is none; the
+            tuned "learning_rate"; "steps_to_adam"; "train_verdict" and "test_verdict" against tuned
+            Adam ("better", "worse", "unclear" or empty).
+        runs: One dict for each training, as a line of results.jsonl; "train_loss" is an array
+            float32 [steps].
+        markdown: The table of all rows.
+        out: The output directory; empty if nothing was written.
+    """
+
+    rows: list[dict[str, Any]]
+    runs: list[dict[str, Any]]
+    markdown: str
+    out: str = ""
+
+    def __str__(self) -> str:
+        return self.markdown
+
+    def _repr_html_(self) -> str:
+        def estimate(e: dict[str, float] | None) -> str:
+            return "" if e is None else f"{e['value']:.4g} [{e['low']:.4g}, {e['high']:.4g}]"
+
+        columns = ["task", "optimizer", "steps", "test loss", "train loss", "test accuracy", "verdict"]
+        cells = [
+            [r["task"], r["optimizer"], f"{r['steps']:,}", estimate(r["test_loss"]),
+             estimate(r["train_loss"]), estimate(r["test_accuracy"]), r["test_verdict"]]
+            for r in self.rows
+        ]  # fmt: skip
+        head = "".join(f"<th>{c}</th>" for c in columns)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in row) + "</tr>" for row in cells
+        )
+        return f"<table><tr>{head}</tr>{body}</table>"
+
+
+def _contender(name: str, trained: Trained) -> tuple[str, Theta, str]:
+    """A name for results, the theta, and where it is from."""
+    if isinstance(trained, MetaTraining):
+        return name or os.path.basename(trained.out) or "theta", trained.theta, trained.theta_path
+    if isinstance(trained, Theta):
+        own = trained.config["name"] if trained.config else trained.learned_optimizer["type"]
+        return name or own, trained, ""
+    path = os.path.abspath(os.fspath(trained))
+    directory, stem = os.path.dirname(path), os.path.basename(path).removesuffix(".safetensors")
+    return name or (os.path.basename(directory) if stem == "theta" else stem), Theta.read(path), path
+
+
+def evaluate(
+    trained: Trained | Iterable[Trained] | Mapping[str, Trained] = (),
+    config: dict[str, Any] | str | os.PathLike = "image-mlp",
+    *,
+    baselines: str | Iterable[str] = "all",
+    out: str | os.PathLike | None = None,
+    threads: int | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    allow_isa_change: bool = False,
+    progress: bool = False,
+) -> Evaluation:
+    """Trains tasks with learned optimizers and tuned baselines, as `lopt eval` does, and compares.
+
+    The results, wall-clock times left out, are a function of the arguments: for any number of
+    threads, and the same as those of the program.
+
+    Args:
+        trained: Whom to judge: a Theta, what meta_train returned, the path of a theta file, run or
+            checkpoint; several of them in a list, or by the names that results are to give them.
+        config: A dict (describe() has the keys under "Evaluations"), the name of one of
+            presets("evaluate"), or the path of a JSON file.
+        baselines: "all", "none", or their names.
+        out: Output directory. None: nothing is written.
+        threads: None: one for each core that the process may use.
+        resume: Go on with the evaluation in `out` after its last finished task.
+        overwrite: Replace the evaluation that is in `out`.
+        allow_isa_change: Resume one of another instruction set; results may differ in last bits.
+        progress: Write a line of progress to standard error.
+
+    Raises:
+        Error: The config is wrong, there is no optimizer, two have one name, or `out` holds an
+            evaluation and neither resume nor overwrite is set.
+        KeyboardInterrupt: Ctrl-C ends it after the running trainings; what `out` has of finished
+            tasks can be gone on with.
+    """
+    if isinstance(trained, Mapping):
+        contenders = [_contender(name, each) for name, each in trained.items()]
+    elif isinstance(trained, (Theta, MetaTraining, str, os.PathLike)):
+        contenders = [_contender("", trained)]
+    else:
+        contenders = [_contender("", each) for each in trained]
+    directory = os.fspath(out) if out is not None else ""
+
+    def tell(task: str, stage: str, number: int, tasks: int, done: float) -> None:
+        if progress:
+            line = f"{task} ({number} of {tasks}): {stage}, {done:.0%} done"
+            sys.stderr.write(f"\r{line:<78}")
+            sys.stderr.flush()
+
+    names = baselines if isinstance(baselines, str) else ",".join(baselines)
+    try:
+        members = _core.evaluate(
+            config, contenders, names, directory, threads, resume, overwrite, allow_isa_change, tell
+        )
+    finally:
+        if progress:
+            sys.stderr.write("\n")
+    return Evaluation(**members, out=directory)
+
+
+@dataclass(frozen=True)
+class Report:
+    """A report on disk: one HTML page that needs no other file. Notebooks show it."""
+
+    path: str
+
+    def _repr_html_(self) -> str:
+        with open(self.path, encoding="utf-8") as page:
+            text = html.escape(page.read())
+        return f'<iframe srcdoc="{text}" style="width: 100%; height: 40em; border: 0"></iframe>'
+
+
+def report(
+    directories: str | os.PathLike | Iterable[str | os.PathLike],
+    out: str | os.PathLike | None = None,
+) -> Report:
+    """Writes one HTML page of runs and evaluations, as `lopt report` does.
+
+    Args:
+        directories: Output directories of meta_train and evaluate, or of the program.
+        out: The page. None: report.html in the directory, or here if there are several.
+
+    Raises:
+        Error: A directory holds nothing to report, or gnuplot, which draws the figures, is missing.
+    """
+    if isinstance(directories, (str, os.PathLike)):
+        directories = [directories]
+    path, damage = _core.write_report(
+        [os.fspath(directory) for directory in directories], os.fspath(out) if out else ""
+    )
+    for text in damage:
+        warnings.warn(text, stacklevel=2)
+    return Report(path)

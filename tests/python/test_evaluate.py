@@ -1,0 +1,117 @@
+"""Tests of evaluations and reports from Python."""
+
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+import numpy
+
+import lopt
+from lopt import _core
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FAST = ROOT / "trained/fast.safetensors"
+PROGRAM = os.environ.get("LOPT_PROGRAM")
+
+
+def without_times(runs):
+    timed = ("seconds", "train_loss")
+    return [{name: value for name, value in run.items() if name not in timed} for run in runs]
+
+
+class Evaluations(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.scratch = pathlib.Path(scratch.name)
+
+    def assert_error(self, text, *arguments, **options):
+        with self.assertRaises(lopt.Error) as caught:
+            lopt.evaluate(*arguments, **options)
+        self.assertEqual(str(caught.exception), text)
+
+    @unittest.skipUnless(PROGRAM, "no program")
+    def test_results_are_those_of_the_program_with_and_without_a_directory(self):
+        subprocess.run([PROGRAM, "eval", "--theta", FAST, "--preset", "smoke", "--baselines", "Adam",
+                        "--out", self.scratch / "program"], check=True, stdout=subprocess.DEVNULL)
+        lines = (self.scratch / "program/results.jsonl").read_text().splitlines()
+        theirs = [json.loads(line) for line in lines]
+        for run in theirs:
+            del run["diverged"]
+            if run["task"] == "quadratic":  # has no accuracy: NaN, which JSON has no number for
+                del run["final_train_accuracy"], run["test_accuracy"]
+        for out in None, self.scratch / "own":
+            evaluation = lopt.evaluate(FAST, "smoke", baselines=["Adam"], out=out)
+            ours = without_times(evaluation.runs)
+            for run in ours:
+                if run["task"] == "quadratic":
+                    self.assertTrue(numpy.isnan(run.pop("test_accuracy")).all())
+                    del run["final_train_accuracy"]
+            self.assertEqual(ours, without_times(theirs))
+            self.assertEqual(evaluation.runs[0]["train_loss"].tolist(),
+                             numpy.float32(theirs[0]["train_loss"]).tolist())
+        self.assertEqual({row["optimizer"] for row in evaluation.rows}, {"Adam", "fast"})
+        self.assertEqual(evaluation.out, str(self.scratch / "own"))
+
+    def test_thetas_runs_and_trainings_are_judged_under_their_names(self):
+        training = lopt.meta_train("smoke", out=self.scratch / "first")
+        config = lopt.load_config("smoke", "evaluate") | {"seeds": 1}
+        evaluation = lopt.evaluate(
+            {"a": training, "b": self.scratch / "first", "c": training.theta}, config,
+            baselines="none")
+        losses = {run["optimizer"]: run["test_loss"] for run in evaluation.runs}
+        self.assertEqual(losses["a"], losses["b"])
+        self.assertEqual(losses["a"], losses["c"])
+        names = [lopt.evaluate(trained, config, baselines="none").rows[0]["optimizer"]
+                 for trained in (training, training.theta, self.scratch / "first/theta.safetensors")]
+        self.assertEqual(names, ["first", "smoke", "first"])
+
+    def test_what_ends_an_evaluation_comes_out_and_the_rest_can_be_done_later(self):
+        out = self.scratch / "evaluation"
+        arguments = (lopt.load_config("smoke", "evaluate"), [("fast", lopt.Theta.read(FAST), "")],
+                     "Adam", str(out), 1)
+        raised = ZeroDivisionError("mine")
+
+        def tell(task, stage, number, tasks, done):
+            if number == 2:
+                raise raised
+
+        with self.assertRaises(ZeroDivisionError) as caught:
+            _core.evaluate(*arguments, False, False, False, tell)
+        self.assertIs(caught.exception, raised)
+        self.assertEqual(json.loads((out / "manifest.json").read_text())["status"], "interrupted")
+        resumed = lopt.evaluate({"fast": FAST}, "smoke", baselines="Adam", out=out, resume=True)
+        whole = lopt.evaluate({"fast": FAST}, "smoke", baselines="Adam")
+        self.assertEqual(str(without_times(resumed.runs)), str(without_times(whole.runs)))
+
+    def test_an_evaluation_shows_itself_and_is_reported(self):
+        evaluation = lopt.evaluate(FAST, "smoke", baselines="none", out=self.scratch / "evaluation")
+        self.assertIn("<th>test loss</th>", evaluation._repr_html_())
+        self.assertIn("| fast ", str(evaluation))
+        report = lopt.report(self.scratch / "evaluation")
+        self.assertEqual(report.path, f"{self.scratch}/evaluation/report.html")
+        self.assertTrue(report._repr_html_().startswith("<iframe srcdoc=\"&lt;!"))
+        with self.assertRaisesRegex(lopt.Error, "there is no directory"):
+            lopt.report(self.scratch / "nowhere")
+        with self.assertRaisesRegex(lopt.Error, "a report wants at least one directory"):
+            lopt.report([])
+
+    def test_wrong_arguments_are_errors(self):
+        self.assert_error("resume and overwrite need an output directory", FAST, "smoke", resume=True)
+        self.assert_error("threads must be int or None, got float", FAST, "smoke", threads=1.5)
+        self.assert_error(
+            "config 'smokey' is neither a preset nor a file; the presets are generalization, "
+            "image-mlp, smoke, tasks", FAST, "smokey")
+        with self.assertRaisesRegex(lopt.Error, "Adagrad"):
+            lopt.evaluate(FAST, "smoke", baselines=["Adagrad"])
+        wrong = lopt.Theta.read(FAST)
+        wrong.values = wrong.values[:-1]
+        with self.assertRaisesRegex(lopt.Error, "625"):
+            lopt.evaluate(wrong, "smoke", baselines="none")
+
+
+if __name__ == "__main__":
+    unittest.main()
