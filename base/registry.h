@@ -27,10 +27,16 @@ class Registry {
   // has a Visit(FieldVisitor&).
   template <class Options, class Make>
   void Add(const std::string& type, std::string summary, Make make) {
-    table_.Add({type, std::move(summary), [](FieldVisitor& v) { Options().Visit(v); }});
-    makers_[type] = [make](const Config& config, Args... args) -> Pointer {
-      return make(ReadOptions<Options>(config), args...);
-    };
+    Add({type, std::move(summary), [](FieldVisitor& v) { Options().Visit(v); }},
+        [make](const Config& config, Args... args) -> Pointer {
+          return make(ReadOptions<Options>(config), args...);
+        });
+  }
+  // A type whose options are known at run time alone: `make` reads the config itself.
+  void Add(TypeEntry entry, std::function<Pointer(const Config&, Args...)> make) {
+    const std::string type = entry.type;
+    table_.Add(std::move(entry));
+    makers_[type] = std::move(make);
   }
 
   // Throws Error as ReadFields does, and what the type's constructor throws.

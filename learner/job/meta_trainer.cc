@@ -166,6 +166,7 @@ class RankJob {
     try {
       return background_.Poll();
     } catch (const std::exception& error) {
+      if (transport_->size() == 1) throw;  // nobody else has to hear of it
       failure_ = error.what();
       failed_at_ = Clock::now();
       transport_->Send(0, kFailure, ToWire(failure_));

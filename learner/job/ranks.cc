@@ -61,13 +61,8 @@ void Ranks::Handle(Message message) {
     case kStop:
       stop_asked_ = true;
       break;
-    case kFailure: {
-      const std::string text = FromWire<std::string>(message.bytes);
-      if (transport_->size() == 1) {
-        throw Error(text);
-      }
-      Fail("{}: {}", NameOf(message.from), text);
-    }
+    case kFailure:
+      Fail("{}: {}", NameOf(message.from), FromWire<std::string>(message.bytes));
     default:
       Fail("the learner got a message of kind {}, which is not for it", message.kind);
   }

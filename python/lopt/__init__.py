@@ -12,6 +12,7 @@ from ._core import (
     Experiment,
     GradientLearner,
     Key,
+    Keys,
     LearnerState,
     WorkerState,
     WorkerWeights,
@@ -25,6 +26,7 @@ from ._core import (
     theta_key,
     worker_key,
 )
+from ._tasks import option, register_task, task
 from .callbacks import Callback
 from .evaluation import Evaluation, Report, evaluate, report
 from .theta import Theta
@@ -39,6 +41,7 @@ __all__ = [
     "Experiment",
     "GradientLearner",
     "Key",
+    "Keys",
     "LearnerState",
     "MetaTraining",
     "Report",
@@ -51,9 +54,12 @@ __all__ = [
     "init_worker_state",
     "load_config",
     "meta_train",
+    "option",
     "presets",
+    "register_task",
     "report",
     "resolve",
+    "task",
     "theta_key",
     "worker_key",
 ]

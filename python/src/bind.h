@@ -8,6 +8,7 @@ namespace lopt::python {
 // out as lopt.Error with the same text, and a Python exception that a callback or a task raises as
 // itself: C++ sees it as a nanobind::python_error.
 void BindConfig(nanobind::module_& m);
+void BindKeys(nanobind::module_& m);
 void BindTheta(nanobind::module_& m);
 void BindMetaTraining(nanobind::module_& m);
 void BindLoop(nanobind::module_& m);

@@ -1,5 +1,4 @@
 #include <nanobind/nanobind.h>
-#include <nanobind/operators.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -69,18 +68,6 @@ nb::object ViewOfMember(nb::handle_t<T> self) {
 }
 
 void BindStates(nb::module_& m) {
-  nb::class_<Key>(m, "Key", "All randomness is a function of a key. Immutable.")
-      .def(
-          "__init__", [](Key* key, uint64_t seed) { new (key) Key(KeyFromSeed(seed)); }, "seed"_a,
-          "The key of a seed.")
-      .def_ro("hi", &Key::hi)
-      .def_ro("lo", &Key::lo)
-      .def("fold_in", &FoldIn, "data"_a, "The key of this one and a number.")
-      .def(nb::self == nb::self, nb::sig("def __eq__(self, other: object, /) -> bool"))
-      .def("__hash__", [](const Key& key) { return (uint64_t{key.hi} << 32) | key.lo; })
-      .def("__repr__",
-           [](const Key& key) { return fmt::format("<lopt.Key {:08x} {:08x}>", key.hi, key.lo); });
-
   nb::class_<WorkerWeights>(m, "WorkerWeights", "What the learner sends to workers.")
       .def(
           "__init__",

@@ -29,6 +29,7 @@ NB_MODULE(_core, m) {
       nb::arg("words"),
       "Runs the program `lopt` with these words of a command line and returns its exit code.");
   lopt::python::BindConfig(m);
+  lopt::python::BindKeys(m);
   lopt::python::BindTheta(m);
   lopt::python::BindMetaTraining(m);
   lopt::python::BindLoop(m);
