@@ -1,0 +1,165 @@
+#include "lopt/tensor_updates.h"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#include "base/eigen.h"
+#include "base/error.h"
+#include "base/key.h"
+
+namespace lopt {
+namespace {
+
+// Fewer elements than this are not worth waking other threads for.
+constexpr int64_t kParallelElements = 8192;
+// Elements of a tensor that one thread looks at.
+constexpr int64_t kElementsPiece = 1 << 16;
+
+// Calls body(begin, end) for pieces of [0, n), in parallel.
+template <class Body>
+void ForPieces(int64_t n, const Body& body) {
+  ParallelFor((n + kElementsPiece - 1) / kElementsPiece,
+              [&](int64_t i) { body(i * kElementsPiece, std::min(n, (i + 1) * kElementsPiece)); });
+}
+
+bool AllFinite(std::span<const float> values) {
+  constexpr uint32_t kInfinity = 0x7f800000;
+  uint32_t largest = 0;  // of the magnitudes' bits, which have the order of the magnitudes
+  for (const float value : values) {
+    largest = std::max(largest, std::bit_cast<uint32_t>(value) & 0x7fffffff);
+  }
+  return largest < kInfinity;
+}
+
+// The params after two updates, each with the params as they are for the gradient.
+std::vector<float> TwoUpdates(const UpdateRule& rule, std::span<const float> start) {
+  std::vector<float> params(start.begin(), start.end());
+  std::vector<float> state(static_cast<size_t>(rule.state_layout().size()));
+  StepInfo info = {.num_steps = 2};
+  rule.InitState(info, params, state);
+  Workspace scratch;
+  for (; info.step < info.num_steps; ++info.step) {
+    const std::vector<float> gradient = params;
+    rule.Update(info, gradient, params, state, scratch);
+  }
+  return params;
+}
+
+// Whether two tensors are updated together as each is by itself.
+bool TreatsTensorsSeparately(const LearnedOptimizer& optimizer, std::span<const float> theta) {
+  const Layout both({{"a", {3}}, {"b", {4, 3}}});
+  const auto rule = optimizer.Bind(both, theta);
+  std::vector<float> start(static_cast<size_t>(both.size()));
+  Normal(KeyFromSeed(0), start);
+  const std::vector<float> together = TwoUpdates(*rule, start);
+  int64_t state_size = 0;
+  for (const LayoutEntry& entry : both.entries()) {
+    const auto alone = optimizer.Bind(Layout({{entry.name, entry.shape}}), theta);
+    state_size += alone->state_layout().size();
+    const std::vector<float> separate =
+        TwoUpdates(*alone, std::span(start).subspan(entry.offset, entry.size));
+    if (std::memcmp(separate.data(), together.data() + entry.offset,
+                    separate.size() * sizeof(float)) != 0) {
+      return false;
+    }
+  }
+  return state_size == rule->state_layout().size();
+}
+
+// What the options of `update` make of the change from `old` to its params.
+void ApplyOptions(const TensorUpdate& update, std::span<const float> old) {
+  const auto lr = static_cast<float>(update.lr);
+  const auto decay = static_cast<float>(update.lr * update.weight_decay);
+  ForPieces(std::ssize(old), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const float before = old[i];
+      const bool keep = update.skip_zero_gradients && update.gradient[i] == 0;
+      const float change = (update.params[i] - before) * lr - before * decay;
+      update.params[i] = keep ? before : before + change;
+    }
+  });
+}
+
+void UpdateOne(const TensorUpdate& update, Workspace& scratch) {
+  const auto step = [&] {
+    update.rule->Update(update.info, update.gradient, update.params, update.state, scratch);
+  };
+  if (update.lr == 1 && update.weight_decay == 0 && !update.skip_zero_gradients) {
+    step();
+    return;
+  }
+  const Workspace::Frame frame(scratch);
+  const std::span<float> old = scratch.Take<float>(std::ssize(update.params));
+  ForPieces(std::ssize(old), [&](int64_t begin, int64_t end) {
+    std::copy(update.params.begin() + begin, update.params.begin() + end, old.begin() + begin);
+  });
+  step();
+  ApplyOptions(update, old);
+}
+
+}  // namespace
+
+TensorRules::TensorRules(std::shared_ptr<const LearnedOptimizer> optimizer, Eigen::VectorXf theta)
+    : optimizer_(std::move(optimizer)), theta_(std::move(theta)) {
+  const std::string type = optimizer_->config().Type();
+  Require(theta_.size() == optimizer_->theta_layout().size(),
+          "LearnedOptimizer: theta has {} numbers, a {} needs {}", theta_.size(), type,
+          optimizer_->theta_layout().size());
+  Require(TreatsTensorsSeparately(*optimizer_, AsSpan(theta_)),
+          "LearnedOptimizer: a {} does not treat each tensor by itself, which this class needs",
+          type);
+}
+
+const UpdateRule& TensorRules::For(const Shape& shape) {
+  std::unique_ptr<UpdateRule>& rule = by_shape_[shape];
+  if (rule == nullptr) {
+    const Layout layout({{shape.size() < 2 ? "b" : "w", shape}});
+    rule = optimizer_->Bind(layout, AsSpan(theta_));
+  }
+  return *rule;
+}
+
+void TensorUpdater::Run(int64_t elements, int threads, const std::function<void()>& work) {
+  if (elements < kParallelElements || threads == 1) {
+    work();
+    return;
+  }
+  if (!pool_ || pool_->threads() != threads) pool_.emplace(threads);
+  pool_->Run(work);
+}
+
+void TensorUpdater::Update(std::span<const TensorUpdate> updates, int threads) {
+  int64_t elements = 0;
+  for (const TensorUpdate& update : updates) elements += std::ssize(update.params);
+  Run(elements, threads, [&] {
+    ParallelFor(std::ssize(updates), [&](int64_t i) {
+      WorkspacePool::Lease scratch(workspaces_);
+      UpdateOne(updates[static_cast<size_t>(i)], *scratch);
+    });
+  });
+}
+
+std::vector<int64_t> TensorUpdater::NotFinite(std::span<const std::span<const float>> arrays,
+                                              int threads) {
+  int64_t elements = 0;
+  for (const std::span<const float> array : arrays) elements += std::ssize(array);
+  std::vector<std::atomic<bool>> bad(arrays.size());
+  Run(elements, threads, [&] {
+    ParallelFor(std::ssize(arrays), [&](int64_t i) {
+      const auto n = static_cast<size_t>(i);
+      ForPieces(std::ssize(arrays[n]), [&](int64_t begin, int64_t end) {
+        if (!AllFinite(arrays[n].subspan(begin, end - begin))) bad[n] = true;
+      });
+    });
+  });
+  std::vector<int64_t> numbers;
+  for (size_t i = 0; i < bad.size(); ++i) {
+    if (bad[i]) numbers.push_back(static_cast<int64_t>(i));
+  }
+  return numbers;
+}
+
+}  // namespace lopt

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <Eigen/Core>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/layout.h"
+#include "base/parallel.h"
+#include "base/workspace.h"
+#include "lopt/learned_optimizer.h"
+
+namespace lopt {
+
+// Updates of tensors that lie apart, where they lie: what the optimizers for LibTorch and PyTorch
+// are made of. Every tensor is a problem of its own for the learned optimizer.
+
+// A learned optimizer with its theta, bound to each shape of tensor that was asked for.
+class TensorRules {
+ public:
+  // Throws Error if theta has not the optimizer's size, or the optimizer does not treat each tensor
+  // by itself.
+  TensorRules(std::shared_ptr<const LearnedOptimizer> optimizer, Eigen::VectorXf theta);
+
+  const LearnedOptimizer& optimizer() const { return *optimizer_; }
+  const Eigen::VectorXf& theta() const { return theta_; }
+
+  // For tensors of this shape, [spatial..., in, out] if the optimizer sees shapes. A rule that goes
+  // by names (Celo2) takes one of fewer than two axes for a bias. Valid as long as this object.
+  // Not thread-safe.
+  const UpdateRule& For(const Shape& shape);
+
+ private:
+  std::shared_ptr<const LearnedOptimizer> optimizer_;
+  Eigen::VectorXf theta_;
+  std::map<Shape, std::unique_ptr<UpdateRule>> by_shape_;
+};
+
+// One tensor's update, in place. With p the params before it and u what the rule makes of them they
+// become p + lr (u - p) - lr weight_decay p, in float32, but keep their value where
+// skip_zero_gradients and the gradient is exactly 0.
+struct TensorUpdate {
+  const UpdateRule* rule;
+  StepInfo info;
+  std::span<const float> gradient;
+  std::span<float> params;
+  std::span<float> state;
+  double lr = 1;
+  double weight_decay = 0;
+  bool skip_zero_gradients = false;
+};
+
+// Runs updates, with the threads and the memory for them, which it keeps. Results do not depend on
+// the number of threads. Not thread-safe.
+class TensorUpdater {
+ public:
+  // Throws Error as UpdateRule::Update does.
+  void Update(std::span<const TensorUpdate> updates, int threads);
+
+  // The numbers of those of the arrays with an element that is not finite, in order.
+  std::vector<int64_t> NotFinite(std::span<const std::span<const float>> arrays, int threads);
+
+ private:
+  // Calls `work` on so many threads, where `elements` are worth waking them.
+  void Run(int64_t elements, int threads, const std::function<void()>& work);
+
+  WorkspacePool workspaces_;
+  std::optional<ThreadPool> pool_;
+};
+
+}  // namespace lopt
