@@ -29,7 +29,7 @@ from ._core import (
 from ._tasks import option, register_task, task
 from .callbacks import Callback
 from .evaluation import Evaluation, Report, evaluate, report
-from .theta import Theta
+from .theta import Theta, load
 from .training import MetaTraining, meta_train
 
 __all__ = [
@@ -52,6 +52,7 @@ __all__ = [
     "evaluate",
     "gradient_worker_compute",
     "init_worker_state",
+    "load",
     "load_config",
     "meta_train",
     "option",

@@ -5,11 +5,14 @@ from __future__ import annotations
 import html
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy
 
 from . import _core
+
+_TRAINED = Path(__file__).parent / "trained"
 
 
 @dataclass(eq=False)
@@ -123,3 +126,23 @@ class Theta:
             "<table><tr><th>tensor</th><th>shape</th><th>min</th><th>max</th><th>norm</th></tr>"
             f"{tensors}</table>"
         )
+
+
+def load(theta: str | os.PathLike) -> Theta:
+    """A trained optimizer by its name, or what Theta.read reads from a path.
+
+    Args:
+        theta: "recommended", "fast" or "tutorial", which come with the package, or a path; that of
+            a file of such a name begins with "./".
+
+    Raises:
+        Error: There is no such name and no such file; or Theta.read's.
+    """
+    trained = {path.stem: path for path in _TRAINED.glob("*.safetensors")}
+    path = trained.get(theta) if isinstance(theta, str) else None
+    if path is None and not os.path.exists(theta):
+        raise _core.Error(
+            f"load: {os.fspath(theta)!r} is neither a file nor a trained optimizer: "
+            + ", ".join(sorted(trained))
+        )
+    return Theta.read(path or theta)
