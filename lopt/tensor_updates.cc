@@ -9,6 +9,7 @@
 #include "base/eigen.h"
 #include "base/error.h"
 #include "base/key.h"
+#include "lopt/registry.h"
 
 namespace lopt {
 namespace {
@@ -71,12 +72,13 @@ bool TreatsTensorsSeparately(const LearnedOptimizer& optimizer, std::span<const 
 
 // What the options of `update` make of the change from `old` to its params.
 void ApplyOptions(const TensorUpdate& update, std::span<const float> old) {
-  const auto lr = static_cast<float>(update.lr);
-  const auto decay = static_cast<float>(update.lr * update.weight_decay);
+  const StepOptions& options = update.options;
+  const auto lr = static_cast<float>(options.lr);
+  const auto decay = static_cast<float>(options.lr * options.weight_decay);
   ForPieces(std::ssize(old), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const float before = old[i];
-      const bool keep = update.skip_zero_gradients && update.gradient[i] == 0;
+      const bool keep = options.skip_zero_gradients && update.gradient[i] == 0;
       const float change = (update.params[i] - before) * lr - before * decay;
       update.params[i] = keep ? before : before + change;
     }
@@ -87,7 +89,7 @@ void UpdateOne(const TensorUpdate& update, Workspace& scratch) {
   const auto step = [&] {
     update.rule->Update(update.info, update.gradient, update.params, update.state, scratch);
   };
-  if (update.lr == 1 && update.weight_decay == 0 && !update.skip_zero_gradients) {
+  if (update.options.plain()) {
     step();
     return;
   }
@@ -102,15 +104,14 @@ void UpdateOne(const TensorUpdate& update, Workspace& scratch) {
 
 }  // namespace
 
-TensorRules::TensorRules(std::shared_ptr<const LearnedOptimizer> optimizer, Eigen::VectorXf theta)
-    : optimizer_(std::move(optimizer)), theta_(std::move(theta)) {
-  const std::string type = optimizer_->config().Type();
+TensorRules::TensorRules(const Config& learned_optimizer, Eigen::VectorXf theta)
+    : optimizer_(OptimizerRegistry().Make(learned_optimizer)), theta_(std::move(theta)) {
   Require(theta_.size() == optimizer_->theta_layout().size(),
-          "LearnedOptimizer: theta has {} numbers, a {} needs {}", theta_.size(), type,
-          optimizer_->theta_layout().size());
+          "LearnedOptimizer: theta has {} numbers, a {} needs {}", theta_.size(),
+          learned_optimizer.Type(), optimizer_->theta_layout().size());
   Require(TreatsTensorsSeparately(*optimizer_, AsSpan(theta_)),
           "LearnedOptimizer: a {} does not treat each tensor by itself, which this class needs",
-          type);
+          learned_optimizer.Type());
 }
 
 const UpdateRule& TensorRules::For(const Shape& shape) {

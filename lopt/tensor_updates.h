@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "base/config.h"
 #include "base/layout.h"
 #include "base/parallel.h"
 #include "base/workspace.h"
@@ -22,9 +23,9 @@ namespace lopt {
 // A learned optimizer with its theta, bound to each shape of tensor that was asked for.
 class TensorRules {
  public:
-  // Throws Error if theta has not the optimizer's size, or the optimizer does not treat each tensor
-  // by itself.
-  TensorRules(std::shared_ptr<const LearnedOptimizer> optimizer, Eigen::VectorXf theta);
+  // `learned_optimizer`: a type of OptimizerRegistry(), with options. Throws Error if theta has not
+  // its size, or it does not treat each tensor by itself.
+  TensorRules(const Config& learned_optimizer, Eigen::VectorXf theta);
 
   const LearnedOptimizer& optimizer() const { return *optimizer_; }
   const Eigen::VectorXf& theta() const { return theta_; }
@@ -40,18 +41,25 @@ class TensorRules {
   std::map<Shape, std::unique_ptr<UpdateRule>> by_shape_;
 };
 
-// One tensor's update, in place. With p the params before it and u what the rule makes of them they
-// become p + lr (u - p) - lr weight_decay p, in float32, but keep their value where
-// skip_zero_gradients and the gradient is exactly 0.
-struct TensorUpdate {
-  const UpdateRule* rule;
-  StepInfo info;
-  std::span<const float> gradient;
-  std::span<float> params;
-  std::span<float> state;
+// What is made of a step. With p the params before it and u what the rule makes of them they become
+// p + lr (u - p) - lr weight_decay p, in float32, but keep their value where skip_zero_gradients
+// and the gradient is exactly 0.
+struct StepOptions {
   double lr = 1;
   double weight_decay = 0;
   bool skip_zero_gradients = false;
+
+  bool plain() const { return lr == 1 && weight_decay == 0 && !skip_zero_gradients; }
+};
+
+// One tensor's update, in place.
+struct TensorUpdate {
+  const UpdateRule* rule;
+  StepInfo info;
+  StepOptions options;
+  std::span<const float> gradient;
+  std::span<float> params;
+  std::span<float> state;
 };
 
 // Runs updates, with the threads and the memory for them, which it keeps. Results do not depend on

@@ -139,10 +139,10 @@ def load(theta: str | os.PathLike) -> Theta:
         Error: There is no such name and no such file; or Theta.read's.
     """
     trained = {path.stem: path for path in _TRAINED.glob("*.safetensors")}
-    path = trained.get(theta) if isinstance(theta, str) else None
-    if path is None and not os.path.exists(theta):
+    path = os.fspath(theta)
+    if theta not in trained and not os.path.exists(path):
         raise _core.Error(
-            f"load: {os.fspath(theta)!r} is neither a file nor a trained optimizer: "
+            f"load: {path!r} is neither a file nor a trained optimizer: "
             + ", ".join(sorted(trained))
         )
-    return Theta.read(path or theta)
+    return Theta.read(trained.get(theta, path))

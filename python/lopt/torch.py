@@ -23,6 +23,8 @@ from .theta import Theta, load
 
 __all__ = ["LearnedOptimizer"]
 
+_ROW = "kernel_state"  # in the state of a parameter, in place of the plain-torch optimizer's tensors
+
 
 class _ThetaFile(_reference.ThetaFile):
     """A Theta as the plain-torch optimizer knows it; files are checked where they are read."""
@@ -112,7 +114,7 @@ class LearnedOptimizer(_reference.LearnedOptimizer):
     those of two axes or more under an optimizer that sees shapes, by way of one. Parameters of
     other devices and types are updated by operations of torch. The two agree to rounding, and a
     state_dict of one is one of the other, and of the one-file optimizer; optimizer.state has the
-    kernels' own form of the state, "row".
+    kernels' own form of the state, "kernel_state".
     """
 
     def __init__(self, params: Any, theta: Theta | str | os.PathLike, lr: float = 1.0,
@@ -175,7 +177,7 @@ class LearnedOptimizer(_reference.LearnedOptimizer):
                 if tensor.data_ptr() == 0 and tensor.numel() > 0:
                     raise RuntimeError(f"LearnedOptimizer: {batch.name(i)} has no memory in its"
                                        f"{what or ' tensor'}: it was freed; nothing was changed")
-            row = self.state[p].get("row") if p in self.state else None
+            row = self.state[p].get(_ROW) if p in self.state else None
             if row is not None and row.numel() != self._kernels.state_size(batch.rules[i]):
                 raise RuntimeError(f"LearnedOptimizer: {batch.name(i)} had another shape at its "
                                    "last update; nothing was changed")
@@ -185,30 +187,32 @@ class LearnedOptimizer(_reference.LearnedOptimizer):
         states = [self.state[p] for p in batch.params]
         if batch.kind != "kernels":
             for p, state in zip(batch.params, states):
-                if "row" in state:
+                if _ROW in state:
                     self.state[p] = self._plain_state(state, p, group)
             super()._update(batch)
             return
         for p, state in zip(batch.params, states):
-            if "row" not in state:
+            if _ROW not in state:
                 step = state.pop("step", 0)
                 row = self._kernels.row(state, self._seen_shape(p, group))
                 state.clear()
-                state.update(step=step, row=row)
+                state.update({"step": step, _ROW: row})
         values = [self._for_kernels(p) for p in batch.params]
-        addresses = ([tensor.data_ptr() for tensor in tensors] for tensors in (
-            batch.gradients, values, [state["row"] for state in states]))
-        self._kernels.core.update(batch.rules, *addresses, batch.t, group["num_steps"] or 0,
-                                  group["lr"], group["weight_decay"], group["skip_zero_gradients"],
-                                  torch.get_num_threads())
+        addresses = [value.data_ptr() for value in values]
+        self._kernels.core.update(
+            batch.rules, [gradient.data_ptr() for gradient in batch.gradients], addresses,
+            [state[_ROW].data_ptr() for state in states], batch.t, group["num_steps"] or 0,
+            group["lr"], group["weight_decay"], group["skip_zero_gradients"],
+            torch.get_num_threads())
         in_place = []
-        for p, value, state in zip(batch.params, values, states):
+        for p, value, address, state in zip(batch.params, values, addresses, states):
             state["step"] += 1
-            if value is p:
+            if address == p.data_ptr():
                 in_place.append(self._counter(p))
             else:
                 p.copy_(self._theta_file.in_torch_order(value, p.shape))
-        torch._foreach_zero_(in_place)
+        if in_place:
+            torch._foreach_zero_(in_place)
 
     def _seen_shape(self, p, group):
         """A parameter's shape as the rule sees it."""
@@ -226,7 +230,7 @@ class LearnedOptimizer(_reference.LearnedOptimizer):
         if self._kernels is None:
             self._kernels = _Kernels(self._theta_file)
         return {"step": state["step"],
-                **self._kernels.plain(state["row"], self._seen_shape(p, group))}
+                **self._kernels.plain(state[_ROW], self._seen_shape(p, group))}
 
     def _counter(self, p):
         counter = self._counters.get(p)
@@ -240,7 +244,7 @@ class LearnedOptimizer(_reference.LearnedOptimizer):
         """As of every optimizer, with theta: that of the one-file optimizer. Tensors are copies."""
         saved = super().state_dict()
         params = [(p, group) for group in self.param_groups for p in group["params"]]
-        saved["state"] = {i: self._plain_state(state, *params[i]) if "row" in state else state
+        saved["state"] = {i: self._plain_state(state, *params[i]) if _ROW in state else state
                           for i, state in saved["state"].items()}
         return saved
 

@@ -10,8 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "lopt/registry.h"
+#include "base/layout.h"
 #include "lopt/tensor_updates.h"
 #include "python/src/bind.h"
 #include "python/src/convert.h"
@@ -29,7 +28,7 @@ using FloatArray = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::devic
 class TensorOptimizer {
  public:
   TensorOptimizer(nb::handle learned_optimizer, const FloatArray& theta)
-      : rules_(OptimizerRegistry().Make(ConfigOfDict(learned_optimizer, "learned_optimizer")),
+      : rules_(ConfigOfDict(learned_optimizer, "learned_optimizer"),
                Eigen::Map<const Eigen::VectorXf>(theta.data(),
                                                  static_cast<Eigen::Index>(theta.size()))) {}
 
@@ -60,18 +59,18 @@ class TensorOptimizer {
   void Update(const std::vector<size_t>& rules, const Addresses& gradients, const Addresses& params,
               const Addresses& states, int64_t step, int64_t num_steps, double lr,
               double weight_decay, bool skip_zero_gradients, int threads) {
+    const StepInfo info = {.step = step, .num_steps = num_steps};
+    const StepOptions options = {lr, weight_decay, skip_zero_gradients};
     std::vector<TensorUpdate> updates;
     updates.reserve(rules.size());
     for (size_t i = 0; i < rules.size(); ++i) {
       const UpdateRule& rule = Rule(rules[i]);
       updates.push_back({.rule = &rule,
-                         .info = {.step = step, .num_steps = num_steps},
+                         .info = info,
+                         .options = options,
                          .gradient = Params(rules[i], gradients.at(i)),
                          .params = Params(rules[i], params.at(i)),
-                         .state = Floats(states.at(i), rule.state_layout().size()),
-                         .lr = lr,
-                         .weight_decay = weight_decay,
-                         .skip_zero_gradients = skip_zero_gradients});
+                         .state = Floats(states.at(i), rule.state_layout().size())});
     }
     const nb::gil_scoped_release released;
     const std::lock_guard lock(mutex_);

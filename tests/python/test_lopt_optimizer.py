@@ -368,7 +368,8 @@ class Optimizer(TestCase):
                 got = trained(other, copies, gradients[3:])
                 self.assertTrue(all(torch.equal(a, b) for a, b in zip(wanted, got)))
                 self.assertEqual(other.state[copies[0]]["step"], 6)
-                self.assertEqual(other.state[copies[0]]["momenta"].dtype, torch.float32)
+                state = other.state_dict()["state"][0]
+                self.assertEqual(state["momenta"].dtype, torch.float32)
 
     def test_a_state_dict_from_before_there_was_an_option_has_its_default(self):
         theta, params = self.theta(), self.model()
@@ -502,7 +503,8 @@ class Optimizer(TestCase):
             p = rows.clone().requires_grad_()
             optimizer = LearnedOptimizer([p], self.theta(), **options)
             first = trained(optimizer, [p], gradients[:1])[0]
-            return first, trained(optimizer, [p], gradients[1:])[0], optimizer.state[p]
+            return (first, trained(optimizer, [p], gradients[1:])[0],
+                    optimizer.state_dict()["state"][0])
 
         first, last, state = train()
         self.assertGreater((last - first)[1:4].abs().min(), 1e-3)

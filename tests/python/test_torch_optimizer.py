@@ -1,0 +1,302 @@
+"""Tests of lopt.torch.LearnedOptimizer: those of the one-file optimizer, and of what is its own."""
+
+import copy
+import gc
+import io
+import itertools
+import threading
+import unittest
+from unittest import mock
+
+import numpy
+import torch
+
+import lopt
+import test_lopt_optimizer as one_file
+from lopt.torch import LearnedOptimizer
+from test_lopt_optimizer import in_torch_order, random_gradients, trained
+
+
+def theta_of(file):
+    """A Theta with the weights of a ThetaFile of the one-file optimizer."""
+    layout = lopt.Theta.init(file.learned_optimizer)
+    for name, values in layout.tensors.items():
+        values[...] = file.theta[name]
+    layout.trained_horizon = file.trained_horizon or 0
+    return layout
+
+
+class OnKernels(LearnedOptimizer):
+    """As the tests of the one-file optimizer call it."""
+
+    def __init__(self, params, theta, *args, **options):
+        if isinstance(theta, one_file.ThetaFile):
+            theta = theta_of(theta)
+        super().__init__(params, theta, *args, **options)
+
+
+class Kernels:
+    """Puts the native optimizer into the place of the one-file optimizer."""
+
+    def setUp(self):
+        super().setUp()
+        patch = mock.patch.object(one_file, "LearnedOptimizer", OnKernels)
+        patch.start()
+        self.addCleanup(patch.stop)
+
+
+class GoldenTraces(Kernels, one_file.GoldenTraces):
+    pass
+
+
+class NumSteps(Kernels, one_file.NumSteps):
+    pass
+
+
+class Optimizer(Kernels, one_file.Optimizer):
+    pass
+
+
+RULES = ({"type": "MLPLOpt", "hidden_size": 4, "step_mult": 0.1},
+         {"type": "MLPLOpt", "hidden_size": 4, "step_mult": 0.1, **one_file.FilesOfTheProgram.ALL_OPTIONS},
+         {"type": "AdafacMLPLOpt", "step_mult": 0.1}, {"type": "Celo2", "learning_rate": 0.01},
+         {"type": "Celo2Base", "schedule": "linear"}, {"type": "LearnableSGD"},
+         {"type": "LearnableSGDM"}, {"type": "LearnableAdam", "weight_decay": 0.1})
+SHAPES = ((5, 4), (4,), (), (3, 2, 3, 2), (17,), (0, 3), (16, 16))
+
+
+class StepsAndStates(one_file.TestCase):
+    """The kernels beside operations of torch."""
+
+    def theta(self, **options):
+        """Weights near those that a run begins with."""
+        theta = lopt.Theta.init(options)
+        theta.values += numpy.random.RandomState(3).normal(0, 0.1, theta.values.shape)
+        return theta
+
+    def both(self, options):
+        """A Theta and the ThetaFile of it."""
+        theta = self.theta(**options)
+        theta.write(self.directory / "theta.safetensors")
+        return theta, one_file.ThetaFile(self.directory / "theta.safetensors")
+
+    def model(self, dtype=torch.float32):
+        generator = torch.Generator().manual_seed(0)
+        return [torch.randn(shape, generator=generator).to(dtype).requires_grad_()
+                for shape in SHAPES]
+
+    def assertSteps(self, one, other, tolerance=2e-5):
+        for a, b in zip(one, other):
+            self.assertEqual(a.dtype, b.dtype)
+            numpy.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=tolerance,
+                                          atol=tolerance)
+
+    def test_each_rule_steps_as_the_one_file_optimizer_with_each_option(self):
+        for rule, options in itertools.product(RULES, (
+                {}, {"lr": 0.3, "weight_decay": 0.2}, {"skip_zero_gradients": True},
+                {"as_vectors": True})):
+            with self.subTest(rule=rule, options=options):
+                theta, file = self.both(rule)
+                ours, wanted = self.model(), self.model()
+                gradients = random_gradients(ours, 4)
+                for step in gradients:
+                    step[0][2] = 0
+                trained(LearnedOptimizer(ours, theta, num_steps=9, **options), ours, gradients)
+                trained(one_file.LearnedOptimizer(wanted, file, num_steps=9, **options), wanted,
+                        gradients)
+                self.assertSteps(ours, wanted)
+                self.assertGreater((ours[0] - self.model()[0]).abs().max(), 1e-3)
+                if "skip_zero_gradients" in options:
+                    self.assertTrue(torch.equal(ours[0][2], self.model()[0][2]))
+
+    def test_a_state_dict_goes_on_in_the_one_file_optimizer_and_one_of_it_here(self):
+        for rule in RULES:
+            with self.subTest(rule=rule):
+                theta, file = self.both(rule)
+                params, gradients = self.model(), random_gradients(self.model(), 6)
+                ours = LearnedOptimizer(params, theta, num_steps=9)
+                trained(ours, params, gradients[:3])
+                copies = [p.detach().clone().requires_grad_() for p in params]
+                theirs = one_file.LearnedOptimizer(copies, file, num_steps=9)
+                theirs.load_state_dict(ours.state_dict())
+                again = [p.detach().clone().requires_grad_() for p in params]
+                back = LearnedOptimizer(again, theta, num_steps=9)
+                back.load_state_dict(theirs.state_dict())
+                for optimizer, own in ((ours, params), (theirs, copies), (back, again)):
+                    trained(optimizer, own, gradients[3:])
+                self.assertSteps(params, copies)
+                for p, q in zip(params, again):
+                    self.assertTrue(torch.equal(p, q))
+
+    def test_the_number_of_threads_does_not_change_a_bit(self):
+        theta = self.theta(type="MLPLOpt", hidden_size=4, step_mult=0.1)
+        threads = torch.get_num_threads()
+        self.addCleanup(torch.set_num_threads, threads)
+        results = []
+        for count in (1, 2, 5):
+            torch.set_num_threads(count)
+            generator = torch.Generator().manual_seed(1)
+            params = [torch.randn(n, generator=generator).requires_grad_()
+                      for n in (200_003, 5, 70_000, 48)]
+            optimizer = LearnedOptimizer(params, theta, lr=0.9, weight_decay=0.1)
+            results.append(trained(optimizer, params, random_gradients(params, 2)))
+        for other in results[1:]:
+            for a, b in zip(results[0], other):
+                self.assertTrue(torch.equal(a, b))
+
+    def test_parameters_are_changed_where_they_lie(self):
+        p = torch.ones(20, requires_grad=True)
+        memory = p.detach().numpy()
+        trained(LearnedOptimizer([p], self.theta(type="LearnableSGD")), [p], [[torch.ones(20)]])
+        self.assertTrue((memory != 1).all())
+
+    def test_autograd_notices_that_a_parameter_has_changed(self):
+        for make in (torch.Tensor.clone, lambda p: torch.stack([p, p], 1)[:, 0]):
+            p = make(torch.ones(20)).requires_grad_()
+            optimizer = LearnedOptimizer([p], self.theta(type="LearnableSGD"))
+            loss = (p * p).sum()
+            trained(optimizer, [p], [[torch.ones(20)]])
+            with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
+                loss.backward()
+
+    def test_parameters_of_other_types_go_beside_and_may_become_ours(self):
+        theta = self.theta(type="MLPLOpt", hidden_size=4, step_mult=0.1)
+        for before, after in itertools.permutations((torch.float32, torch.float64), 2):
+            params, wanted = self.model(before), self.model(torch.float64)
+            gradients = random_gradients(wanted, 4)
+            optimizers = [LearnedOptimizer(own, theta) for own in (params, wanted)]
+            for own, optimizer, types in ((params, optimizers[0], (before, after)),
+                                          (wanted, optimizers[1], (torch.float64,) * 2)):
+                for i, dtype in enumerate(types):
+                    for p in own:
+                        p.grad = None
+                        p.data = p.data.to(dtype)
+                    trained(optimizer, own, [[g.to(dtype) for g in step]
+                                             for step in gradients[2 * i : 2 * i + 2]])
+            self.assertSteps([p.double() for p in params], wanted)
+        mixed = [torch.ones(3, dtype=dtype, requires_grad=True)
+                 for dtype in (torch.float32, torch.float16, torch.float32)]
+        trained(LearnedOptimizer(mixed, theta), mixed, random_gradients(mixed, 2))
+        self.assertTrue(all((p != 1).all() for p in mixed))
+
+    def test_memory_that_was_freed_and_another_shape_are_errors_that_change_nothing(self):
+        theta = self.theta(type="MLPLOpt", hidden_size=4)
+        for freed, what in (("p", "tensor"), ("p.grad", "gradient")):
+            q, p = (torch.ones(4, 5, requires_grad=True) for _ in range(2))
+            optimizer = LearnedOptimizer([q, p], theta)
+            q.grad, p.grad = torch.ones(4, 5), torch.ones(4, 5)
+            tensor = eval(freed)
+            tensor.data.storage().resize_(0)
+            with self.assertRaisesRegex(RuntimeError, r"parameter 1 of group 0, shape \[4, 5\], has "
+                                        f"no memory in its {what}: it was freed; nothing was "
+                                        "changed"):
+                optimizer.step()
+            self.assertTrue(torch.equal(q, torch.ones(4, 5)))
+            self.assertEqual(len(optimizer.state), 0)
+        p = torch.ones(4, 5, requires_grad=True)
+        optimizer = LearnedOptimizer([p], theta)
+        trained(optimizer, [p], [[torch.ones(4, 5)]])
+        p.grad = None
+        p.data = torch.ones(7, 7)
+        with self.assertRaisesRegex(RuntimeError, r"parameter 0 of group 0, shape \[7, 7\], had "
+                                    "another shape at its last update; nothing was changed"):
+            trained(optimizer, [p], [[torch.ones(7, 7)]])
+        self.assertTrue(torch.equal(p, torch.ones(7, 7)))
+
+    def test_new_memory_of_the_same_shape_is_updated(self):
+        p = torch.ones(20, requires_grad=True)
+        optimizer = LearnedOptimizer([p], self.theta(type="LearnableSGD"))
+        trained(optimizer, [p], [[torch.ones(20)]])
+        old = p.detach()
+        p.data = torch.full((20,), 5.0)
+        before = old.clone()
+        trained(optimizer, [p], [[torch.ones(20)]])
+        self.assertTrue(torch.equal(old, before))
+        self.assertTrue((p != 5).all())
+
+    def test_parameters_that_nobody_else_holds_are_stepped(self):
+        theta = self.theta(type="MLPLOpt", hidden_size=4)
+        model = torch.nn.Linear(300, 200)
+        optimizer = LearnedOptimizer(model.parameters(), theta)
+        for p in model.parameters():
+            p.grad = torch.ones_like(p)
+        before = copy.deepcopy(list(model.parameters()))
+        del model, p
+        gc.collect()
+        optimizer.step()
+        for p, q in zip(optimizer.param_groups[0]["params"], before):
+            self.assertFalse(torch.equal(p, q))
+
+    def test_threads_may_step_one_optimizer(self):
+        theta = self.theta(type="LearnableSGD")
+        params = [torch.zeros(5000, requires_grad=True) for _ in range(4)]
+        optimizer = LearnedOptimizer(params, theta)
+        for p in params:
+            p.grad = torch.ones(5000)
+        optimizer.step()
+        workers = [threading.Thread(target=lambda: [optimizer.step() for _ in range(50)])
+                   for _ in range(3)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        lr = -params[0].detach()[0] / optimizer.state[params[0]]["step"]
+        self.assertTrue(torch.isfinite(lr))
+
+    def test_an_optimizer_is_saved_and_loaded_whole(self):
+        theta = self.theta(type="MLPLOpt", hidden_size=4, step_mult=0.1)
+        params = self.model()
+        optimizer = LearnedOptimizer(params, theta)
+        gradients = random_gradients(params, 4)
+        trained(optimizer, params, gradients[:2])
+        file = io.BytesIO()
+        torch.save((params, optimizer), file)
+        file.seek(0)
+        more = {"weights_only": False} if torch.__version__ >= "2" else {}
+        copies, other = torch.load(file, **more)
+        for a, b in zip(trained(optimizer, params, gradients[2:]),
+                        trained(other, copies, gradients[2:])):
+            self.assertTrue(torch.equal(a, b))
+
+
+class Thetas(unittest.TestCase):
+    def test_trained_optimizers_are_loaded_by_name_and_files_by_path(self):
+        p = torch.ones(3, requires_grad=True)
+        path = one_file.ROOT / "trained/fast.safetensors"
+        results = []
+        for theta in ("fast", lopt.load("fast"), path, str(path), lopt.Theta.read(path)):
+            p = torch.ones(3, requires_grad=True)
+            results += trained(LearnedOptimizer([p], theta), [p], [[torch.ones(3)]])
+        p = torch.ones(3, requires_grad=True)
+        results += trained(LearnedOptimizer.from_file(path, [p]), [p], [[torch.ones(3)]])
+        for result in results[1:]:
+            self.assertTrue(torch.equal(result, results[0]))
+        self.assertFalse(torch.equal(results[0], torch.ones(3)))
+
+    def test_an_unknown_name_is_an_error_with_the_names(self):
+        with self.assertRaisesRegex(lopt.Error, "^load: 'best' is neither a file nor a trained "
+                                    "optimizer: fast, recommended, tutorial$"):
+            LearnedOptimizer([torch.ones(3, requires_grad=True)], "best")
+        with self.assertRaisesRegex(TypeError, "not int"):
+            lopt.load(3)
+
+    def test_what_is_changed_in_a_theta_later_has_no_effect(self):
+        theta = lopt.Theta.init({"type": "LearnableSGD"})
+        results = []
+        for change in (0, 1):
+            p = torch.ones(3, requires_grad=True)
+            optimizer = LearnedOptimizer([p], theta)
+            theta.values += change
+            results += trained(optimizer, [p], [[torch.ones(3)]])
+        self.assertTrue(torch.equal(*results))
+
+    def test_an_optimizer_that_sees_all_tensors_is_an_error(self):
+        theta = lopt.Theta.init({"type": "RNNMLPLOpt"})
+        with self.assertRaisesRegex(ValueError, "lopt.torch.LearnedOptimizer: the learned "
+                                    "optimizer's type must be one of MLPLOpt, .*; a RNNMLPLOpt sees "
+                                    "all tensors, this class treats each by itself"):
+            LearnedOptimizer([torch.ones(3, requires_grad=True)], theta)
+
+
+if __name__ == "__main__":
+    unittest.main()
