@@ -9,6 +9,7 @@
 #include "tools/build_info.h"
 #include "tools/commands.h"
 #include "tools/hang_up.h"
+#include "tools/own_command.h"
 
 namespace nb = nanobind;
 
@@ -19,15 +20,17 @@ NB_MODULE(_core, m) {
   m.attr("__version__") = lopt::GetBuildInfo().version;
   m.def(
       "run_program",
-      [](const std::vector<std::string>& words) {
+      [](const std::vector<std::string>& words, std::vector<std::string> own_command) {
+        lopt::SetOwnCommand(std::move(own_command));
         const nb::gil_scoped_release released;
         lopt::NoteHangUp();
         const int code = lopt::RunProgram(words);
         std::fflush(stdout);
         return code;
       },
-      nb::arg("words"),
-      "Runs the program `lopt` with these words of a command line and returns its exit code.");
+      nb::arg("words"), nb::arg("own_command"),
+      "Runs the program `lopt` with these words of a command line and returns its exit code.\n"
+      "`own_command` are the words that run it again, for commands that start processes.");
   lopt::python::BindConfig(m);
   lopt::python::BindKeys(m);
   lopt::python::BindTheta(m);

@@ -30,6 +30,7 @@
 #include "tasks/registry.h"
 #include "tasks/torch_module.h"
 #include "tools/bench/bench_tasks.h"
+#include "tools/own_command.h"
 #include "tools/presets.h"
 
 extern char** environ;
@@ -429,9 +430,11 @@ Workload FirstUpdate(int threads) {
       .name = "first_update", .all_threads = true, .unit = "runs", .call = [directory, threads] {
         const std::string out = directory->path + "/run";
         const std::string thread_count = std::to_string(threads);
-        std::vector<std::string> words = {
-            "lopt",        "meta-train", "--preset",   "tutorial", "--steps", "1",
-            "--overwrite", "--threads",  thread_count, "--out",    out};
+        std::vector<std::string> words = OwnCommand();
+        const std::vector<std::string> command = {
+            "meta-train",  "--preset",  "tutorial",   "--steps", "1",
+            "--overwrite", "--threads", thread_count, "--out",   out};
+        words.insert(words.end(), command.begin(), command.end());
         std::vector<char*> arguments;
         for (std::string& word : words) {
           arguments.push_back(word.data());
@@ -443,7 +446,7 @@ Workload FirstUpdate(int threads) {
         posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
         pid_t child = 0;
         const int error =
-            posix_spawn(&child, "/proc/self/exe", &actions, nullptr, arguments.data(), environ);
+            posix_spawn(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
         posix_spawn_file_actions_destroy(&actions);
         int status = 0;
         Require(error == 0 && waitpid(child, &status, 0) == child && status == 0,

@@ -4,7 +4,6 @@
 #include <boost/program_options.hpp>
 #include <charconv>
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -14,6 +13,7 @@
 #include "tools/commands.h"
 #include "tools/launch/rank_guard.h"
 #include "tools/launch/supervisor.h"
+#include "tools/own_command.h"
 
 namespace lopt {
 
@@ -119,15 +119,13 @@ std::optional<int64_t> StepOf(const std::vector<std::string>& words) {
   return step;
 }
 
-std::string OwnPath() { return std::filesystem::read_symlink("/proc/self/exe"); }
-
 }  // namespace
 
 int LaunchCommand(const std::vector<std::string>& arguments) {
   // What mpiexec runs as a rank: --guard DIR -- meta-train ...
   if (arguments.size() > 3 && arguments[0] == "--guard") {
-    std::vector<std::string> program(arguments.begin() + 3, arguments.end());
-    program.insert(program.begin(), OwnPath());
+    std::vector<std::string> program = OwnCommand();
+    program.insert(program.end(), arguments.begin() + 3, arguments.end());
     return GuardRank(arguments[1], program);
   }
   const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
@@ -162,7 +160,6 @@ int LaunchCommand(const std::vector<std::string>& arguments) {
   if (options.resume && options.overwrite) {
     throw UsageError("Give --resume or --overwrite, not both");
   }
-  program.insert(program.begin(), OwnPath());
   options.program = GuardedProgram(options.out_dir, program);
   options.restart.ranks = AtLeast(values, "ranks", 1);
   options.restart.min_ranks =

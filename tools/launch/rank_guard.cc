@@ -17,6 +17,7 @@
 #include "tools/launch/child_process.h"
 #include "tools/launch/rank_end.h"
 #include "tools/launch/stop_requests.h"
+#include "tools/own_command.h"
 
 namespace lopt {
 
@@ -55,9 +56,12 @@ void DieOf(int signal) {
 }  // namespace
 
 std::vector<std::string> GuardedProgram(const std::string& out_dir,
-                                        const std::vector<std::string>& program) {
-  std::vector<std::string> words = {program[0], "launch", "--guard", out_dir, "--"};
-  words.insert(words.end(), program.begin() + 1, program.end());
+                                        const std::vector<std::string>& command) {
+  std::vector<std::string> words = OwnCommand();
+  for (const char* word : {"launch", "--guard"}) words.emplace_back(word);
+  words.push_back(out_dir);
+  words.emplace_back("--");
+  words.insert(words.end(), command.begin(), command.end());
   return words;
 }
 

@@ -10,9 +10,10 @@ namespace lopt {
 // the rank ended before mpiexec can know. The rank ends when its guard is killed, and the guard
 // when mpiexec's process on its host is.
 
-// The words that run `program` ({lopt, "meta-train", ...}) under a guard that writes to `out_dir`.
+// The words that run `command` ({"meta-train", ...}) of this program under a guard that writes to
+// `out_dir`.
 std::vector<std::string> GuardedProgram(const std::string& out_dir,
-                                        const std::vector<std::string>& program);
+                                        const std::vector<std::string>& command);
 
 // Runs the words as a child, passes the first signal to stop on as SIGTERM (the supervisor repeats
 // it, and a rank that gets two ends at once), and ends as the child does: with its exit code or by

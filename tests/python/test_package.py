@@ -1,0 +1,77 @@
+"""Tests of the package: its names, types, data and program."""
+
+import ast
+import importlib.resources
+import inspect
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import lopt
+from lopt import _core
+
+
+def run(*words, **options):
+    return subprocess.run([sys.executable, *words], capture_output=True, text=True, **options)
+
+
+class Names(unittest.TestCase):
+    def test_every_public_name_says_what_it_is(self):
+        for name in lopt.__all__:
+            public = getattr(lopt, name)
+            self.assertTrue(public.__doc__, name)
+            if inspect.isclass(public):
+                for member, value in vars(public).items():
+                    if not member.startswith("_") and callable(value):
+                        self.assertTrue(value.__doc__, f"{name}.{member}")
+
+    def test_the_types_of_every_compiled_name_are_in_the_stubs(self):
+        package = pathlib.Path(lopt.__file__).parent
+        self.assertTrue((package / "py.typed").exists())
+        stubs = {}
+        for node in ast.parse((package / "_core.pyi").read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                stubs[node.name] = {n.name for n in node.body if isinstance(n, ast.FunctionDef)}
+            elif isinstance(node, ast.FunctionDef):
+                stubs[node.name] = set()
+        for name, value in vars(_core).items():
+            if name.startswith("_"):
+                continue
+            self.assertIn(name, stubs)
+            if inspect.isclass(value):
+                members = {m for m in vars(value) if not m.startswith("_")}
+                self.assertLessEqual(members, stubs[name], name)
+
+    def test_importing_lopt_imports_no_torch(self):
+        result = run("-c", "import sys, lopt; print('torch' in sys.modules)")
+        self.assertEqual((result.stdout, result.stderr), ("False\n", ""))
+
+    def test_trained_weights_are_in_the_package(self):
+        file = importlib.resources.files("lopt") / "trained/recommended.safetensors"
+        with importlib.resources.as_file(file) as path:
+            self.assertEqual(lopt.Theta.read(path).trained_horizon, 3000)
+
+
+class Program(unittest.TestCase):
+    def test_the_package_is_the_program(self):
+        self.assertIn(f"lopt {lopt.__version__}", run("-m", "lopt", "version").stdout)
+        wrong = run("-m", "lopt", "versio")
+        self.assertEqual(wrong.returncode, 2)
+        self.assertIn("There is no command 'versio'; did you mean 'version'?", wrong.stderr)
+        with tempfile.TemporaryDirectory() as scratch:
+            trained = run("-m", "lopt", "meta-train", "--preset", "smoke", "--out", "run",
+                          cwd=scratch, env=os.environ | {"PYTHONPATH": str(
+                              pathlib.Path(lopt.__file__).parents[1])})
+            self.assertEqual(trained.returncode, 0, trained.stderr)
+            self.assertIn("The weights are in run/theta.safetensors", trained.stdout)
+
+    def test_commands_that_start_processes_start_the_package(self):
+        result = run("-m", "lopt", "bench", "--filter", "first_update.*", "--short")
+        self.assertEqual(result.returncode, 0, result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
