@@ -15,6 +15,8 @@ python_packages=(python3-dev python3-venv python3-numpy)
 # What the tests need besides: the report is looked at in a browser, the Python optimizer runs under PyTorch.
 test_packages=(chromium fonts-dejavu-core python3-torch)
 lint_packages=(clang-format clang-tidy)
+# What the documentation needs.
+docs_packages=(doxygen python3-sphinx python3-myst-parser python3-breathe python3-sphinx-inline-tabs furo)
 
 # install_packages NAME...: installs what is missing of these Debian packages. Returns at once where
 # nothing is. Stops with the list where it cannot install: not Debian 12, or neither root nor sudo.
