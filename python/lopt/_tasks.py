@@ -117,7 +117,7 @@ def register_task(type: str, cls: type) -> type:
             )
         cls = dataclasses.dataclass(eq=False)(cls)
     _check_methods(who, cls)
-    if hasattr(cls, "loss"):
+    if _has(cls, "loss"):
         # Here, on a thread that lives on: torch 1.13 keeps the Python thread state of its import.
         _import_torch(who)
     options = _options_of(who, cls)
@@ -149,6 +149,11 @@ def _words(names) -> str:
     return ", ".join(names) or "none"
 
 
+def _has(task, name: str) -> bool:
+    """Whether a class or an instance has this method; one that is None takes an inherited one away."""
+    return callable(getattr(task, name, None))
+
+
 def _takes(who: str, method, name: str, own_class: bool) -> tuple[str, ...]:
     """The names of the arguments that a method of a class, or of an instance, asks for."""
     valid = _ARGUMENTS[name]
@@ -167,26 +172,26 @@ def _takes(who: str, method, name: str, own_class: bool) -> tuple[str, ...]:
 
 
 def _check_methods(who: str, cls: type) -> None:
-    if not callable(getattr(cls, "init", None)):
+    if not _has(cls, "init"):
         raise Error(f"{who}: the class has no init(key)")
-    losses = [name for name in ("loss", "loss_and_grad") if callable(getattr(cls, name, None))]
+    losses = [name for name in ("loss", "loss_and_grad") if _has(cls, name)]
     if len(losses) != 1:
         raise Error(
             f"{who}: the class must have one of loss(params, batch), in torch, and "
             f"loss_and_grad(params, batch), with NumPy; it has {'both' if losses else 'neither'}"
         )
-    if hasattr(cls, "batch") and hasattr(cls, "data"):
+    if _has(cls, "batch") and _has(cls, "data"):
         raise Error(f"{who}: the class has both batch and data; the batches are those of one of them")
-    if hasattr(cls, "test_data") and not hasattr(cls, "data"):
+    if _has(cls, "test_data") and not _has(cls, "data"):
         raise Error(f"{who}: the class has test_data, but no data")
     for name in _ARGUMENTS:
-        if not hasattr(cls, name):
+        if not _has(cls, name):
             continue
         is_plain = inspect.isfunction(inspect.getattr_static(cls, name))
         taken = _takes(who, getattr(cls, name), name, own_class=is_plain)
-        if "config" in taken and not hasattr(cls, "sample"):
+        if "config" in taken and not _has(cls, "sample"):
             raise Error(f"{who}: {name} takes 'config', but the class has no sample(key)")
-        if "batch" in taken and not (hasattr(cls, "batch") or hasattr(cls, "data")):
+        if "batch" in taken and not (_has(cls, "batch") or _has(cls, "data")):
             raise Error(f"{who}: {name} takes 'batch', but the class has neither batch nor data")
 
 
@@ -245,7 +250,7 @@ class Family:
         self._task = task
         self._methods = {}  # name -> (bound method, its arguments)
         for name in _ARGUMENTS:
-            if hasattr(task, name):
+            if _has(task, name):
                 method = getattr(task, name)
                 self._methods[name] = method, _takes(who, method, name, own_class=False)
         self._torch = _import_torch(who) if "loss" in self._methods else None

@@ -40,36 +40,42 @@ struct Option {
       value;
 };
 
-// Option::value of a Python value of this kind, by the words of lopt._tasks.
+using Value = decltype(Option::value);
+
 template <class T>
-bool Take(nb::handle from, const char* wanted, const std::string& kind, Option* option) {
-  if (kind != wanted) return false;
+std::optional<Value> ValueOf(nb::handle from) {
   T value;
-  Require(nb::try_cast<T>(from, value), "option '{}' has the default {}, wanted {}", option->name,
-          nb::repr(from).c_str(), kind);
-  option->value = std::move(value);
-  return true;
+  if (!nb::try_cast<T>(from, value)) return std::nullopt;
+  return Value(std::move(value));
 }
 
-Option OptionOf(nb::handle from) {
+// How a default of each kind of option is read, by the words of lopt._tasks.
+std::optional<Value> ValueOf(nb::handle from, const std::string& kind) {
+  if (kind == "bool") return ValueOf<bool>(from);
+  if (kind == "int") return ValueOf<int64_t>(from);
+  if (kind == "float") return ValueOf<double>(from);
+  if (kind == "str") return ValueOf<std::string>(from);
+  if (kind == "int or None") return ValueOf<std::optional<int64_t>>(from);
+  if (kind == "float or None") return ValueOf<std::optional<double>>(from);
+  if (kind == "list[int]") return ValueOf<std::vector<int64_t>>(from);
+  if (kind == "list[float]") return ValueOf<std::vector<double>>(from);
+  if (kind == "list[str]") return ValueOf<std::vector<std::string>>(from);
+  Fail("there is no kind of option '{}'", kind);
+}
+
+Option OptionOf(const std::string& who, nb::handle from) {
   const auto [name, kind, value, range, meaning] =
       nb::cast<std::tuple<std::string, std::string, nb::object, nb::dict, std::string>>(from);
-  Option option{.name = name,
-                .meaning = meaning,
-                .range = {.min = nb::cast<double>(range["min"]),
-                          .max = nb::cast<double>(range["max"]),
-                          .open_min = nb::cast<bool>(range["open_min"]),
-                          .open_max = nb::cast<bool>(range["open_max"])},
-                .value = false};
-  Take<bool>(value, "bool", kind, &option) || Take<int64_t>(value, "int", kind, &option) ||
-      Take<double>(value, "float", kind, &option) ||
-      Take<std::string>(value, "str", kind, &option) ||
-      Take<std::optional<int64_t>>(value, "int or None", kind, &option) ||
-      Take<std::optional<double>>(value, "float or None", kind, &option) ||
-      Take<std::vector<int64_t>>(value, "list[int]", kind, &option) ||
-      Take<std::vector<double>>(value, "list[float]", kind, &option) ||
-      Take<std::vector<std::string>>(value, "list[str]", kind, &option);
-  return option;
+  const std::optional<Value> read = ValueOf(value, kind);
+  Require(read.has_value(), "{}: option '{}' has the default {}, wanted {}", who, name,
+          nb::repr(value).c_str(), kind);
+  return {.name = name,
+          .meaning = meaning,
+          .range = {.min = nb::cast<double>(range["min"]),
+                    .max = nb::cast<double>(range["max"]),
+                    .open_min = nb::cast<bool>(range["open_min"]),
+                    .open_max = nb::cast<bool>(range["open_max"])},
+          .value = *read};
 }
 
 void Show(FieldVisitor& v, std::vector<Option>& options) {
@@ -109,7 +115,7 @@ TaskParts PartsOf(nb::handle family) {
   std::ranges::copy(splits, made.data.splits);
   made.data.batch_size = nb::cast<int64_t>(parts["batch_size"]);
   made.data.sampling =
-      ValueOf<Sampling>("sampling", nb::cast<std::string>(parts["sampling"]), kSamplings);
+      lopt::ValueOf<Sampling>("sampling", nb::cast<std::string>(parts["sampling"]), kSamplings);
   made.normalizer_maximum = nb::cast<std::optional<double>>(parts["normalizer_maximum"]);
   return made;
 }
@@ -240,9 +246,10 @@ class TaskType {
 
  private:
   static std::vector<Option> Checked(const std::string& type, nb::handle from) {
+    const std::string who = "task " + type;
     std::vector<Option> options;
-    for (const nb::handle option : from) options.push_back(OptionOf(option));
-    CheckFields("task " + type, [&](FieldVisitor& v) { Show(v, options); });
+    for (const nb::handle option : from) options.push_back(OptionOf(who, option));
+    CheckFields(who, [&](FieldVisitor& v) { Show(v, options); });
     return options;
   }
 

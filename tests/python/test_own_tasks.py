@@ -1,8 +1,17 @@
 """Tests of tasks of one's own."""
 
+import os
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+import traceback
+import typing
 import unittest
 
 import numpy as np
+import torch
 
 import lopt
 
@@ -19,6 +28,7 @@ class Regression:
     name: str = "plain"
     flag: bool = False
     widths: list[int] = lopt.option([4, 5], "Unused.", min=1)
+    limit: typing.Optional[float] = None
 
     def sample(self, key):
         return {"target": key.normal(self.dim)}
@@ -33,12 +43,139 @@ class Regression:
         return (batch @ (params["w"] - config["target"])).square().mean()
 
 
-def config_of(task, **estimator):
-    """A meta-training of a few seconds at most."""
+@lopt.task
+class NumpyQuadratic:
+    """The twin of FixedDimQuadraticFamily."""
+
+    dim: int = 10
+
+    def sample(self, key):
+        return {"target": key.normal(self.dim)}
+
+    def init(self, key):
+        return {"x": key.normal(self.dim)}
+
+    def loss_and_grad(self, params, config):
+        difference = params["x"] - config["target"]
+        return np.square(difference).sum(1), {"x": 2 * difference}
+
+
+@lopt.task
+class NumpyQuadraticOneByOne(NumpyQuadratic):
+    per_replica = True
+
+    def loss_and_grad(self, params, config):
+        difference = params["x"] - config["target"]
+        return difference @ difference, {"x": 2 * difference}
+
+
+@lopt.task
+class TorchQuadratic(NumpyQuadratic):
+    loss_and_grad = None
+
+    def loss(self, params, config):
+        return (params["x"] - config["target"]).square().sum()
+
+
+@lopt.task
+class TorchQuadraticOneByOne(TorchQuadratic):
+    per_replica = True
+
+    def loss(self, params, config):
+        loss = (params["x"] - config["target"]).square().sum()
+        return loss if loss.item() >= 0 else None  # what vmap cannot do
+
+
+def write_idx(path, array):
+    path.write_bytes(struct.pack(f">{1 + array.ndim}I", 0x800 + array.ndim, *array.shape)
+                     + array.tobytes())
+
+
+DIGITS = pathlib.Path(tempfile.mkdtemp(prefix="lopt-test-"))
+IMAGES = {"train": (400, 1), "t10k": (100, 2)}
+for name, (count, seed) in IMAGES.items():
+    key = lopt.Key(seed)
+    IMAGES[name] = (key.integers((count, 8, 8), 0, 256).astype(np.uint8),
+                    key.fold_in(1).integers(count, 0, 10).astype(np.uint8))
+    write_idx(DIGITS / f"{name}-images-idx3-ubyte", IMAGES[name][0])
+    write_idx(DIGITS / f"{name}-labels-idx1-ubyte", IMAGES[name][1])
+
+
+def rows_of(name):
+    images, labels = IMAGES[name]
+    return images.reshape(-1, 64).astype(np.float32) / np.float32(255), labels.astype(np.int64)
+
+
+class ImageNetwork:
+    """What the twins of ImageMLP have in common."""
+
+    batch_size: int = 32
+    hidden: int = 16
+    sampling: str = "replacement"
+    aux = ("accuracy",)
+
+    def data(self):
+        return rows_of("train")
+
+    def test_data(self):
+        return rows_of("t10k")
+
+    def init(self, key):
+        sizes = (64, self.hidden, 10)
+        params = {}
+        for layer, (inputs, outputs) in enumerate(zip(sizes, sizes[1:])):
+            w = key.fold_in(layer).truncated_normal((inputs, outputs), -2, 2)
+            params[f"mlp/linear_{layer}/w"] = w * (np.float32(1) / np.sqrt(np.float32(inputs)))
+            params[f"mlp/linear_{layer}/b"] = np.zeros(outputs)
+        return params
+
+
+@lopt.task
+class TorchImages(ImageNetwork):
+    batch_size: int = 32
+    hidden: int = 16
+    sampling: str = "replacement"
+
+    def loss(self, params, batch):
+        images, labels = batch
+        hidden = torch.relu(images @ params["mlp/linear_0/w"] + params["mlp/linear_0/b"])
+        logits = hidden @ params["mlp/linear_1/w"] + params["mlp/linear_1/b"]
+        accuracy = (logits.argmax(-1) == labels).float().mean()
+        return torch.nn.functional.cross_entropy(logits, labels), {"accuracy": accuracy}
+
+
+@lopt.task
+class NumpyImages(ImageNetwork):
+    batch_size: int = 32
+    hidden: int = 16
+    sampling: str = "replacement"
+
+    def loss_and_grad(self, params, batch):
+        images, labels = batch
+        w0, b0, w1, b1 = params.values()
+        hidden = np.maximum(images @ w0 + b0[:, None], 0)
+        logits = hidden @ w1 + b1[:, None]
+        logits -= logits.max(-1, keepdims=True)
+        log = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+        at_labels = np.take_along_axis(log, labels[..., None], -1)[..., 0]
+        d_logits = np.exp(log)
+        np.put_along_axis(d_logits, labels[..., None],
+                          np.take_along_axis(d_logits, labels[..., None], -1) - 1, -1)
+        d_logits /= labels.shape[-1]
+        d_hidden = (d_logits @ w1.swapaxes(-1, -2)) * (hidden > 0)
+        gradients = (images.swapaxes(-1, -2) @ d_hidden, d_hidden.sum(1),
+                     hidden.swapaxes(-1, -2) @ d_logits, d_logits.sum(1))
+        accuracy = (logits.argmax(-1) == labels).mean(-1)
+        return -at_labels.mean(-1), dict(zip(params, gradients)), {"accuracy": accuracy}
+
+
+def config_of(task, steps=3, **estimator):
+    """A meta-training of a second at most."""
     return {
         "learned_optimizer": {"type": "MLPLOpt", "hidden_size": 8},
         "theta_opt": {"type": "Adam", "learning_rate": 0.01},
-        "meta_steps": 3,
+        "meta_steps": steps,
+        "data_dir": str(DIGITS) if task["type"] == "ImageMLP" else "",
         "estimators": [
             {
                 "type": "TruncatedPES",
@@ -53,6 +190,14 @@ def config_of(task, **estimator):
     }
 
 
+def train(task, steps=3, threads=1, **estimator):
+    """theta, and the mean loss of each update."""
+    losses = []
+    training = lopt.meta_train(config_of(task, steps, **estimator), threads=threads,
+                               callbacks=[lambda step, metrics: losses.append(metrics["meta_loss"])])
+    return training.theta.values, np.array(losses), training
+
+
 class Options(unittest.TestCase):
     def assert_wrong(self, task, text):
         with self.assertRaises(lopt.Error) as caught:
@@ -64,15 +209,31 @@ class Options(unittest.TestCase):
         self.assertEqual(
             resolved["estimators"][0]["task"],
             {"type": "Regression", "dim": 3, "scale": 1.0, "name": "plain", "flag": False,
-             "widths": [4, 5]},
+             "widths": [4, 5], "limit": None},
         )
+
+    def test_the_instance_has_the_values_of_the_config(self):
+        seen = []
+
+        @lopt.task
+        class Seen(NumpyQuadratic):
+            rate: float = 1
+            words: list[str] = lopt.option(["a"])
+            limit: typing.Optional[int] = None
+
+            def __post_init__(self):
+                seen.append((self.dim, self.rate, self.words, self.limit))
+
+        train({"type": "Seen", "dim": 2, "rate": 3, "limit": 5}, steps=1)
+        self.assertEqual(seen[0], (2, 3.0, ["a"], 5))
+        self.assertIsInstance(seen[0][1], float)
 
     def test_errors_are_those_of_built_in_types(self):
         at = "config: 'estimators[0].task."
         self.assert_wrong(
             {"type": "Regression", "dmi": 3},
-            "config: unknown key 'estimators[0].task.dmi'; valid keys: dim, scale, name, flag, widths; "
-            "did you mean 'dim'?",
+            "config: unknown key 'estimators[0].task.dmi'; valid keys: dim, scale, name, flag, "
+            "widths, limit; did you mean 'dim'?",
         )
         self.assert_wrong(
             {"type": "Regression", "dim": 0}, f"{at}dim' must be an integer of at least 1, got 0")
@@ -80,15 +241,448 @@ class Options(unittest.TestCase):
             {"type": "Regression", "dim": 2.5}, f"{at}dim' must be an integer of at least 1, got 2.5")
         self.assert_wrong(
             {"type": "Regression", "scale": 0}, f"{at}scale' must be a number above 0, got 0")
-        self.assert_wrong(
-            {"type": "Regression", "name": 3}, f"{at}name' must be text, got 3")
-        self.assert_wrong(
-            {"type": "Regression", "widths": [0]}, f"{at}widths[0]' must be an integer of at least 1, got 0")
+        self.assert_wrong({"type": "Regression", "name": 3}, f"{at}name' must be text, got 3")
+        self.assert_wrong({"type": "Regression", "widths": [0]},
+                          f"{at}widths[0]' must be an integer of at least 1, got 0")
 
     def test_describe_shows_the_type_and_its_options(self):
         text = lopt.describe()
         self.assertIn("Least squares with new examples in each step.", text)
         self.assertIn("Of the examples.", text)
+
+
+class Registration(unittest.TestCase):
+    def assert_wrong(self, text, cls, name="Wrong"):
+        with self.assertRaises(lopt.Error) as caught:
+            lopt.register_task(name, cls)
+        self.assertEqual(str(caught.exception), text)
+
+    def test_a_name_that_is_taken_is_an_error_and_a_cell_that_runs_again_none(self):
+        def cell(dim):
+            class Again(NumpyQuadratic):
+                dim: int = 1
+
+            Again.__annotations__["dim"] = int
+            Again.dim = dim
+            return Again
+
+        lopt.register_task("Again", cell(2))
+        lopt.register_task("Again", cell(3))
+        resolved = lopt.resolve(config_of({"type": "Again"}))
+        self.assertEqual(resolved["estimators"][0]["task"]["dim"], 3)
+        self.assert_wrong(
+            "task Again: this type is test_own_tasks.Registration.test_a_name_that_is_taken_is_an_"
+            "error_and_a_cell_that_runs_again_none.<locals>.cell.<locals>.Again already; choose "
+            "another name", NumpyQuadratic, "Again")
+        self.assert_wrong("task type 'ImageMLP' is registered already", NumpyQuadratic, "ImageMLP")
+
+    def test_classes_that_are_no_tasks_are_errors(self):
+        class NoInit:
+            def loss_and_grad(self, params):
+                pass
+
+        class Both(NumpyQuadratic):
+            def loss(self, params):
+                pass
+
+        class Neither:
+            def init(self, key):
+                pass
+
+        class Initialised(NumpyQuadratic):
+            def __init__(self):
+                pass
+
+        class Misspelt(NumpyQuadratic):
+            def loss_and_grad(self, parms):
+                pass
+
+        class NoBatch(NumpyQuadratic):
+            def loss_and_grad(self, params, batch):
+                pass
+
+        class NoSample:
+            def init(self, key, config):
+                pass
+
+            def loss_and_grad(self, params):
+                pass
+
+        class Untyped(NumpyQuadratic):
+            dim: complex = 1j
+
+        class NoDefault:
+            dim: int
+
+            def init(self, key):
+                pass
+
+            def loss_and_grad(self, params):
+                pass
+
+        class WrongDefault(NumpyQuadratic):
+            dim: int = "8"
+
+        class OutOfRange(NumpyQuadratic):
+            dim: int = lopt.option(0, min=1)
+
+        class Batches(NumpyQuadratic):
+            def batch(self, keys):
+                pass
+
+            def data(self):
+                pass
+
+        who = "task Wrong: "
+        self.assert_wrong(f"{who}register_task takes a class, got int", 3)
+        self.assert_wrong(f"{who}the class has no init(key)", NoInit)
+        words = ("the class must have one of loss(params, batch), in torch, and "
+                 "loss_and_grad(params, batch), with NumPy; it has ")
+        self.assert_wrong(f"{who}{words}both", Both)
+        self.assert_wrong(f"{who}{words}neither", Neither)
+        self.assert_wrong(
+            f"{who}the class has an __init__; options are annotated attributes ('dim: int = 8'), and "
+            "what is made from them is made in __post_init__", Initialised)
+        self.assert_wrong(
+            f"{who}loss_and_grad takes 'parms'; parameters are known by their names, and those of "
+            "loss_and_grad are: params, batch, config, split", Misspelt)
+        self.assert_wrong(
+            f"{who}loss_and_grad takes 'batch', but the class has neither batch nor data", NoBatch)
+        self.assert_wrong(
+            f"{who}init takes 'config', but the class has no sample(key)", NoSample)
+        self.assert_wrong(
+            f"{who}option 'dim' is annotated with complex; valid types are bool, int, float, str, int "
+            "or None, float or None, list[int], list[float], list[str]", Untyped)
+        self.assert_wrong(f"{who}option 'dim' has no default", NoDefault)
+        self.assert_wrong(
+            f"{who}option 'dim' has the default '8', wanted int", WrongDefault)
+        self.assert_wrong(f"{who}dim must be at least 1, got 0", OutOfRange)
+        self.assert_wrong(
+            f"{who}the class has both batch and data; the batches are those of one of them", Batches)
+
+
+class Twins(unittest.TestCase):
+    """Tasks that C++ has as well, with the same keys."""
+
+    def assert_like(self, task, native, rtol=1e-5):
+        theta, losses, _ = train(task, steps=6)
+        wanted, wanted_losses, _ = train(native, steps=6)
+        np.testing.assert_allclose(losses, wanted_losses, rtol=rtol)
+        np.testing.assert_allclose(theta, wanted, rtol=0, atol=2e-4)
+        return theta
+
+    def test_quadratics_train_as_the_native_one(self):
+        native = {"type": "FixedDimQuadraticFamily", "dim": 7}
+        for name in ("NumpyQuadratic", "NumpyQuadraticOneByOne", "TorchQuadratic",
+                     "TorchQuadraticOneByOne"):
+            with self.subTest(name):
+                self.assert_like({"type": name, "dim": 7}, native)
+
+    def test_image_networks_train_as_the_native_one(self):
+        native = {"type": "ImageMLP", "image_size": 8, "hidden": [16], "batch_size": 32}
+        for name in ("TorchImages", "NumpyImages"):
+            for sampling in ("replacement", "epoch"):
+                with self.subTest(name, sampling=sampling):
+                    self.assert_like({"type": name, "sampling": sampling},
+                                     native | {"sampling": sampling})
+
+    def test_evaluations_are_those_of_the_native_one(self):
+        def judge(task):
+            config = {"data_dir": str(DIGITS), "steps": [20], "seeds": 3, "trials": 2,
+                      "tuning_seeds": 1, "tasks": {"digits": {"task": task}}}
+            if task["type"] != "ImageMLP":
+                config["data_dir"] = ""
+            return lopt.evaluate((), config, baselines=["SGD", "Adam"]).runs
+
+        wanted = judge({"type": "ImageMLP", "image_size": 8, "hidden": [16], "batch_size": 32})
+        for name in ("TorchImages", "NumpyImages"):
+            with self.subTest(name):
+                for result, other in zip(judge({"type": name}), wanted, strict=True):
+                    for key in ("test_loss", "final_train_loss", "test_accuracy"):
+                        np.testing.assert_allclose(result[key], other[key], rtol=1e-4)
+
+    def test_a_normalizer_is_that_of_the_native_one(self):
+        @lopt.task
+        class Cut(NumpyQuadratic):
+            normalizer_maximum = 3.0
+
+        @lopt.task
+        class CutByHand(NumpyQuadratic):
+            def normalizer(self, loss):
+                return min(loss, 3.0)
+
+        theta, losses, _ = train({"type": "Cut"})
+        by_hand, its_losses, _ = train({"type": "CutByHand"})
+        np.testing.assert_array_equal(losses, its_losses)
+        np.testing.assert_array_equal(theta, by_hand)
+        self.assertLessEqual(losses.max(), 3)
+        self.assertGreater(train({"type": "NumpyQuadratic"})[1].min(), 3)
+
+
+class Determinism(unittest.TestCase):
+    TASKS = ({"type": "Regression", "dim": 3}, {"type": "TorchImages"}, {"type": "NumpyImages"})
+
+    def test_threads_do_not_change_a_bit(self):
+        for task in self.TASKS:
+            with self.subTest(task["type"]):
+                one = train(task, threads=1)[0]
+                self.assertEqual(one.tobytes(), train(task, threads=2)[0].tobytes())
+
+    def test_two_estimators_run_at_once(self):
+        config = config_of({"type": "Regression", "dim": 3})
+        config["estimators"] += config_of({"type": "TorchQuadratic"})["estimators"]
+        one, two = (lopt.meta_train(config, threads=n).theta.values for n in (1, 2))
+        self.assertEqual(one.tobytes(), two.tobytes())
+
+    def test_a_run_goes_on_from_its_checkpoint(self):
+        class Enough(Exception):
+            pass
+
+        def stop(step, metrics):
+            if step == 2:
+                raise Enough
+
+        for task in self.TASKS:
+            with self.subTest(task["type"]), tempfile.TemporaryDirectory() as out:
+                config = config_of(task, steps=6)
+                with self.assertRaises(Enough):
+                    lopt.meta_train(config, out=out, callbacks=[stop])
+                resumed = lopt.meta_train(out=out, resume=True)
+                self.assertGreater(resumed.updates, 0)
+                self.assertLess(resumed.updates, 6)
+                whole = lopt.meta_train(config)
+                self.assertEqual(resumed.theta.values.tobytes(), whole.theta.values.tobytes())
+
+    def test_the_number_of_torch_threads_stays_as_it_is(self):
+        threads = torch.get_num_threads()
+        torch.set_num_threads(2)
+        try:
+            theta = train({"type": "TorchImages"})[0]
+            self.assertEqual(torch.get_num_threads(), 2)
+            torch.set_num_threads(1)
+            self.assertEqual(theta.tobytes(), train({"type": "TorchImages"})[0].tobytes())
+        finally:
+            torch.set_num_threads(threads)
+
+
+class Misuse(unittest.TestCase):
+    """What goes wrong in a user's functions."""
+
+    def raised(self, methods, **attributes):
+        """What the first update of a task raises that has these methods in place of its own."""
+        base = TorchQuadratic if "loss" in methods else NumpyQuadratic
+        if "init" in methods and "loss" not in methods:
+            attributes["loss_and_grad"] = lambda self, params: (np.zeros(8), params)
+        Bad = type("Bad", (base,), {**methods, **attributes})
+        lopt.register_task("Bad", Bad)
+        try:
+            train({"type": "Bad", "dim": 3}, steps=1)
+        except Exception as exception:
+            return exception
+        self.fail("nothing was raised")
+
+    def assert_error(self, text, **methods):
+        exception = self.raised(methods)
+        self.assertIsInstance(exception, lopt.Error)
+        self.assertEqual(str(exception), f"task Bad: {text}")
+
+    def test_a_loss_that_is_no_scalar_is_an_error(self):
+        self.assert_error(
+            "loss has shape [3] and type torch.float32, wanted one number (shape [], a floating "
+            "type) for one inner training; take a mean or a sum",
+            loss=lambda self, params: params["x"].square())
+        self.assert_error(
+            "loss has shape [] and type torch.int64, wanted one number (shape [], a floating type) "
+            "for one inner training; take a mean or a sum",
+            loss=lambda self, params: params["x"].argmax())
+        self.assert_error("loss is float, wanted a torch tensor with one number",
+                          loss=lambda self, params: 1.5)
+        self.assert_error("loss returned a tuple of 2, wanted a loss",
+                          loss=lambda self, params: (params["x"].sum(), {}))
+        self.assert_error(
+            "loss_and_grad returned losses of shape [8, 3] and type float32, wanted shape [8] and "
+            "type float32",
+            loss_and_grad=lambda self, params: (params["x"], params))
+        self.assert_error(
+            "loss_and_grad returned losses of shape [] and type float32, wanted shape [8] and type "
+            "float32",
+            loss_and_grad=lambda self, params: (params["x"].sum(), params))
+        self.assert_error(
+            "loss_and_grad returned numpy.ndarray, wanted a loss and a dict of gradients",
+            loss_and_grad=lambda self, params: params["x"].sum(1))
+
+    def test_wrong_gradients_are_errors(self):
+        def gradient(make):
+            return lambda self, params: (params["x"].sum(1), make(params["x"]))
+
+        self.assert_error(
+            "loss_and_grad returned the gradient of 'x' of shape [8, 4] and type float32, wanted "
+            "shape [8, 3] and type float32",
+            loss_and_grad=gradient(lambda x: {"x": np.zeros((8, 4), np.float32)}))
+        self.assert_error(
+            "loss_and_grad returned the gradient of 'x' of shape [8, 3] and type int64, wanted shape "
+            "[8, 3] and type float32",
+            loss_and_grad=gradient(lambda x: {"x": np.zeros((8, 3), np.int64)}))
+        self.assert_error(
+            "loss_and_grad returned the gradient of y; wanted x",
+            loss_and_grad=gradient(lambda x: {"y": x}))
+        self.assert_error(
+            "loss_and_grad returned numpy.ndarray where a dict was wanted, of: x",
+            loss_and_grad=gradient(lambda x: x))
+
+    def test_wrong_params_are_errors(self):
+        self.assert_error("init returned list, wanted a dict of names and arrays",
+                          init=lambda self, key: [key.normal(3)])
+        self.assert_error("init returned no params", init=lambda self, key: {})
+        self.assert_error(
+            "init returned 'x' of shape [3] and type int64, wanted shape [3] and type float32",
+            init=lambda self, key: {"x": np.zeros(3, np.int64)})
+        self.assert_error(
+            "init returned 'x' of shape [2] and type float32, wanted shape [1] and type float32",
+            init=lambda self, key: {"x": key.normal(1 if key == lopt.Key(0) else 2)})
+        self.assert_error(
+            "init returned arrays called y; wanted x",
+            init=lambda self, key: {"x" if key == lopt.Key(0) else "y": key.normal(1)})
+
+    def test_wrong_batches_are_errors(self):
+        def loss(self, params, batch):
+            return params["x"].sum()
+
+        self.assert_error("batch has shape [16, 2], wanted [8, ...]: a row for each of the keys",
+                          loss=loss, batch=lambda self, keys: keys[0].normal((16, 2)))
+        self.assert_error("batch[1]['n'] is int, wanted an array",
+                          loss=loss, batch=lambda self, keys: (keys.normal(), {"n": 3}))
+        self.assert_error("4 rows of data are too few to be split, wanted at least 10",
+                          loss=loss, data=lambda self: np.zeros(4))
+        self.assert_error("a class with data needs a batch_size of at least 1, got 0",
+                          loss=loss, data=lambda self: np.zeros(40))
+        self.assert_error(
+            "the arrays of data have 40, 41 rows; wanted as many of all",
+            loss=loss, data=lambda self: (np.zeros(40), np.zeros(41)))
+        self.assert_error("data[1] is int, wanted an array of rows",
+                          loss=loss, data=lambda self: (np.zeros(40), 3))
+        self.assert_error(
+            "data and test_data have rows of different shapes",
+            loss=loss, data=lambda self: np.zeros((40, 3)), test_data=lambda self: np.zeros((9, 4)))
+
+    def test_an_exception_comes_out_as_itself_with_its_traceback(self):
+        error = KeyError("mine")
+
+        def fail(*args, **kwargs):
+            raise error
+
+        for methods in (
+            {"loss": lambda self, params: fail()},
+            {"loss_and_grad": lambda self, params: fail()},
+            {"init": lambda self, key: fail()},
+            {"sample": lambda self, key: fail()},
+            {"batch": lambda self, keys: fail()},
+            {"normalizer": lambda self, loss: fail()},
+            {"__post_init__": lambda self: fail()},
+            {"data": lambda self: fail()},
+        ):
+            with self.subTest(list(methods)):
+                raised = self.raised(methods)
+                self.assertIs(raised, error)
+                frames = traceback.extract_tb(raised.__traceback__)
+                self.assertEqual(frames[-1].name, "fail")
+                self.assertEqual(frames[0].name, "raised")
+                raised.__traceback__ = None
+
+    def test_an_exception_comes_out_of_evaluate(self):
+        error = ValueError("late")
+
+        class Late(NumpyQuadratic):
+            calls = 0
+
+            def loss_and_grad(self, params, config):
+                Late.calls += 1
+                if Late.calls > 7:
+                    raise error
+                return super().loss_and_grad(params, config)
+
+        lopt.register_task("Late", Late)
+        config = {"steps": [10], "seeds": 2, "trials": 2, "tuning_seeds": 1,
+                  "tasks": {"late": {"task": {"type": "Late"}}}}
+        with self.assertRaises(ValueError) as caught:
+            lopt.evaluate((), config, baselines=["SGD", "Adam"])
+        self.assertIs(caught.exception, error)
+
+    def test_randomness_of_torch_is_an_error_of_vmap(self):
+        raised = self.raised(
+            {"loss": lambda self, params: (params["x"] + torch.randn(3)).square().sum()})
+        self.assertIsInstance(raised, RuntimeError)
+        self.assertIn("random", str(raised))
+
+    def test_losses_that_are_not_finite_are_counted(self):
+        @lopt.task
+        class Diverging(NumpyQuadratic):
+            def loss_and_grad(self, params, config):
+                losses, gradients = super().loss_and_grad(params, config)
+                return np.where(losses > 15, np.nan, losses), gradients
+
+        totals = train({"type": "Diverging"})[2].totals["0_Diverging"]
+        self.assertGreater(totals["non_finite"], 0)
+        self.assertLess(totals["non_finite"], totals["inner_steps"])
+
+    def test_other_floats_and_orders_in_memory_are_taken(self):
+        @lopt.task
+        class Double(NumpyQuadratic):
+            def init(self, key):
+                return {"x": torch.from_numpy(key.normal(self.dim)).double()}
+
+            def loss_and_grad(self, params, config):
+                losses, gradients = super().loss_and_grad(params, config)
+                wide = np.zeros((2 * len(losses), 2 * self.dim))
+                wide[::2, ::-2] = gradients["x"]
+                return list(losses.astype(np.float64)), {"x": wide[::2, ::-2]}
+
+        wanted = train({"type": "NumpyQuadratic"})[0]
+        self.assertEqual(train({"type": "Double"})[0].tobytes(), wanted.tobytes())
+
+    def test_what_a_task_is_given_is_its_own(self):
+        kept = []
+
+        @lopt.task
+        class Keeping(NumpyQuadratic):
+            def loss_and_grad(self, params, config):
+                result = super().loss_and_grad(params, config)
+                kept.append((params["x"], params["x"].copy()))
+                config["target"][:] = np.nan  # of no consequence
+                return result
+
+        theta = train({"type": "Keeping"})[0]
+        self.assertEqual(theta.tobytes(), train({"type": "NumpyQuadratic"})[0].tobytes())
+        self.assertGreater(len(kept), 10)
+        for array, copy in kept:
+            np.testing.assert_array_equal(array, copy)
+
+    def test_without_torch_a_loss_is_an_error(self):
+        code = ("import sys; sys.modules['torch'] = None\n"
+                "import lopt\n"
+                "class T:\n"
+                "    def init(self, key): pass\n"
+                "    def loss(self, params): pass\n"
+                "try: lopt.task(T)\n"
+                "except lopt.Error as error: print(error)\n")
+        printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+                                 check=True).stdout
+        self.assertEqual(
+            printed, "task T: loss(params, batch) is differentiated by torch, which cannot be "
+            "imported (import of torch halted; None in sys.modules); install it, or write "
+            "loss_and_grad(params, batch) with NumPy\n")
+
+
+class Memory(unittest.TestCase):
+    @unittest.skipIf(os.environ.get("PYTHONMALLOC"), "it is this run")
+    def test_all_of_this_runs_with_freed_and_new_memory_overwritten(self):
+        """Under Python's debug allocator and with glibc's perturbation."""
+        environment = os.environ | {"PYTHONMALLOC": "debug", "MALLOC_PERTURB_": "165"}
+        done = subprocess.run(
+            [sys.executable, "-m", "unittest", "-q", "test_own_tasks.Misuse",
+             "test_own_tasks.Determinism.test_threads_do_not_change_a_bit"],
+            env=environment, cwd=pathlib.Path(__file__).parent, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
 
 
 if __name__ == "__main__":
