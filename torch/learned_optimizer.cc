@@ -7,12 +7,11 @@
 #include <torch/types.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <map>
-#include <optional>
+#include <ranges>
 #include <set>
 #include <span>
 #include <sstream>
@@ -22,9 +21,7 @@
 #include "base/eigen.h"
 #include "base/error.h"
 #include "base/key.h"
-#include "base/parallel.h"
-#include "base/workspace.h"
-#include "lopt/registry.h"
+#include "lopt/tensor_updates.h"
 
 namespace lopt::torch_optim {
 namespace {
@@ -35,9 +32,6 @@ using State = LearnedOptimizerParamState;
 using States = std::decay_t<decltype(std::declval<torch::optim::Optimizer&>().state())>;
 
 constexpr const char* kArchiveFormat = "lopt torch optimizer 3";
-
-// Fewer elements than this are not worth waking other threads for.
-constexpr int64_t kParallelElements = 8192;
 
 // The key that LibTorch uses: text up to 1.13, a pointer later.
 template <class Key = States::key_type>
@@ -120,57 +114,8 @@ void CheckGroups(const std::vector<Group>& groups, const std::string& needs_num_
   }
 }
 
-std::shared_ptr<const lopt::LearnedOptimizer> Make(const ThetaFile& theta_file) {
-  return OptimizerRegistry().Make(theta_file.learned_optimizer);
-}
-
-// The params after two updates, each with the params as they are for the gradient.
-std::vector<float> TwoUpdates(const UpdateRule& rule, std::span<const float> start) {
-  std::vector<float> params(start.begin(), start.end());
-  std::vector<float> state(static_cast<size_t>(rule.state_layout().size()));
-  StepInfo info = {.num_steps = 2};
-  rule.InitState(info, params, state);
-  Workspace scratch;
-  for (; info.step < info.num_steps; ++info.step) {
-    const std::vector<float> gradient = params;
-    rule.Update(info, gradient, params, state, scratch);
-  }
-  return params;
-}
-
-// Whether two tensors are updated together as each is by itself.
-bool TreatsTensorsSeparately(const lopt::LearnedOptimizer& optimizer,
-                             std::span<const float> theta) {
-  const Layout both({{"a", {3}}, {"b", {4, 3}}});
-  const auto rule = optimizer.Bind(both, theta);
-  std::vector<float> start(static_cast<size_t>(both.size()));
-  Normal(KeyFromSeed(0), start);
-  const std::vector<float> together = TwoUpdates(*rule, start);
-  int64_t state_size = 0;
-  for (const LayoutEntry& entry : both.entries()) {
-    const auto alone = optimizer.Bind(Layout({{entry.name, entry.shape}}), theta);
-    state_size += alone->state_layout().size();
-    const std::vector<float> separate =
-        TwoUpdates(*alone, std::span(start).subspan(entry.offset, entry.size));
-    if (std::memcmp(separate.data(), together.data() + entry.offset,
-                    separate.size() * sizeof(float)) != 0) {
-      return false;
-    }
-  }
-  return state_size == rule->state_layout().size();
-}
-
 std::span<float> Floats(const torch::Tensor& tensor) {
   return {tensor.data_ptr<float>(), static_cast<size_t>(tensor.numel())};
-}
-
-bool AllFinite(std::span<const float> values) {
-  constexpr uint32_t kInfinity = 0x7f800000;
-  uint32_t largest = 0;  // of the magnitudes' bits, which have the order of the magnitudes
-  for (const float value : values) {
-    largest = std::max(largest, std::bit_cast<uint32_t>(value) & 0x7fffffff);
-  }
-  return largest < kInfinity;
 }
 
 // A tensor [out, in, spatial...] as an optimizer that sees shapes knows it, [spatial..., in, out]:
@@ -185,13 +130,18 @@ torch::Tensor InRuleOrder(const torch::Tensor& tensor, bool sees_shapes) {
 
 // One parameter's update, prepared.
 struct Job {
-  Job(const torch::Tensor& param, bool sees_shapes, const Options& options, Key param_key)
-      : key(StateKey(param)),
+  Job(size_t group_number, size_t number, const torch::Tensor& param, bool sees_shapes,
+      const Options& options, Key param_key)
+      : group(group_number),
+        index(number),
+        key(StateKey(param)),
         param(InRuleOrder(param.detach(), sees_shapes)),
         gradient(InRuleOrder(param.grad(), sees_shapes).to(torch::kFloat32).contiguous()),
         options(&options),
         param_key(param_key) {}
 
+  size_t group;
+  size_t index;  // within the group
   States::key_type key;
   torch::Tensor param;     // a view of it in the order of the rule
   torch::Tensor gradient;  // float32 in C order
@@ -201,27 +151,27 @@ struct Job {
   const UpdateRule* rule = nullptr;
   State* state = nullptr;
 
-  bool PlainStep() const {
-    return param.scalar_type() == torch::kFloat32 && options->lr() == 1 &&
-           options->weight_decay() == 0;
-  }
-  bool InPlace() const {
-    return PlainStep() && param.is_contiguous() && !options->skip_zero_gradients();
-  }
+  bool IsDouble() const { return param.scalar_type() == torch::kFloat64; }
+  bool InPlace() const { return !IsDouble() && param.is_contiguous(); }
 
   void Prepare() {
-    values = param;
-    if (!InPlace()) {
-      values = torch::empty(param.sizes(), torch::dtype(torch::kFloat32)).copy_(param);
-    }
+    values = InPlace() ? param : torch::empty(param.sizes(), torch::kFloat32).copy_(param);
   }
 
-  void Update(float loss, Workspace& scratch) const {
-    const StepInfo info = {.step = state->step(),
-                           .num_steps = options->num_steps(),
-                           .loss = loss,
-                           .key = FoldIn(param_key, static_cast<uint64_t>(state->step()))};
-    rule->Update(info, Floats(gradient), Floats(values), Floats(state->state()), scratch);
+  TensorUpdate Update(float loss) const {
+    TensorUpdate update = {.rule = rule,
+                           .info = {.step = state->step(),
+                                    .num_steps = options->num_steps(),
+                                    .loss = loss,
+                                    .key = FoldIn(param_key, static_cast<uint64_t>(state->step()))},
+                           .options = {},
+                           .gradient = Floats(gradient),
+                           .params = Floats(values),
+                           .state = Floats(state->state())};
+    if (!IsDouble()) {
+      update.options = {options->lr(), options->weight_decay(), options->skip_zero_gradients()};
+    }
+    return update;
   }
 
   void Finish() const {
@@ -232,15 +182,15 @@ struct Job {
     }
     const torch::Tensor& old = param;
     torch::Tensor updated = values;
-    if (!PlainStep()) {
-      torch::Tensor change =
-          (values - old.to(torch::kFloat32)).to(old.scalar_type()).mul_(options->lr());
+    if (IsDouble()) {
+      torch::Tensor change = (values - old.to(torch::kFloat32)).to(torch::kFloat64);
+      change.mul_(options->lr());
       if (options->weight_decay() != 0) {
         change.sub_(old, options->lr() * options->weight_decay());
       }
       updated = old + change;
+      if (options->skip_zero_gradients()) updated = torch::where(gradient == 0, old, updated);
     }
-    if (options->skip_zero_gradients()) updated = torch::where(gradient == 0, old, updated);
     param.copy_(updated);
   }
 };
@@ -266,57 +216,23 @@ void CheckSame(const char* what, int64_t saved, size_t here) {
 
 }  // namespace
 
-// The bound optimizer, and one rule for each shape of tensor seen.
+// The bound optimizer, with what a run of it says.
 struct LearnedOptimizer::Rules {
   explicit Rules(const ThetaFile& theta_file)
       : config(theta_file.learned_optimizer),
-        theta(theta_file.theta),
-        optimizer(Make(theta_file)),
-        horizon(theta_file.trained_horizon) {
-    Require(theta.size() == optimizer->theta_layout().size(),
-            "LearnedOptimizer: theta has {} numbers, a {} needs {}", theta.size(), config.Type(),
-            optimizer->theta_layout().size());
-    Require(TreatsTensorsSeparately(*optimizer, AsSpan(theta)),
-            "LearnedOptimizer: a {} does not treat each tensor by itself, which this class needs",
-            config.Type());
-  }
+        tensors(config, theta_file.theta),
+        horizon(theta_file.trained_horizon) {}
 
-  // For a parameter in the order of the rule. A rule that goes by names (Celo2) takes one of fewer
-  // than two axes for a bias.
+  const lopt::LearnedOptimizer& optimizer() const { return tensors.optimizer(); }
+
+  // For a parameter in the order of the rule.
   const UpdateRule& Get(const torch::Tensor& param, const Options& options) {
-    const Shape shape = options.as_vectors() ? Shape{param.numel()} : param.sizes().vec();
-    std::unique_ptr<UpdateRule>& rule = by_shape[shape];
-    if (rule == nullptr) {
-      rule = optimizer->Bind(Layout({{shape.size() < 2 ? "b" : "w", shape}}), AsSpan(theta));
-    }
-    return *rule;
+    return tensors.For(options.as_vectors() ? Shape{param.numel()} : param.sizes().vec());
   }
 
   torch::Tensor ThetaTensor() const {
+    const Eigen::VectorXf& theta = tensors.theta();
     return torch::from_blob(const_cast<float*>(theta.data()), {theta.size()}).clone();
-  }
-
-  Config config;
-  Eigen::VectorXf theta;
-  std::shared_ptr<const lopt::LearnedOptimizer> optimizer;
-  std::map<Shape, std::unique_ptr<UpdateRule>> by_shape;
-  void UpdateAll(const std::vector<Job>& jobs, float loss) {
-    const auto work = [&] {
-      ParallelFor(std::ssize(jobs), [&](int64_t i) {
-        WorkspacePool::Lease scratch(workspaces);
-        jobs[static_cast<size_t>(i)].Update(loss, *scratch);
-      });
-    };
-    int64_t elements = 0;
-    for (const Job& job : jobs) elements += job.values.numel();
-    if (elements < kParallelElements) {
-      work();
-      return;
-    }
-    if (!threads || threads->threads() != at::get_num_threads()) {
-      threads.emplace(at::get_num_threads());
-    }
-    threads->Run(work);
   }
 
   // Says once that a training goes beyond what the optimizer was trained for.
@@ -327,11 +243,12 @@ struct LearnedOptimizer::Rules {
                " steps that this optimizer was trained for; it may lose what it has gained");
   }
 
+  Config config;
+  TensorRules tensors;
+  TensorUpdater updater;
   int64_t horizon;  // 0: unknown
   bool warned = false;
   int64_t skipped = 0;
-  WorkspacePool workspaces;
-  std::optional<ThreadPool> threads;
 };
 
 LearnedOptimizer::LearnedOptimizer(std::vector<Group> param_groups, const ThetaFile& theta_file,
@@ -339,7 +256,7 @@ LearnedOptimizer::LearnedOptimizer(std::vector<Group> param_groups, const ThetaF
     : torch::optim::Optimizer(std::move(param_groups), std::make_unique<Options>(defaults)),
       rules_(std::make_unique<Rules>(theta_file)) {
   CheckOptions(defaults, /*needs_num_steps=*/"", "LearnedOptimizer");
-  CheckGroups(param_groups_, rules_->optimizer->needs_num_steps());
+  CheckGroups(param_groups_, rules_->optimizer().needs_num_steps());
 }
 
 LearnedOptimizer::LearnedOptimizer(std::vector<torch::Tensor> params, const ThetaFile& theta_file,
@@ -366,12 +283,12 @@ torch::Tensor LearnedOptimizer::step(LossClosure closure) {
     const at::AutoGradMode with_grad(true);
     loss = closure();
   }
-  const std::string& needs_num_steps = rules_->optimizer->needs_num_steps();
+  const std::string& needs_num_steps = rules_->optimizer().needs_num_steps();
   CheckGroups(param_groups_, needs_num_steps);
 
   std::vector<Job> jobs;
+  std::vector<std::span<const float>> gradients;
   uint64_t place = 0;
-  int64_t skipped = 0;
   for (size_t g = 0; g < param_groups_.size(); ++g) {
     const auto& options = static_cast<const Options&>(param_groups_[g].options());
     for (size_t i = 0; i < param_groups_[g].params().size(); ++i) {
@@ -382,19 +299,21 @@ torch::Tensor LearnedOptimizer::step(LossClosure closure) {
               "{} has made all {} steps of its training (num_steps), which {} needs; nothing was "
               "changed. A higher num_steps lets it go on",
               Name(g, i, param), options.num_steps(), needs_num_steps);
-      Job job(param, rules_->optimizer->sees_shapes(), options, param_key);
-      if (AllFinite(Floats(job.gradient))) {
-        jobs.push_back(std::move(job));
-        continue;
-      }
-      Require(options.non_finite() == NonFinite::kSkip,
-              "{} has a gradient that is not finite; nothing was changed. NonFinite::kSkip leaves "
-              "such a parameter as it is and goes on",
-              Name(g, i, param));
-      ++skipped;
+      jobs.emplace_back(g, i, param, rules_->optimizer().sees_shapes(), options, param_key);
+      gradients.push_back(Floats(jobs.back().gradient));
     }
   }
-  rules_->skipped += skipped;
+  const int threads = at::get_num_threads();
+  const std::vector<int64_t> not_finite = rules_->updater.NotFinite(gradients, threads);
+  for (const int64_t n : not_finite) {
+    const Job& job = jobs[static_cast<size_t>(n)];
+    Require(job.options->non_finite() == NonFinite::kSkip,
+            "{} has a gradient that is not finite; nothing was changed. NonFinite::kSkip leaves "
+            "such a parameter as it is and goes on",
+            Name(job.group, job.index, param_groups_[job.group].params()[job.index]));
+  }
+  for (const int64_t n : std::views::reverse(not_finite)) jobs.erase(jobs.begin() + n);
+  rules_->skipped += std::ssize(not_finite);
   for (Job& job : jobs) {
     job.rule = &rules_->Get(job.param, *job.options);
     job.Prepare();
@@ -408,7 +327,10 @@ torch::Tensor LearnedOptimizer::step(LossClosure closure) {
     }
     job.state = static_cast<State*>(state.get());
   }
-  rules_->UpdateAll(jobs, loss.defined() && loss.numel() == 1 ? loss.item<float>() : 0);
+  const float loss_value = loss.defined() && loss.numel() == 1 ? loss.item<float>() : 0;
+  std::vector<TensorUpdate> updates;
+  for (const Job& job : jobs) updates.push_back(job.Update(loss_value));
+  rules_->updater.Update(updates, threads);
   for (const Job& job : jobs) {
     job.Finish();
     rules_->NoteSteps(job.state->step());
@@ -462,8 +384,8 @@ void LearnedOptimizer::load(torch::serialize::InputArchive& archive) {
   Require(differences.empty(), "LearnedOptimizer: the archive is of another learned optimizer: {}",
           fmt::join(differences, "; "));
   const torch::Tensor theta = Read(archive, "theta").toTensor();
-  Require(theta.numel() == rules_->theta.size() &&
-              std::memcmp(theta.data_ptr<float>(), rules_->theta.data(),
+  Require(theta.numel() == rules_->tensors.theta().size() &&
+              std::memcmp(theta.data_ptr<float>(), rules_->tensors.theta().data(),
                           static_cast<size_t>(theta.numel()) * sizeof(float)) == 0,
           "LearnedOptimizer: the archive was saved with another theta");
 
@@ -493,7 +415,7 @@ void LearnedOptimizer::load(torch::serialize::InputArchive& archive) {
       state->step(Read(archive, ParamKey(g, i, "step")).toInt());
       state->state(Read(archive, ParamKey(g, i, "state")).toTensor().clone());
       const int64_t wanted =
-          rules_->Get(InRuleOrder(params[i], rules_->optimizer->sees_shapes()), options[g])
+          rules_->Get(InRuleOrder(params[i], rules_->optimizer().sees_shapes()), options[g])
               .state_layout()
               .size();
       Require(state->state().scalar_type() == torch::kFloat32 && state->state().numel() == wanted,
