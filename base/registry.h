@@ -11,6 +11,9 @@
 
 namespace lopt {
 
+// Where the types come from that a program does not have itself, for its messages.
+inline constexpr const char* kTypesOfPlugins = "others come with plug-ins (--plugin FILE)";
+
 // Makes things of one kind from their configs. A folder's registry() returns the one of the process
 // with the built-in types in it; a user's main adds its own before it reads a config:
 //   TaskRegistry().Add<MyOptions>("MyTask", "What it is.", [](const MyOptions& o, const
@@ -21,7 +24,8 @@ class Registry {
  public:
   using Pointer = std::shared_ptr<const Made>;
 
-  explicit Registry(std::string kind) : table_(std::move(kind)) {}
+  explicit Registry(std::string kind, std::string elsewhere = "")
+      : table_(std::move(kind), std::move(elsewhere)) {}
 
   // `make` takes (const Options&, Args...) and returns something that converts to Pointer. Options
   // has a Visit(FieldVisitor&).
@@ -37,6 +41,20 @@ class Registry {
     const std::string type = entry.type;
     table_.Add(std::move(entry));
     makers_[type] = std::move(make);
+  }
+
+  // Throws Error if a type of the other registry is here already.
+  void CheckAreNew(const Registry& other) const {
+    for (const TypeEntry& entry : other.table_.entries()) table_.CheckIsNew(entry.type);
+  }
+
+  // Takes over all types of another registry, those of a plug-in. They must all be new.
+  void AddAll(const Registry& other, const std::string& plugin) {
+    for (TypeEntry entry : other.table_.entries()) {
+      entry.plugin = plugin;
+      table_.Add(std::move(entry));
+    }
+    makers_.insert(other.makers_.begin(), other.makers_.end());
   }
 
   // Throws Error as ReadFields does, and what the type's constructor throws.

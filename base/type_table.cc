@@ -26,9 +26,15 @@ std::vector<std::string> TypeNames(const std::vector<TypeEntry>& entries) {
 }  // namespace
 
 void TypeTable::Add(TypeEntry entry) {
-  Require(std::ranges::find(entries_, entry.type, &TypeEntry::type) == entries_.end(),
-          "{} type '{}' is registered already", kind_, entry.type);
+  CheckIsNew(entry.type);
   entries_.push_back(std::move(entry));
+}
+
+void TypeTable::CheckIsNew(const std::string& type) const {
+  const auto found = std::ranges::find(entries_, type, &TypeEntry::type);
+  if (found == entries_.end()) return;
+  Fail("{} type '{}' is registered already{}", kind_, type,
+       found->plugin.empty() ? "" : ", by plug-in " + found->plugin);
 }
 
 const TypeEntry& TypeTable::Find(const Config& config) const {
@@ -52,7 +58,8 @@ const TypeEntry* TypeTable::Find(const Config& config, Problems* problems) const
   const std::string& type = json.get_ref<const std::string&>();
   const auto found = std::ranges::find(entries_, type, &TypeEntry::type);
   if (found == entries_.end()) {
-    problems->Add(fmt::format("'{}' is '{}'; {}{}", path, type, ValidTypes(),
+    problems->Add(fmt::format("'{}' is '{}'; {}{}{}", path, type, ValidTypes(),
+                              elsewhere_.empty() ? "" : "; " + elsewhere_,
                               DidYouMean(type, TypeNames(entries_))));
     return nullptr;
   }

@@ -16,14 +16,18 @@ struct TypeEntry {
   std::string type;
   std::string summary;                        // one sentence
   std::function<void(FieldVisitor&)> fields;  // shows a default-constructed options struct
+  std::string plugin = "";                    // the file that it comes from; empty: the program
 };
 
 // The types of one kind ("task", "estimator", ...), in the order they were added.
 class TypeTable {
  public:
-  explicit TypeTable(std::string kind) : kind_(std::move(kind)) {}
+  // `elsewhere`: where types come from that are not here, for messages; may be empty.
+  explicit TypeTable(std::string kind, std::string elsewhere = "")
+      : kind_(std::move(kind)), elsewhere_(std::move(elsewhere)) {}
   // Throws Error if the type is there already.
   void Add(TypeEntry entry);
+  void CheckIsNew(const std::string& type) const;
   const std::string& kind() const { return kind_; }
   const std::vector<TypeEntry>& entries() const { return entries_; }
   // Throws Error with the path, the value and the valid types.
@@ -35,6 +39,7 @@ class TypeTable {
 
  private:
   std::string kind_;
+  std::string elsewhere_;
   std::vector<TypeEntry> entries_;
 };
 

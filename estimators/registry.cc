@@ -1,8 +1,8 @@
 #include "estimators/registry.h"
 
+#include "estimators/estimator_options.h"
 #include "estimators/full_es.h"
 #include "estimators/full_grad.h"
-#include "estimators/lopt_problem.h"
 #include "estimators/persistent_es.h"
 #include "estimators/truncated_es.h"
 #include "estimators/truncated_grad.h"
@@ -11,43 +11,6 @@ namespace lopt {
 namespace {
 
 using OptimizerPointer = std::shared_ptr<const LearnedOptimizer>;
-using Estimators = Registry<ConfiguredEstimator, OptimizerPointer, const TaskResources&>;
-
-// What every estimator's config says besides the estimator's own options: what is trained, for how
-// long, and what it weighs.
-struct EstimatorOptions {
-  Config task;
-  Config schedule;
-  LoptProblemOptions problem;
-  double weight = 1;
-
-  void Visit(FieldVisitor& v) {
-    v.Typed("task", &task, TaskRegistry().table(), "The tasks that are trained.");
-    v.Typed("schedule", &schedule, ScheduleRegistry().table(),
-            "How long an episode of inner training is.");
-    problem.Visit(v);
-    v.Field("weight", &weight, Above(0),
-            "Weight of this estimator's gradient in the mean over estimators.");
-  }
-};
-
-template <class Own>
-struct WithOwn : EstimatorOptions {
-  Own own;
-
-  void Visit(FieldVisitor& v) {
-    EstimatorOptions::Visit(v);
-    own.Visit(v);
-  }
-};
-
-std::shared_ptr<const LoptProblem> MakeProblem(const EstimatorOptions& options,
-                                               OptimizerPointer optimizer,
-                                               std::shared_ptr<const TruncationSchedule> schedule,
-                                               const TaskResources& resources) {
-  return std::make_shared<LoptProblem>(TaskRegistry().Make(options.task, resources),
-                                       std::move(optimizer), std::move(schedule), options.problem);
-}
 
 std::shared_ptr<const DifferentiableProblem> MakeDifferentiable(
     const std::string& type, const EstimatorOptions& options, const OptimizerPointer& optimizer,
@@ -57,36 +20,12 @@ std::shared_ptr<const DifferentiableProblem> MakeDifferentiable(
                                                  resources);
 }
 
-std::shared_ptr<const ConfiguredEstimator> Configured(
-    const EstimatorOptions& options, std::shared_ptr<const TruncationSchedule> schedule,
-    std::shared_ptr<const GradientEstimator> estimator) {
-  return std::make_shared<ConfiguredEstimator>(
-      ConfiguredEstimator{.estimator = std::move(estimator),
-                          .weight = options.weight,
-                          .task = options.task.Type(),
-                          .schedule = std::move(schedule)});
-}
-
-template <class Estimator, class Own = TruncatedOptions>
-void AddTruncated(Estimators* registry, const char* type, const char* summary) {
-  using Options = WithOwn<Own>;
-  registry->Add<Options>(
-      type, summary,
-      [](const Options& options, OptimizerPointer optimizer, const TaskResources& resources) {
-        const auto schedule = ScheduleRegistry().Make(options.schedule);
-        auto problem = MakeProblem(options, std::move(optimizer), schedule, resources);
-        problem->CheckEpisodesHaveLengths();
-        return Configured(options, schedule,
-                          std::make_shared<Estimator>(std::move(problem), options.own));
-      });
-}
-
-Estimators BuiltInEstimators() {
-  Estimators registry("estimator");
-  AddTruncated<TruncatedPES>(
+EstimatorTypes BuiltInEstimators() {
+  EstimatorTypes registry("estimator", kTypesOfPlugins);
+  AddTruncated<TruncatedPES, TruncatedOptions>(
       &registry, "TruncatedPES",
       "Persistent evolution strategies: windows of unrolled tasks, unbiased over whole episodes.");
-  AddTruncated<TruncatedNRES>(
+  AddTruncated<TruncatedNRES, TruncatedOptions>(
       &registry, "TruncatedNRES",
       "Noise-reuse evolution strategies (ES-Single): as TruncatedPES, with one perturbation for "
       "each episode.");
@@ -105,8 +44,8 @@ Estimators BuiltInEstimators() {
         auto problem = MakeProblem(options, std::move(optimizer),
                                    std::make_shared<NeverEndingTruncationSchedule>(), resources);
         const auto schedule = ScheduleRegistry().Make(options.schedule);
-        return Configured(options, schedule,
-                          std::make_shared<FullES>(std::move(problem), schedule, options.own));
+        return ConfiguredBy(options, schedule,
+                            std::make_shared<FullES>(std::move(problem), schedule, options.own));
       });
   using FullGradOptions = WithOwn<FullGrad::Options>;
   registry.Add<FullGradOptions>(
@@ -119,8 +58,8 @@ Estimators BuiltInEstimators() {
             MakeDifferentiable("FullGrad", options, optimizer,
                                std::make_shared<NeverEndingTruncationSchedule>(), resources);
         const auto schedule = ScheduleRegistry().Make(options.schedule);
-        return Configured(options, schedule,
-                          std::make_shared<FullGrad>(std::move(problem), schedule, options.own));
+        return ConfiguredBy(options, schedule,
+                            std::make_shared<FullGrad>(std::move(problem), schedule, options.own));
       });
   using TruncatedGradAllOptions = WithOwn<TruncatedGradOptions>;
   registry.Add<TruncatedGradAllOptions>(
@@ -132,8 +71,8 @@ Estimators BuiltInEstimators() {
         const auto schedule = ScheduleRegistry().Make(options.schedule);
         auto problem = MakeDifferentiable("TruncatedGrad", options, optimizer, schedule, resources);
         problem->problem().CheckEpisodesHaveLengths();
-        return Configured(options, schedule,
-                          std::make_shared<TruncatedGrad>(std::move(problem), options.own));
+        return ConfiguredBy(options, schedule,
+                            std::make_shared<TruncatedGrad>(std::move(problem), options.own));
       });
   return registry;
 }
@@ -147,7 +86,7 @@ void AddSchedule(Registry<TruncationSchedule>* registry, const char* type, const
 }
 
 Registry<TruncationSchedule> BuiltInSchedules() {
-  Registry<TruncationSchedule> registry("schedule");
+  Registry<TruncationSchedule> registry("schedule", kTypesOfPlugins);
   AddSchedule<ConstantTruncationSchedule>(&registry, "ConstantTruncationSchedule",
                                           "Every episode has the same length.");
   AddSchedule<LogUniformLengthSchedule>(
@@ -163,8 +102,8 @@ Registry<TruncationSchedule> BuiltInSchedules() {
 
 }  // namespace
 
-Estimators& EstimatorRegistry() {
-  static Estimators registry = BuiltInEstimators();
+EstimatorTypes& EstimatorRegistry() {
+  static EstimatorTypes registry = BuiltInEstimators();
   return registry;
 }
 

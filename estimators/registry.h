@@ -21,9 +21,11 @@ struct ConfiguredEstimator {
   std::shared_ptr<const TruncationSchedule> schedule = nullptr;
 };
 
+using EstimatorTypes =
+    Registry<ConfiguredEstimator, std::shared_ptr<const LearnedOptimizer>, const TaskResources&>;
+
 // The gradient estimators and truncation schedules, built-in ones included.
-Registry<ConfiguredEstimator, std::shared_ptr<const LearnedOptimizer>, const TaskResources&>&
-EstimatorRegistry();
+EstimatorTypes& EstimatorRegistry();
 Registry<TruncationSchedule>& ScheduleRegistry();
 
 }  // namespace lopt

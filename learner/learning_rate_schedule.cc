@@ -162,7 +162,7 @@ class Piecewise final : public LearningRateSchedule {
 };
 
 Registry<LearningRateSchedule> BuiltInSchedules() {
-  Registry<LearningRateSchedule> registry("learning rate schedule");
+  Registry<LearningRateSchedule> registry("learning rate schedule", kTypesOfPlugins);
   registry.Add<ConstantOptions>(
       "Constant", "Always 1.", [](const ConstantOptions&) { return std::make_shared<Constant>(); });
   registry.Add<WarmupOptions>("Warmup", "Rises linearly to 1 and stays there.",

@@ -121,7 +121,7 @@ class Sgdm final : public ThetaOpt {
 };
 
 Registry<ThetaOpt> BuiltInThetaOpts() {
-  Registry<ThetaOpt> registry("theta_opt");
+  Registry<ThetaOpt> registry("theta_opt", kTypesOfPlugins);
   registry.Add<AdamOptions>("Adam", "Adam.",
                             [](const AdamOptions& o) { return std::make_shared<Adam>(o); });
   registry.Add<AdamWOptions>("AdamW",

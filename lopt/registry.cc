@@ -34,7 +34,7 @@ void AddType(Registry<LearnedOptimizer>& registry, const char* type, const char*
 }
 
 Registry<LearnedOptimizer> BuiltIn() {
-  Registry<LearnedOptimizer> registry("learned optimizer");
+  Registry<LearnedOptimizer> registry("learned optimizer", kTypesOfPlugins);
   AddType<MLPLOpt, MLPLOptOptions>(
       registry, "MLPLOpt",
       "A small network that maps each parameter's gradient, value, momenta and time to its step.");

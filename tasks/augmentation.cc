@@ -13,7 +13,7 @@ struct NoAugmentationOptions {
 };
 
 Registry<Augmentation, const ImageExtent&> BuiltInAugmentations() {
-  Registry<Augmentation, const ImageExtent&> types("augmentation");
+  Registry<Augmentation, const ImageExtent&> types("augmentation", kTypesOfPlugins);
   types.Add<NoAugmentationOptions>(
       "None", "Images stay as they are.",
       [](const NoAugmentationOptions&, const ImageExtent&) { return nullptr; });

@@ -90,7 +90,7 @@ void AddWrappers(TaskTypes* types) {
 }
 
 TaskTypes BuiltIn() {
-  TaskTypes types("task");
+  TaskTypes types("task", kTypesOfPlugins);
   AddQuadratic<QuadraticTask, QuadraticOptions>(&types, "QuadraticTask",
                                                 "sum(x^2), started at x ~ N(0, I).");
   AddQuadratic<FixedDimQuadraticFamily, QuadraticOptions>(

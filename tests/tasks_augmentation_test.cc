@@ -362,7 +362,7 @@ TEST_CASE("An augmentation of a task that has no images is an error") {
         "config: unknown key 'augment'; valid keys: dim");
   CHECK(error(R"({"type": "ImageMLP", "augment": {"type": "CTAugmnt"}})") ==
         "config: 'augment.type' is 'CTAugmnt'; valid types of augmentation: None, Drawn, "
-        "CTAugment; did you mean 'CTAugment'?");
+        "CTAugment; others come with plug-ins (--plugin FILE); did you mean 'CTAugment'?");
   CHECK(error(R"({"type": "ImageMLP", "augment": {"type": "Drawn", "scale": 0.5}})") ==
         "config: 'augment.scale' must be a number in [1, 10], got 0.5");
   CHECK(error(R"({"type": "ImageMLP", "augment": {"type": "CTAugment", "translate": "px"}})") ==

@@ -94,7 +94,7 @@ TEST_CASE("An unknown option is an error that lists the options") {
   CHECK_EQ(finished.errors,
            "lopt: --step is not an option here; the options are --preset, --set, --out, --steps, "
            "--threads, --seed, --data-dir, --resume, --from, --overwrite, --init-theta, --isa, "
-           "--allow-isa-change, --learner-only, --help\n");
+           "--allow-isa-change, --learner-only, --plugin, --help\n");
 }
 
 TEST_CASE("Command lines that say too little or too much are usage errors") {
@@ -150,7 +150,7 @@ TEST_CASE("A bad config is an error that names the key, the value and the valid 
   for (const TypeEntry& entry : TaskRegistry().table().entries()) tasks.push_back(entry.type);
   CHECK_EQ(ErrorOf(ConfigText("QuadraticTask", "CubicTask")),
            fmt::format("lopt: config: 'estimators[0].task.type' is 'CubicTask'; valid types of "
-                       "task: {}\n",
+                       "task: {}; others come with plug-ins (--plugin FILE)\n",
                        fmt::join(tasks, ", ")));
   CHECK(ErrorOf(ConfigText("\"meta_steps\": 3", "\"meta_steps\": 3,"))
             .ends_with("/config.json: line 9, column 1: syntax error while parsing object key - "

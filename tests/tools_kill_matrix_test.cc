@@ -52,6 +52,9 @@ struct Setup {
   bool reproducible = true;
   int64_t updates = kUpdates;
   bool ordinary_user = false;  // where the tests run as root
+  // The task, and the option of lopt launch for the plug-in that it comes from.
+  const char* task = "FixedDimQuadraticFamily";
+  const char* plugin = "";
 };
 
 const Setup kOneHost = {.name = "one host"};
@@ -68,23 +71,25 @@ const Setup kDeadline = {.name = "deadline_seconds",
                          .mode = R"({"type": "Sync", "deadline_seconds": 0.02, "quorum": 2})",
                          .reproducible = false,
                          .updates = 4 * kUpdates};
+const Setup kPlugin = {.name = "a plug-in",
+                       .task = "PluginTask",
+                       .plugin = "--plugin " LOPT_BINARY_DIR "/tests/plugin_good.so"};
 const Setup kOrdinaryUser = {.name = "an ordinary user", .ordinary_user = true};
 
 // 60 updates in about a second. Every window has the same number of inner steps.
 std::string ConfigText(const Setup& setup) {
-  return R"({
-    "learned_optimizer": {"type": "MLPLOpt", "hidden_size": 16},
-    "theta_opt": {"type": "Adam", "learning_rate": 1e-3},
+  return fmt::format(
+      R"({{
+    "learned_optimizer": {{"type": "MLPLOpt", "hidden_size": 16}},
+    "theta_opt": {{"type": "Adam", "learning_rate": 1e-3}},
     "estimators": [
-      {"type": "TruncatedPES", "task": {"type": "FixedDimQuadraticFamily", "dim": 20},
+      {{"type": "TruncatedPES", "task": {{"type": "{}", "dim": 20}},
        "num_tasks": 8, "trunc_length": 50, "std": 0.01, "random_initial_iteration_offset": 100,
-       "schedule": {"type": "ConstantTruncationSchedule", "total_length": 120}}
+       "schedule": {{"type": "ConstantTruncationSchedule", "total_length": 120}}}}
     ],
-    "seed": 5, "checkpoint_seconds": 0,)" +
-         fmt::format(
-             R"("workers": {}, "meta_steps": {}, "checkpoint_steps": {},
-                "worker_timeout_seconds": {}, "mode": {}}})",
-             kWorkers, setup.updates, kCheckpointSteps, kWorkerTimeoutSeconds, setup.mode);
+    "seed": 5, "checkpoint_seconds": 0, "workers": {}, "meta_steps": {}, "checkpoint_steps": {},
+    "worker_timeout_seconds": {}, "mode": {}}})",
+      setup.task, kWorkers, setup.updates, kCheckpointSteps, kWorkerTimeoutSeconds, setup.mode);
 }
 
 // A run in a directory of its own.
@@ -107,10 +112,10 @@ class Run {
                 "cannot become an ordinary user");
       }
       const std::string command = fmt::format(
-          "exec {}/lopt launch -n {} --max-restarts 3 --start-timeout {} --worker-timeout {} "
+          "exec {}/lopt launch -n {} {} --max-restarts 3 --start-timeout {} --worker-timeout {} "
           "--mpiexec '{}' -- meta-train {} --threads 1 --out {} {}",
-          LOPT_BINARY_DIR, ranks, kStartTimeoutSeconds, kWorkerTimeoutSeconds, setup_.mpiexec,
-          scratch_ / "config.json", out(), resume ? "--resume" : "");
+          LOPT_BINARY_DIR, ranks, setup_.plugin, kStartTimeoutSeconds, kWorkerTimeoutSeconds,
+          setup_.mpiexec, scratch_ / "config.json", out(), resume ? "--resume" : "");
       ::execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
       return 127;
     });
@@ -402,6 +407,8 @@ TEST_CASE("Kill matrix, deadline: a killed worker") { CheckRanks(kDeadline, SIGK
 TEST_CASE("Kill matrix, deadline: a stopped worker") { CheckRanks(kDeadline, SIGSTOP, {2}); }
 TEST_CASE("Kill matrix, deadline: a killed supervisor") { CheckKilledSupervisor(kDeadline); }
 TEST_CASE("Kill matrix, deadline: SIGTERM") { CheckStop(kDeadline); }
+
+TEST_CASE("Kill matrix, a plug-in's task: a killed worker") { CheckRanks(kPlugin, SIGKILL, {2}); }
 
 TEST_CASE("Kill matrix as an ordinary user: a killed worker") {
   CheckRanks(kOrdinaryUser, SIGKILL, {2});

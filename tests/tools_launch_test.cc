@@ -635,7 +635,7 @@ TEST_CASE("Launch: help shows an example, and wrong command lines say what is wa
        "lopt: --start-timeout wants more than 0, not -1\n"},
       {{"-n", "2", "--retries", "3", "--", "meta-train", "--out", "x"},
        "lopt: --retries is not an option here; the options are --ranks, --max-restarts, "
-       "--min-ranks, --mpiexec, --start-timeout, --worker-timeout, --help\n"},
+       "--min-ranks, --mpiexec, --start-timeout, --worker-timeout, --plugin, --help\n"},
       {{"-n", "2", "--", "meta-train", "--resume", "--overwrite", "--out", "x"},
        "lopt: Give --resume or --overwrite, not both\n"},
   };

@@ -229,6 +229,25 @@ TEST_CASE("Ranks with different configs end the job with a message that names th
   CHECK_FALSE(std::filesystem::exists(out));
 }
 
+TEST_CASE("Three ranks with a plug-in give the bytes of one process with the type that it has") {
+  const TempDirectory scratch;
+  const std::string config = WriteConfig(scratch, SmallExperiment(4, 5), {0});
+  REQUIRE(Train(0, {config, "--out", scratch / "one"}).exit_code == 0);
+  const Words words = {config,  "--set",           "estimators.0.task.type=PluginTask",
+                       "--out", scratch / "three", "--threads",
+                       "1",     "--plugin"};
+  const auto with = [&](const char* file) {
+    Words all = words;
+    all.push_back(std::string(LOPT_BINARY_DIR "/tests/") + file);
+    return Train(3, all);
+  };
+  CHECK_EQ(with("plugin_good.so").exit_code, 0);
+  CHECK(FinalTheta(scratch / "three") == FinalTheta(scratch / "one"));
+  const FinishedProcess bad = with("plugin_no_entry.so");
+  CHECK_EQ(bad.exit_code, 1);
+  CHECK_EQ(Count(bad.errors, "plugin_no_entry.so: it has no function lopt_plugin"), 1);
+}
+
 TEST_CASE("A rank that cannot read its data ends the job with a message that names it") {
   const TempDirectory scratch;
   MetaTrainConfig experiment = SmallExperiment(2, 4);

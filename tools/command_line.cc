@@ -8,7 +8,9 @@
 #include <boost/program_options.hpp>
 #include <sstream>
 
+#include "learner/plugin.h"
 #include "tools/commands.h"
+#include "tools/shell.h"
 
 namespace lopt {
 
@@ -49,7 +51,9 @@ std::optional<po::variables_map> ParseCommandLine(const std::vector<std::string>
                                                   const std::string& synopsis,
                                                   const std::string& examples) {
   po::options_description named = options;
-  named.add_options()("help", "Show this text.");
+  named.add_options()("plugin",
+                      po::value<std::vector<std::string>>()->value_name("FILE.so")->composing(),
+                      "Use the types of a plug-in. May be repeated.")("help", "Show this text.");
   po::options_description all = named;
   po::positional_options_description positions;
   if (!positional.empty()) {
@@ -74,6 +78,7 @@ std::optional<po::variables_map> ParseCommandLine(const std::vector<std::string>
     }
     po::notify(values);
     RefuseEmptyTexts(values, named, positional);
+    for (const std::string& plugin : Plugins(values)) LoadPlugin(plugin);
     return values;
   } catch (const po::unknown_option& error) {
     throw UsageError(fmt::format("{} is not an option here; the options are {}",
@@ -84,6 +89,17 @@ std::optional<po::variables_map> ParseCommandLine(const std::vector<std::string>
   } catch (const po::error& error) {
     throw UsageError(fmt::format("{}; usage: {}", error.what(), synopsis));
   }
+}
+
+std::vector<std::string> Plugins(const po::variables_map& values) {
+  if (!values.contains("plugin")) return {};
+  return values["plugin"].as<std::vector<std::string>>();
+}
+
+std::string PluginWords(const po::variables_map& values) {
+  std::string words;
+  for (const std::string& plugin : Plugins(values)) words += " --plugin " + ShellQuoted(plugin);
+  return words;
 }
 
 std::optional<std::string> TextOption(const po::variables_map& values, const char* name) {

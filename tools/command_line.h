@@ -11,12 +11,18 @@ namespace lopt {
 // The parsed words of one subcommand; empty if the user asked for --help, which has been printed.
 // `synopsis` and `examples` stand above and below the list of options there. `positional` names the
 // option that words without one go to, a std::vector<std::string> of at most `max_positional` of
-// them. Only long, complete option names are accepted. Throws UsageError that names what is not
-// understood and lists the options.
+// them. Only long, complete option names are accepted. Every subcommand has --plugin, whose types
+// are registered on return. Throws UsageError that names what is not understood and lists the
+// options, and Error as LoadPlugin does.
 std::optional<boost::program_options::variables_map> ParseCommandLine(
     const std::vector<std::string>& arguments,
     const boost::program_options::options_description& options, const std::string& positional,
     int max_positional, const std::string& synopsis, const std::string& examples);
+
+// The plug-ins that were given, and the words of a command line that give them again: " --plugin
+// FILE" for each.
+std::vector<std::string> Plugins(const boost::program_options::variables_map& values);
+std::string PluginWords(const boost::program_options::variables_map& values);
 
 // The value of an option that takes text, or the one word of a positional option; nothing if it was
 // not given. Throws UsageError that names the option if it has another type or several words.

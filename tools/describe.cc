@@ -41,7 +41,8 @@ std::vector<Kind> Kinds() {
 }
 
 std::string DescribeType(const TypeEntry& entry) {
-  return fmt::format("### {}\n\n{}\n\n{}\n", entry.type, entry.summary,
+  return fmt::format("### {}\n\n{}{}\n\n{}\n", entry.type, entry.summary,
+                     entry.plugin.empty() ? "" : " From the plug-in " + entry.plugin + ".",
                      DescribeFields(entry.fields));
 }
 

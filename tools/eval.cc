@@ -254,7 +254,8 @@ int RunTheEvaluation(const std::vector<std::string>& arguments, const po::variab
   if (result.tasks_ended > 0) fmt::print("\n{}\n", MarkdownTable(result.summary));
   if (result.tasks_ended < result.tasks) {
     fmt::print("Stopped after {} of {} tasks. To go on:\n", result.tasks_ended, result.tasks);
-    fmt::print("  lopt eval --resume --out {}\n", ShellQuoted(source.out_dir));
+    fmt::print("  lopt eval --resume --out {}{}\n", ShellQuoted(source.out_dir),
+               PluginWords(values));
     return kExitInterrupted;
   }
   fmt::print("The results are in {} ({})\n", source.out_dir, FormatDuration(result.seconds));

@@ -98,8 +98,8 @@ RunSource ReadRunSource(const po::variables_map& values) {
     } catch (const Error& error) {
       Fail(
           "{}; to resume all the same, give the config: lopt meta-train CONFIG.json --resume --out "
-          "{}",
-          error.what(), ShellQuoted(out));
+          "{}{}",
+          error.what(), ShellQuoted(out), PluginWords(values));
     }
   }
   throw UsageError(fmt::format(
@@ -241,7 +241,8 @@ int Train(const po::variables_map& values, Transport* transport) {
   if (result.interrupted) {
     fmt::print("Stopped after update {} of {}; the state is saved. To go on:\n",
                result.learner.outer_step, config.meta_steps);
-    fmt::print("  lopt meta-train --resume --out {}\n", ShellQuoted(options.out_dir));
+    fmt::print("  lopt meta-train --resume --out {}{}\n", ShellQuoted(options.out_dir),
+               PluginWords(values));
     return kExitInterrupted;
   }
   fmt::print("The weights are in {}\n", result.theta_path);

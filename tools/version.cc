@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/isa.h"
+#include "learner/plugin.h"
 #include "learner/transport/mpi_transport.h"
 #include "tasks/torch_module.h"
 #include "tools/build_info.h"
@@ -43,6 +44,7 @@ int VersionCommand(const std::vector<std::string>& arguments) {
   fmt::print("MPI:              {}\n", OrElse(MpiLibrary(), "not built"));
   fmt::print("CUDA:             not built\n");
   fmt::print("LibTorch:         {}\n", TorchLine());
+  fmt::print("plug-ins:         built for {}\n", LOPT_PLUGIN_ABI);
   return kExitDone;
 }
 

@@ -160,6 +160,7 @@ int LaunchCommand(const std::vector<std::string>& arguments) {
   if (options.resume && options.overwrite) {
     throw UsageError("Give --resume or --overwrite, not both");
   }
+  for (const std::string& plugin : Plugins(values)) program.push_back("--plugin=" + plugin);
   options.program = GuardedProgram(options.out_dir, program);
   options.restart.ranks = AtLeast(values, "ranks", 1);
   options.restart.min_ranks =

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <Eigen/Core>
+#include <memory>
+#include <string>
+
+#include "base/registry.h"
+#include "estimators/registry.h"
+#include "learner/learning_rate_schedule.h"
+#include "learner/plugin_abi.h"
+#include "learner/theta_opt.h"
+#include "lopt/registry.h"
+#include "tasks/augmentation.h"
+#include "tasks/registry.h"
+
+namespace lopt {
+
+// The types that a plug-in adds to those of the program.
+struct PluginTypes {
+  TaskTypes tasks{"task"};
+  Registry<Augmentation, const ImageExtent&> augmentations{"augmentation"};
+  Registry<LearnedOptimizer> optimizers{"learned optimizer"};
+  EstimatorTypes estimators{"estimator"};
+  Registry<TruncationSchedule> schedules{"schedule"};
+  Registry<ThetaOpt> theta_opts{"theta_opt"};
+  Registry<LearningRateSchedule> learning_rate_schedules{"learning rate schedule"};
+};
+
+// What a plug-in exports.
+struct Plugin {
+  const char* abi;  // LOPT_PLUGIN_ABI where the plug-in was compiled; always the first member
+  void (*add)(PluginTypes& types);
+};
+
+// The only symbol of a plug-in that is looked up, of type `const Plugin*()`.
+inline constexpr const char* kPluginEntry = "lopt_plugin";
+
+// What objects of C++ look like in memory: lopt's own headers (learner/plugin_abi.h), the compiler
+// and language, the standard library and Eigen. A literal, so that a plug-in has its own and not
+// the program's.
+#define LOPT_TEXT_OF(x) #x
+#define LOPT_TEXT(x) LOPT_TEXT_OF(x)
+#ifdef _GLIBCXX_DEBUG
+#define LOPT_DEBUG_CONTAINERS ", debug containers"
+#else
+#define LOPT_DEBUG_CONTAINERS ""
+#endif
+#define LOPT_PLUGIN_ABI                                                                           \
+  LOPT_HEADERS ", compiler " __VERSION__ ", C++ " LOPT_TEXT(__cplusplus) LOPT_DEBUG_CONTAINERS    \
+      ", Eigen " LOPT_TEXT(EIGEN_WORLD_VERSION) "." LOPT_TEXT(EIGEN_MAJOR_VERSION) "." LOPT_TEXT( \
+          EIGEN_MINOR_VERSION) " aligned to " LOPT_TEXT(EIGEN_MAX_ALIGN_BYTES)
+
+// Defines a plug-in's entry function, outside of any namespace and once in a plug-in:
+//   LOPT_PLUGIN(types) {
+//     types.tasks.Add<MyOptions>("MyTask", "What it is.", [](const MyOptions& o, const auto&) {
+//       return std::make_shared<MyTask>(o);
+//     });
+//   }
+#define LOPT_PLUGIN(types)                                                               \
+  static void LoptPluginAdd(::lopt::PluginTypes& types);                                 \
+  extern "C" const ::lopt::Plugin* lopt_plugin() {                                       \
+    static const ::lopt::Plugin plugin = {.abi = LOPT_PLUGIN_ABI, .add = LoptPluginAdd}; \
+    return &plugin;                                                                      \
+  }                                                                                      \
+  static void LoptPluginAdd(::lopt::PluginTypes& types)
+
+// Opens a plug-in and adds its types to the registries, before any thread reads them; one that has
+// been added already is left as it is. Throws Error that names the file, and adds nothing, if it is
+// not there, cannot be loaded, has no entry function or another ABI, throws, or has a type of a
+// name that is registered already. It is never closed. Its code takes the symbols of the running
+// program, which must export them.
+void LoadPlugin(const std::string& path);
+
+}  // namespace lopt
