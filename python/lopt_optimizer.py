@@ -80,6 +80,14 @@ def _join(tensors):
     return tensors[0] if len(tensors) == 1 else torch.cat(tensors, -1)
 
 
+def _chunks(x):
+    """Slices of the elements of x [n], so many that their activations stay in a CPU's cache. Few
+    elements are cut finer: for more at once torch wakes threads, which takes longer."""
+    n = x.numel()
+    size = 1 << 16 if x.device.type != "cpu" else 1 << 13 if n > 1 << 13 else 1 << 10
+    return [slice(begin, begin + size) for begin in range(0, n, size)]
+
+
 def _mean_squares(x, sizes):
     """x: [k, sum of sizes], tensors side by side. The means of squares of each, [k, tensors]."""
     sums = torch.stack([part.sum(1) for part in (x * x).split(sizes, 1)], 1)
@@ -88,9 +96,8 @@ def _mean_squares(x, sizes):
 
 def _spread(x, sizes):
     """x: [k, tensors]. Each tensor's column for each of its elements, [k, sum of sizes]."""
-    if len(sizes) == 1:
-        return x.expand(-1, sizes[0])
-    return x.repeat_interleave(torch.tensor(sizes, device=x.device), 1, output_size=sum(sizes))
+    columns = [column.expand(-1, size) for column, size in zip(x.split(1, 1), sizes)]
+    return columns[0] if len(columns) == 1 else torch.cat(columns, 1)
 
 
 _SCHEDULES = ("constant", "linear", "cosine")
@@ -140,7 +147,6 @@ class _MLPLOpt(_Rule):
     TIME_SCALES = (1, 3, 10, 30, 100, 300, 1000, 3000, 10000, 30000, 100000)
     PARAMETER_FLOOR = 1e-3
     NORMALIZED = 2 + len(DECAYS)  # features that differ between the parameters of a tensor
-    CHUNK = 1 << 13  # parameters whose activations are formed at once: they stay in the cache
 
     @staticmethod
     def check(options):
@@ -201,8 +207,7 @@ class _MLPLOpt(_Rule):
         # The time features are the same for all parameters, so they are part of the first bias.
         biases = [self._biases[0] + (self._time_weights @ times)[:, None], *self._biases[1:]]
         step = torch.empty_like(p)
-        for begin in range(0, p.numel(), self.CHUNK):
-            chunk = slice(begin, begin + self.CHUNK)
+        for chunk in _chunks(p):
             x = torch.cat([g[None, chunk], p[None, chunk], momenta[:, chunk]])
             x *= factors[:-1, chunk]
             for layer, (weights, bias) in enumerate(zip(self._weights, biases)):
@@ -353,8 +358,7 @@ class _AdafacMLPLOpt(_Rule):
         weights, time_weights = self._weights[0].split([len(x), len(times)], 1)
         bias = self._biases[0] + (time_weights @ times)[:, None]
         step = torch.empty_like(x[0])
-        for begin in range(0, len(step), _MLPLOpt.CHUNK):
-            chunk = slice(begin, begin + _MLPLOpt.CHUNK)
+        for chunk in _chunks(step):
             y = torch.addmm(bias, weights, x[:, chunk])
             for layer in range(1, len(self._weights)):
                 y = torch.addmm(self._biases[layer], self._weights[layer], y.relu_())
@@ -449,8 +453,7 @@ class _Celo2Base(_Rule):
                        for f in self._features(p, g.clamp(-1000, 1000), state)])
         weights = [self._weights[0][:, : len(x)], *self._weights[1:]]
         direction = torch.empty_like(x[0])
-        for begin in range(0, p.numel(), _MLPLOpt.CHUNK):
-            chunk = slice(begin, begin + _MLPLOpt.CHUNK)
+        for chunk in _chunks(direction):
             y = torch.addmm(self._biases[0], weights[0], x[:, chunk])
             for layer in (1, 2):
                 y = torch.addmm(self._biases[layer], weights[layer], y.relu_())

@@ -1,10 +1,11 @@
 """Times steps of optimizers on CPU tensors, in turns.
 
-    python3 -m lopt.bench_optimizer [--threads N] [--models NAME...]
+    python3 -m lopt.bench_optimizer [--threads N] [--models NAME...] [--isa avx2]
 
 A round is a block of steps with each optimizer in turn, so that all see the same load of the
 machine. Printed are the time of a step in microseconds, the least and the median over the rounds,
-and the median over the rounds of its ratio to torch.optim.Adam's of the same round.
+the median over the rounds of its ratio to torch.optim.Adam's of the same round, and the least
+processor time of a step, of all threads.
 """
 
 import argparse
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from . import _reference
+from . import _core, _reference
 from .theta import Theta, load
 from .torch import LearnedOptimizer
 
@@ -46,12 +47,20 @@ def optimizers(chosen, old):
              "recommended": learned(load("recommended")), "fast": learned(load("fast")),
              **{f"hidden {size}": learned(theta_of(size)) for size in (4, 8, 32)},
              "one file": one_file(_reference)}
+    try:
+        torch.optim.Adam(params_of([(1,)]), fused=True)
+        known["Adam fused"] = lambda params: torch.optim.Adam(params, fused=True)
+    except RuntimeError:
+        pass  # older versions of torch have it for other devices alone
     if old:
         spec = importlib.util.spec_from_file_location("old_lopt_optimizer", old)
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         known["one file, old"] = one_file(module)
-    return {name: known[name] for name in chosen or known}
+    unknown = set(chosen) - set(known)
+    if unknown:
+        raise SystemExit(f"Optimizers are {', '.join(known)}; got {', '.join(unknown)}")
+    return {name: known[name] for name in known if name in chosen or name == "Adam" or not chosen}
 
 
 def params_of(shapes):
@@ -66,13 +75,16 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
-    parser.add_argument("--optimizers", nargs="+", help="Adam is always among them.")
+    parser.add_argument("--optimizers", nargs="+", default=[], help="Adam is always among them.")
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--seconds", type=float, default=0.02, help="Of a block.")
+    parser.add_argument("--isa", help="Instruction set of the kernels, such as avx2.")
     parser.add_argument("--old", help="Path of an older lopt_optimizer.py.")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    print(f"torch {torch.__version__}, {options.threads} threads")
+    if options.isa:
+        _core.pin_isa(options.isa)
+    print(f"torch {torch.__version__}, {options.threads} threads, {_core.isa()}")
     for model in options.models:
         made = {name: make(params_of(MODELS[model]))
                 for name, make in optimizers(options.optimizers, options.old).items()}
@@ -84,16 +96,19 @@ def main():
             elapsed = time.perf_counter() - begin
             steps[name] = max(1, min(100, round(options.seconds / elapsed)))
         times = {name: [] for name in made}
+        processor = {name: [] for name in made}
         for _ in range(options.rounds):
             for name, optimizer in made.items():
-                begin = time.perf_counter()
+                begin, used = time.perf_counter(), time.process_time()
                 for _ in range(steps[name]):
                     optimizer.step()
                 times[name].append((time.perf_counter() - begin) / steps[name] * 1e6)
+                processor[name].append((time.process_time() - used) / steps[name] * 1e6)
         for name, own in times.items():
             ratio = statistics.median(a / b for a, b in zip(own, times["Adam"]))
             print(f"{model:8} {name:14} least {min(own):10.1f} us  median "
-                  f"{statistics.median(own):10.1f} us  {ratio:7.2f} x Adam", flush=True)
+                  f"{statistics.median(own):10.1f} us  {ratio:7.2f} x Adam  processor "
+                  f"{min(processor[name]):10.1f} us", flush=True)
 
 
 if __name__ == "__main__":

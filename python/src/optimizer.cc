@@ -1,6 +1,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/isa.h"
 #include "base/layout.h"
 #include "lopt/tensor_updates.h"
 #include "python/src/bind.h"
@@ -95,6 +97,9 @@ class TensorOptimizer {
 }  // namespace
 
 void BindOptimizer(nb::module_& m) {
+  m.def("isa", &CurrentIsa, "The instruction set that the kernels use.");
+  m.def("pin_isa", &PinIsa, nb::arg("isa"),
+        "Makes the kernels of the process use another one; not while any run.");
   nb::class_<TensorOptimizer>(
       m, "TensorOptimizer",
       "A learned optimizer with its theta [D], for tensors that lie apart. Tensors are float32 "
