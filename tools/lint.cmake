@@ -8,7 +8,7 @@ set(tidy_files)
 foreach(folder ${lint_folders} python/src tests tests/contracts)
   file(GLOB files CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/${folder}/*.cc ${CMAKE_SOURCE_DIR}/${folder}/*.h)
   list(APPEND format_files ${files})
-  if(NOT folder MATCHES "^(tests|python)")
+  if(NOT folder MATCHES "^tests")
     list(FILTER files INCLUDE REGEX "\\.cc$")
     list(APPEND tidy_files ${files})
   endif()
@@ -18,6 +18,9 @@ set(tidy_torch torch/blas.cc torch/call.cc torch/module.cc torch/registry.cc)
 list(FILTER tidy_files EXCLUDE REGEX "(torch_task|torch_training|byte_lstm)\\.cc$|^torch/")
 if(LOPT_TORCH)
   list(APPEND tidy_files ${tidy_torch})
+endif()
+if(NOT TARGET lopt_python)
+  list(FILTER tidy_files EXCLUDE REGEX "^python/")
 endif()
 if(NOT LOPT_MPI)
   list(FILTER tidy_files EXCLUDE REGEX "/mpi_transport\\.cc$")
@@ -34,7 +37,7 @@ if(CLANG_TIDY)
   add_test(NAME "lint: compile commands" COMMAND sh -c
     "'${CMAKE_COMMAND}' -S '${CMAKE_SOURCE_DIR}' -B '${lint}' -G '${CMAKE_GENERATOR}' -DCMAKE_BUILD_TYPE=${CMAKE_BUILD_TYPE} \
        -DCMAKE_CXX_COMPILER='${CMAKE_CXX_COMPILER}' -DCMAKE_PREFIX_PATH='${CMAKE_PREFIX_PATH}' \
-       -DLOPT_TORCH=${LOPT_TORCH} -DLOPT_MPI=${LOPT_MPI} -DLOPT_TBB=${LOPT_TBB} -DCMAKE_UNITY_BUILD=OFF -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON > '${lint}.log' && \
+       -DLOPT_TORCH=${LOPT_TORCH} -DLOPT_MPI=${LOPT_MPI} -DLOPT_TBB=${LOPT_TBB} -DPython_EXECUTABLE='${Python_EXECUTABLE}' -DCMAKE_UNITY_BUILD=OFF -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON > '${lint}.log' && \
      sed -i 's|${lint}|${CMAKE_BINARY_DIR}|g; s|--param=ggc-min-heapsize=[0-9]*||' '${lint}/compile_commands.json'")
   set_tests_properties("lint: compile commands" PROPERTIES LABELS lint FIXTURES_SETUP lint_commands)
   foreach(file ${tidy_files})
