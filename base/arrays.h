@@ -13,6 +13,7 @@
 
 namespace lopt {
 
+// The type of the elements of an Array.
 enum class DType { kFloat32, kFloat64, kInt32, kInt64, kUint32, kUint8 };
 
 // The safetensors name: "F32", "F64", "I32", "I64", "U32", "U8".
@@ -20,6 +21,7 @@ std::string_view ToString(DType dtype);
 // Bytes per element.
 int64_t ItemSize(DType dtype);
 
+// The DType of a C++ type; there is none of types without one.
 template <class T>
 constexpr DType DTypeOf();
 template <>
@@ -62,9 +64,10 @@ class Array {
     return array;
   }
 
+  // The type of the elements.
   DType dtype() const { return dtype_; }
-  const Shape& shape() const { return shape_; }
-  int64_t size() const;  // elements
+  const Shape& shape() const { return shape_; }  // empty: a scalar
+  int64_t size() const;                          // elements
 
   // All elements. Throws Error if T is not the dtype, or the array is not in the host's memory.
   template <class T>
@@ -72,15 +75,20 @@ class Array {
     CheckDType(DTypeOf<T>());
     return {reinterpret_cast<T*>(bytes().data()), bytes().size() / sizeof(T)};
   }
+  // The same of an array that stays as it is.
   template <class T>
   std::span<const T> As() const {
     CheckDType(DTypeOf<T>());
     return {reinterpret_cast<const T*>(bytes().data()), bytes().size() / sizeof(T)};
   }
+  // All elements as bytes, in the byte order of the machine. Throws Error if they are not in the
+  // host's memory.
   std::span<const std::byte> bytes() const { return buffer_.host(); }
+  // The same, to be written.
   std::span<std::byte> bytes() { return buffer_.host(); }
   // Where the elements are, whichever memory it is.
   const Buffer& buffer() const { return buffer_; }
+  // The same, to be written.
   Buffer& buffer() { return buffer_; }
   // A copy in another memory.
   Array To(const Memory& memory) const;
@@ -100,28 +108,37 @@ class Array {
 // name.
 class NamedArrays {
  public:
+  // Whether there is an array of this name.
   bool Contains(std::string_view name) const { return arrays_.contains(name); }
   // Throws Error that lists the names if there is none of this name.
   Array& At(std::string_view name);
+  // The same of arrays that stay as they are.
   const Array& At(std::string_view name) const;
   // The same, and throws Error unless the dtype and shape are these.
   Array& At(std::string_view name, DType dtype, const Shape& shape);
+  // The same of arrays that stay as they are.
   const Array& At(std::string_view name, DType dtype, const Shape& shape) const;
   // Adds or replaces.
   void Set(std::string name, Array array) {
     arrays_.insert_or_assign(std::move(name), std::move(array));
   }
 
-  // Moves the arrays of `from` in, each name with `prefix` before it; and the reverse: moves the
-  // arrays whose names start with `prefix` out, without it. Extract copies them instead.
+  // Moves the arrays of `from` in, each name with `prefix` before it.
   void Merge(std::string_view prefix, NamedArrays from);
+  // The reverse of Merge: moves the arrays whose names start with `prefix` out, without it.
   NamedArrays Take(std::string_view prefix);
+  // The same, but copies them.
   NamedArrays Extract(std::string_view prefix) const;
 
+  // Pairs of name and array, in the order of names.
   auto begin() const { return arrays_.begin(); }
+  // The end of them.
   auto end() const { return arrays_.end(); }
+  // The same, arrays to be written.
   auto begin() { return arrays_.begin(); }
+  // The end of them.
   auto end() { return arrays_.end(); }
+  // The number of arrays.
   size_t size() const { return arrays_.size(); }
   bool operator==(const NamedArrays&) const = default;
 
@@ -129,11 +146,12 @@ class NamedArrays {
   std::map<std::string, Array, std::less<>> arrays_;
 };
 
-// A row of float32 numbers as one array per tensor of its layout, and back. Names are `prefix` +
-// the tensor's name. RowFromArrays throws Error if a tensor is missing or has another shape or
-// dtype; it ignores other arrays.
+// A row of float32 numbers as one array per tensor of its layout. Names are `prefix` + the tensor's
+// name.
 NamedArrays ArraysFromRow(const Layout& layout, std::span<const float> row,
                           std::string_view prefix = "");
+// The reverse. Throws Error if a tensor is missing or has another shape or dtype; other arrays are
+// ignored.
 void RowFromArrays(const Layout& layout, const NamedArrays& arrays, std::string_view prefix,
                    std::span<float> row);
 

@@ -16,8 +16,8 @@ namespace lopt {
 // That table reads and writes configs (FieldVisitor::Choice), messages and files.
 template <class Enum>
 struct Named {
-  Enum value;
-  const char* name;
+  Enum value;        // of the enum
+  const char* name;  // in configs, messages and files
 };
 
 // A table of any enum.
@@ -32,15 +32,17 @@ std::string ChoiceWords(ChoiceTable table);
 // "; did you mean 'mean'?" or "", as DidYouMean.
 std::string NearestChoice(ChoiceTable table, std::string_view name);
 
-// What NameOf and ValueOf throw.
+// What NameOf throws.
 [[noreturn]] void FailValue(std::string_view what, int64_t value, ChoiceTable table);
+// What ValueOf throws.
 [[noreturn]] void FailName(std::string_view what, std::string_view name, ChoiceTable table);
 
 // A table with its values as numbers.
 template <size_t n>
 struct NumberedChoices {
-  Named<int64_t> entries[n];
+  Named<int64_t> entries[n];  // in the order of the table
 
+  // Of an enum's table.
   template <class Enum>
   explicit NumberedChoices(const Named<Enum> (&table)[n]) {
     for (size_t i = 0; i < n; ++i) {
@@ -48,6 +50,7 @@ struct NumberedChoices {
     }
   }
 };
+// Their number follows from the table.
 template <class Enum, size_t n>
 NumberedChoices(const Named<Enum> (&table)[n]) -> NumberedChoices<n>;
 

@@ -16,16 +16,20 @@ class Config {
   // `//` and `/* */` comments are allowed; two keys of one name, or anything but an object, are an
   // Error that names `source` and the line.
   static Config Parse(std::string_view text, const std::string& source);
+  // The config in a file, as by Parse. Throws Error also if the file cannot be read.
   static Config Load(const std::string& path);
   // Throws Error unless `json` is an object.
   static Config FromJson(nlohmann::ordered_json json, std::string path = "");
 
+  // Whether there is no object.
   bool empty() const { return json_ == nullptr; }
   // Throws Error if there is no object.
   const nlohmann::ordered_json& json() const;
+  // The keys that lead to it, for messages; empty at the top.
   const std::string& path() const { return path_; }
   // The value of "type". Throws Error if it is missing or not text.
   std::string Type() const;
+  // Its JSON, nested objects indented by so many spaces; in one line if negative.
   std::string Dump(int indent = 2) const;
 
   // A copy with the value at `dotted` ("estimators.0.std" or "estimators[0].std") replaced by

@@ -11,6 +11,7 @@ template <class Vector>
 std::span<const typename Vector::Scalar> AsSpan(const Vector& vector) {
   return {vector.data(), static_cast<size_t>(vector.size())};
 }
+// The same, to be written.
 template <class Vector>
 std::span<typename Vector::Scalar> AsSpan(Vector& vector) {
   return {vector.data(), static_cast<size_t>(vector.size())};

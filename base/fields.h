@@ -15,13 +15,16 @@ class TypeTable;
 
 // The numbers that a key accepts. Default: any finite one.
 struct Range {
-  double min = -std::numeric_limits<double>::infinity();
-  double max = std::numeric_limits<double>::infinity();
-  bool open_min = false;  // min itself is excluded
-  bool open_max = false;
+  double min = -std::numeric_limits<double>::infinity();  // the least
+  double max = std::numeric_limits<double>::infinity();   // the greatest
+  bool open_min = false;                                  // min itself is excluded
+  bool open_max = false;                                  // max itself is excluded
 };
+// Numbers from min on.
 inline Range AtLeast(double min) { return {.min = min}; }
+// Numbers greater than min.
 inline Range Above(double min) { return {.min = min, .open_min = true}; }
+// Numbers from min to max, both included.
 inline Range Between(double min, double max) { return {.min = min, .max = max}; }
 
 // An options struct shows its keys to a FieldVisitor in one function,
@@ -35,24 +38,34 @@ inline Range Between(double min, double max) { return {.min = min, .max = max}; 
 class FieldVisitor {
  public:
   virtual ~FieldVisitor() = default;
+  // True or false. `name` is the key, `value` is read or written, `meaning` is a sentence for the
+  // user.
   virtual void Field(const char* name, bool* value, const char* meaning) = 0;
+  // An integer.
   virtual void Field(const char* name, int64_t* value, Range range, const char* meaning) = 0;
+  // A number; an integer is one too.
   virtual void Field(const char* name, double* value, Range range, const char* meaning) = 0;
+  // A number or null.
   virtual void Field(const char* name, std::optional<double>* value, Range range,
                      const char* meaning) = 0;
+  // An integer or null.
   virtual void Field(const char* name, std::optional<int64_t>* value, Range range,
                      const char* meaning) = 0;
+  // A list of integers, each in the range.
   virtual void Field(const char* name, std::vector<int64_t>* value, Range range,
                      const char* meaning) = 0;
+  // A list of numbers, each in the range.
   virtual void Field(const char* name, std::vector<double>* value, Range range,
                      const char* meaning) = 0;
-  // Any text, any texts.
+  // Any text.
   virtual void Field(const char* name, std::string* value, const char* meaning) = 0;
+  // Any texts.
   virtual void Field(const char* name, std::vector<std::string>* value, const char* meaning) = 0;
   // An object, or a list of objects, whose "type" names an entry of `types`. A default-constructed
   // Config means that the key must be given; a list may be empty.
   virtual void Typed(const char* name, Config* value, const TypeTable& types,
                      const char* meaning) = 0;
+  // A list of such objects.
   virtual void Typed(const char* name, std::vector<Config>* value, const TypeTable& types,
                      const char* meaning) = 0;
 

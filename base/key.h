@@ -11,8 +11,8 @@ namespace lopt {
 // of threefry(key, (i >> 32, i)). Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2,
 // 3".
 struct Key {
-  uint32_t hi = 0;
-  uint32_t lo = 0;
+  uint32_t hi = 0;  // first word
+  uint32_t lo = 0;  // second word
   auto operator<=>(const Key&) const = default;
 };
 
@@ -43,6 +43,7 @@ void Randint(Key key, int32_t low, int32_t high, std::span<int32_t> out, uint64_
 
 // The first element of the arrays above.
 float Uniform(Key key);
+// Likewise, an integer in [low, high).
 int32_t Randint(Key key, int32_t low, int32_t high);
 
 }  // namespace lopt

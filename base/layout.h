@@ -8,6 +8,7 @@
 
 namespace lopt {
 
+// The dimensions of a tensor; empty: a scalar.
 using Shape = std::vector<int64_t>;
 
 // Product of the dimensions; 1 for a scalar (empty shape). Throws Error on a negative dimension or
@@ -19,10 +20,10 @@ std::string ToString(const Shape& shape);
 
 // One named tensor inside a row: row[offset, offset + size), C order.
 struct LayoutEntry {
-  std::string name;
-  Shape shape;
-  int64_t offset = 0;
-  int64_t size = 0;
+  std::string name;    // distinct within the layout
+  Shape shape;         // empty: a scalar
+  int64_t offset = 0;  // of its first number in the row
+  int64_t size = 0;    // product of the dimensions
   bool operator==(const LayoutEntry&) const = default;
 };
 
@@ -38,7 +39,9 @@ class Layout {
   // more than kMaxSize numbers.
   explicit Layout(std::vector<std::pair<std::string, Shape>> tensors);
 
+  // Numbers of a row.
   int64_t size() const { return size_; }
+  // The tensors in the order of the row.
   const std::vector<LayoutEntry>& entries() const { return entries_; }
   // Throws Error that lists the names if there is none of this name.
   const LayoutEntry& Find(std::string_view name) const;

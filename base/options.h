@@ -12,6 +12,7 @@ namespace lopt {
 
 class Problems;
 
+// Shows fields: Visit of an options struct, or a function that is none.
 using VisitFields = std::function<void(FieldVisitor&)>;
 
 // Fills the fields from `config`, which is read to its end: all unknown keys ("type" is known),
@@ -36,6 +37,7 @@ void CheckFields(std::string_view who, const VisitFields& fields);
 // The keys that are shown as such (FieldVisitor::FreeOnResume), in their order.
 std::vector<std::string> KeysFreeOnResume(const VisitFields& fields);
 
+// An options struct from a config. Throws Error as ReadFields does.
 template <class Options>
 Options ReadOptions(const Config& config) {
   Options options;
@@ -43,6 +45,7 @@ Options ReadOptions(const Config& config) {
   return options;
 }
 
+// The config of an options struct, every key with its value. Throws Error as WriteFields does.
 template <class Options>
 Config WriteOptions(std::string_view type, const Options& options) {
   Options copy = options;

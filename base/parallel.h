@@ -6,6 +6,7 @@
 
 namespace lopt {
 
+// The most threads that a pool may have.
 inline constexpr int kMaxThreads = 1024;
 
 // The threads that ParallelFor uses. One pool is made at the start and lives as long as the work.
@@ -17,6 +18,7 @@ class ThreadPool {
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
+  // As given to the constructor.
   int threads() const;
   // Calls `work` on the calling thread; every ParallelFor inside, at any depth, runs on this pool.
   void Run(const std::function<void()>& work);

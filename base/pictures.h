@@ -9,20 +9,20 @@ namespace lopt {
 // Pictures of one size for people to look at: pixels [count, height, width, channels], 0 dark and 1
 // bright; one channel is grey, three are red, green and blue.
 struct Pictures {
-  std::string name;  // what they show: "batch"
-  int64_t count = 0;
-  int64_t height = 0;
-  int64_t width = 0;
-  int64_t channels = 1;
-  std::vector<float> pixels = {};
+  std::string name;                // what they show: "batch"
+  int64_t count = 0;               // of pictures
+  int64_t height = 0;              // in pixels
+  int64_t width = 0;               // in pixels
+  int64_t channels = 1;            // 1 or 3
+  std::vector<float> pixels = {};  // [count, height, width, channels], C order
 };
 
 // One picture of bytes, [height, width, channels].
 struct Bitmap {
-  int64_t height = 0;
-  int64_t width = 0;
-  int64_t channels = 1;
-  std::vector<uint8_t> pixels = {};
+  int64_t height = 0;                // in pixels
+  int64_t width = 0;                 // in pixels
+  int64_t channels = 1;              // 1 or 3
+  std::vector<uint8_t> pixels = {};  // [height, width, channels], C order
 };
 
 // All of them side by side, `per_row` in a row, with a black frame of `padding` pixels around each

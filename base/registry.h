@@ -22,8 +22,11 @@ inline constexpr const char* kTypesOfPlugins = "others come with plug-ins (--plu
 template <class Made, class... Args>
 class Registry {
  public:
+  // What is made: immutable, owned by all who hold it.
   using Pointer = std::shared_ptr<const Made>;
 
+  // `kind` is what messages call the things that it makes ("task"); `elsewhere` says where types
+  // come from that are not here, for messages; may be empty.
   explicit Registry(std::string kind, std::string elsewhere = "")
       : table_(std::move(kind), std::move(elsewhere)) {}
 
@@ -62,6 +65,7 @@ class Registry {
     return makers_.at(table_.Find(config).type)(config, args...);
   }
 
+  // The types with their options, for descriptions and for FieldVisitor::Typed.
   const TypeTable& table() const { return table_; }
 
  private:

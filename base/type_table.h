@@ -13,7 +13,7 @@ class Problems;
 
 // One type that a "type" key may name.
 struct TypeEntry {
-  std::string type;
+  std::string type;                           // as configs name it
   std::string summary;                        // one sentence
   std::function<void(FieldVisitor&)> fields;  // shows a default-constructed options struct
   std::string plugin = "";                    // the file that it comes from; empty: the program
@@ -22,13 +22,17 @@ struct TypeEntry {
 // The types of one kind ("task", "estimator", ...), in the order they were added.
 class TypeTable {
  public:
-  // `elsewhere`: where types come from that are not here, for messages; may be empty.
+  // `kind` is what messages call them; `elsewhere` says where types come from that are not here,
+  // for messages; may be empty.
   explicit TypeTable(std::string kind, std::string elsewhere = "")
       : kind_(std::move(kind)), elsewhere_(std::move(elsewhere)) {}
   // Throws Error if the type is there already.
   void Add(TypeEntry entry);
+  // Throws Error likewise.
   void CheckIsNew(const std::string& type) const;
+  // As given to the constructor.
   const std::string& kind() const { return kind_; }
+  // All of them.
   const std::vector<TypeEntry>& entries() const { return entries_; }
   // Throws Error with the path, the value and the valid types.
   const TypeEntry& Find(const Config& config) const;

@@ -25,6 +25,7 @@ class Workspace {
   // Gives back, when it ends, all that was taken since it began.
   class Frame {
    public:
+    // Begins here. The workspace must outlive the frame; frames end in the reverse order.
     explicit Frame(Workspace& workspace)
         : workspace_(workspace), block_(workspace.block_), used_(workspace.used_) {}
     ~Frame() {
@@ -61,10 +62,12 @@ class WorkspacePool {
   // A Workspace that goes back to the pool when the lease ends.
   class Lease {
    public:
+    // Takes a free workspace of the pool or makes one. The pool must outlive the lease.
     explicit Lease(WorkspacePool& pool);
     ~Lease();
     Lease(const Lease&) = delete;
     Lease& operator=(const Lease&) = delete;
+    // The workspace, valid until the lease ends.
     Workspace& operator*() { return *workspace_; }
 
    private:

@@ -34,13 +34,15 @@ Eigen::ArrayXXd TwinDifferences(const UnrollTrace& trace);
 
 // Sum and number of the losses of a trace that can be used: those where both twins' can.
 struct LossSum {
-  double sum = 0;
-  int64_t count = 0;
+  double sum = 0;     // of the meta-losses of both twins
+  int64_t count = 0;  // of losses
 
+  // Adds those of a trace [K, 2N].
   void Add(const UnrollTrace& trace);
   double Mean() const;  // NaN if there are none
 };
 
+// The inner steps of a trace, of all its replicas.
 StepCounts CountSteps(const UnrollTrace& trace);
 
 // sum_n weights[n] rows[n] / (2 std^2 N), [D]: the antithetic gradient when weights are the
@@ -63,7 +65,9 @@ class AntitheticPairs {
   AntitheticPairs(const InnerProblem& problem, const WorkerWeights& weights, Key key,
                   Perturbations perturbations);
 
+  // N.
   int64_t pairs() const { return perturbations_.pairs(); }
+  // Those that the pairs run under, N of them.
   const Perturbations& perturbations() const { return perturbations_; }
 
   // Fresh twins, [2N], each begun under its own row of theta. Without a horizon the problem's own

@@ -16,7 +16,7 @@ namespace lopt {
 struct EstimatorOptions {
   Config task;
   Config schedule;
-  LoptProblemOptions problem;
+  LoptProblemOptions problem;  // of the same object of the config
   double weight = 1;
 
   void Visit(FieldVisitor& v);
@@ -25,7 +25,7 @@ struct EstimatorOptions {
 // Both in one config.
 template <class Own>
 struct WithOwn : EstimatorOptions {
-  Own own;
+  Own own;  // the estimator's
 
   void Visit(FieldVisitor& v) {
     EstimatorOptions::Visit(v);

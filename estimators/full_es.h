@@ -24,6 +24,7 @@ class FullES : public GradientEstimator {
                                                    {LossType::kLast, "last"},
                                                    {LossType::kLastRecompute, "last_recompute"}};
 
+  // The keys of a config.
   struct Options {
     int64_t num_tasks = 8;  // N antithetic pairs
     double std = 0.01;      // of the perturbations

@@ -20,6 +20,7 @@ class FullGrad : public GradientEstimator {
   static constexpr Named<LossType> kLossTypes[] = {{LossType::kAvg, "avg"},
                                                    {LossType::kLast, "last"}};
 
+  // The keys of a config.
   struct Options {
     int64_t num_tasks = 8;  // N
     LossType loss_type = LossType::kAvg;

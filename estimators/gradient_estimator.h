@@ -16,7 +16,7 @@ namespace lopt {
 // What the learner sends to workers.
 struct WorkerWeights {
   Eigen::VectorXf theta;  // [D]
-  OuterState outer;
+  OuterState outer;       // when in the run they are
 
   template <class Visitor>
   void VisitMembers(Visitor& visit) {
@@ -27,10 +27,11 @@ struct WorkerWeights {
 
 // Inner steps of one estimate, twins counted each.
 struct StepCounts {
-  int64_t inner_steps = 0;
-  int64_t non_finite = 0;  // of these, with a raw loss that was not finite
-  int64_t episodes_ended = 0;
+  int64_t inner_steps = 0;     // of all replicas
+  int64_t non_finite = 0;      // of these, with a raw loss that was not finite
+  int64_t episodes_ended = 0;  // inside the window
 
+  // Adds up.
   StepCounts& operator+=(const StepCounts& other);
   bool operator==(const StepCounts&) const = default;
 
@@ -42,11 +43,12 @@ struct StepCounts {
   }
 };
 
+// What one window gave.
 struct GradientEstimate {
   Eigen::VectorXf gradient;  // [D], of the mean meta-loss
   double mean_loss = 0;  // over tasks, steps and twins; NaN if no step had a loss that can be used
-  StepCounts counts;
-  Diagnostics metrics;
+  StepCounts counts;     // of the window
+  Diagnostics metrics;   // empty for estimators that have none
 };
 
 // Everything of an estimator that lives between two windows of one logical worker.
@@ -60,8 +62,10 @@ class GradientEstimator {
   GradientEstimator(const GradientEstimator&) = delete;
   GradientEstimator& operator=(const GradientEstimator&) = delete;
 
+  // D numbers.
   const Layout& theta_layout() const { return theta_layout_; }
-  // Both throw Error if theta does not have D numbers.
+  // The state before the first window. Throws Error, as Estimate does, if theta does not have D
+  // numbers.
   EstimatorState InitWorkerState(const WorkerWeights& weights, Key key) const;
   // One window. `key` must differ from window to window. It is all that an estimate draws from; a
   // key that must last longer belongs into the state. Throws Error if the state is not one of this
@@ -69,6 +73,7 @@ class GradientEstimator {
   GradientEstimate Estimate(const WorkerWeights& weights, Key key, EstimatorState* state) const;
 
  protected:
+  // The layout of the theta that it differentiates by.
   explicit GradientEstimator(Layout theta) : theta_layout_(std::move(theta)) {}
 
  private:

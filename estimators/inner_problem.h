@@ -38,13 +38,14 @@ struct UnrollTrace {
   Eigen::Array<int64_t, Eigen::Dynamic, Eigen::Dynamic>
       iteration;  // 0-based inner step of the loss in its episode
 
+  // All arrays to [steps, replicas]; what they held is lost.
   void Resize(int64_t steps, int64_t replicas);
 };
 
 // One window: what B replicas run under, how far, and where the outcome goes.
 struct Window {
-  ThetaRows theta = {};  // B rows
-  OuterState outer = {};
+  ThetaRows theta = {};            // B rows
+  OuterState outer = {};           // when in the run it is
   std::span<const Key> keys = {};  // [B]: what replica b draws from; twins share keys
   int64_t steps = 0;               // K
   UnrollState* state = nullptr;    // of B replicas, advanced in place
@@ -59,6 +60,7 @@ class InnerProblem {
   InnerProblem(const InnerProblem&) = delete;
   InnerProblem& operator=(const InnerProblem&) = delete;
 
+  // D numbers.
   const Layout& theta_layout() const { return theta_layout_; }
   // Whether an episode can end (and a new one begin) inside a window; false under a NeverEnding
   // schedule.
@@ -85,6 +87,7 @@ class InnerProblem {
                 std::span<double> loss) const;
 
  protected:
+  // The layout of the theta that its replicas run under.
   explicit InnerProblem(Layout theta) : theta_layout_(std::move(theta)) {}
 
  private:

@@ -33,6 +33,7 @@ enum class NonFinite { kCount, kClip, kAbort };
 inline constexpr Named<NonFinite> kNonFinites[] = {
     {NonFinite::kCount, "count"}, {NonFinite::kClip, "clip"}, {NonFinite::kAbort, "abort"}};
 
+// The keys of a config that say what is trained on.
 struct LoptProblemOptions {
   MetaLoss meta_loss = MetaLoss::kBeforeUpdate;
   // Instead of the loss, this aux output of the task; empty: the loss.
@@ -74,11 +75,14 @@ class LoptProblem : public InnerProblem {
 
   // What a window is made of, for the code that runs it on one kind of device.
   const TaskFamily& task() const { return *task_; }
+  // The optimizer whose theta replicas run under.
   const LearnedOptimizer& optimizer() const { return *optimizer_; }
+  // S numbers for each replica.
   const Layout& optimizer_state_layout() const { return optimizer_state_layout_; }
   // Whether the meta-loss is the training loss itself, before the update; else it is that of
   // meta_loss_split() or, without one, of the training batch, after the update.
   bool MetaLossIsBeforeUpdate() const { return options_.meta_loss == MetaLoss::kBeforeUpdate; }
+  // The split of fresh batches that the meta-loss is of; none where it is of the training batch.
   const std::optional<Split>& meta_loss_split() const { return meta_loss_split_; }
   // The aux output that is the meta-loss in place of the loss: its index.
   const std::optional<int64_t>& meta_loss_aux() const { return meta_loss_aux_; }
@@ -92,8 +96,8 @@ class LoptProblem : public InnerProblem {
   };
   // What a new episode begins with, beside a replica's arrays.
   struct Episode {
-    int64_t length = 0;
-    int64_t order = 0;
+    int64_t length = 0;  // in inner steps; TruncationSchedule::kNever if it has no end
+    int64_t order = 0;   // seed of the orders in which it goes through its data
   };
   // Draws a new task, its params and the rule's state into a replica.
   Episode BeginEpisode(Key key, const OuterState& outer, const UpdateRule& rule,
@@ -104,6 +108,7 @@ class LoptProblem : public InnerProblem {
 
   // How many replicas are evaluated together, of `replicas`.
   int64_t GroupRows(int64_t replicas) const;
+  // Scratch memory of its runs.
   WorkspacePool& workspaces() const { return workspaces_; }
 
  private:

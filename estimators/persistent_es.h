@@ -20,6 +20,7 @@ namespace lopt {
 // [2], of which, with pair, episode and block, the perturbations are a function.
 class PersistentES : public TruncatedEstimator {
  protected:
+  // Throws Error that begins with `type` if an option is not valid.
   PersistentES(const char* type, std::shared_ptr<const InnerProblem> problem,
                const TruncatedOptions& options, PerturbationClock clock);
 
@@ -38,7 +39,7 @@ class PersistentES : public TruncatedEstimator {
 // window.
 class TruncatedPES : public PersistentES {
  public:
-  // Throws Error, as the others do, if an option is not valid.
+  // Throws Error if an option is not valid.
   TruncatedPES(std::shared_ptr<const InnerProblem> problem, const TruncatedOptions& options);
 };
 
@@ -46,6 +47,7 @@ class TruncatedPES : public PersistentES {
 // (Vicol 2023): one perturbation for a whole episode.
 class TruncatedNRES : public PersistentES {
  public:
+  // Throws Error if an option is not valid.
   TruncatedNRES(std::shared_ptr<const InnerProblem> problem, const TruncatedOptions& options);
 };
 
@@ -53,11 +55,13 @@ class TruncatedNRES : public PersistentES {
 // episode.
 class GPESK : public PersistentES {
  public:
+  // The keys of a config.
   struct Options : TruncatedOptions {
     int64_t block = 0;  // K; must be given
     void Visit(FieldVisitor& v);
   };
 
+  // Throws Error if an option is not valid.
   GPESK(std::shared_ptr<const InnerProblem> problem, const Options& options);
 };
 

@@ -14,18 +14,20 @@ namespace lopt {
 // An estimator as a config names it: the estimator with its weight in the worker's mean and the
 // task's name for metrics.
 struct ConfiguredEstimator {
-  std::shared_ptr<const GradientEstimator> estimator;
-  double weight = 1;
-  std::string task;  // the task's type
+  std::shared_ptr<const GradientEstimator> estimator;  // thread-safe, shared
+  double weight = 1;  // of its gradient in a worker's mean, at least 0
+  std::string task;   // the task's type
   // Of the episodes' lengths; null if the estimator has none.
   std::shared_ptr<const TruncationSchedule> schedule = nullptr;
 };
 
+// A registry of estimators; they are made for an optimizer, with the data of a run.
 using EstimatorTypes =
     Registry<ConfiguredEstimator, std::shared_ptr<const LearnedOptimizer>, const TaskResources&>;
 
-// The gradient estimators and truncation schedules, built-in ones included.
+// The gradient estimators by the names of their types, built-in ones included.
 EstimatorTypes& EstimatorRegistry();
+// The truncation schedules by the names of their types.
 Registry<TruncationSchedule>& ScheduleRegistry();
 
 }  // namespace lopt

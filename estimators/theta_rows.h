@@ -14,10 +14,11 @@ namespace lopt {
 // When a pair's perturbation gives way to a new one: with every window, or at inner steps 0, block,
 // 2 block, ... of every episode.
 struct PerturbationClock {
-  static constexpr int64_t kWindow = 0;
-  static constexpr int64_t kEpisode = std::numeric_limits<int64_t>::max();
+  static constexpr int64_t kWindow = 0;  // a new one in every window
+  static constexpr int64_t kEpisode =
+      std::numeric_limits<int64_t>::max();  // one for a whole episode
 
-  int64_t block = kWindow;
+  int64_t block = kWindow;  // in inner steps, or one of the above
 
   // Whether a new one begins at this inner step wherever in a window it comes.
   bool BeginsAt(int64_t inner_step) const { return block != kWindow && inner_step % block == 0; }
@@ -46,16 +47,19 @@ class Perturbations {
   Perturbations(std::vector<Key> keys, std::vector<int64_t> episodes, PerturbationClock clock,
                 double std, int64_t dimension);
 
+  // N.
   int64_t pairs() const { return static_cast<int64_t>(keys_.size()); }
   int64_t dimension() const { return dimension_; }  // D
+  // Standard deviation of each number.
   double std() const { return std_; }
+  // How long they last.
   const PerturbationClock& clock() const { return clock_; }
   // The key of pair n's perturbation at a step of the window.
   Key KeyOf(int64_t pair, const WindowStep& at) const;
 
-  // Pair n's for the whole window, [D]; those of all pairs, [N, D]. Throw Error if they last for
-  // blocks of episodes.
+  // Pair n's for the whole window, [D]. Throws Error if they last for blocks of episodes.
   std::span<const float> Row(int64_t pair) const;
+  // Those of all pairs, [N, D]. Throws Error as Row does.
   std::span<const float> Rows() const;
   // Pair n's at a step of the window, [D].
   void Draw(int64_t pair, const WindowStep& at, std::span<float> out) const;

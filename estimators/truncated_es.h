@@ -18,6 +18,7 @@ class TruncatedES : public TruncatedEstimator {
   static constexpr Named<Carried> kCarried[] = {{Carried::kPositive, "positive"},
                                                 {Carried::kMean, "mean"}};
 
+  // The keys of a config.
   struct Options : TruncatedOptions {
     Carried carried = Carried::kPositive;
     void Visit(FieldVisitor& v);

@@ -31,7 +31,9 @@ class TruncatedEstimator : public GradientEstimator {
   TruncatedEstimator(const char* type, std::shared_ptr<const InnerProblem> problem,
                      const TruncatedOptions& options);
 
+  // What is differentiated.
   const InnerProblem& problem() const { return *problem_; }
+  // As given, checked.
   const TruncatedOptions& options() const { return options_; }
   // Moves `unroll/` out of a state. Throws Error unless `others` arrays are beside it.
   UnrollState TakeUnroll(EstimatorState* state, size_t others) const;

@@ -9,6 +9,7 @@
 
 namespace lopt {
 
+// The keys of a config.
 struct TruncatedGradOptions {
   int64_t num_tasks = 8;      // N
   int64_t trunc_length = 20;  // W inner steps a window

@@ -13,6 +13,7 @@ namespace lopt {
 // Decides how many inner steps an episode has. Immutable, thread-safe.
 class TruncationSchedule {
  public:
+  // The length of an episode that has no end.
   static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
   virtual ~TruncationSchedule() = default;
@@ -26,19 +27,24 @@ class TruncationSchedule {
   virtual bool EpisodesEnd() const { return true; }
 };
 
+// Episodes have no end: for estimators that own a schedule, and for endless problems.
 class NeverEndingTruncationSchedule : public TruncationSchedule {
  public:
+  // It has no keys.
   struct Options {
     void Visit(FieldVisitor&) {}
   };
   NeverEndingTruncationSchedule() = default;
+  // What a registry makes it by.
   explicit NeverEndingTruncationSchedule(const Options&) {}
   int64_t Length(Key, const OuterState&) const override { return kNever; }
   bool EpisodesEnd() const override { return false; }
 };
 
+// Every episode has the same length.
 class ConstantTruncationSchedule : public TruncationSchedule {
  public:
+  // The keys of a config.
   struct Options {
     int64_t total_length = 100;
     void Visit(FieldVisitor& v);
@@ -56,6 +62,7 @@ class ConstantTruncationSchedule : public TruncationSchedule {
 // episode.
 class LogUniformLengthSchedule : public TruncationSchedule {
  public:
+  // The keys of a config.
   struct Options {
     int64_t min_length = 100;
     int64_t max_length = 1000;
@@ -75,6 +82,7 @@ class LogUniformLengthSchedule : public TruncationSchedule {
 // standard normal, rounded towards 0; never below min_length.
 class ScheduledTruncationSchedule : public TruncationSchedule {
  public:
+  // The keys of a config.
   struct Options {
     std::vector<int64_t> outer_steps = {0};
     std::vector<int64_t> lengths = {100};

@@ -18,8 +18,9 @@ struct Baseline {
   double weight_decay = 0;  // of Adam's types
   bool cosine = false;      // the learning rate falls to 0 along a half cosine
   double lowest = 0;        // of the learning rates that are tried
-  double highest = 0;
+  double highest = 0;       // of them
 
+  // The baseline with this learning rate.
   std::shared_ptr<const LearnedOptimizer> Make(double learning_rate) const;
   // `trials` learning rates from lowest to highest in equal ratios. Throws Error unless trials >=
   // 2.

@@ -15,9 +15,9 @@ namespace lopt {
 
 // A learned optimizer with its weights, under the name that results give it.
 struct LearnedContender {
-  std::string name;
-  std::shared_ptr<const LearnedOptimizer> optimizer;
-  Eigen::VectorXf theta;        // [D]
+  std::string name;                                   // distinct among all contenders
+  std::shared_ptr<const LearnedOptimizer> optimizer;  // of the type that the file names
+  Eigen::VectorXf theta;                              // [D]
   Config config = {};           // type and options of `optimizer`, where it is to be written
   std::string source = {};      // the file that theta is from, for people
   int64_t trained_horizon = 0;  // of that file; 0 if unknown
@@ -33,8 +33,8 @@ void WarnBeyondHorizon(const LearnedContender& learned,
 
 // Who is judged.
 struct Contenders {
-  std::vector<LearnedContender> learned = {};
-  std::vector<Baseline> baselines = {};
+  std::vector<LearnedContender> learned = {};  // in the order of results
+  std::vector<Baseline> baselines = {};        // tuned for each task
 };
 
 // In the order of results: baselines first. Throws Error if there is none or two have one name.

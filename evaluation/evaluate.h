@@ -15,6 +15,7 @@
 
 namespace lopt {
 
+// What an evaluation is told besides its config. All of it may be left out.
 struct EvaluateOptions {
   // Results of an earlier part of the same evaluation: of whole tasks, from the first on. They are
   // not trained again.
@@ -26,9 +27,10 @@ struct EvaluateOptions {
   const std::atomic<bool>* stop = nullptr;  // once true: return after the running trainings
 };
 
+// What an evaluation gave.
 struct EvaluationOutcome {
   std::vector<RunResult> results = {};  // by task, optimizer (baselines first), seed
-  bool interrupted = false;
+  bool interrupted = false;             // by `stop`: results are of the tasks that ended
 };
 
 // WarnBeyondHorizon of every learned optimizer for the trainings of an evaluation.

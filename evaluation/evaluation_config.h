@@ -10,7 +10,7 @@ namespace lopt {
 
 // A task to judge optimizers on, under a name of the user's.
 struct EvaluationTask {
-  std::string name = {};
+  std::string name = {};            // distinct within the evaluation
   Config task = {};                 // type and options
   std::vector<int64_t> steps = {};  // in place of the evaluation's, where not empty
 };

@@ -17,11 +17,11 @@ namespace lopt {
 
 // One optimizer of an evaluation, for its manifest.
 struct ContenderInfo {
-  std::string name = {};
+  std::string name = {};  // as in the results
   // Of a learned optimizer:
-  std::optional<std::string> theta = {};  // the file that its weights are from
-  std::optional<std::string> copy = {};   // of them, in the directory
-  std::optional<Config> learned_optimizer = {};
+  std::optional<std::string> theta = {};         // the file that its weights are from
+  std::optional<std::string> copy = {};          // of them, in the directory
+  std::optional<Config> learned_optimizer = {};  // type and options
 
   template <class Visitor>
   void VisitMembers(Visitor& visit) {
@@ -34,13 +34,13 @@ struct ContenderInfo {
 
 // What an evaluation's manifest.json says.
 struct EvaluationManifest {
-  static constexpr const char* kFormat = "lopt evaluation 1";
+  static constexpr const char* kFormat = "lopt evaluation 1";  // the first key of the file
 
   std::string status = {};   // running, interrupted, finished or failed
   std::string command = {};  // that repeats it
-  std::string version = {};
-  std::string isa = {};
-  int64_t threads = 0;
+  std::string version = {};  // of the program
+  std::string isa = {};      // instruction set of the kernels
+  int64_t threads = 0;       // of the pool that it ran on
   double seconds = 0;  // up to the last finished task, all parts of a resumed evaluation together
   std::vector<ContenderInfo> optimizers = {};  // see InfoOf
   std::optional<std::string> error = {};       // why it failed
@@ -63,9 +63,9 @@ std::vector<ContenderInfo> InfoOf(const Contenders& contenders);
 
 // What is needed to go on with an evaluation, besides its results.
 struct StoredEvaluation {
-  EvaluationConfig config;
-  Contenders contenders;
-  EvaluationManifest manifest;
+  EvaluationConfig config;      // every key with its value
+  Contenders contenders;        // with their weights
+  EvaluationManifest manifest;  // as it was written last
 };
 
 // Throws Error if the directory holds no evaluation, or a file is missing or damaged.
@@ -92,9 +92,11 @@ class EvaluationDirectory {
   // Goes on after `results`, which replace those that are there.
   void GoOn(const EvaluationConfig& config, const std::vector<RunResult>& results);
 
+  // Replaces it. Throws Error, as the next two do, if it cannot be written.
   void WriteManifest(const EvaluationManifest& manifest) const;
   // Appends the lines and hands them to the system.
   void AddResults(const std::vector<RunResult>& results);
+  // table.md and table.csv.
   void WriteTables(const Summary& summary) const;
 
  private:

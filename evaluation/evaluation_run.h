@@ -13,24 +13,26 @@
 
 namespace lopt {
 
+// Where and how an evaluation runs; nothing here changes its results.
 struct EvaluationRunOptions {
-  std::string out_dir = {};
-  int threads = 1;
+  std::string out_dir = {};  // directory, made if it is missing; must be given
+  int threads = 1;           // of the pool that it runs on
   ExistingEvaluation existing = ExistingEvaluation::kRefuse;  // kKeep: go on with it
   bool allow_isa_change = false;  // go on though it was computed on another instruction set
   std::string command = {};       // that repeats it, for the manifest
   std::string version = {};       // of the program, for the manifest
   // As in EvaluateOptions.
   std::function<void(const EvaluationProgress&)> on_progress = {};
-  const std::atomic<bool>* stop = nullptr;
+  const std::atomic<bool>* stop = nullptr;  // once true: end after the running trainings
 };
 
+// What a run has to tell when it ends.
 struct EvaluationRunResult {
-  Summary summary = {};  // of all tasks that have ended
-  int64_t tasks = 0;
+  Summary summary = {};      // of all tasks that have ended
+  int64_t tasks = 0;         // of the config
   int64_t tasks_before = 0;  // that had ended when this call began
-  int64_t tasks_ended = 0;
-  double seconds = 0;  // as the manifest has them
+  int64_t tasks_ended = 0;   // by the end of this call, those before included
+  double seconds = 0;        // as the manifest has them
 };
 
 // Runs an evaluation, or goes on with one, and writes what evaluation/evaluation_directory.h lists.

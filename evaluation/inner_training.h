@@ -13,8 +13,8 @@ namespace lopt {
 
 // A task's loss on a split, and its accuracy: NaN for tasks without an aux output of that name.
 struct SplitScore {
-  float loss = 0;
-  float accuracy = 0;
+  float loss = 0;      // mean over the examples, raw
+  float accuracy = 0;  // part of the examples in [0, 1]; NaN: none
 };
 
 // The score of params [P] on all examples of a split or, in families without a data set, on the
@@ -39,7 +39,7 @@ struct TrainingCurve {
 // Where a training's task, start and batches come from: drawn from the key, so that the same key
 // gives every optimizer the same; or given, where there are params and examples.
 struct TrainingSource {
-  Key key = {};
+  Key key = {};                            // of task, start and batches
   std::span<const float> params = {};      // [P]
   std::span<const int32_t> examples = {};  // [steps, batch], rows of the data set
 };

@@ -12,16 +12,16 @@ namespace lopt {
 // training diverged, and an accuracy is NaN for tasks that have none. Where an optimizer is tuned,
 // the numbers at each of `steps` are those of a run that was tuned for, and ended at, that step.
 struct RunResult {
-  std::string task = {};
-  std::string optimizer = {};
-  int64_t seed = 0;
+  std::string task = {};                      // its name in the evaluation
+  std::string optimizer = {};                 // name of the contender
+  int64_t seed = 0;                           // 0, 1, ...
   std::vector<int64_t> steps = {};            // asked for, ascending
   std::vector<float> train_loss = {};         // [steps.back()], raw batch losses before each update
   std::vector<double> final_train_loss = {};  // mean of the last kFinalSteps batch losses
-  std::vector<double> final_train_accuracy = {};
+  std::vector<double> final_train_accuracy = {};  // mean of the same batches
   std::vector<double> mean_train_loss = {};  // of all steps: the area under the curve by its length
   std::vector<double> test_loss = {};        // on the whole test split
-  std::vector<double> test_accuracy = {};
+  std::vector<double> test_accuracy = {};    // on the whole test split
   // Steps until the mean of the last kFinalSteps batch losses is at tuned Adam's final train loss
   // and stays there to the end, both as interquartile means over the seeds, so one number for all
   // seeds; 0 where it does not. Empty if Adam was not among the optimizers.
@@ -36,6 +36,7 @@ struct RunResult {
   bool Diverged(size_t i) const;
 };
 
+// The mean in float64, in the order given; NaN of none.
 double Mean(std::span<const float> values);
 
 // Batch losses that a "final" train loss is the mean of.

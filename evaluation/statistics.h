@@ -15,9 +15,10 @@ namespace lopt {
 // there are no values.
 double InterquartileMean(std::span<const double> values);
 
+// An interval, both ends included.
 struct Interval {
-  double low = 0;
-  double high = 0;
+  double low = 0;   // lower end
+  double high = 0;  // upper end
 };
 
 // The 95 % percentile interval of `statistic` under the stratified bootstrap: each stratum (a

@@ -14,8 +14,8 @@ namespace lopt {
 // An interquartile mean over seeds with its 95 % bootstrap interval (of 2,000 resamples, a function
 // of the numbers alone).
 struct Estimate {
-  double value = 0;
-  Interval interval = {};
+  double value = 0;        // interquartile mean
+  Interval interval = {};  // 95 %, of the same unit
 };
 
 // How an optimizer compares with tuned Adam in one figure.
@@ -32,6 +32,7 @@ inline constexpr Named<Verdict> kVerdicts[] = {{Verdict::kBetter, "better"},
                                                {Verdict::kUnclear, "unclear"},
                                                {Verdict::kNone, ""}};
 
+// The word of a verdict. Throws Error if it is none of the values.
 inline std::string ToString(Verdict verdict) { return NameOf("verdict", verdict, kVerdicts); }
 
 // Below this an interval says too little for a verdict.
@@ -40,28 +41,28 @@ inline constexpr int64_t kVerdictSeeds = 3;
 // One optimizer on one task after one number of steps, over all seeds. A diverged seed's losses
 // count as +infinity, its accuracies as 0.
 struct SummaryRow {
-  std::string task = {};
-  std::string optimizer = {};
-  int64_t steps = 0;
-  int64_t seeds = 0;
-  int64_t diverged = 0;  // of the seeds
-  int64_t blown_up = 0;  // of the seeds
-  Estimate train_loss = {};
-  Estimate test_loss = {};
-  Estimate mean_train_loss = {};  // of all steps
-  std::optional<Estimate> train_accuracy = {};
-  std::optional<Estimate> test_accuracy = {};
-  std::optional<double> learning_rate = {};
-  bool learning_rate_at_edge = false;
-  double seconds = 0;  // mean of the seeds' inner trainings
+  std::string task = {};                        // its name in the evaluation
+  std::string optimizer = {};                   // name of the contender
+  int64_t steps = 0;                            // of inner training
+  int64_t seeds = 0;                            // trainings
+  int64_t diverged = 0;                         // of the seeds
+  int64_t blown_up = 0;                         // of the seeds
+  Estimate train_loss = {};                     // of the last kFinalSteps batches
+  Estimate test_loss = {};                      // on the whole test split
+  Estimate mean_train_loss = {};                // of all steps
+  std::optional<Estimate> train_accuracy = {};  // none for tasks without accuracy
+  std::optional<Estimate> test_accuracy = {};   // none for tasks without accuracy
+  std::optional<double> learning_rate = {};     // the tuned one; none where nothing is tuned
+  bool learning_rate_at_edge = false;           // of those that were tried
+  double seconds = 0;                           // mean of the seeds' inner trainings
   // What RunResult has; infinite if it is never reached. Empty without Adam.
   std::optional<double> steps_to_adam = {};
-  std::optional<double> seconds_to_adam = {};
-  std::optional<double> speedup = {};  // steps / steps_to_adam
+  std::optional<double> seconds_to_adam = {};  // the same in seconds of inner training
+  std::optional<double> speedup = {};          // steps / steps_to_adam
   // Interquartile mean of the seconds of Adam's trainings / seconds_to_adam.
   std::optional<double> seconds_speedup = {};
-  Verdict train_verdict = Verdict::kNone;
-  Verdict test_verdict = Verdict::kNone;
+  Verdict train_verdict = Verdict::kNone;  // of train_loss
+  Verdict test_verdict = Verdict::kNone;   // of test_loss
 };
 
 // One optimizer over all tasks: the interquartile mean, over tasks, steps and seeds, of losses as
@@ -69,20 +70,21 @@ struct SummaryRow {
 // each task's seeds, the optimizer's and Adam's, since both are estimates; the numbers of one seed
 // after several numbers of steps stay together.
 struct AggregateRow {
-  std::string optimizer = {};
-  // Tasks and steps that are in the ratios, and those that are not because Adam's interquartile
-  // mean is not finite or not above 0, so that fractions of it say nothing. Ratios of none are NaN.
-  int64_t compared = 0;
+  std::string optimizer = {};  // name of the contender
+  int64_t compared = 0;        // tasks and steps that are in the ratios; ratios of none are NaN
+  // Tasks and steps that are not, because Adam's interquartile mean is not finite or not above 0,
+  // so that fractions of it say nothing.
   int64_t left_out = 0;
-  int64_t diverged = 0;  // trainings, of all seeds, tasks and steps
-  int64_t blown_up = 0;
-  Estimate train_ratio = {};
-  Estimate test_ratio = {};
-  int64_t better = 0;  // test verdicts over tasks and steps
-  int64_t worse = 0;
-  int64_t unclear = 0;
+  int64_t diverged = 0;       // trainings, of all seeds, tasks and steps
+  int64_t blown_up = 0;       // trainings
+  Estimate train_ratio = {};  // of train losses; below 1 is better than Adam
+  Estimate test_ratio = {};   // of test losses
+  int64_t better = 0;         // test verdicts over tasks and steps
+  int64_t worse = 0;          // likewise
+  int64_t unclear = 0;        // likewise
 };
 
+// The tables of an evaluation.
 struct Summary {
   std::vector<SummaryRow> rows = {};         // tasks and optimizers in the order of the results
   std::vector<AggregateRow> aggregate = {};  // empty without Adam

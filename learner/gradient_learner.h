@@ -22,8 +22,8 @@ struct LearnerState {
   int64_t outer_step = 0;       // updates so far, skipped ones included
   int64_t skipped_updates = 0;  // of these, without effect: the gradient was not finite
   Eigen::VectorXf theta;        // [D]
-  NamedArrays theta_opt;
-  NamedArrays norms = {};  // of EqualNormMean; empty with fixed weights
+  NamedArrays theta_opt;        // its state, as ThetaOpt makes it
+  NamedArrays norms = {};       // of EqualNormMean; empty with fixed weights
 };
 
 // What one update gave: means over the workers, sums for counts.
@@ -32,12 +32,14 @@ struct UpdateSummary {
   double mean_loss = 0;      // over the workers that have one; NaN if none has
   double gradient_norm = 0;  // of the gradient that theta_opt gets, before clipping
   double learning_rate = 0;  // 0 if skipped
-  bool skipped = false;
-  StepCounts counts = {};
-  std::vector<EstimatorReport> estimators = {};
+  bool skipped = false;      // without effect: the gradient was not finite
+  StepCounts counts = {};    // sums over the workers
+  std::vector<EstimatorReport> estimators = {};  // in the order of Estimators
 };
 
+// How gradients become an update, beside theta_opt.
 struct GradientLearnerOptions {
+  // What a gradient does that is not finite.
   NonFiniteGradient non_finite_gradient = NonFiniteGradient::kSkip;
   // Of the gradients, which must have been computed with the same one.
   Weighting weighting = Weighting::kFixed;
@@ -55,12 +57,15 @@ class GradientLearner {
                   std::shared_ptr<const ThetaOpt> theta_opt,
                   const GradientLearnerOptions& options = {});
 
+  // The optimizer whose theta it owns.
   const LearnedOptimizer& optimizer() const { return *optimizer_; }
+  // That of the gradients that it takes.
   Weighting weighting() const { return weighting_; }
 
   // The state before the first update, with a theta drawn with `key` or given (throws Error if its
   // size is wrong).
   LearnerState Init(Key key) const;
+  // The same with a given theta [D].
   LearnerState Init(Eigen::VectorXf theta) const;
   // What workers need for their next update.
   WorkerWeights GetStateForWorker(const LearnerState& state) const;
@@ -97,19 +102,23 @@ class GradientLearner {
 // A learner and its logical workers in one process, for use as a library.
 class SingleMachineGradientLearner {
  public:
+  // All that lives between two updates.
   struct State {
-    LearnerState learner;
-    std::vector<WorkerState> workers = {};
+    LearnerState learner;                   // theta and the state of theta_opt
+    std::vector<WorkerState> workers = {};  // one for each logical worker, in their order
   };
+  // Part of the experiment: both change the result.
   struct Options {
-    int64_t workers = 1;
-    int64_t windows_per_update = 1;
+    int64_t workers = 1;             // logical workers, at least 1
+    int64_t windows_per_update = 1;  // of each estimator under the same theta, at least 1
   };
 
+  // Throws Error unless both options are at least 1.
   SingleMachineGradientLearner(GradientLearner learner, Estimators estimators, Options options);
 
   // Keys as in learner/worker.h; the same run key belongs to every call.
   State Init(Key run_key) const;
+  // The same with a given theta [D].
   State Init(Key run_key, Eigen::VectorXf theta) const;
   // One update of theta, in parallel on the thread pool around the call.
   UpdateSummary Update(Key run_key, State* state) const;

@@ -26,6 +26,7 @@ struct MetaTrainConfig {
   Config learned_optimizer;
   std::string init_theta;
   std::vector<std::string> frozen;
+  // The optimizer that updates theta.
   Config theta_opt =
       Config::Parse(R"({"type": "Adam", "learning_rate": 1e-3})", "the default theta_opt");
   std::vector<Config> estimators;

@@ -20,6 +20,7 @@ struct SyncOptions {
   void Visit(FieldVisitor& v);
 };
 
+// What becomes of a gradient of weights that are too old: it is thrown away, or counts less.
 enum class StalenessPolicy { kDrop, kDiscount };
 inline constexpr Named<StalenessPolicy> kStalenessPolicies[] = {
     {StalenessPolicy::kDrop, "drop"}, {StalenessPolicy::kDiscount, "discount"}};
@@ -32,6 +33,7 @@ struct AsyncOptions {
   void Visit(FieldVisitor& v);
 };
 
+// One of the two.
 using Mode = std::variant<SyncOptions, AsyncOptions>;
 
 // "Sync" and "Async". Making one throws Error as well if its keys do not go together.

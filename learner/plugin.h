@@ -17,34 +17,38 @@ namespace lopt {
 
 // The types that a plug-in adds to those of the program.
 struct PluginTypes {
-  TaskTypes tasks{"task"};
-  Registry<Augmentation, const ImageExtent&> augmentations{"augmentation"};
-  Registry<LearnedOptimizer> optimizers{"learned optimizer"};
-  EstimatorTypes estimators{"estimator"};
-  Registry<TruncationSchedule> schedules{"schedule"};
-  Registry<ThetaOpt> theta_opts{"theta_opt"};
+  TaskTypes tasks{"task"};                                                   // for TaskRegistry()
+  Registry<Augmentation, const ImageExtent&> augmentations{"augmentation"};  // of images
+  Registry<LearnedOptimizer> optimizers{"learned optimizer"};  // for OptimizerRegistry()
+  EstimatorTypes estimators{"estimator"};                      // for EstimatorRegistry()
+  Registry<TruncationSchedule> schedules{"schedule"};          // truncation schedules
+  Registry<ThetaOpt> theta_opts{"theta_opt"};                  // for ThetaOptRegistry()
+  // Factors of theta_opt's learning rate.
   Registry<LearningRateSchedule> learning_rate_schedules{"learning rate schedule"};
 };
 
 // What a plug-in exports.
 struct Plugin {
   const char* abi;  // LOPT_PLUGIN_ABI where the plug-in was compiled; always the first member
-  void (*add)(PluginTypes& types);
+  void (*add)(PluginTypes& types);  // adds its types; may throw
 };
 
 // The only symbol of a plug-in that is looked up, of type `const Plugin*()`.
 inline constexpr const char* kPluginEntry = "lopt_plugin";
 
-// What objects of C++ look like in memory: lopt's own headers (learner/plugin_abi.h), the compiler
-// and language, the standard library and Eigen. A literal, so that a plug-in has its own and not
-// the program's.
+// Its argument as a literal.
 #define LOPT_TEXT_OF(x) #x
+// The value of a macro as a literal.
 #define LOPT_TEXT(x) LOPT_TEXT_OF(x)
+// The part of the ABI that debug containers of the standard library make.
 #ifdef _GLIBCXX_DEBUG
 #define LOPT_DEBUG_CONTAINERS ", debug containers"
 #else
 #define LOPT_DEBUG_CONTAINERS ""
 #endif
+// What objects of C++ look like in memory: lopt's own headers (learner/plugin_abi.h), the compiler
+// and language, the standard library and Eigen. A literal, so that a plug-in has its own and not
+// the program's.
 #define LOPT_PLUGIN_ABI                                                                           \
   LOPT_HEADERS ", compiler " __VERSION__ ", C++ " LOPT_TEXT(__cplusplus) LOPT_DEBUG_CONTAINERS    \
       ", Eigen " LOPT_TEXT(EIGEN_WORLD_VERSION) "." LOPT_TEXT(EIGEN_MAJOR_VERSION) "." LOPT_TEXT( \

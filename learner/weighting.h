@@ -19,7 +19,7 @@ inline constexpr Named<Weighting> kWeightings[] = {{Weighting::kFixed, "fixed"},
 
 // One estimator's part in an update.
 struct EstimatorGradient {
-  double weight = 0;
+  double weight = 0;              // of the estimator in the mean, at least 0
   Eigen::VectorXd gradient = {};  // [D], the mean over the workers that ran it; [0] if none did
 };
 

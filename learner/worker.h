@@ -23,8 +23,8 @@ std::string EstimatorName(const Estimators& estimators, size_t index);
 
 // A block of logical workers: [first, first + count).
 struct WorkerBlock {
-  int64_t first = 0;
-  int64_t count = 0;
+  int64_t first = 0;  // the lowest
+  int64_t count = 0;  // of workers
 };
 
 // Everything of one logical worker that lives between two updates.
@@ -36,13 +36,13 @@ struct WorkerState {
 
 // What one estimator gave in one update of one worker: means over its windows, sums for counts.
 struct EstimatorReport {
-  double mean_loss = 0;  // over the windows that have one; NaN if none has
-  double gradient_norm = 0;
-  StepCounts counts = {};
-  Diagnostics metrics = {};
+  double mean_loss = 0;      // over the windows that have one; NaN if none has
+  double gradient_norm = 0;  // of the mean over its windows
+  StepCounts counts = {};    // sums over its windows
+  Diagnostics metrics = {};  // means over its windows
   // With Weighting::kEqualNorm, of an estimator that was run: its weight and gradient [D].
   double weight = 0;
-  Eigen::VectorXf gradient = {};
+  Eigen::VectorXf gradient = {};  // [D], the mean over its windows; else empty
 
   template <class Visitor>
   void VisitMembers(Visitor& visit) {
@@ -61,7 +61,7 @@ struct AggregatedGradient {
   Eigen::VectorXf gradient = {};  // [D], the estimators' weighted mean
   double mean_loss = 0;    // the same mean, over the estimators that have one; NaN if none has
   StepCounts counts = {};  // sums over the estimators
-  std::vector<EstimatorReport> estimators = {};
+  std::vector<EstimatorReport> estimators = {};  // in the order of Estimators
 
   template <class Visitor>
   void VisitMembers(Visitor& visit) {
@@ -73,8 +73,9 @@ struct AggregatedGradient {
   }
 };
 
+// What one update of a worker gives, beside its new state.
 struct WorkerOutput {
-  AggregatedGradient to_put;
+  AggregatedGradient to_put;  // for the learner
 };
 
 // Keys are derived as follows, whoever computes a worker:
@@ -84,6 +85,7 @@ struct WorkerOutput {
 //   start    FoldIn(FoldIn(worker, 0), e), the initial state of estimator e
 //   window n FoldIn(FoldIn(FoldIn(worker, 1), n), e), window n (from 0) of estimator e
 Key ThetaKey(Key run_key);
+// The key of logical worker `worker`, from 0.
 Key WorkerKey(Key run_key, int64_t worker);
 
 // The state of a worker that has run no window. Throws Error unless it has an estimator, all are

@@ -31,9 +31,8 @@ class UpdateRule {
   UpdateRule& operator=(const UpdateRule&) = delete;
 
   const Layout& params_layout() const { return params_layout_; }  // P
-  const Layout& state_layout() const {
-    return state_layout_;
-  }  // S numbers between two updates; nothing is hidden elsewhere
+  // S numbers between two updates; nothing is hidden elsewhere.
+  const Layout& state_layout() const { return state_layout_; }
 
   // Throws Error if a span's size is not its layout's, as Update does.
   void InitState(const StepInfo& info, std::span<const float> params, std::span<float> state) const;
@@ -44,6 +43,7 @@ class UpdateRule {
               std::span<float> state, Workspace& scratch) const;
 
  protected:
+  // The layouts of the params that it steps and of its own state.
   UpdateRule(Layout params, Layout state)
       : params_layout_(std::move(params)), state_layout_(std::move(state)) {}
 
@@ -84,6 +84,7 @@ class LearnedOptimizer {
   // tensors are then to be in the order [spatial..., in, out].
   virtual bool sees_shapes() const { return false; }
 
+  // A theta [D] to begin meta-training with, drawn with the key.
   Eigen::VectorXf InitTheta(Key key) const;
   // Throws Error if theta does not have D numbers. Packs the weights, so bind once and update
   // often.
@@ -92,6 +93,7 @@ class LearnedOptimizer {
   Layout StateLayout(const Layout& params) const;
 
  protected:
+  // The layout of theta, and what makes updates need the length of the run, if anything does.
   explicit LearnedOptimizer(Layout theta, std::string needs_num_steps = "")
       : theta_layout_(std::move(theta)), needs_num_steps_(std::move(needs_num_steps)) {}
 

@@ -16,8 +16,8 @@ struct ThetaFile {
   Config learned_optimizer;  // type and options
   Eigen::VectorXf theta;     // [D]
   Config config = {};        // resolved, of the run that trained it; empty if unknown
-  int64_t seed = 0;
-  int64_t meta_steps = 0;  // updates of theta
+  int64_t seed = 0;          // of the run that made it
+  int64_t meta_steps = 0;    // updates of theta
   // Inner steps that no episode of that run exceeded; 0 if unknown. What the optimizer does in
   // longer trainings it was not trained for.
   int64_t trained_horizon = 0;

@@ -28,9 +28,9 @@ class TaskDerivatives {
 
   // dJ by what one row of TaskFamily::Evaluate returns.
   struct Outer {
-    double loss = 0;  // by the loss or, where one is named, by that aux output
-    std::optional<int64_t> aux = {};
-    std::span<const float> gradient = {};     // [P]; empty: zeros
+    double loss = 0;                       // by the loss or, where one is named, by that aux output
+    std::optional<int64_t> aux = {};       // the index of that output
+    std::span<const float> gradient = {};  // [P]; empty: zeros
     std::span<const float> model_state = {};  // [M]; empty: zeros
   };
   // d_params [P] and d_model_state [M] of the evaluation `at`, whose rows must be 1 and of which
@@ -47,8 +47,10 @@ class DifferentiableRule {
   virtual ~DifferentiableRule() = default;
 
   virtual const Layout& state_layout() const = 0;  // S
+  // The state [S] before the first update.
   virtual void InitState(std::span<const float> params, std::span<float> state) const = 0;
 
+  // Where an update is in the training.
   struct Step {
     int64_t step = 0;       // updates made so far with this state
     int64_t num_steps = 0;  // length of the run; 0 if unknown
@@ -64,16 +66,19 @@ class DifferentiableRule {
                              std::span<float> d_gradient, std::span<double> d_theta) const = 0;
 };
 
+// A learned optimizer whose updates can be differentiated. Immutable, thread-safe.
 class DifferentiableOptimizer {
  public:
   virtual ~DifferentiableOptimizer() = default;
+  // The rule of a theta [D] for params of this layout. Throws Error if theta does not have D
+  // numbers.
   virtual std::unique_ptr<DifferentiableRule> Bind(const Layout& params,
                                                    std::span<const float> theta) const = 0;
 };
 
 // An update rule as definitions in TorchScript of init_state and update.
 struct RuleScript {
-  std::string source;
+  std::string source;              // the definitions
   NamedArrays buffers;             // float32: constants, and theta's tensors
   std::vector<std::string> theta;  // which buffers theta's tensors are, in their order
 };
@@ -82,12 +87,13 @@ struct RuleScript {
 // module has twins of.
 std::vector<std::string> TypesWithDerivatives();
 
-// Both open the torch module on behalf of `who` and throw Error as OpenTorchModule does.
 // The derivatives of a task of this config, whose losses are normalised as TaskFamily does by
-// itself. Throws Error that lists the types that have them if this one has not.
+// itself. Opens the torch module on behalf of `who` and throws Error as OpenTorchModule does; also,
+// with a list of the types that have derivatives, if this one has none.
 std::shared_ptr<const TaskDerivatives> MakeTaskDerivatives(const std::string& who,
                                                            const Config& task,
                                                            const TaskResources& resources);
+// The optimizer of a script.
 std::shared_ptr<const DifferentiableOptimizer> MakeDifferentiableOptimizer(
     const std::string& who, const RuleScript& script);
 

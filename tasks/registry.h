@@ -6,6 +6,7 @@
 
 namespace lopt {
 
+// A registry of task families; they are made with the data of a run.
 using TaskTypes = Registry<TaskFamily, const TaskResources&>;
 
 // The task families, built-in ones included.

@@ -23,9 +23,11 @@ inline constexpr Named<Split> kSplitNames[] = {{Split::kTrain, "train"},
                                                {Split::kInnerValid, "inner_valid"},
                                                {Split::kOuterValid, "outer_valid"},
                                                {Split::kTest, "test"}};
+// All of them.
 inline constexpr Split kSplits[] = {Split::kTrain, Split::kInnerValid, Split::kOuterValid,
                                     Split::kTest};
 
+// Its name in configs and messages.
 std::string_view ToString(Split split);
 
 // How the batches of an episode go through a split. kReplacement: every example of every batch is
@@ -37,8 +39,8 @@ inline constexpr Named<Sampling> kSamplings[] = {{Sampling::kReplacement, "repla
 
 // Where an evaluation is in the batches of an episode.
 struct EpisodeStep {
-  Key order;  // names the orders in which the episode goes through its data
-  int64_t step = 0;
+  Key order;         // names the orders in which the episode goes through its data
+  int64_t step = 0;  // inner step of the episode, from 0
 };
 
 // What to evaluate, and where the results go: n tasks of one family, all arrays C order with n
@@ -48,7 +50,7 @@ struct TaskEvaluation {
   std::span<const float> config = {};  // [n, C]
   std::span<const float> params = {};  // [n, P]
   std::span<float> model_state = {};   // [n, M]; on Split::kTrain updated in place
-  Split split = Split::kTrain;
+  Split split = Split::kTrain;         // whose examples are drawn
   // [n]: row i's data (equal keys, equal data). May be empty where `examples` is given and the
   // family draws nothing else.
   std::span<const Key> keys = {};
@@ -68,8 +70,9 @@ TaskEvaluation RowOf(const TaskEvaluation& evaluation, int64_t row);
 struct DataRows {
   // Rows [first, last) of each Split: not empty, one after the other from row 0.
   std::pair<int64_t, int64_t> splits[4] = {};
-  int64_t batch_size = 0;  // examples that an evaluation draws; 0: no data set
-  Sampling sampling = Sampling::kReplacement;
+  int64_t batch_size = 0;                      // examples that an evaluation draws; 0: no data set
+  Sampling sampling = Sampling::kReplacement;  // of the batches of an episode
+  // Whether batches of both are the same rows.
   bool operator==(const DataRows& other) const {
     return std::ranges::equal(splits, other.splits) && batch_size == other.batch_size &&
            sampling == other.sampling;
@@ -78,11 +81,11 @@ struct DataRows {
 
 // What a family is made of, besides its code.
 struct TaskParts {
-  Layout config = {};
-  Layout params = {};
-  Layout model_state = {};
-  Layout aux = {};  // scalars; `lopt eval` shows the one called "accuracy"
-  DataRows data = {};
+  Layout config = {};       // what tasks of the family differ in; may be empty
+  Layout params = {};       // what the inner training trains
+  Layout model_state = {};  // what evaluations update beside them; may be empty
+  Layout aux = {};          // scalars; `lopt eval` shows the one called "accuracy"
+  DataRows data = {};       // none by default
   // Losses are cut to [0, this], and one that is not finite becomes this; none: they stay as they
   // are.
   std::optional<double> normalizer_maximum = std::nullopt;
@@ -107,6 +110,7 @@ class TaskFamily {
   const Layout& model_state_layout() const { return parts_.model_state; }
   // A extra outputs, each a scalar.
   const Layout& aux_layout() const { return parts_.aux; }
+  // All of them.
   const TaskParts& parts() const { return parts_; }
 
   // Draws a task. All of these throw Error if a span's size is not the layout's.
@@ -126,8 +130,10 @@ class TaskFamily {
   // The meta-loss of a raw loss. Where NormalizerMaximum() has a value, it is what a loss that is
   // not finite becomes.
   virtual double Normalize(std::span<const float> config, double loss) const;
+  // The bound that losses are cut to, if there is one.
   std::optional<double> NormalizerMaximum() const { return parts_.normalizer_maximum; }
 
+  // TaskParts::flops.
   double flops() const { return parts_.flops; }
 
   // Rows [first, last) of the data set that make up `split`; {0, 0} for families without a data
@@ -139,9 +145,11 @@ class TaskFamily {
   // How many replicas one Evaluate should get for best speed: 1 for native tasks, kAllRows for
   // torch.
   static constexpr int64_t kAllRows = -1;
+  // At least 1, or kAllRows.
   virtual int64_t PreferredRows() const { return 1; }
 
  protected:
+  // The parts are those of every task of the family.
   explicit TaskFamily(TaskParts parts) : parts_(std::move(parts)) {}
 
   // What Evaluate and Show are given, but for where results go.

@@ -24,9 +24,11 @@ inline constexpr Named<NonFinite> kNonFinites[] = {{NonFinite::kError, "error"},
 // of its step, so 1 is the optimizer as it was trained, and torch::optim::LRScheduler works on it.
 struct LearnedOptimizerOptions
     : public torch::optim::OptimizerCloneableOptions<LearnedOptimizerOptions> {
+  // Factor of every step, at least 0.
   TORCH_ARG(double, lr) = 1.0;
   // Decoupled from the gradient: each step also subtracts lr * weight_decay * p.
   TORCH_ARG(double, weight_decay) = 0.0;
+  // What a gradient does that is not finite.
   TORCH_ARG(NonFinite, non_finite) = NonFinite::kError;
   // Else every element takes a step, also one whose gradient is 0 (a row of an embedding that no
   // example of the batch used): its momenta, the other elements and the parameter itself move it.
@@ -42,7 +44,9 @@ struct LearnedOptimizerOptions
   TORCH_ARG(int64_t, num_steps) = 0;
 
  public:
+  // `lr`, for torch::optim::LRScheduler.
   double get_lr() const override { return lr_; }
+  // Sets it; a value that is not valid is an Error of the next step.
   void set_lr(double lr) override { lr_ = lr; }
 };
 
@@ -85,6 +89,7 @@ class LearnedOptimizer : public torch::optim::Optimizer {
   // optimizer does not treat each tensor by itself.
   LearnedOptimizer(std::vector<torch::optim::OptimizerParamGroup> param_groups,
                    const ThetaFile& theta_file, const LearnedOptimizerOptions& defaults = {});
+  // The same with one group of these parameters.
   LearnedOptimizer(std::vector<torch::Tensor> params, const ThetaFile& theta_file,
                    const LearnedOptimizerOptions& defaults = {});
   // ReadThetaFile(path), which also checks the file's golden steps. Where a file does not name its
@@ -92,8 +97,10 @@ class LearnedOptimizer : public torch::optim::Optimizer {
   static LearnedOptimizer FromFile(std::vector<torch::optim::OptimizerParamGroup> param_groups,
                                    const std::string& path,
                                    const LearnedOptimizerOptions& defaults = {});
+  // The same with one group of these parameters.
   static LearnedOptimizer FromFile(std::vector<torch::Tensor> params, const std::string& path,
                                    const LearnedOptimizerOptions& defaults = {});
+  // Moves the state; what was moved from may only be destroyed.
   LearnedOptimizer(LearnedOptimizer&&) noexcept;
   ~LearnedOptimizer() override;
 
@@ -107,6 +114,7 @@ class LearnedOptimizer : public torch::optim::Optimizer {
   // Throws Error if the archive is of another optimizer or theta, or of groups, parameters or
   // shapes other than these.
   void load(torch::serialize::InputArchive& archive) override;
+  // Writes state, step counts and options of all groups.
   void save(torch::serialize::OutputArchive& archive) const override;
 
  private:

@@ -20,9 +20,10 @@ using NamedTensors = std::vector<std::pair<std::string, torch::Tensor>>;
 
 // What a task starts from. A list of params converts to it.
 struct TorchStart {
+  // Not explicit, so that a list of params will do.
   TorchStart(NamedTensors params, NamedTensors model_state = {})
       : params(std::move(params)), model_state(std::move(model_state)) {}
-  NamedTensors params;
+  NamedTensors params;       // what is trained; not empty
   NamedTensors model_state;  // batch statistics and the like
 };
 
@@ -31,7 +32,7 @@ struct TorchEvaluation {
   std::vector<torch::Tensor> params;       // [n, shape of the tensor], in init's order
   std::vector<torch::Tensor> model_state;  // likewise
   torch::Tensor config;                    // [n, C]
-  Split split = Split::kTrain;
+  Split split = Split::kTrain;             // whose examples are evaluated
   std::span<const Key> keys;  // [n]: equal keys, equal data; may be empty where there are examples
   torch::Tensor examples;     // int64 [n, E]: rows of the data set; undefined if there is none
   bool aux_wanted = false;    // whether TorchLoss::aux is read
@@ -39,6 +40,7 @@ struct TorchEvaluation {
 
 // What a loss function returns; a tensor of losses converts to it.
 struct TorchLoss {
+  // Not explicit, so that a tensor of losses will do.
   TorchLoss(torch::Tensor losses, torch::Tensor aux = {},
             std::vector<torch::Tensor> model_state = {})
       : losses(std::move(losses)), aux(std::move(aux)), model_state(std::move(model_state)) {}
@@ -72,17 +74,22 @@ TorchRows RowsBySize(double flops);
 // one thread evaluates at a time. What the functions throw as a torch error is thrown as Error.
 class TorchTaskFamily : public TaskFamily, public TaskDerivatives {
  public:
+  // init above.
   using InitFunction = std::function<TorchStart(Key key, const torch::Tensor& config)>;
+  // loss above.
   using LossFunction = std::function<TorchLoss(const TorchEvaluation& evaluation)>;
+  // Pictures of one replica.
   using ShowFunction = std::function<std::vector<Pictures>(const TorchEvaluation& evaluation)>;
   // `show` draws one replica, which it is given as `loss` would be; none: there is nothing to show.
   // Throws Error if `parts` names params or a model state: those are init's.
   TorchTaskFamily(InitFunction init, LossFunction loss, TaskParts parts = {},
                   TorchRows rows = TorchRows::kTogether, ShowFunction show = {});
 
+  // Derivatives for backpropagation, by autograd (tasks/derivatives.h).
   void Differentiate(const TaskEvaluation& at, const Outer& outer, std::span<float> d_params,
                      std::span<float> d_model_state, Workspace& scratch) const override;
 
+  // All rows at once, or one, as TorchRows says.
   int64_t PreferredRows() const override { return rows_ == TorchRows::kTogether ? kAllRows : 1; }
 
  private:
@@ -108,11 +115,15 @@ Pictures ToPictures(std::string name, const torch::Tensor& images);
 // Tensors whose numbers are functions of a key alone, those of base/key.h: float32 and, for
 // RandintTensor, int64 in [low, high).
 torch::Tensor UniformTensor(Key key, torch::IntArrayRef shape);
+// Standard normal.
 torch::Tensor NormalTensor(Key key, torch::IntArrayRef shape);
+// Integers in [low, high).
 torch::Tensor RandintTensor(Key key, int32_t low, int32_t high, torch::IntArrayRef shape);
 // The same with one more dimension in front, [n, shape]: row i is that of keys[i].
 torch::Tensor UniformTensor(std::span<const Key> keys, torch::IntArrayRef shape);
+// Standard normal.
 torch::Tensor NormalTensor(std::span<const Key> keys, torch::IntArrayRef shape);
+// Integers in [low, high).
 torch::Tensor RandintTensor(std::span<const Key> keys, int32_t low, int32_t high,
                             torch::IntArrayRef shape);
 

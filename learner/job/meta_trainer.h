@@ -29,10 +29,11 @@ struct MetaTrainProgress {
   const std::vector<std::string>* estimator_names = nullptr;  // "<index>_<task>"
 };
 
+// Where and how a run runs; nothing here changes its theta.
 struct MetaTrainerOptions {
   std::string out_dir = {};  // empty: nothing is written
-  int threads = 1;
-  bool resume = false;  // go on from out_dir's newest checkpoint
+  int threads = 1;           // of this process, at least 1
+  bool resume = false;       // go on from out_dir's newest checkpoint
   // With resume: go on from the checkpoint of this step instead. What came after it (checkpoints,
   // logs, final and best theta) is removed, its windows count as lost.
   std::optional<int64_t> from = {};
@@ -58,12 +59,12 @@ struct MetaTrainerOptions {
 
 // Of ranks other than 0, only `interrupted` has a meaning.
 struct MetaTrainResult {
-  bool interrupted = false;  // by `stop`, on any rank
-  LearnerState learner;
-  ThetaFile theta;  // of `learner`
-  std::vector<std::string> estimator_names;
-  std::vector<StepCounts> totals;  // by estimator, since the start of the run
-  Ledger ledger;                   // of all inner steps since the start of the run
+  bool interrupted = false;                  // by `stop`, on any rank
+  LearnerState learner;                      // at the end
+  ThetaFile theta;                           // of `learner`
+  std::vector<std::string> estimator_names;  // "<index>_<task>", in the order of the config
+  std::vector<StepCounts> totals;            // by estimator, since the start of the run
+  Ledger ledger;                             // of all inner steps since the start of the run
   UpdateSummary last;      // the last update of this process; outer_step -1 if none was made
   int64_t updates = 0;     // made by this process
   double seconds = 0;      // of this process' loop

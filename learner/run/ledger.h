@@ -32,9 +32,13 @@ inline constexpr Named<Fate> kFates[] = {{Fate::kUsed, "used"},
 // Inner steps by their fate, twins counted each.
 class StepShares {
  public:
+  // Steps of this fate, to be changed.
   int64_t& operator[](Fate fate) { return steps_[static_cast<size_t>(fate)]; }
+  // Steps of this fate.
   int64_t operator[](Fate fate) const { return steps_[static_cast<size_t>(fate)]; }
+  // Steps of all fates.
   int64_t Total() const { return std::accumulate(steps_.begin(), steps_.end(), int64_t{0}); }
+  // Adds up, fate by fate.
   StepShares& operator+=(const StepShares& other);
   bool operator==(const StepShares&) const = default;
 
@@ -44,9 +48,9 @@ class StepShares {
 
 // Windows [first, first + windows) of one logical worker, by the counts of their estimators.
 struct WorkerWindows {
-  int64_t worker = 0;
-  int64_t first = 0;
-  int64_t windows = 0;
+  int64_t worker = 0;   // its number
+  int64_t first = 0;    // counted from the start of the run
+  int64_t windows = 0;  // how many
 };
 
 // Accounts for every inner step of a run by worker and estimator. Windows that were rolled back
@@ -55,9 +59,12 @@ struct WorkerWindows {
 class Ledger {
  public:
   Ledger() = default;
+  // With no steps yet.
   Ledger(int64_t workers, int64_t estimators);
 
+  // Logical workers.
   int64_t workers() const { return workers_; }
+  // Estimators of each.
   int64_t estimators() const { return estimators_; }
 
   // Of a used window the steps whose loss was not finite are counted as such.
@@ -68,14 +75,19 @@ class Ledger {
   // lost.
   int64_t UnknownWindows() const;
 
+  // The steps of one estimator of one worker.
   const StepShares& Of(int64_t worker, int64_t estimator) const;
+  // Those of all estimators of a worker.
   StepShares OfWorker(int64_t worker) const;
+  // Those of an estimator on all workers.
   StepShares OfEstimator(int64_t estimator) const;
+  // Those of all.
   StepShares Total() const;
 
   // For checkpoints: "shares" [workers, estimators, fates], "rolled_back" [n, 3]. FromArrays throws
   // Error on others.
   NamedArrays ToArrays() const;
+  // The reverse.
   static Ledger FromArrays(const NamedArrays& arrays);
 
   bool operator==(const Ledger&) const = default;
