@@ -885,7 +885,8 @@ class LearnedOptimizer(torch.optim.Optimizer):
     """A meta-trained optimizer in place of torch.optim.Adam.
 
     Works with parameter groups, schedulers of torch.optim.lr_scheduler, closures and state_dict.
-    Options of a group:
+    Options of a group::
+
       lr            factor of the step, default 1: the optimizer as it was trained.
       weight_decay  default 0; a step also subtracts lr weight_decay p.
       non_finite    what a gradient does that is not finite (in float32) in some element; a step

@@ -1,17 +1,30 @@
 """Sphinx reads the Markdown pages of docs/; tools/build_docs calls it."""
 
+import importlib.util
+import inspect
 import os
 import pathlib
 import re
 import xml.etree.ElementTree
 
+import sphinx.ext.autodoc
+import sphinx.util.logging
+
 project = "lopt"
 author = "the authors of lopt"
-extensions = ["myst_parser", "breathe", "sphinx_inline_tabs"]
-exclude_patterns = ["site"]
+extensions = ["myst_parser", "breathe", "sphinx_inline_tabs", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+# Without the Python package, where it has not been built, its reference is left out.
+has_package = importlib.util.find_spec("lopt") is not None
+exclude_patterns = ["site"] if has_package else ["site", "reference/python.md"]
+suppress_warnings = [] if has_package else ["toc.excluded"]
+autodoc_typehints = "none"
+napoleon_use_ivar = True
+autodoc_member_order = "bysource"
 root_doc = "index"
+default_role = "code"
 html_theme = "furo"
 html_title = "lopt"
+html_show_copyright = False
 html_show_sphinx = False
 html_copy_source = False
 html_show_sourcelink = False
@@ -28,7 +41,8 @@ breathe_show_include = False
 # Names in signatures that are documented elsewhere, or are the library's own affair.
 nitpick_ignore_regex = [
     ("cpp:identifier", r"(std|Eigen|torch|nlohmann|fmt)(::.*)?|u?int\d*_t|size_t"),
-    ("cpp:identifier", "Buffer|Memory|HostMemory|Problems|Transport|LossClosure|Outer"),
+    ("py:class", r"numpy\..*|os\.PathLike|torch\..*|Optimizer|WorkerOutput"),
+    ("cpp:identifier", "Buffer|Memory|HostMemory|Problems|Transport|Augmentation|ImageExtent|LossClosure|Outer"),
 ]
 
 
@@ -46,3 +60,46 @@ def tidy_xml(directory):
 
 
 tidy_xml(os.environ["LOPT_DOXYGEN_XML"])
+
+
+class NanobindMethod(sphinx.ext.autodoc.MethodDocumenter):
+    """Methods of the extension, whose docstrings begin with their signatures."""
+
+    objtype = "nanobind"
+    directivetype = "method"
+    priority = 20
+
+    @classmethod
+    def can_document_member(cls, member, membername, isattr, parent):
+        return type(member).__name__ == "nb_method"
+
+
+def check_names(app):
+    """Every public name of the Python package is in its reference and has a docstring, and so has every member of a class."""
+    text = (pathlib.Path(app.srcdir) / "reference/python.md").read_text(encoding="utf-8")
+    package = importlib.import_module("lopt")
+    logger = sphinx.util.logging.getLogger(__name__)
+    for name in package.__all__:
+        item = getattr(package, name)
+        if not re.search(rf":: {name}$", text, re.MULTILINE):
+            logger.warning("lopt.%s is not in the reference", name)
+        members = vars(item).items() if isinstance(item, type) else ()
+        for member, value in [("", item)] + [pair for pair in members if not pair[0].startswith("_")]:
+            described = callable(value) or isinstance(value, (property, classmethod))
+            if described and re.fullmatch(r"(\(self\).*)?", inspect.getdoc(value) or ""):
+                logger.warning("lopt.%s %s has no docstring", name, member)
+
+
+def unlink_repository(app, env, node, contnode):
+    """A link from a page into the repository around docs/ is the text alone on the site, where it leads somewhere."""
+    target = node["reftarget"].partition("#")[0]
+    if target.startswith("../") and (pathlib.Path(env.doc2path(node["refdoc"])).parent / target).exists():
+        return contnode
+    return None
+
+
+def setup(app):
+    app.connect("missing-reference", unlink_repository)
+    app.add_autodocumenter(NanobindMethod)
+    if has_package:
+        app.connect("builder-inited", check_names)

@@ -131,13 +131,14 @@ void BindStates(nb::module_& m) {
           "estimators", [](const AggregatedGradient& g) { return ListOf(g.estimators); },
           nb::sig("def estimators(self) -> list[dict]"), "What each estimator gave.");
 
-  nb::class_<WorkerOutput>(m, "WorkerOutput").def_ro("to_put", &WorkerOutput::to_put);
+  nb::class_<WorkerOutput>(m, "WorkerOutput", "What gradient_worker_compute returns.")
+      .def_ro("to_put", &WorkerOutput::to_put, "What the learner wants.");
 
   nb::class_<LearnerState>(m, "LearnerState",
                            "Everything of the learner that lives between two updates.")
       .def_ro("outer_step", &LearnerState::outer_step, "Updates so far, skipped ones included.")
       .def_ro("skipped_updates", &LearnerState::skipped_updates,
-              "Of these, without effect: the gradient was not finite.")
+              "Of these, without effect because the gradient was not finite.")
       .def_prop_ro("theta", ViewOfMember<LearnerState, &LearnerState::theta>,
                    nb::sig("def theta(self) -> numpy.ndarray"), "float32 [D], a view.")
       .def_prop_ro(
@@ -203,7 +204,7 @@ void BindLoop(nb::module_& m) {
           nb::sig("def config(self) -> dict"), "Every key with its value.")
       .def_prop_ro(
           "learner", [](const Experiment& e) -> const GradientLearner& { return e.learner; },
-          nb::rv_policy::reference_internal)
+          nb::rv_policy::reference_internal, "The learner of its optimizer and theta_opt.")
       .def_prop_ro(
           "estimator_names", [](const Experiment& e) { return e.estimator_names; },
           "\"<index>_<task>\".")
@@ -225,7 +226,7 @@ void BindLoop(nb::module_& m) {
             return ToPython(e.ThetaOf(state, VersionAndCommit(GetBuildInfo())));
           },
           "state"_a, nb::sig("def theta(self, state: LearnerState) -> dict"),
-          "The arguments of the lopt.Theta of this state: Theta(**experiment.theta(state)).");
+          "The arguments of the lopt.Theta of this state, `Theta(**experiment.theta(state))`.");
 
   m.def("theta_key", &ThetaKey, "run_key"_a, "The key that the initial theta is drawn with.");
   m.def("worker_key", &WorkerKey, "run_key"_a, "worker"_a, "The key of a logical worker.");
