@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import inspect
@@ -137,8 +138,10 @@ def register_task(type: str, cls: type) -> type:
 
 def make_family(type: str, options: dict) -> Family:
     """What the extension makes a task family of: a new instance of the class."""
-    with _one_at_a_time:
-        return Family(f"task {type}", _registered[type][0](**options))
+    who, cls = f"task {type}", _registered[type][0]
+    torch = _import_torch(who) if _has(cls, "loss") else None
+    with _turn(torch):
+        return Family(who, cls(**options), torch)
 
 
 def _kind_of(value) -> str:
@@ -241,11 +244,11 @@ def _numpy(value) -> np.ndarray:
 class Family:
     """A task family as the extension calls it: lists of float32 arrays in the order of layouts.
 
-    `n` is the number of inner trainings of one call. What the user's methods get is theirs: arrays
+    `torch` is None for a task in NumPy; `n` is the number of inner trainings of one call. What the user's methods get is theirs: arrays
     of their own, which stay as they are for as long as somebody keeps them.
     """
 
-    def __init__(self, who: str, task):
+    def __init__(self, who: str, task, torch):
         self._who = who
         self._task = task
         self._methods = {}  # name -> (bound method, its arguments)
@@ -253,15 +256,15 @@ class Family:
             if _has(task, name):
                 method = getattr(task, name)
                 self._methods[name] = method, _takes(who, method, name, own_class=False)
-        self._torch = _import_torch(who) if "loss" in self._methods else None
+        self._torch = torch
         self._per_replica = self._attribute("per_replica", False, bool)
         aux = self._attribute("aux", (), (tuple, list))
         self._aux = tuple(aux)
         self._data, splits = self._read_data()
         key = _core.Key(0)
         self._config_shapes = {}
-        self._config_shapes = self._layout("sample", self._call("sample", key=key)) if (
-            "sample" in self._methods) else {}
+        if "sample" in self._methods:
+            self._config_shapes = self._layout("sample", self._call("sample", key=key))
         config = self._named(self._config_shapes, self.sample(key), ())
         self._params_shapes = self._layout("init", self._call("init", key=key, config=config))
         if not self._params_shapes:
@@ -286,19 +289,19 @@ class Family:
         """The config of the task that the key names."""
         if not self._config_shapes:
             return []
-        with _one_at_a_time:
+        with _turn(self._torch):
             return self._arrays("sample", self._call("sample", key=key), self._config_shapes, ())
 
     def init(self, key, config: list[np.ndarray]) -> list[np.ndarray]:
         """The params of one inner training."""
-        with _one_at_a_time:
+        with _turn(self._torch):
             config = self._named(self._config_shapes, config, ())
             drawn = self._call("init", key=key, config=config)
             return self._arrays("init", drawn, self._params_shapes, ())
 
     def normalize(self, loss: float) -> float:
         """The meta-loss of a loss."""
-        with _one_at_a_time:
+        with _turn(self._torch):
             value = self._call("normalizer", loss=loss)
         array = _numpy(value)
         if array.size != 1 or array.dtype.kind not in "fiu":
@@ -312,7 +315,7 @@ class Family:
         None.
         """
         n = params[0].shape[0]
-        with _one_at_a_time:
+        with _turn(self._torch):
             given = {"params": self._named(self._params_shapes, params, (n,)), "split": split}
             if self._config_shapes:
                 given["config"] = self._named(self._config_shapes, config, (n,))
@@ -477,15 +480,14 @@ class Family:
             return value, {key: self._scalar(f"aux['{key}']", aux[key]).detach() for key in aux}
 
         arguments = (given["params"], *(given[key] for key in batched))
-        with _OneTorchThread(torch):
-            if self._per_replica:
-                return _replica_by_replica(torch, loss, arguments, n, gradients)
-            vmap, grad_and_value = _transforms(torch)
-            if gradients:
-                found, (losses, aux) = vmap(grad_and_value(loss, has_aux=True))(*arguments)
-                return losses, found, aux
-            losses, aux = vmap(loss)(*arguments)
-            return losses, None, aux
+        if self._per_replica:
+            return _replica_by_replica(torch, loss, arguments, n, gradients)
+        vmap, grad_and_value = _transforms(torch)
+        if gradients:
+            found, (losses, aux) = vmap(grad_and_value(loss, has_aux=True))(*arguments)
+            return losses, found, aux
+        losses, aux = vmap(loss)(*arguments)
+        return losses, None, aux
 
     def _scalar(self, what: str, value):
         """A tensor with one number, as float32."""
@@ -578,17 +580,17 @@ def _replica_by_replica(torch, loss, arguments, n: int, gradients: bool):
     )
 
 
-class _OneTorchThread:
-    """Torch on the calling thread alone, so that bits do not depend on the machine's cores."""
-
-    def __init__(self, torch):
-        self._torch = torch
-
-    def __enter__(self):
-        self._threads = self._torch.get_num_threads()
-        if self._threads != 1:
-            self._torch.set_num_threads(1)
-
-    def __exit__(self, *error):
-        if self._threads != 1:
-            self._torch.set_num_threads(self._threads)
+@contextlib.contextmanager
+def _turn(torch):
+    """A user's code runs, alone; torch, unless it is None, uses the calling thread only, so that bits
+    do not depend on the machine's cores."""
+    with _one_at_a_time:
+        threads = torch.get_num_threads() if torch is not None else 1
+        if threads == 1:
+            yield
+            return
+        torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(threads)
