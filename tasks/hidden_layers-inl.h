@@ -17,7 +17,7 @@
 #include "base/workspace.h"
 #include "tasks/activation-inl.h"
 #include "tasks/dense_layer-inl.h"
-#include "tasks/mlp_pass.h"
+#include "tasks/mlp_pass-inl.h"
 #include "tasks/norm-inl.h"
 #include "tasks/products-inl.h"
 

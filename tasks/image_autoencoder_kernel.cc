@@ -13,7 +13,7 @@
 #include "tasks/dense_layer-inl.h"
 #include "tasks/hidden_layers-inl.h"
 #include "tasks/image_mlp_reference.h"
-#include "tasks/mlp_pass.h"
+#include "tasks/mlp_pass-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lopt {

@@ -11,7 +11,7 @@
 #include <hwy/highway.h>
 
 #include "tasks/activation-inl.h"
-#include "tasks/batch_parts.h"
+#include "tasks/batch_parts-inl.h"
 #include "tasks/conv_layer-inl.h"
 #include "tasks/dense_layer-inl.h"
 #include "tasks/products-inl.h"

@@ -10,7 +10,7 @@
 
 #include "tasks/dense_layer-inl.h"
 #include "tasks/hidden_layers-inl.h"
-#include "tasks/mlp_pass.h"
+#include "tasks/mlp_pass-inl.h"
 #include "tasks/softmax_layer-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -27,8 +27,9 @@ std::vector<std::string> TorchModuleDirectories() {
   const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
   if (!error) {
     const auto directory = program.parent_path();
-    directories = {directory, directory.parent_path() / "lib/lopt"};
+    directories = {directory, directory.parent_path() / LOPT_LIBDIR / "lopt"};
   }
+  directories.emplace_back(LOPT_FULL_LIBDIR "/lopt");
   directories.emplace_back(LOPT_MODULE_BUILD_DIR);
   return directories;
 }

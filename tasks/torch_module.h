@@ -50,7 +50,8 @@ const char* TorchModuleBuild();
 
 // Where the module is looked for, in order: the directory that the environment variable
 // LOPT_MODULE_DIR names, if it is set, and nowhere else; otherwise the directory of the running
-// program, ../lib/lopt beside it, and the directory it was built in.
+// program, ../lib/lopt beside it, the lib/lopt that lopt was installed to, for programs of others,
+// and the directory it was built in.
 std::vector<std::string> TorchModuleDirectories();
 
 // The path of the module's file; nothing if it is not installed. Loads nothing.

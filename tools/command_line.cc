@@ -7,9 +7,9 @@
 #include <boost/any.hpp>
 #include <boost/program_options.hpp>
 #include <sstream>
+#include <utility>
 
 #include "learner/plugin.h"
-#include "tools/commands.h"
 #include "tools/shell.h"
 
 namespace lopt {
@@ -22,6 +22,21 @@ std::vector<std::string> OptionNames(const po::options_description& options) {
   std::vector<std::string> names;
   for (const auto& option : options.options()) names.push_back("--" + option->long_name());
   return names;
+}
+
+// What HelpOf hands to a subcommand, and ParseCommandLine answers by throwing the CommandHelp.
+constexpr const char* kHelpAsData = "--help-as-data";
+
+CommandHelp MakeHelp(const po::options_description& options, bool has_arguments,
+                     const std::string& synopsis, const std::string& examples) {
+  CommandHelp help{
+      .synopsis = synopsis, .options = {}, .has_arguments = has_arguments, .examples = examples};
+  for (const auto& option : options.options()) {
+    const bool is_flag = option->semantic()->max_tokens() == 0;
+    std::string value = is_flag ? "" : option->format_parameter();
+    help.options.push_back({"--" + option->long_name(), std::move(value), option->description()});
+  }
+  return help;
 }
 
 // No option means anything by an empty text, but a variable that is not set gives one.
@@ -45,12 +60,22 @@ void RefuseEmptyTexts(const po::variables_map& values, const po::options_descrip
 
 }  // namespace
 
+CommandHelp HelpOf(const Command& command) {
+  try {
+    command.run({kHelpAsData});
+  } catch (const CommandHelp& help) {
+    return help;
+  }
+  Fail("The command '{}' does not parse its command line first", command.name);
+}
+
 std::optional<po::variables_map> ParseCommandLine(const std::vector<std::string>& arguments,
                                                   const po::options_description& options,
                                                   const std::string& positional, int max_positional,
                                                   const std::string& synopsis,
                                                   const std::string& examples) {
   po::options_description named = options;
+#include <utility>
   named.add_options()("plugin",
                       po::value<std::vector<std::string>>()->value_name("FILE.so")->composing(),
                       "Use the types of a plug-in. May be repeated.")("help", "Show this text.");

@@ -6,7 +6,26 @@
 #include <string>
 #include <vector>
 
+#include "tools/commands.h"
+
 namespace lopt {
+
+// What --help shows of one subcommand.
+struct CommandHelp {
+  // An option as it is listed there.
+  struct Option {
+    std::string name;   // "--out"
+    std::string value;  // what it takes, "DIR"; empty for a flag
+    std::string text;
+  };
+  std::string synopsis;         // how it is called
+  std::vector<Option> options;  // in the order of the list
+  bool has_arguments;           // words without an option name
+  std::string examples;         // what stands below the options
+};
+
+// The help of a subcommand. Throws Error unless it begins with ParseCommandLine.
+CommandHelp HelpOf(const Command& command);
 
 // The parsed words of one subcommand; empty if the user asked for --help, which has been printed.
 // `synopsis` and `examples` stand above and below the list of options there. `positional` names the

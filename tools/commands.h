@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,9 @@ struct Command {
   int (*run)(const std::vector<std::string>& arguments);
 };
 
+// All of them, as `lopt --help` lists them.
+std::span<const Command> Commands();
+
 int MetaTrainCommand(const std::vector<std::string>& arguments);
 int LaunchCommand(const std::vector<std::string>& arguments);
 int EvalCommand(const std::vector<std::string>& arguments);
@@ -35,6 +39,8 @@ int DescribeCommand(const std::vector<std::string>& arguments);
 int ExportCommand(const std::vector<std::string>& arguments);
 int ImportCommand(const std::vector<std::string>& arguments);
 int InspectCommand(const std::vector<std::string>& arguments);
+int CompletionCommand(const std::vector<std::string>& arguments);
+int ManualCommand(const std::vector<std::string>& arguments);
 int VersionCommand(const std::vector<std::string>& arguments);
 
 // The program `lopt`: runs the subcommand that the first word names. What is thrown is said on

@@ -23,6 +23,8 @@ constexpr Command kCommands[] = {
     {"export", "Write a trained optimizer as TorchScript or for NumPy.", ExportCommand},
     {"import", "Turn weights of google/learned_optimization into a theta file.", ImportCommand},
     {"inspect", "What a checkpoint or a .safetensors file holds.", InspectCommand},
+    {"completion", "Print what completes command lines in bash, zsh or fish.", CompletionCommand},
+    {"manual", "Write the manual pages of lopt and its commands.", ManualCommand},
     {"version", "What this program was built from, and what it runs on.", VersionCommand},
 };
 
@@ -50,6 +52,8 @@ int RunCommand(const std::vector<std::string>& words) {
 }
 
 }  // namespace
+
+std::span<const Command> Commands() { return kCommands; }
 
 int RunProgram(const std::vector<std::string>& words) {
   try {

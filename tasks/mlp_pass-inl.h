@@ -1,6 +1,6 @@
 #pragma once
 
-#include "tasks/batch_parts.h"
+#include "tasks/batch_parts-inl.h"
 #include "tasks/image_mlp_problem.h"
 
 namespace lopt {

@@ -1,0 +1,115 @@
+# What `cmake --install` writes, but for the libraries and their headers, which lopt_library() installs. The CMake component `lopt` is all but what
+# links LibTorch, which is `lopt-torch`.
+include(CMakePackageConfigHelpers)
+set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/lopt)
+set(share_dir ${CMAKE_INSTALL_DATADIR}/lopt)
+get_property(libraries GLOBAL PROPERTY LOPT_LIBRARIES)  # names of the folder libraries, each after what it needs
+list(JOIN libraries " " lopt_components)
+
+install(TARGETS lopt lopt_headers lopt_all EXPORT lopt)
+install(EXPORT lopt NAMESPACE lopt:: DESTINATION ${config_dir} FILE loptTargets.cmake)
+install(EXPORT lopt_tools NAMESPACE lopt:: DESTINATION ${config_dir} FILE loptToolsTargets.cmake)
+if(LOPT_TORCH)
+  install(EXPORT lopt_torch NAMESPACE lopt:: DESTINATION ${config_dir} FILE loptTorchTargets.cmake COMPONENT lopt-torch)
+  install(TARGETS lopt_torch_module LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/lopt COMPONENT lopt-torch)
+endif()
+# What the private parts of static libraries are linked with, a program of one's own needs too.
+set(lopt_static_dependencies "")
+if(NOT BUILD_SHARED_LIBS)
+  string(JOIN "\n" lopt_static_dependencies "find_dependency(spdlog)" "find_dependency(ZLIB)" "find_dependency(PNG)" "find_dependency(Protobuf)"
+    "find_dependency(PkgConfig)" "pkg_check_modules(HWY REQUIRED QUIET IMPORTED_TARGET libhwy)" "pkg_check_modules(ZIP REQUIRED QUIET IMPORTED_TARGET libzip)")
+  if(LOPT_TBB)
+    string(APPEND lopt_static_dependencies "\nfind_dependency(TBB)")
+  endif()
+  if(LOPT_MPI)
+    get_filename_component(compiler ${MPI_C_COMPILER} NAME)
+    string(APPEND lopt_static_dependencies "\nenable_language(C)\nif(NOT MPI_C_COMPILER AND NOT MPI_HOME)\n"
+      "  find_program(MPI_C_COMPILER NAMES ${compiler})  # the MPI that lopt was built with\nendif()\nfind_dependency(MPI COMPONENTS C)")
+  endif()
+endif()
+configure_package_config_file(cmake/loptConfig.cmake.in ${PROJECT_BINARY_DIR}/cmake/loptConfig.cmake INSTALL_DESTINATION ${config_dir}
+  NO_SET_AND_CHECK_MACRO)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/cmake/loptConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/cmake/loptConfig.cmake ${PROJECT_BINARY_DIR}/cmake/loptConfigVersion.cmake cmake/lopt_add_plugin.cmake
+  DESTINATION ${config_dir})
+install(FILES ${PROJECT_BINARY_DIR}/learner/plugin_abi.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lopt/learner)
+
+# pkg-config: with static libraries their own are asked for at every link, with shared ones never.
+set(pc_requires fmt eigen3 nlohmann_json)
+list(TRANSFORM libraries PREPEND -llopt_ OUTPUT_VARIABLE pc_libs)
+list(REVERSE pc_libs)
+if(NOT BUILD_SHARED_LIBS)
+  list(APPEND pc_requires libhwy libzip spdlog protobuf-lite libpng zlib)
+  if(LOPT_TBB)
+    list(APPEND pc_requires tbb)
+  endif()
+  if(LOPT_MPI)
+    list(APPEND pc_libs ${MPI_C_LIBRARIES})
+  endif()
+  list(APPEND pc_libs -ldl -pthread)
+endif()
+list(JOIN pc_libs " " pc_libs)
+list(JOIN pc_requires " " pc_requires)
+file(RELATIVE_PATH pc_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /.)
+configure_file(cmake/lopt.pc.in ${PROJECT_BINARY_DIR}/cmake/lopt.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/cmake/lopt.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+file(GLOB trained trained/*)
+install(FILES ${trained} DESTINATION ${share_dir}/trained)
+file(GLOB presets tools/presets/*.json)
+install(FILES ${presets} DESTINATION ${share_dir}/presets)
+file(GLOB presets evaluation/presets/*.json)
+install(FILES ${presets} DESTINATION ${share_dir}/evaluation-presets)
+install(DIRECTORY examples DESTINATION ${share_dir} PATTERN examples/CMakeLists.txt EXCLUDE)
+install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md" PATTERN "*.png")
+
+# What shells complete and the manual pages: the program writes them of its own options.
+set(shell_dir ${PROJECT_BINARY_DIR}/shell)
+add_custom_command(OUTPUT ${shell_dir}/lopt.fish DEPENDS lopt VERBATIM COMMENT "Writing completions and manual pages"
+  COMMAND ${CMAKE_COMMAND} -E rm -rf ${shell_dir}
+  COMMAND lopt manual --out ${shell_dir}/man
+  COMMAND lopt completion bash > ${shell_dir}/lopt.bash
+  COMMAND lopt completion zsh > ${shell_dir}/lopt.zsh
+  COMMAND lopt completion fish > ${shell_dir}/lopt.fish)
+add_custom_target(lopt_shell ALL DEPENDS ${shell_dir}/lopt.fish)
+set(zsh_dir site-functions)
+if(CMAKE_INSTALL_PREFIX STREQUAL "/usr" AND EXISTS /etc/debian_version)
+  set(zsh_dir vendor-completions)  # the only one there that Debian's zsh looks into
+endif()
+install(DIRECTORY ${shell_dir}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+install(FILES ${shell_dir}/lopt.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME lopt)
+install(FILES ${shell_dir}/lopt.zsh DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/${zsh_dir} RENAME _lopt)
+install(FILES ${shell_dir}/lopt.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+
+# `cpack`: a Debian package, and one more with what links LibTorch. What headers and static libraries want at a link is installed with them.
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_CONTACT "The lopt project <lopt@lopt.invalid>")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "Meta-training of learned optimizers")
+set(CPACK_PACKAGING_INSTALL_PREFIX ${CMAKE_INSTALL_PREFIX})
+set(CPACK_STRIP_FILES ON)
+set(CPACK_COMPONENTS_ALL lopt)
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_LOPT_PACKAGE_NAME lopt)
+set(development libeigen3-dev libfmt-dev nlohmann-json3-dev)
+if(NOT BUILD_SHARED_LIBS)
+  list(APPEND development libhwy-dev libpng-dev libprotobuf-dev libspdlog-dev libzip-dev pkg-config zlib1g-dev)
+  if(LOPT_TBB)
+    list(APPEND development libtbb-dev)
+  endif()
+  if(LOPT_MPI)
+    list(APPEND development libmpich-dev)
+  endif()
+endif()
+list(JOIN development ", " CPACK_DEBIAN_LOPT_PACKAGE_DEPENDS)
+set(CPACK_DEBIAN_LOPT_PACKAGE_RECOMMENDS "gnuplot-nox")
+set(CPACK_DEBIAN_LOPT_PACKAGE_SUGGESTS "cmake, g++, libboost-program-options-dev, lopt-torch, mpich")
+if(LOPT_TORCH)
+  list(APPEND CPACK_COMPONENTS_ALL lopt-torch)
+  set(CPACK_DEBIAN_LOPT-TORCH_PACKAGE_NAME lopt-torch)
+  set(CPACK_DEBIAN_LOPT-TORCH_PACKAGE_DEPENDS "lopt (= ${PROJECT_VERSION}), libtorch-dev, libopenblas0-pthread")
+endif()
+include(CPack)
