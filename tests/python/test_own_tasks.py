@@ -453,14 +453,26 @@ class Determinism(unittest.TestCase):
                 whole = lopt.meta_train(config)
                 self.assertEqual(resumed.theta.values.tobytes(), whole.theta.values.tobytes())
 
-    def test_the_number_of_torch_threads_stays_as_it_is(self):
+    def test_torch_has_one_thread_in_a_task_and_as_many_as_before_after_it(self):
+        seen = []
+
+        @lopt.task
+        class Counting(TorchQuadratic):
+            def loss(self, params, config):
+                seen.append(torch.get_num_threads())
+                return super().loss(params, config)
+
         threads = torch.get_num_threads()
         torch.set_num_threads(2)
         try:
-            theta = train({"type": "TorchImages"})[0]
+            # On this thread, whose number it is.
+            experiment = lopt.Experiment(config_of({"type": "Counting"}))
+            learner, estimators = experiment.learner, experiment.estimators(0)
+            weights = learner.get_state_for_worker(learner.init(lopt.Key(0)))
+            worker = lopt.init_worker_state(weights, estimators, lopt.Key(1))
+            lopt.gradient_worker_compute(weights, estimators, lopt.Key(1), worker)
+            self.assertEqual(set(seen), {1})
             self.assertEqual(torch.get_num_threads(), 2)
-            torch.set_num_threads(1)
-            self.assertEqual(theta.tobytes(), train({"type": "TorchImages"})[0].tobytes())
         finally:
             torch.set_num_threads(threads)
 
