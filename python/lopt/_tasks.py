@@ -98,9 +98,9 @@ def register_task(type: str, cls: type) -> type:
       `config` of the other methods.
     - normalizer(loss), if any: the meta-loss of a loss, both float.
 
-    and, as attributes, normalizer_maximum (float: meta-losses are cut to [0, this]) and aux (a tuple
-    of names: `loss` returns a second value, a dict of these with a number each; `lopt eval` shows
-    "accuracy").
+    and, as attributes, normalizer_maximum (float: meta-losses are cut to [0, this]) and aux (a
+    tuple of names: `loss` returns a second value, a dict of these with a number each; `lopt eval`
+    shows "accuracy").
 
     A class of the same module and name takes the place of the one before, as in a notebook cell
     that is run again. Returns the class. Raises Error if the class is no task, or if there is
@@ -153,7 +153,7 @@ def _words(names) -> str:
 
 
 def _has(task, name: str) -> bool:
-    """Whether a class or an instance has this method; one that is None takes an inherited one away."""
+    """Whether a class or an instance has this method; None takes an inherited one away."""
     return callable(getattr(task, name, None))
 
 
@@ -184,7 +184,8 @@ def _check_methods(who: str, cls: type) -> None:
             f"loss_and_grad(params, batch), with NumPy; it has {'both' if losses else 'neither'}"
         )
     if _has(cls, "batch") and _has(cls, "data"):
-        raise Error(f"{who}: the class has both batch and data; the batches are those of one of them")
+        raise Error(
+            f"{who}: the class has both batch and data; the batches are those of one of them")
     if _has(cls, "test_data") and not _has(cls, "data"):
         raise Error(f"{who}: the class has test_data, but no data")
     for name in _ARGUMENTS:
@@ -206,8 +207,9 @@ def _options_of(who: str, cls: type) -> list[tuple]:
         hint = hints[field.name]
         kind = next((kind for valid, kind in _OPTION_TYPES if hint == valid), None)
         if kind is None:
+            annotation = getattr(hint, "__name__", hint)
             raise Error(
-                f"{who}: option '{field.name}' is annotated with {getattr(hint, '__name__', hint)}; "
+                f"{who}: option '{field.name}' is annotated with {annotation}; "
                 f"valid types are {_words(kind for _, kind in _OPTION_TYPES)}"
             )
         if field.name == "type":
@@ -244,8 +246,9 @@ def _numpy(value) -> np.ndarray:
 class Family:
     """A task family as the extension calls it: lists of float32 arrays in the order of layouts.
 
-    `torch` is None for a task in NumPy; `n` is the number of inner trainings of one call. What the user's methods get is theirs: arrays
-    of their own, which stay as they are for as long as somebody keeps them.
+    `torch` is None for a task in NumPy; `n` is the number of inner trainings of one call. What the
+    user's methods get is theirs: arrays of their own, which stay as they are for as long as
+    somebody keeps them.
     """
 
     def __init__(self, who: str, task, torch):
@@ -324,7 +327,8 @@ class Family:
             elif "batch" in self._methods:
                 given["batch"] = self._call("batch", keys=keys, **given)
             if "batch" in given:
-                given["batch"] = _map(given["batch"], functools.partial(self._batch_leaf, n), "batch")
+                leaf = functools.partial(self._batch_leaf, n)
+                given["batch"] = _map(given["batch"], leaf, "batch")
             if self._torch is not None:
                 losses, found, aux = self._evaluate_torch(given, n, gradients)
             else:
@@ -359,8 +363,8 @@ class Family:
             _map(rows, lambda leaf, path: lengths.append(self._length(leaf, path)), "data")
             if len(set(lengths)) != 1:
                 raise Error(
-                    f"{self._who}: the arrays of data have {_words(map(str, lengths))} rows; wanted "
-                    "as many of all"
+                    f"{self._who}: the arrays of data have {_words(map(str, lengths))} rows; "
+                    "wanted as many of all"
                 )
             counts.append(lengths[0])
         if counts[0] < 10:
@@ -374,7 +378,10 @@ class Family:
             leaves = []
             _map(sets[1], lambda leaf, path: leaves.append(leaf), "data")
             following = iter(leaves)
-            joined = _map(sets[0], lambda leaf, path: self._join(leaf, next(following, None)), "data")
+            joined = _map(
+                sets[0], lambda leaf, path: self._join(leaf, next(following, None)), "data")
+            if next(following, None) is not None:
+                raise Error(f"{self._who}: test_data has more arrays than data")
         if self._torch is not None:
             joined = _map(joined, lambda leaf, path: self._torch.as_tensor(leaf), "data")
         return joined, list(zip(ends, ends[1:]))
@@ -438,8 +445,8 @@ class Family:
             raise Error(f"{self._who}: {path} is {_kind_of(leaf)}, wanted an array")
         if len(leaf.shape) == 0 or leaf.shape[0] != n:
             raise Error(
-                f"{self._who}: {path} has shape {list(leaf.shape)}, wanted [{n}, ...]: a row for each "
-                "of the keys"
+                f"{self._who}: {path} has shape {list(leaf.shape)}, wanted [{n}, ...]: a row for "
+                "each of the keys"
             )
         if self._torch is None or _is_tensor(leaf):
             return leaf
@@ -497,7 +504,8 @@ class Family:
         if value.dim() != 0 or not value.is_floating_point():
             raise Error(
                 f"{self._who}: {what} has shape {list(value.shape)} and type {value.dtype}, wanted "
-                "one number (shape [], a floating type) for one inner training; take a mean or a sum"
+                "one number (shape [], a floating type) for one inner training; take a mean or "
+                "a sum"
             )
         return value.to(self._torch.float32)
 
@@ -582,8 +590,8 @@ def _replica_by_replica(torch, loss, arguments, n: int, gradients: bool):
 
 @contextlib.contextmanager
 def _turn(torch):
-    """A user's code runs, alone; torch, unless it is None, uses the calling thread only, so that bits
-    do not depend on the machine's cores."""
+    """A user's code runs, alone; torch, unless it is None, uses the calling thread only, so that
+    bits do not depend on the machine's cores."""
     with _one_at_a_time:
         threads = torch.get_num_threads() if torch is not None else 1
         if threads == 1:

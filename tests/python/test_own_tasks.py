@@ -193,8 +193,9 @@ def config_of(task, steps=3, **estimator):
 def train(task, steps=3, threads=1, **estimator):
     """theta, and the mean loss of each update."""
     losses = []
-    training = lopt.meta_train(config_of(task, steps, **estimator), threads=threads,
-                               callbacks=[lambda step, metrics: losses.append(metrics["meta_loss"])])
+    training = lopt.meta_train(
+        config_of(task, steps, **estimator), threads=threads,
+        callbacks=[lambda step, metrics: losses.append(metrics["meta_loss"])])
     return training.theta.values, np.array(losses), training
 
 
@@ -238,7 +239,8 @@ class Options(unittest.TestCase):
         self.assert_wrong(
             {"type": "Regression", "dim": 0}, f"{at}dim' must be an integer of at least 1, got 0")
         self.assert_wrong(
-            {"type": "Regression", "dim": 2.5}, f"{at}dim' must be an integer of at least 1, got 2.5")
+            {"type": "Regression", "dim": 2.5},
+            f"{at}dim' must be an integer of at least 1, got 2.5")
         self.assert_wrong(
             {"type": "Regression", "scale": 0}, f"{at}scale' must be a number above 0, got 0")
         self.assert_wrong({"type": "Regression", "name": 3}, f"{at}name' must be text, got 3")
@@ -341,8 +343,8 @@ class Registration(unittest.TestCase):
         self.assert_wrong(f"{who}{words}both", Both)
         self.assert_wrong(f"{who}{words}neither", Neither)
         self.assert_wrong(
-            f"{who}the class has an __init__; options are annotated attributes ('dim: int = 8'), and "
-            "what is made from them is made in __post_init__", Initialised)
+            f"{who}the class has an __init__; options are annotated attributes ('dim: int = 8'), "
+            "and what is made from them is made in __post_init__", Initialised)
         self.assert_wrong(
             f"{who}loss_and_grad takes 'parms'; parameters are known by their names, and those of "
             "loss_and_grad are: params, batch, config, split", Misspelt)
@@ -351,14 +353,15 @@ class Registration(unittest.TestCase):
         self.assert_wrong(
             f"{who}init takes 'config', but the class has no sample(key)", NoSample)
         self.assert_wrong(
-            f"{who}option 'dim' is annotated with complex; valid types are bool, int, float, str, int "
-            "or None, float or None, list[int], list[float], list[str]", Untyped)
+            f"{who}option 'dim' is annotated with complex; valid types are bool, int, float, str, "
+            "int or None, float or None, list[int], list[float], list[str]", Untyped)
         self.assert_wrong(f"{who}option 'dim' has no default", NoDefault)
         self.assert_wrong(
             f"{who}option 'dim' has the default '8', wanted int", WrongDefault)
         self.assert_wrong(f"{who}dim must be at least 1, got 0", OutOfRange)
         self.assert_wrong(
-            f"{who}the class has both batch and data; the batches are those of one of them", Batches)
+            f"{who}the class has both batch and data; the batches are those of one of them",
+            Batches)
 
 
 class Twins(unittest.TestCase):
@@ -532,8 +535,8 @@ class Misuse(unittest.TestCase):
             "shape [8, 3] and type float32",
             loss_and_grad=gradient(lambda x: {"x": np.zeros((8, 4), np.float32)}))
         self.assert_error(
-            "loss_and_grad returned the gradient of 'x' of shape [8, 3] and type int64, wanted shape "
-            "[8, 3] and type float32",
+            "loss_and_grad returned the gradient of 'x' of shape [8, 3] and type int64, wanted "
+            "shape [8, 3] and type float32",
             loss_and_grad=gradient(lambda x: {"x": np.zeros((8, 3), np.int64)}))
         self.assert_error(
             "loss_and_grad returned the gradient of y; wanted x",
@@ -576,6 +579,9 @@ class Misuse(unittest.TestCase):
         self.assert_error(
             "data and test_data have rows of different shapes",
             loss=loss, data=lambda self: np.zeros((40, 3)), test_data=lambda self: np.zeros((9, 4)))
+        self.assert_error(
+            "test_data has more arrays than data",
+            loss=loss, data=lambda self: np.zeros(40), test_data=lambda self: [np.zeros(9)] * 2)
 
     def test_an_exception_comes_out_as_itself_with_its_traceback(self):
         error = KeyError("mine")

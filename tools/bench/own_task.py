@@ -4,9 +4,9 @@
     PYTHONPATH=build/python OPENBLAS_NUM_THREADS=1 tools/bench/own_task.py
 
 An image MLP (64-32-10 on random images, batch 128, 2,410 params) in 32 replicas, one thread. All is
-CPU time of the process in ms a step, medians over windows of 20 steps: `function` is the user's, its
-gradient included; `batch` the drawing and gathering of 32 x 128 rows of data; `step` all of a step
-under gradient descent; `native` a step of a built-in task of as many params whose own work is next
+CPU time of the process in ms a step, medians over windows of 20 steps: `function` is the user's,
+its gradient included; `batch` the gathering of 32 x 128 rows of data; `step` all of a step under
+gradient descent; `native` a step of a built-in task of as many params whose own work is next
 to nothing (QuadraticTask), that is, the updates and what estimators do. `besides` is what is left
 of the step, as a part of function and batch.
 """
