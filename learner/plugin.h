@@ -60,6 +60,7 @@ inline constexpr const char* kPluginEntry = "lopt_plugin";
 //       return std::make_shared<MyTask>(o);
 //     });
 //   }
+// NOLINTBEGIN(bugprone-macro-parentheses)
 #define LOPT_PLUGIN(types)                                                               \
   static void LoptPluginAdd(::lopt::PluginTypes& types);                                 \
   extern "C" const ::lopt::Plugin* lopt_plugin() {                                       \
@@ -67,6 +68,7 @@ inline constexpr const char* kPluginEntry = "lopt_plugin";
     return &plugin;                                                                      \
   }                                                                                      \
   static void LoptPluginAdd(::lopt::PluginTypes& types)
+// NOLINTEND(bugprone-macro-parentheses)
 
 // Opens a plug-in and adds its types to the registries, before any thread reads them; one that has
 // been added already is left as it is. Throws Error that names the file, and adds nothing, if it is

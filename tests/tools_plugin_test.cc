@@ -176,7 +176,7 @@ TEST_CASE("What a bad plug-in has registered before its error is not there") {
   LoadPlugin(kGood);
   const Words before = RegisteredTypes();
   const std::string bad = kPlugins + "plugin_bad.so";
-  const std::vector<std::pair<const char*, std::string>> cases = {
+  const std::vector<std::pair<std::string, std::string>> cases = {
       {"throws an Error", "registering its types failed: the weather is bad"},
       {"throws an exception", "registering its types failed: too far"},
       {"throws a number", "registering its types failed with something that is no std::exception"},
@@ -189,7 +189,7 @@ TEST_CASE("What a bad plug-in has registered before its error is not there") {
   };
   for (const auto& [how, message] : cases) {
     CAPTURE(how);
-    ::setenv("LOPT_TEST_PLUGIN", how, 1);
+    ::setenv("LOPT_TEST_PLUGIN", how.c_str(), 1);
     CHECK_EQ(ErrorOf([&] { LoadPlugin(bad); }), "plug-in " + bad + ": " + message);
     CHECK(RegisteredTypes() == before);
   }

@@ -33,7 +33,6 @@ std::shared_ptr<const lopt::TaskFamily> MakeByteLstm(const ByteLstmOptions& opti
                 text.size(), options.length + 1);
   const torch::Tensor bytes = torch::tensor(std::vector<int64_t>(text.begin(), text.end())) & 255;
   const auto last = static_cast<int32_t>(std::ssize(text) - options.length);
-  const torch::Tensor window = torch::arange(options.length + 1);
   const auto init = [=](lopt::Key key, const torch::Tensor&) {  // of one replica
     const int64_t h = options.hidden;
     lopt::NamedTensors params = RecurrentInit(kLstm, FoldIn(key, 0), "", h, h);
@@ -44,7 +43,8 @@ std::shared_ptr<const lopt::TaskFamily> MakeByteLstm(const ByteLstmOptions& opti
   const auto loss = [=](const lopt::TorchEvaluation& e) -> lopt::TorchLoss {  // of n replicas
     const int64_t n = std::ssize(e.keys);
     const torch::Tensor starts = lopt::RandintTensor(e.keys, 0, last, {kWindows, 1});
-    const torch::Tensor seen = bytes.index({starts + window});  // [n, windows, length + 1]
+    const torch::Tensor seen =  // [n, windows, length + 1]
+        bytes.index({starts + torch::arange(options.length + 1)});
     const torch::Tensor replica = torch::arange(n).view({n, 1, 1});
     const torch::Tensor x = e.params[4].index({replica, seen.slice(2, 0, -1)});
     const lopt::RecurrentOutput run =
