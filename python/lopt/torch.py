@@ -34,6 +34,8 @@ class _ThetaFile(_reference.ThetaFile):
         self._rule, self.learned_optimizer = _reference._resolve(theta.learned_optimizer, source)
         # A copy: what is changed in the Theta later has no effect.
         self.values = numpy.array(theta.values)
+        if self.values.dtype != numpy.float32:
+            raise _core.Error(f"{source}: theta.values must be float32, got {self.values.dtype}")
         copy = Theta(self.learned_optimizer, self.values)
         self.theta = {name: torch.from_numpy(values) for name, values in copy.tensors.items()}
         self._check_layout(source)
@@ -88,13 +90,14 @@ class _Kernels:
 
     def row(self, plain: dict[str, torch.Tensor], shape: tuple[int, ...]) -> torch.Tensor:
         """A row with these parts; zeros where `plain` is empty."""
-        row = torch.zeros(self.state_size(self.rule(shape)))
+        size = self.state_size(self.rule(shape))
+        row = torch.zeros(size, dtype=torch.float32, device="cpu")  # whatever torch's defaults are
         if not plain:
             return row
         for name, part, wanted in self.parts(row, shape):
             if self._in_blocks:
                 blocks, momenta, block = part.shape
-                padded = torch.zeros(momenta, blocks * block)
+                padded = row.new_zeros(momenta, blocks * block)
                 padded[:, : wanted[1]] = plain[name]
                 part.copy_(padded.view(momenta, blocks, block).transpose(0, 1))
             else:
@@ -125,7 +128,8 @@ class LearnedOptimizer(_reference.LearnedOptimizer):
         what lopt.load takes.
 
         Raises:
-            lopt.Error: lopt.load's.
+            lopt.Error: lopt.load's, or the values of theta are not float32 or not as many as its
+                optimizer has weights.
             TypeError: A parameter is not of a real floating-point type.
             ValueError: An option is not valid, num_steps is missing where it is needed, or theta is
                 that of an optimizer that does not treat each tensor by itself.
@@ -236,7 +240,7 @@ class LearnedOptimizer(_reference.LearnedOptimizer):
         counter = self._counters.get(p)
         if counter is None:
             counter = p.detach()
-            counter.data = torch.empty(0)
+            counter.data = counter.new_empty(0)
             self._counters[p] = counter
         return counter
 

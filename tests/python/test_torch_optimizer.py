@@ -243,6 +243,24 @@ class StepsAndStates(one_file.TestCase):
         lr = -params[0].detach()[0] / optimizer.state[params[0]]["step"]
         self.assertTrue(torch.isfinite(lr))
 
+    def test_the_default_type_of_torch_does_not_matter(self):
+        theta = self.theta(type="MLPLOpt", hidden_size=4, step_mult=0.1)
+        self.addCleanup(torch.set_default_dtype, torch.get_default_dtype())
+        results = []
+        for dtype in (torch.float32, torch.float64):
+            torch.set_default_dtype(dtype)
+            params = [p.float().detach().requires_grad_() for p in self.model(torch.float32)]
+            for p in params:
+                p.data = torch.full(p.shape, 0.5, dtype=torch.float32)
+            optimizer = LearnedOptimizer(params, theta)
+            gradients = [[torch.full(p.shape, 0.3, dtype=torch.float32) for p in params]] * 3
+            trained(optimizer, params, gradients)
+            optimizer.load_state_dict(optimizer.state_dict())
+            results.append(trained(optimizer, params, gradients))
+        for a, b in zip(*results):
+            self.assertEqual(a.dtype, b.dtype)
+            self.assertTrue(torch.equal(a, b))
+
     def test_an_optimizer_is_saved_and_loaded_whole(self):
         theta = self.theta(type="MLPLOpt", hidden_size=4, step_mult=0.1)
         params = self.model()
@@ -279,6 +297,17 @@ class Thetas(unittest.TestCase):
             LearnedOptimizer([torch.ones(3, requires_grad=True)], "best")
         with self.assertRaisesRegex(TypeError, "not int"):
             lopt.load(3)
+
+    def test_values_of_another_type_or_number_are_an_error(self):
+        theta = lopt.Theta.init({"type": "LearnableSGDM"})
+        p = torch.ones(3, requires_grad=True)
+        for values, text in (
+                (theta.values.astype(float), "^lopt.torch.LearnedOptimizer: theta.values must be "
+                 "float32, got float64$"),
+                (theta.values[:1], r"^theta.values must have shape \[2\] for a LearnableSGDM, got "
+                 r"\[1\]$")):
+            with self.assertRaisesRegex(lopt.Error, text):
+                LearnedOptimizer([p], lopt.Theta(theta.learned_optimizer, values))
 
     def test_what_is_changed_in_a_theta_later_has_no_effect(self):
         theta = lopt.Theta.init({"type": "LearnableSGD"})
