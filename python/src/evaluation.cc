@@ -105,7 +105,7 @@ ExistingEvaluation ExistingOf(bool resume, bool overwrite, const std::string& ou
 }
 
 // Members of lopt.Evaluation. `thetas` are (name, lopt.Theta, where it is from).
-nb::dict Evaluate(nb::handle config, nb::list thetas, const std::string& baselines,
+nb::dict Evaluate(nb::handle config, const nb::list& thetas, const std::string& baselines,
                   const std::string& out, nb::handle threads, bool resume, bool overwrite,
                   bool allow_isa_change, nb::handle on_progress) {
   const ExistingEvaluation existing = ExistingOf(resume, overwrite, out);

@@ -82,6 +82,7 @@ class TensorOptimizer {
  private:
   const UpdateRule& Rule(size_t number) const { return *bound_.at(number); }
   static std::span<float> Floats(uintptr_t address, int64_t size) {
+    // An address is what torch has of a tensor: NOLINTNEXTLINE(performance-no-int-to-ptr)
     return {reinterpret_cast<float*>(address), static_cast<size_t>(size)};
   }
   std::span<float> Params(size_t rule, uintptr_t address) const {
