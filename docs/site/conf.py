@@ -12,7 +12,13 @@ import sphinx.util.logging
 
 project = "lopt"
 author = "the authors of lopt"
-extensions = ["myst_parser", "breathe", "sphinx_inline_tabs", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = [
+    "myst_parser",
+    "breathe",
+    "sphinx_inline_tabs",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+]
 # Without the Python package, where it has not been built, its reference is left out.
 has_package = importlib.util.find_spec("lopt") is not None
 exclude_patterns = ["site"] if has_package else ["site", "reference/python.md"]
@@ -42,19 +48,27 @@ breathe_show_include = False
 nitpick_ignore_regex = [
     ("cpp:identifier", r"(std|Eigen|torch|nlohmann|fmt)(::.*)?|u?int\d*_t|size_t"),
     ("py:class", r"numpy\..*|os\.PathLike|torch\..*|Optimizer|WorkerOutput"),
-    ("cpp:identifier", "Buffer|Memory|HostMemory|Problems|Transport|Augmentation|ImageExtent|LossClosure|Outer"),
+    ("cpp:identifier", "Buffer|Memory|HostMemory|Problems|Transport|Augmentation|ImageExtent"),
+    ("cpp:identifier", "LossClosure|Outer"),
 ]
 
 
 def tidy_xml(directory):
-    """Takes from Doxygen's XML links to files and what is private, but for virtual functions with a comment: those are for derived classes."""
+    """Takes from Doxygen's XML links to files and what is private.
+
+    Private virtual functions with a comment stay: those are for derived classes.
+    """
     for path in pathlib.Path(directory).glob("*.xml"):
-        text = re.sub(r'<ref refid="\w*_8h"[^>]*>(.*?)</ref>', r"\1", path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        text = re.sub(r'<ref refid="\w*_8h"[^>]*>(.*?)</ref>', r"\1", text)
         tree = xml.etree.ElementTree.ElementTree(xml.etree.ElementTree.fromstring(text))
         for parent in list(tree.iter()):
-            for child in parent.findall("memberdef[@prot='private']") + parent.findall("innerclass[@prot='private']"):
-                comments = child.find("briefdescription"), child.find("detaileddescription")
-                if child.get("virt", "non-virtual") == "non-virtual" or not any(comment is not None and len(comment) for comment in comments):
+            for child in parent.findall("*[@prot='private']"):
+                if child.tag not in ("memberdef", "innerclass"):
+                    continue
+                comment = child.findall("briefdescription/*")
+                comment += child.findall("detaileddescription/*")
+                if child.get("virt", "non-virtual") == "non-virtual" or not comment:
                     parent.remove(child)
         tree.write(path, encoding="utf-8", xml_declaration=True)
 
@@ -75,7 +89,7 @@ class NanobindMethod(sphinx.ext.autodoc.MethodDocumenter):
 
 
 def check_names(app):
-    """Every public name of the Python package is in its reference and has a docstring, and so has every member of a class."""
+    """Warns of public names of the package, or of its classes, without reference or docstring."""
     text = (pathlib.Path(app.srcdir) / "reference/python.md").read_text(encoding="utf-8")
     package = importlib.import_module("lopt")
     logger = sphinx.util.logging.getLogger(__name__)
@@ -83,17 +97,19 @@ def check_names(app):
         item = getattr(package, name)
         if not re.search(rf":: {name}$", text, re.MULTILINE):
             logger.warning("lopt.%s is not in the reference", name)
-        members = vars(item).items() if isinstance(item, type) else ()
-        for member, value in [("", item)] + [pair for pair in members if not pair[0].startswith("_")]:
+        members = vars(item) if isinstance(item, type) else {}
+        public = {member: value for member, value in members.items() if member[0] != "_"}
+        for member, value in ({"": item} | public).items():
             described = callable(value) or isinstance(value, (property, classmethod))
             if described and re.fullmatch(r"(\(self\).*)?", inspect.getdoc(value) or ""):
                 logger.warning("lopt.%s %s has no docstring", name, member)
 
 
 def unlink_repository(app, env, node, contnode):
-    """A link from a page into the repository around docs/ is the text alone on the site, where it leads somewhere."""
+    """Of a link that leads from a page into the repository around docs/ the site has the text."""
     target = node["reftarget"].partition("#")[0]
-    if target.startswith("../") and (pathlib.Path(env.doc2path(node["refdoc"])).parent / target).exists():
+    page = pathlib.Path(env.doc2path(node["refdoc"]))
+    if target.startswith("../") and (page.parent / target).exists():
         return contnode
     return None
 
