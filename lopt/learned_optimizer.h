@@ -36,7 +36,8 @@ class UpdateRule {
 
   // Throws Error if a span's size is not its layout's, as Update does.
   void InitState(const StepInfo& info, std::span<const float> params, std::span<float> state) const;
-  // One update in place. `params` is 64-byte aligned for best speed; any alignment works. Throws
+  // One update in place, which reads nothing but what it is given and takes no memory but scratch.
+  // `params` is 64-byte aligned for best speed; any alignment works. Throws
   // Error also where the optimizer needs the length of the run and `info.step` is not below
   // `info.num_steps`.
   void Update(const StepInfo& info, std::span<const float> gradient, std::span<float> params,

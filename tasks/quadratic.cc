@@ -37,8 +37,10 @@ void NoisyQuadraticOptions::Visit(FieldVisitor& v) {
   v.Field("cov", &cov, AtLeast(0), "Size of the noise in the gradient, relative to x.");
 }
 
-QuadraticBase::QuadraticBase(int64_t dim, Layout config)
-    : TaskFamily({.config = std::move(config), .params = Layout({{"x", {dim}}})}) {}
+QuadraticBase::QuadraticBase(int64_t dim, Layout config, Gradients gradients)
+    : TaskFamily(
+          {.config = std::move(config), .params = Layout({{"x", {dim}}}), .gradients = gradients}) {
+}
 
 void QuadraticBase::DoInit(std::span<const float>, Key key, std::span<float> params,
                            std::span<float>) const {
@@ -85,7 +87,8 @@ void FixedDimQuadraticFamily::DoEvaluate(const TaskEvaluation& e, Workspace&) co
 NoisyQuadraticFamily::NoisyQuadraticFamily(const NoisyQuadraticOptions& options)
     : QuadraticBase(options.dim,
                     Layout({{"center", {CheckOptions("NoisyQuadraticFamily", options).dim}},
-                            {"scale", {options.dim}}})),
+                            {"scale", {options.dim}}}),
+                    options.cov > 0 ? Gradients::kNoisy : Gradients::kOfLoss),
       cov_(static_cast<float>(options.cov)) {}
 
 void NoisyQuadraticFamily::DoSample(Key key, std::span<float> config) const {

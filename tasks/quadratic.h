@@ -24,7 +24,7 @@ struct NoisyQuadraticOptions {
 // What the quadratics have in common: the params layout and the start.
 class QuadraticBase : public TaskFamily {
  protected:
-  QuadraticBase(int64_t dim, Layout config);
+  QuadraticBase(int64_t dim, Layout config, Gradients gradients = Gradients::kOfLoss);
 
  private:
   void DoInit(std::span<const float> config, Key key, std::span<float> params,

@@ -79,6 +79,10 @@ struct DataRows {
   }
 };
 
+// What the gradients of a family are: those of its losses; these and noise of mean zero that the
+// key names; or others, on purpose. In this order, for families over families.
+enum class Gradients { kOfLoss, kNoisy, kOther };
+
 // What a family is made of, besides its code.
 struct TaskParts {
   Layout config = {};       // what tasks of the family differ in; may be empty
@@ -93,6 +97,10 @@ struct TaskParts {
   // its matrix products and convolutions, a multiplication and an addition counted as two. 0: not
   // stated.
   double flops = 0;
+  Gradients gradients = Gradients::kOfLoss;  // what the family says that they are
+  // Whether evaluations take memory beside their scratch, as what is written with a tensor library
+  // does.
+  bool allocates = false;
 };
 
 // A family of inner problems with one parameter layout. What differs between two tasks of a family
@@ -118,8 +126,10 @@ class TaskFamily {
   // Draws initial params (and sets the model state).
   void Init(std::span<const float> config, Key key, std::span<float> params,
             std::span<float> model_state) const;
-  // Losses and, where asked for, gradients with respect to params and aux outputs. Throws Error as
-  // well if an example is not of the data set.
+  // Losses and, where asked for, gradients with respect to params and aux outputs. A function of
+  // its inputs, row by row; params of NaN have a loss that is not finite. Takes no memory but
+  // scratch, unless parts().allocates says so. Throws Error as well if an example is not of the
+  // data set.
   void Evaluate(const TaskEvaluation& evaluation, Workspace& scratch) const;
 
   // Pictures of what one row sees and does, for people: "batch", what an autoencoder makes of it.

@@ -5,22 +5,33 @@
 #include <vector>
 
 #include "base/config.h"
+#include "estimators/check/estimator_checks.h"
+#include "estimators/check/problem_checks.h"
+#include "estimators/check/schedule_checks.h"
 #include "estimators/lopt_problem.h"
 #include "estimators/registry.h"
+#include "lopt/check/optimizer_checks.h"
+#include "tasks/check/task_checks.h"
 #include "tests/contracts/build.h"
-#include "tests/contracts/estimator_contract.h"
-#include "tests/contracts/optimizer_contract.h"
-#include "tests/contracts/problem_contract.h"
-#include "tests/contracts/schedule_contract.h"
-#include "tests/contracts/task_contract.h"
-#include "tests/temp_directory.h"
+#include "tests/contracts/passed.h"
+#include "tests/error_of.h"
 
-// One suite over every registered task family, learned optimizer, schedule and estimator. A type
+// The checks of `lopt check` over every registered task family, learned optimizer, schedule and
+// estimator. A type
 // that is added to a registry is covered here as it stands; one that cannot be built from its
 // defaults needs a line in tests/contracts/examples.h.
 
 namespace lopt::contracts {
 namespace {
+
+using checks::EstimatorChecks;
+using checks::EstimatorUnderCheck;
+using checks::OptimizerChecks;
+using checks::ProblemChecks;
+using checks::ProblemUnderCheck;
+using checks::ScheduleChecks;
+using checks::TaskChecks;
+using checks::TrainedBy;
 
 template <class Made, class Check>
 void ForEach(const std::vector<Built<Made>>& all, const Check& check) {
@@ -43,45 +54,56 @@ std::vector<Built<Made>> OneOfEachType(const std::vector<Built<Made>>& all) {
   return firsts;
 }
 
-std::shared_ptr<const TruncationSchedule> ShortEpisodes() {
-  return std::make_shared<LogUniformLengthSchedule>(
-      LogUniformLengthSchedule::Options{.min_length = 4, .max_length = 15});
-}
-
 // Every task trained by every optimizer in short episodes.
-template <class Check>
-void ForEachTaskAndOptimizer(const Check& check) {
+void EveryTrainingKeeps(const Names& names) {
   const auto optimizers = OneOfEachType(EveryOptimizer());
   ForEach(EveryTask(), [&](const Built<TaskFamily>& task) {
     ForEach(optimizers, [&](const Built<LearnedOptimizer>& optimizer) {
-      const LoptProblem problem(task.made, optimizer.made, ShortEpisodes(),
-                                {.random_initial_iteration_offset = 5});
-      check(problem, *task.made, *optimizer.made);
+      CheckKeeps(ProblemChecks(), names, TrainedBy(optimizer.made, task.made));
     });
   });
 }
 
+void EveryTaskKeeps(const Names& names) {
+  ForEach(EveryTask(),
+          [&](const Built<TaskFamily>& task) { CheckKeeps(TaskChecks(), names, *task.made); });
+}
+
 WorkerWeights DrawWeights(const LearnedOptimizer& optimizer) {
-  const std::vector<float> theta = DrawTheta(optimizer, 1);
+  const std::vector<float> theta = checks::DrawTheta(optimizer, 1);
   return {.theta = Eigen::Map<const Eigen::VectorXf>(theta.data(), std::ssize(theta)), .outer = {}};
+}
+
+EstimatorUnderCheck UnderCheck(const Built<ConfiguredEstimator>& built,
+                               const LearnedOptimizer& optimizer) {
+  return {.estimator = built.made->estimator,
+          .weights = DrawWeights(optimizer),
+          .inner_steps = built.example.inner_steps};
 }
 
 // Every estimator on every task, trained by the first optimizer; then by every optimizer on the
 // first task.
-template <class Check>
-void ForEachEstimator(const Check& check) {
+void EveryEstimatorKeeps(const Names& names) {
   const auto tasks = EveryTask();
   const auto optimizers = OneOfEachType(EveryOptimizer());
   const auto run = [&](const Built<LearnedOptimizer>& optimizer, const Built<TaskFamily>& task) {
-    const WorkerWeights weights = DrawWeights(*optimizer.made);
     INFO(optimizer.name);
     ForEach(EveryEstimator(optimizer.made, task.config),
-            [&](const Built<ConfiguredEstimator>& estimator) { check(estimator, weights); });
+            [&](const Built<ConfiguredEstimator>& estimator) {
+              CheckKeeps(EstimatorChecks(), names, UnderCheck(estimator, *optimizer.made));
+              CHECK(estimator.made->weight > 0);
+              CHECK_FALSE(estimator.made->task.empty());
+            });
   };
   ForEach(tasks, [&](const Built<TaskFamily>& task) { run(optimizers.front(), task); });
   ForEach(optimizers,
           [&](const Built<LearnedOptimizer>& optimizer) { run(optimizer, tasks.front()); });
 }
+
+// Checks that take long have test cases of their own.
+const Names kLongTaskChecks = {"gradient", "threads", "examples"};
+const Names kLongTrainingChecks = {"windows", "twins", "episodes"};
+const Names kLongEstimatorChecks = {"threads", "resume", "twins", "other states"};
 
 TEST_CASE("Every registered type can be built") {
   const auto optimizers = EveryOptimizer();
@@ -91,152 +113,69 @@ TEST_CASE("Every registered type can be built") {
   const size_t left_out = HasDerivatives(tasks.front().config) ? 0 : 2;  // FullGrad, TruncatedGrad
   CHECK(OneOfEachType(EveryEstimator(optimizers.front().made, tasks.front().config)).size() ==
         EstimatorRegistry().table().entries().size() - left_out);
-  ForEach(tasks, [](const Built<TaskFamily>& task) { CheckShape(*task.made); });
 }
 
 TEST_CASE("A type that cannot be built from its defaults is named with the way out") {
   TypeTable table("dish");
   table.Add({"Soup", "Has no default.", [](FieldVisitor&) {}});
   const auto make = [](const Config&) -> std::shared_ptr<const int> { Fail("no salt"); };
-  CheckThrows("cannot build dish 'Soup' from {\"type\":\"Soup\"}: no salt",
-              [&] { BuildEvery<int>(table, {}, "{}", make); });
-  CheckThrows("tests/contracts/examples.h", [&] { BuildEvery<int>(table, {}, "{}", make); });
-  CheckThrows("Salad",
-              [&] { BuildEvery<int>(table, {{.config = R"({"type": "Salad"})"}}, "{}", make); });
+  const std::string error = ErrorOf([&] { BuildEvery<int>(table, {}, "{}", make); });
+  CHECK(error.find("cannot build dish 'Soup' from {\"type\":\"Soup\"}: no salt") !=
+        std::string::npos);
+  CHECK(error.find("tests/contracts/examples.h") != std::string::npos);
+  CHECK(ErrorOf([&] {
+          BuildEvery<int>(table, {{.config = R"({"type": "Salad"})"}}, "{}", make);
+        }).find("Salad") != std::string::npos);
 }
 
 TEST_CASE("Gradients of every task agree with central differences of its loss") {
-  ForEach(EveryTask(), [](const Built<TaskFamily>& task) {
-    if (task.example.other_gradient) return;
-    if (task.example.noisy_gradient) {
-      CheckNoisyGradientAgainstDifferences(*task.made);
-    } else {
-      CheckGradientAgainstDifferences(*task.made);
-    }
-  });
-}
-
-TEST_CASE("Tasks, params and data are functions of their keys") {
-  ForEach(EveryTask(), [](const Built<TaskFamily>& task) {
-    CheckDrawsAreFunctionsOfKey(*task.made);
-    CheckDataIsFunctionOfKey(*task.made, task.example.noisy_gradient);
-  });
-}
-
-TEST_CASE("Rows of one evaluation are independent, and losses do not depend on what is asked for") {
-  ForEach(EveryTask(), [](const Built<TaskFamily>& task) {
-    CheckRowsAreIndependent(*task.made);
-    CheckLossesWithoutGradients(*task.made);
-    CheckModelState(*task.made);
-  });
-}
-
-TEST_CASE("What a task shows can be drawn") {
-  ForEach(EveryTask(), [](const Built<TaskFamily>& task) { CheckPictures(*task.made); });
+  EveryTaskKeeps({"gradient"});
 }
 
 TEST_CASE("Tasks evaluated on many threads give the bits of one thread") {
-  ForEach(EveryTask(),
-          [](const Built<TaskFamily>& task) { CheckThreadsGiveTheSameBits(*task.made); });
-}
-
-TEST_CASE("Tasks name the span whose size is wrong") {
-  ForEach(EveryTask(),
-          [](const Built<TaskFamily>& task) { CheckWrongSizesOfTasksThrow(*task.made); });
-}
-
-TEST_CASE("Normalizers rise and keep to their maximum") {
-  ForEach(EveryTask(), [](const Built<TaskFamily>& task) { CheckNormalizer(*task.made); });
+  EveryTaskKeeps({"threads"});
 }
 
 TEST_CASE("Splits of a data set follow one another and explicit examples are averaged over") {
-  ForEach(EveryTask(), [](const Built<TaskFamily>& task) {
-    CheckExamples(*task.made, !task.example.noisy_gradient && !task.example.other_gradient);
-  });
+  EveryTaskKeeps({"examples"});
 }
 
-TEST_CASE("Optimizers start and are bound as their layouts say") {
+TEST_CASE("Every task keeps the other promises of task families") {
+  EveryTaskKeeps(AllBut(kLongTaskChecks, TaskChecks()));
+}
+
+TEST_CASE("Every optimizer keeps the promises of learned optimizers") {
   ForEach(EveryOptimizer(), [](const Built<LearnedOptimizer>& optimizer) {
-    CheckInitTheta(*optimizer.made);
-    CheckLayouts(*optimizer.made);
-    CheckThetaMatters(*optimizer.made);
+    CheckKeeps(OptimizerChecks(), AllBut({}, OptimizerChecks()), *optimizer.made);
   });
-}
-
-TEST_CASE("Optimizers name the span whose size is wrong") {
-  ForEach(EveryOptimizer(), [](const Built<LearnedOptimizer>& optimizer) {
-    CheckWrongSizesOfOptimizersThrow(*optimizer.made);
-  });
-}
-
-TEST_CASE("Training goes on from a copy of params and state, bit for bit") {
-  ForEach(EveryOptimizer(),
-          [](const Built<LearnedOptimizer>& optimizer) { CheckTrainingResumes(*optimizer.made); });
-}
-
-TEST_CASE("Updates depend neither on alignment nor on other threads") {
-  ForEach(EveryOptimizer(), [](const Built<LearnedOptimizer>& optimizer) {
-    CheckAlignmentDoesNotMatter(*optimizer.made);
-    CheckThreadsDoNotMatter(*optimizer.made);
-  });
-}
-
-TEST_CASE("A zero gradient leaves params finite") {
-  ForEach(EveryOptimizer(), [](const Built<LearnedOptimizer>& optimizer) {
-    CheckZeroGradientIsHarmless(*optimizer.made);
-  });
-}
-
-TEST_CASE("Optimizers that need the length of the run say so and refuse to go without") {
-  ForEach(EveryOptimizer(),
-          [](const Built<LearnedOptimizer>& optimizer) { CheckNeedOfNumSteps(*optimizer.made); });
 }
 
 TEST_CASE("Schedules give lengths that are functions of the key") {
-  ForEach(EverySchedule(),
-          [](const Built<TruncationSchedule>& schedule) { CheckLengths(*schedule.made); });
+  ForEach(EverySchedule(), [](const Built<TruncationSchedule>& schedule) {
+    CheckKeeps(ScheduleChecks(), AllBut({}, ScheduleChecks()), *schedule.made);
+  });
 }
 
 TEST_CASE("A run of 50 steps is two of 25, bit for bit, for every task and optimizer") {
-  ForEachTaskAndOptimizer(
-      [](const LoptProblem& problem, const TaskFamily&, const LearnedOptimizer& optimizer) {
-        CheckRunSplits(problem, DrawTheta(optimizer, 1));
-      });
+  EveryTrainingKeeps({"windows"});
 }
 
 TEST_CASE("Twins without a perturbation do not differ, for every task and optimizer") {
-  ForEachTaskAndOptimizer(
-      [](const LoptProblem& problem, const TaskFamily&, const LearnedOptimizer& optimizer) {
-        CheckTwins(problem, DrawTheta(optimizer, 1));
-      });
+  EveryTrainingKeeps({"twins"});
 }
 
 TEST_CASE("Episodes end independently of theta, for every task and optimizer") {
-  ForEachTaskAndOptimizer(
-      [](const LoptProblem& problem, const TaskFamily&, const LearnedOptimizer& optimizer) {
-        CheckEpisodes(problem, DrawTheta(optimizer, 1), DrawTheta(optimizer, 2));
-      });
+  EveryTrainingKeeps({"episodes"});
 }
 
-TEST_CASE("A replica does not know of other replicas, for every task and optimizer") {
-  ForEachTaskAndOptimizer(
-      [](const LoptProblem& problem, const TaskFamily& task, const LearnedOptimizer& optimizer) {
-        if (RowsAreExact(task)) {
-          CheckReplicasAreIndependent(problem, DrawTheta(optimizer, 1));
-        }
-      });
-}
-
-TEST_CASE("Wrong numbers of replicas are refused, for every task and optimizer") {
-  ForEachTaskAndOptimizer(
-      [](const LoptProblem& problem, const TaskFamily&, const LearnedOptimizer& optimizer) {
-        CheckWrongRowsThrow(problem, DrawTheta(optimizer, 1));
-      });
+TEST_CASE("Every task trained by every optimizer keeps the other promises of inner problems") {
+  Names names = AllBut(kLongTrainingChecks, ProblemChecks());
+  std::erase(names, "cost");  // measured, not compared
+  EveryTrainingKeeps(names);
 }
 
 TEST_CASE("Every choice of the meta-loss splits runs and keeps twins together") {
   const auto optimizer = EveryOptimizer().front();
-  const std::vector<float> theta = DrawTheta(*optimizer.made, 1);
   ForEach(EveryTask(), [&](const Built<TaskFamily>& task) {
     std::vector<LoptProblemOptions> choices;
     for (const auto& [meta_loss, name] : kMetaLosses) {
@@ -248,12 +187,8 @@ TEST_CASE("Every choice of the meta-loss splits runs and keeps twins together") 
     for (const LoptProblemOptions& options : choices) {
       INFO("meta_loss ", NameOf("meta_loss", options.meta_loss, kMetaLosses), " ",
            options.meta_loss_aux);
-      const LoptProblem problem(task.made, optimizer.made, ShortEpisodes(), options);
-      CheckRunSplits(problem, theta);
-      CheckMetaLoss(problem, theta);
-      CHECK((StartPairs(problem, theta, 1, 0).Run(problem, 8).loss.col(0) ==
-             StartPairs(problem, theta, 1, 0).Run(problem, 8).loss.col(1))
-                .all());
+      CheckKeeps(ProblemChecks(), {"windows", "meta loss"},
+                 TrainedBy(optimizer.made, task.made, options));
     }
   });
 }
@@ -262,54 +197,41 @@ TEST_CASE("Runs under every schedule split") {
   const auto optimizer = EveryOptimizer().front();
   const auto task = EveryTask().front();
   ForEach(EverySchedule(), [&](const Built<TruncationSchedule>& schedule) {
-    const LoptProblem problem(task.made, optimizer.made, schedule.made, {});
-    CHECK(problem.EpisodesEnd() == schedule.made->EpisodesEnd());
-    CheckReplicasAreIndependent(problem, DrawTheta(*optimizer.made, 1));
+    const auto problem = std::make_shared<LoptProblem>(task.made, optimizer.made, schedule.made,
+                                                       LoptProblemOptions{});
+    CHECK(problem->EpisodesEnd() == schedule.made->EpisodesEnd());
+    ProblemUnderCheck subject = TrainedBy(optimizer.made, task.made);
+    subject.problem = problem;
+    CheckKeeps(ProblemChecks(), {"replicas"}, subject);
   });
 }
 
 TEST_CASE("Estimates have the same bits on any number of threads") {
-  ForEachEstimator([](const Built<ConfiguredEstimator>& estimator, const WorkerWeights& weights) {
-    CheckThreadsGiveTheSameBits(*estimator.made->estimator, weights);
-  });
+  EveryEstimatorKeeps({"threads"});
 }
 
 TEST_CASE("An estimator goes on from its saved state, bit for bit") {
-  const TempDirectory directory;
-  ForEachEstimator([&](const Built<ConfiguredEstimator>& estimator, const WorkerWeights& weights) {
-    CheckStateResumes(*estimator.made->estimator, weights, directory / "state.safetensors");
-  });
+  EveryEstimatorKeeps({"resume"});
 }
 
-TEST_CASE("Estimates are finite gradients of the size of theta and count their steps") {
-  ForEachEstimator([](const Built<ConfiguredEstimator>& estimator, const WorkerWeights& weights) {
-    CheckEstimates(*estimator.made->estimator, weights, estimator.example.inner_steps);
-    CHECK(estimator.made->weight > 0);
-    CHECK_FALSE(estimator.made->task.empty());
-  });
+TEST_CASE("Every estimator keeps the other promises of gradient estimators") {
+  EveryEstimatorKeeps(AllBut(kLongEstimatorChecks, EstimatorChecks()));
 }
 
 TEST_CASE("The twins of an estimator share their tasks, params and data") {
   const auto optimizer = EveryOptimizer().front();
-  const WorkerWeights weights = DrawWeights(*optimizer.made);
   ForEach(EveryTask(), [&](const Built<TaskFamily>& task) {
     ForEach(EveryEstimator(optimizer.made, task.config),
             [&](const Built<ConfiguredEstimator>& estimator) {
-              if (!estimator.example.has_std) return;
-              const auto with_std = [&](const char* std) {
-                const Config config =
-                    estimator.config.With("task", task.config.Dump(-1)).With("std", std);
-                return EstimatorRegistry().Make(config, optimizer.made, Resources());
+              if (estimator.example.needs_derivatives) return;  // has no perturbations
+              EstimatorUnderCheck subject = UnderCheck(estimator, *optimizer.made);
+              subject.with_std = [&](double std) {
+                const Config config = estimator.config.With("task", task.config.Dump(-1))
+                                          .With("std", std::to_string(std));
+                return EstimatorRegistry().Make(config, optimizer.made, Resources())->estimator;
               };
-              CheckTwinsShareTheirDraws(*with_std("0.01")->estimator,
-                                        *with_std("0.0001")->estimator, weights);
+              CheckKeeps(EstimatorChecks(), {"twins"}, subject);
             });
-  });
-}
-
-TEST_CASE("Estimators refuse a theta of another size") {
-  ForEachEstimator([](const Built<ConfiguredEstimator>& estimator, const WorkerWeights& weights) {
-    CheckWrongThetaThrows(*estimator.made->estimator, weights);
   });
 }
 
@@ -320,20 +242,21 @@ TEST_CASE("Estimators refuse the state of an estimator of another type or task")
   REQUIRE(tasks.size() >= 2);
   const auto here = EveryEstimator(optimizer.made, tasks[0].config);
   const auto there = EveryEstimator(optimizer.made, tasks[1].config);
+  const auto has_state = [&](const Built<ConfiguredEstimator>& built) {
+    return built.made->estimator->InitWorkerState(weights, Key{}).size() > 0;
+  };
   ForEach(here, [&](const Built<ConfiguredEstimator>& estimator) {
-    ForEach(here, [&](const Built<ConfiguredEstimator>& other) {
-      const bool stateless = FirstState(*estimator.made->estimator, weights).size() == 0 &&
-                             FirstState(*other.made->estimator, weights).size() == 0;
-      if (other.config.Type() != estimator.config.Type() && !stateless) {
-        CheckStateOfAnotherThrows(*estimator.made->estimator, *other.made->estimator, weights);
+    EstimatorUnderCheck subject = UnderCheck(estimator, *optimizer.made);
+    for (const auto& other : here) {
+      if (other.config.Type() != estimator.config.Type() &&
+          (has_state(estimator) || has_state(other))) {
+        subject.others.push_back(other.made->estimator);
       }
-    });
-    ForEach(there, [&](const Built<ConfiguredEstimator>& other) {
-      const EstimatorState state = FirstState(*other.made->estimator, weights);
-      if (state.size() > 0) {
-        CheckStateOfAnotherThrows(*estimator.made->estimator, *other.made->estimator, weights);
-      }
-    });
+    }
+    for (const auto& other : there) {
+      if (has_state(other)) subject.others.push_back(other.made->estimator);
+    }
+    CheckKeeps(EstimatorChecks(), {"other states"}, subject);
   });
 }
 

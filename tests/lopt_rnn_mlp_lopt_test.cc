@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/safetensors.h"
+#include "lopt/check/optimizer_checks.h"
 #include "lopt/rnn_mlp_lopt.h"
-#include "tests/contracts/optimizer_contract.h"
 
 namespace lopt {
 namespace {
@@ -118,7 +118,7 @@ struct Trained {
 Trained Train(const std::vector<std::pair<std::string, Shape>>& tensors, float scale_of_b = 1,
               bool reverse_b = false) {
   const RNNMLPLOpt optimizer({.hidden_size = 8, .exp_mult = 0.5, .step_mult = 0.1});
-  const Floats theta = contracts::DrawTheta(optimizer, 5);
+  const Floats theta = checks::DrawTheta(optimizer, 5);
   Trained trained{Layout(tensors), {}};
   const auto draw = [&](uint64_t purpose, Floats* row) {
     row->resize(static_cast<size_t>(trained.layout.size()));

@@ -3,8 +3,10 @@
 #include <string>
 
 #include "base/config.h"
+#include "tasks/check/task_checks.h"
+#include "tasks/check/task_rows.h"
 #include "tasks/image_mlp.h"
-#include "tests/contracts/task_contract.h"
+#include "tests/contracts/passed.h"
 #include "tests/torch_example_tasks.h"
 #include "torch/registry.h"
 
@@ -14,18 +16,7 @@ namespace lopt::contracts {
 namespace {
 
 void CheckAll(const TaskFamily& task) {
-  CheckShape(task);
-  CheckPictures(task);
-  CheckGradientAgainstDifferences(task);
-  CheckDrawsAreFunctionsOfKey(task);
-  CheckDataIsFunctionOfKey(task, /*noisy_gradient=*/false);
-  CheckRowsAreIndependent(task);
-  CheckLossesWithoutGradients(task);
-  CheckModelState(task);
-  CheckThreadsGiveTheSameBits(task);
-  CheckWrongSizesOfTasksThrow(task);
-  CheckNormalizer(task);
-  CheckExamples(task);
+  CheckKeeps(checks::TaskChecks(), AllBut({}, checks::TaskChecks()), task);
 }
 
 TEST_CASE("The torch image MLP keeps the contract of task families") {
@@ -55,7 +46,7 @@ TEST_CASE("A torch task with a model state and data of its own keeps the contrac
 
 TEST_CASE("A torch task that is evaluated row by row keeps the contract") {
   const Recurrence task;
-  CHECK(RowsAreExact(task));
+  CHECK(checks::RowsAreExact(task));
   CheckAll(task);
 }
 

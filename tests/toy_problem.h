@@ -48,6 +48,9 @@ class ToyProblem : public InnerProblem {
     Array restarts(DType::kInt64, {replicas});
     std::ranges::fill(restarts.As<int64_t>(), horizon ? 0 : 1);
     state.Set("restarts", std::move(restarts));
+    Array length(DType::kInt64, {replicas});
+    std::ranges::fill(length.As<int64_t>(), horizon.value_or(dynamics_.length));
+    state.Set("length", std::move(length));
     return state;
   }
 
@@ -56,6 +59,7 @@ class ToyProblem : public InnerProblem {
     const auto numbers = window.state->At("state").As<double>();
     const auto step = window.state->At("step").As<int64_t>();
     const auto restarts = window.state->At("restarts").As<int64_t>();
+    const auto length = window.state->At("length").As<int64_t>();
     UnrollTrace& trace = *window.trace;
     for (int64_t b = 0; b < window.theta.rows; ++b) {
       WindowStep at{.inner_step = step[b]};
@@ -64,9 +68,9 @@ class ToyProblem : public InnerProblem {
       for (int64_t k = 0; k < window.steps; ++k) {
         trace.iteration(k, b) = step[b];
         trace.loss(k, b) = dynamics_.advance(weights, own, step[b]);
-        trace.non_finite(k, b) = false;
+        trace.non_finite(k, b) = !std::isfinite(trace.loss(k, b));
         ++step[b];
-        trace.is_last(k, b) = step[b] == dynamics_.length;
+        trace.is_last(k, b) = step[b] == length[b];
         if (trace.is_last(k, b) && restarts[b] == 1) {
           std::ranges::copy(dynamics_.start, own.begin());
           step[b] = 0;

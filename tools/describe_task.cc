@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -17,23 +16,12 @@
 #include "lopt/learnable.h"
 #include "tasks/registry.h"
 #include "tools/progress_line.h"
+#include "tools/typed_config.h"
 
 namespace lopt {
 namespace {
 
 constexpr double kFlopPerMega = 1e6;
-
-Config ReadTask(const std::string& task) {
-  if (task.starts_with('{')) return Config::Parse(task, "--task");
-  if (std::filesystem::exists(task)) return Config::Load(task);
-  for (const TypeEntry& entry : TaskRegistry().table().entries()) {
-    if (entry.type == task) return Config::Parse(fmt::format(R"({{"type": "{}"}})", task), task);
-  }
-  std::vector<std::string> types;
-  for (const TypeEntry& entry : TaskRegistry().table().entries()) types.push_back(entry.type);
-  Fail("--task {}: there is no such file, and no task of that type; the types are {}", task,
-       fmt::join(types, ", "));
-}
 
 void PrintLayout(const char* what, const Layout& layout) {
   std::vector<std::string> tensors;
@@ -78,7 +66,7 @@ TrainingCurve TrainWithAdam(const TaskFamily& task, const TaskRequest& request, 
 }  // namespace
 
 void DescribeTask(const TaskRequest& request) {
-  const Config config = ReadTask(request.task);
+  const Config config = ReadTypedConfig("--task", request.task, TaskRegistry().table());
   const auto task = TaskRegistry().Make(config, TaskResources(request.data_dir));
   fmt::print("{}\n", config.Dump());
   PrintParts(*task);

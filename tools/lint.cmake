@@ -2,7 +2,7 @@
 # They exist where clang-format and clang-tidy are installed. clang-tidy reads every file alone, with what it includes itself: lint/ in the build
 # folder is configured without unity build and precompiled headers, for its compile_commands.json. There g++'s --param, which clang does not
 # know, is left out, and generated headers are those of this build.
-set(lint_folders base tasks tasks/* lopt torch torch/* estimators learner learner/* evaluation tools tools/* examples examples/*)
+set(lint_folders base tasks tasks/* lopt lopt/* torch torch/* estimators estimators/* learner learner/* evaluation tools tools/* examples examples/*)
 set(format_files)
 set(tidy_files)
 foreach(folder ${lint_folders} python/src tests tests/contracts)

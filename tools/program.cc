@@ -18,6 +18,7 @@ constexpr Command kCommands[] = {
     {"eval", "Train tasks with learned optimizers and tuned baselines, and compare.", EvalCommand},
     {"report", "One HTML page with plots of meta-training runs and evaluations.", ReportCommand},
     {"describe", "Every type and key of a config, with defaults and meanings.", DescribeCommand},
+    {"check", "Whether types keep what the library promises of them.", CheckCommand},
     {"bench", "How fast the kernels and meta-training run, beside the machine's peak.",
      BenchCommand},
     {"export", "Write a trained optimizer as TorchScript or for NumPy.", ExportCommand},

@@ -75,6 +75,7 @@ TaskParts WithLayouts(TaskParts parts, const TorchTaskFamily::InitFunction& init
   const TorchStart start = CallInit(init, Key{}, torch::zeros({parts.config.size()}));
   parts.params = LayoutOf(start.params);
   parts.model_state = LayoutOf(start.model_state);
+  parts.allocates = true;
   return parts;
 }
 

@@ -11,6 +11,7 @@ namespace {
 TaskParts WithLosses(TaskParts parts, const ESTaskOptions& options) {
   CheckOptions("ESTask", options);
   parts.flops *= kLossShare * static_cast<double>(2 * options.pairs + 1);
+  parts.gradients = std::max(parts.gradients, Gradients::kNoisy);
   return parts;
 }
 

@@ -6,7 +6,7 @@ namespace lopt {
 
 NormalizeTaskGradient::NormalizeTaskGradient(const std::shared_ptr<const TaskFamily>& task,
                                              const NormalizeTaskGradientOptions&)
-    : TaskWrapper(task, PartsOf(*task)) {}
+    : TaskWrapper(task, WithOtherGradients(PartsOf(*task))) {}
 
 void NormalizeTaskGradient::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) const {
   EvaluateTask(e, scratch);

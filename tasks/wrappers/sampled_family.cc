@@ -60,6 +60,8 @@ TaskParts PartsOfMix(const Tasks& tasks, const SampledFamilyOptions& options) {
   int64_t config = 0;
   int64_t model_state = 0;
   bool same_data = true;
+  Gradients gradients = first.gradients;
+  bool allocates = false;
   for (size_t i = 0; i < tasks.size(); ++i) {
     const TaskParts& parts = tasks[i]->parts();
     RequireAlike("params", first.params, parts.params, i);
@@ -69,6 +71,8 @@ TaskParts PartsOfMix(const Tasks& tasks, const SampledFamilyOptions& options) {
             "tasks[{}] has {}",
             kSampledWho, MaximumWords(first), i, MaximumWords(parts));
     same_data = same_data && parts.data == first.data;
+    gradients = std::max(gradients, parts.gradients);
+    allocates = allocates || parts.allocates;
     config = std::max(config, parts.config.size());
     model_state = std::max(model_state, parts.model_state.size());
   }
@@ -78,7 +82,9 @@ TaskParts PartsOfMix(const Tasks& tasks, const SampledFamilyOptions& options) {
           .aux = first.aux,
           .data = same_data ? first.data : DataRows(),
           .normalizer_maximum = first.normalizer_maximum,
-          .flops = MeanFlops(tasks, Weights(tasks, options))};
+          .flops = MeanFlops(tasks, Weights(tasks, options)),
+          .gradients = gradients,
+          .allocates = allocates};
 }
 
 std::vector<const TaskFamily*> Pointers(const Tasks& tasks) {

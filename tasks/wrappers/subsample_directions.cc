@@ -15,7 +15,8 @@ void SubsampleDirectionsOptions::Visit(FieldVisitor& v) {
 
 SubsampleDirections::SubsampleDirections(const std::shared_ptr<const TaskFamily>& task,
                                          const SubsampleDirectionsOptions& options)
-    : TaskWrapper(task, PartsOf(*task)), options_(CheckOptions("SubsampleDirections", options)) {}
+    : TaskWrapper(task, WithOtherGradients(PartsOf(*task))),
+      options_(CheckOptions("SubsampleDirections", options)) {}
 
 void SubsampleDirections::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) const {
   EvaluateTask(e, scratch);

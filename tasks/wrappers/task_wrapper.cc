@@ -59,6 +59,11 @@ TaskParts TaskWrapper::PartsOf(const TaskFamily& task, const Layout& config,
   return parts;
 }
 
+TaskParts TaskWrapper::WithOtherGradients(TaskParts parts) {
+  parts.gradients = Gradients::kOther;
+  return parts;
+}
+
 double TaskWrapper::Normalize(std::span<const float> config, double loss) const {
   return task_->Normalize(config.first(task_->config_layout().size()), loss);
 }

@@ -41,6 +41,8 @@ class TaskWrapper : public FamilyOverFamilies {
   // names that begin with "task/" there.
   static TaskParts PartsOf(const TaskFamily& task, const Layout& config = {},
                            const Layout& model_state = {});
+  // The same of a wrapper whose gradients are not those of the task's losses.
+  static TaskParts WithOtherGradients(TaskParts parts);
 
   const TaskFamily& task() const { return *task_; }
   // The wrapper's own part of one row.

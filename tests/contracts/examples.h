@@ -11,14 +11,8 @@ namespace lopt::contracts {
 // combinations.
 struct Example {
   std::string config;
-  // Tasks: the gradient, and not the loss, carries noise of mean zero that the key names.
-  bool noisy_gradient = false;
-  // Tasks: the gradient is another than that of the loss, on purpose; tests of its own say which.
-  bool other_gradient = false;
   // Estimators: inner steps of one window, twins counted each; 0: not a fixed number.
   int64_t inner_steps = 0;
-  // Estimators: has an option `std`, that of the perturbations.
-  bool has_std = false;
   // Estimators: differentiates its tasks twice, which TypesWithDerivatives() are for.
   bool needs_derivatives = false;
 };
@@ -28,8 +22,7 @@ inline std::vector<Example> TaskExamples() {
       {.config = R"({"type": "QuadraticTask", "dim": 9})"},
       {.config = R"({"type": "FixedDimQuadraticFamily", "dim": 10})"},
       {.config = R"({"type": "NoisyQuadraticFamily", "dim": 5, "cov": 0})"},
-      {.config = R"({"type": "NoisyQuadraticFamily", "dim": 5, "cov": 0.5})",
-       .noisy_gradient = true},
+      {.config = R"({"type": "NoisyQuadraticFamily", "dim": 5, "cov": 0.5})"},
       {.config = R"({"type": "LogQuadraticTask", "dim": 7})"},
       {.config = R"({"type": "ImageMLP", "image_size": 4, "hidden": [5], "batch_size": 16,
                      "data": "glyphs"})"},
@@ -71,18 +64,14 @@ inline std::vector<Example> TaskExamples() {
                      "task": {"type": "ImageMLP", "image_size": 3, "hidden": [3],
                      "batch_size": 8, "data": "glyphs"}})"},
       {.config = R"({"type": "NormalizeTaskGradient", "task": {"type": "LogQuadraticTask",
-                     "dim": 3}})",
-       .other_gradient = true},
+                     "dim": 3}})"},
       {.config = R"({"type": "NormalizeTaskGradient", "task": {"type": "ImageMLP",
-                     "image_size": 3, "hidden": [3], "batch_size": 8, "data": "glyphs"}})",
-       .other_gradient = true},
+                     "image_size": 3, "hidden": [3], "batch_size": 8, "data": "glyphs"}})"},
       {.config = R"({"type": "SubsampleDirections", "directions": 2, "task": {
-                     "type": "NoisyQuadraticFamily", "dim": 3}})",
-       .other_gradient = true},
+                     "type": "NoisyQuadraticFamily", "dim": 3}})"},
       {.config = R"({"type": "SubsampleDirections", "directions": 3, "sign": true, "task": {
                      "type": "ImageMLP", "image_size": 3, "hidden": [3], "batch_size": 8,
-                     "data": "glyphs"}})",
-       .other_gradient = true},
+                     "data": "glyphs"}})"},
       {.config = R"({"type": "ReducedBatchsize", "fraction": 0.3, "task": {"type": "ImageMLP",
                      "image_size": 3, "hidden": [3], "batch_size": 8, "data": "glyphs"}})"},
       {.config = R"({"type": "DelayedGradients", "delay": 2, "task": {
@@ -90,11 +79,9 @@ inline std::vector<Example> TaskExamples() {
       {.config = R"({"type": "DelayedGradients", "task": {"type": "ImageMLP", "image_size": 3,
                      "hidden": [3], "batch_size": 8, "data": "glyphs"}})"},
       {.config = R"({"type": "ESTask", "pairs": 2, "task": {"type": "FixedDimQuadraticFamily",
-                     "dim": 3}})",
-       .noisy_gradient = true},
+                     "dim": 3}})"},
       {.config = R"({"type": "ESTask", "pairs": 2, "task": {"type": "ImageMLP", "image_size": 3,
-                     "hidden": [3], "batch_size": 8, "data": "glyphs"}})",
-       .noisy_gradient = true},
+                     "hidden": [3], "batch_size": 8, "data": "glyphs"}})"},
       {.config = R"({"type": "SampledFamily", "weights": [1, 2, 3], "tasks": [
                      {"type": "QuadraticTask", "dim": 3},
                      {"type": "FixedDimQuadraticFamily", "dim": 3},
@@ -170,41 +157,34 @@ inline std::vector<Example> EstimatorExamples() {
                      "random_initial_iteration_offset": 5, "task": {"type": "QuadraticTask"},
                      "schedule": {"type": "LogUniformLengthSchedule", "min_length": 3,
                                   "max_length": 9}})",
-       .inner_steps = int64_t{2} * 3 * 4,
-       .has_std = true},
+       .inner_steps = int64_t{2} * 3 * 4},
       {.config = R"({"type": "TruncatedES", "num_tasks": 6, "trunc_length": 3,
                      "meta_loss": "inner_valid", "task": {"type": "QuadraticTask"},
                      "schedule": {"type": "LogUniformLengthSchedule", "min_length": 3,
                                   "max_length": 9}})",
-       .inner_steps = int64_t{2} * 6 * 3,
-       .has_std = true},
+       .inner_steps = int64_t{2} * 6 * 3},
       {.config = R"({"type": "TruncatedES", "num_tasks": 2, "trunc_length": 5, "carried": "mean",
                      "task": {"type": "QuadraticTask"},
                      "schedule": {"type": "LogUniformLengthSchedule", "min_length": 3,
                                   "max_length": 9}})",
-       .inner_steps = int64_t{3} * 2 * 5,
-       .has_std = true},
+       .inner_steps = int64_t{3} * 2 * 5},
       {.config = R"({"type": "TruncatedNRES", "num_tasks": 3, "trunc_length": 4, "burn_in": 9,
                      "random_initial_iteration_offset": 8, "task": {"type": "QuadraticTask"},
                      "schedule": {"type": "LogUniformLengthSchedule", "min_length": 3,
                                   "max_length": 9}})",
-       .inner_steps = int64_t{2} * 3 * 4,
-       .has_std = true},
+       .inner_steps = int64_t{2} * 3 * 4},
       {.config = R"({"type": "GPESK", "num_tasks": 3, "trunc_length": 4, "K": 3,
                      "task": {"type": "QuadraticTask"},
                      "schedule": {"type": "LogUniformLengthSchedule", "min_length": 3,
                                   "max_length": 9}})",
-       .inner_steps = int64_t{2} * 3 * 4,
-       .has_std = true},
+       .inner_steps = int64_t{2} * 3 * 4},
       {.config = R"({"type": "FullES", "num_tasks": 3, "task": {"type": "QuadraticTask"},
                      "schedule": {"type": "ConstantTruncationSchedule", "total_length": 7}})",
-       .inner_steps = int64_t{2} * 3 * 7,
-       .has_std = true},
+       .inner_steps = int64_t{2} * 3 * 7},
       {.config = R"({"type": "FullES", "num_tasks": 2, "loss_type": "last_recompute",
                      "task": {"type": "QuadraticTask"},
                      "schedule": {"type": "LogUniformLengthSchedule", "min_length": 3,
-                                  "max_length": 9}})",
-       .has_std = true},
+                                  "max_length": 9}})"},
       {.config = R"({"type": "FullGrad", "num_tasks": 2, "task": {"type": "QuadraticTask"},
                      "schedule": {"type": "ConstantTruncationSchedule", "total_length": 5}})",
        .inner_steps = int64_t{2} * 5,

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <vector>
+
+#include "base/check.h"
+#include "estimators/truncation_schedule.h"
+
+namespace lopt::checks {
+
+// What every TruncationSchedule promises (estimators/truncation_schedule.h):
+//   RunChecks(ScheduleChecks(), *schedule)
+const std::vector<Check<TruncationSchedule>>& ScheduleChecks();
+
+}  // namespace lopt::checks

@@ -1,0 +1,12 @@
+#pragma once
+
+#include "base/check.h"
+#include "tasks/task_family.h"
+
+namespace lopt::checks {
+
+// Layouts and what Sample and Init draw (tasks/task_family.h).
+void CheckTaskLayouts(const TaskFamily& task, Findings* findings);
+void CheckTaskDraws(const TaskFamily& task, Findings* findings);
+
+}  // namespace lopt::checks

@@ -1,0 +1,624 @@
+// The checks of `lopt check` find what is wrong on purpose: each flaw fails the checks that it is
+// about, with words that say what it is, and no other.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/parallel.h"
+#include "count_allocations.h"
+#include "estimators/check/estimator_checks.h"
+#include "estimators/check/problem_checks.h"
+#include "estimators/check/schedule_checks.h"
+#include "estimators/persistent_es.h"
+#include "lopt/check/optimizer_checks.h"
+#include "lopt/learnable.h"
+#include "tasks/check/task_checks.h"
+#include "tasks/quadratic.h"
+#include "tests/toy_problem.h"
+
+namespace lopt {
+namespace {
+
+using checks::CheckOutcome;
+using Names = std::vector<std::string>;
+
+checks::Allocations CountAll() { return {.count = allocations, .bytes = 0}; }
+
+// Checks that `subject` fails exactly the checks `failed`, the first with `words` in a message.
+template <class Subject>
+void CheckFails(const std::vector<checks::Check<Subject>>& all, const Subject& subject,
+                const Names& failed, const std::string& words) {
+  Names got;
+  std::string messages;
+  for (const CheckOutcome& outcome : RunChecks(all, subject, CountAll)) {
+    if (outcome.findings.passed()) continue;
+    got.push_back(outcome.name);
+    for (const std::string& message : outcome.findings.messages()) {
+      if (outcome.name == failed.at(0)) messages += message + "\n";
+      INFO(outcome.name, ": ", message);
+      CHECK(std::ranges::find(failed, outcome.name) != failed.end());
+    }
+  }
+  CHECK(got == failed);
+  INFO(messages);
+  CHECK(messages.find(words) != std::string::npos);
+}
+
+// ---- Tasks
+
+enum class TaskFlaw {
+  kNone,
+  kGradientLonger,
+  kGradientOfOneTensor,
+  kGradientOfOneElement,
+  kGradientNoisy,
+  kGradientNotWritten,
+  kGradientAdded,
+  kLossNotWritten,
+  kAuxNotWritten,
+  kWritesBeside,
+  kReadsScratch,
+  kInitIgnoresKey,
+  kSampleIgnoresKey,
+  kKeyUsedTwice,
+  kInitNotWritten,
+  kInitNotFinite,
+  kInitHasGenerator,
+  kIgnoresExamples,
+  kCounts,
+  kRowsMixed,
+  kKeysByRow,
+  kThreads,
+  kSwallowsNaN,
+  kModelStateLost,
+  kModelStateOfEverySplit,
+  kAllocates,
+  kConfigChanged,
+  kParamsChanged,
+  kLossWithGradient,
+  kNormalizerFalls,
+  kThrows,
+};
+
+// Means of drawn points: loss = mean over a batch of |params - target - point|^2 / 22. The model
+// state is a running mean, the aux output the loss again.
+class Points : public TaskFamily {
+ public:
+  explicit Points(TaskFlaw flaw)
+      : TaskFamily({.config = Layout({{"target", {kSize}}}),
+                    .params = Layout({{"w", {12}}, {"b", {10}}}),
+                    .model_state = Layout({{"mean", Shape{}}}),
+                    .aux = Layout({{"again", Shape{}}}),
+                    .data = {.splits = {{0, 70}, {70, 80}, {80, 90}, {90, 100}}, .batch_size = 8},
+                    .normalizer_maximum = 10}),
+        flaw_(flaw),
+        points_(100 * kSize) {
+    Normal(KeyFromSeed(1), points_);
+  }
+
+  double Normalize(std::span<const float> config, double loss) const override {
+    const double normalized = TaskFamily::Normalize(config, loss);
+    return flaw_ == TaskFlaw::kNormalizerFalls ? -normalized : normalized;
+  }
+
+ private:
+  static constexpr int64_t kSize = 22;
+
+  bool Is(TaskFlaw flaw) const { return flaw_ == flaw; }
+
+  void DoSample(Key key, std::span<float> config) const override {
+    Normal(Is(TaskFlaw::kSampleIgnoresKey) ? Key{} : key, config);
+  }
+  void DoInit(std::span<const float>, Key key, std::span<float> params,
+              std::span<float> model_state) const override {
+    if (Is(TaskFlaw::kInitIgnoresKey)) key = Key{};
+    if (Is(TaskFlaw::kInitHasGenerator)) key = FoldIn(key, static_cast<uint64_t>(++count_));
+    Normal(FoldIn(key, 0), params.first(12));
+    const size_t written = Is(TaskFlaw::kInitNotWritten) ? 9 : 10;
+    Uniform(FoldIn(key, Is(TaskFlaw::kKeyUsedTwice) ? 0 : 1), params.subspan(12, written));
+    if (Is(TaskFlaw::kInitNotFinite)) params[3] = NAN;
+    model_state[0] = 0;
+  }
+
+  void DoEvaluate(const TaskEvaluation& e, Workspace& scratch) const override {
+    if (Is(TaskFlaw::kThrows) && e.split == Split::kTest) {
+      throw std::runtime_error("no such file");
+    }
+    if (Is(TaskFlaw::kAllocates)) std::make_unique<float[]>(100)[5] = 1;
+    const auto unwritten = scratch.Take<float>(100);
+    const int64_t examples = std::ssize(e.examples) / e.rows;
+    for (int64_t row = 0; row < e.rows; ++row) {
+      const float* const p = e.params.data() + row * kSize;
+      const float* const target = e.config.data() + row * kSize;
+      double loss = 0;
+      double mean = 0;
+      std::array<double, kSize> gradient{};
+      for (int64_t b = 0; b < examples; ++b) {
+        const int64_t example = Is(TaskFlaw::kIgnoresExamples) ? b : e.examples[row * examples + b];
+        for (int64_t i = 0; i < kSize; ++i) {
+          const double x = points_[example * kSize + i];
+          const double error = p[i] - target[i] - x;
+          loss += error * error / static_cast<double>(kSize * examples);
+          gradient[i] += 2 * error / static_cast<double>(kSize * examples);
+          mean += x / static_cast<double>(kSize * examples);
+        }
+      }
+      if (Is(TaskFlaw::kCounts)) loss += 1e-3 * ++count_;
+      if (Is(TaskFlaw::kThreads)) loss += 1e-3 * CurrentThreads();
+      if (Is(TaskFlaw::kRowsMixed)) {
+        for (int64_t other = 0; other < e.rows; ++other) loss += 1e-3 * e.params[other * kSize];
+      }
+      if (Is(TaskFlaw::kKeysByRow) && !e.keys.empty()) {
+        loss += Uniform(FoldIn(e.keys[row], static_cast<uint64_t>(row)));
+      }
+      if (Is(TaskFlaw::kLossWithGradient) && !e.gradients.empty()) loss += 1e-3;
+      if (Is(TaskFlaw::kReadsScratch)) loss += std::isnan(unwritten[7]) ? 1 : 0;
+      if (Is(TaskFlaw::kSwallowsNaN) && std::isnan(loss)) loss = 0;
+      if (!Is(TaskFlaw::kLossNotWritten) || row != 1) e.losses[row] = static_cast<float>(loss);
+      if (Is(TaskFlaw::kWritesBeside)) e.losses.data()[e.rows] = 1;
+      if (!e.aux.empty() && !Is(TaskFlaw::kAuxNotWritten)) e.aux[row] = static_cast<float>(loss);
+      const bool learns = e.split == Split::kTrain && !Is(TaskFlaw::kModelStateLost);
+      if (learns || Is(TaskFlaw::kModelStateOfEverySplit)) {
+        e.model_state[row] += 0.1F * static_cast<float>(mean);
+      }
+      if (Is(TaskFlaw::kConfigChanged)) const_cast<float*>(target)[2] += 1;
+      if (Is(TaskFlaw::kParamsChanged)) const_cast<float*>(p)[2] += 1;
+      if (!e.gradients.empty()) WriteGradient(e, row, gradient);
+    }
+  }
+
+  void WriteGradient(const TaskEvaluation& e, int64_t row,
+                     const std::array<double, kSize>& gradient) const {
+    float noise = 0;
+    if (Is(TaskFlaw::kGradientNoisy) && !e.keys.empty()) noise = Uniform(e.keys[row]) - 0.5F;
+    for (int64_t i = 0; i < kSize; ++i) {
+      float& to = e.gradients[row * kSize + i];
+      auto value = static_cast<float>(gradient[i]);
+      if (Is(TaskFlaw::kGradientLonger)) value *= 1.01F;
+      if (Is(TaskFlaw::kGradientOfOneTensor) && i >= 12) value *= 0.99F;
+      if (Is(TaskFlaw::kGradientOfOneElement) && i == 15) value = 0;
+      if (Is(TaskFlaw::kGradientNotWritten) && i == kSize - 1) continue;
+      to = Is(TaskFlaw::kGradientAdded) ? to + value : value + 0.1F * noise;
+    }
+  }
+
+  TaskFlaw flaw_;
+  std::vector<float> points_;
+  mutable std::atomic<int> count_ = 0;
+};
+
+TEST_CASE("A sound task family passes every check") {
+  for (const CheckOutcome& outcome :
+       RunChecks<TaskFamily>(checks::TaskChecks(), Points(TaskFlaw::kNone), CountAll)) {
+    INFO(outcome.name);
+    CHECK(outcome.findings.messages() == Names());
+    CHECK(outcome.left_out.empty());
+    CHECK((outcome.findings.comparisons() > 0 || outcome.name == "pictures"));
+  }
+}
+
+TEST_CASE("Each way in which a task family can be wrong fails the checks that it is about") {
+  const auto fails = [](TaskFlaw flaw, const Names& failed, const std::string& words) {
+    CAPTURE(static_cast<int>(flaw));
+    CheckFails<TaskFamily>(checks::TaskChecks(), Points(flaw), failed, words);
+  };
+  using F = TaskFlaw;
+  fails(F::kGradientLonger, {"gradient"}, "the gradient of all params is 0.99 % too long");
+  fails(F::kGradientOfOneTensor, {"gradient"}, "the gradient of tensor 'b' is 0.99 % too short");
+  fails(F::kGradientOfOneElement, {"gradient"}, "along 'b', element 3 the gradient is 0, ");
+  fails(F::kGradientNoisy, {"gradient"}, "differences of the loss");
+  fails(F::kGradientNotWritten, {"outputs"},
+        "the gradient of row 0, 'b', element 9 is not written: it is what was in memory before");
+  fails(F::kGradientAdded, {"outputs"},
+        "the gradient of row 0, 'w', element 0 depends on what was in memory before");
+  fails(F::kLossNotWritten, {"outputs"}, "the loss of row 1 is not written");
+  fails(F::kAuxNotWritten, {"outputs"}, "the aux output of row 0, 'again', element 0 is not");
+#ifndef __SANITIZE_ADDRESS__
+  fails(F::kWritesBeside, {"outputs"}, "writes beside the losses it was given");
+#endif
+  fails(F::kReadsScratch, {"outputs"}, "or scratch memory is read that was not written");
+  fails(F::kInitIgnoresKey, {"draws"}, "Init does not use its key");
+  fails(F::kSampleIgnoresKey, {"draws"}, "Sample does not use its key");
+  fails(F::kKeyUsedTwice, {"draws"},
+        "params 'w' and 'b' are made from the same random numbers: a key is used twice");
+  fails(F::kInitNotWritten, {"draws"}, "params 'b', element 9 is not written");
+  fails(F::kInitNotFinite, {"draws"}, "params 'w', element 3 is nan");
+  fails(F::kInitHasGenerator, {"draws"}, "it is not a function of the key");
+  fails(F::kIgnoresExamples, {"data", "examples"}, "the examples are not those given");
+  fails(F::kCounts, {"pure"},
+        "the same evaluation at once gives other losses and aux: something is kept in the family");
+  fails(F::kRowsMixed, {"rows", "examples"}, "has other losses and aux than alone");
+  fails(F::kKeysByRow, {"twins"}, "two rows of equal params and equal keys have different losses");
+  fails(F::kThreads, {"threads"}, "on a pool of 2 threads it gives other losses and aux");
+  fails(F::kSwallowsNaN, {"not finite"}, "params of NaN have the loss 0");
+  fails(F::kModelStateLost, {"model state"}, "what is learned is not written back");
+  fails(F::kModelStateOfEverySplit, {"model state"},
+        "an evaluation of inner_valid with gradients changes it; only train may");
+  fails(F::kAllocates, {"allocations"}, "5 evaluations took memory 5 times");
+  fails(F::kConfigChanged, {"inputs"}, "changed the config that it was given");
+  fails(F::kParamsChanged, {"inputs"}, "changed the params that it was given");
+  fails(F::kLossWithGradient, {"losses"}, "losses differ by");
+  fails(F::kNormalizerFalls, {"normalizer"}, "it must not fall");
+  fails(F::kThrows, {"data", "model state", "examples"}, "it threw: no such file");
+}
+
+TEST_CASE("Checks that need one that failed are left out, and say for which") {
+  for (const CheckOutcome& outcome :
+       RunChecks<TaskFamily>(checks::TaskChecks(), Points(TaskFlaw::kCounts), CountAll)) {
+    if (outcome.name == "gradient") {
+      CHECK(outcome.left_out == "pure");
+      CHECK(outcome.findings.comparisons() == 0);
+    }
+  }
+}
+
+// ---- Learned optimizers
+
+enum class RuleFlaw {
+  kNone,
+  kHiddenMomentum,
+  kIgnoresTheta,
+  kStateNotWritten,
+  kGradientChanged,
+  kReadsScratch,
+  kZeroGradient,
+  kAlignment,
+  kWritesBeside,
+  kThreads,
+  kAllocates,
+  kRunLength,
+  kThetaHasGenerator,
+  kThetaNotFinite,
+};
+
+// m <- 0.9 m + g; p <- p - exp(theta) m.
+class MomentumRule : public UpdateRule {
+ public:
+  MomentumRule(const Layout& params, std::span<const float> theta, RuleFlaw flaw)
+      : UpdateRule(params, Layout({{"m", {params.size()}}})),
+        rate_(Is(flaw, RuleFlaw::kIgnoresTheta) ? 0.01F : std::exp(theta[0])),
+        flaw_(flaw),
+        hidden_(params.size()) {}
+
+ private:
+  static bool Is(RuleFlaw flaw, RuleFlaw other) { return flaw == other; }
+  bool Is(RuleFlaw flaw) const { return flaw_ == flaw; }
+
+  void DoInitState(const StepInfo&, std::span<const float>, std::span<float> m) const override {
+    std::ranges::fill(Is(RuleFlaw::kStateNotWritten) ? m.subspan(1) : m, 0.0F);
+  }
+  void DoUpdate(const StepInfo& info, std::span<const float> gradient, std::span<float> params,
+                std::span<float> m, Workspace& scratch) const override {
+    if (Is(RuleFlaw::kAllocates)) std::make_unique<float[]>(100)[5] = 1;
+    const auto unwritten = scratch.Take<float>(100);
+    float rate = rate_;
+    if (Is(RuleFlaw::kReadsScratch) && std::isnan(unwritten[7])) rate *= 2;
+    if (Is(RuleFlaw::kAlignment) && reinterpret_cast<uintptr_t>(params.data()) % 16 != 0) rate *= 2;
+    if (Is(RuleFlaw::kThreads)) rate *= static_cast<float>(CurrentThreads());
+    if (Is(RuleFlaw::kRunLength)) rate /= static_cast<float>(info.num_steps);
+    float square = 0;
+    for (const float g : gradient) square += g * g;
+    if (Is(RuleFlaw::kZeroGradient)) rate /= std::sqrt(square);
+    for (size_t i = 0; i < params.size(); ++i) {
+      float& momentum = Is(RuleFlaw::kHiddenMomentum) ? hidden_[i] : m[i];
+      momentum = 0.9F * momentum + gradient[i];
+      params[i] -= rate * momentum;
+      if (Is(RuleFlaw::kGradientChanged)) const_cast<float&>(gradient[i]) = 0;
+    }
+    if (Is(RuleFlaw::kWritesBeside)) params.data()[params.size()] = 0;
+  }
+
+  float rate_;
+  RuleFlaw flaw_;
+  mutable std::vector<float> hidden_;
+};
+
+class Momentum : public LearnedOptimizer {
+ public:
+  explicit Momentum(RuleFlaw flaw) : LearnedOptimizer(Layout({{"log_lr", Shape{}}})), flaw_(flaw) {}
+
+ private:
+  void DoInitTheta(Key, std::span<float> theta) const override {
+    theta[0] = -5;
+    if (flaw_ == RuleFlaw::kThetaHasGenerator) theta[0] -= 0.01F * static_cast<float>(++count_);
+    if (flaw_ == RuleFlaw::kThetaNotFinite) theta[0] = INFINITY;
+  }
+  std::unique_ptr<UpdateRule> DoBind(const Layout& params,
+                                     std::span<const float> theta) const override {
+    return std::make_unique<MomentumRule>(params, theta, flaw_);
+  }
+
+  RuleFlaw flaw_;
+  mutable int count_ = 0;
+};
+
+TEST_CASE("A sound learned optimizer passes every check") {
+  for (const CheckOutcome& outcome : RunChecks<LearnedOptimizer>(
+           checks::OptimizerChecks(), Momentum(RuleFlaw::kNone), CountAll)) {
+    INFO(outcome.name);
+    CHECK(outcome.findings.messages() == Names());
+    CHECK(outcome.findings.comparisons() > 0);
+  }
+}
+
+TEST_CASE("Each way in which a learned optimizer can be wrong fails the checks that it is about") {
+  const auto fails = [](RuleFlaw flaw, const Names& failed, const std::string& words) {
+    CAPTURE(static_cast<int>(flaw));
+    CheckFails<LearnedOptimizer>(checks::OptimizerChecks(), Momentum(flaw), failed, words);
+  };
+  using F = RuleFlaw;
+  fails(F::kHiddenMomentum, {"resume"}, "something is kept elsewhere than in the state");
+  fails(F::kIgnoresTheta, {"theta matters"}, "theta is not used");
+  fails(F::kStateNotWritten, {"start"}, "for tensor [] InitState does not write all of the state");
+  fails(F::kGradientChanged, {"inputs"}, "Update changes the gradient");
+  fails(F::kReadsScratch, {"inputs"}, "it is read before it is written");
+  fails(F::kZeroGradient, {"zero gradient"}, "are not finite after gradients of 0");
+  fails(F::kAlignment, {"alignment"}, "differ where they lie 1 floats further in memory");
+#ifndef __SANITIZE_ADDRESS__
+  fails(F::kWritesBeside, {"alignment"}, "Update writes beside the params");
+#endif
+  fails(F::kThreads, {"threads"}, "on a pool of 2 threads it gives other params");
+  fails(F::kAllocates, {"allocations"}, "5 updates took memory 5 times");
+  fails(F::kRunLength, {"run length"}, "without the length of the run params are not finite");
+  fails(F::kThetaHasGenerator, {"theta"}, "it is not a function of the key");
+  fails(F::kThetaNotFinite, {"theta"}, "the initial theta is not finite");
+}
+
+// ---- Truncation schedules
+
+enum class ScheduleFlaw { kNone, kZero, kCounts, kSaysNever };
+
+class Schedule : public TruncationSchedule {
+ public:
+  explicit Schedule(ScheduleFlaw flaw) : flaw_(flaw) {}
+  int64_t Length(Key, const OuterState&) const override {
+    if (flaw_ == ScheduleFlaw::kCounts) return ++count_;
+    return flaw_ == ScheduleFlaw::kZero ? 0 : 5;
+  }
+  bool EpisodesEnd() const override { return flaw_ != ScheduleFlaw::kSaysNever; }
+
+ private:
+  ScheduleFlaw flaw_;
+  mutable int64_t count_ = 0;
+};
+
+TEST_CASE("Each way in which a schedule can be wrong fails the checks that it is about") {
+  const auto fails = [](ScheduleFlaw flaw, const Names& failed, const std::string& words) {
+    CheckFails<TruncationSchedule>(checks::ScheduleChecks(), Schedule(flaw), failed, words);
+  };
+  fails(ScheduleFlaw::kZero, {"lengths"}, "has length 0, wanted at least 1");
+  fails(ScheduleFlaw::kCounts, {"lengths"}, "the same key gives the lengths 1 and 2");
+  fails(ScheduleFlaw::kSaysNever, {"ends"}, "EpisodesEnd() is false, but one of the episodes ends");
+  for (const auto& outcome :
+       RunChecks<TruncationSchedule>(checks::ScheduleChecks(), Schedule(ScheduleFlaw::kNone))) {
+    CHECK(outcome.findings.passed());
+  }
+}
+
+// ---- Inner problems
+
+enum class ProblemFlaw {
+  kNone,
+  kCounts,
+  kWindowsDiffer,
+  kThreads,
+  kTwinsDiffer,
+  kIgnoresHorizon,
+  kStartIgnoresKeys,
+  kNotFiniteUncounted,
+  kMetaLossCounts,
+};
+
+// A sound problem with a flaw.
+class WrongProblem : public InnerProblem {
+ public:
+  WrongProblem(std::shared_ptr<const InnerProblem> sound, ProblemFlaw flaw)
+      : InnerProblem(sound->theta_layout()), sound_(std::move(sound)), flaw_(flaw) {}
+  bool EpisodesEnd() const override { return sound_->EpisodesEnd(); }
+
+ private:
+  UnrollState DoStart(const ThetaRows& theta, const OuterState& outer, std::span<const Key> keys,
+                      std::optional<int64_t> horizon) const override {
+    if (flaw_ == ProblemFlaw::kIgnoresHorizon) horizon = {};
+    std::vector<Key> own(keys.begin(), keys.end());
+    if (flaw_ == ProblemFlaw::kStartIgnoresKeys) std::ranges::fill(own, Key{});
+    return sound_->Start(theta, outer, own, horizon);
+  }
+  void DoRun(const Window& window) const override {
+    std::vector<Key> keys(window.keys.begin(), window.keys.end());
+    for (size_t b = 0; b < keys.size(); ++b) {
+      if (flaw_ == ProblemFlaw::kTwinsDiffer) keys[b] = FoldIn(keys[b], b);
+      if (flaw_ == ProblemFlaw::kWindowsDiffer) {
+        keys[b] = FoldIn(keys[b], static_cast<uint64_t>(window.steps));
+      }
+    }
+    Window own = window;
+    own.keys = keys;
+    sound_->Run(own);
+    UnrollTrace& trace = *window.trace;
+    if (flaw_ == ProblemFlaw::kCounts) trace.loss += 1e-3 * ++count_;
+    if (flaw_ == ProblemFlaw::kThreads) trace.loss += 1e-3 * CurrentThreads();
+    if (flaw_ == ProblemFlaw::kNotFiniteUncounted) trace.non_finite = false;
+  }
+  void DoMetaLoss(const ThetaRows& theta, std::span<const Key> keys, const UnrollState& state,
+                  std::span<double> loss) const override {
+    sound_->MetaLoss(theta, keys, state, loss);
+    if (flaw_ == ProblemFlaw::kMetaLossCounts) loss[0] += 1e-3 * ++count_;
+  }
+
+  std::shared_ptr<const InnerProblem> sound_;
+  ProblemFlaw flaw_;
+  mutable std::atomic<int> count_ = 0;
+};
+
+// Noisy quadratics trained by SGD.
+checks::ProblemUnderCheck Quadratics(ProblemFlaw flaw = ProblemFlaw::kNone) {
+  checks::ProblemUnderCheck subject =
+      checks::TrainedBy(std::make_shared<LearnableSGD>(LearnableSGDOptions{}),
+                        std::make_shared<NoisyQuadraticFamily>(NoisyQuadraticOptions{.dim = 3}));
+  if (flaw != ProblemFlaw::kNone) {
+    subject.problem = std::make_shared<WrongProblem>(subject.problem, flaw);
+  }
+  return subject;
+}
+
+TEST_CASE("A sound inner problem, of tasks or of something else, passes every check") {
+  const checks::ProblemUnderCheck toy{
+      .problem = std::make_shared<ToyProblem>(ToyProblem::Dynamics{
+          .start = {1},
+          .length = 9,
+          .advance =
+              [](std::span<const double> theta, std::span<double> state, int64_t) {
+                state[0] += 0.1 * theta[0];
+                return state[0] * state[0];
+              }}),
+      .theta = {0.5F},
+      .other_theta = {-0.5F},
+      .random_starts = false};
+  for (const auto& subject : {Quadratics(), toy}) {
+    for (const CheckOutcome& outcome : RunChecks(checks::ProblemChecks(), subject, CountAll)) {
+      INFO(outcome.name);
+      CHECK(outcome.findings.messages() == Names());
+      CHECK((outcome.findings.comparisons() > 0 || outcome.name == "cost"));
+    }
+  }
+}
+
+TEST_CASE("Each way in which an inner problem can be wrong fails the checks that it is about") {
+  const auto fails = [](ProblemFlaw flaw, const Names& failed, const std::string& words) {
+    CAPTURE(static_cast<int>(flaw));
+    CheckFails(checks::ProblemChecks(), Quadratics(flaw), failed, words);
+  };
+  using F = ProblemFlaw;
+  fails(F::kCounts, {"windows"}, "the same window twice has other losses");
+  fails(F::kWindowsDiffer, {"windows"}, "something of the replicas is not in the state");
+  fails(F::kThreads, {"windows"}, "on one thread they have the same");
+  fails(F::kTwinsDiffer, {"twins"}, "they do not share their draws");
+  fails(F::kIgnoresHorizon, {"horizon"}, "under a horizon of 7 step");
+  fails(F::kStartIgnoresKeys, {"replicas"}, "Start does not use its keys");
+  fails(F::kNotFiniteUncounted, {"not finite"}, "is not counted as one that is not finite");
+  fails(F::kMetaLossCounts, {"meta loss"}, "on 8 threads it is another");
+}
+
+// ---- Gradient estimators
+
+enum class EstimatorFlaw {
+  kNone,
+  kCounts,
+  kCaches,
+  kThreads,
+  kIgnoresKey,
+  kNotFinite,
+  kZero,
+  kStepsUncounted,
+  kTwinsDiffer,
+  kTakesAnyState,
+};
+
+class WrongEstimator : public GradientEstimator {
+ public:
+  WrongEstimator(std::shared_ptr<const GradientEstimator> sound, EstimatorFlaw flaw, double std)
+      : GradientEstimator(sound->theta_layout()),
+        sound_(std::move(sound)),
+        flaw_(flaw),
+        std_(static_cast<float>(std)) {}
+
+ private:
+  EstimatorState DoInitWorkerState(const WorkerWeights& weights, Key key) const override {
+    return sound_->InitWorkerState(weights, key);
+  }
+  GradientEstimate DoEstimate(const WorkerWeights& weights, Key key,
+                              EstimatorState* state) const override {
+    // A cache that knows the state it left goes on from there.
+    count_ = flaw_ == EstimatorFlaw::kCounts || *state == last_ ? count_ + 1 : 0;
+    GradientEstimate estimate = SoundEstimate(weights, key, state);
+    last_ = *state;
+    Eigen::VectorXf& gradient = estimate.gradient;
+    if (flaw_ == EstimatorFlaw::kCounts || flaw_ == EstimatorFlaw::kCaches) {
+      gradient *= 1 + 0.1F * static_cast<float>(count_);
+    }
+    if (flaw_ == EstimatorFlaw::kThreads) gradient *= static_cast<float>(CurrentThreads());
+    if (flaw_ == EstimatorFlaw::kIgnoresKey) gradient.setConstant(1);
+    if (flaw_ == EstimatorFlaw::kNotFinite) gradient(0) = NAN;
+    if (flaw_ == EstimatorFlaw::kZero) gradient.setZero();
+    if (flaw_ == EstimatorFlaw::kStepsUncounted) estimate.counts = {};
+    if (flaw_ == EstimatorFlaw::kTwinsDiffer) gradient(0) += Uniform(key) / std_;
+    return estimate;
+  }
+
+  GradientEstimate SoundEstimate(const WorkerWeights& weights, Key key,
+                                 EstimatorState* state) const {
+    try {
+      return sound_->Estimate(weights, key, state);
+    } catch (const Error&) {
+      if (flaw_ != EstimatorFlaw::kTakesAnyState) throw;
+      *state = InitWorkerState(weights, key);
+      return sound_->Estimate(weights, key, state);
+    }
+  }
+
+  std::shared_ptr<const GradientEstimator> sound_;
+  EstimatorFlaw flaw_;
+  float std_;
+  mutable int count_ = 0;
+  mutable EstimatorState last_;
+};
+
+checks::EstimatorUnderCheck Estimator(EstimatorFlaw flaw) {
+  const checks::ProblemUnderCheck quadratics =
+      checks::TrainedBy(std::make_shared<LearnableSGD>(LearnableSGDOptions{}),
+                        std::make_shared<FixedDimQuadraticFamily>(QuadraticOptions{.dim = 3}));
+  const auto make = [problem = quadratics.problem,
+                     flaw](double std) -> std::shared_ptr<const GradientEstimator> {
+    const auto sound = std::make_shared<TruncatedPES>(
+        problem, TruncatedOptions{.num_tasks = 2, .trunc_length = 4, .std = std});
+    return std::make_shared<WrongEstimator>(sound, flaw, std);
+  };
+  const checks::ProblemUnderCheck other =
+      checks::TrainedBy(std::make_shared<LearnableSGD>(LearnableSGDOptions{}),
+                        std::make_shared<QuadraticTask>(QuadraticOptions{.dim = 4}));
+  return {
+      .estimator = make(0.01),
+      .weights = {.theta = Eigen::Map<const Eigen::VectorXf>(quadratics.theta.data(),
+                                                             std::ssize(quadratics.theta)),
+                  .outer = {}},
+      .inner_steps = 2 * 2 * 4,
+      .with_std = make,
+      .others = {std::make_shared<TruncatedPES>(other.problem, TruncatedOptions{.num_tasks = 2})}};
+}
+
+TEST_CASE("A sound estimator passes every check") {
+  for (const CheckOutcome& outcome :
+       RunChecks(checks::EstimatorChecks(), Estimator(EstimatorFlaw::kNone))) {
+    INFO(outcome.name);
+    CHECK(outcome.findings.messages() == Names());
+    CHECK(outcome.findings.comparisons() > 0);
+  }
+}
+
+TEST_CASE("Each way in which an estimator can be wrong fails the checks that it is about") {
+  const auto fails = [](EstimatorFlaw flaw, const Names& failed, const std::string& words) {
+    CAPTURE(static_cast<int>(flaw));
+    CheckFails(checks::EstimatorChecks(), Estimator(flaw), failed, words);
+  };
+  using F = EstimatorFlaw;
+  fails(F::kCounts, {"pure"}, "the same window twice has another gradient");
+  fails(F::kCaches, {"resume"},
+        "after 2 windows, saved and read back, window 2 has another "
+        "gradient than without: something is kept elsewhere");
+  fails(F::kThreads, {"threads"}, "on a pool of 2 threads window 0 has another gradient");
+  fails(F::kIgnoresKey, {"estimates"}, "the key is not used");
+  fails(F::kNotFinite, {"estimates"}, "the gradient is not finite");
+  fails(F::kZero, {"estimates"}, "the gradient is 0");
+  fails(F::kStepsUncounted, {"estimates"}, "it counts 0 inner steps, wanted 16");
+  fails(F::kTwinsDiffer, {"twins"}, "twins do not share their draws");
+  fails(F::kTakesAnyState, {"other states"}, "nothing was thrown");
+}
+
+}  // namespace
+}  // namespace lopt
