@@ -75,10 +75,12 @@ std::optional<po::variables_map> ParseCommandLine(const std::vector<std::string>
                                                   const std::string& synopsis,
                                                   const std::string& examples) {
   po::options_description named = options;
-#include <utility>
   named.add_options()("plugin",
                       po::value<std::vector<std::string>>()->value_name("FILE.so")->composing(),
                       "Use the types of a plug-in. May be repeated.")("help", "Show this text.");
+  if (arguments == std::vector<std::string>{kHelpAsData}) {
+    throw MakeHelp(named, !positional.empty(), synopsis, examples);
+  }
   po::options_description all = named;
   po::positional_options_description positions;
   if (!positional.empty()) {
