@@ -6,7 +6,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/compare.h"
@@ -389,10 +388,10 @@ const std::vector<Check<ProblemUnderCheck>>& ProblemChecks() {
 
 ProblemUnderCheck TrainedBy(const std::shared_ptr<const LearnedOptimizer>& optimizer,
                             const std::shared_ptr<const TaskFamily>& task,
-                            LoptProblemOptions options) {
+                            const LoptProblemOptions& options) {
   const auto episodes = std::make_shared<LogUniformLengthSchedule>(
       LogUniformLengthSchedule::Options{.min_length = 4, .max_length = 15});
-  return {.problem = std::make_shared<LoptProblem>(task, optimizer, episodes, std::move(options)),
+  return {.problem = std::make_shared<LoptProblem>(task, optimizer, episodes, options),
           .theta = DrawTheta(*optimizer, 1),
           .other_theta = DrawTheta(*optimizer, 2),
           .one_by_one = task->PreferredRows() != TaskFamily::kAllRows};

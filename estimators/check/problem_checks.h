@@ -28,6 +28,7 @@ const std::vector<Check<ProblemUnderCheck>>& ProblemChecks();
 // Tasks trained by an optimizer in episodes of a few steps.
 ProblemUnderCheck TrainedBy(const std::shared_ptr<const LearnedOptimizer>& optimizer,
                             const std::shared_ptr<const TaskFamily>& task,
-                            LoptProblemOptions options = {.random_initial_iteration_offset = 5});
+                            const LoptProblemOptions& options = {
+                                .random_initial_iteration_offset = 5});
 
 }  // namespace lopt::checks
