@@ -23,17 +23,20 @@ class Regression : public lopt::TaskFamily {
               std::span<float>) const override {
     Normal(key, w);
   }
-  void DoEvaluate(const lopt::TaskEvaluation& e, lopt::Workspace&) const override {
+  void DoEvaluate(const lopt::TaskEvaluation& e, lopt::Workspace& scratch) const override {
     const int64_t dim = params_layout().size();
-    Eigen::MatrixXf x(dim, 16);
+    const lopt::Workspace::Frame frame(scratch);  // gives back at its end what is taken here
+    Eigen::Map<Eigen::MatrixXf> x(scratch.Take<float>(dim * 16).data(), dim, 16);
+    Eigen::Map<Eigen::VectorXf> errors(scratch.Take<float>(16).data(), 16);
     for (int64_t row = 0; row < e.rows; ++row) {
       Normal(e.keys[row], {x.data(), static_cast<size_t>(x.size())});
       const Eigen::Map<const Eigen::VectorXf> w(&e.params[row * dim], dim);
       const Eigen::Map<const Eigen::VectorXf> target(&e.config[row * dim], dim);
-      const Eigen::VectorXf errors = x.transpose() * (w - target);
+      errors.noalias() = x.transpose() * w;
+      errors.noalias() -= x.transpose() * target;
       e.losses[row] = errors.squaredNorm() / 16;
       if (e.gradients.empty()) continue;
-      Eigen::Map<Eigen::VectorXf>(&e.gradients[row * dim], dim) = x * errors / 8;
+      Eigen::Map<Eigen::VectorXf>(&e.gradients[row * dim], dim).noalias() = x * errors / 8;
     }
   }
 };
