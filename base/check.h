@@ -97,18 +97,20 @@ std::string FailedNeed(const std::vector<std::string>& needs,
                        const std::vector<CheckOutcome>& outcomes);
 double SecondsNow();  // of a steady clock
 
-// All of them, in their order.
+// All of them, in their order. Checks may need some of `before` too: what came of the checks of
+// something that the subject is made of.
 template <class Subject>
 std::vector<CheckOutcome> RunChecks(const std::vector<Check<Subject>>& checks,
-                                    const Subject& subject,
-                                    CountAllocations allocations = nullptr) {
+                                    const Subject& subject, CountAllocations allocations = nullptr,
+                                    const std::vector<CheckOutcome>& before = {}) {
   std::vector<CheckOutcome> outcomes;
   for (const Check<Subject>& check : checks) {
     CheckOutcome outcome{.name = check.name,
                          .promise = check.promise,
                          .header = check.header,
                          .findings = Findings(),
-                         .left_out = FailedNeed(check.needs, outcomes)};
+                         .left_out = FailedNeed(check.needs, before)};
+    if (outcome.left_out.empty()) outcome.left_out = FailedNeed(check.needs, outcomes);
     const double start = SecondsNow();
     if (outcome.left_out.empty()) outcome.findings = RunCheck(check, subject, allocations);
     outcome.seconds = SecondsNow() - start;

@@ -170,7 +170,7 @@ class TaskFamily {
  private:
   // Sizes are checked. Default: nothing to draw.
   virtual void DoSample(Key key, std::span<float> config) const;
-  // Params must depend on the key; the contract tests check it.
+  // Params are a function of config and key; they may be the same for all, such as zeros.
   virtual void DoInit(std::span<const float> config, Key key, std::span<float> params,
                       std::span<float> model_state) const = 0;
   // Families with a data set always get `examples`: those that were given, or `batch_size` rows of

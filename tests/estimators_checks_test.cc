@@ -56,6 +56,8 @@ enum class TaskFlaw {
   kGradientLonger,
   kGradientOfOneTensor,
   kGradientOfOneElement,
+  kGradientOpposite,
+  kGradientOfRow,
   kGradientNoisy,
   kGradientNotWritten,
   kGradientAdded,
@@ -64,6 +66,7 @@ enum class TaskFlaw {
   kWritesBeside,
   kReadsScratch,
   kInitIgnoresKey,
+  kInitCounts,
   kSampleIgnoresKey,
   kKeyUsedTwice,
   kInitNotWritten,
@@ -116,7 +119,8 @@ class Points : public TaskFamily {
   }
   void DoInit(std::span<const float>, Key key, std::span<float> params,
               std::span<float> model_state) const override {
-    if (Is(TaskFlaw::kInitIgnoresKey)) key = Key{};
+    if (Is(TaskFlaw::kInitIgnoresKey) || Is(TaskFlaw::kInitCounts)) key = Key{};
+    if (Is(TaskFlaw::kInitCounts)) key = FoldIn(key, static_cast<uint64_t>(++count_));
     if (Is(TaskFlaw::kInitHasGenerator)) key = FoldIn(key, static_cast<uint64_t>(++count_));
     Normal(FoldIn(key, 0), params.first(12));
     const size_t written = Is(TaskFlaw::kInitNotWritten) ? 9 : 10;
@@ -182,6 +186,8 @@ class Points : public TaskFamily {
       if (Is(TaskFlaw::kGradientLonger)) value *= 1.01F;
       if (Is(TaskFlaw::kGradientOfOneTensor) && i >= 12) value *= 0.99F;
       if (Is(TaskFlaw::kGradientOfOneElement) && i == 15) value = 0;
+      if (Is(TaskFlaw::kGradientOpposite)) value = -value;
+      if (Is(TaskFlaw::kGradientOfRow)) value *= 1 + 0.1F * static_cast<float>(row);
       if (Is(TaskFlaw::kGradientNotWritten) && i == kSize - 1) continue;
       to = Is(TaskFlaw::kGradientAdded) ? to + value : value + 0.1F * noise;
     }
@@ -208,9 +214,14 @@ TEST_CASE("Each way in which a task family can be wrong fails the checks that it
     CheckFails<TaskFamily>(checks::TaskChecks(), Points(flaw), failed, words);
   };
   using F = TaskFlaw;
-  fails(F::kGradientLonger, {"gradient"}, "the gradient of all params is 0.99 % too long");
-  fails(F::kGradientOfOneTensor, {"gradient"}, "the gradient of tensor 'b' is 0.99 % too short");
+  fails(F::kGradientLonger, {"gradient"}, "the gradient of all params is 0.98");
+  fails(F::kGradientOfOneTensor, {"gradient"}, "the gradient of tensor 'b' is 0.995 % too short");
   fails(F::kGradientOfOneElement, {"gradient"}, "along 'b', element 3 the gradient is 0, ");
+  fails(F::kGradientOfOneElement, {"gradient"}, ": it is 100 % too small, 0.");
+  fails(F::kGradientOpposite, {"gradient"},
+        "the gradient of all params has the opposite sign, in the median of 15 points");
+  fails(F::kGradientOfRow, {"twins"},
+        "have different gradients: with equal losses, so they depend on which row it is");
   fails(F::kGradientNoisy, {"gradient"}, "differences of the loss");
   fails(F::kGradientNotWritten, {"outputs"},
         "the gradient of row 0, 'b', element 9 is not written: it is what was in memory before");
@@ -222,7 +233,7 @@ TEST_CASE("Each way in which a task family can be wrong fails the checks that it
   fails(F::kWritesBeside, {"outputs"}, "writes beside the losses it was given");
 #endif
   fails(F::kReadsScratch, {"outputs"}, "or scratch memory is read that was not written");
-  fails(F::kInitIgnoresKey, {"draws"}, "Init does not use its key");
+  fails(F::kInitCounts, {"draws"}, "it is not a function of the key");
   fails(F::kSampleIgnoresKey, {"draws"}, "Sample does not use its key");
   fails(F::kKeyUsedTwice, {"draws"},
         "params 'w' and 'b' are made from the same random numbers: a key is used twice");
@@ -233,7 +244,9 @@ TEST_CASE("Each way in which a task family can be wrong fails the checks that it
   fails(F::kCounts, {"pure"},
         "the same evaluation at once gives other losses and aux: something is kept in the family");
   fails(F::kRowsMixed, {"rows", "examples"}, "has other losses and aux than alone");
-  fails(F::kKeysByRow, {"twins"}, "two rows of equal params and equal keys have different losses");
+  fails(F::kKeysByRow, {"twins"},
+        "two rows of equal params and equal keys have different losses and aux: they do not see "
+        "the same data");
   fails(F::kThreads, {"threads"}, "on a pool of 2 threads it gives other losses and aux");
   fails(F::kSwallowsNaN, {"not finite"}, "params of NaN have the loss 0");
   fails(F::kModelStateLost, {"model state"}, "what is learned is not written back");
@@ -245,6 +258,96 @@ TEST_CASE("Each way in which a task family can be wrong fails the checks that it
   fails(F::kLossWithGradient, {"losses"}, "losses differ by");
   fails(F::kNormalizerFalls, {"normalizer"}, "it must not fall");
   fails(F::kThrows, {"data", "model state", "examples"}, "it threw: no such file");
+}
+
+TEST_CASE("A start that is the same for every key is sound, and said") {
+  for (const CheckOutcome& outcome :
+       RunChecks<TaskFamily>(checks::TaskChecks(), Points(TaskFlaw::kInitIgnoresKey), CountAll)) {
+    INFO(outcome.name);
+    CHECK(outcome.findings.messages() == Names());
+    CHECK(outcome.left_out.empty());
+    if (outcome.name == "draws") {
+      CHECK(outcome.findings.measured() == "params are the same for every key");
+    }
+  }
+}
+
+// loss = mean of log cosh(params - targets), from 0, without a data set. The gradient is right but
+// for one element, which is `factor` times as large.
+class Valley : public TaskFamily {
+ public:
+  Valley(int64_t size, int64_t element, float factor)
+      : TaskFamily({.params = Layout({{"w", {size - 3}}, {"b", {3}}})}),
+        targets_(size),
+        element_(element),
+        factor_(factor) {
+    Normal(KeyFromSeed(3), targets_);
+  }
+
+ private:
+  void DoInit(std::span<const float>, Key, std::span<float> params,
+              std::span<float>) const override {
+    std::ranges::fill(params, 0.0F);
+  }
+  void DoEvaluate(const TaskEvaluation& e, Workspace&) const override {
+    const size_t size = targets_.size();
+    for (int64_t row = 0; row < e.rows; ++row) {
+      const auto params = e.params.subspan(row * size, size);
+      double loss = 0;
+      for (size_t i = 0; i < size; ++i) loss += std::log(std::cosh(params[i] - targets_[i]));
+      e.losses[row] = static_cast<float>(loss / static_cast<double>(size));
+      if (e.gradients.empty()) continue;
+      const auto gradient = e.gradients.subspan(row * size, size);
+      for (size_t i = 0; i < size; ++i) {
+        gradient[i] = std::tanh(params[i] - targets_[i]) / static_cast<float>(size);
+      }
+      gradient[element_] *= factor_;
+    }
+  }
+
+  std::vector<float> targets_;
+  int64_t element_;
+  float factor_;
+};
+
+CheckOutcome OutcomeOf(const std::string& name, const TaskFamily& task) {
+  const auto outcomes = RunChecks<TaskFamily>(checks::TaskChecks(), task, CountAll);
+  return *std::ranges::find(outcomes, name, &CheckOutcome::name);
+}
+
+TEST_CASE("A wrong element of the gradient is found and named, in small tasks and large ones") {
+  for (const int64_t size : {8, 300, 700}) {
+    for (const float factor : {0.8F, 1.2F, -1.0F}) {
+      int found = 0;
+      constexpr int kElements = 8;
+      for (int64_t n = 0; n < kElements; ++n) {
+        const int64_t element = n * (size - 3) / kElements;
+        const checks::Findings findings =
+            OutcomeOf("gradient", Valley(size, element, factor)).findings;
+        const std::string name = fmt::format("along 'w', element {} the", element);
+        const bool named = std::ranges::any_of(
+            findings.messages(),
+            [&](const std::string& message) { return message.find(name) != std::string::npos; });
+        found += named ? 1 : 0;
+        for (const std::string& message : findings.messages()) {
+          INFO(message);
+          CHECK(message.find("random") == std::string::npos);
+          CHECK(message.find("e+") == std::string::npos);
+        }
+      }
+      CHECK(found >= kElements - 2);
+    }
+  }
+}
+
+TEST_CASE("What was not tried is said: coordinates, keys and splits") {
+  const Valley sound(1000, 0, 1);
+  const checks::Findings gradient = OutcomeOf("gradient", sound).findings;
+  CHECK(gradient.messages() == Names());
+  CHECK(gradient.measured().find("slopes along 768 of 1000 coordinates within ") !=
+        std::string::npos);
+  CHECK(OutcomeOf("data", sound).findings.measured() ==
+        "no data set: losses do not depend on keys, splits were not tried");
 }
 
 TEST_CASE("Checks that need one that failed are left out, and say for which") {

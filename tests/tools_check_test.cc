@@ -121,6 +121,34 @@ TEST_CASE("What is wrong is shown with the promise and where it stands") {
   CHECK(CheckCommand({"--task", R"({"type": "HalfGradient", "dim": 3})"}) == kExitError);
 }
 
+// loss = |x|^2 of the first row; the losses of others are left.
+class FirstRow : public QuadraticBase {
+ public:
+  explicit FirstRow(const QuadraticOptions& options) : QuadraticBase(options.dim, Layout()) {}
+
+ private:
+  void DoEvaluate(const TaskEvaluation& e, Workspace&) const override {
+    e.losses[0] = 0;
+    for (const float x : e.params.first(params_layout().size())) e.losses[0] += x * x;
+    for (size_t i = 0; i < e.gradients.size(); ++i) e.gradients[i] = 2 * e.params[i];
+  }
+};
+
+TEST_CASE("What a wrong task does to its training is left out") {
+  TaskRegistry().Add<QuadraticOptions>("FirstRow", "One loss.",
+                                       [](const QuadraticOptions& options, const TaskResources&) {
+                                         return std::make_shared<FirstRow>(options);
+                                       });
+  CheckRequest request;
+  request.tasks = {Config::Parse(R"({"type": "FirstRow"})", "test")};
+  std::vector<CheckedThing> things;
+  RunRequest(request, [&](const CheckedThing& thing) { things.push_back(thing); });
+  REQUIRE(things.size() == 2);
+  CHECK(OutcomeTable(things[0]).find("FAILED    outputs ") != std::string::npos);
+  CHECK(OutcomeTable(things[1]).find("left out  windows        needs 'outputs'\n") !=
+        std::string::npos);
+}
+
 TEST_CASE("A task of a plug-in is checked like any other") {
   const FinishedProcess finished =
       Lopt({"--plugin", LOPT_BINARY_DIR "/tests/plugin_good.so", "--task", "PluginTask"});
@@ -146,6 +174,7 @@ TEST_CASE("A file with one type's config is read, and wrong words are named with
   CHECK(unknown.errors.starts_with(
       "lopt: --optimizer LearnableSDG: there is no such file, and no learned optimizer of that "
       "type; the types are MLPLOpt, "));
+  CHECK(unknown.errors.ends_with("; did you mean 'LearnableSGD'?\n"));
 }
 
 TEST_CASE("Every check is listed with its promise and a header that there is") {

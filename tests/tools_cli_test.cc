@@ -377,6 +377,7 @@ TEST_CASE("One type can be described by its name") {
   const FinishedProcess unknown = Lopt({"describe", "CubicTask"});
   CHECK_EQ(unknown.exit_code, 1);
   CHECK(unknown.errors.starts_with("lopt: There is no type 'CubicTask'; the types are MLPLOpt, "));
+  CHECK(Lopt({"describe", "QuadraticTsk"}).errors.ends_with("; did you mean 'QuadraticTask'?\n"));
 }
 
 TEST_CASE("A task is described by a file or a type, and drawn") {

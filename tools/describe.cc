@@ -1,11 +1,14 @@
 #include "tools/describe.h"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <string>
 #include <vector>
 
 #include "base/describe_fields.h"
+#include "base/error.h"
+#include "base/nearest_name.h"
 #include "base/type_table.h"
 #include "estimators/registry.h"
 #include "evaluation/evaluation_config.h"
@@ -49,14 +52,15 @@ std::string DescribeType(const TypeEntry& entry) {
 }  // namespace
 
 std::string DescribeTypeNamed(const std::string& name) {
-  std::string types;
+  std::vector<std::string> types;
   for (const Kind& kind : Kinds()) {
     for (const TypeEntry& entry : kind.table->entries()) {
       if (entry.type == name) return DescribeType(entry);
-      types += (types.empty() ? "" : ", ") + entry.type;
+      types.push_back(entry.type);
     }
   }
-  Fail("There is no type '{}'; the types are {}", name, types);
+  Fail("There is no type '{}'; the types are {}{}", name, fmt::join(types, ", "),
+       DidYouMean(name, types));
 }
 
 std::string DescribeEverything() {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/nearest_name.h"
 
 namespace lopt {
 
@@ -18,8 +19,8 @@ Config ReadTypedConfig(const std::string& option, const std::string& text, const
     if (entry.type == text) return Config::Parse(fmt::format(R"({{"type": "{}"}})", text), text);
     types.push_back(entry.type);
   }
-  Fail("{} {}: there is no such file, and no {} of that type; the types are {}", option, text,
-       table.kind(), fmt::join(types, ", "));
+  Fail("{} {}: there is no such file, and no {} of that type; the types are {}{}", option, text,
+       table.kind(), fmt::join(types, ", "), DidYouMean(text, types));
 }
 
 }  // namespace lopt

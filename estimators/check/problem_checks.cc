@@ -355,15 +355,17 @@ void MeasureCost(const ProblemUnderCheck& subject, Findings* findings) {
 }  // namespace
 
 const std::vector<Check<ProblemUnderCheck>>& ProblemChecks() {
+  // Those of the tasks that are trained, where they were made before.
+  const std::vector<std::string> of_tasks = {"draws", "inputs", "pure", "outputs"};
   static const std::vector<Check<ProblemUnderCheck>> checks = {
       {"sizes", "Rows, keys, replicas and steps that do not go together are an Error.",
        kProblemHeader, CheckRows},
       {"state arrays", "A state whose arrays are of another type is an Error.", kProblemHeader,
        CheckStateArrays},
       {"windows", "A window of 50 steps is two of 25, bit for bit, on any number of threads.",
-       kProblemHeader, CheckWindows},
+       kProblemHeader, CheckWindows, of_tasks},
       {"twins", "Equal keys are equal draws: twins differ by their perturbations alone.",
-       kProblemHeader, CheckTwins},
+       kProblemHeader, CheckTwins, of_tasks},
       {"episodes", "Episodes end independently of theta, and iterations count their steps.",
        kProblemHeader, CheckEpisodes},
       {"horizon", "Under a horizon one episode of that length runs and nothing restarts.",

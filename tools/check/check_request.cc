@@ -109,10 +109,13 @@ void RunRequest(const CheckRequest& from, const std::function<void(const Checked
   }
   const TaskResources resources(request.data_dir);
   const auto check = [&](const std::string& name, const std::string& config, const auto& all,
-                         const auto& subject) {
-    done({.name = name,
-          .config = config,
-          .outcomes = checks::RunChecks(all, subject, CountAllocations)});
+                         const auto& subject,
+                         const std::vector<checks::CheckOutcome>& before = {}) {
+    const CheckedThing thing{.name = name,
+                             .config = config,
+                             .outcomes = checks::RunChecks(all, subject, CountAllocations, before)};
+    done(thing);
+    return thing.outcomes;
   };
   for (const Config& config : request.optimizers) {
     check("learned optimizer " + config.Type(), config.Dump(-1), checks::OptimizerChecks(),
@@ -131,12 +134,14 @@ void RunRequest(const CheckRequest& from, const std::function<void(const Checked
   }
   for (const Config& config : tasks) {
     const auto task = TaskRegistry().Make(config, resources);
+    std::vector<checks::CheckOutcome> of_task;
     if (!request.tasks.empty()) {
-      check("task " + config.Type(), config.Dump(-1), checks::TaskChecks(), *task);
+      of_task = check("task " + config.Type(), config.Dump(-1), checks::TaskChecks(), *task);
     }
     for (const Config& optimizer : optimizers) {
       check(fmt::format("{} trained by {}", config.Type(), optimizer.Type()), "",
-            checks::ProblemChecks(), checks::TrainedBy(OptimizerRegistry().Make(optimizer), task));
+            checks::ProblemChecks(), checks::TrainedBy(OptimizerRegistry().Make(optimizer), task),
+            of_task);
     }
   }
   for (const Config& config : request.estimators) {
