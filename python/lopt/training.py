@@ -99,7 +99,10 @@ def meta_train(
             raise _core.Error(
                 "What to train is missing: a config, or resume=True with out, the directory of a run"
             )
-        config = _core.load_config(os.path.join(directory, "config.json"))
+        path = os.path.join(directory, "config.json")
+        if not os.path.exists(path):
+            raise _core.Error(f"cannot resume: {directory} holds no run")
+        config = _core.load_config(path)
     resolved = _core.resolve(config if isa is None else _core.load_config(config) | {"isa": isa})
     listeners = [c if isinstance(c, Callback) else of_function(c) for c in callbacks]
     if progress:

@@ -29,8 +29,14 @@ nb::object IntegerOf(nb::handle value) {
   return integer;
 }
 
-// `path` leads from the config `what` to the value: "estimators[0].std".
-ordered_json JsonOf(nb::handle value, const std::string& what, const std::string& path) {
+// Of dicts and lists in each other; far more than any config has, and far less than a stack holds.
+constexpr int kMaxDepth = 100;
+
+// `path` leads from the config `what` to the value: "estimators[0].std". It is `depth` deep.
+ordered_json JsonOf(nb::handle value, const std::string& what, const std::string& path,
+                    int depth = 0) {
+  Require(depth <= kMaxDepth, "{}: it is more than {} dicts and lists deep; is one part of itself?",
+          what, kMaxDepth);
   if (value.is_none()) return nullptr;
   if (nb::isinstance<nb::bool_>(value)) return nb::cast<bool>(value);
   if (nb::isinstance<nb::str>(value)) return nb::cast<std::string>(value);
@@ -48,7 +54,7 @@ ordered_json JsonOf(nb::handle value, const std::string& what, const std::string
   if (nb::isinstance<nb::list>(value) || nb::isinstance<nb::tuple>(value)) {
     ordered_json list = ordered_json::array();
     for (const nb::handle item : value) {
-      list.push_back(JsonOf(item, what, fmt::format("{}[{}]", path, list.size())));
+      list.push_back(JsonOf(item, what, fmt::format("{}[{}]", path, list.size()), depth + 1));
     }
     return list;
   }
@@ -58,7 +64,7 @@ ordered_json JsonOf(nb::handle value, const std::string& what, const std::string
       Require(nb::isinstance<nb::str>(key), "{}: a key must be str, got {}{}", what, TypeName(key),
               path.empty() ? "" : " in '" + path + "'");
       const auto name = nb::cast<std::string>(key);
-      object[name] = JsonOf(item, what, path.empty() ? name : path + "." + name);
+      object[name] = JsonOf(item, what, path.empty() ? name : path + "." + name, depth + 1);
     }
     return object;
   }

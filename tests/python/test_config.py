@@ -55,6 +55,14 @@ class Configs(unittest.TestCase):
         config["estimators"][0] = {1: 2}
         self.assert_error("config: a key must be str, got int in 'estimators[0]'", config)
 
+    def test_a_config_that_is_a_part_of_itself_is_refused(self):
+        config = {"name": "ring"}
+        config["estimators"] = [config]
+        text = "config: it is more than 100 dicts and lists deep; is one part of itself?"
+        with self.assertRaises(lopt.Error) as raised:
+            lopt.resolve(config)
+        self.assertEqual(str(raised.exception), text)
+
     def test_what_is_no_config_is_refused(self):
         self.assert_error(
             "config must be a dict, the name of a preset or the path of a JSON file, got int", 3)

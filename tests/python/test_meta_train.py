@@ -124,6 +124,8 @@ class OneCall(InScratch):
                      "smoke", callbacks=[3])
         assert_error(f"cannot resume: {self.scratch}/none holds no run", "smoke", resume=True,
                      out=self.scratch / "none")
+        assert_error(f"cannot resume: {self.scratch}/none holds no run", resume=True,
+                     out=self.scratch / "none")
         with self.assertRaisesRegex(lopt.Error, "'quantum'"):
             lopt.meta_train("smoke", isa="quantum")
         with self.assertRaises(TypeError):
