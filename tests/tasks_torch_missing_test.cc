@@ -94,13 +94,16 @@ TEST_CASE("Torch tasks are listed with their options whether or not the module i
   CHECK_NE(DescribeFields(entry.fields).find("batch_size"), std::string::npos);
 }
 
-TEST_CASE("The module is sought beside the program, in ../lib/lopt and where it was built") {
+TEST_CASE(
+    "The module is sought beside the program, in ../lib/lopt, where lopt is installed and where it "
+    "was built") {
   const std::vector<std::string> directories = TorchModuleDirectories();
-  REQUIRE_EQ(directories.size(), 3);
+  REQUIRE_EQ(directories.size(), 4);
   const auto program = std::filesystem::read_symlink("/proc/self/exe").parent_path();
   CHECK_EQ(directories[0], program.string());
   CHECK_EQ(directories[1], (program.parent_path() / "lib/lopt").string());
-  CHECK_EQ(directories[2], LOPT_BINARY_DIR "/lib");
+  CHECK_EQ(directories[2], LOPT_INSTALL_LIBDIR "/lopt");
+  CHECK_EQ(directories[3], LOPT_BINARY_DIR "/lib");
 }
 
 }  // namespace lopt
