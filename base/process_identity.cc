@@ -30,7 +30,10 @@ std::string HostName() {
 
 std::optional<ProcessStat> ReadProcessStat(int64_t pid) {
   std::ifstream file(fmt::format("/proc/{}/stat", pid));
-  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  // All of it. Where the process ends meanwhile, this reads nothing; the stream's buffer would
+  // throw.
+  std::string text;
+  std::getline(file, text, '\0');
   // pid (name) state parent ..., the 20th after the name is the start; the name may hold anything.
   const size_t close = text.rfind(')');
   if (close == std::string::npos) return std::nullopt;
@@ -52,9 +55,9 @@ ProcessIdentity ThisProcess() {
 
 std::optional<bool> StillRuns(const ProcessIdentity& process) {
   if (process.machine != Machine()) return std::nullopt;
-  if (::kill(static_cast<pid_t>(process.pid), 0) != 0 && errno == ESRCH) return false;
   const std::optional<ProcessStat> stat = ReadProcessStat(process.pid);
-  if (!stat) return true;
+  if (::kill(static_cast<pid_t>(process.pid), 0) != 0 && errno == ESRCH) return false;
+  if (!stat) return true;  // it is there and cannot be seen
   return stat->state != 'Z' && stat->state != 'X' && stat->start == process.start;
 }
 

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <ctime>
 #include <filesystem>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/file.h"
@@ -70,6 +72,16 @@ TEST_CASE("The lock of a process that was killed is taken over at once") {
   const RunLock lock(scratch.path());
   lock.RequireHeld();
   CHECK_EQ(Entries(scratch.path()), 1);
+}
+
+TEST_CASE("A process may end while it is read") {
+  for (int i = 0; i < 300; ++i) {
+    const pid_t child = ::fork();
+    if (child == 0) ::_exit(0);
+    std::thread reaper([&] { ::waitpid(child, nullptr, 0); });
+    while (ReadProcessStat(child)) continue;
+    reaper.join();
+  }
 }
 
 TEST_CASE("A process is known by more than its number, and a zombie has ended") {
