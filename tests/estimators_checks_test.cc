@@ -277,7 +277,7 @@ TEST_CASE("A start that is the same for every key is sound, and said") {
 class Valley : public TaskFamily {
  public:
   Valley(int64_t size, int64_t element, float factor)
-      : TaskFamily({.params = Layout({{"w", {size - 3}}, {"b", {3}}})}),
+      : TaskFamily({.params = Layout({{"w", {size - 3}}, {"none", {0}}, {"b", {3}}})}),
         targets_(size),
         element_(element),
         factor_(factor) {

@@ -102,7 +102,8 @@ std::vector<int64_t> CoordinatesAt(const Layout& params, int64_t point) {
   Workspace scratch;
   std::vector<Permutation> orders;
   for (const LayoutEntry& entry : params.entries()) {
-    orders.emplace_back(FoldIn(KeyFromSeed(9), orders.size()), entry.size, scratch);
+    orders.emplace_back(FoldIn(KeyFromSeed(9), orders.size()), std::max<int64_t>(entry.size, 1),
+                        scratch);
   }
   // In turn of each tensor, as often as the points before this one have taken.
   std::vector<int64_t> coordinates;
