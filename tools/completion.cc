@@ -9,6 +9,7 @@
 #include "tools/command_line.h"
 #include "tools/commands.h"
 #include "tools/presets.h"
+#include "tools/shell.h"
 
 namespace lopt {
 
@@ -70,13 +71,6 @@ std::string Replaced(const std::string& text, const std::string& characters,
   return result;
 }
 
-// A text in single quotes of a shell.
-std::string Quoted(const std::string& text) {
-  std::string result = "'";
-  for (const char c : text) result += c == '\'' ? "'\\''" : std::string(1, c);
-  return result + "'";
-}
-
 std::string BashCompletion() {
   std::string values;
   std::string names;
@@ -136,7 +130,8 @@ std::string ZshCompletion() {
   std::string summaries;
   std::string cases;
   for (const Command& command : Commands()) {
-    summaries += fmt::format("    {}\n", Quoted(std::string(command.name) + ':' + command.summary));
+    summaries +=
+        fmt::format("    {}\n", ShellQuoted(std::string(command.name) + ':' + command.summary));
     const CommandHelp help = HelpOf(command);
     std::vector<std::string> specs;
     for (const auto& option : CompletedOptions(command, help)) {
@@ -147,7 +142,7 @@ std::string ZshCompletion() {
       if (option.takes == Takes::kChoice) {
         spec += fmt::format("({})", fmt::join(option.choices, " "));
       }
-      specs.push_back(Quoted(spec));
+      specs.push_back(ShellQuoted(spec));
     }
     if (help.has_arguments) specs.emplace_back("'*:file:_files'");
     cases += fmt::format("    {})\n      _arguments {}\n      ;;\n", command.name,
