@@ -20,27 +20,6 @@ using Json = nlohmann::json;
 // whose shortest digits, 7.038531e-26, as a double round to another float.
 constexpr float kNotThroughDouble = 0x1.5c87fap-84f;
 
-// Shows every member of a result to `visit`.
-template <class Result, class Visit>
-void VisitMembers(Result& result, const Visit& visit) {
-  visit("task", result.task);
-  visit("optimizer", result.optimizer);
-  visit("seed", result.seed);
-  visit("steps", result.steps);
-  visit("train_loss", result.train_loss);
-  visit("final_train_loss", result.final_train_loss);
-  visit("final_train_accuracy", result.final_train_accuracy);
-  visit("mean_train_loss", result.mean_train_loss);
-  visit("test_loss", result.test_loss);
-  visit("test_accuracy", result.test_accuracy);
-  visit("steps_to_adam", result.steps_to_adam);
-  visit("seconds", result.seconds);
-  visit("learning_rate", result.learning_rate);
-  visit("learning_rate_at_edge", result.learning_rate_at_edge);
-  visit("trials", result.trials);
-  visit("blew_up", result.blew_up);
-}
-
 // Appends values as JSON.
 class Writer {
  public:

@@ -36,6 +36,28 @@ struct RunResult {
   bool Diverged(size_t i) const;
 };
 
+// Shows every member of a RunResult to visit(name, member), by its name in results.jsonl and in
+// their order there.
+template <class Result, class Visit>
+void VisitMembers(Result& result, const Visit& visit) {
+  visit("task", result.task);
+  visit("optimizer", result.optimizer);
+  visit("seed", result.seed);
+  visit("steps", result.steps);
+  visit("train_loss", result.train_loss);
+  visit("final_train_loss", result.final_train_loss);
+  visit("final_train_accuracy", result.final_train_accuracy);
+  visit("mean_train_loss", result.mean_train_loss);
+  visit("test_loss", result.test_loss);
+  visit("test_accuracy", result.test_accuracy);
+  visit("steps_to_adam", result.steps_to_adam);
+  visit("seconds", result.seconds);
+  visit("learning_rate", result.learning_rate);
+  visit("learning_rate_at_edge", result.learning_rate_at_edge);
+  visit("trials", result.trials);
+  visit("blew_up", result.blew_up);
+}
+
 // The mean in float64, in the order given; NaN of none.
 double Mean(std::span<const float> values);
 

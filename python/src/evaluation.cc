@@ -70,29 +70,25 @@ nb::dict RowOf(const SummaryRow& row) {
   return dict;
 }
 
+template <class Member>
+nb::object MemberOf(const Member& member) {
+  return nb::cast(member);
+}
+// float32 [n].
+nb::object MemberOf(const std::vector<float>& curve) {
+  return ToPython(
+      Eigen::VectorXf(Eigen::Map<const Eigen::VectorXf>(curve.data(), std::ssize(curve))));
+}
+// None where a number of steps is 0, as in results.jsonl.
+nb::object MemberOf(const std::vector<int64_t>& steps) {
+  nb::list list;
+  for (const int64_t number : steps) list.append(number == 0 ? nb::none() : nb::cast(number));
+  return list;
+}
+
 nb::dict RunOf(const RunResult& run) {
   nb::dict dict;
-  dict["task"] = run.task;
-  dict["optimizer"] = run.optimizer;
-  dict["seed"] = run.seed;
-  dict["steps"] = run.steps;
-  dict["train_loss"] = ToPython(Eigen::VectorXf(
-      Eigen::Map<const Eigen::VectorXf>(run.train_loss.data(), std::ssize(run.train_loss))));
-  dict["final_train_loss"] = run.final_train_loss;
-  dict["final_train_accuracy"] = run.final_train_accuracy;
-  dict["mean_train_loss"] = run.mean_train_loss;
-  dict["test_loss"] = run.test_loss;
-  dict["test_accuracy"] = run.test_accuracy;
-  nb::list steps_to_adam;
-  for (const int64_t steps : run.steps_to_adam) {
-    steps_to_adam.append(steps == 0 ? nb::none() : nb::cast(steps));
-  }
-  dict["steps_to_adam"] = steps_to_adam;
-  dict["seconds"] = run.seconds;
-  dict["learning_rate"] = run.learning_rate;
-  dict["learning_rate_at_edge"] = run.learning_rate_at_edge;
-  dict["trials"] = run.trials;
-  dict["blew_up"] = run.blew_up;
+  VisitMembers(run, [&](const char* name, const auto& member) { dict[name] = MemberOf(member); });
   return dict;
 }
 
