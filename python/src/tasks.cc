@@ -120,8 +120,8 @@ TaskParts PartsOf(nb::handle family) {
   return made;
 }
 
-// A lopt._tasks.Family. Every call takes the GIL and gets memory of Python's own, which stays valid
-// for as long as somebody there keeps it.
+// A lopt._tasks.family.Family. Every call takes the GIL and gets memory of Python's own, which
+// stays valid for as long as somebody there keeps it.
 class PythonTask : public TaskFamily {
  public:
   explicit PythonTask(nb::object family)
@@ -172,7 +172,7 @@ nb::list ToArrays(const Layout& layout, std::span<const float> rows, const Shape
 
 using FloatArray = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
 
-// The reverse; lopt._tasks has checked names, shapes and types.
+// The reverse; lopt._tasks.methods has checked names, shapes and types.
 void FromArrays(const Layout& layout, nb::handle arrays, int64_t count, std::span<float> rows) {
   auto entry = layout.entries().begin();
   for (const nb::handle array : arrays) {

@@ -17,7 +17,9 @@ import numpy as np
 import torch
 
 import lopt
-from lopt import _tasks
+from lopt._tasks.data import DataSet
+from lopt._tasks.numpy_loss import NumpyLoss
+from lopt._tasks.torch_loss import TorchLoss
 
 REPLICAS, BATCH, STEPS, REPEATS = 32, 128, 20, 45
 
@@ -108,9 +110,9 @@ def clocked(owner, name):
 
 def main():
     torch.set_num_threads(1)
-    functions = {"TorchImages": clocked(_tasks.Family, "_evaluate_torch"),
-                 "NumpyImages": clocked(_tasks.Family, "_evaluate_numpy")}
-    batch = clocked(_tasks, "_take")
+    functions = {"TorchImages": clocked(TorchLoss, "evaluate"),
+                 "NumpyImages": clocked(NumpyLoss, "evaluate")}
+    batch = clocked(DataSet, "take")
     print("| task | function | batch | step | native | besides |\n|---|---|---|---|---|---|")
     native = window({"type": "QuadraticTask", "dim": 2410})
     for name, function in functions.items():
