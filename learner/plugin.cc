@@ -2,8 +2,11 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <exception>
 #include <filesystem>
 #include <string_view>
@@ -64,6 +67,7 @@ void AddPlugin(const std::string& path) {
   std::error_code error;
   const std::string file = fs::canonical(path, error);
   Require(!error, "it cannot be opened: {}", error.message());
+  if (access(file.c_str(), R_OK) != 0) Fail("it cannot be opened: {}", std::strerror(errno));
   if (IsAdded(file)) return;
   const Plugin& plugin = OpenPlugin(file);
   PluginTypes types;

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "base/file.h"
+#include "base/isa.h"
 #include "base/options.h"
 #include "tasks/quadratic.h"
 #include "tasks/registry.h"
@@ -74,8 +76,32 @@ TEST_CASE("A built-in task and the task trained by an optimizer pass, in lines o
   has("QuadraticTask trained by LearnableSGD");
   has("  passed    allocations");
   has("  passed    layouts        10 params, 0 config, 0 model state");
-  CHECK(lines.back().find(" checks passed, 0 failed, 0 left out, in ") != std::string::npos);
+  CHECK(lines.back().find(" checks passed, 0 failed, 0 left out, on ") != std::string::npos);
   CHECK(Longest(finished.output) <= 80);
+}
+
+TEST_CASE("Tasks pass on every instruction set, that of the command line before the config's") {
+  const TempDirectory directory;
+  const std::string config = directory / "config.json";
+  const std::string text = R"({
+    "learned_optimizer": {"type": "MLPLOpt", "hidden_size": 4}, "meta_steps": 1, "isa": "scalar",
+    "estimators": [
+      {"type": "TruncatedPES", "num_tasks": 2, "trunc_length": 5,
+       "task": {"type": "ImageMLP", "hidden": [4], "batch_size": 8},
+       "schedule": {"type": "ConstantTruncationSchedule"}},
+      {"type": "TruncatedES", "num_tasks": 2, "trunc_length": 5, "task": {"type": "QuadraticTask"},
+       "schedule": {"type": "ConstantTruncationSchedule"}}]})";
+  WriteTextFile(config, text);
+  const auto passes_on = [](const std::string& isa, const Words& words) {
+    const FinishedProcess finished = Lopt(words);
+    INFO(finished.output, finished.errors);
+    CHECK(finished.exit_code == 0);
+    CHECK(finished.output.find(" 0 failed, 0 left out, on " + isa + " in ") != std::string::npos);
+  };
+  passes_on("scalar", {config});
+  for (const std::string& isa : SupportedIsas()) passes_on(isa, {config, "--isa", isa});
+  CHECK(Lopt({"--task", "QuadraticTask", "--isa", "avx9"})
+            .errors.starts_with("lopt: this machine has no instruction set 'avx9'"));
 }
 
 TEST_CASE("All of a meta-training config is checked, each part once") {

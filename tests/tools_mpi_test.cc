@@ -248,6 +248,33 @@ TEST_CASE("Three ranks with a plug-in give the bytes of one process with the typ
   CHECK_EQ(Count(bad.errors, "plugin_no_entry.so: it has no function lopt_plugin"), 1);
 }
 
+TEST_CASE(
+    "Ranks with a plug-in train asynchronously and with a deadline, and go on in these modes") {
+  for (const auto& mode :
+       {WriteOptions("Async", AsyncOptions{.batch_size = 3}),
+        WriteOptions("Sync", SyncOptions{.deadline_seconds = 60, .quorum = 2})}) {
+    CAPTURE(mode.Dump());
+    const TempDirectory scratch;
+    MetaTrainConfig experiment = SmallExperiment(4, 5);
+    experiment.mode = mode;
+    const std::string config = WriteConfig(scratch, experiment, {0});
+    const std::string run = scratch / "run";
+    const Words use = {"--out", run, "--plugin", LOPT_BINARY_DIR "/tests/plugin_good.so"};
+    Words words = {config, "--set", "estimators.0.task.type=PluginTask"};
+    Append(&words, use);
+    CHECK_EQ(Train(3, words).exit_code, 0);
+    words = {"--resume", "--steps", "8"};
+    Append(&words, use);
+    CHECK_EQ(Train(2, words).exit_code, 0);
+    const auto checkpoint = CheckpointStore(run + "/checkpoints", {}).ReadNewest();
+    int64_t windows = 0;
+    for (const WorkerState& worker : checkpoint->workers) windows += worker.windows;
+    CHECK_EQ(checkpoint->learner.outer_step, 8);
+    CHECK_EQ(checkpoint->ledger.Total().Total(), windows * 60);
+    CHECK_GE(checkpoint->ledger.Total()[Fate::kUsed], 8 * 2 * 120);
+  }
+}
+
 TEST_CASE("A rank that cannot read its data ends the job with a message that names it") {
   const TempDirectory scratch;
   MetaTrainConfig experiment = SmallExperiment(2, 4);

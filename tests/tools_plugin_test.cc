@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <sstream>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/isa.h"
 #include "learner/plugin.h"
 #include "tests/error_of.h"
 #include "tests/learner_runs.h"
@@ -71,16 +73,31 @@ Words RegisteredTypes() {
 
 }  // namespace
 
-TEST_CASE("Types of a plug-in train to the bits of the program's types that they are") {
+TEST_CASE("Types of a plug-in train to the bits of the program's types, on every instruction set") {
   const TempDirectory scratch;
   const std::string ours = Write(scratch, "ours.json", Experiment(true));
   const std::string theirs = Write(scratch, "theirs.json", Experiment(false));
-  const FinishedProcess plugin =
-      Lopt({"meta-train", ours, "--plugin", kGood, "--out", scratch / "ours"});
-  REQUIRE_EQ(plugin.errors, "");
-  const FinishedProcess program = Lopt({"meta-train", theirs, "--out", scratch / "theirs"});
-  REQUIRE_EQ(program.errors, "");
-  CHECK(FinalTheta(scratch / "ours") == FinalTheta(scratch / "theirs"));
+  for (const std::string& isa : SupportedIsas()) {
+    CAPTURE(isa);
+    const std::string with = scratch / (isa + "-plugin");
+    const std::string without = scratch / isa;
+    const FinishedProcess plugin =
+        Lopt({"meta-train", ours, "--isa", isa, "--plugin", kGood, "--out", with});
+    REQUIRE_EQ(plugin.errors, "");
+    CHECK(plugin.output.find(isa + " on ") != std::string::npos);
+    REQUIRE_EQ(Lopt({"meta-train", theirs, "--isa", isa, "--out", without}).errors, "");
+    CHECK(FinalTheta(with) == FinalTheta(without));
+  }
+}
+
+TEST_CASE("A plug-in that this user may not read is an error that says so") {
+  if (::geteuid() == 0) return;  // root may read everything; "ordinary user" in ctest runs this
+  const TempDirectory scratch;
+  const std::string file = scratch / "closed.so";
+  std::filesystem::copy(kGood, file);
+  std::filesystem::permissions(file, std::filesystem::perms::none);
+  CHECK_EQ(ErrorOf([&] { LoadPlugin(file); }),
+           "plug-in " + file + ": it cannot be opened: Permission denied");
 }
 
 TEST_CASE("A run with a plug-in goes on with it, and without it says what is missing") {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/isa.h"
 #include "estimators/registry.h"
 #include "lopt/registry.h"
 #include "tasks/registry.h"
@@ -37,6 +38,8 @@ po::options_description CheckCommandOptions() {
   add("estimator", typed(), "A gradient estimator, whose config names its task.");
   add("data-dir", po::value<std::string>()->value_name("DIR"),
       "Directory of the tasks' data files.");
+  add("isa", po::value<std::string>()->value_name("NAME"),
+      "Instruction set of the kernels. Default: the config's, else the best.");
   add("list", "Say what is checked, and where it is promised.");
   return options;
 }
@@ -44,6 +47,7 @@ po::options_description CheckCommandOptions() {
 CheckRequest ReadRequest(const po::variables_map& values) {
   CheckRequest request;
   request.data_dir = TextOption(values, "data-dir").value_or("");
+  request.isa = TextOption(values, "isa").value_or("");
   const auto config = TextOption(values, "config");
   const auto preset = TextOption(values, "preset");
   if (config && preset) throw UsageError("Give a config file or --preset, not both");
@@ -94,8 +98,8 @@ int CheckCommand(const std::vector<std::string>& arguments) {
     std::fflush(stdout);
     total += Count(thing.outcomes);
   });
-  fmt::print("{} checks passed, {} failed, {} left out, in {:.1f} s\n", total.passed, total.failed,
-             total.left_out, checks::SecondsNow() - start);
+  fmt::print("{} checks passed, {} failed, {} left out, on {} in {:.1f} s\n", total.passed,
+             total.failed, total.left_out, CurrentIsa(), checks::SecondsNow() - start);
   return total.failed == 0 ? kExitDone : kExitError;
 }
 

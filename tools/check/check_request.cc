@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/isa.h"
 #include "estimators/check/estimator_checks.h"
 #include "estimators/check/problem_checks.h"
 #include "estimators/check/schedule_checks.h"
@@ -99,10 +100,12 @@ void AddMetaTraining(const Config& config, CheckRequest* request) {
   }
   request->tasks.insert(request->tasks.end(), read.eval_tasks.begin(), read.eval_tasks.end());
   if (request->data_dir.empty()) request->data_dir = read.data_dir;
+  if (request->isa.empty()) request->isa = read.isa;
 }
 
 void RunRequest(const CheckRequest& from, const std::function<void(const CheckedThing&)>& done) {
   CheckRequest request = from;
+  if (!request.isa.empty()) PinIsa(request.isa);
   for (auto* configs :
        {&request.optimizers, &request.tasks, &request.schedules, &request.estimators}) {
     KeepFirstOfEach(configs);
