@@ -7,15 +7,8 @@
 #include "lopt/registry.h"
 
 int main() {
-  const auto config = lopt::ReadOptions<lopt::MetaTrainConfig>(lopt::Config::Parse(
-      R"({"learned_optimizer": {"type": "MLPLOpt", "hidden_size": 8}, "meta_steps": 30,
-          "theta_opt": {"type": "Adam", "learning_rate": 0.01}, "workers": 2,
-          "estimators": [{"type": "TruncatedPES", "task": {"type": "FixedDimQuadraticFamily"},
-                          "num_tasks": 32, "trunc_length": 10,
-                          "random_initial_iteration_offset": 50,
-                          "schedule": {"type": "ConstantTruncationSchedule",
-                                       "total_length": 50}}]})",
-      "meta_train_loop.cc"));
+  const auto config =
+      lopt::ReadOptions<lopt::MetaTrainConfig>(lopt::Config::Load(EXAMPLE_DIR "/config.json"));
 
   // The parts, each made by its name from a config; types of one's own are registered first.
   const auto optimizer = lopt::OptimizerRegistry().Make(config.learned_optimizer);

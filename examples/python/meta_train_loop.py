@@ -1,23 +1,12 @@
 """The loop that lopt.meta_train runs, by hand: workers give gradients, the learner steps theta."""
 
+import pathlib
+
 import numpy as np
 
 import lopt
 
-config = {
-    "learned_optimizer": {"type": "MLPLOpt", "hidden_size": 8},
-    "meta_steps": 30,
-    "theta_opt": {"type": "Adam", "learning_rate": 0.01},
-    "workers": 2,
-    "estimators": [{
-        "type": "TruncatedPES",
-        "task": {"type": "FixedDimQuadraticFamily"},
-        "num_tasks": 32,
-        "trunc_length": 10,
-        "random_initial_iteration_offset": 50,
-        "schedule": {"type": "ConstantTruncationSchedule", "total_length": 50},
-    }],
-}
+config = pathlib.Path(__file__).parents[1] / "meta_train_loop/config.json"
 
 # The parts, each made by its name from the config.
 experiment = lopt.Experiment(config)
@@ -32,7 +21,7 @@ workers = [
     for w in range(experiment.workers)
 ]
 
-for update in range(1, config["meta_steps"] + 1):
+for update in range(1, experiment.config["meta_steps"] + 1):
     weights = learner.get_state_for_worker(state)
     gradients = [
         lopt.gradient_worker_compute(

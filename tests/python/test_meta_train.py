@@ -16,21 +16,9 @@ from lopt.callbacks import Progress, TensorBoard, WandB
 
 PROGRAM = os.environ.get("LOPT_PROGRAM")
 
-# That of examples/meta_train_loop, the loop by hand in C++, which has the bits of the program's.
-CONFIG = {
-    "learned_optimizer": {"type": "MLPLOpt", "hidden_size": 8},
-    "meta_steps": 30,
-    "theta_opt": {"type": "Adam", "learning_rate": 0.01},
-    "workers": 2,
-    "estimators": [{
-        "type": "TruncatedPES",
-        "task": {"type": "FixedDimQuadraticFamily"},
-        "num_tasks": 32,
-        "trunc_length": 10,
-        "random_initial_iteration_offset": 50,
-        "schedule": {"type": "ConstantTruncationSchedule", "total_length": 50},
-    }],
-}
+# That of the loop by hand in C++, which has the bits of the program's.
+EXAMPLES = pathlib.Path(__file__).parents[2] / "examples"
+CONFIG = lopt.load_config(EXAMPLES / "meta_train_loop/config.json")
 
 
 class InScratch(unittest.TestCase):
