@@ -32,7 +32,7 @@ configure_package_config_file(cmake/loptConfig.cmake.in ${PROJECT_BINARY_DIR}/cm
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/cmake/loptConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/cmake/loptConfig.cmake ${PROJECT_BINARY_DIR}/cmake/loptConfigVersion.cmake cmake/lopt_add_plugin.cmake
   DESTINATION ${config_dir})
-install(FILES ${PROJECT_BINARY_DIR}/learner/plugin_abi.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lopt/learner)
+install(FILES ${PROJECT_BINARY_DIR}/base/headers_hash.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lopt/base)
 
 # pkg-config: with static libraries their own are asked for at every link, with shared ones never.
 set(pc_requires fmt eigen3 nlohmann_json)

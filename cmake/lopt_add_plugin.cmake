@@ -7,7 +7,7 @@ function(lopt_add_plugin name)
     set_property(TARGET ${name} PROPERTY ${property} $<TARGET_PROPERTY:lopt::lopt,INTERFACE_${property}>)
   endforeach()
   target_compile_features(${name} PRIVATE cxx_std_20)
-  if(TARGET lopt_plugin_abi)
-    add_dependencies(${name} lopt_plugin_abi)  # where the project itself is built: a header that is written then
+  if(TARGET lopt_headers_hash)
+    add_dependencies(${name} lopt_headers_hash)  # where the project itself is built: a header that is written then
   endif()
 endfunction()

@@ -41,16 +41,16 @@ const Plugin& OpenPlugin(const std::string& path) {
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (handle == nullptr) {
     Fail("it cannot be loaded: {}; wanted: a shared library built for {}", LastLoaderError(),
-         LOPT_PLUGIN_ABI);
+         LOPT_ABI);
   }
   void* entry = dlsym(handle, kPluginEntry);
   Require(entry != nullptr,
           "it has no function {}; LOPT_PLUGIN (learner/plugin.h) defines that of a plug-in",
           kPluginEntry);
   const Plugin& plugin = *reinterpret_cast<const Plugin* (*)()>(entry)();
-  Require(std::string_view(plugin.abi) == LOPT_PLUGIN_ABI,
+  Require(std::string_view(plugin.abi) == LOPT_ABI,
           "it is built for another program than this; build it again: {} there, {} here",
-          plugin.abi, LOPT_PLUGIN_ABI);
+          plugin.abi, LOPT_ABI);
   return plugin;
 }
 

@@ -1,13 +1,12 @@
 #pragma once
 
-#include <Eigen/Core>
 #include <memory>
 #include <string>
 
+#include "base/abi.h"
 #include "base/registry.h"
 #include "estimators/registry.h"
 #include "learner/learning_rate_schedule.h"
-#include "learner/plugin_abi.h"
 #include "learner/theta_opt.h"
 #include "lopt/registry.h"
 #include "tasks/augmentation.h"
@@ -29,30 +28,12 @@ struct PluginTypes {
 
 // What a plug-in exports.
 struct Plugin {
-  const char* abi;  // LOPT_PLUGIN_ABI where the plug-in was compiled; always the first member
+  const char* abi;  // LOPT_ABI where the plug-in was compiled; always the first member
   void (*add)(PluginTypes& types);  // adds its types; may throw
 };
 
 // The only symbol of a plug-in that is looked up, of type `const Plugin*()`.
 inline constexpr const char* kPluginEntry = "lopt_plugin";
-
-// Its argument as a literal.
-#define LOPT_TEXT_OF(x) #x
-// The value of a macro as a literal.
-#define LOPT_TEXT(x) LOPT_TEXT_OF(x)
-// The part of the ABI that debug containers of the standard library make.
-#ifdef _GLIBCXX_DEBUG
-#define LOPT_DEBUG_CONTAINERS ", debug containers"
-#else
-#define LOPT_DEBUG_CONTAINERS ""
-#endif
-// What objects of C++ look like in memory: lopt's own headers (learner/plugin_abi.h), the compiler
-// and language, the standard library and Eigen. A literal, so that a plug-in has its own and not
-// the program's.
-#define LOPT_PLUGIN_ABI                                                                           \
-  LOPT_HEADERS ", compiler " __VERSION__ ", C++ " LOPT_TEXT(__cplusplus) LOPT_DEBUG_CONTAINERS    \
-      ", Eigen " LOPT_TEXT(EIGEN_WORLD_VERSION) "." LOPT_TEXT(EIGEN_MAJOR_VERSION) "." LOPT_TEXT( \
-          EIGEN_MINOR_VERSION) " aligned to " LOPT_TEXT(EIGEN_MAX_ALIGN_BYTES)
 
 // Defines a plug-in's entry function, outside of any namespace and once in a plug-in:
 //   LOPT_PLUGIN(types) {
@@ -61,12 +42,12 @@ inline constexpr const char* kPluginEntry = "lopt_plugin";
 //     });
 //   }
 // NOLINTBEGIN(bugprone-macro-parentheses)
-#define LOPT_PLUGIN(types)                                                               \
-  static void LoptPluginAdd(::lopt::PluginTypes& types);                                 \
-  extern "C" const ::lopt::Plugin* lopt_plugin() {                                       \
-    static const ::lopt::Plugin plugin = {.abi = LOPT_PLUGIN_ABI, .add = LoptPluginAdd}; \
-    return &plugin;                                                                      \
-  }                                                                                      \
+#define LOPT_PLUGIN(types)                                                        \
+  static void LoptPluginAdd(::lopt::PluginTypes& types);                          \
+  extern "C" const ::lopt::Plugin* lopt_plugin() {                                \
+    static const ::lopt::Plugin plugin = {.abi = LOPT_ABI, .add = LoptPluginAdd}; \
+    return &plugin;                                                               \
+  }                                                                               \
   static void LoptPluginAdd(::lopt::PluginTypes& types)
 // NOLINTEND(bugprone-macro-parentheses)
 

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "base/abi.h"
 #include "base/error.h"
 #include "base/isa.h"
 
@@ -15,8 +16,6 @@ namespace {
 constexpr const char* kFileName = "liblopt_torch_module.so";
 
 }  // namespace
-
-const char* TorchModuleBuild() { return "lopt " LOPT_VERSION ", compiler " __VERSION__; }
 
 std::vector<std::string> TorchModuleDirectories() {
   if (const char* directory = std::getenv("LOPT_MODULE_DIR"); directory != nullptr) {
@@ -65,10 +64,10 @@ const TorchModule& OpenTorchModule(const std::string& who) {
   Require(entry != nullptr, "{} needs the torch module {}, which is another file of that name: {}",
           who, *path, entry != nullptr ? "" : last_error());
   const TorchModule& module = *reinterpret_cast<const TorchModule* (*)()>(entry)();
-  Require(std::string_view(module.build) == TorchModuleBuild(),
-          "{} needs the torch module {}, which was built otherwise than this program: {} there, {} "
-          "here",
-          who, *path, module.build, TorchModuleBuild());
+  Require(std::string_view(module.build) == LOPT_ABI,
+          "{} needs the torch module {}, which is built for another program than this; build it "
+          "again: {} there, {} here",
+          who, *path, module.build, LOPT_ABI);
   return module;
 }
 

@@ -30,7 +30,7 @@ struct TorchScriptFile {
 // What the module offers. It holds its own copies of base/ and tasks/, so state of the process (the
 // pinned instruction set) is handed over in each call that needs it.
 struct TorchModule {
-  const char* build;          // equals TorchModuleBuild() of who opens it; always the first member
+  const char* build;          // LOPT_ABI where the module was compiled; always the first member
   const char* torch_version;  // of LibTorch: "1.13.1"
   const TaskTypes& (*tasks)(std::string_view isa);  // its tasks, on this instruction set
   void (*write_torch_script)(const std::string& path, const TorchScriptFile& file);
@@ -45,9 +45,6 @@ struct TorchModule {
 // The only symbol that the module exports, of type `const TorchModule*()`.
 inline constexpr const char* kTorchModuleEntry = "lopt_torch_module";
 
-// The project's version and the compiler's: both sides of the module must have been built alike.
-const char* TorchModuleBuild();
-
 // Where the module is looked for, in order: the directory that the environment variable
 // LOPT_MODULE_DIR names, if it is set, and nowhere else; otherwise the directory of the running
 // program, ../lib/lopt beside it, the lib/lopt that lopt was installed to, for programs of others,
@@ -58,8 +55,8 @@ std::vector<std::string> TorchModuleDirectories();
 std::optional<std::string> FindTorchModule();
 
 // Opens the module. `who` needs it, for messages ("task 'TorchImageMLP'"). Throws Error if it is
-// not installed (lists where it was looked for), cannot be loaded, or was built otherwise.
-// Thread-safe.
+// not installed (lists where it was looked for), cannot be loaded, or was built for another
+// program. Thread-safe.
 const TorchModule& OpenTorchModule(const std::string& who);
 
 // A task that the module makes. Throws Error as OpenTorchModule does and as the task's maker does.

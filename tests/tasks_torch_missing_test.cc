@@ -6,6 +6,7 @@
 #include <fstream>
 #include <string>
 
+#include "base/abi.h"
 #include "base/describe_fields.h"
 #include "base/error.h"
 #include "tasks/image_data.h"
@@ -83,6 +84,18 @@ TEST_CASE("A module file that cannot be loaded is an error with the system's rea
   CHECK_THROWS_WITH_AS(MakeTorchTask(),
                        ("task 'TorchImageMLP' needs the torch module " + file +
                         ", which cannot be loaded: " + file + ": invalid ELF header")
+                           .c_str(),
+                       Error);
+}
+
+TEST_CASE("A module that was compiled with other headers than the program is not called") {
+  const ModuleDirectory directory("lopt_torch_stale");
+  const std::string file = directory.path() + "/liblopt_torch_module.so";
+  std::filesystem::copy_file(LOPT_BINARY_DIR "/tests/stale_torch_module.so", file);
+  CHECK_THROWS_WITH_AS(MakeTorchTask(),
+                       ("task 'TorchImageMLP' needs the torch module " + file +
+                        ", which is built for another program than this; build it again: lopt "
+                        "0.1.0 (headers 00000000) there, " LOPT_ABI " here")
                            .c_str(),
                        Error);
 }

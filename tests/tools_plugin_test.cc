@@ -218,7 +218,7 @@ TEST_CASE("A file that is no plug-in of this program is an error that says why")
   CHECK_EQ(ErrorOf([&] { LoadPlugin(other); }),
            fmt::format("plug-in {}: it is built for another program than this; build it again: "
                        "lopt 0.0.1 there, {} here",
-                       other, LOPT_PLUGIN_ABI));
+                       other, LOPT_ABI));
   const std::string no_entry = kPlugins + "plugin_no_entry.so";
   CHECK_EQ(ErrorOf([&] { LoadPlugin(no_entry); }),
            "plug-in " + no_entry +
@@ -229,7 +229,7 @@ TEST_CASE("A file that is no plug-in of this program is an error that says why")
   CHECK_EQ(ErrorOf([&] { LoadPlugin(text); }),
            fmt::format("plug-in {}: it cannot be loaded: {}: file too short; wanted: a shared "
                        "library built for {}",
-                       text, text, LOPT_PLUGIN_ABI));
+                       text, text, LOPT_ABI));
   CHECK(ErrorOf([&] { LoadPlugin(scratch.path()); }).find("it cannot be loaded") !=
         std::string::npos);
   CHECK(RegisteredTypes() == before);

@@ -44,7 +44,7 @@ int VersionCommand(const std::vector<std::string>& arguments) {
   fmt::print("MPI:              {}\n", OrElse(MpiLibrary(), "not built"));
   fmt::print("CUDA:             not built\n");
   fmt::print("LibTorch:         {}\n", TorchLine());
-  fmt::print("plug-ins:         built for {}\n", LOPT_PLUGIN_ABI);
+  fmt::print("plug-ins:         built for {}\n", LOPT_ABI);
   return kExitDone;
 }
 

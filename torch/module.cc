@@ -1,5 +1,6 @@
 #include <torch/version.h>
 
+#include "base/abi.h"
 #include "base/isa.h"
 #include "tasks/torch_module.h"
 #include "torch/differentiable_optimizer.h"
@@ -34,7 +35,7 @@ std::shared_ptr<const lopt::DifferentiableOptimizer> Optimizer(std::string_view 
 }  // namespace
 
 extern "C" const lopt::TorchModule* lopt_torch_module() {
-  static const lopt::TorchModule module{.build = lopt::TorchModuleBuild(),
+  static const lopt::TorchModule module{.build = LOPT_ABI,
                                         .torch_version = TORCH_VERSION,
                                         .tasks = Tasks,
                                         .write_torch_script = lopt::WriteTorchScriptFile,

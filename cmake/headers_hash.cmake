@@ -1,4 +1,4 @@
-# Writes OUTPUT: the VERSION and a hash of HEADERS, those that plug-ins are compiled with; only where they have changed.
+# Writes OUTPUT: the VERSION and a hash of HEADERS; only where they have changed.
 set(all "")
 foreach(header ${HEADERS})
   file(SHA256 ${header} hash)
