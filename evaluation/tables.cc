@@ -300,7 +300,8 @@ std::string Notes(const Summary& summary) {
       "Interquartile means over seeds with 95 % bootstrap intervals in brackets; the best of a "
       "table is bold. A training that diverged counts as infinite loss and accuracy 0; one that "
       "blew up ends with "
-      "train losses of more than 5 times the best that it had.";
+      "train losses of more than 5 times the best that it had. " +
+      LossesNote();
   if (!summary.aggregate.empty()) {
     text += fmt::format(
         " Better or worse than Adam, whose learning rate is tuned for each task: the intervals do "
@@ -340,6 +341,15 @@ std::string Numbers(const std::optional<Estimate>& estimate) {
 }
 
 }  // namespace
+
+std::string LossesNote() {
+  return fmt::format(
+      "Train losses are means of the last {} batch losses, each before its update, test losses "
+      "those after the last update on the whole test split. A task without a data set has no such "
+      "split: there the two differ by the last updates and by draws, which is no gap of "
+      "generalization.",
+      kFinalSteps);
+}
 
 std::string MarkdownTable(const Summary& summary) {
   if (summary.rows.empty()) return "There are no results.\n";

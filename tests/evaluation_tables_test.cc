@@ -151,6 +151,12 @@ TEST_CASE("the table of all tasks has the ratios and counts, and says what was l
         std::string::npos);
 }
 
+TEST_CASE("a table says what its losses are, of tasks without data too") {
+  CHECK(LossesNote().find("the last 10 batch losses") != std::string::npos);
+  CHECK(LossesNote().find("without a data set") != std::string::npos);
+  CHECK(MarkdownTable(SomeSummary()).find(LossesNote()) != std::string::npos);
+}
+
 TEST_CASE("the footnote on learning rates at the edge is there if one is") {
   Summary summary = SomeSummary();
   CHECK(MarkdownTable(summary).find("(3 of 6 rows)") != std::string::npos);

@@ -207,6 +207,10 @@ TEST_CASE("SIGTERM to mpiexec saves the run on all ranks, with exit code 75") {
                 }
               });
     CHECK_EQ(stopped.exit_code, 75);
+    const std::string go_on = ranks == 1 ? "" : "mpiexec -n 3 ";
+    CAPTURE(stopped.output);
+    CHECK(stopped.output.ends_with("To go on:\n  " + go_on + "lopt meta-train --resume --out " +
+                                   out + "\n"));
     const RunManifest manifest = RunDirectory(out).ReadManifest();
     CHECK_EQ(manifest.status, "interrupted");
     const std::string steps = std::to_string(manifest.updates + 3);

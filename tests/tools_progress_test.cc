@@ -84,10 +84,11 @@ TEST_CASE("On a terminal an evaluation rewrites one line in place, cut to the wi
 }
 
 TEST_CASE("Without a terminal a line follows the first update, every five seconds and the end") {
-  CHECK_EQ(Report(0, 8),
-           "101/4000  1 updates/s  1,000 inner steps/s  1:04:59 left  loss: 0_Bowl 10 1_Net -\n"
-           "106/4000  1 updates/s  1,000 inner steps/s  1:04:54 left  loss: 0_Bowl 7 1_Net -\n"
-           "108/4000  1 updates/s  1,000 inner steps/s  1:04:52 left  loss: 0_Bowl 5 1_Net -\n");
+  CHECK_EQ(
+      Report(0, 8),
+      "101/4000  1 updates/s  1,000 inner steps/s  1:04:59 left  mean loss: 0_Bowl 10 1_Net -\n"
+      "106/4000  1 updates/s  1,000 inner steps/s  1:04:54 left  mean loss: 0_Bowl 7 1_Net -\n"
+      "108/4000  1 updates/s  1,000 inner steps/s  1:04:52 left  mean loss: 0_Bowl 5 1_Net -\n");
 }
 
 TEST_CASE("On a terminal one line is rewritten in place and cut to the width") {
@@ -97,13 +98,16 @@ TEST_CASE("On a terminal one line is rewritten in place and cut to the width") {
 
 TEST_CASE("A run without updates reports nothing") { CHECK_EQ(Report(80, 0), ""); }
 
-TEST_CASE("Durations and counts are grouped as people write them") {
+TEST_CASE("Durations, counts and rates are grouped as people write them") {
   CHECK_EQ(FormatDuration(0), "0:00");
   CHECK_EQ(FormatDuration(61.2), "1:02");
   CHECK_EQ(FormatDuration(11229), "3:07:09");
   CHECK_EQ(FormatCount(0), "0");
   CHECK_EQ(FormatCount(999.6), "1,000");
   CHECK_EQ(FormatCount(1234567), "1,234,567");
+  CHECK_EQ(FormatRate(64.62), "64.6");
+  CHECK_EQ(FormatRate(999.4), "999");
+  CHECK_EQ(FormatRate(1350.4), "1,350");
 }
 
 }  // namespace lopt

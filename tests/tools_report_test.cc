@@ -264,7 +264,8 @@ TEST_CASE("The report of an evaluation shows tables and learning curves") {
              "<b>mine</b>", "<span class=\"better\">better</span>", "0 of 4", "1 of 4", "blown up",
              "seconds to Adam",
              "Median over 4 seeds of the batch losses&#39; running mean over 1 steps",
-             "lopt eval --theta &#39;my theta.safetensors&#39; --seeds 4", "0:04"}) {
+             "lopt eval --theta &#39;my theta.safetensors&#39; --seeds 4", "0:04",
+             "A task without a data set has no such split"}) {
     CAPTURE(part);
     CHECK(Has(page, part));
   }

@@ -128,9 +128,8 @@ Config Apply(const po::variables_map& values, Config config) {
 }
 
 void PrintSummary(const MetaTrainResult& result) {
-  fmt::print("{} updates in {} ({:.3g} updates/s)\n", result.updates,
-             FormatDuration(result.seconds),
-             static_cast<double>(result.updates) / std::max(result.seconds, 1e-9));
+  fmt::print("{} updates in {} ({} updates/s)\n", result.updates, FormatDuration(result.seconds),
+             FormatRate(static_cast<double>(result.updates) / std::max(result.seconds, 1e-9)));
   for (size_t e = 0; e < result.estimator_names.size(); ++e) {
     const StepCounts& total = result.totals[e];
     fmt::print("  {}: {} inner steps, {} episodes, {} losses not finite\n",
@@ -241,8 +240,9 @@ int Train(const po::variables_map& values, Transport* transport) {
   if (result.interrupted) {
     fmt::print("Stopped after update {} of {}; the state is saved. To go on:\n",
                result.learner.outer_step, config.meta_steps);
-    fmt::print("  lopt meta-train --resume --out {}{}\n", ShellQuoted(options.out_dir),
-               PluginWords(values));
+    fmt::print("  {}lopt meta-train --resume --out {}{}\n",
+               transport->size() > 1 ? fmt::format("mpiexec -n {} ", transport->size()) : "",
+               ShellQuoted(options.out_dir), PluginWords(values));
     return kExitInterrupted;
   }
   fmt::print("The weights are in {}\n", result.theta_path);

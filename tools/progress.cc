@@ -61,8 +61,8 @@ std::string ProgressReporter::Line() const {
       static_cast<double>(now_.inner_steps - then.inner_steps) / seconds;
   const int64_t left = meta_steps_ - updates_;
   std::string line =
-      fmt::format("{}/{}  {:.3g} updates/s  {} inner steps/s  {} left  loss:", updates_,
-                  meta_steps_, updates_per_second, FormatCount(steps_per_second),
+      fmt::format("{}/{}  {} updates/s  {} inner steps/s  {} left  mean loss:", updates_,
+                  meta_steps_, FormatRate(updates_per_second), FormatCount(steps_per_second),
                   FormatDuration(static_cast<double>(left) / updates_per_second));
   for (size_t e = 0; e < estimator_names_.size(); ++e) {
     const int64_t count = now_.loss_counts[e] - then.loss_counts[e];

@@ -11,7 +11,7 @@
 
 namespace lopt {
 
-// Says how meta-training goes. Rates and losses are those of the last seconds.
+// Says how meta-training goes. Rates and losses are means over the last 5 seconds.
 class ProgressReporter {
  public:
   // As for ProgressLine.

@@ -62,4 +62,8 @@ std::string FormatCount(double count) {
   return grouped;
 }
 
+std::string FormatRate(double rate) {
+  return rate < 999.5 ? fmt::format("{:.3g}", rate) : FormatCount(rate);
+}
+
 }  // namespace lopt

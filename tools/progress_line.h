@@ -33,5 +33,7 @@ int TerminalColumns(std::FILE* stream);
 std::string FormatDuration(double seconds);
 // "5,860".
 std::string FormatCount(double count);
+// "64.6", "1,350": three digits, more where there are more before the point.
+std::string FormatRate(double rate);
 
 }  // namespace lopt

@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "evaluation/results_file.h"
 #include "evaluation/summary.h"
+#include "evaluation/tables.h"
 #include "tools/progress_line.h"
 #include "tools/report/curves.h"
 #include "tools/report/files.h"
@@ -299,7 +300,8 @@ void Comparison(const Evaluations& evaluations, const std::vector<Summary>& summ
       "Interquartile means over the seeds, with 95 % bootstrap intervals. Better (a triangle "
       "downwards) and worse (upwards) than Adam with its tuned learning rate: the intervals do not "
       "overlap. A diverged training counts as an infinite loss; one that blew up ends with train "
-      "losses of more than 5 times the best that it had.");
+      "losses of more than 5 times the best that it had. " +
+      LossesNote());
   for (size_t e = 0; e < evaluations.size(); ++e) {
     if (evaluations.size() > 1) page->Subsection(evaluations[e].label);
     AggregateTable(summaries[e], page);
