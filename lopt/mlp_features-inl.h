@@ -6,6 +6,7 @@
 #define LOPT_MLP_FEATURES_INL_H_
 #endif
 
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -119,16 +120,30 @@ struct Columns {
   const float* m[kInBlock];
 };
 
-// Gives them from any parameter of a tensor on.
+// Brings the lines of `count` floats to the first-level cache.
+HWY_INLINE void Prefetch(const float* from, int64_t count) {
+  for (int64_t i = 0; i < count; i += kBlock) hwy::Prefetch(from + i);
+}
+
+// Gives them from any parameter of a tensor on, and where `prefetch` asks for those of four tiles
+// later.
 struct ColumnsOf {
   template <int kV>
   HWY_INLINE Columns<kV> operator()(int64_t first) const {
+    if (prefetch) {
+      constexpr int64_t kCount = kV * kLanes;
+      const int64_t later = first + 4 * kCount;
+      Prefetch(g + later, kCount);
+      Prefetch(p + later, kCount);
+      Prefetch(m + later / kBlock * kBlockState, (kCount + kBlock - 1) / kBlock * kBlockState);
+    }
     return Columns<kV>(g, p, m, first);
   }
 
   const float* g;
   const float* p;
   const float* m;
+  bool prefetch;
 };
 
 struct PaddedTimeScales {

@@ -41,9 +41,12 @@ struct UpdateTask {
   WorkspacePool* workspaces;  // for other threads
 };
 
-// Parameters of a tensor whose squares are summed in float32, in lanes, and that one thread
-// updates. Sums of more lose digits: those of 4e7 parameters, on AVX2, four of seven.
+// Parameters of a tensor whose squares are summed in float32, in lanes, and whose momenta one
+// thread updates. Sums of more lose digits: those of 4e7 parameters, on AVX2, four of seven.
 constexpr int64_t kPiece = 1 << 16;
+
+// Parameters of a tensor that one thread steps. So few because that is most of the work.
+constexpr int64_t kStepPiece = 24 * kStretch;
 
 }  // namespace lopt
 #endif  // LOPT_MLP_LOPT_KERNEL_ONCE
@@ -95,16 +98,19 @@ void StepPiece(const UpdateTask& task, const NetworkScratch& scratch, const Piec
   const NetworkWeights& net = *task.network;
   const auto& [g, p, m, size] = piece;
   const int64_t whole = piece.whole();
+  // A network this narrow is through before memory has brought the next parameters of a large
+  // tensor.
+  const bool prefetch = size == kStepPiece && net.hidden <= kNarrow;
   for (int64_t first = 0; first < whole; first += kStretch) {
     const int64_t end = std::min(whole, first + kStretch);
     const int64_t m_first = first / kBlock * kBlockState;
-    StretchOutputs(net, scratch, ColumnsOf{g + first, p + first, m + m_first}, end - first,
-                   scratch.outputs);
+    StretchOutputs(net, scratch, ColumnsOf{g + first, p + first, m + m_first, prefetch},
+                   end - first, scratch.outputs);
     StepParams(task.step->exp_mult(), multiplier, scratch.outputs, end - first, p + first);
   }
   if (const int tail = piece.tail(); tail > 0) {
     if (net.hidden <= kNarrow) {
-      const ColumnsOf columns = {features, features + kBlock, features + 2 * kBlock};
+      const ColumnsOf columns = {features, features + kBlock, features + 2 * kBlock, false};
       StretchOutputs(net, scratch, columns, tail, scratch.outputs);
     } else {
       ScaleTail(scales, tail, features);
@@ -114,53 +120,65 @@ void StepPiece(const UpdateTask& task, const NetworkScratch& scratch, const Piec
   }
 }
 
-// A tensor of several pieces, on the threads of the pool around it. The sums of the pieces' squares
-// are added in float64, in their order.
-void UpdateInPieces(const UpdateTask& task, const Piece& tensor) {
-  const int64_t pieces = (tensor.size + kPiece - 1) / kPiece;
-  const auto piece = [&](int64_t i) {
-    const int64_t first = i * kPiece;
-    return Piece{tensor.g + first, tensor.p + first, tensor.m + first / kBlock * kBlockState,
-                 std::min(kPiece, tensor.size - first)};
-  };
-  std::vector<float> sums(static_cast<size_t>(pieces * kBlock));
-  HWY_ALIGN float features[kNormalized * kBlock];  // of the tail, which the last piece has
-  ParallelFor(pieces, [&](int64_t i) { UpdateMomenta(piece(i), &sums[i * kBlock], features); });
-  HWY_ALIGN float scales[kBlock] = {};
+int64_t Pieces(const Piece& tensor, int64_t piece) { return (tensor.size + piece - 1) / piece; }
+
+// Piece i of those of `size` parameters.
+Piece PieceOf(const Piece& tensor, int64_t size, int64_t i) {
+  const int64_t first = i * size;
+  return {tensor.g + first, tensor.p + first, tensor.m + first / kBlock * kBlockState,
+          std::min(size, tensor.size - first)};
+}
+
+// The first pass on the threads of the pool around it. The sums of the pieces' squares are added in
+// float64, in their order.
+void UpdateMomentaInPieces(const Piece& tensor, float* HWY_RESTRICT sums,
+                           float* HWY_RESTRICT features) {
+  const int64_t pieces = Pieces(tensor, kPiece);
+  std::vector<float> piece_sums(static_cast<size_t>(pieces * kBlock));
+  ParallelFor(pieces, [&](int64_t i) {
+    UpdateMomenta(PieceOf(tensor, kPiece, i), &piece_sums[i * kBlock], features);
+  });
   for (int k = 0; k < kNormalized; ++k) {
     double sum = 0;
-    for (int64_t i = 0; i < pieces; ++i) sum += sums[i * kBlock + k];
-    scales[k] = static_cast<float>(sum);
+    for (int64_t i = 0; i < pieces; ++i) sum += piece_sums[i * kBlock + k];
+    sums[k] = static_cast<float>(sum);
   }
-  const float multiplier = task.step->Multiplier(tensor.size, scales);
-  NormalizingScales(task.step->normalizer_epsilon(), tensor.size, scales);
-  FoldScales(*task.network, task.scratch, scales);
+}
+
+// The second pass on these threads.
+void StepInPieces(const UpdateTask& task, const Piece& tensor, float multiplier,
+                  const float* HWY_RESTRICT scales, float* HWY_RESTRICT features) {
+  const int64_t pieces = Pieces(tensor, kStepPiece);
   ParallelFor(pieces, [&](int64_t i) {
     WorkspacePool::Lease workspace(*task.workspaces);
     const Workspace::Frame frame(*workspace);
     NetworkScratch scratch(*task.network, *workspace);
     scratch.bias = task.scratch.bias;
     scratch.input = task.scratch.input;
-    StepPiece(task, scratch, piece(i), multiplier, scales, features);
+    StepPiece(task, scratch, PieceOf(tensor, kStepPiece, i), multiplier, scales, features);
   });
 }
 
 void UpdateTensor(const UpdateTask& task, const TensorPlace& place) {
   const Piece tensor = {task.gradient + place.offset, task.params + place.offset,
                         task.state + place.momenta, place.size};
-  if (place.size > kPiece) {
-    UpdateInPieces(task, tensor);
-    return;
+  HWY_ALIGN float scales[kBlock] = {};
+  HWY_ALIGN float features[kNormalized * kBlock];  // of the tail
+  if (tensor.size > kPiece) {
+    UpdateMomentaInPieces(tensor, scales, features);
+  } else {
+    UpdateMomenta(tensor, scales, features);
   }
-  HWY_ALIGN float scales[kBlock];
-  HWY_ALIGN float features[kNormalized * kBlock];
-  UpdateMomenta(tensor, scales, features);
   const float multiplier = task.step->Multiplier(tensor.size, scales);
   NormalizingScales(task.step->normalizer_epsilon(), tensor.size, scales);
   if (tensor.blocks() > 0 || task.network->hidden <= kNarrow) {
     FoldScales(*task.network, task.scratch, scales);
   }
-  StepPiece(task, task.scratch, tensor, multiplier, scales, features);
+  if (tensor.size > kStepPiece) {
+    StepInPieces(task, tensor, multiplier, scales, features);
+  } else {
+    StepPiece(task, task.scratch, tensor, multiplier, scales, features);
+  }
 }
 
 void Update(const UpdateTask& task) {

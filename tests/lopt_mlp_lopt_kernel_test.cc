@@ -209,7 +209,12 @@ TEST_CASE("A large tensor is normalised as exactly as a small one") {
 }
 
 TEST_CASE("A tensor of several pieces has the same bits on any number of threads") {
-  const Layout layout({{"a", {5}}, {"w", {3, 70000}}, {"b", {65536}}, {"c", {65537}}});
+  const Layout layout({{"a", {5}},
+                       {"w", {3, 70000}},
+                       {"b", {65536}},
+                       {"c", {65537}},
+                       {"d", {9216}},
+                       {"e", {9221}}});
   const Pair pair(5, 2, layout);
   const RuleRun wanted = pair.After(*pair.fast, 3);
   CHECK(Disagreements(pair, wanted, pair.After(*pair.reference, 3)) == 0);
