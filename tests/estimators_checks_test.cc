@@ -7,6 +7,7 @@
 #include <cmath>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/parallel.h"
@@ -583,11 +584,18 @@ TEST_CASE("A sound inner problem, of tasks or of something else, passes every ch
       .theta = {0.5F},
       .other_theta = {-0.5F},
       .random_starts = false};
-  for (const auto& subject : {Quadratics(), toy}) {
+  checks::ProblemUnderCheck lockstep = Quadratics();
+  lockstep.one_by_one = false;
+  const std::vector<std::pair<checks::ProblemUnderCheck, std::string>> subjects = {
+      {Quadratics(), ""},
+      {toy, "all keys start the same"},
+      {lockstep, "replicas advance in lockstep: not compared with one alone"}};
+  for (const auto& [subject, said] : subjects) {  // of what its maker says does not apply
     for (const CheckOutcome& outcome : RunChecks(checks::ProblemChecks(), subject, CountAll)) {
       INFO(outcome.name);
       CHECK(outcome.findings.messages() == Names());
       CHECK((outcome.findings.comparisons() > 0 || outcome.name == "cost"));
+      if (outcome.name == "replicas") CHECK(outcome.findings.measured() == said);
     }
   }
 }

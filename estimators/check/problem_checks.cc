@@ -208,8 +208,13 @@ void CheckReplicas(const ProblemUnderCheck& subject, Findings* findings) {
   if (subject.random_starts) {
     findings->Expect(start != start_with(23),
                      "other keys start the same: Start does not use its keys");
+  } else {
+    findings->Measure("all keys start the same");
   }
-  if (!subject.one_by_one) return;
+  if (!subject.one_by_one) {
+    findings->Measure("replicas advance in lockstep: not compared with one alone");
+    return;
+  }
   const UnrollTrace together = all.Run(problem, 20);
   for (int64_t b = 0; b < kReplicas; ++b) {
     Unroll alone{.theta = subject.theta,
