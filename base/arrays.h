@@ -104,6 +104,26 @@ class Array {
   Buffer buffer_;
 };
 
+// f(array.As<T>()) of the array's own type T.
+template <class F>
+auto VisitElements(const Array& array, const F& f) {
+  switch (array.dtype()) {
+    case DType::kFloat32:
+      return f(array.As<float>());
+    case DType::kFloat64:
+      return f(array.As<double>());
+    case DType::kInt32:
+      return f(array.As<int32_t>());
+    case DType::kInt64:
+      return f(array.As<int64_t>());
+    case DType::kUint32:
+      return f(array.As<uint32_t>());
+    case DType::kUint8:
+      return f(array.As<uint8_t>());
+  }
+  Fail("Array of an unknown dtype");
+}
+
 // Arrays by name: what all state is between two steps, and what a file holds. A value, ordered by
 // name.
 class NamedArrays {

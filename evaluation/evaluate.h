@@ -24,7 +24,7 @@ struct EvaluateOptions {
   std::function<void(const EvaluationProgress&)> on_progress = {};
   // Called once for each trained task with all its results.
   std::function<void(const std::vector<RunResult>&)> on_task = {};
-  const std::atomic<bool>* stop = nullptr;  // once true: return after the running trainings
+  const std::atomic<bool>* stop = nullptr;  // once true: return after the running steps
 };
 
 // What an evaluation gave.

@@ -174,7 +174,7 @@ std::optional<std::vector<RunResult>> EvaluatedTask::Judge(const std::vector<Ent
 }
 
 // Trains every entrant with every seed, in this order: once if one training serves all of the
-// asked numbers of steps, else once for each. Nothing if it was stopped before the last began.
+// asked numbers of steps, else once for each. Nothing if it was stopped before the last ended.
 std::optional<std::vector<EvaluatedTask::Training>> EvaluatedTask::TrainAll(
     const std::vector<Entrant>& entrants, int64_t seeds, Split split, Draw draw,
     EvaluationWatch* watch) {
@@ -193,10 +193,6 @@ std::optional<std::vector<EvaluatedTask::Training>> EvaluatedTask::TrainAll(
   const std::vector<std::vector<size_t>> groups = Groups(trainings, seeds);
   std::atomic<bool> all_trained = true;
   ParallelFor(std::ssize(groups), [&](int64_t g) {
-    if (watch->Stopped()) {
-      all_trained = false;
-      return;
-    }
     const std::vector<size_t>& group = groups[static_cast<size_t>(g)];
     const Training& first = trainings[group.front()];
     std::vector<TrainingSource> sources;
@@ -205,8 +201,13 @@ std::optional<std::vector<EvaluatedTask::Training>> EvaluatedTask::TrainAll(
           {.key = FoldIn(FoldIn(key_, draw), static_cast<uint64_t>(trainings[i].seed))});
     }
     WorkspacePool::Lease lease(workspaces_);
-    std::vector<TrainingCurve> curves = TrainTasks(
-        *task_, *entrants[first.entrant].rules[first.rule], first.judge_at, split, sources, *lease);
+    std::vector<TrainingCurve> curves =
+        TrainTasks(*task_, *entrants[first.entrant].rules[first.rule], first.judge_at, split,
+                   sources, *lease, watch->stop());
+    if (curves.empty()) {
+      all_trained = false;
+      return;
+    }
     for (size_t i = 0; i < group.size(); ++i) {
       trainings[group[i]].curve = std::move(curves[i]);
     }

@@ -33,7 +33,7 @@ class EvaluatedTask {
   double Work(const Contenders& contenders) const;
 
   // Every result, by optimizer (baselines first) and seed. Nothing if it was told to stop before
-  // the last training began.
+  // the last training ended.
   std::optional<std::vector<RunResult>> Train(const Contenders& contenders, EvaluationWatch* watch);
 
  private:

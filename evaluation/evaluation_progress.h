@@ -29,8 +29,8 @@ class EvaluationWatch {
   EvaluationWatch(std::function<void(const EvaluationProgress&)> on_progress,
                   const std::atomic<bool>* stop, int64_t tasks, double work);
 
-  // Whether it is to stop.
-  bool Stopped() const { return stop_ != nullptr && *stop_; }
+  // True where it is to stop; may be null.
+  const std::atomic<bool>* stop() const { return stop_; }
   // Tells that this task begins, by its number from 1.
   void BeginTask(const std::string& task, int64_t number);
   // Tells that this stage of the task begins.

@@ -23,7 +23,7 @@ struct EvaluationRunOptions {
   std::string version = {};       // of the program, for the manifest
   // As in EvaluateOptions.
   std::function<void(const EvaluationProgress&)> on_progress = {};
-  const std::atomic<bool>* stop = nullptr;  // once true: end after the running trainings
+  const std::atomic<bool>* stop = nullptr;  // once true: end after the running steps
 };
 
 // What a run has to tell when it ends.

@@ -212,7 +212,8 @@ SplitScore JudgeOnSplit(const TaskFamily& task, std::span<const float> config,
 
 std::vector<TrainingCurve> TrainTasks(const TaskFamily& task, const UpdateRule& rule,
                                       std::span<const int64_t> judge_at, Split judge_split,
-                                      std::span<const TrainingSource> sources, Workspace& scratch) {
+                                      std::span<const TrainingSource> sources, Workspace& scratch,
+                                      const std::atomic<bool>* stop) {
   Require(!judge_at.empty() && judge_at.front() >= 1 &&
               std::ranges::adjacent_find(judge_at, std::greater_equal()) == judge_at.end(),
           "training: the numbers of steps to judge after must be positive and ascending");
@@ -222,7 +223,10 @@ std::vector<TrainingCurve> TrainTasks(const TaskFamily& task, const UpdateRule& 
   int64_t step = 0;
   for (const int64_t end : judge_at) {
     const Clock::time_point start = Clock::now();
-    for (; step < end; ++step) trainings.Step(step);
+    for (; step < end; ++step) {
+      if (stop != nullptr && *stop) return {};
+      trainings.Step(step);
+    }
     seconds += std::chrono::duration<double>(Clock::now() - start).count();
     trainings.Judge(judge_split);
   }

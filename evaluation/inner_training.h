@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -49,11 +50,13 @@ struct TrainingSource {
 // (at least one, ascending; the last is the length of the training, which StepInfo::num_steps tells
 // the rule) the params are judged on `judge_split`. Losses that are not finite stay in the curve,
 // and the training goes on. Where a family's rows do not touch each other's bits, as in native
-// ones, each curve is what its source gives alone; in torch's it may differ in rounding. Throws
-// Error if what is given does not fit the task, or some sources have examples and others none.
+// ones, each curve is what its source gives alone; in torch's it may differ in rounding. Empty if
+// `stop`, which may be null, became true before the last step. Throws Error if what is given does
+// not fit the task, or some sources have examples and others none.
 std::vector<TrainingCurve> TrainTasks(const TaskFamily& task, const UpdateRule& rule,
                                       std::span<const int64_t> judge_at, Split judge_split,
-                                      std::span<const TrainingSource> sources, Workspace& scratch);
+                                      std::span<const TrainingSource> sources, Workspace& scratch,
+                                      const std::atomic<bool>* stop = nullptr);
 
 // The same for one source.
 TrainingCurve TrainTask(const TaskFamily& task, const UpdateRule& rule,

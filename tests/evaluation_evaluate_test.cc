@@ -247,7 +247,7 @@ TEST_CASE("Contenders need names of their own") {
   CHECK(BaselinesNamed("all").size() == 8);
 }
 
-TEST_CASE("A stop ends an evaluation after the running trainings, with whole tasks only") {
+TEST_CASE("A stop ends an evaluation after the running steps, with whole tasks only") {
   std::atomic<bool> stop = false;
   int64_t trainings_after = 0;
   const auto on_progress = [&](const EvaluationProgress& progress) {

@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <memory>
 #include <vector>
@@ -124,6 +125,16 @@ TEST_CASE("A training that diverges goes on to its end and keeps what it saw") {
   CHECK(std::isfinite(curve.train_loss[0]));
   CHECK_FALSE(std::isfinite(curve.train_loss[19]));
   CHECK_FALSE(std::isfinite(curve.judged[0].loss));
+}
+
+TEST_CASE("Trainings that are told to stop end before the next step, without curves") {
+  const FixedDimQuadraticFamily task({.dim = 3});
+  const auto rule = Sgd(task, 1e-3);
+  const std::vector<int64_t> judge_at = {int64_t{1} << 24};
+  const std::vector<TrainingSource> sources = {{.key = KeyFromSeed(1)}};
+  Workspace scratch;
+  const std::atomic<bool> stop = true;
+  CHECK(TrainTasks(task, *rule, judge_at, Split::kTest, sources, scratch, &stop).empty());
 }
 
 TEST_CASE("Trainings that advance together have the curves of each alone, where rows are apart") {

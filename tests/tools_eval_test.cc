@@ -170,7 +170,7 @@ TEST_CASE("An evaluation that is killed and stopped goes on with --resume to the
   const FinishedProcess stopped =
       Eval({"--resume", "--out", out}, send(SIGTERM, "3/3 third: tuning"));
   CHECK(stopped.exit_code == 75);
-  CHECK(Has(stopped.errors, "Stopping after the running trainings; once more to stop at once."));
+  CHECK(Has(stopped.errors, "Stopping after the running steps; once more to stop at once."));
   CHECK(Has(stopped.output,
             "Stopped after 2 of 3 tasks. To go on:\n  lopt eval --resume --out " + out));
   CHECK(Has(ReadTextFile(out + "/manifest.json"), "\"status\": \"interrupted\""));

@@ -239,7 +239,7 @@ int RunTheEvaluation(const std::vector<std::string>& arguments, const po::variab
       .command = CommandLine(arguments),
       .version = VersionAndCommit(GetBuildInfo()),
       .on_progress = [&](const EvaluationProgress& progress) { reporter.Step(progress); },
-      .stop = StopOnSignals("the running trainings")};
+      .stop = StopOnSignals("the running steps")};
   fmt::print("Evaluating {} optimizers on {} tasks, {} seeds, {} on {} threads, to {}\n",
              contenders.baselines.size() + contenders.learned.size(), source.config.tasks.size(),
              source.config.seeds, CurrentIsa(), options.threads, source.out_dir);

@@ -28,38 +28,21 @@ struct Summary {
   int64_t not_finite = 0;
 };
 
-template <class T>
-Summary SummarizeAs(const Array& array) {
-  Summary summary;
-  for (const T element : array.As<T>()) {
-    const auto value = static_cast<double>(element);
-    if (!std::isfinite(value)) {
-      ++summary.not_finite;
-      continue;
-    }
-    summary.min = std::min(summary.min, value);
-    summary.max = std::max(summary.max, value);
-    summary.sum_of_squares += value * value;
-  }
-  return summary;
-}
-
 Summary Summarize(const Array& array) {
-  switch (array.dtype()) {
-    case DType::kFloat32:
-      return SummarizeAs<float>(array);
-    case DType::kFloat64:
-      return SummarizeAs<double>(array);
-    case DType::kInt32:
-      return SummarizeAs<int32_t>(array);
-    case DType::kInt64:
-      return SummarizeAs<int64_t>(array);
-    case DType::kUint32:
-      return SummarizeAs<uint32_t>(array);
-    case DType::kUint8:
-      return SummarizeAs<uint8_t>(array);
-  }
-  Fail("Array of an unknown dtype");
+  Summary summary;
+  VisitElements(array, [&](const auto elements) {
+    for (const auto element : elements) {
+      const auto value = static_cast<double>(element);
+      if (!std::isfinite(value)) {
+        ++summary.not_finite;
+        continue;
+      }
+      summary.min = std::min(summary.min, value);
+      summary.max = std::max(summary.max, value);
+      summary.sum_of_squares += value * value;
+    }
+  });
+  return summary;
 }
 
 void PrintFile(const std::string& path) {

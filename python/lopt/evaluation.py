@@ -66,7 +66,7 @@ def _contender(name: str, trained: Trained) -> tuple[str, Theta, str]:
     if isinstance(trained, Theta):
         own = trained.config["name"] if trained.config else trained.learned_optimizer["type"]
         return name or own, trained, ""
-    path = os.path.abspath(os.fspath(trained))
+    path = os.path.abspath(_core.path_of(trained, "trained"))
     directory, stem = os.path.dirname(path), os.path.basename(path).removesuffix(".safetensors")
     return name or (os.path.basename(directory) if stem == "theta" else stem), Theta.read(path), path
 
@@ -104,16 +104,21 @@ def evaluate(
     Raises:
         Error: The config is wrong, there is no optimizer, two have one name, or `out` holds an
             evaluation and neither resume nor overwrite is set.
-        KeyboardInterrupt: Ctrl-C ends it after the running trainings; what `out` has of finished
+        KeyboardInterrupt: Ctrl-C ends it after the running steps; what `out` has of finished
             tasks can be gone on with.
     """
     if isinstance(trained, Mapping):
         contenders = [_contender(name, each) for name, each in trained.items()]
     elif isinstance(trained, (Theta, MetaTraining, str, os.PathLike)):
         contenders = [_contender("", trained)]
-    else:
+    elif isinstance(trained, Iterable):
         contenders = [_contender("", each) for each in trained]
-    directory = os.fspath(out) if out is not None else ""
+    else:
+        raise _core.Error(
+            "trained must be a Theta, a MetaTraining or a path, several of them in a list, or a "
+            f"dict of names and such, got {type(trained).__name__}"
+        )
+    directory = _core.path_of(out, "out") if out is not None else ""
 
     def tell(task: str, stage: str, number: int, tasks: int, done: float) -> None:
         if progress:
@@ -121,7 +126,7 @@ def evaluate(
             sys.stderr.write(f"\r{line:<78}")
             sys.stderr.flush()
 
-    names = baselines if isinstance(baselines, str) else ",".join(baselines)
+    names = baselines if isinstance(baselines, str) else ",".join(map(str, baselines))
     try:
         members = _core.evaluate(
             config, contenders, names, directory, threads, resume, overwrite, allow_isa_change, tell
@@ -160,7 +165,8 @@ def report(
     if isinstance(directories, (str, os.PathLike)):
         directories = [directories]
     path, damage = _core.write_report(
-        [os.fspath(directory) for directory in directories], os.fspath(out) if out else ""
+        [_core.path_of(directory, "a directory") for directory in directories],
+        _core.path_of(out, "out") if out is not None else "",
     )
     for text in damage:
         warnings.warn(text, stacklevel=2)

@@ -139,7 +139,7 @@ def load(theta: str | os.PathLike) -> Theta:
         Error: There is no such name and no such file; or Theta.read's.
     """
     trained = {path.stem: path for path in _TRAINED.glob("*.safetensors")}
-    path = os.fspath(theta)
+    path = _core.path_of(theta, "theta")
     if theta not in trained and not os.path.exists(path):
         raise _core.Error(
             f"load: {path!r} is neither a file nor a trained optimizer: "

@@ -93,7 +93,7 @@ def meta_train(
         Error: The config is wrong, `out` holds a run and neither resume nor overwrite is set, or
             something cannot be read or written.
     """
-    directory = os.fspath(out) if out is not None else ""
+    directory = _core.path_of(out, "out") if out is not None else ""
     if config is None:
         if not (resume and directory):
             raise _core.Error(

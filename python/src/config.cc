@@ -31,6 +31,9 @@ const Presets& PresetsOf(const std::string& kind) {
 }  // namespace
 
 void BindConfig(nb::module_& m) {
+  m.def("path_of", &PathOf, nb::arg("path"), nb::arg("what"),
+        nb::sig("def path_of(path: str | os.PathLike, what: str) -> str"),
+        "A path as text. Raises Error, about `what`, where it can be none.");
   m.def(
       "presets",
       [](const std::string& kind) {

@@ -3,13 +3,15 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <utility>
-#include <vector>
 
 #include "base/error.h"
+#include "python/src/arrays.h"
 #include "tools/cores.h"
 
 namespace lopt::python {
@@ -19,7 +21,15 @@ using nlohmann::ordered_json;
 
 namespace {
 
-std::string TextOf(const nb::object& value) { return nb::cast<std::string>(nb::str(value)); }
+// str() of a value for messages, with escapes for what is not UTF-8.
+std::string Said(const nb::object& value) {
+  const nb::object text = nb::steal(PyObject_Str(value.ptr()));
+  const nb::object bytes =
+      nb::steal(text.is_valid() ? PyUnicode_AsEncodedString(text.ptr(), "utf-8", "backslashreplace")
+                                : nullptr);
+  if (!bytes.is_valid()) throw nb::python_error();
+  return nb::borrow<nb::bytes>(bytes).c_str();
+}
 
 // A Python int, or what stands for one (NumPy's integers); invalid for anything else.
 nb::object IntegerOf(nb::handle value) {
@@ -39,7 +49,7 @@ ordered_json JsonOf(nb::handle value, const std::string& what, const std::string
           what, kMaxDepth);
   if (value.is_none()) return nullptr;
   if (nb::isinstance<nb::bool_>(value)) return nb::cast<bool>(value);
-  if (nb::isinstance<nb::str>(value)) return nb::cast<std::string>(value);
+  if (nb::isinstance<nb::str>(value)) return TextOf(value, fmt::format("{}: '{}'", what, path));
   if (nb::isinstance<nb::float_>(value)) {
     const auto number = nb::cast<double>(value);
     Require(std::isfinite(number), "{}: '{}' must be finite, got {}", what, path, number);
@@ -48,7 +58,7 @@ ordered_json JsonOf(nb::handle value, const std::string& what, const std::string
   if (const nb::object integer = IntegerOf(value); integer.is_valid()) {
     int64_t number = 0;
     Require(nb::try_cast<int64_t>(integer, number),
-            "{}: '{}' must be an integer of 64 bits, got {}", what, path, TextOf(integer));
+            "{}: '{}' must be an integer of 64 bits, got {}", what, path, Said(integer));
     return number;
   }
   if (nb::isinstance<nb::list>(value) || nb::isinstance<nb::tuple>(value)) {
@@ -63,7 +73,7 @@ ordered_json JsonOf(nb::handle value, const std::string& what, const std::string
     for (const auto& [key, item] : nb::borrow<nb::dict>(value)) {
       Require(nb::isinstance<nb::str>(key), "{}: a key must be str, got {}{}", what, TypeName(key),
               path.empty() ? "" : " in '" + path + "'");
-      const auto name = nb::cast<std::string>(key);
+      const auto name = TextOf(key, what + ": a key");
       object[name] = JsonOf(item, what, path.empty() ? name : path + "." + name, depth + 1);
     }
     return object;
@@ -99,30 +109,13 @@ nb::object PythonOf(const ordered_json& json) {
   }
 }
 
-template <class T>
 nb::object CopyOf(const Array& array) {
-  auto* copy = new std::vector<T>(array.As<T>().begin(), array.As<T>().end());
-  const nb::capsule owner(copy, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-  const std::vector<size_t> shape(array.shape().begin(), array.shape().end());
-  return nb::cast(nb::ndarray<nb::numpy, T>(copy->data(), shape.size(), shape.data(), owner));
-}
-
-nb::object CopyOf(const Array& array) {
-  switch (array.dtype()) {
-    case DType::kFloat32:
-      return CopyOf<float>(array);
-    case DType::kFloat64:
-      return CopyOf<double>(array);
-    case DType::kInt32:
-      return CopyOf<int32_t>(array);
-    case DType::kInt64:
-      return CopyOf<int64_t>(array);
-    case DType::kUint32:
-      return CopyOf<uint32_t>(array);
-    case DType::kUint8:
-      return CopyOf<uint8_t>(array);
-  }
-  Fail("Array of an unknown dtype");
+  return VisitElements(array, [&]<class T>(std::span<const T> elements) {
+    std::span<T> values;
+    nb::object copy = NewArray<T>(array.shape(), &values);
+    std::ranges::copy(elements, values.begin());
+    return copy;
+  });
 }
 
 // An attribute that must be of a type: "theta.seed must be int, got str".
@@ -139,6 +132,14 @@ T Member(nb::handle object, const char* name, const char* type) {
 
 std::string TypeName(nb::handle value) {
   return nb::cast<std::string>(value.type().attr("__name__"));
+}
+
+std::string TextOf(nb::handle text, const std::string& what) {
+  Require(nb::isinstance<nb::str>(text), "{} must be str, got {}", what, TypeName(text));
+  std::string read;
+  Require(nb::try_cast(text, read), "{} must be text that UTF-8 can write, got {}", what,
+          Said(nb::repr(text)));
+  return read;
 }
 
 Config ConfigOfDict(nb::handle dict, const std::string& what) {
@@ -173,7 +174,10 @@ std::string PathOf(nb::handle path, const std::string& what) {
       nb::hasattr(path, "__fspath__") ? nb::object(path.attr("__fspath__")()) : nb::borrow(path);
   Require(nb::isinstance<nb::str>(text), "{} must be a path (str or os.PathLike), got {}", what,
           TypeName(path));
-  return nb::cast<std::string>(text);
+  std::string read = TextOf(text, what);
+  Require(read.find('\0') == std::string::npos, "{} must be a path without NUL, got {}", what,
+          Said(nb::repr(text)));
+  return read;
 }
 
 Eigen::VectorXf FloatsOf(nb::handle array, const std::string& what) {
@@ -185,7 +189,7 @@ Eigen::VectorXf FloatsOf(nb::handle array, const std::string& what) {
               (numbers.size() < 2 || numbers.stride(0) == 1),
           "{} must be a contiguous NumPy array of float32 numbers with one dimension, got {} of "
           "{} dimensions{}",
-          what, TextOf(array.attr("dtype")), numbers.ndim(),
+          what, Said(array.attr("dtype")), numbers.ndim(),
           numbers.ndim() == 1 && numbers.size() > 1 && numbers.stride(0) != 1
               ? fmt::format(", {} elements apart", numbers.stride(0))
               : "");

@@ -28,6 +28,9 @@ Config ConfigOf(nanobind::handle from, const Presets& presets, const std::string
 Config ConfigOfDict(nanobind::handle dict, const std::string& what);
 nanobind::object ToPython(const Config& config);
 
+// A text, which is UTF-8.
+std::string TextOf(nanobind::handle text, const std::string& what);
+
 // A path: text or os.PathLike.
 std::string PathOf(nanobind::handle path, const std::string& what);
 

@@ -110,12 +110,13 @@ nb::dict Evaluate(nb::handle config, const nb::list& thetas, const std::string& 
   Contenders contenders;
   for (const nb::handle item : thetas) {
     const auto [name, theta, source] =
-        nb::cast<std::tuple<std::string, nb::object, std::string>>(item);
-    contenders.learned.push_back(ContenderOf(name, ThetaFileOf(theta), source));
+        nb::cast<std::tuple<nb::object, nb::object, std::string>>(item);
+    contenders.learned.push_back(
+        ContenderOf(TextOf(name, "a name of trained"), ThetaFileOf(theta), source));
   }
   contenders.baselines = BaselinesNamed(baselines);
 
-  LongCall call;
+  LongCall call("evaluate");
   const auto tell = [&](const EvaluationProgress& progress) {
     call.Back([&] {
       on_progress(progress.task, progress.stage, progress.task_number, progress.tasks,

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "python/src/arrays.h"
 #include "python/src/bind.h"
+#include "python/src/pickle.h"
 
 namespace lopt::python {
 
@@ -126,6 +127,7 @@ void BindKeys(nb::module_& m) {
       .def("__hash__", [](Key self) { return std::hash<uint64_t>()(SeedOf(self)); })
       .def("__repr__", [](Key self) { return fmt::format("lopt.Key({})", SeedOf(self)); });
   AddDraws(key);
+  key.def(Pickled());
 
   nb::class_<Keys> keys(m, "Keys",
                         "A key for each of n inner trainings. What is drawn from them has n rows, "
@@ -155,6 +157,7 @@ void BindKeys(nb::module_& m) {
       .def("__repr__",
            [](const Keys& self) { return fmt::format("<lopt.Keys of {}>", self.keys.size()); });
   AddDraws(keys);
+  keys.def(Pickled());
 }
 
 }  // namespace lopt::python

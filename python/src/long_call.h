@@ -3,50 +3,66 @@
 #include <nanobind/nanobind.h>
 
 #include <atomic>
+#include <condition_variable>
 #include <exception>
+#include <functional>
+#include <mutex>
 
 namespace lopt::python {
 
-// A call into C++ that may take long: it runs without the GIL, calls back into Python, and can be
-// interrupted. Made and ended with the GIL held:
-//   LongCall call;
+// A call into C++ that may take long. It runs on a thread of its own, calls back into Python on the
+// calling one, and can be interrupted at any time. Made and ended with the GIL held:
+//   LongCall call("meta_train");
 //   options.stop = call.stop();
 //   options.on_step = [&](...) { call.Back([&] { callback(...); }); };
 //   call.Run([&] { result = RunMetaTraining(config, options); });
 class LongCall {
  public:
+  // Throws Error where a method of a task calls `who`, and raises SystemExit where Python ends.
+  explicit LongCall(const char* who);
+  ~LongCall();
+  LongCall(const LongCall&) = delete;
+  LongCall& operator=(const LongCall&) = delete;
+
   // Set when Python raised something: the work is to end in order.
   const std::atomic<bool>* stop() const { return &stop_; }
 
-  // Runs Python code of the caller's, with the GIL, and after it the handlers of signals that have
-  // come, so that Ctrl-C raises KeyboardInterrupt. What it raises is kept and sets stop(); after
-  // that nothing is run. From any thread; signals are handled by Python's main thread alone.
-  template <class F>
-  void Back(const F& python) {
-    if (stop_) return;
-    const nanobind::gil_scoped_acquire acquired;
-    try {
-      python();
-      if (PyErr_CheckSignals() != 0) throw nanobind::python_error();
-    } catch (...) {
-      raised_ = std::current_exception();
-      stop_ = true;
-    }
-  }
+  // Runs Python code of the caller's on the thread of Run, with the GIL, and waits for it. What it
+  // raises is kept and sets stop(); after that nothing is run. From any thread without the GIL.
+  void Back(const std::function<void()>& python);
 
-  // Runs `work` without the GIL. Throws what it throws; else what Back has kept.
-  template <class F>
-  void Run(const F& work) {
-    {
-      const nanobind::gil_scoped_release released;
-      work();
-    }
-    if (raised_) std::rethrow_exception(raised_);
-  }
+  // Runs `work` without the GIL. Meanwhile the handlers of signals that come are run, so that
+  // Ctrl-C raises KeyboardInterrupt, where this is Python's main thread. Throws what `work` throws;
+  // else what Python has raised.
+  void Run(const std::function<void()>& work);
+
+  // Has all calls of other threads stop, and waits for them; those that come later raise
+  // SystemExit. For Python's end, after which its threads cannot go on. With the GIL held.
+  static void EndAll();
 
  private:
+  void RunPython(const std::function<void()>* python);
+
   std::atomic<bool> stop_ = false;
   std::exception_ptr raised_;
+  std::mutex back_mutex_;  // held by whom Python is run for
+  std::mutex mutex_;       // of what follows
+  std::condition_variable changed_;
+  const std::function<void()>* asked_ = nullptr;  // to be run
+  bool ended_ = false;                            // the work
 };
+
+// A method of a task of a user's runs on this thread, for the life of this object.
+class InsideTask {
+ public:
+  InsideTask();
+  ~InsideTask();
+  InsideTask(const InsideTask&) = delete;
+  InsideTask& operator=(const InsideTask&) = delete;
+};
+
+// Throws Error where a method of a task calls `who`, which may run methods of tasks on other
+// threads: they would wait for this one for ever.
+void RequireOutsideTasks(const char* who);
 
 }  // namespace lopt::python

@@ -16,6 +16,8 @@
 #include "learner/worker.h"
 #include "python/src/bind.h"
 #include "python/src/convert.h"
+#include "python/src/long_call.h"
+#include "python/src/pickle.h"
 #include "tools/build_info.h"
 #include "tools/presets.h"
 
@@ -84,7 +86,8 @@ void BindStates(nb::module_& m) {
                    nb::sig("def theta(self) -> numpy.ndarray"), "float32 [D], a view.")
       .def_prop_ro(
           "outer_step", [](const WorkerWeights& w) { return w.outer.outer_step; },
-          "Updates of theta so far.");
+          "Updates of theta so far.")
+      .def(Pickled());
 
   nb::class_<WorkerState>(m, "WorkerState",
                           "Everything of one logical worker that lives between two updates.")
@@ -98,7 +101,8 @@ void BindStates(nb::module_& m) {
             return list;
           },
           nb::sig("def estimators(self) -> list[dict[str, numpy.ndarray]]"),
-          "Copies of the arrays of each estimator, by their names.");
+          "Copies of the arrays of each estimator, by their names.")
+      .def(Pickled());
 
   nb::class_<AggregatedGradient>(m, "AggregatedGradient",
                                  "What a worker hands to the learner for one update.")
@@ -129,10 +133,12 @@ void BindStates(nb::module_& m) {
           "Inner steps, those of them with a loss that was not finite, ended episodes.")
       .def_prop_ro(
           "estimators", [](const AggregatedGradient& g) { return ListOf(g.estimators); },
-          nb::sig("def estimators(self) -> list[dict]"), "What each estimator gave.");
+          nb::sig("def estimators(self) -> list[dict]"), "What each estimator gave.")
+      .def(Pickled());
 
   nb::class_<WorkerOutput>(m, "WorkerOutput", "What gradient_worker_compute returns.")
-      .def_ro("to_put", &WorkerOutput::to_put, "What the learner wants.");
+      .def_ro("to_put", &WorkerOutput::to_put, "What the learner wants.")
+      .def(Pickled());
 
   nb::class_<LearnerState>(m, "LearnerState",
                            "Everything of the learner that lives between two updates.")
@@ -144,7 +150,8 @@ void BindStates(nb::module_& m) {
       .def_prop_ro(
           "theta_opt", [](const LearnerState& state) { return ToPython(state.theta_opt); },
           nb::sig("def theta_opt(self) -> dict[str, numpy.ndarray]"),
-          "Copies of the arrays of the optimizer of theta.");
+          "Copies of the arrays of the optimizer of theta.")
+      .def(Pickled());
 }
 
 }  // namespace
@@ -243,6 +250,7 @@ void BindLoop(nb::module_& m) {
       "gradient_worker_compute",
       [](const WorkerWeights& weights, const EstimatorList& list, Key worker_key,
          WorkerState* state, int64_t windows, nb::handle threads) {
+        RequireOutsideTasks("gradient_worker_compute");
         ThreadPool pool(ThreadsOf(threads));
         WorkerOutput output;
         const nb::gil_scoped_release released;

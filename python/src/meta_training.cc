@@ -37,7 +37,7 @@ nb::dict MetaTrain(nb::handle config, const std::string& out, nb::handle threads
   options.version = VersionAndCommit(GetBuildInfo());
   const auto read = ReadOptions<MetaTrainConfig>(ConfigOf(config, MetaTrainPresets(), "config"));
 
-  LongCall call;
+  LongCall call("meta_train");
   options.stop = call.stop();
   options.on_metrics = [&](int64_t step, const Metrics& metrics) {
     call.Back([&] {
@@ -46,7 +46,6 @@ nb::dict MetaTrain(nb::handle config, const std::string& out, nb::handle threads
       on_metrics(step, dict);
     });
   };
-  options.on_step = [&](const MetaTrainProgress&) { call.Back([] {}); };
   MetaTrainResult result;
   call.Run([&] { result = RunMetaTraining(read, options); });
 

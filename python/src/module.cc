@@ -1,11 +1,16 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
+#include <spdlog/spdlog.h>
 
 #include <cstdio>
+#include <exception>
+#include <filesystem>
 
 #include "base/error.h"
 #include "python/src/bind.h"
+#include "python/src/log.h"
+#include "python/src/long_call.h"
 #include "tools/build_info.h"
 #include "tools/commands.h"
 #include "tools/hang_up.h"
@@ -17,10 +22,21 @@ NB_MODULE(_core, m) {
   m.doc() = "The compiled part of lopt. Use the package lopt, which names what is public.";
   nb::exception<lopt::Error>(m, "Error", PyExc_ValueError).attr("__doc__") =
       "Bad input. The text says who found it, what was wanted, what was got and the valid choices.";
+  nb::register_exception_translator(
+      [](const std::exception_ptr& thrown, void*) {
+        try {
+          std::rethrow_exception(thrown);
+        } catch (const std::filesystem::filesystem_error& error) {
+          PyErr_SetString(nb::module_::import_("lopt._core").attr("Error").ptr(), error.what());
+        }
+      },
+      nullptr);
   m.attr("__version__") = lopt::GetBuildInfo().version;
   m.def(
       "run_program",
-      [](const std::vector<std::string>& words, std::vector<std::string> own_command) {
+      [log = spdlog::default_logger()](const std::vector<std::string>& words,
+                                       std::vector<std::string> own_command) {
+        spdlog::set_default_logger(log);
         lopt::SetOwnCommand(std::move(own_command));
         const nb::gil_scoped_release released;
         lopt::NoteHangUp();
@@ -31,6 +47,10 @@ NB_MODULE(_core, m) {
       nb::arg("words"), nb::arg("own_command"),
       "Runs the program `lopt` with these words of a command line and returns its exit code.\n"
       "`own_command` are the words that run it again, for commands that start processes.");
+  lopt::python::LogToPython();
+  m.def("end_all", &lopt::python::LongCall::EndAll,
+        "Ends the runs of other threads, before Python ends.");
+  nb::module_::import_("atexit").attr("register")(m.attr("end_all"));
   lopt::python::BindConfig(m);
   lopt::python::BindKeys(m);
   lopt::python::BindTheta(m);

@@ -22,6 +22,7 @@
 #include "python/src/arrays.h"
 #include "python/src/bind.h"
 #include "python/src/keys.h"
+#include "python/src/long_call.h"
 #include "tasks/registry.h"
 
 namespace lopt::python {
@@ -140,6 +141,7 @@ class PythonTask : public TaskFamily {
   double Normalize(std::span<const float> config, double loss) const override {
     if (!has_normalizer_) return TaskFamily::Normalize(config, loss);
     const nb::gil_scoped_acquire gil;
+    const InsideTask inside;
     return nb::cast<double>(family_.attr("normalize")(loss));
   }
 
@@ -170,13 +172,13 @@ nb::list ToArrays(const Layout& layout, std::span<const float> rows, const Shape
   return arrays;
 }
 
-using FloatArray = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
+using ContiguousFloats = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
 
 // The reverse; lopt._tasks.methods has checked names, shapes and types.
 void FromArrays(const Layout& layout, nb::handle arrays, int64_t count, std::span<float> rows) {
   auto entry = layout.entries().begin();
   for (const nb::handle array : arrays) {
-    const auto values = nb::cast<FloatArray>(array, /*convert=*/false);
+    const auto values = nb::cast<ContiguousFloats>(array, /*convert=*/false);
     Require(static_cast<int64_t>(values.size()) == count * entry->size,
             "PythonTask: '{}' has {} numbers, wanted {}", entry->name, values.size(),
             count * entry->size);
@@ -191,18 +193,21 @@ void FromArrays(const Layout& layout, nb::handle arrays, int64_t count, std::spa
 void PythonTask::DoSample(Key key, std::span<float> config) const {
   if (config.empty()) return;
   const nb::gil_scoped_acquire gil;
+  const InsideTask inside;
   FromArrays(config_layout(), family_.attr("sample")(key), 1, config);
 }
 
 void PythonTask::DoInit(std::span<const float> config, Key key, std::span<float> params,
                         std::span<float> /*model_state*/) const {
   const nb::gil_scoped_acquire gil;
+  const InsideTask inside;
   FromArrays(params_layout(), family_.attr("init")(key, ToArrays(config_layout(), config, {})), 1,
              params);
 }
 
 void PythonTask::DoEvaluate(const TaskEvaluation& e, Workspace& /*scratch*/) const {
   const nb::gil_scoped_acquire gil;
+  const InsideTask inside;
   const Shape lead = {e.rows};
   nb::object examples = nb::none();
   if (!e.examples.empty()) {
@@ -236,6 +241,7 @@ class TaskType {
           std::vector<Option> values = *options;
           ReadFields(config, [&](FieldVisitor& v) { Show(v, values); });
           const nb::gil_scoped_acquire gil;
+          const InsideTask inside;
           nb::object family =
               nb::module_::import_("lopt._tasks").attr("make_family")(type, ToDict(values));
           return std::make_shared<PythonTask>(std::move(family));

@@ -3,7 +3,9 @@
 import json
 import os
 import pathlib
+import signal
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -87,6 +89,24 @@ class Evaluations(unittest.TestCase):
         whole = lopt.evaluate({"fast": FAST}, "smoke", baselines="Adam")
         self.assertEqual(str(without_times(resumed.runs)), str(without_times(whole.runs)))
 
+    def test_an_interrupt_ends_an_evaluation_in_the_middle_of_a_training(self):
+        script = (
+            "import sys, lopt\n"
+            "config = {'tasks': {'bowl': {'task': {'type': 'QuadraticTask', 'dim': 10000}}},\n"
+            "          'steps': [10**7], 'trials': 2, 'tuning_seeds': 1, 'seeds': 1}\n"
+            "try:\n"
+            "    lopt.evaluate((), config, baselines='SGD', progress=True, threads=2)\n"
+            "except KeyboardInterrupt:\n"
+            "    sys.exit(9)\n")
+        process = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE)
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        self.assertIn(b"tuning", process.stderr.read(40))
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=10)
+        self.assertEqual(process.returncode, 9)
+
     def test_an_evaluation_shows_itself_and_is_reported(self):
         evaluation = lopt.evaluate(FAST, "smoke", baselines="none", out=self.scratch / "evaluation")
         self.assertIn("<th>test loss</th>", evaluation._repr_html_())
@@ -107,6 +127,13 @@ class Evaluations(unittest.TestCase):
             "image-mlp, smoke, tasks", FAST, "smokey")
         with self.assertRaisesRegex(lopt.Error, "Adagrad"):
             lopt.evaluate(FAST, "smoke", baselines=["Adagrad"])
+        self.assert_error(
+            "trained must be a Theta, a MetaTraining or a path, several of them in a list, or a dict "
+            "of names and such, got int", 3)
+        self.assert_error("trained must be a path (str or os.PathLike), got int", [3])
+        self.assert_error("a name of trained must be text that UTF-8 can write, got '\\udcff'",
+                          {"\udcff": FAST}, "smoke")
+        self.assert_error("out must be a path without NUL, got 'a\\x00b'", FAST, "smoke", out="a\0b")
         wrong = lopt.Theta.read(FAST)
         wrong.values = wrong.values[:-1]
         with self.assertRaisesRegex(lopt.Error, "625"):

@@ -2,6 +2,8 @@
 
 import json
 import pathlib
+import copy
+import pickle
 import unittest
 
 import numpy as np
@@ -57,6 +59,14 @@ class KeysTest(unittest.TestCase):
         self.assertNotEqual(lopt.Key(5), lopt.Key(6))
         self.assertEqual(len({lopt.Key(5), lopt.Key(5), lopt.Key(6)}), 2)
         self.assertEqual(eval(repr(lopt.Key(2**40 + 5))), lopt.Key(2**40 + 5))
+
+    def test_keys_go_through_pickles_and_copies(self):
+        key = lopt.Key(2**40 + 5)
+        keys = lopt.Keys(key.split(3))
+        for again, keys_again in (pickle.loads(pickle.dumps((key, keys))),
+                                  copy.deepcopy((key, keys)), (copy.copy(key), copy.copy(keys))):
+            self.assertEqual(again, key)
+            np.testing.assert_array_equal(keys_again.normal(2), keys.normal(2))
 
     def test_wrong_shapes_and_ranges_are_errors(self):
         key = lopt.Key(1)

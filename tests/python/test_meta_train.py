@@ -1,8 +1,11 @@
 """Tests of meta-training from Python: by one call and by hand."""
 
+import copy
 import json
+import logging
 import os
 import pathlib
+import pickle
 import signal
 import subprocess
 import sys
@@ -98,6 +101,55 @@ class OneCall(InScratch):
         self.assertEqual(resumed.updates, 5)
         self.assert_same(resumed.theta.values, lopt.meta_train(config).theta.values)
 
+    def test_a_run_of_a_daemon_thread_ends_in_order_when_python_ends(self):
+        script = (
+            "import json, pathlib, sys, threading, lopt\n"
+            "config, out = json.loads(sys.argv[1]), sys.argv[2]\n"
+            "far = threading.Event()\n"
+            "callback = lambda step, metrics: step > 10 and far.set()\n"
+            "def work():\n"
+            "    lopt.meta_train(config, out=out, callbacks=[callback])\n"
+            "    print('it came back')\n"
+            "threading.Thread(target=work, daemon=True).start()\n"
+            "far.wait()\n")
+        endless = json.dumps(CONFIG | {"meta_steps": 10**9})
+        ended = subprocess.run([sys.executable, "-c", script, endless, self.scratch / "run"],
+                               capture_output=True, text=True, timeout=100)
+        self.assertEqual((ended.returncode, ended.stdout, ended.stderr), (0, "", ""))
+        manifest = json.loads((self.scratch / "run/manifest.json").read_text())
+        self.assertEqual(manifest["status"], "interrupted")
+        config = CONFIG | {"meta_steps": manifest["updates"] + 2}
+        resumed = lopt.meta_train(config, resume=True, out=self.scratch / "run")
+        self.assertEqual(resumed.updates, 2)
+
+    def test_what_is_logged_goes_to_pythons_logger(self):
+        lopt.meta_train("smoke", out=self.scratch / "run")
+        with self.assertLogs("lopt", "INFO") as logged:
+            lopt.meta_train(load_longer("smoke"), out=self.scratch / "run", resume=True)
+        checkpoint = self.scratch / "run/checkpoints/step-00000020"
+        self.assertEqual(logged.output, [f"INFO:lopt:resuming from {checkpoint}"])
+        script = ("import sys, lopt\n"
+                  "lopt.meta_train('smoke', out=sys.argv[1], overwrite=True)\n"
+                  "lopt.meta_train(lopt.load_config('smoke') | {'meta_steps': 22}, out=sys.argv[1],\n"
+                  "                resume=True)\n")
+        quiet = subprocess.run([sys.executable, "-c", script, self.scratch / "run"],
+                               capture_output=True, text=True, check=True)
+        self.assertEqual((quiet.stdout, quiet.stderr), ("", ""))
+
+    def test_an_interrupt_while_something_is_logged_is_not_lost(self):
+        class Interrupting(logging.Handler):
+            def emit(self, record):
+                raise KeyboardInterrupt
+
+        lopt.meta_train("smoke", out=self.scratch / "run")
+        logger, handler = logging.getLogger("lopt"), Interrupting()
+        logger.addHandler(handler)
+        logger.setLevel("INFO")
+        self.addCleanup(logger.setLevel, "NOTSET")
+        self.addCleanup(logger.removeHandler, handler)
+        with self.assertRaises(KeyboardInterrupt):
+            lopt.meta_train(load_longer("smoke", 10**9), out=self.scratch / "run", resume=True)
+
     def test_wrong_arguments_are_errors(self):
         def assert_error(text, *arguments, **options):
             with self.assertRaises(lopt.Error) as caught:
@@ -114,10 +166,21 @@ class OneCall(InScratch):
                      out=self.scratch / "none")
         assert_error(f"cannot resume: {self.scratch}/none holds no run", resume=True,
                      out=self.scratch / "none")
+        assert_error("out must be a path without NUL, got 'a\\x00b'", "smoke", out="a\0b")
+        assert_error("out must be text that UTF-8 can write, got '\\udcff'", "smoke", out="\udcff")
+        assert_error("out must be a path (str or os.PathLike), got int", "smoke", out=3)
+        assert_error("config: 'name' must be text that UTF-8 can write, got '\\udcff'",
+                     lopt.load_config("smoke") | {"name": "\udcff"})
+        with self.assertRaisesRegex(lopt.Error, "File name too long"):
+            lopt.meta_train("smoke", out=self.scratch / ("x" * 300))
         with self.assertRaisesRegex(lopt.Error, "'quantum'"):
             lopt.meta_train("smoke", isa="quantum")
         with self.assertRaises(TypeError):
             lopt.meta_train("smoke", callbacks=[lambda: None])
+
+
+def load_longer(preset, steps=24):
+    return lopt.load_config(preset) | {"meta_steps": steps}
 
 
 class FakeWriter:
@@ -225,6 +288,27 @@ class ByHand(InScratch):
                          learner.update(first, [copy])[0].theta)
         to_put.gradient[:] = numpy.nan
         self.assertEqual(learner.update(first, [to_put])[0].skipped_updates, 1)
+
+    def test_states_go_through_pickles_and_copies(self):
+        config = CONFIG | {"weighting": "equal_norm"}
+        experiment, state, _, workers, gradients = self.run_by_hand(config | {"meta_steps": 3})
+        key = lopt.worker_key(experiment.run_key, 0)
+
+        def step(state, weights, worker, gradient):
+            """What comes of a further update."""
+            output = lopt.gradient_worker_compute(weights, experiment.estimators(0), key, worker)
+            following, _ = experiment.learner.update(state, [output.to_put])
+            return (following.theta.tobytes(), following.outer_step, following.skipped_updates,
+                    worker.windows, gradient.gradient.tobytes(), gradient.mean_loss,
+                    gradient.counts, gradient.estimators, output)
+
+        weights = experiment.learner.get_state_for_worker(state)
+        objects = state, weights, workers[0], gradients[0]
+        again = [pickle.loads(pickle.dumps(objects)), copy.deepcopy(objects)]
+        *wanted, output = step(*objects)
+        for copied in again:
+            self.assertEqual(step(*copied)[:-1], tuple(wanted))
+        self.assert_same(pickle.loads(pickle.dumps(output)).to_put.gradient, output.to_put.gradient)
 
     def test_views_keep_what_they_look_at(self):
         state = self.run_by_hand(CONFIG | {"meta_steps": 1})[1]

@@ -497,6 +497,7 @@ class Misuse(unittest.TestCase):
         self.fail("nothing was raised")
 
     def assert_error(self, text, **methods):
+        """`text` is what it says, after the name of the task."""
         exception = self.raised(methods)
         self.assertIsInstance(exception, lopt.Error)
         self.assertEqual(str(exception), f"task Bad: {text}")
@@ -525,6 +526,46 @@ class Misuse(unittest.TestCase):
         self.assert_error(
             "loss_and_grad returned numpy.ndarray, wanted a loss and a dict of gradients",
             loss_and_grad=lambda self, params: params["x"].sum(1))
+
+    def test_a_loss_without_a_gradient_is_an_error(self):
+        text = ("loss has no gradient; it must be computed from params by torch, without detach(), "
+                "no_grad() or a way through NumPy")
+
+        def without_grad(self, params):
+            with torch.no_grad():
+                return params["x"].sum()
+
+        for loss in lambda self, params: params["x"].detach().sum(), without_grad:
+            for per_replica in False, True:
+                with self.subTest(per_replica=per_replica):
+                    self.assert_error(text, loss=loss, per_replica=per_replica)
+
+    def test_a_normalizer_that_makes_no_meta_loss_is_an_error(self):
+        loss = {"loss_and_grad": lambda self, params: (np.ones(8, np.float32), params)}
+        self.assert_error("normalizer made nan of the loss 1.0, wanted a finite number",
+                          normalizer=lambda self, loss: float("nan"), **loss)
+        self.assert_error("normalizer made -1.0 of the loss 1.0, wanted a number in [0, 3]",
+                          normalizer=lambda self, loss: -loss, normalizer_maximum=3, **loss)
+        self.assert_error("normalizer made 4.0 of the loss 1.0, wanted a number in [0, 3]",
+                          normalizer=lambda self, loss: 4 * loss, normalizer_maximum=3, **loss)
+
+    def test_a_task_that_runs_tasks_is_an_error(self):
+        def assert_error(who, call):
+            exception = self.raised({"loss_and_grad": lambda self, params: call()})
+            self.assertIsInstance(exception, lopt.Error)
+            self.assertEqual(str(exception),
+                             f"{who}: a method of a task calls it; it would wait for itself for "
+                             "ever, as methods of tasks run one at a time")
+
+        config = config_of({"type": "NumpyQuadratic"})
+        assert_error("meta_train", lambda: lopt.meta_train(config, threads=2))
+        assert_error("evaluate", lambda: lopt.evaluate((), "smoke", baselines="SGD"))
+        experiment = lopt.Experiment(config)
+        estimators = experiment.estimators(0)
+        weights = experiment.learner.get_state_for_worker(experiment.learner.init(lopt.Key(0)))
+        worker = lopt.init_worker_state(weights, estimators, lopt.Key(1))
+        assert_error("gradient_worker_compute", lambda: lopt.gradient_worker_compute(
+            weights, estimators, lopt.Key(1), worker, threads=2))
 
     def test_wrong_gradients_are_errors(self):
         def gradient(make):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from lopt import _core
@@ -83,7 +85,14 @@ class Family:
         array = to_numpy(value)
         if array.size != 1 or array.dtype.kind not in "fiu":
             raise Error(f"{self._who}: normalizer returned {kind_of(value)}, wanted a float")
-        return float(array.reshape(()))
+        normalized = float(array.reshape(()))
+        maximum = self.parts["normalizer_maximum"]
+        low, high = (-math.inf, math.inf) if maximum is None else (0, maximum)
+        if not math.isfinite(normalized) or not low <= normalized <= high:
+            wanted = "a finite number" if maximum is None else f"a number in [0, {maximum}]"
+            raise Error(
+                f"{self._who}: normalizer made {normalized} of the loss {loss}, wanted {wanted}")
+        return normalized
 
     def evaluate(self, params, config, keys, rows, split: str, gradients: bool):
         """Losses [n], gradients ([n, shape] each; None if not wanted) and aux outputs ([n] each).

@@ -45,6 +45,11 @@ class TorchLoss:
             row = dict(zip(batched, rest), params=params, split=split)
             value, aux = self._method.results(self._method(**row), ["a loss"], self._aux)
             value = self._scalar("loss", value)
+            if gradients and not value.requires_grad:
+                raise Error(
+                    f"{self._who}: loss has no gradient; it must be computed from params by torch, "
+                    "without detach(), no_grad() or a way through NumPy"
+                )
             return value, {key: self._scalar(f"aux['{key}']", aux[key]).detach() for key in aux}
 
         arguments = (given["params"], *(given[name] for name in batched))

@@ -1,0 +1,134 @@
+#include "python/src/long_call.h"
+
+#include <chrono>
+#include <set>
+#include <thread>
+
+#include "base/error.h"
+
+namespace lopt::python {
+
+namespace nb = nanobind;
+
+namespace {
+
+// How long an interrupt may wait.
+constexpr std::chrono::milliseconds kSignalPeriod{50};
+
+// The calls that have not ended.
+struct RunningCalls {
+  std::mutex mutex = {};
+  std::condition_variable changed = {};
+  std::set<std::atomic<bool>*> stops = {};
+  bool python_ends = false;
+};
+
+RunningCalls& Running() {
+  static RunningCalls running;
+  return running;
+}
+
+[[noreturn]] void RaiseSystemExit() {
+  PyErr_SetNone(PyExc_SystemExit);
+  throw nb::python_error();
+}
+
+thread_local int methods_of_tasks = 0;
+
+}  // namespace
+
+LongCall::LongCall(const char* who) {
+  RequireOutsideTasks(who);
+  RunningCalls& running = Running();
+  std::unique_lock lock(running.mutex);
+  if (running.python_ends) RaiseSystemExit();
+  running.stops.insert(&stop_);
+}
+
+LongCall::~LongCall() {
+  RunningCalls& running = Running();
+  const std::lock_guard lock(running.mutex);
+  running.stops.erase(&stop_);
+  running.changed.notify_all();
+}
+
+void LongCall::EndAll() {
+  const nb::gil_scoped_release released;
+  RunningCalls& running = Running();
+  std::unique_lock lock(running.mutex);
+  running.python_ends = true;
+  for (std::atomic<bool>* stop : running.stops) *stop = true;
+  running.changed.wait(lock, [&] { return running.stops.empty(); });
+}
+
+void LongCall::Back(const std::function<void()>& python) {
+  const std::lock_guard back(back_mutex_);
+  std::unique_lock lock(mutex_);
+  asked_ = &python;
+  changed_.notify_all();
+  changed_.wait(lock, [&] { return asked_ == nullptr; });
+}
+
+void LongCall::RunPython(const std::function<void()>* python) {
+  if (stop_) return;
+  const nb::gil_scoped_acquire acquired;
+  try {
+    if (python != nullptr) (*python)();
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+  } catch (...) {
+    raised_ = std::current_exception();
+    stop_ = true;
+  }
+}
+
+void LongCall::Run(const std::function<void()>& work) {
+  std::exception_ptr thrown;
+  {
+    const nb::gil_scoped_release released;
+    std::thread worker([&] {
+      {
+        // Python knows the thread for as long as it lives: torch and others keep things of it.
+        const nb::gil_scoped_acquire acquired;
+        const nb::gil_scoped_release work_released;
+        try {
+          work();
+        } catch (...) {
+          thrown = std::current_exception();
+        }
+      }
+      const std::lock_guard lock(mutex_);
+      ended_ = true;
+      changed_.notify_all();
+    });
+    std::unique_lock lock(mutex_);
+    while (!ended_) {
+      changed_.wait_for(lock, kSignalPeriod, [&] { return ended_ || asked_ != nullptr; });
+      const std::function<void()>* const asked = asked_;
+      lock.unlock();
+      RunPython(asked);
+      lock.lock();
+      if (asked != nullptr) {
+        asked_ = nullptr;
+        changed_.notify_all();
+      }
+    }
+    lock.unlock();
+    worker.join();
+  }
+  if (thrown) std::rethrow_exception(thrown);
+  if (raised_) std::rethrow_exception(raised_);
+  if (stop_) RaiseSystemExit();
+}
+
+InsideTask::InsideTask() { ++methods_of_tasks; }
+
+InsideTask::~InsideTask() { --methods_of_tasks; }
+
+void RequireOutsideTasks(const char* who) {
+  Require(methods_of_tasks == 0,
+          "{}: a method of a task calls it; it would wait for itself for ever, as methods of tasks "
+          "run one at a time",
+          who);
+}
+
+}  // namespace lopt::python

@@ -1,0 +1,91 @@
+#include "python/src/pickle.h"
+
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstddef>
+#include <span>
+#include <tuple>
+#include <vector>
+
+#include "base/safetensors.h"
+#include "learner/job/wire.h"
+
+namespace lopt::python {
+
+namespace nb = nanobind;
+
+namespace {
+
+nb::bytes BytesOf(std::span<const std::byte> bytes) {
+  return nb::bytes(bytes.data(), bytes.size());
+}
+
+std::span<const std::byte> SpanOf(const nb::bytes& bytes) {
+  return {static_cast<const std::byte*>(bytes.data()), bytes.size()};
+}
+
+nb::bytes SaveArrays(const NamedArrays& arrays) {
+  return BytesOf(SerializeArrayFile({.arrays = arrays, .metadata = {}}));
+}
+
+NamedArrays LoadArrays(const nb::bytes& saved) {
+  return ParseArrayFile(SpanOf(saved), "a pickle").arrays;
+}
+
+}  // namespace
+
+nb::object Save(Key key) { return nb::cast(uint64_t{key.hi} << 32 | key.lo); }
+
+void Load(nb::handle saved, Key* key) { *key = KeyFromSeed(nb::cast<uint64_t>(saved)); }
+
+nb::object Save(const Keys& keys) { return nb::cast(keys.keys); }
+
+void Load(nb::handle saved, Keys* keys) { keys->keys = nb::cast<std::vector<Key>>(saved); }
+
+nb::object Save(const WorkerWeights& weights) { return BytesOf(ToWire(weights)); }
+
+void Load(nb::handle saved, WorkerWeights* weights) {
+  *weights = FromWire<WorkerWeights>(SpanOf(nb::cast<nb::bytes>(saved)));
+}
+
+nb::object Save(const AggregatedGradient& gradient) { return BytesOf(ToWire(gradient)); }
+
+void Load(nb::handle saved, AggregatedGradient* gradient) {
+  *gradient = FromWire<AggregatedGradient>(SpanOf(nb::cast<nb::bytes>(saved)));
+}
+
+nb::object Save(const WorkerOutput& output) { return Save(output.to_put); }
+
+void Load(nb::handle saved, WorkerOutput* output) { Load(saved, &output->to_put); }
+
+nb::object Save(const WorkerState& state) {
+  nb::list estimators;
+  for (const EstimatorState& estimator : state.estimators) estimators.append(SaveArrays(estimator));
+  return nb::make_tuple(state.windows, estimators);
+}
+
+void Load(nb::handle saved, WorkerState* state) {
+  const auto [windows, estimators] = nb::cast<std::tuple<int64_t, nb::list>>(saved);
+  state->windows = windows;
+  for (const nb::handle estimator : estimators) {
+    state->estimators.push_back(LoadArrays(nb::cast<nb::bytes>(estimator)));
+  }
+}
+
+nb::object Save(const LearnerState& state) {
+  return nb::make_tuple(state.outer_step, state.skipped_updates, BytesOf(ToWire(state.theta)),
+                        SaveArrays(state.theta_opt), SaveArrays(state.norms));
+}
+
+void Load(nb::handle saved, LearnerState* state) {
+  const auto [outer_step, skipped_updates, theta, theta_opt, norms] =
+      nb::cast<std::tuple<int64_t, int64_t, nb::bytes, nb::bytes, nb::bytes>>(saved);
+  state->outer_step = outer_step;
+  state->skipped_updates = skipped_updates;
+  state->theta = FromWire<Eigen::VectorXf>(SpanOf(theta));
+  state->theta_opt = LoadArrays(theta_opt);
+  state->norms = LoadArrays(norms);
+}
+
+}  // namespace lopt::python
