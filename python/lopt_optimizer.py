@@ -179,47 +179,63 @@ class _MLPLOpt(_Rule):
     def __init__(self, options, theta, device):
         self._options = options
         names = [f"mlp/linear_{layer}" for layer in range(options["hidden_layers"] + 1)]
-        # [out, in] and [out, 1]: parameters lie along the second dimension.
+        # [out, in]: parameters lie along the second dimension.
         weights = [theta[name + "/w"].to(device).t() for name in names]
-        self._biases = [theta[name + "/b"].to(device)[:, None] for name in names]
+        self._biases = [theta[name + "/b"].to(device) for name in names]
         self._time_weights = weights[0][:, self.NORMALIZED :]
         self._weights = [weights[0][:, : self.NORMALIZED], *weights[1:]]
         self._decays = torch.tensor(self.DECAYS, device=device)[:, None]
+        self._rests = 1 - self._decays
+        self._joined = {}  # by the id of the first state
         slowest = torch.tensor(self.DECAYS[-1], dtype=torch.float32)
         self._slowest = slowest.item()  # as float32 has it
         self._time_scales = torch.tensor(self.TIME_SCALES, dtype=torch.float32, device=device)
 
     def steps(self, params, gradients, states, t, num_steps):
         sizes = [p.numel() for p in params]
-        p, g = _join(params), _join(gradients)
-        momenta = _join([state["momenta"] for state in states])
-        momenta.mul_(self._decays).add_((1 - self._decays) * g)
-        for state, own in zip(states, momenta.split(sizes, 1)):
-            state["momenta"] = own
-        mean_squares = _mean_squares(torch.cat([g[None], p[None], momenta]), sizes)
+        g = _join(gradients)
+        momenta = self._joined_momenta(states, sizes)
+        momenta.mul_(self._decays).add_(self._rests * g)
+        x = torch.cat([g[None], _join(params)[None], momenta])
+        mean_squares = _mean_squares(x, sizes)
         scales = torch.rsqrt(self._options["normalizer_epsilon"] + mean_squares)
-        multipliers = self._multipliers(mean_squares.sqrt(), t, num_steps)
-        factors = _spread(torch.cat([scales, multipliers[None]]), sizes)
+        torch._foreach_mul_(x.split(sizes, 1), scales.split(1, 1))
         times = torch.tanh(t / self._time_scales - 1)
         if self._options["progress_features"]:
             progress = [t / num_steps, math.log(num_steps) / 10]
             times = torch.cat([times, times.new_tensor(progress)])
         # The time features are the same for all parameters, so they are part of the first bias.
-        biases = [self._biases[0] + (self._time_weights @ times)[:, None], *self._biases[1:]]
-        step = torch.empty_like(p)
-        for chunk in _chunks(p):
-            x = torch.cat([g[None, chunk], p[None, chunk], momenta[:, chunk]])
-            x *= factors[:-1, chunk]
+        biases = [torch.addmv(self._biases[0], self._time_weights, times), *self._biases[1:]]
+        outputs = x.new_empty(2, len(g))
+        for chunk in _chunks(g):
+            y = x[:, chunk]
             for layer, (weights, bias) in enumerate(zip(self._weights, biases)):
-                x = torch.addmm(bias, weights, x if layer == 0 else x.relu_())
-            step[chunk] = x[0] * torch.exp(x[1] * self._options["exp_mult"]) * factors[-1, chunk]
-        return step.split(sizes)
+                y = torch.addmm(bias[:, None], weights, y if layer == 0 else y.relu_())
+            outputs[:, chunk] = y
+        direction, log_size = outputs
+        steps = direction.mul_(log_size.mul_(self._options["exp_mult"]).exp_()).split(sizes)
+        torch._foreach_mul_(steps, self._multipliers(mean_squares, t, num_steps))
+        return steps
 
-    def _multipliers(self, rms, t, num_steps):
-        """What o0 exp(o1 exp_mult) is multiplied by, of each tensor. rms: of g, p and the momenta,
-        [8, tensors]."""
+    def _joined_momenta(self, states, sizes):
+        """[6, sum of sizes]. The momenta of the states are parts of it, which stay where they are
+        as long as the same tensors are updated together."""
+        parts = [state["momenta"] for state in states]
+        joined, known = self._joined.get(id(states[0]), (None, ()))
+        if len(parts) != len(known) or any(a is not b for a, b in zip(parts, known)):
+            joined = torch.cat(parts, 1)
+            parts = joined.split(sizes, 1)
+            self._joined[id(states[0])] = joined, parts
+            for state, part in zip(states, parts):
+                state["momenta"] = part
+        return joined
+
+    def _multipliers(self, mean_squares, t, num_steps):
+        """What o0 exp(o1 exp_mult) is multiplied by, of each tensor. mean_squares: of g, p and the
+        momenta, [8, tensors]."""
         multiplier = self._options["step_mult"]
         multiplier *= _schedule_factor(self._options["schedule"], t, num_steps)
+        rms = mean_squares.sqrt()
         multipliers = torch.full_like(rms[0], multiplier)
         if self._options["relative_step"]:
             gradient = rms[0] * (1 - self._slowest ** (t + 1))
@@ -227,7 +243,7 @@ class _MLPLOpt(_Rule):
             multipliers *= relative.masked_fill(gradient == 0, 0)
         if self._options["relative_to_parameter"]:
             multipliers *= rms[1].clamp(min=self.PARAMETER_FLOOR)
-        return multipliers
+        return multipliers.unbind()
 
 
 def _largest_axes(shape):
@@ -1145,6 +1161,7 @@ class LearnedOptimizer(torch.optim.Optimizer):
                 raise ValueError(f"LearnedOptimizer: the state of parameter {i}, shape "
                                  f"{list(p.shape)}, must have {wanted}, got {got}")
         super().load_state_dict(state_dict)
+        self._rules = {}  # they know the tensors of the state before
         for (i, _), p in zip(saved, params):
             for name, value in state_dict["state"].get(i, {}).items():
                 if name != "step":

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import unittest
 import warnings
+import weakref
 from unittest import mock
 
 import numpy
@@ -674,6 +675,45 @@ class Optimizer(TestCase):
             other.load_state_dict(saved)
         self.assertEqual(len(other.state), 0)
         LearnedOptimizer(params, self.theta()).load_state_dict(saved)
+
+
+class JoinedMomenta(TestCase):
+    def test_a_state_that_was_put_in_place_of_another_is_gone_on_from(self):
+        file, start = self.theta(), [torch.ones(3), torch.ones(2, 2)]
+        gradients = random_gradients(start, 5)
+
+        def run(put):
+            params = [p.clone().requires_grad_() for p in start]
+            optimizer = LearnedOptimizer(params, file)
+            trained(optimizer, params, gradients[:3])
+            put([optimizer.state[p] for p in params])
+            return trained(optimizer, params, gradients[3:])
+
+        def put_doubled(states):
+            states[1]["momenta"] = 2 * states[1]["momenta"]
+
+        def double(states):
+            states[1]["momenta"] *= 2
+
+        changed = run(double)
+        for got, wanted in zip(run(put_doubled), changed):
+            self.assertTrue(torch.equal(got, wanted))
+        self.assertFalse(torch.equal(run(lambda states: None)[1], changed[1]))
+
+    def test_momenta_stay_where_they_are_also_over_many_loaded_states(self):
+        params = [torch.ones(3).requires_grad_(), torch.ones(2, 2).requires_grad_()]
+        optimizer = LearnedOptimizer(params, self.theta())
+        for _ in range(3):
+            for gradients in random_gradients(params, 2):
+                trained(optimizer, params, [gradients])
+            before = [optimizer.state[p]["momenta"] for p in params]
+            trained(optimizer, params, random_gradients(params, 1))
+            for p, momenta in zip(params, before):
+                self.assertIs(optimizer.state[p]["momenta"], momenta)
+            kept = weakref.ref(before[0])
+            optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+            del before, momenta
+            self.assertIsNone(kept())
 
 
 class Files(TestCase):
