@@ -84,21 +84,32 @@ std::span<std::byte> Buffer::host() {
 std::span<const std::byte> Buffer::host() const { return const_cast<Buffer*>(this)->host(); }
 
 Buffer Buffer::To(const Memory& memory) const {
-  if (memory_ == &memory || (memory_->IsHost() && memory.IsHost())) {
+  if (memory_->IsHost() && memory.IsHost()) {
     return *this;
   }
-  if (!memory_->IsHost() && !memory.IsHost()) {
-    return To(HostMemory()).To(memory);
-  }
   Buffer copy(size_, memory);
-  if (size_ > 0) {
-    if (memory.IsHost()) {
-      memory_->CopyToHost(data_, copy.data_, size_);
-    } else {
-      memory.CopyFromHost(data_, copy.data_, size_);
-    }
-  }
+  copy.CopyFrom(*this, 0, 0, size_);
   return copy;
+}
+
+void Buffer::CopyFrom(const Buffer& other, size_t from, size_t to, size_t size) {
+  Require(from <= other.size_ && size <= other.size_ - from && to <= size_ && size <= size_ - to,
+          "buffer: {} bytes from {} of {} on, to {} of {}", size, from, other.size_, to, size_);
+  if (size == 0) {
+    return;
+  }
+  const std::byte* source = other.data_ + from;
+  if (memory_ == other.memory_ || (memory_->IsHost() && other.memory_->IsHost())) {
+    memory_->Copy(source, data_ + to, size);
+  } else if (memory_->IsHost()) {
+    other.memory_->CopyToHost(source, data_ + to, size);
+  } else if (other.memory_->IsHost()) {
+    memory_->CopyFromHost(source, data_ + to, size);
+  } else {
+    Buffer between(size);
+    between.CopyFrom(other, from, 0, size);
+    CopyFrom(between, 0, to, size);
+  }
 }
 
 bool Buffer::operator==(const Buffer& other) const {

@@ -51,6 +51,9 @@ class Buffer {
   const std::byte* data() const { return data_; }
   // A copy in another memory.
   Buffer To(const Memory& memory) const;
+  // Copies `size` bytes of another buffer, from its byte `from` on, to those from byte `to` on.
+  // Throws Error if one of both does not have them. The memories may differ.
+  void CopyFrom(const Buffer& other, size_t from, size_t to, size_t size);
 
   bool operator==(const Buffer& other) const;
 

@@ -1,52 +1,19 @@
 #include "base/key.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 
 #include "base/error.h"
+#include "base/key_device.h"
 #include "base/key_kernel.h"
 
 namespace lopt {
 namespace {
 
-template <int kFirst, int kSecond, int kThird, int kFourth>
-inline void FourRounds(uint32_t& x0, uint32_t& x1) {
-  x0 += x1, x1 = std::rotl(x1, kFirst) ^ x0;
-  x0 += x1, x1 = std::rotl(x1, kSecond) ^ x0;
-  x0 += x1, x1 = std::rotl(x1, kThird) ^ x0;
-  x0 += x1, x1 = std::rotl(x1, kFourth) ^ x0;
-}
-
-inline Key Threefry(Key key, uint64_t counter) {
-  const uint32_t k0 = key.hi;
-  const uint32_t k1 = key.lo;
-  const uint32_t k2 = k0 ^ k1 ^ 0x1BD11BDAu;
-  uint32_t x0 = static_cast<uint32_t>(counter >> 32) + k0;
-  uint32_t x1 = static_cast<uint32_t>(counter) + k1;
-  FourRounds<13, 15, 26, 6>(x0, x1);
-  x0 += k1, x1 += k2 + 1;
-  FourRounds<17, 29, 16, 24>(x0, x1);
-  x0 += k2, x1 += k0 + 2;
-  FourRounds<13, 15, 26, 6>(x0, x1);
-  x0 += k0, x1 += k1 + 3;
-  FourRounds<17, 29, 16, 24>(x0, x1);
-  x0 += k1, x1 += k2 + 4;
-  FourRounds<13, 15, 26, 6>(x0, x1);
-  return {x0 + k2, x1 + k0 + 5};
-}
-
-inline uint32_t FirstWord(Key key) {
-  const Key block = Threefry(key, 0);
-  return block.hi ^ block.lo;
-}
-
 RandintRange MakeRandintRange(int32_t low, int32_t high) {
   Require(low < high, "Randint: low must be below high, got low {} and high {}", low, high);
-  const uint32_t span = static_cast<uint32_t>(high) - static_cast<uint32_t>(low);
-  const uint32_t root = 65536u % span;
-  return {low, span, root * root % span};
+  return RandintRangeOf(low, high);
 }
 
 // Calls fill(first, n, out) for pieces of `out` whose indices share their upper 32 bits.
@@ -118,14 +85,10 @@ void Randint(Key key, int32_t low, int32_t high, std::span<int32_t> out, uint64_
   });
 }
 
-float Uniform(Key key) { return std::bit_cast<float>((FirstWord(key) >> 9) | 0x3F800000u) - 1.0f; }
+float Uniform(Key key) { return UniformAt(key, 0); }
 
 int32_t Randint(Key key, int32_t low, int32_t high) {
-  const RandintRange range = MakeRandintRange(low, high);
-  const uint32_t upper = FirstWord(Threefry(key, 0)) % range.span;
-  const uint32_t lower = FirstWord(Threefry(key, 1)) % range.span;
-  const uint32_t offset = (upper * range.multiplier + lower) % range.span;
-  return static_cast<int32_t>(static_cast<uint32_t>(low) + offset);
+  return RandintAt(key, MakeRandintRange(low, high), 0);
 }
 
 }  // namespace lopt

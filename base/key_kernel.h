@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/key.h"
+#include "base/key_device.h"
 
 namespace lopt {
 
@@ -25,13 +25,7 @@ struct QuantileRange {
 void TruncatedNormalKernel(Key key, const QuantileRange& range, uint64_t first, size_t n,
                            float* out);
 
-// low + ((a mod span) * multiplier + b mod span) mod span in 32-bit arithmetic, a and b the bits of
-// the keys `upper` and `lower`. span >= 1.
-struct RandintRange {
-  int32_t low;
-  uint32_t span;
-  uint32_t multiplier;
-};
+// Bits of the keys `upper` and `lower` are a and b of RandintRange.
 void RandintKernel(Key upper, Key lower, const RandintRange& range, uint64_t first, size_t n,
                    int32_t* out);
 

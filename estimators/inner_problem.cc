@@ -1,6 +1,5 @@
 #include "estimators/inner_problem.h"
 
-#include <algorithm>
 
 #include "base/error.h"
 
@@ -30,11 +29,11 @@ UnrollState TakeRows(const UnrollState& state, int64_t first, int64_t rows) {
   for (const auto& [name, array] : state) {
     Shape shape = array.shape();
     shape[0] = rows;
-    Array part(array.dtype(), std::move(shape));
-    const size_t row_bytes = array.bytes().size() / static_cast<size_t>(replicas);
-    std::ranges::copy(array.bytes().subspan(static_cast<size_t>(first) * row_bytes,
-                                            static_cast<size_t>(rows) * row_bytes),
-                      part.bytes().begin());
+    const Buffer& all = array.buffer();
+    Array part(array.dtype(), std::move(shape), all.memory());
+    const size_t row_bytes = all.size() / static_cast<size_t>(replicas);
+    part.buffer().CopyFrom(all, static_cast<size_t>(first) * row_bytes, 0,
+                           static_cast<size_t>(rows) * row_bytes);
     taken.Set(name, std::move(part));
   }
   return taken;
@@ -45,9 +44,10 @@ UnrollState Twice(const UnrollState& state) {
   for (const auto& [name, array] : state) {
     Shape shape = array.shape();
     shape[0] *= 2;
-    Array twice(array.dtype(), std::move(shape));
-    const auto second = std::ranges::copy(array.bytes(), twice.bytes().begin()).out;
-    std::ranges::copy(array.bytes(), second);
+    const Buffer& once = array.buffer();
+    Array twice(array.dtype(), std::move(shape), once.memory());
+    twice.buffer().CopyFrom(once, 0, 0, once.size());
+    twice.buffer().CopyFrom(once, 0, once.size(), once.size());
     both.Set(name, std::move(twice));
   }
   return both;

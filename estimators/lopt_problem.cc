@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "base/parallel.h"
+#include "estimators/device_program.h"
 #include "estimators/lopt_state.h"
 #include "estimators/replica_keys.h"
 #include "estimators/window_cpu.h"
@@ -54,7 +55,7 @@ void LoptProblemOptions::Visit(FieldVisitor& v) {
 LoptProblem::LoptProblem(std::shared_ptr<const TaskFamily> task,
                          std::shared_ptr<const LearnedOptimizer> optimizer,
                          std::shared_ptr<const TruncationSchedule> schedule,
-                         const LoptProblemOptions& options)
+                         const LoptProblemOptions& options, const Device* device)
     : InnerProblem(optimizer->theta_layout()),
       task_(std::move(task)),
       optimizer_(std::move(optimizer)),
@@ -74,7 +75,10 @@ LoptProblem::LoptProblem(std::shared_ptr<const TaskFamily> task,
           "inner problem: random_initial_iteration_multiple is {}, but "
           "random_initial_iteration_offset is 0; no episode is made shorter",
           options_.random_initial_iteration_multiple);
+  if (device != nullptr) program_ = std::make_unique<DeviceProgram>(*this, *device);
 }
+
+LoptProblem::~LoptProblem() = default;
 
 void LoptProblem::CheckEpisodesHaveLengths() const {
   Require(EpisodesEnd() || optimizer_->needs_num_steps().empty(),
@@ -83,15 +87,21 @@ void LoptProblem::CheckEpisodesHaveLengths() const {
           optimizer_->needs_num_steps());
 }
 
-LoptProblem::Episode LoptProblem::BeginEpisode(Key key, const OuterState& outer,
-                                               const UpdateRule& rule,
-                                               const ReplicaRow& row) const {
+LoptProblem::Episode LoptProblem::DrawEpisode(Key key, const OuterState& outer,
+                                              const ReplicaRow& row) const {
   task_->Sample(FoldIn(key, kTaskDraw), row.config);
   task_->Init(row.config, FoldIn(key, kParamsDraw), row.params, row.model_state);
-  rule.InitState({}, row.params, row.optimizer_state);
   const Key order = FoldIn(key, kOrderDraw);
   return {.length = schedule_->Length(FoldIn(key, kLengthDraw), outer),
           .order = static_cast<int64_t>(uint64_t{order.hi} << 32 | order.lo)};
+}
+
+LoptProblem::Episode LoptProblem::BeginEpisode(Key key, const OuterState& outer,
+                                               const UpdateRule& rule,
+                                               const ReplicaRow& row) const {
+  const Episode episode = DrawEpisode(key, outer, row);
+  rule.InitState({}, row.params, row.optimizer_state);
+  return episode;
 }
 
 double LoptProblem::JudgeLoss(std::span<const float> config, float raw, bool* non_finite) const {
@@ -135,11 +145,21 @@ UnrollState LoptProblem::DoStart(const ThetaRows& theta, const OuterState& outer
   return arrays;
 }
 
-void LoptProblem::DoRun(const Window& window) const { RunWindowOnCpu(*this, window); }
+void LoptProblem::DoRun(const Window& window) const {
+  if (program_ != nullptr) {
+    program_->Run(window);
+  } else {
+    RunWindowOnCpu(*this, window);
+  }
+}
 
 void LoptProblem::DoMetaLoss(const ThetaRows& theta, std::span<const Key> keys,
                              const UnrollState& state, std::span<double> loss) const {
-  MetaLossOnCpu(*this, theta.rows, keys, state, loss);
+  if (program_ != nullptr) {
+    program_->MetaLoss(theta, keys, state, loss);
+  } else {
+    MetaLossOnCpu(*this, theta.rows, keys, state, loss);
+  }
 }
 
 }  // namespace lopt

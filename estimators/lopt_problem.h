@@ -14,6 +14,9 @@
 
 namespace lopt {
 
+class Device;
+class DeviceProgram;
+
 // Which loss is the meta-loss of an inner step: the training loss whose gradient is applied, that
 // of the same batch after the update, or that of a fresh batch of a split after it.
 enum class MetaLoss { kBeforeUpdate, kSameData, kTrain, kInnerValid, kOuterValid, kTest };
@@ -62,11 +65,13 @@ class LoptProblem : public InnerProblem {
  public:
   // Throws Error if an option is not valid, meta_loss_aux names no aux output, non_finite is kClip
   // and the normalizer has no maximum, or there is a random_initial_iteration_multiple and no
-  // random_initial_iteration_offset.
+  // random_initial_iteration_offset. Windows run on `device`, if it is one: then also as
+  // DeviceProgram does.
   LoptProblem(std::shared_ptr<const TaskFamily> task,
               std::shared_ptr<const LearnedOptimizer> optimizer,
               std::shared_ptr<const TruncationSchedule> schedule,
-              const LoptProblemOptions& options);
+              const LoptProblemOptions& options, const Device* device = nullptr);
+  ~LoptProblem() override;
 
   bool EpisodesEnd() const override { return schedule_->EpisodesEnd(); }
   // Throws Error if the optimizer needs the length of a run (needs_num_steps) and episodes have
@@ -99,7 +104,9 @@ class LoptProblem : public InnerProblem {
     int64_t length = 0;  // in inner steps; TruncationSchedule::kNever if it has no end
     int64_t order = 0;   // seed of the orders in which it goes through its data
   };
-  // Draws a new task, its params and the rule's state into a replica.
+  // Draws a new task, its params and its model state into a replica.
+  Episode DrawEpisode(Key key, const OuterState& outer, const ReplicaRow& row) const;
+  // The same, and the rule's state.
   Episode BeginEpisode(Key key, const OuterState& outer, const UpdateRule& rule,
                        const ReplicaRow& row) const;
   // The meta-loss of a raw loss (or aux output); `non_finite` tells whether that was not finite.
@@ -127,6 +134,7 @@ class LoptProblem : public InnerProblem {
   std::optional<int64_t> meta_loss_aux_;
   Layout optimizer_state_layout_;
   mutable WorkspacePool workspaces_;
+  std::unique_ptr<const DeviceProgram> program_;  // null: on the host
 };
 
 }  // namespace lopt

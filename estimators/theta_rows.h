@@ -52,6 +52,10 @@ class Perturbations {
   int64_t dimension() const { return dimension_; }  // D
   // Standard deviation of each number.
   double std() const { return std_; }
+  // [N], as they were given.
+  const std::vector<Key>& keys() const { return keys_; }
+  // [N], likewise; empty where they last for the window.
+  const std::vector<int64_t>& episodes() const { return episodes_; }
   // How long they last.
   const PerturbationClock& clock() const { return clock_; }
   // The key of pair n's perturbation at a step of the window.

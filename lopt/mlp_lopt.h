@@ -1,10 +1,10 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 
 #include "base/fields.h"
 #include "lopt/learned_optimizer.h"
+#include "lopt/mlp_lopt_step_device.h"
 #include "lopt/rate_schedule.h"
 
 namespace lopt {
@@ -48,18 +48,8 @@ struct MLPLOptOptions {
 // Theta: "mlp/linear_<l>/w" [in, out] and "mlp/linear_<l>/b" [out] of every layer l.
 // State: the momenta of each tensor, "momenta/<tensor>" [blocks, 6, 16]: element 16 i + j of the
 // tensor has its momentum k at [i, k, j]. Places behind the tensor's last element stay 0.
-class MLPLOpt : public LearnedOptimizer {
+class MLPLOpt : public LearnedOptimizer, public MlpLoptNumbers {
  public:
-  static constexpr int kMomenta = 6;
-  static constexpr int kBlock = 16;
-  static constexpr int kNormalized = 2 + kMomenta;  // features that depend on the parameter
-  static constexpr int kTimes = 11;
-  static constexpr std::array<float, kMomenta> kDecays = {0.1f, 0.5f, 0.9f, 0.99f, 0.999f, 0.9999f};
-  static constexpr std::array<float, kTimes> kTimeScales = {1,    3,    10,    30,    100,   300,
-                                                            1000, 3000, 10000, 30000, 100000};
-  static constexpr int kProgress = 2;
-  static constexpr double kParameterFloor = 1e-3;
-
   // How many features the network sees.
   static int64_t Features(const MLPLOptOptions& options) {
     return kNormalized + kTimes + (options.progress_features ? kProgress : 0);
@@ -71,6 +61,8 @@ class MLPLOpt : public LearnedOptimizer {
 
   explicit MLPLOpt(const MLPLOptOptions& options = {},
                    Implementation implementation = Implementation::kFast);
+
+  const MLPLOptOptions& options() const { return options_; }
 
  private:
   // Weights: normal truncated at two standard deviations, times 1 / sqrt(in). Biases: 0.

@@ -182,7 +182,8 @@ void UpdateTensor(const UpdateTask& task, const TensorPlace& place) {
 }
 
 void Update(const UpdateTask& task) {
-  FoldTimes(*task.network, task.step->time(), task.scratch, task.step->progress());
+  FoldTimes(*task.network, task.step->time(), task.scratch,
+            {task.step->progress(), static_cast<size_t>(task.step->progress_size())});
   for (const TensorPlace& place : task.tensors) {
     if (place.size > 0) UpdateTensor(task, place);
   }
@@ -217,7 +218,7 @@ class Kernel : public UpdateRule {
                 std::span<float> state, Workspace& scratch) const override {
     const Workspace::Frame frame(scratch);
     const NetworkWeights& net = network_.weights();
-    const MlpLoptStep step(options_, info);
+    const MlpLoptStep step(StepOptionsOf(options_), info.step, info.num_steps);
     const UpdateTask task = {
         .network = &net,
         .tensors = tensors_,

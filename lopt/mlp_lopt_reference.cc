@@ -20,7 +20,7 @@ class Reference : public UpdateRule {
  private:
   void DoUpdate(const StepInfo& info, std::span<const float> gradient, std::span<float> params,
                 std::span<float> state, Workspace& scratch) const override {
-    const MlpLoptStep step(options_, info);
+    const MlpLoptStep step(StepOptionsOf(options_), info.step, info.num_steps);
     const size_t tensors = params_layout().entries().size();
     for (size_t n = 0; n < tensors; ++n) {
       const LayoutEntry& entry = params_layout().entries()[n];
@@ -67,7 +67,8 @@ class Reference : public UpdateRule {
       for (int k = 0; k < MLPLOpt::kTimes; ++k) {
         x[MLPLOpt::kNormalized + k] = std::tanh(step.time() / MLPLOpt::kTimeScales[k] - 1.0f);
       }
-      std::ranges::copy(step.progress(), x.begin() + MLPLOpt::kNormalized + MLPLOpt::kTimes);
+      std::copy_n(step.progress(), step.progress_size(),
+                  x.begin() + MLPLOpt::kNormalized + MLPLOpt::kTimes);
       const std::span<const float> outputs = network_.Run(x, y);
       p[i] -= outputs[0] * std::exp(outputs[1] * step.exp_mult()) * multiplier;
     }

@@ -1,8 +1,5 @@
 #include "lopt/rate_schedule.h"
 
-#include <cmath>
-#include <numbers>
-
 namespace lopt {
 
 void VisitSchedule(FieldVisitor& v, RateSchedule* schedule) {
@@ -17,9 +14,7 @@ std::string NeedOfNumSteps(const std::string& type, RateSchedule schedule) {
 }
 
 double ScheduleFactor(RateSchedule schedule, const StepInfo& info) {
-  if (schedule == RateSchedule::kConstant) return 1;
-  const double done = static_cast<double>(info.step) / static_cast<double>(info.num_steps);
-  return schedule == RateSchedule::kLinear ? 1 - done : (1 + std::cos(std::numbers::pi * done)) / 2;
+  return RateFactor(schedule, info.step, info.num_steps);
 }
 
 }  // namespace lopt

@@ -58,6 +58,8 @@ class NoisyQuadraticFamily : public QuadraticBase {
  public:
   explicit NoisyQuadraticFamily(const NoisyQuadraticOptions& options);
 
+  float cov() const { return cov_; }
+
  private:
   void DoSample(Key key, std::span<float> config) const override;
   void DoEvaluate(const TaskEvaluation& evaluation, Workspace& scratch) const override;

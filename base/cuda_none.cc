@@ -1,0 +1,11 @@
+// In place of cuda.cu where there is no CUDA compiler.
+#include "base/cuda.h"
+#include "base/error.h"
+
+namespace lopt {
+
+CudaDevices FindCudaDevices() { return {.count = 0, .reason = "lopt was built without CUDA"}; }
+
+const Device& CudaDevice(int index) { Fail("device: no 'cuda:{}', built without CUDA", index); }
+
+}  // namespace lopt

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/buffer.h"
+
+namespace lopt {
+
+// A device that runs kernels in place of the processor. It lives as long as the process.
+// Thread-safe.
+class Device {
+ public:
+  // kEmulated: the kernels' functions run on the host, for tests and checks; slow.
+  enum class Kind { kCuda, kEmulated };
+
+  virtual ~Device() = default;
+  virtual Kind kind() const = 0;
+  virtual std::string_view name() const = 0;  // as FindDevice takes it: "cuda:0", "emulated"
+  virtual std::string description() const = 0;
+  virtual const Memory& memory() const = 0;
+  // Of one block of threads, in bytes.
+  virtual size_t shared_memory() const = 0;
+};
+
+// The device of a name: "cuda" and "cuda:0" are the first NVIDIA GPU, "cuda:1" the second,
+// "emulated" runs a device's kernels on the host; null for "cpu", which is none. Throws Error that
+// says what there is if there is no such device.
+const Device* FindDevice(std::string_view name);
+
+// The devices that FindDevice finds beside "cpu" and "emulated": how many GPUs, and where there are
+// none the reason, such as "built without CUDA".
+struct CudaDevices {
+  int count = 0;
+  std::string reason;
+};
+CudaDevices FindCudaDevices();
+
+// Numbers that kernels read, kept in a device's memory as long as this lives.
+class DeviceConstants {
+ public:
+  explicit DeviceConstants(const Memory& memory) : memory_(memory) {}
+
+  // A copy of `values` there; null if there are none.
+  template <class T>
+  const T* Keep(std::span<const T> values) {
+    return reinterpret_cast<const T*>(KeepBytes(std::as_bytes(values)));
+  }
+  template <class T>
+  const T* Keep(const std::vector<T>& values) {
+    return Keep(std::span<const T>(values));
+  }
+
+ private:
+  const std::byte* KeepBytes(std::span<const std::byte> bytes);
+
+  const Memory& memory_;
+  std::deque<Buffer> kept_;
+};
+
+}  // namespace lopt

@@ -1,0 +1,40 @@
+# Kernels for NVIDIA GPUs: the .cu files of the folders, where there is CUDA's compiler; else the files *_none.cc stand in for them.
+set(LOPT_CUDA AUTO CACHE STRING "Kernels for NVIDIA GPUs: ON, OFF, or AUTO: where nvcc is found")
+set_property(CACHE LOPT_CUDA PROPERTY STRINGS AUTO ON OFF)
+set(LOPT_CUDA_ARCHITECTURES "80-real;90" CACHE STRING "GPUs that are compiled for, as CMAKE_CUDA_ARCHITECTURES names them; 90 is code and PTX")
+set(lopt_has_cuda OFF)
+if(LOPT_CUDA AND NOT LOPT_SANITIZE)
+  include(CheckLanguage)
+  set(CMAKE_CUDA_ARCHITECTURES ${LOPT_CUDA_ARCHITECTURES})
+  check_language(CUDA)
+  if(CMAKE_CUDA_COMPILER)
+    enable_language(CUDA)
+    find_package(CUDAToolkit 12 REQUIRED)
+    set(lopt_has_cuda ON)
+    # CMake 3.25 knows no such standard of a compiler that is newer than itself.
+    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+    set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+    set(CMAKE_CUDA_STANDARD 20)
+  elseif(NOT LOPT_CUDA STREQUAL AUTO)
+    message(FATAL_ERROR "LOPT_CUDA is ${LOPT_CUDA}, but CUDA's compiler, nvcc, is not found (CMAKE_CUDA_COMPILER or CUDACXX names it)")
+  else()
+    message(STATUS "nvcc not found: kernels for GPUs are left out")
+  endif()
+endif()
+
+# lopt_cuda(FOLDER STAND_INS...): the folder's .cu files, or these files in their place.
+function(lopt_cuda folder)
+  if(NOT lopt_has_cuda)
+    return()
+  endif()
+  set_source_files_properties(${ARGN} PROPERTIES HEADER_FILE_ONLY ON)  # left out of the build
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cu)
+  # Their own flags and no precompiled headers.
+  add_library(lopt_${folder}_cuda OBJECT ${sources})
+  target_link_libraries(lopt_${folder}_cuda PRIVATE CUDA::cudart_static)
+  target_include_directories(lopt_${folder}_cuda PRIVATE ${PROJECT_SOURCE_DIR})
+  target_compile_options(lopt_${folder}_cuda PRIVATE --expt-relaxed-constexpr --threads=2 -Xcompiler=-Wall,-Wextra,-Wno-unknown-pragmas
+    -Xptxas=-v,--warn-on-spills $<$<BOOL:${LOPT_WERROR}>:--Werror=all-warnings>)
+  target_sources(lopt_${folder} PRIVATE $<TARGET_OBJECTS:lopt_${folder}_cuda>)
+  target_link_libraries(lopt_${folder} PRIVATE CUDA::cudart_static)
+endfunction()

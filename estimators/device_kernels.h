@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <variant>
+
+#include "base/device.h"
+#include "estimators/window_device.h"
+#include "lopt/mlp_lopt_device.h"
+#include "tasks/quadratic_device.h"
+
+namespace lopt {
+
+// The tasks and rules of a device's kernels: any task of the one list runs under any rule of the
+// other.
+template <class F>
+struct DeviceFunctions {
+  using Functions = F;
+  typename F::Args args;
+};
+
+using DeviceTask = std::variant<DeviceFunctions<QuadraticDevice>>;
+using DeviceRule =
+    std::variant<DeviceFunctions<MlpLoptDevice<16>>, DeviceFunctions<MlpLoptDevice<32>>,
+                 DeviceFunctions<MlpLoptDevice<64>>>;
+
+// Runs a window, whose pointers are to the device's memory, and waits for its end. Throws Error
+// that says what the device found wrong.
+void RunWindowKernel(const Device& device, const DeviceTask& task, const DeviceRule& rule,
+                     const DeviceWindow& window);
+
+// The same for a device of the kind kCuda.
+void RunCudaWindow(const Device& device, const DeviceTask& task, const DeviceRule& rule,
+                   const DeviceWindow& window);
+
+// The same on the host, the threads of each phase in this order.
+void RunEmulatedWindow(const DeviceTask& task, const DeviceRule& rule, const DeviceWindow& window,
+                       ThreadOrder order = ThreadOrder::kForward);
+
+}  // namespace lopt

@@ -1,0 +1,290 @@
+#include "estimators/device_program.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <string>
+#include <typeinfo>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "estimators/lopt_state.h"
+#include "estimators/replica_keys.h"
+#include "lopt/device_rules.h"
+#include "tasks/device_tasks.h"
+
+namespace lopt {
+namespace {
+
+constexpr int kMostThreads = 256;
+constexpr int kWarp = 32;
+
+DeviceTask DeviceTaskOf(const TaskFamily& family) {
+  if (const auto args = QuadraticArgs(family)) return DeviceFunctions<QuadraticDevice>{*args};
+  Fail("device: this task has no functions for a device; those that have are the quadratics");
+}
+
+template <int kHidden>
+std::optional<DeviceRule> MlpLoptRule(const LearnedOptimizer& optimizer, const Layout& params,
+                                      DeviceConstants* constants) {
+  using Functions = MlpLoptDevice<kHidden>;
+  const auto args = MlpLoptArgsOf(optimizer, params, Functions::kGroup, constants);
+  if (!args || args->hidden > kHidden) return std::nullopt;
+  return DeviceFunctions<Functions>{*args};
+}
+
+DeviceRule DeviceRuleOf(const LearnedOptimizer& optimizer, const Layout& params,
+                        DeviceConstants* constants) {
+  std::optional<DeviceRule> rule = MlpLoptRule<16>(optimizer, params, constants);
+  if (!rule) rule = MlpLoptRule<32>(optimizer, params, constants);
+  if (!rule) rule = MlpLoptRule<64>(optimizer, params, constants);
+  Require(rule.has_value(),
+          "device: this optimizer has no functions for a device; MLPLOpt of up to 64 hidden units "
+          "has");
+  return *rule;
+}
+
+// Floats, up to the next multiple of 4.
+int64_t Padded(int64_t floats) { return (floats + 3) / 4 * 4; }
+
+}  // namespace
+
+DeviceProgram::DeviceProgram(const LoptProblem& problem, const Device& device)
+    : problem_(problem),
+      device_(device),
+      constants_(device.memory()),
+      task_(DeviceTaskOf(problem.task())),
+      rule_(DeviceRuleOf(problem.optimizer(), problem.task().params_layout(), &constants_)) {
+  Require(problem.task().model_state_layout().size() == 0,
+          "device: this task keeps a model state, which device functions do not");
+  const auto warps = (problem.task().params_layout().size() + kWarp - 1) / kWarp;
+  threads_ = static_cast<int>(std::clamp<int64_t>(warps * kWarp, kWarp, kMostThreads));
+  Plan();
+}
+
+void DeviceProgram::Plan() {
+  const int64_t params = problem_.task().params_layout().size();
+  const auto functions_scratch = [&](const auto& of) {
+    return std::decay_t<decltype(of)>::Functions::ScratchFloats(of.args, threads_);
+  };
+  const int64_t scratch =
+      std::max(std::visit(functions_scratch, task_), std::visit(functions_scratch, rule_));
+  const int64_t weights = std::visit(
+      [](const auto& rule) {
+        return std::decay_t<decltype(rule)>::Functions::WeightFloats(rule.args);
+      },
+      rule_);
+  const int64_t state = std::visit(
+      [](const auto& rule) {
+        return std::decay_t<decltype(rule)>::Functions::StateFloats(rule.args);
+      },
+      rule_);
+  const auto room = static_cast<int64_t>(device_.shared_memory() / sizeof(float));
+  constexpr int64_t kResult = 4;
+  const int64_t always = kResult + Padded(weights) + Padded(scratch);
+  const int64_t arrays = 2 * Padded(params) + Padded(state);
+  Require(always <= room,
+          "device '{}': weights and scratch memory of one replica take {} bytes of the {} that a "
+          "block has",
+          device_.name(), always * sizeof(float), device_.shared_memory());
+  plan_.resident = always + arrays <= room;
+  int at = 0;
+  const auto place = [&at](int64_t floats) {
+    return std::exchange(at, at + static_cast<int>(Padded(floats)));
+  };
+  if (plan_.resident) {
+    plan_.params = place(params);
+    plan_.gradient = place(params);
+    plan_.state = place(state);
+  }
+  plan_.result = place(kResult);
+  plan_.weights = place(weights);
+  plan_.scratch = place(scratch);
+  plan_.total = at;
+}
+
+// One launch: its arrays, and those of them that it keeps on the device until it has ended.
+class DeviceProgram::Launch {
+ public:
+  Launch(const DeviceProgram& program, const ThetaRows& theta, const UnrollState& state)
+      : program_(program),
+        memory_(program.device_.memory()),
+        inputs_(memory_),
+        replicas_(theta.rows) {
+    const LoptProblem& problem = program.problem_;
+    window_.replicas = replicas_;
+    window_.threads = program.threads_;
+    window_.plan = program.plan_;
+    window_.config_size = problem.task().config_layout().size();
+    window_.params_size = problem.task().params_layout().size();
+    window_.state_size = problem.optimizer_state_layout().size();
+    window_.before_update = problem.MetaLossIsBeforeUpdate();
+    if (problem.meta_loss_split())
+      window_.meta_split = static_cast<int>(*problem.meta_loss_split());
+    window_.aux = problem.meta_loss_aux().has_value();
+    window_.config = inputs_.Keep(state.At("config").As<float>());
+    SetTheta(theta);
+    if (!program.plan_.resident) {
+      gradient_ =
+          Buffer(static_cast<size_t>(replicas_ * window_.params_size) * sizeof(float), memory_);
+      window_.gradient = reinterpret_cast<float*>(gradient_.data());
+    }
+  }
+
+  DeviceWindow& window() { return window_; }
+  DeviceConstants& inputs() { return inputs_; }
+
+  // The raw losses [B, steps].
+  std::vector<float> Run(int64_t steps) {
+    window_.steps = steps;
+    Buffer losses(static_cast<size_t>(replicas_ * steps) * sizeof(float), memory_);
+    window_.losses = reinterpret_cast<float*>(losses.data());
+    RunWindowKernel(program_.device_, program_.task_, program_.rule_, window_);
+    std::vector<float> raw(static_cast<size_t>(replicas_ * steps));
+    Buffer host = losses.To(HostMemory());
+    std::ranges::copy(host.host(), std::as_writable_bytes(std::span(raw)).begin());
+    return raw;
+  }
+
+ private:
+  void SetTheta(const ThetaRows& theta) {
+    DeviceTheta& to = window_.theta;
+    to.theta = inputs_.Keep(theta.theta);
+    to.size = std::ssize(theta.theta);
+    if (theta.perturbations == nullptr) return;
+    const Perturbations& perturbations = *theta.perturbations;
+    to.pairs = perturbations.pairs();
+    to.keys = inputs_.Keep(perturbations.keys());
+    to.std = static_cast<float>(perturbations.std());
+    if (perturbations.clock().block == PerturbationClock::kWindow) return;
+    to.block = perturbations.clock().block;
+    to.episodes = inputs_.Keep(perturbations.episodes());
+  }
+
+  const DeviceProgram& program_;
+  const Memory& memory_;
+  DeviceConstants inputs_;
+  Buffer gradient_;
+  int64_t replicas_;
+  DeviceWindow window_;
+};
+
+namespace {
+
+float* OnDevice(UnrollState* state, const char* name, const Memory& memory) {
+  Array& array = state->At(name);
+  if (&array.buffer().memory() != &memory) array = array.To(memory);
+  return reinterpret_cast<float*>(array.buffer().data());
+}
+
+}  // namespace
+
+void DeviceProgram::Run(const Window& window) const {
+  const TaskFamily& task = problem_.task();
+  const int64_t config_size = task.config_layout().size();
+  const int64_t params_size = task.params_layout().size();
+  UnrollState& state = *window.state;
+  Launch launch(*this, window.theta, state);
+  DeviceWindow& to = launch.window();
+  to.params = OnDevice(&state, "params", device_.memory());
+  to.state = OnDevice(&state, "optimizer_state", device_.memory());
+
+  const std::span<float> config = state.At("config").As<float>();
+  const auto counters = [&](const char* name) { return state.At(name).As<int64_t>(); };
+  const std::span<int64_t> inner_step = counters("inner_step");
+  const std::span<int64_t> length = counters("length");
+  const std::span<int64_t> episode = counters("episode");
+  const std::span<int64_t> horizon = counters("horizon");
+  const std::span<int64_t> order = counters("order");
+
+  // The stretches, and what the episodes that begin inside the window begin with.
+  std::vector<DeviceStretch> stretches;
+  std::vector<int64_t> first_stretch = {0};
+  std::vector<float> starts;
+  const int64_t row_size = config_size + params_size;
+  for (int64_t b = 0; b < window.theta.rows; ++b) {
+    const auto stretch = [&](int64_t start) {
+      return DeviceStretch{.keys = KeysOfEpisode(window.keys[b], episode[b], order[b]),
+                           .step = inner_step[b],
+                           .count = 0,
+                           .num_steps = length[b] == TruncationSchedule::kNever ? 0 : length[b],
+                           .start = start};
+    };
+    stretches.push_back(stretch(-1));
+    for (int64_t k = 0; k < window.steps; ++k) {
+      ++stretches.back().count;
+      window.trace->iteration(k, b) = inner_step[b];
+      ++inner_step[b];
+      const bool is_last = inner_step[b] == length[b];
+      window.trace->is_last(k, b) = is_last;
+      if (!is_last || horizon[b] != 0) continue;
+      const auto start = std::ssize(starts) / std::max<int64_t>(row_size, 1);
+      starts.resize(starts.size() + static_cast<size_t>(row_size));
+      const std::span<float> row = RowsOf(std::span(starts), start, row_size);
+      const auto begun =
+          problem_.DrawEpisode(FoldIn2(window.keys[b], kRestartDraw, episode[b]), window.outer,
+                               {.config = row.first(static_cast<size_t>(config_size)),
+           .params = row.last(static_cast<size_t>(params_size)),
+           .model_state = {},
+           .optimizer_state = {}});
+      inner_step[b] = 0;
+      length[b] = begun.length;
+      order[b] = begun.order;
+      ++episode[b];
+      stretches.push_back(stretch(start));
+    }
+    first_stretch.push_back(std::ssize(stretches));
+  }
+  to.stretches = launch.inputs().Keep(stretches);
+  to.first_stretch = launch.inputs().Keep(first_stretch);
+  to.starts = launch.inputs().Keep(starts);
+  const std::vector<float> raw = launch.Run(window.steps);
+
+  for (int64_t b = 0; b < window.theta.rows; ++b) {
+    const std::span<float> now = RowsOf(config, b, config_size);
+    int64_t k = 0;
+    for (int64_t s = first_stretch[b]; s < first_stretch[b + 1]; ++s) {
+      if (stretches[s].start >= 0) {
+        const auto row = RowsOf(std::span(starts), stretches[s].start, row_size);
+        std::ranges::copy(row.first(static_cast<size_t>(config_size)), now.begin());
+      }
+      for (int64_t i = 0; i < stretches[s].count; ++i, ++k) {
+        window.trace->loss(k, b) =
+            problem_.JudgeLoss(now, raw[b * window.steps + k], &window.trace->non_finite(k, b));
+      }
+    }
+  }
+}
+
+void DeviceProgram::MetaLoss(const ThetaRows& theta, std::span<const Key> keys,
+                             const UnrollState& state, std::span<double> loss) const {
+  Launch launch(*this, theta, state);
+  DeviceWindow& to = launch.window();
+  const Array params = state.At("params").To(device_.memory());
+  // An evaluation only reads the params, and the state not at all.
+  to.params = const_cast<float*>(reinterpret_cast<const float*>(params.buffer().data()));
+  to.meta_split = static_cast<int>(problem_.meta_loss_split().value_or(Split::kTrain));
+  to.evaluates = true;
+  std::vector<DeviceStretch> stretches;
+  std::vector<int64_t> first_stretch;
+  for (int64_t b = 0; b < theta.rows; ++b) {
+    stretches.push_back(
+        {.keys =
+             {.data = {}, .meta_data = keys[b], .update = {}, .order = {}, .meta_order = keys[b]},
+         .count = 1});
+    first_stretch.push_back(b);
+  }
+  first_stretch.push_back(theta.rows);
+  to.stretches = launch.inputs().Keep(stretches);
+  to.first_stretch = launch.inputs().Keep(first_stretch);
+  const std::vector<float> raw = launch.Run(1);
+  const int64_t config_size = problem_.task().config_layout().size();
+  for (int64_t b = 0; b < theta.rows; ++b) {
+    bool non_finite = false;
+    loss[b] = problem_.JudgeLoss(RowsOf(state.At("config").As<float>(), b, config_size), raw[b],
+                                 &non_finite);
+  }
+}
+
+}  // namespace lopt

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/device.h"
+#include "estimators/device_kernels.h"
+#include "estimators/lopt_problem.h"
+
+namespace lopt {
+
+// What a device needs of a LoptProblem, made once: the functions of its task and of its optimizer,
+// the data that they read, and how a block's memory is shared out. Immutable, thread-safe.
+class DeviceProgram {
+ public:
+  // Throws Error if the task or the optimizer has no device functions, an option of one has none,
+  // or one replica needs more memory than a block has.
+  DeviceProgram(const LoptProblem& problem, const Device& device);
+
+  // InnerProblem::Run and MetaLoss. The state's params and optimizer_state are moved to the
+  // device's memory and stay there; the rest stays with the host.
+  void Run(const Window& window) const;
+  void MetaLoss(const ThetaRows& theta, std::span<const Key> keys, const UnrollState& state,
+                std::span<double> loss) const;
+
+  const ReplicaPlan& plan() const { return plan_; }
+  int threads() const { return threads_; }
+  const DeviceTask& task() const { return task_; }
+  const DeviceRule& rule() const { return rule_; }
+
+ private:
+  class Launch;
+
+  void Plan();
+
+  const LoptProblem& problem_;
+  const Device& device_;
+  DeviceConstants constants_;
+  DeviceTask task_;
+  DeviceRule rule_;
+  int threads_ = 0;
+  ReplicaPlan plan_;
+};
+
+}  // namespace lopt

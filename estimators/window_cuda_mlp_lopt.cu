@@ -1,0 +1,12 @@
+#include "estimators/window_cuda.cuh"
+
+namespace lopt {
+
+template void LaunchRule<MlpLoptDevice<16>>(const DeviceTask&, const MlpLoptArgs&,
+                                            const DeviceWindow&);
+template void LaunchRule<MlpLoptDevice<32>>(const DeviceTask&, const MlpLoptArgs&,
+                                            const DeviceWindow&);
+template void LaunchRule<MlpLoptDevice<64>>(const DeviceTask&, const MlpLoptArgs&,
+                                            const DeviceWindow&);
+
+}  // namespace lopt

@@ -1,0 +1,12 @@
+// In place of device_kernels.cu where there is no CUDA compiler.
+#include "base/error.h"
+#include "estimators/device_kernels.h"
+
+namespace lopt {
+
+void RunCudaWindow(const Device& device, const DeviceTask&, const DeviceRule&,
+                   const DeviceWindow&) {
+  Fail("device '{}': lopt was built without CUDA", device.name());
+}
+
+}  // namespace lopt
