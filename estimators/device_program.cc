@@ -225,9 +225,9 @@ void DeviceProgram::Run(const Window& window) const {
       const auto begun =
           problem_.DrawEpisode(FoldIn2(window.keys[b], kRestartDraw, episode[b]), window.outer,
                                {.config = row.first(static_cast<size_t>(config_size)),
-           .params = row.last(static_cast<size_t>(params_size)),
-           .model_state = {},
-           .optimizer_state = {}});
+                                .params = row.last(static_cast<size_t>(params_size)),
+                                .model_state = {},
+                                .optimizer_state = {}});
       inner_step[b] = 0;
       length[b] = begun.length;
       order[b] = begun.order;

@@ -1,6 +1,5 @@
 #include "estimators/inner_problem.h"
 
-
 #include "base/error.h"
 
 namespace lopt {

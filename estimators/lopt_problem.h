@@ -69,8 +69,8 @@ class LoptProblem : public InnerProblem {
   // DeviceProgram does.
   LoptProblem(std::shared_ptr<const TaskFamily> task,
               std::shared_ptr<const LearnedOptimizer> optimizer,
-              std::shared_ptr<const TruncationSchedule> schedule,
-              const LoptProblemOptions& options, const Device* device = nullptr);
+              std::shared_ptr<const TruncationSchedule> schedule, const LoptProblemOptions& options,
+              const Device* device = nullptr);
   ~LoptProblem() override;
 
   bool EpisodesEnd() const override { return schedule_->EpisodesEnd(); }
