@@ -41,19 +41,6 @@ class EmulatedMemory : public Memory {
   }
 };
 
-// With the memory of a block of an H100.
-class Emulated : public Device {
- public:
-  Kind kind() const override { return Kind::kEmulated; }
-  std::string_view name() const override { return "emulated"; }
-  std::string description() const override { return "a device's kernels, run on the host"; }
-  const Memory& memory() const override { return memory_; }
-  size_t shared_memory() const override { return 227 * 1024; }
-
- private:
-  EmulatedMemory memory_;
-};
-
 // The number in "cuda" and "cuda:<n>"; none of other names.
 std::optional<int> CudaIndex(std::string_view name) {
   if (name == "cuda") return 0;
@@ -67,8 +54,13 @@ std::optional<int> CudaIndex(std::string_view name) {
 
 }  // namespace
 
+EmulatedDevice::EmulatedDevice(size_t shared_memory, ThreadOrder order)
+    : shared_memory_(shared_memory), order_(order), memory_(std::make_unique<EmulatedMemory>()) {}
+
+EmulatedDevice::~EmulatedDevice() = default;
+
 const Device* FindDevice(std::string_view name) {
-  static const Emulated emulated;
+  static const EmulatedDevice emulated;
   if (name == "cpu") return nullptr;
   if (name == "emulated") return &emulated;
   const std::optional<int> index = CudaIndex(name);

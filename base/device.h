@@ -2,16 +2,18 @@
 
 #include <cstddef>
 #include <deque>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/block_device.h"
 #include "base/buffer.h"
 
 namespace lopt {
 
-// A device that runs kernels in place of the processor. It lives as long as the process.
+// A device that runs kernels in place of the processor. It outlives all that is in its memory.
 // Thread-safe.
 class Device {
  public:
@@ -25,6 +27,27 @@ class Device {
   virtual const Memory& memory() const = 0;
   // Of one block of threads, in bytes.
   virtual size_t shared_memory() const = 0;
+};
+
+// Runs a device's kernels on the host, each phase's threads in this order, with so many bytes of
+// memory for a block; by default as many as an H100 has.
+class EmulatedDevice : public Device {
+ public:
+  explicit EmulatedDevice(size_t shared_memory = 227 * 1024,
+                          ThreadOrder order = ThreadOrder::kForward);
+  ~EmulatedDevice() override;
+
+  Kind kind() const override { return Kind::kEmulated; }
+  std::string_view name() const override { return "emulated"; }
+  std::string description() const override { return "a device's kernels, run on the host"; }
+  const Memory& memory() const override { return *memory_; }
+  size_t shared_memory() const override { return shared_memory_; }
+  ThreadOrder order() const { return order_; }
+
+ private:
+  size_t shared_memory_;
+  ThreadOrder order_;
+  std::unique_ptr<const Memory> memory_;
 };
 
 // The device of a name: "cuda" and "cuda:0" are the first NVIDIA GPU, "cuda:1" the second,

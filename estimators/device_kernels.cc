@@ -46,7 +46,7 @@ void RunEmulatedWindow(const DeviceTask& task, const DeviceRule& rule, const Dev
 void RunWindowKernel(const Device& device, const DeviceTask& task, const DeviceRule& rule,
                      const DeviceWindow& window) {
   if (device.kind() == Device::Kind::kEmulated) {
-    RunEmulatedWindow(task, rule, window);
+    RunEmulatedWindow(task, rule, window, static_cast<const EmulatedDevice&>(device).order());
   } else {
     RunCudaWindow(device, task, rule, window);
   }

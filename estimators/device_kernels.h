@@ -34,6 +34,6 @@ void RunCudaWindow(const Device& device, const DeviceTask& task, const DeviceRul
 
 // The same on the host, the threads of each phase in this order.
 void RunEmulatedWindow(const DeviceTask& task, const DeviceRule& rule, const DeviceWindow& window,
-                       ThreadOrder order = ThreadOrder::kForward);
+                       ThreadOrder order);
 
 }  // namespace lopt

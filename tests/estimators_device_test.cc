@@ -28,68 +28,117 @@ struct Case {
   LoptProblemOptions options = {};
 };
 
-std::unique_ptr<LoptProblem> MakeProblem(const Case& of, const std::string& device) {
+std::unique_ptr<LoptProblem> MakeProblem(const Case& of, const Device* device) {
   return std::make_unique<LoptProblem>(TaskRegistry().Make(Parsed(of.task), TaskResources("")),
                                        OptimizerRegistry().Make(Parsed(of.optimizer)),
                                        ScheduleRegistry().Make(Parsed(of.schedule)), of.options,
-                                       FindDevice(device));
+                                       device);
 }
 
-double Apart(double a, double b) {
-  return std::abs(a - b) / std::max({1.0, std::abs(a), std::abs(b)});
-}
-
-// Two windows of twins under perturbed thetas on both; the largest relative difference of losses
-// and of params after them.
-struct Difference {
-  double losses = 0;
-  double params = 0;
-};
-
-Difference CompareWithHost(const Case& of, int64_t steps = 10) {
-  constexpr int64_t kPairs = 2;
-  Difference difference;
-  const auto host = MakeProblem(of, "cpu");
-  const auto device = MakeProblem(of, "emulated");
-  const Eigen::VectorXf theta = host->optimizer().InitTheta(KeyFromSeed(3));
-  const Perturbations perturbations(SplitKey(KeyFromSeed(4), kPairs), 0.05, theta.size());
-  const ThetaRows rows = {
-      .theta = AsSpan(theta), .rows = 2 * kPairs, .perturbations = &perturbations};
-  std::vector<Key> keys = SplitKey(KeyFromSeed(5), kPairs);
-  keys.insert(keys.end(), keys.begin(), keys.begin() + kPairs);
-  UnrollState states[2] = {host->Start(rows, {}, keys), device->Start(rows, {}, keys)};
-  for (int window = 0; window < 2; ++window) {
-    UnrollTrace traces[2];
-    const LoptProblem* problems[2] = {host.get(), device.get()};
-    for (int i = 0; i < 2; ++i) {
-      problems[i]->Run(
-          {.theta = rows, .keys = keys, .steps = steps, .state = &states[i], .trace = &traces[i]});
+// Runs two windows of twins under perturbed thetas.
+class TwoWindows {
+ public:
+  TwoWindows(const Case& of, const Device* device, PerturbationClock clock = {}, int64_t steps = 10)
+      : problem_(MakeProblem(of, device)), theta_(problem_->optimizer().InitTheta(KeyFromSeed(3))) {
+    keys_ = SplitKey(KeyFromSeed(5), kPairs);
+    keys_.insert(keys_.end(), keys_.begin(), keys_.begin() + kPairs);
+    const std::vector<Key> pair_keys = SplitKey(KeyFromSeed(4), kPairs);
+    std::vector<int64_t> episodes(kPairs, 0);
+    for (UnrollTrace& trace : traces_) {
+      const Perturbations perturbations =
+          clock.block == PerturbationClock::kWindow
+              ? Perturbations(pair_keys, 0.05, theta_.size())
+              : Perturbations(pair_keys, episodes, clock, 0.05, theta_.size());
+      const ThetaRows rows = {
+          .theta = AsSpan(theta_), .rows = 2 * kPairs, .perturbations = &perturbations};
+      if (state_.size() == 0) state_ = problem_->Start(rows, {}, keys_);
+      problem_->Run(
+          {.theta = rows, .keys = keys_, .steps = steps, .state = &state_, .trace = &trace});
+      for (int64_t n = 0; n < kPairs; ++n) episodes[n] += trace.is_last.col(n).count();
+      meta_loss_.resize(keys_.size());
+      problem_->MetaLoss(rows, keys_, state_, meta_loss_);
     }
-    for (int64_t b = 0; b < rows.rows; ++b) {
-      for (int64_t k = 0; k < steps; ++k) {
-        difference.losses =
-            std::max(difference.losses, Apart(traces[0].loss(k, b), traces[1].loss(k, b)));
-        CHECK_EQ(traces[0].iteration(k, b), traces[1].iteration(k, b));
-        CHECK_EQ(traces[0].is_last(k, b), traces[1].is_last(k, b));
+  }
+
+  // The largest relative differences of losses and of numbers of the state; counters are equal.
+  void Compare(const TwoWindows& other, double* losses, double* state) const {
+    *losses = 0;
+    *state = 0;
+    for (int window = 0; window < 2; ++window) {
+      const UnrollTrace& mine = traces_[window];
+      const UnrollTrace& theirs = other.traces_[window];
+      CHECK((mine.iteration == theirs.iteration).all());
+      CHECK((mine.is_last == theirs.is_last).all());
+      CHECK((mine.non_finite == theirs.non_finite).all());
+      for (int64_t i = 0; i < mine.loss.size(); ++i) {
+        *losses = std::max(*losses, Apart(mine.loss.data()[i], theirs.loss.data()[i]));
+      }
+    }
+    for (size_t b = 0; b < meta_loss_.size(); ++b) {
+      *losses = std::max(*losses, Apart(meta_loss_[b], other.meta_loss_[b]));
+    }
+    for (const auto& [name, array] : state_) {
+      const Array mine = array.To(HostMemory());
+      const Array theirs = other.state_.At(name).To(HostMemory());
+      REQUIRE(mine.shape() == theirs.shape());
+      if (mine.dtype() != DType::kFloat32) {
+        CHECK_MESSAGE(mine == theirs, name);
+        continue;
+      }
+      for (size_t i = 0; i < mine.As<float>().size(); ++i) {
+        *state = std::max(*state, Apart(mine.As<float>()[i], theirs.As<float>()[i]));
       }
     }
   }
-  for (const auto& [name, array] : states[0]) {
-    const Array other = states[1].At(name).To(HostMemory());
-    REQUIRE(other.shape() == array.shape());
-    if (array.dtype() != DType::kFloat32) {
-      CHECK_MESSAGE(other == array, name);
-      continue;
-    }
-    for (size_t i = 0; i < array.As<float>().size(); ++i) {
-      difference.params =
-          std::max(difference.params, Apart(array.As<float>()[i], other.As<float>()[i]));
-    }
+
+  // Whether all bits are the same.
+  bool operator==(const TwoWindows& other) const {
+    return state_ == other.state_ && meta_loss_ == other.meta_loss_ &&
+           (traces_[0].loss == other.traces_[0].loss).all() &&
+           (traces_[1].loss == other.traces_[1].loss).all();
   }
-  return difference;
+
+  // Episodes that ended.
+  int64_t ended() const { return traces_[0].is_last.count() + traces_[1].is_last.count(); }
+
+ private:
+  static constexpr int64_t kPairs = 2;
+
+  static double Apart(double a, double b) {
+    return a == b ? 0 : std::abs(a - b) / std::max({1.0, std::abs(a), std::abs(b)});
+  }
+
+  std::unique_ptr<LoptProblem> problem_;
+  Eigen::VectorXf theta_;
+  std::vector<Key> keys_;
+  UnrollState state_;
+  UnrollTrace traces_[2];
+  std::vector<double> meta_loss_;
+};
+
+// The same on the host and on a device, which gives the same bits whatever the order of its
+// threads.
+void CompareWithHost(const Case& of, const EmulatedDevice& device, double tolerance = 2e-5,
+                     PerturbationClock clock = {}) {
+  const TwoWindows host(of, nullptr, clock);
+  const TwoWindows there(of, &device, clock);
+  double losses = 0;
+  double state = 0;
+  there.Compare(host, &losses, &state);
+  CHECK_LT(losses, tolerance);
+  CHECK_LT(state, tolerance);
+  for (const ThreadOrder order : {ThreadOrder::kBackward, ThreadOrder::kMixed}) {
+    CHECK(TwoWindows(of, std::make_unique<EmulatedDevice>(device.shared_memory(), order).get(),
+                     clock) == there);
+  }
+}
+
+std::string MlpLoptOf(const std::string& options) {
+  return R"({"type": "MLPLOpt", "step_mult": 0.1, )" + options + "}";
 }
 
 TEST_CASE("MLPLOpt on a device makes the steps that it makes on the host") {
+  const EmulatedDevice device;
   for (const char* options :
        {R"("hidden_size": 4)", R"("hidden_size": 16)", R"("hidden_size": 17, "hidden_layers": 3)",
         R"("hidden_size": 32)", R"("hidden_size": 33, "hidden_layers": 1)",
@@ -102,12 +151,70 @@ TEST_CASE("MLPLOpt on a device makes the steps that it makes on the host") {
                              R"({"type": "LogQuadraticTask", "dim": 300})"}) {
       CAPTURE(options);
       CAPTURE(task);
-      const Difference difference = CompareWithHost(
-          {.task = task,
-           .optimizer = std::string(R"({"type": "MLPLOpt", "step_mult": 0.1, )") + options + "}"});
-      CHECK_LT(difference.losses, 2e-5);
-      CHECK_LT(difference.params, 2e-5);
+      CompareWithHost({.task = task, .optimizer = MlpLoptOf(options)}, device);
     }
+  }
+}
+
+TEST_CASE("Replicas that do not fit in the memory of a block are stepped in the device's") {
+  const Case of = {.task = R"({"type": "NoisyQuadraticFamily", "dim": 500})",
+                   .optimizer = MlpLoptOf(R"("hidden_size": 4)")};
+  constexpr size_t kSmall = 14 * 1024;
+  const EmulatedDevice small(kSmall);
+  REQUIRE_FALSE(DeviceProgram(*MakeProblem(of, nullptr), small).plan().resident);
+  REQUIRE(DeviceProgram(*MakeProblem(of, nullptr), EmulatedDevice()).plan().resident);
+  CompareWithHost(of, small);
+  CHECK(TwoWindows(of, &small) == TwoWindows(of, std::make_unique<EmulatedDevice>().get()));
+}
+
+TEST_CASE("Every meta-loss, and perturbations of blocks and episodes, are those of the host") {
+  const EmulatedDevice device;
+  for (const MetaLoss meta_loss :
+       {MetaLoss::kBeforeUpdate, MetaLoss::kSameData, MetaLoss::kTrain, MetaLoss::kTest}) {
+    for (const int64_t block :
+         {PerturbationClock::kWindow, int64_t{3}, PerturbationClock::kEpisode}) {
+      CAPTURE(static_cast<int>(meta_loss));
+      CAPTURE(block);
+      const Case of = {.task = R"({"type": "NoisyQuadraticFamily", "dim": 5, "cov": 0.3})",
+                       .optimizer = MlpLoptOf(R"("hidden_size": 4)"),
+                       .options = {.meta_loss = meta_loss}};
+      CompareWithHost(of, device, 2e-5, {.block = block});
+      CHECK_GE(TwoWindows(of, &device, {.block = block}).ended(), 8);
+    }
+  }
+}
+
+TEST_CASE("What has no functions for a device, and what does not fit, is an Error") {
+  const EmulatedDevice device;
+  const auto error = [&](const Case& of, const Device& on) {
+    return ErrorOf([&] { MakeProblem(of, &on); });
+  };
+  const std::string quadratic = R"({"type": "QuadraticTask", "dim": 10})";
+  CHECK(error({quadratic, R"({"type": "LearnableAdam"})"}, device).find("optimizer") !=
+        std::string::npos);
+  CHECK(error({quadratic, MlpLoptOf(R"("hidden_size": 65)")}, device).find("64 hidden units") !=
+        std::string::npos);
+  CHECK(
+      error({R"({"type": "ImageMLP", "norm": "batch"})", MlpLoptOf(R"("hidden_size": 4)")}, device)
+          .find("no functions for a device") != std::string::npos);
+  CHECK(error({quadratic, MlpLoptOf(R"("hidden_size": 64, "hidden_layers": 8)")},
+              EmulatedDevice(48 * 1024))
+            .find("bytes of the 49152 that a block has") != std::string::npos);
+}
+
+TEST_CASE("A device that is not there is an Error that says what there is") {
+  CHECK_EQ(FindDevice("cpu"), nullptr);
+  CHECK_EQ(FindDevice("emulated")->name(), "emulated");
+  CHECK(ErrorOf([] { FindDevice("gpu"); }).find("choose cpu, cuda, cuda:<number") !=
+        std::string::npos);
+  CHECK(ErrorOf([] { FindDevice("cuda:x"); }).find("is none") != std::string::npos);
+  const CudaDevices found = FindCudaDevices();
+  if (found.count == 0) {
+    CHECK(ErrorOf([] { FindDevice("cuda"); }).find(found.reason) != std::string::npos);
+  } else {
+    CHECK_EQ(FindDevice("cuda:0")->kind(), Device::Kind::kCuda);
+    CHECK(ErrorOf([] { FindDevice("cuda:999"); }).find("the GPUs are cuda:0 to") !=
+          std::string::npos);
   }
 }
 
