@@ -295,7 +295,7 @@ class Thetas(unittest.TestCase):
         with self.assertRaisesRegex(lopt.Error, "^load: 'best' is neither a file nor a trained "
                                     "optimizer: fast, recommended, tutorial$"):
             LearnedOptimizer([torch.ones(3, requires_grad=True)], "best")
-        with self.assertRaisesRegex(TypeError, "not int"):
+        with self.assertRaisesRegex(lopt.Error, "^theta must be a path .*, got int$"):
             lopt.load(3)
 
     def test_values_of_another_type_or_number_are_an_error(self):
