@@ -28,7 +28,7 @@ function(lopt_cuda folder)
     return()
   endif()
   set_source_files_properties(${ARGN} PROPERTIES HEADER_FILE_ONLY ON)  # left out of the build
-  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cu)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cu)
   # Their own flags and no precompiled headers.
   add_library(lopt_${folder}_cuda OBJECT ${sources})
   target_link_libraries(lopt_${folder}_cuda PRIVATE CUDA::cudart_static)

@@ -1,4 +1,5 @@
 #include "tasks/device_tasks.h"
+#include "tasks/linear_task.h"
 #include "tasks/quadratic.h"
 
 namespace lopt {
@@ -13,6 +14,10 @@ std::optional<QuadraticDevice::Args> QuadraticArgs(const TaskFamily& family) {
   }
   if (dynamic_cast<const LogQuadraticTask*>(&family) != nullptr) {
     args.kind = Kind::kLog;
+    return args;
+  }
+  if (dynamic_cast<const LinearTask*>(&family) != nullptr) {
+    args.kind = Kind::kLinear;
     return args;
   }
   if (const auto* noisy = dynamic_cast<const NoisyQuadraticFamily*>(&family)) {

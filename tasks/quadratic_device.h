@@ -9,9 +9,9 @@
 
 namespace lopt {
 
-// The quadratics of tasks/quadratic.h on a device.
+// The quadratics of tasks/quadratic.h and tasks/linear_task.h on a device.
 struct QuadraticDevice {
-  enum class Kind { kPlain, kTarget, kNoisy, kLog };
+  enum class Kind { kPlain, kTarget, kNoisy, kLog, kLinear };
 
   struct Args {
     Kind kind;
@@ -27,15 +27,19 @@ struct QuadraticDevice {
     float* partial = replica.scratch;
     const float* center = e.config;
     const float* scale = e.config + args.dim;
-    // What is squared and summed up.
     const auto distance = [&](int64_t i) {
       if (args.kind == Kind::kTarget) return x[i] - center[i];
       if (args.kind == Kind::kNoisy) return scale[i] * (x[i] - center[i]);
       return x[i];
     };
+    const auto noise = [&](int64_t i) { return NormalAt(e.key, static_cast<uint64_t>(i)); };
+    // What is summed up.
+    const auto term = [&](int64_t i) {
+      return distance(i) * (args.kind == Kind::kLinear ? noise(i) : distance(i));
+    };
     block.ForEachThread([&](int thread) {
       float sum = 0;
-      for (int64_t i = thread; i < args.dim; i += block.threads()) sum += distance(i) * distance(i);
+      for (int64_t i = thread; i < args.dim; i += block.threads()) sum += term(i);
       partial[thread] = sum;
     });
     SumOverThreads(block, 1, partial, replica.loss);
@@ -43,10 +47,13 @@ struct QuadraticDevice {
     if (e.gradient) {
       float* gradient = replica.gradient;
       block.ForEach(args.dim, [&](int64_t i) {
-        gradient[i] = args.kind == Kind::kNoisy
-                          ? 2 * scale[i] * distance(i) + args.cov * NormalAt(e.key, i) * x[i]
-                      : args.kind == Kind::kLog ? 2 * x[i] / sum
-                                                : 2 * distance(i);
+        if (args.kind == Kind::kLinear) {
+          gradient[i] = noise(i);
+        } else if (args.kind == Kind::kNoisy) {
+          gradient[i] = 2 * scale[i] * distance(i) + args.cov * noise(i) * x[i];
+        } else {
+          gradient[i] = args.kind == Kind::kLog ? 2 * x[i] / sum : 2 * distance(i);
+        }
       });
     }
     if (args.kind == Kind::kLog) {

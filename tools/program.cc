@@ -21,6 +21,7 @@ constexpr Command kCommands[] = {
     {"check", "Whether types keep what the library promises of them.", CheckCommand},
     {"bench", "How fast the kernels and meta-training run, beside the machine's peak.",
      BenchCommand},
+    {"verify-kernels", "Compare a GPU's kernels with the processor's.", VerifyKernelsCommand},
     {"export", "Write a trained optimizer as TorchScript or for NumPy.", ExportCommand},
     {"import", "Turn weights of google/learned_optimization into a theta file.", ImportCommand},
     {"inspect", "What a checkpoint or a .safetensors file holds.", InspectCommand},
@@ -32,7 +33,7 @@ constexpr Command kCommands[] = {
 std::string Usage() {
   std::string text = "Usage: lopt COMMAND [OPTIONS]\n\nCommands:\n";
   for (const Command& command : kCommands) {
-    text += fmt::format("  {:<12} {}\n", command.name, command.summary);
+    text += fmt::format("  {:<14} {}\n", command.name, command.summary);
   }
   return text + "\nlopt COMMAND --help explains the options of one.\n";
 }

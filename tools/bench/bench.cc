@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/device.h"
 #include "base/isa.h"
 #include "base/output_directory.h"
 #include "base/parallel.h"
@@ -24,6 +25,7 @@
 #include "tools/command_line.h"
 #include "tools/commands.h"
 #include "tools/cores.h"
+#include "tools/device/device_bench.h"
 
 namespace lopt {
 
@@ -37,6 +39,7 @@ constexpr const char* kBenchExamples =
     "  lopt bench\n"
     "  lopt bench --filter 'inner_step/.*' --threads 2\n"
     "  lopt bench --json > bench.json\n"
+    "  lopt bench --device cuda\n"
     "  lopt bench --estimators config.json --theta theta.safetensors --out DIR\n";
 
 // Standard output for one JSON object: until it is printed, all else that this process writes there
@@ -118,6 +121,65 @@ int BenchEstimatorsCommand(const po::variables_map& values, int threads) {
     output->Print(RecordText(bench, 2));
   } else {
     PrintEstimators(bench);
+  }
+  return kExitDone;
+}
+
+int BenchDeviceCommand(const po::variables_map& values, const BenchOptions& options) {
+  const Device* device = FindDevice(values["device"].as<std::string>());
+  if (device == nullptr) {
+    throw UsageError(
+        "bench: --device 'cpu' is what is timed without it; choose cuda, cuda:<number of a GPU> or "
+        "emulated");
+  }
+  std::optional<JsonOutput> output;
+  if (values.contains("json")) output.emplace();
+  const bool measured = device->kind() == Device::Kind::kCuda;
+  const DeviceSpeed speed = measured ? MeasureCudaSpeed(*device) : DeviceSpeed();
+  if (!output) {
+    fmt::print("{}: {}\n", device->name(), device->description());
+    if (measured) {
+      fmt::print("FMA peak {:.0f} GFLOP/s, copies {:.0f} GB/s, an empty launch {:.1f} us\n",
+                 speed.gflops, speed.gigabytes, 1e6 * speed.launch_seconds);
+    }
+    fmt::print("\n{:<30} {:>8} {:>6} {:>10} {:>12} {:>9} {:>8} {:>8} {:>9}\n", "workload",
+               "replicas", "steps", "window, s", "steps/s", "GFLOP/s", "of peak", "launch",
+               "a block");
+  }
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  const auto share = [measured](double part, double whole) {
+    return measured ? fmt::format("{:.1f} %", 100 * part / whole) : std::string();
+  };
+  ThreadPool(options.threads).Run([&] {
+    BenchDevice(*device, options.repeats, [&](const DeviceBenchResult& r) {
+      if (output) {
+        rows.push_back({{"name", r.name},
+                        {"replicas", r.replicas},
+                        {"steps", r.steps},
+                        {"window_seconds", r.window_seconds},
+                        {"steps_per_second", r.steps_per_second},
+                        {"gflops", r.gflops},
+                        {"shared_bytes", r.shared_bytes},
+                        {"resident", r.resident}});
+        return;
+      }
+      fmt::print("{:<30} {:>8} {:>6} {:>10.4g} {:>12.6g} {:>9.4g} {:>8} {:>8} {:>6} KB{}\n", r.name,
+                 r.replicas, r.steps, r.window_seconds, r.steps_per_second, r.gflops,
+                 share(r.gflops, speed.gflops), share(speed.launch_seconds, r.window_seconds),
+                 r.shared_bytes / 1024, r.resident ? "" : ", state outside");
+      std::fflush(stdout);
+    });
+  });
+  if (output) {
+    nlohmann::ordered_json json = {
+        {"device", {{"name", device->name()}, {"description", device->description()}}}};
+    if (measured) {
+      json["device"]["gflops"] = speed.gflops;
+      json["device"]["gigabytes_per_second"] = speed.gigabytes;
+      json["device"]["launch_seconds"] = speed.launch_seconds;
+    }
+    json["workloads"] = rows;
+    output->Print(json.dump(2));
   }
   return kExitDone;
 }
@@ -204,6 +266,9 @@ int BenchCommand(const std::vector<std::string>& arguments) {
       "Timed repeats of each workload; the median counts.");
   add("short", "Two short repeats: a check of results and output, not a measurement.");
   add("json", "Print one JSON object instead of a table.");
+  add("device", po::value<std::string>()->value_name("NAME"),
+      "Time windows on a device (cuda, cuda:<number of a GPU>, emulated) instead, beside what it "
+      "can do at most.");
   add("estimators", po::value<std::string>()->value_name("CONFIG"),
       "Compare the estimators of a config of meta-training with the exact gradient instead.");
   add("theta", po::value<std::string>()->value_name("FILE"),
@@ -237,6 +302,7 @@ int BenchCommand(const std::vector<std::string>& arguments) {
       throw UsageError(fmt::format("bench: --{} goes with --estimators", option));
     }
   }
+  if (values->contains("device")) return BenchDeviceCommand(*values, bench);
   const std::string pattern = (*values)["filter"].as<std::string>();
   std::vector<WorkloadMaker> chosen;
   try {

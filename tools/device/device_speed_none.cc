@@ -1,0 +1,11 @@
+// In place of device_speed.cu where there is no CUDA compiler.
+#include "base/error.h"
+#include "tools/device/device_speed.h"
+
+namespace lopt {
+
+DeviceSpeed MeasureCudaSpeed(const Device& device) {
+  Fail("device '{}': lopt was built without CUDA", device.name());
+}
+
+}  // namespace lopt

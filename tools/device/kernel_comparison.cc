@@ -1,0 +1,175 @@
+#include "tools/device/kernel_comparison.h"
+
+#include <algorithm>
+#include <cmath>
+#include <exception>
+#include <limits>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/config.h"
+#include "base/eigen.h"
+#include "estimators/lopt_problem.h"
+#include "estimators/registry.h"
+#include "lopt/registry.h"
+#include "tasks/linear_task.h"
+#include "tasks/registry.h"
+
+namespace lopt {
+namespace {
+
+constexpr double kStd = 0.01;  // of theta's perturbations
+// Steps with the same gradients differ by rounding alone, which momenta and params add up.
+constexpr double kRulesTolerance = 2e-5;
+// Where gradients follow the params, their differences do as well.
+constexpr double kTasksTolerance = 2e-4;
+
+Config ParsedConfig(const std::string& text) { return Config::Parse(text, "kernel comparison"); }
+
+Layout AllRanks() {
+  return Layout({{"scalar", Shape{}},
+                 {"one", {1}},
+                 {"vector", {17}},
+                 {"matrix", {33, 5}},
+                 {"wide", {3, 127}},
+                 {"cube", {3, 4, 5}},
+                 {"kernel", {3, 3, 2, 7}},
+                 {"five", {2, 3, 1, 5, 2}},
+                 {"empty", {0, 4}}});
+}
+
+struct Outcome {
+  UnrollTrace trace;
+  UnrollState state;
+};
+
+// What is compared.
+struct Comparison {
+  std::string on;
+  std::shared_ptr<const TaskFamily> task;
+  std::string optimizer;  // its config
+  int64_t pairs = 1;
+  int64_t steps = 1;
+  double tolerance = 0;
+  LoptProblemOptions options = {};
+};
+
+// All steps in windows of at most 50.
+Outcome RunOn(const Comparison& of, const Device* device) {
+  constexpr int64_t kWindow = 50;
+  const auto optimizer = OptimizerRegistry().Make(ParsedConfig(of.optimizer));
+  const LoptProblem problem(of.task, optimizer,
+                            ScheduleRegistry().Make(ParsedConfig(
+                                R"({"type": "ConstantTruncationSchedule", "total_length": 4000})")),
+                            of.options, device);
+  const Eigen::VectorXf theta = optimizer->InitTheta(KeyFromSeed(1));
+  const Perturbations perturbations(SplitKey(KeyFromSeed(2), of.pairs), kStd, theta.size());
+  const ThetaRows rows = {
+      .theta = AsSpan(theta), .rows = 2 * of.pairs, .perturbations = &perturbations};
+  std::vector<Key> keys = SplitKey(KeyFromSeed(3), 2 * of.pairs);
+  Outcome outcome;
+  outcome.state = problem.Start(rows, {}, keys);
+  for (int64_t done = 0; done < of.steps; done += kWindow) {
+    problem.Run({.theta = rows,
+                 .keys = keys,
+                 .steps = std::min(kWindow, of.steps - done),
+                 .state = &outcome.state,
+                 .trace = &outcome.trace});
+  }
+  return outcome;
+}
+
+// The largest difference relative to the largest number.
+template <class Numbers>
+double LargestDifference(const Numbers& a, const Numbers& b) {
+  double difference = 0;
+  double largest = 0;
+  for (size_t i = 0; i < static_cast<size_t>(std::size(a)); ++i) {
+    const auto x = static_cast<double>(a[i]);
+    const auto y = static_cast<double>(b[i]);
+    if (std::isfinite(y)) largest = std::max(largest, std::abs(y));
+    if (x != y) difference = std::max(difference, std::abs(x - y));
+    if (std::isnan(x) != std::isnan(y)) return std::numeric_limits<double>::infinity();
+  }
+  return largest > 0 ? difference / largest : difference;
+}
+
+template <class Array2d>
+std::span<const double> NumbersOf(const Array2d& array) {
+  return {array.data(), static_cast<size_t>(array.size())};
+}
+
+KernelComparison Compare(const Comparison& of, const Device& device) {
+  KernelComparison result{.kernel = of.optimizer,
+                          .on = of.on,
+                          .replicas = 2 * of.pairs,
+                          .steps = of.steps,
+                          .tolerance = of.tolerance};
+  try {
+    const Outcome host = RunOn(of, nullptr);
+    const Outcome there = RunOn(of, &device);
+    const Outcome again = RunOn(of, &device);
+    result.repeats = there.state == again.state;
+    result.losses = LargestDifference(NumbersOf(there.trace.loss), NumbersOf(host.trace.loss));
+    for (const auto& [name, array] : host.state) {
+      if (array.dtype() != DType::kFloat32) continue;
+      const Array copy = there.state.At(name).To(HostMemory());
+      result.numbers =
+          std::max(result.numbers, LargestDifference(copy.As<float>(), array.As<float>()));
+    }
+  } catch (const std::exception& error) {
+    result.error = error.what();
+  }
+  return result;
+}
+
+}  // namespace
+
+void CompareKernels(const Device& device, int64_t steps,
+                    const std::function<void(const KernelComparison&)>& each) {
+  // The loss of one parameter is a normal number times the params' first.
+  each(Compare({.on = "normal numbers",
+                .task = std::make_shared<LinearTask>(Layout({{"x", Shape{}}})),
+                .optimizer = R"({"type": "MLPLOpt", "hidden_size": 4, "step_mult": 0})",
+                .pairs = 256,
+                .steps = 50,
+                .tolerance = 1e-6},
+               device));
+  const auto all_ranks = std::make_shared<LinearTask>(AllRanks());
+  for (
+      const char* optimizer :
+      {R"({"type": "MLPLOpt", "step_mult": 0.05, "hidden_size": 1, "hidden_layers": 1})",
+       R"({"type": "MLPLOpt", "step_mult": 0.05, "hidden_size": 4})",
+       R"({"type": "MLPLOpt", "step_mult": 0.05, "hidden_size": 17, "hidden_layers": 3})",
+       R"({"type": "MLPLOpt", "step_mult": 0.05, "hidden_size": 32})",
+       R"({"type": "MLPLOpt", "step_mult": 0.05, "hidden_size": 33, "hidden_layers": 4})",
+       R"({"type": "MLPLOpt", "step_mult": 0.05, "hidden_size": 64})",
+       R"({"type": "MLPLOpt", "step_mult": 0.05, "hidden_size": 8, "progress_features": true, "schedule": "cosine", "relative_step": true, "relative_to_parameter": true})"}) {
+    each(Compare({.on = "ranks 0 to 5",
+                  .task = all_ranks,
+                  .optimizer = optimizer,
+                  .steps = steps,
+                  .tolerance = kRulesTolerance},
+                 device));
+  }
+  each(Compare({.on = "60,000 params in the device's memory",
+                .task = std::make_shared<LinearTask>(Layout({{"w", {600, 99}}, {"b", {600}}})),
+                .optimizer = R"({"type": "MLPLOpt", "step_mult": 0.05, "hidden_size": 16})",
+                .steps = std::min<int64_t>(steps, 20),
+                .tolerance = kRulesTolerance},
+               device));
+  for (const char* task : {R"({"type": "QuadraticTask", "dim": 33})",
+                           R"({"type": "FixedDimQuadraticFamily", "dim": 10})",
+                           R"({"type": "NoisyQuadraticFamily", "dim": 257})",
+                           R"({"type": "LogQuadraticTask", "dim": 3})"}) {
+    each(Compare({.on = task,
+                  .task = TaskRegistry().Make(ParsedConfig(task), TaskResources("")),
+                  .optimizer = R"({"type": "MLPLOpt", "step_mult": 0.05, "hidden_size": 32})",
+                  .steps = std::min<int64_t>(steps, 50),
+                  .tolerance = kTasksTolerance},
+                 device));
+  }
+}
+
+}  // namespace lopt
