@@ -45,7 +45,8 @@ struct UpdateTask {
 // thread updates. Sums of more lose digits: those of 4e7 parameters, on AVX2, four of seven.
 constexpr int64_t kPiece = 1 << 16;
 
-// Parameters of a tensor that one thread steps. So few because that is most of the work.
+// Parameters of a tensor that one thread steps, which is most of the work, unless the network is
+// narrow: then waking another thread for fewer than above takes longer.
 constexpr int64_t kStepPiece = 24 * kStretch;
 
 }  // namespace lopt
@@ -100,7 +101,7 @@ void StepPiece(const UpdateTask& task, const NetworkScratch& scratch, const Piec
   const int64_t whole = piece.whole();
   // A network this narrow is through before memory has brought the next parameters of a large
   // tensor.
-  const bool prefetch = size == kStepPiece && net.hidden <= kNarrow;
+  const bool prefetch = size >= kStepPiece && net.hidden <= kNarrow;
   for (int64_t first = 0; first < whole; first += kStretch) {
     const int64_t end = std::min(whole, first + kStretch);
     const int64_t m_first = first / kBlock * kBlockState;
@@ -145,17 +146,17 @@ void UpdateMomentaInPieces(const Piece& tensor, float* HWY_RESTRICT sums,
   }
 }
 
-// The second pass on these threads.
-void StepInPieces(const UpdateTask& task, const Piece& tensor, float multiplier,
+// The second pass on these threads, in pieces of `size` parameters.
+void StepInPieces(const UpdateTask& task, const Piece& tensor, int64_t size, float multiplier,
                   const float* HWY_RESTRICT scales, float* HWY_RESTRICT features) {
-  const int64_t pieces = Pieces(tensor, kStepPiece);
+  const int64_t pieces = Pieces(tensor, size);
   ParallelFor(pieces, [&](int64_t i) {
     WorkspacePool::Lease workspace(*task.workspaces);
     const Workspace::Frame frame(*workspace);
     NetworkScratch scratch(*task.network, *workspace);
     scratch.bias = task.scratch.bias;
     scratch.input = task.scratch.input;
-    StepPiece(task, scratch, PieceOf(tensor, kStepPiece, i), multiplier, scales, features);
+    StepPiece(task, scratch, PieceOf(tensor, size, i), multiplier, scales, features);
   });
 }
 
@@ -174,8 +175,9 @@ void UpdateTensor(const UpdateTask& task, const TensorPlace& place) {
   if (tensor.blocks() > 0 || task.network->hidden <= kNarrow) {
     FoldScales(*task.network, task.scratch, scales);
   }
-  if (tensor.size > kStepPiece) {
-    StepInPieces(task, tensor, multiplier, scales, features);
+  const int64_t step_piece = task.network->hidden <= kNarrow ? kPiece : kStepPiece;
+  if (tensor.size > step_piece) {
+    StepInPieces(task, tensor, step_piece, multiplier, scales, features);
   } else {
     StepPiece(task, task.scratch, tensor, multiplier, scales, features);
   }
