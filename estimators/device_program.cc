@@ -25,23 +25,30 @@ DeviceTask DeviceTaskOf(const TaskFamily& family) {
   Fail("device: this task has no functions for a device; those that have are the quadratics");
 }
 
-template <int kHidden>
-std::optional<DeviceRule> MlpLoptRule(const LearnedOptimizer& optimizer, const Layout& params,
-                                      DeviceConstants* constants) {
-  using Functions = MlpLoptDevice<kHidden>;
-  const auto args = MlpLoptArgsOf(optimizer, params, Functions::kGroup, constants);
-  if (!args || args->hidden > kHidden) return std::nullopt;
-  return DeviceFunctions<Functions>{*args};
+// Sets the rule to these functions if they are of the optimizer's type and wide enough, and nothing
+// narrower was.
+template <class Functions, class ArgsOf>
+void TryRule(const ArgsOf& args_of, const LearnedOptimizer& optimizer, const Layout& params,
+             DeviceConstants* constants, std::optional<DeviceRule>* rule) {
+  if (*rule) return;
+  const auto args = args_of(optimizer, params, Functions::kGroup, constants);
+  if (args && args->network.hidden <= Functions::kMostHidden) {
+    *rule = DeviceFunctions<Functions>{*args};
+  }
 }
 
 DeviceRule DeviceRuleOf(const LearnedOptimizer& optimizer, const Layout& params,
                         DeviceConstants* constants) {
-  std::optional<DeviceRule> rule = MlpLoptRule<16>(optimizer, params, constants);
-  if (!rule) rule = MlpLoptRule<32>(optimizer, params, constants);
-  if (!rule) rule = MlpLoptRule<64>(optimizer, params, constants);
+  std::optional<DeviceRule> rule;
+  TryRule<MlpLoptDevice<16>>(MlpLoptArgsOf, optimizer, params, constants, &rule);
+  TryRule<MlpLoptDevice<32>>(MlpLoptArgsOf, optimizer, params, constants, &rule);
+  TryRule<MlpLoptDevice<64>>(MlpLoptArgsOf, optimizer, params, constants, &rule);
+  TryRule<AdafacMlpLoptDevice<4>>(AdafacArgsOf, optimizer, params, constants, &rule);
+  TryRule<AdafacMlpLoptDevice<32>>(AdafacArgsOf, optimizer, params, constants, &rule);
+  TryRule<AdafacMlpLoptDevice<64>>(AdafacArgsOf, optimizer, params, constants, &rule);
   Require(rule.has_value(),
-          "device: this optimizer has no functions for a device; MLPLOpt of up to 64 hidden units "
-          "has");
+          "device: this optimizer has no functions for a device; those that have are MLPLOpt and "
+          "AdafacMLPLOpt of up to 64 hidden units");
   return *rule;
 }
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/fields.h"
+#include "lopt/adafac_numbers_device.h"
 #include "lopt/learned_optimizer.h"
 
 namespace lopt {
@@ -43,14 +44,8 @@ struct AdafacMLPLOptOptions {
 // "momentum_decays" [M], "rms_decays" [R] and "adafactor_decays" [F].
 // State, for each tensor: "momenta/<tensor>" [M, shape...], "rms/<tensor>" [R, shape...], and
 // "v_row/<tensor>" [F, row...] and "v_col/<tensor>" [F, col...], or "v/<tensor>" [F, shape...].
-class AdafacMLPLOpt : public LearnedOptimizer {
+class AdafacMLPLOpt : public LearnedOptimizer, public AdafacNumbers {
  public:
-  static constexpr float kNormalizerEpsilon = 1e-5f;
-  static constexpr float kRmsEpsilon = 1e-6f;       // under the root of q
-  static constexpr float kMomentEpsilon = 1e-8f;    // under those of row and col
-  static constexpr float kVectorEpsilon = 1e-9f;    // of f, for tensors of fewer than two axes
-  static constexpr float kMomentumEpsilon = 1e-6f;  // of f', for such tensors
-
   // The plain implementation is the oracle of the fast one. They agree to rounding and share the
   // layout of the state.
   enum class Implementation { kFast, kReference };
@@ -60,6 +55,7 @@ class AdafacMLPLOpt : public LearnedOptimizer {
                          Implementation implementation = Implementation::kFast);
 
   bool sees_shapes() const override { return true; }
+  const AdafacMLPLOptOptions& options() const { return options_; }
 
  private:
   // Weights as those of MLPLOpt; biases and offsets: 0.

@@ -29,9 +29,9 @@ std::vector<float> AdafacDecayParameters(const std::vector<double>& initial) {
 }
 
 AdafacFeatures::AdafacFeatures(const AdafacMLPLOptOptions& options)
-    : m(static_cast<int64_t>(options.initial_momentum_decays.size())),
-      r(static_cast<int64_t>(options.initial_rms_decays.size())),
-      f(static_cast<int64_t>(options.initial_adafactor_decays.size())) {}
+    : AdafacPlaces(static_cast<int>(options.initial_momentum_decays.size()),
+                   static_cast<int>(options.initial_rms_decays.size()),
+                   static_cast<int>(options.initial_adafactor_decays.size())) {}
 
 AdafacDecays::AdafacDecays(const AdafacMLPLOptOptions& options, std::span<const float> theta) {
   const AdafacFeatures features(options);

@@ -13,25 +13,8 @@ namespace lopt {
 
 // What both implementations of AdafacMLPLOpt read from its options, theta and layouts.
 
-// How many decays there are of each kind, and where their features are among the inputs of the
-// network.
-struct AdafacFeatures {
+struct AdafacFeatures : AdafacPlaces {
   explicit AdafacFeatures(const AdafacMLPLOptOptions& options);
-
-  int64_t m;  // momenta M
-  int64_t r;  // means of squares R
-  int64_t f;  // factored moments F
-  int64_t at_m = 2;
-  int64_t at_r = at_m + m;
-  int64_t at_mq = at_r + r;
-  int64_t at_q = at_mq + m;
-  int64_t at_fac_g = at_q + r;
-  int64_t at_row = at_fac_g + f;
-  int64_t at_col = at_row + f;
-  int64_t at_row_rsqrt = at_col + f;
-  int64_t at_col_rsqrt = at_row_rsqrt + f;
-  int64_t at_fac_m = at_col_rsqrt + f;
-  int64_t count = at_fac_m + m;  // features that depend on the parameter
 };
 
 // log(1 - d) / 10 of each decay d, in float32: theta's offset is added to it, and ten times that is

@@ -78,6 +78,21 @@ FactoredShape::FactoredShape(const Shape& shape) {
   }
 }
 
+DeviceFactored FactoredShape::OnDevice() const {
+  const int64_t size = outer * first * middle * second * inner;
+  Require(size <= std::numeric_limits<int>::max(),
+          "device: a factored tensor may have up to {} elements, not {}",
+          std::numeric_limits<int>::max(), size);
+  return {.outer = static_cast<int>(outer),
+          .first = static_cast<int>(first),
+          .middle = static_cast<int>(middle),
+          .second = static_cast<int>(second),
+          .inner = static_cast<int>(inner),
+          .largest_first = largest_first,
+          .rows = static_cast<int>(row_size()),
+          .cols = static_cast<int>(col_size())};
+}
+
 void FactoredMeanSquares(const FactoredShape& shape, std::span<const float> gradient,
                          std::span<float> row, std::span<float> col) {
   if (gradient.empty()) return;
@@ -113,10 +128,6 @@ void FactoredMeanSquares(const FactoredShape& shape, std::span<const float> grad
 void DecayAverage(float decay, std::span<const float> x, std::span<float> average) {
   const float rest = 1.0f - decay;
   for (size_t i = 0; i < x.size(); ++i) average[i] = decay * average[i] + rest * x[i];
-}
-
-float FlooredRsqrt(float x) {
-  return 1.0f / std::sqrt(x < kFactoredMomentFloor ? kFactoredMomentFloor : x);
 }
 
 void FactoredRsqrt(const FactoredShape& shape, std::span<const float> v_row,

@@ -5,15 +5,12 @@
 #include <span>
 
 #include "base/layout.h"
+#include "lopt/factored_device.h"
 
 namespace lopt {
 
 // Second moments of a tensor's gradient that are kept as the product of two smaller tensors, as in
 // Adafactor (Shazeer and Stern 2018): its means over the largest and over the second largest axis.
-
-// What is added to a square of the gradient, and the least moment of which a root is taken.
-constexpr float kFactoredSquareFloor = 1e-30f;
-constexpr float kFactoredMomentFloor = 1e-9f;
 
 struct LargestAxes {
   size_t largest;
@@ -45,6 +42,9 @@ struct FactoredShape {
   int64_t row_axis() const { return largest_first ? second : first; }
   int64_t after_row_axis() const { return largest_first ? inner : middle * inner; }
 
+  // What a device's functions take of it. Throws Error of 2^31 elements or more.
+  DeviceFactored OnDevice() const;
+
   // The tensor as [outer, first, middle, second, inner], where first and second are its two largest
   // axes by their order in the shape.
   int64_t outer = 1;
@@ -64,9 +64,6 @@ void FactoredMeanSquares(const FactoredShape& shape, std::span<const float> grad
 
 // average <- decay average + (1 - decay) x, in float32.
 void DecayAverage(float decay, std::span<const float> x, std::span<float> average);
-
-// rsqrt(max(x, 1e-9)).
-float FlooredRsqrt(float x);
 
 // What divides a gradient by the root of its factored second moment: g becomes
 // g row_factors col_factors, each at the element's row and column.

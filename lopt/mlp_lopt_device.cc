@@ -23,13 +23,17 @@ std::optional<MlpLoptArgs> MlpLoptArgsOf(const LearnedOptimizer& optimizer, cons
                        .first_group = groups});
     groups += (entry.size + group - 1) / group;
   }
-  return MlpLoptArgs{.options = StepOptionsOf(options),
-                     .hidden = static_cast<int>(options.hidden_size),
-                     .layers = static_cast<int>(options.hidden_layers),
-                     .tensors = static_cast<int>(tensors.size()),
-                     .tensor = constants->Keep(tensors),
-                     .groups = groups,
-                     .state_size = state.size()};
+  return MlpLoptArgs{
+      .options = StepOptionsOf(options),
+      .network = {.inputs = MLPLOpt::kNormalized,
+                  .steady = static_cast<int>(MLPLOpt::Features(options)) - MLPLOpt::kNormalized,
+                  .hidden = static_cast<int>(options.hidden_size),
+                  .layers = static_cast<int>(options.hidden_layers),
+                  .outputs = 2},
+      .tensors = static_cast<int>(tensors.size()),
+      .tensor = constants->Keep(tensors),
+      .groups = groups,
+      .state_size = state.size()};
 }
 
 }  // namespace lopt

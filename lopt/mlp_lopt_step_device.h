@@ -22,6 +22,17 @@ struct MlpLoptNumbers {
   static constexpr double kParameterFloor = 1e-3;
 };
 
+// The feature of time scale k at a time t.
+LOPT_DEVICE inline float TimeFeature(float time, int k) {
+  constexpr std::array<float, MlpLoptNumbers::kTimes> scales = MlpLoptNumbers::kTimeScales;
+  float feature = 0;
+  LOPT_UNROLL
+  for (int i = 0; i < MlpLoptNumbers::kTimes; ++i) {
+    if (i == k) feature = std::tanh(time / scales[i] - 1.0f);
+  }
+  return feature;
+}
+
 // MLPLOptOptions, but for the network's.
 struct MlpLoptStepOptions {
   double exp_mult;

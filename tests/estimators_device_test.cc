@@ -156,6 +156,23 @@ TEST_CASE("MLPLOpt on a device makes the steps that it makes on the host") {
   }
 }
 
+TEST_CASE("AdafacMLPLOpt on a device makes the steps that it makes on the host") {
+  const EmulatedDevice device;
+  for (const char* options :
+       {R"("exp_mult": 0.5)", R"("hidden_size": 16, "hidden_layers": 3)", R"("hidden_size": 33)",
+        R"("initial_rms_decays": [0.9, 0.99, 0.999])"}) {
+    for (const char* task : {R"({"type": "FixedDimQuadraticFamily", "dim": 10})",
+                             R"({"type": "LogQuadraticTask", "dim": 300})"}) {
+      CAPTURE(options);
+      CAPTURE(task);
+      CompareWithHost({.task = task,
+                       .optimizer = std::string(R"({"type": "AdafacMLPLOpt", "step_mult": 0.1, )") +
+                                    options + "}"},
+                      device);
+    }
+  }
+}
+
 TEST_CASE("Replicas that do not fit in the memory of a block are stepped in the device's") {
   const Case of = {.task = R"({"type": "NoisyQuadraticFamily", "dim": 500})",
                    .optimizer = MlpLoptOf(R"("hidden_size": 4)")};

@@ -26,10 +26,11 @@ struct RuleRun {
 
 // The fast implementation of a rule and its oracle under the same weights, a start and a gradient.
 struct RulePair {
+  static constexpr int64_t kNumSteps = 10000;  // of the run, for rules that ask
+
   RulePair(const LearnedOptimizer& fast_optimizer, const LearnedOptimizer& reference_optimizer,
            const Layout& layout)
-      : layout(layout) {
-    Eigen::VectorXf theta = fast_optimizer.InitTheta(KeyFromSeed(11));
+      : layout(layout), theta(fast_optimizer.InitTheta(KeyFromSeed(11))) {
     std::vector<float> noise(theta.size());
     Normal(KeyFromSeed(12), noise);
     for (int64_t i = 0; i < theta.size(); ++i) theta[i] += .05f * noise[i];
@@ -51,7 +52,7 @@ struct RulePair {
     std::vector<float> other(layout.size());
     for (uint64_t update = 0; update < updates; ++update) {
       Normal(KeyFromSeed(15 + update), other);
-      reference->Update({}, other, forgotten, start.state, scratch);
+      reference->Update({.num_steps = kNumSteps}, other, forgotten, start.state, scratch);
     }
   }
 
@@ -67,11 +68,12 @@ struct RulePair {
   RuleRun After(const UpdateRule& rule, int64_t step) const {
     RuleRun run = start;
     Workspace scratch;
-    rule.Update({.step = step}, gradient, run.params, run.state, scratch);
+    rule.Update({.step = step, .num_steps = kNumSteps}, gradient, run.params, run.state, scratch);
     return run;
   }
 
   Layout layout;
+  Eigen::VectorXf theta;
   std::unique_ptr<UpdateRule> fast;
   std::unique_ptr<UpdateRule> reference;
   RuleRun start;

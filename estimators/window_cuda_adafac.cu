@@ -1,0 +1,12 @@
+#include "estimators/window_cuda.cuh"
+
+namespace lopt {
+
+template void LaunchRule<AdafacMlpLoptDevice<4>>(const DeviceTask&, const AdafacArgs&,
+                                                 const DeviceWindow&);
+template void LaunchRule<AdafacMlpLoptDevice<32>>(const DeviceTask&, const AdafacArgs&,
+                                                  const DeviceWindow&);
+template void LaunchRule<AdafacMlpLoptDevice<64>>(const DeviceTask&, const AdafacArgs&,
+                                                  const DeviceWindow&);
+
+}  // namespace lopt

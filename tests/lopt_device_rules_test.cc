@@ -1,0 +1,368 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/device.h"
+#include "lopt/adafac_mlp_lopt.h"
+#include "lopt/device_rules.h"
+#include "lopt/mlp_lopt.h"
+#include "tests/rule_pair.h"
+
+namespace lopt {
+namespace {
+
+// Ranks from 0 to 5, ties of the largest axes, sizes around warps, blocks of the state and groups.
+Layout DeviceShapes() {
+  return Layout({{"none", {0, 3}},
+                 {"r0", {}},
+                 {"v3", {3}},
+                 {"v16", {16}},
+                 {"v17", {17}},
+                 {"empty", {0}},
+                 {"v255", {255}},
+                 {"v1000", {1000}},
+                 {"one", {1, 1}},
+                 {"r2", {3, 5}},
+                 {"tall", {41, 1}},
+                 {"square", {16, 16}},
+                 {"down", {40, 10}},
+                 {"up", {2, 270}},
+                 {"r3", {7, 5, 2}},
+                 {"tie", {4, 2, 4}},
+                 {"conv", {3, 3, 5, 7}},
+                 {"inner", {9, 8, 3}},
+                 {"r5", {2, 3, 1, 3, 2}},
+                 {"last", {5, 0, 2}}});
+}
+
+// A few of them.
+Layout FewDeviceShapes() {
+  return Layout({{"r0", {}}, {"v17", {17}}, {"r2", {9, 5}}, {"conv", {3, 2, 4, 2}}});
+}
+
+// Memory of exactly so many floats.
+class Floats {
+ public:
+  explicit Floats(int64_t count)
+      : buffer_(static_cast<size_t>(count) * sizeof(float), HostMemory()) {
+    // What is not written before it is read makes everything NaN.
+    std::fill_n(data(), count, std::numeric_limits<float>::quiet_NaN());
+  }
+  float* data() { return reinterpret_cast<float*>(buffer_.data()); }
+
+ private:
+  Buffer buffer_;
+};
+
+// The functions that a device has for a rule, run on the host.
+template <class Functions>
+class RuleOnBlock {
+ public:
+  using Args = typename Functions::Args;
+
+  RuleOnBlock(const Args& args, const RulePair& pair, bool resident,
+              ThreadOrder order = ThreadOrder::kForward)
+      : args_(args),
+        params_size_(pair.layout.size()),
+        state_size_(std::ssize(pair.start.state)),
+        block_(static_cast<int>(std::clamp<int64_t>((pair.layout.size() + 31) / 32 * 32, 32, 256)),
+               nullptr, order),
+        params_(pair.layout.size()),
+        gradient_(pair.layout.size()),
+        state_(resident ? Functions::StateFloats(args) : state_size_),
+        loss_(2),
+        weights_(Functions::WeightFloats(args)),
+        scratch_(Functions::ScratchFloats(args, block_.threads())),
+        replica_{.resident = resident,
+                 .params = params_.data(),
+                 .gradient = gradient_.data(),
+                 .state = state_.data(),
+                 .loss = loss_.data(),
+                 .aux = loss_.data() + 1,
+                 .weights = weights_.data(),
+                 .scratch = scratch_.data()} {
+    std::ranges::copy(pair.start.params, params_.data());
+    for (int64_t i = 0; i < state_size_; ++i) state_.data()[Place(i)] = pair.start.state[i];
+    Functions::Bind(
+        block_, args_, [&](int64_t i) { return pair.theta[i]; }, replica_);
+  }
+
+  void Update(int64_t step, std::span<const float> gradient) {
+    std::ranges::copy(gradient, gradient_.data());
+    Functions::Update(block_, args_, {.step = step, .num_steps = RulePair::kNumSteps, .key = {}},
+                      replica_);
+  }
+
+  RuleRun run() {
+    RuleRun run;
+    run.params.assign(params_.data(), params_.data() + params_size_);
+    for (int64_t i = 0; i < state_size_; ++i) run.state.push_back(state_.data()[Place(i)]);
+    return run;
+  }
+
+ private:
+  int64_t Place(int64_t i) const {
+    return replica_.resident ? Functions::PlaceOfState(args_, i) : i;
+  }
+
+  Args args_;
+  int64_t params_size_;
+  int64_t state_size_;
+  Block block_;
+  Floats params_;
+  Floats gradient_;
+  Floats state_;
+  Floats loss_;
+  Floats weights_;
+  Floats scratch_;
+  Replica replica_;
+};
+
+// The largest difference of two rows beside the largest magnitude of `sizes` in its tensor, or a
+// tenth of that in any.
+double LargestDifference(const Layout& layout, std::span<const float> a, std::span<const float> b,
+                         std::span<const float> sizes) {
+  double least = 0;
+  for (const float size : sizes) {
+    if (std::isfinite(size)) least = std::max(least, .1 * std::abs(double{size}));
+  }
+  double largest = 0;
+  for (const LayoutEntry& entry : layout.entries()) {
+    double size = least;
+    double apart = 0;
+    for (int64_t i = entry.offset; i < entry.offset + entry.size; ++i) {
+      if (!Agree(a[i], b[i], std::numeric_limits<double>::infinity())) return INFINITY;
+      if (!std::isfinite(b[i]) || !std::isfinite(sizes[i])) continue;
+      size = std::max(size, std::abs(double{sizes[i]}));
+      apart = std::max(apart, std::abs(double{a[i]} - double{b[i]}));
+    }
+    if (apart > 0) largest = std::max(largest, apart / size);
+  }
+  return largest;
+}
+
+std::vector<float> StepsOf(const RulePair& pair, const RuleRun& run) {
+  std::vector<float> steps = run.params;
+  for (size_t i = 0; i < steps.size(); ++i) steps[i] -= pair.start.params[i];
+  return steps;
+}
+
+// One update by a device's functions, resident and not, the threads in any order: the same bits.
+template <class Functions>
+RuleRun DeviceRun(const typename Functions::Args& args, const RulePair& pair, int64_t step) {
+  std::vector<RuleRun> runs;
+  for (const bool resident : {true, false}) {
+    for (const auto order : {ThreadOrder::kForward, ThreadOrder::kBackward, ThreadOrder::kMixed}) {
+      RuleOnBlock<Functions> rule(args, pair, resident, order);
+      rule.Update(step, pair.gradient);
+      runs.push_back(rule.run());
+      const RuleRun& first = runs.front();
+      const RuleRun& run = runs.back();
+      CHECK(std::memcmp(run.params.data(), first.params.data(), run.params.size() * 4) == 0);
+      CHECK(std::memcmp(run.state.data(), first.state.data(), run.state.size() * 4) == 0);
+    }
+  }
+  return runs.front();
+}
+
+// Sums of float32 are formed in another order, and of a tensor with one element little may be left
+// where its terms cancel.
+void CheckAgrees(const RulePair& pair, const RuleRun& run, const RuleRun& oracle) {
+  const std::vector<float> steps = StepsOf(pair, oracle);
+  CHECK_LT(LargestDifference(pair.layout, StepsOf(pair, run), steps, steps), 1e-5);
+  CHECK_LT(LargestDifference(pair.reference->state_layout(), run.state, oracle.state, oracle.state),
+           1e-6);
+}
+
+// The same updates by both, with gradients that share a part, as those of a run do. Returns the
+// largest distance of the params in the end beside the largest way that any went.
+template <class Functions>
+double Drift(const typename Functions::Args& args, const RulePair& pair, int64_t steps) {
+  RuleOnBlock<Functions> rule(args, pair, true);
+  RuleRun oracle = pair.start;
+  Workspace scratch;
+  std::vector<float> gradient(pair.gradient.size());
+  for (int64_t step = 0; step < steps; ++step) {
+    Normal(KeyFromSeed(100 + static_cast<uint64_t>(step)), gradient);
+    for (size_t i = 0; i < gradient.size(); ++i) gradient[i] += pair.gradient[i];
+    rule.Update(step, gradient);
+    pair.reference->Update({.step = step, .num_steps = RulePair::kNumSteps}, gradient,
+                           oracle.params, oracle.state, scratch);
+  }
+  return LargestDifference(pair.layout, rule.run().params, oracle.params, StepsOf(pair, oracle));
+}
+
+// Calls check with the functions of a device for so many hidden units.
+template <template <int> class Functions, int kWidth, int... kWider>
+void WithWidth(int64_t hidden, const auto& check) {
+  if constexpr (sizeof...(kWider) > 0) {
+    if (hidden > kWidth) return WithWidth<Functions, kWider...>(hidden, check);
+  }
+  check.template operator()<Functions<kWidth>>();
+}
+
+// A rule under way that a device has functions for, and its oracle.
+struct MlpLoptCase : RulePair {
+  MlpLoptCase(const MLPLOptOptions& options, const Layout& layout)
+      : RulePair(MLPLOpt(options), MLPLOpt(options, MLPLOpt::Implementation::kReference), layout),
+        optimizer(options) {
+    BeginUnderWay(3);
+  }
+  // check<Functions>(args) with those for the options' hidden units.
+  void WithFunctions(const auto& check) const {
+    WithWidth<MlpLoptDevice, 16, 32, 64>(optimizer.options().hidden_size, [&]<class Functions>() {
+      DeviceConstants constants(HostMemory());
+      check.template operator()<Functions>(
+          *MlpLoptArgsOf(optimizer, layout, Functions::kGroup, &constants));
+    });
+  }
+
+  MLPLOpt optimizer;
+};
+
+struct AdafacCase : RulePair {
+  AdafacCase(const AdafacMLPLOptOptions& options, const Layout& layout)
+      : RulePair(AdafacMLPLOpt(options),
+                 AdafacMLPLOpt(options, AdafacMLPLOpt::Implementation::kReference), layout),
+        optimizer(options) {
+    BeginUnderWay(3);
+  }
+  void WithFunctions(const auto& check) const {
+    WithWidth<AdafacMlpLoptDevice, 4, 32, 64>(
+        optimizer.options().hidden_size, [&]<class Functions>() {
+          DeviceConstants constants(HostMemory());
+          check.template operator()<Functions>(
+              *AdafacArgsOf(optimizer, layout, Functions::kGroup, &constants));
+        });
+  }
+
+  AdafacMLPLOpt optimizer;
+};
+
+// One update agrees with the oracle's.
+void CheckOneStep(const auto& rule) {
+  rule.WithFunctions([&]<class Functions>(const typename Functions::Args& args) {
+    CheckAgrees(rule, DeviceRun<Functions>(args, rule, 37), rule.After(*rule.reference, 37));
+  });
+}
+
+void CheckSpecialGradients(auto&& rule) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> gradient = rule.gradient;
+  for (const float special : {0.0f, 1e-40f, 1e-20f, 1e8f, infinity, nan}) {
+    for (const bool everywhere : {false, true}) {
+      CAPTURE(special);
+      CAPTURE(everywhere);
+      rule.gradient = gradient;
+      rule.Put(special, everywhere, &rule.gradient);
+      CheckOneStep(rule);
+    }
+  }
+}
+
+constexpr int64_t kHiddenSizes[] = {1, 4, 5, 16, 32, 33, 64};
+
+TEST_CASE("MLPLOpt on a device agrees with its reference for every width, depth and shape") {
+  for (const int64_t hidden_size : kHiddenSizes) {
+    for (const int64_t hidden_layers : {1, 2, 3, 4}) {
+      CAPTURE(hidden_size);
+      CAPTURE(hidden_layers);
+      CheckOneStep(
+          MlpLoptCase({.hidden_size = hidden_size, .hidden_layers = hidden_layers, .step_mult = 1},
+                      DeviceShapes()));
+    }
+  }
+}
+
+TEST_CASE("MLPLOpt on a device agrees with its reference under all of its options") {
+  for (const int options : {0, 1, 2, 3, 4, 5}) {
+    CAPTURE(options);
+    MLPLOptOptions of{.hidden_size = 8, .exp_mult = .5, .step_mult = 1};
+    if (options == 0 || options == 5) of.progress_features = true;
+    if (options == 1) of.schedule = RateSchedule::kLinear;
+    if (options == 5) of.schedule = RateSchedule::kCosine;
+    if (options == 2 || options == 5) of.relative_step = true;
+    if (options == 3 || options == 5) of.relative_to_parameter = true;
+    if (options == 4 || options == 5) of.normalizer_epsilon = 1e-12;
+    CheckOneStep(MlpLoptCase(of, DeviceShapes()));
+  }
+}
+
+TEST_CASE("MLPLOpt on a device agrees with its reference on zeros, infinity and NaN") {
+  CheckSpecialGradients(MlpLoptCase({.hidden_size = 4, .step_mult = 1}, DeviceShapes()));
+  CheckSpecialGradients(
+      MlpLoptCase({.hidden_size = 4, .step_mult = 1, .relative_step = true}, DeviceShapes()));
+}
+
+TEST_CASE("AdafacMLPLOpt on a device agrees with its reference for every width, depth and shape") {
+  for (const int64_t hidden_size : kHiddenSizes) {
+    for (const int64_t hidden_layers : {1, 2, 3, 4}) {
+      CAPTURE(hidden_size);
+      CAPTURE(hidden_layers);
+      CheckOneStep(
+          AdafacCase({.hidden_size = hidden_size, .hidden_layers = hidden_layers, .step_mult = 1},
+                     DeviceShapes()));
+    }
+  }
+}
+
+TEST_CASE("AdafacMLPLOpt on a device agrees with its reference for other lists of decays") {
+  for (const size_t momenta : {1, 2, 5}) {
+    for (const size_t squares : {size_t{1}, momenta}) {
+      CAPTURE(momenta);
+      CAPTURE(squares);
+      AdafacMLPLOptOptions options{.exp_mult = .5, .step_mult = 1};
+      options.initial_momentum_decays = options.initial_adafactor_decays = {};
+      for (size_t k = 0; k < momenta; ++k) {
+        options.initial_momentum_decays.push_back(.9 - .1 * static_cast<double>(k));
+        options.initial_adafactor_decays.push_back(.8 + .03 * static_cast<double>(k));
+      }
+      options.initial_rms_decays = options.initial_adafactor_decays;
+      options.initial_rms_decays.resize(squares);
+      CheckOneStep(AdafacCase(options, DeviceShapes()));
+    }
+  }
+}
+
+TEST_CASE("AdafacMLPLOpt on a device agrees with its reference on zeros, infinity and NaN") {
+  CheckSpecialGradients(AdafacCase({.step_mult = 1}, DeviceShapes()));
+}
+
+// Rounding adds up over a run: what remains after 2,000 updates with the same gradients is this
+// part of the longest way that a parameter of the tensor went.
+constexpr double kMostDrift = 5e-6;
+
+template <class Case>
+double Drift(const Case& rule) {
+  double drift = 0;
+  rule.WithFunctions([&]<class Functions>(const typename Functions::Args& args) {
+    drift = Drift<Functions>(args, rule, 2000);
+  });
+  return drift;
+}
+
+TEST_CASE("rules on a device stay with their references over 2,000 updates") {
+  const Layout layout = FewDeviceShapes();
+  CHECK_LT(Drift(MlpLoptCase({.hidden_size = 4}, layout)), kMostDrift);
+  CHECK_LT(Drift(MlpLoptCase({.hidden_size = 16, .hidden_layers = 3}, layout)), kMostDrift);
+  CHECK_LT(Drift(MlpLoptCase({.hidden_size = 5,
+                              .exp_mult = .1,
+                              .progress_features = true,
+                              .schedule = RateSchedule::kCosine,
+                              .relative_step = true,
+                              .relative_to_parameter = true},
+                             layout)),
+           kMostDrift);
+  CHECK_LT(Drift(AdafacCase({}, layout)), kMostDrift);
+  CHECK_LT(Drift(AdafacCase({.hidden_size = 16, .hidden_layers = 3}, layout)), kMostDrift);
+}
+
+}  // namespace
+}  // namespace lopt
