@@ -4,6 +4,7 @@
 #include <span>
 
 #include "base/key.h"
+#include "base/permutation_device.h"
 #include "base/workspace.h"
 
 namespace lopt {
@@ -26,10 +27,11 @@ class Permutation {
   int32_t operator()(int64_t i) const;
 
  private:
-  uint32_t count_;
-  uint32_t rows_;     // a
-  uint32_t columns_;  // b
+  PermutationNetwork network_;
   std::span<uint32_t> tables_;
 };
+
+// The network of permutations of so many elements. Throws Error as Permutation does.
+PermutationNetwork PermutationNetworkOf(int64_t count);
 
 }  // namespace lopt

@@ -7,6 +7,7 @@
 #include "estimators/window_device.h"
 #include "lopt/adafac_mlp_lopt_device.h"
 #include "lopt/mlp_lopt_device.h"
+#include "tasks/image_mlp_device.h"
 #include "tasks/quadratic_device.h"
 
 namespace lopt {
@@ -19,7 +20,7 @@ struct DeviceFunctions {
   typename F::Args args;
 };
 
-using DeviceTask = std::variant<DeviceFunctions<QuadraticDevice>>;
+using DeviceTask = std::variant<DeviceFunctions<QuadraticDevice>, DeviceFunctions<ImageMlpDevice>>;
 using DeviceRule =
     std::variant<DeviceFunctions<MlpLoptDevice<16>>, DeviceFunctions<MlpLoptDevice<32>>,
                  DeviceFunctions<MlpLoptDevice<64>>, DeviceFunctions<AdafacMlpLoptDevice<4>>,

@@ -20,9 +20,14 @@ namespace {
 constexpr int kMostThreads = 256;
 constexpr int kWarp = 32;
 
-DeviceTask DeviceTaskOf(const TaskFamily& family) {
+DeviceTask DeviceTaskOf(const TaskFamily& family, DeviceConstants* constants) {
   if (const auto args = QuadraticArgs(family)) return DeviceFunctions<QuadraticDevice>{*args};
-  Fail("device: this task has no functions for a device; those that have are the quadratics");
+  if (const auto args = ImageMlpArgs(family, constants)) {
+    return DeviceFunctions<ImageMlpDevice>{*args};
+  }
+  Fail(
+      "device: this task has no functions for a device; those that have are ImageMLP and the "
+      "quadratics");
 }
 
 // Sets the rule to these functions if they are of the optimizer's type and wide enough, and nothing
@@ -61,7 +66,7 @@ DeviceProgram::DeviceProgram(const LoptProblem& problem, const Device& device)
     : problem_(problem),
       device_(device),
       constants_(device.memory()),
-      task_(DeviceTaskOf(problem.task())),
+      task_(DeviceTaskOf(problem.task(), &constants_)),
       rule_(DeviceRuleOf(problem.optimizer(), problem.task().params_layout(), &constants_)) {
   Require(problem.task().model_state_layout().size() == 0,
           "device: this task keeps a model state, which device functions do not");

@@ -20,8 +20,9 @@ struct KernelParameters {
   typename Rule::Args rule;
 };
 
+// One block on a multiprocessor, which its memory fills: so it may have all registers.
 template <class Task, class Rule>
-__global__ void __launch_bounds__(kMostThreads)
+__global__ void __launch_bounds__(kMostThreads, 1)
     WindowKernel(const __grid_constant__ KernelParameters<Task, Rule> parameters) {
   const Block block(static_cast<int>(blockDim.x), nullptr);
   DeviceReplica<Task, Rule>(block, parameters.window, parameters.task, parameters.rule, blockIdx.x)

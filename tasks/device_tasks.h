@@ -3,13 +3,21 @@
 #include <optional>
 
 #include "base/device.h"
+#include "tasks/data_rows_device.h"
+#include "tasks/image_mlp_device.h"
 #include "tasks/quadratic_device.h"
 #include "tasks/task_family.h"
 
 namespace lopt {
 
 // What a device's functions take of a family, each for its own type of families; nothing for
-// others. Throw Error that names the option if one of the family has no device functions.
+// others. `constants` keeps what they point to. Throw Error that names the option if one of the
+// family has no device functions.
 std::optional<QuadraticDevice::Args> QuadraticArgs(const TaskFamily& family);
+std::optional<ImageMlpDevice::Args> ImageMlpArgs(const TaskFamily& family,
+                                                 DeviceConstants* constants);
+
+// Throws Error if a split has no rows.
+DeviceRows DeviceRowsOf(const DataRows& data);
 
 }  // namespace lopt

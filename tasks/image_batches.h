@@ -32,6 +32,7 @@ class ImageBatches {
   ImageBatches(const Config& augment, std::shared_ptr<const ImageData> data);
 
   const ImageData& data() const { return *data_; }
+  bool augmented() const { return augmentation_ != nullptr; }
   // The first numbers of a family's config and of its model state.
   const Layout& config_layout() const { return config_layout_; }
   const Layout& model_state_layout() const { return model_state_layout_; }

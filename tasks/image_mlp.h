@@ -41,6 +41,10 @@ class ImageMlp : public TaskFamily {
   ImageMlp(const ImageMlpOptions& options, std::shared_ptr<const ImageData> data,
            Implementation implementation = Implementation::kFast);
 
+  const ImageBatches& images() const { return images_; }
+  const MlpShape& shape() const { return shape_; }
+  Activation activation() const { return activation_; }
+
  private:
   void DoSample(Key key, std::span<float> config) const override;
   void DoInit(std::span<const float> config, Key key, std::span<float> params,

@@ -29,7 +29,8 @@ struct Case {
 };
 
 std::unique_ptr<LoptProblem> MakeProblem(const Case& of, const Device* device) {
-  return std::make_unique<LoptProblem>(TaskRegistry().Make(Parsed(of.task), TaskResources("")),
+  static const TaskResources resources("");
+  return std::make_unique<LoptProblem>(TaskRegistry().Make(Parsed(of.task), resources),
                                        OptimizerRegistry().Make(Parsed(of.optimizer)),
                                        ScheduleRegistry().Make(Parsed(of.schedule)), of.options,
                                        device);
@@ -199,6 +200,51 @@ TEST_CASE("Every meta-loss, and perturbations of blocks and episodes, are those 
       CHECK_GE(TwoWindows(of, &device, {.block = block}).ended(), 8);
     }
   }
+}
+
+TEST_CASE("Image MLPs on a device are trained as on the host") {
+  const EmulatedDevice device;
+  const Case cases[] = {
+      {.task = R"({"type": "ImageMLP"})", .optimizer = MlpLoptOf(R"("hidden_size": 4)")},
+      {.task = R"({"type": "ImageMLP", "hidden": [5, 3], "activation": "tanh", "batch_size": 13,
+                   "sampling": "epoch"})",
+       .optimizer = MlpLoptOf(R"("hidden_size": 32)"),
+       .options = {.meta_loss = MetaLoss::kSameData}},
+      {.task = R"({"type": "ImageMLP", "image_size": 5, "hidden": [], "batch_size": 33,
+                   "sampling": "epoch"})",
+       .optimizer = MlpLoptOf(R"("hidden_size": 4)"),
+       .options = {.meta_loss = MetaLoss::kTrain}},
+      {.task = R"({"type": "ImageMLP", "hidden": [7], "activation": "gelu", "batch_size": 20})",
+       .optimizer = MlpLoptOf(R"("hidden_size": 4)"),
+       .options = {.meta_loss = MetaLoss::kInnerValid}},
+      {.task = R"({"type": "ImageMLP", "hidden": [7], "batch_size": 20})",
+       .optimizer = MlpLoptOf(R"("hidden_size": 4)"),
+       .options = {.meta_loss = MetaLoss::kInnerValid, .meta_loss_aux = "accuracy"}}};
+  for (const Case& of : cases) {
+    CAPTURE(of.task);
+    CAPTURE(static_cast<int>(of.options.meta_loss));
+    CompareWithHost(of, device);
+    CHECK_GE(TwoWindows(of, &device).ended(), 8);
+  }
+  CompareWithHost(cases[3], device, 2e-5, {.block = 3});
+}
+
+TEST_CASE("Image MLPs that do not fit in the memory of a block are trained as on the host") {
+  const EmulatedDevice device;
+  const Case of = {
+      .task = R"({"type": "ImageMLP", "hidden": [101, 30], "batch_size": 30, "image_size": 9})",
+      .optimizer = MlpLoptOf(R"("hidden_size": 4)")};
+  const std::unique_ptr<LoptProblem> problem = MakeProblem(of, nullptr);
+  REQUIRE_FALSE(DeviceProgram(*problem, device).plan().resident);
+  CompareWithHost(of, device);
+}
+
+TEST_CASE(
+    "The memory of an A100's or an H100's block holds a replica of the image MLP's training") {
+  const Case of = {.task = R"({"type": "ImageMLP"})",
+                   .optimizer = MlpLoptOf(R"("hidden_size": 32)")};
+  const std::unique_ptr<LoptProblem> problem = MakeProblem(of, nullptr);
+  CHECK(DeviceProgram(*problem, EmulatedDevice(227 * 1024)).plan().resident);
 }
 
 TEST_CASE("What has no functions for a device, and what does not fit, is an Error") {
