@@ -71,14 +71,16 @@ class Gpu : public Device {
     cudaDeviceProp properties;
     LOPT_CHECK_CUDA(cudaGetDeviceProperties(&properties, index));
     shared_memory_ = properties.sharedMemPerBlockOptin;
-    description_ = std::string(properties.name) + ", compute capability " +
-                   std::to_string(properties.major) + "." + std::to_string(properties.minor) +
-                   ", " + std::to_string(properties.multiProcessorCount) + " multiprocessors, " +
+    model_ = properties.name;
+    description_ = model_ + ", compute capability " + std::to_string(properties.major) + "." +
+                   std::to_string(properties.minor) + ", " +
+                   std::to_string(properties.multiProcessorCount) + " multiprocessors, " +
                    std::to_string(properties.totalGlobalMem >> 20) + " MiB";
   }
 
   Kind kind() const override { return Kind::kCuda; }
   std::string_view name() const override { return memory_.name(); }
+  std::string model() const override { return model_; }
   std::string description() const override { return description_; }
   const Memory& memory() const override { return memory_; }
   size_t shared_memory() const override { return shared_memory_; }
@@ -88,6 +90,7 @@ class Gpu : public Device {
   int index_;
   GpuMemory memory_;
   size_t shared_memory_;
+  std::string model_;
   std::string description_;
 };
 
@@ -95,6 +98,9 @@ class Gpu : public Device {
 
 CudaDevices FindCudaDevices() {
   CudaDevices found;
+  int version = 0;
+  LOPT_CHECK_CUDA(cudaRuntimeGetVersion(&version));
+  found.version = std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
   const cudaError_t status = cudaGetDeviceCount(&found.count);
   if (status != cudaSuccess) {
     cudaGetLastError();

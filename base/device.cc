@@ -73,6 +73,8 @@ const Device* FindDevice(std::string_view name) {
   return &CudaDevice(*index);
 }
 
+std::string ModelOf(const Device* device) { return device == nullptr ? "cpu" : device->model(); }
+
 void ThrowCudaError(const std::string& message) { throw Error(message); }
 
 const std::byte* DeviceConstants::KeepBytes(std::span<const std::byte> bytes) {

@@ -23,6 +23,8 @@ class Device {
   virtual ~Device() = default;
   virtual Kind kind() const = 0;
   virtual std::string_view name() const = 0;  // as FindDevice takes it: "cuda:0", "emulated"
+  // What the bits that it computes depend on: "NVIDIA H200"; "emulated".
+  virtual std::string model() const = 0;
   virtual std::string description() const = 0;
   virtual const Memory& memory() const = 0;
   // Of one block of threads, in bytes.
@@ -39,6 +41,7 @@ class EmulatedDevice : public Device {
 
   Kind kind() const override { return Kind::kEmulated; }
   std::string_view name() const override { return "emulated"; }
+  std::string model() const override { return "emulated"; }
   std::string description() const override { return "a device's kernels, run on the host"; }
   const Memory& memory() const override { return *memory_; }
   size_t shared_memory() const override { return shared_memory_; }
@@ -55,11 +58,15 @@ class EmulatedDevice : public Device {
 // says what there is if there is no such device.
 const Device* FindDevice(std::string_view name);
 
+// What Device::model() says; "cpu" of null, the processor.
+std::string ModelOf(const Device* device);
+
 // The devices that FindDevice finds beside "cpu" and "emulated": how many GPUs, and where there are
 // none the reason, such as "built without CUDA".
 struct CudaDevices {
   int count = 0;
-  std::string reason;
+  std::string reason = {};
+  std::string version = {};  // of CUDA, "13.0"; empty: built without
 };
 CudaDevices FindCudaDevices();
 

@@ -1,7 +1,11 @@
 #include "estimators/device_program.h"
 
+#include <cxxabi.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 #include <typeinfo>
@@ -9,6 +13,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/progress.h"
 #include "estimators/lopt_state.h"
 #include "estimators/replica_keys.h"
 #include "lopt/device_rules.h"
@@ -20,14 +25,22 @@ namespace {
 constexpr int kMostThreads = 256;
 constexpr int kWarp = 32;
 
+// "lopt::ImageConv".
+std::string NameOf(const std::type_info& type) {
+  const std::unique_ptr<char, decltype(&std::free)> name(
+      abi::__cxa_demangle(type.name(), nullptr, nullptr, nullptr), &std::free);
+  return name == nullptr ? type.name() : name.get();
+}
+
 DeviceTask DeviceTaskOf(const TaskFamily& family, DeviceConstants* constants) {
   if (const auto args = QuadraticArgs(family)) return DeviceFunctions<QuadraticDevice>{*args};
   if (const auto args = ImageMlpArgs(family, constants)) {
     return DeviceFunctions<ImageMlpDevice>{*args};
   }
   Fail(
-      "device: this task has no functions for a device; those that have are ImageMLP and the "
-      "quadratics");
+      "device: the task {} has no functions for a device; those that have are ImageMLP and the "
+      "quadratics",
+      NameOf(typeid(family)));
 }
 
 // Sets the rule to these functions if they are of the optimizer's type and wide enough, and nothing
@@ -52,8 +65,9 @@ DeviceRule DeviceRuleOf(const LearnedOptimizer& optimizer, const Layout& params,
   TryRule<AdafacMlpLoptDevice<32>>(AdafacArgsOf, optimizer, params, constants, &rule);
   TryRule<AdafacMlpLoptDevice<64>>(AdafacArgsOf, optimizer, params, constants, &rule);
   Require(rule.has_value(),
-          "device: this optimizer has no functions for a device; those that have are MLPLOpt and "
-          "AdafacMLPLOpt of up to 64 hidden units");
+          "device: the optimizer {} has no functions for a device; those that have are MLPLOpt and "
+          "AdafacMLPLOpt of up to 64 hidden units",
+          optimizer.config().empty() ? NameOf(typeid(optimizer)) : optimizer.config().Type());
   return *rule;
 }
 
@@ -252,6 +266,7 @@ void DeviceProgram::Run(const Window& window) const {
   to.first_stretch = launch.inputs().Keep(first_stretch);
   to.starts = launch.inputs().Keep(starts);
   const std::vector<float> raw = launch.Run(window.steps);
+  NoteProgress();
 
   for (int64_t b = 0; b < window.theta.rows; ++b) {
     const std::span<float> now = RowsOf(config, b, config_size);

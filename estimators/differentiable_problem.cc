@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/device.h"
 #include "base/eigen.h"
 #include "base/error.h"
 #include "base/key.h"
@@ -139,12 +140,26 @@ struct DifferentiableProblem::Adjoint {
   std::vector<double> theta;           // [D], of the steps so far
 };
 
+namespace {
+
+const TaskResources& WithoutDevice(const std::string& who, const TaskResources& resources) {
+  if (const Device* device = resources.UseDevice()) {
+    Fail(
+        "{} differentiates its windows, which no device does, and the device is '{}'; choose the "
+        "device 'cpu', or an estimator that only runs windows, such as TruncatedPES",
+        who, device->name());
+  }
+  return resources;
+}
+
+}  // namespace
+
 DifferentiableProblem::DifferentiableProblem(
     const std::string& who, const Config& task,
     const std::shared_ptr<const LearnedOptimizer>& optimizer,
     std::shared_ptr<const TruncationSchedule> schedule, const LoptProblemOptions& options,
     const TaskResources& resources)
-    : task_(MakeTaskDerivatives(who, task, resources)),
+    : task_(MakeTaskDerivatives(who, task, WithoutDevice(who, resources))),
       optimizer_(MakeDifferentiableOptimizer(who, ScriptOf(who, *optimizer))),
       problem_(std::make_shared<LoptProblem>(
           TaskRegistry().Make(task, resources),

@@ -19,7 +19,7 @@ namespace lopt {
 class DifferentiableProblem {
  public:
   // Opens the torch module on behalf of `who`, an estimator. Throws Error as MakeTaskDerivatives
-  // and MakeTorchScript do, and as LoptProblem does.
+  // and MakeTorchScript do, as LoptProblem does, and if the resources have a device.
   DifferentiableProblem(const std::string& who, const Config& task,
                         const std::shared_ptr<const LearnedOptimizer>& optimizer,
                         std::shared_ptr<const TruncationSchedule> schedule,

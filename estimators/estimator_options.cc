@@ -16,7 +16,8 @@ std::shared_ptr<const LoptProblem> MakeProblem(const EstimatorOptions& options,
                                                std::shared_ptr<const TruncationSchedule> schedule,
                                                const TaskResources& resources) {
   return std::make_shared<LoptProblem>(TaskRegistry().Make(options.task, resources),
-                                       std::move(optimizer), std::move(schedule), options.problem);
+                                       std::move(optimizer), std::move(schedule), options.problem,
+                                       resources.UseDevice());
 }
 
 std::shared_ptr<const ConfiguredEstimator> ConfiguredBy(

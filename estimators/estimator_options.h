@@ -33,7 +33,8 @@ struct WithOwn : EstimatorOptions {
   }
 };
 
-// The task's training under the optimizer. Throws Error as the makers of both and LoptProblem do.
+// The task's training under the optimizer, on the device of the resources. Throws Error as the
+// makers of both and LoptProblem do.
 std::shared_ptr<const LoptProblem> MakeProblem(const EstimatorOptions& options,
                                                std::shared_ptr<const LearnedOptimizer> optimizer,
                                                std::shared_ptr<const TruncationSchedule> schedule,

@@ -90,11 +90,12 @@ ThetaFile Experiment::ThetaOf(const LearnerState& state, std::string version) co
           .version = std::move(version)};
 }
 
-Experiment::Experiment(const MetaTrainConfig& from)
+Experiment::Experiment(const MetaTrainConfig& from, const Device* device)
     : config(Resolved(Checked(from))),
       resolved(WriteOptions("", config)),
       mode(*ModeRegistry().Make(from.mode)),
-      resources(config.data_dir),
+      device(device),
+      resources(config.data_dir, device),
       optimizer(OptimizerRegistry().Make(config.learned_optimizer)),
       learner(optimizer, ThetaOptRegistry().Make(config.theta_opt),
               {.non_finite_gradient = config.non_finite_gradient,
@@ -107,6 +108,8 @@ Experiment::Experiment(const MetaTrainConfig& from)
   }
   Require(config.data_dir.empty() || resources.data_dir_used(),
           "data_dir is {}, but no task of the config reads from it", config.data_dir);
+  Require(device == nullptr || resources.device_used(),
+          "device is {}, but no estimator of the config runs its windows there", config.device);
   std::vector<bool> placed(estimators.size());
   for (int64_t w = 0; w < config.workers; ++w) {
     LogicalWorker worker{.key = WorkerKey(run_key, w), .estimators = {}};

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/device.h"
 #include "evaluation/held_out.h"
 #include "learner/gradient_learner.h"
 #include "learner/meta_train_config.h"
@@ -23,9 +24,11 @@ struct LogicalWorker {
 
 // What a config describes, made. Immutable.
 struct Experiment {
-  // Throws Error if something cannot be made, its data read, or the config's keys do not go
-  // together.
-  explicit Experiment(const MetaTrainConfig& from);
+  // Throws Error if something cannot be made, its data read, the config's keys do not go together,
+  // or there is no such device.
+  explicit Experiment(const MetaTrainConfig& from) : Experiment(from, FindDevice(from.device)) {}
+  // The same; windows run on this device, whichever the config names. Null: on the processor.
+  Experiment(const MetaTrainConfig& from, const Device* device);
 
   // The learned optimizer's part of the resolved config.
   Config LearnedOptimizerConfig() const;
@@ -39,6 +42,7 @@ struct Experiment {
   MetaTrainConfig config;
   Config resolved;  // every key with its value
   Mode mode;
+  const Device* device;  // that windows run on; null: on the processor
   TaskResources resources;
   std::shared_ptr<const LearnedOptimizer> optimizer;
   GradientLearner learner;

@@ -64,6 +64,11 @@ void MetaTrainConfig::Visit(FieldVisitor& v) {
   v.FreeOnResume().Field("isa", &isa,
                          "Instruction set of the kernels; empty: the best of the machine.");
   v.FreeOnResume().Field(
+      "device", &device,
+      "What runs the estimators' windows: cpu, the processor; cuda, NVIDIA GPUs, of which each "
+      "process of the job takes one; cuda:<n>, the GPU of this number; emulated, the kernels for "
+      "GPUs on the processor, slowly.");
+  v.FreeOnResume().Field(
       "checkpoint_seconds", &checkpoint_seconds, AtLeast(0),
       "A checkpoint is written when this much time has passed since the last; 0: not by time.");
   v.FreeOnResume().Field("checkpoint_steps", &checkpoint_steps, AtLeast(0),

@@ -44,6 +44,7 @@ struct MetaTrainConfig {
   bool gather_checkpoints = false;
   std::string data_dir;
   std::string isa;
+  std::string device = "cpu";
   double checkpoint_seconds = 30;
   int64_t checkpoint_steps = 0;
   int64_t keep_last = 3;

@@ -13,6 +13,11 @@ bool TaskResources::data_dir_used() const {
   return data_dir_used_;
 }
 
+const Device* TaskResources::UseDevice() const {
+  device_used_ = device_ != nullptr;
+  return device_;
+}
+
 TaskResources::Slot& TaskResources::SlotOf(std::type_index type, const std::string& name) const {
   const std::lock_guard lock(mutex_);
   return slots_[{type, name}];

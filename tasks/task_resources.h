@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -9,12 +10,16 @@
 
 namespace lopt {
 
-// What tasks are made from besides their config: the data sets of a run, of any type, each loaded
-// once and shared, and the directory of data files. Thread-safe.
+class Device;
+
+// What tasks and estimators are made from besides their config: the data sets of a run, of any
+// type, each loaded once and shared, the directory of data files, and the device that windows run
+// on. Thread-safe.
 class TaskResources {
  public:
-  // `data_dir` may be empty: no files were given.
-  explicit TaskResources(std::string data_dir) : data_dir_(std::move(data_dir)) {}
+  // `data_dir` may be empty: no files were given. Windows run on `device`; null: on the processor.
+  explicit TaskResources(std::string data_dir, const Device* device = nullptr)
+      : data_dir_(std::move(data_dir)), device_(device) {}
 
   // The data set of type Data called `name`, which must say all that `load` depends on. The first
   // call makes it, load() -> std::shared_ptr<const Data> (or what converts to it), and keeps it;
@@ -35,6 +40,11 @@ class TaskResources {
   // Whether there is such a directory and a task has asked for it.
   bool data_dir_used() const;
 
+  // The device, for what runs windows on it; null: there is none.
+  const Device* UseDevice() const;
+  // Whether there is a device and something has asked for it.
+  bool device_used() const { return device_used_; }
+
  private:
   struct Slot {
     std::mutex mutex;
@@ -43,9 +53,11 @@ class TaskResources {
   Slot& SlotOf(std::type_index type, const std::string& name) const;
 
   std::string data_dir_;
+  const Device* device_;
   mutable std::mutex mutex_;  // of what follows; a slot's data has the slot's own
   mutable std::map<std::pair<std::type_index, std::string>, Slot> slots_;
   mutable bool data_dir_used_ = false;
+  mutable std::atomic<bool> device_used_ = false;
 };
 
 }  // namespace lopt

@@ -35,6 +35,7 @@ Checkpoint Make(int64_t step) {
   Checkpoint checkpoint;
   checkpoint.config = Config::Parse(kConfig, "test");
   checkpoint.isa = "avx2";
+  checkpoint.device = "NVIDIA H100";
   checkpoint.run_key = {.hi = 1, .lo = 0xFFFFFFFFU};
   checkpoint.theta = OptimizerRegistry()
                          .Make(Config::Parse(R"({"type": "LearnableAdam"})", "test"))
@@ -60,6 +61,7 @@ Checkpoint Make(int64_t step) {
 void CheckSame(const Checkpoint& got, const Checkpoint& wanted) {
   CHECK(got.config.Dump() == wanted.config.Dump());
   CHECK(got.isa == wanted.isa);
+  CHECK(got.device == wanted.device);
   CHECK(got.run_key == wanted.run_key);
   CHECK(got.theta == wanted.theta);
   CHECK(got.learner.outer_step == wanted.learner.outer_step);

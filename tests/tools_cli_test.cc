@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/device.h"
 #include "base/file.h"
 #include "base/isa.h"
 #include "learner/meta_train_config.h"
@@ -94,7 +95,7 @@ TEST_CASE("An unknown option is an error that lists the options") {
   CHECK_EQ(finished.errors,
            "lopt: --step is not an option here; the options are --preset, --set, --out, --steps, "
            "--threads, --seed, --data-dir, --resume, --from, --overwrite, --init-theta, --isa, "
-           "--allow-isa-change, --learner-only, --plugin, --help\n");
+           "--device, --devices, --allow-isa-change, --learner-only, --plugin, --help\n");
 }
 
 TEST_CASE("Command lines that say too little or too much are usage errors") {
@@ -114,6 +115,8 @@ TEST_CASE("Command lines that say too little or too much are usage errors") {
        "lopt: --set wants KEY=VALUE, not 'seed'\n"},
       {{"meta-train", "--preset", "smoke", "--resume", "--overwrite"},
        "lopt: Give --resume or --overwrite, not both\n"},
+      {{"meta-train", "--preset", "smoke", "--device", "cuda", "--devices", "0,"},
+       "lopt: --devices wants numbers of GPUs, such as 0,2, not '0,'\n"},
       {{"describe", "TruncatedPES", "--type", "FullES"}, "lopt: --type takes one text\n"},
       {{"inspect"}, "lopt: The file to inspect is missing; usage: lopt inspect PATH...\n"},
   };
@@ -170,6 +173,30 @@ TEST_CASE("A config that names an instruction set the machine lacks is an error"
       isas + "\n";
   CHECK_EQ(ErrorOf(ConfigText("\"meta_steps\"", "\"isa\": \"avx9\", \"meta_steps\"")), message);
   CHECK_EQ(ErrorOf(ConfigText(), {"--isa", "avx9"}), message);
+}
+
+TEST_CASE("A device that is not there is an error that says what is") {
+  CHECK_EQ(ErrorOf(ConfigText(), {"--device", "tpu"}),
+           "lopt: device: 'tpu' is none; choose cpu, cuda, cuda:<number of a GPU> or emulated\n");
+  CHECK_EQ(ErrorOf(ConfigText(), {"--devices", "0"}),
+           "lopt: GPUs are named (--devices), but the device is 'cpu'; choose 'cuda'\n");
+  const CudaDevices found = FindCudaDevices();
+  CHECK_EQ(
+      ErrorOf(ConfigText(), {"--device", "cuda:4711"}),
+      found.count == 0
+          ? fmt::format("lopt: device: there is no 'cuda:4711': {}; choose cpu\n", found.reason)
+          : fmt::format("lopt: device: there is no 'cuda:4711', the GPUs are cuda:0 to "
+                        "cuda:{}\n",
+                        found.count - 1));
+  if (found.count == 0) {
+    const std::string message =
+        fmt::format("lopt: device: there is no 'cuda': {}; choose cpu\n", found.reason);
+    CHECK_EQ(ErrorOf(ConfigText(), {"--device", "cuda"}), message);
+    CHECK_EQ(ErrorOf(ConfigText("\"meta_steps\"", "\"device\": \"cuda\", \"meta_steps\"")),
+             message);
+    CHECK(found.reason.starts_with(found.version.empty() ? "lopt was built without CUDA"
+                                                         : "CUDA finds no GPU"));
+  }
 }
 
 TEST_CASE("An output directory that cannot be written is an error") {
@@ -424,6 +451,12 @@ TEST_CASE("The version names the commit, the compiler and the instruction set in
     CHECK_MESSAGE(finished.output.find(line) != std::string::npos, line);
   }
   CHECK(finished.output.find("in use: " + CurrentIsa()) != std::string::npos);
+  const CudaDevices found = FindCudaDevices();
+  CHECK(finished.output.find(found.version.empty()
+                                 ? "\nCUDA:             not built\n"
+                                 : "\nCUDA:             " + found.version +
+                                       (found.count == 0 ? " (CUDA finds no GPU"
+                                                         : "; cuda:0 is ")) != std::string::npos);
 }
 
 }  // namespace lopt

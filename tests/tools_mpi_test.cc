@@ -112,6 +112,23 @@ TEST_CASE("The weights have the same bytes from one process and from 2, 3 and 5 
   }
 }
 
+TEST_CASE("Ranks that run their windows on a device give the bytes of one process, launched too") {
+  const TempDirectory scratch;
+  const std::string config = WriteConfig(scratch, SmallExperiment(4, 2), {0});
+  REQUIRE(Train(0, {config, "--out", scratch / "one", "--device", "emulated"}).exit_code == 0);
+  const FinishedProcess launched =
+      RunProcess({kLopt, "launch", "-n", "3", "--mpiexec", LOPT_MPIEXEC, "--", "meta-train", config,
+                  "--out", scratch / "three", "--device", "emulated"});
+  CHECK_EQ(launched.exit_code, 0);
+  CHECK_EQ(Theta(scratch / "three"), Theta(scratch / "one"));
+  CHECK_EQ(RunDirectory(scratch / "three").ReadManifest().device, "emulated");
+  const FinishedProcess none =
+      Train(2, {config, "--out", scratch / "none", "--device", "emulated", "--devices", "0"});
+  CHECK_EQ(none.exit_code, 1);
+  CHECK(none.errors.find("lopt: GPUs are named (--devices), but the device is 'emulated'") !=
+        std::string::npos);
+}
+
 TEST_CASE("A second phase with frozen tensors and equal norms has the same bytes on any ranks") {
   const TempDirectory scratch;
   const std::string first = WriteConfig(scratch, SmallExperiment(1, 2));

@@ -126,7 +126,8 @@ std::string MakeRun(const TempDirectory& scratch, const std::string& name, doubl
   WriteTextFile(directory + "/config.json", R"({"name": "by <hand>", "seed": 5})");
   WriteTextFile(directory + "/manifest.json",
                 R"({"format": "lopt run 1", "status": "finished", "updates": 80,
-                    "version": "1.2.3", "isa": "avx3", "seed": 5, "threads": 2})");
+                    "version": "1.2.3", "isa": "avx3", "device": "NVIDIA H100",
+                    "seed": 5, "threads": 2})");
   std::ofstream lines(directory + "/metrics.jsonl");
   for (int step = 0; step < 80; ++step) {
     lines << fmt::format(R"({{"step":{},"gradient_norm":{},"meta_loss":{},"skipped_updates":0)",
@@ -219,6 +220,7 @@ TEST_CASE("The report of a run shows its plots, counts, config and how to reprod
                                        "finished",
                                        "0:05",
                                        "first/config.json --out ",
+                                       "NVIDIA H100",
                                        " --isa avx3"}) {
     CAPTURE(part);
     CHECK(Has(page, part));

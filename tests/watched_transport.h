@@ -21,6 +21,7 @@ class WatchedTransport final : public Transport {
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
   int ranks_on_host() const override { return inner_->ranks_on_host(); }
+  int rank_on_host() const override { return inner_->rank_on_host(); }
   std::string Description() const override { return inner_->Description(); }
   void Send(int to, int kind, std::vector<std::byte> bytes) override {
     on_send_(to, kind);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <boost/program_options.hpp>
+#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <exception>
@@ -10,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -70,9 +72,15 @@ po::options_description MetaTrainOptions() {
       "Theta file to start from, with a fresh theta_opt (init_theta).");
   add("isa", po::value<std::string>()->value_name("NAME"),
       "Instruction set of the kernels (isa). Default: the best.");
+  add("device", po::value<std::string>()->value_name("NAME"),
+      "What runs the windows: cpu, cuda (each rank takes a GPU of its host), cuda:<n> or emulated "
+      "(device). Default: cpu.");
+  add("devices", po::value<std::string>()->value_name("LIST"),
+      "With the device cuda: numbers of the GPUs that the ranks of a host take in turn, e.g. 0,2. "
+      "Default: all.");
   add("allow-isa-change",
-      "Resume a run of another instruction set, or let ranks differ in it; results may differ in "
-      "last bits.");
+      "Resume a run of another instruction set or device, or let ranks differ in them; results may "
+      "differ in last bits.");
   add("learner-only", "Under mpiexec: rank 0 updates theta only, the other ranks compute.");
   return options;
 }
@@ -125,6 +133,22 @@ Config Apply(const po::variables_map& values, Config config) {
     config = config.With("seed", std::to_string(values["seed"].as<int64_t>()));
   }
   return config;
+}
+
+// The numbers in "0,2".
+std::vector<int> GpusOf(const std::string& list) {
+  std::vector<int> gpus;
+  for (const char *at = list.data(), *end = at + list.size(); at != end;) {
+    int gpu = -1;
+    const auto [next, error] = std::from_chars(at, end, gpu);
+    const bool last = next == end;
+    if (error != std::errc() || gpu < 0 || (!last && (*next != ',' || next + 1 == end))) {
+      throw UsageError(fmt::format("--devices wants numbers of GPUs, such as 0,2, not '{}'", list));
+    }
+    gpus.push_back(gpu);
+    at = last ? end : next + 1;
+  }
+  return gpus;
 }
 
 void PrintSummary(const MetaTrainResult& result) {
@@ -202,6 +226,7 @@ int Train(const po::variables_map& values, Transport* transport) {
   auto config = ReadOptions<MetaTrainConfig>(Apply(values, source.config));
   if (const auto directory = TextOption(values, "data-dir")) config.data_dir = *directory;
   if (const auto isa = TextOption(values, "isa")) config.isa = *isa;
+  if (const auto device = TextOption(values, "device")) config.device = *device;
   if (const auto theta = TextOption(values, "init-theta")) config.init_theta = *theta;
 
   const bool speaks = transport->rank() == 0;
@@ -214,6 +239,7 @@ int Train(const po::variables_map& values, Transport* transport) {
   if (values.contains("from")) options.from = values["from"].as<int64_t>();
   options.overwrite = values.contains("overwrite");
   options.allow_isa_change = values.contains("allow-isa-change");
+  if (const auto gpus = TextOption(values, "devices")) options.gpus = GpusOf(*gpus);
   options.learner_only = values.contains("learner-only");
   options.version = VersionAndCommit(build);
   options.stop = StopOnSignals(speaks ? "this update" : "");
@@ -227,11 +253,12 @@ int Train(const po::variables_map& values, Transport* transport) {
 
   ProgressReporter progress(stdout, TerminalColumns(stdout));
   options.on_step = [&](const MetaTrainProgress& step) { progress.Step(step); };
-  fmt::print("Meta-training {}: {} updates, {} on {}{} threads, to {}\n",
-             config.learned_optimizer.Type(), config.meta_steps,
-             config.isa.empty() ? CurrentIsa() : config.isa,
-             transport->size() > 1 ? fmt::format("{} ranks x ", transport->size()) : "",
-             options.threads, options.out_dir);
+  fmt::print(
+      "Meta-training {}: {} updates, {} on {}{} threads{}, to {}\n",
+      config.learned_optimizer.Type(), config.meta_steps,
+      config.isa.empty() ? CurrentIsa() : config.isa,
+      transport->size() > 1 ? fmt::format("{} ranks x ", transport->size()) : "", options.threads,
+      config.device == "cpu" ? "" : fmt::format(", windows on {}", config.device), options.out_dir);
   std::fflush(stdout);
   const MetaTrainResult result = RunMetaTraining(config, options);
   progress.Finish();

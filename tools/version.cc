@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/device.h"
 #include "base/isa.h"
 #include "learner/plugin.h"
 #include "learner/transport/mpi_transport.h"
@@ -30,6 +31,18 @@ std::string TorchLine() {
   }
 }
 
+std::string CudaLine() {
+  const CudaDevices found = FindCudaDevices();
+  if (found.version.empty()) return "not built";
+  if (found.count == 0) return fmt::format("{} ({})", found.version, found.reason);
+  std::vector<std::string> gpus;
+  for (int i = 0; i < found.count; ++i) {
+    const std::string name = fmt::format("cuda:{}", i);
+    gpus.push_back(fmt::format("{} is {}", name, FindDevice(name)->description()));
+  }
+  return fmt::format("{}; {}", found.version, fmt::join(gpus, "; "));
+}
+
 }  // namespace
 
 int VersionCommand(const std::vector<std::string>& arguments) {
@@ -42,7 +55,7 @@ int VersionCommand(const std::vector<std::string>& arguments) {
   fmt::print("sanitizers:       {}\n", OrElse(build.sanitizers, "none"));
   fmt::print("instruction sets: {} (in use: {})\n", fmt::join(SupportedIsas(), " "), CurrentIsa());
   fmt::print("MPI:              {}\n", OrElse(MpiLibrary(), "not built"));
-  fmt::print("CUDA:             not built\n");
+  fmt::print("CUDA:             {}\n", CudaLine());
   fmt::print("LibTorch:         {}\n", TorchLine());
   fmt::print("plug-ins:         built for {}\n", LOPT_ABI);
   return kExitDone;

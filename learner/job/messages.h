@@ -35,6 +35,7 @@ struct Hello {
   int64_t pid = 0;
   std::string version = {};
   std::string isa = {};
+  std::string device = {};  // model of what windows run on
   std::string config = {};  // resolved, as text
 
   template <class Visitor>
@@ -43,6 +44,7 @@ struct Hello {
     visit("pid", pid);
     visit("version", version);
     visit("isa", isa);
+    visit("device", device);
     visit("config", config);
   }
 };

@@ -1,5 +1,6 @@
 #include "learner/job/meta_trainer.h"
 
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -8,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/device.h"
 #include "base/error.h"
 #include "base/isa.h"
 #include "base/process_identity.h"
@@ -16,6 +18,7 @@
 #include "learner/job/background.h"
 #include "learner/job/learner_role.h"
 #include "learner/job/message_loop.h"
+#include "learner/job/rank_device.h"
 #include "learner/job/ranks.h"
 #include "learner/job/worker_role.h"
 #include "learner/mode.h"
@@ -53,9 +56,11 @@ void CheckRun(const MetaTrainerOptions& options, const Transport& transport) {
 // a learner role as well), and feeds them with messages.
 class RankJob {
  public:
-  RankJob(const MetaTrainConfig& config, const MetaTrainerOptions& options, Transport* transport)
+  RankJob(const MetaTrainConfig& config, const MetaTrainerOptions& options, const Device* device,
+          Transport* transport)
       : config_(config),
         options_(options),
+        device_(device),
         transport_(transport),
         reproducible_(WhyNotReproducible(*ModeRegistry().Make(config.mode)).empty()),
         loop_(transport, &wakeup_,
@@ -83,8 +88,9 @@ class RankJob {
                                   .pid = ::getpid(),
                                   .version = options_.version,
                                   .isa = CurrentIsa(),
+                                  .device = ModelOf(device_),
                                   .config = WriteOptions("", config_).Dump()}));
-    background_.Post([this] { experiment_.emplace(config_); }, [this] { BeginWork(); });
+    background_.Post([this] { experiment_.emplace(config_, device_); }, [this] { BeginWork(); });
     MetaTrainResult result;
     if (ranks_) {
       result = Learn();
@@ -210,6 +216,7 @@ class RankJob {
 
   MetaTrainConfig config_;
   MetaTrainerOptions options_;
+  const Device* device_;
   Transport* transport_;
   Wakeup wakeup_;
   bool reproducible_;
@@ -243,7 +250,12 @@ MetaTrainResult RunMetaTraining(const MetaTrainConfig& config, const MetaTrainer
   if (!config.isa.empty()) {
     PinIsa(config.isa);
   }
-  return RankJob(config, options, transport).Run();
+  const Device* device = DeviceOfRank(config.device, options.gpus, *transport);
+  if (device != nullptr) {
+    spdlog::info("rank {}: windows run on {}: {}", transport->rank(), device->name(),
+                 device->description());
+  }
+  return RankJob(config, options, device, transport).Run();
 }
 
 }  // namespace lopt

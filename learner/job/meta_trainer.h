@@ -37,9 +37,13 @@ struct MetaTrainerOptions {
   // With resume: go on from the checkpoint of this step instead. What came after it (checkpoints,
   // logs, final and best theta) is removed, its windows count as lost.
   std::optional<int64_t> from = {};
-  bool overwrite = false;         // remove the run that is in out_dir
-  bool allow_isa_change = false;  // resume on another instruction set
-  std::string version = {};       // of the program, for manifest.json and theta.safetensors
+  bool overwrite = false;  // remove the run that is in out_dir
+  // Resume on another instruction set or device, or let ranks differ in them.
+  bool allow_isa_change = false;
+  // With the device "cuda": the numbers of the GPUs that the ranks of a host take in turn; empty:
+  // all.
+  std::vector<int> gpus = {};
+  std::string version = {};  // of the program, for manifest.json and theta.safetensors
   const std::atomic<bool>* stop = nullptr;  // once true: finish the update, save, return
   std::function<void(const MetaTrainProgress&)> on_step = {};  // after each update
   // On rank 0: called with each record of metrics.jsonl, also where no file is written.
@@ -74,7 +78,7 @@ struct MetaTrainResult {
 // Runs an experiment: its logical workers in blocks on the ranks, each block in parallel on
 // `threads` threads, the learner on rank 0. Rank 0 writes to out_dir:
 //   config.json        resolved: every key with its value
-//   manifest.json      status, version, isa, seed, updates (learner/run/run_directory.h)
+//   manifest.json      status, version, isa, device, seed, updates (learner/run/run_directory.h)
 //   metrics.jsonl, events.out.tfevents.*  a record per metrics_steps updates; "step" is the number
 //                      of updates that the measured theta had
 //   throughput.jsonl   learner/run/throughput_log.h
@@ -88,11 +92,12 @@ struct MetaTrainResult {
 //
 // Throws Error on a bad config; if out_dir holds a run and neither resume nor overwrite is set, or
 // holds none and resume is; if the resumed run's config differs in anything but KeysFreeOnResume(),
-// or its instruction set does; if another process runs in out_dir; if something cannot be written.
-// Throws Error as well if the ranks differ in version, config or instruction set. After an Error
-// the other ranks of an MPI job are to be ended with Transport::Abort. theta after n updates is a
-// function of the config (and the file init_theta) alone, bit for bit on one instruction set, for
-// any number of ranks and threads; not so with mode "Async" or a deadline.
+// or its instruction set or device does; if another process runs in out_dir; if something cannot be
+// written. Throws Error as well if the ranks differ in version, config, instruction set or device.
+// After an Error the other ranks of an MPI job are to be ended with Transport::Abort. theta after n
+// updates is a function of the config (and the file init_theta) alone, bit for bit on one
+// instruction set and kind of device, for any number of ranks and threads; not so with mode "Async"
+// or a deadline.
 MetaTrainResult RunMetaTraining(const MetaTrainConfig& config, const MetaTrainerOptions& options);
 
 }  // namespace lopt

@@ -96,6 +96,15 @@ void Ranks::Compare(int rank, const Hello& mine, const Hello& other) const {
     spdlog::warn("{} computes with instruction set {}, rank 0 with {}", NameOf(rank), other.isa,
                  mine.isa);
   }
+  if (other.device != mine.device) {
+    Require(allow_isa_change_,
+            "the windows of {} run on the device {}, those of rank 0 ({}) on {}, so the result "
+            "would depend on who computes what; give all ranks one model (--devices), or allow the "
+            "difference (--allow-isa-change)",
+            NameOf(rank), other.device, mine.host, mine.device);
+    spdlog::warn("the windows of {} run on the device {}, those of rank 0 on {}", NameOf(rank),
+                 other.device, mine.device);
+  }
 }
 
 void Ranks::ReportPlacement() const {

@@ -41,7 +41,7 @@ class Ranks {
   void NoteWindowsIn(WindowJournal* journal) { journal_ = journal; }
 
   // Waits until all ranks have said who they are, and compares them. Throws Error if they differ in
-  // version, config or (unless that is allowed) instruction set.
+  // version, config or, unless that is allowed, instruction set or device.
   void Meet();
   // Has all workers make their initial states, and waits for it.
   void Begin(const WorkerWeights& weights);

@@ -105,6 +105,16 @@ void RunWriter::CheckFits(const Checkpoint& checkpoint) const {
     spdlog::warn("the instruction set changes from {} to {}: the result has other bits",
                  checkpoint.isa, CurrentIsa());
   }
+  const std::string device = ModelOf(experiment_.device);
+  if (checkpoint.device != device) {
+    Require(options_.allow_isa_change,
+            "cannot resume from {}: its windows ran on the device {}, those of this process run on "
+            "{}, so the result would have other bits; choose the same (device, --device), or allow "
+            "the change (--allow-isa-change)",
+            path, checkpoint.device, device);
+    spdlog::warn("the device changes from {} to {}: the result has other bits", checkpoint.device,
+                 device);
+  }
   Require(checkpoint.learner.outer_step <= config_.meta_steps,
           "cannot resume from {}: it has {} updates, more than meta_steps = {}", path,
           checkpoint.learner.outer_step, config_.meta_steps);
@@ -141,6 +151,9 @@ void RunWriter::WriteManifest(std::string status, int64_t updates,
                             .error = std::move(error),
                             .version = options_.version,
                             .isa = CurrentIsa(),
+                            .device = experiment_.device == nullptr
+                                          ? std::nullopt
+                                          : std::optional(experiment_.device->model()),
                             .seed = config_.seed,
                             .threads = options_.threads,
                             .updates = updates});
@@ -174,6 +187,7 @@ void RunWriter::Save(const RunState& state, const Updates& updates, Ranks* ranks
   saving_ = std::make_shared<Checkpoint>(Checkpoint{
       .config = experiment_.resolved,
       .isa = CurrentIsa(),
+      .device = ModelOf(experiment_.device),
       .run_key = experiment_.run_key,
       .theta = experiment_.optimizer->theta_layout(),
       .learner = state.learner,

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/arrays.h"
+#include "base/device.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/output_directory.h"
@@ -70,6 +71,7 @@ ArrayFile LearnerToFile(const Checkpoint& checkpoint) {
                    {"config", checkpoint.config.Dump(-1)},
                    {"learned_optimizer", checkpoint.config.json().at("learned_optimizer").dump()},
                    {"isa", checkpoint.isa}};
+  if (checkpoint.device != ModelOf(nullptr)) file.metadata["device"] = checkpoint.device;
   return file;
 }
 
@@ -81,6 +83,7 @@ void LearnerFromFile(const ArrayFile& file, const std::string& source, Checkpoin
   };
   checkpoint->config = Config::Parse(metadata("config"), source);
   checkpoint->isa = metadata("isa");
+  if (file.metadata.contains("device")) checkpoint->device = metadata("device");
   checkpoint->theta =
       OptimizerRegistry()
           .Make(Config::Parse(metadata("learned_optimizer"), source + ", learned_optimizer"))

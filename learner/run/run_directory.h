@@ -18,6 +18,7 @@ struct RunManifest {
   std::optional<std::string> error = {};  // why it failed
   std::string version = {};
   std::string isa = {};
+  std::optional<std::string> device = {};  // the model; none: windows ran on the processor
   int64_t seed = 0;
   int64_t threads = 0;
   int64_t updates = 0;  // of theta; while running, those at the start of the process
@@ -28,6 +29,7 @@ struct RunManifest {
     visit("updates", updates);
     visit("version", version);
     visit("isa", isa);
+    visit("device", device);
     visit("seed", seed);
     visit("threads", threads);
     visit("error", error);

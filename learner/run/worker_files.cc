@@ -16,7 +16,7 @@ int64_t BytesOf(const WorkerState& worker) {
   int64_t bytes = 0;
   for (const NamedArrays& arrays : worker.estimators) {
     for (const auto& [name, array] : arrays) {
-      bytes += std::ssize(array.bytes());
+      bytes += static_cast<int64_t>(array.buffer().size());
     }
   }
   return bytes;
@@ -29,7 +29,9 @@ std::vector<std::byte> Serialize(int64_t first, std::span<const WorkerState> wor
     file.arrays.Set(prefix + "windows",
                     Array::Of<int64_t>({}, std::span<const int64_t>(&worker.windows, 1)));
     for (size_t e = 0; e < worker.estimators.size(); ++e) {
-      file.arrays.Merge(fmt::format("{}estimators/{}/", prefix, e), worker.estimators[e]);
+      for (const auto& [name, array] : worker.estimators[e]) {
+        file.arrays.Set(fmt::format("{}estimators/{}/{}", prefix, e, name), array.To(HostMemory()));
+      }
     }
   }
   return SerializeArrayFile(file);

@@ -33,6 +33,7 @@ class LocalTransport final : public Transport {
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(hub_->inboxes.size()); }
   int ranks_on_host() const override { return size(); }
+  int rank_on_host() const override { return rank_; }
   std::string Description() const override {
     return size() == 1 ? "one process" : fmt::format("{} ranks in one process", size());
   }

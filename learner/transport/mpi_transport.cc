@@ -48,13 +48,19 @@ int SizeOf(MPI_Comm communicator) {
   return size;
 }
 
-int CountRanksOnHost() {
+// The ranks on this one's host, and its place among them.
+struct RanksOnHost {
+  int count = 0;
+  int place = 0;
+};
+
+RanksOnHost FindRanksOnHost() {
   MPI_Comm host = MPI_COMM_NULL;
   Check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host),
         "MPI_Comm_split_type");
-  const int size = SizeOf(host);
+  const RanksOnHost found{.count = SizeOf(host), .place = RankIn(host)};
   Check(MPI_Comm_free(&host), "MPI_Comm_free");
-  return size;
+  return found;
 }
 
 // The exit code for when MPI_Finalize does not return.
@@ -141,13 +147,14 @@ class MpiTransport final : public Transport {
   MpiTransport()
       : rank_(RankIn(MPI_COMM_WORLD)),
         size_(SizeOf(MPI_COMM_WORLD)),
-        ranks_on_host_(CountRanksOnHost()),
+        ranks_on_host_(FindRanksOnHost()),
         sends_(size_),
         receives_(size_) {}
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  int ranks_on_host() const override { return ranks_on_host_; }
+  int ranks_on_host() const override { return ranks_on_host_.count; }
+  int rank_on_host() const override { return ranks_on_host_.place; }
   std::string Description() const override {
     return fmt::format("{}, {} rank{}", MpiLibrary(), size_, size_ == 1 ? "" : "s");
   }
@@ -196,7 +203,7 @@ class MpiTransport final : public Transport {
     if (exit_code != 0) {
       KeepExitCode();
     }
-    if (ranks_on_host_ != size_) {
+    if (ranks_on_host_.count != size_) {
       ::_exit(exit_code);
     }
     code_after_alarm = exit_code;
@@ -243,7 +250,7 @@ class MpiTransport final : public Transport {
 
   int rank_;
   int size_;
-  int ranks_on_host_;
+  RanksOnHost ranks_on_host_;
   Transfers sends_;
   Transfers receives_;
   std::deque<Message> ready_;  // arrived, in order

@@ -54,6 +54,8 @@ class Transport {
   virtual int size() const = 0;
   // How many ranks run on this one's host, this one included.
   virtual int ranks_on_host() const = 0;
+  // This one's place among them, from 0 on.
+  virtual int rank_on_host() const = 0;
   // "MPICH 4.0.2, 3 ranks", for the log.
   virtual std::string Description() const = 0;
 

@@ -58,6 +58,7 @@ def meta_train(
     out: str | os.PathLike | None = None,
     threads: int | None = None,
     isa: str | None = None,
+    device: str | None = None,
     resume: bool = False,
     from_step: int | None = None,
     overwrite: bool = False,
@@ -81,11 +82,13 @@ def meta_train(
         threads: None: one for each core that the process may use.
         isa: Instruction set of the kernels, of the whole process from then on. None: the config's,
             or the best.
+        device: What runs the windows: "cpu", "cuda", "cuda:<n>" or "emulated". None: the config's.
         resume: Go on from the newest checkpoint in `out`.
         from_step: With resume: go on from the checkpoint of this many updates, and remove what came
             after.
         overwrite: Remove the run that is in `out`.
-        allow_isa_change: Resume a run of another instruction set; results may differ in last bits.
+        allow_isa_change: Resume a run of another instruction set or device; results may differ in last
+            bits.
         callbacks: Functions of (step, metrics), or Callbacks.
         progress: Write a line of progress to standard error.
 
@@ -103,7 +106,8 @@ def meta_train(
         if not os.path.exists(path):
             raise _core.Error(f"cannot resume: {directory} holds no run")
         config = _core.load_config(path)
-    resolved = _core.resolve(config if isa is None else _core.load_config(config) | {"isa": isa})
+    given = {key: value for key, value in {"isa": isa, "device": device}.items() if value is not None}
+    resolved = _core.resolve(_core.load_config(config) | given if given else config)
     listeners = [c if isinstance(c, Callback) else of_function(c) for c in callbacks]
     if progress:
         listeners.append(Progress())

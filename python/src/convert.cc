@@ -210,7 +210,7 @@ nb::object ViewOf(const Eigen::VectorXf& values, nb::handle owner) {
 
 nb::object ToPython(const NamedArrays& arrays) {
   nb::dict dict;
-  for (const auto& [name, array] : arrays) dict[name.c_str()] = CopyOf(array);
+  for (const auto& [name, array] : arrays) dict[name.c_str()] = CopyOf(array.To(HostMemory()));
   return dict;
 }
 

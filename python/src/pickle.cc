@@ -26,7 +26,9 @@ std::span<const std::byte> SpanOf(const nb::bytes& bytes) {
 }
 
 nb::bytes SaveArrays(const NamedArrays& arrays) {
-  return BytesOf(SerializeArrayFile({.arrays = arrays, .metadata = {}}));
+  ArrayFile file;
+  for (const auto& [name, array] : arrays) file.arrays.Set(name, array.To(HostMemory()));
+  return BytesOf(SerializeArrayFile(file));
 }
 
 NamedArrays LoadArrays(const nb::bytes& saved) {

@@ -24,7 +24,7 @@ namespace {
 
 ThetaFile ThetaOfCheckpoint(const std::string& directory) {
   const Checkpoint checkpoint = ReadCheckpoint(directory, WorkerStates::kWindows);
-  return Experiment(ReadOptions<MetaTrainConfig>(checkpoint.config))
+  return Experiment(ReadOptions<MetaTrainConfig>(checkpoint.config), nullptr)
       .ThetaOf(checkpoint.learner, VersionAndCommit(GetBuildInfo()));
 }
 

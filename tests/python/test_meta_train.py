@@ -175,6 +175,8 @@ class OneCall(InScratch):
             lopt.meta_train("smoke", out=self.scratch / ("x" * 300))
         with self.assertRaisesRegex(lopt.Error, "'quantum'"):
             lopt.meta_train("smoke", isa="quantum")
+        with self.assertRaisesRegex(lopt.Error, "'tpu' is none; choose cpu, cuda"):
+            lopt.meta_train("smoke", device="tpu")
         with self.assertRaises(TypeError):
             lopt.meta_train("smoke", callbacks=[lambda: None])
 

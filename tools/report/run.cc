@@ -183,6 +183,7 @@ void RunOverview(const Runs& runs, ReportPage* page) {
   from_manifest("seed", &RunManifest::seed);
   from_manifest("threads", &RunManifest::threads);
   from_manifest("instruction set", &RunManifest::isa);
+  from_manifest("device", &RunManifest::device);
   from_manifest("version", &RunManifest::version);
   page->AddHtml(HtmlTable(header, rows, header.size()));
 }
@@ -441,7 +442,8 @@ void ReproduceRun(const Runs& runs, ReportPage* page) {
   page->Subsection("Config, and how to reproduce");
   page->AddParagraph(
       "The same config and seed give the same theta, bit for bit, for any number of threads and "
-      "processes, on the same version and instruction set (modes with deadlines or staleness "
+      "processes, on the same version, instruction set and device (modes with deadlines or "
+      "staleness "
       "excepted).");
   for (const RunRecord& run : runs) {
     if (run.config.empty()) continue;

@@ -1,0 +1,28 @@
+#include "learner/job/rank_device.h"
+
+#include <fmt/format.h>
+
+#include <numeric>
+
+#include "base/error.h"
+
+namespace lopt {
+
+const Device* DeviceOfRank(const std::string& name, const std::vector<int>& gpus,
+                           const Transport& transport) {
+  if (name != "cuda") {
+    Require(gpus.empty(), "GPUs are named (--devices), but the device is '{}'; choose 'cuda'",
+            name);
+    return FindDevice(name);
+  }
+  std::vector<int> choices = gpus;
+  if (choices.empty()) {
+    choices.resize(static_cast<size_t>(FindCudaDevices().count));
+    std::iota(choices.begin(), choices.end(), 0);
+  }
+  if (choices.empty()) return FindDevice(name);  // says why there is none
+  const auto place = static_cast<size_t>(transport.rank_on_host());
+  return FindDevice(fmt::format("cuda:{}", choices[place % choices.size()]));
+}
+
+}  // namespace lopt

@@ -1,0 +1,317 @@
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <cmath>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <new>
+#include <span>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "base/device.h"
+#include "base/error.h"
+#include "estimators/window_device.h"
+#include "learner/experiment.h"
+#include "learner/job/message_loop.h"
+#include "learner/job/rank_device.h"
+#include "learner/job/ranks.h"
+#include "learner/job/wire.h"
+#include "learner/run/run_directory.h"
+#include "learner/run/worker_files.h"
+#include "tests/error_of.h"
+#include "tests/learner_child.h"
+#include "tests/learner_local_job.h"
+#include "tests/learner_runs.h"
+#include "tests/temp_directory.h"
+
+namespace lopt {
+namespace {
+
+// With estimators of every kind that run windows.
+MetaTrainConfig OnDevice(int64_t workers, int64_t meta_steps, const std::string& device) {
+  auto config = ReadOptions<MetaTrainConfig>(Config::Parse(R"({
+    "learned_optimizer": {"type": "MLPLOpt", "hidden_size": 4, "step_mult": 0.01},
+    "theta_opt": {"type": "SGD", "learning_rate": 1e-4},
+    "estimators": [
+      {"type": "TruncatedPES", "task": {"type": "FixedDimQuadraticFamily", "dim": 10},
+       "num_tasks": 3, "trunc_length": 5, "std": 0.1, "random_initial_iteration_offset": 8,
+       "schedule": {"type": "LogUniformLengthSchedule", "min_length": 4, "max_length": 20}},
+      {"type": "GPESK", "K": 3, "task": {"type": "NoisyQuadraticFamily", "dim": 7},
+       "num_tasks": 2, "trunc_length": 5, "std": 0.1, "meta_loss": "train",
+       "schedule": {"type": "ConstantTruncationSchedule", "total_length": 12}},
+      {"type": "TruncatedES",
+       "task": {"type": "ImageMLP", "image_size": 4, "hidden": [4], "batch_size": 8,
+                "data": "glyphs"},
+       "num_tasks": 2, "trunc_length": 4, "std": 0.1,
+       "schedule": {"type": "ConstantTruncationSchedule", "total_length": 6}},
+      {"type": "FullES", "task": {"type": "FixedDimQuadraticFamily", "dim": 2},
+       "num_tasks": 2, "std": 0.1,
+       "schedule": {"type": "LogUniformLengthSchedule", "min_length": 3, "max_length": 8}}
+    ],
+    "windows_per_update": 2, "seed": 11, "checkpoint_seconds": 0, "checkpoint_steps": 2
+  })",
+                                                           "an experiment on a device"));
+  config.workers = workers;
+  config.meta_steps = meta_steps;
+  config.device = device;
+  return config;
+}
+
+MetaTrainResult Train(const MetaTrainConfig& config, const std::string& directory = "",
+                      int threads = 1, bool resume = false, bool allow = false) {
+  return RunMetaTraining(
+      config,
+      {.out_dir = directory, .threads = threads, .resume = resume, .allow_isa_change = allow});
+}
+
+// The first of this file: children are forked before this process has threads.
+TEST_CASE("A run on a device that is killed goes on to the same end") {
+  const auto end = [](const std::string& directory, const std::string& kill_at, bool resume) {
+    return RunInChild([&] {
+      RunMetaTraining(OnDevice(2, 5, "emulated"),
+                      {.out_dir = directory, .resume = resume, .on_event = [&](auto event) {
+                         if (event == kill_at) ::raise(SIGKILL);
+                       }});
+    });
+  };
+  const TempDirectory whole;
+  REQUIRE(end(whole.path(), "", false).exit_code == 0);
+  const TempDirectory killed;
+  CHECK(end(killed.path(), "step:3", false).signal == SIGKILL);
+  CHECK(end(killed.path(), "checkpoint:4:learner", true).signal == SIGKILL);
+  CHECK(end(killed.path(), "", true).exit_code == 0);
+  CHECK(FinalTheta(killed.path()) == FinalTheta(whole.path()));
+  CHECK(MetricsLines(killed.path()) == MetricsLines(whole.path()));
+}
+
+TEST_CASE("What ten updates on a device add to theta is what they add on the processor") {
+  const MetaTrainConfig config = OnDevice(1, 10, "cpu");
+  const Experiment experiment(config);
+  const Eigen::VectorXd start =
+      experiment.learner.Init(ThetaKey(experiment.run_key)).theta.cast<double>();
+  const Eigen::VectorXd host = Train(config).learner.theta.cast<double>() - start;
+  const Eigen::VectorXd device =
+      Train(OnDevice(1, 10, "emulated")).learner.theta.cast<double>() - start;
+  CHECK(host.norm() > 1e-3);
+  CHECK_LT((device - host).norm(), 1e-5 * host.norm());
+  CHECK(device != host);
+}
+
+TEST_CASE("theta has the same bits on a device for any ranks and threads") {
+  const MetaTrainConfig config = OnDevice(3, 3, "emulated");
+  const Eigen::VectorXf alone = Train(config).learner.theta;
+  CHECK(Train(config, "", 2).learner.theta == alone);
+  const LocalJob job = RunLocalJob(config, 3);
+  CHECK(job.errors == std::vector<std::string>(3));
+  CHECK(job.result.learner.theta == alone);
+}
+
+TEST_CASE("A run on a device goes on from a checkpoint to the same end, on any ranks") {
+  const TempDirectory whole;
+  const TempDirectory parts;
+  Train(OnDevice(3, 5, "emulated"), whole.path());
+  for (const auto& [ranks, steps, gather] :
+       {std::tuple{1, 1, false}, std::tuple{3, 3, true}, std::tuple{2, 5, false}}) {
+    MetaTrainConfig config = OnDevice(3, steps, "emulated");
+    config.gather_checkpoints = gather;
+    const LocalJob job = RunLocalJob(config, ranks, {.out_dir = parts.path(), .resume = steps > 1});
+    CHECK(job.errors == std::vector<std::string>(static_cast<size_t>(ranks)));
+  }
+  CHECK(FinalTheta(parts.path()) == FinalTheta(whole.path()));
+  CHECK(MetricsLines(parts.path()) == MetricsLines(whole.path()));
+}
+
+TEST_CASE("A run on a device trains asynchronously, with a deadline, frozen and evaluated") {
+  const TempDirectory directory;
+  MetaTrainConfig config = OnDevice(3, 3, "emulated");
+  config.mode = Config::Parse(R"({"type": "Async", "batch_size": 2, "staleness": 2})", "test");
+  config.frozen = {".*b.*"};
+  config.eval_every = 2;
+  config.eval_steps = 5;
+  config.eval_seeds = 1;
+  const LocalJob job = RunLocalJob(config, 2, {.out_dir = directory.path()});
+  CHECK(job.errors == std::vector<std::string>(2));
+  CHECK(std::filesystem::exists(directory / "theta_best.safetensors"));
+  const Experiment experiment(config);
+  const Layout& layout = experiment.optimizer->theta_layout();
+  const Eigen::VectorXf start = experiment.learner.Init(ThetaKey(experiment.run_key)).theta;
+  bool trained = false;
+  for (const auto& [name, array] : FinalTheta(directory.path())) {
+    const auto& tensor = layout.Find(name);
+    const bool same = std::equal(array.As<float>().begin(), array.As<float>().end(),
+                                 start.data() + tensor.offset);
+    CHECK((same || name.find('b') == std::string::npos));
+    trained = trained || !same;
+  }
+  CHECK(trained);
+
+  config.mode = Config::Parse(R"({"type": "Sync", "deadline_seconds": 1e-9, "quorum": 2})", "test");
+  CHECK(RunLocalJob(config, 2).errors == std::vector<std::string>(2));
+}
+
+TEST_CASE("A run says which device it was made on, and another one at resume is an error") {
+  const TempDirectory directory;
+  Train(OnDevice(1, 1, "emulated"), directory.path());
+  const RunDirectory run(directory.path());
+  CHECK(run.ReadManifest().device == "emulated");
+  CHECK(CheckpointStore(run.CheckpointPath(), {}).ReadNewest()->device == "emulated");
+  CHECK(Config::Load(directory / "config.json").json().at("device") == "emulated");
+
+  const MetaTrainConfig elsewhere = OnDevice(1, 2, "cpu");
+  CHECK(ErrorOf([&] { Train(elsewhere, directory.path(), 1, true); }) ==
+        "cannot resume from " + directory.path() +
+            "/checkpoints/step-00000001: its windows ran on the device emulated, those of this "
+            "process run on cpu, so the result would have other bits; choose the same (device, "
+            "--device), or allow the change (--allow-isa-change)");
+  CHECK(Train(elsewhere, directory.path(), 1, true, true).updates == 1);
+  CHECK_FALSE(run.ReadManifest().device.has_value());
+  CHECK(CheckpointStore(run.CheckpointPath(), {}).ReadNewest()->device == "cpu");
+}
+
+TEST_CASE("Ranks on different models of a device are an error unless that is allowed") {
+  const MetaTrainConfig config = OnDevice(1, 1, "cuda");
+  for (const bool allowed : {false, true}) {
+    const auto transports = MakeLocalTransports(2);
+    Wakeup wakeup;
+    MessageLoop loop(transports[0].get(), &wakeup, {});
+    Ranks ranks(config, {.allow_isa_change = allowed}, transports[0].get(), &loop);
+    for (int rank = 0; rank < 2; ++rank) {
+      const Hello hello{.host = "h", .device = rank == 0 ? "NVIDIA H100" : "NVIDIA A100"};
+      ranks.Handle({.from = rank, .kind = kHello, .bytes = ToWire(hello)});
+    }
+    CHECK(ErrorOf([&] { ranks.Meet(); }) ==
+          (allowed ? "no error"
+                   : "the windows of rank 1 (h) run on the device NVIDIA A100, those of rank 0 (h) "
+                     "on NVIDIA H100, so the result would depend on who computes what; give all "
+                     "ranks one model (--devices), or allow the difference (--allow-isa-change)"));
+  }
+}
+
+// Of the host; counts what is copied from and to the host.
+class CountingMemory : public Memory {
+ public:
+  std::string_view name() const override { return "counting"; }
+  // Bytes since the last call.
+  int64_t TakeFromHost() const { return from_host_.exchange(0); }
+  int64_t TakeToHost() const { return to_host_.exchange(0); }
+
+ private:
+  std::byte* Allocate(size_t size) const override {
+    auto* bytes = static_cast<std::byte*>(::operator new (size, std::align_val_t{64}));
+    std::memset(bytes, 0, size);
+    return bytes;
+  }
+  void Free(std::byte* bytes, size_t /*size*/) const override {
+    ::operator delete (bytes, std::align_val_t{64});
+  }
+  void Copy(const std::byte* from, std::byte* to, size_t size) const override {
+    std::memcpy(to, from, size);
+  }
+  void CopyFromHost(const std::byte* from, std::byte* to, size_t size) const override {
+    from_host_ += static_cast<int64_t>(size);
+    Copy(from, to, size);
+  }
+  void CopyToHost(const std::byte* from, std::byte* to, size_t size) const override {
+    to_host_ += static_cast<int64_t>(size);
+    Copy(from, to, size);
+  }
+
+  mutable std::atomic<int64_t> from_host_ = 0;
+  mutable std::atomic<int64_t> to_host_ = 0;
+};
+
+class CountingDevice : public EmulatedDevice {
+ public:
+  const CountingMemory& memory() const override { return memory_; }
+
+ private:
+  CountingMemory memory_;
+};
+
+TEST_CASE(
+    "Between windows theta, keys, configs, stretches and new starts go to a device, and "
+    "losses come back") {
+  static const CountingDevice device;
+  MetaTrainConfig config = OnDevice(1, 1, "cpu");
+  config.estimators.resize(1);  // PES: 3 pairs of 10 numbers, windows of 5 steps
+  const Experiment experiment(config, &device);
+  const LogicalWorker& worker = experiment.workers[0];
+  const WorkerWeights weights =
+      experiment.learner.GetStateForWorker(experiment.learner.Init(ThetaKey(experiment.run_key)));
+  WorkerState state = InitWorkerState(weights, worker.estimators, worker.key);
+  const auto run = [&] {
+    return GradientWorkerCompute(weights, worker.estimators, 1, worker.key, &state).to_put.counts;
+  };
+  run();  // the state moves to the device
+  device.memory().TakeFromHost();
+  device.memory().TakeToHost();
+  constexpr int64_t kReplicas = 6;
+  constexpr int64_t kSteps = 5;
+  const int64_t always = weights.theta.size() * 4 + kReplicas / 2 * 8 + (kReplicas + 1) * 8 +
+                         kReplicas * int64_t{sizeof(DeviceStretch)};
+  const int64_t configs = state.estimators[0].At("unroll/config").shape()[1] * 4;
+  int64_t all_ended = 0;
+  for (int window = 0; window < 5; ++window) {
+    const int64_t ended = run().episodes_ended;
+    CHECK_EQ(device.memory().TakeToHost(), kReplicas * kSteps * 4);
+    CHECK_EQ(
+        device.memory().TakeFromHost(),
+        always + kReplicas * configs + ended * (int64_t{sizeof(DeviceStretch)} + configs + 10 * 4));
+    all_ended += ended;
+  }
+  CHECK_GT(all_ended, 0);
+  // Saving reads each array once.
+  const int64_t held =
+      kReplicas * 4 * (10 + state.estimators[0].At("unroll/optimizer_state").shape()[1]);
+  PackWorkers(0, std::span(&state, 1), [](const WorkerBlock&, const std::vector<std::byte>&) {});
+  CHECK_EQ(device.memory().TakeToHost(), held);
+  CHECK_EQ(device.memory().TakeFromHost(), 0);
+}
+
+TEST_CASE("A device that a config cannot use is an error that says why") {
+  const auto error = [](const std::string& estimator, const std::string& optimizer,
+                        const std::string& device = "emulated") {
+    MetaTrainConfig config = OnDevice(1, 1, device);
+    config.learned_optimizer = Config::Parse(optimizer, "test");
+    config.estimators = {Config::Parse(estimator, "test")};
+    return ErrorOf([&] { Train(config); });
+  };
+  const std::string of_quadratics = R"({"type": "TruncatedPES", "task": {"type": "QuadraticTask"},
+      "schedule": {"type": "ConstantTruncationSchedule"}})";
+  const std::string mlp = R"({"type": "MLPLOpt"})";
+  CHECK(error(R"({"type": "FullGrad", "task": {"type": "QuadraticTask"},
+                  "schedule": {"type": "ConstantTruncationSchedule"}})",
+              mlp) ==
+        "estimator 'FullGrad' differentiates its windows, which no device does, and the device is "
+        "'emulated'; choose the device 'cpu', or an estimator that only runs windows, such as "
+        "TruncatedPES");
+  CHECK(error(R"({"type": "TruncatedPES", "task": {"type": "ImageConv"},
+                  "schedule": {"type": "ConstantTruncationSchedule"}})",
+              mlp)
+            .starts_with("device: the task lopt::ImageConv has no functions for a device; those "
+                         "that have are ImageMLP"));
+  CHECK(error(of_quadratics, R"({"type": "LearnableAdam"})")
+            .starts_with("device: the optimizer LearnableAdam has no functions for a device; those "
+                         "that have are MLPLOpt"));
+  CHECK(error(of_quadratics, mlp, "tpu") ==
+        "device: 'tpu' is none; choose cpu, cuda, cuda:<number of a GPU> or emulated");
+}
+
+TEST_CASE("GPUs are named for the device cuda alone") {
+  const auto transports = MakeLocalTransports(1);
+  CHECK(DeviceOfRank("cpu", {}, *transports[0]) == nullptr);
+  CHECK(DeviceOfRank("emulated", {}, *transports[0])->name() == "emulated");
+  CHECK(ErrorOf([&] { DeviceOfRank("emulated", {0}, *transports[0]); }) ==
+        "GPUs are named (--devices), but the device is 'emulated'; choose 'cuda'");
+  CHECK(ErrorOf([&] {
+          DeviceOfRank("cuda", {31415}, *transports[0]);
+        }).starts_with("device: there is no 'cuda:31415'"));
+  CHECK(ErrorOf([&] { RunMetaTraining(OnDevice(1, 1, "cpu"), {.gpus = {0}}); }) ==
+        "GPUs are named (--devices), but the device is 'cpu'; choose 'cuda'");
+}
+
+}  // namespace
+}  // namespace lopt
