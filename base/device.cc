@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/cuda.h"
+#include "base/emulated_device.h"
 #include "base/error.h"
 
 namespace lopt {

@@ -2,13 +2,11 @@
 
 #include <cstddef>
 #include <deque>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "base/block_device.h"
 #include "base/buffer.h"
 
 namespace lopt {
@@ -21,36 +19,17 @@ class Device {
   enum class Kind { kCuda, kEmulated };
 
   virtual ~Device() = default;
+  // What it is.
   virtual Kind kind() const = 0;
   virtual std::string_view name() const = 0;  // as FindDevice takes it: "cuda:0", "emulated"
   // What the bits that it computes depend on: "NVIDIA H200"; "emulated".
   virtual std::string model() const = 0;
+  // For people: the model and its size.
   virtual std::string description() const = 0;
+  // Where what its kernels read and write is.
   virtual const Memory& memory() const = 0;
   // Of one block of threads, in bytes.
   virtual size_t shared_memory() const = 0;
-};
-
-// Runs a device's kernels on the host, each phase's threads in this order, with so many bytes of
-// memory for a block; by default as many as an H100 has.
-class EmulatedDevice : public Device {
- public:
-  explicit EmulatedDevice(size_t shared_memory = 227 * 1024,
-                          ThreadOrder order = ThreadOrder::kForward);
-  ~EmulatedDevice() override;
-
-  Kind kind() const override { return Kind::kEmulated; }
-  std::string_view name() const override { return "emulated"; }
-  std::string model() const override { return "emulated"; }
-  std::string description() const override { return "a device's kernels, run on the host"; }
-  const Memory& memory() const override { return *memory_; }
-  size_t shared_memory() const override { return shared_memory_; }
-  ThreadOrder order() const { return order_; }
-
- private:
-  size_t shared_memory_;
-  ThreadOrder order_;
-  std::unique_ptr<const Memory> memory_;
 };
 
 // The device of a name: "cuda" and "cuda:0" are the first NVIDIA GPU, "cuda:1" the second,
@@ -64,15 +43,17 @@ std::string ModelOf(const Device* device);
 // The devices that FindDevice finds beside "cpu" and "emulated": how many GPUs, and where there are
 // none the reason, such as "built without CUDA".
 struct CudaDevices {
-  int count = 0;
-  std::string reason = {};
+  int count = 0;             // GPUs
+  std::string reason = {};   // why there are none
   std::string version = {};  // of CUDA, "13.0"; empty: built without
 };
+// Looks for them.
 CudaDevices FindCudaDevices();
 
 // Numbers that kernels read, kept in a device's memory as long as this lives.
 class DeviceConstants {
  public:
+  // They are kept in `memory`, which outlives this.
   explicit DeviceConstants(const Memory& memory) : memory_(memory) {}
 
   // A copy of `values` there; null if there are none.
@@ -80,6 +61,7 @@ class DeviceConstants {
   const T* Keep(std::span<const T> values) {
     return reinterpret_cast<const T*>(KeepBytes(std::as_bytes(values)));
   }
+  // The same.
   template <class T>
   const T* Keep(const std::vector<T>& values) {
     return Keep(std::span<const T>(values));

@@ -4,6 +4,7 @@
 #include <memory>
 #include <new>
 
+#include "base/emulated_device.h"
 #include "base/parallel.h"
 
 namespace lopt {

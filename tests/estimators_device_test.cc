@@ -8,6 +8,7 @@
 
 #include "base/device.h"
 #include "base/eigen.h"
+#include "base/emulated_device.h"
 #include "base/error.h"
 #include "estimators/device_program.h"
 #include "estimators/lopt_problem.h"

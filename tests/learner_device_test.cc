@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/device.h"
+#include "base/emulated_device.h"
 #include "base/error.h"
 #include "estimators/window_device.h"
 #include "learner/experiment.h"

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/device.h"
+#include "base/emulated_device.h"
 #include "base/parallel.h"
 #include "tools/commands.h"
 #include "tools/device/kernel_comparison.h"
