@@ -6,6 +6,7 @@
 #include "base/device.h"
 #include "estimators/window_device.h"
 #include "lopt/adafac_mlp_lopt_device.h"
+#include "lopt/celo2_device.h"
 #include "lopt/mlp_lopt_device.h"
 #include "tasks/image_mlp_device.h"
 #include "tasks/quadratic_device.h"
@@ -24,8 +25,8 @@ using DeviceTask = std::variant<DeviceFunctions<QuadraticDevice>, DeviceFunction
 using DeviceRule =
     std::variant<DeviceFunctions<MlpLoptDevice<16>>, DeviceFunctions<MlpLoptDevice<32>>,
                  DeviceFunctions<MlpLoptDevice<64>>, DeviceFunctions<AdafacMlpLoptDevice<4>>,
-                 DeviceFunctions<AdafacMlpLoptDevice<32>>,
-                 DeviceFunctions<AdafacMlpLoptDevice<64>>>;
+                 DeviceFunctions<AdafacMlpLoptDevice<32>>, DeviceFunctions<AdafacMlpLoptDevice<64>>,
+                 DeviceFunctions<Celo2Device>>;
 
 // Runs a window, whose pointers are to the device's memory, and waits for its end. Throws Error
 // that says what the device found wrong.

@@ -64,9 +64,10 @@ DeviceRule DeviceRuleOf(const LearnedOptimizer& optimizer, const Layout& params,
   TryRule<AdafacMlpLoptDevice<4>>(AdafacArgsOf, optimizer, params, constants, &rule);
   TryRule<AdafacMlpLoptDevice<32>>(AdafacArgsOf, optimizer, params, constants, &rule);
   TryRule<AdafacMlpLoptDevice<64>>(AdafacArgsOf, optimizer, params, constants, &rule);
+  TryRule<Celo2Device>(Celo2ArgsOf, optimizer, params, constants, &rule);
   Require(rule.has_value(),
           "device: the optimizer {} has no functions for a device; those that have are MLPLOpt and "
-          "AdafacMLPLOpt of up to 64 hidden units",
+          "AdafacMLPLOpt of up to 64 hidden units, Celo2Base and Celo2",
           optimizer.config().empty() ? NameOf(typeid(optimizer)) : optimizer.config().Type());
   return *rule;
 }

@@ -117,7 +117,6 @@ struct AdafacMlpLoptDevice {
   static LOPT_DEVICE_INLINE void MeasureTensor(const Block& block, const Args& args,
                                                const AdafacDeviceTensor& tensor, int n,
                                                const Replica& replica) {
-    const int threads = block.threads();
     float* partial = replica.scratch + Partial(args);
     const float* g = replica.gradient + tensor.offset;
     if (tensor.is_factored) {
@@ -127,27 +126,13 @@ struct AdafacMlpLoptDevice {
           [&](int64_t i) { return g[i]; }, AdafacNumbers::kMomentEpsilon, replica.state + tensor.v,
           replica.state + tensor.v_col, TablesOf(args, tensor, replica), partial);
     }
-    block.ForEachThread([&](int thread) {
-      float* sums = partial + thread;
-      for (int k = 0; k < args.at.count; ++k) sums[k * threads] = 0;
-      const int64_t groups = ElementGroups(tensor.size, kGroup);
-      for (int64_t number = thread; number < groups; number += threads) {
-        const Group group(tensor.size, number);
-        UpdateState(args, tensor, group, replica);
-        VisitFeatures(args, tensor, group, replica, [&](int k, const float(&x)[kGroup]) {
-          float sum = sums[k * threads];
-          LOPT_UNROLL
-          for (int i = 0; i < kGroup; ++i) sum += i < group.count() ? x[i] * x[i] : 0.0f;
-          sums[k * threads] = sum;
-        });
-      }
-    });
-    float* scales = replica.scratch + kScales + int64_t{n} * args.at.count;
-    SumOverThreads(block, args.at.count, partial, scales);
-    block.ForEach(args.at.count, [&](int64_t k) {
-      const float mean = scales[k] / static_cast<float>(tensor.size);
-      scales[k] = Rsqrt(AdafacNumbers::kNormalizerEpsilon + mean);
-    });
+    NormalizingScales<kGroup>(
+        block, args.at.count, tensor.size, AdafacNumbers::kNormalizerEpsilon,
+        [&](const Group& group, const auto& add) {
+          UpdateState(args, tensor, group, replica);
+          VisitFeatures(args, tensor, group, replica, add);
+        },
+        partial, replica.scratch + kScales + int64_t{n} * args.at.count);
   }
 
   // All state of a group's elements but factored moments.

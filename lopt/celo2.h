@@ -1,12 +1,12 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
 
 #include "base/choices.h"
 #include "base/fields.h"
+#include "lopt/celo2_step_device.h"
 #include "lopt/learned_optimizer.h"
 #include "lopt/rate_schedule.h"
 
@@ -63,20 +63,8 @@ Celo2Options AsCelo2(const Celo2BaseOptions& options);
 // State of each tensor T: "m/T" [3, shape], "r/T" [shape], then "row/T" [3, shape without the
 // largest axis] and "col/T" [3, shape without the second largest], or "v/T" [3, shape]. Where Adam
 // steps it: "m/T" [shape], "v/T" [shape].
-class Celo2Base : public LearnedOptimizer {
+class Celo2Base : public LearnedOptimizer, public Celo2Numbers {
  public:
-  static constexpr int kMomenta = 3;
-  static constexpr int kHidden = 8;
-  static constexpr int kOutputs = 3;
-  static constexpr int kFeatures = 30;
-  static constexpr int kFewFeatures = 15;  // of a tensor with less than two dimensions
-  static constexpr std::array<float, kMomenta> kDecays = {0.9f, 0.99f, 0.999f};
-  static constexpr float kRmsDecay = 0.95f;
-  static constexpr float kGradientClip = 1000;
-  static constexpr float kSmallGradientClip = 0.1f;
-  static constexpr float kNormalizerEpsilon = 1e-9f;
-  static constexpr float kRsqrtEpsilon = 1e-8f;
-
   // The plain implementation is the oracle of the fast one. They agree to rounding and share the
   // layout of the state, so that each can go on where the other stopped.
   enum class Implementation { kFast, kReference };
@@ -85,6 +73,9 @@ class Celo2Base : public LearnedOptimizer {
                      Implementation implementation = Implementation::kFast);
 
   bool sees_shapes() const override { return true; }
+  const Celo2Options& options() const { return options_; }
+  // Whether Newton-Schulz makes directions orthogonal.
+  bool orthogonal() const { return orthogonal_; }
 
  protected:
   Celo2Base(const char* type, const Celo2Options& options, bool orthogonal,
@@ -108,10 +99,6 @@ class Celo2Base : public LearnedOptimizer {
 // and biases are stepped by Adam, as `one_d` says.
 class Celo2 : public Celo2Base {
  public:
-  static constexpr float kPolynomial[3] = {3.4445f, -4.775f, 2.0315f};
-  static constexpr int kIterations = 5;
-  static constexpr float kNormEpsilon = 1e-8f;
-
   explicit Celo2(const Celo2Options& options = {},
                  Implementation implementation = Implementation::kFast);
 };

@@ -3,14 +3,8 @@
 #include <string>
 #include <utility>
 
-#include "lopt/adam_step.h"
-
 namespace lopt {
 namespace {
-
-constexpr float kBeta1 = 0.9f;
-constexpr float kBeta2 = 0.95f;
-constexpr float kAdamEpsilon = 1e-8f;
 
 bool IsLearned(OneD one_d, const LayoutEntry& entry) {
   if (one_d == OneD::kLearned) return true;
@@ -67,45 +61,50 @@ Celo2State::Celo2State(const Celo2Tensor& tensor, std::span<float> state) {
   for (std::span<float>& part : col) part = take(tensor.factored ? tensor.factored->col_size() : 0);
 }
 
-Celo2Rule::Celo2Rule(const Celo2Options& options, const Layout& params)
-    : UpdateRule(params, StateOfCelo2(options, params)), options_(options) {
-  auto state = state_layout().entries().begin();
+std::vector<Celo2Place> Celo2Places(const Celo2Options& options, const Layout& params,
+                                    const Layout& state) {
+  std::vector<Celo2Place> places;
+  auto part = state.entries().begin();
   for (const LayoutEntry& entry : params.entries()) {
-    Place place = {.offset = entry.offset,
-                   .size = entry.size,
-                   .state_offset = state->offset,
-                   .state_size = 0,
-                   .learned = {}};
+    Celo2Place place = {.offset = entry.offset,
+                        .size = entry.size,
+                        .state_offset = part->offset,
+                        .state_size = 0,
+                        .learned = {}};
     const bool learned = IsLearned(options.one_d, entry);
     if (learned) place.learned.emplace(entry.shape);
     const int parts = !learned ? 2 : entry.shape.size() < 2 ? 3 : 4;
-    for (int i = 0; i < parts; ++i) place.state_size += (state++)->size;
-    places_.push_back(std::move(place));
+    for (int i = 0; i < parts; ++i) place.state_size += (part++)->size;
+    places.push_back(std::move(place));
   }
+  return places;
 }
+
+Celo2StepOptions StepOptionsOf(const Celo2Options& options) {
+  return {.learning_rate = options.learning_rate,
+          .weight_decay = options.weight_decay,
+          .schedule = options.schedule,
+          .adamw = options.one_d == OneD::kAdamW,
+          .mult_1d = options.mult_1d};
+}
+
+Celo2Rule::Celo2Rule(const Celo2Options& options, const Layout& params)
+    : UpdateRule(params, StateOfCelo2(options, params)),
+      options_(StepOptionsOf(options)),
+      places_(Celo2Places(options, params, state_layout())) {}
 
 void Celo2Rule::DoUpdate(const StepInfo& info, std::span<const float> gradient,
                          std::span<float> params, std::span<float> state,
                          Workspace& scratch) const {
-  const double learning_rate = options_.learning_rate * ScheduleFactor(options_.schedule, info);
-  const double rate_1d = options_.mult_1d * learning_rate;
-  const bool adamw = options_.one_d == OneD::kAdamW;
-  AdamStep adam = {.beta1 = kBeta1,
-                   .beta2 = kBeta2,
-                   .epsilon = adamw ? kAdamEpsilon : 0,
-                   .epsilon_root = adamw ? 0 : kAdamEpsilon,
-                   .learning_rate = static_cast<float>(rate_1d),
-                   .kept = static_cast<float>(1 - rate_1d * options_.weight_decay)};
-  if (adamw) adam.CorrectBias(info.step);
-  for (const Place& place : places_) {
+  const Celo2Rates rates(options_, info.step, info.num_steps);
+  for (const Celo2Place& place : places_) {
     const auto g = gradient.subspan(place.offset, place.size);
     const auto p = params.subspan(place.offset, place.size);
     const auto s = state.subspan(place.state_offset, place.state_size);
     if (!place.learned) {
-      adam.Apply(g, p, s.first(p.size()), s.subspan(p.size()));
+      rates.adam.Apply(g, p, s.first(p.size()), s.subspan(p.size()));
     } else if (place.size > 0) {
-      StepLearned(*place.learned, static_cast<float>(learning_rate),
-                  static_cast<float>(options_.weight_decay), g, p, s, scratch);
+      StepLearned(*place.learned, rates.learning_rate, rates.weight_decay, g, p, s, scratch);
     }
   }
 }

@@ -36,6 +36,22 @@ struct Celo2State {
   std::span<float> col[Celo2Base::kMomenta];
 };
 
+// A tensor of the params, where it and its state are, and what steps it.
+struct Celo2Place {
+  int64_t offset;
+  int64_t size;
+  int64_t state_offset;
+  int64_t state_size;
+  std::optional<Celo2Tensor> learned;  // else Adam's
+};
+
+// Of the params of a layout, and of the state that they have.
+std::vector<Celo2Place> Celo2Places(const Celo2Options& options, const Layout& params,
+                                    const Layout& state);
+
+// What an update's Celo2Rates take of the options.
+Celo2StepOptions StepOptionsOf(const Celo2Options& options);
+
 // What both implementations of Celo2 share: which tensor is stepped how, and Adam.
 class Celo2Rule : public UpdateRule {
  protected:
@@ -48,19 +64,11 @@ class Celo2Rule : public UpdateRule {
                            std::span<const float> gradient, std::span<float> params,
                            std::span<float> state, Workspace& scratch) const = 0;
 
-  struct Place {
-    int64_t offset;
-    int64_t size;
-    int64_t state_offset;
-    int64_t state_size;
-    std::optional<Celo2Tensor> learned;  // else Adam's
-  };
-
   void DoUpdate(const StepInfo& info, std::span<const float> gradient, std::span<float> params,
                 std::span<float> state, Workspace& scratch) const final;
 
-  Celo2Options options_;
-  std::vector<Place> places_;
+  Celo2StepOptions options_;
+  std::vector<Celo2Place> places_;
 };
 
 }  // namespace lopt

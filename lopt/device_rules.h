@@ -6,6 +6,7 @@
 #include "base/device.h"
 #include "base/layout.h"
 #include "lopt/adafac_mlp_lopt_device.h"
+#include "lopt/celo2_device.h"
 #include "lopt/learned_optimizer.h"
 #include "lopt/mlp_lopt_device.h"
 
@@ -20,5 +21,7 @@ std::optional<MlpLoptArgs> MlpLoptArgsOf(const LearnedOptimizer& optimizer, cons
                                          int group, DeviceConstants* constants);
 std::optional<AdafacArgs> AdafacArgsOf(const LearnedOptimizer& optimizer, const Layout& params,
                                        int group, DeviceConstants* constants);
+std::optional<Celo2Args> Celo2ArgsOf(const LearnedOptimizer& optimizer, const Layout& params,
+                                     int group, DeviceConstants* constants);
 
 }  // namespace lopt

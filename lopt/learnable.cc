@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/options.h"
-#include "lopt/adam_step.h"
+#include "lopt/adam_step_device.h"
 
 namespace lopt {
 namespace {

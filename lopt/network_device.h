@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include "base/block_device.h"
@@ -250,6 +251,34 @@ class ElementGroup {
   int64_t first_;
   int count_;
 };
+
+// scales[k] = 1 / sqrt(epsilon + the mean square of feature k over the `size` elements of a
+// tensor), k < features: visit(group, add) calls add(k, x) with each feature of a group's elements,
+// x[i] that of group[i]. `partial` [features, threads] is memory for sums.
+template <int kMost, class Visit>
+LOPT_DEVICE_INLINE void NormalizingScales(const Block& block, int features, int64_t size,
+                                          float epsilon, const Visit& visit, float* partial,
+                                          float* scales) {
+  const int threads = block.threads();
+  block.ForEachThread([&](int thread) {
+    float* sums = partial + thread;
+    for (int k = 0; k < features; ++k) sums[k * threads] = 0;
+    const int64_t groups = ElementGroups(size, kMost);
+    for (int64_t number = thread; number < groups; number += threads) {
+      const ElementGroup<kMost> group(size, number);
+      visit(group, [&](int k, const float(&x)[kMost]) {
+        float sum = sums[k * threads];
+        LOPT_UNROLL
+        for (int i = 0; i < kMost; ++i) sum += i < group.count() ? x[i] * x[i] : 0.0f;
+        sums[k * threads] = sum;
+      });
+    }
+  });
+  SumOverThreads(block, features, partial, scales);
+  block.ForEach(features, [&](int64_t k) {
+    scales[k] = 1.0f / std::sqrt(epsilon + scales[k] / static_cast<float>(size));
+  });
+}
 
 // A phase: body(n, group) for every group of every tensor, group being counted in tensor n. A
 // tensor knows its `first_group`, counted over all.

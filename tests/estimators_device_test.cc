@@ -175,6 +175,18 @@ TEST_CASE("AdafacMLPLOpt on a device makes the steps that it makes on the host")
   }
 }
 
+TEST_CASE("Celo2 on a device makes the steps that it makes on the host") {
+  const EmulatedDevice device;
+  for (const char* optimizer :
+       {R"({"type": "Celo2Base", "learning_rate": 0.05, "weight_decay": 0.1})",
+        R"({"type": "Celo2", "one_d": "learned", "schedule": "cosine"})",
+        R"({"type": "Celo2", "one_d": "adamw"})"}) {
+    CAPTURE(optimizer);
+    CompareWithHost(
+        {.task = R"({"type": "NoisyQuadraticFamily", "dim": 33})", .optimizer = optimizer}, device);
+  }
+}
+
 TEST_CASE("Replicas that do not fit in the memory of a block are stepped in the device's") {
   const Case of = {.task = R"({"type": "NoisyQuadraticFamily", "dim": 500})",
                    .optimizer = MlpLoptOf(R"("hidden_size": 4)")};

@@ -4,14 +4,15 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <string>
+#include <span>
 #include <vector>
 
-#include "base/buffer.h"
 #include "base/device.h"
 #include "lopt/adafac_mlp_lopt.h"
+#include "lopt/celo2.h"
 #include "lopt/device_rules.h"
 #include "lopt/mlp_lopt.h"
+#include "tests/host_replica.h"
 #include "tests/rule_pair.h"
 
 namespace lopt {
@@ -46,20 +47,6 @@ Layout FewDeviceShapes() {
   return Layout({{"r0", {}}, {"v17", {17}}, {"r2", {9, 5}}, {"conv", {3, 2, 4, 2}}});
 }
 
-// Memory of exactly so many floats.
-class Floats {
- public:
-  explicit Floats(int64_t count)
-      : buffer_(static_cast<size_t>(count) * sizeof(float), HostMemory()) {
-    // What is not written before it is read makes everything NaN.
-    std::fill_n(data(), count, std::numeric_limits<float>::quiet_NaN());
-  }
-  float* data() { return reinterpret_cast<float*>(buffer_.data()); }
-
- private:
-  Buffer buffer_;
-};
-
 // The functions that a device has for a rule, run on the host.
 template <class Functions>
 class RuleOnBlock {
@@ -69,59 +56,43 @@ class RuleOnBlock {
   RuleOnBlock(const Args& args, const RulePair& pair, bool resident,
               ThreadOrder order = ThreadOrder::kForward)
       : args_(args),
-        params_size_(pair.layout.size()),
         state_size_(std::ssize(pair.start.state)),
         block_(static_cast<int>(std::clamp<int64_t>((pair.layout.size() + 31) / 32 * 32, 32, 256)),
                nullptr, order),
-        params_(pair.layout.size()),
-        gradient_(pair.layout.size()),
-        state_(resident ? Functions::StateFloats(args) : state_size_),
-        loss_(2),
-        weights_(Functions::WeightFloats(args)),
-        scratch_(Functions::ScratchFloats(args, block_.threads())),
-        replica_{.resident = resident,
-                 .params = params_.data(),
-                 .gradient = gradient_.data(),
-                 .state = state_.data(),
-                 .loss = loss_.data(),
-                 .aux = loss_.data() + 1,
-                 .weights = weights_.data(),
-                 .scratch = scratch_.data()} {
-    std::ranges::copy(pair.start.params, params_.data());
-    for (int64_t i = 0; i < state_size_; ++i) state_.data()[Place(i)] = pair.start.state[i];
+        replica_(pair.start.params,
+                 {.state = resident ? Functions::StateFloats(args) : state_size_,
+                  .weights = Functions::WeightFloats(args),
+                  .scratch = Functions::ScratchFloats(args, block_.threads())},
+                 resident) {
+    for (int64_t i = 0; i < state_size_; ++i)
+      replica_.replica().state[Place(i)] = pair.start.state[i];
     Functions::Bind(
-        block_, args_, [&](int64_t i) { return pair.theta[i]; }, replica_);
+        block_, args_, [&](int64_t i) { return pair.theta[i]; }, replica_.replica());
   }
 
   void Update(int64_t step, std::span<const float> gradient) {
-    std::ranges::copy(gradient, gradient_.data());
+    std::ranges::copy(gradient, replica_.replica().gradient);
     Functions::Update(block_, args_, {.step = step, .num_steps = RulePair::kNumSteps, .key = {}},
                       replica_);
   }
 
   RuleRun run() {
-    RuleRun run;
-    run.params.assign(params_.data(), params_.data() + params_size_);
-    for (int64_t i = 0; i < state_size_; ++i) run.state.push_back(state_.data()[Place(i)]);
+    RuleRun run{.params = replica_.params(), .state = {}};
+    for (int64_t i = 0; i < state_size_; ++i) {
+      run.state.push_back(replica_.replica().state[Place(i)]);
+    }
     return run;
   }
 
  private:
   int64_t Place(int64_t i) const {
-    return replica_.resident ? Functions::PlaceOfState(args_, i) : i;
+    return replica_.replica().resident ? Functions::PlaceOfState(args_, i) : i;
   }
 
   Args args_;
-  int64_t params_size_;
   int64_t state_size_;
   Block block_;
-  Floats params_;
-  Floats gradient_;
-  Floats state_;
-  Floats loss_;
-  Floats weights_;
-  Floats scratch_;
-  Replica replica_;
+  HostReplica replica_;
 };
 
 // The largest difference of two rows beside the largest magnitude of `sizes` in its tensor, or a
@@ -245,6 +216,24 @@ struct AdafacCase : RulePair {
   AdafacMLPLOpt optimizer;
 };
 
+template <class Optimizer, class Options>
+struct Celo2Case : RulePair {
+  Celo2Case(const Options& options, const Layout& layout)
+      : RulePair(Optimizer(options), Optimizer(options, Optimizer::Implementation::kReference),
+                 layout),
+        optimizer(options) {
+    BeginUnderWay(3);
+    for (float& g : gradient) g *= 300;  // some are clipped
+  }
+  void WithFunctions(const auto& check) const {
+    DeviceConstants constants(HostMemory());
+    check.template operator()<Celo2Device>(
+        *Celo2ArgsOf(optimizer, layout, Celo2Device::kGroup, &constants));
+  }
+
+  Optimizer optimizer;
+};
+
 // One update agrees with the oracle's.
 void CheckOneStep(const auto& rule) {
   rule.WithFunctions([&]<class Functions>(const typename Functions::Args& args) {
@@ -335,6 +324,43 @@ TEST_CASE("AdafacMLPLOpt on a device agrees with its reference on zeros, infinit
   CheckSpecialGradients(AdafacCase({.step_mult = 1}, DeviceShapes()));
 }
 
+TEST_CASE("Celo2Base on a device agrees with its reference for every shape and option") {
+  for (const auto schedule :
+       {RateSchedule::kConstant, RateSchedule::kLinear, RateSchedule::kCosine}) {
+    for (const double weight_decay : {0.0, 0.3}) {
+      CheckOneStep(Celo2Case<Celo2Base, Celo2BaseOptions>(
+          {.learning_rate = .1, .weight_decay = weight_decay, .schedule = schedule},
+          DeviceShapes()));
+    }
+  }
+}
+
+TEST_CASE("Celo2 on a device agrees with its reference for every shape and option") {
+  for (const OneD one_d : {OneD::kAdam, OneD::kAdamW, OneD::kLearned}) {
+    for (const double weight_decay : {0.0, 0.3}) {
+      CAPTURE(static_cast<int>(one_d));
+      CAPTURE(weight_decay);
+      CheckOneStep(Celo2Case<Celo2, Celo2Options>({.learning_rate = .1,
+                                                   .weight_decay = weight_decay,
+                                                   .schedule = RateSchedule::kLinear,
+                                                   .one_d = one_d,
+                                                   .mult_1d = 2},
+                                                  DeviceShapes()));
+    }
+  }
+}
+
+TEST_CASE("Newton-Schulz on a device takes matrices of many columns in pieces") {
+  CheckOneStep(Celo2Case<Celo2, Celo2Options>({.learning_rate = .1},
+                                              Layout({{"wide", {33, 301}}, {"tall", {300, 41}}})));
+}
+
+TEST_CASE("Celo2 on a device agrees with its reference on zeros, infinity and NaN") {
+  CheckSpecialGradients(Celo2Case<Celo2Base, Celo2BaseOptions>({}, DeviceShapes()));
+  CheckSpecialGradients(Celo2Case<Celo2, Celo2Options>(
+      {}, Layout({{"b", {5}}, {"tall", {19, 5}}, {"r3", {2, 17, 3}}})));
+}
+
 // Rounding adds up over a run: what remains after 2,000 updates with the same gradients is this
 // part of the longest way that a parameter of the tensor went.
 constexpr double kMostDrift = 5e-6;
@@ -362,6 +388,8 @@ TEST_CASE("rules on a device stay with their references over 2,000 updates") {
            kMostDrift);
   CHECK_LT(Drift(AdafacCase({}, layout)), kMostDrift);
   CHECK_LT(Drift(AdafacCase({.hidden_size = 16, .hidden_layers = 3}, layout)), kMostDrift);
+  CHECK_LT(Drift(Celo2Case<Celo2Base, Celo2BaseOptions>({}, layout)), kMostDrift);
+  CHECK_LT(Drift(Celo2Case<Celo2, Celo2Options>({}, layout)), kMostDrift);
 }
 
 }  // namespace

@@ -145,7 +145,12 @@ void CompareKernels(const Device& device, int64_t steps,
        R"({"type": "MLPLOpt", "step_mult": 0.05, "hidden_size": 32})",
        R"({"type": "MLPLOpt", "step_mult": 0.05, "hidden_size": 33, "hidden_layers": 4})",
        R"({"type": "MLPLOpt", "step_mult": 0.05, "hidden_size": 64})",
-       R"({"type": "MLPLOpt", "step_mult": 0.05, "hidden_size": 8, "progress_features": true, "schedule": "cosine", "relative_step": true, "relative_to_parameter": true})"}) {
+       R"({"type": "MLPLOpt", "step_mult": 0.05, "hidden_size": 8, "progress_features": true, "schedule": "cosine", "relative_step": true, "relative_to_parameter": true})",
+       R"({"type": "AdafacMLPLOpt", "step_mult": 0.05})",
+       R"({"type": "AdafacMLPLOpt", "step_mult": 0.05, "hidden_size": 17, "hidden_layers": 3})",
+       R"({"type": "AdafacMLPLOpt", "step_mult": 0.05, "hidden_size": 64, "initial_rms_decays": [0.9, 0.99, 0.999]})",
+       R"({"type": "Celo2Base", "learning_rate": 0.05, "weight_decay": 0.01})",
+       R"({"type": "Celo2", "learning_rate": 0.05, "one_d": "adamw", "schedule": "linear"})"}) {
     each(Compare({.on = "ranks 0 to 5",
                   .task = all_ranks,
                   .optimizer = optimizer,

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <span>
+
+#include "base/block_device.h"
 
 namespace lopt {
 
@@ -21,7 +24,19 @@ struct AdamStep {
   float correction2 = 1;
 
   // Sets the corrections for the step after `steps` steps.
-  void CorrectBias(int64_t steps);
+  LOPT_DEVICE void CorrectBias(int64_t steps) {
+    const auto count = static_cast<double>(steps + 1);
+    correction1 = static_cast<float>(1.0 - std::pow(double{beta1}, count));
+    correction2 = static_cast<float>(1.0 - std::pow(double{beta2}, count));
+  }
+  // Of one parameter p.
+  LOPT_DEVICE void Apply(float g, float& p, float& m, float& v) const {
+    m = beta1 * m + (1.0f - beta1) * g;
+    v = beta2 * v + (1.0f - beta2) * (g * g);
+    const float direction =
+        (m / correction1) / (std::sqrt(v / correction2 + epsilon_root) + epsilon);
+    p = kept * p - learning_rate * direction;
+  }
   void Apply(std::span<const float> gradient, std::span<float> params, std::span<float> m,
              std::span<float> v) const;
 };

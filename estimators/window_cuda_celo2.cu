@@ -1,0 +1,7 @@
+#include "estimators/window_cuda.cuh"
+
+namespace lopt {
+
+template void LaunchRule<Celo2Device>(const DeviceTask&, const Celo2Args&, const DeviceWindow&);
+
+}  // namespace lopt
