@@ -64,8 +64,9 @@ class RuleOnBlock {
                   .weights = Functions::WeightFloats(args),
                   .scratch = Functions::ScratchFloats(args, block_.threads())},
                  resident) {
-    for (int64_t i = 0; i < state_size_; ++i)
+    for (int64_t i = 0; i < state_size_; ++i) {
       replica_.replica().state[Place(i)] = pair.start.state[i];
+    }
     Functions::Bind(
         block_, args_, [&](int64_t i) { return pair.theta[i]; }, replica_.replica());
   }
@@ -73,10 +74,10 @@ class RuleOnBlock {
   void Update(int64_t step, std::span<const float> gradient) {
     std::ranges::copy(gradient, replica_.replica().gradient);
     Functions::Update(block_, args_, {.step = step, .num_steps = RulePair::kNumSteps, .key = {}},
-                      replica_);
+                      replica_.replica());
   }
 
-  RuleRun run() {
+  RuleRun run() const {
     RuleRun run{.params = replica_.params(), .state = {}};
     for (int64_t i = 0; i < state_size_; ++i) {
       run.state.push_back(replica_.replica().state[Place(i)]);
