@@ -1,6 +1,6 @@
-#include "lopt/adam_step_device.h"
-
 #include <cstddef>
+
+#include "lopt/adam_step_device.h"
 
 namespace lopt {
 
