@@ -194,8 +194,9 @@ struct ImageMlpDevice {
           sum += logits[c];
         }
         const float loss = std::log(sum) - (of_label - largest);
+        const float scale = share / sum;
         for (int c = 0; c < classes; ++c) {
-          logits[c] = (logits[c] / sum - static_cast<float>(c == label)) * share;
+          logits[c] = logits[c] * scale - (c == label ? share : 0.0f);
         }
         scratch.sums[thread] += loss;
         scratch.sums[block.threads() + thread] += static_cast<float>(right && loss == loss);
@@ -351,8 +352,7 @@ struct ImageMlpDevice {
             if (j < used && i == 0) bias[j] = to_bias[j];
           }
         }
-        const int end = count * (share + 1) / shares;
-        for (int n = count * share / shares; n < end; ++n) {
+        const auto add = [&](int n) {
           const Float4 xs = Four(x + n * Pitch(in) + i);
           const Float4 ds = Four(d + n * Pitch(out) + o);
           LOPT_UNROLL
@@ -360,11 +360,19 @@ struct ImageMlpDevice {
             LOPT_UNROLL
             for (int q = 0; q < 4; ++q) sums[j][q] += xs.at[j] * ds.at[q];
           }
-          if (i == 0) {
-            LOPT_UNROLL
-            for (int q = 0; q < 4; ++q) bias[q] += ds.at[q];
-          }
+          // Kept of the first rows alone; to ask costs as much.
+          LOPT_UNROLL
+          for (int q = 0; q < 4; ++q) bias[q] += ds.at[q];
+        };
+        const int end = count * (share + 1) / shares;
+        int n = count * share / shares;
+        LOPT_ROLLED
+        for (; n + 4 <= end; n += 4) {
+          LOPT_UNROLL
+          for (int j = 0; j < 4; ++j) add(n + j);
         }
+        LOPT_ROLLED
+        for (; n < end; ++n) add(n);
         LOPT_UNROLL
         for (int j = 0; j < 4; ++j) {
           if (i + j < in) Store(sums[j], used, aligned, to + int64_t{j} * out);

@@ -26,6 +26,10 @@ struct DeviceWorkload {
 
 // A multiple of an H100's 132 multiprocessors each.
 constexpr DeviceWorkload kDeviceWorkloads[] = {
+    {"image-mlp 64-32-10, 32 units", R"({"type": "ImageMLP", "data": "glyphs"})", 32, 1056},
+    {"image-mlp 64-32-10, 16 units", R"({"type": "ImageMLP", "data": "glyphs"})", 16, 1056},
+    {"image-mlp 784-128-10, 32 units",
+     R"({"type": "ImageMLP", "data": "glyphs", "image_size": 28, "hidden": [128]})", 32, 132},
     {"quadratic-10, 32 units", R"({"type": "FixedDimQuadraticFamily", "dim": 10})", 32, 16896},
     {"quadratic-2410, 32 units", R"({"type": "FixedDimQuadraticFamily", "dim": 2410})", 32, 1056},
     {"quadratic-2410, 16 units", R"({"type": "FixedDimQuadraticFamily", "dim": 2410})", 16, 1056},

@@ -164,10 +164,14 @@ void CompareKernels(const Device& device, int64_t steps,
                 .steps = std::min<int64_t>(steps, 20),
                 .tolerance = kRulesTolerance},
                device));
-  for (const char* task : {R"({"type": "QuadraticTask", "dim": 33})",
-                           R"({"type": "FixedDimQuadraticFamily", "dim": 10})",
-                           R"({"type": "NoisyQuadraticFamily", "dim": 257})",
-                           R"({"type": "LogQuadraticTask", "dim": 3})"}) {
+  for (
+      const char* task :
+      {R"({"type": "QuadraticTask", "dim": 33})",
+       R"({"type": "FixedDimQuadraticFamily", "dim": 10})",
+       R"({"type": "NoisyQuadraticFamily", "dim": 257})",
+       R"({"type": "LogQuadraticTask", "dim": 3})", R"({"type": "ImageMLP", "data": "glyphs"})",
+       R"({"type": "ImageMLP", "data": "glyphs", "hidden": [33, 3], "activation": "tanh", "batch_size": 17, "sampling": "epoch"})",
+       R"({"type": "ImageMLP", "data": "glyphs", "hidden": [150], "batch_size": 140})"}) {
     each(Compare({.on = task,
                   .task = TaskRegistry().Make(ParsedConfig(task), TaskResources("")),
                   .optimizer = R"({"type": "MLPLOpt", "step_mult": 0.05, "hidden_size": 32})",
