@@ -52,8 +52,6 @@ struct ImageMlpDevice {
                                           const DeviceEvaluation& e, const Replica& replica) {
     const Scratch scratch = ScratchOf(block, args, replica);
     const DeviceBatch batch(args.rows, e);
-    // What is between rows must be numbers.
-    block.ForEach(args.units_size, [&](int64_t i) { scratch.units[i] = 0; });
     block.ForEach(2 * block.threads(), [&](int64_t i) { scratch.sums[i] = 0; });
     LOPT_ROLLED
     for (int first = 0; first < args.rows.batch_size; first += args.chunk) {
@@ -248,6 +246,7 @@ struct ImageMlpDevice {
   }
 
   // c [count, wide] = a [count, deep] times the panel, added to c or, if there is one, to the bias.
+  // Columns behind the last, up to the next multiple of 4, become zeros.
   static LOPT_DEVICE_INLINE void MultiplyByPanel(const Block& block, int count, int deep, int wide,
                                                  const float* a, int a_pitch, const float* panel,
                                                  const float* bias, bool adds, float* c,
@@ -262,16 +261,17 @@ struct ImageMlpDevice {
         const int column = tile % column_tiles * 4;
         const int used = wide - column < 4 ? wide - column : 4;
         float* to = c + row * c_pitch + column;
+        float start[4];
+        LOPT_UNROLL
+        for (int j = 0; j < 4; ++j) {
+          start[j] = bias != nullptr && j < used ? bias[column + j] : 0.0f;
+        }
         float sums[4][4];
         LOPT_UNROLL
         for (int i = 0; i < 4; ++i) {
+          const Float4 so_far = adds ? Four(to + i * row_tiles * c_pitch) : Float4{};
           LOPT_UNROLL
-          for (int j = 0; j < 4; ++j) {
-            sums[i][j] = j >= used         ? 0.0f
-                         : adds            ? to[i * row_tiles * c_pitch + j]
-                         : bias == nullptr ? 0.0f
-                                           : bias[column + j];
-          }
+          for (int j = 0; j < 4; ++j) sums[i][j] = adds ? so_far.at[j] : start[j];
         }
         const float* x = a + row * a_pitch;
         const float* w = panel + column;
@@ -293,7 +293,12 @@ struct ImageMlpDevice {
           }
         }
         LOPT_UNROLL
-        for (int i = 0; i < 4; ++i) Store(sums[i], used, true, to + i * row_tiles * c_pitch);
+        for (int i = 0; i < 4; ++i) {
+          Float4 sum;
+          LOPT_UNROLL
+          for (int j = 0; j < 4; ++j) sum.at[j] = j < used ? sums[i][j] : 0.0f;
+          *reinterpret_cast<Float4*>(to + i * row_tiles * c_pitch) = sum;
+        }
       }
     });
   }
