@@ -312,7 +312,8 @@ TEST_CASE("AdafacMLPLOpt on a device agrees with its reference for other lists o
       options.initial_momentum_decays = options.initial_adafactor_decays = {};
       for (size_t k = 0; k < momenta; ++k) {
         options.initial_momentum_decays.push_back(.9 - .1 * static_cast<double>(k));
-        options.initial_adafactor_decays.push_back(.8 + .03 * static_cast<double>(k));
+        // Small ones, so that theta's offsets make some negative, which are clipped.
+        options.initial_adafactor_decays.push_back(.1 + .03 * static_cast<double>(k));
       }
       options.initial_rms_decays = options.initial_adafactor_decays;
       options.initial_rms_decays.resize(squares);
