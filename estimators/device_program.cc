@@ -32,9 +32,9 @@ std::string NameOf(const std::type_info& type) {
   return name == nullptr ? type.name() : name.get();
 }
 
-DeviceTask DeviceTaskOf(const TaskFamily& family, DeviceConstants* constants) {
+DeviceTask DeviceTaskOf(const TaskFamily& family, int64_t room, DeviceConstants* constants) {
   if (const auto args = QuadraticArgs(family)) return DeviceFunctions<QuadraticDevice>{*args};
-  if (const auto args = ImageMlpArgs(family, constants)) {
+  if (const auto args = ImageMlpArgs(family, room, constants)) {
     return DeviceFunctions<ImageMlpDevice>{*args};
   }
   Fail(
@@ -75,14 +75,17 @@ DeviceRule DeviceRuleOf(const LearnedOptimizer& optimizer, const Layout& params,
 // Floats, up to the next multiple of 4.
 int64_t Padded(int64_t floats) { return (floats + 3) / 4 * 4; }
 
+// Of the loss and the aux output.
+constexpr int64_t kResult = 4;
+
 }  // namespace
 
 DeviceProgram::DeviceProgram(const LoptProblem& problem, const Device& device)
     : problem_(problem),
       device_(device),
       constants_(device.memory()),
-      task_(DeviceTaskOf(problem.task(), &constants_)),
-      rule_(DeviceRuleOf(problem.optimizer(), problem.task().params_layout(), &constants_)) {
+      rule_(DeviceRuleOf(problem.optimizer(), problem.task().params_layout(), &constants_)),
+      task_(DeviceTaskOf(problem.task(), RoomForTask(), &constants_)) {
   Require(problem.task().model_state_layout().size() == 0,
           "device: this task keeps a model state, which device functions do not");
   const auto warps = (problem.task().params_layout().size() + kWarp - 1) / kWarp;
@@ -90,45 +93,63 @@ DeviceProgram::DeviceProgram(const LoptProblem& problem, const Device& device)
   Plan();
 }
 
-void DeviceProgram::Plan() {
-  const int64_t params = problem_.task().params_layout().size();
-  const auto functions_scratch = [&](const auto& of) {
-    return std::decay_t<decltype(of)>::Functions::ScratchFloats(of.args, threads_);
-  };
-  const int64_t scratch =
-      std::max(std::visit(functions_scratch, task_), std::visit(functions_scratch, rule_));
-  const int64_t weights = std::visit(
+// Floats of a block.
+int64_t DeviceProgram::Room() const {
+  return static_cast<int64_t>(device_.shared_memory() / sizeof(float));
+}
+
+int64_t DeviceProgram::Weights() const {
+  return Padded(std::visit(
       [](const auto& rule) {
         return std::decay_t<decltype(rule)>::Functions::WeightFloats(rule.args);
       },
-      rule_);
+      rule_));
+}
+
+// Of a resident replica.
+int64_t DeviceProgram::Arrays() const {
   const int64_t state = std::visit(
       [](const auto& rule) {
         return std::decay_t<decltype(rule)>::Functions::StateFloats(rule.args);
       },
       rule_);
-  const auto room = static_cast<int64_t>(device_.shared_memory() / sizeof(float));
-  constexpr int64_t kResult = 4;
-  const int64_t always = kResult + Padded(weights) + Padded(scratch);
-  const int64_t arrays = 2 * Padded(params) + Padded(state);
-  Require(always <= room,
+  return 2 * Padded(problem_.task().params_layout().size()) + Padded(state);
+}
+
+// Scratch memory for the task: what a resident replica's arrays leave, unless that is too little to
+// work with.
+int64_t DeviceProgram::RoomForTask() const {
+  constexpr int64_t kEnough = 12 * 1024;
+  const int64_t room = Room() - kResult - Weights();
+  return room - Arrays() >= kEnough ? room - Arrays() : room;
+}
+
+void DeviceProgram::Plan() {
+  const auto functions_scratch = [&](const auto& of) {
+    return std::decay_t<decltype(of)>::Functions::ScratchFloats(of.args, threads_);
+  };
+  const int64_t scratch =
+      Padded(std::max(std::visit(functions_scratch, task_), std::visit(functions_scratch, rule_)));
+  const int64_t always = kResult + Weights() + scratch;
+  Require(always <= Room(),
           "device '{}': weights and scratch memory of one replica take {} bytes of the {} that a "
           "block has",
           device_.name(), always * sizeof(float), device_.shared_memory());
-  plan_.resident = always + arrays <= room;
-  int at = 0;
+  plan_.resident = always + Arrays() <= Room();
+  int64_t at = 0;
   const auto place = [&at](int64_t floats) {
-    return std::exchange(at, at + static_cast<int>(Padded(floats)));
+    return static_cast<int>(std::exchange(at, at + floats));
   };
   if (plan_.resident) {
+    const int64_t params = Padded(problem_.task().params_layout().size());
     plan_.params = place(params);
     plan_.gradient = place(params);
-    plan_.state = place(state);
+    plan_.state = place(Arrays() - 2 * params);
   }
   plan_.result = place(kResult);
-  plan_.weights = place(weights);
+  plan_.weights = place(Weights());
   plan_.scratch = place(scratch);
-  plan_.total = at;
+  plan_.total = static_cast<int>(at);
 }
 
 // One launch: its arrays, and those of them that it keeps on the device until it has ended.

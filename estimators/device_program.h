@@ -31,13 +31,17 @@ class DeviceProgram {
  private:
   class Launch;
 
+  int64_t Room() const;
+  int64_t RoomForTask() const;
+  int64_t Weights() const;
+  int64_t Arrays() const;
   void Plan();
 
   const LoptProblem& problem_;
   const Device& device_;
   DeviceConstants constants_;
-  DeviceTask task_;
   DeviceRule rule_;
+  DeviceTask task_;
   int threads_ = 0;
   ReplicaPlan plan_;
 };

@@ -14,7 +14,9 @@ namespace lopt {
 // others. `constants` keeps what they point to. Throw Error that names the option if one of the
 // family has no device functions.
 std::optional<QuadraticDevice::Args> QuadraticArgs(const TaskFamily& family);
-std::optional<ImageMlpDevice::Args> ImageMlpArgs(const TaskFamily& family,
+// `room`: floats of scratch memory; a batch is cut into chunks of examples that do not need more,
+// if chunks of four do not.
+std::optional<ImageMlpDevice::Args> ImageMlpArgs(const TaskFamily& family, int64_t room,
                                                  DeviceConstants* constants);
 
 // Throws Error if a split has no rows.

@@ -11,13 +11,6 @@
 namespace lopt {
 namespace {
 
-// Floats of scratch memory that the units of a chunk and the work memory take at most, if the
-// smallest chunk does not take more: those of small networks leave room for params, momenta and
-// the weights of an optimizer, those of large ones, whose params cannot be there, for the last
-// alone.
-constexpr int64_t kResidentParams = 8192;
-constexpr int64_t kResidentScratch = 26 * 1024;
-constexpr int64_t kScratch = 38 * 1024;
 constexpr int64_t kMostThreads = 256;
 
 }  // namespace
@@ -36,7 +29,7 @@ DeviceRows DeviceRowsOf(const DataRows& data) {
   return rows;
 }
 
-std::optional<ImageMlpDevice::Args> ImageMlpArgs(const TaskFamily& family,
+std::optional<ImageMlpDevice::Args> ImageMlpArgs(const TaskFamily& family, int64_t room,
                                                  DeviceConstants* constants) {
   const auto* mlp = dynamic_cast<const ImageMlp*>(&family);
   if (mlp == nullptr) return std::nullopt;
@@ -55,7 +48,6 @@ std::optional<ImageMlpDevice::Args> ImageMlpArgs(const TaskFamily& family,
     const bool hidden = l > 0 && l < shape.layers();
     row += (hidden ? 2 : 1) * ImageMlpDevice::Pitch(static_cast<int>(shape.sizes[l]));
   }
-  const int64_t room = shape.params() <= kResidentParams ? kResidentScratch : kScratch;
   const int64_t work = (ImageMlpDevice::kWork + 2) * kMostThreads;
   const int64_t batch = family.parts().data.batch_size;
   const int64_t fits = std::max<int64_t>(4, (room - work) / (row + 2) / 4 * 4);

@@ -198,6 +198,24 @@ TEST_CASE("Replicas that do not fit in the memory of a block are stepped in the 
   CHECK(TwoWindows(of, &small) == TwoWindows(of, std::make_unique<EmulatedDevice>().get()));
 }
 
+TEST_CASE(
+    "The image MLP's replicas stay in the memory of a block, with shorter chunks where it is "
+    "less") {
+  const Case of = {.task = R"({"type": "ImageMLP", "data": "glyphs"})",
+                   .optimizer = MlpLoptOf(R"("hidden_size": 32)")};
+  constexpr size_t kA100 = 163 * 1024;
+  const EmulatedDevice a100(kA100);
+  const EmulatedDevice h100;
+  const auto problem = MakeProblem(of, nullptr);
+  const DeviceProgram program(*problem, a100);
+  CHECK(program.plan().resident);
+  CHECK_EQ(std::get<DeviceFunctions<ImageMlpDevice>>(program.task()).args.chunk, 64);
+  const DeviceProgram larger(*problem, h100);
+  CHECK(larger.plan().resident);
+  CHECK_EQ(std::get<DeviceFunctions<ImageMlpDevice>>(larger.task()).args.chunk, 128);
+  CompareWithHost(of, a100, 2e-4);
+}
+
 TEST_CASE("Every meta-loss, and perturbations of blocks and episodes, are those of the host") {
   const EmulatedDevice device;
   for (const MetaLoss meta_loss :

@@ -110,10 +110,12 @@ DeviceEvaluation EvaluationAt(const At& at) {
           .gradient = true};
 }
 
+constexpr int64_t kRoom = 26 * 1024;
+
 Outputs OnBlock(const ImageMlp& task, std::span<const float> params, const Run& run = {},
                 const At& at = {}) {
   DeviceConstants constants(FindDevice("emulated")->memory());
-  const ImageMlpDevice::Args args = *ImageMlpArgs(task, &constants);
+  const ImageMlpDevice::Args args = *ImageMlpArgs(task, kRoom, &constants);
   HostReplica host(params, {.scratch = ImageMlpDevice::ScratchFloats(args, run.threads)},
                    run.resident);
   const Block block(run.threads, nullptr, run.order);
@@ -306,13 +308,13 @@ TEST_CASE("An image MLP with an option that no device has is an error that names
   DeviceConstants constants(FindDevice("emulated")->memory());
   for (const Norm norm : {Norm::kLayer, Norm::kBatch}) {
     const ImageMlp task({.norm = norm}, Noise(8, 10));
-    CHECK(ErrorOf([&] { ImageMlpArgs(task, &constants); }) ==
+    CHECK(ErrorOf([&] { ImageMlpArgs(task, kRoom, &constants); }) ==
           std::string("device: ImageMLP with norm '") + NameOf("norm", norm, kNorms) +
               "' has no functions for a device; use --device cpu");
   }
   const ImageMlp augmented({.augment = Config::Parse(R"({"type": "Drawn"})", "test")},
                            Noise(8, 10));
-  CHECK(ErrorOf([&] { ImageMlpArgs(augmented, &constants); }) ==
+  CHECK(ErrorOf([&] { ImageMlpArgs(augmented, kRoom, &constants); }) ==
         "device: ImageMLP with an augmentation (augment) has no functions for a device; use "
         "--device cpu");
 }
