@@ -1,10 +1,11 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/cuda.cuh"
 #include "base/cuda.h"
@@ -113,14 +114,14 @@ CudaDevices FindCudaDevices() {
 }
 
 const Device& CudaDevice(int index) {
-  // Never destroyed: buffers may outlive what is destroyed at the end of the process.
-  static const auto* gpus = [] {
-    auto* all = new std::vector<std::unique_ptr<Gpu>>;
-    const int count = FindCudaDevices().count;
-    for (int i = 0; i < count; ++i) all->push_back(std::make_unique<Gpu>(i));
-    return all;
-  }();
-  return *gpus->at(static_cast<size_t>(index));
+  // Made when it is first asked for, so that a process opens no other; never destroyed: buffers may
+  // outlive what is destroyed at the end of the process.
+  static std::mutex mutex;
+  static auto* gpus = new std::map<int, std::unique_ptr<Gpu>>;
+  const std::lock_guard lock(mutex);
+  std::unique_ptr<Gpu>& gpu = (*gpus)[index];
+  if (gpu == nullptr) gpu = std::make_unique<Gpu>(index);
+  return *gpu;
 }
 
 int CudaIndexOf(const Device& device) { return static_cast<const Gpu&>(device).index(); }
