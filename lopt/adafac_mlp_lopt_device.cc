@@ -6,6 +6,7 @@
 
 #include "lopt/adafac_parts.h"
 #include "lopt/device_rules.h"
+#include "lopt/mlp_lopt_step_device.h"
 
 namespace lopt {
 
@@ -44,7 +45,7 @@ std::optional<AdafacArgs> AdafacArgsOf(const LearnedOptimizer& optimizer, const 
     std::ranges::copy(AdafacDecayParameters(*initial), std::back_inserter(decays));
   }
   return AdafacArgs{.network = {.inputs = at.count,
-                                .steady = MLPLOpt::kTimes,
+                                .steady = MlpLoptNumbers::kTimes,
                                 .hidden = static_cast<int>(options.hidden_size),
                                 .layers = static_cast<int>(options.hidden_layers),
                                 .outputs = 2},

@@ -982,9 +982,13 @@ class LearnedOptimizer(torch.optim.Optimizer):
 
     def _check_options(self, group):
         for name in ("lr", "weight_decay"):
-            if not (0 <= group[name] < math.inf):
+            try:
+                valid = 0 <= group[name] < math.inf
+            except TypeError:  # a text, say
+                valid = False
+            if not valid:
                 raise ValueError(f"LearnedOptimizer: {name} must be a finite number of at least 0, "
-                                 f"got {group[name]}")
+                                 f"got {group[name]!r}")
         for name, valid in (("non_finite", ("error", "skip")),
                             ("skip_zero_gradients", (False, True)),
                             ("as_vectors", (False, True))):

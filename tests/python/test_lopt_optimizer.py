@@ -465,6 +465,7 @@ class Optimizer(TestCase):
         p = torch.ones(3, requires_grad=True)
         optimizer = LearnedOptimizer([p], self.theta())
         for name, value, pattern in (("lr", -0.5, "lr must be a finite number .* got -0.5"),
+                                     ("lr", "1", "lr must be a finite number .* got '1'"),
                                      ("weight_decay", math.nan, "weight_decay must be .* got nan"),
                                      ("non_finite", "ignore", "one of 'error', 'skip', got 'ignore'"),
                                      ("skip_zero_gradients", 2, "one of False, True, got 2"),
