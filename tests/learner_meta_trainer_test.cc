@@ -576,7 +576,8 @@ TEST_CASE("Resuming with a changed config is an error that says which keys diffe
   const std::string end =
       ". On resume only these keys may change: name, meta_steps, "
       "worker_timeout_seconds, progress_timeout_seconds, gather_checkpoints, data_dir, isa, "
-      "checkpoint_seconds, checkpoint_steps, keep_last, keep_every, metrics_steps, worker_metrics, "
+      "device, checkpoint_seconds, checkpoint_steps, keep_last, keep_every, metrics_steps, "
+      "worker_metrics, "
       "eval_every, "
       "eval_tasks, "
       "eval_steps, eval_seeds";
