@@ -1,44 +1,15 @@
 #include "base/buffer.h"
 
 #include <algorithm>
-#include <cstring>
-#include <new>
 #include <utility>
 
 #include "base/error.h"
+#include "base/heap_memory.h"
 
 namespace lopt {
-namespace {
-
-constexpr std::align_val_t kBufferAlignment{64};
-
-class Host : public Memory {
- public:
-  std::string_view name() const override { return "host"; }
-  bool IsHost() const override { return true; }
-
- private:
-  std::byte* Allocate(size_t size) const override {
-    auto* bytes = static_cast<std::byte*>(::operator new(size, kBufferAlignment));
-    std::memset(bytes, 0, size);
-    return bytes;
-  }
-  void Free(std::byte* bytes, size_t) const override { ::operator delete(bytes, kBufferAlignment); }
-  void Copy(const std::byte* from, std::byte* to, size_t size) const override {
-    std::memcpy(to, from, size);
-  }
-  void CopyFromHost(const std::byte* from, std::byte* to, size_t size) const override {
-    Copy(from, to, size);
-  }
-  void CopyToHost(const std::byte* from, std::byte* to, size_t size) const override {
-    Copy(from, to, size);
-  }
-};
-
-}  // namespace
 
 const Memory& HostMemory() {
-  static const Host host;
+  static const HeapMemory host("host", true);
   return host;
 }
 

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstring>
-#include <new>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -11,36 +9,10 @@
 #include "base/cuda.h"
 #include "base/emulated_device.h"
 #include "base/error.h"
+#include "base/heap_memory.h"
 
 namespace lopt {
 namespace {
-
-constexpr std::align_val_t kEmulatedAlignment{64};
-
-// Of the host, but copied to and from as a device's is.
-class EmulatedMemory : public Memory {
- public:
-  std::string_view name() const override { return "emulated"; }
-
- private:
-  std::byte* Allocate(size_t size) const override {
-    auto* bytes = static_cast<std::byte*>(::operator new(size, kEmulatedAlignment));
-    std::memset(bytes, 0, size);
-    return bytes;
-  }
-  void Free(std::byte* bytes, size_t) const override {
-    ::operator delete(bytes, kEmulatedAlignment);
-  }
-  void Copy(const std::byte* from, std::byte* to, size_t size) const override {
-    std::memcpy(to, from, size);
-  }
-  void CopyFromHost(const std::byte* from, std::byte* to, size_t size) const override {
-    Copy(from, to, size);
-  }
-  void CopyToHost(const std::byte* from, std::byte* to, size_t size) const override {
-    Copy(from, to, size);
-  }
-};
 
 // The number in "cuda" and "cuda:<n>"; none of other names.
 std::optional<int> CudaIndex(std::string_view name) {
@@ -56,7 +28,9 @@ std::optional<int> CudaIndex(std::string_view name) {
 }  // namespace
 
 EmulatedDevice::EmulatedDevice(size_t shared_memory, ThreadOrder order)
-    : shared_memory_(shared_memory), order_(order), memory_(std::make_unique<EmulatedMemory>()) {}
+    : shared_memory_(shared_memory),
+      order_(order),
+      memory_(std::make_unique<HeapMemory>("emulated", false)) {}
 
 EmulatedDevice::~EmulatedDevice() = default;
 
