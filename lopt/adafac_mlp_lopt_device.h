@@ -258,10 +258,7 @@ struct AdafacMlpLoptDevice {
     float units[kHidden][kGroup];
     Network::Begin(replica.scratch, units);
     VisitFeatures(args, tensor, group, replica, [&](int k, const float(&x)[kGroup]) {
-      float scaled[kGroup];
-      LOPT_UNROLL
-      for (int i = 0; i < kGroup; ++i) scaled[i] = x[i] * scales[k];
-      Network::AddInput(scaled, replica.weights, k, units);
+      Network::AddInput(x, scales[k], replica.weights, k, units);
     });
     float outputs[kGroup][2];
     Network::Finish(args.network, replica.weights, units, outputs);

@@ -150,10 +150,7 @@ struct Celo2Device {
       float units[kMostHidden][kGroup];
       Network::Begin(replica.weights + Network::kBias, units);
       VisitFeatures(tensor, first, group, replica, [&](int k, const float(&feature)[kGroup]) {
-        float scaled[kGroup];
-        LOPT_UNROLL
-        for (int i = 0; i < kGroup; ++i) scaled[i] = feature[i] * scales[k];
-        Network::AddInput(scaled, replica.weights, k, units);
+        Network::AddInput(feature, scales[k], replica.weights, k, units);
       });
       float outputs[kGroup][1];
       Network::Finish(args.network, replica.weights, units, outputs);

@@ -162,9 +162,8 @@ struct MlpLoptDevice {
       LOPT_UNROLL
       for (int i = 0; i < kGroup; ++i) {
         x[i] = k >= 2 ? momenta[(k - 2) * kBlock + i] : i < count ? (k == 0 ? g[i] : p[i]) : 0.0f;
-        x[i] *= scales[k];
       }
-      Network::AddInput(x, replica.weights, k, units);
+      Network::AddInput(x, scales[k], replica.weights, k, units);
     }
     float outputs[kGroup][2];
     Network::Finish(args.network, replica.weights, units, outputs);

@@ -95,7 +95,7 @@ struct NetworkDevice {
     });
   }
 
-  // The first layer: begin with its bias, add each of its inputs, and Finish.
+  // The first layer: begin with its bias, add each of its inputs, times its scale, and Finish.
   static LOPT_DEVICE_INLINE void Begin(const float* bias, float (&units)[kWidth][kGroup]) {
     LOPT_UNROLL
     for (int unit = 0; unit < kWidth; unit += 4) {
@@ -104,9 +104,13 @@ struct NetworkDevice {
       Put(sums, unit, units);
     }
   }
-  static LOPT_DEVICE_INLINE void AddInput(const float (&x)[kGroup], const float* weights, int input,
+  static LOPT_DEVICE_INLINE void AddInput(const float (&input)[kGroup], float scale,
+                                          const float* weights, int number,
                                           float (&units)[kWidth][kGroup]) {
-    const float* row = weights + kInputs + input * kWidth;
+    const float* row = weights + kInputs + number * kWidth;
+    float x[kGroup];
+    LOPT_UNROLL
+    for (int i = 0; i < kGroup; ++i) x[i] = input[i] * scale;
     LOPT_UNROLL
     for (int unit = 0; unit < kWidth; unit += 4) {
       const Float4 w = *reinterpret_cast<const Float4*>(row + unit);
