@@ -35,6 +35,9 @@ namespace lopt {
 //
 // A state begins as zeros. Each function is made of phases of the block (block_device.h).
 
+// Threads of a block at most.
+constexpr int kMostThreads = 256;
+
 // Places in the memory that a block shares, in floats; each a multiple of 4.
 struct ReplicaPlan {
   // Whether these three are there; else they are in the device's memory.

@@ -22,7 +22,6 @@
 namespace lopt {
 namespace {
 
-constexpr int kMostThreads = 256;
 constexpr int kWarp = 32;
 
 // "lopt::ImageConv".
@@ -155,7 +154,8 @@ void DeviceProgram::Plan() {
 // One launch: its arrays, and those of them that it keeps on the device until it has ended.
 class DeviceProgram::Launch {
  public:
-  Launch(const DeviceProgram& program, const ThetaRows& theta, const UnrollState& state)
+  // `config` is the replicas' [B, C].
+  Launch(const DeviceProgram& program, const ThetaRows& theta, std::span<const float> config)
       : program_(program),
         memory_(program.device_.memory()),
         inputs_(memory_),
@@ -168,10 +168,11 @@ class DeviceProgram::Launch {
     window_.params_size = problem.task().params_layout().size();
     window_.state_size = problem.optimizer_state_layout().size();
     window_.before_update = problem.MetaLossIsBeforeUpdate();
-    if (problem.meta_loss_split())
+    if (problem.meta_loss_split()) {
       window_.meta_split = static_cast<int>(*problem.meta_loss_split());
+    }
     window_.aux = problem.meta_loss_aux().has_value();
-    window_.config = inputs_.Keep(state.At("config").As<float>());
+    window_.config = inputs_.Keep(config);
     SetTheta(theta);
     if (!program.plan_.resident) {
       gradient_ =
@@ -184,22 +185,18 @@ class DeviceProgram::Launch {
   DeviceConstants& inputs() { return inputs_; }
 
   // The raw losses [B, steps].
-  std::vector<float> Run(int64_t steps) {
+  Array Run(int64_t steps) {
     window_.steps = steps;
-    Buffer losses(static_cast<size_t>(replicas_ * steps) * sizeof(float), memory_);
-    window_.losses = reinterpret_cast<float*>(losses.data());
+    Array losses(DType::kFloat32, {replicas_, steps}, memory_);
+    window_.losses = reinterpret_cast<float*>(losses.buffer().data());
     RunWindowKernel(program_.device_, program_.task_, program_.rule_, window_);
-    std::vector<float> raw(static_cast<size_t>(replicas_ * steps));
-    Buffer host = losses.To(HostMemory());
-    std::ranges::copy(host.host(), std::as_writable_bytes(std::span(raw)).begin());
-    return raw;
+    return losses.To(HostMemory());
   }
 
  private:
   void SetTheta(const ThetaRows& theta) {
     DeviceTheta& to = window_.theta;
     to.theta = inputs_.Keep(theta.theta);
-    to.size = std::ssize(theta.theta);
     if (theta.perturbations == nullptr) return;
     const Perturbations& perturbations = *theta.perturbations;
     to.pairs = perturbations.pairs();
@@ -220,10 +217,11 @@ class DeviceProgram::Launch {
 
 namespace {
 
-float* OnDevice(UnrollState* state, const char* name, const Memory& memory) {
-  Array& array = state->At(name);
-  if (&array.buffer().memory() != &memory) array = array.To(memory);
-  return reinterpret_cast<float*>(array.buffer().data());
+// An array of floats of a state, [replicas, size of the layout]. Throws Error that names it if the
+// state has none such.
+template <class State>
+auto& FloatsIn(State& state, const char* name, int64_t replicas, const Layout& layout) {
+  return state.At(name, DType::kFloat32, {replicas, layout.size()});
 }
 
 }  // namespace
@@ -233,18 +231,18 @@ void DeviceProgram::Run(const Window& window) const {
   const int64_t config_size = task.config_layout().size();
   const int64_t params_size = task.params_layout().size();
   UnrollState& state = *window.state;
-  Launch launch(*this, window.theta, state);
+  const LoptCounters counters(window.theta.rows, &state);
+  const std::span<float> config =
+      FloatsIn(state, "config", window.theta.rows, task.config_layout()).As<float>();
+  Launch launch(*this, window.theta, config);
   DeviceWindow& to = launch.window();
-  to.params = OnDevice(&state, "params", device_.memory());
-  to.state = OnDevice(&state, "optimizer_state", device_.memory());
-
-  const std::span<float> config = state.At("config").As<float>();
-  const auto counters = [&](const char* name) { return state.At(name).As<int64_t>(); };
-  const std::span<int64_t> inner_step = counters("inner_step");
-  const std::span<int64_t> length = counters("length");
-  const std::span<int64_t> episode = counters("episode");
-  const std::span<int64_t> horizon = counters("horizon");
-  const std::span<int64_t> order = counters("order");
+  const auto on_device = [&](const char* name, const Layout& layout) {
+    Array& array = FloatsIn(state, name, window.theta.rows, layout);
+    if (&array.buffer().memory() != &device_.memory()) array = array.To(device_.memory());
+    return reinterpret_cast<float*>(array.buffer().data());
+  };
+  to.params = on_device("params", task.params_layout());
+  to.state = on_device("optimizer_state", problem_.optimizer_state_layout());
 
   // The stretches, and what the episodes that begin inside the window begin with.
   std::vector<DeviceStretch> stretches;
@@ -253,33 +251,26 @@ void DeviceProgram::Run(const Window& window) const {
   const int64_t row_size = config_size + params_size;
   for (int64_t b = 0; b < window.theta.rows; ++b) {
     const auto stretch = [&](int64_t start) {
-      return DeviceStretch{.keys = KeysOfEpisode(window.keys[b], episode[b], order[b]),
-                           .step = inner_step[b],
+      return DeviceStretch{.keys = counters.Keys(window.keys[b], b),
+                           .step = counters.inner_step[b],
                            .count = 0,
-                           .num_steps = length[b] == TruncationSchedule::kNever ? 0 : length[b],
+                           .num_steps = counters.NumSteps(b),
                            .start = start};
     };
     stretches.push_back(stretch(-1));
     for (int64_t k = 0; k < window.steps; ++k) {
       ++stretches.back().count;
-      window.trace->iteration(k, b) = inner_step[b];
-      ++inner_step[b];
-      const bool is_last = inner_step[b] == length[b];
-      window.trace->is_last(k, b) = is_last;
-      if (!is_last || horizon[b] != 0) continue;
+      if (!counters.CountStep(k, b, window.trace)) continue;
       const auto start = std::ssize(starts) / std::max<int64_t>(row_size, 1);
       starts.resize(starts.size() + static_cast<size_t>(row_size));
       const std::span<float> row = RowsOf(std::span(starts), start, row_size);
-      const auto begun =
-          problem_.DrawEpisode(FoldIn2(window.keys[b], kRestartDraw, episode[b]), window.outer,
-                               {.config = row.first(static_cast<size_t>(config_size)),
-                                .params = row.last(static_cast<size_t>(params_size)),
-                                .model_state = {},
-                                .optimizer_state = {}});
-      inner_step[b] = 0;
-      length[b] = begun.length;
-      order[b] = begun.order;
-      ++episode[b];
+      counters.FollowWith(
+          b, problem_.DrawEpisode(FoldIn2(window.keys[b], kRestartDraw, counters.episode[b]),
+                                  window.outer,
+                                  {.config = row.first(static_cast<size_t>(config_size)),
+                                   .params = row.last(static_cast<size_t>(params_size)),
+                                   .model_state = {},
+                                   .optimizer_state = {}}));
       stretches.push_back(stretch(start));
     }
     first_stretch.push_back(std::ssize(stretches));
@@ -287,7 +278,8 @@ void DeviceProgram::Run(const Window& window) const {
   to.stretches = launch.inputs().Keep(stretches);
   to.first_stretch = launch.inputs().Keep(first_stretch);
   to.starts = launch.inputs().Keep(starts);
-  const std::vector<float> raw = launch.Run(window.steps);
+  const Array losses = launch.Run(window.steps);
+  const std::span<const float> raw = losses.As<float>();
   NoteProgress();
 
   for (int64_t b = 0; b < window.theta.rows; ++b) {
@@ -308,9 +300,13 @@ void DeviceProgram::Run(const Window& window) const {
 
 void DeviceProgram::MetaLoss(const ThetaRows& theta, std::span<const Key> keys,
                              const UnrollState& state, std::span<double> loss) const {
-  Launch launch(*this, theta, state);
+  const TaskFamily& task = problem_.task();
+  const std::span<const float> config =
+      FloatsIn(state, "config", theta.rows, task.config_layout()).As<float>();
+  Launch launch(*this, theta, config);
   DeviceWindow& to = launch.window();
-  const Array params = state.At("params").To(device_.memory());
+  const Array params =
+      FloatsIn(state, "params", theta.rows, task.params_layout()).To(device_.memory());
   // An evaluation only reads the params, and the state not at all.
   to.params = const_cast<float*>(reinterpret_cast<const float*>(params.buffer().data()));
   to.meta_split = static_cast<int>(problem_.meta_loss_split().value_or(Split::kTrain));
@@ -327,11 +323,10 @@ void DeviceProgram::MetaLoss(const ThetaRows& theta, std::span<const Key> keys,
   first_stretch.push_back(theta.rows);
   to.stretches = launch.inputs().Keep(stretches);
   to.first_stretch = launch.inputs().Keep(first_stretch);
-  const std::vector<float> raw = launch.Run(1);
-  const int64_t config_size = problem_.task().config_layout().size();
+  const Array raw = launch.Run(1);
   for (int64_t b = 0; b < theta.rows; ++b) {
     bool non_finite = false;
-    loss[b] = problem_.JudgeLoss(RowsOf(state.At("config").As<float>(), b, config_size), raw[b],
+    loss[b] = problem_.JudgeLoss(RowsOf(config, b, task.config_layout().size()), raw.As<float>()[b],
                                  &non_finite);
   }
 }

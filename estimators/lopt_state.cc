@@ -16,16 +16,40 @@ std::span<int64_t> Counters(UnrollState* state, const char* name, int64_t replic
 
 }  // namespace
 
-LoptState::LoptState(const LoptProblem& problem, int64_t replicas, UnrollState* state)
-    : config(Floats(state, "config", replicas, problem.task().config_layout())),
-      params(Floats(state, "params", replicas, problem.task().params_layout())),
-      model_state(Floats(state, "model_state", replicas, problem.task().model_state_layout())),
-      optimizer_state(Floats(state, "optimizer_state", replicas, problem.optimizer_state_layout())),
-      inner_step(Counters(state, "inner_step", replicas)),
+LoptCounters::LoptCounters(int64_t replicas, UnrollState* state)
+    : inner_step(Counters(state, "inner_step", replicas)),
       length(Counters(state, "length", replicas)),
       episode(Counters(state, "episode", replicas)),
       horizon(Counters(state, "horizon", replicas)),
       order(Counters(state, "order", replicas)) {}
+
+int64_t LoptCounters::NumSteps(int64_t b) const {
+  return length[b] == TruncationSchedule::kNever ? 0 : length[b];
+}
+
+bool LoptCounters::CountStep(int64_t k, int64_t b, UnrollTrace* trace) const {
+  trace->iteration(k, b) = inner_step[b];
+  ++inner_step[b];
+  const bool is_last = inner_step[b] == length[b];
+  trace->is_last(k, b) = is_last;
+  if (!is_last || horizon[b] != 0) return false;
+  inner_step[b] = 0;
+  return true;
+}
+
+void LoptCounters::FollowWith(int64_t b, const LoptProblem::Episode& next) const {
+  length[b] = next.length;
+  order[b] = next.order;
+  ++episode[b];
+}
+
+LoptState::LoptState(const LoptProblem& problem, int64_t replicas, UnrollState* state)
+    : LoptCounters(replicas, state),
+      config(Floats(state, "config", replicas, problem.task().config_layout())),
+      params(Floats(state, "params", replicas, problem.task().params_layout())),
+      model_state(Floats(state, "model_state", replicas, problem.task().model_state_layout())),
+      optimizer_state(
+          Floats(state, "optimizer_state", replicas, problem.optimizer_state_layout())) {}
 
 LoptProblem::ReplicaRow LoptState::Row(const LoptProblem& problem, int64_t replica) const {
   const TaskFamily& task = problem.task();

@@ -31,7 +31,7 @@ class ReplicaGroup {
         RecordMetaLoss(k);
       }
       for (int64_t r = 0; r < rows_; ++r) {
-        if (CountStep(k, r)) {
+        if (state_.CountStep(k, first_ + r, window_.trace)) {
           Restart(r);
         } else if (k + 1 < window_.steps &&
                    window_.theta.ChangesAt(state_.inner_step[first_ + r])) {
@@ -53,7 +53,6 @@ class ReplicaGroup {
   void RecordMetaLoss(int64_t k);
   void Update();
   void UpdateReplica(int64_t r, Workspace& scratch);
-  bool CountStep(int64_t k, int64_t r);
   void Restart(int64_t r);
 
   const LoptProblem& problem_;
@@ -121,8 +120,7 @@ void ReplicaGroup::Bind(int64_t r) {
 }
 
 void ReplicaGroup::SetEpisodeKeys(int64_t r) {
-  const int64_t b = first_ + r;
-  episode_keys_[r] = KeysOfEpisode(window_.keys[b], state_.episode[b], state_.order[b]);
+  episode_keys_[r] = state_.Keys(window_.keys[first_ + r], first_ + r);
 }
 
 // An episode that has not made a step yet begins under the row of the window that takes its first:
@@ -196,40 +194,24 @@ void ReplicaGroup::Update() {
 
 void ReplicaGroup::UpdateReplica(int64_t r, Workspace& scratch) {
   const int64_t step = state_.inner_step[first_ + r];
-  const int64_t length = state_.length[first_ + r];
   const LoptProblem::ReplicaRow row = state_.Row(problem_, first_ + r);
   rules_[static_cast<size_t>(r)]->Update(
       {.step = step,
-       .num_steps = length == TruncationSchedule::kNever ? 0 : length,
+       .num_steps = state_.NumSteps(first_ + r),
        .loss = losses_[r],
        .key = FoldIn(episode_keys_[r].update, static_cast<uint64_t>(step))},
       RowsOf(gradients_, r, std::ssize(row.params)), row.params, row.optimizer_state, scratch);
 }
 
-// Returns whether an episode ended that another follows.
-bool ReplicaGroup::CountStep(int64_t k, int64_t r) {
-  const int64_t b = first_ + r;
-  int64_t& step = state_.inner_step[b];
-  window_.trace->iteration(k, b) = step;
-  ++step;
-  const bool is_last = step == state_.length[b];
-  window_.trace->is_last(k, b) = is_last;
-  return is_last && state_.horizon[b] == 0;
-}
-
 void ReplicaGroup::Restart(int64_t r) {
   const int64_t b = first_ + r;
   ++restarts_[r];
-  state_.inner_step[b] = 0;
   if (window_.theta.ChangesAt(0)) {
     Bind(r);
   }
   const Key key = FoldIn2(window_.keys[b], kRestartDraw, state_.episode[b]);
-  const auto [length, order] = problem_.BeginEpisode(
-      key, window_.outer, *rules_[static_cast<size_t>(r)], state_.Row(problem_, b));
-  state_.length[b] = length;
-  state_.order[b] = order;
-  ++state_.episode[b];
+  state_.FollowWith(b, problem_.BeginEpisode(key, window_.outer, *rules_[static_cast<size_t>(r)],
+                                             state_.Row(problem_, b)));
   SetEpisodeKeys(r);
 }
 

@@ -10,8 +10,6 @@
 
 namespace lopt {
 
-constexpr int kMostThreads = 256;
-
 // Everything that a kernel is given.
 template <class Task, class Rule>
 struct KernelParameters {

@@ -25,7 +25,6 @@ struct DeviceStretch {
 // The theta that replicas run under, as ThetaRows.
 struct DeviceTheta {
   const float* theta = nullptr;  // [D]
-  int64_t size = 0;              // D
   int64_t pairs = 0;             // 0: every replica has theta itself
   const Key* keys = nullptr;     // [pairs]
   // Of perturbations that last for blocks of episodes: how many episodes of each pair ended before

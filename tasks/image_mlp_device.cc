@@ -9,11 +9,6 @@
 #include "tasks/image_mlp.h"
 
 namespace lopt {
-namespace {
-
-constexpr int64_t kMostThreads = 256;
-
-}  // namespace
 
 DeviceRows DeviceRowsOf(const DataRows& data) {
   DeviceRows rows{.splits = {},

@@ -296,6 +296,31 @@ TEST_CASE("What has no functions for a device, and what does not fit, is an Erro
             .find("bytes of the 49152 that a block has") != std::string::npos);
 }
 
+TEST_CASE("A state of other replicas or of another problem is an Error that names its array") {
+  const EmulatedDevice device;
+  const std::string optimizer = MlpLoptOf(R"("hidden_size": 4)");
+  const auto of_dim = [&](int dim) {
+    return MakeProblem(
+        {R"({"type": "QuadraticTask", "dim": )" + std::to_string(dim) + "}", optimizer}, &device);
+  };
+  const auto problem = of_dim(10);
+  const Eigen::VectorXf theta = problem->optimizer().InitTheta(KeyFromSeed(1));
+  const std::vector<Key> keys = SplitKey(KeyFromSeed(2), 2);
+  const ThetaRows rows = {.theta = AsSpan(theta), .rows = 2};
+  UnrollState other = of_dim(11)->Start(rows, {}, keys);
+  UnrollTrace trace;
+  const auto run = [&] {
+    problem->Run({.theta = rows, .keys = keys, .steps = 1, .state = &other, .trace = &trace});
+  };
+  CHECK(ErrorOf(run).find("'params'") != std::string::npos);
+  std::vector<double> losses(2);
+  CHECK(ErrorOf([&] { problem->MetaLoss(rows, keys, other, losses); }).find("'params'") !=
+        std::string::npos);
+  other = problem->Start(rows, {}, keys);
+  other.Set("length", Array(DType::kInt32, {2}));
+  CHECK(ErrorOf(run).find("'length'") != std::string::npos);
+}
+
 TEST_CASE("A device that is not there is an Error that says what there is") {
   CHECK_EQ(FindDevice("cpu"), nullptr);
   CHECK_EQ(FindDevice("emulated")->name(), "emulated");
