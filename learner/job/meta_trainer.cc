@@ -127,7 +127,10 @@ class RankJob {
     worker_.emplace(&*experiment_,
                     WorkersOfRank(config_.workers, transport_->rank(), transport_->size(),
                                   options_.learner_only),
-                    options_.on_event, &background_, transport_);
+                    options_.on_event, &background_,
+                    [this](int kind, std::vector<std::byte> bytes) {
+                      transport_->Send(0, kind, std::move(bytes));
+                    });
     for (const Message& message : std::exchange(early_, {})) {
       worker_->Handle(message);
     }

@@ -7,8 +7,8 @@
 #include <iterator>
 #include <utility>
 
-#include "base/config.h"
 #include "base/error.h"
+#include "learner/job/hello.h"
 #include "learner/run/worker_files.h"
 
 namespace lopt {
@@ -71,40 +71,10 @@ void Ranks::Handle(Message message) {
 void Ranks::Meet() {
   WaitForAll([](const Rank& rank) { return rank.hello.has_value(); });
   for (int rank = 1; rank < transport_->size(); ++rank) {
-    Compare(rank, *ranks_[0].hello, *ranks_[static_cast<size_t>(rank)].hello);
+    CompareHellos(*ranks_[0].hello, NameOf(rank), *ranks_[static_cast<size_t>(rank)].hello,
+                  allow_isa_change_);
   }
   ReportPlacement();
-}
-
-void Ranks::Compare(int rank, const Hello& mine, const Hello& other) const {
-  Require(other.version == mine.version,
-          "{} runs version '{}' of the program, rank 0 ({}) version '{}'", NameOf(rank),
-          other.version, mine.host, mine.version);
-  if (other.config != mine.config) {
-    const auto differences = Config::Parse(mine.config, "rank 0")
-                                 .Differences(Config::Parse(other.config, "another rank"), {},
-                                              "on rank 0", fmt::format("on rank {}", rank));
-    Fail("{} has another config than rank 0 ({}): {}", NameOf(rank), mine.host,
-         fmt::join(differences, "; "));
-  }
-  if (other.isa != mine.isa) {
-    Require(allow_isa_change_,
-            "{} computes with instruction set {}, rank 0 ({}) with {}, so the result would depend "
-            "on who computes what; pin it (isa, --isa), or allow the difference "
-            "(--allow-isa-change)",
-            NameOf(rank), other.isa, mine.host, mine.isa);
-    spdlog::warn("{} computes with instruction set {}, rank 0 with {}", NameOf(rank), other.isa,
-                 mine.isa);
-  }
-  if (other.device != mine.device) {
-    Require(allow_isa_change_,
-            "the windows of {} run on the device {}, those of rank 0 ({}) on {}, so the result "
-            "would depend on who computes what; give all ranks one model (--devices), or allow the "
-            "difference (--allow-isa-change)",
-            NameOf(rank), other.device, mine.host, mine.device);
-    spdlog::warn("the windows of {} run on the device {}, those of rank 0 on {}", NameOf(rank),
-                 other.device, mine.device);
-  }
 }
 
 void Ranks::ReportPlacement() const {

@@ -81,7 +81,6 @@ class Ranks {
   void Broadcast(int kind, const std::vector<std::byte>& bytes);
   // Waits until it is true of every rank.
   void WaitForAll(const std::function<bool(const Rank&)>& is_so);
-  void Compare(int rank, const Hello& mine, const Hello& other) const;
   void ReportPlacement() const;
   void Start(std::span<const int> ranks);
   void TakeGradients(int from, std::vector<WorkerGradient> gradients);

@@ -15,17 +15,13 @@ namespace lopt {
 
 WorkerRole::WorkerRole(const Experiment* experiment, WorkerBlock block,
                        std::function<void(std::string_view)> on_event, Background* background,
-                       Transport* transport)
+                       std::function<void(int kind, std::vector<std::byte>)> answer)
     : experiment_(experiment),
       block_(block),
       on_event_(std::move(on_event)),
       background_(background),
-      transport_(transport),
+      answer_(std::move(answer)),
       states_(static_cast<size_t>(block.count)) {}
-
-void WorkerRole::Answer(int kind, std::vector<std::byte> bytes) {
-  transport_->Send(0, kind, std::move(bytes));
-}
 
 void WorkerRole::Handle(const Message& message) {
   switch (message.kind) {
@@ -58,7 +54,7 @@ void WorkerRole::Begin(const WorkerWeights& weights) {
           NoteProgress();
         });
       },
-      [this] { Answer(kReady); });
+      [this] { answer_(kReady, {}); });
 }
 
 void WorkerRole::TakeStates(WorkersFile file) {
@@ -87,7 +83,7 @@ void WorkerRole::Go(const std::string& directory) {
               ReadWorkers(directory, block_.first, block_.count, experiment_->estimators.size());
         }
       },
-      [this] { Answer(kReady); });
+      [this] { answer_(kReady, {}); });
 }
 
 void WorkerRole::TakeWeights(WorkerWeights weights) {
@@ -95,7 +91,7 @@ void WorkerRole::TakeWeights(WorkerWeights weights) {
   const auto shared = std::make_shared<const WorkerWeights>(std::move(weights));
   const auto gradients = std::make_shared<std::vector<std::byte>>();
   background_->Post([this, gradients, shared] { *gradients = ToWire(Compute(*shared)); },
-                    [this, gradients] { Answer(kGradients, std::move(*gradients)); });
+                    [this, gradients] { answer_(kGradients, std::move(*gradients)); });
 }
 
 std::vector<WorkerGradient> WorkerRole::Compute(const WorkerWeights& weights) {
@@ -124,7 +120,7 @@ void WorkerRole::Save(const SaveRequest& request) {
   background_->Post([this, saved, request] { *saved = ToWire(WriteStates(request)); },
                     [this, saved] {
                       saving_ = false;
-                      Answer(kSaved, std::move(*saved));
+                      answer_(kSaved, std::move(*saved));
                     });
 }
 

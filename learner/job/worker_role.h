@@ -10,7 +10,6 @@
 #include "learner/job/background.h"
 #include "learner/job/messages.h"
 #include "learner/job/placement.h"
-#include "learner/transport/transport.h"
 
 namespace lopt {
 
@@ -20,7 +19,7 @@ class WorkerRole {
  public:
   WorkerRole(const Experiment* experiment, WorkerBlock block,
              std::function<void(std::string_view)> on_event, Background* background,
-             Transport* transport);
+             std::function<void(int kind, std::vector<std::byte>)> answer);
 
   // Takes a message of a kind that goes from learner to rank, but kEnd.
   void Handle(const Message& message);
@@ -35,7 +34,6 @@ class WorkerRole {
   void Go(const std::string& directory);
   void TakeWeights(WorkerWeights weights);
   void Save(const SaveRequest& request);
-  void Answer(int kind, std::vector<std::byte> bytes = {});
 
   std::vector<WorkerGradient> Compute(const WorkerWeights& weights);
   std::vector<SavedFile> WriteStates(const SaveRequest& request) const;
@@ -44,7 +42,7 @@ class WorkerRole {
   WorkerBlock block_;
   std::function<void(std::string_view)> on_event_;
   Background* background_;
-  Transport* transport_;
+  std::function<void(int kind, std::vector<std::byte>)> answer_;
 
   std::vector<WorkerState> states_;  // of the block; only the background touches it
   int64_t updates_ = 0;

@@ -1,0 +1,464 @@
+#include "learner/elastic/elastic_transport.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <utility>
+
+#include "base/error.h"
+#include "base/parallel.h"
+#include "learner/job/hello.h"
+
+namespace lopt {
+namespace {
+
+constexpr double kTendLeasesSeconds = 0.02;
+// A connection has so long to say who it is, and so many that have not may be open.
+constexpr double kStrangerSeconds = 10;
+constexpr int64_t kStrangers = 256;
+constexpr double kElasticFarewellSeconds = 5;
+
+double SecondsBetween(std::chrono::steady_clock::time_point from,
+                      std::chrono::steady_clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+}  // namespace
+
+ElasticTransport::ElasticTransport(const MetaTrainConfig& config, const MetaTrainerOptions& options,
+                                   ElasticOptions elastic, std::unique_ptr<Connections> connections)
+    : config_(config),
+      version_(options.version),
+      allow_isa_change_(options.allow_isa_change),
+      elastic_(std::move(elastic)),
+      connections_(std::move(connections)),
+      tended_(elastic_.now()),
+      pulsed_(tended_) {
+  Require(config.gather_checkpoints, "elastic workers send their states: set gather_checkpoints");
+  Require(elastic_.snapshot_updates >= 1, "snapshot_updates must be at least 1, got {}",
+          elastic_.snapshot_updates);
+  for (int64_t worker = 0; worker < config.workers; ++worker) {
+    ranks_.push_back(
+        {.log = RankLog(worker, std::ssize(config.estimators), config.windows_per_update)});
+  }
+}
+
+void ElasticTransport::Send(int to, int kind, std::vector<std::byte> bytes) {
+  Require(to >= 0 && to < size(), "there is no rank {} among {}", to, size());
+  if (to == 0) {
+    if (kind == kHello) {
+      hello_ = bytes;
+    }
+    inbox_.push_back({.from = 0, .kind = kind, .bytes = std::move(bytes)});
+    if (kind == kHello && elastic_.wait_for == 0) {
+      Begin();
+    }
+    return;
+  }
+  if (kind == kHeartbeat) {  // whoever works for the rank is watched here
+    inbox_.push_back({.from = to, .kind = kHeartbeat, .bytes = std::move(bytes)});
+    return;
+  }
+  if (kind == kEnd) {
+    End(bytes);
+    return;
+  }
+  if (!sent_ || *sent_ != bytes) {
+    sent_ = MakeBody(std::move(bytes));
+  }
+  Rank& rank = RankOf(to);
+  rank.log.Add(kind, sent_);
+  // Not all ranks at the same update.
+  if (kind == kWeights && (rank.log.weights() + to) % elastic_.snapshot_updates == 0) {
+    rank.log.AddSnapshot();
+  }
+  if (!rank.leaving) {
+    TellAll(&rank);
+  }
+}
+
+void ElasticTransport::End(const std::vector<std::byte>& how) {
+  if (std::exchange(ending_, true)) {
+    return;
+  }
+  const FrameBody body = MakeBody(how);
+  for (const auto& [connection, peer] : peers_) {
+    connections_->Send(connection, {.type = FrameType::kEnd, .body = body});
+    connections_->Close(connection);
+  }
+  if (counts_.handed_out > 0) {
+    spdlog::info("leases: {} updates of single workers, {} of them once more ({:.1f} %)",
+                 counts_.handed_out, counts_.again,
+                 100.0 * static_cast<double>(counts_.again) /
+                     static_cast<double>(counts_.handed_out + counts_.again));
+  }
+}
+
+std::optional<Message> ElasticTransport::Poll() {
+  Tend();
+  while (inbox_.empty()) {
+    std::optional<Connections::Event> event = connections_->Poll();
+    if (!event) {
+      return std::nullopt;
+    }
+    Handle(std::move(*event));
+  }
+  Message message = std::move(inbox_.front());
+  inbox_.pop_front();
+  return message;
+}
+
+void ElasticTransport::BeginFarewell() { farewell_ = elastic_.now(); }
+
+bool ElasticTransport::FarewellDone() {
+  if (std::optional<Connections::Event> event = connections_->Poll()) {
+    Handle(std::move(*event));
+  }
+  return connections_->Idle() ||
+         SecondsBetween(farewell_, elastic_.now()) > kElasticFarewellSeconds;
+}
+
+bool ElasticTransport::NotifyOnArrival(Wakeup* wakeup) {
+  connections_->NotifyOnEvent(wakeup);
+  return true;
+}
+
+void ElasticTransport::DoAbort(int /*exit_code*/) { std::fflush(nullptr); }
+
+int64_t ElasticTransport::workers() const {
+  return std::ranges::count_if(peers_, [](const auto& peer) { return peer.second.equipped; });
+}
+
+void ElasticTransport::Handle(Connections::Event event) {
+  using What = Connections::Event::What;
+  if (event.what == What::kOpened) {
+    Open(event.connection, event.peer);
+    return;
+  }
+  const auto peer = peers_.find(event.connection);
+  if (ending_ || peer == peers_.end()) {
+    return;
+  }
+  if (event.what == What::kClosed) {
+    Forget(event.connection, event.text);
+    return;
+  }
+  peer->second.heard = elastic_.now();
+  try {
+    Take(event.connection, &peer->second, event.frame);
+  } catch (const std::exception& error) {
+    Refuse(event.connection, error.what());
+  }
+}
+
+void ElasticTransport::Open(int64_t connection, const std::string& where) {
+  if (ending_) {
+    connections_->Close(connection);
+    return;
+  }
+  const TimePoint now = elastic_.now();
+  peers_[connection] = {.where = where, .name = "the process at " + where, .heard = now};
+  const auto is_stranger = [](const auto& peer) { return !peer.second.joined; };
+  if (std::ranges::count_if(peers_, is_stranger) > kStrangers) {
+    Refuse(std::ranges::find_if(peers_, is_stranger)->first,
+           "too many others have not said who they are");
+  }
+}
+
+void ElasticTransport::Take(int64_t connection, Peer* peer, const Frame& frame) {
+  Require(
+      peer->joined == (frame.type != FrameType::kJoin) &&
+          (peer->equipped || frame.type == FrameType::kJoin || frame.type == FrameType::kEquipped ||
+           frame.type == FrameType::kPulse || frame.type == FrameType::kFailed),
+      "a frame of type {} comes out of turn", static_cast<int>(frame.type));
+  switch (frame.type) {
+    case FrameType::kJoin:
+      Join(connection, peer, frame);
+      break;
+    case FrameType::kEquipped:
+      Equip(peer, frame);
+      break;
+    case FrameType::kAnswer:
+      TakeAnswer(connection, frame);
+      break;
+    case FrameType::kPulse:
+      break;
+    case FrameType::kAskStop:
+      Require(elastic_.workers_stop, "a worker does not stop this job");
+      inbox_.push_back({.from = 1, .kind = kStop});
+      break;
+    case FrameType::kFailed:
+      spdlog::warn("{} has failed: {}", peer->name, FromWire<std::string>(BytesOf(frame)));
+      connections_->Close(connection);
+      Forget(connection, "");
+      break;
+    default:
+      Fail("a frame of type {} is not for the learner", static_cast<int>(frame.type));
+  }
+}
+
+void ElasticTransport::Join(int64_t connection, Peer* peer, const Frame& frame) {
+  int64_t protocol = 0;
+  WireReader(BytesOf(frame)).Read(protocol);
+  Require(protocol == kElasticProtocol, "it speaks protocol {}, the learner (version '{}') {}",
+          protocol, version_, kElasticProtocol);
+  const auto request = FromWire<JoinRequest>(BytesOf(frame));
+  Require(request.version == version_, "it runs version '{}' of the program, the learner '{}'",
+          request.version, version_);
+  peer->joined = true;
+  connections_->Trust(connection);
+  connections_->Send(
+      connection,
+      {.type = FrameType::kWelcome,
+       .body = MakeBody(ToWire(Welcome{.config = FromWire<Hello>(hello_).config,
+                                       .timeout_seconds = config_.worker_timeout_seconds}))});
+}
+
+void ElasticTransport::Equip(Peer* peer, const Frame& frame) {
+  const auto equipment = FromWire<Equipment>(BytesOf(frame));
+  const Hello& hello = equipment.hello;
+  Require(!peer->equipped, "it says a second time who it is");
+  Require(equipment.threads >= 1 && equipment.threads <= kMaxThreads,
+          "it says that it has {} threads; there may be 1 to {}", equipment.threads, kMaxThreads);
+  CompareHellos(FromWire<Hello>(hello_), fmt::format("process {} on {}", hello.pid, hello.host),
+                hello, allow_isa_change_);
+  peer->equipped = true;
+  peer->threads = equipment.threads;
+  peer->name = fmt::format("worker process {} ({}, {} threads, at {})", hello.pid, hello.host,
+                           equipment.threads, peer->where);
+  spdlog::info("{} has joined; {} are there", peer->name, workers());
+  waiting_ = false;
+  if (!begun_ && workers() >= elastic_.wait_for) {
+    Begin();
+  }
+  ShareOut();
+}
+
+// All ranks say who they are: what the learner is, to which whoever works for them is compared.
+void ElasticTransport::Begin() {
+  begun_ = true;
+  for (int rank = 1; rank < size(); ++rank) {
+    inbox_.push_back({.from = rank, .kind = kHello, .bytes = hello_});
+  }
+}
+
+void ElasticTransport::TakeAnswer(int64_t connection, const Frame& frame) {
+  const auto found = rank_of_lease_.find(frame.lease);
+  if (found == rank_of_lease_.end()) {
+    Require(frame.lease > 0 && frame.lease <= leases_, "there is no lease {}", frame.lease);
+    return;  // it has ended meanwhile
+  }
+  Rank& rank = RankOf(found->second);
+  Require(rank.holder == connection, "lease {} is another's", frame.lease);
+  if (rank.log.Take(frame.kind, BytesOf(frame))) {
+    inbox_.push_back({.from = found->second, .kind = frame.kind, .bytes = BytesOf(frame)});
+  }
+  HandOver(&rank);
+}
+
+void ElasticTransport::Refuse(int64_t connection, const std::string& why) {
+  spdlog::warn("{} is refused: {}", peers_.at(connection).name, why);
+  connections_->Send(connection, {.type = FrameType::kRefused, .body = MakeBody(ToWire(why))});
+  connections_->Close(connection);
+  Forget(connection, "");
+}
+
+void ElasticTransport::Forget(int64_t connection, const std::string& why) {
+  const Peer peer = std::move(peers_.extract(connection).mapped());
+  int64_t leased = 0;
+  for (Rank& rank : ranks_) {
+    if (rank.holder == connection) {
+      ++leased;
+      EndLease(&rank);
+    }
+    if (rank.heir == connection) {
+      rank.heir = 0;
+    }
+  }
+  if (peer.equipped) {
+    spdlog::info("{} has gone{}{}; {} of {} workers were leased to it, {} processes are left",
+                 peer.name, why.empty() ? "" : ": ", why, leased, ranks_.size(), workers());
+    ShareOut();
+  }
+}
+
+std::map<int64_t, int64_t> ElasticTransport::Loads() const {
+  std::map<int64_t, int64_t> loads;
+  for (const auto& [connection, peer] : peers_) {
+    if (peer.equipped) {
+      loads[connection] = 0;
+    }
+  }
+  for (const Rank& rank : ranks_) {
+    const auto load = loads.find(rank.leaving ? rank.heir : rank.holder);
+    if (load != loads.end()) {
+      ++load->second;
+    }
+  }
+  return loads;
+}
+
+// Where one more costs least.
+int64_t ElasticTransport::LeastLoaded(const std::map<int64_t, int64_t>& loads) const {
+  return std::ranges::min_element(loads, {},
+                                  [&](const auto& load) {
+                                    return static_cast<double>(load.second + 1) /
+                                           static_cast<double>(peers_.at(load.first).threads);
+                                  })
+      ->first;
+}
+
+void ElasticTransport::ShareOut() {
+  std::map<int64_t, int64_t> loads = Loads();
+  if (!begun_ || loads.empty()) {
+    return;
+  }
+  for (Rank& rank : ranks_) {
+    if (rank.holder == 0) {
+      const int64_t to = LeastLoaded(loads);
+      ++loads[to];
+      Grant(&rank, to);
+    }
+  }
+  Balance(std::move(loads));
+}
+
+// Moves ranks while that makes the most loaded less so than the other becomes.
+void ElasticTransport::Balance(std::map<int64_t, int64_t> loads) {
+  for (;;) {
+    const int64_t to = LeastLoaded(loads);
+    const auto load = [&](int64_t connection, int64_t more) {
+      return static_cast<double>(loads[connection] + more) /
+             static_cast<double>(peers_.at(connection).threads);
+    };
+    Rank* chosen = nullptr;
+    for (Rank& rank : ranks_) {
+      if (!rank.leaving && (chosen == nullptr || load(rank.holder, 0) > load(chosen->holder, 0))) {
+        chosen = &rank;
+      }
+    }
+    if (chosen == nullptr || load(to, 1) >= load(chosen->holder, 0)) {
+      return;
+    }
+    --loads[chosen->holder];
+    ++loads[to];
+    Leave(chosen, to);
+  }
+}
+
+void ElasticTransport::Grant(Rank* rank, int64_t connection) {
+  rank->holder = connection;
+  rank->lease = ++leases_;
+  rank->log.Restart();
+  const int number = static_cast<int>(rank - ranks_.data()) + 1;
+  rank_of_lease_[rank->lease] = number;
+  connections_->Send(connection,
+                     {.type = FrameType::kGrant,
+                      .lease = rank->lease,
+                      .body = MakeBody(ToWire(LeasedBlock{.first = number - 1, .count = 1}))});
+  TellAll(rank);
+}
+
+void ElasticTransport::EndLease(Rank* rank) {
+  rank_of_lease_.erase(rank->lease);
+  rank->holder = rank->lease = 0;
+  rank->leaving = false;
+  rank->heir = 0;
+}
+
+void ElasticTransport::Leave(Rank* rank, int64_t heir) {
+  if (!rank->log.EndsWithStates()) {
+    rank->log.AddSnapshot();
+  }
+  TellAll(rank);
+  rank->leaving = true;
+  rank->heir = heir;
+  HandOver(rank);
+}
+
+// A rank that leaves and whose states are here goes to its heir.
+void ElasticTransport::HandOver(Rank* rank) {
+  if (!rank->leaving || !rank->log.Answered() || !rank->log.OnlyStatesTold()) {
+    return;
+  }
+  connections_->Send(rank->holder, {.type = FrameType::kRevoke, .lease = rank->lease});
+  const int64_t heir = rank->heir;
+  EndLease(rank);
+  Grant(rank, heir != 0 ? heir : LeastLoaded(Loads()));
+}
+
+void ElasticTransport::TellAll(Rank* rank) {
+  if (rank->holder == 0) {
+    return;
+  }
+  Peer& peer = peers_.at(rank->holder);
+  while (std::optional<RankLog::Told> told = rank->log.Tell()) {
+    if (told->kind == kWeights) {
+      ++(told->again ? counts_.again : counts_.handed_out);
+    }
+    const bool same = peer.told == told->body;
+    peer.told = told->body;
+    connections_->Send(rank->holder, {.type = same ? FrameType::kTellSame : FrameType::kTell,
+                                      .lease = rank->lease,
+                                      .kind = told->kind,
+                                      .body = same ? nullptr : std::move(told->body)});
+  }
+}
+
+void ElasticTransport::Tend() {
+  const TimePoint now = elastic_.now();
+  const double away = SecondsBetween(tended_, now);
+  if (away < kTendLeasesSeconds || ending_) {
+    return;
+  }
+  tended_ = now;
+  const double timeout = config_.worker_timeout_seconds;
+  if (timeout > 0 && SecondsBetween(pulsed_, now) >= std::clamp(timeout / 8, 0.05, 1.0)) {
+    pulsed_ = now;
+    for (const auto& [connection, peer] : peers_) {
+      if (peer.joined) {
+        connections_->Send(connection, {.type = FrameType::kPulse});
+      }
+    }
+  }
+  std::vector<std::pair<int64_t, std::string>> silent;
+  for (auto& [connection, peer] : peers_) {
+    // A learner that was busy or stopped itself has not listened.
+    if (timeout > 0 && away > timeout / 4) {
+      peer.heard = now;
+    }
+    const double quiet = SecondsBetween(peer.heard, now);
+    if (!peer.joined ? quiet > kStrangerSeconds : timeout > 0 && quiet > timeout) {
+      silent.emplace_back(connection, fmt::format("it has been silent for {:.1f} s", quiet));
+    }
+  }
+  for (const auto& [connection, why] : silent) {
+    Refuse(connection, why);
+  }
+  CheckWaiting();
+}
+
+void ElasticTransport::CheckWaiting() {
+  if (hello_.empty() || (begun_ && workers() > 0)) {
+    return;
+  }
+  const bool owed = std::ranges::any_of(ranks_, [](const Rank& r) { return r.log.Owes(); });
+  if (begun_ && !owed) {
+    return;
+  }
+  if (!std::exchange(waiting_, true)) {
+    spdlog::info("waiting for workers on {}: {} are there", connections_->Description(),
+                 begun_ ? "none" : fmt::format("{} of {}", workers(), elastic_.wait_for));
+  }
+  if (elastic_.stop != nullptr && *elastic_.stop) {
+    fmt::print(stderr,
+               "lopt: stopped while no worker is there to finish the update; what came after the "
+               "last checkpoint is lost\n");
+    Abort(elastic_.stopped_exit_code);
+  }
+}
+
+}  // namespace lopt

@@ -1,0 +1,43 @@
+#include "learner/job/hello.h"
+
+#include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
+
+#include "base/config.h"
+#include "base/error.h"
+
+namespace lopt {
+
+void CompareHellos(const Hello& learner, const std::string& who, const Hello& other,
+                   bool allow_isa_change) {
+  Require(other.version == learner.version,
+          "{} runs version '{}' of the program, rank 0 ({}) version '{}'", who, other.version,
+          learner.host, learner.version);
+  if (other.config != learner.config) {
+    const auto differences =
+        Config::Parse(learner.config, "rank 0")
+            .Differences(Config::Parse(other.config, "another rank"), {}, "on rank 0", "on " + who);
+    Fail("{} has another config than rank 0 ({}): {}", who, learner.host,
+         fmt::join(differences, "; "));
+  }
+  if (other.isa != learner.isa) {
+    Require(allow_isa_change,
+            "{} computes with instruction set {}, rank 0 ({}) with {}, so the result would depend "
+            "on who computes what; pin it (isa, --isa), or allow the difference "
+            "(--allow-isa-change)",
+            who, other.isa, learner.host, learner.isa);
+    spdlog::warn("{} computes with instruction set {}, rank 0 with {}", who, other.isa,
+                 learner.isa);
+  }
+  if (other.device != learner.device) {
+    Require(allow_isa_change,
+            "the windows of {} run on the device {}, those of rank 0 ({}) on {}, so the result "
+            "would depend on who computes what; give all ranks one model (--devices), or allow the "
+            "difference (--allow-isa-change)",
+            who, other.device, learner.host, learner.device);
+    spdlog::warn("the windows of {} run on the device {}, those of rank 0 on {}", who, other.device,
+                 learner.device);
+  }
+}
+
+}  // namespace lopt

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <string>
+
+#include "learner/job/messages.h"
+
+namespace lopt {
+
+// Throws Error unless another process, called `who`, runs what the learner runs: the same version
+// and config and, unless that is allowed, instruction set and device; a difference that is allowed
+// is a warning.
+void CompareHellos(const Hello& learner, const std::string& who, const Hello& other,
+                   bool allow_isa_change);
+
+}  // namespace lopt

@@ -1,0 +1,421 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/arrays.h"
+#include "base/error.h"
+#include "base/isa.h"
+#include "learner/elastic/elastic_transport.h"
+#include "learner/elastic/worker_session.h"
+#include "learner/experiment.h"
+#include "learner/job/meta_trainer.h"
+#include "learner/run/checkpoint.h"
+#include "tests/error_of.h"
+#include "tests/learner_runs.h"
+#include "tests/temp_directory.h"
+
+// An elastic learner with workers that are in this thread, too: what happens when is drawn.
+
+namespace lopt {
+namespace {
+
+using Event = Connections::Event;
+using What = Event::What;
+
+// What may happen at a look at the connections, each with a probability; the rest of the looks
+// moves one frame.
+struct Chances {
+  double join = 0;
+  double die = 0;
+  size_t most = 8;  // connections at a time
+};
+
+// Changes a frame on its way to the learner.
+using Mangle = std::function<void(Frame*)>;
+
+class FakeConnections final : public Connections {
+ public:
+  FakeConnections(const Experiment* experiment, uint64_t seed, Chances chances)
+      : experiment_(experiment), chances_(chances), random_(seed) {}
+
+  // One more process, now. Frames that it sends go through `mangle`.
+  void Join(Mangle mangle = {}) {
+    const int64_t number = ++joined_;
+    auto process = std::make_unique<Process>();
+    process->mangle = std::move(mangle);
+    Process* mine = process.get();
+    process->session = std::make_unique<WorkerSession>(
+        experiment_, 1, &mine->wakeup, [mine](Frame frame) { mine->up.push_back(frame); });
+    process->up.push_back(
+        {.type = FrameType::kJoin, .body = MakeBody(ToWire(JoinRequest{.version = "test"}))});
+    processes_[number] = std::move(process);
+    events_.push_back({.what = What::kOpened, .connection = number, .peer = "here"});
+  }
+
+  int64_t joined() const { return joined_; }
+  int64_t died() const { return died_; }
+  const std::set<int64_t>& closed() const { return closed_; }  // by the learner, while it ran
+  // The clock of the learner: each look takes a while.
+  std::chrono::steady_clock::time_point now() const {
+    return std::chrono::steady_clock::time_point(std::chrono::milliseconds(20 * looks_));
+  }
+  // Frames of this connection do not arrive any more, in either direction.
+  void Silence(int64_t connection) { processes_.at(connection)->silent = true; }
+
+  std::string Description() const override { return "fake"; }
+  void Trust(int64_t) override {}
+  bool Idle() const override { return processes_.empty(); }
+  void NotifyOnEvent(Wakeup* wakeup) override { wakeup_ = wakeup; }
+
+  void Send(int64_t connection, Frame frame) override {
+    ended_ = ended_ || frame.type == FrameType::kEnd;
+    const auto process = processes_.find(connection);
+    if (process != processes_.end() && !process->second->silent) {
+      process->second->down.push_back(std::move(frame));
+    }
+  }
+
+  void Close(int64_t connection) override {
+    if (processes_.contains(connection)) {
+      const auto& down = processes_.at(connection)->down;
+      if (down.empty() || down.back().type != FrameType::kEnd) closed_.insert(connection);
+    }
+    processes_.erase(connection);
+  }
+
+  std::optional<Event> Poll() override {
+    ++looks_;
+    if (wakeup_ != nullptr) wakeup_->Notify();
+    if (!ended_ && processes_.size() < chances_.most &&
+        (Chance(chances_.join) || processes_.empty()))
+      Join();
+    if (Chance(chances_.die)) Die();
+    for (int tries = 0; tries < 8 && events_.empty(); ++tries) MoveOne();
+    if (events_.empty()) return std::nullopt;
+    Event event = std::move(events_.front());
+    events_.pop_front();
+    return event;
+  }
+
+ private:
+  struct Process {
+    Wakeup wakeup;
+    std::deque<Frame> down;  // to the process
+    std::deque<Frame> up;    // to the learner
+    Mangle mangle;
+    bool silent = false;
+    std::unique_ptr<WorkerSession> session;
+  };
+
+  bool Chance(double probability) {
+    return std::uniform_real_distribution<>(0, 1)(random_) < probability;
+  }
+
+  std::map<int64_t, std::unique_ptr<Process>>::iterator Any() {
+    const auto steps = std::uniform_int_distribution<size_t>(0, processes_.size() - 1)(random_);
+    return std::next(processes_.begin(), static_cast<std::ptrdiff_t>(steps));
+  }
+
+  // With what it has computed and not sent, or been sent and not taken.
+  void Die() {
+    if (processes_.empty()) return;
+    const auto victim = Any();
+    events_.push_back({.what = What::kClosed, .connection = victim->first, .text = "killed"});
+    processes_.erase(victim);
+    ++died_;
+  }
+
+  // A frame of some process, up or down.
+  void MoveOne() {
+    if (processes_.empty()) return;
+    const auto found = Any();
+    Process& process = *found->second;
+    if (Chance(0.5)) {
+      if (process.down.empty()) return;
+      const Frame frame = std::move(process.down.front());
+      process.down.pop_front();
+      Handle(&process, frame);
+    } else if (!process.up.empty() && !process.silent) {
+      Frame frame = std::move(process.up.front());
+      process.up.pop_front();
+      if (process.mangle) process.mangle(&frame);
+      events_.push_back(
+          {.what = What::kFrame, .connection = found->first, .frame = std::move(frame)});
+    }
+  }
+
+  void Handle(Process* process, const Frame& frame) const {
+    switch (frame.type) {
+      case FrameType::kWelcome:
+        process->up.push_back(
+            {.type = FrameType::kEquipped,
+             .body = MakeBody(ToWire(
+                 Equipment{.hello = {.host = "here",
+                                     .version = "test",
+                                     .isa = CurrentIsa(),
+                                     .device = "cpu",
+                                     .config = FromWire<Welcome>(BytesOf(frame)).config}}))});
+        break;
+      case FrameType::kPulse:
+        process->up.push_back({.type = FrameType::kPulse});
+        break;
+      default:
+        process->session->Handle(frame);
+        while (!process->session->Idle()) {
+          if (!process->session->Poll()) process->wakeup.WaitFor(std::chrono::milliseconds(10));
+        }
+    }
+  }
+
+  const Experiment* experiment_;
+  Chances chances_;
+  std::mt19937_64 random_;
+  std::map<int64_t, std::unique_ptr<Process>> processes_;
+  std::deque<Event> events_;
+  std::set<int64_t> closed_;
+  int64_t joined_ = 0;
+  int64_t died_ = 0;
+  int64_t looks_ = 0;
+  bool ended_ = false;
+  Wakeup* wakeup_ = nullptr;
+};
+
+MetaTrainConfig Gathered(MetaTrainConfig config) {
+  config.gather_checkpoints = true;
+  return config;
+}
+
+struct ElasticRun {
+  MetaTrainResult result;
+  LeaseCounts counts;
+};
+
+// Runs the config with these connections.
+ElasticRun RunElastic(const MetaTrainConfig& config, std::unique_ptr<FakeConnections> connections,
+                      int64_t snapshot_updates, MetaTrainerOptions options = {}) {
+  options.version = "test";
+  options.learner_only = true;
+  const FakeConnections* fake = connections.get();
+  ElasticTransport transport(
+      config, options,
+      {.snapshot_updates = snapshot_updates, .now = [fake] { return fake->now(); }},
+      std::move(connections));
+  options.transport = &transport;
+  MetaTrainResult result = RunMetaTraining(config, options);
+  return {.result = std::move(result), .counts = transport.counts()};
+}
+
+TEST_CASE("Processes that come, go and die in any order give the bits of one process") {
+  int64_t deaths = 0;
+  int64_t again = 0;
+  for (const auto& experiment : {SmallExperiment(5, 9), LastingExperiment(5, 9)}) {
+    const MetaTrainConfig config = Gathered(experiment);
+    const TempDirectory one;
+    MetaTrainerOptions options{.out_dir = one.path(), .version = "test"};
+    RunMetaTraining(config, options);
+    const Experiment shared(config, nullptr);
+    for (uint64_t seed = 1; seed <= 8; ++seed) {
+      CAPTURE(seed);
+      const TempDirectory many;
+      auto connections = std::make_unique<FakeConnections>(
+          &shared, seed, Chances{.join = 0.02, .die = 0.012 * static_cast<double>(seed % 4)});
+      FakeConnections* const fake = connections.get();
+      int64_t died = 0;
+      options = {.out_dir = many.path()};
+      options.on_step = [&](const MetaTrainProgress&) { died = fake->died(); };
+      const ElasticRun run =
+          RunElastic(config, std::move(connections), static_cast<int64_t>(1 + seed % 5), options);
+      CHECK_EQ(FinalTheta(many.path()), FinalTheta(one.path()));
+      CHECK_EQ(MetricsLines(many.path()), MetricsLines(one.path()));
+      CHECK_EQ(run.counts.handed_out, 5 * 9);
+      deaths += died;
+      again += run.counts.again;
+    }
+  }
+  CHECK_GT(deaths, 20);
+  CHECK_GT(again, 20);
+}
+
+TEST_CASE("A run with processes that come and go is resumed by one process, and the reverse") {
+  const MetaTrainConfig config = Gathered(SmallExperiment(3, 12));
+  MetaTrainConfig half = config;
+  half.meta_steps = 6;
+  const MetaTrainResult whole = RunMetaTraining(config, {});
+  const Experiment shared(config, nullptr);
+  const auto connections = [&] {
+    return std::make_unique<FakeConnections>(&shared, 3, Chances{.join = 0.02, .die = 0.005});
+  };
+  const TempDirectory first;
+  RunElastic(half, connections(), 3, {.out_dir = first.path()});
+  const MetaTrainerOptions resume{.out_dir = first.path(), .resume = true, .version = "test"};
+  CHECK_EQ(RunMetaTraining(config, resume).learner.theta, whole.learner.theta);
+  const TempDirectory second;
+  RunMetaTraining(half, {.out_dir = second.path(), .version = "test"});
+  CHECK_EQ(RunElastic(config, connections(), 3, {.out_dir = second.path(), .resume = true})
+               .result.learner.theta,
+           whole.learner.theta);
+}
+
+TEST_CASE("Asynchronous updates take what comes, and every inner step is accounted for") {
+  MetaTrainConfig config = Gathered(SmallExperiment(4, 20));
+  config.mode = WriteOptions("Async", AsyncOptions{.batch_size = 3});
+  config.estimators.resize(1);
+  const Experiment shared(config, nullptr);
+  for (uint64_t seed = 1; seed <= 4; ++seed) {
+    const TempDirectory directory;
+    const ElasticRun run = RunElastic(
+        config,
+        std::make_unique<FakeConnections>(&shared, seed, Chances{.join = 0.02, .die = 0.005}), 2,
+        {.out_dir = directory.path()});
+    const auto checkpoint = CheckpointStore(directory / "checkpoints", {}).ReadNewest();
+    int64_t windows = 0;
+    for (const WorkerState& worker : checkpoint->workers) windows += worker.windows;
+    CHECK_EQ(checkpoint->ledger.Total().Total(), windows * 60);
+    CHECK_EQ(checkpoint->ledger.Total()[Fate::kUsed], 20 * 3 * 120);
+  }
+}
+
+TEST_CASE("A process that is silent loses its leases") {
+  MetaTrainConfig config = Gathered(SmallExperiment(3, 8));
+  config.worker_timeout_seconds = 1;
+  const Experiment shared(config, nullptr);
+  auto connections = std::make_unique<FakeConnections>(&shared, 5, Chances{});
+  connections->Join();
+  connections->Join();
+  FakeConnections* const fake = connections.get();
+  MetaTrainerOptions options;
+  options.on_step = [&](const MetaTrainProgress& step) {
+    if (step.updates == 3) fake->Silence(1);
+    if (step.updates == 5) CHECK(fake->closed().contains(1));
+  };
+  const ElasticRun run = RunElastic(config, std::move(connections), 2, options);
+  CHECK_EQ(run.result.learner.theta, RunMetaTraining(config, {}).learner.theta);
+}
+
+// The answers of a process, one of which is changed.
+template <class T>
+Mangle Lie(int kind, const std::function<void(T*)>& change) {
+  return [=](Frame* frame) {
+    if (frame->type != FrameType::kAnswer || frame->kind != kind) return;
+    T message = FromWire<T>(BytesOf(*frame));
+    change(&message);
+    frame->body = MakeBody(ToWire(message));
+  };
+}
+
+TEST_CASE("What no worker of the run would send is refused, and the job goes on with its bits") {
+  using Gradients = std::vector<WorkerGradient>;
+  using Files = std::vector<SavedFile>;
+  const auto gradient = [](const std::function<void(WorkerGradient*)>& change) {
+    return Lie<Gradients>(kGradients, [=](Gradients* all) { change(&(*all)[0]); });
+  };
+  const auto other_frame = [](FrameType type, std::vector<std::byte> bytes) {
+    return [=](Frame* frame) {
+      if (frame->type == type) frame->body = MakeBody(bytes);
+    };
+  };
+  const std::vector<std::pair<const char*, Mangle>> liars = {
+      {"size", gradient([](WorkerGradient* g) { g->gradient.gradient.resize(3); })},
+      {"worker", gradient([](WorkerGradient* g) { ++g->worker; })},
+      {"window", gradient([](WorkerGradient* g) { ++g->first_window; })},
+      {"windows", gradient([](WorkerGradient* g) { ++g->windows; })},
+      {"update", gradient([](WorkerGradient* g) { ++g->gradient.outer_step; })},
+      {"estimators", gradient([](WorkerGradient* g) { g->gradient.estimators.pop_back(); })},
+      {"estimator's gradient",
+       gradient([](WorkerGradient* g) { g->gradient.estimators[0].gradient.resize(1); })},
+      {"counts", gradient([](WorkerGradient* g) { g->gradient.counts.inner_steps = -1; })},
+      {"two", Lie<Gradients>(kGradients, [](Gradients* all) { all->push_back((*all)[0]); })},
+      {"none", Lie<Gradients>(kGradients, [](Gradients* all) { all->clear(); })},
+      {"file name", Lie<Files>(kSaved, [](Files* all) { (*all)[0].file.name = "../../x"; })},
+      {"no file", Lie<Files>(kSaved, [](Files* all) { all->clear(); })},
+      {"half a file",
+       Lie<Files>(kSaved,
+                  [](Files* all) { (*all)[0].bytes.resize((*all)[0].bytes.size() / 2); })},
+      {"other arrays", Lie<Files>(kSaved,
+                                  [](Files* all) {
+                                    ArrayFile file = ParseArrayFile((*all)[0].bytes, "test");
+                                    for (auto& [name, array] : file.arrays) {
+                                      if (name.find("windows") == std::string::npos) {
+                                        array = Array(DType::kFloat32, {1});
+                                      }
+                                    }
+                                    (*all)[0].bytes = SerializeArrayFile(file);
+                                  })},
+      {"bytes", other_frame(FrameType::kAnswer, std::vector<std::byte>(7, std::byte{0xff}))},
+      {"hello", other_frame(FrameType::kEquipped, std::vector<std::byte>(9, std::byte{0xff}))},
+      {"no hello", other_frame(FrameType::kJoin, {})},
+      {"protocol", other_frame(FrameType::kJoin, ToWire(JoinRequest{.protocol = 0}))},
+      {"version", other_frame(FrameType::kJoin, ToWire(JoinRequest{.version = "older"}))},
+      {"kind",
+       [](Frame* frame) {
+         if (frame->type == FrameType::kAnswer) frame->kind = kHello;
+       }},
+      {"lease",
+       [](Frame* frame) {
+         if (frame->type == FrameType::kAnswer) frame->lease += 1000000;
+       }},
+      {"type",
+       [](Frame* frame) {
+         if (frame->type == FrameType::kAnswer) frame->type = FrameType::kWelcome;
+       }},
+      {"stop",
+       [](Frame* frame) {
+         if (frame->type == FrameType::kAnswer) *frame = {.type = FrameType::kAskStop};
+       }},
+  };
+  const MetaTrainConfig config = Gathered(SmallExperiment(2, 6));
+  const Experiment shared(config, nullptr);
+  const MetaTrainResult one = RunMetaTraining(config, {});
+  for (const auto& [lie, mangle] : liars) {
+    CAPTURE(lie);
+    auto connections = std::make_unique<FakeConnections>(&shared, 5, Chances{});
+    // An honest one whose states are known is there from the beginning, but for the lies about all.
+    connections->Join();
+    FakeConnections* const fake = connections.get();
+    MetaTrainerOptions options;
+    options.on_step = [&, tell = &mangle](const MetaTrainProgress& step) {
+      if (step.updates == 2) fake->Join(*tell);
+      if (step.updates == 6) CHECK(fake->closed() == std::set<int64_t>{2});
+    };
+    const ElasticRun run = RunElastic(config, std::move(connections), 1, options);
+    CHECK_EQ(run.result.learner.theta, one.learner.theta);
+  }
+}
+
+TEST_CASE("The job begins when so many processes are there as it waits for") {
+  const MetaTrainConfig config = Gathered(SmallExperiment(2, 2));
+  const Experiment shared(config, nullptr);
+  auto connections = std::make_unique<FakeConnections>(&shared, 1, Chances{.join = 0.01});
+  FakeConnections* const fake = connections.get();
+  MetaTrainerOptions options{.version = "test", .learner_only = true};
+  ElasticTransport transport(config, options,
+                             {.wait_for = 3, .now = [fake] { return fake->now(); }},
+                             std::move(connections));
+  options.transport = &transport;
+  options.on_step = [&](const MetaTrainProgress&) { CHECK_GE(transport.workers(), 3); };
+  CHECK_EQ(RunMetaTraining(config, options).learner.outer_step, 2);
+}
+
+TEST_CASE("An elastic learner wants checkpoints that are gathered and a sensible interval") {
+  const MetaTrainConfig config = SmallExperiment(2, 2);
+  const auto error = [](const MetaTrainConfig& from, ElasticOptions options) {
+    return ErrorOf([&] { ElasticTransport(from, {}, std::move(options), nullptr); });
+  };
+  CHECK_EQ(error(config, {}), "elastic workers send their states: set gather_checkpoints");
+  CHECK_EQ(error(Gathered(config), {.snapshot_updates = 0}),
+           "snapshot_updates must be at least 1, got 0");
+}
+
+}  // namespace
+}  // namespace lopt
