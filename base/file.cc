@@ -1,64 +1,48 @@
 #include "base/file.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include <atomic>
+#include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <filesystem>
+#include <utility>
 
+#include "base/environment.h"
 #include "base/error.h"
 
 namespace lopt {
 namespace {
 
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  ~Descriptor() {
-    if (number_ >= 0) {
-      ::close(number_);
-    }
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
+namespace fs = std::filesystem;
 
-  int number() const { return number_; }
-  bool valid() const { return number_ >= 0; }
-  // Errors of a network file system may show only here. 0 if it went well.
-  int Close() {
-    const int number = number_;
-    number_ = -1;
-    return ::close(number);
-  }
+FileSystem& Files() { return Environment::Current().files(); }
 
- private:
-  int number_;
-};
+// What the system says of a file; none if there is no such file.
+std::optional<FileStatus> StatusOf(const std::string& path) {
+  FileStatus status;
+  const int error = -Files().Look(path, &status);
+  if (error == ENOENT || error == ENOTDIR) {
+    return std::nullopt;
+  }
+  Require(error == 0, "cannot look at {}: {}", path, SystemReason(error));
+  return status;
+}
 
 // Reads the whole file into `content`, a string or vector of bytes.
 template <class Content>
 void ReadInto(const std::string& path, Content* content) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  Require(file.valid(), "cannot read {}: {}", path, SystemReason(errno));
-  struct stat status = {};
-  const bool known = ::fstat(file.number(), &status) == 0;
-  Require(known, "cannot read {}: {}", path, SystemReason(errno));
+  const OpenFile file(path, OpenFor::kRead, "cannot read");
   // One byte more than the size, so that the end is seen without growing.
-  content->resize(static_cast<size_t>(status.st_size) + 1);
+  content->resize(static_cast<size_t>(FileSize(path).value_or(0)) + 1);
   size_t used = 0;
   while (true) {
     if (used == content->size()) {
       content->resize(2 * used);
     }
-    const ssize_t got = ::read(file.number(), content->data() + used, content->size() - used);
-    if (got < 0 && errno == EINTR) {
-      continue;
-    }
-    Require(got >= 0, "cannot read {}: {}", path, SystemReason(errno));
+    const int64_t got =
+        Files().Read(file.number(), std::as_writable_bytes(std::span(*content)).subspan(used),
+                     static_cast<int64_t>(used));
+    Require(got >= 0, "cannot read {}: {}", path, SystemReason(static_cast<int>(-got)));
     if (got == 0) {
       break;
     }
@@ -67,31 +51,38 @@ void ReadInto(const std::string& path, Content* content) {
   content->resize(used);
 }
 
-// Returns 0 or the error number.
-int WriteAll(Descriptor& file, std::span<const std::byte> bytes, Flush flush) {
+// A name beside `path` that no other writer of this machine uses at the same time.
+std::string TemporaryName(const std::string& path) {
+  Environment& environment = Environment::Current();
+  return fmt::format("{}.tmp.{}.{}", path, environment.ProcessId(), environment.UniqueNumber());
+}
+
+}  // namespace
+
+OpenFile::OpenFile(const std::string& path, OpenFor how, std::string_view what,
+                   std::string_view shown)
+    : files_(&Files()), number_(files_->Open(path, how)) {
+  Require(number_ >= 0, "{} {}: {}", what, shown.empty() ? path : shown, SystemReason(-number_));
+}
+
+OpenFile::~OpenFile() {
+  if (number_ >= 0) {
+    files_->Close(number_);
+  }
+}
+
+int OpenFile::Write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    const ssize_t written = ::write(file.number(), bytes.data(), bytes.size());
+    const int64_t written = files_->Write(number_, bytes);
     if (written < 0) {
-      if (errno == EINTR) {
-        continue;
-      }
-      return errno;
+      return static_cast<int>(-written);
     }
     bytes = bytes.subspan(static_cast<size_t>(written));
-  }
-  if ((flush == Flush::kToDisk && ::fsync(file.number()) != 0) || file.Close() != 0) {
-    return errno;
   }
   return 0;
 }
 
-// A name beside `path` that no other writer of this machine uses at the same time.
-std::string TemporaryName(const std::string& path) {
-  static std::atomic<uint64_t> counter = 0;
-  return fmt::format("{}.tmp.{}.{}", path, ::getpid(), counter++);
-}
-
-}  // namespace
+int OpenFile::Close() { return -files_->Close(std::exchange(number_, -1)); }
 
 std::vector<std::byte> ReadFile(const std::string& path) {
   std::vector<std::byte> bytes;
@@ -107,18 +98,23 @@ std::string ReadTextFile(const std::string& path) {
 
 void WriteFile(const std::string& path, std::span<const std::byte> bytes, Flush flush) {
   const std::string temporary = TemporaryName(path);
-  Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  Require(file.valid(), "cannot write {}: {}", path, SystemReason(errno));
-  int error = WriteAll(file, bytes, flush);
-  if (error == 0 && std::rename(temporary.c_str(), path.c_str()) != 0) {
-    error = errno;
+  OpenFile file(temporary, OpenFor::kReplace, "cannot write", path);
+  int error = file.Write(bytes);
+  if (error == 0 && flush == Flush::kToDisk) {
+    error = -Files().Flush(file.number());
+  }
+  if (error == 0) {
+    error = file.Close();
+  }
+  if (error == 0) {
+    error = -Files().Rename(temporary, path);
   }
   if (error != 0) {
-    ::unlink(temporary.c_str());
+    Files().Remove(temporary);
     Fail("cannot write {}: {}", path, SystemReason(error));
   }
   if (flush == Flush::kToDisk) {
-    SyncDirectory(std::filesystem::absolute(path).parent_path());
+    SyncDirectory(fs::absolute(path).parent_path());
   }
 }
 
@@ -127,22 +123,66 @@ void WriteTextFile(const std::string& path, std::string_view text, Flush flush) 
 }
 
 void SyncDirectory(const std::string& path) {
-  const Descriptor directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  Require(directory.valid(), "cannot open the directory {}: {}", path, SystemReason(errno));
-  const bool flushed = ::fsync(directory.number()) == 0;
-  Require(flushed, "cannot flush the directory {}: {}", path, SystemReason(errno));
+  const OpenFile directory(path, OpenFor::kDirectory, "cannot open the directory");
+  const int error = -Files().Flush(directory.number());
+  Require(error == 0, "cannot flush the directory {}: {}", path, SystemReason(error));
 }
 
 void SyncFile(const std::string& path) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  Require(file.valid(), "cannot open {}: {}", path, SystemReason(errno));
-  const bool flushed = ::fsync(file.number()) == 0;
-  Require(flushed, "cannot flush {}: {}", path, SystemReason(errno));
+  const OpenFile file(path, OpenFor::kRead, "cannot open");
+  const int error = -Files().Flush(file.number());
+  Require(error == 0, "cannot flush {}: {}", path, SystemReason(error));
 }
 
 void CutFile(const std::string& path, int64_t bytes) {
-  const bool cut = ::truncate(path.c_str(), bytes) == 0;
-  Require(cut, "cannot cut {}: {}", path, SystemReason(errno));
+  const int error = -Files().Cut(path, bytes);
+  Require(error == 0, "cannot cut {}: {}", path, SystemReason(error));
+}
+
+bool Exists(const std::string& path) { return StatusOf(path).has_value(); }
+
+bool IsDirectory(const std::string& path) {
+  const std::optional<FileStatus> status = StatusOf(path);
+  return status && status->directory;
+}
+
+std::optional<int64_t> FileSize(const std::string& path) {
+  const std::optional<FileStatus> status = StatusOf(path);
+  return status && !status->directory ? std::optional(status->bytes) : std::nullopt;
+}
+
+std::vector<std::string> ListDirectory(const std::string& path) {
+  std::vector<std::string> names;
+  const int error = -Files().List(path, &names);
+  Require(error == 0, "{}: cannot be listed: {}", path, SystemReason(error));
+  std::ranges::sort(names);
+  return names;
+}
+
+void MakeDirectories(const std::string& path) {
+  int error = -Files().MakeDirectory(path);
+  if (error == ENOENT && fs::path(path).has_parent_path()) {
+    MakeDirectories(fs::path(path).parent_path());
+    error = -Files().MakeDirectory(path);
+  }
+  Require(error == 0 || (error == EEXIST && IsDirectory(path)),
+          "cannot create the directory {}: {}", path, SystemReason(error));
+}
+
+void RenameFile(const std::string& from, const std::string& to) {
+  const int error = -Files().Rename(from, to);
+  Require(error == 0, "cannot rename {} to {}: {}", from, to, SystemReason(error));
+}
+
+void RemoveAll(const std::string& path) {
+  int error = -Files().Remove(path);
+  if (error == ENOTEMPTY || error == EEXIST) {
+    for (const std::string& name : ListDirectory(path)) {
+      RemoveAll(path + "/" + name);
+    }
+    error = -Files().Remove(path);
+  }
+  Require(error == 0 || error == ENOENT, "cannot remove {}: {}", path, SystemReason(error));
 }
 
 }  // namespace lopt

@@ -2,14 +2,41 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/file_system.h"
+
 namespace lopt {
 
-// Whole files. All throw Error with the path and the system's reason.
+// All of this works on the files of the environment (base/environment.h) and throws Error with the
+// path and the system's reason.
+
+// A descriptor of the environment's files, closed at the end.
+class OpenFile {
+ public:
+  // Throws Error "<what> <shown, or path>: <reason>" if it cannot be opened.
+  OpenFile(const std::string& path, OpenFor how, std::string_view what,
+           std::string_view shown = {});
+  ~OpenFile();
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+
+  int number() const { return number_; }
+  // Writes all of it. Returns 0 or the error number.
+  int Write(std::span<const std::byte> bytes);
+  // Errors of a network file system may show only here. Returns 0 or the error number.
+  int Close();
+
+ private:
+  FileSystem* files_;
+  int number_;
+};
+
+// Whole files.
 std::vector<std::byte> ReadFile(const std::string& path);
 std::string ReadTextFile(const std::string& path);
 
@@ -29,5 +56,17 @@ void SyncFile(const std::string& path);
 
 // Leaves the first `bytes` of a file.
 void CutFile(const std::string& path, int64_t bytes);
+
+bool Exists(const std::string& path);
+bool IsDirectory(const std::string& path);
+// none if there is no such file.
+std::optional<int64_t> FileSize(const std::string& path);
+// The names in a directory, sorted.
+std::vector<std::string> ListDirectory(const std::string& path);
+// With those above it, where they are not there.
+void MakeDirectories(const std::string& path);
+void RenameFile(const std::string& from, const std::string& to);
+// A file, or a directory with all that is in it, if it is there.
+void RemoveAll(const std::string& path);
 
 }  // namespace lopt

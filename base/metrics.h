@@ -1,9 +1,10 @@
 #pragma once
 
 #include <cstdint>
-#include <fstream>
 #include <map>
 #include <string>
+
+#include "base/output_file.h"
 
 namespace lopt {
 
@@ -23,8 +24,7 @@ class MetricsWriter {
   void Flush();
 
  private:
-  std::string path_;
-  std::ofstream stream_;
+  OutputFile file_;
 };
 
 }  // namespace lopt

@@ -1,19 +1,12 @@
 #include "base/run_lock.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <pthread.h>
 #include <spdlog/spdlog.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstdint>
-#include <cstdio>
 #include <optional>
 
 #include "base/error.h"
@@ -32,10 +25,7 @@ struct LockFile {
   double changed = 0;  // by the clock of the file system
 };
 
-double ChangeTime(const struct stat& status) {
-  return static_cast<double>(status.st_mtim.tv_sec) +
-         1e-9 * static_cast<double>(status.st_mtim.tv_nsec);
-}
+FileSystem& LockFiles() { return Environment::Current().files(); }
 
 // none if there is no such file.
 std::optional<LockFile> ReadLock(const std::string& path) {
@@ -43,12 +33,12 @@ std::optional<LockFile> ReadLock(const std::string& path) {
   try {
     lock.text = ReadTextFile(path);
   } catch (const Error&) {
-    Require(::access(path.c_str(), F_OK) != 0, "cannot read the lock {}", path);
+    Require(!Exists(path), "cannot read the lock {}", path);
     return std::nullopt;
   }
-  struct stat status = {};
-  if (::stat(path.c_str(), &status) != 0) return std::nullopt;
-  lock.changed = ChangeTime(status);
+  FileStatus status;
+  if (LockFiles().Look(path, &status) != 0) return std::nullopt;
+  lock.changed = status.changed;
   return lock;
 }
 
@@ -56,8 +46,9 @@ bool HasNoLinks(int error) { return error == EPERM || error == EOPNOTSUPP || err
 
 // A name beside the lock that no other process uses.
 std::string OwnName(const std::string& path) {
-  static std::atomic<uint64_t> counter = 0;
-  return fmt::format("{}.tmp.{}.{}.{}", path, HostName(), ::getpid(), counter++);
+  Environment& environment = Environment::Current();
+  return fmt::format("{}.tmp.{}.{}.{}", path, environment.HostName(), environment.ProcessId(),
+                     environment.UniqueNumber());
 }
 
 struct Attempt {
@@ -69,34 +60,33 @@ Attempt TryToMake(const std::string& path, const std::string& text) {
   const std::string own = OwnName(path);
   WriteTextFile(own, text, Flush::kNo);
   Attempt attempt;
-  attempt.error = ::link(own.c_str(), path.c_str()) == 0 ? 0 : errno;
-  struct stat status = {};
-  if (::stat(own.c_str(), &status) == 0) {
-    attempt.now = ChangeTime(status);
+  attempt.error = -LockFiles().Link(own, path);
+  FileStatus status;
+  if (LockFiles().Look(own, &status) == 0) {
+    attempt.now = status.changed;
     // A network file system may have lost the answer and not the link.
-    if (status.st_nlink == 2) attempt.error = 0;
+    if (status.links == 2) attempt.error = 0;
   }
-  ::unlink(own.c_str());
+  LockFiles().Remove(own);
   return attempt;
 }
 
 // Removes the lock; false if another has come in its place meanwhile. Processes of one machine do
 // so one after the other; where flock does not reach, a new lock that was caught is put back.
 bool RemoveStale(const std::string& directory, const std::string& path, const LockFile& stale) {
-  const int descriptor = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  ::flock(descriptor, LOCK_EX);
+  const OpenFile opened(directory, OpenFor::kDirectory, "cannot open the directory");
+  LockFiles().Lock(opened.number());
   const std::string own = OwnName(path);
   bool removed = false;
   const std::optional<LockFile> present = ReadLock(path);
-  if (present && present->text == stale.text && std::rename(path.c_str(), own.c_str()) == 0) {
+  if (present && present->text == stale.text && LockFiles().Rename(path, own) == 0) {
     const std::optional<LockFile> moved = ReadLock(own);
     removed = moved && moved->text == stale.text;
     if (!removed) {
-      [[maybe_unused]] const int back = ::link(own.c_str(), path.c_str());
+      LockFiles().Link(own, path);
     }
-    ::unlink(own.c_str());
+    LockFiles().Remove(own);
   }
-  ::close(descriptor);
   return removed;
 }
 
@@ -110,7 +100,8 @@ std::string WhyStale(const std::string& directory, const std::string& path, cons
   }
   const std::string who =
       holder ? fmt::format("process {} on host {}", holder->pid, holder->host) : "somebody";
-  const std::optional<bool> runs = holder ? StillRuns(*holder) : std::nullopt;
+  const std::optional<bool> runs =
+      holder ? Environment::Current().StillRuns(*holder) : std::nullopt;
   if (runs) {
     Require(!*runs, "{} is in use: {} runs in it", directory, who);
     return fmt::format("{} has ended", who);
@@ -128,7 +119,7 @@ std::string WhyStale(const std::string& directory, const std::string& path, cons
 RunLock::RunLock(const std::string& directory, const std::string& name)
     : directory_(directory),
       path_(directory + "/" + name + ".lock"),
-      holder_(RecordText(ThisProcess()) + "\n") {
+      holder_(RecordText(Environment::Current().ThisProcess()) + "\n") {
   for (;;) {
     const Attempt attempt = TryToMake(path_, holder_);
     if (attempt.error == 0) break;
@@ -154,21 +145,19 @@ RunLock::RunLock(const std::string& directory, const std::string& name)
   sigset_t before;
   sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  alive_ = std::thread([this] { KeepAlive(); });
+  alive_ = Environment::Current().MakeExecutor(1);
+  alive_->Post([this] { KeepAlive(); });
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 RunLock::~RunLock() {
   if (holder_.empty()) return;
-  {
-    const std::lock_guard guard(mutex_);
-    ended_ = true;
-  }
-  end_.notify_one();
-  alive_.join();
+  ended_ = true;
+  wakeup_.Notify();
+  alive_.reset();
   try {
     RequireHeld();
-    ::unlink(path_.c_str());
+    LockFiles().Remove(path_);
   } catch (const Error&) {  // it is another's
   }
 }
@@ -183,15 +172,12 @@ void RunLock::RequireHeld() const {
 }
 
 void RunLock::KeepAlive() {
-  std::unique_lock guard(mutex_);
-  while (!end_.wait_for(guard, kSignOfLife, [this] { return ended_; })) {
-    guard.unlock();
+  for (wakeup_.WaitFor(kSignOfLife); !ended_; wakeup_.WaitFor(kSignOfLife)) {
     try {
       RequireHeld();
-      ::utimensat(AT_FDCWD, path_.c_str(), nullptr, 0);
+      LockFiles().Touch(path_);
     } catch (const Error&) {  // for whoever asks
     }
-    guard.lock();
   }
 }
 

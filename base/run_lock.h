@@ -1,9 +1,11 @@
 #pragma once
 
-#include <condition_variable>
-#include <mutex>
+#include <atomic>
+#include <memory>
 #include <string>
-#include <thread>
+
+#include "base/environment.h"
+#include "base/wakeup.h"
 
 namespace lopt {
 
@@ -41,10 +43,9 @@ class RunLock {
   std::string directory_;
   std::string path_;
   std::string holder_;  // what the file says; empty: the file system has no locks
-  std::mutex mutex_;
-  std::condition_variable end_;
-  bool ended_ = false;
-  std::thread alive_;
+  std::atomic<bool> ended_ = false;
+  Wakeup wakeup_;
+  std::unique_ptr<Environment::Executor> alive_;  // a thread of its own
 };
 
 inline constexpr double kLockSeconds = 60;

@@ -1,15 +1,14 @@
 #include "base/tensorboard.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
+#include <iterator>
 
 #include "base/error.h"
 #include "base/event_records.h"
+#include "base/file.h"
+#include "base/output_file.h"
 #include "base/png.h"
 #include "tensorboard_event.pb.h"
 
@@ -40,31 +39,24 @@ std::string NextName(const std::vector<std::string>& older, double wall_time_sec
 
 std::vector<std::string> EventFiles(const std::string& directory) {
   std::vector<std::string> names;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
-    const std::string name = entry.path().filename();
-    if (name.starts_with(kPrefix)) {
-      names.push_back(name);
-    }
-  }
-  Require(!error, "{}: cannot be listed: {}", directory, error.message());
-  std::ranges::sort(names);
+  std::ranges::copy_if(ListDirectory(directory), std::back_inserter(names),
+                       [](const std::string& name) { return name.starts_with(kPrefix); });
   return names;
 }
 
 struct TensorBoardWriter::Impl {
-  std::string path;
-  std::ofstream stream;
+  explicit Impl(const std::string& path) : file(path, OpenFor::kReplace) {}
 
-  void Write(const tensorboard::Event& event) { stream << EventRecord(event.SerializeAsString()); }
+  OutputFile file;
+
+  void Write(const tensorboard::Event& event) {
+    file.Write(EventRecord(event.SerializeAsString()));
+  }
 };
 
 TensorBoardWriter::TensorBoardWriter(const std::string& directory, double wall_time_seconds)
-    : impl_(std::make_unique<Impl>()) {
-  impl_->path = directory + "/" + NextName(EventFiles(directory), wall_time_seconds);
-  errno = 0;
-  impl_->stream.open(impl_->path, std::ios::binary);
-  Require(impl_->stream.is_open(), "{}: cannot be opened: {}", impl_->path, std::strerror(errno));
+    : impl_(std::make_unique<Impl>(directory + "/" +
+                                   NextName(EventFiles(directory), wall_time_seconds))) {
   tensorboard::Event version;
   version.set_wall_time(wall_time_seconds);
   version.set_file_version(kFileVersion);
@@ -100,10 +92,6 @@ void TensorBoardWriter::WriteImage(int64_t step, double wall_time_seconds, const
   impl_->Write(event);
 }
 
-void TensorBoardWriter::Flush() {
-  errno = 0;
-  impl_->stream.flush();
-  Require(impl_->stream.good(), "{}: cannot be written: {}", impl_->path, std::strerror(errno));
-}
+void TensorBoardWriter::Flush() { impl_->file.Flush(); }
 
 }  // namespace lopt

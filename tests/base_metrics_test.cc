@@ -65,7 +65,7 @@ TEST_CASE("a directory that is not there is an Error") {
   const std::string none = directory / "none";
   CHECK_THROWS_WITH_AS(
       MetricsWriter{none},
-      (none + "/metrics.jsonl: cannot be opened: No such file or directory").c_str(), Error);
+      ("cannot open " + none + "/metrics.jsonl: No such file or directory").c_str(), Error);
 }
 
 TEST_CASE("a full disk is an Error when metrics are flushed") {

@@ -27,8 +27,7 @@ TEST_CASE("An output directory is made with those above it, and what is there st
   CHECK(ReadTextFile(path + "/notes.txt") == "mine");
   CHECK_THROWS_WITH_AS(
       MakeOutputDirectory(path + "/notes.txt/c"),
-      ("cannot create the output directory " + path + "/notes.txt/c: Not a directory").c_str(),
-      Error);
+      ("cannot create the directory " + path + "/notes.txt/c: Not a directory").c_str(), Error);
 }
 
 TEST_CASE("Names of new directories and of files are flushed to disk in the directories above") {

@@ -671,7 +671,7 @@ TEST_CASE("An output directory that cannot be made is an error") {
   const TempDirectory directory;
   WriteTextFile(directory / "file", "");
   CHECK(ErrorOf(SmallExperiment(1, 1), {.out_dir = directory / "file/run"}) ==
-        "cannot create the output directory " + directory.path() + "/file/run: Not a directory");
+        "cannot create the directory " + directory.path() + "/file/run: Not a directory");
   if (::geteuid() != 0) {  // root may write everywhere
     fs::permissions(directory.path(), fs::perms::owner_read | fs::perms::owner_exec);
     CHECK(ErrorOf(SmallExperiment(1, 1), {.out_dir = directory.path()}) ==

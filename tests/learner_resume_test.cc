@@ -179,7 +179,7 @@ TEST_CASE("What is wrong with the files of a run is said before any rank reports
   fs::remove(directory / "metrics.jsonl");
   fs::create_directory(directory / "metrics.jsonl");
   CHECK(ErrorOf([&] { Resume(config, directory.path()); }) ==
-        directory.path() + "/metrics.jsonl: cannot be opened: Is a directory");
+        "cannot open " + directory.path() + "/metrics.jsonl: Is a directory");
   CHECK_FALSE(fs::exists(directory / "status"));
 }
 

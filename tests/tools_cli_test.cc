@@ -204,9 +204,8 @@ TEST_CASE("An output directory that cannot be written is an error") {
   const std::string config = WriteConfig(scratch, ConfigText());
   const FinishedProcess finished = Lopt({"meta-train", config, "--out", config + "/run"});
   CHECK_EQ(finished.exit_code, 1);
-  CHECK_EQ(
-      finished.errors,
-      fmt::format("lopt: cannot create the output directory {}/run: Not a directory\n", config));
+  CHECK_EQ(finished.errors,
+           fmt::format("lopt: cannot create the directory {}/run: Not a directory\n", config));
 }
 
 TEST_CASE("A data directory that no task reads is an error") {

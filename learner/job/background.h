@@ -1,15 +1,14 @@
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <mutex>
-#include <thread>
 
-#include "base/parallel.h"
-#include "learner/transport/transport.h"
+#include "base/environment.h"
+#include "base/wakeup.h"
 
 namespace lopt {
 
@@ -20,7 +19,7 @@ class Background {
   // Notifies `done` after each job. Throws Error unless threads >= 1.
   Background(int threads, Wakeup* done);
   // Waits for the job that runs; those that have not begun are dropped.
-  ~Background();
+  ~Background() = default;
   Background(const Background&) = delete;
   Background& operator=(const Background&) = delete;
 
@@ -36,23 +35,16 @@ class Background {
 
  private:
   struct Job {
-    std::function<void()> work;
     std::function<void()> then;
     std::exception_ptr error;
   };
 
-  void Loop();
-
-  ThreadPool pool_;
   Wakeup* wakeup_;
   int64_t unfinished_ = 0;
   int64_t ended_ = 0;
   std::mutex mutex_;
-  std::condition_variable posted_;
-  std::deque<Job> waiting_;
   std::deque<Job> done_;
-  bool ending_ = false;
-  std::thread thread_;
+  std::unique_ptr<Environment::Executor> executor_;  // the last: its work ends first
 };
 
 }  // namespace lopt

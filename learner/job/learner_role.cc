@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/environment.h"
 #include "learner/job/async_updates.h"
 #include "learner/job/sync_updates.h"
 #include "learner/mode.h"
@@ -18,7 +19,7 @@
 
 namespace lopt {
 
-using Clock = std::chrono::steady_clock;
+using Clock = SteadyClock;
 
 LearnerRole::LearnerRole(const Experiment* experiment, const MetaTrainerOptions& options,
                          Ranks* ranks, MessageLoop* loop, Background* background, Background* files)

@@ -2,14 +2,12 @@
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <thread>
 #include <utility>
 
-#include "base/process_identity.h"
+#include "base/environment.h"
 #include "learner/run/status_file.h"
 
 namespace lopt {
@@ -34,11 +32,7 @@ microseconds ShortestSleep(const Transport& transport) {
 constexpr double kStatusSeconds = 0.5;
 constexpr double kTendSeconds = 0.02;
 
-double Seconds(std::chrono::steady_clock::duration time) {
-  return std::chrono::duration<double>(time).count();
-}
-
-double SecondsSince1970() { return Seconds(std::chrono::system_clock::now().time_since_epoch()); }
+double Seconds(SteadyClock::duration time) { return std::chrono::duration<double>(time).count(); }
 
 }  // namespace
 
@@ -52,7 +46,7 @@ MessageLoop::MessageLoop(Transport* transport, Wakeup* wakeup, Options options)
       progress_(options_.progress.size()),
       tended_(Clock::now()),
       beaten_(tended_ - std::chrono::hours(1)),
-      host_(HostName()) {
+      host_(Environment::Current().HostName()) {
   const int last = transport->rank() == 0 ? transport->size() - 1 : 0;
   for (int rank = transport->rank() == 0 ? 1 : 0; rank <= last; ++rank) {
     peers_.push_back({.rank = rank, .heard = tended_});
@@ -77,7 +71,7 @@ void MessageLoop::WriteStatus() {
   try {
     WriteStatusFile(status_path_, RankStatus{.rank = transport_->rank(),
                                              .host = host_,
-                                             .pid = ::getpid(),
+                                             .pid = Environment::Current().ProcessId(),
                                              .updates = updates_,
                                              .state = std::string(options_.state()),
                                              .time_seconds = SecondsSince1970()});
@@ -147,12 +141,11 @@ void MessageLoop::CheckPeers(Clock::time_point now) {
     const double turn = std::min(0.1 * std::max(transport_->rank() - 1, 0), 2.0);
     const double silent = Seconds(now - peer.heard);
     if (silent > options_.timeout_seconds + turn) {
-      fmt::print(stderr,
-                 "lopt: rank {} ({}) has been silent for {:.1f} s, longer than "
-                 "worker_timeout_seconds; the last step heard of it is {}; rank {} ({}) ends the "
-                 "job\n",
-                 peer.rank, peer.host.empty() ? "host unknown" : peer.host, silent, peer.updates,
-                 transport_->rank(), host_);
+      Environment::Current().Say(fmt::format(
+          "rank {} ({}) has been silent for {:.1f} s, longer than worker_timeout_seconds; the last "
+          "step heard of it is {}; rank {} ({}) ends the job",
+          peer.rank, peer.host.empty() ? "host unknown" : peer.host, silent, peer.updates,
+          transport_->rank(), host_));
       transport_->Abort(kExitRankLost);
     }
   }
@@ -167,10 +160,10 @@ void MessageLoop::CheckProgress(Clock::time_point now) {
     }
     const double seconds = Seconds(now - progress.changed);
     if (options_.progress_timeout_seconds > 0 && seconds > options_.progress_timeout_seconds) {
-      fmt::print(stderr,
-                 "lopt: rank {} ({}) has made no progress for {:.1f} s, longer than "
-                 "progress_timeout_seconds, in state {}; its last step is {}; it ends the job\n",
-                 transport_->rank(), host_, seconds, options_.state(), updates_);
+      Environment::Current().Say(
+          fmt::format("rank {} ({}) has made no progress for {:.1f} s, longer than "
+                      "progress_timeout_seconds, in state {}; its last step is {}; it ends the job",
+                      transport_->rank(), host_, seconds, options_.state(), updates_));
       transport_->Abort(kExitRankLost);
     }
   }

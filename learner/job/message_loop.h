@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/environment.h"
 #include "learner/job/messages.h"
 #include "learner/transport/transport.h"
 
@@ -52,7 +53,7 @@ class MessageLoop {
   void WriteStatus();
 
  private:
-  using Clock = std::chrono::steady_clock;
+  using Clock = SteadyClock;
   struct Peer {
     int rank = 0;
     std::string host = {};

@@ -1,7 +1,6 @@
 #include "learner/job/meta_trainer.h"
 
 #include <spdlog/spdlog.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <exception>
@@ -10,9 +9,9 @@
 #include <utility>
 
 #include "base/device.h"
+#include "base/environment.h"
 #include "base/error.h"
 #include "base/isa.h"
-#include "base/process_identity.h"
 #include "base/progress.h"
 #include "learner/experiment.h"
 #include "learner/job/background.h"
@@ -29,7 +28,7 @@
 namespace lopt {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Clock = SteadyClock;
 
 // How long a rank that has failed waits for the learner to end the job.
 constexpr std::chrono::seconds kFailureGrace{5};
@@ -84,8 +83,8 @@ class RankJob {
 
   MetaTrainResult Run() {
     transport_->Send(0, kHello,
-                     ToWire(Hello{.host = HostName(),
-                                  .pid = ::getpid(),
+                     ToWire(Hello{.host = Environment::Current().HostName(),
+                                  .pid = Environment::Current().ProcessId(),
                                   .version = options_.version,
                                   .isa = CurrentIsa(),
                                   .device = ModelOf(device_),

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/environment.h"
 #include "base/error.h"
 #include "base/isa.h"
 #include "base/output_directory.h"
@@ -13,7 +14,7 @@
 
 namespace lopt {
 
-using Clock = std::chrono::steady_clock;
+using Clock = SteadyClock;
 
 constexpr const char* kRunning = "running";
 

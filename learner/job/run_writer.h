@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -9,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/environment.h"
 #include "base/metrics.h"
 #include "base/run_lock.h"
 #include "learner/experiment.h"
@@ -108,7 +108,7 @@ class RunWriter {
   std::optional<BestTheta> best_;
   std::shared_ptr<Checkpoint> saving_;  // is being written
   int64_t saved_step_ = -1;             // of the newest checkpoint
-  std::chrono::steady_clock::time_point saved_at_ = std::chrono::steady_clock::now();
+  SteadyClock::time_point saved_at_ = SteadyClock::now();
 };
 
 }  // namespace lopt

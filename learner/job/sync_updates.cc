@@ -6,6 +6,7 @@
 #include <chrono>
 #include <utility>
 
+#include "base/environment.h"
 #include "base/error.h"
 #include "base/options.h"
 
@@ -56,11 +57,11 @@ void SyncUpdates::Wait() {
     return;
   }
   const auto deadline =
-      std::chrono::steady_clock::now() + std::chrono::duration<double>(options_.deadline_seconds);
+      SteadyClock::now() + std::chrono::duration<double>(options_.deadline_seconds);
   loop_->RunUntil(
       [&] {
         return AllArrived() ||
-               (arrived_count_ >= options_.quorum && std::chrono::steady_clock::now() >= deadline);
+               (arrived_count_ >= options_.quorum && SteadyClock::now() >= deadline);
       },
       std::chrono::milliseconds(1));
   ReportAbsent();

@@ -3,12 +3,12 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/output_directory.h"
 #include "base/record.h"
 
@@ -51,7 +51,7 @@ std::string BestPath(const std::string& directory, std::string_view file) {
 BestTheta::BestTheta(const std::string& directory, HeldOutOptions judged_on)
     : directory_(directory), judged_on_(std::move(judged_on)) {
   const std::string path = BestPath(directory_, kBestRecord);
-  if (!std::filesystem::exists(path)) {
+  if (!Exists(path)) {
     return;
   }
   try {
@@ -84,7 +84,7 @@ void BestTheta::Offer(int64_t updates, double loss,
 
 void RemoveBestThetaAfter(const std::string& directory, int64_t updates) {
   const std::string path = BestPath(directory, kBestRecord);
-  if (!std::filesystem::exists(path)) {
+  if (!Exists(path)) {
     return;
   }
   try {

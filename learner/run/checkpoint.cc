@@ -11,7 +11,6 @@
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <system_error>
 #include <utility>
 
 #include "base/arrays.h"
@@ -149,12 +148,12 @@ struct Manifest {
 
 Manifest ReadManifest(const std::string& directory) {
   const std::string name = fs::path(directory).filename();
-  Require(fs::is_directory(directory), "checkpoint {}: there is no such directory", directory);
+  Require(IsDirectory(directory), "checkpoint {}: there is no such directory", directory);
   Require(!name.starts_with(kTemporaryPrefix),
           "checkpoint {}: this is what an unfinished write left behind, not a checkpoint",
           directory);
   const std::string path = directory + "/" + kManifest;
-  Require(fs::exists(path), "checkpoint {}: {} is missing, so the checkpoint is not complete",
+  Require(Exists(path), "checkpoint {}: {} is missing, so the checkpoint is not complete",
           directory, kManifest);
   return ParseRecord<Manifest>(ReadTextFile(path),
                                fmt::format("checkpoint {}: {}", directory, kManifest));
@@ -168,7 +167,7 @@ ArrayFile ReadEntry(const std::string& directory, const Manifest& manifest,
           name);
   const Manifest::File& file = entry->second;
   const std::string path = directory + "/" + name;
-  Require(fs::exists(path), "checkpoint {}: {} is missing", directory, name);
+  Require(Exists(path), "checkpoint {}: {} is missing", directory, name);
   std::vector<std::byte> bytes = ReadFile(path);
   Require(bytes.size() == file.bytes, "checkpoint {}: {} has {} bytes, {} says {}", directory, name,
           bytes.size(), kManifest, file.bytes);
@@ -216,24 +215,6 @@ std::optional<int64_t> StepOfName(std::string_view name) {
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
   return error == std::errc() && end == name.data() + name.size() ? std::optional(step)
                                                                   : std::nullopt;
-}
-
-void CreateDirectory(const std::string& path) {
-  std::error_code error;
-  fs::create_directories(path, error);
-  Require(!error, "cannot create the directory {}: {}", path, error.message());
-}
-
-void Rename(const std::string& from, const std::string& to) {
-  std::error_code error;
-  fs::rename(from, to, error);
-  Require(!error, "cannot rename {} to {}: {}", from, to, error.message());
-}
-
-void Remove(const std::string& path) {
-  std::error_code error;
-  fs::remove_all(path, error);
-  Require(!error, "cannot remove {}: {}", path, error.message());
 }
 
 }  // namespace
@@ -315,11 +296,11 @@ void CheckpointStore::Write(const Checkpoint& checkpoint) const {
 }
 
 std::string CheckpointStore::Begin(int64_t step) const {
-  Require(!fs::exists(Path(step)), "checkpoint {} exists already", Path(step));
+  Require(!Exists(Path(step)), "checkpoint {} exists already", Path(step));
   Event(step, "begin");
   MakeOutputDirectory(directory_);
-  Remove(TemporaryPath(step));
-  CreateDirectory(TemporaryPath(step));
+  RemoveAll(TemporaryPath(step));
+  MakeDirectories(TemporaryPath(step));
   return TemporaryPath(step);
 }
 
@@ -329,9 +310,8 @@ void CheckpointStore::Commit(const Checkpoint& checkpoint,
   const std::string temporary = TemporaryPath(step);
   Manifest manifest{.outer_step = step, .logs = checkpoint.logs};
   for (const CheckpointFile& file : workers) {
-    std::error_code error;
-    const auto bytes = fs::file_size(temporary + "/" + file.name, error);
-    Require(!error && bytes == file.bytes,
+    const std::optional<int64_t> bytes = FileSize(temporary + "/" + file.name);
+    Require(bytes && static_cast<uint64_t>(*bytes) == file.bytes,
             "checkpoint {}: {} was written but is not here; where the ranks share no file system, "
             "set gather_checkpoints",
             temporary, file.name);
@@ -345,7 +325,7 @@ void CheckpointStore::Commit(const Checkpoint& checkpoint,
   // The last: with its name those of all are flushed.
   WriteRecordFile(temporary + "/" + kManifest, manifest);
   Event(step, "rename");
-  Rename(temporary, Path(step));
+  RenameFile(temporary, Path(step));
   SyncDirectory(directory_);
   Event(step, "retention");
   ApplyRetention();
@@ -354,8 +334,10 @@ void CheckpointStore::Commit(const Checkpoint& checkpoint,
 
 void CheckpointStore::Discard(int64_t step) const {
   // What cannot be removed now is found by the next run.
-  std::error_code ignored;
-  fs::remove_all(TemporaryPath(step), ignored);
+  try {
+    RemoveAll(TemporaryPath(step));
+  } catch (const Error&) {
+  }
 }
 
 void CheckpointStore::ApplyRetention() const {
@@ -373,8 +355,8 @@ void CheckpointStore::ApplyRetention() const {
 // A directory that is called step-... is complete, also when this is cut short.
 void CheckpointStore::RemoveStep(int64_t step) const {
   const std::string removed = fmt::format("{}/{}removed-{:08}", directory_, kTemporaryPrefix, step);
-  Rename(Path(step), removed);
-  Remove(removed);
+  RenameFile(Path(step), removed);
+  RemoveAll(removed);
 }
 
 void CheckpointStore::RemoveAfter(int64_t step) const {
@@ -396,26 +378,23 @@ void CheckpointStore::RemoveAfter(int64_t step) const {
 }
 
 void CheckpointStore::RemoveUnfinished() const {
-  if (!fs::is_directory(directory_)) {
+  if (!IsDirectory(directory_)) {
     return;
   }
-  std::vector<std::string> unfinished;
-  for (const auto& entry : fs::directory_iterator(directory_)) {
-    if (entry.path().filename().string().starts_with(kTemporaryPrefix)) {
-      unfinished.push_back(entry.path());
+  for (const std::string& name : ListDirectory(directory_)) {
+    if (name.starts_with(kTemporaryPrefix)) {
+      const std::string path = directory_ + "/" + name;
+      spdlog::info("removing {}, left behind by a write that did not finish", path);
+      RemoveAll(path);
     }
-  }
-  for (const std::string& path : unfinished) {
-    spdlog::info("removing {}, left behind by a write that did not finish", path);
-    Remove(path);
   }
 }
 
 std::vector<int64_t> CheckpointStore::Steps() const {
   std::vector<int64_t> steps;
-  if (fs::is_directory(directory_)) {
-    for (const auto& entry : fs::directory_iterator(directory_)) {
-      if (const auto step = StepOfName(entry.path().filename().string())) {
+  if (IsDirectory(directory_)) {
+    for (const std::string& name : ListDirectory(directory_)) {
+      if (const auto step = StepOfName(name)) {
         steps.push_back(*step);
       }
     }

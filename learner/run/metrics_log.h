@@ -1,10 +1,10 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <map>
 #include <string>
 
+#include "base/environment.h"
 #include "base/metrics.h"
 #include "base/pictures.h"
 #include "base/tensorboard.h"
@@ -25,7 +25,7 @@ class MetricsLog {
  private:
   MetricsWriter lines_;
   TensorBoardWriter events_;
-  std::chrono::steady_clock::time_point flushed_;
+  SteadyClock::time_point flushed_;
 };
 
 }  // namespace lopt

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 #include <string_view>
 #include <vector>
 
@@ -15,8 +14,6 @@
 namespace lopt {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr std::array<std::string_view, 9> kFiles = {
     "manifest.json",    "config.json",        "metrics.jsonl",
     "throughput.jsonl", RunDirectory::kTheta, "theta_best.safetensors",
@@ -26,8 +23,7 @@ constexpr std::string_view kCheckpoints = "checkpoints";
 }  // namespace
 
 bool RunDirectory::HoldsRun() const {
-  return fs::exists(ManifestPath()) || fs::exists(path_ + "/config.json") ||
-         fs::exists(CheckpointPath());
+  return Exists(ManifestPath()) || Exists(path_ + "/config.json") || Exists(CheckpointPath());
 }
 
 void RunDirectory::RequireNoRun() const {

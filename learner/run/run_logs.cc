@@ -2,26 +2,16 @@
 
 #include <spdlog/spdlog.h>
 
-#include <filesystem>
-#include <system_error>
+#include <optional>
 #include <vector>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "base/tensorboard.h"
 
 namespace lopt {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr const char* kLineFiles[] = {"metrics.jsonl", "throughput.jsonl"};
-
-void RemoveLog(const std::string& path) {
-  std::error_code error;
-  fs::remove(path, error);
-  Require(!error, "cannot remove {}: {}", path, error.message());
-}
 
 // Event files may end in the middle of a record, lines that are appended to half a line may not be
 // read.
@@ -37,10 +27,8 @@ std::map<std::string, int64_t> LogBytes(const std::string& directory) {
   names.insert(names.end(), std::begin(kLineFiles), std::end(kLineFiles));
   std::map<std::string, int64_t> bytes;
   for (const std::string& name : names) {
-    std::error_code error;
-    const auto size = fs::file_size(directory + "/" + name, error);
-    if (!error) {
-      bytes[name] = static_cast<int64_t>(size);
+    if (const std::optional<int64_t> size = FileSize(directory + "/" + name)) {
+      bytes[name] = *size;
     }
   }
   return bytes;
@@ -59,7 +47,7 @@ void CutLogs(const std::string& directory, const LogState& state) {
     const std::string path = directory + "/" + name;
     const auto kept = state.bytes.find(name);
     if (kept == state.bytes.end()) {
-      RemoveLog(path);
+      RemoveAll(path);
       cut += bytes;
     } else if (bytes > kept->second) {
       CutFile(path, kept->second);

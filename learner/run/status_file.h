@@ -40,8 +40,7 @@ std::string StatusPath(const std::string& out_dir, int rank, const std::string& 
 // Writes the record, without flushing it to disk. Throws Error if it cannot.
 template <class Record>
 void WriteStatusFile(const std::string& path, const Record& record) {
-  std::error_code ignored;  // the write tells
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
+  MakeDirectories(std::filesystem::path(path).parent_path());
   WriteTextFile(path, RecordText(record) + "\n", Flush::kNo);
 }
 

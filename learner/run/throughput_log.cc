@@ -1,5 +1,7 @@
 #include "learner/run/throughput_log.h"
 
+#include <chrono>
+
 namespace lopt {
 namespace {
 

@@ -1,9 +1,9 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <string>
 
+#include "base/environment.h"
 #include "base/metrics.h"
 
 namespace lopt {
@@ -28,7 +28,7 @@ class ThroughputLog {
   double seconds() const;
 
  private:
-  using Clock = std::chrono::steady_clock;
+  using Clock = SteadyClock;
   struct Moment {
     int64_t updates = 0;
     int64_t inner_steps = 0;

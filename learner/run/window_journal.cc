@@ -1,16 +1,13 @@
 #include "learner/run/window_journal.h"
 
-#include <fcntl.h>
 #include <spdlog/spdlog.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <iterator>
 #include <utility>
 
+#include "base/environment.h"
 #include "base/error.h"
-#include "base/file.h"
 
 namespace lopt {
 namespace {
@@ -18,20 +15,17 @@ namespace {
 // Records are forgotten when there are so many (1.2 MB).
 constexpr int64_t kMany = 50000;
 
+FileSystem& JournalFiles() { return Environment::Current().files(); }
+
 }  // namespace
 
 WindowJournal::WindowJournal(std::string path) : path_(std::move(path)) { Open(); }
 
-WindowJournal::~WindowJournal() { ::close(descriptor_); }
-
 void WindowJournal::Open() {
-  descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (descriptor_ < 0) {
-    Fail("cannot open {}: {}", path_, SystemReason(errno));
-  }
+  file_.emplace(path_, OpenFor::kAppend, "cannot open");
   begin_ = header_ = 0;
   // A record that was cut short is dropped.
-  end_ = ::lseek(descriptor_, 0, SEEK_END) / static_cast<off_t>(sizeof(Record));
+  end_ = FileSize(path_).value_or(0) / static_cast<int64_t>(sizeof(Record));
   CutAt(end_);
   if (end_ > 0) {
     const Record first = Read(0, 1)[0];
@@ -113,19 +107,15 @@ void WindowJournal::GoOnFrom(int64_t position, std::span<const int64_t> windows,
 }
 
 void WindowJournal::Write() {
-  const std::span<const Record> records(noted_);
-  const ssize_t written = ::write(descriptor_, records.data(), records.size_bytes());
-  if (written != static_cast<ssize_t>(records.size_bytes())) {
-    Fail("cannot write {}: {}", path_, written < 0 ? SystemReason(errno) : "the disk is full");
-  }
-  end_ += std::ssize(records);
+  const int error = file_->Write(std::as_bytes(std::span(noted_)));
+  Require(error == 0, "cannot write {}: {}", path_, SystemReason(error));
+  end_ += std::ssize(noted_);
   noted_.clear();
 }
 
 void WindowJournal::Sync() const {
-  if (::fdatasync(descriptor_) != 0) {
-    Fail("cannot flush {}: {}", path_, SystemReason(errno));
-  }
+  const int error = -JournalFiles().FlushData(file_->number());
+  Require(error == 0, "cannot flush {}: {}", path_, SystemReason(error));
 }
 
 void WindowJournal::ForgetBefore(int64_t position) {
@@ -137,10 +127,9 @@ void WindowJournal::ForgetBefore(int64_t position) {
 std::vector<WindowJournal::Record> WindowJournal::Read(int64_t position, int64_t count) const {
   std::vector<Record> records(static_cast<size_t>(count));
   const std::span<std::byte> bytes = std::as_writable_bytes(std::span(records));
-  const ssize_t read = ::pread(descriptor_, bytes.data(), bytes.size(), Offset(position));
-  if (read != std::ssize(bytes)) {
-    Fail("cannot read {}: {}", path_, read < 0 ? SystemReason(errno) : "it ends too early");
-  }
+  const int64_t read = JournalFiles().Read(file_->number(), bytes, Offset(position));
+  Require(read == std::ssize(bytes), "cannot read {}: {}", path_,
+          read < 0 ? SystemReason(static_cast<int>(-read)) : "it ends too early");
   return records;
 }
 
@@ -150,15 +139,12 @@ void WindowJournal::Rewrite(int64_t begin) {
     std::ranges::copy(Read(begin, end_ - begin), std::back_inserter(records));
   }
   WriteFile(path_, std::as_bytes(std::span(records)), Flush::kNo);
-  ::close(descriptor_);
   Open();
 }
 
 // The records before the position stay.
 void WindowJournal::CutAt(int64_t position) {
-  if (::ftruncate(descriptor_, Offset(position)) != 0) {
-    Fail("cannot write {}: {}", path_, SystemReason(errno));
-  }
+  CutFile(path_, Offset(position));
   end_ = position;
 }
 

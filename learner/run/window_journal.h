@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/file.h"
 #include "learner/run/ledger.h"
 
 namespace lopt {
@@ -17,9 +19,6 @@ class WindowJournal {
  public:
   // Opens the file, makes it where there is none. Throws Error (path and reason) if that fails.
   explicit WindowJournal(std::string path);
-  ~WindowJournal();
-  WindowJournal(const WindowJournal&) = delete;
-  WindowJournal& operator=(const WindowJournal&) = delete;
 
   // A worker is about to have started all windows below this one. Write puts all that was noted
   // since the last Write into the file, in one piece.
@@ -61,7 +60,7 @@ class WindowJournal {
   void CutAt(int64_t position);
 
   std::string path_;
-  int descriptor_ = -1;
+  std::optional<OpenFile> file_;
   int64_t begin_ = 0;   // position of the first record in the file
   int64_t header_ = 0;  // records of the kind kForgotten
   int64_t end_ = 0;

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <deque>
+#include <mutex>
 #include <utility>
 
 #include "base/error.h"

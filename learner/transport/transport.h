@@ -1,14 +1,13 @@
 #pragma once
 
-#include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "base/wakeup.h"
 
 namespace lopt {
 
@@ -17,29 +16,6 @@ struct Message {
   int from = 0;
   int kind = 0;
   std::vector<std::byte> bytes = {};
-};
-
-// Lets one thread sleep until another has something for it.
-class Wakeup {
- public:
-  void Notify() {
-    {
-      const std::lock_guard lock(mutex_);
-      pending_ = true;
-    }
-    condition_.notify_one();
-  }
-  // Returns at once if there was a Notify since the last return, else at the next or after `time`.
-  void WaitFor(std::chrono::microseconds time) {
-    std::unique_lock lock(mutex_);
-    condition_.wait_for(lock, time, [this] { return pending_; });
-    pending_ = false;
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable condition_;
-  bool pending_ = false;
 };
 
 // The processes ("ranks") of one job and the messages between them. No call blocks. All calls come
