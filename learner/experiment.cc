@@ -99,6 +99,7 @@ Experiment::Experiment(const MetaTrainConfig& from, const Device* device)
       optimizer(OptimizerRegistry().Make(config.learned_optimizer)),
       learner(optimizer, ThetaOptRegistry().Make(config.theta_opt),
               {.non_finite_gradient = config.non_finite_gradient,
+               .sum = config.gradient_sum,
                .weighting = config.weighting,
                .frozen = config.frozen}),
       run_key(KeyFromSeed(static_cast<uint64_t>(config.seed))) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "base/eigen.h"
 #include "base/error.h"
 #include "base/parallel.h"
 #include "learner/frozen.h"
@@ -43,11 +44,59 @@ std::string NonFiniteWorkers(std::span<const AggregatedGradient> gradients,
                              std::span<const int64_t> workers) {
   std::vector<int64_t> found;
   for (size_t i = 0; i < gradients.size(); ++i) {
-    if (!gradients[i].gradient.allFinite()) {
-      found.push_back(workers.empty() ? static_cast<int64_t>(i) : workers[i]);
+    const PartialSum& partial = gradients[i].partial;
+    if (gradients[i].gradient.allFinite() && partial.sum.allFinite()) continue;
+    for (size_t n = 0; n < std::max<size_t>(1, static_cast<size_t>(partial.gradients)); ++n) {
+      found.push_back(workers.empty() ? static_cast<int64_t>(i + n) : workers[i + n]);
     }
   }
   return fmt::format("{}", fmt::join(found, ", "));
+}
+
+// Of one part of all workers' gradients.
+struct Rows {
+  std::vector<Addend> addends = {};
+  std::vector<double> weights = {};  // as the addends, if there are any
+  int64_t gradients = 0;             // in the addends
+
+  // The mean of the gradients, of `size` numbers each.
+  Eigen::VectorXd Mean(GradientSum order, int64_t size) const {
+    return AddUp(order, addends, size, weights) / static_cast<double>(gradients);
+  }
+};
+
+// The rows of the parts part_of(gradient); weights and workers as UpdateWeighted has them. `name`
+// begins a message about gradient i's.
+template <class PartOf, class Name>
+Rows RowsOf(std::span<const AggregatedGradient> gradients, std::span<const double> weights,
+            std::span<const int64_t> workers, GradientSum order, int64_t size, PartOf&& part_of,
+            Name&& name) {
+  Rows rows;
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    const auto& part = part_of(gradients[i]);
+    const bool is_sum = part.partial.gradients > 0;
+    if (part.partial.gradients > std::ssize(gradients) - static_cast<int64_t>(i)) {
+      Fail("{} is the sum of {} gradients, {} workers follow", name(i), part.partial.gradients,
+           gradients.size() - i - 1);
+    }
+    if (is_sum && order != GradientSum::kTree) {
+      Fail("{} is a sum of {} gradients, gradients are added up in order", name(i),
+           part.partial.gradients);
+    }
+    if (!is_sum && part.gradient.size() == 0) continue;
+    const int64_t numbers = is_sum ? part.partial.sum.size() : part.gradient.size();
+    if (numbers != size) Fail("{} has {} numbers, theta has {}", name(i), numbers, size);
+    Addend& addend = rows.addends.emplace_back();
+    addend.first = workers.empty() ? static_cast<int64_t>(i) : workers[i];
+    if (is_sum) {
+      addend.row = AsSpan(part.partial.sum);
+    } else {
+      addend.row = AsSpan(part.gradient);
+    }
+    if (!weights.empty()) rows.weights.push_back(weights[i]);
+    rows.gradients += is_sum ? part.partial.gradients : 1;
+  }
+  return rows;
 }
 
 }  // namespace
@@ -58,6 +107,7 @@ GradientLearner::GradientLearner(std::shared_ptr<const LearnedOptimizer> optimiz
     : optimizer_(std::move(optimizer)),
       theta_opt_(std::move(theta_opt)),
       policy_(options.non_finite_gradient),
+      sum_(options.sum),
       weighting_(options.weighting),
       frozen_(FrozenTensors(optimizer_->theta_layout(), options.frozen)) {}
 
@@ -105,24 +155,25 @@ LearnerState GradientLearner::UpdateWeighted(LearnerState state,
 }
 
 std::vector<EstimatorGradient> GradientLearner::MeansByEstimator(
-    std::span<const AggregatedGradient> gradients, std::span<const double> weights) const {
+    std::span<const AggregatedGradient> gradients, std::span<const double> weights,
+    std::span<const int64_t> workers) const {
+  const int64_t size = optimizer_->theta_layout().size();
   std::vector<EstimatorGradient> means(gradients[0].estimators.size());
   for (size_t e = 0; e < means.size(); ++e) {
-    auto& [weight, mean] = means[e];
-    int64_t count = 0;
-    for (size_t w = 0; w < gradients.size(); ++w) {
-      const EstimatorReport& report = gradients[w].estimators[e];
-      if (report.gradient.size() == 0) continue;
-      Require(report.gradient.size() == gradients[w].gradient.size(),
-              "GradientLearner: gradient {} has {} numbers, that of its estimator {} has {}", w,
-              gradients[w].gradient.size(), e, report.gradient.size());
-      if (count++ == 0) mean.setZero(report.gradient.size());
-      weight = report.weight;
-      mean += (weights.empty() ? 1.0 : weights[w]) * report.gradient.cast<double>();
+    const auto part_of = [e](const AggregatedGradient& g) -> const EstimatorReport& {
+      return g.estimators[e];
+    };
+    const Rows rows = RowsOf(gradients, weights, workers, sum_, size, part_of, [e](size_t i) {
+      return fmt::format("GradientLearner: that of estimator {} of gradient {}", e, i);
+    });
+    if (rows.gradients == 0) continue;
+    for (const AggregatedGradient& gradient : gradients) {
+      const EstimatorReport& report = part_of(gradient);
+      if (report.gradient.size() > 0 || report.partial.gradients > 0)
+        means[e].weight = report.weight;
     }
-    if (count == 0) continue;
-    mean /= static_cast<double>(count);
-    ZeroFrozen(&mean);
+    means[e].gradient = rows.Mean(sum_, size);
+    ZeroFrozen(&means[e].gradient);
   }
   return means;
 }
@@ -137,31 +188,33 @@ LearnerState GradientLearner::Apply(LearnerState state,
                                     std::span<const double> weights, UpdateSummary* summary,
                                     std::span<const int64_t> workers) const {
   Require(!gradients.empty(), "GradientLearner: no gradient to update with");
-  Eigen::VectorXd sum = Eigen::VectorXd::Zero(state.theta.size());
   MeanOfNumbers mean_loss;
   for (size_t w = 0; w < gradients.size(); ++w) {
-    const AggregatedGradient& from = gradients[w];
-    Require(from.gradient.size() == state.theta.size(),
-            "GradientLearner: gradient {} has {} numbers, theta has {}", w, from.gradient.size(),
-            state.theta.size());
-    Require(from.estimators.size() == gradients[0].estimators.size(),
+    Require(gradients[w].estimators.size() == gradients[0].estimators.size(),
             "GradientLearner: gradient {} is of {} estimators, gradient 0 of {}", w,
-            from.estimators.size(), gradients[0].estimators.size());
-    sum += (weights.empty() ? 1.0 : weights[w]) * from.gradient.cast<double>();
-    mean_loss.Add(from.mean_loss);
+            gradients[w].estimators.size(), gradients[0].estimators.size());
+    mean_loss.Add(gradients[w].mean_loss);
   }
+  const Rows rows = RowsOf(
+      gradients, weights, workers, sum_, state.theta.size(),
+      [](const AggregatedGradient& g) -> const AggregatedGradient& { return g; },
+      [](size_t i) { return fmt::format("GradientLearner: gradient {}", i); });
+  Require(rows.gradients == std::ssize(gradients),
+          "GradientLearner: {} of {} workers have sent no gradient, nor one in a sum with others",
+          std::ssize(gradients) - rows.gradients, gradients.size());
   NamedArrays norms = state.norms;
-  Eigen::VectorXd mean = sum / static_cast<double>(gradients.size());
-  if (weighting_ == Weighting::kEqualNorm) {
-    mean = EqualNormMean(MeansByEstimator(gradients, weights), &norms);
-  }
+  Eigen::VectorXd mean = weighting_ == Weighting::kEqualNorm
+                             ? EqualNormMean(MeansByEstimator(gradients, weights, workers), &norms)
+                             : rows.Mean(sum_, state.theta.size());
   ZeroFrozen(&mean);
   const Eigen::VectorXf gradient = mean.cast<float>();
   const bool skip = !gradient.allFinite();
-  Require(!skip || policy_ == NonFiniteGradient::kSkip,
-          "the gradient of outer step {} is not finite (worker {}) and non_finite_gradient is "
-          "\"abort\"; \"skip\" counts such updates and goes on",
-          state.outer_step, NonFiniteWorkers(gradients, workers));
+  if (skip && policy_ != NonFiniteGradient::kSkip) {
+    Fail(
+        "the gradient of outer step {} is not finite (worker {}) and non_finite_gradient is "
+        "\"abort\"; \"skip\" counts such updates and goes on",
+        state.outer_step, NonFiniteWorkers(gradients, workers));
+  }
 
   const double learning_rate = skip ? 0 : theta_opt_->LearningRate(state.theta_opt);
   if (summary != nullptr) {

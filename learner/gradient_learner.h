@@ -41,6 +41,8 @@ struct UpdateSummary {
 struct GradientLearnerOptions {
   // What a gradient does that is not finite.
   NonFiniteGradient non_finite_gradient = NonFiniteGradient::kSkip;
+  // The order in which the workers' are added up.
+  GradientSum sum = GradientSum::kInOrder;
   // Of the gradients, which must have been computed with the same one.
   Weighting weighting = Weighting::kFixed;
   // Patterns of the tensors of theta that keep their bits (FrozenTensors). Their gradient, whatever
@@ -70,15 +72,16 @@ class GradientLearner {
   // What workers need for their next update.
   WorkerWeights GetStateForWorker(const LearnerState& state) const;
   // One update with the plain mean of the gradients, or of those of each estimator where the
-  // weighting is kEqualNorm, summed in float64 in the order given, which is that of the logical
-  // workers. Throws Error if there is none, or if one has the wrong size or was computed at another
-  // outer step. `workers`, for messages: whose gradients these are; empty: of workers 0, 1, ...
+  // weighting is kEqualNorm, summed in float64 in the order that the options name. Throws Error if
+  // there is none, or if one has the wrong size or was computed at another outer step. `workers`:
+  // whose gradients these are, in their order; empty: of workers 0, 1, ...
   LearnerState Update(LearnerState state, std::span<const AggregatedGradient> gradients,
                       UpdateSummary* summary = nullptr,
                       std::span<const int64_t> workers = {}) const;
   // The same with gradients that may be of earlier outer steps (asynchronous training): the sum of
-  // weight times gradient, divided by the number of gradients (of the estimator). Throws Error if
-  // the numbers of gradients and weights disagree or a gradient is of a later outer step.
+  // weight times gradient, divided by the number of gradients (of the estimator), summed in the
+  // order given. Throws Error if the numbers of gradients and weights disagree, a gradient is of a
+  // later outer step or the order of the sum is another.
   LearnerState UpdateWeighted(LearnerState state, std::span<const AggregatedGradient> gradients,
                               std::span<const double> weights, UpdateSummary* summary = nullptr,
                               std::span<const int64_t> workers = {}) const;
@@ -86,7 +89,8 @@ class GradientLearner {
  private:
   // The means of each estimator's gradients; without weights, each is 1.
   std::vector<EstimatorGradient> MeansByEstimator(std::span<const AggregatedGradient> gradients,
-                                                  std::span<const double> weights) const;
+                                                  std::span<const double> weights,
+                                                  std::span<const int64_t> workers) const;
   void ZeroFrozen(Eigen::VectorXd* gradient) const;
   LearnerState Apply(LearnerState state, std::span<const AggregatedGradient> gradients,
                      std::span<const double> weights, UpdateSummary* summary,
@@ -95,6 +99,7 @@ class GradientLearner {
   std::shared_ptr<const LearnedOptimizer> optimizer_;
   std::shared_ptr<const ThetaOpt> theta_opt_;
   NonFiniteGradient policy_;
+  GradientSum sum_;
   Weighting weighting_;
   std::vector<LayoutEntry> frozen_;
 };

@@ -28,6 +28,11 @@ void MetaTrainConfig::Visit(FieldVisitor& v) {
   v.Choice("weighting", &weighting, kWeightings,
            "How the estimators' gradients become one: fixed takes their mean with the weights as "
            "they are, equal_norm first divides each by a running mean of its norm.");
+  v.Choice("gradient_sum", &gradient_sum, kGradientSums,
+           "How the workers' gradients are added up, in float64: in_order, one worker after the "
+           "other; tree, as a binary tree over the workers, of which each process adds up its own: "
+           "with many workers a process the learner has less to do. Another result by rounding, "
+           "the same on any number of processes. In mode Sync.");
   v.Field("workers", &workers, Between(1, 100000),
           "Logical workers, whose gradients are averaged. Part of the experiment; threads and "
           "processes only execute them.");
@@ -111,6 +116,9 @@ void CheckConfig(const MetaTrainConfig& config) {
     Require(sync->quorum <= config.workers, "mode.quorum is {}, but there are only {} workers",
             sync->quorum, config.workers);
   }
+  Require(config.gradient_sum == GradientSum::kInOrder || std::holds_alternative<SyncOptions>(mode),
+          "gradient_sum is tree, but mode Async takes gradients as they come; valid choices: "
+          "gradient_sum in_order, or mode Sync");
   const auto estimators = static_cast<int64_t>(config.estimators.size());
   Require(config.estimators_per_worker <= estimators,
           "estimators_per_worker is {}, but there are only {} estimators",

@@ -7,6 +7,7 @@
 
 #include "base/choices.h"
 #include "base/options.h"
+#include "learner/gradient_sum.h"
 #include "learner/non_finite_gradient.h"
 #include "learner/weighting.h"
 
@@ -31,6 +32,7 @@ struct MetaTrainConfig {
       Config::Parse(R"({"type": "Adam", "learning_rate": 1e-3})", "the default theta_opt");
   std::vector<Config> estimators;
   Weighting weighting = Weighting::kFixed;
+  GradientSum gradient_sum = GradientSum::kInOrder;
   int64_t workers = 1;
   int64_t meta_steps = 500;
   int64_t windows_per_update = 1;

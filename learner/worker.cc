@@ -7,6 +7,7 @@
 #include <map>
 #include <utility>
 
+#include "base/eigen.h"
 #include "base/error.h"
 #include "base/parallel.h"
 #include "learner/mean.h"
@@ -153,6 +154,38 @@ std::vector<AggregatedGradient> ComputeWorkers(const WorkerWeights& weights,
                             .to_put;
   });
   return gradients;
+}
+
+void AddUpNodes(int64_t first, int64_t workers, std::span<AggregatedGradient> gradients) {
+  // The rows that a part of each gradient has become: of all estimators together, or of one.
+  const auto add_up = [&](int64_t begin, std::span<AggregatedGradient> node, auto&& part_of) {
+    std::vector<Addend> rows;
+    std::vector<Eigen::VectorXf> taken;
+    for (AggregatedGradient& gradient : node)
+      taken.push_back(std::move(part_of(gradient).gradient));
+    for (size_t i = 0; i < taken.size(); ++i) {
+      if (taken[i].size() == 0) continue;
+      rows.push_back({.first = begin + static_cast<int64_t>(i), .row = AsSpan(taken[i])});
+    }
+    if (rows.empty()) return;
+    const int64_t size = taken[static_cast<size_t>(rows[0].first - begin)].size();
+    part_of(node[0]).partial = {.gradients = std::ssize(rows),
+                                .sum = AddUp(GradientSum::kTree, rows, size)};
+  };
+  const int64_t end = first + std::ssize(gradients);
+  for (int64_t begin = first; begin < end;) {
+    const int64_t count = LargestNode(begin, end, workers);
+    const auto node =
+        gradients.subspan(static_cast<size_t>(begin - first), static_cast<size_t>(count));
+    if (count > 1) {
+      add_up(begin, node, [](AggregatedGradient& g) -> AggregatedGradient& { return g; });
+      for (size_t e = 0; e < node[0].estimators.size(); ++e) {
+        add_up(begin, node,
+               [e](AggregatedGradient& g) -> EstimatorReport& { return g.estimators[e]; });
+      }
+    }
+    begin += count;
+  }
 }
 
 }  // namespace lopt

@@ -10,6 +10,7 @@
 #include "base/key.h"
 #include "estimators/gradient_estimator.h"
 #include "estimators/registry.h"
+#include "learner/gradient_sum.h"
 #include "learner/weighting.h"
 
 namespace lopt {
@@ -34,6 +35,19 @@ struct WorkerState {
   bool operator==(const WorkerState&) const = default;
 };
 
+// The sum of the gradients of workers in a row, which one process added up
+// (learner/gradient_sum.h).
+struct PartialSum {
+  int64_t gradients = 0;     // how many; 0: there is no sum
+  Eigen::VectorXd sum = {};  // [D]
+
+  template <class Visitor>
+  void VisitMembers(Visitor& visit) {
+    visit("gradients", gradients);
+    visit("sum", sum);
+  }
+};
+
 // What one estimator gave in one update of one worker: means over its windows, sums for counts.
 struct EstimatorReport {
   double mean_loss = 0;      // over the windows that have one; NaN if none has
@@ -43,6 +57,7 @@ struct EstimatorReport {
   // With Weighting::kEqualNorm, of an estimator that was run: its weight and gradient [D].
   double weight = 0;
   Eigen::VectorXf gradient = {};  // [D], the mean over its windows; else empty
+  PartialSum partial = {};        // in its place, as AggregatedGradient has it
 
   template <class Visitor>
   void VisitMembers(Visitor& visit) {
@@ -52,6 +67,7 @@ struct EstimatorReport {
     visit("metrics", metrics);
     visit("weight", weight);
     visit("gradient", gradient);
+    visit("partial", partial);
   }
 };
 
@@ -62,11 +78,14 @@ struct AggregatedGradient {
   double mean_loss = 0;    // the same mean, over the estimators that have one; NaN if none has
   StepCounts counts = {};  // sums over the estimators
   std::vector<EstimatorReport> estimators = {};  // in the order of Estimators
+  // In place of the gradients of the workers of a node of a tree, at the first of them.
+  PartialSum partial = {};
 
   template <class Visitor>
   void VisitMembers(Visitor& visit) {
     visit("outer_step", outer_step);
     visit("gradient", gradient);
+    visit("partial", partial);
     visit("mean_loss", mean_loss);
     visit("counts", counts);
     visit("estimators", estimators);
@@ -108,5 +127,10 @@ std::vector<AggregatedGradient> ComputeWorkers(const WorkerWeights& weights,
                                                std::span<const Key> worker_keys,
                                                std::span<WorkerState> states,
                                                Weighting weighting = Weighting::kFixed);
+
+// Puts the sums of the tree's nodes, as large as can be, in place of the gradients of workers
+// first, first + 1, ..., of `workers` in all: what a process sends whose learner adds up as
+// GradientSum::kTree. A node of one worker keeps its gradient.
+void AddUpNodes(int64_t first, int64_t workers, std::span<AggregatedGradient> gradients);
 
 }  // namespace lopt

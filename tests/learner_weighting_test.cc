@@ -132,7 +132,7 @@ TEST_CASE("The norms are those of each estimator's mean over the workers that ra
   std::vector<AggregatedGradient> wrong = {Gradient(1, 1)};
   wrong[0].estimators[1].gradient = Eigen::VectorXf::Zero(2);
   CHECK(ErrorOf([&] { learner.Update(start, wrong); }) ==
-        "GradientLearner: gradient 0 has 1 numbers, that of its estimator 1 has 2");
+        "GradientLearner: that of estimator 1 of gradient 0 has 2 numbers, theta has 1");
 }
 
 TEST_CASE("A learner on one machine follows the equal norms, and fixed weights send no more") {

@@ -129,7 +129,8 @@ TEST_CASE("Ranks that run their windows on a device give the bytes of one proces
         std::string::npos);
 }
 
-TEST_CASE("A second phase with frozen tensors and equal norms has the same bytes on any ranks") {
+TEST_CASE(
+    "A second phase with frozen tensors, equal norms and a tree has the same bytes on any ranks") {
   const TempDirectory scratch;
   const std::string first = WriteConfig(scratch, SmallExperiment(1, 2));
   REQUIRE(Train(0, {first, "--out", scratch / "first"}).exit_code == 0);
@@ -137,6 +138,7 @@ TEST_CASE("A second phase with frozen tensors and equal norms has the same bytes
   config.init_theta = scratch / "first/theta.safetensors";
   config.frozen = {".*/b"};
   config.weighting = Weighting::kEqualNorm;
+  config.gradient_sum = GradientSum::kTree;
   const std::string second = WriteConfig(scratch, config);
   REQUIRE(Train(0, {second, "--out", scratch / "one"}).exit_code == 0);
   CHECK_NE(Theta(scratch / "one"), Theta(scratch / "first"));

@@ -46,7 +46,8 @@ class WireWriter {
     }
   }
   void Write(const std::string& text) { WriteNumbers(std::span(text.data(), text.size())); }
-  void Write(const Eigen::VectorXf& row) {
+  template <class T>
+  void Write(const Eigen::VectorX<T>& row) {
     WriteNumbers(std::span(row.data(), static_cast<size_t>(row.size())));
   }
   template <class T>
@@ -120,8 +121,9 @@ class WireReader {
     text.resize(Count(sizeof(char)));
     ReadNumbers(std::span(text.data(), text.size()));
   }
-  void Read(Eigen::VectorXf& row) {
-    row.resize(static_cast<Eigen::Index>(Count(sizeof(float))));
+  template <class T>
+  void Read(Eigen::VectorX<T>& row) {
+    row.resize(static_cast<Eigen::Index>(Count(sizeof(T))));
     ReadNumbers(std::span(row.data(), static_cast<size_t>(row.size())));
   }
   template <class T>

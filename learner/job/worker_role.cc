@@ -96,21 +96,23 @@ void WorkerRole::TakeWeights(WorkerWeights weights) {
 
 std::vector<WorkerGradient> WorkerRole::Compute(const WorkerWeights& weights) {
   const int64_t windows = experiment_->config.windows_per_update;
-  std::vector<WorkerGradient> gradients(static_cast<size_t>(block_.count));
+  std::vector<AggregatedGradient> to_put(static_cast<size_t>(block_.count));
+  std::vector<WorkerGradient> gradients(to_put.size());
   ParallelFor(block_.count, [&](int64_t i) {
     const auto index = static_cast<size_t>(i);
     const int64_t worker = block_.first + i;
     const LogicalWorker& logical = experiment_->workers[static_cast<size_t>(worker)];
-    const int64_t first_window = states_[index].windows;
     gradients[index] = {
-        .worker = worker,
-        .first_window = first_window,
-        .windows = windows,
-        .gradient = GradientWorkerCompute(weights, logical.estimators, windows, logical.key,
+        .worker = worker, .first_window = states_[index].windows, .windows = windows};
+    to_put[index] = GradientWorkerCompute(weights, logical.estimators, windows, logical.key,
                                           &states_[index], experiment_->config.weighting)
-                        .to_put};
+                        .to_put;
     NoteProgress();
   });
+  if (experiment_->config.gradient_sum == GradientSum::kTree) {
+    AddUpNodes(block_.first, experiment_->config.workers, to_put);
+  }
+  for (size_t i = 0; i < to_put.size(); ++i) gradients[i].gradient = std::move(to_put[i]);
   return gradients;
 }
 

@@ -1,5 +1,6 @@
 // How fast a job of many ranks exchanges weights and gradients when computing them costs nothing:
-//   mpiexec -n RANKS bench_transport [--workers W] [--theta D] [--updates N] [--out DIR]
+//   mpiexec -n RANKS bench_transport [--workers W] [--theta D] [--updates N]
+//                            [--gradient-sum in_order|tree] [--out DIR]
 //   bench_transport ...       the same in one process
 // prints updates per second and the learner's own time for one update of W gradients of D numbers.
 // With an output directory, whose run is replaced, the job writes all files of a run as well, and
@@ -90,11 +91,13 @@ void AddNullTypes() {
       });
 }
 
-MetaTrainConfig NullConfig(int64_t workers, int64_t theta, int64_t updates) {
+MetaTrainConfig NullConfig(int64_t workers, int64_t theta, int64_t updates,
+                           const std::string& gradient_sum) {
   auto config = ReadOptions<MetaTrainConfig>(
       Config::Parse(fmt::format(R"({{"learned_optimizer": {{"type": "NullOptimizer", "size": {}}},
-                      "theta_opt": {{"type": "Adam"}}, "estimators": [{{"type": "NullEstimator"}}]}})",
-                                theta),
+                      "theta_opt": {{"type": "Adam"}}, "estimators": [{{"type": "NullEstimator"}}],
+                      "gradient_sum": "{}"}})",
+                                theta, gradient_sum),
                     "bench_transport"));
   config.workers = workers;
   config.meta_steps = updates;
@@ -105,24 +108,35 @@ double SecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+// The other ranks of a job wait five seconds for this one when it has ended.
+constexpr double kLearnerSeconds = 2.5;
+
 // Seconds for one update at the learner: the gradients out of their messages, their mean, Adam, and
 // the weights into a message; one message for each of `ranks`.
 double LearnerSeconds(const MetaTrainConfig& config, int64_t ranks) {
   const auto optimizer = OptimizerRegistry().Make(config.learned_optimizer);
-  const GradientLearner learner(optimizer, ThetaOptRegistry().Make(config.theta_opt));
+  const GradientLearner learner(optimizer, ThetaOptRegistry().Make(config.theta_opt),
+                                {.sum = config.gradient_sum});
   LearnerState state = learner.Init(KeyFromSeed(0));
   std::vector<std::vector<std::byte>> messages;
   for (int64_t rank = 0; rank < ranks; ++rank) {
-    std::vector<WorkerGradient> gradients;
-    for (int64_t w = rank * config.workers / ranks; w < (rank + 1) * config.workers / ranks; ++w) {
-      AggregatedGradient gradient{.gradient = state.theta, .mean_loss = 1};
+    const int64_t first = rank * config.workers / ranks;
+    std::vector<AggregatedGradient> to_put(
+        static_cast<size_t>((rank + 1) * config.workers / ranks - first));
+    for (AggregatedGradient& gradient : to_put) {
+      gradient = {.gradient = state.theta, .mean_loss = 1};
       gradient.estimators.resize(1);
-      gradients.push_back({.worker = w, .windows = 1, .gradient = std::move(gradient)});
+    }
+    if (config.gradient_sum == GradientSum::kTree) AddUpNodes(first, config.workers, to_put);
+    std::vector<WorkerGradient> gradients;
+    for (int64_t w = first; AggregatedGradient & gradient : to_put) {
+      gradients.push_back({.worker = w++, .windows = 1, .gradient = std::move(gradient)});
     }
     messages.push_back(ToWire(gradients));
   }
   double fastest = 1e9;
-  for (int repeat = 0; repeat < 200; ++repeat) {
+  const auto begin = std::chrono::steady_clock::now();
+  for (int repeat = 0; repeat < 200 && SecondsSince(begin) < kLearnerSeconds; ++repeat) {
     const auto start = std::chrono::steady_clock::now();
     std::vector<AggregatedGradient> to_put;
     for (const auto& message : messages) {
@@ -144,15 +158,18 @@ int Run(int argc, char** argv, Transport* transport) {
   int64_t theta = 0;
   int64_t updates = 0;
   std::string out_dir;
+  std::string gradient_sum;
   po::options_description options;
   options.add_options()("workers", po::value(&workers)->default_value(transport->size()))(
-      "theta", po::value(&theta)->default_value(1762))(
-      "updates", po::value(&updates)->default_value(5000))("out", po::value(&out_dir));
+      "theta", po::value(&theta)->default_value(1762))("updates",
+                                                       po::value(&updates)->default_value(5000))(
+      "gradient-sum", po::value(&gradient_sum)->default_value("in_order"))("out",
+                                                                           po::value(&out_dir));
   po::variables_map values;
   po::store(po::parse_command_line(argc, argv, options), values);
   po::notify(values);
   AddNullTypes();
-  const MetaTrainConfig config = NullConfig(workers, theta, updates);
+  const MetaTrainConfig config = NullConfig(workers, theta, updates, gradient_sum);
   const MetaTrainResult result = RunMetaTraining(
       config, {.out_dir = out_dir, .overwrite = !out_dir.empty(), .transport = transport});
   if (transport->rank() == 0) {

@@ -1,0 +1,95 @@
+#include "learner/gradient_sum.h"
+
+#include <algorithm>
+#include <bit>
+#include <vector>
+
+#include "base/error.h"
+#include "base/parallel.h"
+
+namespace lopt {
+namespace {
+
+// Elements that are added up together: the sums of all levels of a tree stay in the nearest cache.
+constexpr int64_t kTile = 512;
+
+// Calls f(i, number i of the row from `begin` on) for each element of a tile.
+template <class F>
+void VisitRow(const Addend& from, int64_t begin, int64_t count, F&& f) {
+  std::visit(
+      [&](auto row) {
+        const auto* __restrict numbers = row.data() + begin;
+        for (int64_t i = 0; i < count; ++i) f(i, static_cast<double>(numbers[i]));
+      },
+      from.row);
+}
+
+// Adds the numbers [begin, begin + count) of a row, times its weight.
+void Add(const Addend& from, int64_t begin, int64_t count, double weight, double* __restrict to) {
+  VisitRow(from, begin, count, [&](int64_t i, double number) { to[i] += weight * number; });
+}
+
+void Copy(const Addend& from, int64_t begin, int64_t count, double* __restrict to) {
+  VisitRow(from, begin, count, [&](int64_t i, double number) { to[i] = number; });
+}
+
+// Of the node [first, first + workers), which all `rows` lie in, one at least: the elements
+// [begin, begin + count). `free` is room for a tile of each level below.
+void AddNode(std::span<const Addend> rows, int64_t first, int64_t workers, int64_t begin,
+             int64_t count, double* __restrict to, double* __restrict free) {
+  if (rows.size() == 1) {
+    Copy(rows[0], begin, count, to);
+    return;
+  }
+  const int64_t half = workers / 2;
+  const auto lower = static_cast<size_t>(
+      std::ranges::lower_bound(rows, first + half, {}, &Addend::first) - rows.begin());
+  if (lower > 0) AddNode(rows.first(lower), first, half, begin, count, to, free);
+  const std::span<const Addend> upper = rows.subspan(lower);
+  if (lower == 0) {
+    AddNode(upper, first + half, half, begin, count, to, free);
+  } else if (upper.size() == 1) {
+    Add(upper[0], begin, count, 1, to);
+  } else if (!upper.empty()) {
+    AddNode(upper, first + half, half, begin, count, free, free + kTile);
+    for (int64_t i = 0; i < count; ++i) to[i] += free[i];
+  }
+}
+
+}  // namespace
+
+int64_t LargestNode(int64_t first, int64_t end, int64_t workers) {
+  int64_t node = 1;
+  while (first % (2 * node) == 0 && std::min(first + 2 * node, workers) <= end && node < workers) {
+    node *= 2;
+  }
+  return std::min(node, workers - first);
+}
+
+Eigen::VectorXd AddUp(GradientSum order, std::span<const Addend> rows, int64_t size,
+                      std::span<const double> weights) {
+  Require(weights.empty() || weights.size() == rows.size(), "a sum of {} rows with {} weights",
+          rows.size(), weights.size());
+  Require(weights.empty() || order == GradientSum::kInOrder,
+          "a sum in the order of a tree has no weights");
+  Eigen::VectorXd sum = Eigen::VectorXd::Zero(size);
+  if (rows.empty()) return sum;
+  const auto workers = std::bit_ceil(static_cast<uint64_t>(rows.back().first) + 1);
+  ParallelFor((size + kTile - 1) / kTile, [&](int64_t tile) {
+    const int64_t begin = tile * kTile;
+    const int64_t count = std::min(kTile, size - begin);
+    double* to = sum.data() + begin;
+    if (order == GradientSum::kInOrder) {
+      for (size_t i = 0; i < rows.size(); ++i) {
+        Add(rows[i], begin, count, weights.empty() ? 1 : weights[i], to);
+      }
+    } else {
+      const auto levels = std::min(rows.size(), static_cast<size_t>(std::bit_width(workers)));
+      std::vector<double> free(levels * kTile);
+      AddNode(rows, 0, static_cast<int64_t>(workers), begin, count, to, free.data());
+    }
+  });
+  return sum;
+}
+
+}  // namespace lopt
