@@ -1,0 +1,35 @@
+// A config file: JSON with comments, then the keys of meta-training or of an evaluation.
+#include "base/config.h"
+#include "base/options.h"
+#include "evaluation/evaluation_config.h"
+#include "evaluation/presets.h"
+#include "learner/meta_train_config.h"
+#include "tests/fuzz/fuzz.h"
+#include "tools/presets.h"
+
+namespace lopt {
+namespace {
+
+void ReadConfig(std::string_view input) {
+  const Config config = Config::Parse(input, "config");
+  config.Differences(Config::Parse("{}", "none"), {}, "here", "there");
+  if (config.json().contains("estimators")) {
+    CheckConfig(Resolved(ReadOptions<MetaTrainConfig>(config)));
+  } else {
+    WriteEvaluationConfig(ReadEvaluationConfig(config));
+  }
+}
+
+std::vector<std::string> ConfigSeeds() {
+  std::vector<std::string> seeds;
+  for (const Preset& preset : MetaTrainPresets().all()) seeds.push_back(preset.config.Dump());
+  for (const Preset& preset : EvaluationPresets().all()) {
+    seeds.push_back("// a comment\n" + preset.config.Dump(-1) + "/* and one more */");
+  }
+  return seeds;
+}
+
+const AddFuzzTarget config_target({"json_config", ReadConfig, ConfigSeeds});
+
+}  // namespace
+}  // namespace lopt

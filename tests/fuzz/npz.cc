@@ -1,0 +1,24 @@
+// NumPy's .npz, a zip archive of arrays.
+#include "base/npz.h"
+
+#include "base/file.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace lopt {
+namespace {
+
+void ReadNpzBytes(std::string_view input) { ParseNpz(AsBytes(input), "file"); }
+
+std::vector<std::string> NpzSeeds() {
+  NamedArrays arrays;
+  arrays.Set("a", Array::Of<float>({2, 2}, std::vector<float>{1, 2, 3, 4}));
+  arrays.Set("b/c", Array(DType::kUint8, {3}));
+  // By NumPy, one member of it deflated.
+  return {AsText(SerializeNpz(arrays)),
+          ReadTextFile(LOPT_SOURCE_DIR "/tests/golden/numpy_arrays.npz")};
+}
+
+const AddFuzzTarget npz_target({"npz", ReadNpzBytes, NpzSeeds});
+
+}  // namespace
+}  // namespace lopt

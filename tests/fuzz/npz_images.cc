@@ -1,0 +1,30 @@
+// Images as .npz, in an archive that is whole: the members "labels" and "images" as .npy.
+#include "tasks/npz_images.h"
+
+#include "base/npy.h"
+#include "base/npz.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace lopt {
+namespace {
+
+void ReadNpzPair(std::string_view input) {
+  const std::vector<std::string> parts = SplitParts(input, 2);
+  NamedArrays arrays;
+  arrays.Set("labels", ParseNpy(AsBytes(parts[0]), "labels"));
+  arrays.Set("images", ParseNpy(AsBytes(parts[1]), "images"));
+  const std::string directory = FreshDirectory();
+  PutFile(directory, "images.npz", AsText(SerializeNpz(arrays)));
+  ReadNpzImages(directory);
+}
+
+std::vector<std::string> NpzImagesSeeds() {
+  const std::string labels = AsText(SerializeNpy(Array(DType::kInt64, {10, 1})));
+  return {JoinParts({labels, AsText(SerializeNpy(Array(DType::kUint8, {10, 2, 3})))}),
+          JoinParts({labels, AsText(SerializeNpy(Array(DType::kUint8, {10, 2, 2, 3})))})};
+}
+
+const AddFuzzTarget npz_images_target({"npz_images", ReadNpzPair, NpzImagesSeeds});
+
+}  // namespace
+}  // namespace lopt
