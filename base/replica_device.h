@@ -72,7 +72,8 @@ struct DeviceEvaluation {
   Key key;
   Key order;
   int64_t step;
-  bool gradient;  // whether it is wanted
+  bool gradient;        // whether it is wanted
+  int64_t replica = 0;  // its place among those of the window
 };
 
 // As StepInfo; the loss is the replica's.

@@ -8,6 +8,7 @@
 #include "lopt/adafac_mlp_lopt_device.h"
 #include "lopt/celo2_device.h"
 #include "lopt/mlp_lopt_device.h"
+#include "tasks/given_gradient_device.h"
 #include "tasks/image_mlp_device.h"
 #include "tasks/quadratic_device.h"
 
@@ -21,7 +22,8 @@ struct DeviceFunctions {
   typename F::Args args;
 };
 
-using DeviceTask = std::variant<DeviceFunctions<QuadraticDevice>, DeviceFunctions<ImageMlpDevice>>;
+using DeviceTask = std::variant<DeviceFunctions<QuadraticDevice>, DeviceFunctions<ImageMlpDevice>,
+                                DeviceFunctions<GivenGradientDevice>>;
 using DeviceRule =
     std::variant<DeviceFunctions<MlpLoptDevice<16>>, DeviceFunctions<MlpLoptDevice<32>>,
                  DeviceFunctions<MlpLoptDevice<64>>, DeviceFunctions<AdafacMlpLoptDevice<4>>,

@@ -14,6 +14,8 @@
 
 #include "base/error.h"
 #include "base/progress.h"
+#include "estimators/device_launch.h"
+#include "estimators/given_gradients.h"
 #include "estimators/lopt_state.h"
 #include "estimators/replica_keys.h"
 #include "lopt/device_rules.h"
@@ -31,14 +33,16 @@ std::string NameOf(const std::type_info& type) {
   return name == nullptr ? type.name() : name.get();
 }
 
-DeviceTask DeviceTaskOf(const TaskFamily& family, int64_t room, DeviceConstants* constants) {
+DeviceTask DeviceTaskOf(const TaskFamily& family, const Device& device, int64_t room,
+                        DeviceConstants* constants) {
   if (const auto args = QuadraticArgs(family)) return DeviceFunctions<QuadraticDevice>{*args};
   if (const auto args = ImageMlpArgs(family, room, constants)) {
     return DeviceFunctions<ImageMlpDevice>{*args};
   }
+  if (family.EvaluatesOn(device)) return DeviceFunctions<GivenGradientDevice>{};
   Fail(
       "device: the task {} has no functions for a device; those that have are ImageMLP and the "
-      "quadratics",
+      "quadratics, and tasks that evaluate on the device itself need none",
       NameOf(typeid(family)));
 }
 
@@ -84,8 +88,8 @@ DeviceProgram::DeviceProgram(const LoptProblem& problem, const Device& device)
       device_(device),
       constants_(device.memory()),
       rule_(DeviceRuleOf(problem.optimizer(), problem.task().params_layout(), &constants_)),
-      task_(DeviceTaskOf(problem.task(), RoomForTask(), &constants_)) {
-  Require(problem.task().model_state_layout().size() == 0,
+      task_(DeviceTaskOf(problem.task(), device, RoomForTask(), &constants_)) {
+  Require(GivesGradients() || problem.task().model_state_layout().size() == 0,
           "device: this task keeps a model state, which device functions do not");
   const auto warps = (problem.task().params_layout().size() + kWarp - 1) / kWarp;
   threads_ = static_cast<int>(std::clamp<int64_t>(warps * kWarp, kWarp, kMostThreads));
@@ -134,7 +138,7 @@ void DeviceProgram::Plan() {
           "device '{}': weights and scratch memory of one replica take {} bytes of the {} that a "
           "block has",
           device_.name(), always * sizeof(float), device_.shared_memory());
-  plan_.resident = always + Arrays() <= Room();
+  plan_.resident = !GivesGradients() && always + Arrays() <= Room();
   int64_t at = 0;
   const auto place = [&at](int64_t floats) {
     return static_cast<int>(std::exchange(at, at + floats));
@@ -151,82 +155,11 @@ void DeviceProgram::Plan() {
   plan_.total = static_cast<int>(at);
 }
 
-// One launch: its arrays, and those of them that it keeps on the device until it has ended.
-class DeviceProgram::Launch {
- public:
-  // `config` is the replicas' [B, C].
-  Launch(const DeviceProgram& program, const ThetaRows& theta, std::span<const float> config)
-      : program_(program),
-        memory_(program.device_.memory()),
-        inputs_(memory_),
-        replicas_(theta.rows) {
-    const LoptProblem& problem = program.problem_;
-    window_.replicas = replicas_;
-    window_.threads = program.threads_;
-    window_.plan = program.plan_;
-    window_.config_size = problem.task().config_layout().size();
-    window_.params_size = problem.task().params_layout().size();
-    window_.state_size = problem.optimizer_state_layout().size();
-    window_.before_update = problem.MetaLossIsBeforeUpdate();
-    if (problem.meta_loss_split()) {
-      window_.meta_split = static_cast<int>(*problem.meta_loss_split());
-    }
-    window_.aux = problem.meta_loss_aux().has_value();
-    window_.config = inputs_.Keep(config);
-    SetTheta(theta);
-    if (!program.plan_.resident) {
-      gradient_ =
-          Buffer(static_cast<size_t>(replicas_ * window_.params_size) * sizeof(float), memory_);
-      window_.gradient = reinterpret_cast<float*>(gradient_.data());
-    }
-  }
-
-  DeviceWindow& window() { return window_; }
-  DeviceConstants& inputs() { return inputs_; }
-
-  // The raw losses [B, steps].
-  Array Run(int64_t steps) {
-    window_.steps = steps;
-    Array losses(DType::kFloat32, {replicas_, steps}, memory_);
-    window_.losses = reinterpret_cast<float*>(losses.buffer().data());
-    RunWindowKernel(program_.device_, program_.task_, program_.rule_, window_);
-    return losses.To(HostMemory());
-  }
-
- private:
-  void SetTheta(const ThetaRows& theta) {
-    DeviceTheta& to = window_.theta;
-    to.theta = inputs_.Keep(theta.theta);
-    if (theta.perturbations == nullptr) return;
-    const Perturbations& perturbations = *theta.perturbations;
-    to.pairs = perturbations.pairs();
-    to.keys = inputs_.Keep(perturbations.keys());
-    to.std = static_cast<float>(perturbations.std());
-    if (perturbations.clock().block == PerturbationClock::kWindow) return;
-    to.block = perturbations.clock().block;
-    to.episodes = inputs_.Keep(perturbations.episodes());
-  }
-
-  const DeviceProgram& program_;
-  const Memory& memory_;
-  DeviceConstants inputs_;
-  Buffer gradient_;
-  int64_t replicas_;
-  DeviceWindow window_;
-};
-
-namespace {
-
-// An array of floats of a state, [replicas, size of the layout]. Throws Error that names it if the
-// state has none such.
-template <class State>
-auto& FloatsIn(State& state, const char* name, int64_t replicas, const Layout& layout) {
-  return state.At(name, DType::kFloat32, {replicas, layout.size()});
-}
-
-}  // namespace
-
 void DeviceProgram::Run(const Window& window) const {
+  if (GivesGradients()) {
+    RunGivenGradients(*this, window);
+    return;
+  }
   const TaskFamily& task = problem_.task();
   const int64_t config_size = task.config_layout().size();
   const int64_t params_size = task.params_layout().size();
@@ -234,12 +167,10 @@ void DeviceProgram::Run(const Window& window) const {
   const LoptCounters counters(window.theta.rows, &state);
   const std::span<float> config =
       FloatsIn(state, "config", window.theta.rows, task.config_layout()).As<float>();
-  Launch launch(*this, window.theta, config);
+  DeviceLaunch launch(*this, window.theta, config);
   DeviceWindow& to = launch.window();
   const auto on_device = [&](const char* name, const Layout& layout) {
-    Array& array = FloatsIn(state, name, window.theta.rows, layout);
-    if (&array.buffer().memory() != &device_.memory()) array = array.To(device_.memory());
-    return reinterpret_cast<float*>(array.buffer().data());
+    return FloatsOf(ArrayOn(device_.memory(), &state, name, window.theta.rows, layout).buffer());
   };
   to.params = on_device("params", task.params_layout());
   to.state = on_device("optimizer_state", problem_.optimizer_state_layout());
@@ -250,12 +181,14 @@ void DeviceProgram::Run(const Window& window) const {
   std::vector<float> starts;
   const int64_t row_size = config_size + params_size;
   for (int64_t b = 0; b < window.theta.rows; ++b) {
+    int64_t restarts = 0;
     const auto stretch = [&](int64_t start) {
       return DeviceStretch{.keys = counters.Keys(window.keys[b], b),
                            .step = counters.inner_step[b],
                            .count = 0,
                            .num_steps = counters.NumSteps(b),
-                           .start = start};
+                           .start = start,
+                           .restarts = restarts};
     };
     stretches.push_back(stretch(-1));
     for (int64_t k = 0; k < window.steps; ++k) {
@@ -271,6 +204,7 @@ void DeviceProgram::Run(const Window& window) const {
                                    .params = row.last(static_cast<size_t>(params_size)),
                                    .model_state = {},
                                    .optimizer_state = {}}));
+      ++restarts;
       stretches.push_back(stretch(start));
     }
     first_stretch.push_back(std::ssize(stretches));
@@ -300,15 +234,19 @@ void DeviceProgram::Run(const Window& window) const {
 
 void DeviceProgram::MetaLoss(const ThetaRows& theta, std::span<const Key> keys,
                              const UnrollState& state, std::span<double> loss) const {
+  if (GivesGradients()) {
+    MetaLossOfGiven(*this, theta.rows, keys, state, loss);
+    return;
+  }
   const TaskFamily& task = problem_.task();
   const std::span<const float> config =
       FloatsIn(state, "config", theta.rows, task.config_layout()).As<float>();
-  Launch launch(*this, theta, config);
+  DeviceLaunch launch(*this, theta, config);
   DeviceWindow& to = launch.window();
   const Array params =
       FloatsIn(state, "params", theta.rows, task.params_layout()).To(device_.memory());
   // An evaluation only reads the params, and the state not at all.
-  to.params = const_cast<float*>(reinterpret_cast<const float*>(params.buffer().data()));
+  to.params = const_cast<float*>(FloatsOf(params.buffer()));
   to.meta_split = static_cast<int>(problem_.meta_loss_split().value_or(Split::kTrain));
   to.evaluates = true;
   std::vector<DeviceStretch> stretches;

@@ -20,6 +20,7 @@ struct DeviceStretch {
   int64_t count = 0;      // how many
   int64_t num_steps = 0;  // StepInfo::num_steps
   int64_t start = -1;     // row of `starts` that the episode begins with; -1: it goes on
+  int64_t restarts = 0;   // episodes begun inside the window, its own included
 };
 
 // The theta that replicas run under, as ThetaRows.
@@ -93,17 +94,13 @@ class DeviceReplica {
 
   LOPT_DEVICE_INLINE void Run() {
     Load();
-    int64_t restarts = 0;
     int64_t k = 0;
     for (int64_t s = window_.first_stretch[b_]; s < window_.first_stretch[b_ + 1]; ++s) {
       const DeviceStretch& stretch = window_.stretches[s];
-      if (stretch.start >= 0) {
-        ++restarts;
-        Begin(stretch.start);
-      }
+      if (stretch.start >= 0) Begin(stretch.start);
       for (int64_t i = 0; i < stretch.count; ++i, ++k) {
         const int64_t step = stretch.step + i;
-        if (k == 0 || ThetaChangesAt(step)) Bind(restarts, step);
+        if (k == 0 || ThetaChangesAt(step)) Bind(stretch.restarts, step);
         Step(stretch.keys, step, stretch.num_steps, k);
       }
     }
@@ -176,7 +173,8 @@ class DeviceReplica {
                       .key = window_.evaluates ? data : Threefry(data, number),
                       .order = fresh ? keys.meta_order : keys.order,
                       .step = step,
-                      .gradient = after == 0},
+                      .gradient = after == 0,
+                      .replica = b_},
                      replica_);
       if ((after == 1) == judges) {
         block_.Once([&] {

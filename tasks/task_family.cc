@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/device.h"
 #include "base/error.h"
 #include "base/permutation.h"
 
@@ -84,7 +85,8 @@ TaskEvaluation RowOf(const TaskEvaluation& e, int64_t row) {
           .examples = of(e.examples),
           .losses = of(e.losses),
           .gradients = of(e.gradients),
-          .aux = of(e.aux)};
+          .aux = of(e.aux),
+          .device = e.device};
 }
 
 void TaskFamily::Sample(Key key, std::span<float> config) const {
@@ -125,6 +127,10 @@ void TaskFamily::Evaluate(const TaskEvaluation& e, Workspace& scratch) const {
   RequireSize("losses", e.losses.size(), e.rows);
   RequireSizeOrEmpty("gradients", e.gradients.size(), e.rows * parts_.params.size());
   RequireSizeOrEmpty("aux", e.aux.size(), e.rows * parts_.aux.size());
+  if (e.device != nullptr) {
+    Require(EvaluatesOn(*e.device), "TaskFamily: this family makes no evaluations on the device {}",
+            e.device->name());
+  }
   const Workspace::Frame frame(scratch);
   TaskEvaluation with_examples = e;
   with_examples.examples = Examples(e, scratch);
@@ -134,6 +140,7 @@ void TaskFamily::Evaluate(const TaskEvaluation& e, Workspace& scratch) const {
 std::vector<Pictures> TaskFamily::Show(const TaskEvaluation& e, Workspace& scratch) const {
   CheckInputs(e);
   Require(e.rows == 1, "TaskFamily: {} rows to show, wanted 1", e.rows);
+  Require(e.device == nullptr, "TaskFamily: pictures are made on the host alone");
   const Workspace::Frame frame(scratch);
   TaskEvaluation with_examples = e;
   with_examples.examples = Examples(e, scratch);
@@ -145,6 +152,8 @@ double TaskFamily::Normalize(std::span<const float>, double loss) const {
   if (!maximum) return loss;
   return std::isfinite(loss) ? std::clamp(loss, 0.0, *maximum) : *maximum;
 }
+
+bool TaskFamily::EvaluatesOn(const Device&) const { return false; }
 
 void TaskFamily::DoSample(Key, std::span<float>) const {}
 

@@ -17,6 +17,8 @@
 
 namespace lopt {
 
+class Device;
+
 // Which part of a task's data. `train` is what the inner training sees.
 enum class Split { kTrain, kInnerValid, kOuterValid, kTest };
 inline constexpr Named<Split> kSplitNames[] = {{Split::kTrain, "train"},
@@ -61,6 +63,9 @@ struct TaskEvaluation {
   std::span<float> losses = {};     // [n], out
   std::span<float> gradients = {};  // [n, P], out; empty: not wanted
   std::span<float> aux = {};        // [n, A], out; empty: not wanted
+  // Whose memory params, model_state, losses, gradients and aux are in; null: the host's, where the
+  // rest always is.
+  const Device* device = nullptr;
 };
 
 // The evaluation of its row `row` alone, of the same arrays.
@@ -129,7 +134,8 @@ class TaskFamily {
   // Losses and, where asked for, gradients with respect to params and aux outputs. A function of
   // its inputs, row by row; params of NaN have a loss that is not finite. Takes no memory but
   // scratch, unless parts().allocates says so. Throws Error as well if an example is not of the
-  // data set.
+  // data set, or the evaluation is on a device that EvaluatesOn does not name. One on a device is
+  // done when this returns.
   void Evaluate(const TaskEvaluation& evaluation, Workspace& scratch) const;
 
   // Pictures of what one row sees and does, for people: "batch", what an autoencoder makes of it.
@@ -142,6 +148,11 @@ class TaskFamily {
   virtual double Normalize(std::span<const float> config, double loss) const;
   // The bound that losses are cut to, if there is one.
   std::optional<double> NormalizerMaximum() const { return parts_.normalizer_maximum; }
+
+  // Whether evaluations may be on this device (TaskEvaluation::device): windows there then take
+  // losses and gradients from Evaluate. Default: on none. Throws Error if they might, but for
+  // something that is not there.
+  virtual bool EvaluatesOn(const Device& device) const;
 
   // TaskParts::flops.
   double flops() const { return parts_.flops; }

@@ -22,19 +22,69 @@ namespace {
 
 Config Parsed(const std::string& text) { return Config::Parse(text, "test"); }
 
+// A family that has no device functions but evaluates where the emulated device's memory is. With
+// `stateful` a model state counts the training evaluations of an episode, and losses grow with it.
+class GivesGradients : public TaskFamily {
+ public:
+  GivesGradients(std::shared_ptr<const TaskFamily> inside, bool stateful)
+      : TaskFamily(WithState(inside->parts(), stateful)),
+        inside_(std::move(inside)),
+        stateful_(stateful) {}
+
+  bool EvaluatesOn(const Device& device) const override {
+    return device.kind() == Device::Kind::kEmulated;
+  }
+  double Normalize(std::span<const float> config, double loss) const override {
+    return inside_->Normalize(config, loss);
+  }
+
+ private:
+  static TaskParts WithState(TaskParts parts, bool stateful) {
+    if (stateful) parts.model_state = Layout({{"count", Shape{}}});
+    return parts;
+  }
+
+  void DoSample(Key key, std::span<float> config) const override { inside_->Sample(key, config); }
+  void DoInit(std::span<const float> config, Key key, std::span<float> params,
+              std::span<float> model_state) const override {
+    inside_->Init(config, key, params, {});
+    std::ranges::fill(model_state, 0.5f);
+  }
+  void DoEvaluate(const TaskEvaluation& e, Workspace& scratch) const override {
+    TaskEvaluation of_inside = e;
+    of_inside.model_state = {};
+    of_inside.device = nullptr;
+    inside_->Evaluate(of_inside, scratch);
+    for (int64_t r = 0; stateful_ && r < e.rows; ++r) {
+      e.losses[r] += e.model_state[r];
+      if (e.split == Split::kTrain) e.model_state[r] += 1;
+    }
+  }
+
+  std::shared_ptr<const TaskFamily> inside_;
+  bool stateful_;
+};
+
+// How a device gets the gradients of a case's task.
+enum class Given { kNot, kTask, kStatefulTask };
+
 struct Case {
   std::string task;
   std::string optimizer;
   std::string schedule = R"({"type": "ConstantTruncationSchedule", "total_length": 7})";
   LoptProblemOptions options = {};
+  Given given = Given::kNot;
 };
 
 std::unique_ptr<LoptProblem> MakeProblem(const Case& of, const Device* device) {
   static const TaskResources resources("");
-  return std::make_unique<LoptProblem>(TaskRegistry().Make(Parsed(of.task), resources),
-                                       OptimizerRegistry().Make(Parsed(of.optimizer)),
-                                       ScheduleRegistry().Make(Parsed(of.schedule)), of.options,
-                                       device);
+  std::shared_ptr<const TaskFamily> task = TaskRegistry().Make(Parsed(of.task), resources);
+  if (of.given != Given::kNot) {
+    task = std::make_shared<GivesGradients>(task, of.given == Given::kStatefulTask);
+  }
+  return std::make_unique<LoptProblem>(
+      std::move(task), OptimizerRegistry().Make(Parsed(of.optimizer)),
+      ScheduleRegistry().Make(Parsed(of.schedule)), of.options, device);
 }
 
 // Runs two windows of twins under perturbed thetas.
@@ -276,6 +326,64 @@ TEST_CASE(
                    .optimizer = MlpLoptOf(R"("hidden_size": 32)")};
   const std::unique_ptr<LoptProblem> problem = MakeProblem(of, nullptr);
   CHECK(DeviceProgram(*problem, EmulatedDevice(227 * 1024)).plan().resident);
+}
+
+TEST_CASE("A task that gives its gradients is stepped on a device as on the host") {
+  const EmulatedDevice device;
+  for (const char* optimizer : {R"({"type": "MLPLOpt", "step_mult": 0.1, "hidden_size": 17})",
+                                R"({"type": "AdafacMLPLOpt", "step_mult": 0.1})",
+                                R"({"type": "Celo2", "one_d": "learned", "schedule": "cosine"})"}) {
+    for (
+        const char* task :
+        {R"({"type": "NoisyQuadraticFamily", "dim": 33})",
+         R"({"type": "ImageConv", "image_size": 4, "channels": [3], "strides": [2], "batch_size": 8,
+              "sampling": "epoch", "data": "glyphs"})"}) {
+      CAPTURE(optimizer);
+      CAPTURE(task);
+      const Case of = {.task = task, .optimizer = optimizer, .given = Given::kTask};
+      REQUIRE(DeviceProgram(*MakeProblem(of, nullptr), device).GivesGradients());
+      CompareWithHost(of, device);
+      CHECK_GE(TwoWindows(of, &device).ended(), 8);
+    }
+  }
+}
+
+TEST_CASE("Given gradients and those of device functions make the same steps") {
+  const EmulatedDevice device;
+  Case of = {.task = R"({"type": "FixedDimQuadraticFamily", "dim": 300})",
+             .optimizer = MlpLoptOf(R"("hidden_size": 4)")};
+  const TwoWindows functions(of, &device);
+  of.given = Given::kTask;
+  double losses = 0;
+  double state = 0;
+  TwoWindows(of, &device).Compare(functions, &losses, &state);
+  CHECK_LT(losses, 2e-6);
+  CHECK_LT(state, 2e-6);
+}
+
+TEST_CASE("Every meta-loss and every clock are the host's where a task gives its gradients") {
+  const EmulatedDevice device;
+  for (const MetaLoss meta_loss :
+       {MetaLoss::kBeforeUpdate, MetaLoss::kSameData, MetaLoss::kTrain, MetaLoss::kTest}) {
+    for (const int64_t block :
+         {PerturbationClock::kWindow, int64_t{3}, PerturbationClock::kEpisode}) {
+      for (const Given given : {Given::kTask, Given::kStatefulTask}) {
+        CAPTURE(static_cast<int>(meta_loss));
+        CAPTURE(block);
+        CAPTURE(static_cast<int>(given));
+        CompareWithHost({.task = R"({"type": "NoisyQuadraticFamily", "dim": 5, "cov": 0.3})",
+                         .optimizer = MlpLoptOf(R"("hidden_size": 4)"),
+                         .options = {.meta_loss = meta_loss},
+                         .given = given},
+                        device, 2e-5, {.block = block});
+      }
+    }
+  }
+  CompareWithHost({.task = R"({"type": "ImageMLP", "hidden": [7], "batch_size": 20})",
+                   .optimizer = MlpLoptOf(R"("hidden_size": 4)"),
+                   .options = {.meta_loss = MetaLoss::kInnerValid, .meta_loss_aux = "accuracy"},
+                   .given = Given::kStatefulTask},
+                  device);
 }
 
 TEST_CASE("What has no functions for a device, and what does not fit, is an Error") {

@@ -1,0 +1,260 @@
+#include "estimators/given_gradients.h"
+
+#include <numeric>
+#include <vector>
+
+#include "base/progress.h"
+#include "estimators/device_launch.h"
+#include "estimators/lopt_state.h"
+#include "estimators/replica_keys.h"
+
+namespace lopt {
+namespace {
+
+std::span<float> AllFloats(Array& array) {
+  return {FloatsOf(array.buffer()), static_cast<size_t>(array.size())};
+}
+
+// The task's evaluations of all replicas of a window.
+class GivenEvaluations {
+ public:
+  GivenEvaluations(const DeviceProgram& program, int64_t replicas)
+      : problem_(program.problem()),
+        device_(program.device()),
+        replicas_(replicas),
+        losses_(DType::kFloat32, {replicas}, device_.memory()),
+        aux_(DType::kFloat32,
+             {replicas, problem_.meta_loss_aux() ? problem_.task().aux_layout().size() : 0},
+             device_.memory()) {}
+
+  // Losses of the last, [B], on the device.
+  float* losses() { return FloatsOf(losses_.buffer()); }
+
+  // Makes one: `e` with what all have in common.
+  void Make(TaskEvaluation e) {
+    e.rows = replicas_;
+    e.losses = AllFloats(losses_);
+    e.aux = AllFloats(aux_);
+    e.device = &device_;
+    WorkspacePool::Lease lease(problem_.workspaces());
+    problem_.task().Evaluate(e, *lease);
+  }
+
+  // judge(b, raw meta-loss of replica b in the last).
+  template <class Judge>
+  void ForEachMetaLoss(const Judge& judge) const {
+    const bool of_aux = problem_.meta_loss_aux().has_value();
+    const Array raw = (of_aux ? aux_ : losses_).To(HostMemory());
+    const int64_t stride = of_aux ? raw.shape()[1] : 1;
+    const int64_t first = problem_.meta_loss_aux().value_or(0);
+    for (int64_t b = 0; b < replicas_; ++b) judge(b, raw.As<float>()[b * stride + first]);
+  }
+
+ private:
+  const LoptProblem& problem_;
+  const Device& device_;
+  int64_t replicas_;
+  Array losses_;
+  Array aux_;  // [B, A], [B, 0] if not wanted
+};
+
+class GivenGradientWindow {
+ public:
+  GivenGradientWindow(const DeviceProgram& program, const Window& window);
+
+  void Run() {
+    for (int64_t k = 0; k < window_.steps; ++k) {
+      EvaluateTraining();
+      Update();
+      if (!problem_.MetaLossIsBeforeUpdate()) EvaluateAfterUpdate();
+      RecordMetaLoss(k);
+      for (int64_t b = 0; b < replicas_; ++b) {
+        if (counters_.CountStep(k, b, window_.trace)) Restart(b);
+      }
+      NoteProgress();
+    }
+  }
+
+ private:
+  // Row b of an array on the device.
+  void SetRow(int64_t b, const Buffer& row, Array* array) {
+    array->buffer().CopyFrom(row, 0, static_cast<size_t>(b) * row.size(), row.size());
+  }
+  void SetStep(int64_t b, Key data, Key order);
+  void EvaluateTraining();
+  void Update();
+  void EvaluateAfterUpdate();
+  void RecordMetaLoss(int64_t k);
+  void Restart(int64_t b);
+
+  const DeviceProgram& program_;
+  const LoptProblem& problem_;
+  const TaskFamily& task_;
+  const Window& window_;
+  const int64_t replicas_;  // B
+  LoptCounters counters_;
+  std::span<float> config_;  // [B, C], on the host
+  Array& params_;            // [B, P]; these three of the window's state, on the device
+  Array& model_state_;       // [B, M]
+  Array& optimizer_state_;   // [B, S]
+  GivenEvaluations evaluations_;
+  DeviceLaunch launch_;
+  // A replica's share of what the kernel is given for a step, one stretch each.
+  Buffer stretches_;            // [B], on the host
+  Buffer stretches_on_device_;  // the same
+  Buffer first_params_;         // one row each, on the host: what an episode begins with
+  Buffer first_model_state_;
+  Buffer first_optimizer_state_;
+  std::vector<EpisodeKeys> episode_keys_;  // [B]
+  std::vector<int64_t> restarts_;          // [B], inside the window
+  std::vector<Key> step_keys_;             // [B]: of the batches that are evaluated
+  std::vector<EpisodeStep> steps_;         // [B]: likewise
+};
+
+size_t RowBytes(const Layout& layout) { return static_cast<size_t>(layout.size()) * sizeof(float); }
+
+std::span<float> HostFloats(Buffer& buffer) {
+  return {FloatsOf(buffer), buffer.host().size() / sizeof(float)};
+}
+
+GivenGradientWindow::GivenGradientWindow(const DeviceProgram& program, const Window& window)
+    : program_(program),
+      problem_(program.problem()),
+      task_(problem_.task()),
+      window_(window),
+      replicas_(window.theta.rows),
+      counters_(replicas_, window.state),
+      config_(FloatsIn(*window.state, "config", replicas_, task_.config_layout()).As<float>()),
+      params_(ArrayOn(program.device().memory(), window.state, "params", replicas_,
+                      task_.params_layout())),
+      model_state_(ArrayOn(program.device().memory(), window.state, "model_state", replicas_,
+                           task_.model_state_layout())),
+      optimizer_state_(ArrayOn(program.device().memory(), window.state, "optimizer_state",
+                               replicas_, problem_.optimizer_state_layout())),
+      evaluations_(program, replicas_),
+      launch_(program, window.theta, {}),
+      stretches_(static_cast<size_t>(replicas_) * sizeof(DeviceStretch)),
+      stretches_on_device_(stretches_.size(), program.device().memory()),
+      first_params_(RowBytes(task_.params_layout())),
+      first_model_state_(RowBytes(task_.model_state_layout())),
+      first_optimizer_state_(RowBytes(problem_.optimizer_state_layout())),
+      restarts_(static_cast<size_t>(replicas_), 0),
+      step_keys_(static_cast<size_t>(replicas_)),
+      steps_(static_cast<size_t>(replicas_)) {
+  for (int64_t b = 0; b < replicas_; ++b) {
+    episode_keys_.push_back(counters_.Keys(window.keys[b], b));
+  }
+  std::vector<int64_t> first_stretch(static_cast<size_t>(replicas_) + 1);
+  std::iota(first_stretch.begin(), first_stretch.end(), 0);
+  DeviceWindow& to = launch_.window();
+  to.steps = 1;
+  to.before_update = true;  // the kernel's only evaluation is the one that it is given
+  to.meta_split = -1;
+  to.aux = false;
+  to.params = FloatsOf(params_.buffer());
+  to.state = FloatsOf(optimizer_state_.buffer());
+  to.losses = evaluations_.losses();
+  to.stretches = reinterpret_cast<const DeviceStretch*>(stretches_on_device_.data());
+  to.first_stretch = launch_.inputs().Keep(first_stretch);
+}
+
+// The batch of the present inner step.
+void GivenGradientWindow::SetStep(int64_t b, Key data, Key order) {
+  const int64_t step = counters_.inner_step[b];
+  step_keys_[b] = FoldIn(data, static_cast<uint64_t>(step));
+  steps_[b] = {order, step};
+}
+
+void GivenGradientWindow::EvaluateTraining() {
+  for (int64_t b = 0; b < replicas_; ++b) {
+    SetStep(b, episode_keys_[b].data, episode_keys_[b].order);
+  }
+  evaluations_.Make(
+      {.config = config_,
+       .params = AllFloats(params_),
+       .model_state = AllFloats(model_state_),
+       .keys = step_keys_,
+       .steps = steps_,
+       .gradients = {launch_.window().gradient, static_cast<size_t>(params_.size())}});
+}
+
+void GivenGradientWindow::Update() {
+  auto* stretches = reinterpret_cast<DeviceStretch*>(stretches_.host().data());
+  for (int64_t b = 0; b < replicas_; ++b) {
+    stretches[b] = {.keys = episode_keys_[b],
+                    .step = counters_.inner_step[b],
+                    .count = 1,
+                    .num_steps = counters_.NumSteps(b),
+                    .start = -1,
+                    .restarts = restarts_[b]};
+  }
+  stretches_on_device_.CopyFrom(stretches_, 0, 0, stretches_.size());
+  RunWindowKernel(program_.device(), DeviceFunctions<GivenGradientDevice>{{evaluations_.losses()}},
+                  program_.rule(), launch_.window());
+}
+
+// On the training batch or, where the meta-loss is that of a split, on a fresh batch of it.
+void GivenGradientWindow::EvaluateAfterUpdate() {
+  const std::optional<Split>& split = problem_.meta_loss_split();
+  for (int64_t b = 0; split && b < replicas_; ++b) {
+    SetStep(b, episode_keys_[b].meta_data, episode_keys_[b].meta_order);
+  }
+  Array discarded = model_state_;
+  evaluations_.Make({.config = config_,
+                     .params = AllFloats(params_),
+                     .model_state = AllFloats(discarded),
+                     .split = split.value_or(Split::kTrain),
+                     .keys = step_keys_,
+                     .steps = steps_});
+}
+
+void GivenGradientWindow::RecordMetaLoss(int64_t k) {
+  evaluations_.ForEachMetaLoss([&](int64_t b, float raw) {
+    window_.trace->loss(k, b) = problem_.JudgeLoss(RowsOf(config_, b, task_.config_layout().size()),
+                                                   raw, &window_.trace->non_finite(k, b));
+  });
+}
+
+void GivenGradientWindow::Restart(int64_t b) {
+  ++restarts_[b];
+  const Key key = FoldIn2(window_.keys[b], kRestartDraw, counters_.episode[b]);
+  counters_.FollowWith(
+      b, problem_.DrawEpisode(key, window_.outer,
+                              {.config = RowsOf(config_, b, task_.config_layout().size()),
+                               .params = HostFloats(first_params_),
+                               .model_state = HostFloats(first_model_state_),
+                               .optimizer_state = {}}));
+  SetRow(b, first_params_, &params_);
+  SetRow(b, first_model_state_, &model_state_);
+  SetRow(b, first_optimizer_state_, &optimizer_state_);
+  episode_keys_[b] = counters_.Keys(window_.keys[b], b);
+}
+
+}  // namespace
+
+void RunGivenGradients(const DeviceProgram& program, const Window& window) {
+  GivenGradientWindow(program, window).Run();
+}
+
+void MetaLossOfGiven(const DeviceProgram& program, int64_t replicas, std::span<const Key> keys,
+                     const UnrollState& state, std::span<double> loss) {
+  const LoptProblem& problem = program.problem();
+  const TaskFamily& task = problem.task();
+  const Memory& memory = program.device().memory();
+  const std::span<const float> config =
+      FloatsIn(state, "config", replicas, task.config_layout()).As<float>();
+  Array params = FloatsIn(state, "params", replicas, task.params_layout()).To(memory);
+  Array discarded = FloatsIn(state, "model_state", replicas, task.model_state_layout()).To(memory);
+  GivenEvaluations evaluations(program, replicas);
+  evaluations.Make({.config = config,
+                    .params = AllFloats(params),
+                    .model_state = AllFloats(discarded),
+                    .split = problem.meta_loss_split().value_or(Split::kTrain),
+                    .keys = keys});
+  evaluations.ForEachMetaLoss([&](int64_t b, float raw) {
+    bool non_finite = false;
+    loss[b] = problem.JudgeLoss(RowsOf(config, b, task.config_layout().size()), raw, &non_finite);
+  });
+}
+
+}  // namespace lopt
