@@ -42,7 +42,7 @@ DeviceTask DeviceTaskOf(const TaskFamily& family, const Device& device, int64_t 
   if (family.EvaluatesOn(device)) return DeviceFunctions<GivenGradientDevice>{};
   Fail(
       "device: the task {} has no functions for a device; those that have are ImageMLP and the "
-      "quadratics, and tasks that evaluate on the device itself need none",
+      "quadratics, and torch tasks need none",
       NameOf(typeid(family)));
 }
 

@@ -1,9 +1,47 @@
 #include <doctest/doctest.h>
 
+#include <cmath>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "learner/experiment.h"
 #include "learner/job/meta_trainer.h"
+#include "tests/learner_local_job.h"
+#include "tests/learner_runs.h"
+#include "tests/temp_directory.h"
 
 namespace lopt {
 namespace {
+
+// Torch tasks with and without a model state, whose episodes end inside windows.
+MetaTrainConfig OfTorchTasks(
+    int64_t workers, int64_t meta_steps, const std::string& device,
+    const std::string& optimizer = R"({"type": "MLPLOpt", "hidden_size": 4, "step_mult": 0.01})") {
+  auto config = ReadOptions<MetaTrainConfig>(Config::Parse(R"({
+    "theta_opt": {"type": "SGD", "learning_rate": 1e-4},
+    "estimators": [
+      {"type": "TruncatedPES", "num_tasks": 3, "trunc_length": 5, "std": 0.1,
+       "task": {"type": "TorchImageMLP", "image_size": 4, "hidden": [4], "norm": "batch",
+                "activation": "tanh", "batch_size": 8, "data": "glyphs"},
+       "schedule": {"type": "LogUniformLengthSchedule", "min_length": 4, "max_length": 12}},
+      {"type": "GPESK", "K": 3, "num_tasks": 2, "trunc_length": 5, "std": 0.1,
+       "meta_loss": "train", "task": {"type": "TorchSequenceRegression", "hidden": 3, "steps": 4},
+       "schedule": {"type": "ConstantTruncationSchedule", "total_length": 7}},
+      {"type": "FullES", "num_tasks": 2, "std": 0.1,
+       "task": {"type": "TorchImageConv", "image_size": 4, "channels": [2], "strides": [2],
+                "batch_size": 8, "activation": "tanh", "data": "glyphs"},
+       "schedule": {"type": "LogUniformLengthSchedule", "min_length": 3, "max_length": 8}}
+    ],
+    "seed": 11, "checkpoint_seconds": 0, "checkpoint_steps": 2
+  })",
+                                                           "torch tasks on a device"));
+  config.learned_optimizer = Config::Parse(optimizer, "test");
+  config.workers = workers;
+  config.meta_steps = meta_steps;
+  config.device = device;
+  return config;
+}
 
 Eigen::VectorXf Train(int threads) {
   const auto config = ReadOptions<MetaTrainConfig>(Config::Parse(
@@ -35,6 +73,41 @@ TEST_CASE("Meta-training on torch tasks gives the same theta on 1, 2 and 4 threa
   REQUIRE(theta.allFinite());
   CHECK(theta == Train(2));
   CHECK(theta == Train(4));
+}
+
+TEST_CASE("What updates on a device add to theta is what they add on the processor") {
+  for (const auto& [optimizer, meta_steps] :
+       {std::tuple{R"({"type": "MLPLOpt", "hidden_size": 4, "step_mult": 0.01})", 10},
+        std::tuple{R"({"type": "AdafacMLPLOpt", "step_mult": 0.01})", 3},
+        std::tuple{R"({"type": "Celo2"})", 3}}) {
+    CAPTURE(optimizer);
+    const MetaTrainConfig config = OfTorchTasks(1, meta_steps, "cpu", optimizer);
+    const Experiment experiment(config);
+    const Eigen::VectorXd start =
+        experiment.learner.Init(ThetaKey(experiment.run_key)).theta.cast<double>();
+    const auto update = [&](const MetaTrainConfig& of) -> Eigen::VectorXd {
+      return RunMetaTraining(of, {}).learner.theta.cast<double>() - start;
+    };
+    const Eigen::VectorXd host = update(config);
+    const Eigen::VectorXd device = update(OfTorchTasks(1, meta_steps, "emulated", optimizer));
+    CHECK(host.norm() > 1e-6);
+    CHECK_LT((device - host).norm(), 1e-5 * host.norm());
+    CHECK(device != host);
+  }
+}
+
+TEST_CASE("Torch tasks on a device give the same bits on any ranks and threads, and resumed") {
+  const TempDirectory whole;
+  const TempDirectory parts;
+  const MetaTrainConfig config = OfTorchTasks(3, 4, "emulated");
+  RunMetaTraining(config, {.out_dir = whole.path(), .threads = 2});
+  for (const auto& [ranks, steps] : {std::pair{1, 1}, std::pair{3, 3}, std::pair{2, 4}}) {
+    const LocalJob job = RunLocalJob(OfTorchTasks(3, steps, "emulated"), ranks,
+                                     {.out_dir = parts.path(), .resume = steps > 1});
+    CHECK(job.errors == std::vector<std::string>(static_cast<size_t>(ranks)));
+  }
+  CHECK(FinalTheta(parts.path()) == FinalTheta(whole.path()));
+  CHECK(MetricsLines(parts.path()) == MetricsLines(whole.path()));
 }
 
 }  // namespace lopt

@@ -83,7 +83,7 @@ class WeightReader {
   torch::Tensor Lookup(const torch::Tensor& bytes) {
     const torch::Tensor& table = Next();
     const int64_t n = table.size(0);
-    const torch::Tensor first = torch::arange(n).mul_(kByteValues).unsqueeze(1);
+    const torch::Tensor first = torch::arange(n, bytes.options()).mul_(kByteValues).unsqueeze(1);
     return table.flatten(0, 1).index({bytes + first});
   }
 
@@ -104,7 +104,7 @@ torch::Tensor CausalAttention(const torch::Tensor& x, int64_t windows, int64_t h
                                 .view({n * windows, time, 3, heads, size})
                                 .permute({2, 0, 3, 1, 4})
                                 .reshape({3, n * windows * heads, time, size});
-  const torch::Tensor hidden = torch::full({time, time}, -INFINITY).triu_(1);
+  const torch::Tensor hidden = torch::full({time, time}, -INFINITY, x.device()).triu_(1);
   const torch::Tensor scores =
       torch::baddbmm(hidden, qkv[0], qkv[1].transpose(1, 2), 1, 1 / std::sqrt(double(size)));
   const torch::Tensor mixed = torch::bmm(torch::softmax(scores, -1), qkv[2])

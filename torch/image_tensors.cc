@@ -17,11 +17,11 @@ ImageTensors::ImageTensors(std::shared_ptr<const ImageData> data)
 torch::Tensor ImageTensors::Images(const torch::Tensor& examples) const {
   std::vector<int64_t> shape = examples.sizes().vec();
   shape.push_back(data_->features());
-  return images_.index_select(0, examples.flatten()).view(shape);
+  return images_.On(examples.device()).index_select(0, examples.flatten()).view(shape);
 }
 
 torch::Tensor ImageTensors::Labels(const torch::Tensor& examples) const {
-  return labels_.index_select(0, examples.flatten()).view_as(examples);
+  return labels_.On(examples.device()).index_select(0, examples.flatten()).view_as(examples);
 }
 
 TorchTaskFamily::ShowFunction ShowBatch(std::shared_ptr<const ImageData> data) {

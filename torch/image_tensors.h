@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "tasks/image_data.h"
+#include "torch/constant_tensor.h"
 #include "torch/torch_task.h"
 
 namespace lopt {
@@ -14,15 +15,16 @@ class ImageTensors {
  public:
   explicit ImageTensors(std::shared_ptr<const ImageData> data);
 
-  // The images in these rows of the data set (examples [...], int64): float32 [..., features].
+  // The images in these rows of the data set (examples [...], int64): float32 [..., features], on
+  // the device of the examples, as are the labels.
   torch::Tensor Images(const torch::Tensor& examples) const;
   // Their labels: int64 [...].
   torch::Tensor Labels(const torch::Tensor& examples) const;
 
  private:
   std::shared_ptr<const ImageData> data_;
-  torch::Tensor images_;  // [count, features], a view of the data
-  torch::Tensor labels_;  // [count]
+  ConstantTensor images_;  // [count, features], on the host a view of the data
+  ConstantTensor labels_;  // [count]
 };
 
 // Shows the images of a replica's examples, "batch".

@@ -45,9 +45,10 @@ NamedTensors RecurrentInit(RecurrentCell cell, Key key, const std::string& prefi
           {prefix + "bias_hh", draw(3, {rows})}};
 }
 
-RecurrentState RecurrentZeros(RecurrentCell cell, int64_t n, int64_t batch, int64_t hidden) {
+RecurrentState RecurrentZeros(RecurrentCell cell, int64_t n, int64_t batch, int64_t hidden,
+                              torch::Device device) {
   RecurrentState state(RecurrentStates(cell));
-  for (torch::Tensor& tensor : state) tensor = torch::zeros({n, batch, hidden});
+  for (torch::Tensor& tensor : state) tensor = torch::zeros({n, batch, hidden}, device);
   return state;
 }
 

@@ -32,7 +32,8 @@ NamedTensors RecurrentInit(RecurrentCell cell, Key key, const std::string& prefi
                            int64_t hidden);
 
 // A state of zeros.
-RecurrentState RecurrentZeros(RecurrentCell cell, int64_t n, int64_t batch, int64_t hidden);
+RecurrentState RecurrentZeros(RecurrentCell cell, int64_t n, int64_t batch, int64_t hidden,
+                              torch::Device device = torch::kCPU);
 
 struct RecurrentOutput {
   torch::Tensor outputs;  // h after each step: [n, batch, time, hidden]

@@ -1,7 +1,13 @@
 #include "torch/torch_task.h"
 
+#include <ATen/Context.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/version.h>
 
+#include <string>
+
+#include "base/device.h"
 #include "base/error.h"
 #include "torch/call.h"
 
@@ -38,8 +44,26 @@ Shape Join(torch::IntArrayRef lead, torch::IntArrayRef shape) {
   return joined;
 }
 
+// What torch calls the memory of an evaluation.
+torch::Device TorchDeviceOf(const Device* device) {
+  if (device == nullptr || device->kind() == Device::Kind::kEmulated) return torch::kCPU;
+  return torch::Device(std::string(device->name()));
+}
+
+// Waits until the device has done what this thread gave it.
+void WaitFor(torch::Device device) {
+  if (device.is_cpu()) return;
+  c10::impl::VirtualGuardImpl(device.type()).getStream(device).synchronize();
+}
+
+// A tensor over the memory of an evaluation.
+torch::Tensor FloatsAt(float* numbers, torch::IntArrayRef shape, torch::Device device) {
+  return torch::from_blob(numbers, shape, torch::TensorOptions(device));
+}
+
 // The tensors of the rows of a layout as views, [lead, shape] each.
-std::vector<torch::Tensor> RowViews(const Layout& layout, float* rows, torch::IntArrayRef lead) {
+std::vector<torch::Tensor> RowViews(const Layout& layout, float* rows, torch::IntArrayRef lead,
+                                    torch::Device device = torch::kCPU) {
   std::vector<torch::Tensor> views;
   views.reserve(layout.entries().size());
   for (const LayoutEntry& entry : layout.entries()) {
@@ -50,7 +74,8 @@ std::vector<torch::Tensor> RowViews(const Layout& layout, float* rows, torch::In
       strides[d - 1] = stride;
       stride *= sizes[d - 1];
     }
-    views.push_back(torch::from_blob(rows + entry.offset, sizes, strides));
+    views.push_back(
+        torch::from_blob(rows + entry.offset, sizes, strides, torch::TensorOptions(device)));
   }
   return views;
 }
@@ -141,16 +166,28 @@ void TorchTaskFamily::DoInit(std::span<const float> config, Key key, std::span<f
   CopyRow(model_state_layout(), start.model_state, model_state);
 }
 
+bool TorchTaskFamily::EvaluatesOn(const Device& device) const {
+  if (device.kind() == Device::Kind::kEmulated) return true;
+  Require(
+      at::hasCUDA(),
+      "torch task: the device '{}' needs a LibTorch with CUDA, and this one ({}) {}; choose the "
+      "device 'cpu'",
+      device.name(), TORCH_VERSION,
+      at::globalContext().hasCUDART() ? "finds no GPU" : "is built without CUDA");
+  return true;
+}
+
 void TorchTaskFamily::DoEvaluate(const TaskEvaluation& evaluation, Workspace& /*scratch*/) const {
   CallTorch("torch task: loss", [&] {
     if (rows_ == TorchRows::kTogether) {
       EvaluateRows(evaluation, {evaluation.rows});
-      return;
+    } else {
+      const Shape lead = rows_ == TorchRows::kInTurn ? Shape{1} : Shape{};
+      for (int64_t row = 0; row < evaluation.rows; ++row) {
+        EvaluateRows(RowOf(evaluation, row), lead);
+      }
     }
-    const Shape lead = rows_ == TorchRows::kInTurn ? Shape{1} : Shape{};
-    for (int64_t row = 0; row < evaluation.rows; ++row) {
-      EvaluateRows(RowOf(evaluation, row), lead);
-    }
+    WaitFor(TorchDeviceOf(evaluation.device));
   });
 }
 
@@ -159,6 +196,7 @@ void TorchTaskFamily::Differentiate(const TaskEvaluation& at, const Outer& outer
                                     Workspace& scratch) const {
   CheckInputs(at);
   Require(at.rows == 1, "torch task: {} rows to differentiate, wanted 1", at.rows);
+  Require(at.device == nullptr, "torch task: derivatives are made on the host alone");
   const Workspace::Frame frame(scratch);
   TaskEvaluation e = at;
   e.examples = Examples(at, scratch);
@@ -226,14 +264,17 @@ std::vector<Pictures> TorchTaskFamily::DoShow(const TaskEvaluation& evaluation,
 }
 
 TorchEvaluation TorchTaskFamily::View(const TaskEvaluation& e, torch::IntArrayRef lead) const {
+  const torch::Device device = TorchDeviceOf(e.device);
   TorchEvaluation evaluation{
-      .params = RowViews(params_layout(), Mutable(e.params), lead),
-      .model_state = RowViews(model_state_layout(), e.model_state.data(), lead),
-      .config = torch::from_blob(Mutable(e.config), Join(lead, {config_layout().size()})),
+      .params = RowViews(params_layout(), Mutable(e.params), lead, device),
+      .model_state = RowViews(model_state_layout(), e.model_state.data(), lead, device),
+      .config =
+          torch::from_blob(Mutable(e.config), Join(lead, {config_layout().size()})).to(device),
       .split = e.split,
       .keys = e.keys,
       .examples = {},
-      .aux_wanted = !e.aux.empty()};
+      .aux_wanted = !e.aux.empty(),
+      .device = device};
   for (torch::Tensor& tensor : evaluation.model_state) {
     tensor = tensor.clone();  // a new state may be made of pieces of the old one
   }
@@ -241,7 +282,7 @@ TorchEvaluation TorchTaskFamily::View(const TaskEvaluation& e, torch::IntArrayRe
     const int64_t count = std::ssize(e.examples) / e.rows;
     evaluation.examples = torch::from_blob(const_cast<int32_t*>(e.examples.data()),
                                            Join(lead, {count}), torch::TensorOptions(torch::kInt32))
-                              .to(torch::kInt64);
+                              .to(device, torch::kInt64);
   }
   return evaluation;
 }
@@ -258,22 +299,24 @@ void TorchTaskFamily::EvaluateRows(const TaskEvaluation& e, torch::IntArrayRef l
 
   std::vector<torch::Tensor> gradients;
   if (gradients_wanted) {
-    gradients = torch::autograd::grad({loss.losses}, evaluation.params, {torch::ones(lead)},
+    gradients = torch::autograd::grad({loss.losses}, evaluation.params,
+                                      {torch::ones(lead, evaluation.device)},
                                       /*retain_graph=*/false, /*create_graph=*/false,
                                       /*allow_unused=*/true);
   }
   const torch::NoGradGuard no_grad;
-  torch::from_blob(e.losses.data(), lead).copy_(loss.losses);
+  const torch::Device device = evaluation.device;
+  FloatsAt(e.losses.data(), lead, device).copy_(loss.losses);
   if (gradients_wanted) {
-    CopyOrZero(gradients, RowViews(params_layout(), e.gradients.data(), lead));
+    CopyOrZero(gradients, RowViews(params_layout(), e.gradients.data(), lead, device));
   }
   if (evaluation.aux_wanted) {
     const Shape shape = Join(lead, {aux_layout().size()});
     CheckReturned("aux", loss.aux, shape);
-    torch::from_blob(e.aux.data(), shape).copy_(loss.aux);
+    FloatsAt(e.aux.data(), shape, device).copy_(loss.aux);
   }
   if (e.split == Split::kTrain && !loss.model_state.empty()) {
-    const auto views = RowViews(model_state_layout(), e.model_state.data(), lead);
+    const auto views = RowViews(model_state_layout(), e.model_state.data(), lead, device);
     Require(loss.model_state.size() == views.size(),
             "torch task: the loss function returned {} tensors of model state, wanted {}",
             loss.model_state.size(), views.size());

@@ -36,6 +36,9 @@ struct TorchEvaluation {
   std::span<const Key> keys;  // [n]: equal keys, equal data; may be empty where there are examples
   torch::Tensor examples;     // int64 [n, E]: rows of the data set; undefined if there is none
   bool aux_wanted = false;    // whether TorchLoss::aux is read
+  // Where all these tensors are, and what the loss function returns must be; it makes its other
+  // tensors there or, by UniformTensor and its like, on the host, and moves them.
+  torch::Device device = torch::kCPU;
 };
 
 // What a loss function returns; a tensor of losses converts to it.
@@ -88,6 +91,13 @@ class TorchTaskFamily : public TaskFamily, public TaskDerivatives {
   // Derivatives for backpropagation, by autograd (tasks/derivatives.h).
   void Differentiate(const TaskEvaluation& at, const Outer& outer, std::span<float> d_params,
                      std::span<float> d_model_state, Workspace& scratch) const override;
+
+  // On emulated devices, whose memory is the host's, and on NVIDIA GPUs. Throws Error if LibTorch
+  // has no CUDA or finds no GPU.
+  bool EvaluatesOn(const Device& device) const override;
+
+  // The function that it was given.
+  const LossFunction& loss() const { return loss_; }
 
   // All rows at once, or one, as TorchRows says.
   int64_t PreferredRows() const override { return rows_ == TorchRows::kTogether ? kAllRows : 1; }

@@ -19,7 +19,7 @@ lopt::NamedTensors Init(lopt::Key key, const torch::Tensor& /*config*/) {
 // The losses of n replicas: a network with 16 hidden units learns sin(x) from 32 new points a step.
 lopt::TorchLoss Loss(const lopt::TorchEvaluation& e) {
   const std::vector<torch::Tensor>& p = e.params;
-  const torch::Tensor x = 6 * lopt::UniformTensor(e.keys, {32, 1}) - 3;
+  const torch::Tensor x = 6 * lopt::UniformTensor(e.keys, {32, 1}).to(e.device) - 3;
   const torch::Tensor hidden = torch::tanh(torch::matmul(x, p[0]) + p[1]);
   const torch::Tensor y = torch::matmul(hidden, p[2]) + p[3];
   return (y - torch::sin(x)).square().mean({1, 2});

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "torch/byte_model.h"
+#include "torch/constant_tensor.h"
 #endif
 
 namespace lopt {
@@ -32,17 +33,19 @@ class ByteWindows {
 
   // The byte before each window and then its own: int64 [examples.., length + 1].
   torch::Tensor operator()(const torch::Tensor& examples) const {
+    const torch::Device device = examples.device();
+    const torch::Tensor offsets = offsets_.On(device);
     const torch::Tensor places =
-        starts_.index_select(0, examples.flatten()).unsqueeze(1) + offsets_;
+        starts_.On(device).index_select(0, examples.flatten()).unsqueeze(1) + offsets;
     std::vector<int64_t> shape = examples.sizes().vec();
-    shape.push_back(offsets_.size(0));
-    return bytes_.index_select(0, places.flatten()).to(torch::kInt64).view(shape);
+    shape.push_back(offsets.size(0));
+    return bytes_.On(device).index_select(0, places.flatten()).to(torch::kInt64).view(shape);
   }
 
  private:
-  torch::Tensor bytes_;
-  torch::Tensor starts_;
-  torch::Tensor offsets_;
+  ConstantTensor bytes_;
+  ConstantTensor starts_;
+  ConstantTensor offsets_;
 };
 
 // `windows` [n, E, length + 1].
@@ -60,8 +63,8 @@ TorchLoss ScoreInPieces(const ByteModel& model, const std::vector<torch::Tensor>
   const int64_t count = windows.size(1);
   const int64_t piece =
       std::max<int64_t>(1, kBytesAtOnce / (windows.size(0) * (windows.size(2) - 1)));
-  TorchLoss sum = torch::zeros({windows.size(0)});
-  if (aux_wanted) sum.aux = torch::zeros({windows.size(0), 1});
+  TorchLoss sum = torch::zeros({windows.size(0)}, windows.device());
+  if (aux_wanted) sum.aux = torch::zeros({windows.size(0), 1}, windows.device());
   for (int64_t first = 0; first < count; first += piece) {
     const int64_t size = std::min(piece, count - first);
     const TorchLoss part = WindowLoss(model, params, windows.narrow(1, first, size), aux_wanted);

@@ -37,7 +37,7 @@ torch::Tensor RowLstmLogits(const RowLstmOptions& options, const std::vector<tor
   const RecurrentOutput last =
       RunRecurrent(options.cell, images.view({n, batch, height, -1}),
                    torch::TensorList(params).slice(0, kRecurrentWeights),
-                   RecurrentZeros(options.cell, n, batch, options.hidden_size));
+                   RecurrentZeros(options.cell, n, batch, options.hidden_size, images.device()));
   return Linear(last.state[0], {params[kRecurrentWeights], params[kRecurrentWeights + 1]});
 }
 

@@ -43,7 +43,8 @@ TorchStart StartRegression(const SequenceRegressionOptions& options, Key key) {
 TorchLoss RegressionLoss(const SequenceRegressionOptions& options, const TorchEvaluation& e) {
   const torch::Tensor& window = e.model_state.back();
   const torch::Tensor phases =
-      (torch::linspace(0, 1, options.steps, torch::kFloat64) + window.unsqueeze(1)) *
+      (torch::linspace(0, 1, options.steps, window.options().dtype(torch::kFloat64)) +
+       window.unsqueeze(1)) *
       std::numbers::pi;  // [n, steps], doubles for late windows
   const torch::Tensor x = torch::sin(phases).to(torch::kFloat32).view({-1, 1, options.steps, 1});
   const torch::Tensor y = torch::cos(phases).to(torch::kFloat32).unsqueeze(2);

@@ -1,6 +1,7 @@
 #include "torch/task_type.h"
 #ifdef LOPT_LIBTORCH
 #include "base/options.h"
+#include "torch/constant_tensor.h"
 #include "torch/image_layers.h"
 #endif
 
@@ -70,7 +71,7 @@ struct StnNet {
   StnNet(const StnOptions& options, const ImageData& data)
       : localization{{kFirstLocalizationKernel, kStnKernel}, {data.channels()}},
         classifier{{kStnKernel, kStnKernel}, {data.channels()}},
-        mask(torch::tensor(options.mask).to(torch::kFloat32)),
+        mask(torch::tensor(options.mask) > 0),
         align_corners(options.align_corners),
         height(data.height()),
         width(data.width()) {
@@ -83,7 +84,7 @@ struct StnNet {
 
   ConvPair localization;
   ConvPair classifier;
-  torch::Tensor mask;  // [6]
+  ConstantTensor mask;  // [6]: whether the net chooses it
   bool align_corners;
   int64_t height;
   int64_t width;
@@ -150,7 +151,8 @@ torch::Tensor Straighten(const StnNet& net, const std::vector<torch::Tensor>& pa
                                  LayerOf(params, kLocalizationConv1));
   x = torch::relu(Linear(x, LayerOf(params, kLocalizationLinear0)));
   const torch::Tensor chosen = Linear(x, LayerOf(params, kLocalizationLinear1));
-  const torch::Tensor theta = torch::where(net.mask > 0, chosen, IdentityTheta());
+  const torch::Tensor theta =
+      torch::where(net.mask.On(x.device()), chosen, IdentityTheta().to(x.device()));
   // Replicas of an image beside their thetas: both [batch n, ...].
   const torch::Tensor each = images.view({-1, net.classifier.channels[0], net.height, net.width});
   return SampleAffine(each, theta.transpose(0, 1).reshape({-1, 2, 3}), net.align_corners)
