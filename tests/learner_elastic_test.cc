@@ -357,6 +357,8 @@ TEST_CASE("What no worker of the run would send is refused, and the job goes on 
       {"no hello", other_frame(FrameType::kJoin, {})},
       {"protocol", other_frame(FrameType::kJoin, ToWire(JoinRequest{.protocol = 0}))},
       {"version", other_frame(FrameType::kJoin, ToWire(JoinRequest{.version = "older"}))},
+      {"token", other_frame(FrameType::kJoin,
+                            ToWire(JoinRequest{.version = "test", .token = "a guess"}))},
       {"kind",
        [](Frame* frame) {
          if (frame->type == FrameType::kAnswer) frame->kind = kHello;

@@ -95,7 +95,8 @@ TEST_CASE("An unknown option is an error that lists the options") {
   CHECK_EQ(finished.errors,
            "lopt: --step is not an option here; the options are --preset, --set, --out, --steps, "
            "--threads, --seed, --data-dir, --resume, --from, --overwrite, --init-theta, --isa, "
-           "--device, --devices, --allow-isa-change, --learner-only, --plugin, --help\n");
+           "--device, --devices, --allow-isa-change, --learner-only, --listen, --wait-for, "
+           "--token-file, --tls-cert, --tls-key, --tls-ca, --insecure, --plugin, --help\n");
 }
 
 TEST_CASE("Command lines that say too little or too much are usage errors") {

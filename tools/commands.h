@@ -31,6 +31,7 @@ struct Command {
 std::span<const Command> Commands();
 
 int MetaTrainCommand(const std::vector<std::string>& arguments);
+int WorkerCommand(const std::vector<std::string>& arguments);
 int LaunchCommand(const std::vector<std::string>& arguments);
 int EvalCommand(const std::vector<std::string>& arguments);
 int ReportCommand(const std::vector<std::string>& arguments);

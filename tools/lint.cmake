@@ -25,6 +25,9 @@ endif()
 if(NOT LOPT_MPI)
   list(FILTER tidy_files EXCLUDE REGEX "/mpi_transport\\.cc$")
 endif()
+if(NOT lopt_has_grpc)
+  list(FILTER tidy_files EXCLUDE REGEX "/grpc_connections\\.cc$")
+endif()
 
 find_program(CLANG_FORMAT clang-format)
 if(CLANG_FORMAT)
@@ -37,7 +40,7 @@ if(CLANG_TIDY)
   add_test(NAME "lint: compile commands" COMMAND sh -c
     "'${CMAKE_COMMAND}' -S '${CMAKE_SOURCE_DIR}' -B '${lint}' -G '${CMAKE_GENERATOR}' -DCMAKE_BUILD_TYPE=${CMAKE_BUILD_TYPE} \
        -DCMAKE_CXX_COMPILER='${CMAKE_CXX_COMPILER}' -DCMAKE_PREFIX_PATH='${CMAKE_PREFIX_PATH}' \
-       -DLOPT_TORCH=${LOPT_TORCH} -DLOPT_MPI=${LOPT_MPI} -DLOPT_TBB=${LOPT_TBB} -DLOPT_CUDA=OFF -DPython_EXECUTABLE='${Python_EXECUTABLE}' -DCMAKE_UNITY_BUILD=OFF -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON > '${lint}.log' && \
+       -DLOPT_TORCH=${LOPT_TORCH} -DLOPT_MPI=${LOPT_MPI} -DLOPT_GRPC=${lopt_has_grpc} -DLOPT_TBB=${LOPT_TBB} -DLOPT_CUDA=OFF -DPython_EXECUTABLE='${Python_EXECUTABLE}' -DCMAKE_UNITY_BUILD=OFF -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON > '${lint}.log' && \
      sed -i 's|${lint}|${CMAKE_BINARY_DIR}|g; s|--param=ggc-min-heapsize=[0-9]*||' '${lint}/compile_commands.json'")
   set_tests_properties("lint: compile commands" PROPERTIES LABELS lint FIXTURES_SETUP lint_commands)
   foreach(file ${tidy_files})

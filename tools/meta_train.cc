@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <boost/program_options.hpp>
-#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <exception>
@@ -11,11 +10,11 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <thread>
 #include <vector>
 
 #include "base/isa.h"
+#include "learner/elastic/elastic_transport.h"
 #include "learner/job/meta_trainer.h"
 #include "learner/meta_train_config.h"
 #include "learner/transport/local_transport.h"
@@ -25,6 +24,8 @@
 #include "tools/command_line.h"
 #include "tools/commands.h"
 #include "tools/cores.h"
+#include "tools/gpu_list.h"
+#include "tools/network_options.h"
 #include "tools/presets.h"
 #include "tools/progress.h"
 #include "tools/progress_line.h"
@@ -45,7 +46,8 @@ std::string MetaTrainExamples() {
          "  lopt meta-train --preset tutorial --data-dir mnist --out runs/first\n"
          "  lopt meta-train config.json --set estimators.0.std=0.02 --steps 1000\n"
          "  lopt meta-train --resume --out runs/first --steps 2000\n"
-         "  mpiexec -n 4 lopt meta-train --preset tutorial --set workers=4\n";
+         "  mpiexec -n 4 lopt meta-train --preset tutorial --set workers=4\n"
+         "  lopt meta-train --preset tutorial --set workers=4 --listen 127.0.0.1:4711\n";
 }
 
 po::options_description MetaTrainOptions() {
@@ -82,6 +84,12 @@ po::options_description MetaTrainOptions() {
       "Resume a run of another instruction set or device, or let ranks differ in them; results may "
       "differ in last bits.");
   add("learner-only", "Under mpiexec: rank 0 updates theta only, the other ranks compute.");
+  add("listen", po::value<std::string>()->value_name("HOST:PORT"),
+      "Compute nothing here but wait for `lopt worker` processes, which may come and go; with "
+      "gather_checkpoints.");
+  add("wait-for", po::value<int64_t>()->value_name("N"),
+      "With --listen: begin when so many are there. Default: 0, at once.");
+  AddNetworkOptions(&options);
   return options;
 }
 
@@ -133,22 +141,6 @@ Config Apply(const po::variables_map& values, Config config) {
     config = config.With("seed", std::to_string(values["seed"].as<int64_t>()));
   }
   return config;
-}
-
-// The numbers in "0,2".
-std::vector<int> GpusOf(const std::string& list) {
-  std::vector<int> gpus;
-  for (const char *at = list.data(), *end = at + list.size(); at != end;) {
-    int gpu = -1;
-    const auto [next, error] = std::from_chars(at, end, gpu);
-    const bool last = next == end;
-    if (error != std::errc() || gpu < 0 || (!last && (*next != ',' || next + 1 == end))) {
-      throw UsageError(fmt::format("--devices wants numbers of GPUs, such as 0,2, not '{}'", list));
-    }
-    gpus.push_back(gpu);
-    at = last ? end : next + 1;
-  }
-  return gpus;
 }
 
 void PrintSummary(const MetaTrainResult& result) {
@@ -214,6 +206,31 @@ int DefaultThreads(const Transport& transport) {
   transport->Abort(exit_code);
 }
 
+// The learner of an elastic job, whose workers are to come to this address.
+std::unique_ptr<Transport> ListenForWorkers(const po::variables_map& values,
+                                            const std::string& address,
+                                            const MetaTrainConfig& config,
+                                            const MetaTrainerOptions& options) {
+  const NetworkOptions network = ReadNetworkOptions(values, address);
+  ElasticOptions elastic{
+      .token = network.token, .stop = options.stop, .stopped_exit_code = kExitInterrupted};
+  if (values.contains("wait-for")) elastic.wait_for = values["wait-for"].as<int64_t>();
+  CheckConfig(config);
+  return std::make_unique<ElasticTransport>(config, options, elastic,
+                                            ListenGrpc(network.address, network.tls));
+}
+
+// Words of a command line that give the options again that say where workers come to.
+std::string ListenWords(const po::variables_map& values) {
+  std::string words;
+  for (const char* name : {"listen", "token-file", "tls-cert", "tls-key", "tls-ca"}) {
+    if (const auto value = TextOption(values, name)) {
+      words += fmt::format(" --{} {}", name, ShellQuoted(*value));
+    }
+  }
+  return words + (values.contains("insecure") ? " --insecure" : "");
+}
+
 // Meta-training as this rank of the job. Returns the exit code.
 int Train(const po::variables_map& values, Transport* transport) {
   if (values.contains("resume") && values.contains("overwrite")) {
@@ -222,12 +239,23 @@ int Train(const po::variables_map& values, Transport* transport) {
   if (values.contains("from") && !values.contains("resume")) {
     throw UsageError("--from says where to go on; it wants --resume");
   }
+  const auto listen = TextOption(values, "listen");
+  if (listen && StartedByMpi()) {
+    throw UsageError("--listen is for a job without MPI; here are ranks that compute");
+  }
+  for (const char* name : {"wait-for", "token-file", "tls-cert", "tls-key", "tls-ca", "insecure"}) {
+    if (!listen && values.contains(name)) {
+      throw UsageError(fmt::format("--{} is about workers that come; it wants --listen", name));
+    }
+  }
   const RunSource source = ReadRunSource(values);
   auto config = ReadOptions<MetaTrainConfig>(Apply(values, source.config));
   if (const auto directory = TextOption(values, "data-dir")) config.data_dir = *directory;
   if (const auto isa = TextOption(values, "isa")) config.isa = *isa;
   if (const auto device = TextOption(values, "device")) config.device = *device;
   if (const auto theta = TextOption(values, "init-theta")) config.init_theta = *theta;
+
+  config.gather_checkpoints = config.gather_checkpoints || listen;
 
   const bool speaks = transport->rank() == 0;
   const BuildInfo build = GetBuildInfo();
@@ -240,9 +268,14 @@ int Train(const po::variables_map& values, Transport* transport) {
   options.overwrite = values.contains("overwrite");
   options.allow_isa_change = values.contains("allow-isa-change");
   if (const auto gpus = TextOption(values, "devices")) options.gpus = GpusOf(*gpus);
-  options.learner_only = values.contains("learner-only");
+  options.learner_only = values.contains("learner-only") || listen;
   options.version = VersionAndCommit(build);
   options.stop = StopOnSignals(speaks ? "this update" : "");
+  std::unique_ptr<Transport> elastic;
+  if (listen) {
+    elastic = ListenForWorkers(values, *listen, config, options);
+    transport = elastic.get();
+  }
   options.transport = transport;
   if (StartedByMpi()) {
     options.on_failure = [=](const char* message) { EndJob(transport, message, kExitError); };
@@ -253,12 +286,16 @@ int Train(const po::variables_map& values, Transport* transport) {
 
   ProgressReporter progress(stdout, TerminalColumns(stdout));
   options.on_step = [&](const MetaTrainProgress& step) { progress.Step(step); };
-  fmt::print(
-      "Meta-training {}: {} updates, {} on {}{} threads{}, to {}\n",
-      config.learned_optimizer.Type(), config.meta_steps,
-      config.isa.empty() ? CurrentIsa() : config.isa,
-      transport->size() > 1 ? fmt::format("{} ranks x ", transport->size()) : "", options.threads,
-      config.device == "cpu" ? "" : fmt::format(", windows on {}", config.device), options.out_dir);
+  const std::string who =
+      listen
+          ? fmt::format("workers that come ({})", transport->Description())
+          : fmt::format("{}{} threads",
+                        transport->size() > 1 ? fmt::format("{} ranks x ", transport->size()) : "",
+                        options.threads);
+  fmt::print("Meta-training {}: {} updates, {} on {}{}, to {}\n", config.learned_optimizer.Type(),
+             config.meta_steps, config.isa.empty() ? CurrentIsa() : config.isa, who,
+             config.device == "cpu" ? "" : fmt::format(", windows on {}", config.device),
+             options.out_dir);
   std::fflush(stdout);
   const MetaTrainResult result = RunMetaTraining(config, options);
   progress.Finish();
@@ -267,9 +304,9 @@ int Train(const po::variables_map& values, Transport* transport) {
   if (result.interrupted) {
     fmt::print("Stopped after update {} of {}; the state is saved. To go on:\n",
                result.learner.outer_step, config.meta_steps);
-    fmt::print("  {}lopt meta-train --resume --out {}{}\n",
-               transport->size() > 1 ? fmt::format("mpiexec -n {} ", transport->size()) : "",
-               ShellQuoted(options.out_dir), PluginWords(values));
+    fmt::print("  {}lopt meta-train --resume --out {}{}{}\n",
+               StartedByMpi() ? fmt::format("mpiexec -n {} ", transport->size()) : "",
+               ShellQuoted(options.out_dir), ListenWords(values), PluginWords(values));
     return kExitInterrupted;
   }
   fmt::print("The weights are in {}\n", result.theta_path);

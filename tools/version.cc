@@ -6,6 +6,7 @@
 
 #include "base/device.h"
 #include "base/isa.h"
+#include "learner/elastic/grpc_connections.h"
 #include "learner/plugin.h"
 #include "learner/transport/mpi_transport.h"
 #include "tasks/torch_module.h"
@@ -55,6 +56,7 @@ int VersionCommand(const std::vector<std::string>& arguments) {
   fmt::print("sanitizers:       {}\n", OrElse(build.sanitizers, "none"));
   fmt::print("instruction sets: {} (in use: {})\n", fmt::join(SupportedIsas(), " "), CurrentIsa());
   fmt::print("MPI:              {}\n", OrElse(MpiLibrary(), "not built"));
+  fmt::print("gRPC:             {}\n", OrElse(GrpcLibrary(), "not built"));
   fmt::print("CUDA:             {}\n", CudaLine());
   fmt::print("LibTorch:         {}\n", TorchLine());
   fmt::print("plug-ins:         built for {}\n", LOPT_ABI);

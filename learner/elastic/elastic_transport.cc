@@ -26,6 +26,15 @@ double SecondsBetween(std::chrono::steady_clock::time_point from,
   return std::chrono::duration<double>(to - from).count();
 }
 
+// In a time that does not tell where they differ.
+bool SameText(const std::string& a, const std::string& b) {
+  unsigned different = a.size() == b.size() ? 0 : 1;
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    different |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[i]);
+  }
+  return different == 0;
+}
+
 }  // namespace
 
 ElasticTransport::ElasticTransport(const MetaTrainConfig& config, const MetaTrainerOptions& options,
@@ -163,8 +172,8 @@ void ElasticTransport::Open(int64_t connection, const std::string& where) {
   peers_[connection] = {.where = where, .name = "the process at " + where, .heard = now};
   const auto is_stranger = [](const auto& peer) { return !peer.second.joined; };
   if (std::ranges::count_if(peers_, is_stranger) > kStrangers) {
-    Refuse(std::ranges::find_if(peers_, is_stranger)->first,
-           "too many others have not said who they are");
+    Drop(std::ranges::find_if(peers_, is_stranger)->first,
+         "too many others have not said who they are");
   }
 }
 
@@ -203,11 +212,13 @@ void ElasticTransport::Take(int64_t connection, Peer* peer, const Frame& frame) 
 void ElasticTransport::Join(int64_t connection, Peer* peer, const Frame& frame) {
   int64_t protocol = 0;
   WireReader(BytesOf(frame)).Read(protocol);
-  Require(protocol == kElasticProtocol, "it speaks protocol {}, the learner (version '{}') {}",
-          protocol, version_, kElasticProtocol);
+  Require(protocol == kElasticProtocol,
+          "it speaks protocol {}, the learner protocol {} (version '{}' of the program)", protocol,
+          kElasticProtocol, version_);
   const auto request = FromWire<JoinRequest>(BytesOf(frame));
   Require(request.version == version_, "it runs version '{}' of the program, the learner '{}'",
           request.version, version_);
+  Require(SameText(request.token, elastic_.token), "it does not say the token of this job");
   peer->joined = true;
   connections_->Trust(connection);
   connections_->Send(
@@ -262,6 +273,12 @@ void ElasticTransport::TakeAnswer(int64_t connection, const Frame& frame) {
 void ElasticTransport::Refuse(int64_t connection, const std::string& why) {
   spdlog::warn("{} is refused: {}", peers_.at(connection).name, why);
   connections_->Send(connection, {.type = FrameType::kRefused, .body = MakeBody(ToWire(why))});
+  connections_->Close(connection);
+  Forget(connection, "");
+}
+
+void ElasticTransport::Drop(int64_t connection, const std::string& why) {
+  spdlog::warn("{} is dropped: {}", peers_.at(connection).name, why);
   connections_->Close(connection);
   Forget(connection, "");
 }
@@ -436,7 +453,7 @@ void ElasticTransport::Tend() {
     }
   }
   for (const auto& [connection, why] : silent) {
-    Refuse(connection, why);
+    Drop(connection, why);
   }
   CheckWaiting();
 }

@@ -24,6 +24,7 @@ namespace lopt {
 struct ElasticOptions {
   // A rank sends its states after so many updates, so that another process can go on from there.
   int64_t snapshot_updates = 8;
+  std::string token = {};  // that workers are to say
   // Connections that the job waits for before it begins.
   int64_t wait_for = 0;
   // Whether a worker that is told to stop stops the job.
@@ -104,6 +105,8 @@ class ElasticTransport final : public Transport {
   void Equip(Peer* peer, const Frame& frame);
   void TakeAnswer(int64_t connection, const Frame& frame);
   void Refuse(int64_t connection, const std::string& why);
+  // The same without a word to it, so that it may come again.
+  void Drop(int64_t connection, const std::string& why);
   // Its leases end; `why` is for the log.
   void Forget(int64_t connection, const std::string& why);
 

@@ -55,11 +55,13 @@ inline const std::vector<std::byte>& BytesOf(const Frame& frame) {
 struct JoinRequest {
   int64_t protocol = kElasticProtocol;
   std::string version = {};  // of the program
+  std::string token = {};    // that the learner wants to hear; empty: none
 
   template <class Visitor>
   void VisitMembers(Visitor& visit) {
     visit("protocol", protocol);
     visit("version", version);
+    visit("token", token);
   }
 };
 

@@ -1,0 +1,38 @@
+# Elastic workers over gRPC, in learner/elastic/grpc_connections.cc; where there is no gRPC, grpc_connections_nogrpc.cc stands in for it.
+set(LOPT_GRPC AUTO CACHE STRING "Workers that come and go, over gRPC: ON, OFF, or AUTO: where gRPC is found")
+set_property(CACHE LOPT_GRPC PROPERTY STRINGS AUTO ON OFF)
+set(lopt_has_grpc OFF)
+if(LOPT_GRPC)
+  pkg_check_modules(GRPC QUIET IMPORTED_TARGET GLOBAL grpc++)
+  find_program(GRPC_CPP_PLUGIN grpc_cpp_plugin)
+  if(GRPC_FOUND AND GRPC_CPP_PLUGIN)
+    set(lopt_has_grpc ON)
+  elseif(NOT LOPT_GRPC STREQUAL AUTO)
+    message(FATAL_ERROR "LOPT_GRPC is ${LOPT_GRPC}, but gRPC (libgrpc++-dev) or its compiler (protobuf-compiler-grpc) is not found")
+  else()
+    message(STATUS "gRPC not found: workers that come and go are left out")
+  endif()
+endif()
+
+# Adds one of the two files to the learner's library, and what the first wants.
+function(lopt_grpc)
+  if(NOT lopt_has_grpc)
+    set_source_files_properties(learner/elastic/grpc_connections.cc PROPERTIES HEADER_FILE_ONLY ON)  # left out of the build
+    return()
+  endif()
+  set_source_files_properties(learner/elastic/grpc_connections_nogrpc.cc PROPERTIES HEADER_FILE_ONLY ON)
+  set(directory ${PROJECT_BINARY_DIR}/learner/elastic)
+  set(sources ${directory}/elastic.pb.cc ${directory}/elastic.grpc.pb.cc)
+  set(headers ${directory}/elastic.pb.h ${directory}/elastic.grpc.pb.h)
+  file(MAKE_DIRECTORY ${directory})
+  add_custom_command(OUTPUT ${sources} ${headers} DEPENDS learner/elastic/elastic.proto VERBATIM
+    COMMAND protobuf::protoc --proto_path=${PROJECT_SOURCE_DIR} --cpp_out=${PROJECT_BINARY_DIR} --grpc_out=${PROJECT_BINARY_DIR}
+            --plugin=protoc-gen-grpc=${GRPC_CPP_PLUGIN} learner/elastic/elastic.proto
+    WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  target_sources(lopt_learner PRIVATE ${sources} ${headers})
+  set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS -w)
+  set_source_files_properties(${sources} learner/elastic/grpc_connections.cc PROPERTIES
+    SKIP_PRECOMPILE_HEADERS ON SKIP_UNITY_BUILD_INCLUSION ON)
+  target_include_directories(lopt_learner SYSTEM PRIVATE ${PROJECT_BINARY_DIR})
+  target_link_libraries(lopt_learner PRIVATE PkgConfig::GRPC protobuf::libprotobuf-lite)
+endfunction()

@@ -1,0 +1,612 @@
+#include "learner/elastic/grpc_connections.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <grpc/support/log.h>
+#include <grpcpp/grpcpp.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <spdlog/spdlog.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "base/error.h"
+#include "learner/elastic/elastic.grpc.pb.h"
+
+namespace lopt {
+namespace {
+
+using wire::FramePart;
+using EventOf = Connections::Event;
+
+// A frame travels in parts, so that a stranger's can be refused before much of it is here.
+constexpr size_t kPartBytes = 60 << 10;
+constexpr int kMostPartBytes = 64 << 10;
+constexpr size_t kMostFrameBytes = size_t{1} << 30;
+// Of a connection, frames that nobody has taken: then no more are read.
+constexpr int kUntaken = 16;
+constexpr std::chrono::seconds kCloseGrace{5};
+constexpr int kHandshakeMilliseconds = 10000;
+// Connections are closed at once that leave fewer descriptors to the rest of the process, or that
+// would be more than this.
+constexpr rlim_t kSpareDescriptors = 64;
+constexpr rlim_t kMostDescriptors = 16384;
+
+using GrpcClock = std::chrono::steady_clock;
+
+// What has happened, until it is polled.
+class EventQueue {
+ public:
+  void Put(EventOf event) {
+    const std::lock_guard lock(mutex_);
+    events_.push_back(std::move(event));
+    if (wakeup_ != nullptr) {
+      wakeup_->Notify();
+    }
+  }
+  std::optional<EventOf> Take() {
+    const std::lock_guard lock(mutex_);
+    if (events_.empty()) {
+      return std::nullopt;
+    }
+    EventOf event = std::move(events_.front());
+    events_.pop_front();
+    return event;
+  }
+  void Notify(Wakeup* wakeup) {
+    const std::lock_guard lock(mutex_);
+    wakeup_ = wakeup;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::deque<EventOf> events_;
+  Wakeup* wakeup_ = nullptr;
+};
+
+// One end of a stream. What gRPC's threads and the owner's call is guarded by the mutex; gRPC calls
+// nothing back from inside an operation that it is asked for.
+template <class Reactor>
+class Stream : public Reactor {
+ public:
+  Stream(int64_t number, bool trusted, EventQueue* events)
+      : number_(number), trusted_(trusted), events_(events) {}
+
+  void Send(const Frame& frame) {
+    const std::lock_guard lock(mutex_);
+    if (dead_ || closing_) {
+      return;
+    }
+    const std::vector<std::byte>& bytes = BytesOf(frame);
+    size_t at = 0;
+    do {
+      const size_t size = std::min(kPartBytes, bytes.size() - at);
+      FramePart& part = parts_.emplace_back();
+      part.set_type(static_cast<int>(frame.type));
+      part.set_lease(frame.lease);
+      part.set_kind(frame.kind);
+      part.set_body(bytes.data() + at, size);
+      at += size;
+      part.set_goes_on(at < bytes.size());
+    } while (at < bytes.size());
+    Write();
+  }
+  void Trust() {
+    const std::lock_guard lock(mutex_);
+    trusted_ = true;
+  }
+  // One of its frames was taken.
+  void Took() {
+    const std::lock_guard lock(mutex_);
+    --untaken_;
+    Read();
+  }
+  void Close() {
+    const std::lock_guard lock(mutex_);
+    closing_ = reported_ = true;
+    Read();  // whatever comes is dropped, until the other side has closed as well
+    EndIfWritten();
+  }
+
+  void OnReadDone(bool ok) final {
+    const std::lock_guard lock(mutex_);
+    reading_ = false;
+    if (!ok) {
+      Die("");
+      return;
+    }
+    frame_.insert(frame_.end(), reinterpret_cast<const std::byte*>(part_.body().data()),
+                  reinterpret_cast<const std::byte*>(part_.body().data() + part_.body().size()));
+    if (frame_.size() > (trusted_ ? kMostFrameBytes : kPartBytes)) {
+      Die("it sent a frame that is too long");
+      Cancel();
+      return;
+    }
+    if (!part_.goes_on() && !reported_) {
+      ++untaken_;
+      events_->Put({.what = EventOf::What::kFrame,
+                    .connection = number_,
+                    .frame = {.type = static_cast<FrameType>(part_.type()),
+                              .lease = part_.lease(),
+                              .kind = part_.kind(),
+                              .body = MakeBody(std::exchange(frame_, {}))}});
+    } else if (reported_) {
+      frame_.clear();
+    }
+    Read();
+  }
+  void OnWriteDone(bool ok) final {
+    const std::lock_guard lock(mutex_);
+    writing_ = false;
+    parts_.pop_front();
+    if (!ok) {
+      Die("");
+      return;
+    }
+    Write();
+    EndIfWritten();
+  }
+
+ protected:
+  // What is to be called with the mutex held.
+  virtual void Cancel() = 0;
+  // All was written, or nothing more can be.
+  virtual void EndWriting() = 0;
+  virtual void Died() {}
+
+  void Read() {
+    if (!reading_ && !dead_ && !(ended_ && kEndIsAll) && (reported_ || untaken_ < kUntaken)) {
+      reading_ = true;
+      this->StartRead(&part_);
+    }
+  }
+  void Write() {
+    if (!writing_ && !dead_ && !parts_.empty()) {
+      writing_ = true;
+      this->StartWrite(&parts_.front());
+    }
+  }
+  void EndIfWritten() {
+    if (!ended_ && !writing_ && (dead_ || (closing_ && parts_.empty()))) {
+      ended_ = true;
+      EndWriting();
+    }
+  }
+  void Report(const std::string& why) {
+    if (!std::exchange(reported_, true)) {
+      events_->Put({.what = EventOf::What::kClosed, .connection = number_, .text = why});
+    }
+  }
+  // The stream carries nothing more.
+  void Die(const std::string& why) {
+    if (!std::exchange(dead_, true)) {
+      Died();
+    }
+    if (kEndIsAll || !why.empty()) {
+      Report(why);
+    }
+    EndIfWritten();
+  }
+
+  // Whether EndWriting ends the stream, reading included.
+  static constexpr bool kEndIsAll =
+      std::is_same_v<Reactor, grpc::ServerBidiReactor<FramePart, FramePart>>;
+
+  std::mutex mutex_;
+  const int64_t number_;
+  bool trusted_;
+  bool closing_ = false;   // once all is written
+  bool reported_ = false;  // no more events
+  bool dead_ = false;
+  bool ended_ = false;  // EndWriting was called
+
+ private:
+  EventQueue* const events_;
+  bool reading_ = false;
+  bool writing_ = false;
+  int untaken_ = 0;
+  FramePart part_;                // that is being read
+  std::vector<std::byte> frame_;  // of which parts were read
+  std::deque<FramePart> parts_;   // the first is being written
+};
+
+void LogOfGrpc(gpr_log_func_args* args) {
+  spdlog::debug("gRPC: {} ({}:{})", args->message, args->file, args->line);
+}
+
+void UseLog() {
+  static std::once_flag once;
+  std::call_once(once, [] { gpr_set_log_function(LogOfGrpc); });
+}
+
+bool HasTls(const TlsTexts& tls) { return !tls.certificate.empty(); }
+
+// "ipv4:10.0.0.7:4711" as "10.0.0.7:4711".
+std::string PeerText(std::string uri) {
+  uri = uri.substr(uri.find(':') + 1);
+  for (size_t at; (at = uri.find("%5B")) != std::string::npos;) uri.replace(at, 3, "[");
+  for (size_t at; (at = uri.find("%5D")) != std::string::npos;) uri.replace(at, 3, "]");
+  return uri;
+}
+
+std::string ErrnoText() { return std::strerror(errno); }
+
+// A socket that listens. Accepts connections on a thread of its own, since gRPC's stops to listen
+// when a process has no descriptors left.
+class Listener {
+ public:
+  explicit Listener(const NetAddress& wanted) {
+    addrinfo hints{};
+    hints.ai_socktype = SOCK_STREAM;
+    hints.ai_flags = AI_PASSIVE;
+    addrinfo* first = nullptr;
+    const int error =
+        ::getaddrinfo(wanted.host.c_str(), std::to_string(wanted.port).c_str(), &hints, &first);
+    Require(error == 0, "cannot listen on {}: {}", wanted.Text(), ::gai_strerror(error));
+    const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owned(first, &::freeaddrinfo);
+    socket_ = ::socket(first->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    const int yes = 1;
+    ::setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    if (socket_ < 0 || ::bind(socket_, first->ai_addr, first->ai_addrlen) != 0 ||
+        ::listen(socket_, SOMAXCONN) != 0) {
+      const std::string why = ErrnoText();
+      ::close(socket_);
+      Fail("cannot listen on {}: {}", wanted.Text(), why);
+    }
+    sockaddr_storage bound{};
+    socklen_t size = sizeof bound;
+    ::getsockname(socket_, reinterpret_cast<sockaddr*>(&bound), &size);
+    address_ = wanted;
+    address_.port =
+        ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6*>(&bound)->sin6_port
+                                          : reinterpret_cast<const sockaddr_in*>(&bound)->sin_port);
+    rlimit limit{};
+    ::getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = std::max(limit.rlim_cur, std::min(limit.rlim_max, kMostDescriptors));
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+    most_ = std::min(limit.rlim_cur, kMostDescriptors) - kSpareDescriptors;
+    stop_ = ::eventfd(0, EFD_CLOEXEC);
+    Require(stop_ >= 0, "cannot make an eventfd: {}", ErrnoText());
+  }
+  ~Listener() {
+    Stop();
+    ::close(socket_);
+    ::close(stop_);
+  }
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+
+  const NetAddress& address() const { return address_; }
+
+  void Start(grpc::experimental::ExternalConnectionAcceptor* acceptor) {
+    thread_ = std::thread([this, acceptor] { Accept(acceptor); });
+  }
+  void Stop() {
+    if (thread_.joinable()) {
+      const uint64_t one = 1;
+      [[maybe_unused]] const ssize_t written = ::write(stop_, &one, sizeof one);
+      thread_.join();
+    }
+  }
+
+ private:
+  void Accept(grpc::experimental::ExternalConnectionAcceptor* acceptor) {
+    for (;;) {
+      std::array<pollfd, 2> waits = {{{.fd = stop_, .events = POLLIN, .revents = 0},
+                                      {.fd = socket_, .events = POLLIN, .revents = 0}}};
+      ::poll(waits.data(), waits.size(), -1);
+      if (waits[0].revents != 0) {
+        return;
+      }
+      const int fd = ::accept4(socket_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+      if (fd < 0) {
+        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        }
+        continue;
+      }
+      // The lowest that is free is taken, so this many are open.
+      if (static_cast<rlim_t>(fd) >= most_) {
+        ::close(fd);
+        continue;
+      }
+      const int yes = 1;
+      ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+      grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+      connection.listener_fd = socket_;
+      connection.fd = fd;
+      acceptor->HandleNewConnection(&connection);
+    }
+  }
+
+  NetAddress address_;
+  int socket_ = -1;
+  int stop_ = -1;
+  rlim_t most_ = 0;
+  std::thread thread_;
+};
+
+class GrpcListening final : public Connections {
+ public:
+  GrpcListening(const NetAddress& address, const TlsTexts& tls)
+      : listener_(address), service_(this) {
+    UseLog();
+    std::shared_ptr<grpc::ServerCredentials> credentials = grpc::InsecureServerCredentials();
+    if (HasTls(tls)) {
+      grpc::SslServerCredentialsOptions options(
+          GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+      options.pem_root_certs = tls.authorities;
+      options.pem_key_cert_pairs.push_back({tls.key, tls.certificate});
+      credentials = grpc::SslServerCredentials(options);
+    }
+    grpc::ServerBuilder builder;
+    builder.SetMaxReceiveMessageSize(kMostPartBytes);
+    builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMilliseconds);
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kHandshakeMilliseconds);
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 1);
+    builder.RegisterService(&service_);
+    acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials);
+    server_ = builder.BuildAndStart();
+    Require(server_ != nullptr,
+            "gRPC cannot listen on {}: the certificate, its key or the authorities are no good",
+            listener_.address().Text());
+    listener_.Start(acceptor_.get());
+  }
+  ~GrpcListening() override {
+    events_.Notify(nullptr);
+    listener_.Stop();
+    server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
+    server_->Wait();
+    std::unique_lock lock(mutex_);
+    all_done_.wait(lock, [this] { return streams_.empty(); });
+  }
+
+  std::string Description() const override {
+    return fmt::format("{} on {}", GrpcLibrary(), listener_.address().Text());
+  }
+  std::optional<EventOf> Poll() override {
+    CancelLate();
+    std::optional<EventOf> event = events_.Take();
+    if (event && event->what == EventOf::What::kFrame) {
+      With(event->connection, [](ServerStream* stream) { stream->Took(); });
+    }
+    return event;
+  }
+  void Send(int64_t connection, Frame frame) override {
+    With(connection, [&](ServerStream* stream) { stream->Send(frame); });
+  }
+  void Trust(int64_t connection) override {
+    With(connection, [](ServerStream* stream) { stream->Trust(); });
+  }
+  void Close(int64_t connection) override {
+    With(connection, [&](ServerStream* stream) {
+      stream->Close();
+      closing_.emplace_back(GrpcClock::now() + kCloseGrace, connection);
+    });
+  }
+  bool Idle() const override {
+    const std::lock_guard lock(mutex_);
+    return streams_.empty();
+  }
+  void NotifyOnEvent(Wakeup* wakeup) override { events_.Notify(wakeup); }
+
+ private:
+  class ServerStream final : public Stream<grpc::ServerBidiReactor<FramePart, FramePart>> {
+   public:
+    ServerStream(int64_t number, GrpcListening* owner, grpc::CallbackServerContext* context)
+        : Stream(number, false, &owner->events_), owner_(owner), context_(context) {}
+
+    void Begin() {
+      const std::lock_guard lock(mutex_);
+      Read();
+    }
+    void CancelNow() {
+      const std::lock_guard lock(mutex_);
+      Cancel();
+    }
+    void OnCancel() override {
+      const std::lock_guard lock(mutex_);
+      Die("");
+    }
+    void OnDone() override {
+      {
+        const std::lock_guard lock(mutex_);
+        done_ = true;
+      }
+      owner_->Done(number_);
+    }
+
+   private:
+    void Cancel() override {
+      if (!done_) {
+        context_->TryCancel();
+      }
+    }
+    void EndWriting() override { this->Finish(grpc::Status::OK); }
+
+    GrpcListening* owner_;
+    grpc::CallbackServerContext* context_;
+    bool done_ = false;  // then there is no context
+  };
+
+  class Service final : public wire::Learner::CallbackService {
+   public:
+    explicit Service(GrpcListening* owner) : owner_(owner) {}
+    grpc::ServerBidiReactor<FramePart, FramePart>* Work(
+        grpc::CallbackServerContext* context) override {
+      return owner_->Opened(context);
+    }
+
+   private:
+    GrpcListening* owner_;
+  };
+
+  ServerStream* Opened(grpc::CallbackServerContext* context) {
+    std::shared_ptr<ServerStream> stream;
+    {
+      const std::lock_guard lock(mutex_);
+      stream = std::make_shared<ServerStream>(++opened_, this, context);
+      streams_[opened_] = stream;
+      events_.Put({.what = EventOf::What::kOpened,
+                   .connection = opened_,
+                   .peer = PeerText(context->peer())});
+    }
+    stream->Begin();
+    return stream.get();
+  }
+  void Done(int64_t connection) {
+    std::shared_ptr<ServerStream> stream;  // ends after the lock
+    const std::lock_guard lock(mutex_);
+    stream = std::move(streams_.extract(connection).mapped());
+    all_done_.notify_all();
+  }
+  void With(int64_t connection, const std::function<void(ServerStream*)>& act) {
+    std::shared_ptr<ServerStream> stream;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found = streams_.find(connection);
+      if (found == streams_.end()) {
+        return;
+      }
+      stream = found->second;
+    }
+    act(stream.get());
+  }
+  // Connections that are closing and whose other side does not take what was sent.
+  void CancelLate() {
+    while (!closing_.empty() && closing_.front().first <= GrpcClock::now()) {
+      With(closing_.front().second, [](ServerStream* stream) { stream->CancelNow(); });
+      closing_.pop_front();
+    }
+  }
+
+  EventQueue events_;
+  Listener listener_;
+  Service service_;
+  mutable std::mutex mutex_;
+  std::condition_variable all_done_;
+  int64_t opened_ = 0;
+  std::map<int64_t, std::shared_ptr<ServerStream>> streams_;
+  std::deque<std::pair<GrpcClock::time_point, int64_t>> closing_;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+class GrpcJoining final : public Connections {
+ public:
+  GrpcJoining(const NetAddress& address, const TlsTexts& tls)
+      : text_(address.Text()), stream_(&events_, &context_) {
+    UseLog();
+    std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
+    if (HasTls(tls)) {
+      credentials = grpc::SslCredentials({.pem_root_certs = tls.authorities,
+                                          .pem_private_key = tls.key,
+                                          .pem_cert_chain = tls.certificate});
+    }
+    grpc::ChannelArguments arguments;
+    arguments.SetMaxReceiveMessageSize(kMostPartBytes);
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+    stub_ = wire::Learner::NewStub(grpc::CreateCustomChannel(text_, credentials, arguments));
+    stub_->async()->Work(&context_, &stream_);
+    stream_.Begin();
+  }
+  ~GrpcJoining() override {
+    events_.Notify(nullptr);
+    context_.TryCancel();
+    stream_.WaitUntilDone();
+  }
+
+  std::string Description() const override { return fmt::format("{} to {}", GrpcLibrary(), text_); }
+  std::optional<EventOf> Poll() override {
+    std::optional<EventOf> event = events_.Take();
+    if (event && event->what == EventOf::What::kFrame) {
+      stream_.Took();
+    }
+    return event;
+  }
+  void Send(int64_t /*connection*/, Frame frame) override { stream_.Send(frame); }
+  void Trust(int64_t /*connection*/) override {}
+  void Close(int64_t /*connection*/) override { stream_.Close(); }
+  bool Idle() const override { return stream_.done(); }
+  void NotifyOnEvent(Wakeup* wakeup) override { events_.Notify(wakeup); }
+
+ private:
+  class ClientStream final : public Stream<grpc::ClientBidiReactor<FramePart, FramePart>> {
+   public:
+    ClientStream(EventQueue* events, grpc::ClientContext* context)
+        : Stream(1, true, events), context_(context) {}
+
+    void Begin() {
+      const std::lock_guard lock(mutex_);
+      this->AddHold();  // until nothing more is started
+      Read();
+      this->StartCall();
+    }
+    void OnDone(const grpc::Status& status) override {
+      const std::lock_guard lock(mutex_);
+      Report(status.error_message());
+      done_ = true;
+      is_done_.notify_all();
+    }
+    void WaitUntilDone() {
+      std::unique_lock lock(mutex_);
+      is_done_.wait(lock, [this] { return done_; });
+    }
+    bool done() const {
+      const std::lock_guard lock(const_cast<std::mutex&>(mutex_));
+      return done_;
+    }
+
+   private:
+    void Cancel() override { context_->TryCancel(); }
+    void EndWriting() override {
+      if (!dead_) {
+        this->StartWritesDone();
+      }
+    }
+    void Died() override { this->RemoveHold(); }
+
+    grpc::ClientContext* context_;
+    std::condition_variable is_done_;
+    bool done_ = false;
+  };
+
+  std::string text_;
+  EventQueue events_;
+  grpc::ClientContext context_;
+  std::unique_ptr<wire::Learner::Stub> stub_;
+  ClientStream stream_;
+};
+
+}  // namespace
+
+std::string GrpcLibrary() { return "gRPC " + grpc::Version(); }
+
+std::unique_ptr<Connections> ListenGrpc(const NetAddress& address, const TlsTexts& tls) {
+  return std::make_unique<GrpcListening>(address, tls);
+}
+
+std::unique_ptr<Connections> JoinGrpc(const NetAddress& address, const TlsTexts& tls) {
+  return std::make_unique<GrpcJoining>(address, tls);
+}
+
+}  // namespace lopt

@@ -1,0 +1,21 @@
+#include "base/error.h"
+#include "learner/elastic/grpc_connections.h"
+
+namespace lopt {
+namespace {
+
+[[noreturn]] void FailWithoutGrpc() {
+  Fail(
+      "this program was built without gRPC, which workers that come and go want: build it where "
+      "gRPC is installed (libgrpc++-dev, protobuf-compiler-grpc)");
+}
+
+}  // namespace
+
+std::string GrpcLibrary() { return ""; }
+
+std::unique_ptr<Connections> ListenGrpc(const NetAddress&, const TlsTexts&) { FailWithoutGrpc(); }
+
+std::unique_ptr<Connections> JoinGrpc(const NetAddress&, const TlsTexts&) { FailWithoutGrpc(); }
+
+}  // namespace lopt

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "learner/elastic/connections.h"
+
+namespace lopt {
+
+// What a worker process is told about itself; the rest comes from the learner.
+struct ElasticWorkerOptions {
+  int threads = 1;                           // at least 1
+  std::string version = {};                  // of the program
+  std::optional<std::string> data_dir = {};  // in place of the learner's
+  std::optional<std::string> device = {};    // in place of the learner's
+  std::vector<int> gpus = {};                // as in MetaTrainerOptions
+  const std::atomic<bool>* stop = nullptr;   // once true: leave
+  std::string token = {};                    // that the learner wants to hear
+  // It belongs to one job: told to stop it has the learner stop the job, and it ends with the first
+  // learner.
+  bool one_job = false;
+  // It looks for a learner for so long, at first and whenever one has gone: one that was
+  // interrupted or has failed may come back.
+  double patience_seconds = 60;
+};
+
+enum class ElasticWorkerEnd {
+  kFinished,     // so is the job
+  kInterrupted,  // the job was; or, told to stop, it has left
+};
+
+// Works for a learner until the job has finished, whatever process that learner is. `connect` makes
+// a connection, number 1, that is open or will close. Throws Error if the learner refuses it, if
+// its work fails, or if there is no learner for too long.
+ElasticWorkerEnd RunElasticWorker(const ElasticWorkerOptions& options,
+                                  const std::function<std::unique_ptr<Connections>()>& connect);
+
+}  // namespace lopt

@@ -1,0 +1,264 @@
+#include <arpa/inet.h>
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/file.h"
+#include "learner/run/checkpoint.h"
+#include "learner/run/run_directory.h"
+#include "tests/learner_runs.h"
+#include "tests/mpi_job.h"
+#include "tests/process.h"
+#include "tests/temp_directory.h"
+
+// A learner and workers that come and go, each a process of its own.
+
+namespace lopt {
+namespace {
+
+using Words = std::vector<std::string>;
+
+const std::string kLopt = LOPT_BINARY_DIR "/lopt";
+
+// A process that writes to a file; killed at the end.
+class Child {
+ public:
+  Child(const Words& words, std::string output) : output_(std::move(output)) {
+    std::vector<char*> arguments;
+    for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+    arguments.push_back(nullptr);
+    const int file = ::open(output_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    process_ = ::fork();
+    if (process_ == 0) {
+      ::dup2(file, STDOUT_FILENO);
+      ::dup2(file, STDERR_FILENO);
+      ::execv(arguments[0], arguments.data());
+      ::_exit(127);
+    }
+    ::close(file);
+  }
+  ~Child() {
+    if (process_ > 0) {
+      ::kill(process_, SIGKILL);
+      ::waitpid(process_, nullptr, 0);
+    }
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  void Kill(int signal) const { ::kill(process_, signal); }
+  // 128 + the signal if one ended it.
+  int Wait() {
+    int status = 0;
+    WaitUntil("a process ended", [&] { return ::waitpid(process_, &status, WNOHANG) != 0; });
+    process_ = -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+  std::string Output() const { return ReadTextFile(output_); }
+  bool Said(const std::string& text) const { return Output().find(text) != std::string::npos; }
+
+ private:
+  std::string output_;
+  pid_t process_ = -1;
+};
+
+// A run in the directory "run" of a scratch directory, whose workers are elsewhere.
+class Job {
+ public:
+  explicit Job(const MetaTrainConfig& config) {
+    WriteTextFile(scratch_ / "config.json", WriteOptions("", config).Dump());
+  }
+
+  std::string run() const { return scratch_ / "run"; }
+  std::string operator/(const std::string& file) const { return scratch_ / file; }
+  std::string address() const { return "127.0.0.1:" + port_; }
+  Child& learner() { return *learner_; }
+
+  // Starts the learner, where it was if it was somewhere.
+  void Listen(const Words& more) {
+    Words words = {kLopt,      "meta-train", scratch_ / "config.json", "--out", run(),
+                   "--listen", address()};
+    words.insert(words.end(), more.begin(), more.end());
+    learner_ = std::make_unique<Child>(words, scratch_ / "learner.txt");
+    const std::string mark = "on 127.0.0.1:";
+    WaitUntil("the learner listens", [&] { return learner_->Said(mark); });
+    const std::string text = learner_->Output();
+    const size_t at = text.find(mark) + mark.size();
+    port_ = text.substr(at, text.find_first_not_of("0123456789", at) - at);
+  }
+  std::unique_ptr<Child> Worker(const Words& more = {}) {
+    Words words = {kLopt, "worker", "--join", address(), "--threads", "1"};
+    words.insert(words.end(), more.begin(), more.end());
+    return std::make_unique<Child>(words, scratch_ / ("w" + std::to_string(++workers_) + ".txt"));
+  }
+  int64_t updates() const {
+    const std::string path = run() + "/metrics.jsonl";
+    if (!std::filesystem::exists(path)) return 0;
+    const std::string text = ReadTextFile(path);
+    return std::count(text.begin(), text.end(), '\n');
+  }
+  void WaitForMore(int64_t more) const {
+    const int64_t from = updates();
+    WaitUntil("there are more updates", [&] { return updates() >= from + more; });
+  }
+
+ private:
+  TempDirectory scratch_;
+  std::string port_ = "0";
+  int workers_ = 0;
+  std::unique_ptr<Child> learner_;
+};
+
+MetaTrainConfig Endless(MetaTrainConfig config) {
+  config.meta_steps = 1000000000;
+  config.checkpoint_steps = 0;
+  return config;
+}
+
+TEST_CASE("Three processes, then one, then five, a stop and a resume: the bits of one process") {
+  const MetaTrainConfig config = Endless(SmallExperiment(5));
+  Job job(config);
+  job.Listen({"--wait-for", "3"});
+  std::vector<std::unique_ptr<Child>> workers;
+  for (int i = 0; i < 3; ++i) workers.push_back(job.Worker());
+  job.WaitForMore(5);
+  CHECK(job.learner().Said("; 3 are there"));
+  for (int i = 0; i < 2; ++i) workers[static_cast<size_t>(i)]->Kill(SIGKILL);
+  WaitUntil("they have gone", [&] { return job.learner().Said(", 1 processes are left"); });
+  job.WaitForMore(5);
+  for (int i = 0; i < 4; ++i) workers.push_back(job.Worker());
+  WaitUntil("five are there", [&] { return job.learner().Said("; 5 are there"); });
+  job.WaitForMore(5);
+  job.learner().Kill(SIGTERM);
+  CHECK_EQ(job.learner().Wait(), 75);
+  CHECK(job.learner().Said("--listen 127.0.0.1:0"));
+
+  const int64_t steps = RunDirectory(job.run()).ReadManifest().updates + 8;
+  job.Listen({"--resume", "--steps", std::to_string(steps)});
+  CHECK_EQ(job.learner().Wait(), 0);
+  for (size_t i = 2; i < workers.size(); ++i) CHECK_EQ(workers[i]->Wait(), 0);
+
+  const TempDirectory one;
+  RunMetaTraining(SmallExperiment(5, steps), {.out_dir = one.path()});
+  CHECK_EQ(FinalTheta(job.run()), FinalTheta(one.path()));
+}
+
+TEST_CASE("Asynchronous updates take what comes from processes that are killed") {
+  MetaTrainConfig config = Endless(SmallExperiment(4));
+  config.estimators.resize(1);
+  config.mode = Config::Parse(R"({"type": "Async", "batch_size": 2})", "the test");
+  Job job(config);
+  job.Listen({});
+  auto first = job.Worker();
+  auto second = job.Worker();
+  job.WaitForMore(5);
+  first->Kill(SIGKILL);
+  job.WaitForMore(5);
+  auto third = job.Worker();
+  job.WaitForMore(5);
+  job.learner().Kill(SIGTERM);
+  CHECK_EQ(job.learner().Wait(), 75);
+  const auto checkpoint = CheckpointStore(job.run() + "/checkpoints", {}).ReadNewest();
+  int64_t windows = 0;
+  for (const WorkerState& worker : checkpoint->workers) windows += worker.windows;
+  CHECK_EQ(checkpoint->ledger.Total().Total(), windows * 60);
+}
+
+// A connection to the learner that says these bytes; -1 once it was closed.
+int Say(const std::string& address, const std::string& bytes) {
+  const int connection = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.find(':') + 1))));
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  CHECK_EQ(::connect(connection, reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
+  [[maybe_unused]] const ssize_t sent =
+      ::send(connection, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  return connection;
+}
+
+TEST_CASE("A port that gets random bytes and half messages goes on serving its workers") {
+  const MetaTrainConfig config = Endless(SmallExperiment(2));
+  Job job(config);
+  job.Listen({});
+  const auto worker = job.Worker();
+  job.WaitForMore(2);
+  std::mt19937_64 random(1);
+  std::vector<int> open;
+  for (int i = 0; i < 300; ++i) {
+    std::string bytes;
+    // HTTP/2's first words and a frame of its settings, so that some of the rest is read as frames.
+    if (i % 3 != 0) bytes = std::string("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 33);
+    const size_t length = random() % 400;
+    for (size_t b = 0; i % 3 != 2 && b < length; ++b) bytes += static_cast<char>(random());
+    open.push_back(Say(job.address(), bytes));
+  }
+  job.WaitForMore(5);
+  const auto late = job.Worker();
+  WaitUntil("another worker is there", [&] { return job.learner().Said("; 2 are there"); });
+  job.WaitForMore(5);
+  for (const int connection : open) ::close(connection);
+  job.learner().Kill(SIGTERM);
+  CHECK_EQ(job.learner().Wait(), 75);
+  const int64_t steps = RunDirectory(job.run()).ReadManifest().updates;
+  const auto checkpoint = CheckpointStore(job.run() + "/checkpoints", {}).ReadNewest();
+  CHECK_EQ(checkpoint->learner.theta, RunMetaTraining(SmallExperiment(2, steps), {}).learner.theta);
+}
+
+TEST_CASE("A second learner in the directory or at the port is refused, the first goes on") {
+  Job job(Endless(SmallExperiment(1)));
+  job.Listen({});
+  const auto worker = job.Worker();
+  job.WaitForMore(2);
+  const auto refused = [&](const std::string& out, const std::string& address) {
+    return RunProcess(
+        {kLopt, "meta-train", job / "config.json", "--resume", "--out", out, "--listen", address});
+  };
+  const FinishedProcess same_port = refused(job.run(), job.address());
+  CHECK_EQ(same_port.exit_code, 1);
+  CHECK(same_port.errors.find("cannot listen on " + job.address()) != std::string::npos);
+  const FinishedProcess same_directory = refused(job.run(), "127.0.0.1:0");
+  CHECK_EQ(same_directory.exit_code, 1);
+  CHECK(same_directory.errors.find(job.run() + " is in use") != std::string::npos);
+  job.WaitForMore(2);
+}
+
+TEST_CASE("What a command line says of other machines is refused unless it is safe or said") {
+  const auto error = [](const Words& more) {
+    Words words = {kLopt};
+    words.insert(words.end(), more.begin(), more.end());
+    const FinishedProcess finished = RunProcess(words);
+    CHECK_EQ(finished.exit_code, 2);
+    return finished.errors;
+  };
+  CHECK_EQ(error({"worker"}),
+           "lopt: --join says where the learner is; usage: lopt worker --join HOST:PORT "
+           "[OPTIONS]\n");
+  CHECK_EQ(error({"worker", "--join", "0.0.0.0:1"}),
+           "lopt: 0.0.0.0:1 is not this machine alone, so it wants --tls-cert, --tls-key, --tls-ca "
+           "and --token-file; or say --insecure\n");
+  CHECK_EQ(error({"meta-train", "--preset", "smoke", "--listen", "0.0.0.0:1"}),
+           "lopt: 0.0.0.0:1 is not this machine alone, so it wants --tls-cert, --tls-key, --tls-ca "
+           "and --token-file; or say --insecure\n");
+  CHECK_EQ(error({"worker", "--join", "127.0.0.1:1", "--tls-ca", "x"}),
+           "lopt: TLS wants all of --tls-cert, --tls-key and --tls-ca\n");
+  CHECK_EQ(error({"meta-train", "--preset", "smoke", "--token-file", "x"}),
+           "lopt: --token-file is about workers that come; it wants --listen\n");
+}
+
+}  // namespace
+}  // namespace lopt

@@ -1,0 +1,63 @@
+#include "tools/network_options.h"
+
+#include <fmt/format.h>
+
+#include <boost/program_options.hpp>
+#include <optional>
+
+#include "base/file.h"
+#include "tools/command_line.h"
+
+namespace lopt {
+
+namespace po = boost::program_options;
+
+void AddNetworkOptions(po::options_description* options) {
+  auto add = options->add_options();
+  add("token-file", po::value<std::string>()->value_name("FILE"),
+      "File with the text that workers of this job say and its learner wants to hear.");
+  add("tls-cert", po::value<std::string>()->value_name("FILE"),
+      "Certificate of this side (PEM); with --tls-key and --tls-ca, both sides show theirs.");
+  add("tls-key", po::value<std::string>()->value_name("FILE"), "Key of the certificate (PEM).");
+  add("tls-ca", po::value<std::string>()->value_name("FILE"),
+      "Certificates of those who sign the other side's (PEM).");
+  add("insecure",
+      "Other machines than this one, without a token and TLS: whoever reaches the port can read "
+      "and change the job.");
+}
+
+NetworkOptions ReadNetworkOptions(const po::variables_map& values, const std::string& address) {
+  NetworkOptions network{.address = ParseNetAddress(address)};
+  const auto certificate = TextOption(values, "tls-cert");
+  const auto key = TextOption(values, "tls-key");
+  const auto authorities = TextOption(values, "tls-ca");
+  const bool tls = certificate && key && authorities;
+  if (!tls && (certificate || key || authorities)) {
+    throw UsageError("TLS wants all of --tls-cert, --tls-key and --tls-ca");
+  }
+  const auto token = TextOption(values, "token-file");
+  if (!(tls && token) && !values.contains("insecure") && !IsLoopback(network.address)) {
+    throw UsageError(
+        fmt::format("{} is not this machine alone, so it wants --tls-cert, --tls-key, --tls-ca and "
+                    "--token-file; or say --insecure",
+                    network.address.Text()));
+  }
+  if (tls) {
+    network.tls = {.certificate = ReadTextFile(*certificate),
+                   .key = ReadTextFile(*key),
+                   .authorities = ReadTextFile(*authorities)};
+    for (const auto& [path, text] :
+         {std::pair(*certificate, network.tls.certificate), std::pair(*key, network.tls.key),
+          std::pair(*authorities, network.tls.authorities)}) {
+      Require(text.find("-----BEGIN ") != std::string::npos, "{} is no PEM file", path);
+    }
+  }
+  if (token) {
+    network.token = ReadTextFile(*token);
+    network.token.erase(network.token.find_last_not_of(" \t\r\n") + 1);
+    Require(!network.token.empty(), "the token in {} is empty", *token);
+  }
+  return network;
+}
+
+}  // namespace lopt

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <boost/program_options/options_description.hpp>
+#include <boost/program_options/variables_map.hpp>
+#include <string>
+
+#include "learner/elastic/address.h"
+#include "learner/elastic/grpc_connections.h"
+
+namespace lopt {
+
+// Where another process is, and how the two know each other.
+struct NetworkOptions {
+  NetAddress address = {};
+  TlsTexts tls = {};
+  std::string token = {};
+};
+
+// The options that say how: --token-file, --tls-cert, --tls-key, --tls-ca, --insecure.
+void AddNetworkOptions(boost::program_options::options_description* options);
+
+// What they say for this address, "host:port". Throws UsageError if some are missing, or if the
+// address is not of this machine and neither TLS and a token nor --insecure are there; Error if a
+// file cannot be read or the token is empty.
+NetworkOptions ReadNetworkOptions(const boost::program_options::variables_map& values,
+                                  const std::string& address);
+
+}  // namespace lopt

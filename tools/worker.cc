@@ -1,0 +1,73 @@
+#include <fmt/core.h>
+
+#include <boost/program_options.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "learner/elastic/worker_process.h"
+#include "tools/build_info.h"
+#include "tools/command_line.h"
+#include "tools/commands.h"
+#include "tools/cores.h"
+#include "tools/gpu_list.h"
+#include "tools/network_options.h"
+#include "tools/stop_signal.h"
+
+namespace lopt {
+
+namespace po = boost::program_options;
+
+namespace {
+
+constexpr const char* kWorkerSynopsis = "lopt worker --join HOST:PORT [OPTIONS]";
+constexpr const char* kWorkerExamples =
+    "Examples:\n"
+    "  lopt meta-train --preset tutorial --set workers=8 --out runs/a --listen 127.0.0.1:4711\n"
+    "  lopt worker --join 127.0.0.1:4711 --threads 1\n";
+
+po::options_description WorkerOptions() {
+  po::options_description options("Options");
+  auto add = options.add_options();
+  add("join", po::value<std::string>()->value_name("HOST:PORT"),
+      "Where the learner listens (lopt meta-train --listen).");
+  add("threads", po::value<int>()->value_name("N"),
+      "Default: one for each core that the process may use. Workers are shared out by them.");
+  add("data-dir", po::value<std::string>()->value_name("DIR"),
+      "Directory of the tasks' data files here. Default: the learner's.");
+  add("device", po::value<std::string>()->value_name("NAME"),
+      "What runs the windows here. Default: as the learner's config says.");
+  add("devices", po::value<std::string>()->value_name("LIST"),
+      "With the device cuda: numbers of GPUs, of which the first is taken.");
+  add("patience", po::value<double>()->value_name("SECONDS")->default_value(60, "60"),
+      "How long to look for a learner, at first and when one has gone.");
+  AddNetworkOptions(&options);
+  return options;
+}
+
+}  // namespace
+
+int WorkerCommand(const std::vector<std::string>& arguments) {
+  const auto values =
+      ParseCommandLine(arguments, WorkerOptions(), "", 0, kWorkerSynopsis, kWorkerExamples);
+  if (!values) return kExitDone;
+  const auto address = TextOption(*values, "join");
+  if (!address) {
+    throw UsageError(fmt::format("--join says where the learner is; usage: {}", kWorkerSynopsis));
+  }
+  const NetworkOptions network = ReadNetworkOptions(*values, *address);
+  ElasticWorkerOptions options{
+      .threads = values->contains("threads") ? (*values)["threads"].as<int>() : AvailableCores(),
+      .version = VersionAndCommit(GetBuildInfo()),
+      .data_dir = TextOption(*values, "data-dir"),
+      .device = TextOption(*values, "device"),
+      .stop = StopOnSignals("this window"),
+      .token = network.token,
+      .patience_seconds = (*values)["patience"].as<double>()};
+  if (const auto gpus = TextOption(*values, "devices")) options.gpus = GpusOf(*gpus);
+  const auto connect = [&] { return JoinGrpc(network.address, network.tls); };
+  return RunElasticWorker(options, connect) == ElasticWorkerEnd::kFinished ? kExitDone
+                                                                           : kExitInterrupted;
+}
+
+}  // namespace lopt
