@@ -132,8 +132,10 @@ TEST_CASE("The name of a file says which workers it holds") {
   CHECK(WorkersFileName({.first = 123456, .count = 2}) == "workers-123456-123457.safetensors");
   CHECK(workers("workers-123456-123457.safetensors").first == 123456);
   CHECK(workers("workers-00003-00005.safetensors").count == 3);
-  for (const char* name : {"learner.safetensors", "workers-.safetensors", "workers-1.safetensors",
-                           "workers-2-1.safetensors", "workers-1-2x.safetensors", "workers-1-2"}) {
+  for (const char* name :
+       {"learner.safetensors", "workers-.safetensors", "workers-1.safetensors",
+        "workers-2-1.safetensors", "workers-1-2x.safetensors", "workers-1-2",
+        "workers--1-2.safetensors", "workers-0-9223372036854775807.safetensors"}) {
     CAPTURE(name);
     CHECK_FALSE(WorkersOfFile(name).has_value());
   }

@@ -1,11 +1,15 @@
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <filesystem>
+#include <limits>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "learner/run/checkpoint.h"
 #include "learner/run/ledger.h"
 #include "learner/run/window_journal.h"
@@ -151,6 +155,22 @@ TEST_CASE("A journal forgets what is older than the oldest checkpoint, and posit
   std::filesystem::copy_file(path, directory / "other.bin");
   CHECK(LostAfter(path, position, 60000) == 40001);
   CHECK(LostAfter(directory / "other.bin", 100000, 100000) == 1);
+}
+
+TEST_CASE("A position that no run comes to is an Error, before anything is computed with it") {
+  const TempDirectory directory;
+  const std::string path = directory / "windows.bin";
+  for (const int64_t position :
+       {std::numeric_limits<int64_t>::min(), int64_t{-1}, std::numeric_limits<int64_t>::max()}) {
+    const std::string error = fmt::format(
+        "{} cannot go on at record {}, wanted 0 to 72057594037927936: the run's list of windows or "
+        "its checkpoint is damaged",
+        path, position);
+    CHECK_THROWS_WITH_AS(LostAfter(path, position), error.c_str(), Error);
+    std::vector<int64_t> header = {3, position, 0};  // the kind kForgotten, and the place
+    WriteFile(directory / "other.bin", std::as_bytes(std::span(header)));
+    CHECK_THROWS_AS(WindowJournal(directory / "other.bin"), Error);
+  }
 }
 
 TEST_CASE("What a crash of the machine took from a journal is left out, and the run goes on") {

@@ -48,8 +48,8 @@ std::string Feed(const FuzzTarget& target, const std::string& input) {
     for (const char c : input.substr(0, 4096)) {
       hex += fmt::format("{:02x}", static_cast<unsigned char>(c));
     }
-    FAIL_CHECK(target.name << ": " << other.what() << "; the input, of " << input.size()
-                           << " bytes, begins " << hex);
+    FAIL_CHECK(target.name << ": " << std::string(other.what()) << "; the input, of "
+                           << input.size() << " bytes, begins " << hex);
     return other.what();
   }
 }

@@ -90,6 +90,10 @@ void LearnerFromFile(const ArrayFile& file, const std::string& source, Checkpoin
 
   const NamedArrays& arrays = file.arrays;
   LearnerState& learner = checkpoint->learner;
+  // Before there is room for it: an optimizer's options may ask for more than any file holds.
+  for (const LayoutEntry& entry : checkpoint->theta.entries()) {
+    arrays.At("theta/" + entry.name, DType::kFloat32, entry.shape);
+  }
   learner.theta.resize(checkpoint->theta.size());
   RowFromArrays(checkpoint->theta, arrays, "theta/",
                 {learner.theta.data(), static_cast<size_t>(learner.theta.size())});

@@ -59,7 +59,7 @@ void Ledger::Account(Fate fate, const WorkerWindows& windows, const AggregatedGr
 }
 
 void Ledger::RollBack(int64_t worker, int64_t from, int64_t to) {
-  Require(worker >= 0 && worker < workers_ && from < to,
+  Require(worker >= 0 && worker < workers_ && 0 <= from && from < to,
           "the ledger cannot roll back windows [{}, {}) of worker {}", from, to, worker);
   rolled_back_.push_back({.worker = worker, .from = from, .to = to});
 }

@@ -14,6 +14,8 @@ namespace {
 
 // Records are forgotten when there are so many (1.2 MB).
 constexpr int64_t kMany = 50000;
+// No run comes so far; sums of positions and of bytes stay in range.
+constexpr int64_t kLastPosition = int64_t{1} << 56;
 
 FileSystem& JournalFiles() { return Environment::Current().files(); }
 
@@ -30,11 +32,20 @@ void WindowJournal::Open() {
   if (end_ > 0) {
     const Record first = Read(0, 1)[0];
     if (first.kind == kForgotten) {
+      RequirePosition(first.count);
       header_ = 1;
       begin_ = first.count;
       end_ += begin_ - 1;
     }
   }
+}
+
+void WindowJournal::RequirePosition(int64_t position) const {
+  Require(
+      position >= 0 && position <= kLastPosition,
+      "{} cannot go on at record {}, wanted 0 to {}: the run's list of windows or its checkpoint "
+      "is damaged",
+      path_, position, kLastPosition);
 }
 
 int64_t WindowJournal::Offset(int64_t position) const {
@@ -44,7 +55,7 @@ int64_t WindowJournal::Offset(int64_t position) const {
 // Whether it is a record of windows of workers that there are.
 bool WindowJournal::Names(const Record& record, int64_t workers) {
   return (record.kind == kStarted || record.kind == kReset) && record.first >= 0 &&
-         record.count >= 1 && record.count <= workers - record.first;
+         record.count >= 1 && record.count <= workers - record.first && record.windows >= 0;
 }
 
 // Workers in a row that are as far as each other share a record.
@@ -61,6 +72,7 @@ void WindowJournal::Note(int32_t kind, int64_t worker, int64_t windows) {
 }
 
 void WindowJournal::GoOnFrom(int64_t position, std::span<const int64_t> windows, Ledger* ledger) {
+  RequirePosition(position);
   std::vector<int64_t> started(windows.begin(), windows.end());
   const auto reset = [&](size_t worker, int64_t to) {
     if (started[worker] > to) {

@@ -53,6 +53,7 @@ class WindowJournal {
   void Open();
   static bool Names(const Record& record, int64_t workers);
   void Note(int32_t kind, int64_t worker, int64_t windows);
+  void RequirePosition(int64_t position) const;
   int64_t Offset(int64_t position) const;  // in bytes
   std::vector<Record> Read(int64_t position, int64_t count) const;
   // Makes the file one of the records from `begin` on.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 #include <utility>
 
 namespace lopt {
@@ -73,7 +74,8 @@ std::optional<WorkerBlock> WorkersOfFile(std::string_view name) {
     return std::nullopt;
   }
   const auto [rest, last_error] = std::from_chars(middle + 1, end, last);
-  if (last_error != std::errc() || rest != end || last < first) {
+  if (last_error != std::errc() || rest != end || first < 0 || last < first ||
+      last == std::numeric_limits<int64_t>::max()) {
     return std::nullopt;
   }
   return WorkerBlock{.first = first, .count = last - first + 1};

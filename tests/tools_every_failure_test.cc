@@ -1,0 +1,305 @@
+// A run of meta-training in which one operation on files, or one allocation, fails, for each of
+// them in turn: it ends well with the same bits, or says what went wrong, and goes on from its last
+// checkpoint to the same bits. Most allocations are left out, unless LOPT_TEST_EVERY_FAILURE is
+// set, which takes hours.
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/environment.h"
+#include "base/file.h"
+#include "learner/run/checkpoint.h"
+#include "tests/learner_child.h"
+#include "tests/temp_directory.h"
+#include "tools/commands.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kOwnAllocator = false;  // the sanitizer has its own
+#else
+constexpr bool kOwnAllocator = true;
+#endif
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/lsan_interface.h>
+#endif
+
+namespace lopt {
+namespace {
+
+// Counts calls of one kind, and tells one of them to fail.
+struct Trap {
+  bool Springs() { return armed && ++calls == springs_at; }
+
+  std::atomic<bool> armed = false;
+  std::atomic<int64_t> calls = 0;
+  int64_t springs_at = 0;  // 0: never
+};
+constinit Trap allocation_trap;
+constinit Trap file_trap;
+
+// The system's files, of which the trap lets one call fail.
+class TrappedFiles final : public FileSystem {
+ public:
+  int Open(const std::string& path, OpenFor what) override {
+    return Call([&] { return files_.Open(path, what); });
+  }
+  int Close(int descriptor) override {  // closed in any case, as the system does
+    const int result = files_.Close(descriptor);
+    return Call([&] { return result; });
+  }
+  int64_t Read(int descriptor, std::span<std::byte> bytes, int64_t offset) override {
+    return Call([&] { return files_.Read(descriptor, bytes, offset); });
+  }
+  int64_t Write(int descriptor, std::span<const std::byte> bytes) override {
+    // Half of it is written before the disk is full.
+    if (file_trap.Springs()) {
+      files_.Write(descriptor, bytes.first(bytes.size() / 2));
+      return -ENOSPC;
+    }
+    return files_.Write(descriptor, bytes);
+  }
+  int Flush(int descriptor) override {
+    return Call([&] { return files_.Flush(descriptor); });
+  }
+  int FlushData(int descriptor) override {
+    return Call([&] { return files_.FlushData(descriptor); });
+  }
+  int Cut(const std::string& path, int64_t bytes) override {
+    return Call([&] { return files_.Cut(path, bytes); });
+  }
+  int Look(const std::string& path, FileStatus* status) override {
+    return Call([&] { return files_.Look(path, status); });
+  }
+  int MayWrite(const std::string& directory) override {
+    return Call([&] { return files_.MayWrite(directory); });
+  }
+  int MakeDirectory(const std::string& path) override {
+    return Call([&] { return files_.MakeDirectory(path); });
+  }
+  int List(const std::string& directory, std::vector<std::string>* names) override {
+    return Call([&] { return files_.List(directory, names); });
+  }
+  int Rename(const std::string& from, const std::string& to) override {
+    return Call([&] { return files_.Rename(from, to); });
+  }
+  int Link(const std::string& from, const std::string& to) override {
+    return Call([&] { return files_.Link(from, to); });
+  }
+  int Remove(const std::string& path) override {
+    return Call([&] { return files_.Remove(path); });
+  }
+  int Touch(const std::string& path) override {
+    return Call([&] { return files_.Touch(path); });
+  }
+  int Lock(int descriptor) override {
+    return Call([&] { return files_.Lock(descriptor); });
+  }
+
+ private:
+  template <class F>
+  auto Call(const F& call) -> decltype(call()) {
+    return file_trap.Springs() ? -EIO : call();
+  }
+
+  FileSystem& files_ = SystemFiles();
+};
+
+// The system's environment with such files.
+class TrappedEnvironment final : public Environment {
+ public:
+  std::chrono::steady_clock::time_point Now() override { return System().Now(); }
+  std::chrono::system_clock::time_point Date() override { return System().Date(); }
+  std::unique_ptr<Alarm> MakeAlarm() override { return System().MakeAlarm(); }
+  std::unique_ptr<Executor> MakeExecutor(int threads) override {
+    return System().MakeExecutor(threads);
+  }
+  FileSystem& files() override { return files_; }
+  std::string HostName() override { return System().HostName(); }
+  int64_t ProcessId() override { return System().ProcessId(); }
+  uint64_t UniqueNumber() override { return System().UniqueNumber(); }
+  ProcessIdentity ThisProcess() override { return System().ThisProcess(); }
+  std::optional<bool> StillRuns(const ProcessIdentity& process) override {
+    return System().StillRuns(process);
+  }
+  void Say(std::string_view line) override { System().Say(line); }
+
+ private:
+  TrappedFiles files_;
+};
+
+}  // namespace
+}  // namespace lopt
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// The C library's, which operator new and Eigen call, with a trap before them.
+extern "C" {
+void* __libc_malloc(size_t size);
+void* __libc_calloc(size_t count, size_t size);
+void* __libc_realloc(void* memory, size_t size);
+void* __libc_memalign(size_t alignment, size_t size);
+
+void* malloc(size_t size) {
+  return lopt::allocation_trap.Springs() ? nullptr : __libc_malloc(size);
+}
+void* calloc(size_t count, size_t size) {
+  return lopt::allocation_trap.Springs() ? nullptr : __libc_calloc(count, size);
+}
+void* realloc(void* memory, size_t size) {
+  return lopt::allocation_trap.Springs() ? nullptr : __libc_realloc(memory, size);
+}
+void* aligned_alloc(size_t alignment, size_t size) {
+  return lopt::allocation_trap.Springs() ? nullptr : __libc_memalign(alignment, size);
+}
+}
+#endif
+
+namespace lopt {
+namespace {
+
+struct Ended {
+  ChildEnd how;
+  std::string errors;  // what it wrote to standard error
+};
+
+// The preset "smoke" cut down, in a child process. `trap`, where given, springs at a call.
+class SmokeRun {
+ public:
+  explicit SmokeRun(const std::string& directory) : directory_(directory) {}
+
+  std::string out() const { return directory_ + "/run"; }
+
+  Ended Run(Trap* trap, int64_t springs_at, const std::vector<std::string>& more) const {
+    const std::string errors = directory_ + "/errors";
+    int64_t calls = 0;
+    int pipe_ends[2];
+    REQUIRE(::pipe(pipe_ends) == 0);
+    const ChildEnd how = RunInChild([&] {
+      constexpr unsigned kSecondsForAll = 120;
+      ::alarm(kSecondsForAll);  // a run that hangs is ended by a signal
+      ::dup2(::open(errors.c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600), STDERR_FILENO);
+      ::dup2(::open("/dev/null", O_WRONLY), STDOUT_FILENO);
+      std::vector<std::string> words = {"meta-train",
+                                        "--preset",
+                                        "smoke",
+                                        "--steps",
+                                        "4",
+                                        "--set",
+                                        "checkpoint_steps=2",
+                                        "--set",
+                                        "eval_every=2",
+                                        "--set",
+                                        "eval_steps=2",
+                                        "--set",
+                                        "eval_seeds=1",
+                                        "--threads",
+                                        "2",
+                                        "--out",
+                                        out()};
+      words.insert(words.end(), more.begin(), more.end());
+      TrappedEnvironment environment;
+      const InEnvironment in(&environment);
+      if (trap != nullptr) {
+        trap->springs_at = springs_at;
+        trap->armed = true;
+      }
+      const int exit_code = RunProgram(words);
+      if (trap != nullptr) {
+        trap->armed = false;
+        const int64_t made = trap->calls;
+        [[maybe_unused]] const auto written = ::write(pipe_ends[1], &made, sizeof made);
+      }
+#ifdef __SANITIZE_ADDRESS__
+      if (__lsan_do_recoverable_leak_check() != 0) ::_exit(kLeak);
+#endif
+      ::_exit(exit_code);
+    });
+    ::close(pipe_ends[1]);
+    calls_ = ::read(pipe_ends[0], &calls, sizeof calls) == sizeof calls ? calls : 0;
+    ::close(pipe_ends[0]);
+    return {how, ReadTextFile(errors)};
+  }
+  // That the trap of the last run has seen.
+  int64_t calls() const { return calls_; }
+
+  std::vector<std::byte> Theta() const { return ReadFile(out() + "/theta.safetensors"); }
+
+  static constexpr int kLeak = 77;
+
+ private:
+  std::string directory_;
+  mutable int64_t calls_ = 0;
+};
+
+std::string Shown(const Ended& ended) {
+  return fmt::format("exit code {}, signal {}: {}", ended.how.exit_code, ended.how.signal,
+                     ended.errors);
+}
+
+// The destructors of the JSON library (3.11) allocate, and where that fails nothing can be caught.
+bool IsAllocationInDestructor(const Ended& ended) {
+  return ended.how.signal == SIGABRT && ended.errors.find("std::bad_alloc") != std::string::npos;
+}
+
+void FailEach(Trap* trap, int64_t stride) {
+  const TempDirectory directory;
+  const SmokeRun run(directory.path());
+  const Ended undisturbed = run.Run(trap, 0, {});
+  INFO(Shown(undisturbed));
+  REQUIRE(undisturbed.how.exit_code == 0);
+  const std::vector<std::byte> wanted = run.Theta();
+  const int64_t calls = run.calls();
+  REQUIRE(calls > 100);
+  if (std::getenv("LOPT_TEST_EVERY_FAILURE") != nullptr) stride = 1;
+  int64_t failed = 0;
+  int64_t aborted = 0;
+  for (int64_t call = 1; call <= calls; call += stride) {
+    CAPTURE(call);
+    RemoveAll(run.out());
+    const Ended ended = run.Run(trap, call, {});
+    CAPTURE(Shown(ended));
+    if (ended.how.exit_code == 0) {
+      CHECK(run.Theta() == wanted);
+      continue;
+    }
+    ++failed;
+    if (trap == &allocation_trap && IsAllocationInDestructor(ended)) {
+      ++aborted;
+    } else {
+      CHECK(ended.how.exit_code == 1);
+      CHECK(ended.errors.find("lopt: ") != std::string::npos);
+    }
+    const std::string checkpoints = run.out() + "/checkpoints";
+    const bool resumes = CheckpointStore(checkpoints, {}).ReadNewest().has_value();
+    const Ended again = run.Run(nullptr, 0, {resumes ? "--resume" : "--overwrite"});
+    CAPTURE(Shown(again));
+    CHECK(again.how.exit_code == 0);
+    CHECK(run.Theta() == wanted);
+  }
+  MESSAGE(calls << " calls, every " << stride << "th failed: " << failed << " runs ended so, "
+                << aborted << " of them by abort");
+  CHECK(failed > 0);
+}
+
+TEST_CASE("A file operation that fails ends a run with a message or does no harm") {
+  FailEach(&file_trap, 3);
+}
+
+TEST_CASE("An allocation that fails ends a run with a message or does no harm" *
+          doctest::skip(!kOwnAllocator)) {
+  FailEach(&allocation_trap, 500);
+}
+
+}  // namespace
+}  // namespace lopt
