@@ -19,7 +19,7 @@ MetaTrainConfig OfTorchTasks(
     int64_t workers, int64_t meta_steps, const std::string& device,
     const std::string& optimizer = R"({"type": "MLPLOpt", "hidden_size": 4, "step_mult": 0.01})") {
   auto config = ReadOptions<MetaTrainConfig>(Config::Parse(R"({
-    "theta_opt": {"type": "SGD", "learning_rate": 1e-4},
+    "learned_optimizer": {"type": "MLPLOpt"}, "theta_opt": {"type": "SGD", "learning_rate": 1e-4},
     "estimators": [
       {"type": "TruncatedPES", "num_tasks": 3, "trunc_length": 5, "std": 0.1,
        "task": {"type": "TorchImageMLP", "image_size": 4, "hidden": [4], "norm": "batch",
