@@ -10,21 +10,12 @@
 
 #include "base/error.h"
 #include "base/progress.h"
+#include "evaluation/training_draw.h"
 
 namespace lopt {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// What a training's key is folded with, for each purpose.
-enum TrainingDraw : uint64_t {
-  kTaskDraw = 0,
-  kParamsDraw = 1,
-  kDataDraw = 2,
-  kUpdateDraw = 3,
-  kJudgeDraw = 4,
-  kOrderDraw = 5,
-};
 
 // The place of "accuracy" among the aux outputs.
 std::optional<int64_t> AccuracyIndex(const TaskFamily& task) {
@@ -94,7 +85,7 @@ class Trainings {
     const auto number = static_cast<uint64_t>(step);
     for (int64_t r = 0; r < rows(); ++r) {
       step_keys_[r] = FoldIn(data_keys_[r], number);
-      batches_[r] = {FoldIn(sources_[r].key, kOrderDraw), step};
+      batches_[r] = {FoldIn(sources_[r].key, TrainingDraw::kOrder), step};
       std::ranges::copy(sources_[r].examples.subspan(step * batch_, batch_), examples_[r].begin());
     }
     task_.Evaluate({.rows = rows(),
@@ -124,7 +115,7 @@ class Trainings {
   void Judge(Split split) {
     for (int64_t r = 0; r < rows(); ++r) {
       curves_[r].judged.push_back(JudgeOnSplit(task_, config_[r], params_[r], model_state_[r],
-                                               split, FoldIn(sources_[r].key, kJudgeDraw),
+                                               split, FoldIn(sources_[r].key, TrainingDraw::kJudge),
                                                scratch_));
     }
   }
@@ -145,8 +136,8 @@ class Trainings {
 
   void Start(int64_t r) {
     const TrainingSource& source = sources_[r];
-    task_.Sample(FoldIn(source.key, kTaskDraw), config_[r]);
-    task_.Init(config_[r], FoldIn(source.key, kParamsDraw), params_[r], model_state_[r]);
+    task_.Sample(FoldIn(source.key, TrainingDraw::kTask), config_[r]);
+    task_.Init(config_[r], FoldIn(source.key, TrainingDraw::kParams), params_[r], model_state_[r]);
     if (!source.params.empty()) {
       Require(source.params.size() == params_[r].size(),
               "training: {} initial params for a task of {}", source.params.size(),
@@ -154,8 +145,8 @@ class Trainings {
       std::ranges::copy(source.params, params_[r].begin());
     }
     rule_.InitState({.num_steps = steps_}, params_[r], state_[r]);
-    data_keys_[r] = FoldIn(source.key, kDataDraw);
-    update_keys_[r] = FoldIn(source.key, kUpdateDraw);
+    data_keys_[r] = FoldIn(source.key, TrainingDraw::kData);
+    update_keys_[r] = FoldIn(source.key, TrainingDraw::kUpdate);
     curves_[r].train_loss.resize(static_cast<size_t>(steps_));
     curves_[r].train_accuracy.resize(accuracy_ ? static_cast<size_t>(steps_) : 0);
   }

@@ -54,37 +54,18 @@ void MetaTrainConfig::Visit(FieldVisitor& v) {
           "Estimators that each worker runs, fixed for the run; 0: all.");
   v.Choice("estimator_placement", &estimator_placement, kEstimatorPlacements,
            "Which estimators these are: dealt out in turn, or drawn with the seed.");
-  v.FreeOnResume().Field("worker_timeout_seconds", &worker_timeout_seconds, AtLeast(0),
-                         "A process of the job that is silent for so long ends the job; 0: never.");
-  v.FreeOnResume().Field(
-      "progress_timeout_seconds", &progress_timeout_seconds, AtLeast(0),
-      "A process that answers, but whose computation does not get on for so long, ends the job; 0: "
-      "never. Windows get on with every inner step, a checkpoint is to be complete in that time.");
+  VisitTimeouts(v);
   v.FreeOnResume().Field(
       "gather_checkpoints", &gather_checkpoints,
       "Whether the first process writes all files of a checkpoint, for processes without a "
       "common file system.");
-  v.FreeOnResume().Field("data_dir", &data_dir,
-                         "Directory of the tasks' data files; empty: image tasks draw their data.");
-  v.FreeOnResume().Field("isa", &isa,
-                         "Instruction set of the kernels; empty: the best of the machine.");
+  VisitMachine(v);
   v.FreeOnResume().Field(
       "device", &device,
       "What runs the estimators' windows: cpu, the processor; cuda, NVIDIA GPUs, of which each "
       "process of the job takes one; cuda:<n>, the GPU of this number; emulated, the kernels for "
       "GPUs on the processor, slowly.");
-  v.FreeOnResume().Field(
-      "checkpoint_seconds", &checkpoint_seconds, AtLeast(0),
-      "A checkpoint is written when this much time has passed since the last; 0: not by time.");
-  v.FreeOnResume().Field("checkpoint_steps", &checkpoint_steps, AtLeast(0),
-                         "A checkpoint is written after every so many updates; 0: not by updates.");
-  v.FreeOnResume().Field("keep_last", &keep_last, AtLeast(1),
-                         "The newest checkpoints that are kept.");
-  v.FreeOnResume().Field(
-      "keep_every", &keep_every, AtLeast(0),
-      "Checkpoints at multiples of this many updates are kept for good; 0: none.");
-  v.FreeOnResume().Field("metrics_steps", &metrics_steps, AtLeast(1),
-                         "Metrics are written for every so many-th update.");
+  VisitIntervals(v);
   v.FreeOnResume().Field("worker_metrics", &worker_metrics, AtLeast(0),
                          "Up to so many workers the metrics have the inner steps of each worker; "
                          "with more, and with 0, those of all together.");

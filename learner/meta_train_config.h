@@ -9,6 +9,7 @@
 #include "base/options.h"
 #include "learner/gradient_sum.h"
 #include "learner/non_finite_gradient.h"
+#include "learner/run/run_keys.h"
 #include "learner/weighting.h"
 
 namespace lopt {
@@ -22,7 +23,7 @@ inline constexpr Named<EstimatorPlacement> kEstimatorPlacements[] = {
 //   MetaTrainConfig config = ReadOptions<MetaTrainConfig>(Config::Load(path));
 // What may be set without changing the result (threads, directories for output) is not here but in
 // MetaTrainerOptions, except the intervals below.
-struct MetaTrainConfig {
+struct MetaTrainConfig : RunKeys {
   std::string name = "meta-train";
   Config learned_optimizer;
   std::string init_theta;
@@ -41,17 +42,8 @@ struct MetaTrainConfig {
   Config mode = Config::Parse(R"({"type": "Sync"})", "the default of mode");
   int64_t estimators_per_worker = 0;
   EstimatorPlacement estimator_placement = EstimatorPlacement::kRoundRobin;
-  double worker_timeout_seconds = 60;
-  double progress_timeout_seconds = 600;
   bool gather_checkpoints = false;
-  std::string data_dir;
-  std::string isa;
   std::string device = "cpu";
-  double checkpoint_seconds = 30;
-  int64_t checkpoint_steps = 0;
-  int64_t keep_last = 3;
-  int64_t keep_every = 0;
-  int64_t metrics_steps = 1;
   int64_t worker_metrics = 64;
   int64_t eval_every = 0;
   std::vector<Config> eval_tasks;

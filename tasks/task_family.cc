@@ -5,7 +5,7 @@
 
 #include "base/device.h"
 #include "base/error.h"
-#include "base/permutation.h"
+#include "tasks/batch_rows.h"
 
 namespace lopt {
 namespace {
@@ -20,36 +20,13 @@ void RequireSizeOrEmpty(const char* what, size_t got, int64_t wanted) {
           "TaskFamily: {} has {} numbers, wanted {} or none", what, got, wanted);
 }
 
-// The batch of a step that goes through rows [first, last) by epochs.
-void TakeFromEpoch(int64_t first, int64_t last, const EpisodeStep& at, Workspace& scratch,
-                   std::span<int32_t> examples) {
-  const Workspace::Frame frame(scratch);
-  const int64_t rows = last - first;
-  const int64_t batch_size = std::ssize(examples);
-  const int64_t batches = (rows + batch_size - 1) / batch_size;
-  const auto epoch = static_cast<uint64_t>(at.step / batches);
-  const Permutation order(FoldIn(at.order, epoch), rows, scratch);
-  int64_t place = at.step % batches * batch_size;
-  for (int32_t& example : examples) {
-    example = static_cast<int32_t>(first) + order(place);
-    place = place + 1 < rows ? place + 1 : 0;
-  }
-}
-
 // The rows of every replica's batch, [n, batch size].
 void DrawExamples(const DataRows& data, const TaskEvaluation& e, Workspace& scratch,
                   std::span<int32_t> examples) {
-  const auto [first, last] = data.splits[static_cast<size_t>(e.split)];
-  Require(first < last, "TaskFamily: the data set has no rows in the split {}", ToString(e.split));
   for (int64_t row = 0; row < e.rows; ++row) {
-    const auto batch = examples.subspan(row * data.batch_size, data.batch_size);
-    if (data.sampling == Sampling::kEpoch) {
-      const EpisodeStep at = e.steps.empty() ? EpisodeStep{e.keys[row]} : e.steps[row];
-      TakeFromEpoch(first, last, at, scratch, batch);
-    } else {
-      Randint(FoldIn(e.keys[row], 0), static_cast<int32_t>(first), static_cast<int32_t>(last),
-              batch);
-    }
+    const EpisodeStep at = e.steps.empty() ? EpisodeStep{e.keys[row]} : e.steps[row];
+    DrawBatch(data, e.split, e.keys[row], at, scratch,
+              examples.subspan(row * data.batch_size, data.batch_size));
   }
 }
 

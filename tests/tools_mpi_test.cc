@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/safetensors.h"
 #include "learner/job/message_loop.h"
 #include "learner/mode.h"
 #include "learner/run/checkpoint.h"
@@ -237,6 +238,60 @@ TEST_CASE("SIGTERM to mpiexec saves the run on all ranks, with exit code 75") {
     CHECK_EQ(Train(0, {config, "--out", scratch / "whole", "--steps", steps}).exit_code, 0);
     CHECK_EQ(Theta(out), Theta(scratch / "whole"));
   }
+}
+
+// `lopt train` on so many ranks; 0: without mpiexec.
+FinishedProcess TrainModel(int ranks, const Words& arguments, const OnOutput& on_output = {}) {
+  Words words = {kLopt, "train"};
+  Append(&words, arguments);
+  if (ranks == 0) return RunProcess(words, on_output);
+  words.insert(words.begin(), {"-n", std::to_string(ranks)});
+  return Mpiexec(words, on_output);
+}
+
+TEST_CASE("A model has the same bytes from one process and from 2 and 5 ranks, stopped or not") {
+  const TempDirectory scratch;
+  const std::string config = scratch / "config.json";
+  WriteTextFile(config, R"({
+    "task": {"type": "ImageConv", "image_size": 8, "channels": [3, 4], "batch_size": 20,
+             "data": "glyphs"},
+    "optimizer": {"type": "Adam", "learning_rate": 0.01},
+    "workers": 4, "steps": 20, "eval_every": 5
+  })");
+  const auto model = [&](const std::string& run) { return ReadFile(run + "/model.safetensors"); };
+  const auto metrics = [&](const std::string& run) { return ReadTextFile(run + "/metrics.jsonl"); };
+  const FinishedProcess one = TrainModel(0, {config, "--out", scratch / "one"});
+  CAPTURE(one.errors);
+  REQUIRE(one.exit_code == 0);
+  for (const int ranks : {2, 5}) {
+    CAPTURE(ranks);
+    const std::string out = scratch / std::to_string(ranks);
+    const FinishedProcess several = TrainModel(ranks, {config, "--out", out});
+    CHECK_EQ(several.errors, ranks == 2 ? "" : several.errors);  // one rank of five is idle
+    CHECK_EQ(several.exit_code, 0);
+    CHECK_EQ(model(out), model(scratch / "one"));
+    CHECK_EQ(metrics(out), metrics(scratch / "one"));
+  }
+
+  const std::string out = scratch / "stopped";
+  bool sent = false;
+  const FinishedProcess stopped =
+      TrainModel(3, {config, "--out", out, "--steps", "1000000000"},
+                 [&](pid_t mpiexec, const std::string& output) {
+                   if (!sent && output.find("steps/s") != std::string::npos) {
+                     sent = true;
+                     kill(mpiexec, SIGTERM);
+                   }
+                 });
+  CAPTURE(stopped.output);
+  CHECK_EQ(stopped.exit_code, 75);
+  CHECK(stopped.output.ends_with("To go on:\n  mpiexec -n 3 lopt train --resume --out " + out +
+                                 "\n"));
+  const std::string steps = std::to_string(RunDirectory(out).ReadManifest().updates + 3);
+  CHECK_EQ(TrainModel(2, {"--out", out, "--steps", steps, "--resume"}).exit_code, 0);
+  CHECK_EQ(TrainModel(0, {config, "--out", scratch / "whole", "--steps", steps}).exit_code, 0);
+  CHECK_EQ(ReadArrayFile(out + "/model.safetensors").arrays,
+           ReadArrayFile((scratch / "whole") + "/model.safetensors").arrays);
 }
 
 TEST_CASE("Ranks with different configs end the job with a message that names the difference") {

@@ -257,6 +257,26 @@ TEST_CASE("A run of the program itself can be reported, while it runs too") {
   CHECK(Has(page, "metrics.jsonl holds no record yet, so there is no plot."));
 }
 
+TEST_CASE("The report of a training of the program shows its losses and how to reproduce it") {
+  const TempDirectory scratch;
+  WriteTextFile(scratch / "config.json", R"({
+    "task": {"type": "ImageMLP", "image_size": 8, "hidden": [4], "batch_size": 8, "data": "glyphs"},
+    "optimizer": {"type": "Adam", "learning_rate": 0.01}, "steps": 6, "eval_every": 3
+  })");
+  const std::string out = scratch / "model";
+  REQUIRE_EQ(Lopt({"train", scratch / "config.json", "--out", out}).exit_code, 0);
+  const std::string page = Page(scratch, {out});
+  CheckPage(page);
+  for (const std::string& part :
+       Words{"Training: model", "Training: loss", "Training: accuracy", "outer_valid",
+             "updates of the params", "last batch&#39;s loss", "lopt train ",
+             "The same config and seed give the same params"}) {
+    CAPTURE(part);
+    CHECK(Has(page, part));
+  }
+  CHECK_FALSE(Has(page, "Meta-"));
+}
+
 TEST_CASE("The report of an evaluation shows tables and learning curves") {
   const TempDirectory scratch;
   const std::string page = Page(scratch, {MakeEvaluation(scratch, "judged", 0.3F)});

@@ -16,6 +16,9 @@
 #include "learner/meta_train_config.h"
 #include "learner/mode.h"
 #include "learner/theta_opt.h"
+#include "learner/train/batches.h"
+#include "learner/train/train_config.h"
+#include "learner/train/train_optimizer.h"
 #include "lopt/registry.h"
 #include "tasks/augmentation.h"
 #include "tasks/registry.h"
@@ -40,7 +43,9 @@ std::vector<Kind> Kinds() {
           {"Estimators", &EstimatorRegistry().table()},
           {"Truncation schedules", &ScheduleRegistry().table()},
           {"Tasks", &TaskRegistry().table()},
-          {"Augmentations", &AugmentationRegistry().table()}};
+          {"Augmentations", &AugmentationRegistry().table()},
+          {"Optimizers of trainings", &TrainOptimizerRegistry().table()},
+          {"Batches of trainings", &BatchesRegistry().table()}};
 }
 
 std::string DescribeType(const TypeEntry& entry) {
@@ -81,7 +86,11 @@ std::string DescribeEverything() {
          "object with an object for each task under a name of its own, such as `{\"tasks\": "
          "{\"wide\": {\"task\": {\"type\": \"ImageMLP\", \"hidden\": [128]}}}}`.\n\n" +
          DescribeFields([](FieldVisitor& v) { EvaluationConfig().Visit(v); }) + "\nOne task:\n\n" +
-         DescribeFields([&](FieldVisitor& v) { VisitEvaluationTask(v, &task); });
+         DescribeFields([&](FieldVisitor& v) { VisitEvaluationTask(v, &task); }) +
+         "\n## Trainings\n\nThe file that `lopt train` reads. Its `task` is one of those above, "
+         "its "
+         "`optimizer` one of Optimizers of trainings, its `batches` of Batches of trainings.\n\n" +
+         DescribeFields([](FieldVisitor& v) { TrainConfig().Visit(v); });
 }
 
 int DescribeCommand(const std::vector<std::string>& arguments) {

@@ -3,28 +3,21 @@
 
 #include <algorithm>
 #include <boost/program_options.hpp>
-#include <chrono>
 #include <cstdio>
-#include <exception>
-#include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/isa.h"
 #include "learner/elastic/elastic_transport.h"
 #include "learner/job/meta_trainer.h"
 #include "learner/meta_train_config.h"
-#include "learner/transport/local_transport.h"
 #include "learner/transport/mpi_launch.h"
-#include "learner/transport/mpi_transport.h"
 #include "tools/build_info.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
-#include "tools/cores.h"
 #include "tools/gpu_list.h"
+#include "tools/job_command.h"
 #include "tools/network_options.h"
 #include "tools/presets.h"
 #include "tools/progress.h"
@@ -93,56 +86,6 @@ po::options_description MetaTrainOptions() {
   return options;
 }
 
-// Where a run's config comes from, and the name that its output directory gets by default.
-struct RunSource {
-  Config config;
-  std::string name;
-};
-
-RunSource ReadRunSource(const po::variables_map& values) {
-  const auto preset = TextOption(values, "preset");
-  if (values.contains("config")) {
-    if (preset) throw UsageError("Give a config file or --preset, not both");
-    const std::string path = *TextOption(values, "config");
-    return {Config::Load(path), std::filesystem::path(path).stem().string()};
-  }
-  if (preset) return {MetaTrainPresets().Find(*preset), *preset};
-  if (values.contains("resume") && values.contains("out")) {
-    const std::string out = values["out"].as<std::string>();
-    try {
-      return {Config::Load(out + "/config.json"), ""};
-    } catch (const Error& error) {
-      Fail(
-          "{}; to resume all the same, give the config: lopt meta-train CONFIG.json --resume --out "
-          "{}{}",
-          error.what(), ShellQuoted(out), PluginWords(values));
-    }
-  }
-  throw UsageError(fmt::format(
-      "What to train is missing: a config file, --preset NAME, or --resume with --out DIR; usage: "
-      "{}",
-      kMetaTrainSynopsis));
-}
-
-Config Apply(const po::variables_map& values, Config config) {
-  if (values.contains("set")) {
-    for (const std::string& assignment : values["set"].as<std::vector<std::string>>()) {
-      const size_t equals = assignment.find('=');
-      if (equals == std::string::npos || equals == 0) {
-        throw UsageError(fmt::format("--set wants KEY=VALUE, not '{}'", assignment));
-      }
-      config = config.With(assignment.substr(0, equals), assignment.substr(equals + 1));
-    }
-  }
-  if (values.contains("steps")) {
-    config = config.With("meta_steps", std::to_string(values["steps"].as<int64_t>()));
-  }
-  if (values.contains("seed")) {
-    config = config.With("seed", std::to_string(values["seed"].as<int64_t>()));
-  }
-  return config;
-}
-
 void PrintSummary(const MetaTrainResult& result) {
   fmt::print("{} updates in {} ({} updates/s)\n", result.updates, FormatDuration(result.seconds),
              FormatRate(static_cast<double>(result.updates) / std::max(result.seconds, 1e-9)));
@@ -182,28 +125,6 @@ void PrintLedger(const MetaTrainResult& result) {
   if (ledger.UnknownWindows() > 0) {
     fmt::print("    and {} windows that were lost and not run again\n", ledger.UnknownWindows());
   }
-}
-
-// One thread for each core; the ranks on a host share them, unless each was given its own.
-int DefaultThreads(const Transport& transport) {
-  const int cores = AvailableCores();
-  const bool shared = cores == static_cast<int>(std::thread::hardware_concurrency());
-  return shared ? std::max(1, cores / transport.ranks_on_host()) : cores;
-}
-
-// Ends an MPI job with a message. Most errors are met by all ranks at once: the others give the
-// learner's the time to be the only one.
-[[noreturn]] void EndJob(Transport* transport, const char* message, int exit_code) {
-  if (transport->rank() == 0) {
-    fmt::print(stderr, "lopt: {}\n", message);
-  } else {
-    for (int i = 0; i < 100; ++i) {
-      transport->Poll();
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    fmt::print(stderr, "lopt: rank {}: {}\n", transport->rank(), message);
-  }
-  transport->Abort(exit_code);
 }
 
 // The learner of an elastic job, whose workers are to come to this address.
@@ -248,8 +169,9 @@ int Train(const po::variables_map& values, Transport* transport) {
       throw UsageError(fmt::format("--{} is about workers that come; it wants --listen", name));
     }
   }
-  const RunSource source = ReadRunSource(values);
-  auto config = ReadOptions<MetaTrainConfig>(Apply(values, source.config));
+  const RunSource source =
+      ReadRunSource(values, "meta-train", kMetaTrainSynopsis, &MetaTrainPresets());
+  auto config = ReadOptions<MetaTrainConfig>(WithSettings(values, source.config, "meta_steps"));
   if (const auto directory = TextOption(values, "data-dir")) config.data_dir = *directory;
   if (const auto isa = TextOption(values, "isa")) config.isa = *isa;
   if (const auto device = TextOption(values, "device")) config.device = *device;
@@ -261,8 +183,7 @@ int Train(const po::variables_map& values, Transport* transport) {
   const BuildInfo build = GetBuildInfo();
   MetaTrainerOptions options;
   options.out_dir = TextOption(values, "out").value_or("runs/" + source.name);
-  options.threads =
-      values.contains("threads") ? values["threads"].as<int>() : DefaultThreads(*transport);
+  options.threads = ThreadsOf(values, *transport);
   options.resume = values.contains("resume");
   if (values.contains("from")) options.from = values["from"].as<int64_t>();
   options.overwrite = values.contains("overwrite");
@@ -324,19 +245,7 @@ int MetaTrainCommand(const std::vector<std::string>& arguments) {
     return ParseCommandLine(arguments, MetaTrainOptions(), "config", 1, kMetaTrainSynopsis,
                             MetaTrainExamples());
   };
-  if (!StartedByMpi()) {
-    const auto values = parse();
-    return values ? Train(*values, MakeLocalTransports(1)[0].get()) : kExitDone;
-  }
-  const std::unique_ptr<Transport> transport = MakeMpiTransport();
-  try {
-    const auto values = parse();
-    return transport->Exit(values ? Train(*values, transport.get()) : kExitDone);
-  } catch (const UsageError& error) {
-    EndJob(transport.get(), error.what(), kExitUsage);
-  } catch (const std::exception& error) {
-    EndJob(transport.get(), error.what(), kExitError);
-  }
+  return RunAsRank(parse, Train);
 }
 
 }  // namespace lopt

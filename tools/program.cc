@@ -16,6 +16,7 @@ constexpr Command kCommands[] = {
     {"meta-train", "Meta-train a learned optimizer.", MetaTrainCommand},
     {"worker", "Compute for a learner that is elsewhere, as long as it is there.", WorkerCommand},
     {"launch", "Meta-train on many ranks, with restarts from the last checkpoint.", LaunchCommand},
+    {"train", "Train one model, its batches shared out to many ranks.", TrainCommand},
     {"eval", "Train tasks with learned optimizers and tuned baselines, and compare.", EvalCommand},
     {"report", "One HTML page with plots of meta-training runs and evaluations.", ReportCommand},
     {"describe", "Every type and key of a config, with defaults and meanings.", DescribeCommand},

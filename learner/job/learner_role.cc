@@ -11,6 +11,7 @@
 
 #include "base/environment.h"
 #include "learner/job/async_updates.h"
+#include "learner/job/await_background.h"
 #include "learner/job/sync_updates.h"
 #include "learner/mode.h"
 #include "learner/run/status_file.h"
@@ -52,21 +53,7 @@ bool LearnerRole::StopAsked() const {
 }
 
 void LearnerRole::InBackground(const std::function<void()>& work) {
-  bool done = false;
-  std::exception_ptr error;
-  background_->Post(
-      [&] {
-        try {
-          work();
-        } catch (...) {
-          error = std::current_exception();
-        }
-      },
-      [&done] { done = true; });
-  loop_->RunUntil([&done] { return done; });
-  if (error) {
-    std::rethrow_exception(error);
-  }
+  AwaitBackground(background_, loop_, work);
 }
 
 MetaTrainResult LearnerRole::Run() {

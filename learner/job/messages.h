@@ -11,7 +11,7 @@
 
 namespace lopt {
 
-// What a Message of a meta-training job holds, written and read by learner/job/wire.h.
+// What a Message of a job holds, written and read by learner/job/wire.h.
 enum MessageKind : int {
   kHello,      // every rank to the learner: Hello
   kHeartbeat,  // between the learner and every rank: Heartbeat
@@ -22,11 +22,12 @@ enum MessageKind : int {
   kGo,     // learner to rank: the text that names the checkpoint to read your workers' states
            // from; empty: they were all sent
   kReady,  // rank to learner: its workers have their states
-  kWeights,    // learner to rank: WorkerWeights; compute once with them
-  kGradients,  // rank to learner: a list with a WorkerGradient for each of its workers
-  kSave,       // learner to rank: SaveRequest
-  kSaved,      // rank to learner: a list with a SavedFile for each file of its workers' states
-  kEnd,        // learner to rank: the text finished, interrupted or failed; nothing follows
+  kWeights,     // learner to rank: WorkerWeights; compute once with them
+  kGradients,   // rank to learner: a list with a WorkerGradient for each of its workers
+  kSave,        // learner to rank: SaveRequest
+  kSaved,       // rank to learner: a list with a SavedFile for each file of its workers' states
+  kEnd,         // learner to rank: the text finished, interrupted or failed; nothing follows
+  kCollective,  // between ranks: of learner/transport/collectives.h
 };
 
 // Who a rank is and what it runs; must agree between ranks where the result depends on it.

@@ -1,6 +1,5 @@
 #include "learner/job/run_writer.h"
 
-#include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -10,13 +9,12 @@
 #include "base/error.h"
 #include "base/isa.h"
 #include "base/output_directory.h"
+#include "learner/run/resume_checks.h"
 #include "lopt/theta_file.h"
 
 namespace lopt {
 
 using Clock = SteadyClock;
-
-constexpr const char* kRunning = "running";
 
 RunWriter::RunWriter(const Experiment& experiment, const MetaTrainerOptions& options,
                      Background* background)
@@ -54,7 +52,7 @@ std::optional<Checkpoint> RunWriter::Resume() {
   std::optional<Checkpoint> checkpoint =
       options_.from ? store_.Read(*options_.from, kWindows) : store_.ReadNewest(kWindows);
   if (!checkpoint) {
-    RequireNoUpdates();
+    RequireNoCheckpointLost(directory_);
     spdlog::info("{} holds no checkpoint yet: starting from the beginning", directory_.path());
     return std::nullopt;
   }
@@ -75,37 +73,10 @@ void RunWriter::RemoveAfter(int64_t step) const {
   RemoveBestThetaAfter(directory_.path(), step);
 }
 
-// A run without a checkpoint may only begin anew if it died before its first.
-void RunWriter::RequireNoUpdates() {
-  const std::string remedy = fmt::format(
-      "put its checkpoints back into {}, or begin anew (--overwrite)", directory_.CheckpointPath());
-  RunManifest manifest;
-  try {
-    manifest = directory_.ReadManifest();
-  } catch (const Error& error) {
-    lopt::Fail("cannot resume without a checkpoint: {}; {}", error.what(), remedy);
-  }
-  Require(manifest.updates == 0 && manifest.status != kRunning,
-          "cannot resume: the run in {} has had checkpoints, but they are gone; {}",
-          directory_.path(), remedy);
-}
-
 void RunWriter::CheckFits(const Checkpoint& checkpoint) const {
   const std::string path = store_.Path(checkpoint.learner.outer_step);
-  const std::vector<std::string> differences = checkpoint.config.Differences(
-      experiment_.resolved, KeysFreeOnResume(), "in the checkpoint", "now");
-  Require(differences.empty(),
-          "cannot resume from {}: the config has changed: {}. On resume only these keys may "
-          "change: {}",
-          path, fmt::join(differences, "; "), fmt::join(KeysFreeOnResume(), ", "));
-  if (checkpoint.isa != CurrentIsa()) {
-    Require(options_.allow_isa_change,
-            "cannot resume from {}: it was computed on instruction set {}, this process uses {}, "
-            "so the result would have other bits; pin it (isa, --isa), or allow the change",
-            path, checkpoint.isa, CurrentIsa());
-    spdlog::warn("the instruction set changes from {} to {}: the result has other bits",
-                 checkpoint.isa, CurrentIsa());
-  }
+  RequireSameConfig(path, checkpoint.config, experiment_.resolved, KeysFreeOnResume());
+  RequireSameIsa(path, checkpoint.isa, options_.allow_isa_change);
   const std::string device = ModelOf(experiment_.device);
   if (checkpoint.device != device) {
     Require(options_.allow_isa_change,
@@ -134,7 +105,7 @@ void RunWriter::Open(const std::optional<Checkpoint>& checkpoint, std::span<cons
   journal_.emplace(directory_.JournalPath());
   journal_->GoOnFrom(checkpoint ? checkpoint->journal_position : 0, windows, &state->ledger);
   const int64_t step = state->learner.outer_step;
-  WriteManifest(saved_step_ < 0 ? "starting" : kRunning, step);
+  WriteManifest(saved_step_ < 0 ? "starting" : RunManifest::kRunning, step);
   directory_.WriteConfig(experiment_.resolved);
   if (options_.resume) {
     CutLogs(directory_.path(), logs);
@@ -174,11 +145,7 @@ void RunWriter::OfferBest(const LearnerState& learner, double loss) {
 }
 
 bool RunWriter::SaveIsDue(int64_t step) const {
-  const std::chrono::duration<double> since_save = Clock::now() - saved_at_;
-  const int64_t every = config_.checkpoint_steps;
-  return !saving() &&
-         ((every > 0 && step / every > saved_step_ / every) ||
-          (config_.checkpoint_seconds > 0 && since_save.count() >= config_.checkpoint_seconds));
+  return !saving() && config_.CheckpointIsDue(step, saved_step_, saved_at_);
 }
 
 void RunWriter::Save(const RunState& state, const Updates& updates, Ranks* ranks) {
@@ -233,7 +200,7 @@ void RunWriter::Commit(const std::shared_ptr<const Checkpoint>& checkpoint,
       },
       [this, step] {
         if (saved_step_ < 0) {
-          WriteManifest(kRunning, step);
+          WriteManifest(RunManifest::kRunning, step);
         }
         saved_step_ = step;
         saving_.reset();

@@ -84,7 +84,6 @@ class RunWriter {
  private:
   void RemoveAfter(int64_t step) const;
   void Event(const char* what) const;
-  void RequireNoUpdates();
   void CheckFits(const Checkpoint& checkpoint) const;
   void WriteManifest(std::string status, int64_t updates,
                      std::optional<std::string> error = {}) const;

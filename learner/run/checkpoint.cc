@@ -27,11 +27,52 @@
 namespace lopt {
 namespace {
 
+constexpr const char* kCheckpointFormat = "lopt checkpoint 2";
+
+std::string CrcText(uint32_t crc32) { return fmt::format("{:08x}", crc32); }
+
+}  // namespace
+
+// What manifest.json says.
+struct CheckpointManifest {
+  static constexpr const char* kFormat = lopt::kCheckpointFormat;
+
+  struct File {
+    uint64_t bytes = 0;
+    std::string crc32 = {};  // 8 hexadecimal digits
+
+    template <class Visitor>
+    void VisitMembers(Visitor& visit) {
+      visit("bytes", bytes);
+      visit("crc32", crc32);
+    }
+  };
+
+  int64_t outer_step = 0;
+  int64_t workers = 0;
+  LogState logs = {};
+  std::map<std::string, File> files = {};
+
+  void Add(const CheckpointFile& file) {
+    files[file.name] = {.bytes = file.bytes, .crc32 = CrcText(file.crc32)};
+  }
+
+  template <class Visitor>
+  void VisitMembers(Visitor& visit) {
+    visit("outer_step", outer_step);
+    visit("workers", workers);
+    visit("logs", logs);
+    visit("files", files);
+  }
+};
+
+namespace {
+
 namespace fs = std::filesystem;
 
-constexpr const char* kFormat = "lopt checkpoint 2";
 constexpr const char* kManifest = "manifest.json";
 constexpr const char* kLearnerFile = "learner.safetensors";
+constexpr const char* kStateFile = "state.safetensors";
 constexpr std::string_view kStepPrefix = "step-";
 constexpr std::string_view kTemporaryPrefix = "tmp-";
 
@@ -66,7 +107,7 @@ ArrayFile LearnerToFile(const Checkpoint& checkpoint) {
                   Array::Of<int64_t>({static_cast<int64_t>(checkpoint.totals.size()), 3}, totals));
   file.arrays.Merge("ledger/", checkpoint.ledger.ToArrays());
   file.arrays.Set("journal_position", Scalar(checkpoint.journal_position));
-  file.metadata = {{"format", kFormat},
+  file.metadata = {{"format", kCheckpointFormat},
                    {"config", checkpoint.config.Dump(-1)},
                    {"learned_optimizer", checkpoint.config.json().at("learned_optimizer").dump()},
                    {"isa", checkpoint.isa}};
@@ -115,40 +156,7 @@ void LearnerFromFile(const ArrayFile& file, const std::string& source, Checkpoin
   checkpoint->journal_position = ScalarOf(arrays, "journal_position");
 }
 
-std::string CrcText(uint32_t crc32) { return fmt::format("{:08x}", crc32); }
-
-// What manifest.json says.
-struct Manifest {
-  static constexpr const char* kFormat = lopt::kFormat;
-
-  struct File {
-    uint64_t bytes = 0;
-    std::string crc32 = {};  // 8 hexadecimal digits
-
-    template <class Visitor>
-    void VisitMembers(Visitor& visit) {
-      visit("bytes", bytes);
-      visit("crc32", crc32);
-    }
-  };
-
-  int64_t outer_step = 0;
-  int64_t workers = 0;
-  LogState logs = {};
-  std::map<std::string, File> files = {};
-
-  void Add(const CheckpointFile& file) {
-    files[file.name] = {.bytes = file.bytes, .crc32 = CrcText(file.crc32)};
-  }
-
-  template <class Visitor>
-  void VisitMembers(Visitor& visit) {
-    visit("outer_step", outer_step);
-    visit("workers", workers);
-    visit("logs", logs);
-    visit("files", files);
-  }
-};
+using Manifest = CheckpointManifest;
 
 Manifest ReadManifest(const std::string& directory) {
   const std::string name = fs::path(directory).filename();
@@ -325,15 +333,46 @@ void CheckpointStore::Commit(const Checkpoint& checkpoint,
   Event(step, "learner");
   manifest.Add(
       WriteCheckpointFile(temporary, kLearnerFile, SerializeArrayFile(LearnerToFile(checkpoint))));
+  Complete(manifest);
+}
+
+void CheckpointStore::Complete(const CheckpointManifest& manifest) const {
+  const int64_t step = manifest.outer_step;
   Event(step, "manifest");
   // The last: with its name those of all are flushed.
-  WriteRecordFile(temporary + "/" + kManifest, manifest);
+  WriteRecordFile(TemporaryPath(step) + "/" + kManifest, manifest);
   Event(step, "rename");
-  RenameFile(temporary, Path(step));
+  RenameFile(TemporaryPath(step), Path(step));
   SyncDirectory(directory_);
   Event(step, "retention");
   ApplyRetention();
   Event(step, "end");
+}
+
+void CheckpointStore::Write(const ArraysCheckpoint& checkpoint) const {
+  const int64_t step = checkpoint.step;
+  const std::string temporary = Begin(step);
+  try {
+    Manifest manifest{.outer_step = step, .logs = checkpoint.logs};
+    Event(step, "state");
+    manifest.Add(WriteCheckpointFile(temporary, kStateFile, SerializeArrayFile(checkpoint.file)));
+    Complete(manifest);
+  } catch (...) {
+    Discard(step);
+    throw;
+  }
+}
+
+std::optional<ArraysCheckpoint> CheckpointStore::ReadNewestArrays() const {
+  const std::vector<int64_t> steps = Steps();
+  if (steps.empty()) return std::nullopt;
+  const std::string directory = Path(steps.back());
+  const Manifest manifest = ReadManifest(directory);
+  Require(manifest.outer_step == steps.back(), "checkpoint {}: {} is of step {}", directory,
+          kManifest, manifest.outer_step);
+  return ArraysCheckpoint{.step = manifest.outer_step,
+                          .file = ReadEntry(directory, manifest, kStateFile),
+                          .logs = manifest.logs};
 }
 
 void CheckpointStore::Discard(int64_t step) const {

@@ -12,6 +12,7 @@
 #include "base/config.h"
 #include "base/key.h"
 #include "base/layout.h"
+#include "base/safetensors.h"
 #include "learner/gradient_learner.h"
 #include "learner/run/ledger.h"
 #include "learner/run/run_logs.h"
@@ -65,6 +66,14 @@ struct CheckpointRetention {
 // directory, which is renamed into place at last. So a directory named step-... is complete unless
 // something damaged it later; the sizes and checksums find that.
 
+// What is in a checkpoint of a run that keeps everything in one file of arrays:
+// state.safetensors in place of those of learner and workers.
+struct ArraysCheckpoint {
+  int64_t step = 0;
+  ArrayFile file;
+  LogState logs = {};  // of the run at the time
+};
+
 // What is read of the workers' states: all of them, or only how many windows each has run. All
 // files are checked in either case.
 enum class WorkerStates { kAll, kWindows };
@@ -79,6 +88,8 @@ std::vector<WorkerState> ReadWorkers(const std::string& directory, int64_t first
 // Writes one file into a checkpoint that has begun, flushed to disk.
 CheckpointFile WriteCheckpointFile(const std::string& directory, const std::string& name,
                                    std::span<const std::byte> bytes);
+
+struct CheckpointManifest;
 
 // The checkpoints of one run, in one directory.
 class CheckpointStore {
@@ -101,6 +112,10 @@ class CheckpointStore {
   void Discard(int64_t step) const;
   // Removes, with a line in the log, what killed writes left behind.
   void RemoveUnfinished() const;
+  // The same for a run that has no workers and no learner: the checkpoint is one file of arrays.
+  void Write(const ArraysCheckpoint& checkpoint) const;
+  // The newest of these, none if there is none.
+  std::optional<ArraysCheckpoint> ReadNewestArrays() const;
 
   // Steps of the checkpoints there are, ascending.
   std::vector<int64_t> Steps() const;
@@ -117,6 +132,7 @@ class CheckpointStore {
 
  private:
   void Event(int64_t step, std::string_view what) const;
+  void Complete(const CheckpointManifest& manifest) const;
   void RemoveStep(int64_t step) const;
   void ApplyRetention() const;
 

@@ -14,10 +14,11 @@
 namespace lopt {
 namespace {
 
-constexpr std::array<std::string_view, 9> kFiles = {
-    "manifest.json",    "config.json",        "metrics.jsonl",
-    "throughput.jsonl", RunDirectory::kTheta, "theta_best.safetensors",
-    "best.json",        "windows.bin",        "status"};
+constexpr std::array<std::string_view, 10> kFiles = {
+    "manifest.json",     "config.json",        "metrics.jsonl",
+    "throughput.jsonl",  RunDirectory::kTheta, "theta_best.safetensors",
+    "best.json",         "windows.bin",        "status",
+    RunDirectory::kModel};
 constexpr std::string_view kCheckpoints = "checkpoints";
 
 }  // namespace

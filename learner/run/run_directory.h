@@ -12,6 +12,7 @@ namespace lopt {
 // What a run's manifest.json says.
 struct RunManifest {
   static constexpr const char* kFormat = "lopt run 1";
+  static constexpr const char* kRunning = "running";
 
   // starting until there is a checkpoint, then running, at the end interrupted, finished or failed.
   std::string status = {};
@@ -36,7 +37,8 @@ struct RunManifest {
   }
 };
 
-// The files of one run in its output directory (listed in learner/job/meta_trainer.h).
+// The files of one run in its output directory (listed in learner/job/meta_trainer.h and
+// learner/train/trainer.h).
 class RunDirectory {
  public:
   explicit RunDirectory(std::string path) : path_(std::move(path)) {}
@@ -45,6 +47,8 @@ class RunDirectory {
   std::string CheckpointPath() const { return path_ + "/checkpoints"; }
   static constexpr const char* kTheta = "theta.safetensors";
   std::string ThetaPath() const { return path_ + "/" + kTheta; }
+  static constexpr const char* kModel = "model.safetensors";
+  std::string ModelPath() const { return path_ + "/" + kModel; }
   std::string JournalPath() const { return path_ + "/windows.bin"; }
 
   bool HoldsRun() const;

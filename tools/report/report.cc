@@ -6,6 +6,7 @@
 #include <boost/program_options.hpp>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -18,6 +19,7 @@
 #include "tools/report/evaluation.h"
 #include "tools/report/page.h"
 #include "tools/report/run.h"
+#include "tools/report/training.h"
 
 namespace lopt {
 
@@ -28,8 +30,8 @@ namespace {
 
 constexpr const char* kReportSynopsis = "lopt report DIR... [--out FILE]";
 constexpr const char* kReportExamples =
-    "DIR is the output directory of meta-train, eval or bench --estimators. Several are shown side "
-    "by side.\n"
+    "DIR is the output directory of meta-train, train, eval or bench --estimators. Several are "
+    "shown side by side.\n"
     "\nExamples:\n"
     "  lopt report runs/first\n"
     "  lopt report runs/first runs/second --out compared.html\n";
@@ -72,13 +74,16 @@ WrittenReport WriteReport(std::vector<std::string> directories, const std::strin
   }
   const std::vector<std::string> labels = Labels(directories);
   std::vector<RunRecord> runs;
+  std::vector<RunRecord> trainings;
   std::vector<EvaluationRecord> evaluations;
   std::vector<LabelledBench> benches;
   for (size_t i = 0; i < directories.size(); ++i) {
     switch (KindOf(directories[i])) {
-      case DirectoryKind::kRun:
-        runs.push_back(ReadRun(directories[i], labels[i]));
+      case DirectoryKind::kRun: {
+        RunRecord run = ReadRun(directories[i], labels[i]);
+        (IsTraining(run) ? trainings : runs).push_back(std::move(run));
         break;
+      }
       case DirectoryKind::kEvaluation:
         evaluations.push_back(ReadEvaluation(directories[i], labels[i]));
         break;
@@ -92,6 +97,7 @@ WrittenReport WriteReport(std::vector<std::string> directories, const std::strin
   ReportPage page;
   if (!evaluations.empty()) ReportEvaluations(evaluations, &page);
   if (!runs.empty()) ReportRuns(runs, &page);
+  if (!trainings.empty()) ReportTrainings(trainings, &page);
   if (!benches.empty()) ReportEstimators(benches, &page);
   WrittenReport report{.path = !out.empty()              ? out
                                : directories.size() == 1 ? directories[0] + "/report.html"
@@ -110,6 +116,7 @@ WrittenReport WriteReport(std::vector<std::string> directories, const std::strin
     }
   };
   note(runs);
+  note(trainings);
   note(evaluations);
   return report;
 }

@@ -30,7 +30,13 @@ namespace {
 using Runs = std::vector<RunRecord>;
 
 constexpr size_t kHeatMapColumns = 80;
-constexpr const char* kUpdates = "updates of theta";
+constexpr RunWords kMetaTraining = {
+    .command = "meta-train",
+    .updates = "updates of theta",
+    .result = "theta",
+    .loss = "meta_loss",
+    .last_loss = "last meta-loss",
+    .inner_steps = "Inner steps, all estimators, twins counted each"};
 
 const Series* Find(const RunRecord& run, const std::string& name) {
   const auto at = run.metrics.series.find(name);
@@ -129,9 +135,10 @@ std::string StatusText(const RunRecord& run) {
   return status.empty() ? "unknown (no manifest.json)" : status;
 }
 
-std::string ReproduceCommand(const RunRecord& run) {
-  std::string command = "lopt meta-train " + ShellQuoted(run.path + "/config.json") + " --out " +
-                        ShellQuoted(run.path + "-again");
+std::string ReproduceCommand(const RunRecord& run, const RunWords& words) {
+  std::string command =
+      fmt::format("lopt {} {} --out {}", words.command, ShellQuoted(run.path + "/config.json"),
+                  ShellQuoted(run.path + "-again"));
   if (const std::string isa = ManifestText(run.manifest, &RunManifest::isa); !isa.empty())
     command += " --isa " + isa;
   return command;
@@ -145,47 +152,6 @@ double RunSeconds(const RunRecord& run) {
 
 std::string Shown(std::optional<double> value) {
   return value ? fmt::format("{:.4g}", *value) : "";
-}
-
-void RunOverview(const Runs& runs, ReportPage* page) {
-  std::vector<std::string> header = {""};
-  for (const RunRecord& run : runs) header.push_back(EscapeHtml(run.label));
-  std::vector<std::vector<std::string>> rows;
-  const auto row = [&](const std::string& name,
-                       const std::function<std::string(const RunRecord&)>& value) {
-    std::vector<std::string> cells = {EscapeHtml(name)};
-    bool any = false;
-    for (const RunRecord& run : runs) {
-      const std::string text = value(run);
-      any = any || !text.empty();
-      cells.push_back(EscapeHtml(text));
-    }
-    if (any) rows.push_back(std::move(cells));
-  };
-  const auto from_manifest = [&](const char* name, auto member) {
-    row(name, [member](const RunRecord& run) { return ManifestText(run.manifest, member); });
-  };
-  row("directory", [](const RunRecord& run) { return run.path; });
-  row("status", StatusText);
-  from_manifest("error", &RunManifest::error);
-  row("updates of theta", [](const RunRecord& run) -> std::string {
-    std::string updates = ManifestText(run.manifest, &RunManifest::updates);
-    if (StatusText(run) != "running") return updates;
-    const Series* loss = Find(run, "meta_loss");
-    return loss == nullptr ? updates : fmt::format("{:.0f} so far", loss->step.back() + 1);
-  });
-  row("last meta-loss", [](const RunRecord& run) { return Shown(Last(run, "meta_loss")); });
-  row("last held-out loss", [](const RunRecord& run) { return Shown(Last(run, "eval_loss")); });
-  row("time", [](const RunRecord& run) -> std::string {
-    const double seconds = RunSeconds(run);
-    return std::isfinite(seconds) ? FormatDuration(seconds) : "";
-  });
-  from_manifest("seed", &RunManifest::seed);
-  from_manifest("threads", &RunManifest::threads);
-  from_manifest("instruction set", &RunManifest::isa);
-  from_manifest("device", &RunManifest::device);
-  from_manifest("version", &RunManifest::version);
-  page->AddHtml(HtmlTable(header, rows, header.size()));
 }
 
 void MetaLoss(const Runs& runs, ReportPage* page) {
@@ -334,7 +300,7 @@ void LossByInnerStep(const Runs& runs, ReportPage* page) {
                        .caption = fmt::format("Mean loss of the inner steps of a range; each cell "
                                               "is the mean over 1/{} of the updates.",
                                               columns),
-                       .x_label = kUpdates,
+                       .x_label = kMetaTraining.updates,
                        .y_label = "inner step",
                        .heat_map = std::move(map)});
     }
@@ -417,41 +383,6 @@ void LedgerOf(const Runs& runs, ReportPage* page) {
             page);
 }
 
-void Throughput(const Runs& runs, ReportPage* page) {
-  page->Subsection("Throughput");
-  const auto add = [&](const char* metric, const char* title, const char* y_label) {
-    std::vector<NamedSeries> all;
-    for (size_t r = 0; r < runs.size(); ++r) {
-      const auto at = runs[r].throughput.series.find(metric);
-      if (at == runs[r].throughput.series.end()) continue;
-      all.push_back({.label = runs[r].label, .series = &at->second, .color = static_cast<int>(r)});
-    }
-    if (all.empty()) return false;
-    page->AddFigure(SeriesFigure({.title = title, .y_label = y_label, .from_zero = true}, all));
-    return true;
-  };
-  if (!add("updates_per_second", "Updates of theta", "updates / s")) {
-    page->AddParagraph("There is no throughput.jsonl with records.");
-    return;
-  }
-  add("inner_steps_per_second", "Inner steps, all estimators, twins counted each",
-      "inner steps / s");
-}
-
-void ReproduceRun(const Runs& runs, ReportPage* page) {
-  page->Subsection("Config, and how to reproduce");
-  page->AddParagraph(
-      "The same config and seed give the same theta, bit for bit, for any number of threads and "
-      "processes, on the same version, instruction set and device (modes with deadlines or "
-      "staleness "
-      "excepted).");
-  for (const RunRecord& run : runs) {
-    if (run.config.empty()) continue;
-    page->AddHtml("<pre>" + EscapeHtml(ReproduceCommand(run)) + "</pre>\n");
-    page->AddDetails("config.json of " + run.label, run.config);
-  }
-}
-
 }  // namespace
 
 RunRecord ReadRun(const std::string& path, const std::string& label) {
@@ -474,8 +405,7 @@ RunRecord ReadRun(const std::string& path, const std::string& label) {
   return run;
 }
 
-void ReportRuns(const Runs& runs, ReportPage* page) {
-  page->Section(runs.size() == 1 ? "Meta-training: " + runs[0].label : "Meta-training");
+void AddRunNotices(const Runs& runs, ReportPage* page) {
   for (const RunRecord& run : runs) {
     for (const std::string& damage : run.damage) page->AddNotice(damage);
     const std::string status = StatusText(run);
@@ -490,7 +420,90 @@ void ReportRuns(const Runs& runs, ReportPage* page) {
       page->AddNotice(run.label + ": metrics.jsonl holds no record yet, so there is no plot.");
     }
   }
-  RunOverview(runs, page);
+}
+
+void AddRunTable(const Runs& runs, const RunWords& words, ReportPage* page) {
+  std::vector<std::string> header = {""};
+  for (const RunRecord& run : runs) header.push_back(EscapeHtml(run.label));
+  std::vector<std::vector<std::string>> rows;
+  const auto row = [&](const std::string& name,
+                       const std::function<std::string(const RunRecord&)>& value) {
+    std::vector<std::string> cells = {EscapeHtml(name)};
+    bool any = false;
+    for (const RunRecord& run : runs) {
+      const std::string text = value(run);
+      any = any || !text.empty();
+      cells.push_back(EscapeHtml(text));
+    }
+    if (any) rows.push_back(std::move(cells));
+  };
+  const auto from_manifest = [&](const char* name, auto member) {
+    row(name, [member](const RunRecord& run) { return ManifestText(run.manifest, member); });
+  };
+  row("directory", [](const RunRecord& run) { return run.path; });
+  row("status", StatusText);
+  from_manifest("error", &RunManifest::error);
+  row(words.updates, [&](const RunRecord& run) -> std::string {
+    std::string updates = ManifestText(run.manifest, &RunManifest::updates);
+    if (StatusText(run) != "running") return updates;
+    const Series* loss = Find(run, words.loss);
+    return loss == nullptr ? updates : fmt::format("{:.0f} so far", loss->step.back() + 1);
+  });
+  row(words.last_loss, [&](const RunRecord& run) { return Shown(Last(run, words.loss)); });
+  row("last held-out loss", [](const RunRecord& run) { return Shown(Last(run, "eval_loss")); });
+  row("time", [](const RunRecord& run) -> std::string {
+    const double seconds = RunSeconds(run);
+    return std::isfinite(seconds) ? FormatDuration(seconds) : "";
+  });
+  from_manifest("seed", &RunManifest::seed);
+  from_manifest("threads", &RunManifest::threads);
+  from_manifest("instruction set", &RunManifest::isa);
+  from_manifest("device", &RunManifest::device);
+  from_manifest("version", &RunManifest::version);
+  page->AddHtml(HtmlTable(header, rows, header.size()));
+}
+
+void AddThroughput(const Runs& runs, const RunWords& words, ReportPage* page) {
+  page->Subsection("Throughput");
+  const auto add = [&](const char* metric, const char* title, const char* y_label) {
+    std::vector<NamedSeries> all;
+    for (size_t r = 0; r < runs.size(); ++r) {
+      const auto at = runs[r].throughput.series.find(metric);
+      if (at == runs[r].throughput.series.end()) continue;
+      all.push_back({.label = runs[r].label, .series = &at->second, .color = static_cast<int>(r)});
+    }
+    if (all.empty()) return false;
+    page->AddFigure(SeriesFigure(
+        {.title = title, .x_label = words.updates, .y_label = y_label, .from_zero = true}, all));
+    return true;
+  };
+  if (!add("updates_per_second", words.updates, "updates / s")) {
+    page->AddParagraph("There is no throughput.jsonl with records.");
+    return;
+  }
+  if (words.inner_steps != nullptr) {
+    add("inner_steps_per_second", words.inner_steps, "inner steps / s");
+  }
+}
+
+void AddReproduction(const Runs& runs, const RunWords& words, ReportPage* page) {
+  page->Subsection("Config, and how to reproduce");
+  page->AddParagraph(fmt::format(
+      "The same config and seed give the same {}, bit for bit, for any number of threads and "
+      "processes, on the same version, instruction set and device (modes with deadlines or "
+      "staleness excepted).",
+      words.result));
+  for (const RunRecord& run : runs) {
+    if (run.config.empty()) continue;
+    page->AddHtml("<pre>" + EscapeHtml(ReproduceCommand(run, words)) + "</pre>\n");
+    page->AddDetails("config.json of " + run.label, run.config);
+  }
+}
+
+void ReportRuns(const Runs& runs, ReportPage* page) {
+  page->Section(runs.size() == 1 ? "Meta-training: " + runs[0].label : "Meta-training");
+  AddRunNotices(runs, page);
+  AddRunTable(runs, kMetaTraining, page);
   const bool records =
       std::ranges::any_of(runs, [](const RunRecord& run) { return run.metrics.records > 0; });
   if (records) {
@@ -502,9 +515,9 @@ void ReportRuns(const Runs& runs, ReportPage* page) {
     FeltNorms(runs, page);
     NonFinite(runs, page);
     LedgerOf(runs, page);
-    Throughput(runs, page);
+    AddThroughput(runs, kMetaTraining, page);
   }
-  ReproduceRun(runs, page);
+  AddReproduction(runs, kMetaTraining, page);
 }
 
 }  // namespace lopt

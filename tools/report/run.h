@@ -10,7 +10,7 @@
 
 namespace lopt {
 
-// What a meta-training run has left in its directory, as far as it can be read.
+// What a run has left in its directory, as far as it can be read.
 struct RunRecord {
   std::string path = {};
   std::string label = {};  // in legends
@@ -23,7 +23,25 @@ struct RunRecord {
 
 RunRecord ReadRun(const std::string& path, const std::string& label);
 
-// Sections about runs, side by side: what each was, and plots with a curve for each of them.
+// What a kind of runs is called in a report.
+struct RunWords {
+  const char* command;      // "meta-train"
+  const char* updates;      // "updates of theta"
+  const char* result;       // what a config and a seed determine: "theta"
+  const char* loss;         // the metric of an update
+  const char* last_loss;    // "last meta-loss"
+  const char* inner_steps;  // title of their rate; null: they are the updates
+};
+
+// Parts of sections about runs, side by side: what is wrong or not finished; a table of what each
+// was; how fast; the configs.
+void AddRunNotices(const std::vector<RunRecord>& runs, ReportPage* page);
+void AddRunTable(const std::vector<RunRecord>& runs, const RunWords& words, ReportPage* page);
+void AddThroughput(const std::vector<RunRecord>& runs, const RunWords& words, ReportPage* page);
+void AddReproduction(const std::vector<RunRecord>& runs, const RunWords& words, ReportPage* page);
+
+// Sections about meta-training runs, side by side: what each was, and plots with a curve for each
+// of them.
 void ReportRuns(const std::vector<RunRecord>& runs, ReportPage* page);
 
 }  // namespace lopt

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <functional>
+
+#include "learner/job/background.h"
+#include "learner/job/message_loop.h"
+
+namespace lopt {
+
+// Has work done in the background while the loop goes on, and returns when it is done. Throws what
+// it throws.
+void AwaitBackground(Background* background, MessageLoop* loop, const std::function<void()>& work);
+
+}  // namespace lopt

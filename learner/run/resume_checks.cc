@@ -1,0 +1,46 @@
+#include "learner/run/resume_checks.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
+
+#include "base/error.h"
+#include "base/isa.h"
+
+namespace lopt {
+
+void RequireSameConfig(const std::string& checkpoint, const Config& then, const Config& now,
+                       const std::vector<std::string>& free) {
+  const std::vector<std::string> differences =
+      then.Differences(now, free, "in the checkpoint", "now");
+  Require(differences.empty(),
+          "cannot resume from {}: the config has changed: {}. On resume only these keys may "
+          "change: {}",
+          checkpoint, fmt::join(differences, "; "), fmt::join(free, ", "));
+}
+
+void RequireSameIsa(const std::string& checkpoint, const std::string& isa, bool allow_change) {
+  if (isa == CurrentIsa()) return;
+  Require(allow_change,
+          "cannot resume from {}: it was computed on instruction set {}, this process uses {}, "
+          "so the result would have other bits; pin it (isa, --isa), or allow the change",
+          checkpoint, isa, CurrentIsa());
+  spdlog::warn("the instruction set changes from {} to {}: the result has other bits", isa,
+               CurrentIsa());
+}
+
+void RequireNoCheckpointLost(const RunDirectory& directory) {
+  const std::string remedy = fmt::format(
+      "put its checkpoints back into {}, or begin anew (--overwrite)", directory.CheckpointPath());
+  RunManifest manifest;
+  try {
+    manifest = directory.ReadManifest();
+  } catch (const Error& error) {
+    Fail("cannot resume without a checkpoint: {}; {}", error.what(), remedy);
+  }
+  Require(manifest.updates == 0 && manifest.status != RunManifest::kRunning,
+          "cannot resume: the run in {} has had checkpoints, but they are gone; {}",
+          directory.path(), remedy);
+}
+
+}  // namespace lopt

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/config.h"
+#include "learner/run/run_directory.h"
+
+namespace lopt {
+
+// What a run may go on from. `checkpoint` is the path of the one that it is to go on from, for
+// messages.
+
+// Throws Error that lists the differences unless only the keys in `free` differ.
+void RequireSameConfig(const std::string& checkpoint, const Config& then, const Config& now,
+                       const std::vector<std::string>& free);
+// Throws Error unless this process computes on the instruction set `isa`, or may change it, which
+// is then a warning.
+void RequireSameIsa(const std::string& checkpoint, const std::string& isa, bool allow_change);
+// Throws Error if a run that has no checkpoint has had one: it may only begin anew if it died
+// before its first.
+void RequireNoCheckpointLost(const RunDirectory& directory);
+
+}  // namespace lopt

@@ -1,0 +1,37 @@
+#include "learner/train/train_config.h"
+
+#include "learner/train/batches.h"
+#include "learner/train/train_optimizer.h"
+#include "tasks/registry.h"
+
+namespace lopt {
+
+void TrainConfig::Visit(FieldVisitor& v) {
+  v.FreeOnResume().Field("name", &name, "Name of the training, for people.");
+  v.Typed("task", &task, TaskRegistry().table(),
+          "The task whose model is trained; drawn with the seed where tasks of a family differ.");
+  v.Typed("optimizer", &optimizer, TrainOptimizerRegistry().table(), "What trains it.");
+  v.Field("workers", &workers, Between(1, 100000),
+          "Logical workers that share the examples of each step evenly, and whose gradients are "
+          "averaged. Part of the training; threads and processes only execute them. Each draws its "
+          "own data where a task has no data set.");
+  v.Typed("batches", &batches, BatchesRegistry().table(), "How they get their examples.");
+  v.FreeOnResume().Field(
+      "steps", &steps, Between(1, 1e9),
+      "Updates of the params in total. Where the optimizer follows the course of "
+      "a training (a schedule), it may not change on resume.");
+  v.Field("seed", &seed, AtLeast(0), "Everything random in the training follows from it.");
+  v.FreeOnResume().Field("eval_every", &eval_every, AtLeast(0),
+                         "After every so many updates, and at the end, the model is judged on all "
+                         "of eval_split; the results are among the metrics. 0: never.");
+  v.FreeOnResume().Choice("eval_split", &eval_split, kSplitNames, "Which split that is.");
+  VisitTimeouts(v);
+  VisitMachine(v);
+  VisitIntervals(v);
+}
+
+std::vector<std::string> TrainKeysFreeOnResume() {
+  return KeysFreeOnResume([](FieldVisitor& v) { TrainConfig().Visit(v); });
+}
+
+}  // namespace lopt

@@ -1,0 +1,59 @@
+#include "learner/train/train_optimizer.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "evaluation/baselines.h"
+#include "lopt/registry.h"
+#include "lopt/theta_file.h"
+
+namespace lopt {
+namespace {
+
+struct ThetaOptions {
+  std::string file;
+  void Visit(FieldVisitor& v) {
+    v.Field("file", &file, "The theta file, relative to the working directory.");
+  }
+};
+
+struct BaselineOptions {
+  double learning_rate = 0;  // must be given
+  void Visit(FieldVisitor& v) {
+    v.Field("learning_rate", &learning_rate, Above(0), "The learning rate.");
+  }
+};
+
+std::shared_ptr<const TrainOptimizer> FromBaseline(const Baseline& baseline, double learning_rate) {
+  const auto optimizer = baseline.Make(learning_rate);
+  return std::make_shared<TrainOptimizer>(optimizer, optimizer->InitTheta(Key{}));
+}
+
+}  // namespace
+
+Registry<TrainOptimizer>& TrainOptimizerRegistry() {
+  static Registry<TrainOptimizer> registry = [] {
+    Registry<TrainOptimizer> types("optimizer");
+    types.Add<ThetaOptions>("Theta", "A learned optimizer with the weights of a theta file.",
+                            [](const ThetaOptions& options) {
+                              Require(!options.file.empty(),
+                                      "optimizer.file: the theta file is missing");
+                              const ThetaFile file = ReadThetaFile(options.file);
+                              return std::make_shared<TrainOptimizer>(
+                                  OptimizerRegistry().Make(file.learned_optimizer), file.theta);
+                            });
+    for (const Baseline& baseline : Baselines()) {
+      types.Add<BaselineOptions>(
+          baseline.name,
+          fmt::format("The baseline {} of evaluations with a learning rate of its own.",
+                      baseline.name),
+          [baseline](const BaselineOptions& options) {
+            return FromBaseline(baseline, options.learning_rate);
+          });
+    }
+    return types;
+  }();
+  return registry;
+}
+
+}  // namespace lopt

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <Eigen/Core>
+#include <memory>
+#include <string>
+
+#include "base/registry.h"
+#include "lopt/learned_optimizer.h"
+
+namespace lopt {
+
+// What trains the model of a training.
+struct TrainOptimizer {
+  std::shared_ptr<const LearnedOptimizer> optimizer;
+  Eigen::VectorXf theta;  // its weights
+};
+
+// The key "optimizer" of a training: "Theta", the weights of a learned optimizer in a file, and a
+// type for each of Baselines() with its learning rate. Making one throws Error as ReadThetaFile
+// does.
+Registry<TrainOptimizer>& TrainOptimizerRegistry();
+
+}  // namespace lopt

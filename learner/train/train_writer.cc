@@ -1,0 +1,162 @@
+#include "learner/train/train_writer.h"
+
+#include <spdlog/spdlog.h>
+
+#include <utility>
+
+#include "base/eigen.h"
+#include "base/error.h"
+#include "base/isa.h"
+#include "learner/run/resume_checks.h"
+#include "learner/run/run_logs.h"
+
+namespace lopt {
+namespace {
+
+// Metadata of a checkpoint.
+constexpr const char* kConfigEntry = "config";
+constexpr const char* kIsaEntry = "isa";
+constexpr const char* kTheta = "theta";  // the optimizer's weights, one array
+
+const std::string& MetadataOf(const ArrayFile& file, const char* name, const std::string& path) {
+  const auto found = file.metadata.find(name);
+  Require(found != file.metadata.end(), "{}: the metadata '{}' is missing", path, name);
+  return found->second;
+}
+
+Array ThetaArray(const Training& training) {
+  return Array::Of<float>({training.theta().size()}, AsSpan(training.theta()));
+}
+
+NamedArrays ModelArrays(const TaskFamily& task, const TrainState& state) {
+  NamedArrays arrays = ArraysFromRow(task.params_layout(), AsSpan(state.params), "params/");
+  arrays.Merge("",
+               ArraysFromRow(task.model_state_layout(), AsSpan(state.model_state), "model_state/"));
+  return arrays;
+}
+
+}  // namespace
+
+TrainWriter::TrainWriter(const Training& training, const TrainOptions& options)
+    : training_(training),
+      options_(options),
+      resolved_(WriteOptions("", training.config())),
+      directory_(options.out_dir),
+      store_(directory_.CheckpointPath(),
+             {.keep_last = training.config().keep_last, .keep_every = training.config().keep_every},
+             options.on_event) {}
+
+TrainState TrainWriter::Begin() {
+  if (!options_.resume) directory_.Create();
+  lock_.emplace(directory_.path());
+  std::optional<ArraysCheckpoint> checkpoint;
+  if (options_.resume) {
+    store_.RemoveUnfinished();
+    directory_.RemoveUnfinished();
+    checkpoint = store_.ReadNewestArrays();
+    if (!checkpoint) {
+      RequireNoCheckpointLost(directory_);
+      spdlog::info("{} holds no checkpoint yet: starting from the beginning", directory_.path());
+    }
+  } else if (options_.overwrite) {
+    directory_.RemoveRun();
+  } else {
+    directory_.RequireNoRun();
+  }
+  const TrainState state = checkpoint ? Resume(*checkpoint) : training_.Start();
+  const LogState logs = checkpoint ? checkpoint->logs : LogState();
+  if (checkpoint) {
+    saved_step_ = state.step;
+    spdlog::info("resuming from {}", store_.Path(state.step));
+  }
+  WriteManifest(checkpoint ? RunManifest::kRunning : "starting", state.step);
+  directory_.WriteConfig(resolved_);
+  if (options_.resume) CutLogs(directory_.path(), logs);
+  metrics_.emplace(directory_.path());
+  throughput_.emplace(directory_.path(), state.step, logs.seconds);
+  if (!checkpoint) {
+    Save(state);
+    WriteManifest(RunManifest::kRunning, state.step);
+  }
+  return state;
+}
+
+TrainState TrainWriter::Resume(const ArraysCheckpoint& checkpoint) const {
+  const std::string path = store_.Path(checkpoint.step);
+  RequireSameConfig(path, Config::Parse(MetadataOf(checkpoint.file, kConfigEntry, path), path),
+                    resolved_, training_.KeysFree());
+  RequireSameIsa(path, MetadataOf(checkpoint.file, kIsaEntry, path), options_.allow_isa_change);
+  Require(checkpoint.step <= training_.config().steps,
+          "cannot resume from {}: it has {} updates, more than steps = {}", path, checkpoint.step,
+          training_.config().steps);
+  const NamedArrays& arrays = checkpoint.file.arrays;
+  Require(arrays.At(kTheta) == ThetaArray(training_),
+          "cannot resume from {}: the weights of the optimizer have changed", path);
+  TrainState state = training_.Start();
+  state.step = checkpoint.step;
+  RowFromArrays(training_.task().params_layout(), arrays, "params/", AsSpan(state.params));
+  RowFromArrays(training_.task().model_state_layout(), arrays, "model_state/",
+                AsSpan(state.model_state));
+  RowFromArrays(training_.optimizer_state_layout(), arrays, "optimizer/", AsSpan(state.optimizer));
+  return state;
+}
+
+bool TrainWriter::SaveIsDue(int64_t step) const {
+  return training_.config().CheckpointIsDue(step, saved_step_, saved_at_);
+}
+
+void TrainWriter::Save(const TrainState& state) {
+  if (saved_step_ == state.step) return;
+  lock_->RequireHeld();
+  metrics_->Flush();
+  ArraysCheckpoint checkpoint{
+      .step = state.step,
+      .file = {.arrays = ModelArrays(training_.task(), state),
+               .metadata = {{kConfigEntry, resolved_.Dump(-1)}, {kIsaEntry, CurrentIsa()}}},
+      .logs = {.seconds = throughput_->seconds(), .bytes = LogBytes(directory_.path())}};
+  checkpoint.file.arrays.Merge(
+      "optimizer/", ArraysFromRow(training_.optimizer_state_layout(), AsSpan(state.optimizer)));
+  checkpoint.file.arrays.Set(kTheta, ThetaArray(training_));
+  SyncLogs(directory_.path(), checkpoint.logs);
+  store_.Write(checkpoint);
+  saved_step_ = state.step;
+  saved_at_ = SteadyClock::now();
+}
+
+std::string TrainWriter::Finish(const TrainState& state, bool interrupted) {
+  lock_->RequireHeld();
+  throughput_->Finish();
+  metrics_->Flush();
+  std::string path;
+  if (!interrupted) {
+    path = directory_.ModelPath();
+    WriteArrayFile(
+        path, {.arrays = ModelArrays(training_.task(), state),
+               .metadata = {{kConfigEntry, resolved_.Dump(-1)}, {"version", options_.version}}});
+  }
+  WriteManifest(interrupted ? "interrupted" : "finished", state.step);
+  return path;
+}
+
+void TrainWriter::Fail(const std::string& error, int64_t step) {
+  // The cause matters more than a manifest that cannot be written.
+  try {
+    lock_->RequireHeld();
+    WriteManifest("failed", step, error);
+  } catch (const Error& second) {
+    spdlog::error("{}", second.what());
+  }
+}
+
+void TrainWriter::WriteManifest(std::string status, int64_t step,
+                                std::optional<std::string> error) const {
+  directory_.WriteManifest({.status = std::move(status),
+                            .error = std::move(error),
+                            .version = options_.version,
+                            .isa = CurrentIsa(),
+                            .seed = training_.config().seed,
+                            .threads = options_.threads,
+                            .updates = step});
+}
+
+}  // namespace lopt

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <Eigen/Core>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/key.h"
+#include "base/layout.h"
+#include "base/metrics.h"
+#include "base/workspace.h"
+#include "learner/train/batches.h"
+#include "learner/train/train_config.h"
+#include "learner/train/train_optimizer.h"
+#include "tasks/task_family.h"
+#include "tasks/task_resources.h"
+
+namespace lopt {
+
+// All that changes in a training.
+struct TrainState {
+  int64_t step = 0;                  // updates made
+  Eigen::VectorXf params = {};       // [P]
+  Eigen::VectorXf model_state = {};  // [M]
+  Eigen::VectorXf optimizer = {};    // [S]
+};
+
+// What a logical worker makes of its part of a batch: means over its examples.
+struct WorkerStep {
+  float loss = 0;
+  Eigen::VectorXf aux = {};          // [A]
+  Eigen::VectorXf gradient = {};     // [P]
+  Eigen::VectorXf model_state = {};  // [M], after the evaluation
+
+  template <class Visitor>
+  void VisitMembers(Visitor& visit) {
+    visit("loss", loss);
+    visit("aux", aux);
+    visit("gradient", gradient);
+    visit("model_state", model_state);
+  }
+};
+
+// A training of one model whose batches are shared out to logical workers. With one worker it is
+// the training of evaluations (evaluation/inner_training.h) bit for bit. Immutable and thread-safe.
+class Training {
+ public:
+  // Throws Error if something cannot be made, its data read, a key has no meaning for the task, or
+  // the workers cannot share the task's batches evenly.
+  explicit Training(const TrainConfig& config);
+
+  const TrainConfig& config() const { return config_; }
+  const TaskFamily& task() const { return *task_; }
+  // Keys of the config that may change on resume: TrainKeysFreeOnResume(), but for "steps" where
+  // the optimizer's updates need the length of the training.
+  std::vector<std::string> KeysFree() const;
+  const Layout& optimizer_state_layout() const { return rule_->state_layout(); }
+  const Eigen::VectorXf& theta() const { return optimizer_->theta; }  // the optimizer's weights
+
+  // Before the first update: params, model state and a fresh optimizer state.
+  TrainState Start() const;
+  // What a worker makes of its part of the batch of step `step`, of these params and model state.
+  // Worker w's examples are those of ExamplesOfWorker; what else it draws, worker w > 0 draws with
+  // FoldIn(the step's key, w).
+  WorkerStep Evaluate(int64_t worker, int64_t step, const Eigen::VectorXf& params,
+                      const Eigen::VectorXf& model_state, Workspace& scratch) const;
+  // Makes an update with what all workers made of its batch, in their order, at least one: losses,
+  // gradients, aux outputs and model states are averaged in float64. Returns the metrics
+  // loss/train, <aux>/train and gradient_norm.
+  Metrics Update(std::span<const WorkerStep> workers, TrainState* state, Workspace& scratch) const;
+  // The metrics loss/<split> and, where the task has one, accuracy/<split>, of all of eval_split.
+  Metrics Judge(const TrainState& state, Workspace& scratch) const;
+
+ private:
+  TrainConfig config_;
+  TaskResources resources_;
+  std::shared_ptr<const TaskFamily> task_;
+  std::shared_ptr<const TrainOptimizer> optimizer_;
+  std::unique_ptr<const UpdateRule> rule_;
+  std::shared_ptr<const Batches> batches_;
+  Key key_;
+  Eigen::VectorXf task_config_;
+};
+
+}  // namespace lopt

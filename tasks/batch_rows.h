@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/key.h"
+#include "base/workspace.h"
+#include "tasks/task_family.h"
+
+namespace lopt {
+
+// A batch of a split, as a family's evaluations draw it: examples [batch] are rows of the data set.
+// With replacement they are drawn from FoldIn(key, 0); by epochs, step t is batch t mod n of epoch
+// t / n, n = ceil(rows / batch), and epoch e is the Permutation of FoldIn(at.order, e), whose
+// beginning fills up the last batch. Throws Error if the split has no rows.
+void DrawBatch(const DataRows& data, Split split, Key key, const EpisodeStep& at,
+               Workspace& scratch, std::span<int32_t> examples);
+
+}  // namespace lopt

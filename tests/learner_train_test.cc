@@ -1,0 +1,268 @@
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <csignal>
+#include <exception>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/eigen.h"
+#include "base/file.h"
+#include "base/safetensors.h"
+#include "evaluation/baselines.h"
+#include "evaluation/inner_training.h"
+#include "learner/run/checkpoint.h"
+#include "learner/run/run_directory.h"
+#include "learner/train/trainer.h"
+#include "learner/transport/local_transport.h"
+#include "lopt/registry.h"
+#include "lopt/theta_file.h"
+#include "tasks/registry.h"
+#include "tests/error_of.h"
+#include "tests/known_lopt.h"
+#include "tests/learner_child.h"
+#include "tests/temp_directory.h"
+
+namespace lopt {
+namespace {
+
+constexpr const char* kMlp =
+    R"({"type": "ImageMLP", "image_size": 8, "hidden": [4], "batch_size": 20, "data": "glyphs"})";
+constexpr const char* kConv =
+    R"({"type": "ImageConv", "image_size": 8, "channels": [3, 4], "batch_size": 20,
+        "data": "glyphs", "sampling": "epoch"})";
+constexpr const char* kAdam = R"({"type": "Adam", "learning_rate": 0.01})";
+constexpr const char* kSgd = R"({"type": "SGD", "learning_rate": 0.1})";
+
+TrainConfig ConfigOf(const std::string& task, const std::string& optimizer, int64_t workers,
+                     int64_t steps = 12) {
+  TrainConfig config;
+  config.task = Config::Parse(task, "the task");
+  config.optimizer = Config::Parse(optimizer, "the optimizer");
+  config.workers = workers;
+  config.steps = steps;
+  config.seed = 3;
+  config.checkpoint_seconds = 0;
+  config.checkpoint_steps = 5;
+  config.eval_every = 4;
+  return config;
+}
+
+// The optimizer of a theta file that is written there.
+std::string LearnedTheta(const TempDirectory& directory) {
+  const Config config = Config::Parse(R"({"type": "MLPLOpt", "hidden_size": 8})", "the optimizer");
+  const auto optimizer = OptimizerRegistry().Make(config);
+  const std::vector<float> theta = KnownTheta(optimizer->theta_layout());
+  const std::string path = directory / "theta.safetensors";
+  WriteThetaFile(path,
+                 {.learned_optimizer = config,
+                  .theta = Eigen::Map<const Eigen::VectorXf>(theta.data(), std::ssize(theta))});
+  return R"({"type": "Theta", "file": ")" + path + "\"}";
+}
+
+// The same on ranks that are threads, which all write to the directory of `options`. Returns the
+// errors by rank.
+std::vector<std::string> TrainOnRanks(const TrainConfig& config, int ranks,
+                                      const TrainOptions& options) {
+  const auto transports = MakeLocalTransports(ranks);
+  std::vector<std::string> errors(static_cast<size_t>(ranks));
+  std::vector<std::thread> threads;
+  for (size_t rank = 0; rank < errors.size(); ++rank) {
+    threads.emplace_back([&, rank] {
+      TrainOptions mine = options;
+      mine.transport = transports[rank].get();
+      errors[rank] = ErrorOf([&] { RunTraining(config, mine); });
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return errors;
+}
+
+std::vector<std::byte> Model(const std::string& run) {
+  return ReadFile(run + "/model.safetensors");
+}
+std::string MetricsOfRun(const std::string& run) { return ReadTextFile(run + "/metrics.jsonl"); }
+
+void CheckSame(const std::string& run, const std::string& undisturbed) {
+  CHECK_EQ(Model(run), Model(undisturbed));
+  CHECK_EQ(MetricsOfRun(run), MetricsOfRun(undisturbed));
+  CHECK_EQ(RunDirectory(run).ReadManifest().status, "finished");
+  CHECK_EQ(CheckpointStore(run + "/checkpoints", {}).Steps(),
+           CheckpointStore(undisturbed + "/checkpoints", {}).Steps());
+}
+
+}  // namespace
+
+// The first: it forks, so this process must not have had threads.
+TEST_CASE("A training that is killed anywhere and resumed has the bits of one that was not") {
+  const TempDirectory scratch;
+  const TrainConfig config = ConfigOf(kMlp, kAdam, 2);
+  const auto train = [&](const std::string& out, bool resume, const std::string& killed_at) {
+    return RunInChild([&] {
+      RunTraining(
+          config,
+          {.out_dir = out, .threads = 2, .resume = resume, .on_event = [&](std::string_view event) {
+             if (event == killed_at) ::raise(SIGKILL);
+           }});
+    });
+  };
+  REQUIRE_EQ(train(scratch / "undisturbed", false, "").exit_code, 0);
+  for (const char* where :
+       {"checkpoint:0:rename", "step:1", "step:4", "checkpoint:5:state", "checkpoint:5:manifest",
+        "checkpoint:5:retention", "step:9", "step:12", "checkpoint:12:end"}) {
+    CAPTURE(where);
+    const std::string out = scratch / "killed";
+    CHECK_EQ(train(out, false, where).signal, SIGKILL);
+    CHECK_EQ(train(out, true, "").exit_code, 0);
+    CheckSame(out, scratch / "undisturbed");
+    std::filesystem::remove_all(out);
+  }
+}
+
+TEST_CASE("With one worker a training is that of evaluations, bit for bit") {
+  for (const char* task_text : {kMlp, kConv}) {
+    CAPTURE(task_text);
+    const TrainConfig config = ConfigOf(task_text, kAdam, 1);
+    const TrainResult result = RunTraining(config, {});
+    const auto task = TaskRegistry().Make(config.task, TaskResources(""));
+    const auto optimizer = BaselinesNamed("Adam")[0].Make(0.01);
+    const auto rule =
+        optimizer->Bind(task->params_layout(), AsSpan(optimizer->InitTheta(Key{}).eval()));
+    const int64_t judge_at[] = {config.steps};
+    Workspace workspace;
+    const TrainingCurve curve =
+        TrainTask(*task, *rule, judge_at, Split::kOuterValid, {.key = KeyFromSeed(3)}, workspace);
+    CHECK_EQ(std::vector<float>(result.state.params.begin(), result.state.params.end()),
+             curve.params);
+    CHECK_EQ(static_cast<float>(result.loss), curve.train_loss.back());
+    CHECK_EQ(static_cast<float>(result.judged.at("loss/outer_valid")), curve.judged[0].loss);
+    CHECK_EQ(static_cast<float>(result.judged.at("accuracy/outer_valid")),
+             curve.judged[0].accuracy);
+  }
+}
+
+TEST_CASE("Workers that share a batch evenly make the update of one that has it all, to rounding") {
+  for (const char* task : {kMlp, kConv}) {
+    CAPTURE(task);
+    const Eigen::VectorXf one = RunTraining(ConfigOf(task, kSgd, 1), {}).state.params;
+    for (const int64_t workers : {2, 5, 20}) {
+      CAPTURE(workers);
+      const Eigen::VectorXf shared = RunTraining(ConfigOf(task, kSgd, workers), {}).state.params;
+      CHECK_LT((shared - one).cwiseAbs().maxCoeff(), 2e-6);
+    }
+  }
+}
+
+TEST_CASE("A model has the same bytes from one rank and from 2 and 5, with theta and with Adam") {
+  const TempDirectory scratch;
+  const std::string learned = LearnedTheta(scratch);
+  for (const std::string& task : {std::string(kMlp), std::string(kConv)}) {
+    for (const std::string& optimizer : {learned, std::string(kAdam)}) {
+      CAPTURE(task);
+      CAPTURE(optimizer);
+      const TrainConfig config = ConfigOf(task, optimizer, 4);
+      RunTraining(config, {.out_dir = scratch / "one", .threads = 3, .overwrite = true});
+      for (const int ranks : {2, 5}) {
+        CAPTURE(ranks);
+        const auto errors =
+            TrainOnRanks(config, ranks, {.out_dir = scratch / "several", .overwrite = true});
+        for (const std::string& error : errors) CHECK_EQ(error, "no error");
+        CheckSame(scratch / "several", scratch / "one");
+      }
+    }
+  }
+}
+
+TEST_CASE("A training that is told to stop goes on from there, on other ranks too") {
+  const TempDirectory scratch;
+  const TrainConfig config = ConfigOf(kMlp, kAdam, 4);
+  RunTraining(config, {.out_dir = scratch / "undisturbed"});
+  std::atomic<bool> stop = false;
+  const TrainResult stopped =
+      RunTraining(config, {.out_dir = scratch / "stopped",
+                           .stop = &stop,
+                           .on_step = [&](const TrainProgress& p) { stop = p.step == 7; }});
+  CHECK(stopped.interrupted);
+  CHECK_EQ(stopped.state.step, 7);
+  CHECK_EQ(RunDirectory(scratch / "stopped").ReadManifest().status, "interrupted");
+  for (const std::string& error :
+       TrainOnRanks(config, 3, {.out_dir = scratch / "stopped", .resume = true})) {
+    CHECK_EQ(error, "no error");
+  }
+  CHECK_EQ(Model(scratch / "stopped"), Model(scratch / "undisturbed"));
+  CHECK_EQ(MetricsOfRun(scratch / "stopped"), MetricsOfRun(scratch / "undisturbed"));
+}
+
+TEST_CASE("A finished training goes on where its optimizer does not follow its length") {
+  const TempDirectory scratch;
+  const std::string learned = LearnedTheta(scratch);
+  RunTraining(ConfigOf(kMlp, learned, 2, 15), {.out_dir = scratch / "whole"});
+  RunTraining(ConfigOf(kMlp, learned, 2, 7), {.out_dir = scratch / "parts"});
+  RunTraining(ConfigOf(kMlp, learned, 2, 15), {.out_dir = scratch / "parts", .resume = true});
+  const auto params = [&](const char* run) {
+    return ReadArrayFile((scratch / run) + "/model.safetensors").arrays;
+  };
+  CHECK(params("parts") == params("whole"));
+}
+
+TEST_CASE("Errors of trainings name what was wanted and what was got") {
+  const TempDirectory scratch;
+  CHECK_EQ(ErrorOf([] { RunTraining(ConfigOf(kMlp, kAdam, 3), {}); }),
+           "3 workers cannot share batches of 20 examples evenly; wanted a number of workers that "
+           "divides the task's batch_size");
+  const std::string out = scratch / "run";
+  const std::string learned = LearnedTheta(scratch);
+  RunTraining(ConfigOf(kMlp, learned, 2), {.out_dir = out});
+  CHECK_NE(ErrorOf([&] {
+             RunTraining(ConfigOf(kMlp, learned, 2), {.out_dir = out});
+           }).find("holds a run already"),
+           std::string::npos);
+  CHECK_NE(ErrorOf([&] {
+             RunTraining(ConfigOf(kMlp, learned, 4), {.out_dir = out, .resume = true});
+           }).find("workers: 2 in the checkpoint, 4 now"),
+           std::string::npos);
+  const std::string cosine = R"({"type": "SGD-cosine", "learning_rate": 0.1})";
+  RunTraining(ConfigOf(kMlp, cosine, 2), {.out_dir = scratch / "cosine"});
+  CHECK_NE(ErrorOf([&] {
+             RunTraining(ConfigOf(kMlp, cosine, 2, 13),
+                         {.out_dir = scratch / "cosine", .resume = true});
+           }).find("steps: 12 in the checkpoint, 13 now"),
+           std::string::npos);
+  CHECK_NE(ErrorOf([&] {
+             RunTraining(ConfigOf(kMlp, learned, 2, 11), {.out_dir = out, .resume = true});
+           }).find("it has 12 updates, more than steps = 11"),
+           std::string::npos);
+  ThetaFile other = ReadThetaFile(scratch / "theta.safetensors");
+  other.theta[0] += 1;
+  WriteThetaFile(scratch / "theta.safetensors", other);
+  CHECK_NE(ErrorOf([&] {
+             RunTraining(ConfigOf(kMlp, learned, 2), {.out_dir = out, .resume = true});
+           }).find("the weights of the optimizer have changed"),
+           std::string::npos);
+}
+
+TEST_CASE("Ranks with different configs end the training with an error on all of them") {
+  const auto transports = MakeLocalTransports(2);
+  std::string errors[2];
+  std::thread other([&] {
+    TrainConfig config = ConfigOf(kMlp, kAdam, 2);
+    config.seed = 4;
+    errors[1] = ErrorOf([&] { RunTraining(config, {.transport = transports[1].get()}); });
+  });
+  errors[0] =
+      ErrorOf([&] { RunTraining(ConfigOf(kMlp, kAdam, 2), {.transport = transports[0].get()}); });
+  other.join();
+  CHECK_NE(errors[0].find("seed: 3 on rank 0, 4 on rank 1"), std::string::npos);
+  CHECK_EQ(errors[1], "the job has ended because rank 0 failed");
+}
+
+TEST_CASE("A family without a data set is trained, each worker on data of its own") {
+  const std::string task = R"({"type": "FixedDimQuadraticFamily", "dim": 4})";
+  const Eigen::VectorXf one = RunTraining(ConfigOf(task, kSgd, 1), {}).state.params;
+  const Eigen::VectorXf several = RunTraining(ConfigOf(task, kSgd, 3), {}).state.params;
+  CHECK_LT((several - one).cwiseAbs().maxCoeff(), 1e-6);  // its losses are not random
+}
+
+}  // namespace lopt

@@ -1,0 +1,106 @@
+#include "tools/job_command.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+#include "learner/transport/local_transport.h"
+#include "learner/transport/mpi_launch.h"
+#include "learner/transport/mpi_transport.h"
+#include "tools/command_line.h"
+#include "tools/commands.h"
+#include "tools/cores.h"
+#include "tools/shell.h"
+
+namespace lopt {
+
+namespace po = boost::program_options;
+
+RunSource ReadRunSource(const po::variables_map& values, const std::string& command,
+                        const std::string& synopsis, const Presets* presets) {
+  const auto preset = TextOption(values, "preset");
+  if (values.contains("config")) {
+    if (preset) throw UsageError("Give a config file or --preset, not both");
+    const std::string path = *TextOption(values, "config");
+    return {Config::Load(path), std::filesystem::path(path).stem().string()};
+  }
+  if (preset) return {presets->Find(*preset), *preset};
+  if (values.contains("resume") && values.contains("out")) {
+    const std::string out = values["out"].as<std::string>();
+    try {
+      return {Config::Load(out + "/config.json"), ""};
+    } catch (const Error& error) {
+      Fail("{}; to resume all the same, give the config: lopt {} CONFIG.json --resume --out {}{}",
+           error.what(), command, ShellQuoted(out), PluginWords(values));
+    }
+  }
+  throw UsageError(fmt::format(
+      "What to train is missing: a config file, {}or --resume with --out DIR; usage: {}",
+      presets != nullptr ? "--preset NAME, " : "", synopsis));
+}
+
+Config WithSettings(const po::variables_map& values, Config config, const std::string& steps_key) {
+  if (values.contains("set")) {
+    for (const std::string& assignment : values["set"].as<std::vector<std::string>>()) {
+      const size_t equals = assignment.find('=');
+      if (equals == std::string::npos || equals == 0) {
+        throw UsageError(fmt::format("--set wants KEY=VALUE, not '{}'", assignment));
+      }
+      config = config.With(assignment.substr(0, equals), assignment.substr(equals + 1));
+    }
+  }
+  if (values.contains("steps")) {
+    config = config.With(steps_key, std::to_string(values["steps"].as<int64_t>()));
+  }
+  if (values.contains("seed")) {
+    config = config.With("seed", std::to_string(values["seed"].as<int64_t>()));
+  }
+  return config;
+}
+
+int ThreadsOf(const po::variables_map& values, const Transport& transport) {
+  if (values.contains("threads")) return values["threads"].as<int>();
+  const int cores = AvailableCores();
+  const bool shared = cores == static_cast<int>(std::thread::hardware_concurrency());
+  return shared ? std::max(1, cores / transport.ranks_on_host()) : cores;
+}
+
+void EndJob(Transport* transport, const char* message, int exit_code) {
+  if (transport->rank() == 0) {
+    fmt::print(stderr, "lopt: {}\n", message);
+  } else {
+    for (int i = 0; i < 100; ++i) {
+      transport->Poll();
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    fmt::print(stderr, "lopt: rank {}: {}\n", transport->rank(), message);
+  }
+  transport->Abort(exit_code);
+}
+
+int RunAsRank(const std::function<std::optional<po::variables_map>()>& parse,
+              const std::function<int(const po::variables_map&, Transport*)>& run) {
+  if (!StartedByMpi()) {
+    const auto values = parse();
+    return values ? run(*values, MakeLocalTransports(1)[0].get()) : kExitDone;
+  }
+  const std::unique_ptr<Transport> transport = MakeMpiTransport();
+  try {
+    const auto values = parse();
+    return transport->Exit(values ? run(*values, transport.get()) : kExitDone);
+  } catch (const UsageError& error) {
+    EndJob(transport.get(), error.what(), kExitUsage);
+  } catch (const std::exception& error) {
+    EndJob(transport.get(), error.what(), kExitError);
+  }
+}
+
+}  // namespace lopt

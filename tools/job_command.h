@@ -1,0 +1,47 @@
+#pragma once
+
+#include <boost/program_options/options_description.hpp>
+#include <boost/program_options/variables_map.hpp>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "base/config.h"
+#include "base/presets.h"
+#include "learner/transport/transport.h"
+
+namespace lopt {
+
+// What the commands that train on the ranks of a job, each with a config and an output directory,
+// have in common.
+
+// Where a run's config comes from, and the name that its output directory gets by default.
+struct RunSource {
+  Config config;
+  std::string name;
+};
+
+// The config file, --preset where the command has presets, or with --resume the config in --out.
+// `command` ("meta-train") and its synopsis are for messages.
+RunSource ReadRunSource(const boost::program_options::variables_map& values,
+                        const std::string& command, const std::string& synopsis,
+                        const Presets* presets);
+
+// The config with what --set, --steps (the value of `steps_key`) and --seed replace in it.
+Config WithSettings(const boost::program_options::variables_map& values, Config config,
+                    const std::string& steps_key);
+
+// --threads, or one for each core; the ranks on a host share them, unless each was given its own.
+int ThreadsOf(const boost::program_options::variables_map& values, const Transport& transport);
+
+// Ends an MPI job with a message. Most errors are met by all ranks at once: the others give rank
+// 0's the time to be the only one.
+[[noreturn]] void EndJob(Transport* transport, const char* message, int exit_code);
+
+// Runs a command as this rank of the job that it was started in, or alone. `parse` gives nothing
+// where the user asked for help. Returns the exit code.
+int RunAsRank(
+    const std::function<std::optional<boost::program_options::variables_map>()>& parse,
+    const std::function<int(const boost::program_options::variables_map&, Transport*)>& run);
+
+}  // namespace lopt

@@ -1,0 +1,74 @@
+#include "tools/report/training.h"
+
+#include <fmt/format.h>
+
+#include <set>
+#include <string>
+
+#include "base/choices.h"
+#include "tasks/task_family.h"
+#include "tools/report/curves.h"
+
+namespace lopt {
+namespace {
+
+using Trainings = std::vector<RunRecord>;
+
+constexpr RunWords kTraining = {.command = "train",
+                                .updates = "updates of the params",
+                                .result = "params",
+                                .loss = "loss/train",
+                                .last_loss = "last batch's loss",
+                                .inner_steps = nullptr};
+
+// "accuracy" of "accuracy/outer_valid"; empty unless the part behind it is the name of a split.
+std::string QuantityOf(const std::string& metric) {
+  const size_t slash = metric.rfind('/');
+  if (slash == std::string::npos) return "";
+  for (const auto& [split, name] : kSplitNames) {
+    if (metric.substr(slash + 1) == name) return metric.substr(0, slash);
+  }
+  return "";
+}
+
+// A quantity of all trainings, on each split that it was measured on.
+void AddQuantity(const Trainings& runs, const std::string& quantity, ReportPage* page) {
+  std::vector<NamedSeries> all;
+  for (size_t r = 0; r < runs.size(); ++r) {
+    int dash = 0;
+    for (const auto& [split, name] : kSplitNames) {
+      const auto at = runs[r].metrics.series.find(fmt::format("{}/{}", quantity, name));
+      if (at == runs[r].metrics.series.end()) continue;
+      all.push_back({.label = runs.size() == 1 ? name : runs[r].label + ": " + name,
+                     .series = &at->second,
+                     .color = static_cast<int>(r),
+                     .dash = dash++});
+    }
+  }
+  page->AddFigure(SeriesFigure({.title = "Training: " + quantity,
+                                .caption = "Of each batch (train), and of all of a split where the "
+                                           "model was judged on it.",
+                                .x_label = kTraining.updates,
+                                .y_label = quantity},
+                               all));
+}
+
+}  // namespace
+
+bool IsTraining(const RunRecord& run) { return run.metrics.series.contains("loss/train"); }
+
+void ReportTrainings(const Trainings& runs, ReportPage* page) {
+  page->Section(runs.size() == 1 ? "Training: " + runs[0].label : "Trainings");
+  AddRunNotices(runs, page);
+  AddRunTable(runs, kTraining, page);
+  std::set<std::string> quantities;
+  for (const RunRecord& run : runs) {
+    for (const auto& [metric, series] : run.metrics.series) quantities.insert(QuantityOf(metric));
+  }
+  quantities.erase("");
+  for (const std::string& quantity : quantities) AddQuantity(runs, quantity, page);
+  AddThroughput(runs, kTraining, page);
+  AddReproduction(runs, kTraining, page);
+}
+
+}  // namespace lopt

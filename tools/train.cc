@@ -1,0 +1,134 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <boost/program_options.hpp>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "base/isa.h"
+#include "learner/train/train_config.h"
+#include "learner/train/trainer.h"
+#include "learner/transport/mpi_launch.h"
+#include "tools/build_info.h"
+#include "tools/command_line.h"
+#include "tools/commands.h"
+#include "tools/job_command.h"
+#include "tools/progress_line.h"
+#include "tools/shell.h"
+#include "tools/stop_signal.h"
+
+namespace lopt {
+
+namespace po = boost::program_options;
+
+namespace {
+
+constexpr const char* kTrainSynopsis = "lopt train [CONFIG.json] [OPTIONS]";
+constexpr const char* kTrainExamples =
+    "The keys of the config are in lopt describe, under Trainings.\n"
+    "\nExamples:\n"
+    "  lopt train config.json --out runs/model\n"
+    "  lopt train config.json --theta runs/tutorial/theta.safetensors --steps 2000\n"
+    "  lopt train --resume --out runs/model\n"
+    "  mpiexec -n 4 lopt train config.json --set workers=4\n";
+
+po::options_description TrainingOptions() {
+  po::options_description options("Options");
+  auto add = options.add_options();
+  add("set", po::value<std::vector<std::string>>()->value_name("KEY=VALUE")->composing(),
+      "Replace one value of the config, e.g. optimizer.learning_rate=0.01. May be repeated.");
+  add("theta", po::value<std::string>()->value_name("FILE"),
+      "Train with the learned optimizer of this theta file (optimizer).");
+  add("out", po::value<std::string>()->value_name("DIR"),
+      "Directory for the run. Default: runs/ and the config file's name.");
+  add("steps", po::value<int64_t>()->value_name("N"), "Updates of the params in total (steps).");
+  add("threads", po::value<int>()->value_name("N"),
+      "Default: one for each core that the process may use; ranks on one host share them.");
+  add("seed", po::value<int64_t>()->value_name("N"), "Seed of all randomness (seed).");
+  add("data-dir", po::value<std::string>()->value_name("DIR"),
+      "Directory of the task's data files (data_dir).");
+  add("resume", "Go on from the newest checkpoint in the output directory.");
+  add("overwrite", "Remove the run that is in the output directory.");
+  add("isa", po::value<std::string>()->value_name("NAME"),
+      "Instruction set of the kernels (isa). Default: the best.");
+  add("allow-isa-change",
+      "Resume a run of another instruction set, or let ranks differ in it; results may differ in "
+      "last bits.");
+  return options;
+}
+
+std::string TrainingLine(const TrainProgress& progress) {
+  const auto made = static_cast<double>(progress.step - progress.first_step);
+  const double rate = made / std::max(progress.seconds, 1e-9);
+  return fmt::format("{}/{}  loss {:.5g}  {} steps/s  {} left", progress.step, progress.steps,
+                     progress.loss, FormatRate(rate),
+                     FormatDuration(static_cast<double>(progress.steps - progress.step) / rate));
+}
+
+// The training as this rank of the job. Returns the exit code.
+int TrainModel(const po::variables_map& values, Transport* transport) {
+  if (values.contains("resume") && values.contains("overwrite")) {
+    throw UsageError("Give --resume or --overwrite, not both");
+  }
+  const RunSource source = ReadRunSource(values, "train", kTrainSynopsis, nullptr);
+  Config written = source.config;
+  if (const auto theta = TextOption(values, "theta")) {
+    written = written.With("optimizer", R"({"type": "Theta"})").With("optimizer.file", *theta);
+  }
+  auto config = ReadOptions<TrainConfig>(WithSettings(values, written, "steps"));
+  if (const auto directory = TextOption(values, "data-dir")) config.data_dir = *directory;
+  if (const auto isa = TextOption(values, "isa")) config.isa = *isa;
+
+  const bool speaks = transport->rank() == 0;
+  TrainOptions options{.out_dir = TextOption(values, "out").value_or("runs/" + source.name),
+                       .threads = ThreadsOf(values, *transport),
+                       .resume = values.contains("resume"),
+                       .overwrite = values.contains("overwrite"),
+                       .allow_isa_change = values.contains("allow-isa-change"),
+                       .version = VersionAndCommit(GetBuildInfo()),
+                       .stop = StopOnSignals(speaks ? "this update" : ""),
+                       .transport = transport};
+  if (StartedByMpi()) {
+    options.on_failure = [=](const char* message) { EndJob(transport, message, kExitError); };
+  }
+  if (!speaks) return RunTraining(config, options).interrupted ? kExitInterrupted : kExitDone;
+
+  ProgressLine line(stdout, TerminalColumns(stdout));
+  options.on_step = [&](const TrainProgress& step) {
+    if (line.IsDue(step.seconds)) line.Print(TrainingLine(step), step.seconds);
+  };
+  fmt::print("Training {} with {}: {} steps, {} workers on {}{} threads, {}, to {}\n",
+             config.task.Type(), config.optimizer.Type(), config.steps, config.workers,
+             transport->size() > 1 ? fmt::format("{} ranks x ", transport->size()) : "",
+             options.threads, config.isa.empty() ? CurrentIsa() : config.isa, options.out_dir);
+  std::fflush(stdout);
+  const TrainResult result = RunTraining(config, options);
+  line.End();
+  fmt::print("{} updates in {} ({} steps/s)\n", result.updates, FormatDuration(result.seconds),
+             FormatRate(static_cast<double>(result.updates) / std::max(result.seconds, 1e-9)));
+  if (result.updates > 0) fmt::print("  loss of the last batch: {:.6g}\n", result.loss);
+  for (const auto& [name, value] : result.judged) fmt::print("  {}: {:.6g}\n", name, value);
+  if (result.interrupted) {
+    fmt::print("Stopped after update {} of {}; the state is saved. To go on:\n", result.state.step,
+               config.steps);
+    fmt::print("  {}lopt train --resume --out {}{}\n",
+               transport->size() > 1 ? fmt::format("mpiexec -n {} ", transport->size()) : "",
+               ShellQuoted(options.out_dir), PluginWords(values));
+    return kExitInterrupted;
+  }
+  fmt::print("The model is in {}\n", result.model_path);
+  return kExitDone;
+}
+
+}  // namespace
+
+int TrainCommand(const std::vector<std::string>& arguments) {
+  const auto parse = [&] {
+    return ParseCommandLine(arguments, TrainingOptions(), "config", 1, kTrainSynopsis,
+                            kTrainExamples);
+  };
+  return RunAsRank(parse, TrainModel);
+}
+
+}  // namespace lopt
