@@ -24,6 +24,7 @@ constexpr Command kCommands[] = {
     {"bench", "How fast the kernels and meta-training run, beside the machine's peak.",
      BenchCommand},
     {"verify-kernels", "Compare a GPU's kernels with the processor's.", VerifyKernelsCommand},
+    {"simulate", "Meta-training under faults of a simulated world, by seed.", SimulateCommand},
     {"export", "Write a trained optimizer as TorchScript or for NumPy.", ExportCommand},
     {"import", "Turn weights of google/learned_optimization into a theta file.", ImportCommand},
     {"inspect", "What a checkpoint or a .safetensors file holds.", InspectCommand},

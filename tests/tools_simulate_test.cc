@@ -1,0 +1,268 @@
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "learner/job/messages.h"
+#include "learner/job/meta_trainer.h"
+#include "tools/commands.h"
+#include "tools/simulate/schedule.h"
+#include "tools/simulate/small_run.h"
+
+// Bugs are put between a process of the simulation and its world. Each must be found.
+
+namespace lopt {
+namespace {
+
+// Calls that are passed on.
+class OtherFiles : public FileSystem {
+ public:
+  explicit OtherFiles(FileSystem* files) : files_(files) {}
+
+  int Open(const std::string& path, OpenFor what) override { return files_->Open(path, what); }
+  int Close(int descriptor) override { return files_->Close(descriptor); }
+  int64_t Read(int descriptor, std::span<std::byte> bytes, int64_t offset) override {
+    return files_->Read(descriptor, bytes, offset);
+  }
+  int64_t Write(int descriptor, std::span<const std::byte> bytes) override {
+    return files_->Write(descriptor, bytes);
+  }
+  int Flush(int descriptor) override { return files_->Flush(descriptor); }
+  int FlushData(int descriptor) override { return files_->FlushData(descriptor); }
+  int Cut(const std::string& path, int64_t bytes) override { return files_->Cut(path, bytes); }
+  int Look(const std::string& path, FileStatus* status) override {
+    return files_->Look(path, status);
+  }
+  int MayWrite(const std::string& directory) override { return files_->MayWrite(directory); }
+  int MakeDirectory(const std::string& path) override { return files_->MakeDirectory(path); }
+  int List(const std::string& directory, std::vector<std::string>* names) override {
+    return files_->List(directory, names);
+  }
+  int Rename(const std::string& from, const std::string& to) override {
+    return files_->Rename(from, to);
+  }
+  int Link(const std::string& from, const std::string& to) override {
+    return files_->Link(from, to);
+  }
+  int Remove(const std::string& path) override { return files_->Remove(path); }
+  int Touch(const std::string& path) override { return files_->Touch(path); }
+  int Lock(int descriptor) override { return files_->Lock(descriptor); }
+
+ private:
+  FileSystem* files_;
+};
+
+// fsync of files, or of directories, does nothing.
+class NoFlush final : public OtherFiles {
+ public:
+  NoFlush(FileSystem* files, bool directories) : OtherFiles(files), directories_(directories) {}
+
+  int Open(const std::string& path, OpenFor what) override {
+    const int descriptor = OtherFiles::Open(path, what);
+    if (descriptor >= 0 && (what == OpenFor::kDirectory) == directories_) {
+      left_out_.push_back(descriptor);
+    }
+    return descriptor;
+  }
+  int Flush(int descriptor) override {
+    return std::ranges::count(left_out_, descriptor) > 0 ? 0 : OtherFiles::Flush(descriptor);
+  }
+
+ private:
+  bool directories_;
+  std::vector<int> left_out_;
+};
+
+// A checkpoint has its name from the beginning, and the manifest is there before the other files.
+class NamedTooEarly final : public OtherFiles {
+ public:
+  using OtherFiles::OtherFiles;
+
+  int Open(const std::string& path, OpenFor what) override {
+    return OtherFiles::Open(Final(path), what);
+  }
+  int Look(const std::string& path, FileStatus* status) override {
+    return OtherFiles::Look(Final(path), status);
+  }
+  int MakeDirectory(const std::string& path) override {
+    return OtherFiles::MakeDirectory(Final(path));
+  }
+  int List(const std::string& directory, std::vector<std::string>* names) override {
+    return OtherFiles::List(Final(directory), names);
+  }
+  int Rename(const std::string& from, const std::string& to) override {
+    return Final(from) == Final(to) ? 0 : OtherFiles::Rename(Final(from), Final(to));
+  }
+  int Remove(const std::string& path) override { return OtherFiles::Remove(Final(path)); }
+
+ private:
+  static std::string Final(std::string path) {
+    const size_t at = path.find("tmp-step-");
+    return at == std::string::npos ? path : path.erase(at, 4);
+  }
+};
+
+// Messages that are passed on.
+class OtherTransport : public Transport {
+ public:
+  explicit OtherTransport(std::unique_ptr<Transport> transport)
+      : transport_(std::move(transport)) {}
+
+  int rank() const override { return transport_->rank(); }
+  int size() const override { return transport_->size(); }
+  int ranks_on_host() const override { return transport_->ranks_on_host(); }
+  int rank_on_host() const override { return transport_->rank_on_host(); }
+  std::string Description() const override { return transport_->Description(); }
+  void Send(int to, int kind, std::vector<std::byte> bytes) override {
+    transport_->Send(to, kind, std::move(bytes));
+  }
+  std::optional<Message> Poll() override { return transport_->Poll(); }
+  void BeginFarewell() override { transport_->BeginFarewell(); }
+  bool FarewellDone() override { return transport_->FarewellDone(); }
+  bool NotifyOnArrival(Wakeup* wakeup) override { return transport_->NotifyOnArrival(wakeup); }
+  int Exit(int exit_code) override { return transport_->Exit(exit_code); }
+
+ private:
+  void DoAbort(int exit_code) override { transport_->Abort(exit_code); }
+
+  std::unique_ptr<Transport> transport_;
+};
+
+// When rank 0's own gradients come after those of others, they count as nothing.
+class LosesUpdates final : public OtherTransport {
+ public:
+  using OtherTransport::OtherTransport;
+
+  std::optional<Message> Poll() override {
+    std::optional<Message> message = OtherTransport::Poll();
+    if (!message || message->kind != kGradients) return message;
+    if (message->from == 0 && last_from_ > 0) {
+      auto gradients = FromWire<std::vector<WorkerGradient>>(message->bytes);
+      for (WorkerGradient& gradient : gradients) {
+        gradient.gradient.gradient.setZero();
+        for (auto& estimator : gradient.gradient.estimators) estimator.gradient.setZero();
+      }
+      message->bytes = ToWire(gradients);
+    }
+    last_from_ = message->from;
+    return message;
+  }
+
+ private:
+  int last_from_ = 0;
+};
+
+// Gradients come once more after the next weights have been sent.
+class CountsTwice final : public OtherTransport {
+ public:
+  using OtherTransport::OtherTransport;
+
+  void Send(int to, int kind, std::vector<std::byte> bytes) override {
+    if (kind == kWeights && kept_) again_ = std::exchange(kept_, std::nullopt);
+    OtherTransport::Send(to, kind, std::move(bytes));
+  }
+  std::optional<Message> Poll() override {
+    if (again_) return std::exchange(again_, std::nullopt);
+    std::optional<Message> message = OtherTransport::Poll();
+    if (message && message->kind == kGradients) kept_ = *message;
+    return message;
+  }
+
+ private:
+  std::optional<Message> kept_;
+  std::optional<Message> again_;
+};
+
+TEST_CASE("Every invariant holds after each of 300 simulated schedules") {
+  int64_t deaths = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    const ScheduleResult result = RunSchedule({.seed = seed});
+    CHECK_MESSAGE(result.violation.empty(), "seed ", seed, ": ", result.violation);
+    deaths += result.deaths;
+  }
+  CHECK_GT(deaths, 100);
+}
+
+TEST_CASE("The same seed gives the same course of events, whether it is traced or not") {
+  for (const uint64_t seed : {1, 2, 3, 4, 5, 6, 7, 8}) {
+    const ScheduleResult one = RunSchedule({.seed = seed, .trace = true});
+    const ScheduleResult two = RunSchedule({.seed = seed, .trace = true});
+    const ScheduleResult quiet = RunSchedule({.seed = seed});
+    CHECK_EQ(one.trace, two.trace);
+    CHECK_GT(one.trace.size(), 1000);
+    CHECK_EQ(one.steps, quiet.steps);
+    CHECK_EQ(one.seconds, quiet.seconds);
+  }
+}
+
+TEST_CASE("What schedules are compared with is the run outside of the simulation") {
+  for (const GradientSum sum : {GradientSum::kInOrder, GradientSum::kTree}) {
+    const MetaTrainConfig config = SmallRun(sum);
+    const UndisturbedRun& undisturbed = Undisturbed(sum);
+    REQUIRE_EQ(std::ssize(undisturbed.checkpoints), config.meta_steps + 1);
+    CHECK_EQ(undisturbed.checkpoints.back().learner.theta,
+             RunMetaTraining(config, {}).learner.theta);
+  }
+}
+
+TEST_CASE("Bugs that are put in on purpose are found, each within 300 schedules") {
+  struct Bug {
+    std::string name;
+    ScheduleOptions options;
+  };
+  const auto files = [](auto make) {
+    return ScheduleOptions{.files = [=](int, FileSystem* files) { return make(files); }};
+  };
+  const auto learners = [](auto make) {
+    return ScheduleOptions{.transport = [=](std::unique_ptr<Transport> transport) {
+      return transport->rank() == 0 ? make(std::move(transport)) : std::move(transport);
+    }};
+  };
+  using Files = std::unique_ptr<FileSystem>;
+  using Link = std::unique_ptr<Transport>;
+  const std::vector<Bug> bugs = {
+      {"a lost update",
+       learners([](Link link) -> Link { return std::make_unique<LosesUpdates>(std::move(link)); })},
+      {"a gradient counted twice",
+       learners([](Link link) -> Link { return std::make_unique<CountsTwice>(std::move(link)); })},
+      {"a manifest before its files",
+       files([](FileSystem* f) -> Files { return std::make_unique<NamedTooEarly>(f); })},
+      {"fsync of files left out",
+       files([](FileSystem* f) -> Files { return std::make_unique<NoFlush>(f, false); })},
+      {"fsync of directories left out",
+       files([](FileSystem* f) -> Files { return std::make_unique<NoFlush>(f, true); })},
+  };
+  for (const Bug& bug : bugs) {
+    CAPTURE(bug.name);
+    std::string found;
+    for (uint64_t seed = 0; seed < 300 && found.empty(); ++seed) {
+      ScheduleOptions options = bug.options;
+      options.seed = seed;
+      const std::string violation = RunSchedule(options).violation;
+      if (!violation.empty()) found = fmt::format("seed {}: {}", seed, violation);
+    }
+    CHECK_FALSE(found.empty());
+    MESSAGE(bug.name, ": ", found);
+  }
+}
+
+TEST_CASE("The command runs schedules and refuses what makes no sense") {
+  CHECK_EQ(RunProgram({"simulate", "--seed", "3", "--schedules", "2"}), kExitDone);
+  CHECK_EQ(RunProgram({"simulate", "--seed", "3", "--trace"}), kExitDone);
+  CHECK_EQ(RunProgram({"simulate", "--schedules", "0"}), kExitUsage);
+  CHECK_EQ(RunProgram({"simulate", "--seed", "-1"}), kExitUsage);
+  CHECK_EQ(RunProgram({"simulate", "--trace", "--schedules", "2"}), kExitUsage);
+}
+
+}  // namespace
+}  // namespace lopt

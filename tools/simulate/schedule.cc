@@ -1,0 +1,442 @@
+#include "tools/simulate/schedule.h"
+
+#include <spdlog/details/null_mutex.h>
+#include <spdlog/sinks/base_sink.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <exception>
+#include <limits>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "learner/job/message_loop.h"
+#include "learner/job/messages.h"
+#include "learner/job/meta_trainer.h"
+#include "learner/job/placement.h"
+#include "learner/run/run_directory.h"
+#include "lopt/theta_file.h"
+#include "tools/simulate/disk.h"
+#include "tools/simulate/network.h"
+#include "tools/simulate/process.h"
+#include "tools/simulate/process_files.h"
+#include "tools/simulate/small_run.h"
+#include "tools/simulate/world.h"
+
+namespace lopt {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr int kMostRanks = 4;
+constexpr int kMostFaultyAttempts = 3;
+// A directory's lock may keep out so many attempts that nothing disturbs.
+constexpr int kMostCalmAttempts = 8;
+// An attempt that is not over by then hangs.
+constexpr seconds kLongestAttempt{3600};
+constexpr int64_t kMostSteps = 1'000'000;
+
+class TraceSink final : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
+ public:
+  explicit TraceSink(World* world) : world_(world) {}
+
+ private:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    world_->Trace("log: {}", std::string_view(message.payload.data(), message.payload.size()));
+  }
+  void flush_() override {}
+
+  World* world_;
+};
+
+// What spdlog says goes into the trace, or nowhere.
+class QuietLog {
+ public:
+  explicit QuietLog(World* world) : outer_(spdlog::default_logger()) {
+    auto logger =
+        std::make_shared<spdlog::logger>("simulation", std::make_shared<TraceSink>(world));
+    logger->set_level(world->traces() ? spdlog::level::info : spdlog::level::off);
+    spdlog::set_default_logger(std::move(logger));
+  }
+  ~QuietLog() { spdlog::set_default_logger(outer_); }
+  QuietLog(const QuietLog&) = delete;
+  QuietLog& operator=(const QuietLog&) = delete;
+
+ private:
+  std::shared_ptr<spdlog::logger> outer_;
+};
+
+// A rank of an attempt.
+struct SimulatedRank {
+  std::unique_ptr<Process> process;
+  std::unique_ptr<ProcessFiles> files;
+  std::unique_ptr<FileSystem> other_files;  // of a test
+  std::atomic<bool> stop = false;
+  int64_t points = 0;
+  int64_t dies_at = std::numeric_limits<int64_t>::max();   // point
+  int64_t fails_at = std::numeric_limits<int64_t>::max();  // call that writes
+  int64_t writes = 0;
+  std::string error;
+};
+
+// One start of the job, until all of its processes have ended.
+struct Attempt {
+  std::vector<std::unique_ptr<SimulatedRank>> ranks;
+  std::unique_ptr<Network> network;
+  bool learner_only = false;
+  bool disturbed = false;
+  bool over = false;
+  bool power_fails = false;  // where a rank dies
+  bool power_failed = false;
+  std::optional<MetaTrainResult> result;
+};
+
+class Schedule {
+ public:
+  explicit Schedule(const ScheduleOptions& options)
+      : options_(options),
+        world_(options.seed, options.trace),
+        log_(&world_),
+        random_(&world_.random()),
+        disk_([this] { return 1.7e9 + std::chrono::duration<double>(world_.now()).count(); }) {
+    const auto sum = random_->Chance(0.5) ? GradientSum::kInOrder : GradientSum::kTree;
+    observer_.UseFiles(&disk_);
+    undisturbed_ = &Undisturbed(sum);
+    config_ = SmallRun(sum);
+    config_.checkpoint_steps = random_->Between(0, 3);
+    config_.keep_last = random_->Between(1, 3);
+    config_.gather_checkpoints = random_->Chance(0.3);
+    config_.worker_timeout_seconds = random_->Chance(0.2) ? 5 : 60;
+    // Who is not woken looks often, which takes the simulation long where messages do.
+    weather_.notifies = random_->Chance(0.8);
+    weather_.delay_bits = static_cast<int>(random_->Between(4, weather_.notifies ? 16 : 9));
+    weather_.late = random_->Chance(0.3) ? 0.02 : 0;
+  }
+
+  ScheduleResult Run() {
+    ScheduleResult result;
+    try {
+      RunToEnd(&result);
+    } catch (const Error& error) {
+      result.violation = error.what();
+      world_.Trace("VIOLATION: {}", error.what());
+    }
+    End();
+    result.trace = world_.trace();
+    result.steps = world_.steps();
+    result.seconds = std::chrono::duration<double>(world_.now()).count();
+    return result;
+  }
+
+ private:
+  void RunToEnd(ScheduleResult* result) {
+    const int64_t faulty_attempts = random_->Between(0, kMostFaultyAttempts);
+    int calm = 0;
+    for (int number = 1;; ++number) {
+      ++result->attempts;
+      Attempt& attempt = Begin(number <= faulty_attempts);
+      Follow(attempt);
+      if (attempt.power_failed) {
+        disk_.LosePower(random_);
+        ++boots_;
+      }
+      result->deaths += attempt.ranks[0]->process->dead() ? 1 : 0;
+      const std::string status = Check(attempt);
+      if (status == "finished") break;
+      if (!attempt.disturbed) {
+        const std::string& error = attempt.ranks[0]->error;
+        Require(error.find("is in use") != std::string::npos && ++calm <= kMostCalmAttempts,
+                "an attempt that nothing disturbs ends with: {}",
+                error.empty() ? "status " + status : error);
+      }
+      Pause(seconds(std::min(1 << number, 60)));
+    }
+    CheckEnd();
+  }
+
+  // Time goes by.
+  void Pause(SimTime time) {
+    bool over = false;
+    world_.At(world_.now() + time, [&over] { over = true; });
+    while (!over) world_.Step();
+  }
+
+  Attempt& Begin(bool faults) {
+    attempts_.push_back(std::make_unique<Attempt>());
+    Attempt& attempt = *attempts_.back();
+    machines_.push_back(std::make_unique<Machine>(
+        Machine{.host = "host", .boot = fmt::format("boot {}", boots_), .clock = ClockError()}));
+    const auto ranks = random_->Between(1, random_->Between(2, kMostRanks));
+    attempt.learner_only = ranks > 1 && random_->Chance(0.3);
+    std::vector<Process*> processes;
+    for (int64_t rank = 0; rank < ranks; ++rank) {
+      attempt.ranks.push_back(std::make_unique<SimulatedRank>());
+      processes.push_back(MakeRank(&attempt, static_cast<int>(rank)));
+    }
+    attempt.network = std::make_unique<Network>(&world_, weather_, processes);
+    if (faults) Disturb(&attempt);
+    const InEnvironment outside(&observer_);
+    const bool resume = Exists(directory_.ManifestPath());
+    world_.Trace("attempt {} on {} ranks{}{}", attempts_.size(), ranks,
+                 attempt.learner_only ? ", one for the learner" : "", resume ? ", resumes" : "");
+    for (int rank = 0; rank < static_cast<int>(ranks); ++rank) Start(&attempt, rank, resume);
+    return attempt;
+  }
+
+  SimTime ClockError() {
+    return random_->Chance(0.5) ? SimTime(0)
+                                : SimTime(random_->Between(-1, 1) * random_->AnySize(40));
+  }
+
+  Process* MakeRank(Attempt* attempt, int number) {
+    SimulatedRank* const rank = attempt->ranks.back().get();
+    rank->process = std::make_unique<Process>(
+        &world_, Process::Options{
+                     .name = fmt::format("{}.{}", attempts_.size(), number),
+                     .pid = ++pids_,
+                     .machine = machines_.back().get(),
+                     .on_point = [this, attempt, rank](Process*) { Point(attempt, rank); },
+                     .runs = [this](const ProcessIdentity& identity) { return Runs(identity); }});
+    rank->files = std::make_unique<ProcessFiles>(
+        rank->process.get(), &disk_, [rank] { return rank->writes++ == rank->fails_at ? EIO : 0; });
+    FileSystem* files = rank->files.get();
+    if (options_.files) {
+      rank->other_files = options_.files(number, files);
+      files = rank->other_files.get();
+    }
+    rank->process->UseFiles(files);
+    return rank->process.get();
+  }
+
+  bool Runs(const ProcessIdentity& identity) const {
+    return std::ranges::any_of(attempts_, [&](const auto& attempt) {
+      return std::ranges::any_of(attempt->ranks, [&](const auto& rank) {
+        Process& process = *rank->process;
+        return process.ProcessId() == identity.pid && !process.dead() && !process.ended();
+      });
+    });
+  }
+
+  void Point(Attempt* attempt, SimulatedRank* rank) {
+    if (rank->points++ != rank->dies_at) return;
+    if (attempt->power_fails) {
+      attempt->power_failed = true;
+      for (const auto& other : attempt->ranks) other->process->Kill("the power fails");
+    } else {
+      rank->process->Kill("it is killed");
+      attempt->network->EndJob("another rank was killed");
+    }
+  }
+
+  // Draws what will happen to an attempt.
+  void Disturb(Attempt* attempt) {
+    attempt->disturbed = true;
+    const auto any_rank = [&]() -> SimulatedRank* {
+      const auto last = std::ssize(attempt->ranks) - 1;
+      return attempt
+          ->ranks[static_cast<size_t>(random_->Chance(0.5) ? 0 : random_->Between(0, last))]
+          .get();
+    };
+    const auto soon = [&] { return world_.now() + SimTime(random_->AnySize(24)); };
+    const int64_t faults = random_->Between(1, 2);
+    for (int64_t i = 0; i < faults; ++i) {
+      SimulatedRank* const rank = any_rank();
+      switch (random_->Between(0, 8)) {
+        case 0:
+        case 1:
+        case 2:
+          rank->dies_at = random_->Between(0, random_->AnySize(9));
+          attempt->power_fails = random_->Chance(0.5);
+          break;
+        case 3:
+          rank->fails_at = random_->Between(0, random_->AnySize(8));
+          break;
+        case 4:
+          world_.At(soon(), [this, attempt, room = random_->AnySize(14) - 1] {
+            if (!attempt->over) disk_.SetRoom(room);
+          });
+          break;
+        case 5:
+          world_.At(soon(), [this, rank, time = SimTime(random_->AnySize(28))] {
+            world_.Trace("{} stops for {} us", rank->process->name(), time.count());
+            rank->process->Stop(world_.now() + time);
+          });
+          break;
+        case 6:
+          world_.At(soon(), [this, machine = machines_.back().get(), error = ClockError()] {
+            world_.Trace("the clock is set {} us ahead", error.count());
+            machine->clock = error;
+          });
+          break;
+        case 7:
+          rank->process->SetSlowness(random_->AnySize(10));
+          break;
+        default:
+          world_.At(soon(), [attempt] {
+            for (const auto& told : attempt->ranks) told->stop = true;
+          });
+      }
+    }
+  }
+
+  void Start(Attempt* attempt, int number, bool resume) {
+    SimulatedRank* const rank = attempt->ranks[static_cast<size_t>(number)].get();
+    const bool under_mpi = attempt->ranks.size() > 1 || random_->Chance(0.5);
+    rank->process->Run([=, this] {
+      std::unique_ptr<Transport> transport = attempt->network->TransportOf(number);
+      if (options_.transport) transport = options_.transport(std::move(transport));
+      MetaTrainerOptions options{.out_dir = kSimulatedRun, .resume = resume};
+      options.stop = &rank->stop;
+      options.transport = transport.get();
+      options.learner_only = attempt->learner_only;
+      options.on_event = [=, this](std::string_view what) { NoteEvent(*rank->process, what); };
+      if (under_mpi) {
+        options.on_failure = [rank, mine = transport.get()](const char* error) {
+          rank->error = error;
+          mine->Abort(1);
+        };
+      }
+      try {
+        MetaTrainResult result = RunMetaTraining(config_, options);
+        if (number == 0) attempt->result = std::move(result);
+      } catch (const std::exception& error) {
+        if (!rank->process->dead()) rank->error = error.what();
+        world_.Trace("{} fails: {}", rank->process->name(), error.what());
+        // As lopt meta-train does: the learner's error is to be the only one.
+        for (int i = 0; under_mpi && number > 0 && i < 100; ++i) {
+          transport->Poll();
+          rank->process->WaitOrDie(SimTime(10'000));
+        }
+        if (under_mpi) transport->Abort(1);
+      }
+    });
+  }
+
+  void NoteEvent(const Process& process, std::string_view what) {
+    world_.Trace("{} comes to {}", process.name(), what);
+    // After "checkpoint:<step>:rename" the directory has its name on disk.
+    if (process.dead() || !what.starts_with("checkpoint:") || !what.ends_with(":retention")) return;
+    acknowledged_ =
+        std::max<int64_t>(acknowledged_, std::stoll(std::string(what.substr(what.find(':') + 1))));
+  }
+
+  // Until all processes of the attempt have ended.
+  void Follow(Attempt& attempt) {
+    const SimTime begin = world_.now();
+    const int64_t first_step = world_.steps();
+    while (!std::ranges::all_of(attempt.ranks, [](const auto& r) { return r->process->ended(); })) {
+      Require(world_.Step() && world_.now() - begin < kLongestAttempt &&
+                  world_.steps() - first_step < kMostSteps,
+              "the job hangs: it is not over after {} s and {} steps",
+              std::chrono::duration_cast<seconds>(world_.now() - begin).count(),
+              world_.steps() - first_step);
+    }
+    attempt.over = true;
+    disk_.SetRoom({});
+  }
+
+  // The invariants after each end of the job. Returns the run's status.
+  std::string Check(const Attempt& attempt) {
+    const InEnvironment outside(&observer_);
+    Count(attempt);
+    if (!Exists(directory_.ManifestPath())) return "not begun";
+    const std::string status = directory_.ReadManifest().status;
+    const CheckpointStore store(directory_.CheckpointPath(), {});
+    const std::vector<int64_t> steps = store.Steps();
+    const int64_t newest = steps.empty() ? -1 : steps.back();
+    Require(newest >= acknowledged_, "checkpoint {} was acknowledged, and the newest is {}",
+            acknowledged_, newest);
+    if (newest >= 0) CheckCheckpoint(store.Read(newest));
+    if (attempt.result && !attempt.result->interrupted) {
+      Require(attempt.network->Left() == 0, "{} messages are left of a job that has finished",
+              attempt.network->Left());
+    }
+    world_.Trace("the run is {}, its newest checkpoint {}", status, newest);
+    return status;
+  }
+
+  void CheckCheckpoint(const Checkpoint& checkpoint) const {
+    const auto step = static_cast<size_t>(checkpoint.learner.outer_step);
+    Require(step < undisturbed_->checkpoints.size(), "a checkpoint has {} updates", step);
+    const Checkpoint& expected = undisturbed_->checkpoints[step];
+    Require(checkpoint.learner.theta == expected.learner.theta &&
+                checkpoint.learner.theta_opt == expected.learner.theta_opt,
+            "theta after {} updates is not that of the undisturbed run", step);
+    Require(checkpoint.ledger.Total()[Fate::kUsed] == expected.ledger.Total()[Fate::kUsed],
+            "{} inner steps are used after {} updates, {} in the undisturbed run",
+            checkpoint.ledger.Total()[Fate::kUsed], step, expected.ledger.Total()[Fate::kUsed]);
+  }
+
+  // The windows that were begun.
+  void Count(const Attempt& attempt) {
+    const auto ranks = static_cast<int>(attempt.ranks.size());
+    for (int rank = 0; rank < ranks; ++rank) {
+      windows_ += attempt.network->weights_sent(rank) *
+                  WorkersOfRank(config_.workers, rank, ranks, attempt.learner_only).count;
+    }
+    unsure_windows_ += attempt.ranks[0]->process->dead() ? config_.workers : 0;
+    exact_ = exact_ && !attempt.power_failed;
+  }
+
+  void CheckEnd() {
+    const InEnvironment outside(&observer_);
+    const Checkpoint last = *CheckpointStore(directory_.CheckpointPath(), {}).ReadNewest();
+    Require(last.learner.outer_step == config_.meta_steps, "a finished run has {} updates",
+            last.learner.outer_step);
+    const ThetaFile theta = ReadThetaFile(directory_.ThetaPath());
+    Require(theta.theta == last.learner.theta, "theta.safetensors is not that of the checkpoint");
+    Require(LinesWithoutLosses(ReadTextFile(directory_.path() + "/metrics.jsonl")) ==
+                undisturbed_->metrics,
+            "metrics.jsonl is not that of the undisturbed run");
+    const int64_t accounted = last.ledger.Total().Total() / undisturbed_->steps_per_window;
+    Require(last.ledger.UnknownWindows() == 0, "{} windows were lost and are in no share",
+            last.ledger.UnknownWindows());
+    Require(accounted <= windows_ + unsure_windows_ && (!exact_ || accounted >= windows_),
+            "the ledger accounts for {} windows, {} were begun and {} may have been", accounted,
+            windows_, unsure_windows_);
+  }
+
+  // All tasks have to end before what they use goes.
+  void End() {
+    for (const auto& attempt : attempts_) {
+      for (const auto& rank : attempt->ranks) rank->process->Kill("the simulation ends");
+    }
+    for (const auto& attempt : attempts_) {
+      while (
+          !std::ranges::all_of(attempt->ranks, [](const auto& r) { return r->process->ended(); })) {
+        world_.Step();
+      }
+    }
+  }
+
+  ScheduleOptions options_;
+  World world_;
+  QuietLog log_;
+  Random* random_;
+  Disk disk_;
+  const UndisturbedRun* undisturbed_;
+  MetaTrainConfig config_;
+  Network::Options weather_;
+  RunDirectory directory_{kSimulatedRun};
+  Machine observers_machine_{.host = "observer", .boot = "observer"};
+  Process observer_{&world_, {.name = "observer", .machine = &observers_machine_}};
+  std::vector<std::unique_ptr<Machine>> machines_;
+  std::vector<std::unique_ptr<Attempt>> attempts_;
+  int64_t pids_ = 0;
+  int64_t boots_ = 1;
+  int64_t acknowledged_ = -1;
+  int64_t windows_ = 0;         // begun
+  int64_t unsure_windows_ = 0;  // may have been begun: the learner died
+  bool exact_ = true;
+};
+
+}  // namespace
+
+ScheduleResult RunSchedule(const ScheduleOptions& options) { return Schedule(options).Run(); }
+
+}  // namespace lopt

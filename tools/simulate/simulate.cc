@@ -1,0 +1,82 @@
+#include <fmt/core.h>
+
+#include <boost/program_options.hpp>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "tools/command_line.h"
+#include "tools/commands.h"
+#include "tools/simulate/schedule.h"
+
+namespace lopt {
+
+namespace po = boost::program_options;
+
+int SimulateCommand(const std::vector<std::string>& arguments) {
+  po::options_description options("Options");
+  auto add = options.add_options();
+  add("seed", po::value<int64_t>()->value_name("S")->default_value(0),
+      "Seed of the first schedule, at least 0.");
+  add("schedules", po::value<int64_t>()->value_name("N")->default_value(1000),
+      "How many are run, with the seeds S, S + 1, ...");
+  add("trace", "Print all that happens in one schedule, that of the seed S.");
+  const auto values = ParseCommandLine(
+      arguments, options, "", 0, "lopt simulate [OPTIONS]",
+      "A small job of meta-training runs in a simulated world, whose messages are late, whose\n"
+      "processes are killed, whose disk is full and whose power fails, and is started again until "
+      "it\n"
+      "has finished. Each schedule is another course of events, a function of its seed. Exits with "
+      "1 if\n"
+      "what must hold after any of them does not; the line says how to see it again.\n"
+      "\n"
+      "Examples:\n"
+      "  lopt simulate --schedules 10000\n"
+      "  lopt simulate --seed 17 --trace\n");
+  if (!values) return kExitDone;
+  const auto seed = (*values)["seed"].as<int64_t>();
+  const auto schedules = (*values)["schedules"].as<int64_t>();
+  const bool trace = values->contains("trace");
+  if (seed < 0) throw UsageError(fmt::format("simulate: --seed must be at least 0, got {}", seed));
+  if (schedules < 1) {
+    throw UsageError(fmt::format("simulate: --schedules must be at least 1, got {}", schedules));
+  }
+  if (trace && !(*values)["schedules"].defaulted() && schedules != 1) {
+    throw UsageError("simulate: --trace is of one schedule; leave --schedules out");
+  }
+  const int64_t count = trace ? 1 : schedules;
+  const auto start = std::chrono::steady_clock::now();
+  int64_t failed = 0;
+  int64_t attempts = 0;
+  int64_t deaths = 0;
+  double simulated = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const ScheduleResult result =
+        RunSchedule({.seed = static_cast<uint64_t>(seed + i), .trace = trace});
+    fmt::print("{}", result.trace);
+    attempts += result.attempts;
+    deaths += result.deaths;
+    simulated += result.seconds;
+    if (result.violation.empty()) continue;
+    ++failed;
+    fmt::print("seed {}: {}\n", seed + i, result.violation);
+    if (!trace) fmt::print("  to see it: lopt simulate --seed {} --trace\n", seed + i);
+    std::fflush(stdout);
+  }
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  fmt::print(
+      "{} schedules with {} starts of the job, of which faults ended {}; {:.0f} simulated seconds "
+      "in {:.1f}, {:.0f} schedules/s\n",
+      count, attempts, deaths, simulated, seconds.count(),
+      static_cast<double>(count) / seconds.count());
+  if (failed == 0) {
+    fmt::print("All invariants hold.\n");
+    return kExitDone;
+  }
+  fmt::print("An invariant does not hold in {} of them.\n", failed);
+  return kExitError;
+}
+
+}  // namespace lopt

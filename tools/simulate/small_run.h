@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/file_system.h"
+#include "learner/meta_train_config.h"
+#include "learner/run/checkpoint.h"
+
+namespace lopt {
+
+// Where simulated runs write.
+inline constexpr const char* kSimulatedRun = "/runs/simulated";
+
+// The experiment of a simulated job: as small as one can be that has all parts. Only keys that are
+// free on resume may be changed in it.
+MetaTrainConfig SmallRun(GradientSum sum);
+
+// What the run is without any fault, on one rank: its checkpoints after 0, 1, ... updates, and the
+// lines of its metrics. Made at the first call of a thread.
+struct UndisturbedRun {
+  std::vector<Checkpoint> checkpoints;
+  std::string metrics;
+  int64_t steps_per_window = 0;  // inner steps
+};
+const UndisturbedRun& Undisturbed(GradientSum sum);
+
+// The lines of metrics.jsonl without what was lost with processes that died: all else is the same
+// in an undisturbed run.
+std::string LinesWithoutLosses(const std::string& metrics);
+
+}  // namespace lopt
