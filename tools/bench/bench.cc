@@ -152,10 +152,19 @@ int BenchDeviceCommand(const po::variables_map& values, const BenchOptions& opti
   };
   ThreadPool(options.threads).Run([&] {
     BenchDevice(*device, options.repeats, [&](const DeviceBenchResult& r) {
+      if (!r.left_out.empty()) {
+        if (output) {
+          rows.push_back({{"name", r.name}, {"left_out", r.left_out}});
+        } else {
+          fmt::print("{:<30} left out: {}\n", r.name, r.left_out);
+        }
+        return;
+      }
       if (output) {
         rows.push_back({{"name", r.name},
                         {"replicas", r.replicas},
                         {"steps", r.steps},
+                        {"launches", r.launches},
                         {"window_seconds", r.window_seconds},
                         {"steps_per_second", r.steps_per_second},
                         {"gflops", r.gflops},
@@ -165,7 +174,8 @@ int BenchDeviceCommand(const po::variables_map& values, const BenchOptions& opti
       }
       fmt::print("{:<30} {:>8} {:>6} {:>10.4g} {:>12.6g} {:>9.4g} {:>8} {:>8} {:>6} KB{}\n", r.name,
                  r.replicas, r.steps, r.window_seconds, r.steps_per_second, r.gflops,
-                 share(r.gflops, speed.gflops), share(speed.launch_seconds, r.window_seconds),
+                 share(r.gflops, speed.gflops),
+                 share(static_cast<double>(r.launches) * speed.launch_seconds, r.window_seconds),
                  r.shared_bytes / 1024, r.resident ? "" : ", state outside");
       std::fflush(stdout);
     });

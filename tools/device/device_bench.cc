@@ -12,7 +12,7 @@
 #include "estimators/registry.h"
 #include "lopt/mlp_lopt.h"
 #include "lopt/registry.h"
-#include "tasks/registry.h"
+#include "tools/device/task_on_device.h"
 
 namespace lopt {
 namespace {
@@ -30,6 +30,7 @@ constexpr DeviceWorkload kDeviceWorkloads[] = {
     {"image-mlp 64-32-10, 16 units", R"({"type": "ImageMLP", "data": "glyphs"})", 16, 1056},
     {"image-mlp 784-128-10, 32 units",
      R"({"type": "ImageMLP", "data": "glyphs", "image_size": 28, "hidden": [128]})", 32, 132},
+    {"torch image-mlp 64-32-10, 32", R"({"type": "TorchImageMLP", "data": "glyphs"})", 32, 1056},
     {"quadratic-10, 32 units", R"({"type": "FixedDimQuadraticFamily", "dim": 10})", 32, 16896},
     {"quadratic-2410, 32 units", R"({"type": "FixedDimQuadraticFamily", "dim": 2410})", 32, 1056},
     {"quadratic-2410, 16 units", R"({"type": "FixedDimQuadraticFamily", "dim": 2410})", 16, 1056},
@@ -38,11 +39,12 @@ constexpr DeviceWorkload kDeviceWorkloads[] = {
 };
 
 DeviceBenchResult Measure(const DeviceWorkload& workload, const Device& device, int repeats) {
+  const auto [task, left_out] = MakeTaskOnDevice(workload.task, device);
+  if (task == nullptr) return {.name = workload.name, .left_out = left_out};
   constexpr int64_t kSteps = 50;
   const auto parsed = [](const std::string& text) { return Config::Parse(text, "device bench"); };
   const MLPLOptOptions options = {.hidden_size = workload.hidden};
   const auto optimizer = std::make_shared<MLPLOpt>(options);
-  const auto task = TaskRegistry().Make(parsed(workload.task), TaskResources(""));
   const LoptProblem problem(
       task, optimizer,
       ScheduleRegistry().Make(parsed(R"({"type": "NeverEndingTruncationSchedule"})")), {}, &device);
@@ -74,6 +76,7 @@ DeviceBenchResult Measure(const DeviceWorkload& workload, const Device& device, 
   result.window_seconds = seconds[seconds.size() / 2];
   result.steps_per_second = static_cast<double>(2 * pairs * kSteps) / result.window_seconds;
   result.gflops = result.steps_per_second * flop / 1e9;
+  result.launches = program.GivesGradients() ? kSteps : 1;
   result.shared_bytes = program.plan().total * static_cast<int64_t>(sizeof(float));
   result.resident = program.plan().resident;
   return result;

@@ -14,7 +14,7 @@
 #include "estimators/registry.h"
 #include "lopt/registry.h"
 #include "tasks/linear_task.h"
-#include "tasks/registry.h"
+#include "tools/device/task_on_device.h"
 
 namespace lopt {
 namespace {
@@ -171,10 +171,17 @@ void CompareKernels(const Device& device, int64_t steps,
        R"({"type": "NoisyQuadraticFamily", "dim": 257})",
        R"({"type": "LogQuadraticTask", "dim": 3})", R"({"type": "ImageMLP", "data": "glyphs"})",
        R"({"type": "ImageMLP", "data": "glyphs", "hidden": [33, 3], "activation": "tanh", "batch_size": 17, "sampling": "epoch"})",
-       R"({"type": "ImageMLP", "data": "glyphs", "hidden": [150], "batch_size": 140})"}) {
+       R"({"type": "ImageMLP", "data": "glyphs", "hidden": [150], "batch_size": 140})",
+       R"({"type": "TorchImageMLP", "data": "glyphs", "hidden": [9], "norm": "batch", "activation": "tanh", "batch_size": 17})"}) {
+    constexpr char kOptimizer[] = R"({"type": "MLPLOpt", "step_mult": 0.05, "hidden_size": 32})";
+    const TaskOnDevice made = MakeTaskOnDevice(task, device);
+    if (made.task == nullptr) {
+      each({.kernel = kOptimizer, .on = task, .left_out = made.left_out});
+      continue;
+    }
     each(Compare({.on = task,
-                  .task = TaskRegistry().Make(ParsedConfig(task), TaskResources("")),
-                  .optimizer = R"({"type": "MLPLOpt", "step_mult": 0.05, "hidden_size": 32})",
+                  .task = made.task,
+                  .optimizer = kOptimizer,
                   .steps = std::min<int64_t>(steps, 50),
                   .tolerance = kTasksTolerance},
                  device));
