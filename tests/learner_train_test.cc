@@ -212,6 +212,13 @@ TEST_CASE("Errors of trainings name what was wanted and what was got") {
   CHECK_EQ(ErrorOf([] { RunTraining(ConfigOf(kMlp, kAdam, 3), {}); }),
            "3 workers cannot share batches of 20 examples evenly; wanted a number of workers that "
            "divides the task's batch_size");
+  const std::string augmented =
+      R"({"type": "ImageMLP", "batch_size": 20, "data": "glyphs", "augment": {"type": "CTAugment"}})";
+  CHECK_NE(ErrorOf([&] {
+             RunTraining(ConfigOf(augmented, kSgd, 2, 1), {});
+           }).find("2 workers would each learn CTAugment's rates by themselves"),
+           std::string::npos);
+  RunTraining(ConfigOf(augmented, kSgd, 1, 1), {});
   const std::string out = scratch / "run";
   const std::string learned = LearnedTheta(scratch);
   RunTraining(ConfigOf(kMlp, learned, 2), {.out_dir = out});
@@ -223,6 +230,7 @@ TEST_CASE("Errors of trainings name what was wanted and what was got") {
              RunTraining(ConfigOf(kMlp, learned, 4), {.out_dir = out, .resume = true});
            }).find("workers: 2 in the checkpoint, 4 now"),
            std::string::npos);
+  CHECK_EQ(RunDirectory(out).ReadManifest().status, "finished");  // an error leaves it as it was
   const std::string cosine = R"({"type": "SGD-cosine", "learning_rate": 0.1})";
   RunTraining(ConfigOf(kMlp, cosine, 2), {.out_dir = scratch / "cosine"});
   CHECK_NE(ErrorOf([&] {

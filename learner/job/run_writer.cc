@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "base/environment.h"
@@ -145,7 +146,8 @@ void RunWriter::OfferBest(const LearnerState& learner, double loss) {
 }
 
 bool RunWriter::SaveIsDue(int64_t step) const {
-  return !saving() && config_.CheckpointIsDue(step, saved_step_, saved_at_);
+  const std::chrono::duration<double> since_save = Clock::now() - saved_at_;
+  return !saving() && config_.CheckpointIsDue(step, saved_step_, since_save.count());
 }
 
 void RunWriter::Save(const RunState& state, const Updates& updates, Ranks* ranks) {

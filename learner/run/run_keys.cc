@@ -1,7 +1,5 @@
 #include "learner/run/run_keys.h"
 
-#include <chrono>
-
 namespace lopt {
 
 void RunKeys::VisitTimeouts(FieldVisitor& v) {
@@ -35,11 +33,9 @@ void RunKeys::VisitIntervals(FieldVisitor& v) {
                          "Metrics are written for every so many-th update.");
 }
 
-bool RunKeys::CheckpointIsDue(int64_t step, int64_t saved_step,
-                              SteadyClock::time_point saved_at) const {
-  const std::chrono::duration<double> since_save = SteadyClock::now() - saved_at;
+bool RunKeys::CheckpointIsDue(int64_t step, int64_t saved_step, double seconds) const {
   return (checkpoint_steps > 0 && step / checkpoint_steps > saved_step / checkpoint_steps) ||
-         (checkpoint_seconds > 0 && since_save.count() >= checkpoint_seconds);
+         (checkpoint_seconds > 0 && seconds >= checkpoint_seconds);
 }
 
 }  // namespace lopt

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <string>
 
-#include "base/environment.h"
 #include "base/fields.h"
 
 namespace lopt {
@@ -22,8 +21,8 @@ struct RunKeys {
   int64_t metrics_steps = 1;
 
   // Whether a run that has made `step` updates is to write a checkpoint, the newest being of
-  // `saved_step`, written at `saved_at`.
-  bool CheckpointIsDue(int64_t step, int64_t saved_step, SteadyClock::time_point saved_at) const;
+  // `saved_step`, written `seconds` ago.
+  bool CheckpointIsDue(int64_t step, int64_t saved_step, double seconds) const;
 
  protected:
   // The keys in parts, between which a config may show its own.

@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <chrono>
 #include <utility>
 
 #include "base/eigen.h"
@@ -102,7 +103,8 @@ TrainState TrainWriter::Resume(const ArraysCheckpoint& checkpoint) const {
 }
 
 bool TrainWriter::SaveIsDue(int64_t step) const {
-  return training_.config().CheckpointIsDue(step, saved_step_, saved_at_);
+  const std::chrono::duration<double> since_save = SteadyClock::now() - saved_at_;
+  return training_.config().CheckpointIsDue(step, saved_step_, since_save.count());
 }
 
 void TrainWriter::Save(const TrainState& state) {

@@ -223,10 +223,9 @@ class TrainJob {
       if (!options_.out_dir.empty()) writer_.emplace(*training_, options_);
       InBackground([this] { state_ = writer_ ? writer_->Begin() : training_->Start(); });
       if (writer_) loop_.WriteStatusTo(StatusPath(options_.out_dir, 0));
-      return Loop();
+      return LoopNotingFailure();
     } catch (const std::exception& error) {
       if (options_.on_failure) options_.on_failure(error.what());
-      if (writer_) writer_->Fail(error.what(), state_.step);
       End("failed");
       throw;
     }
@@ -235,6 +234,15 @@ class TrainJob {
   void End(const std::string& how) {
     for (int rank = 1; rank < transport_->size(); ++rank) {
       transport_->Send(rank, kEnd, ToWire(how));
+    }
+  }
+
+  TrainResult LoopNotingFailure() {
+    try {
+      return Loop();
+    } catch (const std::exception& error) {
+      if (writer_) writer_->Fail(error.what(), state_.step);
+      throw;
     }
   }
 

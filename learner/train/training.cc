@@ -11,6 +11,7 @@
 #include "evaluation/inner_training.h"
 #include "evaluation/training_draw.h"
 #include "learner/gradient_sum.h"
+#include "tasks/ctaugment/rates.h"
 #include "tasks/registry.h"
 
 namespace lopt {
@@ -27,6 +28,13 @@ Eigen::VectorXf MeanOfWorkers(std::span<const WorkerStep> workers,
   return (sum / static_cast<double>(workers.size())).cast<float>();
 }
 
+// Whether the model state has the rates of CTAugment, which are no mean of the workers' rates.
+bool LearnsRates(const TaskFamily& task) {
+  const std::string& first = RatesLayout().entries().front().name;
+  return std::ranges::any_of(task.model_state_layout().entries(),
+                             [&](const LayoutEntry& entry) { return entry.name == first; });
+}
+
 }  // namespace
 
 Training::Training(const TrainConfig& config)
@@ -40,6 +48,11 @@ Training::Training(const TrainConfig& config)
       task_config_(task_->config_layout().size()) {
   Require(config.data_dir.empty() || resources_.data_dir_used(),
           "data_dir is {}, but the task does not read from it", config.data_dir);
+  Require(
+      config.workers == 1 || !LearnsRates(*task_),
+      "{} workers would each learn CTAugment's rates by themselves; wanted 1 worker, or another "
+      "augmentation",
+      config.workers);
   CheckBatches(*batches_, task_->parts().data, config.workers);
   task_->Sample(FoldIn(key_, TrainingDraw::kTask), AsSpan(task_config_));
 }
