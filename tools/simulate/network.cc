@@ -38,7 +38,6 @@ class Network::RankTransport final : public Transport {
     if (!Mine().Point()) return;
     World& world = *network_->world_;
     world.Trace("{} sends kind {} to rank {}, {} bytes", Mine().name(), kind, to, bytes.size());
-    network_->weights_sent_[static_cast<size_t>(to)] += kind == kWeights ? 1 : 0;
     Process* const receiver = network_->ranks_[static_cast<size_t>(to)];
     if (receiver->dead()) return;
     auto& queue = Boxes()[static_cast<size_t>(to)].from[static_cast<size_t>(rank_)];
@@ -97,11 +96,7 @@ class Network::RankTransport final : public Transport {
 };
 
 Network::Network(World* world, const Options& options, std::vector<Process*> ranks)
-    : world_(world),
-      options_(options),
-      ranks_(std::move(ranks)),
-      inboxes_(ranks_.size()),
-      weights_sent_(ranks_.size()) {
+    : world_(world), options_(options), ranks_(std::move(ranks)), inboxes_(ranks_.size()) {
   for (Inbox& inbox : inboxes_) inbox.from.resize(ranks_.size());
 }
 

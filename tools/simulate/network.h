@@ -34,8 +34,6 @@ class Network {
   // Messages that nobody has taken, but those that may come too late: heartbeats and wishes to
   // stop.
   int64_t Left() const;
-  // Messages with weights that were sent to that rank.
-  int64_t weights_sent(int rank) const { return weights_sent_[static_cast<size_t>(rank)]; }
 
  private:
   class RankTransport;
@@ -45,7 +43,6 @@ class Network {
   Options options_;
   std::vector<Process*> ranks_;
   std::vector<Inbox> inboxes_;
-  std::vector<int64_t> weights_sent_;  // by receiver
   size_t farewells_ = 0;
   bool ended_ = false;
 };

@@ -15,6 +15,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "learner/elastic/elastic_transport.h"
+#include "learner/elastic/worker_process.h"
 #include "learner/job/message_loop.h"
 #include "learner/job/messages.h"
 #include "learner/job/meta_trainer.h"
@@ -22,6 +24,7 @@
 #include "learner/run/run_directory.h"
 #include "lopt/theta_file.h"
 #include "tools/simulate/disk.h"
+#include "tools/simulate/lines.h"
 #include "tools/simulate/network.h"
 #include "tools/simulate/process.h"
 #include "tools/simulate/process_files.h"
@@ -34,6 +37,8 @@ namespace {
 using std::chrono::seconds;
 
 constexpr int kMostRanks = 4;
+// None after these dies.
+constexpr int64_t kMostWorkers = 8;
 constexpr int kMostFaultyAttempts = 3;
 // A directory's lock may keep out so many attempts that nothing disturbs.
 constexpr int kMostCalmAttempts = 8;
@@ -84,14 +89,47 @@ struct SimulatedRank {
   std::string error;
 };
 
+// The learner's transport. It counts the windows that the messages with weights begin.
+class LearnersTransport final : public Transport {
+ public:
+  LearnersTransport(Transport* transport, std::function<void(int to)> begins,
+                    std::function<void(int exit_code)> abort)
+      : transport_(transport), begins_(std::move(begins)), abort_(std::move(abort)) {}
+
+  int rank() const override { return transport_->rank(); }
+  int size() const override { return transport_->size(); }
+  int ranks_on_host() const override { return transport_->ranks_on_host(); }
+  int rank_on_host() const override { return transport_->rank_on_host(); }
+  std::string Description() const override { return transport_->Description(); }
+  void Send(int to, int kind, std::vector<std::byte> bytes) override {
+    if (kind == kWeights) begins_(to);
+    transport_->Send(to, kind, std::move(bytes));
+  }
+  std::optional<Message> Poll() override { return transport_->Poll(); }
+  void BeginFarewell() override { transport_->BeginFarewell(); }
+  bool FarewellDone() override { return transport_->FarewellDone(); }
+  bool NotifyOnArrival(Wakeup* wakeup) override { return transport_->NotifyOnArrival(wakeup); }
+  int Exit(int exit_code) override { return exit_code; }
+
+ private:
+  void DoAbort(int exit_code) override { abort_(exit_code); }
+
+  Transport* transport_;
+  std::function<void(int to)> begins_;
+  std::function<void(int exit_code)> abort_;
+};
+
 // One start of the job, until all of its processes have ended.
 struct Attempt {
   std::vector<std::unique_ptr<SimulatedRank>> ranks;
-  std::unique_ptr<Network> network;
+  std::unique_ptr<Network> network;  // of ranks that are there from the beginning to the end
+  std::unique_ptr<Lines> lines;      // of a learner whose workers come and go: ranks 1, 2, ...
+  bool learner_gone = false;
   bool learner_only = false;
   bool disturbed = false;
   bool over = false;
-  bool power_fails = false;  // where a rank dies
+  bool power_fails = false;  // where a rank dies:
+  const SimulatedRank* power_of = nullptr;
   bool power_failed = false;
   std::optional<MetaTrainResult> result;
 };
@@ -104,10 +142,12 @@ class Schedule {
         log_(&world_),
         random_(&world_.random()),
         disk_([this] { return 1.7e9 + std::chrono::duration<double>(world_.now()).count(); }) {
-    const auto sum = random_->Chance(0.5) ? GradientSum::kInOrder : GradientSum::kTree;
+    kind_.async = random_->Chance(0.2);
+    kind_.judged = random_->Chance(0.2);
+    if (!kind_.async && random_->Chance(0.5)) kind_.sum = GradientSum::kTree;
     observer_.UseFiles(&disk_);
-    undisturbed_ = &Undisturbed(sum);
-    config_ = SmallRun(sum);
+    undisturbed_ = &Undisturbed(kind_);
+    config_ = SmallRun(kind_);
     config_.checkpoint_steps = random_->Between(0, 3);
     config_.keep_last = random_->Between(1, 3);
     config_.gather_checkpoints = random_->Chance(0.3);
@@ -171,21 +211,64 @@ class Schedule {
     Attempt& attempt = *attempts_.back();
     machines_.push_back(std::make_unique<Machine>(
         Machine{.host = "host", .boot = fmt::format("boot {}", boots_), .clock = ClockError()}));
-    const auto ranks = random_->Between(1, random_->Between(2, kMostRanks));
-    attempt.learner_only = ranks > 1 && random_->Chance(0.3);
+    const bool elastic = random_->Chance(0.25);
+    const auto ranks = elastic ? 1 : random_->Between(1, random_->Between(2, kMostRanks));
+    attempt.learner_only = elastic || (ranks > 1 && random_->Chance(0.3));
     std::vector<Process*> processes;
     for (int64_t rank = 0; rank < ranks; ++rank) {
       attempt.ranks.push_back(std::make_unique<SimulatedRank>());
       processes.push_back(MakeRank(&attempt, static_cast<int>(rank)));
     }
-    attempt.network = std::make_unique<Network>(&world_, weather_, processes);
+    if (elastic) {
+      attempt.lines = std::make_unique<Lines>(&world_, processes[0], weather_.delay_bits);
+      for (int64_t i = random_->Between(1, 3); i > 0; --i) JoinSoon(&attempt);
+    } else {
+      attempt.network = std::make_unique<Network>(&world_, weather_, processes);
+    }
     if (faults) Disturb(&attempt);
     const InEnvironment outside(&observer_);
     const bool resume = Exists(directory_.ManifestPath());
     world_.Trace("attempt {} on {} ranks{}{}", attempts_.size(), ranks,
-                 attempt.learner_only ? ", one for the learner" : "", resume ? ", resumes" : "");
+                 elastic                ? ", workers come and go"
+                 : attempt.learner_only ? ", one for the learner"
+                                        : "",
+                 resume ? ", resumes" : "");
     for (int rank = 0; rank < static_cast<int>(ranks); ++rank) Start(&attempt, rank, resume);
     return attempt;
+  }
+
+  // A worker process comes to the learner after a while, unless that has ended. One in two dies
+  // some time later, and another comes.
+  void JoinSoon(Attempt* attempt) {
+    world_.At(world_.now() + SimTime(random_->AnySize(20)), [this, attempt] {
+      if (attempt->ranks[0]->process->dead() || attempt->ranks[0]->process->ended()) return;
+      const auto number = std::ssize(attempt->ranks);
+      attempt->ranks.push_back(std::make_unique<SimulatedRank>());
+      Process* const worker = MakeRank(attempt, static_cast<int>(number));
+      SimulatedRank* const rank = attempt->ranks.back().get();
+      if (number < kMostWorkers && random_->Chance(0.5)) {
+        rank->dies_at = random_->Between(0, random_->AnySize(7));
+      }
+      world_.Trace("{} comes", worker->name());
+      worker->Run([=, this] {
+        try {
+          RunElasticWorker({.stop = &rank->stop}, [&] { return attempt->lines->Join(worker); });
+        } catch (const std::exception& error) {
+          world_.Trace("{} fails: {}", worker->name(), error.what());
+        }
+        if (!worker->dead()) Leave(attempt, worker);
+      });
+    });
+  }
+
+  // A worker process has ended or dies.
+  void Leave(Attempt* attempt, const Process* worker) {
+    // The machine of some goes with them, and tells nobody.
+    if (random_->Chance(0.8)) {
+      world_.At(world_.now() + SimTime(random_->AnySize(16)),
+                [attempt, worker] { attempt->lines->Ended(worker); });
+    }
+    JoinSoon(attempt);
   }
 
   SimTime ClockError() {
@@ -224,13 +307,14 @@ class Schedule {
 
   void Point(Attempt* attempt, SimulatedRank* rank) {
     if (rank->points++ != rank->dies_at) return;
-    if (attempt->power_fails) {
+    if (attempt->power_fails && rank == attempt->power_of) {
       attempt->power_failed = true;
       for (const auto& other : attempt->ranks) other->process->Kill("the power fails");
-    } else {
-      rank->process->Kill("it is killed");
-      attempt->network->EndJob("another rank was killed");
+      return;
     }
+    rank->process->Kill("it is killed");
+    if (attempt->network) attempt->network->EndJob("another rank was killed");
+    if (attempt->lines && rank != attempt->ranks[0].get()) Leave(attempt, rank->process.get());
   }
 
   // Draws what will happen to an attempt.
@@ -252,6 +336,7 @@ class Schedule {
         case 2:
           rank->dies_at = random_->Between(0, random_->AnySize(9));
           attempt->power_fails = random_->Chance(0.5);
+          attempt->power_of = rank;
           break;
         case 3:
           rank->fails_at = random_->Between(0, random_->AnySize(8));
@@ -286,27 +371,45 @@ class Schedule {
 
   void Start(Attempt* attempt, int number, bool resume) {
     SimulatedRank* const rank = attempt->ranks[static_cast<size_t>(number)].get();
-    const bool under_mpi = attempt->ranks.size() > 1 || random_->Chance(0.5);
+    const bool under_mpi = attempt->network && (attempt->ranks.size() > 1 || random_->Chance(0.5));
     rank->process->Run([=, this] {
-      std::unique_ptr<Transport> transport = attempt->network->TransportOf(number);
-      if (options_.transport) transport = options_.transport(std::move(transport));
+      Process* const process = rank->process.get();
+      MetaTrainConfig config = config_;
       MetaTrainerOptions options{.out_dir = kSimulatedRun, .resume = resume};
       options.stop = &rank->stop;
-      options.transport = transport.get();
       options.learner_only = attempt->learner_only;
+      std::unique_ptr<Transport> transport;
+      if (attempt->lines) {
+        config.gather_checkpoints = true;
+        transport = std::make_unique<ElasticTransport>(
+            config, options,
+            ElasticOptions{.snapshot_updates = 2, .now = [process] { return process->Now(); }},
+            attempt->lines->Listen());
+      } else {
+        transport = attempt->network->TransportOf(number);
+      }
+      if (options_.transport) transport = options_.transport(std::move(transport));
+      LearnersTransport learners(
+          transport.get(), [&](int to) { CountWindows(*attempt, to, transport->size()); },
+          [&](int exit_code) {
+            if (attempt->network) transport->Abort(exit_code);
+            process->Kill("it ends the job");
+            process->WaitOrDie(SimTime(0));
+          });
+      options.transport = number == 0 ? &learners : transport.get();
       options.on_event = [=, this](std::string_view what) { NoteEvent(*rank->process, what); };
       if (under_mpi) {
-        options.on_failure = [rank, mine = transport.get()](const char* error) {
+        options.on_failure = [rank, mine = options.transport](const char* error) {
           rank->error = error;
           mine->Abort(1);
         };
       }
       try {
-        MetaTrainResult result = RunMetaTraining(config_, options);
+        MetaTrainResult result = RunMetaTraining(config, options);
         if (number == 0) attempt->result = std::move(result);
       } catch (const std::exception& error) {
         if (!rank->process->dead()) rank->error = error.what();
-        world_.Trace("{} fails: {}", rank->process->name(), error.what());
+        world_.Trace("{} fails: {}", process->name(), error.what());
         // As lopt meta-train does: the learner's error is to be the only one.
         for (int i = 0; under_mpi && number > 0 && i < 100; ++i) {
           transport->Poll();
@@ -335,6 +438,13 @@ class Schedule {
               "the job hangs: it is not over after {} s and {} steps",
               std::chrono::duration_cast<seconds>(world_.now() - begin).count(),
               world_.steps() - first_step);
+      if (attempt.lines && attempt.ranks[0]->process->ended() &&
+          !std::exchange(attempt.learner_gone, true)) {
+        attempt.lines->Ended(attempt.ranks[0]->process.get());
+        world_.At(world_.now() + seconds(3), [&attempt] {
+          for (const auto& rank : attempt.ranks) rank->process->Kill("nobody needs it any more");
+        });
+      }
     }
     attempt.over = true;
     disk_.SetRoom({});
@@ -352,7 +462,10 @@ class Schedule {
     Require(newest >= acknowledged_, "checkpoint {} was acknowledged, and the newest is {}",
             acknowledged_, newest);
     if (newest >= 0) CheckCheckpoint(store.Read(newest));
-    if (attempt.result && !attempt.result->interrupted) {
+    if (attempt.lines) {
+      Require(attempt.lines->sent_to_the_gone() == 0,
+              "{} frames were sent to processes that had gone", attempt.lines->sent_to_the_gone());
+    } else if (attempt.result && !attempt.result->interrupted) {
       Require(attempt.network->Left() == 0, "{} messages are left of a job that has finished",
               attempt.network->Left());
     }
@@ -362,23 +475,26 @@ class Schedule {
 
   void CheckCheckpoint(const Checkpoint& checkpoint) const {
     const auto step = static_cast<size_t>(checkpoint.learner.outer_step);
-    Require(step < undisturbed_->checkpoints.size(), "a checkpoint has {} updates", step);
+    Require(step <= static_cast<size_t>(config_.meta_steps), "a checkpoint has {} updates", step);
+    const int64_t used = checkpoint.ledger.Total()[Fate::kUsed];
+    const int64_t expected_used =
+        checkpoint.learner.outer_step * WindowsPerUpdate(kind_) * undisturbed_->steps_per_window;
+    Require(used == expected_used, "{} inner steps are used after {} updates, which take {}", used,
+            step, expected_used);
+    if (kind_.async) return;
     const Checkpoint& expected = undisturbed_->checkpoints[step];
     Require(checkpoint.learner.theta == expected.learner.theta &&
                 checkpoint.learner.theta_opt == expected.learner.theta_opt,
             "theta after {} updates is not that of the undisturbed run", step);
-    Require(checkpoint.ledger.Total()[Fate::kUsed] == expected.ledger.Total()[Fate::kUsed],
-            "{} inner steps are used after {} updates, {} in the undisturbed run",
-            checkpoint.ledger.Total()[Fate::kUsed], step, expected.ledger.Total()[Fate::kUsed]);
   }
 
-  // The windows that were begun.
+  void CountWindows(const Attempt& attempt, int rank, int ranks) {
+    if (attempt.ranks[0]->process->dead()) return;
+    windows_ += WorkersOfRank(config_.workers, rank, ranks, attempt.learner_only).count;
+  }
+
+  // What is not known of the windows that were begun.
   void Count(const Attempt& attempt) {
-    const auto ranks = static_cast<int>(attempt.ranks.size());
-    for (int rank = 0; rank < ranks; ++rank) {
-      windows_ += attempt.network->weights_sent(rank) *
-                  WorkersOfRank(config_.workers, rank, ranks, attempt.learner_only).count;
-    }
     unsure_windows_ += attempt.ranks[0]->process->dead() ? config_.workers : 0;
     exact_ = exact_ && !attempt.power_failed;
   }
@@ -390,12 +506,14 @@ class Schedule {
             last.learner.outer_step);
     const ThetaFile theta = ReadThetaFile(directory_.ThetaPath());
     Require(theta.theta == last.learner.theta, "theta.safetensors is not that of the checkpoint");
-    Require(LinesWithoutLosses(ReadTextFile(directory_.path() + "/metrics.jsonl")) ==
-                undisturbed_->metrics,
+    Require(kind_.async || LinesWithoutLosses(ReadTextFile(directory_.path() + "/metrics.jsonl")) ==
+                               undisturbed_->metrics,
             "metrics.jsonl is not that of the undisturbed run");
-    const int64_t accounted = last.ledger.Total().Total() / undisturbed_->steps_per_window;
-    Require(last.ledger.UnknownWindows() == 0, "{} windows were lost and are in no share",
-            last.ledger.UnknownWindows());
+    // In mode Async a worker may not have come to do again what it lost.
+    const int64_t unknown = last.ledger.UnknownWindows();
+    Require(kind_.async || unknown == 0, "{} windows were lost and are in no share", unknown);
+    const int64_t accounted =
+        last.ledger.Total().Total() / undisturbed_->steps_per_window + unknown;
     Require(accounted <= windows_ + unsure_windows_ && (!exact_ || accounted >= windows_),
             "the ledger accounts for {} windows, {} were begun and {} may have been", accounted,
             windows_, unsure_windows_);
@@ -419,6 +537,7 @@ class Schedule {
   QuietLog log_;
   Random* random_;
   Disk disk_;
+  SmallRunKind kind_;
   const UndisturbedRun* undisturbed_;
   MetaTrainConfig config_;
   Network::Options weather_;

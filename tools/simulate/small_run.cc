@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "learner/job/meta_trainer.h"
+#include "learner/mode.h"
 #include "tools/simulate/disk.h"
 #include "tools/simulate/process.h"
 #include "tools/simulate/process_files.h"
@@ -14,8 +15,10 @@
 namespace lopt {
 namespace {
 
-UndisturbedRun RunUndisturbed(GradientSum sum) {
-  MetaTrainConfig config = SmallRun(sum);
+constexpr int64_t kAsyncBatch = 2;
+
+UndisturbedRun RunUndisturbed(const SmallRunKind& kind) {
+  MetaTrainConfig config = SmallRun(kind);
   config.checkpoint_steps = 1;
   config.keep_last = config.meta_steps + 1;
   World world(0, false);
@@ -38,14 +41,16 @@ UndisturbedRun RunUndisturbed(GradientSum sum) {
   });
   while (!process.ended()) Require(world.Step(), "the undisturbed run stands still");
   Require(error.empty(), "the undisturbed run fails: {}", error);
-  run.steps_per_window =
-      run.checkpoints.back().ledger.Total().Total() / (config.workers * config.meta_steps);
+  const Checkpoint& last = run.checkpoints.back();
+  int64_t windows = 0;
+  for (const WorkerState& worker : last.workers) windows += worker.windows;
+  run.steps_per_window = last.ledger.Total().Total() / windows;
   return run;
 }
 
 }  // namespace
 
-MetaTrainConfig SmallRun(GradientSum sum) {
+MetaTrainConfig SmallRun(const SmallRunKind& kind) {
   static const auto small = ReadOptions<MetaTrainConfig>(Config::Parse(R"({
     "learned_optimizer": {"type": "LearnableSGD"},
     "estimators": [
@@ -58,14 +63,21 @@ MetaTrainConfig SmallRun(GradientSum sum) {
   })",
                                                                        "the simulated run"));
   MetaTrainConfig config = small;
-  config.gradient_sum = sum;
+  config.gradient_sum = kind.sum;
+  config.eval_every = kind.judged ? 2 : 0;
+  if (kind.async) config.mode = WriteOptions("Async", AsyncOptions{.batch_size = kAsyncBatch});
   return config;
 }
 
-const UndisturbedRun& Undisturbed(GradientSum sum) {
-  thread_local std::map<GradientSum, UndisturbedRun> runs;
-  const auto known = runs.find(sum);
-  return known != runs.end() ? known->second : runs[sum] = RunUndisturbed(sum);
+int64_t WindowsPerUpdate(const SmallRunKind& kind) {
+  const MetaTrainConfig config = SmallRun(kind);
+  return (kind.async ? kAsyncBatch : config.workers) * config.windows_per_update;
+}
+
+const UndisturbedRun& Undisturbed(const SmallRunKind& kind) {
+  thread_local std::map<SmallRunKind, UndisturbedRun> runs;
+  const auto known = runs.find(kind);
+  return known != runs.end() ? known->second : runs[kind] = RunUndisturbed(kind);
 }
 
 std::string LinesWithoutLosses(const std::string& metrics) {

@@ -13,9 +13,19 @@ namespace lopt {
 // Where simulated runs write.
 inline constexpr const char* kSimulatedRun = "/runs/simulated";
 
+// What a simulated job computes.
+struct SmallRunKind {
+  GradientSum sum = GradientSum::kInOrder;
+  bool async = false;   // mode Async, whose theta depends on what comes first
+  bool judged = false;  // by held-out tasks on the way
+  auto operator<=>(const SmallRunKind&) const = default;
+};
+
 // The experiment of a simulated job: as small as one can be that has all parts. Only keys that are
 // free on resume may be changed in it.
-MetaTrainConfig SmallRun(GradientSum sum);
+MetaTrainConfig SmallRun(const SmallRunKind& kind);
+// Windows that an update of it uses.
+int64_t WindowsPerUpdate(const SmallRunKind& kind);
 
 // What the run is without any fault, on one rank: its checkpoints after 0, 1, ... updates, and the
 // lines of its metrics. Made at the first call of a thread.
@@ -24,7 +34,7 @@ struct UndisturbedRun {
   std::string metrics;
   int64_t steps_per_window = 0;  // inner steps
 };
-const UndisturbedRun& Undisturbed(GradientSum sum);
+const UndisturbedRun& Undisturbed(const SmallRunKind& kind);
 
 // The lines of metrics.jsonl without what was lost with processes that died: all else is the same
 // in an undisturbed run.
