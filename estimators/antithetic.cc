@@ -6,6 +6,7 @@
 
 #include "base/eigen.h"
 #include "base/error.h"
+#include "estimators/device_gradient.h"
 
 namespace lopt {
 
@@ -148,6 +149,12 @@ Eigen::ArrayXd AntitheticPairs::MetaLossDifferences(int64_t samples,
 }
 
 GradientEstimate AntitheticPairs::Estimate(std::span<const double> differences) const {
+  if (const Device* device = problem_.device(); device != nullptr) {
+    PairsLosses losses;
+    for (const double difference : differences) losses.push_back({{.weight = difference}});
+    PairsGradient gradient = GradientOnDevice(*device, perturbations_, losses, nullptr);
+    return Estimate(std::move(gradient.gradient), gradient.squares);
+  }
   const double std = perturbations_.std();
   const std::span<const float> rows = perturbations_.Rows();
   return Estimate(WeightedPerturbations(differences, rows, std).cast<float>(),

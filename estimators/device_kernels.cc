@@ -53,4 +53,20 @@ void RunWindowKernel(const Device& device, const DeviceTask& task, const DeviceR
   }
 }
 
+void RunGradientKernels(const Device& device, const DeviceGradient& of) {
+  if (device.kind() != Device::Kind::kEmulated) {
+    RunCudaGradient(device, of);
+    return;
+  }
+  const ThreadOrder order = static_cast<const EmulatedDevice&>(device).order();
+  const auto run = [&](int64_t blocks, const auto& program) {
+    ParallelFor(blocks, [&](int64_t b) {
+      const BlockMemory memory(kGradientFloats);
+      program(Block(kGradientThreads, memory.floats(), order), of, b);
+    });
+  };
+  if (of.felt != nullptr) run(of.pairs, SquareFelt);
+  run(TilesOf(of.size), SumTile);
+}
+
 }  // namespace lopt

@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "base/device.h"
+#include "estimators/gradient_device.h"
 #include "estimators/window_device.h"
 #include "lopt/adafac_mlp_lopt_device.h"
 #include "lopt/celo2_device.h"
@@ -42,5 +43,12 @@ void RunCudaWindow(const Device& device, const DeviceTask& task, const DeviceRul
 // The same on the host, the threads of each phase in this order.
 void RunEmulatedWindow(const DeviceTask& task, const DeviceRule& rule, const DeviceWindow& window,
                        ThreadOrder order);
+
+// Adds up a gradient, whose pointers are to the device's memory, and waits for its end. Throws
+// Error that says what the device found wrong.
+void RunGradientKernels(const Device& device, const DeviceGradient& of);
+
+// The same for a device of the kind kCuda.
+void RunCudaGradient(const Device& device, const DeviceGradient& of);
 
 }  // namespace lopt

@@ -101,11 +101,9 @@ void WriteGradientSnr(const Eigen::VectorXf& gradient, double squares, int64_t p
   }
 }
 
-void WriteFeltNorms(const UnrollTrace& trace, std::span<const float> felt, Diagnostics* metrics) {
+void WriteFeltNorms(const UnrollTrace& trace, std::span<const double> norms, Diagnostics* metrics) {
   const int64_t pairs = trace.loss.cols() / 2;
-  Require(pairs > 0 && std::ssize(felt) % pairs == 0, "felt norms: {} numbers for {} pairs",
-          felt.size(), pairs);
-  const size_t dimension = felt.size() / static_cast<size_t>(pairs);
+  Require(std::ssize(norms) == pairs, "felt norms: {} numbers for {} pairs", norms.size(), pairs);
   struct Range {
     double sum = 0;
     int64_t count = 0;
@@ -116,8 +114,7 @@ void WriteFeltNorms(const UnrollTrace& trace, std::span<const float> felt, Diagn
     if (range >= ranges.size()) {
       ranges.resize(range + 1);
     }
-    const auto row = felt.subspan(static_cast<size_t>(n) * dimension, dimension);
-    ranges[range].sum += std::sqrt(Dot(row, row));
+    ranges[range].sum += norms[static_cast<size_t>(n)];
     ++ranges[range].count;
   }
   for (size_t r = 0; r < ranges.size(); ++r) {

@@ -53,9 +53,8 @@ class LossDiagnostics {
 void WriteGradientSnr(const Eigen::VectorXf& gradient, double squares, int64_t pairs,
                       Diagnostics* metrics);
 
-// `trace` [W, 2N] is that of a window, `felt` [N, D] the perturbations that the pairs had felt
-// before it.
-void WriteFeltNorms(const UnrollTrace& trace, std::span<const float> felt, Diagnostics* metrics);
+// `trace` [W, 2N] is that of a window, `norms` [N] those of what the pairs had felt before it.
+void WriteFeltNorms(const UnrollTrace& trace, std::span<const double> norms, Diagnostics* metrics);
 
 // sum_i a_i b_i in float64, in an order that the size alone decides. Throws Error if the sizes
 // differ.

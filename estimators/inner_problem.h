@@ -14,6 +14,8 @@
 
 namespace lopt {
 
+class Device;
+
 // What inner training may know of the meta-training around it.
 struct OuterState {
   int64_t outer_step = 0;  // updates of theta so far
@@ -65,6 +67,8 @@ class InnerProblem {
   // Whether an episode can end (and a new one begin) inside a window; false under a NeverEnding
   // schedule.
   virtual bool EpisodesEnd() const = 0;
+  // Where its windows run, and so where an estimator adds up what they give; null: on the host.
+  virtual const Device* device() const { return nullptr; }
 
   // Fresh replicas, one for each row of theta, replica b drawn with keys[b] (equal keys, equal
   // draws) and begun under its row; what theta does to an episode's start counts anew in the window

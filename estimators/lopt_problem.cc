@@ -62,7 +62,8 @@ LoptProblem::LoptProblem(std::shared_ptr<const TaskFamily> task,
       schedule_(std::move(schedule)),
       options_(options),
       meta_loss_split_(SplitOf(options.meta_loss)),
-      optimizer_state_layout_(optimizer_->StateLayout(task_->params_layout())) {
+      optimizer_state_layout_(optimizer_->StateLayout(task_->params_layout())),
+      device_(device) {
   CheckOptions("inner problem", options_);
   if (!options_.meta_loss_aux.empty()) {
     meta_loss_aux_ = task_->aux_layout().Find(options_.meta_loss_aux).offset;

@@ -74,6 +74,7 @@ class LoptProblem : public InnerProblem {
   ~LoptProblem() override;
 
   bool EpisodesEnd() const override { return schedule_->EpisodesEnd(); }
+  const Device* device() const override { return device_; }
   // Throws Error if the optimizer needs the length of a run (needs_num_steps) and episodes have
   // none, as starting replicas without a horizon does.
   void CheckEpisodesHaveLengths() const;
@@ -134,7 +135,8 @@ class LoptProblem : public InnerProblem {
   std::optional<int64_t> meta_loss_aux_;
   Layout optimizer_state_layout_;
   mutable WorkspacePool workspaces_;
-  std::unique_ptr<const DeviceProgram> program_;  // null: on the host
+  const Device* device_;  // null, as is the next: on the host
+  std::unique_ptr<const DeviceProgram> program_;
 };
 
 }  // namespace lopt

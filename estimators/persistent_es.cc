@@ -1,5 +1,6 @@
 #include "estimators/persistent_es.h"
 
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -7,6 +8,8 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "estimators/antithetic.h"
+#include "estimators/device_gradient.h"
+#include "estimators/device_launch.h"
 #include "estimators/diagnostics.h"
 #include "estimators/persistent_gradient.h"
 
@@ -47,37 +50,54 @@ Perturbations PersistentES::NamePerturbations(Key key, const EstimatorState& sta
           dimension};
 }
 
+namespace {
+
+PairsGradient GradientOnHost(const Perturbations& perturbations, const PairsLosses& losses,
+                             Array* felt) {
+  const int64_t pairs = perturbations.pairs();
+  const int64_t dimension = perturbations.dimension();
+  Array zeros(DType::kFloat32, {felt == nullptr ? pairs : 0, dimension});
+  const std::span<float> rows = (felt == nullptr ? zeros : *felt).As<float>();
+  PairsGradient result;
+  for (int64_t n = 0; felt != nullptr && n < pairs; ++n) {
+    const auto row = rows.subspan(n * dimension, dimension);
+    result.felt_norms.push_back(std::sqrt(Dot(row, row)));
+  }
+  result.gradient = PersistentGradient(
+      losses,
+      [&](int64_t pair, const WindowStep& at, std::span<float> out) {
+        perturbations.Draw(pair, at, out);
+      },
+      perturbations.std(), rows, &result.squares);
+  return result;
+}
+
+}  // namespace
+
 GradientEstimate PersistentES::DoEstimate(const WorkerWeights& weights, Key key,
                                           EstimatorState* state) const {
   const int64_t num_tasks = options().num_tasks;
-  const Shape shape = {num_tasks, theta_layout().size()};
+  const Device* device = problem().device();
   UnrollState unroll = TakeUnroll(state, (HasFelt() ? 1 : 0) + (OutliveWindows() ? 2 : 0));
-  Array zeros(DType::kFloat32, HasFelt() ? Shape{0} : shape);
-  const std::span<float> felt =
-      (HasFelt() ? state->At("felt", DType::kFloat32, shape) : zeros).As<float>();
+  Array* felt = HasFelt() ? &ArrayOn(device == nullptr ? HostMemory() : device->memory(), state,
+                                     "felt", num_tasks, theta_layout())
+                          : nullptr;
   AntitheticPairs pairs(problem(), weights, key, NamePerturbations(key, *state));
   const UnrollTrace trace = pairs.Run(options().trunc_length, &unroll);
   state->Merge("unroll/", std::move(unroll));
 
-  Diagnostics felt_norms;
-  if (HasFelt()) {
-    WriteFeltNorms(trace, felt, &felt_norms);
-  }
-  double squares = 0;
-  Eigen::VectorXf gradient = PersistentGradient(
-      trace, clock_,
-      [&](int64_t pair, const WindowStep& at, std::span<float> out) {
-        pairs.perturbations().Draw(pair, at, out);
-      },
-      options().std, felt, &squares, options().sign_delta_loss_scalar);
+  const PairsLosses losses = FeltLossesOf(trace, clock_, options().sign_delta_loss_scalar);
+  PairsGradient of_pairs = device == nullptr
+                               ? GradientOnHost(pairs.perturbations(), losses, felt)
+                               : GradientOnDevice(*device, pairs.perturbations(), losses, felt);
   if (OutliveWindows()) {
     const auto episodes = state->At("episode").As<int64_t>();
     for (int64_t n = 0; n < num_tasks; ++n) {
       episodes[n] += trace.is_last.col(n).count();
     }
   }
-  GradientEstimate estimate = pairs.Estimate(std::move(gradient), squares);
-  estimate.metrics.merge(felt_norms);
+  GradientEstimate estimate = pairs.Estimate(std::move(of_pairs.gradient), of_pairs.squares);
+  if (HasFelt()) WriteFeltNorms(trace, of_pairs.felt_norms, &estimate.metrics);
   return estimate;
 }
 

@@ -12,7 +12,7 @@ Perturbations::Perturbations(std::vector<Key> keys, double std, int64_t dimensio
     : keys_(std::move(keys)),
       std_(std),
       dimension_(dimension),
-      rows_(keys_.size() * static_cast<size_t>(dimension)),
+      rows_(std::make_unique_for_overwrite<float[]>(keys_.size() * static_cast<size_t>(dimension))),
       made_(new std::once_flag[keys_.size()]) {
   Require(!keys_.empty(), "perturbations: no keys, wanted one for each pair");
 }
@@ -52,7 +52,7 @@ void Perturbations::Make(Key key, std::span<float> out) const {
 std::span<const float> Perturbations::Row(int64_t pair) const {
   Require(clock_.block == PerturbationClock::kWindow,
           "perturbations: they last for blocks of episodes, not for the window");
-  const std::span row(rows_.data() + pair * dimension_, static_cast<size_t>(dimension_));
+  const std::span row(rows_.get() + pair * dimension_, static_cast<size_t>(dimension_));
   std::call_once(made_[static_cast<size_t>(pair)],
                  [&] { Make(keys_[static_cast<size_t>(pair)], row); });
   return row;
@@ -60,7 +60,7 @@ std::span<const float> Perturbations::Row(int64_t pair) const {
 
 std::span<const float> Perturbations::Rows() const {
   ParallelFor(pairs(), [&](int64_t n) { Row(n); });
-  return rows_;
+  return {rows_.get(), keys_.size() * static_cast<size_t>(dimension_)};
 }
 
 void Perturbations::Draw(int64_t pair, const WindowStep& at, std::span<float> out) const {

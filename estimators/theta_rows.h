@@ -77,7 +77,7 @@ class Perturbations {
   double std_;
   int64_t dimension_;
   // Rows of a whole window, made once each.
-  mutable std::vector<float> rows_;
+  std::unique_ptr<float[]> rows_;
   std::unique_ptr<std::once_flag[]> made_;
 };
 

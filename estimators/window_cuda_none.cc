@@ -1,4 +1,4 @@
-// In place of device_kernels.cu where there is no CUDA compiler.
+// In place of the .cu files where there is no CUDA compiler.
 #include "base/error.h"
 #include "estimators/device_kernels.h"
 
@@ -6,6 +6,10 @@ namespace lopt {
 
 void RunCudaWindow(const Device& device, const DeviceTask&, const DeviceRule&,
                    const DeviceWindow&) {
+  Fail("device '{}': lopt was built without CUDA", device.name());
+}
+
+void RunCudaGradient(const Device& device, const DeviceGradient&) {
   Fail("device '{}': lopt was built without CUDA", device.name());
 }
 

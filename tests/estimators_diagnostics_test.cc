@@ -102,9 +102,9 @@ TEST_CASE("The norms of what was felt are means over the pairs of an age") {
     pairs.iteration.row(0) << 60, 0, 99, 60, 0, 99;
     return pairs;
   }();
-  const std::vector<float> felt = {3, 4, 0, 0, 0, 7};
+  const std::vector<double> norms = {5, 0, 7};
   Diagnostics metrics;
-  WriteFeltNorms(trace, felt, &metrics);
+  WriteFeltNorms(trace, norms, &metrics);
   CHECK(metrics == Diagnostics{{{"felt_norm", {0, 9}}, 0}, {{"felt_norm", {50, 99}}, 6}});
 }
 

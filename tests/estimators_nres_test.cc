@@ -41,7 +41,7 @@ class GoldenWindows {
       const UnrollTrace trace = Run(w, &x);
       CheckLosses(w, trace);
       const Eigen::VectorXf gradient = PersistentGradient(
-          trace, clock_,
+          FeltLossesOf(trace, clock_),
           [&](int64_t pair, const WindowStep& at, std::span<float> out) {
             const Eigen::VectorXf row = Row("perturbation", FindStep(w, pair, trace, at));
             std::ranges::copy(row, out.begin());
@@ -179,7 +179,7 @@ TEST_CASE("GPES_K with blocks that are the windows is PES under the same perturb
     AntitheticPairs pairs(*problem, weights, WindowKey(window), Perturbations(named, 0.1, 2));
     const UnrollTrace trace = pairs.Run(kWindow, &twins);
     const Eigen::VectorXf by_pes = PersistentGradient(
-        trace, {PerturbationClock::kWindow},
+        FeltLossesOf(trace, {PerturbationClock::kWindow}),
         [&](int64_t pair, const WindowStep& at, std::span<float> out) {
           pairs.perturbations().Draw(pair, at, out);
         },

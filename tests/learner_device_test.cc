@@ -14,6 +14,7 @@
 #include "base/device.h"
 #include "base/emulated_device.h"
 #include "base/error.h"
+#include "estimators/gradient_device.h"
 #include "estimators/window_device.h"
 #include "learner/experiment.h"
 #include "learner/job/message_loop.h"
@@ -233,8 +234,8 @@ class CountingDevice : public EmulatedDevice {
 };
 
 TEST_CASE(
-    "Between windows theta, keys, configs, stretches and new starts go to a device, and "
-    "losses come back") {
+    "Between windows theta, keys, configs, stretches, new starts and the losses' weights go to a "
+    "device, and losses, the gradient and norms come back") {
   static const CountingDevice device;
   MetaTrainConfig config = OnDevice(1, 1, "cpu");
   config.estimators.resize(1);  // PES: 3 pairs of 10 numbers, windows of 5 steps
@@ -254,19 +255,27 @@ TEST_CASE(
   const int64_t always = weights.theta.size() * 4 + kReplicas / 2 * 8 + (kReplicas + 1) * 8 +
                          kReplicas * int64_t{sizeof(DeviceStretch)};
   const int64_t configs = state.estimators[0].At("unroll/config").shape()[1] * 4;
+  constexpr int64_t kPairs = kReplicas / 2;
+  const int64_t back = kReplicas * kSteps * 4 + weights.theta.size() * 4 +
+                       TilesOf(weights.theta.size()) * 8 + kPairs * 8;
   int64_t all_ended = 0;
   for (int window = 0; window < 5; ++window) {
     const int64_t ended = run().episodes_ended;
-    CHECK_EQ(device.memory().TakeToHost(), kReplicas * kSteps * 4);
-    CHECK_EQ(
-        device.memory().TakeFromHost(),
-        always + kReplicas * configs + ended * (int64_t{sizeof(DeviceStretch)} + configs + 10 * 4));
+    CHECK_EQ(device.memory().TakeToHost(), back);
+    // A pair's losses that have felt the same are in one piece, or two where an episode ends.
+    const int64_t fixed = always + (kPairs + 1) * 8 + kReplicas * configs +
+                          ended * (int64_t{sizeof(DeviceStretch)} + configs + 10 * 4);
+    const int64_t pieces = device.memory().TakeFromHost() - fixed;
+    CHECK_EQ(pieces % int64_t{sizeof(DeviceLosses)}, 0);
+    CHECK_GE(pieces, kPairs * int64_t{sizeof(DeviceLosses)});
+    CHECK_LE(pieces, 2 * kPairs * int64_t{sizeof(DeviceLosses)});
     all_ended += ended;
   }
   CHECK_GT(all_ended, 0);
   // Saving reads each array once.
   const int64_t held =
-      kReplicas * 4 * (10 + state.estimators[0].At("unroll/optimizer_state").shape()[1]);
+      kReplicas * 4 * (10 + state.estimators[0].At("unroll/optimizer_state").shape()[1]) +
+      kPairs * weights.theta.size() * 4;
   PackWorkers(0, std::span(&state, 1), [](const WorkerBlock&, const std::vector<std::byte>&) {});
   CHECK_EQ(device.memory().TakeToHost(), held);
   CHECK_EQ(device.memory().TakeFromHost(), 0);

@@ -15,8 +15,9 @@ inline Eigen::VectorXf PesGradient(const UnrollTrace& trace, std::span<const flo
   const auto draw = [&](int64_t pair, const WindowStep&, std::span<float> out) {
     std::ranges::copy(perturbations.subspan(pair * out.size(), out.size()), out.begin());
   };
-  return PersistentGradient(trace, {PerturbationClock::kWindow}, draw, std, felt, squares,
-                            sign_delta_loss_scalar);
+  return PersistentGradient(
+      FeltLossesOf(trace, {PerturbationClock::kWindow}, sign_delta_loss_scalar), draw, std, felt,
+      squares);
 }
 
 }  // namespace lopt

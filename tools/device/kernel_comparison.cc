@@ -10,6 +10,7 @@
 
 #include "base/config.h"
 #include "base/eigen.h"
+#include "estimators/device_gradient.h"
 #include "estimators/lopt_problem.h"
 #include "estimators/registry.h"
 #include "lopt/registry.h"
@@ -24,6 +25,8 @@ constexpr double kStd = 0.01;  // of theta's perturbations
 constexpr double kRulesTolerance = 2e-5;
 // Where gradients follow the params, their differences do as well.
 constexpr double kTasksTolerance = 2e-4;
+// Sums over pairs and windows differ by the rounding of draws.
+constexpr double kGradientsTolerance = 1e-5;
 
 Config ParsedConfig(const std::string& text) { return Config::Parse(text, "kernel comparison"); }
 
@@ -124,6 +127,67 @@ KernelComparison Compare(const Comparison& of, const Device& device) {
   return result;
 }
 
+// Sums and gradients over windows whose pairs' episodes end at different steps, one of 7 and one of
+// 50 steps after the other, of losses that are normal numbers. `numbers` are both.
+KernelComparison CompareGradients(const char* name, const PerturbationClock& clock, int64_t pairs,
+                                  int64_t dimension, const Device& device) {
+  KernelComparison result{.kernel = name,
+                          .on = "sums of " + std::to_string(dimension) + " numbers",
+                          .replicas = 2 * pairs,
+                          .tolerance = kGradientsTolerance};
+  const bool keeps = clock.block != PerturbationClock::kEpisode;
+  const Shape shape = {pairs, dimension};
+  Array felt(DType::kFloat32, shape);
+  Array there = felt.To(device.memory());
+  Array again = there;
+  result.repeats = true;
+  std::vector<int64_t> step(static_cast<size_t>(pairs));
+  std::vector<int64_t> episodes(static_cast<size_t>(pairs));
+  try {
+    for (const int64_t window : {7, 50, 7, 50}) {
+      const auto key = FoldIn(KeyFromSeed(4), static_cast<uint64_t>(result.steps));
+      const Perturbations perturbations =
+          clock.block == PerturbationClock::kWindow
+              ? Perturbations(SplitKey(key, pairs), kStd, dimension)
+              : Perturbations(SplitKey(KeyFromSeed(5), pairs), episodes, clock, kStd, dimension);
+      UnrollTrace trace;
+      trace.Resize(window, 2 * pairs);
+      std::vector<float> normal(static_cast<size_t>(trace.loss.size()));
+      Normal(FoldIn(key, 1), normal);
+      std::ranges::copy(normal, trace.loss.data());
+      for (int64_t b = 0; b < 2 * pairs; ++b) {
+        const auto n = static_cast<size_t>(b % pairs);
+        int64_t at = step[n];
+        for (int64_t k = 0; k < window; ++k) {
+          trace.iteration(k, b) = at;
+          trace.is_last(k, b) = at == 19 + b % pairs % 40;
+          at = trace.is_last(k, b) ? 0 : at + 1;
+        }
+        if (b < pairs) continue;
+        step[n] = at;
+        episodes[n] += trace.is_last.col(b).count();
+      }
+      const PairsLosses losses = FeltLossesOf(trace, clock);
+      Array nothing(DType::kFloat32, shape);
+      const Eigen::VectorXf gradient = PersistentGradient(
+          losses, [&](auto... draw) { perturbations.Draw(draw...); }, kStd,
+          (keeps ? felt : nothing).As<float>());
+      const auto on_device = [&](Array* sums) {
+        return GradientOnDevice(device, perturbations, losses, keeps ? sums : nullptr).gradient;
+      };
+      const Eigen::VectorXf once = on_device(&there);
+      result.repeats = result.repeats && once == on_device(&again) && there == again;
+      result.numbers =
+          std::max({result.numbers, LargestDifference(AsSpan(once), AsSpan(gradient)),
+                    LargestDifference(there.To(HostMemory()).As<float>(), felt.As<float>())});
+      result.steps += window;
+    }
+  } catch (const std::exception& error) {
+    result.error = error.what();
+  }
+  return result;
+}
+
 }  // namespace
 
 void CompareKernels(const Device& device, int64_t steps,
@@ -136,6 +200,9 @@ void CompareKernels(const Device& device, int64_t steps,
                 .steps = 50,
                 .tolerance = 1e-6},
                device));
+  each(CompareGradients("the gradient of PES", {PerturbationClock::kWindow}, 33, 1763, device));
+  each(CompareGradients("the gradient of GPES_K", {10}, 8, 33, device));
+  each(CompareGradients("the gradient of NRES", {PerturbationClock::kEpisode}, 1, 31, device));
   const auto all_ranks = std::make_shared<LinearTask>(AllRanks());
   for (
       const char* optimizer :

@@ -14,8 +14,8 @@ struct KernelComparison {
   std::string on = "";      // what it ran on
   int64_t replicas = 0;     // and how many
   int64_t steps = 0;        // inner steps of each
-  // The largest difference of a loss, and of a number of the params or the optimizer's state, each
-  // relative to the largest of its kind.
+  // The largest difference of a loss, and of a number of the params, the optimizer's state or a
+  // gradient's, each relative to the largest of its kind.
   double losses = 0;
   double numbers = 0;
   double tolerance = 0;
@@ -30,11 +30,11 @@ struct KernelComparison {
   }
 };
 
-// Compares every kernel with the host: draws; each rule for tensors of ranks 0 to 5 and odd sizes,
-// of hidden sizes up to 64 and depths up to 4, over `steps` inner steps with the same gradients fed
-// (LinearTask); replicas in the memory of blocks and not; every task under a rule for a few steps,
-// as errors grow where a loss's own gradients are followed, a torch task with a model state among
-// them. `each` gets them one by one.
+// Compares every kernel with the host: draws; the gradients of pairs; each rule for tensors of
+// ranks 0 to 5 and odd sizes, of hidden sizes up to 64 and depths up to 4, over `steps` inner steps
+// with the same gradients fed (LinearTask); replicas in the memory of blocks and not; every task
+// under a rule for a few steps, as errors grow where a loss's own gradients are followed, a torch
+// task with a model state among them. `each` gets them one by one.
 void CompareKernels(const Device& device, int64_t steps,
                     const std::function<void(const KernelComparison&)>& each);
 

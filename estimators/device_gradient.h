@@ -1,0 +1,28 @@
+#pragma once
+
+#include <Eigen/Core>
+#include <vector>
+
+#include "base/arrays.h"
+#include "base/device.h"
+#include "estimators/persistent_gradient.h"
+#include "estimators/theta_rows.h"
+
+namespace lopt {
+
+// The gradient of N pairs that a device added up.
+struct PairsGradient {
+  Eigen::VectorXf gradient;  // [D]
+  double squares = 0;        // sum over the pairs of |the gradient that each gives by itself|^2
+  std::vector<double> felt_norms;  // [N], of `felt` as it was; empty without
+};
+
+// What PersistentGradient gives for losses [N], computed by a device: the perturbations are drawn
+// there, so keys and weights go to it, and what PairsGradient holds comes back. `felt` [N, D]
+// is in the device's memory; null: no episode has felt anything before the window, as in the
+// gradient of plain ES. The sums are float64, their order is a function of N and D alone.
+// Throws Error if shapes or memories disagree, or a block's memory is too small.
+PairsGradient GradientOnDevice(const Device& device, const Perturbations& perturbations,
+                               const PairsLosses& losses, Array* felt);
+
+}  // namespace lopt
