@@ -16,6 +16,8 @@ python_packages=(python3-dev python3-venv python3-numpy)
 # What the tests need besides: the report is looked at in a browser, the Python optimizer runs under PyTorch, shells complete command lines.
 test_packages=(chromium fish fonts-dejavu-core python3-torch zsh)
 lint_packages=(clang-format clang-tidy)
+# What the readers are fuzzed with: libFuzzer is in the second.
+fuzz_packages=(clang libclang-rt-14-dev)
 # What the documentation needs.
 docs_packages=(doxygen python3-sphinx python3-myst-parser python3-breathe python3-sphinx-inline-tabs furo)
 

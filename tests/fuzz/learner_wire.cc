@@ -1,12 +1,11 @@
 // A message of a job, of the kind that its first byte says.
-#include "learner/job/wire.h"
-
 #include <utility>
 
 #include "learner/elastic/frame.h"
 #include "learner/gradient_learner.h"
 #include "learner/job/hello.h"
 #include "learner/job/messages.h"
+#include "learner/job/wire.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace lopt {
@@ -78,7 +77,7 @@ std::vector<std::string> WireSeeds() {
   return seeds;
 }
 
-const AddFuzzTarget wire_target({"wire", ReadWire, WireSeeds});
+const AddFuzzTarget wire_target({"learner_wire", ReadWire, WireSeeds});
 
 }  // namespace
 }  // namespace lopt

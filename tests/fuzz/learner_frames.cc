@@ -90,7 +90,7 @@ std::vector<std::string> FrameSeeds() {
           JoinParts({join, frame(FrameType::kAskStop, 0, 0, {}), "", "", "", ""})};
 }
 
-const AddFuzzTarget frames_target({"frames", TakeFrames, FrameSeeds});
+const AddFuzzTarget frames_target({"learner_frames", TakeFrames, FrameSeeds});
 
 }  // namespace
 }  // namespace lopt

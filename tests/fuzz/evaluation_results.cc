@@ -34,7 +34,7 @@ std::vector<std::string> ResultSeeds() {
   return {line, line + line + line.substr(0, 40)};
 }
 
-const AddFuzzTarget results_target({"results", ReadResultLines, ResultSeeds});
+const AddFuzzTarget results_target({"evaluation_results", ReadResultLines, ResultSeeds});
 
 }  // namespace
 }  // namespace lopt

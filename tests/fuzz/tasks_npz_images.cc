@@ -1,8 +1,7 @@
 // Images as .npz, in an archive that is whole: the members "labels" and "images" as .npy.
-#include "tasks/npz_images.h"
-
 #include "base/npy.h"
 #include "base/npz.h"
+#include "tasks/npz_images.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace lopt {
@@ -24,7 +23,7 @@ std::vector<std::string> NpzImagesSeeds() {
           JoinParts({labels, AsText(SerializeNpy(Array(DType::kUint8, {10, 2, 2, 3})))})};
 }
 
-const AddFuzzTarget npz_images_target({"npz_images", ReadNpzPair, NpzImagesSeeds});
+const AddFuzzTarget npz_images_target({"tasks_npz_images", ReadNpzPair, NpzImagesSeeds});
 
 }  // namespace
 }  // namespace lopt

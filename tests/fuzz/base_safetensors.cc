@@ -1,8 +1,7 @@
 // A safetensors file. What was read is written and read again.
-#include "base/safetensors.h"
-
 #include <stdexcept>
 
+#include "base/safetensors.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace lopt {
@@ -28,7 +27,7 @@ std::vector<std::string> SafetensorsSeeds() {
   return {empty, AsText(SerializeArrayFile(file))};
 }
 
-const AddFuzzTarget safetensors_target({"safetensors", ReadSafetensors, SafetensorsSeeds});
+const AddFuzzTarget safetensors_target({"base_safetensors", ReadSafetensors, SafetensorsSeeds});
 
 }  // namespace
 }  // namespace lopt

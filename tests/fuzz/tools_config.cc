@@ -29,7 +29,7 @@ std::vector<std::string> ConfigSeeds() {
   return seeds;
 }
 
-const AddFuzzTarget config_target({"json_config", ReadConfig, ConfigSeeds});
+const AddFuzzTarget config_target({"tools_config", ReadConfig, ConfigSeeds});
 
 }  // namespace
 }  // namespace lopt

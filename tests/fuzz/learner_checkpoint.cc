@@ -1,11 +1,10 @@
 // A checkpoint: its manifest as it is, or (where that is empty) one that fits the two other files,
 // which no change gets past otherwise.
-#include "learner/run/checkpoint.h"
-
 #include <fmt/format.h>
 
 #include "base/file.h"
 #include "base/record.h"
+#include "learner/run/checkpoint.h"
 #include "lopt/registry.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -67,7 +66,7 @@ std::vector<std::string> CheckpointSeeds() {
           JoinParts({text(kManifestFile), text(kStateFiles[0]), text(kStateFiles[1])})};
 }
 
-const AddFuzzTarget checkpoint_target({"checkpoint", ReadCheckpointParts, CheckpointSeeds});
+const AddFuzzTarget checkpoint_target({"learner_checkpoint", ReadCheckpointParts, CheckpointSeeds});
 
 }  // namespace
 }  // namespace lopt

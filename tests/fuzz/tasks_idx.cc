@@ -1,6 +1,5 @@
 // A directory of IDX files, MNIST's: images, and their labels.
 #include "tasks/idx.h"
-
 #include "tests/fuzz/fuzz.h"
 
 namespace lopt {
@@ -20,7 +19,7 @@ std::vector<std::string> IdxSeeds() {
   return {JoinParts({labels, "\0\0\x08\x03\0\0\0\x0a\0\0\0\2\0\0\0\3"s + std::string(60, 'x')})};
 }
 
-const AddFuzzTarget idx_target({"idx", ReadIdxPair, IdxSeeds});
+const AddFuzzTarget idx_target({"tasks_idx", ReadIdxPair, IdxSeeds});
 
 }  // namespace
 }  // namespace lopt

@@ -34,7 +34,7 @@ std::vector<std::string> GzSeeds() {
           Gzipped("")};
 }
 
-const AddFuzzTarget gz_target({"gz", ReadGz, GzSeeds});
+const AddFuzzTarget gz_target({"tasks_gz", ReadGz, GzSeeds});
 
 }  // namespace
 }  // namespace lopt

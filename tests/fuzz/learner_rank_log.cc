@@ -1,7 +1,6 @@
 // What a worker process that cannot be trusted answers to an elastic learner.
-#include "learner/elastic/rank_log.h"
-
 #include "base/safetensors.h"
+#include "learner/elastic/rank_log.h"
 #include "learner/gradient_learner.h"
 #include "learner/job/messages.h"
 #include "learner/run/worker_files.h"
@@ -54,7 +53,7 @@ std::vector<std::string> AnswerSeeds() {
                      answer(kSaved, saved), ""})};
 }
 
-const AddFuzzTarget rank_log_target({"rank_log", TakeAnswers, AnswerSeeds});
+const AddFuzzTarget rank_log_target({"learner_rank_log", TakeAnswers, AnswerSeeds});
 
 }  // namespace
 }  // namespace lopt

@@ -33,7 +33,7 @@ std::vector<std::string> MsgpackSeeds() {
           array};
 }
 
-const AddFuzzTarget msgpack_target({"msgpack", ReadMsgpack, MsgpackSeeds});
+const AddFuzzTarget msgpack_target({"tools_msgpack", ReadMsgpack, MsgpackSeeds});
 
 }  // namespace
 }  // namespace lopt

@@ -21,7 +21,7 @@ std::vector<std::string> CsvSeeds() {
           JoinParts({R"({"csv_shape": [1, 4, 1], "csv_white": 3})", "3,2,1,0,255\r\n", rows})};
 }
 
-const AddFuzzTarget csv_target({"csv", ReadCsv, CsvSeeds});
+const AddFuzzTarget csv_target({"tasks_csv", ReadCsv, CsvSeeds});
 
 }  // namespace
 }  // namespace lopt

@@ -1,7 +1,6 @@
 // NumPy's .npz, a zip archive of arrays.
-#include "base/npz.h"
-
 #include "base/file.h"
+#include "base/npz.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace lopt {
@@ -18,7 +17,7 @@ std::vector<std::string> NpzSeeds() {
           ReadTextFile(LOPT_SOURCE_DIR "/tests/golden/numpy_arrays.npz")};
 }
 
-const AddFuzzTarget npz_target({"npz", ReadNpzBytes, NpzSeeds});
+const AddFuzzTarget npz_target({"base_npz", ReadNpzBytes, NpzSeeds});
 
 }  // namespace
 }  // namespace lopt

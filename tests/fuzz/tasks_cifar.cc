@@ -1,6 +1,5 @@
 // The binary files of CIFAR-100: a training and a test file.
 #include "tasks/cifar.h"
-
 #include "tests/fuzz/fuzz.h"
 
 namespace lopt {
@@ -21,7 +20,7 @@ std::vector<std::string> CifarSeeds() {
   return {JoinParts({record, train})};
 }
 
-const AddFuzzTarget cifar_target({"cifar", ReadCifarFiles, CifarSeeds});
+const AddFuzzTarget cifar_target({"tasks_cifar", ReadCifarFiles, CifarSeeds});
 
 }  // namespace
 }  // namespace lopt

@@ -36,7 +36,7 @@ std::vector<std::string> JournalSeeds() {
           JoinParts({"\6\0\0\0\0\0\0\0"s, forgotten})};
 }
 
-const AddFuzzTarget journal_target({"journal", ReadJournal, JournalSeeds});
+const AddFuzzTarget journal_target({"learner_journal", ReadJournal, JournalSeeds});
 
 }  // namespace
 }  // namespace lopt

@@ -1,8 +1,7 @@
 // An array in NumPy's .npy format. What was read is written and read again.
-#include "base/npy.h"
-
 #include <stdexcept>
 
+#include "base/npy.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace lopt {
@@ -31,7 +30,7 @@ std::vector<std::string> NpySeeds() {
           AsText(SerializeNpy(Array(DType::kFloat64, {5})))};
 }
 
-const AddFuzzTarget npy_target({"npy", ReadNpy, NpySeeds});
+const AddFuzzTarget npy_target({"base_npy", ReadNpy, NpySeeds});
 
 }  // namespace
 }  // namespace lopt

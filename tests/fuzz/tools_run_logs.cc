@@ -1,12 +1,11 @@
 // The logs of a run that is resumed: TensorBoard's event file and metrics.jsonl, brought back to
 // where a checkpoint's manifest says that they were.
-#include "learner/run/run_logs.h"
-
 #include <stdexcept>
 
 #include "base/file.h"
 #include "base/record.h"
 #include "base/tensorboard.h"
+#include "learner/run/run_logs.h"
 #include "tests/fuzz/fuzz.h"
 #include "tools/report/files.h"
 
@@ -47,7 +46,7 @@ std::vector<std::string> LogSeeds() {
           JoinParts({state(lines.size() + 9, events.size() + 9), lines + "{\"step", events})};
 }
 
-const AddFuzzTarget logs_target({"run_logs", ReadLogs, LogSeeds});
+const AddFuzzTarget logs_target({"tools_run_logs", ReadLogs, LogSeeds});
 
 }  // namespace
 }  // namespace lopt

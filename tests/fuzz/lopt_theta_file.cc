@@ -1,10 +1,9 @@
 // A theta file, whose golden steps are repeated.
-#include "lopt/theta_file.h"
-
 #include <fmt/format.h>
 
 #include "base/file.h"
 #include "lopt/registry.h"
+#include "lopt/theta_file.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace lopt {
@@ -29,7 +28,7 @@ std::vector<std::string> ThetaSeeds() {
   return seeds;
 }
 
-const AddFuzzTarget theta_target({"theta_file", ReadTheta, ThetaSeeds});
+const AddFuzzTarget theta_target({"lopt_theta_file", ReadTheta, ThetaSeeds});
 
 }  // namespace
 }  // namespace lopt
