@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <new>
 
+#include "base/new_forms-inl.h"
+
 namespace {
 
 thread_local lopt::checks::Allocations allocations_of_thread;
@@ -18,15 +20,17 @@ void* Counted(void* memory, size_t size) {
 }  // namespace
 
 // The program's own, in place of the standard library's: those of malloc, counted.
-void* operator new(size_t size) { return Counted(std::malloc(size == 0 ? 1 : size), size); }
-void* operator new(size_t size, std::align_val_t alignment) {
+[[gnu::noinline]] void* operator new(size_t size) {
+  return Counted(std::malloc(size == 0 ? 1 : size), size);
+}
+[[gnu::noinline]] void* operator new(size_t size, std::align_val_t alignment) {
   const auto align = static_cast<size_t>(alignment);
   return Counted(std::aligned_alloc(align, (size + align - 1) / align * align), size);
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t, std::align_val_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept {
+  std::free(memory);
+}
 
 namespace lopt {
 
