@@ -22,7 +22,7 @@ void AsyncOptions::Visit(FieldVisitor& v) {
           "Updates that a gradient's weights may be behind when it is used.");
   v.Choice("staleness_policy", &staleness_policy, kStalenessPolicies,
            "What becomes of gradients that are behind further: dropped and counted, or used with "
-           "weight 1 / (1 + updates behind).");
+           "weight 1 / (1 + updates behind) (discount) or 1 / updates behind (divide).");
 }
 
 Registry<Mode>& ModeRegistry() {

@@ -20,10 +20,13 @@ struct SyncOptions {
   void Visit(FieldVisitor& v);
 };
 
-// What becomes of a gradient of weights that are too old: it is thrown away, or counts less.
-enum class StalenessPolicy { kDrop, kDiscount };
+// What becomes of a gradient of weights that are too old: it is thrown away, or counts less: by 1 +
+// its age, or by its age.
+enum class StalenessPolicy { kDrop, kDiscount, kDivide };
 inline constexpr Named<StalenessPolicy> kStalenessPolicies[] = {
-    {StalenessPolicy::kDrop, "drop"}, {StalenessPolicy::kDiscount, "discount"}};
+    {StalenessPolicy::kDrop, "drop"},
+    {StalenessPolicy::kDiscount, "discount"},
+    {StalenessPolicy::kDivide, "divide"}};
 
 // Workers run free, and an update takes gradients as they come.
 struct AsyncOptions {

@@ -95,7 +95,8 @@ TEST_CASE("An unknown option is an error that lists the options") {
   CHECK_EQ(finished.errors,
            "lopt: --step is not an option here; the options are --preset, --set, --out, --steps, "
            "--threads, --seed, --data-dir, --resume, --from, --overwrite, --init-theta, --isa, "
-           "--device, --devices, --allow-isa-change, --learner-only, --listen, --wait-for, "
+           "--device, --devices, --allow-isa-change, --learner-only, --listen, --init-method, "
+           "--wait-for, "
            "--token-file, --tls-cert, --tls-key, --tls-ca, --insecure, --plugin, --help\n");
 }
 

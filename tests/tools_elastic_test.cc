@@ -219,6 +219,48 @@ TEST_CASE("A port that gets random bytes and half messages goes on serving its w
   CHECK_EQ(checkpoint->learner.theta, RunMetaTraining(SmallExperiment(2, steps), {}).learner.theta);
 }
 
+// Certificates of the names "learner" and "worker", signed by "ca", and "stranger", signed by
+// itself.
+void MakeCertificates(const Job& job) {
+  const std::string script = R"(set -e; cd "$1"
+    new="openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
+    $new -x509 -keyout ca.key -out ca.pem -subj /CN=ca
+    $new -x509 -keyout stranger.key -out stranger.pem -subj /CN=stranger
+    echo subjectAltName=IP:127.0.0.1 > names
+    for name in learner worker; do
+      $new -keyout $name.key -out $name.csr -subj /CN=$name
+      openssl x509 -req -in $name.csr -CA ca.pem -CAkey ca.key -out $name.pem -days 2 -extfile names
+    done; exec 2>&-)";
+  const FinishedProcess made = RunProcess({"/bin/sh", "-c", script, "sh", job / "."});
+  REQUIRE_MESSAGE(made.exit_code == 0, made.errors);
+}
+
+TEST_CASE("With TLS and a token nobody gets in without the certificate and the token") {
+  if (!std::filesystem::exists("/usr/bin/openssl")) return;
+  Job job(Endless(SmallExperiment(2)));
+  MakeCertificates(job);
+  WriteTextFile(job / "token", "open sesame\n");
+  WriteTextFile(job / "guess", "open wheat\n");
+  const auto as = [&](const std::string& name, const std::string& token) {
+    return Words{"--tls-cert", job / (name + ".pem"), "--tls-key",    job / (name + ".key"),
+                 "--tls-ca",   job / "ca.pem",        "--token-file", job / token};
+  };
+  job.Listen(as("learner", "token"));
+  const auto turned_away = [&](Words words, const std::string& why) {
+    words.insert(words.end(), {"--patience", "0"});
+    const auto worker = job.Worker(words);
+    CHECK_EQ(worker->Wait(), 1);
+    CHECK_MESSAGE(worker->Said(why), worker->Output());
+  };
+  turned_away(as("worker", "guess"), "it does not say the token of this job");
+  CHECK(job.learner().Said("is refused: it does not say the token of this job"));
+  turned_away(as("stranger", "token"), "there is no learner any more");
+  turned_away({}, "there is no learner any more");
+  const auto worker = job.Worker(as("worker", "token"));
+  job.WaitForMore(3);
+  CHECK(job.learner().Said("; 1 are there"));
+}
+
 TEST_CASE("A second learner in the directory or at the port is refused, the first goes on") {
   Job job(Endless(SmallExperiment(1)));
   job.Listen({});
@@ -235,6 +277,57 @@ TEST_CASE("A second learner in the directory or at the port is refused, the firs
   CHECK_EQ(same_directory.exit_code, 1);
   CHECK(same_directory.errors.find(job.run() + " is in use") != std::string::npos);
   job.WaitForMore(2);
+}
+
+// With --init-method, as a launcher of three processes would start them.
+TEST_CASE("Ranks that meet at an address give the bits of one process, and stop together") {
+  const MetaTrainConfig config = SmallExperiment(3, 12);
+  for (const bool stop : {false, true}) {
+    CAPTURE(stop);
+    Job job(stop ? Endless(config) : config);
+    // A port that is free: of a learner that has ended.
+    job.Listen({});
+    const std::string address = job.address();
+    job.learner().Kill(SIGKILL);
+    job.learner().Wait();
+    std::vector<std::unique_ptr<Child>> ranks;
+    for (const std::string rank : {"2", "0", "1"}) {
+      ranks.push_back(std::make_unique<Child>(
+          Words{"/usr/bin/env", "WORLD_SIZE=3", "RANK=" + rank, "LOCAL_WORLD_SIZE=3", kLopt,
+                "meta-train", job / "config.json", "--overwrite", "--out", job.run(),
+                "--init-method", "tcp://" + address},
+          job / ("rank" + rank + ".txt")));
+    }
+    if (stop) {
+      job.WaitForMore(3);
+      ranks[0]->Kill(SIGTERM);  // not rank 0
+    }
+    for (auto& rank : ranks) CHECK_EQ(rank->Wait(), stop ? 75 : 0);
+    if (stop) continue;
+    const TempDirectory one;
+    RunMetaTraining(config, {.out_dir = one.path()});
+    CHECK_EQ(FinalTheta(job.run()), FinalTheta(one.path()));
+  }
+}
+
+TEST_CASE("torchrun starts a job") {
+  const std::string torchrun = "/usr/bin/torchrun";
+  if (!std::filesystem::exists(torchrun)) return;
+  Job job(SmallExperiment(3, 6));
+  job.Listen({});
+  const std::string port = job.address().substr(job.address().find(':') + 1);
+  job.learner().Kill(SIGKILL);
+  job.learner().Wait();
+  // torchrun listens at the port itself, the learner at the next one.
+  const FinishedProcess finished =
+      RunProcess({torchrun, "--nproc_per_node=2", "--nnodes=1", "--master_addr=127.0.0.1",
+                  "--master_port=" + port, "--redirects=2", "--tee=1", "--log_dir", job / "log",
+                  "--no_python", kLopt, "meta-train", job / "config.json", "--overwrite", "--out",
+                  job.run(), "--init-method", "env://"});
+  CHECK_EQ(finished.exit_code, 0);
+  const TempDirectory one;
+  RunMetaTraining(SmallExperiment(3, 6), {.out_dir = one.path()});
+  CHECK_EQ(FinalTheta(job.run()), FinalTheta(one.path()));
 }
 
 TEST_CASE("What a command line says of other machines is refused unless it is safe or said") {
@@ -256,8 +349,12 @@ TEST_CASE("What a command line says of other machines is refused unless it is sa
            "and --token-file; or say --insecure\n");
   CHECK_EQ(error({"worker", "--join", "127.0.0.1:1", "--tls-ca", "x"}),
            "lopt: TLS wants all of --tls-cert, --tls-key and --tls-ca\n");
+  CHECK_EQ(error({"meta-train", "--preset", "smoke", "--init-method", "file:///x"}),
+           "lopt: --init-method wants env:// or tcp://HOST:PORT, not 'file:///x'\n");
+  CHECK_EQ(error({"meta-train", "--preset", "smoke", "--init-method", "tcp://127.0.0.1:1"}),
+           "lopt: --init-method tcp://127.0.0.1:1 wants WORLD_SIZE in the environment\n");
   CHECK_EQ(error({"meta-train", "--preset", "smoke", "--token-file", "x"}),
-           "lopt: --token-file is about workers that come; it wants --listen\n");
+           "lopt: --token-file is about workers elsewhere; it wants --listen or --init-method\n");
 }
 
 }  // namespace

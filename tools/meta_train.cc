@@ -5,6 +5,7 @@
 #include <boost/program_options.hpp>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,20 +17,26 @@
 #include "tools/build_info.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
+#include "tools/cores.h"
 #include "tools/gpu_list.h"
 #include "tools/job_command.h"
 #include "tools/network_options.h"
 #include "tools/presets.h"
 #include "tools/progress.h"
 #include "tools/progress_line.h"
+#include "tools/rendezvous.h"
 #include "tools/shell.h"
 #include "tools/stop_signal.h"
+#include "tools/worker.h"
 
 namespace lopt {
 
 namespace po = boost::program_options;
 
 namespace {
+
+// How long a process looks for the one that is rank 0.
+constexpr double kRendezvousSeconds = 300;
 
 constexpr const char* kMetaTrainSynopsis = "lopt meta-train [CONFIG.json] [OPTIONS]";
 
@@ -40,7 +47,9 @@ std::string MetaTrainExamples() {
          "  lopt meta-train config.json --set estimators.0.std=0.02 --steps 1000\n"
          "  lopt meta-train --resume --out runs/first --steps 2000\n"
          "  mpiexec -n 4 lopt meta-train --preset tutorial --set workers=4\n"
-         "  lopt meta-train --preset tutorial --set workers=4 --listen 127.0.0.1:4711\n";
+         "  lopt meta-train --preset tutorial --set workers=4 --listen 127.0.0.1:4711\n"
+         "  torchrun --nproc_per_node=3 --no_python lopt meta-train --preset tutorial "
+         "--init-method env://\n";
 }
 
 po::options_description MetaTrainOptions() {
@@ -80,6 +89,9 @@ po::options_description MetaTrainOptions() {
   add("listen", po::value<std::string>()->value_name("HOST:PORT"),
       "Compute nothing here but wait for `lopt worker` processes, which may come and go; with "
       "gather_checkpoints.");
+  add("init-method", po::value<std::string>()->value_name("URL"),
+      "For a launcher that sets RANK and WORLD_SIZE, such as torchrun: rank 0 listens at "
+      "tcp://HOST:PORT, or with env:// at MASTER_ADDR and MASTER_PORT; the others join it.");
   add("wait-for", po::value<int64_t>()->value_name("N"),
       "With --listen: begin when so many are there. Default: 0, at once.");
   AddNetworkOptions(&options);
@@ -127,24 +139,33 @@ void PrintLedger(const MetaTrainResult& result) {
   }
 }
 
-// The learner of an elastic job, whose workers are to come to this address.
+// Where the workers of a job come to that compute elsewhere.
+struct Listening {
+  std::string address;
+  int64_t wait_for = 0;       // so many are to be there at the beginning
+  bool workers_stop = false;  // one that is told to stop stops the job
+};
+
 std::unique_ptr<Transport> ListenForWorkers(const po::variables_map& values,
-                                            const std::string& address,
+                                            const Listening& listening,
                                             const MetaTrainConfig& config,
                                             const MetaTrainerOptions& options) {
-  const NetworkOptions network = ReadNetworkOptions(values, address);
-  ElasticOptions elastic{
-      .token = network.token, .stop = options.stop, .stopped_exit_code = kExitInterrupted};
-  if (values.contains("wait-for")) elastic.wait_for = values["wait-for"].as<int64_t>();
+  const NetworkOptions network = ReadNetworkOptions(values, listening.address);
   CheckConfig(config);
-  return std::make_unique<ElasticTransport>(config, options, elastic,
+  return std::make_unique<ElasticTransport>(config, options,
+                                            ElasticOptions{.token = network.token,
+                                                           .wait_for = listening.wait_for,
+                                                           .workers_stop = listening.workers_stop,
+                                                           .stop = options.stop,
+                                                           .stopped_exit_code = kExitInterrupted},
                                             ListenGrpc(network.address, network.tls));
 }
 
 // Words of a command line that give the options again that say where workers come to.
 std::string ListenWords(const po::variables_map& values) {
   std::string words;
-  for (const char* name : {"listen", "token-file", "tls-cert", "tls-key", "tls-ca"}) {
+  for (const char* name :
+       {"listen", "init-method", "token-file", "tls-cert", "tls-key", "tls-ca"}) {
     if (const auto value = TextOption(values, name)) {
       words += fmt::format(" --{} {}", name, ShellQuoted(*value));
     }
@@ -152,22 +173,15 @@ std::string ListenWords(const po::variables_map& values) {
   return words + (values.contains("insecure") ? " --insecure" : "");
 }
 
-// Meta-training as this rank of the job. Returns the exit code.
-int Train(const po::variables_map& values, Transport* transport) {
+// Meta-training as this rank of the job, or as the learner of workers elsewhere. Returns the exit
+// code.
+int Train(const po::variables_map& values, Transport* transport,
+          const std::optional<Listening>& listening) {
   if (values.contains("resume") && values.contains("overwrite")) {
     throw UsageError("Give --resume or --overwrite, not both");
   }
   if (values.contains("from") && !values.contains("resume")) {
     throw UsageError("--from says where to go on; it wants --resume");
-  }
-  const auto listen = TextOption(values, "listen");
-  if (listen && StartedByMpi()) {
-    throw UsageError("--listen is for a job without MPI; here are ranks that compute");
-  }
-  for (const char* name : {"wait-for", "token-file", "tls-cert", "tls-key", "tls-ca", "insecure"}) {
-    if (!listen && values.contains(name)) {
-      throw UsageError(fmt::format("--{} is about workers that come; it wants --listen", name));
-    }
   }
   const RunSource source =
       ReadRunSource(values, "meta-train", kMetaTrainSynopsis, &MetaTrainPresets());
@@ -177,7 +191,7 @@ int Train(const po::variables_map& values, Transport* transport) {
   if (const auto device = TextOption(values, "device")) config.device = *device;
   if (const auto theta = TextOption(values, "init-theta")) config.init_theta = *theta;
 
-  config.gather_checkpoints = config.gather_checkpoints || listen;
+  config.gather_checkpoints = config.gather_checkpoints || listening;
 
   const bool speaks = transport->rank() == 0;
   const BuildInfo build = GetBuildInfo();
@@ -189,12 +203,12 @@ int Train(const po::variables_map& values, Transport* transport) {
   options.overwrite = values.contains("overwrite");
   options.allow_isa_change = values.contains("allow-isa-change");
   if (const auto gpus = TextOption(values, "devices")) options.gpus = GpusOf(*gpus);
-  options.learner_only = values.contains("learner-only") || listen;
+  options.learner_only = values.contains("learner-only") || listening;
   options.version = VersionAndCommit(build);
   options.stop = StopOnSignals(speaks ? "this update" : "");
   std::unique_ptr<Transport> elastic;
-  if (listen) {
-    elastic = ListenForWorkers(values, *listen, config, options);
+  if (listening) {
+    elastic = ListenForWorkers(values, *listening, config, options);
     transport = elastic.get();
   }
   options.transport = transport;
@@ -208,7 +222,7 @@ int Train(const po::variables_map& values, Transport* transport) {
   ProgressReporter progress(stdout, TerminalColumns(stdout));
   options.on_step = [&](const MetaTrainProgress& step) { progress.Step(step); };
   const std::string who =
-      listen
+      listening
           ? fmt::format("workers that come ({})", transport->Description())
           : fmt::format("{}{} threads",
                         transport->size() > 1 ? fmt::format("{} ranks x ", transport->size()) : "",
@@ -238,6 +252,46 @@ int Train(const po::variables_map& values, Transport* transport) {
   return kExitDone;
 }
 
+// Meta-training in a job of whatever kind.
+int TrainAsRank(const po::variables_map& values, Transport* transport) {
+  const auto listen = TextOption(values, "listen");
+  const auto method = TextOption(values, "init-method");
+  if (StartedByMpi() && (listen || method)) {
+    throw UsageError("--listen and --init-method are for a job without MPI");
+  }
+  if (listen && method) throw UsageError("Give --listen or --init-method, not both");
+  if (values.contains("wait-for") && !listen) {
+    throw UsageError("--wait-for is about workers that come; it wants --listen");
+  }
+  std::optional<Listening> listening;
+  if (listen) {
+    listening = {.address = *listen};
+    if (values.contains("wait-for")) listening->wait_for = values["wait-for"].as<int64_t>();
+  } else if (method) {
+    const Rendezvous rendezvous = ReadRendezvous(*method);
+    if (rendezvous.rank > 0) {
+      const int threads = values.contains("threads")
+                              ? values["threads"].as<int>()
+                              : std::max(1, AvailableCores() / rendezvous.processes_on_host);
+      return RunWorker(values, ReadNetworkOptions(values, rendezvous.address), threads, true,
+                       kRendezvousSeconds);
+    }
+    if (rendezvous.world_size > 1) {
+      listening = {.address = rendezvous.address,
+                   .wait_for = rendezvous.world_size - 1,
+                   .workers_stop = true};
+    }
+  } else {
+    for (const char* name : {"token-file", "tls-cert", "tls-key", "tls-ca", "insecure"}) {
+      if (values.contains(name)) {
+        throw UsageError(fmt::format(
+            "--{} is about workers elsewhere; it wants --listen or --init-method", name));
+      }
+    }
+  }
+  return Train(values, transport, listening);
+}
+
 }  // namespace
 
 int MetaTrainCommand(const std::vector<std::string>& arguments) {
@@ -245,7 +299,7 @@ int MetaTrainCommand(const std::vector<std::string>& arguments) {
     return ParseCommandLine(arguments, MetaTrainOptions(), "config", 1, kMetaTrainSynopsis,
                             MetaTrainExamples());
   };
-  return RunAsRank(parse, Train);
+  return RunAsRank(parse, TrainAsRank);
 }
 
 }  // namespace lopt

@@ -1,3 +1,5 @@
+#include "tools/worker.h"
+
 #include <fmt/core.h>
 
 #include <boost/program_options.hpp>
@@ -11,7 +13,6 @@
 #include "tools/commands.h"
 #include "tools/cores.h"
 #include "tools/gpu_list.h"
-#include "tools/network_options.h"
 #include "tools/stop_signal.h"
 
 namespace lopt {
@@ -47,6 +48,22 @@ po::options_description WorkerOptions() {
 
 }  // namespace
 
+int RunWorker(const po::variables_map& values, const NetworkOptions& network, int threads,
+              bool one_job, double patience_seconds) {
+  ElasticWorkerOptions options{.threads = threads,
+                               .version = VersionAndCommit(GetBuildInfo()),
+                               .data_dir = TextOption(values, "data-dir"),
+                               .device = TextOption(values, "device"),
+                               .stop = StopOnSignals(one_job ? "" : "this window"),
+                               .token = network.token,
+                               .one_job = one_job,
+                               .patience_seconds = patience_seconds};
+  if (const auto gpus = TextOption(values, "devices")) options.gpus = GpusOf(*gpus);
+  const auto connect = [&] { return JoinGrpc(network.address, network.tls); };
+  return RunElasticWorker(options, connect) == ElasticWorkerEnd::kFinished ? kExitDone
+                                                                           : kExitInterrupted;
+}
+
 int WorkerCommand(const std::vector<std::string>& arguments) {
   const auto values =
       ParseCommandLine(arguments, WorkerOptions(), "", 0, kWorkerSynopsis, kWorkerExamples);
@@ -55,19 +72,9 @@ int WorkerCommand(const std::vector<std::string>& arguments) {
   if (!address) {
     throw UsageError(fmt::format("--join says where the learner is; usage: {}", kWorkerSynopsis));
   }
-  const NetworkOptions network = ReadNetworkOptions(*values, *address);
-  ElasticWorkerOptions options{
-      .threads = values->contains("threads") ? (*values)["threads"].as<int>() : AvailableCores(),
-      .version = VersionAndCommit(GetBuildInfo()),
-      .data_dir = TextOption(*values, "data-dir"),
-      .device = TextOption(*values, "device"),
-      .stop = StopOnSignals("this window"),
-      .token = network.token,
-      .patience_seconds = (*values)["patience"].as<double>()};
-  if (const auto gpus = TextOption(*values, "devices")) options.gpus = GpusOf(*gpus);
-  const auto connect = [&] { return JoinGrpc(network.address, network.tls); };
-  return RunElasticWorker(options, connect) == ElasticWorkerEnd::kFinished ? kExitDone
-                                                                           : kExitInterrupted;
+  return RunWorker(*values, ReadNetworkOptions(*values, *address),
+                   values->contains("threads") ? (*values)["threads"].as<int>() : AvailableCores(),
+                   false, (*values)["patience"].as<double>());
 }
 
 }  // namespace lopt

@@ -20,6 +20,7 @@ constexpr double kTendLeasesSeconds = 0.02;
 constexpr double kStrangerSeconds = 10;
 constexpr int64_t kStrangers = 256;
 constexpr double kElasticFarewellSeconds = 5;
+constexpr int64_t kMostWarnings = 20;  // in a second
 
 double SecondsBetween(std::chrono::steady_clock::time_point from,
                       std::chrono::steady_clock::time_point to) {
@@ -44,7 +45,8 @@ ElasticTransport::ElasticTransport(const MetaTrainConfig& config, const MetaTrai
       allow_isa_change_(options.allow_isa_change),
       elastic_(std::move(elastic)),
       connections_(std::move(connections)),
-      tended_(elastic_.now()),
+      warned_(elastic_.now()),
+      tended_(warned_),
       pulsed_(tended_) {
   Require(config.gather_checkpoints, "elastic workers send their states: set gather_checkpoints");
   Require(elastic_.snapshot_updates >= 1, "snapshot_updates must be at least 1, got {}",
@@ -270,15 +272,21 @@ void ElasticTransport::TakeAnswer(int64_t connection, const Frame& frame) {
   HandOver(&rank);
 }
 
+void ElasticTransport::Warn(const std::string& line) {
+  if (++warnings_ <= kMostWarnings) {
+    spdlog::warn("{}", line);
+  }
+}
+
 void ElasticTransport::Refuse(int64_t connection, const std::string& why) {
-  spdlog::warn("{} is refused: {}", peers_.at(connection).name, why);
+  Warn(fmt::format("{} is refused: {}", peers_.at(connection).name, why));
   connections_->Send(connection, {.type = FrameType::kRefused, .body = MakeBody(ToWire(why))});
   connections_->Close(connection);
   Forget(connection, "");
 }
 
 void ElasticTransport::Drop(int64_t connection, const std::string& why) {
-  spdlog::warn("{} is dropped: {}", peers_.at(connection).name, why);
+  Warn(fmt::format("{} is dropped: {}", peers_.at(connection).name, why));
   connections_->Close(connection);
   Forget(connection, "");
 }
@@ -299,6 +307,8 @@ void ElasticTransport::Forget(int64_t connection, const std::string& why) {
     spdlog::info("{} has gone{}{}; {} of {} workers were leased to it, {} processes are left",
                  peer.name, why.empty() ? "" : ": ", why, leased, ranks_.size(), workers());
     ShareOut();
+  } else if (!why.empty()) {
+    Warn(fmt::format("{} has gone: {}", peer.name, why));
   }
 }
 
@@ -432,6 +442,13 @@ void ElasticTransport::Tend() {
     return;
   }
   tended_ = now;
+  if (SecondsBetween(warned_, now) >= 1) {
+    if (warnings_ > kMostWarnings) {
+      spdlog::warn("{} more lines like these are left out", warnings_ - kMostWarnings);
+    }
+    warnings_ = 0;
+    warned_ = now;
+  }
   const double timeout = config_.worker_timeout_seconds;
   if (timeout > 0 && SecondsBetween(pulsed_, now) >= std::clamp(timeout / 8, 0.05, 1.0)) {
     pulsed_ = now;

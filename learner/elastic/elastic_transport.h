@@ -104,6 +104,8 @@ class ElasticTransport final : public Transport {
   void Join(int64_t connection, Peer* peer, const Frame& frame);
   void Equip(Peer* peer, const Frame& frame);
   void TakeAnswer(int64_t connection, const Frame& frame);
+  // A line in the log, unless there were many in this second.
+  void Warn(const std::string& line);
   void Refuse(int64_t connection, const std::string& why);
   // The same without a word to it, so that it may come again.
   void Drop(int64_t connection, const std::string& why);
@@ -140,6 +142,8 @@ class ElasticTransport final : public Transport {
   bool ending_ = false;
   int64_t leases_ = 0;
   LeaseCounts counts_;
+  int64_t warnings_ = 0;  // in this second
+  TimePoint warned_;      // its beginning
   TimePoint tended_;
   TimePoint pulsed_;
   TimePoint farewell_ = {};

@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
@@ -44,6 +45,7 @@ constexpr size_t kMostFrameBytes = size_t{1} << 30;
 constexpr int kUntaken = 16;
 constexpr std::chrono::seconds kCloseGrace{5};
 constexpr int kHandshakeMilliseconds = 10000;
+constexpr std::chrono::seconds kCountInterval{10};
 // Connections are closed at once that leave fewer descriptors to the rest of the process, or that
 // would be more than this.
 constexpr rlim_t kSpareDescriptors = 64;
@@ -294,6 +296,8 @@ class Listener {
   Listener& operator=(const Listener&) = delete;
 
   const NetAddress& address() const { return address_; }
+  // Connections that have come, those that were closed at once included.
+  int64_t accepted() const { return accepted_; }
 
   void Start(grpc::experimental::ExternalConnectionAcceptor* acceptor) {
     thread_ = std::thread([this, acceptor] { Accept(acceptor); });
@@ -322,6 +326,7 @@ class Listener {
         }
         continue;
       }
+      ++accepted_;
       // The lowest that is free is taken, so this many are open.
       if (static_cast<rlim_t>(fd) >= most_) {
         ::close(fd);
@@ -340,6 +345,7 @@ class Listener {
   int socket_ = -1;
   int stop_ = -1;
   rlim_t most_ = 0;
+  std::atomic<int64_t> accepted_ = 0;
   std::thread thread_;
 };
 
@@ -383,7 +389,7 @@ class GrpcListening final : public Connections {
     return fmt::format("{} on {}", GrpcLibrary(), listener_.address().Text());
   }
   std::optional<EventOf> Poll() override {
-    CancelLate();
+    Tend();
     std::optional<EventOf> event = events_.Take();
     if (event && event->what == EventOf::What::kFrame) {
       With(event->connection, [](ServerStream* stream) { stream->Took(); });
@@ -490,12 +496,28 @@ class GrpcListening final : public Connections {
     }
     act(stream.get());
   }
-  // Connections that are closing and whose other side does not take what was sent.
-  void CancelLate() {
-    while (!closing_.empty() && closing_.front().first <= GrpcClock::now()) {
+  void Tend() {
+    const GrpcClock::time_point now = GrpcClock::now();
+    // Connections that are closing and whose other side does not take what was sent.
+    while (!closing_.empty() && closing_.front().first <= now) {
       With(closing_.front().second, [](ServerStream* stream) { stream->CancelNow(); });
       closing_.pop_front();
     }
+    if (now - counted_ >= kCountInterval) {
+      counted_ = now;
+      CountSilent();
+    }
+  }
+  // Connections that have opened no stream since the last count: no workers, or without the
+  // certificate.
+  void CountSilent() {
+    const std::lock_guard lock(mutex_);
+    const int64_t silent = accepted_then_ - opened_ - silent_;
+    if (silent > 0) {
+      silent_ += silent;
+      spdlog::warn("{} connections to {} were none of workers", silent, listener_.address().Text());
+    }
+    accepted_then_ = listener_.accepted();
   }
 
   EventQueue events_;
@@ -506,6 +528,9 @@ class GrpcListening final : public Connections {
   int64_t opened_ = 0;
   std::map<int64_t, std::shared_ptr<ServerStream>> streams_;
   std::deque<std::pair<GrpcClock::time_point, int64_t>> closing_;
+  GrpcClock::time_point counted_ = GrpcClock::now();
+  int64_t accepted_then_ = 0;  // at the last count
+  int64_t silent_ = 0;         // that were counted
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   std::unique_ptr<grpc::Server> server_;
 };

@@ -50,8 +50,11 @@ std::vector<WorkerGradient> GradientBuffer::Prune(int64_t step) {
 }
 
 double GradientBuffer::Weight(int64_t step, const WorkerGradient& gradient) const {
-  return Fresh(step, gradient) ? 1
-                               : 1 / (1 + static_cast<double>(step - gradient.gradient.outer_step));
+  if (Fresh(step, gradient)) {
+    return 1;
+  }
+  const auto age = static_cast<double>(step - gradient.gradient.outer_step);
+  return 1 / (options_.staleness_policy == StalenessPolicy::kDivide ? age : 1 + age);
 }
 
 }  // namespace lopt

@@ -13,8 +13,7 @@ namespace lopt {
 
 // Gradients that wait for an update in asynchronous training, oldest first. A gradient of outer
 // step s is fresh at outer step t while 0 <= t - s <= staleness. What becomes of those that are not
-// says the policy: dropped ones are given back to be counted, discounted ones kept with less
-// weight.
+// says the policy: dropped ones are given back to be counted, others kept with less weight.
 class GradientBuffer {
  public:
   // Throws Error unless the options are valid.
@@ -29,7 +28,7 @@ class GradientBuffer {
   std::vector<WorkerGradient> Gather();
   // Gives back those that are too old at outer step `step`.
   std::vector<WorkerGradient> Prune(int64_t step);
-  // 1, or 1 / (1 + age) if the gradient is not fresh.
+  // 1; of a gradient that is not fresh 1 / (1 + age), or under kDivide 1 / age.
   double Weight(int64_t step, const WorkerGradient& gradient) const;
 
   const std::deque<WorkerGradient>& gradients() const { return gradients_; }
@@ -37,7 +36,7 @@ class GradientBuffer {
  private:
   bool Fresh(int64_t step, const WorkerGradient& gradient) const;
 
-  bool KeepsStale() const { return options_.staleness_policy == StalenessPolicy::kDiscount; }
+  bool KeepsStale() const { return options_.staleness_policy != StalenessPolicy::kDrop; }
 
   AsyncOptions options_;
   std::deque<WorkerGradient> gradients_;
