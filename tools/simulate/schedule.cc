@@ -455,7 +455,7 @@ class Schedule {
     const InEnvironment outside(&observer_);
     Count(attempt);
     if (!Exists(directory_.ManifestPath())) return "not begun";
-    const std::string status = directory_.ReadManifest().status;
+    std::string status = directory_.ReadManifest().status;
     const CheckpointStore store(directory_.CheckpointPath(), {});
     const std::vector<int64_t> steps = store.Steps();
     const int64_t newest = steps.empty() ? -1 : steps.back();
