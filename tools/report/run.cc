@@ -33,6 +33,7 @@ constexpr size_t kHeatMapColumns = 80;
 constexpr RunWords kMetaTraining = {
     .command = "meta-train",
     .updates = "updates of theta",
+    .rate = "Updates of theta",
     .result = "theta",
     .loss = "meta_loss",
     .last_loss = "last meta-loss",
@@ -477,7 +478,7 @@ void AddThroughput(const Runs& runs, const RunWords& words, ReportPage* page) {
         {.title = title, .x_label = words.updates, .y_label = y_label, .from_zero = true}, all));
     return true;
   };
-  if (!add("updates_per_second", words.updates, "updates / s")) {
+  if (!add("updates_per_second", words.rate, "updates / s")) {
     page->AddParagraph("There is no throughput.jsonl with records.");
     return;
   }

@@ -27,6 +27,7 @@ RunRecord ReadRun(const std::string& path, const std::string& label);
 struct RunWords {
   const char* command;      // "meta-train"
   const char* updates;      // "updates of theta"
+  const char* rate;         // title of their rate: "Updates of theta"
   const char* result;       // what a config and a seed determine: "theta"
   const char* loss;         // the metric of an update
   const char* last_loss;    // "last meta-loss"

@@ -16,6 +16,7 @@ using Trainings = std::vector<RunRecord>;
 
 constexpr RunWords kTraining = {.command = "train",
                                 .updates = "updates of the params",
+                                .rate = "Updates of the params",
                                 .result = "params",
                                 .loss = "loss/train",
                                 .last_loss = "last batch's loss",
