@@ -5,74 +5,128 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <utility>
 
+#include "base/eigen.h"
 #include "base/error.h"
-#include "lopt/learnable.h"
+#include "lopt/registry.h"
 
 namespace lopt {
+namespace {
 
-std::shared_ptr<const LearnedOptimizer> Baseline::Make(double learning_rate) const {
-  const RateSchedule schedule = cosine ? RateSchedule::kCosine : RateSchedule::kConstant;
-  if (type == "LearnableSGD") {
-    return std::make_shared<LearnableSGD>(
-        LearnableSGDOptions{.learning_rate = learning_rate, .schedule = schedule});
-  }
-  if (type == "LearnableSGDM") {
-    return std::make_shared<LearnableSGDM>(
-        LearnableSGDMOptions{.learning_rate = learning_rate, .schedule = schedule});
-  }
-  return std::make_shared<LearnableAdam>(LearnableAdamOptions{.learning_rate = learning_rate,
-                                                              .epsilon_root = 0,
-                                                              .schedule = schedule,
-                                                              .weight_decay = weight_decay});
+constexpr const char* kLearningRate = "learning_rate";
+constexpr size_t kClassic = 8;
+
+TunedHyperparameter Rate(double lowest, double highest) {
+  return {.name = kLearningRate, .lowest = lowest, .highest = highest};
 }
 
-std::vector<double> Baseline::LearningRates(int64_t trials) const {
-  Require(trials >= 2, "baseline {}: wanted at least 2 trials, got {}", name, trials);
-  std::vector<double> rates;
-  const double ratio = std::pow(highest / lowest, 1 / static_cast<double>(trials - 1));
-  for (int64_t i = 0; i < trials; ++i) {
-    rates.push_back(lowest * std::pow(ratio, static_cast<double>(i)));
+std::vector<Baseline> MakeBaselines() {
+  std::vector<Baseline> all;
+  const auto add = [&](const char* name, const char* optimizer,
+                       std::vector<TunedHyperparameter> tuned) {
+    all.push_back({.name = name,
+                   .optimizer = Config::Parse(optimizer, std::string("the baseline ") + name),
+                   .tuned = std::move(tuned)});
+  };
+  add("SGD", R"({"type": "LearnableSGD"})", {Rate(1e-3, 1e2)});
+  add("SGDM", R"({"type": "LearnableSGDM"})", {Rate(1e-4, 1e1)});
+  add("Adam", R"({"type": "LearnableAdam", "epsilon_root": 0})", {Rate(1e-4, 1e1)});
+  add("AdamW", R"({"type": "LearnableAdam", "epsilon_root": 0, "weight_decay": 0.01})",
+      {Rate(1e-4, 1e1)});
+  const std::vector<Baseline> constant = all;
+  for (const Baseline& baseline : constant) {
+    all.push_back({.name = baseline.name + "-cosine",
+                   .optimizer = baseline.optimizer.With("schedule", "cosine"),
+                   .tuned = baseline.tuned});
   }
-  return rates;
+  const TunedHyperparameter decay = {.name = "weight_decay", .lowest = 1e-3, .highest = 1};
+  add("AdamW-cosine-decay", R"({"type": "LearnableAdam", "epsilon_root": 0, "schedule": "cosine"})",
+      {Rate(1e-3, 1), decay});
+  add("AdamW-warmup-cosine",
+      R"({"type": "LearnableAdam", "epsilon_root": 0, "schedule": "warmup-cosine"})",
+      {Rate(1e-3, 1), decay});
+  add("Adam-cosine-betas", R"({"type": "LearnableAdam", "epsilon_root": 0, "schedule": "cosine"})",
+      {Rate(1e-3, 1),
+       {.name = "beta1", .lowest = 0.02, .highest = 0.5, .one_minus = true},
+       {.name = "beta2", .lowest = 1e-3, .highest = 0.2, .one_minus = true}});
+  add("NAdamW-cosine", R"({"type": "NAdamW", "schedule": "cosine"})", {Rate(1e-3, 1), decay});
+  add("Nesterov-cosine", R"({"type": "Nesterov", "schedule": "cosine"})",
+      {Rate(1e-2, 1e1), {.name = "weight_decay", .lowest = 1e-5, .highest = 1e-2}});
+  add("Lion-cosine", R"({"type": "Lion", "schedule": "cosine"})", {Rate(1e-4, 1e-1), decay});
+  add("ScheduleFreeAdamW", R"({"type": "ScheduleFreeAdamW"})", {Rate(1e-3, 1), decay});
+  add("SOAP-cosine", R"({"type": "SOAP", "schedule": "cosine"})", {Rate(1e-3, 1), decay});
+  add("Muon-cosine", R"({"type": "Muon", "schedule": "cosine"})", {Rate(1e-3, 1), decay});
+  return all;
+}
+
+}  // namespace
+
+std::shared_ptr<const LearnedOptimizer> Baseline::Make(std::span<const double> values) const {
+  Require(values.size() == tuned.size(), "baseline {}: wanted {} values, got {}", name,
+          tuned.size(), values.size());
+  Config config = optimizer;
+  for (size_t j = 0; j < tuned.size(); ++j) {
+    config = config.With(tuned[j].name, fmt::format("{}", values[j]));
+  }
+  return OptimizerRegistry().Make(config);
+}
+
+bool Baseline::scheduled() const {
+  return !OptimizerRegistry().Make(optimizer)->needs_num_steps().empty();
+}
+
+std::vector<std::vector<double>> Baseline::Trials(int64_t trials) const {
+  Require(trials >= 2, "baseline {}: wanted at least 2 trials, got {}", name, trials);
+  const auto n = static_cast<double>(tuned.size());
+  double phi = 2;
+  for (int i = 0; i < 100; ++i) phi = std::pow(1 + phi, 1 / (n + 1));
+  std::vector<std::vector<double>> tried;
+  for (int64_t i = 0; i < trials; ++i) {
+    std::vector<double>& values = tried.emplace_back();
+    for (size_t j = 0; j < tuned.size(); ++j) {
+      const auto& [option, lowest, highest, one_minus] = tuned[j];
+      double value = 0;
+      if (tuned.size() == 1) {
+        const double ratio = std::pow(highest / lowest, 1 / static_cast<double>(trials - 1));
+        value = lowest * std::pow(ratio, static_cast<double>(i));
+      } else {
+        const double turns =
+            0.5 + static_cast<double>(i + 1) / std::pow(phi, static_cast<double>(j + 1));
+        value = lowest * std::pow(highest / lowest, turns - std::floor(turns));
+      }
+      values.push_back(one_minus ? 1 - value : value);
+    }
+  }
+  return tried;
 }
 
 const std::vector<Baseline>& Baselines() {
-  static const std::vector<Baseline> baselines = [] {
-    std::vector<Baseline> constant = {
-        {.name = "SGD", .type = "LearnableSGD", .lowest = 1e-3, .highest = 1e2},
-        {.name = "SGDM", .type = "LearnableSGDM", .lowest = 1e-4, .highest = 1e1},
-        {.name = "Adam", .type = "LearnableAdam", .lowest = 1e-4, .highest = 1e1},
-        {.name = "AdamW",
-         .type = "LearnableAdam",
-         .weight_decay = 0.01,
-         .lowest = 1e-4,
-         .highest = 1e1}};
-    std::vector<Baseline> all = constant;
-    for (Baseline& baseline : constant) {
-      baseline.name += "-cosine";
-      baseline.cosine = true;
-      all.push_back(baseline);
-    }
-    return all;
-  }();
+  static const std::vector<Baseline> baselines = MakeBaselines();
   return baselines;
 }
 
 std::vector<Baseline> BaselinesNamed(std::string_view names) {
-  if (names == "all") return Baselines();
+  const std::vector<Baseline>& all = Baselines();
+  if (names == "all") return all;
+  if (names == "classic") return {all.begin(), all.begin() + kClassic};
+  if (names == "strong") return {all.begin() + kClassic, all.end()};
   std::vector<Baseline> chosen;
   if (names == "none") return {};
   for (size_t begin = 0; begin <= names.size();) {
     const size_t end = std::min(names.find(',', begin), names.size());
     const std::string_view name = names.substr(begin, end - begin);
     begin = end + 1;
-    const auto found = std::ranges::find(Baselines(), name, &Baseline::name);
-    if (found == Baselines().end()) {
+    const auto found = std::ranges::find(all, name, &Baseline::name);
+    if (found == all.end()) {
       std::vector<std::string> valid;
-      for (const Baseline& baseline : Baselines()) valid.push_back(baseline.name);
-      Fail("There is no baseline '{}'; wanted all, none, or names of {} with commas between them",
-           name, fmt::join(valid, ", "));
+      for (const Baseline& baseline : all) valid.push_back(baseline.name);
+      Fail(
+          "There is no baseline '{}'; wanted all, classic, strong, none, or names of {} with "
+          "commas "
+          "between them",
+          name, fmt::join(valid, ", "));
     }
     Require(std::ranges::find(chosen, name, &Baseline::name) == chosen.end(),
             "The baseline '{}' is named twice", name);

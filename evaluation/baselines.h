@@ -2,35 +2,51 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/config.h"
 #include "lopt/learned_optimizer.h"
 
 namespace lopt {
 
-// A hand-designed optimizer whose learning rate is tuned for every task. Momentum is 0.9, Adam's
-// betas are 0.9 and 0.999 with epsilon 1e-8 and no epsilon_root, AdamW's weight decay is 0.01.
-struct Baseline {
-  std::string name;         // "Adam", "Adam-cosine"
-  std::string type;         // of the learned optimizer that it is an instance of
-  double weight_decay = 0;  // of Adam's types
-  bool cosine = false;      // the learning rate falls to 0 along a half cosine
-  double lowest = 0;        // of the learning rates that are tried
-  double highest = 0;       // of them
-
-  // The baseline with this learning rate.
-  std::shared_ptr<const LearnedOptimizer> Make(double learning_rate) const;
-  // `trials` learning rates from lowest to highest in equal ratios. Throws Error unless trials >=
-  // 2.
-  std::vector<double> LearningRates(int64_t trials) const;
+// A hyperparameter that is tuned, a positive option of the optimizer.
+struct TunedHyperparameter {
+  std::string name;
+  double lowest = 0;  // of the values that are tried, in equal ratios
+  double highest = 0;
+  bool one_minus = false;  // the option is 1 minus the value: decays
 };
 
-// SGD, SGDM, Adam, AdamW, and the same with cosine decay.
+// A hand-designed optimizer whose hyperparameters are tuned for every task.
+struct Baseline {
+  std::string name;                        // "Adam", "Adam-cosine"
+  Config optimizer;                        // type and options of a learned optimizer
+  std::vector<TunedHyperparameter> tuned;  // the learning rate first
+
+  // The baseline with these values of what is tuned.
+  std::shared_ptr<const LearnedOptimizer> Make(std::span<const double> values) const;
+  // Whether its learning rate has a schedule over the run.
+  bool scheduled() const;
+  // Which values are tried, [trials, tuned]. Of one hyperparameter, from lowest to highest in equal
+  // ratios; of several, points that fill the space of their logarithms evenly: u_ij, the part of
+  // the way from the lowest of hyperparameter j to its highest, is the fraction of
+  // 1/2 + (i + 1) / phi^(j + 1), where phi > 1 solves phi^(n + 1) = phi + 1 for n hyperparameters
+  // (Roberts 2018, "The unreasonable effectiveness of quasirandom sequences"). Throws Error unless
+  // trials >= 2.
+  std::vector<std::vector<double>> Trials(int64_t trials) const;
+};
+
+// First the classic ones, whose learning rate alone is tuned: SGD, SGDM, Adam, AdamW, and the same
+// with cosine decay; momentum is 0.9, Adam's betas are 0.9 and 0.999 with epsilon 1e-8 and no
+// epsilon_root, AdamW's weight decay is 0.01. Then the strong ones, which have weight decay or
+// betas tuned as well.
 const std::vector<Baseline>& Baselines();
 
-// "all", "none", or names with commas between them. Throws Error that lists the names.
+// "all", "classic", "strong", "none", or names with commas between them. Throws Error that lists
+// the names.
 std::vector<Baseline> BaselinesNamed(std::string_view names);
 
 }  // namespace lopt

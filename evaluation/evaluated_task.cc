@@ -70,7 +70,7 @@ double EvaluatedTask::Work(const Contenders& contenders) const {
   const int64_t each = std::accumulate(steps_.begin(), steps_.end(), int64_t{0});
   int64_t inner_steps = std::ssize(contenders.learned) * config_.seeds * longest;
   for (const Baseline& baseline : contenders.baselines) {
-    inner_steps += config_.trials * config_.tuning_seeds * (baseline.cosine ? each : longest) +
+    inner_steps += config_.trials * config_.tuning_seeds * (baseline.scheduled() ? each : longest) +
                    config_.seeds * each;
   }
   return Work(inner_steps);
@@ -81,8 +81,8 @@ double EvaluatedTask::Work(int64_t inner_steps) const {
 }
 
 std::unique_ptr<UpdateRule> EvaluatedTask::Bind(const Baseline& baseline,
-                                                double learning_rate) const {
-  const auto optimizer = baseline.Make(learning_rate);
+                                                std::span<const double> values) const {
+  const auto optimizer = baseline.Make(values);
   const Eigen::VectorXf theta = optimizer->InitTheta(Key{});
   return optimizer->Bind(task_->params_layout(), AsSpan(theta));
 }
@@ -103,13 +103,12 @@ std::optional<std::vector<RunResult>> EvaluatedTask::Train(const Contenders& con
 std::optional<std::vector<EvaluatedTask::Entrant>> EvaluatedTask::Tune(
     const std::vector<Baseline>& baselines, EvaluationWatch* watch) {
   watch->BeginStage(fmt::format("tuning {} baselines", baselines.size()));
-  std::vector<Entrant> tried;  // all learning rates of the first baseline, then of the next
+  std::vector<Entrant> tried;  // all trials of the first baseline, then of the next
   for (const Baseline& baseline : baselines) {
-    for (const double rate : baseline.LearningRates(config_.trials)) {
+    const size_t rules = baseline.scheduled() ? steps_.size() : 1;
+    for (const std::vector<double>& values : baseline.Trials(config_.trials)) {
       Entrant entrant{.name = baseline.name};
-      for (size_t i = 0; i < (baseline.cosine ? steps_.size() : 1); ++i) {
-        entrant.rules.push_back(Bind(baseline, rate));
-      }
+      for (size_t i = 0; i < rules; ++i) entrant.rules.push_back(Bind(baseline, values));
       tried.push_back(std::move(entrant));
     }
   }
@@ -129,16 +128,23 @@ std::optional<std::vector<EvaluatedTask::Entrant>> EvaluatedTask::Tune(
   std::vector<Entrant> tuned;
   for (size_t b = 0; b < baselines.size(); ++b) {
     Entrant entrant{.name = baselines[b].name};
-    const std::vector<double> rates = baselines[b].LearningRates(config_.trials);
+    const std::vector<std::vector<double>> trials = baselines[b].Trials(config_.trials);
+    const auto [lowest, highest] = std::ranges::minmax(
+        trials, {}, [](const std::vector<double>& values) { return values.front(); });
     for (size_t i = 0; i < steps_.size(); ++i) {
       size_t best = 0;
-      for (size_t r = 1; r < rates.size(); ++r) {
-        const size_t first = b * rates.size();
-        if (losses[first + r][i] < losses[first + best][i]) best = r;
+      for (size_t t = 1; t < trials.size(); ++t) {
+        const size_t first = b * trials.size();
+        if (losses[first + t][i] < losses[first + best][i]) best = t;
       }
-      entrant.learning_rate.push_back(rates[best]);
-      entrant.at_edge.push_back(best == 0 || best + 1 == rates.size());
-      entrant.rules.push_back(Bind(baselines[b], rates[best]));
+      const std::vector<double>& values = trials[best];
+      entrant.learning_rate.push_back(values.front());
+      entrant.at_edge.push_back(values.front() == lowest.front() ||
+                                values.front() == highest.front());
+      for (size_t j = 1; j < values.size(); ++j) {
+        entrant.hyperparameters[baselines[b].tuned[j].name].push_back(values[j]);
+      }
+      entrant.rules.push_back(Bind(baselines[b], values));
     }
     tuned.push_back(std::move(entrant));
   }
@@ -161,6 +167,7 @@ std::optional<std::vector<RunResult>> EvaluatedTask::Judge(const std::vector<Ent
                          .steps = steps_,
                          .learning_rate = entrant.learning_rate,
                          .learning_rate_at_edge = entrant.at_edge,
+                         .hyperparameters = entrant.hyperparameters,
                          .trials = entrant.learning_rate.empty() ? 0 : config_.trials});
       taken_from.emplace_back();
     }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -42,8 +43,10 @@ class EvaluatedTask {
   struct Entrant {
     std::string name;
     std::vector<std::unique_ptr<UpdateRule>> rules = {};
+    // Of a tuned one, for each of the asked numbers of steps.
     std::vector<double> learning_rate = {};
     std::vector<bool> at_edge = {};
+    std::map<std::string, std::vector<double>> hyperparameters = {};
   };
   struct Training {
     size_t entrant = 0;
@@ -56,7 +59,7 @@ class EvaluatedTask {
   enum Draw : uint64_t { kTuningDraw = 0, kSeedDraw = 1 };
 
   double Work(int64_t inner_steps) const;
-  std::unique_ptr<UpdateRule> Bind(const Baseline& baseline, double learning_rate) const;
+  std::unique_ptr<UpdateRule> Bind(const Baseline& baseline, std::span<const double> values) const;
   std::optional<std::vector<Entrant>> Tune(const std::vector<Baseline>& baselines,
                                            EvaluationWatch* watch);
   std::optional<std::vector<RunResult>> Judge(const std::vector<Entrant>& entrants,

@@ -67,7 +67,8 @@ void EvaluationConfig::Visit(FieldVisitor& v) {
           "Trainings of every optimizer on every task, each with a task, start and data of its "
           "own, the same for all optimizers.");
   v.Field("trials", &trials, Between(2, 10000),
-          "Learning rates that each baseline is tried with on each task.");
+          "Learning rates, or values of all that is tuned, that each baseline is tried with on "
+          "each task.");
   v.Field("tuning_seeds", &tuning_seeds, Between(1, 10000),
           "Trainings of every trial; the mean loss on the split inner_valid decides. Their draws "
           "are not those of the seeds.");

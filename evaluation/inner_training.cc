@@ -114,7 +114,7 @@ class Trainings {
 
   void Judge(Split split) {
     for (int64_t r = 0; r < rows(); ++r) {
-      curves_[r].judged.push_back(JudgeOnSplit(task_, config_[r], params_[r], model_state_[r],
+      curves_[r].judged.push_back(JudgeOnSplit(task_, config_[r], EvalParams(r), model_state_[r],
                                                split, FoldIn(sources_[r].key, TrainingDraw::kJudge),
                                                scratch_));
     }
@@ -125,7 +125,8 @@ class Trainings {
     for (int64_t r = 0; r < rows(); ++r) {
       curves_[r].seconds = seconds / static_cast<double>(rows());
       curves_[r].config.assign(config_[r].begin(), config_[r].end());
-      curves_[r].params.assign(params_[r].begin(), params_[r].end());
+      const std::span<const float> params = EvalParams(r);
+      curves_[r].params.assign(params.begin(), params.end());
       curves_[r].model_state.assign(model_state_[r].begin(), model_state_[r].end());
     }
     return std::move(curves_);
@@ -133,6 +134,9 @@ class Trainings {
 
  private:
   int64_t rows() const { return std::ssize(sources_); }
+  std::span<const float> EvalParams(int64_t r) const {
+    return rule_.EvalParams(params_[r], state_[r]);
+  }
 
   void Start(int64_t r) {
     const TrainingSource& source = sources_[r];

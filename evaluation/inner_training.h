@@ -33,7 +33,7 @@ struct TrainingCurve {
   double seconds = 0;
   std::vector<float> config;  // [C], of the task
   // At the end.
-  std::vector<float> params;       // [P]
+  std::vector<float> params;       // [P], UpdateRule::EvalParams
   std::vector<float> model_state;  // [M]
 };
 
@@ -48,11 +48,12 @@ struct TrainingSource {
 // Trains a task of the family for each source, all from a fresh optimizer state and all together:
 // one evaluation for all of them, then their updates, step by step. After each of `judge_at` steps
 // (at least one, ascending; the last is the length of the training, which StepInfo::num_steps tells
-// the rule) the params are judged on `judge_split`. Losses that are not finite stay in the curve,
-// and the training goes on. Where a family's rows do not touch each other's bits, as in native
-// ones, each curve is what its source gives alone; in torch's it may differ in rounding. Empty if
-// `stop`, which may be null, became true before the last step. Throws Error if what is given does
-// not fit the task, or some sources have examples and others none.
+// the rule) the params that the rule stands for (UpdateRule::EvalParams) are judged on
+// `judge_split`. Losses that are not finite stay in the curve, and the training goes on. Where a
+// family's rows do not touch each other's bits, as in native ones, each curve is what its source
+// gives alone; in torch's it may differ in rounding. Empty if `stop`, which may be null, became
+// true before the last step. Throws Error if what is given does not fit the task, or some sources
+// have examples and others none.
 std::vector<TrainingCurve> TrainTasks(const TaskFamily& task, const UpdateRule& rule,
                                       std::span<const int64_t> judge_at, Split judge_split,
                                       std::span<const TrainingSource> sources, Workspace& scratch,

@@ -7,6 +7,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -46,6 +47,16 @@ class Writer {
   void Write(const std::vector<double>& numbers) const { WriteNumbers(numbers); }
   void Write(const std::vector<bool>& flags) const {
     WriteList(flags, [&](bool flag) { *out_ += flag ? "true" : "false"; });
+  }
+  void Write(const std::map<std::string, std::vector<double>>& lists) const {
+    *out_ += '{';
+    for (bool first = true; const auto& [name, numbers] : lists) {
+      if (!std::exchange(first, false)) *out_ += ',';
+      Write(name);
+      *out_ += ':';
+      Write(numbers);
+    }
+    *out_ += '}';
   }
 
  private:
@@ -105,6 +116,12 @@ class Reader {
       return value.get<bool>();
     });
   }
+  void Read(std::map<std::string, std::vector<double>>* lists) const {
+    Require(value_.is_object(), "{} must be an object, got {}", member_, Shown(value_));
+    for (const auto& [name, value] : value_.items()) {
+      Reader(name.c_str(), value).Read(&(*lists)[name]);
+    }
+  }
 
  private:
   static std::string Shown(const Json& value) {
@@ -159,6 +176,9 @@ void CheckSizes(const RunResult& result) {
   }
   if (!result.learning_rate.empty()) {
     check("learning_rate", result.learning_rate.size(), steps.size());
+  }
+  for (const auto& [name, numbers] : result.hyperparameters) {
+    check(name.c_str(), numbers.size(), steps.size());
   }
   check("blew_up", result.blew_up.size(), steps.size());
   check("learning_rate_at_edge", result.learning_rate_at_edge.size(), result.learning_rate.size());

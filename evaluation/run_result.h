@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -29,8 +30,10 @@ struct RunResult {
   std::vector<double> seconds = {};              // wall-clock of the inner training
   std::vector<double> learning_rate = {};        // the tuned one; empty for optimizers without
   std::vector<bool> learning_rate_at_edge = {};  // of the learning rates that were tried
-  int64_t trials = 0;                            // learning rates that were tried
-  std::vector<bool> blew_up = {};                // BlewUp of the losses up to each of `steps`
+  // What else was tuned, by the option's name: a number for each of `steps`.
+  std::map<std::string, std::vector<double>> hyperparameters = {};
+  int64_t trials = 0;              // values of what is tuned that were tried; 0 where nothing is
+  std::vector<bool> blew_up = {};  // BlewUp of the losses up to each of `steps`
 
   // Whether a loss at or before steps[i] was not finite.
   bool Diverged(size_t i) const;
@@ -54,6 +57,7 @@ void VisitMembers(Result& result, const Visit& visit) {
   visit("seconds", result.seconds);
   visit("learning_rate", result.learning_rate);
   visit("learning_rate_at_edge", result.learning_rate_at_edge);
+  visit("hyperparameters", result.hyperparameters);
   visit("trials", result.trials);
   visit("blew_up", result.blew_up);
 }

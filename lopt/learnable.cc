@@ -2,52 +2,18 @@
 
 #include <cmath>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "base/options.h"
 #include "lopt/adam_step_device.h"
+#include "lopt/rule_parts.h"
 
 namespace lopt {
 namespace {
-
-Layout Scalars(const std::vector<std::string>& names) {
-  std::vector<std::pair<std::string, Shape>> tensors;
-  for (const std::string& name : names) tensors.emplace_back(name, Shape{1});
-  return Layout(std::move(tensors));
-}
-
-// One copy of the params' tensors for each prefix.
-Layout Slots(const Layout& params, const std::vector<std::string>& prefixes) {
-  std::vector<std::pair<std::string, Shape>> tensors;
-  for (const std::string& prefix : prefixes) {
-    for (const LayoutEntry& entry : params.entries()) {
-      tensors.emplace_back(prefix + "/" + entry.name, entry.shape);
-    }
-  }
-  return Layout(std::move(tensors));
-}
-
-float Log(double value) { return static_cast<float>(std::log(value)); }
 
 // a b + c with the product exact, on every instruction set.
 float FusedMultiplyAdd(float a, float b, float c) {
   return static_cast<float>(double{a} * double{b} + double{c});
 }
-
-// A learning rate with its schedule.
-class LearningRate {
- public:
-  LearningRate(float rate, RateSchedule schedule) : rate_(rate), schedule_(schedule) {}
-
-  float At(const StepInfo& info) const {
-    return static_cast<float>(double{rate_} * ScheduleFactor(schedule_, info));
-  }
-
- private:
-  float rate_;
-  RateSchedule schedule_;
-};
 
 class SGDRule : public UpdateRule {
  public:
@@ -63,13 +29,13 @@ class SGDRule : public UpdateRule {
     }
   }
 
-  LearningRate learning_rate_;
+  ScheduledRate learning_rate_;
 };
 
 class SGDMRule : public UpdateRule {
  public:
   SGDMRule(const Layout& params, std::span<const float> theta, const LearnableSGDMOptions& options)
-      : UpdateRule(params, Slots(params, {"momentum"})),
+      : UpdateRule(params, SlotsLayout(params, {"momentum"})),
         learning_rate_(std::exp(theta[0]), options.schedule),
         momentum_(1.0f - std::exp(theta[1])) {}
 
@@ -83,14 +49,14 @@ class SGDMRule : public UpdateRule {
     }
   }
 
-  LearningRate learning_rate_;
+  ScheduledRate learning_rate_;
   float momentum_;
 };
 
 class AdamRule : public UpdateRule {
  public:
   AdamRule(const Layout& params, std::span<const float> theta, const LearnableAdamOptions& options)
-      : UpdateRule(params, Slots(params, {"m", "v"})),
+      : UpdateRule(params, SlotsLayout(params, {"m", "v"})),
         learning_rate_(std::exp(theta[0]), options.schedule),
         beta1_(1.0f - std::exp(theta[1])),
         beta2_(1.0f - std::exp(theta[2])),
@@ -112,7 +78,7 @@ class AdamRule : public UpdateRule {
     step.Apply(gradient, params, state.first(params.size()), state.subspan(params.size()));
   }
 
-  LearningRate learning_rate_;
+  ScheduledRate learning_rate_;
   float beta1_;
   float beta2_;
   float epsilon_;
@@ -131,7 +97,7 @@ void LearnableSGDOptions::Visit(FieldVisitor& v) {
 
 LearnableSGD::LearnableSGD(const LearnableSGDOptions& options)
     : LearnedOptimizer(
-          Scalars({"log_lr"}),
+          ScalarsLayout({"log_lr"}),
           NeedOfNumSteps("LearnableSGD", CheckOptions("LearnableSGD", options).schedule)),
       options_(options) {}
 
@@ -152,7 +118,7 @@ void LearnableSGDMOptions::Visit(FieldVisitor& v) {
 
 LearnableSGDM::LearnableSGDM(const LearnableSGDMOptions& options)
     : LearnedOptimizer(
-          Scalars({"log_lr", "one_minus_momentum"}),
+          ScalarsLayout({"log_lr", "one_minus_momentum"}),
           NeedOfNumSteps("LearnableSGDM", CheckOptions("LearnableSGDM", options).schedule)),
       options_(options) {}
 
@@ -182,7 +148,7 @@ void LearnableAdamOptions::Visit(FieldVisitor& v) {
 
 LearnableAdam::LearnableAdam(const LearnableAdamOptions& options)
     : LearnedOptimizer(
-          Scalars({"log_lr", "one_minus_beta1", "one_minus_beta2", "log_epsilon"}),
+          ScalarsLayout({"log_lr", "one_minus_beta1", "one_minus_beta2", "log_epsilon"}),
           NeedOfNumSteps("LearnableAdam", CheckOptions("LearnableAdam", options).schedule)),
       options_(options) {}
 

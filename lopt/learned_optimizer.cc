@@ -34,6 +34,18 @@ void UpdateRule::Update(const StepInfo& info, std::span<const float> gradient,
   DoUpdate(info, gradient, params, state, scratch);
 }
 
+std::span<const float> UpdateRule::EvalParams(std::span<const float> params,
+                                              std::span<const float> state) const {
+  CheckSize("params", params.size(), params_layout_.size());
+  CheckSize("state", state.size(), state_layout_.size());
+  return DoEvalParams(params, state);
+}
+
+std::span<const float> UpdateRule::DoEvalParams(std::span<const float> params,
+                                                std::span<const float>) const {
+  return params;
+}
+
 void UpdateRule::DoInitState(const StepInfo&, std::span<const float>,
                              std::span<float> state) const {
   std::fill(state.begin(), state.end(), 0.0f);

@@ -42,6 +42,10 @@ class UpdateRule {
   // `info.num_steps`.
   void Update(const StepInfo& info, std::span<const float> gradient, std::span<float> params,
               std::span<float> state, Workspace& scratch) const;
+  // The params that a training stands for after an update, to judge and to keep: `params`, where
+  // gradients are taken, or an average of them in `state`. [P], in one of the two.
+  std::span<const float> EvalParams(std::span<const float> params,
+                                    std::span<const float> state) const;
 
  protected:
   // The layouts of the params that it steps and of its own state.
@@ -57,6 +61,9 @@ class UpdateRule {
   virtual void DoUpdate(const StepInfo& info, std::span<const float> gradient,
                         std::span<float> params, std::span<float> state,
                         Workspace& scratch) const = 0;
+  // Sizes are checked. Default: the params.
+  virtual std::span<const float> DoEvalParams(std::span<const float> params,
+                                              std::span<const float> state) const;
 
   friend class LearnedOptimizer;
 

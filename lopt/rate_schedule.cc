@@ -3,9 +3,10 @@
 namespace lopt {
 
 void VisitSchedule(FieldVisitor& v, RateSchedule* schedule) {
-  v.Choice("schedule", schedule, kRateSchedules,
-           "What multiplies the step over the run: 1, 1 - step / steps, or (1 + cos(pi step / "
-           "steps)) / 2.");
+  v.Choice(
+      "schedule", schedule, kRateSchedules,
+      "What multiplies the step over the run: 1, 1 - step / steps, (1 + cos(pi step / steps)) / "
+      "2, or the last after a rise over the first tenth of the run.");
 }
 
 std::string NeedOfNumSteps(const std::string& type, RateSchedule schedule) {

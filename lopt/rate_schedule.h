@@ -9,9 +9,11 @@
 
 namespace lopt {
 
-inline constexpr Named<RateSchedule> kRateSchedules[] = {{RateSchedule::kConstant, "constant"},
-                                                         {RateSchedule::kLinear, "linear"},
-                                                         {RateSchedule::kCosine, "cosine"}};
+inline constexpr Named<RateSchedule> kRateSchedules[] = {
+    {RateSchedule::kConstant, "constant"},
+    {RateSchedule::kLinear, "linear"},
+    {RateSchedule::kCosine, "cosine"},
+    {RateSchedule::kWarmupCosine, "warmup-cosine"}};
 
 void VisitSchedule(FieldVisitor& v, RateSchedule* schedule);
 

@@ -7,6 +7,7 @@
 #include "base/options.h"
 #include "lopt/adafac_mlp_lopt.h"
 #include "lopt/celo2.h"
+#include "lopt/hand_designed.h"
 #include "lopt/learnable.h"
 #include "lopt/mlp_lopt.h"
 #include "lopt/rnn_mlp_lopt.h"
@@ -57,6 +58,18 @@ Registry<LearnedOptimizer> BuiltIn() {
       registry, "LearnableSGDM", "Gradient descent with learned learning rate and momentum.");
   AddType<LearnableAdam, LearnableAdamOptions>(
       registry, "LearnableAdam", "Adam with learned learning rate, decays and epsilon.");
+  AddType<Nesterov, NesterovOptions>(registry, NesterovOptions::kType,
+                                     "Gradient descent with Nesterov's momentum.");
+  AddType<NAdamW, NAdamWOptions>(registry, NAdamWOptions::kType,
+                                 "Adam with Nesterov's momentum and decoupled weight decay.");
+  AddType<Lion, LionOptions>(registry, LionOptions::kType,
+                             "Steps of one size, by the sign of a momentum.");
+  AddType<ScheduleFreeAdamW, ScheduleFreeAdamWOptions>(
+      registry, ScheduleFreeAdamWOptions::kType, "AdamW with an average in place of a schedule.");
+  AddType<Muon, MuonOptions>(registry, MuonOptions::kType,
+                             "Momentum made orthogonal for matrices, AdamW for other tensors.");
+  AddType<SOAP, SOAPOptions>(registry, SOAPOptions::kType,
+                             "Adam in the eigenbases of Shampoo's statistics.");
   return registry;
 }
 

@@ -90,7 +90,14 @@ std::string RequireNumSteps(const std::string& need) {
 std::string Factor(RateSchedule schedule) {
   if (schedule == RateSchedule::kConstant) return "1.0";
   if (schedule == RateSchedule::kLinear) return "(1.0 - step / num_steps)";
-  return fmt::format("((1.0 + torch.cos({} * step / num_steps)) / 2.0)", std::numbers::pi);
+  const auto cosine = [](const std::string& done) {
+    return fmt::format("((1.0 + torch.cos({} * {})) / 2.0)", std::numbers::pi, done);
+  };
+  if (schedule == RateSchedule::kCosine) return cosine("step / num_steps");
+  return fmt::format(
+      "torch.where(step / num_steps < {0}, torch.clamp((step + 1) / ({0} * num_steps), max=1.0), "
+      "{1})",
+      kWarmup, cosine(fmt::format("(step / num_steps - {}) / {}", kWarmup, 1 - kWarmup)));
 }
 
 void MlpLopt(const Config& config, TorchScript* script) {

@@ -100,7 +100,8 @@ def _spread(x, sizes):
     return columns[0] if len(columns) == 1 else torch.cat(columns, 1)
 
 
-_SCHEDULES = ("constant", "linear", "cosine")
+_SCHEDULES = ("constant", "linear", "cosine", "warmup-cosine")
+_WARMUP = 0.1  # the part of a run that is a warm-up
 
 
 def _need_of_schedule(options):
@@ -113,7 +114,13 @@ def _schedule_factor(schedule, t, num_steps):
     if schedule == "constant":
         return 1.0
     done = t / num_steps
-    return 1 - done if schedule == "linear" else (1 + math.cos(math.pi * done)) / 2
+    if schedule == "linear":
+        return 1 - done
+    if schedule == "warmup-cosine":
+        if done < _WARMUP:
+            return min(1, (t + 1) / (_WARMUP * num_steps))
+        done = (done - _WARMUP) / (1 - _WARMUP)
+    return (1 + math.cos(math.pi * done)) / 2
 
 
 def _check_network(options):

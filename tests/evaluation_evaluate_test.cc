@@ -59,7 +59,7 @@ TEST_CASE("Every task, optimizer and seed has one result with what was asked for
   const auto mlp = std::make_shared<MLPLOpt>();
   contenders.learned.push_back({"mine", mlp, mlp->InitTheta(KeyFromSeed(0))});
   const std::vector<RunResult> results = Run(Quadratics(), contenders);
-  CHECK(results.size() == 2 * 9 * 4);
+  CHECK(results.size() == 2 * 18 * 4);
   for (const RunResult& result : results) {
     CAPTURE(result.task);
     CAPTURE(result.optimizer);
@@ -79,13 +79,52 @@ TEST_CASE("Every task, optimizer and seed has one result with what was asked for
 TEST_CASE("All baselines have equal budgets of trials") {
   const std::vector<RunResult> results = Run(Quadratics(), {.baselines = Baselines()});
   for (const RunResult& result : results) CHECK(result.trials == 6);
-  for (const Baseline& baseline : Baselines()) {
-    const std::vector<double> rates = baseline.LearningRates(6);
-    REQUIRE(rates.size() == 6);
-    CHECK(rates.front() == doctest::Approx(baseline.lowest));
-    CHECK(rates.back() == doctest::Approx(baseline.highest));
-    for (size_t i = 2; i < rates.size(); ++i) {
-      CHECK(rates[i] / rates[i - 1] == doctest::Approx(rates[1] / rates[0]));
+}
+
+TEST_CASE("A learning rate alone is tried from lowest to highest in equal ratios") {
+  for (const Baseline& baseline : BaselinesNamed("classic")) {
+    const std::vector<std::vector<double>> trials = baseline.Trials(6);
+    REQUIRE(trials.size() == 6);
+    CHECK(trials.front()[0] == doctest::Approx(baseline.tuned[0].lowest));
+    CHECK(trials.back()[0] == doctest::Approx(baseline.tuned[0].highest));
+    for (size_t i = 2; i < trials.size(); ++i) {
+      CHECK(trials[i][0] / trials[i - 1][0] == doctest::Approx(trials[1][0] / trials[0][0]));
+    }
+  }
+}
+
+TEST_CASE("Several hyperparameters are tried at the points of their known sequences") {
+  // Of two: multiples of 1 / 1.32471795724 and of its square; of three, 1 / 1.22074408460.
+  Baseline two = BaselinesNamed("NAdamW-cosine")[0];
+  two.tuned = {{.name = "learning_rate", .lowest = 1, .highest = 10},
+               {.name = "beta1", .lowest = 0.01, .highest = 0.1, .one_minus = true}};
+  const std::vector<std::vector<double>> trials = two.Trials(3);
+  const double wanted[][2] = {
+      {0.25487767, 0.06984029}, {0.00975533, 0.63968058}, {0.76463300, 0.20952087}};
+  for (size_t i = 0; i < 3; ++i) {
+    CHECK(std::log10(trials[i][0]) == doctest::Approx(wanted[i][0]).epsilon(1e-6));
+    CHECK(std::log10(1 - trials[i][1]) == doctest::Approx(wanted[i][1] - 2).epsilon(1e-6));
+  }
+  const double phi = 1.22074408460;
+  const std::vector<double> first = BaselinesNamed("Adam-cosine-betas")[0].Trials(2)[0];
+  const double lowest[] = {1e-3, 0.02, 1e-3}, highest[] = {1, 0.5, 0.2};
+  for (size_t j = 0; j < 3; ++j) {
+    const double turns = 0.5 + std::pow(phi, -static_cast<double>(j + 1));
+    const double value = lowest[j] * std::pow(highest[j] / lowest[j], turns - std::floor(turns));
+    CHECK((j == 0 ? first[j] : 1 - first[j]) == doctest::Approx(value).epsilon(1e-6));
+  }
+}
+
+TEST_CASE("What is tuned beside the learning rate is among the results") {
+  const Contenders contenders{.baselines = BaselinesNamed("Adam-cosine-betas")};
+  for (const RunResult& result : Run(Quadratics(), contenders)) {
+    REQUIRE(result.hyperparameters.size() == 2);
+    const auto trials = contenders.baselines[0].Trials(6);
+    for (size_t i = 0; i < result.steps.size(); ++i) {
+      const std::vector<double> tuned = {result.learning_rate[i],
+                                         result.hyperparameters.at("beta1")[i],
+                                         result.hyperparameters.at("beta2")[i]};
+      CHECK(std::ranges::count(trials, tuned) == 1);
     }
   }
 }
@@ -93,8 +132,8 @@ TEST_CASE("All baselines have equal budgets of trials") {
 TEST_CASE("Tuning finds the learning rate that solves a quadratic in one step") {
   // Gradient descent with learning rate 1/2 jumps to the optimum of |c - x|^2.
   Baseline sgd = BaselinesNamed("SGD")[0];
-  sgd.lowest = 0.5 / 64;
-  sgd.highest = 32;
+  sgd.tuned[0].lowest = 0.5 / 64;
+  sgd.tuned[0].highest = 32;
   EvaluationConfig config = Quadratics();
   config.trials = 13;  // in steps of a factor of 2
   for (const RunResult& result : Run(config, {.baselines = {sgd}})) {
@@ -106,8 +145,8 @@ TEST_CASE("Tuning finds the learning rate that solves a quadratic in one step") 
 
 TEST_CASE("A learning rate at the edge of those tried is marked") {
   Baseline sgd = BaselinesNamed("SGD")[0];
-  sgd.lowest = 1e-4;
-  sgd.highest = 1e-2;
+  sgd.tuned[0].lowest = 1e-4;
+  sgd.tuned[0].highest = 1e-2;
   for (const RunResult& result : Run(Quadratics(), {.baselines = {sgd}})) {
     CHECK(result.learning_rate_at_edge[0]);
     CHECK(result.learning_rate[0] == doctest::Approx(1e-2));
@@ -122,8 +161,8 @@ TEST_CASE("Adam needs all of its steps to its loss where that falls to the end")
   // On a quadratic that it has not yet solved the loss of every seed, and so their interquartile
   // mean, falls with each step.
   Baseline adam = BaselinesNamed("Adam")[0];
-  adam.lowest = 1e-3;
-  adam.highest = 2e-3;
+  adam.tuned[0].lowest = 1e-3;
+  adam.tuned[0].highest = 2e-3;
   for (const RunResult& result : Run(Quadratics(), {.baselines = {adam}})) {
     CHECK(result.steps_to_adam == result.steps);
   }
@@ -131,8 +170,8 @@ TEST_CASE("Adam needs all of its steps to its loss where that falls to the end")
 
 TEST_CASE("Where Adam diverged nobody reaches its loss") {
   Baseline adam = BaselinesNamed("Adam")[0];
-  adam.lowest = 1e30;
-  adam.highest = 1e35;
+  adam.tuned[0].lowest = 1e30;
+  adam.tuned[0].highest = 1e35;
   for (const RunResult& result :
        Run(Quadratics(), {.baselines = {adam, BaselinesNamed("SGD")[0]}})) {
     CHECK(std::ranges::count(result.steps_to_adam, 0) == std::ssize(result.steps));
@@ -164,8 +203,8 @@ TEST_CASE("Adam's loss that is reached and lost again is not reached, and the tr
   config.tasks.resize(1);
   config.steps = {10, 40};
   Baseline adam = BaselinesNamed("Adam")[0];
-  adam.lowest = 1e-3;
-  adam.highest = 2e-3;
+  adam.tuned[0].lowest = 1e-3;
+  adam.tuned[0].highest = 2e-3;
   const auto optimizer = std::make_shared<Returning>();
   for (const RunResult& result : Run(config, {.learned = {{.name = "returns",
                                                          .optimizer = optimizer,
@@ -220,8 +259,8 @@ TEST_CASE("A baseline with cosine decay is trained for each number of steps by i
 
 TEST_CASE("Diverged trainings stay among the results") {
   Baseline sgd = BaselinesNamed("SGD")[0];
-  sgd.lowest = 1e20;
-  sgd.highest = 1e21;
+  sgd.tuned[0].lowest = 1e20;
+  sgd.tuned[0].highest = 1e21;
   const std::vector<RunResult> results = Run(Quadratics(), {.baselines = {sgd}});
   CHECK(results.size() == 2 * 4);
   for (const RunResult& result : results) {
@@ -244,7 +283,9 @@ TEST_CASE("Contenders need names of their own") {
   }
   CHECK_THROWS_WITH_AS(BaselinesNamed("Adam,Adam"), "The baseline 'Adam' is named twice", Error);
   CHECK(BaselinesNamed("none").empty());
-  CHECK(BaselinesNamed("all").size() == 8);
+  CHECK(BaselinesNamed("all").size() == 17);
+  CHECK(BaselinesNamed("classic").size() == 8);
+  CHECK(BaselinesNamed("strong").size() == 9);
 }
 
 TEST_CASE("A stop ends an evaluation after the running steps, with whole tasks only") {

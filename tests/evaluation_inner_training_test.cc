@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cmath>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "base/eigen.h"
@@ -41,6 +42,38 @@ TEST_CASE("A quadratic under gradient descent shrinks by the known factor each s
   CHECK(curve.judged[0].loss == doctest::Approx(curve.train_loss[3]));
   CHECK(curve.judged[1].loss == doctest::Approx(0.64 * curve.train_loss[7]));
   CHECK(std::isnan(curve.judged[1].accuracy));
+}
+
+// Walks away, and stands for where it began.
+class Walking : public UpdateRule {
+ public:
+  explicit Walking(const Layout& params) : UpdateRule(params, params) {}
+
+ private:
+  void DoInitState(const StepInfo&, std::span<const float> params,
+                   std::span<float> state) const override {
+    std::ranges::copy(params, state.begin());
+  }
+  void DoUpdate(const StepInfo&, std::span<const float>, std::span<float> params, std::span<float>,
+                Workspace&) const override {
+    for (float& p : params) p += 100;
+  }
+  std::span<const float> DoEvalParams(std::span<const float>,
+                                      std::span<const float> state) const override {
+    return state;
+  }
+};
+
+TEST_CASE("What is judged and kept are the params that the rule stands for") {
+  const FixedDimQuadraticFamily task({.dim = 10});
+  const Walking rule(task.params_layout());
+  Workspace scratch;
+  const std::vector<int64_t> judge_at = {3, 8};
+  const TrainingCurve curve =
+      TrainTask(task, rule, judge_at, Split::kTest, {.key = KeyFromSeed(5)}, scratch);
+  CHECK(curve.train_loss[1] > 1e4);
+  for (const SplitScore& score : curve.judged) CHECK(score.loss == curve.train_loss[0]);
+  CHECK(std::ranges::all_of(curve.params, [](float p) { return std::abs(p) < 50; }));
 }
 
 TEST_CASE("The same key gives two optimizers the same task, start and data") {

@@ -50,6 +50,7 @@ RunResult SomeResult() {
           .seconds = {0.001, 0.002},
           .learning_rate = {1e-3, 3e-3},
           .learning_rate_at_edge = {false, true},
+          .hyperparameters = {{"beta1", {0.9, 0.5}}, {"weight_decay", {1e-3, 1.0 / 3}}},
           .trials = 14,
           .blew_up = {false, true}};
 }
@@ -87,6 +88,7 @@ void CheckSame(const RunResult& a, const RunResult& b) {
   CHECK(SameBits(a.seconds, b.seconds));
   CHECK(SameBits(a.learning_rate, b.learning_rate));
   CHECK(a.learning_rate_at_edge == b.learning_rate_at_edge);
+  CHECK(a.hyperparameters == b.hyperparameters);
   CHECK(a.trials == b.trials);
   CHECK(a.blew_up == b.blew_up);
 }
@@ -157,7 +159,7 @@ TEST_CASE("a line is one JSON object with the names and numbers that readers exp
   CHECK(line.at("diverged") == nlohmann::json::parse("[false, false]"));
   // The shortest digits of a float, not those of the double it becomes.
   CHECK(text.find("\"train_loss\":[2.3,0.1,1e-45,3.4028235e+38]") != std::string::npos);
-  CHECK(line.size() == 17);
+  CHECK(line.size() == 18);
 }
 
 TEST_CASE("numbers that are not finite are written as text, told in diverged, and read back") {
@@ -206,7 +208,7 @@ TEST_CASE("a bad line that is not the cut one is an error with its number and th
   CHECK(ReadError("{}") ==
         ", line 1: missing: task, optimizer, seed, steps, train_loss, final_train_loss, "
         "final_train_accuracy, mean_train_loss, test_loss, test_accuracy, steps_to_adam, seconds, "
-        "learning_rate, learning_rate_at_edge, trials, blew_up");
+        "learning_rate, learning_rate_at_edge, hyperparameters, trials, blew_up");
   CHECK(ReadError(LineWith("test_loss", "")) == ", line 1: missing: test_loss");
 }
 
@@ -222,6 +224,10 @@ TEST_CASE("members of a wrong kind or length are errors that name them") {
         ", line 1: test_accuracy has 1 numbers, wanted 2");
   CHECK(ReadError(LineWith("learning_rate_at_edge", "[]")) ==
         ", line 1: learning_rate_at_edge has 0 numbers, wanted 2");
+  CHECK(ReadError(LineWith("hyperparameters", "[]")) ==
+        ", line 1: hyperparameters must be an object, got []");
+  CHECK(ReadError(LineWith("hyperparameters", R"({"beta1": [1]})")) ==
+        ", line 1: beta1 has 1 numbers, wanted 2");
   CHECK(ReadError(LineWith("learning_rate_at_edge", "[0, 1]")) ==
         ", line 1: learning_rate_at_edge must be true or false, got 0");
   CHECK(ReadError(LineWith("steps", "[4, 4]")) ==

@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <cmath>
 #include <csignal>
 #include <exception>
 #include <functional>
@@ -96,6 +97,28 @@ void CheckSame(const std::string& run, const std::string& undisturbed) {
 }  // namespace
 
 // The first: it forks, so this process must not have had threads.
+TEST_CASE("A hand-designed optimizer that averages trains, and its average is the model") {
+  const TempDirectory directory;
+  const std::string out = directory / "run";
+  const std::string averaging =
+      R"({"type": "Initial", "learned_optimizer": {"type": "ScheduleFreeAdamW", "learning_rate": 0.01}})";
+  const TrainResult result =
+      RunTraining(ConfigOf(kMlp, averaging, 2), {.out_dir = out, .threads = 2});
+  const ArrayFile model = ReadArrayFile(result.model_path);
+  size_t at = 0;  // the average comes first in the optimizer's state
+  double apart = 0;
+  const auto& state = result.state;
+  const auto task = TaskRegistry().Make(Config::Parse(kMlp, "the task"), TaskResources(""));
+  for (const LayoutEntry& entry : task->params_layout().entries()) {
+    const auto kept = model.arrays.At("params/" + entry.name).As<float>();
+    for (int64_t i = 0; i < entry.size; ++i, ++at) {
+      CHECK(kept[i] == state.optimizer[static_cast<Eigen::Index>(at)]);
+      apart += std::abs(kept[i] - state.params[static_cast<Eigen::Index>(at)]);
+    }
+  }
+  CHECK(apart > 0);
+}
+
 TEST_CASE("A training that is killed anywhere and resumed has the bits of one that was not") {
   const TempDirectory scratch;
   const TrainConfig config = ConfigOf(kMlp, kAdam, 2);
@@ -127,7 +150,7 @@ TEST_CASE("With one worker a training is that of evaluations, bit for bit") {
     const TrainConfig config = ConfigOf(task_text, kAdam, 1);
     const TrainResult result = RunTraining(config, {});
     const auto task = TaskRegistry().Make(config.task, TaskResources(""));
-    const auto optimizer = BaselinesNamed("Adam")[0].Make(0.01);
+    const auto optimizer = BaselinesNamed("Adam")[0].Make(std::vector<double>{0.01});
     const auto rule =
         optimizer->Bind(task->params_layout(), AsSpan(optimizer->InitTheta(Key{}).eval()));
     const int64_t judge_at[] = {config.steps};

@@ -160,7 +160,8 @@ TEST_CASE("a schedule that does not exist is an error that lists the choices") {
   constexpr auto kNone = static_cast<RateSchedule>(7);
   CHECK_THROWS_WITH_AS(
       LearnableSGD({.schedule = kNone}),
-      "LearnableSGD: schedule must be one of constant, linear, cosine, got number 7", Error);
+      "LearnableSGD: schedule must be one of constant, linear, cosine, warmup-cosine, got number 7",
+      Error);
   CHECK_THROWS_AS(LearnableSGDM({.schedule = kNone}), Error);
   CHECK_THROWS_AS(LearnableAdam({.schedule = kNone}), Error);
 }

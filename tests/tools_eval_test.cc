@@ -300,7 +300,8 @@ TEST_CASE("Wrong words are answered with the right ones") {
   CHECK(Has(error_of({"--preset", "smok"}),
             "There is no evaluation preset 'smok'; the presets are generalization"));
   CHECK(Has(error_of({"--baselines", "adam", "--preset", "smoke"}),
-            "There is no baseline 'adam'; wanted all, none, or names of SGD, SGDM, Adam, AdamW"));
+            "There is no baseline 'adam'; wanted all, classic, strong, none, or names of SGD, "
+            "SGDM, Adam, AdamW"));
   CHECK(Has(error_of({"--baselines", "none", "--preset", "smoke"}), "there is nothing to judge"));
   CHECK(Has(error_of({"--steps", "300,3", "--preset", "image-mlp"}), "must ascend"));
   CHECK(Has(error_of({"--preset", "smoke", "--tasks", "x.json"}),

@@ -24,8 +24,16 @@ struct BaselineOptions {
   }
 };
 
-std::shared_ptr<const TrainOptimizer> FromBaseline(const Baseline& baseline, double learning_rate) {
-  const auto optimizer = baseline.Make(learning_rate);
+struct InitialOptions {
+  Config learned_optimizer;
+  void Visit(FieldVisitor& v) {
+    v.Typed("learned_optimizer", &learned_optimizer, OptimizerRegistry().table(),
+            "The optimizer, such as a hand-designed one.");
+  }
+};
+
+std::shared_ptr<const TrainOptimizer> WithInitialTheta(
+    const std::shared_ptr<const LearnedOptimizer>& optimizer) {
   return std::make_shared<TrainOptimizer>(optimizer, optimizer->InitTheta(Key{}));
 }
 
@@ -42,13 +50,18 @@ Registry<TrainOptimizer>& TrainOptimizerRegistry() {
                               return std::make_shared<TrainOptimizer>(
                                   OptimizerRegistry().Make(file.learned_optimizer), file.theta);
                             });
-    for (const Baseline& baseline : Baselines()) {
+    types.Add<InitialOptions>(
+        "Initial", "An optimizer with the theta that its options begin with.",
+        [](const InitialOptions& options) {
+          return WithInitialTheta(OptimizerRegistry().Make(options.learned_optimizer));
+        });
+    for (const Baseline& baseline : BaselinesNamed("classic")) {
       types.Add<BaselineOptions>(
           baseline.name,
           fmt::format("The baseline {} of evaluations with a learning rate of its own.",
                       baseline.name),
           [baseline](const BaselineOptions& options) {
-            return FromBaseline(baseline, options.learning_rate);
+            return WithInitialTheta(baseline.Make({&options.learning_rate, 1}));
           });
     }
     return types;

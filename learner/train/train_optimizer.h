@@ -15,9 +15,9 @@ struct TrainOptimizer {
   Eigen::VectorXf theta;  // its weights
 };
 
-// The key "optimizer" of a training: "Theta", the weights of a learned optimizer in a file, and a
-// type for each of Baselines() with its learning rate. Making one throws Error as ReadThetaFile
-// does.
+// The key "optimizer" of a training: "Theta", the weights of a learned optimizer in a file;
+// "Initial", any optimizer with the theta that it begins with; and a type for each of the classic
+// baselines with its learning rate. Making one throws Error as ReadThetaFile does.
 Registry<TrainOptimizer>& TrainOptimizerRegistry();
 
 }  // namespace lopt

@@ -29,8 +29,9 @@ Array ThetaArray(const Training& training) {
   return Array::Of<float>({training.theta().size()}, AsSpan(training.theta()));
 }
 
-NamedArrays ModelArrays(const TaskFamily& task, const TrainState& state) {
-  NamedArrays arrays = ArraysFromRow(task.params_layout(), AsSpan(state.params), "params/");
+NamedArrays ModelArrays(const TaskFamily& task, std::span<const float> params,
+                        const TrainState& state) {
+  NamedArrays arrays = ArraysFromRow(task.params_layout(), params, "params/");
   arrays.Merge("",
                ArraysFromRow(task.model_state_layout(), AsSpan(state.model_state), "model_state/"));
   return arrays;
@@ -113,7 +114,7 @@ void TrainWriter::Save(const TrainState& state) {
   metrics_->Flush();
   ArraysCheckpoint checkpoint{
       .step = state.step,
-      .file = {.arrays = ModelArrays(training_.task(), state),
+      .file = {.arrays = ModelArrays(training_.task(), AsSpan(state.params), state),
                .metadata = {{kConfigEntry, resolved_.Dump(-1)}, {kIsaEntry, CurrentIsa()}}},
       .logs = {.seconds = throughput_->seconds(), .bytes = LogBytes(directory_.path())}};
   checkpoint.file.arrays.Merge(
@@ -133,7 +134,7 @@ std::string TrainWriter::Finish(const TrainState& state, bool interrupted) {
   if (!interrupted) {
     path = directory_.ModelPath();
     WriteArrayFile(
-        path, {.arrays = ModelArrays(training_.task(), state),
+        path, {.arrays = ModelArrays(training_.task(), training_.EvalParams(state), state),
                .metadata = {{kConfigEntry, resolved_.Dump(-1)}, {"version", options_.version}}});
   }
   WriteManifest(interrupted ? "interrupted" : "finished", state.step);

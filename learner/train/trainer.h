@@ -64,8 +64,8 @@ struct TrainResult {
 //   checkpoints/         learner/run/checkpoint.h, of the arrays params/..., model_state/...,
 //                        optimizer/... and the optimizer's weights theta; one at the start, at
 //                        every interval and at the end
-//   model.safetensors    params/<tensor> and model_state/<tensor>, when finished; metadata: config,
-//                        version
+//   model.safetensors    params/<tensor> (Training::EvalParams) and model_state/<tensor>, when
+//                        finished; metadata: config, version
 //
 // Throws Error on a bad config; if out_dir holds a run and neither resume nor overwrite is set, or
 // holds none and resume is; if the resumed training's config differs in anything but

@@ -123,7 +123,7 @@ Metrics Training::Update(std::span<const WorkerStep> workers, TrainState* state,
 
 Metrics Training::Judge(const TrainState& state, Workspace& scratch) const {
   const SplitScore score =
-      JudgeOnSplit(*task_, AsSpan(task_config_), AsSpan(state.params), AsSpan(state.model_state),
+      JudgeOnSplit(*task_, AsSpan(task_config_), EvalParams(state), AsSpan(state.model_state),
                    config_.eval_split, FoldIn(key_, TrainingDraw::kJudge), scratch);
   const std::string split(ToString(config_.eval_split));
   Metrics metrics = {{"loss/" + split, score.loss}};

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/eigen.h"
 #include "base/key.h"
 #include "base/layout.h"
 #include "base/metrics.h"
@@ -58,6 +59,10 @@ class Training {
   std::vector<std::string> KeysFree() const;
   const Layout& optimizer_state_layout() const { return rule_->state_layout(); }
   const Eigen::VectorXf& theta() const { return optimizer_->theta; }  // the optimizer's weights
+  // UpdateRule::EvalParams: the model that is judged and kept, [P].
+  std::span<const float> EvalParams(const TrainState& state) const {
+    return rule_->EvalParams(AsSpan(state.params), AsSpan(state.optimizer));
+  }
 
   // Before the first update: params, model state and a fresh optimizer state.
   TrainState Start() const;

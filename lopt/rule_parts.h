@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/layout.h"
+#include "lopt/rate_schedule.h"
+
+namespace lopt {
+
+// What hand-designed optimizers are made of.
+
+// A layout of numbers, each of shape [1].
+Layout ScalarsLayout(const std::vector<std::string>& names);
+
+// "<prefix>/<tensor>" for the tensors of the params, all of the first prefix, then of the next.
+Layout SlotsLayout(const Layout& params, const std::vector<std::string>& prefixes);
+
+// The natural logarithm, as theta has it.
+inline float Log(double value) { return static_cast<float>(std::log(value)); }
+
+// A learning rate with its schedule.
+class ScheduledRate {
+ public:
+  ScheduledRate(float rate, RateSchedule schedule) : rate_(rate), schedule_(schedule) {}
+
+  // Of the update that `info` is of.
+  float At(const StepInfo& info) const {
+    return static_cast<float>(double{rate_} * ScheduleFactor(schedule_, info));
+  }
+
+ private:
+  float rate_;
+  RateSchedule schedule_;
+};
+
+}  // namespace lopt
