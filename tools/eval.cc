@@ -64,7 +64,7 @@ po::options_description EvalOptions() {
   add("preset", po::value<std::string>()->value_name("NAME"),
       fmt::format("A built-in config instead. Default: {}.", kDefaultPreset).c_str());
   add("baselines", po::value<std::string>()->value_name("NAMES"),
-      "all, classic, strong, none, or names with commas between them. Default: all.");
+      "all, classic, strong, none, or names with commas between them. Default: classic.");
   add("steps", po::value<std::string>()->value_name("N,..."),
       "Inner steps to judge after, for all tasks; the last is how long is trained (steps).");
   add("seeds", po::value<int64_t>()->value_name("N"), "Trainings of each (seeds).");
@@ -214,7 +214,7 @@ Contenders ReadContenders(const po::variables_map& values, const EvalSource& sou
   if (source.stored) contenders = source.stored->contenders;
   if (values.contains("theta")) contenders.learned = ReadAllLearned(values, "");
   const auto baselines = TextOption(values, "baselines");
-  if (baselines || !source.stored) contenders.baselines = BaselinesNamed(baselines.value_or("all"));
+  if (baselines || !source.stored) contenders.baselines = BaselinesNamed(baselines.value_or("classic"));
   return contenders;
 }
 

@@ -75,7 +75,7 @@ def evaluate(
     trained: Trained | Iterable[Trained] | Mapping[str, Trained] = (),
     config: dict[str, Any] | str | os.PathLike = "image-mlp",
     *,
-    baselines: str | Iterable[str] = "all",
+    baselines: str | Iterable[str] = "classic",
     out: str | os.PathLike | None = None,
     threads: int | None = None,
     resume: bool = False,
@@ -93,7 +93,7 @@ def evaluate(
             checkpoint; several of them in a list, or by the names that results are to give them.
         config: A dict (describe() has the keys under "Evaluations"), the name of one of
             presets("evaluate"), or the path of a JSON file.
-        baselines: "all", "none", or their names.
+        baselines: "classic", "strong", "all", "none", or their names.
         out: Output directory. None: nothing is written.
         threads: None: one for each core that the process may use.
         resume: Go on with the evaluation in `out` after its last finished task.
