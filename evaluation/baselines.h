@@ -14,9 +14,9 @@ namespace lopt {
 
 // A hyperparameter that is tuned, a positive option of the optimizer.
 struct TunedHyperparameter {
-  std::string name;
-  double lowest = 0;  // of the values that are tried, in equal ratios
-  double highest = 0;
+  std::string name;        // of the option
+  double lowest = 0;       // of the values that are tried
+  double highest = 0;      // likewise
   bool one_minus = false;  // the option is 1 minus the value: decays
 };
 

@@ -214,7 +214,8 @@ Contenders ReadContenders(const po::variables_map& values, const EvalSource& sou
   if (source.stored) contenders = source.stored->contenders;
   if (values.contains("theta")) contenders.learned = ReadAllLearned(values, "");
   const auto baselines = TextOption(values, "baselines");
-  if (baselines || !source.stored) contenders.baselines = BaselinesNamed(baselines.value_or("classic"));
+  if (baselines || !source.stored)
+    contenders.baselines = BaselinesNamed(baselines.value_or("classic"));
   return contenders;
 }
 

@@ -16,7 +16,12 @@ void AwaitBackground(Background* background, MessageLoop* loop, const std::funct
         }
       },
       [&done] { done = true; });
-  loop->RunUntil([&done] { return done; });
+  try {
+    loop->RunUntil([&done] { return done; });
+  } catch (...) {
+    background->Settle();  // the work uses what is unwound now
+    throw;
+  }
   if (error) {
     std::rethrow_exception(error);
   }

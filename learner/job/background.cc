@@ -1,5 +1,7 @@
 #include "learner/job/background.h"
 
+#include <chrono>
+#include <iterator>
 #include <utility>
 
 #include "base/progress.h"
@@ -44,6 +46,16 @@ bool Background::Poll() {
   }
   job.then();
   return true;
+}
+
+void Background::Settle() {
+  const auto settled = [this] {
+    const std::lock_guard lock(mutex_);
+    return std::ssize(done_) == unfinished_;
+  };
+  while (!settled()) {
+    wakeup_->WaitFor(std::chrono::milliseconds(20));
+  }
 }
 
 }  // namespace lopt

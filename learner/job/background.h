@@ -28,6 +28,8 @@ class Background {
   // Calls the `then` of the next job that has ended, or throws what its `work` threw. False if none
   // has.
   bool Poll();
+  // Returns when no work runs or waits to; what ended is left to Poll.
+  void Settle();
   // Whether nothing is posted whose `then` has not been called.
   bool Idle() const { return unfinished_ == 0; }
   // Jobs whose `then` has been called.
