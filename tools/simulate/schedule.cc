@@ -1,9 +1,5 @@
 #include "tools/simulate/schedule.h"
 
-#include <spdlog/details/null_mutex.h>
-#include <spdlog/sinks/base_sink.h>
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -28,6 +24,7 @@
 #include "tools/simulate/network.h"
 #include "tools/simulate/process.h"
 #include "tools/simulate/process_files.h"
+#include "tools/simulate/quiet_log.h"
 #include "tools/simulate/small_run.h"
 #include "tools/simulate/world.h"
 
@@ -45,36 +42,6 @@ constexpr int kMostCalmAttempts = 8;
 // An attempt that is not over by then hangs.
 constexpr seconds kLongestAttempt{3600};
 constexpr int64_t kMostSteps = 1'000'000;
-
-class TraceSink final : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
- public:
-  explicit TraceSink(World* world) : world_(world) {}
-
- private:
-  void sink_it_(const spdlog::details::log_msg& message) override {
-    world_->Trace("log: {}", std::string_view(message.payload.data(), message.payload.size()));
-  }
-  void flush_() override {}
-
-  World* world_;
-};
-
-// What spdlog says goes into the trace, or nowhere.
-class QuietLog {
- public:
-  explicit QuietLog(World* world) : outer_(spdlog::default_logger()) {
-    auto logger =
-        std::make_shared<spdlog::logger>("simulation", std::make_shared<TraceSink>(world));
-    logger->set_level(world->traces() ? spdlog::level::info : spdlog::level::off);
-    spdlog::set_default_logger(std::move(logger));
-  }
-  ~QuietLog() { spdlog::set_default_logger(outer_); }
-  QuietLog(const QuietLog&) = delete;
-  QuietLog& operator=(const QuietLog&) = delete;
-
- private:
-  std::shared_ptr<spdlog::logger> outer_;
-};
 
 // A rank of an attempt.
 struct SimulatedRank {

@@ -11,6 +11,7 @@
 #include "tools/simulate/disk.h"
 #include "tools/simulate/process.h"
 #include "tools/simulate/process_files.h"
+#include "tools/simulate/quiet_log.h"
 
 namespace lopt {
 namespace {
@@ -22,6 +23,7 @@ UndisturbedRun RunUndisturbed(const SmallRunKind& kind) {
   config.checkpoint_steps = 1;
   config.keep_last = config.meta_steps + 1;
   World world(0, false);
+  const QuietLog log(&world);
   Disk disk([] { return 0.0; });
   const Machine machine{.host = "undisturbed", .boot = "first"};
   Process process(&world, {.name = "undisturbed", .machine = &machine});
