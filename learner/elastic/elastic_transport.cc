@@ -115,7 +115,7 @@ std::optional<Message> ElasticTransport::Poll() {
     if (!event) {
       return std::nullopt;
     }
-    Handle(std::move(*event));
+    Handle(*event);
   }
   Message message = std::move(inbox_.front());
   inbox_.pop_front();
@@ -126,7 +126,7 @@ void ElasticTransport::BeginFarewell() { farewell_ = elastic_.now(); }
 
 bool ElasticTransport::FarewellDone() {
   if (std::optional<Connections::Event> event = connections_->Poll()) {
-    Handle(std::move(*event));
+    Handle(*event);
   }
   return connections_->Idle() ||
          SecondsBetween(farewell_, elastic_.now()) > kElasticFarewellSeconds;
@@ -143,7 +143,7 @@ int64_t ElasticTransport::workers() const {
   return std::ranges::count_if(peers_, [](const auto& peer) { return peer.second.equipped; });
 }
 
-void ElasticTransport::Handle(Connections::Event event) {
+void ElasticTransport::Handle(const Connections::Event& event) {
   using What = Connections::Event::What;
   if (event.what == What::kOpened) {
     Open(event.connection, event.peer);

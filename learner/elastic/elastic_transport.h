@@ -98,7 +98,7 @@ class ElasticTransport final : public Transport {
 
   void Begin();
   void End(const std::vector<std::byte>& how);
-  void Handle(Connections::Event event);
+  void Handle(const Connections::Event& event);
   void Open(int64_t connection, const std::string& where);
   void Take(int64_t connection, Peer* peer, const Frame& frame);
   void Join(int64_t connection, Peer* peer, const Frame& frame);
