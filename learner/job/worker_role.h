@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -10,6 +11,7 @@
 #include "learner/job/background.h"
 #include "learner/job/messages.h"
 #include "learner/job/placement.h"
+#include "learner/transport/transport.h"
 
 namespace lopt {
 

@@ -776,7 +776,7 @@ class Files(TestCase):
                              learned_optimizer={"type": "MLPLOpt", **options})
         for kind in ("MLPLOpt", "LearnableSGD"):
             self.assertError(self.write(), "schedule must be one of 'constant', 'linear', "
-                             "'cosine'; got 'square'",
+                             "'cosine', 'warmup-cosine'; got 'square'",
                              learned_optimizer={"type": kind, "schedule": "square"})
 
     def test_another_optimizer_than_the_file_names_is_an_error(self):
