@@ -34,7 +34,7 @@ struct InitialOptions {
 
 std::shared_ptr<const TrainOptimizer> WithInitialTheta(
     const std::shared_ptr<const LearnedOptimizer>& optimizer) {
-  return std::make_shared<TrainOptimizer>(optimizer, optimizer->InitTheta(Key{}));
+  return std::make_shared<TrainOptimizer>(TrainOptimizer{optimizer, optimizer->InitTheta(Key{})});
 }
 
 }  // namespace
@@ -42,14 +42,14 @@ std::shared_ptr<const TrainOptimizer> WithInitialTheta(
 Registry<TrainOptimizer>& TrainOptimizerRegistry() {
   static Registry<TrainOptimizer> registry = [] {
     Registry<TrainOptimizer> types("optimizer");
-    types.Add<ThetaOptions>("Theta", "A learned optimizer with the weights of a theta file.",
-                            [](const ThetaOptions& options) {
-                              Require(!options.file.empty(),
-                                      "optimizer.file: the theta file is missing");
-                              const ThetaFile file = ReadThetaFile(options.file);
-                              return std::make_shared<TrainOptimizer>(
-                                  OptimizerRegistry().Make(file.learned_optimizer), file.theta);
-                            });
+    types.Add<ThetaOptions>(
+        "Theta", "A learned optimizer with the weights of a theta file.",
+        [](const ThetaOptions& options) {
+          Require(!options.file.empty(), "optimizer.file: the theta file is missing");
+          const ThetaFile file = ReadThetaFile(options.file);
+          return std::make_shared<TrainOptimizer>(
+              TrainOptimizer{OptimizerRegistry().Make(file.learned_optimizer), file.theta});
+        });
     types.Add<InitialOptions>(
         "Initial", "An optimizer with the theta that its options begin with.",
         [](const InitialOptions& options) {

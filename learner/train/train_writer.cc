@@ -65,7 +65,7 @@ TrainState TrainWriter::Begin() {
   } else {
     directory_.RequireNoRun();
   }
-  const TrainState state = checkpoint ? Resume(*checkpoint) : training_.Start();
+  TrainState state = checkpoint ? Resume(*checkpoint) : training_.Start();
   const LogState logs = checkpoint ? checkpoint->logs : LogState();
   if (checkpoint) {
     saved_step_ = state.step;
