@@ -112,7 +112,7 @@ Pending<std::vector<Bytes>> Collectives::AllGather(const RankGroup& group, Bytes
 }
 
 Pending<Numbers> Collectives::Reduce(const RankGroup& group, int root, Reduction reduction,
-                                     Numbers numbers) {
+                                     const Numbers& numbers) {
   const Operation operation = Begin(
       group, root,
       fmt::format("reduce ({}) to rank {}", NameOf("reduction", reduction, kReductions), root));
@@ -126,7 +126,7 @@ Pending<Numbers> Collectives::Reduce(const RankGroup& group, int root, Reduction
 }
 
 Pending<Numbers> Collectives::AllReduce(const RankGroup& group, Reduction reduction,
-                                        Numbers numbers) {
+                                        const Numbers& numbers) {
   const Operation operation =
       Begin(group, std::nullopt,
             fmt::format("all-reduce ({})", NameOf("reduction", reduction, kReductions)));
@@ -213,7 +213,7 @@ std::optional<std::vector<Bytes>> Collectives::Receive(const Operation& operatio
       parts.push_back(own);
       continue;
     }
-    const Parcel parcel = std::move(arrived_.extract(find(member)).mapped());
+    Parcel parcel = std::move(arrived_.extract(find(member)).mapped());
     Require(parcel.operation == operation.name,
             "operation {} of the group {} is '{}' on rank {} and '{}' on rank {}", operation.number,
             GroupText(operation.group), operation.name, transport_->rank(), parcel.operation,

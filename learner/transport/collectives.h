@@ -83,9 +83,10 @@ class Collectives {
   Pending<std::vector<Bytes>> AllGather(const RankGroup& group, Bytes bytes);
   // The members' numbers combined place by place: on the root; on others nothing. All must have
   // equally many. A NaN gives NaN.
-  Pending<Numbers> Reduce(const RankGroup& group, int root, Reduction reduction, Numbers numbers);
+  Pending<Numbers> Reduce(const RankGroup& group, int root, Reduction reduction,
+                          const Numbers& numbers);
   // The same on all members.
-  Pending<Numbers> AllReduce(const RankGroup& group, Reduction reduction, Numbers numbers);
+  Pending<Numbers> AllReduce(const RankGroup& group, Reduction reduction, const Numbers& numbers);
 
   // A message of the kind, for who takes all messages from the transport. Throws Error if it is
   // damaged.
