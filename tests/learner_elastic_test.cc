@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -13,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/arrays.h"
 #include "base/error.h"
 #include "base/isa.h"
 #include "learner/elastic/elastic_transport.h"
@@ -21,6 +19,7 @@
 #include "learner/experiment.h"
 #include "learner/job/meta_trainer.h"
 #include "learner/run/checkpoint.h"
+#include "tests/elastic_lies.h"
 #include "tests/error_of.h"
 #include "tests/learner_runs.h"
 #include "tests/temp_directory.h"
@@ -40,9 +39,6 @@ struct Chances {
   double die = 0;
   size_t most = 8;  // connections at a time
 };
-
-// Changes a frame on its way to the learner.
-using Mangle = std::function<void(Frame*)>;
 
 class FakeConnections final : public Connections {
  public:
@@ -303,91 +299,19 @@ TEST_CASE("A process that is silent loses its leases") {
   CHECK_EQ(run.result.learner.theta, RunMetaTraining(config, {}).learner.theta);
 }
 
-// The answers of a process, one of which is changed.
-template <class T>
-Mangle Lie(int kind, const std::function<void(T*)>& change) {
-  return [=](Frame* frame) {
-    if (frame->type != FrameType::kAnswer || frame->kind != kind) return;
-    T message = FromWire<T>(BytesOf(*frame));
-    change(&message);
-    frame->body = MakeBody(ToWire(message));
-  };
-}
-
 TEST_CASE("What no worker of the run would send is refused, and the job goes on with its bits") {
-  using Gradients = std::vector<WorkerGradient>;
-  using Files = std::vector<SavedFile>;
-  const auto gradient = [](const std::function<void(WorkerGradient*)>& change) {
-    return Lie<Gradients>(kGradients, [=](Gradients* all) { change(&(*all)[0]); });
-  };
-  const auto other_frame = [](FrameType type, std::vector<std::byte> bytes) {
-    return [=](Frame* frame) {
-      if (frame->type == type) frame->body = MakeBody(bytes);
-    };
-  };
-  const std::vector<std::pair<const char*, Mangle>> liars = {
-      {"size", gradient([](WorkerGradient* g) { g->gradient.gradient.resize(3); })},
-      {"worker", gradient([](WorkerGradient* g) { ++g->worker; })},
-      {"window", gradient([](WorkerGradient* g) { ++g->first_window; })},
-      {"windows", gradient([](WorkerGradient* g) { ++g->windows; })},
-      {"update", gradient([](WorkerGradient* g) { ++g->gradient.outer_step; })},
-      {"estimators", gradient([](WorkerGradient* g) { g->gradient.estimators.pop_back(); })},
-      {"estimator's gradient",
-       gradient([](WorkerGradient* g) { g->gradient.estimators[0].gradient.resize(1); })},
-      {"counts", gradient([](WorkerGradient* g) { g->gradient.counts.inner_steps = -1; })},
-      {"two", Lie<Gradients>(kGradients, [](Gradients* all) { all->push_back((*all)[0]); })},
-      {"none", Lie<Gradients>(kGradients, [](Gradients* all) { all->clear(); })},
-      {"file name", Lie<Files>(kSaved, [](Files* all) { (*all)[0].file.name = "../../x"; })},
-      {"no file", Lie<Files>(kSaved, [](Files* all) { all->clear(); })},
-      {"half a file",
-       Lie<Files>(kSaved,
-                  [](Files* all) { (*all)[0].bytes.resize((*all)[0].bytes.size() / 2); })},
-      {"other arrays", Lie<Files>(kSaved,
-                                  [](Files* all) {
-                                    ArrayFile file = ParseArrayFile((*all)[0].bytes, "test");
-                                    for (auto& [name, array] : file.arrays) {
-                                      if (name.find("windows") == std::string::npos) {
-                                        array = Array(DType::kFloat32, {1});
-                                      }
-                                    }
-                                    (*all)[0].bytes = SerializeArrayFile(file);
-                                  })},
-      {"bytes", other_frame(FrameType::kAnswer, std::vector<std::byte>(7, std::byte{0xff}))},
-      {"hello", other_frame(FrameType::kEquipped, std::vector<std::byte>(9, std::byte{0xff}))},
-      {"no hello", other_frame(FrameType::kJoin, {})},
-      {"protocol", other_frame(FrameType::kJoin, ToWire(JoinRequest{.protocol = 0}))},
-      {"version", other_frame(FrameType::kJoin, ToWire(JoinRequest{.version = "older"}))},
-      {"token", other_frame(FrameType::kJoin,
-                            ToWire(JoinRequest{.version = "test", .token = "a guess"}))},
-      {"kind",
-       [](Frame* frame) {
-         if (frame->type == FrameType::kAnswer) frame->kind = kHello;
-       }},
-      {"lease",
-       [](Frame* frame) {
-         if (frame->type == FrameType::kAnswer) frame->lease += 1000000;
-       }},
-      {"type",
-       [](Frame* frame) {
-         if (frame->type == FrameType::kAnswer) frame->type = FrameType::kWelcome;
-       }},
-      {"stop",
-       [](Frame* frame) {
-         if (frame->type == FrameType::kAnswer) *frame = {.type = FrameType::kAskStop};
-       }},
-  };
   const MetaTrainConfig config = Gathered(SmallExperiment(2, 6));
   const Experiment shared(config, nullptr);
   const MetaTrainResult one = RunMetaTraining(config, {});
-  for (const auto& [lie, mangle] : liars) {
-    CAPTURE(lie);
+  for (const ElasticLie& lie : ElasticLies()) {
+    CAPTURE(lie.name);
     auto connections = std::make_unique<FakeConnections>(&shared, 5, Chances{});
     // An honest one whose states are known is there from the beginning, but for the lies about all.
     connections->Join();
     FakeConnections* const fake = connections.get();
     MetaTrainerOptions options;
-    options.on_step = [&, tell = &mangle](const MetaTrainProgress& step) {
-      if (step.updates == 2) fake->Join(*tell);
+    options.on_step = [&](const MetaTrainProgress& step) {
+      if (step.updates == 2) fake->Join(lie.mangle);
       if (step.updates == 6) CHECK(fake->closed() == std::set<int64_t>{2});
     };
     const ElasticRun run = RunElastic(config, std::move(connections), 1, options);

@@ -12,18 +12,26 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "base/file.h"
+#include "learner/elastic/grpc_connections.h"
+#include "learner/elastic/worker_process.h"
 #include "learner/run/checkpoint.h"
 #include "learner/run/run_directory.h"
+#include "tests/elastic_lies.h"
+#include "tests/error_of.h"
 #include "tests/learner_runs.h"
 #include "tests/mpi_job.h"
 #include "tests/process.h"
 #include "tests/temp_directory.h"
+#include "tools/build_info.h"
 
 // A learner and workers that come and go, each a process of its own.
 
@@ -212,6 +220,62 @@ TEST_CASE("A port that gets random bytes and half messages goes on serving its w
   WaitUntil("another worker is there", [&] { return job.learner().Said("; 2 are there"); });
   job.WaitForMore(5);
   for (const int connection : open) ::close(connection);
+  job.learner().Kill(SIGTERM);
+  CHECK_EQ(job.learner().Wait(), 75);
+  const int64_t steps = RunDirectory(job.run()).ReadManifest().updates;
+  const auto checkpoint = CheckpointStore(job.run() + "/checkpoints", {}).ReadNewest();
+  CHECK_EQ(checkpoint->learner.theta, RunMetaTraining(SmallExperiment(2, steps), {}).learner.theta);
+}
+
+// A connection to the learner whose frames are changed before they leave.
+class LyingConnection final : public Connections {
+ public:
+  LyingConnection(const std::string& address, Mangle mangle)
+      : connection_(JoinGrpc(ParseNetAddress(address), {})), mangle_(std::move(mangle)) {}
+
+  std::string Description() const override { return connection_->Description(); }
+  std::optional<Event> Poll() override { return connection_->Poll(); }
+  void Send(int64_t connection, Frame frame) override {
+    mangle_(&frame);
+    connection_->Send(connection, std::move(frame));
+  }
+  void Trust(int64_t connection) override { connection_->Trust(connection); }
+  void Close(int64_t connection) override { connection_->Close(connection); }
+  bool Idle() const override { return connection_->Idle(); }
+  void NotifyOnEvent(Wakeup* wakeup) override { connection_->NotifyOnEvent(wakeup); }
+
+ private:
+  std::unique_ptr<Connections> connection_;
+  Mangle mangle_;
+};
+
+TEST_CASE("A worker that lies over gRPC is refused with a line in the log, the job goes on") {
+  Job job(Endless(SmallExperiment(2)));
+  job.Listen({});
+  const auto honest = job.Worker();
+  job.WaitForMore(2);
+  const auto error_of_worker = [&](const Mangle& mangle) {
+    ElasticWorkerOptions options{.version = VersionAndCommit(GetBuildInfo())};
+    options.patience_seconds = 0;
+    return ErrorOf([&] {
+      RunElasticWorker(options,
+                       [&] { return std::make_unique<LyingConnection>(job.address(), mangle); });
+    });
+  };
+  for (const ElasticLie& lie : ElasticLies()) {
+    CAPTURE(lie.name);
+    const std::string error = error_of_worker(lie.mangle);
+    const std::string refused = "the learner refuses this process: ";
+    CHECK_MESSAGE(error.starts_with(refused), error);
+    CHECK_MESSAGE(error.find(lie.why) != std::string::npos, error);
+    CHECK(job.learner().Said(" is refused: " + error.substr(refused.size())));
+  }
+  // A stranger's frame is not read beyond 60 KiB, so there is no answer to it.
+  const auto long_token = ChangeFrames<JoinRequest>(
+      FrameType::kJoin, [](JoinRequest* request) { request->token.assign(70000, 'x'); });
+  CHECK(error_of_worker(long_token).starts_with("there is no learner any more: "));
+  CHECK(job.learner().Said(" has gone: it sent a frame that is too long"));
+  job.WaitForMore(5);
   job.learner().Kill(SIGTERM);
   CHECK_EQ(job.learner().Wait(), 75);
   const int64_t steps = RunDirectory(job.run()).ReadManifest().updates;
