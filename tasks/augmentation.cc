@@ -38,8 +38,10 @@ Registry<Augmentation, const ImageExtent&> BuiltInAugmentations() {
 
 void Augmentation::Sample(Key, std::span<float>) const {}
 void Augmentation::Init(std::span<float>) const {}
-void Augmentation::Probe(Key, const ImageBatch&, float*, Workspace&) const {}
-void Augmentation::Learn(Key, std::span<const float>, std::span<float>, Workspace&) const {}
+void Augmentation::Probe(const BatchPart&, const ImageBatch&, float*, Workspace&) const {}
+void Augmentation::Record(const BatchPart&, std::span<const float>, std::span<float>,
+                          Workspace&) const {}
+void Augmentation::Learn(std::span<const float>, std::span<float>) const {}
 
 Registry<Augmentation, const ImageExtent&>& AugmentationRegistry() {
   static Registry<Augmentation, const ImageExtent&> types = BuiltInAugmentations();

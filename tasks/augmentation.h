@@ -30,6 +30,7 @@ struct AugmentedRow {
   std::span<const float> model_state;  // likewise
   Split split = Split::kTrain;
   std::optional<Key> key;  // none: examples are evaluated that no key has drawn
+  BatchPart part = {};     // that the images are; of a batch that is not shared it has this key
 };
 
 // Changes the images of a task on their way into its batches: a part of the task, whose config and
@@ -53,13 +54,16 @@ class Augmentation {
   virtual void Augment(const AugmentedRow& row, const ImageBatch& batch, float* out,
                        Workspace& scratch) const = 0;
 
-  // An augmentation that learns judges so many images each time that the task trains; 0: none.
-  virtual int64_t probes() const { return 0; }
-  // Changes the images of `batch`, one a probe, for the network to judge, and learns from their
-  // losses: a model state that is updated. Called with the same key, and only if probes() > 0.
-  virtual void Probe(Key key, const ImageBatch& batch, float* out, Workspace& scratch) const;
-  virtual void Learn(Key key, std::span<const float> losses, std::span<float> model_state,
+  // What an augmentation learns from each time that the task trains. Default: nothing.
+  virtual ProbeRecords records() const { return {}; }
+  // Changes the images of `batch`, the probes of a part, for the network to judge; makes records [a
+  // part's probes, R] of their losses; and updates the model state with records, one after the
+  // other. Called only if there are probes.
+  virtual void Probe(const BatchPart& part, const ImageBatch& batch, float* out,
                      Workspace& scratch) const;
+  virtual void Record(const BatchPart& part, std::span<const float> losses,
+                      std::span<float> records, Workspace& scratch) const;
+  virtual void Learn(std::span<const float> records, std::span<float> model_state) const;
 
  protected:
   explicit Augmentation(Layout config, Layout model_state = {})

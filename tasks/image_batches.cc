@@ -15,6 +15,12 @@ std::span<T> FirstOfRow(std::span<T> all, int64_t rows, int64_t row, int64_t siz
                      static_cast<size_t>(size));
 }
 
+// Of a row that has a key.
+BatchPart PartOf(const TaskEvaluation& e, int64_t row) {
+  const auto i = static_cast<size_t>(row);
+  return e.parts.empty() ? BatchPart{.key = e.keys[i]} : e.parts[i];
+}
+
 }  // namespace
 
 ImageBatches::ImageBatches(const Config& augment, std::shared_ptr<const ImageData> data)
@@ -48,27 +54,42 @@ ImageBatch ImageBatches::Batch(const TaskEvaluation& e, int64_t row, Workspace& 
   return made.batch;
 }
 
+ProbeRecords ImageBatches::records() const {
+  return augmentation_ == nullptr ? ProbeRecords() : augmentation_->records();
+}
+
+void ImageBatches::Learn(std::span<const float> records, std::span<float> model_state) const {
+  augmentation_->Learn(records, model_state.first(static_cast<size_t>(model_state_layout_.size())));
+}
+
 bool ImageBatches::Learns(const TaskEvaluation& e) const {
-  return augmentation_ != nullptr && augmentation_->probes() > 0 && e.split == Split::kTrain &&
-         !e.keys.empty();
+  return records().probes > 0 && e.split == Split::kTrain && !e.keys.empty();
 }
 
 ImageBatch ImageBatches::Probes(const TaskEvaluation& e, int64_t row, Workspace& scratch) const {
   ImageBatch plain = PlainBatch(e, row);
-  const std::span<int32_t> examples = scratch.Take<int32_t>(augmentation_->probes());
+  const BatchPart part = PartOf(e, row);
+  const std::span<int32_t> examples = scratch.Take<int32_t>(records().probes / part.count);
   for (size_t p = 0; p < examples.size(); ++p) {
-    examples[p] = plain.examples[p % plain.examples.size()];
+    examples[p] = plain.examples[p * plain.examples.size() / examples.size()];
   }
   plain.examples = examples;
   const WritableBatch made = NewBatch(examples, scratch);
-  augmentation_->Probe(e.keys[static_cast<size_t>(row)], plain, made.images, scratch);
+  augmentation_->Probe(part, plain, made.images, scratch);
   return made.batch;
 }
 
-void ImageBatches::LearnFrom(const TaskEvaluation& e, int64_t row, std::span<const float> losses,
-                             Workspace& scratch) const {
-  augmentation_->Learn(e.keys[static_cast<size_t>(row)], losses,
-                       FirstOfRow(e.model_state, e.rows, row, model_state_layout_.size()), scratch);
+void ImageBatches::NoteLosses(const TaskEvaluation& e, int64_t row, std::span<const float> losses,
+                              Workspace& scratch) const {
+  const Workspace::Frame frame(scratch);
+  const bool at_once = e.records.empty();
+  const int64_t size = std::ssize(losses) * records().size;
+  const std::span<float> made =
+      at_once ? scratch.Take<float>(size) : FirstOfRow(e.records, e.rows, row, size);
+  augmentation_->Record(PartOf(e, row), losses, made, scratch);
+  if (at_once) {
+    augmentation_->Learn(made, FirstOfRow(e.model_state, e.rows, row, model_state_layout_.size()));
+  }
 }
 
 AugmentedRow ImageBatches::RowOf(const TaskEvaluation& e, int64_t row) const {
@@ -76,8 +97,12 @@ AugmentedRow ImageBatches::RowOf(const TaskEvaluation& e, int64_t row) const {
                          .model_state = FirstOfRow(std::span<const float>(e.model_state), e.rows,
                                                    row, model_state_layout_.size()),
                          .split = e.split,
-                         .key = std::nullopt};
-  if (!e.keys.empty()) augmented.key = e.keys[static_cast<size_t>(row)];
+                         .key = std::nullopt,
+                         .part = {}};
+  if (!e.keys.empty()) {
+    augmented.key = e.keys[static_cast<size_t>(row)];
+    augmented.part = PartOf(e, row);
+  }
   return augmented;
 }
 

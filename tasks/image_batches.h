@@ -17,7 +17,8 @@ namespace lopt {
 
 // The images of a task as its network sees them, augmented where its options say so. A native
 // family of image tasks shows the option (VisitAugment in its Visit), begins its config and its
-// model state with these layouts, and calls Sample and Init in DoSample and DoInit. It evaluates
+// model state with these layouts, has these records, and calls Sample, Init and Learn in DoSample,
+// DoInit and DoLearn. It evaluates
 // each row so, or lets EvaluateClassifiers (image_classifier.h) do it:
 //
 //   const Workspace::Frame frame(scratch);
@@ -44,9 +45,13 @@ class ImageBatches {
   // frame.
   ImageBatch Batch(const TaskEvaluation& e, int64_t row, Workspace& scratch) const;
 
-  // Updates the row's model state after its batch, where an augmentation learns and the split is
-  // kTrain: loss(batch of one image) -> float, the softmax cross-entropy of the image, is called
-  // for each of its probes.
+  // What a family has as TaskParts::records, and does in DoLearn.
+  ProbeRecords records() const;
+  void Learn(std::span<const float> records, std::span<float> model_state) const;
+
+  // Updates the row's model state after its batch, or makes its records, where an augmentation
+  // learns and the split is kTrain: loss(batch of one image) -> float, the softmax cross-entropy of
+  // the image, is called for each of its probes.
   template <class Loss>
   void Learn(const TaskEvaluation& e, int64_t row, const Loss& loss, Workspace& scratch) const {
     if (!Learns(e)) return;
@@ -58,14 +63,14 @@ class ImageBatches {
       probes.examples = all.subspan(p, 1);
       losses[p] = loss(probes);
     }
-    LearnFrom(e, row, losses, scratch);
+    NoteLosses(e, row, losses, scratch);
   }
 
  private:
   bool Learns(const TaskEvaluation& e) const;
   ImageBatch Probes(const TaskEvaluation& e, int64_t row, Workspace& scratch) const;
-  void LearnFrom(const TaskEvaluation& e, int64_t row, std::span<const float> losses,
-                 Workspace& scratch) const;
+  void NoteLosses(const TaskEvaluation& e, int64_t row, std::span<const float> losses,
+                  Workspace& scratch) const;
   AugmentedRow RowOf(const TaskEvaluation& e, int64_t row) const;
   ImageBatch PlainBatch(const TaskEvaluation& e, int64_t row) const;
   // A batch of n images to be written, with the labels of these examples.

@@ -50,6 +50,7 @@ TaskParts ConvParts(const ImageConvOptions& options, const std::shared_ptr<const
   TaskParts parts = ImageClassifierParts(options.images, *data);
   const ImageBatches images(options.augment, data);
   parts.config = images.config_layout();
+  parts.records = images.records();
   parts.model_state = images.model_state_layout();
   const ConvShape shape = MakeConvShape(options, *data);
   std::vector<std::pair<std::string, Shape>> tensors;
@@ -118,6 +119,11 @@ void ImageConv::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) const {
                 scratch);
   };
   EvaluateClassifiers(images_, e, loss_of_row, scratch);
+}
+
+void ImageConv::DoLearn(std::span<const float>, std::span<const float> records,
+                        std::span<float> model_state, Workspace&) const {
+  images_.Learn(records, model_state);
 }
 
 std::vector<Pictures> ImageConv::DoShow(const TaskEvaluation& e, Workspace& scratch) const {

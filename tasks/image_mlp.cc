@@ -30,6 +30,7 @@ TaskParts Parts(const ImageMlpOptions& options, const std::shared_ptr<const Imag
   const ImageBatches images(options.augment, data);
   const MlpShape shape = MakeShape(options, *data);
   parts.config = images.config_layout();
+  parts.records = images.records();
   parts.model_state = BothLayouts(images.model_state_layout(), MlpStatistics(shape));
   parts.params = MlpLayout(shape);
   parts.flops = MlpFlops(shape) * static_cast<double>(options.images.batch_size);
@@ -88,6 +89,11 @@ void ImageMlp::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) const {
                 scratch);
   };
   EvaluateClassifiers(images_, e, loss_of_row, scratch);
+}
+
+void ImageMlp::DoLearn(std::span<const float>, std::span<const float> records,
+                       std::span<float> model_state, Workspace&) const {
+  images_.Learn(records, model_state);
 }
 
 std::vector<Pictures> ImageMlp::DoShow(const TaskEvaluation& e, Workspace& scratch) const {

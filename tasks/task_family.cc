@@ -43,6 +43,22 @@ void CheckExamples(const DataRows& data, const TaskEvaluation& e) {
   }
 }
 
+// Numbers of TaskEvaluation::records, 0 where there is nothing to learn.
+int64_t CheckedRecords(const std::optional<ProbeRecords>& records, const TaskEvaluation& e) {
+  const int64_t count = e.parts.empty() ? 1 : e.parts[0].count;
+  for (const BatchPart& part : e.parts) {
+    Require(part.index >= 0 && part.index < part.count && part.count == count,
+            "TaskFamily: there is no part {} of {} of a batch that has {}", part.index, part.count,
+            count);
+  }
+  Require(records || count == 1, "TaskFamily: the {} parts of a batch cannot share its probes",
+          count);
+  const ProbeRecords all = records.value_or(ProbeRecords());
+  Require(all.probes % count == 0, "TaskFamily: {} parts of a batch cannot share {} probes evenly",
+          count, all.probes);
+  return e.split == Split::kTrain ? e.rows * (all.probes / count) * all.size : 0;
+}
+
 }  // namespace
 
 std::string_view ToString(Split split) { return NameOf("split", split, kSplitNames); }
@@ -60,9 +76,11 @@ TaskEvaluation RowOf(const TaskEvaluation& e, int64_t row) {
           .keys = of(e.keys),
           .steps = of(e.steps),
           .examples = of(e.examples),
+          .parts = of(e.parts),
           .losses = of(e.losses),
           .gradients = of(e.gradients),
           .aux = of(e.aux),
+          .records = of(e.records),
           .device = e.device};
 }
 
@@ -85,6 +103,7 @@ void TaskFamily::CheckInputs(const TaskEvaluation& e) const {
   RequireSize("params", e.params.size(), e.rows * parts_.params.size());
   RequireSize("model_state", e.model_state.size(), e.rows * parts_.model_state.size());
   RequireSizeOrEmpty("steps", e.steps.size(), e.rows);
+  RequireSizeOrEmpty("parts", e.parts.size(), e.rows);
   if (e.examples.empty()) {
     RequireSize("keys", e.keys.size(), e.rows);
   } else {
@@ -104,6 +123,7 @@ void TaskFamily::Evaluate(const TaskEvaluation& e, Workspace& scratch) const {
   RequireSize("losses", e.losses.size(), e.rows);
   RequireSizeOrEmpty("gradients", e.gradients.size(), e.rows * parts_.params.size());
   RequireSizeOrEmpty("aux", e.aux.size(), e.rows * parts_.aux.size());
+  RequireSizeOrEmpty("records", e.records.size(), CheckedRecords(parts_.records, e));
   if (e.device != nullptr) {
     Require(EvaluatesOn(*e.device), "TaskFamily: this family makes no evaluations on the device {}",
             e.device->name());
@@ -112,6 +132,15 @@ void TaskFamily::Evaluate(const TaskEvaluation& e, Workspace& scratch) const {
   TaskEvaluation with_examples = e;
   with_examples.examples = Examples(e, scratch);
   DoEvaluate(with_examples, scratch);
+}
+
+void TaskFamily::Learn(std::span<const float> config, std::span<const float> records,
+                       std::span<float> model_state, Workspace& scratch) const {
+  Require(parts_.records.has_value(), "TaskFamily: the parts of a batch cannot share its probes");
+  RequireSize("config", config.size(), parts_.config.size());
+  RequireSize("records", records.size(), parts_.records->probes * parts_.records->size);
+  RequireSize("model_state", model_state.size(), parts_.model_state.size());
+  if (!records.empty()) DoLearn(config, records, model_state, scratch);
 }
 
 std::vector<Pictures> TaskFamily::Show(const TaskEvaluation& e, Workspace& scratch) const {
@@ -133,6 +162,9 @@ double TaskFamily::Normalize(std::span<const float>, double loss) const {
 bool TaskFamily::EvaluatesOn(const Device&) const { return false; }
 
 void TaskFamily::DoSample(Key, std::span<float>) const {}
+
+void TaskFamily::DoLearn(std::span<const float>, std::span<const float>, std::span<float>,
+                         Workspace&) const {}
 
 std::vector<Pictures> TaskFamily::DoShow(const TaskEvaluation&, Workspace&) const { return {}; }
 

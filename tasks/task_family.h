@@ -45,6 +45,14 @@ struct EpisodeStep {
   int64_t step = 0;  // inner step of the episode, from 0
 };
 
+// Which part of a batch an evaluation has, where several share one: equal parts, one after the
+// other.
+struct BatchPart {
+  Key key;            // of the batch, the same for all parts
+  int64_t index = 0;  // among the parts
+  int64_t count = 1;
+};
+
 // What to evaluate, and where the results go: n tasks of one family, all arrays C order with n
 // rows.
 struct TaskEvaluation {
@@ -60,9 +68,14 @@ struct TaskEvaluation {
   std::span<const EpisodeStep> steps = {};
   // [n, E]: these rows of the family's data set; empty: a batch of `split` that each key draws.
   std::span<const int32_t> examples = {};
+  // [n]: what part of a batch row i's examples are; empty: all of it. The counts are equal.
+  std::span<const BatchPart> parts = {};
   std::span<float> losses = {};     // [n], out
   std::span<float> gradients = {};  // [n, P], out; empty: not wanted
   std::span<float> aux = {};        // [n, A], out; empty: not wanted
+  // [n, probes of a part, R], out, on Split::kTrain: records for Learn, which the model state then
+  // does not learn from yet. Empty: it learns from them at once.
+  std::span<float> records = {};
   // Whose memory params, model_state, losses, gradients and aux are in; null: the host's, where the
   // rest always is.
   const Device* device = nullptr;
@@ -88,13 +101,23 @@ struct DataRows {
 // key names; or others, on purpose. In this order, for families over families.
 enum class Gradients { kOfLoss, kNoisy, kOther };
 
+// What a model state learns from beside the batch: examples that an evaluation on Split::kTrain
+// judges.
+struct ProbeRecords {
+  int64_t probes = 0;  // such examples of a batch, which its parts share evenly
+  int64_t size = 0;    // R: numbers that a probe's records have
+  bool operator==(const ProbeRecords&) const = default;
+};
+
 // What a family is made of, besides its code.
 struct TaskParts {
   Layout config = {};       // what tasks of the family differ in; may be empty
   Layout params = {};       // what the inner training trains
   Layout model_state = {};  // what evaluations update beside them; may be empty
-  Layout aux = {};          // scalars; `lopt eval` shows the one called "accuracy"
-  DataRows data = {};       // none by default
+  // None: the model state learns from probes that the parts of a batch cannot share.
+  std::optional<ProbeRecords> records = ProbeRecords();
+  Layout aux = {};     // scalars; `lopt eval` shows the one called "accuracy"
+  DataRows data = {};  // none by default
   // Losses are cut to [0, this], and one that is not finite becomes this; none: they stay as they
   // are.
   std::optional<double> normalizer_maximum = std::nullopt;
@@ -137,6 +160,12 @@ class TaskFamily {
   // data set, or the evaluation is on a device that EvaluatesOn does not name. One on a device is
   // done when this returns.
   void Evaluate(const TaskEvaluation& evaluation, Workspace& scratch) const;
+
+  // Updates the model state [M] of a task with the records of all parts of a batch [probes, R], one
+  // after the other, as an evaluation of the whole batch does. Throws Error where parts cannot
+  // share probes.
+  void Learn(std::span<const float> config, std::span<const float> records,
+             std::span<float> model_state, Workspace& scratch) const;
 
   // Pictures of what one row sees and does, for people: "batch", what an autoencoder makes of it.
   // Of the evaluation, whose rows must be 1, all but losses, gradients and aux is read. Empty for
@@ -190,6 +219,9 @@ class TaskFamily {
   // FoldIn(order, e). The others get none. E = examples.size() / rows; losses, gradients and aux
   // are means over a row's examples.
   virtual void DoEvaluate(const TaskEvaluation& evaluation, Workspace& scratch) const = 0;
+  // Sizes are checked, and there are records. Default: nothing.
+  virtual void DoLearn(std::span<const float> config, std::span<const float> records,
+                       std::span<float> model_state, Workspace& scratch) const;
   // Examples are given as to DoEvaluate. Default: nothing.
   virtual std::vector<Pictures> DoShow(const TaskEvaluation& evaluation, Workspace& scratch) const;
 

@@ -20,6 +20,7 @@
 #include "learner/transport/local_transport.h"
 #include "lopt/registry.h"
 #include "lopt/theta_file.h"
+#include "tasks/augmentation.h"
 #include "tasks/registry.h"
 #include "tests/error_of.h"
 #include "tests/known_lopt.h"
@@ -34,6 +35,9 @@ constexpr const char* kMlp =
 constexpr const char* kConv =
     R"({"type": "ImageConv", "image_size": 8, "channels": [3, 4], "batch_size": 20,
         "data": "glyphs", "sampling": "epoch"})";
+constexpr const char* kAugmented =
+    R"({"type": "ImageMLP", "image_size": 8, "hidden": [4], "batch_size": 20, "data": "glyphs",
+        "augment": {"type": "CTAugment", "probes": 12}})";
 constexpr const char* kAdam = R"({"type": "Adam", "learning_rate": 0.01})";
 constexpr const char* kSgd = R"({"type": "SGD", "learning_rate": 0.1})";
 
@@ -81,6 +85,13 @@ std::vector<std::string> TrainOnRanks(const TrainConfig& config, int ranks,
   return errors;
 }
 
+std::string Over(const std::string& wrapper, const std::string& task) {
+  return R"({"type": ")" + wrapper + R"(", "task": )" + task + "}";
+}
+std::string Mixed(const std::string& first, const std::string& second) {
+  return R"({"type": "SampledFamily", "tasks": [)" + first + ", " + second + "]}";
+}
+
 std::vector<std::byte> Model(const std::string& run) {
   return ReadFile(run + "/model.safetensors");
 }
@@ -120,32 +131,36 @@ TEST_CASE("A hand-designed optimizer that averages trains, and its average is th
 }
 
 TEST_CASE("A training that is killed anywhere and resumed has the bits of one that was not") {
-  const TempDirectory scratch;
-  const TrainConfig config = ConfigOf(kMlp, kAdam, 2);
-  const auto train = [&](const std::string& out, bool resume, const std::string& killed_at) {
-    return RunInChild([&] {
-      RunTraining(
-          config,
-          {.out_dir = out, .threads = 2, .resume = resume, .on_event = [&](std::string_view event) {
-             if (event == killed_at) ::raise(SIGKILL);
-           }});
-    });
-  };
-  REQUIRE_EQ(train(scratch / "undisturbed", false, "").exit_code, 0);
-  for (const char* where :
-       {"checkpoint:0:rename", "step:1", "step:4", "checkpoint:5:state", "checkpoint:5:manifest",
-        "checkpoint:5:retention", "step:9", "step:12", "checkpoint:12:end"}) {
-    CAPTURE(where);
-    const std::string out = scratch / "killed";
-    CHECK_EQ(train(out, false, where).signal, SIGKILL);
-    CHECK_EQ(train(out, true, "").exit_code, 0);
-    CheckSame(out, scratch / "undisturbed");
-    std::filesystem::remove_all(out);
+  for (const char* task : {kMlp, kAugmented}) {
+    CAPTURE(task);
+    const TempDirectory scratch;
+    const TrainConfig config = ConfigOf(task, kAdam, 2);
+    const auto train = [&](const std::string& out, bool resume, const std::string& killed_at) {
+      return RunInChild([&] {
+        RunTraining(config, {.out_dir = out,
+                             .threads = 2,
+                             .resume = resume,
+                             .on_event = [&](std::string_view event) {
+                               if (event == killed_at) ::raise(SIGKILL);
+                             }});
+      });
+    };
+    REQUIRE_EQ(train(scratch / "undisturbed", false, "").exit_code, 0);
+    for (const char* where :
+         {"checkpoint:0:rename", "step:1", "step:4", "checkpoint:5:state", "checkpoint:5:manifest",
+          "checkpoint:5:retention", "step:9", "step:12", "checkpoint:12:end"}) {
+      CAPTURE(where);
+      const std::string out = scratch / "killed";
+      CHECK_EQ(train(out, false, where).signal, SIGKILL);
+      CHECK_EQ(train(out, true, "").exit_code, 0);
+      CheckSame(out, scratch / "undisturbed");
+      std::filesystem::remove_all(out);
+    }
   }
 }
 
 TEST_CASE("With one worker a training is that of evaluations, bit for bit") {
-  for (const char* task_text : {kMlp, kConv}) {
+  for (const char* task_text : {kMlp, kConv, kAugmented}) {
     CAPTURE(task_text);
     const TrainConfig config = ConfigOf(task_text, kAdam, 1);
     const TrainResult result = RunTraining(config, {});
@@ -181,7 +196,7 @@ TEST_CASE("Workers that share a batch evenly make the update of one that has it 
 TEST_CASE("A model has the same bytes from one rank and from 2 and 5, with theta and with Adam") {
   const TempDirectory scratch;
   const std::string learned = LearnedTheta(scratch);
-  for (const std::string& task : {std::string(kMlp), std::string(kConv)}) {
+  for (const char* task : {kMlp, kConv, kAugmented}) {
     for (const std::string& optimizer : {learned, std::string(kAdam)}) {
       CAPTURE(task);
       CAPTURE(optimizer);
@@ -194,6 +209,67 @@ TEST_CASE("A model has the same bytes from one rank and from 2 and 5, with theta
         for (const std::string& error : errors) CHECK_EQ(error, "no error");
         CheckSame(scratch / "several", scratch / "one");
       }
+    }
+  }
+}
+
+TEST_CASE("Workers that share CTAugment's probes make the training of one that has them all") {
+  const std::string mix =
+      Mixed(kAugmented, Config::Parse(kAugmented, "test").With("augment.decay", "0.9").Dump());
+  const std::string perturbed = Over("ESTask", kAugmented);
+  for (const std::string& task :
+       {std::string(kAugmented), mix, Over("DelayedGradients", kAugmented), perturbed}) {
+    CAPTURE(task);
+    const auto train = [&](int64_t workers, int64_t steps) {
+      return RunTraining(ConfigOf(task, kSgd, workers, steps), {}).state;
+    };
+    const TrainState one = train(1, 12);
+    CHECK_GT((one.model_state - train(1, 1).model_state).cwiseAbs().maxCoeff(), 1e-2);
+    for (const int64_t workers : {2, 4}) {
+      CAPTURE(workers);
+      CHECK_EQ(train(workers, 1).model_state, train(1, 1).model_state);
+      if (task == perturbed) continue;               // in other directions by each worker
+      const TrainState shared = train(workers, 12);  // of params that differ by rounding
+      CHECK_LT((shared.model_state - one.model_state).cwiseAbs().maxCoeff(), 1e-5);
+      CHECK_LT((shared.params - one.params).cwiseAbs().maxCoeff(), 2e-6);
+    }
+  }
+}
+
+// Notes the keys that it is given.
+class NotesKeys : public Augmentation {
+ public:
+  static inline std::vector<Key> of_rows;
+  static inline std::vector<Key> of_batches;
+  NotesKeys() : Augmentation({}) {}
+  bool Changes(const AugmentedRow& row) const override {
+    of_rows.push_back(row.key.value());
+    of_batches.push_back(row.part.key);
+    return false;
+  }
+  void Augment(const AugmentedRow&, const ImageBatch&, float*, Workspace&) const override {}
+};
+
+struct NoOptions {
+  void Visit(FieldVisitor&) {}
+};
+
+TEST_CASE("What an augmentation draws is each worker's own, but for what it draws for the batch") {
+  AugmentationRegistry().Add<NoOptions>(
+      "NotesKeys", "For this test.",
+      [](const NoOptions&, const ImageExtent&) { return std::make_shared<NotesKeys>(); });
+  const Training training(ConfigOf(
+      Config::Parse(kMlp, "test").With("augment", R"({"type": "NotesKeys"})").Dump(), kSgd, 4));
+  const TrainState start = training.Start();
+  Workspace scratch;
+  for (int64_t worker = 0; worker < 4; ++worker) {
+    training.Evaluate(worker, 7, start.params, start.model_state, scratch);
+  }
+  REQUIRE_EQ(NotesKeys::of_rows.size(), 4);
+  for (size_t w = 0; w < 4; ++w) {
+    CHECK(NotesKeys::of_batches[w] == NotesKeys::of_rows[0]);
+    for (size_t other = 0; other < w; ++other) {
+      CHECK(!(NotesKeys::of_rows[w] == NotesKeys::of_rows[other]));
     }
   }
 }
@@ -235,13 +311,14 @@ TEST_CASE("Errors of trainings name what was wanted and what was got") {
   CHECK_EQ(ErrorOf([] { RunTraining(ConfigOf(kMlp, kAdam, 3), {}); }),
            "3 workers cannot share batches of 20 examples evenly; wanted a number of workers that "
            "divides the task's batch_size");
-  const std::string augmented =
-      R"({"type": "ImageMLP", "batch_size": 20, "data": "glyphs", "augment": {"type": "CTAugment"}})";
-  CHECK_NE(ErrorOf([&] {
-             RunTraining(ConfigOf(augmented, kSgd, 2, 1), {});
-           }).find("2 workers would each learn CTAugment's rates by themselves"),
-           std::string::npos);
-  RunTraining(ConfigOf(augmented, kSgd, 1, 1), {});
+  CHECK_EQ(ErrorOf([] { RunTraining(ConfigOf(kAugmented, kAdam, 5), {}); }),
+           "5 workers cannot share 12 probes evenly; wanted a number of workers that divides the "
+           "augmentation's probes");
+  const std::string mix = Mixed(kAugmented, kMlp);
+  CHECK_EQ(ErrorOf([&] { RunTraining(ConfigOf(mix, kSgd, 2, 1), {}); }),
+           "2 workers cannot share the probes of families that differ in them; wanted 1 worker, or "
+           "families whose augmentations have the same probes and depth");
+  RunTraining(ConfigOf(mix, kSgd, 1, 1), {});
   const std::string out = scratch / "run";
   const std::string learned = LearnedTheta(scratch);
   RunTraining(ConfigOf(kMlp, learned, 2), {.out_dir = out});

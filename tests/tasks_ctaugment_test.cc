@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -216,19 +217,21 @@ TEST_CASE("The 400 records of four ranks give the published rates and probabilit
   const NamedArrays golden = ReadArrayFile(GoldenPath("ctaugment_merge.safetensors")).arrays;
   const std::span<const float> packed = golden.At("records").As<float>();
   std::vector<OperationRecord> records;
-  for (size_t i = 0; i < packed.size(); i += 5) {
-    const auto arguments = static_cast<size_t>(packed[i + 1]);
-    OperationRecord record{.operation = static_cast<Operation>(packed[i]),
-                           .error = packed[i + 2 + arguments]};
-    REQUIRE(static_cast<int>(arguments) == EntryOf(record.operation).arguments);
-    std::copy_n(packed.begin() + static_cast<int64_t>(i) + 2, arguments, record.arguments);
-    records.push_back(record);
+  for (size_t i = 0; i < packed.size(); i += kPackedRecord) {
+    const auto one = packed.subspan(i).first<kPackedRecord>();
+    records.push_back(Unpack(one));
+    std::array<float, kPackedRecord> again{};
+    Pack(records.back(), again);
+    CHECK(std::ranges::equal(again, one));
   }
   REQUIRE(records.size() == 400);
   std::vector<float> wanted = InitialRates();
   RowFromArrays(RatesLayout(), golden, "", wanted);
   const std::vector<float> rates = RatesAfter(records);
   CHECK(rates == wanted);
+  std::vector<float> learned = InitialRates();
+  CtAugment({}, {.height = 8, .width = 8}).Learn(packed, learned);
+  CHECK(learned == wanted);
   std::vector<double> probabilities(rates.size());
   BinProbabilities(rates, 0.99, 0.85, probabilities);
   for (const LayoutEntry& entry : RatesLayout().entries()) {
@@ -305,29 +308,47 @@ TEST_CASE("Workers that share the probes of a step learn what one does that has 
   std::vector<float> losses(12);
   Uniform(KeyFromSeed(4), losses);
   Workspace scratch;
-  std::vector<float> alone = InitialRates();
-  augmentation.Learn(key, losses, alone, scratch);
-  std::vector<OperationRecord> gathered;
-  for (int64_t worker = 0; worker < 4; ++worker) {
-    const auto records = augmentation.Records(
-        key, 3 * worker, std::span<const float>(losses).subspan(3 * worker, 3), scratch);
-    CHECK(records.size() == 9);
-    gathered.insert(gathered.end(), records.begin(), records.end());
-  }
-  std::vector<float> together = InitialRates();
-  UpdateRates(gathered, 0.99, together);
-  CHECK(together == alone);
-  CHECK(together != InitialRates());
+  const auto records_of = [&](int64_t workers) {
+    std::vector<float> gathered(losses.size() * 3 * kPackedRecord);
+    const size_t probes = losses.size() / static_cast<size_t>(workers);
+    const size_t size = gathered.size() / static_cast<size_t>(workers);
+    for (int64_t worker = 0; worker < workers; ++worker) {
+      const auto w = static_cast<size_t>(worker);
+      augmentation.Record({.key = key, .index = worker, .count = workers},
+                          std::span<const float>(losses).subspan(w * probes, probes),
+                          std::span(gathered).subspan(w * size, size), scratch);
+    }
+    return gathered;
+  };
+  const std::vector<float> alone = records_of(1);
+  CHECK(records_of(4) == alone);
+  std::vector<float> rates = InitialRates();
+  augmentation.Learn(alone, rates);
+  CHECK(rates != InitialRates());
 }
 
 TEST_CASE("A record's error is twice what the label's probability lacks to 1") {
   const CtAugment augmentation({.depth = 1}, kDigits);
   Workspace scratch;
   const std::vector<float> losses = {0, std::log(4.0F), 1e9F, NAN, -INFINITY};
-  const auto records = augmentation.Records(KeyFromSeed(1), 0, losses, scratch);
-  CHECK(records[0].error == 0);
-  CHECK(records[1].error == doctest::Approx(1.5));
-  for (const size_t i : {2, 3, 4}) CHECK(records[i].error == 2);
+  std::vector<float> records(losses.size() * kPackedRecord);
+  augmentation.Record({.key = KeyFromSeed(1)}, losses, records, scratch);
+  const auto error = [&](size_t i) {
+    return Unpack(std::span<const float>(records).subspan(i * kPackedRecord).first<kPackedRecord>())
+        .error;
+  };
+  CHECK(error(0) == 0);
+  CHECK(error(1) == doctest::Approx(1.5));
+  for (const size_t i : {2, 3, 4}) CHECK(error(i) == 2);
+}
+
+TEST_CASE("Packed records that no operation makes are refused") {
+  const auto error = [](std::array<float, kPackedRecord> packed) {
+    return ErrorOf([&] { Unpack(packed); });
+  };
+  CHECK(error({19, 0, 1, -555, -555}) == "CTAugment: a record of operation 19, there are 19");
+  CHECK(error({NAN, 0, 1, -555, -555}) == "CTAugment: a record of operation nan, there are 19");
+  CHECK(error({0, 2, 1, 1, 1}) == "CTAugment: a record of autocontrast with 2 arguments, it has 1");
 }
 
 TEST_CASE("CTAugment names what is wrong with its options and images") {

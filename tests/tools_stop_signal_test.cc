@@ -2,9 +2,11 @@
 #include <fmt/core.h>
 
 #include <csignal>
+#include <filesystem>
 #include <string>
 
 #include "base/file.h"
+#include "learner/run/checkpoint.h"
 #include "learner/run/run_directory.h"
 #include "tests/learner_runs.h"
 #include "tests/process.h"
@@ -20,11 +22,12 @@ std::string Train(const TempDirectory& scratch, int64_t steps) {
                      scratch / "config.json", scratch / "run", steps);
 }
 
-// Sends the signal once the first line was written: its handler is there then.
-FinishedProcess RunAndSend(int signal, const std::string& command) {
+// Sends the signal once this was written, by default anything: its handler is there then.
+FinishedProcess RunAndSend(int signal, const std::string& command, const char* after = "") {
   bool sent = false;
-  return RunProcess({"/bin/sh", "-c", command}, [&](pid_t child, const std::string&) {
-    if (!sent) kill(child, signal);
+  return RunProcess({"/bin/sh", "-c", command}, [&](pid_t child, const std::string& output) {
+    if (sent || output.find(after) == std::string::npos) return;
+    kill(child, signal);
     sent = true;
   });
 }
@@ -42,6 +45,37 @@ TEST_CASE("Signals to stop save the run, the end of a terminal's session among t
     CHECK(stopped.errors.find("Stopping after this update; once more to stop at once.") !=
           std::string::npos);
     CHECK_EQ(Status(scratch), "interrupted");
+  }
+}
+
+TEST_CASE("A training of a model that is stopped goes on to the model of one that was not") {
+  const TempDirectory scratch;
+  WriteTextFile(scratch / "config.json", R"({
+    "task": {"type": "ImageMLP", "image_size": 8, "hidden": [4], "batch_size": 20,
+             "data": "glyphs", "augment": {"type": "CTAugment"}},
+    "optimizer": {"type": "Adam", "learning_rate": 0.01}, "workers": 2, "eval_every": 100})");
+  const auto train = [&](const char* out, int64_t steps) {
+    return fmt::format("exec " LOPT_BINARY_DIR
+                       "/lopt train {} --out {} --threads 2 --seed 5 --steps {}",
+                       scratch / "config.json", scratch / out, steps);
+  };
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    CAPTURE(signal);
+    const FinishedProcess stopped = RunAndSend(signal, train("run", 1000000000), "steps/s");
+    CHECK_EQ(stopped.exit_code, 75);
+    CHECK(stopped.errors.find("Stopping after this update; once more to stop at once.") !=
+          std::string::npos);
+    CHECK(stopped.output.ends_with("To go on:\n  lopt train --resume --out " + (scratch / "run") +
+                                   "\n"));
+    CHECK_EQ(Status(scratch), "interrupted");
+    const int64_t updates = RunDirectory(scratch / "run").ReadManifest().updates;
+    CHECK_EQ(CheckpointStore(scratch / "run/checkpoints", {}).Steps().back(), updates);
+    CHECK_EQ(RunProcess({"/bin/sh", "-c", train("run", updates + 3) + " --resume"}).exit_code, 0);
+    CHECK_EQ(RunProcess({"/bin/sh", "-c", train("whole", updates + 3)}).exit_code, 0);
+    for (const char* file : {"/model.safetensors", "/metrics.jsonl"}) {
+      CHECK_EQ(ReadTextFile((scratch / "run") + file), ReadTextFile((scratch / "whole") + file));
+    }
+    for (const char* run : {"run", "whole"}) std::filesystem::remove_all(scratch / run);
   }
 }
 

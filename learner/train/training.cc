@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "base/eigen.h"
 #include "base/error.h"
@@ -11,7 +12,6 @@
 #include "evaluation/inner_training.h"
 #include "evaluation/training_draw.h"
 #include "learner/gradient_sum.h"
-#include "tasks/ctaugment/rates.h"
 #include "tasks/registry.h"
 
 namespace lopt {
@@ -28,11 +28,21 @@ Eigen::VectorXf MeanOfWorkers(std::span<const WorkerStep> workers,
   return (sum / static_cast<double>(workers.size())).cast<float>();
 }
 
-// Whether the model state has the rates of CTAugment, which are no mean of the workers' rates.
-bool LearnsRates(const TaskFamily& task) {
-  const std::string& first = RatesLayout().entries().front().name;
-  return std::ranges::any_of(task.model_state_layout().entries(),
-                             [&](const LayoutEntry& entry) { return entry.name == first; });
+// Numbers of a worker's records.
+int64_t RecordsOfWorker(const TaskFamily& task, int64_t workers) {
+  const ProbeRecords records = task.parts().records.value_or(ProbeRecords());
+  return records.probes / workers * records.size;
+}
+
+void CheckProbes(const std::optional<ProbeRecords>& records, int64_t workers) {
+  Require(records || workers == 1,
+          "{} workers cannot share the probes of families that differ in them; wanted 1 worker, or "
+          "families whose augmentations have the same probes and depth",
+          workers);
+  Require(!records || records->probes % workers == 0,
+          "{} workers cannot share {} probes evenly; wanted a number of workers that divides the "
+          "augmentation's probes",
+          workers, records->probes);
 }
 
 }  // namespace
@@ -48,12 +58,8 @@ Training::Training(const TrainConfig& config)
       task_config_(task_->config_layout().size()) {
   Require(config.data_dir.empty() || resources_.data_dir_used(),
           "data_dir is {}, but the task does not read from it", config.data_dir);
-  Require(
-      config.workers == 1 || !LearnsRates(*task_),
-      "{} workers would each learn CTAugment's rates by themselves; wanted 1 worker, or another "
-      "augmentation",
-      config.workers);
   CheckBatches(*batches_, task_->parts().data, config.workers);
+  CheckProbes(task_->parts().records, config.workers);
   task_->Sample(FoldIn(key_, TrainingDraw::kTask), AsSpan(task_config_));
 }
 
@@ -80,10 +86,12 @@ WorkerStep Training::Evaluate(int64_t worker, int64_t step, const Eigen::VectorX
   const EpisodeStep at{.order = FoldIn(key_, TrainingDraw::kOrder), .step = step};
   const std::span<const int32_t> examples =
       ExamplesOfWorker(*batches_, task_->parts().data, config_.workers, worker, key, at, scratch);
+  const BatchPart part{.key = key, .index = worker, .count = config_.workers};
   if (worker > 0) key = FoldIn(key, static_cast<uint64_t>(worker));
   WorkerStep result{.aux = Eigen::VectorXf(task_->aux_layout().size()),
                     .gradient = Eigen::VectorXf(params.size()),
-                    .model_state = model_state};
+                    .model_state = model_state,
+                    .records = Eigen::VectorXf(RecordsOfWorker(*task_, config_.workers))};
   task_->Evaluate({.config = AsSpan(task_config_),
                    .params = AsSpan(params),
                    .model_state = AsSpan(result.model_state),
@@ -91,9 +99,11 @@ WorkerStep Training::Evaluate(int64_t worker, int64_t step, const Eigen::VectorX
                    .keys = {&key, 1},
                    .steps = {&at, 1},
                    .examples = examples,
+                   .parts = {&part, 1},
                    .losses = {&result.loss, 1},
                    .gradients = AsSpan(result.gradient),
-                   .aux = AsSpan(result.aux)},
+                   .aux = AsSpan(result.aux),
+                   .records = AsSpan(result.records)},
                   scratch);
   NoteProgress();
   return result;
@@ -107,6 +117,13 @@ Metrics Training::Update(std::span<const WorkerStep> workers, TrainState* state,
   const Eigen::VectorXf gradient = MeanOfWorkers(workers, &WorkerStep::gradient);
   const Eigen::VectorXf aux = MeanOfWorkers(workers, &WorkerStep::aux);
   state->model_state = MeanOfWorkers(workers, &WorkerStep::model_state);
+  std::vector<float> records;
+  for (const WorkerStep& worker : workers) {
+    records.insert(records.end(), worker.records.begin(), worker.records.end());
+  }
+  if (!records.empty()) {
+    task_->Learn(AsSpan(task_config_), records, AsSpan(state->model_state), scratch);
+  }
   rule_->Update(
       {.step = state->step,
        .num_steps = config_.steps,

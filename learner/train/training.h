@@ -34,6 +34,7 @@ struct WorkerStep {
   Eigen::VectorXf aux = {};          // [A]
   Eigen::VectorXf gradient = {};     // [P]
   Eigen::VectorXf model_state = {};  // [M], after the evaluation
+  Eigen::VectorXf records = {};      // TaskEvaluation::records of its part
 
   template <class Visitor>
   void VisitMembers(Visitor& visit) {
@@ -41,6 +42,7 @@ struct WorkerStep {
     visit("aux", aux);
     visit("gradient", gradient);
     visit("model_state", model_state);
+    visit("records", records);
   }
 };
 
@@ -67,13 +69,13 @@ class Training {
   // Before the first update: params, model state and a fresh optimizer state.
   TrainState Start() const;
   // What a worker makes of its part of the batch of step `step`, of these params and model state.
-  // Worker w's examples are those of ExamplesOfWorker; what else it draws, worker w > 0 draws with
-  // FoldIn(the step's key, w).
+  // Worker w's examples are those of ExamplesOfWorker, part w of the batch of the step's key; what
+  // it draws by itself, worker w > 0 draws with FoldIn(the step's key, w).
   WorkerStep Evaluate(int64_t worker, int64_t step, const Eigen::VectorXf& params,
                       const Eigen::VectorXf& model_state, Workspace& scratch) const;
   // Makes an update with what all workers made of its batch, in their order, at least one: losses,
-  // gradients, aux outputs and model states are averaged in float64. Returns the metrics
-  // loss/train, <aux>/train and gradient_norm.
+  // gradients, aux outputs and model states are averaged in float64, and the model state learns
+  // from the records of all. Returns the metrics loss/train, <aux>/train and gradient_norm.
   Metrics Update(std::span<const WorkerStep> workers, TrainState* state, Workspace& scratch) const;
   // The metrics loss/<split> and, where the task has one, accuracy/<split>, of all of eval_split.
   Metrics Judge(const TrainState& state, Workspace& scratch) const;

@@ -9,7 +9,7 @@
 namespace lopt {
 namespace {
 
-// What each of an evaluation's keys draws; 0 is the batch's (TaskFamily).
+// What a batch's key draws; 0 is the batch (TaskFamily).
 constexpr uint64_t kTrainPolicies = 1;
 constexpr uint64_t kProbePolicies = 2;
 
@@ -50,48 +50,48 @@ void CtAugment::Augment(const AugmentedRow& row, const ImageBatch& batch, float*
   const std::span<double> probabilities = scratch.Take<double>(RatesLayout().size());
   BinProbabilities(row.model_state, options_.decay, options_.threshold, probabilities);
   const auto step = [&](std::span<const float> draws) { return TrainStep(draws, probabilities); };
-  ApplyPolicies(
-      Policies(FoldIn(*row.key, kTrainPolicies), 0, std::ssize(batch.examples), step, scratch),
-      batch, out, scratch);
+  ApplyPolicies(Policies(row.part, kTrainPolicies, std::ssize(batch.examples), step, scratch),
+                batch, out, scratch);
 }
 
-void CtAugment::Probe(Key key, const ImageBatch& batch, float* out, Workspace& scratch) const {
-  const Workspace::Frame frame(scratch);
-  ApplyPolicies(
-      Policies(FoldIn(key, kProbePolicies), 0, std::ssize(batch.examples), ProbeStep, scratch),
-      batch, out, scratch);
-}
-
-void CtAugment::Learn(Key key, std::span<const float> losses, std::span<float> model_state,
+void CtAugment::Probe(const BatchPart& part, const ImageBatch& batch, float* out,
                       Workspace& scratch) const {
   const Workspace::Frame frame(scratch);
-  UpdateRates(Records(key, 0, losses, scratch), options_.decay, model_state);
+  ApplyPolicies(Policies(part, kProbePolicies, std::ssize(batch.examples), ProbeStep, scratch),
+                batch, out, scratch);
 }
 
-std::span<OperationRecord> CtAugment::Records(Key key, int64_t first, std::span<const float> losses,
-                                              Workspace& scratch) const {
+void CtAugment::Record(const BatchPart& part, std::span<const float> losses,
+                       std::span<float> records, Workspace& scratch) const {
+  const Workspace::Frame frame(scratch);
   const std::span<const PolicyStep> policies =
-      Policies(FoldIn(key, kProbePolicies), first, std::ssize(losses), ProbeStep, scratch);
-  const std::span<OperationRecord> records = scratch.Take<OperationRecord>(std::ssize(policies));
-  for (size_t i = 0; i < records.size(); ++i) {
+      Policies(part, kProbePolicies, std::ssize(losses), ProbeStep, scratch);
+  for (size_t i = 0; i < policies.size(); ++i) {
     const PolicyStep& step = policies[i];
     const float probability = std::exp(-losses[i / static_cast<size_t>(options_.depth)]);
-    records[i] = {
-        .operation = step.operation,
-        .arguments = {static_cast<float>(step.arguments[0]), static_cast<float>(step.arguments[1])},
-        // A network that has diverged recognises nothing.
-        .error = std::isfinite(probability) ? 2 * (1 - probability) : 2};
+    Pack({.operation = step.operation,
+          .arguments = {static_cast<float>(step.arguments[0]),
+                        static_cast<float>(step.arguments[1])},
+          // A network that has diverged recognises nothing.
+          .error = std::isfinite(probability) ? 2 * (1 - probability) : 2},
+         records.subspan(i * kPackedRecord).first<kPackedRecord>());
   }
-  return records;
+}
+
+void CtAugment::Learn(std::span<const float> records, std::span<float> model_state) const {
+  for (size_t i = 0; i < records.size(); i += kPackedRecord) {
+    const OperationRecord record = Unpack(records.subspan(i).first<kPackedRecord>());
+    UpdateRates({&record, 1}, options_.decay, model_state);
+  }
 }
 
 template <class MakeStep>
-std::span<PolicyStep> CtAugment::Policies(Key key, int64_t first, int64_t count,
+std::span<PolicyStep> CtAugment::Policies(const BatchPart& part, uint64_t draw, int64_t count,
                                           const MakeStep& make, Workspace& scratch) const {
   const std::span<PolicyStep> steps = scratch.Take<PolicyStep>(count * options_.depth);
   const Workspace::Frame frame(scratch);
   const std::span<float> draws = scratch.Take<float>(std::ssize(steps) * kDrawsPerStep);
-  Uniform(key, draws, static_cast<uint64_t>(first * options_.depth * kDrawsPerStep));
+  Uniform(FoldIn(part.key, draw), draws, static_cast<uint64_t>(part.index * std::ssize(draws)));
   for (size_t i = 0; i < steps.size(); ++i) {
     steps[i] = make(draws.subspan(i * kDrawsPerStep, kDrawsPerStep));
   }

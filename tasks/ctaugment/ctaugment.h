@@ -6,6 +6,7 @@
 #include "base/fields.h"
 #include "tasks/augmentation.h"
 #include "tasks/ctaugment/policy.h"
+#include "tasks/ctaugment/rates.h"
 
 namespace lopt {
 
@@ -23,8 +24,10 @@ struct CtAugmentOptions {
 // these rates (rates.h), which each evaluation on Split::kTrain updates after its batch; other
 // splits, and examples without a key, see images as they are. Operations work on 8-bit numbers,
 // those of the stored images where they were not resized. The records come from the network that is
-// trained, not from a moving average of it, and the images of the probes are the first of the
-// batch.
+// trained, not from a moving average of it, and the images of the probes are spread evenly over the
+// batch. Everything is drawn with the batch's key by the image's place in it, so that the parts of
+// a batch have the images of the whole, and their records, in the order of the parts, are its
+// records.
 class CtAugment : public Augmentation {
  public:
   // Throws Error as CheckOptions does, and unless images have 1 or 3 channels.
@@ -34,23 +37,22 @@ class CtAugment : public Augmentation {
   bool Changes(const AugmentedRow& row) const override;
   void Augment(const AugmentedRow& row, const ImageBatch& batch, float* out,
                Workspace& scratch) const override;
-  int64_t probes() const override { return options_.probes; }
-  void Probe(Key key, const ImageBatch& batch, float* out, Workspace& scratch) const override;
-  void Learn(Key key, std::span<const float> losses, std::span<float> model_state,
+  ProbeRecords records() const override {
+    return {.probes = options_.probes,
+            .size = options_.depth * static_cast<int64_t>(kPackedRecord)};
+  }
+  void Probe(const BatchPart& part, const ImageBatch& batch, float* out,
              Workspace& scratch) const override;
-
-  // The records of probes first, first + 1, ..., one for each of their operations, given their
-  // images' losses: what UpdateRates is given. Several processes that share the probes of a key
-  // learn what one does that has them all.
-  std::span<OperationRecord> Records(Key key, int64_t first, std::span<const float> losses,
-                                     Workspace& scratch) const;
+  // A packed record for each operation of each probe.
+  void Record(const BatchPart& part, std::span<const float> losses, std::span<float> records,
+              Workspace& scratch) const override;
+  void Learn(std::span<const float> records, std::span<float> model_state) const override;
 
  private:
-  // The policies of images first, first + 1, ... that `make(draws)` -> PolicyStep makes, [count,
-  // depth].
+  // The policies of a part's `count` images that `make(draws)` -> PolicyStep makes, [count, depth].
   template <class MakeStep>
-  std::span<PolicyStep> Policies(Key key, int64_t first, int64_t count, const MakeStep& make,
-                                 Workspace& scratch) const;
+  std::span<PolicyStep> Policies(const BatchPart& part, uint64_t draw, int64_t count,
+                                 const MakeStep& make, Workspace& scratch) const;
   void ApplyPolicies(std::span<const PolicyStep> policies, const ImageBatch& batch, float* out,
                      Workspace& scratch) const;
 

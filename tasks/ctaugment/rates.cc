@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
+
 namespace lopt {
 namespace {
 
@@ -20,6 +22,8 @@ Layout MakeRatesLayout() {
   }
   return Layout(std::move(tensors));
 }
+
+constexpr float kPadding = -555;
 
 using FirstBins = std::array<std::array<int64_t, 2>, kOperationCount>;
 
@@ -59,6 +63,28 @@ const Layout& RatesLayout() {
 
 int64_t FirstBin(Operation operation, int argument) {
   return kFirstBins[static_cast<size_t>(operation)][static_cast<size_t>(argument)];
+}
+
+void Pack(const OperationRecord& record, std::span<float, kPackedRecord> packed) {
+  const int arguments = EntryOf(record.operation).arguments;
+  std::ranges::fill(packed, kPadding);
+  packed[0] = static_cast<float>(record.operation);
+  packed[1] = static_cast<float>(arguments);
+  std::copy_n(record.arguments, arguments, packed.begin() + 2);
+  packed[static_cast<size_t>(2 + arguments)] = record.error;
+}
+
+OperationRecord Unpack(std::span<const float, kPackedRecord> packed) {
+  Require(packed[0] >= 0 && packed[0] < static_cast<float>(kOperationCount),
+          "CTAugment: a record of operation {}, there are {}", packed[0], kOperationCount);
+  OperationRecord record{.operation = static_cast<Operation>(packed[0])};
+  const int arguments = EntryOf(record.operation).arguments;
+  Require(packed[1] == static_cast<float>(arguments),
+          "CTAugment: a record of {} with {} arguments, it has {}", EntryOf(record.operation).name,
+          packed[1], arguments);
+  std::copy_n(packed.begin() + 2, arguments, record.arguments);
+  record.error = packed[static_cast<size_t>(2 + arguments)];
+  return record;
 }
 
 void UpdateRates(std::span<const OperationRecord> records, double decay, std::span<float> rates) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -23,6 +24,13 @@ struct OperationRecord {
   float arguments[2] = {};  // as many as it has
   float error = 0;
 };
+
+// A record as it goes from process to process, five numbers: the operation's place in their order,
+// how many arguments it has, these, the error, and -555 up to the end.
+inline constexpr size_t kPackedRecord = 5;
+void Pack(const OperationRecord& record, std::span<float, kPackedRecord> packed);
+// The reverse. Throws Error if there is no such operation, or it has another number of arguments.
+OperationRecord Unpack(std::span<const float, kPackedRecord> packed);
 
 // One record after the other: of each of its arguments a, bin int(a bins .999) becomes rate decay +
 // (1 - error / 2) (1 - decay), two float32 terms. The order counts (1e-4); records of several

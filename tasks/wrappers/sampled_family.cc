@@ -60,6 +60,7 @@ TaskParts PartsOfMix(const Tasks& tasks, const SampledFamilyOptions& options) {
   int64_t config = 0;
   int64_t model_state = 0;
   bool same_data = true;
+  bool same_records = true;
   Gradients gradients = first.gradients;
   bool allocates = false;
   for (size_t i = 0; i < tasks.size(); ++i) {
@@ -71,6 +72,7 @@ TaskParts PartsOfMix(const Tasks& tasks, const SampledFamilyOptions& options) {
             "tasks[{}] has {}",
             kSampledWho, MaximumWords(first), i, MaximumWords(parts));
     same_data = same_data && parts.data == first.data;
+    same_records = same_records && parts.records == first.records;
     gradients = std::max(gradients, parts.gradients);
     allocates = allocates || parts.allocates;
     config = std::max(config, parts.config.size());
@@ -79,6 +81,7 @@ TaskParts PartsOfMix(const Tasks& tasks, const SampledFamilyOptions& options) {
   return {.config = Layout({{"index", Shape()}, {"task", {config}}}),
           .params = first.params,
           .model_state = Layout({{"task", {model_state}}}),
+          .records = same_records ? first.records : std::nullopt,
           .aux = first.aux,
           .data = same_data ? first.data : DataRows(),
           .normalizer_maximum = first.normalizer_maximum,
@@ -197,15 +200,25 @@ void SampledFamily::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) cons
                                  .keys = whole(e.keys),
                                  .steps = whole(e.steps),
                                  .examples = whole(e.examples),
+                                 .parts = whole(e.parts),
                                  .losses = out(e.losses),
                                  .gradients = out(e.gradients),
-                                 .aux = out(e.aux)};
+                                 .aux = out(e.aux),
+                                 .records = out(e.records)};
     task.Evaluate(of_task, scratch);
     Scatter(of_task.model_state, places, e.model_state, e.rows);
     Scatter(of_task.losses, places, e.losses, e.rows);
     Scatter(of_task.gradients, places, e.gradients, e.rows);
     Scatter(of_task.aux, places, e.aux, e.rows);
+    Scatter(of_task.records, places, e.records, e.rows);
   }
+}
+
+void SampledFamily::DoLearn(std::span<const float> config, std::span<const float> records,
+                            std::span<float> model_state, Workspace& scratch) const {
+  const TaskFamily& task = *tasks_[IndexOf(config)];
+  task.Learn(config.subspan(1, task.config_layout().size()), records,
+             model_state.first(task.model_state_layout().size()), scratch);
 }
 
 std::vector<Pictures> SampledFamily::DoShow(const TaskEvaluation& e, Workspace& scratch) const {

@@ -20,7 +20,8 @@ struct SampledFamilyOptions {
 // Config: "index", the number of the family, and "task" [the most numbers of a family], the task's
 // own and then zeros; model state: "task" likewise. Where all families draw alike from splits of
 // the same rows, batches of one size, the mix has that data set. Otherwise each draws its own and
-// explicit examples are an Error.
+// explicit examples are an Error. Parts of a batch share probes where all families have as many
+// with records alike.
 class SampledFamily : public FamilyOverFamilies {
  public:
   // Throws Error as CheckOptions does, if there is no family or not one weight for each, and if
@@ -37,6 +38,8 @@ class SampledFamily : public FamilyOverFamilies {
   void DoInit(std::span<const float> config, Key key, std::span<float> params,
               std::span<float> model_state) const override;
   void DoEvaluate(const TaskEvaluation& evaluation, Workspace& scratch) const override;
+  void DoLearn(std::span<const float> config, std::span<const float> records,
+               std::span<float> model_state, Workspace& scratch) const override;
   std::vector<Pictures> DoShow(const TaskEvaluation& evaluation, Workspace& scratch) const override;
 
   // The number of the family of a task. Throws Error if there is none.

@@ -118,6 +118,12 @@ void TaskWrapper::DoEvaluate(const TaskEvaluation& evaluation, Workspace& scratc
   EvaluateTask(evaluation, scratch);
 }
 
+void TaskWrapper::DoLearn(std::span<const float> config, std::span<const float> records,
+                          std::span<float> model_state, Workspace& scratch) const {
+  task_->Learn(config.first(task_->config_layout().size()), records,
+               model_state.first(task_->model_state_layout().size()), scratch);
+}
+
 std::vector<Pictures> TaskWrapper::DoShow(const TaskEvaluation& evaluation,
                                           Workspace& scratch) const {
   return task_->Show(OfTask(evaluation, scratch), scratch);

@@ -63,6 +63,8 @@ class TaskWrapper : public FamilyOverFamilies {
   void DoInit(std::span<const float> config, Key key, std::span<float> params,
               std::span<float> model_state) const override;
   void DoEvaluate(const TaskEvaluation& evaluation, Workspace& scratch) const override;
+  void DoLearn(std::span<const float> config, std::span<const float> records,
+               std::span<float> model_state, Workspace& scratch) const override;
   std::vector<Pictures> DoShow(const TaskEvaluation& evaluation, Workspace& scratch) const override;
 
  private:
