@@ -283,6 +283,25 @@ TEST_CASE("A worker that lies over gRPC is refused with a line in the log, the j
   CHECK_EQ(checkpoint->learner.theta, RunMetaTraining(SmallExperiment(2, steps), {}).learner.theta);
 }
 
+TEST_CASE("A connection ends that has as many frames untaken as it reads ahead") {
+  const auto learner = ListenGrpc(ParseNetAddress("127.0.0.1:0"), {});
+  const std::string description = learner->Description();
+  auto worker = JoinGrpc(ParseNetAddress(description.substr(description.rfind(' ') + 1)), {});
+  std::optional<Connections::Event> opened;
+  WaitUntil("the connection is open", [&] { return (opened = learner->Poll()).has_value(); });
+  Wakeup arrived;
+  worker->NotifyOnEvent(&arrived);
+  for (int i = 0; i < 16; ++i) {
+    learner->Send(opened->connection, {.type = FrameType::kPulse});
+    arrived.WaitFor(std::chrono::minutes(1));  // it is there
+  }
+  worker.reset();
+  WaitUntil("the learner knows", [&] {
+    const auto event = learner->Poll();
+    return event && event->what == Connections::Event::What::kClosed;
+  });
+}
+
 // Certificates of the names "learner" and "worker", signed by "ca", and "stranger", signed by
 // itself.
 void MakeCertificates(const Job& job) {

@@ -556,8 +556,7 @@ class GrpcJoining final : public Connections {
   }
   ~GrpcJoining() override {
     events_.Notify(nullptr);
-    context_.TryCancel();
-    stream_.WaitUntilDone();
+    stream_.CancelAndWait();
   }
 
   std::string Description() const override { return fmt::format("{} to {}", GrpcLibrary(), text_); }
@@ -592,8 +591,10 @@ class GrpcJoining final : public Connections {
       done_ = true;
       is_done_.notify_all();
     }
-    void WaitUntilDone() {
+    void CancelAndWait() {
       std::unique_lock lock(mutex_);
+      Cancel();
+      Die("");  // no operation need be under way that would notice
       is_done_.wait(lock, [this] { return done_; });
     }
     bool done() const {
