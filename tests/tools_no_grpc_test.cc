@@ -1,0 +1,40 @@
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tests/process.h"
+#include "tests/temp_directory.h"
+
+// A program that was built without gRPC.
+
+namespace lopt {
+namespace {
+
+TEST_CASE("Workers that come and go are an error that says what is missing") {
+  const TempDirectory directory;
+  const std::string out = directory / "run";
+  const auto fails = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words = {"/usr/bin/env", "WORLD_SIZE=2", "RANK=1",
+                                      LOPT_BINARY_DIR "/lopt"};
+    words.insert(words.end(), more.begin(), more.end());
+    const FinishedProcess finished = RunProcess(words);
+    CHECK_EQ(finished.exit_code, 1);
+    CHECK_EQ(finished.errors,
+             "lopt: this program was built without gRPC, which workers that come and go want: "
+             "build it where gRPC is installed (libgrpc++-dev, protobuf-compiler-grpc)\n");
+    CHECK(!std::filesystem::exists(out));
+  };
+  fails({"meta-train", "--preset", "smoke", "--out", out, "--listen", "127.0.0.1:0"});
+  fails({"meta-train", "--preset", "smoke", "--out", out, "--init-method", "tcp://127.0.0.1:1"});
+  fails({"worker", "--join", "127.0.0.1:1"});
+}
+
+TEST_CASE("lopt version says so") {
+  const FinishedProcess finished = RunProcess({LOPT_BINARY_DIR "/lopt", "version"});
+  CHECK(finished.output.find("gRPC:             not built\n") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace lopt
