@@ -68,13 +68,16 @@ Array Array::To(const Memory& memory) const {
 }
 
 void Array::CheckDType(DType wanted) const {
-  Require(wanted == dtype_, "array of {} {} was read as {}", ToString(dtype_), ToString(shape_),
-          ToString(wanted));
+  if (wanted != dtype_) {
+    Fail("array of {} {} was read as {}", ToString(dtype_), ToString(shape_), ToString(wanted));
+  }
 }
 
 void Array::CopyFrom(std::span<const std::byte> values) {
-  Require(values.size() == buffer_.size(), "array of shape {} holds {} values, got {}",
-          ToString(shape_), size(), static_cast<int64_t>(values.size()) / ItemSize(dtype_));
+  if (values.size() != buffer_.size()) {
+    Fail("array of shape {} holds {} values, got {}", ToString(shape_), size(),
+         static_cast<int64_t>(values.size()) / ItemSize(dtype_));
+  }
   std::ranges::copy(values, bytes().begin());
 }
 
@@ -92,9 +95,10 @@ Array& NamedArrays::At(std::string_view name) {
 
 const Array& NamedArrays::At(std::string_view name, DType dtype, const Shape& shape) const {
   const Array& array = At(name);
-  Require(array.dtype() == dtype && array.shape() == shape,
-          "array '{}' must be {} of shape {}, got {} of shape {}", name, ToString(dtype),
-          ToString(shape), ToString(array.dtype()), ToString(array.shape()));
+  if (array.dtype() != dtype || array.shape() != shape) {
+    Fail("array '{}' must be {} of shape {}, got {} of shape {}", name, ToString(dtype),
+         ToString(shape), ToString(array.dtype()), ToString(array.shape()));
+  }
   return array;
 }
 

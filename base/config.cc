@@ -131,7 +131,7 @@ Config Config::FromJson(nlohmann::ordered_json json, std::string path) {
 }
 
 const nlohmann::ordered_json& Config::json() const {
-  Require(!empty(), "config: {} is missing", Shown(path_));
+  if (empty()) Fail("config: {} is missing", Shown(path_));
   return *json_;
 }
 

@@ -15,6 +15,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Throws Error with the message and the system's words, unless `error` is 0.
+template <class... Args>
+void RequireDone(int error, fmt::format_string<Args...> format, Args&&... args) {
+  if (error != 0) [[unlikely]] {
+    Fail("{}: {}", fmt::format(format, std::forward<Args>(args)...), SystemReason(error));
+  }
+}
+
 FileSystem& Files() { return Environment::Current().files(); }
 
 // What the system says of a file; none if there is no such file.
@@ -24,7 +32,7 @@ std::optional<FileStatus> StatusOf(const std::string& path) {
   if (error == ENOENT || error == ENOTDIR) {
     return std::nullopt;
   }
-  Require(error == 0, "cannot look at {}: {}", path, SystemReason(error));
+  RequireDone(error, "cannot look at {}", path);
   return status;
 }
 
@@ -42,7 +50,7 @@ void ReadInto(const std::string& path, Content* content) {
     const int64_t got =
         Files().Read(file.number(), std::as_writable_bytes(std::span(*content)).subspan(used),
                      static_cast<int64_t>(used));
-    Require(got >= 0, "cannot read {}: {}", path, SystemReason(static_cast<int>(-got)));
+    RequireDone(got < 0 ? static_cast<int>(-got) : 0, "cannot read {}", path);
     if (got == 0) {
       break;
     }
@@ -62,7 +70,7 @@ std::string TemporaryName(const std::string& path) {
 OpenFile::OpenFile(const std::string& path, OpenFor how, std::string_view what,
                    std::string_view shown)
     : files_(&Files()), number_(files_->Open(path, how)) {
-  Require(number_ >= 0, "{} {}: {}", what, shown.empty() ? path : shown, SystemReason(-number_));
+  RequireDone(number_ < 0 ? -number_ : 0, "{} {}", what, shown.empty() ? path : shown);
 }
 
 OpenFile::~OpenFile() {
@@ -125,18 +133,18 @@ void WriteTextFile(const std::string& path, std::string_view text, Flush flush) 
 void SyncDirectory(const std::string& path) {
   const OpenFile directory(path, OpenFor::kDirectory, "cannot open the directory");
   const int error = -Files().Flush(directory.number());
-  Require(error == 0, "cannot flush the directory {}: {}", path, SystemReason(error));
+  RequireDone(error, "cannot flush the directory {}", path);
 }
 
 void SyncFile(const std::string& path) {
   const OpenFile file(path, OpenFor::kRead, "cannot open");
   const int error = -Files().Flush(file.number());
-  Require(error == 0, "cannot flush {}: {}", path, SystemReason(error));
+  RequireDone(error, "cannot flush {}", path);
 }
 
 void CutFile(const std::string& path, int64_t bytes) {
   const int error = -Files().Cut(path, bytes);
-  Require(error == 0, "cannot cut {}: {}", path, SystemReason(error));
+  RequireDone(error, "cannot cut {}", path);
 }
 
 bool Exists(const std::string& path) { return StatusOf(path).has_value(); }
@@ -154,7 +162,7 @@ std::optional<int64_t> FileSize(const std::string& path) {
 std::vector<std::string> ListDirectory(const std::string& path) {
   std::vector<std::string> names;
   const int error = -Files().List(path, &names);
-  Require(error == 0, "{}: cannot be listed: {}", path, SystemReason(error));
+  RequireDone(error, "{}: cannot be listed", path);
   std::ranges::sort(names);
   return names;
 }
@@ -165,13 +173,13 @@ void MakeDirectories(const std::string& path) {
     MakeDirectories(fs::path(path).parent_path());
     error = -Files().MakeDirectory(path);
   }
-  Require(error == 0 || (error == EEXIST && IsDirectory(path)),
-          "cannot create the directory {}: {}", path, SystemReason(error));
+  RequireDone(error == EEXIST && IsDirectory(path) ? 0 : error, "cannot create the directory {}",
+              path);
 }
 
 void RenameFile(const std::string& from, const std::string& to) {
   const int error = -Files().Rename(from, to);
-  Require(error == 0, "cannot rename {} to {}: {}", from, to, SystemReason(error));
+  RequireDone(error, "cannot rename {} to {}", from, to);
 }
 
 void RemoveAll(const std::string& path) {
@@ -182,7 +190,7 @@ void RemoveAll(const std::string& path) {
     }
     error = -Files().Remove(path);
   }
-  Require(error == 0 || error == ENOENT, "cannot remove {}: {}", path, SystemReason(error));
+  RequireDone(error == ENOENT ? 0 : error, "cannot remove {}", path);
 }
 
 }  // namespace lopt

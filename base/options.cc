@@ -373,8 +373,8 @@ class FieldResolver : public FieldVisitor {
   }
 
   void Put(const char* name, Json value) {
-    Require(!resolved_->contains(name), "config: the key '{}' is declared twice", Path(name));
-    (*resolved_)[name] = std::move(value);
+    if (resolved_->contains(name)) Fail("config: the key '{}' is declared twice", Path(name));
+    *AppendMember(resolved_, name) = std::move(value);
   }
 
   const Config& config_;

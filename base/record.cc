@@ -18,7 +18,9 @@ constexpr const char* kFormatMember = "format";
 
 RecordWriter::RecordWriter(Json* object) : object_(object) { *object = Json::object(); }
 
-RecordWriter::Json* RecordWriter::Member(const std::string& name) { return &(*object_)[name]; }
+RecordWriter::Json* RecordWriter::Member(const std::string& name) {
+  return AppendMember(object_, name);
+}
 
 RecordWriter::Json* RecordWriter::AddElement(Json* list) {
   list->push_back(nullptr);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
@@ -37,22 +38,25 @@ class HeaderReader {
       : source_(source), data_bytes_(data_bytes) {}
 
   std::map<std::string, std::string> Metadata(const Json& json) const {
-    Require(json.is_object(), "{}: {} must be an object of texts, got {}", source_, kMetadataKey,
-            ShowJson(json));
+    if (!json.is_object()) {
+      Fail("{}: {} must be an object of texts, got {}", source_, kMetadataKey, ShowJson(json));
+    }
     std::map<std::string, std::string> metadata;
     for (const auto& [key, value] : json.items()) {
-      Require(value.is_string(), "{}: metadata '{}' must be text, got {}", source_, key,
-              ShowJson(value));
+      if (!value.is_string()) {
+        Fail("{}: metadata '{}' must be text, got {}", source_, key, ShowJson(value));
+      }
       metadata[key] = value.get<std::string>();
     }
     return metadata;
   }
 
   TensorInfo Tensor(const std::string& name, const Json& json) const {
-    Require(json.is_object() && json.size() == 3 && json.contains("dtype") &&
-                json.contains("shape") && json.contains("data_offsets"),
-            "{}: tensor '{}' must be an object with dtype, shape and data_offsets, got {}", source_,
-            name, ShowJson(json));
+    if (!json.is_object() || json.size() != 3 || !json.contains("dtype") ||
+        !json.contains("shape") || !json.contains("data_offsets")) {
+      Fail("{}: tensor '{}' must be an object with dtype, shape and data_offsets, got {}", source_,
+           name, ShowJson(json));
+    }
     TensorInfo info{.name = name,
                     .dtype = ReadDType(name, json["dtype"]),
                     .shape = ReadShape(name, json["shape"]),
@@ -60,10 +64,11 @@ class HeaderReader {
                     .end = 0};
     const uint64_t bytes = Bytes(info);
     ReadOffsets(json["data_offsets"], &info);
-    Require(info.end - info.begin == bytes,
-            "{}: tensor '{}' of {} {} needs {} bytes, data_offsets [{}, {}] give {}", source_, name,
-            ToString(info.dtype), ToString(info.shape), bytes, info.begin, info.end,
-            info.end - info.begin);
+    if (info.end - info.begin != bytes) {
+      Fail("{}: tensor '{}' of {} {} needs {} bytes, data_offsets [{}, {}] give {}", source_, name,
+           ToString(info.dtype), ToString(info.shape), bytes, info.begin, info.end,
+           info.end - info.begin);
+    }
     return info;
   }
 
@@ -107,17 +112,20 @@ class HeaderReader {
       ok = dimension <= static_cast<uint64_t>(INT64_MAX);
       shape.push_back(static_cast<int64_t>(dimension));
     }
-    Require(ok, "{}: tensor '{}': shape must be a list of non-negative integers, got {}", source_,
-            name, ShowJson(json));
+    if (!ok) {
+      Fail("{}: tensor '{}': shape must be a list of non-negative integers, got {}", source_, name,
+           ShowJson(json));
+    }
     return shape;
   }
 
   uint64_t Bytes(const TensorInfo& info) const {
     int64_t bytes = ItemSize(info.dtype);
     for (int64_t dimension : info.shape) {
-      Require(!__builtin_mul_overflow(bytes, dimension, &bytes),
-              "{}: tensor '{}': shape {} has too many elements", source_, info.name,
-              ToString(info.shape));
+      if (__builtin_mul_overflow(bytes, dimension, &bytes)) {
+        Fail("{}: tensor '{}': shape {} has too many elements", source_, info.name,
+             ToString(info.shape));
+      }
     }
     return static_cast<uint64_t>(bytes);
   }
@@ -130,9 +138,10 @@ class HeaderReader {
       begin = json[0].get<uint64_t>();
       end = json[1].get<uint64_t>();
     }
-    Require(begin <= end,
-            "{}: tensor '{}': data_offsets must be [begin, end] with 0 <= begin <= end, got {}",
-            source_, info->name, ShowJson(json));
+    if (begin > end) {
+      Fail("{}: tensor '{}': data_offsets must be [begin, end] with 0 <= begin <= end, got {}",
+           source_, info->name, ShowJson(json));
+    }
     Require(end <= data_bytes_, "{}: tensor '{}' ends at byte {} of the data, which has {}",
             source_, info->name, end, data_bytes_);
     info->begin = begin;
@@ -143,39 +152,46 @@ class HeaderReader {
   uint64_t data_bytes_;
 };
 
-// Names by falling element size, then by name.
-std::vector<std::string_view> DataOrder(const NamedArrays& arrays) {
-  std::vector<std::string_view> names;
-  for (const auto& [name, array] : arrays) {
-    Require(name != kMetadataKey, "safetensors: no array may be named {}", kMetadataKey);
-    names.push_back(name);
+using NamedArray = std::pair<const std::string, Array>;
+
+// By falling element size, then by name.
+std::vector<const NamedArray*> DataOrder(const NamedArrays& arrays) {
+  std::vector<const NamedArray*> order;
+  for (const NamedArray& named : arrays) {
+    Require(named.first != kMetadataKey, "safetensors: no array may be named {}", kMetadataKey);
+    order.push_back(&named);
   }
-  std::ranges::stable_sort(names, std::ranges::greater(), [&](std::string_view name) {
-    return ItemSize(arrays.At(name).dtype());
-  });
-  return names;
+  std::ranges::stable_sort(order, std::ranges::greater(),
+                           [](const NamedArray* named) { return ItemSize(named->second.dtype()); });
+  return order;
 }
 
-std::string HeaderText(const ArrayFile& file, const std::vector<std::string_view>& order) {
-  Json header = Json::object();
-  if (!file.metadata.empty()) {
-    header[kMetadataKey] = file.metadata;
-  }
-  size_t offset = 0;
-  for (std::string_view name : order) {
-    const Array& array = file.arrays.At(name);
-    const size_t end = offset + array.bytes().size();
-    *AppendMember(&header, std::string(name)) = {{"dtype", ToString(array.dtype())},
-                                                 {"shape", array.shape()},
-                                                 {"data_offsets", {offset, end}}};
-    offset = end;
-  }
-  std::string text;
+// The value as JSON, as the library writes it.
+std::string Dump(const Json& value) {
   try {
-    text = header.dump();
+    return value.dump();
   } catch (const Json::type_error&) {
     Fail("safetensors: a name or the metadata is not UTF-8");
   }
+}
+
+// As the library writes the same object, which it takes longer to build than all else here.
+std::string HeaderText(const ArrayFile& file, const std::vector<const NamedArray*>& order) {
+  std::string text = "{";
+  auto out = std::back_inserter(text);
+  if (!file.metadata.empty()) {
+    fmt::format_to(out, R"("{}":{})", kMetadataKey, Dump(file.metadata));
+  }
+  size_t offset = 0;
+  for (const NamedArray* named : order) {
+    const auto& [name, array] = *named;
+    const size_t end = offset + array.bytes().size();
+    fmt::format_to(out, R"({}{}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})",
+                   text.size() == 1 ? "" : ",", Dump(name), ToString(array.dtype()),
+                   fmt::join(array.shape(), ","), offset, end);
+    offset = end;
+  }
+  text += '}';
   const size_t used = kHeaderLengthBytes + text.size();
   text.append((kDataAlignment - used % kDataAlignment) % kDataAlignment, ' ');
   return text;
@@ -222,19 +238,19 @@ ArrayFile ParseArrayFile(std::span<const std::byte> bytes, const std::string& so
 }
 
 std::vector<std::byte> SerializeArrayFile(const ArrayFile& file) {
-  const std::vector<std::string_view> order = DataOrder(file.arrays);
+  const std::vector<const NamedArray*> order = DataOrder(file.arrays);
   const std::string header = HeaderText(file, order);
   const uint64_t header_bytes = header.size();
   size_t total = kHeaderLengthBytes + header.size();
-  for (std::string_view name : order) {
-    total += file.arrays.At(name).bytes().size();
+  for (const NamedArray* named : order) {
+    total += named->second.bytes().size();
   }
   std::vector<std::byte> bytes(total);
   auto out = bytes.begin();
   out = std::ranges::copy(std::as_bytes(std::span(&header_bytes, 1)), out).out;
   out = std::ranges::copy(std::as_bytes(std::span(header)), out).out;
-  for (std::string_view name : order) {
-    out = std::ranges::copy(file.arrays.At(name).bytes(), out).out;
+  for (const NamedArray* named : order) {
+    out = std::ranges::copy(named->second.bytes(), out).out;
   }
   return bytes;
 }

@@ -1,9 +1,11 @@
 #include "base/strict_json.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -67,10 +69,11 @@ class Builder {
 
   bool key(std::string& name) {
     Level& level = levels_.back();
-    Require(level.keys.insert(name).second, "{}: line {}: key '{}' appears twice", source_, *line_,
-            JoinKey(level.path, name));
+    level.key = name;
+    if (!level.keys.insert(name).second) {
+      Fail("{}: line {}: key '{}' appears twice", source_, *line_, Path());
+    }
     level.slot = AppendMember(level.value, name);
-    level.slot_path = JoinKey(level.path, name);
     return true;
   }
 
@@ -90,11 +93,20 @@ class Builder {
  private:
   struct Level {
     Json* value;
-    std::string path;
     Json* slot = nullptr;  // where the value of the last key goes
-    std::string slot_path = {};
+    std::string key = {};  // the last one
     std::set<std::string> keys = {};
   };
+
+  // Of the last key.
+  std::string Path() const {
+    std::string path;
+    for (const Level& level : levels_) {
+      path = level.value->is_array() ? JoinIndex(path, level.value->size() - 1)
+                                     : JoinKey(path, level.key);
+    }
+    return path;
+  }
 
   // Puts the value where it belongs and returns its place.
   Json* Place(Json value) {
@@ -104,7 +116,6 @@ class Builder {
     }
     Level& level = levels_.back();
     if (level.value->is_array()) {
-      level.slot_path = JoinIndex(level.path, level.value->size());
       level.value->push_back(std::move(value));
       return &level.value->back();
     }
@@ -121,7 +132,7 @@ class Builder {
     Require(levels_.size() < kMaxDepth, "{}: line {}: more than {} levels of nesting", source_,
             *line_, kMaxDepth);
     Json* place = Place(std::move(value));
-    levels_.push_back({.value = place, .path = levels_.empty() ? "" : levels_.back().slot_path});
+    levels_.push_back({.value = place});
     return true;
   }
 
@@ -168,9 +179,15 @@ Json ParseStrictJson(std::string_view text, const std::string& source, bool allo
 
 Json* AppendMember(Json* object, const std::string& name) {
   using Members = Json::object_t::Container;
-  return &static_cast<Members&>(object->get_ref<Json::object_t&>())
-              .emplace_back(name, nullptr)
-              .second;
+  auto& members = static_cast<Members&>(object->get_ref<Json::object_t&>());
+  if (members.size() == members.capacity()) {
+    // The vector itself would copy the values with all that is in them, for their keys are const.
+    Members grown;
+    grown.reserve(std::max<size_t>(4, 2 * members.size()));
+    for (auto& [key, value] : members) grown.emplace_back(key, std::move(value));
+    members.swap(grown);
+  }
+  return &members.emplace_back(name, nullptr).second;
 }
 
 std::string JoinKey(std::string_view path, std::string_view key) {

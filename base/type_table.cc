@@ -45,20 +45,21 @@ const TypeEntry& TypeTable::Find(const Config& config) const {
 }
 
 const TypeEntry* TypeTable::Find(const Config& config, Problems* problems) const {
-  const std::string path = JoinKey(config.path(), "type");
+  const auto path = [&] { return JoinKey(config.path(), "type"); };
   if (config.empty() || !config.json().contains("type")) {
-    problems->Add(fmt::format("'{}' is missing; {}", path, ValidTypes()));
+    problems->Add(fmt::format("'{}' is missing; {}", path(), ValidTypes()));
     return nullptr;
   }
   const nlohmann::ordered_json& json = config.json()["type"];
   if (!json.is_string()) {
-    problems->Add(fmt::format("'{}' must be text, got {}; {}", path, ShowJson(json), ValidTypes()));
+    problems->Add(
+        fmt::format("'{}' must be text, got {}; {}", path(), ShowJson(json), ValidTypes()));
     return nullptr;
   }
   const std::string& type = json.get_ref<const std::string&>();
   const auto found = std::ranges::find(entries_, type, &TypeEntry::type);
   if (found == entries_.end()) {
-    problems->Add(fmt::format("'{}' is '{}'; {}{}{}", path, type, ValidTypes(),
+    problems->Add(fmt::format("'{}' is '{}'; {}{}{}", path(), type, ValidTypes(),
                               elsewhere_.empty() ? "" : "; " + elsewhere_,
                               DidYouMean(type, TypeNames(entries_))));
     return nullptr;

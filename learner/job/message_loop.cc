@@ -22,11 +22,16 @@ constexpr microseconds kSpin{100};
 constexpr microseconds kShortestSleep{15};
 constexpr microseconds kLongestSleep{1000};
 
+// The system's files are read for it.
+int Cores() {
+  static const auto cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  return cores;
+}
+
 // Looks take time from ranks that work where there are more of them than cores: all together they
 // may take about a quarter of the cores.
 microseconds ShortestSleep(const Transport& transport) {
-  const auto cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  const int crowd = (transport.ranks_on_host() + cores - 1) / cores;
+  const int crowd = (transport.ranks_on_host() + Cores() - 1) / Cores();
   return transport.rank() == 0 || crowd == 1 ? kShortestSleep : 20 * crowd * microseconds(1);
 }
 constexpr double kStatusSeconds = 0.5;
@@ -41,7 +46,7 @@ MessageLoop::MessageLoop(Transport* transport, Wakeup* wakeup, Options options)
       wakeup_(wakeup),
       options_(std::move(options)),
       woken_by_messages_(transport->NotifyOnArrival(wakeup)),
-      spins_(transport->ranks_on_host() <= static_cast<int>(std::thread::hardware_concurrency())),
+      spins_(transport->ranks_on_host() <= Cores()),
       shortest_sleep_(ShortestSleep(*transport)),
       progress_(options_.progress.size()),
       tended_(Clock::now()),

@@ -120,14 +120,14 @@ void WindowJournal::GoOnFrom(int64_t position, std::span<const int64_t> windows,
 
 void WindowJournal::Write() {
   const int error = file_->Write(std::as_bytes(std::span(noted_)));
-  Require(error == 0, "cannot write {}: {}", path_, SystemReason(error));
+  if (error != 0) Fail("cannot write {}: {}", path_, SystemReason(error));
   end_ += std::ssize(noted_);
   noted_.clear();
 }
 
 void WindowJournal::Sync() const {
   const int error = -JournalFiles().FlushData(file_->number());
-  Require(error == 0, "cannot flush {}: {}", path_, SystemReason(error));
+  if (error != 0) Fail("cannot flush {}: {}", path_, SystemReason(error));
 }
 
 void WindowJournal::ForgetBefore(int64_t position) {
