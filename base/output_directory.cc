@@ -1,6 +1,8 @@
 #include "base/output_directory.h"
 
 #include <filesystem>
+#include <ranges>
+#include <string>
 #include <vector>
 
 #include "base/environment.h"
@@ -12,17 +14,26 @@ namespace lopt {
 namespace fs = std::filesystem;
 
 void MakeOutputDirectory(const std::string& path) {
-  std::vector<fs::path> hold_new_names;  // to be flushed, or a crash may take what is made here
-  for (fs::path made = fs::absolute(path); !Exists(made) && made.has_relative_path();
-       made = made.parent_path()) {
-    hold_new_names.push_back(made.parent_path());
+  FileSystem& files = Environment::Current().files();
+  fs::path there = fs::absolute(path);
+  if (!there.has_filename()) there = there.parent_path();
+  std::vector<fs::path> missing;
+  for (; !Exists(there) && there.has_relative_path(); there = there.parent_path()) {
+    missing.push_back(there);
   }
-  MakeDirectories(path);
-  for (const fs::path& directory : hold_new_names) {
-    SyncDirectory(directory);
+  // A directory's name is flushed before anything is made in it, or a crash may take both. One that
+  // is there and empty may have been left without by a process that was killed.
+  std::vector<std::string> names;
+  if (there.has_relative_path() && files.List(there, &names) == 0 && names.empty() &&
+      files.MayWrite(there.parent_path()) == 0) {
+    SyncDirectory(there.parent_path());
   }
-  const int error = -Environment::Current().files().MayWrite(path);
-  Require(error == 0, "cannot write to the output directory {}: {}", path, SystemReason(error));
+  for (const fs::path& made : missing | std::views::reverse) {
+    MakeDirectories(made);
+    SyncDirectory(made.parent_path());
+  }
+  const int error = -files.MayWrite(path);
+  if (error != 0) Fail("cannot write to the output directory {}: {}", path, SystemReason(error));
 }
 
 void RemoveMatching(const std::string& directory,

@@ -13,6 +13,7 @@
 #include "learner/run/worker_files.h"
 #include "lopt/registry.h"
 #include "tests/error_of.h"
+#include "tests/flushed_paths.h"
 #include "tests/learner_child.h"
 #include "tests/replace_in_file.h"
 #include "tests/temp_directory.h"
@@ -349,7 +350,9 @@ TEST_CASE("A write that is killed anywhere leaves the old checkpoint or the whol
     const ChildEnd end = RunInChild(
         [&] { CheckpointStore(directory.path(), {.keep_last = 1}, die).Write(Make(20)); });
     CHECK(end.signal == signal);
-    store.RemoveUnfinished();
+    flushed_paths.clear();
+    store.Settle();
+    CHECK(flushed_paths == std::vector<std::string>{directory.path()});
     for (const auto& entry : fs::directory_iterator(directory.path())) {
       CHECK(entry.path().filename().string().starts_with("step-"));
     }

@@ -47,7 +47,7 @@ void RunWriter::Event(const char* what) const {
 std::optional<Checkpoint> RunWriter::Resume() {
   Event("resume");
   lock_.emplace(directory_.path());
-  store_.RemoveUnfinished();
+  store_.Settle();
   directory_.RemoveUnfinished();
   constexpr WorkerStates kWindows = WorkerStates::kWindows;
   std::optional<Checkpoint> checkpoint =

@@ -420,7 +420,7 @@ void CheckpointStore::RemoveAfter(int64_t step) const {
   }
 }
 
-void CheckpointStore::RemoveUnfinished() const {
+void CheckpointStore::Settle() const {
   if (!IsDirectory(directory_)) {
     return;
   }
@@ -431,6 +431,7 @@ void CheckpointStore::RemoveUnfinished() const {
       RemoveAll(path);
     }
   }
+  SyncDirectory(directory_);
 }
 
 std::vector<int64_t> CheckpointStore::Steps() const {

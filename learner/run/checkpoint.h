@@ -110,8 +110,10 @@ class CheckpointStore {
   std::string Begin(int64_t step) const;
   void Commit(const Checkpoint& checkpoint, std::span<const CheckpointFile> workers) const;
   void Discard(int64_t step) const;
-  // Removes, with a line in the log, what killed writes left behind.
-  void RemoveUnfinished() const;
+  // To be called before a run goes on, for a writer may have been killed anywhere: removes, with a
+  // line in the log, what unfinished writes left behind, and flushes the names of the checkpoints,
+  // or a crash may take one on which the run has gone on.
+  void Settle() const;
   // The same for a run that has no workers and no learner: the checkpoint is one file of arrays.
   void Write(const ArraysCheckpoint& checkpoint) const;
   // The newest of these, none if there is none.

@@ -53,7 +53,7 @@ TrainState TrainWriter::Begin() {
   lock_.emplace(directory_.path());
   std::optional<ArraysCheckpoint> checkpoint;
   if (options_.resume) {
-    store_.RemoveUnfinished();
+    store_.Settle();
     directory_.RemoveUnfinished();
     checkpoint = store_.ReadNewestArrays();
     if (!checkpoint) {
