@@ -71,6 +71,7 @@ int Disk::Open(const std::string& path, OpenFor what) {
   if (!node->directory && what == OpenFor::kDirectory) return -ENOTDIR;
   if (what == OpenFor::kReplace && !node->bytes.empty()) {
     node->bytes.clear();
+    node->unwritten = {0, 0};
     node->dirty = true;
   }
   opened_[next_descriptor_] = {.node = node};
@@ -120,9 +121,20 @@ int Disk::Flush(int descriptor) {
     node.changes.clear();
   } else if (node.dirty) {
     node.flushed = node.bytes;
+    const auto [first, end] = node.unwritten;
+    std::fill_n(node.flushed.begin() + first, end - first, std::byte{0});
     node.dirty = false;
   }
   return 0;
+}
+
+void Disk::FailFlush(int descriptor) {
+  const Opened* const opened = Find(descriptor);
+  if (opened == nullptr || opened->node->directory || !opened->node->dirty) return;
+  Node& node = *opened->node;
+  const auto flushed = std::min(std::ssize(node.flushed), std::ssize(node.bytes));
+  const auto [first, end] = node.unwritten;
+  node.unwritten = {first < end ? std::min(first, flushed) : flushed, std::ssize(node.bytes)};
 }
 
 int Disk::Cut(const std::string& path, int64_t bytes) {
@@ -131,6 +143,8 @@ int Disk::Cut(const std::string& path, int64_t bytes) {
   if (node->directory) return -EISDIR;
   if (std::ssize(node->bytes) != bytes) {
     node->bytes.resize(static_cast<size_t>(bytes));
+    node->unwritten.first = std::min(node->unwritten.first, bytes);
+    node->unwritten.second = std::min(node->unwritten.second, bytes);
     node->dirty = true;
     node->changed = now_();
   }
@@ -230,6 +244,8 @@ void Disk::LosePower(const NodePtr& node, Random* random) {
     return;
   }
   node->links = 1;
+  const auto [first, end] = std::exchange(node->unwritten, {0, 0});
+  std::fill_n(node->bytes.begin() + first, end - first, std::byte{0});
   if (!std::exchange(node->dirty, false)) return;
   switch (random->Between(0, 3)) {
     case 0:

@@ -36,6 +36,9 @@ class Disk final : public FileSystem {
   int64_t Read(int descriptor, std::span<std::byte> bytes, int64_t offset) override;
   int64_t Write(int descriptor, std::span<const std::byte> bytes) override;
   int Flush(int descriptor) override;
+  // A flush that fails. As on Linux, no later one writes what there was of a file's bytes: the
+  // power leaves zeros there.
+  void FailFlush(int descriptor);
   int FlushData(int descriptor) override { return Flush(descriptor); }
   int Cut(const std::string& path, int64_t bytes) override;
   int Look(const std::string& path, FileStatus* status) override;
@@ -64,6 +67,7 @@ class Disk final : public FileSystem {
     std::vector<std::byte> bytes = {};
     std::vector<std::byte> flushed = {};
     bool dirty = false;
+    std::pair<int64_t, int64_t> unwritten = {0, 0};  // first and last + 1 byte
     // Of a directory.
     Names names = {};
     Names flushed_names = {};

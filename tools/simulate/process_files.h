@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/file_system.h"
+#include "tools/simulate/disk.h"
 #include "tools/simulate/process.h"
 
 namespace lopt {
@@ -18,8 +19,8 @@ namespace lopt {
 class ProcessFiles final : public FileSystem {
  public:
   // `fails` says for each call that writes or flushes which error number it fails with; 0: none.
-  ProcessFiles(Process* process, FileSystem* files, std::function<int()> fails)
-      : process_(process), files_(files), fails_(std::move(fails)) {}
+  ProcessFiles(Process* process, Disk* disk, std::function<int(bool flushes)> fails)
+      : process_(process), disk_(disk), fails_(std::move(fails)) {}
 
   int Open(const std::string& path, OpenFor what) override;
   int Close(int descriptor) override;
@@ -39,14 +40,17 @@ class ProcessFiles final : public FileSystem {
   int Lock(int descriptor) override;
 
  private:
+  enum class Kind { kReads, kWrites, kFlushes };
   // What the call gives, or minus the error number that it fails with.
   template <class Call>
-  auto Do(bool writes, std::string_view what, std::string_view path, const Call& call)
+  auto Do(Kind kind, std::string_view what, std::string_view path, const Call& call)
       -> decltype(call());
+  template <class Call>
+  int DoFlush(int descriptor, std::string_view what, const Call& call);
 
   Process* process_;
-  FileSystem* files_;
-  std::function<int()> fails_;
+  Disk* disk_;
+  std::function<int(bool flushes)> fails_;
 };
 
 }  // namespace lopt

@@ -15,6 +15,13 @@ namespace lopt {
 
 namespace po = boost::program_options;
 
+namespace {
+
+// Schedules between two lines that say how far it is.
+constexpr int64_t kProgress = 10'000;
+
+}  // namespace
+
 int SimulateCommand(const std::vector<std::string>& arguments) {
   po::options_description options("Options");
   auto add = options.add_options();
@@ -53,6 +60,10 @@ int SimulateCommand(const std::vector<std::string>& arguments) {
   int64_t deaths = 0;
   double simulated = 0;
   for (int64_t i = 0; i < count; ++i) {
+    if (i > 0 && i % kProgress == 0) {
+      fmt::print("{} of {} schedules, {} failed\n", i, count, failed);
+      std::fflush(stdout);
+    }
     const ScheduleResult result =
         RunSchedule({.seed = static_cast<uint64_t>(seed + i), .trace = trace});
     fmt::print("{}", result.trace);

@@ -27,7 +27,7 @@ UndisturbedRun RunUndisturbed(const SmallRunKind& kind) {
   Disk disk([] { return 0.0; });
   const Machine machine{.host = "undisturbed", .boot = "first"};
   Process process(&world, {.name = "undisturbed", .machine = &machine});
-  ProcessFiles files(&process, &disk, [] { return 0; });
+  ProcessFiles files(&process, &disk, [](bool) { return 0; });
   process.UseFiles(&files);
   UndisturbedRun run;
   std::string error;
