@@ -1,13 +1,19 @@
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <cmath>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
+#include "base/file.h"
 #include "learner/experiment.h"
 #include "learner/job/meta_trainer.h"
+#include "learner/run/run_directory.h"
+#include "learner/train/trainer.h"
 #include "tests/learner_local_job.h"
+#include "tests/learner_local_training.h"
 #include "tests/learner_runs.h"
 #include "tests/temp_directory.h"
 
@@ -66,6 +72,16 @@ Eigen::VectorXf Train(int threads) {
   return RunMetaTraining(config, options).learner.theta;
 }
 
+TrainConfig OfTorchModel(const char* task, int64_t workers, int64_t steps = 9) {
+  TrainConfig config;
+  config.task = Config::Parse(task, "test");
+  config.optimizer = Config::Parse(R"({"type": "SGD", "learning_rate": 0.1})", "test");
+  config.workers = workers;
+  config.steps = steps;
+  config.eval_every = 3;
+  return config;
+}
+
 }  // namespace
 
 TEST_CASE("Meta-training on torch tasks gives the same theta on 1, 2 and 4 threads") {
@@ -108,6 +124,62 @@ TEST_CASE("Torch tasks on a device give the same bits on any ranks and threads, 
   }
   CHECK(FinalTheta(parts.path()) == FinalTheta(whole.path()));
   CHECK(MetricsLines(parts.path()) == MetricsLines(whole.path()));
+}
+
+TEST_CASE("A torch model has the same bytes from one rank and from 2 and 3, stopped or not") {
+  for (const char* task :
+       {R"({"type": "TorchImageMLP", "image_size": 4, "hidden": [4], "norm": "batch",
+            "batch_size": 8, "data": "glyphs"})",
+        R"({"type": "TorchImageConv", "image_size": 4, "channels": [2], "strides": [2],
+            "batch_size": 8, "data": "glyphs"})",
+        R"({"type": "TorchSequenceRegression", "hidden": 3, "steps": 4})"}) {
+    CAPTURE(std::string(task));
+    const TempDirectory scratch;
+    const TrainConfig config = OfTorchModel(task, 4);
+    const TrainResult one = RunTraining(config, {.out_dir = scratch / "one", .threads = 3});
+    CHECK(one.state.params != RunTraining(OfTorchModel(task, 4, 1), {}).state.params);
+    for (const int ranks : {2, 3}) {
+      CAPTURE(ranks);
+      const TrainOptions options{.out_dir = scratch / std::to_string(ranks)};
+      std::atomic<bool> stop = false;
+      TrainOptions stopped = options;
+      stopped.stop = &stop;
+      stopped.on_step = [&](const TrainProgress& p) { stop = p.step == 4; };
+      for (const std::string& error : TrainOnRanks(config, ranks, stopped)) {
+        CHECK_EQ(error, "no error");
+      }
+      CHECK_EQ(RunDirectory(options.out_dir).ReadManifest().updates, 4);
+      TrainOptions resumed = options;
+      resumed.resume = true;
+      for (const std::string& error : TrainOnRanks(config, ranks, resumed)) {
+        CHECK_EQ(error, "no error");
+      }
+      for (const char* file : {"/model.safetensors", "/metrics.jsonl"}) {
+        CHECK_EQ(ReadFile(options.out_dir + file), ReadFile((scratch / "one") + file));
+      }
+    }
+  }
+}
+
+TEST_CASE("A torch model's training is that of the native one, to rounding") {
+  for (
+      const auto& [torch, native] :
+      {std::pair{R"({"type": "TorchImageMLP", "image_size": 4, "hidden": [6], "batch_size": 8,
+                      "data": "glyphs"})",
+                 R"({"type": "ImageMLP", "image_size": 4, "hidden": [6], "batch_size": 8,
+                      "data": "glyphs"})"},
+       std::pair{
+           R"({"type": "TorchImageConv", "image_size": 4, "channels": [2], "strides": [2], "batch_size": 8,
+                      "data": "glyphs"})",
+           R"({"type": "ImageConv", "image_size": 4, "channels": [2], "strides": [2], "batch_size": 8,
+                      "data": "glyphs"})"}}) {
+    CAPTURE(std::string(torch));
+    const Eigen::VectorXf start = RunTraining(OfTorchModel(native, 4, 1), {}).state.params;
+    const Eigen::VectorXf trained = RunTraining(OfTorchModel(native, 4), {}).state.params;
+    const Eigen::VectorXf by_torch = RunTraining(OfTorchModel(torch, 4), {}).state.params;
+    CHECK_GT((trained - start).cwiseAbs().maxCoeff(), 1e-2);
+    CHECK_LT((by_torch - trained).cwiseAbs().maxCoeff(), 1e-5);
+  }
 }
 
 }  // namespace lopt

@@ -25,6 +25,7 @@
 #include "tests/error_of.h"
 #include "tests/known_lopt.h"
 #include "tests/learner_child.h"
+#include "tests/learner_local_training.h"
 #include "tests/temp_directory.h"
 
 namespace lopt {
@@ -65,24 +66,6 @@ std::string LearnedTheta(const TempDirectory& directory) {
                  {.learned_optimizer = config,
                   .theta = Eigen::Map<const Eigen::VectorXf>(theta.data(), std::ssize(theta))});
   return R"({"type": "Theta", "file": ")" + path + "\"}";
-}
-
-// The same on ranks that are threads, which all write to the directory of `options`. Returns the
-// errors by rank.
-std::vector<std::string> TrainOnRanks(const TrainConfig& config, int ranks,
-                                      const TrainOptions& options) {
-  const auto transports = MakeLocalTransports(ranks);
-  std::vector<std::string> errors(static_cast<size_t>(ranks));
-  std::vector<std::thread> threads;
-  for (size_t rank = 0; rank < errors.size(); ++rank) {
-    threads.emplace_back([&, rank] {
-      TrainOptions mine = options;
-      mine.transport = transports[rank].get();
-      errors[rank] = ErrorOf([&] { RunTraining(config, mine); });
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  return errors;
 }
 
 std::string Over(const std::string& wrapper, const std::string& task) {
@@ -292,6 +275,56 @@ TEST_CASE("A training that is told to stop goes on from there, on other ranks to
   }
   CHECK_EQ(Model(scratch / "stopped"), Model(scratch / "undisturbed"));
   CHECK_EQ(MetricsOfRun(scratch / "stopped"), MetricsOfRun(scratch / "undisturbed"));
+}
+
+TEST_CASE("A training starts from the model of a file, with a fresh optimizer") {
+  const TempDirectory scratch;
+  const std::string task = Config::Parse(kAugmented, "test").With("norm", "batch").Dump();
+  TrainConfig config = ConfigOf(task, kAdam, 2);
+  config.keep_last = 9;
+  RunTraining(config, {.out_dir = scratch / "whole"});
+  const auto state = [&](const char* run, const char* step) {
+    return (scratch / run) + "/checkpoints/step-000000" + step + "/state.safetensors";
+  };
+  const NamedArrays drawn = ReadArrayFile(state("whole", "00")).arrays;
+  const NamedArrays trained = ReadArrayFile(state("whole", "12")).arrays;
+  for (const std::string& file :
+       {(scratch / "whole") + "/model.safetensors", state("whole", "12")}) {
+    CAPTURE(file);
+    config.init_model = file;
+    RunTraining(config, {.out_dir = scratch / "tuned", .overwrite = true});
+    for (const auto& [name, array] : ReadArrayFile(state("tuned", "00")).arrays) {
+      CAPTURE(name);
+      const bool of_model = name.starts_with("params/") || name.starts_with("model_state/");
+      CHECK(array == (of_model ? trained : drawn).At(name));
+    }
+    CHECK(drawn.At("params/mlp/linear_0/w") != trained.At("params/mlp/linear_0/w"));
+    CHECK_NE(Model(scratch / "tuned"), Model(scratch / "whole"));
+  }
+
+  // The file is wanted at the start alone, of rank 0.
+  std::atomic<bool> stop = false;
+  const TrainResult stopped = RunTraining(
+      config, {.out_dir = scratch / "parts", .stop = &stop, .on_step = [&](const TrainProgress& p) {
+                 stop = p.step == 7;
+               }});
+  CHECK(stopped.interrupted);
+  std::filesystem::rename(scratch / "whole", scratch / "moved");
+  for (const std::string& error :
+       TrainOnRanks(config, 2, {.out_dir = scratch / "parts", .resume = true})) {
+    CHECK_EQ(error, "no error");
+  }
+  CHECK_EQ(Model(scratch / "parts"), Model(scratch / "tuned"));
+
+  const auto error = [&] {
+    return ErrorOf([&] { RunTraining(config, {.out_dir = scratch / "none"}); });
+  };
+  CHECK_EQ(error(), "cannot read " + config.init_model + ": No such file or directory");
+  config.init_model = (scratch / "moved") + "/model.safetensors";
+  config.task = Config::Parse(task, "test").With("hidden", "[5]");
+  CHECK(error().starts_with(config.init_model +
+                            ": the file is of another model than that of ImageMLP: "));
+  CHECK_FALSE(std::filesystem::exists(scratch / "none"));
 }
 
 TEST_CASE("A finished training goes on where its optimizer does not follow its length") {

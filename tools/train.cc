@@ -30,6 +30,7 @@ constexpr const char* kTrainExamples =
     "\nExamples:\n"
     "  lopt train config.json --out runs/model\n"
     "  lopt train config.json --theta runs/tutorial/theta.safetensors --steps 2000\n"
+    "  lopt train config.json --init-model runs/model/model.safetensors --out runs/tuned\n"
     "  lopt train --resume --out runs/model\n"
     "  mpiexec -n 4 lopt train config.json --set workers=4\n";
 
@@ -40,6 +41,8 @@ po::options_description TrainingOptions() {
       "Replace one value of the config, e.g. optimizer.learning_rate=0.01. May be repeated.");
   add("theta", po::value<std::string>()->value_name("FILE"),
       "Train with the learned optimizer of this theta file (optimizer).");
+  add("init-model", po::value<std::string>()->value_name("FILE"),
+      "Model file to start from, with a fresh state of the optimizer (init_model).");
   add("out", po::value<std::string>()->value_name("DIR"),
       "Directory for the run. Default: runs/ and the config file's name.");
   add("steps", po::value<int64_t>()->value_name("N"), "Updates of the params in total (steps).");
@@ -77,6 +80,7 @@ int TrainModel(const po::variables_map& values, Transport* transport) {
     written = written.With("optimizer", R"({"type": "Theta"})").With("optimizer.file", *theta);
   }
   auto config = ReadOptions<TrainConfig>(WithSettings(values, written, "steps"));
+  if (const auto model = TextOption(values, "init-model")) config.init_model = *model;
   if (const auto directory = TextOption(values, "data-dir")) config.data_dir = *directory;
   if (const auto isa = TextOption(values, "isa")) config.isa = *isa;
 

@@ -10,6 +10,12 @@ void TrainConfig::Visit(FieldVisitor& v) {
   v.FreeOnResume().Field("name", &name, "Name of the training, for people.");
   v.Typed("task", &task, TaskRegistry().table(),
           "The task whose model is trained; drawn with the seed where tasks of a family differ.");
+  v.Field(
+      "init_model", &init_model,
+      "File of a model that the training starts from, relative to the working directory, with a "
+      "fresh state of the optimizer: model.safetensors of a training, a checkpoint's "
+      "state.safetensors, or any with the arrays params/... and model_state/... of the task. It "
+      "is read at the start alone. Empty: the model is drawn.");
   v.Typed("optimizer", &optimizer, TrainOptimizerRegistry().table(), "What trains it.");
   v.Field("workers", &workers, Between(1, 100000),
           "Logical workers that share the examples of each step evenly, and whose gradients are "

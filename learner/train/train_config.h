@@ -15,6 +15,7 @@ namespace lopt {
 struct TrainConfig : RunKeys {
   std::string name = "train";
   Config task;
+  std::string init_model;
   Config optimizer;
   int64_t workers = 1;
   Config batches = Config::Parse(R"({"type": "Split"})", "the default of batches");

@@ -49,7 +49,11 @@ TrainWriter::TrainWriter(const Training& training, const TrainOptions& options)
              options.on_event) {}
 
 TrainState TrainWriter::Begin() {
-  if (!options_.resume) directory_.Create();
+  TrainState state;
+  if (!options_.resume) {
+    state = training_.Start();  // its errors come before anything is made
+    directory_.Create();
+  }
   lock_.emplace(directory_.path());
   std::optional<ArraysCheckpoint> checkpoint;
   if (options_.resume) {
@@ -60,12 +64,12 @@ TrainState TrainWriter::Begin() {
       RequireNoCheckpointLost(directory_);
       spdlog::info("{} holds no checkpoint yet: starting from the beginning", directory_.path());
     }
+    state = checkpoint ? Resume(*checkpoint) : training_.Start();
   } else if (options_.overwrite) {
     directory_.RemoveRun();
   } else {
     directory_.RequireNoRun();
   }
-  TrainState state = checkpoint ? Resume(*checkpoint) : training_.Start();
   const LogState logs = checkpoint ? checkpoint->logs : LogState();
   if (checkpoint) {
     saved_step_ = state.step;
@@ -94,11 +98,9 @@ TrainState TrainWriter::Resume(const ArraysCheckpoint& checkpoint) const {
   const NamedArrays& arrays = checkpoint.file.arrays;
   Require(arrays.At(kTheta) == ThetaArray(training_),
           "cannot resume from {}: the weights of the optimizer have changed", path);
-  TrainState state = training_.Start();
+  TrainState state = training_.UnsetState();
   state.step = checkpoint.step;
-  RowFromArrays(training_.task().params_layout(), arrays, "params/", AsSpan(state.params));
-  RowFromArrays(training_.task().model_state_layout(), arrays, "model_state/",
-                AsSpan(state.model_state));
+  training_.SetModel(arrays, &state);
   RowFromArrays(training_.optimizer_state_layout(), arrays, "optimizer/", AsSpan(state.optimizer));
   return state;
 }

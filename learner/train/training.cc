@@ -9,6 +9,7 @@
 #include "base/eigen.h"
 #include "base/error.h"
 #include "base/progress.h"
+#include "base/safetensors.h"
 #include "evaluation/inner_training.h"
 #include "evaluation/training_draw.h"
 #include "learner/gradient_sum.h"
@@ -70,13 +71,32 @@ std::vector<std::string> Training::KeysFree() const {
 }
 
 TrainState Training::Start() const {
-  TrainState state{.params = Eigen::VectorXf(task_->params_layout().size()),
-                   .model_state = Eigen::VectorXf(task_->model_state_layout().size()),
-                   .optimizer = Eigen::VectorXf(rule_->state_layout().size())};
-  task_->Init(AsSpan(task_config_), FoldIn(key_, TrainingDraw::kParams), AsSpan(state.params),
-              AsSpan(state.model_state));
+  TrainState state = UnsetState();
+  if (config_.init_model.empty()) {
+    task_->Init(AsSpan(task_config_), FoldIn(key_, TrainingDraw::kParams), AsSpan(state.params),
+                AsSpan(state.model_state));
+  } else {
+    const ArrayFile file = ReadArrayFile(config_.init_model);
+    try {
+      SetModel(file.arrays, &state);
+    } catch (const Error& error) {
+      Fail("{}: the file is of another model than that of {}: {}", config_.init_model,
+           config_.task.Type(), error.what());
+    }
+  }
   rule_->InitState({.num_steps = config_.steps}, AsSpan(state.params), AsSpan(state.optimizer));
   return state;
+}
+
+TrainState Training::UnsetState() const {
+  return {.params = Eigen::VectorXf(task_->params_layout().size()),
+          .model_state = Eigen::VectorXf(task_->model_state_layout().size()),
+          .optimizer = Eigen::VectorXf(rule_->state_layout().size())};
+}
+
+void Training::SetModel(const NamedArrays& arrays, TrainState* state) const {
+  RowFromArrays(task_->params_layout(), arrays, "params/", AsSpan(state->params));
+  RowFromArrays(task_->model_state_layout(), arrays, "model_state/", AsSpan(state->model_state));
 }
 
 WorkerStep Training::Evaluate(int64_t worker, int64_t step, const Eigen::VectorXf& params,

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/arrays.h"
 #include "base/eigen.h"
 #include "base/key.h"
 #include "base/layout.h"
@@ -66,8 +67,14 @@ class Training {
     return rule_->EvalParams(AsSpan(state.params), AsSpan(state.optimizer));
   }
 
-  // Before the first update: params, model state and a fresh optimizer state.
+  // Before the first update: params and model state, drawn or those of init_model, and a fresh
+  // optimizer state. Throws Error if that file cannot be read or is not of such a model.
   TrainState Start() const;
+  // Of these sizes, nothing set.
+  TrainState UnsetState() const;
+  // Sets params and model state to those of arrays params/..., model_state/.... Throws Error as
+  // RowFromArrays does.
+  void SetModel(const NamedArrays& arrays, TrainState* state) const;
   // What a worker makes of its part of the batch of step `step`, of these params and model state.
   // Worker w's examples are those of ExamplesOfWorker, part w of the batch of the step's key; what
   // it draws by itself, worker w > 0 draws with FoldIn(the step's key, w).

@@ -1,6 +1,6 @@
 """Tests of `lopt train` against PyTorch's DistributedDataParallel.
 
-Environment: LOPT_PROGRAM (the program; without it, the tests are skipped).
+Environment: LOPT_PROGRAM (the program; without it, the tests are skipped), LOPT_TORCH (ON: it has the torch module).
 """
 
 import json
@@ -81,14 +81,14 @@ def train_as_rank(rank, run, drop_last):
 
 @unittest.skipUnless(PROGRAM, "LOPT_PROGRAM is not set")
 class DistributedDataParallelTest(unittest.TestCase):
-    def train(self, drop_last, steps):
+    def train(self, drop_last, steps, task="ImageMLP"):
         with tempfile.TemporaryDirectory() as scratch:
             scratch = pathlib.Path(scratch)
             images, labels = images_and_labels()
             write_idx(scratch / "train-images-idx3-ubyte", images)
             write_idx(scratch / "train-labels-idx1-ubyte", labels)
             config = {
-                "task": {"type": "ImageMLP", "image_size": 8, "hidden": [16], "batch_size": WORKERS * BATCH,
+                "task": {"type": task, "image_size": 8, "hidden": [16], "batch_size": WORKERS * BATCH,
                          "data": "idx"},
                 "optimizer": {"type": "SGD", "learning_rate": 0.1},
                 "workers": WORKERS,
@@ -111,7 +111,7 @@ class DistributedDataParallelTest(unittest.TestCase):
             for name, array in ours.items():
                 moved = numpy.abs(array - start[name]).max()
                 difference = numpy.abs(array - theirs[name].detach().numpy()).max()
-                print(f"drop_last {drop_last}, {name}: moved {moved:.3g}, difference {difference:.3g}")
+                print(f"{task}, drop_last {drop_last}, {name}: moved {moved:.3g}, difference {difference:.3g}")
                 self.assertGreater(moved, 1e-2)
                 self.assertLess(difference, 1e-5)
 
@@ -120,6 +120,10 @@ class DistributedDataParallelTest(unittest.TestCase):
 
     def test_sgd_with_drop_last(self):
         self.train(drop_last=True, steps=4 * EPOCHS)
+
+    @unittest.skipUnless(os.environ.get("LOPT_TORCH") == "ON", "there is no torch module")
+    def test_sgd_of_a_torch_module(self):
+        self.train(drop_last=False, steps=5 * EPOCHS, task="TorchImageMLP")
 
 
 if __name__ == "__main__":
