@@ -96,7 +96,8 @@ TEST_CASE("What updates on a device add to theta is what they add on the process
        {std::tuple{R"({"type": "MLPLOpt", "hidden_size": 4, "step_mult": 0.01})", 10},
         std::tuple{R"({"type": "AdafacMLPLOpt", "step_mult": 0.01})", 3},
         std::tuple{R"({"type": "Celo2"})", 3}}) {
-    CAPTURE(optimizer);
+    const std::string name = optimizer;
+    CAPTURE(name);
     const MetaTrainConfig config = OfTorchTasks(1, meta_steps, "cpu", optimizer);
     const Experiment experiment(config);
     const Eigen::VectorXd start =
@@ -173,7 +174,8 @@ TEST_CASE("A torch model's training is that of the native one, to rounding") {
                       "data": "glyphs"})",
            R"({"type": "ImageConv", "image_size": 4, "channels": [2], "strides": [2], "batch_size": 8,
                       "data": "glyphs"})"}}) {
-    CAPTURE(std::string(torch));
+    const std::string name = torch;
+    CAPTURE(name);
     const Eigen::VectorXf start = RunTraining(OfTorchModel(native, 4, 1), {}).state.params;
     const Eigen::VectorXf trained = RunTraining(OfTorchModel(native, 4), {}).state.params;
     const Eigen::VectorXf by_torch = RunTraining(OfTorchModel(torch, 4), {}).state.params;

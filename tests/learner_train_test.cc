@@ -294,9 +294,10 @@ TEST_CASE("A training starts from the model of a file, with a fresh optimizer") 
     config.init_model = file;
     RunTraining(config, {.out_dir = scratch / "tuned", .overwrite = true});
     for (const auto& [name, array] : ReadArrayFile(state("tuned", "00")).arrays) {
-      CAPTURE(name);
-      const bool of_model = name.starts_with("params/") || name.starts_with("model_state/");
-      CHECK(array == (of_model ? trained : drawn).At(name));
+      const std::string tensor = name;
+      CAPTURE(tensor);
+      const bool of_model = tensor.starts_with("params/") || tensor.starts_with("model_state/");
+      CHECK(array == (of_model ? trained : drawn).At(tensor));
     }
     CHECK(drawn.At("params/mlp/linear_0/w") != trained.At("params/mlp/linear_0/w"));
     CHECK_NE(Model(scratch / "tuned"), Model(scratch / "whole"));

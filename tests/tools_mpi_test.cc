@@ -16,6 +16,7 @@
 #include "learner/mode.h"
 #include "learner/run/checkpoint.h"
 #include "learner/run/run_directory.h"
+#include "learner/run/status_file.h"
 #include "tests/learner_runs.h"
 #include "tests/process.h"
 #include "tests/temp_directory.h"
@@ -254,7 +255,7 @@ TEST_CASE("A model has the same bytes from one process and from 2 and 5 ranks, s
   const std::string config = scratch / "config.json";
   WriteTextFile(config, R"({
     "task": {"type": "ImageConv", "image_size": 8, "channels": [3, 4], "batch_size": 20,
-             "data": "glyphs"},
+             "data": "glyphs", "augment": {"type": "CTAugment"}},
     "optimizer": {"type": "Adam", "learning_rate": 0.01},
     "workers": 4, "steps": 20, "eval_every": 5
   })");
@@ -292,6 +293,42 @@ TEST_CASE("A model has the same bytes from one process and from 2 and 5 ranks, s
   CHECK_EQ(TrainModel(0, {config, "--out", scratch / "whole", "--steps", steps}).exit_code, 0);
   CHECK_EQ(ReadArrayFile(out + "/model.safetensors").arrays,
            ReadArrayFile((scratch / "whole") + "/model.safetensors").arrays);
+}
+
+TEST_CASE("A model's training whose rank was killed goes on to the bytes of one that was not") {
+  const TempDirectory scratch;
+  const std::string config = scratch / "config.json";
+  WriteTextFile(config, R"({
+    "task": {"type": "ImageMLP", "image_size": 8, "hidden": [4], "batch_size": 20,
+             "data": "glyphs", "augment": {"type": "CTAugment"}},
+    "optimizer": {"type": "Adam", "learning_rate": 0.01},
+    "workers": 4, "eval_every": 100, "checkpoint_seconds": 0, "checkpoint_steps": 20
+  })");
+  for (const int victim : {0, 2}) {
+    CAPTURE(victim);
+    const std::string out = scratch / std::to_string(victim);
+    bool sent = false;
+    const FinishedProcess killed = TrainModel(
+        3, {config, "--out", out, "--steps", "1000000000"}, [&](pid_t, const std::string& output) {
+          if (sent || output.find("steps/s") == std::string::npos) return;
+          for (const auto& rank : ReadStatusFiles<RankStatus>(out, kRankStatus)) {
+            if (rank.rank != victim) continue;
+            kill(static_cast<pid_t>(rank.pid), SIGKILL);
+            sent = true;
+          }
+        });
+    CHECK(sent);
+    CHECK_NE(killed.exit_code, 0);
+    CHECK_NE(killed.exit_code, 75);
+    const std::string steps =
+        std::to_string(CheckpointStore(out + "/checkpoints", {}).Steps().back() + 3);
+    const std::string whole = out + "-whole";
+    CHECK_EQ(TrainModel(2, {"--out", out, "--steps", steps, "--resume"}).exit_code, 0);
+    CHECK_EQ(TrainModel(0, {config, "--out", whole, "--steps", steps}).exit_code, 0);
+    CHECK_EQ(ReadArrayFile(out + "/model.safetensors").arrays,
+             ReadArrayFile(whole + "/model.safetensors").arrays);
+    CHECK_EQ(ReadTextFile(out + "/metrics.jsonl"), ReadTextFile(whole + "/metrics.jsonl"));
+  }
 }
 
 TEST_CASE("Ranks with different configs end the job with a message that names the difference") {

@@ -71,7 +71,7 @@ void Pack(const OperationRecord& record, std::span<float, kPackedRecord> packed)
   packed[0] = static_cast<float>(record.operation);
   packed[1] = static_cast<float>(arguments);
   std::copy_n(record.arguments, arguments, packed.begin() + 2);
-  packed[static_cast<size_t>(2 + arguments)] = record.error;
+  packed.subspan(2)[static_cast<size_t>(arguments)] = record.error;
 }
 
 OperationRecord Unpack(std::span<const float, kPackedRecord> packed) {
@@ -83,7 +83,7 @@ OperationRecord Unpack(std::span<const float, kPackedRecord> packed) {
           "CTAugment: a record of {} with {} arguments, it has {}", EntryOf(record.operation).name,
           packed[1], arguments);
   std::copy_n(packed.begin() + 2, arguments, record.arguments);
-  record.error = packed[static_cast<size_t>(2 + arguments)];
+  record.error = packed.subspan(2)[static_cast<size_t>(arguments)];
   return record;
 }
 
