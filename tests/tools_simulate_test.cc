@@ -83,6 +83,17 @@ class NoFlush final : public OtherFiles {
   std::vector<int> left_out_;
 };
 
+// An fsync that fails is taken for one that has worked.
+class IgnoresFailedFlush final : public OtherFiles {
+ public:
+  using OtherFiles::OtherFiles;
+
+  int Flush(int descriptor) override {
+    OtherFiles::Flush(descriptor);
+    return 0;
+  }
+};
+
 // A checkpoint has its name from the beginning, and the manifest is there before the other files.
 class NamedTooEarly final : public OtherFiles {
  public:
@@ -241,6 +252,8 @@ TEST_CASE("Bugs that are put in on purpose are found, each within 1000 schedules
        files([](FileSystem* f) -> Files { return std::make_unique<NoFlush>(f, false); })},
       {"fsync of directories left out",
        files([](FileSystem* f) -> Files { return std::make_unique<NoFlush>(f, true); })},
+      {"an fsync's error ignored",
+       files([](FileSystem* f) -> Files { return std::make_unique<IgnoresFailedFlush>(f); })},
   };
   for (const Bug& bug : bugs) {
     CAPTURE(bug.name);

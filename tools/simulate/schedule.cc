@@ -56,6 +56,7 @@ struct SimulatedRank {
   int64_t writes = 0;
   int64_t flush_fails_at = std::numeric_limits<int64_t>::max();
   int64_t flushes = 0;
+  std::optional<int64_t> points_after_failed_flush = {};  // until it dies
   std::string error;
 };
 
@@ -266,6 +267,9 @@ class Schedule {
                      .runs = [this](const ProcessIdentity& identity) { return Runs(identity); }});
     rank->files = std::make_unique<ProcessFiles>(rank->process.get(), &disk_, [rank](bool flushes) {
       const bool flush_fails = flushes && rank->flushes++ == rank->flush_fails_at;
+      if (flush_fails && rank->points_after_failed_flush) {
+        rank->dies_at = rank->points + *rank->points_after_failed_flush;
+      }
       return rank->writes++ == rank->fails_at || flush_fails ? EIO : 0;
     });
     FileSystem* files = rank->files.get();
@@ -344,6 +348,11 @@ class Schedule {
           break;
         case 8:
           rank->flush_fails_at = random_->Between(0, random_->AnySize(6));
+          if (random_->Chance(0.5)) {
+            rank->points_after_failed_flush = random_->AnySize(7);
+            attempt->power_fails = true;
+            attempt->power_of = rank;
+          }
           break;
         default:
           world_.At(soon(), [attempt] {
