@@ -55,10 +55,32 @@ std::vector<Baseline> MakeBaselines() {
   add("Nesterov-cosine", R"({"type": "Nesterov", "schedule": "cosine"})",
       {Rate(1e-2, 1e1), {.name = "weight_decay", .lowest = 1e-5, .highest = 1e-2}});
   add("Lion-cosine", R"({"type": "Lion", "schedule": "cosine"})", {Rate(1e-4, 1e-1), decay});
-  add("ScheduleFreeAdamW", R"({"type": "ScheduleFreeAdamW"})", {Rate(1e-3, 1), decay});
+  add("ScheduleFreeAdamW", R"({"type": "ScheduleFreeAdamW", "warmup_fraction": 0.1})",
+      {Rate(1e-3, 1), decay});
   add("SOAP-cosine", R"({"type": "SOAP", "schedule": "cosine"})", {Rate(1e-3, 1), decay});
   add("Muon-cosine", R"({"type": "Muon", "schedule": "cosine"})", {Rate(1e-3, 1), decay});
   return all;
+}
+
+// The option's value of a hyperparameter, or the hyperparameter of an option's value.
+double Value(const TunedHyperparameter& hyperparameter, double value) {
+  return hyperparameter.one_minus ? 1 - value : value;
+}
+
+// The first points of a sequence that fills the n-dimensional unit cube evenly, [count, n].
+std::vector<std::vector<double>> Points(int64_t count, size_t n) {
+  double phi = 2;
+  for (int i = 0; i < 100; ++i) phi = std::pow(1 + phi, 1 / static_cast<double>(n + 1));
+  std::vector<std::vector<double>> points;
+  for (int64_t i = 0; i < count; ++i) {
+    std::vector<double>& point = points.emplace_back();
+    for (size_t j = 0; j < n; ++j) {
+      const double turns =
+          0.5 + static_cast<double>(i + 1) / std::pow(phi, static_cast<double>(j + 1));
+      point.push_back(turns - std::floor(turns));
+    }
+  }
+  return points;
 }
 
 }  // namespace
@@ -77,26 +99,42 @@ bool Baseline::scheduled() const {
   return !OptimizerRegistry().Make(optimizer)->needs_num_steps().empty();
 }
 
-std::vector<std::vector<double>> Baseline::Trials(int64_t trials) const {
+std::vector<std::vector<double>> Baseline::FirstTrials(int64_t trials) const {
   Require(trials >= 2, "baseline {}: wanted at least 2 trials, got {}", name, trials);
-  const auto n = static_cast<double>(tuned.size());
-  double phi = 2;
-  for (int i = 0; i < 100; ++i) phi = std::pow(1 + phi, 1 / (n + 1));
   std::vector<std::vector<double>> tried;
-  for (int64_t i = 0; i < trials; ++i) {
+  if (tuned.size() == 1) {
+    const auto& [option, lowest, highest, one_minus] = tuned[0];
+    const double ratio = std::pow(highest / lowest, 1 / static_cast<double>(trials - 1));
+    for (int64_t i = 0; i < trials; ++i) {
+      tried.push_back({Value(tuned[0], lowest * std::pow(ratio, static_cast<double>(i)))});
+    }
+    return tried;
+  }
+  for (const std::vector<double>& point : Points(trials - trials / 2, tuned.size())) {
     std::vector<double>& values = tried.emplace_back();
     for (size_t j = 0; j < tuned.size(); ++j) {
-      const auto& [option, lowest, highest, one_minus] = tuned[j];
-      double value = 0;
-      if (tuned.size() == 1) {
-        const double ratio = std::pow(highest / lowest, 1 / static_cast<double>(trials - 1));
-        value = lowest * std::pow(ratio, static_cast<double>(i));
-      } else {
-        const double turns =
-            0.5 + static_cast<double>(i + 1) / std::pow(phi, static_cast<double>(j + 1));
-        value = lowest * std::pow(highest / lowest, turns - std::floor(turns));
-      }
-      values.push_back(one_minus ? 1 - value : value);
+      const double range = tuned[j].highest / tuned[j].lowest;
+      values.push_back(Value(tuned[j], tuned[j].lowest * std::pow(range, point[j])));
+    }
+  }
+  return tried;
+}
+
+std::vector<std::vector<double>> Baseline::TrialsAround(std::span<const double> best,
+                                                        int64_t trials) const {
+  Require(trials >= 2, "baseline {}: wanted at least 2 trials, got {}", name, trials);
+  Require(best.size() == tuned.size(), "baseline {}: wanted {} values, got {}", name, tuned.size(),
+          best.size());
+  if (tuned.size() == 1) return {};
+  const auto first = static_cast<double>(trials - trials / 2);
+  const double width = std::pow(first, -1 / static_cast<double>(tuned.size()));
+  std::vector<std::vector<double>> tried;
+  for (const std::vector<double>& point : Points(trials / 2, tuned.size())) {
+    std::vector<double>& values = tried.emplace_back();
+    for (size_t j = 0; j < tuned.size(); ++j) {
+      const double range = tuned[j].highest / tuned[j].lowest;
+      values.push_back(
+          Value(tuned[j], Value(tuned[j], best[j]) * std::pow(range, width * (point[j] - 0.5))));
     }
   }
   return tried;

@@ -30,13 +30,18 @@ struct Baseline {
   std::shared_ptr<const LearnedOptimizer> Make(std::span<const double> values) const;
   // Whether its learning rate has a schedule over the run.
   bool scheduled() const;
-  // Which values are tried, [trials, tuned]. Of one hyperparameter, from lowest to highest in equal
-  // ratios; of several, points that fill the space of their logarithms evenly: u_ij, the part of
-  // the way from the lowest of hyperparameter j to its highest, is the fraction of
-  // 1/2 + (i + 1) / phi^(j + 1), where phi > 1 solves phi^(n + 1) = phi + 1 for n hyperparameters
-  // (Roberts 2018, "The unreasonable effectiveness of quasirandom sequences"). Throws Error unless
-  // trials >= 2.
-  std::vector<std::vector<double>> Trials(int64_t trials) const;
+  // Which values are tried first. Of one hyperparameter all `trials`, [trials, 1], from lowest to
+  // highest in equal ratios; of several the first half, [ceil(trials / 2), tuned], points that fill
+  // the space of their logarithms evenly: u_ij, the part of the way from the lowest of
+  // hyperparameter j to its highest, is the fraction of 1/2 + (i + 1) / phi^(j + 1), where phi > 1
+  // solves phi^(n + 1) = phi + 1 for n hyperparameters (Roberts 2018, "The unreasonable
+  // effectiveness of quasirandom sequences"). Throws Error unless trials >= 2.
+  std::vector<std::vector<double>> FirstTrials(int64_t trials) const;
+  // The rest, [trials / 2, tuned], around the best of the first: the same points of a smaller box
+  // with `best` [tuned] in its middle, which reaches half way to where its next neighbours would be
+  // if the first were a grid, ceil(trials / 2)^(-1 / n) of each range. It may leave the range. None
+  // of one hyperparameter. Throws Error unless trials >= 2.
+  std::vector<std::vector<double>> TrialsAround(std::span<const double> best, int64_t trials) const;
 };
 
 // First the classic ones, whose learning rate alone is tuned: SGD, SGDM, Adam, AdamW, and the same

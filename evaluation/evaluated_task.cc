@@ -70,8 +70,11 @@ double EvaluatedTask::Work(const Contenders& contenders) const {
   const int64_t each = std::accumulate(steps_.begin(), steps_.end(), int64_t{0});
   int64_t inner_steps = std::ssize(contenders.learned) * config_.seeds * longest;
   for (const Baseline& baseline : contenders.baselines) {
-    inner_steps += config_.trials * config_.tuning_seeds * (baseline.scheduled() ? each : longest) +
-                   config_.seeds * each;
+    const int64_t further = baseline.tuned.size() == 1 ? 0 : config_.trials / 2;
+    const int64_t first = config_.trials - further;
+    inner_steps +=
+        config_.tuning_seeds * (first * (baseline.scheduled() ? each : longest) + further * each) +
+        config_.seeds * each;
   }
   return Work(inner_steps);
 }
@@ -99,56 +102,100 @@ std::optional<std::vector<RunResult>> EvaluatedTask::Train(const Contenders& con
 }
 
 // Tunes the baselines: trials x tuning seeds trainings of each, and as many again for each
-// further number of steps if the learning rate depends on it. Nothing if it was stopped.
+// further number of steps if the learning rate depends on it or the later trials on the best of the
+// first. Nothing if it was stopped.
 std::optional<std::vector<EvaluatedTask::Entrant>> EvaluatedTask::Tune(
     const std::vector<Baseline>& baselines, EvaluationWatch* watch) {
   watch->BeginStage(fmt::format("tuning {} baselines", baselines.size()));
-  std::vector<Entrant> tried;  // all trials of the first baseline, then of the next
-  for (const Baseline& baseline : baselines) {
-    const size_t rules = baseline.scheduled() ? steps_.size() : 1;
-    for (const std::vector<double>& values : baseline.Trials(config_.trials)) {
-      Entrant entrant{.name = baseline.name};
-      for (size_t i = 0; i < rules; ++i) entrant.rules.push_back(Bind(baseline, values));
-      tried.push_back(std::move(entrant));
+  std::vector<Trial> trials;  // of the first baseline, then of the next
+  for (size_t b = 0; b < baselines.size(); ++b) {
+    for (std::vector<double>& values : baselines[b].FirstTrials(config_.trials)) {
+      trials.push_back({.baseline = b, .values = std::move(values)});
     }
   }
-  // [tried][asked steps]: sum over the tuning seeds, infinite if one diverged.
-  std::vector losses(tried.size(), std::vector<double>(steps_.size()));
-  const auto trainings =
-      TrainAll(tried, config_.tuning_seeds, Split::kInnerValid, kTuningDraw, watch);
-  if (!trainings) return std::nullopt;
-  for (const Training& training : *trainings) {
-    for (size_t j = 0; j < training.judge_at.size(); ++j) {
-      const auto at = std::ranges::find(steps_, training.judge_at[j]) - steps_.begin();
-      const double loss = training.curve.judged[j].loss;
-      losses[training.entrant][at] +=
-          std::isfinite(loss) ? loss : std::numeric_limits<double>::infinity();
+  if (!Try(baselines, watch, trials)) return std::nullopt;
+  std::vector<Trial> further;
+  for (size_t b = 0; b < baselines.size(); ++b) {
+    for (size_t i = 0; i < steps_.size(); ++i) {
+      const Trial& best = Best(trials, b, i);
+      for (std::vector<double>& values : baselines[b].TrialsAround(best.values, config_.trials)) {
+        further.push_back({.baseline = b, .values = std::move(values), .only = i});
+      }
     }
   }
+  if (!Try(baselines, watch, further)) return std::nullopt;
+  std::vector<Trial> all = trials;
+  all.insert(all.end(), further.begin(), further.end());
+
   std::vector<Entrant> tuned;
   for (size_t b = 0; b < baselines.size(); ++b) {
     Entrant entrant{.name = baselines[b].name};
-    const std::vector<std::vector<double>> trials = baselines[b].Trials(config_.trials);
-    const auto [lowest, highest] = std::ranges::minmax(
-        trials, {}, [](const std::vector<double>& values) { return values.front(); });
+    double lowest = std::numeric_limits<double>::infinity();
+    double highest = 0;
+    for (const Trial& trial : trials) {
+      if (trial.baseline != b) continue;
+      lowest = std::min(lowest, trial.values.front());
+      highest = std::max(highest, trial.values.front());
+    }
     for (size_t i = 0; i < steps_.size(); ++i) {
-      size_t best = 0;
-      for (size_t t = 1; t < trials.size(); ++t) {
-        const size_t first = b * trials.size();
-        if (losses[first + t][i] < losses[first + best][i]) best = t;
+      const Trial& best = Best(all, b, i);
+      entrant.learning_rate.push_back(best.values.front());
+      entrant.at_edge.push_back(best.values.front() <= lowest || best.values.front() >= highest);
+      for (size_t j = 1; j < best.values.size(); ++j) {
+        entrant.hyperparameters[baselines[b].tuned[j].name].push_back(best.values[j]);
       }
-      const std::vector<double>& values = trials[best];
-      entrant.learning_rate.push_back(values.front());
-      entrant.at_edge.push_back(values.front() == lowest.front() ||
-                                values.front() == highest.front());
-      for (size_t j = 1; j < values.size(); ++j) {
-        entrant.hyperparameters[baselines[b].tuned[j].name].push_back(values[j]);
-      }
-      entrant.rules.push_back(Bind(baselines[b], values));
+      entrant.tuning_loss.push_back(best.losses[i] / static_cast<double>(config_.tuning_seeds));
+      entrant.rules.push_back(Bind(baselines[b], best.values));
     }
     tuned.push_back(std::move(entrant));
   }
   return tuned;
+}
+
+// The trial of the lowest loss after the i-th number of steps; the first of equals.
+const EvaluatedTask::Trial& EvaluatedTask::Best(const std::vector<Trial>& trials, size_t baseline,
+                                                size_t i) {
+  const Trial* best = nullptr;
+  for (const Trial& trial : trials) {
+    if (trial.baseline != baseline) continue;
+    if (best == nullptr || trial.losses[i] < best->losses[i]) best = &trial;
+  }
+  return *best;
+}
+
+// Trains with every tuning seed and sets `losses`. False if it was stopped.
+bool EvaluatedTask::Try(const std::vector<Baseline>& baselines, EvaluationWatch* watch,
+                        std::span<Trial> trials) {
+  std::vector<Entrant> tried;
+  for (Trial& trial : trials) {
+    const Baseline& baseline = baselines[trial.baseline];
+    Entrant entrant{.name = baseline.name};
+    if (!trial.only && !baseline.scheduled()) {
+      entrant.rules.push_back(Bind(baseline, trial.values));
+    } else {
+      entrant.rules.resize(steps_.size());
+      for (size_t i = 0; i < steps_.size(); ++i) {
+        if (trial.only.value_or(i) == i) entrant.rules[i] = Bind(baseline, trial.values);
+      }
+    }
+    tried.push_back(std::move(entrant));
+    trial.losses.assign(steps_.size(), 0);
+    for (size_t i = 0; i < steps_.size(); ++i) {
+      if (trial.only.value_or(i) != i) trial.losses[i] = std::numeric_limits<double>::infinity();
+    }
+  }
+  const auto trainings =
+      TrainAll(tried, config_.tuning_seeds, Split::kInnerValid, kTuningDraw, watch);
+  if (!trainings) return false;
+  for (const Training& training : *trainings) {
+    for (size_t j = 0; j < training.judge_at.size(); ++j) {
+      const auto at = std::ranges::find(steps_, training.judge_at[j]) - steps_.begin();
+      const double loss = training.curve.judged[j].loss;
+      trials[training.entrant].losses[static_cast<size_t>(at)] +=
+          std::isfinite(loss) ? loss : std::numeric_limits<double>::infinity();
+    }
+  }
+  return true;
 }
 
 std::optional<std::vector<RunResult>> EvaluatedTask::Judge(const std::vector<Entrant>& entrants,
@@ -168,6 +215,7 @@ std::optional<std::vector<RunResult>> EvaluatedTask::Judge(const std::vector<Ent
                          .learning_rate = entrant.learning_rate,
                          .learning_rate_at_edge = entrant.at_edge,
                          .hyperparameters = entrant.hyperparameters,
+                         .tuning_loss = entrant.tuning_loss,
                          .trials = entrant.learning_rate.empty() ? 0 : config_.trials});
       taken_from.emplace_back();
     }
@@ -193,6 +241,7 @@ std::optional<std::vector<EvaluatedTask::Training>> EvaluatedTask::TrainAll(
         continue;
       }
       for (size_t i = 0; i < steps_.size(); ++i) {
+        if (!entrants[c].rules[i]) continue;
         trainings.push_back({.entrant = c, .rule = i, .seed = s, .judge_at = {steps_[i]}});
       }
     }

@@ -38,8 +38,9 @@ class EvaluatedTask {
   std::optional<std::vector<RunResult>> Train(const Contenders& contenders, EvaluationWatch* watch);
 
  private:
-  // One optimizer, its rule for each of the asked numbers of steps. Where all of these share one
-  // training, as those of optimizers that are not tuned do, there is one rule.
+  // One optimizer, its rule for each of the asked numbers of steps, null where it is not to be
+  // trained. Where all of these share one training, as those of optimizers that are not tuned do,
+  // there is one rule.
   struct Entrant {
     std::string name;
     std::vector<std::unique_ptr<UpdateRule>> rules = {};
@@ -47,6 +48,16 @@ class EvaluatedTask {
     std::vector<double> learning_rate = {};
     std::vector<bool> at_edge = {};
     std::map<std::string, std::vector<double>> hyperparameters = {};
+    std::vector<double> tuning_loss = {};
+  };
+  // Values of what is tuned that are tried.
+  struct Trial {
+    size_t baseline = 0;
+    std::vector<double> values = {};  // [tuned]
+    std::optional<size_t> only = {};  // of the asked numbers of steps; none: all
+    // For each of the asked numbers of steps the sum over the tuning seeds; infinite where one
+    // diverged and where it was not trained.
+    std::vector<double> losses = {};
   };
   struct Training {
     size_t entrant = 0;
@@ -62,6 +73,8 @@ class EvaluatedTask {
   std::unique_ptr<UpdateRule> Bind(const Baseline& baseline, std::span<const double> values) const;
   std::optional<std::vector<Entrant>> Tune(const std::vector<Baseline>& baselines,
                                            EvaluationWatch* watch);
+  static const Trial& Best(const std::vector<Trial>& trials, size_t baseline, size_t i);
+  bool Try(const std::vector<Baseline>& baselines, EvaluationWatch* watch, std::span<Trial> trials);
   std::optional<std::vector<RunResult>> Judge(const std::vector<Entrant>& entrants,
                                               EvaluationWatch* watch);
   std::optional<std::vector<Training>> TrainAll(const std::vector<Entrant>& entrants, int64_t seeds,

@@ -182,6 +182,7 @@ void CheckSizes(const RunResult& result) {
   }
   check("blew_up", result.blew_up.size(), steps.size());
   check("learning_rate_at_edge", result.learning_rate_at_edge.size(), result.learning_rate.size());
+  check("tuning_loss", result.tuning_loss.size(), result.learning_rate.size());
 }
 
 RunResult ResultFromJson(const Json& line) {

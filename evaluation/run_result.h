@@ -32,6 +32,9 @@ struct RunResult {
   std::vector<bool> learning_rate_at_edge = {};  // of the learning rates that were tried
   // What else was tuned, by the option's name: a number for each of `steps`.
   std::map<std::string, std::vector<double>> hyperparameters = {};
+  // Mean over the tuning seeds of the loss on inner_valid with what was chosen; empty where nothing
+  // is tuned.
+  std::vector<double> tuning_loss = {};
   int64_t trials = 0;              // values of what is tuned that were tried; 0 where nothing is
   std::vector<bool> blew_up = {};  // BlewUp of the losses up to each of `steps`
 
@@ -58,6 +61,7 @@ void VisitMembers(Result& result, const Visit& visit) {
   visit("learning_rate", result.learning_rate);
   visit("learning_rate_at_edge", result.learning_rate_at_edge);
   visit("hyperparameters", result.hyperparameters);
+  visit("tuning_loss", result.tuning_loss);
   visit("trials", result.trials);
   visit("blew_up", result.blew_up);
 }

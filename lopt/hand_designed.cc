@@ -1,5 +1,7 @@
 #include "lopt/hand_designed.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -115,14 +117,17 @@ class ScheduleFreeAdamWRule : public UpdateRule {
 
   void DoUpdate(const StepInfo& info, std::span<const float> gradient, std::span<float> params,
                 std::span<float> state, Workspace&) const override {
-    const double t = static_cast<double>(info.step + 1);
-    const auto lr = static_cast<float>(double{learning_rate_} * Warmed(t));
+    const auto t = static_cast<double>(info.step + 1);
+    const double rising =
+        std::round(options_.warmup_fraction * static_cast<double>(info.num_steps));
+    const double warmed = t < rising ? t / rising : 1;
+    const auto lr = static_cast<float>(double{learning_rate_} * warmed);
     const auto beta1 = static_cast<float>(options_.beta1);
     const auto beta2 = static_cast<float>(options_.beta2);
     const auto epsilon = static_cast<float>(options_.epsilon);
     const auto decay = static_cast<float>(options_.weight_decay);
     const auto of_v = static_cast<float>(1 / (1 - std::pow(options_.beta2, t)));
-    const auto c = static_cast<float>(Warmed(t) * Warmed(t) / SumOfSquares(t));
+    const auto c = static_cast<float>(warmed * warmed / SumOfSquares(t, rising));
     const size_t n = params.size();
     const std::span<float> x = state.first(n);
     const std::span<float> z = state.subspan(n, n);
@@ -141,18 +146,12 @@ class ScheduleFreeAdamWRule : public UpdateRule {
     return state.first(params.size());
   }
 
-  // lr_t / lr.
-  double Warmed(double t) const {
-    const auto steps = static_cast<double>(options_.warmup_steps);
-    return t < steps ? t / steps : 1;
-  }
-  // The sum of the squares of these from 1 to t.
-  double SumOfSquares(double t) const {
-    const auto steps = static_cast<double>(options_.warmup_steps);
-    const double rising = std::min(t, steps);
+  // Of lr_k / lr for k from 1 to t, which rises over the first `rising`.
+  static double SumOfSquares(double t, double rising) {
+    const double risen = std::min(t, rising);
     const double of_rise =
-        steps == 0 ? 0 : rising * (rising + 1) * (2 * rising + 1) / (6 * steps * steps);
-    return of_rise + t - rising;
+        rising == 0 ? 0 : risen * (risen + 1) * (2 * risen + 1) / (6 * rising * rising);
+    return of_rise + t - risen;
   }
 
   float learning_rate_;
@@ -201,6 +200,9 @@ std::string NeedOf(const Options& options) {
   CheckOptions(Options::kType, options);
   if constexpr (requires { options.schedule; }) {
     return NeedOfNumSteps(Options::kType, options.schedule);
+  } else if constexpr (requires { options.warmup_fraction; }) {
+    return options.warmup_fraction == 0 ? ""
+                                        : fmt::format("{} with a warmup_fraction", Options::kType);
   } else {
     return "";
   }
@@ -240,7 +242,8 @@ void ScheduleFreeAdamWOptions::Visit(FieldVisitor& v) {
           "Decay of the second moment, the mean of the gradient's square.");
   VisitEpsilon(v, &epsilon);
   VisitWeightDecay(v, &weight_decay);
-  v.Field("warmup_steps", &warmup_steps, AtLeast(0), "Updates over which the learning rate rises.");
+  v.Field("warmup_fraction", &warmup_fraction, {.min = 0, .max = 1},
+          "Part of the run over which the learning rate rises.");
 }
 
 void MuonOptions::Visit(FieldVisitor& v) {

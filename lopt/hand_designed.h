@@ -65,7 +65,7 @@ struct LionOptions {
 //   v <- beta2 v + (1 - beta2) g^2,
 //   z <- z - lr (g / (sqrt(v / (1 - beta2^t)) + epsilon) + weight_decay y),
 //   x <- (1 - c) x + c z with c = lr_t^2 / (lr_1^2 + ... + lr_t^2), y <- beta1 x + (1 - beta1) z,
-// where lr_t rises over the first warmup_steps updates: lr min(1, t / warmup_steps).
+// where lr_t rises over the first w = round(warmup_fraction T) of T updates: lr min(1, t / w).
 // State: "x/<tensor>" of all tensors, then "z/<tensor>", then "v/<tensor>".
 struct ScheduleFreeAdamWOptions {
   static constexpr const char* kType = "ScheduleFreeAdamW";
@@ -75,7 +75,7 @@ struct ScheduleFreeAdamWOptions {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0;
-  int64_t warmup_steps = 0;
+  double warmup_fraction = 0;
   void Visit(FieldVisitor& v);
 };
 

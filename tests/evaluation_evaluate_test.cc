@@ -83,8 +83,9 @@ TEST_CASE("All baselines have equal budgets of trials") {
 
 TEST_CASE("A learning rate alone is tried from lowest to highest in equal ratios") {
   for (const Baseline& baseline : BaselinesNamed("classic")) {
-    const std::vector<std::vector<double>> trials = baseline.Trials(6);
+    const std::vector<std::vector<double>> trials = baseline.FirstTrials(6);
     REQUIRE(trials.size() == 6);
+    CHECK(baseline.TrialsAround(trials[0], 6).empty());
     CHECK(trials.front()[0] == doctest::Approx(baseline.tuned[0].lowest));
     CHECK(trials.back()[0] == doctest::Approx(baseline.tuned[0].highest));
     for (size_t i = 2; i < trials.size(); ++i) {
@@ -98,7 +99,8 @@ TEST_CASE("Several hyperparameters are tried at the points of their known sequen
   Baseline two = BaselinesNamed("NAdamW-cosine")[0];
   two.tuned = {{.name = "learning_rate", .lowest = 1, .highest = 10},
                {.name = "beta1", .lowest = 0.01, .highest = 0.1, .one_minus = true}};
-  const std::vector<std::vector<double>> trials = two.Trials(3);
+  const std::vector<std::vector<double>> trials = two.FirstTrials(5);
+  REQUIRE(trials.size() == 3);
   const double wanted[][2] = {
       {0.25487767, 0.06984029}, {0.00975533, 0.63968058}, {0.76463300, 0.20952087}};
   for (size_t i = 0; i < 3; ++i) {
@@ -106,7 +108,7 @@ TEST_CASE("Several hyperparameters are tried at the points of their known sequen
     CHECK(std::log10(1 - trials[i][1]) == doctest::Approx(wanted[i][1] - 2).epsilon(1e-6));
   }
   const double phi = 1.22074408460;
-  const std::vector<double> first = BaselinesNamed("Adam-cosine-betas")[0].Trials(2)[0];
+  const std::vector<double> first = BaselinesNamed("Adam-cosine-betas")[0].FirstTrials(2)[0];
   const double lowest[] = {1e-3, 0.02, 1e-3}, highest[] = {1, 0.5, 0.2};
   for (size_t j = 0; j < 3; ++j) {
     const double turns = 0.5 + std::pow(phi, -static_cast<double>(j + 1));
@@ -115,18 +117,45 @@ TEST_CASE("Several hyperparameters are tried at the points of their known sequen
   }
 }
 
+TEST_CASE("The later trials fill a box around the best of the first, a grid's step wide") {
+  Baseline two = BaselinesNamed("NAdamW-cosine")[0];
+  two.tuned = {{.name = "learning_rate", .lowest = 1, .highest = 10},
+               {.name = "beta1", .lowest = 0.01, .highest = 0.1, .one_minus = true}};
+  const std::vector<double> best = {10, 0.98};
+  const std::vector<std::vector<double>> trials = two.TrialsAround(best, 9);  // of 5 and 4
+  REQUIRE(trials.size() == 4);
+  const double width = 1 / std::sqrt(5.0);
+  CHECK(std::log10(trials[0][0]) == doctest::Approx(1 + width * (0.25487767 - 0.5)).epsilon(1e-6));
+  CHECK(std::log10(1 - trials[0][1]) ==
+        doctest::Approx(std::log10(0.02) + width * (0.06984029 - 0.5)).epsilon(1e-6));
+  CHECK_THROWS_WITH_AS(two.TrialsAround(std::vector<double>{1}, 9),
+                       "baseline NAdamW-cosine: wanted 2 values, got 1", Error);
+}
+
 TEST_CASE("What is tuned beside the learning rate is among the results") {
   const Contenders contenders{.baselines = BaselinesNamed("Adam-cosine-betas")};
-  for (const RunResult& result : Run(Quadratics(), contenders)) {
+  const Baseline& baseline = contenders.baselines[0];
+  EvaluationConfig config = Quadratics();
+  config.trials = 12;
+  int64_t of_the_later = 0;
+  for (const RunResult& result : Run(config, contenders)) {
     REQUIRE(result.hyperparameters.size() == 2);
-    const auto trials = contenders.baselines[0].Trials(6);
+    REQUIRE(result.tuning_loss.size() == result.steps.size());
+    const auto first = baseline.FirstTrials(12);
+    auto all = first;
+    for (const std::vector<double>& best : first) {
+      const auto later = baseline.TrialsAround(best, 12);
+      all.insert(all.end(), later.begin(), later.end());
+    }
     for (size_t i = 0; i < result.steps.size(); ++i) {
       const std::vector<double> tuned = {result.learning_rate[i],
                                          result.hyperparameters.at("beta1")[i],
                                          result.hyperparameters.at("beta2")[i]};
-      CHECK(std::ranges::count(trials, tuned) == 1);
+      CHECK(std::ranges::count(all, tuned) == 1);
+      of_the_later += std::ranges::count(first, tuned) == 0 ? 1 : 0;
     }
   }
+  CHECK(of_the_later > 0);
 }
 
 TEST_CASE("Tuning finds the learning rate that solves a quadratic in one step") {

@@ -51,6 +51,7 @@ RunResult SomeResult() {
           .learning_rate = {1e-3, 3e-3},
           .learning_rate_at_edge = {false, true},
           .hyperparameters = {{"beta1", {0.9, 0.5}}, {"weight_decay", {1e-3, 1.0 / 3}}},
+          .tuning_loss = {0.5, 0.25},
           .trials = 14,
           .blew_up = {false, true}};
 }
@@ -89,6 +90,7 @@ void CheckSame(const RunResult& a, const RunResult& b) {
   CHECK(SameBits(a.learning_rate, b.learning_rate));
   CHECK(a.learning_rate_at_edge == b.learning_rate_at_edge);
   CHECK(a.hyperparameters == b.hyperparameters);
+  CHECK(a.tuning_loss == b.tuning_loss);
   CHECK(a.trials == b.trials);
   CHECK(a.blew_up == b.blew_up);
 }
@@ -159,7 +161,7 @@ TEST_CASE("a line is one JSON object with the names and numbers that readers exp
   CHECK(line.at("diverged") == nlohmann::json::parse("[false, false]"));
   // The shortest digits of a float, not those of the double it becomes.
   CHECK(text.find("\"train_loss\":[2.3,0.1,1e-45,3.4028235e+38]") != std::string::npos);
-  CHECK(line.size() == 18);
+  CHECK(line.size() == 19);
 }
 
 TEST_CASE("numbers that are not finite are written as text, told in diverged, and read back") {
@@ -208,7 +210,7 @@ TEST_CASE("a bad line that is not the cut one is an error with its number and th
   CHECK(ReadError("{}") ==
         ", line 1: missing: task, optimizer, seed, steps, train_loss, final_train_loss, "
         "final_train_accuracy, mean_train_loss, test_loss, test_accuracy, steps_to_adam, seconds, "
-        "learning_rate, learning_rate_at_edge, hyperparameters, trials, blew_up");
+        "learning_rate, learning_rate_at_edge, hyperparameters, tuning_loss, trials, blew_up");
   CHECK(ReadError(LineWith("test_loss", "")) == ", line 1: missing: test_loss");
 }
 
@@ -224,6 +226,8 @@ TEST_CASE("members of a wrong kind or length are errors that name them") {
         ", line 1: test_accuracy has 1 numbers, wanted 2");
   CHECK(ReadError(LineWith("learning_rate_at_edge", "[]")) ==
         ", line 1: learning_rate_at_edge has 0 numbers, wanted 2");
+  CHECK(ReadError(LineWith("tuning_loss", "[]")) ==
+        ", line 1: tuning_loss has 0 numbers, wanted 2");
   CHECK(ReadError(LineWith("hyperparameters", "[]")) ==
         ", line 1: hyperparameters must be an object, got []");
   CHECK(ReadError(LineWith("hyperparameters", R"({"beta1": [1]})")) ==
