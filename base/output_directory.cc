@@ -1,7 +1,7 @@
 #include "base/output_directory.h"
 
+#include <algorithm>
 #include <filesystem>
-#include <ranges>
 #include <string>
 #include <vector>
 
@@ -28,7 +28,8 @@ void MakeOutputDirectory(const std::string& path) {
       files.MayWrite(there.parent_path()) == 0) {
     SyncDirectory(there.parent_path());
   }
-  for (const fs::path& made : missing | std::views::reverse) {
+  std::ranges::reverse(missing);
+  for (const fs::path& made : missing) {
     MakeDirectories(made);
     SyncDirectory(made.parent_path());
   }
