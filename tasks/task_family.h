@@ -50,7 +50,7 @@ struct EpisodeStep {
 struct BatchPart {
   Key key;            // of the batch, the same for all parts
   int64_t index = 0;  // among the parts
-  int64_t count = 1;
+  int64_t count = 1;  // parts of the batch
 };
 
 // What to evaluate, and where the results go: n tasks of one family, all arrays C order with n
