@@ -46,8 +46,11 @@ void AddTraining(const TrainingCurve& curve, std::span<const int64_t> judge_at, 
     result->final_train_accuracy.push_back(curve.train_accuracy.empty()
                                                ? std::numeric_limits<double>::quiet_NaN()
                                                : FinalMean(curve.train_accuracy, steps));
-    result->test_loss.push_back(curve.judged[i].loss);
-    result->test_accuracy.push_back(curve.judged[i].accuracy);
+    const SplitScore& judged = curve.judged[i];
+    result->test_loss.push_back(judged.loss);
+    result->test_part_loss.insert(result->test_part_loss.end(), judged.part_losses.begin(),
+                                  judged.part_losses.end());
+    result->test_accuracy.push_back(judged.accuracy);
     result->blew_up.push_back(BlewUp(losses));
     result->seconds.push_back(curve.seconds * static_cast<double>(steps) /
                               static_cast<double>(judge_at.back()));

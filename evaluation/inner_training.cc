@@ -188,20 +188,37 @@ SplitScore JudgeOnSplit(const TaskFamily& task, std::span<const float> config,
   const std::span<int32_t> examples = scratch.Take<int32_t>(last - first);
   std::iota(examples.begin(), examples.end(), static_cast<int32_t>(first));
   const std::span<float> discarded = scratch.Take<float>(std::ssize(model_state));
-  std::ranges::copy(model_state, discarded.begin());
   const std::span<float> aux = scratch.Take<float>(task.aux_layout().size());
-  SplitScore score;
-  task.Evaluate({.config = config,
-                 .params = params,
-                 .model_state = discarded,
-                 .split = split,
-                 .keys = {&key, 1},
-                 .examples = examples,
-                 .losses = {&score.loss, 1},
-                 .aux = aux},
-                scratch);
   const auto accuracy = AccuracyIndex(task);
-  score.accuracy = accuracy ? aux[*accuracy] : std::numeric_limits<float>::quiet_NaN();
+  const int64_t count = last - first;
+  const int64_t parts = std::min(kSplitParts, count);
+  SplitScore score;
+  double loss_sum = 0;
+  double accuracy_sum = 0;
+  // Without examples there is one evaluation, of what the key draws.
+  for (int64_t part = 0; part < std::max<int64_t>(parts, 1); ++part) {
+    const int64_t begin = parts == 0 ? 0 : part * count / parts;
+    const int64_t end = parts == 0 ? 0 : (part + 1) * count / parts;
+    std::ranges::copy(model_state, discarded.begin());
+    float loss = 0;
+    task.Evaluate({.config = config,
+                   .params = params,
+                   .model_state = discarded,
+                   .split = split,
+                   .keys = {&key, 1},
+                   .examples = examples.subspan(begin, end - begin),
+                   .losses = {&loss, 1},
+                   .aux = aux},
+                  scratch);
+    const double weight =
+        parts == 0 ? 1 : static_cast<double>(end - begin) / static_cast<double>(count);
+    loss_sum += weight * double{loss};
+    if (accuracy) accuracy_sum += weight * double{aux[*accuracy]};
+    if (parts > 0) score.part_losses.push_back(loss);
+  }
+  score.loss = static_cast<float>(loss_sum);
+  score.accuracy =
+      accuracy ? static_cast<float>(accuracy_sum) : std::numeric_limits<float>::quiet_NaN();
   return score;
 }
 

@@ -12,10 +12,17 @@
 
 namespace lopt {
 
+// Parts of a split that are judged one by one, where it has as many examples: from the scatter of
+// their losses statistics tell how much of a loss is the choice of the examples.
+inline constexpr int64_t kSplitParts = 100;
+
 // A task's loss on a split, and its accuracy: NaN for tasks without an aux output of that name.
 struct SplitScore {
   float loss = 0;      // mean over the examples, raw
   float accuracy = 0;  // part of the examples in [0, 1]; NaN: none
+  // Of the first part of the examples, of the next, ..., [min(kSplitParts, examples)], in sizes
+  // that differ by one at most; empty in families without a data set.
+  std::vector<float> part_losses = {};
 };
 
 // The score of params [P] on all examples of a split or, in families without a data set, on the

@@ -169,6 +169,9 @@ void CheckSizes(const RunResult& result) {
   check("final_train_accuracy", result.final_train_accuracy.size(), steps.size());
   check("mean_train_loss", result.mean_train_loss.size(), steps.size());
   check("test_loss", result.test_loss.size(), steps.size());
+  Require(result.test_part_loss.size() % steps.size() == 0,
+          "test_part_loss has {} numbers, wanted as many for each of {} numbers of steps",
+          result.test_part_loss.size(), steps.size());
   check("test_accuracy", result.test_accuracy.size(), steps.size());
   check("seconds", result.seconds.size(), steps.size());
   if (!result.steps_to_adam.empty()) {

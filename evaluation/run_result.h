@@ -22,7 +22,10 @@ struct RunResult {
   std::vector<double> final_train_accuracy = {};  // mean of the same batches
   std::vector<double> mean_train_loss = {};  // of all steps: the area under the curve by its length
   std::vector<double> test_loss = {};        // on the whole test split
-  std::vector<double> test_accuracy = {};    // on the whole test split
+  // Of the parts of the test split (SplitScore::part_losses), [steps, parts]; empty in tasks
+  // without a data set.
+  std::vector<float> test_part_loss = {};
+  std::vector<double> test_accuracy = {};  // on the whole test split
   // Steps until the mean of the last kFinalSteps batch losses is at tuned Adam's final train loss
   // and stays there to the end, both as interquartile means over the seeds, so one number for all
   // seeds; 0 where it does not. Empty if Adam was not among the optimizers.
@@ -55,6 +58,7 @@ void VisitMembers(Result& result, const Visit& visit) {
   visit("final_train_accuracy", result.final_train_accuracy);
   visit("mean_train_loss", result.mean_train_loss);
   visit("test_loss", result.test_loss);
+  visit("test_part_loss", result.test_part_loss);
   visit("test_accuracy", result.test_accuracy);
   visit("steps_to_adam", result.steps_to_adam);
   visit("seconds", result.seconds);

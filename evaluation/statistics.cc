@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "base/error.h"
 
@@ -67,10 +68,69 @@ Interval StratifiedBootstrapInterval(
       }
       first += stratum.size();
     }
-    statistics[static_cast<size_t>(resample)] = NanAsInfinity(statistic(values));
+    statistics[static_cast<size_t>(resample)] = statistic(values);
   }
-  std::sort(statistics.begin(), statistics.end());
+  return PercentileInterval(std::move(statistics));
+}
+
+std::vector<double> CrossedBootstrap(const Sample& sample, int64_t resamples, Key key) {
+  const auto size = static_cast<int64_t>(sample.values.size());
+  const int64_t columns = sample.columns;
+  Require(size > 0 && columns > 0 && size % columns == 0,
+          "CrossedBootstrap: {} values do not make rows of {} columns", size, columns);
+  const int64_t rows = size / columns;
+
+  std::vector<double> statistics;
+  std::vector<int32_t> drawn_rows(static_cast<size_t>(rows));
+  std::vector<int32_t> drawn_columns(static_cast<size_t>(columns));
+  std::vector<double> weights(static_cast<size_t>(columns));
+  std::vector<double> means(static_cast<size_t>(rows));
+  for (int64_t resample = 0; resample < resamples; ++resample) {
+    const Key resample_key = FoldIn(key, static_cast<uint64_t>(resample));
+    Randint(FoldIn(resample_key, 0), 0, static_cast<int32_t>(rows), drawn_rows);
+    Randint(FoldIn(resample_key, 1), 0, static_cast<int32_t>(columns), drawn_columns);
+    std::ranges::fill(weights, 0.0);
+    for (const int32_t column : drawn_columns) weights[static_cast<size_t>(column)] += 1;
+    for (size_t i = 0; i < means.size(); ++i) {
+      const auto first = sample.values.begin() + drawn_rows[i] * columns;
+      means[i] = 0;
+      for (int64_t c = 0; c < columns; ++c) {
+        // Infinity times a weight of 0 would not be a number.
+        if (const double weight = weights[static_cast<size_t>(c)]; weight != 0) {
+          means[i] += weight * first[c];
+        }
+      }
+      means[i] /= static_cast<double>(columns);
+    }
+    statistics.push_back(InterquartileMean(means));
+  }
+  return statistics;
+}
+
+Interval PercentileInterval(std::vector<double> statistics) {
+  Require(!statistics.empty(), "PercentileInterval: there are no statistics");
+  std::ranges::transform(statistics, statistics.begin(), NanAsInfinity);
+  std::ranges::sort(statistics);
   return {.low = Percentile(statistics, 0.025), .high = Percentile(statistics, 0.975)};
+}
+
+double BootstrapPValue(std::span<const double> differences) {
+  const auto at_most = std::ranges::count_if(differences, [](double d) { return d <= 0; });
+  const auto at_least = std::ranges::count_if(differences, [](double d) { return !(d < 0); });
+  return std::min(1.0, 2.0 * static_cast<double>(std::min(at_most, at_least) + 1) /
+                           static_cast<double>(differences.size() + 1));
+}
+
+std::vector<bool> HolmRejections(std::span<const double> p_values, double level) {
+  std::vector<size_t> order(p_values.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, {}, [&](size_t i) { return p_values[i]; });
+  std::vector<bool> rejected(p_values.size(), false);
+  for (size_t k = 0; k < order.size(); ++k) {
+    if (!(p_values[order[k]] <= level / static_cast<double>(order.size() - k))) break;
+    rejected[order[k]] = true;
+  }
+  return rejected;
 }
 
 }  // namespace lopt

@@ -29,4 +29,30 @@ Interval StratifiedBootstrapInterval(
     const std::vector<std::vector<double>>& strata,
     const std::function<double(std::span<const double>)>& statistic, int64_t resamples, Key key);
 
+// What one optimizer reached: rows are seeds, columns parts of the test split, or one.
+struct Sample {
+  int64_t columns = 1;              // parts, or 1
+  std::vector<double> values = {};  // [rows, columns]
+};
+
+// [resamples] of the interquartile mean over the rows of each row's mean over its columns, in their
+// order. Rows and columns are drawn with replacement, each by themselves ("pigeonhole bootstrap",
+// Owen 2007). What is drawn is a function of `key` and the shape: of two samples of one shape the
+// same seeds and examples, so that their difference is one of pairs. Not a number counts as
+// +infinity. Throws Error if the sample is empty or not of whole rows.
+std::vector<double> CrossedBootstrap(const Sample& sample, int64_t resamples, Key key);
+
+// The 95 % percentile interval of a bootstrap's statistics, in any order; not a number counts as
+// +infinity. Throws Error if there are none.
+Interval PercentileInterval(std::vector<double> statistics);
+
+// Two-sided bootstrap p-value of "the difference is 0", 2 (min(#{d <= 0}, #{d >= 0}) + 1) / (n + 1)
+// of n resampled differences, at most 1 (Davison and Hinkley 1997, chapter 4).
+double BootstrapPValue(std::span<const double> differences);
+
+// Which of the hypotheses are rejected at `level` for the whole family (Holm 1979): in ascending
+// order of their p-values, the k-th of m (from 0) is as long as its p-value and all before are at
+// most level / (m - k).
+std::vector<bool> HolmRejections(std::span<const double> p_values, double level);
+
 }  // namespace lopt

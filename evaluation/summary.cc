@@ -91,10 +91,36 @@ std::vector<double> Accuracies(const Entrant& entrant, RunFigure accuracy, size_
   return accuracies;
 }
 
+// Test losses of each seed after the i-th number of steps, by the parts of the test split.
+Sample TestSample(const Entrant& entrant, size_t i) {
+  const RunResult& first = *entrant.runs.front();
+  const size_t parts = first.test_part_loss.size() / first.steps.size();
+  if (parts == 0) return {.values = Losses(entrant, &RunResult::test_loss, i)};
+  Sample sample{.columns = static_cast<int64_t>(parts)};
+  for (const RunResult* run : entrant.runs) {
+    Require(run->test_part_loss.size() == first.test_part_loss.size(),
+            "results of task '{}': {} has {} losses of parts of the test split with seed {}, {} "
+            "with seed {}",
+            run->task, run->optimizer, run->test_part_loss.size(), run->seed,
+            first.test_part_loss.size(), first.seed);
+    for (size_t part = i * parts; part < (i + 1) * parts; ++part) {
+      sample.values.push_back(run->Diverged(i) ? kInfinity : double{run->test_part_loss[part]});
+    }
+  }
+  return sample;
+}
+
+std::vector<double> Resampled(const Sample& sample) {
+  return CrossedBootstrap(sample, kResamples, KeyFromSeed(0));
+}
+
+// A figure of each seed, [seeds], and its resamples.
+Estimate EstimateOf(const std::vector<double>& values, const std::vector<double>& resampled) {
+  return {.value = InterquartileMean(values), .interval = PercentileInterval(resampled)};
+}
+
 Estimate EstimateOf(const std::vector<double>& values) {
-  return {.value = InterquartileMean(values),
-          .interval =
-              StratifiedBootstrapInterval({values}, InterquartileMean, kResamples, KeyFromSeed(0))};
+  return EstimateOf(values, Resampled({.values = values}));
 }
 
 std::optional<Estimate> EstimateOfAny(const std::vector<double>& values) {
@@ -124,18 +150,31 @@ void AddTimeToAdam(const Task& task, const Entrant& entrant, size_t i, SummaryRo
   }
 }
 
-SummaryRow RowOf(const Task& task, const Entrant& entrant, size_t i) {
-  SummaryRow row{
-      .task = task.name,
-      .optimizer = entrant.optimizer,
-      .steps = task.steps[i],
-      .seeds = std::ssize(entrant.runs),
-      .train_loss = EstimateOf(Losses(entrant, &RunResult::final_train_loss, i)),
-      .test_loss = EstimateOf(Losses(entrant, &RunResult::test_loss, i)),
-      .mean_train_loss = EstimateOf(Losses(entrant, &RunResult::mean_train_loss, i)),
-      .train_accuracy = EstimateOfAny(Accuracies(entrant, &RunResult::final_train_accuracy, i)),
-      .test_accuracy = EstimateOfAny(Accuracies(entrant, &RunResult::test_accuracy, i))};
+// A row in the making.
+struct Judged {
+  SummaryRow row = {};
+  std::vector<int64_t> seeds = {};
+  std::vector<double> train = {};          // resampled losses, [kResamples]
+  std::vector<double> test = {};           // likewise
+  std::optional<double> tuning_loss = {};  // of baselines
+};
+
+Judged JudgedOf(const Task& task, const Entrant& entrant, size_t i) {
+  const std::vector<double> train_losses = Losses(entrant, &RunResult::final_train_loss, i);
+  Judged judged{.train = Resampled({.values = train_losses}),
+                .test = Resampled(TestSample(entrant, i))};
+  SummaryRow& row = judged.row;
+  row = {.task = task.name,
+         .optimizer = entrant.optimizer,
+         .steps = task.steps[i],
+         .seeds = std::ssize(entrant.runs),
+         .train_loss = EstimateOf(train_losses, judged.train),
+         .test_loss = EstimateOf(Losses(entrant, &RunResult::test_loss, i), judged.test),
+         .mean_train_loss = EstimateOf(Losses(entrant, &RunResult::mean_train_loss, i)),
+         .train_accuracy = EstimateOfAny(Accuracies(entrant, &RunResult::final_train_accuracy, i)),
+         .test_accuracy = EstimateOfAny(Accuracies(entrant, &RunResult::test_accuracy, i))};
   for (const RunResult* run : entrant.runs) {
+    judged.seeds.push_back(run->seed);
     row.diverged += run->Diverged(i) ? 1 : 0;
     row.blown_up += run->blew_up[i] ? 1 : 0;
     row.seconds += run->seconds[i] / static_cast<double>(entrant.runs.size());
@@ -145,24 +184,101 @@ SummaryRow RowOf(const Task& task, const Entrant& entrant, size_t i) {
     row.learning_rate = first.learning_rate[i];
     row.learning_rate_at_edge = first.learning_rate_at_edge[i];
   }
+  if (!first.tuning_loss.empty()) judged.tuning_loss = first.tuning_loss[i];
   AddTimeToAdam(task, entrant, i, &row);
-  return row;
+  return judged;
 }
 
-Verdict Compare(const Interval& loss, const Interval& adam) {
-  if (loss.high < adam.low) return Verdict::kBetter;
-  if (loss.low > adam.high) return Verdict::kWorse;
+// Of two optimizers' resampled losses; 0 where both are infinite.
+std::vector<double> Differences(const std::vector<double>& losses,
+                                const std::vector<double>& others) {
+  std::vector<double> differences(losses.size());
+  std::ranges::transform(losses, others, differences.begin(),
+                         [](double a, double b) { return a == b ? 0 : a - b; });
+  return differences;
+}
+
+Verdict VerdictOn(const std::vector<double>& differences) {
+  const Interval interval = PercentileInterval(differences);
+  if (interval.high < 0) return Verdict::kBetter;
+  if (interval.low > 0) return Verdict::kWorse;
   return Verdict::kUnclear;
 }
 
-// The rows of one task and number of steps.
-void AddVerdicts(std::span<SummaryRow> rows) {
-  const auto adam = std::ranges::find(rows, kReferenceBaseline, &SummaryRow::optimizer);
-  if (adam == rows.end() || adam->seeds < kVerdictSeeds) return;
-  for (SummaryRow& row : rows) {
-    if (&row == &*adam || row.seeds < kVerdictSeeds) continue;
-    row.train_verdict = Compare(row.train_loss.interval, adam->train_loss.interval);
-    row.test_verdict = Compare(row.test_loss.interval, adam->test_loss.interval);
+// Whether pairs of the same seeds can be made of two different optimizers.
+bool ArePaired(const Judged& a, const Judged& b) {
+  return &a != &b && a.seeds == b.seeds && a.row.seeds >= kVerdictSeeds;
+}
+
+// Null where fewer than two baselines are tuned.
+Judged* BestBaseline(std::vector<Judged>* all) {
+  Judged* best = nullptr;
+  int64_t tuned = 0;
+  for (Judged& judged : *all) {
+    if (!judged.tuning_loss) continue;
+    ++tuned;
+    if (best == nullptr || *judged.tuning_loss < *best->tuning_loss) best = &judged;
+  }
+  return tuned < 2 ? nullptr : best;
+}
+
+// `all`: of one task and number of steps.
+void AddVerdicts(std::vector<Judged>* all) {
+  const auto adam = std::ranges::find_if(
+      *all, [](const Judged& judged) { return judged.row.optimizer == kReferenceBaseline; });
+  Judged* best = BestBaseline(all);
+  if (best != nullptr) best->row.best_baseline = true;
+  for (Judged& judged : *all) {
+    if (adam != all->end() && ArePaired(judged, *adam)) {
+      judged.row.train_verdict = VerdictOn(Differences(judged.train, adam->train));
+      judged.row.test_verdict = VerdictOn(Differences(judged.test, adam->test));
+    }
+    if (best != nullptr && ArePaired(judged, *best)) {
+      const std::vector<double> differences = Differences(judged.test, best->test);
+      judged.row.best_verdict = VerdictOn(differences);
+      judged.row.best_p_value = BootstrapPValue(differences);
+    }
+  }
+}
+
+// The rows of one optimizer against the best baselines. `sections`: of one task and number of steps
+// each.
+void AddAgainstBest(const std::vector<std::vector<Judged>>& sections, AggregateRow* aggregate) {
+  std::vector<double> p_values;
+  std::vector<bool> lower;
+  double log_sum = 0;
+  std::vector<double> resampled_log_sums(kResamples);
+  int64_t ratios = 0;
+  for (const std::vector<Judged>& section : sections) {
+    const auto best = std::ranges::find_if(
+        section, [](const Judged& judged) { return judged.row.best_baseline; });
+    const auto judged = std::ranges::find_if(
+        section, [&](const Judged& other) { return other.row.optimizer == aggregate->optimizer; });
+    if (best == section.end() || judged == section.end()) continue;
+    const double loss = judged->row.test_loss.value;
+    const double unit = best->row.test_loss.value;
+    if (judged->row.best_p_value) {
+      p_values.push_back(*judged->row.best_p_value);
+      lower.push_back(loss < unit);
+    }
+    if (!(loss > 0 && unit > 0 && std::isfinite(unit))) continue;
+    ++ratios;
+    log_sum += std::log(loss / unit);
+    for (size_t r = 0; r < resampled_log_sums.size(); ++r) {
+      resampled_log_sums[r] += std::log(judged->test[r] / best->test[r]);
+    }
+  }
+  if (ratios > 0) {
+    const auto mean = [&](double sum) { return std::exp(sum / static_cast<double>(ratios)); };
+    std::ranges::transform(resampled_log_sums, resampled_log_sums.begin(), mean);
+    aggregate->best_ratio = {.value = mean(log_sum),
+                             .interval = PercentileInterval(std::move(resampled_log_sums))};
+  }
+  const std::vector<bool> rejected = HolmRejections(p_values, 0.05);
+  for (size_t i = 0; i < p_values.size(); ++i) {
+    ++(!rejected[i] ? aggregate->best_unclear
+       : lower[i]   ? aggregate->best_better
+                    : aggregate->best_worse);
   }
 }
 
@@ -276,11 +392,13 @@ Summary Summarize(const std::vector<RunResult>& results) {
   const std::vector<Task> tasks = GroupByTask(results);
   Summary summary;
   std::vector<std::string> optimizers;
+  std::vector<std::vector<Judged>> sections;
   for (const Task& task : tasks) {
     for (size_t i = 0; i < task.steps.size(); ++i) {
-      const size_t first = summary.rows.size();
-      for (const Entrant& entrant : task.entrants) summary.rows.push_back(RowOf(task, entrant, i));
-      AddVerdicts(std::span(summary.rows).subspan(first));
+      std::vector<Judged>& section = sections.emplace_back();
+      for (const Entrant& entrant : task.entrants) section.push_back(JudgedOf(task, entrant, i));
+      AddVerdicts(&section);
+      for (const Judged& judged : section) summary.rows.push_back(judged.row);
     }
     for (const Entrant& entrant : task.entrants) {
       if (std::ranges::find(optimizers, entrant.optimizer) == optimizers.end()) {
@@ -290,7 +408,8 @@ Summary Summarize(const std::vector<RunResult>& results) {
   }
   if (std::ranges::find(optimizers, kReferenceBaseline) == optimizers.end()) return summary;
   for (const std::string& optimizer : optimizers) {
-    summary.aggregate.push_back(AggregateOf(tasks, summary.rows, optimizer));
+    AggregateRow& row = summary.aggregate.emplace_back(AggregateOf(tasks, summary.rows, optimizer));
+    AddAgainstBest(sections, &row);
   }
   return summary;
 }

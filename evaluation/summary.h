@@ -12,18 +12,21 @@
 namespace lopt {
 
 // An interquartile mean over seeds with its 95 % bootstrap interval (of 2,000 resamples, a function
-// of the numbers alone).
+// of the numbers alone). Of test losses the bootstrap draws the parts of the test split as well as
+// the seeds, where the results have them.
 struct Estimate {
   double value = 0;        // interquartile mean
   Interval interval = {};  // 95 %, of the same unit
 };
 
-// How an optimizer compares with tuned Adam in one figure.
+// How an optimizer compares with another, tuned Adam or the best baseline, in one figure: by the
+// 95 % interval of the difference of their interquartile means, in resamples of the same seeds (the
+// same start and batches) and the same parts of the test split.
 enum class Verdict {
-  kBetter,   // the intervals do not overlap
-  kWorse,    // the same the other way
-  kUnclear,  // they overlap
-  kNone      // it is tuned Adam, there is none, or either has fewer than kVerdictSeeds seeds
+  kBetter,   // the interval lies below 0
+  kWorse,    // it lies above 0
+  kUnclear,  // it holds 0
+  kNone  // it is the other one, there is none, they have other seeds or fewer than kVerdictSeeds
 };
 
 // The words of tables, reports and files.
@@ -61,8 +64,13 @@ struct SummaryRow {
   std::optional<double> speedup = {};          // steps / steps_to_adam
   // Interquartile mean of the seconds of Adam's trainings / seconds_to_adam.
   std::optional<double> seconds_speedup = {};
-  Verdict train_verdict = Verdict::kNone;  // of train_loss
-  Verdict test_verdict = Verdict::kNone;   // of test_loss
+  Verdict train_verdict = Verdict::kNone;  // of train_loss against tuned Adam's
+  Verdict test_verdict = Verdict::kNone;   // of test_loss against tuned Adam's
+  // Whether it is the best baseline of its task and steps: the one of the lowest tuning loss, so
+  // chosen without the test split. None where fewer than two are tuned.
+  bool best_baseline = false;
+  Verdict best_verdict = Verdict::kNone;    // of test_loss against the best baseline's
+  std::optional<double> best_p_value = {};  // of the same difference being 0; BootstrapPValue
 };
 
 // One optimizer over all tasks: the interquartile mean, over tasks, steps and seeds, of losses as
@@ -82,6 +90,15 @@ struct AggregateRow {
   int64_t better = 0;         // test verdicts over tasks and steps
   int64_t worse = 0;          // likewise
   int64_t unclear = 0;        // likewise
+  // The geometric mean over tasks and steps of the test loss as a fraction of the best baseline's,
+  // both interquartile means; of all that are finite and above 0. None where there is no best
+  // baseline.
+  std::optional<Estimate> best_ratio = {};
+  // Tasks and steps on which it is better or worse than the best baseline after Holm's correction
+  // for their number at 5 %, and all others that it was compared on.
+  int64_t best_better = 0;
+  int64_t best_worse = 0;    // likewise
+  int64_t best_unclear = 0;  // likewise
 };
 
 // The tables of an evaluation.

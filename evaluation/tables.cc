@@ -164,7 +164,9 @@ std::string Section(SummaryRows rows, bool has_adam) {
   const bool has_accuracy = std::ranges::any_of(
       rows, [](const SummaryRow& row) { return row.test_accuracy.has_value(); });
   std::vector<std::string> header = {"optimizer", "test loss", "train loss"};
+  const bool has_best = std::ranges::any_of(rows, &SummaryRow::best_baseline);
   if (has_adam) header.emplace_back("test / train vs. Adam");
+  if (has_best) header.emplace_back("test vs. best baseline");
   if (has_accuracy) header.emplace_back("test accuracy (%)");
   header.emplace_back("mean train loss");
   if (has_adam) {
@@ -186,6 +188,7 @@ std::string Section(SummaryRows rows, bool has_adam) {
               ? "-"
               : fmt::format("{} / {}", Shown(row.test_verdict), Shown(row.train_verdict)));
     }
+    if (has_best) line.push_back(row.best_baseline ? "the best" : Shown(row.best_verdict));
     if (has_accuracy) {
       line.push_back(
           row.test_accuracy ? ShownPercent(*row.test_accuracy, IsBest(row, rows, TestError)) : "-");
@@ -257,13 +260,33 @@ std::string Balances(const Summary& summary, const std::vector<SummaryRows>& sec
         fmt::format("- {}\n  - {}\n  - {}\n", Escaped(optimizer),
                     Balance(optimizer, sections, "Test", TestLoss, &SummaryRow::test_verdict),
                     Balance(optimizer, sections, "Train", TrainLoss, &SummaryRow::train_verdict));
+    if (aggregate.best_ratio) {
+      const int64_t judged = aggregate.best_better + aggregate.best_worse + aggregate.best_unclear;
+      text += fmt::format(
+          "  - Test loss against the best baseline of each task: better on {} of {}, worse on {}, "
+          "unclear on {}; geometric mean of the fractions {}.\n",
+          aggregate.best_better, judged, aggregate.best_worse, aggregate.best_unclear,
+          Shown(*aggregate.best_ratio, 3, false));
+    }
   }
   return text.empty() ? text : text + "\n";
 }
 
 std::string AllTasks(const Summary& summary, const std::vector<SummaryRows>& sections) {
-  Table table({"optimizer", "test loss / Adam's", "train loss / Adam's", ToString(Verdict::kBetter),
-               ToString(Verdict::kWorse), ToString(Verdict::kUnclear), "diverged", "blown up"});
+  std::vector<std::string> header = {"optimizer",
+                                     "test loss / Adam's",
+                                     "train loss / Adam's",
+                                     ToString(Verdict::kBetter),
+                                     ToString(Verdict::kWorse),
+                                     ToString(Verdict::kUnclear)};
+  const bool has_best = std::ranges::any_of(
+      summary.aggregate, [](const AggregateRow& row) { return row.best_ratio.has_value(); });
+  if (has_best) {
+    header.insert(header.end(), {"test loss / best baseline's", "better than it", "worse than it",
+                                 "unclear against it"});
+  }
+  header.insert(header.end(), {"diverged", "blown up"});
+  Table table(header);
   const auto lowest = [&](Estimate AggregateRow::*ratio, const AggregateRow& row) {
     return summary.aggregate.size() > 1 && std::isfinite((row.*ratio).value) &&
            std::ranges::all_of(summary.aggregate, [&](const AggregateRow& other) {
@@ -277,11 +300,21 @@ std::string AllTasks(const Summary& summary, const std::vector<SummaryRows>& sec
     left_out = std::max(left_out, row.left_out);
     const bool adam = row.optimizer == kReferenceBaseline;
     const auto count = [&](int64_t n) { return adam ? "-" : fmt::format("{}", n); };
-    table.Add({Escaped(row.optimizer),
-               Shown(row.test_ratio, test_digits, lowest(&AggregateRow::test_ratio, row)),
-               Shown(row.train_ratio, train_digits, lowest(&AggregateRow::train_ratio, row)),
-               count(row.better), count(row.worse), count(row.unclear),
-               fmt::format("{}", row.diverged), fmt::format("{}", row.blown_up)});
+    std::vector<std::string> line = {
+        Escaped(row.optimizer),
+        Shown(row.test_ratio, test_digits, lowest(&AggregateRow::test_ratio, row)),
+        Shown(row.train_ratio, train_digits, lowest(&AggregateRow::train_ratio, row)),
+        count(row.better),
+        count(row.worse),
+        count(row.unclear)};
+    if (has_best) {
+      line.push_back(row.best_ratio ? Shown(*row.best_ratio, 3, false) : "-");
+      for (const int64_t n : {row.best_better, row.best_worse, row.best_unclear}) {
+        line.push_back(fmt::format("{}", n));
+      }
+    }
+    for (const int64_t n : {row.diverged, row.blown_up}) line.push_back(fmt::format("{}", n));
+    table.Add(std::move(line));
   }
   std::string text = fmt::format("## All tasks ({})\n\n{}\n", sections.size(), table.Text());
   text +=
@@ -292,20 +325,28 @@ std::string AllTasks(const Summary& summary, const std::vector<SummaryRows>& sec
         " Where Adam's loss is not a positive number ({} of {}) there are no fractions.", left_out,
         sections.size());
   }
+  if (has_best) {
+    text +=
+        " The best baseline of a task has the lowest loss on inner_valid of all when they are "
+        "tuned. Against it, the fraction is the geometric mean of those that are above 0, and "
+        "better and worse are counted after Holm's correction for the number of tasks, at 5 %.";
+  }
   return text + "\n\n" + Balances(summary, sections);
 }
 
 std::string Notes(const Summary& summary) {
   std::string text =
-      "Interquartile means over seeds with 95 % bootstrap intervals in brackets; the best of a "
-      "table is bold. A training that diverged counts as infinite loss and accuracy 0; one that "
+      "Interquartile means over seeds with 95 % bootstrap intervals in brackets, of seeds and, for "
+      "test losses, of the examples of the test split; the best of a table is "
+      "bold. A training that diverged counts as infinite loss and accuracy 0; one that "
       "blew up ends with "
       "train losses of more than 5 times the best that it had. " +
       LossesNote();
   if (!summary.aggregate.empty()) {
     text += fmt::format(
-        " Better or worse than Adam, whose learning rate is tuned for each task: the intervals do "
-        "not overlap; unclear: they do; -: fewer than {} seeds. Speed-ups are those over the "
+        " Better or worse than Adam, whose learning rate is tuned for each task: the 95 % interval "
+        "of the difference, with the same seeds and examples, does not hold 0; unclear: it does; "
+        "-: fewer than {} seeds. Speed-ups are those over the "
         "whole training of tuned Adam, for the loss that it ends with, where it is reached and "
         "kept.",
         kVerdictSeeds);
@@ -374,17 +415,19 @@ std::string CsvTable(const Summary& summary) {
       "test_accuracy,test_accuracy_low,test_accuracy_high,"
       "learning_rate,learning_rate_at_edge,seconds,steps_to_adam,seconds_to_adam,speedup,seconds_"
       "speedup,"
-      "train_verdict,test_verdict\n";
+      "train_verdict,test_verdict,best_baseline,best_verdict,best_p_value\n";
   for (const SummaryRow& row : summary.rows) {
-    fmt::format_to(
-        std::back_inserter(text), "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n",
-        Quoted(row.task), Quoted(row.optimizer), row.steps, row.seeds, row.diverged, row.blown_up,
-        Numbers(row.train_loss), Numbers(row.test_loss), Numbers(row.mean_train_loss),
-        Numbers(row.train_accuracy), Numbers(row.test_accuracy), Number(row.learning_rate),
-        row.learning_rate ? (row.learning_rate_at_edge ? "true" : "false") : "",
-        Number(row.seconds), Number(row.steps_to_adam), Number(row.seconds_to_adam),
-        Number(row.speedup), Number(row.seconds_speedup), ToString(row.train_verdict),
-        ToString(row.test_verdict));
+    fmt::format_to(std::back_inserter(text),
+                   "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n",
+                   Quoted(row.task), Quoted(row.optimizer), row.steps, row.seeds, row.diverged,
+                   row.blown_up, Numbers(row.train_loss), Numbers(row.test_loss),
+                   Numbers(row.mean_train_loss), Numbers(row.train_accuracy),
+                   Numbers(row.test_accuracy), Number(row.learning_rate),
+                   row.learning_rate ? (row.learning_rate_at_edge ? "true" : "false") : "",
+                   Number(row.seconds), Number(row.steps_to_adam), Number(row.seconds_to_adam),
+                   Number(row.speedup), Number(row.seconds_speedup), ToString(row.train_verdict),
+                   ToString(row.test_verdict), row.best_baseline ? "true" : "false",
+                   ToString(row.best_verdict), Number(row.best_p_value));
   }
   return text;
 }

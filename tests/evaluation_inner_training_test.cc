@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cmath>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <vector>
 
@@ -233,6 +234,45 @@ TEST_CASE("Steps to judge after must ascend") {
         TrainTask(task, *rule, judge_at, Split::kTest, {.key = KeyFromSeed(1)}, scratch),
         "training: the numbers of steps to judge after must be positive and ascending", Error);
   }
+}
+
+TEST_CASE("a split is judged in a hundred parts, whose mean is the loss of all its examples") {
+  const ImageMlp task({}, GetImages({}, TaskResources("")));
+  const auto [first, last] = task.ExampleRange(Split::kTest);
+  REQUIRE(last - first > kSplitParts);
+  std::vector<float> params(static_cast<size_t>(task.params_layout().size()));
+  std::vector<float> config(static_cast<size_t>(task.config_layout().size()));
+  for (size_t i = 0; i < params.size(); ++i) params[i] = std::sin(static_cast<float>(i));
+  Workspace scratch;
+  const SplitScore score =
+      JudgeOnSplit(task, config, params, {}, Split::kTest, KeyFromSeed(1), scratch);
+  REQUIRE(score.part_losses.size() == 100);
+
+  const auto evaluate = [&](int64_t begin, int64_t end) {
+    std::vector<int32_t> examples(static_cast<size_t>(end - begin));
+    std::iota(examples.begin(), examples.end(), static_cast<int32_t>(begin));
+    float loss = 0;
+    std::vector<float> aux(static_cast<size_t>(task.aux_layout().size()));
+    const Key key = KeyFromSeed(1);
+    task.Evaluate({.config = config,
+                   .params = params,
+                   .split = Split::kTest,
+                   .keys = {&key, 1},
+                   .examples = examples,
+                   .losses = {&loss, 1},
+                   .aux = aux},
+                  scratch);
+    return loss;
+  };
+  CHECK(score.loss == doctest::Approx(evaluate(first, last)).epsilon(1e-6));
+  const int64_t count = last - first;
+  CHECK(score.part_losses[0] == evaluate(first, first + count / 100));
+  CHECK(score.part_losses[99] == evaluate(first + 99 * count / 100, last));
+
+  const FixedDimQuadraticFamily no_data({.dim = 2});
+  CHECK(JudgeOnSplit(no_data, std::vector<float>(2), std::vector<float>(2), {}, Split::kTest, Key{},
+                     scratch)
+            .part_losses.empty());
 }
 
 }  // namespace

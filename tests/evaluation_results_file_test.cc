@@ -45,6 +45,7 @@ RunResult SomeResult() {
           .final_train_accuracy = {0.5, 0.1},
           .mean_train_loss = {1.2, 5e-324},
           .test_loss = {0.9, -0.0},
+          .test_part_loss = {0.5f, 1.5f, 2.5f, 0.1f},
           .test_accuracy = {0.25, 1},
           .steps_to_adam = {0, 3},
           .seconds = {0.001, 0.002},
@@ -90,6 +91,7 @@ void CheckSame(const RunResult& a, const RunResult& b) {
   CHECK(SameBits(a.learning_rate, b.learning_rate));
   CHECK(a.learning_rate_at_edge == b.learning_rate_at_edge);
   CHECK(a.hyperparameters == b.hyperparameters);
+  CHECK(SameBits(a.test_part_loss, b.test_part_loss));
   CHECK(a.tuning_loss == b.tuning_loss);
   CHECK(a.trials == b.trials);
   CHECK(a.blew_up == b.blew_up);
@@ -161,7 +163,7 @@ TEST_CASE("a line is one JSON object with the names and numbers that readers exp
   CHECK(line.at("diverged") == nlohmann::json::parse("[false, false]"));
   // The shortest digits of a float, not those of the double it becomes.
   CHECK(text.find("\"train_loss\":[2.3,0.1,1e-45,3.4028235e+38]") != std::string::npos);
-  CHECK(line.size() == 19);
+  CHECK(line.size() == 20);
 }
 
 TEST_CASE("numbers that are not finite are written as text, told in diverged, and read back") {
@@ -209,7 +211,8 @@ TEST_CASE("a bad line that is not the cut one is an error with its number and th
   CHECK(ReadError("[1]\n") == ", line 1: not a JSON object");
   CHECK(ReadError("{}") ==
         ", line 1: missing: task, optimizer, seed, steps, train_loss, final_train_loss, "
-        "final_train_accuracy, mean_train_loss, test_loss, test_accuracy, steps_to_adam, seconds, "
+        "final_train_accuracy, mean_train_loss, test_loss, test_part_loss, test_accuracy, "
+        "steps_to_adam, seconds, "
         "learning_rate, learning_rate_at_edge, hyperparameters, tuning_loss, trials, blew_up");
   CHECK(ReadError(LineWith("test_loss", "")) == ", line 1: missing: test_loss");
 }
@@ -226,6 +229,8 @@ TEST_CASE("members of a wrong kind or length are errors that name them") {
         ", line 1: test_accuracy has 1 numbers, wanted 2");
   CHECK(ReadError(LineWith("learning_rate_at_edge", "[]")) ==
         ", line 1: learning_rate_at_edge has 0 numbers, wanted 2");
+  CHECK(ReadError(LineWith("test_part_loss", "[1, 2, 3]")) ==
+        ", line 1: test_part_loss has 3 numbers, wanted as many for each of 2 numbers of steps");
   CHECK(ReadError(LineWith("tuning_loss", "[]")) ==
         ", line 1: tuning_loss has 0 numbers, wanted 2");
   CHECK(ReadError(LineWith("hyperparameters", "[]")) ==

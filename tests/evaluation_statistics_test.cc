@@ -150,5 +150,71 @@ TEST_CASE("the golden numbers of rliable: the means to 1e-12, the interval ends 
   }
 }
 
+TEST_CASE("with one column the crossed bootstrap is the ordinary one") {
+  const std::vector<double> values = {3, 1, 4, 1.5, 9, 2.6, 5.3};
+  const Interval interval =
+      PercentileInterval(CrossedBootstrap({.values = values}, 2000, KeyFromSeed(0)));
+  const Interval wanted =
+      StratifiedBootstrapInterval({values}, InterquartileMean, 2000, KeyFromSeed(0));
+  CHECK(interval.low == wanted.low);
+  CHECK(interval.high == wanted.high);
+}
+
+TEST_CASE("rows and columns are both drawn: their variances add up") {
+  // Values a_r + b_c of two rows, whose interquartile mean is their mean. Under resampling the mean
+  // of n values has their variance, here 1/4 and 200, divided by n.
+  const std::vector<double> a = {0, 1};
+  const std::vector<double> b = {0, 10, 20, 30, 40};
+  Sample sample{.columns = 5};
+  for (const double row : a) {
+    for (const double column : b) sample.values.push_back(row + column);
+  }
+  constexpr int64_t kResamples = 20000;
+  double sum = 0;
+  double squares = 0;
+  for (const double mean : CrossedBootstrap(sample, kResamples, KeyFromSeed(3))) {
+    sum += mean - 20.5;
+    squares += (mean - 20.5) * (mean - 20.5);
+  }
+  const double variance = 0.25 / 2 + 200.0 / 5;
+  CHECK(std::abs(sum / kResamples) < 4 * std::sqrt(variance / kResamples));
+  // The variance of the mean of squares is below 2 variance^2 / n for these, as for a normal.
+  CHECK(squares / kResamples == doctest::Approx(variance).epsilon(4 * std::sqrt(2.0 / kResamples)));
+}
+
+TEST_CASE("samples of one shape are resampled alike, so that pairs keep their difference") {
+  Sample sample{.columns = 3, .values = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8}};
+  const std::vector<double> one = CrossedBootstrap(sample, 100, KeyFromSeed(1));
+  for (double& value : sample.values) value += 0.25;
+  const std::vector<double> other = CrossedBootstrap(sample, 100, KeyFromSeed(1));
+  for (size_t r = 0; r < one.size(); ++r) CHECK(other[r] - one[r] == doctest::Approx(0.25));
+  CHECK_THROWS_WITH_AS(CrossedBootstrap({.columns = 5, .values = sample.values}, 1, Key{}),
+                       "CrossedBootstrap: 12 values do not make rows of 5 columns", Error);
+}
+
+TEST_CASE("a row that is infinite makes no resample NaN") {
+  const Sample sample{.columns = 2, .values = {1, 2, kInfinity, kInfinity, 3, 4}};
+  for (const double value : CrossedBootstrap(sample, 200, KeyFromSeed(1))) CHECK(value >= 1);
+}
+
+TEST_CASE("the p-value is twice the smaller side, each counted with the observed one") {
+  CHECK(BootstrapPValue(std::vector<double>{-1, -2, -3, -4, 1, -5, -6, -7, -8}) ==
+        doctest::Approx(2 * 2.0 / 10));
+  CHECK(BootstrapPValue(std::vector<double>{1, 2, 3}) == doctest::Approx(2 * 1.0 / 4));
+  CHECK(BootstrapPValue(std::vector<double>{0, 0, 0}) == 1);
+}
+
+TEST_CASE("Holm rejects in ascending order until the first that is too large") {
+  // Holm (1979): .01, .013, .014, .19, .35 and .40 against .05 / 6, / 5, ...: the first is above
+  // .05 / 6, so none. With .005 in its place: .05 / 6, .01, .0125 ...: .013 > .01 stops it.
+  CHECK(HolmRejections(std::vector<double>{.01, .013, .014, .19, .35, .4}, .05) ==
+        std::vector<bool>(6, false));
+  CHECK(HolmRejections(std::vector<double>{.4, .005, .013, .35}, .05) ==
+        std::vector<bool>{false, true, true, false});
+  CHECK(HolmRejections(std::vector<double>{.04, .03}, .05) == std::vector<bool>{false, false});
+  CHECK(HolmRejections(std::vector<double>{.04, .02}, .05) == std::vector<bool>{true, true});
+  CHECK(HolmRejections({}, .05).empty());
+}
+
 }  // namespace
 }  // namespace lopt

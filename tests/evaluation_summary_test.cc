@@ -87,7 +87,7 @@ TEST_CASE("figures are interquartile means over the seeds, whatever their order"
   CHECK(reversed.rows[0].train_loss.interval.high == row.train_loss.interval.high);
 }
 
-TEST_CASE("verdicts are better or worse only where the intervals do not overlap") {
+TEST_CASE("verdicts are better or worse where the interval of the difference leaves out 0") {
   std::vector<RunResult> results;
   Add(&results, "a", "Adam", {1.0, 1.1, 1.2, 1.3});
   Add(&results, "a", "lower", {0.7, 0.8, 0.9, 0.95});
@@ -344,6 +344,129 @@ TEST_CASE("two results for one seed and steps that differ within a task are erro
   CHECK_THROWS_WITH_AS(
       Summarize(results),
       "results of task 'a': x with seed 1 was judged after 2 steps, others after 1", Error);
+}
+
+TEST_CASE("seeds are compared in pairs") {
+  std::vector<RunResult> results;
+  Add(&results, "a", "Adam", {1, 2, 3, 4, 5, 6});
+  Add(&results, "a", "a bit lower", {0.99, 1.98, 2.99, 3.98, 4.99, 5.98});
+  Add(&results, "a", "the same", {1, 2, 3, 4, 5, 6});
+  Add(&results, "a", "other seeds", {0.1, 0.2, 0.3, 0.4});
+  const Summary summary = Summarize(results);
+  CHECK(RowOf(summary, "a", "a bit lower").test_verdict == Verdict::kBetter);
+  CHECK(RowOf(summary, "a", "a bit lower").train_verdict == Verdict::kBetter);
+  CHECK(RowOf(summary, "a", "the same").test_verdict == Verdict::kUnclear);
+  CHECK(RowOf(summary, "a", "other seeds").test_verdict == Verdict::kNone);
+}
+
+TEST_CASE("two that always diverge are not told apart") {
+  std::vector<RunResult> results;
+  Add(&results, "a", "Adam", {kNan, kNan, kNan});
+  Add(&results, "a", "too", {kNan, kNan, kNan});
+  Add(&results, "a", "not", {1, 2, 3});
+  const Summary summary = Summarize(results);
+  CHECK(RowOf(summary, "a", "too").test_verdict == Verdict::kUnclear);
+  CHECK(RowOf(summary, "a", "not").test_verdict == Verdict::kBetter);
+}
+
+// Sets the losses on two parts of the test split, from the seed of each of its results.
+void SetParts(std::vector<RunResult>* results, const std::string& optimizer, float one,
+              float other) {
+  for (RunResult& result : *results) {
+    if (result.optimizer != optimizer) continue;
+    result.test_part_loss = {one, other};
+    result.test_loss = {(one + other) / 2.0};
+  }
+}
+
+TEST_CASE("the choice of the test examples is in the intervals, and in both of a pair") {
+  std::vector<RunResult> results;
+  Add(&results, "a", "Adam", {1, 1, 1});
+  Add(&results, "a", "lower on both", {1, 1, 1});
+  Add(&results, "a", "lower on one", {1, 1, 1});
+  SetParts(&results, "Adam", 1, 9);
+  SetParts(&results, "lower on both", 0.9f, 8.8f);
+  SetParts(&results, "lower on one", 0.5f, 9.2f);
+  const Summary summary = Summarize(results);
+  // Both parts are one of the two with probability 1/4.
+  const SummaryRow& adam = RowOf(summary, "a", "Adam");
+  CHECK(adam.test_loss.value == 5);
+  CHECK(adam.test_loss.interval.low == 1);
+  CHECK(adam.test_loss.interval.high == 9);
+  CHECK(adam.train_loss.interval.low == adam.train_loss.interval.high);
+  CHECK(RowOf(summary, "a", "lower on both").test_verdict == Verdict::kBetter);
+  CHECK(RowOf(summary, "a", "lower on one").test_verdict == Verdict::kUnclear);
+
+  results.back().test_part_loss.push_back(1);
+  CHECK_THROWS_WITH_AS(Summarize(results),
+                       "results of task 'a': lower on one has 3 losses of parts of the test split "
+                       "with seed 2, 2 with seed 0",
+                       Error);
+}
+
+// Adds a baseline with this loss on inner_valid when it was tuned.
+void AddTuned(std::vector<RunResult>* results, const std::string& task,
+              const std::string& optimizer, double tuning_loss, const std::vector<double>& losses) {
+  const size_t first = results->size();
+  Add(results, task, optimizer, losses);
+  for (size_t i = first; i < results->size(); ++i) {
+    RunResult& result = (*results)[i];
+    result.learning_rate = {0.1};
+    result.learning_rate_at_edge = {false};
+    result.tuning_loss = {tuning_loss};
+  }
+}
+
+TEST_CASE("the best baseline is chosen by its tuning loss, not by what is judged") {
+  std::vector<RunResult> results;
+  AddTuned(&results, "a", "Adam", 3, {0.8, 0.81, 0.82});
+  AddTuned(&results, "a", "chosen", 2, {1, 1.01, 1.02});
+  AddTuned(&results, "a", "lowest", 4, {0.1, 0.11, 0.12});
+  Add(&results, "a", "learned", {0.5, 0.505, 0.51});
+  const Summary summary = Summarize(results);
+  CHECK(RowOf(summary, "a", "chosen").best_baseline);
+  CHECK(!RowOf(summary, "a", "lowest").best_baseline);
+  CHECK(RowOf(summary, "a", "chosen").best_verdict == Verdict::kNone);
+  CHECK(!RowOf(summary, "a", "chosen").best_p_value.has_value());
+  CHECK(RowOf(summary, "a", "Adam").best_verdict == Verdict::kBetter);
+  const SummaryRow& learned = RowOf(summary, "a", "learned");
+  CHECK(learned.best_verdict == Verdict::kBetter);
+  CHECK(learned.best_p_value.value() == doctest::Approx(2.0 / 2001));
+  CHECK(AggregateOf(summary, "learned").best_ratio.value().value == doctest::Approx(0.5));
+  CHECK(AggregateOf(summary, "learned").best_ratio->interval.high == doctest::Approx(0.5));
+  CHECK(AggregateOf(summary, "chosen").best_ratio.value().value == 1);
+
+  const std::vector<RunResult> one_is_tuned(results.begin(), results.begin() + 3);
+  CHECK(!Summarize(one_is_tuned).rows[0].best_baseline);
+  CHECK(!AggregateOf(Summarize(one_is_tuned), "Adam").best_ratio.has_value());
+}
+
+TEST_CASE("against the best baselines, ratios have a geometric mean and counts are Holm's") {
+  std::vector<RunResult> results;
+  const std::vector<double> best = {1, 1.01, 1.02, 1.03, 1.04, 1.05};
+  for (const std::string task : {"half", "twice", "doubtful", "solved"}) {
+    AddTuned(&results, task, "Adam", 3, {2, 2, 2, 2, 2, 2});
+    AddTuned(&results, task, "best", 2, task == "solved" ? std::vector<double>(6, 0.0) : best);
+  }
+  const auto scaled = [&](double factor) {
+    std::vector<double> losses = best;
+    for (double& loss : losses) loss *= factor;
+    return losses;
+  };
+  Add(&results, "half", "learned", scaled(0.5));
+  Add(&results, "twice", "learned", scaled(2));
+  Add(&results, "doubtful", "learned", {0.9, 0.91, 1.1, 1.03, 0.95, 1.2});
+  Add(&results, "solved", "learned", best);
+  const Summary summary = Summarize(results);
+  const AggregateRow& learned = AggregateOf(summary, "learned");
+  // Of "solved" there is no fraction.
+  const double doubtful = InterquartileMean(std::vector<double>{0.9, 0.91, 1.1, 1.03, 0.95, 1.2}) /
+                          InterquartileMean(best);
+  CHECK(learned.best_ratio.value().value == doctest::Approx(std::cbrt(0.5 * 2 * doubtful)));
+  CHECK(learned.best_better == 1);
+  CHECK(learned.best_worse == 2);
+  CHECK(learned.best_unclear == 1);
+  CHECK(RowOf(summary, "doubtful", "learned").best_p_value.value() > 0.05);
 }
 
 }  // namespace

@@ -195,17 +195,48 @@ TEST_CASE("the CSV has every number in full, empty where there is none, and quot
   SummaryRow& row = summary.rows[0];
   row.train_loss.value = 1.0 / 3;
   row.test_accuracy.reset();
+  row.best_baseline = true;
+  row.best_verdict = Verdict::kBetter;
+  row.best_p_value = 0.25;
   CHECK(CsvTable(summary) ==
         "task,optimizer,steps,seeds,diverged,blown_up,train_loss,train_loss_low,train_loss_high,"
         "test_loss,test_loss_low,test_loss_high,mean_train_loss,mean_train_loss_low,mean_train_"
         "loss_high,"
         "train_accuracy,train_accuracy_low,train_accuracy_high,test_accuracy,test_accuracy_low,"
         "test_accuracy_high,learning_rate,learning_rate_at_edge,seconds,steps_to_adam,"
-        "seconds_to_adam,speedup,seconds_speedup,train_verdict,test_verdict\n"
+        "seconds_to_adam,speedup,seconds_speedup,train_verdict,test_verdict,best_baseline,"
+        "best_verdict,best_p_value\n"
         "\"a, \"\"b\"\"\",my|theta,300,16,2,3,0.3333333333333333,0.321,inf,0.6,0.55,0.65,inf,1,inf,"
-        "0.9,0.8,1,,,,,,0.5,120,0.2,2.5,1.5,unclear,worse\n");
+        "0.9,0.8,1,,,,,,0.5,120,0.2,2.5,1.5,unclear,worse,true,better,0.25\n");
   summary.rows[0] = Adam("x", 1);
-  CHECK(CsvTable(summary).ends_with(",1,true,0.25,299,0.249,1.0033444816053512,1.25,,\n"));
+  CHECK(CsvTable(summary).ends_with(",1,true,0.25,299,0.249,1.0033444816053512,1.25,,,false,,\n"));
+}
+
+TEST_CASE("where there is a best baseline, a column compares with it, and three over all tasks") {
+  Summary summary = SomeSummary();
+  summary.rows.resize(2);
+  summary.rows[0].best_baseline = true;
+  summary.rows[1].best_verdict = Verdict::kUnclear;
+  summary.aggregate[1].best_ratio = Around(1.25, 1.2, 1.3);
+  summary.aggregate[1].best_better = 4;
+  summary.aggregate[1].best_worse = 5;
+  summary.aggregate[1].best_unclear = 6;
+  const std::string text = MarkdownTable(summary);
+  CHECK(text.find("| test / train vs. Adam | test vs. best baseline |") != std::string::npos);
+  CHECK(text.find("|                     - |               the best |") != std::string::npos);
+  CHECK(text.find("|       worse / unclear |                unclear |") != std::string::npos);
+  CHECK(
+      text.find("| test loss / best baseline's | better than it | worse than it | unclear against "
+                "it |") != std::string::npos);
+  CHECK(
+      text.find("|           1.25 [1.20, 1.30] |              4 |             5 |                  "
+                "6 |") != std::string::npos);
+  CHECK(text.find("Holm's correction") != std::string::npos);
+  CHECK(
+      text.find("  - Test loss against the best baseline of each task: better on 4 of 15, worse on "
+                "5, unclear on 6; geometric mean of the fractions 1.25 [1.20, 1.30].\n") !=
+      std::string::npos);
+  CHECK(MarkdownTable(SomeSummary()).find("best baseline") == std::string::npos);
 }
 
 }  // namespace

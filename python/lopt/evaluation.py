@@ -27,7 +27,9 @@ class Evaluation:
             "test_loss", "mean_train_loss", "train_accuracy" and "test_accuracy" as interquartile
             means {"value", "low", "high"} with their 95 % intervals, None where there is none; the
             tuned "learning_rate"; "steps_to_adam"; "train_verdict" and "test_verdict" against tuned
-            Adam ("better", "worse", "unclear" or empty).
+            Adam ("better", "worse", "unclear" or empty); whether it is the "best_baseline" of its
+            task and steps, chosen on inner_valid; "best_verdict" and "best_p_value" of its test loss
+            against that one.
         runs: One dict for each training, as a line of results.jsonl; "train_loss" is an array
             float32 [steps].
         markdown: The table of all rows.

@@ -68,6 +68,9 @@ nb::dict RowOf(const SummaryRow& row) {
   dict["seconds_speedup"] = row.seconds_speedup;
   dict["train_verdict"] = ToString(row.train_verdict);
   dict["test_verdict"] = ToString(row.test_verdict);
+  dict["best_baseline"] = row.best_baseline;
+  dict["best_verdict"] = ToString(row.best_verdict);
+  dict["best_p_value"] = row.best_p_value;
   return dict;
 }
 

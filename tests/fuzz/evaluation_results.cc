@@ -23,11 +23,14 @@ std::vector<std::string> ResultSeeds() {
                          .final_train_accuracy = two,
                          .mean_train_loss = two,
                          .test_loss = two,
+                         .test_part_loss = {1, 2},
                          .test_accuracy = two,
                          .steps_to_adam = {1, 0},
                          .seconds = two,
                          .learning_rate = {0.1, 0.2},
                          .learning_rate_at_edge = {true, false},
+                         .hyperparameters = {{"beta1", two}},
+                         .tuning_loss = two,
                          .trials = 2,
                          .blew_up = {false, true}};
   const std::string line = ResultLine(result) + "\n";
