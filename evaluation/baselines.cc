@@ -126,8 +126,8 @@ std::vector<std::vector<double>> Baseline::TrialsAround(std::span<const double> 
   Require(best.size() == tuned.size(), "baseline {}: wanted {} values, got {}", name, tuned.size(),
           best.size());
   if (tuned.size() == 1) return {};
-  const auto first = static_cast<double>(trials - trials / 2);
-  const double width = std::pow(first, -1 / static_cast<double>(tuned.size()));
+  const int64_t first = trials - trials / 2;
+  const double width = std::pow(static_cast<double>(first), -1 / static_cast<double>(tuned.size()));
   std::vector<std::vector<double>> tried;
   for (const std::vector<double>& point : Points(trials / 2, tuned.size())) {
     std::vector<double>& values = tried.emplace_back();
