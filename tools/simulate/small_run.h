@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "base/file_system.h"
@@ -18,7 +19,10 @@ struct SmallRunKind {
   GradientSum sum = GradientSum::kInOrder;
   bool async = false;   // mode Async, whose theta depends on what comes first
   bool judged = false;  // by held-out tasks on the way
-  auto operator<=>(const SmallRunKind&) const = default;
+  // Some order of all kinds.
+  bool operator<(const SmallRunKind& other) const {
+    return std::tie(sum, async, judged) < std::tie(other.sum, other.async, other.judged);
+  }
 };
 
 // The experiment of a simulated job: as small as one can be that has all parts. Only keys that are
