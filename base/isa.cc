@@ -4,7 +4,6 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cctype>
 #include <cstdint>
 
@@ -25,9 +24,6 @@ const std::vector<int64_t>& SupportedTargetList() {
   return targets;
 }
 
-// 0: none is pinned. To ask the machine takes a while, and this never changes else.
-std::atomic<int64_t> pinned_target = 0;
-
 }  // namespace
 
 std::vector<std::string> SupportedIsas() {
@@ -38,17 +34,13 @@ std::vector<std::string> SupportedIsas() {
   return names;
 }
 
-std::string CurrentIsa() {
-  const int64_t pinned = pinned_target;
-  return IsaName(pinned != 0 ? pinned : SupportedTargetList().front());
-}
+std::string CurrentIsa() { return IsaName(hwy::SupportedAndGeneratedTargets().front()); }
 
 void PinIsa(std::string_view name) {
   for (const int64_t target : SupportedTargetList()) {
     if (IsaName(target) == name) {
       hwy::SetSupportedTargetsForTest(target);
       hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-      pinned_target = target;
       return;
     }
   }

@@ -31,7 +31,7 @@ class Evaluation:
             task and steps, chosen on inner_valid; "best_verdict" and "best_p_value" of its test loss
             against that one.
         runs: One dict for each training, as a line of results.jsonl; "train_loss" is an array
-            float32 [steps].
+            float32 [steps], "test_part_loss" one of [steps judged after * parts of the test split].
         markdown: The table of all rows.
         out: The output directory; empty if nothing was written.
     """

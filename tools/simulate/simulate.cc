@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/isa.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
 #include "tools/simulate/schedule.h"
@@ -53,6 +54,8 @@ int SimulateCommand(const std::vector<std::string>& arguments) {
   if (trace && !(*values)["schedules"].defaulted() && schedules != 1) {
     throw UsageError("simulate: --trace is of one schedule; leave --schedules out");
   }
+  // A simulated process asks for it again and again, and each time the machine would be asked anew.
+  PinIsa(CurrentIsa());
   const int64_t count = trace ? 1 : schedules;
   const auto start = std::chrono::steady_clock::now();
   int64_t failed = 0;
