@@ -83,6 +83,22 @@ std::vector<std::vector<double>> Points(int64_t count, size_t n) {
   return points;
 }
 
+// Points of a box that is this part of every range wide, in logarithms, [count, tuned]; the values
+// `at` are in this place of it: 0 is its lowest corner, 0.5 its middle.
+std::vector<std::vector<double>> Box(const std::vector<TunedHyperparameter>& tuned,
+                                     std::span<const double> at, double width, double place,
+                                     int64_t count) {
+  std::vector<std::vector<double>> tried = Points(count, tuned.size());
+  for (std::vector<double>& point : tried) {
+    for (size_t j = 0; j < tuned.size(); ++j) {
+      const double range = tuned[j].highest / tuned[j].lowest;
+      point[j] =
+          Value(tuned[j], Value(tuned[j], at[j]) * std::pow(range, width * (point[j] - place)));
+    }
+  }
+  return tried;
+}
+
 }  // namespace
 
 std::shared_ptr<const LearnedOptimizer> Baseline::Make(std::span<const double> values) const {
@@ -110,14 +126,11 @@ std::vector<std::vector<double>> Baseline::FirstTrials(int64_t trials) const {
     }
     return tried;
   }
-  for (const std::vector<double>& point : Points(trials - trials / 2, tuned.size())) {
-    std::vector<double>& values = tried.emplace_back();
-    for (size_t j = 0; j < tuned.size(); ++j) {
-      const double range = tuned[j].highest / tuned[j].lowest;
-      values.push_back(Value(tuned[j], tuned[j].lowest * std::pow(range, point[j])));
-    }
+  std::vector<double> lowest;
+  for (const TunedHyperparameter& hyperparameter : tuned) {
+    lowest.push_back(Value(hyperparameter, hyperparameter.lowest));
   }
-  return tried;
+  return Box(tuned, lowest, /*width=*/1, /*place=*/0, trials - trials / 2);
 }
 
 std::vector<std::vector<double>> Baseline::TrialsAround(std::span<const double> best,
@@ -128,16 +141,7 @@ std::vector<std::vector<double>> Baseline::TrialsAround(std::span<const double> 
   if (tuned.size() == 1) return {};
   const int64_t first = trials - trials / 2;
   const double width = std::pow(static_cast<double>(first), -1 / static_cast<double>(tuned.size()));
-  std::vector<std::vector<double>> tried;
-  for (const std::vector<double>& point : Points(trials / 2, tuned.size())) {
-    std::vector<double>& values = tried.emplace_back();
-    for (size_t j = 0; j < tuned.size(); ++j) {
-      const double range = tuned[j].highest / tuned[j].lowest;
-      values.push_back(
-          Value(tuned[j], Value(tuned[j], best[j]) * std::pow(range, width * (point[j] - 0.5))));
-    }
-  }
-  return tried;
+  return Box(tuned, best, width, /*place=*/0.5, trials / 2);
 }
 
 const std::vector<Baseline>& Baselines() {
