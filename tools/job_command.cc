@@ -86,6 +86,11 @@ void EndJob(Transport* transport, const char* message, int exit_code) {
   transport->Abort(exit_code);
 }
 
+std::string MpiexecWords(const Transport& transport) {
+  return StartedByMpi() && transport.size() > 1 ? fmt::format("mpiexec -n {} ", transport.size())
+                                                : "";
+}
+
 int RunAsRank(const std::function<std::optional<po::variables_map>()>& parse,
               const std::function<int(const po::variables_map&, Transport*)>& run) {
   if (!StartedByMpi()) {

@@ -34,6 +34,10 @@ Config WithSettings(const boost::program_options::variables_map& values, Config 
 // --threads, or one for each core; the ranks on a host share them, unless each was given its own.
 int ThreadsOf(const boost::program_options::variables_map& values, const Transport& transport);
 
+// What goes before "lopt" on the line that starts this job again: "mpiexec -n 3 ", or nothing for a
+// job of one process, whose results are the same without MPI.
+std::string MpiexecWords(const Transport& transport);
+
 // Ends an MPI job with a message. Most errors are met by all ranks at once: the others give rank
 // 0's the time to be the only one.
 [[noreturn]] void EndJob(Transport* transport, const char* message, int exit_code);

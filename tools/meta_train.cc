@@ -239,8 +239,7 @@ int Train(const po::variables_map& values, Transport* transport,
   if (result.interrupted) {
     fmt::print("Stopped after update {} of {}; the state is saved. To go on:\n",
                result.learner.outer_step, config.meta_steps);
-    fmt::print("  {}lopt meta-train --resume --out {}{}{}\n",
-               StartedByMpi() ? fmt::format("mpiexec -n {} ", transport->size()) : "",
+    fmt::print("  {}lopt meta-train --resume --out {}{}{}\n", MpiexecWords(*transport),
                ShellQuoted(options.out_dir), ListenWords(values), PluginWords(values));
     return kExitInterrupted;
   }

@@ -116,8 +116,7 @@ int TrainModel(const po::variables_map& values, Transport* transport) {
   if (result.interrupted) {
     fmt::print("Stopped after update {} of {}; the state is saved. To go on:\n", result.state.step,
                config.steps);
-    fmt::print("  {}lopt train --resume --out {}{}\n",
-               transport->size() > 1 ? fmt::format("mpiexec -n {} ", transport->size()) : "",
+    fmt::print("  {}lopt train --resume --out {}{}\n", MpiexecWords(*transport),
                ShellQuoted(options.out_dir), PluginWords(values));
     return kExitInterrupted;
   }
