@@ -1,5 +1,6 @@
 #include "tasks/coloured_glyphs.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -10,7 +11,6 @@ namespace lopt {
 namespace {
 
 constexpr uint64_t kColouredGlyphsSeed = 2;
-constexpr int64_t kColouredGlyphsCount = 10000;
 
 struct Colours {
   std::array<int32_t, 3> background;
@@ -32,8 +32,8 @@ Colours DrawColours(Key key) {
 
 RawImages DrawColouredGlyphs() {
   const Key key = KeyFromSeed(kColouredGlyphsSeed);
-  Glyphs glyphs = DrawGlyphs(FoldIn(key, 0), kColouredGlyphsCount);
-  RawImages all{.count = kColouredGlyphsCount,
+  Glyphs glyphs = DrawGlyphs(FoldIn(key, 0), Glyphs::kCount);
+  RawImages all{.count = Glyphs::kCount,
                 .height = Glyphs::kSide,
                 .width = Glyphs::kSide,
                 .channels = 3,
@@ -53,7 +53,7 @@ RawImages DrawColouredGlyphs() {
       }
     }
   }
-  SplitOneSet(all.count, all.splits);
+  std::ranges::copy(Glyphs::kSplits, all.splits);
   return all;
 }
 

@@ -12,7 +12,6 @@ namespace lopt {
 namespace {
 
 constexpr uint64_t kGlyphsSeed = 1;
-constexpr int64_t kGlyphsCount = 10000;
 constexpr int64_t kSide = Glyphs::kSide;
 constexpr int64_t kPixels = kSide * kSide;
 constexpr int64_t kImagesPerChunk = 100;
@@ -214,14 +213,14 @@ Glyphs DrawGlyphs(Key key, int64_t count) {
 }
 
 RawImages GenerateImages() {
-  Glyphs glyphs = DrawGlyphs(KeyFromSeed(kGlyphsSeed), kGlyphsCount);
-  RawImages all{.count = kGlyphsCount,
+  Glyphs glyphs = DrawGlyphs(KeyFromSeed(kGlyphsSeed), Glyphs::kCount);
+  RawImages all{.count = Glyphs::kCount,
                 .height = kSide,
                 .width = kSide,
                 .pixels = std::move(glyphs.pixels),
                 .labels = std::move(glyphs.labels),
                 .splits = {}};
-  SplitOneSet(all.count, all.splits);
+  std::ranges::copy(Glyphs::kSplits, all.splits);
   return all;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "base/key.h"
@@ -13,6 +14,10 @@ namespace lopt {
 struct Glyphs {
   static constexpr int64_t kSide = 28;
   static constexpr int64_t kClasses = 10;
+  // Of a data set: 9,000 images to train and choose with, 10,000 test images.
+  static constexpr std::pair<int64_t, int64_t> kSplits[4] = {
+      {0, 7000}, {7000, 8000}, {8000, 9000}, {9000, 19000}};
+  static constexpr int64_t kCount = kSplits[3].second;
   std::vector<uint8_t> pixels;  // [count, kSide, kSide]; 0 is background
   std::vector<uint8_t> labels;  // [count], the digit
 };
@@ -21,7 +26,7 @@ struct Glyphs {
 // images on the pool around it.
 Glyphs DrawGlyphs(Key key, int64_t count);
 
-// 10,000 of them, always the same, cut by SplitOneSet.
+// Glyphs::kCount of them, always the same, cut at Glyphs::kSplits.
 RawImages GenerateImages();
 
 }  // namespace lopt

@@ -12,8 +12,10 @@ namespace lopt {
 namespace {
 
 constexpr uint64_t kMnist1dSeed = 4;
-constexpr int64_t kSignals = 5000;
+constexpr int64_t kPublished = 5000;  // signals of the published set, in an order of their own
 constexpr int64_t kTrainSignals = 4000;
+constexpr int64_t kTestSignals = 10000;
+constexpr int64_t kSignals = kTrainSignals + kTestSignals;
 constexpr int64_t kLeastPadding = 36;
 constexpr int64_t kMostPadding = 60;
 constexpr int64_t kShifts = 48;
@@ -126,22 +128,25 @@ std::array<double, Mnist1d::kPoints> Mnist1dSignal(int64_t label, const Mnist1d:
 RawSignals MakeMnist1d() {
   const Key key = KeyFromSeed(kMnist1dSeed);
   Workspace scratch;
-  const Permutation order(FoldIn(key, 0), kSignals, scratch);
+  const Permutation order(FoldIn(key, 0), kPublished, scratch);
   RawSignals all{.count = kSignals, .height = Mnist1d::kPoints, .width = 1};
   std::vector<double> values;
   for (int64_t row = 0; row < kSignals; ++row) {
-    const int64_t signal = order(row);
-    const int64_t label = signal / (kSignals / Mnist1d::kClasses);
+    const bool published = row < kPublished;
+    const int64_t signal = published ? order(row) : row;
+    const int64_t label =
+        published ? signal / (kPublished / Mnist1d::kClasses) : signal % Mnist1d::kClasses;
     const auto points =
         Mnist1dSignal(label, DrawMnist1d(FoldIn(FoldIn(key, 1), static_cast<uint64_t>(signal))));
     values.insert(values.end(), points.begin(), points.end());
     all.labels.push_back(static_cast<uint8_t>(label));
   }
-  const SignalMoments moments = MomentsOf(std::span<const double>(values));
+  const SignalMoments moments =
+      MomentsOf(std::span<const double>(values).first(kPublished * Mnist1d::kPoints));
   for (const double value : values) {
     all.pixels.push_back(static_cast<float>((value - moments.mean) / moments.deviation));
   }
-  SplitTrainAndTest(kTrainSignals, kSignals - kTrainSignals, all.splits);
+  SplitTrainAndTest(kTrainSignals, kTestSignals, all.splits);
   return all;
 }
 

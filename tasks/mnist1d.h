@@ -33,9 +33,10 @@ struct Mnist1d {
 Mnist1d::Draws DrawMnist1d(Key key);
 std::array<double, Mnist1d::kPoints> Mnist1dSignal(int64_t label, const Mnist1d::Draws& draws);
 
-// 5,000 signals, 500 of each class, height 40 and width 1, with their common mean taken off and
-// divided by their common standard deviation. 4,000 are cut as a training set, 1,000 are the test
-// set (SplitTrainAndTest).
+// 14,000 signals, 1,400 of each class, height 40 and width 1. The first 5,000, 500 of each class,
+// are a set of the published size: all signals have its mean taken off and are divided by its
+// standard deviation, and its first 4,000 are cut as a training set (SplitTrainAndTest). The test
+// set is its last 1,000 and 9,000 more.
 RawSignals MakeMnist1d();
 
 }  // namespace lopt

@@ -414,12 +414,12 @@ TEST_CASE("Images are made once a run, and it is known whether the directory was
   Write(directory.File("train-labels-idx1-ubyte"), SomeLabels(50));
   const TaskResources drawn("");
   const auto glyphs = GetImages({.data = ImageSource::kGlyphs}, drawn);
-  CHECK(glyphs->count() == 10000);
+  CHECK(glyphs->count() == 19000);
   CHECK(GetImages({.data = ImageSource::kDefault}, drawn) == glyphs);
   CHECK(GetImages({.image_size = 5}, drawn) != glyphs);
   CHECK_FALSE(drawn.data_dir_used());
   const TaskResources both(directory.path());
-  CHECK(GetImages({.data = ImageSource::kGlyphs}, both)->count() == 10000);
+  CHECK(GetImages({.data = ImageSource::kGlyphs}, both)->count() == 19000);
   CHECK_FALSE(both.data_dir_used());
   const auto files = GetImages({.data = ImageSource::kDefault}, both);
   CHECK(files->count() == 50);

@@ -382,10 +382,10 @@ TEST_CASE("Wrong options and examples are errors") {
                        "ImageMLP: batch_size must be in [1, 1000000], got 0", Error);
   const ImageMlp task({}, Drawn(8));
   const std::vector<float> params = InitialParams(task, 1);
-  CHECK_THROWS_WITH_AS(EvaluateRows(task, params, Rows(9990, 11)),
-                       "TaskFamily: there is no example 10000 among 10000", Error);
+  CHECK_THROWS_WITH_AS(EvaluateRows(task, params, Rows(18990, 11)),
+                       "TaskFamily: there is no example 19000 among 19000", Error);
   CHECK_THROWS_WITH_AS(EvaluateRows(task, params, std::vector<int32_t>{-1}),
-                       "TaskFamily: there is no example -1 among 10000", Error);
+                       "TaskFamily: there is no example -1 among 19000", Error);
 }
 
 TEST_CASE("The registry makes the built-in families from their configs") {

@@ -323,14 +323,14 @@ TEST_CASE("Training and test images of different sizes are an error") {
 
 TEST_CASE("Coloured glyphs are ink of one colour on a darker ground of another") {
   const RawImages images = DrawColouredGlyphs();
-  CHECK(images.count == 10000);
+  CHECK(images.count == 19000);
   CHECK(images.channels == 3);
   CHECK(images.splits[0] == Range(0, 7000));
-  CHECK(images.splits[3] == Range(9000, 10000));
-  CHECK(images.pixels.size() == size_t{10000} * 28 * 28 * 3);
+  CHECK(images.splits[3] == Range(9000, 19000));
+  CHECK(images.pixels.size() == size_t{19000} * 28 * 28 * 3);
   std::vector<int64_t> labels(10);
   for (const uint8_t label : images.labels) ++labels[label];
-  for (const int64_t n : labels) CHECK(std::abs(n - 1000) < 4 * 30);
+  for (const int64_t n : labels) CHECK(std::abs(n - 1900) < 4 * 41);
   // The corner is ground, and somewhere is ink that is brighter in every channel.
   int64_t far = 0;
   std::set<std::array<uint8_t, 3>> grounds;

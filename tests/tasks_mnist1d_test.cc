@@ -109,30 +109,50 @@ TEST_CASE("Signals of every class have the moments of the package's") {
   CHECK(squares / 1190 < 1.5);
 }
 
-TEST_CASE("The data set is 5,000 signals, balanced, mixed, of mean 0 and deviation 1") {
+TEST_CASE("The data set is 5,000 signals, balanced, mixed, of mean 0 and deviation 1, and 9,000") {
   const RawSignals all = MakeMnist1d();
   using Range = std::pair<int64_t, int64_t>;
-  CHECK(all.count == 5000);
+  CHECK(all.count == 14000);
   CHECK(all.height == 40);
   CHECK(all.width == 1);
   CHECK(all.channels == 1);
   CHECK(all.splits[0] == Range(0, 3200));
   CHECK(all.splits[1] == Range(3200, 3600));
   CHECK(all.splits[2] == Range(3600, 4000));
-  CHECK(all.splits[3] == Range(4000, 5000));
+  CHECK(all.splits[3] == Range(4000, 14000));
   for (uint8_t label = 0; label < 10; ++label) {
-    CHECK(std::ranges::count(all.labels, label) == 500);
-    const auto in_test = std::count(all.labels.begin() + 4000, all.labels.end(), label);
+    const auto labels = std::span(all.labels);
+    CHECK(std::ranges::count(labels.first(5000), label) == 500);
+    const auto in_test = std::ranges::count(labels.subspan(4000, 1000), label);
     CHECK(std::abs(in_test - 100) < 40);  // 4 standard deviations
+    for (size_t hundred = 5000; hundred < 14000; hundred += 100) {
+      CHECK(std::ranges::count(labels.subspan(hundred, 100), label) == 10);
+    }
   }
   double sum = 0;
   double squares = 0;
-  for (const float value : all.pixels) {
+  for (const float value : std::span(all.pixels).first(200000)) {
     sum += value;
     squares += double{value} * value;
   }
   CHECK(std::abs(sum) < 1e-3);
   CHECK(squares == doctest::Approx(200000).epsilon(1e-6));
+  // The others are new draws of the same distribution: the mean squares of signals, of the same
+  // variance in both sets, differ by standard errors.
+  const auto energies = [&](int64_t first, int64_t last) {
+    Sums energy;
+    for (int64_t row = first; row < last; ++row) {
+      double of_signal = 0;
+      for (const float value : std::span(all.pixels).subspan(static_cast<size_t>(row * 40), 40)) {
+        of_signal += double{value} * value;
+      }
+      energy.Add(of_signal);
+    }
+    return energy;
+  };
+  const Sums more = energies(5000, 14000);
+  const double variance = more.squares / 9000 - std::pow(more.sum / 9000, 2);
+  CHECK(std::abs(more.sum / 9000 - 40) < 4 * std::sqrt(variance * (1 / 5000.0 + 1 / 9000.0)));
 }
 
 TEST_CASE("A task on MNIST-1D sees the signals as they are, and takes no option of images") {
@@ -143,7 +163,7 @@ TEST_CASE("A task on MNIST-1D sees the signals as they are, and takes no option 
   CHECK(data->channels() == 1);
   CHECK(data->classes() == 10);
   const RawSignals all = MakeMnist1d();
-  for (const int64_t row : {0, 4999}) {
+  for (const int64_t row : {0, 13999}) {
     for (int64_t i = 0; i < 40; ++i) {
       CHECK(data->images()[row * data->stride() + i] ==
             all.pixels[static_cast<size_t>(row * 40 + i)]);

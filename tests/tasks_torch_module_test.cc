@@ -101,7 +101,7 @@ TEST_CASE("An Error thrown inside the module is caught as Error outside") {
   CHECK_THROWS_WITH_AS(
       task->Evaluate({.params = params, .examples = examples, .losses = std::span<float>(&loss, 1)},
                      scratch),
-      "TaskFamily: there is no example 123456789 among 10000", Error);
+      "TaskFamily: there is no example 123456789 among 19000", Error);
   CHECK_THROWS_AS(
       OpenTorchModule("this test")
           .tasks(CurrentIsa())
