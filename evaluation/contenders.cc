@@ -5,10 +5,37 @@
 
 #include <set>
 
+#include "base/eigen.h"
 #include "base/error.h"
 #include "lopt/registry.h"
+#include "lopt/scaled_steps.h"
 
 namespace lopt {
+namespace {
+
+TunedContender TunedBaseline(const Baseline& baseline) {
+  return {.name = baseline.name,
+          .tuned = baseline.tuned,
+          .scheduled = baseline.scheduled(),
+          .bind = [baseline](const Layout& params, std::span<const double> values) {
+            const auto optimizer = baseline.Make(values);
+            const Eigen::VectorXf theta = optimizer->InitTheta(Key{});
+            return optimizer->Bind(params, AsSpan(theta));
+          }};
+}
+
+TunedContender TunedLearned(const LearnedContender& learned) {
+  return {.name = learned.name,
+          .tuned = {{.name = kStepMultiplier, .lowest = 1. / 32, .highest = 32}},
+          .scheduled = !learned.optimizer->needs_num_steps().empty(),
+          .bind = [optimizer = learned.optimizer, theta = learned.theta](
+                      const Layout& params, std::span<const double> values) {
+            return ScaleSteps(optimizer->Bind(params, AsSpan(theta)),
+                              static_cast<float>(values[0]));
+          }};
+}
+
+}  // namespace
 
 LearnedContender ContenderOf(std::string name, const ThetaFile& file, std::string source) {
   return {.name = std::move(name),
@@ -17,6 +44,37 @@ LearnedContender ContenderOf(std::string name, const ThetaFile& file, std::strin
           .config = file.learned_optimizer,
           .source = std::move(source),
           .trained_horizon = file.trained_horizon};
+}
+
+LearnedContender WithTunedSteps(LearnedContender learned) {
+  learned.tuned = true;
+  learned.name += "-tuned";
+  try {
+    ScaleSteps(learned.optimizer->Bind(Layout({{"w", {2, 2}}}), AsSpan(learned.theta)), 2);
+  } catch (const Error& error) {
+    Fail("{}: {}", learned.name, error.what());
+  }
+  return learned;
+}
+
+void AddTunedSteps(Contenders* contenders) {
+  Require(!contenders->learned.empty(),
+          "evaluation: there is no learned optimizer to tune the steps of; give a theta file");
+  std::vector<LearnedContender> all;
+  for (const LearnedContender& learned : contenders->learned) {
+    all.push_back(learned);
+    all.push_back(WithTunedSteps(learned));
+  }
+  contenders->learned = std::move(all);
+}
+
+std::vector<TunedContender> TunedOf(const Contenders& contenders) {
+  std::vector<TunedContender> tuned;
+  for (const Baseline& baseline : contenders.baselines) tuned.push_back(TunedBaseline(baseline));
+  for (const LearnedContender& learned : contenders.learned) {
+    if (learned.tuned) tuned.push_back(TunedLearned(learned));
+  }
+  return tuned;
 }
 
 void WarnBeyondHorizon(const LearnedContender& learned,

@@ -1,7 +1,10 @@
 #pragma once
 
 #include <Eigen/Core>
+#include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,7 +24,13 @@ struct LearnedContender {
   Config config = {};           // type and options of `optimizer`, where it is to be written
   std::string source = {};      // the file that theta is from, for people
   int64_t trained_horizon = 0;  // of that file; 0 if unknown
+  bool tuned = false;           // what its steps are multiplied by is tuned for each task
 };
+
+// The same optimizer as "NAME-tuned": what its steps are multiplied by (lopt/scaled_steps.h) is
+// tuned for each task and number of steps as the learning rates of the baselines are, from 1/32 to
+// 32. Throws Error if its steps cannot be multiplied.
+LearnedContender WithTunedSteps(LearnedContender learned);
 
 // The optimizer of a theta file.
 LearnedContender ContenderOf(std::string name, const ThetaFile& file, std::string source);
@@ -36,6 +45,22 @@ struct Contenders {
   std::vector<LearnedContender> learned = {};  // in the order of results
   std::vector<Baseline> baselines = {};        // tuned for each task
 };
+
+// Judges every learned optimizer a second time, after itself, WithTunedSteps. Throws Error as that
+// does, and if there is none.
+void AddTunedSteps(Contenders* contenders);
+
+// A contender that is tuned for each task.
+struct TunedContender {
+  std::string name;
+  std::vector<TunedHyperparameter> tuned;
+  bool scheduled = false;  // whether its steps depend on how long the training is
+  // Its rule for such params with these values [tuned].
+  std::function<std::unique_ptr<UpdateRule>(const Layout&, std::span<const double>)> bind;
+};
+
+// Those of them that are tuned, in the order of results.
+std::vector<TunedContender> TunedOf(const Contenders& contenders);
 
 // In the order of results: baselines first. Throws Error if there is none or two have one name.
 std::vector<std::string> NamesOf(const Contenders& contenders);

@@ -36,12 +36,13 @@ struct EvaluationOutcome {
 // WarnBeyondHorizon of every learned optimizer for the trainings of an evaluation.
 void WarnBeyondHorizons(const EvaluationConfig& config, const Contenders& contenders);
 
-// Trains every task with every optimizer and seed. Each baseline gets config.trials learning rates
-// for each task and number of steps, a training of its own for every trial and tuning seed, and is
-// then trained with the one of the lowest mean loss on inner_valid; results are judged on the test
-// split. Seed s of a task gives every optimizer the same task, start and data. Where a task family
-// wants several rows in one evaluation, seeds of one optimizer advance together. The results,
-// wall-clock times left out, are a function of the config and the contenders.
+// Trains every task with every optimizer and seed. Each baseline, and each learned optimizer whose
+// steps are tuned, gets config.trials values for each task and number of steps, a training of its
+// own for every trial and tuning seed, and is then trained with the one of the lowest mean loss on
+// inner_valid; results are judged on the test split. Seed s of a task gives every optimizer the
+// same task, start and data. Where a task family wants several rows in one evaluation, seeds of one
+// optimizer advance together. The results, wall-clock times left out, are a function of the config
+// and the contenders.
 class Evaluation {
  public:
   // Makes the tasks. Throws Error if there is no optimizer, two have one name, or a task cannot be

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -71,12 +72,13 @@ EvaluatedTask::EvaluatedTask(const EvaluationConfig& config, const EvaluationTas
 double EvaluatedTask::Work(const Contenders& contenders) const {
   const int64_t longest = steps_.back();
   const int64_t each = std::accumulate(steps_.begin(), steps_.end(), int64_t{0});
-  int64_t inner_steps = std::ssize(contenders.learned) * config_.seeds * longest;
-  for (const Baseline& baseline : contenders.baselines) {
-    const int64_t further = baseline.tuned.size() == 1 ? 0 : config_.trials / 2;
+  int64_t inner_steps = std::ranges::count(contenders.learned, false, &LearnedContender::tuned) *
+                        config_.seeds * longest;
+  for (const TunedContender& contender : TunedOf(contenders)) {
+    const int64_t further = contender.tuned.size() == 1 ? 0 : config_.trials / 2;
     const int64_t first = config_.trials - further;
     inner_steps +=
-        config_.tuning_seeds * (first * (baseline.scheduled() ? each : longest) + further * each) +
+        config_.tuning_seeds * (first * (contender.scheduled ? each : longest) + further * each) +
         config_.seeds * each;
   }
   return Work(inner_steps);
@@ -86,69 +88,71 @@ double EvaluatedTask::Work(int64_t inner_steps) const {
   return static_cast<double>(inner_steps) * static_cast<double>(task_->params_layout().size());
 }
 
-std::unique_ptr<UpdateRule> EvaluatedTask::Bind(const Baseline& baseline,
-                                                std::span<const double> values) const {
-  const auto optimizer = baseline.Make(values);
-  const Eigen::VectorXf theta = optimizer->InitTheta(Key{});
-  return optimizer->Bind(task_->params_layout(), AsSpan(theta));
-}
-
 std::optional<std::vector<RunResult>> EvaluatedTask::Train(const Contenders& contenders,
                                                            EvaluationWatch* watch) {
-  std::optional<std::vector<Entrant>> entrants = Tune(contenders.baselines, watch);
-  if (!entrants) return std::nullopt;
+  std::optional<std::vector<Entrant>> tuned = Tune(TunedOf(contenders), watch);
+  if (!tuned) return std::nullopt;
+  auto next_tuned = std::make_move_iterator(tuned->begin());
+  std::vector<Entrant> entrants(next_tuned, next_tuned + std::ssize(contenders.baselines));
+  next_tuned += std::ssize(contenders.baselines);
   for (const LearnedContender& learned : contenders.learned) {
-    Entrant& entrant = entrants->emplace_back(Entrant{.name = learned.name});
+    if (learned.tuned) {
+      entrants.push_back(*next_tuned++);
+      continue;
+    }
+    Entrant& entrant = entrants.emplace_back(Entrant{.name = learned.name});
     entrant.rules.push_back(learned.optimizer->Bind(task_->params_layout(), AsSpan(learned.theta)));
   }
-  return Judge(*entrants, watch);
+  return Judge(entrants, watch);
 }
 
-// Tunes the baselines: trials x tuning seeds trainings of each, and as many again for each
+// Tunes them, in their order: trials x tuning seeds trainings of each, and as many again for each
 // further number of steps if the learning rate depends on it or the later trials on the best of the
 // first. Nothing if it was stopped.
 std::optional<std::vector<EvaluatedTask::Entrant>> EvaluatedTask::Tune(
-    const std::vector<Baseline>& baselines, EvaluationWatch* watch) {
-  watch->BeginStage(fmt::format("tuning {} baselines", baselines.size()));
-  std::vector<Trial> trials;  // of the first baseline, then of the next
-  for (size_t b = 0; b < baselines.size(); ++b) {
-    for (std::vector<double>& values : baselines[b].FirstTrials(config_.trials)) {
-      trials.push_back({.baseline = b, .values = std::move(values)});
+    const std::vector<TunedContender>& contenders, EvaluationWatch* watch) {
+  watch->BeginStage(fmt::format("tuning {} optimizers", contenders.size()));
+  std::vector<Trial> trials;  // of the first contender, then of the next
+  for (size_t c = 0; c < contenders.size(); ++c) {
+    for (std::vector<double>& values : FirstTrials(contenders[c].tuned, config_.trials)) {
+      trials.push_back({.contender = c, .values = std::move(values)});
     }
   }
-  if (!Try(baselines, watch, trials)) return std::nullopt;
+  if (!Try(contenders, watch, trials)) return std::nullopt;
   std::vector<Trial> further;
-  for (size_t b = 0; b < baselines.size(); ++b) {
+  for (size_t c = 0; c < contenders.size(); ++c) {
     for (size_t i = 0; i < steps_.size(); ++i) {
-      const Trial& best = Best(trials, b, i);
-      for (std::vector<double>& values : baselines[b].TrialsAround(best.values, config_.trials)) {
-        further.push_back({.baseline = b, .values = std::move(values), .only = i});
+      const Trial& best = Best(trials, c, i);
+      for (std::vector<double>& values :
+           TrialsAround(contenders[c].tuned, best.values, config_.trials)) {
+        further.push_back({.contender = c, .values = std::move(values), .only = i});
       }
     }
   }
-  if (!Try(baselines, watch, further)) return std::nullopt;
+  if (!Try(contenders, watch, further)) return std::nullopt;
   std::vector<Trial> all = trials;
   all.insert(all.end(), further.begin(), further.end());
 
   std::vector<Entrant> tuned;
-  for (size_t b = 0; b < baselines.size(); ++b) {
-    Entrant entrant{.name = baselines[b].name};
+  for (size_t c = 0; c < contenders.size(); ++c) {
+    Entrant entrant{.name = contenders[c].name};
     double lowest = std::numeric_limits<double>::infinity();
     double highest = 0;
     for (const Trial& trial : trials) {
-      if (trial.baseline != b) continue;
+      if (trial.contender != c) continue;
       lowest = std::min(lowest, trial.values.front());
       highest = std::max(highest, trial.values.front());
     }
     for (size_t i = 0; i < steps_.size(); ++i) {
-      const Trial& best = Best(all, b, i);
-      entrant.learning_rate.push_back(best.values.front());
+      const Trial& best = Best(all, c, i);
       entrant.at_edge.push_back(best.values.front() <= lowest || best.values.front() >= highest);
-      for (size_t j = 1; j < best.values.size(); ++j) {
-        entrant.hyperparameters[baselines[b].tuned[j].name].push_back(best.values[j]);
+      for (size_t j = 0; j < best.values.size(); ++j) {
+        const std::string& name = contenders[c].tuned[j].name;
+        (name == kLearningRate ? entrant.learning_rate : entrant.hyperparameters[name])
+            .push_back(best.values[j]);
       }
       entrant.tuning_loss.push_back(best.losses[i] / static_cast<double>(config_.tuning_seeds));
-      entrant.rules.push_back(Bind(baselines[b], best.values));
+      entrant.rules.push_back(contenders[c].bind(task_->params_layout(), best.values));
     }
     tuned.push_back(std::move(entrant));
   }
@@ -156,29 +160,30 @@ std::optional<std::vector<EvaluatedTask::Entrant>> EvaluatedTask::Tune(
 }
 
 // The trial of the lowest loss after the i-th number of steps; the first of equals.
-const EvaluatedTask::Trial& EvaluatedTask::Best(const std::vector<Trial>& trials, size_t baseline,
+const EvaluatedTask::Trial& EvaluatedTask::Best(const std::vector<Trial>& trials, size_t contender,
                                                 size_t i) {
   const Trial* best = nullptr;
   for (const Trial& trial : trials) {
-    if (trial.baseline != baseline) continue;
+    if (trial.contender != contender) continue;
     if (best == nullptr || trial.losses[i] < best->losses[i]) best = &trial;
   }
   return *best;
 }
 
 // Trains with every tuning seed and sets `losses`. False if it was stopped.
-bool EvaluatedTask::Try(const std::vector<Baseline>& baselines, EvaluationWatch* watch,
+bool EvaluatedTask::Try(const std::vector<TunedContender>& contenders, EvaluationWatch* watch,
                         std::span<Trial> trials) {
   std::vector<Entrant> tried;
   for (Trial& trial : trials) {
-    const Baseline& baseline = baselines[trial.baseline];
-    Entrant entrant{.name = baseline.name};
-    if (!trial.only && !baseline.scheduled()) {
-      entrant.rules.push_back(Bind(baseline, trial.values));
+    const TunedContender& contender = contenders[trial.contender];
+    Entrant entrant{.name = contender.name};
+    if (!trial.only && !contender.scheduled) {
+      entrant.rules.push_back(contender.bind(task_->params_layout(), trial.values));
     } else {
       entrant.rules.resize(steps_.size());
       for (size_t i = 0; i < steps_.size(); ++i) {
-        if (trial.only.value_or(i) == i) entrant.rules[i] = Bind(baseline, trial.values);
+        if (trial.only.value_or(i) != i) continue;
+        entrant.rules[i] = contender.bind(task_->params_layout(), trial.values);
       }
     }
     tried.push_back(std::move(entrant));
@@ -216,10 +221,10 @@ std::optional<std::vector<RunResult>> EvaluatedTask::Judge(const std::vector<Ent
                          .seed = training.seed,
                          .steps = steps_,
                          .learning_rate = entrant.learning_rate,
-                         .learning_rate_at_edge = entrant.at_edge,
+                         .at_edge = entrant.at_edge,
                          .hyperparameters = entrant.hyperparameters,
                          .tuning_loss = entrant.tuning_loss,
-                         .trials = entrant.learning_rate.empty() ? 0 : config_.trials});
+                         .trials = entrant.tuning_loss.empty() ? 0 : config_.trials});
       taken_from.emplace_back();
     }
     AddTraining(training.curve, training.judge_at, &results.back());

@@ -21,7 +21,7 @@
 
 namespace lopt {
 
-// One task of an evaluation, on which baselines are tuned and all optimizers judged.
+// One task of an evaluation, on which optimizers are tuned and all judged.
 class EvaluatedTask {
  public:
   // Throws Error if the task cannot be made.
@@ -52,7 +52,7 @@ class EvaluatedTask {
   };
   // Values of what is tuned that are tried.
   struct Trial {
-    size_t baseline = 0;
+    size_t contender = 0;             // of those that are tuned
     std::vector<double> values = {};  // [tuned]
     std::optional<size_t> only = {};  // of the asked numbers of steps; none: all
     // For each of the asked numbers of steps the sum over the tuning seeds; infinite where one
@@ -70,11 +70,11 @@ class EvaluatedTask {
   enum Draw : uint64_t { kTuningDraw = 0, kSeedDraw = 1 };
 
   double Work(int64_t inner_steps) const;
-  std::unique_ptr<UpdateRule> Bind(const Baseline& baseline, std::span<const double> values) const;
-  std::optional<std::vector<Entrant>> Tune(const std::vector<Baseline>& baselines,
+  std::optional<std::vector<Entrant>> Tune(const std::vector<TunedContender>& contenders,
                                            EvaluationWatch* watch);
-  static const Trial& Best(const std::vector<Trial>& trials, size_t baseline, size_t i);
-  bool Try(const std::vector<Baseline>& baselines, EvaluationWatch* watch, std::span<Trial> trials);
+  static const Trial& Best(const std::vector<Trial>& trials, size_t contender, size_t i);
+  bool Try(const std::vector<TunedContender>& contenders, EvaluationWatch* watch,
+           std::span<Trial> trials);
   std::optional<std::vector<RunResult>> Judge(const std::vector<Entrant>& entrants,
                                               EvaluationWatch* watch);
   std::optional<std::vector<Training>> TrainAll(const std::vector<Entrant>& entrants, int64_t seeds,

@@ -46,7 +46,8 @@ std::vector<ContenderInfo> InfoOf(const Contenders& contenders) {
     infos.push_back({.name = learned.name,
                      .theta = learned.source,
                      .copy = ThetaFileName(i),
-                     .learned_optimizer = learned.config});
+                     .learned_optimizer = learned.config,
+                     .tuned = learned.tuned ? std::optional(true) : std::nullopt});
   }
   return infos;
 }
@@ -65,6 +66,7 @@ StoredEvaluation ReadStoredEvaluation(const std::string& path) {
     }
     stored.contenders.learned.push_back(
         ContenderOf(info.name, ReadThetaFile(path + "/" + *info.copy), info.theta.value_or("")));
+    stored.contenders.learned.back().tuned = info.tuned.value_or(false);
   }
   return stored;
 }

@@ -22,6 +22,7 @@ struct ContenderInfo {
   std::optional<std::string> theta = {};         // the file that its weights are from
   std::optional<std::string> copy = {};          // of them, in the directory
   std::optional<Config> learned_optimizer = {};  // type and options
+  std::optional<bool> tuned = {};                // true: its steps are tuned (contenders.h)
 
   template <class Visitor>
   void VisitMembers(Visitor& visit) {
@@ -29,6 +30,7 @@ struct ContenderInfo {
     visit("theta", theta);
     visit("copy", copy);
     visit("learned_optimizer", learned_optimizer);
+    visit("tuned", tuned);
   }
 };
 

@@ -13,7 +13,7 @@ namespace lopt {
 // training's work is its inner steps times the task's params.
 struct EvaluationProgress {
   std::string task = {};    // the one under way
-  std::string stage = {};   // of it: "tuning 8 baselines", "training 9 optimizers"
+  std::string stage = {};   // of it: "tuning 8 optimizers", "training 9 optimizers"
   int64_t task_number = 0;  // from 1, in the order of the config
   int64_t tasks = 0;        // of the whole evaluation
   double seconds = 0;       // since the call began

@@ -48,6 +48,10 @@ void CheckContenders(const std::string& path, const Contenders& stored, const Co
         then.config.Differences(learned.config, {}, "in the directory", "now");
     Require(differences.empty(), "cannot resume {}: the optimizer '{}' has changed: {}", path,
             learned.name, fmt::join(differences, "; "));
+    Require(then.tuned == learned.tuned,
+            "cannot resume {}: the steps of '{}' are {} in the directory, {} now", path,
+            learned.name, then.tuned ? "tuned" : "not tuned",
+            learned.tuned ? "tuned" : "not tuned");
     Require(then.theta.size() == learned.theta.size() &&
                 std::memcmp(then.theta.data(), learned.theta.data(),
                             static_cast<size_t>(then.theta.size()) * sizeof(float)) == 0,

@@ -184,8 +184,9 @@ void CheckSizes(const RunResult& result) {
     check(name.c_str(), numbers.size(), steps.size());
   }
   check("blew_up", result.blew_up.size(), steps.size());
-  check("learning_rate_at_edge", result.learning_rate_at_edge.size(), result.learning_rate.size());
-  check("tuning_loss", result.tuning_loss.size(), result.learning_rate.size());
+  const size_t tuned = result.trials == 0 ? 0 : steps.size();
+  check("at_edge", result.at_edge.size(), tuned);
+  check("tuning_loss", result.tuning_loss.size(), tuned);
 }
 
 RunResult ResultFromJson(const Json& line) {

@@ -30,10 +30,13 @@ struct RunResult {
   // and stays there to the end, both as interquartile means over the seeds, so one number for all
   // seeds; 0 where it does not. Empty if Adam was not among the optimizers.
   std::vector<int64_t> steps_to_adam = {};
-  std::vector<double> seconds = {};              // wall-clock of the inner training
-  std::vector<double> learning_rate = {};        // the tuned one; empty for optimizers without
-  std::vector<bool> learning_rate_at_edge = {};  // of the learning rates that were tried
-  // What else was tuned, by the option's name: a number for each of `steps`.
+  std::vector<double> seconds = {};        // wall-clock of the inner training
+  std::vector<double> learning_rate = {};  // the tuned one; empty where none is tuned
+  // Whether the first hyperparameter, the learning rate or step multiplier, is the lowest or
+  // highest that was tried; empty where nothing is tuned.
+  std::vector<bool> at_edge = {};
+  // What else was tuned, by its name, the option's or kStepMultiplier (evaluation/trials.h): a
+  // number for each of `steps`.
   std::map<std::string, std::vector<double>> hyperparameters = {};
   // Mean over the tuning seeds of the loss on inner_valid with what was chosen; empty where nothing
   // is tuned.
@@ -63,7 +66,7 @@ void VisitMembers(Result& result, const Visit& visit) {
   visit("steps_to_adam", result.steps_to_adam);
   visit("seconds", result.seconds);
   visit("learning_rate", result.learning_rate);
-  visit("learning_rate_at_edge", result.learning_rate_at_edge);
+  visit("at_edge", result.at_edge);
   visit("hyperparameters", result.hyperparameters);
   visit("tuning_loss", result.tuning_loss);
   visit("trials", result.trials);

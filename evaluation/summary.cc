@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "evaluation/trials.h"
 
 namespace lopt {
 namespace {
@@ -180,11 +181,13 @@ Judged JudgedOf(const Task& task, const Entrant& entrant, size_t i) {
     row.seconds += run->seconds[i] / static_cast<double>(entrant.runs.size());
   }
   const RunResult& first = *entrant.runs.front();
-  if (!first.learning_rate.empty()) {
+  if (!first.learning_rate.empty()) {  // a baseline
     row.learning_rate = first.learning_rate[i];
-    row.learning_rate_at_edge = first.learning_rate_at_edge[i];
+    if (!first.tuning_loss.empty()) judged.tuning_loss = first.tuning_loss[i];
   }
-  if (!first.tuning_loss.empty()) judged.tuning_loss = first.tuning_loss[i];
+  const auto multiplier = first.hyperparameters.find(kStepMultiplier);
+  if (multiplier != first.hyperparameters.end()) row.step_multiplier = multiplier->second[i];
+  if (!first.at_edge.empty()) row.at_edge = first.at_edge[i];
   AddTimeToAdam(task, entrant, i, &row);
   return judged;
 }

@@ -55,8 +55,9 @@ struct SummaryRow {
   Estimate mean_train_loss = {};                // of all steps
   std::optional<Estimate> train_accuracy = {};  // none for tasks without accuracy
   std::optional<Estimate> test_accuracy = {};   // none for tasks without accuracy
-  std::optional<double> learning_rate = {};     // the tuned one; none where nothing is tuned
-  bool learning_rate_at_edge = false;           // of those that were tried
+  std::optional<double> learning_rate = {};     // the tuned one; of baselines only
+  std::optional<double> step_multiplier = {};   // the tuned one of a learned optimizer
+  bool at_edge = false;                         // of those that were tried
   double seconds = 0;                           // mean of the seeds' inner trainings
   // What RunResult has; infinite if it is never reached. Empty without Adam.
   std::optional<double> steps_to_adam = {};

@@ -151,8 +151,10 @@ std::string ShownSeeds(SummaryRows rows) {
 }
 
 std::string ShownLearningRate(const SummaryRow& row) {
-  if (!row.learning_rate) return "-";
-  return fmt::format("{:.3g}{}", *row.learning_rate, row.learning_rate_at_edge ? "*" : "");
+  if (!row.learning_rate && !row.step_multiplier) return "-";
+  return fmt::format("{}{:.3g}{}", row.step_multiplier ? "steps x " : "",
+                     row.step_multiplier ? *row.step_multiplier : *row.learning_rate,
+                     row.at_edge ? "*" : "");
 }
 
 std::string ShownToAdam(const std::optional<double>& value) {
@@ -249,7 +251,7 @@ std::string Balance(const std::string& optimizer, const std::vector<SummaryRows>
       present);
 }
 
-// A paragraph for each optimizer that is not tuned.
+// A paragraph for each optimizer that is no baseline.
 std::string Balances(const Summary& summary, const std::vector<SummaryRows>& sections) {
   std::string text;
   for (const AggregateRow& aggregate : summary.aggregate) {
@@ -351,13 +353,19 @@ std::string Notes(const Summary& summary) {
         "kept.",
         kVerdictSeeds);
   }
+  if (std::ranges::any_of(summary.rows,
+                          [](const SummaryRow& row) { return row.step_multiplier.has_value(); })) {
+    text +=
+        " Where a row has \"steps x\", the steps of a learned optimizer are multiplied by a number "
+        "that is tuned for the task as the learning rates of baselines are; it is no baseline.";
+  }
   text += "\n\n";
-  const auto edges = std::ranges::count_if(
-      summary.rows, [](const SummaryRow& row) { return row.learning_rate_at_edge; });
+  const auto edges =
+      std::ranges::count_if(summary.rows, [](const SummaryRow& row) { return row.at_edge; });
   if (edges > 0) {
     text += fmt::format(
-        "A learning rate with * is the lowest or highest that was tried, so a better one may lie "
-        "beyond ({} of {} rows).\n\n",
+        "A learning rate or step multiplier with * is the lowest or highest that was tried, so a "
+        "better one may lie beyond ({} of {} rows).\n\n",
         edges, summary.rows.size());
   }
   return text;
@@ -413,17 +421,18 @@ std::string CsvTable(const Summary& summary) {
       "mean_train_loss,mean_train_loss_low,mean_train_loss_high,"
       "train_accuracy,train_accuracy_low,train_accuracy_high,"
       "test_accuracy,test_accuracy_low,test_accuracy_high,"
-      "learning_rate,learning_rate_at_edge,seconds,steps_to_adam,seconds_to_adam,speedup,seconds_"
+      "learning_rate,step_multiplier,at_edge,seconds,steps_to_adam,seconds_to_adam,speedup,seconds_"
       "speedup,"
       "train_verdict,test_verdict,best_baseline,best_verdict,best_p_value\n";
   for (const SummaryRow& row : summary.rows) {
     fmt::format_to(std::back_inserter(text),
-                   "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n",
+                   "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n",
                    Quoted(row.task), Quoted(row.optimizer), row.steps, row.seeds, row.diverged,
                    row.blown_up, Numbers(row.train_loss), Numbers(row.test_loss),
                    Numbers(row.mean_train_loss), Numbers(row.train_accuracy),
                    Numbers(row.test_accuracy), Number(row.learning_rate),
-                   row.learning_rate ? (row.learning_rate_at_edge ? "true" : "false") : "",
+                   Number(row.step_multiplier),
+                   row.learning_rate || row.step_multiplier ? (row.at_edge ? "true" : "false") : "",
                    Number(row.seconds), Number(row.steps_to_adam), Number(row.seconds_to_adam),
                    Number(row.speedup), Number(row.seconds_speedup), ToString(row.train_verdict),
                    ToString(row.test_verdict), row.best_baseline ? "true" : "false",

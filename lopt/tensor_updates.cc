@@ -87,7 +87,9 @@ void ApplyOptions(const TensorUpdate& update, std::span<const float> old) {
   });
 }
 
-void UpdateOne(const TensorUpdate& update, Workspace& scratch) {
+}  // namespace
+
+void RunUpdate(const TensorUpdate& update, Workspace& scratch) {
   const auto step = [&] {
     update.rule->Update(update.info, update.gradient, update.params, update.state, scratch);
   };
@@ -103,8 +105,6 @@ void UpdateOne(const TensorUpdate& update, Workspace& scratch) {
   step();
   ApplyOptions(update, old);
 }
-
-}  // namespace
 
 TensorRules::TensorRules(const Config& learned_optimizer, Eigen::VectorXf theta)
     : optimizer_(OptimizerRegistry().Make(learned_optimizer)), theta_(std::move(theta)) {
@@ -140,7 +140,7 @@ void TensorUpdater::Update(std::span<const TensorUpdate> updates, int threads) {
   Run(elements, threads, [&] {
     ParallelFor(std::ssize(updates), [&](int64_t i) {
       WorkspacePool::Lease scratch(workspaces_);
-      UpdateOne(updates[static_cast<size_t>(i)], *scratch);
+      RunUpdate(updates[static_cast<size_t>(i)], *scratch);
     });
   });
 }

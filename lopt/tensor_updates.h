@@ -62,6 +62,9 @@ struct TensorUpdate {
   std::span<float> state;
 };
 
+// One update on the calling thread. Throws Error as UpdateRule::Update does.
+void RunUpdate(const TensorUpdate& update, Workspace& scratch);
+
 // Runs updates, with the threads and the memory for them, which it keeps. Results do not depend on
 // the number of threads. Not thread-safe.
 class TensorUpdater {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "base/eigen.h"
@@ -20,6 +21,7 @@
 #include "evaluation/results_file.h"
 #include "lopt/learnable.h"
 #include "lopt/mlp_lopt.h"
+#include "lopt/registry.h"
 #include "tasks/quadratic.h"
 #include "tasks/registry.h"
 
@@ -83,9 +85,9 @@ TEST_CASE("All baselines have equal budgets of trials") {
 
 TEST_CASE("A learning rate alone is tried from lowest to highest in equal ratios") {
   for (const Baseline& baseline : BaselinesNamed("classic")) {
-    const std::vector<std::vector<double>> trials = baseline.FirstTrials(6);
+    const std::vector<std::vector<double>> trials = FirstTrials(baseline.tuned, 6);
     REQUIRE(trials.size() == 6);
-    CHECK(baseline.TrialsAround(trials[0], 6).empty());
+    CHECK(TrialsAround(baseline.tuned, trials[0], 6).empty());
     CHECK(trials.front()[0] == doctest::Approx(baseline.tuned[0].lowest));
     CHECK(trials.back()[0] == doctest::Approx(baseline.tuned[0].highest));
     for (size_t i = 2; i < trials.size(); ++i) {
@@ -99,7 +101,7 @@ TEST_CASE("Several hyperparameters are tried at the points of their known sequen
   Baseline two = BaselinesNamed("NAdamW-cosine")[0];
   two.tuned = {{.name = "learning_rate", .lowest = 1, .highest = 10},
                {.name = "beta1", .lowest = 0.01, .highest = 0.1, .one_minus = true}};
-  const std::vector<std::vector<double>> trials = two.FirstTrials(5);
+  const std::vector<std::vector<double>> trials = FirstTrials(two.tuned, 5);
   REQUIRE(trials.size() == 3);
   const double wanted[][2] = {
       {0.25487767, 0.06984029}, {0.00975533, 0.63968058}, {0.76463300, 0.20952087}};
@@ -108,7 +110,7 @@ TEST_CASE("Several hyperparameters are tried at the points of their known sequen
     CHECK(std::log10(1 - trials[i][1]) == doctest::Approx(wanted[i][1] - 2).epsilon(1e-6));
   }
   const double phi = 1.22074408460;
-  const std::vector<double> first = BaselinesNamed("Adam-cosine-betas")[0].FirstTrials(2)[0];
+  const std::vector<double> first = FirstTrials(BaselinesNamed("Adam-cosine-betas")[0].tuned, 2)[0];
   const double lowest[] = {1e-3, 0.02, 1e-3}, highest[] = {1, 0.5, 0.2};
   for (size_t j = 0; j < 3; ++j) {
     const double turns = 0.5 + std::pow(phi, -static_cast<double>(j + 1));
@@ -122,14 +124,14 @@ TEST_CASE("The later trials fill a box around the best of the first, a grid's st
   two.tuned = {{.name = "learning_rate", .lowest = 1, .highest = 10},
                {.name = "beta1", .lowest = 0.01, .highest = 0.1, .one_minus = true}};
   const std::vector<double> best = {10, 0.98};
-  const std::vector<std::vector<double>> trials = two.TrialsAround(best, 9);  // of 5 and 4
+  const std::vector<std::vector<double>> trials = TrialsAround(two.tuned, best, 9);  // of 5 and 4
   REQUIRE(trials.size() == 4);
   const double width = 1 / std::sqrt(5.0);
   CHECK(std::log10(trials[0][0]) == doctest::Approx(1 + width * (0.25487767 - 0.5)).epsilon(1e-6));
   CHECK(std::log10(1 - trials[0][1]) ==
         doctest::Approx(std::log10(0.02) + width * (0.06984029 - 0.5)).epsilon(1e-6));
-  CHECK_THROWS_WITH_AS(two.TrialsAround(std::vector<double>{1}, 9),
-                       "baseline NAdamW-cosine: wanted 2 values, got 1", Error);
+  CHECK_THROWS_WITH_AS(TrialsAround(two.tuned, std::vector<double>{1}, 9),
+                       "tuning: wanted 2 values, got 1", Error);
 }
 
 TEST_CASE("What is tuned beside the learning rate is among the results") {
@@ -141,10 +143,10 @@ TEST_CASE("What is tuned beside the learning rate is among the results") {
   for (const RunResult& result : Run(config, contenders)) {
     REQUIRE(result.hyperparameters.size() == 2);
     REQUIRE(result.tuning_loss.size() == result.steps.size());
-    const auto first = baseline.FirstTrials(12);
+    const auto first = FirstTrials(baseline.tuned, 12);
     auto all = first;
     for (const std::vector<double>& best : first) {
-      const auto later = baseline.TrialsAround(best, 12);
+      const auto later = TrialsAround(baseline.tuned, best, 12);
       all.insert(all.end(), later.begin(), later.end());
     }
     for (size_t i = 0; i < result.steps.size(); ++i) {
@@ -167,7 +169,7 @@ TEST_CASE("Tuning finds the learning rate that solves a quadratic in one step") 
   config.trials = 13;  // in steps of a factor of 2
   for (const RunResult& result : Run(config, {.baselines = {sgd}})) {
     CHECK(result.learning_rate[0] == doctest::Approx(0.5));
-    CHECK_FALSE(result.learning_rate_at_edge[0]);
+    CHECK_FALSE(result.at_edge[0]);
     CHECK(result.test_loss[0] < 1e-9);
   }
 }
@@ -177,9 +179,78 @@ TEST_CASE("A learning rate at the edge of those tried is marked") {
   sgd.tuned[0].lowest = 1e-4;
   sgd.tuned[0].highest = 1e-2;
   for (const RunResult& result : Run(Quadratics(), {.baselines = {sgd}})) {
-    CHECK(result.learning_rate_at_edge[0]);
+    CHECK(result.at_edge[0]);
     CHECK(result.learning_rate[0] == doctest::Approx(1e-2));
   }
+}
+
+// Gradient descent of this learning rate, as a learned optimizer.
+LearnedContender LearnedSgd(double learning_rate) {
+  const auto sgd =
+      std::make_shared<LearnableSGD>(LearnableSGDOptions{.learning_rate = learning_rate});
+  return {.name = "mine", .optimizer = sgd, .theta = sgd->InitTheta(Key{})};
+}
+
+TEST_CASE("Tuning finds what the steps of a learned optimizer are to be multiplied by") {
+  EvaluationConfig config = Quadratics();
+  config.trials = 21;  // in steps of the root of 2
+  const Contenders plain{.learned = {LearnedSgd(0.125)}, .baselines = BaselinesNamed("Adam,SGD")};
+  Contenders contenders = plain;
+  AddTunedSteps(&contenders);
+  const std::vector<RunResult> results = Run(config, contenders);
+  std::vector<RunResult> of_plain;
+  int64_t tuned = 0;
+  for (const RunResult& result : results) {
+    if (result.optimizer != "mine-tuned") {
+      of_plain.push_back(result);
+      continue;
+    }
+    ++tuned;
+    REQUIRE(result.hyperparameters.size() == 1);
+    // 4 times 1/8 jumps to the optimum.
+    for (const double multiplier : result.hyperparameters.at("step_multiplier")) {
+      CHECK(multiplier == doctest::Approx(4));
+    }
+    CHECK(result.trials == 21);
+    CHECK(result.learning_rate.empty());
+    CHECK(result.at_edge == std::vector<bool>(result.steps.size(), false));
+    CHECK(result.tuning_loss.size() == result.steps.size());
+    CHECK(result.test_loss.front() < 1e-9);
+  }
+  CHECK(tuned == 2 * 4);
+  CHECK(Lines(of_plain) == Lines(Run(config, plain)));  // nothing else changes
+}
+
+TEST_CASE("A step multiplier at the edge of those tried is marked, and one is exactly 1") {
+  EvaluationConfig config = Quadratics();
+  config.trials = 3;
+  for (const auto& [rate, wanted, at_edge] :
+       {std::tuple(0.5, 1., false), {0.5 / 64, 32., true}, {0.5 * 64, 1. / 32, true}}) {
+    Contenders contenders{.learned = {LearnedSgd(rate)}};
+    AddTunedSteps(&contenders);
+    const std::vector<RunResult> results = Run(config, contenders);
+    for (size_t i = 4; i < 8; ++i) {  // of bowl
+      const RunResult& result = results[i];
+      REQUIRE(result.optimizer == "mine-tuned");
+      CHECK(result.hyperparameters.at("step_multiplier")[0] == doctest::Approx(wanted));
+      CHECK(result.at_edge[0] == at_edge);
+      if (wanted == 1) CHECK(result.train_loss == results[i - 4].train_loss);
+    }
+  }
+}
+
+TEST_CASE("Steps are multiplied where there are some, of optimizers that stand for their params") {
+  Contenders none{.baselines = BaselinesNamed("SGD")};
+  CHECK_THROWS_WITH_AS(
+      AddTunedSteps(&none),
+      "evaluation: there is no learned optimizer to tune the steps of; give a theta file", Error);
+  const auto average =
+      OptimizerRegistry().Make(Config::Parse(R"({"type": "ScheduleFreeAdamW"})", "test"));
+  CHECK_THROWS_WITH_AS(
+      WithTunedSteps({.name = "mine", .optimizer = average, .theta = average->InitTheta(Key{})}),
+      "mine-tuned: step multiplier: wanted an optimizer whose steps make the params that it stands "
+      "for; this one keeps those, an average, in its state",
+      Error);
 }
 
 TEST_CASE("Without Adam there are no steps to Adam's loss") {
@@ -269,7 +340,10 @@ TEST_CASE("An evaluation draws nothing that a meta-training of the same seed dra
 }
 
 TEST_CASE("Results do not depend on the number of threads") {
-  Contenders contenders{.baselines = BaselinesNamed("Adam,SGDM-cosine")};
+  const auto mlp = std::make_shared<MLPLOpt>();
+  Contenders contenders{.learned = {{"mine", mlp, mlp->InitTheta(KeyFromSeed(0))}},
+                        .baselines = BaselinesNamed("Adam,SGDM-cosine")};
+  AddTunedSteps(&contenders);
   const EvaluationConfig config = ReadEvaluationConfig(EvaluationPresets().Find("smoke"));
   CHECK(Lines(Run(config, contenders, 1)) == Lines(Run(config, contenders, 3)));
 }
@@ -341,21 +415,23 @@ TEST_CASE("Progress tells the task and the stage, and its shares of work add up"
     all.push_back(progress);
   };
   const auto mlp = std::make_shared<MLPLOpt>();
-  const Contenders contenders{.learned = {{"mine", mlp, mlp->InitTheta(KeyFromSeed(0))}},
-                              .baselines = BaselinesNamed("SGD,SGD-cosine")};
+  Contenders contenders{.learned = {{"mine", mlp, mlp->InitTheta(KeyFromSeed(0))}},
+                        .baselines = BaselinesNamed("SGD,SGD-cosine")};
+  AddTunedSteps(&contenders);
   ThreadPool(2).Run(
       [&] { Evaluation(Quadratics(), contenders).Run({.on_progress = on_progress}); });
   CHECK(stages ==
-        std::vector<std::string>{"bowl: tuning 2 baselines", "bowl: training 3 optimizers",
-                                 "short: tuning 2 baselines", "short: training 3 optimizers"});
+        std::vector<std::string>{"bowl: tuning 3 optimizers", "bowl: training 4 optimizers",
+                                 "short: tuning 3 optimizers", "short: training 4 optimizers"});
   CHECK(all.front().done == 0);
   CHECK(all.front().task_number == 1);
   CHECK(all.back().done == doctest::Approx(1));
   CHECK(all.back().task_number == 2);
   CHECK(all.back().tasks == 2);
-  // bowl (5 and 20 steps): tuning 6 x 2 x (20 + 25), judging 4 x (25 + 25 + 20); short (4 steps).
-  const int64_t bowl = 6 * 2 * (20 + 25) + 4 * (25 + 25 + 20);
-  const int64_t quick = 6 * 2 * (4 + 4) + 4 * (4 + 4 + 4);
+  // bowl (5 and 20 steps): tuning 6 x 2 x (20 + 25 + 20), judging 4 x (25 + 25 + 20 + 25); short (4
+  // steps).
+  const int64_t bowl = 6 * 2 * (20 + 25 + 20) + 4 * (25 + 25 + 20 + 25);
+  const int64_t quick = 6 * 2 * (4 + 4 + 4) + 4 * (4 + 4 + 4 + 4);
   CHECK(all.back().inner_steps == bowl + quick);
   for (size_t i = 1; i < all.size(); ++i) CHECK(all[i].done >= all[i - 1].done);
 }

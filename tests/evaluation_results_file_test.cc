@@ -50,7 +50,7 @@ RunResult SomeResult() {
           .steps_to_adam = {0, 3},
           .seconds = {0.001, 0.002},
           .learning_rate = {1e-3, 3e-3},
-          .learning_rate_at_edge = {false, true},
+          .at_edge = {false, true},
           .hyperparameters = {{"beta1", {0.9, 0.5}}, {"weight_decay", {1e-3, 1.0 / 3}}},
           .tuning_loss = {0.5, 0.25},
           .trials = 14,
@@ -89,7 +89,7 @@ void CheckSame(const RunResult& a, const RunResult& b) {
   CHECK(a.steps_to_adam == b.steps_to_adam);
   CHECK(SameBits(a.seconds, b.seconds));
   CHECK(SameBits(a.learning_rate, b.learning_rate));
-  CHECK(a.learning_rate_at_edge == b.learning_rate_at_edge);
+  CHECK(a.at_edge == b.at_edge);
   CHECK(a.hyperparameters == b.hyperparameters);
   CHECK(SameBits(a.test_part_loss, b.test_part_loss));
   CHECK(a.tuning_loss == b.tuning_loss);
@@ -159,7 +159,7 @@ TEST_CASE("a line is one JSON object with the names and numbers that readers exp
   CHECK(line.at("task") == "image \"8x8\", \xC3\xA9");
   CHECK(line.at("test_loss") == nlohmann::json::parse("[0.9, -0.0]"));
   CHECK(line.at("steps_to_adam") == nlohmann::json::parse("[null, 3]"));
-  CHECK(line.at("learning_rate_at_edge") == nlohmann::json::parse("[false, true]"));
+  CHECK(line.at("at_edge") == nlohmann::json::parse("[false, true]"));
   CHECK(line.at("diverged") == nlohmann::json::parse("[false, false]"));
   // The shortest digits of a float, not those of the double it becomes.
   CHECK(text.find("\"train_loss\":[2.3,0.1,1e-45,3.4028235e+38]") != std::string::npos);
@@ -213,7 +213,7 @@ TEST_CASE("a bad line that is not the cut one is an error with its number and th
         ", line 1: missing: task, optimizer, seed, steps, train_loss, final_train_loss, "
         "final_train_accuracy, mean_train_loss, test_loss, test_part_loss, test_accuracy, "
         "steps_to_adam, seconds, "
-        "learning_rate, learning_rate_at_edge, hyperparameters, tuning_loss, trials, blew_up");
+        "learning_rate, at_edge, hyperparameters, tuning_loss, trials, blew_up");
   CHECK(ReadError(LineWith("test_loss", "")) == ", line 1: missing: test_loss");
 }
 
@@ -227,8 +227,7 @@ TEST_CASE("members of a wrong kind or length are errors that name them") {
         ", line 1: train_loss has 2 numbers, wanted 4");
   CHECK(ReadError(LineWith("test_accuracy", "[1]")) ==
         ", line 1: test_accuracy has 1 numbers, wanted 2");
-  CHECK(ReadError(LineWith("learning_rate_at_edge", "[]")) ==
-        ", line 1: learning_rate_at_edge has 0 numbers, wanted 2");
+  CHECK(ReadError(LineWith("at_edge", "[]")) == ", line 1: at_edge has 0 numbers, wanted 2");
   CHECK(ReadError(LineWith("test_part_loss", "[1, 2, 3]")) ==
         ", line 1: test_part_loss has 3 numbers, wanted as many for each of 2 numbers of steps");
   CHECK(ReadError(LineWith("tuning_loss", "[]")) ==
@@ -237,8 +236,8 @@ TEST_CASE("members of a wrong kind or length are errors that name them") {
         ", line 1: hyperparameters must be an object, got []");
   CHECK(ReadError(LineWith("hyperparameters", R"({"beta1": [1]})")) ==
         ", line 1: beta1 has 1 numbers, wanted 2");
-  CHECK(ReadError(LineWith("learning_rate_at_edge", "[0, 1]")) ==
-        ", line 1: learning_rate_at_edge must be true or false, got 0");
+  CHECK(ReadError(LineWith("at_edge", "[0, 1]")) ==
+        ", line 1: at_edge must be true or false, got 0");
   CHECK(ReadError(LineWith("steps", "[4, 4]")) ==
         ", line 1: steps must be ascending from 1, got 4 after 4");
   CHECK(ReadError(LineWith("steps", "[]")) == ", line 1: steps is empty");

@@ -143,6 +143,35 @@ TEST_CASE("An evaluation that is killed anywhere and resumed ends with the same 
   }
 }
 
+TEST_CASE("With tuned steps, too, an evaluation that is killed ends with the same results") {
+  Contenders contenders = MlpAgainst("SGD");
+  AddTunedSteps(&contenders);
+  const auto run = [&](const std::string& directory, ExistingEvaluation existing,
+                       const OnProgress& on_progress) {
+    return RunInChild([&] {
+      RunEvaluation(Config3(), contenders,
+                    {.out_dir = directory, .existing = existing, .on_progress = on_progress});
+    });
+  };
+  const TempDirectory whole, killed;
+  REQUIRE(run(whole.path(), ExistingEvaluation::kRefuse, {}).exit_code == 0);
+  REQUIRE(run(killed.path(), ExistingEvaluation::kRefuse, KillAt("short", 1)).signal == SIGKILL);
+  const std::vector<LearnedContender> stored =
+      ReadStoredEvaluation(killed.path()).contenders.learned;
+  REQUIRE(stored.size() == 2);
+  CHECK_FALSE(stored[0].tuned);
+  CHECK(stored[1].tuned);
+  REQUIRE(run(killed.path(), ExistingEvaluation::kKeep, {}).exit_code == 0);
+  CHECK(Lines(killed.path()) == Lines(whole.path()));
+
+  Contenders untuned = contenders;
+  untuned.learned[1].tuned = false;
+  CHECK(ErrorOf(Config3(), untuned,
+                {.out_dir = killed.path(), .existing = ExistingEvaluation::kKeep}) ==
+        "cannot resume " + killed.path() +
+            ": the steps of 'mine-tuned' are tuned in the directory, not tuned now");
+}
+
 TEST_CASE("An evaluation that is killed again and again ends with the same results") {
   const TempDirectory directory;
   ExistingEvaluation existing = ExistingEvaluation::kRefuse;

@@ -251,7 +251,7 @@ TEST_CASE(
     result.train_loss.assign(100, 1.0f);
     result.seconds = {2};
     result.learning_rate = {0.1};
-    result.learning_rate_at_edge = {result.optimizer == "slow"};
+    result.at_edge = {result.optimizer == "slow"};
     result.steps_to_adam = {result.optimizer == "Adam"   ? 80
                             : result.optimizer == "fast" ? 30 + 10 * result.seed
                             : result.seed == 2           ? 0
@@ -264,7 +264,7 @@ TEST_CASE(
   CHECK(fast.seconds_to_adam.value() == doctest::Approx(.8).epsilon(1e-15));
   CHECK(fast.speedup == 2.5);
   CHECK(fast.learning_rate == 0.1);
-  CHECK(!fast.learning_rate_at_edge);
+  CHECK(!fast.at_edge);
   const SummaryRow& slow = RowOf(summary, "a", "slow");
   CHECK(slow.steps_to_adam == kInfinity);
   CHECK(slow.seconds_to_adam == kInfinity);
@@ -273,7 +273,7 @@ TEST_CASE(
   CHECK(RowOf(summary, "a", "Adam").seconds_speedup.value() == doctest::Approx(1.25));
   CHECK(fast.seconds_speedup.value() == doctest::Approx(2.5));
   CHECK(slow.seconds_speedup == 0.0);
-  CHECK(slow.learning_rate_at_edge);
+  CHECK(slow.at_edge);
 }
 
 TEST_CASE("Adam's own spread is in the interval of the ratios to it") {
@@ -412,7 +412,7 @@ void AddTuned(std::vector<RunResult>* results, const std::string& task,
   for (size_t i = first; i < results->size(); ++i) {
     RunResult& result = (*results)[i];
     result.learning_rate = {0.1};
-    result.learning_rate_at_edge = {false};
+    result.at_edge = {false};
     result.tuning_loss = {tuning_loss};
   }
 }
@@ -435,6 +435,23 @@ TEST_CASE("the best baseline is chosen by its tuning loss, not by what is judged
   CHECK(AggregateOf(summary, "learned").best_ratio.value().value == doctest::Approx(0.5));
   CHECK(AggregateOf(summary, "learned").best_ratio->interval.high == doctest::Approx(0.5));
   CHECK(AggregateOf(summary, "chosen").best_ratio.value().value == 1);
+
+  // A learned optimizer whose steps are tuned has a tuning loss, and is no baseline.
+  std::vector<RunResult> with_tuned = results;
+  AddTuned(&with_tuned, "a", "learned-tuned", 1, {0.4, 0.405, 0.41});
+  for (RunResult& result : with_tuned) {
+    if (result.optimizer != "learned-tuned") continue;
+    result.hyperparameters["step_multiplier"] = result.learning_rate;
+    result.learning_rate.clear();
+  }
+  const Summary of_tuned = Summarize(with_tuned);
+  const SummaryRow& row = RowOf(of_tuned, "a", "learned-tuned");
+  CHECK(RowOf(of_tuned, "a", "chosen").best_baseline);
+  CHECK(row.step_multiplier == 0.1);
+  CHECK(!row.learning_rate.has_value());
+  CHECK(row.best_verdict == Verdict::kBetter);
+  CHECK(AggregateOf(of_tuned, "learned-tuned").best_ratio.value().value ==
+        doctest::Approx(0.405 / 1.01));
 
   const std::vector<RunResult> one_is_tuned(results.begin(), results.begin() + 3);
   CHECK(!Summarize(one_is_tuned).rows[0].best_baseline);

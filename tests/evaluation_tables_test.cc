@@ -28,7 +28,7 @@ SummaryRow Adam(const std::string& task, int64_t steps) {
           .train_accuracy = Around(.9, .8, 1),
           .test_accuracy = Around(.875, .85, .9),
           .learning_rate = 1,
-          .learning_rate_at_edge = true,
+          .at_edge = true,
           .seconds = 0.25,
           .steps_to_adam = 299,
           .seconds_to_adam = 0.249,
@@ -160,9 +160,21 @@ TEST_CASE("a table says what its losses are, of tasks without data too") {
 TEST_CASE("the footnote on learning rates at the edge is there if one is") {
   Summary summary = SomeSummary();
   CHECK(MarkdownTable(summary).find("(3 of 6 rows)") != std::string::npos);
-  for (SummaryRow& row : summary.rows) row.learning_rate_at_edge = false;
+  for (SummaryRow& row : summary.rows) row.at_edge = false;
   CHECK(MarkdownTable(summary).find("with *") == std::string::npos);
   CHECK(MarkdownTable(summary).find("1*") == std::string::npos);
+}
+
+TEST_CASE("a tuned step multiplier stands where baselines have their learning rate") {
+  Summary summary = SomeSummary();
+  CHECK(MarkdownTable(summary).find("steps x") == std::string::npos);
+  SummaryRow row = Learned("quad", 300, Verdict::kNone);
+  row.step_multiplier = 0.5;
+  CHECK(MarkdownTable({.rows = {row}}).find(" steps x 0.5 |") != std::string::npos);
+  row.at_edge = true;
+  CHECK(MarkdownTable({.rows = {row}}).find(" steps x 0.5* |") != std::string::npos);
+  CHECK(MarkdownTable({.rows = {row}}).find("it is no baseline.") != std::string::npos);
+  CHECK(CsvTable({.rows = {row}}).find(",,0.5,true,0.5,120,") != std::string::npos);
 }
 
 TEST_CASE("without Adam there are no comparisons, and without accuracy no such column") {
@@ -203,13 +215,13 @@ TEST_CASE("the CSV has every number in full, empty where there is none, and quot
         "test_loss,test_loss_low,test_loss_high,mean_train_loss,mean_train_loss_low,mean_train_"
         "loss_high,"
         "train_accuracy,train_accuracy_low,train_accuracy_high,test_accuracy,test_accuracy_low,"
-        "test_accuracy_high,learning_rate,learning_rate_at_edge,seconds,steps_to_adam,"
+        "test_accuracy_high,learning_rate,step_multiplier,at_edge,seconds,steps_to_adam,"
         "seconds_to_adam,speedup,seconds_speedup,train_verdict,test_verdict,best_baseline,"
         "best_verdict,best_p_value\n"
         "\"a, \"\"b\"\"\",my|theta,300,16,2,3,0.3333333333333333,0.321,inf,0.6,0.55,0.65,inf,1,inf,"
-        "0.9,0.8,1,,,,,,0.5,120,0.2,2.5,1.5,unclear,worse,true,better,0.25\n");
+        "0.9,0.8,1,,,,,,,0.5,120,0.2,2.5,1.5,unclear,worse,true,better,0.25\n");
   summary.rows[0] = Adam("x", 1);
-  CHECK(CsvTable(summary).ends_with(",1,true,0.25,299,0.249,1.0033444816053512,1.25,,,false,,\n"));
+  CHECK(CsvTable(summary).ends_with(",1,,true,0.25,299,0.249,1.0033444816053512,1.25,,,false,,\n"));
 }
 
 TEST_CASE("where there is a best baseline, a column compares with it, and three over all tasks") {

@@ -219,6 +219,34 @@ TEST_CASE("A resume says what differs, and does not go with other ways to begin"
   CHECK_FALSE(fs::exists(scratch / "nowhere"));
 }
 
+TEST_CASE("--tune-learned judges a learned optimizer a second time, also on resume") {
+  const TempDirectory scratch;
+  const std::string out = scratch / "out";
+  const std::string theta = WriteTheta(scratch / "mine/theta.safetensors");
+  const FinishedProcess finished = Eval({"--preset", "smoke", "--baselines", "SGD", "--theta",
+                                         theta, "--tune-learned", "--out", out});
+  CAPTURE(finished.errors);
+  REQUIRE(finished.exit_code == 0);
+  CHECK(Has(finished.output, "| mine "));
+  CHECK(Has(finished.output, "| mine-tuned "));
+  CHECK(Has(finished.output, "| steps x "));
+  CHECK(Has(ReadTextFile(out + "/results.jsonl"), R"("hyperparameters":{"step_multiplier":[)"));
+  for (const Words& words : {Words{}, Words{"--tune-learned"},
+                             Words{"--theta", theta, "--tune-learned", "--baselines", "SGD"}}) {
+    Words all = words;
+    all.insert(all.end(), {"--resume", "--out", out});
+    CHECK(Has(Eval(all).output, "All 2 tasks were finished already"));
+  }
+  CHECK(Has(Eval({"--resume", "--theta", theta, "--out", out}).errors,
+            "the optimizers have changed: SGD, mine, mine-tuned in the directory, SGD, mine now"));
+  const std::string never = scratch / "never";
+  const FinishedProcess refused =
+      Eval({"--preset", "smoke", "--baselines", "SGD", "--tune-learned", "--out", never});
+  CHECK(refused.exit_code == 1);
+  CHECK(Has(refused.errors, "there is no learned optimizer to tune the steps of"));
+  CHECK_FALSE(fs::exists(never));
+}
+
 TEST_CASE("A replay of the golden inner training gives the golden losses and params") {
   if (MnistDir().empty()) {
     MESSAGE("skipped: LOPT_MNIST_DIR does not name a directory with the MNIST test files");

@@ -169,7 +169,7 @@ RunResult Training(const std::string& optimizer, int64_t seed, float rate) {
   run.blew_up = {optimizer == "mine" && seed == 0};
   if (optimizer == "Adam") {
     run.learning_rate = {0.01};
-    run.learning_rate_at_edge = {false};
+    run.at_edge = {false};
     run.tuning_loss = {0.2};
     run.trials = 5;
   }

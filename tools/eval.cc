@@ -65,11 +65,17 @@ po::options_description EvalOptions() {
       fmt::format("A built-in config instead. Default: {}.", kDefaultPreset).c_str());
   add("baselines", po::value<std::string>()->value_name("NAMES"),
       "all, classic, strong, none, or names with commas between them. Default: classic.");
+  add("tune-learned",
+      "Judge every learned optimizer a second time, as NAME-tuned: what its steps are multiplied "
+      "by "
+      "is tuned for each task, with as many trials as a baseline.");
   add("steps", po::value<std::string>()->value_name("N,..."),
       "Inner steps to judge after, for all tasks; the last is how long is trained (steps).");
   add("seeds", po::value<int64_t>()->value_name("N"), "Trainings of each (seeds).");
   add("trials", po::value<int64_t>()->value_name("N"),
-      "Learning rates that each baseline is tried with on each task (trials).");
+      "Learning rates, or values of all that is tuned, that each baseline is tried with on each "
+      "task "
+      "(trials).");
   add("seed", po::value<int64_t>()->value_name("N"), "Seed of all randomness (seed).");
   add("data-dir", po::value<std::string>()->value_name("DIR"),
       "Directory of the tasks' data files (data_dir).");
@@ -156,8 +162,8 @@ std::vector<LearnedContender> ReadAllLearned(const po::variables_map& values,
 
 int RunTheReplay(const po::variables_map& values, const EvalSource& source) {
   const std::string path = *TextOption(values, "replay");
-  for (const char* option :
-       {"baselines", "seeds", "trials", "steps", "seed", "threads", "resume", "allow-isa-change"}) {
+  for (const char* option : {"baselines", "tune-learned", "seeds", "trials", "steps", "seed",
+                             "threads", "resume", "allow-isa-change"}) {
     if (values.contains(option)) {
       throw UsageError(fmt::format("--{} has no meaning with --replay", option));
     }
@@ -213,6 +219,10 @@ Contenders ReadContenders(const po::variables_map& values, const EvalSource& sou
   Contenders contenders;
   if (source.stored) contenders = source.stored->contenders;
   if (values.contains("theta")) contenders.learned = ReadAllLearned(values, "");
+  if (values.contains("tune-learned")) {
+    std::erase_if(contenders.learned, &LearnedContender::tuned);  // of the directory
+    AddTunedSteps(&contenders);
+  }
   const auto baselines = TextOption(values, "baselines");
   if (baselines || !source.stored)
     contenders.baselines = BaselinesNamed(baselines.value_or("classic"));

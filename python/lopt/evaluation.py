@@ -26,7 +26,8 @@ class Evaluation:
             "optimizer", "steps", "seeds", how many "diverged" or have "blown_up"; "train_loss",
             "test_loss", "mean_train_loss", "train_accuracy" and "test_accuracy" as interquartile
             means {"value", "low", "high"} with their 95 % intervals, None where there is none; the
-            tuned "learning_rate"; "steps_to_adam"; "train_verdict" and "test_verdict" against tuned
+            tuned "learning_rate" of a baseline, the tuned "step_multiplier" of a learned optimizer and
+            whether that is "at_edge" of those tried; "steps_to_adam"; "train_verdict" and "test_verdict" against tuned
             Adam ("better", "worse", "unclear" or empty); whether it is the "best_baseline" of its
             task and steps, chosen on inner_valid; "best_verdict" and "best_p_value" of its test loss
             against that one.
@@ -78,6 +79,7 @@ def evaluate(
     config: dict[str, Any] | str | os.PathLike = "image-mlp",
     *,
     baselines: str | Iterable[str] = "classic",
+    tune_learned: bool = False,
     out: str | os.PathLike | None = None,
     threads: int | None = None,
     resume: bool = False,
@@ -96,6 +98,8 @@ def evaluate(
         config: A dict (describe() has the keys under "Evaluations"), the name of one of
             presets("evaluate"), or the path of a JSON file.
         baselines: "classic", "strong", "all", "none", or their names.
+        tune_learned: Judge every learned optimizer a second time, as "NAME-tuned": what its steps are
+            multiplied by is tuned for each task with as many trials as a baseline.
         out: Output directory. None: nothing is written.
         threads: None: one for each core that the process may use.
         resume: Go on with the evaluation in `out` after its last finished task.
@@ -131,7 +135,8 @@ def evaluate(
     names = baselines if isinstance(baselines, str) else ",".join(map(str, baselines))
     try:
         members = _core.evaluate(
-            config, contenders, names, directory, threads, resume, overwrite, allow_isa_change, tell
+            config, contenders, names, tune_learned, directory, threads, resume, overwrite,
+            allow_isa_change, tell,
         )
     finally:
         if progress:

@@ -60,7 +60,8 @@ nb::dict RowOf(const SummaryRow& row) {
   dict["train_accuracy"] = EstimateOf(row.train_accuracy);
   dict["test_accuracy"] = EstimateOf(row.test_accuracy);
   dict["learning_rate"] = row.learning_rate;
-  dict["learning_rate_at_edge"] = row.learning_rate_at_edge;
+  dict["step_multiplier"] = row.step_multiplier;
+  dict["at_edge"] = row.at_edge;
   dict["seconds"] = row.seconds;
   dict["steps_to_adam"] = row.steps_to_adam;
   dict["seconds_to_adam"] = row.seconds_to_adam;
@@ -106,8 +107,8 @@ ExistingEvaluation ExistingOf(bool resume, bool overwrite, const std::string& ou
 
 // Members of lopt.Evaluation. `thetas` are (name, lopt.Theta, where it is from).
 nb::dict Evaluate(nb::handle config, const nb::list& thetas, const std::string& baselines,
-                  const std::string& out, nb::handle threads, bool resume, bool overwrite,
-                  bool allow_isa_change, nb::handle on_progress) {
+                  bool tune_learned, const std::string& out, nb::handle threads, bool resume,
+                  bool overwrite, bool allow_isa_change, nb::handle on_progress) {
   const ExistingEvaluation existing = ExistingOf(resume, overwrite, out);
   const EvaluationConfig read =
       ReadEvaluationConfig(ConfigOf(config, EvaluationPresets(), "config"));
@@ -118,6 +119,7 @@ nb::dict Evaluate(nb::handle config, const nb::list& thetas, const std::string& 
     contenders.learned.push_back(
         ContenderOf(TextOf(name, "a name of trained"), ThetaFileOf(theta), source));
   }
+  if (tune_learned) AddTunedSteps(&contenders);
   contenders.baselines = BaselinesNamed(baselines);
 
   LongCall call("evaluate");
@@ -167,10 +169,11 @@ nb::dict Evaluate(nb::handle config, const nb::list& thetas, const std::string& 
 }  // namespace
 
 void BindEvaluation(nb::module_& m) {
-  m.def("evaluate", Evaluate, "config"_a, "thetas"_a, "baselines"_a, "out"_a, "threads"_a.none(),
-        "resume"_a, "overwrite"_a, "allow_isa_change"_a, "on_progress"_a,
+  m.def("evaluate", Evaluate, "config"_a, "thetas"_a, "baselines"_a, "tune_learned"_a, "out"_a,
+        "threads"_a.none(), "resume"_a, "overwrite"_a, "allow_isa_change"_a, "on_progress"_a,
         nb::sig("def evaluate(config: dict | str | os.PathLike, thetas: list[tuple], "
-                "baselines: str, out: str, threads: int | None, resume: bool, overwrite: bool, "
+                "baselines: str, tune_learned: bool, out: str, threads: int | None, resume: bool, "
+                "overwrite: bool, "
                 "allow_isa_change: bool, on_progress: Callable[[str, str, int, int, float], "
                 "object]) -> dict"),
         "What lopt.evaluate runs. Returns the members of lopt.Evaluation.");

@@ -28,7 +28,7 @@ std::vector<std::string> ResultSeeds() {
                          .steps_to_adam = {1, 0},
                          .seconds = two,
                          .learning_rate = {0.1, 0.2},
-                         .learning_rate_at_edge = {true, false},
+                         .at_edge = {true, false},
                          .hyperparameters = {{"beta1", two}},
                          .tuning_loss = two,
                          .trials = 2,

@@ -38,7 +38,8 @@ class Evaluations(unittest.TestCase):
     @unittest.skipUnless(PROGRAM, "no program")
     def test_results_are_those_of_the_program_with_and_without_a_directory(self):
         subprocess.run([PROGRAM, "eval", "--theta", FAST, "--preset", "smoke", "--baselines", "Adam",
-                        "--out", self.scratch / "program"], check=True, stdout=subprocess.DEVNULL)
+                        "--tune-learned", "--out", self.scratch / "program"], check=True,
+                       stdout=subprocess.DEVNULL)
         lines = (self.scratch / "program/results.jsonl").read_text().splitlines()
         theirs = [json.loads(line) for line in lines]
         for run in theirs:
@@ -46,7 +47,7 @@ class Evaluations(unittest.TestCase):
             if run["task"] == "quadratic":  # has no accuracy: NaN, which JSON has no number for
                 del run["final_train_accuracy"], run["test_accuracy"]
         for out in None, self.scratch / "own":
-            evaluation = lopt.evaluate(FAST, "smoke", baselines=["Adam"], out=out)
+            evaluation = lopt.evaluate(FAST, "smoke", baselines=["Adam"], tune_learned=True, out=out)
             ours = without_times(evaluation.runs)
             for run in ours:
                 if run["task"] == "quadratic":
@@ -56,7 +57,10 @@ class Evaluations(unittest.TestCase):
             for curve in "train_loss", "test_part_loss":
                 self.assertEqual(evaluation.runs[0][curve].tolist(),
                                  numpy.float32(theirs[0][curve]).tolist())
-        self.assertEqual({row["optimizer"] for row in evaluation.rows}, {"Adam", "fast"})
+        self.assertEqual({row["optimizer"] for row in evaluation.rows}, {"Adam", "fast", "fast-tuned"})
+        tuned = {row["optimizer"]: row["step_multiplier"] for row in evaluation.rows}
+        self.assertGreater(tuned["fast-tuned"], 0)
+        self.assertIsNone(tuned["fast"])
         self.assertEqual(evaluation.out, str(self.scratch / "own"))
 
     def test_thetas_runs_and_trainings_are_judged_under_their_names(self):
@@ -75,7 +79,7 @@ class Evaluations(unittest.TestCase):
     def test_what_ends_an_evaluation_comes_out_and_the_rest_can_be_done_later(self):
         out = self.scratch / "evaluation"
         arguments = (lopt.load_config("smoke", "evaluate"), [("fast", lopt.Theta.read(FAST), "")],
-                     "Adam", str(out), 1)
+                     "Adam", False, str(out), 1)
         raised = ZeroDivisionError("mine")
 
         def tell(task, stage, number, tasks, done):

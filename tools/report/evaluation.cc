@@ -240,7 +240,9 @@ void TaskTables(const Summary& summary, ReportPage* page) {
                       Cell(row.seconds_to_adam), reached ? Cell(row.seconds_speedup) : "",
                       fmt::format("{} of {}", row.diverged, row.seeds),
                       fmt::format("{} of {}", row.blown_up, row.seeds),
-                      Cell(row.learning_rate) + (row.learning_rate_at_edge ? " (edge)" : ""),
+                      (row.step_multiplier ? "steps &times; " + Cell(row.step_multiplier)
+                                           : Cell(row.learning_rate)) +
+                          (row.at_edge ? " (edge)" : ""),
                       fmt::format("{:.2g}", row.seconds)});
     }
     page->AddHtml(fmt::format("<h4>{}, {} steps</h4>\n", EscapeHtml(head.task), head.steps) +
@@ -323,8 +325,10 @@ void Tables(const Evaluations& evaluations, const std::vector<Summary>& summarie
             ReportPage* page) {
   page->Subsection("All figures");
   page->AddParagraph(
-      "Learned optimizers are in bold. A learning rate marked (edge) is the smallest or largest "
-      "that was tried. Seconds are those of one training.");
+      "Learned optimizers are in bold; those with a number after \"steps\" have their steps "
+      "multiplied by it, tuned as the learning rates of baselines are. What is marked (edge) is "
+      "the "
+      "smallest or largest that was tried. Seconds are those of one training.");
   for (size_t e = 0; e < evaluations.size(); ++e) {
     if (evaluations.size() > 1) page->Subsection(evaluations[e].label);
     TaskTables(summaries[e], page);

@@ -1,0 +1,58 @@
+#include "lopt/scaled_steps.h"
+
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "lopt/tensor_updates.h"
+
+namespace lopt {
+namespace {
+
+class ScaledSteps : public UpdateRule {
+ public:
+  ScaledSteps(std::unique_ptr<UpdateRule> rule, float multiplier)
+      : UpdateRule(rule->params_layout(), rule->state_layout()),
+        rule_(std::move(rule)),
+        multiplier_(multiplier) {}
+
+ private:
+  void DoInitState(const StepInfo& info, std::span<const float> params,
+                   std::span<float> state) const override {
+    rule_->InitState(info, params, state);
+  }
+  void DoUpdate(const StepInfo& info, std::span<const float> gradient, std::span<float> params,
+                std::span<float> state, Workspace& scratch) const override {
+    RunUpdate({.rule = rule_.get(),
+               .info = info,
+               .options = {.lr = multiplier_},
+               .gradient = gradient,
+               .params = params,
+               .state = state},
+              scratch);
+  }
+
+  const std::unique_ptr<UpdateRule> rule_;
+  const float multiplier_;
+};
+
+bool JudgesItsParams(const UpdateRule& rule) {
+  const std::vector<float> params(static_cast<size_t>(rule.params_layout().size()));
+  const std::vector<float> state(static_cast<size_t>(rule.state_layout().size()));
+  return rule.EvalParams(params, state).data() == params.data();
+}
+
+}  // namespace
+
+std::unique_ptr<UpdateRule> ScaleSteps(std::unique_ptr<UpdateRule> rule, float multiplier) {
+  Require(multiplier > 0 && std::isfinite(multiplier),
+          "step multiplier: wanted a positive number, got {}", multiplier);
+  Require(JudgesItsParams(*rule),
+          "step multiplier: wanted an optimizer whose steps make the params that it stands for; "
+          "this one keeps those, an average, in its state");
+  if (multiplier == 1) return rule;
+  return std::make_unique<ScaledSteps>(std::move(rule), multiplier);
+}
+
+}  // namespace lopt
