@@ -3,10 +3,19 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "evaluation/presets.h"
+#include "tasks/registry.h"
+#include "tests/error_of.h"
+#include "tests/temp_directory.h"
 
 namespace lopt {
 namespace {
@@ -62,8 +71,56 @@ TEST_CASE("Every preset can be read, and an unknown one is answered with their n
   }
   CHECK_THROWS_WITH_AS(EvaluationPresets().Find("general"),
                        "There is no evaluation preset 'general'; the presets are generalization, "
-                       "image-mlp, smoke, tasks; did you mean 'generalization'?",
+                       "image-mlp, smoke, tasks, uci-digits; did you mean 'generalization'?",
                        Error);
+}
+
+EvaluationConfig PresetNamed(const char* name) {
+  return ReadEvaluationConfig(EvaluationPresets().Find(name));
+}
+
+TEST_CASE("The preset generalization needs no files, and none of its tasks is there twice") {
+  EvaluationConfig config = PresetNamed("generalization");
+  const TaskResources no_directory("");
+  std::set<std::string> tasks;
+  std::vector<int64_t> horizons;
+  for (const EvaluationTask& task : config.tasks) {
+    CAPTURE(task.name);
+    CHECK(TaskRegistry().Make(task.task, no_directory)->params_layout().size() > 0);
+    const std::vector<int64_t> steps = task.steps.empty() ? config.steps : task.steps;
+    horizons.insert(horizons.end(), steps.begin(), steps.end());
+    // With every option, and under one name; without a directory the default data are the glyphs.
+    EvaluationConfig alone;
+    alone.tasks = {{.name = "", .task = task.task, .steps = steps}};
+    std::string text = WriteEvaluationConfig(alone).Dump();
+    const std::string by_default = R"("data": "default")";
+    if (const size_t at = text.find(by_default); at != std::string::npos) {
+      text.replace(at, by_default.size(), R"("data": "glyphs")");
+    }
+    CHECK(tasks.insert(text).second);
+  }
+  CHECK(tasks.size() == 22);
+  CHECK(std::ranges::max(horizons) == 20000);
+  CHECK_FALSE(no_directory.data_dir_used());
+}
+
+TEST_CASE("The preset uci-digits reads the digits of a directory, and is an error without one") {
+  const TempDirectory directory;
+  std::string line;
+  for (int pixel = 0; pixel < 64; ++pixel) line += fmt::format("{},", pixel % 17);
+  std::string lines;
+  for (int image = 0; image < 100; ++image) lines += fmt::format("{}{}\n", line, image % 10);
+  WriteTextFile(directory / "train.csv", lines);
+  const TaskResources digits(directory.path());
+  const TaskResources no_directory("");
+  for (const EvaluationTask& task : PresetNamed("uci-digits").tasks) {
+    CAPTURE(task.name);
+    const auto family = TaskRegistry().Make(task.task, digits);
+    CHECK(family->ExampleRange(Split::kTest) == std::pair<int64_t, int64_t>(90, 100));
+    CHECK(ErrorOf([&] {
+            TaskRegistry().Make(task.task, no_directory);
+          }).ends_with("image task: data 'csv' is read from a directory (--data-dir)"));
+  }
 }
 
 TEST_CASE("All that is wrong with an evaluation is one Error") {

@@ -129,7 +129,7 @@ class Evaluations(unittest.TestCase):
         self.assert_error("threads must be int or None, got float", FAST, "smoke", threads=1.5)
         self.assert_error(
             "config 'smokey' is neither a preset nor a file; the presets are generalization, "
-            "image-mlp, smoke, tasks", FAST, "smokey")
+            "image-mlp, smoke, tasks, uci-digits", FAST, "smokey")
         with self.assertRaisesRegex(lopt.Error, "Adagrad"):
             lopt.evaluate(FAST, "smoke", baselines=["Adagrad"])
         self.assert_error(
