@@ -346,14 +346,14 @@ TEST_CASE("The loss of a whole split is the mean over its examples") {
   const std::vector<float> params = InitialParams(task, 1);
   const auto [first, last] = task.ExampleRange(Split::kTest);
   const auto count = static_cast<int32_t>(last - first);
-  CHECK(count == 1000);
+  CHECK(count == 10000);
   const Evaluated whole = EvaluateRows(task, params, Rows(static_cast<int32_t>(first), count));
   double loss = 0;
   double accuracy = 0;
   for (int32_t i = 0; i < count; i += 100) {
     const Evaluated part = EvaluateRows(task, params, Rows(static_cast<int32_t>(first) + i, 100));
-    loss += part.loss / 10.0;
-    accuracy += part.accuracy / 10.0;
+    loss += part.loss / 100.0;
+    accuracy += part.accuracy / 100.0;
   }
   CHECK(whole.loss == doctest::Approx(loss).epsilon(1e-6));
   CHECK(whole.accuracy == doctest::Approx(accuracy).epsilon(1e-6));
