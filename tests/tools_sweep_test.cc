@@ -1,0 +1,398 @@
+// tools/sweep as a user runs it.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <csignal>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "evaluation/results_file.h"
+#include "evaluation/summary.h"
+#include "tests/process.h"
+#include "tests/temp_directory.h"
+
+namespace lopt {
+namespace {
+
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+
+constexpr int kToBeContinued = 75;
+
+bool Has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+using OnOutput = std::function<void(pid_t, const std::string&)>;
+
+FinishedProcess Sweep(const std::string& list, const Words& options,
+                      const OnOutput& on_output = {}) {
+  Words words = {"/usr/bin/python3", LOPT_SOURCE_DIR "/tools/sweep", list, "--program",
+                 LOPT_BINARY_DIR "/lopt"};
+  words.insert(words.end(), options.begin(), options.end());
+  return RunProcess(words, on_output);
+}
+
+// Two variants and seeds, seconds in all; `seeds` and more settings as given.
+std::string WriteList(const std::string& path, const std::string& seeds = "[0, 1]",
+                      const std::string& rate = "1e-2") {
+  WriteTextFile(path, fmt::format(R"({{
+    "meta_train": {{"preset": "smoke", "set": ["checkpoint_steps=5", "meta_steps=120",
+      "eval_every=60", "eval_seeds=1", "eval_steps=5"]}},
+    "variants": {{"base": [], "rate": ["theta_opt.learning_rate={}"]}},
+    "seeds": {},
+    "eval": {{"preset": "smoke", "baselines": "Adam,SGD", "options": ["--seeds", "4"]}}
+  }})",
+                                  rate, seeds));
+  return path;
+}
+
+// How often lopt was started for the piece.
+int64_t Starts(const std::string& piece) {
+  const std::string log = ReadTextFile(piece + ".log");
+  int64_t starts = 0;
+  for (size_t at = 0; (at = log.find("$ ", at)) != std::string::npos; ++at) ++starts;
+  return starts;
+}
+
+// Of table.csv, by variant, task and steps.
+std::map<std::string, std::vector<std::string>> CsvRows(const std::string& path) {
+  std::map<std::string, std::vector<std::string>> rows;
+  std::istringstream text(ReadTextFile(path));
+  for (std::string line; std::getline(text, line);) {
+    std::vector<std::string> cells;
+    std::istringstream of_line(line);
+    for (std::string cell; std::getline(of_line, cell, ',');) cells.push_back(cell);
+    rows[cells.at(0) + " " + cells.at(1) + " " + cells.at(2)] = cells;
+  }
+  return rows;
+}
+
+// The last held-out loss of a meta-training.
+double EvalLoss(const std::string& out, const std::string& variant, int seed) {
+  std::istringstream lines(
+      ReadTextFile(fmt::format("{}/runs/{}/seed-{}/meta-train/metrics.jsonl", out, variant, seed)));
+  double loss = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const auto json = nlohmann::json::parse(line);
+    if (json.contains("eval_loss")) loss = json["eval_loss"].get<double>();
+  }
+  return loss;
+}
+
+// Mean and standard deviation of two numbers.
+std::string Spread(const std::vector<double>& two) {
+  return fmt::format("{:.3g} ± {:.2g}", (two[0] + two[1]) / 2,
+                     std::abs(two[0] - two[1]) / std::sqrt(2.0));
+}
+
+// A sweep in one go, made once.
+const std::string& Undisturbed() {
+  static const TempDirectory scratch;
+  static const std::string out = [] {
+    const FinishedProcess finished =
+        Sweep(WriteList(scratch / "list.json"), {"--out", scratch / "out"});
+    CAPTURE(finished.output);
+    REQUIRE(finished.exit_code == 0);
+    return scratch / "out";
+  }();
+  return out;
+}
+
+TEST_CASE("A sweep's table has the figures of one evaluation of all its results") {
+  const std::string& out = Undisturbed();
+  const TempDirectory scratch;
+  Words words = {LOPT_BINARY_DIR "/lopt", "eval",     "--preset", "smoke",         "--seeds", "4",
+                 "--baselines",           "Adam,SGD", "--out",    scratch / "eval"};
+  for (const char* variant : {"base", "rate"}) {
+    for (const int seed : {0, 1}) {
+      words.insert(words.end(),
+                   {"--theta", fmt::format("{}{}={}/runs/{}/seed-{}/meta-train/theta.safetensors",
+                                           variant, seed, out, variant, seed)});
+    }
+  }
+  REQUIRE(RunProcess(words).exit_code == 0);
+  const Summary summary = Summarize(ReadResults(scratch / "eval/results.jsonl").runs);
+  const auto rows = CsvRows(out + "/table.csv");
+  const std::string markdown = ReadTextFile(out + "/table.md");
+  CHECK(
+      Has(markdown, "| variant | seeds | held-out loss | test loss / best baseline's | lowest |"));
+  CHECK(Has(markdown, "4 of 4 runs are finished."));
+  CHECK(rows.size() == 1 + 2 * 3);
+  for (const char* variant : {"base", "rate"}) {
+    std::vector<double> ratios;
+    for (const AggregateRow& row : summary.aggregate) {
+      if (row.optimizer.starts_with(variant)) ratios.push_back(row.best_ratio.value().value);
+    }
+    REQUIRE(ratios.size() == 2);
+    const std::vector<double> held_out = {EvalLoss(out, variant, 0), EvalLoss(out, variant, 1)};
+    CHECK(Has(markdown,
+              fmt::format("| {} | 2 | {} | {} |", variant, Spread(held_out), Spread(ratios))));
+  }
+  for (const SummaryRow& best : summary.rows) {
+    if (!best.best_baseline) continue;
+    for (const char* variant : {"base", "rate"}) {
+      std::vector<double> losses;
+      for (const SummaryRow& row : summary.rows) {
+        if (row.task == best.task && row.steps == best.steps && row.optimizer.starts_with(variant))
+          losses.push_back(row.test_loss.value);
+      }
+      REQUIRE(losses.size() == 2);
+      const double mean = (losses[0] + losses[1]) / 2;
+      const std::vector<std::string>& row =
+          rows.at(fmt::format("{} {} {}", variant, best.task, best.steps));
+      CHECK(row.at(3) == "2");
+      CHECK(std::stod(row.at(4)) == doctest::Approx(mean));
+      CHECK(std::stod(row.at(5)) ==
+            doctest::Approx(std::abs(losses[0] - losses[1]) / std::sqrt(2.0)));
+      CHECK(row.at(6) == best.optimizer);
+      CHECK(std::stod(row.at(7)) == doctest::Approx(best.test_loss.value));
+      CHECK(std::stod(row.at(8)) == doctest::Approx(mean / best.test_loss.value));
+    }
+  }
+}
+
+TEST_CASE("A sweep gives every variant its first seed first, and tunes the baselines once") {
+  const TempDirectory scratch;
+  const FinishedProcess finished = Sweep(WriteList(scratch / "list.json", "[7, 3]"),
+                                         {"--out", scratch / "out", "--budget", "1h"});
+  REQUIRE(finished.exit_code == 0);
+  size_t at = 0;
+  for (const char* line :
+       {" baselines: eval\n", " base, seed 7: meta-train\n", " base, seed 7: eval\n",
+        " rate, seed 7: meta-train\n", " rate, seed 7: eval\n", " base, seed 3: meta-train\n",
+        " base, seed 3: eval\n", " rate, seed 3: meta-train\n", " rate, seed 3: eval\n"}) {
+    CAPTURE(line);
+    const size_t found = finished.output.find(line);
+    REQUIRE(found != std::string::npos);
+    CHECK(found >= at);
+    at = found;
+  }
+  for (const auto& entry : fs::recursive_directory_iterator(scratch / "out")) {
+    if (entry.path().filename() != "results.jsonl") continue;
+    const bool of_baselines = Has(entry.path().string(), "/baselines/");
+    CHECK(Has(ReadTextFile(entry.path().string()), R"("optimizer":"Adam")") == of_baselines);
+  }
+}
+
+TEST_CASE("A sweep that is killed and started again goes on, with the table of one in one go") {
+  struct End {
+    const char* line;  // after which it ends
+    const char* file;  // that it waits for, in the sweep's folder; empty: at once
+    int signal;
+  };
+  const TempDirectory scratch;
+  const std::string list = WriteList(scratch / "list.json");
+  const std::string out = scratch / "out";
+  const std::string second = out + "/runs/base/seed-1/meta-train";
+  for (const End& end : {End{"baselines: eval\n", "", SIGKILL},
+                         {"base, seed 0: meta-train\n",
+                          "/runs/base/seed-0/meta-train/checkpoints/step-00000005", SIGKILL},
+                         {"rate, seed 0: eval\n", "", SIGKILL},
+                         {"base, seed 1: meta-train\n",
+                          "/runs/base/seed-1/meta-train/checkpoints/step-00000005", SIGTERM}}) {
+    CAPTURE(end.line);
+    bool ended = false;
+    const FinishedProcess finished =
+        Sweep(list, {"--out", out}, [&](pid_t sweep, const std::string& output) {
+          if (ended || !Has(output, end.line)) return;
+          while (*end.file != 0 && !fs::exists(out + end.file) && !fs::exists(out + "/table.md")) {
+            ::usleep(1000);
+          }
+          ::kill(sweep, end.signal);
+          ended = true;
+        });
+    REQUIRE(ended);
+    CHECK(finished.exit_code == (end.signal == SIGKILL ? 128 + SIGKILL : kToBeContinued));
+  }
+  CHECK(Has(ReadTextFile(out + "/table.md"), "2 of 4 runs are finished; left: base, seed 1, rate"));
+  const FinishedProcess rest = Sweep(list, {"--out", out});
+  CHECK(rest.exit_code == 0);
+  CHECK(Has(rest.output, "base, seed 1: meta-train, goes on\n"));
+  CHECK_FALSE(Has(rest.output, "seed 0"));
+  CHECK(Has(ReadTextFile(second + ".log"), "--resume\n"));
+  CHECK(Starts(second) == 2);
+  CHECK(Starts(out + "/runs/rate/seed-0/meta-train") == 1);  // its evaluation was killed
+  CHECK(Starts(out + "/runs/rate/seed-1/eval") == 1);
+  CHECK(ReadTextFile(out + "/table.csv") == ReadTextFile(Undisturbed() + "/table.csv"));
+
+  const FinishedProcess again = Sweep(list, {"--out", out});
+  CHECK(again.exit_code == 0);
+  CHECK_FALSE(Has(again.output, "eval\n"));
+  CHECK(Starts(out + "/runs/rate/seed-1/eval") == 1);
+}
+
+TEST_CASE("What would not fit into the budget is not started, and what is going on is stopped") {
+  const TempDirectory scratch;
+  const std::string out = scratch / "out";
+  REQUIRE(Sweep(WriteList(scratch / "list.json", "[0]"), {"--out", out}).exit_code == 0);
+  // As if meta-training of the one variant had taken a day.
+  const std::string record = out + "/runs/base/seed-0/meta-train.json";
+  nlohmann::ordered_json json = nlohmann::ordered_json::parse(ReadTextFile(record));
+  json["seconds"] = 86400;
+  WriteTextFile(record, json.dump());
+  const FinishedProcess finished =
+      Sweep(WriteList(scratch / "list.json"), {"--out", out, "--budget", "10h"});
+  CHECK(finished.exit_code == kToBeContinued);
+  CHECK(Has(finished.output, "base, seed 1: not started; it needs 24:00:"));
+  CHECK(Has(finished.output, " of the budget are left\n"));
+  CHECK(Has(finished.output, "rate, seed 1: eval\n"));
+  CHECK(Has(finished.output, "3 of 4 runs are finished; left: base, seed 1."));
+
+  const FinishedProcess none = Sweep(scratch / "list.json", {"--out", out, "--budget", "0"});
+  CHECK(none.exit_code == kToBeContinued);
+  CHECK(Has(none.output, "the budget is used up\n"));
+
+  WriteTextFile(scratch / "long.json", R"({
+    "variants": {"long": {"preset": "smoke", "set": ["meta_steps=100000000"]}},
+    "seeds": [0], "eval": {"preset": "smoke", "baselines": "none"}})");
+  const FinishedProcess stopped =
+      Sweep(scratch / "long.json", {"--out", scratch / "long", "--budget", "1s"});
+  CHECK(stopped.exit_code == kToBeContinued);
+  CHECK(Has(stopped.output,
+            "long, seed 0: meta-train is stopped, the budget is used up; it can be resumed"));
+}
+
+TEST_CASE("--table writes the table of what is finished, and runs nothing") {
+  const TempDirectory scratch;
+  const std::string out = scratch / "moved";
+  fs::copy(Undisturbed(), out, fs::copy_options::recursive);
+  fs::remove(out + "/table.md");
+  const Words words = {"--out", out, "--table"};
+  const FinishedProcess finished = Sweep(WriteList(scratch / "list.json", "[0, 1, 2]"), words);
+  CHECK(finished.exit_code == 0);
+  CHECK(finished.output.starts_with("4 of 6 runs are finished; left: base, seed 2, rate, seed 2."));
+  CHECK(finished.output == ReadTextFile(out + "/table.md"));
+  CHECK(ReadTextFile(out + "/table.csv") == ReadTextFile(Undisturbed() + "/table.csv"));
+  CHECK_FALSE(fs::exists(out + "/runs/base/seed-2"));
+}
+
+TEST_CASE("A variant that fails is named, the others go on, and it may be put right") {
+  const TempDirectory scratch;
+  const std::string out = scratch / "out";
+  const FinishedProcess failed =
+      Sweep(WriteList(scratch / "list.json", "[0]", "-1"), {"--out", out});
+  CHECK(failed.exit_code == 1);
+  CHECK(Has(failed.output, "rate, seed 0: meta-train failed with exit code 1 ("));
+  CHECK(Has(failed.output, "lopt: config: 'theta_opt.learning_rate'"));
+  CHECK(Has(failed.output, "\nFailed: rate, seed 0\n"));
+  CHECK(Has(failed.output, "1 of 2 runs are finished; left: rate, seed 0."));
+  CHECK(Sweep(WriteList(scratch / "list.json", "[0]"), {"--out", out}).exit_code == 0);
+  const FinishedProcess other =
+      Sweep(WriteList(scratch / "list.json", "[0]", "1e-3"), {"--out", out});
+  CHECK(other.exit_code == 1);
+  CHECK(Has(other.errors, "sweep: rate, seed 0: it was begun with other settings: "));
+  CHECK(Has(other.errors, "give the variant another name, or remove "));
+}
+
+TEST_CASE("Configs of one's own count by what is in them") {
+  const TempDirectory scratch;
+  const std::string out = scratch / "out";
+  const std::string config = R"({"learned_optimizer": {"type": "MLPLOpt"}, "meta_steps": 2,
+    "theta_opt": {"type": "Adam", "learning_rate": 1e-3},
+    "estimators": [{"type": "TruncatedPES", "num_tasks": 2, "trunc_length": 5, "std": 0.01,
+                    "task": {"type": "QuadraticTask", "dim": 3},
+                    "schedule": {"type": "ConstantTruncationSchedule", "total_length": 5}}]})";
+  WriteTextFile(scratch / "own.json", config);
+  WriteTextFile(
+      scratch / "tasks.json",
+      R"({"steps": [5], "seeds": 2, "tasks": {"bowl": {"task": {"type": "QuadraticTask"}}}})");
+  const auto run = [&](const std::string& theta) {
+    WriteTextFile(scratch / "list.json",
+                  R"({"variants": {"own": {"config": "own.json"}}, "seeds": [0], "theta": ")" +
+                      theta + R"(", "eval": {"tasks": "tasks.json", "baselines": "none"}})");
+    return Sweep(scratch / "list.json", {"--out", out});
+  };
+  const FinishedProcess finished = run("last");
+  CAPTURE(finished.output);
+  REQUIRE(finished.exit_code == 0);
+  CHECK(Has(finished.output, "| own | 1 | - | - |"));
+  CHECK(
+      Has(run("best").errors,
+          "begun with other settings: judging theta.safetensors then, theta_best.safetensors now"));
+  WriteTextFile(scratch / "own.json", config + " ");
+  CHECK(Has(run("last").errors, "begun with other settings: another text in own.json; "));
+}
+
+TEST_CASE("Two sweeps do not work in one folder") {
+  const TempDirectory scratch;
+  const std::string list = WriteList(scratch / "list.json", "[0]");
+  FinishedProcess second;
+  const FinishedProcess first =
+      Sweep(list, {"--out", scratch / "out"}, [&](pid_t, const std::string&) {
+        if (second.errors.empty()) second = Sweep(list, {"--out", scratch / "out"});
+      });
+  CHECK(second.exit_code == 1);
+  CHECK(second.errors == "sweep: another sweep works in " + (scratch / "out") + "\n");
+  CHECK(first.exit_code == 0);
+}
+
+TEST_CASE("What is wrong in a list is an error that names it") {
+  const TempDirectory scratch;
+  const std::string list = scratch / "list.json";
+  const auto error_of = [&](const std::string& text) {
+    WriteTextFile(list, text);
+    const FinishedProcess finished = Sweep(list, {"--out", scratch / "never"});
+    CHECK(finished.exit_code == 1);
+    CHECK_FALSE(fs::exists(scratch / "never"));
+    return finished.errors.substr(0, finished.errors.size() - 1);
+  };
+  const auto with = [](const std::string& variants,
+                       const std::string& eval = R"({"preset": "smoke"})",
+                       const std::string& more = R"("seeds": [0])") {
+    return fmt::format(R"({{"meta_train": {{"preset": "smoke"}}, "variants": {}, "eval": {}, {}}})",
+                       variants, eval, more);
+  };
+  const std::string start = "sweep: " + list + ": ";
+  const std::string good = R"({"a": []})";
+  CHECK(Has(error_of("{"), start + "not JSON: "));
+  CHECK(error_of(R"({"seeds": [0], "seeds": [1]})") ==
+        start + "not JSON: the key 'seeds' is there twice");
+  CHECK(error_of(R"({"seeds": [0]})") == start + "'variants' is missing");
+  CHECK(error_of(with(good, R"({"preset": "smoke"})", R"("seed": [0])")) ==
+        start +
+            "unknown key 'seed'; valid keys: meta_train, variants, seeds, eval, data_dir, theta");
+  CHECK(error_of(with(good, R"({"preset": "smoke"})", R"("seeds": [0, 0])")) ==
+        start + "seeds: wanted different whole numbers from 0, got [0, 0]");
+  CHECK(error_of(with(good, R"({"preset": "smoke"})", R"("seeds": [])")) ==
+        start + "'seeds' is empty");
+  CHECK(error_of(with(good, R"({"preset": "smoke"})", R"("seeds": [0], "theta": "first")")) ==
+        start + R"(theta: wanted "last" or "best", got "first")");
+  CHECK(error_of(with("{}")) == start + "'variants' is empty");
+  CHECK(Has(error_of(with(R"({"a b": []})")), start + "variants: 'a b' cannot be a name; wanted "));
+  CHECK(Has(error_of(with(R"({"a-tuned": []})")), start + "variants: 'a-tuned' cannot be a name"));
+  CHECK(error_of(with(R"({"a": [3]})")) ==
+        start + "meta_train with variants.a.set: wanted a list of texts KEY=VALUE, got 3 in it");
+  CHECK(error_of(with(R"({"a": ["x"]})")) ==
+        start + "meta_train with variants.a.set: wanted texts KEY=VALUE, got 'x'");
+  CHECK(error_of(with(R"({"a": [], "b": 3})")) ==
+        start + "variants.b: wanted an object with preset, config, set, options, got 3");
+  CHECK(error_of(with(R"({"a": [], "b": {"config": "none.json"}})")) ==
+        start + "variants.b.config: there is no file " + scratch.path() + "/none.json");
+  CHECK(error_of(with(R"({"a": [], "b": {"options": ["--seed=3"], "preset": "smoke"}})")) ==
+        start +
+            "variants.b.options: --seed=3 is the sweep's to say; not one of --preset, --set, "
+            "--seed, --data-dir, --out, --resume, --overwrite, --from");
+  CHECK(error_of(with(R"({"b": {"preset": "smoke"}})")) ==
+        start + "meta_train: no variant is a list of settings to add to it");
+  CHECK(error_of(with(good, "{}")) == start + "eval: wanted a 'preset' or a 'tasks', got none");
+  CHECK(error_of(with(good, R"({"preset": "smoke", "tasks": "x"})")) ==
+        start + "eval: wanted a 'preset' or a 'tasks', got both");
+  CHECK(error_of(with(good, R"({"preset": 3})")) == start + "eval.preset: wanted a text, got 3");
+  const FinishedProcess no_list = Sweep(scratch / "nowhere.json", {});
+  CHECK(no_list.errors == "sweep: " + (scratch / "nowhere.json") + ": No such file or directory\n");
+  const FinishedProcess usage = Sweep(list, {"--budget", "soon"});
+  CHECK(usage.exit_code == 2);
+  CHECK(Has(usage.errors, "wanted seconds, or a number with s, m or h such as 90m, got 'soon'"));
+}
+
+}  // namespace
+}  // namespace lopt
