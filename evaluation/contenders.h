@@ -52,9 +52,9 @@ void AddTunedSteps(Contenders* contenders);
 
 // A contender that is tuned for each task.
 struct TunedContender {
-  std::string name;
-  std::vector<TunedHyperparameter> tuned;
-  bool scheduled = false;  // whether its steps depend on how long the training is
+  std::string name;                        // as in results
+  std::vector<TunedHyperparameter> tuned;  // the values that bind takes, in this order
+  bool scheduled = false;                  // whether its steps depend on how long the training is
   // Its rule for such params with these values [tuned].
   std::function<std::unique_ptr<UpdateRule>(const Layout&, std::span<const double>)> bind;
 };
