@@ -213,7 +213,7 @@ TEST_CASE("A sweep that is killed and started again goes on, with the table of o
     REQUIRE(ended);
     CHECK(finished.exit_code == (end.signal == SIGKILL ? 128 + SIGKILL : kToBeContinued));
   }
-  CHECK(Has(ReadTextFile(out + "/table.md"), "2 of 4 runs are finished; left: base, seed 1, rate"));
+  CHECK(Has(ReadTextFile(out + "/table.md"), "2 of 4 runs are finished; left: base, seed 1; rate"));
   const FinishedProcess rest = Sweep(list, {"--out", out});
   CHECK(rest.exit_code == 0);
   CHECK(Has(rest.output, "base, seed 1: meta-train, goes on\n"));
@@ -269,7 +269,7 @@ TEST_CASE("--table writes the table of what is finished, and runs nothing") {
   const Words words = {"--out", out, "--table"};
   const FinishedProcess finished = Sweep(WriteList(scratch / "list.json", "[0, 1, 2]"), words);
   CHECK(finished.exit_code == 0);
-  CHECK(finished.output.starts_with("4 of 6 runs are finished; left: base, seed 2, rate, seed 2."));
+  CHECK(finished.output.starts_with("4 of 6 runs are finished; left: base, seed 2; rate, seed 2."));
   CHECK(finished.output == ReadTextFile(out + "/table.md"));
   CHECK(ReadTextFile(out + "/table.csv") == ReadTextFile(Undisturbed() + "/table.csv"));
   CHECK_FALSE(fs::exists(out + "/runs/base/seed-2"));
