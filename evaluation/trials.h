@@ -7,9 +7,9 @@
 
 namespace lopt {
 
-// Names of hyperparameters that tables show: a baseline's learning rate, which every baseline has,
-// and what the steps of a learned optimizer are multiplied by.
+// The name of what every baseline has tuned first.
 inline constexpr const char* kLearningRate = "learning_rate";
+// The name of what the steps of a learned optimizer are multiplied by.
 inline constexpr const char* kStepMultiplier = "step_multiplier";
 
 // A hyperparameter that is tuned, a positive number.
