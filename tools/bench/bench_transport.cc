@@ -5,6 +5,8 @@
 // prints updates per second and the learner's own time for one update of W gradients of D numbers.
 // With an output directory, whose run is replaced, the job writes all files of a run as well, and
 // the bytes of metrics.jsonl for one update are printed too.
+//   bench_transport --frame BYTES [--updates N]
+// sends frames of that size to and fro over gRPC on the loopback instead.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -15,11 +17,13 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/eigen.h"
 #include "estimators/registry.h"
+#include "learner/elastic/grpc_connections.h"
 #include "learner/job/messages.h"
 #include "learner/job/meta_trainer.h"
 #include "learner/theta_opt.h"
@@ -153,21 +157,63 @@ double LearnerSeconds(const MetaTrainConfig& config, int64_t ranks) {
   return fastest;
 }
 
+// The next frame, or opening, of these connections.
+Connections::Event Await(Connections* connections) {
+  for (;;) {
+    if (auto event = connections->Poll()) {
+      Require(event->what != Connections::Event::What::kClosed, "closed: {}", event->text);
+      return *event;
+    }
+    std::this_thread::yield();
+  }
+}
+
+// One frame after the other from a learner to a worker and back, each in a thread of its own.
+int SendFrames(int64_t bytes, int64_t round_trips) {
+  const auto learner = ListenGrpc({.host = "127.0.0.1", .port = 0}, {});
+  const std::string where = learner->Description();
+  std::thread worker_thread([&] {
+    const auto worker = JoinGrpc(ParseNetAddress(where.substr(where.rfind(' ') + 1)), {});
+    worker->Trust(1);
+    worker->Send(1, {});
+    for (int64_t i = 0; i < round_trips; ++i) worker->Send(1, Await(worker.get()).frame);
+    while (!worker->Idle()) std::this_thread::yield();
+  });
+  const int64_t worker = Await(learner.get()).connection;
+  learner->Trust(worker);
+  Await(learner.get());  // it says that it trusts us
+  const Frame frame = {.body = MakeBody(std::vector<std::byte>(static_cast<size_t>(bytes)))};
+  const auto start = std::chrono::steady_clock::now();
+  for (int64_t i = 0; i < round_trips; ++i) {
+    learner->Send(worker, frame);
+    Await(learner.get());
+  }
+  const double seconds = SecondsSince(start);
+  learner->Close(worker);
+  worker_thread.join();
+  fmt::print("frames of {} bytes: {:.0f} us to and fro, {:.0f} MB/s each way\n", bytes,
+             1e6 * seconds / static_cast<double>(round_trips),
+             1e-6 * static_cast<double>(bytes * round_trips) / (seconds / 2));
+  return 0;
+}
+
 int Run(int argc, char** argv, Transport* transport) {
   int64_t workers = 0;
   int64_t theta = 0;
   int64_t updates = 0;
+  int64_t frame = 0;
   std::string out_dir;
   std::string gradient_sum;
   po::options_description options;
   options.add_options()("workers", po::value(&workers)->default_value(transport->size()))(
-      "theta", po::value(&theta)->default_value(1762))("updates",
-                                                       po::value(&updates)->default_value(5000))(
+      "theta", po::value(&theta)->default_value(1762))(
+      "updates", po::value(&updates)->default_value(5000))("frame", po::value(&frame))(
       "gradient-sum", po::value(&gradient_sum)->default_value("in_order"))("out",
                                                                            po::value(&out_dir));
   po::variables_map values;
   po::store(po::parse_command_line(argc, argv, options), values);
   po::notify(values);
+  if (values.count("frame") > 0) return SendFrames(frame, updates);
   AddNullTypes();
   const MetaTrainConfig config = NullConfig(workers, theta, updates, gradient_sum);
   const MetaTrainResult result = RunMetaTraining(
