@@ -185,24 +185,6 @@ void StepParams(const Celo2Task& task, const Celo2Matrix& x, const float* HWY_RE
   }
 }
 
-// Directions made orthogonal; `x` has its rows padded, and so has the result.
-const float* Orthogonal(const Celo2Task& task, const Celo2Matrix& x, float* directions) {
-  const bool wide = x.rows < x.columns;
-  const int64_t rows = wide ? x.columns : x.rows;
-  const int64_t columns = wide ? x.rows : x.columns;
-  const int64_t padded = PaddedToLanes(columns);
-  const auto take = [&](int64_t size) { return task.scratch->Take<float>(size).data(); };
-  float* spare = take(rows * padded);
-  float* gram = take(columns * padded);
-  float* polynomial = take(columns * padded);
-  if (!wide) return IterateNewtonSchulz(rows, columns, directions, spare, gram, polynomial);
-  float* transposed = take(rows * padded);
-  Transpose(directions, x.rows, x.columns, transposed);
-  const float* result = IterateNewtonSchulz(rows, columns, transposed, spare, gram, polynomial);
-  Transpose(result, rows, columns, directions);
-  return directions;
-}
-
 template <bool kFactored>
 void StepMatrix(const Celo2Task& task, const Celo2Moment& row, const Celo2Moment& col,
                 int64_t first, const float* gradient) {
@@ -236,7 +218,10 @@ void StepMatrix(const Celo2Task& task, const Celo2Moment& row, const Celo2Moment
   x.weights = weights;
   float* directions = task.scratch->Take<float>(x.rows * x.vectors * kLanes).data();
   Directions<kFactored>(*task.network, x, directions);
-  StepParams(task, x, kFactored && task.orthogonal ? Orthogonal(task, x, directions) : directions);
+  if (kFactored && task.orthogonal) {
+    directions = Orthogonal(x.rows, x.columns, directions, *task.scratch);
+  }
+  StepParams(task, x, directions);
 }
 
 // Updates the second moments of a tensor and makes of them what its matrices need.

@@ -20,33 +20,6 @@ HWY_BEFORE_NAMESPACE();
 namespace lopt {
 namespace HWY_NAMESPACE {
 
-// kLanes numbers, or the first `count` of them and zeros, and the reverse.
-template <bool kWhole>
-HWY_INLINE V LoadSome(const float* from, int64_t count) {
-  if constexpr (kWhole) {
-    return hn::LoadU(d, from);
-  } else {
-    return LoadFirst(from, count);
-  }
-}
-
-template <bool kWhole>
-HWY_INLINE void StoreSome(V x, float* to, int64_t count) {
-  if constexpr (kWhole) {
-    hn::StoreU(x, d, to);
-  } else {
-    StoreFirst(x, to, count);
-  }
-}
-
-// Calls body.template operator()<whole>(i, count) for vectors that cover [0, size).
-template <class Body>
-HWY_INLINE void ForVectors(int64_t size, const Body& body) {
-  int64_t i = 0;
-  for (; i + kLanes <= size; i += kLanes) body.template operator()<true>(i, kLanes);
-  if (i < size) body.template operator()<false>(i, size - i);
-}
-
 HWY_INLINE V InverseRoot(V x) { return hn::Div(hn::Set(d, 1.0f), hn::Sqrt(x)); }
 
 HWY_INLINE V FlooredInverseRoot(V x) {

@@ -93,6 +93,33 @@ HWY_INLINE void StoreFirst(V x, float* to, int64_t count) {
 #endif
 }
 
+// kLanes numbers, or the first `count` of them and zeros, and the reverse.
+template <bool kWhole>
+HWY_INLINE V LoadSome(const float* from, int64_t count) {
+  if constexpr (kWhole) {
+    return hn::LoadU(d, from);
+  } else {
+    return LoadFirst(from, count);
+  }
+}
+
+template <bool kWhole>
+HWY_INLINE void StoreSome(V x, float* to, int64_t count) {
+  if constexpr (kWhole) {
+    hn::StoreU(x, d, to);
+  } else {
+    StoreFirst(x, to, count);
+  }
+}
+
+// Calls body.template operator()<whole>(i, count) for vectors that cover [0, size).
+template <class Body>
+HWY_INLINE void ForVectors(int64_t size, const Body& body) {
+  int64_t i = 0;
+  for (; i + kLanes <= size; i += kLanes) body.template operator()<true>(i, kLanes);
+  if (i < size) body.template operator()<false>(i, size - i);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace lopt
 HWY_AFTER_NAMESPACE();

@@ -72,6 +72,10 @@ class UpdateRule {
   std::string needs_num_steps_;  // the optimizer's
 };
 
+// Throws Error, in which `who` speaks, unless a training stands for the params that the rule steps:
+// changed steps would not reach an average of them in the state.
+void RequireStepsMakeParams(const UpdateRule& rule, const std::string& who);
+
 // A map from weights theta to an ordinary optimizer. Optimizers without a network (Adam, SGDM) are
 // the case where theta is their hyperparameters. Immutable, thread-safe.
 class LearnedOptimizer {

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "base/workspace.h"
 #include "lopt/celo2.h"
 #include "lopt/lanes-inl.h"
 
@@ -193,6 +194,24 @@ HWY_INLINE float* IterateNewtonSchulz(int64_t rows, int64_t columns, float* x, f
     MultiplyMatrices(task);
     std::swap(x, spare);
   }
+  return x;
+}
+
+// Makes a matrix nearly orthogonal, whose rows are padded by zeros to whole vectors; so are those
+// of the result, which is in `x` or in the scratch.
+HWY_INLINE float* Orthogonal(int64_t rows, int64_t columns, float* x, Workspace& scratch) {
+  const int64_t tall = std::max(rows, columns);
+  const int64_t narrow = std::min(rows, columns);
+  const int64_t padded = PaddedToLanes(narrow);
+  const auto take = [&](int64_t size) { return scratch.Take<float>(size).data(); };
+  float* spare = take(tall * padded);
+  float* gram = take(narrow * padded);
+  float* polynomial = take(narrow * padded);
+  if (rows >= columns) return IterateNewtonSchulz(rows, columns, x, spare, gram, polynomial);
+  float* transposed = take(tall * padded);
+  Transpose(x, rows, columns, transposed);
+  const float* result = IterateNewtonSchulz(tall, narrow, transposed, spare, gram, polynomial);
+  Transpose(result, tall, narrow, x);
   return x;
 }
 

@@ -10,6 +10,7 @@
 #include "lopt/hand_designed.h"
 #include "lopt/learnable.h"
 #include "lopt/mlp_lopt.h"
+#include "lopt/orthogonal_steps.h"
 #include "lopt/rnn_mlp_lopt.h"
 
 namespace lopt {
@@ -52,6 +53,9 @@ Registry<LearnedOptimizer> BuiltIn() {
   AddType<RNNMLPLOpt, RNNMLPLOptOptions>(
       registry, "RNNMLPLOpt",
       "An LSTM for each tensor, which hear each other, and a network for its parameters.");
+  AddType<OrthogonalSteps, OrthogonalStepsOptions>(
+      registry, "OrthogonalSteps",
+      "Another optimizer whose steps of matrices are made orthogonal and keep their size.");
   AddType<LearnableSGD, LearnableSGDOptions>(registry, "LearnableSGD",
                                              "Gradient descent with a learned learning rate.");
   AddType<LearnableSGDM, LearnableSGDMOptions>(

@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <utility>
-#include <vector>
 
 #include "base/error.h"
 #include "lopt/tensor_updates.h"
@@ -37,20 +36,12 @@ class ScaledSteps : public UpdateRule {
   const float multiplier_;
 };
 
-bool JudgesItsParams(const UpdateRule& rule) {
-  const std::vector<float> params(static_cast<size_t>(rule.params_layout().size()));
-  const std::vector<float> state(static_cast<size_t>(rule.state_layout().size()));
-  return rule.EvalParams(params, state).data() == params.data();
-}
-
 }  // namespace
 
 std::unique_ptr<UpdateRule> ScaleSteps(std::unique_ptr<UpdateRule> rule, float multiplier) {
   Require(multiplier > 0 && std::isfinite(multiplier),
           "step multiplier: wanted a positive number, got {}", multiplier);
-  Require(JudgesItsParams(*rule),
-          "step multiplier: wanted an optimizer whose steps make the params that it stands for; "
-          "this one keeps those, an average, in its state");
+  RequireStepsMakeParams(*rule, "step multiplier");
   if (multiplier == 1) return rule;
   return std::make_unique<ScaledSteps>(std::move(rule), multiplier);
 }
