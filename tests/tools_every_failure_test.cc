@@ -16,7 +16,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
-#include <new>
 #include <optional>
 #include <span>
 #include <string>
@@ -145,7 +144,21 @@ class TrappedEnvironment final : public Environment {
 }  // namespace
 }  // namespace lopt
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#ifdef __SANITIZE_ADDRESS__
+// The sanitizer keeps the C library's functions for itself: the linker leads the program's calls of
+// them here (--wrap), and those of shared libraries not.
+extern "C" {
+void* __real_malloc(size_t size);
+void* __real_aligned_alloc(size_t alignment, size_t size);
+
+void* __wrap_malloc(size_t size) {
+  return lopt::allocation_trap.Springs() ? nullptr : __real_malloc(size);
+}
+void* __wrap_aligned_alloc(size_t alignment, size_t size) {
+  return lopt::allocation_trap.Springs() ? nullptr : __real_aligned_alloc(alignment, size);
+}
+}
+#elif !defined(__SANITIZE_THREAD__)
 // The C library's, which operator new and Eigen call, with a trap before them.
 extern "C" {
 void* __libc_malloc(size_t size);
@@ -165,30 +178,6 @@ void* realloc(void* memory, size_t size) {
 void* aligned_alloc(size_t alignment, size_t size) {
   return lopt::allocation_trap.Springs() ? nullptr : __libc_memalign(alignment, size);
 }
-}
-#endif
-
-#ifdef __SANITIZE_ADDRESS__
-// The sanitizer keeps the C library's functions for itself: there the trap is before C++'s, whose
-// memory is freed by functions that the sanitizer takes for those of another allocator.
-extern "C" const char* __asan_default_options() { return "alloc_dealloc_mismatch=0"; }
-
-namespace {
-void* Checked(void* memory) { return memory != nullptr ? memory : throw std::bad_alloc(); }
-}  // namespace
-
-void* operator new(size_t size) {
-  return Checked(lopt::allocation_trap.Springs() ? nullptr : std::malloc(size));
-}
-void* operator new(size_t size, std::align_val_t alignment) {
-  const auto unit = static_cast<size_t>(alignment);
-  return Checked(lopt::allocation_trap.Springs()
-                     ? nullptr
-                     : std::aligned_alloc(unit, (size + unit - 1) / unit * unit));
-}
-void* operator new[](size_t size) { return operator new(size); }
-void* operator new[](size_t size, std::align_val_t alignment) {
-  return operator new(size, alignment);
 }
 #endif
 
