@@ -15,11 +15,12 @@
 namespace lopt {
 namespace {
 
-// A trace of one pair: the positive twin's losses are the differences, the negative one's 0.
-UnrollTrace PairTrace(const std::vector<double>& differences, const std::vector<int64_t>& ends) {
+// A trace of pairs: the losses of the first positive twin are the differences, all others 0.
+UnrollTrace PairTrace(const std::vector<double>& differences, const std::vector<int64_t>& ends,
+                      int64_t pairs = 1) {
   UnrollTrace trace;
   const auto steps = std::ssize(differences);
-  trace.Resize(steps, 2);
+  trace.Resize(steps, 2 * pairs);
   trace.loss.setZero();
   trace.is_last.setConstant(false);
   trace.non_finite.setConstant(false);
@@ -168,9 +169,7 @@ TEST_CASE("PES refuses arrays that do not fit each other") {
   CHECK_THROWS_WITH_AS(
       PesGradient(odd, one, 1, one),
       "persistent gradient: a trace of 4 steps of 3 replicas, wanted antithetic pairs", Error);
-  UnrollTrace two;
-  two.Resize(4, 4);
-  CHECK_THROWS_WITH_AS(PesGradient(two, one, 1, one),
+  CHECK_THROWS_WITH_AS(PesGradient(PairTrace({1, 2, 3, 4}, {}, 2), one, 1, one),
                        "persistent gradient: 1 numbers of felt perturbations for 2 pairs", Error);
 }
 
