@@ -9,6 +9,7 @@
 #include "lopt/celo2.h"
 #include "lopt/hand_designed.h"
 #include "lopt/learnable.h"
+#include "lopt/learned_scheduler.h"
 #include "lopt/mlp_lopt.h"
 #include "lopt/orthogonal_steps.h"
 #include "lopt/rnn_mlp_lopt.h"
@@ -56,6 +57,10 @@ Registry<LearnedOptimizer> BuiltIn() {
   AddType<OrthogonalSteps, OrthogonalStepsOptions>(
       registry, "OrthogonalSteps",
       "Another optimizer whose steps of matrices are made orthogonal and keep their size.");
+  AddType<LearnedScheduler, LearnedSchedulerOptions>(
+      registry, "LearnedScheduler",
+      "Another optimizer whose directions are kept: a small network gives each tensor's step its "
+      "size.");
   AddType<LearnableSGD, LearnableSGDOptions>(registry, "LearnableSGD",
                                              "Gradient descent with a learned learning rate.");
   AddType<LearnableSGDM, LearnableSGDMOptions>(
