@@ -1,11 +1,11 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/compare.h"
 #include "base/eigen.h"
 #include "base/error.h"
 #include "base/key.h"
@@ -31,10 +31,6 @@ struct Run {
   std::vector<float> params;
   std::vector<float> state;
 };
-
-bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
 
 // From a start of its own, with gradients that are the params as they are and noise.
 Run Start(const UpdateRule& rule) {
@@ -81,8 +77,8 @@ TEST_CASE("A multiplier of 1 gives the bits of the rule, of every type of learne
       Step(*plain, step, &wanted);
       Step(*scaled, step, &got);
     }
-    CHECK(SameBits(got.params, wanted.params));
-    CHECK(SameBits(got.state, wanted.state));
+    CHECK(checks::SameBits(got.params, wanted.params));
+    CHECK(checks::SameBits(got.state, wanted.state));
   }
 }
 
@@ -105,8 +101,8 @@ TEST_CASE("A step is the rule's by the multiplier, its state the rule's, of ever
           as_defined &= run.params[i] == p + multiplier * (whole.params[i] - p);
         }
         CHECK(as_defined);
-        CHECK((step == 0 || !SameBits(run.params, before.params)));  // SOAP's first makes none
-        CHECK(SameBits(run.state, whole.state));
+        CHECK((step == 0 || !checks::SameBits(run.params, before.params)));  // SOAP's first makes none
+        CHECK(checks::SameBits(run.state, whole.state));
       }
     }
   }
