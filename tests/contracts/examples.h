@@ -129,6 +129,8 @@ inline std::vector<Example> OptimizerExamples() {
                      "normalizer_epsilon": 1e-24})"},
       {.config = R"({"type": "OrthogonalSteps", "optimizer": {"type": "MLPLOpt",
                      "hidden_size": 4}})"},
+      {.config = R"({"type": "LearnedScheduler", "optimizer": {"type": "OrthogonalSteps",
+                     "optimizer": {"type": "LearnableSGDM", "learning_rate": 1000}}})"},
       {.config = R"({"type": "AdafacMLPLOpt", "initial_rms_decays": [0.9, 0.5],
                      "initial_momentum_decays": [0.5, 0], "initial_adafactor_decays": [0.9, 0]})"},
       {.config = R"({"type": "AdafacMLPLOpt", "hidden_size": 32, "step_mult": 0.01})"},
