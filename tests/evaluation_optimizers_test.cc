@@ -35,19 +35,19 @@ TEST_CASE("Every trained optimizer passes its golden steps, is small and says ho
     CHECK(entry.file_size() < 100'000);
     ++files;
   }
-  CHECK(files == 3);
+  CHECK(files == 4);
 }
 
-TEST_CASE("fast and recommended beat tuned Adam on the 8x8 image MLP") {
+TEST_CASE("fast, mlp and recommended beat tuned Adam on the 8x8 image MLP") {
   Contenders contenders{.baselines = BaselinesNamed("Adam")};
-  for (const char* name : {"fast", "recommended"}) contenders.learned.push_back(Load(name));
+  for (const char* name : {"fast", "mlp", "recommended"}) contenders.learned.push_back(Load(name));
   EvaluationOutcome outcome;
   ThreadPool(2).Run([&] {
     outcome =
         Evaluation(ReadEvaluationConfig(EvaluationPresets().Find("image-mlp")), contenders).Run();
   });
   const Summary summary = Summarize(outcome.results);
-  REQUIRE(summary.rows.size() == 3);
+  REQUIRE(summary.rows.size() == 4);
   for (const SummaryRow& row : summary.rows) {
     if (row.optimizer == kReferenceBaseline) continue;
     CAPTURE(row.optimizer);

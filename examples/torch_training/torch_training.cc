@@ -101,7 +101,8 @@ int main(int argc, char** argv) try {
   const Digits test = Load(data, lopt::Split::kTest);
   const Run learned = Train(train, test, steps, [&](std::vector<torch::Tensor> params) {
     using lopt::torch_optim::LearnedOptimizer;
-    return std::make_unique<LearnedOptimizer>(LearnedOptimizer::FromFile(params, theta));
+    const auto options = lopt::torch_optim::LearnedOptimizerOptions().num_steps(steps);
+    return std::make_unique<LearnedOptimizer>(LearnedOptimizer::FromFile(params, theta, options));
   });
   const Run adam = Train(train, test, steps, [](std::vector<torch::Tensor> params) {
     return std::make_unique<torch::optim::Adam>(params, torch::optim::AdamOptions(1e-3));

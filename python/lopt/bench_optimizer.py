@@ -39,12 +39,12 @@ def optimizers(chosen, old):
         return lambda params: LearnedOptimizer(params, theta)
 
     def one_file(module):
-        path = Path(__file__).parent / "trained" / "recommended.safetensors"
+        path = Path(__file__).parent / "trained" / "mlp.safetensors"
         return lambda params: module.LearnedOptimizer.from_file(path, params)
 
     known = {"Adam": lambda params: torch.optim.Adam(params),
              "Adam foreach": lambda params: torch.optim.Adam(params, foreach=True),
-             "recommended": learned(load("recommended")), "fast": learned(load("fast")),
+             "mlp": learned(load("mlp")), "fast": learned(load("fast")),
              **{f"hidden {size}": learned(theta_of(size)) for size in (4, 8, 32)},
              "one file": one_file(_reference)}
     try:

@@ -3,7 +3,7 @@
     import lopt
     from lopt.torch import LearnedOptimizer
 
-    optimizer = LearnedOptimizer(model.parameters(), lopt.load("recommended"))
+    optimizer = LearnedOptimizer(model.parameters(), lopt.load("recommended"), num_steps=1000)
 
 Needs PyTorch 1.13 or newer.
 """
