@@ -46,7 +46,8 @@ class _Rule:
 
     @staticmethod
     def needs_num_steps(options):
-        """Which option makes steps need num_steps, in words; None if none does."""
+        """What makes steps need num_steps, such as "LearnableAdam with schedule 'cosine'"; None if
+        nothing does. The options have the type among them."""
         return None
 
     @staticmethod
@@ -56,7 +57,8 @@ class _Rule:
 
     @staticmethod
     def state_shapes(options, shape):
-        """Shapes of the state of a tensor by name; it begins with zeros."""
+        """Shapes of the state of a tensor by name, in the order of lopt's kernels; it begins with
+        zeros."""
         raise NotImplementedError
 
     def __init__(self, options, theta, device):
@@ -106,7 +108,7 @@ _WARMUP = 0.1  # the part of a run that is a warm-up
 
 def _need_of_schedule(options):
     schedule = options["schedule"]
-    return None if schedule == "constant" else f"schedule '{schedule}'"
+    return None if schedule == "constant" else f"{options['type']} with schedule '{schedule}'"
 
 
 def _schedule_factor(schedule, t, num_steps):
@@ -164,7 +166,9 @@ class _MLPLOpt(_Rule):
 
     @staticmethod
     def needs_num_steps(options):
-        return "progress_features" if options["progress_features"] else _need_of_schedule(options)
+        if options["progress_features"]:
+            return f"{options['type']} with progress_features"
+        return _need_of_schedule(options)
 
     @staticmethod
     def layout(options):  # the weights [in, out] and biases [out] of every layer
@@ -414,6 +418,18 @@ class _AdafacMLPLOpt(_Rule):
         return row, col, row_rsqrt, col_rsqrt, row_factor * col_factor
 
 
+def _newton_schulz(x):
+    """Five Newton-Schulz iterations on the matrices of the last two axes."""
+    tall = x.shape[-2] > x.shape[-1]
+    if tall:
+        x = x.transpose(-1, -2)
+    x = x / (x.square().sum((-2, -1), True).sqrt() + 1e-8)
+    for _ in range(5):
+        a = x @ x.transpose(-1, -2)
+        x = 3.4445 * x + (-4.775 * a + 2.0315 * (a @ a)) @ x
+    return x.transpose(-1, -2) if tall else x
+
+
 class _Celo2Base(_Rule):
     """A network of 347 weights on the features of amoudgl/celo (arXiv 2602.19142).
 
@@ -483,7 +499,7 @@ class _Celo2Base(_Rule):
             direction[chunk] = y[0]
         direction = direction.reshape(p.shape)
         if self.ORTHOGONAL and p.dim() >= 2:
-            direction = self._orthogonal(direction)
+            direction = _newton_schulz(direction)
         return normalized(direction)
 
     def _features(self, p, g, state):
@@ -509,18 +525,6 @@ class _Celo2Base(_Rule):
         if p.dim() < 2:
             return few
         return [*few, row, col, torch.rsqrt(row + 1e-8), torch.rsqrt(col + 1e-8), m * f]
-
-    @staticmethod
-    def _orthogonal(x):
-        """Five Newton-Schulz iterations on the matrices of the last two axes."""
-        tall = x.shape[-2] > x.shape[-1]
-        if tall:
-            x = x.transpose(-1, -2)
-        x = x / (x.square().sum((-2, -1), True).sqrt() + 1e-8)
-        for _ in range(5):
-            a = x @ x.transpose(-1, -2)
-            x = 3.4445 * x + (-4.775 * a + 2.0315 * (a @ a)) @ x
-        return x.transpose(-1, -2) if tall else x
 
 
 class _Celo2(_Celo2Base):
@@ -656,9 +660,208 @@ class _LearnableAdam(_Learnable):
         return step + rate * self._weight_decay * p if self._weight_decay else step
 
 
+def _without(prefix, tensors):
+    return {name[len(prefix) :]: t for name, t in tensors.items() if name.startswith(prefix)}
+
+
+def _with(prefix, tensors):
+    return {prefix + name: t for name, t in tensors.items()}
+
+
+def _rule_of(learned_optimizer):
+    return _TYPES[learned_optimizer["type"]]
+
+
+class _OfAnother(_Rule):
+    """A rule that changes the steps of another, whose type and options are the option optimizer."""
+
+    SEES_SHAPES = True
+
+    def __init__(self, optimizer, theta, device):
+        self._optimizer = _rule_of(optimizer)(optimizer, theta, device)
+
+    @staticmethod
+    def state_shapes_of(optimizer, shape):
+        """Of the other rule, for a tensor of this shape."""
+        rule = _rule_of(optimizer)
+        return rule.state_shapes(optimizer, shape if rule.SEES_SHAPES else (math.prod(shape),))
+
+    def steps_of(self, params, gradients, *more):
+        """The steps of the other rule, as float32 params make them."""
+        def seen(tensors):
+            return tensors if self._optimizer.SEES_SHAPES else [x.reshape(-1) for x in tensors]
+
+        steps = self._optimizer.steps(seen(params), seen(gradients), *more)
+        return [p - (p - step.view(p.shape)) for p, step in zip(params, steps)]
+
+
+class _OrthogonalSteps(_OfAnother):
+    """Another rule whose steps s of tensors of two axes or more, as matrices of their last axis and
+    all others, become |s| x / |x|, x = NewtonSchulz(s / |s|), with Frobenius norms. Steps of zeros
+    stay so."""
+
+    OPTIONS = {"optimizer": {}}
+
+    @staticmethod
+    def needs_num_steps(options):
+        return _rule_of(options["optimizer"]).needs_num_steps(options["optimizer"])
+
+    @staticmethod
+    def layout(options):
+        return _rule_of(options["optimizer"]).layout(options["optimizer"])
+
+    @staticmethod
+    def state_shapes(options, shape):
+        return _OfAnother.state_shapes_of(options["optimizer"], shape)
+
+    def __init__(self, options, theta, device):
+        super().__init__(options["optimizer"], theta, device)
+
+    def steps(self, params, gradients, states, t, num_steps):
+        return [self._orthogonal(step) if step.dim() >= 2 and step.numel() > 0 else step
+                for step in self.steps_of(params, gradients, states, t, num_steps)]
+
+    @staticmethod
+    def _orthogonal(step):
+        matrix = step.reshape(-1, step.shape[-1])
+        size = matrix.square().sum().sqrt()
+        x = _newton_schulz(matrix / size)
+        x = x * (size / x.square().sum().sqrt())
+        return torch.where(size > 0, x, matrix).view(step.shape)
+
+
+class _LearnedScheduler(_OfAnother):
+    """Another rule of whose steps only the directions are kept: a small network says for each
+    tensor how large the step is and how much the tensor decays.
+
+    A tensor p of n elements, with c columns (its last axis; 1 if it has none) and r = n / c rows,
+    whose step by the other rule is s, goes to p - a s / rms(s) - b p, where
+      a = step_size schedule exp(min(o0, 10)) / sqrt(max(r, c))
+      b = min(1, weight_decay schedule exp(min(2 o1, 10)))
+    of the two outputs o = [f, tanh(f V + d)] W + b of a network. Its features f, at the tensor's
+    step t of T, with the gradient g, the last a s / rms(s) made, l, and the mean
+    M_k(x) = m / (1 - k^(t + 1)), m <- k m + (1 - k) x, are
+      2 t / T - 1, (ln T - 5.5) / 2, exp(-t / 10), 3 M_.9(cos(g, l)), 5 M_.99(cos(g, l)),
+      3 M_.9(cos(g, s)) - 1, ln(M_.9(q) / M_.999(q)) / 2 in [-20, 3] with q = min(mean g^2, 1e30),
+      (ln(max(mean p^2, 1e-8)) / 2 + 2) / 2, (ln r - 3) / 2, (ln c - 3) / 2, and 1 for tensors of
+      two axes or more, -1 for others.
+    A cosine of zeros is 0, the logarithm of a ratio of zeros -20, a step of zeros stays one.
+    """
+
+    OPTIONS = {"optimizer": {}, "hidden_size": 8, "step_size": 0.15, "weight_decay": 5e-4,
+               "schedule": "cosine"}
+    CHOICES = {"schedule": _SCHEDULES}
+    FEATURES = 11
+    DECAYS = (0.9, 0.99, 0.9, 0.999, 0.9)
+
+    @staticmethod
+    def check(options):
+        if options["hidden_size"] < 1:
+            raise ValueError(f"hidden_size must be at least 1, got {options['hidden_size']}")
+        if not 0 < options["step_size"] < math.inf:
+            raise ValueError("step_size must be positive and finite, got "
+                             f"{options['step_size']}")
+        if not 0 <= options["weight_decay"] <= 1:
+            raise ValueError(f"weight_decay must be from 0 to 1, got {options['weight_decay']}")
+
+    @staticmethod
+    def needs_num_steps(options):
+        return options["type"]
+
+    @staticmethod
+    def layout(options):
+        optimizer, hidden = options["optimizer"], options["hidden_size"]
+        features = _LearnedScheduler.FEATURES
+        return {**_with("optimizer/", _rule_of(optimizer).layout(optimizer)),
+                "scheduler/hidden/w": (features, hidden), "scheduler/hidden/b": (hidden,),
+                "scheduler/out/w": (features + hidden, 2), "scheduler/out/b": (2,)}
+
+    @staticmethod
+    def state_shapes(options, shape):
+        optimizer = _OfAnother.state_shapes_of(options["optimizer"], shape)
+        return {**_with("optimizer/", optimizer), "last_step": shape,
+                "means": (len(_LearnedScheduler.DECAYS),)}
+
+    def __init__(self, options, theta, device):
+        super().__init__(options["optimizer"], _without("optimizer/", theta), device)
+        self._options = options
+        # Wherever there is float64, that is what sums and the network are computed in.
+        wide = torch.float32 if device.type == "mps" else torch.float64
+        self._network = [theta["scheduler/" + name].to(device, wide)
+                         for name in ("hidden/w", "hidden/b", "out/w", "out/b")]
+        self._decays = torch.tensor(self.DECAYS, dtype=wide, device=device)
+        self._states = {}  # the other rule's, by the id of ours: it may know its own again
+
+    def steps(self, params, gradients, states, t, num_steps):
+        of_optimizer = [self._states.setdefault(id(state), {}) for state in states]
+        for own, state in zip(of_optimizer, states):
+            own.update(_without("optimizer/", state))
+        steps = self.steps_of(params, gradients, of_optimizer, t, num_steps)
+        for own, state in zip(of_optimizer, states):
+            state.update(_with("optimizer/", own))
+        filled = [i for i, p in enumerate(params) if p.numel() > 0]
+        if filled:
+            of_filled = ([tensors[i] for i in filled]
+                         for tensors in (params, gradients, states, steps))
+            for i, step in zip(filled, self._scheduled(*of_filled, t, num_steps)):
+                steps[i] = step
+        return steps
+
+    def _scheduled(self, params, gradients, states, steps, t, num_steps):
+        """The same of tensors with elements, given the other rule's steps."""
+        decays, wide = self._decays, {"dtype": self._decays.dtype, "device": self._decays.device}
+        sizes = torch.tensor([p.numel() for p in params], **wide)
+        columns = torch.tensor([p.shape[-1] if p.dim() else 1 for p in params], **wide)
+        rows = sizes / columns
+        products = []
+        for p, g, state, s in zip(params, gradients, states, steps):
+            x = torch.stack([y.reshape(-1) for y in (g, state["last_step"], s, p)]).to(decays)
+            products.append(x @ x.t())
+        products = torch.stack(products)
+        squares = products.diagonal(0, 1, 2)
+        norms = squares.sqrt()
+
+        def cosine(x, y):
+            norm = norms[:, x] * norms[:, y]
+            return (products[:, x, y] / norm).masked_fill(norm == 0, 0)
+
+        to_last, to_step = cosine(0, 1), cosine(0, 2)
+        square = (squares[:, 0] / sizes).clamp(max=1e30)  # the means are float32
+        values = torch.stack([to_last, to_last, to_step, square, square], 1)
+        means = torch.stack([state["means"] for state in states]).to(decays)
+        means = (decays * means + (1 - decays) * values).float()
+        for state, own in zip(states, means):
+            state["means"] = own
+        m = (means.to(decays) / (1 - decays ** (t + 1))).unbind(1)
+        growth = (torch.log(m[4] / m[3]) / 2).clamp(-20, 3)
+        features = torch.stack([
+            torch.full_like(sizes, 2 * t / num_steps - 1),
+            torch.full_like(sizes, (math.log(num_steps) - 5.5) / 2),
+            torch.full_like(sizes, math.exp(-t / 10)),
+            3 * m[0], 5 * m[1], 3 * m[2] - 1,
+            growth.masked_fill(torch.min(m[3], m[4]) <= 0, -20),
+            (torch.log((squares[:, 3] / sizes).clamp(min=1e-8)) / 2 + 2) / 2,
+            (torch.log(rows) - 3) / 2, (torch.log(columns) - 3) / 2,
+            torch.tensor([1 if p.dim() >= 2 else -1 for p in params], **wide)], 1)
+        hidden_w, hidden_b, out_w, out_b = self._network
+        hidden = torch.tanh(features @ hidden_w + hidden_b)
+        out = torch.cat([features, hidden], 1) @ out_w + out_b
+        factor = _schedule_factor(self._options["schedule"], t, num_steps)
+        length = self._options["step_size"] * factor * torch.exp(out[:, 0].clamp(max=10))
+        scales = length / torch.max(rows, columns).sqrt() / (norms[:, 2] / sizes.sqrt())
+        scales = scales.masked_fill(squares[:, 2] == 0, 0).float()
+        weight_decay = self._options["weight_decay"] * factor
+        decay = (weight_decay * torch.exp((2 * out[:, 1]).clamp(max=10))).clamp(max=1).float()
+        for state, scale, s in zip(states, scales, steps):
+            state["last_step"] = scale * s
+        return [torch.addcmul(state["last_step"], p, own)
+                for state, p, own in zip(states, params, decay)]
+
+
 _TYPES = {"MLPLOpt": _MLPLOpt, "AdafacMLPLOpt": _AdafacMLPLOpt, "Celo2Base": _Celo2Base,
-          "Celo2": _Celo2, "LearnableSGD": _LearnableSGD, "LearnableSGDM": _LearnableSGDM,
-          "LearnableAdam": _LearnableAdam}
+          "Celo2": _Celo2, "OrthogonalSteps": _OrthogonalSteps,
+          "LearnedScheduler": _LearnedScheduler, "LearnableSGD": _LearnableSGD,
+          "LearnableSGDM": _LearnableSGDM, "LearnableAdam": _LearnableAdam}
 
 
 def _resolve(learned_optimizer, source):
@@ -684,6 +887,8 @@ def _resolve(learned_optimizer, source):
             raise ValueError(f"{source}: {kind}'s option {name} must be like {options[name]!r}, "
                              f"got {value!r}")
         options[name] = value
+    if "optimizer" in options:  # that of a rule of another
+        _, options["optimizer"] = _resolve(options["optimizer"], f"{source}: {kind}")
     for name, choices in _TYPES[kind].CHOICES.items():
         if options[name] not in choices:
             raise ValueError(f"{source}: {kind}'s option {name} must be one of "
@@ -727,10 +932,6 @@ def _read_safetensors(path):
         values = struct.unpack(f"<{count}f", data[begin:end])
         tensors[name] = torch.tensor(values, dtype=torch.float32).reshape(shape)
     return tensors, metadata
-
-
-def _without(prefix, tensors):
-    return {name[len(prefix) :]: t for name, t in tensors.items() if name.startswith(prefix)}
 
 
 class ThetaFile:
@@ -814,8 +1015,7 @@ class ThetaFile:
     def needs_num_steps(self):
         """What makes steps need num_steps, such as "LearnableAdam with schedule 'cosine'"; None if
         nothing does."""
-        option = self._rule.needs_num_steps(self.learned_optimizer)
-        return option and f"{self.learned_optimizer['type']} with {option}"
+        return self._rule.needs_num_steps(self.learned_optimizer)
 
     def _check_layout(self, path):
         def show(shapes):
@@ -925,8 +1125,9 @@ class LearnedOptimizer(torch.optim.Optimizer):
                     whatever their shape. Celo2 steps vectors by Adam, and so it should tables of
                     embeddings, which have two axes.
       num_steps     the number of steps of the training, default None: not known. Learned optimizers
-                    with a schedule need it: a step beyond it is an error. It may be set higher on
-                    the way, for a training that is to go on. Others do without it.
+                    with a schedule and LearnedScheduler need it: a step beyond it is an error. It
+                    may be set higher on the way, for a training that is to go on. Others do
+                    without it.
 
     There is no momentum to set: the momenta are part of what was learned. Schedulers that cycle one
     (OneCycleLR) can be used; what they set has no effect, and a warning says so once. Another
@@ -940,9 +1141,9 @@ class LearnedOptimizer(torch.optim.Optimizer):
     treated by itself and has its own step count; one whose gradient is None is left as it is,
     count included.
 
-    A learned optimizer that sees shapes (AdafacMLPLOpt, Celo2) is given a parameter of two axes or
-    more in the order of axes that it was trained with: torch's [out, in, spatial...] as
-    [spatial..., in, out]. Its state is of that order.
+    A learned optimizer that sees shapes (all but MLPLOpt and the learnable ones) is given a
+    parameter of two axes or more in the order of axes that it was trained with: torch's
+    [out, in, spatial...] as [spatial..., in, out]. Its state is of that order.
     """
 
     BATCH = 1 << 16  # elements of the parameters that are updated together

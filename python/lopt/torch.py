@@ -73,19 +73,17 @@ class _Kernels:
     def parts(self, row: torch.Tensor, shape: tuple[int, ...]) -> Iterable[tuple]:
         """Of a row: names, views of the parts, and their shapes in the plain-torch optimizer."""
         begin = 0
-        wanted = self._file.state_shapes(shape)
-        for name, own in self.core.state_layout(self.rule(shape)):
+        layout = self.core.state_layout(self.rule(shape))
+        for (name, wanted), (_, own) in zip(self._file.state_shapes(shape).items(), layout):
             size = math.prod(own)
-            yield name, row[begin : begin + size].view(own), wanted[name]
+            yield name, row[begin : begin + size].view(own), wanted
             begin += size
 
     def plain(self, row: torch.Tensor, shape: tuple[int, ...]) -> dict[str, torch.Tensor]:
         """Copies of the parts, as the plain-torch optimizer has them."""
-        if self._in_blocks:
-            # [blocks, 6, 16] -> [6, n]
-            return {name: part.transpose(0, 1).flatten(1)[:, : wanted[1]].clone()
-                    for name, part, wanted in self.parts(row, shape)}
-        return {name: part.reshape(wanted).clone()
+        # [blocks, 6, 16] -> [6, n]
+        return {name: part.transpose(0, 1).flatten(1)[:, : wanted[1]].clone()
+                if self._in_blocks(name) else part.reshape(wanted).clone()
                 for name, part, wanted in self.parts(row, shape)}
 
     def row(self, plain: dict[str, torch.Tensor], shape: tuple[int, ...]) -> torch.Tensor:
@@ -95,7 +93,7 @@ class _Kernels:
         if not plain:
             return row
         for name, part, wanted in self.parts(row, shape):
-            if self._in_blocks:
+            if self._in_blocks(name):
                 blocks, momenta, block = part.shape
                 padded = row.new_zeros(momenta, blocks * block)
                 padded[:, : wanted[1]] = plain[name]
@@ -104,9 +102,12 @@ class _Kernels:
                 part.copy_(plain[name].reshape(part.shape))
         return row
 
-    @property
-    def _in_blocks(self) -> bool:
-        return self._file.learned_optimizer["type"] == "MLPLOpt"
+    def _in_blocks(self, part: str) -> bool:
+        """Whether it is the momenta of an MLPLOpt, or of one whose steps are changed."""
+        optimizer = self._file.learned_optimizer
+        while "optimizer" in optimizer:
+            optimizer = optimizer["optimizer"]
+        return optimizer["type"] == "MLPLOpt" and part.endswith("momenta")
 
 
 class LearnedOptimizer(_reference.LearnedOptimizer):

@@ -78,6 +78,23 @@ def run(*words):
     return finished.stdout
 
 
+def orthogonal(optimizer):
+    return {"type": "OrthogonalSteps", "optimizer": optimizer}
+
+
+def scheduled(optimizer, **options):
+    return {"type": "LearnedScheduler", "optimizer": optimizer, **options}
+
+
+# Optimizers that change another's steps. Those are large: little is rounded away beside the params.
+SGDM = {"type": "LearnableSGDM", "learning_rate": 10.0}
+MLP = {"type": "MLPLOpt", "hidden_size": 4, "step_mult": 1.0, "relative_step": True}
+OF_OTHERS = (scheduled(orthogonal(SGDM)), orthogonal(scheduled(SGDM)), scheduled(MLP),
+             orthogonal(MLP), scheduled(scheduled(SGDM, step_size=1.0), schedule="linear"),
+             scheduled({"type": "AdafacMLPLOpt", "step_mult": 10.0}, hidden_size=3,
+                       weight_decay=0.1, schedule="constant"))
+
+
 class TestCase(unittest.TestCase):
     def setUp(self):
         directory = tempfile.TemporaryDirectory()
@@ -229,6 +246,105 @@ class GoldenTraces(TestCase):
         (after,) = trained(optimizer, [x], [[torch.tensor([2.0])]])
         lr = numpy.exp(without("theta/", arrays)["log_lr"])
         self.assertClose(after, 1 - lr * 0.5 - lr, 1e-6)
+
+
+class OfOthers(TestCase):
+    def file(self, options, **changed):
+        """A ThetaFile of the learning rate 2 and a network of zeros, but for these tensors."""
+        rule, resolved = lopt_optimizer._resolve(options, "test")
+        arrays = {"theta/" + name: numpy.full(shape, math.log(2) if "log_lr" in name else 0,
+                                              numpy.float32)
+                  for name, shape in rule.layout(resolved).items()}
+        for name, value in changed.items():
+            arrays["theta/scheduler/out/" + name][...] = value
+        path = self.directory / "theta.safetensors"
+        write_safetensors(path, arrays, {"learned_optimizer": json.dumps(options)})
+        return ThetaFile(path)
+
+    def test_orthogonal_steps_keep_their_size_and_get_singular_values_alike(self):
+        file = self.file(orthogonal({"type": "LearnableSGD"}))
+        for shape in ((4, 7), (7, 4), (5, 2, 2, 1), (3, 3)):
+            generator = torch.Generator().manual_seed(1)
+            p = torch.zeros(shape, requires_grad=True)
+            gradient = torch.randn(shape, generator=generator)
+            (after,) = trained(LearnedOptimizer([p], file), [p], [[gradient]])
+            self.assertClose(after.norm(), 2 * gradient.norm(), 1e-5)
+            values = torch.linalg.svdvals(after.flatten(1)) / after.norm()
+            alike = 1 / math.sqrt(min(len(values), after.flatten(1).shape[1]))
+            self.assertLess(float((values / alike - 1).abs().max()), 0.35)  # of .68 to 1.13
+            cosine = (after * gradient).sum() / after.norm() / gradient.norm()
+            self.assertLess(float(cosine), -0.7)
+
+    def test_other_tensors_and_steps_of_zeros_are_stepped_as_by_the_optimizer(self):
+        file = self.file(orthogonal({"type": "LearnableSGD"}))
+        params = [torch.ones(shape, requires_grad=True) for shape in ((3,), (), (0, 3), (2, 2))]
+        gradients = [torch.full((3,), 0.25), torch.tensor(0.5), torch.ones(0, 3), torch.zeros(2, 2)]
+        after = trained(LearnedOptimizer(params, file), params, [gradients])
+        for got, wanted in zip(after, (0.5, 0.0, 1.0, 1.0)):
+            self.assertClose(got, torch.full_like(got, wanted), 1e-6)
+
+    def test_a_scheduler_of_zeros_makes_steps_of_step_size_whatever_the_gradient_s(self):
+        options = {"weight_decay": 0.0, "schedule": "constant", "step_size": 0.25}
+        file = self.file(scheduled({"type": "LearnableSGD"}, **options))
+        for size in (1e-2, 1.0, 1e2):
+            p = torch.zeros(4, requires_grad=True)
+            gradient = size * torch.tensor([1.0, -2.0, 0.0, 2.0])
+            (after,) = trained(LearnedOptimizer([p], file, num_steps=9), [p], [[gradient]])
+            self.assertClose(after, -0.25 * gradient / gradient.norm(), 1e-6)
+
+    def test_steps_that_float32_params_do_not_feel_are_none(self):
+        file = self.file(scheduled(orthogonal({"type": "LearnableSGD"}), weight_decay=0.0))
+        params = [torch.ones(shape, requires_grad=True) for shape in ((4,), (3, 2))]
+        gradients = [torch.full_like(p, 1e-9) for p in params]
+        for after in trained(LearnedOptimizer(params, file, num_steps=9), params, [gradients]):
+            self.assertTrue(torch.equal(after, torch.ones_like(after)))
+
+    def test_the_outputs_of_a_scheduler_are_factors_of_step_and_decay(self):
+        options = {"weight_decay": 0.1, "step_size": 0.5}  # with the cosine
+        file = self.file(scheduled({"type": "LearnableSGD"}, **options),
+                         b=[math.log(3), math.log(2)])
+        p = torch.ones(1, requires_grad=True)
+        after = trained(LearnedOptimizer([p], file, num_steps=2), [p], [[torch.ones(1)]] * 2)
+        first = 1 - 0.5 * 3 - 0.1 * 2 ** 2
+        self.assertClose(after[0], [first - 0.5 * (0.5 * 3 + 0.1 * 2 ** 2 * first)], 1e-6)
+
+    def test_an_optimizer_that_is_not_known_or_missing_is_an_error(self):
+        for options, pattern in (
+                ({"type": "OrthogonalSteps"}, "test: OrthogonalSteps: the learned optimizer's type "
+                 "must be one of MLPLOpt, .*; got {}"),
+                (scheduled(orthogonal({"type": "Muon"})), "test: LearnedScheduler: OrthogonalSteps:"
+                 " the learned optimizer's type must be one of .*; got {'type': 'Muon'}"),
+                (orthogonal({"type": "RNNMLPLOpt"}), "a RNNMLPLOpt sees all tensors"),
+                (orthogonal("MLPLOpt"), "option optimizer must be like {}, got 'MLPLOpt'"),
+                (scheduled(SGDM, hidden_size=0), "hidden_size must be at least 1, got 0"),
+                (scheduled(SGDM, step_size=0.0), "step_size must be positive and finite, got 0"),
+                (scheduled(SGDM, weight_decay=1.5), "weight_decay must be from 0 to 1, got 1.5")):
+            with self.assertRaisesRegex(ValueError, pattern):
+                lopt_optimizer._resolve(options, "test")
+
+    def test_they_need_num_steps_where_they_or_their_optimizer_do(self):
+        sgd = {"type": "LearnableSGD", "schedule": "cosine"}
+        for options, need in ((orthogonal(sgd), "LearnableSGD with schedule 'cosine'"),
+                              (scheduled(SGDM, schedule="constant"), "LearnedScheduler")):
+            with self.assertRaisesRegex(ValueError, f"LearnedOptimizer: {need} needs num_steps"):
+                LearnedOptimizer([torch.ones(2, requires_grad=True)], self.file(options))
+        LearnedOptimizer([torch.ones(2, requires_grad=True)], self.file(orthogonal(SGDM)))
+
+    def test_all_go_on_exactly_from_a_state_dict(self):
+        for options in OF_OTHERS:
+            theta = self.theta(**options)
+            torch.manual_seed(0)
+            params = [torch.randn(shape, requires_grad=True) for shape in ((3, 4), (4,), (0, 3))]
+            gradients = random_gradients(params, 6)
+            optimizer = LearnedOptimizer(params, theta, num_steps=6)
+            trained(optimizer, params, gradients[:3])
+            copies = [p.detach().clone().requires_grad_() for p in params]
+            other = LearnedOptimizer(copies, theta, num_steps=6)
+            other.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+            wanted = trained(optimizer, params, gradients[3:])
+            for a, b in zip(wanted, trained(other, copies, gradients[3:])):
+                self.assertTrue(torch.equal(a, b) and torch.isfinite(a).all())
+            self.assertEqual(other.state_dict()["state"][0]["step"], 6)
 
 
 def idx_file(name, offset):
@@ -915,6 +1031,21 @@ class FilesOfTheProgram(TestCase):
                     write_safetensors(path, arrays, {
                         **metadata, "learned_optimizer": json.dumps(without_options)})
                     ThetaFile(path)
+
+    def drawn_of_others(self, options):
+        """A theta file of the program, of an optimizer that changes another's steps."""
+        rule, resolved = lopt_optimizer._resolve(options, "test")
+        random = numpy.random.RandomState(0)
+        drawn, path = self.directory / "drawn.npz", self.directory / "drawn.safetensors"
+        numpy.savez(drawn, **{name: random.normal(0, 0.2, shape).astype(numpy.float32)
+                              for name, shape in rule.layout(resolved).items()})
+        run("import", drawn, "--out", path, "--learned-optimizer", json.dumps(options))
+        return path
+
+    def test_optimizers_of_others_do_what_the_program_does(self):
+        for options in OF_OTHERS:
+            with self.subTest(options):
+                self.assertEqual(ThetaFile(self.drawn_of_others(options)).golden_steps, 5)
 
     @unittest.skipIf(os.environ.get("LOPT_TORCH") == "OFF", "lopt was built without LibTorch")
     def test_an_exported_torch_script_with_all_options_follows_as_gradients_vanish(self):

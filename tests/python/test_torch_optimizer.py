@@ -53,6 +53,10 @@ class NumSteps(Kernels, one_file.NumSteps):
     pass
 
 
+class OfOthers(Kernels, one_file.OfOthers):
+    pass
+
+
 class Optimizer(Kernels, one_file.Optimizer):
     pass
 
@@ -61,7 +65,8 @@ RULES = ({"type": "MLPLOpt", "hidden_size": 4, "step_mult": 0.1},
          {"type": "MLPLOpt", "hidden_size": 4, "step_mult": 0.1, **one_file.FilesOfTheProgram.ALL_OPTIONS},
          {"type": "AdafacMLPLOpt", "step_mult": 0.1}, {"type": "Celo2", "learning_rate": 0.01},
          {"type": "Celo2Base", "schedule": "linear"}, {"type": "LearnableSGD"},
-         {"type": "LearnableSGDM"}, {"type": "LearnableAdam", "weight_decay": 0.1})
+         {"type": "LearnableSGDM"}, {"type": "LearnableAdam", "weight_decay": 0.1},
+         *one_file.OF_OTHERS)
 SHAPES = ((5, 4), (4,), (), (3, 2, 3, 2), (17,), (0, 3), (16, 16))
 
 
