@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <numbers>
+#include <regex>
 #include <span>
 #include <utility>
 #include <vector>
@@ -14,7 +15,9 @@
 #include "lopt/adafac_parts.h"
 #include "lopt/celo2.h"
 #include "lopt/learnable.h"
+#include "lopt/learned_scheduler.h"
 #include "lopt/mlp_lopt.h"
+#include "lopt/orthogonal_steps.h"
 #include "lopt/registry.h"
 
 namespace lopt {
@@ -74,6 +77,21 @@ def count(self, size: List[int]) -> int:
     for n in size:
         product *= n
     return product
+)";
+
+// Of matrices, the last two axes: nearly orthogonal ones.
+constexpr const char* kNewtonSchulz = R"(
+def newton_schulz(self, x: Tensor) -> Tensor:
+    tall = x.size(-2) > x.size(-1)
+    if tall:
+        x = x.transpose(-1, -2)
+    x = x / (torch.sqrt(x.square().sum([-2, -1], True)) + 1e-8)
+    for i in range(5):
+        a = x @ x.transpose(-1, -2)
+        x = 3.4445 * x + (-4.775 * a + 2.0315 * (a @ a)) @ x
+    if tall:
+        x = x.transpose(-1, -2)
+    return x
 )";
 
 // The first line of update where `need` (LearnedOptimizer::needs_num_steps) is not empty.
@@ -269,18 +287,10 @@ void Celo2Source(const Config& config, const Celo2Options& options, bool orthogo
                        fmt::arg("decay", options.weight_decay));
   }
   const std::string newton_schulz = !orthogonal ? "" : R"(    if p.dim() >= 2:
-        tall = size[-2] > size[-1]
-        if tall:
-            x = x.transpose(-1, -2)
-        x = x / (torch.sqrt(x.square().sum([-2, -1], True)) + 1e-8)
-        for i in range(5):
-            a = x @ x.transpose(-1, -2)
-            x = 3.4445 * x + (-4.775 * a + 2.0315 * (a @ a)) @ x
-        if tall:
-            x = x.transpose(-1, -2)
+        x = self.newton_schulz(x)
 )";
-  script->source =
-      kShapes + fmt::format(R"(
+  script->source = kShapes + std::string(orthogonal ? kNewtonSchulz : "") +
+                   fmt::format(R"(
 def init_state(self, param: Tensor) -> Tensor:
     n = 7 * param.numel()
     if param.dim() >= 2:
@@ -343,11 +353,11 @@ def normalized(self, x: Tensor, axes: List[int]) -> Tensor:
     x = self.in_torch_order(x)
     return param - x.to(param.dtype), torch.cat([m.reshape([-1]), r.reshape([-1]), new_v])
 )",
-                            fmt::arg("init", init), fmt::arg("update", update),
-                            fmt::arg("rate", options.learning_rate),
-                            fmt::arg("factor", Factor(options.schedule)), fmt::arg("adam", adam),
-                            fmt::arg("first", first), fmt::arg("newton_schulz", newton_schulz),
-                            fmt::arg("decay", options.weight_decay));
+                               fmt::arg("init", init), fmt::arg("update", update),
+                               fmt::arg("rate", options.learning_rate),
+                               fmt::arg("factor", Factor(options.schedule)), fmt::arg("adam", adam),
+                               fmt::arg("first", first), fmt::arg("newton_schulz", newton_schulz),
+                               fmt::arg("decay", options.weight_decay));
 }
 
 void Celo2Script(const Config& config, TorchScript* script) {
@@ -404,13 +414,131 @@ void Adam(const Config& config, TorchScript* script) {
                                                fmt::arg("weight_decay", options.weight_decay)));
 }
 
+void WriteScript(const Config& config, TorchScript* script);
+
+// Begins the script of an optimizer that changes the steps of another one with the methods of that,
+// their names behind "optimizer_", and of its buffers behind `buffers`.
+void BeginWith(const Config& optimizer, const std::string& buffers, TorchScript* script) {
+  TorchScript other;
+  WriteScript(optimizer, &other);
+  for (const auto& [name, array] : other.buffers) script->buffers.Set(buffers + name, array);
+  std::string source = std::move(other.source);
+  for (const auto& [what, with] : {std::pair(R"(self\.(\w+)\b(?!\())", "self." + buffers + "$1"),
+                                   std::pair(R"(self\.(\w+)\()", std::string("self.optimizer_$1(")),
+                                   std::pair(R"(def (\w+))", std::string("def optimizer_$1"))}) {
+    source = std::regex_replace(source, std::regex(what), with);
+  }
+  script->source = source;
+}
+
+// A matrix in torch's order is that of the rule transposed, its rows in another order, and so is
+// what Newton-Schulz makes of it.
+void Orthogonal(const Config& config, TorchScript* script) {
+  const auto options = ReadOptions<OrthogonalStepsOptions>(config);
+  BeginWith(options.optimizer, "", script);
+  script->source += kNewtonSchulz + std::string(R"(
+def init_state(self, param: Tensor) -> Tensor:
+    return self.optimizer_init_state(param)
+)") + kUpdate + R"(    p = param.float()
+    after, state = self.optimizer_update(p, grad.float(), state, step, num_steps)
+    change = p - after
+    if change.dim() >= 2 and change.numel() > 0:
+        x = change.reshape([change.size(0), -1])
+        still = x.square().sum() == 0.0
+        x = x.masked_fill(still, 1.0)  # so that there are derivatives
+        size = x.square().sum().sqrt()
+        x = self.newton_schulz(x / size)
+        x = x * (size / x.square().sum().sqrt())
+        change = torch.where(still, change, x.reshape(change.size()))
+    return param - change.to(param.dtype), state
+)";
+}
+
+void Scheduler(const Config& config, TorchScript* script) {
+  const auto options = ReadOptions<LearnedSchedulerOptions>(config);
+  BeginWith(options.optimizer, "optimizer_", script);
+  script->source += fmt::format(
+      R"(
+def init_state(self, param: Tensor) -> Tensor:
+    state = self.optimizer_init_state(param).reshape([-1])
+    return torch.cat([state, state.new_zeros([param.numel() + 5])])
+
+def cosine(self, xy: Tensor, xx: Tensor, yy: Tensor) -> Tensor:
+    zero = torch.logical_or(xx == 0.0, yy == 0.0)
+    norm = xx.masked_fill(zero, 1.0).sqrt() * yy.masked_fill(zero, 1.0).sqrt()
+    return (xy / norm).masked_fill(zero, 0.0)
+{update}{need}    n = param.numel()
+    if n == 0:
+        return param, state
+    p = param.float()
+    g = grad.float()
+    of_optimizer = state[:-n - 5].view(self.optimizer_init_state(p).size())
+    after, of_optimizer = self.optimizer_update(p, g, of_optimizer, step, num_steps)
+    s = p - after
+    last = state[-n - 5:-5].view(p.size())
+    x = torch.stack([g, last, s, p]).view([4, n]).double()
+    x = x @ x.t()
+    to_last = self.cosine(x[0, 1], x[0, 0], x[1, 1])
+    to_step = self.cosine(x[0, 2], x[0, 0], x[2, 2])
+    square = (x[0, 0] / n).clamp(max=1e30)
+    decays = torch.tensor([0.9, 0.99, 0.9, 0.999, 0.9], dtype=x.dtype, device=x.device)
+    values = torch.stack([to_last, to_last, to_step, square, square])
+    means = (decays * state[-5:].double() + (1.0 - decays) * values).float()
+    m = means.double() / (1.0 - decays ** (step + 1))
+    none = torch.logical_or(m[3] == 0.0, m[4] == 0.0)
+    growth = torch.log(m[4].masked_fill(none, 1.0) / m[3].masked_fill(none, 1.0)) / 2.0
+    growth = growth.clamp(-20.0, 3.0).masked_fill(none, -20.0)
+    size = torch.log((x[3, 3] / n).clamp(min=1e-8)) / 2.0
+    columns = param.size(0) if param.dim() > 0 else 1
+    rows = n // columns
+    of_run = [2.0 * step / num_steps - 1.0, (torch.log(num_steps) - 5.5) / 2.0,
+              torch.exp(-step / 10.0)]
+    of_shape = [(torch.log(rows) - 3.0) / 2.0, (torch.log(columns) - 3.0) / 2.0,
+                1.0 if param.dim() >= 2 else -1.0]
+    f = torch.cat([torch.tensor(of_run, dtype=x.dtype, device=x.device),
+                   torch.stack([3.0 * m[0], 5.0 * m[1], 3.0 * m[2] - 1.0, growth,
+                                (size + 2.0) / 2.0]),
+                   torch.tensor(of_shape, dtype=x.dtype, device=x.device)])
+    h = torch.tanh(f @ self.scheduler_hidden_w.double() + self.scheduler_hidden_b.double())
+    f = torch.cat([f, h])
+    o = f @ self.scheduler_out_w.double() + self.scheduler_out_b.double()
+    factor = {factor}
+    length = {step_size} * factor * torch.exp(o[0].clamp(max=10.0)) / torch.sqrt(max(rows, columns))
+    still = x[2, 2] == 0.0
+    rms = (x[2, 2] / n).masked_fill(still, 1.0).sqrt()
+    last = (length / rms).masked_fill(still, 0.0).float() * s
+    decay = {weight_decay} * factor * torch.exp((2.0 * o[1]).clamp(max=10.0))
+    change = last + decay.clamp(max=1.0).float() * p
+    state = torch.cat([of_optimizer.reshape([-1]), last.reshape([-1]), means])
+    return param - change.to(param.dtype), state
+)",
+      fmt::arg("update", kUpdate), fmt::arg("need", RequireNumSteps(config.Type())),
+      fmt::arg("factor", Factor(options.schedule)), fmt::arg("step_size", options.step_size),
+      fmt::arg("weight_decay", options.weight_decay));
+}
+
 const std::map<std::string, void (*)(const Config&, TorchScript*)>& Scripts() {
   static const std::map<std::string, void (*)(const Config&, TorchScript*)> scripts = {
-      {"MLPLOpt", MlpLopt},   {"AdafacMLPLOpt", AdafacMlpLopt},
-      {"Celo2", Celo2Script}, {"Celo2Base", Celo2BaseScript},
-      {"LearnableSGD", Sgd},  {"LearnableSGDM", Sgdm},
+      {"MLPLOpt", MlpLopt},
+      {"AdafacMLPLOpt", AdafacMlpLopt},
+      {"Celo2", Celo2Script},
+      {"Celo2Base", Celo2BaseScript},
+      {"OrthogonalSteps", Orthogonal},
+      {"LearnedScheduler", Scheduler},
+      {"LearnableSGD", Sgd},
+      {"LearnableSGDM", Sgdm},
       {"LearnableAdam", Adam}};
   return scripts;
+}
+
+// The source, and the buffers of constants.
+void WriteScript(const Config& config, TorchScript* script) {
+  const std::string type = config.Type();
+  const auto found = Scripts().find(type);
+  Require(found != Scripts().end(), "TorchScript: a {} cannot be exported{}; types that can: {}",
+          type, type == "RNNMLPLOpt" ? ", for it sees all tensors and a script sees one" : "",
+          fmt::join(TypesWithTorchScript(), ", "));
+  found->second(config, script);
 }
 
 }  // namespace
@@ -428,19 +556,14 @@ std::string BufferName(std::string_view tensor) {
 }
 
 TorchScript MakeTorchScript(const ThetaFile& theta_file) {
-  const std::string type = theta_file.learned_optimizer.Type();
-  const auto found = Scripts().find(type);
-  Require(found != Scripts().end(), "TorchScript: a {} cannot be exported{}; types that can: {}",
-          type, type == "RNNMLPLOpt" ? ", for it sees all tensors and a script sees one" : "",
-          fmt::join(TypesWithTorchScript(), ", "));
   TorchScript script;
+  WriteScript(theta_file.learned_optimizer, &script);
   const auto optimizer = OptimizerRegistry().Make(theta_file.learned_optimizer);
   const std::span<const float> theta(theta_file.theta.data(),
                                      static_cast<size_t>(theta_file.theta.size()));
   for (const auto& [name, array] : ArraysFromRow(optimizer->theta_layout(), theta)) {
     script.buffers.Set(BufferName(name), array);
   }
-  found->second(theta_file.learned_optimizer, &script);
   return script;
 }
 

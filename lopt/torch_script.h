@@ -14,8 +14,8 @@ namespace lopt {
 //   init_state(param: Tensor) -> Tensor
 //     The state of a fresh parameter: float32 [k, shape of param], on param's device; k is 6 for
 //     MLPLOpt (its momenta), 0 for LearnableSGD, 1 for LearnableSGDM, 2 for LearnableAdam. For
-//     AdafacMLPLOpt, Celo2 and Celo2Base it is float32 [S], the arrays of its state one after the
-//     other.
+//     AdafacMLPLOpt, Celo2, Celo2Base and LearnedScheduler it is float32 [S], the arrays of its
+//     state one after the other; for OrthogonalSteps, that of the optimizer that it changes.
 //   update(param: Tensor, grad: Tensor, state: Tensor, step: int, num_steps: int = 0)
 //       -> Tuple[Tensor, Tensor]
 //     The new param, of param's dtype, and the new state. `step` is the number of updates that this
@@ -23,10 +23,11 @@ namespace lopt {
 //     the optimizer needs it, a step that is not below it raises an exception. The step is computed
 //     in float32.
 // Parameters may have any shape and any floating type; each tensor is a problem of its own. Those
-// of two axes or more are [out, in, spatial...], which matters to AdafacMLPLOpt, Celo2 and
-// Celo2Base alone: they see them as [spatial..., in, out], the order that they were trained with.
+// of two axes or more are [out, in, spatial...], which matters to those that see shapes alone: they
+// see them as [spatial..., in, out], the order that they were trained with.
 // Celo2 steps those of fewer axes by Adam; a table of embeddings is given to it as a vector. The
 // module's buffers are the tensors of theta, "/" in their names replaced by "_", and constants.
+// LearnedScheduler needs a device with float64.
 struct TorchScript {
   std::string source;   // definitions of the two methods and of what they call
   NamedArrays buffers;  // float32
@@ -38,7 +39,8 @@ std::vector<std::string> TypesWithTorchScript();
 // The buffer of a tensor of theta.
 std::string BufferName(std::string_view tensor);
 
-// Throws Error that lists the types that have such a script if the file's has none.
+// Throws Error that lists the types that have such a script if the file's, or one whose steps it
+// changes, has none.
 TorchScript MakeTorchScript(const ThetaFile& theta_file);
 
 }  // namespace lopt

@@ -275,6 +275,9 @@ constexpr const char* kLargeSteps =
     R"({"type": "MLPLOpt", "hidden_size": 4, "exp_mult": 0.1, "step_mult": 0.1})";
 constexpr const char* kFactored =
     R"({"type": "AdafacMLPLOpt", "hidden_size": 4, "exp_mult": 0.1, "step_mult": 0.1})";
+constexpr const char* kScheduled =
+    R"({"type": "LearnedScheduler", "optimizer": {"type": "OrthogonalSteps",
+        "optimizer": {"type": "LearnableSGDM", "learning_rate": 10}}})";
 constexpr const char* kQuadratic = R"({"type": "FixedDimQuadraticFamily", "dim": 5})";
 constexpr const char* kNetwork =
     R"({"type": "ImageMLP", "image_size": 4, "hidden": [5], "batch_size": 16, "data": "glyphs",
@@ -297,6 +300,7 @@ TEST_CASE("Gradients agree with central differences of native training") {
          .tolerance = 0.03});
   }
   CheckAgainstDifferences({kNetwork, R"({"type": "LearnableAdam", "learning_rate": 0.1})"});
+  CheckAgainstDifferences({kNetwork, kScheduled});
 }
 
 TEST_CASE("Gradients of every meta-loss agree with central differences") {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/arrays.h"
+#include "base/eigen.h"
 #include "base/error.h"
 #include "base/key.h"
 #include "base/safetensors.h"
@@ -153,6 +154,62 @@ TEST_CASE("A script of an MLPLOpt with all options follows it as gradients vanis
   }
 }
 
+TEST_CASE("Scripts of optimizers that change another's steps follow them on every shape") {
+  const auto orthogonal = [](const std::string& optimizer) {
+    return R"({"type": "OrthogonalSteps", "optimizer": )" + optimizer + "}";
+  };
+  const auto scheduled = [](const std::string& optimizer, const std::string& more = "") {
+    return R"({"type": "LearnedScheduler", "optimizer": )" + optimizer + more + "}";
+  };
+  // Large steps, of which little is rounded away beside the params.
+  const std::string sgdm = R"({"type": "LearnableSGDM", "learning_rate": 10})";
+  const std::string mlp = R"({"type": "MLPLOpt", "step_mult": 1, "relative_step": true})";
+  for (const std::string& config :
+       {scheduled(orthogonal(sgdm)), orthogonal(scheduled(sgdm)), scheduled(mlp), orthogonal(mlp),
+        scheduled(scheduled(sgdm), R"(, "step_size": 2, "schedule": "linear")"),
+        scheduled(orthogonal(R"({"type": "LearnableSGD", "learning_rate": 10})")),
+        scheduled(orthogonal(R"({"type": "AdafacMLPLOpt", "step_mult": 1})"),
+                  R"(, "hidden_size": 3, "weight_decay": 0.1, "schedule": "constant")"),
+        scheduled(R"({"type": "Celo2Base", "learning_rate": 1, "schedule": "cosine"})"),
+        scheduled(R"({"type": "Celo2", "learning_rate": 1, "one_d": "adamw"})")}) {
+    CAPTURE(config);
+    ThetaFile file = Drawn(config);
+    std::vector<float> noise(static_cast<size_t>(file.theta.size()));
+    Normal(KeyFromSeed(4), noise);
+    for (Eigen::Index i = 0; i < file.theta.size(); ++i) file.theta[i] += 0.1F * noise[i];
+    const auto optimizer = OptimizerRegistry().Make(file.learned_optimizer);
+    const torch::jit::Module module = Export(file);
+    for (const Shape& shape :
+         std::vector<Shape>{{7, 5}, {3, 2, 2, 9}, {5, 5}, {6}, {6, 1}, {}, {0, 3}}) {
+      CAPTURE(ToString(shape));
+      const auto rule = optimizer->Bind(Layout({{"p", shape}}), AsSpan(file.theta));
+      torch::Tensor param = NormalTensor(KeyFromSeed(1), shape);
+      const torch::Tensor start = param.clone();
+      const auto floats = [](const torch::Tensor& tensor) {
+        return std::span<float>(tensor.data_ptr<float>(), static_cast<size_t>(tensor.numel()));
+      };
+      std::vector<float> state(static_cast<size_t>(rule->state_layout().size()));
+      const StepInfo info = {.step = 0, .num_steps = 12};
+      rule->InitState(info, floats(param), state);
+      Scripted scripted(module, InTorchOrder(param).clone());
+      scripted.num_steps = info.num_steps;
+      Workspace scratch;
+      for (int64_t step = 0; step < 8; ++step) {
+        const Key key = FoldIn(KeyFromSeed(2), static_cast<uint64_t>(step));
+        const torch::Tensor gradient =
+            step == 4 ? torch::zeros(shape) : NormalTensor(key, shape) + 0.3 * param;
+        rule->Update({.step = step, .num_steps = info.num_steps}, floats(gradient), floats(param),
+                     state, scratch);
+        scripted.Update(InTorchOrder(gradient));
+        if (param.numel() == 0) continue;
+        CHECK(Difference(scripted.param, InTorchOrder(param)) <= 1e-5);
+        CHECK(Difference(param, start) > 1e-3);
+      }
+      CHECK((scripted.state.numel() >= param.numel()));
+    }
+  }
+}
+
 TEST_CASE("An exported script of Celo2 and Celo2Base follows the golden steps") {
   for (const Celo2Golden& golden : Celo2Goldens()) {
     const torch::jit::Module module = Export(golden.theta);
@@ -189,6 +246,9 @@ TEST_CASE("An exported script repeats the golden check of its theta file") {
        R"({"type": "LearnableSGD", "learning_rate": 0.1})", R"({"type": "LearnableSGDM"})",
        R"({"type": "LearnableAdam", "epsilon_root": 0})",
        R"({"type": "LearnableAdam", "learning_rate": 0.1, "weight_decay": 0.5})",
+       R"({"type": "LearnedScheduler", "optimizer": {"type": "OrthogonalSteps", "optimizer":
+           {"type": "LearnableSGDM", "learning_rate": 100}}})",
+       R"({"type": "OrthogonalSteps", "optimizer": {"type": "MLPLOpt", "step_mult": 1}})",
        R"({"type": "LearnableSGD", "learning_rate": 0.1, "schedule": "cosine"})",
        R"({"type": "LearnableSGDM", "schedule": "linear"})",
        R"({"type": "LearnableAdam", "learning_rate": 0.1, "weight_decay": 0.5, "schedule": "cosine"})"}) {
@@ -260,8 +320,11 @@ TEST_CASE("Training with an exported script follows the golden losses of real di
 }
 
 TEST_CASE("Scripts keep shape and dtype of the parameter and change nothing in place") {
-  for (const char* config : {R"({"type": "MLPLOpt"})", R"({"type": "LearnableSGD"})",
-                             R"({"type": "LearnableSGDM"})", R"({"type": "LearnableAdam"})"}) {
+  for (const char* config :
+       {R"({"type": "MLPLOpt"})", R"({"type": "LearnableSGD"})", R"({"type": "LearnableSGDM"})",
+        R"({"type": "LearnableAdam"})",
+        R"({"type": "LearnedScheduler", "optimizer": {"type": "OrthogonalSteps",
+            "optimizer": {"type": "LearnableSGDM"}}})"}) {
     CAPTURE(config);
     const torch::jit::Module module = Export(Drawn(config));
     for (const Shape& shape : std::vector<Shape>{{}, {1}, {17}, {2, 3}, {2, 1, 3, 2, 2}, {0, 3}}) {
@@ -270,6 +333,7 @@ TEST_CASE("Scripts keep shape and dtype of the parameter and change nothing in p
         const torch::Tensor start = NormalTensor(KeyFromSeed(1), shape).to(dtype);
         const torch::Tensor before = start.clone();
         Scripted scripted(module, start);
+        scripted.num_steps = 9;
         const torch::Tensor first_state = scripted.state;
         scripted.Update(before.cos());
         CHECK((scripted.param.scalar_type() == dtype));
@@ -334,6 +398,16 @@ TEST_CASE("A script with a schedule raises without num_steps and at a step that 
     CHECK(error() == "no error");  // its step 1
     CHECK(error().find(who + "2 is not one of a training of 2 steps") != std::string::npos);
   }
+  for (const auto& [config, need] :
+       {std::pair(R"({"type": "LearnedScheduler", "schedule": "constant",
+                      "optimizer": {"type": "LearnableSGD"}})",
+                  "LearnedScheduler needs num_steps: step 0 is not one"),
+        std::pair(R"({"type": "OrthogonalSteps",
+                      "optimizer": {"type": "LearnableSGD", "schedule": "cosine"}})",
+                  "LearnableSGD with schedule 'cosine' needs num_steps: step 0 is not one")}) {
+    Scripted scripted(Export(Drawn(config)), torch::ones({2}));
+    CHECK_THROWS_WITH(scripted.Update(torch::ones({2})), doctest::Contains(need));
+  }
 }
 
 TEST_CASE("A source that does not compile or a type without a script is an Error") {
@@ -359,12 +433,23 @@ TEST_CASE("A source that does not compile or a type without a script is an Error
   file.learned_optimizer = Config::Parse(R"({"type": "Nesterov"})", "test");
   CHECK(error([&] { MakeTorchScript(file); }) ==
         "TorchScript: a Nesterov cannot be exported; types that can: AdafacMLPLOpt, "
-        "Celo2, Celo2Base, LearnableAdam, LearnableSGD, LearnableSGDM, MLPLOpt");
+        "Celo2, Celo2Base, LearnableAdam, LearnableSGD, LearnableSGDM, LearnedScheduler, MLPLOpt, "
+        "OrthogonalSteps");
   file.learned_optimizer = Config::Parse(R"({"type": "RNNMLPLOpt"})", "test");
   CHECK(error([&] { MakeTorchScript(file); })
             .starts_with(
                 "TorchScript: a RNNMLPLOpt cannot be exported, for it sees all tensors and a "
                 "script sees one; types that can: "));
+  for (const std::string inner : {"RNNMLPLOpt", "Muon"}) {
+    file.learned_optimizer = Config::Parse(
+        R"({"type": "LearnedScheduler", "optimizer": {"type": "OrthogonalSteps",
+            "optimizer": {"type": ")" +
+            inner + "\"}}}",
+        "test");
+    CHECK(error([&] {
+            MakeTorchScript(file);
+          }).starts_with("TorchScript: a " + inner + " cannot be exported"));
+  }
 }
 
 }  // namespace

@@ -1048,6 +1048,26 @@ class FilesOfTheProgram(TestCase):
                 self.assertEqual(ThetaFile(self.drawn_of_others(options)).golden_steps, 5)
 
     @unittest.skipIf(os.environ.get("LOPT_TORCH") == "OFF", "lopt was built without LibTorch")
+    def test_exported_torch_scripts_of_optimizers_of_others_follow(self):
+        for options in OF_OTHERS:
+            path = self.drawn_of_others(options)
+            run("export", path, "--format", "torchscript", "--out", self.directory / "theta.pt")
+            module = torch.jit.load(str(self.directory / "theta.pt"))
+            generator = torch.Generator().manual_seed(1)
+            params = [torch.randn(shape, generator=generator, requires_grad=True)
+                      for shape in ((5, 4), (6, 2, 3, 3), (5,), ())]
+            scripted = [p.detach().clone() for p in params]
+            states = [module.init_state(p) for p in scripted]
+            optimizer = LearnedOptimizer.from_file(path, params, num_steps=12)
+            for step, gradients in enumerate(random_gradients(params, 8)):
+                trained(optimizer, params, [gradients])
+                for i, gradient in enumerate(gradients):
+                    scripted[i], states[i] = module.update(scripted[i], gradient, states[i], step,
+                                                           12)
+                    size = max(1, scripted[i].abs().max().item())
+                    self.assertClose(params[i], scripted[i], 1e-5 * size)
+
+    @unittest.skipIf(os.environ.get("LOPT_TORCH") == "OFF", "lopt was built without LibTorch")
     def test_an_exported_torch_script_with_all_options_follows_as_gradients_vanish(self):
         path = self.drawn(step_mult=1.0, **self.ALL_OPTIONS)
         run("export", path, "--format", "torchscript", "--out", self.directory / "theta.pt")
