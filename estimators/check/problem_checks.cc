@@ -178,8 +178,9 @@ void CheckEpisodes(const ProblemUnderCheck& subject, Findings* findings) {
 // Under a horizon one episode ends, once, and nothing restarts.
 void CheckHorizon(const ProblemUnderCheck& subject, Findings* findings) {
   constexpr int64_t kHorizon = 7;
+  const int64_t steps = subject.past_horizon ? 20 : kHorizon;
   const UnrollTrace trace =
-      StartPairs(*subject.problem, subject.theta, 2, 0, kHorizon).Run(*subject.problem, 20);
+      StartPairs(*subject.problem, subject.theta, 2, 0, kHorizon).Run(*subject.problem, steps);
   for (int64_t k = 0; k < trace.loss.rows(); ++k) {
     findings->Expect((trace.iteration.row(k) == k).all(),
                      "under a horizon of {} step {} is iteration {}, wanted {}", kHorizon, k,
@@ -401,7 +402,8 @@ ProblemUnderCheck TrainedBy(const std::shared_ptr<const LearnedOptimizer>& optim
   return {.problem = std::make_shared<LoptProblem>(task, optimizer, episodes, options),
           .theta = DrawTheta(*optimizer, 1),
           .other_theta = DrawTheta(*optimizer, 2),
-          .one_by_one = task->PreferredRows() != TaskFamily::kAllRows};
+          .one_by_one = task->PreferredRows() != TaskFamily::kAllRows,
+          .past_horizon = optimizer->needs_num_steps().empty()};
 }
 
 }  // namespace lopt::checks

@@ -19,6 +19,9 @@ struct ProblemUnderCheck {
   bool one_by_one = true;
   // Whether replicas of other keys start otherwise.
   bool random_starts = true;
+  // Whether windows may go on behind a horizon; not where the optimizer needs the length of the
+  // run.
+  bool past_horizon = true;
 };
 
 // What every InnerProblem promises (estimators/inner_problem.h):
