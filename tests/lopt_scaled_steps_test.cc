@@ -54,8 +54,9 @@ void Step(const UpdateRule& rule, int64_t step, Run* run) {
 std::vector<std::string> Types() {
   std::vector<std::string> types;
   for (const TypeEntry& entry : OptimizerRegistry().table().entries()) {
-    // One keeps an average in its state, the other steps as an optimizer does that it is given.
-    if (entry.type != "ScheduleFreeAdamW" && entry.type != "OrthogonalSteps") {
+    // One keeps an average in its state, the others have no default: they are given an optimizer.
+    if (entry.type != "ScheduleFreeAdamW" && entry.type != "OrthogonalSteps" &&
+        entry.type != "LearnedScheduler") {
       types.push_back(entry.type);
     }
   }
@@ -101,7 +102,8 @@ TEST_CASE("A step is the rule's by the multiplier, its state the rule's, of ever
           as_defined &= run.params[i] == p + multiplier * (whole.params[i] - p);
         }
         CHECK(as_defined);
-        CHECK((step == 0 || !checks::SameBits(run.params, before.params)));  // SOAP's first makes none
+        // SOAP's first makes none.
+        CHECK((step == 0 || !checks::SameBits(run.params, before.params)));
         CHECK(checks::SameBits(run.state, whole.state));
       }
     }
