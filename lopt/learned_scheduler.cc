@@ -47,8 +47,7 @@ Layout StateLayoutOf(const Layout& params, const Layout& optimizer) {
   return Layout(std::move(tensors));
 }
 
-// The sum of f(i) for i < n, by lanes in a fixed order, which wherever the elements lie is the
-// same.
+// The sum of f(i) for i < n, in an order that does not depend on where the elements lie.
 template <class F>
 double Sum(int64_t n, const F& f) {
   constexpr int64_t kLanes = 8;
