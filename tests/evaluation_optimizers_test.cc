@@ -35,19 +35,20 @@ TEST_CASE("Every trained optimizer passes its golden steps, is small and says ho
     CHECK(entry.file_size() < 100'000);
     ++files;
   }
-  CHECK(files == 4);
+  CHECK(files == 5);
 }
 
-TEST_CASE("fast, mlp and recommended beat tuned Adam on the 8x8 image MLP") {
+TEST_CASE("fast, mlp, mlp-fast and recommended beat tuned Adam on the 8x8 image MLP") {
   Contenders contenders{.baselines = BaselinesNamed("Adam")};
-  for (const char* name : {"fast", "mlp", "recommended"}) contenders.learned.push_back(Load(name));
+  for (const char* name : {"fast", "mlp", "mlp-fast", "recommended"})
+    contenders.learned.push_back(Load(name));
   EvaluationOutcome outcome;
   ThreadPool(2).Run([&] {
     outcome =
         Evaluation(ReadEvaluationConfig(EvaluationPresets().Find("image-mlp")), contenders).Run();
   });
   const Summary summary = Summarize(outcome.results);
-  REQUIRE(summary.rows.size() == 4);
+  REQUIRE(summary.rows.size() == 5);
   for (const SummaryRow& row : summary.rows) {
     if (row.optimizer == kReferenceBaseline) continue;
     CAPTURE(row.optimizer);

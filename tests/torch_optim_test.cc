@@ -47,6 +47,10 @@ constexpr const char* kAllOptions =
     R"({"type": "MLPLOpt", "step_mult": 1, "progress_features": true, "schedule": "cosine",
         "relative_step": true, "relative_to_parameter": true, "normalizer_epsilon": 1e-24})";
 
+constexpr const char* kLearnedScheduler =
+    R"({"type": "LearnedScheduler", "optimizer": {"type": "OrthogonalSteps", "optimizer":
+        {"type": "LearnableSGDM", "learning_rate": 1000}}})";
+
 ThetaFile Theta(const std::string& config = kMlp) {
   ThetaFile file;
   file.learned_optimizer = Config::Parse(config, "test");
@@ -137,17 +141,20 @@ Tensors ByHand(const Tensors& start, const ThetaFile& file, uint64_t steps) {
   Tensors params;
   Workspace scratch;
   for (size_t i = 0; i < start.size(); ++i) {
-    const torch::Tensor param = start[i].detach().clone();
+    const bool turned = optimizer->sees_shapes();
+    const torch::Tensor param =
+        (turned ? InRuleOrder(start[i].detach()) : start[i].detach()).clone();
     const auto rule = optimizer->Bind(Layout({{"p", param.sizes().vec()}}),
                                       std::span(file.theta.data(), size_t(file.theta.size())));
     std::vector<float> state(size_t(rule->state_layout().size()));
     rule->InitState({}, floats(param), state);
     for (uint64_t step = 0; step < steps; ++step) {
-      const torch::Tensor gradient = Gradient(param, i, step);
+      const torch::Tensor given = Gradient(start[i], i, step);
+      const torch::Tensor gradient = turned ? InRuleOrder(given) : given;
       rule->Update({.step = int64_t(step), .num_steps = int64_t(steps)}, floats(gradient),
                    floats(param), state, scratch);
     }
-    params.push_back(param);
+    params.push_back(turned ? InTorchOrder(param) : param);
   }
   return params;
 }
@@ -333,7 +340,7 @@ TEST_CASE("AdafacMLPLOpt has the same bits for any strides, from an archive, and
 
 TEST_CASE("Contiguous float32 parameters get the bits of their update rules, in place") {
   for (const char* config : {kMlp, R"({"type": "LearnableAdam"})", R"({"type": "LearnableSGDM"})",
-                             R"({"type": "LearnableSGD"})", kAllOptions}) {
+                             R"({"type": "LearnableSGD"})", kAllOptions, kLearnedScheduler}) {
     CAPTURE(config);
     const Tensors params = SomeParams();
     std::vector<const void*> places;

@@ -16,4 +16,13 @@ inline torch::Tensor InTorchOrder(const torch::Tensor& tensor) {
   return tensor.permute(axes).contiguous();
 }
 
+// The inverse: a tensor [out, in, spatial...] as [spatial..., in, out], contiguous.
+inline torch::Tensor InRuleOrder(const torch::Tensor& tensor) {
+  if (tensor.dim() < 2) return tensor;
+  std::vector<int64_t> axes;
+  for (int64_t axis = 2; axis < tensor.dim(); ++axis) axes.push_back(axis);
+  axes.insert(axes.end(), {1, 0});
+  return tensor.permute(axes).contiguous();
+}
+
 }  // namespace lopt

@@ -64,7 +64,7 @@ po::options_description EvalOptions() {
   add("preset", po::value<std::string>()->value_name("NAME"),
       fmt::format("A built-in config instead. Default: {}.", kDefaultPreset).c_str());
   add("baselines", po::value<std::string>()->value_name("NAMES"),
-      "all, classic, strong, none, or names with commas between them. Default: classic.");
+      "all, classic, strong, none, or names with commas between them. Default: all.");
   add("tune-learned",
       "Judge every learned optimizer a second time, as NAME-tuned: what its steps are multiplied "
       "by "
@@ -224,8 +224,7 @@ Contenders ReadContenders(const po::variables_map& values, const EvalSource& sou
     AddTunedSteps(&contenders);
   }
   const auto baselines = TextOption(values, "baselines");
-  if (baselines || !source.stored)
-    contenders.baselines = BaselinesNamed(baselines.value_or("classic"));
+  if (baselines || !source.stored) contenders.baselines = BaselinesNamed(baselines.value_or("all"));
   return contenders;
 }
 

@@ -44,7 +44,7 @@ def optimizers(chosen, old):
 
     known = {"Adam": lambda params: torch.optim.Adam(params),
              "Adam foreach": lambda params: torch.optim.Adam(params, foreach=True),
-             "mlp": learned(load("mlp")), "fast": learned(load("fast")),
+             "mlp": learned(load("mlp")), "mlp-fast": learned(load("mlp-fast")),
              **{f"hidden {size}": learned(theta_of(size)) for size in (4, 8, 32)},
              "one file": one_file(_reference)}
     try:

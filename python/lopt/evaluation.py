@@ -78,7 +78,7 @@ def evaluate(
     trained: Trained | Iterable[Trained] | Mapping[str, Trained] = (),
     config: dict[str, Any] | str | os.PathLike = "image-mlp",
     *,
-    baselines: str | Iterable[str] = "classic",
+    baselines: str | Iterable[str] = "all",
     tune_learned: bool = False,
     out: str | os.PathLike | None = None,
     threads: int | None = None,
@@ -97,7 +97,7 @@ def evaluate(
             checkpoint; several of them in a list, or by the names that results are to give them.
         config: A dict (describe() has the keys under "Evaluations"), the name of one of
             presets("evaluate"), or the path of a JSON file.
-        baselines: "classic", "strong", "all", "none", or their names.
+        baselines: "all", "classic", "strong", "none", or their names.
         tune_learned: Judge every learned optimizer a second time, as "NAME-tuned": what its steps are
             multiplied by is tuned for each task with as many trials as a baseline.
         out: Output directory. None: nothing is written.

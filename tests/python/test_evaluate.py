@@ -15,7 +15,7 @@ import lopt
 from lopt import _core
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FAST = ROOT / "trained/fast.safetensors"
+MLP_FAST = ROOT / "trained/mlp-fast.safetensors"
 PROGRAM = os.environ.get("LOPT_PROGRAM")
 
 
@@ -35,19 +35,35 @@ class Evaluations(unittest.TestCase):
             lopt.evaluate(*arguments, **options)
         self.assertEqual(str(caught.exception), text)
 
+    def of_the_program(self, *arguments):
+        """The runs of `lopt eval --preset smoke` with these arguments."""
+        subprocess.run([PROGRAM, "eval", "--preset", "smoke", *arguments, "--out",
+                        self.scratch / "program"], check=True, stdout=subprocess.DEVNULL)
+        lines = (self.scratch / "program/results.jsonl").read_text().splitlines()
+        return [json.loads(line) for line in lines]
+
+    @unittest.skipUnless(PROGRAM, "no program")
+    def test_trained_optimizers_by_name_have_the_losses_that_the_program_gives_their_files(self):
+        files = sorted((ROOT / "trained").glob("*.safetensors"))
+        arguments = [word for file in files for word in ("--theta", file)]
+        theirs = self.of_the_program(*arguments, "--baselines", "none")
+        ours = lopt.evaluate({file.stem: lopt.load(file.stem) for file in files}, "smoke",
+                             baselines="none").runs
+        losses = [{(run["optimizer"], run["task"], run["seed"]): run["test_loss"] for run in runs}
+                  for runs in (ours, theirs)]
+        self.assertEqual(losses[0], losses[1])
+        self.assertEqual({name for name, _, _ in losses[0]}, {file.stem for file in files})
+
     @unittest.skipUnless(PROGRAM, "no program")
     def test_results_are_those_of_the_program_with_and_without_a_directory(self):
-        subprocess.run([PROGRAM, "eval", "--theta", FAST, "--preset", "smoke", "--baselines", "Adam",
-                        "--tune-learned", "--out", self.scratch / "program"], check=True,
-                       stdout=subprocess.DEVNULL)
-        lines = (self.scratch / "program/results.jsonl").read_text().splitlines()
-        theirs = [json.loads(line) for line in lines]
+        theirs = self.of_the_program("--theta", MLP_FAST, "--baselines", "Adam", "--tune-learned")
         for run in theirs:
             del run["diverged"]
             if run["task"] == "quadratic":  # has no accuracy: NaN, which JSON has no number for
                 del run["final_train_accuracy"], run["test_accuracy"]
         for out in None, self.scratch / "own":
-            evaluation = lopt.evaluate(FAST, "smoke", baselines=["Adam"], tune_learned=True, out=out)
+            evaluation = lopt.evaluate(
+                MLP_FAST, "smoke", baselines=["Adam"], tune_learned=True, out=out)
             ours = without_times(evaluation.runs)
             for run in ours:
                 if run["task"] == "quadratic":
@@ -57,10 +73,11 @@ class Evaluations(unittest.TestCase):
             for curve in "train_loss", "test_part_loss":
                 self.assertEqual(evaluation.runs[0][curve].tolist(),
                                  numpy.float32(theirs[0][curve]).tolist())
-        self.assertEqual({row["optimizer"] for row in evaluation.rows}, {"Adam", "fast", "fast-tuned"})
+        self.assertEqual({row["optimizer"] for row in evaluation.rows},
+                         {"Adam", "mlp-fast", "mlp-fast-tuned"})
         tuned = {row["optimizer"]: row["step_multiplier"] for row in evaluation.rows}
-        self.assertGreater(tuned["fast-tuned"], 0)
-        self.assertIsNone(tuned["fast"])
+        self.assertGreater(tuned["mlp-fast-tuned"], 0)
+        self.assertIsNone(tuned["mlp-fast"])
         self.assertEqual(evaluation.out, str(self.scratch / "own"))
 
     def test_thetas_runs_and_trainings_are_judged_under_their_names(self):
@@ -78,8 +95,8 @@ class Evaluations(unittest.TestCase):
 
     def test_what_ends_an_evaluation_comes_out_and_the_rest_can_be_done_later(self):
         out = self.scratch / "evaluation"
-        arguments = (lopt.load_config("smoke", "evaluate"), [("fast", lopt.Theta.read(FAST), "")],
-                     "Adam", False, str(out), 1)
+        arguments = (lopt.load_config("smoke", "evaluate"),
+                     [("mlp-fast", lopt.Theta.read(MLP_FAST), "")], "Adam", False, str(out), 1)
         raised = ZeroDivisionError("mine")
 
         def tell(task, stage, number, tasks, done):
@@ -90,8 +107,9 @@ class Evaluations(unittest.TestCase):
             _core.evaluate(*arguments, False, False, False, tell)
         self.assertIs(caught.exception, raised)
         self.assertEqual(json.loads((out / "manifest.json").read_text())["status"], "interrupted")
-        resumed = lopt.evaluate({"fast": FAST}, "smoke", baselines="Adam", out=out, resume=True)
-        whole = lopt.evaluate({"fast": FAST}, "smoke", baselines="Adam")
+        resumed = lopt.evaluate(
+            {"mlp-fast": MLP_FAST}, "smoke", baselines="Adam", out=out, resume=True)
+        whole = lopt.evaluate({"mlp-fast": MLP_FAST}, "smoke", baselines="Adam")
         self.assertEqual(str(without_times(resumed.runs)), str(without_times(whole.runs)))
 
     def test_an_interrupt_ends_an_evaluation_in_the_middle_of_a_training(self):
@@ -113,7 +131,8 @@ class Evaluations(unittest.TestCase):
         self.assertEqual(process.returncode, 9)
 
     def test_an_evaluation_shows_itself_and_is_reported(self):
-        evaluation = lopt.evaluate(FAST, "smoke", baselines="none", out=self.scratch / "evaluation")
+        evaluation = lopt.evaluate(
+            MLP_FAST, "smoke", baselines="none", out=self.scratch / "evaluation")
         self.assertIn("<th>test loss</th>", evaluation._repr_html_())
         self.assertIn("| fast ", str(evaluation))
         report = lopt.report(self.scratch / "evaluation")
@@ -125,21 +144,23 @@ class Evaluations(unittest.TestCase):
             lopt.report([])
 
     def test_wrong_arguments_are_errors(self):
-        self.assert_error("resume and overwrite need an output directory", FAST, "smoke", resume=True)
-        self.assert_error("threads must be int or None, got float", FAST, "smoke", threads=1.5)
+        self.assert_error(
+            "resume and overwrite need an output directory", MLP_FAST, "smoke", resume=True)
+        self.assert_error("threads must be int or None, got float", MLP_FAST, "smoke", threads=1.5)
         self.assert_error(
             "config 'smokey' is neither a preset nor a file; the presets are generalization, "
-            "image-mlp, smoke, tasks, uci-digits", FAST, "smokey")
+            "image-mlp, smoke, tasks, uci-digits", MLP_FAST, "smokey")
         with self.assertRaisesRegex(lopt.Error, "Adagrad"):
-            lopt.evaluate(FAST, "smoke", baselines=["Adagrad"])
+            lopt.evaluate(MLP_FAST, "smoke", baselines=["Adagrad"])
         self.assert_error(
             "trained must be a Theta, a MetaTraining or a path, several of them in a list, or a dict "
             "of names and such, got int", 3)
         self.assert_error("trained must be a path (str or os.PathLike), got int", [3])
         self.assert_error("a name of trained must be text that UTF-8 can write, got '\\udcff'",
-                          {"\udcff": FAST}, "smoke")
-        self.assert_error("out must be a path without NUL, got 'a\\x00b'", FAST, "smoke", out="a\0b")
-        wrong = lopt.Theta.read(FAST)
+                          {"\udcff": MLP_FAST}, "smoke")
+        self.assert_error(
+            "out must be a path without NUL, got 'a\\x00b'", MLP_FAST, "smoke", out="a\0b")
+        wrong = lopt.Theta.read(MLP_FAST)
         wrong.values = wrong.values[:-1]
         with self.assertRaisesRegex(lopt.Error, "625"):
             lopt.evaluate(wrong, "smoke", baselines="none")

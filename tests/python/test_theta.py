@@ -10,7 +10,7 @@ import numpy
 import lopt
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-TRAINED = ROOT / "trained/fast.safetensors"
+TRAINED = ROOT / "trained/mlp-fast.safetensors"
 
 
 class Thetas(unittest.TestCase):
@@ -29,7 +29,7 @@ class Thetas(unittest.TestCase):
         theta.write(self.scratch / "copy.safetensors")
         self.assertEqual((self.scratch / "copy.safetensors").read_bytes(), TRAINED.read_bytes())
         self.assertEqual(theta.trained_horizon, 400)
-        self.assertEqual(theta.config["name"], "fast")
+        self.assertEqual(theta.config["name"], "mlp-fast")
 
     def test_tensors_are_views_of_the_values(self):
         theta = lopt.Theta.read(TRAINED)

@@ -285,9 +285,9 @@ class StepsAndStates(one_file.TestCase):
 class Thetas(unittest.TestCase):
     def test_trained_optimizers_are_loaded_by_name_and_files_by_path(self):
         p = torch.ones(3, requires_grad=True)
-        path = one_file.ROOT / "trained/fast.safetensors"
+        path = one_file.ROOT / "trained/mlp-fast.safetensors"
         results = []
-        for theta in ("fast", lopt.load("fast"), path, str(path), lopt.Theta.read(path)):
+        for theta in ("mlp-fast", lopt.load("mlp-fast"), path, str(path), lopt.Theta.read(path)):
             p = torch.ones(3, requires_grad=True)
             results += trained(LearnedOptimizer([p], theta), [p], [[torch.ones(3)]])
         p = torch.ones(3, requires_grad=True)
@@ -298,7 +298,8 @@ class Thetas(unittest.TestCase):
 
     def test_an_unknown_name_is_an_error_with_the_names(self):
         with self.assertRaisesRegex(lopt.Error, "^load: 'best' is neither a file nor a trained "
-                                    "optimizer: fast, mlp, recommended, tutorial$"):
+                                    "optimizer: fast, mlp, mlp-fast, recommended, "
+                                    "tutorial$"):
             LearnedOptimizer([torch.ones(3, requires_grad=True)], "best")
         with self.assertRaisesRegex(lopt.Error, "^theta must be a path .*, got int$"):
             lopt.load(3)
