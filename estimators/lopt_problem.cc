@@ -38,6 +38,9 @@ void LoptProblemOptions::Visit(FieldVisitor& v) {
       "the same batch's after it, or that of a fresh batch of a split after it.");
   v.Field("meta_loss_aux", &meta_loss_aux,
           "Name of an aux output of the task to use in place of the loss; empty: the loss.");
+  v.Field("meta_loss_log", &meta_loss_log, Above(0),
+          "e: the meta-loss is ln(max(l, e)) of the loss l, so that a part of it counts the same "
+          "however small it is.");
   v.Choice(
       "non_finite", &non_finite, kNonFinites,
       "What a meta-loss that is not finite becomes. count: the maximum of the task's normalizer "
@@ -108,11 +111,24 @@ LoptProblem::Episode LoptProblem::BeginEpisode(Key key, const OuterState& outer,
 double LoptProblem::JudgeLoss(std::span<const float> config, float raw, bool* non_finite) const {
   *non_finite = !std::isfinite(raw);
   if (!*non_finite) {
-    return task_->Normalize(config, static_cast<double>(raw));
+    return OnScale(task_->Normalize(config, static_cast<double>(raw)));
   }
   Require(options_.non_finite != NonFinite::kAbort,
           "inner problem: a meta-loss is {}, and non_finite is 'abort'", raw);
-  return task_->NormalizerMaximum().value_or(std::numeric_limits<double>::quiet_NaN());
+  return OnScale(task_->NormalizerMaximum().value_or(std::numeric_limits<double>::quiet_NaN()));
+}
+
+double LoptProblem::OnScale(double loss) const {
+  return options_.meta_loss_log ? std::log(std::max(loss, *options_.meta_loss_log)) : loss;
+}
+
+double LoptProblem::MetaLossSlope(double meta_loss) const {
+  if (!std::isfinite(meta_loss)) return 0;
+  const bool log = options_.meta_loss_log.has_value();
+  const std::optional<double> maximum = task_->NormalizerMaximum();
+  if ((log || maximum) && meta_loss <= OnScale(0)) return 0;
+  if (maximum && meta_loss >= OnScale(*maximum)) return 0;
+  return log ? std::exp(-meta_loss) : 1;
 }
 
 int64_t LoptProblem::GroupRows(int64_t replicas) const {

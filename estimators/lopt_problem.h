@@ -41,6 +41,8 @@ struct LoptProblemOptions {
   MetaLoss meta_loss = MetaLoss::kBeforeUpdate;
   // Instead of the loss, this aux output of the task; empty: the loss.
   std::string meta_loss_aux = "";
+  // e: the meta-loss is ln(max(l, e)) of the normalised loss l.
+  std::optional<double> meta_loss_log;
   NonFinite non_finite = NonFinite::kCount;
   // n > 0: the first episode of every replica is shorter by a number drawn from the multiples of
   // random_initial_iteration_multiple in [0, n), so that replicas do not run in step.
@@ -113,6 +115,8 @@ class LoptProblem : public InnerProblem {
   // The meta-loss of a raw loss (or aux output); `non_finite` tells whether that was not finite.
   // Throws Error under policy abort.
   double JudgeLoss(std::span<const float> config, float raw, bool* non_finite) const;
+  // d meta-loss / d normalised loss: 0 where the loss is cut off or not finite.
+  double MetaLossSlope(double meta_loss) const;
 
   // How many replicas are evaluated together, of `replicas`.
   int64_t GroupRows(int64_t replicas) const;
@@ -126,6 +130,9 @@ class LoptProblem : public InnerProblem {
   // On batches of the split that `meta_loss` names, of `train` if it names none.
   void DoMetaLoss(const ThetaRows& theta, std::span<const Key> keys, const UnrollState& state,
                   std::span<double> loss) const override;
+
+  // The meta-loss of a normalised loss. NaN stays NaN.
+  double OnScale(double loss) const;
 
   std::shared_ptr<const TaskFamily> task_;
   std::shared_ptr<const LearnedOptimizer> optimizer_;

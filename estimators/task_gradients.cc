@@ -1,7 +1,6 @@
 #include "estimators/task_gradients.h"
 
 #include <limits>
-#include <optional>
 #include <utility>
 
 #include "estimators/antithetic.h"
@@ -11,10 +10,8 @@ namespace lopt {
 
 Eigen::ArrayXXd ThroughNormalizer(const LoptProblem& problem, const UnrollTrace& trace,
                                   const Eigen::ArrayXXd& weights) {
-  if (const std::optional<double> maximum = problem.task().NormalizerMaximum()) {
-    return (trace.loss > 0 && trace.loss < *maximum).select(weights, 0.0);
-  }
-  return trace.loss.isFinite().select(weights, 0.0);
+  return trace.loss.unaryExpr([&problem](double loss) { return problem.MetaLossSlope(loss); }) *
+         weights;
 }
 
 GradientEstimate SumOverTasks(const UnrollTrace& trace, const Eigen::MatrixXd& d_theta) {

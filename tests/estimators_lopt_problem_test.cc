@@ -113,6 +113,33 @@ TEST_CASE("The meta-loss is the loss before the update, or after it on the same 
   CHECK(RunPlain(after, theta, 1, &state).loss(0, 0) == doctest::Approx(0.81).epsilon(1e-6));
 }
 
+TEST_CASE("The meta-loss can be the logarithm of the loss, down to a floor") {
+  const Eigen::VectorXf theta = Sgd()->InitTheta({});
+  const auto losses = [&](std::shared_ptr<const TaskFamily> task, double floor) {
+    const LoptProblem problem(std::move(task), Sgd(), Constant(5), {.meta_loss_log = floor});
+    UnrollState state = Start(problem, 20);
+    const Eigen::ArrayXXd loss = RunPlain(problem, theta, 2, &state).loss;
+    CHECK(problem.MetaLossSlope(std::log(floor)) == 0);
+    CHECK(problem.MetaLossSlope(std::log(2 * floor)) == doctest::Approx(1 / (2 * floor)));
+    CHECK(problem.MetaLossSlope(std::numeric_limits<double>::quiet_NaN()) == 0);
+    return loss;
+  };
+  const auto task = std::make_shared<UnitQuadratic>();
+  CHECK(losses(task, 0.5)(0, 0) == 0.0);
+  CHECK(losses(task, 0.5)(1, 0) == doctest::Approx(std::log(0.81)).epsilon(1e-6));
+  CHECK(losses(task, 0.9)(1, 0) == std::log(0.9));
+  // Losses that are not finite are the normalizer's maximum, 5, where it has one.
+  const Eigen::ArrayXXd bounded = losses(std::make_shared<BadTask>(true), 0.5);
+  CHECK(((bounded == 0.0) || (bounded == std::log(5.0))).all());
+  CHECK((bounded == 0.0).any());
+  CHECK((bounded == std::log(5.0)).any());
+  const Eigen::ArrayXXd unbounded = losses(std::make_shared<BadTask>(false), 0.5);
+  CHECK(((unbounded == 0.0) || unbounded.isNaN()).all());
+  CHECK(unbounded.isNaN().any());
+  CHECK_THROWS_WITH_AS(LoptProblem(task, Sgd(), Constant(5), {.meta_loss_log = 0.0}),
+                       "inner problem: 'meta_loss_log' must be a number above 0, got 0", Error);
+}
+
 TEST_CASE("An episode restarts at once after its last loss") {
   const LoptProblem problem(std::make_shared<UnitQuadratic>(), Sgd(), Constant(5), {});
   UnrollState state = Start(problem, 1);

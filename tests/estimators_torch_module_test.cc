@@ -170,6 +170,27 @@ TEST_CASE("FullGrad of the last loss is that of the last loss alone") {
         doctest::Approx(-12 * 0.05 * std::pow(0.9, 5)).epsilon(2e-6));
 }
 
+TEST_CASE("FullGrad of the logarithm of a loss is its relative gradient, 0 at the floor") {
+  const auto sgd = Optimizer(kSgd);
+  // The last loss is x_0^2 (1 - 2 e^theta)^6: its logarithm has the slope -12 e^theta / (1 - 2
+  // e^theta) for any x_0.
+  for (const auto& [floor, wanted] : {std::pair("1e-30", -12 * 0.05 / 0.9), {"1e9", 0.0}}) {
+    CAPTURE(floor);
+    const auto estimator = Estimator(
+        R"({"type": "FullGrad", "loss_type": "last", "num_tasks": 3,
+            "task": {"type": "QuadraticTask", "dim": 1},
+            "schedule": {"type": "ConstantTruncationSchedule", "total_length": 4},
+            "meta_loss_log": )" +
+            std::string(floor) + "}",
+        sgd);
+    const WorkerWeights weights = At(sgd->InitTheta(Key{}));
+    EstimatorState state;
+    const GradientEstimate estimate =
+        estimator->estimator->Estimate(weights, KeyFromSeed(3), &state);
+    CHECK(estimate.gradient(0) == doctest::Approx(wanted).epsilon(2e-6));
+  }
+}
+
 TEST_CASE("TruncatedGrad ignores what came before the window") {
   const auto sgd = Optimizer(kSgd);
   const auto estimator = Estimator(
