@@ -42,7 +42,7 @@ struct LoptProblemOptions {
   // Instead of the loss, this aux output of the task; empty: the loss.
   std::string meta_loss_aux = "";
   // e: the meta-loss is ln(max(l, e)) of the normalised loss l.
-  std::optional<double> meta_loss_log;
+  std::optional<double> meta_loss_log = std::nullopt;
   NonFinite non_finite = NonFinite::kCount;
   // n > 0: the first episode of every replica is shorter by a number drawn from the multiples of
   // random_initial_iteration_multiple in [0, n), so that replicas do not run in step.
