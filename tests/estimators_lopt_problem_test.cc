@@ -137,7 +137,7 @@ TEST_CASE("The meta-loss can be the logarithm of the loss, down to a floor") {
   CHECK(((unbounded == 0.0) || unbounded.isNaN()).all());
   CHECK(unbounded.isNaN().any());
   CHECK_THROWS_WITH_AS(LoptProblem(task, Sgd(), Constant(5), {.meta_loss_log = 0.0}),
-                       "inner problem: 'meta_loss_log' must be a number above 0, got 0", Error);
+                       "inner problem: meta_loss_log must be above 0, got 0", Error);
 }
 
 TEST_CASE("An episode restarts at once after its last loss") {
