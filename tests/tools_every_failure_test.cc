@@ -51,6 +51,12 @@ struct Trap {
 constinit Trap allocation_trap;
 constinit Trap file_trap;
 
+[[maybe_unused]] bool AllocationFails() {  // unused under ThreadSanitizer
+  if (!allocation_trap.Springs()) return false;
+  errno = ENOMEM;
+  return true;
+}
+
 // The system's files, of which the trap lets one call fail.
 class TrappedFiles final : public FileSystem {
  public:
@@ -151,11 +157,9 @@ extern "C" {
 void* __real_malloc(size_t size);
 void* __real_aligned_alloc(size_t alignment, size_t size);
 
-void* __wrap_malloc(size_t size) {
-  return lopt::allocation_trap.Springs() ? nullptr : __real_malloc(size);
-}
+void* __wrap_malloc(size_t size) { return lopt::AllocationFails() ? nullptr : __real_malloc(size); }
 void* __wrap_aligned_alloc(size_t alignment, size_t size) {
-  return lopt::allocation_trap.Springs() ? nullptr : __real_aligned_alloc(alignment, size);
+  return lopt::AllocationFails() ? nullptr : __real_aligned_alloc(alignment, size);
 }
 }
 #elif !defined(__SANITIZE_THREAD__)
@@ -166,17 +170,15 @@ void* __libc_calloc(size_t count, size_t size);
 void* __libc_realloc(void* memory, size_t size);
 void* __libc_memalign(size_t alignment, size_t size);
 
-void* malloc(size_t size) {
-  return lopt::allocation_trap.Springs() ? nullptr : __libc_malloc(size);
-}
+void* malloc(size_t size) { return lopt::AllocationFails() ? nullptr : __libc_malloc(size); }
 void* calloc(size_t count, size_t size) {
-  return lopt::allocation_trap.Springs() ? nullptr : __libc_calloc(count, size);
+  return lopt::AllocationFails() ? nullptr : __libc_calloc(count, size);
 }
 void* realloc(void* memory, size_t size) {
-  return lopt::allocation_trap.Springs() ? nullptr : __libc_realloc(memory, size);
+  return lopt::AllocationFails() ? nullptr : __libc_realloc(memory, size);
 }
 void* aligned_alloc(size_t alignment, size_t size) {
-  return lopt::allocation_trap.Springs() ? nullptr : __libc_memalign(alignment, size);
+  return lopt::AllocationFails() ? nullptr : __libc_memalign(alignment, size);
 }
 }
 #endif
