@@ -1,4 +1,6 @@
 // A config file: JSON with comments, then the keys of meta-training or of an evaluation.
+#include <nlohmann/json.hpp>
+
 #include "base/config.h"
 #include "base/options.h"
 #include "evaluation/evaluation_config.h"
