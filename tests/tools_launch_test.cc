@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -485,6 +486,7 @@ TEST_CASE("A job that is told to stop before it has started, and does not, is ki
 TEST_CASE("Output that nobody reads any more is a stop") {
   int ends[2];
   REQUIRE_EQ(pipe(ends), 0);
+  std::fflush(stdout);  // under ThreadSanitizer _exit writes what is buffered
   const pid_t supervisor = fork();
   if (supervisor == 0) {
     close(ends[0]);
