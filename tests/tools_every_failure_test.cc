@@ -30,8 +30,10 @@
 
 #ifdef __SANITIZE_THREAD__
 constexpr bool kTrapsAllocations = false;  // the sanitizer has its own allocator
+constexpr int64_t kFileStride = 15;        // where a run takes seconds
 #else
 constexpr bool kTrapsAllocations = true;
+constexpr int64_t kFileStride = 3;
 #endif
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/lsan_interface.h>
@@ -314,7 +316,7 @@ void FailEach(Trap* trap, int64_t stride) {
 }
 
 TEST_CASE("A file operation that fails ends a run with a message or does no harm") {
-  FailEach(&file_trap, 3);
+  FailEach(&file_trap, kFileStride);
 }
 
 TEST_CASE("An allocation that fails ends a run with a message or does no harm" *
