@@ -134,7 +134,7 @@ class Evaluations(unittest.TestCase):
         evaluation = lopt.evaluate(
             MLP_FAST, "smoke", baselines="none", out=self.scratch / "evaluation")
         self.assertIn("<th>test loss</th>", evaluation._repr_html_())
-        self.assertIn("| fast ", str(evaluation))
+        self.assertIn("| mlp-fast ", str(evaluation))
         report = lopt.report(self.scratch / "evaluation")
         self.assertEqual(report.path, f"{self.scratch}/evaluation/report.html")
         self.assertTrue(report._repr_html_().startswith("<iframe srcdoc=\"&lt;!"))
