@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -120,6 +121,12 @@ class MarkedJob {
     if (!name.empty()) name.pop_back();
     return name;
   }
+  // Whether a process that has given up its memory, and with it its environment, still holds files.
+  static bool IsEnding(pid_t pid) {
+    const std::string stat = ProcFile(pid, "stat");
+    const size_t name_end = stat.rfind(')');
+    return name_end != std::string::npos && name_end + 2 < stat.size() && stat[name_end + 2] != 'Z';
+  }
   void Visit(const std::function<void(pid_t, const std::string& environment)>& visit) const {
     std::error_code ignored;
     for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
@@ -128,12 +135,16 @@ class MarkedJob {
       if (std::from_chars(name.data(), name.data() + name.size(), pid).ec != std::errc()) continue;
       const std::string environment = ProcFile(pid, "environ");
       const size_t at = environment.find(mark_);
-      if (at == std::string::npos || environment[at + mark_.size()] != '\0') continue;
-      visit(pid, environment);
+      const bool marked = at != std::string::npos && environment[at + mark_.size()] == '\0';
+      if (marked) seen_.insert(pid);
+      if (marked || (environment.empty() && seen_.contains(pid) && IsEnding(pid))) {
+        visit(pid, environment);
+      }
     }
   }
 
   std::string mark_;
+  mutable std::set<pid_t> seen_;
   pid_t child_ = -1;
 };
 
