@@ -6,6 +6,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "base/problems.h"
 #include "base/strict_json.h"
 #include "tasks/registry.h"
@@ -108,6 +109,14 @@ void CheckEvaluationConfig(const EvaluationConfig& config) {
   Problems problems("evaluation");
   CheckCombinations(config, &problems);
   problems.ThrowIfAny();
+}
+
+void SkipTask(const std::string& name, EvaluationConfig* config) {
+  std::vector<std::string> names;
+  for (const EvaluationTask& task : config->tasks) names.push_back(task.name);
+  Require(std::erase_if(config->tasks, [&](const auto& task) { return task.name == name; }) > 0,
+          "There is no task '{}' to skip; there are {}", name, fmt::join(names, ", "));
+  Require(!config->tasks.empty(), "Without '{}' no task is left", name);
 }
 
 Config WriteEvaluationConfig(const EvaluationConfig& config) {

@@ -38,6 +38,8 @@ void VisitEvaluationTask(FieldVisitor& v, EvaluationTask* task);
 EvaluationConfig ReadEvaluationConfig(const Config& config);
 // The same checks of a config that was set in C++.
 void CheckEvaluationConfig(const EvaluationConfig& config);
+// Leaves a task out. Throws Error if there is none of this name, or no other.
+void SkipTask(const std::string& name, EvaluationConfig* config);
 // Every key with its value.
 Config WriteEvaluationConfig(const EvaluationConfig& config);
 

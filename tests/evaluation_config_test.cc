@@ -65,6 +65,17 @@ TEST_CASE("What is wrong in a config is named with its path") {
   has(R"({"sed": 1, "tasks": {"a": {"task": {"type": "QuadraticTask"}}}})", "'sed'");
 }
 
+TEST_CASE("A task that is skipped is gone, and there must be one") {
+  EvaluationConfig config = Parse(R"({"tasks": {"a": {"task": {"type": "QuadraticTask"}},
+    "b": {"task": {"type": "QuadraticTask"}}, "c": {"task": {"type": "QuadraticTask"}}}})");
+  SkipTask("b", &config);
+  REQUIRE(config.tasks.size() == 2);
+  CHECK(config.tasks[0].name == "a");
+  CHECK(config.tasks[1].name == "c");
+  CHECK_THROWS_WITH_AS(SkipTask("b", &config), "There is no task 'b' to skip; there are a, c",
+                       Error);
+}
+
 TEST_CASE("Every preset can be read, and an unknown one is answered with their names") {
   for (const Preset& preset : EvaluationPresets().all()) {
     CHECK(ReadEvaluationConfig(preset.config).name == preset.name);

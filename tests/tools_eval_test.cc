@@ -219,6 +219,25 @@ TEST_CASE("A resume says what differs, and does not go with other ways to begin"
   CHECK_FALSE(fs::exists(scratch / "nowhere"));
 }
 
+TEST_CASE("A task that is skipped is not judged, also on resume") {
+  const TempDirectory scratch;
+  const std::string out = scratch / "out";
+  const Words words = {"--preset",    "smoke", "--skip", "image-mlp",
+                       "--baselines", "SGD",   "--out",  out};
+  const FinishedProcess finished = Eval(words);
+  CHECK(finished.exit_code == 0);
+  CHECK(Has(finished.output, "on 1 tasks"));
+  for (const RunResult& run : ReadResults(out + "/results.jsonl").runs) {
+    CHECK(run.task == "quadratic");
+  }
+  Words again = words;
+  again.push_back("--resume");
+  CHECK(Has(Eval(again).output, "All 1 tasks were finished already"));
+  CHECK(Has(Eval({"--resume", "--out", out}).output, "All 1 tasks were finished already"));
+  CHECK(Has(Eval({"--resume", "--out", out, "--skip", "image-mlp"}).errors,
+            "There is no task 'image-mlp' to skip; there are quadratic"));
+}
+
 TEST_CASE("--tune-learned judges a learned optimizer a second time, also on resume") {
   const TempDirectory scratch;
   const std::string out = scratch / "out";
@@ -334,6 +353,10 @@ TEST_CASE("Wrong words are answered with the right ones") {
   CHECK(Has(error_of({"--steps", "300,3", "--preset", "image-mlp"}), "must ascend"));
   CHECK(Has(error_of({"--preset", "smoke", "--tasks", "x.json"}),
             "Give --tasks or --preset, not both"));
+  CHECK(Has(error_of({"--preset", "smoke", "--skip", "quadratics"}),
+            "There is no task 'quadratics' to skip; there are image-mlp, quadratic"));
+  CHECK(Has(error_of({"--preset", "smoke", "--skip", "quadratic", "--skip", "image-mlp"}),
+            "Without 'image-mlp' no task is left"));
   CHECK(Has(error_of({"--preset", "image-mlp", "--data-dir", scratch / "nowhere"}),
             "There are no images in"));
 }

@@ -47,7 +47,7 @@ std::string EvalExamples() {
          "  lopt eval --theta runs/tutorial/theta.safetensors\n"
          "  lopt eval --theta new=a.safetensors --theta old=b.safetensors --baselines Adam \\\n"
          "    --preset generalization --data-dir mnist --out runs/eval\n"
-         "  lopt eval --tasks my_tasks.json --baselines all --steps 300,3000\n"
+         "  lopt eval --tasks my_tasks.json --skip slow --steps 300,3000\n"
          "  lopt eval --resume --out runs/eval\n";
 }
 
@@ -63,6 +63,8 @@ po::options_description EvalOptions() {
       "What to train; lopt describe has the keys.");
   add("preset", po::value<std::string>()->value_name("NAME"),
       fmt::format("A built-in config instead. Default: {}.", kDefaultPreset).c_str());
+  add("skip", po::value<std::vector<std::string>>()->value_name("TASK")->composing(),
+      "Leave this task out. May be repeated.");
   add("baselines", po::value<std::string>()->value_name("NAMES"),
       "all, classic, strong, none, or names with commas between them. Default: all.");
   add("tune-learned",
@@ -119,6 +121,11 @@ EvalSource ReadEvalSource(const po::variables_map& values) {
     source.config = source.stored->config;
   } else {
     source.config = ReadEvaluationConfig(EvaluationPresets().Find(name));
+  }
+  if (values.contains("skip")) {
+    for (const auto& task : values["skip"].as<std::vector<std::string>>()) {
+      SkipTask(task, &source.config);
+    }
   }
   Config config = WriteEvaluationConfig(source.config);
   if (const auto steps = TextOption(values, "steps")) {
