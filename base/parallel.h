@@ -34,8 +34,8 @@ int CurrentThreads();
 
 // Calls body(0), ..., body(n - 1) in any order, in parallel on the pool around it (one after the
 // other outside of any), and returns when all are done. May be nested; a thread that waits helps
-// with other work. If bodies throw, the exception of the lowest index is thrown when all have
-// ended.
+// with other work. Bodies treat denormal numbers as the caller does (base/denormals.h). If bodies
+// throw, the exception of the lowest index is thrown when all have ended.
 void ParallelFor(int64_t n, const std::function<void(int64_t)>& body);
 
 }  // namespace lopt

@@ -10,6 +10,7 @@
 #include <set>
 #include <utility>
 
+#include "base/denormals.h"
 #include "base/error.h"
 #include "base/first_failure.h"
 #include "base/parallel.h"
@@ -112,10 +113,12 @@ void ParallelFor(int64_t n, const std::function<void(int64_t)>& body) {
       failure.Guard(body, i);
     }
   } else {
+    const bool flushed = FlushDenormals::Active();
     tbb::parallel_for(
         tbb::blocked_range<int64_t>(0, n, 1),
         [&](const tbb::blocked_range<int64_t>& range) {
           const InsidePool inside(threads);
+          const FlushDenormals flush(flushed);
           for (int64_t i = range.begin(); i < range.end(); ++i) {
             failure.Guard(body, i);
           }

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/denormals.h"
 #include "base/error.h"
 #include "base/first_failure.h"
 #include "base/parallel.h"
@@ -18,6 +19,7 @@ struct Loop {
   int64_t size;
   int64_t next = 0;   // the first index that nobody has begun
   int64_t ended = 0;  // bodies that have returned or thrown
+  bool flushed = FlushDenormals::Active();
   FirstFailure failure;
 };
 
@@ -81,7 +83,10 @@ void Pool::RunUntil(const Stop& stop, std::unique_lock<std::mutex>& lock) {
       open_.pop_back();
     }
     lock.unlock();
-    loop.failure.Guard(*loop.body, index);
+    {
+      const FlushDenormals flush(loop.flushed);
+      loop.failure.Guard(*loop.body, index);
+    }
     lock.lock();
     if (++loop.ended == loop.size) {
       changed_.notify_all();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/denormals.h"
 #include "base/error.h"
 
 namespace lopt {
@@ -31,6 +32,7 @@ void UpdateRule::Update(const StepInfo& info, std::span<const float> gradient,
           "{} needs the length of the run: step {} is not one of a run of {} steps "
           "(StepInfo::num_steps; 0 means that the run's length is not known)",
           needs_num_steps_, info.step, info.num_steps);
+  const FlushDenormals flush;
   DoUpdate(info, gradient, params, state, scratch);
 }
 

@@ -37,6 +37,7 @@ class UpdateRule {
   // Throws Error if a span's size is not its layout's, as Update does.
   void InitState(const StepInfo& info, std::span<const float> params, std::span<float> state) const;
   // One update in place, which reads nothing but what it is given and takes no memory but scratch.
+  // Denormal numbers are zeros to it, whatever they are to the calling thread.
   // `params` is 64-byte aligned for best speed; any alignment works. Throws
   // Error also where the optimizer needs the length of the run and `info.step` is not below
   // `info.num_steps`.
