@@ -238,7 +238,10 @@ void LearnedScheduler::DoInitTheta(Key key, std::span<float> theta) const {
   std::copy(initial.begin(), initial.end(), theta.begin());
   const LayoutEntry& hidden = theta_layout().Find("scheduler/hidden/w");
   InitLayer(FoldIn(key, 1), kF, theta.subspan(hidden.offset, hidden.size));
-  theta[theta_layout().Find("scheduler/out/w").offset + 1 * kO] = -1;
+  const int64_t out = theta_layout().Find("scheduler/out/w").offset;
+  theta[out + 1 * kO] = -1;
+  theta[out + 3 * kO] = 0.3f;
+  theta[out + 6 * kO] = 0.5f;
 }
 
 std::unique_ptr<UpdateRule> LearnedScheduler::DoBind(const Layout& params,

@@ -154,6 +154,33 @@ TEST_CASE("As theta begins, steps have the lengths that the options say, by the 
   }
 }
 
+TEST_CASE("As theta begins, steps shrink with the gradients, more than their schedule asks for") {
+  // An optimizer whose steps are those of the schedule alone ends as far off as its last steps
+  // are long; here a bowl whose gradients have no noise.
+  const auto optimizer = Scheduled(kOrthogonalSgdm);
+  const Layout params({{"x", {10}}});
+  Eigen::VectorXf theta = optimizer->InitTheta(KeyFromSeed(1));
+  const auto distance = [&] {
+    const auto rule = optimizer->Bind(params, AsSpan(theta));
+    std::vector<float> p = Normals(5, params.size());
+    std::vector<float> state(static_cast<size_t>(rule->state_layout().size()));
+    Workspace scratch;
+    for (int64_t step = 0; step < 300; ++step) {
+      std::vector<float> gradient = p;
+      for (size_t i = 0; i < p.size(); ++i) gradient[i] *= 0.5F + 0.1F * static_cast<float>(i);
+      rule->Update({.step = step, .num_steps = 300}, gradient, p, state, scratch);
+    }
+    return Eigen::Map<const Eigen::VectorXf>(p.data(), params.size()).norm();
+  };
+  const float begun = distance();
+  const int64_t out = optimizer->theta_layout().Find("scheduler/out/w").offset;
+  theta[out + 2 * 3] = 0;  // o0 of features 3 and 6
+  theta[out + 2 * 6] = 0;
+  const float by_schedule = distance();
+  CHECK(by_schedule > 1e-4F);
+  CHECK(begun < by_schedule / 10);
+}
+
 TEST_CASE("The scale of gradients changes nothing") {
   const auto optimizer = Scheduled(kOrthogonalSgdm);
   const Eigen::VectorXf theta = DrawnTheta(*optimizer);
