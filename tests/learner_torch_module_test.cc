@@ -25,7 +25,7 @@ MetaTrainConfig OfTorchTasks(
     int64_t workers, int64_t meta_steps, const std::string& device,
     const std::string& optimizer = R"({"type": "MLPLOpt", "hidden_size": 4, "step_mult": 0.01})") {
   auto config = ReadOptions<MetaTrainConfig>(Config::Parse(R"({
-    "learned_optimizer": {"type": "MLPLOpt"}, "theta_opt": {"type": "SGD", "learning_rate": 1e-4},
+    "learned_optimizer": {"type": "MLPLOpt"}, "theta_opt": {"type": "SGD", "learning_rate": 1e-2},
     "estimators": [
       {"type": "TruncatedPES", "num_tasks": 3, "trunc_length": 5, "std": 0.1,
        "task": {"type": "TorchImageMLP", "image_size": 4, "hidden": [4], "norm": "batch",
@@ -107,8 +107,10 @@ TEST_CASE("What updates on a device add to theta is what they add on the process
     };
     const Eigen::VectorXd host = update(config);
     const Eigen::VectorXd device = update(OfTorchTasks(1, meta_steps, "emulated", optimizer));
-    CHECK(host.norm() > 1e-6);
-    CHECK_LT((device - host).norm(), 1e-5 * host.norm());
+    // Far above the rounding of theta. Losses are rounded to 1e-7, and the differences that the
+    // estimates are made of are a thousandth of them: 1e-4.
+    CHECK(host.norm() > 1e-4);
+    CHECK_LT((device - host).norm(), 5e-4 * host.norm());
     CHECK(device != host);
   }
 }
