@@ -2,7 +2,6 @@
 
 #include <bit>
 #include <cmath>
-#include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -12,6 +11,7 @@
 #include "base/file.h"
 #include "base/key.h"
 #include "evaluation/results_file.h"
+#include "tests/temp_directory.h"
 
 namespace lopt {
 namespace {
@@ -22,16 +22,13 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 // A file that is gone after the test.
 class TemporaryFile {
  public:
-  TemporaryFile(const char* name, const std::string& text)
-      : path_((std::filesystem::temp_directory_path() / name).string()) {
+  explicit TemporaryFile(const std::string& text) : path_(directory_ / "results.jsonl") {
     WriteTextFile(path_, text);
   }
-  ~TemporaryFile() { std::filesystem::remove(path_); }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
   const std::string& path() const { return path_; }
 
  private:
+  TempDirectory directory_;
   std::string path_;
 };
 
@@ -109,7 +106,7 @@ std::string LineWith(const char* member, const std::string& value) {
 }
 
 std::string ReadError(const std::string& text) {
-  const TemporaryFile file("lopt_bad_results.jsonl", text);
+  const TemporaryFile file(text);
   try {
     ReadResults(file.path());
   } catch (const Error& error) {
@@ -143,8 +140,7 @@ TEST_CASE("results read back to the bit") {
   // The floats whose shortest digits do not survive a double.
   second.train_loss[0] = 0x1.5c87fap-84f;
   second.train_loss[1] = -0x1.5c87fap-84f;
-  const TemporaryFile file("lopt_results.jsonl",
-                           ResultLine(first) + "\n" + ResultLine(second) + "\n");
+  const TemporaryFile file(ResultLine(first) + "\n" + ResultLine(second) + "\n");
   const Results read = ReadResults(file.path());
   CHECK(read.damage.empty());
   REQUIRE(read.runs.size() == 2);
@@ -176,7 +172,7 @@ TEST_CASE("numbers that are not finite are written as text, told in diverged, an
   CHECK(line.at("train_loss") == nlohmann::json::parse(R"([1.0, 2.0, "inf", "nan"])"));
   CHECK(line.at("test_loss") == nlohmann::json::parse(R"([2.0, "-inf"])"));
   CHECK(line.at("diverged") == nlohmann::json::parse("[false, true]"));
-  const TemporaryFile file("lopt_diverged_results.jsonl", text + "\n");
+  const TemporaryFile file(text + "\n");
   CheckSame(ReadResults(file.path()).runs.at(0), result);
 }
 
@@ -184,20 +180,20 @@ TEST_CASE("a file cut anywhere in its last line gives the lines before it and sa
   const std::string line = ResultLine(SomeResult()) + "\n";
   for (const size_t cut : {size_t{2}, size_t{30}, line.size() / 2, line.size() - 2}) {
     CAPTURE(cut);
-    const TemporaryFile file("lopt_cut_results.jsonl", line + line.substr(0, line.size() - cut));
+    const TemporaryFile file(line + line.substr(0, line.size() - cut));
     const Results read = ReadResults(file.path());
     CHECK(read.runs.size() == 1);
     CHECK(read.damage ==
           file.path() + ": line 2, the last, is cut off and left out (1 results are whole)");
   }
   // Only the newline is gone: nothing is lost.
-  const TemporaryFile file("lopt_cut_results.jsonl", line + line.substr(0, line.size() - 1));
+  const TemporaryFile file(line + line.substr(0, line.size() - 1));
   CHECK(ReadResults(file.path()).runs.size() == 2);
   CHECK(ReadResults(file.path()).damage.empty());
 }
 
 TEST_CASE("an empty file has no results") {
-  const TemporaryFile file("lopt_empty_results.jsonl", "");
+  const TemporaryFile file("");
   CHECK(ReadResults(file.path()).runs.empty());
   CHECK(ReadResults(file.path()).damage.empty());
   CHECK_THROWS_AS(ReadResults("/no/such/results.jsonl"), Error);
