@@ -74,9 +74,9 @@ class LearnedScheduler : public LearnedOptimizer {
  private:
   LearnedScheduler(const LearnedSchedulerOptions& options,
                    std::shared_ptr<const LearnedOptimizer> optimizer);
-  // The optimizer's; V as InitLayer draws it; W is 0 but for o0's of the features 1, which is -1, 3,
-  // which is .3, and 6, which is .5; biases 0. So steps begin as step_size / sqrt(T / e^5.5), larger
-  // while gradients agree with the last step and smaller as they shrink.
+  // The optimizer's; V as InitLayer draws it; W is 0 but for o0's of the features 1, which is -1,
+  // 3, which is .3, and 6, which is .5; biases 0. So steps begin as step_size / sqrt(T / e^5.5),
+  // larger while gradients agree with the last step and smaller as they shrink.
   void DoInitTheta(Key key, std::span<float> theta) const override;
   // Throws Error where the params that a training stands for are in the optimizer's state.
   std::unique_ptr<UpdateRule> DoBind(const Layout& params,
