@@ -34,6 +34,8 @@ class Pool {
   void RunLoop(Loop& loop);
 
  private:
+  // Ends the workers.
+  void Close();
   // Runs bodies until stop() is true; `lock` is held on entry and exit and while stop() is called.
   template <class Stop>
   void RunUntil(const Stop& stop, std::unique_lock<std::mutex>& lock);
@@ -50,16 +52,23 @@ class Pool {
 thread_local Pool* current_pool = nullptr;
 
 Pool::Pool(int count) : count_(count) {
-  for (int i = 1; i < count; ++i) {
-    workers_.emplace_back([this] {
-      current_pool = this;
-      std::unique_lock lock(mutex_);
-      RunUntil([this] { return closing_; }, lock);
-    });
+  try {
+    for (int i = 1; i < count; ++i) {
+      workers_.emplace_back([this] {
+        current_pool = this;
+        std::unique_lock lock(mutex_);
+        RunUntil([this] { return closing_; }, lock);
+      });
+    }
+  } catch (...) {  // the machine gives no more threads
+    Close();
+    throw;
   }
 }
 
-Pool::~Pool() {
+Pool::~Pool() { Close(); }
+
+void Pool::Close() {
   {
     const std::lock_guard lock(mutex_);
     closing_ = true;

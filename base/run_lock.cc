@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <exception>
 #include <optional>
 
 #include "base/error.h"
@@ -114,6 +115,22 @@ std::string WhyStale(const std::string& directory, const std::string& path, cons
   return fmt::format("{} has shown no sign of life for {:.0f} s", who, silent);
 }
 
+// While it lives, the threads that are begun get no signals.
+class NoSignals {
+ public:
+  NoSignals() {
+    sigset_t all;
+    sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~NoSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  NoSignals(const NoSignals&) = delete;
+  NoSignals& operator=(const NoSignals&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
 }  // namespace
 
 RunLock::RunLock(const std::string& directory, const std::string& name)
@@ -138,16 +155,16 @@ RunLock::RunLock(const std::string& directory, const std::string& name)
       spdlog::info("{}: {}; its lock is taken over", directory, why);
     }
   }
-  RemoveMatching(directory,
-                 [&](std::string_view file) { return IsUnfinished(file, name + ".lock"); });
-  // Signals are for the other threads.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  alive_ = Environment::Current().MakeExecutor(1);
-  alive_->Post([this] { KeepAlive(); });
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  try {
+    RemoveMatching(directory,
+                   [&](std::string_view file) { return IsUnfinished(file, name + ".lock"); });
+    const NoSignals others_take_them;
+    alive_ = Environment::Current().MakeExecutor(1);
+    alive_->Post([this] { KeepAlive(); });
+  } catch (...) {
+    LockFiles().Remove(path_);
+    throw;
+  }
 }
 
 RunLock::~RunLock() {
@@ -158,7 +175,7 @@ RunLock::~RunLock() {
   try {
     RequireHeld();
     LockFiles().Remove(path_);
-  } catch (const Error&) {  // it is another's
+  } catch (const std::exception&) {  // another's, or nobody can tell: then it counts as stale
   }
 }
 
@@ -176,7 +193,7 @@ void RunLock::KeepAlive() {
     try {
       RequireHeld();
       LockFiles().Touch(path_);
-    } catch (const Error&) {  // for whoever asks
+    } catch (const std::exception&) {  // for whoever asks
     }
   }
 }

@@ -1,8 +1,8 @@
 #include "base/workspace.h"
 
 #include <algorithm>
+#include <iterator>
 #include <new>
-#include <utility>
 
 namespace lopt {
 namespace {
@@ -35,16 +35,15 @@ void* Workspace::TakeBytes(size_t bytes) {
 WorkspacePool::Lease::Lease(WorkspacePool& pool) : pool_(pool) {
   const std::lock_guard lock(pool_.mutex_);
   if (pool_.free_.empty()) {
-    workspace_ = std::make_unique<Workspace>();
+    taken_.emplace_back();
   } else {
-    workspace_ = std::move(pool_.free_.back());
-    pool_.free_.pop_back();
+    taken_.splice(taken_.end(), pool_.free_, std::prev(pool_.free_.end()));
   }
 }
 
 WorkspacePool::Lease::~Lease() {
   const std::lock_guard lock(pool_.mutex_);
-  pool_.free_.push_back(std::move(workspace_));
+  pool_.free_.splice(pool_.free_.end(), taken_);
 }
 
 }  // namespace lopt

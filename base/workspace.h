@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -68,16 +69,16 @@ class WorkspacePool {
     Lease(const Lease&) = delete;
     Lease& operator=(const Lease&) = delete;
     // The workspace, valid until the lease ends.
-    Workspace& operator*() { return *workspace_; }
+    Workspace& operator*() { return taken_.front(); }
 
    private:
     WorkspacePool& pool_;
-    std::unique_ptr<Workspace> workspace_;
+    std::list<Workspace> taken_;  // one; its place in the pool is kept with it
   };
 
  private:
   std::mutex mutex_;
-  std::vector<std::unique_ptr<Workspace>> free_;
+  std::list<Workspace> free_;
 };
 
 }  // namespace lopt

@@ -10,6 +10,8 @@
 #include <csignal>
 #include <ctime>
 #include <filesystem>
+#include <memory>
+#include <new>
 #include <string>
 #include <thread>
 #include <vector>
@@ -20,6 +22,7 @@
 #include "base/run_lock.h"
 #include "tests/error_of.h"
 #include "tests/learner_child.h"
+#include "tests/like_system_environment.h"
 #include "tests/temp_directory.h"
 
 namespace lopt {
@@ -59,6 +62,50 @@ TEST_CASE("A directory has one lock of a name, which goes when its holder does")
   }
   CHECK_EQ(Entries(scratch.path()), 0);
   const RunLock again(scratch.path());
+}
+
+// Has no memory for threads, or none for anything about files.
+class PoorEnvironment final : public LikeSystemEnvironment {
+ public:
+  std::unique_ptr<Executor> MakeExecutor(int threads) override {
+    if (!threads_) throw std::bad_alloc();
+    return System().MakeExecutor(threads);
+  }
+  FileSystem& files() override {
+    if (!files_) throw std::bad_alloc();
+    return System().files();
+  }
+
+  bool threads_ = true;
+  bool files_ = true;
+};
+
+TEST_CASE("A lock that ran out of memory is not left behind by its beginning") {
+  const TempDirectory scratch;
+  PoorEnvironment environment;
+  environment.threads_ = false;
+  const InEnvironment in(&environment);
+  CHECK_THROWS_AS(RunLock(scratch.path()), std::bad_alloc);
+  CHECK_EQ(Entries(scratch.path()), 0);
+  sigset_t blocked;
+  ::pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
+  CHECK_EQ(::sigismember(&blocked, SIGTERM), 0);
+  environment.threads_ = true;
+  const RunLock lock(scratch.path());
+  lock.RequireHeld();
+}
+
+TEST_CASE(
+    "A lock whose end runs out of memory stays, for whoever finds that its holder has ended") {
+  const TempDirectory scratch;
+  PoorEnvironment environment;
+  const InEnvironment in(&environment);
+  {
+    const RunLock lock(scratch.path());
+    environment.files_ = false;
+  }
+  environment.files_ = true;
+  CHECK_EQ(Entries(scratch.path()), 1);
 }
 
 TEST_CASE("The lock of a process that was killed is taken over at once") {

@@ -21,10 +21,10 @@
 #include <string>
 #include <vector>
 
-#include "base/environment.h"
 #include "base/file.h"
 #include "learner/run/checkpoint.h"
 #include "tests/learner_child.h"
+#include "tests/like_system_environment.h"
 #include "tests/temp_directory.h"
 #include "tools/commands.h"
 
@@ -127,23 +127,9 @@ class TrappedFiles final : public FileSystem {
 };
 
 // The system's environment with such files.
-class TrappedEnvironment final : public Environment {
+class TrappedEnvironment final : public LikeSystemEnvironment {
  public:
-  std::chrono::steady_clock::time_point Now() override { return System().Now(); }
-  std::chrono::system_clock::time_point Date() override { return System().Date(); }
-  std::unique_ptr<Alarm> MakeAlarm() override { return System().MakeAlarm(); }
-  std::unique_ptr<Executor> MakeExecutor(int threads) override {
-    return System().MakeExecutor(threads);
-  }
   FileSystem& files() override { return files_; }
-  std::string HostName() override { return System().HostName(); }
-  int64_t ProcessId() override { return System().ProcessId(); }
-  uint64_t UniqueNumber() override { return System().UniqueNumber(); }
-  ProcessIdentity ThisProcess() override { return System().ThisProcess(); }
-  std::optional<bool> StillRuns(const ProcessIdentity& process) override {
-    return System().StillRuns(process);
-  }
-  void Say(std::string_view line) override { System().Say(line); }
 
  private:
   TrappedFiles files_;

@@ -1,7 +1,6 @@
 #include "learner/job/background.h"
 
 #include <chrono>
-#include <iterator>
 #include <utility>
 
 #include "base/progress.h"
@@ -12,46 +11,61 @@ Background::Background(int threads, Wakeup* done)
     : wakeup_(done), executor_(Environment::Current().MakeExecutor(threads)) {}
 
 void Background::Post(std::function<void()> work, std::function<void()> then) {
-  ++unfinished_;
-  executor_->Post([this, work = std::move(work), then = std::move(then)]() mutable {
-    Job job{.then = std::move(then), .error = {}};
+  std::list<Job> mine(1);  // its place, so that nothing can fail once the work has ended
+  const auto job = mine.begin();
+  job->then = std::move(then);
+  {
+    const std::lock_guard lock(mutex_);
+    posted_.splice(posted_.end(), mine);
+  }
+  const auto run = [this, job, work = std::move(work)] {
     try {
       work();
     } catch (...) {
-      job.error = std::current_exception();
+      job->error = std::current_exception();
     }
     {
       const std::lock_guard lock(mutex_);
-      done_.push_back(std::move(job));
+      done_.splice(done_.end(), posted_, job);
     }
     NoteProgress();
     wakeup_->Notify();
-  });
+  };
+  try {
+    executor_->Post(run);
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    posted_.erase(job);
+    throw;
+  }
 }
 
 bool Background::Poll() {
-  Job job;
+  std::list<Job> ended;
   {
     const std::lock_guard lock(mutex_);
     if (done_.empty()) {
       return false;
     }
-    job = std::move(done_.front());
-    done_.pop_front();
+    ended.splice(ended.end(), done_, done_.begin());
   }
-  --unfinished_;
   ++ended_;
-  if (job.error) {
-    std::rethrow_exception(job.error);
+  if (ended.front().error) {
+    std::rethrow_exception(ended.front().error);
   }
-  job.then();
+  ended.front().then();
   return true;
+}
+
+bool Background::Idle() const {
+  const std::lock_guard lock(mutex_);
+  return posted_.empty() && done_.empty();
 }
 
 void Background::Settle() {
   const auto settled = [this] {
     const std::lock_guard lock(mutex_);
-    return std::ssize(done_) == unfinished_;
+    return posted_.empty();
   };
   while (!settled()) {
     wakeup_->WaitFor(std::chrono::milliseconds(20));

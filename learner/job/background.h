@@ -1,9 +1,9 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <exception>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 
@@ -23,7 +23,7 @@ class Background {
   Background(const Background&) = delete;
   Background& operator=(const Background&) = delete;
 
-  // `work` runs in the background; `then` afterwards in Poll.
+  // `work` runs in the background; `then` afterwards in Poll. What it throws has posted nothing.
   void Post(std::function<void()> work, std::function<void()> then);
   // Calls the `then` of the next job that has ended, or throws what its `work` threw. False if none
   // has.
@@ -31,7 +31,7 @@ class Background {
   // Returns when no work runs or waits to; what ended is left to Poll.
   void Settle();
   // Whether nothing is posted whose `then` has not been called.
-  bool Idle() const { return unfinished_ == 0; }
+  bool Idle() const;
   // Jobs whose `then` has been called.
   int64_t ended() const { return ended_; }
 
@@ -42,10 +42,10 @@ class Background {
   };
 
   Wakeup* wakeup_;
-  int64_t unfinished_ = 0;
   int64_t ended_ = 0;
-  std::mutex mutex_;
-  std::deque<Job> done_;
+  mutable std::mutex mutex_;
+  std::list<Job> posted_;  // whose work has not ended
+  std::list<Job> done_;
   std::unique_ptr<Environment::Executor> executor_;  // the last: its work ends first
 };
 
