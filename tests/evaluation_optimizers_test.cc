@@ -35,7 +35,7 @@ TEST_CASE("Every trained optimizer passes its golden steps, is small and says ho
     CHECK(entry.file_size() < 100'000);
     ++files;
   }
-  CHECK(files == 5);
+  CHECK(files == 6);
 }
 
 TEST_CASE("fast, mlp, mlp-fast and recommended beat tuned Adam on the 8x8 image MLP") {

@@ -132,8 +132,8 @@ def load(theta: str | os.PathLike) -> Theta:
     """A trained optimizer by its name, or what Theta.read reads from a path.
 
     Args:
-        theta: "recommended", "fast", "mlp", "mlp-fast" or "tutorial", which come with the package, or
-            a path; that of a file of such a name begins with "./".
+        theta: "recommended", "fast", "mlp", "mlp-fast", "celo2" or "tutorial", which come with the
+            package, or a path; that of a file of such a name begins with "./".
 
     Raises:
         Error: There is no such name and no such file; or Theta.read's.

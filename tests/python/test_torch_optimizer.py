@@ -298,7 +298,7 @@ class Thetas(unittest.TestCase):
 
     def test_an_unknown_name_is_an_error_with_the_names(self):
         with self.assertRaisesRegex(lopt.Error, "^load: 'best' is neither a file nor a trained "
-                                    "optimizer: fast, mlp, mlp-fast, recommended, tutorial$"):
+                                    "optimizer: celo2, fast, mlp, mlp-fast, recommended, tutorial$"):
             LearnedOptimizer([torch.ones(3, requires_grad=True)], "best")
         with self.assertRaisesRegex(lopt.Error, "^theta must be a path .*, got int$"):
             lopt.load(3)
