@@ -696,6 +696,28 @@ exit 75)sh",
   CHECK_EQ(Lines(out / "signals"), Strings{"1"});
 }
 
+TEST_CASE("A guard whose output nobody reads, since mpiexec's process is killed, stops no rank") {
+  const TempDirectory out;
+  int ends[2];
+  REQUIRE_EQ(pipe(ends), 0);
+  close(ends[0]);
+  std::fflush(stdout);
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(ends[1], STDOUT_FILENO);
+    close(ends[1]);
+    _exit(GuardRank(out.path(), {"/bin/sh", "-c", R"sh(
+trap 'exit 9' TERM
+i=0
+while [ $i -lt 20 ]; do sleep 0.01; i=$((i + 1)); done
+[ "$LOPT_OUTPUT_IS_NO_STOP" ] && exit 75)sh"}));
+  }
+  close(ends[1]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  CHECK_EQ(WEXITSTATUS(status), 75);
+}
+
 TEST_CASE("Launch: the ranks run this program with the words after the dashes") {
   const TempDirectory scratch;
   std::ofstream(scratch / "mpiexec") << "printf '%s\\n' \"$*\"; exit 2\n";

@@ -94,5 +94,14 @@ TEST_CASE("Output that nobody reads any more is a stop that saves the run") {
   CHECK_EQ(Status(scratch), "interrupted");
 }
 
+TEST_CASE("Where output is no stop a run goes on when nobody reads it any more") {
+  const TempDirectory scratch;
+  RunProcess({"/bin/sh", "-c",
+              fmt::format("{{ LOPT_OUTPUT_IS_NO_STOP=1 {}; echo $? > {}; }} 2>&1 | head -n 1",
+                          Train(scratch, 500), scratch / "code")});
+  CHECK_EQ(ReadTextFile(scratch / "code"), "0\n");
+  CHECK_EQ(Status(scratch), "finished");
+}
+
 }  // namespace
 }  // namespace lopt

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <string>
 
 #include "tools/hang_up.h"
@@ -17,7 +18,9 @@ namespace {
 
 std::atomic<bool> stop_requested = false;
 static_assert(std::atomic<bool>::is_always_lock_free);
-std::string message;  // written before the handler is installed
+// Written before the handler is installed.
+std::string message;
+bool output_is_no_stop = false;
 
 // What has no reader any more goes nowhere: a second write would fail again.
 void DropOutput(int descriptor) {
@@ -34,7 +37,8 @@ void OnSignal(int signal) {
     DropOutput(STDOUT_FILENO);
     DropOutput(STDERR_FILENO);
   }
-  if (!stop_requested.exchange(true)) {
+  const bool stops = signal != SIGPIPE || !output_is_no_stop;
+  if (stops && !stop_requested.exchange(true)) {
     [[maybe_unused]] const auto written = ::write(STDERR_FILENO, message.data(), message.size());
   }
   errno = error;
@@ -45,6 +49,7 @@ void OnSignal(int signal) {
 const std::atomic<bool>* StopOnSignals(std::string_view after) {
   message =
       after.empty() ? "" : fmt::format("\nStopping after {}; once more to stop at once.\n", after);
+  output_is_no_stop = std::getenv(kOutputIsNoStop) != nullptr;
   struct sigaction action = {};
   action.sa_handler = OnSignal;
   action.sa_flags = SA_RESTART;

@@ -18,6 +18,7 @@
 #include "tools/launch/rank_end.h"
 #include "tools/launch/stop_requests.h"
 #include "tools/own_command.h"
+#include "tools/stop_signal.h"
 
 namespace lopt {
 
@@ -33,7 +34,10 @@ int RankInEnvironment() {
 
 // `stopped`: whether it was told to stop.
 ProcessEnd RunToEnd(const std::vector<std::string>& program, bool* stopped) {
-  StopRequests stop;
+  // Whoever reads the output is mpiexec's process on this host: when it is killed this process is
+  // too, and the rank must not take that for a stop before.
+  StopRequests stop(/*watch_output=*/false);
+  ::setenv(kOutputIsNoStop, "1", 1);
   ChildProcess rank(program);
   for (;;) {
     if (const int stops = stop.Count(); stops > 0 && !*stopped) {

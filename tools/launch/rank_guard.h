@@ -17,8 +17,8 @@ std::vector<std::string> GuardedProgram(const std::string& out_dir,
 
 // Runs the words as a child, passes the first signal to stop on as SIGTERM (the supervisor repeats
 // it, and a rank that gets two ends at once), and ends as the child does: with its exit code or by
-// its signal. Before, unless the child finished or was interrupted, writes WriteRankEnd's file.
-// Throws Error if the child cannot be run.
+// its signal. Output that nobody reads is no stop, to it or to the child. Before, unless the child
+// finished or was interrupted, writes WriteRankEnd's file. Throws Error if the child cannot be run.
 int GuardRank(const std::string& out_dir, const std::vector<std::string>& program);
 
 }  // namespace lopt

@@ -25,7 +25,8 @@ bool IsPipe(int descriptor) {
 
 }  // namespace
 
-StopRequests::StopRequests() : output_is_pipe_(IsPipe(STDOUT_FILENO)) {
+StopRequests::StopRequests(bool watch_output)
+    : output_is_watched_(watch_output && IsPipe(STDOUT_FILENO)) {
   sigset_t signals;
   sigemptyset(&signals);
   for (const int signal : {SIGTERM, SIGINT, SIGCHLD}) sigaddset(&signals, signal);
@@ -46,8 +47,8 @@ int StopRequests::Count() {
     if (signal.ssi_signo != SIGCHLD) ++count_;
   }
   pollfd output = {.fd = STDOUT_FILENO, .events = 0, .revents = 0};
-  if (output_is_pipe_ && ::poll(&output, 1, 0) > 0 && (output.revents & POLLERR) != 0) {
-    output_is_pipe_ = false;
+  if (output_is_watched_ && ::poll(&output, 1, 0) > 0 && (output.revents & POLLERR) != 0) {
+    output_is_watched_ = false;
     ++count_;
   }
   return count_;
@@ -56,7 +57,7 @@ int StopRequests::Count() {
 void StopRequests::Sleep(double seconds) {
   std::array<pollfd, 2> sources = {
       {{.fd = descriptor_, .events = POLLIN, .revents = 0},
-       {.fd = output_is_pipe_ ? STDOUT_FILENO : -1, .events = 0, .revents = 0}}};
+       {.fd = output_is_watched_ ? STDOUT_FILENO : -1, .events = 0, .revents = 0}}};
   const double milliseconds = std::ceil(std::clamp(seconds, 0.0, 1e6) * 1000);
   ::poll(sources.data(), sources.size(), static_cast<int>(milliseconds));
 }

@@ -8,14 +8,15 @@ namespace lopt {
 // thread but wake Sleep. A signal that this thread had blocked and that has come before counts.
 class StopRequests {
  public:
-  // Throws Error if the system has no descriptor left.
-  StopRequests();
+  // `watch_output`: whether Count looks at standard output. Throws Error if the system has no
+  // descriptor left.
+  explicit StopRequests(bool watch_output);
   ~StopRequests();
   StopRequests(const StopRequests&) = delete;
   StopRequests& operator=(const StopRequests&) = delete;
 
-  // How often a stop was asked for since the construction: by a signal, or since standard output
-  // is a pipe that nobody reads any more.
+  // How often a stop was asked for since the construction: by a signal, or since standard output,
+  // if it is watched, is a pipe that nobody reads any more.
   int Count();
   // Returns when something has come, also a child's end, but after so many seconds at the latest.
   void Sleep(double seconds);
@@ -25,7 +26,7 @@ class StopRequests {
  private:
   sigset_t before_ = {};
   int descriptor_ = -1;
-  bool output_is_pipe_ = false;  // which is read
+  bool output_is_watched_ = false;  // a pipe which is read
   int count_ = 0;
 };
 

@@ -297,7 +297,7 @@ class Supervisor {
   }
 
   const SupervisorOptions& options_;
-  StopRequests stop_;  // the first, so that none is missed
+  StopRequests stop_{/*watch_output=*/true};  // the first, so that none is missed
   std::unique_ptr<RunLock> lock_;
   OwnRun run_;
   RestartPolicy policy_;
