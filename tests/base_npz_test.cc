@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/npy.h"
 #include "base/npz.h"
+#include "tests/paths.h"
 #include "tests/temp_directory.h"
 
 namespace lopt {
@@ -132,7 +133,7 @@ TEST_CASE("a golden file that NumPy wrote reads, Fortran order included") {
   wanted.Set("vector", Of<uint32_t>({2}, {1, 0xffffffff}));
   wanted.Set("bytes", Of<uint8_t>({1, 2}, {0, 255}));
   wanted.Set("empty", Array(DType::kFloat32, {0, 3}));
-  CHECK(ReadNpz(LOPT_SOURCE_DIR "/tests/golden/numpy_arrays.npz") == wanted);
+  CHECK(ReadNpz(SourcePath("tests/golden/numpy_arrays.npz")) == wanted);
 }
 
 TEST_CASE("an npy file of another kind is an Error that names the file and the member") {

@@ -11,6 +11,7 @@
 #include "evaluation/summary.h"
 #include "lopt/registry.h"
 #include "lopt/theta_file.h"
+#include "tests/paths.h"
 
 namespace lopt {
 namespace {
@@ -18,13 +19,13 @@ namespace {
 namespace fs = std::filesystem;
 
 LearnedContender Load(const std::string& name) {
-  const ThetaFile file = ReadThetaFile(LOPT_SOURCE_DIR "/trained/" + name + ".safetensors");
+  const ThetaFile file = ReadThetaFile(SourcePath("trained/" + name + ".safetensors"));
   return {name, OptimizerRegistry().Make(file.learned_optimizer), file.theta};
 }
 
 TEST_CASE("Every trained optimizer passes its golden steps, is small and says how it was made") {
   int files = 0;
-  for (const auto& entry : fs::directory_iterator(LOPT_SOURCE_DIR "/trained")) {
+  for (const auto& entry : fs::directory_iterator(SourcePath("trained"))) {
     if (entry.path().extension() != ".safetensors") continue;
     CAPTURE(entry.path().string());
     const ThetaFile file = ReadThetaFile(entry.path().string());

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "evaluation/statistics.h"
+#include "tests/paths.h"
 
 namespace lopt {
 namespace {
@@ -128,7 +129,7 @@ TEST_CASE("an interval reaches infinity where enough resamples do, and is never 
 }
 
 TEST_CASE("the golden numbers of rliable: the means to 1e-12, the interval ends to 4 std. errors") {
-  const std::string path = std::string(LOPT_SOURCE_DIR "/tests/golden/rliable.json");
+  const std::string path = SourcePath("tests/golden/rliable.json");
   const nlohmann::json golden = nlohmann::json::parse(std::ifstream(path));
   REQUIRE(golden.at("cases").size() == 4);
   for (const auto& item : golden.at("cases").items()) {

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/paths.h"
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -86,7 +88,7 @@ std::string Objection(const std::string& file, const std::string& included) {
 
 // Paths from the repository root of the project's C++ sources.
 std::vector<std::string> SourceFiles() {
-  const fs::path root = LOPT_SOURCE_DIR;
+  const fs::path root = lopt::SourcePath("");
   std::vector<std::string> files;
   std::vector<std::string> folders = {"tests", "examples"};
   for (const auto& [folder, unused] : AllowedFolders()) folders.push_back(folder);
@@ -109,7 +111,7 @@ TEST_CASE("Every include follows an allowed arrow between folders") {
   const std::vector<std::string> files = SourceFiles();
   REQUIRE(files.size() > 20);
   for (const std::string& file : files) {
-    std::ifstream stream(fs::path(LOPT_SOURCE_DIR) / file);
+    std::ifstream stream(lopt::SourcePath(file));
     REQUIRE(stream.good());
     std::string line;
     while (std::getline(stream, line)) {

@@ -11,6 +11,7 @@
 #include "base/safetensors.h"
 #include "lopt/check/optimizer_checks.h"
 #include "lopt/rnn_mlp_lopt.h"
+#include "tests/paths.h"
 
 namespace lopt {
 namespace {
@@ -52,8 +53,7 @@ double Distance(const Layout& layout, const NamedArrays& trace, const std::strin
 }
 
 TEST_CASE("RNNMLPLOpt reproduces a trace of the published code, params and state") {
-  const ArrayFile file =
-      ReadArrayFile(LOPT_SOURCE_DIR "/tests/golden/rnn_mlp_lopt_steps.safetensors");
+  const ArrayFile file = ReadArrayFile(SourcePath("tests/golden/rnn_mlp_lopt_steps.safetensors"));
   const RNNMLPLOpt optimizer({.exp_mult = std::stod(file.metadata.at("exp_mult")),
                               .step_mult = std::stod(file.metadata.at("step_mult"))});
   const Floats theta = PublishedTheta(file.arrays, optimizer.theta_layout());

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "tasks/image_data.h"
 #include "tasks/torch_module.h"
+#include "tests/paths.h"
 
 namespace lopt {
 namespace {
@@ -91,7 +92,7 @@ TEST_CASE("A module file that cannot be loaded is an error with the system's rea
 TEST_CASE("A module that was compiled with other headers than the program is not called") {
   const ModuleDirectory directory("lopt_torch_stale");
   const std::string file = directory.path() + "/liblopt_torch_module.so";
-  std::filesystem::copy_file(LOPT_BINARY_DIR "/tests/stale_torch_module.so", file);
+  std::filesystem::copy_file(BuildPath("tests/stale_torch_module.so"), file);
   CHECK_THROWS_WITH_AS(MakeTorchTask(),
                        ("task 'TorchImageMLP' needs the torch module " + file +
                         ", which is built for another program than this; build it again: lopt "
@@ -116,7 +117,7 @@ TEST_CASE(
   CHECK_EQ(directories[0], program.string());
   CHECK_EQ(directories[1], (program.parent_path() / "lib/lopt").string());
   CHECK_EQ(directories[2], LOPT_INSTALL_LIBDIR "/lopt");
-  CHECK_EQ(directories[3], LOPT_BINARY_DIR "/lib");
+  CHECK_EQ(directories[3], BuildPath("lib"));
 }
 
 }  // namespace lopt

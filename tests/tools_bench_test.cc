@@ -6,12 +6,13 @@
 
 #include "process.h"
 #include "tasks/torch_module.h"
+#include "tests/paths.h"
 
 namespace lopt {
 namespace {
 
 FinishedProcess Bench(const std::vector<std::string>& arguments) {
-  std::vector<std::string> words = {LOPT_BINARY_DIR "/lopt", "bench"};
+  std::vector<std::string> words = {BuildPath("lopt"), "bench"};
   words.insert(words.end(), arguments.begin(), arguments.end());
   return RunProcess(words);
 }

@@ -13,6 +13,7 @@
 #include "tasks/quadratic.h"
 #include "tasks/registry.h"
 #include "tests/error_of.h"
+#include "tests/paths.h"
 #include "tests/process.h"
 #include "tests/temp_directory.h"
 #include "tools/check/check_request.h"
@@ -24,7 +25,7 @@ namespace {
 using Words = std::vector<std::string>;
 
 FinishedProcess Lopt(const Words& arguments) {
-  Words words = {LOPT_BINARY_DIR "/lopt", "check"};
+  Words words = {BuildPath("lopt"), "check"};
   words.insert(words.end(), arguments.begin(), arguments.end());
   return RunProcess(words);
 }
@@ -177,7 +178,7 @@ TEST_CASE("What a wrong task does to its training is left out") {
 
 TEST_CASE("A task of a plug-in is checked like any other") {
   const FinishedProcess finished =
-      Lopt({"--plugin", LOPT_BINARY_DIR "/tests/plugin_good.so", "--task", "PluginTask"});
+      Lopt({"--plugin", BuildPath("tests/plugin_good.so"), "--task", "PluginTask"});
   INFO(finished.output, finished.errors);
   CHECK(finished.exit_code == 0);
   CHECK(finished.output.starts_with("task PluginTask\n"));
@@ -209,7 +210,7 @@ TEST_CASE("Every check is listed with its promise and a header that there is") {
   for (const std::string& line : lines) {
     CHECK(line.size() <= 80);
     if (!line.ends_with(".h")) continue;
-    CHECK(std::filesystem::exists(LOPT_SOURCE_DIR "/" + line.substr(2)));
+    CHECK(std::filesystem::exists(SourcePath(line.substr(2))));
     ++headers;
   }
   CHECK(headers == 5);

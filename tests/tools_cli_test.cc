@@ -14,6 +14,7 @@
 #include "base/isa.h"
 #include "learner/meta_train_config.h"
 #include "tasks/registry.h"
+#include "tests/paths.h"
 #include "tests/process.h"
 #include "tests/temp_directory.h"
 #include "tools/presets.h"
@@ -26,7 +27,7 @@ using Words = std::vector<std::string>;
 
 FinishedProcess Lopt(const Words& arguments,
                      const std::function<void(pid_t, const std::string&)>& on_output = {}) {
-  Words words = {LOPT_BINARY_DIR "/lopt"};
+  Words words = {BuildPath("lopt")};
   words.insert(words.end(), arguments.begin(), arguments.end());
   return RunProcess(words, on_output);
 }

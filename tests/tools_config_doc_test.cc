@@ -5,13 +5,14 @@
 #include "base/config.h"
 #include "base/file.h"
 #include "learner/meta_train_config.h"
+#include "tests/paths.h"
 #include "tools/describe.h"
 #include "tools/presets.h"
 
 namespace lopt {
 
 TEST_CASE("docs/config.md is what lopt describe prints") {
-  CHECK_MESSAGE(ReadTextFile(LOPT_SOURCE_DIR "/docs/config.md") == DescribeEverything(),
+  CHECK_MESSAGE(ReadTextFile(SourcePath("docs/config.md")) == DescribeEverything(),
                 "run: build/lopt describe > docs/config.md");
 }
 

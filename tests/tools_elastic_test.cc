@@ -29,6 +29,7 @@
 #include "tests/error_of.h"
 #include "tests/learner_runs.h"
 #include "tests/mpi_job.h"
+#include "tests/paths.h"
 #include "tests/process.h"
 #include "tests/temp_directory.h"
 #include "tools/build_info.h"
@@ -40,7 +41,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-const std::string kLopt = LOPT_BINARY_DIR "/lopt";
+const std::string kLopt = BuildPath("lopt");
 
 // A process that writes to a file; killed at the end.
 class Child {

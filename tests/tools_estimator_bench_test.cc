@@ -9,6 +9,7 @@
 #include "base/record.h"
 #include "tasks/registry.h"
 #include "tasks/torch_module.h"
+#include "tests/paths.h"
 #include "tests/process.h"
 #include "tests/temp_directory.h"
 #include "tools/bench/estimator_bench.h"
@@ -161,7 +162,7 @@ TEST_CASE("The bench of estimators prints a table or JSON and writes what a repo
                     {"type": "TruncatedPES", "num_tasks": 2, "trunc_length": 5,
                      "task": {"type": "QuadraticTask"},
                      "schedule": {"type": "ConstantTruncationSchedule", "total_length": 10}}]})");
-  const std::string program = LOPT_BINARY_DIR "/lopt";
+  const std::string program = BuildPath("lopt");
   const auto run = [&](std::vector<std::string> more) {
     std::vector<std::string> words = {program,  "bench", "--estimators", directory / "config.json",
                                       "--runs", "5",     "--threads",    "2"};

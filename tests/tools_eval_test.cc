@@ -19,6 +19,7 @@
 #include "lopt/theta_file.h"
 #include "tests/golden_dir.h"
 #include "tests/mnist_dir.h"
+#include "tests/paths.h"
 #include "tests/process.h"
 #include "tests/temp_directory.h"
 
@@ -30,7 +31,7 @@ using Words = std::vector<std::string>;
 
 FinishedProcess Eval(const Words& arguments,
                      const std::function<void(pid_t, const std::string&)>& on_output = {}) {
-  Words words = {LOPT_BINARY_DIR "/lopt", "eval"};
+  Words words = {BuildPath("lopt"), "eval"};
   words.insert(words.end(), arguments.begin(), arguments.end());
   return RunProcess(words, on_output);
 }

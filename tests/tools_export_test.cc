@@ -12,6 +12,7 @@
 #include "lopt/registry.h"
 #include "lopt/theta_file.h"
 #include "tests/golden_dir.h"
+#include "tests/paths.h"
 #include "tests/process.h"
 #include "tests/temp_directory.h"
 
@@ -19,7 +20,7 @@ namespace lopt {
 namespace {
 
 FinishedProcess Export(const std::vector<std::string>& arguments) {
-  std::vector<std::string> words = {LOPT_BINARY_DIR "/lopt", "export"};
+  std::vector<std::string> words = {BuildPath("lopt"), "export"};
   words.insert(words.end(), arguments.begin(), arguments.end());
   return RunProcess(words);
 }

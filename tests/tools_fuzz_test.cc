@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/paths.h"
 
 namespace lopt {
 namespace {
@@ -55,7 +56,7 @@ std::string Feed(const FuzzTarget& target, const std::string& input) {
 }
 
 std::vector<std::string> CorpusOf(const FuzzTarget& target) {
-  const std::string directory = LOPT_SOURCE_DIR "/tests/fuzz/corpus/" + target.name;
+  const std::string directory = SourcePath("tests/fuzz/corpus/" + target.name);
   std::vector<std::string> inputs;
   if (std::filesystem::exists(directory)) {
     for (const std::string& name : ListDirectory(directory)) {

@@ -30,6 +30,7 @@
 #include "lopt/rnn_mlp_lopt.h"
 #include "lopt/theta_file.h"
 #include "tests/golden_dir.h"
+#include "tests/paths.h"
 #include "tests/process.h"
 #include "tests/temp_directory.h"
 #include "tools/import/flax_msgpack.h"
@@ -41,7 +42,7 @@ namespace {
 using Json = nlohmann::json;
 
 // Of these files' own directory: the fixtures and the trace that their weights are from.
-std::string Fixture(const std::string& file) { return LOPT_SOURCE_DIR "/tests/golden/" + file; }
+std::string Fixture(const std::string& file) { return SourcePath("tests/golden/" + file); }
 
 NamedArrays GoldenTheta() {
   return ReadArrayFile(Fixture("mlp_lopt_steps.safetensors")).arrays.Extract("theta/");
@@ -99,7 +100,7 @@ std::string MsgpackError(const Json& json) {
 }
 
 FinishedProcess Import(std::vector<std::string> words) {
-  words.insert(words.begin(), {LOPT_BINARY_DIR "/lopt", "import"});
+  words.insert(words.begin(), {BuildPath("lopt"), "import"});
   return RunProcess(words);
 }
 

@@ -17,6 +17,7 @@
 #include "learner/run/run_directory.h"
 #include "tests/learner_runs.h"
 #include "tests/mpi_job.h"
+#include "tests/paths.h"
 #include "tests/temp_directory.h"
 #include "tools/commands.h"
 #include "tools/launch/rank_end.h"
@@ -54,7 +55,7 @@ struct Setup {
   bool ordinary_user = false;  // where the tests run as root
   // The task, and the option of lopt launch for the plug-in that it comes from.
   const char* task = "FixedDimQuadraticFamily";
-  const char* plugin = "";
+  std::string plugin = {};
 };
 
 const Setup kOneHost = {.name = "one host"};
@@ -73,7 +74,7 @@ const Setup kDeadline = {.name = "deadline_seconds",
                          .updates = 4 * kUpdates};
 const Setup kPlugin = {.name = "a plug-in",
                        .task = "PluginTask",
-                       .plugin = "--plugin " LOPT_BINARY_DIR "/tests/plugin_good.so"};
+                       .plugin = "--plugin " + BuildPath("tests/plugin_good.so")};
 const Setup kOrdinaryUser = {.name = "an ordinary user", .ordinary_user = true};
 
 // 60 updates in about a second. Every window has the same number of inner steps.
@@ -112,9 +113,9 @@ class Run {
                 "cannot become an ordinary user");
       }
       const std::string command = fmt::format(
-          "exec {}/lopt launch -n {} {} --max-restarts 3 --start-timeout {} --worker-timeout {} "
+          "exec {} launch -n {} {} --max-restarts 3 --start-timeout {} --worker-timeout {} "
           "--mpiexec '{}' -- meta-train {} --threads 1 --out {} {}",
-          LOPT_BINARY_DIR, ranks, setup_.plugin, kStartTimeoutSeconds, kWorkerTimeoutSeconds,
+          BuildPath("lopt"), ranks, setup_.plugin, kStartTimeoutSeconds, kWorkerTimeoutSeconds,
           setup_.mpiexec, scratch_ / "config.json", out(), resume ? "--resume" : "");
       ::execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
       return 127;
@@ -151,7 +152,7 @@ class Undisturbed {
  private:
   Undisturbed() : run_(kOneHost) {
     MarkedJob job(run_.out(), [this] {
-      ::execl(LOPT_BINARY_DIR "/lopt", "lopt", "meta-train",
+      ::execl(BuildPath("lopt").c_str(), "lopt", "meta-train",
               (fs::path(run_.out()).parent_path() / "config.json").c_str(), "--threads", "2",
               "--out", run_.out().c_str(), nullptr);
       return 127;

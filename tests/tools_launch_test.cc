@@ -21,6 +21,7 @@
 #include "learner/job/message_loop.h"
 #include "learner/run/run_directory.h"
 #include "tests/error_of.h"
+#include "tests/paths.h"
 #include "tests/process.h"
 #include "tests/temp_directory.h"
 #include "tools/commands.h"
@@ -111,7 +112,7 @@ class FakeLaunch {
 };
 
 FinishedProcess Launch(const Strings& arguments) {
-  Strings words = {LOPT_BINARY_DIR "/lopt", "launch"};
+  Strings words = {BuildPath("lopt"), "launch"};
   words.insert(words.end(), arguments.begin(), arguments.end());
   return RunProcess(words);
 }
@@ -728,7 +729,7 @@ TEST_CASE("Launch: the ranks run this program with the words after the dashes") 
   CHECK_EQ(
       finished.output,
       fmt::format("-n 3 {0} launch --guard {1} -- meta-train --out={1} --steps 7 --overwrite\n",
-                  std::filesystem::canonical(LOPT_BINARY_DIR "/lopt").string(), scratch / "run"));
+                  std::filesystem::canonical(BuildPath("lopt")).string(), scratch / "run"));
 }
 
 }  // namespace lopt

@@ -18,6 +18,7 @@
 #include "learner/run/run_directory.h"
 #include "learner/run/status_file.h"
 #include "tests/learner_runs.h"
+#include "tests/paths.h"
 #include "tests/process.h"
 #include "tests/temp_directory.h"
 
@@ -29,7 +30,7 @@ namespace {
 using Words = std::vector<std::string>;
 using OnOutput = std::function<void(pid_t, const std::string&)>;
 
-const std::string kLopt = LOPT_BINARY_DIR "/lopt";
+const std::string kLopt = BuildPath("lopt");
 
 void Append(Words* words, const Words& more) {
   words->insert(words->end(), more.begin(), more.end());
@@ -353,7 +354,7 @@ TEST_CASE("Three ranks with a plug-in give the bytes of one process with the typ
                        "1",     "--plugin"};
   const auto with = [&](const char* file) {
     Words all = words;
-    all.push_back(std::string(LOPT_BINARY_DIR "/tests/") + file);
+    all.push_back(BuildPath(std::string("tests/") + file));
     return Train(3, all);
   };
   CHECK_EQ(with("plugin_good.so").exit_code, 0);
@@ -374,7 +375,7 @@ TEST_CASE(
     experiment.mode = mode;
     const std::string config = WriteConfig(scratch, experiment, {0});
     const std::string run = scratch / "run";
-    const Words use = {"--out", run, "--plugin", LOPT_BINARY_DIR "/tests/plugin_good.so"};
+    const Words use = {"--out", run, "--plugin", BuildPath("tests/plugin_good.so")};
     Words words = {config, "--set", "estimators.0.task.type=PluginTask"};
     Append(&words, use);
     CHECK_EQ(Train(3, words).exit_code, 0);

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/paths.h"
 #include "tests/process.h"
 #include "tests/temp_directory.h"
 
@@ -16,8 +17,7 @@ TEST_CASE("Workers that come and go are an error that says what is missing") {
   const TempDirectory directory;
   const std::string out = directory / "run";
   const auto fails = [&](const std::vector<std::string>& more) {
-    std::vector<std::string> words = {"/usr/bin/env", "WORLD_SIZE=2", "RANK=1",
-                                      LOPT_BINARY_DIR "/lopt"};
+    std::vector<std::string> words = {"/usr/bin/env", "WORLD_SIZE=2", "RANK=1", BuildPath("lopt")};
     words.insert(words.end(), more.begin(), more.end());
     const FinishedProcess finished = RunProcess(words);
     CHECK_EQ(finished.exit_code, 1);
@@ -32,7 +32,7 @@ TEST_CASE("Workers that come and go are an error that says what is missing") {
 }
 
 TEST_CASE("lopt version says so") {
-  const FinishedProcess finished = RunProcess({LOPT_BINARY_DIR "/lopt", "version"});
+  const FinishedProcess finished = RunProcess({BuildPath("lopt"), "version"});
   CHECK(finished.output.find("gRPC:             not built\n") != std::string::npos);
 }
 

@@ -14,6 +14,7 @@
 #include "learner/plugin.h"
 #include "tests/error_of.h"
 #include "tests/learner_runs.h"
+#include "tests/paths.h"
 #include "tests/process.h"
 #include "tests/temp_directory.h"
 #include "tools/command_line.h"
@@ -24,11 +25,11 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-const std::string kPlugins = LOPT_BINARY_DIR "/tests/";
+const std::string kPlugins = BuildPath("tests/");
 const std::string kGood = kPlugins + "plugin_good.so";
 
 FinishedProcess Lopt(Words words) {
-  words.insert(words.begin(), LOPT_BINARY_DIR "/lopt");
+  words.insert(words.begin(), BuildPath("lopt"));
   return RunProcess(words);
 }
 

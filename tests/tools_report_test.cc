@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "evaluation/results_file.h"
+#include "tests/paths.h"
 #include "tests/process.h"
 #include "tests/temp_directory.h"
 #include "tools/report/curves.h"
@@ -26,7 +27,7 @@ namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
 
 FinishedProcess Lopt(const Words& arguments) {
-  Words words = {LOPT_BINARY_DIR "/lopt"};
+  Words words = {BuildPath("lopt")};
   words.insert(words.end(), arguments.begin(), arguments.end());
   return RunProcess(words);
 }
@@ -376,7 +377,7 @@ TEST_CASE("A directory with nothing to report is an error that says what was loo
 TEST_CASE("Without gnuplot the error names the package") {
   const TempDirectory scratch;
   const FinishedProcess finished =
-      RunProcess({"/usr/bin/env", "PATH=" + scratch.path(), LOPT_BINARY_DIR "/lopt", "report",
+      RunProcess({"/usr/bin/env", "PATH=" + scratch.path(), BuildPath("lopt"), "report",
                   MakeRun(scratch, "run")});
   CHECK_EQ(finished.exit_code, 1);
   CHECK(Has(finished.errors, "install it (package gnuplot-nox)"));

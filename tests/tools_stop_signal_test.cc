@@ -9,6 +9,7 @@
 #include "learner/run/checkpoint.h"
 #include "learner/run/run_directory.h"
 #include "tests/learner_runs.h"
+#include "tests/paths.h"
 #include "tests/process.h"
 #include "tests/temp_directory.h"
 
@@ -18,7 +19,7 @@ namespace {
 // A shell command that trains in the directory "run" for so many updates.
 std::string Train(const TempDirectory& scratch, int64_t steps) {
   WriteTextFile(scratch / "config.json", WriteOptions("", SmallExperiment(1)).Dump());
-  return fmt::format(LOPT_BINARY_DIR "/lopt meta-train {} --out {} --threads 1 --steps {}",
+  return fmt::format("{} meta-train {} --out {} --threads 1 --steps {}", BuildPath("lopt"),
                      scratch / "config.json", scratch / "run", steps);
 }
 
@@ -55,9 +56,8 @@ TEST_CASE("A training of a model that is stopped goes on to the model of one tha
              "data": "glyphs", "augment": {"type": "CTAugment"}},
     "optimizer": {"type": "Adam", "learning_rate": 0.01}, "workers": 2, "eval_every": 100})");
   const auto train = [&](const char* out, int64_t steps) {
-    return fmt::format("exec " LOPT_BINARY_DIR
-                       "/lopt train {} --out {} --threads 2 --seed 5 --steps {}",
-                       scratch / "config.json", scratch / out, steps);
+    return fmt::format("exec {} train {} --out {} --threads 2 --seed 5 --steps {}",
+                       BuildPath("lopt"), scratch / "config.json", scratch / out, steps);
   };
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     CAPTURE(signal);

@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "evaluation/results_file.h"
 #include "evaluation/summary.h"
+#include "tests/paths.h"
 #include "tests/process.h"
 #include "tests/temp_directory.h"
 
@@ -35,8 +36,8 @@ using OnOutput = std::function<void(pid_t, const std::string&)>;
 
 FinishedProcess Sweep(const std::string& list, const Words& options,
                       const OnOutput& on_output = {}) {
-  Words words = {"/usr/bin/python3", LOPT_SOURCE_DIR "/tools/sweep", list, "--program",
-                 LOPT_BINARY_DIR "/lopt"};
+  Words words = {"/usr/bin/python3", SourcePath("tools/sweep"), list, "--program",
+                 BuildPath("lopt")};
   words.insert(words.end(), options.begin(), options.end());
   return RunProcess(words, on_output);
 }
@@ -110,8 +111,8 @@ const std::string& Undisturbed() {
 TEST_CASE("A sweep's table has the figures of one evaluation of all its results") {
   const std::string& out = Undisturbed();
   const TempDirectory scratch;
-  Words words = {LOPT_BINARY_DIR "/lopt", "eval",     "--preset", "smoke",         "--seeds", "4",
-                 "--baselines",           "Adam,SGD", "--out",    scratch / "eval"};
+  Words words = {BuildPath("lopt"), "eval",     "--preset", "smoke",         "--seeds", "4",
+                 "--baselines",     "Adam,SGD", "--out",    scratch / "eval"};
   for (const char* variant : {"base", "rate"}) {
     for (const int seed : {0, 1}) {
       words.insert(words.end(),

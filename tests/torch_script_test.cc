@@ -23,6 +23,7 @@
 #include "tests/celo2_golden.h"
 #include "tests/golden_dir.h"
 #include "tests/mnist_dir.h"
+#include "tests/paths.h"
 #include "tests/process.h"
 #include "tests/temp_directory.h"
 #include "tests/torch_order.h"
@@ -351,9 +352,9 @@ TEST_CASE("Scripts keep shape and dtype of the parameter and change nothing in p
 TEST_CASE("lopt export writes a script that follows the golden steps and names its optimizer") {
   const TempDirectory directory;
   const std::string golden_path = GoldenPath("mlp_lopt_steps.safetensors");
-  const FinishedProcess finished = RunProcess(
-      {LOPT_BINARY_DIR "/lopt", "export", golden_path, "--format", "torchscript", "--out",
-       directory / "theta.pt", "--learned-optimizer", R"({"type": "MLPLOpt"})"});
+  const FinishedProcess finished =
+      RunProcess({BuildPath("lopt"), "export", golden_path, "--format", "torchscript", "--out",
+                  directory / "theta.pt", "--learned-optimizer", R"({"type": "MLPLOpt"})"});
   CHECK(finished.errors == "");
   REQUIRE(finished.exit_code == 0);
   torch::jit::ExtraFilesMap extra_files = {{"learned_optimizer.json", ""}};

@@ -2,6 +2,7 @@
 #include "base/file.h"
 #include "base/npz.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/paths.h"
 
 namespace lopt {
 namespace {
@@ -13,8 +14,7 @@ std::vector<std::string> NpzSeeds() {
   arrays.Set("a", Array::Of<float>({2, 2}, std::vector<float>{1, 2, 3, 4}));
   arrays.Set("b/c", Array(DType::kUint8, {3}));
   // By NumPy, one member of it deflated.
-  return {AsText(SerializeNpz(arrays)),
-          ReadTextFile(LOPT_SOURCE_DIR "/tests/golden/numpy_arrays.npz")};
+  return {AsText(SerializeNpz(arrays)), ReadTextFile(SourcePath("tests/golden/numpy_arrays.npz"))};
 }
 
 const AddFuzzTarget npz_target({"base_npz", ReadNpzBytes, NpzSeeds});
