@@ -1,12 +1,12 @@
 #pragma once
 
+#include <fcntl.h>
 #include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -18,34 +18,30 @@
 #include <string>
 #include <string_view>
 #include <system_error>
-#include <thread>
 #include <vector>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "tests/wait_until.h"
 
 namespace lopt {
 
-// Looks at `done` until it is true, but not for longer than a minute.
-inline void WaitUntil(const char* what, const std::function<bool()>& done) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-  while (!done()) {
-    Require(std::chrono::steady_clock::now() < end, "waited for a minute until {}", what);
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-}
-
 // Work in a forked child together with all processes that come of it, in whatever session, found by
-// a mark in their environment. All are killed at the end.
+// a mark in their environment. All are killed at the end, and what they have written is shown.
 class MarkedJob {
  public:
   // `mark`: of this job alone. The child exits with what `work` returns, or with 1 if it throws.
   // Not to be constructed once this process has threads.
   MarkedJob(std::string mark, const std::function<int()>& work) : mark_("LOPT_TEST_JOB=" + mark) {
+    Require(output_ != nullptr, "cannot make a temporary file");
+    ::fcntl(::fileno(output_), F_SETFL, O_APPEND);
+    ::fcntl(::fileno(output_), F_SETFD, FD_CLOEXEC);
     std::fflush(nullptr);
     child_ = ::fork();
     Require(child_ >= 0, "cannot fork");
     if (child_ > 0) return;
+    ::dup2(::fileno(output_), STDOUT_FILENO);
+    ::dup2(::fileno(output_), STDERR_FILENO);
     ::setenv("LOPT_TEST_JOB", mark.c_str(), 1);
     int code = 1;
     try {
@@ -62,15 +58,34 @@ class MarkedJob {
       ::waitpid(child_, nullptr, 0);
     }
     for (const pid_t pid : Processes()) ::kill(pid, SIGKILL);
+    std::fputs(Output().c_str(), stdout);
+    std::fclose(output_);
   }
   MarkedJob(const MarkedJob&) = delete;
   MarkedJob& operator=(const MarkedJob&) = delete;
 
   pid_t child() const { return child_; }
+  // What the job has written to standard output and standard error.
+  std::string Output() const {
+    std::string text;
+    char buffer[4096];
+    for (ssize_t count; (count = ::pread(::fileno(output_), buffer, sizeof buffer,
+                                         static_cast<off_t>(text.size()))) > 0;) {
+      text.append(buffer, static_cast<size_t>(count));
+    }
+    return text;
+  }
+  // Waits until `done`, which must be while the child runs.
+  void WaitUntil(const std::string& what, const std::function<bool()>& done) const {
+    lopt::WaitUntil(what, done, [&] {
+      const std::string end = EndOf(child_);
+      return end.empty() ? end : "the job has ended with " + end + "; it wrote: " + Output();
+    });
+  }
   // Waits for the child; 128 + the signal if one ended it.
   int Wait() {
     int status = 0;
-    WaitUntil("the job ended", [&] { return ::waitpid(child_, &status, WNOHANG) == child_; });
+    lopt::WaitUntil("the job ended", [&] { return ::waitpid(child_, &status, WNOHANG) == child_; });
     child_ = -1;
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   }
@@ -144,6 +159,7 @@ class MarkedJob {
   }
 
   std::string mark_;
+  std::FILE* output_ = std::tmpfile();
   mutable std::set<pid_t> seen_;
   pid_t child_ = -1;
 };

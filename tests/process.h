@@ -4,7 +4,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <functional>
 #include <sstream>
 #include <stdexcept>
@@ -19,6 +21,22 @@ struct FinishedProcess {
   std::string errors;  // standard error
 };
 
+// The words, the first of them a program's path, as Execute() takes them; for as long as they live.
+inline std::vector<char*> Arguments(const std::vector<std::string>& words) {
+  std::vector<char*> arguments;
+  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  return arguments;
+}
+
+// Runs the program in place of this process, a forked one. Where it cannot be run, standard error
+// says so and the exit code is 127.
+[[noreturn]] inline void Execute(const std::vector<char*>& arguments) {
+  execv(arguments[0], arguments.data());
+  dprintf(STDERR_FILENO, "cannot run %s: %s\n", arguments[0], strerror(errno));
+  _exit(127);
+}
+
 // Runs a program with these words (the first is its path) and waits for it. `on_output`, where
 // given, is called whenever the program has written to standard output, with all that it has
 // written so far.
@@ -28,10 +46,7 @@ inline FinishedProcess RunProcess(
   int pipe_ends[2];
   std::FILE* errors = std::tmpfile();
   if (errors == nullptr || pipe(pipe_ends) != 0) throw std::runtime_error("no pipe or file");
-  std::vector<char*> arguments;
-  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
-
+  const std::vector<char*> arguments = Arguments(words);
   const pid_t child = fork();
   if (child < 0) throw std::runtime_error("fork failed");
   if (child == 0) {
@@ -39,8 +54,7 @@ inline FinishedProcess RunProcess(
     dup2(fileno(errors), STDERR_FILENO);
     close(pipe_ends[0]);
     close(pipe_ends[1]);
-    execv(arguments[0], arguments.data());
-    _exit(127);
+    Execute(arguments);
   }
   close(pipe_ends[1]);
 

@@ -28,10 +28,10 @@
 #include "tests/elastic_lies.h"
 #include "tests/error_of.h"
 #include "tests/learner_runs.h"
-#include "tests/mpi_job.h"
 #include "tests/paths.h"
 #include "tests/process.h"
 #include "tests/temp_directory.h"
+#include "tests/wait_until.h"
 #include "tools/build_info.h"
 
 // A learner and workers that come and go, each a process of its own.
@@ -43,24 +43,24 @@ using Words = std::vector<std::string>;
 
 const std::string kLopt = BuildPath("lopt");
 
-// A process that writes to a file; killed at the end.
+// A process that writes to a file; killed at the end. While a test waits for something else, only
+// those that were sent a signal may end.
 class Child {
  public:
   Child(const Words& words, std::string output) : output_(std::move(output)) {
-    std::vector<char*> arguments;
-    for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
-    arguments.push_back(nullptr);
+    const std::vector<char*> arguments = Arguments(words);
     const int file = ::open(output_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     process_ = ::fork();
     if (process_ == 0) {
       ::dup2(file, STDOUT_FILENO);
       ::dup2(file, STDERR_FILENO);
-      ::execv(arguments[0], arguments.data());
-      ::_exit(127);
+      Execute(arguments);
     }
     ::close(file);
+    children_.insert(this);
   }
   ~Child() {
+    children_.erase(this);
     if (process_ > 0) {
       ::kill(process_, SIGKILL);
       ::waitpid(process_, nullptr, 0);
@@ -69,20 +69,36 @@ class Child {
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
-  void Kill(int signal) const { ::kill(process_, signal); }
+  void Kill(int signal) {
+    told_ = true;
+    ::kill(process_, signal);
+  }
   // 128 + the signal if one ended it.
   int Wait() {
     int status = 0;
-    WaitUntil("a process ended", [&] { return ::waitpid(process_, &status, WNOHANG) != 0; });
+    lopt::WaitUntil("a process ended", [&] { return ::waitpid(process_, &status, WNOHANG) != 0; });
     process_ = -1;
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   }
   std::string Output() const { return ReadTextFile(output_); }
   bool Said(const std::string& text) const { return Output().find(text) != std::string::npos; }
 
+  static void WaitUntil(const std::string& what, const std::function<bool()>& done) {
+    lopt::WaitUntil(what, done, [] {
+      for (const Child* child : children_) {
+        const std::string end = child->told_ ? "" : EndOf(child->process_);
+        if (!end.empty())
+          return "a process has ended with " + end + "; it wrote: " + child->Output();
+      }
+      return std::string();
+    });
+  }
+
  private:
+  static inline std::set<const Child*> children_;
   std::string output_;
   pid_t process_ = -1;
+  bool told_ = false;
 };
 
 // A run in the directory "run" of a scratch directory, whose workers are elsewhere.
@@ -104,7 +120,7 @@ class Job {
     words.insert(words.end(), more.begin(), more.end());
     learner_ = std::make_unique<Child>(words, scratch_ / "learner.txt");
     const std::string mark = "on 127.0.0.1:";
-    WaitUntil("the learner listens", [&] { return learner_->Said(mark); });
+    Child::WaitUntil("the learner listens", [&] { return learner_->Said(mark); });
     const std::string text = learner_->Output();
     const size_t at = text.find(mark) + mark.size();
     port_ = text.substr(at, text.find_first_not_of("0123456789", at) - at);
@@ -122,7 +138,7 @@ class Job {
   }
   void WaitForMore(int64_t more) const {
     const int64_t from = updates();
-    WaitUntil("there are more updates", [&] { return updates() >= from + more; });
+    Child::WaitUntil("there are more updates", [&] { return updates() >= from + more; });
   }
 
  private:
@@ -147,10 +163,10 @@ TEST_CASE("Three processes, then one, then five, a stop and a resume: the bits o
   job.WaitForMore(5);
   CHECK(job.learner().Said("; 3 are there"));
   for (int i = 0; i < 2; ++i) workers[static_cast<size_t>(i)]->Kill(SIGKILL);
-  WaitUntil("they have gone", [&] { return job.learner().Said(", 1 processes are left"); });
+  Child::WaitUntil("they have gone", [&] { return job.learner().Said(", 1 processes are left"); });
   job.WaitForMore(5);
   for (int i = 0; i < 4; ++i) workers.push_back(job.Worker());
-  WaitUntil("five are there", [&] { return job.learner().Said("; 5 are there"); });
+  Child::WaitUntil("five are there", [&] { return job.learner().Said("; 5 are there"); });
   job.WaitForMore(5);
   job.learner().Kill(SIGTERM);
   CHECK_EQ(job.learner().Wait(), 75);
@@ -218,7 +234,7 @@ TEST_CASE("A port that gets random bytes and half messages goes on serving its w
   }
   job.WaitForMore(5);
   const auto late = job.Worker();
-  WaitUntil("another worker is there", [&] { return job.learner().Said("; 2 are there"); });
+  Child::WaitUntil("another worker is there", [&] { return job.learner().Said("; 2 are there"); });
   job.WaitForMore(5);
   for (const int connection : open) ::close(connection);
   job.learner().Kill(SIGTERM);
