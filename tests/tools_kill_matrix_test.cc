@@ -201,8 +201,8 @@ std::vector<Moment> MomentsOf(const Setup& setup) {
   if (setup.reproducible) moments.push_back(Moment::kInGather);
   return moments;
 }
-constexpr const char* kMomentNames[] = {"before the first checkpoint", "during a checkpoint",
-                                        "during a gather"};
+const std::string kMomentNames[] = {"before the first checkpoint", "during a checkpoint",
+                                    "during a gather"};
 
 bool HasEntry(const std::string& directory, const std::string& prefix) {
   std::error_code ignored;
