@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdint>
+#include <map>
 
+#include "base/dispatch.h"
 #include "base/error.h"
 
 namespace lopt {
@@ -24,7 +26,42 @@ const std::vector<int64_t>& SupportedTargetList() {
   return targets;
 }
 
+int64_t TargetOf(std::string_view name) {
+  for (const int64_t target : SupportedTargetList()) {
+    if (IsaName(target) == name) return target;
+  }
+  Fail("this machine has no instruction set '{}' that the program was built for; there are: {}",
+       name, fmt::join(SupportedIsas(), ", "));
+}
+
+// What an IsaScope points its thread to, one for each target.
+class TargetsOfScopes {
+ public:
+  TargetsOfScopes() {
+    for (const int64_t target : SupportedTargetList()) chosen_[target].Update(target);
+  }
+  const hwy::ChosenTarget& Of(int64_t target) const { return chosen_.at(target); }
+  int64_t TargetOf(const hwy::ChosenTarget* chosen) const {
+    return std::ranges::find_if(chosen_, [&](const auto& of) { return &of.second == chosen; })
+        ->first;
+  }
+
+ private:
+  std::map<int64_t, hwy::ChosenTarget> chosen_;
+};
+
+const TargetsOfScopes& ScopedTargets() {
+  static const TargetsOfScopes targets;
+  return targets;
+}
+
+thread_local const hwy::ChosenTarget* of_scope = nullptr;
+
 }  // namespace
+
+const hwy::ChosenTarget& ChosenTargetOfThread() {
+  return of_scope != nullptr ? *of_scope : hwy::GetChosenTarget();
+}
 
 std::vector<std::string> SupportedIsas() {
   std::vector<std::string> names;
@@ -34,18 +71,21 @@ std::vector<std::string> SupportedIsas() {
   return names;
 }
 
-std::string CurrentIsa() { return IsaName(hwy::SupportedAndGeneratedTargets().front()); }
+std::string CurrentIsa() {
+  return IsaName(of_scope != nullptr ? ScopedTargets().TargetOf(of_scope)
+                                     : hwy::SupportedAndGeneratedTargets().front());
+}
 
 void PinIsa(std::string_view name) {
-  for (const int64_t target : SupportedTargetList()) {
-    if (IsaName(target) == name) {
-      hwy::SetSupportedTargetsForTest(target);
-      hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-      return;
-    }
-  }
-  Fail("this machine has no instruction set '{}' that the program was built for; there are: {}",
-       name, fmt::join(SupportedIsas(), ", "));
+  const int64_t target = TargetOf(name);
+  hwy::SetSupportedTargetsForTest(target);
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
 }
+
+IsaScope::IsaScope(std::string_view name) : before_(of_scope) {
+  of_scope = &ScopedTargets().Of(TargetOf(name));
+}
+
+IsaScope::~IsaScope() { of_scope = static_cast<const hwy::ChosenTarget*>(before_); }
 
 }  // namespace lopt

@@ -10,12 +10,26 @@ namespace lopt {
 // ("avx3_zen4", "avx2", "sse4", ...). Kernels are compiled for each and one is chosen at run time.
 std::vector<std::string> SupportedIsas();
 
-// The one in use: the best, unless pinned.
+// The one that this thread's kernels use: the IsaScope's, else the pinned one, else the best.
 std::string CurrentIsa();
 
 // Uses `name` from now on, in every kernel of the process. Results are bit-identical only on one
 // instruction set. Not to be called while kernels run. Throws Error that lists the supported ones
 // if `name` is not among them.
 void PinIsa(std::string_view name);
+
+// While it lives, the kernels that this thread calls use `name`; those of other threads, also of
+// parallel loops that this one begins, go on with theirs. Scopes of a thread end in the reverse
+// order. Throws Error as PinIsa does.
+class IsaScope {
+ public:
+  explicit IsaScope(std::string_view name);
+  ~IsaScope();
+  IsaScope(const IsaScope&) = delete;
+  IsaScope& operator=(const IsaScope&) = delete;
+
+ private:
+  const void* before_;
+};
 
 }  // namespace lopt

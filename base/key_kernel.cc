@@ -8,6 +8,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "base/dispatch.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace lopt {
 namespace HWY_NAMESPACE {
@@ -274,25 +276,25 @@ HWY_EXPORT(FillTruncatedNormal);
 HWY_EXPORT(FillRandint);
 
 void BitsKernel(Key key, uint64_t first, size_t n, uint32_t* out) {
-  HWY_DYNAMIC_DISPATCH(FillBits)(key, first, n, out);
+  LOPT_DISPATCH(FillBits)(key, first, n, out);
 }
 
 void UniformKernel(Key key, uint64_t first, size_t n, float* out) {
-  HWY_DYNAMIC_DISPATCH(FillUniform)(key, first, n, out);
+  LOPT_DISPATCH(FillUniform)(key, first, n, out);
 }
 
 void NormalKernel(Key key, uint64_t first, size_t n, float* out) {
-  HWY_DYNAMIC_DISPATCH(FillNormal)(key, first, n, out);
+  LOPT_DISPATCH(FillNormal)(key, first, n, out);
 }
 
 void TruncatedNormalKernel(Key key, const QuantileRange& range, uint64_t first, size_t n,
                            float* out) {
-  HWY_DYNAMIC_DISPATCH(FillTruncatedNormal)(key, range, first, n, out);
+  LOPT_DISPATCH(FillTruncatedNormal)(key, range, first, n, out);
 }
 
 void RandintKernel(Key upper, Key lower, const RandintRange& range, uint64_t first, size_t n,
                    int32_t* out) {
-  HWY_DYNAMIC_DISPATCH(FillRandint)(upper, lower, range, first, n, out);
+  LOPT_DISPATCH(FillRandint)(upper, lower, range, first, n, out);
 }
 
 }  // namespace lopt

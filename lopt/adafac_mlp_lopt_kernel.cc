@@ -14,6 +14,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "base/dispatch.h"
 #include "base/parallel.h"
 #include "base/workspace.h"
 #include "lopt/adafac_parts.h"
@@ -519,7 +520,7 @@ class AdafacKernel : public UpdateRule {
         .workspace = &scratch,
         .workspaces = &workspaces_,
     };
-    HWY_DYNAMIC_DISPATCH(UpdateAdafac)(task);
+    LOPT_DISPATCH(UpdateAdafac)(task);
   }
 
   AdafacFeatures at_;

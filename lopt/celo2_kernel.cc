@@ -11,6 +11,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "base/dispatch.h"
 #include "base/workspace.h"
 #include "lopt/celo2_features-inl.h"
 #include "lopt/celo2_matrix.h"
@@ -294,7 +295,7 @@ class Celo2Kernel : public Celo2Rule {
                    std::span<const float> gradient, std::span<float> params, std::span<float> state,
                    Workspace& scratch) const override {
     const Celo2State parts(tensor, state);
-    HWY_DYNAMIC_DISPATCH(Step)
+    LOPT_DISPATCH(Step)
     ({.network = &network_,
       .tensor = &tensor,
       .orthogonal = orthogonal_,

@@ -11,6 +11,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "base/dispatch.h"
 #include "base/parallel.h"
 #include "base/workspace.h"
 #include "lopt/mlp_features-inl.h"
@@ -231,7 +232,7 @@ class Kernel : public UpdateRule {
         .scratch = NetworkScratch(net, scratch),
         .workspaces = &workspaces_,
     };
-    HWY_DYNAMIC_DISPATCH(Update)(task);
+    LOPT_DISPATCH(Update)(task);
   }
 
   PackedNetwork network_;

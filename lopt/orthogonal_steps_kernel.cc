@@ -8,6 +8,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "base/dispatch.h"
 #include "base/workspace.h"
 #include "lopt/lanes-inl.h"
 #include "lopt/newton_schulz-inl.h"
@@ -59,7 +60,7 @@ HWY_EXPORT(MakeOrthogonal);
 
 void MakeStepOrthogonal(int64_t rows, int64_t columns, const float* before, float* params,
                         Workspace& scratch) {
-  HWY_DYNAMIC_DISPATCH(MakeOrthogonal)(rows, columns, before, params, scratch);
+  LOPT_DISPATCH(MakeOrthogonal)(rows, columns, before, params, scratch);
 }
 
 }  // namespace lopt

@@ -8,6 +8,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "base/dispatch.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace lopt {
 namespace HWY_NAMESPACE {
@@ -111,7 +113,7 @@ void ApplyDrawnChange(const DrawnChange& change, const ImageBatch& batch, float*
   const Workspace::Frame frame(scratch);
   float* lines = scratch.Take<float>(batch.stride).data();
   float* stroked = scratch.Take<float>(batch.stride).data();
-  HWY_DYNAMIC_DISPATCH(ApplyDrawn)(change, batch, out, lines, stroked);
+  LOPT_DISPATCH(ApplyDrawn)(change, batch, out, lines, stroked);
 }
 
 }  // namespace lopt

@@ -9,6 +9,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "base/dispatch.h"
 #include "base/vector_math-inl.h"
 #include "tasks/dense_layer-inl.h"
 #include "tasks/hidden_layers-inl.h"
@@ -102,7 +103,7 @@ HWY_EXPORT(RunReconstruct);
 
 float AutoencoderLoss(const MlpShape& shape, const MlpEvaluation& e, Workspace& scratch) {
   const auto run = [&](const BatchPart& part) {
-    return HWY_DYNAMIC_DISPATCH(RunAutoencoderPass)(MakeMlpPass(shape, e, part), scratch);
+    return LOPT_DISPATCH(RunAutoencoderPass)(MakeMlpPass(shape, e, part), scratch);
   };
   return SumOverParts(e.batch, kMaxExamples, scratch, run).loss;
 }
@@ -111,7 +112,7 @@ void Reconstruct(const MlpShape& shape, const MlpEvaluation& e, std::span<float>
                  Workspace& scratch) {
   float* out = images.data();
   SumOverParts(e.batch, kMaxExamples, scratch, [&](const BatchPart& part) {
-    HWY_DYNAMIC_DISPATCH(RunReconstruct)(MakeMlpPass(shape, e, part), out, scratch);
+    LOPT_DISPATCH(RunReconstruct)(MakeMlpPass(shape, e, part), out, scratch);
     out += std::ssize(part.rows) * shape.sizes[0];
     return LossSums{};
   });

@@ -10,6 +10,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "base/dispatch.h"
 #include "tasks/activation-inl.h"
 #include "tasks/batch_parts-inl.h"
 #include "tasks/conv_layer-inl.h"
@@ -276,7 +277,7 @@ ClassifierResult ConvLoss(const ConvShape& shape, const ConvEvaluation& e, Works
                         .params = e.params.data(),
                         .part = part,
                         .gradient = e.gradient.empty() ? nullptr : e.gradient.data()};
-    return HWY_DYNAMIC_DISPATCH(RunConvPass)(pass, scratch);
+    return LOPT_DISPATCH(RunConvPass)(pass, scratch);
   });
 }
 

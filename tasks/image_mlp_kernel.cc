@@ -8,6 +8,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "base/dispatch.h"
 #include "tasks/dense_layer-inl.h"
 #include "tasks/hidden_layers-inl.h"
 #include "tasks/mlp_pass-inl.h"
@@ -73,7 +74,7 @@ ClassifierResult MlpLoss(const MlpShape& shape, const MlpEvaluation& e, Workspac
   const bool whole = shape.norm == Norm::kBatch && e.train;
   const int64_t most = whole ? std::max(kMaxExamples, std::ssize(e.batch.examples)) : kMaxExamples;
   return SumOverParts(e.batch, most, scratch, [&](const BatchPart& part) {
-    return HWY_DYNAMIC_DISPATCH(RunPass)(MakeMlpPass(shape, e, part), scratch);
+    return LOPT_DISPATCH(RunPass)(MakeMlpPass(shape, e, part), scratch);
   });
 }
 

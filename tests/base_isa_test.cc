@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/error.h"
@@ -34,6 +35,41 @@ TEST_CASE("The best supported instruction set is in use unless another is pinned
     CHECK(CurrentIsa() == isa);
     CHECK(SupportedIsas() == isas);
   }
+}
+
+TEST_CASE("A scope changes the instruction set of its thread alone, until it ends") {
+  const std::vector<std::string> isas = SupportedIsas();
+  const std::string before = CurrentIsa();
+  std::vector<float> normals(1 << 16);
+  std::vector<float> elsewhere(1 << 16);
+  std::vector<std::vector<float>> pinned;
+  {
+    const KeepIsa keep;
+    for (const std::string& isa : isas) {
+      PinIsa(isa);
+      Normal({1, 2}, normals);
+      pinned.push_back(normals);
+    }
+  }
+  const size_t own = std::ranges::find(isas, before) - isas.begin();
+  for (size_t i = 0; i < isas.size(); ++i) {
+    const IsaScope outer(isas.back());
+    {
+      const IsaScope scope(isas[i]);
+      CHECK(CurrentIsa() == isas[i]);
+      Normal({1, 2}, normals);
+      CHECK(normals == pinned[i]);
+      std::thread([&] {
+        CHECK(CurrentIsa() == before);
+        Normal({1, 2}, elsewhere);
+      }).join();
+      CHECK(elsewhere == pinned[own]);
+    }
+    CHECK(CurrentIsa() == isas.back());
+  }
+  CHECK(CurrentIsa() == before);
+  CHECK_THROWS_AS(IsaScope("avx9"), Error);
+  CHECK(CurrentIsa() == before);
 }
 
 TEST_CASE("Names are lower-case and none appears twice") {

@@ -14,6 +14,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "base/dispatch.h"
 #include "base/vector_math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -73,7 +74,7 @@ TEST_CASE("the kernel's exponential is within 2 units in the last place on every
     CAPTURE(isa);
     PinIsa(isa);
     std::vector<float> outputs = inputs;
-    HWY_DYNAMIC_DISPATCH(ExpAll)(outputs.data(), outputs.size());
+    LOPT_DISPATCH(ExpAll)(outputs.data(), outputs.size());
     double worst = 0;
     for (size_t i = 0; i < inputs.size(); ++i) {
       const double exact = std::exp(double{inputs[i]});
@@ -91,7 +92,7 @@ TEST_CASE("the kernel's exponential is within 2 units in the last place on every
     }
     CHECK(worst <= 2);
     std::vector<float> nan(16, std::numeric_limits<float>::quiet_NaN());
-    HWY_DYNAMIC_DISPATCH(ExpAll)(nan.data(), nan.size());
+    LOPT_DISPATCH(ExpAll)(nan.data(), nan.size());
     CHECK(std::isnan(nan[0]));
   }
   PinIsa(pinned);
@@ -108,7 +109,7 @@ TEST_CASE("sine, cosine and sigmoid are those of double precision on every instr
     CAPTURE(isa);
     PinIsa(isa);
     std::vector<float> sigmoids = inputs, sines = inputs, cosines = inputs;
-    HWY_DYNAMIC_DISPATCH(WavesAll)
+    LOPT_DISPATCH(WavesAll)
     (sigmoids.data(), inputs.size(), sines.data(), cosines.data());
     double worst = 0, worst_sigmoid = 0;
     for (size_t i = 0; i < inputs.size(); ++i) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <ctime>
 
+#include "base/dispatch.h"
 #include "base/parallel.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -73,7 +74,7 @@ double MeasurePeakGflops(BenchClock clock) {
   ParallelFor(threads, [&](int64_t) {
     volatile float kept = 0;
     float sink = 0;
-    flop += HWY_DYNAMIC_DISPATCH(FmaChains)(kRounds, &sink);
+    flop += LOPT_DISPATCH(FmaChains)(kRounds, &sink);
     kept = sink;
     static_cast<void>(kept);
   });
