@@ -68,12 +68,13 @@ class LearnedScheduler : public LearnedOptimizer {
 
   // Makes the optimizer by OptimizerRegistry().
   explicit LearnedScheduler(const LearnedSchedulerOptions& options);
+  // Of an optimizer that is there, in place of the options' one.
+  LearnedScheduler(const LearnedSchedulerOptions& options,
+                   std::shared_ptr<const LearnedOptimizer> optimizer);
 
   bool sees_shapes() const override { return true; }
 
  private:
-  LearnedScheduler(const LearnedSchedulerOptions& options,
-                   std::shared_ptr<const LearnedOptimizer> optimizer);
   // The optimizer's; V as InitLayer draws it; W is 0 but for o0's of the features 1, which is -1,
   // 3, which is .3, and 6, which is .5; biases 0. So steps begin as step_size / sqrt(T / e^5.5),
   // larger while gradients agree with the last step and smaller as they shrink.

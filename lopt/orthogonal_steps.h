@@ -27,11 +27,12 @@ class OrthogonalSteps : public LearnedOptimizer {
  public:
   // Makes the optimizer by OptimizerRegistry().
   explicit OrthogonalSteps(const OrthogonalStepsOptions& options);
+  // Of an optimizer that is there.
+  explicit OrthogonalSteps(std::shared_ptr<const LearnedOptimizer> optimizer);
 
   bool sees_shapes() const override { return true; }
 
  private:
-  explicit OrthogonalSteps(std::shared_ptr<const LearnedOptimizer> optimizer);
   void DoInitTheta(Key key, std::span<float> theta) const override;
   // Throws Error where the params that a training stands for are in the optimizer's state.
   std::unique_ptr<UpdateRule> DoBind(const Layout& params,

@@ -5,8 +5,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/config.h"
+#include "lopt/golden_steps.h"
 #include "lopt/learned_optimizer.h"
 
 namespace lopt {
@@ -26,18 +28,31 @@ struct ThetaFile {
   std::string version = {};  // of the program that wrote it; empty if unknown
 };
 
-// A safetensors file with the tensors theta/<name>, the other members as metadata, and a check that
-// a reader can make of itself: golden/params/<tensor>, golden/gradients/<tensor> (first dimension:
-// steps) and golden/result/<tensor>, the parameters after these steps from a fresh state. The file
-// is complete or absent after a crash.
+// A safetensors file with the tensors theta/<name>, the other members as metadata, and golden steps
+// with which every reader checks itself (lopt/golden_steps.h). The file is complete or absent after
+// a crash. The calling thread computes the golden steps; no other work of the process is touched.
 void WriteThetaFile(const std::string& path, const ThetaFile& file);
 
-// Reads it and repeats the golden steps, where there are some: throws Error if a result differs by
-// more than 1e-6 (1 + |value|), the tensors are not those of the optimizer, or the file is of
-// another format than WriteThetaFile writes. `learned_optimizer` is for files that do not name one
-// (tensors from elsewhere), which are an Error without it; where the file names one and both are
-// given, a difference is an Error that names the options and tensors.
+// What becomes of a file whose golden steps come out otherwise here.
+enum class FailedCheck {
+  kError,
+  kWarn,  // the file is read, and a warning is logged
+};
+
+// Reads it and repeats the golden steps, where there are some, on the thread's instruction set:
+// throws Error if a result is farther off than its limit allows (unless `failed_check` is kWarn),
+// the tensors are not those of the optimizer, or the file is of another format than WriteThetaFile
+// writes or wrote. `learned_optimizer` is for files that do not name one (tensors from elsewhere),
+// which are an Error without it; where the file names one and both are given, a difference is an
+// Error that names the options and tensors.
 ThetaFile ReadThetaFile(const std::string& path,
-                        const std::optional<Config>& learned_optimizer = {});
+                        const std::optional<Config>& learned_optimizer = {},
+                        FailedCheck failed_check = FailedCheck::kError);
+
+// Reads a file and repeats its golden steps with every reader that the program has: each
+// instruction set of the machine and the plain implementation. Empty where the file has none.
+// Throws Error as ReadThetaFile does, but for a result that is off.
+std::vector<GoldenDeviation> CheckThetaFile(const std::string& path,
+                                            const std::optional<Config>& learned_optimizer = {});
 
 }  // namespace lopt

@@ -1,5 +1,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -29,6 +31,8 @@
 #include "learner/run/metrics_log.h"
 #include "learner/run/run_directory.h"
 #include "learner/run/update_metrics.h"
+#include "lopt/learnable.h"
+#include "lopt/registry.h"
 #include "lopt/theta_file.h"
 #include "tasks/registry.h"
 #include "tests/error_of.h"
@@ -738,6 +742,60 @@ TEST_CASE("Meta-training raises a learning rate that is too low") {
                       }});
   CHECK(result.learner.theta[0] > std::log(0.05));
   CHECK(result.last.mean_loss < 0.6 * first);
+}
+
+// SGD until a file is there, whose rules then step twice as far.
+std::string fickle_since;
+
+class Fickle : public LearnedOptimizer {
+ public:
+  explicit Fickle(const LearnableSGDOptions& options)
+      : LearnedOptimizer(LearnableSGD(options).theta_layout()), sgd_(options) {}
+
+ private:
+  void DoInitTheta(Key key, std::span<float> theta) const override {
+    theta[0] = sgd_.InitTheta(key)[0];
+  }
+  std::unique_ptr<UpdateRule> DoBind(const Layout& params,
+                                     std::span<const float> theta) const override {
+    const float rate = theta[0] + (fs::exists(fickle_since) ? std::log(2.0F) : 0);
+    return sgd_.Bind(params, {&rate, 1});
+  }
+
+  LearnableSGD sgd_;
+};
+
+TEST_CASE("A theta whose check fails after writing is kept, and the run has finished") {
+  OptimizerRegistry().Add<LearnableSGDOptions>(
+      "Fickle", "SGD until its theta is written.",
+      [](const LearnableSGDOptions& options) { return std::make_shared<Fickle>(options); });
+  const TempDirectory directory;
+  const auto config = ReadOptions<MetaTrainConfig>(Config::Parse(
+      R"({"learned_optimizer": {"type": "Fickle"}, "theta_opt": {"type": "SGD", "learning_rate": 0},
+          "estimators": [{"type": "TruncatedES", "num_tasks": 1, "trunc_length": 2, "std": 0.1,
+                          "task": {"type": "FixedDimQuadraticFamily", "dim": 2},
+                          "schedule": {"type": "ConstantTruncationSchedule", "total_length": 4}}],
+          "meta_steps": 1})",
+      "test"));
+  fickle_since = directory / "run/theta.safetensors";
+  std::ostringstream log;
+  const auto before = spdlog::default_logger();
+  spdlog::set_default_logger(std::make_shared<spdlog::logger>(
+      "test", std::make_shared<spdlog::sinks::ostream_sink_mt>(log)));
+  const MetaTrainResult result = Train(config, directory / "run");
+  spdlog::set_default_logger(before);
+  CHECK(result.theta_path == fickle_since);
+  CHECK_FALSE(result.interrupted);
+  for (const std::string& isa : SupportedIsas()) {
+    CAPTURE(isa);
+    CHECK(log.str().find("theta.safetensors: the optimizer does not do what it did when the file "
+                         "was written: golden/result/") != std::string::npos);
+    CHECK(log.str().find(" on " + isa + ", which is ") != std::string::npos);
+  }
+  CHECK_THROWS_AS(ReadThetaFile(fickle_since), Error);
+  const std::string path = fickle_since;
+  fickle_since = directory / "none";
+  CHECK(ReadThetaFile(path).meta_steps == 1);
 }
 
 }  // namespace

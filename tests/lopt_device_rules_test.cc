@@ -1,4 +1,5 @@
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
@@ -8,9 +9,11 @@
 #include <vector>
 
 #include "base/device.h"
+#include "base/eigen.h"
 #include "lopt/adafac_mlp_lopt.h"
 #include "lopt/celo2.h"
 #include "lopt/device_rules.h"
+#include "lopt/golden_steps.h"
 #include "lopt/mlp_lopt.h"
 #include "tests/host_replica.h"
 #include "tests/rule_pair.h"
@@ -258,6 +261,39 @@ void CheckSpecialGradients(auto&& rule) {
 }
 
 constexpr int64_t kHiddenSizes[] = {1, 4, 5, 16, 32, 33, 64};
+
+// Repeats the golden steps of a theta file with a device's functions.
+void CheckGoldenSteps(const char* type, auto&& rule) {
+  const Config config = Config::Parse(fmt::format(R"({{"type": "{}"}})", type), "test");
+  for (const uint64_t seed : {1, 2, 3, 4}) {
+    CAPTURE(type);
+    CAPTURE(seed);
+    rule.theta = rule.optimizer.InitTheta(KeyFromSeed(seed));
+    const GoldenSteps golden = MeasureGoldenSteps(config, AsSpan(rule.theta));
+    REQUIRE(golden.layout == rule.layout);
+    REQUIRE(golden.num_steps == RulePair::kNumSteps);
+    rule.start.params = golden.params;
+    std::ranges::fill(rule.start.state, 0.0f);
+    rule.WithFunctions([&]<class Functions>(const typename Functions::Args& args) {
+      RuleOnBlock<Functions> on_block(args, rule, true);
+      for (int64_t update = 0; update < std::ssize(golden.steps); ++update) {
+        on_block.Update(golden.steps[update], GoldenGradient(golden, update));
+      }
+      const GoldenDeviation found = CompareGoldenResult(golden, "device", on_block.run().params);
+      CHECK_MESSAGE(found.within, found.Describe());
+    });
+  }
+}
+
+TEST_CASE("The functions of a device come out within the limits of theta files") {
+  const Eigen::VectorXf sgd = Eigen::VectorXf::Zero(1);
+  const Layout layout =
+      MeasureGoldenSteps(Config::Parse(R"({"type": "LearnableSGD"})", "test"), AsSpan(sgd)).layout;
+  CheckGoldenSteps("MLPLOpt", MlpLoptCase({}, layout));
+  CheckGoldenSteps("AdafacMLPLOpt", AdafacCase({}, layout));
+  CheckGoldenSteps("Celo2", Celo2Case<Celo2, Celo2Options>({}, layout));
+  CheckGoldenSteps("Celo2Base", Celo2Case<Celo2Base, Celo2BaseOptions>({}, layout));
+}
 
 TEST_CASE("MLPLOpt on a device agrees with its reference for every width, depth and shape") {
   for (const int64_t hidden_size : kHiddenSizes) {

@@ -5,6 +5,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -121,7 +122,7 @@ TEST_CASE("Command lines that say too little or too much are usage errors") {
       {{"meta-train", "--preset", "smoke", "--device", "cuda", "--devices", "0,"},
        "lopt: --devices wants numbers of GPUs, such as 0,2, not '0,'\n"},
       {{"describe", "TruncatedPES", "--type", "FullES"}, "lopt: --type takes one text\n"},
-      {{"inspect"}, "lopt: The file to inspect is missing; usage: lopt inspect PATH...\n"},
+      {{"inspect"}, "lopt: The file to inspect is missing; usage: lopt inspect PATH... [--json | --config]\n"},
   };
   for (const auto& [arguments, message] : cases) {
     const FinishedProcess finished = Lopt(arguments);
@@ -381,6 +382,38 @@ TEST_CASE("A finished run can be inspected") {
   CHECK_EQ(theta.exit_code, 0);
   CHECK(theta.output.find("theta/log_lr") != std::string::npos);
   CHECK(theta.output.find("LearnableSGD") != std::string::npos);
+  // For people: no line of JSON is longer than a terminal is wide, and readers stand in a table.
+  CHECK(theta.output.find("  config = {\n    \"") != std::string::npos);
+  for (size_t begin = theta.output.find("  config = "); begin < theta.output.find("  format = ");) {
+    const size_t end = theta.output.find('\n', begin);
+    CHECK(end - begin <= 80);
+    begin = end + 1;
+  }
+  CHECK(theta.output.find("golden/...: 30 arrays") != std::string::npos);
+  CHECK(theta.output.find("golden/result/plain/w") == std::string::npos);
+  CHECK(theta.output.find("\n  " + CurrentIsa() + " ") != std::string::npos);
+  CHECK(theta.output.find("\n  plain  ") != std::string::npos);
+  CHECK(theta.output.find("FAILED") == std::string::npos);
+
+  // For programs.
+  const auto json =
+      nlohmann::json::parse(Lopt({"inspect", "--json", scratch / "run/theta.safetensors"}).output);
+  CHECK_EQ(json[0]["path"], scratch / "run/theta.safetensors");
+  CHECK_EQ(json[0]["arrays"]["theta/log_lr"]["shape"], std::vector<int64_t>{1});
+  CHECK_EQ(json[0]["metadata"]["learned_optimizer"]["type"], "LearnableSGD");
+  CHECK_EQ(json[0]["check"].size(), SupportedIsas().size() + 1);
+  CHECK_EQ(json[0]["check"][0]["reader"], SupportedIsas().front());
+  CHECK_EQ(json[0]["check"][0]["within"], true);
+
+  // The config, as meta-train takes it: another run of it is the same.
+  const FinishedProcess config = Lopt({"inspect", "--config", scratch / "run/theta.safetensors"});
+  CHECK_EQ(config.exit_code, 0);
+  std::ofstream(scratch / "again.json") << config.output;
+  CHECK_EQ(Lopt({"meta-train", scratch / "again.json", "--out", scratch / "again"}).exit_code, 0);
+  CHECK_EQ(ReadFile(scratch / "again/theta.safetensors"),
+           ReadFile(scratch / "run/theta.safetensors"));
+  CHECK_EQ(Lopt({"inspect", "--config", "--json", scratch / "again.json"}).exit_code, 2);
+  CHECK_EQ(Lopt({"inspect", "--config", scratch / "run"}).exit_code, 1);
 
   const FinishedProcess checkpoint = Lopt({"inspect", scratch / "run/checkpoints/step-00000003"});
   CHECK_EQ(checkpoint.exit_code, 0);

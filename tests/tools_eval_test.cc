@@ -324,14 +324,14 @@ TEST_CASE("A theta file that is not what it says is refused with the reason") {
     return finished.errors;
   };
   CHECK(Has(
-      error_of([](ArrayFile* file) { file->arrays.At("golden/result/w").As<float>()[0] += 0.1F; }),
-      "the optimizer does not do what it did when the file was written"));
+      error_of([](ArrayFile* file) { file->arrays.At("golden/result/plain/w").As<float>()[0] += 0.1F; }),
+      "what it did when the file was written: golden/result/plain/w at 0: "));
   CHECK(Has(error_of([](ArrayFile* file) {
               file->arrays.Set("theta/mlp/linear_0/w", Array(DType::kFloat32, {39, 32}));
             }),
             "mlp/linear_0/w"));
-  CHECK(Has(error_of([](ArrayFile* file) { file->metadata["format"] = "lopt theta 2"; }),
-            "lopt theta 2"));
+  CHECK(Has(error_of([](ArrayFile* file) { file->metadata["format"] = "lopt theta 3"; }),
+            "the format is 'lopt theta 3'; this program reads 'lopt theta 1' and 'lopt theta 2'"));
   CHECK(Has(error_of([](ArrayFile* file) { file->metadata.clear(); }),
             "does not name its learned optimizer"));
 }

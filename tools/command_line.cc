@@ -138,4 +138,8 @@ std::optional<std::string> TextOption(const po::variables_map& values, const cha
   throw UsageError(fmt::format("--{} takes one text", name));
 }
 
+FailedCheck FailedCheckOf(const po::variables_map& values) {
+  return values.contains(kDespiteFailedCheck) ? FailedCheck::kWarn : FailedCheck::kError;
+}
+
 }  // namespace lopt

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "lopt/theta_file.h"
 #include "tools/commands.h"
 
 namespace lopt {
@@ -47,5 +48,11 @@ std::string PluginWords(const boost::program_options::variables_map& values);
 // not given. Throws UsageError that names the option if it has another type or several words.
 std::optional<std::string> TextOption(const boost::program_options::variables_map& values,
                                       const char* name);
+
+// The option of commands that read theta files, and its help.
+inline constexpr const char* kDespiteFailedCheck = "despite-failed-check";
+inline constexpr const char* kDespiteFailedCheckText =
+    "Use a theta file also where its golden steps come out otherwise here, with a warning.";
+FailedCheck FailedCheckOf(const boost::program_options::variables_map& values);
 
 }  // namespace lopt

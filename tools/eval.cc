@@ -59,6 +59,7 @@ po::options_description EvalOptions() {
       "file's without .safetensors, or, for a theta.safetensors, its directory's.");
   add("learned-optimizer", po::value<std::string>()->value_name("JSON"),
       "Type and options of the optimizers, for files that do not say: '{\"type\": \"MLPLOpt\"}'.");
+  add(kDespiteFailedCheck, kDespiteFailedCheckText);
   add("tasks", po::value<std::string>()->value_name("CONFIG.json"),
       "What to train; lopt describe has the keys.");
   add("preset", po::value<std::string>()->value_name("NAME"),
@@ -142,14 +143,15 @@ EvalSource ReadEvalSource(const po::variables_map& values) {
   return source;
 }
 
-LearnedContender ReadLearned(const std::string& argument, const std::optional<Config>& optimizer) {
+LearnedContender ReadLearned(const std::string& argument, const std::optional<Config>& optimizer,
+                             FailedCheck failed_check) {
   const size_t equals = argument.find('=');
   const bool named = equals != std::string::npos && !fs::exists(argument);
   const std::string path = named ? argument.substr(equals + 1) : argument;
   std::string name = fs::path(path).stem().string();
   if (name == "theta") name = fs::absolute(path).parent_path().filename().string();
   if (named) name = argument.substr(0, equals);
-  return ContenderOf(name, ReadThetaFile(path, optimizer), path);
+  return ContenderOf(name, ReadThetaFile(path, optimizer, failed_check), path);
 }
 
 // Those of --theta; `path_by_default` without it, or none where that is empty.
@@ -163,7 +165,9 @@ std::vector<LearnedContender> ReadAllLearned(const po::variables_map& values,
   if (values.contains("theta")) paths = values["theta"].as<std::vector<std::string>>();
   if (paths.empty() && !path_by_default.empty()) paths = {path_by_default};
   std::vector<LearnedContender> learned;
-  for (const std::string& path : paths) learned.push_back(ReadLearned(path, optimizer));
+  for (const std::string& path : paths) {
+    learned.push_back(ReadLearned(path, optimizer, FailedCheckOf(values)));
+  }
   return learned;
 }
 

@@ -1,13 +1,16 @@
 #include <fmt/format.h>
 
 #include <boost/program_options/value_semantic.hpp>
+#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "base/arrays.h"
 #include "base/error.h"
+#include "base/isa.h"
 #include "base/npz.h"
 #include "lopt/registry.h"
 #include "lopt/theta_file.h"
@@ -21,11 +24,13 @@ namespace {
 
 namespace po = boost::program_options;
 
-constexpr const char* kExportSynopsis = "lopt export THETA --format torchscript|npz --out FILE";
+constexpr const char* kExportSynopsis =
+    "lopt export THETA --format torchscript|npz|safetensors --out FILE";
 constexpr const char* kExportExamples =
     "torchscript: a module with the methods init_state and update, for torch::jit::load and\n"
     "torch.jit.load; docs/using.md shows how to train with it. npz: the tensors of theta by name, "
-    "for\nnumpy.load, and learned_optimizer, the bytes of its type and options in JSON.\n\n"
+    "for\nnumpy.load, and learned_optimizer, the bytes of its type and options in JSON. "
+    "safetensors: the\ntheta file once more, with golden steps that are made on this machine.\n\n"
     "Example:\n  lopt export runs/tutorial/theta.safetensors --format torchscript --out theta.pt\n";
 
 // The value of an option that must be given.
@@ -65,10 +70,13 @@ void ExportNpz(const ThetaFile& theta_file, const std::string& path) {
 int ExportCommand(const std::vector<std::string>& arguments) {
   po::options_description options;
   auto add = options.add_options();
-  add("format", po::value<std::string>(), "torchscript or npz.");
+  add("format", po::value<std::string>(), "torchscript, npz or safetensors.");
   add("out", po::value<std::string>(), "The file to write.");
   add("learned-optimizer", po::value<std::string>(),
       "Type and options in JSON, for a theta file that does not name its learned optimizer.");
+  add(kDespiteFailedCheck, kDespiteFailedCheckText);
+  add("isa", po::value<std::string>(),
+      "Instruction set that checks the file, and makes new golden steps. Default: the best.");
   const auto values =
       ParseCommandLine(arguments, options, "theta", 1, kExportSynopsis, kExportExamples);
   if (!values) return kExitDone;
@@ -78,16 +86,23 @@ int ExportCommand(const std::vector<std::string>& arguments) {
   const std::string theta = *TextOption(*values, "theta");
   const std::string format = Needed(*values, "format", "--format");
   const std::string out = Needed(*values, "out", "--out");
-  if (format != "torchscript" && format != "npz") {
-    throw UsageError(fmt::format("--format must be torchscript or npz, got '{}'", format));
+  if (format != "torchscript" && format != "npz" && format != "safetensors") {
+    throw UsageError(
+        fmt::format("--format must be torchscript, npz or safetensors, got '{}'", format));
   }
   std::optional<Config> learned_optimizer;
   if (values->contains("learned-optimizer")) {
     learned_optimizer =
         Config::Parse((*values)["learned-optimizer"].as<std::string>(), "--learned-optimizer");
   }
-  const ThetaFile theta_file = ReadThetaFile(theta, learned_optimizer);
-  (format == "npz" ? ExportNpz : ExportTorchScript)(theta_file, out);
+  if (const auto isa = TextOption(*values, "isa")) PinIsa(*isa);
+  std::error_code ignored;
+  Require(!std::filesystem::equivalent(theta, out, ignored), "{}: --out is the file to export",
+          out);
+  const ThetaFile theta_file = ReadThetaFile(theta, learned_optimizer, FailedCheckOf(*values));
+  if (format == "npz") ExportNpz(theta_file, out);
+  if (format == "torchscript") ExportTorchScript(theta_file, out);
+  if (format == "safetensors") WriteThetaFile(out, theta_file);
   return kExitDone;
 }
 

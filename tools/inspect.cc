@@ -1,16 +1,21 @@
-#include <fmt/core.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <boost/program_options.hpp>
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "base/arrays.h"
+#include "base/config.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/safetensors.h"
+#include "lopt/theta_file.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
 
@@ -19,6 +24,7 @@ namespace lopt {
 namespace {
 
 namespace fs = std::filesystem;
+namespace po = boost::program_options;
 
 // Of the finite elements; the norm is Euclidean.
 struct Summary {
@@ -45,11 +51,129 @@ Summary Summarize(const Array& array) {
   return summary;
 }
 
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kGolden = "golden/";
+constexpr size_t kWidth = 80;
+
+bool IsThetaFile(const ArrayFile& file) {
+  return file.metadata.contains("learned_optimizer") && file.metadata.contains("format");
+}
+
+// JSON in lines of kWidth characters, of which `used` of the first are taken: what fits into a line
+// stays in one, else each of its parts begins one.
+std::string Wrapped(const Json& json, size_t indent, size_t used) {
+  const std::string line = json.dump();
+  if (used + line.size() <= kWidth || !json.is_structured() || json.empty()) return line;
+  std::vector<std::string> parts;
+  for (const auto& [key, value] : json.items()) {
+    const std::string name = json.is_object() ? Json(key).dump() + ": " : "";
+    parts.push_back(std::string(indent + 2, ' ') + name +
+                    Wrapped(value, indent + 2, indent + 3 + name.size()));
+  }
+  return fmt::format("{}\n{}\n{}{}", json.is_object() ? "{" : "[", fmt::join(parts, ",\n"),
+                     std::string(indent, ' '), json.is_object() ? "}" : "]");
+}
+
+// The value of a metadata entry: JSON where it is an object or a list.
+Json MetadataValue(const std::string& text) {
+  if (!text.starts_with('{') && !text.starts_with('[')) return text;
+  Json json = Json::parse(text, nullptr, false);
+  return json.is_discarded() ? Json(text) : json;
+}
+
+// How the golden steps of a theta file come out here. `error` says why they cannot be repeated.
+struct Check {
+  std::vector<GoldenDeviation> readers;
+  std::string error;
+};
+
+Check CheckOf(const std::string& path) {
+  Check check;
+  try {
+    check.readers = CheckThetaFile(path);
+  } catch (const Error& error) {
+    check.error = error.what();
+  }
+  return check;
+}
+
+void PrintCheck(const std::string& path) {
+  const Check check = CheckOf(path);
+  if (!check.error.empty()) {
+    fmt::print("  The golden steps cannot be repeated: {}\n", check.error);
+    return;
+  }
+  if (check.readers.empty()) {
+    fmt::print("  The file has no golden steps.\n");
+    return;
+  }
+  fmt::print("  Golden steps, by reader, at the element that is farthest off beside its limit:\n");
+  fmt::print("  {:<10}  {:>9}  {:>9}  {}\n", "reader", "deviation", "limit", "element");
+  for (const GoldenDeviation& one : check.readers) {
+    fmt::print("  {:<10}  {:>9.2g}  {:>9.2g}  {} at {}{}\n", one.reader, one.deviation, one.limit,
+               one.tensor, one.element, one.within ? "" : "  FAILED");
+  }
+}
+
+Json ArrayJson(const Array& array) {
+  const Summary summary = Summarize(array);
+  Json json = {{"dtype", ToString(array.dtype())}, {"shape", array.shape()}};
+  if (summary.not_finite < array.size()) {
+    json["min"] = summary.min;
+    json["max"] = summary.max;
+    json["norm"] = std::sqrt(summary.sum_of_squares);
+  }
+  json["not_finite"] = summary.not_finite;
+  return json;
+}
+
+// A number, or its name where JSON has none.
+Json NumberJson(double value) {
+  return std::isfinite(value) ? Json(value) : Json(fmt::format("{}", value));
+}
+
+Json FileJson(const std::string& path) {
+  const ArrayFile file = ReadArrayFile(path);
+  Json json = {{"path", path}, {"arrays", Json::object()}, {"metadata", Json::object()}};
+  for (const auto& [name, array] : file.arrays) json["arrays"][name] = ArrayJson(array);
+  for (const auto& [name, text] : file.metadata) json["metadata"][name] = MetadataValue(text);
+  if (!IsThetaFile(file)) return json;
+  const Check check = CheckOf(path);
+  if (!check.error.empty()) json["check_error"] = check.error;
+  json["check"] = Json::array();
+  for (const GoldenDeviation& one : check.readers) {
+    json["check"].push_back({{"reader", one.reader},
+                             {"tensor", one.tensor},
+                             {"element", one.element},
+                             {"wanted", NumberJson(one.wanted)},
+                             {"got", NumberJson(one.got)},
+                             {"deviation", NumberJson(one.deviation)},
+                             {"limit", NumberJson(one.limit)},
+                             {"within", one.within}});
+  }
+  return json;
+}
+
+// The config of the run that made a file.
+void PrintConfig(const std::string& path) {
+  const ArrayFile file = ReadArrayFile(path);
+  const auto config = file.metadata.find("config");
+  Require(config != file.metadata.end(), "{}: the file does not hold the config of a run", path);
+  fmt::print("{}\n", Wrapped(Config::Parse(config->second, path).json(), 0, 0));
+}
+
 void PrintFile(const std::string& path) {
   const ArrayFile file = ReadArrayFile(path);
+  const bool theta = IsThetaFile(file);
   size_t width = 4;
   size_t shape_width = 5;
+  size_t golden = 0;
   for (const auto& [name, array] : file.arrays) {
+    if (theta && name.starts_with(kGolden)) {
+      ++golden;
+      continue;
+    }
     width = std::max(width, name.size());
     shape_width = std::max(shape_width, ToString(array.shape()).size());
   }
@@ -57,6 +181,7 @@ void PrintFile(const std::string& path) {
   fmt::print("  {:<{}}  dtype  {:<{}}  {:>12}  {:>12}  {:>12}\n", "name", width, "shape",
              shape_width, "min", "max", "norm");
   for (const auto& [name, array] : file.arrays) {
+    if (theta && name.starts_with(kGolden)) continue;
     const Summary summary = Summarize(array);
     fmt::print("  {:<{}}  {:<5}  {:<{}}  ", name, width, ToString(array.dtype()),
                ToString(array.shape()), shape_width);
@@ -69,43 +194,82 @@ void PrintFile(const std::string& path) {
     if (summary.not_finite > 0) fmt::print("  {} not finite", summary.not_finite);
     fmt::print("\n");
   }
-  for (const auto& [key, text] : file.metadata) fmt::print("  {} = {}\n", key, text);
+  if (golden > 0)
+    fmt::print("  {}...: {} arrays, with which readers check themselves\n", kGolden, golden);
+  for (const auto& [key, text] : file.metadata) {
+    const Json value = MetadataValue(text);
+    fmt::print("  {} = {}\n", key, value.is_string() ? text : Wrapped(value, 2, key.size() + 5));
+  }
+  if (theta) PrintCheck(path);
+}
+
+// Of a directory that is inspected: the .json and .safetensors files in it.
+struct Found {
+  std::vector<std::string> text_files;
+  std::vector<std::string> array_files;
+};
+
+Found FilesIn(const std::string& path) {
+  Found found;
+  for (const auto& entry : fs::directory_iterator(path)) {
+    const std::string extension = entry.path().extension();
+    if (extension == ".json") found.text_files.push_back(entry.path());
+    if (extension == ".safetensors") found.array_files.push_back(entry.path());
+  }
+  Require(!found.array_files.empty(), "{} holds no .safetensors file", path);
+  std::sort(found.text_files.begin(), found.text_files.end());
+  std::sort(found.array_files.begin(), found.array_files.end());
+  return found;
 }
 
 void PrintDirectory(const std::string& path) {
-  std::vector<std::string> text_files;
-  std::vector<std::string> array_files;
-  for (const auto& entry : fs::directory_iterator(path)) {
-    const std::string extension = entry.path().extension();
-    if (extension == ".json") text_files.push_back(entry.path());
-    if (extension == ".safetensors") array_files.push_back(entry.path());
+  const Found found = FilesIn(path);
+  for (const std::string& file : found.text_files) {
+    fmt::print("{}:\n{}\n", file, ReadTextFile(file));
   }
-  Require(!array_files.empty(), "{} holds no .safetensors file", path);
-  std::sort(text_files.begin(), text_files.end());
-  std::sort(array_files.begin(), array_files.end());
-  for (const std::string& file : text_files) fmt::print("{}:\n{}\n", file, ReadTextFile(file));
-  for (const std::string& file : array_files) PrintFile(file);
+  for (const std::string& file : found.array_files) PrintFile(file);
 }
 
 }  // namespace
 
 int InspectCommand(const std::vector<std::string>& arguments) {
-  const char* synopsis = "lopt inspect PATH...";
-  const auto values =
-      ParseCommandLine(arguments, {}, "path", -1, synopsis,
-                       "PATH is a .safetensors file, or a directory with some in it.\n\n"
-                       "Example:\n  lopt inspect runs/tutorial/theta.safetensors\n");
+  const char* synopsis = "lopt inspect PATH... [--json | --config]";
+  po::options_description options("Options");
+  options.add_options()("json", "Everything as a list in JSON, for programs.")(
+      "config", "The config of the run that made the file, as lopt meta-train takes it.");
+  const auto values = ParseCommandLine(
+      arguments, options, "path", -1, synopsis,
+      "PATH is a .safetensors file, or a directory with some in it. Of a theta file it also says "
+      "how\n"
+      "far each reader that this machine has is off in the file's golden steps.\n\n"
+      "Examples:\n  lopt inspect runs/tutorial/theta.safetensors\n"
+      "  lopt inspect --config runs/tutorial/theta.safetensors >again.json\n");
   if (!values) return kExitDone;
   if (!values->contains("path")) {
     throw UsageError(fmt::format("The file to inspect is missing; usage: {}", synopsis));
   }
-  for (const std::string& path : (*values)["path"].as<std::vector<std::string>>()) {
-    if (fs::is_directory(path)) {
+  const auto paths = (*values)["path"].as<std::vector<std::string>>();
+  const bool config = values->contains("config");
+  if (config && (values->contains("json") || paths.size() > 1)) {
+    throw UsageError("inspect: --config is of one file, and without --json");
+  }
+  Json json = Json::array();
+  for (const std::string& path : paths) {
+    const bool directory = fs::is_directory(path);
+    if (config) {
+      Require(!directory, "inspect: --config is of a file; {} is a directory", path);
+      PrintConfig(path);
+    } else if (values->contains("json")) {
+      const std::vector<std::string> files =
+          directory ? FilesIn(path).array_files : std::vector<std::string>{path};
+      for (const std::string& file : files) json.push_back(FileJson(file));
+    } else if (directory) {
       PrintDirectory(path);
     } else {
       PrintFile(path);
     }
   }
+  if (values->contains("json")) fmt::print("{}\n", json.dump(2));
   return kExitDone;
 }
 

@@ -139,6 +139,18 @@ void RunWriter::WriteTheta(const std::string& path, const LearnerState& learner,
   WriteThetaFile(path, file);
 }
 
+void RunWriter::CheckTheta(const std::string& path) const {
+  try {
+    for (const GoldenDeviation& deviation : CheckThetaFile(path)) {
+      if (!deviation.within) {
+        spdlog::warn("{}: {}", path, deviation.Describe());
+      }
+    }
+  } catch (const Error& error) {
+    spdlog::warn("the theta that was written cannot be read again: {}", error.what());
+  }
+}
+
 void RunWriter::OfferBest(const LearnerState& learner, double loss) {
   best_->Offer(learner.outer_step, loss, [&](const std::string& path) {
     WriteTheta(path, learner, std::string(ToString(kHeldOutSplit)));
@@ -228,6 +240,7 @@ std::string RunWriter::Finish(const LearnerState& learner, bool interrupted) {
     Event("theta");
     path = directory_.ThetaPath();
     WriteTheta(path, learner);
+    CheckTheta(path);
   }
   Event("finish");
   WriteManifest(interrupted ? "interrupted" : "finished", learner.outer_step);

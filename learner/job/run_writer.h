@@ -90,6 +90,9 @@ class RunWriter {
   // `chosen_on`: see ThetaFile.
   void WriteTheta(const std::string& path, const LearnerState& learner,
                   const std::string& chosen_on = {}) const;
+  // Reads it again with every reader that the program has, and warns of those for which its golden
+  // steps come out otherwise: no training is lost to a check.
+  void CheckTheta(const std::string& path) const;
   void ForgetOldWindows();
   void Commit(const std::shared_ptr<const Checkpoint>& checkpoint, std::vector<SavedFile> saved);
 

@@ -29,7 +29,7 @@ from ._core import (
 from ._tasks import option, register_task, task
 from .callbacks import Callback
 from .evaluation import Evaluation, Report, evaluate, report
-from .theta import Theta, load
+from .theta import GoldenDeviation, Theta, golden_deviations, load
 from .training import MetaTraining, meta_train
 
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
     "Estimators",
     "Evaluation",
     "Experiment",
+    "GoldenDeviation",
     "GradientLearner",
     "Key",
     "Keys",
@@ -50,6 +51,7 @@ __all__ = [
     "WorkerWeights",
     "describe",
     "evaluate",
+    "golden_deviations",
     "gradient_worker_compute",
     "init_worker_state",
     "load",

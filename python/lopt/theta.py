@@ -6,7 +6,7 @@ import html
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy
 
@@ -44,19 +44,22 @@ class Theta:
     version: str = ""
 
     @classmethod
-    def read(cls, path: str | os.PathLike, learned_optimizer: dict[str, Any] | None = None) -> Theta:
+    def read(cls, path: str | os.PathLike, learned_optimizer: dict[str, Any] | None = None,
+             despite_failed_check: bool = False) -> Theta:
         """Reads a theta file (.safetensors), the newest theta of a run, or a checkpoint.
 
         Args:
             path: The file, the output directory of a run, or one of its checkpoints/step-...
             learned_optimizer: For files that do not name one (tensors from elsewhere).
+            despite_failed_check: Read a theta file also where its golden steps come out otherwise
+                than when it was written, and log a warning.
 
         Raises:
             Error: It cannot be read, is damaged, does not do what it did when it was written, or is
                 of another learned optimizer than the given one. For a checkpoint also if the tasks
                 of its config cannot be made, which the trained horizon is known from.
         """
-        return cls(**_core.read_theta(path, learned_optimizer))
+        return cls(**_core.read_theta(path, learned_optimizer, despite_failed_check))
 
     @classmethod
     def init(cls, learned_optimizer: dict[str, Any], seed: int = 0) -> Theta:
@@ -128,12 +131,53 @@ class Theta:
         )
 
 
-def load(theta: str | os.PathLike) -> Theta:
+class GoldenDeviation(NamedTuple):
+    """How the golden steps of a theta file come out for one reader: the element that is farthest
+    from what the file says, beside its limit.
+
+    Attributes:
+        reader: An instruction set ("avx2"), or "plain": the plain implementation.
+        tensor: The golden tensor.
+        element: The element's number in it.
+        wanted: The number in the file.
+        got: The reader's.
+        deviation: How far it is off.
+        limit: How far it may be.
+        within: Whether it is within the limit.
+    """
+
+    reader: str
+    tensor: str
+    element: int
+    wanted: float
+    got: float
+    deviation: float
+    limit: float
+    within: bool
+
+
+def golden_deviations(path: str | os.PathLike,
+                      learned_optimizer: dict[str, Any] | None = None) -> list[GoldenDeviation]:
+    """Repeats the golden steps of a theta file with every reader that this machine has: each of its
+    instruction sets, and the plain implementation. Empty if the file has none.
+
+    Args:
+        path: The theta file.
+        learned_optimizer: For files that do not name one (tensors from elsewhere).
+
+    Raises:
+        Error: The file cannot be read or is damaged.
+    """
+    return [GoldenDeviation(*one) for one in _core.golden_deviations(path, learned_optimizer)]
+
+
+def load(theta: str | os.PathLike, despite_failed_check: bool = False) -> Theta:
     """A trained optimizer by its name, or what Theta.read reads from a path.
 
     Args:
         theta: "recommended", "fast", "mlp", "mlp-fast", "celo2" or "tutorial", which come with the
             package, or a path; that of a file of such a name begins with "./".
+        despite_failed_check: As of Theta.read.
 
     Raises:
         Error: There is no such name and no such file; or Theta.read's.
@@ -145,4 +189,4 @@ def load(theta: str | os.PathLike) -> Theta:
             f"load: {path!r} is neither a file nor a trained optimizer: "
             + ", ".join(sorted(trained))
         )
-    return Theta.read(trained.get(theta, path))
+    return Theta.read(trained.get(theta, path), despite_failed_check=despite_failed_check)

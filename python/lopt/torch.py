@@ -41,6 +41,7 @@ class _ThetaFile(_reference.ThetaFile):
         self._check_layout(source)
         self.trained_horizon = theta.trained_horizon or None
         self.metadata, self.golden_steps = {}, 0
+        self._golden = _reference._golden_steps(source, {})
 
     @property
     def sees_shapes(self) -> bool:
@@ -148,10 +149,11 @@ class LearnedOptimizer(_reference.LearnedOptimizer):
     def from_file(cls, path: str | os.PathLike, params: Any, lr: float = 1.0,
                   weight_decay: float = 0.0, learned_optimizer: dict[str, Any] | None = None,
                   non_finite: str = "error", skip_zero_gradients: bool = False,
-                  num_steps: int | None = None, as_vectors: bool = False) -> LearnedOptimizer:
+                  num_steps: int | None = None, as_vectors: bool = False,
+                  despite_failed_check: bool = False) -> LearnedOptimizer:
         """As the one-file optimizer's: of what Theta.read takes."""
-        return cls(params, Theta.read(path, learned_optimizer), lr, weight_decay, non_finite,
-                   skip_zero_gradients, num_steps, as_vectors)
+        return cls(params, Theta.read(path, learned_optimizer, despite_failed_check), lr,
+                   weight_decay, non_finite, skip_zero_gradients, num_steps, as_vectors)
 
     def _kind(self, p, gradient):
         native = (p.dtype is torch.float32 and p.is_cpu and gradient.dtype is torch.float32

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "learner/experiment.h"
@@ -29,11 +30,11 @@ ThetaFile ThetaOfCheckpoint(const std::string& directory) {
 }
 
 // The newest theta of a run: its theta file, or its newest checkpoint where that is newer.
-ThetaFile ThetaOfRun(const RunDirectory& directory) {
+ThetaFile ThetaOfRun(const RunDirectory& directory, FailedCheck failed_check) {
   const CheckpointStore checkpoints(directory.CheckpointPath(), {});
   const std::vector<int64_t> steps = checkpoints.Steps();
   if (fs::exists(directory.ThetaPath())) {
-    ThetaFile file = ReadThetaFile(directory.ThetaPath());
+    ThetaFile file = ReadThetaFile(directory.ThetaPath(), {}, failed_check);
     if (steps.empty() || steps.back() <= file.meta_steps) return file;
   }
   Require(!steps.empty(), "{} has neither {} nor checkpoints", directory.path(),
@@ -41,13 +42,19 @@ ThetaFile ThetaOfRun(const RunDirectory& directory) {
   return ThetaOfCheckpoint(checkpoints.Path(steps.back()));
 }
 
-ThetaFile ReadTheta(const std::string& path, const std::optional<Config>& learned_optimizer) {
-  if (!fs::is_directory(path)) return ReadThetaFile(path, learned_optimizer);
+ThetaFile ReadTheta(const std::string& path, const std::optional<Config>& learned_optimizer,
+                    FailedCheck failed_check) {
+  if (!fs::is_directory(path)) return ReadThetaFile(path, learned_optimizer, failed_check);
   Require(!learned_optimizer,
           "{} is a directory; its config names the learned optimizer, so none is to be given",
           path);
   return fs::exists(path + "/learner.safetensors") ? ThetaOfCheckpoint(path)
-                                                   : ThetaOfRun(RunDirectory(path));
+                                                   : ThetaOfRun(RunDirectory(path), failed_check);
+}
+
+std::optional<Config> OptimizerOf(nb::handle learned_optimizer) {
+  if (learned_optimizer.is_none()) return std::nullopt;
+  return ConfigOfDict(learned_optimizer, "learned_optimizer");
 }
 
 }  // namespace
@@ -55,21 +62,41 @@ ThetaFile ReadTheta(const std::string& path, const std::optional<Config>& learne
 void BindTheta(nb::module_& m) {
   m.def(
       "read_theta",
-      [](nb::handle path, nb::handle learned_optimizer) {
+      [](nb::handle path, nb::handle learned_optimizer, bool despite_failed_check) {
         const std::string from = PathOf(path, "path");
-        std::optional<Config> optimizer;
-        if (!learned_optimizer.is_none()) {
-          optimizer = ConfigOfDict(learned_optimizer, "learned_optimizer");
-        }
+        const std::optional<Config> optimizer = OptimizerOf(learned_optimizer);
         ThetaFile file;
         {
           const nb::gil_scoped_release released;
-          file = ReadTheta(from, optimizer);
+          file = ReadTheta(from, optimizer,
+                           despite_failed_check ? FailedCheck::kWarn : FailedCheck::kError);
         }
         return ToPython(std::move(file));
       },
       nb::arg("path"), nb::arg("learned_optimizer") = nb::none(),
+      nb::arg("despite_failed_check") = false,
       "The members of lopt.Theta that a theta file, a run or a checkpoint holds.");
+  m.def(
+      "golden_deviations",
+      [](nb::handle path, nb::handle learned_optimizer) {
+        const std::string from = PathOf(path, "path");
+        const std::optional<Config> optimizer = OptimizerOf(learned_optimizer);
+        std::vector<GoldenDeviation> found;
+        {
+          const nb::gil_scoped_release released;
+          found = CheckThetaFile(from, optimizer);
+        }
+        nb::list deviations;
+        for (const GoldenDeviation& one : found) {
+          deviations.append(nb::make_tuple(one.reader, one.tensor, one.element, one.wanted, one.got,
+                                           one.deviation, one.limit, one.within));
+        }
+        return deviations;
+      },
+      nb::arg("path"), nb::arg("learned_optimizer") = nb::none(),
+      nb::sig("def golden_deviations(path: object, learned_optimizer: dict | None = None) -> "
+              "list[tuple[str, str, int, float, float, float, float, bool]]"),
+      "The members of a lopt.GoldenDeviation of each reader.");
   m.def(
       "write_theta",
       [](nb::handle theta, nb::handle path) {

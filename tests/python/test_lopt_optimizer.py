@@ -857,8 +857,9 @@ class Files(TestCase):
         self.assertEqual(file.golden_steps, 0)
 
     def test_a_newer_format_is_an_error(self):
-        self.assertError(self.write(metadata={"format": "lopt theta 2"}),
-                         "format is 'lopt theta 2'; this version .* reads 'lopt theta 1'")
+        self.assertError(self.write(metadata={"format": "lopt theta 3"}),
+                         "format is 'lopt theta 3'; this version .* reads 'lopt theta 1' and "
+                         "'lopt theta 2'")
 
     def test_a_layout_that_does_not_fit_is_an_error(self):
         arrays = read_safetensors(STEPS)[0]
@@ -943,7 +944,7 @@ class FilesOfTheProgram(TestCase):
                 with warnings.catch_warnings():
                     warnings.simplefilter("error")
                     file = ThetaFile(path, learned_optimizer)
-                self.assertEqual(file.golden_steps, 5)
+                self.assertEqual(file.golden_steps, 9)
                 self.assertEqual(file.theta.keys(), wanted.keys())
                 for tensor, values in wanted.items():
                     self.assertTrue(numpy.array_equal(file.theta[tensor], values))
@@ -955,7 +956,7 @@ class FilesOfTheProgram(TestCase):
         write_safetensors(self.directory / "nan.safetensors", weights)
         path = self.directory / "theta.safetensors"
         run("import", self.directory / "nan.safetensors", "--out", path)
-        self.assertEqual(ThetaFile(path).golden_steps, 5)
+        self.assertEqual(ThetaFile(path).golden_steps, 9)
 
     def test_golden_steps_that_differ_are_an_error(self):
         path, _, _ = self.imported()
@@ -968,18 +969,49 @@ class FilesOfTheProgram(TestCase):
             return ThetaFile(path)
 
         pattern = f"^{path}: the optimizer does not do what it did when the file was written: "
-        with self.assertRaisesRegex(ValueError, pattern + "golden/result/w at 5: .* wanted, got"):
-            changed("golden/result/w", 5e-6)
-        self.assertEqual(changed("golden/result/w", 5e-7).golden_steps, 5)
-        with self.assertRaisesRegex(ValueError, pattern + "golden/result/[bw] at "):
+        limit = arrays["golden/limit/plain/w"].item()
+        with self.assertRaisesRegex(ValueError, pattern + "golden/result/plain/w at 5: .* wanted, "
+                                    "got .*, which is .* off; accepted are "):
+            changed("golden/result/plain/w", 2 * limit)
+        with self.assertWarnsRegex(UserWarning, pattern[1:] + ".*; it is used all the same"):
+            again = ThetaFile(path, despite_failed_check=True)
+        (worst,) = (found for found in again.golden_deviations() if found.share > 1)
+        self.assertEqual((worst.tensor, worst.element), ("plain/w", 5))
+        self.assertEqual(changed("golden/result/plain/w", limit / 2).golden_steps, 9)
+        with self.assertRaisesRegex(ValueError, pattern + "golden/result/.* at "):
             changed("theta/mlp/linear_0/w", 1.0)
         with self.assertRaisesRegex(ValueError, pattern):
-            changed("golden/result/w", 0, learned_optimizer=json.dumps(
-                {"type": "MLPLOpt", "step_mult": 0.002}))
-        del arrays["golden/result/b"]
-        write_safetensors(path, arrays, metadata)
-        with self.assertRaisesRegex(ValueError, "golden/result do not fit each other"):
+            changed("golden/result/plain/w", 0, learned_optimizer=json.dumps(
+                {"type": "MLPLOpt", "step_mult": 0.00101}))
+        damaged = f"^{path}: the golden steps are damaged: "
+        numbers = "golden/steps and golden/num_steps must be whole numbers"
+        for name, value, message in (
+                ("steps", [0, 1], "golden/gradients must have the shapes"),
+                ("steps", [0.5] * 9, numbers), ("steps", [-1] * 9, numbers),
+                ("num_steps", [6000], numbers), ("num_steps", [], numbers)):
+            changes = {"golden/" + name: numpy.float32(value)}
+            write_safetensors(path, {**arrays, **changes}, metadata)
+            with self.assertRaisesRegex(ValueError, damaged + message):
+                ThetaFile(path)
+        write_safetensors(path, {**arrays, "golden/limit/plain/b": numpy.float32([-1])}, metadata)
+        with self.assertRaisesRegex(ValueError, damaged + "limits must be numbers of at least 0"):
             ThetaFile(path)
+        del arrays["golden/result/plain/b"]
+        write_safetensors(path, arrays, metadata)
+        with self.assertRaisesRegex(ValueError, damaged + "golden/result must have the shapes"):
+            ThetaFile(path)
+
+    def test_files_of_before_there_were_limits_open_and_stay_sharp(self):
+        for name in ("theta_1_fast.safetensors", "theta_1_mlp.safetensors"):
+            self.assertEqual(ThetaFile(GOLDEN / name).golden_steps, 5)
+            arrays, metadata = read_safetensors(GOLDEN / name)
+            path = self.directory / "changed.safetensors"
+            for tensor in arrays:
+                # LearnedScheduler keeps directions alone.
+                if tensor.startswith("theta/") and tensor != "theta/optimizer/log_lr":
+                    write_safetensors(path, {**arrays, tensor: arrays[tensor] * 1.01}, metadata)
+                    with self.assertRaisesRegex(ValueError, "does not do what it did"):
+                        ThetaFile(path)
 
     def test_the_file_says_what_it_holds(self):
         path, _, _ = self.imported()
@@ -987,7 +1019,7 @@ class FilesOfTheProgram(TestCase):
         shown = subprocess.run([*words, path], capture_output=True, text=True, check=True).stdout
         self.assertIn('learned_optimizer = {"type": "MLPLOpt", "hidden_size": 32', shown)
         self.assertIn("theta/mlp/linear_0/w [19, 32]", shown)
-        self.assertTrue(shown.endswith("golden steps that were repeated: 5\n"))
+        self.assertTrue(shown.endswith("golden steps that were repeated: 9\n"))
         missing = subprocess.run([*words, "none"], capture_output=True, text=True)
         self.assertEqual(missing.returncode, 1)
         self.assertIn("lopt_optimizer.py: [Errno 2] No such file", missing.stderr)
@@ -1023,7 +1055,7 @@ class FilesOfTheProgram(TestCase):
                         {"schedule": "linear"}, self.ALL_OPTIONS):
             with self.subTest(options):
                 path = self.drawn(step_mult=1.0, **options)
-                self.assertEqual(ThetaFile(path).golden_steps, 5)
+                self.assertEqual(ThetaFile(path).golden_steps, 9)
                 arrays, metadata = read_safetensors(path)
                 without_options = {"type": "MLPLOpt", "hidden_size": 8, "step_mult": 1.0}
                 with self.assertRaisesRegex(ValueError, "the optimizer does not do what it did|"
@@ -1045,7 +1077,7 @@ class FilesOfTheProgram(TestCase):
     def test_optimizers_of_others_do_what_the_program_does(self):
         for options in OF_OTHERS:
             with self.subTest(options):
-                self.assertEqual(ThetaFile(self.drawn_of_others(options)).golden_steps, 5)
+                self.assertEqual(ThetaFile(self.drawn_of_others(options)).golden_steps, 9)
 
     @unittest.skipIf(os.environ.get("LOPT_TORCH") == "OFF", "lopt was built without LibTorch")
     def test_exported_torch_scripts_of_optimizers_of_others_follow(self):

@@ -1,0 +1,407 @@
+#include "lopt/golden_steps.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "base/arrays.h"
+#include "base/error.h"
+#include "base/isa.h"
+#include "base/key.h"
+#include "base/workspace.h"
+#include "lopt/registry.h"
+
+namespace lopt {
+namespace {
+
+constexpr double kMargin = 8;
+constexpr int kDraws = 32;
+// The least limit: of the greatest movement, and of the greatest number.
+constexpr double kLeastOfMovement = 2e-6;
+constexpr double kLeastOfNumber = 0x1p-22;
+
+constexpr float kLargestStep = 0x1p24F;
+
+// Of files without limits.
+constexpr int64_t kOldSteps = 5;
+constexpr double kOldOfNumber = 1e-6;
+constexpr double kOldOfMovement = 3e-5;
+
+// A golden tensor. Those of fewer than two axes have names that end in "/b": so Celo2 knows them.
+struct Tensor {
+  const char* name;
+  Shape shape;
+  float params;     // their scale
+  float gradients;  // likewise
+  float last = 1;   // what the last gradient has more
+};
+
+// Ordinary ones, a convolution's kernel, one beside whose gradients the small constants of rules
+// are seen, one whose last gradient is clipped, and one without gradients.
+const std::vector<Tensor>& GoldenTensors() {
+  static const std::vector<Tensor> tensors = {
+      {"kernel/w", {2, 4, 3}, .1F, .3F}, {"large/w", {2, 4}, 1, 1, 1000},
+      {"plain/b", {5}, .1F, .1F},        {"plain/w", {4, 3}, .1F, .1F},
+      {"small/b", {4}, 1e-3F, 1e-4F},    {"small/w", {4, 2}, 1e-3F, 1e-4F},
+      {"still/w", {4, 2}, .1F, 0}};
+  return tensors;
+}
+
+// Consecutive steps show what a rule keeps of the last; later ones, its schedules and times. In
+// this length steps are short enough not to take rounding far.
+constexpr int64_t kSteps[] = {0, 1, 2, 3, 4, 20, 150, 1500, 6000};
+constexpr int64_t kNumSteps = 10000;
+
+// Each tensor with one more dimension, the updates, in front.
+Layout WithUpdates(const Layout& layout, int64_t updates) {
+  std::vector<std::pair<std::string, Shape>> tensors;
+  for (const LayoutEntry& entry : layout.entries()) {
+    Shape shape = entry.shape;
+    shape.insert(shape.begin(), updates);
+    tensors.emplace_back(entry.name, std::move(shape));
+  }
+  return Layout(std::move(tensors));
+}
+
+// A sign for the element of a tensor such that the columns of its matrices, or the rows where
+// these are fewer, are orthogonal: Newton-Schulz takes errors far in matrices that are nearly
+// singular.
+float Sign(const Shape& shape, int64_t i) {
+  if (shape.size() < 2) return i % 2 == 0 ? 1 : -1;
+  const int64_t columns = shape.back();
+  const auto row = static_cast<uint64_t>(i / columns);
+  const auto column = static_cast<uint64_t>(i % columns);
+  const auto others = static_cast<uint64_t>(columns > shape[shape.size() - 2] ? row : column) + 1;
+  const uint64_t along = columns > shape[shape.size() - 2] ? column : row;
+  return std::popcount(along % 4 & others) % 2 == 0 ? 1.0F : -1.0F;
+}
+
+// The tensors, steps, params and gradients.
+GoldenSteps Begin() {
+  GoldenSteps golden;
+  std::vector<std::pair<std::string, Shape>> shapes;
+  for (const Tensor& tensor : GoldenTensors()) shapes.emplace_back(tensor.name, tensor.shape);
+  golden.layout = Layout(std::move(shapes));
+  golden.steps.assign(std::begin(kSteps), std::end(kSteps));
+  golden.num_steps = kNumSteps;
+  const int64_t size = golden.layout.size();
+  golden.params.resize(size);
+  Normal(FoldIn(KeyFromSeed(0), 0), golden.params);
+  golden.gradients.resize(size * std::ssize(golden.steps));
+  Normal(FoldIn(KeyFromSeed(0), 1), golden.gradients);
+  for (size_t i = 0; i < GoldenTensors().size(); ++i) {
+    const Tensor& tensor = GoldenTensors()[i];
+    const LayoutEntry& entry = golden.layout.entries()[i];
+    for (int64_t k = 0; k < entry.size; ++k) golden.params[entry.offset + k] *= tensor.params;
+    float* gradients = &golden.gradients[entry.offset * std::ssize(golden.steps)];
+    for (int64_t k = 0; k < entry.size * std::ssize(golden.steps); ++k) {
+      const bool last = k / entry.size + 1 == std::ssize(golden.steps);
+      gradients[k] = tensor.gradients * (last ? tensor.last : 1) *
+                     (Sign(entry.shape, k % entry.size) + .3F * gradients[k]);
+    }
+  }
+  return golden;
+}
+
+// `x` moved by up to one unit in the last place, as `bits` say.
+float Moved(float x, uint32_t bits) {
+  if (x == 0 || !std::isfinite(x)) return x;
+  switch (bits % 3) {
+    case 0:
+      return std::nextafter(x, 0.0F);
+    case 1:
+      return std::nextafter(x, std::copysign(std::numeric_limits<float>::infinity(), x));
+    default:
+      return x;
+  }
+}
+
+void Move(Key key, std::span<float> row) {
+  std::vector<uint32_t> bits(row.size());
+  Bits(key, bits);
+  for (size_t i = 0; i < row.size(); ++i) row[i] = Moved(row[i], bits[i]);
+}
+
+// Those of an update, a row of the layout.
+std::vector<float> GradientOf(const GoldenSteps& golden, std::span<const float> gradients,
+                              int64_t update) {
+  std::vector<float> gradient(static_cast<size_t>(golden.layout.size()));
+  for (const LayoutEntry& entry : golden.layout.entries()) {
+    std::copy_n(gradients.begin() + entry.offset * std::ssize(golden.steps) + update * entry.size,
+                entry.size, gradient.begin() + entry.offset);
+  }
+  return gradient;
+}
+
+// Called before every update.
+using BeforeUpdate =
+    std::function<void(int64_t update, std::span<float> params, std::span<float> state)>;
+
+// The params after the golden steps.
+std::vector<float> Run(const GoldenSteps& golden, const LearnedOptimizer& optimizer,
+                       std::span<const float> theta, std::span<const float> gradients,
+                       const BeforeUpdate& before = nullptr) {
+  const auto rule = optimizer.Bind(golden.layout, theta);
+  std::vector<float> params = golden.params;
+  std::vector<float> state(static_cast<size_t>(rule->state_layout().size()));
+  Workspace scratch;
+  StepInfo info{.step = 0, .num_steps = golden.num_steps, .loss = 0, .key = KeyFromSeed(0)};
+  rule->InitState(info, params, state);
+  for (int64_t update = 0; update < std::ssize(golden.steps); ++update) {
+    if (before) before(update, params, state);
+    info.step = golden.steps[update];
+    rule->Update(info, GradientOf(golden, gradients, update), params, state, scratch);
+  }
+  return params;
+}
+
+// The params after the golden steps of a run whose numbers are moved.
+std::vector<float> RunMoved(const GoldenSteps& golden, const LearnedOptimizer& optimizer,
+                            std::span<const float> theta, Key key) {
+  std::vector<float> moved_theta(theta.begin(), theta.end());
+  Move(FoldIn(key, 0), moved_theta);
+  std::vector<float> gradients = golden.gradients;
+  Move(FoldIn(key, 1), gradients);
+  return Run(golden, optimizer, moved_theta, gradients,
+             [&](int64_t update, std::span<float> params, std::span<float> state) {
+               Move(FoldIn(FoldIn(key, 2), update), params);
+               Move(FoldIn(FoldIn(key, 3), update), state);
+             });
+}
+
+// The results of every reader that the program has, with its name.
+void ForEveryReader(
+    const GoldenSteps& golden, const Config& optimizer, std::span<const float> theta,
+    const std::function<void(const std::string& reader, std::span<const float> result)>& body) {
+  const auto fast = OptimizerRegistry().Make(optimizer);
+  for (const std::string& isa : SupportedIsas()) {
+    const IsaScope scope(isa);
+    body(isa, Run(golden, *fast, theta, golden.gradients));
+  }
+  body("plain", Run(golden, *MakePlainOptimizer(optimizer), theta, golden.gradients));
+}
+
+double Deviation(float wanted, float got) {
+  if (wanted == got || (std::isnan(wanted) && std::isnan(got))) return 0;
+  return std::abs(double{wanted} - double{got});
+}
+
+double Greatest(std::span<const float> values) {
+  double greatest = 0;
+  for (const float value : values) greatest = std::max(greatest, std::abs(double{value}));
+  return greatest;
+}
+
+double GreatestDeviation(std::span<const float> a, std::span<const float> b) {
+  double greatest = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double deviation = Deviation(a[i], b[i]);
+    if (std::isnan(deviation)) return std::numeric_limits<double>::infinity();
+    greatest = std::max(greatest, deviation);
+  }
+  return greatest;
+}
+
+// The layout, without a prefix, of all arrays named `prefix`..., in the order of their names.
+Layout LayoutOf(const NamedArrays& arrays, std::string_view prefix) {
+  std::vector<std::pair<std::string, Shape>> tensors;
+  for (const auto& [name, array] : arrays.Extract(prefix)) {
+    tensors.emplace_back(name, array.shape());
+  }
+  return Layout(std::move(tensors));
+}
+
+std::span<const float> Of(const LayoutEntry& entry, std::span<const float> row) {
+  return row.subspan(entry.offset, entry.size);
+}
+
+// What the files have that were written before there were limits.
+void AddOldLimits(GoldenSteps* golden) {
+  for (const LayoutEntry& entry : golden->layout.entries()) {
+    const auto result = Of(entry, golden->result);
+    const double moved = GreatestDeviation(result, Of(entry, golden->params));
+    const double limit = kOldOfNumber * (1 + Greatest(result)) + kOldOfMovement * moved;
+    // A result that is not finite is compared as it is.
+    golden->limits.push_back(std::isfinite(limit) ? static_cast<float>(limit) : 0.0F);
+  }
+}
+
+}  // namespace
+
+std::string GoldenDeviation::Describe() const {
+  return fmt::format(
+      "the optimizer does not do what it did when the file was written: golden/result/{} at {}: {} "
+      "wanted, got {} on {}, which is {:.3g} off; accepted are {:.3g}",
+      tensor, element, wanted, got, reader, deviation, limit);
+}
+
+GoldenSteps MeasureGoldenSteps(const Config& optimizer, std::span<const float> theta) {
+  GoldenSteps golden = Begin();
+  const auto fast = OptimizerRegistry().Make(optimizer);
+  golden.result = Run(golden, *fast, theta, golden.gradients);
+  std::vector<double> greatest(golden.layout.entries().size(), 0.0);
+  const auto measure = [&](std::span<const float> result) {
+    for (size_t tensor = 0; tensor < greatest.size(); ++tensor) {
+      const LayoutEntry& entry = golden.layout.entries()[tensor];
+      greatest[tensor] = std::max(greatest[tensor],
+                                  GreatestDeviation(Of(entry, golden.result), Of(entry, result)));
+    }
+  };
+  ForEveryReader(golden, optimizer, theta,
+                 [&](const std::string&, std::span<const float> result) { measure(result); });
+  for (int draw = 0; draw < kDraws; ++draw) {
+    measure(RunMoved(golden, *fast, theta, FoldIn(KeyFromSeed(1), draw)));
+  }
+  for (size_t tensor = 0; tensor < greatest.size(); ++tensor) {
+    const LayoutEntry& entry = golden.layout.entries()[tensor];
+    const auto result = Of(entry, golden.result);
+    const double moved = GreatestDeviation(result, Of(entry, golden.params));
+    const double least = kLeastOfMovement * moved + kLeastOfNumber * Greatest(result);
+    const double limit = std::max(kMargin * greatest[tensor], std::isfinite(least) ? least : 0.0);
+    golden.limits.push_back(static_cast<float>(limit));
+  }
+  return golden;
+}
+
+std::string CoarseLimits(const GoldenSteps& golden) {
+  std::vector<std::string> coarse;
+  for (size_t tensor = 0; tensor < golden.limits.size(); ++tensor) {
+    const LayoutEntry& entry = golden.layout.entries()[tensor];
+    if (golden.limits[tensor] > kSharpLimit * (1 + Greatest(Of(entry, golden.result)))) {
+      coarse.push_back(fmt::format("{} {:.2g}", entry.name, golden.limits[tensor]));
+    }
+  }
+  return fmt::format("{}", fmt::join(coarse, ", "));
+}
+
+void PutGoldenSteps(const GoldenSteps& golden, ArrayFile* file) {
+  const Layout gradients = WithUpdates(golden.layout, std::ssize(golden.steps));
+  file->arrays.Merge("", ArraysFromRow(golden.layout, golden.params, "golden/params/"));
+  file->arrays.Merge("", ArraysFromRow(gradients, golden.gradients, "golden/gradients/"));
+  file->arrays.Merge("", ArraysFromRow(golden.layout, golden.result, "golden/result/"));
+  for (size_t tensor = 0; tensor < golden.limits.size(); ++tensor) {
+    file->arrays.Set("golden/limit/" + golden.layout.entries()[tensor].name,
+                     Array::Of<float>({1}, std::span(&golden.limits[tensor], 1)));
+  }
+  // Whole numbers below 2^24, which float32 has.
+  const std::vector<float> steps(golden.steps.begin(), golden.steps.end());
+  file->arrays.Set("golden/steps", Array::Of<float>({std::ssize(steps)}, std::span(steps)));
+  const auto num_steps = static_cast<float>(golden.num_steps);
+  file->arrays.Set("golden/num_steps", Array::Of<float>({1}, std::span(&num_steps, 1)));
+  if (const std::string coarse = CoarseLimits(golden); !coarse.empty()) {
+    file->metadata["golden_coarse"] = coarse;
+  }
+}
+
+std::optional<GoldenSteps> TakeGoldenSteps(const ArrayFile& file, const std::string& path) {
+  GoldenSteps golden;
+  golden.layout = LayoutOf(file.arrays, "golden/params/");
+  if (golden.layout.size() == 0) return std::nullopt;
+  const auto require = [&](bool condition, const std::string& what) {
+    Require(condition, "{}: the golden steps are damaged: {}", path, what);
+  };
+  const auto row = [&](const Layout& of, std::string_view prefix) {
+    std::vector<float> values(static_cast<size_t>(of.size()));
+    try {
+      RowFromArrays(of, file.arrays, prefix, values);
+    } catch (const Error& error) {
+      require(false, error.what());
+    }
+    return values;
+  };
+  const bool has_limits = file.arrays.Contains("golden/steps");
+  if (has_limits) {
+    const Array& steps = file.arrays.At("golden/steps");
+    require(steps.dtype() == DType::kFloat32 && steps.shape().size() == 1 && steps.size() > 0,
+            "golden/steps must be F32 of shape [updates]");
+    const std::vector<float> num_steps = row(Layout({{"num_steps", {1}}}), "golden/");
+    for (const float step : steps.As<float>()) {
+      require(
+          step >= 0 && step < num_steps[0] && num_steps[0] <= kLargestStep &&
+              step == std::floor(step) && num_steps[0] == std::floor(num_steps[0]),
+          fmt::format("golden/steps and golden/num_steps must be whole numbers, the steps below "
+                      "num_steps, got {} and {}",
+                      step, num_steps[0]));
+      golden.steps.push_back(static_cast<int64_t>(step));
+    }
+    golden.num_steps = static_cast<int64_t>(num_steps[0]);
+  } else {
+    for (int64_t step = 0; step < kOldSteps; ++step) golden.steps.push_back(step);
+    golden.num_steps = kOldSteps;
+  }
+  golden.params = row(golden.layout, "golden/params/");
+  golden.result = row(golden.layout, "golden/result/");
+  golden.gradients = row(WithUpdates(golden.layout, std::ssize(golden.steps)), "golden/gradients/");
+  if (!has_limits) {
+    AddOldLimits(&golden);
+    return golden;
+  }
+  std::vector<std::pair<std::string, Shape>> limits;
+  for (const LayoutEntry& entry : golden.layout.entries()) limits.push_back({entry.name, {1}});
+  golden.limits = row(Layout(std::move(limits)), "golden/limit/");
+  for (const float limit : golden.limits) {
+    require(limit >= 0, fmt::format("a limit must be a number of at least 0, got {}", limit));
+  }
+  return golden;
+}
+
+GoldenDeviation CompareGoldenResult(const GoldenSteps& golden, std::string reader,
+                                    std::span<const float> result) {
+  GoldenDeviation worst;
+  double worst_share = -1;
+  for (size_t tensor = 0; tensor < golden.layout.entries().size(); ++tensor) {
+    const LayoutEntry& entry = golden.layout.entries()[tensor];
+    const double limit = golden.limits[tensor];
+    for (int64_t i = 0; i < entry.size; ++i) {
+      const float wanted = golden.result[entry.offset + i];
+      const float got = result[entry.offset + i];
+      const double deviation = Deviation(wanted, got);
+      const bool within = deviation <= limit || std::isinf(limit);
+      const double share = within ? (deviation == 0 || std::isinf(limit) ? 0 : deviation / limit)
+                                  : std::numeric_limits<double>::infinity();
+      if (share > worst_share || (!within && deviation > worst.deviation)) {
+        worst_share = share;
+        worst = {.reader = {},
+                 .tensor = entry.name,
+                 .element = i,
+                 .wanted = wanted,
+                 .got = got,
+                 .deviation = deviation,
+                 .limit = limit,
+                 .within = within};
+      }
+    }
+  }
+  worst.reader = std::move(reader);
+  return worst;
+}
+
+std::vector<float> GoldenGradient(const GoldenSteps& golden, int64_t update) {
+  return GradientOf(golden, golden.gradients, update);
+}
+
+GoldenDeviation RepeatGoldenSteps(const GoldenSteps& golden, const LearnedOptimizer& optimizer,
+                                  std::span<const float> theta) {
+  return CompareGoldenResult(golden, CurrentIsa(), Run(golden, optimizer, theta, golden.gradients));
+}
+
+std::vector<GoldenDeviation> RepeatGoldenStepsEverywhere(const GoldenSteps& golden,
+                                                         const Config& optimizer,
+                                                         std::span<const float> theta) {
+  std::vector<GoldenDeviation> deviations;
+  ForEveryReader(golden, optimizer, theta,
+                 [&](const std::string& reader, std::span<const float> result) {
+                   deviations.push_back(CompareGoldenResult(golden, reader, result));
+                 });
+  return deviations;
+}
+
+}  // namespace lopt
