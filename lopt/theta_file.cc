@@ -146,8 +146,6 @@ void WriteThetaFile(const std::string& path, const ThetaFile& theta_file) {
           "{}: theta has {} numbers, the optimizer needs {}", path, theta_file.theta.size(),
           theta_layout.size());
   const std::span<const float> theta = AsSpan(theta_file.theta);
-  const GoldenSteps golden = MeasureGoldenSteps(theta_file.learned_optimizer, theta);
-
   ArrayFile file;
   file.arrays = ArraysFromRow(theta_layout, theta, "theta/");
   file.metadata = {{"format", kFormat},
@@ -162,7 +160,12 @@ void WriteThetaFile(const std::string& path, const ThetaFile& theta_file) {
   if (!theta_file.config.empty()) {
     file.metadata["config"] = theta_file.config.Dump(-1);
   }
-  PutGoldenSteps(golden, &file);
+  try {
+    PutGoldenSteps(MeasureGoldenSteps(theta_file.learned_optimizer, theta), &file);
+  } catch (const Error& error) {
+    spdlog::warn("{}: written without golden steps, since the optimizer cannot make them: {}", path,
+                 error.what());
+  }
   WriteArrayFile(path, file);
 }
 

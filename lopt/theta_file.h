@@ -29,8 +29,9 @@ struct ThetaFile {
 };
 
 // A safetensors file with the tensors theta/<name>, the other members as metadata, and golden steps
-// with which every reader checks itself (lopt/golden_steps.h). The file is complete or absent after
-// a crash. The calling thread computes the golden steps; no other work of the process is touched.
+// with which every reader checks itself (lopt/golden_steps.h). Where the optimizer throws Error in
+// them, the file has none, and a warning is logged. The file is complete or absent after a crash.
+// The calling thread computes the golden steps; no other work of the process is touched.
 void WriteThetaFile(const std::string& path, const ThetaFile& file);
 
 // What becomes of a file whose golden steps come out otherwise here.

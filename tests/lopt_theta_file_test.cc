@@ -9,6 +9,7 @@
 #include "base/isa.h"
 #include "base/key.h"
 #include "base/safetensors.h"
+#include "lopt/learnable.h"
 #include "lopt/registry.h"
 #include "lopt/theta_file.h"
 #include "tests/golden_dir.h"
@@ -117,6 +118,37 @@ TEST_CASE("An optimizer that does other steps than the file says is an error") {
       R"({"type": "MLPLOpt", "hidden_size": 8, "step_mult": 0.0101})";
   WriteArrayFile(path, file);
   CHECK(ReadError(path).find("the optimizer does not do what it did") != std::string::npos);
+}
+
+// SGD of vectors and matrices alone.
+class Flat : public LearnedOptimizer {
+ public:
+  Flat() : LearnedOptimizer(LearnableSGD().theta_layout()) {}
+
+ private:
+  void DoInitTheta(Key, std::span<float> theta) const override { theta[0] = 0; }
+  std::unique_ptr<UpdateRule> DoBind(const Layout& params,
+                                     std::span<const float> theta) const override {
+    for (const LayoutEntry& entry : params.entries()) {
+      Require(entry.shape.size() < 3, "Flat: {} has more than two axes", entry.name);
+    }
+    return LearnableSGD().Bind(params, theta);
+  }
+};
+
+TEST_CASE("An optimizer that cannot make golden steps is written without them") {
+  struct NoOptions {
+    void Visit(FieldVisitor&) {}
+  };
+  OptimizerRegistry().Add<NoOptions>("Flat", "SGD of vectors and matrices.",
+                                     [](const NoOptions&) { return std::make_shared<Flat>(); });
+  const TempDirectory directory;
+  const std::string path = directory / "theta.safetensors";
+  const ThetaFile file = Trained(R"({"type": "Flat"})");
+  WriteThetaFile(path, file);
+  CHECK(ReadThetaFile(path).theta == file.theta);
+  CHECK(CheckThetaFile(path).empty());
+  CHECK(ReadArrayFile(path).arrays.Extract("golden/").size() == 0);
 }
 
 TEST_CASE("Another optimizer than the one wanted is an error that names the difference") {
