@@ -49,10 +49,12 @@ constexpr int64_t kFloatsPerLine = 16;               // of cache
 constexpr int64_t kPrefetched = 4 * kFloatsPerLine;  // of a row read through a pointer
 constexpr int64_t kRowsAhead = 16;                   // that are asked for before they are needed
 
-// kV vectors for each of kR rows.
+// kV vectors for each of kR rows. The constructor is written out since g++ compiles an implicit one
+// for the target of the end of the file, where NEON's vectors, which have constructors, are none.
 template <int kR, int kV>
 struct Tile {
   static constexpr int kVectors = kR * kV;
+  HWY_INLINE Tile() {}
   V sums[kVectors];
 };
 

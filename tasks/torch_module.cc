@@ -63,12 +63,12 @@ const TorchModule& OpenTorchModule(const std::string& who) {
   void* entry = dlsym(handle, kTorchModuleEntry);
   Require(entry != nullptr, "{} needs the torch module {}, which is another file of that name: {}",
           who, *path, entry != nullptr ? "" : last_error());
-  const TorchModule& module = *reinterpret_cast<const TorchModule* (*)()>(entry)();
-  Require(std::string_view(module.build) == LOPT_ABI,
+  const TorchModule* module = reinterpret_cast<const TorchModule* (*)()>(entry)();
+  Require(std::string_view(module->build) == LOPT_ABI,
           "{} needs the torch module {}, which is built for another program than this; build it "
           "again: {} there, {} here",
-          who, *path, module.build, LOPT_ABI);
-  return module;
+          who, *path, module->build, LOPT_ABI);
+  return *module;
 }
 
 std::shared_ptr<const TaskFamily> MakeTorchTask(const Config& config,
