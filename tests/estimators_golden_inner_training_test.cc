@@ -62,10 +62,7 @@ void TrainAsTraced(MLPLOpt::Implementation optimizer_implementation,
 }
 
 TEST_CASE("Inner training follows the golden losses of real digits") {
-  if (MnistDir().empty()) {
-    MESSAGE("skipped: LOPT_MNIST_DIR does not name a directory with the MNIST test files");
-    return;
-  }
+  if (SkipsWithoutMnist()) return;
   TrainAsTraced(MLPLOpt::Implementation::kFast, ImageMlp::Implementation::kFast);
   TrainAsTraced(MLPLOpt::Implementation::kReference, ImageMlp::Implementation::kReference);
 }

@@ -23,6 +23,7 @@
 #include "lopt/learnable.h"
 #include "lopt/registry.h"
 #include "tests/learner_child.h"
+#include "tests/skip.h"
 #include "tests/temp_directory.h"
 
 namespace lopt {
@@ -285,7 +286,7 @@ TEST_CASE("What differs from the evaluation that is resumed is an error that nam
 TEST_CASE("Another instruction set is an error unless it is allowed") {
   const std::vector<std::string> isas = SupportedIsas();
   if (isas.size() < 2) {
-    MESSAGE("skipped: this machine has one instruction set");
+    SkipTest("this processor has one instruction set");
     return;
   }
   const TempDirectory directory;

@@ -265,10 +265,7 @@ std::vector<float> CnnRow(const NamedArrays& golden, const std::string& prefix) 
 }
 
 TEST_CASE("Twelve steps of SGD on the 5 x 5 digit network are those of the golden trace") {
-  if (MnistDir().empty()) {
-    MESSAGE("skipped: LOPT_MNIST_DIR is not set");
-    return;
-  }
+  if (SkipsWithoutMnist()) return;
   const NamedArrays golden = ReadArrayFile(GoldenPath("torch_tasks.safetensors")).arrays;
   const ImageConvOptions options{.images = {.image_size = 28, .data = ImageSource::kIdx},
                                  .channels = {16, 32},

@@ -17,6 +17,7 @@
 #include "tasks/image_data.h"
 #include "tasks/image_task.h"
 #include "tests/golden_dir.h"
+#include "tests/mnist_dir.h"
 
 namespace lopt {
 namespace {
@@ -384,12 +385,8 @@ TEST_CASE("A task's images have the channels that its options say") {
 }
 
 TEST_CASE("Digits resized to 8 x 8 are those of the golden trace") {
-  const char* directory = std::getenv("LOPT_MNIST_DIR");
-  if (directory == nullptr) {
-    MESSAGE("skipped: LOPT_MNIST_DIR does not name a directory with the MNIST test files");
-    return;
-  }
-  const ImageData data(ReadImageDirectory(directory), 8);
+  if (SkipsWithoutMnist()) return;
+  const ImageData data(ReadImageDirectory(MnistDir()), 8);
   const NamedArrays golden =
       ReadArrayFile(GoldenPath("image_mlp_inner_training.safetensors")).arrays;
   const std::span<const int32_t> index = golden.At("index").As<int32_t>();

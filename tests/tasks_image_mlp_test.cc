@@ -266,10 +266,7 @@ std::vector<float> BinaryMlpRow(const NamedArrays& golden, const std::string& pr
 }
 
 TEST_CASE("Twelve steps of SGD on a network of signs are those of the golden trace") {
-  if (MnistDir().empty()) {
-    MESSAGE("skipped: LOPT_MNIST_DIR is not set");
-    return;
-  }
+  if (SkipsWithoutMnist()) return;
   const NamedArrays golden = ReadArrayFile(GoldenPath("torch_tasks.safetensors")).arrays;
   const ImageMlpOptions options{.images = {.image_size = 28, .data = ImageSource::kIdx},
                                 .activation = Activation::kSign};

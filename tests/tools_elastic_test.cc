@@ -30,6 +30,7 @@
 #include "tests/learner_runs.h"
 #include "tests/paths.h"
 #include "tests/process.h"
+#include "tests/skip.h"
 #include "tests/temp_directory.h"
 #include "tests/wait_until.h"
 #include "tools/build_info.h"
@@ -336,7 +337,10 @@ void MakeCertificates(const Job& job) {
 }
 
 TEST_CASE("With TLS and a token nobody gets in without the certificate and the token") {
-  if (!std::filesystem::exists("/usr/bin/openssl")) return;
+  if (!std::filesystem::exists("/usr/bin/openssl")) {
+    SkipTest("there is no /usr/bin/openssl");
+    return;
+  }
   Job job(Endless(SmallExperiment(2)));
   MakeCertificates(job);
   WriteTextFile(job / "token", "open sesame\n");
@@ -412,7 +416,10 @@ TEST_CASE("Ranks that meet at an address give the bits of one process, and stop 
 
 TEST_CASE("torchrun starts a job") {
   const std::string torchrun = "/usr/bin/torchrun";
-  if (!std::filesystem::exists(torchrun)) return;
+  if (!std::filesystem::exists(torchrun)) {
+    SkipTest("there is no " + torchrun);
+    return;
+  }
   Job job(SmallExperiment(3, 6));
   job.Listen({});
   const std::string port = job.address().substr(job.address().find(':') + 1);

@@ -11,6 +11,7 @@
 #include "tasks/torch_module.h"
 #include "tests/paths.h"
 #include "tests/process.h"
+#include "tests/skip.h"
 #include "tests/temp_directory.h"
 #include "tools/bench/estimator_bench.h"
 
@@ -127,7 +128,10 @@ TEST_CASE("Intervals of the bench hold what is known of normal numbers") {
 }
 
 TEST_CASE("Bias is found where there is some, and the exact gradient has neither bias nor noise") {
-  if (!FindTorchModule()) return;
+  if (!FindTorchModule()) {
+    SkipTest("there is no torch module");
+    return;
+  }
   const std::string task = "QuadraticTask";
   EstimatorBench bench;
   ThreadPool(2).Run([&] {

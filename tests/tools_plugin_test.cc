@@ -16,6 +16,7 @@
 #include "tests/learner_runs.h"
 #include "tests/paths.h"
 #include "tests/process.h"
+#include "tests/skip.h"
 #include "tests/temp_directory.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
@@ -92,7 +93,10 @@ TEST_CASE("Types of a plug-in train to the bits of the program's types, on every
 }
 
 TEST_CASE("A plug-in that this user may not read is an error that says so") {
-  if (::geteuid() == 0) return;  // root may read everything; "ordinary user" in ctest runs this
+  if (::geteuid() == 0) {
+    SkipTest("root may read everything; 'ordinary user' in ctest runs this");
+    return;
+  }
   const TempDirectory scratch;
   const std::string file = scratch / "closed.so";
   std::filesystem::copy(kGood, file);

@@ -7,6 +7,7 @@
 #include "base/emulated_device.h"
 #include "base/parallel.h"
 #include "tasks/torch_module.h"
+#include "tests/skip.h"
 #include "tools/commands.h"
 #include "tools/device/kernel_comparison.h"
 
@@ -63,7 +64,7 @@ TEST_CASE("The command compares what --device names, and exits with 2 for what i
 TEST_CASE("Every kernel of the first GPU agrees with the host") {
   const CudaDevices found = FindCudaDevices();
   if (found.count == 0) {
-    MESSAGE("SKIPPED: ", found.reason);
+    SkipTest(found.reason);
     return;
   }
   CHECK_EQ(RunProgram({"verify-kernels"}), kExitDone);

@@ -76,10 +76,7 @@ void TrainAsTraced(
     const std::vector<std::string>& names,
     const Convert& convert = [](const torch::Tensor& tensor) { return tensor; }) {
   INFO(net);
-  if (MnistDir().empty()) {
-    MESSAGE("skipped: LOPT_MNIST_DIR does not name a directory with the MNIST test files");
-    return;
-  }
+  if (SkipsWithoutMnist()) return;
   const auto task = Make(config, TaskResources(MnistDir()));
   const Layout& layout = task->params_layout();
   std::vector<float> params = GoldenRow(layout, net + "/param0/", names, convert);

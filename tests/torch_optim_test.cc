@@ -211,10 +211,7 @@ void FollowGoldenTraining(torch::Dtype dtype) {
 }
 
 TEST_CASE("A LibTorch training loop follows the golden losses of real digits") {
-  if (MnistDir().empty()) {
-    MESSAGE("skipped: LOPT_MNIST_DIR does not name a directory with the MNIST test files");
-    return;
-  }
+  if (SkipsWithoutMnist()) return;
   FollowGoldenTraining(torch::kFloat32);
   FollowGoldenTraining(torch::kFloat64);
 }

@@ -275,10 +275,7 @@ TEST_CASE("An exported script repeats the golden check of its theta file") {
 }
 
 TEST_CASE("Training with an exported script follows the golden losses of real digits") {
-  if (MnistDir().empty()) {
-    MESSAGE("skipped: LOPT_MNIST_DIR does not name a directory with the MNIST test files");
-    return;
-  }
+  if (SkipsWithoutMnist()) return;
   const std::string path = "image_mlp_inner_training.safetensors";
   const ArrayFile golden = ReadArrayFile(GoldenPath(path));
   const Array& index = golden.arrays.At("index");
