@@ -3,8 +3,10 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "base/abi.h"
 #include "base/error.h"
@@ -14,6 +16,21 @@ namespace lopt {
 namespace {
 
 constexpr const char* kFileName = "liblopt_torch_module.so";
+
+// The first type in a config, or in a config in it, that the module makes; empty: none.
+std::string FirstTorchType(const nlohmann::ordered_json& json, const TaskTypes& torch) {
+  if (json.is_object() && json.contains("type") && json["type"].is_string()) {
+    auto type = json["type"].get<std::string>();
+    const auto has_type = [&](const TypeEntry& entry) { return entry.type == type; };
+    if (std::ranges::any_of(torch.table().entries(), has_type)) return type;
+  }
+  if (json.is_structured()) {
+    for (const auto& part : json) {
+      if (std::string type = FirstTorchType(part, torch); !type.empty()) return type;
+    }
+  }
+  return "";
+}
 
 }  // namespace
 
@@ -69,6 +86,16 @@ const TorchModule& OpenTorchModule(const std::string& who) {
           "again: {} there, {} here",
           who, *path, module->build, LOPT_ABI);
   return *module;
+}
+
+std::string MissingTorchModule(const Config& task) {
+  if (FindTorchModule()) return "";
+  TaskTypes torch("task");
+  torch_types::AddAll(&torch);
+  const std::string type = FirstTorchType(task.json(), torch);
+  if (type.empty()) return "";
+  return fmt::format("{} needs the torch module {}, which is not installed (Debian: libtorch-dev)",
+                     type, kFileName);
 }
 
 std::shared_ptr<const TaskFamily> MakeTorchTask(const Config& config,

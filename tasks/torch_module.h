@@ -72,6 +72,10 @@ void AddTorchType(TaskTypes* types, const std::string& type, std::string summary
                       });
 }
 
+// Why this task cannot be made without the torch module: its type, or one in its config, is made by
+// the module, which is not installed. Empty: the module is there, or is not needed. Opens nothing.
+std::string MissingTorchModule(const Config& task);
+
 namespace torch_types {
 // Adds the types of all files in torch/tasks/, whether or not the module is there.
 void AddAll(TaskTypes* types);

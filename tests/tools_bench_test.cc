@@ -1,18 +1,26 @@
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+#include <vector>
 
-#include "process.h"
+#include "base/error.h"
 #include "tasks/torch_module.h"
 #include "tests/paths.h"
+#include "tests/process.h"
+#include "tests/skip.h"
+#include "tests/temp_directory.h"
+#include "tools/bench/bench_workload.h"
 
 namespace lopt {
 namespace {
 
-FinishedProcess Bench(const std::vector<std::string>& arguments) {
-  std::vector<std::string> words = {BuildPath("lopt"), "bench"};
+using Words = std::vector<std::string>;
+
+FinishedProcess Bench(const Words& arguments) {
+  Words words = {BuildPath("lopt"), "bench"};
   words.insert(words.end(), arguments.begin(), arguments.end());
   return RunProcess(words);
 }
@@ -62,12 +70,57 @@ TEST_CASE(
 }
 
 TEST_CASE("What the bench says beside its JSON goes to stderr") {
-  if (!FindTorchModule()) return;
+  if (!FindTorchModule()) {
+    SkipTest("there is no torch module");
+    return;
+  }
   const FinishedProcess bench =
       Bench({"--short", "--json", "--threads", "1", "--filter", "task/bytes-bigram"});
   REQUIRE(bench.exit_code == 0);
   CHECK(bench.errors.find("[info] the generated text") != std::string::npos);
   CHECK(nlohmann::json::parse(bench.output).at("workloads").size() == 1);
+}
+
+TEST_CASE("Rows that need a torch module that is missing are skipped with the reason") {
+  const TempDirectory scratch;
+  const auto bench = [&](Words arguments) {
+    const Words words = {"/usr/bin/env",
+                         "LOPT_MODULE_DIR=" + scratch.path(),
+                         BuildPath("lopt"),
+                         "bench",
+                         "--short",
+                         "--filter",
+                         "task/(torch-conv|quadratic)|torch_image_mlp/.*"};
+    arguments.insert(arguments.begin(), words.begin(), words.end());
+    return RunProcess(arguments);
+  };
+  const FinishedProcess table = bench({});
+  CAPTURE(table.errors);
+  REQUIRE(table.exit_code == 0);
+  const std::string reason =
+      "needs the torch module liblopt_torch_module.so, which is not installed (Debian: "
+      "libtorch-dev)";
+  CHECK(table.output.find(fmt::format("{:<28} skipped: TorchImageConv {}\n", "task/torch-conv",
+                                      reason)) != std::string::npos);
+  const FinishedProcess json = bench({"--json"});
+  REQUIRE(json.exit_code == 0);
+  const auto rows = nlohmann::json::parse(json.output).at("workloads");
+  REQUIRE(rows.size() == 3);
+  CHECK(rows[0].at("name") == "task/quadratic");
+  CHECK(rows[0].at("seconds") > 0);
+  CHECK(rows[1] ==
+        nlohmann::json{{"name", "task/torch-conv"}, {"skipped", "TorchImageConv " + reason}});
+  CHECK(rows[2] ==
+        nlohmann::json{{"name", "torch_image_mlp/8x8-32"}, {"skipped", "TorchImageMLP " + reason}});
+}
+
+TEST_CASE("A workload that fails costs no other row") {
+  const auto fails = [] { return Workload{.name = "wrong", .check = [] { Fail("wrong by 1"); }}; };
+  const BenchResult wrong = RunWorkload({"wrong", fails}, {.repeats = 1, .seconds = 0});
+  CHECK(wrong.name == "wrong");
+  CHECK(wrong.failed == "wrong by 1");
+  CHECK(wrong.skipped.empty());
+  CHECK(RunWorkload({"away", fails, "it is away"}, {}).skipped == "it is away");
 }
 
 TEST_CASE("The bench names its workloads when the filter matches none") {

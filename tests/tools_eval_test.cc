@@ -107,6 +107,38 @@ TEST_CASE("An evaluation leaves its config, results and tables") {
   CHECK(ReadResults(out + "/results.jsonl").runs.size() == 2 * 3);
 }
 
+TEST_CASE(
+    "Without the torch module a preset goes without its tasks, and a user's task is an error") {
+  const TempDirectory scratch;
+  const std::string missing =
+      " needs the torch module liblopt_torch_module.so, which is not "
+      "installed (Debian: libtorch-dev)";
+  const auto eval = [&](Words arguments) {
+    const Words words = {"/usr/bin/env", "LOPT_MODULE_DIR=" + scratch.path(), BuildPath("lopt"),
+                         "eval"};
+    const Words small = {"--baselines", "SGD", "--seeds", "1", "--trials", "2", "--steps", "1"};
+    arguments.insert(arguments.begin(), small.begin(), small.end());
+    arguments.insert(arguments.begin(), words.begin(), words.end());
+    return RunProcess(arguments);
+  };
+  const FinishedProcess preset = eval({"--preset", "tasks", "--out", scratch / "preset"});
+  CAPTURE(preset.errors);
+  REQUIRE(preset.exit_code == 0);
+  CHECK(Has(preset.output, "skipped: torch-conv: TorchImageConv" + missing + "\n"));
+  CHECK(Has(preset.output, "skipped: bytes-gru: ByteLM" + missing + "\n"));
+  CHECK(Has(preset.output, "Evaluating 1 optimizers on 22 tasks"));
+  CHECK(ReadResults(scratch / "preset/results.jsonl").runs.size() == 22);
+
+  const std::string tasks = scratch / "tasks.json";
+  WriteTextFile(tasks, R"({"tasks": {"first": {"task": {"type": "QuadraticTask"}},
+    "mine": {"task": {"type": "ReparamWeights", "task": {"type": "TorchImageMLP"}}}}})");
+  const FinishedProcess named = eval({"--tasks", tasks, "--out", scratch / "named"});
+  CHECK(named.exit_code == 1);
+  CHECK(named.errors ==
+        "lopt: Task 'mine': TorchImageMLP" + missing + ". To leave the task out: --skip mine\n");
+  CHECK(eval({"--tasks", tasks, "--skip", "mine", "--out", scratch / "named"}).exit_code == 0);
+}
+
 TEST_CASE("Steps, seeds, trials and the seed can be given on the command line") {
   const TempDirectory scratch;
   const std::string out = scratch / "out";
@@ -268,10 +300,7 @@ TEST_CASE("--tune-learned judges a learned optimizer a second time, also on resu
 }
 
 TEST_CASE("A replay of the golden inner training gives the golden losses and params") {
-  if (MnistDir().empty()) {
-    MESSAGE("skipped: LOPT_MNIST_DIR does not name a directory with the MNIST test files");
-    return;
-  }
+  if (SkipsWithoutMnist()) return;
   const TempDirectory scratch;
   const std::string golden = GoldenPath("image_mlp_inner_training.safetensors");
   const std::string out = scratch / "out";

@@ -10,6 +10,7 @@
 
 #include "base/arrays.h"
 #include "base/eigen.h"
+#include "base/error.h"
 #include "base/isa.h"
 #include "base/safetensors.h"
 #include "evaluation/evaluation_directory.h"
@@ -19,6 +20,7 @@
 #include "evaluation/tables.h"
 #include "lopt/theta_file.h"
 #include "tasks/registry.h"
+#include "tasks/torch_module.h"
 #include "tools/build_info.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
@@ -107,6 +109,19 @@ struct EvalSource {
   std::optional<StoredEvaluation> stored = {};  // of the evaluation to resume
 };
 
+// Tasks that need the torch module where it is missing: a preset's are left out, with a line each;
+// one that the user's own config names is an Error.
+void LeaveOutTorchTasks(bool of_preset, EvaluationConfig* config) {
+  const std::vector<EvaluationTask> tasks = config->tasks;
+  for (const EvaluationTask& task : tasks) {
+    const std::string why = MissingTorchModule(task.task);
+    if (why.empty()) continue;
+    Require(of_preset, "Task '{0}': {1}. To leave the task out: --skip {0}", task.name, why);
+    SkipTask(task.name, config);
+    fmt::print("skipped: {}: {}\n", task.name, why);
+  }
+}
+
 EvalSource ReadEvalSource(const po::variables_map& values) {
   const auto preset = TextOption(values, "preset");
   const auto tasks = TextOption(values, "tasks");
@@ -128,6 +143,7 @@ EvalSource ReadEvalSource(const po::variables_map& values) {
       SkipTask(task, &source.config);
     }
   }
+  if (tasks || preset || !source.stored) LeaveOutTorchTasks(!tasks, &source.config);
   Config config = WriteEvaluationConfig(source.config);
   if (const auto steps = TextOption(values, "steps")) {
     config = config.With("steps", fmt::format("[{}]", *steps));

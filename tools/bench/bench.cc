@@ -1,4 +1,5 @@
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <boost/program_options.hpp>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "base/device.h"
+#include "base/error.h"
 #include "base/isa.h"
 #include "base/output_directory.h"
 #include "base/parallel.h"
@@ -54,6 +56,13 @@ class JsonOutput {
   JsonOutput(const JsonOutput&) = delete;
   JsonOutput& operator=(const JsonOutput&) = delete;
 
+  // A part of the object, at once; what else is written still goes elsewhere.
+  void Write(const std::string& text) const {
+    Redirect(output_);
+    fmt::print("{}\n", text);
+    Redirect(STDERR_FILENO);
+  }
+  // All of it, or what is left.
   void Print(const std::string& text) const {
     Redirect(output_);
     fmt::print("{}\n", text);
@@ -233,6 +242,11 @@ void PrintMachine(const Machine& machine) {
 }
 
 void PrintResult(const BenchResult& r) {
+  if (!r.skipped.empty() || !r.failed.empty()) {
+    fmt::print("{:<28} {}: {}\n", r.name, r.failed.empty() ? "skipped" : "failed",
+               r.failed.empty() ? r.skipped : r.failed);
+    return;
+  }
   const std::string fraction = r.flop > 0 ? fmt::format("{:.1f} %", 100 * r.fraction_of_peak) : "";
   const std::string gflops = r.flop > 0 ? fmt::format("{:.1f}", r.gflops) : "";
   const std::string flop = r.flop > 0 ? fmt::format("{:.4g}", r.flop / 1e6) : "";
@@ -241,26 +255,26 @@ void PrintResult(const BenchResult& r) {
              static_cast<double>(r.peak_memory_bytes) / 1e6);
 }
 
-nlohmann::ordered_json ToJson(const Machine& machine, const std::vector<BenchResult>& results) {
-  nlohmann::ordered_json workloads = nlohmann::ordered_json::array();
-  for (const BenchResult& r : results) {
-    workloads.push_back({{"name", r.name},
-                         {"threads", r.threads},
-                         {"seconds", r.seconds},
-                         {"flop", r.flop},
-                         {"gflops", r.gflops},
-                         {"fraction_of_peak", r.fraction_of_peak},
-                         {"per_second", r.per_second},
-                         {"unit", r.unit},
-                         {"peak_memory_bytes", r.peak_memory_bytes}});
-  }
-  return {{"machine",
-           {{"cpu", machine.cpu},
-            {"isa", machine.isa},
-            {"threads", machine.threads},
-            {"peak_gflops_1", machine.peak_gflops_1},
-            {"peak_gflops_all", machine.peak_gflops_all}}},
-          {"workloads", workloads}};
+nlohmann::ordered_json ToJson(const Machine& machine) {
+  return {{"cpu", machine.cpu},
+          {"isa", machine.isa},
+          {"threads", machine.threads},
+          {"peak_gflops_1", machine.peak_gflops_1},
+          {"peak_gflops_all", machine.peak_gflops_all}};
+}
+
+nlohmann::ordered_json ToJson(const BenchResult& r) {
+  if (!r.skipped.empty()) return {{"name", r.name}, {"skipped", r.skipped}};
+  if (!r.failed.empty()) return {{"name", r.name}, {"failed", r.failed}};
+  return {{"name", r.name},
+          {"threads", r.threads},
+          {"seconds", r.seconds},
+          {"flop", r.flop},
+          {"gflops", r.gflops},
+          {"fraction_of_peak", r.fraction_of_peak},
+          {"per_second", r.per_second},
+          {"unit", r.unit},
+          {"peak_memory_bytes", r.peak_memory_bytes}};
 }
 
 }  // namespace
@@ -341,18 +355,26 @@ int BenchCommand(const std::vector<std::string>& arguments) {
                            .threads = bench.threads,
                            .peak_gflops_1 = Peak(1),
                            .peak_gflops_all = Peak(bench.threads)};
-  if (!output) {
+  // Every row is written as it ends, so that what ends the program early costs no row before.
+  if (output) {
+    output->Write(fmt::format("{{\"machine\": {},\n \"workloads\": [", ToJson(machine).dump()));
+  } else {
     PrintMachine(machine);
   }
-  std::vector<BenchResult> results;
-  for (const WorkloadMaker& maker : chosen) {
-    results.push_back(RunWorkload(maker, bench));
-    if (!output) {
-      PrintResult(results.back());
+  std::vector<std::string> failed;
+  for (size_t i = 0; i < chosen.size(); ++i) {
+    const BenchResult result = RunWorkload(chosen[i], bench);
+    if (!result.failed.empty()) failed.push_back(result.name);
+    if (output) {
+      output->Write("  " + ToJson(result).dump() + (i + 1 < chosen.size() ? "," : ""));
+    } else {
+      PrintResult(result);
       std::fflush(stdout);
     }
   }
-  if (output) output->Print(ToJson(machine, results).dump(2));
+  if (output) output->Print("]}");
+  Require(failed.empty(), "bench: {} of {} workloads failed, as their rows say: {}", failed.size(),
+          chosen.size(), fmt::join(failed, ", "));
   return kExitDone;
 }
 

@@ -7,6 +7,7 @@
 #include "evaluation/evaluation_config.h"
 #include "evaluation/presets.h"
 #include "tasks/registry.h"
+#include "tasks/torch_module.h"
 
 namespace lopt {
 namespace {
@@ -73,14 +74,15 @@ std::vector<WorkloadMaker> TaskWorkloads() {
   for (const EvaluationTask& named :
        ReadEvaluationConfig(EvaluationPresets().Find("tasks")).tasks) {
     const std::string name = "task/" + named.name;
-    makers.push_back({name, [name, config = named.task] {
-                        auto replicas = std::make_shared<Replicas>(config);
-                        return Workload{.name = name,
-                                        .unit = "gradients",
-                                        .units = static_cast<double>(replicas->rows()),
-                                        .flop = replicas->flop(),
-                                        .call = [replicas] { replicas->Evaluate(); }};
-                      }});
+    const auto make = [name, config = named.task] {
+      auto replicas = std::make_shared<Replicas>(config);
+      return Workload{.name = name,
+                      .unit = "gradients",
+                      .units = static_cast<double>(replicas->rows()),
+                      .flop = replicas->flop(),
+                      .call = [replicas] { replicas->Evaluate(); }};
+    };
+    makers.push_back({name, make, MissingTorchModule(named.task)});
   }
   return makers;
 }

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/error.h"
 #include "base/parallel.h"
 #include "tools/bench/bench_peak.h"
 
@@ -47,9 +48,7 @@ int64_t PeakMemoryBytes() {
   return 0;
 }
 
-}  // namespace
-
-BenchResult RunWorkload(const WorkloadMaker& maker, const BenchOptions& options) {
+BenchResult Time(const WorkloadMaker& maker, const BenchOptions& options) {
   ResetPeakMemory();
   Workload workload;
   {
@@ -100,6 +99,17 @@ BenchResult RunWorkload(const WorkloadMaker& maker, const BenchOptions& options)
           .per_second = workload.units / median,
           .unit = workload.unit,
           .peak_memory_bytes = PeakMemoryBytes()};
+}
+
+}  // namespace
+
+BenchResult RunWorkload(const WorkloadMaker& maker, const BenchOptions& options) {
+  if (!maker.skipped.empty()) return {.name = maker.name, .skipped = maker.skipped};
+  try {
+    return Time(maker, options);
+  } catch (const Error& error) {
+    return {.name = maker.name, .failed = error.what()};
+  }
 }
 
 }  // namespace lopt

@@ -9,9 +9,9 @@ namespace lopt {
 
 // One thing that `lopt bench` times.
 struct Workload {
-  std::string name;
+  std::string name = "";
   bool all_threads = false;  // runs on the bench's pool; otherwise on one thread
-  std::string unit;          // what `call` makes `units` of
+  std::string unit = "";     // what `call` makes `units` of
   double units = 1;
   double flop = 0;  // of one call; 0 if not counted
   // Throws Error if the result is not the oracle's; empty: nothing to compare with.
@@ -26,6 +26,7 @@ struct Workload {
 struct WorkloadMaker {
   std::string name;
   std::function<Workload()> make;
+  std::string skipped = "";  // why it cannot be made here; empty: it can
 };
 
 struct BenchOptions {
@@ -35,18 +36,21 @@ struct BenchOptions {
 };
 
 struct BenchResult {
-  std::string name;
+  std::string name = "";
+  std::string skipped = "";  // why it was not timed; then there is nothing else
+  std::string failed = "";   // what it ended with; the same
   int threads = 1;
   double seconds = 0;  // median of one call; of processor time on one thread, if FLOP are counted
   double flop = 0;     // of one call
   double gflops = 0;
   double fraction_of_peak = 0;  // of the peak measured beside each repeat, with as many threads
   double per_second = 0;        // units
-  std::string unit;
+  std::string unit = "";
   int64_t peak_memory_bytes = 0;  // of the process while the workload was made and run
 };
 
-// Checks, warms up and times one workload.
+// Checks, warms up and times one workload. An Error of it becomes a part of the result, so that it
+// costs no other row.
 BenchResult RunWorkload(const WorkloadMaker& maker, const BenchOptions& options);
 
 }  // namespace lopt

@@ -509,11 +509,10 @@ std::vector<WorkloadMaker> Workloads(int threads) {
   add("first_update", [=] { return FirstUpdate(threads); });
   // Last: LibTorch stays in memory once it is loaded.
   std::ranges::move(TaskWorkloads(), std::back_inserter(makers));
-  if (FindTorchModule()) {
-    add("torch_image_mlp/8x8-32", [] {
-      return ImageMlpGradient(SmallImages(), "TorchImageMLP", "torch_image_mlp/8x8-32", 32);
-    });
-  }
+  const char* const torch = "torch_image_mlp/8x8-32";
+  makers.push_back({torch,
+                    [=] { return ImageMlpGradient(SmallImages(), "TorchImageMLP", torch, 32); },
+                    MissingTorchModule(WriteOptions("TorchImageMLP", SmallImages().options))});
   return makers;
 }
 
