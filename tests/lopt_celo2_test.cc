@@ -90,6 +90,14 @@ std::vector<float> Interleaved(std::span<const float> const (&parts)[3]) {
   return all;
 }
 
+// How far two float32 programs may be apart in a step that is not orthogonal, of numbers up to 4.4:
+// twice the 1.62e-6 that this reference differed at most from the same definition in float64, in
+// 2,000 draws of gradients and params for the tensors of the trace and its theta, 8 steps each.
+// With the network's sums in the reverse order and fused it differed by 1.52e-6 from float64, and
+// the two by 2.03e-6 from each other. The trace itself is 1.07e-6 from the reference, 0.88e-6 from
+// float64.
+constexpr double kStepRounding = 3.3e-6;
+
 TEST_CASE("the reference of Celo2 and Celo2Base has the golden features, directions and moments") {
   const Celo2Trace trace("celo2_steps.safetensors");
   const PlainNetwork network = Celo2Network(trace.theta);
@@ -121,7 +129,7 @@ TEST_CASE("the reference of Celo2 and Celo2Base has the golden features, directi
           CHECK(Difference(step.orthogonal, golden("celo2/orthogonal", i)) <= 1.5e-5);
         }
         CHECK(Difference(step.step, golden(variant + "/step", i)) <=
-              (orthogonal ? 1.5e-5 : 2.1e-6));
+              (orthogonal ? 1.5e-5 : kStepRounding));
         CHECK(RelativeDifference(Interleaved({parts.m[0], parts.m[1], parts.m[2]}),
                                  golden("m", i)) <= 1e-6);
         CHECK(RelativeDifference(parts.r, golden("rms", i)) <= 1e-6);
