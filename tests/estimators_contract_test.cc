@@ -1,5 +1,7 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <vector>
@@ -54,14 +56,31 @@ std::vector<Built<Made>> OneOfEachType(const std::vector<Built<Made>>& all) {
   return firsts;
 }
 
-// Every task trained by every optimizer in short episodes.
-void EveryTrainingKeeps(const Names& names) {
-  const auto optimizers = OneOfEachType(EveryOptimizer());
-  ForEach(EveryTask(), [&](const Built<TaskFamily>& task) {
-    ForEach(optimizers, [&](const Built<LearnedOptimizer>& optimizer) {
-      CheckKeeps(ProblemChecks(), names, TrainedBy(optimizer.made, task.made));
-    });
-  });
+// Which pairs of two kinds are checked: all, in the nightly tests, or each one of the longer list
+// with one of the other in turn.
+enum class Pairs { kAll, kInTurn };
+
+template <class A, class B, class Check>
+void ForEachPair(Pairs pairs, const std::vector<Built<A>>& as, const std::vector<Built<B>>& bs,
+                 const Check& check) {
+  REQUIRE_FALSE(as.empty());
+  REQUIRE_FALSE(bs.empty());
+  const size_t turns = std::max(as.size(), bs.size());
+  for (size_t i = 0; i < (pairs == Pairs::kAll ? as.size() * bs.size() : turns); ++i) {
+    const Built<A>& a = as[pairs == Pairs::kAll ? i / bs.size() : i % as.size()];
+    const Built<B>& b = bs[i % bs.size()];
+    INFO(a.name);
+    INFO(b.name);
+    check(a, b);
+  }
+}
+
+// Tasks trained by optimizers in short episodes.
+void EveryTrainingKeeps(Pairs pairs, const Names& names) {
+  ForEachPair(pairs, EveryTask(), OneOfEachType(EveryOptimizer()),
+              [&](const Built<TaskFamily>& task, const Built<LearnedOptimizer>& optimizer) {
+                CheckKeeps(ProblemChecks(), names, TrainedBy(optimizer.made, task.made));
+              });
 }
 
 void EveryTaskKeeps(const Names& names) {
@@ -81,29 +100,82 @@ EstimatorUnderCheck UnderCheck(const Built<ConfiguredEstimator>& built,
           .inner_steps = built.example.inner_steps};
 }
 
+// The estimators of a task: all, or the one whose turn it is. Those of the first are all.
+std::vector<Built<ConfiguredEstimator>> EstimatorsOf(Pairs pairs, size_t turn,
+                                                     const Built<LearnedOptimizer>& optimizer,
+                                                     const Built<TaskFamily>& task) {
+  auto all = EveryEstimator(optimizer.made, task.config);
+  if (pairs == Pairs::kAll || turn == 0) return all;
+  return {all[turn % all.size()]};
+}
+
 // Every estimator on every task, trained by the first optimizer; then by every optimizer on the
 // first task.
-void EveryEstimatorKeeps(const Names& names) {
+void EveryEstimatorKeeps(Pairs pairs, const Names& names) {
   const auto tasks = EveryTask();
   const auto optimizers = OneOfEachType(EveryOptimizer());
-  const auto run = [&](const Built<LearnedOptimizer>& optimizer, const Built<TaskFamily>& task) {
+  const auto run = [&](size_t turn, const Built<LearnedOptimizer>& optimizer,
+                       const Built<TaskFamily>& task) {
     INFO(optimizer.name);
-    ForEach(EveryEstimator(optimizer.made, task.config),
+    INFO(task.name);
+    ForEach(EstimatorsOf(pairs, turn, optimizer, task),
             [&](const Built<ConfiguredEstimator>& estimator) {
               CheckKeeps(EstimatorChecks(), names, UnderCheck(estimator, *optimizer.made));
               CHECK(estimator.made->weight > 0);
               CHECK_FALSE(estimator.made->task.empty());
             });
   };
-  ForEach(tasks, [&](const Built<TaskFamily>& task) { run(optimizers.front(), task); });
-  ForEach(optimizers,
-          [&](const Built<LearnedOptimizer>& optimizer) { run(optimizer, tasks.front()); });
+  for (size_t i = 0; i < tasks.size(); ++i) run(i, optimizers.front(), tasks[i]);
+  for (size_t i = 1; i < optimizers.size(); ++i) run(i, optimizers[i], tasks.front());
+}
+
+void EveryMetaLossKeeps(const std::vector<Built<TaskFamily>>& tasks) {
+  const auto optimizer = EveryOptimizer().front();
+  ForEach(tasks, [&](const Built<TaskFamily>& task) {
+    std::vector<LoptProblemOptions> choices;
+    for (const auto& [meta_loss, name] : kMetaLosses) {
+      choices.push_back({.meta_loss = meta_loss});
+      for (const LayoutEntry& aux : task.made->aux_layout().entries()) {
+        choices.push_back({.meta_loss = meta_loss, .meta_loss_aux = aux.name});
+      }
+    }
+    for (const LoptProblemOptions& options : choices) {
+      INFO("meta_loss ", NameOf("meta_loss", options.meta_loss, kMetaLosses), " ",
+           options.meta_loss_aux);
+      CheckKeeps(ProblemChecks(), {"windows", "meta loss"},
+                 TrainedBy(optimizer.made, task.made, options));
+    }
+  });
+}
+
+void TwinsShare(Pairs pairs) {
+  const auto optimizer = EveryOptimizer().front();
+  const auto tasks = EveryTask();
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    ForEach(EstimatorsOf(pairs, i, optimizer, tasks[i]),
+            [&](const Built<ConfiguredEstimator>& estimator) {
+              if (estimator.example.needs_derivatives) return;  // has no perturbations
+              EstimatorUnderCheck subject = UnderCheck(estimator, *optimizer.made);
+              subject.with_std = [&](double std) {
+                const Config config = estimator.config.With("task", tasks[i].config.Dump(-1))
+                                          .With("std", std::to_string(std));
+                return EstimatorRegistry().Make(config, optimizer.made, Resources())->estimator;
+              };
+              CheckKeeps(EstimatorChecks(), {"twins"}, subject);
+            });
+  }
 }
 
 // Checks that take long have test cases of their own.
 const Names kLongTaskChecks = {"gradient", "threads", "examples"};
 const Names kLongTrainingChecks = {"windows", "twins", "episodes"};
 const Names kLongEstimatorChecks = {"threads", "resume", "twins", "other states"};
+
+Names OtherTrainingChecks() {
+  Names names = AllBut(kLongTrainingChecks, ProblemChecks());
+  std::erase(names, "cost");  // measured, not compared
+  return names;
+}
 
 TEST_CASE("Every registered type can be built") {
   const auto optimizers = EveryOptimizer();
@@ -156,41 +228,24 @@ TEST_CASE("Schedules give lengths that are functions of the key") {
   });
 }
 
-TEST_CASE("A run of 50 steps is two of 25, bit for bit, for every task and optimizer") {
-  EveryTrainingKeeps({"windows"});
+TEST_CASE("A run of 50 steps is two of 25, bit for bit, for every task") {
+  EveryTrainingKeeps(Pairs::kInTurn, {"windows"});
 }
 
-TEST_CASE("Twins without a perturbation do not differ, for every task and optimizer") {
-  EveryTrainingKeeps({"twins"});
+TEST_CASE("Twins without a perturbation do not differ, for every task") {
+  EveryTrainingKeeps(Pairs::kInTurn, {"twins"});
 }
 
-TEST_CASE("Episodes end independently of theta, for every task and optimizer") {
-  EveryTrainingKeeps({"episodes"});
+TEST_CASE("Episodes end independently of theta, for every task") {
+  EveryTrainingKeeps(Pairs::kInTurn, {"episodes"});
 }
 
-TEST_CASE("Every task trained by every optimizer keeps the other promises of inner problems") {
-  Names names = AllBut(kLongTrainingChecks, ProblemChecks());
-  std::erase(names, "cost");  // measured, not compared
-  EveryTrainingKeeps(names);
+TEST_CASE("Every task that is trained keeps the other promises of inner problems") {
+  EveryTrainingKeeps(Pairs::kInTurn, OtherTrainingChecks());
 }
 
 TEST_CASE("Every choice of the meta-loss splits runs and keeps twins together") {
-  const auto optimizer = EveryOptimizer().front();
-  ForEach(EveryTask(), [&](const Built<TaskFamily>& task) {
-    std::vector<LoptProblemOptions> choices;
-    for (const auto& [meta_loss, name] : kMetaLosses) {
-      choices.push_back({.meta_loss = meta_loss});
-      for (const LayoutEntry& aux : task.made->aux_layout().entries()) {
-        choices.push_back({.meta_loss = meta_loss, .meta_loss_aux = aux.name});
-      }
-    }
-    for (const LoptProblemOptions& options : choices) {
-      INFO("meta_loss ", NameOf("meta_loss", options.meta_loss, kMetaLosses), " ",
-           options.meta_loss_aux);
-      CheckKeeps(ProblemChecks(), {"windows", "meta loss"},
-                 TrainedBy(optimizer.made, task.made, options));
-    }
-  });
+  EveryMetaLossKeeps({EveryTask().front(), EveryTask().back()});
 }
 
 TEST_CASE("Runs under every schedule split") {
@@ -207,32 +262,57 @@ TEST_CASE("Runs under every schedule split") {
 }
 
 TEST_CASE("Estimates have the same bits on any number of threads") {
-  EveryEstimatorKeeps({"threads"});
+  EveryEstimatorKeeps(Pairs::kInTurn, {"threads"});
 }
 
 TEST_CASE("An estimator goes on from its saved state, bit for bit") {
-  EveryEstimatorKeeps({"resume"});
+  EveryEstimatorKeeps(Pairs::kInTurn, {"resume"});
 }
 
 TEST_CASE("Every estimator keeps the other promises of gradient estimators") {
-  EveryEstimatorKeeps(AllBut(kLongEstimatorChecks, EstimatorChecks()));
+  EveryEstimatorKeeps(Pairs::kInTurn, AllBut(kLongEstimatorChecks, EstimatorChecks()));
 }
 
 TEST_CASE("The twins of an estimator share their tasks, params and data") {
-  const auto optimizer = EveryOptimizer().front();
-  ForEach(EveryTask(), [&](const Built<TaskFamily>& task) {
-    ForEach(EveryEstimator(optimizer.made, task.config),
-            [&](const Built<ConfiguredEstimator>& estimator) {
-              if (estimator.example.needs_derivatives) return;  // has no perturbations
-              EstimatorUnderCheck subject = UnderCheck(estimator, *optimizer.made);
-              subject.with_std = [&](double std) {
-                const Config config = estimator.config.With("task", task.config.Dump(-1))
-                                          .With("std", std::to_string(std));
-                return EstimatorRegistry().Make(config, optimizer.made, Resources())->estimator;
-              };
-              CheckKeeps(EstimatorChecks(), {"twins"}, subject);
-            });
-  });
+  TwinsShare(Pairs::kInTurn);
+}
+
+TEST_SUITE("nightly") {
+  TEST_CASE("A run of 50 steps is two of 25, bit for bit, for every task and optimizer") {
+    EveryTrainingKeeps(Pairs::kAll, {"windows"});
+  }
+
+  TEST_CASE("Twins without a perturbation do not differ, for every task and optimizer") {
+    EveryTrainingKeeps(Pairs::kAll, {"twins"});
+  }
+
+  TEST_CASE("Episodes end independently of theta, for every task and optimizer") {
+    EveryTrainingKeeps(Pairs::kAll, {"episodes"});
+  }
+
+  TEST_CASE("Every task trained by every optimizer keeps the other promises of inner problems") {
+    EveryTrainingKeeps(Pairs::kAll, OtherTrainingChecks());
+  }
+
+  TEST_CASE("Every choice of the meta-loss of every task splits runs and keeps twins together") {
+    EveryMetaLossKeeps(EveryTask());
+  }
+
+  TEST_CASE("Estimates of every task have the same bits on any number of threads") {
+    EveryEstimatorKeeps(Pairs::kAll, {"threads"});
+  }
+
+  TEST_CASE("An estimator of every task goes on from its saved state, bit for bit") {
+    EveryEstimatorKeeps(Pairs::kAll, {"resume"});
+  }
+
+  TEST_CASE("Every estimator of every task keeps the other promises of gradient estimators") {
+    EveryEstimatorKeeps(Pairs::kAll, AllBut(kLongEstimatorChecks, EstimatorChecks()));
+  }
+
+  TEST_CASE("The twins of an estimator of every task share their tasks, params and data") {
+    TwinsShare(Pairs::kAll);
+  }
 }
 
 TEST_CASE("Estimators refuse the state of an estimator of another type or task") {

@@ -72,35 +72,8 @@ void KillEverywhere(int64_t workers, const std::vector<std::string>& events) {
   }
 }
 
-TEST_CASE("A run of one worker that is killed between updates ends with the same theta") {
-  std::vector<std::string> events;
-  for (const int32_t step : SeededSteps(1, 3)) {
-    events.push_back("step:" + std::to_string(step));
-  }
-  KillEverywhere(1, events);
-}
-
-TEST_CASE("A run of one worker that is killed in a checkpoint ends with the same theta") {
-  std::vector<std::string> events;
-  for (const char* what :
-       {"begin", "workers:0", "learner", "manifest", "rename", "retention", "end"}) {
-    events.push_back(std::string("checkpoint:14:") + what);
-  }
-  KillEverywhere(1, events);
-}
-
-TEST_CASE("A run that is killed at its first checkpoint or at its end ends with the same theta") {
-  KillEverywhere(1, {"checkpoint:0:begin", "checkpoint:0:rename", "checkpoint:20:manifest", "theta",
-                     "finish"});
-}
-
-TEST_CASE("A run of four workers that is killed anywhere ends with the same theta") {
-  std::vector<std::string> events = {"checkpoint:7:workers:0", "checkpoint:14:manifest"};
-  for (const int32_t step : SeededSteps(2, 2)) {
-    events.push_back("step:" + std::to_string(step));
-  }
-  KillEverywhere(4, events);
-}
+// A sample that is not nightly: a process that is killed at seven places, or inside the write of
+// five files.
 
 TEST_CASE("A run that is killed inside the write of a file ends with the same theta") {
   const TempDirectory undisturbed;
@@ -133,6 +106,38 @@ TEST_CASE("A run that is killed again and again ends with the same theta") {
     resume = true;
   }
   CheckResumedEqualsUndisturbed(2, directory.path(), undisturbed.path());
+}
+
+TEST_SUITE("nightly") {
+  TEST_CASE("A run of one worker that is killed between updates ends with the same theta") {
+    std::vector<std::string> events;
+    for (const int32_t step : SeededSteps(1, 3)) {
+      events.push_back("step:" + std::to_string(step));
+    }
+    KillEverywhere(1, events);
+  }
+
+  TEST_CASE("A run of one worker that is killed in a checkpoint ends with the same theta") {
+    std::vector<std::string> events;
+    for (const char* what :
+         {"begin", "workers:0", "learner", "manifest", "rename", "retention", "end"}) {
+      events.push_back(std::string("checkpoint:14:") + what);
+    }
+    KillEverywhere(1, events);
+  }
+
+  TEST_CASE("A run that is killed at its first checkpoint or at its end ends with the same theta") {
+    KillEverywhere(1, {"checkpoint:0:begin", "checkpoint:0:rename", "checkpoint:20:manifest",
+                       "theta", "finish"});
+  }
+
+  TEST_CASE("A run of four workers that is killed anywhere ends with the same theta") {
+    std::vector<std::string> events = {"checkpoint:7:workers:0", "checkpoint:14:manifest"};
+    for (const int32_t step : SeededSteps(2, 2)) {
+      events.push_back("step:" + std::to_string(step));
+    }
+    KillEverywhere(4, events);
+  }
 }
 
 }  // namespace

@@ -301,13 +301,24 @@ void FailEach(Trap* trap, int64_t stride) {
   CHECK(failed > 0);
 }
 
-TEST_CASE("A file operation that fails ends a run with a message or does no harm") {
-  FailEach(&file_trap, kFileStride);
+TEST_CASE("A file operation that fails ends a run with a message or does no harm: one in 30") {
+  FailEach(&file_trap, 10 * kFileStride);
 }
 
-TEST_CASE("An allocation that fails ends a run with a message or does no harm" *
+TEST_CASE("An allocation that fails ends a run with a message or does no harm: one in 2,000" *
           doctest::skip(!kTrapsAllocations)) {
-  FailEach(&allocation_trap, 500);
+  FailEach(&allocation_trap, 2000);
+}
+
+TEST_SUITE("nightly") {
+  TEST_CASE("A file operation that fails ends a run with a message or does no harm: one in 3") {
+    FailEach(&file_trap, kFileStride);
+  }
+
+  TEST_CASE("An allocation that fails ends a run with a message or does no harm: one in 500" *
+            doctest::skip(!kTrapsAllocations)) {
+    FailEach(&allocation_trap, 500);
+  }
 }
 
 }  // namespace

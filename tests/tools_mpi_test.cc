@@ -85,7 +85,8 @@ size_t Count(const std::string& text, const std::string& part) {
 
 }  // namespace
 
-TEST_CASE("The weights have the same bytes from one process and from 2, 3 and 5 ranks") {
+TEST_CASE("The weights have the same bytes from one process and from 2, 3 and 5 ranks" *
+          doctest::test_suite("nightly")) {
   // PES, full ES, three kinds of estimators, and the three others.
   struct Case {
     MetaTrainConfig experiment;
@@ -133,7 +134,8 @@ TEST_CASE("Ranks that run their windows on a device give the bytes of one proces
 }
 
 TEST_CASE(
-    "A second phase with frozen tensors, equal norms and a tree has the same bytes on any ranks") {
+    "A second phase with frozen tensors, equal norms and a tree has the same bytes on any ranks" *
+    doctest::test_suite("nightly")) {
   const TempDirectory scratch;
   const std::string first = WriteConfig(scratch, SmallExperiment(1, 2));
   REQUIRE(Train(0, {first, "--out", scratch / "first"}).exit_code == 0);
@@ -189,7 +191,8 @@ TEST_CASE("A run goes on from its checkpoint on another number of ranks") {
 TEST_CASE(
     "Held-out evaluations on 2 ranks, launched as well, give the metrics and the best weights of "
     "one "
-    "process") {
+    "process" *
+    doctest::test_suite("nightly")) {
   const TempDirectory scratch;
   MetaTrainConfig experiment = SmallExperiment(2, 6);
   experiment.eval_every = 2;
@@ -251,7 +254,8 @@ FinishedProcess TrainModel(int ranks, const Words& arguments, const OnOutput& on
   return Mpiexec(words, on_output);
 }
 
-TEST_CASE("A model has the same bytes from one process and from 2 and 5 ranks, stopped or not") {
+TEST_CASE("A model has the same bytes from one process and from 2 and 5 ranks, stopped or not" *
+          doctest::test_suite("nightly")) {
   const TempDirectory scratch;
   const std::string config = scratch / "config.json";
   WriteTextFile(config, R"({
@@ -296,7 +300,8 @@ TEST_CASE("A model has the same bytes from one process and from 2 and 5 ranks, s
            ReadArrayFile((scratch / "whole") + "/model.safetensors").arrays);
 }
 
-TEST_CASE("A model's training whose rank was killed goes on to the bytes of one that was not") {
+TEST_CASE("A model's training whose rank was killed goes on to the bytes of one that was not" *
+          doctest::test_suite("nightly")) {
   const TempDirectory scratch;
   const std::string config = scratch / "config.json";
   WriteTextFile(config, R"({

@@ -13,9 +13,10 @@ build_packages=(
 torch_packages=(libtorch-dev libopenblas0-pthread)
 # What the Python package is built with; nanobind comes from PyPI (python_environment).
 python_packages=(python3-dev python3-venv python3-numpy)
-# What the tests need besides: the report is looked at in a browser, the Python optimizer runs under PyTorch, shells complete command lines,
-# certificates are made.
-test_packages=(chromium fish fonts-dejavu-core openssl python3-torch zsh)
+# What the tests need besides: the Python optimizer runs under PyTorch, certificates are made.
+test_packages=(openssl python3-torch)
+# What only nightly tests need: the report is looked at in a browser, shells complete command lines.
+nightly_packages=(chromium fish fonts-dejavu-core zsh)
 lint_packages=(clang-format clang-tidy)
 # What the readers are fuzzed with: libFuzzer is in the second.
 fuzz_packages=(clang libclang-rt-14-dev)
