@@ -39,9 +39,10 @@ Shape Without(Shape shape, size_t axis) {
 
 }  // namespace
 
-Shape Copies(int64_t copies, Shape shape) {
-  shape.insert(shape.begin(), copies);
-  return shape;
+Shape Copies(int64_t copies, const Shape& shape) {
+  Shape result = {copies};
+  result.insert(result.end(), shape.begin(), shape.end());
+  return result;
 }
 
 LargestAxes FindLargestAxes(const Shape& shape) {

@@ -18,7 +18,7 @@ struct LargestAxes {
 };
 
 // The shape of `copies` tensors of `shape`, stacked along a new first axis.
-Shape Copies(int64_t copies, Shape shape);
+Shape Copies(int64_t copies, const Shape& shape);
 
 // The two largest axes; of equal dimensions the later axis counts as larger. Throws Error unless
 // the shape has two axes.

@@ -1,5 +1,7 @@
 #include "tools/simulate/small_run.h"
 
+#include <fmt/format.h>
+
 #include <map>
 #include <memory>
 #include <utility>
@@ -34,9 +36,10 @@ UndisturbedRun RunUndisturbed(const SmallRunKind& kind) {
   process.Run([&] {
     try {
       RunMetaTraining(config, {.out_dir = kSimulatedRun});
-      const CheckpointStore store(std::string(kSimulatedRun) + "/checkpoints", {});
+      const CheckpointStore store(fmt::format("{}/checkpoints", kSimulatedRun), {});
       for (const int64_t step : store.Steps()) run.checkpoints.push_back(store.Read(step));
-      run.metrics = LinesWithoutLosses(ReadTextFile(std::string(kSimulatedRun) + "/metrics.jsonl"));
+      run.metrics =
+          LinesWithoutLosses(ReadTextFile(fmt::format("{}/metrics.jsonl", kSimulatedRun)));
     } catch (const Error& caught) {
       error = caught.what();
     }
