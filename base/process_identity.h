@@ -26,15 +26,6 @@ struct ProcessIdentity {
 
 ProcessIdentity ThisProcess();
 
-// What the system says of a process of this machine.
-struct ProcessStat {
-  char state = 0;  // 'Z': a zombie
-  int64_t parent = 0;
-  int64_t start = 0;  // in clock ticks since the boot
-};
-// none: there is no such process, or it cannot be seen.
-std::optional<ProcessStat> ReadProcessStat(int64_t pid);
-
 // Whether the process still runs, a zombie does not; none if it is of another machine, whose
 // processes cannot be seen from here.
 std::optional<bool> StillRuns(const ProcessIdentity& process);

@@ -11,6 +11,7 @@
 #include "base/abi.h"
 #include "base/error.h"
 #include "base/isa.h"
+#include "base/platform.h"
 
 namespace lopt {
 namespace {
@@ -39,9 +40,8 @@ std::vector<std::string> TorchModuleDirectories() {
     return {directory};
   }
   std::vector<std::string> directories;
-  std::error_code error;
-  const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (!error) {
+  const std::filesystem::path program = ProgramPath();
+  if (!program.empty()) {
     const auto directory = program.parent_path();
     directories = {directory, directory.parent_path() / LOPT_LIBDIR / "lopt"};
   }

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/platform.h"
 #include "base/process_identity.h"
 #include "base/record.h"
 #include "base/run_lock.h"

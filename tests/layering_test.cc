@@ -86,6 +86,15 @@ std::string Objection(const std::string& file, const std::string& included) {
   return "";
 }
 
+// What of the system a line names that belongs in base/platform.cc; empty if nothing.
+std::string SystemName(const std::string& line) {
+  for (const char* name : {"prctl", "signalfd", "eventfd", "memfd_create", "/proc/", "\"/proc\"",
+                           "pipe2", "accept4", "malloc_trim", "SOCK_NONBLOCK"}) {
+    if (line.find(name) != std::string::npos) return name;
+  }
+  return "";
+}
+
 // Paths from the repository root of the project's C++ sources.
 std::vector<std::string> SourceFiles() {
   const fs::path root = lopt::SourcePath("");
@@ -146,6 +155,23 @@ TEST_CASE("The check objects to each kind of forbidden include") {
   CHECK_EQ(Objection("base/config.h", "<nlohmann/json_fwd.hpp>"), "");
   CHECK_EQ(Objection("tools/lopt.cc", "learner/job/meta_trainer.h"), "");
   CHECK_EQ(Objection("tests/tasks_quadratic_test.cc", "lopt/mlp_lopt.h"), "");
+}
+
+TEST_CASE("What only Linux has is named in base/platform alone") {
+  bool found = false;
+  for (const std::string& file : SourceFiles()) {
+    if (!AllowedFolders().contains(FirstPart(file))) continue;
+    std::ifstream stream(fs::path(LOPT_SOURCE_DIR) / file);
+    std::string line;
+    while (std::getline(stream, line)) {
+      const std::string name = SystemName(line);
+      if (name.empty()) continue;
+      found = true;
+      CHECK_MESSAGE(fs::path(file).replace_extension() == "base/platform", file, " names ", name,
+                    ", which belongs in base/platform.cc: ", line);
+    }
+  }
+  CHECK(found);
 }
 
 TEST_CASE("Include lines are found with any spacing and either kind of quote") {

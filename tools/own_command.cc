@@ -1,7 +1,9 @@
 #include "tools/own_command.h"
 
-#include <filesystem>
 #include <utility>
+
+#include "base/error.h"
+#include "base/platform.h"
 
 namespace lopt {
 
@@ -13,7 +15,9 @@ std::vector<std::string> own_command;  // empty: the path of the program
 
 std::vector<std::string> OwnCommand() {
   if (!own_command.empty()) return own_command;
-  return {std::filesystem::read_symlink("/proc/self/exe")};
+  const std::string program = ProgramPath();
+  Require(!program.empty(), "the system does not say which program this is");
+  return {program};
 }
 
 void SetOwnCommand(std::vector<std::string> words) { own_command = std::move(words); }

@@ -9,7 +9,6 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <spdlog/spdlog.h>
-#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -29,6 +28,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/platform.h"
 #include "learner/elastic/elastic.grpc.pb.h"
 
 namespace lopt {
@@ -263,7 +263,7 @@ class Listener {
         ::getaddrinfo(wanted.host.c_str(), std::to_string(wanted.port).c_str(), &hints, &first);
     Require(error == 0, "cannot listen on {}: {}", wanted.Text(), ::gai_strerror(error));
     const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owned(first, &::freeaddrinfo);
-    socket_ = ::socket(first->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    socket_ = OpenStreamSocket(first->ai_family);
     const int yes = 1;
     ::setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     if (socket_ < 0 || ::bind(socket_, first->ai_addr, first->ai_addrlen) != 0 ||
@@ -284,8 +284,8 @@ class Listener {
     limit.rlim_cur = std::max(limit.rlim_cur, std::min(limit.rlim_max, kMostDescriptors));
     ::setrlimit(RLIMIT_NOFILE, &limit);
     most_ = std::min(limit.rlim_cur, kMostDescriptors) - kSpareDescriptors;
-    stop_ = ::eventfd(0, EFD_CLOEXEC);
-    Require(stop_ >= 0, "cannot make an eventfd: {}", ErrnoText());
+    stop_ = OpenEvent();
+    Require(stop_ >= 0, "cannot make an event: {}", ErrnoText());
   }
   ~Listener() {
     Stop();
@@ -304,8 +304,7 @@ class Listener {
   }
   void Stop() {
     if (thread_.joinable()) {
-      const uint64_t one = 1;
-      [[maybe_unused]] const ssize_t written = ::write(stop_, &one, sizeof one);
+      RaiseEvent(stop_);
       thread_.join();
     }
   }
@@ -319,7 +318,7 @@ class Listener {
       if (waits[0].revents != 0) {
         return;
       }
-      const int fd = ::accept4(socket_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+      const int fd = AcceptConnection(socket_);
       if (fd < 0) {
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
           std::this_thread::sleep_for(std::chrono::milliseconds(20));

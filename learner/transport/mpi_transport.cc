@@ -4,7 +4,6 @@
 #define MPICH_SKIP_MPICXX 1
 #define OMPI_SKIP_MPICXX 1
 #include <mpi.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +18,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/platform.h"
 
 namespace lopt {
 namespace {
@@ -283,7 +283,7 @@ std::string MpiLibrary() {
 
 std::unique_ptr<Transport> MakeMpiTransport() {
   // Sleeps of 15 us are rounded up to 50 us otherwise.
-  ::prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
+  SleepPrecisely();
   int provided = 0;
   Check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
   Require(provided >= MPI_THREAD_FUNNELED,

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <boost/program_options.hpp>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <regex>
@@ -15,6 +14,7 @@
 #include "base/isa.h"
 #include "base/output_directory.h"
 #include "base/parallel.h"
+#include "base/platform.h"
 #include "base/record.h"
 #include "learner/meta_train_config.h"
 #include "learner/worker.h"
@@ -211,17 +211,6 @@ struct Machine {
   double peak_gflops_all = 0;
 };
 
-std::string CpuName() {
-  std::ifstream cpuinfo("/proc/cpuinfo");
-  std::string line;
-  while (std::getline(cpuinfo, line)) {
-    if (line.starts_with("model name")) {
-      return line.substr(line.find(':') + 2);
-    }
-  }
-  return "unknown";
-}
-
 double Peak(int threads) {
   ThreadPool pool(threads);
   double best = 0;
@@ -350,7 +339,7 @@ int BenchCommand(const std::vector<std::string>& arguments) {
 
   std::optional<JsonOutput> output;
   if (values->contains("json")) output.emplace();
-  const Machine machine = {.cpu = CpuName(),
+  const Machine machine = {.cpu = ProcessorName(),
                            .isa = CurrentIsa(),
                            .threads = bench.threads,
                            .peak_gflops_1 = Peak(1),

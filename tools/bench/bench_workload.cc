@@ -1,14 +1,11 @@
 #include "tools/bench/bench_workload.h"
 
-#include <malloc.h>
-
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <sstream>
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "base/platform.h"
 #include "tools/bench/bench_peak.h"
 
 namespace lopt {
@@ -26,26 +23,6 @@ double Median(std::vector<double> values) {
   const auto middle = values.begin() + std::ssize(values) / 2;
   std::ranges::nth_element(values, middle);
   return *middle;
-}
-
-// Linux: 5 resets the high-water mark of the process' resident memory. What earlier workloads freed
-// goes back to the system first.
-void ResetPeakMemory() {
-  malloc_trim(0);
-  std::ofstream("/proc/self/clear_refs") << 5;
-}
-
-int64_t PeakMemoryBytes() {
-  std::ifstream status("/proc/self/status");
-  std::string line;
-  while (std::getline(status, line)) {
-    if (line.starts_with("VmHWM:")) {
-      int64_t kilobytes = 0;
-      std::istringstream(line.substr(6)) >> kilobytes;
-      return kilobytes * 1024;
-    }
-  }
-  return 0;
 }
 
 BenchResult Time(const WorkloadMaker& maker, const BenchOptions& options) {

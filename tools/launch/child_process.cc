@@ -2,21 +2,16 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <csignal>
-#include <filesystem>
 #include <map>
-#include <system_error>
 
 #include "base/error.h"
-#include "base/process_identity.h"
+#include "base/platform.h"
 
 namespace lopt {
 
@@ -27,7 +22,7 @@ constexpr std::chrono::seconds kKillTime(10);  // for the system to end killed p
 // Becomes the program. Only calls that are allowed between fork and exec. Returns if that fails.
 void Exec(char* const* arguments, pid_t parent) {
   ::setpgid(0, 0);
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  DieWithParent();
   if (::getppid() != parent) return;  // it died before the line above
   for (int signal = 1; signal < NSIG; ++signal) ::signal(signal, SIG_DFL);
   sigset_t none;
@@ -42,12 +37,10 @@ void Exec(char* const* arguments, pid_t parent) {
 // The parent of every process that can be seen, zombies included.
 std::map<pid_t, pid_t> Parents() {
   std::map<pid_t, pid_t> parents;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
-    const std::string name = entry.path().filename();
-    pid_t pid = 0;
-    if (std::from_chars(name.data(), name.data() + name.size(), pid).ec != std::errc()) continue;
-    if (const auto stat = ReadProcessStat(pid)) parents[pid] = static_cast<pid_t>(stat->parent);
+  for (const int64_t pid : VisibleProcesses()) {
+    if (const auto stat = ReadProcessStat(pid)) {
+      parents[static_cast<pid_t>(pid)] = static_cast<pid_t>(stat->parent);
+    }
   }
   return parents;
 }
@@ -74,22 +67,22 @@ ChildProcess::ChildProcess(const std::vector<std::string>& words) {
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
   // A failed exec is told through a pipe that a successful one closes.
-  std::array<int, 2> failure = {};
-  const bool piped = ::pipe2(failure.data(), O_CLOEXEC) == 0;
+  int read_end = -1, write_end = -1;
+  const bool piped = OpenPipe(&read_end, &write_end);
   Require(piped, "cannot make a pipe: {}", SystemReason(errno));
   const pid_t parent = ::getpid();
   pid_ = ::fork();
   if (pid_ == 0) {
     Exec(arguments.data(), parent);
     const int error = errno;
-    [[maybe_unused]] const auto written = ::write(failure[1], &error, sizeof error);
+    [[maybe_unused]] const auto written = ::write(write_end, &error, sizeof error);
     ::_exit(127);
   }
   const int fork_error = errno;
-  ::close(failure[1]);
+  ::close(write_end);
   int error = 0;
-  const auto count = pid_ < 0 ? 0 : ::read(failure[0], &error, sizeof error);
-  ::close(failure[0]);
+  const auto count = pid_ < 0 ? 0 : ::read(read_end, &error, sizeof error);
+  ::close(read_end);
   Require(pid_ > 0, "cannot start a process: {}", SystemReason(fork_error));
   if (count != sizeof error) return;
   ::waitpid(pid_, nullptr, 0);
@@ -119,7 +112,7 @@ std::optional<ProcessEnd> ChildProcess::Poll() {
 ProcessReaper::ProcessReaper() {
   const std::vector<pid_t> present = Descendants({});
   others_ = {present.begin(), present.end()};
-  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  AdoptOrphans();
 }
 
 ProcessReaper::~ProcessReaper() { KillAll(); }

@@ -40,7 +40,7 @@ class ChildProcess {
 };
 
 // Kills what the children of this process leave behind. From its construction on, processes whose
-// parent has died become children of this process and not of init (PR_SET_CHILD_SUBREAPER), so that
+// parent has died become children of this process and not of init (AdoptOrphans of base/platform.h), so that
 // a whole tree can be found whatever sessions and process groups it is in.
 class ProcessReaper {
  public:

@@ -1,7 +1,6 @@
 #include "tools/launch/rank_guard.h"
 
 #include <fmt/core.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include <exception>
 #include <optional>
 
+#include "base/platform.h"
 #include "base/process_identity.h"
 #include "learner/run/status_file.h"
 #include "tools/commands.h"
@@ -70,7 +70,7 @@ std::vector<std::string> GuardedProgram(const std::string& out_dir,
 }
 
 int GuardRank(const std::string& out_dir, const std::vector<std::string>& program) {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  DieWithParent();
   ::signal(SIGUSR1, SIG_IGN);  // MPICH's note that another rank has ended
   bool stopped = false;
   const ProcessEnd end = RunToEnd(program, &stopped);

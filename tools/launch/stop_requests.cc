@@ -1,7 +1,6 @@
 #include "tools/launch/stop_requests.h"
 
 #include <poll.h>
-#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,6 +11,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/platform.h"
 #include "tools/hang_up.h"
 
 namespace lopt {
@@ -32,7 +32,7 @@ StopRequests::StopRequests(bool watch_output)
   for (const int signal : {SIGTERM, SIGINT, SIGCHLD}) sigaddset(&signals, signal);
   if (!HangUpIsIgnored()) sigaddset(&signals, SIGHUP);
   ::sigprocmask(SIG_BLOCK, &signals, &before_);
-  descriptor_ = ::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+  descriptor_ = OpenSignals(signals);
   Require(descriptor_ >= 0, "cannot watch signals: {}", SystemReason(errno));
 }
 
@@ -42,9 +42,8 @@ StopRequests::~StopRequests() {
 }
 
 int StopRequests::Count() {
-  signalfd_siginfo signal;
-  while (::read(descriptor_, &signal, sizeof signal) == sizeof signal) {
-    if (signal.ssi_signo != SIGCHLD) ++count_;
+  while (const int signal = NextSignal(descriptor_)) {
+    if (signal != SIGCHLD) ++count_;
   }
   pollfd output = {.fd = STDOUT_FILENO, .events = 0, .revents = 0};
   if (output_is_watched_ && ::poll(&output, 1, 0) > 0 && (output.revents & POLLERR) != 0) {

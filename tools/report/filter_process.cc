@@ -1,7 +1,6 @@
 #include "tools/report/filter_process.h"
 
 #include <spawn.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,6 +8,7 @@
 #include <cerrno>
 
 #include "base/error.h"
+#include "base/platform.h"
 
 extern char** environ;
 
@@ -19,7 +19,7 @@ namespace {
 // A file in memory without a name.
 class MemoryFile {
  public:
-  explicit MemoryFile(const char* purpose) : descriptor_(::memfd_create(purpose, MFD_CLOEXEC)) {
+  explicit MemoryFile(const char* purpose) : descriptor_(OpenMemoryFile(purpose)) {
     Require(descriptor_ >= 0, "cannot make a file in memory: {}", SystemReason(errno));
   }
   ~MemoryFile() { ::close(descriptor_); }

@@ -1,0 +1,140 @@
+#include "base/platform.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <malloc.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string_view>
+#include <system_error>
+
+namespace lopt {
+
+namespace {
+
+// Where a symbolic link leads; empty if it cannot be read.
+std::string LinkTarget(const char* link) {
+  std::error_code error;
+  const std::filesystem::path target = std::filesystem::read_symlink(link, error);
+  return error ? std::string() : target.string();
+}
+
+// What follows `key` on the first line of a file that begins with it; empty if none does.
+std::string LineOf(const char* file, std::string_view key) {
+  std::ifstream lines(file);
+  std::string line;
+  while (std::getline(lines, line)) {
+    if (line.starts_with(key)) return line.substr(key.size());
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string ProgramPath() { return LinkTarget("/proc/self/exe"); }
+
+std::string ProcessSpace() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  return boot + " " + LinkTarget("/proc/self/ns/pid");
+}
+
+std::optional<ProcessStat> ReadProcessStat(int64_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  // All of it. Where the process ends meanwhile, this reads nothing; the stream's buffer would
+  // throw.
+  std::string text;
+  std::getline(file, text, '\0');
+  // pid (name) state parent ..., the 20th after the name is the start; the name may hold anything.
+  const size_t close = text.rfind(')');
+  if (close == std::string::npos) return std::nullopt;
+  std::istringstream fields(text.substr(close + 1));
+  ProcessStat stat;
+  fields >> stat.state >> stat.parent;
+  std::string skipped;
+  for (int i = 0; i < 17; ++i) fields >> skipped;
+  fields >> stat.start;
+  return fields ? std::optional(stat) : std::nullopt;
+}
+
+std::vector<int64_t> VisibleProcesses() {
+  std::vector<int64_t> processes;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+    const std::string name = entry.path().filename();
+    int64_t pid = 0;
+    if (std::from_chars(name.data(), name.data() + name.size(), pid).ec == std::errc()) {
+      processes.push_back(pid);
+    }
+  }
+  return processes;
+}
+
+void DieWithParent() { ::prctl(PR_SET_PDEATHSIG, SIGKILL); }
+
+void AdoptOrphans() { ::prctl(PR_SET_CHILD_SUBREAPER, 1); }
+
+void SleepPrecisely() { ::prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0); }
+
+std::string ProcessorName() {
+  const std::string name = LineOf("/proc/cpuinfo", "model name\t: ");
+  return name.empty() ? "unknown" : name;
+}
+
+void ResetPeakMemory() {
+  ::malloc_trim(0);
+  std::ofstream("/proc/self/clear_refs") << 5;  // the high-water mark of resident memory
+}
+
+int64_t PeakMemoryBytes() {
+  int64_t kilobytes = 0;
+  std::istringstream(LineOf("/proc/self/status", "VmHWM:")) >> kilobytes;
+  return kilobytes * 1024;
+}
+
+int OpenSignals(const sigset_t& signals) {
+  return ::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+int NextSignal(int descriptor) {
+  signalfd_siginfo signal;
+  const bool taken = ::read(descriptor, &signal, sizeof signal) == sizeof signal;
+  return taken ? static_cast<int>(signal.ssi_signo) : 0;
+}
+
+int OpenEvent() { return ::eventfd(0, EFD_CLOEXEC); }
+
+void RaiseEvent(int descriptor) {
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = ::write(descriptor, &one, sizeof one);
+}
+
+int OpenMemoryFile(const char* purpose) { return ::memfd_create(purpose, MFD_CLOEXEC); }
+
+bool OpenPipe(int* from, int* to) {
+  std::array<int, 2> ends = {};
+  const bool open = ::pipe2(ends.data(), O_CLOEXEC) == 0;
+  *from = ends[0];
+  *to = ends[1];
+  return open;
+}
+
+int OpenStreamSocket(int family) {
+  return ::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+}
+
+int AcceptConnection(int socket) {
+  return ::accept4(socket, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+}
+
+}  // namespace lopt

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <csignal>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lopt {
+
+// What lopt asks of the kernel and the C library that not every POSIX system has, or has by another
+// name: prctl, signalfd, eventfd, memfd_create, /proc and a few calls with flags. base/platform.cc
+// is Linux's, and a port to another system is another such file; tests/layering_test.cc keeps these
+// names out of all others. Descriptors are closed by exec and by whoever asked for them; where one
+// cannot be made, the result is -1 and errno says why.
+
+// Processes.
+
+// The path of the program that runs; empty if the system does not say.
+std::string ProgramPath();
+// What process ids belong to: a boot of a kernel and a namespace. Equal for two processes that can
+// see each other.
+std::string ProcessSpace();
+// What the system says of a process.
+struct ProcessStat {
+  char state = 0;  // 'Z': a zombie, 'X': dead
+  int64_t parent = 0;
+  int64_t start = 0;  // in clock ticks since the boot
+};
+// none: there is no such process, or it cannot be seen.
+std::optional<ProcessStat> ReadProcessStat(int64_t pid);
+// The ids of all processes that can be seen, zombies included.
+std::vector<int64_t> VisibleProcesses();
+// Has the system kill this process when its parent's thread that made it ends. Allowed between fork
+// and exec, and lasts beyond an exec.
+void DieWithParent();
+// From now on processes whose parent has died become children of this process and not of init.
+void AdoptOrphans();
+
+// The machine.
+
+// Has short sleeps of this thread end to the microsecond; they are rounded up to 50 us otherwise.
+void SleepPrecisely();
+// The processor's name for people; "unknown" if the system does not say.
+std::string ProcessorName();
+
+// Memory.
+
+// Gives what was freed back to the system, and begins PeakMemoryBytes anew.
+void ResetPeakMemory();
+// The most memory that the process held; 0 if the system does not say.
+int64_t PeakMemoryBytes();
+
+// Descriptors.
+
+// Readable while one of these signals, which are to be blocked, is pending. Never waits.
+int OpenSignals(const sigset_t& signals);
+// Takes the next pending signal; 0 if there is none.
+int NextSignal(int descriptor);
+// Readable once RaiseEvent was called.
+int OpenEvent();
+void RaiseEvent(int descriptor);
+// An empty file in memory without a name; `purpose` is for those who look at the process.
+int OpenMemoryFile(const char* purpose);
+// The two ends, to read and to write; whether it could be made.
+bool OpenPipe(int* from, int* to);
+// A stream socket that never waits, of a family of addresses; and a connection that has come to it.
+int OpenStreamSocket(int family);
+int AcceptConnection(int socket);
+
+}  // namespace lopt
