@@ -1,6 +1,8 @@
 # Shared by quickstart and run_tests, which source it: installs packages, configures and builds.
 # They run from the repository root.
 
+command_line="tools/$(basename "$0")${*:+ $*}"
+
 # What building and running needs; gnuplot draws the report's plots.
 build_packages=(
   cmake ninja-build ccache g++ git pkg-config
@@ -18,29 +20,53 @@ test_packages=(openssl python3-torch)
 # What only nightly tests need: the report is looked at in a browser, shells complete command lines.
 nightly_packages=(chromium fish fonts-dejavu-core zsh)
 lint_packages=(clang-format clang-tidy)
-# What the readers are fuzzed with: libFuzzer is in the second.
-fuzz_packages=(clang libclang-rt-14-dev)
+# What the readers are fuzzed with; the name of libFuzzer's package has clang's version.
+fuzz_packages=(clang)
 # What the documentation needs.
 docs_packages=(doxygen python3-sphinx python3-myst-parser python3-breathe python3-sphinx-inline-tabs furo)
 
-# install_packages NAME...: installs what is missing of these Debian packages. Returns at once where
-# nothing is. Stops with the list where it cannot install: not Debian 12, or neither root nor sudo.
+# The system, as "debian 12".
+system=unknown
+if [ -r /etc/os-release ]; then
+  system=$(. /etc/os-release && echo "${ID:-unknown} ${VERSION_ID:-}")
+fi
+case $system in
+  "debian 12") fuzz_packages+=(libclang-rt-14-dev) ;;
+  "debian 13") fuzz_packages+=(libclang-rt-19-dev) ;;
+  "ubuntu 24.04") fuzz_packages+=(libclang-rt-18-dev) ;;
+esac
+
+# offered NAME: whether the system has such a package, by the lists that apt-get update fetches.
+offered() {
+  apt-cache policy "$1" 2>/dev/null | grep -q 'Candidate: [^(]'
+}
+
+# install_packages NAME...: installs what is missing of these packages. Returns at once where nothing is. Where it cannot install it stops, with one
+# command to paste.
 install_packages() {
-  local system="" missing=() apt=(apt-get) name
+  local missing=() wanted=() left_out=() apt=(apt-get) updated=0 name again
   if [ "${LOPT_NO_INSTALL:-}" = 1 ]; then
     return
   fi
-  if [ -r /etc/os-release ]; then
-    system=$(. /etc/os-release && echo "${ID:-} ${VERSION_ID:-}")
-  fi
-  if [ "$system" != "debian 12" ]; then
-    {
-      echo "This script installs packages on Debian 12 only; this system is '${system:-unknown}'."
-      echo "Install what these Debian packages hold, then run it again with LOPT_NO_INSTALL=1:"
-      printf '  %s\n' "$@"
-    } >&2
-    exit 1
-  fi
+  again="LOPT_NO_INSTALL=1 $command_line"
+  case $system in
+    "debian 12" | "debian 13" | "ubuntu 24.04") ;;
+    *)
+      echo "Packages are installed on Debian 12 and 13 and Ubuntu 24.04 only; this system is '$system'." >&2
+      if command -v apt-get >/dev/null; then
+        echo "It has apt-get, so this may do, where the names are the same:" >&2
+        echo "  sudo apt-get install --no-install-recommends $* && $again" >&2
+      else
+        {
+          echo "In a container of Debian it goes on (docker does, too):"
+          echo "  podman run --rm -it -v \"\$PWD\":/lopt -w /lopt docker.io/library/debian:12 $command_line"
+          echo "Without one, install what these Debian packages hold, then run $again:"
+          printf '  %s\n' "$*"
+        } >&2
+      fi
+      exit 1
+      ;;
+  esac
   for name in "$@"; do
     if [ "$(dpkg-query -W -f='${db:Status-Status}' "$name" 2>/dev/null)" != installed ]; then
       missing+=("$name")
@@ -53,15 +79,33 @@ install_packages() {
     if ! command -v sudo >/dev/null; then
       {
         echo "These packages are missing, and this user is not root and has no sudo. As root, run:"
-        echo "  apt-get install --no-install-recommends ${missing[*]}"
+        echo "  apt-get update && apt-get install --no-install-recommends ${missing[*]}"
       } >&2
       exit 1
     fi
     apt=(sudo apt-get)
   fi
-  echo "Installing ${missing[*]}"
-  "${apt[@]}" update -q
-  DEBIAN_FRONTEND=noninteractive "${apt[@]}" install -q -y --no-install-recommends "${missing[@]}"
+  if ! offered g++; then
+    "${apt[@]}" update -q
+    updated=1
+  fi
+  # What some tests want, not every system has: Ubuntu's Chromium is none of its packages.
+  for name in "${missing[@]}"; do
+    if [[ " ${torch_packages[*]} ${test_packages[*]} ${nightly_packages[*]} ${docs_packages[*]} " == *" $name "* ]] && ! offered "$name"; then
+      left_out+=("$name")
+    else
+      wanted+=("$name")
+    fi
+  done
+  if [ ${#left_out[@]} != 0 ]; then
+    echo "This system does not offer ${left_out[*]}: what needs them is left out or skipped, with the reason"
+  fi
+  if [ ${#wanted[@]} = 0 ]; then
+    return
+  fi
+  echo "Installing ${wanted[*]}"
+  [ $updated = 1 ] || "${apt[@]}" update -q
+  DEBIAN_FRONTEND=noninteractive "${apt[@]}" install -q -y --no-install-recommends "${wanted[@]}"
 }
 
 # python_environment PRESET_DIRECTORY: makes a virtual environment of Debian's python3 there, with what pyproject.toml builds the Python package
@@ -83,15 +127,20 @@ python_environment() {
 
 # build PRESET [TARGET...]: configures and builds; without targets, everything.
 build() {
-  local preset=$1 log
+  local preset=$1 log start=$SECONDS failed=0
   shift
   log=$(mktemp)
-  if ! cmake --preset "$preset" >"$log" 2>&1; then
+  echo "Configuring (cmake --preset $preset)"
+  # Of what CMake says: what was found and what is left out.
+  cmake --preset "$preset" 2>&1 | tee "$log" | { grep --line-buffered -E '^-- +(The|Found|Asking|GPU|.* left out)' || true; } ||
+    failed=1
+  if [ $failed = 1 ]; then
     cat "$log" >&2
     rm -f "$log"
     echo "Configuring the build failed; the reason is above." >&2
     exit 1
   fi
   rm -f "$log"
+  echo "Configured in $((SECONDS - start)) s"
   cmake --build --preset "$preset" ${1:+--target "$@"}
 }
