@@ -1079,18 +1079,25 @@ class ThetaFile:
         is a mistake of the reader or a damaged file. Empty if the file has no golden steps."""
         golden, device = self._golden, torch.device(device)
         rule = self.bind(device)
-        found = []
-        for name, start in golden.params.items():
-            # In the file tensors have the order of axes that the rule was trained with.
-            shape = start.shape if self._rule.SEES_SHAPES else (-1,)
-            p = start.to(device, copy=True).reshape(shape)
-            state = _fresh_state(self, p)
-            for t, gradient in zip(golden.steps, golden.gradients[name].to(device)):
-                (step,) = rule.steps([p], [gradient.reshape(shape)], [state], t, golden.num_steps)
+
+        def seen(tensor):
+            """A tensor of the file, which has the order of axes of the rule, by way of torch's, in
+            which parameters come."""
+            shape = tensor.shape
+            if len(shape) >= 2:
+                shape = (shape[-1], shape[-2], *shape[:-2])
+            return self.in_rule_order(self.in_torch_order(tensor, shape))
+
+        # All at once, as LearnedOptimizer updates them.
+        params = [seen(start).to(device, copy=True) for start in golden.params.values()]
+        states = [_fresh_state(self, p) for p in params]
+        for update, t in enumerate(golden.steps):
+            gradients = [seen(golden.gradients[name][update]).to(device) for name in golden.params]
+            steps = rule.steps(params, gradients, states, t, golden.num_steps)
+            for p, step in zip(params, steps):
                 p -= step
-            found.append(_farthest(name, golden.result[name], p.reshape(start.shape).cpu(),
-                                   golden.limits[name]))
-        return found
+        return [_farthest(name, golden.result[name], p.reshape(golden.result[name].shape).cpu(),
+                          golden.limits[name]) for name, p in zip(golden.params, params)]
 
     def bind(self, device):
         """The update rule, with its weights on a device."""
