@@ -39,25 +39,30 @@ constexpr double kOldOfMovement = 3e-5;
 struct Tensor {
   const char* name;
   Shape shape;
-  float params;     // their scale
-  float gradients;  // likewise
-  float last = 1;   // what the last gradient has more
+  float params;         // their scale
+  float gradients;      // likewise
+  float last = 1;       // what the last gradient has more
+  bool graded = false;  // whether elements 1, 2, 4, 5, ... have a tenth and a hundredth of it
 };
 
-// Ordinary ones, a convolution's kernel, one beside whose gradients the small constants of rules
-// are seen, one whose last gradient is clipped, and one without gradients.
+// Ordinary ones; a convolution's kernel; one whose last gradient is clipped; some beside whose
+// params and gradients the small constants of rules are seen, the matrix with a spatial axis longer
+// than the others; and one without gradients.
 const std::vector<Tensor>& GoldenTensors() {
   static const std::vector<Tensor> tensors = {
-      {"kernel/w", {2, 4, 3}, .1F, .3F}, {"large/w", {2, 4}, 1, 1, 1000},
-      {"plain/b", {5}, .1F, .1F},        {"plain/w", {4, 3}, .1F, .1F},
-      {"small/b", {4}, 1e-3F, 1e-4F},    {"small/w", {4, 2}, 1e-3F, 1e-4F},
-      {"still/w", {4, 2}, .1F, 0}};
+      {.name = "kernel/w", .shape = {2, 4, 3}, .params = .1F, .gradients = .3F},
+      {.name = "large/w", .shape = {2, 4}, .params = 1, .gradients = 1, .last = 1000},
+      {.name = "plain/b", .shape = {5}, .params = .1F, .gradients = .1F},
+      {.name = "plain/w", .shape = {4, 3}, .params = .1F, .gradients = .1F},
+      {.name = "small/b", .shape = {6}, .params = 5e-5F, .gradients = 1e-3F, .graded = true},
+      {.name = "small/w", .shape = {5, 4, 2}, .params = 5e-5F, .gradients = 1e-3F, .graded = true},
+      {.name = "still/w", .shape = {4, 2}, .params = .1F, .gradients = 0}};
   return tensors;
 }
 
 // Consecutive steps show what a rule keeps of the last; later ones, its schedules and times. In
 // this length steps are short enough not to take rounding far.
-constexpr int64_t kSteps[] = {0, 1, 2, 3, 4, 20, 150, 1500, 6000};
+constexpr int64_t kSteps[] = {0, 1, 2, 3, 4, 20, 150, 1500, 5000, 9000};
 constexpr int64_t kNumSteps = 10000;
 
 // Each tensor with one more dimension, the updates, in front.
@@ -103,9 +108,12 @@ GoldenSteps Begin() {
     for (int64_t k = 0; k < entry.size; ++k) golden.params[entry.offset + k] *= tensor.params;
     float* gradients = &golden.gradients[entry.offset * std::ssize(golden.steps)];
     for (int64_t k = 0; k < entry.size * std::ssize(golden.steps); ++k) {
+      constexpr float kGrades[] = {1, .1F, .01F};
+      const int64_t element = k % entry.size;
       const bool last = k / entry.size + 1 == std::ssize(golden.steps);
       gradients[k] = tensor.gradients * (last ? tensor.last : 1) *
-                     (Sign(entry.shape, k % entry.size) + .3F * gradients[k]);
+                     (tensor.graded ? kGrades[element % 3] : 1) *
+                     (Sign(entry.shape, element) + .3F * gradients[k]);
     }
   }
   return golden;

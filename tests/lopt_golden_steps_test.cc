@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -27,9 +28,9 @@ GoldenSteps Measure(const std::string& optimizer, const Eigen::VectorXf& theta) 
   return MeasureGoldenSteps(Config::Parse(optimizer, "test"), AsSpan(theta));
 }
 
-// Tensors of the examples whose change by 1 % golden steps do not show.
-std::vector<std::string> TensorsThatDoNotMatter() {
-  return {
+// Tensors of the examples whose change by 1 % golden steps need not show.
+const std::vector<std::string>& TensorsThatDoNotMatter() {
+  static const std::vector<std::string> tensors = {
       // It scales means of squares whose features are normalised, so that only their changes from
       // step to step show it, and its decay is .999.
       "AdafacMLPLOpt/rms_decays",
@@ -37,6 +38,7 @@ std::vector<std::string> TensorsThatDoNotMatter() {
       "LearnedScheduler-recommended/optimizer/log_lr", "LearnedScheduler-Adam/optimizer/log_lr",
       // Far below the gradients, but for those of one tensor.
       "LearnedScheduler-Adam/optimizer/log_epsilon"};
+  return tensors;
 }
 
 const char* const kSgd = R"({"type": "LearnableSGD"})";
@@ -69,8 +71,8 @@ TEST_CASE("The golden result of SGD is the params less the rate times the sum of
 }
 
 TEST_CASE("A limit is 8 times what a move by one unit in the last place does, at least") {
-  // Each of the 9 updates moves the params by up to one unit, which SGD keeps; 32 draws of them
-  // walk 1 to 9 units from the result, and their own rounding takes them a little farther.
+  // Each of the 10 updates moves the params by up to one unit, which SGD keeps; 32 draws of them
+  // walk 1 to 10 units from the result, and their own rounding takes them a little farther.
   const GoldenSteps golden = Measure(kSgd, LogLr(1e-8));
   for (size_t tensor = 0; tensor < golden.layout.entries().size(); ++tensor) {
     const LayoutEntry& entry = golden.layout.entries()[tensor];
@@ -81,7 +83,7 @@ TEST_CASE("A limit is 8 times what a move by one unit in the last place does, at
     }
     const float unit = std::nextafter(greatest, 1e9F) - greatest;
     CHECK(golden.limits[tensor] >= 8 * unit / 2);
-    CHECK(golden.limits[tensor] <= 8 * 12 * unit);
+    CHECK(golden.limits[tensor] <= 8 * 13 * unit);
   }
 }
 
@@ -131,12 +133,14 @@ TEST_CASE("A tensor of theta that matters and was changed by 1 % is found by eve
       CHECK((passed == 0 || passed == std::ssize(SupportedIsas()) + 1));
       if (passed == 0) {
         ++found;
-      } else {
-        not_found.push_back(fmt::format("{}/{}", name, entry.name));
+      } else if (const std::string full = fmt::format("{}/{}", name, entry.name);
+                 std::ranges::find(TensorsThatDoNotMatter(), full) ==
+                 TensorsThatDoNotMatter().end()) {
+        not_found.push_back(full);
       }
     }
   }
-  CHECK(not_found == TensorsThatDoNotMatter());
+  CHECK(fmt::format("{}", fmt::join(not_found, ", ")) == "");
   CHECK(found >= 60);
 }
 
@@ -177,8 +181,8 @@ TEST_CASE("A file of golden steps gives them back, and damage is named") {
         numbers + "-1 and 10000");
   CHECK(error([](ArrayFile* f) { f->arrays.At("golden/steps").As<float>()[1] = .5F; }) ==
         numbers + "0.5 and 10000");
-  CHECK(error([](ArrayFile* f) { f->arrays.At("golden/num_steps").As<float>()[0] = 6000; }) ==
-        numbers + "6000 and 6000");
+  CHECK(error([](ArrayFile* f) { f->arrays.At("golden/num_steps").As<float>()[0] = 9000; }) ==
+        numbers + "9000 and 9000");
   CHECK(error([](ArrayFile* f) { f->arrays.At("golden/num_steps").As<float>()[0] = NAN; }) ==
         numbers + "0 and nan");
   CHECK(error([](ArrayFile* f) {
@@ -187,8 +191,8 @@ TEST_CASE("A file of golden steps gives them back, and damage is named") {
   CHECK(
       error([](ArrayFile* f) { f->arrays.Set("golden/steps", Array(DType::kFloat32, {2})); })
           .starts_with("x: the golden steps are damaged: array 'golden/gradients/kernel/w' must be "
-                       "F32 of shape [2, 2, 4, 3], got F32 of shape [9, 2, 4, 3]"));
-  CHECK(error([](ArrayFile* f) { f->arrays.Set("golden/steps", Array(DType::kInt32, {9})); }) ==
+                       "F32 of shape [2, 2, 4, 3], got F32 of shape [10, 2, 4, 3]"));
+  CHECK(error([](ArrayFile* f) { f->arrays.Set("golden/steps", Array(DType::kInt32, {10})); }) ==
         "x: the golden steps are damaged: golden/steps must be F32 of shape [updates]");
 }
 

@@ -944,7 +944,7 @@ class FilesOfTheProgram(TestCase):
                 with warnings.catch_warnings():
                     warnings.simplefilter("error")
                     file = ThetaFile(path, learned_optimizer)
-                self.assertEqual(file.golden_steps, 9)
+                self.assertEqual(file.golden_steps, 10)
                 self.assertEqual(file.theta.keys(), wanted.keys())
                 for tensor, values in wanted.items():
                     self.assertTrue(numpy.array_equal(file.theta[tensor], values))
@@ -956,7 +956,7 @@ class FilesOfTheProgram(TestCase):
         write_safetensors(self.directory / "nan.safetensors", weights)
         path = self.directory / "theta.safetensors"
         run("import", self.directory / "nan.safetensors", "--out", path)
-        self.assertEqual(ThetaFile(path).golden_steps, 9)
+        self.assertEqual(ThetaFile(path).golden_steps, 10)
 
     def test_golden_steps_that_differ_are_an_error(self):
         path, _, _ = self.imported()
@@ -977,7 +977,7 @@ class FilesOfTheProgram(TestCase):
             again = ThetaFile(path, despite_failed_check=True)
         (worst,) = (found for found in again.golden_deviations() if found.share > 1)
         self.assertEqual((worst.tensor, worst.element), ("plain/w", 5))
-        self.assertEqual(changed("golden/result/plain/w", limit / 2).golden_steps, 9)
+        self.assertEqual(changed("golden/result/plain/w", limit / 2).golden_steps, 10)
         with self.assertRaisesRegex(ValueError, pattern + "golden/result/.* at "):
             changed("theta/mlp/linear_0/w", 1.0)
         with self.assertRaisesRegex(ValueError, pattern):
@@ -987,8 +987,8 @@ class FilesOfTheProgram(TestCase):
         numbers = "golden/steps and golden/num_steps must be whole numbers"
         for name, value, message in (
                 ("steps", [0, 1], "golden/gradients must have the shapes"),
-                ("steps", [0.5] * 9, numbers), ("steps", [-1] * 9, numbers),
-                ("num_steps", [6000], numbers), ("num_steps", [], numbers)):
+                ("steps", [0.5] * 10, numbers), ("steps", [-1] * 10, numbers),
+                ("num_steps", [9000], numbers), ("num_steps", [], numbers)):
             changes = {"golden/" + name: numpy.float32(value)}
             write_safetensors(path, {**arrays, **changes}, metadata)
             with self.assertRaisesRegex(ValueError, damaged + message):
@@ -1019,7 +1019,7 @@ class FilesOfTheProgram(TestCase):
         shown = subprocess.run([*words, path], capture_output=True, text=True, check=True).stdout
         self.assertIn('learned_optimizer = {"type": "MLPLOpt", "hidden_size": 32', shown)
         self.assertIn("theta/mlp/linear_0/w [19, 32]", shown)
-        self.assertTrue(shown.endswith("golden steps that were repeated: 9\n"))
+        self.assertTrue(shown.endswith("golden steps that were repeated: 10\n"))
         missing = subprocess.run([*words, "none"], capture_output=True, text=True)
         self.assertEqual(missing.returncode, 1)
         self.assertIn("lopt_optimizer.py: [Errno 2] No such file", missing.stderr)
@@ -1055,7 +1055,7 @@ class FilesOfTheProgram(TestCase):
                         {"schedule": "linear"}, self.ALL_OPTIONS):
             with self.subTest(options):
                 path = self.drawn(step_mult=1.0, **options)
-                self.assertEqual(ThetaFile(path).golden_steps, 9)
+                self.assertEqual(ThetaFile(path).golden_steps, 10)
                 arrays, metadata = read_safetensors(path)
                 without_options = {"type": "MLPLOpt", "hidden_size": 8, "step_mult": 1.0}
                 with self.assertRaisesRegex(ValueError, "the optimizer does not do what it did|"
@@ -1077,7 +1077,7 @@ class FilesOfTheProgram(TestCase):
     def test_optimizers_of_others_do_what_the_program_does(self):
         for options in OF_OTHERS:
             with self.subTest(options):
-                self.assertEqual(ThetaFile(self.drawn_of_others(options)).golden_steps, 9)
+                self.assertEqual(ThetaFile(self.drawn_of_others(options)).golden_steps, 10)
 
     @unittest.skipIf(os.environ.get("LOPT_TORCH") == "OFF", "lopt was built without LibTorch")
     def test_exported_torch_scripts_of_optimizers_of_others_follow(self):
