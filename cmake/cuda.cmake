@@ -51,6 +51,8 @@ function(lopt_cuda folder)
   target_include_directories(lopt_${folder}_cuda PRIVATE ${PROJECT_SOURCE_DIR})
   target_compile_options(lopt_${folder}_cuda PRIVATE --expt-relaxed-constexpr --threads=2 -Xcompiler=-Wall,-Wextra,-Wno-unknown-pragmas
     -Xptxas=-v,--warn-on-spills $<$<BOOL:${LOPT_WERROR}>:--Werror=all-warnings>)
+  list(TRANSFORM lopt_prefix_maps PREPEND -Xcompiler= OUTPUT_VARIABLE maps)
+  target_compile_options(lopt_${folder}_cuda PRIVATE ${maps})
   target_sources(lopt_${folder} PRIVATE $<TARGET_OBJECTS:lopt_${folder}_cuda>)
   target_link_libraries(lopt_${folder} PRIVATE CUDA::cudart_static)
 endfunction()
