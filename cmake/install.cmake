@@ -11,10 +11,14 @@ install(EXPORT lopt NAMESPACE lopt:: DESTINATION ${config_dir} FILE loptTargets.
 install(EXPORT lopt_tools NAMESPACE lopt:: DESTINATION ${config_dir} FILE loptToolsTargets.cmake)
 if(LOPT_TORCH)
   install(EXPORT lopt_torch NAMESPACE lopt:: DESTINATION ${config_dir} FILE loptTorchTargets.cmake COMPONENT lopt-torch)
-  install(TARGETS lopt_torch_module LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/lopt COMPONENT lopt-torch)
+  install(TARGETS lopt_torch_module LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/lopt COMPONENT lopt-torch OPTIONAL)
+  install(CODE "if(NOT EXISTS \"$<TARGET_FILE:lopt_torch_module>\")
+    message(STATUS \"Left out, since it is not built: the torch module and the library for LibTorch (cmake --build '${PROJECT_BINARY_DIR}' builds them)\")
+  endif()" COMPONENT lopt-torch)
 endif()
 # What the private parts of static libraries are linked with, a program of one's own needs too.
 set(lopt_static_dependencies "")
+set(lopt_learner_dependencies "")  # of the learner and what is built on it
 if(NOT BUILD_SHARED_LIBS)
   string(JOIN "\n" lopt_static_dependencies "find_dependency(spdlog)" "find_dependency(ZLIB)" "find_dependency(PNG)" "find_dependency(Protobuf)"
     "find_dependency(PkgConfig)" "pkg_check_modules(HWY REQUIRED QUIET IMPORTED_TARGET libhwy)" "pkg_check_modules(ZIP REQUIRED QUIET IMPORTED_TARGET libzip)")
@@ -22,14 +26,15 @@ if(NOT BUILD_SHARED_LIBS)
     string(APPEND lopt_static_dependencies "\nfind_dependency(TBB)")
   endif()
   if(lopt_has_grpc)
-    string(APPEND lopt_static_dependencies "\npkg_check_modules(GRPC REQUIRED QUIET IMPORTED_TARGET grpc++)")
+    string(APPEND lopt_learner_dependencies "\ninclude(\${CMAKE_CURRENT_LIST_DIR}/lopt_find_grpc.cmake)\nif(NOT GRPC_FOUND)\n"
+      "  set(lopt_FOUND FALSE)\n  set(lopt_NOT_FOUND_MESSAGE \"it needs gRPC (Debian: libgrpc++-dev)\")\n  return()\nendif()")
   endif()
   if(lopt_has_cuda)
     string(APPEND lopt_static_dependencies "\nfind_dependency(CUDAToolkit)")
   endif()
   if(LOPT_MPI)
     get_filename_component(compiler ${MPI_C_COMPILER} NAME)
-    string(APPEND lopt_static_dependencies "\nenable_language(C)\nif(NOT MPI_C_COMPILER AND NOT MPI_HOME)\n"
+    string(APPEND lopt_learner_dependencies "\nenable_language(C)\nif(NOT MPI_C_COMPILER AND NOT MPI_HOME)\n"
       "  find_program(MPI_C_COMPILER NAMES ${compiler})  # the MPI that lopt was built with\nendif()\nfind_dependency(MPI COMPONENTS C)")
   endif()
 endif()
@@ -37,7 +42,7 @@ configure_package_config_file(cmake/loptConfig.cmake.in ${PROJECT_BINARY_DIR}/cm
   NO_SET_AND_CHECK_MACRO)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/cmake/loptConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/cmake/loptConfig.cmake ${PROJECT_BINARY_DIR}/cmake/loptConfigVersion.cmake cmake/lopt_add_plugin.cmake
-  DESTINATION ${config_dir})
+  cmake/lopt_find_grpc.cmake DESTINATION ${config_dir})
 install(FILES ${PROJECT_BINARY_DIR}/base/headers_hash.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lopt/base)
 
 # pkg-config: with static libraries their own are asked for at every link, with shared ones never.
@@ -68,6 +73,9 @@ install(FILES ${PROJECT_BINARY_DIR}/cmake/lopt.pc DESTINATION ${CMAKE_INSTALL_LI
 
 file(GLOB trained trained/*)
 install(FILES ${trained} DESTINATION ${share_dir}/trained)
+# In the build tree `lopt selftest` finds them beside the program as well.
+file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/share/lopt)
+file(CREATE_LINK ${PROJECT_SOURCE_DIR}/trained ${PROJECT_BINARY_DIR}/share/lopt/trained SYMBOLIC)
 file(GLOB presets tools/presets/*.json)
 install(FILES ${presets} DESTINATION ${share_dir}/presets)
 file(GLOB presets evaluation/presets/*.json)
@@ -76,7 +84,7 @@ install(DIRECTORY examples DESTINATION ${share_dir} PATTERN examples/CMakeLists.
 install(FILES python/lopt_optimizer.py DESTINATION ${share_dir}/python)
 
 # The documentation, and beside it links to what its pages link to, where that is installed: lopt_doc_link(LINK TARGET).
-install(FILES LICENSE README.md CHANGELOG.md CONTRIBUTING.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES LICENSE README.md CHANGELOG.md CITATION.cff CONTRIBUTING.md SECURITY.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md" PATTERN "*.png" PATTERN "*.svg" PATTERN site EXCLUDE)
 function(lopt_doc_link link target)
   set(file ${PROJECT_BINARY_DIR}/doc_links/${link})
@@ -94,25 +102,32 @@ lopt_doc_link(evaluation/presets evaluation-presets)
 install(DIRECTORY ${PROJECT_BINARY_DIR}/doc_links/ DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 # What shells complete and the manual pages: the program writes them of its own options.
+# They come with every link of it, so that they are there whatever target was built. Where the program cannot run, it is compiled for another machine.
 set(shell_dir ${PROJECT_BINARY_DIR}/shell)
-add_custom_command(OUTPUT ${shell_dir}/lopt.fish DEPENDS lopt VERBATIM COMMENT "Writing completions and manual pages"
-  COMMAND ${CMAKE_COMMAND} -E rm -rf ${shell_dir}
-  COMMAND lopt manual --out ${shell_dir}/man
-  COMMAND lopt completion bash > ${shell_dir}/lopt.bash
-  COMMAND lopt completion zsh > ${shell_dir}/lopt.zsh
-  COMMAND lopt completion fish > ${shell_dir}/lopt.fish)
-add_custom_target(lopt_shell ALL DEPENDS ${shell_dir}/lopt.fish)
+if(NOT CMAKE_CROSSCOMPILING OR CMAKE_CROSSCOMPILING_EMULATOR)
+  add_custom_command(TARGET lopt POST_BUILD VERBATIM COMMENT "Writing completions and manual pages"
+    COMMAND ${CMAKE_COMMAND} -E rm -rf ${shell_dir}
+    COMMAND lopt manual --out ${shell_dir}/man
+    COMMAND lopt completion bash > ${shell_dir}/lopt.bash
+    COMMAND lopt completion zsh > ${shell_dir}/lopt.zsh
+    COMMAND lopt completion fish > ${shell_dir}/lopt.fish)
+else()
+  message(STATUS "Compiled for another machine, and no CMAKE_CROSSCOMPILING_EMULATOR runs its programs: manual pages and completions are left out")
+endif()
 set(zsh_dir site-functions)
 if(CMAKE_INSTALL_PREFIX STREQUAL "/usr" AND EXISTS /etc/debian_version)
   set(zsh_dir vendor-completions)  # the only one there that Debian's zsh looks into
 endif()
-install(DIRECTORY ${shell_dir}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
-install(FILES ${shell_dir}/lopt.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME lopt)
-install(FILES ${shell_dir}/lopt.zsh DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/${zsh_dir} RENAME _lopt)
-install(FILES ${shell_dir}/lopt.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+if(NOT CMAKE_CROSSCOMPILING OR CMAKE_CROSSCOMPILING_EMULATOR)
+  install(DIRECTORY ${shell_dir}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+  install(FILES ${shell_dir}/lopt.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME lopt)
+  install(FILES ${shell_dir}/lopt.zsh DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/${zsh_dir} RENAME _lopt)
+  install(FILES ${shell_dir}/lopt.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+endif()
 
 # `cpack`: a Debian package, and one more with what links LibTorch. What headers and static libraries want at a link is installed with them.
 set(CPACK_GENERATOR DEB)
+set(CPACK_PROJECT_CONFIG_FILE ${PROJECT_SOURCE_DIR}/cmake/cpack_checks.cmake)
 set(CPACK_PACKAGE_CONTACT "The lopt project <lopt@lopt.invalid>")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "Meta-training of learned optimizers")
 set(CPACK_PACKAGING_INSTALL_PREFIX ${CMAKE_INSTALL_PREFIX})

@@ -11,12 +11,36 @@
 #include "base/abi.h"
 #include "base/error.h"
 #include "base/isa.h"
-#include "base/platform.h"
+#include "base/program_files.h"
 
 namespace lopt {
 namespace {
 
 constexpr const char* kFileName = "liblopt_torch_module.so";
+constexpr const char* kModuleDirectory = "LOPT_MODULE_DIR";
+
+// The module that is to be opened, and of those that are not, why.
+struct Search {
+  std::optional<std::string> path;
+  std::vector<std::string> refused;
+};
+
+Search SearchTorchModule() {
+  Search search;
+  const bool told = std::getenv(kModuleDirectory) != nullptr;
+  for (const std::string& directory : TorchModuleDirectories()) {
+    const auto path = std::filesystem::absolute(std::filesystem::path(directory) / kFileName);
+    std::error_code error;
+    if (!std::filesystem::exists(path, error)) continue;
+    const std::string why = told ? "" : WhoElseMayChange(path);
+    if (why.empty()) {
+      search.path = path;
+      break;
+    }
+    search.refused.push_back(why);
+  }
+  return search;
+}
 
 // The first type in a config, or in a config in it, that the module makes; empty: none.
 std::string FirstTorchType(const nlohmann::ordered_json& json, const TaskTypes& torch) {
@@ -36,38 +60,47 @@ std::string FirstTorchType(const nlohmann::ordered_json& json, const TaskTypes& 
 }  // namespace
 
 std::vector<std::string> TorchModuleDirectories() {
-  if (const char* directory = std::getenv("LOPT_MODULE_DIR"); directory != nullptr) {
+  if (const char* directory = std::getenv(kModuleDirectory); directory != nullptr) {
     return {directory};
   }
   std::vector<std::string> directories;
-  const std::filesystem::path program = ProgramPath();
-  if (!program.empty()) {
-    const auto directory = program.parent_path();
-    directories = {directory, directory.parent_path() / LOPT_LIBDIR / "lopt"};
+  const auto add = [&](const std::filesystem::path& directory) {
+    if (std::find(directories.begin(), directories.end(), directory) == directories.end()) {
+      directories.push_back(directory);
+    }
+  };
+  if (const auto program = ProgramDirectory()) {
+    add(*program);
+    add(program->parent_path() / LOPT_LIBDIR / "lopt");
   }
-  directories.emplace_back(LOPT_FULL_LIBDIR "/lopt");
-  directories.emplace_back(LOPT_MODULE_BUILD_DIR);
+  if (const auto library = OwnLibraryDirectory()) {
+    add(*library);
+    add(*library / "lopt");
+  }
+  if (std::string_view(LOPT_INSTALLED_MODULE_DIR) != "") add(LOPT_INSTALLED_MODULE_DIR);
   return directories;
 }
 
-std::optional<std::string> FindTorchModule() {
-  for (const std::string& directory : TorchModuleDirectories()) {
-    const auto path = std::filesystem::path(directory) / kFileName;
-    std::error_code error;
-    if (std::filesystem::exists(path, error)) {
-      return std::filesystem::absolute(path);
-    }
+std::optional<std::string> FindTorchModule() { return SearchTorchModule().path; }
+
+std::string WhyNoTorchModule() {
+  const Search search = SearchTorchModule();
+  if (search.path) return "";
+  if (!search.refused.empty()) {
+    return fmt::format(
+        "not opened, since {} (only root, this user and the owner of the program are "
+        "trusted; {} names a directory that is trusted besides)",
+        fmt::join(search.refused, "; "), kModuleDirectory);
   }
-  return std::nullopt;
+  return fmt::format(
+      "not installed (it is built where LibTorch is found; Debian: libtorch-dev); looked in: {}",
+      fmt::join(TorchModuleDirectories(), ", "));
 }
 
 const TorchModule& OpenTorchModule(const std::string& who) {
   const std::optional<std::string> path = FindTorchModule();
   if (!path) {
-    Fail(
-        "{} needs the torch module {}, which is not installed (it is built where LibTorch is "
-        "found; Debian: libtorch-dev); looked in: {}",
-        who, kFileName, fmt::join(TorchModuleDirectories(), ", "));
+    Fail("{} needs the torch module {}, which is {}", who, kFileName, WhyNoTorchModule());
   }
   const auto last_error = [] {
     const char* error = dlerror();

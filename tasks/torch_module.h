@@ -47,12 +47,18 @@ inline constexpr const char* kTorchModuleEntry = "lopt_torch_module";
 
 // Where the module is looked for, in order: the directory that the environment variable
 // LOPT_MODULE_DIR names, if it is set, and nowhere else; otherwise the directory of the running
-// program, ../lib/lopt beside it, the lib/lopt that lopt was installed to, for programs of others,
-// and the directory it was built in.
+// program and ../lib/lopt beside it, that of the shared library or extension which holds this code
+// and lopt/ in it, and the lib/lopt that lopt was installed to, for programs of others.
 std::vector<std::string> TorchModuleDirectories();
 
-// The path of the module's file; nothing if it is not installed. Loads nothing.
+// The path of the module's file; nothing if it is not installed. Loads nothing. Unless
+// LOPT_MODULE_DIR names the directory, a file that somebody else than root, this user and the owner
+// of the program owns or may write to, or whose directory is like that, is taken for none.
 std::optional<std::string> FindTorchModule();
+
+// Why there is none, as the end of a sentence ("not installed ..." or "not opened, since ..."), with
+// the files that were refused; empty where there is one.
+std::string WhyNoTorchModule();
 
 // Opens the module. `who` needs it, for messages ("task 'TorchImageMLP'"). Throws Error if it is
 // not installed (lists where it was looked for), cannot be loaded, or was built for another

@@ -109,15 +109,15 @@ TEST_CASE("Torch tasks are listed with their options whether or not the module i
 }
 
 TEST_CASE(
-    "The module is sought beside the program, in ../lib/lopt, where lopt is installed and where it "
-    "was built") {
+    "The module is sought beside the program, in ../lib/lopt and where lopt is installed, and in "
+    "no directory of the build but the program's own") {
   const std::vector<std::string> directories = TorchModuleDirectories();
-  REQUIRE_EQ(directories.size(), 4);
   const auto program = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  REQUIRE_GE(directories.size(), 3);
   CHECK_EQ(directories[0], program.string());
   CHECK_EQ(directories[1], (program.parent_path() / "lib/lopt").string());
-  CHECK_EQ(directories[2], LOPT_INSTALL_LIBDIR "/lopt");
-  CHECK_EQ(directories[3], BuildPath("lib"));
+  CHECK_EQ(directories.back(), LOPT_INSTALL_LIBDIR "/lopt");
+  for (size_t i = 1; i < directories.size(); ++i) CHECK_NE(directories[i], BuildPath("lib"));
 }
 
 }  // namespace lopt

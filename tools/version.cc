@@ -24,7 +24,7 @@ std::string OrElse(const std::string& text, const char* other) {
 
 std::string TorchLine() {
   const auto path = FindTorchModule();
-  if (!path) return "torch module not installed";
+  if (!path) return "torch module " + WhyNoTorchModule();
   try {
     return fmt::format("{} ({})", OpenTorchModule("lopt version").torch_version, *path);
   } catch (const Error& error) {

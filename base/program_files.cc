@@ -1,0 +1,69 @@
+#include "base/program_files.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <link.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/error.h"
+#include "base/platform.h"
+
+namespace lopt {
+namespace {
+
+constexpr char kInThisObject = 0;
+
+// Who but root, this user and `owner` may change a file or directory; a link itself unless `follow`
+// is set.
+std::string Objection(const std::filesystem::path& path, bool follow, std::optional<uid_t> owner) {
+  struct stat found = {};
+  if ((follow ? ::stat(path.c_str(), &found) : ::lstat(path.c_str(), &found)) != 0) {
+    return fmt::format("{}: {}", path.string(), SystemReason(errno));
+  }
+  if (found.st_uid != 0 && found.st_uid != ::geteuid() && found.st_uid != owner) {
+    return fmt::format("user {} owns {}", found.st_uid, path.string());
+  }
+  // In a directory with the sticky bit nobody replaces what is another's.
+  const bool sticky = S_ISDIR(found.st_mode) && (found.st_mode & S_ISVTX) != 0;
+  if ((found.st_mode & S_IWOTH) != 0 && !S_ISLNK(found.st_mode) && !sticky) {
+    return fmt::format("everybody may write to {}", path.string());
+  }
+  return "";
+}
+
+}  // namespace
+
+std::optional<std::filesystem::path> ProgramDirectory() {
+  const std::filesystem::path program = ProgramPath();
+  if (program.empty()) return std::nullopt;
+  return program.parent_path();
+}
+
+std::optional<std::filesystem::path> OwnLibraryDirectory() {
+  Dl_info info;
+  link_map* map = nullptr;
+  if (::dladdr1(&kInThisObject, &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) == 0 ||
+      map == nullptr) {
+    return std::nullopt;
+  }
+  // The program's own name is empty there. `info` has the first word of its command line for it,
+  // which is whatever the caller says.
+  const std::filesystem::path path = map->l_name;
+  if (!path.is_absolute()) return std::nullopt;
+  return path.parent_path();
+}
+
+std::string WhoElseMayChange(const std::filesystem::path& path) {
+  struct stat program = {};
+  std::optional<uid_t> owner;
+  if (::stat(ProgramPath().c_str(), &program) == 0) owner = program.st_uid;
+  std::string why = Objection(path, false, owner);
+  if (why.empty()) why = Objection(path, true, owner);
+  if (why.empty()) why = Objection(path.parent_path(), true, owner);
+  return why;
+}
+
+}  // namespace lopt
