@@ -44,6 +44,7 @@ int ImportCommand(const std::vector<std::string>& arguments);
 int InspectCommand(const std::vector<std::string>& arguments);
 int CompletionCommand(const std::vector<std::string>& arguments);
 int ManualCommand(const std::vector<std::string>& arguments);
+int SelftestCommand(const std::vector<std::string>& arguments);
 int SimulateCommand(const std::vector<std::string>& arguments);
 int VerifyKernelsCommand(const std::vector<std::string>& arguments);
 int VersionCommand(const std::vector<std::string>& arguments);

@@ -1,0 +1,120 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/isa.h"
+#include "lopt/registry.h"
+#include "tests/error_of.h"
+#include "tests/on_every_isa.h"
+#include "tests/process.h"
+#include "tests/temp_directory.h"
+#include "tools/selftest/known.h"
+#include "tools/selftest/trainings.h"
+
+namespace lopt {
+namespace {
+
+FinishedProcess Selftest(const std::vector<std::string>& options) {
+  std::vector<std::string> words = {LOPT_BINARY_DIR "/lopt", "selftest"};
+  words.insert(words.end(), options.begin(), options.end());
+  return RunProcess(words);
+}
+
+// Its lines that begin so.
+std::vector<std::string> LinesOf(const std::string& text, const std::string& start) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) {
+    if (line.starts_with(start)) lines.push_back(line);
+  }
+  return lines;
+}
+
+TEST_CASE("selftest passes in the build tree, in 80 columns") {
+  const FinishedProcess finished = Selftest({});
+  CAPTURE(finished.output);
+  CHECK_EQ(finished.exit_code, 0);
+  CHECK_EQ(finished.errors, "");
+  std::istringstream stream(finished.output);
+  for (std::string line; std::getline(stream, line);) {
+    if (line.starts_with("lopt ")) continue;  // with the commit
+    CHECK_LE(line.size(), 80);
+  }
+  CHECK_EQ(finished.output.find("FAILED"), std::string::npos);
+  for (const std::string& isa : SupportedIsas()) {
+    CHECK_GE(LinesOf(finished.output, isa + ": ").size(), 5);
+  }
+}
+
+TEST_CASE("selftest fails where a trained file is damaged, and names it") {
+  const TempDirectory directory;
+  std::filesystem::copy(LOPT_SOURCE_DIR "/trained", directory.path());
+  const std::string path = directory / "mlp.safetensors";
+  std::string bytes = ReadTextFile(path);
+  bytes[bytes.size() - 2] ^= 4;  // in an exponent of a weight
+  std::ofstream(path, std::ios::binary) << bytes;
+  const FinishedProcess finished = Selftest({"--trained", directory.path(), "--mpiexec", "true"});
+  CAPTURE(finished.output);
+  CHECK_EQ(finished.exit_code, 1);
+  for (const std::string& isa : SupportedIsas()) {
+    const auto lines = LinesOf(finished.output, isa + ": trained optimizers");
+    REQUIRE_EQ(lines.size(), 1);
+    CHECK_NE(lines[0].find("FAILED"), std::string::npos);
+  }
+  CHECK_NE(finished.output.find("mlp.safetensors"), std::string::npos);
+}
+
+TEST_CASE("selftest says where it looked for the trained optimizers") {
+  const TempDirectory directory;
+  const FinishedProcess finished = Selftest({"--trained", directory.path(), "--mpiexec", "true"});
+  CHECK_EQ(finished.exit_code, 1);
+  CHECK_NE(finished.output.find("(--trained names another directory)"), std::string::npos);
+}
+
+TEST_CASE("Every optimizer of the program has known steps, and each differs where one does") {
+  const auto& known = KnownOptimizerSteps();
+  std::vector<std::string> types;
+  std::vector<std::string> known_types;
+  for (const TypeEntry& entry : OptimizerRegistry().table().entries()) types.push_back(entry.type);
+  for (const KnownSteps& steps : known) known_types.emplace_back(steps.type);
+  CHECK_EQ(types, known_types);
+  for (KnownSteps steps : known) {
+    CAPTURE(steps.type);
+    CHECK_NOTHROW(CheckOptimizerSteps(steps));
+    std::vector<float> still = RunOptimizerSteps(steps.type);
+    for (float& param : steps.params) param += 1e-3F * param + 1e-5F;
+    CHECK_THROWS_AS(CheckOptimizerSteps(steps), Error);
+  }
+}
+
+TEST_CASE("The known meta-training is that of every instruction set") {
+  for (const std::string& isa : SupportedIsas()) {
+    CAPTURE(isa);
+    const std::vector<float> weights = SomeWeights(TrainSmoke(isa));
+    const std::vector<float>& known = KnownMetaTraining().weights;
+    REQUIRE_EQ(weights.size(), known.size());
+    for (size_t i = 0; i < known.size(); ++i) {
+      CHECK_LE(std::abs(weights[i] - known[i]), kWeightTolerance);
+    }
+  }
+}
+
+TEST_CASE("A job that fails, says nothing of ranks or is not there is an error of the selftest") {
+  const TempDirectory directory;
+  const auto run = [&](const char* mpiexec) {
+    return ErrorOf([&] { TrainSmokeOnTwoRanks("scalar", mpiexec, directory / "job"); });
+  };
+  CHECK_EQ(run("false"), "'false -n 2' ended with exit code 1: ");
+  CHECK_NE(run("true").find("'true -n 2' started no job of two ranks"), std::string::npos);
+  CHECK_NE(run("no-such-mpiexec").find("'no-such-mpiexec -n 2' ended with exit code 127: "),
+           std::string::npos);
+}
+
+}  // namespace
+}  // namespace lopt
