@@ -1,8 +1,9 @@
 #include <doctest/doctest.h>
 
-#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -11,7 +12,7 @@
 #include "base/isa.h"
 #include "lopt/registry.h"
 #include "tests/error_of.h"
-#include "tests/on_every_isa.h"
+#include "tests/paths.h"
 #include "tests/process.h"
 #include "tests/temp_directory.h"
 #include "tools/selftest/known.h"
@@ -21,7 +22,7 @@ namespace lopt {
 namespace {
 
 FinishedProcess Selftest(const std::vector<std::string>& options) {
-  std::vector<std::string> words = {LOPT_BINARY_DIR "/lopt", "selftest"};
+  std::vector<std::string> words = {BuildPath("lopt"), "selftest"};
   words.insert(words.end(), options.begin(), options.end());
   return RunProcess(words);
 }
@@ -54,7 +55,7 @@ TEST_CASE("selftest passes in the build tree, in 80 columns") {
 
 TEST_CASE("selftest fails where a trained file is damaged, and names it") {
   const TempDirectory directory;
-  std::filesystem::copy(LOPT_SOURCE_DIR "/trained", directory.path());
+  std::filesystem::copy(SourcePath("trained"), directory.path());
   const std::string path = directory / "mlp.safetensors";
   std::string bytes = ReadTextFile(path);
   bytes[bytes.size() - 2] ^= 4;  // in an exponent of a weight
@@ -87,7 +88,6 @@ TEST_CASE("Every optimizer of the program has known steps, and each differs wher
   for (KnownSteps steps : known) {
     CAPTURE(steps.type);
     CHECK_NOTHROW(CheckOptimizerSteps(steps));
-    std::vector<float> still = RunOptimizerSteps(steps.type);
     for (float& param : steps.params) param += 1e-3F * param + 1e-5F;
     CHECK_THROWS_AS(CheckOptimizerSteps(steps), Error);
   }

@@ -19,6 +19,8 @@ python_packages=(python3-dev python3-venv python3-numpy)
 test_packages=(openssl python3-torch)
 # What only nightly tests need: the report is looked at in a browser, shells complete command lines.
 nightly_packages=(chromium fish fonts-dejavu-core zsh)
+# What makes a Debian package (cpack).
+packaging_packages=(dpkg-dev file)
 lint_packages=(clang-format clang-tidy)
 # What the readers are fuzzed with; the name of libFuzzer's package has clang's version.
 fuzz_packages=(clang)
