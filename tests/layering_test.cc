@@ -161,7 +161,7 @@ TEST_CASE("What only Linux has is named in base/platform alone") {
   bool found = false;
   for (const std::string& file : SourceFiles()) {
     if (!AllowedFolders().contains(FirstPart(file))) continue;
-    std::ifstream stream(fs::path(LOPT_SOURCE_DIR) / file);
+    std::ifstream stream(lopt::SourcePath(file));
     std::string line;
     while (std::getline(stream, line)) {
       const std::string name = SystemName(line);
