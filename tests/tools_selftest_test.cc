@@ -108,7 +108,7 @@ TEST_CASE("The known meta-training is that of every instruction set") {
 TEST_CASE("A job that fails, says nothing of ranks or is not there is an error of the selftest") {
   const TempDirectory directory;
   const auto run = [&](const char* mpiexec) {
-    return ErrorOf([&] { TrainSmokeOnTwoRanks("scalar", mpiexec, directory / "job"); });
+    return ErrorOf([&] { TrainOnTwoRanks("scalar", mpiexec, directory / "job"); });
   };
   CHECK_EQ(run("false"), "'false -n 2' ended with exit code 1: ");
   CHECK_NE(run("true").find("'true -n 2' started no job of two ranks"), std::string::npos);

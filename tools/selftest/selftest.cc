@@ -371,7 +371,7 @@ int SelftestCommand(const std::vector<std::string>& arguments) {
   });
   table.Check("the same bits on two ranks (mpiexec)", [&] {
     const std::string mpiexec = FindMpiexec(TextOption(*values, "mpiexec"));
-    Require(TrainSmokeOnTwoRanks(best, mpiexec, scratch / "ranks") == TrainSmoke(best, 2),
+    Require(TrainOnTwoRanks(best, mpiexec, scratch / "ranks") == TrainTwoWorkers(best),
             "theta has other bits than from one process");
   });
   table.Check("the torch module", CheckTorch);

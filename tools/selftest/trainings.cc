@@ -21,6 +21,7 @@ namespace lopt {
 namespace {
 
 constexpr const char* kPreset = "smoke";
+constexpr int kUpdatesOfRanks = 5;
 constexpr std::chrono::seconds kJobTime(120);
 constexpr size_t kMostOutput = 600;  // of a job that failed
 
@@ -43,10 +44,8 @@ std::string EndOf(const std::string& path) {
 
 }  // namespace
 
-std::vector<float> TrainSmoke(const std::string& isa, int workers) {
-  MetaTrainConfig config = Smoke(isa);
-  config.workers = workers;
-  return Numbers(RunMetaTraining(config, {}).theta.theta);
+std::vector<float> TrainSmoke(const std::string& isa) {
+  return Numbers(RunMetaTraining(Smoke(isa), {}).theta.theta);
 }
 
 std::vector<float> TrainSmokeWithAStop(const std::string& isa, const std::string& directory) {
@@ -68,8 +67,15 @@ std::vector<float> TrainSmokeWithAStop(const std::string& isa, const std::string
   return Numbers(ReadThetaFile(directory + "/theta.safetensors").theta);
 }
 
-std::vector<float> TrainSmokeOnTwoRanks(const std::string& isa, const std::string& mpiexec,
-                                        const std::string& directory) {
+std::vector<float> TrainTwoWorkers(const std::string& isa) {
+  MetaTrainConfig config = Smoke(isa);
+  config.workers = 2;
+  config.meta_steps = kUpdatesOfRanks;
+  return Numbers(RunMetaTraining(config, {}).theta.theta);
+}
+
+std::vector<float> TrainOnTwoRanks(const std::string& isa, const std::string& mpiexec,
+                                   const std::string& directory) {
   MakeDirectories(directory);
   const std::string run = directory + "/run";
   const std::string log = directory + "/log";
@@ -80,9 +86,9 @@ std::vector<float> TrainSmokeOnTwoRanks(const std::string& isa, const std::strin
       "PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe exec " +
       mpiexec + " -n 2";
   for (const std::string& word : OwnCommand()) command += " " + ShellQuoted(word);
-  command +=
-      fmt::format(" meta-train --preset {} --set workers=2 --isa {} --threads 1 --out {} >{} 2>&1",
-                  kPreset, ShellQuoted(isa), ShellQuoted(run), ShellQuoted(log));
+  command += fmt::format(
+      " meta-train --preset {} --set workers=2 --steps {} --isa {} --threads 1 --out {} >{} 2>&1",
+      kPreset, kUpdatesOfRanks, ShellQuoted(isa), ShellQuoted(run), ShellQuoted(log));
   const ProcessReaper reaper;
   ChildProcess job({"/bin/sh", "-c", command});
   const auto end = std::chrono::steady_clock::now() + kJobTime;
