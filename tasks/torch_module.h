@@ -56,8 +56,8 @@ std::vector<std::string> TorchModuleDirectories();
 // of the program owns or may write to, or whose directory is like that, is taken for none.
 std::optional<std::string> FindTorchModule();
 
-// Why there is none, as the end of a sentence ("not installed ..." or "not opened, since ..."), with
-// the files that were refused; empty where there is one.
+// Why there is none, as the end of a sentence ("not installed ..." or "not opened, since ..."),
+// with the files that were refused; empty where there is one.
 std::string WhyNoTorchModule();
 
 // Opens the module. `who` needs it, for messages ("task 'TorchImageMLP'"). Throws Error if it is
