@@ -129,6 +129,7 @@ TEST_CASE("A process may end while it is read") {
     std::thread reaper([&] { ::waitpid(child, nullptr, 0); });
     while (ReadProcessStat(child)) continue;
     reaper.join();
+    CHECK_FALSE(ReadProcessStat(child));
   }
 }
 

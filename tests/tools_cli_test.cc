@@ -122,7 +122,8 @@ TEST_CASE("Command lines that say too little or too much are usage errors") {
       {{"meta-train", "--preset", "smoke", "--device", "cuda", "--devices", "0,"},
        "lopt: --devices wants numbers of GPUs, such as 0,2, not '0,'\n"},
       {{"describe", "TruncatedPES", "--type", "FullES"}, "lopt: --type takes one text\n"},
-      {{"inspect"}, "lopt: The file to inspect is missing; usage: lopt inspect PATH... [--json | --config]\n"},
+      {{"inspect"},
+       "lopt: The file to inspect is missing; usage: lopt inspect PATH... [--json | --config]\n"},
   };
   for (const auto& [arguments, message] : cases) {
     const FinishedProcess finished = Lopt(arguments);

@@ -352,9 +352,10 @@ TEST_CASE("A theta file that is not what it says is refused with the reason") {
     CHECK_FALSE(fs::exists(scratch / "never"));
     return finished.errors;
   };
-  CHECK(Has(
-      error_of([](ArrayFile* file) { file->arrays.At("golden/result/plain/w").As<float>()[0] += 0.1F; }),
-      "what it did when the file was written: golden/result/plain/w at 0: "));
+  CHECK(Has(error_of([](ArrayFile* file) {
+              file->arrays.At("golden/result/plain/w").As<float>()[0] += 0.1F;
+            }),
+            "what it did when the file was written: golden/result/plain/w at 0: "));
   CHECK(Has(error_of([](ArrayFile* file) {
               file->arrays.Set("theta/mlp/linear_0/w", Array(DType::kFloat32, {39, 32}));
             }),

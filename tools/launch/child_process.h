@@ -40,8 +40,9 @@ class ChildProcess {
 };
 
 // Kills what the children of this process leave behind. From its construction on, processes whose
-// parent has died become children of this process and not of init (AdoptOrphans of base/platform.h), so that
-// a whole tree can be found whatever sessions and process groups it is in.
+// parent has died become children of this process and not of init (AdoptOrphans of
+// base/platform.h), so that a whole tree can be found whatever sessions and process groups it is
+// in.
 class ProcessReaper {
  public:
   ProcessReaper();
