@@ -3,6 +3,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <regex>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -75,7 +76,9 @@ TEST_CASE("selftest says where it looked for the trained optimizers") {
   const TempDirectory directory;
   const FinishedProcess finished = Selftest({"--trained", directory.path(), "--mpiexec", "true"});
   CHECK_EQ(finished.exit_code, 1);
-  CHECK_NE(finished.output.find("(--trained names another directory)"), std::string::npos);
+  // Wherever the line is broken.
+  const std::string output = std::regex_replace(finished.output, std::regex("\\s+"), " ");
+  CHECK_NE(output.find("(--trained names another directory)"), std::string::npos);
 }
 
 TEST_CASE("Every optimizer of the program has known steps, and each differs where one does") {
@@ -88,7 +91,7 @@ TEST_CASE("Every optimizer of the program has known steps, and each differs wher
   for (KnownSteps steps : known) {
     CAPTURE(steps.type);
     CHECK_NOTHROW(CheckOptimizerSteps(steps));
-    for (float& param : steps.params) param += 1e-3F * param + 1e-5F;
+    for (float& param : steps.params) param += .01F;
     CHECK_THROWS_AS(CheckOptimizerSteps(steps), Error);
   }
 }

@@ -18,8 +18,6 @@ struct KernelComparison {
   // gradient's, each relative to the largest of its kind.
   double losses = 0;
   double numbers = 0;
-  // What they may be: a number of the comparison, or, where that is exceeded, 8 times the largest
-  // difference between the host's own instruction sets, if that is more.
   double tolerance = 0;
   // Whether a second run gave the same bits.
   bool repeats = false;
