@@ -1,0 +1,518 @@
+"""Mistakes in a reader of theta files are found by the files' golden steps.
+
+Makes mutants of the rules of python/lopt_optimizer.py, one change each: a constant by 1 %, a sign,
+two neighbours of a list in each other's place, a transposition left out, the wrong schedule, a time
+of one step later, a step or a guard left out. Each must be refused by a theta file of every type of
+optimizer that runs the changed code, but for those of NOT_FOUND, each with its reason.
+
+Environment: LOPT_PROGRAM, the program; without it, the tests are skipped. LOPT_MUTANTS_TABLE: a
+file to write the table to.
+"""
+
+import ast
+import collections
+import copy
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import types
+import unittest
+
+import numpy
+import torch
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "python"))
+
+import lopt_optimizer  # noqa: E402
+from lopt_optimizer import ThetaFile  # noqa: E402
+
+PROGRAM = os.environ.get("LOPT_PROGRAM")
+SOURCE = ROOT / "python/lopt_optimizer.py"
+
+SCHEDULES = ("constant", "linear", "cosine", "warmup-cosine")
+MLP = {"type": "MLPLOpt", "hidden_size": 4, "exp_mult": 0.1, "step_mult": 0.1}
+ADAFAC = {"type": "AdafacMLPLOpt", "exp_mult": 2e-3, "step_mult": 1e-2}
+CELO2 = {"type": "Celo2", "learning_rate": 0.01, "weight_decay": 0.1}
+
+# Theta files of each type: options, and what their weights have of their own, a factor or values.
+# Weights reach the caps and floors that those of a training stay within.
+FILES = {
+    "MLPLOpt": [({**MLP, "schedule": "linear"}, {}),
+                (MLP | {"progress_features": True, "schedule": "cosine", "relative_step": True,
+                        "relative_to_parameter": True, "normalizer_epsilon": 1e-7}, {})],
+    "AdafacMLPLOpt": [(ADAFAC | {"initial_rms_decays": [0.9, 0.99, 0.999]},
+                       {"rms_decays": [1.0, 0.0, 0.0]}),
+                      (ADAFAC, {})],
+    "Celo2Base": [({**CELO2, "type": "Celo2Base", "schedule": "linear"}, {})],
+    "Celo2": [({**CELO2, "one_d": "learned", "schedule": "warmup-cosine"}, {}),
+              ({**CELO2, "one_d": "adamw", "schedule": "cosine"}, {}),
+              ({**CELO2, "one_d": "adam"}, {})],
+    "LearnableSGD": [({"type": "LearnableSGD", "schedule": schedule}, {})
+                     for schedule in SCHEDULES],
+    "LearnableSGDM": [({"type": "LearnableSGDM", "schedule": "linear"}, {})],
+    "LearnableAdam": [({"type": "LearnableAdam", "schedule": "cosine", "weight_decay": 0.1}, {})],
+    "OrthogonalSteps": [({"type": "OrthogonalSteps",
+                          "optimizer": {"type": "LearnableSGDM", "schedule": "cosine"}}, {})],
+    "LearnedScheduler": [({"type": "LearnedScheduler", "weight_decay": 0.1,
+                           "optimizer": {"type": "OrthogonalSteps",
+                                         "optimizer": {"type": "LearnableSGDM"}}},
+                          {"scheduler/out/w": 0.3}),
+                         ({"type": "LearnedScheduler", "step_size": 1e-5, "weight_decay": 1e-4,
+                           "schedule": "linear", "hidden_size": 3,
+                           "optimizer": {"type": "LearnableAdam", "schedule": "cosine"}},
+                          {"scheduler/out/b": [18.0, 12.0]})],
+}
+# Hyperparameters that are theta.
+HYPERPARAMETERS = {"log_lr": -3, "one_minus_momentum": -1.6, "one_minus_beta1": -1.9,
+                   "one_minus_beta2": -4, "log_epsilon": -11}
+
+# The types by whose files mutants of a class or function are judged: those that run it.
+SERVES = {
+    "_join": ["MLPLOpt", "AdafacMLPLOpt", "LearnableSGDM"],
+    "_mean_squares": ["MLPLOpt", "AdafacMLPLOpt"],
+    "_spread": ["AdafacMLPLOpt"],
+    "_WARMUP": ["LearnableSGD"],
+    "_schedule_factor": ["LearnableSGD"],  # of which there is a file for each schedule
+    "_MLPLOpt": ["MLPLOpt"],
+    "_MLPLOpt.TIME_SCALES": ["MLPLOpt", "AdafacMLPLOpt"],
+    "_largest_axes": ["AdafacMLPLOpt", "Celo2Base"],
+    "_averaged": ["AdafacMLPLOpt", "Celo2Base"],
+    "_floored_rsqrt": ["AdafacMLPLOpt", "Celo2Base"],
+    "_AdafacMLPLOpt": ["AdafacMLPLOpt"],
+    "_newton_schulz": ["Celo2", "OrthogonalSteps"],
+    "_Celo2Base": ["Celo2Base", "Celo2"],
+    "_Celo2": ["Celo2"],
+    "_Learnable": ["LearnableSGD", "LearnableSGDM", "LearnableAdam"],
+    "_LearnableSGD": ["LearnableSGD"],
+    "_LearnableSGDM": ["LearnableSGDM"],
+    "_LearnableAdam": ["LearnableAdam"],
+    "_OfAnother": ["OrthogonalSteps", "LearnedScheduler"],
+    "_OrthogonalSteps": ["OrthogonalSteps"],
+    "_LearnedScheduler": ["LearnedScheduler"],
+    "ThetaFile": ["MLPLOpt", "AdafacMLPLOpt", "Celo2Base", "OrthogonalSteps", "LearnedScheduler"],
+}
+# Not part of a step: checks of options, and the names and shapes that a file's tensors must have.
+LEFT_OUT = {"check", "needs_num_steps", "layout", "OPTIONS", "CHOICES", "THETA"}
+OF_THETA_FILE = {"in_rule_order", "in_torch_order"}
+
+# What is not found, by the types whose files do not, with the reason.
+NOT_FOUND = {
+    "A shortcut for a single tensor, or a tensor of one element, where golden steps have "
+    "several.": {
+        "_join: tensors[0] if len(tensors) == 1 else torch.cat(tensors, -1) -> tensors[1] if "
+        "len(tensors) == 1 else torch.cat(tensors, -1)":
+            ["MLPLOpt", "LearnableSGDM"],
+        "_AdafacMLPLOpt.steps: p.numel() > 0 -> p.numel() > 1":
+            ["AdafacMLPLOpt"],
+        "_Celo2Base.step: p.numel() == 0 -> p.numel() == 1":
+            ["Celo2Base", "Celo2"],
+        "_OrthogonalSteps.steps: step.numel() > 0 -> step.numel() > 1":
+            ["OrthogonalSteps"],
+        "_LearnedScheduler.steps: p.numel() > 0 -> p.numel() > 1":
+            ["LearnedScheduler"],
+        "_LearnedScheduler._scheduled: p.shape[-1] if p.dim() else 1 -> p.shape[-1] if p.dim() "
+        "else 2":
+            ["LearnedScheduler"],
+    },
+    "Nothing depends on it: the order of two things, which tensor gives a shape or a key, "
+    "columns beyond those that are used, memory that is overwritten, a number that is not "
+    "used, the shape of a vector, a size of theta that the file has itself.": {
+        "_MLPLOpt._joined_momenta: id(states[0]) -> id(states[1])":
+            ["MLPLOpt"],
+        "_MLPLOpt._joined_momenta: id(states[0]) -> id(states[1]) (2)":
+            ["MLPLOpt"],
+        "_MLPLOpt._joined_momenta: joined, parts -> parts, joined":
+            ["MLPLOpt"],
+        "_MLPLOpt._multipliers: torch.full_like(rms[0], multiplier) -> torch.full_like(rms[1], "
+        "multiplier)":
+            ["MLPLOpt"],
+        "_AdafacMLPLOpt.steps: False, True -> True, False":
+            ["AdafacMLPLOpt"],
+        "_AdafacMLPLOpt._steps_of_kind: torch.empty_like(x[0]) -> torch.empty_like(x[1])":
+            ["AdafacMLPLOpt"],
+        "_newton_schulz: -2, -1 -> -1, -2":
+            ["Celo2", "OrthogonalSteps"],
+        "_Celo2Base.FEW_FEATURES: 15 -> 16":
+            ["Celo2Base", "Celo2"],
+        "_Celo2Base.__init__: theta['w2'][:, :1] -> theta['w2'][:, :2]":
+            ["Celo2Base", "Celo2"],
+        "_Celo2Base._direction: torch.empty_like(x[0]) -> torch.empty_like(x[1])":
+            ["Celo2Base", "Celo2"],
+        "_Learnable.steps: states[0] -> states[1]":
+            ["LearnableSGD", "LearnableSGDM", "LearnableAdam"],
+        "_LearnedScheduler.FEATURES: 11 -> 12":
+            ["LearnedScheduler"],
+        "ThetaFile.in_torch_order: len(shape) < 2 -> len(shape) < 3":
+            ["MLPLOpt"],
+    },
+    "Newton-Schulz makes the same of a matrix and of its transpose; in a matrix the axis 1 is "
+    "the axis -1.": {
+        "_newton_schulz: x.shape[-2] > x.shape[-1] -> x.shape[-2] > x.shape[1]":
+            ["Celo2", "OrthogonalSteps"],
+        "_newton_schulz: x.shape[-2] > x.shape[-1] -> x.shape[-2] > x.shape[-2]":
+            ["Celo2", "OrthogonalSteps"],
+        "_newton_schulz: x.transpose(-1, -2) -> x.transpose(1, -2)":
+            ["OrthogonalSteps"],
+        "_newton_schulz: x.square().sum((-2, -1), True) -> x.square().sum((-2, 1), True)":
+            ["OrthogonalSteps"],
+        "_newton_schulz: x.transpose(-1, -2) -> x.transpose(1, -2) (2)":
+            ["OrthogonalSteps"],
+        "_newton_schulz: x.transpose(-1, -2) -> x.transpose(1, -2) (3)":
+            ["OrthogonalSteps"],
+    },
+    "A constant beside numbers that are far greater: 1e-30 where 1e-9 is added, 1e-8 beside a "
+    "norm of 1.": {
+        "_AdafacMLPLOpt._steps_of_kind: square + 1e-30 -> square - 1e-30":
+            ["AdafacMLPLOpt"],
+        "_AdafacMLPLOpt._steps_of_kind: square + 1e-30 -> square + 1.01e-30":
+            ["AdafacMLPLOpt"],
+        "_newton_schulz: x.square().sum((-2, -1), True).sqrt() + 1e-08 -> x.square().sum((-2, "
+        "-1), True).sqrt() - 1e-08":
+            ["Celo2", "OrthogonalSteps"],
+        "_newton_schulz: x.square().sum((-2, -1), True).sqrt() + 1e-08 -> x.square().sum((-2, "
+        "-1), True).sqrt() + 1.0100000000000001e-08":
+            ["Celo2", "OrthogonalSteps"],
+        "_Celo2Base._features: square + 1e-30 -> square - 1e-30":
+            ["Celo2Base", "Celo2"],
+        "_Celo2Base._features: square + 1e-30 -> square + 1.01e-30":
+            ["Celo2Base", "Celo2"],
+    },
+    "A cap that no numbers reach: decays are at most 1, a warm-up's factor is below 1 until it "
+    "ends, the ratio of the two means is at most 100 and falls to e^-40 in 380 updates alone, no "
+    "golden gradient is 1e15.": {
+        "_schedule_factor: min(1, (t + 1) / (_WARMUP * num_steps)) -> min(2, (t + 1) / "
+        "(_WARMUP * num_steps))":
+            ["LearnableSGD"],
+        "_AdafacMLPLOpt.__init__: decay.clamp(0, 1) -> decay.clamp(0, 2)":
+            ["AdafacMLPLOpt"],
+        "_LearnedScheduler._scheduled: (squares[:, 0] / sizes).clamp(max=1e+30) -> squares[:, "
+        "0] / sizes":
+            ["LearnedScheduler"],
+        "_LearnedScheduler._scheduled: (squares[:, 0] / sizes).clamp(max=1e+30) -> (squares[:, "
+        "0] / sizes).clamp(max=1.01e+30)":
+            ["LearnedScheduler"],
+        "_LearnedScheduler._scheduled: (torch.log(m[4] / m[3]) / 2).clamp(-20, 3) -> "
+        "torch.log(m[4] / m[3]) / 2":
+            ["LearnedScheduler"],
+        "_LearnedScheduler._scheduled: (torch.log(m[4] / m[3]) / 2).clamp(-20, 3) -> "
+        "(torch.log(m[4] / m[3]) / 2).clamp(-21, 3)":
+            ["LearnedScheduler"],
+        "_LearnedScheduler._scheduled: (torch.log(m[4] / m[3]) / 2).clamp(-20, 3) -> "
+        "(torch.log(m[4] / m[3]) / 2).clamp(-20, 4)":
+            ["LearnedScheduler"],
+        "_LearnedScheduler._scheduled: torch.min(m[3], m[4]) -> torch.max(m[3], m[4])":
+            ["LearnedScheduler"],
+        "_LearnedScheduler._scheduled: torch.min(m[3], m[4]) -> torch.min(m[4], m[4])":
+            ["LearnedScheduler"],
+    },
+    "What the type leaves out: Celo2Base makes nothing orthogonal, LearnedScheduler keeps no "
+    "length of the other rule's steps, and no direction of a step of zeros.": {
+        "_Celo2Base._direction: p.dim() >= 2 -> p.dim() >= 3":
+            ["Celo2Base"],
+        "_LearnedScheduler.steps: self.steps_of(params, gradients, of_optimizer, t, num_steps) "
+        "-> self.steps_of(params, gradients, of_optimizer, t + 1, num_steps)":
+            ["LearnedScheduler"],
+        "_LearnedScheduler.steps: self.steps_of(params, gradients, of_optimizer, t, num_steps) "
+        "-> self.steps_of(params, gradients, of_optimizer, t, num_steps * 1.01)":
+            ["LearnedScheduler"],
+        "_LearnedScheduler._scheduled: scales.masked_fill(squares[:, 2] == 0, 0) -> "
+        "scales.masked_fill(squares[:, 2] == 0, 1)":
+            ["LearnedScheduler"],
+    },
+}
+
+
+def plus_one_percent(value):
+    if isinstance(value, int):
+        return value + max(1, round(abs(value) / 100))
+    return value * 1.01 if value else 0.01
+
+
+def changes(node):
+    """The mutants of an expression by itself."""
+    def changed(**fields):
+        new = copy.copy(node)
+        for name, value in fields.items():
+            setattr(new, name, value)
+        return new
+
+    if isinstance(node, ast.Constant):
+        if type(node.value) in (int, float):
+            yield ast.Constant(plus_one_percent(node.value))
+        elif node.value in SCHEDULES:
+            yield ast.Constant(SCHEDULES[SCHEDULES.index(node.value) - 1])
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        yield changed(op=ast.Sub())
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
+        yield changed(op=ast.Add())
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        yield node.operand
+    elif isinstance(node, (ast.List, ast.Tuple)) and isinstance(node.ctx, ast.Load):
+        for i, (one, two) in enumerate(zip(node.elts, node.elts[1:])):
+            if ast.unparse(one) != ast.unparse(two):
+                yield changed(elts=[*node.elts[:i], two, one, *node.elts[i + 2 :]])
+    elif isinstance(node, ast.Call):
+        function, name = node.func, getattr(node.func, "attr", getattr(node.func, "id", None))
+        if name in ("t", "transpose", "permute", "clamp", "masked_fill", "relu_"):
+            yield function.value
+        if name == "clamp" and len(node.keywords) == 1:
+            other = "min" if node.keywords[0].arg == "max" else "max"
+            yield changed(keywords=[ast.keyword(other, node.keywords[0].value)])
+        if name in ("min", "max"):
+            other = "min" if name == "max" else "max"
+            yield changed(func=ast.Name(other, ast.Load()) if isinstance(function, ast.Name) else
+                          ast.Attribute(function.value, other, ast.Load()))
+        if name == "range" and len(node.args) == 1:
+            yield changed(args=[ast.BinOp(node.args[0], ast.Sub(), ast.Constant(1))])
+    elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+        if node.id in ("t", "num_steps"):
+            later = {"t": "(t + 1)", "num_steps": "(num_steps * 1.01)"}[node.id]
+            yield ast.parse(later, mode="eval").body
+    elif isinstance(node, ast.Subscript) and ast.unparse(node.slice) == "'schedule'":
+        own = ast.unparse(node)
+        yield ast.parse(f"_SCHEDULES[_SCHEDULES.index({own}) - 1]", mode="eval").body
+
+
+class Mutant:
+    """A place in the syntax tree of a statement `top` of the module, and what comes there.
+
+    where: the function or attribute. name: of the mutant, for people. line: of the place."""
+
+    def __init__(self, top, where, line, holder, field, index, new):
+        self.top, self.where, self.line = top, where, line
+        self._holder, self._field, self._index, self._new = holder, field, index, new
+        self.name = None
+
+    def swap(self):
+        """Makes the change; a second time, undoes it."""
+        values, key = ((vars(self._holder), self._field) if self._index is None else
+                       (getattr(self._holder, self._field), self._index))
+        values[key], self._new = self._new, values[key]
+
+    def describe(self, old, parents):
+        """The expression before and after, with enough around it to be known by."""
+        new = self._new
+        if isinstance(old, (ast.List, ast.Tuple)) and len(new.elts) == len(old.elts):
+            i = next(i for i, (a, b) in enumerate(zip(old.elts, new.elts)) if a is not b)
+            one, two = (ast.unparse(node) for node in old.elts[i : i + 2])
+            return f"{one}, {two} -> {two}, {one}"
+        shown, around = old, list(parents)
+        while around and len(ast.unparse(shown)) < 12:
+            shown = around.pop()
+        if isinstance(shown, ast.Tuple):  # one number of many
+            return f"{ast.unparse(old)} -> {ast.unparse(new)}"
+        if shown is old:
+            return f"{ast.unparse(old)} -> {ast.unparse(new)}"
+        before = ast.unparse(shown)
+        self.swap()
+        after = ast.unparse(shown)
+        self.swap()
+        return f"{before} -> {after}"
+
+
+def mutants(tree):
+    """All of the code that steps run, with names that differ."""
+    found, times = [], collections.Counter()
+
+    def visit(node, top, where, parents):
+        for field, value in ast.iter_fields(node):
+            if field in ("annotation", "returns", "decorator_list", "bases"):
+                continue
+            for index, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
+                if (not isinstance(child, ast.AST) or isinstance(child, ast.JoinedStr) or
+                        isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant)):
+                    continue
+                inner = where
+                if isinstance(child, ast.FunctionDef) or (isinstance(child, ast.Assign) and
+                                                          isinstance(node, ast.ClassDef)):
+                    own = getattr(child, "name", None) or ast.unparse(child.targets[0])
+                    if own in LEFT_OUT or where == "ThetaFile" and own not in OF_THETA_FILE:
+                        continue
+                    inner = f"{where}.{own}"
+                elif where == "ThetaFile":
+                    continue
+                # A slice of several axes is no list, and the time of t + 1 no time.
+                apart = isinstance(node, ast.Subscript) and field == "slice" and isinstance(
+                    child, ast.Tuple) or ast.unparse(node) == "t + 1" and field == "left"
+                for new in [] if apart or not isinstance(child, ast.expr) else changes(child):
+                    mutant = Mutant(top, inner, child.lineno, node, field, index, new)
+                    around = [*parents, node] if isinstance(node, (ast.expr, ast.keyword)) else []
+                    name = f"{inner}: {mutant.describe(child, around)}"
+                    times[name] += 1
+                    mutant.name = name if times[name] == 1 else f"{name} ({times[name]})"
+                    found.append(mutant)
+                visit(child, top, inner, [*parents, node]
+                      if isinstance(node, (ast.expr, ast.keyword)) else [])
+
+    for top in tree.body:
+        name = getattr(top, "name", None) or (
+            ast.unparse(top.targets[0]) if isinstance(top, ast.Assign) else None)
+        if name in SERVES:
+            visit(top, top, name, [])
+    return found
+
+
+def types_of(mutant):
+    known = [where for where in SERVES
+             if mutant.where == where or mutant.where.startswith(where + ".")]
+    return SERVES[max(known, key=len)]
+
+
+class Reader:
+    """python/lopt_optimizer.py, or a mutant of it, and the files that it reads."""
+
+    def __init__(self):
+        self.tree = ast.parse(SOURCE.read_text())
+        self._codes = {id(node): self._compile(node) for node in self.tree.body}
+        self._files = {}
+
+    @staticmethod
+    def _compile(node):
+        return compile(ast.fix_missing_locations(ast.Module([node], [])), str(SOURCE), "exec")
+
+    def module(self, mutant=None):
+        module = types.ModuleType("mutant")
+        sys.modules["mutant"] = module
+        for node in self.tree.body:
+            code = self._codes[id(node)]
+            if mutant is not None and node is mutant.top:
+                mutant.swap()
+                code = self._compile(node)
+                mutant.swap()
+            exec(code, vars(module))
+        return module
+
+    def refuses(self, module, path, update=None):
+        """Whether a module's golden steps, without one of the updates, are not those of a file."""
+        if path not in self._files:
+            self._files[path] = ThetaFile(path)
+        own = self._files[path]
+        file = object.__new__(module.ThetaFile)
+        vars(file).update(vars(own))
+        try:
+            file._rule = module._TYPES[own.learned_optimizer["type"]]
+            # Two tensors show nearly all, in less time.
+            for some in (("small/b", "small/w"), own._golden.params):
+                file._golden = own._golden._replace(
+                    params={name: own._golden.params[name] for name in some})
+                if update is not None:
+                    kept = [i for i in range(len(own._golden.steps)) if i != update]
+                    file._golden = file._golden._replace(
+                        steps=[own._golden.steps[i] for i in kept],
+                        gradients={name: x[kept] for name, x in own._golden.gradients.items()})
+                if any(found.share > 1 for found in file.golden_deviations()):
+                    return True
+            return False
+        except Exception:  # a reader that fails does not open the file either
+            return True
+
+    def lines(self, path):
+        """The numbers of the lines that run for a file."""
+        module, lines = self.module(), set()
+
+        def trace(frame, event, _):
+            if frame.f_code.co_filename != str(SOURCE):
+                return None
+            lines.add(frame.f_lineno)
+            return trace
+
+        sys.settrace(trace)
+        try:
+            refused = self.refuses(module, path)
+        finally:
+            sys.settrace(None)
+        assert not refused, path
+        return lines
+
+
+def write_theta_files(directory):
+    """Those of FILES, by the program; their paths by type."""
+    paths = collections.defaultdict(list)
+    for kind, files in FILES.items():
+        for i, (options, own) in enumerate(files):
+            rule, resolved = lopt_optimizer._resolve(options, "test")
+            random, theta = numpy.random.RandomState(1), {}
+            for name, shape in rule.layout(resolved).items():
+                values = random.normal(0, 0.3, shape)
+                last = name.split("/")[-1]
+                if last in HYPERPARAMETERS or last.endswith("_decays"):
+                    values = HYPERPARAMETERS.get(last, 0) + 0.1 * values
+                if isinstance(own.get(name), float):
+                    values *= own[name]
+                elif name in own:
+                    values = numpy.reshape(own[name], shape)
+                theta[name] = values.astype(numpy.float32)
+            numpy.savez(directory / "theta.npz", **theta)
+            path = directory / f"{kind}-{i}.safetensors"
+            finished = subprocess.run(
+                [PROGRAM, "import", directory / "theta.npz", "--out", path, "--learned-optimizer",
+                 json.dumps(options)], capture_output=True, text=True)
+            if finished.returncode != 0:
+                raise AssertionError(f"{options}: {finished.stderr}")
+            paths[kind].append(str(path))
+    return paths
+
+
+@unittest.skipUnless(PROGRAM, "LOPT_PROGRAM does not name the program")
+class Mutants(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        directory = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(directory.cleanup)
+        cls.directory = pathlib.Path(directory.name)
+        cls.paths = write_theta_files(cls.directory)
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        cls.addClassCleanup(torch.set_num_threads, threads)
+
+    def test_each_mutant_of_the_rules_is_found_by_every_type_that_runs_it(self):
+        reader = Reader()
+        lines = {path: reader.lines(path) for paths in self.paths.values() for path in paths}
+        counts, not_found = collections.Counter(), collections.defaultdict(list)
+        for mutant in mutants(reader.tree):
+            module = reader.module(mutant)
+            kinds = types_of(mutant)
+            for kind in kinds:
+                paths = self.paths[kind]
+                within = mutant.where.split(".")[-1]
+                if not within.isupper() and "BETA" not in within and within != "_WARMUP":
+                    paths = [path for path in paths if mutant.line in lines[path]]
+                    if not paths and len(kinds) > 1:
+                        continue
+                counts[kind, "tried"] += 1
+                if any(reader.refuses(module, path) for path in paths):
+                    counts[kind, "found"] += 1
+                else:
+                    not_found[mutant.name].append(kind)
+        self.write_table(counts)
+        listed = {name: kinds for names in NOT_FOUND.values() for name, kinds in names.items()}
+        for name in {**not_found, **listed}:
+            with self.subTest(name):
+                self.assertEqual(not_found.get(name, []), listed.get(name, []))
+
+    def test_each_update_left_out_is_found_by_every_type(self):
+        reader, module = Reader(), None
+        for kind, paths in self.paths.items():
+            module = module or reader.module()
+            for path in paths:
+                for update in range(ThetaFile(path).golden_steps):
+                    with self.subTest(f"{kind} without update {update}"):
+                        self.assertTrue(reader.refuses(module, path, update))
+
+    def write_table(self, counts):
+        lines = ["| Type | Mutants | Found | Listed |", "|---|---|---|---|"]
+        for kind in FILES:
+            tried, found = counts[kind, "tried"], counts[kind, "found"]
+            lines.append(f"| {kind} | {tried} | {found} | {tried - found} |")
+        text = "\n".join(lines) + "\n"
+        print("\n" + text)
+        if "LOPT_MUTANTS_TABLE" in os.environ:
+            pathlib.Path(os.environ["LOPT_MUTANTS_TABLE"]).write_text(text)
+
+
+if __name__ == "__main__":
+    unittest.main()
