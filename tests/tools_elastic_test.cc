@@ -314,10 +314,12 @@ TEST_CASE("A connection ends that has as many frames untaken as it reads ahead")
     arrived.WaitFor(std::chrono::minutes(1));  // it is there
   }
   worker.reset();
+  std::optional<Connections::Event> event;
   WaitUntil("the learner knows", [&] {
-    const auto event = learner->Poll();
+    event = learner->Poll();
     return event && event->what == Connections::Event::What::kClosed;
   });
+  CHECK_EQ(event->connection, opened->connection);
 }
 
 // Certificates of the names "learner" and "worker", signed by "ca", and "stranger", signed by
