@@ -199,6 +199,7 @@ void ForEveryReader(
 
 double Deviation(float wanted, float got) {
   if (wanted == got || (std::isnan(wanted) && std::isnan(got))) return 0;
+  if (std::isnan(wanted) || std::isnan(got)) return std::numeric_limits<double>::infinity();
   return std::abs(double{wanted} - double{got});
 }
 
@@ -211,9 +212,7 @@ double Greatest(std::span<const float> values) {
 double GreatestDeviation(std::span<const float> a, std::span<const float> b) {
   double greatest = 0;
   for (size_t i = 0; i < a.size(); ++i) {
-    const double deviation = Deviation(a[i], b[i]);
-    if (std::isnan(deviation)) return std::numeric_limits<double>::infinity();
-    greatest = std::max(greatest, deviation);
+    greatest = std::max(greatest, Deviation(a[i], b[i]));
   }
   return greatest;
 }
@@ -372,7 +371,7 @@ GoldenDeviation CompareGoldenResult(const GoldenSteps& golden, std::string reade
       const float wanted = golden.result[entry.offset + i];
       const float got = result[entry.offset + i];
       const double deviation = Deviation(wanted, got);
-      const bool within = deviation <= limit || std::isinf(limit);
+      const bool within = deviation <= limit;
       const double share = within ? (deviation == 0 || std::isinf(limit) ? 0 : deviation / limit)
                                   : std::numeric_limits<double>::infinity();
       if (share > worst_share || (!within && deviation > worst.deviation)) {

@@ -60,7 +60,7 @@ struct GoldenDeviation {
   int64_t element = 0;  // in the tensor
   float wanted = 0;
   float got = 0;
-  double deviation = 0;  // |wanted - got|; NaN if one of them alone is NaN
+  double deviation = 0;  // |wanted - got|; infinite if one of them alone is NaN
   double limit = 0;
   bool within = true;
 
