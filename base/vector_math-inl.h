@@ -15,14 +15,14 @@ namespace HWY_NAMESPACE {
 
 // Each of these passes NaN on. Polynomials: S. Moshier, Cephes Math Library 2.2.
 
-// max(low, x). x86 returns the second operand where one is NaN, Arm returns NaN.
+// max(low, x). Where one is NaN, x86's instruction returns the second operand, Arm's the other.
 template <class V>
 HWY_INLINE V AtLeast(V low, V x) {
   namespace hn = hwy::HWY_NAMESPACE;
-#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
-  return hn::IfThenElse(hn::Lt(x, low), low, x);
-#else
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
   return hn::Max(low, x);
+#else
+  return hn::IfThenElse(hn::Lt(x, low), low, x);
 #endif
 }
 
