@@ -54,7 +54,7 @@ constexpr int64_t kRowsAhead = 16;                   // that are asked for befor
 template <int kR, int kV>
 struct Tile {
   static constexpr int kVectors = kR * kV;
-  HWY_INLINE Tile() {}
+  HWY_INLINE Tile() {}  // NOLINT: a defaulted one is like an implicit one
   V sums[kVectors];
 };
 
