@@ -63,7 +63,7 @@ bool IsThetaFile(const ArrayFile& file) {
 // JSON in lines of kWidth characters, of which `used` of the first are taken: what fits into a line
 // stays in one, else each of its parts begins one.
 std::string Wrapped(const Json& json, size_t indent, size_t used) {
-  const std::string line = json.dump();
+  std::string line = json.dump();
   if (used + line.size() <= kWidth || !json.is_structured() || json.empty()) return line;
   std::vector<std::string> parts;
   for (const auto& [key, value] : json.items()) {
