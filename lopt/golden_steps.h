@@ -55,14 +55,14 @@ std::optional<GoldenSteps> TakeGoldenSteps(const ArrayFile& file, const std::str
 
 // How one reader's result compares: the element that is farthest beside its limit.
 struct GoldenDeviation {
-  std::string reader;  // "avx2", ..., or "plain": the plain implementation
-  std::string tensor;
-  int64_t element = 0;  // in the tensor
-  float wanted = 0;
-  float got = 0;
+  std::string reader;    // "avx2", ..., or "plain": the plain implementation
+  std::string tensor;    // the golden tensor's name
+  int64_t element = 0;   // in the tensor
+  float wanted = 0;      // the number in the file
+  float got = 0;         // the reader's
   double deviation = 0;  // |wanted - got|; infinite if one of them alone is NaN
-  double limit = 0;
-  bool within = true;
+  double limit = 0;      // of the tensor
+  bool within = true;    // whether the deviation is at most the limit
 
   // "the optimizer does not do what it did when the file was written: golden/result/plain/w at 2:
   // 1.02 wanted, got 1.03 on avx2, which is 0.01 off; accepted are 0.001".
