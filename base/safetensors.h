@@ -12,14 +12,15 @@ namespace lopt {
 
 // A safetensors file: arrays and text metadata.
 struct ArrayFile {
-  NamedArrays arrays;
-  std::map<std::string, std::string> metadata;
+  NamedArrays arrays;                           // the tensors
+  std::map<std::string, std::string> metadata;  // texts by name
 };
 
-// Both throw Error that names the file (`source`) and what is wrong: not readable, header too long
-// or not JSON, unknown dtype, data offsets that overlap, leave a gap, run past the end or do not
-// fit the shape, trailing bytes. Format: https://huggingface.co/docs/safetensors.
+// Reads a file. Throws Error that names it and what is wrong: not readable, header too long or not
+// JSON, unknown dtype, data offsets that overlap, leave a gap, run past the end or do not fit the
+// shape, trailing bytes. Format: https://huggingface.co/docs/safetensors.
 ArrayFile ReadArrayFile(const std::string& path);
+// The same of the bytes of a file, which is called `source` in errors.
 ArrayFile ParseArrayFile(std::span<const std::byte> bytes, const std::string& source);
 // The bytes of the file; the same arrays and metadata give the same bytes. Data starts 64-byte
 // aligned and lies by falling element size, then name, so every array is aligned to its elements.
