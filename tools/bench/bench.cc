@@ -44,8 +44,8 @@ constexpr const char* kBenchExamples =
     "  lopt bench --device cuda\n"
     "  lopt bench --estimators config.json --theta theta.safetensors --out DIR\n";
 
-// Standard output for one JSON object: until it is printed, all else that this process writes there
-// (log lines) goes to standard error.
+// Standard output for one JSON object: while it lives, all else that this process writes there (log
+// lines) goes to standard error.
 class JsonOutput {
  public:
   JsonOutput() : output_(dup(STDOUT_FILENO)) { Redirect(STDERR_FILENO); }
@@ -56,16 +56,11 @@ class JsonOutput {
   JsonOutput(const JsonOutput&) = delete;
   JsonOutput& operator=(const JsonOutput&) = delete;
 
-  // A part of the object, at once; what else is written still goes elsewhere.
+  // Writes the object, or a part of it, at once.
   void Write(const std::string& text) const {
     Redirect(output_);
     fmt::print("{}\n", text);
     Redirect(STDERR_FILENO);
-  }
-  // All of it, or what is left.
-  void Print(const std::string& text) const {
-    Redirect(output_);
-    fmt::print("{}\n", text);
   }
 
  private:
@@ -127,7 +122,7 @@ int BenchEstimatorsCommand(const po::variables_map& values, int threads) {
     WriteRecordFile(*directory + "/" + kEstimatorBenchFile, bench);
   }
   if (output) {
-    output->Print(RecordText(bench, 2));
+    output->Write(RecordText(bench, 2));
   } else {
     PrintEstimators(bench);
   }
@@ -198,7 +193,7 @@ int BenchDeviceCommand(const po::variables_map& values, const BenchOptions& opti
       json["device"]["launch_seconds"] = speed.launch_seconds;
     }
     json["workloads"] = rows;
-    output->Print(json.dump(2));
+    output->Write(json.dump(2));
   }
   return kExitDone;
 }
@@ -361,7 +356,7 @@ int BenchCommand(const std::vector<std::string>& arguments) {
       std::fflush(stdout);
     }
   }
-  if (output) output->Print("]}");
+  if (output) output->Write("]}");
   Require(failed.empty(), "bench: {} of {} workloads failed, as their rows say: {}", failed.size(),
           chosen.size(), fmt::join(failed, ", "));
   return kExitDone;

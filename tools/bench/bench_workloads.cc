@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <tuple>
@@ -32,6 +31,7 @@
 #include "tools/bench/bench_tasks.h"
 #include "tools/own_command.h"
 #include "tools/presets.h"
+#include "tools/scratch_directory.h"
 
 extern char** environ;
 
@@ -342,20 +342,6 @@ MetaTrainConfig PresetOptions(const std::string& name) {
   return ReadOptions<MetaTrainConfig>(MetaTrainPresets().Find(name));
 }
 
-// A temporary directory that goes with its owner.
-struct ScratchDirectory {
-  std::string path;
-  ScratchDirectory() {
-    std::string name = (std::filesystem::temp_directory_path() / "lopt-bench-XXXXXX").string();
-    Require(mkdtemp(name.data()) != nullptr, "bench: cannot make a directory {}", name);
-    path = name;
-  }
-  ~ScratchDirectory() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path, ignored);
-  }
-};
-
 // Updates of theta as `lopt meta-train` makes them, from the first on: the time of its loop, with
 // everything from handing out theta to the metrics, but not what comes before and after.
 Workload MetaUpdates(const std::string& name, const MetaTrainConfig& config, int threads,
@@ -363,7 +349,7 @@ Workload MetaUpdates(const std::string& name, const MetaTrainConfig& config, int
   return {.name = name, .all_threads = true, .unit = "updates", .timed = [=](int64_t updates) {
             MetaTrainConfig run = config;
             run.meta_steps = updates;
-            const std::string path = out ? out->path + "/run" : "";
+            const std::string path = out ? *out / "run" : "";
             return RunMetaTraining(
                        run, {.out_dir = path, .threads = threads, .overwrite = out != nullptr})
                 .seconds;
@@ -375,7 +361,7 @@ Workload MetaUpdates(const std::string& name, const MetaTrainConfig& config, int
 Workload Tutorial(const std::string& name, const std::string& preset, int64_t num_tasks,
                   int threads, bool writes) {
   Workload workload = MetaUpdates(name, PresetOptions(preset), threads,
-                                  writes ? std::make_shared<ScratchDirectory>() : nullptr);
+                                  writes ? std::make_shared<ScratchDirectory>("bench") : nullptr);
   const double replica_flop = 50 * (SmallImages().Flop() + MlpLoptFlop(2410) + MlpLoptFlop(10));
   workload.flop = replica_flop * 2 * static_cast<double>(num_tasks);
   return workload;
@@ -404,16 +390,16 @@ Workload Normals() {
 // The checkpoint of a tutorial run, flushed to disk.
 Workload CheckpointWrite(int threads) {
   struct Data {
-    ScratchDirectory directory;
+    ScratchDirectory directory{"bench"};
     Checkpoint checkpoint;
     std::unique_ptr<CheckpointStore> store;
   };
   auto data = std::make_shared<Data>();
   MetaTrainConfig config = PresetOptions("tutorial");
   config.meta_steps = 1;
-  RunMetaTraining(config, {.out_dir = data->directory.path, .threads = threads});
-  data->store = std::make_unique<CheckpointStore>(data->directory.path + "/checkpoints",
-                                                  CheckpointRetention{});
+  RunMetaTraining(config, {.out_dir = data->directory.path(), .threads = threads});
+  data->store =
+      std::make_unique<CheckpointStore>(data->directory / "checkpoints", CheckpointRetention{});
   data->checkpoint = *data->store->ReadNewest();
   const auto write = [data] {
     ++data->checkpoint.learner.outer_step;
@@ -425,10 +411,10 @@ Workload CheckpointWrite(int threads) {
 // A process of its own: the tutorial's first update, from the start of the process to its end,
 // files written.
 Workload FirstUpdate(int threads) {
-  auto directory = std::make_shared<ScratchDirectory>();
+  auto directory = std::make_shared<ScratchDirectory>("bench");
   return {
       .name = "first_update", .all_threads = true, .unit = "runs", .call = [directory, threads] {
-        const std::string out = directory->path + "/run";
+        const std::string out = *directory / "run";
         const std::string thread_count = std::to_string(threads);
         std::vector<std::string> words = OwnCommand();
         const std::vector<std::string> command = {

@@ -3,37 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <sstream>
+
+#include "tools/wrapped.h"
 
 namespace lopt {
 namespace {
 
 using checks::CheckOutcome;
 
-constexpr size_t kColumns = 80;
 constexpr size_t kStatusWidth = 8;
 constexpr size_t kNameWidth = 13;
 constexpr size_t kMostOfConfig = 300;
-
-// Words in lines of at most kColumns, the first of which begins with `head`, the others with as
-// many spaces.
-std::string Wrapped(const std::string& head, const std::string& text) {
-  std::string lines = head;
-  size_t column = head.size();
-  std::istringstream words(text);
-  bool first = true;
-  for (std::string word; words >> word; first = false) {
-    if (!first && column + 1 + word.size() > kColumns) {
-      lines += "\n" + std::string(head.size(), ' ');
-      column = head.size();
-      first = true;
-    }
-    lines += (first ? "" : " ") + word;
-    column += word.size() + (first ? 0 : 1);
-  }
-  lines.erase(lines.find_last_not_of(' ') + 1);
-  return lines + "\n";
-}
 
 // JSON on one line, with spaces to wrap it at.
 std::string Spaced(const std::string& json) {

@@ -34,8 +34,10 @@
 #include "tools/build_info.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
+#include "tools/scratch_directory.h"
 #include "tools/selftest/known.h"
 #include "tools/selftest/trainings.h"
+#include "tools/wrapped.h"
 
 namespace lopt {
 
@@ -47,63 +49,21 @@ namespace {
 constexpr const char* kSynopsis = "lopt selftest [OPTIONS]";
 
 constexpr const char* kExamples =
-    "Whether what is installed here does what it is known to do, in less than half a minute, from "
-    "the\n"
+    "Checks this installation against known results, in less than half a minute and from the\n"
     "installed files alone: random numbers, steps of every optimizer, the trained optimizers, a\n"
-    "meta-training, files, and a job of two ranks, on every instruction set of the machine. Prints "
-    "a\n"
-    "table. Exits with 1 if anything failed; what is not there to be tried is skipped with the "
-    "reason.\n"
+    "meta-training, files, and a job of two ranks, on every instruction set of the machine. "
+    "Prints\n"
+    "a table. Exits with 1 if a check failed. Skips what is not installed, with the reason.\n"
     "\n"
     "Examples:\n"
     "  lopt selftest\n"
     "  lopt selftest --mpiexec 'srun --mpi=pmi2'\n";
-
-constexpr size_t kColumns = 80;
 
 // What a check throws that cannot be made here, with the reason.
 class Skipped : public Error {
  public:
   using Error::Error;
 };
-
-// A directory that is removed with all that is in it.
-class ScratchDirectory {
- public:
-  ScratchDirectory() : path_(fs::temp_directory_path() / "lopt-selftest-XXXXXX") {
-    Require(::mkdtemp(path_.data()) != nullptr, "cannot make a directory like {} (TMPDIR)", path_);
-  }
-  ~ScratchDirectory() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  ScratchDirectory(const ScratchDirectory&) = delete;
-  ScratchDirectory& operator=(const ScratchDirectory&) = delete;
-
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
-
-// Words in lines of at most kColumns, indented.
-std::string Wrapped(const std::string& text) {
-  const std::string indent = "      ";
-  std::string lines;
-  std::string line;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find_first_of(" \n", at), text.size());
-    const std::string word = text.substr(at, end - at);
-    at = end + 1;
-    if (word.empty()) continue;
-    if (!line.empty() && indent.size() + line.size() + 1 + word.size() > kColumns) {
-      lines += indent + line + "\n";
-      line.clear();
-    }
-    line += (line.empty() ? "" : " ") + word;
-  }
-  return lines + indent + line + "\n";
-}
 
 // The checks with their results, a line for each as it ends.
 class Table {
@@ -128,7 +88,7 @@ class Table {
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     ++checks_;
     fmt::print("{:<61} {:<8} {:>9.2f}\n", name, result, seconds.count());
-    if (!reason.empty()) fmt::print("{}", Wrapped(reason));
+    if (!reason.empty()) fmt::print("{}", Wrapped("      ", reason));
     std::fflush(stdout);
   }
 
@@ -339,7 +299,7 @@ int SelftestCommand(const std::vector<std::string>& arguments) {
   }
 
   const QuietLog quiet;
-  const ScratchDirectory scratch;
+  const ScratchDirectory scratch("selftest");
   const std::string best = CurrentIsa();
   fmt::print("lopt {} on {}\n", VersionAndCommit(GetBuildInfo()), fmt::join(SupportedIsas(), ", "));
   Table table;

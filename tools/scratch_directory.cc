@@ -1,0 +1,23 @@
+#include "tools/scratch_directory.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+
+#include "base/error.h"
+
+namespace lopt {
+
+ScratchDirectory::ScratchDirectory(const std::string& purpose)
+    : path_(std::filesystem::temp_directory_path() / fmt::format("lopt-{}-XXXXXX", purpose)) {
+  Require(::mkdtemp(path_.data()) != nullptr, "cannot make a directory like {} (TMPDIR)", path_);
+}
+
+ScratchDirectory::~ScratchDirectory() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+}  // namespace lopt
