@@ -17,6 +17,7 @@
 #include "base/isa.h"
 #include "base/key.h"
 #include "base/workspace.h"
+#include "lopt/factored.h"
 #include "lopt/registry.h"
 
 namespace lopt {
@@ -69,9 +70,7 @@ constexpr int64_t kNumSteps = 10000;
 Layout WithUpdates(const Layout& layout, int64_t updates) {
   std::vector<std::pair<std::string, Shape>> tensors;
   for (const LayoutEntry& entry : layout.entries()) {
-    Shape shape = entry.shape;
-    shape.insert(shape.begin(), updates);
-    tensors.emplace_back(entry.name, std::move(shape));
+    tensors.emplace_back(entry.name, Copies(updates, entry.shape));
   }
   return Layout(std::move(tensors));
 }

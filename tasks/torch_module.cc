@@ -42,6 +42,14 @@ Search SearchTorchModule() {
   return search;
 }
 
+// Why the files that were found are not opened, as the end of a sentence.
+std::string Refusal(const Search& search) {
+  return fmt::format(
+      "not opened, since {} (only root, this user and the owner of the program are "
+      "trusted; {} names a directory that is trusted besides)",
+      fmt::join(search.refused, "; "), kModuleDirectory);
+}
+
 // The first type in a config, or in a config in it, that the module makes; empty: none.
 std::string FirstTorchType(const nlohmann::ordered_json& json, const TaskTypes& torch) {
   if (json.is_object() && json.contains("type") && json["type"].is_string()) {
@@ -86,12 +94,7 @@ std::optional<std::string> FindTorchModule() { return SearchTorchModule().path; 
 std::string WhyNoTorchModule() {
   const Search search = SearchTorchModule();
   if (search.path) return "";
-  if (!search.refused.empty()) {
-    return fmt::format(
-        "not opened, since {} (only root, this user and the owner of the program are "
-        "trusted; {} names a directory that is trusted besides)",
-        fmt::join(search.refused, "; "), kModuleDirectory);
-  }
+  if (!search.refused.empty()) return Refusal(search);
   return fmt::format(
       "not installed (it is built where LibTorch is found; Debian: libtorch-dev); looked in: {}",
       fmt::join(TorchModuleDirectories(), ", "));
@@ -122,13 +125,15 @@ const TorchModule& OpenTorchModule(const std::string& who) {
 }
 
 std::string MissingTorchModule(const Config& task) {
-  if (FindTorchModule()) return "";
+  const Search search = SearchTorchModule();
+  if (search.path) return "";
   TaskTypes torch("task");
   torch_types::AddAll(&torch);
   const std::string type = FirstTorchType(task.json(), torch);
   if (type.empty()) return "";
-  return fmt::format("{} needs the torch module {}, which is not installed (Debian: libtorch-dev)",
-                     type, kFileName);
+  return fmt::format(
+      "{} needs the torch module {}, which is {}", type, kFileName,
+      search.refused.empty() ? "not installed (Debian: libtorch-dev)" : Refusal(search));
 }
 
 std::shared_ptr<const TaskFamily> MakeTorchTask(const Config& config,
