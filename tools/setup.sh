@@ -61,7 +61,7 @@ install_packages() {
       else
         {
           echo "In a container of Debian it goes on (docker does, too):"
-          echo "  podman run --rm -it -v \"\$PWD\":/lopt -w /lopt docker.io/library/debian:12 $command_line"
+          echo "  podman run --rm -it -v \"\$PWD\":/lopt -w /lopt debian:12 $command_line"
           echo "Without one, install what these Debian packages hold, then run $again:"
           printf '  %s\n' "$*"
         } >&2
