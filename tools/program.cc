@@ -30,7 +30,7 @@ constexpr Command kCommands[] = {
     {"inspect", "What a checkpoint or a .safetensors file holds.", InspectCommand},
     {"completion", "Print what completes command lines in bash, zsh or fish.", CompletionCommand},
     {"manual", "Write the manual pages of lopt and its commands.", ManualCommand},
-    {"selftest", "Whether what is installed here does what it is known to do.", SelftestCommand},
+    {"selftest", "Check this installation against known results.", SelftestCommand},
     {"version", "What this program was built from, and what it runs on.", VersionCommand},
 };
 
