@@ -2,7 +2,7 @@
 
 #include <Eigen/Core>
 
-#include "base/headers_hash.h"
+#include "lopt/base/headers_hash.h"
 
 // What objects of C++ look like in memory where this is compiled, as a literal: lopt's own headers
 // (base/headers_hash.h), the compiler and language, the standard library and Eigen. What is opened

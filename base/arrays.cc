@@ -1,4 +1,4 @@
-#include "base/arrays.h"
+#include "lopt/base/arrays.h"
 
 #include <fmt/format.h>
 

@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "base/buffer.h"
-#include "base/error.h"
-#include "base/layout.h"
+#include "lopt/base/buffer.h"
+#include "lopt/base/error.h"
+#include "lopt/base/layout.h"
 
 namespace lopt {
 

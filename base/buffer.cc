@@ -1,10 +1,10 @@
-#include "base/buffer.h"
+#include "lopt/base/buffer.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "base/error.h"
-#include "base/heap_memory.h"
+#include "lopt/base/error.h"
+#include "lopt/base/heap_memory.h"
 
 namespace lopt {
 

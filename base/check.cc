@@ -1,9 +1,9 @@
-#include "base/check.h"
+#include "lopt/base/check.h"
 
 #include <algorithm>
 #include <chrono>
 
-#include "base/error.h"
+#include "lopt/base/error.h"
 
 namespace lopt::checks {
 

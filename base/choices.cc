@@ -1,11 +1,11 @@
-#include "base/choices.h"
+#include "lopt/base/choices.h"
 
 #include <fmt/format.h>
 
 #include <vector>
 
-#include "base/error.h"
-#include "base/nearest_name.h"
+#include "lopt/base/error.h"
+#include "lopt/base/nearest_name.h"
 
 namespace lopt {
 namespace {

@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "base/workspace.h"
+#include "lopt/base/workspace.h"
 
 namespace lopt::checks {
 

@@ -1,4 +1,4 @@
-#include "base/config.h"
+#include "lopt/base/config.h"
 
 #include <fmt/format.h>
 
@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "base/error.h"
-#include "base/file.h"
-#include "base/strict_json.h"
+#include "lopt/base/error.h"
+#include "lopt/base/file.h"
+#include "lopt/base/strict_json.h"
 
 namespace lopt {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
-#include "base/cuda.cuh"
-#include "base/cuda.h"
+#include "lopt/base/cuda.cuh"
+#include "lopt/base/cuda.h"
 
 namespace lopt {
 namespace {

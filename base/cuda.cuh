@@ -5,7 +5,7 @@
 #include <cstring>
 #include <string>
 
-#include "base/cuda.h"
+#include "lopt/base/cuda.h"
 
 namespace lopt {
 

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "base/device.h"
+#include "lopt/base/device.h"
 
 namespace lopt {
 

@@ -1,6 +1,6 @@
 // In place of cuda.cu where there is no CUDA compiler.
-#include "base/cuda.h"
-#include "base/error.h"
+#include "lopt/base/cuda.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 

@@ -1,13 +1,13 @@
-#include "base/describe_fields.h"
+#include "lopt/base/describe_fields.h"
 
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/config.h"
-#include "base/field_values.h"
-#include "base/type_table.h"
+#include "lopt/base/config.h"
+#include "lopt/base/field_values.h"
+#include "lopt/base/type_table.h"
 
 namespace lopt {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "base/options.h"
+#include "lopt/base/options.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "base/device.h"
+#include "lopt/base/device.h"
 
 #include <algorithm>
 #include <charconv>
@@ -6,10 +6,10 @@
 #include <system_error>
 #include <utility>
 
-#include "base/cuda.h"
-#include "base/emulated_device.h"
-#include "base/error.h"
-#include "base/heap_memory.h"
+#include "lopt/base/cuda.h"
+#include "lopt/base/emulated_device.h"
+#include "lopt/base/error.h"
+#include "lopt/base/heap_memory.h"
 
 namespace lopt {
 namespace {

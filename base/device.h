@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/buffer.h"
+#include "lopt/base/buffer.h"
 
 namespace lopt {
 

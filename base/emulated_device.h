@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "base/block_device.h"
-#include "base/device.h"
+#include "lopt/base/block_device.h"
+#include "lopt/base/device.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "base/environment.h"
+#include "lopt/base/environment.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@
 #include <thread>
 #include <utility>
 
-#include "base/parallel.h"
+#include "lopt/base/parallel.h"
 
 namespace lopt {
 namespace {

@@ -8,8 +8,8 @@
 #include <string>
 #include <string_view>
 
-#include "base/file_system.h"
-#include "base/process_identity.h"
+#include "lopt/base/file_system.h"
+#include "lopt/base/process_identity.h"
 
 namespace lopt {
 

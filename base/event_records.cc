@@ -1,4 +1,4 @@
-#include "base/event_records.h"
+#include "lopt/base/event_records.h"
 
 #include <boost/crc.hpp>
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "base/field_values.h"
+#include "lopt/base/field_values.h"
 
 #include <fmt/format.h>
 

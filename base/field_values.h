@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/fields.h"
+#include "lopt/base/fields.h"
 
 namespace lopt {
 

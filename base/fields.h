@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/choices.h"
+#include "lopt/base/choices.h"
 
 namespace lopt {
 

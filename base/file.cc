@@ -1,4 +1,4 @@
-#include "base/file.h"
+#include "lopt/base/file.h"
 
 #include <fmt/format.h>
 
@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <utility>
 
-#include "base/environment.h"
-#include "base/error.h"
+#include "lopt/base/environment.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 namespace {

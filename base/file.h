@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/file_system.h"
+#include "lopt/base/file_system.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "base/file_system.h"
+#include "lopt/base/file_system.h"
 
 #include <dirent.h>
 #include <fcntl.h>

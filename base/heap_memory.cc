@@ -1,4 +1,4 @@
-#include "base/heap_memory.h"
+#include "lopt/base/heap_memory.h"
 
 #include <cstring>
 #include <new>

@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "base/buffer.h"
+#include "lopt/base/buffer.h"
 
 namespace lopt {
 

@@ -1,3 +1,3 @@
-#include "base/instances.h"
+#include "lopt/base/instances.h"
 
 LOPT_INSTANCES()

@@ -1,4 +1,4 @@
-#include "base/isa.h"
+#include "lopt/base/isa.h"
 
 #include <fmt/format.h>
 #include <hwy/highway.h>
@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <map>
 
-#include "base/dispatch.h"
-#include "base/error.h"
+#include "lopt/base/dispatch.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 namespace {

@@ -1,12 +1,12 @@
-#include "base/key.h"
+#include "lopt/base/key.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "base/error.h"
-#include "base/key_device.h"
-#include "base/key_kernel.h"
+#include "lopt/base/error.h"
+#include "lopt/base/key_device.h"
+#include "lopt/base/key_kernel.h"
 
 namespace lopt {
 namespace {

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include "base/block_device.h"
-#include "base/key.h"
+#include "lopt/base/block_device.h"
+#include "lopt/base/key.h"
 
 namespace lopt {
 

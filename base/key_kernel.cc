@@ -1,14 +1,14 @@
-#include "base/key_kernel.h"
+#include "lopt/base/key_kernel.h"
 
 #include <cstring>
 #include <limits>
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "base/key_kernel.cc"
+#define HWY_TARGET_INCLUDE "lopt/base/key_kernel.cc"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "base/dispatch.h"
+#include "lopt/base/dispatch.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lopt {

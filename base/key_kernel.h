@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/key_device.h"
+#include "lopt/base/key_device.h"
 
 namespace lopt {
 

@@ -1,11 +1,11 @@
-#include "base/layout.h"
+#include "lopt/base/layout.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <set>
 
-#include "base/error.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 

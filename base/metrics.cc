@@ -1,9 +1,9 @@
-#include "base/metrics.h"
+#include "lopt/base/metrics.h"
 
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 namespace {

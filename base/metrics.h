@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "base/output_file.h"
+#include "lopt/base/output_file.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "base/nearest_name.h"
+#include "lopt/base/nearest_name.h"
 
 #include <fmt/format.h>
 

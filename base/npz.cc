@@ -1,4 +1,4 @@
-#include "base/npz.h"
+#include "lopt/base/npz.h"
 
 #include <zip.h>
 
@@ -6,9 +6,9 @@
 #include <memory>
 #include <string_view>
 
-#include "base/error.h"
-#include "base/file.h"
-#include "base/npy.h"
+#include "lopt/base/error.h"
+#include "lopt/base/file.h"
+#include "lopt/base/npy.h"
 
 namespace lopt {
 namespace {

@@ -1,4 +1,4 @@
-#include "base/options.h"
+#include "lopt/base/options.h"
 
 #include <fmt/format.h>
 
@@ -8,12 +8,12 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/error.h"
-#include "base/field_values.h"
-#include "base/nearest_name.h"
-#include "base/problems.h"
-#include "base/strict_json.h"
-#include "base/type_table.h"
+#include "lopt/base/error.h"
+#include "lopt/base/field_values.h"
+#include "lopt/base/nearest_name.h"
+#include "lopt/base/problems.h"
+#include "lopt/base/strict_json.h"
+#include "lopt/base/type_table.h"
 
 namespace lopt {
 namespace {

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/config.h"
-#include "base/fields.h"
+#include "lopt/base/config.h"
+#include "lopt/base/fields.h"
 
 namespace lopt {
 

@@ -1,13 +1,13 @@
-#include "base/output_directory.h"
+#include "lopt/base/output_directory.h"
 
 #include <algorithm>
 #include <filesystem>
 #include <string>
 #include <vector>
 
-#include "base/environment.h"
-#include "base/error.h"
-#include "base/file.h"
+#include "lopt/base/environment.h"
+#include "lopt/base/error.h"
+#include "lopt/base/file.h"
 
 namespace lopt {
 

@@ -1,8 +1,8 @@
-#include "base/output_file.h"
+#include "lopt/base/output_file.h"
 
 #include <span>
 
-#include "base/error.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 namespace {

@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/file.h"
+#include "lopt/base/file.h"
 
 namespace lopt {
 

@@ -5,10 +5,10 @@
 #include <utility>
 #include <vector>
 
-#include "base/denormals.h"
-#include "base/error.h"
-#include "base/first_failure.h"
-#include "base/parallel.h"
+#include "lopt/base/denormals.h"
+#include "lopt/base/error.h"
+#include "lopt/base/first_failure.h"
+#include "lopt/base/parallel.h"
 
 namespace lopt {
 namespace {

@@ -1,9 +1,9 @@
-#include "base/permutation.h"
+#include "lopt/base/permutation.h"
 
 #include <cmath>
 #include <limits>
 
-#include "base/error.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 

@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <span>
 
-#include "base/key.h"
-#include "base/permutation_device.h"
-#include "base/workspace.h"
+#include "lopt/base/key.h"
+#include "lopt/base/permutation_device.h"
+#include "lopt/base/workspace.h"
 
 namespace lopt {
 

@@ -1,9 +1,9 @@
-#include "base/pictures.h"
+#include "lopt/base/pictures.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "base/error.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 namespace {

@@ -1,4 +1,4 @@
-#include "base/platform.h"
+#include "lopt/base/platform.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

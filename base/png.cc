@@ -1,8 +1,8 @@
-#include "base/png.h"
+#include "lopt/base/png.h"
 
 #include <png.h>
 
-#include "base/error.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "base/pictures.h"
+#include "lopt/base/pictures.h"
 
 namespace lopt {
 

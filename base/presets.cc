@@ -1,12 +1,12 @@
-#include "base/presets.h"
+#include "lopt/base/presets.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "base/error.h"
-#include "base/nearest_name.h"
+#include "lopt/base/error.h"
+#include "lopt/base/nearest_name.h"
 
 namespace lopt {
 namespace {

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/config.h"
+#include "lopt/base/config.h"
 
 namespace lopt {
 

@@ -1,8 +1,8 @@
-#include "base/problems.h"
+#include "lopt/base/problems.h"
 
 #include <utility>
 
-#include "base/error.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "base/process_identity.h"
+#include "lopt/base/process_identity.h"
 
 #include <unistd.h>
 
@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <csignal>
 
-#include "base/platform.h"
+#include "lopt/base/platform.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "base/program_files.h"
+#include "lopt/base/program_files.h"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -8,8 +8,8 @@
 
 #include <cerrno>
 
-#include "base/error.h"
-#include "base/platform.h"
+#include "lopt/base/error.h"
+#include "lopt/base/platform.h"
 
 namespace lopt {
 namespace {

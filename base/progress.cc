@@ -1,4 +1,4 @@
-#include "base/progress.h"
+#include "lopt/base/progress.h"
 
 #include <atomic>
 

@@ -1,4 +1,4 @@
-#include "base/record.h"
+#include "lopt/base/record.h"
 
 #include <fmt/format.h>
 
@@ -6,8 +6,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
-#include "base/strict_json.h"
+#include "lopt/base/error.h"
+#include "lopt/base/strict_json.h"
 
 namespace lopt {
 namespace {

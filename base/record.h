@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/config.h"
-#include "base/file.h"
+#include "lopt/base/config.h"
+#include "lopt/base/file.h"
 
 namespace lopt {
 

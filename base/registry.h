@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
-#include "base/options.h"
-#include "base/type_table.h"
+#include "lopt/base/options.h"
+#include "lopt/base/type_table.h"
 
 namespace lopt {
 

@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include "base/block_device.h"
-#include "base/key.h"
+#include "lopt/base/block_device.h"
+#include "lopt/base/key.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "base/run_lock.h"
+#include "lopt/base/run_lock.h"
 
 #include <fmt/format.h>
 #include <pthread.h>
@@ -10,11 +10,11 @@
 #include <exception>
 #include <optional>
 
-#include "base/error.h"
-#include "base/file.h"
-#include "base/output_directory.h"
-#include "base/process_identity.h"
-#include "base/record.h"
+#include "lopt/base/error.h"
+#include "lopt/base/file.h"
+#include "lopt/base/output_directory.h"
+#include "lopt/base/process_identity.h"
+#include "lopt/base/record.h"
 
 namespace lopt {
 namespace {

@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
-#include "base/environment.h"
-#include "base/wakeup.h"
+#include "lopt/base/environment.h"
+#include "lopt/base/wakeup.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "base/safetensors.h"
+#include "lopt/base/safetensors.h"
 
 #include <fmt/format.h>
 
@@ -8,8 +8,8 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "base/file.h"
-#include "base/strict_json.h"
+#include "lopt/base/file.h"
+#include "lopt/base/strict_json.h"
 
 namespace lopt {
 namespace {

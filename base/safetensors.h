@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/arrays.h"
+#include "lopt/base/arrays.h"
 
 namespace lopt {
 

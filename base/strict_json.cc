@@ -1,4 +1,4 @@
-#include "base/strict_json.h"
+#include "lopt/base/strict_json.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 namespace {

@@ -1,15 +1,15 @@
-#include "base/tensorboard.h"
+#include "lopt/base/tensorboard.h"
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <iterator>
 
-#include "base/error.h"
-#include "base/event_records.h"
-#include "base/file.h"
-#include "base/output_file.h"
-#include "base/png.h"
+#include "lopt/base/error.h"
+#include "lopt/base/event_records.h"
+#include "lopt/base/file.h"
+#include "lopt/base/output_file.h"
+#include "lopt/base/png.h"
 #include "tensorboard_event.pb.h"
 
 namespace lopt {

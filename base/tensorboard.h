@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "base/metrics.h"
-#include "base/pictures.h"
+#include "lopt/base/metrics.h"
+#include "lopt/base/pictures.h"
 
 namespace lopt {
 

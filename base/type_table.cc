@@ -1,16 +1,16 @@
-#include "base/type_table.h"
+#include "lopt/base/type_table.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "base/config.h"
-#include "base/error.h"
-#include "base/fields.h"
-#include "base/nearest_name.h"
-#include "base/problems.h"
-#include "base/strict_json.h"
+#include "lopt/base/config.h"
+#include "lopt/base/error.h"
+#include "lopt/base/fields.h"
+#include "lopt/base/nearest_name.h"
+#include "lopt/base/problems.h"
+#include "lopt/base/strict_json.h"
 
 namespace lopt {
 namespace {

@@ -3,7 +3,7 @@
 #include <chrono>
 #include <memory>
 
-#include "base/environment.h"
+#include "lopt/base/environment.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "base/workspace.h"
+#include "lopt/base/workspace.h"
 
 #include <algorithm>
 #include <iterator>

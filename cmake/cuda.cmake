@@ -48,7 +48,7 @@ function(lopt_cuda folder)
   # Their own flags and no precompiled headers.
   add_library(lopt_${folder}_cuda OBJECT ${sources})
   target_link_libraries(lopt_${folder}_cuda PRIVATE CUDA::cudart_static)
-  target_include_directories(lopt_${folder}_cuda PRIVATE ${PROJECT_SOURCE_DIR})
+  target_include_directories(lopt_${folder}_cuda PRIVATE ${lopt_include_dirs})
   target_compile_options(lopt_${folder}_cuda PRIVATE --expt-relaxed-constexpr --threads=2 -Xcompiler=-Wall,-Wextra,-Wno-unknown-pragmas
     -Xptxas=-v,--warn-on-spills $<$<BOOL:${LOPT_WERROR}>:--Werror=all-warnings>)
   list(TRANSFORM lopt_prefix_maps PREPEND -Xcompiler= OUTPUT_VARIABLE maps)

@@ -8,7 +8,6 @@ list(JOIN libraries " " lopt_components)
 
 install(TARGETS lopt lopt_headers lopt_all EXPORT lopt)
 install(EXPORT lopt NAMESPACE lopt:: DESTINATION ${config_dir} FILE loptTargets.cmake)
-install(EXPORT lopt_tools NAMESPACE lopt:: DESTINATION ${config_dir} FILE loptToolsTargets.cmake)
 if(LOPT_TORCH)
   install(EXPORT lopt_torch NAMESPACE lopt:: DESTINATION ${config_dir} FILE loptTorchTargets.cmake COMPONENT lopt-torch)
   install(TARGETS lopt_torch_module LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/lopt COMPONENT lopt-torch OPTIONAL)
@@ -43,7 +42,7 @@ configure_package_config_file(cmake/loptConfig.cmake.in ${PROJECT_BINARY_DIR}/cm
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/cmake/loptConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/cmake/loptConfig.cmake ${PROJECT_BINARY_DIR}/cmake/loptConfigVersion.cmake cmake/lopt_add_plugin.cmake
   cmake/lopt_find_grpc.cmake DESTINATION ${config_dir})
-install(FILES ${PROJECT_BINARY_DIR}/base/headers_hash.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lopt/base)
+install(FILES ${headers_hash} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lopt/base)
 
 # pkg-config: with static libraries their own are asked for at every link, with shared ones never.
 set(pc_requires fmt eigen3 nlohmann_json)

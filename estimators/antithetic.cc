@@ -1,12 +1,12 @@
-#include "estimators/antithetic.h"
+#include "lopt/estimators/antithetic.h"
 
 #include <cmath>
 #include <limits>
 #include <utility>
 
-#include "base/eigen.h"
-#include "base/error.h"
-#include "estimators/device_gradient.h"
+#include "lopt/base/eigen.h"
+#include "lopt/base/error.h"
+#include "lopt/estimators/device_gradient.h"
 
 namespace lopt {
 

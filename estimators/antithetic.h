@@ -6,10 +6,10 @@
 #include <span>
 #include <vector>
 
-#include "base/key.h"
-#include "estimators/diagnostics.h"
-#include "estimators/gradient_estimator.h"
-#include "estimators/inner_problem.h"
+#include "lopt/base/key.h"
+#include "lopt/estimators/diagnostics.h"
+#include "lopt/estimators/gradient_estimator.h"
+#include "lopt/estimators/inner_problem.h"
 
 namespace lopt {
 

@@ -1,12 +1,12 @@
-#include "estimators/device_gradient.h"
+#include "lopt/estimators/device_gradient.h"
 
 #include <algorithm>
 #include <cmath>
 #include <span>
 
-#include "base/error.h"
-#include "estimators/device_kernels.h"
-#include "estimators/device_launch.h"
+#include "lopt/base/error.h"
+#include "lopt/estimators/device_kernels.h"
+#include "lopt/estimators/device_launch.h"
 
 namespace lopt {
 namespace {

@@ -3,10 +3,10 @@
 #include <Eigen/Core>
 #include <vector>
 
-#include "base/arrays.h"
-#include "base/device.h"
-#include "estimators/persistent_gradient.h"
-#include "estimators/theta_rows.h"
+#include "lopt/base/arrays.h"
+#include "lopt/base/device.h"
+#include "lopt/estimators/persistent_gradient.h"
+#include "lopt/estimators/theta_rows.h"
 
 namespace lopt {
 

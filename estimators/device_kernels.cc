@@ -1,11 +1,11 @@
-#include "estimators/device_kernels.h"
+#include "lopt/estimators/device_kernels.h"
 
 #include <cstddef>
 #include <memory>
 #include <new>
 
-#include "base/emulated_device.h"
-#include "base/parallel.h"
+#include "lopt/base/emulated_device.h"
+#include "lopt/base/parallel.h"
 
 namespace lopt {
 namespace {

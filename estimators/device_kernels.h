@@ -3,15 +3,15 @@
 #include <cstdint>
 #include <variant>
 
-#include "base/device.h"
-#include "estimators/gradient_device.h"
-#include "estimators/window_device.h"
-#include "lopt/adafac_mlp_lopt_device.h"
-#include "lopt/celo2_device.h"
-#include "lopt/mlp_lopt_device.h"
-#include "tasks/given_gradient_device.h"
-#include "tasks/image_mlp_device.h"
-#include "tasks/quadratic_device.h"
+#include "lopt/base/device.h"
+#include "lopt/estimators/gradient_device.h"
+#include "lopt/estimators/window_device.h"
+#include "lopt/lopt/adafac_mlp_lopt_device.h"
+#include "lopt/lopt/celo2_device.h"
+#include "lopt/lopt/mlp_lopt_device.h"
+#include "lopt/tasks/given_gradient_device.h"
+#include "lopt/tasks/image_mlp_device.h"
+#include "lopt/tasks/quadratic_device.h"
 
 namespace lopt {
 

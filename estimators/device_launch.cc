@@ -1,4 +1,4 @@
-#include "estimators/device_launch.h"
+#include "lopt/estimators/device_launch.h"
 
 namespace lopt {
 

@@ -3,11 +3,11 @@
 #include <cstdint>
 #include <span>
 
-#include "base/arrays.h"
-#include "base/device.h"
-#include "estimators/device_program.h"
-#include "estimators/inner_problem.h"
-#include "estimators/window_device.h"
+#include "lopt/base/arrays.h"
+#include "lopt/base/device.h"
+#include "lopt/estimators/device_program.h"
+#include "lopt/estimators/inner_problem.h"
+#include "lopt/estimators/window_device.h"
 
 namespace lopt {
 

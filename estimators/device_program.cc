@@ -1,4 +1,4 @@
-#include "estimators/device_program.h"
+#include "lopt/estimators/device_program.h"
 
 #include <cxxabi.h>
 
@@ -12,14 +12,14 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
-#include "base/progress.h"
-#include "estimators/device_launch.h"
-#include "estimators/given_gradients.h"
-#include "estimators/lopt_state.h"
-#include "estimators/replica_keys.h"
-#include "lopt/device_rules.h"
-#include "tasks/device_tasks.h"
+#include "lopt/base/error.h"
+#include "lopt/base/progress.h"
+#include "lopt/estimators/device_launch.h"
+#include "lopt/estimators/given_gradients.h"
+#include "lopt/estimators/lopt_state.h"
+#include "lopt/estimators/replica_keys.h"
+#include "lopt/lopt/device_rules.h"
+#include "lopt/tasks/device_tasks.h"
 
 namespace lopt {
 namespace {

@@ -4,9 +4,9 @@
 #include <span>
 #include <variant>
 
-#include "base/device.h"
-#include "estimators/device_kernels.h"
-#include "estimators/lopt_problem.h"
+#include "lopt/base/device.h"
+#include "lopt/estimators/device_kernels.h"
+#include "lopt/estimators/lopt_problem.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "estimators/diagnostic.h"
+#include "lopt/estimators/diagnostic.h"
 
 #include <fmt/core.h>
 

@@ -1,9 +1,9 @@
-#include "estimators/diagnostics.h"
+#include "lopt/estimators/diagnostics.h"
 
 #include <array>
 #include <cmath>
 
-#include "base/error.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 namespace {

@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "estimators/diagnostic.h"
-#include "estimators/inner_problem.h"
+#include "lopt/estimators/diagnostic.h"
+#include "lopt/estimators/inner_problem.h"
 
 namespace lopt {
 

@@ -1,20 +1,20 @@
-#include "estimators/differentiable_problem.h"
+#include "lopt/estimators/differentiable_problem.h"
 
 #include <algorithm>
 #include <cmath>
 #include <utility>
 #include <vector>
 
-#include "base/device.h"
-#include "base/eigen.h"
-#include "base/error.h"
-#include "base/key.h"
-#include "base/parallel.h"
-#include "base/progress.h"
-#include "estimators/lopt_state.h"
-#include "estimators/replica_keys.h"
-#include "lopt/torch_script.h"
-#include "tasks/registry.h"
+#include "lopt/base/device.h"
+#include "lopt/base/eigen.h"
+#include "lopt/base/error.h"
+#include "lopt/base/key.h"
+#include "lopt/base/parallel.h"
+#include "lopt/base/progress.h"
+#include "lopt/estimators/lopt_state.h"
+#include "lopt/estimators/replica_keys.h"
+#include "lopt/lopt/torch_script.h"
+#include "lopt/tasks/registry.h"
 
 namespace lopt {
 namespace {

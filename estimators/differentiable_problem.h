@@ -7,10 +7,10 @@
 #include <span>
 #include <string>
 
-#include "base/config.h"
-#include "estimators/lopt_problem.h"
-#include "lopt/learned_optimizer.h"
-#include "tasks/derivatives.h"
+#include "lopt/base/config.h"
+#include "lopt/estimators/lopt_problem.h"
+#include "lopt/lopt/learned_optimizer.h"
+#include "lopt/tasks/derivatives.h"
 
 namespace lopt {
 

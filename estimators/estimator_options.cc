@@ -1,4 +1,4 @@
-#include "estimators/estimator_options.h"
+#include "lopt/estimators/estimator_options.h"
 
 namespace lopt {
 

@@ -4,10 +4,10 @@
 #include <string>
 #include <utility>
 
-#include "base/config.h"
-#include "base/fields.h"
-#include "estimators/lopt_problem.h"
-#include "estimators/registry.h"
+#include "lopt/base/config.h"
+#include "lopt/base/fields.h"
+#include "lopt/estimators/lopt_problem.h"
+#include "lopt/estimators/registry.h"
 
 namespace lopt {
 

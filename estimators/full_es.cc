@@ -1,4 +1,4 @@
-#include "estimators/full_es.h"
+#include "lopt/estimators/full_es.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "base/eigen.h"
-#include "base/error.h"
-#include "base/options.h"
-#include "estimators/antithetic.h"
+#include "lopt/base/eigen.h"
+#include "lopt/base/error.h"
+#include "lopt/base/options.h"
+#include "lopt/estimators/antithetic.h"
 
 namespace lopt {
 namespace {

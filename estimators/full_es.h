@@ -5,9 +5,9 @@
 #include <optional>
 #include <string>
 
-#include "base/fields.h"
-#include "estimators/gradient_estimator.h"
-#include "estimators/truncation_schedule.h"
+#include "lopt/base/fields.h"
+#include "lopt/estimators/gradient_estimator.h"
+#include "lopt/estimators/truncation_schedule.h"
 
 namespace lopt {
 

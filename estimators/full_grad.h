@@ -3,10 +3,10 @@
 #include <cstdint>
 #include <memory>
 
-#include "base/fields.h"
-#include "estimators/differentiable_problem.h"
-#include "estimators/gradient_estimator.h"
-#include "estimators/truncation_schedule.h"
+#include "lopt/base/fields.h"
+#include "lopt/estimators/differentiable_problem.h"
+#include "lopt/estimators/gradient_estimator.h"
+#include "lopt/estimators/truncation_schedule.h"
 
 namespace lopt {
 

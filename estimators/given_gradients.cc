@@ -1,12 +1,12 @@
-#include "estimators/given_gradients.h"
+#include "lopt/estimators/given_gradients.h"
 
 #include <numeric>
 #include <vector>
 
-#include "base/progress.h"
-#include "estimators/device_launch.h"
-#include "estimators/lopt_state.h"
-#include "estimators/replica_keys.h"
+#include "lopt/base/progress.h"
+#include "lopt/estimators/device_launch.h"
+#include "lopt/estimators/lopt_state.h"
+#include "lopt/estimators/replica_keys.h"
 
 namespace lopt {
 namespace {

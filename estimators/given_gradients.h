@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <span>
 
-#include "estimators/device_program.h"
-#include "estimators/lopt_problem.h"
+#include "lopt/estimators/device_program.h"
+#include "lopt/estimators/lopt_problem.h"
 
 namespace lopt {
 

@@ -1,7 +1,7 @@
 #include <cuda_runtime.h>
 
-#include "base/cuda.cuh"
-#include "estimators/device_kernels.h"
+#include "lopt/base/cuda.cuh"
+#include "lopt/estimators/device_kernels.h"
 
 namespace lopt {
 namespace {

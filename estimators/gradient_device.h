@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "base/key_device.h"
+#include "lopt/base/key_device.h"
 
 namespace lopt {
 

@@ -1,6 +1,6 @@
-#include "estimators/gradient_estimator.h"
+#include "lopt/estimators/gradient_estimator.h"
 
-#include "base/error.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 namespace {

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "base/arrays.h"
-#include "base/key.h"
-#include "base/layout.h"
-#include "estimators/diagnostic.h"
-#include "estimators/inner_problem.h"
+#include "lopt/base/arrays.h"
+#include "lopt/base/key.h"
+#include "lopt/base/layout.h"
+#include "lopt/estimators/diagnostic.h"
+#include "lopt/estimators/inner_problem.h"
 
 namespace lopt {
 

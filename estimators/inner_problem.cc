@@ -1,6 +1,6 @@
-#include "estimators/inner_problem.h"
+#include "lopt/estimators/inner_problem.h"
 
-#include "base/error.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 namespace {

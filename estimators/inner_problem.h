@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "base/arrays.h"
-#include "base/key.h"
-#include "base/layout.h"
-#include "estimators/theta_rows.h"
+#include "lopt/base/arrays.h"
+#include "lopt/base/key.h"
+#include "lopt/base/layout.h"
+#include "lopt/estimators/theta_rows.h"
 
 namespace lopt {
 

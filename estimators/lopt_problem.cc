@@ -1,4 +1,4 @@
-#include "estimators/lopt_problem.h"
+#include "lopt/estimators/lopt_problem.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,13 +6,13 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
-#include "base/options.h"
-#include "base/parallel.h"
-#include "estimators/device_program.h"
-#include "estimators/lopt_state.h"
-#include "estimators/replica_keys.h"
-#include "estimators/window_cpu.h"
+#include "lopt/base/error.h"
+#include "lopt/base/options.h"
+#include "lopt/base/parallel.h"
+#include "lopt/estimators/device_program.h"
+#include "lopt/estimators/lopt_state.h"
+#include "lopt/estimators/replica_keys.h"
+#include "lopt/estimators/window_cpu.h"
 
 namespace lopt {
 

@@ -5,12 +5,12 @@
 #include <optional>
 #include <string>
 
-#include "base/fields.h"
-#include "base/workspace.h"
-#include "estimators/inner_problem.h"
-#include "estimators/truncation_schedule.h"
-#include "lopt/learned_optimizer.h"
-#include "tasks/task_family.h"
+#include "lopt/base/fields.h"
+#include "lopt/base/workspace.h"
+#include "lopt/estimators/inner_problem.h"
+#include "lopt/estimators/truncation_schedule.h"
+#include "lopt/lopt/learned_optimizer.h"
+#include "lopt/tasks/task_family.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "estimators/lopt_state.h"
+#include "lopt/estimators/lopt_state.h"
 
 #include <utility>
 

@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <span>
 
-#include "estimators/inner_problem.h"
-#include "estimators/lopt_problem.h"
-#include "estimators/replica_keys.h"
+#include "lopt/estimators/inner_problem.h"
+#include "lopt/estimators/lopt_problem.h"
+#include "lopt/estimators/replica_keys.h"
 
 namespace lopt {
 

@@ -1,17 +1,17 @@
-#include "estimators/persistent_es.h"
+#include "lopt/estimators/persistent_es.h"
 
 #include <cmath>
 #include <utility>
 #include <vector>
 
-#include "base/eigen.h"
-#include "base/error.h"
-#include "base/options.h"
-#include "estimators/antithetic.h"
-#include "estimators/device_gradient.h"
-#include "estimators/device_launch.h"
-#include "estimators/diagnostics.h"
-#include "estimators/persistent_gradient.h"
+#include "lopt/base/eigen.h"
+#include "lopt/base/error.h"
+#include "lopt/base/options.h"
+#include "lopt/estimators/antithetic.h"
+#include "lopt/estimators/device_gradient.h"
+#include "lopt/estimators/device_launch.h"
+#include "lopt/estimators/diagnostics.h"
+#include "lopt/estimators/persistent_gradient.h"
 
 namespace lopt {
 

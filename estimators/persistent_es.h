@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <memory>
 
-#include "base/fields.h"
-#include "estimators/theta_rows.h"
-#include "estimators/truncated_estimator.h"
+#include "lopt/base/fields.h"
+#include "lopt/estimators/theta_rows.h"
+#include "lopt/estimators/truncated_estimator.h"
 
 namespace lopt {
 

@@ -1,12 +1,12 @@
-#include "estimators/persistent_gradient.h"
+#include "lopt/estimators/persistent_gradient.h"
 
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
-#include "base/parallel.h"
-#include "estimators/antithetic.h"
-#include "estimators/diagnostics.h"
+#include "lopt/base/error.h"
+#include "lopt/base/parallel.h"
+#include "lopt/estimators/antithetic.h"
+#include "lopt/estimators/diagnostics.h"
 
 namespace lopt {
 namespace {

@@ -6,9 +6,9 @@
 #include <span>
 #include <vector>
 
-#include "estimators/gradient_device.h"
-#include "estimators/inner_problem.h"
-#include "estimators/theta_rows.h"
+#include "lopt/estimators/gradient_device.h"
+#include "lopt/estimators/inner_problem.h"
+#include "lopt/estimators/theta_rows.h"
 
 namespace lopt {
 

@@ -1,11 +1,11 @@
-#include "estimators/registry.h"
+#include "lopt/estimators/registry.h"
 
-#include "estimators/estimator_options.h"
-#include "estimators/full_es.h"
-#include "estimators/full_grad.h"
-#include "estimators/persistent_es.h"
-#include "estimators/truncated_es.h"
-#include "estimators/truncated_grad.h"
+#include "lopt/estimators/estimator_options.h"
+#include "lopt/estimators/full_es.h"
+#include "lopt/estimators/full_grad.h"
+#include "lopt/estimators/persistent_es.h"
+#include "lopt/estimators/truncated_es.h"
+#include "lopt/estimators/truncated_grad.h"
 
 namespace lopt {
 namespace {

@@ -3,11 +3,11 @@
 #include <memory>
 #include <string>
 
-#include "base/registry.h"
-#include "estimators/gradient_estimator.h"
-#include "estimators/truncation_schedule.h"
-#include "lopt/learned_optimizer.h"
-#include "tasks/registry.h"
+#include "lopt/base/registry.h"
+#include "lopt/estimators/gradient_estimator.h"
+#include "lopt/estimators/truncation_schedule.h"
+#include "lopt/lopt/learned_optimizer.h"
+#include "lopt/tasks/registry.h"
 
 namespace lopt {
 

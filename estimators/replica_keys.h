@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "base/key.h"
+#include "lopt/base/key.h"
 
 namespace lopt {
 

@@ -1,10 +1,10 @@
-#include "estimators/task_gradients.h"
+#include "lopt/estimators/task_gradients.h"
 
 #include <limits>
 #include <utility>
 
-#include "estimators/antithetic.h"
-#include "estimators/diagnostics.h"
+#include "lopt/estimators/antithetic.h"
+#include "lopt/estimators/diagnostics.h"
 
 namespace lopt {
 

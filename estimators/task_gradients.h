@@ -2,8 +2,8 @@
 
 #include <Eigen/Core>
 
-#include "estimators/differentiable_problem.h"
-#include "estimators/gradient_estimator.h"
+#include "lopt/estimators/differentiable_problem.h"
+#include "lopt/estimators/gradient_estimator.h"
 
 namespace lopt {
 

@@ -1,10 +1,10 @@
-#include "estimators/theta_rows.h"
+#include "lopt/estimators/theta_rows.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "base/error.h"
-#include "base/parallel.h"
+#include "lopt/base/error.h"
+#include "lopt/base/parallel.h"
 
 namespace lopt {
 

@@ -1,10 +1,10 @@
-#include "estimators/truncated_es.h"
+#include "lopt/estimators/truncated_es.h"
 
 #include <utility>
 
-#include "base/eigen.h"
-#include "base/options.h"
-#include "estimators/antithetic.h"
+#include "lopt/base/eigen.h"
+#include "lopt/base/options.h"
+#include "lopt/estimators/antithetic.h"
 
 namespace lopt {
 

@@ -2,8 +2,8 @@
 
 #include <memory>
 
-#include "base/fields.h"
-#include "estimators/truncated_estimator.h"
+#include "lopt/base/fields.h"
+#include "lopt/estimators/truncated_estimator.h"
 
 namespace lopt {
 

@@ -1,8 +1,8 @@
-#include "estimators/truncated_estimator.h"
+#include "lopt/estimators/truncated_estimator.h"
 
 #include <utility>
 
-#include "base/error.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 namespace {

@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "base/fields.h"
-#include "estimators/gradient_estimator.h"
+#include "lopt/base/fields.h"
+#include "lopt/estimators/gradient_estimator.h"
 
 namespace lopt {
 

@@ -1,13 +1,13 @@
-#include "estimators/truncated_grad.h"
+#include "lopt/estimators/truncated_grad.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "base/eigen.h"
-#include "base/error.h"
-#include "base/options.h"
-#include "estimators/antithetic.h"
-#include "estimators/task_gradients.h"
+#include "lopt/base/eigen.h"
+#include "lopt/base/error.h"
+#include "lopt/base/options.h"
+#include "lopt/estimators/antithetic.h"
+#include "lopt/estimators/task_gradients.h"
 
 namespace lopt {
 namespace {

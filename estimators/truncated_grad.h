@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <memory>
 
-#include "base/fields.h"
-#include "estimators/differentiable_problem.h"
-#include "estimators/gradient_estimator.h"
+#include "lopt/base/fields.h"
+#include "lopt/estimators/differentiable_problem.h"
+#include "lopt/estimators/gradient_estimator.h"
 
 namespace lopt {
 

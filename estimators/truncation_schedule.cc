@@ -1,10 +1,10 @@
-#include "estimators/truncation_schedule.h"
+#include "lopt/estimators/truncation_schedule.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "base/error.h"
-#include "base/options.h"
+#include "lopt/base/error.h"
+#include "lopt/base/options.h"
 
 namespace lopt {
 

@@ -4,9 +4,9 @@
 #include <limits>
 #include <vector>
 
-#include "base/fields.h"
-#include "base/key.h"
-#include "estimators/inner_problem.h"
+#include "lopt/base/fields.h"
+#include "lopt/base/key.h"
+#include "lopt/estimators/inner_problem.h"
 
 namespace lopt {
 

@@ -1,14 +1,14 @@
-#include "estimators/window_cpu.h"
+#include "lopt/estimators/window_cpu.h"
 
 #include <algorithm>
 #include <functional>
 #include <memory>
 #include <vector>
 
-#include "base/parallel.h"
-#include "base/progress.h"
-#include "estimators/lopt_state.h"
-#include "estimators/replica_keys.h"
+#include "lopt/base/parallel.h"
+#include "lopt/base/progress.h"
+#include "lopt/estimators/lopt_state.h"
+#include "lopt/estimators/replica_keys.h"
 
 namespace lopt {
 namespace {

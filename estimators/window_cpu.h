@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <span>
 
-#include "estimators/lopt_problem.h"
+#include "lopt/estimators/lopt_problem.h"
 
 namespace lopt {
 

@@ -5,8 +5,8 @@
 #include <type_traits>
 #include <variant>
 
-#include "base/cuda.cuh"
-#include "estimators/device_kernels.h"
+#include "lopt/base/cuda.cuh"
+#include "lopt/estimators/device_kernels.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "estimators/window_cuda.cuh"
+#include "lopt/estimators/window_cuda.cuh"
 
 namespace lopt {
 

@@ -1,6 +1,6 @@
 // In place of the .cu files where there is no CUDA compiler.
-#include "base/error.h"
-#include "estimators/device_kernels.h"
+#include "lopt/base/error.h"
+#include "lopt/estimators/device_kernels.h"
 
 namespace lopt {
 

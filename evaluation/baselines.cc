@@ -1,4 +1,4 @@
-#include "evaluation/baselines.h"
+#include "lopt/evaluation/baselines.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/error.h"
-#include "lopt/registry.h"
+#include "lopt/base/error.h"
+#include "lopt/lopt/registry.h"
 
 namespace lopt {
 namespace {

@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "base/config.h"
-#include "evaluation/trials.h"
-#include "lopt/learned_optimizer.h"
+#include "lopt/base/config.h"
+#include "lopt/evaluation/trials.h"
+#include "lopt/lopt/learned_optimizer.h"
 
 namespace lopt {
 

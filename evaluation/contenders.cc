@@ -1,14 +1,14 @@
-#include "evaluation/contenders.h"
+#include "lopt/evaluation/contenders.h"
 
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
 #include <set>
 
-#include "base/eigen.h"
-#include "base/error.h"
-#include "lopt/registry.h"
-#include "lopt/scaled_steps.h"
+#include "lopt/base/eigen.h"
+#include "lopt/base/error.h"
+#include "lopt/lopt/registry.h"
+#include "lopt/lopt/scaled_steps.h"
 
 namespace lopt {
 namespace {

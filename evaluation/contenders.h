@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "base/config.h"
-#include "evaluation/baselines.h"
-#include "lopt/learned_optimizer.h"
-#include "lopt/theta_file.h"
+#include "lopt/base/config.h"
+#include "lopt/evaluation/baselines.h"
+#include "lopt/lopt/learned_optimizer.h"
+#include "lopt/lopt/theta_file.h"
 
 namespace lopt {
 

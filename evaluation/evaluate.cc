@@ -1,11 +1,11 @@
-#include "evaluation/evaluate.h"
+#include "lopt/evaluation/evaluate.h"
 
 #include <fmt/format.h>
 
 #include <utility>
 
-#include "base/error.h"
-#include "tasks/registry.h"
+#include "lopt/base/error.h"
+#include "lopt/tasks/registry.h"
 
 namespace lopt {
 

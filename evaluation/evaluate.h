@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "evaluation/contenders.h"
-#include "evaluation/evaluated_task.h"
-#include "evaluation/evaluation_config.h"
-#include "evaluation/evaluation_progress.h"
-#include "evaluation/run_result.h"
+#include "lopt/evaluation/contenders.h"
+#include "lopt/evaluation/evaluated_task.h"
+#include "lopt/evaluation/evaluation_config.h"
+#include "lopt/evaluation/evaluation_progress.h"
+#include "lopt/evaluation/run_result.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "evaluation/evaluated_task.h"
+#include "lopt/evaluation/evaluated_task.h"
 
 #include <fmt/format.h>
 
@@ -11,10 +11,10 @@
 #include <numeric>
 #include <utility>
 
-#include "base/eigen.h"
-#include "base/parallel.h"
-#include "evaluation/statistics.h"
-#include "evaluation/summary.h"
+#include "lopt/base/eigen.h"
+#include "lopt/base/parallel.h"
+#include "lopt/evaluation/statistics.h"
+#include "lopt/evaluation/summary.h"
 
 namespace lopt {
 namespace {

@@ -8,16 +8,16 @@
 #include <string>
 #include <vector>
 
-#include "base/key.h"
-#include "base/workspace.h"
-#include "evaluation/contenders.h"
-#include "evaluation/evaluation_config.h"
-#include "evaluation/evaluation_progress.h"
-#include "evaluation/inner_training.h"
-#include "evaluation/run_result.h"
-#include "lopt/learned_optimizer.h"
-#include "tasks/registry.h"
-#include "tasks/task_family.h"
+#include "lopt/base/key.h"
+#include "lopt/base/workspace.h"
+#include "lopt/evaluation/contenders.h"
+#include "lopt/evaluation/evaluation_config.h"
+#include "lopt/evaluation/evaluation_progress.h"
+#include "lopt/evaluation/inner_training.h"
+#include "lopt/evaluation/run_result.h"
+#include "lopt/lopt/learned_optimizer.h"
+#include "lopt/tasks/registry.h"
+#include "lopt/tasks/task_family.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "evaluation/evaluation_config.h"
+#include "lopt/evaluation/evaluation_config.h"
 
 #include <fmt/format.h>
 
@@ -6,10 +6,10 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
-#include "base/problems.h"
-#include "base/strict_json.h"
-#include "tasks/registry.h"
+#include "lopt/base/error.h"
+#include "lopt/base/problems.h"
+#include "lopt/base/strict_json.h"
+#include "lopt/tasks/registry.h"
 
 namespace lopt {
 namespace {

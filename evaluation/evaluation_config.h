@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "base/options.h"
+#include "lopt/base/options.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "evaluation/evaluation_directory.h"
+#include "lopt/evaluation/evaluation_directory.h"
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
@@ -10,13 +10,13 @@
 #include <string_view>
 #include <utility>
 
-#include "base/error.h"
-#include "base/file.h"
-#include "base/output_directory.h"
-#include "base/record.h"
-#include "evaluation/results_file.h"
-#include "evaluation/tables.h"
-#include "lopt/theta_file.h"
+#include "lopt/base/error.h"
+#include "lopt/base/file.h"
+#include "lopt/base/output_directory.h"
+#include "lopt/base/record.h"
+#include "lopt/evaluation/results_file.h"
+#include "lopt/evaluation/tables.h"
+#include "lopt/lopt/theta_file.h"
 
 namespace lopt {
 namespace {

@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "base/config.h"
-#include "base/run_lock.h"
-#include "evaluation/contenders.h"
-#include "evaluation/evaluation_config.h"
-#include "evaluation/run_result.h"
-#include "evaluation/summary.h"
+#include "lopt/base/config.h"
+#include "lopt/base/run_lock.h"
+#include "lopt/evaluation/contenders.h"
+#include "lopt/evaluation/evaluation_config.h"
+#include "lopt/evaluation/run_result.h"
+#include "lopt/evaluation/summary.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "evaluation/evaluation_progress.h"
+#include "lopt/evaluation/evaluation_progress.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "evaluation/evaluation_run.h"
+#include "lopt/evaluation/evaluation_run.h"
 
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
-#include "base/isa.h"
-#include "base/parallel.h"
-#include "evaluation/evaluate.h"
+#include "lopt/base/error.h"
+#include "lopt/base/isa.h"
+#include "lopt/base/parallel.h"
+#include "lopt/evaluation/evaluate.h"
 
 namespace lopt {
 namespace {

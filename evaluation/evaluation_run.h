@@ -5,11 +5,11 @@
 #include <functional>
 #include <string>
 
-#include "evaluation/contenders.h"
-#include "evaluation/evaluation_config.h"
-#include "evaluation/evaluation_directory.h"
-#include "evaluation/evaluation_progress.h"
-#include "evaluation/summary.h"
+#include "lopt/evaluation/contenders.h"
+#include "lopt/evaluation/evaluation_config.h"
+#include "lopt/evaluation/evaluation_directory.h"
+#include "lopt/evaluation/evaluation_progress.h"
+#include "lopt/evaluation/summary.h"
 
 namespace lopt {
 

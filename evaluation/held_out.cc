@@ -1,4 +1,4 @@
-#include "evaluation/held_out.h"
+#include "lopt/evaluation/held_out.h"
 
 #include <fmt/format.h>
 
@@ -6,13 +6,13 @@
 #include <limits>
 #include <utility>
 
-#include "base/eigen.h"
-#include "base/error.h"
-#include "base/key.h"
-#include "base/parallel.h"
-#include "evaluation/inner_training.h"
-#include "evaluation/run_result.h"
-#include "evaluation/task_pictures.h"
+#include "lopt/base/eigen.h"
+#include "lopt/base/error.h"
+#include "lopt/base/key.h"
+#include "lopt/base/parallel.h"
+#include "lopt/evaluation/inner_training.h"
+#include "lopt/evaluation/run_result.h"
+#include "lopt/evaluation/task_pictures.h"
 
 namespace lopt {
 namespace {

@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "base/config.h"
-#include "base/metrics.h"
-#include "base/pictures.h"
-#include "base/workspace.h"
-#include "lopt/learned_optimizer.h"
-#include "tasks/registry.h"
-#include "tasks/task_family.h"
+#include "lopt/base/config.h"
+#include "lopt/base/metrics.h"
+#include "lopt/base/pictures.h"
+#include "lopt/base/workspace.h"
+#include "lopt/lopt/learned_optimizer.h"
+#include "lopt/tasks/registry.h"
+#include "lopt/tasks/task_family.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "evaluation/inner_training.h"
+#include "lopt/evaluation/inner_training.h"
 
 #include <algorithm>
 #include <chrono>
@@ -8,9 +8,9 @@
 #include <optional>
 #include <utility>
 
-#include "base/error.h"
-#include "base/progress.h"
-#include "evaluation/training_draw.h"
+#include "lopt/base/error.h"
+#include "lopt/base/progress.h"
+#include "lopt/evaluation/training_draw.h"
 
 namespace lopt {
 namespace {

@@ -1,10 +1,10 @@
-#include "evaluation/presets.h"
+#include "lopt/evaluation/presets.h"
 
 namespace lopt {
 namespace {
 
 constexpr PresetFile kPresetFiles[] = {
-#include "evaluation/presets.inc"
+#include "lopt/evaluation/presets.inc"
 };
 
 }  // namespace

@@ -1,12 +1,12 @@
-#include "evaluation/replay.h"
+#include "lopt/evaluation/replay.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "base/arrays.h"
-#include "base/error.h"
-#include "base/safetensors.h"
+#include "lopt/base/arrays.h"
+#include "lopt/base/error.h"
+#include "lopt/base/safetensors.h"
 
 namespace lopt {
 

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "evaluation/inner_training.h"
-#include "lopt/learned_optimizer.h"
-#include "tasks/task_family.h"
+#include "lopt/evaluation/inner_training.h"
+#include "lopt/lopt/learned_optimizer.h"
+#include "lopt/tasks/task_family.h"
 
 namespace lopt {
 

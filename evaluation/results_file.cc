@@ -1,4 +1,4 @@
-#include "evaluation/results_file.h"
+#include "lopt/evaluation/results_file.h"
 
 #include <fmt/format.h>
 
@@ -9,8 +9,8 @@
 #include <string_view>
 #include <utility>
 
-#include "base/error.h"
-#include "base/file.h"
+#include "lopt/base/error.h"
+#include "lopt/base/file.h"
 
 namespace lopt {
 namespace {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "evaluation/run_result.h"
+#include "lopt/evaluation/run_result.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "evaluation/run_result.h"
+#include "lopt/evaluation/run_result.h"
 
 #include <algorithm>
 #include <cmath>

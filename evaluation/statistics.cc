@@ -1,4 +1,4 @@
-#include "evaluation/statistics.h"
+#include "lopt/evaluation/statistics.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include <numeric>
 #include <utility>
 
-#include "base/error.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 namespace {

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "base/key.h"
+#include "lopt/base/key.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "evaluation/summary.h"
+#include "lopt/evaluation/summary.h"
 
 #include <fmt/ranges.h>
 
@@ -6,8 +6,8 @@
 #include <cmath>
 #include <limits>
 
-#include "base/error.h"
-#include "evaluation/trials.h"
+#include "lopt/base/error.h"
+#include "lopt/evaluation/trials.h"
 
 namespace lopt {
 namespace {

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "base/choices.h"
-#include "evaluation/run_result.h"
-#include "evaluation/statistics.h"
+#include "lopt/base/choices.h"
+#include "lopt/evaluation/run_result.h"
+#include "lopt/evaluation/statistics.h"
 
 namespace lopt {
 

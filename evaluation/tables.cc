@@ -1,4 +1,4 @@
-#include "evaluation/tables.h"
+#include "lopt/evaluation/tables.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "evaluation/summary.h"
+#include "lopt/evaluation/summary.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "evaluation/task_pictures.h"
+#include "lopt/evaluation/task_pictures.h"
 
 #include <algorithm>
 #include <numeric>

@@ -2,11 +2,11 @@
 
 #include <vector>
 
-#include "base/key.h"
-#include "base/pictures.h"
-#include "base/workspace.h"
-#include "evaluation/inner_training.h"
-#include "tasks/task_family.h"
+#include "lopt/base/key.h"
+#include "lopt/base/pictures.h"
+#include "lopt/base/workspace.h"
+#include "lopt/evaluation/inner_training.h"
+#include "lopt/tasks/task_family.h"
 
 namespace lopt {
 

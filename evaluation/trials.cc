@@ -1,8 +1,8 @@
-#include "evaluation/trials.h"
+#include "lopt/evaluation/trials.h"
 
 #include <cmath>
 
-#include "base/error.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 namespace {

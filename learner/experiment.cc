@@ -1,4 +1,4 @@
-#include "learner/experiment.h"
+#include "lopt/learner/experiment.h"
 
 #include <spdlog/spdlog.h>
 
@@ -7,11 +7,11 @@
 #include <numeric>
 #include <utility>
 
-#include "base/error.h"
-#include "estimators/registry.h"
-#include "learner/theta_opt.h"
-#include "lopt/registry.h"
-#include "tasks/registry.h"
+#include "lopt/base/error.h"
+#include "lopt/estimators/registry.h"
+#include "lopt/learner/theta_opt.h"
+#include "lopt/lopt/registry.h"
+#include "lopt/tasks/registry.h"
 
 namespace lopt {
 namespace {

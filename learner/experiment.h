@@ -5,14 +5,14 @@
 #include <string>
 #include <vector>
 
-#include "base/device.h"
-#include "evaluation/held_out.h"
-#include "learner/gradient_learner.h"
-#include "learner/meta_train_config.h"
-#include "learner/mode.h"
-#include "learner/worker.h"
-#include "lopt/theta_file.h"
-#include "tasks/registry.h"
+#include "lopt/base/device.h"
+#include "lopt/evaluation/held_out.h"
+#include "lopt/learner/gradient_learner.h"
+#include "lopt/learner/meta_train_config.h"
+#include "lopt/learner/mode.h"
+#include "lopt/learner/worker.h"
+#include "lopt/lopt/theta_file.h"
+#include "lopt/tasks/registry.h"
 
 namespace lopt {
 

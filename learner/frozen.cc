@@ -1,11 +1,11 @@
-#include "learner/frozen.h"
+#include "lopt/learner/frozen.h"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <regex>
 
-#include "base/error.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 namespace {

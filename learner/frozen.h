@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "base/layout.h"
+#include "lopt/base/layout.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "learner/gradient_learner.h"
+#include "lopt/learner/gradient_learner.h"
 
 #include <fmt/format.h>
 
@@ -6,11 +6,11 @@
 #include <string>
 #include <utility>
 
-#include "base/eigen.h"
-#include "base/error.h"
-#include "base/parallel.h"
-#include "learner/frozen.h"
-#include "learner/mean.h"
+#include "lopt/base/eigen.h"
+#include "lopt/base/error.h"
+#include "lopt/base/parallel.h"
+#include "lopt/learner/frozen.h"
+#include "lopt/learner/mean.h"
 
 namespace lopt {
 namespace {

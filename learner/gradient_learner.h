@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "base/arrays.h"
-#include "base/key.h"
-#include "learner/non_finite_gradient.h"
-#include "learner/theta_opt.h"
-#include "learner/weighting.h"
-#include "learner/worker.h"
-#include "lopt/learned_optimizer.h"
+#include "lopt/base/arrays.h"
+#include "lopt/base/key.h"
+#include "lopt/learner/non_finite_gradient.h"
+#include "lopt/learner/theta_opt.h"
+#include "lopt/learner/weighting.h"
+#include "lopt/learner/worker.h"
+#include "lopt/lopt/learned_optimizer.h"
 
 namespace lopt {
 

@@ -1,11 +1,11 @@
-#include "learner/gradient_sum.h"
+#include "lopt/learner/gradient_sum.h"
 
 #include <algorithm>
 #include <bit>
 #include <vector>
 
-#include "base/error.h"
-#include "base/parallel.h"
+#include "lopt/base/error.h"
+#include "lopt/base/parallel.h"
 
 namespace lopt {
 namespace {

@@ -5,7 +5,7 @@
 #include <span>
 #include <variant>
 
-#include "base/choices.h"
+#include "lopt/base/choices.h"
 
 namespace lopt {
 

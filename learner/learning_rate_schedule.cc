@@ -1,4 +1,4 @@
-#include "learner/learning_rate_schedule.h"
+#include "lopt/learner/learning_rate_schedule.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 namespace {

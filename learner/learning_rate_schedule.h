@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "base/registry.h"
+#include "lopt/base/registry.h"
 
 namespace lopt {
 

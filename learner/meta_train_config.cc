@@ -1,13 +1,13 @@
-#include "learner/meta_train_config.h"
+#include "lopt/learner/meta_train_config.h"
 
 #include <variant>
 
-#include "base/error.h"
-#include "estimators/registry.h"
-#include "learner/mode.h"
-#include "learner/theta_opt.h"
-#include "lopt/registry.h"
-#include "tasks/registry.h"
+#include "lopt/base/error.h"
+#include "lopt/estimators/registry.h"
+#include "lopt/learner/mode.h"
+#include "lopt/learner/theta_opt.h"
+#include "lopt/lopt/registry.h"
+#include "lopt/tasks/registry.h"
 
 namespace lopt {
 

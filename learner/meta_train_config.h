@@ -5,12 +5,12 @@
 #include <string_view>
 #include <vector>
 
-#include "base/choices.h"
-#include "base/options.h"
-#include "learner/gradient_sum.h"
-#include "learner/non_finite_gradient.h"
-#include "learner/run/run_keys.h"
-#include "learner/weighting.h"
+#include "lopt/base/choices.h"
+#include "lopt/base/options.h"
+#include "lopt/learner/gradient_sum.h"
+#include "lopt/learner/non_finite_gradient.h"
+#include "lopt/learner/run/run_keys.h"
+#include "lopt/learner/weighting.h"
 
 namespace lopt {
 

@@ -1,10 +1,10 @@
-#include "learner/mode.h"
+#include "lopt/learner/mode.h"
 
 #include <fmt/core.h>
 
 #include <memory>
 
-#include "base/error.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 

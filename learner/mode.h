@@ -4,9 +4,9 @@
 #include <string>
 #include <variant>
 
-#include "base/choices.h"
-#include "base/fields.h"
-#include "base/registry.h"
+#include "lopt/base/choices.h"
+#include "lopt/base/fields.h"
+#include "lopt/base/registry.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "learner/plugin.h"
+#include "lopt/learner/plugin.h"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -12,7 +12,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "base/error.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 namespace {

@@ -3,14 +3,14 @@
 #include <memory>
 #include <string>
 
-#include "base/abi.h"
-#include "base/registry.h"
-#include "estimators/registry.h"
-#include "learner/learning_rate_schedule.h"
-#include "learner/theta_opt.h"
-#include "lopt/registry.h"
-#include "tasks/augmentation.h"
-#include "tasks/registry.h"
+#include "lopt/base/abi.h"
+#include "lopt/base/registry.h"
+#include "lopt/estimators/registry.h"
+#include "lopt/learner/learning_rate_schedule.h"
+#include "lopt/learner/theta_opt.h"
+#include "lopt/lopt/registry.h"
+#include "lopt/tasks/augmentation.h"
+#include "lopt/tasks/registry.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "learner/theta_opt.h"
+#include "lopt/learner/theta_opt.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "base/config.h"
-#include "base/error.h"
-#include "base/strict_json.h"
-#include "learner/learning_rate_schedule.h"
+#include "lopt/base/config.h"
+#include "lopt/base/error.h"
+#include "lopt/base/strict_json.h"
+#include "lopt/learner/learning_rate_schedule.h"
 
 namespace lopt {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "base/arrays.h"
-#include "base/registry.h"
+#include "lopt/base/arrays.h"
+#include "lopt/base/registry.h"
 
 namespace lopt {
 

@@ -1,9 +1,9 @@
-#include "learner/weighting.h"
+#include "lopt/learner/weighting.h"
 
 #include <cmath>
 #include <cstdint>
 
-#include "base/error.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 namespace {

@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
-#include "base/arrays.h"
-#include "base/choices.h"
+#include "lopt/base/arrays.h"
+#include "lopt/base/choices.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "learner/worker.h"
+#include "lopt/learner/worker.h"
 
 #include <fmt/format.h>
 
@@ -7,10 +7,10 @@
 #include <map>
 #include <utility>
 
-#include "base/eigen.h"
-#include "base/error.h"
-#include "base/parallel.h"
-#include "learner/mean.h"
+#include "lopt/base/eigen.h"
+#include "lopt/base/error.h"
+#include "lopt/base/parallel.h"
+#include "lopt/learner/mean.h"
 
 namespace lopt {
 namespace {

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "base/key.h"
-#include "estimators/gradient_estimator.h"
-#include "estimators/registry.h"
-#include "learner/gradient_sum.h"
-#include "learner/weighting.h"
+#include "lopt/base/key.h"
+#include "lopt/estimators/gradient_estimator.h"
+#include "lopt/estimators/registry.h"
+#include "lopt/learner/gradient_sum.h"
+#include "lopt/learner/weighting.h"
 
 namespace lopt {
 

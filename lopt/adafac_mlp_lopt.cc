@@ -1,16 +1,16 @@
-#include "lopt/adafac_mlp_lopt.h"
+#include "lopt/lopt/adafac_mlp_lopt.h"
 
 #include <algorithm>
 #include <string>
 #include <utility>
 
-#include "base/error.h"
-#include "base/options.h"
-#include "lopt/adafac_mlp_lopt_kernel.h"
-#include "lopt/adafac_mlp_lopt_reference.h"
-#include "lopt/adafac_parts.h"
-#include "lopt/mlp_lopt.h"
-#include "lopt/plain_network.h"
+#include "lopt/base/error.h"
+#include "lopt/base/options.h"
+#include "lopt/lopt/adafac_mlp_lopt_kernel.h"
+#include "lopt/lopt/adafac_mlp_lopt_reference.h"
+#include "lopt/lopt/adafac_parts.h"
+#include "lopt/lopt/mlp_lopt.h"
+#include "lopt/lopt/plain_network.h"
 
 namespace lopt {
 namespace {

@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/fields.h"
-#include "lopt/adafac_numbers_device.h"
-#include "lopt/learned_optimizer.h"
+#include "lopt/base/fields.h"
+#include "lopt/lopt/adafac_numbers_device.h"
+#include "lopt/lopt/learned_optimizer.h"
 
 namespace lopt {
 

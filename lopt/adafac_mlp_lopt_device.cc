@@ -1,12 +1,12 @@
-#include "lopt/adafac_mlp_lopt_device.h"
+#include "lopt/lopt/adafac_mlp_lopt_device.h"
 
 #include <algorithm>
 #include <iterator>
 #include <vector>
 
-#include "lopt/adafac_parts.h"
-#include "lopt/device_rules.h"
-#include "lopt/mlp_lopt_step_device.h"
+#include "lopt/lopt/adafac_parts.h"
+#include "lopt/lopt/device_rules.h"
+#include "lopt/lopt/mlp_lopt_step_device.h"
 
 namespace lopt {
 

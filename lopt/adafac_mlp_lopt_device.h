@@ -3,12 +3,12 @@
 #include <cmath>
 #include <cstdint>
 
-#include "base/block_device.h"
-#include "base/replica_device.h"
-#include "lopt/adafac_numbers_device.h"
-#include "lopt/factored_device.h"
-#include "lopt/mlp_lopt_step_device.h"
-#include "lopt/network_device.h"
+#include "lopt/base/block_device.h"
+#include "lopt/base/replica_device.h"
+#include "lopt/lopt/adafac_numbers_device.h"
+#include "lopt/lopt/factored_device.h"
+#include "lopt/lopt/mlp_lopt_step_device.h"
+#include "lopt/lopt/network_device.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "lopt/adafac_mlp_lopt_kernel.h"
+#include "lopt/lopt/adafac_mlp_lopt_kernel.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,19 +10,19 @@
 #include <vector>
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "lopt/adafac_mlp_lopt_kernel.cc"
+#define HWY_TARGET_INCLUDE "lopt/lopt/adafac_mlp_lopt_kernel.cc"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "base/dispatch.h"
-#include "base/parallel.h"
-#include "base/workspace.h"
-#include "lopt/adafac_parts.h"
-#include "lopt/factored-inl.h"
-#include "lopt/factored.h"
-#include "lopt/mlp_features-inl.h"
-#include "lopt/network_columns-inl.h"
-#include "lopt/packed_network.h"
+#include "lopt/base/dispatch.h"
+#include "lopt/base/parallel.h"
+#include "lopt/base/workspace.h"
+#include "lopt/lopt/adafac_parts.h"
+#include "lopt/lopt/factored-inl.h"
+#include "lopt/lopt/factored.h"
+#include "lopt/lopt/mlp_features-inl.h"
+#include "lopt/lopt/network_columns-inl.h"
+#include "lopt/lopt/packed_network.h"
 
 #ifndef LOPT_ADAFAC_MLP_LOPT_KERNEL_ONCE
 #define LOPT_ADAFAC_MLP_LOPT_KERNEL_ONCE

@@ -3,8 +3,8 @@
 #include <memory>
 #include <span>
 
-#include "base/layout.h"
-#include "lopt/adafac_mlp_lopt.h"
+#include "lopt/base/layout.h"
+#include "lopt/lopt/adafac_mlp_lopt.h"
 
 namespace lopt {
 

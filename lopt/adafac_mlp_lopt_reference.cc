@@ -1,12 +1,12 @@
-#include "lopt/adafac_mlp_lopt_reference.h"
+#include "lopt/lopt/adafac_mlp_lopt_reference.h"
 
 #include <cmath>
 #include <vector>
 
-#include "lopt/adafac_parts.h"
-#include "lopt/factored.h"
-#include "lopt/mlp_lopt.h"
-#include "lopt/plain_network.h"
+#include "lopt/lopt/adafac_parts.h"
+#include "lopt/lopt/factored.h"
+#include "lopt/lopt/mlp_lopt.h"
+#include "lopt/lopt/plain_network.h"
 
 namespace lopt {
 namespace {

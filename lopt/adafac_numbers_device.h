@@ -1,6 +1,6 @@
 #pragma once
 
-#include "base/block_device.h"
+#include "lopt/base/block_device.h"
 
 namespace lopt {
 

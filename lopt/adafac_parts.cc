@@ -1,4 +1,4 @@
-#include "lopt/adafac_parts.h"
+#include "lopt/lopt/adafac_parts.h"
 
 #include <algorithm>
 #include <cmath>

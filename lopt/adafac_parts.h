@@ -5,9 +5,9 @@
 #include <span>
 #include <vector>
 
-#include "base/layout.h"
-#include "lopt/adafac_mlp_lopt.h"
-#include "lopt/factored.h"
+#include "lopt/base/layout.h"
+#include "lopt/lopt/adafac_mlp_lopt.h"
+#include "lopt/lopt/factored.h"
 
 namespace lopt {
 

@@ -1,6 +1,6 @@
 #include <cstddef>
 
-#include "lopt/adam_step_device.h"
+#include "lopt/lopt/adam_step_device.h"
 
 namespace lopt {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "base/block_device.h"
+#include "lopt/base/block_device.h"
 
 namespace lopt {
 

@@ -1,13 +1,13 @@
-#include "lopt/celo2.h"
+#include "lopt/lopt/celo2.h"
 
 #include <algorithm>
 #include <string>
 #include <utility>
 
-#include "base/options.h"
-#include "lopt/celo2_kernel.h"
-#include "lopt/celo2_reference.h"
-#include "lopt/plain_network.h"
+#include "lopt/base/options.h"
+#include "lopt/lopt/celo2_kernel.h"
+#include "lopt/lopt/celo2_reference.h"
+#include "lopt/lopt/plain_network.h"
 
 namespace lopt {
 namespace {

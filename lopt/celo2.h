@@ -4,11 +4,11 @@
 #include <memory>
 #include <span>
 
-#include "base/choices.h"
-#include "base/fields.h"
-#include "lopt/celo2_step_device.h"
-#include "lopt/learned_optimizer.h"
-#include "lopt/rate_schedule.h"
+#include "lopt/base/choices.h"
+#include "lopt/base/fields.h"
+#include "lopt/lopt/celo2_step_device.h"
+#include "lopt/lopt/learned_optimizer.h"
+#include "lopt/lopt/rate_schedule.h"
 
 namespace lopt {
 

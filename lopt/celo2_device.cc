@@ -1,12 +1,12 @@
-#include "lopt/celo2_device.h"
+#include "lopt/lopt/celo2_device.h"
 
 #include <algorithm>
 #include <limits>
 #include <vector>
 
-#include "base/error.h"
-#include "lopt/celo2_rule.h"
-#include "lopt/device_rules.h"
+#include "lopt/base/error.h"
+#include "lopt/lopt/celo2_rule.h"
+#include "lopt/lopt/device_rules.h"
 
 namespace lopt {
 

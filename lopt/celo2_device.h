@@ -3,12 +3,12 @@
 #include <cmath>
 #include <cstdint>
 
-#include "base/block_device.h"
-#include "base/replica_device.h"
-#include "lopt/celo2_step_device.h"
-#include "lopt/factored_device.h"
-#include "lopt/network_device.h"
-#include "lopt/newton_schulz_device.h"
+#include "lopt/base/block_device.h"
+#include "lopt/base/replica_device.h"
+#include "lopt/lopt/celo2_step_device.h"
+#include "lopt/lopt/factored_device.h"
+#include "lopt/lopt/network_device.h"
+#include "lopt/lopt/newton_schulz_device.h"
 
 namespace lopt {
 

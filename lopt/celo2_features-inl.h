@@ -12,10 +12,10 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "lopt/celo2.h"
-#include "lopt/celo2_matrix.h"
-#include "lopt/factored-inl.h"
-#include "lopt/network_columns-inl.h"
+#include "lopt/lopt/celo2.h"
+#include "lopt/lopt/celo2_matrix.h"
+#include "lopt/lopt/factored-inl.h"
+#include "lopt/lopt/network_columns-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lopt {

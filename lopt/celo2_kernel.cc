@@ -1,4 +1,4 @@
-#include "lopt/celo2_kernel.h"
+#include "lopt/lopt/celo2_kernel.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,17 +7,17 @@
 #include <span>
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "lopt/celo2_kernel.cc"
+#define HWY_TARGET_INCLUDE "lopt/lopt/celo2_kernel.cc"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "base/dispatch.h"
-#include "base/workspace.h"
-#include "lopt/celo2_features-inl.h"
-#include "lopt/celo2_matrix.h"
-#include "lopt/celo2_rule.h"
-#include "lopt/factored-inl.h"
-#include "lopt/newton_schulz-inl.h"
+#include "lopt/base/dispatch.h"
+#include "lopt/base/workspace.h"
+#include "lopt/lopt/celo2_features-inl.h"
+#include "lopt/lopt/celo2_matrix.h"
+#include "lopt/lopt/celo2_rule.h"
+#include "lopt/lopt/factored-inl.h"
+#include "lopt/lopt/newton_schulz-inl.h"
 
 #ifndef LOPT_CELO2_KERNEL_ONCE
 #define LOPT_CELO2_KERNEL_ONCE

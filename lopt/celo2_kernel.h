@@ -3,8 +3,8 @@
 #include <memory>
 #include <span>
 
-#include "base/layout.h"
-#include "lopt/celo2.h"
+#include "lopt/base/layout.h"
+#include "lopt/lopt/celo2.h"
 
 namespace lopt {
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <span>
 
-#include "lopt/celo2.h"
+#include "lopt/lopt/celo2.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "lopt/celo2_reference.h"
+#include "lopt/lopt/celo2_reference.h"
 
 #include <algorithm>
 #include <cmath>

@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
-#include "lopt/celo2_rule.h"
-#include "lopt/plain_network.h"
+#include "lopt/lopt/celo2_rule.h"
+#include "lopt/lopt/plain_network.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "lopt/celo2_rule.h"
+#include "lopt/lopt/celo2_rule.h"
 
 #include <string>
 #include <utility>

@@ -3,9 +3,9 @@
 #include <array>
 #include <cstdint>
 
-#include "base/block_device.h"
-#include "lopt/adam_step_device.h"
-#include "lopt/rate_device.h"
+#include "lopt/base/block_device.h"
+#include "lopt/lopt/adam_step_device.h"
+#include "lopt/lopt/rate_device.h"
 
 namespace lopt {
 

@@ -3,12 +3,12 @@
 #include <cstdint>
 #include <optional>
 
-#include "base/device.h"
-#include "base/layout.h"
-#include "lopt/adafac_mlp_lopt_device.h"
-#include "lopt/celo2_device.h"
-#include "lopt/learned_optimizer.h"
-#include "lopt/mlp_lopt_device.h"
+#include "lopt/base/device.h"
+#include "lopt/base/layout.h"
+#include "lopt/lopt/adafac_mlp_lopt_device.h"
+#include "lopt/lopt/celo2_device.h"
+#include "lopt/lopt/learned_optimizer.h"
+#include "lopt/lopt/mlp_lopt_device.h"
 
 namespace lopt {
 

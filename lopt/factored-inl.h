@@ -13,8 +13,8 @@
 #include <cstdint>
 #include <span>
 
-#include "lopt/factored.h"
-#include "lopt/lanes-inl.h"
+#include "lopt/lopt/factored.h"
+#include "lopt/lopt/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lopt {

@@ -1,11 +1,11 @@
-#include "lopt/factored.h"
+#include "lopt/lopt/factored.h"
 
 #include <algorithm>
 #include <cmath>
 #include <iterator>
 #include <limits>
 
-#include "base/error.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 namespace {

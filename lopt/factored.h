@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <span>
 
-#include "base/layout.h"
-#include "lopt/factored_device.h"
+#include "lopt/base/layout.h"
+#include "lopt/lopt/factored_device.h"
 
 namespace lopt {
 

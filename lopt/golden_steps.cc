@@ -1,4 +1,4 @@
-#include "lopt/golden_steps.h"
+#include "lopt/lopt/golden_steps.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,13 +12,13 @@
 #include <string_view>
 #include <utility>
 
-#include "base/arrays.h"
-#include "base/error.h"
-#include "base/isa.h"
-#include "base/key.h"
-#include "base/workspace.h"
-#include "lopt/factored.h"
-#include "lopt/registry.h"
+#include "lopt/base/arrays.h"
+#include "lopt/base/error.h"
+#include "lopt/base/isa.h"
+#include "lopt/base/key.h"
+#include "lopt/base/workspace.h"
+#include "lopt/lopt/factored.h"
+#include "lopt/lopt/registry.h"
 
 namespace lopt {
 namespace {

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "base/layout.h"
-#include "base/safetensors.h"
-#include "lopt/learned_optimizer.h"
+#include "lopt/base/layout.h"
+#include "lopt/base/safetensors.h"
+#include "lopt/lopt/learned_optimizer.h"
 
 namespace lopt {
 

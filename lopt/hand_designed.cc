@@ -1,13 +1,13 @@
-#include "lopt/hand_designed.h"
+#include "lopt/lopt/hand_designed.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "base/options.h"
-#include "lopt/matrix_rules.h"
-#include "lopt/rule_parts.h"
+#include "lopt/base/options.h"
+#include "lopt/lopt/matrix_rules.h"
+#include "lopt/lopt/rule_parts.h"
 
 namespace lopt {
 namespace {

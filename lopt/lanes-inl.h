@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "base/vector_math-inl.h"
+#include "lopt/base/vector_math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lopt {

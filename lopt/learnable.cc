@@ -1,11 +1,11 @@
-#include "lopt/learnable.h"
+#include "lopt/lopt/learnable.h"
 
 #include <cmath>
 #include <string>
 
-#include "base/options.h"
-#include "lopt/adam_step_device.h"
-#include "lopt/rule_parts.h"
+#include "lopt/base/options.h"
+#include "lopt/lopt/adam_step_device.h"
+#include "lopt/lopt/rule_parts.h"
 
 namespace lopt {
 namespace {

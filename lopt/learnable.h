@@ -1,8 +1,8 @@
 #pragma once
 
-#include "base/fields.h"
-#include "lopt/learned_optimizer.h"
-#include "lopt/rate_schedule.h"
+#include "lopt/base/fields.h"
+#include "lopt/lopt/learned_optimizer.h"
+#include "lopt/lopt/rate_schedule.h"
 
 namespace lopt {
 

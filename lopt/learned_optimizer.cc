@@ -1,10 +1,10 @@
-#include "lopt/learned_optimizer.h"
+#include "lopt/lopt/learned_optimizer.h"
 
 #include <algorithm>
 #include <vector>
 
-#include "base/denormals.h"
-#include "base/error.h"
+#include "lopt/base/denormals.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 namespace {

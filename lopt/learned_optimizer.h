@@ -7,10 +7,10 @@
 #include <string>
 #include <utility>
 
-#include "base/config.h"
-#include "base/key.h"
-#include "base/layout.h"
-#include "base/workspace.h"
+#include "lopt/base/config.h"
+#include "lopt/base/key.h"
+#include "lopt/base/layout.h"
+#include "lopt/base/workspace.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "lopt/learned_scheduler.h"
+#include "lopt/lopt/learned_scheduler.h"
 
 #include <algorithm>
 #include <array>
@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/options.h"
-#include "lopt/plain_network.h"
-#include "lopt/registry.h"
+#include "lopt/base/options.h"
+#include "lopt/lopt/plain_network.h"
+#include "lopt/lopt/registry.h"
 
 namespace lopt {
 namespace {

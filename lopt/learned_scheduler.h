@@ -4,10 +4,10 @@
 #include <memory>
 #include <span>
 
-#include "base/config.h"
-#include "base/fields.h"
-#include "lopt/learned_optimizer.h"
-#include "lopt/rate_schedule.h"
+#include "lopt/base/config.h"
+#include "lopt/base/fields.h"
+#include "lopt/lopt/learned_optimizer.h"
+#include "lopt/lopt/rate_schedule.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "lopt/matrix_rules.h"
+#include "lopt/lopt/matrix_rules.h"
 
 #include <Eigen/Dense>
 #include <algorithm>
@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "lopt/adam_step_device.h"
-#include "lopt/celo2_step_device.h"
-#include "lopt/rule_parts.h"
+#include "lopt/lopt/adam_step_device.h"
+#include "lopt/lopt/celo2_step_device.h"
+#include "lopt/lopt/rule_parts.h"
 
 namespace lopt {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "lopt/hand_designed.h"
+#include "lopt/lopt/hand_designed.h"
 
 namespace lopt {
 

@@ -13,8 +13,8 @@
 #include <cstdint>
 #include <span>
 
-#include "lopt/mlp_lopt.h"
-#include "lopt/network_columns-inl.h"
+#include "lopt/lopt/mlp_lopt.h"
+#include "lopt/lopt/network_columns-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lopt {

@@ -1,14 +1,14 @@
-#include "lopt/mlp_lopt.h"
+#include "lopt/lopt/mlp_lopt.h"
 
 #include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/options.h"
-#include "lopt/mlp_lopt_kernel.h"
-#include "lopt/mlp_lopt_reference.h"
-#include "lopt/plain_network.h"
+#include "lopt/base/options.h"
+#include "lopt/lopt/mlp_lopt_kernel.h"
+#include "lopt/lopt/mlp_lopt_reference.h"
+#include "lopt/lopt/plain_network.h"
 
 namespace lopt {
 namespace {

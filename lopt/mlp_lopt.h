@@ -2,10 +2,10 @@
 
 #include <cstdint>
 
-#include "base/fields.h"
-#include "lopt/learned_optimizer.h"
-#include "lopt/mlp_lopt_step_device.h"
-#include "lopt/rate_schedule.h"
+#include "lopt/base/fields.h"
+#include "lopt/lopt/learned_optimizer.h"
+#include "lopt/lopt/mlp_lopt_step_device.h"
+#include "lopt/lopt/rate_schedule.h"
 
 namespace lopt {
 

@@ -1,9 +1,9 @@
-#include "lopt/mlp_lopt_device.h"
+#include "lopt/lopt/mlp_lopt_device.h"
 
 #include <vector>
 
-#include "lopt/device_rules.h"
-#include "lopt/mlp_lopt_step.h"
+#include "lopt/lopt/device_rules.h"
+#include "lopt/lopt/mlp_lopt_step.h"
 
 namespace lopt {
 

@@ -3,10 +3,10 @@
 #include <cmath>
 #include <cstdint>
 
-#include "base/block_device.h"
-#include "base/replica_device.h"
-#include "lopt/mlp_lopt_step_device.h"
-#include "lopt/network_device.h"
+#include "lopt/base/block_device.h"
+#include "lopt/base/replica_device.h"
+#include "lopt/lopt/mlp_lopt_step_device.h"
+#include "lopt/lopt/network_device.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "lopt/mlp_lopt_kernel.h"
+#include "lopt/lopt/mlp_lopt_kernel.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -7,18 +7,18 @@
 #include <vector>
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "lopt/mlp_lopt_kernel.cc"
+#define HWY_TARGET_INCLUDE "lopt/lopt/mlp_lopt_kernel.cc"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "base/dispatch.h"
-#include "base/parallel.h"
-#include "base/workspace.h"
-#include "lopt/mlp_features-inl.h"
-#include "lopt/mlp_lopt_step.h"
-#include "lopt/network_columns-inl.h"
-#include "lopt/network_rows-inl.h"
-#include "lopt/packed_network.h"
+#include "lopt/base/dispatch.h"
+#include "lopt/base/parallel.h"
+#include "lopt/base/workspace.h"
+#include "lopt/lopt/mlp_features-inl.h"
+#include "lopt/lopt/mlp_lopt_step.h"
+#include "lopt/lopt/network_columns-inl.h"
+#include "lopt/lopt/network_rows-inl.h"
+#include "lopt/lopt/packed_network.h"
 
 #ifndef LOPT_MLP_LOPT_KERNEL_ONCE
 #define LOPT_MLP_LOPT_KERNEL_ONCE

@@ -1,10 +1,10 @@
-#include "lopt/mlp_lopt_reference.h"
+#include "lopt/lopt/mlp_lopt_reference.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "lopt/mlp_lopt_step.h"
-#include "lopt/plain_network.h"
+#include "lopt/lopt/mlp_lopt_step.h"
+#include "lopt/lopt/plain_network.h"
 
 namespace lopt {
 namespace {

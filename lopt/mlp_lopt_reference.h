@@ -3,8 +3,8 @@
 #include <memory>
 #include <span>
 
-#include "base/layout.h"
-#include "lopt/mlp_lopt.h"
+#include "lopt/base/layout.h"
+#include "lopt/lopt/mlp_lopt.h"
 
 namespace lopt {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lopt/mlp_lopt.h"
+#include "lopt/lopt/mlp_lopt.h"
 
 namespace lopt {
 

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include "base/block_device.h"
-#include "lopt/rate_device.h"
+#include "lopt/base/block_device.h"
+#include "lopt/lopt/rate_device.h"
 
 namespace lopt {
 

@@ -12,8 +12,8 @@
 #include <cstdint>
 #include <utility>
 
-#include "lopt/lanes-inl.h"
-#include "lopt/packed_network.h"
+#include "lopt/lopt/lanes-inl.h"
+#include "lopt/lopt/packed_network.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lopt {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "base/block_device.h"
+#include "lopt/base/block_device.h"
 
 namespace lopt {
 

@@ -14,9 +14,9 @@
 #include <cstdint>
 #include <utility>
 
-#include "base/workspace.h"
-#include "lopt/celo2.h"
-#include "lopt/lanes-inl.h"
+#include "lopt/base/workspace.h"
+#include "lopt/lopt/celo2.h"
+#include "lopt/lopt/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lopt {

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include "base/block_device.h"
-#include "lopt/celo2_step_device.h"
+#include "lopt/base/block_device.h"
+#include "lopt/lopt/celo2_step_device.h"
 
 namespace lopt {
 

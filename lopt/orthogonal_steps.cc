@@ -1,11 +1,11 @@
-#include "lopt/orthogonal_steps.h"
+#include "lopt/lopt/orthogonal_steps.h"
 
 #include <algorithm>
 #include <utility>
 #include <vector>
 
-#include "lopt/orthogonal_steps_kernel.h"
-#include "lopt/registry.h"
+#include "lopt/lopt/orthogonal_steps_kernel.h"
+#include "lopt/lopt/registry.h"
 
 namespace lopt {
 namespace {

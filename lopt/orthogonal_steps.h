@@ -3,9 +3,9 @@
 #include <memory>
 #include <span>
 
-#include "base/config.h"
-#include "base/fields.h"
-#include "lopt/learned_optimizer.h"
+#include "lopt/base/config.h"
+#include "lopt/base/fields.h"
+#include "lopt/lopt/learned_optimizer.h"
 
 namespace lopt {
 

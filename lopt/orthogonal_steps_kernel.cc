@@ -1,17 +1,17 @@
-#include "lopt/orthogonal_steps_kernel.h"
+#include "lopt/lopt/orthogonal_steps_kernel.h"
 
 #include <cmath>
 #include <cstdint>
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "lopt/orthogonal_steps_kernel.cc"
+#define HWY_TARGET_INCLUDE "lopt/lopt/orthogonal_steps_kernel.cc"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "base/dispatch.h"
-#include "base/workspace.h"
-#include "lopt/lanes-inl.h"
-#include "lopt/newton_schulz-inl.h"
+#include "lopt/base/dispatch.h"
+#include "lopt/base/workspace.h"
+#include "lopt/lopt/lanes-inl.h"
+#include "lopt/lopt/newton_schulz-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lopt {

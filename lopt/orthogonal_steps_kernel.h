@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "base/workspace.h"
+#include "lopt/base/workspace.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "lopt/packed_network.h"
+#include "lopt/lopt/packed_network.h"
 
 #include <algorithm>
 

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "base/workspace.h"
+#include "lopt/base/workspace.h"
 
 namespace lopt {
 

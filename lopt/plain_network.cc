@@ -1,4 +1,4 @@
-#include "lopt/plain_network.h"
+#include "lopt/lopt/plain_network.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "lopt/rate_schedule.h"
+#include "lopt/lopt/rate_schedule.h"
 
 namespace lopt {
 

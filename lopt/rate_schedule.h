@@ -2,10 +2,10 @@
 
 #include <string>
 
-#include "base/choices.h"
-#include "base/fields.h"
-#include "lopt/learned_optimizer.h"
-#include "lopt/rate_device.h"
+#include "lopt/base/choices.h"
+#include "lopt/base/fields.h"
+#include "lopt/lopt/learned_optimizer.h"
+#include "lopt/lopt/rate_device.h"
 
 namespace lopt {
 

@@ -1,18 +1,18 @@
-#include "lopt/registry.h"
+#include "lopt/lopt/registry.h"
 
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "base/options.h"
-#include "lopt/adafac_mlp_lopt.h"
-#include "lopt/celo2.h"
-#include "lopt/hand_designed.h"
-#include "lopt/learnable.h"
-#include "lopt/learned_scheduler.h"
-#include "lopt/mlp_lopt.h"
-#include "lopt/orthogonal_steps.h"
-#include "lopt/rnn_mlp_lopt.h"
+#include "lopt/base/options.h"
+#include "lopt/lopt/adafac_mlp_lopt.h"
+#include "lopt/lopt/celo2.h"
+#include "lopt/lopt/hand_designed.h"
+#include "lopt/lopt/learnable.h"
+#include "lopt/lopt/learned_scheduler.h"
+#include "lopt/lopt/mlp_lopt.h"
+#include "lopt/lopt/orthogonal_steps.h"
+#include "lopt/lopt/rnn_mlp_lopt.h"
 
 namespace lopt {
 namespace {

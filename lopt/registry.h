@@ -2,8 +2,8 @@
 
 #include <memory>
 
-#include "base/registry.h"
-#include "lopt/learned_optimizer.h"
+#include "lopt/base/registry.h"
+#include "lopt/lopt/learned_optimizer.h"
 
 namespace lopt {
 

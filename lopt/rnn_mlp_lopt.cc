@@ -1,4 +1,4 @@
-#include "lopt/rnn_mlp_lopt.h"
+#include "lopt/lopt/rnn_mlp_lopt.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/options.h"
-#include "lopt/mlp_lopt.h"
-#include "lopt/plain_network.h"
+#include "lopt/base/options.h"
+#include "lopt/lopt/mlp_lopt.h"
+#include "lopt/lopt/plain_network.h"
 
 namespace lopt {
 namespace {

@@ -3,8 +3,8 @@
 #include <array>
 #include <cstdint>
 
-#include "base/fields.h"
-#include "lopt/learned_optimizer.h"
+#include "lopt/base/fields.h"
+#include "lopt/lopt/learned_optimizer.h"
 
 namespace lopt {
 

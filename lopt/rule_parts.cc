@@ -1,4 +1,4 @@
-#include "lopt/rule_parts.h"
+#include "lopt/lopt/rule_parts.h"
 
 namespace lopt {
 

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/layout.h"
-#include "lopt/rate_schedule.h"
+#include "lopt/base/layout.h"
+#include "lopt/lopt/rate_schedule.h"
 
 namespace lopt {
 

@@ -1,10 +1,10 @@
-#include "lopt/scaled_steps.h"
+#include "lopt/lopt/scaled_steps.h"
 
 #include <cmath>
 #include <utility>
 
-#include "base/error.h"
-#include "lopt/tensor_updates.h"
+#include "lopt/base/error.h"
+#include "lopt/lopt/tensor_updates.h"
 
 namespace lopt {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "lopt/learned_optimizer.h"
+#include "lopt/lopt/learned_optimizer.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "lopt/tensor_updates.h"
+#include "lopt/lopt/tensor_updates.h"
 
 #include <algorithm>
 #include <atomic>
@@ -6,10 +6,10 @@
 #include <cstring>
 #include <utility>
 
-#include "base/eigen.h"
-#include "base/error.h"
-#include "base/key.h"
-#include "lopt/registry.h"
+#include "lopt/base/eigen.h"
+#include "lopt/base/error.h"
+#include "lopt/base/key.h"
+#include "lopt/lopt/registry.h"
 
 namespace lopt {
 namespace {

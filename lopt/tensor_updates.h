@@ -9,11 +9,11 @@
 #include <span>
 #include <vector>
 
-#include "base/config.h"
-#include "base/layout.h"
-#include "base/parallel.h"
-#include "base/workspace.h"
-#include "lopt/learned_optimizer.h"
+#include "lopt/base/config.h"
+#include "lopt/base/layout.h"
+#include "lopt/base/parallel.h"
+#include "lopt/base/workspace.h"
+#include "lopt/lopt/learned_optimizer.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "lopt/theta_file.h"
+#include "lopt/lopt/theta_file.h"
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
@@ -10,11 +10,11 @@
 #include <utility>
 #include <vector>
 
-#include "base/arrays.h"
-#include "base/eigen.h"
-#include "base/error.h"
-#include "base/safetensors.h"
-#include "lopt/registry.h"
+#include "lopt/base/arrays.h"
+#include "lopt/base/eigen.h"
+#include "lopt/base/error.h"
+#include "lopt/base/safetensors.h"
+#include "lopt/lopt/registry.h"
 
 namespace lopt {
 namespace {

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "base/config.h"
-#include "lopt/golden_steps.h"
-#include "lopt/learned_optimizer.h"
+#include "lopt/base/config.h"
+#include "lopt/lopt/golden_steps.h"
+#include "lopt/lopt/learned_optimizer.h"
 
 namespace lopt {
 

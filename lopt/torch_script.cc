@@ -1,4 +1,4 @@
-#include "lopt/torch_script.h"
+#include "lopt/lopt/torch_script.h"
 
 #include <fmt/format.h>
 
@@ -10,15 +10,15 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
-#include "lopt/adafac_mlp_lopt.h"
-#include "lopt/adafac_parts.h"
-#include "lopt/celo2.h"
-#include "lopt/learnable.h"
-#include "lopt/learned_scheduler.h"
-#include "lopt/mlp_lopt.h"
-#include "lopt/orthogonal_steps.h"
-#include "lopt/registry.h"
+#include "lopt/base/error.h"
+#include "lopt/lopt/adafac_mlp_lopt.h"
+#include "lopt/lopt/adafac_parts.h"
+#include "lopt/lopt/celo2.h"
+#include "lopt/lopt/learnable.h"
+#include "lopt/lopt/learned_scheduler.h"
+#include "lopt/lopt/mlp_lopt.h"
+#include "lopt/lopt/orthogonal_steps.h"
+#include "lopt/lopt/registry.h"
 
 namespace lopt {
 namespace {

@@ -4,8 +4,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/arrays.h"
-#include "lopt/theta_file.h"
+#include "lopt/base/arrays.h"
+#include "lopt/lopt/theta_file.h"
 
 namespace lopt {
 

@@ -12,9 +12,9 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "base/vector_math-inl.h"
-#include "tasks/activation.h"
-#include "tasks/products-inl.h"
+#include "lopt/base/vector_math-inl.h"
+#include "lopt/tasks/activation.h"
+#include "lopt/tasks/products-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lopt {

@@ -1,4 +1,4 @@
-#include "tasks/activation.h"
+#include "lopt/tasks/activation.h"
 
 namespace lopt {
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "base/choices.h"
-#include "tasks/activation_device.h"
+#include "lopt/base/choices.h"
+#include "lopt/tasks/activation_device.h"
 
 namespace lopt {
 

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "base/block_device.h"
+#include "lopt/base/block_device.h"
 
 namespace lopt {
 

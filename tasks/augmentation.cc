@@ -1,9 +1,9 @@
-#include "tasks/augmentation.h"
+#include "lopt/tasks/augmentation.h"
 
 #include <memory>
 
-#include "tasks/ctaugment/ctaugment.h"
-#include "tasks/drawn_augmentation.h"
+#include "lopt/tasks/ctaugment/ctaugment.h"
+#include "lopt/tasks/drawn_augmentation.h"
 
 namespace lopt {
 namespace {

@@ -5,14 +5,14 @@
 #include <span>
 #include <utility>
 
-#include "base/config.h"
-#include "base/fields.h"
-#include "base/key.h"
-#include "base/layout.h"
-#include "base/registry.h"
-#include "base/workspace.h"
-#include "tasks/image_batch.h"
-#include "tasks/task_family.h"
+#include "lopt/base/config.h"
+#include "lopt/base/fields.h"
+#include "lopt/base/key.h"
+#include "lopt/base/layout.h"
+#include "lopt/base/registry.h"
+#include "lopt/base/workspace.h"
+#include "lopt/tasks/image_batch.h"
+#include "lopt/tasks/task_family.h"
 
 namespace lopt {
 

@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <span>
 
-#include "base/workspace.h"
-#include "tasks/image_batch.h"
-#include "tasks/softmax_layer.h"
+#include "lopt/base/workspace.h"
+#include "lopt/tasks/image_batch.h"
+#include "lopt/tasks/softmax_layer.h"
 
 namespace lopt {
 

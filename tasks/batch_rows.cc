@@ -1,7 +1,7 @@
-#include "tasks/batch_rows.h"
+#include "lopt/tasks/batch_rows.h"
 
-#include "base/error.h"
-#include "base/permutation.h"
+#include "lopt/base/error.h"
+#include "lopt/base/permutation.h"
 
 namespace lopt {
 namespace {

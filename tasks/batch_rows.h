@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <span>
 
-#include "base/key.h"
-#include "base/workspace.h"
-#include "tasks/task_family.h"
+#include "lopt/base/key.h"
+#include "lopt/base/workspace.h"
+#include "lopt/tasks/task_family.h"
 
 namespace lopt {
 

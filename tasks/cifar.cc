@@ -1,11 +1,11 @@
-#include "tasks/cifar.h"
+#include "lopt/tasks/cifar.h"
 
 #include <span>
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
-#include "tasks/gzip_file.h"
+#include "lopt/base/error.h"
+#include "lopt/tasks/gzip_file.h"
 
 namespace lopt {
 namespace {

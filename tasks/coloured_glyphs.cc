@@ -1,11 +1,11 @@
-#include "tasks/coloured_glyphs.h"
+#include "lopt/tasks/coloured_glyphs.h"
 
 #include <algorithm>
 #include <array>
 #include <utility>
 
-#include "base/key.h"
-#include "tasks/glyphs.h"
+#include "lopt/base/key.h"
+#include "lopt/tasks/glyphs.h"
 
 namespace lopt {
 namespace {

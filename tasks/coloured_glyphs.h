@@ -1,6 +1,6 @@
 #pragma once
 
-#include "tasks/raw_images.h"
+#include "lopt/tasks/raw_images.h"
 
 namespace lopt {
 

@@ -12,9 +12,9 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "tasks/activation-inl.h"
-#include "tasks/image_conv_problem.h"
-#include "tasks/products-inl.h"
+#include "lopt/tasks/activation-inl.h"
+#include "lopt/tasks/image_conv_problem.h"
+#include "lopt/tasks/products-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lopt {

@@ -1,4 +1,4 @@
-#include "tasks/cross_entropy.h"
+#include "lopt/tasks/cross_entropy.h"
 
 #include <algorithm>
 #include <cmath>

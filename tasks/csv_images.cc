@@ -1,4 +1,4 @@
-#include "tasks/csv_images.h"
+#include "lopt/tasks/csv_images.h"
 
 #include <algorithm>
 #include <charconv>
@@ -7,10 +7,10 @@
 #include <string_view>
 #include <utility>
 
-#include "base/error.h"
-#include "base/layout.h"
-#include "base/options.h"
-#include "tasks/gzip_file.h"
+#include "lopt/base/error.h"
+#include "lopt/base/layout.h"
+#include "lopt/base/options.h"
+#include "lopt/tasks/gzip_file.h"
 
 namespace lopt {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "base/fields.h"
-#include "tasks/raw_images.h"
+#include "lopt/base/fields.h"
+#include "lopt/tasks/raw_images.h"
 
 namespace lopt {
 

@@ -2,9 +2,9 @@
 
 #include <cstdint>
 
-#include "base/key_device.h"
-#include "base/permutation_device.h"
-#include "base/replica_device.h"
+#include "lopt/base/key_device.h"
+#include "lopt/base/permutation_device.h"
+#include "lopt/base/replica_device.h"
 
 namespace lopt {
 

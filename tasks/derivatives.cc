@@ -1,13 +1,13 @@
-#include "tasks/derivatives.h"
+#include "lopt/tasks/derivatives.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 
-#include "base/error.h"
-#include "base/isa.h"
-#include "tasks/torch_module.h"
+#include "lopt/base/error.h"
+#include "lopt/base/isa.h"
+#include "lopt/tasks/torch_module.h"
 
 namespace lopt {
 

@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "base/arrays.h"
-#include "base/config.h"
-#include "base/layout.h"
-#include "base/workspace.h"
-#include "tasks/task_family.h"
-#include "tasks/task_resources.h"
+#include "lopt/base/arrays.h"
+#include "lopt/base/config.h"
+#include "lopt/base/layout.h"
+#include "lopt/base/workspace.h"
+#include "lopt/tasks/task_family.h"
+#include "lopt/tasks/task_resources.h"
 
 namespace lopt {
 

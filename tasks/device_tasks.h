@@ -2,11 +2,11 @@
 
 #include <optional>
 
-#include "base/device.h"
-#include "tasks/data_rows_device.h"
-#include "tasks/image_mlp_device.h"
-#include "tasks/quadratic_device.h"
-#include "tasks/task_family.h"
+#include "lopt/base/device.h"
+#include "lopt/tasks/data_rows_device.h"
+#include "lopt/tasks/image_mlp_device.h"
+#include "lopt/tasks/quadratic_device.h"
+#include "lopt/tasks/task_family.h"
 
 namespace lopt {
 

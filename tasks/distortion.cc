@@ -1,9 +1,9 @@
-#include "tasks/distortion.h"
+#include "lopt/tasks/distortion.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "base/key.h"
+#include "lopt/base/key.h"
 
 namespace lopt {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "base/choices.h"
-#include "tasks/raw_images.h"
+#include "lopt/base/choices.h"
+#include "lopt/tasks/raw_images.h"
 
 namespace lopt {
 

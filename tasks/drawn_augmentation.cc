@@ -1,4 +1,4 @@
-#include "tasks/drawn_augmentation.h"
+#include "lopt/tasks/drawn_augmentation.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/options.h"
-#include "tasks/drawn_kernel.h"
+#include "lopt/base/options.h"
+#include "lopt/tasks/drawn_kernel.h"
 
 namespace lopt {
 namespace {

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <span>
 
-#include "base/fields.h"
-#include "tasks/augmentation.h"
+#include "lopt/base/fields.h"
+#include "lopt/tasks/augmentation.h"
 
 namespace lopt {
 

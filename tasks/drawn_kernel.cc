@@ -1,14 +1,14 @@
-#include "tasks/drawn_kernel.h"
+#include "lopt/tasks/drawn_kernel.h"
 
 #include <algorithm>
 #include <cmath>
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "tasks/drawn_kernel.cc"
+#define HWY_TARGET_INCLUDE "lopt/tasks/drawn_kernel.cc"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "base/dispatch.h"
+#include "lopt/base/dispatch.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lopt {

@@ -2,9 +2,9 @@
 
 #include <cstdint>
 
-#include "base/workspace.h"
-#include "tasks/augmentation.h"
-#include "tasks/image_batch.h"
+#include "lopt/base/workspace.h"
+#include "lopt/tasks/augmentation.h"
+#include "lopt/tasks/image_batch.h"
 
 namespace lopt {
 

@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include "base/block_device.h"
-#include "base/replica_device.h"
+#include "lopt/base/block_device.h"
+#include "lopt/base/replica_device.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "tasks/glyphs.h"
+#include "lopt/tasks/glyphs.h"
 
 #include <algorithm>
 #include <array>
@@ -6,7 +6,7 @@
 #include <span>
 #include <utility>
 
-#include "base/parallel.h"
+#include "lopt/base/parallel.h"
 
 namespace lopt {
 namespace {

@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/key.h"
-#include "tasks/raw_images.h"
+#include "lopt/base/key.h"
+#include "lopt/tasks/raw_images.h"
 
 namespace lopt {
 

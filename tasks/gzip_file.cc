@@ -1,4 +1,4 @@
-#include "tasks/gzip_file.h"
+#include "lopt/tasks/gzip_file.h"
 
 #include <zlib.h>
 
@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <memory>
 
-#include "base/error.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 namespace {

@@ -14,12 +14,12 @@
 #include <span>
 #include <vector>
 
-#include "base/workspace.h"
-#include "tasks/activation-inl.h"
-#include "tasks/dense_layer-inl.h"
-#include "tasks/mlp_pass-inl.h"
-#include "tasks/norm-inl.h"
-#include "tasks/products-inl.h"
+#include "lopt/base/workspace.h"
+#include "lopt/tasks/activation-inl.h"
+#include "lopt/tasks/dense_layer-inl.h"
+#include "lopt/tasks/mlp_pass-inl.h"
+#include "lopt/tasks/norm-inl.h"
+#include "lopt/tasks/products-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lopt {

@@ -1,12 +1,12 @@
-#include "tasks/idx.h"
+#include "lopt/tasks/idx.h"
 
 #include <optional>
 #include <span>
 #include <utility>
 
-#include "base/error.h"
-#include "base/layout.h"
-#include "tasks/gzip_file.h"
+#include "lopt/base/error.h"
+#include "lopt/base/layout.h"
+#include "lopt/tasks/gzip_file.h"
 
 namespace lopt {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tasks/raw_images.h"
+#include "lopt/tasks/raw_images.h"
 
 namespace lopt {
 

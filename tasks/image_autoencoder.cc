@@ -1,9 +1,9 @@
-#include "tasks/image_autoencoder.h"
+#include "lopt/tasks/image_autoencoder.h"
 
-#include "base/options.h"
-#include "tasks/image_autoencoder_kernel.h"
-#include "tasks/mlp_parts.h"
-#include "tasks/network_init.h"
+#include "lopt/base/options.h"
+#include "lopt/tasks/image_autoencoder_kernel.h"
+#include "lopt/tasks/mlp_parts.h"
+#include "lopt/tasks/network_init.h"
 
 namespace lopt {
 namespace {

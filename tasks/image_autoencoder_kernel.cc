@@ -1,20 +1,20 @@
-#include "tasks/image_autoencoder_kernel.h"
+#include "lopt/tasks/image_autoencoder_kernel.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "tasks/image_autoencoder_kernel.cc"
+#define HWY_TARGET_INCLUDE "lopt/tasks/image_autoencoder_kernel.cc"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "base/dispatch.h"
-#include "base/vector_math-inl.h"
-#include "tasks/dense_layer-inl.h"
-#include "tasks/hidden_layers-inl.h"
-#include "tasks/image_mlp_reference.h"
-#include "tasks/mlp_pass-inl.h"
+#include "lopt/base/dispatch.h"
+#include "lopt/base/vector_math-inl.h"
+#include "lopt/tasks/dense_layer-inl.h"
+#include "lopt/tasks/hidden_layers-inl.h"
+#include "lopt/tasks/image_mlp_reference.h"
+#include "lopt/tasks/mlp_pass-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lopt {

@@ -2,8 +2,8 @@
 
 #include <span>
 
-#include "base/workspace.h"
-#include "tasks/image_mlp_problem.h"
+#include "lopt/base/workspace.h"
+#include "lopt/tasks/image_mlp_problem.h"
 
 namespace lopt {
 

@@ -1,9 +1,9 @@
-#include "tasks/image_batches.h"
+#include "lopt/tasks/image_batches.h"
 
 #include <numeric>
 #include <utility>
 
-#include "base/error.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 namespace {

@@ -4,14 +4,14 @@
 #include <memory>
 #include <span>
 
-#include "base/config.h"
-#include "base/key.h"
-#include "base/layout.h"
-#include "base/workspace.h"
-#include "tasks/augmentation.h"
-#include "tasks/image_batch.h"
-#include "tasks/image_data.h"
-#include "tasks/task_family.h"
+#include "lopt/base/config.h"
+#include "lopt/base/key.h"
+#include "lopt/base/layout.h"
+#include "lopt/base/workspace.h"
+#include "lopt/tasks/augmentation.h"
+#include "lopt/tasks/image_batch.h"
+#include "lopt/tasks/image_data.h"
+#include "lopt/tasks/task_family.h"
 
 namespace lopt {
 

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <span>
 
-#include "tasks/image_batches.h"
-#include "tasks/task_family.h"
+#include "lopt/tasks/image_batches.h"
+#include "lopt/tasks/task_family.h"
 
 namespace lopt {
 

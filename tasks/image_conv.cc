@@ -1,15 +1,15 @@
-#include "tasks/image_conv.h"
+#include "lopt/tasks/image_conv.h"
 
 #include <fmt/core.h>
 
 #include <algorithm>
 
-#include "base/error.h"
-#include "base/options.h"
-#include "tasks/image_classifier.h"
-#include "tasks/image_conv_kernel.h"
-#include "tasks/image_conv_reference.h"
-#include "tasks/network_init.h"
+#include "lopt/base/error.h"
+#include "lopt/base/options.h"
+#include "lopt/tasks/image_classifier.h"
+#include "lopt/tasks/image_conv_kernel.h"
+#include "lopt/tasks/image_conv_reference.h"
+#include "lopt/tasks/network_init.h"
 
 namespace lopt {
 namespace {

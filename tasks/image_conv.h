@@ -4,13 +4,13 @@
 #include <memory>
 #include <vector>
 
-#include "base/fields.h"
-#include "tasks/augmentation.h"
-#include "tasks/image_batches.h"
-#include "tasks/image_conv_problem.h"
-#include "tasks/image_data.h"
-#include "tasks/image_task.h"
-#include "tasks/task_family.h"
+#include "lopt/base/fields.h"
+#include "lopt/tasks/augmentation.h"
+#include "lopt/tasks/image_batches.h"
+#include "lopt/tasks/image_conv_problem.h"
+#include "lopt/tasks/image_data.h"
+#include "lopt/tasks/image_task.h"
+#include "lopt/tasks/task_family.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "tasks/image_conv_kernel.h"
+#include "lopt/tasks/image_conv_kernel.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -6,17 +6,17 @@
 #include <vector>
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "tasks/image_conv_kernel.cc"
+#define HWY_TARGET_INCLUDE "lopt/tasks/image_conv_kernel.cc"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "base/dispatch.h"
-#include "tasks/activation-inl.h"
-#include "tasks/batch_parts-inl.h"
-#include "tasks/conv_layer-inl.h"
-#include "tasks/dense_layer-inl.h"
-#include "tasks/products-inl.h"
-#include "tasks/softmax_layer-inl.h"
+#include "lopt/base/dispatch.h"
+#include "lopt/tasks/activation-inl.h"
+#include "lopt/tasks/batch_parts-inl.h"
+#include "lopt/tasks/conv_layer-inl.h"
+#include "lopt/tasks/dense_layer-inl.h"
+#include "lopt/tasks/products-inl.h"
+#include "lopt/tasks/softmax_layer-inl.h"
 
 #ifndef LOPT_IMAGE_CONV_KERNEL_ONCE
 #define LOPT_IMAGE_CONV_KERNEL_ONCE

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "base/workspace.h"
-#include "tasks/image_conv_problem.h"
+#include "lopt/base/workspace.h"
+#include "lopt/tasks/image_conv_problem.h"
 
 namespace lopt {
 

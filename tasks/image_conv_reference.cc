@@ -1,9 +1,9 @@
-#include "tasks/image_conv_reference.h"
+#include "lopt/tasks/image_conv_reference.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "tasks/cross_entropy.h"
+#include "lopt/tasks/cross_entropy.h"
 
 namespace lopt {
 namespace {

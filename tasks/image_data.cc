@@ -1,9 +1,9 @@
-#include "tasks/image_data.h"
+#include "lopt/tasks/image_data.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "base/error.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 namespace {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "tasks/raw_images.h"
+#include "lopt/tasks/raw_images.h"
 
 namespace lopt {
 

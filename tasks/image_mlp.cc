@@ -1,14 +1,14 @@
-#include "tasks/image_mlp.h"
+#include "lopt/tasks/image_mlp.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "base/options.h"
-#include "tasks/image_classifier.h"
-#include "tasks/image_mlp_kernel.h"
-#include "tasks/image_mlp_reference.h"
-#include "tasks/mlp_parts.h"
-#include "tasks/network_init.h"
+#include "lopt/base/options.h"
+#include "lopt/tasks/image_classifier.h"
+#include "lopt/tasks/image_mlp_kernel.h"
+#include "lopt/tasks/image_mlp_reference.h"
+#include "lopt/tasks/mlp_parts.h"
+#include "lopt/tasks/network_init.h"
 
 namespace lopt {
 namespace {

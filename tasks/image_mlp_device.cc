@@ -3,10 +3,10 @@
 #include <optional>
 #include <vector>
 
-#include "base/error.h"
-#include "base/permutation.h"
-#include "tasks/device_tasks.h"
-#include "tasks/image_mlp.h"
+#include "lopt/base/error.h"
+#include "lopt/base/permutation.h"
+#include "lopt/tasks/device_tasks.h"
+#include "lopt/tasks/image_mlp.h"
 
 namespace lopt {
 

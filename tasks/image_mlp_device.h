@@ -3,10 +3,10 @@
 #include <cmath>
 #include <cstdint>
 
-#include "base/block_device.h"
-#include "base/replica_device.h"
-#include "tasks/activation_device.h"
-#include "tasks/data_rows_device.h"
+#include "lopt/base/block_device.h"
+#include "lopt/base/replica_device.h"
+#include "lopt/tasks/activation_device.h"
+#include "lopt/tasks/data_rows_device.h"
 
 namespace lopt {
 

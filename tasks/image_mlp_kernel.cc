@@ -1,18 +1,18 @@
-#include "tasks/image_mlp_kernel.h"
+#include "lopt/tasks/image_mlp_kernel.h"
 
 #include <algorithm>
 #include <cstdint>
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "tasks/image_mlp_kernel.cc"
+#define HWY_TARGET_INCLUDE "lopt/tasks/image_mlp_kernel.cc"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "base/dispatch.h"
-#include "tasks/dense_layer-inl.h"
-#include "tasks/hidden_layers-inl.h"
-#include "tasks/mlp_pass-inl.h"
-#include "tasks/softmax_layer-inl.h"
+#include "lopt/base/dispatch.h"
+#include "lopt/tasks/dense_layer-inl.h"
+#include "lopt/tasks/hidden_layers-inl.h"
+#include "lopt/tasks/mlp_pass-inl.h"
+#include "lopt/tasks/softmax_layer-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lopt {

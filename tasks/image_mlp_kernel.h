@@ -1,7 +1,7 @@
 #pragma once
 
-#include "base/workspace.h"
-#include "tasks/image_mlp_problem.h"
+#include "lopt/base/workspace.h"
+#include "lopt/tasks/image_mlp_problem.h"
 
 namespace lopt {
 

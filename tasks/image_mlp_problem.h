@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
-#include "tasks/activation.h"
-#include "tasks/image_batch.h"
+#include "lopt/tasks/activation.h"
+#include "lopt/tasks/image_batch.h"
 
 namespace lopt {
 

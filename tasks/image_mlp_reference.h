@@ -2,8 +2,8 @@
 
 #include <functional>
 
-#include "base/workspace.h"
-#include "tasks/image_mlp_problem.h"
+#include "lopt/base/workspace.h"
+#include "lopt/tasks/image_mlp_problem.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "tasks/image_task.h"
+#include "lopt/tasks/image_task.h"
 
 #include <fmt/core.h>
 
@@ -6,14 +6,14 @@
 #include <cmath>
 #include <string>
 
-#include "base/error.h"
-#include "base/options.h"
-#include "tasks/cifar.h"
-#include "tasks/coloured_glyphs.h"
-#include "tasks/glyphs.h"
-#include "tasks/idx.h"
-#include "tasks/mnist1d.h"
-#include "tasks/npz_images.h"
+#include "lopt/base/error.h"
+#include "lopt/base/options.h"
+#include "lopt/tasks/cifar.h"
+#include "lopt/tasks/coloured_glyphs.h"
+#include "lopt/tasks/glyphs.h"
+#include "lopt/tasks/idx.h"
+#include "lopt/tasks/mnist1d.h"
+#include "lopt/tasks/npz_images.h"
 
 namespace lopt {
 namespace {

@@ -3,13 +3,13 @@
 #include <cstdint>
 #include <memory>
 
-#include "base/fields.h"
-#include "tasks/csv_images.h"
-#include "tasks/distortion.h"
-#include "tasks/image_batch.h"
-#include "tasks/image_data.h"
-#include "tasks/task_family.h"
-#include "tasks/task_resources.h"
+#include "lopt/base/fields.h"
+#include "lopt/tasks/csv_images.h"
+#include "lopt/tasks/distortion.h"
+#include "lopt/tasks/image_batch.h"
+#include "lopt/tasks/image_data.h"
+#include "lopt/tasks/task_family.h"
+#include "lopt/tasks/task_resources.h"
 
 namespace lopt {
 

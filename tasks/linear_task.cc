@@ -1,4 +1,4 @@
-#include "tasks/linear_task.h"
+#include "lopt/tasks/linear_task.h"
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "tasks/task_family.h"
+#include "lopt/tasks/task_family.h"
 
 namespace lopt {
 

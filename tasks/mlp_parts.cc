@@ -1,4 +1,4 @@
-#include "tasks/mlp_parts.h"
+#include "lopt/tasks/mlp_parts.h"
 
 #include <fmt/core.h>
 

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/layout.h"
-#include "tasks/image_mlp_problem.h"
+#include "lopt/base/layout.h"
+#include "lopt/tasks/image_mlp_problem.h"
 
 namespace lopt {
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "tasks/batch_parts-inl.h"
-#include "tasks/image_mlp_problem.h"
+#include "lopt/tasks/batch_parts-inl.h"
+#include "lopt/tasks/image_mlp_problem.h"
 
 namespace lopt {
 

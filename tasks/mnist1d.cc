@@ -1,12 +1,12 @@
-#include "tasks/mnist1d.h"
+#include "lopt/tasks/mnist1d.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <numeric>
 
-#include "base/permutation.h"
-#include "base/workspace.h"
+#include "lopt/base/permutation.h"
+#include "lopt/base/workspace.h"
 
 namespace lopt {
 namespace {

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <span>
 
-#include "base/key.h"
-#include "tasks/raw_images.h"
+#include "lopt/base/key.h"
+#include "lopt/tasks/raw_images.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "tasks/network_init.h"
+#include "lopt/tasks/network_init.h"
 
 #include <algorithm>
 #include <cmath>

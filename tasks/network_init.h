@@ -2,8 +2,8 @@
 
 #include <span>
 
-#include "base/key.h"
-#include "base/layout.h"
+#include "lopt/base/key.h"
+#include "lopt/base/layout.h"
 
 namespace lopt {
 

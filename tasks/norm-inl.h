@@ -13,8 +13,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include "tasks/image_mlp_problem.h"
-#include "tasks/products-inl.h"
+#include "lopt/tasks/image_mlp_problem.h"
+#include "lopt/tasks/products-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lopt {

@@ -1,4 +1,4 @@
-#include "tasks/npz_images.h"
+#include "lopt/tasks/npz_images.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
-#include "base/npz.h"
+#include "lopt/base/error.h"
+#include "lopt/base/npz.h"
 
 namespace lopt {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "tasks/raw_images.h"
+#include "lopt/tasks/raw_images.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "tasks/parametric_image_mlp.h"
+#include "lopt/tasks/parametric_image_mlp.h"
 
 #include <Eigen/QR>
 #include <algorithm>
@@ -6,8 +6,8 @@
 #include <iterator>
 #include <utility>
 
-#include "base/error.h"
-#include "base/options.h"
+#include "lopt/base/error.h"
+#include "lopt/base/options.h"
 
 namespace lopt {
 namespace {

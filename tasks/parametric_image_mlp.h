@@ -4,13 +4,13 @@
 #include <memory>
 #include <vector>
 
-#include "base/choices.h"
-#include "base/fields.h"
-#include "tasks/activation.h"
-#include "tasks/image_data.h"
-#include "tasks/image_mlp.h"
-#include "tasks/image_task.h"
-#include "tasks/task_family.h"
+#include "lopt/base/choices.h"
+#include "lopt/base/fields.h"
+#include "lopt/tasks/activation.h"
+#include "lopt/tasks/image_data.h"
+#include "lopt/tasks/image_mlp.h"
+#include "lopt/tasks/image_task.h"
+#include "lopt/tasks/task_family.h"
 
 namespace lopt {
 

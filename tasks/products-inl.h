@@ -15,8 +15,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "base/vector_math-inl.h"
-#include "base/workspace.h"
+#include "lopt/base/vector_math-inl.h"
+#include "lopt/base/workspace.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lopt {

@@ -1,10 +1,10 @@
-#include "tasks/quadratic.h"
+#include "lopt/tasks/quadratic.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 
-#include "base/options.h"
+#include "lopt/base/options.h"
 
 namespace lopt {
 namespace {

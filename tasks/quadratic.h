@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include "base/fields.h"
-#include "tasks/task_family.h"
+#include "lopt/base/fields.h"
+#include "lopt/tasks/task_family.h"
 
 namespace lopt {
 

@@ -1,6 +1,6 @@
-#include "tasks/device_tasks.h"
-#include "tasks/linear_task.h"
-#include "tasks/quadratic.h"
+#include "lopt/tasks/device_tasks.h"
+#include "lopt/tasks/linear_task.h"
+#include "lopt/tasks/quadratic.h"
 
 namespace lopt {
 

@@ -3,9 +3,9 @@
 #include <cmath>
 #include <cstdint>
 
-#include "base/block_device.h"
-#include "base/key_device.h"
-#include "base/replica_device.h"
+#include "lopt/base/block_device.h"
+#include "lopt/base/key_device.h"
+#include "lopt/base/replica_device.h"
 
 namespace lopt {
 

@@ -1,13 +1,13 @@
-#include "tasks/raw_images.h"
+#include "lopt/tasks/raw_images.h"
 
 #include <spdlog/spdlog.h>
 
 #include <initializer_list>
 
-#include "base/error.h"
-#include "base/key.h"
-#include "base/permutation.h"
-#include "base/workspace.h"
+#include "lopt/base/error.h"
+#include "lopt/base/key.h"
+#include "lopt/base/permutation.h"
+#include "lopt/base/workspace.h"
 
 namespace lopt {
 namespace {

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "base/registry.h"
-#include "tasks/task_family.h"
-#include "tasks/task_resources.h"
+#include "lopt/base/registry.h"
+#include "lopt/tasks/task_family.h"
+#include "lopt/tasks/task_resources.h"
 
 namespace lopt {
 

@@ -13,9 +13,9 @@
 #include <cstdint>
 #include <span>
 
-#include "base/vector_math-inl.h"
-#include "tasks/products-inl.h"
-#include "tasks/softmax_layer.h"
+#include "lopt/base/vector_math-inl.h"
+#include "lopt/tasks/products-inl.h"
+#include "lopt/tasks/softmax_layer.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lopt {

@@ -1,11 +1,11 @@
-#include "tasks/task_family.h"
+#include "lopt/tasks/task_family.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "base/device.h"
-#include "base/error.h"
-#include "tasks/batch_rows.h"
+#include "lopt/base/device.h"
+#include "lopt/base/error.h"
+#include "lopt/tasks/batch_rows.h"
 
 namespace lopt {
 namespace {

@@ -9,11 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include "base/choices.h"
-#include "base/key.h"
-#include "base/layout.h"
-#include "base/pictures.h"
-#include "base/workspace.h"
+#include "lopt/base/choices.h"
+#include "lopt/base/key.h"
+#include "lopt/base/layout.h"
+#include "lopt/base/pictures.h"
+#include "lopt/base/workspace.h"
 
 namespace lopt {
 

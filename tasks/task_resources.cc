@@ -1,4 +1,4 @@
-#include "tasks/task_resources.h"
+#include "lopt/tasks/task_resources.h"
 
 namespace lopt {
 

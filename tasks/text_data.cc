@@ -1,4 +1,4 @@
-#include "tasks/text_data.h"
+#include "lopt/tasks/text_data.h"
 
 #include <fmt/core.h>
 #include <spdlog/spdlog.h>
@@ -7,10 +7,10 @@
 #include <cmath>
 #include <optional>
 
-#include "base/error.h"
-#include "base/options.h"
-#include "tasks/gzip_file.h"
-#include "tasks/word_source.h"
+#include "lopt/base/error.h"
+#include "lopt/base/options.h"
+#include "lopt/tasks/gzip_file.h"
+#include "lopt/tasks/word_source.h"
 
 namespace lopt {
 namespace {

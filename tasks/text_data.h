@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/fields.h"
-#include "tasks/task_family.h"
-#include "tasks/task_resources.h"
+#include "lopt/base/fields.h"
+#include "lopt/tasks/task_family.h"
+#include "lopt/tasks/task_resources.h"
 
 namespace lopt {
 

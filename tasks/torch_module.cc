@@ -1,4 +1,4 @@
-#include "tasks/torch_module.h"
+#include "lopt/tasks/torch_module.h"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -8,10 +8,10 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "base/abi.h"
-#include "base/error.h"
-#include "base/isa.h"
-#include "base/program_files.h"
+#include "lopt/base/abi.h"
+#include "lopt/base/error.h"
+#include "lopt/base/isa.h"
+#include "lopt/base/program_files.h"
 
 namespace lopt {
 namespace {

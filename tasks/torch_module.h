@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "base/arrays.h"
-#include "tasks/derivatives.h"
-#include "tasks/registry.h"
-#include "tasks/task_family.h"
+#include "lopt/base/arrays.h"
+#include "lopt/tasks/derivatives.h"
+#include "lopt/tasks/registry.h"
+#include "lopt/tasks/task_family.h"
 
 namespace lopt {
 

@@ -1,10 +1,10 @@
-#include "tasks/word_source.h"
+#include "lopt/tasks/word_source.h"
 
 #include <algorithm>
 #include <cmath>
 #include <span>
 
-#include "base/error.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 namespace {

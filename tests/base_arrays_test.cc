@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "base/arrays.h"
+#include "lopt/base/arrays.h"
 
 namespace lopt {
 namespace {

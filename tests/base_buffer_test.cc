@@ -4,9 +4,9 @@
 #include <string>
 #include <utility>
 
-#include "base/arrays.h"
-#include "base/buffer.h"
-#include "base/error.h"
+#include "lopt/base/arrays.h"
+#include "lopt/base/buffer.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 namespace {

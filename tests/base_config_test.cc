@@ -3,11 +3,11 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "base/describe_fields.h"
-#include "base/error.h"
-#include "base/file.h"
-#include "base/options.h"
-#include "base/type_table.h"
+#include "lopt/base/describe_fields.h"
+#include "lopt/base/error.h"
+#include "lopt/base/file.h"
+#include "lopt/base/options.h"
+#include "lopt/base/type_table.h"
 #include "tests/temp_directory.h"
 
 namespace lopt {

@@ -5,8 +5,8 @@
 #include <limits>
 #include <vector>
 
-#include "base/denormals.h"
-#include "base/parallel.h"
+#include "lopt/base/denormals.h"
+#include "lopt/base/parallel.h"
 
 namespace lopt {
 namespace {

@@ -7,9 +7,9 @@
 #include <thread>
 #include <vector>
 
-#include "base/error.h"
-#include "base/isa.h"
-#include "base/key.h"
+#include "lopt/base/error.h"
+#include "lopt/base/isa.h"
+#include "lopt/base/key.h"
 #include "tests/skip.h"
 
 namespace lopt {

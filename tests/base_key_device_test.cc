@@ -3,8 +3,8 @@
 #include <cmath>
 #include <vector>
 
-#include "base/key.h"
-#include "base/key_device.h"
+#include "lopt/base/key.h"
+#include "lopt/base/key_device.h"
 
 namespace lopt {
 namespace {

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "base/file.h"
-#include "base/key.h"
+#include "lopt/base/error.h"
+#include "lopt/base/file.h"
+#include "lopt/base/key.h"
 #include "tests/golden_dir.h"
 
 namespace lopt {

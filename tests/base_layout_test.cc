@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
 
-#include "base/error.h"
-#include "base/layout.h"
+#include "lopt/base/error.h"
+#include "lopt/base/layout.h"
 
 namespace lopt {
 namespace {

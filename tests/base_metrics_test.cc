@@ -5,9 +5,9 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
-#include "base/file.h"
-#include "base/metrics.h"
+#include "lopt/base/error.h"
+#include "lopt/base/file.h"
+#include "lopt/base/metrics.h"
 #include "tests/temp_directory.h"
 
 namespace lopt {

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "base/file.h"
-#include "base/npy.h"
-#include "base/npz.h"
+#include "lopt/base/file.h"
+#include "lopt/base/npy.h"
+#include "lopt/base/npz.h"
 #include "tests/paths.h"
 #include "tests/temp_directory.h"
 

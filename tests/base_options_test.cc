@@ -4,12 +4,12 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "base/choices.h"
-#include "base/describe_fields.h"
-#include "base/error.h"
-#include "base/options.h"
-#include "base/problems.h"
-#include "base/type_table.h"
+#include "lopt/base/choices.h"
+#include "lopt/base/describe_fields.h"
+#include "lopt/base/error.h"
+#include "lopt/base/options.h"
+#include "lopt/base/problems.h"
+#include "lopt/base/type_table.h"
 
 namespace lopt {
 namespace {

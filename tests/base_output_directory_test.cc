@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "base/file.h"
-#include "base/output_directory.h"
+#include "lopt/base/error.h"
+#include "lopt/base/file.h"
+#include "lopt/base/output_directory.h"
 #include "tests/flushed_paths.h"
 #include "tests/learner_child.h"
 #include "tests/temp_directory.h"

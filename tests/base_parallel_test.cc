@@ -11,8 +11,8 @@
 #include <thread>
 #include <vector>
 
-#include "base/error.h"
-#include "base/parallel.h"
+#include "lopt/base/error.h"
+#include "lopt/base/parallel.h"
 
 namespace lopt {
 namespace {

@@ -5,8 +5,8 @@
 #include <map>
 #include <vector>
 
-#include "base/error.h"
-#include "base/permutation.h"
+#include "lopt/base/error.h"
+#include "lopt/base/permutation.h"
 
 namespace lopt {
 namespace {

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "base/pictures.h"
-#include "base/png.h"
+#include "lopt/base/error.h"
+#include "lopt/base/pictures.h"
+#include "lopt/base/png.h"
 #include "tests/error_of.h"
 
 namespace lopt {

@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
 
-#include "base/error.h"
-#include "base/presets.h"
+#include "lopt/base/error.h"
+#include "lopt/base/presets.h"
 
 namespace lopt {
 namespace {

@@ -3,8 +3,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
-#include "base/record.h"
+#include "lopt/base/error.h"
+#include "lopt/base/record.h"
 #include "temp_directory.h"
 
 namespace lopt {

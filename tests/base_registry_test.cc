@@ -2,9 +2,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/describe_fields.h"
-#include "base/error.h"
-#include "base/registry.h"
+#include "lopt/base/describe_fields.h"
+#include "lopt/base/error.h"
+#include "lopt/base/registry.h"
 
 namespace lopt {
 namespace {

@@ -16,11 +16,11 @@
 #include <thread>
 #include <vector>
 
-#include "base/file.h"
-#include "base/platform.h"
-#include "base/process_identity.h"
-#include "base/record.h"
-#include "base/run_lock.h"
+#include "lopt/base/file.h"
+#include "lopt/base/platform.h"
+#include "lopt/base/process_identity.h"
+#include "lopt/base/record.h"
+#include "lopt/base/run_lock.h"
 #include "tests/error_of.h"
 #include "tests/learner_child.h"
 #include "tests/like_system_environment.h"

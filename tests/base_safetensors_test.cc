@@ -4,9 +4,9 @@
 #include <cstring>
 #include <filesystem>
 
-#include "base/arrays.h"
-#include "base/file.h"
-#include "base/safetensors.h"
+#include "lopt/base/arrays.h"
+#include "lopt/base/file.h"
+#include "lopt/base/safetensors.h"
 #include "tests/golden_dir.h"
 #include "tests/temp_directory.h"
 

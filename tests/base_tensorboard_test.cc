@@ -3,12 +3,12 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "base/event_records.h"
-#include "base/file.h"
-#include "base/metrics.h"
-#include "base/png.h"
-#include "base/tensorboard.h"
+#include "lopt/base/error.h"
+#include "lopt/base/event_records.h"
+#include "lopt/base/file.h"
+#include "lopt/base/metrics.h"
+#include "lopt/base/png.h"
+#include "lopt/base/tensorboard.h"
 #include "tests/temp_directory.h"
 
 namespace lopt {

@@ -7,15 +7,15 @@
 #include <string>
 #include <vector>
 
-#include "base/isa.h"
+#include "lopt/base/isa.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tests/base_vector_math_test.cc"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "base/dispatch.h"
-#include "base/vector_math-inl.h"
+#include "lopt/base/dispatch.h"
+#include "lopt/base/vector_math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lopt {

@@ -8,8 +8,8 @@
 #include <thread>
 #include <vector>
 
-#include "base/workspace.h"
 #include "count_allocations.h"
+#include "lopt/base/workspace.h"
 
 namespace lopt {
 namespace {

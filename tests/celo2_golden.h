@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/config.h"
-#include "base/safetensors.h"
-#include "lopt/theta_file.h"
+#include "lopt/base/config.h"
+#include "lopt/base/safetensors.h"
+#include "lopt/lopt/theta_file.h"
 #include "tests/golden_dir.h"
 
 namespace lopt {

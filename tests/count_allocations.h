@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <new>
 
-#include "base/new_forms-inl.h"
+#include "lopt/base/new_forms-inl.h"
 
 // Counts every allocation of the program that includes this, in its one source file.
 inline std::atomic<int64_t> allocations = 0;

@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/arrays.h"
-#include "base/safetensors.h"
-#include "learner/elastic/frame.h"
+#include "lopt/base/arrays.h"
+#include "lopt/base/safetensors.h"
+#include "lopt/learner/elastic/frame.h"
 
 namespace lopt {
 

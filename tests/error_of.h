@@ -3,7 +3,7 @@
 #include <functional>
 #include <string>
 
-#include "base/error.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 

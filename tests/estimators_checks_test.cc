@@ -10,16 +10,16 @@
 #include <utility>
 #include <vector>
 
-#include "base/parallel.h"
 #include "count_allocations.h"
-#include "estimators/check/estimator_checks.h"
-#include "estimators/check/problem_checks.h"
-#include "estimators/check/schedule_checks.h"
-#include "estimators/persistent_es.h"
-#include "lopt/check/optimizer_checks.h"
-#include "lopt/learnable.h"
-#include "tasks/check/task_checks.h"
-#include "tasks/quadratic.h"
+#include "lopt/base/parallel.h"
+#include "lopt/estimators/check/estimator_checks.h"
+#include "lopt/estimators/check/problem_checks.h"
+#include "lopt/estimators/check/schedule_checks.h"
+#include "lopt/estimators/persistent_es.h"
+#include "lopt/lopt/check/optimizer_checks.h"
+#include "lopt/lopt/learnable.h"
+#include "lopt/tasks/check/task_checks.h"
+#include "lopt/tasks/quadratic.h"
 #include "tests/toy_problem.h"
 
 namespace lopt {

@@ -6,14 +6,14 @@
 #include <string>
 #include <vector>
 
-#include "base/config.h"
-#include "estimators/check/estimator_checks.h"
-#include "estimators/check/problem_checks.h"
-#include "estimators/check/schedule_checks.h"
-#include "estimators/lopt_problem.h"
-#include "estimators/registry.h"
-#include "lopt/check/optimizer_checks.h"
-#include "tasks/check/task_checks.h"
+#include "lopt/base/config.h"
+#include "lopt/estimators/check/estimator_checks.h"
+#include "lopt/estimators/check/problem_checks.h"
+#include "lopt/estimators/check/schedule_checks.h"
+#include "lopt/estimators/lopt_problem.h"
+#include "lopt/estimators/registry.h"
+#include "lopt/lopt/check/optimizer_checks.h"
+#include "lopt/tasks/check/task_checks.h"
 #include "tests/contracts/build.h"
 #include "tests/contracts/passed.h"
 #include "tests/error_of.h"

@@ -7,9 +7,9 @@
 #include <span>
 #include <vector>
 
-#include "base/emulated_device.h"
-#include "estimators/antithetic.h"
-#include "estimators/device_gradient.h"
+#include "lopt/base/emulated_device.h"
+#include "lopt/estimators/antithetic.h"
+#include "lopt/estimators/device_gradient.h"
 #include "tests/error_of.h"
 
 namespace lopt {

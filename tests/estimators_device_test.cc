@@ -6,15 +6,15 @@
 #include <string>
 #include <vector>
 
-#include "base/device.h"
-#include "base/eigen.h"
-#include "base/emulated_device.h"
-#include "base/error.h"
-#include "estimators/device_program.h"
-#include "estimators/lopt_problem.h"
-#include "estimators/registry.h"
-#include "lopt/registry.h"
-#include "tasks/registry.h"
+#include "lopt/base/device.h"
+#include "lopt/base/eigen.h"
+#include "lopt/base/emulated_device.h"
+#include "lopt/base/error.h"
+#include "lopt/estimators/device_program.h"
+#include "lopt/estimators/lopt_problem.h"
+#include "lopt/estimators/registry.h"
+#include "lopt/lopt/registry.h"
+#include "lopt/tasks/registry.h"
 #include "tests/error_of.h"
 
 namespace lopt {

@@ -6,10 +6,10 @@
 #include <numeric>
 #include <vector>
 
-#include "estimators/diagnostics.h"
-#include "estimators/full_es.h"
-#include "estimators/persistent_es.h"
-#include "estimators/truncated_es.h"
+#include "lopt/estimators/diagnostics.h"
+#include "lopt/estimators/full_es.h"
+#include "lopt/estimators/persistent_es.h"
+#include "lopt/estimators/truncated_es.h"
 #include "tests/pes_gradient.h"
 #include "tests/toy_problem.h"
 

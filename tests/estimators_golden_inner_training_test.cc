@@ -9,13 +9,13 @@
 #include <string>
 #include <vector>
 
-#include "base/arrays.h"
-#include "base/safetensors.h"
 #include "golden_dir.h"
-#include "lopt/mlp_lopt.h"
+#include "lopt/base/arrays.h"
+#include "lopt/base/safetensors.h"
+#include "lopt/lopt/mlp_lopt.h"
+#include "lopt/tasks/image_mlp.h"
+#include "lopt/tasks/registry.h"
 #include "mnist_dir.h"
-#include "tasks/image_mlp.h"
-#include "tasks/registry.h"
 
 namespace lopt {
 namespace {

@@ -6,10 +6,10 @@
 #include <numeric>
 #include <vector>
 
-#include "estimators/antithetic.h"
-#include "estimators/full_es.h"
-#include "estimators/persistent_es.h"
-#include "estimators/truncated_es.h"
+#include "lopt/estimators/antithetic.h"
+#include "lopt/estimators/full_es.h"
+#include "lopt/estimators/persistent_es.h"
+#include "lopt/estimators/truncated_es.h"
 #include "toy_problem.h"
 
 namespace lopt {

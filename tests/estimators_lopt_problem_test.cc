@@ -8,15 +8,15 @@
 #include <set>
 #include <vector>
 
-#include "base/eigen.h"
-#include "base/error.h"
-#include "base/parallel.h"
-#include "base/safetensors.h"
-#include "estimators/lopt_problem.h"
-#include "estimators/persistent_es.h"
-#include "lopt/learnable.h"
-#include "lopt/mlp_lopt.h"
-#include "tasks/quadratic.h"
+#include "lopt/base/eigen.h"
+#include "lopt/base/error.h"
+#include "lopt/base/parallel.h"
+#include "lopt/base/safetensors.h"
+#include "lopt/estimators/lopt_problem.h"
+#include "lopt/estimators/persistent_es.h"
+#include "lopt/lopt/learnable.h"
+#include "lopt/lopt/mlp_lopt.h"
+#include "lopt/tasks/quadratic.h"
 #include "tests/row_task.h"
 #include "toy_problem.h"
 

@@ -3,11 +3,11 @@
 #include <memory>
 #include <string>
 
-#include "base/eigen.h"
 #include "count_allocations.h"
-#include "estimators/lopt_problem.h"
-#include "lopt/registry.h"
-#include "tasks/registry.h"
+#include "lopt/base/eigen.h"
+#include "lopt/estimators/lopt_problem.h"
+#include "lopt/lopt/registry.h"
+#include "lopt/tasks/registry.h"
 
 namespace lopt {
 namespace {

@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "base/eigen.h"
-#include "base/safetensors.h"
-#include "estimators/antithetic.h"
-#include "estimators/persistent_es.h"
-#include "estimators/persistent_gradient.h"
+#include "lopt/base/eigen.h"
+#include "lopt/base/safetensors.h"
+#include "lopt/estimators/antithetic.h"
+#include "lopt/estimators/persistent_es.h"
+#include "lopt/estimators/persistent_gradient.h"
 #include "tests/golden_dir.h"
 #include "tests/toy_problem.h"
 

@@ -5,13 +5,13 @@
 #include <memory>
 #include <string>
 
-#include "base/error.h"
-#include "estimators/full_es.h"
-#include "estimators/lopt_problem.h"
-#include "estimators/persistent_es.h"
-#include "estimators/registry.h"
-#include "estimators/truncated_es.h"
-#include "lopt/registry.h"
+#include "lopt/base/error.h"
+#include "lopt/estimators/full_es.h"
+#include "lopt/estimators/lopt_problem.h"
+#include "lopt/estimators/persistent_es.h"
+#include "lopt/estimators/registry.h"
+#include "lopt/estimators/truncated_es.h"
+#include "lopt/lopt/registry.h"
 #include "tests/error_of.h"
 #include "toy_problem.h"
 

@@ -6,9 +6,9 @@
 #include <optional>
 #include <vector>
 
-#include "base/error.h"
-#include "estimators/persistent_es.h"
-#include "estimators/truncated_es.h"
+#include "lopt/base/error.h"
+#include "lopt/estimators/persistent_es.h"
+#include "lopt/estimators/truncated_es.h"
 #include "pes_gradient.h"
 #include "toy_problem.h"
 

@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
-#include "estimators/persistent_es.h"
-#include "estimators/truncated_es.h"
+#include "lopt/estimators/persistent_es.h"
+#include "lopt/estimators/truncated_es.h"
 #include "toy_problem.h"
 
 namespace lopt {

@@ -2,9 +2,9 @@
 
 #include <cmath>
 
-#include "base/error.h"
-#include "estimators/registry.h"
-#include "estimators/truncation_schedule.h"
+#include "lopt/base/error.h"
+#include "lopt/estimators/registry.h"
+#include "lopt/estimators/truncation_schedule.h"
 
 namespace lopt {
 namespace {

@@ -1,4 +1,4 @@
-#include "evaluation/evaluation_config.h"
+#include "lopt/evaluation/evaluation_config.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
-#include "base/file.h"
-#include "evaluation/presets.h"
-#include "tasks/registry.h"
+#include "lopt/base/error.h"
+#include "lopt/base/file.h"
+#include "lopt/evaluation/presets.h"
+#include "lopt/tasks/registry.h"
 #include "tests/error_of.h"
 #include "tests/temp_directory.h"
 

@@ -11,19 +11,19 @@
 #include <tuple>
 #include <vector>
 
-#include "base/eigen.h"
-#include "base/error.h"
-#include "base/key.h"
-#include "base/parallel.h"
-#include "evaluation/evaluate.h"
-#include "evaluation/inner_training.h"
-#include "evaluation/presets.h"
-#include "evaluation/results_file.h"
-#include "lopt/learnable.h"
-#include "lopt/mlp_lopt.h"
-#include "lopt/registry.h"
-#include "tasks/quadratic.h"
-#include "tasks/registry.h"
+#include "lopt/base/eigen.h"
+#include "lopt/base/error.h"
+#include "lopt/base/key.h"
+#include "lopt/base/parallel.h"
+#include "lopt/evaluation/evaluate.h"
+#include "lopt/evaluation/inner_training.h"
+#include "lopt/evaluation/presets.h"
+#include "lopt/evaluation/results_file.h"
+#include "lopt/lopt/learnable.h"
+#include "lopt/lopt/mlp_lopt.h"
+#include "lopt/lopt/registry.h"
+#include "lopt/tasks/quadratic.h"
+#include "lopt/tasks/registry.h"
 
 namespace lopt {
 namespace {

@@ -6,15 +6,15 @@
 #include <string>
 #include <vector>
 
-#include "base/eigen.h"
-#include "base/error.h"
-#include "base/key.h"
-#include "base/parallel.h"
-#include "evaluation/held_out.h"
-#include "evaluation/inner_training.h"
-#include "lopt/learnable.h"
-#include "tasks/image_task.h"
-#include "tasks/registry.h"
+#include "lopt/base/eigen.h"
+#include "lopt/base/error.h"
+#include "lopt/base/key.h"
+#include "lopt/base/parallel.h"
+#include "lopt/evaluation/held_out.h"
+#include "lopt/evaluation/inner_training.h"
+#include "lopt/lopt/learnable.h"
+#include "lopt/tasks/image_task.h"
+#include "lopt/tasks/registry.h"
 
 namespace lopt {
 namespace {

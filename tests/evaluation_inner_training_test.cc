@@ -8,13 +8,13 @@
 #include <span>
 #include <vector>
 
-#include "base/eigen.h"
-#include "base/error.h"
-#include "evaluation/inner_training.h"
-#include "lopt/learnable.h"
-#include "tasks/image_mlp.h"
-#include "tasks/quadratic.h"
-#include "tasks/registry.h"
+#include "lopt/base/eigen.h"
+#include "lopt/base/error.h"
+#include "lopt/evaluation/inner_training.h"
+#include "lopt/lopt/learnable.h"
+#include "lopt/tasks/image_mlp.h"
+#include "lopt/tasks/quadratic.h"
+#include "lopt/tasks/registry.h"
 #include "tests/row_task.h"
 
 namespace lopt {

@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "base/parallel.h"
-#include "evaluation/evaluate.h"
-#include "evaluation/presets.h"
-#include "evaluation/summary.h"
-#include "lopt/registry.h"
-#include "lopt/theta_file.h"
+#include "lopt/base/parallel.h"
+#include "lopt/evaluation/evaluate.h"
+#include "lopt/evaluation/presets.h"
+#include "lopt/evaluation/summary.h"
+#include "lopt/lopt/registry.h"
+#include "lopt/lopt/theta_file.h"
 #include "tests/paths.h"
 
 namespace lopt {

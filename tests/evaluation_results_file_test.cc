@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "base/file.h"
-#include "base/key.h"
-#include "evaluation/results_file.h"
+#include "lopt/base/error.h"
+#include "lopt/base/file.h"
+#include "lopt/base/key.h"
+#include "lopt/evaluation/results_file.h"
 #include "tests/temp_directory.h"
 
 namespace lopt {

@@ -4,7 +4,7 @@
 #include <limits>
 #include <vector>
 
-#include "evaluation/run_result.h"
+#include "lopt/evaluation/run_result.h"
 
 namespace lopt {
 namespace {

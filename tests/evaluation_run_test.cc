@@ -1,4 +1,4 @@
-#include "evaluation/evaluation_run.h"
+#include "lopt/evaluation/evaluation_run.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -14,14 +14,14 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "base/file.h"
-#include "base/isa.h"
-#include "base/process_identity.h"
-#include "base/run_lock.h"
-#include "evaluation/results_file.h"
-#include "lopt/learnable.h"
-#include "lopt/registry.h"
+#include "lopt/base/error.h"
+#include "lopt/base/file.h"
+#include "lopt/base/isa.h"
+#include "lopt/base/process_identity.h"
+#include "lopt/base/run_lock.h"
+#include "lopt/evaluation/results_file.h"
+#include "lopt/lopt/learnable.h"
+#include "lopt/lopt/registry.h"
 #include "tests/learner_child.h"
 #include "tests/skip.h"
 #include "tests/temp_directory.h"

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "evaluation/statistics.h"
+#include "lopt/base/error.h"
+#include "lopt/evaluation/statistics.h"
 #include "tests/paths.h"
 
 namespace lopt {

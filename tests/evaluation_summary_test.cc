@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
-#include "evaluation/summary.h"
+#include "lopt/base/error.h"
+#include "lopt/evaluation/summary.h"
 
 namespace lopt {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "evaluation/summary.h"
-#include "evaluation/tables.h"
+#include "lopt/evaluation/summary.h"
+#include "lopt/evaluation/tables.h"
 
 namespace lopt {
 namespace {

@@ -3,12 +3,12 @@
 #include <cmath>
 #include <vector>
 
-#include "base/eigen.h"
-#include "base/parallel.h"
-#include "evaluation/evaluate.h"
-#include "evaluation/inner_training.h"
-#include "lopt/mlp_lopt.h"
-#include "tasks/registry.h"
+#include "lopt/base/eigen.h"
+#include "lopt/base/parallel.h"
+#include "lopt/evaluation/evaluate.h"
+#include "lopt/evaluation/inner_training.h"
+#include "lopt/lopt/mlp_lopt.h"
+#include "lopt/tasks/registry.h"
 
 namespace lopt {
 namespace {

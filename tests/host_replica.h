@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "base/replica_device.h"
+#include "lopt/base/replica_device.h"
 
 namespace lopt {
 

@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "base/layout.h"
-#include "lopt/learned_optimizer.h"
+#include "lopt/base/layout.h"
+#include "lopt/lopt/learned_optimizer.h"
 
 namespace lopt {
 

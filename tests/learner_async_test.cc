@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "base/key.h"
-#include "estimators/registry.h"
-#include "learner/experiment.h"
-#include "learner/job/gradient_buffer.h"
-#include "learner/mode.h"
+#include "lopt/base/error.h"
+#include "lopt/base/key.h"
+#include "lopt/estimators/registry.h"
+#include "lopt/learner/experiment.h"
+#include "lopt/learner/job/gradient_buffer.h"
+#include "lopt/learner/mode.h"
 #include "tests/error_of.h"
 #include "tests/learner_fakes.h"
 #include "tests/learner_local_job.h"

@@ -6,10 +6,10 @@
 #include <new>
 #include <utility>
 
-#include "base/error.h"
-#include "base/wakeup.h"
-#include "learner/job/await_background.h"
-#include "learner/transport/local_transport.h"
+#include "lopt/base/error.h"
+#include "lopt/base/wakeup.h"
+#include "lopt/learner/job/await_background.h"
+#include "lopt/learner/transport/local_transport.h"
 #include "tests/error_of.h"
 #include "tests/like_system_environment.h"
 

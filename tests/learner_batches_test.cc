@@ -4,7 +4,7 @@
 #include <numeric>
 #include <vector>
 
-#include "learner/train/batches.h"
+#include "lopt/learner/train/batches.h"
 #include "tests/error_of.h"
 
 namespace lopt {

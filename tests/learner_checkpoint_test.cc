@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "base/file.h"
-#include "learner/run/checkpoint.h"
-#include "learner/run/worker_files.h"
-#include "lopt/registry.h"
+#include "lopt/base/error.h"
+#include "lopt/base/file.h"
+#include "lopt/learner/run/checkpoint.h"
+#include "lopt/learner/run/worker_files.h"
+#include "lopt/lopt/registry.h"
 #include "tests/error_of.h"
 #include "tests/flushed_paths.h"
 #include "tests/learner_child.h"

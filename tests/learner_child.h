@@ -7,7 +7,7 @@
 #include <exception>
 #include <functional>
 
-#include "base/error.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "learner/transport/collectives.h"
-#include "learner/transport/local_transport.h"
+#include "lopt/base/error.h"
+#include "lopt/learner/transport/collectives.h"
+#include "lopt/learner/transport/local_transport.h"
 
 namespace lopt {
 namespace {

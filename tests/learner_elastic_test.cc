@@ -12,13 +12,13 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
-#include "base/isa.h"
-#include "learner/elastic/elastic_transport.h"
-#include "learner/elastic/worker_session.h"
-#include "learner/experiment.h"
-#include "learner/job/meta_trainer.h"
-#include "learner/run/checkpoint.h"
+#include "lopt/base/error.h"
+#include "lopt/base/isa.h"
+#include "lopt/learner/elastic/elastic_transport.h"
+#include "lopt/learner/elastic/worker_session.h"
+#include "lopt/learner/experiment.h"
+#include "lopt/learner/job/meta_trainer.h"
+#include "lopt/learner/run/checkpoint.h"
 #include "tests/elastic_lies.h"
 #include "tests/error_of.h"
 #include "tests/learner_runs.h"

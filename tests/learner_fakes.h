@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
-#include "base/error.h"
-#include "learner/worker.h"
+#include "lopt/base/error.h"
+#include "lopt/learner/worker.h"
 
 namespace lopt {
 

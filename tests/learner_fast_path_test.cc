@@ -6,16 +6,16 @@
 #include <string>
 #include <vector>
 
-#include "base/parallel.h"
-#include "estimators/lopt_problem.h"
-#include "estimators/persistent_es.h"
-#include "learner/gradient_learner.h"
-#include "learner/theta_opt.h"
-#include "lopt/mlp_lopt.h"
-#include "tasks/image_data.h"
-#include "tasks/image_mlp.h"
-#include "tasks/quadratic.h"
-#include "tasks/registry.h"
+#include "lopt/base/parallel.h"
+#include "lopt/estimators/lopt_problem.h"
+#include "lopt/estimators/persistent_es.h"
+#include "lopt/learner/gradient_learner.h"
+#include "lopt/learner/theta_opt.h"
+#include "lopt/lopt/mlp_lopt.h"
+#include "lopt/tasks/image_data.h"
+#include "lopt/tasks/image_mlp.h"
+#include "lopt/tasks/quadratic.h"
+#include "lopt/tasks/registry.h"
 
 namespace lopt {
 namespace {

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "learner/frozen.h"
-#include "learner/gradient_learner.h"
-#include "lopt/registry.h"
-#include "lopt/theta_file.h"
+#include "lopt/learner/frozen.h"
+#include "lopt/learner/gradient_learner.h"
+#include "lopt/lopt/registry.h"
+#include "lopt/lopt/theta_file.h"
 #include "tests/error_of.h"
 #include "tests/learner_local_job.h"
 #include "tests/learner_runs.h"

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "base/parallel.h"
-#include "learner/gradient_learner.h"
-#include "learner/job/updates.h"
-#include "lopt/registry.h"
+#include "lopt/base/error.h"
+#include "lopt/base/parallel.h"
+#include "lopt/learner/gradient_learner.h"
+#include "lopt/learner/job/updates.h"
+#include "lopt/lopt/registry.h"
 #include "tests/learner_fakes.h"
 
 namespace lopt {

@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "base/eigen.h"
-#include "learner/gradient_learner.h"
-#include "learner/gradient_sum.h"
-#include "lopt/registry.h"
+#include "lopt/base/eigen.h"
+#include "lopt/learner/gradient_learner.h"
+#include "lopt/learner/gradient_sum.h"
+#include "lopt/lopt/registry.h"
 #include "tests/error_of.h"
 #include "tests/learner_fakes.h"
 #include "tests/learner_local_job.h"

@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "base/file.h"
-#include "learner/run/checkpoint.h"
-#include "learner/run/ledger.h"
-#include "learner/run/window_journal.h"
+#include "lopt/base/error.h"
+#include "lopt/base/file.h"
+#include "lopt/learner/run/checkpoint.h"
+#include "lopt/learner/run/ledger.h"
+#include "lopt/learner/run/window_journal.h"
 #include "tests/learner_local_job.h"
 #include "tests/learner_runs.h"
 #include "tests/temp_directory.h"

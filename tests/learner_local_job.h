@@ -7,8 +7,8 @@
 #include <thread>
 #include <vector>
 
-#include "learner/job/meta_trainer.h"
-#include "learner/transport/local_transport.h"
+#include "lopt/learner/job/meta_trainer.h"
+#include "lopt/learner/transport/local_transport.h"
 
 namespace lopt {
 

@@ -4,8 +4,8 @@
 #include <thread>
 #include <vector>
 
-#include "learner/train/trainer.h"
-#include "learner/transport/local_transport.h"
+#include "lopt/learner/train/trainer.h"
+#include "lopt/learner/transport/local_transport.h"
 #include "tests/error_of.h"
 
 namespace lopt {

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "base/key.h"
-#include "learner/run/checkpoint.h"
-#include "learner/run/run_directory.h"
+#include "lopt/base/key.h"
+#include "lopt/learner/run/checkpoint.h"
+#include "lopt/learner/run/run_directory.h"
 #include "tests/learner_child.h"
 #include "tests/learner_runs.h"
 #include "tests/temp_directory.h"

@@ -11,19 +11,19 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
-#include "base/options.h"
-#include "base/type_table.h"
-#include "estimators/registry.h"
-#include "learner/learning_rate_schedule.h"
-#include "learner/meta_train_config.h"
-#include "learner/theta_opt.h"
-#include "lopt/learnable.h"
-#include "lopt/mlp_lopt.h"
-#include "lopt/registry.h"
-#include "tasks/image_mlp.h"
-#include "tasks/quadratic.h"
-#include "tasks/registry.h"
+#include "lopt/base/error.h"
+#include "lopt/base/options.h"
+#include "lopt/base/type_table.h"
+#include "lopt/estimators/registry.h"
+#include "lopt/learner/learning_rate_schedule.h"
+#include "lopt/learner/meta_train_config.h"
+#include "lopt/learner/theta_opt.h"
+#include "lopt/lopt/learnable.h"
+#include "lopt/lopt/mlp_lopt.h"
+#include "lopt/lopt/registry.h"
+#include "lopt/tasks/image_mlp.h"
+#include "lopt/tasks/quadratic.h"
+#include "lopt/tasks/registry.h"
 
 namespace lopt {
 namespace {

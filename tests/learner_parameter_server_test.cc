@@ -3,11 +3,11 @@
 #include <memory>
 #include <vector>
 
-#include "base/error.h"
-#include "learner/job/async_updates.h"
-#include "learner/theta_opt.h"
-#include "learner/transport/local_transport.h"
-#include "lopt/learned_optimizer.h"
+#include "lopt/base/error.h"
+#include "lopt/learner/job/async_updates.h"
+#include "lopt/learner/theta_opt.h"
+#include "lopt/learner/transport/local_transport.h"
+#include "lopt/lopt/learned_optimizer.h"
 
 // What a parameter server does (pull, push, version, tolerance; docs/parameter_server.md), by the
 // learner of the mode Async: the numbers are those of ElasticDL's tests (pserver_servicer_test.py,

@@ -8,11 +8,11 @@
 #include <string>
 #include <string_view>
 
-#include "base/file.h"
-#include "base/progress.h"
-#include "estimators/registry.h"
-#include "learner/job/message_loop.h"
-#include "learner/mode.h"
+#include "lopt/base/file.h"
+#include "lopt/base/progress.h"
+#include "lopt/estimators/registry.h"
+#include "lopt/learner/job/message_loop.h"
+#include "lopt/learner/mode.h"
 #include "tests/learner_child.h"
 #include "tests/learner_fakes.h"
 #include "tests/learner_local_job.h"

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <thread>
 
-#include "learner/job/messages.h"
+#include "lopt/learner/job/messages.h"
 #include "tests/learner_local_job.h"
 #include "tests/learner_runs.h"
 #include "tests/temp_directory.h"

@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "base/file.h"
-#include "base/safetensors.h"
-#include "base/tensorboard.h"
-#include "learner/job/meta_trainer.h"
-#include "learner/run/checkpoint.h"
-#include "learner/run/run_directory.h"
+#include "lopt/base/file.h"
+#include "lopt/base/safetensors.h"
+#include "lopt/base/tensorboard.h"
+#include "lopt/learner/job/meta_trainer.h"
+#include "lopt/learner/run/checkpoint.h"
+#include "lopt/learner/run/run_directory.h"
 #include "tests/error_of.h"
 #include "tests/learner_local_job.h"
 #include "tests/learner_runs.h"

@@ -3,9 +3,9 @@
 #include <filesystem>
 #include <string>
 
-#include "base/error.h"
-#include "base/file.h"
-#include "learner/run/run_logs.h"
+#include "lopt/base/error.h"
+#include "lopt/base/file.h"
+#include "lopt/learner/run/run_logs.h"
 #include "tests/temp_directory.h"
 
 namespace lopt {

@@ -3,12 +3,12 @@
 #include <regex>
 #include <string>
 
-#include "base/arrays.h"
-#include "base/config.h"
-#include "base/file.h"
-#include "base/safetensors.h"
-#include "learner/job/meta_trainer.h"
-#include "learner/meta_train_config.h"
+#include "lopt/base/arrays.h"
+#include "lopt/base/config.h"
+#include "lopt/base/file.h"
+#include "lopt/base/safetensors.h"
+#include "lopt/learner/job/meta_trainer.h"
+#include "lopt/learner/meta_train_config.h"
 
 namespace lopt {
 

@@ -3,11 +3,11 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "base/error.h"
-#include "base/file.h"
-#include "learner/job/meta_trainer.h"
-#include "learner/meta_train_config.h"
-#include "learner/theta_opt.h"
+#include "lopt/base/error.h"
+#include "lopt/base/file.h"
+#include "lopt/learner/job/meta_trainer.h"
+#include "lopt/learner/meta_train_config.h"
+#include "lopt/learner/theta_opt.h"
 #include "tests/learner_runs.h"
 #include "tests/temp_directory.h"
 

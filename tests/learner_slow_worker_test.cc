@@ -11,11 +11,11 @@
 #include <utility>
 #include <vector>
 
-#include "estimators/registry.h"
-#include "learner/job/messages.h"
-#include "learner/mode.h"
-#include "learner/run/checkpoint.h"
-#include "learner/run/window_journal.h"
+#include "lopt/estimators/registry.h"
+#include "lopt/learner/job/messages.h"
+#include "lopt/learner/mode.h"
+#include "lopt/learner/run/checkpoint.h"
+#include "lopt/learner/run/window_journal.h"
 #include "tests/learner_fakes.h"
 #include "tests/learner_local_job.h"
 #include "tests/temp_directory.h"

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "learner/learning_rate_schedule.h"
-#include "learner/theta_opt.h"
+#include "lopt/base/error.h"
+#include "lopt/learner/learning_rate_schedule.h"
+#include "lopt/learner/theta_opt.h"
 
 namespace lopt {
 namespace {

@@ -7,11 +7,11 @@
 #include <utility>
 #include <vector>
 
-#include "base/file.h"
-#include "learner/experiment.h"
-#include "learner/job/meta_trainer.h"
-#include "learner/run/run_directory.h"
-#include "learner/train/trainer.h"
+#include "lopt/base/file.h"
+#include "lopt/learner/experiment.h"
+#include "lopt/learner/job/meta_trainer.h"
+#include "lopt/learner/run/run_directory.h"
+#include "lopt/learner/train/trainer.h"
 #include "tests/learner_local_job.h"
 #include "tests/learner_local_training.h"
 #include "tests/learner_runs.h"

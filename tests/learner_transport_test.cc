@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "learner/job/messages.h"
-#include "learner/job/placement.h"
-#include "learner/job/wire.h"
-#include "learner/transport/local_transport.h"
+#include "lopt/base/error.h"
+#include "lopt/learner/job/messages.h"
+#include "lopt/learner/job/placement.h"
+#include "lopt/learner/job/wire.h"
+#include "lopt/learner/transport/local_transport.h"
 #include "tests/learner_local_job.h"
 #include "tests/learner_runs.h"
 #include "tests/temp_directory.h"

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "learner/gradient_learner.h"
-#include "learner/run/checkpoint.h"
-#include "learner/weighting.h"
-#include "lopt/registry.h"
+#include "lopt/base/error.h"
+#include "lopt/learner/gradient_learner.h"
+#include "lopt/learner/run/checkpoint.h"
+#include "lopt/learner/weighting.h"
+#include "lopt/lopt/registry.h"
 #include "tests/error_of.h"
 #include "tests/learner_fakes.h"
 #include "tests/learner_local_job.h"

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "base/parallel.h"
-#include "learner/worker.h"
+#include "lopt/base/error.h"
+#include "lopt/base/parallel.h"
+#include "lopt/learner/worker.h"
 #include "tests/learner_fakes.h"
 
 namespace lopt {

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "base/eigen.h"
-#include "evaluation/inner_training.h"
-#include "learner/job/meta_trainer.h"
-#include "lopt/learnable.h"
-#include "tasks/registry.h"
+#include "lopt/base/eigen.h"
+#include "lopt/evaluation/inner_training.h"
+#include "lopt/learner/job/meta_trainer.h"
+#include "lopt/lopt/learnable.h"
+#include "lopt/tasks/registry.h"
 #include "tests/error_of.h"
 #include "tests/learner_local_job.h"
 #include "tests/learner_runs.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/environment.h"
+#include "lopt/base/environment.h"
 
 namespace lopt {
 

@@ -8,13 +8,13 @@
 #include <utility>
 #include <vector>
 
-#include "base/arrays.h"
-#include "base/config.h"
-#include "base/key.h"
-#include "base/options.h"
-#include "base/safetensors.h"
-#include "lopt/adafac_mlp_lopt.h"
-#include "lopt/registry.h"
+#include "lopt/base/arrays.h"
+#include "lopt/base/config.h"
+#include "lopt/base/key.h"
+#include "lopt/base/options.h"
+#include "lopt/base/safetensors.h"
+#include "lopt/lopt/adafac_mlp_lopt.h"
+#include "lopt/lopt/registry.h"
 #include "tests/error_of.h"
 #include "tests/golden_dir.h"
 

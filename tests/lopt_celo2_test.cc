@@ -10,14 +10,14 @@
 #include <utility>
 #include <vector>
 
-#include "base/arrays.h"
-#include "base/config.h"
-#include "base/eigen.h"
-#include "base/key.h"
-#include "base/safetensors.h"
-#include "lopt/celo2.h"
-#include "lopt/celo2_reference.h"
-#include "lopt/registry.h"
+#include "lopt/base/arrays.h"
+#include "lopt/base/config.h"
+#include "lopt/base/eigen.h"
+#include "lopt/base/key.h"
+#include "lopt/base/safetensors.h"
+#include "lopt/lopt/celo2.h"
+#include "lopt/lopt/celo2_reference.h"
+#include "lopt/lopt/registry.h"
 #include "tests/error_of.h"
 #include "tests/golden_dir.h"
 

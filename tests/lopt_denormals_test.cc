@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "base/denormals.h"
-#include "base/key.h"
-#include "base/layout.h"
-#include "base/parallel.h"
-#include "base/workspace.h"
-#include "lopt/registry.h"
+#include "lopt/base/denormals.h"
+#include "lopt/base/key.h"
+#include "lopt/base/layout.h"
+#include "lopt/base/parallel.h"
+#include "lopt/base/workspace.h"
+#include "lopt/lopt/registry.h"
 
 namespace lopt {
 namespace {

@@ -8,13 +8,13 @@
 #include <span>
 #include <vector>
 
-#include "base/device.h"
-#include "base/eigen.h"
-#include "lopt/adafac_mlp_lopt.h"
-#include "lopt/celo2.h"
-#include "lopt/device_rules.h"
-#include "lopt/golden_steps.h"
-#include "lopt/mlp_lopt.h"
+#include "lopt/base/device.h"
+#include "lopt/base/eigen.h"
+#include "lopt/lopt/adafac_mlp_lopt.h"
+#include "lopt/lopt/celo2.h"
+#include "lopt/lopt/device_rules.h"
+#include "lopt/lopt/golden_steps.h"
+#include "lopt/lopt/mlp_lopt.h"
 #include "tests/host_replica.h"
 #include "tests/rule_pair.h"
 

@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "base/key.h"
-#include "lopt/factored.h"
+#include "lopt/base/key.h"
+#include "lopt/lopt/factored.h"
 #include "tests/error_of.h"
 
 namespace lopt {

@@ -10,12 +10,12 @@
 #include <string>
 #include <vector>
 
-#include "base/eigen.h"
-#include "base/isa.h"
-#include "base/key.h"
-#include "lopt/golden_steps.h"
-#include "lopt/registry.h"
-#include "lopt/theta_file.h"
+#include "lopt/base/eigen.h"
+#include "lopt/base/isa.h"
+#include "lopt/base/key.h"
+#include "lopt/lopt/golden_steps.h"
+#include "lopt/lopt/registry.h"
+#include "lopt/lopt/theta_file.h"
 #include "tests/error_of.h"
 #include "tests/golden_dir.h"
 #include "tests/on_every_isa.h"

@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "base/arrays.h"
-#include "base/config.h"
-#include "base/safetensors.h"
-#include "lopt/mlp_lopt.h"
-#include "lopt/registry.h"
+#include "lopt/base/arrays.h"
+#include "lopt/base/config.h"
+#include "lopt/base/safetensors.h"
+#include "lopt/lopt/mlp_lopt.h"
+#include "lopt/lopt/registry.h"
 #include "tests/golden_dir.h"
 
 namespace lopt {

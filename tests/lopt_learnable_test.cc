@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
-#include "base/error.h"
-#include "lopt/learnable.h"
+#include "lopt/base/error.h"
+#include "lopt/lopt/learnable.h"
 
 namespace lopt {
 namespace {

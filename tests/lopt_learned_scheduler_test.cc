@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "base/config.h"
-#include "base/eigen.h"
-#include "base/key.h"
-#include "base/workspace.h"
-#include "lopt/learned_scheduler.h"
-#include "lopt/registry.h"
+#include "lopt/base/config.h"
+#include "lopt/base/eigen.h"
+#include "lopt/base/key.h"
+#include "lopt/base/workspace.h"
+#include "lopt/lopt/learned_scheduler.h"
+#include "lopt/lopt/registry.h"
 #include "tests/error_of.h"
 
 namespace lopt {

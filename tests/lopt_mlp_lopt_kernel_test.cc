@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "base/key.h"
-#include "lopt/mlp_lopt.h"
+#include "lopt/base/key.h"
+#include "lopt/lopt/mlp_lopt.h"
 #include "tests/rule_pair.h"
 
 namespace lopt {

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "base/eigen.h"
-#include "base/key.h"
-#include "lopt/learnable.h"
-#include "lopt/mlp_lopt.h"
+#include "lopt/base/eigen.h"
+#include "lopt/base/key.h"
+#include "lopt/lopt/learnable.h"
+#include "lopt/lopt/mlp_lopt.h"
 #include "tests/known_lopt.h"
 
 namespace lopt {

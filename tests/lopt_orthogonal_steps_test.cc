@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "base/config.h"
-#include "base/eigen.h"
-#include "base/key.h"
-#include "base/workspace.h"
-#include "lopt/celo2_step_device.h"
-#include "lopt/orthogonal_steps.h"
-#include "lopt/registry.h"
+#include "lopt/base/config.h"
+#include "lopt/base/eigen.h"
+#include "lopt/base/key.h"
+#include "lopt/base/workspace.h"
+#include "lopt/lopt/celo2_step_device.h"
+#include "lopt/lopt/orthogonal_steps.h"
+#include "lopt/lopt/registry.h"
 #include "tests/error_of.h"
 
 namespace lopt {

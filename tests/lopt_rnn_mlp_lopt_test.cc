@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/safetensors.h"
-#include "lopt/check/optimizer_checks.h"
-#include "lopt/rnn_mlp_lopt.h"
+#include "lopt/base/safetensors.h"
+#include "lopt/lopt/check/optimizer_checks.h"
+#include "lopt/lopt/rnn_mlp_lopt.h"
 #include "tests/paths.h"
 
 namespace lopt {

@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "base/compare.h"
-#include "base/eigen.h"
-#include "base/error.h"
-#include "base/key.h"
-#include "lopt/registry.h"
-#include "lopt/scaled_steps.h"
+#include "lopt/base/compare.h"
+#include "lopt/base/eigen.h"
+#include "lopt/base/error.h"
+#include "lopt/base/key.h"
+#include "lopt/lopt/registry.h"
+#include "lopt/lopt/scaled_steps.h"
 
 namespace lopt {
 namespace {

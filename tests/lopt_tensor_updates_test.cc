@@ -6,11 +6,11 @@
 #include <utility>
 #include <vector>
 
-#include "base/eigen.h"
-#include "base/key.h"
 #include "error_of.h"
-#include "lopt/registry.h"
-#include "lopt/tensor_updates.h"
+#include "lopt/base/eigen.h"
+#include "lopt/base/key.h"
+#include "lopt/lopt/registry.h"
+#include "lopt/lopt/tensor_updates.h"
 
 namespace lopt {
 namespace {

@@ -4,14 +4,14 @@
 #include <limits>
 #include <string>
 
-#include "base/arrays.h"
-#include "base/error.h"
-#include "base/isa.h"
-#include "base/key.h"
-#include "base/safetensors.h"
-#include "lopt/learnable.h"
-#include "lopt/registry.h"
-#include "lopt/theta_file.h"
+#include "lopt/base/arrays.h"
+#include "lopt/base/error.h"
+#include "lopt/base/isa.h"
+#include "lopt/base/key.h"
+#include "lopt/base/safetensors.h"
+#include "lopt/lopt/learnable.h"
+#include "lopt/lopt/registry.h"
+#include "lopt/lopt/theta_file.h"
 #include "tests/golden_dir.h"
 #include "tests/temp_directory.h"
 

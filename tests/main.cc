@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/isa.h"
+#include "lopt/base/isa.h"
 #include "tests/skip.h"
 
 namespace lopt {

@@ -20,8 +20,8 @@
 #include <system_error>
 #include <vector>
 
-#include "base/error.h"
-#include "base/file.h"
+#include "lopt/base/error.h"
+#include "lopt/base/file.h"
 #include "tests/wait_until.h"
 
 namespace lopt {

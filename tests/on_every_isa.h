@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "base/isa.h"
+#include "lopt/base/isa.h"
 
 namespace lopt {
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <span>
 
-#include "estimators/persistent_gradient.h"
+#include "lopt/estimators/persistent_gradient.h"
 
 namespace lopt {
 

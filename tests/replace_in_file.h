@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "base/error.h"
-#include "base/file.h"
+#include "lopt/base/error.h"
+#include "lopt/base/file.h"
 
 namespace lopt {
 

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "tasks/task_family.h"
+#include "lopt/tasks/task_family.h"
 
 namespace lopt {
 

@@ -10,11 +10,11 @@
 #include <span>
 #include <vector>
 
-#include "base/eigen.h"
-#include "base/key.h"
-#include "base/parallel.h"
 #include "count_allocations.h"
-#include "lopt/learned_optimizer.h"
+#include "lopt/base/eigen.h"
+#include "lopt/base/key.h"
+#include "lopt/base/parallel.h"
+#include "lopt/lopt/learned_optimizer.h"
 #include "tests/on_every_isa.h"
 
 namespace lopt {

@@ -4,7 +4,7 @@
 #include <limits>
 #include <utility>
 
-#include "tasks/activation.h"
+#include "lopt/tasks/activation.h"
 
 namespace lopt {
 namespace {

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "tasks/augmentation.h"
-#include "tasks/ctaugment/rates.h"
-#include "tasks/image_batches.h"
-#include "tasks/image_data.h"
-#include "tasks/registry.h"
+#include "lopt/tasks/augmentation.h"
+#include "lopt/tasks/ctaugment/rates.h"
+#include "lopt/tasks/image_batches.h"
+#include "lopt/tasks/image_data.h"
+#include "lopt/tasks/registry.h"
 #include "tests/error_of.h"
 
 namespace lopt {

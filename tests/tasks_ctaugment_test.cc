@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "base/safetensors.h"
-#include "tasks/ctaugment/ctaugment.h"
-#include "tasks/ctaugment/operations.h"
-#include "tasks/ctaugment/policy.h"
-#include "tasks/ctaugment/rates.h"
+#include "lopt/base/safetensors.h"
+#include "lopt/tasks/ctaugment/ctaugment.h"
+#include "lopt/tasks/ctaugment/operations.h"
+#include "lopt/tasks/ctaugment/policy.h"
+#include "lopt/tasks/ctaugment/rates.h"
 #include "tests/error_of.h"
 #include "tests/golden_dir.h"
 

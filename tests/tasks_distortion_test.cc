@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/error.h"
-#include "tasks/distortion.h"
-#include "tasks/glyphs.h"
-#include "tasks/image_task.h"
+#include "lopt/base/error.h"
+#include "lopt/tasks/distortion.h"
+#include "lopt/tasks/glyphs.h"
+#include "lopt/tasks/image_task.h"
 
 namespace lopt {
 namespace {

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <vector>
 
-#include "base/parallel.h"
-#include "tasks/glyphs.h"
-#include "tasks/image_mlp.h"
+#include "lopt/base/parallel.h"
+#include "lopt/tasks/glyphs.h"
+#include "lopt/tasks/image_mlp.h"
 #include "tests/adam_training.h"
 
 namespace lopt {

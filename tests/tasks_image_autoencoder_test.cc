@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "base/isa.h"
-#include "tasks/image_autoencoder.h"
-#include "tasks/image_autoencoder_kernel.h"
+#include "lopt/base/error.h"
+#include "lopt/base/isa.h"
+#include "lopt/tasks/image_autoencoder.h"
+#include "lopt/tasks/image_autoencoder_kernel.h"
 #include "tests/image_rows.h"
 
 namespace lopt {

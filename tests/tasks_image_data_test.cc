@@ -9,13 +9,13 @@
 #include <thread>
 #include <vector>
 
-#include "base/arrays.h"
-#include "base/error.h"
-#include "base/safetensors.h"
-#include "tasks/gzip_file.h"
-#include "tasks/idx.h"
-#include "tasks/image_data.h"
-#include "tasks/image_task.h"
+#include "lopt/base/arrays.h"
+#include "lopt/base/error.h"
+#include "lopt/base/safetensors.h"
+#include "lopt/tasks/gzip_file.h"
+#include "lopt/tasks/idx.h"
+#include "lopt/tasks/image_data.h"
+#include "lopt/tasks/image_task.h"
 #include "tests/golden_dir.h"
 #include "tests/mnist_dir.h"
 

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "base/device.h"
-#include "base/permutation.h"
-#include "tasks/device_tasks.h"
-#include "tasks/image_mlp.h"
+#include "lopt/base/device.h"
+#include "lopt/base/permutation.h"
+#include "lopt/tasks/device_tasks.h"
+#include "lopt/tasks/image_mlp.h"
 #include "tests/error_of.h"
 #include "tests/host_replica.h"
 

@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "base/isa.h"
-#include "base/key.h"
-#include "base/layout.h"
-#include "base/parallel.h"
-#include "tasks/image_mlp_kernel.h"
-#include "tasks/image_mlp_reference.h"
+#include "lopt/base/isa.h"
+#include "lopt/base/key.h"
+#include "lopt/base/layout.h"
+#include "lopt/base/parallel.h"
+#include "lopt/tasks/image_mlp_kernel.h"
+#include "lopt/tasks/image_mlp_reference.h"
 #include "tests/image_rows.h"
 
 namespace lopt {

@@ -6,13 +6,13 @@
 #include <numeric>
 #include <vector>
 
-#include "base/arrays.h"
-#include "base/error.h"
-#include "base/safetensors.h"
-#include "tasks/image_mlp.h"
-#include "tasks/image_mlp_kernel.h"
-#include "tasks/image_mlp_reference.h"
-#include "tasks/registry.h"
+#include "lopt/base/arrays.h"
+#include "lopt/base/error.h"
+#include "lopt/base/safetensors.h"
+#include "lopt/tasks/image_mlp.h"
+#include "lopt/tasks/image_mlp_kernel.h"
+#include "lopt/tasks/image_mlp_reference.h"
+#include "lopt/tasks/registry.h"
 #include "tests/golden_dir.h"
 #include "tests/image_rows.h"
 #include "tests/mnist_dir.h"

@@ -11,13 +11,13 @@
 #include <utility>
 #include <vector>
 
-#include "base/arrays.h"
-#include "base/npz.h"
-#include "tasks/cifar.h"
-#include "tasks/coloured_glyphs.h"
-#include "tasks/csv_images.h"
-#include "tasks/image_task.h"
-#include "tasks/npz_images.h"
+#include "lopt/base/arrays.h"
+#include "lopt/base/npz.h"
+#include "lopt/tasks/cifar.h"
+#include "lopt/tasks/coloured_glyphs.h"
+#include "lopt/tasks/csv_images.h"
+#include "lopt/tasks/image_task.h"
+#include "lopt/tasks/npz_images.h"
 #include "tests/error_of.h"
 #include "tests/temp_directory.h"
 

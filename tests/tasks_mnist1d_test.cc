@@ -9,13 +9,13 @@
 #include <utility>
 #include <vector>
 
-#include "base/arrays.h"
-#include "base/config.h"
-#include "base/safetensors.h"
-#include "tasks/image_batches.h"
-#include "tasks/image_mlp.h"
-#include "tasks/image_task.h"
-#include "tasks/mnist1d.h"
+#include "lopt/base/arrays.h"
+#include "lopt/base/config.h"
+#include "lopt/base/safetensors.h"
+#include "lopt/tasks/image_batches.h"
+#include "lopt/tasks/image_mlp.h"
+#include "lopt/tasks/image_task.h"
+#include "lopt/tasks/mnist1d.h"
 #include "tests/adam_training.h"
 #include "tests/error_of.h"
 #include "tests/golden_dir.h"

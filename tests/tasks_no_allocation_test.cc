@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "base/workspace.h"
 #include "count_allocations.h"
-#include "tasks/registry.h"
+#include "lopt/base/workspace.h"
+#include "lopt/tasks/registry.h"
 
 namespace lopt {
 namespace {

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <vector>
 
-#include "base/error.h"
-#include "tasks/quadratic.h"
+#include "lopt/base/error.h"
+#include "lopt/tasks/quadratic.h"
 
 namespace lopt {
 namespace {

@@ -7,9 +7,9 @@
 #include <set>
 #include <vector>
 
-#include "base/error.h"
-#include "base/permutation.h"
-#include "tasks/wrappers/sampled_family.h"
+#include "lopt/base/error.h"
+#include "lopt/base/permutation.h"
+#include "lopt/tasks/wrappers/sampled_family.h"
 #include "tests/row_task.h"
 
 namespace lopt {

@@ -3,7 +3,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "tasks/task_resources.h"
+#include "lopt/tasks/task_resources.h"
 
 namespace lopt {
 namespace {

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "base/key.h"
-#include "tasks/text_data.h"
-#include "tasks/word_source.h"
+#include "lopt/base/key.h"
+#include "lopt/tasks/text_data.h"
+#include "lopt/tasks/word_source.h"
 #include "tests/error_of.h"
 #include "tests/skip.h"
 #include "tests/temp_directory.h"

@@ -6,11 +6,11 @@
 #include <fstream>
 #include <string>
 
-#include "base/abi.h"
-#include "base/describe_fields.h"
-#include "base/error.h"
-#include "tasks/image_data.h"
-#include "tasks/torch_module.h"
+#include "lopt/base/abi.h"
+#include "lopt/base/describe_fields.h"
+#include "lopt/base/error.h"
+#include "lopt/tasks/image_data.h"
+#include "lopt/tasks/torch_module.h"
 #include "tests/paths.h"
 
 namespace lopt {

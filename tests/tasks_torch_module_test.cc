@@ -5,12 +5,12 @@
 #include <thread>
 #include <vector>
 
-#include "base/describe_fields.h"
-#include "base/error.h"
-#include "base/isa.h"
-#include "tasks/image_data.h"
-#include "tasks/image_mlp.h"
-#include "tasks/torch_module.h"
+#include "lopt/base/describe_fields.h"
+#include "lopt/base/error.h"
+#include "lopt/base/isa.h"
+#include "lopt/tasks/image_data.h"
+#include "lopt/tasks/image_mlp.h"
+#include "lopt/tasks/torch_module.h"
 #include "tests/error_of.h"
 
 namespace lopt {

@@ -10,17 +10,17 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "tasks/image_mlp.h"
-#include "tasks/quadratic.h"
-#include "tasks/registry.h"
-#include "tasks/wrappers/delayed_gradients.h"
-#include "tasks/wrappers/es_task.h"
-#include "tasks/wrappers/normalize_task_gradient.h"
-#include "tasks/wrappers/reduced_batchsize.h"
-#include "tasks/wrappers/reparam_weights.h"
-#include "tasks/wrappers/sampled_family.h"
-#include "tasks/wrappers/subsample_directions.h"
+#include "lopt/base/error.h"
+#include "lopt/tasks/image_mlp.h"
+#include "lopt/tasks/quadratic.h"
+#include "lopt/tasks/registry.h"
+#include "lopt/tasks/wrappers/delayed_gradients.h"
+#include "lopt/tasks/wrappers/es_task.h"
+#include "lopt/tasks/wrappers/normalize_task_gradient.h"
+#include "lopt/tasks/wrappers/reduced_batchsize.h"
+#include "lopt/tasks/wrappers/reparam_weights.h"
+#include "lopt/tasks/wrappers/sampled_family.h"
+#include "lopt/tasks/wrappers/subsample_directions.h"
 #include "tests/error_of.h"
 
 namespace lopt {

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-#include "base/error.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 

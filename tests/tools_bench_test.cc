@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "tasks/torch_module.h"
+#include "lopt/base/error.h"
+#include "lopt/tasks/torch_module.h"
+#include "lopt/tools/bench/bench_workload.h"
 #include "tests/paths.h"
 #include "tests/process.h"
 #include "tests/skip.h"
 #include "tests/temp_directory.h"
-#include "tools/bench/bench_workload.h"
 
 namespace lopt {
 namespace {

@@ -7,17 +7,17 @@
 #include <string>
 #include <vector>
 
-#include "base/file.h"
-#include "base/isa.h"
-#include "base/options.h"
-#include "tasks/quadratic.h"
-#include "tasks/registry.h"
+#include "lopt/base/file.h"
+#include "lopt/base/isa.h"
+#include "lopt/base/options.h"
+#include "lopt/tasks/quadratic.h"
+#include "lopt/tasks/registry.h"
+#include "lopt/tools/check/check_request.h"
+#include "lopt/tools/commands.h"
 #include "tests/error_of.h"
 #include "tests/paths.h"
 #include "tests/process.h"
 #include "tests/temp_directory.h"
-#include "tools/check/check_request.h"
-#include "tools/commands.h"
 
 namespace lopt {
 namespace {

@@ -10,15 +10,15 @@
 #include <utility>
 #include <vector>
 
-#include "base/device.h"
-#include "base/file.h"
-#include "base/isa.h"
-#include "learner/meta_train_config.h"
-#include "tasks/registry.h"
+#include "lopt/base/device.h"
+#include "lopt/base/file.h"
+#include "lopt/base/isa.h"
+#include "lopt/learner/meta_train_config.h"
+#include "lopt/tasks/registry.h"
+#include "lopt/tools/presets.h"
 #include "tests/paths.h"
 #include "tests/process.h"
 #include "tests/temp_directory.h"
-#include "tools/presets.h"
 
 namespace lopt {
 

@@ -2,12 +2,12 @@
 
 #include <string>
 
-#include "base/config.h"
-#include "base/file.h"
-#include "learner/meta_train_config.h"
+#include "lopt/base/config.h"
+#include "lopt/base/file.h"
+#include "lopt/learner/meta_train_config.h"
+#include "lopt/tools/describe.h"
+#include "lopt/tools/presets.h"
 #include "tests/paths.h"
-#include "tools/describe.h"
-#include "tools/presets.h"
 
 namespace lopt {
 

@@ -19,12 +19,13 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
-#include "base/file.h"
-#include "learner/elastic/grpc_connections.h"
-#include "learner/elastic/worker_process.h"
-#include "learner/run/checkpoint.h"
-#include "learner/run/run_directory.h"
+#include "lopt/base/error.h"
+#include "lopt/base/file.h"
+#include "lopt/learner/elastic/grpc_connections.h"
+#include "lopt/learner/elastic/worker_process.h"
+#include "lopt/learner/run/checkpoint.h"
+#include "lopt/learner/run/run_directory.h"
+#include "lopt/tools/build_info.h"
 #include "tests/elastic_lies.h"
 #include "tests/error_of.h"
 #include "tests/learner_runs.h"
@@ -33,7 +34,6 @@
 #include "tests/skip.h"
 #include "tests/temp_directory.h"
 #include "tests/wait_until.h"
-#include "tools/build_info.h"
 
 // A learner and workers that come and go, each a process of its own.
 

@@ -4,16 +4,16 @@
 #include <string>
 #include <vector>
 
-#include "base/key.h"
-#include "base/parallel.h"
-#include "base/record.h"
-#include "tasks/registry.h"
-#include "tasks/torch_module.h"
+#include "lopt/base/key.h"
+#include "lopt/base/parallel.h"
+#include "lopt/base/record.h"
+#include "lopt/tasks/registry.h"
+#include "lopt/tasks/torch_module.h"
+#include "lopt/tools/bench/estimator_bench.h"
 #include "tests/paths.h"
 #include "tests/process.h"
 #include "tests/skip.h"
 #include "tests/temp_directory.h"
-#include "tools/bench/estimator_bench.h"
 
 namespace lopt {
 namespace {

@@ -10,13 +10,13 @@
 #include <string>
 #include <vector>
 
-#include "base/arrays.h"
-#include "base/file.h"
-#include "base/key.h"
-#include "base/safetensors.h"
-#include "evaluation/results_file.h"
-#include "lopt/registry.h"
-#include "lopt/theta_file.h"
+#include "lopt/base/arrays.h"
+#include "lopt/base/file.h"
+#include "lopt/base/key.h"
+#include "lopt/base/safetensors.h"
+#include "lopt/evaluation/results_file.h"
+#include "lopt/lopt/registry.h"
+#include "lopt/lopt/theta_file.h"
 #include "tests/golden_dir.h"
 #include "tests/mnist_dir.h"
 #include "tests/paths.h"

@@ -21,12 +21,12 @@
 #include <string>
 #include <vector>
 
-#include "base/file.h"
-#include "learner/run/checkpoint.h"
+#include "lopt/base/file.h"
+#include "lopt/learner/run/checkpoint.h"
+#include "lopt/tools/commands.h"
 #include "tests/learner_child.h"
 #include "tests/like_system_environment.h"
 #include "tests/temp_directory.h"
-#include "tools/commands.h"
 
 #ifdef __SANITIZE_THREAD__
 constexpr bool kTrapsAllocations = false;  // the sanitizer has its own allocator

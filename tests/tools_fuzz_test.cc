@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "base/file.h"
+#include "lopt/base/error.h"
+#include "lopt/base/file.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/paths.h"
 

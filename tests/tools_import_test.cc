@@ -22,19 +22,19 @@
 #include <utility>
 #include <vector>
 
-#include "base/arrays.h"
-#include "base/file.h"
-#include "base/npz.h"
-#include "base/safetensors.h"
-#include "lopt/mlp_lopt.h"
-#include "lopt/rnn_mlp_lopt.h"
-#include "lopt/theta_file.h"
+#include "lopt/base/arrays.h"
+#include "lopt/base/file.h"
+#include "lopt/base/npz.h"
+#include "lopt/base/safetensors.h"
+#include "lopt/lopt/mlp_lopt.h"
+#include "lopt/lopt/rnn_mlp_lopt.h"
+#include "lopt/lopt/theta_file.h"
+#include "lopt/tools/import/flax_msgpack.h"
+#include "lopt/tools/import/haiku_params.h"
 #include "tests/golden_dir.h"
 #include "tests/paths.h"
 #include "tests/process.h"
 #include "tests/temp_directory.h"
-#include "tools/import/flax_msgpack.h"
-#include "tools/import/haiku_params.h"
 
 namespace lopt {
 namespace {

@@ -13,9 +13,11 @@
 #include <string>
 #include <vector>
 
-#include "base/file.h"
-#include "learner/run/checkpoint.h"
-#include "learner/run/run_directory.h"
+#include "lopt/base/file.h"
+#include "lopt/learner/run/checkpoint.h"
+#include "lopt/learner/run/run_directory.h"
+#include "lopt/tools/commands.h"
+#include "lopt/tools/launch/rank_end.h"
 #include "tests/learner_child.h"
 #include "tests/learner_runs.h"
 #include "tests/mpi_job.h"
@@ -23,8 +25,6 @@
 #include "tests/process.h"
 #include "tests/skip.h"
 #include "tests/temp_directory.h"
-#include "tools/commands.h"
-#include "tools/launch/rank_end.h"
 
 // Real jobs of three ranks under mpiexec and the supervisor, of which a part is killed or stopped
 // at a chosen moment. Each must go on by itself, or be resumed, to the theta of a run that nothing

@@ -14,22 +14,22 @@
 #include <tuple>
 #include <vector>
 
-#include "base/error.h"
-#include "base/file.h"
-#include "base/process_identity.h"
-#include "base/run_lock.h"
-#include "learner/job/message_loop.h"
-#include "learner/run/run_directory.h"
+#include "lopt/base/error.h"
+#include "lopt/base/file.h"
+#include "lopt/base/process_identity.h"
+#include "lopt/base/run_lock.h"
+#include "lopt/learner/job/message_loop.h"
+#include "lopt/learner/run/run_directory.h"
+#include "lopt/tools/commands.h"
+#include "lopt/tools/launch/rank_end.h"
+#include "lopt/tools/launch/rank_guard.h"
+#include "lopt/tools/launch/rank_watch.h"
+#include "lopt/tools/launch/restart_policy.h"
+#include "lopt/tools/launch/supervisor.h"
 #include "tests/error_of.h"
 #include "tests/paths.h"
 #include "tests/process.h"
 #include "tests/temp_directory.h"
-#include "tools/commands.h"
-#include "tools/launch/rank_end.h"
-#include "tools/launch/rank_guard.h"
-#include "tools/launch/rank_watch.h"
-#include "tools/launch/restart_policy.h"
-#include "tools/launch/supervisor.h"
 
 namespace lopt {
 

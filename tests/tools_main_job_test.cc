@@ -7,13 +7,13 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "base/eigen.h"
-#include "base/parallel.h"
-#include "estimators/lopt_problem.h"
-#include "learner/job/meta_trainer.h"
-#include "lopt/mlp_lopt.h"
-#include "tasks/registry.h"
-#include "tools/presets.h"
+#include "lopt/base/eigen.h"
+#include "lopt/base/parallel.h"
+#include "lopt/estimators/lopt_problem.h"
+#include "lopt/learner/job/meta_trainer.h"
+#include "lopt/lopt/mlp_lopt.h"
+#include "lopt/tasks/registry.h"
+#include "lopt/tools/presets.h"
 
 namespace lopt {
 namespace {

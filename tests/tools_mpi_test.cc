@@ -10,13 +10,13 @@
 #include <thread>
 #include <vector>
 
-#include "base/file.h"
-#include "base/safetensors.h"
-#include "learner/job/message_loop.h"
-#include "learner/mode.h"
-#include "learner/run/checkpoint.h"
-#include "learner/run/run_directory.h"
-#include "learner/run/status_file.h"
+#include "lopt/base/file.h"
+#include "lopt/base/safetensors.h"
+#include "lopt/learner/job/message_loop.h"
+#include "lopt/learner/mode.h"
+#include "lopt/learner/run/checkpoint.h"
+#include "lopt/learner/run/run_directory.h"
+#include "lopt/learner/run/status_file.h"
 #include "tests/learner_runs.h"
 #include "tests/paths.h"
 #include "tests/process.h"

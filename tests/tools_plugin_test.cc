@@ -9,17 +9,17 @@
 #include <utility>
 #include <vector>
 
-#include "base/file.h"
-#include "base/isa.h"
-#include "learner/plugin.h"
+#include "lopt/base/file.h"
+#include "lopt/base/isa.h"
+#include "lopt/learner/plugin.h"
+#include "lopt/tools/command_line.h"
+#include "lopt/tools/commands.h"
 #include "tests/error_of.h"
 #include "tests/learner_runs.h"
 #include "tests/paths.h"
 #include "tests/process.h"
 #include "tests/skip.h"
 #include "tests/temp_directory.h"
-#include "tools/command_line.h"
-#include "tools/commands.h"
 
 namespace lopt {
 namespace {

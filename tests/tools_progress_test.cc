@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "tools/eval_progress.h"
-#include "tools/progress.h"
-#include "tools/progress_line.h"
+#include "lopt/tools/eval_progress.h"
+#include "lopt/tools/progress.h"
+#include "lopt/tools/progress_line.h"
 
 namespace lopt {
 

@@ -9,14 +9,14 @@
 #include <string_view>
 #include <vector>
 
-#include "base/file.h"
-#include "evaluation/results_file.h"
+#include "lopt/base/file.h"
+#include "lopt/evaluation/results_file.h"
+#include "lopt/tools/report/curves.h"
+#include "lopt/tools/report/files.h"
+#include "lopt/tools/report/html.h"
 #include "tests/paths.h"
 #include "tests/process.h"
 #include "tests/temp_directory.h"
-#include "tools/report/curves.h"
-#include "tools/report/files.h"
-#include "tools/report/html.h"
 
 namespace lopt {
 

@@ -8,16 +8,16 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "base/file.h"
-#include "base/isa.h"
-#include "lopt/registry.h"
+#include "lopt/base/error.h"
+#include "lopt/base/file.h"
+#include "lopt/base/isa.h"
+#include "lopt/lopt/registry.h"
+#include "lopt/tools/selftest/known.h"
+#include "lopt/tools/selftest/trainings.h"
 #include "tests/error_of.h"
 #include "tests/paths.h"
 #include "tests/process.h"
 #include "tests/temp_directory.h"
-#include "tools/selftest/known.h"
-#include "tools/selftest/trainings.h"
 
 namespace lopt {
 namespace {

@@ -13,11 +13,11 @@
 #include <utility>
 #include <vector>
 
-#include "learner/job/messages.h"
-#include "learner/job/meta_trainer.h"
-#include "tools/commands.h"
-#include "tools/simulate/schedule.h"
-#include "tools/simulate/small_run.h"
+#include "lopt/learner/job/messages.h"
+#include "lopt/learner/job/meta_trainer.h"
+#include "lopt/tools/commands.h"
+#include "lopt/tools/simulate/schedule.h"
+#include "lopt/tools/simulate/small_run.h"
 
 // Bugs are put between a process of the simulation and its world. Each must be found.
 

@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <string>
 
-#include "base/file.h"
-#include "learner/run/checkpoint.h"
-#include "learner/run/run_directory.h"
+#include "lopt/base/file.h"
+#include "lopt/learner/run/checkpoint.h"
+#include "lopt/learner/run/run_directory.h"
 #include "tests/learner_runs.h"
 #include "tests/paths.h"
 #include "tests/process.h"

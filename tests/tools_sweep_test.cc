@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "base/file.h"
-#include "evaluation/results_file.h"
-#include "evaluation/summary.h"
+#include "lopt/base/file.h"
+#include "lopt/evaluation/results_file.h"
+#include "lopt/evaluation/summary.h"
 #include "tests/paths.h"
 #include "tests/process.h"
 #include "tests/temp_directory.h"

@@ -3,13 +3,13 @@
 #include <limits>
 #include <string>
 
-#include "base/device.h"
-#include "base/emulated_device.h"
-#include "base/parallel.h"
-#include "tasks/torch_module.h"
+#include "lopt/base/device.h"
+#include "lopt/base/emulated_device.h"
+#include "lopt/base/parallel.h"
+#include "lopt/tasks/torch_module.h"
+#include "lopt/tools/commands.h"
+#include "lopt/tools/device/kernel_comparison.h"
 #include "tests/skip.h"
-#include "tools/commands.h"
-#include "tools/device/kernel_comparison.h"
 
 namespace lopt {
 namespace {

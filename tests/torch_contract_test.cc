@@ -2,13 +2,13 @@
 
 #include <string>
 
-#include "base/config.h"
-#include "tasks/check/task_checks.h"
-#include "tasks/check/task_rows.h"
-#include "tasks/image_mlp.h"
+#include "lopt/base/config.h"
+#include "lopt/tasks/check/task_checks.h"
+#include "lopt/tasks/check/task_rows.h"
+#include "lopt/tasks/image_mlp.h"
+#include "lopt/torch/registry.h"
 #include "tests/contracts/passed.h"
 #include "tests/torch_example_tasks.h"
-#include "torch/registry.h"
 
 // Torch tasks linked in, without the module: what every task family promises.
 

@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "base/device.h"
-#include "base/emulated_device.h"
+#include "lopt/base/device.h"
+#include "lopt/base/emulated_device.h"
+#include "lopt/torch/constant_tensor.h"
+#include "lopt/torch/registry.h"
 #include "tests/error_of.h"
 #include "tests/torch_example_tasks.h"
-#include "torch/constant_tensor.h"
-#include "torch/registry.h"
 
 namespace lopt {
 namespace {

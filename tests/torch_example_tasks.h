@@ -2,8 +2,8 @@
 
 #include <memory>
 
-#include "tasks/task_resources.h"
-#include "torch/torch_task.h"
+#include "lopt/tasks/task_resources.h"
+#include "lopt/torch/torch_task.h"
 
 namespace lopt {
 

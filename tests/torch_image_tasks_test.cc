@@ -17,17 +17,17 @@
 #include <utility>
 #include <vector>
 
-#include "base/arrays.h"
-#include "base/safetensors.h"
-#include "tasks/image_conv.h"
-#include "tasks/image_mlp.h"
+#include "lopt/base/arrays.h"
+#include "lopt/base/safetensors.h"
+#include "lopt/tasks/image_conv.h"
+#include "lopt/tasks/image_mlp.h"
+#include "lopt/torch/activate.h"
+#include "lopt/torch/image_layers.h"
+#include "lopt/torch/image_tensors.h"
+#include "lopt/torch/registry.h"
 #include "tests/error_of.h"
 #include "tests/golden_dir.h"
 #include "tests/mnist_dir.h"
-#include "torch/activate.h"
-#include "torch/image_layers.h"
-#include "torch/image_tensors.h"
-#include "torch/registry.h"
 
 namespace lopt {
 namespace {

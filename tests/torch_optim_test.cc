@@ -17,22 +17,22 @@
 #include <utility>
 #include <vector>
 
-#include "base/arrays.h"
-#include "base/error.h"
-#include "base/file.h"
-#include "base/key.h"
-#include "base/safetensors.h"
-#include "lopt/registry.h"
-#include "tasks/idx.h"
-#include "tasks/image_data.h"
+#include "lopt/base/arrays.h"
+#include "lopt/base/error.h"
+#include "lopt/base/file.h"
+#include "lopt/base/key.h"
+#include "lopt/base/safetensors.h"
+#include "lopt/lopt/registry.h"
+#include "lopt/tasks/idx.h"
+#include "lopt/tasks/image_data.h"
+#include "lopt/torch/learned_optimizer.h"
+#include "lopt/torch/torch_task.h"
 #include "tests/celo2_golden.h"
 #include "tests/error_of.h"
 #include "tests/golden_dir.h"
 #include "tests/mnist_dir.h"
 #include "tests/temp_directory.h"
 #include "tests/torch_order.h"
-#include "torch/learned_optimizer.h"
-#include "torch/torch_task.h"
 
 namespace lopt::torch_optim {
 namespace {

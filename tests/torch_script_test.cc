@@ -5,22 +5,24 @@
 #include <doctest/doctest.h>
 // clang-format on
 
-#include "lopt/torch_script.h"
+#include "lopt/lopt/torch_script.h"
 
 #include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
 
-#include "base/arrays.h"
-#include "base/eigen.h"
-#include "base/error.h"
-#include "base/key.h"
-#include "base/safetensors.h"
-#include "lopt/golden_steps.h"
-#include "lopt/registry.h"
-#include "tasks/idx.h"
-#include "tasks/image_data.h"
+#include "lopt/base/arrays.h"
+#include "lopt/base/eigen.h"
+#include "lopt/base/error.h"
+#include "lopt/base/key.h"
+#include "lopt/base/safetensors.h"
+#include "lopt/lopt/golden_steps.h"
+#include "lopt/lopt/registry.h"
+#include "lopt/tasks/idx.h"
+#include "lopt/tasks/image_data.h"
+#include "lopt/torch/torch_script_file.h"
+#include "lopt/torch/torch_task.h"
 #include "tests/celo2_golden.h"
 #include "tests/golden_dir.h"
 #include "tests/mnist_dir.h"
@@ -28,8 +30,6 @@
 #include "tests/process.h"
 #include "tests/temp_directory.h"
 #include "tests/torch_order.h"
-#include "torch/torch_script_file.h"
-#include "torch/torch_task.h"
 
 namespace lopt {
 namespace {

@@ -21,16 +21,16 @@
 #include <utility>
 #include <vector>
 
-#include "base/config.h"
-#include "base/safetensors.h"
-#include "tasks/text_data.h"
-#include "tasks/word_source.h"
+#include "lopt/base/config.h"
+#include "lopt/base/safetensors.h"
+#include "lopt/tasks/text_data.h"
+#include "lopt/tasks/word_source.h"
+#include "lopt/torch/byte_model.h"
+#include "lopt/torch/recurrent.h"
+#include "lopt/torch/registry.h"
 #include "tests/error_of.h"
 #include "tests/golden_dir.h"
 #include "tests/temp_directory.h"
-#include "torch/byte_model.h"
-#include "torch/recurrent.h"
-#include "torch/registry.h"
 
 namespace lopt {
 namespace {

@@ -1,5 +1,5 @@
 // Tasks of any family as functions that LibTorch's autograd differentiates.
-#include "torch/task_function.h"
+#include "lopt/torch/task_function.h"
 
 // The headers of LibTorch define a CHECK, which doctest's must replace.
 // clang-format off
@@ -12,11 +12,11 @@
 #include <memory>
 #include <vector>
 
-#include "tasks/image_mlp.h"
-#include "tasks/quadratic.h"
+#include "lopt/tasks/image_mlp.h"
+#include "lopt/tasks/quadratic.h"
+#include "lopt/torch/registry.h"
 #include "tests/error_of.h"
 #include "tests/torch_example_tasks.h"
-#include "torch/registry.h"
 
 namespace lopt {
 namespace {

@@ -1,4 +1,4 @@
-#include "torch/torch_task.h"
+#include "lopt/torch/torch_task.h"
 
 #include <doctest/doctest.h>
 
@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "base/parallel.h"
-#include "tasks/image_mlp.h"
+#include "lopt/base/error.h"
+#include "lopt/base/parallel.h"
+#include "lopt/tasks/image_mlp.h"
+#include "lopt/torch/registry.h"
 #include "tests/torch_example_tasks.h"
-#include "torch/registry.h"
 
 namespace lopt {
 namespace {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "estimators/inner_problem.h"
+#include "lopt/estimators/inner_problem.h"
 
 namespace lopt {
 

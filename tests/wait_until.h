@@ -9,7 +9,7 @@
 #include <string>
 #include <thread>
 
-#include "base/error.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 

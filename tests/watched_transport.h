@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "learner/transport/transport.h"
+#include "lopt/learner/transport/transport.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "tools/command_line.h"
+#include "lopt/tools/command_line.h"
 
 #include <fmt/core.h>
 #include <fmt/ranges.h>
@@ -9,8 +9,8 @@
 #include <sstream>
 #include <utility>
 
-#include "learner/plugin.h"
-#include "tools/shell.h"
+#include "lopt/learner/plugin.h"
+#include "lopt/tools/shell.h"
 
 namespace lopt {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "lopt/theta_file.h"
-#include "tools/commands.h"
+#include "lopt/lopt/theta_file.h"
+#include "lopt/tools/commands.h"
 
 namespace lopt {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "evaluation/presets.h"
-#include "tools/command_line.h"
-#include "tools/commands.h"
-#include "tools/presets.h"
-#include "tools/shell.h"
+#include "lopt/evaluation/presets.h"
+#include "lopt/tools/command_line.h"
+#include "lopt/tools/commands.h"
+#include "lopt/tools/presets.h"
+#include "lopt/tools/shell.h"
 
 namespace lopt {
 

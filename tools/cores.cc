@@ -1,4 +1,4 @@
-#include "tools/cores.h"
+#include "lopt/tools/cores.h"
 
 #include <sched.h>
 

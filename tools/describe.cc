@@ -1,4 +1,4 @@
-#include "tools/describe.h"
+#include "lopt/tools/describe.h"
 
 #include <fmt/core.h>
 #include <fmt/ranges.h>
@@ -6,25 +6,25 @@
 #include <string>
 #include <vector>
 
-#include "base/describe_fields.h"
-#include "base/error.h"
-#include "base/nearest_name.h"
-#include "base/type_table.h"
-#include "estimators/registry.h"
-#include "evaluation/evaluation_config.h"
-#include "learner/learning_rate_schedule.h"
-#include "learner/meta_train_config.h"
-#include "learner/mode.h"
-#include "learner/theta_opt.h"
-#include "learner/train/batches.h"
-#include "learner/train/train_config.h"
-#include "learner/train/train_optimizer.h"
-#include "lopt/registry.h"
-#include "tasks/augmentation.h"
-#include "tasks/registry.h"
-#include "tools/command_line.h"
-#include "tools/commands.h"
-#include "tools/describe_task.h"
+#include "lopt/base/describe_fields.h"
+#include "lopt/base/error.h"
+#include "lopt/base/nearest_name.h"
+#include "lopt/base/type_table.h"
+#include "lopt/estimators/registry.h"
+#include "lopt/evaluation/evaluation_config.h"
+#include "lopt/learner/learning_rate_schedule.h"
+#include "lopt/learner/meta_train_config.h"
+#include "lopt/learner/mode.h"
+#include "lopt/learner/theta_opt.h"
+#include "lopt/learner/train/batches.h"
+#include "lopt/learner/train/train_config.h"
+#include "lopt/learner/train/train_optimizer.h"
+#include "lopt/lopt/registry.h"
+#include "lopt/tasks/augmentation.h"
+#include "lopt/tasks/registry.h"
+#include "lopt/tools/command_line.h"
+#include "lopt/tools/commands.h"
+#include "lopt/tools/describe_task.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "tools/describe_task.h"
+#include "lopt/tools/describe_task.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -6,17 +6,17 @@
 #include <string>
 #include <vector>
 
-#include "base/config.h"
-#include "base/eigen.h"
-#include "base/error.h"
-#include "base/file.h"
-#include "base/png.h"
-#include "evaluation/inner_training.h"
-#include "evaluation/task_pictures.h"
-#include "lopt/learnable.h"
-#include "tasks/registry.h"
-#include "tools/progress_line.h"
-#include "tools/typed_config.h"
+#include "lopt/base/config.h"
+#include "lopt/base/eigen.h"
+#include "lopt/base/error.h"
+#include "lopt/base/file.h"
+#include "lopt/base/png.h"
+#include "lopt/evaluation/inner_training.h"
+#include "lopt/evaluation/task_pictures.h"
+#include "lopt/lopt/learnable.h"
+#include "lopt/tasks/registry.h"
+#include "lopt/tools/progress_line.h"
+#include "lopt/tools/typed_config.h"
 
 namespace lopt {
 namespace {

@@ -1,4 +1,4 @@
-#include "tools/eval_progress.h"
+#include "lopt/tools/eval_progress.h"
 
 #include <fmt/core.h>
 

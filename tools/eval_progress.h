@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <string>
 
-#include "evaluation/evaluation_progress.h"
-#include "tools/progress_line.h"
+#include "lopt/evaluation/evaluation_progress.h"
+#include "lopt/tools/progress_line.h"
 
 namespace lopt {
 

@@ -8,16 +8,16 @@
 #include <system_error>
 #include <vector>
 
-#include "base/arrays.h"
-#include "base/error.h"
-#include "base/isa.h"
-#include "base/npz.h"
-#include "lopt/registry.h"
-#include "lopt/theta_file.h"
-#include "lopt/torch_script.h"
-#include "tasks/torch_module.h"
-#include "tools/command_line.h"
-#include "tools/commands.h"
+#include "lopt/base/arrays.h"
+#include "lopt/base/error.h"
+#include "lopt/base/isa.h"
+#include "lopt/base/npz.h"
+#include "lopt/lopt/registry.h"
+#include "lopt/lopt/theta_file.h"
+#include "lopt/lopt/torch_script.h"
+#include "lopt/tasks/torch_module.h"
+#include "lopt/tools/command_line.h"
+#include "lopt/tools/commands.h"
 
 namespace lopt {
 namespace {

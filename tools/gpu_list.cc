@@ -1,11 +1,11 @@
-#include "tools/gpu_list.h"
+#include "lopt/tools/gpu_list.h"
 
 #include <fmt/format.h>
 
 #include <charconv>
 #include <system_error>
 
-#include "tools/commands.h"
+#include "lopt/tools/commands.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "tools/hang_up.h"
+#include "lopt/tools/hang_up.h"
 
 #include <csignal>
 

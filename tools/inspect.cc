@@ -10,14 +10,14 @@
 #include <string>
 #include <vector>
 
-#include "base/arrays.h"
-#include "base/config.h"
-#include "base/error.h"
-#include "base/file.h"
-#include "base/safetensors.h"
-#include "lopt/theta_file.h"
-#include "tools/command_line.h"
-#include "tools/commands.h"
+#include "lopt/base/arrays.h"
+#include "lopt/base/config.h"
+#include "lopt/base/error.h"
+#include "lopt/base/file.h"
+#include "lopt/base/safetensors.h"
+#include "lopt/lopt/theta_file.h"
+#include "lopt/tools/command_line.h"
+#include "lopt/tools/commands.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "tools/job_command.h"
+#include "lopt/tools/job_command.h"
 
 #include <fmt/core.h>
 
@@ -11,14 +11,14 @@
 #include <thread>
 #include <vector>
 
-#include "base/error.h"
-#include "learner/transport/local_transport.h"
-#include "learner/transport/mpi_launch.h"
-#include "learner/transport/mpi_transport.h"
-#include "tools/command_line.h"
-#include "tools/commands.h"
-#include "tools/cores.h"
-#include "tools/shell.h"
+#include "lopt/base/error.h"
+#include "lopt/learner/transport/local_transport.h"
+#include "lopt/learner/transport/mpi_launch.h"
+#include "lopt/learner/transport/mpi_transport.h"
+#include "lopt/tools/command_line.h"
+#include "lopt/tools/commands.h"
+#include "lopt/tools/cores.h"
+#include "lopt/tools/shell.h"
 
 namespace lopt {
 

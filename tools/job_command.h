@@ -6,9 +6,9 @@
 #include <optional>
 #include <string>
 
-#include "base/config.h"
-#include "base/presets.h"
-#include "learner/transport/transport.h"
+#include "lopt/base/config.h"
+#include "lopt/base/presets.h"
+#include "lopt/learner/transport/transport.h"
 
 namespace lopt {
 

@@ -1,5 +1,5 @@
-#include "tools/commands.h"
-#include "tools/hang_up.h"
+#include "lopt/tools/commands.h"
+#include "lopt/tools/hang_up.h"
 
 namespace {
 

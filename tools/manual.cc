@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "base/file.h"
-#include "tools/build_info.h"
-#include "tools/command_line.h"
-#include "tools/commands.h"
+#include "lopt/base/file.h"
+#include "lopt/tools/build_info.h"
+#include "lopt/tools/command_line.h"
+#include "lopt/tools/commands.h"
 
 namespace lopt {
 

@@ -1,12 +1,12 @@
-#include "tools/network_options.h"
+#include "lopt/tools/network_options.h"
 
 #include <fmt/format.h>
 
 #include <boost/program_options.hpp>
 #include <optional>
 
-#include "base/file.h"
-#include "tools/command_line.h"
+#include "lopt/base/file.h"
+#include "lopt/tools/command_line.h"
 
 namespace lopt {
 

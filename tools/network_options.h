@@ -4,8 +4,8 @@
 #include <boost/program_options/variables_map.hpp>
 #include <string>
 
-#include "learner/elastic/address.h"
-#include "learner/elastic/grpc_connections.h"
+#include "lopt/learner/elastic/address.h"
+#include "lopt/learner/elastic/grpc_connections.h"
 
 namespace lopt {
 

@@ -1,9 +1,9 @@
-#include "tools/own_command.h"
+#include "lopt/tools/own_command.h"
 
 #include <utility>
 
-#include "base/error.h"
-#include "base/platform.h"
+#include "lopt/base/error.h"
+#include "lopt/base/platform.h"
 
 namespace lopt {
 

@@ -1,10 +1,10 @@
-#include "tools/presets.h"
+#include "lopt/tools/presets.h"
 
 namespace lopt {
 namespace {
 
 constexpr PresetFile kPresetFiles[] = {
-#include "tools/presets.inc"
+#include "lopt/tools/presets.inc"
 };
 
 }  // namespace

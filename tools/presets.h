@@ -1,6 +1,6 @@
 #pragma once
 
-#include "base/presets.h"
+#include "lopt/base/presets.h"
 
 namespace lopt {
 

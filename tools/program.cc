@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "base/nearest_name.h"
-#include "tools/commands.h"
+#include "lopt/base/nearest_name.h"
+#include "lopt/tools/commands.h"
 
 namespace lopt {
 

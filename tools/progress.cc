@@ -1,4 +1,4 @@
-#include "tools/progress.h"
+#include "lopt/tools/progress.h"
 
 #include <fmt/core.h>
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "learner/job/meta_trainer.h"
-#include "tools/progress_line.h"
+#include "lopt/learner/job/meta_trainer.h"
+#include "lopt/tools/progress_line.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "tools/progress_line.h"
+#include "lopt/tools/progress_line.h"
 
 #include <fmt/core.h>
 #include <sys/ioctl.h>

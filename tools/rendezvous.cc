@@ -1,4 +1,4 @@
-#include "tools/rendezvous.h"
+#include "lopt/tools/rendezvous.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <system_error>
 
-#include "tools/commands.h"
+#include "lopt/tools/commands.h"
 
 namespace lopt {
 namespace {

@@ -1,4 +1,4 @@
-#include "tools/scratch_directory.h"
+#include "lopt/tools/scratch_directory.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include "base/error.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "tools/shell.h"
+#include "lopt/tools/shell.h"
 
 #include <algorithm>
 #include <cctype>

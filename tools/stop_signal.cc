@@ -1,4 +1,4 @@
-#include "tools/stop_signal.h"
+#include "lopt/tools/stop_signal.h"
 
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "tools/hang_up.h"
+#include "lopt/tools/hang_up.h"
 
 namespace lopt {
 

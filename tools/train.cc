@@ -6,17 +6,17 @@
 #include <string>
 #include <vector>
 
-#include "base/isa.h"
-#include "learner/train/train_config.h"
-#include "learner/train/trainer.h"
-#include "learner/transport/mpi_launch.h"
-#include "tools/build_info.h"
-#include "tools/command_line.h"
-#include "tools/commands.h"
-#include "tools/job_command.h"
-#include "tools/progress_line.h"
-#include "tools/shell.h"
-#include "tools/stop_signal.h"
+#include "lopt/base/isa.h"
+#include "lopt/learner/train/train_config.h"
+#include "lopt/learner/train/trainer.h"
+#include "lopt/learner/transport/mpi_launch.h"
+#include "lopt/tools/build_info.h"
+#include "lopt/tools/command_line.h"
+#include "lopt/tools/commands.h"
+#include "lopt/tools/job_command.h"
+#include "lopt/tools/progress_line.h"
+#include "lopt/tools/shell.h"
+#include "lopt/tools/stop_signal.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "tools/typed_config.h"
+#include "lopt/tools/typed_config.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <vector>
 
-#include "base/error.h"
-#include "base/nearest_name.h"
+#include "lopt/base/error.h"
+#include "lopt/base/nearest_name.h"
 
 namespace lopt {
 

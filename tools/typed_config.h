@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "base/config.h"
-#include "base/type_table.h"
+#include "lopt/base/config.h"
+#include "lopt/base/type_table.h"
 
 namespace lopt {
 

@@ -4,15 +4,15 @@
 #include <string>
 #include <vector>
 
-#include "base/device.h"
-#include "base/isa.h"
-#include "learner/elastic/grpc_connections.h"
-#include "learner/plugin.h"
-#include "learner/transport/mpi_transport.h"
-#include "tasks/torch_module.h"
-#include "tools/build_info.h"
-#include "tools/command_line.h"
-#include "tools/commands.h"
+#include "lopt/base/device.h"
+#include "lopt/base/isa.h"
+#include "lopt/learner/elastic/grpc_connections.h"
+#include "lopt/learner/plugin.h"
+#include "lopt/learner/transport/mpi_transport.h"
+#include "lopt/tasks/torch_module.h"
+#include "lopt/tools/build_info.h"
+#include "lopt/tools/command_line.h"
+#include "lopt/tools/commands.h"
 
 namespace lopt {
 

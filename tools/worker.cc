@@ -1,4 +1,4 @@
-#include "tools/worker.h"
+#include "lopt/tools/worker.h"
 
 #include <fmt/core.h>
 
@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "learner/elastic/worker_process.h"
-#include "tools/build_info.h"
-#include "tools/command_line.h"
-#include "tools/commands.h"
-#include "tools/cores.h"
-#include "tools/gpu_list.h"
-#include "tools/stop_signal.h"
+#include "lopt/learner/elastic/worker_process.h"
+#include "lopt/tools/build_info.h"
+#include "lopt/tools/command_line.h"
+#include "lopt/tools/commands.h"
+#include "lopt/tools/cores.h"
+#include "lopt/tools/gpu_list.h"
+#include "lopt/tools/stop_signal.h"
 
 namespace lopt {
 

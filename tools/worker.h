@@ -3,7 +3,7 @@
 #include <boost/program_options/options_description.hpp>
 #include <boost/program_options/variables_map.hpp>
 
-#include "tools/network_options.h"
+#include "lopt/tools/network_options.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "tools/wrapped.h"
+#include "lopt/tools/wrapped.h"
 
 #include <sstream>
 

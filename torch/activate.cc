@@ -1,4 +1,4 @@
-#include "torch/activate.h"
+#include "lopt/torch/activate.h"
 
 #include <torch/csrc/autograd/custom_function.h>
 

@@ -2,7 +2,7 @@
 
 #include <torch/types.h>
 
-#include "tasks/activation.h"
+#include "lopt/tasks/activation.h"
 
 namespace lopt {
 

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "torch/blas.h"
-#include "torch/image_layers.h"
-#include "torch/recurrent.h"
+#include "lopt/torch/blas.h"
+#include "lopt/torch/image_layers.h"
+#include "lopt/torch/recurrent.h"
 
 namespace lopt {
 namespace {

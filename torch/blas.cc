@@ -1,4 +1,4 @@
-#include "torch/blas.h"
+#include "lopt/torch/blas.h"
 
 #include <dlfcn.h>
 

@@ -1,13 +1,13 @@
-#include "torch/byte_model.h"
+#include "lopt/torch/byte_model.h"
 
 #include <fmt/core.h>
 
 #include <cmath>
 #include <string>
 
-#include "base/error.h"
-#include "base/options.h"
-#include "torch/recurrent.h"
+#include "lopt/base/error.h"
+#include "lopt/base/options.h"
+#include "lopt/torch/recurrent.h"
 
 namespace lopt {
 namespace {

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/key.h"
-#include "torch/byte_model_options.h"
-#include "torch/torch_task.h"
+#include "lopt/base/key.h"
+#include "lopt/torch/byte_model_options.h"
+#include "lopt/torch/torch_task.h"
 
 namespace lopt {
 

@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include "base/choices.h"
-#include "base/fields.h"
+#include "lopt/base/choices.h"
+#include "lopt/base/fields.h"
 
 namespace lopt {
 

@@ -1,6 +1,6 @@
-#include "torch/call.h"
+#include "lopt/torch/call.h"
 
-#include "torch/blas.h"
+#include "lopt/torch/blas.h"
 
 namespace lopt {
 

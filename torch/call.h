@@ -5,7 +5,7 @@
 
 #include <mutex>
 
-#include "base/error.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "torch/constant_tensor.h"
+#include "lopt/torch/constant_tensor.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "torch/differentiable_optimizer.h"
+#include "lopt/torch/differentiable_optimizer.h"
 
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/jit/runtime/graph_executor.h>
@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/error.h"
-#include "torch/call.h"
+#include "lopt/base/error.h"
+#include "lopt/torch/call.h"
 
 namespace lopt {
 namespace {

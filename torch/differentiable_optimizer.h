@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "tasks/derivatives.h"
+#include "lopt/tasks/derivatives.h"
 
 namespace lopt {
 

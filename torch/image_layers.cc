@@ -1,8 +1,8 @@
-#include "torch/image_layers.h"
+#include "lopt/torch/image_layers.h"
 
 #include <cmath>
 
-#include "tasks/image_conv_problem.h"
+#include "lopt/tasks/image_conv_problem.h"
 
 namespace lopt {
 namespace {

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <string>
 
-#include "base/key.h"
-#include "torch/torch_task.h"
+#include "lopt/base/key.h"
+#include "lopt/torch/torch_task.h"
 
 namespace lopt {
 

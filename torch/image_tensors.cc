@@ -1,8 +1,8 @@
-#include "torch/image_tensors.h"
+#include "lopt/torch/image_tensors.h"
 
 #include <utility>
 
-#include "tasks/image_task.h"
+#include "lopt/tasks/image_task.h"
 
 namespace lopt {
 

@@ -4,9 +4,9 @@
 
 #include <memory>
 
-#include "tasks/image_data.h"
-#include "torch/constant_tensor.h"
-#include "torch/torch_task.h"
+#include "lopt/tasks/image_data.h"
+#include "lopt/torch/constant_tensor.h"
+#include "lopt/torch/torch_task.h"
 
 namespace lopt {
 

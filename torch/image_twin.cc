@@ -1,8 +1,8 @@
-#include "torch/image_twin.h"
+#include "lopt/torch/image_twin.h"
 
 #include <utility>
 
-#include "base/error.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 namespace {

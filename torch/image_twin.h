@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "base/config.h"
-#include "tasks/image_task.h"
-#include "torch/image_tensors.h"
-#include "torch/torch_task.h"
+#include "lopt/base/config.h"
+#include "lopt/tasks/image_task.h"
+#include "lopt/torch/image_tensors.h"
+#include "lopt/torch/torch_task.h"
 
 namespace lopt {
 

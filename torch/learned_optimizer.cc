@@ -1,4 +1,4 @@
-#include "torch/learned_optimizer.h"
+#include "lopt/torch/learned_optimizer.h"
 
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
@@ -18,10 +18,10 @@
 #include <type_traits>
 #include <utility>
 
-#include "base/eigen.h"
-#include "base/error.h"
-#include "base/key.h"
-#include "lopt/tensor_updates.h"
+#include "lopt/base/eigen.h"
+#include "lopt/base/error.h"
+#include "lopt/base/key.h"
+#include "lopt/lopt/tensor_updates.h"
 
 namespace lopt::torch_optim {
 namespace {

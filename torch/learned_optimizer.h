@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "base/choices.h"
-#include "lopt/theta_file.h"
+#include "lopt/base/choices.h"
+#include "lopt/lopt/theta_file.h"
 
 namespace lopt::torch_optim {
 

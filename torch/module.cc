@@ -1,12 +1,12 @@
 #include <torch/version.h>
 
-#include "base/abi.h"
-#include "base/isa.h"
-#include "tasks/torch_module.h"
-#include "torch/differentiable_optimizer.h"
-#include "torch/registry.h"
-#include "torch/task_derivatives.h"
-#include "torch/torch_script_file.h"
+#include "lopt/base/abi.h"
+#include "lopt/base/isa.h"
+#include "lopt/tasks/torch_module.h"
+#include "lopt/torch/differentiable_optimizer.h"
+#include "lopt/torch/registry.h"
+#include "lopt/torch/task_derivatives.h"
+#include "lopt/torch/torch_script_file.h"
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "torch/recurrent.h"
+#include "lopt/torch/recurrent.h"
 
 #include <cmath>
 #include <utility>

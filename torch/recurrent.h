@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "base/key.h"
-#include "torch/recurrent_cell.h"
-#include "torch/torch_task.h"
+#include "lopt/base/key.h"
+#include "lopt/torch/recurrent_cell.h"
+#include "lopt/torch/torch_task.h"
 
 namespace lopt {
 

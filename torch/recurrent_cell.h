@@ -1,6 +1,6 @@
 #pragma once
 
-#include "base/choices.h"
+#include "lopt/base/choices.h"
 
 namespace lopt {
 

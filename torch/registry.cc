@@ -1,4 +1,4 @@
-#include "torch/registry.h"
+#include "lopt/torch/registry.h"
 
 namespace lopt {
 

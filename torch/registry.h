@@ -1,6 +1,6 @@
 #pragma once
 
-#include "tasks/registry.h"
+#include "lopt/tasks/registry.h"
 
 namespace lopt {
 

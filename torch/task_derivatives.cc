@@ -1,13 +1,13 @@
-#include "torch/task_derivatives.h"
+#include "lopt/torch/task_derivatives.h"
 
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/error.h"
-#include "base/options.h"
-#include "tasks/quadratic.h"
-#include "torch/registry.h"
-#include "torch/torch_task.h"
+#include "lopt/base/error.h"
+#include "lopt/base/options.h"
+#include "lopt/tasks/quadratic.h"
+#include "lopt/torch/registry.h"
+#include "lopt/torch/torch_task.h"
 
 namespace lopt {
 namespace {

@@ -1,10 +1,10 @@
-#include "torch/task_function.h"
+#include "lopt/torch/task_function.h"
 
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <utility>
 
-#include "base/error.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 namespace {

@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "base/key.h"
-#include "tasks/task_family.h"
+#include "lopt/base/key.h"
+#include "lopt/tasks/task_family.h"
 
 namespace lopt {
 

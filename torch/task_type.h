@@ -1,12 +1,12 @@
 #pragma once
 
-#include "base/fields.h"
-#include "tasks/image_task.h"
-#include "tasks/registry.h"
-#include "tasks/torch_module.h"
+#include "lopt/base/fields.h"
+#include "lopt/tasks/image_task.h"
+#include "lopt/tasks/registry.h"
+#include "lopt/tasks/torch_module.h"
 #ifdef LOPT_LIBTORCH
-#include "torch/image_tensors.h"
-#include "torch/torch_task.h"
+#include "lopt/torch/image_tensors.h"
+#include "lopt/torch/torch_task.h"
 #endif
 
 // A torch task is one file, torch/tasks/NAME.cc: its options, what makes it, and at the end

@@ -1,12 +1,12 @@
-#include "torch/torch_script_file.h"
+#include "lopt/torch/torch_script_file.h"
 
 #include <torch/script.h>
 
 #include <span>
 #include <sstream>
 
-#include "base/error.h"
-#include "base/file.h"
+#include "lopt/base/error.h"
+#include "lopt/base/file.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "torch/torch_task.h"
+#include "lopt/torch/torch_task.h"
 
 #include <ATen/Context.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -7,9 +7,9 @@
 
 #include <string>
 
-#include "base/device.h"
-#include "base/error.h"
-#include "torch/call.h"
+#include "lopt/base/device.h"
+#include "lopt/base/error.h"
+#include "lopt/torch/call.h"
 
 namespace lopt {
 namespace {

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/key.h"
-#include "tasks/derivatives.h"
-#include "tasks/task_family.h"
+#include "lopt/base/key.h"
+#include "lopt/tasks/derivatives.h"
+#include "lopt/tasks/task_family.h"
 
 namespace lopt {
 

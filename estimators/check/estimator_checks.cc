@@ -1,20 +1,20 @@
-#include "estimators/check/estimator_checks.h"
+#include "lopt/estimators/check/estimator_checks.h"
 
 #include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
 
-#include "base/arrays.h"
-#include "base/compare.h"
-#include "base/key.h"
-#include "base/parallel.h"
-#include "base/safetensors.h"
+#include "lopt/base/arrays.h"
+#include "lopt/base/compare.h"
+#include "lopt/base/key.h"
+#include "lopt/base/parallel.h"
+#include "lopt/base/safetensors.h"
 
 namespace lopt::checks {
 namespace {
 
-constexpr const char* kEstimatorHeader = "estimators/gradient_estimator.h";
+constexpr const char* kEstimatorHeader = "lopt/estimators/gradient_estimator.h";
 
 std::string Differing(const GradientEstimate& a, const GradientEstimate& b) {
   if (!SameBits(a.gradient, b.gradient)) return "gradient";

@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "base/check.h"
-#include "estimators/gradient_estimator.h"
+#include "lopt/base/check.h"
+#include "lopt/estimators/gradient_estimator.h"
 
 namespace lopt::checks {
 

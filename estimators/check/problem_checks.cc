@@ -1,4 +1,4 @@
-#include "estimators/check/problem_checks.h"
+#include "lopt/estimators/check/problem_checks.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,16 +8,16 @@
 #include <string>
 #include <vector>
 
-#include "base/compare.h"
-#include "base/key.h"
-#include "base/parallel.h"
-#include "estimators/truncation_schedule.h"
-#include "lopt/check/optimizer_checks.h"
+#include "lopt/base/compare.h"
+#include "lopt/base/key.h"
+#include "lopt/base/parallel.h"
+#include "lopt/estimators/truncation_schedule.h"
+#include "lopt/lopt/check/optimizer_checks.h"
 
 namespace lopt::checks {
 namespace {
 
-constexpr const char* kProblemHeader = "estimators/inner_problem.h";
+constexpr const char* kProblemHeader = "lopt/estimators/inner_problem.h";
 constexpr int kManyThreads = 8;
 
 // Replicas in the middle of their training, with what one window needs.

@@ -3,9 +3,9 @@
 #include <memory>
 #include <vector>
 
-#include "base/check.h"
-#include "estimators/inner_problem.h"
-#include "estimators/lopt_problem.h"
+#include "lopt/base/check.h"
+#include "lopt/estimators/inner_problem.h"
+#include "lopt/estimators/lopt_problem.h"
 
 namespace lopt::checks {
 

@@ -1,14 +1,14 @@
-#include "estimators/check/schedule_checks.h"
+#include "lopt/estimators/check/schedule_checks.h"
 
 #include <algorithm>
 #include <cstdint>
 
-#include "base/key.h"
+#include "lopt/base/key.h"
 
 namespace lopt::checks {
 namespace {
 
-constexpr const char* kScheduleHeader = "estimators/truncation_schedule.h";
+constexpr const char* kScheduleHeader = "lopt/estimators/truncation_schedule.h";
 
 // Calls visit(length, outer step, key) for lengths of many episodes.
 template <class Visit>

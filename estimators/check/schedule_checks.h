@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "base/check.h"
-#include "estimators/truncation_schedule.h"
+#include "lopt/base/check.h"
+#include "lopt/estimators/truncation_schedule.h"
 
 namespace lopt::checks {
 

@@ -4,11 +4,11 @@
 
 #include <cmath>
 
-#include "base/file.h"
-#include "learner/job/meta_trainer.h"
-#include "tasks/registry.h"
-#include "torch/recurrent.h"
-#include "torch/torch_task.h"
+#include "lopt/base/file.h"
+#include "lopt/learner/job/meta_trainer.h"
+#include "lopt/tasks/registry.h"
+#include "lopt/torch/recurrent.h"
+#include "lopt/torch/torch_task.h"
 
 constexpr const char* kText =
     "An optimizer makes better numbers of numbers. A learned optimizer has numbers of its own, and "

@@ -1,8 +1,8 @@
 // A task family of one's own, known by name in configs, and a learned optimizer trained for it.
 #include <fmt/core.h>
 
-#include "learner/job/meta_trainer.h"
-#include "tasks/registry.h"
+#include "lopt/learner/job/meta_trainer.h"
+#include "lopt/tasks/registry.h"
 
 struct RegressionOptions {
   int64_t dim = 5;

@@ -1,12 +1,12 @@
 // A torch task of one's own, gradients by autograd, and a learned optimizer trained for it.
-#include "torch/torch_task.h"
+#include "lopt/torch/torch_task.h"
 
 #include <fmt/core.h>
 
-#include "estimators/lopt_problem.h"
-#include "estimators/persistent_es.h"
-#include "learner/gradient_learner.h"
-#include "lopt/mlp_lopt.h"
+#include "lopt/estimators/lopt_problem.h"
+#include "lopt/estimators/persistent_es.h"
+#include "lopt/learner/gradient_learner.h"
+#include "lopt/lopt/mlp_lopt.h"
 
 // The initial params of one task, from its key.
 lopt::NamedTensors Init(lopt::Key key, const torch::Tensor& /*config*/) {

@@ -8,9 +8,9 @@
 #include <memory>
 #include <span>
 
-#include "estimators/check/problem_checks.h"
-#include "estimators/persistent_es.h"
-#include "estimators/truncated_es.h"
+#include "lopt/estimators/check/problem_checks.h"
+#include "lopt/estimators/persistent_es.h"
+#include "lopt/estimators/truncated_es.h"
 
 constexpr int kSize = 23;
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();

@@ -2,9 +2,9 @@
 // weights, and the learner steps theta by their mean.
 #include <fmt/core.h>
 
-#include "learner/gradient_learner.h"
-#include "learner/job/meta_trainer.h"
-#include "lopt/registry.h"
+#include "lopt/learner/gradient_learner.h"
+#include "lopt/learner/job/meta_trainer.h"
+#include "lopt/lopt/registry.h"
 
 int main() {
   const auto config =

@@ -4,11 +4,11 @@
 
 #include <cmath>
 
-#include "base/eigen.h"
-#include "estimators/antithetic.h"
-#include "estimators/estimator_options.h"
-#include "learner/job/meta_trainer.h"
-#include "lopt/registry.h"
+#include "lopt/base/eigen.h"
+#include "lopt/estimators/antithetic.h"
+#include "lopt/estimators/estimator_options.h"
+#include "lopt/learner/job/meta_trainer.h"
+#include "lopt/lopt/registry.h"
 
 struct DifferencesOptions {
   int64_t num_tasks = 8;

@@ -5,8 +5,8 @@
 
 #include <cmath>
 
-#include "learner/job/meta_trainer.h"
-#include "lopt/registry.h"
+#include "lopt/learner/job/meta_trainer.h"
+#include "lopt/lopt/registry.h"
 
 // m <- b m + (1 - b) g; p <- p - exp(log_lr) sign(m), with b = 1 - exp(log_one_minus_b).
 class SignumRule : public lopt::UpdateRule {

@@ -1,5 +1,5 @@
 // The same task for the program `lopt`: lopt meta-train --plugin rosenbrock_plugin.so ...
-#include "learner/plugin.h"
+#include "lopt/learner/plugin.h"
 
 #include "rosenbrock.h"
 

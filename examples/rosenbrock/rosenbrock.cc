@@ -6,8 +6,8 @@
 
 #include <vector>
 
-#include "learner/job/meta_trainer.h"
-#include "tasks/registry.h"
+#include "lopt/learner/job/meta_trainer.h"
+#include "lopt/tasks/registry.h"
 
 // The loss and the gradient's largest number at x.
 std::pair<float, float> At(const lopt::TaskFamily& task, const std::vector<float>& x) {

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "base/options.h"
-#include "tasks/task_family.h"
+#include "lopt/base/options.h"
+#include "lopt/tasks/task_family.h"
 
 struct RosenbrockOptions {
   int64_t dim = 2;

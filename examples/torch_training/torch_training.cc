@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "tasks/glyphs.h"
-#include "tasks/image_data.h"
-#include "torch/learned_optimizer.h"
+#include "lopt/tasks/glyphs.h"
+#include "lopt/tasks/image_data.h"
+#include "lopt/torch/learned_optimizer.h"
 
 namespace {
 

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <string>
 
-#include "learner/worker.h"
-#include "lopt/registry.h"
+#include "lopt/learner/worker.h"
+#include "lopt/lopt/registry.h"
 
 // The gradients [windows] that an estimator gives at one theta, with a state carried along.
 Eigen::ArrayXd Gradients(const std::string& type, const std::string& window, int windows) {

@@ -2,11 +2,11 @@
 // training with a theta that meta-training has made.
 #include <fmt/core.h>
 
-#include "base/eigen.h"
-#include "evaluation/inner_training.h"
-#include "lopt/registry.h"
-#include "lopt/theta_file.h"
-#include "tasks/registry.h"
+#include "lopt/base/eigen.h"
+#include "lopt/evaluation/inner_training.h"
+#include "lopt/lopt/registry.h"
+#include "lopt/lopt/theta_file.h"
+#include "lopt/tasks/registry.h"
 
 // The test loss of a new ImageMLP after 300 steps with an optimizer.
 float TestLoss(const lopt::LearnedOptimizer& optimizer, std::span<const float> theta) {

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "base/eigen.h"
-#include "estimators/lopt_problem.h"
-#include "lopt/registry.h"
-#include "tasks/registry.h"
+#include "lopt/base/eigen.h"
+#include "lopt/estimators/lopt_problem.h"
+#include "lopt/lopt/registry.h"
+#include "lopt/tasks/registry.h"
 
 // Five lengths that a schedule draws, at outer step 0 and at 10,000.
 void ShowLengths(const std::string& name, const lopt::TruncationSchedule& schedule) {

@@ -1,4 +1,4 @@
-#include "learner/elastic/address.h"
+#include "lopt/learner/elastic/address.h"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
@@ -11,7 +11,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "base/error.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 

@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
-#include "learner/elastic/frame.h"
-#include "learner/transport/transport.h"
+#include "lopt/learner/elastic/frame.h"
+#include "lopt/learner/transport/transport.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "learner/elastic/elastic_transport.h"
+#include "lopt/learner/elastic/elastic_transport.h"
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
@@ -8,9 +8,9 @@
 #include <exception>
 #include <utility>
 
-#include "base/error.h"
-#include "base/parallel.h"
-#include "learner/job/hello.h"
+#include "lopt/base/error.h"
+#include "lopt/base/parallel.h"
+#include "lopt/learner/job/hello.h"
 
 namespace lopt {
 namespace {

@@ -12,12 +12,12 @@
 #include <unordered_map>
 #include <vector>
 
-#include "learner/elastic/connections.h"
-#include "learner/elastic/frame.h"
-#include "learner/elastic/rank_log.h"
-#include "learner/job/meta_trainer.h"
-#include "learner/meta_train_config.h"
-#include "learner/transport/transport.h"
+#include "lopt/learner/elastic/connections.h"
+#include "lopt/learner/elastic/frame.h"
+#include "lopt/learner/elastic/rank_log.h"
+#include "lopt/learner/job/meta_trainer.h"
+#include "lopt/learner/meta_train_config.h"
+#include "lopt/learner/transport/transport.h"
 
 namespace lopt {
 

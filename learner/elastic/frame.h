@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "learner/job/messages.h"
+#include "lopt/learner/job/messages.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "learner/elastic/grpc_connections.h"
+#include "lopt/learner/elastic/grpc_connections.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -27,9 +27,9 @@
 #include <thread>
 #include <utility>
 
-#include "base/error.h"
-#include "base/platform.h"
 #include "learner/elastic/elastic.grpc.pb.h"
+#include "lopt/base/error.h"
+#include "lopt/base/platform.h"
 
 namespace lopt {
 namespace {

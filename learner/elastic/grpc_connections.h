@@ -3,8 +3,8 @@
 #include <memory>
 #include <string>
 
-#include "learner/elastic/address.h"
-#include "learner/elastic/connections.h"
+#include "lopt/learner/elastic/address.h"
+#include "lopt/learner/elastic/connections.h"
 
 namespace lopt {
 

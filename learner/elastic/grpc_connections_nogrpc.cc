@@ -1,5 +1,5 @@
-#include "base/error.h"
-#include "learner/elastic/grpc_connections.h"
+#include "lopt/base/error.h"
+#include "lopt/learner/elastic/grpc_connections.h"
 
 namespace lopt {
 namespace {

@@ -1,12 +1,12 @@
-#include "learner/elastic/rank_log.h"
+#include "lopt/learner/elastic/rank_log.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "base/error.h"
-#include "base/safetensors.h"
-#include "learner/run/worker_files.h"
+#include "lopt/base/error.h"
+#include "lopt/base/safetensors.h"
+#include "lopt/learner/run/worker_files.h"
 
 namespace lopt {
 namespace {

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/arrays.h"
-#include "learner/elastic/frame.h"
-#include "learner/transport/transport.h"
+#include "lopt/base/arrays.h"
+#include "lopt/learner/elastic/frame.h"
+#include "lopt/learner/transport/transport.h"
 
 namespace lopt {
 

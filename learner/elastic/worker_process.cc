@@ -1,4 +1,4 @@
-#include "learner/elastic/worker_process.h"
+#include "lopt/learner/elastic/worker_process.h"
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
@@ -9,14 +9,14 @@
 #include <exception>
 #include <utility>
 
-#include "base/environment.h"
-#include "base/error.h"
-#include "base/isa.h"
-#include "base/progress.h"
-#include "learner/elastic/worker_session.h"
-#include "learner/job/message_loop.h"
-#include "learner/job/rank_device.h"
-#include "learner/transport/local_transport.h"
+#include "lopt/base/environment.h"
+#include "lopt/base/error.h"
+#include "lopt/base/isa.h"
+#include "lopt/base/progress.h"
+#include "lopt/learner/elastic/worker_session.h"
+#include "lopt/learner/job/message_loop.h"
+#include "lopt/learner/job/rank_device.h"
+#include "lopt/learner/transport/local_transport.h"
 
 namespace lopt {
 namespace {

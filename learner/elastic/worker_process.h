@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "learner/elastic/connections.h"
+#include "lopt/learner/elastic/connections.h"
 
 namespace lopt {
 

@@ -1,9 +1,9 @@
-#include "learner/elastic/worker_session.h"
+#include "lopt/learner/elastic/worker_session.h"
 
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 

@@ -5,10 +5,10 @@
 #include <map>
 #include <memory>
 
-#include "learner/elastic/frame.h"
-#include "learner/experiment.h"
-#include "learner/job/background.h"
-#include "learner/job/worker_role.h"
+#include "lopt/learner/elastic/frame.h"
+#include "lopt/learner/experiment.h"
+#include "lopt/learner/job/background.h"
+#include "lopt/learner/job/worker_role.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "learner/job/async_updates.h"
+#include "lopt/learner/job/async_updates.h"
 
 #include <utility>
 #include <vector>

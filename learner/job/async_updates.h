@@ -3,9 +3,9 @@
 #include <functional>
 #include <optional>
 
-#include "learner/job/gradient_buffer.h"
-#include "learner/job/updates.h"
-#include "learner/mode.h"
+#include "lopt/learner/job/gradient_buffer.h"
+#include "lopt/learner/job/updates.h"
+#include "lopt/learner/mode.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "learner/job/await_background.h"
+#include "lopt/learner/job/await_background.h"
 
 #include <exception>
 

@@ -2,8 +2,8 @@
 
 #include <functional>
 
-#include "learner/job/background.h"
-#include "learner/job/message_loop.h"
+#include "lopt/learner/job/background.h"
+#include "lopt/learner/job/message_loop.h"
 
 namespace lopt {
 

@@ -1,9 +1,9 @@
-#include "learner/job/background.h"
+#include "lopt/learner/job/background.h"
 
 #include <chrono>
 #include <utility>
 
-#include "base/progress.h"
+#include "lopt/base/progress.h"
 
 namespace lopt {
 

@@ -7,8 +7,8 @@
 #include <memory>
 #include <mutex>
 
-#include "base/environment.h"
-#include "base/wakeup.h"
+#include "lopt/base/environment.h"
+#include "lopt/base/wakeup.h"
 
 namespace lopt {
 

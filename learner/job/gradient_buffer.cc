@@ -1,10 +1,10 @@
-#include "learner/job/gradient_buffer.h"
+#include "lopt/learner/job/gradient_buffer.h"
 
 #include <iterator>
 #include <utility>
 
-#include "base/error.h"
-#include "base/options.h"
+#include "lopt/base/error.h"
+#include "lopt/base/options.h"
 
 namespace lopt {
 

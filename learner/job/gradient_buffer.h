@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "learner/job/messages.h"
-#include "learner/mode.h"
+#include "lopt/learner/job/messages.h"
+#include "lopt/learner/mode.h"
 
 namespace lopt {
 

@@ -1,10 +1,10 @@
-#include "learner/job/hello.h"
+#include "lopt/learner/job/hello.h"
 
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
-#include "base/config.h"
-#include "base/error.h"
+#include "lopt/base/config.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 

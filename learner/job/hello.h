@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "learner/job/messages.h"
+#include "lopt/learner/job/messages.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "learner/job/learner_role.h"
+#include "lopt/learner/job/learner_role.h"
 
 #include <fmt/core.h>
 #include <spdlog/spdlog.h>
@@ -9,14 +9,14 @@
 #include <utility>
 #include <vector>
 
-#include "base/environment.h"
-#include "learner/job/async_updates.h"
-#include "learner/job/await_background.h"
-#include "learner/job/sync_updates.h"
-#include "learner/mode.h"
-#include "learner/run/status_file.h"
-#include "learner/run/update_metrics.h"
-#include "lopt/theta_file.h"
+#include "lopt/base/environment.h"
+#include "lopt/learner/job/async_updates.h"
+#include "lopt/learner/job/await_background.h"
+#include "lopt/learner/job/sync_updates.h"
+#include "lopt/learner/mode.h"
+#include "lopt/learner/run/status_file.h"
+#include "lopt/learner/run/update_metrics.h"
+#include "lopt/lopt/theta_file.h"
 
 namespace lopt {
 

@@ -6,16 +6,16 @@
 #include <optional>
 #include <string>
 
-#include "base/metrics.h"
-#include "evaluation/held_out.h"
-#include "learner/experiment.h"
-#include "learner/job/background.h"
-#include "learner/job/message_loop.h"
-#include "learner/job/meta_trainer.h"
-#include "learner/job/ranks.h"
-#include "learner/job/run_state.h"
-#include "learner/job/run_writer.h"
-#include "learner/job/updates.h"
+#include "lopt/base/metrics.h"
+#include "lopt/evaluation/held_out.h"
+#include "lopt/learner/experiment.h"
+#include "lopt/learner/job/background.h"
+#include "lopt/learner/job/message_loop.h"
+#include "lopt/learner/job/meta_trainer.h"
+#include "lopt/learner/job/ranks.h"
+#include "lopt/learner/job/run_state.h"
+#include "lopt/learner/job/run_writer.h"
+#include "lopt/learner/job/updates.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "learner/job/message_loop.h"
+#include "lopt/learner/job/message_loop.h"
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
@@ -7,8 +7,8 @@
 #include <thread>
 #include <utility>
 
-#include "base/environment.h"
-#include "learner/run/status_file.h"
+#include "lopt/base/environment.h"
+#include "lopt/learner/run/status_file.h"
 
 namespace lopt {
 namespace {

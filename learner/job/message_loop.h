@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "base/environment.h"
-#include "learner/job/messages.h"
-#include "learner/transport/transport.h"
+#include "lopt/base/environment.h"
+#include "lopt/learner/job/messages.h"
+#include "lopt/learner/transport/transport.h"
 
 namespace lopt {
 

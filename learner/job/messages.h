@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "learner/job/wire.h"
-#include "learner/run/checkpoint.h"
-#include "learner/worker.h"
+#include "lopt/learner/job/wire.h"
+#include "lopt/learner/run/checkpoint.h"
+#include "lopt/learner/worker.h"
 
 namespace lopt {
 

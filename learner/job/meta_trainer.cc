@@ -1,4 +1,4 @@
-#include "learner/job/meta_trainer.h"
+#include "lopt/learner/job/meta_trainer.h"
 
 #include <spdlog/spdlog.h>
 
@@ -8,22 +8,22 @@
 #include <optional>
 #include <utility>
 
-#include "base/device.h"
-#include "base/environment.h"
-#include "base/error.h"
-#include "base/isa.h"
-#include "base/progress.h"
-#include "learner/experiment.h"
-#include "learner/job/background.h"
-#include "learner/job/learner_role.h"
-#include "learner/job/message_loop.h"
-#include "learner/job/rank_device.h"
-#include "learner/job/ranks.h"
-#include "learner/job/worker_role.h"
-#include "learner/mode.h"
-#include "learner/run/run_directory.h"
-#include "learner/run/status_file.h"
-#include "learner/transport/local_transport.h"
+#include "lopt/base/device.h"
+#include "lopt/base/environment.h"
+#include "lopt/base/error.h"
+#include "lopt/base/isa.h"
+#include "lopt/base/progress.h"
+#include "lopt/learner/experiment.h"
+#include "lopt/learner/job/background.h"
+#include "lopt/learner/job/learner_role.h"
+#include "lopt/learner/job/message_loop.h"
+#include "lopt/learner/job/rank_device.h"
+#include "lopt/learner/job/ranks.h"
+#include "lopt/learner/job/worker_role.h"
+#include "lopt/learner/mode.h"
+#include "lopt/learner/run/run_directory.h"
+#include "lopt/learner/run/status_file.h"
+#include "lopt/learner/transport/local_transport.h"
 
 namespace lopt {
 namespace {

@@ -8,12 +8,12 @@
 #include <string_view>
 #include <vector>
 
-#include "base/metrics.h"
-#include "learner/gradient_learner.h"
-#include "learner/meta_train_config.h"
-#include "learner/run/ledger.h"
-#include "learner/transport/transport.h"
-#include "lopt/theta_file.h"
+#include "lopt/base/metrics.h"
+#include "lopt/learner/gradient_learner.h"
+#include "lopt/learner/meta_train_config.h"
+#include "lopt/learner/run/ledger.h"
+#include "lopt/learner/transport/transport.h"
+#include "lopt/lopt/theta_file.h"
 
 namespace lopt {
 

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "learner/worker.h"
+#include "lopt/learner/worker.h"
 
 namespace lopt {
 

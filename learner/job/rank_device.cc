@@ -1,10 +1,10 @@
-#include "learner/job/rank_device.h"
+#include "lopt/learner/job/rank_device.h"
 
 #include <fmt/format.h>
 
 #include <numeric>
 
-#include "base/error.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "base/device.h"
-#include "learner/transport/transport.h"
+#include "lopt/base/device.h"
+#include "lopt/learner/transport/transport.h"
 
 namespace lopt {
 

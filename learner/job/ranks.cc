@@ -1,4 +1,4 @@
-#include "learner/job/ranks.h"
+#include "lopt/learner/job/ranks.h"
 
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
@@ -7,9 +7,9 @@
 #include <iterator>
 #include <utility>
 
-#include "base/error.h"
-#include "learner/job/hello.h"
-#include "learner/run/worker_files.h"
+#include "lopt/base/error.h"
+#include "lopt/learner/job/hello.h"
+#include "lopt/learner/run/worker_files.h"
 
 namespace lopt {
 

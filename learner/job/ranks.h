@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "learner/job/message_loop.h"
-#include "learner/job/messages.h"
-#include "learner/job/meta_trainer.h"
-#include "learner/job/placement.h"
-#include "learner/meta_train_config.h"
-#include "learner/run/window_journal.h"
-#include "learner/transport/transport.h"
+#include "lopt/learner/job/message_loop.h"
+#include "lopt/learner/job/messages.h"
+#include "lopt/learner/job/meta_trainer.h"
+#include "lopt/learner/job/placement.h"
+#include "lopt/learner/meta_train_config.h"
+#include "lopt/learner/run/window_journal.h"
+#include "lopt/learner/transport/transport.h"
 
 namespace lopt {
 

@@ -2,9 +2,9 @@
 
 #include <vector>
 
-#include "learner/gradient_learner.h"
-#include "learner/job/messages.h"
-#include "learner/run/ledger.h"
+#include "lopt/learner/gradient_learner.h"
+#include "lopt/learner/job/messages.h"
+#include "lopt/learner/run/ledger.h"
 
 namespace lopt {
 

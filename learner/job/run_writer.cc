@@ -1,4 +1,4 @@
-#include "learner/job/run_writer.h"
+#include "lopt/learner/job/run_writer.h"
 
 #include <spdlog/spdlog.h>
 
@@ -6,12 +6,12 @@
 #include <chrono>
 #include <utility>
 
-#include "base/environment.h"
-#include "base/error.h"
-#include "base/isa.h"
-#include "base/output_directory.h"
-#include "learner/run/resume_checks.h"
-#include "lopt/theta_file.h"
+#include "lopt/base/environment.h"
+#include "lopt/base/error.h"
+#include "lopt/base/isa.h"
+#include "lopt/base/output_directory.h"
+#include "lopt/learner/run/resume_checks.h"
+#include "lopt/lopt/theta_file.h"
 
 namespace lopt {
 

@@ -8,22 +8,22 @@
 #include <string>
 #include <vector>
 
-#include "base/environment.h"
-#include "base/metrics.h"
-#include "base/run_lock.h"
-#include "learner/experiment.h"
-#include "learner/job/background.h"
-#include "learner/job/meta_trainer.h"
-#include "learner/job/ranks.h"
-#include "learner/job/run_state.h"
-#include "learner/job/updates.h"
-#include "learner/run/best_theta.h"
-#include "learner/run/checkpoint.h"
-#include "learner/run/metrics_log.h"
-#include "learner/run/run_directory.h"
-#include "learner/run/run_logs.h"
-#include "learner/run/throughput_log.h"
-#include "learner/run/window_journal.h"
+#include "lopt/base/environment.h"
+#include "lopt/base/metrics.h"
+#include "lopt/base/run_lock.h"
+#include "lopt/learner/experiment.h"
+#include "lopt/learner/job/background.h"
+#include "lopt/learner/job/meta_trainer.h"
+#include "lopt/learner/job/ranks.h"
+#include "lopt/learner/job/run_state.h"
+#include "lopt/learner/job/updates.h"
+#include "lopt/learner/run/best_theta.h"
+#include "lopt/learner/run/checkpoint.h"
+#include "lopt/learner/run/metrics_log.h"
+#include "lopt/learner/run/run_directory.h"
+#include "lopt/learner/run/run_logs.h"
+#include "lopt/learner/run/throughput_log.h"
+#include "lopt/learner/run/window_journal.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "learner/job/sync_updates.h"
+#include "lopt/learner/job/sync_updates.h"
 
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
@@ -6,9 +6,9 @@
 #include <chrono>
 #include <utility>
 
-#include "base/environment.h"
-#include "base/error.h"
-#include "base/options.h"
+#include "lopt/base/environment.h"
+#include "lopt/base/error.h"
+#include "lopt/base/options.h"
 
 namespace lopt {
 

@@ -4,8 +4,8 @@
 #include <optional>
 #include <vector>
 
-#include "learner/job/updates.h"
-#include "learner/mode.h"
+#include "lopt/learner/job/updates.h"
+#include "lopt/learner/mode.h"
 
 namespace lopt {
 

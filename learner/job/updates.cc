@@ -1,4 +1,4 @@
-#include "learner/job/updates.h"
+#include "lopt/learner/job/updates.h"
 
 #include <spdlog/spdlog.h>
 

@@ -5,10 +5,10 @@
 #include <span>
 #include <vector>
 
-#include "base/metrics.h"
-#include "learner/gradient_learner.h"
-#include "learner/job/message_loop.h"
-#include "learner/job/run_state.h"
+#include "lopt/base/metrics.h"
+#include "lopt/learner/gradient_learner.h"
+#include "lopt/learner/job/message_loop.h"
+#include "lopt/learner/job/run_state.h"
 
 namespace lopt {
 

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 

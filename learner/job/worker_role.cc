@@ -1,4 +1,4 @@
-#include "learner/job/worker_role.h"
+#include "lopt/learner/job/worker_role.h"
 
 #include <fmt/format.h>
 
@@ -6,10 +6,10 @@
 #include <memory>
 #include <utility>
 
-#include "base/error.h"
-#include "base/parallel.h"
-#include "base/progress.h"
-#include "learner/run/worker_files.h"
+#include "lopt/base/error.h"
+#include "lopt/base/parallel.h"
+#include "lopt/base/progress.h"
+#include "lopt/learner/run/worker_files.h"
 
 namespace lopt {
 

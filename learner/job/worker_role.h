@@ -7,11 +7,11 @@
 #include <string_view>
 #include <vector>
 
-#include "learner/experiment.h"
-#include "learner/job/background.h"
-#include "learner/job/messages.h"
-#include "learner/job/placement.h"
-#include "learner/transport/transport.h"
+#include "lopt/learner/experiment.h"
+#include "lopt/learner/job/background.h"
+#include "lopt/learner/job/messages.h"
+#include "lopt/learner/job/placement.h"
+#include "lopt/learner/transport/transport.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "learner/run/best_theta.h"
+#include "lopt/learner/run/best_theta.h"
 
 #include <spdlog/spdlog.h>
 
@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
-#include "base/file.h"
-#include "base/output_directory.h"
-#include "base/record.h"
+#include "lopt/base/error.h"
+#include "lopt/base/file.h"
+#include "lopt/base/output_directory.h"
+#include "lopt/base/record.h"
 
 namespace lopt {
 namespace {

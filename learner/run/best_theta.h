@@ -5,7 +5,7 @@
 #include <limits>
 #include <string>
 
-#include "evaluation/held_out.h"
+#include "lopt/evaluation/held_out.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "learner/run/checkpoint.h"
+#include "lopt/learner/run/checkpoint.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -13,16 +13,16 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/arrays.h"
-#include "base/device.h"
-#include "base/error.h"
-#include "base/file.h"
-#include "base/output_directory.h"
-#include "base/progress.h"
-#include "base/record.h"
-#include "base/safetensors.h"
-#include "learner/run/worker_files.h"
-#include "lopt/registry.h"
+#include "lopt/base/arrays.h"
+#include "lopt/base/device.h"
+#include "lopt/base/error.h"
+#include "lopt/base/file.h"
+#include "lopt/base/output_directory.h"
+#include "lopt/base/progress.h"
+#include "lopt/base/record.h"
+#include "lopt/base/safetensors.h"
+#include "lopt/learner/run/worker_files.h"
+#include "lopt/lopt/registry.h"
 
 namespace lopt {
 namespace {

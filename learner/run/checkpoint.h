@@ -9,14 +9,14 @@
 #include <string_view>
 #include <vector>
 
-#include "base/config.h"
-#include "base/key.h"
-#include "base/layout.h"
-#include "base/safetensors.h"
-#include "learner/gradient_learner.h"
-#include "learner/run/ledger.h"
-#include "learner/run/run_logs.h"
-#include "learner/worker.h"
+#include "lopt/base/config.h"
+#include "lopt/base/key.h"
+#include "lopt/base/layout.h"
+#include "lopt/base/safetensors.h"
+#include "lopt/learner/gradient_learner.h"
+#include "lopt/learner/run/ledger.h"
+#include "lopt/learner/run/run_logs.h"
+#include "lopt/learner/worker.h"
 
 namespace lopt {
 

@@ -1,8 +1,8 @@
-#include "learner/run/ledger.h"
+#include "lopt/learner/run/ledger.h"
 
 #include <algorithm>
 
-#include "base/error.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 namespace {

@@ -7,9 +7,9 @@
 #include <numeric>
 #include <vector>
 
-#include "base/arrays.h"
-#include "base/choices.h"
-#include "learner/worker.h"
+#include "lopt/base/arrays.h"
+#include "lopt/base/choices.h"
+#include "lopt/learner/worker.h"
 
 namespace lopt {
 

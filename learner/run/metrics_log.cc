@@ -1,4 +1,4 @@
-#include "learner/run/metrics_log.h"
+#include "lopt/learner/run/metrics_log.h"
 
 #include <chrono>
 

@@ -4,10 +4,10 @@
 #include <map>
 #include <string>
 
-#include "base/environment.h"
-#include "base/metrics.h"
-#include "base/pictures.h"
-#include "base/tensorboard.h"
+#include "lopt/base/environment.h"
+#include "lopt/base/metrics.h"
+#include "lopt/base/pictures.h"
+#include "lopt/base/tensorboard.h"
 
 namespace lopt {
 

@@ -1,11 +1,11 @@
-#include "learner/run/resume_checks.h"
+#include "lopt/learner/run/resume_checks.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
-#include "base/error.h"
-#include "base/isa.h"
+#include "lopt/base/error.h"
+#include "lopt/base/isa.h"
 
 namespace lopt {
 

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "base/config.h"
-#include "learner/run/run_directory.h"
+#include "lopt/base/config.h"
+#include "lopt/learner/run/run_directory.h"
 
 namespace lopt {
 

@@ -1,15 +1,15 @@
-#include "learner/run/run_directory.h"
+#include "lopt/learner/run/run_directory.h"
 
 #include <algorithm>
 #include <array>
 #include <string_view>
 #include <vector>
 
-#include "base/error.h"
-#include "base/file.h"
-#include "base/output_directory.h"
-#include "base/record.h"
-#include "base/tensorboard.h"
+#include "lopt/base/error.h"
+#include "lopt/base/file.h"
+#include "lopt/base/output_directory.h"
+#include "lopt/base/record.h"
+#include "lopt/base/tensorboard.h"
 
 namespace lopt {
 namespace {

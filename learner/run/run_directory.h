@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "base/config.h"
+#include "lopt/base/config.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "learner/run/run_keys.h"
+#include "lopt/learner/run/run_keys.h"
 
 namespace lopt {
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "base/fields.h"
+#include "lopt/base/fields.h"
 
 namespace lopt {
 

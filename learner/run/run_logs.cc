@@ -1,12 +1,12 @@
-#include "learner/run/run_logs.h"
+#include "lopt/learner/run/run_logs.h"
 
 #include <spdlog/spdlog.h>
 
 #include <optional>
 #include <vector>
 
-#include "base/file.h"
-#include "base/tensorboard.h"
+#include "lopt/base/file.h"
+#include "lopt/base/tensorboard.h"
 
 namespace lopt {
 namespace {

@@ -1,4 +1,4 @@
-#include "learner/run/status_file.h"
+#include "lopt/learner/run/status_file.h"
 
 #include <fmt/format.h>
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "base/record.h"
+#include "lopt/base/error.h"
+#include "lopt/base/record.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "learner/run/throughput_log.h"
+#include "lopt/learner/run/throughput_log.h"
 
 #include <chrono>
 

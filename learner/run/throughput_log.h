@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <string>
 
-#include "base/environment.h"
-#include "base/metrics.h"
+#include "lopt/base/environment.h"
+#include "lopt/base/metrics.h"
 
 namespace lopt {
 

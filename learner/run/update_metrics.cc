@@ -1,4 +1,4 @@
-#include "learner/run/update_metrics.h"
+#include "lopt/learner/run/update_metrics.h"
 
 #include <fmt/format.h>
 

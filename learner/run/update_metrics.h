@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "base/metrics.h"
-#include "learner/gradient_learner.h"
-#include "learner/run/ledger.h"
+#include "lopt/base/metrics.h"
+#include "lopt/learner/gradient_learner.h"
+#include "lopt/learner/run/ledger.h"
 
 namespace lopt {
 

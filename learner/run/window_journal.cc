@@ -1,4 +1,4 @@
-#include "learner/run/window_journal.h"
+#include "lopt/learner/run/window_journal.h"
 
 #include <spdlog/spdlog.h>
 
@@ -6,8 +6,8 @@
 #include <iterator>
 #include <utility>
 
-#include "base/environment.h"
-#include "base/error.h"
+#include "lopt/base/environment.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "base/file.h"
-#include "learner/run/ledger.h"
+#include "lopt/base/file.h"
+#include "lopt/learner/run/ledger.h"
 
 namespace lopt {
 

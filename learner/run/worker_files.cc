@@ -1,4 +1,4 @@
-#include "learner/run/worker_files.h"
+#include "lopt/learner/run/worker_files.h"
 
 #include <fmt/format.h>
 

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/safetensors.h"
-#include "learner/worker.h"
+#include "lopt/base/safetensors.h"
+#include "lopt/learner/worker.h"
 
 namespace lopt {
 

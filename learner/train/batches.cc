@@ -1,12 +1,12 @@
-#include "learner/train/batches.h"
+#include "lopt/learner/train/batches.h"
 
 #include <algorithm>
 #include <memory>
 #include <optional>
 
-#include "base/error.h"
-#include "base/permutation.h"
-#include "tasks/batch_rows.h"
+#include "lopt/base/error.h"
+#include "lopt/base/permutation.h"
+#include "lopt/tasks/batch_rows.h"
 
 namespace lopt {
 namespace {

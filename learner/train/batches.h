@@ -4,11 +4,11 @@
 #include <span>
 #include <variant>
 
-#include "base/fields.h"
-#include "base/key.h"
-#include "base/registry.h"
-#include "base/workspace.h"
-#include "tasks/task_family.h"
+#include "lopt/base/fields.h"
+#include "lopt/base/key.h"
+#include "lopt/base/registry.h"
+#include "lopt/base/workspace.h"
+#include "lopt/tasks/task_family.h"
 
 namespace lopt {
 

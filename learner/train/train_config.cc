@@ -1,8 +1,8 @@
-#include "learner/train/train_config.h"
+#include "lopt/learner/train/train_config.h"
 
-#include "learner/train/batches.h"
-#include "learner/train/train_optimizer.h"
-#include "tasks/registry.h"
+#include "lopt/learner/train/batches.h"
+#include "lopt/learner/train/train_optimizer.h"
+#include "lopt/tasks/registry.h"
 
 namespace lopt {
 

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "base/options.h"
-#include "learner/run/run_keys.h"
-#include "tasks/task_family.h"
+#include "lopt/base/options.h"
+#include "lopt/learner/run/run_keys.h"
+#include "lopt/tasks/task_family.h"
 
 namespace lopt {
 

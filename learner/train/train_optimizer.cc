@@ -1,11 +1,11 @@
-#include "learner/train/train_optimizer.h"
+#include "lopt/learner/train/train_optimizer.h"
 
 #include <fmt/format.h>
 
-#include "base/error.h"
-#include "evaluation/baselines.h"
-#include "lopt/registry.h"
-#include "lopt/theta_file.h"
+#include "lopt/base/error.h"
+#include "lopt/evaluation/baselines.h"
+#include "lopt/lopt/registry.h"
+#include "lopt/lopt/theta_file.h"
 
 namespace lopt {
 namespace {

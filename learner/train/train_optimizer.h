@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
-#include "base/registry.h"
-#include "lopt/learned_optimizer.h"
+#include "lopt/base/registry.h"
+#include "lopt/lopt/learned_optimizer.h"
 
 namespace lopt {
 

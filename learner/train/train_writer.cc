@@ -1,15 +1,15 @@
-#include "learner/train/train_writer.h"
+#include "lopt/learner/train/train_writer.h"
 
 #include <spdlog/spdlog.h>
 
 #include <chrono>
 #include <utility>
 
-#include "base/eigen.h"
-#include "base/error.h"
-#include "base/isa.h"
-#include "learner/run/resume_checks.h"
-#include "learner/run/run_logs.h"
+#include "lopt/base/eigen.h"
+#include "lopt/base/error.h"
+#include "lopt/base/isa.h"
+#include "lopt/learner/run/resume_checks.h"
+#include "lopt/learner/run/run_logs.h"
 
 namespace lopt {
 namespace {

@@ -4,16 +4,16 @@
 #include <optional>
 #include <string>
 
-#include "base/config.h"
-#include "base/environment.h"
-#include "base/metrics.h"
-#include "base/run_lock.h"
-#include "learner/run/checkpoint.h"
-#include "learner/run/metrics_log.h"
-#include "learner/run/run_directory.h"
-#include "learner/run/throughput_log.h"
-#include "learner/train/trainer.h"
-#include "learner/train/training.h"
+#include "lopt/base/config.h"
+#include "lopt/base/environment.h"
+#include "lopt/base/metrics.h"
+#include "lopt/base/run_lock.h"
+#include "lopt/learner/run/checkpoint.h"
+#include "lopt/learner/run/metrics_log.h"
+#include "lopt/learner/run/run_directory.h"
+#include "lopt/learner/run/throughput_log.h"
+#include "lopt/learner/train/trainer.h"
+#include "lopt/learner/train/training.h"
 
 namespace lopt {
 

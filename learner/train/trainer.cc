@@ -1,4 +1,4 @@
-#include "learner/train/trainer.h"
+#include "lopt/learner/train/trainer.h"
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
@@ -12,20 +12,20 @@
 #include <utility>
 #include <vector>
 
-#include "base/environment.h"
-#include "base/error.h"
-#include "base/isa.h"
-#include "base/parallel.h"
-#include "base/progress.h"
-#include "learner/job/await_background.h"
-#include "learner/job/background.h"
-#include "learner/job/hello.h"
-#include "learner/job/message_loop.h"
-#include "learner/job/placement.h"
-#include "learner/run/status_file.h"
-#include "learner/train/train_writer.h"
-#include "learner/transport/collectives.h"
-#include "learner/transport/local_transport.h"
+#include "lopt/base/environment.h"
+#include "lopt/base/error.h"
+#include "lopt/base/isa.h"
+#include "lopt/base/parallel.h"
+#include "lopt/base/progress.h"
+#include "lopt/learner/job/await_background.h"
+#include "lopt/learner/job/background.h"
+#include "lopt/learner/job/hello.h"
+#include "lopt/learner/job/message_loop.h"
+#include "lopt/learner/job/placement.h"
+#include "lopt/learner/run/status_file.h"
+#include "lopt/learner/train/train_writer.h"
+#include "lopt/learner/transport/collectives.h"
+#include "lopt/learner/transport/local_transport.h"
 
 namespace lopt {
 namespace {

@@ -6,10 +6,10 @@
 #include <string>
 #include <string_view>
 
-#include "base/metrics.h"
-#include "learner/train/train_config.h"
-#include "learner/train/training.h"
-#include "learner/transport/transport.h"
+#include "lopt/base/metrics.h"
+#include "lopt/learner/train/train_config.h"
+#include "lopt/learner/train/training.h"
+#include "lopt/learner/transport/transport.h"
 
 namespace lopt {
 

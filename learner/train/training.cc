@@ -1,4 +1,4 @@
-#include "learner/train/training.h"
+#include "lopt/learner/train/training.h"
 
 #include <fmt/format.h>
 
@@ -6,14 +6,14 @@
 #include <cmath>
 #include <optional>
 
-#include "base/eigen.h"
-#include "base/error.h"
-#include "base/progress.h"
-#include "base/safetensors.h"
-#include "evaluation/inner_training.h"
-#include "evaluation/training_draw.h"
-#include "learner/gradient_sum.h"
-#include "tasks/registry.h"
+#include "lopt/base/eigen.h"
+#include "lopt/base/error.h"
+#include "lopt/base/progress.h"
+#include "lopt/base/safetensors.h"
+#include "lopt/evaluation/inner_training.h"
+#include "lopt/evaluation/training_draw.h"
+#include "lopt/learner/gradient_sum.h"
+#include "lopt/tasks/registry.h"
 
 namespace lopt {
 namespace {

@@ -7,17 +7,17 @@
 #include <string>
 #include <vector>
 
-#include "base/arrays.h"
-#include "base/eigen.h"
-#include "base/key.h"
-#include "base/layout.h"
-#include "base/metrics.h"
-#include "base/workspace.h"
-#include "learner/train/batches.h"
-#include "learner/train/train_config.h"
-#include "learner/train/train_optimizer.h"
-#include "tasks/task_family.h"
-#include "tasks/task_resources.h"
+#include "lopt/base/arrays.h"
+#include "lopt/base/eigen.h"
+#include "lopt/base/key.h"
+#include "lopt/base/layout.h"
+#include "lopt/base/metrics.h"
+#include "lopt/base/workspace.h"
+#include "lopt/learner/train/batches.h"
+#include "lopt/learner/train/train_config.h"
+#include "lopt/learner/train/train_optimizer.h"
+#include "lopt/tasks/task_family.h"
+#include "lopt/tasks/task_resources.h"
 
 namespace lopt {
 

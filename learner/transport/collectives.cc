@@ -1,4 +1,4 @@
-#include "learner/transport/collectives.h"
+#include "lopt/learner/transport/collectives.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,7 +8,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "learner/job/wire.h"
+#include "lopt/learner/job/wire.h"
 
 namespace lopt {
 namespace {

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/choices.h"
-#include "base/error.h"
-#include "learner/transport/transport.h"
+#include "lopt/base/choices.h"
+#include "lopt/base/error.h"
+#include "lopt/learner/transport/transport.h"
 
 namespace lopt {
 

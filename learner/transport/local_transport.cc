@@ -1,4 +1,4 @@
-#include "learner/transport/local_transport.h"
+#include "lopt/learner/transport/local_transport.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <mutex>
 #include <utility>
 
-#include "base/error.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 namespace {

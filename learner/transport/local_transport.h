@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "learner/transport/transport.h"
+#include "lopt/learner/transport/transport.h"
 
 namespace lopt {
 

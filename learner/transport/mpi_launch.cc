@@ -1,4 +1,4 @@
-#include "learner/transport/mpi_launch.h"
+#include "lopt/learner/transport/mpi_launch.h"
 
 #include <algorithm>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-#include "learner/transport/mpi_transport.h"
+#include "lopt/learner/transport/mpi_transport.h"
 
 #include <fmt/format.h>
 #define MPICH_SKIP_MPICXX 1
@@ -17,8 +17,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
-#include "base/platform.h"
+#include "lopt/base/error.h"
+#include "lopt/base/platform.h"
 
 namespace lopt {
 namespace {

@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "learner/transport/transport.h"
+#include "lopt/learner/transport/transport.h"
 
 namespace lopt {
 

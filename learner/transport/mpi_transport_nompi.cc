@@ -1,5 +1,5 @@
-#include "base/error.h"
-#include "learner/transport/mpi_transport.h"
+#include "lopt/base/error.h"
+#include "lopt/learner/transport/mpi_transport.h"
 
 namespace lopt {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "base/wakeup.h"
+#include "lopt/base/wakeup.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "lopt/check/optimizer_checks.h"
+#include "lopt/lopt/check/optimizer_checks.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,15 +8,15 @@
 #include <utility>
 #include <vector>
 
-#include "base/compare.h"
-#include "base/eigen.h"
-#include "base/key.h"
-#include "base/parallel.h"
+#include "lopt/base/compare.h"
+#include "lopt/base/eigen.h"
+#include "lopt/base/key.h"
+#include "lopt/base/parallel.h"
 
 namespace lopt::checks {
 namespace {
 
-constexpr const char* kHeader = "lopt/learned_optimizer.h";
+constexpr const char* kHeader = "lopt/lopt/learned_optimizer.h";
 
 // Steps of the runs below, of which each makes the first few.
 constexpr int64_t kRunLength = 100;

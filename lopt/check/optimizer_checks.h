@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/check.h"
-#include "lopt/learned_optimizer.h"
+#include "lopt/base/check.h"
+#include "lopt/lopt/learned_optimizer.h"
 
 namespace lopt::checks {
 

@@ -7,7 +7,7 @@
 #include <new>
 #include <span>
 
-#include "base/layout.h"
+#include "lopt/base/layout.h"
 
 namespace lopt::python {
 

@@ -6,13 +6,13 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "base/error.h"
-#include "evaluation/presets.h"
-#include "learner/meta_train_config.h"
+#include "lopt/base/error.h"
+#include "lopt/evaluation/presets.h"
+#include "lopt/learner/meta_train_config.h"
+#include "lopt/tools/describe.h"
+#include "lopt/tools/presets.h"
 #include "python/src/bind.h"
 #include "python/src/convert.h"
-#include "tools/describe.h"
-#include "tools/presets.h"
 
 namespace lopt::python {
 

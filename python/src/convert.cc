@@ -10,9 +10,9 @@
 #include <span>
 #include <utility>
 
-#include "base/error.h"
+#include "lopt/base/error.h"
+#include "lopt/tools/cores.h"
 #include "python/src/arrays.h"
-#include "tools/cores.h"
 
 namespace lopt::python {
 

@@ -6,11 +6,11 @@
 #include <memory>
 #include <string>
 
-#include "base/arrays.h"
-#include "base/config.h"
-#include "base/presets.h"
-#include "estimators/gradient_estimator.h"
-#include "lopt/theta_file.h"
+#include "lopt/base/arrays.h"
+#include "lopt/base/config.h"
+#include "lopt/base/presets.h"
+#include "lopt/estimators/gradient_estimator.h"
+#include "lopt/lopt/theta_file.h"
 
 namespace lopt::python {
 

@@ -12,20 +12,20 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
-#include "base/parallel.h"
-#include "evaluation/evaluate.h"
-#include "evaluation/evaluation_config.h"
-#include "evaluation/evaluation_run.h"
-#include "evaluation/presets.h"
-#include "evaluation/results_file.h"
-#include "evaluation/summary.h"
-#include "evaluation/tables.h"
+#include "lopt/base/error.h"
+#include "lopt/base/parallel.h"
+#include "lopt/evaluation/evaluate.h"
+#include "lopt/evaluation/evaluation_config.h"
+#include "lopt/evaluation/evaluation_run.h"
+#include "lopt/evaluation/presets.h"
+#include "lopt/evaluation/results_file.h"
+#include "lopt/evaluation/summary.h"
+#include "lopt/evaluation/tables.h"
+#include "lopt/tools/build_info.h"
+#include "lopt/tools/report/report.h"
 #include "python/src/bind.h"
 #include "python/src/convert.h"
 #include "python/src/long_call.h"
-#include "tools/build_info.h"
-#include "tools/report/report.h"
 
 namespace lopt::python {
 

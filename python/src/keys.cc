@@ -11,7 +11,7 @@
 #include <string>
 #include <utility>
 
-#include "base/error.h"
+#include "lopt/base/error.h"
 #include "python/src/arrays.h"
 #include "python/src/bind.h"
 #include "python/src/pickle.h"

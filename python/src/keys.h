@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "base/key.h"
-#include "base/layout.h"
+#include "lopt/base/key.h"
+#include "lopt/base/layout.h"
 
 namespace lopt::python {
 

@@ -4,7 +4,7 @@
 #include <set>
 #include <thread>
 
-#include "base/error.h"
+#include "lopt/base/error.h"
 
 namespace lopt::python {
 

@@ -9,17 +9,17 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
-#include "base/parallel.h"
-#include "learner/experiment.h"
-#include "learner/gradient_learner.h"
-#include "learner/worker.h"
+#include "lopt/base/error.h"
+#include "lopt/base/parallel.h"
+#include "lopt/learner/experiment.h"
+#include "lopt/learner/gradient_learner.h"
+#include "lopt/learner/worker.h"
+#include "lopt/tools/build_info.h"
+#include "lopt/tools/presets.h"
 #include "python/src/bind.h"
 #include "python/src/convert.h"
 #include "python/src/long_call.h"
 #include "python/src/pickle.h"
-#include "tools/build_info.h"
-#include "tools/presets.h"
 
 namespace lopt::python {
 

@@ -7,15 +7,15 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "learner/job/meta_trainer.h"
-#include "learner/meta_train_config.h"
-#include "learner/run/run_directory.h"
+#include "lopt/base/error.h"
+#include "lopt/learner/job/meta_trainer.h"
+#include "lopt/learner/meta_train_config.h"
+#include "lopt/learner/run/run_directory.h"
+#include "lopt/tools/build_info.h"
+#include "lopt/tools/presets.h"
 #include "python/src/bind.h"
 #include "python/src/convert.h"
 #include "python/src/long_call.h"
-#include "tools/build_info.h"
-#include "tools/presets.h"
 
 namespace lopt::python {
 

@@ -7,14 +7,14 @@
 #include <exception>
 #include <filesystem>
 
-#include "base/error.h"
+#include "lopt/base/error.h"
+#include "lopt/tools/build_info.h"
+#include "lopt/tools/commands.h"
+#include "lopt/tools/hang_up.h"
+#include "lopt/tools/own_command.h"
 #include "python/src/bind.h"
 #include "python/src/log.h"
 #include "python/src/long_call.h"
-#include "tools/build_info.h"
-#include "tools/commands.h"
-#include "tools/hang_up.h"
-#include "tools/own_command.h"
 
 namespace nb = nanobind;
 

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "base/isa.h"
-#include "base/layout.h"
-#include "lopt/tensor_updates.h"
+#include "lopt/base/isa.h"
+#include "lopt/base/layout.h"
+#include "lopt/lopt/tensor_updates.h"
 #include "python/src/bind.h"
 #include "python/src/convert.h"
 

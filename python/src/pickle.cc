@@ -8,8 +8,8 @@
 #include <tuple>
 #include <vector>
 
-#include "base/safetensors.h"
-#include "learner/job/wire.h"
+#include "lopt/base/safetensors.h"
+#include "lopt/learner/job/wire.h"
 
 namespace lopt::python {
 

@@ -4,8 +4,8 @@
 
 #include <utility>
 
-#include "learner/gradient_learner.h"
-#include "learner/worker.h"
+#include "lopt/learner/gradient_learner.h"
+#include "lopt/learner/worker.h"
 #include "python/src/keys.h"
 
 namespace lopt::python {

@@ -17,13 +17,13 @@
 #include <variant>
 #include <vector>
 
-#include "base/error.h"
-#include "base/options.h"
+#include "lopt/base/error.h"
+#include "lopt/base/options.h"
+#include "lopt/tasks/registry.h"
 #include "python/src/arrays.h"
 #include "python/src/bind.h"
 #include "python/src/keys.h"
 #include "python/src/long_call.h"
-#include "tasks/registry.h"
 
 namespace lopt::python {
 

@@ -6,15 +6,15 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "learner/experiment.h"
-#include "learner/run/checkpoint.h"
-#include "learner/run/run_directory.h"
-#include "lopt/registry.h"
-#include "lopt/theta_file.h"
+#include "lopt/base/error.h"
+#include "lopt/learner/experiment.h"
+#include "lopt/learner/run/checkpoint.h"
+#include "lopt/learner/run/run_directory.h"
+#include "lopt/lopt/registry.h"
+#include "lopt/lopt/theta_file.h"
+#include "lopt/tools/build_info.h"
 #include "python/src/bind.h"
 #include "python/src/convert.h"
-#include "tools/build_info.h"
 
 namespace lopt::python {
 

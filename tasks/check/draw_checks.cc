@@ -1,11 +1,11 @@
-#include "tasks/check/draw_checks.h"
+#include "lopt/tasks/check/draw_checks.h"
 
 #include <algorithm>
 #include <numeric>
 #include <span>
 #include <vector>
 
-#include "tasks/check/task_rows.h"
+#include "lopt/tasks/check/task_rows.h"
 
 namespace lopt::checks {
 namespace {

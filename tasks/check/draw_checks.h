@@ -1,7 +1,7 @@
 #pragma once
 
-#include "base/check.h"
-#include "tasks/task_family.h"
+#include "lopt/base/check.h"
+#include "lopt/tasks/task_family.h"
 
 namespace lopt::checks {
 

@@ -1,4 +1,4 @@
-#include "tasks/check/evaluation_checks.h"
+#include "lopt/tasks/check/evaluation_checks.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "base/parallel.h"
-#include "base/pictures.h"
-#include "tasks/check/task_rows.h"
+#include "lopt/base/parallel.h"
+#include "lopt/base/pictures.h"
+#include "lopt/tasks/check/task_rows.h"
 
 namespace lopt::checks {
 namespace {

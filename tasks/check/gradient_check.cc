@@ -1,4 +1,4 @@
-#include "tasks/check/gradient_check.h"
+#include "lopt/tasks/check/gradient_check.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/permutation.h"
-#include "base/workspace.h"
-#include "tasks/check/task_rows.h"
+#include "lopt/base/permutation.h"
+#include "lopt/base/workspace.h"
+#include "lopt/tasks/check/task_rows.h"
 
 namespace lopt::checks {
 namespace {

@@ -1,13 +1,13 @@
-#include "tasks/check/task_checks.h"
+#include "lopt/tasks/check/task_checks.h"
 
-#include "tasks/check/draw_checks.h"
-#include "tasks/check/evaluation_checks.h"
-#include "tasks/check/gradient_check.h"
+#include "lopt/tasks/check/draw_checks.h"
+#include "lopt/tasks/check/evaluation_checks.h"
+#include "lopt/tasks/check/gradient_check.h"
 
 namespace lopt::checks {
 
 const std::vector<Check<TaskFamily>>& TaskChecks() {
-  constexpr const char* kFamily = "tasks/task_family.h";
+  constexpr const char* kFamily = "lopt/tasks/task_family.h";
   static const std::vector<Check<TaskFamily>> checks = {
       {"layouts", "There are params, and aux outputs are scalars.", kFamily, CheckTaskLayouts},
       {"sizes",

@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "base/check.h"
-#include "tasks/task_family.h"
+#include "lopt/base/check.h"
+#include "lopt/tasks/task_family.h"
 
 namespace lopt::checks {
 

@@ -1,4 +1,4 @@
-#include "tasks/check/task_rows.h"
+#include "lopt/tasks/check/task_rows.h"
 
 #include <fmt/format.h>
 

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "base/compare.h"
-#include "base/key.h"
-#include "tasks/task_family.h"
+#include "lopt/base/compare.h"
+#include "lopt/base/key.h"
+#include "lopt/tasks/task_family.h"
 
 namespace lopt::checks {
 

@@ -1,4 +1,4 @@
-#include "tasks/ctaugment/colours.h"
+#include "lopt/tasks/ctaugment/colours.h"
 
 #include <algorithm>
 #include <array>

@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include "base/workspace.h"
-#include "tasks/ctaugment/byte_image.h"
+#include "lopt/base/workspace.h"
+#include "lopt/tasks/ctaugment/byte_image.h"
 
 namespace lopt {
 

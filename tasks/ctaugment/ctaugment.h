@@ -3,10 +3,10 @@
 #include <cstdint>
 #include <span>
 
-#include "base/fields.h"
-#include "tasks/augmentation.h"
-#include "tasks/ctaugment/policy.h"
-#include "tasks/ctaugment/rates.h"
+#include "lopt/base/fields.h"
+#include "lopt/tasks/augmentation.h"
+#include "lopt/tasks/ctaugment/policy.h"
+#include "lopt/tasks/ctaugment/rates.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "tasks/ctaugment/geometry.h"
+#include "lopt/tasks/ctaugment/geometry.h"
 
 #include <algorithm>
 #include <cmath>

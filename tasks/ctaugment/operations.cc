@@ -1,10 +1,10 @@
-#include "tasks/ctaugment/operations.h"
+#include "lopt/tasks/ctaugment/operations.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "tasks/ctaugment/colours.h"
-#include "tasks/ctaugment/geometry.h"
+#include "lopt/tasks/ctaugment/colours.h"
+#include "lopt/tasks/ctaugment/geometry.h"
 
 namespace lopt {
 

@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <string_view>
 
-#include "base/choices.h"
-#include "base/workspace.h"
-#include "tasks/ctaugment/byte_image.h"
+#include "lopt/base/choices.h"
+#include "lopt/base/workspace.h"
+#include "lopt/tasks/ctaugment/byte_image.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "tasks/ctaugment/policy.h"
+#include "lopt/tasks/ctaugment/policy.h"
 
 namespace lopt {
 namespace {

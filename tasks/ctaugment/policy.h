@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <span>
 
-#include "base/workspace.h"
-#include "tasks/ctaugment/operations.h"
-#include "tasks/ctaugment/rates.h"
+#include "lopt/base/workspace.h"
+#include "lopt/tasks/ctaugment/operations.h"
+#include "lopt/tasks/ctaugment/rates.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "tasks/ctaugment/rates.h"
+#include "lopt/tasks/ctaugment/rates.h"
 
 #include <fmt/core.h>
 
@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 namespace {

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <span>
 
-#include "base/layout.h"
-#include "tasks/ctaugment/operations.h"
+#include "lopt/base/layout.h"
+#include "lopt/tasks/ctaugment/operations.h"
 
 namespace lopt {
 

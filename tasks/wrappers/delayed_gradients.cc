@@ -1,8 +1,8 @@
-#include "tasks/wrappers/delayed_gradients.h"
+#include "lopt/tasks/wrappers/delayed_gradients.h"
 
 #include <algorithm>
 
-#include "base/options.h"
+#include "lopt/base/options.h"
 
 namespace lopt {
 namespace {

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "base/fields.h"
-#include "tasks/wrappers/task_wrapper.h"
+#include "lopt/base/fields.h"
+#include "lopt/tasks/wrappers/task_wrapper.h"
 
 namespace lopt {
 

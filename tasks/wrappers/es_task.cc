@@ -1,9 +1,9 @@
-#include "tasks/wrappers/es_task.h"
+#include "lopt/tasks/wrappers/es_task.h"
 
 #include <algorithm>
 
-#include "base/error.h"
-#include "base/options.h"
+#include "lopt/base/error.h"
+#include "lopt/base/options.h"
 
 namespace lopt {
 namespace {

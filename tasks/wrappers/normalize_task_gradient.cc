@@ -1,4 +1,4 @@
-#include "tasks/wrappers/normalize_task_gradient.h"
+#include "lopt/tasks/wrappers/normalize_task_gradient.h"
 
 #include <cmath>
 

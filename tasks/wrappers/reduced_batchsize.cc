@@ -1,9 +1,9 @@
-#include "tasks/wrappers/reduced_batchsize.h"
+#include "lopt/tasks/wrappers/reduced_batchsize.h"
 
 #include <algorithm>
 
-#include "base/error.h"
-#include "base/options.h"
+#include "lopt/base/error.h"
+#include "lopt/base/options.h"
 
 namespace lopt {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <memory>
 
-#include "base/fields.h"
-#include "tasks/wrappers/task_wrapper.h"
+#include "lopt/base/fields.h"
+#include "lopt/tasks/wrappers/task_wrapper.h"
 
 namespace lopt {
 

@@ -1,10 +1,10 @@
-#include "tasks/wrappers/reparam_weights.h"
+#include "lopt/tasks/wrappers/reparam_weights.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "base/error.h"
-#include "base/options.h"
+#include "lopt/base/error.h"
+#include "lopt/base/options.h"
 
 namespace lopt {
 namespace {

@@ -5,9 +5,9 @@
 #include <span>
 #include <vector>
 
-#include "base/choices.h"
-#include "base/fields.h"
-#include "tasks/wrappers/task_wrapper.h"
+#include "lopt/base/choices.h"
+#include "lopt/base/fields.h"
+#include "lopt/tasks/wrappers/task_wrapper.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "tasks/wrappers/sampled_family.h"
+#include "lopt/tasks/wrappers/sampled_family.h"
 
 #include <fmt/format.h>
 
@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
-#include "base/error.h"
-#include "base/options.h"
+#include "lopt/base/error.h"
+#include "lopt/base/options.h"
 
 namespace lopt {
 namespace {

@@ -1,4 +1,4 @@
-#include "tasks/wrappers/task_wrapper.h"
+#include "lopt/tasks/wrappers/task_wrapper.h"
 
 #include <algorithm>
 #include <array>

@@ -5,10 +5,10 @@
 #include <span>
 #include <vector>
 
-#include "base/key.h"
-#include "base/layout.h"
-#include "base/workspace.h"
-#include "tasks/task_family.h"
+#include "lopt/base/key.h"
+#include "lopt/base/layout.h"
+#include "lopt/base/workspace.h"
+#include "lopt/tasks/task_family.h"
 
 namespace lopt {
 

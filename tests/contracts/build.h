@@ -8,15 +8,15 @@
 #include <string>
 #include <vector>
 
-#include "base/config.h"
-#include "base/error.h"
-#include "base/registry.h"
-#include "estimators/registry.h"
-#include "lopt/registry.h"
-#include "lopt/torch_script.h"
-#include "tasks/derivatives.h"
-#include "tasks/registry.h"
-#include "tasks/torch_module.h"
+#include "lopt/base/config.h"
+#include "lopt/base/error.h"
+#include "lopt/base/registry.h"
+#include "lopt/estimators/registry.h"
+#include "lopt/lopt/registry.h"
+#include "lopt/lopt/torch_script.h"
+#include "lopt/tasks/derivatives.h"
+#include "lopt/tasks/registry.h"
+#include "lopt/tasks/torch_module.h"
 #include "tests/contracts/examples.h"
 
 namespace lopt::contracts {

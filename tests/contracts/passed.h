@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/check.h"
+#include "lopt/base/check.h"
 
 namespace lopt::contracts {
 

@@ -1,9 +1,9 @@
 // JSON with comments, and one value of it replaced: the first part is its key and the new value.
 #include <stdexcept>
 
-#include "base/config.h"
-#include "base/error.h"
-#include "base/file.h"
+#include "lopt/base/config.h"
+#include "lopt/base/error.h"
+#include "lopt/base/file.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/paths.h"
 

@@ -1,7 +1,7 @@
 // An array in NumPy's .npy format. What was read is written and read again.
 #include <stdexcept>
 
-#include "base/npy.h"
+#include "lopt/base/npy.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace lopt {

@@ -1,6 +1,6 @@
 // NumPy's .npz, a zip archive of arrays.
-#include "base/file.h"
-#include "base/npz.h"
+#include "lopt/base/file.h"
+#include "lopt/base/npz.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/paths.h"
 

@@ -1,7 +1,7 @@
 // A safetensors file. What was read is written and read again.
 #include <stdexcept>
 
-#include "base/safetensors.h"
+#include "lopt/base/safetensors.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace lopt {

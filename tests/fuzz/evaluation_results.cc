@@ -1,7 +1,7 @@
 // results.jsonl of an evaluation.
 #include <cmath>
 
-#include "evaluation/results_file.h"
+#include "lopt/evaluation/results_file.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace lopt {

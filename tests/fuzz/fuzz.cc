@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "base/file.h"
+#include "lopt/base/file.h"
 #include "tests/temp_directory.h"
 
 namespace lopt {

@@ -2,10 +2,10 @@
 // which no change gets past otherwise.
 #include <fmt/format.h>
 
-#include "base/file.h"
-#include "base/record.h"
-#include "learner/run/checkpoint.h"
-#include "lopt/registry.h"
+#include "lopt/base/file.h"
+#include "lopt/base/record.h"
+#include "lopt/learner/run/checkpoint.h"
+#include "lopt/lopt/registry.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace lopt {

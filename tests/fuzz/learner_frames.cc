@@ -3,10 +3,10 @@
 #include <memory>
 #include <utility>
 
-#include "learner/elastic/elastic_transport.h"
-#include "learner/elastic/frame.h"
-#include "learner/gradient_learner.h"
-#include "learner/job/messages.h"
+#include "lopt/learner/elastic/elastic_transport.h"
+#include "lopt/learner/elastic/frame.h"
+#include "lopt/learner/gradient_learner.h"
+#include "lopt/learner/job/messages.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace lopt {

@@ -1,8 +1,8 @@
 // The window journal of a run that goes on: where, and the file.
 #include <cstring>
 
-#include "base/file.h"
-#include "learner/run/window_journal.h"
+#include "lopt/base/file.h"
+#include "lopt/learner/run/window_journal.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace lopt {

@@ -1,9 +1,9 @@
 // What a worker process that cannot be trusted answers to an elastic learner.
-#include "base/safetensors.h"
-#include "learner/elastic/rank_log.h"
-#include "learner/gradient_learner.h"
-#include "learner/job/messages.h"
-#include "learner/run/worker_files.h"
+#include "lopt/base/safetensors.h"
+#include "lopt/learner/elastic/rank_log.h"
+#include "lopt/learner/gradient_learner.h"
+#include "lopt/learner/job/messages.h"
+#include "lopt/learner/run/worker_files.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace lopt {

@@ -1,11 +1,11 @@
 // A message of a job, of the kind that its first byte says.
 #include <utility>
 
-#include "learner/elastic/frame.h"
-#include "learner/gradient_learner.h"
-#include "learner/job/hello.h"
-#include "learner/job/messages.h"
-#include "learner/job/wire.h"
+#include "lopt/learner/elastic/frame.h"
+#include "lopt/learner/gradient_learner.h"
+#include "lopt/learner/job/hello.h"
+#include "lopt/learner/job/messages.h"
+#include "lopt/learner/job/wire.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace lopt {

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "base/error.h"
+#include "lopt/base/error.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace {

@@ -1,9 +1,9 @@
 // A theta file, whose golden steps are repeated.
 #include <fmt/format.h>
 
-#include "base/file.h"
-#include "lopt/registry.h"
-#include "lopt/theta_file.h"
+#include "lopt/base/file.h"
+#include "lopt/lopt/registry.h"
+#include "lopt/lopt/theta_file.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace lopt {

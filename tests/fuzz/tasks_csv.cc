@@ -1,6 +1,6 @@
 // Images as CSV: the options that go with them, a test and a training file.
-#include "base/options.h"
-#include "tasks/csv_images.h"
+#include "lopt/base/options.h"
+#include "lopt/tasks/csv_images.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace lopt {

@@ -1,7 +1,7 @@
 // Images as .npz, in an archive that is whole: the members "labels" and "images" as .npy.
-#include "base/npy.h"
-#include "base/npz.h"
-#include "tasks/npz_images.h"
+#include "lopt/base/npy.h"
+#include "lopt/base/npz.h"
+#include "lopt/tasks/npz_images.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace lopt {

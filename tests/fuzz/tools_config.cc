@@ -1,13 +1,13 @@
 // A config file: JSON with comments, then the keys of meta-training or of an evaluation.
 #include <nlohmann/json.hpp>
 
-#include "base/config.h"
-#include "base/options.h"
-#include "evaluation/evaluation_config.h"
-#include "evaluation/presets.h"
-#include "learner/meta_train_config.h"
+#include "lopt/base/config.h"
+#include "lopt/base/options.h"
+#include "lopt/evaluation/evaluation_config.h"
+#include "lopt/evaluation/presets.h"
+#include "lopt/learner/meta_train_config.h"
+#include "lopt/tools/presets.h"
 #include "tests/fuzz/fuzz.h"
-#include "tools/presets.h"
 
 namespace lopt {
 namespace {

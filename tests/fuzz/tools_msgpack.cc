@@ -1,7 +1,7 @@
 // The msgpack of flax (lopt import).
-#include "base/file.h"
+#include "lopt/base/file.h"
+#include "lopt/tools/import/flax_msgpack.h"
 #include "tests/fuzz/fuzz.h"
-#include "tools/import/flax_msgpack.h"
 
 namespace lopt {
 namespace {

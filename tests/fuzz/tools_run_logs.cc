@@ -2,12 +2,12 @@
 // where a checkpoint's manifest says that they were.
 #include <stdexcept>
 
-#include "base/file.h"
-#include "base/record.h"
-#include "base/tensorboard.h"
-#include "learner/run/run_logs.h"
+#include "lopt/base/file.h"
+#include "lopt/base/record.h"
+#include "lopt/base/tensorboard.h"
+#include "lopt/learner/run/run_logs.h"
+#include "lopt/tools/report/files.h"
 #include "tests/fuzz/fuzz.h"
-#include "tools/report/files.h"
 
 namespace lopt {
 namespace {

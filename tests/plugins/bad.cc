@@ -2,9 +2,9 @@
 #include <cstdlib>
 #include <string>
 
-#include "base/error.h"
-#include "learner/plugin.h"
-#include "tasks/quadratic.h"
+#include "lopt/base/error.h"
+#include "lopt/learner/plugin.h"
+#include "lopt/tasks/quadratic.h"
 
 LOPT_PLUGIN(types) {
   const auto add = [&](const char* type) {

@@ -1,9 +1,9 @@
 // One type of every kind, each the same as one of the program's.
-#include "estimators/estimator_options.h"
-#include "estimators/truncated_es.h"
-#include "learner/plugin.h"
-#include "lopt/learnable.h"
-#include "tasks/quadratic.h"
+#include "lopt/estimators/estimator_options.h"
+#include "lopt/estimators/truncated_es.h"
+#include "lopt/learner/plugin.h"
+#include "lopt/lopt/learnable.h"
+#include "lopt/tasks/quadratic.h"
 
 namespace {
 

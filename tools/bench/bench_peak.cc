@@ -1,6 +1,6 @@
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "tools/bench/bench_peak.cc"
-#include "tools/bench/bench_peak.h"
+#define HWY_TARGET_INCLUDE "lopt/tools/bench/bench_peak.cc"
+#include "lopt/tools/bench/bench_peak.h"
 
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <ctime>
 
-#include "base/dispatch.h"
-#include "base/parallel.h"
+#include "lopt/base/dispatch.h"
+#include "lopt/base/parallel.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lopt {

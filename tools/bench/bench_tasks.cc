@@ -1,13 +1,13 @@
-#include "tools/bench/bench_tasks.h"
+#include "lopt/tools/bench/bench_tasks.h"
 
 #include <memory>
 #include <string>
 
-#include "base/key.h"
-#include "evaluation/evaluation_config.h"
-#include "evaluation/presets.h"
-#include "tasks/registry.h"
-#include "tasks/torch_module.h"
+#include "lopt/base/key.h"
+#include "lopt/evaluation/evaluation_config.h"
+#include "lopt/evaluation/presets.h"
+#include "lopt/tasks/registry.h"
+#include "lopt/tasks/torch_module.h"
 
 namespace lopt {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "tools/bench/bench_workload.h"
+#include "lopt/tools/bench/bench_workload.h"
 
 namespace lopt {
 

@@ -21,16 +21,16 @@
 #include <utility>
 #include <vector>
 
-#include "base/eigen.h"
-#include "estimators/registry.h"
-#include "learner/elastic/grpc_connections.h"
-#include "learner/job/messages.h"
-#include "learner/job/meta_trainer.h"
-#include "learner/theta_opt.h"
-#include "learner/transport/local_transport.h"
-#include "learner/transport/mpi_launch.h"
-#include "learner/transport/mpi_transport.h"
-#include "lopt/registry.h"
+#include "lopt/base/eigen.h"
+#include "lopt/estimators/registry.h"
+#include "lopt/learner/elastic/grpc_connections.h"
+#include "lopt/learner/job/messages.h"
+#include "lopt/learner/job/meta_trainer.h"
+#include "lopt/learner/theta_opt.h"
+#include "lopt/learner/transport/local_transport.h"
+#include "lopt/learner/transport/mpi_launch.h"
+#include "lopt/learner/transport/mpi_transport.h"
+#include "lopt/lopt/registry.h"
 
 namespace lopt {
 namespace {

@@ -1,12 +1,12 @@
-#include "tools/bench/bench_workload.h"
+#include "lopt/tools/bench/bench_workload.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "base/error.h"
-#include "base/parallel.h"
-#include "base/platform.h"
-#include "tools/bench/bench_peak.h"
+#include "lopt/base/error.h"
+#include "lopt/base/parallel.h"
+#include "lopt/base/platform.h"
+#include "lopt/tools/bench/bench_peak.h"
 
 namespace lopt {
 namespace {

@@ -1,4 +1,4 @@
-#include "tools/bench/bench_workloads.h"
+#include "lopt/tools/bench/bench_workloads.h"
 
 #include <fcntl.h>
 #include <spawn.h>
@@ -12,26 +12,26 @@
 #include <tuple>
 #include <vector>
 
-#include "base/eigen.h"
-#include "base/error.h"
-#include "base/key.h"
-#include "base/parallel.h"
-#include "estimators/lopt_problem.h"
-#include "learner/job/meta_trainer.h"
-#include "learner/meta_train_config.h"
-#include "learner/run/checkpoint.h"
-#include "lopt/adafac_mlp_lopt.h"
-#include "lopt/adafac_parts.h"
-#include "lopt/celo2.h"
-#include "lopt/mlp_lopt.h"
-#include "tasks/image_conv.h"
-#include "tasks/image_mlp.h"
-#include "tasks/registry.h"
-#include "tasks/torch_module.h"
-#include "tools/bench/bench_tasks.h"
-#include "tools/own_command.h"
-#include "tools/presets.h"
-#include "tools/scratch_directory.h"
+#include "lopt/base/eigen.h"
+#include "lopt/base/error.h"
+#include "lopt/base/key.h"
+#include "lopt/base/parallel.h"
+#include "lopt/estimators/lopt_problem.h"
+#include "lopt/learner/job/meta_trainer.h"
+#include "lopt/learner/meta_train_config.h"
+#include "lopt/learner/run/checkpoint.h"
+#include "lopt/lopt/adafac_mlp_lopt.h"
+#include "lopt/lopt/adafac_parts.h"
+#include "lopt/lopt/celo2.h"
+#include "lopt/lopt/mlp_lopt.h"
+#include "lopt/tasks/image_conv.h"
+#include "lopt/tasks/image_mlp.h"
+#include "lopt/tasks/registry.h"
+#include "lopt/tasks/torch_module.h"
+#include "lopt/tools/bench/bench_tasks.h"
+#include "lopt/tools/own_command.h"
+#include "lopt/tools/presets.h"
+#include "lopt/tools/scratch_directory.h"
 
 extern char** environ;
 

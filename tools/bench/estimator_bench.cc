@@ -1,4 +1,4 @@
-#include "tools/bench/estimator_bench.h"
+#include "lopt/tools/bench/estimator_bench.h"
 
 #include <fmt/format.h>
 
@@ -8,12 +8,12 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/error.h"
-#include "base/parallel.h"
-#include "estimators/registry.h"
-#include "learner/worker.h"
-#include "lopt/registry.h"
-#include "tools/bench/bench_peak.h"
+#include "lopt/base/error.h"
+#include "lopt/base/parallel.h"
+#include "lopt/estimators/registry.h"
+#include "lopt/learner/worker.h"
+#include "lopt/lopt/registry.h"
+#include "lopt/tools/bench/bench_peak.h"
 
 namespace lopt {
 namespace {

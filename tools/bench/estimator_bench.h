@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "learner/meta_train_config.h"
+#include "lopt/learner/meta_train_config.h"
 
 namespace lopt {
 

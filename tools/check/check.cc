@@ -5,15 +5,15 @@
 #include <string>
 #include <vector>
 
-#include "base/isa.h"
-#include "estimators/registry.h"
-#include "lopt/registry.h"
-#include "tasks/registry.h"
-#include "tools/check/check_request.h"
-#include "tools/command_line.h"
-#include "tools/commands.h"
-#include "tools/presets.h"
-#include "tools/typed_config.h"
+#include "lopt/base/isa.h"
+#include "lopt/estimators/registry.h"
+#include "lopt/lopt/registry.h"
+#include "lopt/tasks/registry.h"
+#include "lopt/tools/check/check_request.h"
+#include "lopt/tools/command_line.h"
+#include "lopt/tools/commands.h"
+#include "lopt/tools/presets.h"
+#include "lopt/tools/typed_config.h"
 
 namespace lopt {
 namespace {

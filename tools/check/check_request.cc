@@ -1,4 +1,4 @@
-#include "tools/check/check_request.h"
+#include "lopt/tools/check/check_request.h"
 
 #include <fmt/format.h>
 
@@ -8,18 +8,18 @@
 #include <set>
 #include <utility>
 
-#include "base/error.h"
-#include "base/isa.h"
-#include "estimators/check/estimator_checks.h"
-#include "estimators/check/problem_checks.h"
-#include "estimators/check/schedule_checks.h"
-#include "estimators/registry.h"
-#include "learner/meta_train_config.h"
-#include "lopt/check/optimizer_checks.h"
-#include "lopt/registry.h"
-#include "tasks/check/task_checks.h"
-#include "tasks/registry.h"
-#include "tools/check/count_allocations.h"
+#include "lopt/base/error.h"
+#include "lopt/base/isa.h"
+#include "lopt/estimators/check/estimator_checks.h"
+#include "lopt/estimators/check/problem_checks.h"
+#include "lopt/estimators/check/schedule_checks.h"
+#include "lopt/estimators/registry.h"
+#include "lopt/learner/meta_train_config.h"
+#include "lopt/lopt/check/optimizer_checks.h"
+#include "lopt/lopt/registry.h"
+#include "lopt/tasks/check/task_checks.h"
+#include "lopt/tasks/registry.h"
+#include "lopt/tools/check/count_allocations.h"
 
 namespace lopt {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "base/config.h"
-#include "tools/check/outcome_table.h"
+#include "lopt/base/config.h"
+#include "lopt/tools/check/outcome_table.h"
 
 namespace lopt {
 

@@ -1,10 +1,10 @@
-#include "tools/check/count_allocations.h"
+#include "lopt/tools/check/count_allocations.h"
 
 #include <cstddef>
 #include <cstdlib>
 #include <new>
 
-#include "base/new_forms-inl.h"
+#include "lopt/base/new_forms-inl.h"
 
 namespace {
 

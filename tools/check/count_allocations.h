@@ -1,6 +1,6 @@
 #pragma once
 
-#include "base/check.h"
+#include "lopt/base/check.h"
 
 namespace lopt {
 

@@ -1,10 +1,10 @@
-#include "tools/check/outcome_table.h"
+#include "lopt/tools/check/outcome_table.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "tools/wrapped.h"
+#include "lopt/tools/wrapped.h"
 
 namespace lopt {
 namespace {

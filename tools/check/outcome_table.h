@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "base/check.h"
+#include "lopt/base/check.h"
 
 namespace lopt {
 

@@ -1,18 +1,18 @@
-#include "tools/device/device_bench.h"
+#include "lopt/tools/device/device_bench.h"
 
 #include <algorithm>
 #include <chrono>
 #include <memory>
 #include <vector>
 
-#include "base/config.h"
-#include "base/eigen.h"
-#include "estimators/device_program.h"
-#include "estimators/lopt_problem.h"
-#include "estimators/registry.h"
-#include "lopt/mlp_lopt.h"
-#include "lopt/registry.h"
-#include "tools/device/task_on_device.h"
+#include "lopt/base/config.h"
+#include "lopt/base/eigen.h"
+#include "lopt/estimators/device_program.h"
+#include "lopt/estimators/lopt_problem.h"
+#include "lopt/estimators/registry.h"
+#include "lopt/lopt/mlp_lopt.h"
+#include "lopt/lopt/registry.h"
+#include "lopt/tools/device/task_on_device.h"
 
 namespace lopt {
 namespace {

@@ -4,8 +4,8 @@
 #include <functional>
 #include <string>
 
-#include "base/device.h"
-#include "tools/device/device_speed.h"
+#include "lopt/base/device.h"
+#include "lopt/tools/device/device_speed.h"
 
 namespace lopt {
 

@@ -4,8 +4,8 @@
 #include <chrono>
 #include <vector>
 
-#include "base/cuda.cuh"
-#include "tools/device/device_speed.h"
+#include "lopt/base/cuda.cuh"
+#include "lopt/tools/device/device_speed.h"
 
 namespace lopt {
 namespace {

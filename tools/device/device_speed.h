@@ -1,6 +1,6 @@
 #pragma once
 
-#include "base/device.h"
+#include "lopt/base/device.h"
 
 namespace lopt {
 

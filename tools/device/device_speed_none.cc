@@ -1,6 +1,6 @@
 // In place of device_speed.cu where there is no CUDA compiler.
-#include "base/error.h"
-#include "tools/device/device_speed.h"
+#include "lopt/base/error.h"
+#include "lopt/tools/device/device_speed.h"
 
 namespace lopt {
 

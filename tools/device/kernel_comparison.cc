@@ -1,4 +1,4 @@
-#include "tools/device/kernel_comparison.h"
+#include "lopt/tools/device/kernel_comparison.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,14 +8,14 @@
 #include <span>
 #include <vector>
 
-#include "base/config.h"
-#include "base/eigen.h"
-#include "estimators/device_gradient.h"
-#include "estimators/lopt_problem.h"
-#include "estimators/registry.h"
-#include "lopt/registry.h"
-#include "tasks/linear_task.h"
-#include "tools/device/task_on_device.h"
+#include "lopt/base/config.h"
+#include "lopt/base/eigen.h"
+#include "lopt/estimators/device_gradient.h"
+#include "lopt/estimators/lopt_problem.h"
+#include "lopt/estimators/registry.h"
+#include "lopt/lopt/registry.h"
+#include "lopt/tasks/linear_task.h"
+#include "lopt/tools/device/task_on_device.h"
 
 namespace lopt {
 namespace {

@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "base/device.h"
+#include "lopt/base/device.h"
 
 namespace lopt {
 

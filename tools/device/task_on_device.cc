@@ -1,7 +1,7 @@
-#include "tools/device/task_on_device.h"
+#include "lopt/tools/device/task_on_device.h"
 
-#include "base/error.h"
-#include "tasks/registry.h"
+#include "lopt/base/error.h"
+#include "lopt/tasks/registry.h"
 
 namespace lopt {
 

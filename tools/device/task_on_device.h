@@ -3,9 +3,9 @@
 #include <memory>
 #include <string>
 
-#include "base/config.h"
-#include "base/device.h"
-#include "tasks/task_family.h"
+#include "lopt/base/config.h"
+#include "lopt/base/device.h"
+#include "lopt/tasks/task_family.h"
 
 namespace lopt {
 

@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "base/device.h"
-#include "base/parallel.h"
-#include "tools/command_line.h"
-#include "tools/commands.h"
-#include "tools/cores.h"
-#include "tools/device/kernel_comparison.h"
+#include "lopt/base/device.h"
+#include "lopt/base/parallel.h"
+#include "lopt/tools/command_line.h"
+#include "lopt/tools/commands.h"
+#include "lopt/tools/cores.h"
+#include "lopt/tools/device/kernel_comparison.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "tools/import/flax_msgpack.h"
+#include "lopt/tools/import/flax_msgpack.h"
 
 // The msgpack of flax.serialization: maps with text keys; an array is an extension of type 1 whose
 // content is again msgpack: [shape, dtype's name, bytes in C order]. A NumPy scalar is the same
@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/error.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 namespace {

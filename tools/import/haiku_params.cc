@@ -1,4 +1,4 @@
-#include "tools/import/haiku_params.h"
+#include "lopt/tools/import/haiku_params.h"
 
 #include <fmt/format.h>
 
@@ -8,11 +8,11 @@
 #include <string_view>
 #include <utility>
 
-#include "base/error.h"
-#include "base/file.h"
-#include "base/npz.h"
-#include "base/safetensors.h"
-#include "tools/import/flax_msgpack.h"
+#include "lopt/base/error.h"
+#include "lopt/base/file.h"
+#include "lopt/base/npz.h"
+#include "lopt/base/safetensors.h"
+#include "lopt/tools/import/flax_msgpack.h"
 
 namespace lopt {
 namespace {

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "base/arrays.h"
-#include "base/layout.h"
+#include "lopt/base/arrays.h"
+#include "lopt/base/layout.h"
 
 namespace lopt {
 

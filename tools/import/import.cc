@@ -7,14 +7,14 @@
 #include <utility>
 #include <vector>
 
-#include "base/arrays.h"
-#include "lopt/registry.h"
-#include "lopt/theta_file.h"
-#include "tools/build_info.h"
-#include "tools/command_line.h"
-#include "tools/commands.h"
-#include "tools/import/haiku_params.h"
-#include "tools/import/pylo.h"
+#include "lopt/base/arrays.h"
+#include "lopt/lopt/registry.h"
+#include "lopt/lopt/theta_file.h"
+#include "lopt/tools/build_info.h"
+#include "lopt/tools/command_line.h"
+#include "lopt/tools/commands.h"
+#include "lopt/tools/import/haiku_params.h"
+#include "lopt/tools/import/pylo.h"
 
 namespace lopt {
 

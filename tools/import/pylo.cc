@@ -1,4 +1,4 @@
-#include "tools/import/pylo.h"
+#include "lopt/tools/import/pylo.h"
 
 #include <fmt/format.h>
 
@@ -8,9 +8,9 @@
 #include <string_view>
 #include <utility>
 
-#include "base/config.h"
-#include "base/error.h"
-#include "base/options.h"
+#include "lopt/base/config.h"
+#include "lopt/base/error.h"
+#include "lopt/base/options.h"
 
 namespace lopt {
 namespace {

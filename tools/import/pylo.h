@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/import/haiku_params.h"
+#include "lopt/tools/import/haiku_params.h"
 
 namespace lopt {
 

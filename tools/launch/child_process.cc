@@ -1,4 +1,4 @@
-#include "tools/launch/child_process.h"
+#include "lopt/tools/launch/child_process.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -10,8 +10,8 @@
 #include <csignal>
 #include <map>
 
-#include "base/error.h"
-#include "base/platform.h"
+#include "lopt/base/error.h"
+#include "lopt/base/platform.h"
 
 namespace lopt {
 

@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "tools/command_line.h"
-#include "tools/commands.h"
-#include "tools/launch/rank_guard.h"
-#include "tools/launch/supervisor.h"
-#include "tools/own_command.h"
+#include "lopt/tools/command_line.h"
+#include "lopt/tools/commands.h"
+#include "lopt/tools/launch/rank_guard.h"
+#include "lopt/tools/launch/supervisor.h"
+#include "lopt/tools/own_command.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "tools/launch/rank_end.h"
+#include "lopt/tools/launch/rank_end.h"
 
 #include <fmt/core.h>
 
@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include "base/error.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "learner/run/status_file.h"
-#include "tools/launch/child_process.h"
+#include "lopt/learner/run/status_file.h"
+#include "lopt/tools/launch/child_process.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "tools/launch/rank_guard.h"
+#include "lopt/tools/launch/rank_guard.h"
 
 #include <fmt/core.h>
 #include <sys/resource.h>
@@ -10,15 +10,15 @@
 #include <exception>
 #include <optional>
 
-#include "base/platform.h"
-#include "base/process_identity.h"
-#include "learner/run/status_file.h"
-#include "tools/commands.h"
-#include "tools/launch/child_process.h"
-#include "tools/launch/rank_end.h"
-#include "tools/launch/stop_requests.h"
-#include "tools/own_command.h"
-#include "tools/stop_signal.h"
+#include "lopt/base/platform.h"
+#include "lopt/base/process_identity.h"
+#include "lopt/learner/run/status_file.h"
+#include "lopt/tools/commands.h"
+#include "lopt/tools/launch/child_process.h"
+#include "lopt/tools/launch/rank_end.h"
+#include "lopt/tools/launch/stop_requests.h"
+#include "lopt/tools/own_command.h"
+#include "lopt/tools/stop_signal.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "tools/launch/rank_watch.h"
+#include "lopt/tools/launch/rank_watch.h"
 
 #include <algorithm>
 #include <utility>

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "tools/launch/rank_end.h"
+#include "lopt/tools/launch/rank_end.h"
 
 namespace lopt {
 

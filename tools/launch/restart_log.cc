@@ -1,4 +1,4 @@
-#include "tools/launch/restart_log.h"
+#include "lopt/tools/launch/restart_log.h"
 
 #include <fmt/chrono.h>
 #include <fmt/core.h>
@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
-#include "base/error.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/launch/rank_end.h"
+#include "lopt/tools/launch/rank_end.h"
 
 namespace lopt {
 

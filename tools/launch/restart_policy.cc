@@ -1,4 +1,4 @@
-#include "tools/launch/restart_policy.h"
+#include "lopt/tools/launch/restart_policy.h"
 
 #include <algorithm>
 #include <cmath>

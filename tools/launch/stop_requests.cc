@@ -1,4 +1,4 @@
-#include "tools/launch/stop_requests.h"
+#include "lopt/tools/launch/stop_requests.h"
 
 #include <poll.h>
 #include <sys/stat.h>
@@ -10,9 +10,9 @@
 #include <chrono>
 #include <cmath>
 
-#include "base/error.h"
-#include "base/platform.h"
-#include "tools/hang_up.h"
+#include "lopt/base/error.h"
+#include "lopt/base/platform.h"
+#include "lopt/tools/hang_up.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "tools/launch/supervisor.h"
+#include "lopt/tools/launch/supervisor.h"
 
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -17,15 +17,15 @@
 #include <string>
 #include <utility>
 
-#include "base/error.h"
-#include "base/run_lock.h"
-#include "learner/run/checkpoint.h"
-#include "learner/run/run_directory.h"
-#include "tools/commands.h"
-#include "tools/launch/child_process.h"
-#include "tools/launch/rank_watch.h"
-#include "tools/launch/restart_log.h"
-#include "tools/launch/stop_requests.h"
+#include "lopt/base/error.h"
+#include "lopt/base/run_lock.h"
+#include "lopt/learner/run/checkpoint.h"
+#include "lopt/learner/run/run_directory.h"
+#include "lopt/tools/commands.h"
+#include "lopt/tools/launch/child_process.h"
+#include "lopt/tools/launch/rank_watch.h"
+#include "lopt/tools/launch/restart_log.h"
+#include "lopt/tools/launch/stop_requests.h"
 
 namespace lopt {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/launch/restart_policy.h"
+#include "lopt/tools/launch/restart_policy.h"
 
 namespace lopt {
 

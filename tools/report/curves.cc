@@ -1,11 +1,11 @@
-#include "tools/report/curves.h"
+#include "lopt/tools/report/curves.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "learner/mean.h"
+#include "lopt/learner/mean.h"
 
 namespace lopt {
 

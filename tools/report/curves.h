@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "tools/report/files.h"
-#include "tools/report/plot.h"
+#include "lopt/tools/report/files.h"
+#include "lopt/tools/report/plot.h"
 
 namespace lopt {
 

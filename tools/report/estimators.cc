@@ -1,11 +1,11 @@
-#include "tools/report/estimators.h"
+#include "lopt/tools/report/estimators.h"
 
 #include <fmt/format.h>
 
 #include <functional>
 #include <set>
 
-#include "tools/report/html.h"
+#include "lopt/tools/report/html.h"
 
 namespace lopt {
 namespace {

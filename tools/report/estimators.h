@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "tools/bench/estimator_bench.h"
-#include "tools/report/page.h"
+#include "lopt/tools/bench/estimator_bench.h"
+#include "lopt/tools/report/page.h"
 
 namespace lopt {
 

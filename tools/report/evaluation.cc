@@ -1,4 +1,4 @@
-#include "tools/report/evaluation.h"
+#include "lopt/tools/report/evaluation.h"
 
 #include <fmt/format.h>
 
@@ -11,15 +11,15 @@
 #include <span>
 #include <utility>
 
-#include "base/error.h"
-#include "base/file.h"
-#include "evaluation/results_file.h"
-#include "evaluation/summary.h"
-#include "evaluation/tables.h"
-#include "tools/progress_line.h"
-#include "tools/report/curves.h"
-#include "tools/report/files.h"
-#include "tools/report/html.h"
+#include "lopt/base/error.h"
+#include "lopt/base/file.h"
+#include "lopt/evaluation/results_file.h"
+#include "lopt/evaluation/summary.h"
+#include "lopt/evaluation/tables.h"
+#include "lopt/tools/progress_line.h"
+#include "lopt/tools/report/curves.h"
+#include "lopt/tools/report/files.h"
+#include "lopt/tools/report/html.h"
 
 namespace lopt {
 

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "evaluation/evaluation_directory.h"
-#include "evaluation/run_result.h"
-#include "tools/report/page.h"
+#include "lopt/evaluation/evaluation_directory.h"
+#include "lopt/evaluation/run_result.h"
+#include "lopt/tools/report/page.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "tools/report/files.h"
+#include "lopt/tools/report/files.h"
 
 #include <fmt/core.h>
 
@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "base/file.h"
+#include "lopt/base/file.h"
 
 namespace lopt {
 

@@ -10,8 +10,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "base/error.h"
-#include "base/record.h"
+#include "lopt/base/error.h"
+#include "lopt/base/record.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "tools/report/filter_process.h"
+#include "lopt/tools/report/filter_process.h"
 
 #include <spawn.h>
 #include <sys/stat.h>
@@ -7,8 +7,8 @@
 
 #include <cerrno>
 
-#include "base/error.h"
-#include "base/platform.h"
+#include "lopt/base/error.h"
+#include "lopt/base/platform.h"
 
 extern char** environ;
 

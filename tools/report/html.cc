@@ -1,4 +1,4 @@
-#include "tools/report/html.h"
+#include "lopt/tools/report/html.h"
 
 #include <array>
 #include <cstddef>

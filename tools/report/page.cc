@@ -1,8 +1,8 @@
-#include "tools/report/page.h"
+#include "lopt/tools/report/page.h"
 
 #include <fmt/format.h>
 
-#include "tools/report/html.h"
+#include "lopt/tools/report/html.h"
 
 namespace lopt {
 

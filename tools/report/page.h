@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "tools/report/plot.h"
+#include "lopt/tools/report/plot.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "tools/report/plot.h"
+#include "lopt/tools/report/plot.h"
 
 #include <fmt/format.h>
 
@@ -7,9 +7,9 @@
 #include <limits>
 #include <string_view>
 
-#include "base/error.h"
-#include "tools/report/filter_process.h"
-#include "tools/report/html.h"
+#include "lopt/base/error.h"
+#include "lopt/tools/report/filter_process.h"
+#include "lopt/tools/report/html.h"
 
 namespace lopt {
 

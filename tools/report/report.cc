@@ -1,4 +1,4 @@
-#include "tools/report/report.h"
+#include "lopt/tools/report/report.h"
 
 #include <fmt/format.h>
 
@@ -9,17 +9,17 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
-#include "base/file.h"
-#include "base/record.h"
-#include "tools/build_info.h"
-#include "tools/command_line.h"
-#include "tools/commands.h"
-#include "tools/report/estimators.h"
-#include "tools/report/evaluation.h"
-#include "tools/report/page.h"
-#include "tools/report/run.h"
-#include "tools/report/training.h"
+#include "lopt/base/error.h"
+#include "lopt/base/file.h"
+#include "lopt/base/record.h"
+#include "lopt/tools/build_info.h"
+#include "lopt/tools/command_line.h"
+#include "lopt/tools/commands.h"
+#include "lopt/tools/report/estimators.h"
+#include "lopt/tools/report/evaluation.h"
+#include "lopt/tools/report/page.h"
+#include "lopt/tools/report/run.h"
+#include "lopt/tools/report/training.h"
 
 namespace lopt {
 

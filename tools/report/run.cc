@@ -1,4 +1,4 @@
-#include "tools/report/run.h"
+#include "lopt/tools/report/run.h"
 
 #include <fmt/format.h>
 
@@ -12,16 +12,16 @@
 #include <string_view>
 #include <utility>
 
-#include "base/error.h"
-#include "base/file.h"
-#include "estimators/diagnostic.h"
-#include "learner/mean.h"
-#include "learner/run/ledger.h"
-#include "learner/run/update_metrics.h"
-#include "tools/progress_line.h"
-#include "tools/report/curves.h"
-#include "tools/report/html.h"
-#include "tools/shell.h"
+#include "lopt/base/error.h"
+#include "lopt/base/file.h"
+#include "lopt/estimators/diagnostic.h"
+#include "lopt/learner/mean.h"
+#include "lopt/learner/run/ledger.h"
+#include "lopt/learner/run/update_metrics.h"
+#include "lopt/tools/progress_line.h"
+#include "lopt/tools/report/curves.h"
+#include "lopt/tools/report/html.h"
+#include "lopt/tools/shell.h"
 
 namespace lopt {
 

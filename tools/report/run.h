@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "learner/run/run_directory.h"
-#include "tools/report/files.h"
-#include "tools/report/page.h"
+#include "lopt/learner/run/run_directory.h"
+#include "lopt/tools/report/files.h"
+#include "lopt/tools/report/page.h"
 
 namespace lopt {
 

@@ -1,13 +1,13 @@
-#include "tools/report/training.h"
+#include "lopt/tools/report/training.h"
 
 #include <fmt/format.h>
 
 #include <set>
 #include <string>
 
-#include "base/choices.h"
-#include "tasks/task_family.h"
-#include "tools/report/curves.h"
+#include "lopt/base/choices.h"
+#include "lopt/tasks/task_family.h"
+#include "lopt/tools/report/curves.h"
 
 namespace lopt {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "tools/report/page.h"
-#include "tools/report/run.h"
+#include "lopt/tools/report/page.h"
+#include "lopt/tools/report/run.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "tools/selftest/known.h"
+#include "lopt/tools/selftest/known.h"
 
 #include <fmt/format.h>
 
@@ -6,14 +6,14 @@
 #include <cmath>
 #include <cstring>
 
-#include "base/config.h"
-#include "base/error.h"
-#include "base/isa.h"
-#include "base/key.h"
-#include "base/layout.h"
-#include "base/workspace.h"
-#include "lopt/registry.h"
-#include "tools/selftest/trainings.h"
+#include "lopt/base/config.h"
+#include "lopt/base/error.h"
+#include "lopt/base/isa.h"
+#include "lopt/base/key.h"
+#include "lopt/base/layout.h"
+#include "lopt/base/workspace.h"
+#include "lopt/lopt/registry.h"
+#include "lopt/tools/selftest/trainings.h"
 
 namespace lopt {
 namespace {
@@ -49,7 +49,7 @@ std::string Numbers(std::span<const float> values) {
 const std::vector<KnownSteps>& KnownOptimizerSteps() {
   static const std::vector<KnownSteps> known = {
 #define LOPT_KNOWN_STEPS
-#include "tools/selftest/known.inc"
+#include "lopt/tools/selftest/known.inc"
 #undef LOPT_KNOWN_STEPS
   };
   return known;
@@ -58,7 +58,7 @@ const std::vector<KnownSteps>& KnownOptimizerSteps() {
 const KnownTraining& KnownMetaTraining() {
   static const KnownTraining known = {
 #define LOPT_KNOWN_TRAINING
-#include "tools/selftest/known.inc"
+#include "lopt/tools/selftest/known.inc"
 #undef LOPT_KNOWN_TRAINING
   };
   return known;

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/config.h"
+#include "lopt/base/config.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "tools/selftest/trainings.h"
+#include "lopt/tools/selftest/trainings.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -6,16 +6,16 @@
 #include <atomic>
 #include <chrono>
 
-#include "base/error.h"
-#include "base/file.h"
-#include "base/options.h"
-#include "learner/job/meta_trainer.h"
-#include "learner/meta_train_config.h"
-#include "lopt/theta_file.h"
-#include "tools/launch/child_process.h"
-#include "tools/own_command.h"
-#include "tools/presets.h"
-#include "tools/shell.h"
+#include "lopt/base/error.h"
+#include "lopt/base/file.h"
+#include "lopt/base/options.h"
+#include "lopt/learner/job/meta_trainer.h"
+#include "lopt/learner/meta_train_config.h"
+#include "lopt/lopt/theta_file.h"
+#include "lopt/tools/launch/child_process.h"
+#include "lopt/tools/own_command.h"
+#include "lopt/tools/presets.h"
+#include "lopt/tools/shell.h"
 
 namespace lopt {
 namespace {

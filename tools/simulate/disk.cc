@@ -1,4 +1,4 @@
-#include "tools/simulate/disk.h"
+#include "lopt/tools/simulate/disk.h"
 
 #include <algorithm>
 #include <cerrno>

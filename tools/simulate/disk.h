@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/file_system.h"
-#include "tools/simulate/random.h"
+#include "lopt/base/file_system.h"
+#include "lopt/tools/simulate/random.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "tools/simulate/fiber.h"
+#include "lopt/tools/simulate/fiber.h"
 
 #include <cxxabi.h>
 

@@ -1,4 +1,4 @@
-#include "tools/simulate/lines.h"
+#include "lopt/tools/simulate/lines.h"
 
 #include <algorithm>
 #include <deque>

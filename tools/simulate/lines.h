@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
-#include "learner/elastic/connections.h"
-#include "tools/simulate/process.h"
+#include "lopt/learner/elastic/connections.h"
+#include "lopt/tools/simulate/process.h"
 
 namespace lopt {
 

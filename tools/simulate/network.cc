@@ -1,9 +1,9 @@
-#include "tools/simulate/network.h"
+#include "lopt/tools/simulate/network.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "learner/job/messages.h"
+#include "lopt/learner/job/messages.h"
 
 namespace lopt {
 namespace {

@@ -7,8 +7,8 @@
 #include <optional>
 #include <vector>
 
-#include "learner/transport/transport.h"
-#include "tools/simulate/process.h"
+#include "lopt/learner/transport/transport.h"
+#include "lopt/tools/simulate/process.h"
 
 namespace lopt {
 

@@ -1,10 +1,10 @@
-#include "tools/simulate/process.h"
+#include "lopt/tools/simulate/process.h"
 
 #include <algorithm>
 #include <deque>
 #include <utility>
 
-#include "base/error.h"
+#include "lopt/base/error.h"
 
 namespace lopt {
 namespace {

@@ -8,8 +8,8 @@
 #include <string>
 #include <string_view>
 
-#include "base/environment.h"
-#include "tools/simulate/world.h"
+#include "lopt/base/environment.h"
+#include "lopt/tools/simulate/world.h"
 
 namespace lopt {
 

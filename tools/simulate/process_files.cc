@@ -1,4 +1,4 @@
-#include "tools/simulate/process_files.h"
+#include "lopt/tools/simulate/process_files.h"
 
 #include <cerrno>
 

@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "base/file_system.h"
-#include "tools/simulate/disk.h"
-#include "tools/simulate/process.h"
+#include "lopt/base/file_system.h"
+#include "lopt/tools/simulate/disk.h"
+#include "lopt/tools/simulate/process.h"
 
 namespace lopt {
 

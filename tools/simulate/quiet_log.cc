@@ -1,4 +1,4 @@
-#include "tools/simulate/quiet_log.h"
+#include "lopt/tools/simulate/quiet_log.h"
 
 #include <spdlog/details/null_mutex.h>
 #include <spdlog/sinks/base_sink.h>
@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "tools/simulate/world.h"
+#include "lopt/tools/simulate/world.h"
 
 namespace lopt {
 namespace {

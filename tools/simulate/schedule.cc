@@ -1,4 +1,4 @@
-#include "tools/simulate/schedule.h"
+#include "lopt/tools/simulate/schedule.h"
 
 #include <algorithm>
 #include <atomic>
@@ -9,25 +9,25 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
-#include "base/file.h"
-#include "learner/elastic/elastic_transport.h"
-#include "learner/elastic/worker_process.h"
-#include "learner/job/message_loop.h"
-#include "learner/job/messages.h"
-#include "learner/job/meta_trainer.h"
-#include "learner/job/placement.h"
-#include "learner/mode.h"
-#include "learner/run/run_directory.h"
-#include "lopt/theta_file.h"
-#include "tools/simulate/disk.h"
-#include "tools/simulate/lines.h"
-#include "tools/simulate/network.h"
-#include "tools/simulate/process.h"
-#include "tools/simulate/process_files.h"
-#include "tools/simulate/quiet_log.h"
-#include "tools/simulate/small_run.h"
-#include "tools/simulate/world.h"
+#include "lopt/base/error.h"
+#include "lopt/base/file.h"
+#include "lopt/learner/elastic/elastic_transport.h"
+#include "lopt/learner/elastic/worker_process.h"
+#include "lopt/learner/job/message_loop.h"
+#include "lopt/learner/job/messages.h"
+#include "lopt/learner/job/meta_trainer.h"
+#include "lopt/learner/job/placement.h"
+#include "lopt/learner/mode.h"
+#include "lopt/learner/run/run_directory.h"
+#include "lopt/lopt/theta_file.h"
+#include "lopt/tools/simulate/disk.h"
+#include "lopt/tools/simulate/lines.h"
+#include "lopt/tools/simulate/network.h"
+#include "lopt/tools/simulate/process.h"
+#include "lopt/tools/simulate/process_files.h"
+#include "lopt/tools/simulate/quiet_log.h"
+#include "lopt/tools/simulate/small_run.h"
+#include "lopt/tools/simulate/world.h"
 
 namespace lopt {
 namespace {

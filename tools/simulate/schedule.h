@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
-#include "base/file_system.h"
-#include "learner/transport/transport.h"
+#include "lopt/base/file_system.h"
+#include "lopt/learner/transport/transport.h"
 
 namespace lopt {
 

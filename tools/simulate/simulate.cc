@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "base/isa.h"
-#include "tools/command_line.h"
-#include "tools/commands.h"
-#include "tools/simulate/schedule.h"
+#include "lopt/base/isa.h"
+#include "lopt/tools/command_line.h"
+#include "lopt/tools/commands.h"
+#include "lopt/tools/simulate/schedule.h"
 
 namespace lopt {
 

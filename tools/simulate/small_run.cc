@@ -1,4 +1,4 @@
-#include "tools/simulate/small_run.h"
+#include "lopt/tools/simulate/small_run.h"
 
 #include <fmt/format.h>
 
@@ -6,14 +6,14 @@
 #include <memory>
 #include <utility>
 
-#include "base/error.h"
-#include "base/file.h"
-#include "learner/job/meta_trainer.h"
-#include "learner/mode.h"
-#include "tools/simulate/disk.h"
-#include "tools/simulate/process.h"
-#include "tools/simulate/process_files.h"
-#include "tools/simulate/quiet_log.h"
+#include "lopt/base/error.h"
+#include "lopt/base/file.h"
+#include "lopt/learner/job/meta_trainer.h"
+#include "lopt/learner/mode.h"
+#include "lopt/tools/simulate/disk.h"
+#include "lopt/tools/simulate/process.h"
+#include "lopt/tools/simulate/process_files.h"
+#include "lopt/tools/simulate/quiet_log.h"
 
 namespace lopt {
 namespace {

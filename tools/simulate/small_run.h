@@ -5,9 +5,9 @@
 #include <tuple>
 #include <vector>
 
-#include "base/file_system.h"
-#include "learner/meta_train_config.h"
-#include "learner/run/checkpoint.h"
+#include "lopt/base/file_system.h"
+#include "lopt/learner/meta_train_config.h"
+#include "lopt/learner/run/checkpoint.h"
 
 namespace lopt {
 

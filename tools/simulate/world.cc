@@ -1,9 +1,9 @@
-#include "tools/simulate/world.h"
+#include "lopt/tools/simulate/world.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "tools/simulate/process.h"
+#include "lopt/tools/simulate/process.h"
 
 namespace lopt {
 

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "tools/simulate/fiber.h"
-#include "tools/simulate/random.h"
+#include "lopt/tools/simulate/fiber.h"
+#include "lopt/tools/simulate/random.h"
 
 namespace lopt {
 

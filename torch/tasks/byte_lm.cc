@@ -1,11 +1,11 @@
-#include "tasks/text_data.h"
-#include "torch/byte_model_options.h"
-#include "torch/task_type.h"
+#include "lopt/tasks/text_data.h"
+#include "lopt/torch/byte_model_options.h"
+#include "lopt/torch/task_type.h"
 #ifdef LOPT_LIBTORCH
 #include <algorithm>
 
-#include "torch/byte_model.h"
-#include "torch/constant_tensor.h"
+#include "lopt/torch/byte_model.h"
+#include "lopt/torch/constant_tensor.h"
 #endif
 
 namespace lopt {

@@ -1,9 +1,9 @@
-#include "torch/task_type.h"
+#include "lopt/torch/task_type.h"
 #ifdef LOPT_LIBTORCH
 #include <fmt/core.h>
 
-#include "base/options.h"
-#include "torch/image_layers.h"
+#include "lopt/base/options.h"
+#include "lopt/torch/image_layers.h"
 #endif
 
 namespace lopt {

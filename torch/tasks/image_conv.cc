@@ -1,12 +1,12 @@
-#include "tasks/image_conv.h"
+#include "lopt/tasks/image_conv.h"
 
-#include "torch/task_type.h"
+#include "lopt/torch/task_type.h"
 #ifdef LOPT_LIBTORCH
 #include <algorithm>
 
-#include "torch/activate.h"
-#include "torch/image_layers.h"
-#include "torch/image_twin.h"
+#include "lopt/torch/activate.h"
+#include "lopt/torch/image_layers.h"
+#include "lopt/torch/image_twin.h"
 #endif
 
 namespace lopt {

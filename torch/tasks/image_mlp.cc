@@ -1,11 +1,11 @@
-#include "tasks/image_mlp.h"
+#include "lopt/tasks/image_mlp.h"
 
-#include "torch/task_type.h"
+#include "lopt/torch/task_type.h"
 #ifdef LOPT_LIBTORCH
 #include <algorithm>
 
-#include "torch/activate.h"
-#include "torch/image_twin.h"
+#include "lopt/torch/activate.h"
+#include "lopt/torch/image_twin.h"
 #endif
 
 namespace lopt {

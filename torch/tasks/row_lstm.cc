@@ -1,9 +1,9 @@
-#include "torch/recurrent_cell.h"
-#include "torch/task_type.h"
+#include "lopt/torch/recurrent_cell.h"
+#include "lopt/torch/task_type.h"
 #ifdef LOPT_LIBTORCH
-#include "base/options.h"
-#include "torch/image_layers.h"
-#include "torch/recurrent.h"
+#include "lopt/base/options.h"
+#include "lopt/torch/image_layers.h"
+#include "lopt/torch/recurrent.h"
 #endif
 
 namespace lopt {

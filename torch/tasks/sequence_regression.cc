@@ -1,10 +1,10 @@
-#include "torch/recurrent_cell.h"
-#include "torch/task_type.h"
+#include "lopt/torch/recurrent_cell.h"
+#include "lopt/torch/task_type.h"
 #ifdef LOPT_LIBTORCH
 #include <cmath>
 #include <numbers>
 
-#include "torch/recurrent.h"
+#include "lopt/torch/recurrent.h"
 #endif
 
 namespace lopt {

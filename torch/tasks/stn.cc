@@ -1,8 +1,8 @@
-#include "torch/task_type.h"
+#include "lopt/torch/task_type.h"
 #ifdef LOPT_LIBTORCH
-#include "base/options.h"
-#include "torch/constant_tensor.h"
-#include "torch/image_layers.h"
+#include "lopt/base/options.h"
+#include "lopt/torch/constant_tensor.h"
+#include "lopt/torch/image_layers.h"
 #endif
 
 namespace lopt {
