@@ -1,4 +1,4 @@
-#include "python/src/convert.h"
+#include "lopt/python/src/convert.h"
 
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "lopt/base/error.h"
+#include "lopt/python/src/arrays.h"
 #include "lopt/tools/cores.h"
-#include "python/src/arrays.h"
 
 namespace lopt::python {
 

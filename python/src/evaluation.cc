@@ -21,11 +21,11 @@
 #include "lopt/evaluation/results_file.h"
 #include "lopt/evaluation/summary.h"
 #include "lopt/evaluation/tables.h"
+#include "lopt/python/src/bind.h"
+#include "lopt/python/src/convert.h"
+#include "lopt/python/src/long_call.h"
 #include "lopt/tools/build_info.h"
 #include "lopt/tools/report/report.h"
-#include "python/src/bind.h"
-#include "python/src/convert.h"
-#include "python/src/long_call.h"
 
 namespace lopt::python {
 

@@ -1,4 +1,4 @@
-#include "python/src/keys.h"
+#include "lopt/python/src/keys.h"
 
 #include <fmt/format.h>
 #include <nanobind/operators.h>
@@ -12,9 +12,9 @@
 #include <utility>
 
 #include "lopt/base/error.h"
-#include "python/src/arrays.h"
-#include "python/src/bind.h"
-#include "python/src/pickle.h"
+#include "lopt/python/src/arrays.h"
+#include "lopt/python/src/bind.h"
+#include "lopt/python/src/pickle.h"
 
 namespace lopt::python {
 

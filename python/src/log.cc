@@ -1,4 +1,4 @@
-#include "python/src/log.h"
+#include "lopt/python/src/log.h"
 
 #include <nanobind/nanobind.h>
 #include <spdlog/details/null_mutex.h>

@@ -1,4 +1,4 @@
-#include "python/src/long_call.h"
+#include "lopt/python/src/long_call.h"
 
 #include <chrono>
 #include <set>

@@ -14,12 +14,12 @@
 #include "lopt/learner/experiment.h"
 #include "lopt/learner/gradient_learner.h"
 #include "lopt/learner/worker.h"
+#include "lopt/python/src/bind.h"
+#include "lopt/python/src/convert.h"
+#include "lopt/python/src/long_call.h"
+#include "lopt/python/src/pickle.h"
 #include "lopt/tools/build_info.h"
 #include "lopt/tools/presets.h"
-#include "python/src/bind.h"
-#include "python/src/convert.h"
-#include "python/src/long_call.h"
-#include "python/src/pickle.h"
 
 namespace lopt::python {
 

@@ -11,11 +11,11 @@
 #include "lopt/learner/job/meta_trainer.h"
 #include "lopt/learner/meta_train_config.h"
 #include "lopt/learner/run/run_directory.h"
+#include "lopt/python/src/bind.h"
+#include "lopt/python/src/convert.h"
+#include "lopt/python/src/long_call.h"
 #include "lopt/tools/build_info.h"
 #include "lopt/tools/presets.h"
-#include "python/src/bind.h"
-#include "python/src/convert.h"
-#include "python/src/long_call.h"
 
 namespace lopt::python {
 

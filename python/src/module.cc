@@ -8,13 +8,13 @@
 #include <filesystem>
 
 #include "lopt/base/error.h"
+#include "lopt/python/src/bind.h"
+#include "lopt/python/src/log.h"
+#include "lopt/python/src/long_call.h"
 #include "lopt/tools/build_info.h"
 #include "lopt/tools/commands.h"
 #include "lopt/tools/hang_up.h"
 #include "lopt/tools/own_command.h"
-#include "python/src/bind.h"
-#include "python/src/log.h"
-#include "python/src/long_call.h"
 
 namespace nb = nanobind;
 

@@ -14,8 +14,8 @@
 #include "lopt/base/isa.h"
 #include "lopt/base/layout.h"
 #include "lopt/lopt/tensor_updates.h"
-#include "python/src/bind.h"
-#include "python/src/convert.h"
+#include "lopt/python/src/bind.h"
+#include "lopt/python/src/convert.h"
 
 namespace lopt::python {
 

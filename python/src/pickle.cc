@@ -1,4 +1,4 @@
-#include "python/src/pickle.h"
+#include "lopt/python/src/pickle.h"
 
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>

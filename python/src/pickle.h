@@ -6,7 +6,7 @@
 
 #include "lopt/learner/gradient_learner.h"
 #include "lopt/learner/worker.h"
-#include "python/src/keys.h"
+#include "lopt/python/src/keys.h"
 
 namespace lopt::python {
 

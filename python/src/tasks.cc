@@ -19,11 +19,11 @@
 
 #include "lopt/base/error.h"
 #include "lopt/base/options.h"
+#include "lopt/python/src/arrays.h"
+#include "lopt/python/src/bind.h"
+#include "lopt/python/src/keys.h"
+#include "lopt/python/src/long_call.h"
 #include "lopt/tasks/registry.h"
-#include "python/src/arrays.h"
-#include "python/src/bind.h"
-#include "python/src/keys.h"
-#include "python/src/long_call.h"
 
 namespace lopt::python {
 

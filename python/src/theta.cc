@@ -12,9 +12,9 @@
 #include "lopt/learner/run/run_directory.h"
 #include "lopt/lopt/registry.h"
 #include "lopt/lopt/theta_file.h"
+#include "lopt/python/src/bind.h"
+#include "lopt/python/src/convert.h"
 #include "lopt/tools/build_info.h"
-#include "python/src/bind.h"
-#include "python/src/convert.h"
 
 namespace lopt::python {
 
