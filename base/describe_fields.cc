@@ -41,6 +41,8 @@ std::string ValidNumbers(const Range& range) {
 // Adds a row for every field.
 class Describer : public FieldVisitor {
  public:
+  explicit Describer(const NameTypes& name_types) : name_types_(name_types) {}
+
   void Field(const char* name, bool* value, const char* meaning) override {
     Row(name, "true or false", ValueCode(Json(*value)), "any", meaning);
   }
@@ -77,7 +79,7 @@ class Describer : public FieldVisitor {
   }
   void Typed(const char* name, Config* value, const TypeTable& types,
              const char* meaning) override {
-    Row(name, "object", value->empty() ? kRequired : ValueCode(value->json()), ValidTypes(types),
+    Row(name, "object", value->empty() ? kRequired : ValueCode(value->json()), name_types_(types),
         meaning);
   }
   void Typed(const char* name, std::vector<Config>* value, const TypeTable& types,
@@ -86,7 +88,7 @@ class Describer : public FieldVisitor {
     for (const Config& config : *value) {
       list.push_back(config.json());
     }
-    Row(name, "list of objects", ValueCode(list), ValidTypes(types), meaning);
+    Row(name, "list of objects", ValueCode(list), name_types_(types), meaning);
   }
 
   FieldVisitor& FreeOnResume() override {
@@ -94,7 +96,7 @@ class Describer : public FieldVisitor {
     return *this;
   }
 
-  std::string Take() { return std::move(table_); }
+  std::vector<std::string> Take() { return std::move(rows_); }
 
  private:
   void Number(const char* name, int64_t* value, ChoiceTable table, const char* meaning) override {
@@ -117,32 +119,40 @@ class Describer : public FieldVisitor {
     return fmt::format("{}", fmt::join(shown, ", "));
   }
 
-  static std::string ValidTypes(const TypeTable& types) {
-    std::vector<std::string> shown;
-    for (const TypeEntry& entry : types.entries()) {
-      shown.push_back(Code(entry.type));
-    }
-    return fmt::format("{}: {}", types.kind(), fmt::join(shown, ", "));
-  }
-
   void Row(const char* name, std::string_view kind, std::string_view default_value,
            std::string_view valid, const char* meaning) {
-    table_ += fmt::format("| {} | {} | {} | {} | {}{} |\n", Code(name), kind, default_value, valid,
-                          Cell(meaning),
-                          std::exchange(free_on_resume_, false) ? " May change on resume." : "");
+    rows_.push_back(fmt::format(
+        "| {} | {} | {} | {} | {}{} |\n", Code(name), kind, default_value, valid, Cell(meaning),
+        std::exchange(free_on_resume_, false) ? " May change on resume." : ""));
   }
 
+  const NameTypes& name_types_;
   bool free_on_resume_ = false;  // the next one
-  std::string table_ =
-      "| key | kind | default | valid | meaning |\n| --- | --- | --- | --- | --- |\n";
+  std::vector<std::string> rows_;
 };
 
 }  // namespace
 
-std::string DescribeFields(const VisitFields& fields) {
-  Describer describer;
+std::string ListTypes(const TypeTable& types) {
+  std::vector<std::string> shown;
+  for (const TypeEntry& entry : types.entries()) shown.push_back(Code(entry.type));
+  return fmt::format("{}: {}", types.kind(), fmt::join(shown, ", "));
+}
+
+std::vector<std::string> FieldRows(const VisitFields& fields, const NameTypes& name) {
+  Describer describer(name);
   fields(describer);
   return describer.Take();
+}
+
+std::string FieldTable(const std::vector<std::string>& rows) {
+  return fmt::format(
+      "| key | kind | default | valid | meaning |\n| --- | --- | --- | --- | --- |\n{}",
+      fmt::join(rows, ""));
+}
+
+std::string DescribeFields(const VisitFields& fields, const NameTypes& name) {
+  return FieldTable(FieldRows(fields, name));
 }
 
 }  // namespace lopt

@@ -142,9 +142,9 @@ TEST_CASE("What is wrong is shown with the promise and where it stands") {
                  "                           along it were measured; accepted are 0.4") !=
       std::string::npos);
   CHECK(
-      table.find("                           The promise, in tasks/task_family.h: Gradients are\n"
-                 "                           those of the loss, as differences of it show; noisy\n"
-                 "                           ones in the mean.\n") != std::string::npos);
+      table.find("                           The promise, in lopt/tasks/task_family.h: Gradients\n"
+                 "                           are those of the loss, as differences of it show;\n"
+                 "                           noisy ones in the mean.\n") != std::string::npos);
   CHECK(CheckCommand({"--task", R"({"type": "HalfGradient", "dim": 3})"}) == kExitError);
 }
 
@@ -210,7 +210,8 @@ TEST_CASE("Every check is listed with its promise and a header that there is") {
   for (const std::string& line : lines) {
     CHECK(line.size() <= 80);
     if (!line.ends_with(".h")) continue;
-    CHECK(std::filesystem::exists(SourcePath(line.substr(2))));
+    REQUIRE(line.starts_with("  lopt/"));
+    CHECK(std::filesystem::exists(SourcePath(line.substr(7))));
     ++headers;
   }
   CHECK(headers == 5);

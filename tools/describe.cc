@@ -3,6 +3,9 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cctype>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -48,10 +51,70 @@ std::vector<Kind> Kinds() {
           {"Batches of trainings", &BatchesRegistry().table()}};
 }
 
-std::string DescribeType(const TypeEntry& entry) {
-  return fmt::format("### {}\n\n{}{}\n\n{}\n", entry.type, entry.summary,
-                     entry.plugin.empty() ? "" : " From the plug-in " + entry.plugin + ".",
-                     DescribeFields(entry.fields));
+std::string Heading(const TypeEntry& entry) {
+  return fmt::format("### {}\n\n{}{}\n\n", entry.type, entry.summary,
+                     entry.plugin.empty() ? "" : " From the plug-in " + entry.plugin + ".");
+}
+
+std::string Lowered(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
+// The anchor of a heading, as Markdown makes it.
+std::string Anchor(const std::string& title) {
+  std::string anchor = Lowered(title);
+  std::replace(anchor.begin(), anchor.end(), ' ', '-');
+  return anchor;
+}
+
+// On a page that has a section for each kind of type, a link to it stands for their names.
+std::string LinkTypes(const TypeTable& types) {
+  for (const Kind& kind : Kinds()) {
+    if (kind.table == &types) {
+      return fmt::format("[{}](#{})", types.kind(), Anchor(kind.title));
+    }
+  }
+  return ListTypes(types);
+}
+
+std::string Table(const VisitFields& fields) { return DescribeFields(fields, LinkTypes); }
+
+// The name of a row's key, `key`.
+std::string KeyName(const std::string& row) { return row.substr(2, row.find(" |", 2) - 2); }
+
+constexpr int kShared = 3;  // types that have the same row: from here on it is shown once
+
+// The types of a kind. What several of them take alike comes first, and they name its keys.
+std::string DescribeKind(const Kind& kind) {
+  std::map<std::string, int> count;
+  std::vector<std::string> shared;
+  for (const TypeEntry& entry : kind.table->entries()) {
+    for (const std::string& row : FieldRows(entry.fields, LinkTypes)) {
+      if (++count[row] == kShared) shared.push_back(row);
+    }
+  }
+  std::string text = fmt::format("## {}\n\n", kind.title);
+  const std::string title = fmt::format("Keys of several {}", Lowered(kind.title));
+  if (!shared.empty()) text += fmt::format("### {}\n\n{}\n", title, FieldTable(shared));
+  for (const TypeEntry& entry : kind.table->entries()) {
+    std::vector<std::string> own, keys;
+    for (const std::string& row : FieldRows(entry.fields, LinkTypes)) {
+      if (count[row] >= kShared) {
+        keys.push_back(KeyName(row));
+      } else {
+        own.push_back(row);
+      }
+    }
+    text += Heading(entry);
+    if (!own.empty()) text += FieldTable(own) + "\n";
+    if (!keys.empty()) {
+      text += fmt::format("{} [as above](#{}): {}.\n\n", own.empty() ? "Keys" : "Further keys",
+                          Anchor(title), fmt::join(keys, ", "));
+    }
+    if (own.empty() && keys.empty()) text += "It has no keys.\n\n";
+  }
+  return text;
 }
 
 }  // namespace
@@ -60,7 +123,7 @@ std::string DescribeTypeNamed(const std::string& name) {
   std::vector<std::string> types;
   for (const Kind& kind : Kinds()) {
     for (const TypeEntry& entry : kind.table->entries()) {
-      if (entry.type == name) return DescribeType(entry);
+      if (entry.type == name) return Heading(entry) + DescribeFields(entry.fields) + "\n";
       types.push_back(entry.type);
     }
   }
@@ -74,23 +137,20 @@ std::string DescribeEverything() {
       "A config is one JSON object; `//` and `/* */` comments are allowed. An unknown key, a wrong "
       "type or a number out of range is an error that names the key. `lopt describe` prints this "
       "page.\n\n## Top level\n\n" +
-      DescribeFields([](FieldVisitor& v) { MetaTrainConfig().Visit(v); }) + "\n";
-  for (const Kind& kind : Kinds()) {
-    text += fmt::format("## {}\n\n", kind.title);
-    for (const TypeEntry& entry : kind.table->entries()) text += DescribeType(entry);
-  }
+      Table([](FieldVisitor& v) { MetaTrainConfig().Visit(v); }) + "\n";
+  for (const Kind& kind : Kinds()) text += DescribeKind(kind);
   EvaluationTask task;
   return text +
          "## Evaluations\n\nThe file that `lopt eval --tasks` reads, with one key more: `tasks`, "
          "an "
          "object with an object for each task under a name of its own, such as `{\"tasks\": "
          "{\"wide\": {\"task\": {\"type\": \"ImageMLP\", \"hidden\": [128]}}}}`.\n\n" +
-         DescribeFields([](FieldVisitor& v) { EvaluationConfig().Visit(v); }) + "\nOne task:\n\n" +
-         DescribeFields([&](FieldVisitor& v) { VisitEvaluationTask(v, &task); }) +
+         Table([](FieldVisitor& v) { EvaluationConfig().Visit(v); }) + "\nOne task:\n\n" +
+         Table([&](FieldVisitor& v) { VisitEvaluationTask(v, &task); }) +
          "\n## Trainings\n\nThe file that `lopt train` reads. Its `task` is one of those above, "
          "its "
          "`optimizer` one of Optimizers of trainings, its `batches` of Batches of trainings.\n\n" +
-         DescribeFields([](FieldVisitor& v) { TrainConfig().Visit(v); });
+         Table([](FieldVisitor& v) { TrainConfig().Visit(v); });
 }
 
 int DescribeCommand(const std::vector<std::string>& arguments) {
