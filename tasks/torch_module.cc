@@ -100,7 +100,7 @@ std::string WhyNoTorchModule() {
       fmt::join(TorchModuleDirectories(), ", "));
 }
 
-const TorchModule& OpenTorchModule(const std::string& who) {
+const TorchModule& OpenTorchModule(std::string_view who) {
   const std::optional<std::string> path = FindTorchModule();
   if (!path) {
     Fail("{} needs the torch module {}, which is {}", who, kFileName, WhyNoTorchModule());

@@ -63,7 +63,7 @@ std::string WhyNoTorchModule();
 // Opens the module. `who` needs it, for messages ("task 'TorchImageMLP'"). Throws Error if it is
 // not installed (lists where it was looked for), cannot be loaded, or was built for another
 // program. Thread-safe.
-const TorchModule& OpenTorchModule(const std::string& who);
+const TorchModule& OpenTorchModule(std::string_view who);
 
 // A task that the module makes. Throws Error as OpenTorchModule does and as the task's maker does.
 std::shared_ptr<const TaskFamily> MakeTorchTask(const Config& config,
