@@ -1,6 +1,5 @@
 #include "lopt/base/environment.h"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -12,6 +11,7 @@
 #include <utility>
 
 #include "lopt/base/parallel.h"
+#include "lopt/base/print.h"
 
 namespace lopt {
 namespace {
@@ -104,7 +104,7 @@ class SystemEnvironment final : public Environment {
   std::optional<bool> StillRuns(const ProcessIdentity& process) override {
     return lopt::StillRuns(process);
   }
-  void Say(std::string_view line) override { fmt::print(stderr, "lopt: {}\n", line); }
+  void Say(std::string_view line) override { PrintErr("lopt: {}\n", line); }
 
  private:
   std::atomic<uint64_t> unique_number_ = 0;

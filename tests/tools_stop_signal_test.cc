@@ -49,6 +49,22 @@ TEST_CASE("Signals to stop save the run, the end of a terminal's session among t
   }
 }
 
+TEST_CASE("A signal that comes before main begins is a stop that saves the run") {
+  const TempDirectory scratch;
+  const std::string signalled =
+      fmt::format("LD_PRELOAD={} exec {}", BuildPath("tests/early_signal.so"), Train(scratch, 10));
+  const FinishedProcess stopped = RunProcess({"/bin/sh", "-c", signalled});
+  INFO(stopped.errors);
+  CHECK_EQ(stopped.exit_code, 75);
+  CHECK(stopped.errors.find("Stopping after this update; once more to stop at once.") !=
+        std::string::npos);
+  CHECK_EQ(Status(scratch), "interrupted");
+  // Commands that save nothing are ended by it.
+  const std::string version = fmt::format("LD_PRELOAD={} exec {} version",
+                                          BuildPath("tests/early_signal.so"), BuildPath("lopt"));
+  CHECK_EQ(RunProcess({"/bin/sh", "-c", version}).exit_code, 128 + SIGTERM);
+}
+
 TEST_CASE("A training of a model that is stopped goes on to the model of one that was not") {
   const TempDirectory scratch;
   WriteTextFile(scratch / "config.json", R"({

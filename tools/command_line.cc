@@ -9,6 +9,7 @@
 #include <sstream>
 #include <utility>
 
+#include "lopt/base/print.h"
 #include "lopt/learner/plugin.h"
 #include "lopt/tools/shell.h"
 
@@ -100,7 +101,7 @@ std::optional<po::variables_map> ParseCommandLine(const std::vector<std::string>
     if (values.contains("help")) {
       std::ostringstream text;
       text << named;
-      fmt::print("Usage: {}\n\n{}\n{}", synopsis, text.str(), examples);
+      PrintOut("Usage: {}\n\n{}\n{}", synopsis, text.str(), examples);
       return std::nullopt;
     }
     po::notify(values);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "lopt/base/print.h"
 #include "lopt/evaluation/presets.h"
 #include "lopt/tools/command_line.h"
 #include "lopt/tools/commands.h"
@@ -204,11 +205,11 @@ int CompletionCommand(const std::vector<std::string>& arguments) {
   const auto shell = TextOption(*values, "shell");
   if (!shell) throw UsageError("For which shell? Wanted is bash, zsh or fish");
   if (*shell == "bash") {
-    fmt::print("{}", BashCompletion());
+    PrintOut("{}", BashCompletion());
   } else if (*shell == "zsh") {
-    fmt::print("{}", ZshCompletion());
+    PrintOut("{}", ZshCompletion());
   } else if (*shell == "fish") {
-    fmt::print("{}", FishCompletion());
+    PrintOut("{}", FishCompletion());
   } else {
     throw UsageError(
         fmt::format("There is no completion for '{}'; wanted is bash, zsh or fish", *shell));

@@ -12,6 +12,7 @@
 #include "lopt/base/describe_fields.h"
 #include "lopt/base/error.h"
 #include "lopt/base/nearest_name.h"
+#include "lopt/base/print.h"
 #include "lopt/base/type_table.h"
 #include "lopt/estimators/registry.h"
 #include "lopt/evaluation/evaluation_config.h"
@@ -183,7 +184,7 @@ int DescribeCommand(const std::vector<std::string>& arguments) {
         throw UsageError(fmt::format("--{} says something of a task; it wants --task", option));
       }
     }
-    fmt::print("{}", type ? DescribeTypeNamed(*type) : DescribeEverything());
+    PrintOut("{}", type ? DescribeTypeNamed(*type) : DescribeEverything());
     return kExitDone;
   }
   if (type) throw UsageError("Give a TYPE or --task, not both");

@@ -11,6 +11,7 @@
 #include "lopt/base/error.h"
 #include "lopt/base/file.h"
 #include "lopt/base/png.h"
+#include "lopt/base/print.h"
 #include "lopt/evaluation/inner_training.h"
 #include "lopt/evaluation/task_pictures.h"
 #include "lopt/lopt/learnable.h"
@@ -28,8 +29,8 @@ void PrintLayout(const char* what, const Layout& layout) {
   for (const LayoutEntry& entry : layout.entries()) {
     tensors.push_back(entry.name + " " + ToString(entry.shape));
   }
-  fmt::print("  {:<12} {}{}{}\n", what, FormatCount(static_cast<double>(layout.size())),
-             tensors.empty() ? "" : ": ", fmt::join(tensors, ", "));
+  PrintOut("  {:<12} {}{}{}\n", what, FormatCount(static_cast<double>(layout.size())),
+           tensors.empty() ? "" : ": ", fmt::join(tensors, ", "));
 }
 
 void PrintParts(const TaskFamily& task) {
@@ -44,14 +45,14 @@ void PrintParts(const TaskFamily& task) {
       splits.push_back(
           fmt::format("{} {}", FormatCount(static_cast<double>(last - first)), ToString(split)));
     }
-    fmt::print("  {:<12} {}\n", "data", fmt::join(splits, ", "));
+    PrintOut("  {:<12} {}\n", "data", fmt::join(splits, ", "));
   }
   if (const auto maximum = task.NormalizerMaximum()) {
-    fmt::print("  {:<12} meta-losses are at most {:.4g}\n", "normalizer", *maximum);
+    PrintOut("  {:<12} meta-losses are at most {:.4g}\n", "normalizer", *maximum);
   }
   if (task.flops() > 0) {
-    fmt::print("  {:<12} {:.4g} million for a loss with its gradient\n", "FLOP",
-               task.flops() / kFlopPerMega);
+    PrintOut("  {:<12} {:.4g} million for a loss with its gradient\n", "FLOP",
+             task.flops() / kFlopPerMega);
   }
 }
 
@@ -68,20 +69,20 @@ TrainingCurve TrainWithAdam(const TaskFamily& task, const TaskRequest& request, 
 void DescribeTask(const TaskRequest& request) {
   const Config config = ReadTypedConfig("--task", request.task, TaskRegistry().table());
   const auto task = TaskRegistry().Make(config, TaskResources(request.data_dir));
-  fmt::print("{}\n", config.Dump());
+  PrintOut("{}\n", config.Dump());
   PrintParts(*task);
   const Key key = KeyFromSeed(static_cast<uint64_t>(request.seed));
   Workspace scratch;
   const TrainingCurve training = TrainWithAdam(*task, request, key, scratch);
-  fmt::print("  {:<12} {:.6g} of the first batch; {:.6g} on outer_valid after step {} of Adam\n",
-             "loss", training.train_loss.front(), training.judged[0].loss, request.steps);
+  PrintOut("  {:<12} {:.6g} of the first batch; {:.6g} on outer_valid after step {} of Adam\n",
+           "loss", training.train_loss.front(), training.judged[0].loss, request.steps);
   if (request.preview.empty()) return;
   const std::vector<Pictures> pictures = ShowTraining(*task, training, Split::kTrain, key, scratch);
   Require(!pictures.empty(), "--preview: a {} has nothing to draw", config.Type());
   WriteTextFile(request.preview, EncodePng(ContactSheet(pictures)));
   std::vector<std::string> names;
   for (const Pictures& shown : pictures) names.push_back(shown.name);
-  fmt::print("{} shows, from top to bottom: {}\n", request.preview, fmt::join(names, ", "));
+  PrintOut("{} shows, from top to bottom: {}\n", request.preview, fmt::join(names, ", "));
 }
 
 }  // namespace lopt

@@ -12,6 +12,7 @@
 #include "lopt/base/eigen.h"
 #include "lopt/base/error.h"
 #include "lopt/base/isa.h"
+#include "lopt/base/print.h"
 #include "lopt/base/safetensors.h"
 #include "lopt/evaluation/evaluation_directory.h"
 #include "lopt/evaluation/evaluation_run.h"
@@ -118,7 +119,7 @@ void LeaveOutTorchTasks(bool of_preset, EvaluationConfig* config) {
     if (why.empty()) continue;
     Require(of_preset, "Task '{0}': {1}. To leave the task out: --skip {0}", task.name, why);
     SkipTask(task.name, config);
-    fmt::print("skipped: {}: {}\n", task.name, why);
+    PrintOut("skipped: {}: {}\n", task.name, why);
   }
 }
 
@@ -221,17 +222,17 @@ int RunTheReplay(const po::variables_map& values, const EvalSource& source) {
   file.arrays.Merge("param_end/", ArraysFromRow(layout, curve.params));
   file.metadata = {{"replay", path}, {"theta", learned.source}};
   WriteArrayFile(source.out_dir + "/replay.safetensors", file);
-  fmt::print("Trained {} steps with {} as {} says: the last loss is {:.6g}\n", replay.steps,
-             learned.name, path, curve.train_loss.back());
+  PrintOut("Trained {} steps with {} as {} says: the last loss is {:.6g}\n", replay.steps,
+           learned.name, path, curve.train_loss.back());
   if (replay.loss) {
-    fmt::print("  losses differ from its own by at most {:.3g} (1 + |loss|)\n",
-               LargestDifference(curve.train_loss, *replay.loss));
+    PrintOut("  losses differ from its own by at most {:.3g} (1 + |loss|)\n",
+             LargestDifference(curve.train_loss, *replay.loss));
   }
   if (replay.param_end) {
-    fmt::print("  params at the end differ by at most {:.3g} (1 + |param|)\n",
-               LargestDifference(curve.params, *replay.param_end));
+    PrintOut("  params at the end differ by at most {:.3g} (1 + |param|)\n",
+             LargestDifference(curve.params, *replay.param_end));
   }
-  fmt::print("The losses and params are in {}/replay.safetensors\n", source.out_dir);
+  PrintOut("The losses and params are in {}/replay.safetensors\n", source.out_dir);
   return kExitDone;
 }
 
@@ -277,25 +278,24 @@ int RunTheEvaluation(const std::vector<std::string>& arguments, const po::variab
       .version = VersionAndCommit(GetBuildInfo()),
       .on_progress = [&](const EvaluationProgress& progress) { reporter.Step(progress); },
       .stop = StopOnSignals("the running steps")};
-  fmt::print("Evaluating {} optimizers on {} tasks, {} seeds, {} on {} threads, to {}\n",
-             contenders.baselines.size() + contenders.learned.size(), source.config.tasks.size(),
-             source.config.seeds, CurrentIsa(), options.threads, source.out_dir);
+  PrintOut("Evaluating {} optimizers on {} tasks, {} seeds, {} on {} threads, to {}\n",
+           contenders.baselines.size() + contenders.learned.size(), source.config.tasks.size(),
+           source.config.seeds, CurrentIsa(), options.threads, source.out_dir);
   std::fflush(stdout);
   const EvaluationRunResult result = RunEvaluation(source.config, contenders, options);
   reporter.Finish();
   if (result.tasks_before == result.tasks) {
-    fmt::print("All {} tasks were finished already; the tables are written anew\n", result.tasks);
+    PrintOut("All {} tasks were finished already; the tables are written anew\n", result.tasks);
   } else if (result.tasks_before > 0) {
-    fmt::print("{} of {} tasks were finished already\n", result.tasks_before, result.tasks);
+    PrintOut("{} of {} tasks were finished already\n", result.tasks_before, result.tasks);
   }
-  if (result.tasks_ended > 0) fmt::print("\n{}\n", MarkdownTable(result.summary));
+  if (result.tasks_ended > 0) PrintOut("\n{}\n", MarkdownTable(result.summary));
   if (result.tasks_ended < result.tasks) {
-    fmt::print("Stopped after {} of {} tasks. To go on:\n", result.tasks_ended, result.tasks);
-    fmt::print("  lopt eval --resume --out {}{}\n", ShellQuoted(source.out_dir),
-               PluginWords(values));
+    PrintOut("Stopped after {} of {} tasks. To go on:\n", result.tasks_ended, result.tasks);
+    PrintOut("  lopt eval --resume --out {}{}\n", ShellQuoted(source.out_dir), PluginWords(values));
     return kExitInterrupted;
   }
-  fmt::print("The results are in {} ({})\n", source.out_dir, FormatDuration(result.seconds));
+  PrintOut("The results are in {} ({})\n", source.out_dir, FormatDuration(result.seconds));
   return kExitDone;
 }
 

@@ -14,6 +14,7 @@
 #include "lopt/base/config.h"
 #include "lopt/base/error.h"
 #include "lopt/base/file.h"
+#include "lopt/base/print.h"
 #include "lopt/base/safetensors.h"
 #include "lopt/lopt/theta_file.h"
 #include "lopt/tools/command_line.h"
@@ -101,18 +102,18 @@ Check CheckOf(const std::string& path) {
 void PrintCheck(const std::string& path) {
   const Check check = CheckOf(path);
   if (!check.error.empty()) {
-    fmt::print("  The golden steps cannot be repeated: {}\n", check.error);
+    PrintOut("  The golden steps cannot be repeated: {}\n", check.error);
     return;
   }
   if (check.readers.empty()) {
-    fmt::print("  The file has no golden steps.\n");
+    PrintOut("  The file has no golden steps.\n");
     return;
   }
-  fmt::print("  Golden steps, by reader, at the element that is farthest off beside its limit:\n");
-  fmt::print("  {:<10}  {:>9}  {:>9}  {}\n", "reader", "deviation", "limit", "element");
+  PrintOut("  Golden steps, by reader, at the element that is farthest off beside its limit:\n");
+  PrintOut("  {:<10}  {:>9}  {:>9}  {}\n", "reader", "deviation", "limit", "element");
   for (const GoldenDeviation& one : check.readers) {
-    fmt::print("  {:<10}  {:>9.2g}  {:>9.2g}  {} at {}{}\n", one.reader, one.deviation, one.limit,
-               one.tensor, one.element, one.within ? "" : "  FAILED");
+    PrintOut("  {:<10}  {:>9.2g}  {:>9.2g}  {} at {}{}\n", one.reader, one.deviation, one.limit,
+             one.tensor, one.element, one.within ? "" : "  FAILED");
   }
 }
 
@@ -160,7 +161,7 @@ void PrintConfig(const std::string& path) {
   const ArrayFile file = ReadArrayFile(path);
   const auto config = file.metadata.find("config");
   Require(config != file.metadata.end(), "{}: the file does not hold the config of a run", path);
-  fmt::print("{}\n", Wrapped(Config::Parse(config->second, path).json(), 0, 0));
+  PrintOut("{}\n", Wrapped(Config::Parse(config->second, path).json(), 0, 0));
 }
 
 void PrintFile(const std::string& path) {
@@ -177,28 +178,28 @@ void PrintFile(const std::string& path) {
     width = std::max(width, name.size());
     shape_width = std::max(shape_width, ToString(array.shape()).size());
   }
-  fmt::print("{}: {} arrays\n", path, file.arrays.size());
-  fmt::print("  {:<{}}  dtype  {:<{}}  {:>12}  {:>12}  {:>12}\n", "name", width, "shape",
-             shape_width, "min", "max", "norm");
+  PrintOut("{}: {} arrays\n", path, file.arrays.size());
+  PrintOut("  {:<{}}  dtype  {:<{}}  {:>12}  {:>12}  {:>12}\n", "name", width, "shape", shape_width,
+           "min", "max", "norm");
   for (const auto& [name, array] : file.arrays) {
     if (theta && name.starts_with(kGolden)) continue;
     const Summary summary = Summarize(array);
-    fmt::print("  {:<{}}  {:<5}  {:<{}}  ", name, width, ToString(array.dtype()),
-               ToString(array.shape()), shape_width);
+    PrintOut("  {:<{}}  {:<5}  {:<{}}  ", name, width, ToString(array.dtype()),
+             ToString(array.shape()), shape_width);
     if (summary.not_finite == array.size()) {
-      fmt::print("{:>12}  {:>12}  {:>12}", "-", "-", "-");
+      PrintOut("{:>12}  {:>12}  {:>12}", "-", "-", "-");
     } else {
-      fmt::print("{:>12.6g}  {:>12.6g}  {:>12.6g}", summary.min, summary.max,
-                 std::sqrt(summary.sum_of_squares));
+      PrintOut("{:>12.6g}  {:>12.6g}  {:>12.6g}", summary.min, summary.max,
+               std::sqrt(summary.sum_of_squares));
     }
-    if (summary.not_finite > 0) fmt::print("  {} not finite", summary.not_finite);
-    fmt::print("\n");
+    if (summary.not_finite > 0) PrintOut("  {} not finite", summary.not_finite);
+    PrintOut("\n");
   }
   if (golden > 0)
-    fmt::print("  {}...: {} arrays, with which readers check themselves\n", kGolden, golden);
+    PrintOut("  {}...: {} arrays, with which readers check themselves\n", kGolden, golden);
   for (const auto& [key, text] : file.metadata) {
     const Json value = MetadataValue(text);
-    fmt::print("  {} = {}\n", key, value.is_string() ? text : Wrapped(value, 2, key.size() + 5));
+    PrintOut("  {} = {}\n", key, value.is_string() ? text : Wrapped(value, 2, key.size() + 5));
   }
   if (theta) PrintCheck(path);
 }
@@ -225,7 +226,7 @@ Found FilesIn(const std::string& path) {
 void PrintDirectory(const std::string& path) {
   const Found found = FilesIn(path);
   for (const std::string& file : found.text_files) {
-    fmt::print("{}:\n{}\n", file, ReadTextFile(file));
+    PrintOut("{}:\n{}\n", file, ReadTextFile(file));
   }
   for (const std::string& file : found.array_files) PrintFile(file);
 }
@@ -269,7 +270,7 @@ int InspectCommand(const std::vector<std::string>& arguments) {
       PrintFile(path);
     }
   }
-  if (values->contains("json")) fmt::print("{}\n", json.dump(2));
+  if (values->contains("json")) PrintOut("{}\n", json.dump(2));
   return kExitDone;
 }
 

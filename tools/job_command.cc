@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lopt/base/error.h"
+#include "lopt/base/print.h"
 #include "lopt/learner/transport/local_transport.h"
 #include "lopt/learner/transport/mpi_launch.h"
 #include "lopt/learner/transport/mpi_transport.h"
@@ -75,13 +76,13 @@ int ThreadsOf(const po::variables_map& values, const Transport& transport) {
 
 void EndJob(Transport* transport, const char* message, int exit_code) {
   if (transport->rank() == 0) {
-    fmt::print(stderr, "lopt: {}\n", message);
+    PrintErr("lopt: {}\n", message);
   } else {
     for (int i = 0; i < 100; ++i) {
       transport->Poll();
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
-    fmt::print(stderr, "lopt: rank {}: {}\n", transport->rank(), message);
+    PrintErr("lopt: rank {}: {}\n", transport->rank(), message);
   }
   transport->Abort(exit_code);
 }
@@ -95,10 +96,15 @@ int RunAsRank(const std::function<std::optional<po::variables_map>()>& parse,
               const std::function<int(const po::variables_map&, Transport*)>& run) {
   if (!StartedByMpi()) {
     const auto values = parse();
+    if (values) {
+      CheckLauncher(1, "");
+      if (!values->contains("init-method")) CheckWorldSize("--init-method env:// of meta-train");
+    }
     return values ? run(*values, MakeLocalTransports(1)[0].get()) : kExitDone;
   }
   const std::unique_ptr<Transport> transport = MakeMpiTransport();
   try {
+    CheckLauncher(transport->size(), MpiLibrary());
     const auto values = parse();
     return transport->Exit(values ? run(*values, transport.get()) : kExitDone);
   } catch (const UsageError& error) {

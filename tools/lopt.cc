@@ -1,9 +1,17 @@
 #include "lopt/tools/commands.h"
 #include "lopt/tools/hang_up.h"
+#include "lopt/tools/stop_signal.h"
 
 namespace {
 
-[[gnu::section(".preinit_array"), gnu::used]] void (*const note)() = lopt::NoteHangUp;
+// Before any library begins, and so before a signal can come to a program without a handler.
+void BeginSignals(int argc, char** argv, char** /*environment*/) {
+  lopt::NoteHangUp();
+  lopt::CatchEarlySignals(argc > 1 ? argv[1] : nullptr);
+}
+
+[[gnu::section(".preinit_array"), gnu::used]] void (*const begin)(int, char**,
+                                                                  char**) = BeginSignals;
 
 }  // namespace
 

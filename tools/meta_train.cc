@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lopt/base/isa.h"
+#include "lopt/base/print.h"
 #include "lopt/learner/elastic/elastic_transport.h"
 #include "lopt/learner/job/meta_trainer.h"
 #include "lopt/learner/meta_train_config.h"
@@ -99,17 +100,17 @@ po::options_description MetaTrainOptions() {
 }
 
 void PrintSummary(const MetaTrainResult& result) {
-  fmt::print("{} updates in {} ({} updates/s)\n", result.updates, FormatDuration(result.seconds),
-             FormatRate(static_cast<double>(result.updates) / std::max(result.seconds, 1e-9)));
+  PrintOut("{} updates in {} ({} updates/s)\n", result.updates, FormatDuration(result.seconds),
+           FormatRate(static_cast<double>(result.updates) / std::max(result.seconds, 1e-9)));
   for (size_t e = 0; e < result.estimator_names.size(); ++e) {
     const StepCounts& total = result.totals[e];
-    fmt::print("  {}: {} inner steps, {} episodes, {} losses not finite\n",
-               result.estimator_names[e], FormatCount(static_cast<double>(total.inner_steps)),
-               FormatCount(static_cast<double>(total.episodes_ended)), total.non_finite);
+    PrintOut("  {}: {} inner steps, {} episodes, {} losses not finite\n", result.estimator_names[e],
+             FormatCount(static_cast<double>(total.inner_steps)),
+             FormatCount(static_cast<double>(total.episodes_ended)), total.non_finite);
   }
   if (result.learner.skipped_updates > 0) {
-    fmt::print("  {} updates were skipped: their gradient was not finite\n",
-               result.learner.skipped_updates);
+    PrintOut("  {} updates were skipped: their gradient was not finite\n",
+             result.learner.skipped_updates);
   }
 }
 
@@ -121,11 +122,11 @@ void PrintLedger(const MetaTrainResult& result) {
     for (const auto& [fate, word] : kFates) {
       counts.push_back(fmt::format("{} {}", FormatCount(static_cast<double>(shares[fate])), word));
     }
-    fmt::print("    {}: {}\n", name, fmt::join(counts, ", "));
+    PrintOut("    {}: {}\n", name, fmt::join(counts, ", "));
   };
   const StepShares total = ledger.Total();
   if (total[Fate::kUsed] == total.Total()) return;
-  fmt::print("  of {} inner steps started:\n", FormatCount(static_cast<double>(total.Total())));
+  PrintOut("  of {} inner steps started:\n", FormatCount(static_cast<double>(total.Total())));
   line("all", total);
   for (int64_t e = 0; e < ledger.estimators(); ++e) {
     line(result.estimator_names[static_cast<size_t>(e)], ledger.OfEstimator(e));
@@ -135,7 +136,7 @@ void PrintLedger(const MetaTrainResult& result) {
     if (shares[Fate::kUsed] != shares.Total()) line(fmt::format("worker {}", w), shares);
   }
   if (ledger.UnknownWindows() > 0) {
-    fmt::print("    and {} windows that were lost and not run again\n", ledger.UnknownWindows());
+    PrintOut("    and {} windows that were lost and not run again\n", ledger.UnknownWindows());
   }
 }
 
@@ -227,26 +228,26 @@ int Train(const po::variables_map& values, Transport* transport,
           : fmt::format("{}{} threads",
                         transport->size() > 1 ? fmt::format("{} ranks x ", transport->size()) : "",
                         options.threads);
-  fmt::print("Meta-training {}: {} updates, {} on {}{}, to {}\n", config.learned_optimizer.Type(),
-             config.meta_steps, config.isa.empty() ? CurrentIsa() : config.isa, who,
-             config.device == "cpu" ? "" : fmt::format(", windows on {}", config.device),
-             options.out_dir);
+  PrintOut("Meta-training {}: {} updates, {} on {}{}, to {}\n", config.learned_optimizer.Type(),
+           config.meta_steps, config.isa.empty() ? CurrentIsa() : config.isa, who,
+           config.device == "cpu" ? "" : fmt::format(", windows on {}", config.device),
+           options.out_dir);
   std::fflush(stdout);
   const MetaTrainResult result = RunMetaTraining(config, options);
   progress.Finish();
   PrintSummary(result);
   PrintLedger(result);
   if (result.interrupted) {
-    fmt::print("Stopped after update {} of {}; the state is saved. To go on:\n",
-               result.learner.outer_step, config.meta_steps);
-    fmt::print("  {}lopt meta-train --resume --out {}{}{}\n", MpiexecWords(*transport),
-               ShellQuoted(options.out_dir), ListenWords(values), PluginWords(values));
+    PrintOut("Stopped after update {} of {}; the state is saved. To go on:\n",
+             result.learner.outer_step, config.meta_steps);
+    PrintOut("  {}lopt meta-train --resume --out {}{}{}\n", MpiexecWords(*transport),
+             ShellQuoted(options.out_dir), ListenWords(values), PluginWords(values));
     return kExitInterrupted;
   }
-  fmt::print("The weights are in {}\n", result.theta_path);
+  PrintOut("The weights are in {}\n", result.theta_path);
   if (config.eval_every > 0) {
-    fmt::print("The weights of the lowest held-out loss are in {}/theta_best.safetensors\n",
-               options.out_dir);
+    PrintOut("The weights of the lowest held-out loss are in {}/theta_best.safetensors\n",
+             options.out_dir);
   }
   return kExitDone;
 }

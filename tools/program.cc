@@ -3,9 +3,11 @@
 #include <cstdio>
 #include <exception>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "lopt/base/nearest_name.h"
+#include "lopt/base/print.h"
 #include "lopt/tools/commands.h"
 
 namespace lopt {
@@ -45,7 +47,7 @@ std::string Usage() {
 int RunCommand(const std::vector<std::string>& words) {
   if (words.empty()) throw UsageError("A command is missing.\n\n" + Usage());
   if (words[0] == "--help" || words[0] == "help") {
-    fmt::print("{}", Usage());
+    PrintOut("{}", Usage());
     return kExitDone;
   }
   for (const Command& command : kCommands) {
@@ -57,20 +59,30 @@ int RunCommand(const std::vector<std::string>& words) {
                                DidYouMean(words[0], names), Usage()));
 }
 
+int RunAndReport(const std::vector<std::string>& words) {
+  try {
+    return RunCommand(words);
+  } catch (const UsageError& error) {
+    PrintErr("lopt: {}\n", error.what());
+    return kExitUsage;
+  } catch (const std::exception& error) {
+    PrintErr("lopt: {}\n", error.what());
+    return kExitError;
+  }
+}
+
 }  // namespace
 
 std::span<const Command> Commands() { return kCommands; }
 
 int RunProgram(const std::vector<std::string>& words) {
-  try {
-    return RunCommand(words);
-  } catch (const UsageError& error) {
-    fmt::print(stderr, "lopt: {}\n", error.what());
-    return kExitUsage;
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "lopt: {}\n", error.what());
-    return kExitError;
-  }
+  OpenStandardStreams();
+  const int status = RunAndReport(words);
+  const int error = FinishOutput();
+  if (error == 0 || status != kExitDone) return status;
+  PrintErr("lopt: standard output cannot be written: {}; the rest was done\n",
+           std::generic_category().message(error));
+  return kExitError;
 }
 
 }  // namespace lopt

@@ -6,6 +6,8 @@
 
 #include <cmath>
 
+#include "lopt/base/print.h"
+
 namespace lopt {
 
 namespace {
@@ -25,16 +27,16 @@ void ProgressLine::Print(std::string line, double seconds) {
     if (line.size() >= static_cast<size_t>(columns_)) {
       line.resize(static_cast<size_t>(columns_) - 1);
     }
-    fmt::print(stream_, "\r{}\x1b[K", line);
+    PrintTo(stream_, "\r{}\x1b[K", line);
   } else {
-    fmt::print(stream_, "{}\n", line);
+    PrintTo(stream_, "{}\n", line);
   }
   std::fflush(stream_);
   printed_seconds_ = seconds;
 }
 
 void ProgressLine::End() {
-  if (printed_seconds_ >= 0 && on_terminal()) fmt::print(stream_, "\n");
+  if (printed_seconds_ >= 0 && on_terminal()) PrintTo(stream_, "\n");
 }
 
 int TerminalColumns(std::FILE* stream) {

@@ -16,4 +16,9 @@ inline constexpr const char* kOutputIsNoStop = "LOPT_OUTPUT_IS_NO_STOP";
 // kOutputIsNoStop is in the environment, output that nobody reads goes nowhere and is no stop.
 const std::atomic<bool>* StopOnSignals(std::string_view after);
 
+// Takes signals that come before StopOnSignals is called: they set its flag. For a program's first
+// instructions, where no library has begun; `command` is the first word of its command line,
+// nullptr for none. Does nothing for commands that do not call StopOnSignals.
+void CatchEarlySignals(const char* command);
+
 }  // namespace lopt

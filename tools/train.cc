@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lopt/base/isa.h"
+#include "lopt/base/print.h"
 #include "lopt/learner/train/train_config.h"
 #include "lopt/learner/train/trainer.h"
 #include "lopt/learner/transport/mpi_launch.h"
@@ -102,25 +103,25 @@ int TrainModel(const po::variables_map& values, Transport* transport) {
   options.on_step = [&](const TrainProgress& step) {
     if (line.IsDue(step.seconds)) line.Print(TrainingLine(step), step.seconds);
   };
-  fmt::print("Training {} with {}: {} steps, {} workers on {}{} threads, {}, to {}\n",
-             config.task.Type(), config.optimizer.Type(), config.steps, config.workers,
-             transport->size() > 1 ? fmt::format("{} ranks x ", transport->size()) : "",
-             options.threads, config.isa.empty() ? CurrentIsa() : config.isa, options.out_dir);
+  PrintOut("Training {} with {}: {} steps, {} workers on {}{} threads, {}, to {}\n",
+           config.task.Type(), config.optimizer.Type(), config.steps, config.workers,
+           transport->size() > 1 ? fmt::format("{} ranks x ", transport->size()) : "",
+           options.threads, config.isa.empty() ? CurrentIsa() : config.isa, options.out_dir);
   std::fflush(stdout);
   const TrainResult result = RunTraining(config, options);
   line.End();
-  fmt::print("{} updates in {} ({} steps/s)\n", result.updates, FormatDuration(result.seconds),
-             FormatRate(static_cast<double>(result.updates) / std::max(result.seconds, 1e-9)));
-  if (result.updates > 0) fmt::print("  loss of the last batch: {:.6g}\n", result.loss);
-  for (const auto& [name, value] : result.judged) fmt::print("  {}: {:.6g}\n", name, value);
+  PrintOut("{} updates in {} ({} steps/s)\n", result.updates, FormatDuration(result.seconds),
+           FormatRate(static_cast<double>(result.updates) / std::max(result.seconds, 1e-9)));
+  if (result.updates > 0) PrintOut("  loss of the last batch: {:.6g}\n", result.loss);
+  for (const auto& [name, value] : result.judged) PrintOut("  {}: {:.6g}\n", name, value);
   if (result.interrupted) {
-    fmt::print("Stopped after update {} of {}; the state is saved. To go on:\n", result.state.step,
-               config.steps);
-    fmt::print("  {}lopt train --resume --out {}{}\n", MpiexecWords(*transport),
-               ShellQuoted(options.out_dir), PluginWords(values));
+    PrintOut("Stopped after update {} of {}; the state is saved. To go on:\n", result.state.step,
+             config.steps);
+    PrintOut("  {}lopt train --resume --out {}{}\n", MpiexecWords(*transport),
+             ShellQuoted(options.out_dir), PluginWords(values));
     return kExitInterrupted;
   }
-  fmt::print("The model is in {}\n", result.model_path);
+  PrintOut("The model is in {}\n", result.model_path);
   return kExitDone;
 }
 

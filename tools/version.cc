@@ -6,6 +6,7 @@
 
 #include "lopt/base/device.h"
 #include "lopt/base/isa.h"
+#include "lopt/base/print.h"
 #include "lopt/learner/elastic/grpc_connections.h"
 #include "lopt/learner/plugin.h"
 #include "lopt/learner/transport/mpi_transport.h"
@@ -49,17 +50,17 @@ std::string CudaLine() {
 int VersionCommand(const std::vector<std::string>& arguments) {
   if (!ParseCommandLine(arguments, {}, "", 0, "lopt version", "")) return kExitDone;
   const BuildInfo build = GetBuildInfo();
-  fmt::print("lopt {}\n", build.version);
-  fmt::print("commit:           {}\n",
-             OrElse(build.commit, "unknown (not built from a git checkout)"));
-  fmt::print("compiler:         {}, {}\n", build.compiler, build.build_type);
-  fmt::print("sanitizers:       {}\n", OrElse(build.sanitizers, "none"));
-  fmt::print("instruction sets: {} (in use: {})\n", fmt::join(SupportedIsas(), " "), CurrentIsa());
-  fmt::print("MPI:              {}\n", OrElse(MpiLibrary(), "not built"));
-  fmt::print("gRPC:             {}\n", OrElse(GrpcLibrary(), "not built"));
-  fmt::print("CUDA:             {}\n", CudaLine());
-  fmt::print("LibTorch:         {}\n", TorchLine());
-  fmt::print("plug-ins:         built for {}\n", LOPT_ABI);
+  PrintOut("lopt {}\n", build.version);
+  PrintOut("commit:           {}\n",
+           OrElse(build.commit, "unknown (not built from a git checkout)"));
+  PrintOut("compiler:         {}, {}\n", build.compiler, build.build_type);
+  PrintOut("sanitizers:       {}\n", OrElse(build.sanitizers, "none"));
+  PrintOut("instruction sets: {} (in use: {})\n", fmt::join(SupportedIsas(), " "), CurrentIsa());
+  PrintOut("MPI:              {}\n", OrElse(MpiLibrary(), "not built"));
+  PrintOut("gRPC:             {}\n", OrElse(GrpcLibrary(), "not built"));
+  PrintOut("CUDA:             {}\n", CudaLine());
+  PrintOut("LibTorch:         {}\n", TorchLine());
+  PrintOut("plug-ins:         built for {}\n", LOPT_ABI);
   return kExitDone;
 }
 

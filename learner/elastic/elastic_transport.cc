@@ -10,6 +10,7 @@
 
 #include "lopt/base/error.h"
 #include "lopt/base/parallel.h"
+#include "lopt/base/print.h"
 #include "lopt/learner/job/hello.h"
 
 namespace lopt {
@@ -488,9 +489,9 @@ void ElasticTransport::CheckWaiting() {
                  begun_ ? "none" : fmt::format("{} of {}", workers(), elastic_.wait_for));
   }
   if (elastic_.stop != nullptr && *elastic_.stop) {
-    fmt::print(stderr,
-               "lopt: stopped while no worker is there to finish the update; what came after the "
-               "last checkpoint is lost\n");
+    PrintErr(
+        "lopt: stopped while no worker is there to finish the update; what came after the "
+        "last checkpoint is lost\n");
     Abort(elastic_.stopped_exit_code);
   }
 }

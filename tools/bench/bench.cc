@@ -15,6 +15,7 @@
 #include "lopt/base/output_directory.h"
 #include "lopt/base/parallel.h"
 #include "lopt/base/platform.h"
+#include "lopt/base/print.h"
 #include "lopt/base/record.h"
 #include "lopt/learner/meta_train_config.h"
 #include "lopt/learner/worker.h"
@@ -59,7 +60,7 @@ class JsonOutput {
   // Writes the object, or a part of it, at once.
   void Write(const std::string& text) const {
     Redirect(output_);
-    fmt::print("{}\n", text);
+    PrintOut("{}\n", text);
     Redirect(STDERR_FILENO);
   }
 
@@ -77,17 +78,17 @@ std::string WithInterval(const Measured& measured) {
 }
 
 void PrintEstimators(const EstimatorBench& bench) {
-  fmt::print(
+  PrintOut(
       "Theta {}, {} runs; in brackets 95 % intervals. Bias relative to the exact gradient; "
       "variance "
       "of one estimate and at equal compute.\n\n",
       bench.theta, bench.runs);
-  fmt::print("{:<24} {:<14} {:>6} {:>8} {:>9} {:<10} {:>26} {:>26} {:>26} {:>11} {:>11}\n",
-             "estimator", "type", "window", "steps", "seconds", "exact", "bias", "cosine",
-             "variance", "/1000 steps", "/second");
+  PrintOut("{:<24} {:<14} {:>6} {:>8} {:>9} {:<10} {:>26} {:>26} {:>26} {:>11} {:>11}\n",
+           "estimator", "type", "window", "steps", "seconds", "exact", "bias", "cosine", "variance",
+           "/1000 steps", "/second");
   for (const EstimatorQuality& row : bench.estimators) {
     const bool known = row.reference != "none";
-    fmt::print(
+    PrintOut(
         "{:<24} {:<14} {:>6} {:>8.6g} {:>9.3g} {:<10} {:>26} {:>26} {:>26} {:>11.4g} "
         "{:>11.4g}\n",
         row.estimator, row.type, row.window ? std::to_string(*row.window) : "all", row.inner_steps,
@@ -141,14 +142,13 @@ int BenchDeviceCommand(const po::variables_map& values, const BenchOptions& opti
   const bool measured = device->kind() == Device::Kind::kCuda;
   const DeviceSpeed speed = measured ? MeasureCudaSpeed(*device) : DeviceSpeed();
   if (!output) {
-    fmt::print("{}: {}\n", device->name(), device->description());
+    PrintOut("{}: {}\n", device->name(), device->description());
     if (measured) {
-      fmt::print("FMA peak {:.0f} GFLOP/s, copies {:.0f} GB/s, an empty launch {:.1f} us\n",
-                 speed.gflops, speed.gigabytes, 1e6 * speed.launch_seconds);
+      PrintOut("FMA peak {:.0f} GFLOP/s, copies {:.0f} GB/s, an empty launch {:.1f} us\n",
+               speed.gflops, speed.gigabytes, 1e6 * speed.launch_seconds);
     }
-    fmt::print("\n{:<30} {:>8} {:>6} {:>10} {:>12} {:>9} {:>8} {:>8} {:>9}\n", "workload",
-               "replicas", "steps", "window, s", "steps/s", "GFLOP/s", "of peak", "launch",
-               "a block");
+    PrintOut("\n{:<30} {:>8} {:>6} {:>10} {:>12} {:>9} {:>8} {:>8} {:>9}\n", "workload", "replicas",
+             "steps", "window, s", "steps/s", "GFLOP/s", "of peak", "launch", "a block");
   }
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   const auto share = [measured](double part, double whole) {
@@ -160,7 +160,7 @@ int BenchDeviceCommand(const po::variables_map& values, const BenchOptions& opti
         if (output) {
           rows.push_back({{"name", r.name}, {"left_out", r.left_out}});
         } else {
-          fmt::print("{:<30} left out: {}\n", r.name, r.left_out);
+          PrintOut("{:<30} left out: {}\n", r.name, r.left_out);
         }
         return;
       }
@@ -176,11 +176,11 @@ int BenchDeviceCommand(const po::variables_map& values, const BenchOptions& opti
                         {"resident", r.resident}});
         return;
       }
-      fmt::print("{:<30} {:>8} {:>6} {:>10.4g} {:>12.6g} {:>9.4g} {:>8} {:>8} {:>6} KB{}\n", r.name,
-                 r.replicas, r.steps, r.window_seconds, r.steps_per_second, r.gflops,
-                 share(r.gflops, speed.gflops),
-                 share(static_cast<double>(r.launches) * speed.launch_seconds, r.window_seconds),
-                 r.shared_bytes / 1024, r.resident ? "" : ", state outside");
+      PrintOut("{:<30} {:>8} {:>6} {:>10.4g} {:>12.6g} {:>9.4g} {:>8} {:>8} {:>6} KB{}\n", r.name,
+               r.replicas, r.steps, r.window_seconds, r.steps_per_second, r.gflops,
+               share(r.gflops, speed.gflops),
+               share(static_cast<double>(r.launches) * speed.launch_seconds, r.window_seconds),
+               r.shared_bytes / 1024, r.resident ? "" : ", state outside");
       std::fflush(stdout);
     });
   });
@@ -219,24 +219,24 @@ double Peak(int threads) {
 }
 
 void PrintMachine(const Machine& machine) {
-  fmt::print("{}, {}, FMA peak {:.1f} GFLOP/s on one thread, {:.1f} on {}\n\n", machine.cpu,
-             machine.isa, machine.peak_gflops_1, machine.peak_gflops_all, machine.threads);
-  fmt::print("{:<28} {:>7} {:>12} {:>10} {:>9} {:>7} {:>12} {:<12} {:>8}\n", "workload", "threads",
-             "seconds", "MFLOP", "GFLOP/s", "of peak", "per second", "", "memory");
+  PrintOut("{}, {}, FMA peak {:.1f} GFLOP/s on one thread, {:.1f} on {}\n\n", machine.cpu,
+           machine.isa, machine.peak_gflops_1, machine.peak_gflops_all, machine.threads);
+  PrintOut("{:<28} {:>7} {:>12} {:>10} {:>9} {:>7} {:>12} {:<12} {:>8}\n", "workload", "threads",
+           "seconds", "MFLOP", "GFLOP/s", "of peak", "per second", "", "memory");
 }
 
 void PrintResult(const BenchResult& r) {
   if (!r.skipped.empty() || !r.failed.empty()) {
-    fmt::print("{:<28} {}: {}\n", r.name, r.failed.empty() ? "skipped" : "failed",
-               r.failed.empty() ? r.skipped : r.failed);
+    PrintOut("{:<28} {}: {}\n", r.name, r.failed.empty() ? "skipped" : "failed",
+             r.failed.empty() ? r.skipped : r.failed);
     return;
   }
   const std::string fraction = r.flop > 0 ? fmt::format("{:.1f} %", 100 * r.fraction_of_peak) : "";
   const std::string gflops = r.flop > 0 ? fmt::format("{:.1f}", r.gflops) : "";
   const std::string flop = r.flop > 0 ? fmt::format("{:.4g}", r.flop / 1e6) : "";
-  fmt::print("{:<28} {:>7} {:>12.4g} {:>10} {:>9} {:>7} {:>12.6g} {:<12} {:>5.0f} MB\n", r.name,
-             r.threads, r.seconds, flop, gflops, fraction, r.per_second, r.unit,
-             static_cast<double>(r.peak_memory_bytes) / 1e6);
+  PrintOut("{:<28} {:>7} {:>12.4g} {:>10} {:>9} {:>7} {:>12.6g} {:<12} {:>5.0f} MB\n", r.name,
+           r.threads, r.seconds, flop, gflops, fraction, r.per_second, r.unit,
+           static_cast<double>(r.peak_memory_bytes) / 1e6);
 }
 
 nlohmann::ordered_json ToJson(const Machine& machine) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lopt/base/isa.h"
+#include "lopt/base/print.h"
 #include "lopt/estimators/registry.h"
 #include "lopt/lopt/registry.h"
 #include "lopt/tasks/registry.h"
@@ -88,18 +89,18 @@ int CheckCommand(const std::vector<std::string>& arguments) {
       "  lopt check --optimizer MLPLOpt --task QuadraticTask\n");
   if (!values) return kExitDone;
   if (values->contains("list")) {
-    fmt::print("{}", ListOfChecks());
+    PrintOut("{}", ListOfChecks());
     return kExitDone;
   }
   OutcomeCounts total;
   const double start = checks::SecondsNow();
   RunRequest(ReadRequest(*values), [&](const CheckedThing& thing) {
-    fmt::print("{}", OutcomeTable(thing));
+    PrintOut("{}", OutcomeTable(thing));
     std::fflush(stdout);
     total += Count(thing.outcomes);
   });
-  fmt::print("{} checks passed, {} failed, {} left out, on {} in {:.1f} s\n", total.passed,
-             total.failed, total.left_out, CurrentIsa(), checks::SecondsNow() - start);
+  PrintOut("{} checks passed, {} failed, {} left out, on {} in {:.1f} s\n", total.passed,
+           total.failed, total.left_out, CurrentIsa(), checks::SecondsNow() - start);
   return total.failed == 0 ? kExitDone : kExitError;
 }
 

@@ -7,6 +7,7 @@
 
 #include "lopt/base/device.h"
 #include "lopt/base/parallel.h"
+#include "lopt/base/print.h"
 #include "lopt/tools/command_line.h"
 #include "lopt/tools/commands.h"
 #include "lopt/tools/cores.h"
@@ -44,29 +45,29 @@ int VerifyKernelsCommand(const std::vector<std::string>& arguments) {
         "verify-kernels: --device 'cpu' is what kernels are compared with; choose "
         "cuda, cuda:<number of a GPU> or emulated");
   }
-  fmt::print("{}: {}\n\n", device->name(), device->description());
-  fmt::print("{:<9} {:<9} {:<9} {:<9} {:>6} {:>6}  {}\n", "losses", "numbers", "tolerance", "",
-             "steps", "of", "kernel");
+  PrintOut("{}: {}\n\n", device->name(), device->description());
+  PrintOut("{:<9} {:<9} {:<9} {:<9} {:>6} {:>6}  {}\n", "losses", "numbers", "tolerance", "",
+           "steps", "of", "kernel");
   int failed = 0;
   ThreadPool(AvailableCores()).Run([&] {
     CompareKernels(*device, steps, [&](const KernelComparison& c) {
       if (!c.left_out.empty()) {
-        fmt::print("left out: {} on {}\n  {}\n", c.kernel, c.on, c.left_out);
+        PrintOut("left out: {} on {}\n  {}\n", c.kernel, c.on, c.left_out);
         return;
       }
       failed += c.passed() ? 0 : 1;
       const char* word = c.passed() ? "" : c.error.empty() && !c.repeats ? "OTHER" : "FAILED";
-      fmt::print("{:<9.2g} {:<9.2g} {:<9.2g} {:<9} {:>6} {:>6}  {} on {}\n", c.losses, c.numbers,
-                 c.tolerance, word, c.steps, c.replicas, c.kernel, c.on);
-      if (!c.error.empty()) fmt::print("  {}\n", c.error);
+      PrintOut("{:<9.2g} {:<9.2g} {:<9.2g} {:<9} {:>6} {:>6}  {} on {}\n", c.losses, c.numbers,
+               c.tolerance, word, c.steps, c.replicas, c.kernel, c.on);
+      if (!c.error.empty()) PrintOut("  {}\n", c.error);
       std::fflush(stdout);
     });
   });
-  fmt::print(
+  PrintOut(
       "\nLargest differences from the host, relative to the largest number of a kind{}\n",
       failed == 0 ? "; all are inside their tolerances, and second runs have the same bits." : ".");
   if (failed > 0) {
-    fmt::print("{} kernels FAILED (OTHER: a second run has other bits).\n", failed);
+    PrintOut("{} kernels FAILED (OTHER: a second run has other bits).\n", failed);
   }
   return failed == 0 ? kExitDone : kExitError;
 }

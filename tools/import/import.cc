@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lopt/base/arrays.h"
+#include "lopt/base/print.h"
 #include "lopt/lopt/registry.h"
 #include "lopt/lopt/theta_file.h"
 #include "lopt/tools/build_info.h"
@@ -83,7 +84,7 @@ int ImportCommand(const std::vector<std::string>& arguments) {
                 {theta_file.theta.data(), static_cast<size_t>(theta_file.theta.size())});
   theta_file.version = GetBuildInfo().version;
   WriteThetaFile(out, theta_file);
-  fmt::print("{}: {} numbers of a {}\n", out, layout.size(), theta_file.learned_optimizer.Type());
+  PrintOut("{}: {} numbers of a {}\n", out, layout.size(), theta_file.learned_optimizer.Type());
   return kExitDone;
 }
 

@@ -1,6 +1,5 @@
 #include "lopt/tools/launch/rank_guard.h"
 
-#include <fmt/core.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include <optional>
 
 #include "lopt/base/platform.h"
+#include "lopt/base/print.h"
 #include "lopt/base/process_identity.h"
 #include "lopt/learner/run/status_file.h"
 #include "lopt/tools/commands.h"
@@ -79,7 +79,7 @@ int GuardRank(const std::string& out_dir, const std::vector<std::string>& progra
     WriteRankEnd(out_dir,
                  {.rank = RankInEnvironment(), .host = HostName(), .end = end, .stopped = stopped});
   } catch (const std::exception& error) {
-    fmt::print(stderr, "lopt launch: {}\n", error.what());
+    PrintErr("lopt launch: {}\n", error.what());
   }
   if (end.by_signal) DieOf(end.exit_code - 128);
   return end.exit_code;

@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "lopt/base/error.h"
+#include "lopt/base/print.h"
 #include "lopt/base/run_lock.h"
 #include "lopt/learner/run/checkpoint.h"
 #include "lopt/learner/run/run_directory.h"
@@ -44,7 +45,7 @@ double Now() {
 
 template <class... Args>
 void Say(fmt::format_string<Args...> format, Args&&... args) {
-  fmt::print(stderr, "lopt launch: {}\n", fmt::format(format, std::forward<Args>(args)...));
+  PrintErr("lopt launch: {}\n", fmt::format(format, std::forward<Args>(args)...));
 }
 
 // The run in the output directory, as far as it is this launch's own.

@@ -11,6 +11,7 @@
 
 #include "lopt/base/error.h"
 #include "lopt/base/file.h"
+#include "lopt/base/print.h"
 #include "lopt/base/record.h"
 #include "lopt/tools/build_info.h"
 #include "lopt/tools/command_line.h"
@@ -133,8 +134,8 @@ int ReportCommand(const std::vector<std::string>& arguments) {
   }
   const WrittenReport report = WriteReport((*values)["directory"].as<std::vector<std::string>>(),
                                            TextOption(*values, "out").value_or(""));
-  for (const std::string& damage : report.damage) fmt::print(stderr, "lopt: {}\n", damage);
-  fmt::print("{}\n", report.path);
+  for (const std::string& damage : report.damage) PrintErr("lopt: {}\n", damage);
+  PrintOut("{}\n", report.path);
   return kExitDone;
 }
 

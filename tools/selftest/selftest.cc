@@ -23,6 +23,7 @@
 #include "lopt/base/isa.h"
 #include "lopt/base/key.h"
 #include "lopt/base/npz.h"
+#include "lopt/base/print.h"
 #include "lopt/base/program_files.h"
 #include "lopt/base/safetensors.h"
 #include "lopt/base/workspace.h"
@@ -68,7 +69,7 @@ class Skipped : public Error {
 // The checks with their results, a line for each as it ends.
 class Table {
  public:
-  Table() { fmt::print("{:<61} {:<8} {:>9}\n", "check", "result", "seconds"); }
+  Table() { PrintOut("{:<61} {:<8} {:>9}\n", "check", "result", "seconds"); }
 
   void Check(const std::string& name, const std::function<void()>& check) {
     const auto start = std::chrono::steady_clock::now();
@@ -87,8 +88,8 @@ class Table {
     }
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     ++checks_;
-    fmt::print("{:<61} {:<8} {:>9.2f}\n", name, result, seconds.count());
-    if (!reason.empty()) fmt::print("{}", Wrapped("      ", reason));
+    PrintOut("{:<61} {:<8} {:>9.2f}\n", name, result, seconds.count());
+    if (!reason.empty()) PrintOut("{}", Wrapped("      ", reason));
     std::fflush(stdout);
   }
 
@@ -96,10 +97,10 @@ class Table {
   int Finish() const {
     const std::string skipped = skipped_ > 0 ? fmt::format(", {} skipped", skipped_) : "";
     if (failed_ > 0) {
-      fmt::print("{} of {} checks failed{}\n", failed_, checks_, skipped);
+      PrintOut("{} of {} checks failed{}\n", failed_, checks_, skipped);
       return kExitError;
     }
-    fmt::print("{} checks passed{}\n", checks_ - skipped_, skipped);
+    PrintOut("{} checks passed{}\n", checks_ - skipped_, skipped);
     return kExitDone;
   }
 
@@ -294,14 +295,14 @@ int SelftestCommand(const std::vector<std::string>& arguments) {
   const auto values = ParseCommandLine(arguments, options, "", 0, kSynopsis, kExamples);
   if (!values) return kExitDone;
   if (values->contains("print-known")) {
-    fmt::print("{}", PrintKnown());
+    PrintOut("{}", PrintKnown());
     return kExitDone;
   }
 
   const QuietLog quiet;
   const ScratchDirectory scratch("selftest");
   const std::string best = CurrentIsa();
-  fmt::print("lopt {} on {}\n", VersionAndCommit(GetBuildInfo()), fmt::join(SupportedIsas(), ", "));
+  PrintOut("lopt {} on {}\n", VersionAndCommit(GetBuildInfo()), fmt::join(SupportedIsas(), ", "));
   Table table;
   std::vector<float> on_best;
   table.Check("files: what is written is read", [&] { CheckFiles(scratch); });

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lopt/base/isa.h"
+#include "lopt/base/print.h"
 #include "lopt/tools/command_line.h"
 #include "lopt/tools/commands.h"
 #include "lopt/tools/simulate/schedule.h"
@@ -64,32 +65,32 @@ int SimulateCommand(const std::vector<std::string>& arguments) {
   double simulated = 0;
   for (int64_t i = 0; i < count; ++i) {
     if (i > 0 && i % kProgress == 0) {
-      fmt::print("{} of {} schedules, {} failed\n", i, count, failed);
+      PrintOut("{} of {} schedules, {} failed\n", i, count, failed);
       std::fflush(stdout);
     }
     const ScheduleResult result =
         RunSchedule({.seed = static_cast<uint64_t>(seed + i), .trace = trace});
-    fmt::print("{}", result.trace);
+    PrintOut("{}", result.trace);
     attempts += result.attempts;
     deaths += result.deaths;
     simulated += result.seconds;
     if (result.violation.empty()) continue;
     ++failed;
-    fmt::print("seed {}: {}\n", seed + i, result.violation);
-    if (!trace) fmt::print("  to see it: lopt simulate --seed {} --trace\n", seed + i);
+    PrintOut("seed {}: {}\n", seed + i, result.violation);
+    if (!trace) PrintOut("  to see it: lopt simulate --seed {} --trace\n", seed + i);
     std::fflush(stdout);
   }
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  fmt::print(
+  PrintOut(
       "{} schedules with {} starts of the job, of which faults ended {}; {:.0f} simulated seconds "
       "in {:.1f}, {:.0f} schedules/s\n",
       count, attempts, deaths, simulated, seconds.count(),
       static_cast<double>(count) / seconds.count());
   if (failed == 0) {
-    fmt::print("All invariants hold.\n");
+    PrintOut("All invariants hold.\n");
     return kExitDone;
   }
-  fmt::print("An invariant does not hold in {} of them.\n", failed);
+  PrintOut("An invariant does not hold in {} of them.\n", failed);
   return kExitError;
 }
 
