@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <deque>
 #include <mutex>
+#include <random>
 #include <thread>
 #include <utility>
 
@@ -99,15 +100,15 @@ class SystemEnvironment final : public Environment {
   FileSystem& files() override { return SystemFiles(); }
   std::string HostName() override { return lopt::HostName(); }
   int64_t ProcessId() override { return ::getpid(); }
-  uint64_t UniqueNumber() override { return unique_number_++; }
+  uint64_t UniqueNumber() override {
+    std::random_device random;
+    return uint64_t{random()} << 32 | random();
+  }
   ProcessIdentity ThisProcess() override { return lopt::ThisProcess(); }
   std::optional<bool> StillRuns(const ProcessIdentity& process) override {
     return lopt::StillRuns(process);
   }
   void Say(std::string_view line) override { PrintErr("lopt: {}\n", line); }
-
- private:
-  std::atomic<uint64_t> unique_number_ = 0;
 };
 
 }  // namespace

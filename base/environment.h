@@ -45,7 +45,7 @@ class Environment {
   virtual FileSystem& files() = 0;
   virtual std::string HostName() = 0;
   virtual int64_t ProcessId() = 0;
-  // Another at each call in this process: for names that no other writer has.
+  // Another at each call, which nobody can guess: for names that no other writer has.
   virtual uint64_t UniqueNumber() = 0;
   virtual ProcessIdentity ThisProcess() = 0;
   virtual std::optional<bool> StillRuns(const ProcessIdentity& process) = 0;

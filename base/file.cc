@@ -59,7 +59,7 @@ void ReadInto(const std::string& path, Content* content) {
   content->resize(used);
 }
 
-// A name beside `path` that no other writer of this machine uses at the same time.
+// A name beside `path` that no other writer uses and that nobody can guess, to put a link there.
 std::string TemporaryName(const std::string& path) {
   Environment& environment = Environment::Current();
   return fmt::format("{}.tmp.{}.{}", path, environment.ProcessId(), environment.UniqueNumber());
@@ -106,7 +106,7 @@ std::string ReadTextFile(const std::string& path) {
 
 void WriteFile(const std::string& path, std::span<const std::byte> bytes, Flush flush) {
   const std::string temporary = TemporaryName(path);
-  OpenFile file(temporary, OpenFor::kReplace, "cannot write", path);
+  OpenFile file(temporary, OpenFor::kMake, "cannot write", path);
   int error = file.Write(bytes);
   if (error == 0 && flush == Flush::kToDisk) {
     error = -Files().Flush(file.number());

@@ -34,6 +34,8 @@ int FlagsFor(OpenFor what) {
       return O_RDONLY;
     case OpenFor::kReplace:
       return O_WRONLY | O_CREAT | O_TRUNC;
+    case OpenFor::kMake:
+      return O_WRONLY | O_CREAT | O_EXCL;
     case OpenFor::kAppend:
       return O_RDWR | O_CREAT | O_APPEND;
     case OpenFor::kDirectory:

@@ -20,9 +20,15 @@ struct FileStatus {
 enum class OpenFor {
   kRead,
   kReplace,   // write from the beginning, to a file made or emptied
+  kMake,      // write to a file that is made; EEXIST where there is one, or a link
   kAppend,    // read, and write at the end, to a file that is made where there is none
   kDirectory  // flush or lock a directory
 };
+
+// Whether it may change a file.
+constexpr bool Writes(OpenFor what) {
+  return what == OpenFor::kReplace || what == OpenFor::kMake || what == OpenFor::kAppend;
+}
 
 // The calls of the system by which runs read and write, each as the system means it. A result is 0
 // or more, or minus the system's error number. base/file.h is made of them and says in words what

@@ -19,15 +19,15 @@ struct CloseGz {
 
 }  // namespace
 
-std::vector<uint8_t> ReadGzipFile(const std::string& path, size_t largest) {
+std::vector<uint8_t> ReadGzipHead(const std::string& path, size_t count) {
   const std::unique_ptr<gzFile_s, CloseGz> file(gzopen(path.c_str(), "rb"));
   Require(file != nullptr, "{}: cannot be read: {}", path, std::strerror(errno));
   constexpr size_t kPiece = 1 << 20;
   gzbuffer(file.get(), kPiece / 4);
   std::vector<uint8_t> bytes;
   size_t used = 0;
-  while (true) {
-    bytes.resize(used + kPiece + used / 2);
+  while (used < count) {
+    bytes.resize(std::min(count, used + kPiece + used / 2));
     const int got = gzread(file.get(), bytes.data() + used,
                            static_cast<unsigned>(std::min(bytes.size() - used, size_t{1} << 30)));
     int status = Z_OK;
@@ -37,10 +37,15 @@ std::vector<uint8_t> ReadGzipFile(const std::string& path, size_t largest) {
     Require(got >= 0, "{}: the gzip data is damaged: {}", path, reason);
     if (got == 0) break;
     used += static_cast<size_t>(got);
-    Require(used <= largest, "{}: more than {} bytes, the most that a file of data may have", path,
-            largest);
   }
   bytes.resize(used);
+  return bytes;
+}
+
+std::vector<uint8_t> ReadGzipFile(const std::string& path, size_t largest) {
+  std::vector<uint8_t> bytes = ReadGzipHead(path, largest + 1);
+  Require(bytes.size() <= largest, "{}: more than {} bytes, the most that a file of data may have",
+          path, largest);
   return bytes;
 }
 

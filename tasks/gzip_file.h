@@ -14,6 +14,10 @@ inline constexpr size_t kLargestDataFile = size_t{1} << 32;
 // read, its gzip data is damaged or ends too early, or it has more than `largest` bytes.
 std::vector<uint8_t> ReadGzipFile(const std::string& path, size_t largest = kLargestDataFile);
 
+// The first `count` bytes of a file, unpacked if it is gzipped, or all of them if there are fewer:
+// no more is unpacked. Throws Error as ReadGzipFile does.
+std::vector<uint8_t> ReadGzipHead(const std::string& path, size_t count);
+
 // The path of the file of this name in a directory, or of the same with .gz; empty if there is
 // neither.
 std::string FindFileOrGzipped(const std::string& directory, const std::string& name);

@@ -45,9 +45,8 @@ std::optional<RawImages> ReadPair(const std::string& directory, const std::strin
 
 IdxFile ReadIdx(const std::string& path, int rank) {
   IdxFile idx;
-  idx.values = ReadGzipFile(path);
-  const std::span<const uint8_t> bytes = idx.values;
   const size_t header = 4 * (1 + static_cast<size_t>(rank));
+  const std::vector<uint8_t> bytes = ReadGzipHead(path, header);
   Require(bytes.size() >= header,
           "{}: {} bytes are too few for the header of an IDX file with {} dimensions", path,
           bytes.size(), rank);
@@ -57,20 +56,22 @@ IdxFile ReadIdx(const std::string& path, int rank) {
           "{}: starts with magic number {:#010x}, wanted {:#010x} (IDX, unsigned "
           "bytes, {} dimensions)",
           path, magic, wanted, rank);
-  const uint64_t data = bytes.size() - header;
   uint64_t size = 1;
-  bool fits = true;
   for (int i = 0; i < rank; ++i) {
-    const uint64_t dimension = BigEndian(bytes.subspan(4 * (1 + static_cast<size_t>(i))));
+    const uint64_t dimension =
+        BigEndian(std::span(bytes).subspan(4 * (1 + static_cast<size_t>(i)), 4));
     idx.shape.push_back(static_cast<int64_t>(dimension));
-    size *= dimension;
-    if (size > data) {
-      fits = false;
-      size = data + 1;
-    }
+    // Beyond the largest file the product may not fit into 64 bits.
+    size = size > kLargestDataFile ? size : size * dimension;
   }
-  Require(fits && size == data, "{}: the header says {} bytes of data, but {} follow it", path,
-          ToString(idx.shape), data);
+  Require(size <= kLargestDataFile,
+          "{}: the header says {} bytes of data; the most that a file of data may have are {}",
+          path, ToString(idx.shape), kLargestDataFile);
+  // One more than the header says is enough to see that there are too many.
+  idx.values = ReadGzipHead(path, header + size + 1);
+  const uint64_t data = idx.values.size() - header;
+  Require(size == data, "{}: the header says {} bytes of data, but {}{} follow it", path,
+          ToString(idx.shape), data > size ? "at least " : "", data);
   idx.values.erase(idx.values.begin(), idx.values.begin() + static_cast<int64_t>(header));
   return idx;
 }

@@ -90,6 +90,18 @@ TEST_CASE("A run whose outputs are lost does all the rest") {
   CHECK(std::filesystem::exists(path("eval") + "/table.md"));
 }
 
+TEST_CASE("A limit of the size of files is an error that names the file") {
+  const TempDirectory directory;
+  const FinishedProcess finished = RunProcess(
+      {"/bin/sh", "-c",
+       "ulimit -f 1; exec '" + BuildPath("lopt") +
+           "' meta-train --preset smoke --threads 1 --out " + directory.path() + "/run"});
+  INFO(finished.errors);
+  CHECK(finished.exit_code == 1);
+  CHECK(finished.errors.find("cannot write " + directory.path() + "/run/") != std::string::npos);
+  CHECK(finished.errors.find("File too large") != std::string::npos);
+}
+
 TEST_CASE("A reader that has seen enough is no error") {
   const FinishedProcess head = RunProcess(
       {"/bin/sh", "-c", "{ '" + BuildPath("lopt") + "' describe; echo $? >&2; } | head -n 1"});

@@ -1,3 +1,5 @@
+#include <csignal>
+
 #include "lopt/tools/commands.h"
 #include "lopt/tools/hang_up.h"
 #include "lopt/tools/stop_signal.h"
@@ -6,6 +8,8 @@ namespace {
 
 // Before any library begins, and so before a signal can come to a program without a handler.
 void BeginSignals(int argc, char** argv, char** /*environment*/) {
+  // A file that would become longer than `ulimit -f` allows is an error of the write.
+  std::signal(SIGXFSZ, SIG_IGN);
   lopt::NoteHangUp();
   lopt::CatchEarlySignals(argc > 1 ? argv[1] : nullptr);
 }

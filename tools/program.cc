@@ -65,6 +65,16 @@ int RunAndReport(const std::vector<std::string>& words) {
   } catch (const UsageError& error) {
     PrintErr("lopt: {}\n", error.what());
     return kExitUsage;
+  } catch (const std::system_error& error) {
+    if (error.code() == std::errc::resource_unavailable_try_again) {
+      PrintErr(
+          "lopt: no more threads or processes can be started ({}); limits are `ulimit -u`, "
+          "and pids.max of a container\n",
+          error.what());
+    } else {
+      PrintErr("lopt: {}\n", error.what());
+    }
+    return kExitError;
   } catch (const std::exception& error) {
     PrintErr("lopt: {}\n", error.what());
     return kExitError;

@@ -61,7 +61,8 @@ int Disk::Open(const std::string& path, OpenFor what) {
   if (path == "/") place = {.directory = root_, .node = root_};
   if (!place) return -ENOENT;
   NodePtr node = place->node;
-  const bool writes = what == OpenFor::kReplace || what == OpenFor::kAppend;
+  if (node && what == OpenFor::kMake) return -EEXIST;
+  const bool writes = Writes(what);
   if (!node) {
     if (!writes) return -ENOENT;
     node = NewNode(false);

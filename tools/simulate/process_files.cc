@@ -30,8 +30,7 @@ auto ProcessFiles::Do(Kind kind, std::string_view what, std::string_view path, c
 }
 
 int ProcessFiles::Open(const std::string& path, OpenFor what) {
-  const bool writes = what == OpenFor::kReplace || what == OpenFor::kAppend;
-  const int descriptor = Do(writes ? Kind::kWrites : Kind::kReads, "opens", path,
+  const int descriptor = Do(Writes(what) ? Kind::kWrites : Kind::kReads, "opens", path,
                             [&] { return disk_->Open(path, what); });
   return descriptor;
 }
