@@ -81,9 +81,12 @@ int64_t Experiment::TrainedHorizon(int64_t outer_steps) const {
 }
 
 ThetaFile Experiment::ThetaOf(const LearnerState& state, std::string version) const {
+  // Who writes checkpoints changes nothing about theta, and an elastic learner sets it by itself.
+  MetaTrainConfig about = config;
+  about.gather_checkpoints = MetaTrainConfig().gather_checkpoints;
   return {.learned_optimizer = LearnedOptimizerConfig(),
           .theta = state.theta,
-          .config = resolved,
+          .config = WriteOptions("", about),
           .seed = config.seed,
           .meta_steps = state.outer_step,
           .trained_horizon = TrainedHorizon(state.outer_step),

@@ -90,6 +90,34 @@ TEST_CASE("A run whose outputs are lost does all the rest") {
   CHECK(std::filesystem::exists(path("eval") + "/table.md"));
 }
 
+TEST_CASE("A run says whether there are weights of a lowest held-out loss") {
+  const TempDirectory directory;
+  const auto run = [&](const std::string& words) {
+    return Shell(
+               "meta-train --preset smoke --threads 1 --overwrite --set eval_steps=2 "
+               "--set eval_seeds=1 --out " +
+               directory.path() + "/run " + words)
+        .output;
+  };
+  CHECK(run("--set eval_every=10").find("The weights of the lowest held-out loss are in ") !=
+        std::string::npos);
+  CHECK(run("--set eval_every=1000")
+            .find("There are no weights of the lowest held-out loss: no update was a multiple of "
+                  "eval_every\n") != std::string::npos);
+}
+
+TEST_CASE("A theta file is the same whether the first process gathers checkpoints or not") {
+  const TempDirectory directory;
+  const auto theta = [&](const std::string& gather) {
+    const std::string out = directory.path() + "/" + gather;
+    REQUIRE(Shell("meta-train --preset smoke --threads 1 --set gather_checkpoints=" + gather +
+                  " --out " + out)
+                .exit_code == 0);
+    return ReadTextFile(out + "/theta.safetensors");
+  };
+  CHECK(theta("true") == theta("false"));
+}
+
 TEST_CASE("A limit of the size of files is an error that names the file") {
   const TempDirectory directory;
   const FinishedProcess finished = RunProcess(

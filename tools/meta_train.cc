@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "lopt/base/file.h"
 #include "lopt/base/isa.h"
 #include "lopt/base/print.h"
 #include "lopt/learner/elastic/elastic_transport.h"
@@ -246,8 +247,14 @@ int Train(const po::variables_map& values, Transport* transport,
   }
   PrintOut("The weights are in {}\n", result.theta_path);
   if (config.eval_every > 0) {
-    PrintOut("The weights of the lowest held-out loss are in {}/theta_best.safetensors\n",
-             options.out_dir);
+    const std::string best = options.out_dir + "/theta_best.safetensors";
+    if (Exists(best)) {
+      PrintOut("The weights of the lowest held-out loss are in {}\n", best);
+    } else {
+      PrintOut("There are no weights of the lowest held-out loss: {}\n",
+               config.meta_steps < config.eval_every ? "no update was a multiple of eval_every"
+                                                     : "no held-out loss was a finite number");
+    }
   }
   return kExitDone;
 }
