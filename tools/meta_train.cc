@@ -251,9 +251,7 @@ int Train(const po::variables_map& values, Transport* transport,
     if (Exists(best)) {
       PrintOut("The weights of the lowest held-out loss are in {}\n", best);
     } else {
-      PrintOut("There are no weights of the lowest held-out loss: {}\n",
-               config.meta_steps < config.eval_every ? "no update was a multiple of eval_every"
-                                                     : "no held-out loss was a finite number");
+      PrintOut("There are no weights of the lowest held-out loss: none was a finite number\n");
     }
   }
   return kExitDone;
