@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -40,8 +41,7 @@ void Add(std::vector<RunResult>* results, const std::string& task, const std::st
   }
 }
 
-const SummaryRow& RowOf(const Summary& summary, const std::string& task,
-                        const std::string& optimizer) {
+const SummaryRow& RowOf(const Summary& summary, std::string_view task, std::string_view optimizer) {
   const auto found = std::ranges::find_if(summary.rows, [&](const SummaryRow& row) {
     return row.task == task && row.optimizer == optimizer;
   });
@@ -49,7 +49,7 @@ const SummaryRow& RowOf(const Summary& summary, const std::string& task,
   return *found;
 }
 
-const AggregateRow& AggregateOf(const Summary& summary, const std::string& optimizer) {
+const AggregateRow& AggregateOf(const Summary& summary, std::string_view optimizer) {
   const auto found = std::ranges::find(summary.aggregate, optimizer, &AggregateRow::optimizer);
   REQUIRE(found != summary.aggregate.end());
   return *found;

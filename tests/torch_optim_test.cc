@@ -123,11 +123,19 @@ double Difference(const torch::Tensor& a, const torch::Tensor& b) {
       .item<double>();
 }
 
+// A pointer as text, or such a text: LibTorch 2 has one and LibTorch 1 the other as keys of states.
+template <class Key>
+std::string KeyText(const Key& key) {
+  std::ostringstream text;
+  text << key;
+  return text.str();
+}
+
 int64_t StepsOf(LearnedOptimizer& optimizer, size_t index) {
+  const void* param = optimizer.param_groups()[0].params()[index].unsafeGetTensorImpl();
   for (const auto& [key, state] : optimizer.state()) {
-    std::ostringstream text;
-    text << optimizer.param_groups()[0].params()[index].unsafeGetTensorImpl();
-    if (key == text.str()) return static_cast<LearnedOptimizerParamState&>(*state).step();
+    if (KeyText(key) == KeyText(param))
+      return static_cast<LearnedOptimizerParamState&>(*state).step();
   }
   return 0;
 }

@@ -79,7 +79,7 @@ int64_t WindowsPerUpdate(const SmallRunKind& kind) {
   return (kind.async ? kAsyncBatch : config.workers) * config.windows_per_update;
 }
 
-const UndisturbedRun& Undisturbed(const SmallRunKind& kind) {
+const UndisturbedRun& Undisturbed(SmallRunKind kind) {
   thread_local std::map<SmallRunKind, UndisturbedRun> runs;
   const auto known = runs.find(kind);
   return known != runs.end() ? known->second : runs[kind] = RunUndisturbed(kind);

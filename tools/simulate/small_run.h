@@ -38,7 +38,7 @@ struct UndisturbedRun {
   std::string metrics;
   int64_t steps_per_window = 0;  // inner steps
 };
-const UndisturbedRun& Undisturbed(const SmallRunKind& kind);
+const UndisturbedRun& Undisturbed(SmallRunKind kind);
 
 // The lines of metrics.jsonl without what was lost with processes that died: all else is the same
 // in an undisturbed run.
