@@ -173,8 +173,11 @@ void MakeDirectories(const std::string& path) {
     MakeDirectories(fs::path(path).parent_path());
     error = -Files().MakeDirectory(path);
   }
-  RequireDone(error == EEXIST && IsDirectory(path) ? 0 : error, "cannot create the directory {}",
-              path);
+  if (error == EEXIST && !IsDirectory(path)) {
+    Fail("cannot create the directory {}: {}", path,
+         Exists(path) ? "a file has this name" : "it is a link to a place that is not there");
+  }
+  RequireDone(error == EEXIST ? 0 : error, "cannot create the directory {}", path);
 }
 
 void RenameFile(const std::string& from, const std::string& to) {

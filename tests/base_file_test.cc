@@ -152,6 +152,19 @@ TEST_CASE("A full disk leaves the old file as it was and no temporary one") {
   CHECK(ReadTextFile(path) == std::string(100000, 'x'));
 }
 
+TEST_CASE("A directory that cannot be made says what is in its place") {
+  const TemporaryDirectory directory;
+  MakeDirectories(directory / "a/b");
+  MakeDirectories(directory / "a/b");
+  WriteTextFile(directory / "file", "text");
+  CHECK(MessageOf([&] { MakeDirectories(directory / "file"); }) ==
+        "cannot create the directory " + directory.path() + "/file: a file has this name");
+  std::filesystem::create_symlink("nowhere", directory / "link");
+  CHECK(MessageOf([&] { MakeDirectories(directory / "link"); }) ==
+        "cannot create the directory " + directory.path() +
+            "/link: it is a link to a place that is not there");
+}
+
 TEST_CASE("A directory can be flushed, and what is none cannot") {
   const TemporaryDirectory directory;
   SyncDirectory(directory.path());
