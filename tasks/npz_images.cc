@@ -71,6 +71,13 @@ std::optional<RawImages> NpzSet(const std::string& path, const NamedArrays& arra
           "channels]",
           path, images_name, ToString(images.dtype()), ToString(shape));
   if (shape.size() == 3) shape.push_back(1);
+  Require(shape[3] == 1 || shape[3] == 3,
+          "{}: array '{}' of shape {} has {} channels, wanted 1 or 3{}", path, images_name,
+          ToString(images.shape()), shape[3],
+          shape[1] == 1 || shape[1] == 3
+              ? "; they come last, [images, height, width, channels]: turn it by "
+                "transpose(0, 2, 3, 1)"
+              : "");
   Require(NumElements(shape) > 0, "{}: array '{}' of shape {} is empty", path, images_name,
           ToString(images.shape()));
   const Array& labels = arrays.At(labels_name);

@@ -1,8 +1,13 @@
 #include "lopt/tasks/raw_images.h"
 
+#include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <initializer_list>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "lopt/base/error.h"
 #include "lopt/base/key.h"
@@ -37,8 +42,48 @@ void SplitTrainAndTest(int64_t train_count, int64_t test_count,
   splits[3] = {train_count, train_count + test_count};
 }
 
-RawImages JoinSets(const std::string& place, std::optional<RawImages> train,
-                   std::optional<RawImages> test) {
+namespace {
+
+// "2, 5 and 7 more": the first numbers of a list that may be long.
+std::string FirstOf(const std::vector<int>& numbers) {
+  constexpr size_t kShown = 5;
+  const size_t shown = std::min(numbers.size(), kShown);
+  std::string text = fmt::format("{}", fmt::join(std::span(numbers).first(shown), ", "));
+  if (numbers.size() > shown) text += fmt::format(" and {} more", numbers.size() - shown);
+  return text;
+}
+
+// Labels count classes from 0. What nobody can mean is an error, what few mean a warning.
+void CheckLabels(const std::string& place, const RawImages& images) {
+  int64_t counts[256] = {};
+  for (const uint8_t label : images.labels) ++counts[label];
+  const int classes = 1 + *std::ranges::max_element(images.labels);
+  std::vector<int> missing;
+  for (int label = 0; label < classes; ++label) {
+    if (counts[label] == 0) missing.push_back(label);
+  }
+  const int found = classes - static_cast<int>(missing.size());
+  Require(found > 1, "{}: all {} images have the label {}; wanted are images of at least 2 classes",
+          place, images.count, classes - 1);
+  if (missing.empty()) return;
+  spdlog::warn(
+      "{}: labels are wanted from 0 on without a gap, but no image has the label {}: the task has "
+      "{} classes, of which {} occur",
+      place, FirstOf(missing), classes, found);
+}
+
+// Pixels are 0 to 255.
+void CheckPixels(const std::string& place, const RawImages& images) {
+  const auto [least, greatest] = std::ranges::minmax(images.pixels);
+  Require(least < greatest, "{}: all pixels of all images are {}", place, least);
+  if (greatest == 1) {
+    spdlog::warn("{}: the greatest pixel is 1, where 255 is white: are they scaled to [0, 1]?",
+                 place);
+  }
+}
+
+RawImages Joined(const std::string& place, std::optional<RawImages> train,
+                 std::optional<RawImages> test) {
   RawImages all = std::move(train ? *train : *test);
   Require(all.count >= 10, "{}: {} images are too few to be split, wanted at least 10", place,
           all.count);
@@ -57,6 +102,16 @@ RawImages JoinSets(const std::string& place, std::optional<RawImages> train,
   all.count += test->count;
   all.pixels.insert(all.pixels.end(), test->pixels.begin(), test->pixels.end());
   all.labels.insert(all.labels.end(), test->labels.begin(), test->labels.end());
+  return all;
+}
+
+}  // namespace
+
+RawImages JoinSets(const std::string& place, std::optional<RawImages> train,
+                   std::optional<RawImages> test) {
+  RawImages all = Joined(place, std::move(train), std::move(test));
+  CheckLabels(place, all);
+  CheckPixels(place, all);
   return all;
 }
 

@@ -32,8 +32,9 @@ void SplitTrainAndTest(int64_t train_count, int64_t test_count,
                        std::pair<int64_t, int64_t> splits[4]);
 
 // The two sets of a place that has at least one of them, split so. With one set the log says how it
-// was cut. Throws Error that begins with `place` if sizes or channels differ, or a set that is cut
-// has fewer than 10 images.
+// was cut. Throws Error that begins with `place` if sizes or channels differ, a set that is cut has
+// fewer than 10 images, all labels are equal, or all pixels are. Labels that do not occur below the
+// greatest, and pixels of 0 and 1 alone, are logged as a warning.
 RawImages JoinSets(const std::string& place, std::optional<RawImages> train,
                    std::optional<RawImages> test);
 

@@ -1,7 +1,5 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
-#include <spdlog/sinks/ostream_sink.h>
-#include <spdlog/spdlog.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -14,7 +12,6 @@
 #include <limits>
 #include <memory>
 #include <span>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -39,6 +36,7 @@
 #include "tests/learner_fakes.h"
 #include "tests/learner_local_job.h"
 #include "tests/learner_runs.h"
+#include "tests/logged_lines.h"
 #include "tests/temp_directory.h"
 
 namespace lopt {
@@ -778,19 +776,20 @@ TEST_CASE("A theta whose check fails after writing is kept, and the run has fini
           "meta_steps": 1})",
       "test"));
   fickle_since = directory / "run/theta.safetensors";
-  std::ostringstream log;
-  const auto before = spdlog::default_logger();
-  spdlog::set_default_logger(std::make_shared<spdlog::logger>(
-      "test", std::make_shared<spdlog::sinks::ostream_sink_mt>(log)));
-  const MetaTrainResult result = Train(config, directory / "run");
-  spdlog::set_default_logger(before);
+  MetaTrainResult result;
+  std::string log;
+  {
+    const LoggedLines lines;
+    result = Train(config, directory / "run");
+    log = lines.text();
+  }
   CHECK(result.theta_path == fickle_since);
   CHECK_FALSE(result.interrupted);
   for (const std::string& isa : SupportedIsas()) {
     CAPTURE(isa);
-    CHECK(log.str().find("theta.safetensors: the optimizer does not do what it did when the file "
-                         "was written: golden/result/") != std::string::npos);
-    CHECK(log.str().find(" on " + isa + ", which is ") != std::string::npos);
+    CHECK(log.find("theta.safetensors: the optimizer does not do what it did when the file "
+                   "was written: golden/result/") != std::string::npos);
+    CHECK(log.find(" on " + isa + ", which is ") != std::string::npos);
   }
   CHECK_THROWS_AS(ReadThetaFile(fickle_since), Error);
   const std::string path = fickle_since;

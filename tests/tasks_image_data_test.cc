@@ -17,6 +17,7 @@
 #include "lopt/tasks/image_data.h"
 #include "lopt/tasks/image_task.h"
 #include "tests/golden_dir.h"
+#include "tests/logged_lines.h"
 #include "tests/mnist_dir.h"
 
 namespace lopt {
@@ -441,6 +442,41 @@ TEST_CASE("Data sets may be asked for by several threads at once") {
   }
   for (std::thread& thread : threads) thread.join();
   for (const auto& data : got) CHECK(data == got[0]);
+}
+
+// Ten images of 1 x 2 with these labels.
+RawImages TenImages(Bytes labels, Bytes pixels = Bytes(20, 0)) {
+  if (pixels == Bytes(20, 0)) pixels[3] = 200;
+  return {.count = 10,
+          .height = 1,
+          .width = 2,
+          .pixels = std::move(pixels),
+          .labels = std::move(labels),
+          .splits = {}};
+}
+
+TEST_CASE("Images of one class, and images without a pixel that differs, are errors") {
+  CHECK_THROWS_WITH_AS(JoinSets("here", TenImages(Bytes(10, 3)), std::nullopt),
+                       "here: all 10 images have the label 3; wanted are images of at least 2 "
+                       "classes",
+                       Error);
+  CHECK_THROWS_WITH_AS(
+      JoinSets("here", TenImages({0, 1, 0, 1, 0, 1, 0, 1, 0, 1}, Bytes(20, 7)), std::nullopt),
+      "here: all pixels of all images are 7", Error);
+}
+
+TEST_CASE("Labels that begin at 1, and pixels that were scaled, are warned of") {
+  const LoggedLines log;
+  JoinSets("good", TenImages({0, 1, 2, 0, 1, 2, 0, 1, 2, 0}), std::nullopt);
+  CHECK(log.text().find("warning") == std::string::npos);
+  JoinSets("from one", TenImages({1, 2, 3, 1, 2, 3, 1, 2, 3, 1}), std::nullopt);
+  CHECK(log.text().find("from one: labels are wanted from 0 on without a gap, but no image has the "
+                        "label 0: the task has 4 classes, of which 3 occur") != std::string::npos);
+  Bytes scaled(20, 0);
+  scaled[5] = 1;
+  JoinSets("scaled", TenImages({0, 1, 2, 0, 1, 2, 0, 1, 2, 0}, scaled), std::nullopt);
+  CHECK(log.text().find("scaled: the greatest pixel is 1, where 255 is white") !=
+        std::string::npos);
 }
 
 }  // namespace

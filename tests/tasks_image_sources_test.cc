@@ -260,10 +260,20 @@ TEST_CASE("An npz file has one set of images, or Keras' two") {
 TEST_CASE("An npz file with channels") {
   const TempDirectory directory;
   NamedArrays arrays;
-  arrays.Set("images", Array::Of<uint8_t>({10, 1, 2, 3}, Bytes(60)));
-  arrays.Set("labels", Array::Of<int32_t>({10}, std::vector<int32_t>(10, 4)));
+  Bytes pixels(60);
+  pixels[7] = 255;
+  arrays.Set("images", Array::Of<uint8_t>({10, 1, 2, 3}, pixels));
+  arrays.Set("labels",
+             Array::Of<int32_t>({10}, std::vector<int32_t>{0, 1, 0, 1, 0, 1, 0, 1, 0, 1}));
   WriteNpz(directory / "a.npz", arrays);
   CHECK(ReadNpzImages(directory.path()).channels == 3);
+  // Channels first, as PyTorch has them.
+  arrays.Set("images", Array::Of<uint8_t>({10, 3, 1, 2}, pixels));
+  WriteNpz(directory / "a.npz", arrays);
+  CHECK(ErrorOf([&] { ReadNpzImages(directory.path()); }) ==
+        directory.path() +
+            "/a.npz: array 'images' of shape [10, 3, 1, 2] has 2 channels, wanted 1 or 3; they "
+            "come last, [images, height, width, channels]: turn it by transpose(0, 2, 3, 1)");
 }
 
 TEST_CASE("What is wrong with an npz file is an error that names the array") {
