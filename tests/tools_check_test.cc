@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lopt/base/file.h"
@@ -202,6 +203,18 @@ TEST_CASE("A file with one type's config is read, and wrong words are named with
       "lopt: --optimizer LearnableSDG: there is no such file, and no learned optimizer of that "
       "type; the types are MLPLOpt, "));
   CHECK(unknown.errors.ends_with("; did you mean 'LearnableSGD'?\n"));
+}
+
+TEST_CASE("A type in the place of a config file is an error that says the option") {
+  for (const auto& [type, option] : {std::pair{"QuadraticTask", "task"},
+                                     {"NAdamW", "optimizer"},
+                                     {"LogUniformLengthSchedule", "schedule"},
+                                     {"TruncatedPES", "estimator"}}) {
+    const FinishedProcess finished = Lopt({type});
+    CHECK(finished.exit_code == 2);
+    CHECK(finished.errors ==
+          fmt::format("lopt: {} is a type and no file: lopt check --{} {}\n", type, option, type));
+  }
 }
 
 TEST_CASE("Every check is listed with its promise and a header that there is") {

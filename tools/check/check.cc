@@ -3,8 +3,10 @@
 #include <boost/program_options.hpp>
 #include <cstdio>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "lopt/base/file.h"
 #include "lopt/base/isa.h"
 #include "lopt/base/print.h"
 #include "lopt/estimators/registry.h"
@@ -45,6 +47,24 @@ po::options_description CheckCommandOptions() {
   return options;
 }
 
+// Throws UsageError if the word for a config file is the name of a type, and no file.
+void RequireNoType(const std::string& word) {
+  if (Exists(word)) return;
+  const std::pair<const char*, const TypeTable*> kinds[] = {
+      {"task", &TaskRegistry().table()},
+      {"optimizer", &OptimizerRegistry().table()},
+      {"schedule", &ScheduleRegistry().table()},
+      {"estimator", &EstimatorRegistry().table()}};
+  for (const auto& [option, table] : kinds) {
+    for (const TypeEntry& entry : table->entries()) {
+      if (entry.type == word) {
+        throw UsageError(
+            fmt::format("{} is a type and no file: lopt check --{} {}", word, option, word));
+      }
+    }
+  }
+}
+
 CheckRequest ReadRequest(const po::variables_map& values) {
   CheckRequest request;
   request.data_dir = TextOption(values, "data-dir").value_or("");
@@ -52,7 +72,10 @@ CheckRequest ReadRequest(const po::variables_map& values) {
   const auto config = TextOption(values, "config");
   const auto preset = TextOption(values, "preset");
   if (config && preset) throw UsageError("Give a config file or --preset, not both");
-  if (config) AddMetaTraining(Config::Load(*config), &request);
+  if (config) {
+    RequireNoType(*config);
+    AddMetaTraining(Config::Load(*config), &request);
+  }
   if (preset) AddMetaTraining(MetaTrainPresets().Find(*preset), &request);
   const auto read = [&](const char* option, const TypeTable& table, std::vector<Config>* configs) {
     if (!values.contains(option)) return;
