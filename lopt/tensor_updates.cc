@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <cstring>
 #include <utility>
 
 #include "lopt/base/eigen.h"
 #include "lopt/base/error.h"
+#include "lopt/base/finite.h"
 #include "lopt/base/key.h"
 #include "lopt/lopt/registry.h"
 
@@ -24,17 +24,6 @@ template <class Body>
 void ForPieces(int64_t n, const Body& body) {
   ParallelFor((n + kElementsPiece - 1) / kElementsPiece,
               [&](int64_t i) { body(i * kElementsPiece, std::min(n, (i + 1) * kElementsPiece)); });
-}
-
-bool AllFinite(std::span<const float> values) {
-  // All of these bits are set in what is not finite. A comparison of them is in every instruction
-  // set, a maximum is not.
-  constexpr uint32_t kExponent = 0x7f800000;
-  uint32_t found = 0;
-  for (const float value : values) {
-    found |= static_cast<uint32_t>((std::bit_cast<uint32_t>(value) & kExponent) == kExponent);
-  }
-  return found == 0;
 }
 
 // The params after two updates, each with the params as they are for the gradient.
@@ -111,6 +100,8 @@ TensorRules::TensorRules(const Config& learned_optimizer, Eigen::VectorXf theta)
   Require(theta_.size() == optimizer_->theta_layout().size(),
           "LearnedOptimizer: theta has {} numbers, a {} needs {}", theta_.size(),
           learned_optimizer.Type(), optimizer_->theta_layout().size());
+  const std::string bad = DescribeNotFinite(optimizer_->theta_layout(), AsSpan(theta_), "theta/");
+  Require(bad.empty(), "LearnedOptimizer: wanted a theta of finite numbers; {}", bad);
   Require(TreatsTensorsSeparately(*optimizer_, AsSpan(theta_)),
           "LearnedOptimizer: a {} does not treat each tensor by itself, which this class needs",
           learned_optimizer.Type());

@@ -24,7 +24,7 @@ namespace lopt {
 class TensorRules {
  public:
   // `learned_optimizer`: a type of OptimizerRegistry(), with options. Throws Error if theta has not
-  // its size, or it does not treat each tensor by itself.
+  // its size or is not finite, or it does not treat each tensor by itself.
   TensorRules(const Config& learned_optimizer, Eigen::VectorXf theta);
 
   const LearnedOptimizer& optimizer() const { return *optimizer_; }

@@ -13,6 +13,7 @@
 #include "lopt/base/arrays.h"
 #include "lopt/base/eigen.h"
 #include "lopt/base/error.h"
+#include "lopt/base/finite.h"
 #include "lopt/base/safetensors.h"
 #include "lopt/lopt/registry.h"
 
@@ -43,6 +44,11 @@ void CheckTensors(const Layout& layout, const NamedArrays& tensors, const Config
   }
   Require(wanted == got, "{}: the tensors theta/... are not those of {}; wanted: {}; got: {}", path,
           optimizer.Dump(-1), Show(wanted), Show(got));
+}
+
+void CheckFinite(const Layout& layout, std::span<const float> theta, const std::string& path) {
+  const std::string bad = DescribeNotFinite(layout, theta, "theta/");
+  Require(bad.empty(), "{}: weights must be finite numbers; {}", path, bad);
 }
 
 // What two optimizers differ in: options, and tensors of theta.
@@ -126,6 +132,7 @@ ReadFile ReadUnchecked(const std::string& path, const std::optional<Config>& lea
   } catch (const Error& error) {
     Fail("{}: theta: {}", path, error.what());
   }
+  CheckFinite(layout, AsSpan(result.theta), path);
   if (const std::string config = metadata("config"); !config.empty()) {
     result.config = Config::Parse(config, path);
   }
@@ -146,6 +153,7 @@ void WriteThetaFile(const std::string& path, const ThetaFile& theta_file) {
           "{}: theta has {} numbers, the optimizer needs {}", path, theta_file.theta.size(),
           theta_layout.size());
   const std::span<const float> theta = AsSpan(theta_file.theta);
+  CheckFinite(theta_layout, theta, path);
   ArrayFile file;
   file.arrays = ArraysFromRow(theta_layout, theta, "theta/");
   file.metadata = {{"format", kFormat},

@@ -1060,7 +1060,7 @@ class ThetaFile:
                 self.trained_horizon = int(self.metadata["trained_horizon"])
             except ValueError as error:
                 raise ValueError(f"{path}: metadata trained_horizon: {error}") from error
-        self._check_layout(path)
+        self._check_theta(path)
         self._golden = _golden_steps(path, _without("golden/", tensors))
         self.golden_steps = len(self._golden.steps)
         worst = max(self.golden_deviations(), key=lambda found: found.share, default=None)
@@ -1125,7 +1125,7 @@ class ThetaFile:
         nothing does."""
         return self._rule.needs_num_steps(self.learned_optimizer)
 
-    def _check_layout(self, path):
+    def _check_theta(self, path):
         def show(shapes):
             return ", ".join(f"{name} {list(shape)}" for name, shape in sorted(shapes.items()))
 
@@ -1135,6 +1135,12 @@ class ThetaFile:
             raise ValueError(f"{path}: the tensors theta/... are not those of "
                              f"{self.learned_optimizer}; wanted: {show(wanted)}; got: "
                              f"{show(got) or 'none'}")
+        for name, tensor in sorted(self.theta.items()):
+            bad = tensor.isfinite().logical_not().flatten().nonzero().flatten().tolist()
+            if bad:
+                raise ValueError(f"{path}: weights must be finite numbers; theta/{name} "
+                                 f"{list(tensor.shape)} has {len(bad)} that are not, the first is "
+                                 f"{tensor.flatten()[bad[0]].item()} at {bad[0]}")
 
 
 def _fresh_state(theta_file, p):

@@ -126,6 +126,11 @@ TEST_CASE("an optimizer that sees all tensors, and a theta of another size, are 
         "LearnedOptimizer: a RNNMLPLOpt does not treat each tensor by itself, which this class "
         "needs");
   const Config sgd = Config::Parse(R"({"type": "LearnableSGD"})", "test");
+  CHECK(ErrorOf([&] {
+          TensorRules(sgd, Eigen::VectorXf::Constant(1, std::numeric_limits<float>::quiet_NaN()));
+        }) ==
+        "LearnedOptimizer: wanted a theta of finite numbers; theta/log_lr [1] has 1 number that is "
+        "not finite, the first is nan at 0");
   CHECK(ErrorOf([&] { TensorRules(sgd, Eigen::VectorXf(2)); }) ==
         "LearnedOptimizer: theta has 2 numbers, a LearnableSGD needs 1");
 }

@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
 
-#include <cstring>
+#include <filesystem>
 #include <limits>
 #include <string>
 
@@ -12,6 +12,7 @@
 #include "lopt/lopt/learnable.h"
 #include "lopt/lopt/registry.h"
 #include "lopt/lopt/theta_file.h"
+#include "tests/error_of.h"
 #include "tests/golden_dir.h"
 #include "tests/temp_directory.h"
 
@@ -78,14 +79,28 @@ TEST_CASE("A file that does not say what it was trained for has an unknown horiz
   CHECK(read.chosen_on.empty());
 }
 
-TEST_CASE("A theta that is not finite can be written and read") {
+TEST_CASE("A theta that is not finite is neither written nor read") {
   const TempDirectory directory;
+  const std::string path = directory / "theta.safetensors";
+  const std::string wanted = path + ": weights must be finite numbers; theta/mlp/linear_";
   ThetaFile file = Trained(kMlp);
   file.theta.setConstant(std::numeric_limits<float>::quiet_NaN());
-  WriteThetaFile(directory / "theta.safetensors", file);
-  const ThetaFile read = ReadThetaFile(directory / "theta.safetensors");
-  CHECK(std::memcmp(read.theta.data(), file.theta.data(),
-                    sizeof(float) * static_cast<size_t>(file.theta.size())) == 0);
+  CHECK(ErrorOf([&] { WriteThetaFile(path, file); }) ==
+        wanted +
+            "0/w [19, 8] has 152 numbers that are not finite, the first is nan at 0; 5 other "
+            "tensors have some");
+  CHECK_FALSE(std::filesystem::exists(path));
+
+  WriteThetaFile(path, Trained(kMlp));
+  ArrayFile written = ReadArrayFile(path);
+  written.arrays.At("theta/mlp/linear_1/b").As<float>()[3] =
+      -std::numeric_limits<float>::infinity();
+  WriteArrayFile(path, written);
+  const std::string error =
+      wanted + "1/b [8] has 1 number that is not finite, the first is -inf at 3";
+  CHECK(ReadError(path) == error);
+  CHECK(ErrorOf([&] { ReadThetaFile(path, {}, FailedCheck::kWarn); }) == error);
+  CHECK(ErrorOf([&] { CheckThetaFile(path); }) == error);
 }
 
 TEST_CASE("An optimizer that does other steps than the file says is an error") {

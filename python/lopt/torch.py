@@ -38,7 +38,7 @@ class _ThetaFile(_reference.ThetaFile):
             raise _core.Error(f"{source}: theta.values must be float32, got {self.values.dtype}")
         copy = Theta(self.learned_optimizer, self.values)
         self.theta = {name: torch.from_numpy(values) for name, values in copy.tensors.items()}
-        self._check_layout(source)
+        self._check_theta(source)
         self.trained_horizon = theta.trained_horizon or None
         self.metadata, self.golden_steps = {}, 0
         self._golden = _reference._golden_steps(source, {})
