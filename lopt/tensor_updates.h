@@ -69,8 +69,9 @@ void RunUpdate(const TensorUpdate& update, Workspace& scratch);
 // the number of threads. Not thread-safe.
 class TensorUpdater {
  public:
-  // Throws Error as UpdateRule::Update does.
-  void Update(std::span<const TensorUpdate> updates, int threads);
+  // A tensor whose step would make finite params not finite keeps its params, not its state: the
+  // numbers of such tensors, in order. Throws Error as UpdateRule::Update does.
+  std::vector<int64_t> Update(std::span<const TensorUpdate> updates, int threads);
 
   // The numbers of those of the arrays with an element that is not finite, in order.
   std::vector<int64_t> NotFinite(std::span<const std::span<const float>> arrays, int threads);

@@ -108,7 +108,9 @@ class LearnedOptimizer : public torch::optim::Optimizer {
   // gradients and returns the loss, which is handed on; without one the result is undefined.
   torch::Tensor step(LossClosure closure = nullptr) override;
 
-  // How often a tensor was left as it is because its gradient was not finite.
+  // How often a tensor was left as it is: because its gradient was not finite, or because finite
+  // numbers would have become others. In the second case its state and its step count go on, and
+  // the first is warned of (TORCH_WARN).
   int64_t skipped() const;
 
   // Throws Error if the archive is of another optimizer or theta, or of groups, parameters or

@@ -261,6 +261,84 @@ class GoldenTraces(TestCase):
         self.assertClose(after, 1 - lr * 0.5 - lr, 1e-6)
 
 
+class ExtremeInputs(TestCase):
+    """Numbers of any size: what float32 cannot square."""
+
+    SHAPES = ((), (17,), (300,), (1, 1), (5, 3), (16, 16), (7, 5, 2), (5, 7, 3, 3))
+    RULES = ({"type": "MLPLOpt", "hidden_size": 4, "step_mult": 0.1},
+             {"type": "MLPLOpt", "hidden_size": 4, "step_mult": 0.1, "relative_step": True,
+              "relative_to_parameter": True},
+             {"type": "AdafacMLPLOpt", "step_mult": 0.1}, {"type": "Celo2"},
+             {"type": "Celo2", "one_d": "adamw"}, {"type": "Celo2Base"}, {"type": "LearnableSGD"},
+             {"type": "LearnableSGDM"}, {"type": "LearnableAdam"}, *OF_OTHERS)
+
+    def near_start(self, rule):
+        """A ThetaFile of weights as a run begins with: small ones, and the decays of the options."""
+        of_rule, resolved = lopt_optimizer._resolve(rule, "test")
+        random = numpy.random.RandomState(1)
+        arrays = {"theta/" + name: random.normal(0, 0 if "decays" in name else 0.1, shape).astype(
+            numpy.float32) for name, shape in of_rule.layout(resolved).items()}
+        path = self.directory / "near_start.safetensors"
+        write_safetensors(path, arrays, {"learned_optimizer": json.dumps(rule)})
+        return ThetaFile(path)
+
+    def drawn(self, size, seed):
+        generator = torch.Generator().manual_seed(seed)
+        return [size * (2 * torch.rand(shape, generator=generator) - 1) for shape in self.SHAPES]
+
+    def test_params_stay_finite_and_are_stepped_under_inputs_of_any_size(self):
+        for rule in self.RULES:
+            theta = self.near_start(rule)
+            for size, of_params in ((1e-38, False), (1e-20, False), (1e10, False), (1e14, False),
+                                    (1e20, False), (1e30, False), (1e36, False), (1e20, True),
+                                    (1e30, True), (1e38, True)):
+                with self.subTest(rule=rule, size=size, of_params=of_params):
+                    params = [p.requires_grad_() for p in self.drawn(size if of_params else 1, 1)]
+                    optimizer = LearnedOptimizer(params, theta, num_steps=100)
+                    gradients = [self.drawn(1 if of_params else size, seed) for seed in (2, 3)]
+                    for p in trained(optimizer, params, gradients):
+                        self.assertTrue(p.isfinite().all())
+                    self.assertEqual(optimizer.skipped, 0)
+                    for state in optimizer.state_dict()["state"].values():
+                        for name, value in state.items():
+                            self.assertTrue(name == "step" or value.isfinite().all(), name)
+
+    def test_orthogonal_steps_are_as_large_as_the_gradients(self):
+        theta = self.theta(**orthogonal({"type": "LearnableSGD"}))
+
+        def stepped(shape, size):
+            generator = torch.Generator().manual_seed(1)
+            p = torch.zeros(shape, requires_grad=True)
+            gradient = size * torch.randn(shape, generator=generator)
+            return trained(LearnedOptimizer([p], theta), [p], [[gradient]])[0].double()
+
+        for shape in ((5, 3), (3, 19), (512, 512)):
+            ordinary = stepped(shape, 1.0)
+            for size in (1e-30, 1e14, 1e20, 1e36):
+                with self.subTest(shape=shape, size=size):
+                    apart = (stepped(shape, size) / size - ordinary).abs().max()
+                    # Newton-Schulz is sensitive to rounding where singular values are near 0.
+                    self.assertLess(apart / ordinary.abs().max(), 1e-3)
+
+    def test_a_step_that_would_not_be_finite_is_left_counted_and_warned_of_once(self):
+        path = self.directory / "theta.safetensors"
+        write_safetensors(path, {"theta/log_lr": numpy.float32([70])},  # a rate of 2.5e30
+                          {"learned_optimizer": json.dumps({"type": "LearnableSGD"})})
+        params = [torch.ones(2, requires_grad=True), torch.ones(3, 2, requires_grad=True)]
+        optimizer = LearnedOptimizer(params, ThetaFile(path))
+        small, large = torch.zeros(2), torch.full((3, 2), 1e20)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            first, second = trained(optimizer, params, [[small + 1e-30, large]] * 2)
+        self.assertEqual([str(warning.message) for warning in caught], [
+            "LearnedOptimizer: parameter 1 of group 0, shape [3, 2], would not be finite after its "
+            "step, so it is left as it is; `skipped` counts such steps"])
+        self.assertEqual(optimizer.skipped, 2)
+        self.assertTrue(torch.equal(second, torch.ones(3, 2)))
+        self.assertFalse(torch.equal(first, torch.ones(2)))
+        self.assertEqual([optimizer.state[p]["step"] for p in params], [2, 2])
+
+
 class OfOthers(TestCase):
     def file(self, options, **changed):
         """A ThetaFile of the learning rate 2 and a network of zeros, but for these tensors."""

@@ -93,8 +93,8 @@ class Thetas(unittest.TestCase):
         theta = lopt.Theta.read(TRAINED)
         out = self.scratch / "theta.safetensors"
         theta.values[-1] = numpy.nan
-        error = ("weights must be finite numbers; theta/mlp/linear_2/w [16, 2] has 1 number that "
-                 "is not finite, the first is nan at 31")
+        error = ("weights must be finite numbers; theta/mlp/linear_2/b [2] has 1 number that "
+                 "is not finite, the first is nan at 1")
         self.assert_error(f"{out}: {error}", theta.write, out)
         self.assertFalse(out.exists())
 
