@@ -17,6 +17,7 @@ and nothing else.
 import collections
 import json
 import math
+import operator
 import struct
 import sys
 import typing
@@ -1258,7 +1259,8 @@ class LearnedOptimizer(torch.optim.Optimizer):
       num_steps     the number of steps of the training, default None: not known. Learned optimizers
                     with a schedule and LearnedScheduler need it: a step beyond it is an error. It
                     may be set higher on the way, for a training that is to go on. Others do
-                    without it.
+                    without it. load_state_dict keeps one that was given here, so that a training
+                  can be resumed to be longer; where none was, it takes the saved one.
 
     There is no momentum to set: the momenta are part of what was learned. Schedulers that cycle one
     (OneCycleLR) can be used; what they set has no effect, and a warning says so once. Another
@@ -1342,9 +1344,18 @@ class LearnedOptimizer(torch.optim.Optimizer):
             if need:
                 raise ValueError(f"LearnedOptimizer: {need} needs num_steps, the number of steps "
                                  "of the training, which is not given")
-        elif not isinstance(num_steps, int) or num_steps < 1:
-            raise ValueError("LearnedOptimizer: num_steps must be a whole number of at least 1, or "
-                             f"None, got {num_steps!r}")
+            return
+        try:
+            if isinstance(num_steps, bool):
+                raise TypeError
+            group["num_steps"] = operator.index(num_steps)  # an int, whatever integer it was
+        except TypeError:
+            raise ValueError("LearnedOptimizer: num_steps must be an integer of at least 1 (int, "
+                             f"numpy.int64 ...), or None, got {num_steps!r} of type "
+                             f"{type(num_steps).__name__}") from None
+        if group["num_steps"] < 1:
+            raise ValueError("LearnedOptimizer: num_steps must be at least 1, or None, got "
+                             f"{num_steps!r}")
 
     def _warn_once(self, what, text):
         if what not in self._warned:
@@ -1502,26 +1513,30 @@ class LearnedOptimizer(torch.optim.Optimizer):
             return []
         return [i for i, tensor in enumerate(tensors) if not tensor.isfinite().all()]
 
+    _OF_WEIGHTS = ("theta", "learned_optimizer")
+
     def state_dict(self):
-        """As of every optimizer, with theta."""
-        return {**super().state_dict(), "theta": self._theta_file.theta,
-                "learned_optimizer": self._theta_file.learned_optimizer}
+        """As of every optimizer, with theta and the learned optimizer: beside the state and the
+        groups, and once more in every group, since torch.distributed.checkpoint keeps the state
+        and the groups alone."""
+        saved = super().state_dict()
+        weights = {"theta": dict(self._theta_file.theta),
+                   "learned_optimizer": self._theta_file.learned_optimizer}
+        groups = [{**group, **weights} for group in saved["param_groups"]]
+        return {**saved, "param_groups": groups, **weights}
 
     def load_state_dict(self, state_dict):
-        """Goes on exactly where state_dict() was taken: the state stays float32 whatever the
-        parameters' types. Raises ValueError if it is not of this optimizer, this theta and these
-        parameters; then nothing has been changed."""
-        if "theta" not in state_dict or "learned_optimizer" not in state_dict:
-            raise ValueError("LearnedOptimizer: the state_dict is not one of a LearnedOptimizer: "
-                             f"'theta' and 'learned_optimizer' wanted, got {list(state_dict)}")
+        """Goes on exactly where state_dict() was taken, unless a num_steps that was given here is
+        another: the state stays float32 whatever the parameters' types. Raises ValueError if it is
+        not of this optimizer, this theta and these parameters; then nothing has been changed."""
+        self._check_weights(state_dict)
+        groups = [{name: value for name, value in group.items() if name not in self._OF_WEIGHTS}
+                  for group in state_dict["param_groups"]]
+        for own, group in zip(self.param_groups, groups):
+            if own["num_steps"] is not None:
+                group["num_steps"] = own["num_steps"]
+        state_dict = {"state": state_dict["state"], "param_groups": groups}
         here = self._theta_file
-        _, learned_optimizer = _resolve(state_dict["learned_optimizer"], "state_dict")
-        if learned_optimizer != here.learned_optimizer:
-            raise ValueError("LearnedOptimizer: the state_dict is of another learned optimizer: "
-                             f"{here.learned_optimizer} wanted, got {learned_optimizer}")
-        if not all(_same_bits(state_dict["theta"][name], tensor)
-                   for name, tensor in here.theta.items()):
-            raise ValueError("LearnedOptimizer: the state_dict was saved with another theta")
         saved = [(i, {"as_vectors": False, **group})
                  for group in state_dict["param_groups"] for i in group["params"]]
         params = [p for group in self.param_groups for p in group["params"]]
@@ -1541,6 +1556,24 @@ class LearnedOptimizer(torch.optim.Optimizer):
                 if name != "step":
                     value = value.detach().to(p.device, torch.float32, copy=True)
                 self.state[p][name] = value
+
+    def _check_weights(self, state_dict):
+        """Raises ValueError unless a state_dict, or each of its groups, has these weights."""
+        found = [part for part in (state_dict, *state_dict.get("param_groups", []))
+                 if all(name in part for name in self._OF_WEIGHTS)]
+        if not found:
+            raise ValueError("LearnedOptimizer: the state_dict is not one of a LearnedOptimizer: "
+                             f"'theta' and 'learned_optimizer' wanted, got {list(state_dict)}")
+        here = self._theta_file
+        for part in found:
+            _, learned_optimizer = _resolve(part["learned_optimizer"], "state_dict")
+            if learned_optimizer != here.learned_optimizer:
+                raise ValueError("LearnedOptimizer: the state_dict is of another learned "
+                                 f"optimizer: {here.learned_optimizer} wanted, got "
+                                 f"{learned_optimizer}")
+            if not all(_same_bits(part["theta"][name], tensor)
+                       for name, tensor in here.theta.items()):
+                raise ValueError("LearnedOptimizer: the state_dict was saved with another theta")
 
     def __setstate__(self, state):
         super().__setstate__(state)

@@ -411,6 +411,7 @@ void LearnedOptimizer::load(torch::serialize::InputArchive& archive) {
   std::vector<Options> options;
   for (size_t g = 0; g < param_groups_.size(); ++g) {
     const std::vector<torch::Tensor>& params = param_groups_[g].params();
+    const int64_t given = static_cast<const Options&>(param_groups_[g].options()).num_steps();
     options.push_back(
         Options()
             .lr(Read(archive, GroupKey(g, "lr")).toDouble())
@@ -420,7 +421,7 @@ void LearnedOptimizer::load(torch::serialize::InputArchive& archive) {
                                 kNonFinites))
             .skip_zero_gradients(Read(archive, GroupKey(g, "skip_zero_gradients")).toBool())
             .as_vectors(Read(archive, GroupKey(g, "as_vectors")).toBool())
-            .num_steps(Read(archive, GroupKey(g, "num_steps")).toInt()));
+            .num_steps(given > 0 ? given : Read(archive, GroupKey(g, "num_steps")).toInt()));
     CheckSame(fmt::format("parameters in group {}", g).c_str(),
               Read(archive, GroupKey(g, "params")).toInt(), params.size());
     for (size_t i = 0; i < params.size(); ++i) {

@@ -75,8 +75,9 @@ struct LearnedOptimizerParamState
 // A training of more steps than the optimizer was trained on (ThetaFile::trained_horizon), beyond
 // which it may lose what it had gained, is warned of once (TORCH_WARN).
 //
-// torch::save and torch::load keep the state, step counts and options of all groups; training goes
-// on with the same bits on the same instruction set (base/isa.h).
+// torch::save and torch::load keep the state, step counts and options of all groups, but for a
+// num_steps that the optimizer has which loads them; training goes on with the same bits on the
+// same instruction set (base/isa.h).
 //
 // Throws Error, from a constructor, step, save or load, if a parameter is on another device,
 // sparse, of another type, or given twice, a gradient is sparse, of another shape or not finite, an

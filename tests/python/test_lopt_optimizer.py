@@ -517,12 +517,45 @@ class NumSteps(TestCase):
             optimizer = LearnedOptimizer([p], theta, num_steps=4)
             trained(optimizer, [p], gradients[:2])
             q = p.detach().clone().requires_grad_()
-            resumed = LearnedOptimizer([q], theta, num_steps=99)
+            resumed = LearnedOptimizer([q], theta, num_steps=4)
             resumed.load_state_dict(optimizer.state_dict())
             wanted, got = (trained(one, [x], gradients[2:])[0]
                            for one, x in ((optimizer, p), (resumed, q)))
             self.assertTrue(torch.equal(got, wanted))
-            self.assertEqual(resumed.param_groups[0]["num_steps"], 4)
+
+    def test_a_training_that_is_resumed_to_be_longer_has_its_new_num_steps(self):
+        theta = self.theta(type="LearnableSGD", schedule="linear")
+        p, q = torch.zeros(2, requires_grad=True), torch.zeros(2, requires_grad=True)
+        optimizer = LearnedOptimizer([p], theta, num_steps=2)
+        ones = [[torch.ones(2)]]
+        trained(optimizer, [p], ones * 2)
+        resumed = LearnedOptimizer([q], theta, num_steps=4)
+        resumed.load_state_dict(optimizer.state_dict())
+        self.assertEqual(resumed.param_groups[0]["num_steps"], 4)
+        trained(resumed, [q], ones * 2)  # the steps 2 and 3 of 4
+        lr = math.exp(theta.theta["log_lr"].item())
+        self.assertClose(q, numpy.full(2, -lr * (0.5 + 0.25)), 1e-6)
+
+    def test_the_saved_num_steps_is_taken_where_none_was_given(self):
+        theta = self.theta()
+        p = torch.ones(2, requires_grad=True)
+        saved = LearnedOptimizer([p], theta, num_steps=7).state_dict()
+        other = LearnedOptimizer([p], theta)
+        other.load_state_dict(saved)
+        self.assertEqual(other.param_groups[0]["num_steps"], 7)
+
+    def test_num_steps_is_any_integer(self):
+        theta = self.theta(type="LearnableAdam", schedule="cosine")
+        p = torch.ones(2, requires_grad=True)
+        for ten in (numpy.int64(10), numpy.uint8(10), torch.tensor(10)):
+            optimizer = LearnedOptimizer([p], theta, num_steps=ten)
+            trained(optimizer, [p], [[torch.ones(2)]])
+            self.assertIs(type(optimizer.param_groups[0]["num_steps"]), int)
+        for wrong, kind in (("10", "str"), (10.0, "float"), (True, "bool"),
+                            (numpy.float32(10), "float32")):
+            with self.assertRaisesRegex(ValueError, r"num_steps must be an integer of at least 1 "
+                                        rf"\(int, numpy.int64 ...\), or None, got .* type {kind}$"):
+                LearnedOptimizer([p], theta, num_steps=wrong)
 
     def test_a_missing_num_steps_or_a_step_beyond_it_is_an_error_that_changes_nothing(self):
         theta = self.theta(type="LearnableAdam", schedule="cosine")
@@ -531,9 +564,9 @@ class NumSteps(TestCase):
                                     "'cosine' needs num_steps, the number of steps of the "
                                     "training, which is not given"):
             LearnedOptimizer([p], theta)
-        for wrong in (0, -3, 2.5):
-            with self.assertRaisesRegex(ValueError, "num_steps must be a whole number of at least "
-                                        f"1, or None, got {wrong}"):
+        for wrong in (0, -3):
+            with self.assertRaisesRegex(ValueError, "num_steps must be at least 1, or None, got "
+                                        f"{wrong}"):
                 LearnedOptimizer([p], theta, num_steps=wrong)
         optimizer = LearnedOptimizer([q, p], theta, num_steps=2)
         gradient = torch.full((3,), 0.5)
@@ -579,6 +612,55 @@ class Optimizer(TestCase):
                 self.assertEqual(other.state[copies[0]]["step"], 6)
                 state = other.state_dict()["state"][0]
                 self.assertEqual(state["momenta"].dtype, torch.float32)
+
+    def test_state_and_groups_alone_go_on_exactly_as_distributed_checkpoints_keep_them(self):
+        theta = self.theta()
+        params, others = self.model(), self.model()
+        optimizer, other = LearnedOptimizer(params, theta), LearnedOptimizer(others, theta)
+        gradients = random_gradients(params, 4)
+        trained(optimizer, params, gradients[:2])
+        trained(other, others, gradients[:2])
+        saved = copy.deepcopy(optimizer.state_dict())
+        kept = {name: saved[name] for name in ("state", "param_groups")}
+        other.load_state_dict(kept)
+        for one, wanted in zip(trained(other, others, gradients[2:]),
+                               trained(optimizer, params, gradients[2:])):
+            self.assertTrue(torch.equal(one, wanted))
+        self.assertNotIn("theta", other.param_groups[0])
+        with self.assertRaisesRegex(ValueError, "saved with another theta"):
+            LearnedOptimizer(self.model(), self.theta(seed=1)).load_state_dict(kept)
+
+    def test_distributed_checkpoints_keep_all_of_the_optimizer(self):
+        try:
+            from torch.distributed.checkpoint import state_dict as distributed
+        except ImportError:
+            self.skipTest(f"PyTorch {torch.__version__} has no distributed.checkpoint.state_dict")
+        theta = self.theta()
+        models, optimizers = [], []
+        for _ in range(2):
+            torch.manual_seed(0)
+            models.append(torch.nn.Linear(3, 2))
+            optimizers.append(LearnedOptimizer(models[-1].parameters(), theta))
+
+        def train(i, seed):
+            params = list(models[i].parameters())
+            return trained(optimizers[i], params, random_gradients(params, 2, seed))
+
+        for i in range(2):
+            train(i, 1)
+        models[1].zero_grad(set_to_none=True)
+        optimizers[1] = LearnedOptimizer(models[1].parameters(), theta)  # that of a new process
+        kept = copy.deepcopy(distributed.get_optimizer_state_dict(models[0], optimizers[0]))
+        of_model = copy.deepcopy(models[1].state_dict())
+        distributed.set_optimizer_state_dict(models[1], optimizers[1], optim_state_dict=kept)
+        # Before PyTorch 2.4 it makes a fresh optimizer's state by a step that moves parameters.
+        models[1].load_state_dict(of_model)
+        for one, wanted in zip(train(1, 2), train(0, 2)):
+            self.assertTrue(torch.equal(one, wanted))
+        models[1].zero_grad(set_to_none=True)
+        other = LearnedOptimizer(models[1].parameters(), self.theta(seed=1))
+        with self.assertRaisesRegex(ValueError, "saved with another theta"):
+            distributed.set_optimizer_state_dict(models[1], other, optim_state_dict=kept)
 
     def test_a_state_dict_from_before_there_was_an_option_has_its_default(self):
         theta, params = self.theta(), self.model()
