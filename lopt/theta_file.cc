@@ -22,6 +22,7 @@ namespace {
 
 constexpr const char* kFormat = "lopt theta 2";
 constexpr const char* kOldFormat = "lopt theta 1";  // golden steps without limits
+constexpr const char* kFormats = "lopt theta ";     // what they begin with, newer ones too
 
 // "a [2], b [3, 4]", or "none".
 std::string Show(const std::map<std::string, Shape>& tensors) {
@@ -95,13 +96,19 @@ struct ReadFile {
 };
 
 ReadFile ReadUnchecked(const std::string& path, const std::optional<Config>& learned_optimizer) {
-  const ArrayFile file = ReadArrayFile(path);
+  std::vector<OtherArray> others;
+  const ArrayFile file = ReadArrayFile(path, &others);
+  for (const OtherArray& other : others) {
+    Require(!other.name.starts_with("theta/") && !other.name.starts_with("golden/"),
+            "{}: tensor '{}' has dtype {}, wanted F32", path, other.name, other.dtype);
+  }
   const auto metadata = [&](const std::string& name) {
     const auto found = file.metadata.find(name);
     return found == file.metadata.end() ? std::string() : found->second;
   };
+  // Other programs write theirs, such as "pt".
   const std::string format = metadata("format");
-  Require(format.empty() || format == kFormat || format == kOldFormat,
+  Require(!format.starts_with(kFormats) || format == kFormat || format == kOldFormat,
           "{}: the format is '{}'; this program reads '{}' and '{}'. A newer file needs a newer "
           "program",
           path, format, kOldFormat, kFormat);

@@ -27,6 +27,7 @@ import torch
 
 __all__ = ["GoldenDeviation", "LearnedOptimizer", "ThetaFile"]
 
+_FORMAT = "lopt theta "  # what the formats begin with, newer ones too
 _FORMATS = ("lopt theta 1", "lopt theta 2")
 
 
@@ -1079,8 +1080,8 @@ class ThetaFile:
         """
         path = str(path)
         tensors, self.metadata = _read_safetensors(path)
-        found = self.metadata.get("format", _FORMATS[0])
-        if found not in _FORMATS:
+        found = self.metadata.get("format", _FORMATS[0])  # other programs write theirs: "pt"
+        if found.startswith(_FORMAT) and found not in _FORMATS:
             raise ValueError(f"{path}: the format is {found!r}; this version of lopt_optimizer.py "
                              f"reads {' and '.join(map(repr, _FORMATS))}. A newer file needs the "
                              "newer lopt_optimizer.py")

@@ -2,10 +2,13 @@
 
 #include <filesystem>
 #include <limits>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "lopt/base/arrays.h"
 #include "lopt/base/error.h"
+#include "lopt/base/file.h"
 #include "lopt/base/isa.h"
 #include "lopt/base/key.h"
 #include "lopt/base/safetensors.h"
@@ -240,6 +243,17 @@ TEST_CASE("A file that does not fit is an error") {
                                  ": the format is 'lopt theta 3'; this program reads 'lopt theta "
                                  "1' and 'lopt theta 2'. A newer file needs a newer program");
   }
+  SUBCASE("weights of another float type") {
+    file.arrays.Set("theta/mlp/linear_0/b", Array(DType::kFloat32, {4}));
+    std::vector<std::byte> bytes = SerializeArrayFile(file);
+    std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    const std::string tensor = R"("theta/mlp/linear_0/b":{"dtype":"F32","shape":[4])";
+    const size_t at = text.find(tensor);
+    REQUIRE(at != std::string::npos);
+    text.replace(at, tensor.size(), R"("theta/mlp/linear_0/b":{"dtype":"F16","shape":[8])");
+    WriteFile(path, std::as_bytes(std::span(text)));
+    CHECK(ReadError(path) == path + ": tensor 'theta/mlp/linear_0/b' has dtype F16, wanted F32");
+  }
   SUBCASE("golden steps of another number") {
     file.arrays.Set("golden/gradients/plain/w", Array(DType::kFloat32, {4, 4, 3}));
     WriteArrayFile(path, file);
@@ -253,6 +267,16 @@ TEST_CASE("A file that does not fit is an error") {
     WriteArrayFile(path, file);
     CHECK(ReadError(path) == path + ": metadata 'seed' must be a whole number, got '3x'");
   }
+}
+
+TEST_CASE("A file whose format is another program's is one of before there were formats") {
+  const TempDirectory directory;
+  const std::string path = directory / "theta.safetensors";
+  WriteThetaFile(path, Trained(kMlp));
+  ArrayFile file = ReadArrayFile(path);
+  file.metadata["format"] = "pt";
+  WriteArrayFile(path, file);
+  CHECK(ReadThetaFile(path).theta == Trained(kMlp).theta);
 }
 
 TEST_CASE("Weights of a golden trace can be read with the optimizer given") {

@@ -1029,6 +1029,13 @@ class Files(TestCase):
                           "relative_to_parameter": False, "normalizer_epsilon": 1e-5})
         self.assertEqual(file.golden_steps, 0)
 
+    def test_a_format_of_another_program_is_none(self):
+        arrays, _ = read_safetensors(STEPS)
+        path = self.directory / "theta.safetensors"
+        write_safetensors(path, {"theta/" + n: a for n, a in without("theta/", arrays).items()},
+                          {"format": "pt", "learned_optimizer": json.dumps({"type": "MLPLOpt"})})
+        self.assertEqual(ThetaFile(path).golden_steps, 0)
+
     def test_a_newer_format_is_an_error(self):
         self.assertError(self.write(metadata={"format": "lopt theta 3"}),
                          "format is 'lopt theta 3'; this version .* reads 'lopt theta 1' and "
@@ -1200,6 +1207,20 @@ class FilesOfTheProgram(TestCase):
             self.assertEqual(options, {**options, **learned_optimizer})
         run("import", self.directory / "theta.npz", "--out", self.directory / "again.safetensors")
         self.assertEqual((self.directory / "again.safetensors").read_bytes(), path.read_bytes())
+
+    def test_arrays_that_nobody_asked_for_do_not_keep_weights_from_being_imported(self):
+        arrays, _ = read_safetensors(STEPS)
+        weights = without("theta/", arrays)
+        numpy.savez(self.directory / "weights.npz", names=numpy.array(["a", "bcde"]),
+                    half=numpy.float16([1]), flag=numpy.array([True]), **weights)
+        path = self.directory / "theta.safetensors"
+        run("import", self.directory / "weights.npz", "--out", path)
+        for name, tensor in ThetaFile(path).theta.items():
+            self.assertTrue(numpy.array_equal(tensor, weights[name]))
+        weights["mlp/linear_0/b"] = weights["mlp/linear_0/b"].astype(numpy.float16)
+        numpy.savez(self.directory / "half.npz", **weights)
+        with self.assertRaisesRegex(AssertionError, "mlp/linear_0/b is float16; weights are float32"):
+            run("import", self.directory / "half.npz", "--out", path)
 
     def drawn(self, **options):
         """A theta file of the program with random weights."""
