@@ -45,8 +45,7 @@ class HeaderParser {
       const std::string key = Text();
       Expect(':');
       if (key == "descr" && !dtype) {
-        Check(!At('['), "describes records, not numbers");
-        dtype = Text();
+        dtype = At('[') ? Records() : Text();
       } else if (key == "fortran_order" && !fortran_order) {
         fortran_order = Bool();
       } else if (key == "shape" && !shape) {
@@ -63,6 +62,10 @@ class HeaderParser {
     Check(next_ == text_.size(), "goes on after its end");
     Check(dtype && fortran_order && shape, "must have descr, fortran_order and shape, each once");
     return {.dtype = *dtype, .fortran_order = *fortran_order, .shape = *shape};
+  }
+
+  void RequireNumbers(std::string_view dtype) const {
+    Check(!dtype.starts_with('['), "describes records, not numbers");
   }
 
  private:
@@ -83,6 +86,17 @@ class HeaderParser {
   }
   void Expect(char c) { Check(Accept(c), fmt::format("lacks a '{}' at {}", c, next_)); }
 
+  // A list, in which there may be others.
+  std::string Records() {
+    const size_t begin = next_;
+    int open = 0;
+    do {
+      Check(next_ < text_.size(), "has a list without an end");
+      open += text_[next_] == '[' ? 1 : text_[next_] == ']' ? -1 : 0;
+      ++next_;
+    } while (open > 0);
+    return std::string(text_.substr(begin, next_ - begin));
+  }
   std::string Text() {
     const char quote = At('"') ? '"' : '\'';
     Expect(quote);
@@ -128,13 +142,17 @@ class HeaderParser {
   size_t next_ = 0;
 };
 
-DType FindDType(const std::string& name, const std::string& source) {
-  std::vector<std::string_view> known;
+std::optional<DType> FindDType(std::string_view name) {
   for (const auto& [known_name, dtype] : kDTypes) {
     if (name == known_name) return dtype;
-    known.push_back(known_name);
   }
-  Fail("{}: has dtype '{}'; known are: {}", source, name, fmt::join(known, ", "));
+  return std::nullopt;
+}
+
+std::string KnownDTypes() {
+  std::vector<std::string_view> known;
+  for (const auto& [name, dtype] : kDTypes) known.push_back(name);
+  return fmt::format("{}", fmt::join(known, ", "));
 }
 
 // `data` in Fortran order to `array` in C order.
@@ -157,6 +175,11 @@ void CopyTransposed(std::span<const std::byte> data, Array* array) {
 }  // namespace
 
 Array ParseNpy(std::span<const std::byte> bytes, const std::string& source) {
+  return *ParseNpy(bytes, source, nullptr);
+}
+
+std::optional<Array> ParseNpy(std::span<const std::byte> bytes, const std::string& source,
+                              OtherArray* other) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   const auto byte = [&](size_t i) { return static_cast<size_t>(bytes[i]); };
   Require(text.starts_with(kMagic) && bytes.size() >= kMagic.size() + 4,
@@ -172,10 +195,19 @@ Array ParseNpy(std::span<const std::byte> bytes, const std::string& source) {
   begin += length_bytes;
   Require(length <= bytes.size() - begin, "{}: ends inside the npy header", source);
 
-  const Header header = HeaderParser(text.substr(begin, length), source).Parse();
+  HeaderParser parser(text.substr(begin, length), source);
+  const Header header = parser.Parse();
   const std::span<const std::byte> data = bytes.subspan(begin + length);
-  const DType dtype = FindDType(header.dtype, source);
-  int64_t wanted = ItemSize(dtype);
+  const std::optional<DType> dtype = FindDType(header.dtype);
+  if (!dtype && other != nullptr) {
+    other->dtype = header.dtype;
+    other->shape = header.shape;
+    return std::nullopt;
+  }
+  parser.RequireNumbers(header.dtype);
+  Require(dtype.has_value(), "{}: has dtype '{}'; known are: {}", source, header.dtype,
+          KnownDTypes());
+  int64_t wanted = ItemSize(*dtype);
   bool fits = true;
   for (const int64_t dimension : header.shape) {
     fits = fits && !__builtin_mul_overflow(wanted, dimension, &wanted);
@@ -183,7 +215,7 @@ Array ParseNpy(std::span<const std::byte> bytes, const std::string& source) {
   Require(fits, "{}: shape {} has too many elements", source, ToString(header.shape));
   Require(data.size() == static_cast<size_t>(wanted), "{}: {} of shape {} needs {} bytes, got {}",
           source, header.dtype, ToString(header.shape), wanted, data.size());
-  Array array(dtype, header.shape);
+  Array array(*dtype, header.shape);
   if (header.fortran_order) {
     CopyTransposed(data, &array);
   } else {

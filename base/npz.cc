@@ -4,7 +4,9 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <string_view>
+#include <utility>
 
 #include "lopt/base/error.h"
 #include "lopt/base/file.h"
@@ -98,7 +100,8 @@ std::vector<std::byte> ReadSource(zip_source_t* source) {
 
 }  // namespace
 
-NamedArrays ParseNpz(std::span<const std::byte> bytes, const std::string& source) {
+NamedArrays ParseNpz(std::span<const std::byte> bytes, const std::string& source,
+                     std::vector<OtherArray>* others) {
   Require(!bytes.empty(), "{}: the file is empty", source);
   const Source buffer = BufferSource(bytes, source);
   const Archive archive = Open(buffer.get(), ZIP_RDONLY | ZIP_CHECKCONS, source);
@@ -112,7 +115,14 @@ NamedArrays ParseNpz(std::span<const std::byte> bytes, const std::string& source
     const std::string where = source + ": " + name;
     Require(name.ends_with(kExtension), "{}: a member of an npz file must be an .npy file", where);
     name.resize(name.size() - kExtension.size());
-    arrays.Set(std::move(name), ParseNpy(ReadMember(archive.get(), index, where), where));
+    OtherArray other = {.name = name, .dtype = {}, .shape = {}};
+    std::optional<Array> array = ParseNpy(ReadMember(archive.get(), index, where), where,
+                                          others == nullptr ? nullptr : &other);
+    if (array) {
+      arrays.Set(std::move(name), *std::move(array));
+    } else {
+      others->push_back(std::move(other));
+    }
   }
   return arrays;
 }
@@ -132,7 +142,9 @@ std::vector<std::byte> SerializeNpz(const NamedArrays& arrays) {
   return ReadSource(buffer.get());
 }
 
-NamedArrays ReadNpz(const std::string& path) { return ParseNpz(ReadFile(path), path); }
+NamedArrays ReadNpz(const std::string& path, std::vector<OtherArray>* others) {
+  return ParseNpz(ReadFile(path), path, others);
+}
 
 void WriteNpz(const std::string& path, const NamedArrays& arrays) {
   WriteFile(path, SerializeNpz(arrays));

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lopt/base/arrays.h"
+#include "lopt/base/other_array.h"
 
 namespace lopt {
 
@@ -16,9 +17,12 @@ namespace lopt {
 
 // All throw Error that names the file (`source`), the member and what is wrong: not a zip archive,
 // damaged, a member that is not .npy or appears twice, a header that cannot be read, another dtype
-// (Python objects are never read), data that does not fit the shape.
-NamedArrays ReadNpz(const std::string& path);
-NamedArrays ParseNpz(std::span<const std::byte> bytes, const std::string& source);
+// (Python objects are never read), data that does not fit the shape. With `others`, arrays of
+// another dtype are no error but listed there.
+NamedArrays ReadNpz(const std::string& path, std::vector<OtherArray>* others = nullptr);
+// The same of the bytes of a file, which is called `source` in errors.
+NamedArrays ParseNpz(std::span<const std::byte> bytes, const std::string& source,
+                     std::vector<OtherArray>* others = nullptr);
 // The bytes of the file; the same arrays give the same bytes. Throws Error if there is none or
 // a name is not UTF-8.
 std::vector<std::byte> SerializeNpz(const NamedArrays& arrays);

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 
 #include "lopt/base/file.h"
 #include "lopt/base/strict_json.h"
@@ -26,7 +28,8 @@ constexpr std::array kKnownDTypes = {DType::kFloat32, DType::kFloat64, DType::kI
 // What the header says of one tensor; its data is [begin, end) of what follows the header.
 struct TensorInfo {
   std::string name;
-  DType dtype;
+  std::string dtype_name;
+  std::optional<DType> dtype;  // none: one that Array has not
   Shape shape;
   uint64_t begin;
   uint64_t end;
@@ -34,8 +37,9 @@ struct TensorInfo {
 
 class HeaderReader {
  public:
-  HeaderReader(const std::string& source, uint64_t data_bytes)
-      : source_(source), data_bytes_(data_bytes) {}
+  // `others`: whether tensors of other dtypes are let pass.
+  HeaderReader(const std::string& source, uint64_t data_bytes, bool others)
+      : source_(source), data_bytes_(data_bytes), others_(others) {}
 
   std::map<std::string, std::string> Metadata(const Json& json) const {
     if (!json.is_object()) {
@@ -58,15 +62,17 @@ class HeaderReader {
            name, ShowJson(json));
     }
     TensorInfo info{.name = name,
+                    .dtype_name = json["dtype"].is_string() ? json["dtype"].get<std::string>() : "",
                     .dtype = ReadDType(name, json["dtype"]),
                     .shape = ReadShape(name, json["shape"]),
                     .begin = 0,
                     .end = 0};
-    const uint64_t bytes = Bytes(info);
     ReadOffsets(json["data_offsets"], &info);
+    if (!info.dtype) return info;
+    const uint64_t bytes = Bytes(info);
     if (info.end - info.begin != bytes) {
       Fail("{}: tensor '{}' of {} {} needs {} bytes, data_offsets [{}, {}] give {}", source_, name,
-           ToString(info.dtype), ToString(info.shape), bytes, info.begin, info.end,
+           info.dtype_name, ToString(info.shape), bytes, info.begin, info.end,
            info.end - info.begin);
     }
     return info;
@@ -89,12 +95,13 @@ class HeaderReader {
   }
 
  private:
-  DType ReadDType(const std::string& name, const Json& json) const {
+  std::optional<DType> ReadDType(const std::string& name, const Json& json) const {
     for (DType dtype : kKnownDTypes) {
       if (json.is_string() && json.get_ref<const std::string&>() == ToString(dtype)) {
         return dtype;
       }
     }
+    if (others_ && json.is_string()) return std::nullopt;
     std::vector<std::string_view> known;
     for (DType dtype : kKnownDTypes) {
       known.push_back(ToString(dtype));
@@ -120,7 +127,7 @@ class HeaderReader {
   }
 
   uint64_t Bytes(const TensorInfo& info) const {
-    int64_t bytes = ItemSize(info.dtype);
+    int64_t bytes = ItemSize(*info.dtype);
     for (int64_t dimension : info.shape) {
       if (__builtin_mul_overflow(bytes, dimension, &bytes)) {
         Fail("{}: tensor '{}': shape {} has too many elements", source_, info.name,
@@ -150,6 +157,7 @@ class HeaderReader {
 
   const std::string& source_;
   uint64_t data_bytes_;
+  bool others_;
 };
 
 using NamedArray = std::pair<const std::string, Array>;
@@ -199,7 +207,8 @@ std::string HeaderText(const ArrayFile& file, const std::vector<const NamedArray
 
 }  // namespace
 
-ArrayFile ParseArrayFile(std::span<const std::byte> bytes, const std::string& source) {
+ArrayFile ParseArrayFile(std::span<const std::byte> bytes, const std::string& source,
+                         std::vector<OtherArray>* others) {
   Require(bytes.size() >= kHeaderLengthBytes, "{}: {} bytes are too few for a safetensors file",
           source, bytes.size());
   uint64_t header_bytes = 0;
@@ -218,7 +227,7 @@ ArrayFile ParseArrayFile(std::span<const std::byte> bytes, const std::string& so
   if (!header.is_object()) {
     Fail("{}: the header must be a JSON object, got {}", source, ShowJson(header));
   }
-  const HeaderReader reader(source, data.size());
+  const HeaderReader reader(source, data.size(), others != nullptr);
   ArrayFile file;
   std::vector<TensorInfo> tensors;
   for (const auto& [name, json] : header.items()) {
@@ -230,7 +239,13 @@ ArrayFile ParseArrayFile(std::span<const std::byte> bytes, const std::string& so
   }
   reader.CheckCover(&tensors);
   for (TensorInfo& info : tensors) {
-    Array array(info.dtype, std::move(info.shape));
+    if (!info.dtype) {
+      others->push_back({.name = std::move(info.name),
+                         .dtype = std::move(info.dtype_name),
+                         .shape = std::move(info.shape)});
+      continue;
+    }
+    Array array(*info.dtype, std::move(info.shape));
     std::ranges::copy(data.subspan(info.begin, info.end - info.begin), array.bytes().begin());
     file.arrays.Set(std::move(info.name), std::move(array));
   }
@@ -255,7 +270,9 @@ std::vector<std::byte> SerializeArrayFile(const ArrayFile& file) {
   return bytes;
 }
 
-ArrayFile ReadArrayFile(const std::string& path) { return ParseArrayFile(ReadFile(path), path); }
+ArrayFile ReadArrayFile(const std::string& path, std::vector<OtherArray>* others) {
+  return ParseArrayFile(ReadFile(path), path, others);
+}
 
 void WriteArrayFile(const std::string& path, const ArrayFile& file) {
   WriteFile(path, SerializeArrayFile(file));

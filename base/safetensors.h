@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lopt/base/arrays.h"
+#include "lopt/base/other_array.h"
 
 namespace lopt {
 
@@ -19,9 +20,11 @@ struct ArrayFile {
 // Reads a file. Throws Error that names it and what is wrong: not readable, header too long or not
 // JSON, unknown dtype, data offsets that overlap, leave a gap, run past the end or do not fit the
 // shape, trailing bytes. Format: https://huggingface.co/docs/safetensors.
-ArrayFile ReadArrayFile(const std::string& path);
+// With `others`, tensors of a dtype that Array has not are no error but listed there.
+ArrayFile ReadArrayFile(const std::string& path, std::vector<OtherArray>* others = nullptr);
 // The same of the bytes of a file, which is called `source` in errors.
-ArrayFile ParseArrayFile(std::span<const std::byte> bytes, const std::string& source);
+ArrayFile ParseArrayFile(std::span<const std::byte> bytes, const std::string& source,
+                         std::vector<OtherArray>* others = nullptr);
 // The bytes of the file; the same arrays and metadata give the same bytes. Data starts 64-byte
 // aligned and lies by falling element size, then name, so every array is aligned to its elements.
 // Throws Error if a name or the metadata is not UTF-8, or a name is "__metadata__".

@@ -8,6 +8,7 @@
 
 #include "lopt/base/eigen.h"
 #include "lopt/base/error.h"
+#include "lopt/base/finite.h"
 #include "lopt/base/parallel.h"
 #include "lopt/learner/frozen.h"
 #include "lopt/learner/mean.h"
@@ -117,6 +118,8 @@ LearnerState GradientLearner::Init(Eigen::VectorXf theta) const {
   const int64_t size = optimizer_->theta_layout().size();
   Require(theta.size() == size, "GradientLearner: theta has {} numbers, the optimizer needs {}",
           theta.size(), size);
+  const std::string bad = DescribeNotFinite(optimizer_->theta_layout(), AsSpan(theta), "theta/");
+  Require(bad.empty(), "GradientLearner: wanted a theta of finite numbers; {}", bad);
   LearnerState state;
   state.theta = std::move(theta);
   state.theta_opt = theta_opt_->InitState(size);
@@ -240,6 +243,15 @@ LearnerState GradientLearner::Apply(LearnerState state,
       state.theta.segment(entry.offset, entry.size) = before.segment(entry.offset, entry.size);
     }
     state.norms = std::move(norms);
+    const std::string bad =
+        DescribeNotFinite(optimizer_->theta_layout(), AsSpan(state.theta), "theta/");
+    if (!bad.empty()) {
+      Fail(
+          "the update of outer step {} made weights that are not finite of finite ones and a "
+          "finite gradient (learning_rate {}, norm of the gradient {}): {}; a smaller "
+          "learning_rate of theta_opt or its clip_by_global_norm keeps them finite",
+          state.outer_step, learning_rate, mean.norm(), bad);
+    }
   }
   ++state.outer_step;
   return state;

@@ -65,7 +65,7 @@ class GradientLearner {
   Weighting weighting() const { return weighting_; }
 
   // The state before the first update, with a theta drawn with `key` or given (throws Error if its
-  // size is wrong).
+  // size is wrong or it is not finite).
   LearnerState Init(Key key) const;
   // The same with a given theta [D].
   LearnerState Init(Eigen::VectorXf theta) const;
@@ -73,8 +73,9 @@ class GradientLearner {
   WorkerWeights GetStateForWorker(const LearnerState& state) const;
   // One update with the plain mean of the gradients, or of those of each estimator where the
   // weighting is kEqualNorm, summed in float64 in the order that the options name. Throws Error if
-  // there is none, or if one has the wrong size or was computed at another outer step. `workers`:
-  // whose gradients these are, in their order; empty: of workers 0, 1, ...
+  // there is none, or if one has the wrong size or was computed at another outer step, or the
+  // update makes a theta that is not finite. `workers`: whose gradients these are, in their order;
+  // empty: of workers 0, 1, ...
   LearnerState Update(LearnerState state, std::span<const AggregatedGradient> gradients,
                       UpdateSummary* summary = nullptr,
                       std::span<const int64_t> workers = {}) const;

@@ -128,8 +128,8 @@ struct AdafacMlpLoptDevice {
     }
     NormalizingScales<kGroup>(
         block, args.at.count, tensor.size, AdafacNumbers::kNormalizerEpsilon,
+        [&](const Group& group) { UpdateState(args, tensor, group, replica); },
         [&](const Group& group, const auto& add) {
-          UpdateState(args, tensor, group, replica);
           VisitFeatures(args, tensor, group, replica, add);
         },
         partial, replica.scratch + kScales + int64_t{n} * args.at.count);
@@ -146,7 +146,7 @@ struct AdafacMlpLoptDevice {
         float* at = replica.state + array + k * tensor.size + group[i];
         *at = decay * *at + (1.0f - decay) * x;
       };
-      const float square = g * g;
+      const float square = BoundedSquare(g);
       for (int k = 0; k < args.at.m; ++k) average(tensor.momenta, k, decays[k], g);
       for (int k = 0; k < args.at.r; ++k) {
         average(tensor.rms, k, decays[args.at.m + k], square);
@@ -211,8 +211,8 @@ struct AdafacMlpLoptDevice {
       // The second moments by rows, then those by columns, and what divides g and m by their roots.
       const float* v_row = replica.state + tensor.v + k * rows;
       const float* v_col = factored ? replica.state + tensor.v_col + k * cols : v_row;
-      float of_g[kGroup];
-      float of_m[kGroup];
+      float of_g[kGroup] = {};
+      float of_m[kGroup] = {};
       LOPT_ROLLED
       for (int side = 0; side < 2; ++side) {
         LOPT_UNROLL

@@ -1,6 +1,7 @@
 #include "lopt/lopt/adafac_mlp_lopt_kernel.h"
 
 #include <algorithm>
+#include <cfloat>
 #include <cmath>
 #include <cstdint>
 #include <memory>
@@ -20,6 +21,7 @@
 #include "lopt/lopt/adafac_parts.h"
 #include "lopt/lopt/factored-inl.h"
 #include "lopt/lopt/factored.h"
+#include "lopt/lopt/mean_squares_device.h"
 #include "lopt/lopt/mlp_features-inl.h"
 #include "lopt/lopt/network_columns-inl.h"
 #include "lopt/lopt/packed_network.h"
@@ -206,7 +208,7 @@ HWY_INLINE void FormFeatures(const AdafacTask& task, const AdafacUpdate& u, int6
   const V g = LoadSome<kWhole>(u.g + first, count);
   put(0, g);
   put(1, LoadSome<kWhole>(u.p + first, count));
-  const V square = hn::Mul(g, g);
+  const V square = Bounded(hn::Mul(g, g));
   for (int64_t k = 0; k < at.r; ++k) {
     float* place = u.rms + k * size + first;
     V rms = LoadSome<kWhole>(place, count);
@@ -277,26 +279,27 @@ HWY_INLINE void ForAdafacTiles(const AdafacTask& task, const AdafacUpdate& u,
   }
 }
 
-// Updates the state of [first, end) and sets sums[k] to the sum of squares of dense feature k.
-template <bool kFactored>
+// Updates the state of [first, end), if kUpdate, and sets sums[k] to the sum of squares of dense
+// feature k; else of dense feature k times `factor`.
+template <bool kUpdate, bool kFactored>
 HWY_NOINLINE void AdafacSums(const AdafacTask& task, const AdafacUpdate& u,
-                             const AdafacScratch& scratch, int64_t first, int64_t end,
+                             const AdafacScratch& scratch, int64_t first, int64_t end, float factor,
                              float* HWY_RESTRICT lanes, float* HWY_RESTRICT sums) {
   std::fill_n(lanes, u.dense * kLanes, 0.0f);
-  ForAdafacTiles<true, kFactored>(task, u, scratch, first, end,
-                                  [&](int64_t /*first*/, int64_t count, const float* features)
-                                      HWY_ATTR {
-                                        for (int64_t k = 0; k < u.dense; ++k) {
-                                          const float* HWY_RESTRICT x = features + k * kAdafacRow;
-                                          V sum = hn::Zero(d);
-                                          for (int64_t i = 0; i < count; i += kLanes) {
-                                            const V feature = hn::Load(d, x + i);
-                                            sum = hn::MulAdd(feature, feature, sum);
-                                          }
-                                          float* total = lanes + k * kLanes;
-                                          hn::Store(hn::Add(hn::Load(d, total), sum), d, total);
-                                        }
-                                      });
+  const auto add = [&](int64_t /*first*/, int64_t count, const float* features) HWY_ATTR {
+    for (int64_t k = 0; k < u.dense; ++k) {
+      const float* HWY_RESTRICT x = features + k * kAdafacRow;
+      V sum = hn::Zero(d);
+      for (int64_t i = 0; i < count; i += kLanes) {
+        V feature = hn::Load(d, x + i);
+        if constexpr (!kUpdate) feature = hn::Mul(hn::Set(d, factor), feature);
+        sum = hn::MulAdd(feature, feature, sum);
+      }
+      float* total = lanes + k * kLanes;
+      hn::Store(hn::Add(hn::Load(d, total), sum), d, total);
+    }
+  };
+  ForAdafacTiles<kUpdate, kFactored>(task, u, scratch, first, end, add);
   for (int64_t k = 0; k < u.dense; ++k) {
     sums[k] = SumOfVector(hn::Load(d, lanes + k * kLanes));
   }
@@ -319,18 +322,19 @@ HWY_NOINLINE void AdafacSteps(const AdafacTask& task, const AdafacUpdate& u,
       });
 }
 
-// Mean square of the `size` numbers at `x`.
-HWY_INLINE float AdafacMeanSquare(const float* HWY_RESTRICT x, int64_t size) {
+// 1 / sqrt(1e-5 + mean square) of the `size` numbers at `x`.
+HWY_INLINE float AdafacScale(const float* HWY_RESTRICT x, int64_t size) {
   V sum = hn::Zero(d);
   ForVectors(size, [&]<bool kWhole>(int64_t i, int64_t count) HWY_ATTR {
     const V part = LoadSome<kWhole>(x + i, count);
     sum = hn::MulAdd(part, part, sum);
   });
-  return SumOfVector(sum) / static_cast<float>(size);
-}
-
-HWY_INLINE float AdafacScale(float mean_square) {
-  return 1.0f / std::sqrt(AdafacMLPLOpt::kNormalizerEpsilon + mean_square);
+  double squares = double{SumOfVector(sum)};
+  if (squares > double{FLT_MAX}) {
+    squares = 0;
+    for (int64_t i = 0; i < size; ++i) squares += double{x[i]} * double{x[i]};
+  }
+  return InverseRootMeanSquare(AdafacMLPLOpt::kNormalizerEpsilon, squares, size);
 }
 
 // biases[j] = the weights of unit j for the moments and their roots, each times its scale, times
@@ -341,7 +345,7 @@ void FormAdafacBiases(const AdafacTask& task, const AdafacAxis& axis, int64_t at
   const int64_t units = TouchedUnits(net);
   std::fill_n(axis.biases, units * axis.stride, 0.0f);
   const auto add = [&](const float* HWY_RESTRICT x, int64_t feature) HWY_ATTR {
-    const float scale = AdafacScale(AdafacMeanSquare(x, axis.size));
+    const float scale = AdafacScale(x, axis.size);
     for (int64_t j = 0; j < units; ++j) {
       const V weight = hn::Set(d, scale * net.input[feature * net.stride + j]);
       float* HWY_RESTRICT bias = axis.biases + j * axis.stride;
@@ -429,15 +433,32 @@ void UpdateAdafacTensor(const AdafacTask& task, AdafacUpdate& u, const AdafacScr
       body(i, own, *workspace);
     });
   };
-  in_pieces([&](int64_t i, const AdafacScratch& own, Workspace& workspace) {
-    const Workspace::Frame frame(workspace);
-    float* lanes = workspace.Take<float>(u.dense * kBlock).data();
-    AdafacSums<kFactored>(task, u, own, i * kAdafacPiece, end(i), lanes, &sums[i * u.dense]);
-  });
-  for (int64_t k = 0; k < u.dense; ++k) {
+  const auto form_sums = [&]<bool kUpdate>(float factor) {
+    in_pieces([&](int64_t i, const AdafacScratch& own, Workspace& workspace) {
+      const Workspace::Frame frame(workspace);
+      float* lanes = workspace.Take<float>(u.dense * kBlock).data();
+      AdafacSums<kUpdate, kFactored>(task, u, own, i * kAdafacPiece, end(i), factor, lanes,
+                                     &sums[i * u.dense]);
+    });
+  };
+  const auto add_pieces = [&](int64_t k) {
     double sum = 0;
     for (int64_t i = 0; i < pieces; ++i) sum += sums[i * u.dense + k];
-    const V scale = hn::Set(d, AdafacScale(static_cast<float>(sum) / static_cast<float>(size)));
+    return static_cast<float>(sum);
+  };
+  const auto is_infinite = [](double sum) { return sum > double{FLT_MAX}; };
+  const std::span<double> squares = task.workspace->Take<double>(u.dense);
+  form_sums.template operator()<true>(1);
+  for (int64_t k = 0; k < u.dense; ++k) squares[k] = double{add_pieces(k)};
+  if (std::ranges::any_of(squares, is_infinite)) {
+    form_sums.template operator()<false>(kShrink);
+    for (int64_t k = 0; k < u.dense; ++k) {
+      if (is_infinite(squares[k])) squares[k] = UnshrunkSum(add_pieces(k));
+    }
+  }
+  for (int64_t k = 0; k < u.dense; ++k) {
+    const V scale =
+        hn::Set(d, InverseRootMeanSquare(AdafacMLPLOpt::kNormalizerEpsilon, squares[k], size));
     // Dense features are in the network's order, without those of rows and columns.
     const int64_t feature = k < at.at_row || !kFactored ? k : at.at_fac_m + k - at.at_row;
     for (int64_t j = 0; j < net.stride; j += kLanes) {

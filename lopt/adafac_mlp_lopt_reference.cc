@@ -7,6 +7,7 @@
 #include "lopt/lopt/factored.h"
 #include "lopt/lopt/mlp_lopt.h"
 #include "lopt/lopt/plain_network.h"
+#include "lopt/lopt/plain_sums.h"
 
 namespace lopt {
 namespace {
@@ -60,7 +61,7 @@ class AdafacReference : public UpdateRule {
         DecayAverage(decays_.momentum[k], x.g, x.m.subspan(k * tensor.size, tensor.size));
       }
       const std::span<float> squares = scratch.Take<float>(tensor.size);
-      for (int64_t i = 0; i < tensor.size; ++i) squares[i] = x.g[i] * x.g[i];
+      for (int64_t i = 0; i < tensor.size; ++i) squares[i] = BoundedSquare(x.g[i]);
       for (int64_t k = 0; k < at_.r; ++k) {
         DecayAverage(decays_.rms[k], squares, x.rms.subspan(k * tensor.size, tensor.size));
       }
@@ -141,13 +142,10 @@ class AdafacReference : public UpdateRule {
       }
     }
     for (int64_t k = 0; k < at_.count; ++k) {
-      double sum = 0;
-      for (int64_t i = 0; i < tensor.size; ++i) {
-        const float feature = features[i * at_.count + k];
-        sum += double{feature * feature};
-      }
-      const float mean_square = static_cast<float>(sum) / static_cast<float>(tensor.size);
-      const float scale = Rsqrt(AdafacMLPLOpt::kNormalizerEpsilon + mean_square);
+      const double sum =
+          SumOfSquares(tensor.size, [&](int64_t i) { return features[i * at_.count + k]; });
+      const float scale =
+          InverseRootMeanSquare(AdafacMLPLOpt::kNormalizerEpsilon, sum, tensor.size);
       for (int64_t i = 0; i < tensor.size; ++i) features[i * at_.count + k] *= scale;
     }
     const std::span<float> in = scratch.Take<float>(network_.width());

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "lopt/base/block_device.h"
+#include "lopt/lopt/mean_squares_device.h"
 
 namespace lopt {
 
@@ -13,6 +14,7 @@ namespace lopt {
 //   m <- beta1 m + (1 - beta1) g, v <- beta2 v + (1 - beta2) g^2,
 //   p <- kept p - learning_rate (m / correction1) / (sqrt(v / correction2 + epsilon_root) +
 //   epsilon)
+// A gradient beyond kLargestAdamGradient counts as that, so that v stays finite.
 struct AdamStep {
   float beta1;
   float beta2;
@@ -31,6 +33,7 @@ struct AdamStep {
   }
   // Of one parameter p.
   LOPT_DEVICE void Apply(float g, float& p, float& m, float& v) const {
+    g = WithinLimit(g, kLargestAdamGradient);
     m = beta1 * m + (1.0f - beta1) * g;
     v = beta2 * v + (1.0f - beta2) * (g * g);
     const float direction =

@@ -138,8 +138,8 @@ struct Celo2Device {
     NormalizingScales<kGroup>(
         block, tensor.is_factored ? Celo2Numbers::kFeatures : Celo2Numbers::kFewFeatures, size,
         Celo2Numbers::kNormalizerEpsilon,
+        [&](const Group& group) { UpdateState(tensor, first, group, replica); },
         [&](const Group& group, const auto& add) {
-          UpdateState(tensor, first, group, replica);
           VisitFeatures(tensor, first, group, replica, add);
         },
         work, scales);
@@ -163,7 +163,7 @@ struct Celo2Device {
       NewtonSchulzDevice(tensor.rows, tensor.columns).Run(block, x, work);
     }
     NormalizingScales<1>(
-        block, 1, size, Celo2Numbers::kNormalizerEpsilon,
+        block, 1, size, Celo2Numbers::kNormalizerEpsilon, [](const ElementGroup<1>&) {},
         [&](const ElementGroup<1>& group, const auto& add) { add(0, {x[group[0]]}); }, work,
         scales + kDirection);
     float* p = replica.params + tensor.offset + first;

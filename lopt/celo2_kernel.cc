@@ -1,6 +1,7 @@
 #include "lopt/lopt/celo2_kernel.h"
 
 #include <algorithm>
+#include <cfloat>
 #include <cmath>
 #include <cstdint>
 #include <memory>
@@ -17,6 +18,7 @@
 #include "lopt/lopt/celo2_matrix.h"
 #include "lopt/lopt/celo2_rule.h"
 #include "lopt/lopt/factored-inl.h"
+#include "lopt/lopt/mean_squares_device.h"
 #include "lopt/lopt/newton_schulz-inl.h"
 
 #ifndef LOPT_CELO2_KERNEL_ONCE
@@ -63,9 +65,18 @@ HWY_BEFORE_NAMESPACE();
 namespace lopt {
 namespace HWY_NAMESPACE {
 
+constexpr int kParameter = 2;  // the number of the feature p
+
 // What a feature is multiplied by, from its mean square.
 HWY_INLINE float NormalizingScale(float mean_square) {
   return 1.0f / std::sqrt(Celo2Base::kNormalizerEpsilon + mean_square);
+}
+
+// The same of numbers the sum of whose squares is more than float32 holds.
+HWY_NOINLINE float WideScale(const float* x, int64_t count) {
+  double sum = 0;
+  for (int64_t i = 0; i < count; ++i) sum += double{x[i]} * double{x[i]};
+  return InverseRootMeanSquare(Celo2Base::kNormalizerEpsilon, sum, count);
 }
 
 HWY_INLINE float NormalizingScale(const float* x, int64_t count) {
@@ -211,7 +222,9 @@ void StepMatrix(const Celo2Task& task, const Celo2Moment& row, const Celo2Moment
   HWY_ALIGN float weights[kCelo2Elementwise * kUnits];
   const auto elements = static_cast<float>(x.rows * x.columns);
   for (int k = 0; k < kFeatures; ++k) {
-    const float scale = NormalizingScale(sums[k] / elements);
+    // Only the parameters can be so large that their squares are infinite.
+    const float scale = k == kParameter && sums[k] > FLT_MAX ? WideScale(x.p, x.rows * x.columns)
+                                                             : NormalizingScale(sums[k] / elements);
     for (int j = 0; j < kUnits; ++j) {
       weights[k * kUnits + j] = scale * task.network->elementwise[k * kUnits + j];
     }

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "lopt/lopt/plain_sums.h"
+
 namespace lopt {
 namespace {
 
@@ -16,10 +18,8 @@ float InverseRoot(float x) { return 1.0f / std::sqrt(x); }
 
 // 1 / sqrt(1e-9 + mean square) of `count` numbers, of which neighbours are `stride` apart.
 float NormalizingScale(const float* x, int64_t count, int64_t stride) {
-  double sum = 0;
-  for (int64_t i = 0; i < count; ++i) sum += double{x[i * stride] * x[i * stride]};
-  const float mean = static_cast<float>(sum) / static_cast<float>(count);
-  return InverseRoot(Celo2Base::kNormalizerEpsilon + mean);
+  const double sum = SumOfSquares(count, [&](int64_t i) { return x[i * stride]; });
+  return InverseRootMeanSquare(Celo2Base::kNormalizerEpsilon, sum, count);
 }
 
 // The features before they are normalised, [elements, features], from the updated state.

@@ -15,6 +15,7 @@
 
 #include "lopt/lopt/factored.h"
 #include "lopt/lopt/lanes-inl.h"
+#include "lopt/lopt/mean_squares_device.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lopt {
@@ -26,6 +27,12 @@ HWY_INLINE V FlooredInverseRoot(V x) {
   return InverseRoot(AtLeast(hn::Set(d, kFactoredMomentFloor), x));
 }
 
+// A square, at most kLargestSquare. NaN stays.
+HWY_INLINE V Bounded(V square) {
+  const V largest = hn::Set(d, kLargestSquare);
+  return hn::IfThenElse(hn::Gt(square, largest), largest, square);
+}
+
 // Adds the floored squares of g to `sums`, and returns their sum.
 HWY_INLINE float AddFlooredSquares(const float* HWY_RESTRICT g, int64_t size,
                                    float* HWY_RESTRICT sums) {
@@ -33,7 +40,7 @@ HWY_INLINE float AddFlooredSquares(const float* HWY_RESTRICT g, int64_t size,
   V total = hn::Zero(d);
   ForVectors(size, [&]<bool kWhole>(int64_t i, int64_t count) HWY_ATTR {
     const V x = LoadSome<kWhole>(g + i, count);
-    V square = hn::MulAdd(x, x, floor);
+    V square = Bounded(hn::MulAdd(x, x, floor));
     StoreSome<kWhole>(hn::Add(LoadSome<kWhole>(sums + i, count), square), sums + i, count);
     if constexpr (!kWhole) {
       square = hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(count)), square);

@@ -6,11 +6,12 @@
 #include <limits>
 
 #include "lopt/base/error.h"
+#include "lopt/lopt/mean_squares_device.h"
 
 namespace lopt {
 namespace {
 
-float FlooredSquare(float g) { return g * g + kFactoredSquareFloor; }
+float FlooredSquare(float g) { return BoundedSquare(g) + kFactoredSquareFloor; }
 
 // Sums of neighbours are formed in this many parts, which the compiler keeps in vectors.
 constexpr int64_t kParts = 16;

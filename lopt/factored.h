@@ -57,8 +57,8 @@ struct FactoredShape {
   Shape col;
 };
 
-// The means of gradient^2 + 1e-30 over the largest axis (row) and over the second largest (col).
-// Nothing of a tensor without elements.
+// The means of gradient^2, at most kLargestSquare, + 1e-30 over the largest axis (row) and over the
+// second largest (col). Nothing of a tensor without elements.
 void FactoredMeanSquares(const FactoredShape& shape, std::span<const float> gradient,
                          std::span<float> row, std::span<float> col);
 

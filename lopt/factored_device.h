@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "lopt/base/block_device.h"
+#include "lopt/lopt/mean_squares_device.h"
 
 namespace lopt {
 
@@ -141,10 +142,7 @@ LOPT_DEVICE_INLINE void UpdateFactored(const Block& block, const DeviceFactored&
                                        const Decay& decay, const Gradient& gradient, float epsilon,
                                        float* v_row, float* v_col, const FactoredTables& tables,
                                        float* partial) {
-  const auto square = [&](int64_t i) {
-    const float g = gradient(i);
-    return g * g + kFactoredSquareFloor;
-  };
+  const auto square = [&](int64_t i) { return BoundedSquare(gradient(i)) + kFactoredSquareFloor; };
   // Both sides by one piece of code, rows first.
   LOPT_ROLLED
   for (int side = 0; side < 2; ++side) {

@@ -7,6 +7,7 @@
 
 #include "lopt/base/options.h"
 #include "lopt/lopt/matrix_rules.h"
+#include "lopt/lopt/mean_squares_device.h"
 #include "lopt/lopt/rule_parts.h"
 
 namespace lopt {
@@ -59,7 +60,7 @@ class NAdamWRule : public UpdateRule {
     const std::span<float> m = state.first(params.size());
     const std::span<float> v = state.subspan(params.size());
     for (size_t i = 0; i < params.size(); ++i) {
-      const float g = gradient[i];
+      const float g = WithinLimit(gradient[i], kLargestAdamGradient);
       m[i] = beta1 * m[i] + (1.0f - beta1) * g;
       v[i] = beta2 * v[i] + (1.0f - beta2) * (g * g);
       params[i] =
@@ -133,7 +134,7 @@ class ScheduleFreeAdamWRule : public UpdateRule {
     const std::span<float> z = state.subspan(n, n);
     const std::span<float> v = state.subspan(2 * n);
     for (size_t i = 0; i < n; ++i) {
-      const float g = gradient[i];
+      const float g = WithinLimit(gradient[i], kLargestAdamGradient);
       v[i] = beta2 * v[i] + (1.0f - beta2) * (g * g);
       z[i] -= lr * (g / (std::sqrt(of_v * v[i]) + epsilon) + decay * params[i]);
       x[i] = (1.0f - c) * x[i] + c * z[i];

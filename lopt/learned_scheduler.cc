@@ -156,16 +156,25 @@ class ScheduledRule : public UpdateRule {
     const double longest = std::max(size / columns, columns);
     const auto step = [&](int64_t i) { return x.before[i] - x.params[i]; };
     const double step2 = Sum(n, [&](int64_t i) { return double{step(i)} * step(i); });
+    if (!std::isfinite(step2) && std::isfinite(Dot(x.before, x.before))) {
+      // The optimizer's step is too large for float32. The params show it; the state stays finite.
+      Features(info, x, columns, 0);
+      std::ranges::fill(x.last, 0.0f);
+      return;
+    }
     const auto out = network_(Features(info, x, columns, step2));
     const double factor = ScheduleFactor(options_.schedule, info);
     const double wanted =
         options_.step_size * factor * std::exp(std::min(out[0], 10.0)) / std::sqrt(longest);
-    const auto scale = step2 > 0 ? static_cast<float>(wanted / std::sqrt(step2 / size)) : 0.0f;
+    const double exact = step2 > 0 ? wanted / std::sqrt(step2 / size) : 0.0;
+    const auto scale = static_cast<float>(exact);
+    // Of steps so small or so large that float32 cannot hold their factor.
+    const bool wide = step2 > 0 && std::isfinite(step2) && wanted > 0 && !std::isnormal(scale);
     const auto decay = static_cast<float>(
         std::min(1.0, options_.weight_decay * factor * std::exp(std::min(2 * out[1], 10.0))));
     for (int64_t i = 0; i < n; ++i) {
       const float p = x.before[i];
-      x.last[i] = scale * step(i);
+      x.last[i] = wide ? static_cast<float>(exact * double{step(i)}) : scale * step(i);
       x.params[i] = (p - x.last[i]) - decay * p;
     }
   }

@@ -10,6 +10,7 @@
 
 #include "lopt/lopt/adam_step_device.h"
 #include "lopt/lopt/celo2_step_device.h"
+#include "lopt/lopt/mean_squares_device.h"
 #include "lopt/lopt/rule_parts.h"
 
 namespace lopt {
@@ -53,6 +54,7 @@ void Orthogonalize(MatrixMap x, Workspace& scratch) {
   MatrixMap polynomial = Taken({rows, rows}, scratch);
   MatrixMap next = Taken({rows, x.cols()}, scratch);
   const auto [a, b, c] = Celo2Numbers::kPolynomial;
+  if (std::isinf(x.norm())) x /= x.cwiseAbs().maxCoeff();
   x /= std::max(x.norm(), 1e-7f);
   for (int i = 0; i < Celo2Numbers::kIterations; ++i) {
     gram.noalias() = x * x.transpose();
@@ -218,7 +220,11 @@ class SOAPRule : public UpdateRule {
                 std::span<float> state, Workspace& scratch) const override {
     for (const SOAPTensor& tensor : tensors_) {
       const Workspace::Frame frame(scratch);
-      const ConstMatrixMap g = MapOf(gradient, tensor.offset, tensor.sides);
+      const std::span<float> bounded =
+          scratch.Take<float>(tensor.sides.rows * tensor.sides.columns);
+      std::ranges::transform(gradient.subspan(tensor.offset, bounded.size()), bounded.begin(),
+                             [](float x) { return WithinLimit(x, kLargestGradient); });
+      const ConstMatrixMap g = MapOf(std::span<const float>(bounded), 0, tensor.sides);
       if (info.step > 0) {
         Step(info, tensor, g, MapOf(params, tensor.offset, tensor.sides), state, scratch);
       }
@@ -307,7 +313,10 @@ class SOAPRule : public UpdateRule {
       q = solver.eigenvectors().rowwise().reverse();
       return order;
     }
-    const Matrix product = statistics * q;
+    Matrix product = statistics * q;
+    // The decomposition squares it.
+    const float largest = product.cwiseAbs().maxCoeff();
+    if (largest > kLargestGradient) product /= largest;
     const Eigen::VectorXf values = q.cwiseProduct(product).colwise().sum();
     std::ranges::stable_sort(order, [&](int i, int j) { return values[i] > values[j]; });
     const Eigen::HouseholderQR<Matrix> decomposition(product(Eigen::all, order));
@@ -321,6 +330,9 @@ class SOAPRule : public UpdateRule {
   static MatrixMap BasisOf(const Basis& basis, std::span<float> state) {
     return MapOf(state, basis.q, {basis.side, basis.side});
   }
+
+  // What gradients count as at most: the statistics are of their products.
+  static constexpr float kLargestGradient = 1e15f;
 
   ScheduledRate learning_rate_;
   SOAPOptions options_;

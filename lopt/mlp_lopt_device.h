@@ -1,10 +1,12 @@
 #pragma once
 
+#include <cfloat>
 #include <cmath>
 #include <cstdint>
 
 #include "lopt/base/block_device.h"
 #include "lopt/base/replica_device.h"
+#include "lopt/lopt/mean_squares_device.h"
 #include "lopt/lopt/mlp_lopt_step_device.h"
 #include "lopt/lopt/network_device.h"
 
@@ -131,13 +133,43 @@ struct MlpLoptDevice {
     });
     float* scales = replica.scratch + kScales + n * kTensorScales;
     SumOverThreads(block, kNormalized, partial, scales);
+    bool wide = false;
+    for (int k = 0; k < kNormalized; ++k) wide = wide || scales[k] > FLT_MAX;
+    if (wide) {
+      SumShrunk(block, tensor, replica, partial);
+    }
     block.Once([&] {
-      const float multiplier = step.Multiplier(tensor.size, scales);
+      double sums[kNormalized];
       for (int k = 0; k < kNormalized; ++k) {
-        const float mean = scales[k] / static_cast<float>(tensor.size);
-        scales[k] = 1.0f / std::sqrt(step.normalizer_epsilon() + mean);
+        sums[k] = double{scales[k]};
+        if (!(scales[k] > FLT_MAX)) continue;
+        float shrunk = 0;
+        for (int thread = 0; thread < threads; ++thread) shrunk += partial[k * threads + thread];
+        sums[k] = UnshrunkSum(shrunk);
       }
-      scales[kNormalized] = multiplier;
+      for (int k = 0; k < kNormalized; ++k) {
+        scales[k] = InverseRootMeanSquare(step.normalizer_epsilon(), sums[k], tensor.size);
+      }
+      scales[kNormalized] = step.Multiplier(tensor.size, sums);
+    });
+  }
+
+  // A phase: what each thread has of the sums of the squares of the shrunk features.
+  static LOPT_DEVICE_INLINE void SumShrunk(const Block& block, const DeviceTensor& tensor,
+                                           const Replica& replica, float* partial) {
+    const int threads = block.threads();
+    block.ForEachThread([&](int thread) {
+      LOPT_ROLLED
+      for (int k = 0; k < kNormalized; ++k) {
+        float sum = 0;
+        for (int64_t i = thread; i < tensor.size; i += threads) {
+          const float feature = k == 0   ? replica.gradient[tensor.offset + i]
+                                : k == 1 ? replica.params[tensor.offset + i]
+                                         : Momenta(tensor, i, replica)[(k - 2) * kBlock];
+          sum += (kShrink * feature) * (kShrink * feature);
+        }
+        partial[k * threads + thread] = sum;
+      }
     });
   }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "lopt/base/dispatch.h"
 #include "lopt/base/parallel.h"
 #include "lopt/base/workspace.h"
+#include "lopt/lopt/mean_squares_device.h"
 #include "lopt/lopt/mlp_features-inl.h"
 #include "lopt/lopt/mlp_lopt_step.h"
 #include "lopt/lopt/network_columns-inl.h"
@@ -161,6 +163,29 @@ void StepInPieces(const UpdateTask& task, const Piece& tensor, int64_t size, flo
   });
 }
 
+bool IsInfinite(float x) { return x == std::numeric_limits<float>::infinity(); }
+
+// What the features are multiplied by, and the steps (the result), where a sum of squares of
+// features is more than float32 holds. `scales`: the sums before.
+HWY_NOINLINE float WideScales(const MlpLoptStep& step, const Piece& tensor,
+                              float* HWY_RESTRICT scales) {
+  double sums[kNormalized];
+  for (int k = 0; k < kNormalized; ++k) {
+    sums[k] = double{scales[k]};
+    if (!IsInfinite(scales[k])) continue;
+    sums[k] = 0;
+    for (int64_t i = 0; i < tensor.size; ++i) {
+      const float* momenta = tensor.m + i / kBlock * kBlockState + i % kBlock;
+      const double x = k == 0 ? tensor.g[i] : k == 1 ? tensor.p[i] : momenta[(k - 2) * kBlock];
+      sums[k] += x * x;
+    }
+  }
+  for (int k = 0; k < kNormalized; ++k) {
+    scales[k] = InverseRootMeanSquare(step.normalizer_epsilon(), sums[k], tensor.size);
+  }
+  return step.Multiplier(tensor.size, sums);
+}
+
 void UpdateTensor(const UpdateTask& task, const TensorPlace& place) {
   const Piece tensor = {task.gradient + place.offset, task.params + place.offset,
                         task.state + place.momenta, place.size};
@@ -171,8 +196,13 @@ void UpdateTensor(const UpdateTask& task, const TensorPlace& place) {
   } else {
     UpdateMomenta(tensor, scales, features);
   }
-  const float multiplier = task.step->Multiplier(tensor.size, scales);
-  NormalizingScales(task.step->normalizer_epsilon(), tensor.size, scales);
+  float multiplier;
+  if (std::any_of(scales, scales + kNormalized, IsInfinite)) {
+    multiplier = WideScales(*task.step, tensor, scales);
+  } else {
+    multiplier = task.step->Multiplier(tensor.size, scales);
+    NormalizingScales(task.step->normalizer_epsilon(), tensor.size, scales);
+  }
   if (tensor.blocks() > 0 || task.network->hidden <= kNarrow) {
     FoldScales(*task.network, task.scratch, scales);
   }

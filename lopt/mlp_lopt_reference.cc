@@ -5,6 +5,7 @@
 
 #include "lopt/lopt/mlp_lopt_step.h"
 #include "lopt/lopt/plain_network.h"
+#include "lopt/lopt/plain_sums.h"
 
 namespace lopt {
 namespace {
@@ -48,14 +49,11 @@ class Reference : public UpdateRule {
       }
     }
 
-    float sums[MLPLOpt::kNormalized];
+    double sums[MLPLOpt::kNormalized];
     float scale[MLPLOpt::kNormalized];
     for (int k = 0; k < MLPLOpt::kNormalized; ++k) {
-      double sum = 0;
-      for (size_t i = 0; i < p.size(); ++i) sum += double{feature(i, k) * feature(i, k)};
-      sums[k] = static_cast<float>(sum);
-      const float mean_square = sums[k] / static_cast<float>(p.size());
-      scale[k] = 1.0f / std::sqrt(step.normalizer_epsilon() + mean_square);
+      sums[k] = SumOfSquares(std::ssize(p), [&](int64_t i) { return feature(i, k); });
+      scale[k] = InverseRootMeanSquare(step.normalizer_epsilon(), sums[k], std::ssize(p));
     }
     const float multiplier = step.Multiplier(std::ssize(p), sums);
 

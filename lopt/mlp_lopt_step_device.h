@@ -74,8 +74,9 @@ class MlpLoptStep {
   LOPT_DEVICE const float* progress() const { return progress_; }
   LOPT_DEVICE int progress_size() const { return progress_size_; }
   // What o0 exp(o1 exp_mult) is multiplied by in a tensor of `size` elements. `sums`: of the
-  // squares of each of its kNormalized features before they are normalised.
-  LOPT_DEVICE float Multiplier(int64_t size, const float* sums) const {
+  // squares of each of its kNormalized features before they are normalised, in float32 or float64.
+  template <class Number>
+  LOPT_DEVICE float Multiplier(int64_t size, const Number* sums) const {
     double multiplier = step_mult_;
     if (relative_step_) {
       const double gradient = std::sqrt(double{sums[0]}) * correction_;

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <cfloat>
 #include <cmath>
 #include <cstdint>
 
 #include "lopt/base/block_device.h"
+#include "lopt/lopt/mean_squares_device.h"
 
 namespace lopt {
 
@@ -257,30 +259,49 @@ class ElementGroup {
 };
 
 // scales[k] = 1 / sqrt(epsilon + the mean square of feature k over the `size` elements of a
-// tensor), k < features: visit(group, add) calls add(k, x) with each feature of a group's elements,
-// x[i] that of group[i]. `partial` [features, threads] is memory for sums.
-template <int kMost, class Visit>
+// tensor), k < features: update(group) updates the state of a group's elements, then
+// visit(group, add) calls add(k, x) with each of their features, x[i] that of group[i], and does so
+// once more where a sum of squares is infinite. `partial` [features, threads] is memory for sums.
+template <int kMost, class Update, class Visit>
 LOPT_DEVICE_INLINE void NormalizingScales(const Block& block, int features, int64_t size,
-                                          float epsilon, const Visit& visit, float* partial,
-                                          float* scales) {
+                                          float epsilon, const Update& update, const Visit& visit,
+                                          float* partial, float* scales) {
   const int threads = block.threads();
-  block.ForEachThread([&](int thread) {
-    float* sums = partial + thread;
-    for (int k = 0; k < features; ++k) sums[k * threads] = 0;
-    const int64_t groups = ElementGroups(size, kMost);
-    for (int64_t number = thread; number < groups; number += threads) {
-      const ElementGroup<kMost> group(size, number);
-      visit(group, [&](int k, const float(&x)[kMost]) {
-        float sum = sums[k * threads];
-        LOPT_UNROLL
-        for (int i = 0; i < kMost; ++i) sum += i < group.count() ? x[i] * x[i] : 0.0f;
-        sums[k * threads] = sum;
-      });
-    }
-  });
-  SumOverThreads(block, features, partial, scales);
+  float factor = 1;  // of the features
+  LOPT_ROLLED
+  for (int pass = 0; pass < 2; ++pass) {
+    block.ForEachThread([&](int thread) {
+      float* sums = partial + thread;
+      for (int k = 0; k < features; ++k) sums[k * threads] = 0;
+      const int64_t groups = ElementGroups(size, kMost);
+      for (int64_t number = thread; number < groups; number += threads) {
+        const ElementGroup<kMost> group(size, number);
+        if (pass == 0) update(group);
+        visit(group, [&](int k, const float(&x)[kMost]) {
+          float sum = sums[k * threads];
+          LOPT_UNROLL
+          for (int i = 0; i < kMost; ++i) {
+            sum += i < group.count() ? (factor * x[i]) * (factor * x[i]) : 0.0f;
+          }
+          sums[k * threads] = sum;
+        });
+      }
+    });
+    if (pass == 1) break;
+    SumOverThreads(block, features, partial, scales);
+    bool wide = false;
+    for (int k = 0; k < features; ++k) wide = wide || scales[k] > FLT_MAX;
+    if (!wide) break;
+    factor = kShrink;
+  }
   block.ForEach(features, [&](int64_t k) {
-    scales[k] = 1.0f / std::sqrt(epsilon + scales[k] / static_cast<float>(size));
+    double sum = double{scales[k]};
+    if (scales[k] > FLT_MAX) {
+      float shrunk = 0;
+      for (int thread = 0; thread < threads; ++thread) shrunk += partial[k * threads + thread];
+      sum = UnshrunkSum(shrunk);
+    }
+    scales[k] = InverseRootMeanSquare(epsilon, sum, size);
   });
 }
 

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "lopt/base/options.h"
+#include "lopt/lopt/mean_squares_device.h"
 #include "lopt/lopt/mlp_lopt.h"
 #include "lopt/lopt/plain_network.h"
 
@@ -125,7 +127,7 @@ float MeanSquareFrom(std::span<const float> values, float center) {
 float EuclideanNorm(std::span<const float> values) {
   double sum = 0;
   for (const float value : values) sum += double{value} * double{value};
-  return static_cast<float>(std::sqrt(sum));
+  return static_cast<float>(std::min(std::sqrt(sum), double{std::numeric_limits<float>::max()}));
 }
 
 float ClipTo(float x, float limit) { return std::min(std::max(x, -limit), limit); }
@@ -251,7 +253,7 @@ class RnnMlpRule : public UpdateRule {
   static std::pair<float, float> LossFeatures(const StepInfo& info, float* mean, float* variance) {
     *mean = kLossDecay * *mean + kLossRest * info.loss;
     const float away = *mean - info.loss;
-    *variance = kLossDecay * *variance + kLossRest * (away * away);
+    *variance = kLossDecay * *variance + kLossRest * BoundedSquare(away);
     const float correction = 1 / (BiasCorrection(kLossDecay, info.step + 1) + 1e-8f);
     const float scale = 1 / std::sqrt(*variance * correction + 1e-8f);
     const auto feature = [&](float loss) { return ClipTo((loss - *mean * correction) * scale, 5); };
@@ -267,7 +269,7 @@ class RnnMlpRule : public UpdateRule {
       const float decay = Rnn::kDecays[i % kRnnDecays];
       const float x = g[i / kRnnDecays];
       m[i] = decay * m[i] + (1 - decay) * x;
-      r[i] = decay * r[i] + (1 - decay) * (x * x);
+      r[i] = decay * r[i] + (1 - decay) * BoundedSquare(x);
     }
   }
 
@@ -350,14 +352,20 @@ class RnnMlpRule : public UpdateRule {
                       r.subspan(i * kRnnDecays, kRnnDecays), to);
     };
     double squares[Rnn::kNormalized] = {};
+    double wide[Rnn::kNormalized] = {};  // squared in float64
     for (size_t i = 0; i < v.size(); ++i) {
       features(i, x.data());
-      for (int k = 0; k < Rnn::kNormalized; ++k) squares[k] += double{x[k] * x[k]};
+      for (int k = 0; k < Rnn::kNormalized; ++k) {
+        squares[k] += double{x[k] * x[k]};
+        wide[k] += double{x[k]} * double{x[k]};
+      }
     }
     float scale[Rnn::kNormalized];
     for (int k = 0; k < Rnn::kNormalized; ++k) {
       const auto mean = static_cast<float>(squares[k] / static_cast<double>(v.size()));
-      scale[k] = 1 / std::sqrt(kRnnNormalizerEpsilon + mean);
+      scale[k] = std::isinf(mean)
+                     ? InverseRootMeanSquare(kRnnNormalizerEpsilon, wide[k], std::ssize(v))
+                     : 1 / std::sqrt(kRnnNormalizerEpsilon + mean);
     }
 
     // The same for all elements.

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <cstring>
 #include <utility>
 
 #include "lopt/base/eigen.h"
 #include "lopt/base/error.h"
+#include "lopt/base/finite.h"
 #include "lopt/base/key.h"
 #include "lopt/lopt/registry.h"
 
@@ -24,17 +24,6 @@ template <class Body>
 void ForPieces(int64_t n, const Body& body) {
   ParallelFor((n + kElementsPiece - 1) / kElementsPiece,
               [&](int64_t i) { body(i * kElementsPiece, std::min(n, (i + 1) * kElementsPiece)); });
-}
-
-bool AllFinite(std::span<const float> values) {
-  // All of these bits are set in what is not finite. A comparison of them is in every instruction
-  // set, a maximum is not.
-  constexpr uint32_t kExponent = 0x7f800000;
-  uint32_t found = 0;
-  for (const float value : values) {
-    found |= static_cast<uint32_t>((std::bit_cast<uint32_t>(value) & kExponent) == kExponent);
-  }
-  return found == 0;
 }
 
 // The params after two updates, each with the params as they are for the gradient.
@@ -72,6 +61,40 @@ bool TreatsTensorsSeparately(const LearnedOptimizer& optimizer, std::span<const 
   return state_size == rule->state_layout().size();
 }
 
+bool AllFiniteInPieces(std::span<const float> values) {
+  std::atomic<bool> finite = true;
+  ForPieces(std::ssize(values), [&](int64_t begin, int64_t end) {
+    if (!AllFinite(values.subspan(begin, end - begin))) finite = false;
+  });
+  return finite;
+}
+
+void CopyInPieces(std::span<const float> from, std::span<float> to) {
+  ForPieces(std::ssize(from), [&](int64_t begin, int64_t end) {
+    std::copy(from.begin() + begin, from.begin() + end, to.begin() + begin);
+  });
+}
+
+std::vector<int64_t> NumbersOf(const std::vector<std::atomic<bool>>& chosen) {
+  std::vector<int64_t> numbers;
+  for (size_t i = 0; i < chosen.size(); ++i) {
+    if (chosen[i]) numbers.push_back(static_cast<int64_t>(i));
+  }
+  return numbers;
+}
+
+// RunUpdate, but params that it would make not finite of finite ones keep their values. Whether it
+// did not come to that.
+bool RunOrLeave(const TensorUpdate& update, Workspace& scratch) {
+  const Workspace::Frame frame(scratch);
+  const std::span<float> before = scratch.Take<float>(std::ssize(update.params));
+  CopyInPieces(update.params, before);
+  RunUpdate(update, scratch);
+  if (AllFiniteInPieces(update.params) || !AllFiniteInPieces(before)) return true;
+  CopyInPieces(before, update.params);
+  return false;
+}
+
 // What the options of `update` make of the change from `old` to its params.
 void ApplyOptions(const TensorUpdate& update, std::span<const float> old) {
   const StepOptions& options = update.options;
@@ -99,9 +122,7 @@ void RunUpdate(const TensorUpdate& update, Workspace& scratch) {
   }
   const Workspace::Frame frame(scratch);
   const std::span<float> old = scratch.Take<float>(std::ssize(update.params));
-  ForPieces(std::ssize(old), [&](int64_t begin, int64_t end) {
-    std::copy(update.params.begin() + begin, update.params.begin() + end, old.begin() + begin);
-  });
+  CopyInPieces(update.params, old);
   step();
   ApplyOptions(update, old);
 }
@@ -111,6 +132,8 @@ TensorRules::TensorRules(const Config& learned_optimizer, Eigen::VectorXf theta)
   Require(theta_.size() == optimizer_->theta_layout().size(),
           "LearnedOptimizer: theta has {} numbers, a {} needs {}", theta_.size(),
           learned_optimizer.Type(), optimizer_->theta_layout().size());
+  const std::string bad = DescribeNotFinite(optimizer_->theta_layout(), AsSpan(theta_), "theta/");
+  Require(bad.empty(), "LearnedOptimizer: wanted a theta of finite numbers; {}", bad);
   Require(TreatsTensorsSeparately(*optimizer_, AsSpan(theta_)),
           "LearnedOptimizer: a {} does not treat each tensor by itself, which this class needs",
           learned_optimizer.Type());
@@ -134,15 +157,18 @@ void TensorUpdater::Run(int64_t elements, int threads, const std::function<void(
   pool_->Run(work);
 }
 
-void TensorUpdater::Update(std::span<const TensorUpdate> updates, int threads) {
+std::vector<int64_t> TensorUpdater::Update(std::span<const TensorUpdate> updates, int threads) {
   int64_t elements = 0;
   for (const TensorUpdate& update : updates) elements += std::ssize(update.params);
+  std::vector<std::atomic<bool>> left(updates.size());
   Run(elements, threads, [&] {
     ParallelFor(std::ssize(updates), [&](int64_t i) {
+      const auto n = static_cast<size_t>(i);
       WorkspacePool::Lease scratch(workspaces_);
-      RunUpdate(updates[static_cast<size_t>(i)], *scratch);
+      left[n] = !RunOrLeave(updates[n], *scratch);
     });
   });
+  return NumbersOf(left);
 }
 
 std::vector<int64_t> TensorUpdater::NotFinite(std::span<const std::span<const float>> arrays,
@@ -153,16 +179,10 @@ std::vector<int64_t> TensorUpdater::NotFinite(std::span<const std::span<const fl
   Run(elements, threads, [&] {
     ParallelFor(std::ssize(arrays), [&](int64_t i) {
       const auto n = static_cast<size_t>(i);
-      ForPieces(std::ssize(arrays[n]), [&](int64_t begin, int64_t end) {
-        if (!AllFinite(arrays[n].subspan(begin, end - begin))) bad[n] = true;
-      });
+      if (!AllFiniteInPieces(arrays[n])) bad[n] = true;
     });
   });
-  std::vector<int64_t> numbers;
-  for (size_t i = 0; i < bad.size(); ++i) {
-    if (bad[i]) numbers.push_back(static_cast<int64_t>(i));
-  }
-  return numbers;
+  return NumbersOf(bad);
 }
 
 }  // namespace lopt

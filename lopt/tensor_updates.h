@@ -24,7 +24,7 @@ namespace lopt {
 class TensorRules {
  public:
   // `learned_optimizer`: a type of OptimizerRegistry(), with options. Throws Error if theta has not
-  // its size, or it does not treat each tensor by itself.
+  // its size or is not finite, or it does not treat each tensor by itself.
   TensorRules(const Config& learned_optimizer, Eigen::VectorXf theta);
 
   const LearnedOptimizer& optimizer() const { return *optimizer_; }
@@ -69,8 +69,9 @@ void RunUpdate(const TensorUpdate& update, Workspace& scratch);
 // the number of threads. Not thread-safe.
 class TensorUpdater {
  public:
-  // Throws Error as UpdateRule::Update does.
-  void Update(std::span<const TensorUpdate> updates, int threads);
+  // A tensor whose step would make finite params not finite keeps its params, not its state: the
+  // numbers of such tensors, in order. Throws Error as UpdateRule::Update does.
+  std::vector<int64_t> Update(std::span<const TensorUpdate> updates, int threads);
 
   // The numbers of those of the arrays with an element that is not finite, in order.
   std::vector<int64_t> NotFinite(std::span<const std::span<const float>> arrays, int threads);

@@ -13,6 +13,7 @@
 #include "lopt/base/arrays.h"
 #include "lopt/base/eigen.h"
 #include "lopt/base/error.h"
+#include "lopt/base/finite.h"
 #include "lopt/base/safetensors.h"
 #include "lopt/lopt/registry.h"
 
@@ -21,6 +22,7 @@ namespace {
 
 constexpr const char* kFormat = "lopt theta 2";
 constexpr const char* kOldFormat = "lopt theta 1";  // golden steps without limits
+constexpr const char* kFormats = "lopt theta ";     // what they begin with, newer ones too
 
 // "a [2], b [3, 4]", or "none".
 std::string Show(const std::map<std::string, Shape>& tensors) {
@@ -43,6 +45,11 @@ void CheckTensors(const Layout& layout, const NamedArrays& tensors, const Config
   }
   Require(wanted == got, "{}: the tensors theta/... are not those of {}; wanted: {}; got: {}", path,
           optimizer.Dump(-1), Show(wanted), Show(got));
+}
+
+void CheckFinite(const Layout& layout, std::span<const float> theta, const std::string& path) {
+  const std::string bad = DescribeNotFinite(layout, theta, "theta/");
+  Require(bad.empty(), "{}: weights must be finite numbers; {}", path, bad);
 }
 
 // What two optimizers differ in: options, and tensors of theta.
@@ -89,13 +96,19 @@ struct ReadFile {
 };
 
 ReadFile ReadUnchecked(const std::string& path, const std::optional<Config>& learned_optimizer) {
-  const ArrayFile file = ReadArrayFile(path);
+  std::vector<OtherArray> others;
+  const ArrayFile file = ReadArrayFile(path, &others);
+  for (const OtherArray& other : others) {
+    Require(!other.name.starts_with("theta/") && !other.name.starts_with("golden/"),
+            "{}: tensor '{}' has dtype {}, wanted F32", path, other.name, other.dtype);
+  }
   const auto metadata = [&](const std::string& name) {
     const auto found = file.metadata.find(name);
     return found == file.metadata.end() ? std::string() : found->second;
   };
+  // Other programs write theirs, such as "pt".
   const std::string format = metadata("format");
-  Require(format.empty() || format == kFormat || format == kOldFormat,
+  Require(!format.starts_with(kFormats) || format == kFormat || format == kOldFormat,
           "{}: the format is '{}'; this program reads '{}' and '{}'. A newer file needs a newer "
           "program",
           path, format, kOldFormat, kFormat);
@@ -126,6 +139,7 @@ ReadFile ReadUnchecked(const std::string& path, const std::optional<Config>& lea
   } catch (const Error& error) {
     Fail("{}: theta: {}", path, error.what());
   }
+  CheckFinite(layout, AsSpan(result.theta), path);
   if (const std::string config = metadata("config"); !config.empty()) {
     result.config = Config::Parse(config, path);
   }
@@ -146,6 +160,7 @@ void WriteThetaFile(const std::string& path, const ThetaFile& theta_file) {
           "{}: theta has {} numbers, the optimizer needs {}", path, theta_file.theta.size(),
           theta_layout.size());
   const std::span<const float> theta = AsSpan(theta_file.theta);
+  CheckFinite(theta_layout, theta, path);
   ArrayFile file;
   file.arrays = ArraysFromRow(theta_layout, theta, "theta/");
   file.metadata = {{"format", kFormat},

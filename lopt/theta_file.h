@@ -31,7 +31,8 @@ struct ThetaFile {
 // A safetensors file with the tensors theta/<name>, the other members as metadata, and golden steps
 // with which every reader checks itself (lopt/golden_steps.h). Where the optimizer throws Error in
 // them, the file has none, and a warning is logged. The file is complete or absent after a crash.
-// The calling thread computes the golden steps; no other work of the process is touched.
+// The calling thread computes the golden steps; no other work of the process is touched. Throws
+// Error, and writes nothing, if theta has another size than the optimizer's or is not finite.
 void WriteThetaFile(const std::string& path, const ThetaFile& file);
 
 // What becomes of a file whose golden steps come out otherwise here.
@@ -42,10 +43,10 @@ enum class FailedCheck {
 
 // Reads it and repeats the golden steps, where there are some, on the thread's instruction set:
 // throws Error if a result is farther off than its limit allows (unless `failed_check` is kWarn),
-// the tensors are not those of the optimizer, or the file is of another format than WriteThetaFile
-// writes or wrote. `learned_optimizer` is for files that do not name one (tensors from elsewhere),
-// which are an Error without it; where the file names one and both are given, a difference is an
-// Error that names the options and tensors.
+// the tensors are not those of the optimizer or not finite, or the file is of another format than
+// WriteThetaFile writes or wrote. `learned_optimizer` is for files that do not name one (tensors
+// from elsewhere), which are an Error without it; where the file names one and both are given, a
+// difference is an Error that names the options and tensors.
 ThetaFile ReadThetaFile(const std::string& path,
                         const std::optional<Config>& learned_optimizer = {},
                         FailedCheck failed_check = FailedCheck::kError);

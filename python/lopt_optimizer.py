@@ -17,6 +17,7 @@ and nothing else.
 import collections
 import json
 import math
+import operator
 import struct
 import sys
 import typing
@@ -26,6 +27,7 @@ import torch
 
 __all__ = ["GoldenDeviation", "LearnedOptimizer", "ThetaFile"]
 
+_FORMAT = "lopt theta "  # what the formats begin with, newer ones too
 _FORMATS = ("lopt theta 1", "lopt theta 2")
 
 
@@ -95,6 +97,32 @@ def _mean_squares(x, sizes):
     """x: [k, sum of sizes], tensors side by side. The means of squares of each, [k, tensors]."""
     sums = torch.stack([part.sum(1) for part in (x * x).split(sizes, 1)], 1)
     return sums / torch.tensor(sizes, device=x.device)
+
+
+_SHRINK = 2.0**-80  # what numbers are multiplied by where their squares are beyond float32
+
+
+def _scales_and_rms(x, sizes, epsilon):
+    """x: [k, sum of sizes], tensors side by side. Of each tensor, [k, tensors]: 1 / sqrt(epsilon +
+    mean square), and the root of the mean square."""
+    mean_squares = _mean_squares(x, sizes)
+    scales, rms = torch.rsqrt(epsilon + mean_squares), mean_squares.sqrt()
+    wide = mean_squares.isinf()
+    if wide.any():
+        shrunk = _mean_squares(x * _SHRINK, sizes).sqrt()
+        scales = torch.where(wide, _SHRINK / shrunk, scales)
+        rms = torch.where(wide, shrunk / _SHRINK, rms)
+    return scales, rms
+
+
+def _square(g):
+    """g^2 for second moments: at most 1e30, which float32 can add up."""
+    return (g * g).clamp(max=1e30)
+
+
+def _for_adam(g):
+    """A gradient as Adam sees it: up to 1e19 in size, which float32 can square."""
+    return g.clamp(-1e19, 1e19)
 
 
 def _spread(x, sizes):
@@ -209,8 +237,7 @@ class _MLPLOpt(_Rule):
         momenta = self._joined_momenta(states, sizes)
         momenta.mul_(self._decays).add_(self._rests * g)
         x = torch.cat([g[None], _join(params)[None], momenta])
-        mean_squares = _mean_squares(x, sizes)
-        scales = torch.rsqrt(self._options["normalizer_epsilon"] + mean_squares)
+        scales, rms = _scales_and_rms(x, sizes, self._options["normalizer_epsilon"])
         torch._foreach_mul_(x.split(sizes, 1), scales.split(1, 1))
         times = torch.tanh(t / self._time_scales - 1)
         if self._options["progress_features"]:
@@ -226,7 +253,7 @@ class _MLPLOpt(_Rule):
             outputs[:, chunk] = y
         direction, log_size = outputs
         steps = direction.mul_(log_size.mul_(self._options["exp_mult"]).exp_()).split(sizes)
-        torch._foreach_mul_(steps, self._multipliers(mean_squares, t, num_steps))
+        torch._foreach_mul_(steps, self._multipliers(rms, t, num_steps))
         return steps
 
     def _joined_momenta(self, states, sizes):
@@ -242,12 +269,11 @@ class _MLPLOpt(_Rule):
                 state["momenta"] = part
         return joined
 
-    def _multipliers(self, mean_squares, t, num_steps):
-        """What o0 exp(o1 exp_mult) is multiplied by, of each tensor. mean_squares: of g, p and the
-        momenta, [8, tensors]."""
+    def _multipliers(self, rms, t, num_steps):
+        """What o0 exp(o1 exp_mult) is multiplied by, of each tensor. rms: of g, p and the momenta,
+        [8, tensors]."""
         multiplier = self._options["step_mult"]
         multiplier *= _schedule_factor(self._options["schedule"], t, num_steps)
-        rms = mean_squares.sqrt()
         multipliers = torch.full_like(rms[0], multiplier)
         if self._options["relative_step"]:
             gradient = rms[0] * (1 - self._slowest ** (t + 1))
@@ -367,7 +393,7 @@ class _AdafacMLPLOpt(_Rule):
                 state[name] = own.view(average.shape)
             return joined
 
-        square = g * g
+        square = _square(g)
         m, r = decay("momenta", self._momentum, g), decay("rms", self._rms, square)
         square = square + 1e-30
         if factored:
@@ -381,7 +407,7 @@ class _AdafacMLPLOpt(_Rule):
         q = torch.rsqrt(r + 1e-6)
         x = torch.cat([g[None], p[None], m, r, m * q, q, g * of_g, row, col, row_rsqrt, col_rsqrt,
                        m * of_m])
-        x *= _spread(torch.rsqrt(1e-5 + _mean_squares(x, sizes)), sizes)
+        x *= _spread(_scales_and_rms(x, sizes, 1e-5)[0], sizes)
         times = torch.tanh(t / self._time_scales - 1)
         weights, time_weights = self._weights[0].split([len(x), len(times)], 1)
         bias = self._biases[0] + (time_weights @ times)[:, None]
@@ -449,6 +475,7 @@ class _Celo2Base(_Rule):
     SEES_SHAPES = True
     DECAYS = (0.9, 0.99, 0.999)
     FEW_FEATURES = 15  # of a tensor of fewer than two axes
+    PARAMETER = 2  # the place of p among the arrays of features
     ORTHOGONAL = False
 
     needs_num_steps = staticmethod(_need_of_schedule)
@@ -485,12 +512,20 @@ class _Celo2Base(_Rule):
     def _direction(self, p, g, state):
         axes = tuple(range(-min(p.dim(), 2), 0))
 
-        def normalized(x):
-            mean = (x * x).mean(axes, True) if axes else x * x
-            return x * torch.rsqrt(1e-9 + mean)
+        def mean_square(x):
+            return (x * x).mean(axes, True) if axes else x * x
 
-        x = torch.cat([normalized(f.expand(-1, *p.shape)).reshape(-1, p.numel())
-                       for f in self._features(p, g.clamp(-1000, 1000), state)])
+        def normalized(x, wide=False):
+            mean = mean_square(x)
+            scale = torch.rsqrt(1e-9 + mean)
+            if wide:
+                shrunk = torch.rsqrt(mean_square(x * _SHRINK))
+                scale = torch.where(mean.isinf(), _SHRINK * shrunk, scale)
+            return x * scale
+
+        # The parameters are the only feature that is not made of clipped gradients.
+        x = torch.cat([normalized(f.expand(-1, *p.shape), i == self.PARAMETER).reshape(
+            -1, p.numel()) for i, f in enumerate(self._features(p, g.clamp(-1000, 1000), state))])
         weights = [self._weights[0][:, : len(x)], *self._weights[1:]]
         direction = torch.empty_like(x[0])
         for chunk in _chunks(direction):
@@ -556,6 +591,7 @@ class _Celo2(_Celo2Base):
         if not self._by_adam(self._options, p.shape):
             return super().step(p, g, state, t, num_steps)
         rate = self._learning_rate * _schedule_factor(self._schedule, t, num_steps)
+        g = _for_adam(g)
         m = state["m"].mul_(self.BETA1).add_(g, alpha=1 - self.BETA1)
         v = state["v"].mul_(self.BETA2).addcmul_(g, g, value=1 - self.BETA2)
         if self._options["one_d"] == "adam":
@@ -653,6 +689,7 @@ class _LearnableAdam(_Learnable):
         self._weight_decay = options["weight_decay"]
 
     def step(self, p, g, state, t, num_steps):
+        g = _for_adam(g)
         m = state["m"].mul_(self._beta1).add_(g, alpha=1 - self._beta1)
         v = state["v"].mul_(self._beta2).addcmul_(g, g, value=1 - self._beta2)
         root = torch.sqrt(v / (1 - self._beta2 ** (t + 1)) + self._epsilon_root) + self._epsilon
@@ -725,9 +762,15 @@ class _OrthogonalSteps(_OfAnother):
     @staticmethod
     def _orthogonal(step):
         matrix = step.reshape(-1, step.shape[-1])
-        size = matrix.square().sum().sqrt()
-        x = _newton_schulz(matrix / size)
-        x = x * (size / x.square().sum().sqrt())
+        # Where float32 is too small or too coarse for the squares, steps are in units of the
+        # largest; units of 1 change no bit.
+        squares, largest = matrix.square().sum(), matrix.abs().amax()
+        numbers = torch.finfo(squares.dtype)
+        plain = (squares >= numbers.tiny) & (squares <= numbers.max)
+        unit = torch.where(plain | (largest == 0), torch.ones_like(largest), largest)
+        size = (matrix / unit).square().sum().sqrt()
+        x = _newton_schulz(matrix / unit / size)
+        x = x * (size / x.square().sum().sqrt()) * unit
         return torch.where(size > 0, x, matrix).view(step.shape)
 
 
@@ -826,7 +869,9 @@ class _LearnedScheduler(_OfAnother):
             norm = norms[:, x] * norms[:, y]
             return (products[:, x, y] / norm).masked_fill(norm == 0, 0)
 
-        to_last, to_step = cosine(0, 1), cosine(0, 2)
+        # A step of the other rule that is too large for float32 is none; the params show it.
+        finite = squares[:, 2].isfinite()
+        to_last, to_step = cosine(0, 1), cosine(0, 2).masked_fill(~finite, 0)
         square = (squares[:, 0] / sizes).clamp(max=1e30)  # the means are float32
         values = torch.stack([to_last, to_last, to_step, square, square], 1)
         means = torch.stack([state["means"] for state in states]).to(decays)
@@ -849,14 +894,20 @@ class _LearnedScheduler(_OfAnother):
         out = torch.cat([features, hidden], 1) @ out_w + out_b
         factor = _schedule_factor(self._options["schedule"], t, num_steps)
         length = self._options["step_size"] * factor * torch.exp(out[:, 0].clamp(max=10))
-        scales = length / torch.max(rows, columns).sqrt() / (norms[:, 2] / sizes.sqrt())
-        scales = scales.masked_fill(squares[:, 2] == 0, 0).float()
+        exact = length / torch.max(rows, columns).sqrt() / (norms[:, 2] / sizes.sqrt())
+        exact = exact.masked_fill((squares[:, 2] == 0) | ~finite, 0)
+        scales = exact.float()
+        # Of steps so small or so large that float32 cannot hold their factor.
+        numbers = torch.finfo(torch.float32)
+        wide = (exact > numbers.max) | ((exact < numbers.tiny) & (exact > 0))
+        wide = wide.tolist() if wide.any() else [False] * len(params)
         weight_decay = self._options["weight_decay"] * factor
         decay = (weight_decay * torch.exp((2 * out[:, 1]).clamp(max=10))).clamp(max=1).float()
-        for state, scale, s in zip(states, scales, steps):
-            state["last_step"] = scale * s
-        return [torch.addcmul(state["last_step"], p, own)
-                for state, p, own in zip(states, params, decay)]
+        for i, (state, s) in enumerate(zip(states, steps)):
+            last = (exact[i] * s.to(exact)).float() if wide[i] else scales[i] * s
+            state["last_step"] = last.where(finite[i], torch.zeros_like(last))
+        return [torch.addcmul(state["last_step"], p, own).where(is_finite, s)
+                for state, p, own, is_finite, s in zip(states, params, decay, finite, steps)]
 
 
 _TYPES = {"MLPLOpt": _MLPLOpt, "AdafacMLPLOpt": _AdafacMLPLOpt, "Celo2Base": _Celo2Base,
@@ -1029,8 +1080,8 @@ class ThetaFile:
         """
         path = str(path)
         tensors, self.metadata = _read_safetensors(path)
-        found = self.metadata.get("format", _FORMATS[0])
-        if found not in _FORMATS:
+        found = self.metadata.get("format", _FORMATS[0])  # other programs write theirs: "pt"
+        if found.startswith(_FORMAT) and found not in _FORMATS:
             raise ValueError(f"{path}: the format is {found!r}; this version of lopt_optimizer.py "
                              f"reads {' and '.join(map(repr, _FORMATS))}. A newer file needs the "
                              "newer lopt_optimizer.py")
@@ -1060,7 +1111,7 @@ class ThetaFile:
                 self.trained_horizon = int(self.metadata["trained_horizon"])
             except ValueError as error:
                 raise ValueError(f"{path}: metadata trained_horizon: {error}") from error
-        self._check_layout(path)
+        self._check_theta(path)
         self._golden = _golden_steps(path, _without("golden/", tensors))
         self.golden_steps = len(self._golden.steps)
         worst = max(self.golden_deviations(), key=lambda found: found.share, default=None)
@@ -1125,7 +1176,7 @@ class ThetaFile:
         nothing does."""
         return self._rule.needs_num_steps(self.learned_optimizer)
 
-    def _check_layout(self, path):
+    def _check_theta(self, path):
         def show(shapes):
             return ", ".join(f"{name} {list(shape)}" for name, shape in sorted(shapes.items()))
 
@@ -1135,6 +1186,12 @@ class ThetaFile:
             raise ValueError(f"{path}: the tensors theta/... are not those of "
                              f"{self.learned_optimizer}; wanted: {show(wanted)}; got: "
                              f"{show(got) or 'none'}")
+        for name, tensor in sorted(self.theta.items()):
+            bad = tensor.isfinite().logical_not().flatten().nonzero().flatten().tolist()
+            if bad:
+                raise ValueError(f"{path}: weights must be finite numbers; theta/{name} "
+                                 f"{list(tensor.shape)} has {len(bad)} that are not, the first is "
+                                 f"{tensor.flatten()[bad[0]].item()} at {bad[0]}")
 
 
 def _fresh_state(theta_file, p):
@@ -1203,14 +1260,17 @@ class LearnedOptimizer(torch.optim.Optimizer):
       num_steps     the number of steps of the training, default None: not known. Learned optimizers
                     with a schedule and LearnedScheduler need it: a step beyond it is an error. It
                     may be set higher on the way, for a training that is to go on. Others do
-                    without it.
+                    without it. load_state_dict keeps one that was given here, so that a training
+                  can be resumed to be longer; where none was, it takes the saved one.
 
     There is no momentum to set: the momenta are part of what was learned. Schedulers that cycle one
     (OneCycleLR) can be used; what they set has no effect, and a warning says so once. Another
     warning comes once in a training of more steps than the optimizer was trained on
     (ThetaFile.trained_horizon), beyond which it may lose what it had gained.
 
-    skipped: how often a tensor was left as it is because its gradient was not finite.
+    skipped: how often a tensor was left as it is: because its gradient was not finite, or because
+    finite numbers would have become others. In the second case its state and its step count go on,
+    and a warning says so once.
 
     Parameters may have any shape, strides, device and real floating-point type. Steps are computed
     in float32 and added in the parameter's own type; the state is float32. Every parameter is
@@ -1285,9 +1345,18 @@ class LearnedOptimizer(torch.optim.Optimizer):
             if need:
                 raise ValueError(f"LearnedOptimizer: {need} needs num_steps, the number of steps "
                                  "of the training, which is not given")
-        elif not isinstance(num_steps, int) or num_steps < 1:
-            raise ValueError("LearnedOptimizer: num_steps must be a whole number of at least 1, or "
-                             f"None, got {num_steps!r}")
+            return
+        try:
+            if isinstance(num_steps, bool):
+                raise TypeError
+            group["num_steps"] = operator.index(num_steps)  # an int, whatever integer it was
+        except TypeError:
+            raise ValueError("LearnedOptimizer: num_steps must be an integer of at least 1 (int, "
+                             f"numpy.int64 ...), or None, got {num_steps!r} of type "
+                             f"{type(num_steps).__name__}") from None
+        if group["num_steps"] < 1:
+            raise ValueError("LearnedOptimizer: num_steps must be at least 1, or None, got "
+                             f"{num_steps!r}")
 
     def _warn_once(self, what, text):
         if what not in self._warned:
@@ -1316,7 +1385,7 @@ class LearnedOptimizer(torch.optim.Optimizer):
         skipped = self._leave_out_not_finite(batches)
         for batch in batches:
             if batch.params:
-                self._update(batch)
+                skipped += self._note_left(batch, self._update(batch))
         self.skipped += skipped
         horizon = self._theta_file.trained_horizon
         longest = max((batch.t + 1 for batch in batches if batch.params), default=0)
@@ -1387,6 +1456,14 @@ class LearnedOptimizer(torch.optim.Optimizer):
                                                        for gradient in batch.gradients])) if finite]
                 for batch, total in zip(batches, _values(sums))]
 
+    def _note_left(self, batch, left):
+        """Warns once of the parameters of these numbers in a batch, which were left as they are.
+        How many there are."""
+        if left:
+            self._warn_once("left", f"{batch.name(left[0])} would not be finite after its step, so "
+                            "it is left as it is; `skipped` counts such steps")
+        return len(left)
+
     def _step_of(self, p):
         return self.state[p]["step"] if self.state.get(p) else 0
 
@@ -1396,6 +1473,8 @@ class LearnedOptimizer(torch.optim.Optimizer):
         return ordered.reshape(-1) if group["as_vectors"] else ordered
 
     def _update(self, batch):
+        """Steps the parameters of a batch. The numbers of those that are left as they are, since
+        finite numbers would become others."""
         group, file, device = batch.group, self._theta_file, batch.params[0].device
         values, gradients = ([self._as_seen(x, group).float() for x in tensors]
                              for tensors in (batch.params, batch.gradients))
@@ -1413,30 +1492,52 @@ class LearnedOptimizer(torch.optim.Optimizer):
             steps = [step.masked_fill(gradient == 0, 0)
                      for step, gradient in zip(steps, gradients)]
         steps = [file.in_torch_order(step, p.shape) for step, p in zip(steps, batch.params)]
-        torch._foreach_add_(batch.params, steps, alpha=-float(group["lr"]))
+        lr = -float(group["lr"])
+        left = self._not_finite(torch._foreach_add(batch.params, steps, alpha=lr))
+        if left:
+            left = [i for i in left if batch.params[i].isfinite().all()]
+        stepped = [i for i in range(len(steps)) if i not in left]
+        if stepped:
+            torch._foreach_add_([batch.params[i] for i in stepped], [steps[i] for i in stepped],
+                                alpha=lr)
         for state in states:
             state["step"] += 1
+        return left
+
+    @staticmethod
+    def _not_finite(tensors):
+        """The numbers of those with an element that is not finite."""
+        # None has if their sum is finite. It may overflow, and each is looked at then.
+        wide = torch.promote_types(tensors[0].dtype, torch.float32)
+        total = torch.stack([tensor.sum(dtype=wide) for tensor in tensors]).sum()
+        if math.isfinite(total):
+            return []
+        return [i for i, tensor in enumerate(tensors) if not tensor.isfinite().all()]
+
+    _OF_WEIGHTS = ("theta", "learned_optimizer")
 
     def state_dict(self):
-        """As of every optimizer, with theta."""
-        return {**super().state_dict(), "theta": self._theta_file.theta,
-                "learned_optimizer": self._theta_file.learned_optimizer}
+        """As of every optimizer, with theta and the learned optimizer: beside the state and the
+        groups, and once more in every group, since torch.distributed.checkpoint keeps the state
+        and the groups alone."""
+        saved = super().state_dict()
+        weights = {"theta": dict(self._theta_file.theta),
+                   "learned_optimizer": self._theta_file.learned_optimizer}
+        groups = [{**group, **weights} for group in saved["param_groups"]]
+        return {**saved, "param_groups": groups, **weights}
 
     def load_state_dict(self, state_dict):
-        """Goes on exactly where state_dict() was taken: the state stays float32 whatever the
-        parameters' types. Raises ValueError if it is not of this optimizer, this theta and these
-        parameters; then nothing has been changed."""
-        if "theta" not in state_dict or "learned_optimizer" not in state_dict:
-            raise ValueError("LearnedOptimizer: the state_dict is not one of a LearnedOptimizer: "
-                             f"'theta' and 'learned_optimizer' wanted, got {list(state_dict)}")
+        """Goes on exactly where state_dict() was taken, unless a num_steps that was given here is
+        another: the state stays float32 whatever the parameters' types. Raises ValueError if it is
+        not of this optimizer, this theta and these parameters; then nothing has been changed."""
+        self._check_weights(state_dict)
+        groups = [{name: value for name, value in group.items() if name not in self._OF_WEIGHTS}
+                  for group in state_dict["param_groups"]]
+        for own, group in zip(self.param_groups, groups):
+            if own["num_steps"] is not None:
+                group["num_steps"] = own["num_steps"]
+        state_dict = {"state": state_dict["state"], "param_groups": groups}
         here = self._theta_file
-        _, learned_optimizer = _resolve(state_dict["learned_optimizer"], "state_dict")
-        if learned_optimizer != here.learned_optimizer:
-            raise ValueError("LearnedOptimizer: the state_dict is of another learned optimizer: "
-                             f"{here.learned_optimizer} wanted, got {learned_optimizer}")
-        if not all(_same_bits(state_dict["theta"][name], tensor)
-                   for name, tensor in here.theta.items()):
-            raise ValueError("LearnedOptimizer: the state_dict was saved with another theta")
         saved = [(i, {"as_vectors": False, **group})
                  for group in state_dict["param_groups"] for i in group["params"]]
         params = [p for group in self.param_groups for p in group["params"]]
@@ -1456,6 +1557,24 @@ class LearnedOptimizer(torch.optim.Optimizer):
                 if name != "step":
                     value = value.detach().to(p.device, torch.float32, copy=True)
                 self.state[p][name] = value
+
+    def _check_weights(self, state_dict):
+        """Raises ValueError unless a state_dict, or each of its groups, has these weights."""
+        found = [part for part in (state_dict, *state_dict.get("param_groups", []))
+                 if all(name in part for name in self._OF_WEIGHTS)]
+        if not found:
+            raise ValueError("LearnedOptimizer: the state_dict is not one of a LearnedOptimizer: "
+                             f"'theta' and 'learned_optimizer' wanted, got {list(state_dict)}")
+        here = self._theta_file
+        for part in found:
+            _, learned_optimizer = _resolve(part["learned_optimizer"], "state_dict")
+            if learned_optimizer != here.learned_optimizer:
+                raise ValueError("LearnedOptimizer: the state_dict is of another learned "
+                                 f"optimizer: {here.learned_optimizer} wanted, got "
+                                 f"{learned_optimizer}")
+            if not all(_same_bits(part["theta"][name], tensor)
+                       for name, tensor in here.theta.items()):
+                raise ValueError("LearnedOptimizer: the state_dict was saved with another theta")
 
     def __setstate__(self, state):
         super().__setstate__(state)

@@ -121,16 +121,17 @@ std::shared_ptr<const ImageData> GetImages(const ImageOptions& options,
                                            const TaskResources& resources) {
   CheckOptions(kWho, options);
   const ImageSource source = ResolvedSource(options.data, resources);
-  Require(source == ImageSource::kCsv || (options.csv.shape.empty() && options.csv.white == 255),
-          "{}: csv_shape and csv_white are for data 'csv', but it is '{}'", kWho,
+  Require(source == ImageSource::kCsv || (options.csv.shape.empty() && options.csv.white == 255 &&
+                                          options.csv.label_column == 0),
+          "{}: csv_shape, csv_white and csv_label_column are for data 'csv', but it is '{}'", kWho,
           SourceName(source));
   const std::string directory = IsReadFromFiles(source) ? resources.UseDataDir() : "";
   Require(!IsReadFromFiles(source) || !directory.empty(),
           "{}: data '{}' is read from a directory (--data-dir)", kWho, SourceName(source));
-  const std::string name =
-      fmt::format("{} {} {} {} {} {} {}", SourceName(source), options.image_size, options.channels,
-                  NameOf("distortion", options.distortion, kDistortions),
-                  ToString(options.csv.shape), options.csv.white, directory);
+  const std::string name = fmt::format(
+      "{} {} {} {} {} {} {} {}", SourceName(source), options.image_size, options.channels,
+      NameOf("distortion", options.distortion, kDistortions), ToString(options.csv.shape),
+      options.csv.white, options.csv.label_column, directory);
   return resources.Get<ImageData>(name, [&]() -> std::shared_ptr<const ImageData> {
     if (source == ImageSource::kMnist1d) return LoadSignals(options);
     RawImages raw = LoadImages(source, directory, options.csv);

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <optional>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -55,6 +57,16 @@ std::vector<uint8_t> NpzLabels(const std::string& path, const std::string& name,
   }
 }
 
+// Arrays that nobody asks for may hold anything.
+void CheckIsNotWanted(const std::string& path, const OtherArray& other) {
+  constexpr std::string_view kImages[] = {"images", "x_train", "x_test"};
+  constexpr std::string_view kLabels[] = {"labels", "y_train", "y_test"};
+  const bool images = std::ranges::find(kImages, other.name) != std::end(kImages);
+  if (!images && std::ranges::find(kLabels, other.name) == std::end(kLabels)) return;
+  Fail("{}: array '{}' has dtype '{}', wanted {}", path, other.name, other.dtype,
+       images ? "uint8 (|u1)" : "whole numbers (|u1, <i4, <u4 or <i8)");
+}
+
 // The set of these two arrays; nothing if the file has neither.
 std::optional<RawImages> NpzSet(const std::string& path, const NamedArrays& arrays,
                                 const std::string& images_name, const std::string& labels_name) {
@@ -101,7 +113,9 @@ std::optional<RawImages> NpzSet(const std::string& path, const NamedArrays& arra
 
 RawImages ReadNpzImages(const std::string& directory) {
   const std::string path = OneNpzFile(directory);
-  const NamedArrays arrays = ReadNpz(path);
+  std::vector<OtherArray> others;
+  const NamedArrays arrays = ReadNpz(path, &others);
+  for (const OtherArray& other : others) CheckIsNotWanted(path, other);
   std::optional<RawImages> all = NpzSet(path, arrays, "images", "labels");
   if (all) return JoinSets(path, std::move(all), std::nullopt);
   std::optional<RawImages> train = NpzSet(path, arrays, "x_train", "y_train");

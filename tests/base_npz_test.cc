@@ -136,6 +136,35 @@ TEST_CASE("a golden file that NumPy wrote reads, Fortran order included") {
   CHECK(ReadNpz(SourcePath("tests/golden/numpy_arrays.npz")) == wanted);
 }
 
+// tests/golden/numpy_other_arrays.npz was made by NumPy 1.24.2:
+//   numpy.savez("numpy_other_arrays.npz",
+//       images=np.arange(48, dtype=np.uint8).reshape(12, 2, 2), labels=np.arange(12) % 3,
+//       classes=np.array(["cat", "dog", "newt"]), mean=np.float16([0.5, 0.25]),
+//       mask=np.array([True, False]),
+//       who=np.array([(1, 2.0)], dtype=[("id", "<i4"), ("x", "<f4")]))
+TEST_CASE("arrays of dtypes that nobody can read are listed where that is asked for") {
+  const std::string path = SourcePath("tests/golden/numpy_other_arrays.npz");
+  CHECK_THROWS_WITH_AS(
+      ReadNpz(path),
+      (path + ": classes.npy: has dtype '<U4'; known are: <f4, <f8, <i4, <i8, <u4, |u1").c_str(),
+      Error);
+  std::vector<OtherArray> others;
+  const NamedArrays arrays = ReadNpz(path, &others);
+  CHECK(arrays.size() == 2);
+  CHECK(arrays.At("images").shape() == Shape{12, 2, 2});
+  CHECK(arrays.At("labels").As<int64_t>()[11] == 2);
+  REQUIRE(others.size() == 4);
+  const auto check = [&](size_t i, const char* name, const char* dtype, int64_t size) {
+    CHECK(others[i].name == name);
+    CHECK(others[i].dtype == dtype);
+    CHECK(others[i].shape == Shape{size});
+  };
+  check(0, "classes", "<U4", 3);
+  check(1, "mean", "<f2", 2);
+  check(2, "mask", "|b1", 2);
+  check(3, "who", "[('id', '<i4'), ('x', '<f4')]", 1);
+}
+
 TEST_CASE("an npy file of another kind is an Error that names the file and the member") {
   CHECK(NpyError(AsBytes("\x80\x04K\x01.         ")) ==
         "x.npz: a.npy: not an npy file: it does not begin with \\x93NUMPY and a version");

@@ -169,6 +169,22 @@ TEST_CASE("an unknown dtype is an Error that lists the known ones") {
   }
 }
 
+TEST_CASE("tensors of unknown dtypes are listed where that is asked for, and the others read") {
+  const std::string header = Object(Tensor("half", R"("F16")", "[3]", "[0,6]") + "," +
+                                    Tensor("a", R"("F32")", "[1]", "[6,10]") + "," +
+                                    Tensor("flags", R"("BOOL")", "[2,1]", "[10,12]"));
+  std::vector<OtherArray> others;
+  const ArrayFile file = ParseArrayFile(FileOf(header, 12), "x.safetensors", &others);
+  CHECK(file.arrays.size() == 1);
+  CHECK(file.arrays.At("a").shape() == Shape{1});
+  REQUIRE(others.size() == 2);
+  CHECK(others[0].name == "half");
+  CHECK(others[0].dtype == "F16");
+  CHECK(others[0].shape == Shape{3});
+  CHECK(others[1].name == "flags");
+  CHECK(others[1].shape == Shape{2, 1});
+}
+
 TEST_CASE("a shape that is not a list of non-negative integers is an Error") {
   for (const std::string shape :
        {"[-1]", "[1.0]", "[\"1\"]", "4", "[9223372036854775808]", "[[1]]", "null"}) {

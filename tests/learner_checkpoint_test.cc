@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -257,6 +258,19 @@ TEST_CASE("A half-written or damaged checkpoint is an error that says what is wr
     CHECK(ReadError(path) ==
           start + "learner.safetensors is of outer step 10, manifest.json of 11");
   }
+}
+
+TEST_CASE("A checkpoint with weights that are not finite is an error") {
+  const TempDirectory directory;
+  CheckpointStore store(directory.path(), {});
+  Checkpoint checkpoint = Make(1);
+  checkpoint.learner.theta[2] = std::numeric_limits<float>::infinity();
+  store.Write(checkpoint);
+  const std::string path = store.Path(1);
+  CHECK(ReadError(path) ==
+        path +
+            "/learner.safetensors: weights must be finite numbers; theta/one_minus_beta2 [1] has 1 "
+            "number that is not finite, the first is inf at 0");
 }
 
 TEST_CASE("A damaged newest checkpoint is an error that names the older valid ones") {

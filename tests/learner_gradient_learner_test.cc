@@ -95,6 +95,22 @@ TEST_CASE("Gradients that overflow float32 only in their sum still have a finite
   CHECK_FALSE(summary.skipped);
 }
 
+TEST_CASE("An update that makes weights that are not finite is an error of that update") {
+  const GradientLearner learner = Learner(R"({"type": "SGD", "learning_rate": 1e308})");
+  const std::vector<AggregatedGradient> gradients = {Gradient(4)};
+  CHECK_THROWS_WITH_AS(
+      learner.Update(learner.Init(KeyFromSeed(0)), gradients),
+      "the update of outer step 0 made weights that are not finite of finite ones and a finite "
+      "gradient (learning_rate 1e+308, norm of the gradient 4): theta/log_lr [1] has 1 number that "
+      "is not finite, the first is -inf at 0; a smaller learning_rate of theta_opt or its "
+      "clip_by_global_norm keeps them finite",
+      Error);
+  CHECK_THROWS_WITH_AS(learner.Init(Eigen::VectorXf::Constant(1, kNan)),
+                       "GradientLearner: wanted a theta of finite numbers; theta/log_lr [1] has 1 "
+                       "number that is not finite, the first is nan at 0",
+                       Error);
+}
+
 TEST_CASE("Under abort a gradient that is not finite is an error that names the worker") {
   const GradientLearner learner = Learner(kSgd3, NonFiniteGradient::kAbort);
   const std::vector<AggregatedGradient> gradients = {Gradient(1), Gradient(kNan)};

@@ -669,6 +669,21 @@ TEST_CASE("A gradient that is not finite skips an update or ends the run, as the
   CHECK(manifest.updates == 3);
 }
 
+TEST_CASE("A run that makes weights that are not finite ends with an error and writes no theta") {
+  const TempDirectory directory;
+  MetaTrainConfig config = Exploding("skip");
+  config.theta_opt = Config::Parse(R"({"type": "SGD", "learning_rate": 1e308})", "test");
+  const std::string run = directory / "run";
+  const std::string error = ErrorOf(config, {.out_dir = run});
+  CHECK(
+      error.starts_with("the update of outer step 0 made weights that are not finite of finite "
+                        "ones and a finite gradient (learning_rate 1e+308, norm of the "
+                        "gradient 1): theta/log_lr [1] has 1 number that is not finite"));
+  CHECK(RunDirectory(run).ReadManifest().status == "failed");
+  CHECK(RunDirectory(run).ReadManifest().error == error);
+  CHECK_FALSE(fs::exists(run + "/theta.safetensors"));
+}
+
 TEST_CASE("An output directory that cannot be made is an error") {
   const TempDirectory directory;
   WriteTextFile(directory / "file", "");

@@ -249,7 +249,7 @@ void CheckSpecialGradients(auto&& rule) {
   const float infinity = std::numeric_limits<float>::infinity();
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const std::vector<float> gradient = rule.gradient;
-  for (const float special : {0.0f, 1e-40f, 1e-20f, 1e8f, infinity, nan}) {
+  for (const float special : {0.0f, 1e-40f, 1e-20f, 1e8f, 1e14f, 1e25f, infinity, nan}) {
     for (const bool everywhere : {false, true}) {
       CAPTURE(special);
       CAPTURE(everywhere);

@@ -107,6 +107,31 @@ TEST_CASE("lr multiplies a step, weight decay is decoupled, and zero gradients m
   check(step({.lr = 0}), {1, 2, 4});
 }
 
+TEST_CASE("a tensor that its step would make not finite is left, and the others are stepped") {
+  const Config config = Config::Parse(R"({"type": "LearnableSGD", "learning_rate": 1e30})", "test");
+  TensorRules rules(config, InitTheta(config));
+  const UpdateRule& rule = rules.For({2});
+  Tensors gradients = {{1, 0}, {1e20f, 0}, {-1, 0}};
+  for (const StepOptions& options : {StepOptions{}, StepOptions{.lr = 0.5}}) {
+    Tensors params = {{1, 2}, {1, 2}, {1, 2}};
+    std::vector<TensorUpdate> updates;
+    for (size_t i = 0; i < params.size(); ++i) {
+      updates.push_back({.rule = &rule,
+                         .info = {},
+                         .options = options,
+                         .gradient = gradients[i],
+                         .params = params[i],
+                         .state = {}});
+    }
+    for (const int threads : {1, 3}) {
+      CHECK(TensorUpdater().Update(updates, threads) == std::vector<int64_t>{1});
+    }
+    CHECK(params[0][0] < -1e29f);
+    CHECK(params[1] == std::vector<float>{1, 2});
+    CHECK(params[2][0] > 1e29f);
+  }
+}
+
 TEST_CASE("arrays with an element that is not finite are found") {
   Tensors arrays = Normals({5, 200'000, 0, 70'000, 9}, 3);
   const auto found = [&](int threads) {
@@ -126,6 +151,11 @@ TEST_CASE("an optimizer that sees all tensors, and a theta of another size, are 
         "LearnedOptimizer: a RNNMLPLOpt does not treat each tensor by itself, which this class "
         "needs");
   const Config sgd = Config::Parse(R"({"type": "LearnableSGD"})", "test");
+  CHECK(ErrorOf([&] {
+          TensorRules(sgd, Eigen::VectorXf::Constant(1, std::numeric_limits<float>::quiet_NaN()));
+        }) ==
+        "LearnedOptimizer: wanted a theta of finite numbers; theta/log_lr [1] has 1 number that is "
+        "not finite, the first is nan at 0");
   CHECK(ErrorOf([&] { TensorRules(sgd, Eigen::VectorXf(2)); }) ==
         "LearnedOptimizer: theta has 2 numbers, a LearnableSGD needs 1");
 }

@@ -1,17 +1,21 @@
 #include <doctest/doctest.h>
 
-#include <cstring>
+#include <filesystem>
 #include <limits>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "lopt/base/arrays.h"
 #include "lopt/base/error.h"
+#include "lopt/base/file.h"
 #include "lopt/base/isa.h"
 #include "lopt/base/key.h"
 #include "lopt/base/safetensors.h"
 #include "lopt/lopt/learnable.h"
 #include "lopt/lopt/registry.h"
 #include "lopt/lopt/theta_file.h"
+#include "tests/error_of.h"
 #include "tests/golden_dir.h"
 #include "tests/temp_directory.h"
 
@@ -78,14 +82,28 @@ TEST_CASE("A file that does not say what it was trained for has an unknown horiz
   CHECK(read.chosen_on.empty());
 }
 
-TEST_CASE("A theta that is not finite can be written and read") {
+TEST_CASE("A theta that is not finite is neither written nor read") {
   const TempDirectory directory;
+  const std::string path = directory / "theta.safetensors";
+  const std::string wanted = path + ": weights must be finite numbers; theta/mlp/linear_";
   ThetaFile file = Trained(kMlp);
   file.theta.setConstant(std::numeric_limits<float>::quiet_NaN());
-  WriteThetaFile(directory / "theta.safetensors", file);
-  const ThetaFile read = ReadThetaFile(directory / "theta.safetensors");
-  CHECK(std::memcmp(read.theta.data(), file.theta.data(),
-                    sizeof(float) * static_cast<size_t>(file.theta.size())) == 0);
+  CHECK(ErrorOf([&] { WriteThetaFile(path, file); }) ==
+        wanted +
+            "0/w [19, 8] has 152 numbers that are not finite, the first is nan at 0; 5 other "
+            "tensors have some");
+  CHECK_FALSE(std::filesystem::exists(path));
+
+  WriteThetaFile(path, Trained(kMlp));
+  ArrayFile written = ReadArrayFile(path);
+  written.arrays.At("theta/mlp/linear_1/b").As<float>()[3] =
+      -std::numeric_limits<float>::infinity();
+  WriteArrayFile(path, written);
+  const std::string error =
+      wanted + "1/b [8] has 1 number that is not finite, the first is -inf at 3";
+  CHECK(ReadError(path) == error);
+  CHECK(ErrorOf([&] { ReadThetaFile(path, {}, FailedCheck::kWarn); }) == error);
+  CHECK(ErrorOf([&] { CheckThetaFile(path); }) == error);
 }
 
 TEST_CASE("An optimizer that does other steps than the file says is an error") {
@@ -225,6 +243,17 @@ TEST_CASE("A file that does not fit is an error") {
                                  ": the format is 'lopt theta 3'; this program reads 'lopt theta "
                                  "1' and 'lopt theta 2'. A newer file needs a newer program");
   }
+  SUBCASE("weights of another float type") {
+    file.arrays.Set("theta/mlp/linear_0/b", Array(DType::kFloat32, {4}));
+    std::vector<std::byte> bytes = SerializeArrayFile(file);
+    std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    const std::string tensor = R"("theta/mlp/linear_0/b":{"dtype":"F32","shape":[4])";
+    const size_t at = text.find(tensor);
+    REQUIRE(at != std::string::npos);
+    text.replace(at, tensor.size(), R"("theta/mlp/linear_0/b":{"dtype":"F16","shape":[8])");
+    WriteFile(path, std::as_bytes(std::span(text)));
+    CHECK(ReadError(path) == path + ": tensor 'theta/mlp/linear_0/b' has dtype F16, wanted F32");
+  }
   SUBCASE("golden steps of another number") {
     file.arrays.Set("golden/gradients/plain/w", Array(DType::kFloat32, {4, 4, 3}));
     WriteArrayFile(path, file);
@@ -238,6 +267,16 @@ TEST_CASE("A file that does not fit is an error") {
     WriteArrayFile(path, file);
     CHECK(ReadError(path) == path + ": metadata 'seed' must be a whole number, got '3x'");
   }
+}
+
+TEST_CASE("A file whose format is another program's is one of before there were formats") {
+  const TempDirectory directory;
+  const std::string path = directory / "theta.safetensors";
+  WriteThetaFile(path, Trained(kMlp));
+  ArrayFile file = ReadArrayFile(path);
+  file.metadata["format"] = "pt";
+  WriteArrayFile(path, file);
+  CHECK(ReadThetaFile(path).theta == Trained(kMlp).theta);
 }
 
 TEST_CASE("Weights of a golden trace can be read with the optimizer given") {

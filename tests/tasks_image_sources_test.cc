@@ -1,4 +1,5 @@
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -19,6 +20,7 @@
 #include "lopt/tasks/image_task.h"
 #include "lopt/tasks/npz_images.h"
 #include "tests/error_of.h"
+#include "tests/paths.h"
 #include "tests/temp_directory.h"
 
 namespace lopt {
@@ -173,6 +175,64 @@ TEST_CASE("A second CSV file is the test split; a shape and a white of one's own
   CHECK(images.labels.back() == 3);
 }
 
+// A text as UTF-16, the first byte of each character the low one or the high one.
+std::string Utf16(const std::string& text, bool little) {
+  std::string wide = little ? "\xFF\xFE" : "\xFE\xFF";
+  for (const char c : text) {
+    wide += little ? std::string{c, '\0'} : std::string{'\0', c};
+  }
+  return wide;
+}
+
+std::string Replaced(std::string text, const std::string& from, const std::string& to) {
+  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {
+    text.replace(at, from.size(), to);
+  }
+  return text;
+}
+
+TEST_CASE("CSV files are read in every dialect of spreadsheet programs") {
+  const TempDirectory directory;
+  const std::string plain = CsvOf(20);
+  const auto read = [&](const std::string& text, const CsvOptions& options = {}) {
+    WriteText(directory / "train.csv", text);
+    return ReadCsvImages(directory.path(), options);
+  };
+  const RawImages wanted = read(plain);
+  const std::string mark = "\xEF\xBB\xBF";
+  for (const std::string& text :
+       {mark + plain, plain + "\n", plain + "\r\n\r\n", plain + ",,,,\r\n;;", plain + "  \n\t\n",
+        plain.substr(0, plain.size() - 1), Replaced(plain, "\n", "\r\n"),
+        Replaced(plain, "\n", "\r"), Replaced(plain, ",", ", "), Replaced(plain, ",", " ,\t"),
+        Replaced(plain, ",", ";"), Replaced(plain, ",", "\t"), Replaced(plain, ",", "\t "),
+        "\"" + Replaced(Replaced(plain.substr(0, plain.size() - 1), ",", "\",\""), "\n", "\"\n\"") +
+            "\"\n",
+        mark + Replaced(Replaced(plain, ",", "\" ; \" "), "\n", "\" \r\n\"").insert(0, "\""),
+        Utf16(Replaced(plain, ",", "\t"), true), Utf16(plain, false)}) {
+    CAPTURE(text);
+    if (text.find(" ,\t") != std::string::npos) {
+      // Which of the two separates columns?
+      CHECK(ErrorOf([&] { read(text); }) ==
+            directory /
+                "train.csv: line 1 has several of the separators comma, semicolon and tab, "
+                "wanted one: \"0 ,\\t0 ,\\t0 ,\\t0 ,\\t0\"");
+      continue;
+    }
+    const RawImages images = read(text);
+    CHECK(images.pixels == wanted.pixels);
+    CHECK(images.labels == wanted.labels);
+  }
+  std::string first;
+  for (int64_t i = 0; i < 20; ++i) first += fmt::format("{0},{1},{1},{1},{1}\n", i / 2, i);
+  CHECK(read(first, {.label_column = 1}).pixels == wanted.pixels);
+  CHECK(read(first, {.label_column = 1}).labels == wanted.labels);
+  CHECK(read(plain, {.label_column = 5}).labels == wanted.labels);
+  CHECK(ErrorOf([&] { read(plain, {.label_column = 6}); }) ==
+        directory / "train.csv: csv_label_column is 6, but line 1 has 5 columns");
+  CHECK(ErrorOf([&] { read("\xFF\xFE\x31\x01"); }) ==
+        directory / "train.csv: character 1 is none of a file of numbers (the file is UTF-16)");
+}
+
 TEST_CASE("Every damage of a CSV file is an error that names the line") {
   const TempDirectory directory;
   const std::string path = directory / "train.csv";
@@ -201,10 +261,10 @@ TEST_CASE("Every damage of a CSV file is an error that names the line") {
         path + ": line 1, column 5: \"99999999999999999999\" is not a whole number");
   CHECK(error("") == path + ": the file is empty");
   CHECK(error("1,2,3\n") == path +
-                                ": line 1 has 2 values before the label, which make no square "
+                                ": line 1 has 2 values beside the label, which make no square "
                                 "image; csv_shape tells another shape");
   CHECK(error(good, {.shape = {3, 2}}) ==
-        path + ": line 1 has 4 values before the label, but csv_shape is [3, 2]");
+        path + ": line 1 has 4 values beside the label, but csv_shape is [3, 2]");
   CHECK(error(good, {.shape = {4}}) ==
         "CSV images: csv_shape must be [], [height, width] or [height, width, channels], got [4]");
   CHECK(error(good, {.white = 0}) == "CSV images: csv_white must be in [1, 255], got 0");
@@ -255,6 +315,16 @@ TEST_CASE("An npz file has one set of images, or Keras' two") {
   CHECK(two.count == 45);
   CHECK(two.splits[0] == Range(0, 32));
   CHECK(two.splits[3] == Range(40, 45));
+}
+
+TEST_CASE("Arrays that nobody asked for may have any type in an npz file") {
+  const TempDirectory directory;
+  std::filesystem::copy(SourcePath("tests/golden/numpy_other_arrays.npz"),
+                        directory / "digits.npz");
+  const RawImages images = ReadNpzImages(directory.path());
+  CHECK(images.count == 12);
+  std::set<int> labels(images.labels.begin(), images.labels.end());
+  CHECK(labels == std::set<int>{0, 1, 2});
 }
 
 TEST_CASE("An npz file with channels") {
@@ -386,7 +456,8 @@ TEST_CASE("A task names its source, and a source that reads files needs a direct
   CHECK(csv->features() == 4);
   CHECK(GetImages({.image_size = 0, .data = ImageSource::kCsv, .csv = {.white = 9}}, files) != csv);
   CHECK(ErrorOf([&] { GetImages({.csv = {.white = 16}}, none); }) ==
-        "image task: csv_shape and csv_white are for data 'csv', but it is 'glyphs'");
+        "image task: csv_shape, csv_white and csv_label_column are for data 'csv', but it is "
+        "'glyphs'");
   const auto coloured = GetImages({.data = ImageSource::kColouredGlyphs}, none);
   CHECK(coloured->channels() == 3);
   CHECK(coloured->features() == 192);

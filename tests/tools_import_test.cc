@@ -17,6 +17,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -457,6 +458,22 @@ TEST_CASE("The program says what cannot be imported, and writes nothing") {
         "lopt: cannot read " + out + ": No such file or directory\n");
   WriteTextFile(out, "text");
   CHECK(Import({out, "--out", out}).errors == "lopt: " + out + ": --out is the file to import\n");
+}
+
+TEST_CASE("Weights that are not finite are not imported") {
+  const TempDirectory directory;
+  const std::string file = directory / "weights.npz";
+  const std::string out = directory / "theta.safetensors";
+  NamedArrays weights = GoldenTheta();
+  for (auto& [name, array] : weights) {
+    for (float& weight : array.As<float>()) weight = std::numeric_limits<float>::quiet_NaN();
+  }
+  WriteNpz(file, weights);
+  const FinishedProcess finished = Import({file, "--out", out});
+  CHECK(finished.exit_code == 1);
+  CHECK(finished.errors.starts_with("lopt: " + out +
+                                    ": weights must be finite numbers; theta/mlp/linear_0/"));
+  CHECK_FALSE(std::filesystem::exists(out));
 }
 
 TEST_CASE("Weights of RNNMLPLOpt load from flax's msgpack, and others are named") {

@@ -800,18 +800,49 @@ TEST_CASE("An optimizer that couples tensors, or a wrong theta, is an error") {
 constexpr const char* kCosine =
     R"({"type": "LearnableAdam", "learning_rate": 0.1, "schedule": "cosine"})";
 
-TEST_CASE("A rule with a schedule gets the length of the training, which an archive keeps") {
+TEST_CASE("A rule with a schedule gets the length of the training, and goes on from an archive") {
   const Tensors params = SomeParams();
   const Tensors wanted = ByHand(params, Theta(kCosine), 6);
   LearnedOptimizer optimizer(params, Theta(kCosine), Options().num_steps(6));
   Train(&optimizer, params, 0, 3);
   const TempDirectory directory;
   torch::save(optimizer, directory / "optimizer.pt");
-  LearnedOptimizer resumed(params, Theta(kCosine), Options().num_steps(99));
+  LearnedOptimizer resumed(params, Theta(kCosine), Options().num_steps(6));
   torch::load(resumed, directory / "optimizer.pt");
   Train(&resumed, params, 3, 6);
   CHECK(SameBits(params, wanted));
   CHECK_FALSE(SameBits(params, SomeParams()));
+}
+
+TEST_CASE("A num_steps that the new optimizer has stays when an archive is loaded") {
+  const auto num_steps = [](LearnedOptimizer& optimizer) {
+    return static_cast<const Options&>(optimizer.param_groups()[0].options()).num_steps();
+  };
+  const Tensors params = SomeParams();
+  const TempDirectory directory;
+  LearnedOptimizer optimizer(params, Theta(), Options().num_steps(6));
+  torch::save(optimizer, directory / "optimizer.pt");
+  LearnedOptimizer longer(params, Theta(), Options().num_steps(99));
+  torch::load(longer, directory / "optimizer.pt");
+  CHECK(num_steps(longer) == 99);
+  LearnedOptimizer without(params, Theta());
+  torch::load(without, directory / "optimizer.pt");
+  CHECK(num_steps(without) == 6);
+}
+
+TEST_CASE("A tensor that its step would make not finite is left and counted") {
+  const Tensors params = {torch::ones({2}), torch::ones({3, 2}), torch::ones({2}, torch::kFloat64)};
+  const Tensors before = {params[0].clone(), params[1].clone(), params[2].clone()};
+  LearnedOptimizer optimizer(params, Theta(R"({"type": "LearnableSGD", "learning_rate": 1e30})"));
+  params[0].mutable_grad() = torch::full({2}, 1e-30);
+  params[1].mutable_grad() = torch::full({3, 2}, 1e20);
+  params[2].mutable_grad() = torch::full({2}, 1e20, torch::kFloat64);
+  optimizer.step();
+  CHECK(optimizer.skipped() == 2);
+  CHECK_FALSE(SameBits(params[0], before[0]));
+  CHECK(SameBits(params[1], before[1]));
+  CHECK(SameBits(params[2], before[2]));
+  CHECK(StepsOf(optimizer, 1) == 1);
 }
 
 TEST_CASE("A rule with a schedule without num_steps, or beyond it, is an error") {

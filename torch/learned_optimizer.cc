@@ -243,11 +243,22 @@ struct LearnedOptimizer::Rules {
                " steps that this optimizer was trained for; it may lose what it has gained");
   }
 
+  // Counts a tensor that is left as it is, and says so once.
+  void NoteLeft(const std::string& name) {
+    ++skipped;
+    if (warned_of_left) return;
+    warned_of_left = true;
+    TORCH_WARN(name,
+               " would not be finite after its step, so it is left as it is; skipped() counts "
+               "such steps");
+  }
+
   Config config;
   TensorRules tensors;
   TensorUpdater updater;
   int64_t horizon;  // 0: unknown
   bool warned = false;
+  bool warned_of_left = false;
   int64_t skipped = 0;
 };
 
@@ -330,9 +341,15 @@ torch::Tensor LearnedOptimizer::step(LossClosure closure) {
   const float loss_value = loss.defined() && loss.numel() == 1 ? loss.item<float>() : 0;
   std::vector<TensorUpdate> updates;
   for (const Job& job : jobs) updates.push_back(job.Update(loss_value));
-  rules_->updater.Update(updates, threads);
-  for (const Job& job : jobs) {
-    job.Finish();
+  const std::vector<int64_t> left = rules_->updater.Update(updates, threads);
+  for (size_t n = 0; n < jobs.size(); ++n) {
+    const Job& job = jobs[n];
+    if (std::ranges::binary_search(left, static_cast<int64_t>(n))) {
+      rules_->NoteLeft(Name(job.group, job.index, param_groups_[job.group].params()[job.index]));
+      job.state->step(job.state->step() + 1);
+    } else {
+      job.Finish();
+    }
     rules_->NoteSteps(job.state->step());
   }
   return loss;
@@ -394,6 +411,7 @@ void LearnedOptimizer::load(torch::serialize::InputArchive& archive) {
   std::vector<Options> options;
   for (size_t g = 0; g < param_groups_.size(); ++g) {
     const std::vector<torch::Tensor>& params = param_groups_[g].params();
+    const int64_t given = static_cast<const Options&>(param_groups_[g].options()).num_steps();
     options.push_back(
         Options()
             .lr(Read(archive, GroupKey(g, "lr")).toDouble())
@@ -403,7 +421,7 @@ void LearnedOptimizer::load(torch::serialize::InputArchive& archive) {
                                 kNonFinites))
             .skip_zero_gradients(Read(archive, GroupKey(g, "skip_zero_gradients")).toBool())
             .as_vectors(Read(archive, GroupKey(g, "as_vectors")).toBool())
-            .num_steps(Read(archive, GroupKey(g, "num_steps")).toInt()));
+            .num_steps(given > 0 ? given : Read(archive, GroupKey(g, "num_steps")).toInt()));
     CheckSame(fmt::format("parameters in group {}", g).c_str(),
               Read(archive, GroupKey(g, "params")).toInt(), params.size());
     for (size_t i = 0; i < params.size(); ++i) {

@@ -75,8 +75,9 @@ struct LearnedOptimizerParamState
 // A training of more steps than the optimizer was trained on (ThetaFile::trained_horizon), beyond
 // which it may lose what it had gained, is warned of once (TORCH_WARN).
 //
-// torch::save and torch::load keep the state, step counts and options of all groups; training goes
-// on with the same bits on the same instruction set (base/isa.h).
+// torch::save and torch::load keep the state, step counts and options of all groups, but for a
+// num_steps that the optimizer has which loads them; training goes on with the same bits on the
+// same instruction set (base/isa.h).
 //
 // Throws Error, from a constructor, step, save or load, if a parameter is on another device,
 // sparse, of another type, or given twice, a gradient is sparse, of another shape or not finite, an
@@ -108,7 +109,9 @@ class LearnedOptimizer : public torch::optim::Optimizer {
   // gradients and returns the loss, which is handed on; without one the result is undefined.
   torch::Tensor step(LossClosure closure = nullptr) override;
 
-  // How often a tensor was left as it is because its gradient was not finite.
+  // How often a tensor was left as it is: because its gradient was not finite, or because finite
+  // numbers would have become others. In the second case its state and its step count go on, and
+  // the first is warned of (TORCH_WARN).
   int64_t skipped() const;
 
   // Throws Error if the archive is of another optimizer or theta, or of groups, parameters or

@@ -15,8 +15,10 @@
 
 #include "lopt/base/arrays.h"
 #include "lopt/base/device.h"
+#include "lopt/base/eigen.h"
 #include "lopt/base/error.h"
 #include "lopt/base/file.h"
+#include "lopt/base/finite.h"
 #include "lopt/base/output_directory.h"
 #include "lopt/base/progress.h"
 #include "lopt/base/record.h"
@@ -138,6 +140,8 @@ void LearnerFromFile(const ArrayFile& file, const std::string& source, Checkpoin
   learner.theta.resize(checkpoint->theta.size());
   RowFromArrays(checkpoint->theta, arrays, "theta/",
                 {learner.theta.data(), static_cast<size_t>(learner.theta.size())});
+  const std::string bad = DescribeNotFinite(checkpoint->theta, AsSpan(learner.theta), "theta/");
+  Require(bad.empty(), "{}: weights must be finite numbers; {}", source, bad);
   learner.theta_opt = arrays.Extract("theta_opt/");
   learner.norms = arrays.Extract("norms/");
   learner.outer_step = ScalarOf(arrays, "outer_step");

@@ -38,7 +38,7 @@ class _ThetaFile(_reference.ThetaFile):
             raise _core.Error(f"{source}: theta.values must be float32, got {self.values.dtype}")
         copy = Theta(self.learned_optimizer, self.values)
         self.theta = {name: torch.from_numpy(values) for name, values in copy.tensors.items()}
-        self._check_layout(source)
+        self._check_theta(source)
         self.trained_horizon = theta.trained_horizon or None
         self.metadata, self.golden_steps = {}, 0
         self._golden = _reference._golden_steps(source, {})
@@ -196,8 +196,7 @@ class LearnedOptimizer(_reference.LearnedOptimizer):
             for p, state in zip(batch.params, states):
                 if _ROW in state:
                     self.state[p] = self._plain_state(state, p, group)
-            super()._update(batch)
-            return
+            return super()._update(batch)
         for p, state in zip(batch.params, states):
             if _ROW not in state:
                 step = state.pop("step", 0)
@@ -206,7 +205,7 @@ class LearnedOptimizer(_reference.LearnedOptimizer):
                 state.update({"step": step, _ROW: row})
         values = [self._for_kernels(p) for p in batch.params]
         addresses = [value.data_ptr() for value in values]
-        self._kernels.core.update(
+        left = self._kernels.core.update(
             batch.rules, [gradient.data_ptr() for gradient in batch.gradients], addresses,
             [state[_ROW].data_ptr() for state in states], batch.t, group["num_steps"] or 0,
             group["lr"], group["weight_decay"], group["skip_zero_gradients"],
@@ -220,6 +219,7 @@ class LearnedOptimizer(_reference.LearnedOptimizer):
                 p.copy_(self._theta_file.in_torch_order(value, p.shape))
         if in_place:
             torch._foreach_zero_(in_place)
+        return left
 
     def _seen_shape(self, p, group):
         """A parameter's shape as the rule sees it."""

@@ -58,9 +58,10 @@ class TensorOptimizer {
     return updater_.NotFinite(arrays, threads);
   }
 
-  void Update(const std::vector<size_t>& rules, const Addresses& gradients, const Addresses& params,
-              const Addresses& states, int64_t step, int64_t num_steps, double lr,
-              double weight_decay, bool skip_zero_gradients, int threads) {
+  std::vector<int64_t> Update(const std::vector<size_t>& rules, const Addresses& gradients,
+                              const Addresses& params, const Addresses& states, int64_t step,
+                              int64_t num_steps, double lr, double weight_decay,
+                              bool skip_zero_gradients, int threads) {
     const StepInfo info = {.step = step, .num_steps = num_steps};
     const StepOptions options = {lr, weight_decay, skip_zero_gradients};
     std::vector<TensorUpdate> updates;
@@ -76,7 +77,7 @@ class TensorOptimizer {
     }
     const nb::gil_scoped_release released;
     const std::lock_guard lock(mutex_);
-    updater_.Update(updates, threads);
+    return updater_.Update(updates, threads);
   }
 
  private:
@@ -121,7 +122,8 @@ void BindOptimizer(nb::module_& m) {
            nb::arg("params"), nb::arg("states"), nb::arg("step"), nb::arg("num_steps"),
            nb::arg("lr"), nb::arg("weight_decay"), nb::arg("skip_zero_gradients"),
            nb::arg("threads"),
-           "One update of each of the params, in place. `num_steps` is 0 if it is not known.");
+           "One update of each of the params, in place. `num_steps` is 0 if it is not known. The "
+           "numbers of the params that were left as they are, since they would not be finite.");
 }
 
 }  // namespace lopt::python

@@ -227,6 +227,19 @@ class GoldenTraces(TestCase):
         with self.assertRaisesRegex(ValueError, "option initial_rms_decays must be like"):
             ThetaFile(STEPS, {"type": "AdafacMLPLOpt", "initial_rms_decays": ["0.9"]})
 
+    def test_weights_that_are_not_finite_are_an_error(self):
+        arrays, _ = read_safetensors(STEPS)
+        path = self.directory / "theta.safetensors"
+        for place, value in ((0, numpy.nan), (37, -numpy.inf)):
+            weights = {"theta/" + n: a.copy() for n, a in without("theta/", arrays).items()}
+            weights["theta/mlp/linear_1/w"].reshape(-1)[place] = value
+            write_safetensors(path, weights, {"learned_optimizer": json.dumps({"type": "MLPLOpt"})})
+            for more in ({}, {"despite_failed_check": True}):
+                with self.assertRaisesRegex(
+                        ValueError, f"^{path}: weights must be finite numbers; theta/mlp/linear_1/w "
+                        rf"\[32, 32\] has 1 that are not, the first is {value} at {place}$"):
+                    ThetaFile(path, **more)
+
     def test_steps_of_learnable_sgd_on_a_square(self):
         path = self.directory / "theta.safetensors"
         write_safetensors(path, {"theta/log_lr": numpy.log(numpy.float32([0.05]))})
@@ -246,6 +259,84 @@ class GoldenTraces(TestCase):
         (after,) = trained(optimizer, [x], [[torch.tensor([2.0])]])
         lr = numpy.exp(without("theta/", arrays)["log_lr"])
         self.assertClose(after, 1 - lr * 0.5 - lr, 1e-6)
+
+
+class ExtremeInputs(TestCase):
+    """Numbers of any size: what float32 cannot square."""
+
+    SHAPES = ((), (17,), (300,), (1, 1), (5, 3), (16, 16), (7, 5, 2), (5, 7, 3, 3))
+    RULES = ({"type": "MLPLOpt", "hidden_size": 4, "step_mult": 0.1},
+             {"type": "MLPLOpt", "hidden_size": 4, "step_mult": 0.1, "relative_step": True,
+              "relative_to_parameter": True},
+             {"type": "AdafacMLPLOpt", "step_mult": 0.1}, {"type": "Celo2"},
+             {"type": "Celo2", "one_d": "adamw"}, {"type": "Celo2Base"}, {"type": "LearnableSGD"},
+             {"type": "LearnableSGDM"}, {"type": "LearnableAdam"}, *OF_OTHERS)
+
+    def near_start(self, rule):
+        """A ThetaFile of weights as a run begins with: small ones, and the decays of the options."""
+        of_rule, resolved = lopt_optimizer._resolve(rule, "test")
+        random = numpy.random.RandomState(1)
+        arrays = {"theta/" + name: random.normal(0, 0 if "decays" in name else 0.1, shape).astype(
+            numpy.float32) for name, shape in of_rule.layout(resolved).items()}
+        path = self.directory / "near_start.safetensors"
+        write_safetensors(path, arrays, {"learned_optimizer": json.dumps(rule)})
+        return ThetaFile(path)
+
+    def drawn(self, size, seed):
+        generator = torch.Generator().manual_seed(seed)
+        return [size * (2 * torch.rand(shape, generator=generator) - 1) for shape in self.SHAPES]
+
+    def test_params_stay_finite_and_are_stepped_under_inputs_of_any_size(self):
+        for rule in self.RULES:
+            theta = self.near_start(rule)
+            for size, of_params in ((1e-38, False), (1e-20, False), (1e10, False), (1e14, False),
+                                    (1e20, False), (1e30, False), (1e36, False), (1e20, True),
+                                    (1e30, True), (1e38, True)):
+                with self.subTest(rule=rule, size=size, of_params=of_params):
+                    params = [p.requires_grad_() for p in self.drawn(size if of_params else 1, 1)]
+                    optimizer = LearnedOptimizer(params, theta, num_steps=100)
+                    gradients = [self.drawn(1 if of_params else size, seed) for seed in (2, 3)]
+                    for p in trained(optimizer, params, gradients):
+                        self.assertTrue(p.isfinite().all())
+                    self.assertEqual(optimizer.skipped, 0)
+                    for state in optimizer.state_dict()["state"].values():
+                        for name, value in state.items():
+                            self.assertTrue(name == "step" or value.isfinite().all(), name)
+
+    def test_orthogonal_steps_are_as_large_as_the_gradients(self):
+        theta = self.theta(**orthogonal({"type": "LearnableSGD"}))
+
+        def stepped(shape, size):
+            generator = torch.Generator().manual_seed(1)
+            p = torch.zeros(shape, requires_grad=True)
+            gradient = size * torch.randn(shape, generator=generator)
+            return trained(LearnedOptimizer([p], theta), [p], [[gradient]])[0].double()
+
+        for shape in ((5, 3), (3, 19), (512, 512)):
+            ordinary = stepped(shape, 1.0)
+            for size in (1e-30, 1e14, 1e20, 1e36):
+                with self.subTest(shape=shape, size=size):
+                    apart = (stepped(shape, size) / size - ordinary).abs().max()
+                    # Newton-Schulz is sensitive to rounding where singular values are near 0.
+                    self.assertLess(apart / ordinary.abs().max(), 1e-3)
+
+    def test_a_step_that_would_not_be_finite_is_left_counted_and_warned_of_once(self):
+        path = self.directory / "theta.safetensors"
+        write_safetensors(path, {"theta/log_lr": numpy.float32([70])},  # a rate of 2.5e30
+                          {"learned_optimizer": json.dumps({"type": "LearnableSGD"})})
+        params = [torch.ones(2, requires_grad=True), torch.ones(3, 2, requires_grad=True)]
+        optimizer = LearnedOptimizer(params, ThetaFile(path))
+        small, large = torch.zeros(2), torch.full((3, 2), 1e20)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            first, second = trained(optimizer, params, [[small + 1e-30, large]] * 2)
+        self.assertEqual([str(warning.message) for warning in caught], [
+            "LearnedOptimizer: parameter 1 of group 0, shape [3, 2], would not be finite after its "
+            "step, so it is left as it is; `skipped` counts such steps"])
+        self.assertEqual(optimizer.skipped, 2)
+        self.assertTrue(torch.equal(second, torch.ones(3, 2)))
+        self.assertFalse(torch.equal(first, torch.ones(2)))
+        self.assertEqual([optimizer.state[p]["step"] for p in params], [2, 2])
 
 
 class OfOthers(TestCase):
@@ -426,12 +517,45 @@ class NumSteps(TestCase):
             optimizer = LearnedOptimizer([p], theta, num_steps=4)
             trained(optimizer, [p], gradients[:2])
             q = p.detach().clone().requires_grad_()
-            resumed = LearnedOptimizer([q], theta, num_steps=99)
+            resumed = LearnedOptimizer([q], theta, num_steps=4)
             resumed.load_state_dict(optimizer.state_dict())
             wanted, got = (trained(one, [x], gradients[2:])[0]
                            for one, x in ((optimizer, p), (resumed, q)))
             self.assertTrue(torch.equal(got, wanted))
-            self.assertEqual(resumed.param_groups[0]["num_steps"], 4)
+
+    def test_a_training_that_is_resumed_to_be_longer_has_its_new_num_steps(self):
+        theta = self.theta(type="LearnableSGD", schedule="linear")
+        p, q = torch.zeros(2, requires_grad=True), torch.zeros(2, requires_grad=True)
+        optimizer = LearnedOptimizer([p], theta, num_steps=2)
+        ones = [[torch.ones(2)]]
+        trained(optimizer, [p], ones * 2)
+        resumed = LearnedOptimizer([q], theta, num_steps=4)
+        resumed.load_state_dict(optimizer.state_dict())
+        self.assertEqual(resumed.param_groups[0]["num_steps"], 4)
+        trained(resumed, [q], ones * 2)  # the steps 2 and 3 of 4
+        lr = math.exp(theta.theta["log_lr"].item())
+        self.assertClose(q, numpy.full(2, -lr * (0.5 + 0.25)), 1e-6)
+
+    def test_the_saved_num_steps_is_taken_where_none_was_given(self):
+        theta = self.theta()
+        p = torch.ones(2, requires_grad=True)
+        saved = LearnedOptimizer([p], theta, num_steps=7).state_dict()
+        other = LearnedOptimizer([p], theta)
+        other.load_state_dict(saved)
+        self.assertEqual(other.param_groups[0]["num_steps"], 7)
+
+    def test_num_steps_is_any_integer(self):
+        theta = self.theta(type="LearnableAdam", schedule="cosine")
+        p = torch.ones(2, requires_grad=True)
+        for ten in (numpy.int64(10), numpy.uint8(10), torch.tensor(10)):
+            optimizer = LearnedOptimizer([p], theta, num_steps=ten)
+            trained(optimizer, [p], [[torch.ones(2)]])
+            self.assertIs(type(optimizer.param_groups[0]["num_steps"]), int)
+        for wrong, kind in (("10", "str"), (10.0, "float"), (True, "bool"),
+                            (numpy.float32(10), "float32")):
+            with self.assertRaisesRegex(ValueError, r"num_steps must be an integer of at least 1 "
+                                        rf"\(int, numpy.int64 ...\), or None, got .* type {kind}$"):
+                LearnedOptimizer([p], theta, num_steps=wrong)
 
     def test_a_missing_num_steps_or_a_step_beyond_it_is_an_error_that_changes_nothing(self):
         theta = self.theta(type="LearnableAdam", schedule="cosine")
@@ -440,9 +564,9 @@ class NumSteps(TestCase):
                                     "'cosine' needs num_steps, the number of steps of the "
                                     "training, which is not given"):
             LearnedOptimizer([p], theta)
-        for wrong in (0, -3, 2.5):
-            with self.assertRaisesRegex(ValueError, "num_steps must be a whole number of at least "
-                                        f"1, or None, got {wrong}"):
+        for wrong in (0, -3):
+            with self.assertRaisesRegex(ValueError, "num_steps must be at least 1, or None, got "
+                                        f"{wrong}"):
                 LearnedOptimizer([p], theta, num_steps=wrong)
         optimizer = LearnedOptimizer([q, p], theta, num_steps=2)
         gradient = torch.full((3,), 0.5)
@@ -488,6 +612,55 @@ class Optimizer(TestCase):
                 self.assertEqual(other.state[copies[0]]["step"], 6)
                 state = other.state_dict()["state"][0]
                 self.assertEqual(state["momenta"].dtype, torch.float32)
+
+    def test_state_and_groups_alone_go_on_exactly_as_distributed_checkpoints_keep_them(self):
+        theta = self.theta()
+        params, others = self.model(), self.model()
+        optimizer, other = LearnedOptimizer(params, theta), LearnedOptimizer(others, theta)
+        gradients = random_gradients(params, 4)
+        trained(optimizer, params, gradients[:2])
+        trained(other, others, gradients[:2])
+        saved = copy.deepcopy(optimizer.state_dict())
+        kept = {name: saved[name] for name in ("state", "param_groups")}
+        other.load_state_dict(kept)
+        for one, wanted in zip(trained(other, others, gradients[2:]),
+                               trained(optimizer, params, gradients[2:])):
+            self.assertTrue(torch.equal(one, wanted))
+        self.assertNotIn("theta", other.param_groups[0])
+        with self.assertRaisesRegex(ValueError, "saved with another theta"):
+            LearnedOptimizer(self.model(), self.theta(seed=1)).load_state_dict(kept)
+
+    def test_distributed_checkpoints_keep_all_of_the_optimizer(self):
+        try:
+            from torch.distributed.checkpoint import state_dict as distributed
+        except ImportError:
+            self.skipTest(f"PyTorch {torch.__version__} has no distributed.checkpoint.state_dict")
+        theta = self.theta()
+        models, optimizers = [], []
+        for _ in range(2):
+            torch.manual_seed(0)
+            models.append(torch.nn.Linear(3, 2))
+            optimizers.append(LearnedOptimizer(models[-1].parameters(), theta))
+
+        def train(i, seed):
+            params = list(models[i].parameters())
+            return trained(optimizers[i], params, random_gradients(params, 2, seed))
+
+        for i in range(2):
+            train(i, 1)
+        models[1].zero_grad(set_to_none=True)
+        optimizers[1] = LearnedOptimizer(models[1].parameters(), theta)  # that of a new process
+        kept = copy.deepcopy(distributed.get_optimizer_state_dict(models[0], optimizers[0]))
+        of_model = copy.deepcopy(models[1].state_dict())
+        distributed.set_optimizer_state_dict(models[1], optimizers[1], optim_state_dict=kept)
+        # Before PyTorch 2.4 it makes a fresh optimizer's state by a step that moves parameters.
+        models[1].load_state_dict(of_model)
+        for one, wanted in zip(train(1, 2), train(0, 2)):
+            self.assertTrue(torch.equal(one, wanted))
+        models[1].zero_grad(set_to_none=True)
+        other = LearnedOptimizer(models[1].parameters(), self.theta(seed=1))
+        with self.assertRaisesRegex(ValueError, "saved with another theta"):
+            distributed.set_optimizer_state_dict(models[1], other, optim_state_dict=kept)
 
     def test_a_state_dict_from_before_there_was_an_option_has_its_default(self):
         theta, params = self.theta(), self.model()
@@ -856,6 +1029,13 @@ class Files(TestCase):
                           "relative_to_parameter": False, "normalizer_epsilon": 1e-5})
         self.assertEqual(file.golden_steps, 0)
 
+    def test_a_format_of_another_program_is_none(self):
+        arrays, _ = read_safetensors(STEPS)
+        path = self.directory / "theta.safetensors"
+        write_safetensors(path, {"theta/" + n: a for n, a in without("theta/", arrays).items()},
+                          {"format": "pt", "learned_optimizer": json.dumps({"type": "MLPLOpt"})})
+        self.assertEqual(ThetaFile(path).golden_steps, 0)
+
     def test_a_newer_format_is_an_error(self):
         self.assertError(self.write(metadata={"format": "lopt theta 3"}),
                          "format is 'lopt theta 3'; this version .* reads 'lopt theta 1' and "
@@ -949,15 +1129,6 @@ class FilesOfTheProgram(TestCase):
                 for tensor, values in wanted.items():
                     self.assertTrue(numpy.array_equal(file.theta[tensor], values))
 
-    def test_weights_that_are_not_finite_pass_the_check_of_their_golden_steps(self):
-        arrays, metadata = read_safetensors(self.imported()[0])
-        weights = {n: a for n, a in arrays.items() if n.startswith("theta/")}
-        weights["theta/mlp/linear_0/w"][:] = numpy.nan
-        write_safetensors(self.directory / "nan.safetensors", weights)
-        path = self.directory / "theta.safetensors"
-        run("import", self.directory / "nan.safetensors", "--out", path)
-        self.assertEqual(ThetaFile(path).golden_steps, 10)
-
     def test_golden_steps_that_differ_are_an_error(self):
         path, _, _ = self.imported()
         arrays, metadata = read_safetensors(path)
@@ -1036,6 +1207,20 @@ class FilesOfTheProgram(TestCase):
             self.assertEqual(options, {**options, **learned_optimizer})
         run("import", self.directory / "theta.npz", "--out", self.directory / "again.safetensors")
         self.assertEqual((self.directory / "again.safetensors").read_bytes(), path.read_bytes())
+
+    def test_arrays_that_nobody_asked_for_do_not_keep_weights_from_being_imported(self):
+        arrays, _ = read_safetensors(STEPS)
+        weights = without("theta/", arrays)
+        numpy.savez(self.directory / "weights.npz", names=numpy.array(["a", "bcde"]),
+                    half=numpy.float16([1]), flag=numpy.array([True]), **weights)
+        path = self.directory / "theta.safetensors"
+        run("import", self.directory / "weights.npz", "--out", path)
+        for name, tensor in ThetaFile(path).theta.items():
+            self.assertTrue(numpy.array_equal(tensor, weights[name]))
+        weights["mlp/linear_0/b"] = weights["mlp/linear_0/b"].astype(numpy.float16)
+        numpy.savez(self.directory / "half.npz", **weights)
+        with self.assertRaisesRegex(AssertionError, "mlp/linear_0/b is float16; weights are float32"):
+            run("import", self.directory / "half.npz", "--out", path)
 
     def drawn(self, **options):
         """A theta file of the program with random weights."""

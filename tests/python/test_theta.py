@@ -89,6 +89,15 @@ class Thetas(unittest.TestCase):
         with self.assertRaisesRegex(lopt.Error, "nowhere"):
             lopt.Theta.read(self.scratch / "nowhere")
 
+    def test_values_that_are_not_finite_are_refused(self):
+        theta = lopt.Theta.read(TRAINED)
+        out = self.scratch / "theta.safetensors"
+        theta.values[-1] = numpy.nan
+        error = ("weights must be finite numbers; theta/mlp/linear_2/b [2] has 1 number that "
+                 "is not finite, the first is nan at 1")
+        self.assert_error(f"{out}: {error}", theta.write, out)
+        self.assertFalse(out.exists())
+
     def test_read_only_values_are_written(self):
         theta = lopt.Theta.read(TRAINED)
         theta.values.flags.writeable = False

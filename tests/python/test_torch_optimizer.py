@@ -57,6 +57,10 @@ class OfOthers(Kernels, one_file.OfOthers):
     pass
 
 
+class ExtremeInputs(Kernels, one_file.ExtremeInputs):
+    pass
+
+
 class Optimizer(Kernels, one_file.Optimizer):
     pass
 

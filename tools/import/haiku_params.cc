@@ -52,7 +52,22 @@ std::string Normalized(std::string_view path) {
   return normalized;
 }
 
-std::vector<FoundArray> FromArrays(const NamedArrays& arrays) {
+// NumPy's name of a dtype in an npy header or a safetensors file; the name in the file where it is
+// none of these.
+std::string NumpyName(const std::string& dtype) {
+  constexpr std::pair<std::string_view, const char*> kNames[] = {
+      {"<f2", "float16"}, {"F16", "float16"},   {"BF16", "bfloat16"}, {"|b1", "bool"},
+      {"BOOL", "bool"},   {"<i2", "int16"},     {"I16", "int16"},     {"<u2", "uint16"},
+      {"U16", "uint16"},  {"|i1", "int8"},      {"I8", "int8"},       {"<u8", "uint64"},
+      {"U64", "uint64"},  {"<c8", "complex64"}, {"|O", "object"}};
+  for (const auto& [name, numpy] : kNames) {
+    if (dtype == name) return numpy;
+  }
+  return dtype;
+}
+
+std::vector<FoundArray> FromArrays(const NamedArrays& arrays,
+                                   const std::vector<OtherArray>& others) {
   std::vector<FoundArray> found;
   for (const auto& [name, array] : arrays) {
     found.push_back({.path = name,
@@ -60,15 +75,28 @@ std::vector<FoundArray> FromArrays(const NamedArrays& arrays) {
                      .shape = array.shape(),
                      .values = array.dtype() == DType::kFloat32 ? array : Array()});
   }
+  for (const OtherArray& other : others) {
+    found.push_back({.path = other.name,
+                     .dtype = NumpyName(other.dtype),
+                     .shape = other.shape,
+                     .values = Array()});
+  }
   return found;
 }
 
 std::vector<FoundArray> ReadAsItIs(const std::string& path) {
   const std::vector<std::byte> bytes = ReadFile(path);
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  if (text.starts_with("PK")) return FromArrays(ParseNpz(bytes, path));
+  std::vector<OtherArray> others;
+  if (text.starts_with("PK")) {
+    const NamedArrays arrays = ParseNpz(bytes, path, &others);
+    return FromArrays(arrays, others);
+  }
   if (path.ends_with(".npz")) Fail("{}: not a zip archive, as an npz file is one", path);
-  if (path.ends_with(".safetensors")) return FromArrays(ParseArrayFile(bytes, path).arrays);
+  if (path.ends_with(".safetensors")) {
+    const ArrayFile file = ParseArrayFile(bytes, path, &others);
+    return FromArrays(file.arrays, others);
+  }
   return ParseFlaxMsgpack(bytes, path);
 }
 
