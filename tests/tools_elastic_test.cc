@@ -29,6 +29,7 @@
 #include "tests/elastic_lies.h"
 #include "tests/error_of.h"
 #include "tests/learner_runs.h"
+#include "tests/mutated_frames.h"
 #include "tests/paths.h"
 #include "tests/process.h"
 #include "tests/skip.h"
@@ -299,6 +300,46 @@ TEST_CASE("A worker that lies over gRPC is refused with a line in the log, the j
   const int64_t steps = RunDirectory(job.run()).ReadManifest().updates;
   const auto checkpoint = CheckpointStore(job.run() + "/checkpoints", {}).ReadNewest();
   CHECK_EQ(checkpoint->learner.theta, RunMetaTraining(SmallExperiment(2, steps), {}).learner.theta);
+}
+
+// A real learner with a good worker beside which others, one after the other, send frames of which
+// some field is changed: the learner and the good worker go on with the bits of one process.
+void MeetMutants(uint64_t seed, int sessions) {
+  Job job(Endless(SmallExperiment(2)));
+  job.Listen({});
+  const auto good = job.Worker();
+  job.WaitForMore(2);
+  std::mt19937_64 random(seed);
+  int refused = 0;
+  for (int i = 0; i < sessions; ++i) {
+    CAPTURE(i);
+    ElasticWorkerOptions options{.version = VersionAndCommit(GetBuildInfo())};
+    options.patience_seconds = 0;
+    const Mangle mangle = MutateSome(&random, 0.15, false);
+    const std::string error = ErrorOf([&] {
+      RunElasticWorker(options,
+                       [&] { return std::make_unique<LyingConnection>(job.address(), mangle); });
+    });
+    CHECK_MESSAGE(error != "no error", "a worker left without being refused");
+    if (error.starts_with("the learner refuses this process: ")) ++refused;
+    job.WaitForMore(1);
+  }
+  CHECK_GT(refused, sessions / 2);
+  CHECK_EQ(good->Output(), "");
+  job.learner().Kill(SIGTERM);
+  CHECK_EQ(job.learner().Wait(), 75);
+  const int64_t steps = RunDirectory(job.run()).ReadManifest().updates;
+  const auto checkpoint = CheckpointStore(job.run() + "/checkpoints", {}).ReadNewest();
+  CHECK_EQ(checkpoint->learner.theta, RunMetaTraining(SmallExperiment(2, steps), {}).learner.theta);
+}
+
+TEST_CASE("Mutated frames over gRPC end their worker, not the learner nor a good worker") {
+  MeetMutants(1, 40);
+}
+
+TEST_CASE("Many mutated frames over gRPC end their worker, not the learner nor a good worker" *
+          doctest::test_suite("nightly")) {
+  for (uint64_t seed = 2; seed <= 4; ++seed) MeetMutants(seed, 200);
 }
 
 TEST_CASE("A connection ends that has as many frames untaken as it reads ahead") {

@@ -52,8 +52,7 @@ ElasticTransport::ElasticTransport(const MetaTrainConfig& config, const MetaTrai
   Require(elastic_.snapshot_updates >= 1, "snapshot_updates must be at least 1, got {}",
           elastic_.snapshot_updates);
   for (int64_t worker = 0; worker < config.workers; ++worker) {
-    ranks_.push_back(
-        {.log = RankLog(worker, std::ssize(config.estimators), config.windows_per_update)});
+    ranks_.push_back({.log = RankLog(config.windows_per_update)});
   }
 }
 
@@ -81,6 +80,11 @@ void ElasticTransport::Send(int to, int kind, std::vector<std::byte> bytes) {
     sent_ = MakeBody(std::move(bytes));
   }
   Rank& rank = RankOf(to);
+  if (!rank.log.KnowsRules()) {
+    Require(rules_.size() == ranks_.size(),
+            "ElasticTransport: the experiment is to be known before a rank is told anything");
+    rank.log.Know(std::move(rules_[static_cast<size_t>(to) - 1]));
+  }
   rank.log.Add(kind, sent_);
   // Not all ranks at the same update.
   if (kind == kWeights && (rank.log.weights() + to) % elastic_.snapshot_updates == 0) {
@@ -134,6 +138,20 @@ bool ElasticTransport::FarewellDone() {
 
 bool ElasticTransport::NotifyOnArrival(Wakeup* wakeup) {
   connections_->NotifyOnEvent(wakeup);
+  return true;
+}
+
+// No frame that came later has been looked at, so whoever holds the rank has sent the answer; if it
+// has left meanwhile, its heir begins with the states before.
+bool ElasticTransport::RefuseAnswer(int from, const std::string& why) {
+  if (from == 0) {
+    return false;
+  }
+  Rank& rank = RankOf(from);
+  rank.log.Reopen();
+  if (rank.holder != 0) {
+    Refuse(rank.holder, why);
+  }
   return true;
 }
 

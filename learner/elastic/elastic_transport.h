@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "lopt/learner/elastic/answer_rules.h"
 #include "lopt/learner/elastic/connections.h"
 #include "lopt/learner/elastic/frame.h"
 #include "lopt/learner/elastic/rank_log.h"
@@ -67,7 +68,12 @@ class ElasticTransport final : public Transport {
   // The farewell of workers that do not take it is cut short.
   bool FarewellDone() override;
   bool NotifyOnArrival(Wakeup* wakeup) override;
+  bool RefuseAnswer(int from, const std::string& why) override;
   int Exit(int exit_code) override { return exit_code; }
+
+  // What the ranks run, by which their answers are judged; to be called once, before any rank is
+  // told to begin, from any thread that hands on to the one of all other calls.
+  void Know(const Experiment& experiment) { rules_ = RulesOf(experiment); }
 
   const LeaseCounts& counts() const { return counts_; }
   // Connections that take leases.
@@ -131,8 +137,9 @@ class ElasticTransport final : public Transport {
   bool allow_isa_change_;
   ElasticOptions elastic_;
   std::unique_ptr<Connections> connections_;
-  std::vector<Rank> ranks_;        // from rank 1 on
-  std::map<int64_t, Peer> peers_;  // by connection
+  std::vector<Rank> ranks_;         // from rank 1 on
+  std::vector<AnswerRules> rules_;  // of each of them; moved there with its first message
+  std::map<int64_t, Peer> peers_;   // by connection
   std::unordered_map<int64_t, int> rank_of_lease_;
   std::deque<Message> inbox_;
   FrameBody sent_;                // the body sent last, which the next rank often gets as well
