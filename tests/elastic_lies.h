@@ -86,9 +86,38 @@ inline std::vector<ElasticLie> ElasticLies() {
        "it reports on 2 estimators, the config has 3"},
       {"estimator's gradient",
        gradient([](WorkerGradient* g) { g->gradient.estimators[0].gradient.resize(1); }),
-       "it sends an estimator's gradient of 1 numbers for "},
+       "it sends an estimator's gradient of 1 numbers, 0 were asked for"},
+      {"estimator's weight",
+       gradient([](WorkerGradient* g) { g->gradient.estimators[0].weight = 2; }),
+       "it sends an estimator's weight of 2, that is 0"},
+      {"diagnostic that is not UTF-8",
+       gradient([](WorkerGradient* g) { g->gradient.estimators[0].metrics["a\xff"] = 1; }),
+       R"(it names a diagnostic 'a\xff'; wanted are 1 to 200 bytes of plain text in UTF-8)"},
+      {"diagnostic's steps", gradient([](WorkerGradient* g) {
+         g->gradient.estimators[0].metrics[{"loss_at", StepRange{.first = 9, .last = 3}}] = 1;
+       }),
+       "it sends a diagnostic of the inner steps 9 to 3"},
+      {"sum of many",
+       gradient([](WorkerGradient* g) { g->gradient.partial.gradients = 1000000000000; }),
+       "it sends a sum of 1000000000000 gradients, of 0 numbers; "},
+      {"sum of one", gradient([](WorkerGradient* g) {
+         g->gradient.partial = {.gradients = 1, .sum = g->gradient.gradient.cast<double>()};
+       }),
+       "it sends a sum of 1 gradients, of "},
+      {"sum of three numbers",
+       gradient([](WorkerGradient* g) { g->gradient.partial.sum.setZero(3); }),
+       "it sends a sum of 0 gradients, of 3 numbers; "},
+      {"estimator's sum",
+       gradient([](WorkerGradient* g) { g->gradient.estimators[1].partial.gradients = 5; }),
+       "it sends a sum of 5 gradients, of 0 numbers; "},
       {"counts", gradient([](WorkerGradient* g) { g->gradient.counts.inner_steps = -1; }),
        "it counts less than no steps"},
+      {"many steps", gradient([](WorkerGradient* g) {
+         g->gradient.estimators[0].counts.inner_steps = int64_t{1} << 60;
+       }),
+       "it counts 1152921504606846976 inner steps, "},
+      {"other steps in all", gradient([](WorkerGradient* g) { ++g->gradient.counts.inner_steps; }),
+       "it counts other steps than its estimators together"},
       {"two",
        ChangeAnswers<Gradients>(kGradients, [](Gradients* all) { all->push_back((*all)[0]); }),
        "it sends 2 gradients for one worker"},
@@ -99,7 +128,13 @@ inline std::vector<ElasticLie> ElasticLies() {
       {"no file", files([](Files* all) { all->clear(); }), "it does not send the one file "},
       {"half a file", files([](Files* all) { (*all)[0].bytes.resize((*all)[0].bytes.size() / 2); }),
        "a worker's states"},
-      {"other arrays", files(other_arrays), "have other arrays or shapes than before"},
+      {"other arrays", files(other_arrays), "have other arrays or shapes than its estimators make"},
+      {"metadata", files([](Files* all) {
+         ArrayFile file = ParseArrayFile((*all)[0].bytes, "test");
+         file.metadata["more"] = "text";
+         (*all)[0].bytes = SerializeArrayFile(file);
+       }),
+       "have other arrays or shapes than its estimators make"},
       {"bytes", bytes(FrameType::kAnswer, std::vector<std::byte>(7, std::byte{0xff})),
        "it says more than that it is ready: 7 bytes"},
       {"damaged", answer([](Frame* frame) {

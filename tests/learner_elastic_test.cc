@@ -22,6 +22,7 @@
 #include "tests/elastic_lies.h"
 #include "tests/error_of.h"
 #include "tests/learner_runs.h"
+#include "tests/mutated_frames.h"
 #include "tests/temp_directory.h"
 
 // An elastic learner with workers that are in this thread, too: what happens when is drawn.
@@ -92,6 +93,7 @@ class FakeConnections final : public Connections {
 
   std::optional<Event> Poll() override {
     ++looks_;
+    Require(looks_ < 10'000'000, "the learner has looked for what has happened without end");
     if (wakeup_ != nullptr) wakeup_->Notify();
     if (!ended_ && processes_.size() < chances_.most &&
         (Chance(chances_.join) || processes_.empty()))
@@ -192,6 +194,10 @@ MetaTrainConfig Gathered(MetaTrainConfig config) {
   return config;
 }
 
+double SecondsOf(std::chrono::steady_clock::time_point time) {
+  return std::chrono::duration<double>(time.time_since_epoch()).count();
+}
+
 struct ElasticRun {
   MetaTrainResult result;
   LeaseCounts counts;
@@ -208,6 +214,7 @@ ElasticRun RunElastic(const MetaTrainConfig& config, std::unique_ptr<FakeConnect
       {.snapshot_updates = snapshot_updates, .now = [fake] { return fake->now(); }},
       std::move(connections));
   options.transport = &transport;
+  options.on_experiment = [&](const Experiment& made) { transport.Know(made); };
   MetaTrainResult result = RunMetaTraining(config, options);
   return {.result = std::move(result), .counts = transport.counts()};
 }
@@ -299,6 +306,65 @@ TEST_CASE("A process that is silent loses its leases") {
   CHECK_EQ(run.result.learner.theta, RunMetaTraining(config, {}).learner.theta);
 }
 
+TEST_CASE("A process that gives signs of life, or of progress, and no answer loses its leases") {
+  MetaTrainConfig config = Gathered(SmallExperiment(3, 8));
+  config.progress_timeout_seconds = 20;
+  const Experiment shared(config, nullptr);
+  for (const bool gets_on : {false, true}) {
+    CAPTURE(gets_on);
+    auto connections = std::make_unique<FakeConnections>(&shared, 5, Chances{});
+    connections->Join();
+    FakeConnections* const fake = connections.get();
+    int64_t progress = 0;
+    const auto mute = [&](Frame* frame) {
+      const bool answer = frame->type == FrameType::kAnswer;
+      if (!answer && (!gets_on || frame->type != FrameType::kPulse)) return;
+      *frame = {.type = FrameType::kPulse,
+                .body = gets_on ? MakeBody(ToWire(++progress)) : nullptr};
+    };
+    double seconds = 0;
+    MetaTrainerOptions options;
+    options.on_step = [&](const MetaTrainProgress& step) {
+      if (step.updates == 3) {
+        fake->Join(mute);
+        seconds = SecondsOf(fake->now());
+      }
+      if (step.updates == 8) {
+        CHECK(fake->closed() == std::set<int64_t>{2});
+        seconds = SecondsOf(fake->now()) - seconds;
+      }
+    };
+    const ElasticRun run = RunElastic(config, std::move(connections), 2, options);
+    CHECK_EQ(run.result.learner.theta, RunMetaTraining(config, {}).learner.theta);
+    // The deadline, or ten times that, and some looks for the rest of the run.
+    const double deadline = gets_on ? 200 : 20;
+    CHECK_GT(seconds, deadline);
+    CHECK_LT(seconds, deadline + 30);
+  }
+}
+
+TEST_CASE("A process that answers for some workers and never for another loses its leases") {
+  MetaTrainConfig config = Gathered(SmallExperiment(3, 1500));
+  config.estimators = {config.estimators[2]};
+  config.mode = WriteOptions("Async", AsyncOptions{.batch_size = 1});
+  config.progress_timeout_seconds = 2;
+  const Experiment shared(config, nullptr);
+  auto connections = std::make_unique<FakeConnections>(&shared, 5, Chances{});
+  connections->Join([](Frame* frame) {
+    if (frame->type == FrameType::kAnswer && frame->kind == kGradients && frame->lease == 1) {
+      *frame = {.type = FrameType::kPulse};
+    }
+  });
+  FakeConnections* const fake = connections.get();
+  MetaTrainerOptions options;
+  int64_t updates = 0;
+  options.on_step = [&](const MetaTrainProgress& step) {
+    if (updates == 0 && fake->closed().contains(1)) updates = step.updates;
+  };
+  CHECK_EQ(RunElastic(config, std::move(connections), 2, options).result.learner.outer_step, 1500);
+  CHECK_GT(updates, 0);
+}
+
 TEST_CASE("What no worker of the run would send is refused, and the job goes on with its bits") {
   const MetaTrainConfig config = Gathered(SmallExperiment(2, 6));
   const Experiment shared(config, nullptr);
@@ -319,6 +385,106 @@ TEST_CASE("What no worker of the run would send is refused, and the job goes on 
   }
 }
 
+// Runs with a process whose frames are right and, from update to update, one more whose frames are
+// mutated; returns how many the learner closed.
+int64_t RunBesideMutants(const MetaTrainConfig& config, uint64_t seed, const std::string& out_dir) {
+  const Experiment shared(config, nullptr);
+  auto connections = std::make_unique<FakeConnections>(&shared, seed, Chances{});
+  connections->Join();
+  FakeConnections* const fake = connections.get();
+  std::mt19937_64 random(seed);
+  MetaTrainerOptions options{.out_dir = out_dir};
+  options.on_step = [&](const MetaTrainProgress&) { fake->Join(MutateSome(&random, 0.15, false)); };
+  int64_t closed = 0;
+  options.on_metrics = [&](int64_t, const Metrics&) { closed = std::ssize(fake->closed()); };
+  RunElastic(config, std::move(connections), 2, options);
+  return closed;
+}
+
+TEST_CASE("Processes that send mutated frames are refused, and the job goes on with its bits") {
+  int64_t closed = 0;
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    CAPTURE(seed);
+    MetaTrainConfig config =
+        Gathered(seed % 2 == 0 ? SmallExperiment(3, 20) : LastingExperiment(3, 20));
+    config.progress_timeout_seconds = 20;
+    if (seed % 3 == 1) config.gradient_sum = GradientSum::kTree;
+    if (seed % 3 == 2) config.weighting = Weighting::kEqualNorm;
+    if (seed > 4) config.estimators_per_worker = 1;
+    const TempDirectory many;
+    const TempDirectory one;
+    closed += RunBesideMutants(config, seed, many.path());
+    RunMetaTraining(config, {.out_dir = one.path(), .version = "test"});
+    CHECK_EQ(FinalTheta(many.path()), FinalTheta(one.path()));
+  }
+  CHECK_GT(closed, 50);
+}
+
+TEST_CASE("Processes that send mutated frames do not end asynchronous updates") {
+  int64_t closed = 0;
+  for (uint64_t seed = 1; seed <= 3; ++seed) {
+    MetaTrainConfig config = Gathered(SmallExperiment(3, 20));
+    config.progress_timeout_seconds = 20;
+    config.mode = WriteOptions("Async", AsyncOptions{.batch_size = 2});
+    const TempDirectory directory;
+    closed += RunBesideMutants(config, seed, directory.path());
+  }
+  CHECK_GT(closed, 15);
+}
+
+// Passes on what it is given, but one message of gradients is damaged behind all checks.
+class DamagingTransport final : public Transport {
+ public:
+  explicit DamagingTransport(ElasticTransport* inner) : inner_(inner) {}
+
+  int rank() const override { return inner_->rank(); }
+  int size() const override { return inner_->size(); }
+  int ranks_on_host() const override { return inner_->ranks_on_host(); }
+  int rank_on_host() const override { return inner_->rank_on_host(); }
+  std::string Description() const override { return inner_->Description(); }
+  void Send(int to, int kind, std::vector<std::byte> bytes) override {
+    inner_->Send(to, kind, std::move(bytes));
+  }
+  std::optional<Message> Poll() override {
+    std::optional<Message> message = inner_->Poll();
+    if (message && message->kind == kGradients && ++gradients_ == 4) message->bytes.resize(9);
+    return message;
+  }
+  void BeginFarewell() override { inner_->BeginFarewell(); }
+  bool FarewellDone() override { return inner_->FarewellDone(); }
+  bool NotifyOnArrival(Wakeup* wakeup) override { return inner_->NotifyOnArrival(wakeup); }
+  bool RefuseAnswer(int from, const std::string& why) override {
+    return inner_->RefuseAnswer(from, why);
+  }
+  int Exit(int exit_code) override { return inner_->Exit(exit_code); }
+
+ private:
+  void DoAbort(int exit_code) override { inner_->Abort(exit_code); }
+
+  ElasticTransport* inner_;
+  int64_t gradients_ = 0;
+};
+
+TEST_CASE("An answer at which the learner itself fails is refused, and another gives it again") {
+  const MetaTrainConfig config = Gathered(SmallExperiment(2, 6));
+  const Experiment shared(config, nullptr);
+  auto connections = std::make_unique<FakeConnections>(&shared, 3, Chances{});
+  connections->Join();
+  const FakeConnections* const fake = connections.get();
+  MetaTrainerOptions options{.version = "test", .learner_only = true};
+  ElasticTransport elastic(config, options,
+                           {.snapshot_updates = 3, .now = [fake] { return fake->now(); }},
+                           std::move(connections));
+  DamagingTransport transport(&elastic);
+  options.transport = &transport;
+  options.on_experiment = [&](const Experiment& made) { elastic.Know(made); };
+  std::set<int64_t> closed;
+  options.on_step = [&](const MetaTrainProgress&) { closed = fake->closed(); };
+  CHECK_EQ(RunMetaTraining(config, options).learner.theta,
+           RunMetaTraining(config, {}).learner.theta);
+  CHECK(closed == std::set<int64_t>{1});
+}
+
 TEST_CASE("The job begins when so many processes are there as it waits for") {
   const MetaTrainConfig config = Gathered(SmallExperiment(2, 2));
   const Experiment shared(config, nullptr);
@@ -329,6 +495,7 @@ TEST_CASE("The job begins when so many processes are there as it waits for") {
                              {.wait_for = 3, .now = [fake] { return fake->now(); }},
                              std::move(connections));
   options.transport = &transport;
+  options.on_experiment = [&](const Experiment& made) { transport.Know(made); };
   options.on_step = [&](const MetaTrainProgress&) { CHECK_GE(transport.workers(), 3); };
   CHECK_EQ(RunMetaTraining(config, options).learner.outer_step, 2);
 }

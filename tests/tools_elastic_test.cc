@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -29,6 +30,7 @@
 #include "tests/elastic_lies.h"
 #include "tests/error_of.h"
 #include "tests/learner_runs.h"
+#include "tests/mutated_frames.h"
 #include "tests/paths.h"
 #include "tests/process.h"
 #include "tests/skip.h"
@@ -292,13 +294,118 @@ TEST_CASE("A worker that lies over gRPC is refused with a line in the log, the j
   const auto long_token = ChangeFrames<JoinRequest>(
       FrameType::kJoin, [](JoinRequest* request) { request->token.assign(70000, 'x'); });
   CHECK(error_of_worker(long_token).starts_with("there is no learner any more: "));
-  CHECK(job.learner().Said(" has gone: it sent a frame that is too long"));
+  Child::WaitUntil("the learner says so", [&] {
+    return job.learner().Said(" has gone: it sent a frame that is too long");
+  });
   job.WaitForMore(5);
   job.learner().Kill(SIGTERM);
   CHECK_EQ(job.learner().Wait(), 75);
   const int64_t steps = RunDirectory(job.run()).ReadManifest().updates;
   const auto checkpoint = CheckpointStore(job.run() + "/checkpoints", {}).ReadNewest();
   CHECK_EQ(checkpoint->learner.theta, RunMetaTraining(SmallExperiment(2, steps), {}).learner.theta);
+}
+
+// A worker in this process whose frames are changed before they leave, until the end.
+class ChangedWorker {
+ public:
+  ChangedWorker(const Job& job, Mangle mangle) {
+    ElasticWorkerOptions options{.version = VersionAndCommit(GetBuildInfo()), .stop = &stop_};
+    options.patience_seconds = 0;
+    thread_ = std::thread([this, options, address = job.address(), mangle = std::move(mangle)] {
+      try {
+        RunElasticWorker(options,
+                         [&] { return std::make_unique<LyingConnection>(address, mangle); });
+      } catch (const std::exception&) {
+      }
+    });
+  }
+  ~ChangedWorker() {
+    stop_ = true;
+    thread_.join();
+  }
+  ChangedWorker(const ChangedWorker&) = delete;
+  ChangedWorker& operator=(const ChangedWorker&) = delete;
+
+ private:
+  std::atomic<bool> stop_ = false;
+  std::thread thread_;
+};
+
+void SayNoGradients(Frame* frame) {
+  if (frame->type == FrameType::kAnswer && frame->kind == kGradients) {
+    *frame = {.type = FrameType::kPulse};
+  }
+}
+
+TEST_CASE("A worker that only says that it is there loses its leases, and the log names it") {
+  MetaTrainConfig config = Endless(SmallExperiment(2));
+  config.progress_timeout_seconds = 3;
+  Job job(config);
+  job.Listen({"--wait-for", "2"});
+  const ChangedWorker mute(job, SayNoGradients);
+  const auto good = job.Worker();
+  job.WaitForMore(5);
+  const std::string log = job.learner().Output();
+  const std::string mine = "worker process " + std::to_string(::getpid()) + " (";
+  const size_t line = log.find(mine, log.find("is dropped: it owes the answer of worker ") - 200);
+  CHECK_MESSAGE(line != std::string::npos, log);
+}
+
+TEST_CASE("The first SIGTERM ends a learner whose only worker never answers") {
+  MetaTrainConfig config = Endless(SmallExperiment(2));
+  config.progress_timeout_seconds = 3;
+  Job job(config);
+  job.Listen({});
+  std::atomic<int> gradients = 0;
+  const ChangedWorker mute(job, [&](Frame* frame) {
+    if (frame->kind == kGradients && ++gradients > 6) SayNoGradients(frame);
+  });
+  Child::WaitUntil("it is mute", [&] { return gradients > 6; });
+  job.learner().Kill(SIGTERM);
+  CHECK_EQ(job.learner().Wait(), 75);
+  CHECK_MESSAGE(job.learner().Said("is dropped: it owes the answer of worker "),
+                job.learner().Output());
+  CHECK(job.learner().Said("stopped while no worker is there to finish the update"));
+}
+
+// A real learner with a good worker beside which others, one after the other, send frames of which
+// some field is changed: the learner and the good worker go on with the bits of one process.
+void MeetMutants(uint64_t seed, int sessions) {
+  Job job(Endless(SmallExperiment(2)));
+  job.Listen({});
+  const auto good = job.Worker();
+  job.WaitForMore(2);
+  std::mt19937_64 random(seed);
+  int refused = 0;
+  for (int i = 0; i < sessions; ++i) {
+    CAPTURE(i);
+    ElasticWorkerOptions options{.version = VersionAndCommit(GetBuildInfo())};
+    options.patience_seconds = 0;
+    const Mangle mangle = MutateSome(&random, 0.15, false);
+    const std::string error = ErrorOf([&] {
+      RunElasticWorker(options,
+                       [&] { return std::make_unique<LyingConnection>(job.address(), mangle); });
+    });
+    CHECK_MESSAGE(error != "no error", "a worker left without being refused");
+    if (error.starts_with("the learner refuses this process: ")) ++refused;
+    job.WaitForMore(1);
+  }
+  CHECK_GT(refused, sessions / 2);
+  CHECK_EQ(good->Output(), "");
+  job.learner().Kill(SIGTERM);
+  CHECK_EQ(job.learner().Wait(), 75);
+  const int64_t steps = RunDirectory(job.run()).ReadManifest().updates;
+  const auto checkpoint = CheckpointStore(job.run() + "/checkpoints", {}).ReadNewest();
+  CHECK_EQ(checkpoint->learner.theta, RunMetaTraining(SmallExperiment(2, steps), {}).learner.theta);
+}
+
+TEST_CASE("Mutated frames over gRPC end their worker, not the learner nor a good worker") {
+  MeetMutants(1, 40);
+}
+
+TEST_CASE("Many mutated frames over gRPC end their worker, not the learner nor a good worker" *
+          doctest::test_suite("nightly")) {
+  for (uint64_t seed = 2; seed <= 4; ++seed) MeetMutants(seed, 200);
 }
 
 TEST_CASE("A connection ends that has as many frames untaken as it reads ahead") {

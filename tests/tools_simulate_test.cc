@@ -141,6 +141,9 @@ class OtherTransport : public Transport {
   void BeginFarewell() override { transport_->BeginFarewell(); }
   bool FarewellDone() override { return transport_->FarewellDone(); }
   bool NotifyOnArrival(Wakeup* wakeup) override { return transport_->NotifyOnArrival(wakeup); }
+  bool RefuseAnswer(int from, const std::string& why) override {
+    return transport_->RefuseAnswer(from, why);
+  }
   int Exit(int exit_code) override { return transport_->Exit(exit_code); }
 
  private:

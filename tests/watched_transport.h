@@ -37,6 +37,9 @@ class WatchedTransport final : public Transport {
   void BeginFarewell() override { inner_->BeginFarewell(); }
   bool FarewellDone() override { return inner_->FarewellDone(); }
   bool NotifyOnArrival(Wakeup* wakeup) override { return inner_->NotifyOnArrival(wakeup); }
+  bool RefuseAnswer(int from, const std::string& why) override {
+    return inner_->RefuseAnswer(from, why);
+  }
   int Exit(int exit_code) override { return inner_->Exit(exit_code); }
 
  private:

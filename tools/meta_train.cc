@@ -148,10 +148,10 @@ struct Listening {
   bool workers_stop = false;  // one that is told to stop stops the job
 };
 
-std::unique_ptr<Transport> ListenForWorkers(const po::variables_map& values,
-                                            const Listening& listening,
-                                            const MetaTrainConfig& config,
-                                            const MetaTrainerOptions& options) {
+std::unique_ptr<ElasticTransport> ListenForWorkers(const po::variables_map& values,
+                                                   const Listening& listening,
+                                                   const MetaTrainConfig& config,
+                                                   const MetaTrainerOptions& options) {
   const NetworkOptions network = ReadNetworkOptions(values, listening.address);
   CheckConfig(config);
   return std::make_unique<ElasticTransport>(config, options,
@@ -208,10 +208,11 @@ int Train(const po::variables_map& values, Transport* transport,
   options.learner_only = values.contains("learner-only") || listening;
   options.version = VersionAndCommit(build);
   options.stop = StopOnSignals(speaks ? "this update" : "");
-  std::unique_ptr<Transport> elastic;
+  std::unique_ptr<ElasticTransport> elastic;
   if (listening) {
     elastic = ListenForWorkers(values, *listening, config, options);
     transport = elastic.get();
+    options.on_experiment = [&elastic](const Experiment& made) { elastic->Know(made); };
   }
   options.transport = transport;
   if (StartedByMpi()) {

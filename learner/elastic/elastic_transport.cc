@@ -22,6 +22,13 @@ constexpr double kStrangerSeconds = 10;
 constexpr int64_t kStrangers = 256;
 constexpr double kElasticFarewellSeconds = 5;
 constexpr int64_t kMostWarnings = 20;  // in a second
+// A process that gets on, as it says, and does not answer for so many times
+// progress_timeout_seconds, is taken for one that never will.
+constexpr double kLongestAnswer = 10;
+// Where progress_timeout_seconds is 0, for a job that is to stop; there a process that does not get
+// on has the shorter time at most.
+constexpr double kStopProgressSeconds = 60;
+constexpr double kStopAnswerSeconds = 600;
 
 double SecondsBetween(std::chrono::steady_clock::time_point from,
                       std::chrono::steady_clock::time_point to) {
@@ -53,8 +60,7 @@ ElasticTransport::ElasticTransport(const MetaTrainConfig& config, const MetaTrai
   Require(elastic_.snapshot_updates >= 1, "snapshot_updates must be at least 1, got {}",
           elastic_.snapshot_updates);
   for (int64_t worker = 0; worker < config.workers; ++worker) {
-    ranks_.push_back(
-        {.log = RankLog(worker, std::ssize(config.estimators), config.windows_per_update)});
+    ranks_.push_back({.log = RankLog(config.windows_per_update)});
   }
 }
 
@@ -82,6 +88,11 @@ void ElasticTransport::Send(int to, int kind, std::vector<std::byte> bytes) {
     sent_ = MakeBody(std::move(bytes));
   }
   Rank& rank = RankOf(to);
+  if (!rank.log.KnowsRules()) {
+    Require(rules_.size() == ranks_.size(),
+            "ElasticTransport: the experiment is to be known before a rank is told anything");
+    rank.log.Know(std::move(rules_[static_cast<size_t>(to) - 1]));
+  }
   rank.log.Add(kind, sent_);
   // Not all ranks at the same update.
   if (kind == kWeights && (rank.log.weights() + to) % elastic_.snapshot_updates == 0) {
@@ -138,6 +149,20 @@ bool ElasticTransport::NotifyOnArrival(Wakeup* wakeup) {
   return true;
 }
 
+// No frame that came later has been looked at, so whoever holds the rank has sent the answer; if it
+// has left meanwhile, its heir begins with the states before.
+bool ElasticTransport::RefuseAnswer(int from, const std::string& why) {
+  if (from == 0) {
+    return false;
+  }
+  Rank& rank = RankOf(from);
+  rank.log.Reopen();
+  if (rank.holder != 0) {
+    Refuse(rank.holder, why);
+  }
+  return true;
+}
+
 void ElasticTransport::DoAbort(int /*exit_code*/) { std::fflush(nullptr); }
 
 int64_t ElasticTransport::workers() const {
@@ -191,15 +216,17 @@ void ElasticTransport::Take(int64_t connection, Peer* peer, const Frame& frame) 
       Join(connection, peer, frame);
       break;
     case FrameType::kEquipped:
-      Equip(peer, frame);
+      Equip(connection, peer, frame);
       break;
     case FrameType::kAnswer:
       TakeAnswer(connection, frame);
       break;
     case FrameType::kPulse:
+      TakePulse(peer, frame);
       break;
     case FrameType::kAskStop:
       Require(elastic_.workers_stop, "a worker does not stop this job");
+      stopping_ = true;
       inbox_.push_back({.from = 1, .kind = kStop});
       break;
     case FrameType::kFailed:
@@ -209,6 +236,16 @@ void ElasticTransport::Take(int64_t connection, Peer* peer, const Frame& frame) 
       break;
     default:
       Fail("a frame of type {} is not for the learner", static_cast<int>(frame.type));
+  }
+}
+
+void ElasticTransport::TakePulse(Peer* peer, const Frame& frame) const {
+  if (BytesOf(frame).empty()) {
+    return;
+  }
+  const auto progress = FromWire<int64_t>(BytesOf(frame));
+  if (std::exchange(peer->progress, progress) != progress) {
+    peer->progressed = elastic_.now();
   }
 }
 
@@ -231,7 +268,7 @@ void ElasticTransport::Join(int64_t connection, Peer* peer, const Frame& frame) 
                                        .timeout_seconds = config_.worker_timeout_seconds}))});
 }
 
-void ElasticTransport::Equip(Peer* peer, const Frame& frame) {
+void ElasticTransport::Equip(int64_t connection, Peer* peer, const Frame& frame) {
   const auto equipment = FromWire<Equipment>(BytesOf(frame));
   const Hello& hello = equipment.hello;
   Require(!peer->equipped, "it says a second time who it is");
@@ -239,6 +276,13 @@ void ElasticTransport::Equip(Peer* peer, const Frame& frame) {
           "it says that it has {} threads; there may be 1 to {}", equipment.threads, kMaxThreads);
   CompareHellos(FromWire<Hello>(hello_), fmt::format("process {} on {}", hello.pid, hello.host),
                 hello, allow_isa_change_);
+  if (stopping_) {
+    connections_->Send(connection, {.type = FrameType::kEnd,
+                                    .body = MakeBody(ToWire(std::string("interrupted")))});
+    connections_->Close(connection);
+    Forget(connection, "");
+    return;
+  }
   peer->equipped = true;
   peer->threads = equipment.threads;
   peer->name = fmt::format("worker process {} ({}, {} threads, at {})", hello.pid, hello.host,
@@ -267,7 +311,9 @@ void ElasticTransport::TakeAnswer(int64_t connection, const Frame& frame) {
   }
   Rank& rank = RankOf(found->second);
   Require(rank.holder == connection, "lease {} is another's", frame.lease);
-  if (rank.log.Take(frame.kind, BytesOf(frame))) {
+  const bool wanted = rank.log.Take(frame.kind, BytesOf(frame));
+  rank.since = peers_.at(connection).answered = elastic_.now();
+  if (wanted) {
     inbox_.push_back({.from = found->second, .kind = frame.kind, .bytes = BytesOf(frame)});
   }
   HandOver(&rank);
@@ -423,6 +469,9 @@ void ElasticTransport::TellAll(Rank* rank) {
     return;
   }
   Peer& peer = peers_.at(rank->holder);
+  if (rank->log.Answered()) {
+    rank->since = elastic_.now();
+  }
   while (std::optional<RankLog::Told> told = rank->log.Tell()) {
     if (told->kind == kWeights) {
       ++(told->again ? counts_.again : counts_.handed_out);
@@ -459,6 +508,19 @@ void ElasticTransport::Tend() {
       }
     }
   }
+  for (const auto& [connection, why] : FindSilent(now, away)) {
+    Drop(connection, why);
+  }
+  CheckStop();
+  for (const auto& [connection, why] : FindOverdue(now, away)) {
+    Drop(connection, why);
+  }
+  CheckWaiting();
+}
+
+std::vector<std::pair<int64_t, std::string>> ElasticTransport::FindSilent(TimePoint now,
+                                                                          double away) {
+  const double timeout = config_.worker_timeout_seconds;
   std::vector<std::pair<int64_t, std::string>> silent;
   for (auto& [connection, peer] : peers_) {
     // A learner that was busy or stopped itself has not listened.
@@ -470,10 +532,74 @@ void ElasticTransport::Tend() {
       silent.emplace_back(connection, fmt::format("it has been silent for {:.1f} s", quiet));
     }
   }
-  for (const auto& [connection, why] : silent) {
-    Drop(connection, why);
+  return silent;
+}
+
+// The workers of a process wait in one queue, so what it owes is counted from its last answer; but
+// one that answers for some workers and never for another does not keep that for ever.
+std::vector<std::pair<int64_t, std::string>> ElasticTransport::FindOverdue(TimePoint now,
+                                                                           double away) {
+  double stuck = config_.progress_timeout_seconds;
+  double longest = kLongestAnswer * stuck;
+  if (stopping_) {
+    stuck = stuck > 0 ? std::min(stuck, kStopProgressSeconds) : kStopProgressSeconds;
+    longest = longest > 0 ? longest : kStopAnswerSeconds;
   }
-  CheckWaiting();
+  struct Debt {
+    int64_t leases = 0;
+    const Rank* oldest = nullptr;  // that it owes an answer of
+  };
+  std::map<int64_t, Debt> debts;
+  for (const Rank& rank : ranks_) {
+    if (rank.holder != 0 && stuck > 0) {
+      Debt& debt = debts[rank.holder];
+      ++debt.leases;
+      if (!rank.log.Answered() && (debt.oldest == nullptr || rank.since < debt.oldest->since)) {
+        debt.oldest = &rank;
+      }
+    }
+  }
+  std::vector<std::pair<int64_t, std::string>> overdue;
+  for (const auto& [connection, debt] : debts) {
+    Peer& peer = peers_.at(connection);
+    if (away > stuck / 4) {  // as in FindSilent
+      peer.answered = peer.progressed = now;
+    }
+    if (debt.oldest == nullptr) {
+      continue;
+    }
+    const TimePoint since = debt.oldest->since;
+    const double open = SecondsBetween(since, now);
+    const double mute = SecondsBetween(std::max(since, peer.answered), now);
+    const double still = std::min(mute, SecondsBetween(peer.progressed, now));
+    if (still > stuck || mute > longest || open > longest * static_cast<double>(debt.leases)) {
+      overdue.emplace_back(
+          connection,
+          fmt::format("it owes the answer of worker {} for {:.1f} s, has given none for {:.1f} s, "
+                      "and has not got on for {:.1f} s (progress_timeout_seconds is {})",
+                      debt.oldest - ranks_.data(), open, mute, still,
+                      config_.progress_timeout_seconds));
+    }
+  }
+  return overdue;
+}
+
+void ElasticTransport::CheckStop() {
+  if (elastic_.stop != nullptr && *elastic_.stop) {
+    stopping_ = true;
+  }
+  if (!stopping_ || std::exchange(said_stop_, true)) {
+    return;
+  }
+  std::map<int64_t, int64_t> owed;  // answers, by connection
+  for (const Rank& rank : ranks_) {
+    if (rank.holder != 0 && !rank.log.Answered()) {
+      ++owed[rank.holder];
+    }
+  }
+  for (const auto& [connection, answers] : owed) {
+    spdlog::info("stopping waits for {} answers of {}", answers, peers_.at(connection).name);
+  }
 }
 
 void ElasticTransport::CheckWaiting() {
@@ -488,7 +614,7 @@ void ElasticTransport::CheckWaiting() {
     spdlog::info("waiting for workers on {}: {} are there", connections_->Description(),
                  begun_ ? "none" : fmt::format("{} of {}", workers(), elastic_.wait_for));
   }
-  if (elastic_.stop != nullptr && *elastic_.stop) {
+  if (stopping_) {
     PrintErr(
         "lopt: stopped while no worker is there to finish the update; what came after the "
         "last checkpoint is lost\n");

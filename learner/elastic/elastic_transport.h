@@ -10,8 +10,10 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
+#include "lopt/learner/elastic/answer_rules.h"
 #include "lopt/learner/elastic/connections.h"
 #include "lopt/learner/elastic/frame.h"
 #include "lopt/learner/elastic/rank_log.h"
@@ -47,9 +49,10 @@ struct LeaseCounts {
 // A learner's transport whose other ranks are worked by whoever is connected. Rank 0 is the learner
 // only; each other rank has one logical worker (WorkersOfRank), is there from beginning to end, and
 // is leased to one connection at a time: shared out by their threads, leased anew when a connection
-// ends, is silent for the config's worker_timeout_seconds, or sends what no worker of this run
-// would send. A rank that is leased anew is brought to where it was by its log. So the learner gets
-// from a rank what it would get from a process that never fails.
+// ends, is silent for the config's worker_timeout_seconds, owes an answer and does not get on for
+// progress_timeout_seconds, or sends what no worker of this run would send. A rank that is leased
+// anew is brought to where it was by its log. So the learner gets from a rank what it would get
+// from a process that never fails.
 class ElasticTransport final : public Transport {
  public:
   // `config` is resolved and has gather_checkpoints set; `options` are those of the learner.
@@ -67,7 +70,12 @@ class ElasticTransport final : public Transport {
   // The farewell of workers that do not take it is cut short.
   bool FarewellDone() override;
   bool NotifyOnArrival(Wakeup* wakeup) override;
+  bool RefuseAnswer(int from, const std::string& why) override;
   int Exit(int exit_code) override { return exit_code; }
+
+  // What the ranks run, by which their answers are judged; to be called once, before any rank is
+  // told to begin, from any thread that hands on to the one of all other calls.
+  void Know(const Experiment& experiment) { rules_ = RulesOf(experiment); }
 
   const LeaseCounts& counts() const { return counts_; }
   // Connections that take leases.
@@ -84,11 +92,15 @@ class ElasticTransport final : public Transport {
     bool equipped = false;  // it takes leases
     int64_t threads = 1;
     FrameBody told = {};  // the body of the last kTell
+    TimePoint answered = {};
+    int64_t progress = 0;  // as its last kPulse said
+    TimePoint progressed = {};
   };
   struct Rank {
     RankLog log;
     int64_t lease = 0;
     int64_t holder = 0;    // a connection; 0: none
+    TimePoint since = {};  // the holder owes an answer; where it does
     bool leaving = false;  // to `heir` as soon as its states are here
     int64_t heir = 0;
   };
@@ -102,7 +114,8 @@ class ElasticTransport final : public Transport {
   void Open(int64_t connection, const std::string& where);
   void Take(int64_t connection, Peer* peer, const Frame& frame);
   void Join(int64_t connection, Peer* peer, const Frame& frame);
-  void Equip(Peer* peer, const Frame& frame);
+  void TakePulse(Peer* peer, const Frame& frame) const;
+  void Equip(int64_t connection, Peer* peer, const Frame& frame);
   void TakeAnswer(int64_t connection, const Frame& frame);
   // A line in the log, unless there were many in this second.
   void Warn(const std::string& line);
@@ -124,6 +137,10 @@ class ElasticTransport final : public Transport {
   void HandOver(Rank* rank);
   void TellAll(Rank* rank);
   void Tend();
+  void CheckStop();
+  // The connections whose time is over, and why, as it is after `away` seconds without a look.
+  std::vector<std::pair<int64_t, std::string>> FindSilent(TimePoint now, double away);
+  std::vector<std::pair<int64_t, std::string>> FindOverdue(TimePoint now, double away);
   void CheckWaiting();
 
   MetaTrainConfig config_;
@@ -131,14 +148,17 @@ class ElasticTransport final : public Transport {
   bool allow_isa_change_;
   ElasticOptions elastic_;
   std::unique_ptr<Connections> connections_;
-  std::vector<Rank> ranks_;        // from rank 1 on
-  std::map<int64_t, Peer> peers_;  // by connection
+  std::vector<Rank> ranks_;         // from rank 1 on
+  std::vector<AnswerRules> rules_;  // of each of them; moved there with its first message
+  std::map<int64_t, Peer> peers_;   // by connection
   std::unordered_map<int64_t, int> rank_of_lease_;
   std::deque<Message> inbox_;
   FrameBody sent_;                // the body sent last, which the next rank often gets as well
   std::vector<std::byte> hello_;  // the learner's own; empty: not sent yet
   bool begun_ = false;
-  bool waiting_ = false;  // said so
+  bool waiting_ = false;   // said so
+  bool stopping_ = false;  // the job was told to stop: who comes now gets no lease
+  bool said_stop_ = false;
   bool ending_ = false;
   int64_t leases_ = 0;
   LeaseCounts counts_;

@@ -25,7 +25,8 @@ enum class FrameType : int {
   kTell = 6,      // learner to worker: a message of the rank that is leased, of this kind
   kTellSame = 7,  // the same with the body of the last kTell
   kAnswer = 8,    // worker to learner: what the rank that is leased answers, of this kind
-  kPulse = 9,     // both ways, at intervals: still there
+  kPulse = 9,     // both ways, at intervals: still there; a worker's may hold an int64_t, another
+                  // one whenever its computation has got on
   kAskStop = 10,  // worker to learner: it was told to stop, and with it the job
   kFailed = 11,   // worker to learner, last: the text of an Error that ended its work
   kRefused = 12,  // learner to worker, last: the text that says why

@@ -1,12 +1,8 @@
 #include "lopt/learner/elastic/rank_log.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "lopt/base/error.h"
-#include "lopt/base/safetensors.h"
-#include "lopt/learner/run/worker_files.h"
 
 namespace lopt {
 namespace {
@@ -29,6 +25,7 @@ std::optional<int> AnswerTo(int kind) {
 }  // namespace
 
 void RankLog::Add(int kind, FrameBody body) {
+  Require(rules_.has_value(), "RankLog: the rules of the answers are to be known first");
   Entry entry{.kind = kind, .body = std::move(body)};
   if (kind == kWeights) {
     // The first two members of WorkerWeights.
@@ -36,9 +33,7 @@ void RankLog::Add(int kind, FrameBody body) {
     in("outer_step", entry.outer_step);
     in("theta", entry.theta_size);
   } else if (kind == kState) {
-    States states = ReadStates(FromWire<WorkersFile>(*entry.body).bytes);
-    outline_ = std::move(states.outline);
-    windows_ = states.windows;
+    windows_ = rules_->ReadStates(FromWire<WorkersFile>(*entry.body).bytes);
   } else if (kind == kSave) {
     const auto request = FromWire<SaveRequest>(*entry.body);
     Require(request.what != SaveRequest::What::kWrite,
@@ -97,80 +92,45 @@ bool RankLog::Take(int kind, const std::vector<std::byte>& bytes) {
   Require(AnswerTo(asked.kind) == kind, "it answers a message of kind {} with one of kind {}",
           asked.kind, kind);
   const bool wanted = !asked.settled;
-  if (kind == kGradients) {
-    CheckGradients(asked, bytes);
-  } else if (kind == kReady) {
-    Require(bytes.empty(), "it says more than that it is ready: {} bytes", bytes.size());
-  }
   if (asked.gives_states) {
     TakeStates(*next, bytes);
     return wanted;
+  }
+  if (kind == kGradients) {
+    rules_->CheckGradient(bytes, {.first_window = asked.windows,
+                                  .windows = windows_per_update_,
+                                  .outer_step = asked.outer_step,
+                                  .theta_size = asked.theta_size});
+  } else if (kind == kReady) {
+    rules_->CheckReady(bytes);
+  } else {
+    rules_->CheckNothingSaved(bytes);
   }
   asked.settled = true;
   answered_ = *next + 1;
   return wanted;
 }
 
-void RankLog::CheckGradients(const Entry& asked, const std::vector<std::byte>& bytes) const {
-  const auto gradients = FromWire<std::vector<WorkerGradient>>(bytes);
-  Require(gradients.size() == 1, "it sends {} gradients for one worker", gradients.size());
-  const WorkerGradient& got = gradients[0];
-  const AggregatedGradient& gradient = got.gradient;
-  Require(got.worker == worker_, "it sends a gradient of worker {}, which is not its", got.worker);
-  Require(got.first_window == asked.windows && got.windows == windows_per_update_,
-          "it sends a gradient of {} windows from {} on, {} from {} on were asked for", got.windows,
-          got.first_window, windows_per_update_, asked.windows);
-  Require(gradient.outer_step == asked.outer_step,
-          "it sends a gradient of outer step {}, {} was asked for", gradient.outer_step,
-          asked.outer_step);
-  const auto size = [](const Eigen::VectorXf& row) { return static_cast<uint64_t>(row.size()); };
-  Require(size(gradient.gradient) == asked.theta_size,
-          "it sends a gradient of {} numbers for {} weights", gradient.gradient.size(),
-          asked.theta_size);
-  Require(std::ssize(gradient.estimators) == estimators_,
-          "it reports on {} estimators, the config has {}", gradient.estimators.size(),
-          estimators_);
-  const auto check_counts = [](const StepCounts& counts) {
-    Require(counts.inner_steps >= 0 && counts.non_finite >= 0 && counts.episodes_ended >= 0,
-            "it counts less than no steps");
-  };
-  check_counts(gradient.counts);
-  for (const EstimatorReport& report : gradient.estimators) {
-    check_counts(report.counts);
-    Require(report.gradient.size() == 0 || size(report.gradient) == asked.theta_size,
-            "it sends an estimator's gradient of {} numbers for {} weights", report.gradient.size(),
-            asked.theta_size);
+void RankLog::Reopen() {
+  for (auto entry = log_.rbegin(); entry != log_.rend(); ++entry) {
+    if (entry->kind == kWeights && entry->settled) {
+      entry->settled = false;
+      return;
+    }
   }
-}
-
-RankLog::States RankLog::ReadStates(const std::vector<std::byte>& bytes) const {
-  ArrayFile file = ParseArrayFile(bytes, "a worker's states");
-  Outline outline;
-  for (const auto& [name, array] : file.arrays) {
-    outline[name] = {array.dtype(), array.shape()};
-  }
-  Require(outline_.empty() || outline == outline_,
-          "the states of worker {} have other arrays or shapes than before", worker_);
-  const int64_t windows =
-      UnpackWorkers(std::move(file), {.first = worker_, .count = 1}, 0)[0].windows;
-  return {.outline = std::move(outline), .windows = windows};
+  Fail("there is no gradient of worker {} that could be asked for again", rules_->worker());
 }
 
 void RankLog::TakeStates(size_t asked, const std::vector<std::byte>& bytes) {
-  auto files = FromWire<std::vector<SavedFile>>(bytes);
-  const WorkerBlock block{.first = worker_, .count = 1};
-  Require(files.size() == 1 && files[0].file.name == WorkersFileName(block),
-          "it does not send the one file {}", WorkersFileName(block));
-  auto [outline, windows] = ReadStates(files[0].bytes);
-  Require(windows == log_[asked].windows, "its states have run {} windows, not {}", windows,
-          log_[asked].windows);
-  outline_ = std::move(outline);
+  const int64_t worker = rules_->worker();
+  const int64_t windows = log_[asked].windows;
+  std::vector<std::byte> states = rules_->TakeStates(bytes, windows);
   log_.erase(log_.begin(), log_.begin() + static_cast<std::ptrdiff_t>(asked) + 1);
   log_.push_front(
       {.kind = kGo, .body = MakeBody(ToWire(std::string())), .settled = true, .windows = windows});
   log_.push_front({.kind = kState,
-                   .body = MakeBody(ToWire(WorkersFile{
-                       .first = worker_, .count = 1, .bytes = std::move(files[0].bytes)})),
+                   .body = MakeBody(ToWire(
+                       WorkersFile{.first = worker, .count = 1, .bytes = std::move(states)})),
                    .settled = true,
                    .windows = windows});
   log_[0].told = log_[1].told = true;

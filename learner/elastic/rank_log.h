@@ -3,13 +3,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "lopt/base/arrays.h"
+#include "lopt/learner/elastic/answer_rules.h"
 #include "lopt/learner/elastic/frame.h"
 #include "lopt/learner/transport/transport.h"
 
@@ -21,10 +20,12 @@ namespace lopt {
 // the rank has sent take the place of all messages before.
 class RankLog {
  public:
-  // `worker`: the logical worker. Its answers report on so many estimators, and run so many windows
-  // for an update.
-  RankLog(int64_t worker, int64_t estimators, int64_t windows)
-      : worker_(worker), estimators_(estimators), windows_per_update_(windows) {}
+  // So many windows are run for an update.
+  explicit RankLog(int64_t windows) : windows_per_update_(windows) {}
+
+  // The rules of the logical worker's answers; to be known before the first message.
+  void Know(AnswerRules rules) { rules_ = std::move(rules); }
+  bool KnowsRules() const { return rules_.has_value(); }
 
   // Adds a message of the learner. Throws Error if it asks for states in a directory, which a
   // worker elsewhere does not see.
@@ -53,9 +54,10 @@ class RankLog {
   bool EndsWithStates() const { return log_.size() == states_ || log_.back().gives_states; }
 
   // Takes the role's next answer. Returns whether it is one for the learner. Throws Error if
-  // nothing is open that it could answer, or if it is damaged, of another worker, window or update,
-  // or of another size.
+  // nothing is open that it could answer, or if it is against the rules.
   bool Take(int kind, const std::vector<std::byte>& bytes);
+  // The answer that was for the learner, taken last, was no good: another role is to give it again.
+  void Reopen();
 
  private:
   struct Entry {
@@ -68,23 +70,11 @@ class RankLog {
     int64_t outer_step = 0;     // of kWeights
     uint64_t theta_size = 0;    // of kWeights
   };
-  // The arrays of a worker's states: what each is called, of which type and shape.
-  using Outline = std::map<std::string, std::pair<DType, Shape>>;
-
   void Append(Entry entry);
   std::optional<size_t> NextAwaited() const;
-  void CheckGradients(const Entry& asked, const std::vector<std::byte>& bytes) const;
-  // What a file with the worker's states says.
-  struct States {
-    Outline outline = {};
-    int64_t windows = 0;  // that it has run
-  };
-  // Throws Error if it does not hold them.
-  States ReadStates(const std::vector<std::byte>& bytes) const;
   void TakeStates(size_t asked, const std::vector<std::byte>& bytes);
 
-  int64_t worker_;
-  int64_t estimators_;
+  std::optional<AnswerRules> rules_;
   int64_t windows_per_update_;
   std::deque<Entry> log_;
   size_t states_ = 0;    // the first so many entries are states that the rank has sent
@@ -92,7 +82,6 @@ class RankLog {
   size_t answered_ = 0;  // of the first so many it owes no answer
   int64_t windows_ = 0;  // that the worker has run after all entries
   int64_t weights_ = 0;
-  Outline outline_;  // of the states that were seen; empty: none were
 };
 
 }  // namespace lopt

@@ -180,14 +180,15 @@ class Visit {
       return;
     }
     const double timeout = welcome_->timeout_seconds;
+    const double interval = timeout > 0 ? std::clamp(timeout / 8, 0.05, 1.0) : 1.0;
+    if (SecondsSince(pulsed_) >= interval) {
+      pulsed_ = Clock::now();
+      Send({.type = FrameType::kPulse, .body = MakeBody(ToWire(ProgressNoted()))});
+    }
     if (timeout > 0) {
       // A process that was stopped itself has not listened.
       if (SecondsSince(tended_) > timeout / 4) {
         heard_ = Clock::now();
-      }
-      if (SecondsSince(pulsed_) >= std::clamp(timeout / 8, 0.05, 1.0)) {
-        pulsed_ = Clock::now();
-        Send({.type = FrameType::kPulse});
       }
       if (SecondsSince(heard_) > timeout) {
         why_ = fmt::format("it has been silent for {:.1f} s", SecondsSince(heard_));

@@ -89,7 +89,7 @@ class RankJob {
                                   .isa = CurrentIsa(),
                                   .device = ModelOf(device_),
                                   .config = WriteOptions("", config_).Dump()}));
-    background_.Post([this] { experiment_.emplace(config_, device_); }, [this] { BeginWork(); });
+    background_.Post([this] { MakeExperiment(); }, [this] { BeginWork(); });
     MetaTrainResult result;
     if (ranks_) {
       result = Learn();
@@ -118,6 +118,13 @@ class RankJob {
       }
       ranks_->End("failed");
       throw;
+    }
+  }
+
+  void MakeExperiment() {
+    experiment_.emplace(config_, device_);
+    if (ranks_ && options_.on_experiment) {
+      options_.on_experiment(*experiment_);
     }
   }
 

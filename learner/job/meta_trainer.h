@@ -17,6 +17,8 @@
 
 namespace lopt {
 
+struct Experiment;  // learner/experiment.h
+
 // What a run has done so far, for a progress line.
 struct MetaTrainProgress {
   int64_t updates = 0;        // of theta, those before a resume included
@@ -48,6 +50,8 @@ struct MetaTrainerOptions {
   std::function<void(const MetaTrainProgress&)> on_step = {};  // after each update
   // On rank 0: called with each record of metrics.jsonl, also where no file is written.
   std::function<void(int64_t step, const Metrics&)> on_metrics = {};
+  // On rank 0: called once, in the background, with what is run, before any rank begins.
+  std::function<void(const Experiment&)> on_experiment = {};
   // Called with the name of what a crash may interrupt: "resume" before a run
   // is read, "step:<updates>" after an update, "theta" and "finish" before the files written at the
   // end, and those of CheckpointStore.

@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <exception>
 #include <iterator>
 #include <utility>
 
@@ -53,7 +54,7 @@ void Ranks::Handle(Message message) {
       rank.ready = true;
       break;
     case kGradients:
-      TakeGradients(message.from, FromWire<std::vector<WorkerGradient>>(message.bytes));
+      TakeGradients(message.from, message.bytes);
       break;
     case kSaved:
       TakeSaved(&rank, FromWire<std::vector<SavedFile>>(message.bytes));
@@ -153,19 +154,28 @@ void Ranks::Start(std::span<const int> ranks) {
   }
 }
 
-void Ranks::TakeGradients(int from, std::vector<WorkerGradient> gradients) {
+// What the gradients say is dealt with before anything else is, so that the rank can send them
+// again if they are no good.
+void Ranks::TakeGradients(int from, const std::vector<std::byte>& bytes) {
   Rank& rank = ranks_[static_cast<size_t>(from)];
   const auto workers = static_cast<int64_t>(windows_.size());
-  rank.computing = false;
   bool goes_on = false;
-  for (WorkerGradient& gradient : gradients) {
-    Require(gradient.worker >= 0 && gradient.worker < workers,
-            "a gradient came from worker {}, there are {}", gradient.worker, workers);
-    if (collection_ && !rank.saved) {
-      collection_->before(gradient);
+  try {
+    for (WorkerGradient& gradient : FromWire<std::vector<WorkerGradient>>(bytes)) {
+      Require(gradient.worker >= 0 && gradient.worker < workers,
+              "a gradient came from worker {}, there are {}", gradient.worker, workers);
+      if (collection_ && !rank.saved) {
+        collection_->before(gradient);
+      }
+      goes_on = take_(std::move(gradient));
     }
-    goes_on = take_(std::move(gradient));
+  } catch (const std::exception& error) {
+    if (transport_->RefuseAnswer(from, error.what())) {
+      return;
+    }
+    throw;
   }
+  rank.computing = false;
   if (goes_on) {
     Start(std::span(&from, 1));
   }

@@ -83,7 +83,7 @@ class Ranks {
   void WaitForAll(const std::function<bool(const Rank&)>& is_so);
   void ReportPlacement() const;
   void Start(std::span<const int> ranks);
-  void TakeGradients(int from, std::vector<WorkerGradient> gradients);
+  void TakeGradients(int from, const std::vector<std::byte>& bytes);
   void TakeSaved(Rank* rank, std::vector<SavedFile> saved);
 
   int64_t windows_per_update_;

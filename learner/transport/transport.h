@@ -49,6 +49,11 @@ class Transport {
   // whether they do.
   virtual bool NotifyOnArrival(Wakeup* wakeup) = 0;
 
+  // The gradients that a rank has sent last, which Poll gave last, are no good. Where whoever works
+  // for the rank can be replaced, it is refused, another sends them again, and the value is true.
+  // False: the error is the job's.
+  virtual bool RefuseAnswer(int /*from*/, const std::string& /*why*/) { return false; }
+
   // Ends all ranks of the job at once, this one with `exit_code`.
   [[noreturn]] void Abort(int exit_code) {
     DoAbort(exit_code);

@@ -1,4 +1,6 @@
 // What a worker process that cannot be trusted answers to an elastic learner.
+#include <memory>
+
 #include "lopt/base/safetensors.h"
 #include "lopt/learner/elastic/rank_log.h"
 #include "lopt/learner/gradient_learner.h"
@@ -13,7 +15,9 @@ constexpr int64_t kWorker = 1;
 
 // A rank that was told to begin, given weights and asked for its states.
 RankLog ToldLog() {
-  RankLog log(kWorker, 1, 2);
+  RankLog log(2);
+  const AnswerRules::Outline states = {{"windows", {DType::kInt64, {}}}};
+  log.Know({kWorker, {1.0}, false, std::make_shared<const AnswerRules::Outline>(states)});
   const WorkerWeights weights{.theta = Eigen::VectorXf::Constant(3, 0.5F), .outer = {}};
   log.Add(kBegin, MakeBody(ToWire(weights)));
   log.Add(kWeights, MakeBody(ToWire(weights)));
@@ -43,6 +47,7 @@ std::vector<std::string> AnswerSeeds() {
   WorkerGradient gradient{.worker = kWorker, .first_window = 0, .windows = 2};
   gradient.gradient.gradient = Eigen::VectorXf::Zero(3);
   gradient.gradient.estimators.resize(1);
+  gradient.gradient.estimators[0].metrics["loss"] = 1;
   std::vector<SavedFile> saved;
   PackWorkers(kWorker, std::vector{WorkerState{.windows = 2, .estimators = {{}}}},
               [&](const WorkerBlock& block, std::vector<std::byte> bytes) {

@@ -1,32 +1,14 @@
 #include "lopt/tools/report/html.h"
 
-#include <array>
 #include <cstddef>
+
+#include "lopt/base/utf8.h"
 
 namespace lopt {
 
 namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
-
-// Bytes of the well-formed UTF-8 sequence that `text` begins with; 0 if there is none.
-size_t SequenceLength(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char first = byte(0);
-  if (first < 0x80) return 1;
-  const size_t length = first >= 0xF0 && first <= 0xF4   ? 4
-                        : first >= 0xE0 && first <= 0xEF ? 3
-                        : first >= 0xC2 && first <= 0xDF ? 2
-                                                         : 0;
-  if (length == 0 || text.size() < length) return 0;
-  for (size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) return 0;
-  }
-  const bool overlong = (first == 0xE0 && byte(1) < 0xA0) || (first == 0xF0 && byte(1) < 0x90);
-  const bool surrogate = first == 0xED && byte(1) > 0x9F;
-  const bool too_large = first == 0xF4 && byte(1) > 0x8F;
-  return overlong || surrogate || too_large ? 0 : length;
-}
 
 }  // namespace
 
@@ -35,7 +17,7 @@ std::string EscapeHtml(std::string_view text) {
   escaped.reserve(text.size());
   while (!text.empty()) {
     const char c = text[0];
-    const size_t length = SequenceLength(text);
+    const size_t length = Utf8Length(text);
     const bool control = static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t';
     if (length == 0 || control || c == '\x7F') {
       escaped += kReplacement;

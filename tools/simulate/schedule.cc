@@ -80,6 +80,9 @@ class LearnersTransport final : public Transport {
   void BeginFarewell() override { transport_->BeginFarewell(); }
   bool FarewellDone() override { return transport_->FarewellDone(); }
   bool NotifyOnArrival(Wakeup* wakeup) override { return transport_->NotifyOnArrival(wakeup); }
+  bool RefuseAnswer(int from, const std::string& why) override {
+    return transport_->RefuseAnswer(from, why);
+  }
   int Exit(int exit_code) override { return exit_code; }
 
  private:
@@ -374,10 +377,14 @@ class Schedule {
       std::unique_ptr<Transport> transport;
       if (attempt->lines) {
         config.gather_checkpoints = true;
-        transport = std::make_unique<ElasticTransport>(
+        auto elastic = std::make_unique<ElasticTransport>(
             config, options,
             ElasticOptions{.snapshot_updates = 2, .now = [process] { return process->Now(); }},
             attempt->lines->Listen());
+        options.on_experiment = [mine = elastic.get()](const Experiment& made) {
+          mine->Know(made);
+        };
+        transport = std::move(elastic);
       } else {
         transport = attempt->network->TransportOf(number);
       }

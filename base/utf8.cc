@@ -1,0 +1,81 @@
+#include "lopt/base/utf8.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace lopt {
+namespace {
+
+// The character that a sequence of this length stands for.
+uint32_t CodePoint(std::string_view sequence) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(sequence[i]); };
+  if (sequence.size() == 1) return byte(0);
+  uint32_t code = byte(0) & (0x7FU >> sequence.size());
+  for (size_t i = 1; i < sequence.size(); ++i) code = code << 6 | (byte(i) & 0x3FU);
+  return code;
+}
+
+bool ShowsAsItIs(uint32_t code) {
+  const auto within = [code](uint32_t first, uint32_t last) {
+    return code >= first && code <= last;
+  };
+  return !(code < 0x20 || within(0x7F, 0x9F) || within(0x200B, 0x200F) || within(0x2028, 0x202E) ||
+           within(0x2060, 0x206F) || code == 0xFEFF || code == 0xAD || within(0xE0000, 0xE0FFF));
+}
+
+// Bytes of the plain character that `text` begins with; 0 if there is none.
+size_t PlainLength(std::string_view text) {
+  const size_t length = Utf8Length(text);
+  return length > 0 && ShowsAsItIs(CodePoint(text.substr(0, length))) ? length : 0;
+}
+
+}  // namespace
+
+size_t Utf8Length(std::string_view text) {
+  if (text.empty()) return 0;
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char first = byte(0);
+  if (first < 0x80) return 1;
+  const size_t length = first >= 0xF0 && first <= 0xF4   ? 4
+                        : first >= 0xE0 && first <= 0xEF ? 3
+                        : first >= 0xC2 && first <= 0xDF ? 2
+                                                         : 0;
+  if (length == 0 || text.size() < length) return 0;
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xC0) != 0x80) return 0;
+  }
+  const bool overlong = (first == 0xE0 && byte(1) < 0xA0) || (first == 0xF0 && byte(1) < 0x90);
+  const bool surrogate = first == 0xED && byte(1) > 0x9F;
+  const bool too_large = first == 0xF4 && byte(1) > 0x8F;
+  return overlong || surrogate || too_large ? 0 : length;
+}
+
+bool IsPlainText(std::string_view text) {
+  while (!text.empty()) {
+    const size_t length = PlainLength(text);
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
+std::string PlainText(std::string_view text, size_t most) {
+  std::string plain;
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    const size_t length = PlainLength(rest);
+    const std::string next = length > 0
+                                 ? std::string(rest.substr(0, length))
+                                 : fmt::format("\\x{:02x}", static_cast<unsigned char>(rest[0]));
+    if (plain.size() + next.size() > most) {
+      return plain + fmt::format("... ({} bytes)", text.size());
+    }
+    plain += next;
+    rest.remove_prefix(std::max<size_t>(length, 1));
+  }
+  return plain;
+}
+
+}  // namespace lopt

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace lopt {
+
+// Bytes of the well-formed UTF-8 sequence that `text` begins with; 0 if there is none.
+size_t Utf8Length(std::string_view text);
+
+// Whether all of it is UTF-8 that shows as it is: no control character, nothing that turns the
+// direction of writing or has no width.
+bool IsPlainText(std::string_view text);
+
+// Text that a stranger may have written, for a message or a log: of at most `most` bytes, with
+// \x1b in place of a byte that is not plain text. What is cut ends with how long it was.
+std::string PlainText(std::string_view text, size_t most = 200);
+
+}  // namespace lopt
