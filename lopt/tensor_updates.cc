@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -83,23 +84,33 @@ std::vector<int64_t> NumbersOf(const std::vector<std::atomic<bool>>& chosen) {
   return numbers;
 }
 
-// RunUpdate, but params that it would make not finite of finite ones keep their values. Whether it
-// did not come to that.
-bool RunOrLeave(const TensorUpdate& update, Workspace& scratch) {
-  const Workspace::Frame frame(scratch);
-  const std::span<float> before = scratch.Take<float>(std::ssize(update.params));
-  CopyInPieces(update.params, before);
-  RunUpdate(update, scratch);
-  if (AllFiniteInPieces(update.params) || !AllFiniteInPieces(before)) return true;
-  CopyInPieces(before, update.params);
-  return false;
+// The root of the mean square of a - b, in float64; in an order that threads do not change.
+double RootMeanSquareApart(std::span<const float> a, std::span<const float> b) {
+  if (a.empty()) return 0;
+  std::vector<double> sums(
+      static_cast<size_t>((std::ssize(a) + kElementsPiece - 1) / kElementsPiece));
+  ForPieces(std::ssize(a), [&](int64_t begin, int64_t end) {
+    double sum = 0;
+    for (int64_t i = begin; i < end; ++i) {
+      const double apart = a[i] - b[i];
+      sum += apart * apart;
+    }
+    sums[static_cast<size_t>(begin / kElementsPiece)] = sum;
+  });
+  double sum = 0;
+  for (const double part : sums) sum += part;
+  return std::sqrt(sum / static_cast<double>(a.size()));
 }
 
-// What the options of `update` make of the change from `old` to its params.
-void ApplyOptions(const TensorUpdate& update, std::span<const float> old) {
+// What the options of `update` make of the change from `old` to its params. The part that weight
+// decay takes.
+double ApplyOptions(const TensorUpdate& update, std::span<const float> old) {
   const StepOptions& options = update.options;
+  const double part = options.weight_decay == 0 ? 0
+                                                : options.lr * options.weight_decay / kAdamWStep *
+                                                      RootMeanSquareApart(update.params, old);
   const auto lr = static_cast<float>(options.lr);
-  const auto decay = static_cast<float>(options.lr * options.weight_decay);
+  const auto decay = static_cast<float>(part);
   ForPieces(std::ssize(old), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const float before = old[i];
@@ -108,24 +119,41 @@ void ApplyOptions(const TensorUpdate& update, std::span<const float> old) {
       update.params[i] = keep ? before : before + change;
     }
   });
+  return part;
 }
 
 }  // namespace
 
-void RunUpdate(const TensorUpdate& update, Workspace& scratch) {
+double RunUpdate(const TensorUpdate& update, Workspace& scratch) {
   const auto step = [&] {
     update.rule->Update(update.info, update.gradient, update.params, update.state, scratch);
   };
   if (update.options.plain()) {
     step();
-    return;
+    return 0;
   }
   const Workspace::Frame frame(scratch);
   const std::span<float> old = scratch.Take<float>(std::ssize(update.params));
   CopyInPieces(update.params, old);
   step();
-  ApplyOptions(update, old);
+  return ApplyOptions(update, old);
 }
+
+namespace {
+
+// RunUpdate, but params that it would make not finite of finite ones keep their values. Whether it
+// did not come to that.
+bool RunOrLeave(const TensorUpdate& update, Workspace& scratch, double* decay) {
+  const Workspace::Frame frame(scratch);
+  const std::span<float> before = scratch.Take<float>(std::ssize(update.params));
+  CopyInPieces(update.params, before);
+  *decay = RunUpdate(update, scratch);
+  if (AllFiniteInPieces(update.params) || !AllFiniteInPieces(before)) return true;
+  CopyInPieces(before, update.params);
+  return false;
+}
+
+}  // namespace
 
 TensorRules::TensorRules(const Config& learned_optimizer, Eigen::VectorXf theta)
     : optimizer_(OptimizerRegistry().Make(learned_optimizer)), theta_(std::move(theta)) {
@@ -157,18 +185,19 @@ void TensorUpdater::Run(int64_t elements, int threads, const std::function<void(
   pool_->Run(work);
 }
 
-std::vector<int64_t> TensorUpdater::Update(std::span<const TensorUpdate> updates, int threads) {
+UpdateReport TensorUpdater::Update(std::span<const TensorUpdate> updates, int threads) {
   int64_t elements = 0;
   for (const TensorUpdate& update : updates) elements += std::ssize(update.params);
   std::vector<std::atomic<bool>> left(updates.size());
+  std::vector<double> decays(updates.size());
   Run(elements, threads, [&] {
     ParallelFor(std::ssize(updates), [&](int64_t i) {
       const auto n = static_cast<size_t>(i);
       WorkspacePool::Lease scratch(workspaces_);
-      left[n] = !RunOrLeave(updates[n], *scratch);
+      left[n] = !RunOrLeave(updates[n], *scratch, &decays[n]);
     });
   });
-  return NumbersOf(left);
+  return {.left = NumbersOf(left), .decays = std::move(decays)};
 }
 
 std::vector<int64_t> TensorUpdater::NotFinite(std::span<const std::span<const float>> arrays,

@@ -41,9 +41,15 @@ class TensorRules {
   std::map<Shape, std::unique_ptr<UpdateRule>> by_shape_;
 };
 
-// What is made of a step. With p the params before it and u what the rule makes of them they become
-// p + lr (u - p) - lr weight_decay p, in float32, but keep their value where skip_zero_gradients
-// and the gradient is exactly 0.
+// The root of the mean square of AdamW's steps beside its learning rate, about: 0.34 to 0.09 over
+// trainings of a classifier of two layers, 245 steps at rates of 1e-3 to 1e-2.
+inline constexpr double kAdamWStep = 0.2;
+
+// What is made of a step. With p the params before it, u what the rule makes of them, and r the
+// root of the mean square of u - p, they become p + lr (u - p) - lr weight_decay (r / kAdamWStep)
+// p, in float32, but keep their value where skip_zero_gradients and the gradient is exactly 0. r is
+// the size of the rule's own steps, with its schedule; so weight_decay means about what it means in
+// AdamW.
 struct StepOptions {
   double lr = 1;
   double weight_decay = 0;
@@ -62,16 +68,26 @@ struct TensorUpdate {
   std::span<float> state;
 };
 
-// One update on the calling thread. Throws Error as UpdateRule::Update does.
-void RunUpdate(const TensorUpdate& update, Workspace& scratch);
+// One update on the calling thread. The part of the params that weight decay took. Throws Error as
+// UpdateRule::Update does.
+double RunUpdate(const TensorUpdate& update, Workspace& scratch);
+
+// What became of some updates.
+struct UpdateReport {
+  std::vector<int64_t> left;   // numbers of those that left their params as they were, in order
+  std::vector<double> decays;  // of each, the part of the params that weight decay took
+};
+
+// The part of the params that a step's weight decay should not exceed.
+inline constexpr double kLargeDecay = 1e-3;
 
 // Runs updates, with the threads and the memory for them, which it keeps. Results do not depend on
 // the number of threads. Not thread-safe.
 class TensorUpdater {
  public:
-  // A tensor whose step would make finite params not finite keeps its params, not its state: the
-  // numbers of such tensors, in order. Throws Error as UpdateRule::Update does.
-  std::vector<int64_t> Update(std::span<const TensorUpdate> updates, int threads);
+  // A tensor whose step would make finite params not finite keeps its params, not its state.
+  // Throws Error as UpdateRule::Update does.
+  UpdateReport Update(std::span<const TensorUpdate> updates, int threads);
 
   // The numbers of those of the arrays with an element that is not finite, in order.
   std::vector<int64_t> NotFinite(std::span<const std::span<const float>> arrays, int threads);

@@ -1233,6 +1233,17 @@ def _name(group, i, p):
     return f"parameter {i} of group {group}, shape {list(p.shape)},"
 
 
+_ADAMW_STEP = 0.2  # the root of the mean square of AdamW's steps beside its learning rate, about
+_LARGE_DECAY = 1e-3  # the part of a tensor that a step's weight decay should not exceed
+
+
+def _rms(step):
+    """The root of the mean square of a step, float32; 0 of one without elements."""
+    wide = torch.float32 if step.device.type == "mps" else torch.float64
+    norm = torch.linalg.vector_norm(step, dtype=wide)
+    return (norm / math.sqrt(max(step.numel(), 1))).float()
+
+
 def _same_bits(a, b):
     return a.shape == b.shape and torch.equal(a.cpu().view(torch.int32), b.cpu().view(torch.int32))
 
@@ -1244,7 +1255,12 @@ class LearnedOptimizer(torch.optim.Optimizer):
     Options of a group::
 
       lr            factor of the step, default 1: the optimizer as it was trained.
-      weight_decay  default 0; a step also subtracts lr weight_decay p.
+      weight_decay  default 0; a step also subtracts lr weight_decay (r / 0.2) p, where r is the
+                    root of the mean square of the tensor's step before lr: the size of the
+                    optimizer's own steps, with its schedule. That of AdamW's steps is about 0.2 of
+                    its learning rate, by which it multiplies its weight_decay, so that the usual
+                    0.01 means about the same here. A value that takes more than 0.1 % of a tensor
+                    in a step is warned of once.
       non_finite    what a gradient does that is not finite (in float32) in some element; a step
                     with it would spoil all elements of its tensor for good. "error", the default:
                     step raises RuntimeError and changes nothing. "skip": the tensor is left as it
@@ -1358,10 +1374,10 @@ class LearnedOptimizer(torch.optim.Optimizer):
             raise ValueError("LearnedOptimizer: num_steps must be at least 1, or None, got "
                              f"{num_steps!r}")
 
-    def _warn_once(self, what, text):
+    def _warn_once(self, what, text, stacklevel=5):
         if what not in self._warned:
             self._warned.add(what)
-            warnings.warn("LearnedOptimizer: " + text, stacklevel=5)
+            warnings.warn("LearnedOptimizer: " + text, stacklevel=stacklevel)
 
     @torch.no_grad()
     def step(self, closure=None):
@@ -1385,7 +1401,9 @@ class LearnedOptimizer(torch.optim.Optimizer):
         skipped = self._leave_out_not_finite(batches)
         for batch in batches:
             if batch.params:
-                skipped += self._note_left(batch, self._update(batch))
+                left, decays = self._update(batch)
+                self._warn_of_left_and_decays(batch, left, decays)
+                skipped += len(left)
         self.skipped += skipped
         horizon = self._theta_file.trained_horizon
         longest = max((batch.t + 1 for batch in batches if batch.params), default=0)
@@ -1456,13 +1474,18 @@ class LearnedOptimizer(torch.optim.Optimizer):
                                                        for gradient in batch.gradients])) if finite]
                 for batch, total in zip(batches, _values(sums))]
 
-    def _note_left(self, batch, left):
-        """Warns once of the parameters of these numbers in a batch, which were left as they are.
-        How many there are."""
+    def _warn_of_left_and_decays(self, batch, left, decays):
+        """Warns, once each, of parameters of these numbers in a batch, which were left as they are,
+        and of a weight_decay that took too large a part of one; decays: of each, or empty."""
         if left:
             self._warn_once("left", f"{batch.name(left[0])} would not be finite after its step, so "
-                            "it is left as it is; `skipped` counts such steps")
-        return len(left)
+                            "it is left as it is; `skipped` counts such steps", stacklevel=6)
+        i = max(range(len(decays)), key=decays.__getitem__, default=None)
+        if i is not None and decays[i] > _LARGE_DECAY:
+            self._warn_once("decay", f"weight_decay {batch.group['weight_decay']:g} takes "
+                            f"{100 * decays[i]:.2g} % of {batch.name(i)} in a step; that is more "
+                            f"than {100 * _LARGE_DECAY:g} %, which few trainings bear",
+                            stacklevel=6)
 
     def _step_of(self, p):
         return self.state[p]["step"] if self.state.get(p) else 0
@@ -1474,7 +1497,8 @@ class LearnedOptimizer(torch.optim.Optimizer):
 
     def _update(self, batch):
         """Steps the parameters of a batch. The numbers of those that are left as they are, since
-        finite numbers would become others."""
+        finite numbers would become others, and the parts that weight decay took, where there is
+        one."""
         group, file, device = batch.group, self._theta_file, batch.params[0].device
         values, gradients = ([self._as_seen(x, group).float() for x in tensors]
                              for tensors in (batch.params, batch.gradients))
@@ -1486,8 +1510,11 @@ class LearnedOptimizer(torch.optim.Optimizer):
         if device not in self._rules:
             self._rules[device] = file.bind(device)
         steps = self._rules[device].steps(values, gradients, states, batch.t, group["num_steps"])
+        decays = []
         if group["weight_decay"]:
-            steps = [step + group["weight_decay"] * value for step, value in zip(steps, values)]
+            parts = [group["weight_decay"] / _ADAMW_STEP * _rms(step) for step in steps]
+            decays = [float(group["lr"]) * part for part in _values(parts)]
+            steps = [step + part * value for step, part, value in zip(steps, parts, values)]
         if group["skip_zero_gradients"]:
             steps = [step.masked_fill(gradient == 0, 0)
                      for step, gradient in zip(steps, gradients)]
@@ -1502,7 +1529,7 @@ class LearnedOptimizer(torch.optim.Optimizer):
                                 alpha=lr)
         for state in states:
             state["step"] += 1
-        return left
+        return left, decays
 
     @staticmethod
     def _not_finite(tensors):

@@ -101,9 +101,11 @@ TEST_CASE("lr multiplies a step, weight decay is decoupled, and zero gradients m
   };
   check(step({}), {.5, 2, 4.25});
   check(step({.lr = .5}), {.75, 2, 4.125});
-  check(step({.lr = .5, .weight_decay = .1}), {.75 - .05, 2 - .1, 4.125 - .2});
+  // The step is {-.5, 0, .25}, of a mean square of .3125 / 3.
+  const double part = .5 * .1 * std::sqrt(.3125 / 3) / .2;
+  check(step({.lr = .5, .weight_decay = .1}), {.75 - part, 2 - 2 * part, 4.125 - 4 * part});
   check(step({.lr = .5, .weight_decay = .1, .skip_zero_gradients = true}),
-        {.75 - .05, 2, 4.125 - .2});
+        {.75 - part, 2, 4.125 - 4 * part});
   check(step({.lr = 0}), {1, 2, 4});
 }
 
@@ -124,7 +126,7 @@ TEST_CASE("a tensor that its step would make not finite is left, and the others 
                          .state = {}});
     }
     for (const int threads : {1, 3}) {
-      CHECK(TensorUpdater().Update(updates, threads) == std::vector<int64_t>{1});
+      CHECK(TensorUpdater().Update(updates, threads).left == std::vector<int64_t>{1});
     }
     CHECK(params[0][0] < -1e29f);
     CHECK(params[1] == std::vector<float>{1, 2});

@@ -174,24 +174,29 @@ struct Job {
     return update;
   }
 
-  void Finish() const {
+  // The part of a float64 param that weight decay takes.
+  double Finish() const {
     state->step(state->step() + 1);
     if (InPlace()) {
       param.unsafeGetTensorImpl()->bump_version();  // autograd must notice, as with any operation
-      return;
+      return 0;
     }
+    double decay = 0;
     const torch::Tensor& old = param;
     torch::Tensor updated = values;
     if (IsDouble()) {
       torch::Tensor change = (values - old.to(torch::kFloat32)).to(torch::kFloat64);
-      change.mul_(options->lr());
       if (options->weight_decay() != 0) {
-        change.sub_(old, options->lr() * options->weight_decay());
+        decay = options->lr() * options->weight_decay() / kAdamWStep *
+                std::sqrt(change.square().mean().item<double>());
       }
+      change.mul_(options->lr());
+      if (decay != 0) change.sub_(old, decay);
       updated = old + change;
       if (options->skip_zero_gradients()) updated = torch::where(gradient == 0, old, updated);
     }
     param.copy_(updated);
+    return decay;
   }
 };
 
@@ -253,12 +258,23 @@ struct LearnedOptimizer::Rules {
                "such steps");
   }
 
+  // Says once that weight decay takes much of a tensor in a step.
+  void NoteDecay(double weight_decay, double part, const std::string& name) {
+    if (warned_of_decay) return;
+    warned_of_decay = true;
+    TORCH_WARN(
+        fmt::format("{} loses {:.2g} % in a step by weight_decay {}; that is more than {} "
+                    "%, which few trainings bear",
+                    name, 100 * part, weight_decay, 100 * kLargeDecay));
+  }
+
   Config config;
   TensorRules tensors;
   TensorUpdater updater;
   int64_t horizon;  // 0: unknown
   bool warned = false;
   bool warned_of_left = false;
+  bool warned_of_decay = false;
   int64_t skipped = 0;
 };
 
@@ -341,14 +357,18 @@ torch::Tensor LearnedOptimizer::step(LossClosure closure) {
   const float loss_value = loss.defined() && loss.numel() == 1 ? loss.item<float>() : 0;
   std::vector<TensorUpdate> updates;
   for (const Job& job : jobs) updates.push_back(job.Update(loss_value));
-  const std::vector<int64_t> left = rules_->updater.Update(updates, threads);
+  const UpdateReport report = rules_->updater.Update(updates, threads);
   for (size_t n = 0; n < jobs.size(); ++n) {
     const Job& job = jobs[n];
-    if (std::ranges::binary_search(left, static_cast<int64_t>(n))) {
-      rules_->NoteLeft(Name(job.group, job.index, param_groups_[job.group].params()[job.index]));
+    const auto name = [&] {
+      return Name(job.group, job.index, param_groups_[job.group].params()[job.index]);
+    };
+    if (std::ranges::binary_search(report.left, static_cast<int64_t>(n))) {
+      rules_->NoteLeft(name());
       job.state->step(job.state->step() + 1);
     } else {
-      job.Finish();
+      const double decay = std::max(report.decays[n], job.Finish());
+      if (decay > kLargeDecay) rules_->NoteDecay(job.options->weight_decay(), decay, name());
     }
     rules_->NoteSteps(job.state->step());
   }

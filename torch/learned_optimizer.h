@@ -26,7 +26,10 @@ struct LearnedOptimizerOptions
     : public torch::optim::OptimizerCloneableOptions<LearnedOptimizerOptions> {
   // Factor of every step, at least 0.
   TORCH_ARG(double, lr) = 1.0;
-  // Decoupled from the gradient: each step also subtracts lr * weight_decay * p.
+  // Decoupled from the gradient: each step also subtracts lr * weight_decay * (r / 0.2) * p, where
+  // r is the root of the mean square of the tensor's step before lr. That of AdamW's steps is about
+  // 0.2 of its learning rate, so that the usual 0.01 means about the same here. A value that takes
+  // more than 0.1 % of a tensor in a step is warned of once (TORCH_WARN).
   TORCH_ARG(double, weight_decay) = 0.0;
   // What a gradient does that is not finite.
   TORCH_ARG(NonFinite, non_finite) = NonFinite::kError;

@@ -205,7 +205,7 @@ class LearnedOptimizer(_reference.LearnedOptimizer):
                 state.update({"step": step, _ROW: row})
         values = [self._for_kernels(p) for p in batch.params]
         addresses = [value.data_ptr() for value in values]
-        left = self._kernels.core.update(
+        left, decays = self._kernels.core.update(
             batch.rules, [gradient.data_ptr() for gradient in batch.gradients], addresses,
             [state[_ROW].data_ptr() for state in states], batch.t, group["num_steps"] or 0,
             group["lr"], group["weight_decay"], group["skip_zero_gradients"],
@@ -219,7 +219,7 @@ class LearnedOptimizer(_reference.LearnedOptimizer):
                 p.copy_(self._theta_file.in_torch_order(value, p.shape))
         if in_place:
             torch._foreach_zero_(in_place)
-        return left
+        return left, decays
 
     def _seen_shape(self, p, group):
         """A parameter's shape as the rule sees it."""

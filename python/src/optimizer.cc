@@ -58,10 +58,10 @@ class TensorOptimizer {
     return updater_.NotFinite(arrays, threads);
   }
 
-  std::vector<int64_t> Update(const std::vector<size_t>& rules, const Addresses& gradients,
-                              const Addresses& params, const Addresses& states, int64_t step,
-                              int64_t num_steps, double lr, double weight_decay,
-                              bool skip_zero_gradients, int threads) {
+  nb::tuple Update(const std::vector<size_t>& rules, const Addresses& gradients,
+                   const Addresses& params, const Addresses& states, int64_t step,
+                   int64_t num_steps, double lr, double weight_decay, bool skip_zero_gradients,
+                   int threads) {
     const StepInfo info = {.step = step, .num_steps = num_steps};
     const StepOptions options = {lr, weight_decay, skip_zero_gradients};
     std::vector<TensorUpdate> updates;
@@ -75,9 +75,13 @@ class TensorOptimizer {
                          .params = Params(rules[i], params.at(i)),
                          .state = Floats(states.at(i), rule.state_layout().size())});
     }
-    const nb::gil_scoped_release released;
-    const std::lock_guard lock(mutex_);
-    return updater_.Update(updates, threads);
+    UpdateReport report;
+    {
+      const nb::gil_scoped_release released;
+      const std::lock_guard lock(mutex_);
+      report = updater_.Update(updates, threads);
+    }
+    return nb::make_tuple(nb::cast(report.left), nb::cast(report.decays));
   }
 
  private:
@@ -122,8 +126,15 @@ void BindOptimizer(nb::module_& m) {
            nb::arg("params"), nb::arg("states"), nb::arg("step"), nb::arg("num_steps"),
            nb::arg("lr"), nb::arg("weight_decay"), nb::arg("skip_zero_gradients"),
            nb::arg("threads"),
+           nb::sig("def update(self, rules: collections.abc.Sequence[int], gradients: "
+                   "collections.abc.Sequence[int], params: collections.abc.Sequence[int], states: "
+                   "collections.abc.Sequence[int], step: int, num_steps: int, lr: float, "
+                   "weight_decay: float, skip_zero_gradients: bool, threads: int) -> "
+                   "tuple[list[int], list[float]]"),
            "One update of each of the params, in place. `num_steps` is 0 if it is not known. The "
-           "numbers of the params that were left as they are, since they would not be finite.");
+           "numbers of the params that were left as they are, since they would not be finite, and "
+           "of "
+           "each the part that weight decay took.");
 }
 
 }  // namespace lopt::python

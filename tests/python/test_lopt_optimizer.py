@@ -236,7 +236,8 @@ class GoldenTraces(TestCase):
             write_safetensors(path, weights, {"learned_optimizer": json.dumps({"type": "MLPLOpt"})})
             for more in ({}, {"despite_failed_check": True}):
                 with self.assertRaisesRegex(
-                        ValueError, f"^{path}: weights must be finite numbers; theta/mlp/linear_1/w "
+                        ValueError, f"^{path}: weights must be finite numbers; "
+                        r"theta/mlp/linear_1/w "
                         rf"\[32, 32\] has 1 that are not, the first is {value} at {place}$"):
                     ThetaFile(path, **more)
 
@@ -273,7 +274,7 @@ class ExtremeInputs(TestCase):
              {"type": "LearnableSGDM"}, {"type": "LearnableAdam"}, *OF_OTHERS)
 
     def near_start(self, rule):
-        """A ThetaFile of weights as a run begins with: small ones, and the decays of the options."""
+        """A ThetaFile of weights as a run begins with: small, and the decays of the options."""
         of_rule, resolved = lopt_optimizer._resolve(rule, "test")
         random = numpy.random.RandomState(1)
         arrays = {"theta/" + name: random.normal(0, 0 if "decays" in name else 0.1, shape).astype(
@@ -710,7 +711,8 @@ class Optimizer(TestCase):
         whole = step_with()
         self.assertGreater(whole.abs().min(), 1e-3)
         self.assertClose(step_with(lr=0.5), whole / 2, 1e-6)
-        self.assertClose(step_with(lr=0.5, weight_decay=0.1), (whole - 0.1 * start) / 2, 1e-6)
+        part = 0.1 * whole.square().mean().sqrt() / 0.2
+        self.assertClose(step_with(lr=0.5, weight_decay=0.1), (whole - part * start) / 2, 1e-6)
 
         p = start.clone().requires_grad_()
         optimizer = LearnedOptimizer([p], theta)
@@ -724,6 +726,64 @@ class Optimizer(TestCase):
                 self.assertEqual(torch.equal(p, before), wanted == 0)
                 scheduler.step()
         torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer).step(1.0)
+
+    def trained_classifier(self, make):
+        """The norms of the weights of a classifier of two layers after 200 steps."""
+        generator = torch.Generator().manual_seed(1)
+        centres = torch.randn(4, 16, generator=generator)
+        labels = torch.randint(0, 4, (512,), generator=generator)
+        inputs = centres[labels] + torch.randn(512, 16, generator=generator)
+        torch.manual_seed(2)
+        model = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.Tanh(),
+                                    torch.nn.Linear(32, 4))
+        weights = [model[0].weight, model[2].weight]
+        optimizer = make(weights)
+        for _ in range(200):
+            rows = torch.randint(0, 512, (32,), generator=generator)
+            loss = torch.nn.functional.cross_entropy(model(inputs[rows]), labels[rows])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        return torch.stack([weight.detach().norm() for weight in weights])
+
+    def test_weight_decay_means_about_what_it_means_in_adamw(self):
+        path = self.directory / "theta.safetensors"
+        for lr in (1e-3, 3e-3):
+            logs = numpy.log([lr, 0.1, 1e-3, 1e-8]).astype(numpy.float32)
+            names = ("log_lr", "one_minus_beta1", "one_minus_beta2", "log_epsilon")
+            write_safetensors(
+                path, {"theta/" + name: log.reshape(1) for name, log in zip(names, logs)},
+                {"learned_optimizer": json.dumps({"type": "LearnableAdam", "epsilon_root": 0.0})})
+            theta = ThetaFile(path)
+
+            def lost(make):
+                """The logarithms of the parts of the norms that weight decay took."""
+                return (self.trained_classifier(lambda params: make(params, 0.0)) /
+                        self.trained_classifier(lambda params: make(params, 0.1))).log()
+
+            theirs = lost(lambda params, decay: torch.optim.AdamW(params, lr, weight_decay=decay))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # that it takes much
+                ours = lost(lambda params, decay: LearnedOptimizer(params, theta,
+                                                                   weight_decay=decay))
+            # As much, up to the factor by which the sizes of Adam's steps vary in a training.
+            ratios = ours / theirs
+            self.assertTrue((ratios > 1 / 3).all() and (ratios < 3).all(), ratios)
+
+    def test_a_weight_decay_that_takes_much_in_a_step_is_warned_of_once(self):
+        theta = self.theta(type="LearnableSGD")
+        lr = math.exp(theta.theta["log_lr"].item())
+        for weight_decay, warned in ((1e-3, True), (1e-5, False)):
+            params = [torch.ones(2, requires_grad=True), torch.ones(3, 2, requires_grad=True)]
+            optimizer = LearnedOptimizer(params, theta, weight_decay=weight_decay)
+            gradients = [torch.full((2,), 0.1 / lr), torch.full((3, 2), 1 / lr)]
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                trained(optimizer, params, [gradients] * 2)
+            self.assertEqual([str(warning.message) for warning in caught], [
+                "LearnedOptimizer: weight_decay 0.001 takes 0.5 % of parameter 1 of group 0, shape "
+                "[3, 2], in a step; that is more than 0.1 %, which few trainings bear"
+            ] if warned else [])
 
     def test_one_cycle_schedulers_work_and_their_momentum_is_said_to_have_no_effect(self):
         gradients = [[torch.tensor([0.5, -1.0, 0.1])]] * 3
@@ -1219,7 +1279,7 @@ class FilesOfTheProgram(TestCase):
             self.assertTrue(numpy.array_equal(tensor, weights[name]))
         weights["mlp/linear_0/b"] = weights["mlp/linear_0/b"].astype(numpy.float16)
         numpy.savez(self.directory / "half.npz", **weights)
-        with self.assertRaisesRegex(AssertionError, "mlp/linear_0/b is float16; weights are float32"):
+        with self.assertRaisesRegex(AssertionError, "mlp/linear_0/b is float16; weights are "):
             run("import", self.directory / "half.npz", "--out", path)
 
     def drawn(self, **options):
