@@ -1,4 +1,6 @@
 #include <doctest/doctest.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <chrono>
@@ -8,6 +10,7 @@
 #include <optional>
 #include <random>
 #include <set>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -55,10 +58,16 @@ class FakeConnections final : public Connections {
     process->session = std::make_unique<WorkerSession>(
         experiment_, 1, &mine->wakeup, [mine](Frame frame) { mine->up.push_back(frame); });
     process->up.push_back(
-        {.type = FrameType::kJoin, .body = MakeBody(ToWire(JoinRequest{.version = "test"}))});
+        {.type = FrameType::kJoin,
+         .body = MakeBody(ToWire(JoinRequest{.version = "test", .token = token_}))});
     processes_[number] = std::move(process);
     events_.push_back({.what = What::kOpened, .connection = number, .peer = "here"});
   }
+
+  // What processes say that come from now on.
+  void UseToken(const std::string& token) { token_ = token; }
+  // Where the last text goes with which the learner has refused a process.
+  void NoteRefusalsIn(std::string* text) { refused_ = text; }
 
   int64_t joined() const { return joined_; }
   int64_t died() const { return died_; }
@@ -77,6 +86,9 @@ class FakeConnections final : public Connections {
 
   void Send(int64_t connection, Frame frame) override {
     ended_ = ended_ || frame.type == FrameType::kEnd;
+    if (frame.type == FrameType::kRefused && refused_ != nullptr) {
+      *refused_ = FromWire<std::string>(BytesOf(frame));
+    }
     const auto process = processes_.find(connection);
     if (process != processes_.end() && !process->second->silent) {
       process->second->down.push_back(std::move(frame));
@@ -186,6 +198,8 @@ class FakeConnections final : public Connections {
   int64_t died_ = 0;
   int64_t looks_ = 0;
   bool ended_ = false;
+  std::string token_;
+  std::string* refused_ = nullptr;
   Wakeup* wakeup_ = nullptr;
 };
 
@@ -205,13 +219,14 @@ struct ElasticRun {
 
 // Runs the config with these connections.
 ElasticRun RunElastic(const MetaTrainConfig& config, std::unique_ptr<FakeConnections> connections,
-                      int64_t snapshot_updates, MetaTrainerOptions options = {}) {
+                      int64_t snapshot_updates, MetaTrainerOptions options = {},
+                      const std::string& token = "") {
   options.version = "test";
   options.learner_only = true;
   const FakeConnections* fake = connections.get();
   ElasticTransport transport(
       config, options,
-      {.snapshot_updates = snapshot_updates, .now = [fake] { return fake->now(); }},
+      {.snapshot_updates = snapshot_updates, .token = token, .now = [fake] { return fake->now(); }},
       std::move(connections));
   options.transport = &transport;
   options.on_experiment = [&](const Experiment& made) { transport.Know(made); };
@@ -483,6 +498,75 @@ TEST_CASE("An answer at which the learner itself fails is refused, and another g
   CHECK_EQ(RunMetaTraining(config, options).learner.theta,
            RunMetaTraining(config, {}).learner.theta);
   CHECK(closed == std::set<int64_t>{1});
+}
+
+// What is logged while it lives.
+class LogTaker {
+ public:
+  LogTaker() : before_(spdlog::default_logger()) {
+    spdlog::set_default_logger(std::make_shared<spdlog::logger>(
+        "test", std::make_shared<spdlog::sinks::ostream_sink_mt>(log_)));
+  }
+  ~LogTaker() { spdlog::set_default_logger(before_); }
+  LogTaker(const LogTaker&) = delete;
+  LogTaker& operator=(const LogTaker&) = delete;
+  std::string text() const { return log_.str(); }
+
+ private:
+  std::ostringstream log_;
+  std::shared_ptr<spdlog::logger> before_;
+};
+
+TEST_CASE("Strangers write neither lines of their own into the log nor much of it") {
+  const MetaTrainConfig config = Gathered(SmallExperiment(2, 6));
+  const Experiment shared(config, nullptr);
+  auto connections = std::make_unique<FakeConnections>(&shared, 5, Chances{});
+  connections->Join();
+  FakeConnections* const fake = connections.get();
+  const std::string forged = "\x1b[2K\n[info] worker process 1 (here) has joined; 9 are there\n";
+  MetaTrainerOptions options;
+  double seconds = 0;
+  options.on_step = [&](const MetaTrainProgress& step) {
+    seconds = SecondsOf(fake->now());
+    for (int i = 0; step.updates == 2 && i < 1000; ++i) {
+      fake->Join(ChangeFrames<JoinRequest>(FrameType::kJoin, [&](JoinRequest* request) {
+        request->version = forged + std::string(50000, 'x');
+      }));
+      fake->Join([](Frame* frame) { *frame = {.type = FrameType::kAnswer, .kind = kGradients}; });
+    }
+  };
+  const LogTaker log;
+  RunElastic(config, std::move(connections), 1, options);
+  const std::string text = log.text();
+  CHECK(text.find("; 9 are there\n") == std::string::npos);
+  CHECK(text.find('\x1b') == std::string::npos);
+  CHECK(text.find(R"(: '\x1b[2K\x0a[info] worker process 1 (here) has joined; 9 are there\x0a)") !=
+        std::string::npos);
+  CHECK(text.find(" more lines like these are left out\n") != std::string::npos);
+  // 4 KiB a second and, of each line, when it was written.
+  CHECK_LT(text.size(), 2 * 4096 * (seconds + 2));
+}
+
+TEST_CASE("A stranger is told no version of the program, who says the token is") {
+  const MetaTrainConfig config = Gathered(SmallExperiment(2, 6));
+  const Experiment shared(config, nullptr);
+  const auto told = [&](const std::string& token, const std::string& said) {
+    auto connections = std::make_unique<FakeConnections>(&shared, 5, Chances{});
+    FakeConnections* const fake = connections.get();
+    std::string refused;
+    fake->UseToken(token);
+    fake->NoteRefusalsIn(&refused);
+    fake->Join(ChangeFrames<JoinRequest>(FrameType::kJoin, [&](JoinRequest* request) {
+      request->version = "older";
+      request->token = said;
+    }));
+    RunElastic(config, std::move(connections), 1, {}, token);
+    return refused;
+  };
+  CHECK_EQ(told("", ""), "it runs another version of the program than the learner");
+  CHECK_EQ(told("sesame", "wheat"), "it does not say the token of this job");
+  CHECK_EQ(told("sesame", "sesame"),
+           "it runs another version of the program than the learner: 'older' there, 'test' here");
 }
 
 TEST_CASE("The job begins when so many processes are there as it waits for") {

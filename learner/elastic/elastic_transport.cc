@@ -11,6 +11,7 @@
 #include "lopt/base/error.h"
 #include "lopt/base/parallel.h"
 #include "lopt/base/print.h"
+#include "lopt/base/utf8.h"
 #include "lopt/learner/job/hello.h"
 
 namespace lopt {
@@ -21,7 +22,13 @@ constexpr double kTendLeasesSeconds = 0.02;
 constexpr double kStrangerSeconds = 10;
 constexpr int64_t kStrangers = 256;
 constexpr double kElasticFarewellSeconds = 5;
-constexpr int64_t kMostWarnings = 20;  // in a second
+// What is written to the log in a second about processes that have not said the token, and about
+// the others; the rest is counted.
+constexpr size_t kStrangersLogBytes = 4 << 10;
+constexpr size_t kPeersLogBytes = 64 << 10;
+// A line with text from elsewhere, and a name or version in it, are cut.
+constexpr size_t kMostLineBytes = 600;
+constexpr size_t kMostShownNameBytes = 80;
 // A process that gets on, as it says, and does not answer for so many times
 // progress_timeout_seconds, is taken for one that never will.
 constexpr double kLongestAnswer = 10;
@@ -53,8 +60,8 @@ ElasticTransport::ElasticTransport(const MetaTrainConfig& config, const MetaTrai
       allow_isa_change_(options.allow_isa_change),
       elastic_(std::move(elastic)),
       connections_(std::move(connections)),
-      warned_(elastic_.now()),
-      tended_(warned_),
+      log_second_(elastic_.now()),
+      tended_(log_second_),
       pulsed_(tended_) {
   Require(config.gather_checkpoints, "elastic workers send their states: set gather_checkpoints");
   Require(elastic_.snapshot_updates >= 1, "snapshot_updates must be at least 1, got {}",
@@ -230,7 +237,8 @@ void ElasticTransport::Take(int64_t connection, Peer* peer, const Frame& frame) 
       inbox_.push_back({.from = 1, .kind = kStop});
       break;
     case FrameType::kFailed:
-      spdlog::warn("{} has failed: {}", peer->name, FromWire<std::string>(BytesOf(frame)));
+      Log(*peer, Tone::kWarning,
+          fmt::format("{} has failed: {}", peer->name, FromWire<std::string>(BytesOf(frame))));
       connections_->Close(connection);
       Forget(connection, "");
       break;
@@ -252,13 +260,19 @@ void ElasticTransport::TakePulse(Peer* peer, const Frame& frame) const {
 void ElasticTransport::Join(int64_t connection, Peer* peer, const Frame& frame) {
   int64_t protocol = 0;
   WireReader(BytesOf(frame)).Read(protocol);
-  Require(protocol == kElasticProtocol,
-          "it speaks protocol {}, the learner protocol {} (version '{}' of the program)", protocol,
-          kElasticProtocol, version_);
+  Require(protocol == kElasticProtocol, "it speaks protocol {}, the learner protocol {}", protocol,
+          kElasticProtocol);
   const auto request = FromWire<JoinRequest>(BytesOf(frame));
-  Require(request.version == version_, "it runs version '{}' of the program, the learner '{}'",
-          request.version, version_);
   Require(SameText(request.token, elastic_.token), "it does not say the token of this job");
+  if (request.version != version_) {
+    const std::string versions = fmt::format(
+        ": '{}' there, '{}' here", PlainText(request.version, kMostShownNameBytes), version_);
+    const bool stranger = elastic_.token.empty();
+    Refuse(connection,
+           "it runs another version of the program than the learner" + (stranger ? "" : versions),
+           stranger ? versions : "");
+    return;
+  }
   peer->joined = true;
   connections_->Trust(connection);
   connections_->Send(
@@ -274,8 +288,9 @@ void ElasticTransport::Equip(int64_t connection, Peer* peer, const Frame& frame)
   Require(!peer->equipped, "it says a second time who it is");
   Require(equipment.threads >= 1 && equipment.threads <= kMaxThreads,
           "it says that it has {} threads; there may be 1 to {}", equipment.threads, kMaxThreads);
-  CompareHellos(FromWire<Hello>(hello_), fmt::format("process {} on {}", hello.pid, hello.host),
-                hello, allow_isa_change_);
+  const std::string host = PlainText(hello.host, kMostShownNameBytes);
+  CompareHellos(FromWire<Hello>(hello_), fmt::format("process {} on {}", hello.pid, host), hello,
+                allow_isa_change_);
   if (stopping_) {
     connections_->Send(connection, {.type = FrameType::kEnd,
                                     .body = MakeBody(ToWire(std::string("interrupted")))});
@@ -285,9 +300,9 @@ void ElasticTransport::Equip(int64_t connection, Peer* peer, const Frame& frame)
   }
   peer->equipped = true;
   peer->threads = equipment.threads;
-  peer->name = fmt::format("worker process {} ({}, {} threads, at {})", hello.pid, hello.host,
+  peer->name = fmt::format("worker process {} ({}, {} threads, at {})", hello.pid, host,
                            equipment.threads, peer->where);
-  spdlog::info("{} has joined; {} are there", peer->name, workers());
+  Log(*peer, Tone::kInfo, fmt::format("{} has joined; {} are there", peer->name, workers()));
   waiting_ = false;
   if (!begun_ && workers() >= elastic_.wait_for) {
     Begin();
@@ -319,21 +334,38 @@ void ElasticTransport::TakeAnswer(int64_t connection, const Frame& frame) {
   HandOver(&rank);
 }
 
-void ElasticTransport::Warn(const std::string& line) {
-  if (++warnings_ <= kMostWarnings) {
-    spdlog::warn("{}", line);
+void ElasticTransport::Log(const Peer& peer, Tone tone, const std::string& line) {
+  LogShare& share = peer.joined ? peers_log_ : strangers_log_;
+  const std::string plain = PlainText(line, kMostLineBytes);
+  if (share.bytes + plain.size() > (peer.joined ? kPeersLogBytes : kStrangersLogBytes)) {
+    ++share.left_out;
+    return;
   }
+  share.bytes += plain.size();
+  tone == Tone::kInfo ? spdlog::info("{}", plain) : spdlog::warn("{}", plain);
 }
 
-void ElasticTransport::Refuse(int64_t connection, const std::string& why) {
-  Warn(fmt::format("{} is refused: {}", peers_.at(connection).name, why));
-  connections_->Send(connection, {.type = FrameType::kRefused, .body = MakeBody(ToWire(why))});
+void ElasticTransport::BeginLogSecond() {
+  const int64_t left_out = strangers_log_.left_out + peers_log_.left_out;
+  if (left_out > 0) {
+    spdlog::warn("{} more lines like these are left out", left_out);
+  }
+  strangers_log_ = peers_log_ = {};
+}
+
+void ElasticTransport::Refuse(int64_t connection, const std::string& why,
+                              const std::string& for_log) {
+  const Peer& peer = peers_.at(connection);
+  Log(peer, Tone::kWarning, fmt::format("{} is refused: {}{}", peer.name, why, for_log));
+  connections_->Send(connection, {.type = FrameType::kRefused,
+                                  .body = MakeBody(ToWire(PlainText(why, kMostLineBytes)))});
   connections_->Close(connection);
   Forget(connection, "");
 }
 
 void ElasticTransport::Drop(int64_t connection, const std::string& why) {
-  Warn(fmt::format("{} is dropped: {}", peers_.at(connection).name, why));
+  const Peer& peer = peers_.at(connection);
+  Log(peer, Tone::kWarning, fmt::format("{} is dropped: {}", peer.name, why));
   connections_->Close(connection);
   Forget(connection, "");
 }
@@ -351,11 +383,12 @@ void ElasticTransport::Forget(int64_t connection, const std::string& why) {
     }
   }
   if (peer.equipped) {
-    spdlog::info("{} has gone{}{}; {} of {} workers were leased to it, {} processes are left",
-                 peer.name, why.empty() ? "" : ": ", why, leased, ranks_.size(), workers());
+    Log(peer, Tone::kInfo,
+        fmt::format("{} has gone{}{}; {} of {} workers were leased to it, {} processes are left",
+                    peer.name, why.empty() ? "" : ": ", why, leased, ranks_.size(), workers()));
     ShareOut();
   } else if (!why.empty()) {
-    Warn(fmt::format("{} has gone: {}", peer.name, why));
+    Log(peer, Tone::kWarning, fmt::format("{} has gone: {}", peer.name, why));
   }
 }
 
@@ -492,12 +525,9 @@ void ElasticTransport::Tend() {
     return;
   }
   tended_ = now;
-  if (SecondsBetween(warned_, now) >= 1) {
-    if (warnings_ > kMostWarnings) {
-      spdlog::warn("{} more lines like these are left out", warnings_ - kMostWarnings);
-    }
-    warnings_ = 0;
-    warned_ = now;
+  if (SecondsBetween(log_second_, now) >= 1) {
+    log_second_ = now;
+    BeginLogSecond();
   }
   const double timeout = config_.worker_timeout_seconds;
   if (timeout > 0 && SecondsBetween(pulsed_, now) >= std::clamp(timeout / 8, 0.05, 1.0)) {

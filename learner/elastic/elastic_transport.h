@@ -96,6 +96,7 @@ class ElasticTransport final : public Transport {
     int64_t progress = 0;  // as its last kPulse said
     TimePoint progressed = {};
   };
+  enum class Tone { kInfo, kWarning };
   struct Rank {
     RankLog log;
     int64_t lease = 0;
@@ -117,9 +118,11 @@ class ElasticTransport final : public Transport {
   void TakePulse(Peer* peer, const Frame& frame) const;
   void Equip(int64_t connection, Peer* peer, const Frame& frame);
   void TakeAnswer(int64_t connection, const Frame& frame);
-  // A line in the log, unless there were many in this second.
-  void Warn(const std::string& line);
-  void Refuse(int64_t connection, const std::string& why);
+  // A line about a process in the log, as plain text, unless much was written in this second.
+  void Log(const Peer& peer, Tone tone, const std::string& line);
+  void BeginLogSecond();
+  // `why` is for the process and the log, `for_log` follows there.
+  void Refuse(int64_t connection, const std::string& why, const std::string& for_log = "");
   // The same without a word to it, so that it may come again.
   void Drop(int64_t connection, const std::string& why);
   // Its leases end; `why` is for the log.
@@ -162,8 +165,14 @@ class ElasticTransport final : public Transport {
   bool ending_ = false;
   int64_t leases_ = 0;
   LeaseCounts counts_;
-  int64_t warnings_ = 0;  // in this second
-  TimePoint warned_;      // its beginning
+  // What was written about processes in this second.
+  struct LogShare {
+    size_t bytes = 0;
+    int64_t left_out = 0;  // lines
+  };
+  LogShare strangers_log_;
+  LogShare peers_log_;
+  TimePoint log_second_;  // its beginning
   TimePoint tended_;
   TimePoint pulsed_;
   TimePoint farewell_ = {};

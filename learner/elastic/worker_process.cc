@@ -13,6 +13,7 @@
 #include "lopt/base/error.h"
 #include "lopt/base/isa.h"
 #include "lopt/base/progress.h"
+#include "lopt/base/utf8.h"
 #include "lopt/learner/elastic/worker_session.h"
 #include "lopt/learner/job/message_loop.h"
 #include "lopt/learner/job/rank_device.h"
@@ -27,6 +28,7 @@ using WorkerEvent = Connections::Event;
 constexpr std::chrono::milliseconds kWorkerSleep{20};
 constexpr std::chrono::milliseconds kBetweenCalls{200};
 constexpr std::chrono::seconds kLastWordGrace{5};
+constexpr size_t kMostTextBytes = 600;  // of a learner's words
 
 double SecondsSince(Clock::time_point time) {
   return std::chrono::duration<double>(Clock::now() - time).count();
@@ -91,7 +93,8 @@ class Visit {
 
   void Take(const WorkerEvent& event) {
     if (event.what == WorkerEvent::What::kClosed) {
-      why_ = event.text.empty() ? "the connection has ended" : event.text;
+      why_ =
+          event.text.empty() ? "the connection has ended" : PlainText(event.text, kMostTextBytes);
       over_ = true;
       return;
     }
@@ -104,9 +107,10 @@ class Visit {
       case FrameType::kPulse:
         break;
       case FrameType::kRefused:
-        Fail("the learner refuses this process: {}", FromWire<std::string>(BytesOf(frame)));
+        Fail("the learner refuses this process: {}",
+             PlainText(FromWire<std::string>(BytesOf(frame)), kMostTextBytes));
       case FrameType::kEnd:
-        end_ = FromWire<std::string>(BytesOf(frame));
+        end_ = PlainText(FromWire<std::string>(BytesOf(frame)), kMostTextBytes);
         over_ = true;
         break;
       default:

@@ -5,14 +5,15 @@
 
 #include "lopt/base/config.h"
 #include "lopt/base/error.h"
+#include "lopt/base/utf8.h"
 
 namespace lopt {
 
 void CompareHellos(const Hello& learner, const std::string& who, const Hello& other,
                    bool allow_isa_change) {
   Require(other.version == learner.version,
-          "{} runs version '{}' of the program, rank 0 ({}) version '{}'", who, other.version,
-          learner.host, learner.version);
+          "{} runs version '{}' of the program, rank 0 ({}) version '{}'", who,
+          PlainText(other.version), learner.host, learner.version);
   if (other.config != learner.config) {
     const auto differences =
         Config::Parse(learner.config, "rank 0")
@@ -25,8 +26,8 @@ void CompareHellos(const Hello& learner, const std::string& who, const Hello& ot
             "{} computes with instruction set {}, rank 0 ({}) with {}, so the result would depend "
             "on who computes what; pin it (isa, --isa), or allow the difference "
             "(--allow-isa-change)",
-            who, other.isa, learner.host, learner.isa);
-    spdlog::warn("{} computes with instruction set {}, rank 0 with {}", who, other.isa,
+            who, PlainText(other.isa), learner.host, learner.isa);
+    spdlog::warn("{} computes with instruction set {}, rank 0 with {}", who, PlainText(other.isa),
                  learner.isa);
   }
   if (other.device != learner.device) {
@@ -34,9 +35,9 @@ void CompareHellos(const Hello& learner, const std::string& who, const Hello& ot
             "the windows of {} run on the device {}, those of rank 0 ({}) on {}, so the result "
             "would depend on who computes what; give all ranks one model (--devices), or allow the "
             "difference (--allow-isa-change)",
-            who, other.device, learner.host, learner.device);
-    spdlog::warn("the windows of {} run on the device {}, those of rank 0 on {}", who, other.device,
-                 learner.device);
+            who, PlainText(other.device), learner.host, learner.device);
+    spdlog::warn("the windows of {} run on the device {}, those of rank 0 on {}", who,
+                 PlainText(other.device), learner.device);
   }
 }
 

@@ -1,0 +1,39 @@
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "lopt/base/utf8.h"
+
+namespace lopt {
+namespace {
+
+TEST_CASE("Text from elsewhere is shown as it is, but for what would not be seen as such") {
+  CHECK_EQ(PlainText("the host f\xC3\xBCnf, \xE4\xBA\x94"), "the host f\xC3\xBCnf, \xE4\xBA\x94");
+  CHECK_EQ(PlainText("a\x1b[31m\r\n\t\x7f"), R"(a\x1b[31m\x0d\x0a\x09\x7f)");
+  CHECK_EQ(PlainText("\xff\xC3"), R"(\xff\xc3)");
+  CHECK_EQ(PlainText("\xC0\x80\xED\xA0\x80"), R"(\xc0\x80\xed\xa0\x80)");  // not well-formed
+  CHECK_EQ(PlainText("\xC2\x9B"
+                     "31m"),
+           R"(\xc2\x9b31m)");  // the control character CSI
+  CHECK_EQ(PlainText("\xE2\x80\xAE"
+                     "abc"),
+           R"(\xe2\x80\xaeabc)");  // from right to left
+  CHECK_EQ(PlainText(std::string("a\0b", 3)), R"(a\x00b)");
+}
+
+TEST_CASE("Text that is too long is cut between two characters, and says how long it was") {
+  CHECK_EQ(PlainText("abcd", 4), "abcd");
+  CHECK_EQ(PlainText("abcde", 4), "abcd... (5 bytes)");
+  CHECK_EQ(PlainText("ab\xC3\xBC", 3), "ab... (4 bytes)");
+  CHECK_EQ(PlainText("a\x1bz", 4), "a... (3 bytes)");
+}
+
+TEST_CASE("Plain text is UTF-8 without control characters") {
+  CHECK(IsPlainText(""));
+  CHECK(IsPlainText("loss_at, \xE4\xBA\x94"));
+  CHECK_FALSE(IsPlainText("a\xff"));
+  CHECK_FALSE(IsPlainText("a\n"));
+}
+
+}  // namespace
+}  // namespace lopt
