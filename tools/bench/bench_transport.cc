@@ -192,9 +192,9 @@ int SendFrames(int64_t bytes, int64_t round_trips) {
   const double seconds = SecondsSince(start);
   learner->Close(worker);
   worker_thread.join();
-  PrintOut("frames of {} bytes: {:.0f} us to and fro, {:.0f} MB/s each way\n", bytes,
-           1e6 * seconds / static_cast<double>(round_trips),
-           1e-6 * static_cast<double>(bytes * round_trips) / (seconds / 2));
+  lopt::PrintOut("frames of {} bytes: {:.0f} us to and fro, {:.0f} MB/s each way\n", bytes,
+                 1e6 * seconds / static_cast<double>(round_trips),
+                 1e-6 * static_cast<double>(bytes * round_trips) / (seconds / 2));
   return 0;
 }
 
@@ -220,12 +220,14 @@ int Run(int argc, char** argv, Transport* transport) {
   const MetaTrainResult result = RunMetaTraining(
       config, {.out_dir = out_dir, .overwrite = !out_dir.empty(), .transport = transport});
   if (transport->rank() == 0) {
-    PrintOut("{} ranks, {} workers, theta {}: {:.0f} updates/s; the learner's own time {:.0f} us\n",
-             transport->size(), workers, theta, static_cast<double>(updates) / result.seconds,
-             1e6 * LearnerSeconds(config, transport->size()));
+    lopt::PrintOut(
+        "{} ranks, {} workers, theta {}: {:.0f} updates/s; the learner's own time {:.0f} us\n",
+        transport->size(), workers, theta, static_cast<double>(updates) / result.seconds,
+        1e6 * LearnerSeconds(config, transport->size()));
     if (!out_dir.empty()) {
       const auto bytes = std::filesystem::file_size(out_dir + "/metrics.jsonl");
-      PrintOut("  metrics.jsonl: {} bytes per update\n", bytes / static_cast<uint64_t>(updates));
+      lopt::PrintOut("  metrics.jsonl: {} bytes per update\n",
+                     bytes / static_cast<uint64_t>(updates));
     }
   }
   return 0;
@@ -241,7 +243,7 @@ int main(int argc, char** argv) {
                                      : std::move(lopt::MakeLocalTransports(1)[0]);
     return transport->Exit(lopt::Run(argc, argv, transport.get()));
   } catch (const std::exception& error) {
-    PrintErr("bench_transport: {}\n", error.what());
+    lopt::PrintErr("bench_transport: {}\n", error.what());
     if (transport) transport->Abort(1);
     return 1;
   }
