@@ -35,7 +35,7 @@ FinishedProcess Lopt(Words words) {
 }
 
 // 12 updates in a moment, with types of the plug-in or those of the program that they are.
-std::string Experiment(bool plugin) {
+std::string PluginExperiment(bool plugin) {
   const auto pick = [&](const char* ours, const char* theirs) { return plugin ? ours : theirs; };
   return fmt::format(
       R"({{"learned_optimizer": {{"type": "{}"}},
@@ -77,8 +77,8 @@ Words RegisteredTypes() {
 
 TEST_CASE("Types of a plug-in train to the bits of the program's types, on every instruction set") {
   const TempDirectory scratch;
-  const std::string ours = Write(scratch, "ours.json", Experiment(true));
-  const std::string theirs = Write(scratch, "theirs.json", Experiment(false));
+  const std::string ours = Write(scratch, "ours.json", PluginExperiment(true));
+  const std::string theirs = Write(scratch, "theirs.json", PluginExperiment(false));
   for (const std::string& isa : SupportedIsas()) {
     CAPTURE(isa);
     const std::string with = scratch / (isa + "-plugin");
@@ -107,7 +107,7 @@ TEST_CASE("A plug-in that this user may not read is an error that says so") {
 
 TEST_CASE("A run with a plug-in goes on with it, and without it says what is missing") {
   const TempDirectory scratch;
-  const std::string config = Write(scratch, "config.json", Experiment(true));
+  const std::string config = Write(scratch, "config.json", PluginExperiment(true));
   REQUIRE_EQ(Lopt({"meta-train", config, "--plugin", kGood, "--out", scratch / "whole"}).errors,
              "");
   const std::string out = scratch / "parts";
@@ -130,7 +130,7 @@ TEST_CASE("A run with a plug-in goes on with it, and without it says what is mis
 
 TEST_CASE("A trained optimizer of a plug-in is judged, inspected, exported and shown with it") {
   const TempDirectory scratch;
-  const std::string config = Write(scratch, "config.json", Experiment(true));
+  const std::string config = Write(scratch, "config.json", PluginExperiment(true));
   const std::string run = scratch / "run";
   REQUIRE_EQ(Lopt({"meta-train", config, "--plugin", kGood, "--out", run}).errors, "");
   const std::string theta = run + "/theta.safetensors";
