@@ -5,6 +5,7 @@
 
 #include "lopt/learner/elastic/elastic_transport.h"
 #include "lopt/learner/elastic/frame.h"
+#include "lopt/learner/experiment.h"
 #include "lopt/learner/gradient_learner.h"
 #include "lopt/learner/job/messages.h"
 #include "tests/fuzz/fuzz.h"
@@ -39,11 +40,12 @@ class GivenFrames final : public Connections {
 constexpr size_t kFrames = 6;
 
 MetaTrainConfig TwoWorkers() {
-  MetaTrainConfig config;
-  config.workers = 2;
-  config.gather_checkpoints = true;
-  config.estimators.resize(1);
-  return config;
+  return ReadOptions<MetaTrainConfig>(Config::Parse(R"({
+    "learned_optimizer": {"type": "LearnableAdam"}, "workers": 2, "gather_checkpoints": true,
+    "estimators": [{"type": "TruncatedES", "num_tasks": 1, "trunc_length": 2, "std": 0.1,
+                    "task": {"type": "FixedDimQuadraticFamily", "dim": 2},
+                    "schedule": {"type": "ConstantTruncationSchedule", "total_length": 4}}]})",
+                                                    "the fuzzed experiment"));
 }
 
 const Hello kLearnerHello = {.host = "here", .pid = 1, .version = "v", .config = "{}"};
@@ -60,12 +62,15 @@ void TakeFrames(std::string_view input) {
                                 .kind = part[2],
                                 .body = MakeBody({body.begin(), body.end()})}});
   }
-  static const MetaTrainConfig config = TwoWorkers();
+  static const Experiment experiment(TwoWorkers(), nullptr);
   MetaTrainerOptions options;
   options.version = kLearnerHello.version;
-  ElasticTransport transport(config, options, {}, std::make_unique<GivenFrames>(std::move(events)));
+  ElasticTransport transport(experiment.config, options, {},
+                             std::make_unique<GivenFrames>(std::move(events)));
+  transport.Know(experiment);
   transport.Send(0, kHello, ToWire(kLearnerHello));
-  const WorkerWeights weights{.theta = Eigen::VectorXf::Constant(3, 0.5F), .outer = {}};
+  const int64_t size = experiment.optimizer->theta_layout().size();
+  const WorkerWeights weights{.theta = Eigen::VectorXf::Constant(size, 0.5F), .outer = {}};
   for (const MessageKind kind : {kBegin, kWeights}) transport.Send(1, kind, ToWire(weights));
   while (transport.Poll()) {
   }
@@ -77,7 +82,7 @@ std::vector<std::string> FrameSeeds() {
            AsText(body);
   };
   WorkerGradient gradient{.worker = 0, .first_window = 0, .windows = 1};
-  gradient.gradient.gradient = Eigen::VectorXf::Zero(3);
+  gradient.gradient.gradient = Eigen::VectorXf::Zero(4);  // of LearnableAdam
   gradient.gradient.estimators.resize(1);
   const std::string join =
       frame(FrameType::kJoin, 0, 0, ToWire(JoinRequest{.version = kLearnerHello.version}));

@@ -16,7 +16,10 @@ void ReadCifarFiles(std::string_view input) {
 std::vector<std::string> CifarSeeds() {
   std::string record(2 + 3072, '\7');
   std::string train;
-  for (int i = 0; i < 10; ++i) train += record;
+  for (int i = 0; i < 10; ++i) {
+    record[1] = record[2] = static_cast<char>(i);
+    train += record;
+  }
   return {JoinParts({record, train})};
 }
 

@@ -1,4 +1,6 @@
 // Images as CSV: the options that go with them, a test and a training file.
+#include <fmt/format.h>
+
 #include "lopt/base/options.h"
 #include "lopt/tasks/csv_images.h"
 #include "tests/fuzz/fuzz.h"
@@ -16,7 +18,7 @@ void ReadCsv(std::string_view input) {
 
 std::vector<std::string> CsvSeeds() {
   std::string rows;
-  for (int i = 0; i < 10; ++i) rows += "0,1,2,3,9\n";
+  for (int i = 0; i < 10; ++i) rows += fmt::format("0,1,2,3,{}\n", i);
   return {JoinParts({"{}", "", rows}),
           JoinParts({R"({"csv_shape": [1, 4, 1], "csv_white": 3})", "3,2,1,0,255\r\n", rows})};
 }

@@ -15,8 +15,9 @@ void ReadIdxPair(std::string_view input) {
 
 std::vector<std::string> IdxSeeds() {
   using namespace std::string_literals;
-  const std::string labels = "\0\0\x08\x01\0\0\0\x0a"s + std::string(10, '\1');
-  return {JoinParts({labels, "\0\0\x08\x03\0\0\0\x0a\0\0\0\2\0\0\0\3"s + std::string(60, 'x')})};
+  const std::string labels = "\0\0\x08\x01\0\0\0\x0a"s + std::string(9, '\1') + '\0';
+  return {
+      JoinParts({labels, "\0\0\x08\x03\0\0\0\x0a\0\0\0\2\0\0\0\3"s + std::string(59, 'x') + 'y'})};
 }
 
 const AddFuzzTarget idx_target({"tasks_idx", ReadIdxPair, IdxSeeds});

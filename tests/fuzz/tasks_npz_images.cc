@@ -18,9 +18,14 @@ void ReadNpzPair(std::string_view input) {
 }
 
 std::vector<std::string> NpzImagesSeeds() {
-  const std::string labels = AsText(SerializeNpy(Array(DType::kInt64, {10, 1})));
-  return {JoinParts({labels, AsText(SerializeNpy(Array(DType::kUint8, {10, 2, 3})))}),
-          JoinParts({labels, AsText(SerializeNpy(Array(DType::kUint8, {10, 2, 2, 3})))})};
+  const std::string labels = AsText(SerializeNpy(
+      Array::Of<int64_t>({10, 1}, std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9})));
+  const auto images = [](Shape shape) {
+    std::vector<uint8_t> pixels(static_cast<size_t>(NumElements(shape)));
+    pixels[1] = 255;
+    return AsText(SerializeNpy(Array::Of<uint8_t>(std::move(shape), pixels)));
+  };
+  return {JoinParts({labels, images({10, 2, 3})}), JoinParts({labels, images({10, 2, 2, 3})})};
 }
 
 const AddFuzzTarget npz_images_target({"tasks_npz_images", ReadNpzPair, NpzImagesSeeds});
