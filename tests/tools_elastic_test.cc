@@ -337,7 +337,8 @@ void SayNoGradients(Frame* frame) {
   }
 }
 
-TEST_CASE("A worker that only says that it is there loses its leases, and the log names it") {
+TEST_CASE("A worker that only says that it is there loses its leases, and the log names it" *
+          doctest::test_suite("nightly")) {
   MetaTrainConfig config = Endless(SmallExperiment(2));
   config.progress_timeout_seconds = 3;
   Job job(config);
@@ -351,7 +352,8 @@ TEST_CASE("A worker that only says that it is there loses its leases, and the lo
   CHECK_MESSAGE(line != std::string::npos, log);
 }
 
-TEST_CASE("The first SIGTERM ends a learner whose only worker never answers") {
+TEST_CASE("The first SIGTERM ends a learner whose only worker never answers" *
+          doctest::test_suite("nightly")) {
   MetaTrainConfig config = Endless(SmallExperiment(2));
   config.progress_timeout_seconds = 3;
   Job job(config);
