@@ -7,6 +7,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "lopt/base/error.h"
+
 namespace lopt {
 
 bool AllFinite(std::span<const float> values) {
@@ -38,9 +40,16 @@ std::string DescribeNotFinite(const Layout& layout, std::span<const float> row,
                        entry.name, ToString(entry.shape), count,
                        count == 1 ? " that is" : "s that are", *first, first - values.begin());
   }
-  if (others > 0)
+  if (others > 0) {
     text += fmt::format("; {} other tensor{} some", others, others == 1 ? " has" : "s have");
+  }
   return text;
+}
+
+void RequireFiniteWeights(const Layout& layout, std::span<const float> theta,
+                          std::string_view message) {
+  const std::string bad = DescribeNotFinite(layout, theta, "theta/");
+  Require(bad.empty(), "{}; {}", message, bad);
 }
 
 }  // namespace lopt

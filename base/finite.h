@@ -17,4 +17,8 @@ bool AllFinite(std::span<const float> values);
 std::string DescribeNotFinite(const Layout& layout, std::span<const float> row,
                               std::string_view prefix = "");
 
+// Throws Error that begins with `message` and says which of the weights theta are not finite.
+void RequireFiniteWeights(const Layout& layout, std::span<const float> theta,
+                          std::string_view message);
+
 }  // namespace lopt

@@ -118,8 +118,8 @@ LearnerState GradientLearner::Init(Eigen::VectorXf theta) const {
   const int64_t size = optimizer_->theta_layout().size();
   Require(theta.size() == size, "GradientLearner: theta has {} numbers, the optimizer needs {}",
           theta.size(), size);
-  const std::string bad = DescribeNotFinite(optimizer_->theta_layout(), AsSpan(theta), "theta/");
-  Require(bad.empty(), "GradientLearner: wanted a theta of finite numbers; {}", bad);
+  RequireFiniteWeights(optimizer_->theta_layout(), AsSpan(theta),
+                       "GradientLearner: wanted a theta of finite numbers");
   LearnerState state;
   state.theta = std::move(theta);
   state.theta_opt = theta_opt_->InitState(size);

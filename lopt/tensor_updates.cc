@@ -124,22 +124,13 @@ double ApplyOptions(const TensorUpdate& update, std::span<const float> old) {
 
 }  // namespace
 
-double RunUpdate(const TensorUpdate& update, Workspace& scratch) {
-  const auto step = [&] {
-    update.rule->Update(update.info, update.gradient, update.params, update.state, scratch);
-  };
-  if (update.options.plain()) {
-    step();
-    return 0;
-  }
-  const Workspace::Frame frame(scratch);
-  const std::span<float> old = scratch.Take<float>(std::ssize(update.params));
-  CopyInPieces(update.params, old);
-  step();
-  return ApplyOptions(update, old);
-}
-
 namespace {
+
+// RunUpdate with `before`, a copy of the params, which updates with plain options do not read.
+double RunFrom(const TensorUpdate& update, std::span<const float> before, Workspace& scratch) {
+  update.rule->Update(update.info, update.gradient, update.params, update.state, scratch);
+  return update.options.plain() ? 0 : ApplyOptions(update, before);
+}
 
 // RunUpdate, but params that it would make not finite of finite ones keep their values. Whether it
 // did not come to that.
@@ -147,7 +138,7 @@ bool RunOrLeave(const TensorUpdate& update, Workspace& scratch, double* decay) {
   const Workspace::Frame frame(scratch);
   const std::span<float> before = scratch.Take<float>(std::ssize(update.params));
   CopyInPieces(update.params, before);
-  *decay = RunUpdate(update, scratch);
+  *decay = RunFrom(update, before, scratch);
   if (AllFiniteInPieces(update.params) || !AllFiniteInPieces(before)) return true;
   CopyInPieces(before, update.params);
   return false;
@@ -155,13 +146,21 @@ bool RunOrLeave(const TensorUpdate& update, Workspace& scratch, double* decay) {
 
 }  // namespace
 
+double RunUpdate(const TensorUpdate& update, Workspace& scratch) {
+  if (update.options.plain()) return RunFrom(update, {}, scratch);
+  const Workspace::Frame frame(scratch);
+  const std::span<float> before = scratch.Take<float>(std::ssize(update.params));
+  CopyInPieces(update.params, before);
+  return RunFrom(update, before, scratch);
+}
+
 TensorRules::TensorRules(const Config& learned_optimizer, Eigen::VectorXf theta)
     : optimizer_(OptimizerRegistry().Make(learned_optimizer)), theta_(std::move(theta)) {
   Require(theta_.size() == optimizer_->theta_layout().size(),
           "LearnedOptimizer: theta has {} numbers, a {} needs {}", theta_.size(),
           learned_optimizer.Type(), optimizer_->theta_layout().size());
-  const std::string bad = DescribeNotFinite(optimizer_->theta_layout(), AsSpan(theta_), "theta/");
-  Require(bad.empty(), "LearnedOptimizer: wanted a theta of finite numbers; {}", bad);
+  RequireFiniteWeights(optimizer_->theta_layout(), AsSpan(theta_),
+                       "LearnedOptimizer: wanted a theta of finite numbers");
   Require(TreatsTensorsSeparately(*optimizer_, AsSpan(theta_)),
           "LearnedOptimizer: a {} does not treat each tensor by itself, which this class needs",
           learned_optimizer.Type());

@@ -22,7 +22,8 @@ namespace {
 
 constexpr const char* kFormat = "lopt theta 2";
 constexpr const char* kOldFormat = "lopt theta 1";  // golden steps without limits
-constexpr const char* kFormats = "lopt theta ";     // what they begin with, newer ones too
+constexpr const char* kWantsFinite = ": weights must be finite numbers";
+constexpr const char* kFormats = "lopt theta ";  // what they begin with, newer ones too
 
 // "a [2], b [3, 4]", or "none".
 std::string Show(const std::map<std::string, Shape>& tensors) {
@@ -45,11 +46,6 @@ void CheckTensors(const Layout& layout, const NamedArrays& tensors, const Config
   }
   Require(wanted == got, "{}: the tensors theta/... are not those of {}; wanted: {}; got: {}", path,
           optimizer.Dump(-1), Show(wanted), Show(got));
-}
-
-void CheckFinite(const Layout& layout, std::span<const float> theta, const std::string& path) {
-  const std::string bad = DescribeNotFinite(layout, theta, "theta/");
-  Require(bad.empty(), "{}: weights must be finite numbers; {}", path, bad);
 }
 
 // What two optimizers differ in: options, and tensors of theta.
@@ -139,7 +135,7 @@ ReadFile ReadUnchecked(const std::string& path, const std::optional<Config>& lea
   } catch (const Error& error) {
     Fail("{}: theta: {}", path, error.what());
   }
-  CheckFinite(layout, AsSpan(result.theta), path);
+  RequireFiniteWeights(layout, AsSpan(result.theta), path + kWantsFinite);
   if (const std::string config = metadata("config"); !config.empty()) {
     result.config = Config::Parse(config, path);
   }
@@ -160,7 +156,7 @@ void WriteThetaFile(const std::string& path, const ThetaFile& theta_file) {
           "{}: theta has {} numbers, the optimizer needs {}", path, theta_file.theta.size(),
           theta_layout.size());
   const std::span<const float> theta = AsSpan(theta_file.theta);
-  CheckFinite(theta_layout, theta, path);
+  RequireFiniteWeights(theta_layout, theta, path + kWantsFinite);
   ArrayFile file;
   file.arrays = ArraysFromRow(theta_layout, theta, "theta/");
   file.metadata = {{"format", kFormat},

@@ -5,8 +5,10 @@
 #include <cmath>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "lopt/base/error.h"
 #include "lopt/base/layout.h"
@@ -24,19 +26,20 @@ std::string_view CutOff(char separator, std::string_view* text) {
   return part;
 }
 
-// A text as UTF-8 without a byte order mark. Spreadsheet programs write UTF-8 with one, and UTF-16.
-std::string PlainText(std::span<const uint8_t> bytes, const std::string& path) {
-  std::string text(bytes.begin(), bytes.end());
+// The text of a file without its byte order mark. Spreadsheet programs write UTF-8 with one, and
+// UTF-16, of which `decoded` takes the characters.
+std::string_view TextOf(std::span<const uint8_t> bytes, const std::string& path,
+                        std::string* decoded) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (text.starts_with("\xEF\xBB\xBF")) return text.substr(3);
   const bool little = text.starts_with("\xFF\xFE");
   if (!little && !text.starts_with("\xFE\xFF")) return text;
-  std::string plain;
   for (size_t i = 2; i + 1 < text.size(); i += 2) {
     Require(text[i + (little ? 1 : 0)] == 0,
             "{}: character {} is none of a file of numbers (the file is UTF-16)", path, i / 2);
-    plain += text[i + (little ? 0 : 1)];
+    *decoded += text[i + (little ? 0 : 1)];
   }
-  return plain;
+  return *decoded;
 }
 
 bool IsSpace(char c) { return c == ' ' || c == '\t'; }
@@ -64,13 +67,14 @@ class CsvReader {
       : path_(std::move(path)), options_(options) {}
 
   RawImages Read() {
-    const std::string content = PlainText(ReadGzipFile(path_), path_);
+    const std::vector<uint8_t> bytes = ReadGzipFile(path_);
+    std::string decoded;
+    const std::string_view content = TextOf(bytes, path_, &decoded);
     std::string_view text = content;
     // Rows without anything in them behind the last are none.
     text = text.substr(0, text.find_last_not_of("\r\n \t,;\"") + 1);
     Require(!text.empty(), "{}: the file is empty", path_);
-    text = std::string_view(content).substr(
-        0, std::min(content.find_first_of("\r\n", text.size()), content.size()));
+    text = content.substr(0, std::min(content.find_first_of("\r\n", text.size()), content.size()));
     const char end = text.find('\n') == std::string_view::npos ? '\r' : '\n';
     while (!text.empty()) {
       std::string_view line = CutOff(end, &text);

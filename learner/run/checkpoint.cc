@@ -140,8 +140,8 @@ void LearnerFromFile(const ArrayFile& file, const std::string& source, Checkpoin
   learner.theta.resize(checkpoint->theta.size());
   RowFromArrays(checkpoint->theta, arrays, "theta/",
                 {learner.theta.data(), static_cast<size_t>(learner.theta.size())});
-  const std::string bad = DescribeNotFinite(checkpoint->theta, AsSpan(learner.theta), "theta/");
-  Require(bad.empty(), "{}: weights must be finite numbers; {}", source, bad);
+  RequireFiniteWeights(checkpoint->theta, AsSpan(learner.theta),
+                       source + ": weights must be finite numbers");
   learner.theta_opt = arrays.Extract("theta_opt/");
   learner.norms = arrays.Extract("norms/");
   learner.outer_step = ScalarOf(arrays, "outer_step");

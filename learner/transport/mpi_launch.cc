@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <initializer_list>
 #include <iterator>
 #include <optional>
 #include <string_view>
@@ -23,18 +24,25 @@ std::optional<int> NumberFromEnvironment(const char* name) {
   return number;
 }
 
-// The variable with the number of processes that the launcher started; nullptr if it says none.
-const char* SizeVariable() {
-  for (const char* name : {"PMI_SIZE", "OMPI_COMM_WORLD_SIZE"}) {
-    if (NumberFromEnvironment(name)) return name;
+struct Launched {
+  int processes = 0;
+  const char* variable = nullptr;  // that says so
+};
+
+// How many processes the launcher started, as the first of these variables says.
+std::optional<Launched> FirstOf(std::initializer_list<const char*> variables) {
+  for (const char* variable : variables) {
+    if (const auto number = NumberFromEnvironment(variable)) return Launched{*number, variable};
   }
+  return std::nullopt;
+}
+
+std::optional<Launched> WhatLauncherSays() {
+  if (const auto launched = FirstOf({"PMI_SIZE", "OMPI_COMM_WORLD_SIZE"})) return launched;
   // Where MPI's launcher used srun to come to its hosts, Slurm counts something else. A batch
   // script, which is no step, is one process.
-  if (StartedByMpi() || std::getenv("SLURM_STEP_ID") == nullptr) return nullptr;
-  for (const char* name : {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}) {
-    if (NumberFromEnvironment(name)) return name;
-  }
-  return nullptr;
+  if (StartedByMpi() || std::getenv("SLURM_STEP_ID") == nullptr) return std::nullopt;
+  return FirstOf({"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"});
 }
 
 }  // namespace
@@ -48,14 +56,12 @@ bool StartedByMpi() {
 }
 
 void CheckLauncher(int size, const std::string& library) {
-  const char* variable = SizeVariable();
-  if (variable == nullptr) return;
-  const int started = *NumberFromEnvironment(variable);
-  if (started == size) return;
+  const std::optional<Launched> launched = WhatLauncherSays();
+  if (!launched || launched->processes == size) return;
   Fail(
       "{} says that the launcher started {} process{}, but {} sees {}: each would make a run of "
       "its own. Start it with the mpiexec of {}",
-      variable, started, started == 1 ? "" : "es",
+      launched->variable, launched->processes, launched->processes == 1 ? "" : "es",
       library.empty() ? "lopt, which is built without MPI or was started without it," : library,
       size, library.empty() ? "the MPI that lopt is built with" : library);
 }
