@@ -40,8 +40,8 @@ Mangle ChangeAnswers(int kind, const std::function<void(T*)>& change) {
   };
 }
 
-// Of a process that is the second in a job with several estimators, without a token, and with a
-// logical worker for each process.
+// Of a process that is the second in a job with several estimators and with a logical worker for
+// each process.
 inline std::vector<ElasticLie> ElasticLies() {
   using Gradients = std::vector<WorkerGradient>;
   using Files = std::vector<SavedFile>;
@@ -149,8 +149,7 @@ inline std::vector<ElasticLie> ElasticLies() {
        "it speaks protocol 0, the learner protocol 1"},
       {"version", join([](JoinRequest* request) { request->version = "older"; }),
        "it runs another version of the program than the learner"},
-      {"token", join([](JoinRequest* request) { request->token = "a guess"; }),
-       "it does not say the token of this job"},
+      {"token", join([](JoinRequest* request) { request->token = "a guess"; }), " token"},
       {"config",
        ChangeFrames<Equipment>(FrameType::kEquipped,
                                [](Equipment* equipment) { equipment->hello.config += " "; }),

@@ -564,7 +564,8 @@ TEST_CASE("A stranger is told no version of the program, who says the token is")
     return refused;
   };
   CHECK_EQ(told("", ""), "it runs another version of the program than the learner");
-  CHECK_EQ(told("sesame", "wheat"), "it does not say the token of this job");
+  CHECK_EQ(told("sesame", "wheat"), "it does not say the token of this job (--token-file)");
+  CHECK_EQ(told("", "wheat"), "it says a token, and this job has none (--insecure)");
   CHECK_EQ(told("sesame", "sesame"),
            "it runs another version of the program than the learner: 'older' there, 'test' here");
 }

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -104,17 +105,28 @@ class Child {
   bool told_ = false;
 };
 
-// A run in the directory "run" of a scratch directory, whose workers are elsewhere.
+// A run in the directory "run" of a scratch directory, whose workers are elsewhere. The directory
+// also has the token of this user's learners and workers, as long as there is no other job.
 class Job {
  public:
   explicit Job(const MetaTrainConfig& config) {
     WriteTextFile(scratch_ / "config.json", WriteOptions("", config).Dump());
+    ::setenv("XDG_CONFIG_HOME", scratch_.path().c_str(), 1);
   }
 
+  const std::string& directory() const { return scratch_.path(); }
   std::string run() const { return scratch_ / "run"; }
   std::string operator/(const std::string& file) const { return scratch_ / file; }
   std::string address() const { return "127.0.0.1:" + port_; }
   Child& learner() { return *learner_; }
+  std::string token_file() const { return scratch_ / "lopt/token"; }
+  // What a worker in this process is to know.
+  ElasticWorkerOptions WorkerOptions() const {
+    const std::string token = ReadTextFile(token_file());
+    return {.version = VersionAndCommit(GetBuildInfo()),
+            .token = token.substr(0, token.find('\n')),
+            .patience_seconds = 0};
+  }
 
   // Starts the learner, where it was if it was somewhere.
   void Listen(const Words& more) {
@@ -275,8 +287,7 @@ TEST_CASE("A worker that lies over gRPC is refused with a line in the log, the j
   const auto honest = job.Worker();
   job.WaitForMore(2);
   const auto error_of_worker = [&](const Mangle& mangle) {
-    ElasticWorkerOptions options{.version = VersionAndCommit(GetBuildInfo())};
-    options.patience_seconds = 0;
+    const ElasticWorkerOptions options = job.WorkerOptions();
     return ErrorOf([&] {
       RunElasticWorker(options,
                        [&] { return std::make_unique<LyingConnection>(job.address(), mangle); });
@@ -309,8 +320,8 @@ TEST_CASE("A worker that lies over gRPC is refused with a line in the log, the j
 class ChangedWorker {
  public:
   ChangedWorker(const Job& job, Mangle mangle) {
-    ElasticWorkerOptions options{.version = VersionAndCommit(GetBuildInfo()), .stop = &stop_};
-    options.patience_seconds = 0;
+    ElasticWorkerOptions options = job.WorkerOptions();
+    options.stop = &stop_;
     thread_ = std::thread([this, options, address = job.address(), mangle = std::move(mangle)] {
       try {
         RunElasticWorker(options,
@@ -381,8 +392,7 @@ void MeetMutants(uint64_t seed, int sessions) {
   int refused = 0;
   for (int i = 0; i < sessions; ++i) {
     CAPTURE(i);
-    ElasticWorkerOptions options{.version = VersionAndCommit(GetBuildInfo())};
-    options.patience_seconds = 0;
+    const ElasticWorkerOptions options = job.WorkerOptions();
     const Mangle mangle = MutateSome(&random, 0.15, false);
     const std::string error = ErrorOf([&] {
       RunElasticWorker(options,
@@ -447,6 +457,60 @@ void MakeCertificates(const Job& job) {
   REQUIRE_MESSAGE(made.exit_code == 0, made.errors);
 }
 
+TEST_CASE("On this machine a token is made and wanted that only its user may read") {
+  Job job(Endless(SmallExperiment(2)));
+  job.Listen({});
+  struct stat status = {};
+  REQUIRE_EQ(::stat(job.token_file().c_str(), &status), 0);
+  CHECK_EQ(status.st_mode & 07777, 0600);
+  CHECK(job.learner().Said("Workers join with the token in " + job.token_file() + "\n"));
+  const std::string token = ReadTextFile(job.token_file());
+  CHECK_EQ(token.size(), 65);
+  const auto ends_with_1 = [&](const std::unique_ptr<Child>& worker, const std::string& why) {
+    CHECK_EQ(worker->Wait(), 1);
+    CHECK_MESSAGE(worker->Said(why), worker->Output());
+  };
+  const auto first = job.Worker();
+  job.WaitForMore(2);
+  ends_with_1(job.Worker({"--insecure"}),
+              "the learner refuses this process: it does not say the token of this job "
+              "(--token-file)\n");
+  // Another user, who has a token, too.
+  ::setenv("XDG_CONFIG_HOME", (job / "other").c_str(), 1);
+  ends_with_1(job.Worker(), "it does not say the token of this job");
+  CHECK_NE(ReadTextFile(job / "other/lopt/token"), token);
+  const auto told = job.Worker({"--token-file", job.token_file()});
+  Child::WaitUntil("who was told the file is there",
+                   [&] { return job.learner().Said("; 2 are there"); });
+  ::setenv("XDG_CONFIG_HOME", job.directory().c_str(), 1);
+
+  ::chmod(job.token_file().c_str(), 0644);
+  ends_with_1(job.Worker(), job.token_file() +
+                                " is to be a secret, but others may read or write it (mode 644); "
+                                "say: chmod 600 " +
+                                job.token_file());
+  ::chmod(job.token_file().c_str(), 0600);
+  job.WaitForMore(2);
+  job.learner().Kill(SIGKILL);
+  job.learner().Wait();
+  // The workers that are there find the next learner, whose token is the same.
+  job.Listen({"--resume"});
+  CHECK_EQ(ReadTextFile(job.token_file()), token);
+  job.WaitForMore(2);
+}
+
+TEST_CASE("A learner that is insecure wants no token, and whoever says so joins it") {
+  Job job(Endless(SmallExperiment(1)));
+  job.Listen({"--insecure"});
+  CHECK(!std::filesystem::exists(job.token_file()));
+  CHECK(!job.learner().Said("token"));
+  const auto worker = job.Worker({"--insecure"});
+  job.WaitForMore(2);
+  const auto wary = job.Worker();
+  CHECK_EQ(wary->Wait(), 1);
+  CHECK(wary->Said("it says a token, and this job has none (--insecure)"));
+}
+
 TEST_CASE("With TLS and a token nobody gets in without the certificate and the token") {
   if (!std::filesystem::exists("/usr/bin/openssl")) {
     SkipTest("there is no /usr/bin/openssl");
@@ -454,8 +518,12 @@ TEST_CASE("With TLS and a token nobody gets in without the certificate and the t
   }
   Job job(Endless(SmallExperiment(2)));
   MakeCertificates(job);
-  WriteTextFile(job / "token", "open sesame\n");
-  WriteTextFile(job / "guess", "open wheat\n");
+  const auto write_secret = [&](const std::string& name, const std::string& text) {
+    WriteTextFile(job / name, text);
+    ::chmod((job / name).c_str(), 0600);
+  };
+  write_secret("token", "open sesame\n");
+  write_secret("guess", "open wheat\n");
   const auto as = [&](const std::string& name, const std::string& token) {
     return Words{"--tls-cert", job / (name + ".pem"), "--tls-key",    job / (name + ".key"),
                  "--tls-ca",   job / "ca.pem",        "--token-file", job / token};
@@ -469,6 +537,11 @@ TEST_CASE("With TLS and a token nobody gets in without the certificate and the t
   };
   turned_away(as("worker", "guess"), "it does not say the token of this job");
   CHECK(job.learner().Said("is refused: it does not say the token of this job"));
+  ::chmod((job / "worker.key").c_str(), 0640);
+  turned_away(as("worker", "token"),
+              "worker.key is to be a secret, but others may read or write "
+              "it (mode 640); say: chmod 600 ");
+  ::chmod((job / "worker.key").c_str(), 0600);
   turned_away(as("stranger", "token"), "there is no learner any more");
   turned_away({}, "there is no learner any more");
   const auto worker = job.Worker(as("worker", "token"));

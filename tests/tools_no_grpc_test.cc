@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -16,6 +17,7 @@ namespace {
 TEST_CASE("Workers that come and go are an error that says what is missing") {
   const TempDirectory directory;
   const std::string out = directory / "run";
+  ::setenv("XDG_CONFIG_HOME", directory.path().c_str(), 1);  // of the token
   const auto fails = [&](const std::vector<std::string>& more) {
     std::vector<std::string> words = {"/usr/bin/env", "WORLD_SIZE=2", "RANK=1", BuildPath("lopt")};
     words.insert(words.end(), more.begin(), more.end());

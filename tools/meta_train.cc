@@ -148,11 +148,10 @@ struct Listening {
   bool workers_stop = false;  // one that is told to stop stops the job
 };
 
-std::unique_ptr<ElasticTransport> ListenForWorkers(const po::variables_map& values,
+std::unique_ptr<ElasticTransport> ListenForWorkers(const NetworkOptions& network,
                                                    const Listening& listening,
                                                    const MetaTrainConfig& config,
                                                    const MetaTrainerOptions& options) {
-  const NetworkOptions network = ReadNetworkOptions(values, listening.address);
   CheckConfig(config);
   return std::make_unique<ElasticTransport>(config, options,
                                             ElasticOptions{.token = network.token,
@@ -209,8 +208,10 @@ int Train(const po::variables_map& values, Transport* transport,
   options.version = VersionAndCommit(build);
   options.stop = StopOnSignals(speaks ? "this update" : "");
   std::unique_ptr<ElasticTransport> elastic;
+  NetworkOptions network;
   if (listening) {
-    elastic = ListenForWorkers(values, *listening, config, options);
+    network = ReadNetworkOptions(values, listening->address);
+    elastic = ListenForWorkers(network, *listening, config, options);
     transport = elastic.get();
     options.on_experiment = [&elastic](const Experiment& made) { elastic->Know(made); };
   }
@@ -234,6 +235,9 @@ int Train(const po::variables_map& values, Transport* transport,
            config.meta_steps, config.isa.empty() ? CurrentIsa() : config.isa, who,
            config.device == "cpu" ? "" : fmt::format(", windows on {}", config.device),
            options.out_dir);
+  if (!network.token.empty()) {
+    PrintOut("Workers join with the token in {}\n", network.token_file);
+  }
   std::fflush(stdout);
   const MetaTrainResult result = RunMetaTraining(config, options);
   progress.Finish();

@@ -56,7 +56,7 @@ PYTHON
     $new -keyout $name.key -out $name.csr -subj /CN=$name
     openssl x509 -req -in $name.csr -CA ca.pem -CAkey ca.key -out $name.pem -days 2 -extfile names
   done
-  openssl rand -hex 32 >token
+  (umask 077; openssl rand -hex 32 >token)
 ) >"$work/openssl.log" 2>&1
 
 cat >"$work/runs/config.json" <<'CONFIG'

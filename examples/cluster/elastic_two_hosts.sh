@@ -45,7 +45,7 @@ done
     $new -keyout $name.key -out $name.csr -subj /CN=$name
     openssl x509 -req -in $name.csr -CA ca.pem -CAkey ca.key -out $name.pem -days 2 -extfile names
   done
-  openssl rand -hex 32 >token
+  (umask 077; openssl rand -hex 32 >token)
 ) >"$work/openssl.log" 2>&1
 tls() { echo "--tls-cert $work/$1.pem --tls-key $work/$1.key --tls-ca $work/ca.pem --token-file $work/token"; }
 

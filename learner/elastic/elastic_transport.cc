@@ -263,7 +263,10 @@ void ElasticTransport::Join(int64_t connection, Peer* peer, const Frame& frame) 
   Require(protocol == kElasticProtocol, "it speaks protocol {}, the learner protocol {}", protocol,
           kElasticProtocol);
   const auto request = FromWire<JoinRequest>(BytesOf(frame));
-  Require(SameText(request.token, elastic_.token), "it does not say the token of this job");
+  Require(!elastic_.token.empty() || request.token.empty(),
+          "it says a token, and this job has none (--insecure)");
+  Require(SameText(request.token, elastic_.token),
+          "it does not say the token of this job (--token-file)");
   if (request.version != version_) {
     const std::string versions = fmt::format(
         ": '{}' there, '{}' here", PlainText(request.version, kMostShownNameBytes), version_);

@@ -1,0 +1,93 @@
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "lopt/base/file.h"
+#include "lopt/tools/secret_file.h"
+#include "tests/error_of.h"
+#include "tests/skip.h"
+#include "tests/temp_directory.h"
+
+namespace lopt {
+namespace {
+
+TEST_CASE("A secret that others may read or write is an error") {
+  const TempDirectory directory;
+  const std::string path = directory / "secret";
+  WriteTextFile(path, "sesame\n");
+  for (const mode_t mode : {0600U, 0400U, 0700U}) {
+    ::chmod(path.c_str(), mode);
+    CHECK_EQ(ReadSecretFile(path), "sesame\n");
+  }
+  for (const auto& [mode, text] :
+       std::vector<std::pair<mode_t, std::string>>{{0644, "644"}, {0640, "640"}, {0602, "602"}}) {
+    ::chmod(path.c_str(), mode);
+    CHECK_EQ(ErrorOf([&] { ReadSecretFile(path); }),
+             path + " is to be a secret, but others may read or write it (mode " + text +
+                 "); say: chmod 600 " + path);
+  }
+  CHECK_EQ(ErrorOf([&] { ReadSecretFile(directory / "none"); }),
+           "cannot read " + (directory / "none") + ": No such file or directory");
+}
+
+TEST_CASE("A secret of another user is an error, whatever its mode") {
+  if (::geteuid() != 0) {
+    SkipTest("only root may give a file away");
+    return;
+  }
+  const TempDirectory directory;
+  const std::string path = directory / "secret";
+  WriteTextFile(path, "sesame\n");
+  ::chmod(path.c_str(), 0600);
+  REQUIRE_EQ(::chown(path.c_str(), 65534, 65534), 0);
+  CHECK_EQ(ErrorOf([&] { ReadSecretFile(path); }),
+           path + " is to be a secret, but it belongs to another user (number 65534)");
+}
+
+TEST_CASE("Processes that make a token at once find the same one, and nothing else is left") {
+  const TempDirectory directory;
+  const std::string path = directory / "a/b/token";
+  std::vector<std::string> found(8);
+  std::vector<std::thread> threads;
+  for (std::string& text : found) {
+    threads.emplace_back([&] {
+      MakeTokenFile(path);
+      text = ReadSecretFile(path);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const std::set<std::string> different(found.begin(), found.end());
+  CHECK_EQ(different.size(), 1);
+  CHECK_EQ(different.begin()->size(), 65);
+  CHECK_EQ(ListDirectory(directory / "a/b"), std::vector<std::string>{"token"});
+  MakeTokenFile(path);
+  CHECK_EQ(ReadSecretFile(path), *different.begin());
+}
+
+TEST_CASE("A token that cannot be made is an error that names the choices") {
+  const TempDirectory directory;
+  WriteTextFile(directory / "file", "");
+  const std::string error = ErrorOf([&] { MakeTokenFile(directory / "file/token"); });
+  CHECK_MESSAGE(error.find(directory / "file") != std::string::npos, error);
+}
+
+TEST_CASE("The user's token is in the directory of configurations") {
+  ::setenv("HOME", "/home/somebody", 1);
+  ::unsetenv("XDG_CONFIG_HOME");
+  CHECK_EQ(UsersTokenFile(), "/home/somebody/.config/lopt/token");
+  ::setenv("XDG_CONFIG_HOME", "/elsewhere", 1);
+  CHECK_EQ(UsersTokenFile(), "/elsewhere/lopt/token");
+  ::setenv("XDG_CONFIG_HOME", "relative", 1);
+  CHECK_EQ(UsersTokenFile(), "/home/somebody/.config/lopt/token");
+}
+
+}  // namespace
+}  // namespace lopt
