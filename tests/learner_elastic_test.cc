@@ -68,6 +68,12 @@ class FakeConnections final : public Connections {
   void UseToken(const std::string& token) { token_ = token; }
   // Where the last text goes with which the learner has refused a process.
   void NoteRefusalsIn(std::string* text) { refused_ = text; }
+  // So many processes come when the learner tells the first how the job has ended; all that are
+  // told add it to `ends`.
+  void JoinAtEnd(int processes, std::vector<std::string>* ends) {
+    join_at_end_ = processes;
+    ends_ = ends;
+  }
 
   int64_t joined() const { return joined_; }
   int64_t died() const { return died_; }
@@ -85,7 +91,9 @@ class FakeConnections final : public Connections {
   void NotifyOnEvent(Wakeup* wakeup) override { wakeup_ = wakeup; }
 
   void Send(int64_t connection, Frame frame) override {
-    ended_ = ended_ || frame.type == FrameType::kEnd;
+    if (frame.type == FrameType::kEnd && !std::exchange(ended_, true)) {
+      for (int i = 0; i < join_at_end_; ++i) Join();
+    }
     if (frame.type == FrameType::kRefused && refused_ != nullptr) {
       *refused_ = FromWire<std::string>(BytesOf(frame));
     }
@@ -96,11 +104,7 @@ class FakeConnections final : public Connections {
   }
 
   void Close(int64_t connection) override {
-    if (processes_.contains(connection)) {
-      const auto& down = processes_.at(connection)->down;
-      if (down.empty() || down.back().type != FrameType::kEnd) closed_.insert(connection);
-    }
-    processes_.erase(connection);
+    if (processes_.erase(connection) > 0) closed_.insert(connection);
   }
 
   std::optional<Event> Poll() override {
@@ -155,6 +159,12 @@ class FakeConnections final : public Connections {
       if (process.down.empty()) return;
       const Frame frame = std::move(process.down.front());
       process.down.pop_front();
+      if (frame.type == FrameType::kEnd) {
+        if (ends_ != nullptr) ends_->push_back(FromWire<std::string>(BytesOf(frame)));
+        events_.push_back({.what = What::kClosed, .connection = found->first, .text = "left"});
+        processes_.erase(found);
+        return;
+      }
       Handle(&process, frame);
     } else if (!process.up.empty() && !process.silent) {
       Frame frame = std::move(process.up.front());
@@ -200,6 +210,8 @@ class FakeConnections final : public Connections {
   bool ended_ = false;
   std::string token_;
   std::string* refused_ = nullptr;
+  int join_at_end_ = 0;
+  std::vector<std::string>* ends_ = nullptr;
   Wakeup* wakeup_ = nullptr;
 };
 
@@ -568,6 +580,41 @@ TEST_CASE("A stranger is told no version of the program, who says the token is")
   CHECK_EQ(told("", "wheat"), "it says a token, and this job has none (--insecure)");
   CHECK_EQ(told("sesame", "sesame"),
            "it runs another version of the program than the learner: 'older' there, 'test' here");
+}
+
+TEST_CASE("All who are there at the end, or come just then, hear that the run has finished") {
+  const MetaTrainConfig config = Gathered(SmallExperiment(3, 4));
+  const Experiment shared(config, nullptr);
+  for (const bool token : {false, true}) {
+    auto connections = std::make_unique<FakeConnections>(&shared, 5, Chances{});
+    FakeConnections* const fake = connections.get();
+    std::vector<std::string> ends;
+    if (token) fake->UseToken("sesame");
+    fake->JoinAtEnd(2, &ends);
+    for (int i = 0; i < 3; ++i) fake->Join();
+    RunElastic(config, std::move(connections), 2, {}, token ? "sesame" : "");
+    CHECK_EQ(ends, std::vector<std::string>(5, "finished"));
+  }
+}
+
+TEST_CASE("Who comes at the end without the token is not told how the run has ended") {
+  const MetaTrainConfig config = Gathered(SmallExperiment(3, 4));
+  const Experiment shared(config, nullptr);
+  auto connections = std::make_unique<FakeConnections>(&shared, 5, Chances{});
+  FakeConnections* const fake = connections.get();
+  std::vector<std::string> ends;
+  std::string refused;
+  fake->UseToken("sesame");
+  fake->JoinAtEnd(2, &ends);
+  fake->NoteRefusalsIn(&refused);
+  fake->Join();
+  MetaTrainerOptions options;
+  options.on_step = [&](const MetaTrainProgress& step) {
+    if (step.updates == 3) fake->UseToken("wheat");
+  };
+  RunElastic(config, std::move(connections), 2, options, "sesame");
+  CHECK_EQ(ends, std::vector<std::string>{"finished"});
+  CHECK_EQ(refused, "it does not say the token of this job (--token-file)");
 }
 
 TEST_CASE("The job begins when so many processes are there as it waits for") {

@@ -451,7 +451,10 @@ void MakeCertificates(const Job& job) {
     echo subjectAltName=IP:127.0.0.1 > names
     for name in learner worker; do
       $new -keyout $name.key -out $name.csr -subj /CN=$name
-      openssl x509 -req -in $name.csr -CA ca.pem -CAkey ca.key -out $name.pem -days 2 -extfile names
+      sign="openssl x509 -req -in $name.csr -CA ca.pem -CAkey ca.key -extfile names"
+      $sign -out $name.pem -days 2
+      $sign -out $name-old.pem -days -1
+      cp $name.key $name-old.key
     done; exec 2>&-)";
   const FinishedProcess made = RunProcess({"/bin/sh", "-c", script, "sh", job / "."});
   REQUIRE_MESSAGE(made.exit_code == 0, made.errors);
@@ -542,11 +545,88 @@ TEST_CASE("With TLS and a token nobody gets in without the certificate and the t
               "worker.key is to be a secret, but others may read or write "
               "it (mode 640); say: chmod 600 ");
   ::chmod((job / "worker.key").c_str(), 0600);
-  turned_away(as("stranger", "token"), "there is no learner any more");
-  turned_away({}, "there is no learner any more");
+  turned_away(
+      as("stranger", "token"),
+      "; the learner does not accept this certificate, which its --tls-ca must have signed");
+  turned_away({}, "; it closes connections without TLS, or is no learner");
+  Words words = as("worker", "token");
+  words[5] = job / "stranger.pem";
+  turned_away(words,
+              "; the learner's certificate has expired, or is not signed by those of --tls-ca");
   const auto worker = job.Worker(as("worker", "token"));
   job.WaitForMore(3);
   CHECK(job.learner().Said("; 1 are there"));
+}
+
+TEST_CASE("Certificates and keys that cannot work are errors that name the file and the cause") {
+  if (!std::filesystem::exists("/usr/bin/openssl")) {
+    SkipTest("there is no /usr/bin/openssl");
+    return;
+  }
+  Job job(SmallExperiment(2));
+  MakeCertificates(job);
+  WriteTextFile(job / "half.pem", ReadTextFile(job / "worker.pem").substr(0, 200));
+  const auto error = [&](const Words& command, const std::string& certificate,
+                         const std::string& key, const std::string& authorities) {
+    Words words = command;
+    words.insert(words.begin(), kLopt);
+    words.insert(words.end(), {"--tls-cert", job / certificate, "--tls-key", job / key, "--tls-ca",
+                               job / authorities});
+    const FinishedProcess finished = RunProcess(words);
+    CHECK_EQ(finished.exit_code, 1);
+    return finished.errors;
+  };
+  const std::string wrong_key =
+      "lopt: the key in " + (job / "ca.key") + " belongs to another certificate than that in ";
+  const std::string here = job.directory() + "/";
+  const Words join = {"worker", "--join", "127.0.0.1:1"};
+  const Words listen = {"meta-train", job / "config.json", "--out",
+                        job.run(),    "--listen",          "127.0.0.1:0"};
+  for (const auto& [command, name] : {std::pair(join, "worker"), std::pair(listen, "learner")}) {
+    const std::string mine = name;
+    const std::string pem = mine + ".pem";
+    const std::string key = mine + ".key";
+    CHECK_EQ(error(command, pem, "ca.key", "ca.pem"), wrong_key + here + pem + "\n");
+    const std::string old = error(command, mine + "-old.pem", key, "ca.pem");
+    CHECK_MESSAGE(
+        old.starts_with("lopt: the certificate in " + here + mine + "-old.pem expired on "), old);
+    const std::string old_authority = error(command, pem, key, mine + "-old.pem");
+    CHECK_MESSAGE(old_authority.find("-old.pem expired on ") != std::string::npos, old_authority);
+    CHECK_EQ(error(command, "names", key, "ca.pem"),
+             "lopt: " + here + "names holds no certificate (PEM)\n");
+    CHECK_EQ(error(command, pem, key, "names"),
+             "lopt: " + here + "names holds no certificate (PEM)\n");
+    CHECK_EQ(error(command, "half.pem", key, "ca.pem"),
+             "lopt: " + here + "half.pem holds no certificate (PEM)\n");
+  }
+  ::chmod((job / "worker.pem").c_str(), 0600);
+  CHECK_EQ(error(join, "worker.pem", "worker.pem", "ca.pem"),
+           "lopt: " + here + "worker.pem holds no private key without a password (PEM)\n");
+}
+
+// Killed and late ones have others in their place all the time, until the learner has ended.
+TEST_CASE("Workers end with 0 when the run has finished, those that come just then, too" *
+          doctest::test_suite("nightly")) {
+  for (int round = 0; round < 12; ++round) {
+    CAPTURE(round);
+    Job job(SmallExperiment(6, 60));
+    job.Listen({});
+    std::vector<std::unique_ptr<Child>> killed;
+    std::vector<std::unique_ptr<Child>> workers;
+    while (job.updates() < 59) {
+      if (workers.size() > 3) {
+        workers[0]->Kill(SIGKILL);
+        killed.push_back(std::move(workers[0]));
+        workers.erase(workers.begin());
+      }
+      workers.push_back(job.Worker({"--patience", "0.3"}));
+      const int64_t from = job.updates();
+      Child::WaitUntil("there are more updates",
+                       [&] { return job.updates() >= std::min<int64_t>(from + 3, 59); });
+    }
+    CHECK_EQ(job.learner().Wait(), 0);
+    for (const auto& worker : workers) CHECK_MESSAGE(worker->Wait() == 0, worker->Output());
+  }
 }
 
 TEST_CASE("A second learner in the directory or at the port is refused, the first goes on") {

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "lopt/base/file.h"
+#include "lopt/learner/elastic/tls_check.h"
 #include "lopt/tools/command_line.h"
 #include "lopt/tools/secret_file.h"
 
@@ -53,11 +54,7 @@ NetworkOptions ReadNetworkOptions(const po::variables_map& values, const std::st
     network.tls = {.certificate = ReadTextFile(*certificate),
                    .key = ReadSecretFile(*key),
                    .authorities = ReadTextFile(*authorities)};
-    for (const auto& [path, text] :
-         {std::pair(*certificate, network.tls.certificate), std::pair(*key, network.tls.key),
-          std::pair(*authorities, network.tls.authorities)}) {
-      Require(text.find("-----BEGIN ") != std::string::npos, "{} is no PEM file", path);
-    }
+    CheckTls(network.tls, {.certificate = *certificate, .key = *key, .authorities = *authorities});
   }
   if (token) {
     network.token_file = *token;

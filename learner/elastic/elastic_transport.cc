@@ -22,6 +22,10 @@ constexpr double kTendLeasesSeconds = 0.02;
 constexpr double kStrangerSeconds = 10;
 constexpr int64_t kStrangers = 256;
 constexpr double kElasticFarewellSeconds = 5;
+// So long a learner that has finished is there for workers that have lost it and look for it, or
+// that begin just then; and so long for them to say who they are.
+constexpr double kLateSeconds = 0.5;
+constexpr double kLateStrangerSeconds = 1.5;
 // What is written to the log in a second about processes that have not said the token, and about
 // the others; the rest is counted.
 constexpr size_t kStrangersLogBytes = 4 << 10;
@@ -111,13 +115,14 @@ void ElasticTransport::Send(int to, int kind, std::vector<std::byte> bytes) {
 }
 
 void ElasticTransport::End(const std::vector<std::byte>& how) {
-  if (std::exchange(ending_, true)) {
+  if (end_) {
     return;
   }
-  const FrameBody body = MakeBody(how);
+  end_ = MakeBody(how);
   for (const auto& [connection, peer] : peers_) {
-    connections_->Send(connection, {.type = FrameType::kEnd, .body = body});
-    connections_->Close(connection);
+    if (peer.joined) {
+      TellEnd(connection);
+    }
   }
   if (counts_.handed_out > 0) {
     spdlog::info("leases: {} updates of single workers, {} of them once more ({:.1f} %)",
@@ -125,6 +130,21 @@ void ElasticTransport::End(const std::vector<std::byte>& how) {
                  100.0 * static_cast<double>(counts_.again) /
                      static_cast<double>(counts_.handed_out + counts_.again));
   }
+}
+
+// The worker closes when it has heard that: if the learner did, its end of the connection could
+// take the words with it that are still on their way.
+void ElasticTransport::TellEnd(int64_t connection) {
+  connections_->Send(connection, {.type = FrameType::kEnd, .body = end_});
+}
+
+void ElasticTransport::CloseStrangers() {
+  std::erase_if(peers_, [&](const auto& entry) {
+    if (!entry.second.joined) {
+      connections_->Close(entry.first);
+    }
+    return !entry.second.joined;
+  });
 }
 
 std::optional<Message> ElasticTransport::Poll() {
@@ -147,8 +167,15 @@ bool ElasticTransport::FarewellDone() {
   if (std::optional<Connections::Event> event = connections_->Poll()) {
     Handle(*event);
   }
-  return connections_->Idle() ||
-         SecondsBetween(farewell_, elastic_.now()) > kElasticFarewellSeconds;
+  const double seconds = SecondsBetween(farewell_, elastic_.now());
+  const bool finished = end_ && FromWire<std::string>(*end_) == "finished";
+  if (finished && seconds < kLateSeconds) {
+    return false;
+  }
+  if (!finished || seconds > kLateStrangerSeconds) {
+    CloseStrangers();
+  }
+  return connections_->Idle() || seconds > kElasticFarewellSeconds;
 }
 
 bool ElasticTransport::NotifyOnArrival(Wakeup* wakeup) {
@@ -183,12 +210,15 @@ void ElasticTransport::Handle(const Connections::Event& event) {
     return;
   }
   const auto peer = peers_.find(event.connection);
-  if (ending_ || peer == peers_.end()) {
+  if (peer == peers_.end()) {
     return;
   }
   if (event.what == What::kClosed) {
-    Forget(event.connection, event.text);
+    end_ ? void(peers_.erase(peer)) : Forget(event.connection, event.text);
     return;
+  }
+  if (end_ && peer->second.joined) {
+    return;  // nothing that it says matters any more
   }
   peer->second.heard = elastic_.now();
   try {
@@ -199,10 +229,6 @@ void ElasticTransport::Handle(const Connections::Event& event) {
 }
 
 void ElasticTransport::Open(int64_t connection, const std::string& where) {
-  if (ending_) {
-    connections_->Close(connection);
-    return;
-  }
   const TimePoint now = elastic_.now();
   peers_[connection] = {.where = where, .name = "the process at " + where, .heard = now};
   const auto is_stranger = [](const auto& peer) { return !peer.second.joined; };
@@ -277,6 +303,10 @@ void ElasticTransport::Join(int64_t connection, Peer* peer, const Frame& frame) 
     return;
   }
   peer->joined = true;
+  if (end_) {
+    TellEnd(connection);
+    return;
+  }
   connections_->Trust(connection);
   connections_->Send(
       connection,
@@ -524,7 +554,7 @@ void ElasticTransport::TellAll(Rank* rank) {
 void ElasticTransport::Tend() {
   const TimePoint now = elastic_.now();
   const double away = SecondsBetween(tended_, now);
-  if (away < kTendLeasesSeconds || ending_) {
+  if (away < kTendLeasesSeconds || end_) {
     return;
   }
   tended_ = now;

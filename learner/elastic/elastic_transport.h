@@ -67,7 +67,8 @@ class ElasticTransport final : public Transport {
   void Send(int to, int kind, std::vector<std::byte> bytes) override;
   std::optional<Message> Poll() override;
   void BeginFarewell() override;
-  // The farewell of workers that do not take it is cut short.
+  // Each worker is told how the job has ended, leaves then, and is waited for; so is, for a moment,
+  // who comes only now. The farewell of workers that do not take it is cut short.
   bool FarewellDone() override;
   bool NotifyOnArrival(Wakeup* wakeup) override;
   bool RefuseAnswer(int from, const std::string& why) override;
@@ -111,6 +112,8 @@ class ElasticTransport final : public Transport {
 
   void Begin();
   void End(const std::vector<std::byte>& how);
+  void TellEnd(int64_t connection);
+  void CloseStrangers();
   void Handle(const Connections::Event& event);
   void Open(int64_t connection, const std::string& where);
   void Take(int64_t connection, Peer* peer, const Frame& frame);
@@ -162,7 +165,7 @@ class ElasticTransport final : public Transport {
   bool waiting_ = false;   // said so
   bool stopping_ = false;  // the job was told to stop: who comes now gets no lease
   bool said_stop_ = false;
-  bool ending_ = false;
+  FrameBody end_;  // how the job has ended, since it has
   int64_t leases_ = 0;
   LeaseCounts counts_;
   // What was written about processes in this second.

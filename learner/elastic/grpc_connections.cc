@@ -134,6 +134,7 @@ class Stream : public Reactor {
       Die("");
       return;
     }
+    heard_ = true;
     frame_.insert(frame_.end(), reinterpret_cast<const std::byte*>(part_.body().data()),
                   reinterpret_cast<const std::byte*>(part_.body().data() + part_.body().size()));
     if (frame_.size() > (trusted_ ? kMostFrameBytes : kPartBytes)) {
@@ -171,6 +172,7 @@ class Stream : public Reactor {
   virtual void Cancel() = 0;
   // All was written, or nothing more can be.
   virtual void EndWriting() = 0;
+  bool heard() const { return heard_; }  // something has come
   virtual void Died() {}
 
   void Read() {
@@ -223,19 +225,61 @@ class Stream : public Reactor {
   EventQueue* const events_;
   bool reading_ = false;
   bool writing_ = false;
+  bool heard_ = false;
   int untaken_ = 0;
   FramePart part_;                // that is being read
   std::vector<std::byte> frame_;  // of which parts were read
   std::deque<FramePart> parts_;   // the first is being written
 };
 
+// Why a TLS handshake failed last, in OpenSSL's words. gRPC tells that to its log alone.
+class HandshakeFailure {
+ public:
+  void Note(const char* message) {
+    const std::lock_guard lock(mutex_);
+    last_ = message;
+  }
+  // Empty if none has failed since the last call.
+  std::string Take() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(last_, "");
+  }
+
+ private:
+  std::mutex mutex_;
+  std::string last_;
+};
+HandshakeFailure handshake_failure;
+
 void LogOfGrpc(gpr_log_func_args* args) {
+  if (std::strstr(args->message, "SSL_ERROR_SSL") != nullptr) {
+    handshake_failure.Note(args->message);
+  }
   spdlog::debug("gRPC: {} ({}:{})", args->message, args->file, args->line);
 }
 
 void UseLog() {
   static std::once_flag once;
   std::call_once(once, [] { gpr_set_log_function(LogOfGrpc); });
+}
+
+// What may be behind an end of the connection that came before the learner had said anything;
+// empty: gRPC's words say all.
+std::string HintOf(const std::string& why, bool tls) {
+  const auto says = [&](const char* text) { return why.find(text) != std::string::npos; };
+  const bool closed = says("Socket closed") || says("Connection reset") || says("Broken pipe");
+  if (!tls) {
+    return closed ? "; it closes connections without TLS, or is no learner" : "";
+  }
+  if (says("certificate verify failed")) {
+    return "; the learner's certificate has expired, or is not signed by those of --tls-ca";
+  }
+  if (says("wrong version number") || says("WRONG_VERSION_NUMBER")) {
+    return "; the learner does not use TLS";
+  }
+  return closed ? "; the learner does not accept this certificate, which its --tls-ca must have "
+                  "signed, or does not use TLS"
+                : "";
 }
 
 bool HasTls(const TlsTexts& tls) { return !tls.certificate.empty(); }
@@ -514,7 +558,10 @@ class GrpcListening final : public Connections {
     const int64_t silent = accepted_then_ - opened_ - silent_;
     if (silent > 0) {
       silent_ += silent;
-      spdlog::warn("{} connections to {} were none of workers", silent, listener_.address().Text());
+      const std::string failure = handshake_failure.Take();
+      spdlog::warn("{} connections to {} were none of workers{}", silent,
+                   listener_.address().Text(),
+                   failure.empty() ? "" : "; the last failed TLS handshake: " + failure);
     }
     accepted_then_ = listener_.accepted();
   }
@@ -537,7 +584,7 @@ class GrpcListening final : public Connections {
 class GrpcJoining final : public Connections {
  public:
   GrpcJoining(const NetAddress& address, const TlsTexts& tls)
-      : text_(address.Text()), stream_(&events_, &context_) {
+      : text_(address.Text()), stream_(HasTls(tls), &events_, &context_) {
     UseLog();
     std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
     if (HasTls(tls)) {
@@ -575,8 +622,8 @@ class GrpcJoining final : public Connections {
  private:
   class ClientStream final : public Stream<grpc::ClientBidiReactor<FramePart, FramePart>> {
    public:
-    ClientStream(EventQueue* events, grpc::ClientContext* context)
-        : Stream(1, true, events), context_(context) {}
+    ClientStream(bool tls, EventQueue* events, grpc::ClientContext* context)
+        : Stream(1, true, events), tls_(tls), context_(context) {}
 
     void Begin() {
       const std::lock_guard lock(mutex_);
@@ -586,7 +633,7 @@ class GrpcJoining final : public Connections {
     }
     void OnDone(const grpc::Status& status) override {
       const std::lock_guard lock(mutex_);
-      Report(status.error_message());
+      Report(status.error_message() + (heard() ? "" : HintOf(status.error_message(), tls_)));
       done_ = true;
       is_done_.notify_all();
     }
@@ -610,6 +657,7 @@ class GrpcJoining final : public Connections {
     }
     void Died() override { this->RemoveHold(); }
 
+    const bool tls_;
     grpc::ClientContext* context_;
     std::condition_variable is_done_;
     bool done_ = false;

@@ -1,5 +1,6 @@
 #include "lopt/base/error.h"
 #include "lopt/learner/elastic/grpc_connections.h"
+#include "lopt/learner/elastic/tls_check.h"
 
 namespace lopt {
 namespace {
@@ -17,5 +18,7 @@ std::string GrpcLibrary() { return ""; }
 std::unique_ptr<Connections> ListenGrpc(const NetAddress&, const TlsTexts&) { FailWithoutGrpc(); }
 
 std::unique_ptr<Connections> JoinGrpc(const NetAddress&, const TlsTexts&) { FailWithoutGrpc(); }
+
+void CheckTls(const TlsTexts&, const TlsFiles&) {}
 
 }  // namespace lopt

@@ -57,12 +57,12 @@ class Visit {
           .body =
               MakeBody(ToWire(JoinRequest{.version = options.version, .token = options.token}))});
   }
-  ~Visit() { connection_->NotifyOnEvent(nullptr); }
+  ~Visit() { Leave(); }
   Visit(const Visit&) = delete;
   Visit& operator=(const Visit&) = delete;
 
-  // Until the connection has ended, or the process is told to stop. Throws Error if the learner
-  // refuses it or the work fails; then the learner knows.
+  // Until the connection has ended, or the process is told to stop; then it is closed. Throws Error
+  // if the learner refuses it or the work fails; then the learner knows.
   void Run() {
     while (!over_) {
       bool active = false;
@@ -82,6 +82,7 @@ class Visit {
         wakeup_.WaitFor(kWorkerSleep);
       }
     }
+    Leave();  // work that is under way still takes a while
   }
 
   bool welcome() const { return welcome_.has_value(); }
@@ -90,6 +91,13 @@ class Visit {
 
  private:
   void Send(Frame frame) { connection_->Send(1, std::move(frame)); }
+
+  void Leave() {
+    if (connection_) {
+      connection_->NotifyOnEvent(nullptr);
+      connection_.reset();
+    }
+  }
 
   void Take(const WorkerEvent& event) {
     if (event.what == WorkerEvent::What::kClosed) {
