@@ -18,6 +18,8 @@ import collections
 import json
 import math
 import operator
+import os
+import stat
 import struct
 import sys
 import typing
@@ -954,6 +956,12 @@ def _resolve(learned_optimizer, source):
 
 def _read_safetensors(path):
     """The float32 tensors by name, and the metadata, of a safetensors file."""
+    # Who opens a named pipe or a device may wait for ever, unless this process has it open already.
+    mode = os.stat(path).st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)
+            or os.fsdecode(path).startswith(("/dev/stdin", "/dev/fd/"))):
+        kind = "a named pipe" if stat.S_ISFIFO(mode) else "a socket or device"
+        raise ValueError(f"{path}: it is {kind}, wanted a file")
     with open(path, "rb") as file:
         content = file.read()
     if len(content) < 8:

@@ -1142,6 +1142,12 @@ class Files(TestCase):
         self.assertError(path, "the file is of another learned optimizer: .*'exp_mult': 0.1",
                          learned_optimizer={"type": "MLPLOpt", "exp_mult": 0.1})
 
+    def test_a_named_pipe_is_an_error_at_once(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            pipe = os.path.join(scratch, "pipe")
+            os.mkfifo(pipe)
+            self.assertError(pipe, "it is a named pipe, wanted a file")
+
     def test_a_damaged_file_is_an_error(self):
         path = self.write()
         content = path.read_bytes()
