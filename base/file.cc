@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "lopt/base/environment.h"
@@ -34,6 +35,20 @@ std::optional<FileStatus> StatusOf(const std::string& path) {
   }
   RequireDone(error, "cannot look at {}", path);
   return status;
+}
+
+// What a name stands for that is neither a file nor a directory, as a noun; empty for those.
+std::string_view SpecialKind(FileKind kind) {
+  switch (kind) {
+    case FileKind::kPipe:
+      return "a named pipe";
+    case FileKind::kSocket:
+      return "a socket";
+    case FileKind::kDevice:
+      return "a device";
+    default:
+      return "";
+  }
 }
 
 // Reads the whole file into `content`, a string or vector of bytes.
@@ -70,6 +85,7 @@ std::string TemporaryName(const std::string& path) {
 OpenFile::OpenFile(const std::string& path, OpenFor how, std::string_view what,
                    std::string_view shown)
     : files_(&Files()), number_(files_->Open(path, how)) {
+  if (number_ == -ENXIO) RequireFile(path, what);
   RequireDone(number_ < 0 ? -number_ : 0, "{} {}", what, shown.empty() ? path : shown);
 }
 
@@ -122,7 +138,7 @@ void WriteFile(const std::string& path, std::span<const std::byte> bytes, Flush 
     Fail("cannot write {}: {}", path, SystemReason(error));
   }
   if (flush == Flush::kToDisk) {
-    SyncDirectory(fs::absolute(path).parent_path());
+    SyncDirectory(fs::path(AbsolutePath(path)).parent_path());
   }
 }
 
@@ -147,16 +163,22 @@ void CutFile(const std::string& path, int64_t bytes) {
   RequireDone(error, "cannot cut {}", path);
 }
 
+void RequireFile(const std::string& path, std::string_view what) {
+  const std::optional<FileStatus> status = StatusOf(path);
+  const std::string_view kind = status ? SpecialKind(status->kind) : "";
+  Require(kind.empty(), "{} {}: it is {}, wanted a file", what, path, kind);
+}
+
 bool Exists(const std::string& path) { return StatusOf(path).has_value(); }
 
 bool IsDirectory(const std::string& path) {
   const std::optional<FileStatus> status = StatusOf(path);
-  return status && status->directory;
+  return status && status->kind == FileKind::kDirectory;
 }
 
 std::optional<int64_t> FileSize(const std::string& path) {
   const std::optional<FileStatus> status = StatusOf(path);
-  return status && !status->directory ? std::optional(status->bytes) : std::nullopt;
+  return status && status->kind == FileKind::kFile ? std::optional(status->bytes) : std::nullopt;
 }
 
 std::vector<std::string> ListDirectory(const std::string& path) {
@@ -183,6 +205,13 @@ void MakeDirectories(const std::string& path) {
 void RenameFile(const std::string& from, const std::string& to) {
   const int error = -Files().Rename(from, to);
   RequireDone(error, "cannot rename {} to {}", from, to);
+}
+
+std::string AbsolutePath(const std::string& path) {
+  std::error_code error;
+  std::string absolute = fs::absolute(path, error);
+  RequireDone(error.value(), "cannot say where {} is, from the working directory", path);
+  return absolute;
 }
 
 void RemoveAll(const std::string& path) {

@@ -18,7 +18,8 @@ namespace lopt {
 // A descriptor of the environment's files, closed at the end.
 class OpenFile {
  public:
-  // Throws Error "<what> <shown, or path>: <reason>" if it cannot be opened.
+  // Throws Error "<what> <shown, or path>: <reason>" if it cannot be opened, or is a named pipe, a
+  // socket or a device.
   OpenFile(const std::string& path, OpenFor how, std::string_view what,
            std::string_view shown = {});
   ~OpenFile();
@@ -57,6 +58,10 @@ void SyncFile(const std::string& path);
 // Leaves the first `bytes` of a file.
 void CutFile(const std::string& path, int64_t bytes);
 
+// Throws Error "<what> <path>: it is a named pipe, wanted a file" for a named pipe, a socket or a
+// device: who opens one may wait for ever. For files that others than this header open.
+void RequireFile(const std::string& path, std::string_view what);
+
 bool Exists(const std::string& path);
 bool IsDirectory(const std::string& path);
 // none if there is no such file.
@@ -66,6 +71,8 @@ std::vector<std::string> ListDirectory(const std::string& path);
 // With those above it, where they are not there.
 void MakeDirectories(const std::string& path);
 void RenameFile(const std::string& from, const std::string& to);
+// From the root on. Throws Error where the working directory has been removed.
+std::string AbsolutePath(const std::string& path);
 // A file, or a directory with all that is in it, if it is there.
 void RemoveAll(const std::string& path);
 

@@ -44,9 +44,26 @@ int FlagsFor(OpenFor what) {
   return O_RDONLY;
 }
 
+// Whether the name stands for a descriptor of this process.
+bool IsOpenHere(std::string_view path) {
+  return path == "/dev/stdin" || path.starts_with("/dev/fd/");
+}
+
+FileKind KindOf(mode_t mode) {
+  if (S_ISDIR(mode)) return FileKind::kDirectory;
+  if (S_ISFIFO(mode)) return FileKind::kPipe;
+  if (S_ISSOCK(mode)) return FileKind::kSocket;
+  return S_ISREG(mode) ? FileKind::kFile : FileKind::kDevice;
+}
+
 class System final : public FileSystem {
  public:
   int Open(const std::string& path, OpenFor what) override {
+    FileStatus status;
+    if (!IsOpenHere(path) && Look(path, &status) == 0 && status.kind != FileKind::kFile &&
+        status.kind != FileKind::kDirectory) {
+      return -ENXIO;
+    }
     return Uninterrupted([&] { return ::open(path.c_str(), FlagsFor(what) | O_CLOEXEC, 0666); });
   }
   int Close(int descriptor) override { return OrError(::close(descriptor)); }
@@ -68,7 +85,7 @@ class System final : public FileSystem {
   int Look(const std::string& path, FileStatus* status) override {
     struct stat system = {};
     if (::stat(path.c_str(), &system) != 0) return -errno;
-    *status = {.directory = S_ISDIR(system.st_mode),
+    *status = {.kind = KindOf(system.st_mode),
                .bytes = system.st_size,
                .links = static_cast<int64_t>(system.st_nlink),
                .changed = static_cast<double>(system.st_mtim.tv_sec) +

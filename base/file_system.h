@@ -8,9 +8,12 @@
 
 namespace lopt {
 
+// What a name stands for; a link for what it leads to.
+enum class FileKind { kFile, kDirectory, kPipe, kSocket, kDevice };
+
 // What the system says of a file or directory.
 struct FileStatus {
-  bool directory = false;
+  FileKind kind = FileKind::kFile;
   int64_t bytes = 0;
   int64_t links = 0;   // names that it has
   double changed = 0;  // seconds since 1970, by the clock of the file system
@@ -37,7 +40,9 @@ class FileSystem {
  public:
   virtual ~FileSystem() = default;
 
-  // A descriptor.
+  // A descriptor. ENXIO for a named pipe, a socket or a device, which another process may keep
+  // waiting for ever; only what this process has open already (/dev/stdin, or /dev/fd/63 of a
+  // shell's <(...)) may be one.
   virtual int Open(const std::string& path, OpenFor what) = 0;
   virtual int Close(int descriptor) = 0;
   // At most so many bytes from that place on (of a pipe: the next), and how many it were.

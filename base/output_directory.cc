@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 void MakeOutputDirectory(const std::string& path) {
   FileSystem& files = Environment::Current().files();
-  fs::path there = fs::absolute(path);
+  fs::path there = AbsolutePath(path);
   if (!there.has_filename()) there = there.parent_path();
   std::vector<fs::path> missing;
   for (; !Exists(there) && there.has_relative_path(); there = there.parent_path()) {

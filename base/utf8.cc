@@ -52,6 +52,29 @@ size_t Utf8Length(std::string_view text) {
   return overlong || surrogate || too_large ? 0 : length;
 }
 
+bool IsUtf8(std::string_view text) {
+  while (!text.empty()) {
+    const size_t length = Utf8Length(text);
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
+std::string Utf8Text(std::string_view text) {
+  std::string written;
+  while (!text.empty()) {
+    const size_t length = Utf8Length(text);
+    if (length > 0) {
+      written += text.substr(0, length);
+    } else {
+      written += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[0]));
+    }
+    text.remove_prefix(std::max<size_t>(length, 1));
+  }
+  return written;
+}
+
 bool IsPlainText(std::string_view text) {
   while (!text.empty()) {
     const size_t length = PlainLength(text);

@@ -9,6 +9,12 @@ namespace lopt {
 // Bytes of the well-formed UTF-8 sequence that `text` begins with; 0 if there is none.
 size_t Utf8Length(std::string_view text);
 
+bool IsUtf8(std::string_view text);
+
+// Text that may be no UTF-8, such as a file's name, for a file that must be: with \xff in place of
+// a byte that is none.
+std::string Utf8Text(std::string_view text);
+
 // Whether all of it is UTF-8 that shows as it is: no control character, nothing that turns the
 // direction of writing or has no width.
 bool IsPlainText(std::string_view text);

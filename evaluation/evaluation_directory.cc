@@ -54,7 +54,7 @@ std::vector<ContenderInfo> InfoOf(const Contenders& contenders) {
 
 StoredEvaluation ReadStoredEvaluation(const std::string& path) {
   const std::string manifest = path + "/manifest.json";
-  Require(fs::exists(manifest), "cannot resume: {} holds no evaluation (there is no {})", path,
+  Require(Exists(manifest), "cannot resume: {} holds no evaluation (there is no {})", path,
           manifest);
   StoredEvaluation stored{
       .config = {}, .contenders = {}, .manifest = ReadRecordFile<EvaluationManifest>(manifest)};
@@ -73,11 +73,11 @@ StoredEvaluation ReadStoredEvaluation(const std::string& path) {
 
 EvaluationDirectory::EvaluationDirectory(std::string path, ExistingEvaluation existing)
     : path_(std::move(path)) {
-  Require(!fs::exists(path_ + "/checkpoints"),
+  Require(!Exists(path_ + "/checkpoints"),
           "{} holds a meta-training run; choose another directory for the evaluation", path_);
   const auto holds_evaluation = [&] {
     return std::ranges::any_of(
-        kOwnFiles, [&](std::string_view file) { return fs::exists(fs::path(path_) / file); });
+        kOwnFiles, [&](std::string_view file) { return Exists(fs::path(path_) / file); });
   };
   Require(existing != ExistingEvaluation::kKeep || holds_evaluation(),
           "cannot resume: {} holds no evaluation", path_);

@@ -13,6 +13,7 @@
 #include <system_error>
 
 #include "lopt/base/error.h"
+#include "lopt/base/file.h"
 
 namespace lopt {
 namespace {
@@ -67,6 +68,7 @@ void AddPlugin(const std::string& path) {
   std::error_code error;
   const std::string file = fs::canonical(path, error);
   Require(!error, "it cannot be opened: {}", error.message());
+  RequireFile(file, "cannot open");
   if (access(file.c_str(), R_OK) != 0) Fail("it cannot be opened: {}", std::strerror(errno));
   if (IsAdded(file)) return;
   const Plugin& plugin = OpenPlugin(file);

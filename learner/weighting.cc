@@ -9,6 +9,7 @@ namespace lopt {
 namespace {
 
 double RunningNorm(double sum, int64_t count) {
+  if (count == 0) return 0;
   return sum / (1 - std::pow(kNormDecay, static_cast<double>(count)));
 }
 

@@ -39,7 +39,8 @@ inline constexpr double kNormDecay = 0.99;
 // it is of another number of estimators.
 Eigen::VectorXd EqualNormMean(std::span<const EstimatorGradient> estimators, NamedArrays* state);
 
-// The N_e of such a state; NaN for an estimator that had no gradient yet. Of an empty one: nothing.
+// The N_e of such a state; 0 for an estimator whose gradients were all zero. Of an empty one:
+// nothing.
 std::vector<double> RunningNorms(const NamedArrays& state);
 
 }  // namespace lopt

@@ -18,6 +18,8 @@ import collections
 import json
 import math
 import operator
+import os
+import stat
 import struct
 import sys
 import typing
@@ -93,10 +95,18 @@ def _chunks(x):
     return [slice(begin, begin + size) for begin in range(0, n, size)]
 
 
+_LARGEST_DENORMAL = 2.0**-126 - 2.0**-149
+
+
+def _flushed(x):
+    """x, float32, with zeros in place of denormal numbers, which lopt's kernels take for zeros."""
+    return torch.nn.functional.hardshrink(x, _LARGEST_DENORMAL)
+
+
 def _mean_squares(x, sizes):
     """x: [k, sum of sizes], tensors side by side. The means of squares of each, [k, tensors]."""
     sums = torch.stack([part.sum(1) for part in (x * x).split(sizes, 1)], 1)
-    return sums / torch.tensor(sizes, device=x.device)
+    return _flushed(sums / torch.tensor(sizes, device=x.device))
 
 
 _SHRINK = 2.0**-80  # what numbers are multiplied by where their squares are beyond float32
@@ -730,7 +740,7 @@ class _OfAnother(_Rule):
             return tensors if self._optimizer.SEES_SHAPES else [x.reshape(-1) for x in tensors]
 
         steps = self._optimizer.steps(seen(params), seen(gradients), *more)
-        return [p - (p - step.view(p.shape)) for p, step in zip(params, steps)]
+        return [_flushed(p - (p - step.view(p.shape))) for p, step in zip(params, steps)]
 
 
 class _OrthogonalSteps(_OfAnother):
@@ -875,7 +885,7 @@ class _LearnedScheduler(_OfAnother):
         square = (squares[:, 0] / sizes).clamp(max=1e30)  # the means are float32
         values = torch.stack([to_last, to_last, to_step, square, square], 1)
         means = torch.stack([state["means"] for state in states]).to(decays)
-        means = (decays * means + (1 - decays) * values).float()
+        means = _flushed((decays * means + (1 - decays) * values).float())
         for state, own in zip(states, means):
             state["means"] = own
         m = (means.to(decays) / (1 - decays ** (t + 1))).unbind(1)
@@ -954,6 +964,12 @@ def _resolve(learned_optimizer, source):
 
 def _read_safetensors(path):
     """The float32 tensors by name, and the metadata, of a safetensors file."""
+    # Who opens a named pipe or a device may wait for ever, unless this process has it open already.
+    mode = os.stat(path).st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)
+            or os.fsdecode(path).startswith(("/dev/stdin", "/dev/fd/"))):
+        kind = "a named pipe" if stat.S_ISFIFO(mode) else "a socket or device"
+        raise ValueError(f"{path}: it is {kind}, wanted a file")
     with open(path, "rb") as file:
         content = file.read()
     if len(content) < 8:
@@ -1507,9 +1523,10 @@ class LearnedOptimizer(torch.optim.Optimizer):
             if not state:
                 state["step"] = 0
                 state.update(_fresh_state(file, value))
+        seen = [_flushed(gradient) for gradient in gradients]
         if device not in self._rules:
             self._rules[device] = file.bind(device)
-        steps = self._rules[device].steps(values, gradients, states, batch.t, group["num_steps"])
+        steps = self._rules[device].steps(values, seen, states, batch.t, group["num_steps"])
         decays = []
         if group["weight_decay"]:
             parts = [group["weight_decay"] / _ADAMW_STEP * _rms(step) for step in steps]

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "lopt/base/error.h"
+#include "lopt/base/file.h"
 
 namespace lopt {
 namespace {
@@ -20,6 +21,7 @@ struct CloseGz {
 }  // namespace
 
 std::vector<uint8_t> ReadGzipHead(const std::string& path, size_t count) {
+  RequireFile(path, "cannot read");
   const std::unique_ptr<gzFile_s, CloseGz> file(gzopen(path.c_str(), "rb"));
   Require(file != nullptr, "{}: cannot be read: {}", path, std::strerror(errno));
   constexpr size_t kPiece = 1 << 20;
@@ -52,7 +54,7 @@ std::vector<uint8_t> ReadGzipFile(const std::string& path, size_t largest) {
 std::string FindFileOrGzipped(const std::string& directory, const std::string& name) {
   const std::string path = (std::filesystem::path(directory) / name).string();
   for (const std::string& candidate : {path, path + ".gz"}) {
-    if (std::filesystem::exists(candidate)) return candidate;
+    if (Exists(candidate)) return candidate;
   }
   return {};
 }

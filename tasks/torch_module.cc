@@ -10,6 +10,7 @@
 
 #include "lopt/base/abi.h"
 #include "lopt/base/error.h"
+#include "lopt/base/file.h"
 #include "lopt/base/isa.h"
 #include "lopt/base/program_files.h"
 
@@ -29,7 +30,7 @@ Search SearchTorchModule() {
   Search search;
   const bool told = std::getenv(kModuleDirectory) != nullptr;
   for (const std::string& directory : TorchModuleDirectories()) {
-    const auto path = std::filesystem::absolute(std::filesystem::path(directory) / kFileName);
+    const std::string path = AbsolutePath(std::filesystem::path(directory) / kFileName);
     std::error_code error;
     if (!std::filesystem::exists(path, error)) continue;
     const std::string why = told ? "" : WhoElseMayChange(path);
@@ -105,6 +106,7 @@ const TorchModule& OpenTorchModule(std::string_view who) {
   if (!path) {
     Fail("{} needs the torch module {}, which is {}", who, kFileName, WhyNoTorchModule());
   }
+  RequireFile(*path, "cannot open the torch module");
   const auto last_error = [] {
     const char* error = dlerror();
     return error != nullptr ? error : "unknown error";

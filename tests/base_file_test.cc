@@ -69,6 +69,41 @@ std::string MessageOf(const auto& call) {
   return "";
 }
 
+TEST_CASE(
+    "A named pipe or device in the place of a file is an error at once that says what it is") {
+  const TemporaryDirectory directory;
+  const std::string pipe = directory / "pipe";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  const std::string link = directory / "link";
+  std::filesystem::create_symlink(pipe, link);
+  for (const std::string& path : {pipe, link}) {
+    const std::string wanted = " " + path + ": it is a named pipe, wanted a file";
+    CHECK(MessageOf([&] { ReadFile(path); }) == "cannot read" + wanted);
+    CHECK(MessageOf([&] { ReadTextFile(path); }) == "cannot read" + wanted);
+    CHECK(MessageOf([&] { SyncFile(path); }) == "cannot open" + wanted);
+    CHECK(MessageOf([&] { RequireFile(path, "cannot load"); }) == "cannot load" + wanted);
+    for (const OpenFor how : {OpenFor::kRead, OpenFor::kReplace, OpenFor::kAppend}) {
+      CHECK(MessageOf([&] { OpenFile(path, how, "cannot use"); }) == "cannot use" + wanted);
+    }
+    CHECK_FALSE(FileSize(path));
+    CHECK_FALSE(IsDirectory(path));
+    CHECK(Exists(path));
+  }
+  CHECK(MessageOf([] { ReadFile("/dev/zero"); }) ==
+        "cannot read /dev/zero: it is a device, wanted a file");
+  CHECK(MessageOf([&] { RequireFile(directory.path(), "cannot load"); }) == "");
+  CHECK(MessageOf([&] { RequireFile(directory / "nothing", "cannot load"); }) == "");
+}
+
+TEST_CASE("A pipe that the process has open is read to its end") {
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  REQUIRE(::write(ends[1], "one two", 7) == 7);
+  ::close(ends[1]);
+  CHECK(ReadTextFile("/dev/fd/" + std::to_string(ends[0])) == "one two");
+  ::close(ends[0]);
+}
+
 TEST_CASE("What was written is read back, whatever the bytes and the size") {
   const TemporaryDirectory directory;
   const std::string path = directory / "bytes";
@@ -89,7 +124,6 @@ TEST_CASE("What was written is read back, whatever the bytes and the size") {
 
 TEST_CASE("A file that does not tell its size is read to its end") {
   CHECK(!ReadTextFile("/proc/self/status").empty());
-  CHECK(ReadTextFile("/dev/null").empty());
 }
 
 TEST_CASE("A new file has the permissions that the umask leaves") {

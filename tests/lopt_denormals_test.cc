@@ -32,7 +32,7 @@ struct Trained {
 
 // Three updates of a tensor that is updated in pieces, and of a small one. A third of the gradients
 // is ordinary, a third denormal, and a third has denormal squares.
-Trained Train(const std::string& optimizer) {
+Trained Train(const std::string& optimizer, float denormal = 1e-39f) {
   const auto learned = OptimizerRegistry().Make(Config::Parse(optimizer, "test"));
   const Layout layout({{"w", {300, 250}}, {"b", {10}}});
   const Eigen::VectorXf theta = learned->InitTheta(KeyFromSeed(0));
@@ -43,7 +43,7 @@ Trained Train(const std::string& optimizer) {
   Normal(KeyFromSeed(1), run.params);
   Normal(KeyFromSeed(2), gradient);
   for (size_t i = 0; i < gradient.size(); ++i) {
-    if (i % 3 == 1) gradient[i] *= 1e-39f;
+    if (i % 3 == 1) gradient[i] *= denormal;
     if (i % 3 == 2) gradient[i] *= 1e-20f;
   }
   rule->InitState({.num_steps = 3}, run.params, run.state);
@@ -70,6 +70,14 @@ TEST_CASE(
     Trained threads;
     pool.Run([&] { threads = Train(optimizer); });
     CHECK(threads == plain);
+  }
+}
+
+TEST_CASE("A denormal number in a gradient does what a zero does") {
+  for (const char* optimizer : kOptimizers) {
+    INFO(optimizer);
+    CHECK(Train(optimizer, 1e-39f) == Train(optimizer, 0));
+    CHECK(Train(optimizer, 1e-44f) == Train(optimizer, 0));
   }
 }
 

@@ -1,7 +1,9 @@
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lopt/base/file.h"
@@ -129,6 +131,136 @@ TEST_CASE("A limit of the size of files is an error that names the file") {
   CHECK(finished.exit_code == 1);
   CHECK(finished.errors.find("cannot write " + directory.path() + "/run/") != std::string::npos);
   CHECK(finished.errors.find("File too large") != std::string::npos);
+}
+
+TEST_CASE("A named pipe in the place of a file that is read is an error that names it") {
+  const TempDirectory directory;
+  const auto path = [&](const std::string& name) { return directory.path() + "/" + name; };
+  REQUIRE(Shell("meta-train --preset smoke --threads 1 --out " + path("run")).exit_code == 0);
+  const auto names_the_pipe = [&](const std::string& words, const std::string& pipe) {
+    INFO(words);
+    const FinishedProcess finished = Shell(words);
+    INFO(finished.errors);
+    CHECK(finished.exit_code == 1);
+    CHECK(finished.errors.find(pipe + ": it is a named pipe, wanted a file") != std::string::npos);
+  };
+  struct Read {
+    std::string file, words;
+  };
+  for (const Read& read :
+       {Read{"metrics.jsonl", "report "}, Read{"throughput.jsonl", "report "},
+        Read{"config.json", "report "},
+        Read{"metrics.jsonl", "meta-train --resume --steps 21 --out "},
+        Read{"windows.bin", "meta-train --resume --steps 21 --out "},
+        Read{"checkpoints/step-00000020/manifest.json", "meta-train --resume --out "}}) {
+    const std::string file = path("run/" + read.file);
+    std::filesystem::rename(file, path("kept"));
+    REQUIRE(::mkfifo(file.c_str(), 0600) == 0);
+    names_the_pipe(read.words + path("run"), file);
+    std::filesystem::rename(path("kept"), file);
+  }
+  const std::string pipe = path("pipe");
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  for (const char* words :
+       {"meta-train ", "train ", "inspect ", "inspect --json ", "import --out /dev/null ",
+        "eval --tasks ", "eval --out /dev/null --theta ", "export --format npz --out /dev/null ",
+        "check --task ", "bench --estimators ", "describe --plugin ",
+        "worker --join 127.0.0.1:1 --token-file "}) {
+    names_the_pipe(words + pipe, pipe);
+  }
+  for (const auto& [format, name] :
+       {std::pair("idx", "train-images-idx3-ubyte"), std::pair("idx", "train-images-idx3-ubyte.gz"),
+        std::pair("cifar10", "data_batch_1.bin"), std::pair("csv", "train.csv"),
+        std::pair("npz", "x.npz")}) {
+    const std::string data = path(std::string("data-") + name);
+    std::filesystem::create_directory(data);
+    const std::string file = data + "/" + name;
+    WriteTextFile(data + "/train-labels-idx1-ubyte", "labels of idx");
+    REQUIRE(::mkfifo(file.c_str(), 0600) == 0);
+    names_the_pipe(std::string("describe --data-dir ") + data +
+                       " --task '{\"type\": \"ImageMLP\", \"data\": \"" + format + "\"}'",
+                   file);
+  }
+  // What a shell has open for the program is no such thing.
+  const FinishedProcess config =
+      RunProcess({"/bin/bash", "-c",
+                  BuildPath("lopt") + " check --config <(echo '{') 2>&1; echo '{' | " +
+                      BuildPath("lopt") + " check --config /dev/stdin 2>&1"});
+  INFO(config.output);
+  CHECK(config.output.find("named pipe") == std::string::npos);
+  CHECK(config.output.find("lopt: /dev/fd/") != std::string::npos);
+  CHECK(config.output.find("lopt: /dev/stdin: line 2") != std::string::npos);
+}
+
+TEST_CASE("A place that cannot be looked at is an error that names it and says why") {
+  const TempDirectory directory;
+  const std::string loop = directory.path() + "/loop";
+  std::filesystem::create_symlink(loop, loop);
+  const std::string reason = ": Too many levels of symbolic links";
+  for (const char* words :
+       {"report ", "inspect ", "eval --out /dev/null --theta ", "check --task ", "meta-train ",
+        "meta-train --preset smoke --out ", "eval --resume --out ", "manual --out "}) {
+    INFO(words);
+    const FinishedProcess finished = Shell(words + loop);
+    INFO(finished.errors);
+    CHECK(finished.exit_code == 1);
+    CHECK(finished.errors.find(loop) != std::string::npos);
+    CHECK(finished.errors.find(reason) != std::string::npos);
+    CHECK(finished.errors.find("filesystem error") == std::string::npos);
+  }
+}
+
+TEST_CASE("Threads that cannot be started are an error, also where a learner listens") {
+  const TempDirectory directory;
+  for (const char* listens : {"", " --listen 127.0.0.1:0 --insecure"}) {
+    for (const int threads : {0, 1, 3, 6}) {
+      if (threads > 0 && *listens == '\0') continue;  // it needs hardly any
+      INFO(listens << ", " << threads);
+      const FinishedProcess finished = RunProcess(
+          {"/bin/sh", "-c",
+           "export LOPT_TEST_THREADS=" + std::to_string(threads) +
+               " LD_PRELOAD=" + BuildPath("tests/few_threads.so") + "; exec '" + BuildPath("lopt") +
+               "' meta-train --preset smoke --threads 2 --overwrite --out " + directory.path() +
+               "/run" + listens});
+      INFO(finished.errors);
+      CHECK(finished.exit_code == 1);
+      CHECK(finished.errors.find("no more threads or processes can be started") !=
+            std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("Names of files that are not UTF-8 are as good as others for every command") {
+  const TempDirectory directory;
+  const std::string place = directory.path() + "/\xff\xc3(";
+  std::filesystem::create_directory(place);
+  const auto good = [&](const std::string& words) {
+    INFO(words);
+    const FinishedProcess finished = Shell(words);
+    INFO(finished.errors);
+    CHECK(finished.exit_code == 0);
+    return finished.output;
+  };
+  const auto in = [&](const std::string& name) { return "'" + place + "/" + name + "' "; };
+  const std::string theta = in("run/theta.safetensors");
+  good("meta-train --preset smoke --threads 1 --out " + in("run"));
+  good("meta-train --resume --steps 22 --out " + in("run"));
+  good("meta-train " + in("run/config.json") + "--steps 2 --threads 1 --out " + in("again"));
+  good("inspect " + theta);
+  good("export " + theta + "--format npz --out " + in("theta.npz"));
+  WriteTextFile(place + "/\xff.json",
+                R"({"tasks": {"bowl": {"task": {"type": "QuadraticTask"}}}})");
+  const std::string eval = "eval --baselines none --steps 2 --seeds 2 --out " + in("eval");
+  const std::string named =
+      eval + "--tasks " + in("\xff.json") + "--theta " + theta + "--theta a=" + theta;
+  good(named);
+  CHECK(ReadTextFile(place + "/eval/manifest.json").find("\\\\xff\\\\xc3(") != std::string::npos);
+  good(named + "--resume");
+  good("report " + in("run") + in("eval") + "--out " + in("page.html"));
+  WriteTextFile(
+      place + "/train.json",
+      R"({"task": {"type": "QuadraticTask"}, "optimizer": {"type": "SGD", "learning_rate": 0.1}, "steps": 3})");
+  good("train " + in("train.json") + "--out " + in("trained"));
 }
 
 TEST_CASE("A reader that has seen enough is no error") {

@@ -1,6 +1,7 @@
 // tools/sweep as a user runs it.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -390,6 +391,11 @@ TEST_CASE("What is wrong in a list is an error that names it") {
   CHECK(error_of(with(good, R"({"preset": 3})")) == start + "eval.preset: wanted a text, got 3");
   const FinishedProcess no_list = Sweep(scratch / "nowhere.json", {});
   CHECK(no_list.errors == "sweep: " + (scratch / "nowhere.json") + ": No such file or directory\n");
+  REQUIRE(::mkfifo((scratch / "pipe").c_str(), 0600) == 0);
+  CHECK(Sweep(scratch / "pipe", {}).errors == "sweep: " + (scratch / "pipe") + ": it is no file\n");
+  WriteTextFile(scratch / "bytes.json", "{\"\xff\": 1}");
+  CHECK(Sweep(scratch / "bytes.json", {}).errors ==
+        "sweep: " + (scratch / "bytes.json") + ": it is not UTF-8: invalid start byte at byte 2\n");
   const FinishedProcess usage = Sweep(list, {"--budget", "soon"});
   CHECK(usage.exit_code == 2);
   CHECK(Has(usage.errors, "wanted seconds, or a number with s, m or h such as 90m, got 'soon'"));

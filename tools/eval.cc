@@ -11,9 +11,11 @@
 #include "lopt/base/arrays.h"
 #include "lopt/base/eigen.h"
 #include "lopt/base/error.h"
+#include "lopt/base/file.h"
 #include "lopt/base/isa.h"
 #include "lopt/base/print.h"
 #include "lopt/base/safetensors.h"
+#include "lopt/base/utf8.h"
 #include "lopt/evaluation/evaluation_directory.h"
 #include "lopt/evaluation/evaluation_run.h"
 #include "lopt/evaluation/presets.h"
@@ -163,12 +165,12 @@ EvalSource ReadEvalSource(const po::variables_map& values) {
 LearnedContender ReadLearned(const std::string& argument, const std::optional<Config>& optimizer,
                              FailedCheck failed_check) {
   const size_t equals = argument.find('=');
-  const bool named = equals != std::string::npos && !fs::exists(argument);
+  const bool named = equals != std::string::npos && !Exists(argument);
   const std::string path = named ? argument.substr(equals + 1) : argument;
   std::string name = fs::path(path).stem().string();
-  if (name == "theta") name = fs::absolute(path).parent_path().filename().string();
+  if (name == "theta") name = fs::path(AbsolutePath(path)).parent_path().filename().string();
   if (named) name = argument.substr(0, equals);
-  return ContenderOf(name, ReadThetaFile(path, optimizer, failed_check), path);
+  return ContenderOf(Utf8Text(name), ReadThetaFile(path, optimizer, failed_check), Utf8Text(path));
 }
 
 // Those of --theta; `path_by_default` without it, or none where that is empty.
@@ -220,7 +222,7 @@ int RunTheReplay(const po::variables_map& values, const EvalSource& source) {
   ArrayFile file;
   file.arrays.Set("loss", Array::Of<float>({replay.steps}, curve.train_loss));
   file.arrays.Merge("param_end/", ArraysFromRow(layout, curve.params));
-  file.metadata = {{"replay", path}, {"theta", learned.source}};
+  file.metadata = {{"replay", Utf8Text(path)}, {"theta", learned.source}};
   WriteArrayFile(source.out_dir + "/replay.safetensors", file);
   PrintOut("Trained {} steps with {} as {} says: the last loss is {:.6g}\n", replay.steps,
            learned.name, path, curve.train_loss.back());

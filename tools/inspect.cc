@@ -212,14 +212,12 @@ struct Found {
 
 Found FilesIn(const std::string& path) {
   Found found;
-  for (const auto& entry : fs::directory_iterator(path)) {
-    const std::string extension = entry.path().extension();
-    if (extension == ".json") found.text_files.push_back(entry.path());
-    if (extension == ".safetensors") found.array_files.push_back(entry.path());
+  for (const std::string& name : ListDirectory(path)) {
+    const std::string file = fs::path(path) / name;
+    if (name.ends_with(".json")) found.text_files.push_back(file);
+    if (name.ends_with(".safetensors")) found.array_files.push_back(file);
   }
   Require(!found.array_files.empty(), "{} holds no .safetensors file", path);
-  std::sort(found.text_files.begin(), found.text_files.end());
-  std::sort(found.array_files.begin(), found.array_files.end());
   return found;
 }
 
@@ -256,7 +254,7 @@ int InspectCommand(const std::vector<std::string>& arguments) {
   }
   Json json = Json::array();
   for (const std::string& path : paths) {
-    const bool directory = fs::is_directory(path);
+    const bool directory = IsDirectory(path);
     if (config) {
       Require(!directory, "inspect: --config is of a file; {} is a directory", path);
       PrintConfig(path);

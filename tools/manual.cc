@@ -88,7 +88,7 @@ int ManualCommand(const std::vector<std::string>& arguments) {
   if (!values) return kExitDone;
   const auto out = TextOption(*values, "out");
   if (!out) throw UsageError("--out DIR is missing");
-  std::filesystem::create_directories(*out);
+  MakeDirectories(*out);
   WriteTextFile(*out + "/lopt.1", ProgramPage(), Flush::kNo);
   for (const Command& command : Commands()) {
     WriteTextFile(fmt::format("{}/lopt-{}.1", *out, command.name), CommandPage(command),

@@ -10,8 +10,10 @@
 
 namespace lopt {
 
-ScratchDirectory::ScratchDirectory(const std::string& purpose)
-    : path_(std::filesystem::temp_directory_path() / fmt::format("lopt-{}-XXXXXX", purpose)) {
+ScratchDirectory::ScratchDirectory(const std::string& purpose) {
+  std::error_code error;
+  path_ = std::filesystem::temp_directory_path(error) / fmt::format("lopt-{}-XXXXXX", purpose);
+  Require(!error, "TMPDIR is no directory: {}", error.message());
   Require(::mkdtemp(path_.data()) != nullptr, "cannot make a directory like {} (TMPDIR)", path_);
 }
 

@@ -1,7 +1,11 @@
 #include "lopt/tools/shell.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
+
+#include "lopt/base/utf8.h"
 
 namespace lopt {
 
@@ -11,6 +15,15 @@ std::string ShellQuoted(const std::string& word) {
            std::string("/._-+:,=").find(c) != std::string::npos;
   });
   if (plain) return word;
+  if (!IsUtf8(word)) {
+    std::string text = "$'";
+    for (const char c : word) {
+      const auto byte = static_cast<unsigned char>(c);
+      const bool as_it_is = byte >= 0x20 && byte < 0x7f && c != '\'' && c != '\\';
+      text += as_it_is ? std::string(1, c) : fmt::format("\\x{:02x}", byte);
+    }
+    return text + "'";
+  }
   std::string text = "'";
   for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return text + "'";

@@ -4,7 +4,7 @@
 
 namespace lopt {
 
-// `word` as a shell reads it back.
+// `word` as a shell reads it back, in UTF-8: one that is none as bash, zsh and ksh read it.
 std::string ShellQuoted(const std::string& word);
 
 }  // namespace lopt

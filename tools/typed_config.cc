@@ -3,17 +3,17 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <filesystem>
 #include <vector>
 
 #include "lopt/base/error.h"
+#include "lopt/base/file.h"
 #include "lopt/base/nearest_name.h"
 
 namespace lopt {
 
 Config ReadTypedConfig(const std::string& option, const std::string& text, const TypeTable& table) {
   if (text.starts_with('{')) return Config::Parse(text, option);
-  if (std::filesystem::exists(text)) return Config::Load(text);
+  if (Exists(text)) return Config::Load(text);
   std::vector<std::string> types;
   for (const TypeEntry& entry : table.entries()) {
     if (entry.type == text) return Config::Parse(fmt::format(R"({{"type": "{}"}})", text), text);

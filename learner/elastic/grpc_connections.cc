@@ -51,6 +51,11 @@ constexpr std::chrono::seconds kCountInterval{10};
 constexpr rlim_t kSpareDescriptors = 64;
 constexpr rlim_t kMostDescriptors = 16384;
 
+// What gRPC and this file start before and while they listen or join: so many threads, and two
+// pools with one for each core, but at most so many.
+constexpr unsigned kThreads = 8;
+constexpr unsigned kMostThreadsOfAPool = 16;
+
 using GrpcClock = std::chrono::steady_clock;
 
 // What has happened, until it is polled.
@@ -280,6 +285,21 @@ std::string HintOf(const std::string& why, bool tls) {
   return closed ? "; the learner does not accept this certificate, which its --tls-ca must have "
                   "signed, or does not use TLS"
                 : "";
+}
+
+// gRPC waits for ever for threads that it could not start, so whether there are enough is tried
+// before. Throws std::system_error as std::thread does if there are not.
+void RequireThreads() {
+  const unsigned cores = std::thread::hardware_concurrency();
+  std::vector<std::jthread> tried(kThreads + 2 * std::min(cores, kMostThreadsOfAPool));
+  for (std::jthread& thread : tried) {
+    thread = std::jthread([](const std::stop_token& stop) {
+      std::condition_variable_any stopped;
+      std::mutex mutex;
+      std::unique_lock lock(mutex);
+      stopped.wait(lock, stop, [] { return false; });
+    });
+  }
 }
 
 bool HasTls(const TlsTexts& tls) { return !tls.certificate.empty(); }
@@ -675,10 +695,12 @@ class GrpcJoining final : public Connections {
 std::string GrpcLibrary() { return "gRPC " + grpc::Version(); }
 
 std::unique_ptr<Connections> ListenGrpc(const NetAddress& address, const TlsTexts& tls) {
+  RequireThreads();
   return std::make_unique<GrpcListening>(address, tls);
 }
 
 std::unique_ptr<Connections> JoinGrpc(const NetAddress& address, const TlsTexts& tls) {
+  RequireThreads();
   return std::make_unique<GrpcJoining>(address, tls);
 }
 

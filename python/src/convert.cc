@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <utility>
 
 #include "lopt/base/error.h"
+#include "lopt/base/file.h"
 #include "lopt/python/src/arrays.h"
 #include "lopt/tools/cores.h"
 
@@ -134,6 +134,20 @@ std::string TypeName(nb::handle value) {
   return nb::cast<std::string>(value.type().attr("__name__"));
 }
 
+nb::object TextObject(std::string_view text) {
+  nb::object object = nb::steal(
+      PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "backslashreplace"));
+  if (!object.is_valid()) throw nb::python_error();
+  return object;
+}
+
+std::string WordOf(nb::handle word) {
+  const nb::object bytes = nb::steal(PyUnicode_EncodeFSDefault(word.ptr()));
+  if (!bytes.is_valid()) throw nb::python_error();
+  const nb::bytes given = nb::borrow<nb::bytes>(bytes);
+  return {given.c_str(), given.size()};
+}
+
 std::string TextOf(nb::handle text, const std::string& what) {
   Require(nb::isinstance<nb::str>(text), "{} must be str, got {}", what, TypeName(text));
   std::string read;
@@ -157,7 +171,7 @@ Config ConfigOf(nb::handle from, const Presets& presets, const std::string& what
   for (const Preset& preset : presets.all()) {
     if (is_text && preset.name == path) return preset.config;
   }
-  if (is_text && !std::filesystem::exists(path)) {
+  if (is_text && !Exists(path)) {
     std::string names;
     for (const Preset& preset : presets.all()) names += (names.empty() ? "" : ", ") + preset.name;
     Fail("{} '{}' is neither a preset nor a file; the presets are {}", what, path, names);

@@ -5,6 +5,7 @@
 #include <Eigen/Core>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "lopt/base/arrays.h"
 #include "lopt/base/config.h"
@@ -27,6 +28,12 @@ Config ConfigOf(nanobind::handle from, const Presets& presets, const std::string
 // A config that is part of another, or of a call: a dict.
 Config ConfigOfDict(nanobind::handle dict, const std::string& what);
 nanobind::object ToPython(const Config& config);
+
+// A str of these bytes, with escapes (\xff) in place of those that are not UTF-8.
+nanobind::object TextObject(std::string_view text);
+
+// A word of a command line, as the bytes that the system gave to Python for it.
+std::string WordOf(nanobind::handle word);
 
 // A text, which is UTF-8.
 std::string TextOf(nanobind::handle text, const std::string& what);

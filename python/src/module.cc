@@ -9,6 +9,7 @@
 
 #include "lopt/base/error.h"
 #include "lopt/python/src/bind.h"
+#include "lopt/python/src/convert.h"
 #include "lopt/python/src/log.h"
 #include "lopt/python/src/long_call.h"
 #include "lopt/tools/build_info.h"
@@ -22,20 +23,29 @@ NB_MODULE(_core, m) {
   m.doc() = "The compiled part of lopt. Use the package lopt, which names what is public.";
   nb::exception<lopt::Error>(m, "Error", PyExc_ValueError).attr("__doc__") =
       "Bad input. The text says who found it, what was wanted, what was got and the valid choices.";
+  // The library's errors may quote files, and these any bytes.
   nb::register_exception_translator(
       [](const std::exception_ptr& thrown, void*) {
+        const auto raise = [](const std::exception& error) {
+          PyErr_SetObject(nb::module_::import_("lopt._core").attr("Error").ptr(),
+                          lopt::python::TextObject(error.what()).ptr());
+        };
         try {
           std::rethrow_exception(thrown);
+        } catch (const lopt::Error& error) {
+          raise(error);
         } catch (const std::filesystem::filesystem_error& error) {
-          PyErr_SetString(nb::module_::import_("lopt._core").attr("Error").ptr(), error.what());
+          raise(error);
         }
       },
       nullptr);
   m.attr("__version__") = lopt::GetBuildInfo().version;
   m.def(
       "run_program",
-      [log = spdlog::default_logger()](const std::vector<std::string>& words,
+      [log = spdlog::default_logger()](const nb::list& given,
                                        std::vector<std::string> own_command) {
+        std::vector<std::string> words;
+        for (const nb::handle word : given) words.push_back(lopt::python::WordOf(word));
         spdlog::set_default_logger(log);
         lopt::SetOwnCommand(std::move(own_command));
         const nb::gil_scoped_release released;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lopt/base/error.h"
+#include "lopt/base/file.h"
 #include "lopt/learner/experiment.h"
 #include "lopt/learner/run/checkpoint.h"
 #include "lopt/learner/run/run_directory.h"
@@ -33,7 +34,7 @@ ThetaFile ThetaOfCheckpoint(const std::string& directory) {
 ThetaFile ThetaOfRun(const RunDirectory& directory, FailedCheck failed_check) {
   const CheckpointStore checkpoints(directory.CheckpointPath(), {});
   const std::vector<int64_t> steps = checkpoints.Steps();
-  if (fs::exists(directory.ThetaPath())) {
+  if (Exists(directory.ThetaPath())) {
     ThetaFile file = ReadThetaFile(directory.ThetaPath(), {}, failed_check);
     if (steps.empty() || steps.back() <= file.meta_steps) return file;
   }
@@ -44,12 +45,12 @@ ThetaFile ThetaOfRun(const RunDirectory& directory, FailedCheck failed_check) {
 
 ThetaFile ReadTheta(const std::string& path, const std::optional<Config>& learned_optimizer,
                     FailedCheck failed_check) {
-  if (!fs::is_directory(path)) return ReadThetaFile(path, learned_optimizer, failed_check);
+  if (!IsDirectory(path)) return ReadThetaFile(path, learned_optimizer, failed_check);
   Require(!learned_optimizer,
           "{} is a directory; its config names the learned optimizer, so none is to be given",
           path);
-  return fs::exists(path + "/learner.safetensors") ? ThetaOfCheckpoint(path)
-                                                   : ThetaOfRun(RunDirectory(path), failed_check);
+  return Exists(path + "/learner.safetensors") ? ThetaOfCheckpoint(path)
+                                               : ThetaOfRun(RunDirectory(path), failed_check);
 }
 
 std::optional<Config> OptimizerOf(nb::handle learned_optimizer) {

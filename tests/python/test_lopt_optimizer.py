@@ -340,6 +340,49 @@ class ExtremeInputs(TestCase):
         self.assertEqual([optimizer.state[p]["step"] for p in params], [2, 2])
 
 
+class DenormalNumbers(TestCase):
+    """lopt's kernels take denormal numbers for zeros (tests/lopt_denormals_test.cc)."""
+
+    KINDS = ({"type": "LearnableSGDM", "learning_rate": 1000.0}, {"type": "LearnableAdam"}, MLP,
+             {"type": "MLPLOpt", "normalizer_epsilon": 1e-37}, {"type": "AdafacMLPLOpt"},
+             {"type": "Celo2"}, *OF_OTHERS)
+
+    def train(self, theta, begin, gradients):
+        """The parameters and the optimizer after steps with these gradients."""
+        params = [torch.nn.Parameter(p.clone()) for p in begin]
+        optimizer = LearnedOptimizer(params, theta, num_steps=len(gradients))
+        for own in gradients:
+            for p, gradient in zip(params, own):
+                p.grad = gradient.clone()
+            optimizer.step()
+        return params, optimizer
+
+    def test_denormal_gradients_do_what_zeros_do(self):
+        generator = torch.Generator().manual_seed(0)
+        shapes = [(40,), (6, 10)]
+        begin = [torch.randn(shape, generator=generator) for shape in shapes]
+        ordinary = [[torch.randn(shape, generator=generator) for shape in shapes] for _ in range(4)]
+        for options in self.KINDS:
+            theta = self.theta(**options)
+            for first in (0, 2):  # the first steps have ordinary gradients
+                def trained(scale):
+                    return self.train(theta, begin, [
+                        [g * scale if t >= first else g for g in own]
+                        for t, own in enumerate(ordinary)])[0]
+
+                wanted = trained(0.0)
+                for scale in (1e-45, 1e-42, 1e-39):
+                    for got, p in zip(trained(scale), wanted):
+                        self.assertTrue(torch.equal(got, p), (options, first, scale))
+
+    def test_squares_that_are_denormal_are_zeros(self):
+        g = [[torch.full((6, 10), 1e-21)]] * 3
+        (p,), optimizer = self.train(self.theta(**OF_OTHERS[0]), [torch.ones(6, 10)], g)
+        self.assertEqual(optimizer.state[p]["means"][3:].tolist(), [0, 0])
+        (p,), _ = self.train(self.theta(**MLP), [torch.zeros(6, 10)], g)  # relative_step
+        self.assertEqual(p.count_nonzero(), 0)
+
+
 class OfOthers(TestCase):
     def file(self, options, **changed):
         """A ThetaFile of the learning rate 2 and a network of zeros, but for these tensors."""
@@ -1141,6 +1184,12 @@ class Files(TestCase):
         ThetaFile(path, {"type": "MLPLOpt", "hidden_layers": 2})
         self.assertError(path, "the file is of another learned optimizer: .*'exp_mult': 0.1",
                          learned_optimizer={"type": "MLPLOpt", "exp_mult": 0.1})
+
+    def test_a_named_pipe_is_an_error_at_once(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            pipe = os.path.join(scratch, "pipe")
+            os.mkfifo(pipe)
+            self.assertError(pipe, "it is a named pipe, wanted a file")
 
     def test_a_damaged_file_is_an_error(self):
         path = self.write()

@@ -56,6 +56,27 @@ class Names(unittest.TestCase):
 
 
 class Program(unittest.TestCase):
+    def test_names_of_files_and_what_files_say_may_be_any_bytes(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            out = os.path.join(os.fsencode(scratch), b"\xff")
+            words = [sys.executable, "-m", "lopt", "meta-train", "--preset", "smoke", "--steps", "1"]
+            subprocess.run([*words, b"--out", out], check=True, capture_output=True)
+            self.assertTrue(os.path.exists(os.path.join(out, b"theta.safetensors")))
+            config = pathlib.Path(scratch) / "config.json"
+            config.write_bytes(b'{"seed": "\xff"}')
+            with self.assertRaises(lopt.Error) as caught:
+                lopt.load_config(config)
+            self.assertIn(f"{config}: ", str(caught.exception))
+            self.assertIn("\\xff", str(caught.exception))
+
+    def test_a_place_that_cannot_be_looked_at_is_an_error_that_names_it(self):
+        long = "x" * 300
+        reason = f"cannot look at {long}: File name too long"
+        for function in (lopt.Theta.read, lopt.report, lopt.load_config):
+            with self.assertRaises(lopt.Error) as caught:
+                function(long)
+            self.assertIn(reason, str(caught.exception))
+
     def test_the_package_is_the_program(self):
         self.assertIn(f"lopt {lopt.__version__}", run("-m", "lopt", "version").stdout)
         wrong = run("-m", "lopt", "versio")

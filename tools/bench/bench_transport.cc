@@ -14,7 +14,6 @@
 #include <chrono>
 #include <cstdio>
 #include <exception>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <thread>
@@ -22,6 +21,7 @@
 #include <vector>
 
 #include "lopt/base/eigen.h"
+#include "lopt/base/file.h"
 #include "lopt/base/print.h"
 #include "lopt/estimators/registry.h"
 #include "lopt/learner/elastic/grpc_connections.h"
@@ -225,9 +225,8 @@ int Run(int argc, char** argv, Transport* transport) {
         transport->size(), workers, theta, static_cast<double>(updates) / result.seconds,
         1e6 * LearnerSeconds(config, transport->size()));
     if (!out_dir.empty()) {
-      const auto bytes = std::filesystem::file_size(out_dir + "/metrics.jsonl");
-      lopt::PrintOut("  metrics.jsonl: {} bytes per update\n",
-                     bytes / static_cast<uint64_t>(updates));
+      const int64_t bytes = FileSize(out_dir + "/metrics.jsonl").value_or(0);
+      lopt::PrintOut("  metrics.jsonl: {} bytes per update\n", bytes / updates);
     }
   }
   return 0;

@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "lopt/base/error.h"
+#include "lopt/base/file.h"
 
 namespace lopt {
 
@@ -39,6 +40,7 @@ void AppendRestartLog(const std::string& out_dir, const FailedAttempt& attempt) 
   const std::string path = LogPath(out_dir);
   std::error_code error;
   std::filesystem::create_directories(out_dir, error);
+  RequireFile(path, "cannot write");
   std::ofstream file(path, std::ios::app);
   file << line.dump() + "\n" << std::flush;
   Require(file.good(), "cannot write to {}: {}", path, SystemReason(errno));

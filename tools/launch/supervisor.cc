@@ -77,7 +77,8 @@ class OwnRun {
   using Identity = std::array<int64_t, 4>;
   std::optional<Identity> Manifest() const {
     // Opened, so that a network file system asks its server.
-    const int descriptor = ::open(directory_.ManifestPath().c_str(), O_RDONLY | O_CLOEXEC);
+    const int descriptor =
+        ::open(directory_.ManifestPath().c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     struct stat file = {};
     const bool there = ::fstat(descriptor, &file) == 0;
     ::close(descriptor);

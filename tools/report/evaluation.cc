@@ -403,7 +403,7 @@ EvaluationRecord ReadEvaluation(const std::string& path, const std::string& labe
   EvaluationRecord evaluation{.path = path, .label = label};
   evaluation.manifest =
       ReadManifestFile<EvaluationManifest>(path + "/manifest.json", &evaluation.damage);
-  if (std::filesystem::exists(path + "/config.json")) {
+  if (Exists(path + "/config.json")) {
     evaluation.config = ReadTextFile(path + "/config.json");
   } else {
     evaluation.damage.push_back(path + "/config.json is missing: what was evaluated is unknown");

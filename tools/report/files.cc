@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -107,7 +106,7 @@ class LineReader : public nlohmann::json_sax<Json> {
 
 MetricsFile ReadMetricsFile(const std::string& path) {
   MetricsFile file;
-  if (!std::filesystem::exists(path)) {
+  if (!Exists(path)) {
     file.damage.push_back(path + " is missing");
     return file;
   }

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <cstdint>
-#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "lopt/base/error.h"
+#include "lopt/base/file.h"
 #include "lopt/base/record.h"
 
 namespace lopt {
@@ -38,7 +38,7 @@ MetricsFile ReadMetricsFile(const std::string& path);
 template <class Manifest>
 std::optional<Manifest> ReadManifestFile(const std::string& path,
                                          std::vector<std::string>* damage) {
-  if (!std::filesystem::exists(path)) return std::nullopt;
+  if (!Exists(path)) return std::nullopt;
   try {
     return ReadRecordFile<Manifest>(path);
   } catch (const Error& error) {

@@ -40,15 +40,15 @@ constexpr const char* kReportExamples =
 enum class DirectoryKind { kRun, kEvaluation, kEstimators };
 
 DirectoryKind KindOf(const std::string& directory) {
-  Require(fs::exists(directory), "there is no directory {}", directory);
-  Require(fs::is_directory(directory), "{} is not a directory", directory);
-  const auto has = [&](const char* file) { return fs::exists(directory + "/" + file); };
+  Require(Exists(directory), "there is no directory {}", directory);
+  Require(IsDirectory(directory), "{} is not a directory", directory);
+  const auto has = [&](const char* file) { return Exists(directory + "/" + file); };
   if (has("results.jsonl")) return DirectoryKind::kEvaluation;
   if (has(kEstimatorBenchFile)) return DirectoryKind::kEstimators;
   Require(has("metrics.jsonl") || has("manifest.json"),
           "{} {}: it holds neither a meta-training run (manifest.json, metrics.jsonl) nor an "
           "evaluation (results.jsonl) nor a bench of estimators (estimators.json)",
-          directory, fs::is_empty(directory) ? "is empty" : "cannot be reported");
+          directory, ListDirectory(directory).empty() ? "is empty" : "cannot be reported");
   return DirectoryKind::kRun;
 }
 
@@ -56,7 +56,7 @@ DirectoryKind KindOf(const std::string& directory) {
 std::vector<std::string> Labels(const std::vector<std::string>& directories) {
   std::vector<std::string> names;
   for (const std::string& directory : directories) {
-    const fs::path path = fs::absolute(directory).lexically_normal();
+    const fs::path path = fs::path(AbsolutePath(directory)).lexically_normal();
     names.push_back(path.has_filename() ? path.filename() : path.parent_path().filename());
   }
   std::vector<std::string> labels = names;

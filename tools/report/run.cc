@@ -392,14 +392,14 @@ RunRecord ReadRun(const std::string& path, const std::string& label) {
   if (!run.manifest && run.damage.empty()) {
     run.damage.push_back(path + "/manifest.json is missing: status, version and seed are unknown");
   }
-  if (std::filesystem::exists(path + "/config.json")) {
+  if (Exists(path + "/config.json")) {
     run.config = ReadTextFile(path + "/config.json");
   } else {
     run.damage.push_back(path + "/config.json is missing: how to reproduce the run is unknown");
   }
   run.metrics = ReadMetricsFile(path + "/metrics.jsonl");
   run.damage.insert(run.damage.end(), run.metrics.damage.begin(), run.metrics.damage.end());
-  if (std::filesystem::exists(path + "/throughput.jsonl")) {
+  if (Exists(path + "/throughput.jsonl")) {
     run.throughput = ReadMetricsFile(path + "/throughput.jsonl");
     run.damage.insert(run.damage.end(), run.throughput.damage.begin(), run.throughput.damage.end());
   }

@@ -155,7 +155,7 @@ int Disk::Cut(const std::string& path, int64_t bytes) {
 int Disk::Look(const std::string& path, FileStatus* status) {
   const NodePtr node = Find(path);
   if (!node) return -ENOENT;
-  *status = {.directory = node->directory,
+  *status = {.kind = node->directory ? FileKind::kDirectory : FileKind::kFile,
              .bytes = std::ssize(node->bytes),
              .links = node->links,
              .changed = node->changed};
