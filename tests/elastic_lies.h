@@ -146,7 +146,7 @@ inline std::vector<ElasticLie> ElasticLies() {
        "is damaged: 'host' is to have "},
       {"no hello", bytes(FrameType::kJoin, {}), "is damaged: it ends in "},
       {"protocol", join([](JoinRequest* request) { request->protocol = 0; }),
-       "it speaks protocol 0, the learner protocol 1"},
+       "it speaks protocol 0, the learner protocol 2"},
       {"version", join([](JoinRequest* request) { request->version = "older"; }),
        "it runs another version of the program than the learner"},
       {"token", join([](JoinRequest* request) { request->token = "a guess"; }), " token"},

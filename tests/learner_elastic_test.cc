@@ -64,6 +64,8 @@ class FakeConnections final : public Connections {
     events_.push_back({.what = What::kOpened, .connection = number, .peer = "here"});
   }
 
+  // Answers to the learner move in so many parts.
+  void SetParts(int64_t parts) { parts_ = parts; }
   // What processes say that come from now on.
   void UseToken(const std::string& token) { token_ = token; }
   // Where the last text goes with which the learner has refused a process.
@@ -87,6 +89,10 @@ class FakeConnections final : public Connections {
 
   std::string Description() const override { return "fake"; }
   void Trust(int64_t) override {}
+  int64_t Arrived(int64_t connection) override {
+    const auto process = processes_.find(connection);
+    return process == processes_.end() ? 0 : process->second->arrived;
+  }
   bool Idle() const override { return processes_.empty(); }
   void NotifyOnEvent(Wakeup* wakeup) override { wakeup_ = wakeup; }
 
@@ -129,6 +135,7 @@ class FakeConnections final : public Connections {
     std::deque<Frame> up;    // to the learner
     Mangle mangle;
     bool silent = false;
+    int64_t arrived = 0;  // parts of answers
     std::unique_ptr<WorkerSession> session;
   };
 
@@ -167,6 +174,7 @@ class FakeConnections final : public Connections {
       }
       Handle(&process, frame);
     } else if (!process.up.empty() && !process.silent) {
+      if (process.up.front().type == FrameType::kAnswer && ++process.arrived % parts_ != 0) return;
       Frame frame = std::move(process.up.front());
       process.up.pop_front();
       if (process.mangle) process.mangle(&frame);
@@ -206,6 +214,7 @@ class FakeConnections final : public Connections {
   std::set<int64_t> closed_;
   int64_t joined_ = 0;
   int64_t died_ = 0;
+  int64_t parts_ = 1;
   int64_t looks_ = 0;
   bool ended_ = false;
   std::string token_;
@@ -331,6 +340,26 @@ TEST_CASE("A process that is silent loses its leases") {
   };
   const ElasticRun run = RunElastic(config, std::move(connections), 2, options);
   CHECK_EQ(run.result.learner.theta, RunMetaTraining(config, {}).learner.theta);
+}
+
+TEST_CASE("An answer that takes longer than all timeouts arrives, as long as some of it does") {
+  MetaTrainConfig config = Gathered(SmallExperiment(2, 4));
+  config.worker_timeout_seconds = 1;
+  config.progress_timeout_seconds = 2;
+  const Experiment shared(config, nullptr);
+  auto connections = std::make_unique<FakeConnections>(&shared, 5, Chances{});
+  connections->Join();
+  connections->SetParts(1500);
+  FakeConnections* const fake = connections.get();
+  MetaTrainerOptions options;
+  std::vector<double> seconds;
+  options.on_step = [&](const MetaTrainProgress&) {
+    seconds.push_back(SecondsOf(fake->now()));
+    CHECK(fake->closed().empty());
+  };
+  const ElasticRun run = RunElastic(config, std::move(connections), 2, options);
+  CHECK_EQ(run.result.learner.theta, RunMetaTraining(config, {}).learner.theta);
+  CHECK_GT(seconds[1] - seconds[0], 4);
 }
 
 TEST_CASE("A process that gives signs of life, or of progress, and no answer loses its leases") {

@@ -140,8 +140,9 @@ class Job {
     const size_t at = text.find(mark) + mark.size();
     port_ = text.substr(at, text.find_first_not_of("0123456789", at) - at);
   }
-  std::unique_ptr<Child> Worker(const Words& more = {}) {
-    Words words = {kLopt, "worker", "--join", address(), "--threads", "1"};
+  std::unique_ptr<Child> Worker(const Words& more = {}) { return WorkerAt(address(), more); }
+  std::unique_ptr<Child> WorkerAt(const std::string& at, const Words& more = {}) {
+    Words words = {kLopt, "worker", "--join", at, "--threads", "1"};
     words.insert(words.end(), more.begin(), more.end());
     return std::make_unique<Child>(words, scratch_ / ("w" + std::to_string(++workers_) + ".txt"));
   }
@@ -272,6 +273,7 @@ class LyingConnection final : public Connections {
     connection_->Send(connection, std::move(frame));
   }
   void Trust(int64_t connection) override { connection_->Trust(connection); }
+  int64_t Arrived(int64_t connection) override { return connection_->Arrived(connection); }
   void Close(int64_t connection) override { connection_->Close(connection); }
   bool Idle() const override { return connection_->Idle(); }
   void NotifyOnEvent(Wakeup* wakeup) override { connection_->NotifyOnEvent(wakeup); }
@@ -602,6 +604,97 @@ TEST_CASE("Certificates and keys that cannot work are errors that name the file 
   ::chmod((job / "worker.pem").c_str(), 0600);
   CHECK_EQ(error(join, "worker.pem", "worker.pem", "ca.pem"),
            "lopt: " + here + "worker.pem holds no private key without a password (PEM)\n");
+}
+
+// Passes on what comes to a port of its own, at most so many bytes a second and connection in each
+// direction.
+class SlowLink {
+ public:
+  SlowLink(const std::string& to, double bytes_per_second) : to_(to), rate_(bytes_per_second) {
+    listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    SetBuffers(listener_);
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof at;
+    CHECK_EQ(::bind(listener_, reinterpret_cast<const sockaddr*>(&at), size), 0);
+    CHECK_EQ(::listen(listener_, 16), 0);
+    CHECK_EQ(::getsockname(listener_, reinterpret_cast<sockaddr*>(&at), &size), 0);
+    address_ = "127.0.0.1:" + std::to_string(ntohs(at.sin_port));
+    accepting_ = std::thread([this] { Accept(); });
+  }
+  ~SlowLink() {
+    ::shutdown(listener_, SHUT_RDWR);
+    accepting_.join();
+    for (const int end : ends_) ::shutdown(end, SHUT_RDWR);
+    for (std::thread& pump : pumps_) pump.join();
+    for (const int end : ends_) ::close(end);
+    ::close(listener_);
+  }
+  SlowLink(const SlowLink&) = delete;
+  SlowLink& operator=(const SlowLink&) = delete;
+
+  const std::string& address() const { return address_; }
+
+ private:
+  static void SetBuffers(int end) {
+    const int bytes = 32 << 10;
+    ::setsockopt(end, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
+    ::setsockopt(end, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
+  }
+  void Accept() {
+    for (;;) {
+      const int from = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+      if (from < 0) return;
+      const int to = Say(to_, "");
+      SetBuffers(to);
+      ends_.insert(ends_.end(), {from, to});
+      pumps_.emplace_back([this, from, to] { Pump(from, to); });
+      pumps_.emplace_back([this, from, to] { Pump(to, from); });
+    }
+  }
+  void Pump(int from, int to) const {
+    std::vector<char> bytes(8 << 10);
+    for (;;) {
+      const ssize_t got = ::recv(from, bytes.data(), bytes.size(), 0);
+      if (got <= 0) break;
+      std::this_thread::sleep_for(std::chrono::duration<double>(static_cast<double>(got) / rate_));
+      for (ssize_t sent = 0; sent < got;) {
+        const ssize_t now =
+            ::send(to, bytes.data() + sent, static_cast<size_t>(got - sent), MSG_NOSIGNAL);
+        if (now <= 0) break;
+        sent += now;
+      }
+    }
+    ::shutdown(to, SHUT_WR);
+  }
+
+  std::string to_;
+  double rate_;
+  int listener_ = -1;
+  std::string address_;
+  std::vector<int> ends_;
+  std::vector<std::thread> pumps_;
+  std::thread accepting_;
+};
+
+TEST_CASE("A link that is slower than states and timeout makes progress" *
+          doctest::test_suite("nightly")) {
+  MetaTrainConfig config = Endless(SmallExperiment(1));
+  config.estimators = {config.estimators[0].With("task.dim", "3000").With("num_tasks", "4")};
+  config.worker_timeout_seconds = 0.5;
+  config.progress_timeout_seconds = 1;
+  Job job(config);
+  job.Listen({});
+  const SlowLink link(job.address(), 400e3);
+  auto first = job.WorkerAt(link.address());
+  job.WaitForMore(10);  // with states to the learner
+  first->Kill(SIGKILL);
+  first->Wait();
+  const auto second = job.WorkerAt(link.address());
+  job.WaitForMore(10);  // with states to the worker
+  CHECK_MESSAGE(!job.learner().Said(" is dropped"), job.learner().Output());
+  CHECK_MESSAGE(!second->Said("no learner"), second->Output());
 }
 
 // Killed and late ones have others in their place all the time, until the learner has ended.

@@ -29,12 +29,16 @@ class Connections {
   // "gRPC 1.51.1 on 127.0.0.1:4711", for the log.
   virtual std::string Description() const = 0;
   // The next that has happened. A connection's frames come complete and in the order sent, between
-  // its kOpened and its kClosed, which is its last.
+  // its kOpened and its kClosed, which is its last; but signs of life and last words may overtake
+  // others, and what they overtake at the end does not come (learner/elastic/frame_parts.h).
   virtual std::optional<Event> Poll() = 0;
-  // Frames arrive in the order sent, if the connection lives; else nothing comes of it.
+  // The frame arrives if the connection lives; else nothing comes of it.
   virtual void Send(int64_t connection, Frame frame) = 0;
   // From now on its frames may be larger than those of a stranger: 64 KiB.
   virtual void Trust(int64_t connection) = 0;
+  // Another number whenever more has come of a frame of it that is not complete yet: a long one on
+  // a slow link.
+  virtual int64_t Arrived(int64_t connection) = 0;
   // Ends the connection once what was sent has left. Nothing more comes of it.
   virtual void Close(int64_t connection) = 0;
   // Whether no connection is open and what was sent has left.

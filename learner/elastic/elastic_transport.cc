@@ -571,6 +571,7 @@ void ElasticTransport::Tend() {
       }
     }
   }
+  NoteArrived(now);
   for (const auto& [connection, why] : FindSilent(now, away)) {
     Drop(connection, why);
   }
@@ -579,6 +580,15 @@ void ElasticTransport::Tend() {
     Drop(connection, why);
   }
   CheckWaiting();
+}
+
+void ElasticTransport::NoteArrived(TimePoint now) {
+  for (auto& [connection, peer] : peers_) {
+    const int64_t arrived = peer.joined ? connections_->Arrived(connection) : 0;
+    if (std::exchange(peer.arrived, arrived) != arrived) {
+      peer.heard = peer.progressed = now;
+    }
+  }
 }
 
 std::vector<std::pair<int64_t, std::string>> ElasticTransport::FindSilent(TimePoint now,

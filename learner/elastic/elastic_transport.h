@@ -94,6 +94,7 @@ class ElasticTransport final : public Transport {
     int64_t threads = 1;
     FrameBody told = {};  // the body of the last kTell
     TimePoint answered = {};
+    int64_t arrived = 0;   // of Connections
     int64_t progress = 0;  // as its last kPulse said
     TimePoint progressed = {};
   };
@@ -144,6 +145,8 @@ class ElasticTransport final : public Transport {
   void TellAll(Rank* rank);
   void Tend();
   void CheckStop();
+  // Of frames that are on their way; more of them is a sign of life, and of progress.
+  void NoteArrived(TimePoint now);
   // The connections whose time is over, and why, as it is after `away` seconds without a look.
   std::vector<std::pair<int64_t, std::string>> FindSilent(TimePoint now, double away);
   std::vector<std::pair<int64_t, std::string>> FindOverdue(TimePoint now, double away);

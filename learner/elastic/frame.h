@@ -13,8 +13,8 @@ namespace lopt {
 
 // What travels between an elastic learner and its workers.
 
-// Changes with anything below, in learner/job/messages.h or in elastic.proto.
-inline constexpr int64_t kElasticProtocol = 1;
+// Changes with anything below, in frame_parts.h, learner/job/messages.h or elastic.proto.
+inline constexpr int64_t kElasticProtocol = 2;
 
 enum class FrameType : int {
   kJoin = 1,      // worker to learner, first: JoinRequest

@@ -24,12 +24,14 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <utility>
 
 #include "learner/elastic/elastic.grpc.pb.h"
 #include "lopt/base/error.h"
 #include "lopt/base/platform.h"
+#include "lopt/learner/elastic/frame_parts.h"
 
 namespace lopt {
 namespace {
@@ -37,8 +39,6 @@ namespace {
 using wire::FramePart;
 using EventOf = Connections::Event;
 
-// A frame travels in parts, so that a stranger's can be refused before much of it is here.
-constexpr size_t kPartBytes = 60 << 10;
 constexpr int kMostPartBytes = 64 << 10;
 constexpr size_t kMostFrameBytes = size_t{1} << 30;
 // Of a connection, frames that nobody has taken: then no more are read.
@@ -101,23 +101,16 @@ class Stream : public Reactor {
     if (dead_ || closing_) {
       return;
     }
-    const std::vector<std::byte>& bytes = BytesOf(frame);
-    size_t at = 0;
-    do {
-      const size_t size = std::min(kPartBytes, bytes.size() - at);
-      FramePart& part = parts_.emplace_back();
-      part.set_type(static_cast<int>(frame.type));
-      part.set_lease(frame.lease);
-      part.set_kind(frame.kind);
-      part.set_body(bytes.data() + at, size);
-      at += size;
-      part.set_goes_on(at < bytes.size());
-    } while (at < bytes.size());
+    out_.Add(frame);
     Write();
   }
   void Trust() {
     const std::lock_guard lock(mutex_);
     trusted_ = true;
+  }
+  int64_t Arrived() {
+    const std::lock_guard lock(mutex_);
+    return in_.parts();
   }
   // One of its frames was taken.
   void Took() {
@@ -140,30 +133,20 @@ class Stream : public Reactor {
       return;
     }
     heard_ = true;
-    frame_.insert(frame_.end(), reinterpret_cast<const std::byte*>(part_.body().data()),
-                  reinterpret_cast<const std::byte*>(part_.body().data() + part_.body().size()));
-    if (frame_.size() > (trusted_ ? kMostFrameBytes : kPartBytes)) {
-      Die("it sent a frame that is too long");
+    try {
+      if (!reported_) {
+        TakePart();
+      }
+    } catch (const std::exception& error) {
+      Die(error.what());
       Cancel();
       return;
-    }
-    if (!part_.goes_on() && !reported_) {
-      ++untaken_;
-      events_->Put({.what = EventOf::What::kFrame,
-                    .connection = number_,
-                    .frame = {.type = static_cast<FrameType>(part_.type()),
-                              .lease = part_.lease(),
-                              .kind = part_.kind(),
-                              .body = MakeBody(std::exchange(frame_, {}))}});
-    } else if (reported_) {
-      frame_.clear();
     }
     Read();
   }
   void OnWriteDone(bool ok) final {
     const std::lock_guard lock(mutex_);
     writing_ = false;
-    parts_.pop_front();
     if (!ok) {
       Die("");
       return;
@@ -186,14 +169,33 @@ class Stream : public Reactor {
       this->StartRead(&part_);
     }
   }
+  void TakePart() {
+    std::optional<Frame> frame = in_.Add({.type = static_cast<FrameType>(part_.type()),
+                                          .lease = part_.lease(),
+                                          .kind = part_.kind(),
+                                          .body = std::as_bytes(std::span(part_.body())),
+                                          .goes_on = part_.goes_on()},
+                                         trusted_ ? kMostFrameBytes : kPartBytes);
+    if (frame) {
+      ++untaken_;
+      events_->Put(
+          {.what = EventOf::What::kFrame, .connection = number_, .frame = std::move(*frame)});
+    }
+  }
   void Write() {
-    if (!writing_ && !dead_ && !parts_.empty()) {
+    if (!writing_ && !dead_ && !out_.Empty()) {
       writing_ = true;
-      this->StartWrite(&parts_.front());
+      const FramePiece part = out_.Next();
+      written_.set_type(static_cast<int>(part.type));
+      written_.set_lease(part.lease);
+      written_.set_kind(part.kind);
+      written_.set_body(part.body.data(), part.body.size());
+      written_.set_goes_on(part.goes_on);
+      this->StartWrite(&written_);
     }
   }
   void EndIfWritten() {
-    if (!ended_ && !writing_ && (dead_ || (closing_ && parts_.empty()))) {
+    if (!ended_ && !writing_ && (dead_ || (closing_ && out_.Empty()))) {
       ended_ = true;
       EndWriting();
     }
@@ -232,9 +234,10 @@ class Stream : public Reactor {
   bool writing_ = false;
   bool heard_ = false;
   int untaken_ = 0;
-  FramePart part_;                // that is being read
-  std::vector<std::byte> frame_;  // of which parts were read
-  std::deque<FramePart> parts_;   // the first is being written
+  FramePart part_;  // that is being read
+  FrameJoiner in_;
+  FramePart written_;  // that is being written
+  FrameSplitter out_;
 };
 
 // Why a TLS handshake failed last, in OpenSSL's words. gRPC tells that to its log alone.
@@ -465,6 +468,11 @@ class GrpcListening final : public Connections {
   void Trust(int64_t connection) override {
     With(connection, [](ServerStream* stream) { stream->Trust(); });
   }
+  int64_t Arrived(int64_t connection) override {
+    int64_t arrived = 0;
+    With(connection, [&](ServerStream* stream) { arrived = stream->Arrived(); });
+    return arrived;
+  }
   void Close(int64_t connection) override {
     With(connection, [&](ServerStream* stream) {
       stream->Close();
@@ -635,6 +643,7 @@ class GrpcJoining final : public Connections {
   }
   void Send(int64_t /*connection*/, Frame frame) override { stream_.Send(frame); }
   void Trust(int64_t /*connection*/) override {}
+  int64_t Arrived(int64_t /*connection*/) override { return stream_.Arrived(); }
   void Close(int64_t /*connection*/) override { stream_.Close(); }
   bool Idle() const override { return stream_.done(); }
   void NotifyOnEvent(Wakeup* wakeup) override { events_.Notify(wakeup); }

@@ -29,6 +29,7 @@ constexpr std::chrono::milliseconds kWorkerSleep{20};
 constexpr std::chrono::milliseconds kBetweenCalls{200};
 constexpr std::chrono::seconds kLastWordGrace{5};
 constexpr size_t kMostTextBytes = 600;  // of a learner's words
+constexpr size_t kMostLastWordBytes = 10000;
 
 double SecondsSince(Clock::time_point time) {
   return std::chrono::duration<double>(Clock::now() - time).count();
@@ -170,7 +171,8 @@ class Visit {
   }
 
   void SayLast(const std::string& text) {
-    Send({.type = FrameType::kFailed, .body = MakeBody(ToWire(text))});
+    Send(
+        {.type = FrameType::kFailed, .body = MakeBody(ToWire(text.substr(0, kMostLastWordBytes)))});
     connection_->Close(1);
     const Clock::time_point start = Clock::now();
     while (!connection_->Idle() && Clock::now() - start < kLastWordGrace) {
@@ -190,6 +192,12 @@ class Visit {
     }
     if (!welcome_) {
       return;
+    }
+    // A long frame on a slow link: the learner is there, and this process gets on.
+    if (const int64_t arrived = connection_->Arrived(1);
+        std::exchange(arrived_, arrived) != arrived) {
+      heard_ = Clock::now();
+      NoteProgress();
     }
     const double timeout = welcome_->timeout_seconds;
     const double interval = timeout > 0 ? std::clamp(timeout / 8, 0.05, 1.0) : 1.0;
@@ -237,6 +245,7 @@ class Visit {
   bool over_ = false;
   bool stop_seen_ = false;
   int64_t progress_ = 0;
+  int64_t arrived_ = 0;  // of Connections
   Clock::time_point heard_;
   Clock::time_point pulsed_;
   Clock::time_point moved_;

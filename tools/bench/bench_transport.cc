@@ -183,7 +183,8 @@ int SendFrames(int64_t bytes, int64_t round_trips) {
   const int64_t worker = Await(learner.get()).connection;
   learner->Trust(worker);
   Await(learner.get());  // it says that it trusts us
-  const Frame frame = {.body = MakeBody(std::vector<std::byte>(static_cast<size_t>(bytes)))};
+  const Frame frame = {.type = FrameType::kTell,
+                       .body = MakeBody(std::vector<std::byte>(static_cast<size_t>(bytes)))};
   const auto start = std::chrono::steady_clock::now();
   for (int64_t i = 0; i < round_trips; ++i) {
     learner->Send(worker, frame);

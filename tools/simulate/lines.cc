@@ -55,6 +55,7 @@ class Lines::LearnersEnd final : public Connections {
     }
   }
   void Trust(int64_t) override {}
+  int64_t Arrived(int64_t) override { return 0; }
   void Close(int64_t connection) override {
     Line& line = LineOf(connection);
     line.learner_knows = true;
@@ -101,6 +102,7 @@ class Lines::WorkersEnd final : public Connections {
         {.what = Event::What::kFrame, .connection = line_->number, .frame = std::move(frame)});
   }
   void Trust(int64_t) override {}
+  int64_t Arrived(int64_t) override { return 0; }
   void Close(int64_t) override {
     if (line_->worker->dead() || std::exchange(line_->closed, true)) return;
     lines_->Deliver(
