@@ -222,16 +222,17 @@ TEST_CASE("A damaged gzip file is an error") {
       (path + ": the gzip data is damaged: " + path + ": incorrect data check").c_str(), Error);
 }
 
-TEST_CASE("A file that never ends, or unpacks to too much, is an error") {
-  const TemporaryDirectory directory("endless");
+TEST_CASE("A file that is too large, or unpacks to too much, is an error") {
+  const TemporaryDirectory directory("large");
+  const std::string large = directory.File("zeros");
+  Write(large, Bytes(3 << 20));
   const std::string path = directory.File("zeros.gz");
   WriteGzipped(path, Bytes(3 << 20));
   CHECK_EQ(ReadGzipFile(path, 3 << 20).size(), 3 << 20);
-  for (const std::string& endless : {path, std::string("/dev/zero")}) {
+  for (const std::string& read : {path, large}) {
     CHECK_THROWS_WITH_AS(
-        ReadGzipFile(endless, (3 << 20) - 1),
-        (endless + ": more than 3145727 bytes, the most that a file of data may have").c_str(),
-        Error);
+        ReadGzipFile(read, (3 << 20) - 1),
+        (read + ": more than 3145727 bytes, the most that a file of data may have").c_str(), Error);
   }
 }
 
