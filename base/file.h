@@ -19,7 +19,7 @@ namespace lopt {
 class OpenFile {
  public:
   // Throws Error "<what> <shown, or path>: <reason>" if it cannot be opened, or is a named pipe, a
-  // socket or a device.
+  // socket or, to read, a device.
   OpenFile(const std::string& path, OpenFor how, std::string_view what,
            std::string_view shown = {});
   ~OpenFile();

@@ -56,14 +56,17 @@ FileKind KindOf(mode_t mode) {
   return S_ISREG(mode) ? FileKind::kFile : FileKind::kDevice;
 }
 
+// Whether who opens it for this may wait for ever, for another process or for an end.
+bool MayWait(FileKind kind, OpenFor what) {
+  return kind == FileKind::kPipe || kind == FileKind::kSocket ||
+         (kind == FileKind::kDevice && !Writes(what));
+}
+
 class System final : public FileSystem {
  public:
   int Open(const std::string& path, OpenFor what) override {
     FileStatus status;
-    if (!IsOpenHere(path) && Look(path, &status) == 0 && status.kind != FileKind::kFile &&
-        status.kind != FileKind::kDirectory) {
-      return -ENXIO;
-    }
+    if (!IsOpenHere(path) && Look(path, &status) == 0 && MayWait(status.kind, what)) return -ENXIO;
     return Uninterrupted([&] { return ::open(path.c_str(), FlagsFor(what) | O_CLOEXEC, 0666); });
   }
   int Close(int descriptor) override { return OrError(::close(descriptor)); }

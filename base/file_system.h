@@ -40,9 +40,9 @@ class FileSystem {
  public:
   virtual ~FileSystem() = default;
 
-  // A descriptor. ENXIO for a named pipe, a socket or a device, which another process may keep
-  // waiting for ever; only what this process has open already (/dev/stdin, or /dev/fd/63 of a
-  // shell's <(...)) may be one.
+  // A descriptor. ENXIO for a named pipe, a socket or, to read, a device, which may be waited for
+  // for ever; only what this process has open already (/dev/stdin, or /dev/fd/63 of a shell's
+  // <(...)) may be one.
   virtual int Open(const std::string& path, OpenFor what) = 0;
   virtual int Close(int descriptor) = 0;
   // At most so many bytes from that place on (of a pipe: the next), and how many it were.

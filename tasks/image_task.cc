@@ -4,13 +4,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <string>
+#include <vector>
 
 #include "lopt/base/error.h"
+#include "lopt/base/file.h"
 #include "lopt/base/options.h"
 #include "lopt/tasks/cifar.h"
 #include "lopt/tasks/coloured_glyphs.h"
 #include "lopt/tasks/glyphs.h"
+#include "lopt/tasks/gzip_file.h"
 #include "lopt/tasks/idx.h"
 #include "lopt/tasks/mnist1d.h"
 #include "lopt/tasks/npz_images.h"
@@ -30,27 +34,6 @@ const char* SourceName(ImageSource source) { return NameOf("data", source, kImag
 bool IsReadFromFiles(ImageSource source) {
   return source != ImageSource::kGlyphs && source != ImageSource::kColouredGlyphs &&
          source != ImageSource::kMnist1d;
-}
-
-RawImages LoadImages(ImageSource source, const std::string& directory, const CsvOptions& csv) {
-  switch (source) {
-    case ImageSource::kGlyphs:
-      return GenerateImages();
-    case ImageSource::kColouredGlyphs:
-      return DrawColouredGlyphs();
-    case ImageSource::kIdx:
-      return ReadImageDirectory(directory);
-    case ImageSource::kCifar10:
-      return ReadCifar10(directory);
-    case ImageSource::kCifar100:
-      return ReadCifar100(directory);
-    case ImageSource::kCsv:
-      return ReadCsvImages(directory, csv);
-    case ImageSource::kNpz:
-      return ReadNpzImages(directory);
-    default:
-      Fail("{}: data '{}' are no images", kWho, SourceName(source));
-  }
 }
 
 std::shared_ptr<const ImageData> LoadSignals(const ImageOptions& options) {
@@ -115,6 +98,46 @@ void ImageOptions::VisitSource(FieldVisitor& v) {
   v.Choice("sampling", &sampling, kSamplings,
            "How batches are drawn: \"replacement\" takes any example each time, \"epoch\" goes "
            "through all in a new order again and again.");
+}
+
+RawImages LoadImages(ImageSource source, const std::string& directory, const CsvOptions& csv) {
+  switch (source) {
+    case ImageSource::kGlyphs:
+      return GenerateImages();
+    case ImageSource::kColouredGlyphs:
+      return DrawColouredGlyphs();
+    case ImageSource::kIdx:
+      return ReadImageDirectory(directory);
+    case ImageSource::kCifar10:
+      return ReadCifar10(directory);
+    case ImageSource::kCifar100:
+      return ReadCifar100(directory);
+    case ImageSource::kCsv:
+      return ReadCsvImages(directory, csv);
+    case ImageSource::kNpz:
+      return ReadNpzImages(directory);
+    default:
+      Fail("{}: data '{}' are no images", kWho, SourceName(source));
+  }
+}
+
+std::vector<ImageSource> SourcesIn(const std::string& directory) {
+  std::vector<ImageSource> sources;
+  const auto add = [&](ImageSource source, std::initializer_list<const char*> files) {
+    if (std::ranges::any_of(
+            files, [&](const char* file) { return !FindFileOrGzipped(directory, file).empty(); })) {
+      sources.push_back(source);
+    }
+  };
+  add(ImageSource::kIdx, {"train-images-idx3-ubyte", "t10k-images-idx3-ubyte"});
+  add(ImageSource::kCifar10, {"data_batch_1.bin"});
+  add(ImageSource::kCifar100, {"train.bin"});
+  add(ImageSource::kCsv, {"train.csv"});
+  if (std::ranges::any_of(ListDirectory(directory),
+                          [](const std::string& name) { return name.ends_with(".npz"); })) {
+    sources.push_back(ImageSource::kNpz);
+  }
+  return sources;
 }
 
 std::shared_ptr<const ImageData> GetImages(const ImageOptions& options,

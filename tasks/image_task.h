@@ -52,6 +52,14 @@ struct ImageOptions {
   void VisitSource(FieldVisitor& v);
 };
 
+// The images of a source of images as they are stored: drawn, or read from the files of a directory
+// with the checks and warnings of their reader (JoinSets). Throws Error as the readers do, and if
+// the source is no images.
+RawImages LoadImages(ImageSource source, const std::string& directory, const CsvOptions& csv);
+
+// The sources of which a directory has files.
+std::vector<ImageSource> SourcesIn(const std::string& directory);
+
 // The images that the options name, made once a run. Throws what CheckOptions, the sources' readers
 // and SetChannels throw, and Error if `data` is read from files and there is no data directory, or
 // is signals and another option is for images.

@@ -4,9 +4,12 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <functional>
 #include <initializer_list>
+#include <iterator>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lopt/base/error.h"
@@ -18,6 +21,12 @@ namespace lopt {
 namespace {
 
 constexpr uint64_t kShuffleSeed = 3;
+// From so many images on, more labels than a tenth of them are too many.
+constexpr int64_t kManyImages = 100;
+// Of so many images of a label a split has one.
+constexpr int64_t kExpected = 20;
+// Where no pixel is brighter, others than bytes from 0 to 255 may be meant.
+constexpr uint8_t kDim = 64;
 
 // Cuts rows [0, count) at these percentages.
 void CutRows(int64_t count, std::initializer_list<int64_t> ends_percent,
@@ -63,8 +72,17 @@ void CheckLabels(const std::string& place, const RawImages& images) {
     if (counts[label] == 0) missing.push_back(label);
   }
   const int found = classes - static_cast<int>(missing.size());
+  const auto most = std::ranges::max_element(counts);
+  const auto label_of_most = static_cast<int>(most - std::begin(counts));
   Require(found > 1, "{}: all {} images have the label {}; wanted are images of at least 2 classes",
           place, images.count, classes - 1);
+  if (found > 1 && *most > images.count / 10 * 9) {
+    spdlog::warn("{}: {} of the {} images have the label {}: are these the labels?", place, *most,
+                 images.count, label_of_most);
+  } else if (images.count >= kManyImages && found > images.count / 10) {
+    spdlog::warn("{}: {} images have {} different labels: are these the labels?", place,
+                 images.count, found);
+  }
   if (missing.empty()) return;
   spdlog::warn(
       "{}: labels are wanted from 0 on without a gap, but no image has the label {}: the task has "
@@ -76,9 +94,58 @@ void CheckLabels(const std::string& place, const RawImages& images) {
 void CheckPixels(const std::string& place, const RawImages& images) {
   const auto [least, greatest] = std::ranges::minmax(images.pixels);
   Require(least < greatest, "{}: all pixels of all images are {}", place, least);
-  if (greatest == 1) {
-    spdlog::warn("{}: the greatest pixel is 1, where 255 is white: are they scaled to [0, 1]?",
-                 place);
+  if (greatest < kDim) {
+    spdlog::warn("{0}: the greatest pixel is {1}, where 255 is white: are they scaled to [0, {1}]?",
+                 place, greatest);
+  }
+}
+
+// Of each split, what all others lead to expect.
+void CheckSplits(const std::string& place, const RawImages& images) {
+  int64_t totals[256] = {};
+  for (const uint8_t label : images.labels) ++totals[label];
+  for (const Split split : kSplits) {
+    const auto [first, last] = images.splits[static_cast<size_t>(split)];
+    int64_t counts[256] = {};
+    for (int64_t row = first; row < last; ++row) ++counts[images.labels[static_cast<size_t>(row)]];
+    std::vector<int> missing;
+    for (int label = 0; label < 256; ++label) {
+      const int64_t expected = totals[label] * (last - first) / images.count;
+      if (expected >= kExpected && counts[label] == 0) missing.push_back(label);
+    }
+    if (missing.empty()) continue;
+    spdlog::warn(
+        "{}: the split {} has no image with the label {}, which others have: are the images sorted "
+        "by their labels?",
+        place, ToString(split), FirstOf(missing));
+  }
+}
+
+// Images that are there more than once.
+void CheckRepeats(const std::string& place, const RawImages& images) {
+  const size_t size = images.pixels.size() / images.labels.size();
+  const auto hash = [&](int64_t row) {
+    return std::hash<std::string_view>()(
+        {reinterpret_cast<const char*>(images.pixels.data()) + static_cast<size_t>(row) * size,
+         size});
+  };
+  const auto [test, end] = images.splits[static_cast<size_t>(Split::kTest)];
+  std::vector<size_t> others;
+  for (int64_t row = 0; row < test; ++row) others.push_back(hash(row));
+  std::ranges::sort(others);
+  int64_t known = 0;
+  for (int64_t row = test; row < end; ++row) {
+    known += std::ranges::binary_search(others, hash(row)) ? 1 : 0;
+  }
+  if (images.count < kManyImages) return;  // too few to say
+  const auto different = std::ranges::unique(others).begin() - others.begin();
+  if (different <= test / 2) {
+    spdlog::warn("{}: of the {} images that are no test images only {} are different", place, test,
+                 different);
+  }
+  if (known > (end - test) / 10) {
+    spdlog::warn("{}: {} of the {} test images are also among the others", place, known,
+                 end - test);
   }
 }
 
@@ -112,6 +179,8 @@ RawImages JoinSets(const std::string& place, std::optional<RawImages> train,
   RawImages all = Joined(place, std::move(train), std::move(test));
   CheckLabels(place, all);
   CheckPixels(place, all);
+  CheckSplits(place, all);
+  CheckRepeats(place, all);
   return all;
 }
 

@@ -33,8 +33,10 @@ void SplitTrainAndTest(int64_t train_count, int64_t test_count,
 
 // The two sets of a place that has at least one of them, split so. With one set the log says how it
 // was cut. Throws Error that begins with `place` if sizes or channels differ, a set that is cut has
-// fewer than 10 images, all labels are equal, or all pixels are. Labels that do not occur below the
-// greatest, and pixels of 0 and 1 alone, are logged as a warning.
+// fewer than 10 images, all labels are equal, or all pixels are. What few can mean is logged as a
+// warning: labels that do not occur below the greatest, one label for nearly all images or nearly
+// as many labels as images, no pixel above 63, a split without a label of which there are many,
+// images that are there twice, and test images that are among the others.
 RawImages JoinSets(const std::string& place, std::optional<RawImages> train,
                    std::optional<RawImages> test);
 

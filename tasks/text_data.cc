@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <optional>
 
 #include "lopt/base/error.h"
@@ -59,6 +60,14 @@ std::shared_ptr<const TextData> GetText(const TextOptions& options,
     auto data = std::make_shared<TextData>(
         source ? source->Generate(KeyFromSeed(kTextSeed), kGeneratedBytes)
                : ReadGzipFile(options.text));
+    const auto zeros = std::ranges::count(data->bytes(), 0);
+    if (zeros > std::ssize(data->bytes()) / 10) {
+      spdlog::warn("{}: {} of its {} bytes are 0: is it UTF-16, or no text?", NameOfText(options),
+                   zeros, data->bytes().size());
+    }
+    Require(std::ranges::adjacent_find(data->bytes(), std::not_equal_to()) != data->bytes().end() ||
+                data->bytes().empty(),
+            "{}: all its {} bytes are the same", NameOfText(options), data->bytes().size());
     spdlog::info(
         "{}: {} bytes, entropy {:.6f} nats a byte, {:.6f} given the byte before{}",
         NameOfText(options), data->bytes().size(), UnigramEntropy(data->bytes()),

@@ -5,8 +5,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <optional>
+#include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "lopt/base/arrays.h"
@@ -222,16 +226,17 @@ TEST_CASE("A damaged gzip file is an error") {
       (path + ": the gzip data is damaged: " + path + ": incorrect data check").c_str(), Error);
 }
 
-TEST_CASE("A file that never ends, or unpacks to too much, is an error") {
-  const TemporaryDirectory directory("endless");
+TEST_CASE("A file that is too large, or unpacks to too much, is an error") {
+  const TemporaryDirectory directory("large");
+  const std::string large = directory.File("zeros");
+  Write(large, Bytes(3 << 20));
   const std::string path = directory.File("zeros.gz");
   WriteGzipped(path, Bytes(3 << 20));
   CHECK_EQ(ReadGzipFile(path, 3 << 20).size(), 3 << 20);
-  for (const std::string& endless : {path, std::string("/dev/zero")}) {
+  for (const std::string& read : {path, large}) {
     CHECK_THROWS_WITH_AS(
-        ReadGzipFile(endless, (3 << 20) - 1),
-        (endless + ": more than 3145727 bytes, the most that a file of data may have").c_str(),
-        Error);
+        ReadGzipFile(read, (3 << 20) - 1),
+        (read + ": more than 3145727 bytes, the most that a file of data may have").c_str(), Error);
   }
 }
 
@@ -477,6 +482,57 @@ TEST_CASE("Labels that begin at 1, and pixels that were scaled, are warned of") 
   JoinSets("scaled", TenImages({0, 1, 2, 0, 1, 2, 0, 1, 2, 0}, scaled), std::nullopt);
   CHECK(log.text().find("scaled: the greatest pixel is 1, where 255 is white") !=
         std::string::npos);
+}
+
+// `count` different images of 2 x 2; image i has the label that the function gives.
+RawImages ManyImages(int64_t count, const std::function<int64_t(int64_t)>& label) {
+  RawImages images{.count = count, .height = 2, .width = 2};
+  for (int64_t i = 0; i < count; ++i) {
+    for (const int64_t pixel : {int64_t{255}, i % 256, i / 256, int64_t{0}}) {
+      images.pixels.push_back(static_cast<uint8_t>(pixel));
+    }
+    images.labels.push_back(static_cast<uint8_t>(label(i)));
+  }
+  return images;
+}
+
+TEST_CASE("Files that cannot be meant as they are are warned of") {
+  const auto warned = [](const RawImages& train, std::optional<RawImages> test = {}) {
+    const LoggedLines log;
+    JoinSets("here", train, std::move(test));
+    std::string warnings;
+    std::istringstream lines(log.text());
+    for (std::string line; std::getline(lines, line);) {
+      const size_t at = line.find("[warning] here: ");
+      if (at != std::string::npos) warnings += line.substr(at + 16) + "\n";
+    }
+    return warnings;
+  };
+  const auto of_ten = [](int64_t i) { return i % 10; };
+  const RawImages good = ManyImages(1000, of_ten);
+  CHECK(warned(good) == "");
+  // The label's column is another.
+  CHECK(warned(ManyImages(1000, [](int64_t i) { return i < 950 ? 0 : i % 10; })) ==
+        "955 of the 1000 images have the label 0: are these the labels?\n");
+  CHECK(warned(ManyImages(1000, [](int64_t i) { return i % 200; })) ==
+        "1000 images have 200 different labels: are these the labels?\n");
+  // Values from 0 to 16, as scikit-learn's digits.
+  RawImages dim = good;
+  for (uint8_t& pixel : dim.pixels) pixel = static_cast<uint8_t>(pixel / 16);
+  CHECK(warned(dim).starts_with("the greatest pixel is 15, where 255 is white"));
+  // Rows by their labels.
+  CHECK(warned(ManyImages(1000, [](int64_t i) { return i / 100; })) ==
+        "the split train has no image with the label 7, 8, 9, which others have: are the images "
+        "sorted by their labels?\n");
+  // The same file twice, and one image again and again.
+  CHECK(warned(good, good) == "1000 of the 1000 test images are also among the others\n");
+  RawImages same = good;
+  for (size_t i = 0; i < same.pixels.size(); ++i) same.pixels[i] = i % 4 == 0 ? 255 : 0;
+  CHECK(warned(same, ManyImages(100, of_ten)) ==
+        "of the 1000 images that are no test images only 1 are different\n");
+  // Few images may be alike.
+  RawImages few = TenImages({0, 1, 2, 0, 1, 2, 0, 1, 2, 0});
+  CHECK(warned(few) == "");
 }
 
 }  // namespace

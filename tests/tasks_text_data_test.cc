@@ -177,12 +177,15 @@ TEST_CASE("Texts that are too short, absent or unreadable are errors that say so
     return ErrorOf([&] { TextWindows(options, *GetText(options, resources)); });
   };
   const std::string path = directory / "short";
-  WriteText(path, std::string(320, 'x'));
+  WriteText(path, std::string(319, 'x') + "y");
   CHECK_EQ(error_of({.text = path}),
            "text '" + path +
                "': of its 320 bytes the split inner_valid has 32, wanted at least 33: the option "
                "length (32) and a byte before it");
   CHECK_EQ(error_of({.text = path, .length = 31}), "no error");
+  WriteText(directory / "same", std::string(320, 'x'));
+  CHECK_EQ(error_of({.text = directory / "same"}),
+           "text '" + directory.path() + "/same': all its 320 bytes are the same");
   WriteText(directory / "empty", "");
   CHECK_EQ(error_of({.text = directory / "empty", .length = 1}),
            "text '" + directory.path() +

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <csignal>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -10,9 +11,11 @@
 #include <utility>
 #include <vector>
 
+#include "lopt/base/arrays.h"
 #include "lopt/base/device.h"
 #include "lopt/base/file.h"
 #include "lopt/base/isa.h"
+#include "lopt/base/npz.h"
 #include "lopt/learner/meta_train_config.h"
 #include "lopt/tasks/registry.h"
 #include "lopt/tools/presets.h"
@@ -478,6 +481,80 @@ TEST_CASE("A task is described by a file or a type, and drawn") {
             .starts_with("lopt: --learning-rate must be above 0, got nan\n"));
   CHECK(errors({"describe", "ImageMLP", "--task", config})
             .starts_with("lopt: Give a TYPE or --task, not both\n"));
+}
+
+// Ten images a class of 4 x 4 pixels as lines of CSV: a class has one bright column.
+std::string SomeCsv(int64_t white, int64_t first_label) {
+  std::string text;
+  for (int64_t row = 0; row < 40; ++row) {
+    for (int64_t pixel = 0; pixel < 16; ++pixel) {
+      text += fmt::format("{},", pixel % 4 == row % 4 ? white : pixel == 5 ? row % white : 0);
+    }
+    text += fmt::format("{}\n", row % 4 + first_label);
+  }
+  return text;
+}
+
+TEST_CASE("Data are described: shapes, classes with their counts, values and a picture") {
+  const TempDirectory scratch;
+  const auto describe = [&](const Words& more) {
+    Words words = {"describe", "--data-dir", scratch.path()};
+    words.insert(words.end(), more.begin(), more.end());
+    const FinishedProcess finished = Lopt(words);
+    for (size_t at = 0; at < finished.output.size();) {
+      const size_t end = finished.output.find('\n', at);
+      // Not what the log says.
+      if (finished.output[at] != '[') CHECK(end - at <= 80);
+      at = end + 1;
+    }
+    return finished;
+  };
+  CHECK(describe({}).errors.starts_with("lopt: --data-dir " + scratch.path() +
+                                        ": there are no data that lopt reads, but nothing; "));
+  WriteTextFile(scratch / "train.csv", SomeCsv(16, 1));
+  const FinishedProcess csv = describe({"--data", R"({"data": "csv", "csv_white": 16})"});
+  CHECK(csv.output.find(": csv\n"
+                        "  shape    4 x 4, grey\n"
+                        "  images   40: train 28, inner_valid 4, outer_valid 4, test 4\n"
+                        "  values   0 to 255, mean ") != std::string::npos);
+  CHECK(csv.output.find("  classes  5, labels 0 to 4\n") != std::string::npos);
+  CHECK(csv.output.find("         1          10 ") != std::string::npos);
+  CHECK(
+      csv.output.find("  label 1             label 2             label 3             label 4\n"
+                      "  @@                    @@                    @@                    @@\n") !=
+      std::string::npos);
+  // As the loader warns.
+  CHECK(
+      csv.output.find("labels are wanted from 0 on without a gap, but no image has the label 0") !=
+      std::string::npos);
+  CHECK(describe({}).output.find("the greatest pixel is 16, where 255 is white") !=
+        std::string::npos);
+  // Every format of which there are files.
+  NamedArrays arrays;
+  std::vector<uint8_t> pixels(40 * 6 * 2 * 3);
+  std::vector<uint8_t> labels(40);
+  for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<uint8_t>(7 * i);
+  for (size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<uint8_t>(i % 30);
+  arrays.Set("images", Array::Of<uint8_t>({40, 6, 2, 3}, pixels));
+  arrays.Set("labels", Array::Of<uint8_t>({40}, labels));
+  WriteNpz(scratch / "a.npz", arrays);
+  const FinishedProcess both = describe({});
+  CHECK(both.exit_code == 0);
+  CHECK(both.output.find(": csv\n") < both.output.find(": npz\n"));
+  CHECK(both.output.find("  shape    6 x 2, 3 channels\n") != std::string::npos);
+  CHECK(both.output.find("    0:        2     1:        2  ") != std::string::npos);
+  CHECK(describe({"--data", "npz"}).output.find("csv") == std::string::npos);
+  CHECK(describe({"--data", "idx"}).errors.starts_with("lopt: There are no images in "));
+  CHECK(describe({"--data", "tiff"}).errors.find("tiff") != std::string::npos);
+  CHECK(Lopt({"describe", "--data", "npz"})
+            .errors.starts_with("lopt: --data says which data; it wants --data-dir"));
+  // Text.
+  WriteTextFile(scratch / "text", "one two three\n four five\x1b[2J and some more words\n");
+  const FinishedProcess text = Lopt({"describe", "--data-dir", scratch / "text"});
+  CHECK(
+      text.output.find(": text\n  bytes    49: train 34, inner_valid 5, outer_valid 5, test 5\n") !=
+      std::string::npos);
+  CHECK(text.output.find("one two three\\x0a four five\\x1b[2J and") != std::string::npos);
 }
 
 TEST_CASE("The version names the commit, the compiler and the instruction set in use") {

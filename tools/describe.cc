@@ -28,6 +28,7 @@
 #include "lopt/tasks/registry.h"
 #include "lopt/tools/command_line.h"
 #include "lopt/tools/commands.h"
+#include "lopt/tools/describe_data.h"
 #include "lopt/tools/describe_task.h"
 
 namespace lopt {
@@ -162,9 +163,14 @@ int DescribeCommand(const std::vector<std::string>& arguments) {
       "task", po::value<std::string>()->value_name("CONFIG.json|TYPE|JSON"),
       "A task to make: a file with its config, a type, with its defaults, or a config.")(
       "data-dir", po::value<std::string>()->value_name("DIR"),
-      "Directory of the task's data files.")("steps",
-                                             po::value<int64_t>(&request.steps)->value_name("N"),
-                                             "Steps of Adam that it is trained for (1).")(
+      "Directory of the task's data files. Without --task: describe the data that are in it; a "
+      "file "
+      "is described as text.")(
+      "data", po::value<std::string>()->value_name("SOURCE|JSON"),
+      "Which of them, if there are several, and how they are read: a "
+      "value of the key data, or '{\"data\": \"csv\", \"csv_white\": 16}'.")(
+      "steps", po::value<int64_t>(&request.steps)->value_name("N"),
+      "Steps of Adam that it is trained for (1).")(
       "learning-rate", po::value<double>(&request.learning_rate)->value_name("X"),
       "Of Adam (0.01).")("seed", po::value<int64_t>(&request.seed)->value_name("N"),
                          "Of the task, its start and its batches (0).")(
@@ -174,22 +180,33 @@ int DescribeCommand(const std::vector<std::string>& arguments) {
       ParseCommandLine(arguments, options, "type", 1, "lopt describe [TYPE] [OPTIONS]",
                        "Without TYPE and --task: every key and type of a config.\n\n"
                        "Examples:\n  lopt describe TruncatedPES\n"
-                       "  lopt describe --task ImageMLP --preview batch.png\n");
+                       "  lopt describe --task ImageMLP --preview batch.png\n"
+                       "  lopt describe --data-dir mnist\n");
   if (!values) return kExitDone;
   const auto type = TextOption(*values, "type");
   const auto task = TextOption(*values, "task");
+  const auto data = TextOption(*values, "data");
+  const auto data_dir = TextOption(*values, "data-dir");
+  if (data && (task || !data_dir)) {
+    throw UsageError("--data says which data; it wants --data-dir, without --task");
+  }
   if (!task) {
-    for (const char* option : {"data-dir", "steps", "learning-rate", "seed", "preview"}) {
+    for (const char* option : {"steps", "learning-rate", "seed", "preview"}) {
       if (values->contains(option)) {
         throw UsageError(fmt::format("--{} says something of a task; it wants --task", option));
       }
+    }
+    if (data_dir) {
+      if (type) throw UsageError("Give a TYPE or --data-dir, not both");
+      DescribeData(*data_dir, data.value_or(""));
+      return kExitDone;
     }
     PrintOut("{}", type ? DescribeTypeNamed(*type) : DescribeEverything());
     return kExitDone;
   }
   if (type) throw UsageError("Give a TYPE or --task, not both");
   request.task = *task;
-  request.data_dir = TextOption(*values, "data-dir").value_or("");
+  request.data_dir = data_dir.value_or("");
   request.preview = TextOption(*values, "preview").value_or("");
   if (request.steps < 1) {
     throw UsageError(fmt::format("--steps must be at least 1, got {}", request.steps));
