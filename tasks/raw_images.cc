@@ -138,7 +138,7 @@ void CheckRepeats(const std::string& place, const RawImages& images) {
     known += std::ranges::binary_search(others, hash(row)) ? 1 : 0;
   }
   if (images.count < kManyImages) return;  // too few to say
-  const auto different = std::ranges::unique(others).begin() - others.begin();
+  const auto different = std::unique(others.begin(), others.end()) - others.begin();
   if (different <= test / 2) {
     spdlog::warn("{}: of the {} images that are no test images only {} are different", place, test,
                  different);

@@ -56,7 +56,7 @@ class FakeConnections final : public Connections {
     process->mangle = std::move(mangle);
     Process* mine = process.get();
     process->session = std::make_unique<WorkerSession>(
-        experiment_, 1, &mine->wakeup, [mine](Frame frame) { mine->up.push_back(frame); });
+        experiment_, 1, &mine->wakeup, [mine](const Frame& frame) { mine->up.push_back(frame); });
     process->up.push_back(
         {.type = FrameType::kJoin,
          .body = MakeBody(ToWire(JoinRequest{.version = "test", .token = token_}))});

@@ -56,7 +56,7 @@ std::string ConfigText(const std::string& from = "", const std::string& to = "")
 }
 
 std::string WriteConfig(const TempDirectory& scratch, const std::string& text) {
-  const std::string path = scratch / "config.json";
+  std::string path = scratch / "config.json";
   std::ofstream(path) << text;
   return path;
 }
@@ -500,7 +500,7 @@ TEST_CASE("Data are described: shapes, classes with their counts, values and a p
   const auto describe = [&](const Words& more) {
     Words words = {"describe", "--data-dir", scratch.path()};
     words.insert(words.end(), more.begin(), more.end());
-    const FinishedProcess finished = Lopt(words);
+    FinishedProcess finished = Lopt(words);
     for (size_t at = 0; at < finished.output.size();) {
       const size_t end = finished.output.find('\n', at);
       // Not what the log says.
