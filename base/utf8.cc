@@ -31,6 +31,29 @@ size_t PlainLength(std::string_view text) {
   return length > 0 && ShowsAsItIs(CodePoint(text.substr(0, length))) ? length : 0;
 }
 
+// The bytes of the character that a text begins with; 0 if it begins with none.
+using LengthOf = size_t(std::string_view text);
+
+bool Consists(std::string_view text, LengthOf* length_of) {
+  while (!text.empty()) {
+    const size_t length = length_of(text);
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
+// Takes the first character off a text that is not empty, or the first byte, as \xff, where there
+// is no character.
+std::string TakeCharacter(std::string_view* text, LengthOf* length_of) {
+  const size_t length = length_of(*text);
+  std::string taken = length > 0
+                          ? std::string(text->substr(0, length))
+                          : fmt::format("\\x{:02x}", static_cast<unsigned char>(text->front()));
+  text->remove_prefix(std::max<size_t>(length, 1));
+  return taken;
+}
+
 }  // namespace
 
 size_t Utf8Length(std::string_view text) {
@@ -52,51 +75,25 @@ size_t Utf8Length(std::string_view text) {
   return overlong || surrogate || too_large ? 0 : length;
 }
 
-bool IsUtf8(std::string_view text) {
-  while (!text.empty()) {
-    const size_t length = Utf8Length(text);
-    if (length == 0) return false;
-    text.remove_prefix(length);
-  }
-  return true;
-}
+bool IsUtf8(std::string_view text) { return Consists(text, &Utf8Length); }
 
 std::string Utf8Text(std::string_view text) {
   std::string written;
-  while (!text.empty()) {
-    const size_t length = Utf8Length(text);
-    if (length > 0) {
-      written += text.substr(0, length);
-    } else {
-      written += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[0]));
-    }
-    text.remove_prefix(std::max<size_t>(length, 1));
-  }
+  while (!text.empty()) written += TakeCharacter(&text, &Utf8Length);
   return written;
 }
 
-bool IsPlainText(std::string_view text) {
-  while (!text.empty()) {
-    const size_t length = PlainLength(text);
-    if (length == 0) return false;
-    text.remove_prefix(length);
-  }
-  return true;
-}
+bool IsPlainText(std::string_view text) { return Consists(text, &PlainLength); }
 
 std::string PlainText(std::string_view text, size_t most) {
   std::string plain;
   std::string_view rest = text;
   while (!rest.empty()) {
-    const size_t length = PlainLength(rest);
-    const std::string next = length > 0
-                                 ? std::string(rest.substr(0, length))
-                                 : fmt::format("\\x{:02x}", static_cast<unsigned char>(rest[0]));
+    const std::string next = TakeCharacter(&rest, &PlainLength);
     if (plain.size() + next.size() > most) {
       return plain + fmt::format("... ({} bytes)", text.size());
     }
     plain += next;
-    rest.remove_prefix(std::max<size_t>(length, 1));
   }
   return plain;
 }

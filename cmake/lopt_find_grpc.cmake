@@ -1,5 +1,5 @@
-# The target PkgConfig::GRPC, where pkg-config knows gRPC and the OpenSSL that it is made with: GRPC_FOUND. In one call: pkg-config follows some hundred packages for a second or two,
-# and pkg_check_modules would call it a dozen times.
+# The target PkgConfig::GRPC, where pkg-config knows gRPC and the OpenSSL that it is made with: GRPC_FOUND. In one call: pkg-config follows some
+# hundred packages for a second or two, and pkg_check_modules would call it a dozen times.
 if(NOT lopt_grpc_flags)
   execute_process(COMMAND ${PKG_CONFIG_EXECUTABLE} --cflags --libs grpc++ openssl
     OUTPUT_VARIABLE lopt_grpc_flags OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)

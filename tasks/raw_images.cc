@@ -123,6 +123,7 @@ void CheckSplits(const std::string& place, const RawImages& images) {
 
 // Images that are there more than once.
 void CheckRepeats(const std::string& place, const RawImages& images) {
+  if (images.count < kManyImages) return;  // too few to say
   const size_t size = images.pixels.size() / images.labels.size();
   const auto hash = [&](int64_t row) {
     return std::hash<std::string_view>()(
@@ -137,7 +138,6 @@ void CheckRepeats(const std::string& place, const RawImages& images) {
   for (int64_t row = test; row < end; ++row) {
     known += std::ranges::binary_search(others, hash(row)) ? 1 : 0;
   }
-  if (images.count < kManyImages) return;  // too few to say
   const auto different = std::unique(others.begin(), others.end()) - others.begin();
   if (different <= test / 2) {
     spdlog::warn("{}: of the {} images that are no test images only {} are different", place, test,

@@ -164,11 +164,10 @@ int DescribeCommand(const std::vector<std::string>& arguments) {
       "A task to make: a file with its config, a type, with its defaults, or a config.")(
       "data-dir", po::value<std::string>()->value_name("DIR"),
       "Directory of the task's data files. Without --task: describe the data that are in it; a "
-      "file "
-      "is described as text.")(
+      "file is described as text.")(
       "data", po::value<std::string>()->value_name("SOURCE|JSON"),
-      "Which of them, if there are several, and how they are read: a "
-      "value of the key data, or '{\"data\": \"csv\", \"csv_white\": 16}'.")(
+      "Which of them, if there are several, and how they are read: a value of the key data, "
+      "or '{\"data\": \"csv\", \"csv_white\": 16}'.")(
       "steps", po::value<int64_t>(&request.steps)->value_name("N"),
       "Steps of Adam that it is trained for (1).")(
       "learning-rate", po::value<double>(&request.learning_rate)->value_name("X"),

@@ -40,7 +40,7 @@ esac
 
 # offered NAME: whether the system has such a package, by the lists that apt-get update fetches.
 offered() {
-  apt-cache policy "$1" 2>/dev/null | grep -q 'Candidate: [^(]'
+  [[ $(apt-cache policy "$1" 2>/dev/null) == *"Candidate: "[^\(]* ]]
 }
 
 # install_packages NAME...: installs what is missing of these packages. Returns at once where nothing is. Where it cannot install it stops, with one

@@ -65,7 +65,7 @@ slurmctld -D >"$work/slurmctld.log" 2>&1 &
 daemons+=($!)
 slurmd -D >"$work/slurmd.log" 2>&1 &
 daemons+=($!)
-node_is_idle() { sinfo --noheader --format=%T | grep -q idle; }
+node_is_idle() { [[ $(sinfo --noheader --format=%T) == *idle* ]]; }
 wait_for node_is_idle
 echo "Slurm $(sinfo --version | cut -d' ' -f2) runs on $host"
 
