@@ -3,11 +3,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <limits>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "lopt/base/config.h"
 #include "lopt/base/device.h"
 #include "lopt/base/eigen.h"
 #include "lopt/lopt/adafac_mlp_lopt.h"
@@ -15,7 +20,10 @@
 #include "lopt/lopt/device_rules.h"
 #include "lopt/lopt/golden_steps.h"
 #include "lopt/lopt/mlp_lopt.h"
+#include "lopt/lopt/registry.h"
+#include "lopt/lopt/theta_file.h"
 #include "tests/host_replica.h"
+#include "tests/optimizer_examples.h"
 #include "tests/rule_pair.h"
 
 namespace lopt {
@@ -262,37 +270,74 @@ void CheckSpecialGradients(auto&& rule) {
 
 constexpr int64_t kHiddenSizes[] = {1, 4, 5, 16, 32, 33, 64};
 
-// Repeats the golden steps of a theta file with a device's functions.
-void CheckGoldenSteps(const char* type, auto&& rule) {
-  const Config config = Config::Parse(fmt::format(R"({{"type": "{}"}})", type), "test");
-  for (const uint64_t seed : {1, 2, 3, 4}) {
-    CAPTURE(type);
-    CAPTURE(seed);
-    rule.theta = rule.optimizer.InitTheta(KeyFromSeed(seed));
-    const GoldenSteps golden = MeasureGoldenSteps(config, AsSpan(rule.theta));
-    REQUIRE(golden.layout == rule.layout);
+// What a device's functions make of golden steps; nothing for types that no device has.
+std::optional<GoldenDeviation> RepeatOnDevice(const GoldenSteps& golden,
+                                              const LearnedOptimizer& optimizer,
+                                              const Eigen::VectorXf& theta) {
+  const auto repeat = [&](auto&& rule) {
     REQUIRE(golden.num_steps == RulePair::kNumSteps);
+    rule.theta = theta;
     rule.start.params = golden.params;
     std::ranges::fill(rule.start.state, 0.0f);
+    std::optional<GoldenDeviation> found;
     rule.WithFunctions([&]<class Functions>(const typename Functions::Args& args) {
       RuleOnBlock<Functions> on_block(args, rule, true);
       for (int64_t update = 0; update < std::ssize(golden.steps); ++update) {
         on_block.Update(golden.steps[update], GoldenGradient(golden, update));
       }
-      const GoldenDeviation found = CompareGoldenResult(golden, "device", on_block.run().params);
-      CHECK_MESSAGE(found.within, found.Describe());
+      found = CompareGoldenResult(golden, "device", on_block.run().params);
     });
+    CHECK_MESSAGE(found->within, found->Describe());
+    return found;
+  };
+  if (const auto* one = dynamic_cast<const MLPLOpt*>(&optimizer)) {
+    return repeat(MlpLoptCase(one->options(), golden.layout));
   }
+  if (const auto* one = dynamic_cast<const AdafacMLPLOpt*>(&optimizer)) {
+    return repeat(AdafacCase(one->options(), golden.layout));
+  }
+  if (const auto* one = dynamic_cast<const Celo2*>(&optimizer)) {
+    return repeat(Celo2Case<Celo2, Celo2Options>(one->options(), golden.layout));
+  }
+  if (const auto* one = dynamic_cast<const Celo2Base*>(&optimizer)) {
+    const Celo2Options& options = one->options();
+    return repeat(Celo2Case<Celo2Base, Celo2BaseOptions>({.learning_rate = options.learning_rate,
+                                                          .weight_decay = options.weight_decay,
+                                                          .schedule = options.schedule},
+                                                         golden.layout));
+  }
+  return std::nullopt;
 }
 
 TEST_CASE("The functions of a device come out within the limits of theta files") {
-  const Eigen::VectorXf sgd = Eigen::VectorXf::Zero(1);
-  const Layout layout =
-      MeasureGoldenSteps(Config::Parse(R"({"type": "LearnableSGD"})", "test"), AsSpan(sgd)).layout;
-  CheckGoldenSteps("MLPLOpt", MlpLoptCase({}, layout));
-  CheckGoldenSteps("AdafacMLPLOpt", AdafacCase({}, layout));
-  CheckGoldenSteps("Celo2", Celo2Case<Celo2, Celo2Options>({}, layout));
-  CheckGoldenSteps("Celo2Base", Celo2Case<Celo2Base, Celo2BaseOptions>({}, layout));
+  int on_device = 0;
+  for (const auto& [name, text] : OptimizerExamples()) {
+    CAPTURE(name);
+    const Config config = Config::Parse(text, "test");
+    const auto optimizer = OptimizerRegistry().Make(config);
+    for (const uint64_t seed : {1, 2, 3, 4}) {
+      CAPTURE(seed);
+      const Eigen::VectorXf theta = optimizer->InitTheta(KeyFromSeed(seed));
+      const GoldenSteps golden = MeasureGoldenSteps(config, AsSpan(theta));
+      if (RepeatOnDevice(golden, *optimizer, theta)) ++on_device;
+    }
+  }
+  CHECK(on_device == 4 * 7);
+  // tests/prove_theta_files: a line for each file of its directory, with the deviation beside the
+  // limit.
+  const char* const directory = std::getenv("LOPT_TEST_THETA_DIR");
+  if (directory == nullptr) return;
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+    const std::string path = entry.path().string();
+    CAPTURE(path);
+    const ThetaFile file = ReadThetaFile(path, {}, FailedCheck::kWarn);
+    const auto optimizer = OptimizerRegistry().Make(file.learned_optimizer);
+    if (const auto found =
+            RepeatOnDevice(*TakeGoldenSteps(ReadArrayFile(path), path), *optimizer, file.theta)) {
+      fmt::print("device {} {}\n", entry.path().filename().string(),
+                 found->deviation == 0 ? 0 : found->deviation / found->limit);
+    }
+  }
 }
 
 TEST_CASE("MLPLOpt on a device agrees with its reference for every width, depth and shape") {

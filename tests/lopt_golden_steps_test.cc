@@ -245,7 +245,7 @@ TEST_CASE("Files of before there were limits open on every instruction set, and 
 }
 
 TEST_CASE("Every reader opens what each instruction set writes") {
-  // All of it: LOPT_TEST_THETAS=64 (tools/prove_theta_files).
+  // All of it: LOPT_TEST_THETAS=64 (tests/prove_theta_files).
   const char* const number = std::getenv("LOPT_TEST_THETAS");
   const int thetas = number != nullptr ? std::atoi(number) : 4;
   const char* const kept = std::getenv("LOPT_TEST_THETA_DIR");
