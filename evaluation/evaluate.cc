@@ -24,6 +24,7 @@ Evaluation::Evaluation(const EvaluationConfig& config, Contenders contenders)
   for (const EvaluationTask& task : config.tasks) {
     tasks_.push_back(std::make_unique<EvaluatedTask>(config, task, resources));
   }
+  data_ = resources.DataChecksums();
 }
 
 std::vector<RunResult> Evaluation::WholeTasks(std::vector<RunResult> results) const {

@@ -49,6 +49,9 @@ class Evaluation {
   // made.
   Evaluation(const EvaluationConfig& config, Contenders contenders);
 
+  // What the tasks have read from files (TaskResources::DataChecksums).
+  const std::string& data() const { return data_; }
+
   // The results of the tasks at the beginning of `results` that are whole; those of a last task
   // that is not are left out. Throws Error if they are not results of this evaluation in its order.
   std::vector<RunResult> WholeTasks(std::vector<RunResult> results) const;
@@ -62,6 +65,7 @@ class Evaluation {
   const Contenders contenders_;
   const std::vector<std::string> optimizers_;  // in the order of results
   std::vector<std::unique_ptr<EvaluatedTask>> tasks_;
+  std::string data_;
 };
 
 }  // namespace lopt

@@ -38,11 +38,12 @@ struct ContenderInfo {
 struct EvaluationManifest {
   static constexpr const char* kFormat = "lopt evaluation 1";  // the first key of the file
 
-  std::string status = {};   // running, interrupted, finished or failed
-  std::string command = {};  // that repeats it
-  std::string version = {};  // of the program
-  std::string isa = {};      // instruction set of the kernels
-  int64_t threads = 0;       // of the pool that it ran on
+  std::string status = {};               // running, interrupted, finished or failed
+  std::string command = {};              // that repeats it
+  std::string version = {};              // of the program
+  std::string isa = {};                  // instruction set of the kernels
+  std::optional<std::string> data = {};  // TaskResources::DataChecksums; none: not known
+  int64_t threads = 0;                   // of the pool that it ran on
   double seconds = 0;  // up to the last finished task, all parts of a resumed evaluation together
   std::vector<ContenderInfo> optimizers = {};  // see InfoOf
   std::optional<std::string> error = {};       // why it failed
@@ -53,6 +54,7 @@ struct EvaluationManifest {
     visit("command", command);
     visit("version", version);
     visit("isa", isa);
+    visit("data", data);
     visit("threads", threads);
     visit("seconds", seconds);
     visit("optimizers", optimizers);

@@ -14,6 +14,7 @@
 #include "lopt/base/isa.h"
 #include "lopt/base/parallel.h"
 #include "lopt/evaluation/evaluate.h"
+#include "lopt/tasks/data_checksums.h"
 
 namespace lopt {
 namespace {
@@ -101,6 +102,7 @@ EvaluationRunResult RunEvaluation(const EvaluationConfig& config, const Contende
                               .command = options.command,
                               .version = options.version,
                               .isa = CurrentIsa(),
+                              .data = evaluation.data(),
                               .threads = options.threads,
                               .optimizers = InfoOf(contenders)};
   EvaluateOptions evaluate{.on_progress = options.on_progress, .stop = options.stop};
@@ -108,6 +110,7 @@ EvaluationRunResult RunEvaluation(const EvaluationConfig& config, const Contende
     const StoredEvaluation stored = ReadStoredEvaluation(path);
     CheckConfig(path, stored.config, config);
     CheckContenders(path, stored.contenders, contenders);
+    RequireSameData(path, stored.manifest.data, evaluation.data());
     CheckIsa(path, stored.manifest.isa, options.allow_isa_change);
     manifest.command = stored.manifest.command;
     manifest.seconds = stored.manifest.seconds;

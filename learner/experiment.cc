@@ -110,6 +110,7 @@ Experiment::Experiment(const MetaTrainConfig& from, const Device* device)
     estimators.push_back(EstimatorRegistry().Make(estimator, optimizer, resources));
     estimator_names.push_back(EstimatorName(estimators, estimators.size() - 1));
   }
+  data = resources.DataChecksums();
   Require(config.data_dir.empty() || resources.data_dir_used(),
           "data_dir is {}, but no task of the config reads from it", config.data_dir);
   Require(device == nullptr || resources.device_used(),

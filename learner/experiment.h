@@ -47,6 +47,7 @@ struct Experiment {
   std::shared_ptr<const LearnedOptimizer> optimizer;
   GradientLearner learner;
   Estimators estimators;
+  std::string data;  // that the estimators' tasks read from files (TaskResources::DataChecksums)
   std::vector<std::string> estimator_names;  // "<index>_<task>"
   Key run_key;
   std::vector<LogicalWorker> workers;

@@ -64,7 +64,7 @@ void MetaTrainConfig::Visit(FieldVisitor& v) {
       "device", &device,
       "What runs the estimators' windows: cpu, the processor; cuda, NVIDIA GPUs, of which each "
       "process of the job takes one; cuda:<n>, the GPU of this number; emulated, the kernels for "
-      "GPUs on the processor, slowly.");
+      "GPUs on the processor, slowly. To resume on another one, pass --allow-isa-change.");
   VisitIntervals(v);
   v.FreeOnResume().Field("worker_metrics", &worker_metrics, AtLeast(0),
                          "Up to so many workers the metrics have the inner steps of each worker; "

@@ -13,6 +13,7 @@
 #include "lopt/base/options.h"
 #include "lopt/tasks/cifar.h"
 #include "lopt/tasks/coloured_glyphs.h"
+#include "lopt/tasks/data_checksums.h"
 #include "lopt/tasks/glyphs.h"
 #include "lopt/tasks/gzip_file.h"
 #include "lopt/tasks/idx.h"
@@ -158,6 +159,7 @@ std::shared_ptr<const ImageData> GetImages(const ImageOptions& options,
   return resources.Get<ImageData>(name, [&]() -> std::shared_ptr<const ImageData> {
     if (source == ImageSource::kMnist1d) return LoadSignals(options);
     RawImages raw = LoadImages(source, directory, options.csv);
+    if (IsReadFromFiles(source)) resources.NoteData(SourceName(source), ChecksumOf(raw));
     SetChannels(options.channels, &raw);
     Distort(options.distortion, &raw);
     return std::make_shared<ImageData>(raw, options.image_size);

@@ -1,5 +1,7 @@
 #include "lopt/tasks/task_resources.h"
 
+#include <fmt/core.h>
+
 namespace lopt {
 
 const std::string& TaskResources::UseDataDir() const {
@@ -11,6 +13,20 @@ const std::string& TaskResources::UseDataDir() const {
 bool TaskResources::data_dir_used() const {
   const std::lock_guard lock(mutex_);
   return data_dir_used_;
+}
+
+void TaskResources::NoteData(const std::string& what, uint32_t checksum) const {
+  const std::lock_guard lock(mutex_);
+  data_.emplace(what, checksum);
+}
+
+std::string TaskResources::DataChecksums() const {
+  const std::lock_guard lock(mutex_);
+  std::string text;
+  for (const auto& [what, checksum] : data_) {
+    text += fmt::format("{}{} {:08x}", text.empty() ? "" : ", ", what, checksum);
+  }
+  return text;
 }
 
 const Device* TaskResources::UseDevice() const {

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <typeindex>
 #include <utility>
@@ -39,6 +41,12 @@ class TaskResources {
   const std::string& UseDataDir() const;
   // Whether there is such a directory and a task has asked for it.
   bool data_dir_used() const;
+  // Notes that a data set has been read from files: which one, such as "idx", and the CRC-32 of its
+  // content, so that a run does not go on with other data in silence.
+  void NoteData(const std::string& what, uint32_t checksum) const;
+  // The sets that were noted, in the order of their names: "csv 0a1b2c3d, idx 4e5f6071"; empty: no
+  // data come from files.
+  std::string DataChecksums() const;
 
   // The device, for what runs windows on it; null: there is none.
   const Device* UseDevice() const;
@@ -57,6 +65,7 @@ class TaskResources {
   mutable std::mutex mutex_;  // of what follows; a slot's data has the slot's own
   mutable std::map<std::pair<std::type_index, std::string>, Slot> slots_;
   mutable bool data_dir_used_ = false;
+  mutable std::set<std::pair<std::string, uint32_t>> data_;
   mutable std::atomic<bool> device_used_ = false;
 };
 

@@ -22,6 +22,7 @@
 #include "lopt/evaluation/results_file.h"
 #include "lopt/lopt/learnable.h"
 #include "lopt/lopt/registry.h"
+#include "tests/csv_digits.h"
 #include "tests/learner_child.h"
 #include "tests/skip.h"
 #include "tests/temp_directory.h"
@@ -281,6 +282,29 @@ TEST_CASE("What differs from the evaluation that is resumed is an error that nam
   CHECK(ErrorOf(Config3(), other, options) ==
         start + "the optimizer 'mine' has changed: hidden_size: 4 in the directory, 5 now");
   CHECK(ErrorOf(Config3("name", "renamed"), contenders, options).empty());
+}
+
+TEST_CASE("An evaluation goes on with the data that it began with alone") {
+  const TempDirectory data;
+  const TempDirectory other;
+  WriteCsvDigits(data.path(), 1);
+  WriteCsvDigits(other.path(), 2);
+  EvaluationConfig config = Config3();
+  config.tasks.resize(1);
+  config.tasks[0].task = Config::Parse(
+      R"({"type": "ImageMLP", "data": "csv", "image_size": 0, "hidden": [2], "batch_size": 4})",
+      "the task");
+  config.data_dir = data.path();
+  const TempDirectory directory;
+  EvaluationRunOptions options{.out_dir = directory.path()};
+  const Contenders contenders = MlpAgainst("Adam");
+  REQUIRE(ErrorOf(config, contenders, options).empty());
+  options.existing = ExistingEvaluation::kKeep;
+  config.data_dir = other.path();
+  CHECK(ErrorOf(config, contenders, options)
+            .starts_with("cannot resume " + directory.path() + ": it was computed on csv "));
+  config.data_dir = data.path();
+  CHECK(ErrorOf(config, contenders, options).empty());
 }
 
 TEST_CASE("Another instruction set is an error unless it is allowed") {

@@ -13,6 +13,7 @@
 #include "lopt/learner/job/meta_trainer.h"
 #include "lopt/learner/run/checkpoint.h"
 #include "lopt/learner/run/run_directory.h"
+#include "tests/csv_digits.h"
 #include "tests/error_of.h"
 #include "tests/learner_local_job.h"
 #include "tests/learner_runs.h"
@@ -104,6 +105,32 @@ TEST_CASE("A run can go back to a checkpoint, and ends as one that never went fu
           2 * Shares(whole.path()).Total() -
               CheckpointStore(whole / "checkpoints", {}).Read(7).ledger.Total().Total());
   }
+}
+
+TEST_CASE("A run goes on with the data that it began with, wherever they lie now") {
+  const TempDirectory data;
+  const TempDirectory moved;
+  const TempDirectory other;
+  WriteCsvDigits(data.path(), 1);
+  WriteCsvDigits(moved.path(), 1);
+  WriteCsvDigits(other.path(), 2);
+  MetaTrainConfig config = SmallExperiment(1, 10);
+  config.estimators = {config.estimators[1].With("task.data", "csv").With("task.image_size", "0")};
+  config.data_dir = data.path();
+  const TempDirectory whole;
+  const TempDirectory parts;
+  Train(config, whole.path());
+  config.meta_steps = 5;
+  Train(config, parts.path());
+  config.meta_steps = 10;
+  config.data_dir = other.path();
+  const std::string error = ErrorOf([&] { Resume(config, parts.path()); });
+  CHECK(error.starts_with("cannot resume from " + parts.path() +
+                          "/checkpoints/step-00000005: it was computed on csv "));
+  CHECK(error.find(", and here it would go on with csv ") != std::string::npos);
+  config.data_dir = moved.path();
+  Resume(config, parts.path());
+  CHECK(FinalTheta(parts.path()) == FinalTheta(whole.path()));
 }
 
 TEST_CASE("Going back wants a run that is resumed") {

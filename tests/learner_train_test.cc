@@ -22,6 +22,7 @@
 #include "lopt/lopt/theta_file.h"
 #include "lopt/tasks/augmentation.h"
 #include "lopt/tasks/registry.h"
+#include "tests/csv_digits.h"
 #include "tests/error_of.h"
 #include "tests/known_lopt.h"
 #include "tests/learner_child.h"
@@ -111,6 +112,25 @@ TEST_CASE("A hand-designed optimizer that averages trains, and its average is th
     }
   }
   CHECK(apart > 0);
+}
+
+TEST_CASE("A training goes on with the data that it began with alone") {
+  const TempDirectory data;
+  const TempDirectory other;
+  WriteCsvDigits(data.path(), 1);
+  WriteCsvDigits(other.path(), 2);
+  TrainConfig config = ConfigOf(
+      R"({"type": "ImageMLP", "data": "csv", "image_size": 0, "hidden": [2], "batch_size": 4})",
+      R"({"type": "Adam", "learning_rate": 0.01})", 1, 4);
+  config.data_dir = data.path();
+  const TempDirectory run;
+  RunTraining(config, {.out_dir = run.path()});
+  config.steps = 6;
+  config.data_dir = other.path();
+  const auto resume = [&] { RunTraining(config, {.out_dir = run.path(), .resume = true}); };
+  CHECK(ErrorOf(resume).find("step-00000004: it was computed on csv ") != std::string::npos);
+  config.data_dir = data.path();
+  CHECK(ErrorOf(resume) == "no error");
 }
 
 TEST_CASE("A training that is killed anywhere and resumed has the bits of one that was not") {

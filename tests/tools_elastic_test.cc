@@ -28,6 +28,7 @@
 #include "lopt/learner/run/checkpoint.h"
 #include "lopt/learner/run/run_directory.h"
 #include "lopt/tools/build_info.h"
+#include "tests/csv_digits.h"
 #include "tests/elastic_lies.h"
 #include "tests/error_of.h"
 #include "tests/learner_runs.h"
@@ -514,6 +515,24 @@ TEST_CASE("A learner that is insecure wants no token, and whoever says so joins 
   const auto wary = job.Worker();
   CHECK_EQ(wary->Wait(), 1);
   CHECK(wary->Said("it says a token, and this job has none (--insecure)"));
+}
+
+TEST_CASE("A worker that reads other data than the learner is refused") {
+  const TempDirectory data;
+  const TempDirectory other;
+  WriteCsvDigits(data.path(), 1);
+  WriteCsvDigits(other.path(), 2);
+  MetaTrainConfig config = Endless(SmallExperiment(1));
+  config.estimators = {config.estimators[1].With("task.data", "csv").With("task.image_size", "0")};
+  config.data_dir = data.path();
+  Job job(config);
+  job.Listen({});
+  const auto wrong = job.Worker({"--data-dir", other.path()});
+  CHECK_EQ(wrong->Wait(), 1);
+  CHECK_MESSAGE(wrong->Said("the learner refuses this process: it computes on csv "),
+                wrong->Output());
+  const auto right = job.Worker();
+  job.WaitForMore(2);
 }
 
 TEST_CASE("With TLS and a token nobody gets in without the certificate and the token") {

@@ -17,6 +17,7 @@
 #include "lopt/learner/run/checkpoint.h"
 #include "lopt/learner/run/run_directory.h"
 #include "lopt/learner/run/status_file.h"
+#include "tests/csv_digits.h"
 #include "tests/learner_runs.h"
 #include "tests/paths.h"
 #include "tests/process.h"
@@ -406,6 +407,29 @@ TEST_CASE("A rank that cannot read its data ends the job with a message that nam
   CHECK_NE(finished.exit_code, 0);
   CHECK(finished.errors.find("nowhere") != std::string::npos);
   CHECK(finished.errors.find("lopt: rank ") != std::string::npos);
+  CHECK_FALSE(std::filesystem::exists(scratch / "run/theta.safetensors"));
+}
+
+TEST_CASE("Ranks that read different data end the job with a message that names them") {
+  const TempDirectory scratch;
+  for (const int host : {1, 2}) {
+    const std::string directory = fmt::format("{}/host{}/data", scratch.path(), host);
+    std::filesystem::create_directories(directory);
+    WriteCsvDigits(directory, host);
+  }
+  MetaTrainConfig experiment = SmallExperiment(2, 4);
+  experiment.estimators[1] =
+      experiment.estimators[1].With("task.data", "csv").With("task.image_size", "0");
+  const std::string config = WriteConfig(scratch, experiment, {1});
+  const Words train = {kLopt, "meta-train", config, "--out", scratch / "run", "--data-dir", "data"};
+  Words words = {"-n", "1", "-wdir", scratch / "host1"};
+  Append(&words, train);
+  Append(&words, {":", "-n", "1", "-wdir", scratch / "host2"});
+  Append(&words, train);
+  const FinishedProcess finished = Mpiexec(words);
+  CHECK_NE(finished.exit_code, 0);
+  CHECK_MESSAGE(finished.errors.find("lopt: rank 1 (") != std::string::npos, finished.errors);
+  CHECK(finished.errors.find(") computes on csv ") != std::string::npos);
   CHECK_FALSE(std::filesystem::exists(scratch / "run/theta.safetensors"));
 }
 

@@ -5,6 +5,7 @@
 #include "lopt/base/error.h"
 #include "lopt/base/utf8.h"
 #include "lopt/learner/run/worker_files.h"
+#include "lopt/tasks/data_checksums.h"
 
 namespace lopt {
 namespace {
@@ -52,7 +53,8 @@ void CheckDiagnostics(const Diagnostics& diagnostics) {
 }  // namespace
 
 void AnswerRules::CheckReady(std::span<const std::byte> bytes) const {
-  Require(bytes.empty(), "it says more than that it is ready: {} bytes", bytes.size());
+  const auto data = FromWire<std::string>(bytes);
+  RequireSameDataOn("it", PlainText(data, kMostNameBytes), "the learner", data_);
 }
 
 void AnswerRules::CheckGradient(std::span<const std::byte> bytes,
@@ -155,7 +157,8 @@ std::vector<AnswerRules> RulesOf(const Experiment& experiment) {
       outline = std::move(made);
     }
     rules.emplace_back(std::ssize(rules), std::move(estimator_weights),
-                       experiment.config.weighting == Weighting::kEqualNorm, outline);
+                       experiment.config.weighting == Weighting::kEqualNorm, experiment.data,
+                       outline);
   }
   return rules;
 }

@@ -35,10 +35,15 @@ class AnswerRules {
   using Outline = std::map<std::string, std::pair<DType, Shape>>;
 
   // `weights`: of the estimators, where the worker runs them. `apart`: whether it sends the
-  // gradient of each estimator by itself (Weighting::kEqualNorm). `states` is not null.
+  // gradient of each estimator by itself (Weighting::kEqualNorm). `data`: Experiment::data.
+  // `states` is not null.
   AnswerRules(int64_t worker, std::vector<std::optional<double>> weights, bool apart,
-              std::shared_ptr<const Outline> states)
-      : worker_(worker), weights_(std::move(weights)), apart_(apart), states_(std::move(states)) {}
+              std::string data, std::shared_ptr<const Outline> states)
+      : worker_(worker),
+        weights_(std::move(weights)),
+        apart_(apart),
+        data_(std::move(data)),
+        states_(std::move(states)) {}
 
   int64_t worker() const { return worker_; }
 
@@ -61,6 +66,7 @@ class AnswerRules {
   int64_t worker_;
   std::vector<std::optional<double>> weights_;
   bool apart_;
+  std::string data_;
   std::shared_ptr<const Outline> states_;
 };
 

@@ -21,7 +21,7 @@ enum MessageKind : int {
   kState,  // learner to rank: WorkersFile, the states of some of your workers; after the last: kGo
   kGo,     // learner to rank: the text that names the checkpoint to read your workers' states
            // from; empty: they were all sent
-  kReady,  // rank to learner: its workers have their states
+  kReady,  // rank to learner: its workers have their states; the text Experiment::data
   kWeights,     // learner to rank: WorkerWeights; compute once with them
   kGradients,   // rank to learner: a list with a WorkerGradient for each of its workers
   kSave,        // learner to rank: SaveRequest

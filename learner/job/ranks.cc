@@ -11,6 +11,7 @@
 #include "lopt/base/error.h"
 #include "lopt/learner/job/hello.h"
 #include "lopt/learner/run/worker_files.h"
+#include "lopt/tasks/data_checksums.h"
 
 namespace lopt {
 
@@ -51,7 +52,7 @@ void Ranks::Handle(Message message) {
       rank.hello = FromWire<Hello>(message.bytes);
       break;
     case kReady:
-      rank.ready = true;
+      rank.data = FromWire<std::string>(message.bytes);
       break;
     case kGradients:
       TakeGradients(message.from, message.bytes);
@@ -95,15 +96,23 @@ void Ranks::ReportPlacement() const {
   }
 }
 
+void Ranks::AwaitReady() {
+  WaitForAll([](const Rank& rank) { return rank.data.has_value(); });
+  for (int rank = 1; rank < transport_->size(); ++rank) {
+    RequireSameDataOn(NameOf(rank), *ranks_[static_cast<size_t>(rank)].data, NameOf(0),
+                      *ranks_[0].data);
+  }
+}
+
 void Ranks::Begin(const WorkerWeights& weights) {
   Broadcast(kBegin, ToWire(weights));
-  WaitForAll([](const Rank& rank) { return rank.ready; });
+  AwaitReady();
 }
 
 void Ranks::GoOn(const std::string& directory, std::span<const int64_t> windows) {
   windows_.assign(windows.begin(), windows.end());
   Broadcast(kGo, ToWire(directory));
-  WaitForAll([](const Rank& rank) { return rank.ready; });
+  AwaitReady();
 }
 
 void Ranks::SendStates(int rank, const std::vector<WorkerState>& states) {

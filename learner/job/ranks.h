@@ -72,13 +72,15 @@ class Ranks {
   struct Rank {
     WorkerBlock block;
     std::optional<Hello> hello;
-    bool ready = false;
+    std::optional<std::string> data;  // what its answer that it is ready says
     bool computing = false;
     std::optional<std::vector<SavedFile>> saved;
   };
 
   std::string NameOf(int rank) const;
   void Broadcast(int kind, const std::vector<std::byte>& bytes);
+  // Waits until all have their states. Throws Error if one computes on other data.
+  void AwaitReady();
   // Waits until it is true of every rank.
   void WaitForAll(const std::function<bool(const Rank&)>& is_so);
   void ReportPlacement() const;

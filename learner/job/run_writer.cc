@@ -12,6 +12,7 @@
 #include "lopt/base/output_directory.h"
 #include "lopt/learner/run/resume_checks.h"
 #include "lopt/lopt/theta_file.h"
+#include "lopt/tasks/data_checksums.h"
 
 namespace lopt {
 
@@ -78,6 +79,7 @@ void RunWriter::CheckFits(const Checkpoint& checkpoint) const {
   const std::string path = store_.Path(checkpoint.learner.outer_step);
   RequireSameConfig(path, checkpoint.config, experiment_.resolved, KeysFreeOnResume());
   RequireSameIsa(path, checkpoint.isa, options_.allow_isa_change);
+  RequireSameData("from " + path, checkpoint.data, experiment_.data);
   const std::string device = ModelOf(experiment_.device);
   if (checkpoint.device != device) {
     Require(options_.allow_isa_change,
@@ -170,6 +172,7 @@ void RunWriter::Save(const RunState& state, const Updates& updates, Ranks* ranks
       .config = experiment_.resolved,
       .isa = CurrentIsa(),
       .device = ModelOf(experiment_.device),
+      .data = experiment_.data,
       .run_key = experiment_.run_key,
       .theta = experiment_.optimizer->theta_layout(),
       .learner = state.learner,

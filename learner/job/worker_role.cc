@@ -54,7 +54,7 @@ void WorkerRole::Begin(const WorkerWeights& weights) {
           NoteProgress();
         });
       },
-      [this] { answer_(kReady, {}); });
+      [this] { answer_(kReady, ToWire(experiment_->data)); });
 }
 
 void WorkerRole::TakeStates(WorkersFile file) {
@@ -83,7 +83,7 @@ void WorkerRole::Go(const std::string& directory) {
               ReadWorkers(directory, block_.first, block_.count, experiment_->estimators.size());
         }
       },
-      [this] { answer_(kReady, {}); });
+      [this] { answer_(kReady, ToWire(experiment_->data)); });
 }
 
 void WorkerRole::TakeWeights(WorkerWeights weights) {

@@ -113,6 +113,7 @@ ArrayFile LearnerToFile(const Checkpoint& checkpoint) {
                    {"config", checkpoint.config.Dump(-1)},
                    {"learned_optimizer", checkpoint.config.json().at("learned_optimizer").dump()},
                    {"isa", checkpoint.isa}};
+  if (checkpoint.data) file.metadata["data"] = *checkpoint.data;
   if (checkpoint.device != ModelOf(nullptr)) file.metadata["device"] = checkpoint.device;
   return file;
 }
@@ -125,6 +126,7 @@ void LearnerFromFile(const ArrayFile& file, const std::string& source, Checkpoin
   };
   checkpoint->config = Config::Parse(metadata("config"), source);
   checkpoint->isa = metadata("isa");
+  if (file.metadata.contains("data")) checkpoint->data = metadata("data");
   if (file.metadata.contains("device")) checkpoint->device = metadata("device");
   checkpoint->theta =
       OptimizerRegistry()

@@ -22,9 +22,10 @@ namespace lopt {
 
 // Everything of a meta-training run that lives between two updates.
 struct Checkpoint {
-  Config config;               // resolved; of MetaTrainConfig
-  std::string isa;             // instruction set that computed it
-  std::string device = "cpu";  // model of what its windows ran on
+  Config config;                         // resolved; of MetaTrainConfig
+  std::string isa;                       // instruction set that computed it
+  std::string device = "cpu";            // model of what its windows ran on
+  std::optional<std::string> data = {};  // Experiment::data; none: written before it was kept
   Key run_key;
   Layout theta;  // of learner.theta
   LearnerState learner;
@@ -58,7 +59,8 @@ struct CheckpointRetention {
 
 // A checkpoint is a directory "step-<outer step, 8 digits>":
 //   learner.safetensors        theta/<tensor>, theta_opt/<row>, norms/..., ledger/..., counters;
-//                              metadata: config, isa, and device where that is not the processor
+//                              metadata: config, isa, data, and device where that is not the
+//                              processor
 //   workers-<...>.safetensors  learner/run/worker_files.h
 //   manifest.json              format, step, state of the run's logs, and for each file its size
 //                              and CRC-32 (zlib's)

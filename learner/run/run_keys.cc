@@ -12,10 +12,14 @@ void RunKeys::VisitTimeouts(FieldVisitor& v) {
 }
 
 void RunKeys::VisitMachine(FieldVisitor& v) {
-  v.FreeOnResume().Field("data_dir", &data_dir,
-                         "Directory of the tasks' data files; empty: image tasks draw their data.");
-  v.FreeOnResume().Field("isa", &isa,
-                         "Instruction set of the kernels; empty: the best of the machine.");
+  v.FreeOnResume().Field(
+      "data_dir", &data_dir,
+      "Directory of the tasks' data files; empty: image tasks draw their data. A resume must "
+      "find the same data there.");
+  v.FreeOnResume().Field(
+      "isa", &isa,
+      "Instruction set of the kernels; empty: the best of the machine. To resume with "
+      "another one, pass --allow-isa-change.");
 }
 
 void RunKeys::VisitIntervals(FieldVisitor& v) {

@@ -10,6 +10,7 @@
 #include "lopt/base/isa.h"
 #include "lopt/learner/run/resume_checks.h"
 #include "lopt/learner/run/run_logs.h"
+#include "lopt/tasks/data_checksums.h"
 
 namespace lopt {
 namespace {
@@ -17,7 +18,8 @@ namespace {
 // Metadata of a checkpoint.
 constexpr const char* kConfigEntry = "config";
 constexpr const char* kIsaEntry = "isa";
-constexpr const char* kTheta = "theta";  // the optimizer's weights, one array
+constexpr const char* kDataEntry = "data";  // Training::data; not in files of 0.1
+constexpr const char* kTheta = "theta";     // the optimizer's weights, one array
 
 const std::string& MetadataOf(const ArrayFile& file, const char* name, const std::string& path) {
   const auto found = file.metadata.find(name);
@@ -92,6 +94,9 @@ TrainState TrainWriter::Resume(const ArraysCheckpoint& checkpoint) const {
   RequireSameConfig(path, Config::Parse(MetadataOf(checkpoint.file, kConfigEntry, path), path),
                     resolved_, training_.KeysFree());
   RequireSameIsa(path, MetadataOf(checkpoint.file, kIsaEntry, path), options_.allow_isa_change);
+  const auto data = checkpoint.file.metadata.find(kDataEntry);
+  if (data != checkpoint.file.metadata.end())
+    RequireSameData("from " + path, data->second, training_.data());
   Require(checkpoint.step <= training_.config().steps,
           "cannot resume from {}: it has {} updates, more than steps = {}", path, checkpoint.step,
           training_.config().steps);
@@ -117,7 +122,9 @@ void TrainWriter::Save(const TrainState& state) {
   ArraysCheckpoint checkpoint{
       .step = state.step,
       .file = {.arrays = ModelArrays(training_.task(), AsSpan(state.params), state),
-               .metadata = {{kConfigEntry, resolved_.Dump(-1)}, {kIsaEntry, CurrentIsa()}}},
+               .metadata = {{kConfigEntry, resolved_.Dump(-1)},
+                            {kIsaEntry, CurrentIsa()},
+                            {kDataEntry, training_.data()}}},
       .logs = {.seconds = throughput_->seconds(), .bytes = LogBytes(directory_.path())}};
   checkpoint.file.arrays.Merge(
       "optimizer/", ArraysFromRow(training_.optimizer_state_layout(), AsSpan(state.optimizer)));

@@ -26,6 +26,7 @@
 #include "lopt/learner/train/train_writer.h"
 #include "lopt/learner/transport/collectives.h"
 #include "lopt/learner/transport/local_transport.h"
+#include "lopt/tasks/data_checksums.h"
 
 namespace lopt {
 namespace {
@@ -48,12 +49,14 @@ struct TrainOrder {
 struct TrainAnswer {
   bool stop = false;       // it was told to stop
   std::string error = {};  // why it has failed; empty: it has not
+  std::string data = {};   // where it says who it is: Training::data
   std::vector<WorkerStep> workers = {};
 
   template <class Visitor>
   void VisitMembers(Visitor& visit) {
     visit("stop", stop);
     visit("error", error);
+    visit("data", data);
     visit("workers", workers);
   }
 };
@@ -144,6 +147,7 @@ class TrainJob {
     TrainAnswer answer;
     try {
       InBackground([this] { training_.emplace(config_); });
+      answer.data = training_->data();
     } catch (const std::exception& error) {
       if (transport_->rank() == 0) throw;
       answer.error = error.what();
@@ -161,7 +165,10 @@ class TrainJob {
       names_.push_back(fmt::format("rank {} ({})", rank, other.host));
       CompareHellos(hello, names_.back(), other, options_.allow_isa_change);
     }
-    CheckAnswers(*answers);
+    const std::vector<TrainAnswer> all = CheckAnswers(*answers);
+    for (size_t rank = 1; rank < all.size(); ++rank) {
+      RequireSameDataOn(names_[rank], all[rank].data, names_[0], all[0].data);
+    }
     if (transport_->size() > 1) {
       spdlog::info("{}: {} workers", transport_->Description(), config_.workers);
     }

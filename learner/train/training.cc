@@ -52,6 +52,7 @@ Training::Training(const TrainConfig& config)
     : config_(CheckOptions("training", config)),
       resources_(config.data_dir),
       task_(TaskRegistry().Make(config.task, resources_)),
+      data_(resources_.DataChecksums()),
       optimizer_(TrainOptimizerRegistry().Make(config.optimizer)),
       rule_(optimizer_->optimizer->Bind(task_->params_layout(), AsSpan(optimizer_->theta))),
       batches_(BatchesRegistry().Make(config.batches)),

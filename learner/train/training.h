@@ -60,6 +60,8 @@ class Training {
   // Keys of the config that may change on resume: TrainKeysFreeOnResume(), but for "steps" where
   // the optimizer's updates need the length of the training.
   std::vector<std::string> KeysFree() const;
+  // What the task has read from files (TaskResources::DataChecksums).
+  const std::string& data() const { return data_; }
   const Layout& optimizer_state_layout() const { return rule_->state_layout(); }
   const Eigen::VectorXf& theta() const { return optimizer_->theta; }  // the optimizer's weights
   // UpdateRule::EvalParams: the model that is judged and kept, [P].
@@ -91,6 +93,7 @@ class Training {
   TrainConfig config_;
   TaskResources resources_;
   std::shared_ptr<const TaskFamily> task_;
+  std::string data_;
   std::shared_ptr<const TrainOptimizer> optimizer_;
   std::unique_ptr<const UpdateRule> rule_;
   std::shared_ptr<const Batches> batches_;
