@@ -44,8 +44,8 @@ constexpr const char* kTorchTasks[] = {
 };
 
 // Torch's device "meta" has shapes and no numbers: a loss function can run there without a GPU, and
-// an operation on a tensor there and one on the host throws, as on a GPU. Operations that it lacks
-// are made here, with zeros on the host.
+// an operation on a tensor there and one on the host throws, as on a GPU. Operations that it lacks,
+// which depends on LibTorch's version, are made here, with zeros on the host.
 torch::Tensor ZerosOnHost(const torch::Tensor& tensor) {
   return torch::zeros(tensor.sizes(), tensor.options().device(torch::kCPU));
 }
@@ -77,11 +77,25 @@ torch::Tensor ConvolutionOfZeros(const torch::Tensor& input, const torch::Tensor
       .to(torch::kMeta);
 }
 
-TORCH_LIBRARY_IMPL(_, Meta, library) {
-  library.fallback(torch::CppFunction::makeFromBoxedFunction<&RunWithZeros>());
+bool IsMadeOnMeta(const c10::OperatorHandle& op) {
+  using Key = c10::DispatchKey;
+  for (const Key key : {Key::Meta, Key::CompositeImplicitAutograd, Key::CompositeExplicitAutograd,
+                        Key::CompositeExplicitAutogradNonFunctional}) {
+    if (op.hasKernelForDispatchKey(key)) return true;
+  }
+  return false;
 }
+
 TORCH_LIBRARY_IMPL(aten, Meta, library) {
   library.impl("convolution_overrideable", ConvolutionOfZeros);
+  c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
+  for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
+    const auto op = dispatcher.findSchema(name);
+    if (name.name.starts_with("aten::") && op && !IsMadeOnMeta(*op)) {
+      library.impl(c10::toString(name).c_str(),
+                   torch::CppFunction::makeFromBoxedFunction<&RunWithZeros>());
+    }
+  }
 }
 
 // Tensors of these shapes there.
