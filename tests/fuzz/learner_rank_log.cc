@@ -54,7 +54,7 @@ std::vector<std::string> AnswerSeeds() {
                 saved.push_back({.file = {.name = WorkersFileName(block), .bytes = bytes.size()},
                                  .bytes = std::move(bytes)});
               });
-  return {JoinParts({std::string(1, kReady), answer(kGradients, std::vector{gradient}),
+  return {JoinParts({answer(kReady, std::string()), answer(kGradients, std::vector{gradient}),
                      answer(kSaved, saved), ""})};
 }
 
