@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "lopt/base/error.h"
+#include "lopt/base/utf8.h"
 
 namespace lopt {
 namespace {
@@ -15,9 +16,10 @@ void Add(const Number* numbers, size_t count, uint32_t* checksum) {
       crc32_z(*checksum, reinterpret_cast<const Bytef*>(numbers), count * sizeof(Number)));
 }
 
-// What a message calls them.
+// What a message calls them. The text may come from another process.
 std::string Describe(const std::string& data) {
-  return data.empty() ? "data that are drawn" : data;
+  constexpr size_t kMostShownBytes = 300;
+  return data.empty() ? "data that are drawn" : PlainText(data, kMostShownBytes);
 }
 
 }  // namespace

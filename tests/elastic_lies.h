@@ -135,8 +135,10 @@ inline std::vector<ElasticLie> ElasticLies() {
          (*all)[0].bytes = SerializeArrayFile(file);
        }),
        "have other arrays or shapes than its estimators make"},
+      {"data", ChangeAnswers<std::string>(kReady, [](std::string* data) { *data = "mnist 1\n"; }),
+       "it computes on mnist 1\\x0a, the learner on data that are drawn"},
       {"bytes", bytes(FrameType::kAnswer, std::vector<std::byte>(7, std::byte{0xff})),
-       "it says more than that it is ready: 7 bytes"},
+       "a message from another rank is damaged: "},
       {"damaged", answer([](Frame* frame) {
          if (frame->kind == kGradients)
            frame->body = MakeBody(std::vector<std::byte>(7, std::byte{0xff}));

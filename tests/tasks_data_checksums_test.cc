@@ -92,6 +92,13 @@ TEST_CASE("Other data are an error that names both") {
   CHECK(ErrorOf([] { RequireSameDataOn("rank 1", "", "rank 0", "a 1"); }) ==
         "rank 1 computes on data that are drawn, rank 0 on a 1 (data sets read from files, with "
         "their CRC-32); give all processes the same files (data_dir, --data-dir)");
+  // However long it is; and it may come from a stranger.
+  const std::string many(1000, 'x');
+  CHECK(ErrorOf([&] { RequireSameDataOn("rank 1", many, "rank 0", many); }) == "no error");
+  CHECK(ErrorOf([&] { RequireSameDataOn("rank 1", many + "1", "rank 0", many + "2"); }) !=
+        "no error");
+  CHECK(ErrorOf([] { RequireSameDataOn("it", "\x1b[2J", "the learner", "a 1"); })
+            .starts_with("it computes on \\x1b[2J, the learner on a 1 ("));
 }
 
 }  // namespace

@@ -53,8 +53,7 @@ void CheckDiagnostics(const Diagnostics& diagnostics) {
 }  // namespace
 
 void AnswerRules::CheckReady(std::span<const std::byte> bytes) const {
-  const auto data = FromWire<std::string>(bytes);
-  RequireSameDataOn("it", PlainText(data, kMostNameBytes), "the learner", data_);
+  RequireSameDataOn("it", FromWire<std::string>(bytes), "the learner", data_);
 }
 
 void AnswerRules::CheckGradient(std::span<const std::byte> bytes,
