@@ -88,7 +88,10 @@ class FakeConnections final : public Connections {
   void Silence(int64_t connection) { processes_.at(connection)->silent = true; }
 
   std::string Description() const override { return "fake"; }
-  void Trust(int64_t) override {}
+  void Trust(int64_t connection, size_t most_bytes) override {
+    const auto process = processes_.find(connection);
+    if (process != processes_.end()) process->second->most = most_bytes;
+  }
   int64_t Arrived(int64_t connection) override {
     const auto process = processes_.find(connection);
     return process == processes_.end() ? 0 : process->second->arrived;

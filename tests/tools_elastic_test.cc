@@ -273,7 +273,9 @@ class LyingConnection final : public Connections {
     mangle_(&frame);
     connection_->Send(connection, std::move(frame));
   }
-  void Trust(int64_t connection) override { connection_->Trust(connection); }
+  void Trust(int64_t connection, size_t most_bytes) override {
+    connection_->Trust(connection, most_bytes);
+  }
   int64_t Arrived(int64_t connection) override { return connection_->Arrived(connection); }
   void Close(int64_t connection) override { connection_->Close(connection); }
   bool Idle() const override { return connection_->Idle(); }
