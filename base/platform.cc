@@ -27,6 +27,10 @@ namespace lopt {
 
 namespace {
 
+// Receive buffers as SO_RCVBUF takes them; the second is what connections begin with.
+constexpr int kNarrowBytes = 4 << 10;
+constexpr int kWideBytes = 64 << 10;
+
 // Where a symbolic link leads; empty if it cannot be read.
 std::string LinkTarget(const char* link) {
   std::error_code error;
@@ -43,6 +47,14 @@ std::string LineOf(const char* file, std::string_view key) {
   }
   return "";
 }
+
+bool SetOption(int socket, int option, int value) {
+  return ::setsockopt(socket, SOL_SOCKET, option, &value, sizeof value) == 0;
+}
+
+// Lets the system choose the size of the receive buffer. Returns whether it can be asked to (Linux
+// 5.14 can).
+bool ChooseReceiveBuffer(int socket) { return SetOption(socket, SO_BUF_LOCK, 0); }
 
 epoll_event EventOf(int64_t name, bool input) {
   epoll_event event = {};
@@ -155,6 +167,15 @@ TcpStatus ReadTcpStatus(int socket) {
   if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return {.open = false};
   return {.open = info.tcpi_state == BPF_TCP_ESTABLISHED || info.tcpi_state == BPF_TCP_CLOSE_WAIT,
           .received = static_cast<int64_t>(info.tcpi_bytes_received)};
+}
+
+void NarrowReceiving(int socket) {
+  if (ChooseReceiveBuffer(socket)) SetOption(socket, SO_RCVBUF, kNarrowBytes);
+}
+
+void WidenReceiving(int socket) {
+  SetOption(socket, SO_RCVBUF, kWideBytes);
+  ChooseReceiveBuffer(socket);
 }
 
 void BreakConnection(int socket) {

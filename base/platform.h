@@ -74,6 +74,10 @@ struct TcpStatus {
   int64_t received = 0;  // bytes that have come, whoever has read them
 };
 TcpStatus ReadTcpStatus(int socket);
+// Has a TCP connection take in only a few KiB at a time, until it is widened. Nothing happens where
+// the system could not widen it again.
+void NarrowReceiving(int socket);
+void WidenReceiving(int socket);
 // Breaks a TCP connection off: what has come and was not read is lost, and its descriptors stay.
 void BreakConnection(int socket);
 

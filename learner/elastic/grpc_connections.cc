@@ -39,6 +39,11 @@ constexpr size_t kUntakenBytes = 1 << 20;
 constexpr size_t kQuotaBytes = 64 << 20;
 constexpr size_t kQuotaBytesOfConnection = 1 << 20;
 constexpr int kMostMetadataBytes = 4 << 10;
+// A worker sends about 700 bytes until it has shown the token, which has kMostTokenBytes at most,
+// and with TLS its certificate and those of who have signed it. A stranger's 16 bytes can begin a
+// call, which takes 20 kB for a while.
+constexpr StrangerLimits kPlainLimits = {.bytes = 4 << 10};
+constexpr StrangerLimits kTlsLimits = {.bytes = 32 << 10};
 constexpr std::chrono::seconds kCloseGrace{5};
 constexpr int kHandshakeMilliseconds = 10000;
 constexpr std::chrono::seconds kCountInterval{10};
@@ -323,7 +328,9 @@ class RefusedCall final : public grpc::ServerBidiReactor<FramePart, FramePart> {
 class GrpcListening final : public Connections {
  public:
   GrpcListening(const NetAddress& address, const TlsTexts& tls)
-      : quota_("workers"), listener_(address), service_(this) {
+      : quota_("workers"),
+        listener_(address, HasTls(tls) ? kTlsLimits : kPlainLimits),
+        service_(this) {
     UseLog();
     std::shared_ptr<grpc::ServerCredentials> credentials = grpc::InsecureServerCredentials();
     if (HasTls(tls)) {

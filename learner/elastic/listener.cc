@@ -6,13 +6,17 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <memory>
+#include <optional>
+#include <span>
 #include <utility>
 
 #include "lopt/base/error.h"
@@ -26,11 +30,8 @@ namespace {
 // would be more than this.
 constexpr rlim_t kSpareDescriptors = 64;
 constexpr rlim_t kMostDescriptors = 32768;
-// What the watch calls the two that are no connections.
-constexpr int64_t kStopName = -1;
-constexpr int64_t kSocketName = -2;
-constexpr int kAcceptedAtOnce = 64;
-constexpr int kNoRoomMilliseconds = 20;
+// What the watch calls the one that is no connection.
+constexpr int64_t kChangedName = 0;
 
 // An IPv4 address that IPv6 has wrapped is shown as what it is.
 std::string PeerOf(int connection) {
@@ -108,70 +109,45 @@ Listener::Listener(const NetAddress& wanted, const StrangerLimits& limits,
       address_(wanted),
       socket_(OpenListening(wanted)),
       stop_(OpenEvent()),
+      changed_(OpenEvent()),
       watch_(OpenWatch()),
       most_(RaiseDescriptorLimit() - kSpareDescriptors),
       strangers_(limits) {
   address_.port = PortOf(socket_.number());
   Require(stop_.number() >= 0 && watch_.number() >= 0 &&
-              Watch(watch_.number(), stop_.number(), kStopName, true) &&
-              Watch(watch_.number(), socket_.number(), kSocketName, true),
+              Watch(watch_.number(), changed_.number(), kChangedName, true),
           "cannot watch what comes to {}: {}", address_.Text(), SystemReason(errno));
 }
 
 void Listener::Start(std::function<void(int connection, int socket)> take) {
   take_ = std::move(take);
-  thread_ = std::thread([this] { Run(); });
+  accepting_ = std::thread([this] { Accept(); });
+  watching_ = std::thread([this] { WatchStrangers(); });
 }
 
 void Listener::Stop() {
-  if (thread_.joinable()) {
+  if (accepting_.joinable()) {
     RaiseEvent(stop_.number());
-    thread_.join();
+    accepting_.join();
+    stopping_ = true;
+    RaiseEvent(changed_.number());
+    watching_.join();
   }
 }
 
-void Listener::Run() {
-  std::array<int64_t, 64> names{};
-  for (;;) {
-    const size_t count = WaitForNews(watch_.number(), MillisecondsToNext(), names);
-    for (const int64_t name : std::span(names).first(count)) {
-      if (name == kStopName) {
-        return;
-      }
-      name == kSocketName ? void(wait_ = Wait::kNone) : Look(name);
-    }
-    Accept();
-    EndOverdue();
-  }
-}
-
-int Listener::MillisecondsToNext() const {
-  if (wait_ != Wait::kNews) {
-    return wait_ == Wait::kRoom ? kNoRoomMilliseconds : 0;
-  }
-  const std::lock_guard lock(mutex_);
-  const std::optional<Clock::time_point> next = strangers_.NextOverdue();
-  if (!next) {
-    return -1;
-  }
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(*next - now_());
-  return static_cast<int>(std::max<int64_t>(left.count(), 0));
-}
-
-// Not too many at once, so that those that are there are looked at.
 void Listener::Accept() {
-  if (wait_ == Wait::kNews) {
-    return;
-  }
-  wait_ = Wait::kNone;
-  for (int i = 0; i < kAcceptedAtOnce && wait_ == Wait::kNone; ++i) {
+  for (;;) {
+    std::array<pollfd, 2> waits = {{{.fd = stop_.number(), .events = POLLIN, .revents = 0},
+                                    {.fd = socket_.number(), .events = POLLIN, .revents = 0}}};
+    ::poll(waits.data(), waits.size(), -1);
+    if (waits[0].revents != 0) {
+      return;
+    }
     const int connection = AcceptConnection(socket_.number());
     if (connection >= 0) {
       Take(connection);
     } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-      wait_ = Wait::kRoom;
-    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      wait_ = Wait::kNews;
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
   }
 }
@@ -206,11 +182,34 @@ bool Listener::Keep(int connection) {
   if (const std::optional<int64_t> oldest = strangers_.Add(number, now_())) {
     End(connections_.find(*oldest));
   }
+  NarrowReceiving(connection);
   if (!Watch(watch_.number(), copy, number, true)) {
     End(connections_.find(number));
     return false;
   }
+  RaiseEvent(changed_.number());
   return true;
+}
+
+void Listener::WatchStrangers() {
+  std::array<int64_t, 64> names{};
+  while (!stopping_) {
+    const size_t count = WaitForNews(watch_.number(), MillisecondsToNext(), names);
+    for (const int64_t name : std::span(names).first(count)) {
+      Look(name);
+    }
+    EndOverdue();
+  }
+}
+
+int Listener::MillisecondsToNext() const {
+  const std::lock_guard lock(mutex_);
+  const std::optional<Clock::time_point> next = strangers_.NextOverdue();
+  if (!next) {
+    return -1;
+  }
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(*next - now_());
+  return static_cast<int>(std::max<int64_t>(left.count(), 0));
 }
 
 void Listener::Look(int64_t number) {
@@ -251,6 +250,7 @@ void Listener::Trust(const std::string& from) {
   const std::lock_guard lock(mutex_);
   if (const auto found = Find(from); found != connections_.end()) {
     strangers_.Remove(found->first);
+    WidenReceiving(found->second.copy.number());
     WatchEndOnly(watch_.number(), found->second.copy.number(), found->first);
   }
 }

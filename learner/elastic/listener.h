@@ -17,8 +17,9 @@ namespace lopt {
 
 // A socket that listens. It accepts connections on a thread of its own, since gRPC's stops to
 // listen when a process has no descriptors left, and hands them on. It keeps a copy of each
-// descriptor, by which it ends connections that go beyond the limits of strangers, below all that
-// their bytes mean. Connections are named by where they come from, as "10.0.0.7:4711".
+// descriptor, by which another thread ends connections that go beyond the limits of strangers,
+// below all that their bytes mean: who they are handed to may be busy with them for long.
+// Connections are named by where they come from, as "10.0.0.7:4711".
 class Listener {
  public:
   using Clock = std::chrono::steady_clock;
@@ -35,7 +36,8 @@ class Listener {
   // Connections that have come, those that were closed at once included.
   int64_t accepted() const { return accepted_; }
 
-  // `take` gets each connection and the socket that listens, on the thread; the first is its own.
+  // `take` gets each connection and the socket that listens, on a thread of the listener; the
+  // first is its own.
   void Start(std::function<void(int connection, int socket)> take);
   void Stop();
 
@@ -70,14 +72,12 @@ class Listener {
     bool called = false;
   };
   using Kept = std::map<int64_t, Connection>;
-  // What is waited for before connections are accepted.
-  enum class Wait { kNone, kNews, kRoom };
 
-  void Run();
-  int MillisecondsToNext() const;
   void Accept();
   void Take(int connection);
   bool Keep(int connection);
+  void WatchStrangers();
+  int MillisecondsToNext() const;
   void Look(int64_t number);
   void EndOverdue();
   // The following are to be called with the mutex held.
@@ -88,18 +88,20 @@ class Listener {
   const std::function<Clock::time_point()> now_;
   NetAddress address_;
   Descriptor socket_;
-  Descriptor stop_;
+  Descriptor stop_;     // readable: accept no more
+  Descriptor changed_;  // raised: there are other strangers, or none any more
   Descriptor watch_;
   const uint64_t most_;  // descriptors
   std::atomic<int64_t> accepted_ = 0;
-  Wait wait_ = Wait::kNews;
+  std::atomic<bool> stopping_ = false;
   std::function<void(int, int)> take_;
   mutable std::mutex mutex_;
   Strangers strangers_;
   Kept connections_;
   std::map<std::string, int64_t> number_of_;  // by where they come from
   int64_t numbers_ = 0;
-  std::thread thread_;
+  std::thread accepting_;
+  std::thread watching_;
 };
 
 }  // namespace lopt
