@@ -30,6 +30,7 @@ namespace {
 // would be more than this.
 constexpr rlim_t kSpareDescriptors = 64;
 constexpr rlim_t kMostDescriptors = 32768;
+constexpr int kSegmentBytes = 1024;
 // What the watch calls the one that is no connection.
 constexpr int64_t kChangedName = 0;
 
@@ -77,6 +78,10 @@ int OpenListening(const NetAddress& wanted) {
   const int socket = OpenStreamSocket(first->ai_family);
   const int yes = 1;
   ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  if (IsLoopback(wanted)) {
+    // There a whole window comes in one segment otherwise, before it can be looked at.
+    ::setsockopt(socket, IPPROTO_TCP, TCP_MAXSEG, &kSegmentBytes, sizeof kSegmentBytes);
+  }
   if (socket < 0 || ::bind(socket, first->ai_addr, first->ai_addrlen) != 0 ||
       ::listen(socket, SOMAXCONN) != 0) {
     const std::string why = SystemReason(errno);
@@ -183,7 +188,8 @@ bool Listener::Keep(int connection) {
     End(connections_.find(*oldest));
   }
   NarrowReceiving(connection);
-  if (!Watch(watch_.number(), copy, number, true)) {
+  const bool too_much = strangers_.Sent(number, ReadTcpStatus(copy).received);
+  if (too_much || !Watch(watch_.number(), copy, number, true)) {
     End(connections_.find(number));
     return false;
   }
