@@ -43,7 +43,7 @@ constexpr int kMostMetadataBytes = 4 << 10;
 // and with TLS its certificate and those of who have signed it. A stranger's 16 bytes can begin a
 // call, which takes 20 kB for a while.
 constexpr StrangerLimits kPlainLimits = {.bytes = 4 << 10};
-constexpr StrangerLimits kTlsLimits = {.bytes = 32 << 10};
+constexpr StrangerLimits kTlsLimits = {.bytes = 16 << 10};
 constexpr std::chrono::seconds kCloseGrace{5};
 constexpr int kHandshakeMilliseconds = 10000;
 constexpr std::chrono::seconds kCountInterval{10};
