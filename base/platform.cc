@@ -2,7 +2,11 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/bpf.h>
+#include <linux/tcp.h>
 #include <malloc.h>
+#include <netinet/in.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -10,6 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <filesystem>
@@ -21,6 +26,10 @@
 namespace lopt {
 
 namespace {
+
+// Receive buffers as SO_RCVBUF takes them; the second is what connections begin with.
+constexpr int kNarrowBytes = 4 << 10;
+constexpr int kWideBytes = 64 << 10;
 
 // Where a symbolic link leads; empty if it cannot be read.
 std::string LinkTarget(const char* link) {
@@ -37,6 +46,21 @@ std::string LineOf(const char* file, std::string_view key) {
     if (line.starts_with(key)) return line.substr(key.size());
   }
   return "";
+}
+
+bool SetOption(int socket, int option, int value) {
+  return ::setsockopt(socket, SOL_SOCKET, option, &value, sizeof value) == 0;
+}
+
+// Lets the system choose the size of the receive buffer. Returns whether it can be asked to (Linux
+// 5.14 can).
+bool ChooseReceiveBuffer(int socket) { return SetOption(socket, SO_BUF_LOCK, 0); }
+
+epoll_event EventOf(int64_t name, bool input) {
+  epoll_event event = {};
+  event.events = EPOLLET | EPOLLRDHUP | (input ? uint32_t{EPOLLIN} : 0U);
+  event.data.u64 = static_cast<uint64_t>(name);
+  return event;
 }
 
 }  // namespace
@@ -135,6 +159,53 @@ int OpenStreamSocket(int family) {
 
 int AcceptConnection(int socket) {
   return ::accept4(socket, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+}
+
+TcpStatus ReadTcpStatus(int socket) {
+  tcp_info info = {};
+  socklen_t size = sizeof info;
+  if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return {.open = false};
+  return {.open = info.tcpi_state == BPF_TCP_ESTABLISHED || info.tcpi_state == BPF_TCP_CLOSE_WAIT,
+          .received = static_cast<int64_t>(info.tcpi_bytes_received)};
+}
+
+void NarrowReceiving(int socket) {
+  if (ChooseReceiveBuffer(socket)) SetOption(socket, SO_RCVBUF, kNarrowBytes);
+}
+
+void WidenReceiving(int socket) {
+  SetOption(socket, SO_RCVBUF, kWideBytes);
+  ChooseReceiveBuffer(socket);
+}
+
+void BreakConnection(int socket) {
+  ::shutdown(socket, SHUT_RDWR);  // whoever waits for it knows
+  const sockaddr nowhere = {.sa_family = AF_UNSPEC, .sa_data = {}};
+  ::connect(socket, &nowhere, sizeof nowhere);
+}
+
+int OpenWatch() { return ::epoll_create1(EPOLL_CLOEXEC); }
+
+bool Watch(int watch, int descriptor, int64_t name, bool input) {
+  epoll_event event = EventOf(name, input);
+  return ::epoll_ctl(watch, EPOLL_CTL_ADD, descriptor, &event) == 0;
+}
+
+void WatchEndOnly(int watch, int descriptor, int64_t name) {
+  epoll_event event = EventOf(name, false);
+  ::epoll_ctl(watch, EPOLL_CTL_MOD, descriptor, &event);
+}
+
+void Unwatch(int watch, int descriptor) { ::epoll_ctl(watch, EPOLL_CTL_DEL, descriptor, nullptr); }
+
+size_t WaitForNews(int watch, int milliseconds, std::span<int64_t> names) {
+  std::array<epoll_event, 64> events = {};
+  const size_t most = std::min(events.size(), names.size());
+  const int count = ::epoll_wait(watch, events.data(), static_cast<int>(most), milliseconds);
+  for (int i = 0; i < count; ++i) {
+    names[static_cast<size_t>(i)] = static_cast<int64_t>(events[static_cast<size_t>(i)].data.u64);
+  }
+  return static_cast<size_t>(std::max(count, 0));
 }
 
 }  // namespace lopt

@@ -3,16 +3,17 @@
 #include <csignal>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 namespace lopt {
 
 // What lopt asks of the kernel and the C library that not every POSIX system has, or has by another
-// name: prctl, signalfd, eventfd, memfd_create, /proc and a few calls with flags. base/platform.cc
-// is Linux's, and a port to another system is another such file; tests/layering_test.cc keeps these
-// names out of all others. Descriptors are closed by exec and by whoever asked for them; where one
-// cannot be made, the result is -1 and errno says why.
+// name: prctl, signalfd, eventfd, epoll, memfd_create, TCP_INFO, /proc and a few calls with flags.
+// base/platform.cc is Linux's, and a port to another system is another such file;
+// tests/layering_test.cc keeps these names out of all others. Descriptors are closed by exec and by
+// whoever asked for them; where one cannot be made, the result is -1 and errno says why.
 
 // Processes.
 
@@ -67,5 +68,30 @@ bool OpenPipe(int* from, int* to);
 // A stream socket that never waits, of a family of addresses; and a connection that has come to it.
 int OpenStreamSocket(int family);
 int AcceptConnection(int socket);
+// What the system says of a TCP connection.
+struct TcpStatus {
+  bool open = true;      // this side has not ended it, and the other has not broken it off
+  int64_t received = 0;  // bytes that have come, whoever has read them
+};
+TcpStatus ReadTcpStatus(int socket);
+// Has a TCP connection take in only a few KiB at a time, until it is widened. Nothing happens where
+// the system could not widen it again.
+void NarrowReceiving(int socket);
+void WidenReceiving(int socket);
+// Breaks a TCP connection off: what has come and was not read is lost, and its descriptors stay.
+void BreakConnection(int socket);
+
+// A watch over many descriptors, which says which of them have news: that the other end of a
+// connection has gone and, with `input`, that more has come to read. It says so once for each news.
+// A descriptor that is closed, and all its copies with it, is not watched any more.
+int OpenWatch();
+// Whether the watch took it; `name` is what it says.
+bool Watch(int watch, int descriptor, int64_t name, bool input);
+// From now on the watch says nothing of what comes to read.
+void WatchEndOnly(int watch, int descriptor, int64_t name);
+void Unwatch(int watch, int descriptor);
+// Waits until there are news, but for so many milliseconds at most (-1: without end), and puts the
+// names into `names`. Returns how many.
+size_t WaitForNews(int watch, int milliseconds, std::span<int64_t> names);
 
 }  // namespace lopt

@@ -95,8 +95,9 @@ std::string Objection(const std::string& file, const std::string& included) {
 
 // What of the system a line names that belongs in base/platform.cc; empty if nothing.
 std::string SystemName(const std::string& line) {
-  for (const char* name : {"prctl", "signalfd", "eventfd", "memfd_create", "/proc/", "\"/proc\"",
-                           "pipe2", "accept4", "malloc_trim", "SOCK_NONBLOCK"}) {
+  for (const char* name :
+       {"prctl", "signalfd", "eventfd", "memfd_create", "/proc/", "\"/proc\"", "pipe2", "accept4",
+        "malloc_trim", "SOCK_NONBLOCK", "epoll", "TCP_INFO", "SO_BUF_LOCK"}) {
     if (line.find(name) != std::string::npos) return name;
   }
   return "";

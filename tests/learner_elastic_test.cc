@@ -18,6 +18,7 @@
 #include "lopt/base/error.h"
 #include "lopt/base/isa.h"
 #include "lopt/learner/elastic/elastic_transport.h"
+#include "lopt/learner/elastic/frame_parts.h"
 #include "lopt/learner/elastic/worker_session.h"
 #include "lopt/learner/experiment.h"
 #include "lopt/learner/job/meta_trainer.h"
@@ -78,6 +79,9 @@ class FakeConnections final : public Connections {
   }
 
   int64_t joined() const { return joined_; }
+  // The largest frame that a process has sent, and the most bytes that any might have had.
+  size_t largest() const { return largest_; }
+  size_t most() const { return most_; }
   int64_t died() const { return died_; }
   const std::set<int64_t>& closed() const { return closed_; }  // by the learner, while it ran
   // The clock of the learner: each look takes a while.
@@ -88,7 +92,10 @@ class FakeConnections final : public Connections {
   void Silence(int64_t connection) { processes_.at(connection)->silent = true; }
 
   std::string Description() const override { return "fake"; }
-  void Trust(int64_t) override {}
+  void Trust(int64_t connection, size_t most_bytes) override {
+    const auto process = processes_.find(connection);
+    if (process != processes_.end()) process->second->most = most_bytes;
+  }
   int64_t Arrived(int64_t connection) override {
     const auto process = processes_.find(connection);
     return process == processes_.end() ? 0 : process->second->arrived;
@@ -135,7 +142,8 @@ class FakeConnections final : public Connections {
     std::deque<Frame> up;    // to the learner
     Mangle mangle;
     bool silent = false;
-    int64_t arrived = 0;  // parts of answers
+    int64_t arrived = 0;       // parts of answers
+    size_t most = kPartBytes;  // that a frame of it may have
     std::unique_ptr<WorkerSession> session;
   };
 
@@ -177,6 +185,10 @@ class FakeConnections final : public Connections {
       if (process.up.front().type == FrameType::kAnswer && ++process.arrived % parts_ != 0) return;
       Frame frame = std::move(process.up.front());
       process.up.pop_front();
+      Require(BytesOf(frame).size() <= process.most, "a frame has {} bytes, {} are allowed",
+              BytesOf(frame).size(), process.most);
+      largest_ = std::max(largest_, BytesOf(frame).size());
+      most_ = std::max(most_, process.most);
       if (process.mangle) process.mangle(&frame);
       events_.push_back(
           {.what = What::kFrame, .connection = found->first, .frame = std::move(frame)});
@@ -214,6 +226,8 @@ class FakeConnections final : public Connections {
   std::set<int64_t> closed_;
   int64_t joined_ = 0;
   int64_t died_ = 0;
+  size_t largest_ = 0;
+  size_t most_ = 0;
   int64_t parts_ = 1;
   int64_t looks_ = 0;
   bool ended_ = false;
@@ -539,6 +553,36 @@ TEST_CASE("An answer at which the learner itself fails is refused, and another g
   CHECK_EQ(RunMetaTraining(config, options).learner.theta,
            RunMetaTraining(config, {}).learner.theta);
   CHECK(closed == std::set<int64_t>{1});
+}
+
+TEST_CASE("A frame may have as many bytes as an answer needs, and not many more") {
+  for (const bool apart : {false, true}) {
+    for (const int64_t hidden : {8, 600}) {
+      MetaTrainConfig config = Gathered(SmallExperiment(2, 4));
+      config.learned_optimizer =
+          config.learned_optimizer.With("hidden_size", std::to_string(hidden));
+      if (apart) config.weighting = Weighting::kEqualNorm;
+      const Experiment shared(config, nullptr);
+      auto connections = std::make_unique<FakeConnections>(&shared, 5, Chances{});
+      connections->Join();
+      FakeConnections* const fake = connections.get();
+      MetaTrainerOptions options;
+      size_t largest = 0;
+      size_t most = 0;
+      options.on_step = [&](const MetaTrainProgress&) {
+        largest = fake->largest();
+        most = fake->most();
+      };
+      RunElastic(config, std::move(connections), 1, options);
+      CHECK_LE(largest, most);
+      // 10,000 diagnostics of each of three estimators.
+      CHECK_LE(most, largest + 8'000'000);
+      if (hidden == 600) {
+        const auto theta = static_cast<size_t>(shared.optimizer->theta_layout().size());
+        CHECK_GT(most, 4 * theta * (apart ? 4 : 1));
+      }
+    }
+  }
 }
 
 // What is logged while it lives.

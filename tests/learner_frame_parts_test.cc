@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -80,12 +81,28 @@ TEST_CASE("Last words do not wait for what is under way, and nothing comes behin
   }
 }
 
+TEST_CASE("A long frame takes memory as its parts come, and never more than it may have") {
+  const size_t most = 20 * kPartBytes;
+  FrameSplitter out;
+  FrameJoiner in;
+  out.Add(Tell(1, most));
+  for (size_t come = kPartBytes; come < most; come += kPartBytes) {
+    CHECK(!in.Add(out.Next(), most));
+    CHECK_LE(in.capacity(), std::min(2 * come, most));
+  }
+  const std::optional<Frame> frame = in.Add(out.Next(), most);
+  REQUIRE(frame);
+  CHECK(BytesOf(*frame) == BytesOf(Tell(0, most)));
+  CHECK_EQ(in.capacity(), 0);
+}
+
 TEST_CASE("Frames that are too long, and urgent ones in parts, are errors") {
   FrameJoiner in;
   const std::vector<std::byte> body(60);
   const FramePiece part{.type = FrameType::kAnswer, .body = body, .goes_on = true};
   CHECK(!in.Add(part, 100));
-  CHECK_EQ(ErrorOf([&] { in.Add(part, 100); }), "it sent a frame that is too long");
+  CHECK_EQ(ErrorOf([&] { in.Add(part, 100); }),
+           "it sent a frame that is too long: it may have 100 bytes");
   const FramePiece pulse{.type = FrameType::kPulse, .body = body, .goes_on = true};
   CHECK_EQ(ErrorOf([&] { in.Add(pulse, 100); }), "it sent a frame of type 9 in several parts");
   FrameSplitter out;

@@ -38,6 +38,18 @@ TEST_CASE("A secret that others may read or write is an error") {
            "cannot read " + (directory / "none") + ": No such file or directory");
 }
 
+TEST_CASE("What is no file, or a long one, is no secret") {
+  const TempDirectory directory;
+  const std::string pipe = directory / "pipe";
+  REQUIRE_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  CHECK_EQ(ErrorOf([&] { ReadSecretFile(pipe); }), pipe + " is to be a secret, but it is no file");
+  const std::string path = directory / "long";
+  WriteTextFile(path, std::string(2'000'000, 'x'));
+  ::chmod(path.c_str(), 0600);
+  CHECK_EQ(ErrorOf([&] { ReadSecretFile(path); }),
+           path + " is to be a secret, but it has 2000000 bytes");
+}
+
 TEST_CASE("A secret of another user is an error, whatever its mode") {
   if (::geteuid() != 0) {
     SkipTest("only root may give a file away");

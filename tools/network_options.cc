@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "lopt/base/file.h"
+#include "lopt/learner/elastic/frame.h"
 #include "lopt/learner/elastic/tls_check.h"
 #include "lopt/tools/command_line.h"
 #include "lopt/tools/secret_file.h"
@@ -61,6 +62,9 @@ NetworkOptions ReadNetworkOptions(const po::variables_map& values, const std::st
     network.token = ReadSecretFile(*token);
     network.token.erase(network.token.find_last_not_of(" \t\r\n") + 1);
     Require(!network.token.empty(), "the token in {} is empty", *token);
+    Require(network.token.size() <= kMostTokenBytes,
+            "the token in {} has {} bytes; it may have up to {}", *token, network.token.size(),
+            kMostTokenBytes);
   }
   return network;
 }

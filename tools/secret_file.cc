@@ -6,7 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
 #include <iterator>
 
@@ -16,6 +18,8 @@
 
 namespace lopt {
 namespace {
+
+constexpr int64_t kMostSecretBytes = 1 << 20;
 
 // The user's home; empty if there is none.
 std::string HomeDirectory() {
@@ -37,18 +41,54 @@ class Removed {
   const std::string& path_;
 };
 
+// A file to be read; one that is a pipe does not hold the process up.
+class Opened {
+ public:
+  explicit Opened(const std::string& path)
+      : path_(path), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+    if (descriptor_ < 0) Fail("cannot read {}: {}", path, SystemReason(errno));
+  }
+  ~Opened() { ::close(descriptor_); }
+  Opened(const Opened&) = delete;
+  Opened& operator=(const Opened&) = delete;
+
+  int descriptor() const { return descriptor_; }
+  std::string ReadAll() const {
+    std::string text;
+    std::array<char, 4096> some;
+    ssize_t got = 0;
+    while ((got = ::read(descriptor_, some.data(), some.size())) > 0) {
+      text.append(some.data(), static_cast<size_t>(got));
+      if (std::ssize(text) > kMostSecretBytes) break;
+    }
+    if (got < 0) Fail("cannot read {}: {}", path_, SystemReason(errno));
+    return text;
+  }
+
+ private:
+  const std::string& path_;
+  int descriptor_;
+};
+
 }  // namespace
 
+// The file that is checked is the one that is read, whoever moves names meanwhile.
 std::string ReadSecretFile(const std::string& path) {
+  const Opened file(path);
   struct stat status = {};
-  if (::stat(path.c_str(), &status) != 0) Fail("cannot read {}: {}", path, SystemReason(errno));
+  if (::fstat(file.descriptor(), &status) != 0) {
+    Fail("cannot read {}: {}", path, SystemReason(errno));
+  }
+  Require(S_ISREG(status.st_mode), "{} is to be a secret, but it is no file", path);
   const bool of_root = status.st_uid == 0 && ::geteuid() != 0;
   Require(status.st_uid == ::geteuid() || of_root,
           "{} is to be a secret, but it belongs to another user (number {})", path, status.st_uid);
   Require((status.st_mode & (of_root ? 07U : 077U)) == 0,
           "{} is to be a secret, but others may read or write it (mode {:o}); say: chmod 600 {}",
           path, status.st_mode & 07777U, path);
-  return ReadTextFile(path);
+  Require(status.st_size <= kMostSecretBytes, "{} is to be a secret, but it has {} bytes", path,
+          status.st_size);
+  return file.ReadAll();
 }
 
 std::string UsersTokenFile() {

@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "lopt/base/error.h"
 #include "lopt/base/utf8.h"
+#include "lopt/learner/elastic/frame_parts.h"
 #include "lopt/learner/run/worker_files.h"
 #include "lopt/tasks/data_checksums.h"
 
@@ -14,6 +17,8 @@ namespace {
 constexpr int64_t kMostSteps = int64_t{1} << 40;
 constexpr size_t kMostDiagnostics = 10000;
 constexpr size_t kMostNameBytes = 200;
+// A name, the steps and a number.
+constexpr size_t kMostDiagnosticBytes = kMostNameBytes + 40;
 
 uint64_t SizeOf(const Eigen::VectorXf& row) { return static_cast<uint64_t>(row.size()); }
 
@@ -51,6 +56,23 @@ void CheckDiagnostics(const Diagnostics& diagnostics) {
 }
 
 }  // namespace
+
+size_t AnswerRules::MostBytes() const {
+  // With numbers for what has another size from answer to answer.
+  WorkerGradient gradient;
+  gradient.gradient.estimators.resize(weights_.size());
+  size_t bytes = ToWire(std::vector{gradient}).size();
+  bytes += sizes_.theta * sizeof(float);
+  for (const auto& weight : weights_) {
+    if (weight) {
+      bytes += apart_ ? sizes_.theta * sizeof(float) : 0;
+      bytes += kMostDiagnostics * kMostDiagnosticBytes;
+    }
+  }
+  const SavedFile file{.file = {.name = WorkersFileName({.first = worker_, .count = 1})}};
+  const size_t saved = ToWire(std::vector{file}).size() + sizes_.states;
+  return std::max({bytes, saved, data_.size() + sizeof(uint64_t), kPartBytes});
+}
 
 void AnswerRules::CheckReady(std::span<const std::byte> bytes) const {
   RequireSameDataOn("it", FromWire<std::string>(bytes), "the learner", data_);
@@ -130,11 +152,39 @@ int64_t AnswerRules::ReadStates(std::span<const std::byte> bytes) const {
   return UnpackWorkers(std::move(file), {.first = worker_, .count = 1}, 0)[0].windows;
 }
 
+namespace {
+
+// What workers send that run the same estimators.
+struct Outlined {
+  std::shared_ptr<const AnswerRules::Outline> states;
+  AnswerRules::Sizes sizes;
+};
+
+// The number of a worker is part of the names in its file; the one with the longest is given.
+Outlined OutlineOf(const WorkerWeights& weights, const LogicalWorker& worker, int64_t longest) {
+  const WorkerState state = InitWorkerState(weights, worker.estimators, worker.key);
+  AnswerRules::Outline outline;
+  outline["windows"] = {DType::kInt64, {}};
+  for (size_t e = 0; e < state.estimators.size(); ++e) {
+    for (const auto& [name, array] : state.estimators[e]) {
+      outline[fmt::format("estimators/{}/{}", e, name)] = {array.dtype(), array.shape()};
+    }
+  }
+  Outlined outlined{.states = std::make_shared<AnswerRules::Outline>(std::move(outline)),
+                    .sizes = {.theta = SizeOf(weights.theta)}};
+  PackWorkers(longest, std::span(&state, 1),
+              [&](const WorkerBlock&, const std::vector<std::byte>& bytes) {
+                outlined.sizes.states = bytes.size();
+              });
+  return outlined;
+}
+
+}  // namespace
+
 std::vector<AnswerRules> RulesOf(const Experiment& experiment) {
   const WorkerWeights weights =
       experiment.learner.GetStateForWorker(experiment.learner.Init(ThetaKey(experiment.run_key)));
-  // By which estimators are run.
-  std::map<std::vector<bool>, std::shared_ptr<const AnswerRules::Outline>> outlines;
+  std::map<std::vector<bool>, Outlined> outlines;  // by which estimators are run
   std::vector<AnswerRules> rules;
   for (const LogicalWorker& worker : experiment.workers) {
     std::vector<bool> runs;
@@ -143,21 +193,13 @@ std::vector<AnswerRules> RulesOf(const Experiment& experiment) {
       runs.push_back(estimator != nullptr);
       estimator_weights.push_back(estimator ? std::optional(estimator->weight) : std::nullopt);
     }
-    auto& outline = outlines[runs];
-    if (!outline) {
-      auto made = std::make_shared<AnswerRules::Outline>();
-      const WorkerState state = InitWorkerState(weights, worker.estimators, worker.key);
-      (*made)["windows"] = {DType::kInt64, {}};
-      for (size_t e = 0; e < state.estimators.size(); ++e) {
-        for (const auto& [name, array] : state.estimators[e]) {
-          (*made)[fmt::format("estimators/{}/{}", e, name)] = {array.dtype(), array.shape()};
-        }
-      }
-      outline = std::move(made);
+    Outlined& outlined = outlines[runs];
+    if (!outlined.states) {
+      outlined = OutlineOf(weights, worker, std::ssize(experiment.workers) - 1);
     }
     rules.emplace_back(std::ssize(rules), std::move(estimator_weights),
                        experiment.config.weighting == Weighting::kEqualNorm, experiment.data,
-                       outline);
+                       outlined.states, outlined.sizes);
   }
   return rules;
 }

@@ -33,19 +33,27 @@ class AnswerRules {
   // The arrays of a worker's states, named as in its part of a file (learner/run/worker_files.h),
   // with their type and shape.
   using Outline = std::map<std::string, std::pair<DType, Shape>>;
+  // How large what it sends may be.
+  struct Sizes {
+    uint64_t theta = 0;   // D
+    uint64_t states = 0;  // the bytes of a file with its states
+  };
 
   // `weights`: of the estimators, where the worker runs them. `apart`: whether it sends the
   // gradient of each estimator by itself (Weighting::kEqualNorm). `data`: Experiment::data.
-  // `states` is not null.
+  // `states` is not null, and is of a file as large as `sizes` says.
   AnswerRules(int64_t worker, std::vector<std::optional<double>> weights, bool apart,
-              std::string data, std::shared_ptr<const Outline> states)
+              std::string data, std::shared_ptr<const Outline> states, const Sizes& sizes)
       : worker_(worker),
         weights_(std::move(weights)),
         apart_(apart),
         data_(std::move(data)),
-        states_(std::move(states)) {}
+        states_(std::move(states)),
+        sizes_(sizes) {}
 
   int64_t worker() const { return worker_; }
+  // The most bytes that an answer may have which keeps to the rules.
+  size_t MostBytes() const;
 
   // The following throw Error if the answer is damaged or none of this worker's.
 
@@ -68,6 +76,7 @@ class AnswerRules {
   bool apart_;
   std::string data_;
   std::shared_ptr<const Outline> states_;
+  Sizes sizes_;
 };
 
 // Those of each logical worker. Makes a worker's initial states, one for all workers that run the

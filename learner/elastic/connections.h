@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -34,8 +35,9 @@ class Connections {
   virtual std::optional<Event> Poll() = 0;
   // The frame arrives if the connection lives; else nothing comes of it.
   virtual void Send(int64_t connection, Frame frame) = 0;
-  // From now on its frames may be larger than those of a stranger: 64 KiB.
-  virtual void Trust(int64_t connection) = 0;
+  // It is no stranger: from now on its frames may have so many bytes. Those of strangers may have
+  // kPartBytes (learner/elastic/frame_parts.h).
+  virtual void Trust(int64_t connection, size_t most_bytes) = 0;
   // Another number whenever more has come of a frame of it that is not complete yet: a long one on
   // a slow link.
   virtual int64_t Arrived(int64_t connection) = 0;

@@ -11,7 +11,7 @@
 #include "lopt/base/error.h"
 #include "lopt/base/parallel.h"
 #include "lopt/base/print.h"
-#include "lopt/base/utf8.h"
+#include "lopt/learner/elastic/frame_parts.h"
 #include "lopt/learner/job/hello.h"
 
 namespace lopt {
@@ -26,13 +26,6 @@ constexpr double kElasticFarewellSeconds = 5;
 // that begin just then; and so long for them to say who they are.
 constexpr double kLateSeconds = 0.5;
 constexpr double kLateStrangerSeconds = 1.5;
-// What is written to the log in a second about processes that have not said the token, and about
-// the others; the rest is counted.
-constexpr size_t kStrangersLogBytes = 4 << 10;
-constexpr size_t kPeersLogBytes = 64 << 10;
-// A line with text from elsewhere, and a name or version in it, are cut.
-constexpr size_t kMostLineBytes = 600;
-constexpr size_t kMostShownNameBytes = 80;
 // A process that gets on, as it says, and does not answer for so many times
 // progress_timeout_seconds, is taken for one that never will.
 constexpr double kLongestAnswer = 10;
@@ -64,14 +57,21 @@ ElasticTransport::ElasticTransport(const MetaTrainConfig& config, const MetaTrai
       allow_isa_change_(options.allow_isa_change),
       elastic_(std::move(elastic)),
       connections_(std::move(connections)),
-      log_second_(elastic_.now()),
-      tended_(log_second_),
-      pulsed_(tended_) {
+      tended_(elastic_.now()),
+      pulsed_(tended_),
+      log_(tended_) {
   Require(config.gather_checkpoints, "elastic workers send their states: set gather_checkpoints");
   Require(elastic_.snapshot_updates >= 1, "snapshot_updates must be at least 1, got {}",
           elastic_.snapshot_updates);
   for (int64_t worker = 0; worker < config.workers; ++worker) {
     ranks_.push_back({.log = RankLog(config.windows_per_update)});
+  }
+}
+
+void ElasticTransport::Know(const Experiment& experiment) {
+  rules_ = RulesOf(experiment);
+  for (const AnswerRules& rules : rules_) {
+    most_answer_bytes_ = std::max(most_answer_bytes_, rules.MostBytes());
   }
 }
 
@@ -294,8 +294,8 @@ void ElasticTransport::Join(int64_t connection, Peer* peer, const Frame& frame) 
   Require(SameText(request.token, elastic_.token),
           "it does not say the token of this job (--token-file)");
   if (request.version != version_) {
-    const std::string versions = fmt::format(
-        ": '{}' there, '{}' here", PlainText(request.version, kMostShownNameBytes), version_);
+    const std::string versions =
+        fmt::format(": '{}' there, '{}' here", PeerName(request.version), version_);
     const bool stranger = elastic_.token.empty();
     Refuse(connection,
            "it runs another version of the program than the learner" + (stranger ? "" : versions),
@@ -307,12 +307,18 @@ void ElasticTransport::Join(int64_t connection, Peer* peer, const Frame& frame) 
     TellEnd(connection);
     return;
   }
-  connections_->Trust(connection);
-  connections_->Send(
-      connection,
-      {.type = FrameType::kWelcome,
-       .body = MakeBody(ToWire(Welcome{.config = FromWire<Hello>(hello_).config,
-                                       .timeout_seconds = config_.worker_timeout_seconds}))});
+  Welcome welcome{.config = FromWire<Hello>(hello_).config,
+                  .timeout_seconds = config_.worker_timeout_seconds};
+  // It says who it is and repeats the config, before it is asked for answers.
+  Allow(connection, peer, kPartBytes + welcome.config.size());
+  connections_->Send(connection, {.type = FrameType::kWelcome, .body = MakeBody(ToWire(welcome))});
+}
+
+void ElasticTransport::Allow(int64_t connection, Peer* peer, size_t most_bytes) {
+  if (peer->most_bytes < most_bytes) {
+    peer->most_bytes = most_bytes;
+    connections_->Trust(connection, most_bytes);
+  }
 }
 
 void ElasticTransport::Equip(int64_t connection, Peer* peer, const Frame& frame) {
@@ -321,7 +327,7 @@ void ElasticTransport::Equip(int64_t connection, Peer* peer, const Frame& frame)
   Require(!peer->equipped, "it says a second time who it is");
   Require(equipment.threads >= 1 && equipment.threads <= kMaxThreads,
           "it says that it has {} threads; there may be 1 to {}", equipment.threads, kMaxThreads);
-  const std::string host = PlainText(hello.host, kMostShownNameBytes);
+  const std::string host = PeerName(hello.host);
   CompareHellos(FromWire<Hello>(hello_), fmt::format("process {} on {}", hello.pid, host), hello,
                 allow_isa_change_);
   if (stopping_) {
@@ -368,30 +374,15 @@ void ElasticTransport::TakeAnswer(int64_t connection, const Frame& frame) {
 }
 
 void ElasticTransport::Log(const Peer& peer, Tone tone, const std::string& line) {
-  LogShare& share = peer.joined ? peers_log_ : strangers_log_;
-  const std::string plain = PlainText(line, kMostLineBytes);
-  if (share.bytes + plain.size() > (peer.joined ? kPeersLogBytes : kStrangersLogBytes)) {
-    ++share.left_out;
-    return;
-  }
-  share.bytes += plain.size();
-  tone == Tone::kInfo ? spdlog::info("{}", plain) : spdlog::warn("{}", plain);
-}
-
-void ElasticTransport::BeginLogSecond() {
-  const int64_t left_out = strangers_log_.left_out + peers_log_.left_out;
-  if (left_out > 0) {
-    spdlog::warn("{} more lines like these are left out", left_out);
-  }
-  strangers_log_ = peers_log_ = {};
+  log_.Write(!peer.joined, tone, line);
 }
 
 void ElasticTransport::Refuse(int64_t connection, const std::string& why,
                               const std::string& for_log) {
   const Peer& peer = peers_.at(connection);
   Log(peer, Tone::kWarning, fmt::format("{} is refused: {}{}", peer.name, why, for_log));
-  connections_->Send(connection, {.type = FrameType::kRefused,
-                                  .body = MakeBody(ToWire(PlainText(why, kMostLineBytes)))});
+  connections_->Send(connection,
+                     {.type = FrameType::kRefused, .body = MakeBody(ToWire(PeerLine(why)))});
   connections_->Close(connection);
   Forget(connection, "");
 }
@@ -535,6 +526,7 @@ void ElasticTransport::TellAll(Rank* rank) {
     return;
   }
   Peer& peer = peers_.at(rank->holder);
+  Allow(rank->holder, &peer, most_answer_bytes_);
   if (rank->log.Answered()) {
     rank->since = elastic_.now();
   }
@@ -558,10 +550,7 @@ void ElasticTransport::Tend() {
     return;
   }
   tended_ = now;
-  if (SecondsBetween(log_second_, now) >= 1) {
-    log_second_ = now;
-    BeginLogSecond();
-  }
+  log_.Tend(now);
   const double timeout = config_.worker_timeout_seconds;
   if (timeout > 0 && SecondsBetween(pulsed_, now) >= std::clamp(timeout / 8, 0.05, 1.0)) {
     pulsed_ = now;

@@ -16,6 +16,7 @@
 #include "lopt/learner/elastic/answer_rules.h"
 #include "lopt/learner/elastic/connections.h"
 #include "lopt/learner/elastic/frame.h"
+#include "lopt/learner/elastic/peer_log.h"
 #include "lopt/learner/elastic/rank_log.h"
 #include "lopt/learner/job/meta_trainer.h"
 #include "lopt/learner/meta_train_config.h"
@@ -76,7 +77,7 @@ class ElasticTransport final : public Transport {
 
   // What the ranks run, by which their answers are judged; to be called once, before any rank is
   // told to begin, from any thread that hands on to the one of all other calls.
-  void Know(const Experiment& experiment) { rules_ = RulesOf(experiment); }
+  void Know(const Experiment& experiment);
 
   const LeaseCounts& counts() const { return counts_; }
   // Connections that take leases.
@@ -92,13 +93,14 @@ class ElasticTransport final : public Transport {
     bool joined = false;    // its first frame was good
     bool equipped = false;  // it takes leases
     int64_t threads = 1;
-    FrameBody told = {};  // the body of the last kTell
+    size_t most_bytes = 0;  // that a frame of it may have
+    FrameBody told = {};    // the body of the last kTell
     TimePoint answered = {};
     int64_t arrived = 0;   // of Connections
     int64_t progress = 0;  // as its last kPulse said
     TimePoint progressed = {};
   };
-  enum class Tone { kInfo, kWarning };
+  using Tone = PeerLog::Tone;
   struct Rank {
     RankLog log;
     int64_t lease = 0;
@@ -120,11 +122,11 @@ class ElasticTransport final : public Transport {
   void Take(int64_t connection, Peer* peer, const Frame& frame);
   void Join(int64_t connection, Peer* peer, const Frame& frame);
   void TakePulse(Peer* peer, const Frame& frame) const;
+  // Its frames may have so many bytes from now on, if they might not before.
+  void Allow(int64_t connection, Peer* peer, size_t most_bytes);
   void Equip(int64_t connection, Peer* peer, const Frame& frame);
   void TakeAnswer(int64_t connection, const Frame& frame);
-  // A line about a process in the log, as plain text, unless much was written in this second.
   void Log(const Peer& peer, Tone tone, const std::string& line);
-  void BeginLogSecond();
   // `why` is for the process and the log, `for_log` follows there.
   void Refuse(int64_t connection, const std::string& why, const std::string& for_log = "");
   // The same without a word to it, so that it may come again.
@@ -159,6 +161,7 @@ class ElasticTransport final : public Transport {
   std::unique_ptr<Connections> connections_;
   std::vector<Rank> ranks_;         // from rank 1 on
   std::vector<AnswerRules> rules_;  // of each of them; moved there with its first message
+  size_t most_answer_bytes_ = 0;    // by all of them
   std::map<int64_t, Peer> peers_;   // by connection
   std::unordered_map<int64_t, int> rank_of_lease_;
   std::deque<Message> inbox_;
@@ -171,16 +174,9 @@ class ElasticTransport final : public Transport {
   FrameBody end_;  // how the job has ended, since it has
   int64_t leases_ = 0;
   LeaseCounts counts_;
-  // What was written about processes in this second.
-  struct LogShare {
-    size_t bytes = 0;
-    int64_t left_out = 0;  // lines
-  };
-  LogShare strangers_log_;
-  LogShare peers_log_;
-  TimePoint log_second_;  // its beginning
   TimePoint tended_;
   TimePoint pulsed_;
+  PeerLog log_;
   TimePoint farewell_ = {};
 };
 

@@ -16,6 +16,9 @@ namespace lopt {
 // Changes with anything below, in frame_parts.h, learner/job/messages.h or elastic.proto.
 inline constexpr int64_t kElasticProtocol = 2;
 
+// Of the text that workers say.
+inline constexpr size_t kMostTokenBytes = 1024;
+
 enum class FrameType : int {
   kJoin = 1,      // worker to learner, first: JoinRequest
   kWelcome = 2,   // learner to worker: Welcome; make the experiment

@@ -55,8 +55,11 @@ std::optional<Frame> FrameJoiner::Add(const FramePiece& part, size_t most) {
           static_cast<int>(part.type));
   const size_t before = urgent ? 0 : bytes_.size();
   Require(part.body.size() <= most && before <= most - part.body.size(),
-          "it sent a frame that is too long");
+          "it sent a frame that is too long: it may have {} bytes", most);
   std::vector<std::byte> bytes = urgent ? std::vector<std::byte>() : std::exchange(bytes_, {});
+  if (const size_t size = before + part.body.size(); size > bytes.capacity()) {
+    bytes.reserve(part.goes_on ? std::min(2 * size, most) : size);
+  }
   bytes.insert(bytes.end(), part.body.begin(), part.body.end());
   if (part.goes_on) {
     ++parts_;

@@ -51,10 +51,13 @@ class FrameSplitter {
 class FrameJoiner {
  public:
   // The frame that is complete with this part. Throws Error if it would have more bytes than
-  // `most`, or if an urgent one has several parts.
+  // `most`, or if an urgent one has several parts. Takes memory as parts come, twice what they have
+  // and `most` at most.
   std::optional<Frame> Add(const FramePiece& part, size_t most);
   // Another number whenever more of a frame was there that is not complete.
   int64_t parts() const { return parts_; }
+  // What the parts take of a frame that is not complete.
+  size_t capacity() const { return bytes_.capacity(); }
 
  private:
   std::vector<std::byte> bytes_;

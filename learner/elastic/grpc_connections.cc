@@ -1,22 +1,12 @@
 #include "lopt/learner/elastic/grpc_connections.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <grpc/support/log.h>
 #include <grpcpp/grpcpp.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <poll.h>
 #include <spdlog/spdlog.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
-#include <cerrno>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
@@ -30,8 +20,8 @@
 
 #include "learner/elastic/elastic.grpc.pb.h"
 #include "lopt/base/error.h"
-#include "lopt/base/platform.h"
 #include "lopt/learner/elastic/frame_parts.h"
+#include "lopt/learner/elastic/listener.h"
 
 namespace lopt {
 namespace {
@@ -40,17 +30,23 @@ using wire::FramePart;
 using EventOf = Connections::Event;
 
 constexpr int kMostPartBytes = 64 << 10;
+// Of a frame from the learner.
 constexpr size_t kMostFrameBytes = size_t{1} << 30;
-// Of a connection, frames that nobody has taken: then no more are read.
+// Of a connection, frames that nobody has taken, and their bytes: then no more are read.
 constexpr int kUntaken = 16;
+constexpr size_t kUntakenBytes = 1 << 20;
+// What gRPC may take for all connections, and more for each that has shown the token.
+constexpr size_t kQuotaBytes = 64 << 20;
+constexpr size_t kQuotaBytesOfConnection = 1 << 20;
+constexpr int kMostMetadataBytes = 4 << 10;
+// A worker sends about 700 bytes until it has shown the token, which has kMostTokenBytes at most,
+// and with TLS its certificate and those of who have signed it. A stranger's 16 bytes can begin a
+// call, which takes 20 kB for a while.
+constexpr StrangerLimits kPlainLimits = {.bytes = 4 << 10};
+constexpr StrangerLimits kTlsLimits = {.bytes = 16 << 10};
 constexpr std::chrono::seconds kCloseGrace{5};
 constexpr int kHandshakeMilliseconds = 10000;
 constexpr std::chrono::seconds kCountInterval{10};
-// Connections are closed at once that leave fewer descriptors to the rest of the process, or that
-// would be more than this.
-constexpr rlim_t kSpareDescriptors = 64;
-constexpr rlim_t kMostDescriptors = 16384;
-
 // What gRPC and this file start before and while they listen or join: so many threads, and two
 // pools with one for each core, but at most so many.
 constexpr unsigned kThreads = 8;
@@ -93,8 +89,9 @@ class EventQueue {
 template <class Reactor>
 class Stream : public Reactor {
  public:
-  Stream(int64_t number, bool trusted, EventQueue* events)
-      : number_(number), trusted_(trusted), events_(events) {}
+  // Frames that come may have so many bytes.
+  Stream(int64_t number, size_t most_bytes, EventQueue* events)
+      : number_(number), most_bytes_(most_bytes), events_(events) {}
 
   void Send(const Frame& frame) {
     const std::lock_guard lock(mutex_);
@@ -104,18 +101,19 @@ class Stream : public Reactor {
     out_.Add(frame);
     Write();
   }
-  void Trust() {
+  void Trust(size_t most_bytes) {
     const std::lock_guard lock(mutex_);
-    trusted_ = true;
+    most_bytes_ = most_bytes;
   }
   int64_t Arrived() {
     const std::lock_guard lock(mutex_);
     return in_.parts();
   }
   // One of its frames was taken.
-  void Took() {
+  void Took(const Frame& frame) {
     const std::lock_guard lock(mutex_);
     --untaken_;
+    untaken_bytes_ -= BytesOf(frame).size();
     Read();
   }
   void Close() {
@@ -164,7 +162,8 @@ class Stream : public Reactor {
   virtual void Died() {}
 
   void Read() {
-    if (!reading_ && !dead_ && !(ended_ && kEndIsAll) && (reported_ || untaken_ < kUntaken)) {
+    const bool room = untaken_ < kUntaken && untaken_bytes_ < kUntakenBytes;
+    if (!reading_ && !dead_ && !(ended_ && kEndIsAll) && (reported_ || room)) {
       reading_ = true;
       this->StartRead(&part_);
     }
@@ -175,9 +174,10 @@ class Stream : public Reactor {
                                           .kind = part_.kind(),
                                           .body = std::as_bytes(std::span(part_.body())),
                                           .goes_on = part_.goes_on()},
-                                         trusted_ ? kMostFrameBytes : kPartBytes);
+                                         most_bytes_);
     if (frame) {
       ++untaken_;
+      untaken_bytes_ += BytesOf(*frame).size();
       events_->Put(
           {.what = EventOf::What::kFrame, .connection = number_, .frame = std::move(*frame)});
     }
@@ -222,7 +222,7 @@ class Stream : public Reactor {
 
   std::mutex mutex_;
   const int64_t number_;
-  bool trusted_;
+  size_t most_bytes_;
   bool closing_ = false;   // once all is written
   bool reported_ = false;  // no more events
   bool dead_ = false;
@@ -233,7 +233,8 @@ class Stream : public Reactor {
   bool reading_ = false;
   bool writing_ = false;
   bool heard_ = false;
-  int untaken_ = 0;
+  int untaken_ = 0;  // frames
+  size_t untaken_bytes_ = 0;
   FramePart part_;  // that is being read
   FrameJoiner in_;
   FramePart written_;  // that is being written
@@ -307,118 +308,29 @@ void RequireThreads() {
 
 bool HasTls(const TlsTexts& tls) { return !tls.certificate.empty(); }
 
-// "ipv4:10.0.0.7:4711" as "10.0.0.7:4711".
+// "ipv4:10.0.0.7:4711" as "10.0.0.7:4711", as the listener names it. The interface of an IPv6
+// address, "%252", is left out.
 std::string PeerText(std::string uri) {
   uri = uri.substr(uri.find(':') + 1);
   for (size_t at; (at = uri.find("%5B")) != std::string::npos;) uri.replace(at, 3, "[");
   for (size_t at; (at = uri.find("%5D")) != std::string::npos;) uri.replace(at, 3, "]");
-  return uri;
+  const size_t scope = uri.find('%');
+  return scope == std::string::npos ? uri : uri.substr(0, scope) + uri.substr(uri.find(']'));
 }
 
-std::string ErrnoText() { return std::strerror(errno); }
-
-// A socket that listens. Accepts connections on a thread of its own, since gRPC's stops to listen
-// when a process has no descriptors left.
-class Listener {
+// A call that ends at once.
+class RefusedCall final : public grpc::ServerBidiReactor<FramePart, FramePart> {
  public:
-  explicit Listener(const NetAddress& wanted) {
-    addrinfo hints{};
-    hints.ai_socktype = SOCK_STREAM;
-    hints.ai_flags = AI_PASSIVE;
-    addrinfo* first = nullptr;
-    const int error =
-        ::getaddrinfo(wanted.host.c_str(), std::to_string(wanted.port).c_str(), &hints, &first);
-    Require(error == 0, "cannot listen on {}: {}", wanted.Text(), ::gai_strerror(error));
-    const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owned(first, &::freeaddrinfo);
-    socket_ = OpenStreamSocket(first->ai_family);
-    const int yes = 1;
-    ::setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    if (socket_ < 0 || ::bind(socket_, first->ai_addr, first->ai_addrlen) != 0 ||
-        ::listen(socket_, SOMAXCONN) != 0) {
-      const std::string why = ErrnoText();
-      ::close(socket_);
-      Fail("cannot listen on {}: {}", wanted.Text(), why);
-    }
-    sockaddr_storage bound{};
-    socklen_t size = sizeof bound;
-    ::getsockname(socket_, reinterpret_cast<sockaddr*>(&bound), &size);
-    address_ = wanted;
-    address_.port =
-        ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6*>(&bound)->sin6_port
-                                          : reinterpret_cast<const sockaddr_in*>(&bound)->sin_port);
-    rlimit limit{};
-    ::getrlimit(RLIMIT_NOFILE, &limit);
-    limit.rlim_cur = std::max(limit.rlim_cur, std::min(limit.rlim_max, kMostDescriptors));
-    ::setrlimit(RLIMIT_NOFILE, &limit);
-    most_ = std::min(limit.rlim_cur, kMostDescriptors) - kSpareDescriptors;
-    stop_ = OpenEvent();
-    Require(stop_ >= 0, "cannot make an event: {}", ErrnoText());
-  }
-  ~Listener() {
-    Stop();
-    ::close(socket_);
-    ::close(stop_);
-  }
-  Listener(const Listener&) = delete;
-  Listener& operator=(const Listener&) = delete;
-
-  const NetAddress& address() const { return address_; }
-  // Connections that have come, those that were closed at once included.
-  int64_t accepted() const { return accepted_; }
-
-  void Start(grpc::experimental::ExternalConnectionAcceptor* acceptor) {
-    thread_ = std::thread([this, acceptor] { Accept(acceptor); });
-  }
-  void Stop() {
-    if (thread_.joinable()) {
-      RaiseEvent(stop_);
-      thread_.join();
-    }
-  }
-
- private:
-  void Accept(grpc::experimental::ExternalConnectionAcceptor* acceptor) {
-    for (;;) {
-      std::array<pollfd, 2> waits = {{{.fd = stop_, .events = POLLIN, .revents = 0},
-                                      {.fd = socket_, .events = POLLIN, .revents = 0}}};
-      ::poll(waits.data(), waits.size(), -1);
-      if (waits[0].revents != 0) {
-        return;
-      }
-      const int fd = AcceptConnection(socket_);
-      if (fd < 0) {
-        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-          std::this_thread::sleep_for(std::chrono::milliseconds(20));
-        }
-        continue;
-      }
-      ++accepted_;
-      // The lowest that is free is taken, so this many are open.
-      if (static_cast<rlim_t>(fd) >= most_) {
-        ::close(fd);
-        continue;
-      }
-      const int yes = 1;
-      ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-      grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
-      connection.listener_fd = socket_;
-      connection.fd = fd;
-      acceptor->HandleNewConnection(&connection);
-    }
-  }
-
-  NetAddress address_;
-  int socket_ = -1;
-  int stop_ = -1;
-  rlim_t most_ = 0;
-  std::atomic<int64_t> accepted_ = 0;
-  std::thread thread_;
+  RefusedCall() { Finish(grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "")); }
+  void OnDone() override { delete this; }
 };
 
 class GrpcListening final : public Connections {
  public:
   GrpcListening(const NetAddress& address, const TlsTexts& tls)
-      : listener_(address), service_(this) {
+      : quota_("workers"),
+        listener_(address, HasTls(tls) ? kTlsLimits : kPlainLimits),
+        service_(this) {
     UseLog();
     std::shared_ptr<grpc::ServerCredentials> credentials = grpc::InsecureServerCredentials();
     if (HasTls(tls)) {
@@ -433,6 +345,8 @@ class GrpcListening final : public Connections {
     builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMilliseconds);
     builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kHandshakeMilliseconds);
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 1);
+    builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMostMetadataBytes);
+    builder.SetResourceQuota(quota_.Resize(kQuotaBytes));
     builder.RegisterService(&service_);
     acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
         grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials);
@@ -440,7 +354,12 @@ class GrpcListening final : public Connections {
     Require(server_ != nullptr,
             "gRPC cannot listen on {}: the certificate, its key or the authorities are no good",
             listener_.address().Text());
-    listener_.Start(acceptor_.get());
+    listener_.Start([this](int connection, int socket) {
+      grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
+      parameters.listener_fd = socket;
+      parameters.fd = connection;
+      acceptor_->HandleNewConnection(&parameters);
+    });
   }
   ~GrpcListening() override {
     events_.Notify(nullptr);
@@ -458,15 +377,21 @@ class GrpcListening final : public Connections {
     Tend();
     std::optional<EventOf> event = events_.Take();
     if (event && event->what == EventOf::What::kFrame) {
-      With(event->connection, [](ServerStream* stream) { stream->Took(); });
+      With(event->connection, [&](ServerStream* stream) { stream->Took(event->frame); });
     }
     return event;
   }
   void Send(int64_t connection, Frame frame) override {
     With(connection, [&](ServerStream* stream) { stream->Send(frame); });
   }
-  void Trust(int64_t connection) override {
-    With(connection, [](ServerStream* stream) { stream->Trust(); });
+  void Trust(int64_t connection, size_t most_bytes) override {
+    With(connection, [&](ServerStream* stream) {
+      if (stream->Trust(most_bytes)) {
+        listener_.Trust(stream->from());
+        const std::lock_guard lock(mutex_);
+        ResizeQuota();
+      }
+    });
   }
   int64_t Arrived(int64_t connection) override {
     int64_t arrived = 0;
@@ -488,8 +413,20 @@ class GrpcListening final : public Connections {
  private:
   class ServerStream final : public Stream<grpc::ServerBidiReactor<FramePart, FramePart>> {
    public:
-    ServerStream(int64_t number, GrpcListening* owner, grpc::CallbackServerContext* context)
-        : Stream(number, false, &owner->events_), owner_(owner), context_(context) {}
+    ServerStream(int64_t number, GrpcListening* owner, std::string from,
+                 grpc::CallbackServerContext* context)
+        : Stream(number, kPartBytes, &owner->events_),
+          owner_(owner),
+          from_(std::move(from)),
+          context_(context) {}
+
+    const std::string& from() const { return from_; }
+    // Returns whether it was a stranger's.
+    bool Trust(size_t most_bytes) {
+      Stream::Trust(most_bytes);
+      return !trusted_.exchange(true);
+    }
+    bool trusted() const { return trusted_; }
 
     void Begin() {
       const std::lock_guard lock(mutex_);
@@ -520,7 +457,9 @@ class GrpcListening final : public Connections {
     void EndWriting() override { this->Finish(grpc::Status::OK); }
 
     GrpcListening* owner_;
+    const std::string from_;
     grpc::CallbackServerContext* context_;
+    std::atomic<bool> trusted_ = false;
     bool done_ = false;  // then there is no context
   };
 
@@ -536,15 +475,17 @@ class GrpcListening final : public Connections {
     GrpcListening* owner_;
   };
 
-  ServerStream* Opened(grpc::CallbackServerContext* context) {
+  grpc::ServerBidiReactor<FramePart, FramePart>* Opened(grpc::CallbackServerContext* context) {
+    const std::string from = PeerText(context->peer());
+    if (!listener_.BeginCall(from)) {
+      return new RefusedCall;
+    }
     std::shared_ptr<ServerStream> stream;
     {
       const std::lock_guard lock(mutex_);
-      stream = std::make_shared<ServerStream>(++opened_, this, context);
+      stream = std::make_shared<ServerStream>(++opened_, this, from, context);
       streams_[opened_] = stream;
-      events_.Put({.what = EventOf::What::kOpened,
-                   .connection = opened_,
-                   .peer = PeerText(context->peer())});
+      events_.Put({.what = EventOf::What::kOpened, .connection = opened_, .peer = from});
     }
     stream->Begin();
     return stream.get();
@@ -553,7 +494,14 @@ class GrpcListening final : public Connections {
     std::shared_ptr<ServerStream> stream;  // ends after the lock
     const std::lock_guard lock(mutex_);
     stream = std::move(streams_.extract(connection).mapped());
+    ResizeQuota();
     all_done_.notify_all();
+  }
+  // With the mutex held.
+  void ResizeQuota() {
+    const auto trusted =
+        std::ranges::count_if(streams_, [](const auto& entry) { return entry.second->trusted(); });
+    quota_.Resize(kQuotaBytes + static_cast<size_t>(trusted) * kQuotaBytesOfConnection);
   }
   void With(int64_t connection, const std::function<void(ServerStream*)>& act) {
     std::shared_ptr<ServerStream> stream;
@@ -587,14 +535,16 @@ class GrpcListening final : public Connections {
     if (silent > 0) {
       silent_ += silent;
       const std::string failure = handshake_failure.Take();
-      spdlog::warn("{} connections to {} were none of workers{}", silent,
-                   listener_.address().Text(),
+      const std::string ended = listener_.TakeEnded();
+      spdlog::warn("{} connections to {} were none of workers{}{}", silent,
+                   listener_.address().Text(), ended.empty() ? "" : "; ended were " + ended,
                    failure.empty() ? "" : "; the last failed TLS handshake: " + failure);
     }
     accepted_then_ = listener_.accepted();
   }
 
   EventQueue events_;
+  grpc::ResourceQuota quota_;
   Listener listener_;
   Service service_;
   mutable std::mutex mutex_;
@@ -637,12 +587,12 @@ class GrpcJoining final : public Connections {
   std::optional<EventOf> Poll() override {
     std::optional<EventOf> event = events_.Take();
     if (event && event->what == EventOf::What::kFrame) {
-      stream_.Took();
+      stream_.Took(event->frame);
     }
     return event;
   }
   void Send(int64_t /*connection*/, Frame frame) override { stream_.Send(frame); }
-  void Trust(int64_t /*connection*/) override {}
+  void Trust(int64_t /*connection*/, size_t /*most_bytes*/) override {}
   int64_t Arrived(int64_t /*connection*/) override { return stream_.Arrived(); }
   void Close(int64_t /*connection*/) override { stream_.Close(); }
   bool Idle() const override { return stream_.done(); }
@@ -652,7 +602,7 @@ class GrpcJoining final : public Connections {
   class ClientStream final : public Stream<grpc::ClientBidiReactor<FramePart, FramePart>> {
    public:
     ClientStream(bool tls, EventQueue* events, grpc::ClientContext* context)
-        : Stream(1, true, events), tls_(tls), context_(context) {}
+        : Stream(1, kMostFrameBytes, events), tls_(tls), context_(context) {}
 
     void Begin() {
       const std::lock_guard lock(mutex_);

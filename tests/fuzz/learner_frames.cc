@@ -28,7 +28,7 @@ class GivenFrames final : public Connections {
     return event;
   }
   void Send(int64_t, Frame) override {}
-  void Trust(int64_t) override {}
+  void Trust(int64_t, size_t) override {}
   int64_t Arrived(int64_t) override { return 0; }
   void Close(int64_t) override { events_.clear(); }
   bool Idle() const override { return events_.empty(); }

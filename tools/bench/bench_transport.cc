@@ -173,15 +173,16 @@ Connections::Event Await(Connections* connections) {
 int SendFrames(int64_t bytes, int64_t round_trips) {
   const auto learner = ListenGrpc({.host = "127.0.0.1", .port = 0}, {});
   const std::string where = learner->Description();
+  const auto most = static_cast<size_t>(bytes) + 1000;
   std::thread worker_thread([&] {
     const auto worker = JoinGrpc(ParseNetAddress(where.substr(where.rfind(' ') + 1)), {});
-    worker->Trust(1);
+    worker->Trust(1, most);
     worker->Send(1, {});
     for (int64_t i = 0; i < round_trips; ++i) worker->Send(1, Await(worker.get()).frame);
     while (!worker->Idle()) std::this_thread::yield();
   });
   const int64_t worker = Await(learner.get()).connection;
-  learner->Trust(worker);
+  learner->Trust(worker, most);
   Await(learner.get());  // it says that it trusts us
   const Frame frame = {.type = FrameType::kTell,
                        .body = MakeBody(std::vector<std::byte>(static_cast<size_t>(bytes)))};

@@ -54,7 +54,7 @@ class Lines::LearnersEnd final : public Connections {
                       {.what = Event::What::kFrame, .connection = 1, .frame = std::move(frame)});
     }
   }
-  void Trust(int64_t) override {}
+  void Trust(int64_t, size_t) override {}
   int64_t Arrived(int64_t) override { return 0; }
   void Close(int64_t connection) override {
     Line& line = LineOf(connection);
@@ -101,7 +101,7 @@ class Lines::WorkersEnd final : public Connections {
         line_, true,
         {.what = Event::What::kFrame, .connection = line_->number, .frame = std::move(frame)});
   }
-  void Trust(int64_t) override {}
+  void Trust(int64_t, size_t) override {}
   int64_t Arrived(int64_t) override { return 0; }
   void Close(int64_t) override {
     if (line_->worker->dead() || std::exchange(line_->closed, true)) return;
