@@ -4,8 +4,10 @@
 #include <pthread.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <exception>
 #include <optional>
@@ -138,6 +140,7 @@ RunLock::RunLock(const std::string& directory, const std::string& name)
       path_(directory + "/" + name + ".lock"),
       holder_(RecordText(Environment::Current().ThisProcess()) + "\n") {
   for (;;) {
+    NoteAlive(Now());
     const Attempt attempt = TryToMake(path_, holder_);
     if (attempt.error == 0) break;
     if (HasNoLinks(attempt.error)) {
@@ -188,11 +191,28 @@ void RunLock::RequireHeld() const {
           directory_, kLockSeconds, path_);
 }
 
+RunLock::Moment RunLock::Now() {
+  return {.steady = std::chrono::duration<double>(SteadyClock::now().time_since_epoch()).count(),
+          .date = SecondsSince1970()};
+}
+
+void RunLock::NoteAlive(const Moment& moment) {
+  alive_steady_ = moment.steady;
+  alive_date_ = moment.date;
+}
+
+void RunLock::RequireNotSilent() const {
+  const Moment now = Now();
+  const double silent = std::max(now.steady - alive_steady_, std::abs(now.date - alive_date_));
+  if (silent >= kLockSeconds / 2) RequireHeld();
+}
+
 void RunLock::KeepAlive() {
   for (wakeup_.WaitFor(kSignOfLife); !ended_; wakeup_.WaitFor(kSignOfLife)) {
     try {
+      const Moment now = Now();
       RequireHeld();
-      LockFiles().Touch(path_);
+      if (LockFiles().Touch(path_) == 0) NoteAlive(now);
     } catch (const std::exception&) {  // for whoever asks
     }
   }

@@ -16,6 +16,7 @@
 #include "lopt/learner/job/messages.h"
 #include "lopt/learner/job/meta_trainer.h"
 #include "lopt/tools/commands.h"
+#include "lopt/tools/simulate/passing_files.h"
 #include "lopt/tools/simulate/schedule.h"
 #include "lopt/tools/simulate/small_run.h"
 
@@ -24,58 +25,20 @@
 namespace lopt {
 namespace {
 
-// Calls that are passed on.
-class OtherFiles : public FileSystem {
- public:
-  explicit OtherFiles(FileSystem* files) : files_(files) {}
-
-  int Open(const std::string& path, OpenFor what) override { return files_->Open(path, what); }
-  int Close(int descriptor) override { return files_->Close(descriptor); }
-  int64_t Read(int descriptor, std::span<std::byte> bytes, int64_t offset) override {
-    return files_->Read(descriptor, bytes, offset);
-  }
-  int64_t Write(int descriptor, std::span<const std::byte> bytes) override {
-    return files_->Write(descriptor, bytes);
-  }
-  int Flush(int descriptor) override { return files_->Flush(descriptor); }
-  int FlushData(int descriptor) override { return files_->FlushData(descriptor); }
-  int Cut(const std::string& path, int64_t bytes) override { return files_->Cut(path, bytes); }
-  int Look(const std::string& path, FileStatus* status) override {
-    return files_->Look(path, status);
-  }
-  int MayWrite(const std::string& directory) override { return files_->MayWrite(directory); }
-  int MakeDirectory(const std::string& path) override { return files_->MakeDirectory(path); }
-  int List(const std::string& directory, std::vector<std::string>* names) override {
-    return files_->List(directory, names);
-  }
-  int Rename(const std::string& from, const std::string& to) override {
-    return files_->Rename(from, to);
-  }
-  int Link(const std::string& from, const std::string& to) override {
-    return files_->Link(from, to);
-  }
-  int Remove(const std::string& path) override { return files_->Remove(path); }
-  int Touch(const std::string& path) override { return files_->Touch(path); }
-  int Lock(int descriptor) override { return files_->Lock(descriptor); }
-
- private:
-  FileSystem* files_;
-};
-
 // fsync of files, or of directories, does nothing.
-class NoFlush final : public OtherFiles {
+class NoFlush final : public PassingFiles {
  public:
-  NoFlush(FileSystem* files, bool directories) : OtherFiles(files), directories_(directories) {}
+  NoFlush(FileSystem* files, bool directories) : PassingFiles(files), directories_(directories) {}
 
   int Open(const std::string& path, OpenFor what) override {
-    const int descriptor = OtherFiles::Open(path, what);
+    const int descriptor = PassingFiles::Open(path, what);
     if (descriptor >= 0 && (what == OpenFor::kDirectory) == directories_) {
       left_out_.push_back(descriptor);
     }
     return descriptor;
   }
   int Flush(int descriptor) override {
-    return std::ranges::count(left_out_, descriptor) > 0 ? 0 : OtherFiles::Flush(descriptor);
+    return std::ranges::count(left_out_, descriptor) > 0 ? 0 : PassingFiles::Flush(descriptor);
   }
 
  private:
@@ -84,37 +47,37 @@ class NoFlush final : public OtherFiles {
 };
 
 // An fsync that fails is taken for one that has worked.
-class IgnoresFailedFlush final : public OtherFiles {
+class IgnoresFailedFlush final : public PassingFiles {
  public:
-  using OtherFiles::OtherFiles;
+  using PassingFiles::PassingFiles;
 
   int Flush(int descriptor) override {
-    OtherFiles::Flush(descriptor);
+    PassingFiles::Flush(descriptor);
     return 0;
   }
 };
 
 // A checkpoint has its name from the beginning, and the manifest is there before the other files.
-class NamedTooEarly final : public OtherFiles {
+class NamedTooEarly final : public PassingFiles {
  public:
-  using OtherFiles::OtherFiles;
+  using PassingFiles::PassingFiles;
 
   int Open(const std::string& path, OpenFor what) override {
-    return OtherFiles::Open(Final(path), what);
+    return PassingFiles::Open(Final(path), what);
   }
   int Look(const std::string& path, FileStatus* status) override {
-    return OtherFiles::Look(Final(path), status);
+    return PassingFiles::Look(Final(path), status);
   }
   int MakeDirectory(const std::string& path) override {
-    return OtherFiles::MakeDirectory(Final(path));
+    return PassingFiles::MakeDirectory(Final(path));
   }
   int List(const std::string& directory, std::vector<std::string>* names) override {
-    return OtherFiles::List(Final(directory), names);
+    return PassingFiles::List(Final(directory), names);
   }
   int Rename(const std::string& from, const std::string& to) override {
-    return Final(from) == Final(to) ? 0 : OtherFiles::Rename(Final(from), Final(to));
+    return Final(from) == Final(to) ? 0 : PassingFiles::Rename(Final(from), Final(to));
   }
-  int Remove(const std::string& path) override { return OtherFiles::Remove(Final(path)); }
+  int Remove(const std::string& path) override { return PassingFiles::Remove(Final(path)); }
 
  private:
   static std::string Final(std::string path) {

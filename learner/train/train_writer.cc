@@ -7,6 +7,7 @@
 
 #include "lopt/base/eigen.h"
 #include "lopt/base/error.h"
+#include "lopt/base/file.h"
 #include "lopt/base/isa.h"
 #include "lopt/learner/run/resume_checks.h"
 #include "lopt/learner/run/run_logs.h"
@@ -82,6 +83,7 @@ TrainState TrainWriter::Begin() {
   if (options_.resume) CutLogs(directory_.path(), logs);
   metrics_.emplace(directory_.path());
   throughput_.emplace(directory_.path(), state.step, logs.seconds);
+  SyncDirectory(directory_.path());  // checkpoints count on the logs, whose names are new
   if (!checkpoint) {
     Save(state);
     WriteManifest(RunManifest::kRunning, state.step);
@@ -156,6 +158,7 @@ void TrainWriter::Fail(const std::string& error, int64_t step) {
     lock_->RequireHeld();
     WriteManifest("failed", step, error);
   } catch (const Error& second) {
+    if (metrics_) metrics_->Drop();
     spdlog::error("{}", second.what());
   }
 }

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+
+namespace lopt {
+
+// What the files of a run say, by name, without what clocks, the names of processes and failures
+// put there: all else is the same in an undisturbed run. run_files.cc lists what is left out. The
+// event files are one entry, "events"; so is each checkpoint, which is read whole.
+using RunFiles = std::map<std::string, std::string>;
+
+// Reads the files of the environment. Throws Error for what cannot be read, for a file that no run
+// has, and where the logs contradict each other or go back.
+RunFiles ReadRunFiles(const std::string& directory);
+
+// Throws Error that names the first file that differs, and where. Entries whose names begin with
+// one of `ignored` are left out. Of checkpoints the run may have fewer, but the last.
+void RequireSameFiles(const RunFiles& run, const RunFiles& undisturbed,
+                      const std::set<std::string>& ignored);
+
+}  // namespace lopt
