@@ -22,6 +22,8 @@ namespace lopt {
 namespace {
 
 constexpr std::chrono::seconds kSignOfLife(5);
+// Of a holder, after which it looks whether it still has the lock.
+constexpr double kLongSilence = kLockSeconds / 2;
 
 struct LockFile {
   std::string text;
@@ -74,7 +76,7 @@ Attempt TryToMake(const std::string& path, const std::string& text) {
   return attempt;
 }
 
-// Removes the lock; false if another has come in its place meanwhile. Processes of one machine do
+// Removes the lock; false if another has come in its place, or its holder has shown a sign of life. Processes of one machine do
 // so one after the other; where flock does not reach, a new lock that was caught is put back.
 bool RemoveStale(const std::string& directory, const std::string& path, const LockFile& stale) {
   const OpenFile opened(directory, OpenFor::kDirectory, "cannot open the directory");
@@ -82,7 +84,9 @@ bool RemoveStale(const std::string& directory, const std::string& path, const Lo
   const std::string own = OwnName(path);
   bool removed = false;
   const std::optional<LockFile> present = ReadLock(path);
-  if (present && present->text == stale.text && LockFiles().Rename(path, own) == 0) {
+  // Not if its holder has woken up.
+  if (present && present->text == stale.text && present->changed == stale.changed &&
+      LockFiles().Rename(path, own) == 0) {
     const std::optional<LockFile> moved = ReadLock(own);
     removed = moved && moved->text == stale.text;
     if (!removed) {
@@ -201,18 +205,27 @@ void RunLock::NoteAlive(const Moment& moment) {
   alive_date_ = moment.date;
 }
 
+double RunLock::SilentSeconds(const Moment& now) const {
+  return std::max(now.steady - alive_steady_, std::abs(now.date - alive_date_));
+}
+
 void RunLock::RequireNotSilent() const {
+  if (SilentSeconds(Now()) >= kLongSilence) RequireHeld();
+}
+
+void RunLock::ShowLife() {
   const Moment now = Now();
-  const double silent = std::max(now.steady - alive_steady_, std::abs(now.date - alive_date_));
-  if (silent >= kLockSeconds / 2) RequireHeld();
+  RequireHeld();
+  if (LockFiles().Touch(path_) != 0) return;
+  const bool was_silent = SilentSeconds(now) >= kLongSilence;
+  woke_up_ = was_silent && !woke_up_;
+  if (!woke_up_) NoteAlive(now);
 }
 
 void RunLock::KeepAlive() {
   for (wakeup_.WaitFor(kSignOfLife); !ended_; wakeup_.WaitFor(kSignOfLife)) {
     try {
-      const Moment now = Now();
-      RequireHeld();
-      if (LockFiles().Touch(path_) == 0) NoteAlive(now);
+      ShowLife();
     } catch (const std::exception&) {  // for whoever asks
     }
   }

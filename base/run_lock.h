@@ -48,14 +48,19 @@ class RunLock {
   };
   static Moment Now();
   void NoteAlive(const Moment& moment);
+  // Since the last sign of life.
+  double SilentSeconds(const Moment& now) const;
+  void ShowLife();
   void KeepAlive();
 
   std::string directory_;
   std::string path_;
   std::string holder_;  // what the file says; empty: the file system has no locks
-  // Before the last sign of life that this process gave as the holder.
+  // Before the last sign of life that this process gave as the holder. The first sign after a long
+  // silence does not count: another that had looked before it may be taking the lock over.
   std::atomic<double> alive_steady_ = 0;
   std::atomic<double> alive_date_ = 0;
+  bool woke_up_ = false;
   std::atomic<bool> ended_ = false;
   Wakeup wakeup_;
   std::unique_ptr<Environment::Executor> alive_;  // a thread of its own

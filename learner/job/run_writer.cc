@@ -36,6 +36,7 @@ void RunWriter::Create() {
     directory_.RemoveRun();
   } else {
     directory_.RequireNoRun();
+    directory_.RemoveUnfinished();  // of a process that was killed before the run had begun
   }
 }
 
@@ -62,6 +63,9 @@ std::optional<Checkpoint> RunWriter::Resume() {
   CheckFits(*checkpoint);
   saved_step_ = checkpoint->learner.outer_step;
   if (options_.from) {
+    // A run that had finished has not, once something of it is gone.
+    RequireLock();
+    WriteManifest(RunManifest::kRunning, saved_step_);
     RemoveAfter(saved_step_);
   }
   spdlog::info("resuming from {}", store_.Path(saved_step_));
@@ -287,6 +291,7 @@ void RunWriter::ForgetOldWindows() {
 std::string RunWriter::Finish(const LearnerState& learner, bool interrupted) {
   lock_->RequireHeld();
   metrics_->Flush();
+  SyncLogs(directory_.path(), {.bytes = LogBytes(directory_.path())});
   std::string path;
   if (!interrupted) {
     Event("theta");

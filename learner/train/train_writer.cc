@@ -72,6 +72,7 @@ TrainState TrainWriter::Begin() {
     directory_.RemoveRun();
   } else {
     directory_.RequireNoRun();
+    directory_.RemoveUnfinished();
   }
   const LogState logs = checkpoint ? checkpoint->logs : LogState();
   if (checkpoint) {
@@ -141,6 +142,7 @@ std::string TrainWriter::Finish(const TrainState& state, bool interrupted) {
   lock_->RequireHeld();
   throughput_->Finish();
   metrics_->Flush();
+  SyncLogs(directory_.path(), {.bytes = LogBytes(directory_.path())});
   std::string path;
   if (!interrupted) {
     path = directory_.ModelPath();

@@ -246,6 +246,18 @@ std::string TextOf(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+// Of a file of arrays, whose metadata may hold the run's config.
+std::string TextOfArrays(const std::string& path, const std::string& name) {
+  ArrayFile file = ReadArrayFile(path);
+  ArrayFile left{.arrays = {}, .metadata = std::move(file.metadata)};
+  for (const auto& [array, value] : file.arrays) {
+    if (!IsMasked(name, array)) left.arrays.Set(array, value);
+  }
+  std::string& config = left.metadata["config"];
+  config = Unmasked("config.json", ParseStrictJson(config, name, false));
+  return TextOf(SerializeArrayFile(left));
+}
+
 // A checkpoint, whose manifest and checksums are checked as it is read.
 std::string TextOfCheckpoint(const std::string& path, const std::string& name) {
   const Checkpoint checkpoint = ReadCheckpoint(path);
@@ -253,13 +265,7 @@ std::string TextOfCheckpoint(const std::string& path, const std::string& name) {
     Require(file == "manifest.json" || file == "learner.safetensors" || WorkersOfFile(file),
             "{} has a file {}", name, file);
   }
-  const ArrayFile learner = ReadArrayFile(path + "/learner.safetensors");
-  ArrayFile left{.arrays = {}, .metadata = learner.metadata};
-  for (const auto& [array, value] : learner.arrays) {
-    if (!IsMasked(name, array)) left.arrays.Set(array, value);
-  }
-  left.metadata["config"] = Unmasked("config.json", checkpoint.config.json());
-  std::string text = TextOf(SerializeArrayFile(left));
+  std::string text = TextOfArrays(path + "/learner.safetensors", name);
   PackWorkers(0, checkpoint.workers, [&](const WorkerBlock&, const std::vector<std::byte>& bytes) {
     text += TextOf(bytes);
   });
@@ -270,25 +276,40 @@ std::string TextOfCheckpoint(const std::string& path, const std::string& name) {
   return text;
 }
 
+// Files and checkpoints, with the directory of a run that they are in.
+std::vector<std::string> NamesOf(const std::string& directory) {
+  std::vector<std::string> names;
+  for (const std::string& name : ListDirectory(directory)) {
+    if (name != "checkpoints" && name != "status") {
+      names.push_back(name);
+      continue;
+    }
+    for (const std::string& inner : ListDirectory(fmt::format("{}/{}", directory, name))) {
+      names.push_back(fmt::format("{}/{}", name, inner));
+    }
+  }
+  return names;
+}
+
+bool IsIgnored(const std::string& name, const IgnoredFiles& ignored) {
+  return std::ranges::any_of(ignored, [&](const std::string& part) {
+    return part.starts_with('.') || part.starts_with('/') ? name.find(part) != std::string::npos
+                                                          : name.starts_with(part);
+  });
+}
+
 }  // namespace
 
-RunFiles ReadRunFiles(const std::string& directory) {
+RunFiles ReadRunFiles(const std::string& directory, const IgnoredFiles& ignored) {
   RunFiles files;
   std::vector<Json> metrics;
   std::vector<Json> events;
-  std::optional<Json> best;
-  for (const std::string& name : ListDirectory(directory)) {
+  for (const std::string& name : NamesOf(directory)) {
+    if (IsIgnored(name, ignored)) continue;
     const std::string path = fmt::format("{}/{}", directory, name);
-    if (name == "checkpoints") {
-      for (const std::string& step : ListDirectory(path)) {
-        const std::string entry = fmt::format("{}/{}", name, step);
-        files[entry] = TextOfCheckpoint(fmt::format("{}/{}", path, step), entry);
-      }
-    } else if (name == "status") {
-      const std::string entry = "status/rank-0.json";
-      if (!Exists(fmt::format("{}/{}", directory, entry))) continue;
-      files[entry] = Unmasked(
-          entry, ParseStrictJson(ReadTextFile(fmt::format("{}/{}", directory, entry)), entry, false));
+    const auto json = [&] { return ParseStrictJson(ReadTextFile(path), name, false); };
+    if (name.starts_with("checkpoints/")) {
+      files[name] = TextOfCheckpoint(path, name);
     } else if (name.starts_with("events.out.tfevents.")) {
       AddEvents(ReadTextFile(path), name, &events);
     } else if (name == "metrics.jsonl") {
@@ -299,39 +320,41 @@ RunFiles ReadRunFiles(const std::string& directory) {
       const std::vector<Json> lines = Lines(ReadTextFile(path), name);
       CheckOrder(lines, "seconds", name);
       files[name] = lines.empty() ? "" : Unmasked(name, lines.back());
-    } else if (name == "config.json") {
-      files[name] = Unmasked(name, ParseStrictJson(ReadTextFile(path), name, false));
+    } else if (name.ends_with(".json")) {
+      files[name] = Unmasked(name, json());
+    } else if (name.ends_with(".safetensors")) {
+      files[name] = TextOfArrays(path, name);
     } else {
       files[name] = IsMasked(name, "") ? "" : ReadTextFile(path);
-      if (name == "best.json") best = ParseStrictJson(files[name], name, false);
     }
   }
   CheckEvents(metrics, events);
   files["events"] = Joined("events", events);
-  if (best) CheckBest(*best, metrics);
+  if (files.contains("best.json")) {
+    CheckBest(ParseStrictJson(files["best.json"], "best.json", false), metrics);
+  }
   return files;
 }
 
 void RequireSameFiles(const RunFiles& run, const RunFiles& undisturbed,
-                      const std::set<std::string>& ignored) {
-  const auto compared = [&](const std::string& name) {
-    return std::ranges::none_of(ignored,
-                                [&](const std::string& other) { return name.starts_with(other); });
-  };
+                      const IgnoredFiles& ignored) {
   for (const auto& [name, text] : run) {
-    if (!compared(name)) continue;
+    if (IsIgnored(name, ignored)) continue;
     const auto other = undisturbed.find(name);
     Require(other != undisturbed.end(), "the undisturbed run has no {}", name);
     if (text == other->second) continue;
-    const auto at = static_cast<size_t>(std::ranges::mismatch(text, other->second).in1 -
-                                        text.begin());
+    const auto at =
+        static_cast<size_t>(std::ranges::mismatch(text, other->second).in1 - text.begin());
     Fail("{} is not that of the undisturbed run: from byte {} on it is '{}' and not '{}'", name, at,
          text.substr(at, 60), other->second.substr(std::min(at, other->second.size()), 60));
   }
+  std::string last;
   for (const auto& [name, text] : undisturbed) {
-    const bool may_be_gone = name.starts_with("checkpoints/") && !run.empty() &&
-                             name != std::prev(undisturbed.lower_bound("checkpoints0"))->first;
-    Require(may_be_gone || !compared(name) || run.contains(name),
+    if (name.starts_with("checkpoints/")) last = name;
+  }
+  for (const auto& [name, text] : undisturbed) {
+    const bool may_be_gone = name.starts_with("checkpoints/") && name != last;
+    Require(may_be_gone || IsIgnored(name, ignored) || run.contains(name),
             "{} is missing, which the undisturbed run has", name);
   }
 }

@@ -11,13 +11,16 @@ namespace lopt {
 // event files are one entry, "events"; so is each checkpoint, which is read whole.
 using RunFiles = std::map<std::string, std::string>;
 
-// Reads the files of the environment. Throws Error for what cannot be read, for a file that no run
-// has, and where the logs contradict each other or go back.
-RunFiles ReadRunFiles(const std::string& directory);
+// Which files are left out: those whose names begin so or, if it begins with "." or "/", hold it.
+using IgnoredFiles = std::set<std::string>;
 
-// Throws Error that names the first file that differs, and where. Entries whose names begin with
-// one of `ignored` are left out. Of checkpoints the run may have fewer, but the last.
+// Reads the files of the environment. Throws Error for what cannot be read, and where the logs
+// contradict each other or go back.
+RunFiles ReadRunFiles(const std::string& directory, const IgnoredFiles& ignored = {});
+
+// Throws Error that names the first file that differs, and where. Of checkpoints the run may have
+// fewer, but the last.
 void RequireSameFiles(const RunFiles& run, const RunFiles& undisturbed,
-                      const std::set<std::string>& ignored);
+                      const IgnoredFiles& ignored);
 
 }  // namespace lopt

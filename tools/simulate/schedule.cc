@@ -198,8 +198,7 @@ class Schedule {
         if (!std::exchange(goes_back, false)) break;
         back_ = true;  // also from its end
         faulty_attempts = number + 1;
-      }
-      if (!attempt.disturbed) {
+      } else if (!attempt.disturbed) {
         const std::string& error = attempt.ranks[0]->error;
         Require(error.find("is in use") != std::string::npos && ++calm <= kMostCalmAttempts,
                 "an attempt that nothing disturbs ends with: {}",
@@ -688,15 +687,17 @@ class Schedule {
   // The files of the finished run are those of the undisturbed one.
   void CheckFiles() const {
     if (spoiled_.contains("logs")) return;
-    std::set<std::string> ignored = {"run.lock.tmp"};
-    if (spoiled_.contains("best.json")) ignored.insert({"best.json", "theta_best"});
-    ignored.insert(spoiled_.begin(), spoiled_.end());
-    if (attempts_.back()->disturbed) ignored.insert({"run.lock", "status"});
+    IgnoredFiles ignored = spoiled_;
+    if (spoiled_.contains("best.json")) ignored.insert("theta_best");
+    ignored.insert("/rank-0.json.tmp.");
+    for (int rank = 1; rank <= kMostWorkers; ++rank) ignored.insert(fmt::format("status/rank-{}", rank));
+    // A process that dies when the run has finished leaves its lock, and what was not on the disk.
+    if (attempts_.back()->disturbed) ignored.insert({"run.lock", "status", ".tmp.", "/tmp-"});
+    const RunFiles files = ReadRunFiles(directory_.path(), ignored);
     if (!waits_) {
-      ignored.insert({"theta.safetensors", "best.json", "theta_best", "metrics.jsonl", "events",
-                      "checkpoints"});
+      ignored.insert({"theta", "best.json", "metrics.jsonl", "events", "checkpoints"});
     }
-    RequireSameFiles(ReadRunFiles(directory_.path()), undisturbed_->files, ignored);
+    RequireSameFiles(files, undisturbed_->files, ignored);
   }
 
   // All tasks have to end before what they use goes.
