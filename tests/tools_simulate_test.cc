@@ -6,13 +6,17 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "lopt/base/environment.h"
+#include "lopt/base/record.h"
 #include "lopt/learner/job/messages.h"
 #include "lopt/learner/job/meta_trainer.h"
 #include "lopt/tools/commands.h"
@@ -83,6 +87,119 @@ class NamedTooEarly final : public PassingFiles {
   static std::string Final(std::string path) {
     const size_t at = path.find("tmp-step-");
     return at == std::string::npos ? path : path.erase(at, 4);
+  }
+};
+
+bool EndsWith(const std::string& path, std::string_view name) { return path.ends_with(name); }
+
+// What a resumed run is to take back of these files stays.
+class KeepsLogs final : public PassingFiles {
+ public:
+  KeepsLogs(FileSystem* files, std::string name) : PassingFiles(files), name_(std::move(name)) {}
+
+  int Cut(const std::string& path, int64_t bytes) override {
+    return Is(path) ? 0 : PassingFiles::Cut(path, bytes);
+  }
+  int Remove(const std::string& path) override { return Is(path) ? 0 : PassingFiles::Remove(path); }
+
+ private:
+  bool Is(const std::string& path) const { return path.find(name_) != std::string::npos; }
+
+  std::string name_;
+};
+
+// The best theta of what a run has given up stays.
+class KeepsBest final : public PassingFiles {
+ public:
+  using PassingFiles::PassingFiles;
+
+  int Remove(const std::string& path) override {
+    const bool best = EndsWith(path, "/best.json") || EndsWith(path, "/theta_best.safetensors");
+    return best ? 0 : PassingFiles::Remove(path);
+  }
+};
+
+// What is read of some files is another text.
+class ReadsOtherText : public PassingFiles {
+ public:
+  using PassingFiles::PassingFiles;
+
+  int Open(const std::string& path, OpenFor what) override {
+    const int descriptor = PassingFiles::Open(path, what);
+    if (descriptor >= 0 && what == OpenFor::kRead && Changes(path)) {
+      std::string text(1000, '\0');
+      const int64_t count =
+          PassingFiles::Read(descriptor, std::as_writable_bytes(std::span(text)), 0);
+      text.resize(static_cast<size_t>(std::max<int64_t>(count, 0)));
+      opened_[descriptor] = Other(text);
+    }
+    return descriptor;
+  }
+  int Close(int descriptor) override {
+    opened_.erase(descriptor);
+    return PassingFiles::Close(descriptor);
+  }
+  int64_t Read(int descriptor, std::span<std::byte> bytes, int64_t offset) override {
+    const auto other = opened_.find(descriptor);
+    if (other == opened_.end()) return PassingFiles::Read(descriptor, bytes, offset);
+    const auto left = std::as_bytes(std::span(other->second)).subspan(static_cast<size_t>(offset));
+    const size_t count = std::min(left.size(), bytes.size());
+    std::copy_n(left.begin(), count, bytes.begin());
+    return static_cast<int64_t>(count);
+  }
+
+ private:
+  virtual bool Changes(const std::string& path) const = 0;
+  virtual std::string Other(std::string text) = 0;
+
+  std::map<int, std::string> opened_;
+};
+
+// A process that resumes thinks that its best theta has a high loss.
+class ForgetsBest final : public ReadsOtherText {
+ public:
+  using ReadsOtherText::ReadsOtherText;
+
+ private:
+  bool Changes(const std::string& path) const override { return EndsWith(path, "/best.json"); }
+  std::string Other(std::string text) override {
+    const std::string key = "\"eval_loss\": ";
+    const size_t at = text.find(key) + key.size();
+    const size_t end = text.find_first_of(",\n}", at);
+    return text.replace(at, end - at, "1e9");
+  }
+};
+
+// A process that had the lock once believes that it still has it.
+class BelievesInLock final : public ReadsOtherText {
+ public:
+  using ReadsOtherText::ReadsOtherText;
+
+  int Link(const std::string& from, const std::string& to) override {
+    const int error = ReadsOtherText::Link(from, to);
+    held_ = held_ || (error == 0 && EndsWith(to, "/run.lock"));
+    return error;
+  }
+
+ private:
+  bool Changes(const std::string& path) const override { return EndsWith(path, "/run.lock"); }
+  std::string Other(std::string text) override {
+    const std::string own = RecordText(Environment::Current().ThisProcess()) + "\n";
+    return held_ ? own : text;
+  }
+
+  bool held_ = false;
+};
+
+// The lock of another host is taken when it has shown no sign of life for some seconds.
+class TakesLocksEarly final : public PassingFiles {
+ public:
+  using PassingFiles::PassingFiles;
+
+  int Look(const std::string& path, FileStatus* status) override {
+    const int error = PassingFiles::Look(path, status);
+    if (EndsWith(path, "/run.lock")) status->changed -= 40;
+    return error;
   }
 };
 
@@ -192,7 +309,7 @@ TEST_CASE("What schedules are compared with is the run outside of the simulation
   }
 }
 
-TEST_CASE("Bugs that are put in on purpose are found, each within 1000 schedules") {
+TEST_CASE("Bugs that are put in on purpose are found, each within 3000 schedules") {
   struct Bug {
     std::string name;
     ScheduleOptions options;
@@ -220,11 +337,30 @@ TEST_CASE("Bugs that are put in on purpose are found, each within 1000 schedules
        files([](FileSystem* f) -> Files { return std::make_unique<NoFlush>(f, true); })},
       {"an fsync's error ignored",
        files([](FileSystem* f) -> Files { return std::make_unique<IgnoresFailedFlush>(f); })},
+      {"event files that are not cut",
+       files([](FileSystem* f) -> Files { return std::make_unique<KeepsLogs>(f, "/events.out."); })},
+      {"a throughput.jsonl that is not cut",
+       files([](FileSystem* f) -> Files {
+         return std::make_unique<KeepsLogs>(f, "/throughput.jsonl");
+       })},
+      {"a metrics.jsonl that is not cut",
+       files([](FileSystem* f) -> Files {
+         return std::make_unique<KeepsLogs>(f, "/metrics.jsonl");
+       })},
+      {"the best theta of a future that was given up",
+       files([](FileSystem* f) -> Files { return std::make_unique<KeepsBest>(f); })},
+      {"the best theta forgotten at a resume",
+       files([](FileSystem* f) -> Files { return std::make_unique<ForgetsBest>(f); })},
+      {"another host's lock taken early",
+       files([](FileSystem* f) -> Files { return std::make_unique<TakesLocksEarly>(f); })},
+      {"a lock that is lost and not missed",
+       files([](FileSystem* f) -> Files { return std::make_unique<BelievesInLock>(f); })},
+      {"a dead heir kept", {.keeps_dead_heirs = true}},
   };
   for (const Bug& bug : bugs) {
     CAPTURE(bug.name);
     std::string found;
-    for (uint64_t seed = 0; seed < 1000 && found.empty(); ++seed) {
+    for (uint64_t seed = 0; seed < 3000 && found.empty(); ++seed) {
       ScheduleOptions options = bug.options;
       options.seed = seed;
       const std::string violation = RunSchedule(options).violation;

@@ -267,7 +267,6 @@ class Schedule {
     const std::vector<int64_t> steps = CheckpointStore(directory_.CheckpointPath(), {}).Steps();
     if (steps.empty()) return;
     attempt->from = steps[static_cast<size_t>(random_->Between(0, std::ssize(steps) - 1))];
-    acknowledged_ = std::min(acknowledged_, *attempt->from);
   }
 
   // The job is started on the other host as well, by somebody who does not know that it runs.
@@ -526,10 +525,7 @@ class Schedule {
       return;
     } else if (what.starts_with("step:")) {
       // What it has given up is gone for good, as the run has gone on.
-      if (attempt->from && !std::exchange(attempt->went_back, true)) {
-        newest_ = best_ = *attempt->from;
-        theta_ = false;
-      }
+      if (attempt->from && !std::exchange(attempt->went_back, true)) WentBack(*attempt);
       best_ = std::max<int64_t>(best_, std::stoll(std::string(what.substr(5))));
     } else if (what == "theta") {
       theta_ = true;
@@ -567,6 +563,7 @@ class Schedule {
       TendWorkers(&attempt);
       if (attempt.rival != nullptr) TendWorkers(attempt.rival);
       Require(watch_.violation().empty(), "{}", watch_.violation());
+      Require(violation_.empty(), "{}", violation_);
     }
     attempt.over = true;
     if (attempt.rival != nullptr) attempt.rival->over = true;
@@ -576,6 +573,10 @@ class Schedule {
   // The invariants of a start of the job that is over.
   void CheckAttempt(const Attempt& attempt) {
     Count(attempt);
+    // It may have given up something.
+    if (attempt.from && !attempt.went_back) {
+      acknowledged_ = std::min(acknowledged_, *attempt.from);
+    }
     if (attempt.lines) {
       Require(attempt.lines->sent_to_the_gone() == 0,
               "{} frames were sent to processes that had gone", attempt.lines->sent_to_the_gone());
@@ -598,7 +599,9 @@ class Schedule {
       Require(attempt.claim.finishing || written.contains("manifest.json"),
               "{} had lost the lock before its last write and ended well", name);
     } else if (attempt.only_stands_still && attempt.ranks.size() == 1 && written.empty()) {
-      Require(error.find("has taken this directory over") != std::string::npos,
+      // Or the other has cleared away what it was writing.
+      Require(error.find("has taken this directory over") != std::string::npos ||
+                  error.find("No such file or directory") != std::string::npos,
               "{} had lost the lock and ends with: {}", name, error);
     }
   }
@@ -613,11 +616,7 @@ class Schedule {
     const int64_t newest = steps.empty() ? -1 : steps.back();
     Require(newest >= acknowledged_, "checkpoint {} was acknowledged, and the newest is {}",
             acknowledged_, newest);
-    Require(newest <= newest_ || spoiled_.contains("checkpoints"), "checkpoint {} was given up, and is there; none is newer than {}",
-            newest, newest_);
-    Require(theta_ || spoiled_.contains("theta.safetensors") || !Exists(directory_.ThetaPath()),
-            "theta.safetensors was given up, and is there");
-    CheckBest();
+    CheckGivenUp(newest);
     if (newest >= 0) {
       last_ = store.Read(newest);
       CheckCheckpoint(last_);
@@ -626,13 +625,32 @@ class Schedule {
     return status;
   }
 
-  void CheckBest() const {
+  // What was given up is not there.
+  void CheckGivenUp(int64_t newest) const {
+    Require(newest <= newest_ || spoiled_.contains("checkpoints"),
+            "checkpoint {} was given up, and is there; none is to be newer than {}", newest,
+            newest_);
+    Require(theta_ || spoiled_.contains("theta.safetensors") || !Exists(directory_.ThetaPath()),
+            "theta.safetensors was given up, and is there");
     const std::string path = directory_.path() + "/best.json";
     if (!Exists(path) || spoiled_.contains("best.json")) return;
     const auto updates = ParseStrictJson(ReadTextFile(path), path, false).at("updates");
     Require(updates.get<int64_t>() <= best_,
             "the best theta is of {} updates, which were given up; the run has come to {}",
             updates.get<int64_t>(), best_);
+  }
+
+  // The run has gone on from an older checkpoint.
+  void WentBack(const Attempt& attempt) {
+    newest_ = best_ = *attempt.from;
+    acknowledged_ = std::min(acknowledged_, *attempt.from);
+    theta_ = false;
+    const InEnvironment outside(&observer_);
+    try {
+      CheckGivenUp(CheckpointStore(directory_.CheckpointPath(), {}).Steps().back());
+    } catch (const Error& error) {
+      violation_ = error.what();
+    }
   }
 
   void CheckCheckpoint(const Checkpoint& checkpoint) const {
@@ -730,6 +748,7 @@ class Schedule {
   std::vector<std::unique_ptr<Attempt>> attempts_;
   std::array<Host, 2> hosts_ = {Host{.name = "host"}, Host{.name = "other"}};
   LockWatch watch_{&world_, &disk_, std::string(kSimulatedRun) + "/run.lock"};
+  std::string violation_;          // seen while the job ran
   std::set<std::string> spoiled_;  // by who lost the lock in the middle of a write
   bool back_ = false;              // the next start goes back to an older checkpoint
   // Of what was not given up: the newest checkpoint that is on the disk, and that may be; the

@@ -53,6 +53,7 @@ UndisturbedRun RunUndisturbed(const SmallRunKind& kind) {
 
 }  // namespace
 
+// The learning rate is too high, so that the best theta, of 2 updates, is not the last.
 MetaTrainConfig SmallRun(const SmallRunKind& kind) {
   static const auto small = ReadOptions<MetaTrainConfig>(Config::Parse(R"({
     "learned_optimizer": {"type": "LearnableSGD"},
@@ -61,6 +62,7 @@ MetaTrainConfig SmallRun(const SmallRunKind& kind) {
        "num_tasks": 1, "trunc_length": 2, "std": 0.01,
        "schedule": {"type": "ConstantTruncationSchedule", "total_length": 6}}
     ],
+    "theta_opt": {"type": "Adam", "learning_rate": 2},
     "workers": 3, "meta_steps": 5, "seed": 1,
     "checkpoint_seconds": 0, "eval_steps": 2, "eval_seeds": 1
   })",
