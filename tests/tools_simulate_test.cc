@@ -372,10 +372,14 @@ TEST_CASE("Bugs that are put in on purpose are found, each within 3000 schedules
 }
 
 TEST_CASE("The command runs schedules and refuses what makes no sense") {
-  CHECK_EQ(RunProgram({"simulate", "--seed", "3", "--schedules", "2"}), kExitDone);
+  CHECK_EQ(RunProgram({"simulate", "--from", "3", "--schedules", "2"}), kExitDone);
+  CHECK_EQ(RunProgram({"simulate", "--seed", "3"}), kExitDone);
   CHECK_EQ(RunProgram({"simulate", "--seed", "3", "--trace"}), kExitDone);
   CHECK_EQ(RunProgram({"simulate", "--schedules", "0"}), kExitUsage);
   CHECK_EQ(RunProgram({"simulate", "--seed", "-1"}), kExitUsage);
+  CHECK_EQ(RunProgram({"simulate", "--from", "-1"}), kExitUsage);
+  CHECK_EQ(RunProgram({"simulate", "--seed", "3", "--from", "3"}), kExitUsage);
+  CHECK_EQ(RunProgram({"simulate", "--seed", "3", "--schedules", "2"}), kExitUsage);
   CHECK_EQ(RunProgram({"simulate", "--trace", "--schedules", "2"}), kExitUsage);
 }
 

@@ -61,6 +61,7 @@ struct SimulatedRank {
   std::atomic<bool> stop = false;
   int64_t points = 0;
   int64_t dies_at = std::numeric_limits<int64_t>::max();   // point
+  int64_t stands_still_at = std::numeric_limits<int64_t>::max();
   int64_t fails_at = std::numeric_limits<int64_t>::max();  // call that writes or flushes
   int64_t writes = 0;
   int64_t flush_fails_at = std::numeric_limits<int64_t>::max();
@@ -359,6 +360,7 @@ class Schedule {
   }
 
   void Point(Attempt* attempt, SimulatedRank* rank) {
+    if (rank->points == rank->stands_still_at) StandStill(attempt);
     if (rank->points++ != rank->dies_at) return;
     if (attempt->power_fails && rank == attempt->power_of) {
       for (const auto& present : attempts_) {
@@ -385,7 +387,7 @@ class Schedule {
     const int64_t faults = random_->Between(1, 2);
     for (int64_t i = 0; i < faults; ++i) {
       SimulatedRank* const rank = any_rank();
-      switch (random_->Between(0, 11)) {
+      switch (random_->Between(0, 12)) {
         case 0:
         case 1:
         case 2:
@@ -428,8 +430,9 @@ class Schedule {
           world_.At(soon(), [this, attempt] { BeginRival(attempt); });
           break;
         case 10:
+        case 11:
           attempt->only_stands_still = faults == 1;
-          StandStill(attempt);
+          attempt->ranks[0]->stands_still_at = random_->Between(0, random_->AnySize(9));
           break;
         default:
           world_.At(soon(), [attempt] {
@@ -440,16 +443,14 @@ class Schedule {
   }
 
   // All processes stand still, as on a machine that sleeps, and meanwhile or soon after the job is
-  // started on the other host.
+  // started on the other host. To be called in a task of the learner.
   void StandStill(Attempt* attempt) {
-    const SimTime begin = world_.now() + SimTime(random_->AnySize(21));
-    const SimTime end = begin + seconds(random_->Between(30, 150));
-    world_.At(begin, [this, attempt, end] {
-      world_.Trace("all ranks of attempt {} stand still", attempt->number);
-      for (const auto& rank : attempt->ranks) rank->process->Stop(end);
-    });
-    const SimTime rival = begin + seconds(random_->Between(20, 130));
-    world_.At(rival - SimTime(random_->AnySize(20)), [this, attempt] { BeginRival(attempt); });
+    const SimTime end = world_.now() + seconds(random_->Between(30, 180));
+    world_.Trace("all ranks of attempt {} stand still", attempt->number);
+    for (const auto& rank : attempt->ranks) rank->process->Stop(end);
+    const SimTime rival = seconds(random_->Between(30, 120)) - SimTime(random_->AnySize(20));
+    world_.At(world_.now() + rival, [this, attempt] { BeginRival(attempt); });
+    attempt->ranks[0]->process->Wait(SimTime(0));
   }
 
   void Start(Attempt* attempt, int number, bool resume) {
@@ -628,7 +629,7 @@ class Schedule {
   // What was given up is not there.
   void CheckGivenUp(int64_t newest) const {
     Require(newest <= newest_ || spoiled_.contains("checkpoints"),
-            "checkpoint {} was given up, and is there; none is to be newer than {}", newest,
+            "checkpoint {} is there, and given up or not complete; none is to be newer than {}", newest,
             newest_);
     Require(theta_ || spoiled_.contains("theta.safetensors") || !Exists(directory_.ThetaPath()),
             "theta.safetensors was given up, and is there");
