@@ -76,8 +76,9 @@ Attempt TryToMake(const std::string& path, const std::string& text) {
   return attempt;
 }
 
-// Removes the lock; false if another has come in its place, or its holder has shown a sign of life. Processes of one machine do
-// so one after the other; where flock does not reach, a new lock that was caught is put back.
+// Removes the lock; false if another has come in its place, or its holder has shown a sign of life.
+// Processes of one machine do so one after the other; where flock does not reach, a new lock that
+// was caught is put back.
 bool RemoveStale(const std::string& directory, const std::string& path, const LockFile& stale) {
   const OpenFile opened(directory, OpenFor::kDirectory, "cannot open the directory");
   LockFiles().Lock(opened.number());

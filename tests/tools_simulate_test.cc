@@ -337,14 +337,13 @@ TEST_CASE("Bugs that are put in on purpose are found, each within 3000 schedules
        files([](FileSystem* f) -> Files { return std::make_unique<NoFlush>(f, true); })},
       {"an fsync's error ignored",
        files([](FileSystem* f) -> Files { return std::make_unique<IgnoresFailedFlush>(f); })},
-      {"event files that are not cut",
-       files([](FileSystem* f) -> Files { return std::make_unique<KeepsLogs>(f, "/events.out."); })},
-      {"a throughput.jsonl that is not cut",
-       files([](FileSystem* f) -> Files {
+      {"event files that are not cut", files([](FileSystem* f) -> Files {
+         return std::make_unique<KeepsLogs>(f, "/events.out.");
+       })},
+      {"a throughput.jsonl that is not cut", files([](FileSystem* f) -> Files {
          return std::make_unique<KeepsLogs>(f, "/throughput.jsonl");
        })},
-      {"a metrics.jsonl that is not cut",
-       files([](FileSystem* f) -> Files {
+      {"a metrics.jsonl that is not cut", files([](FileSystem* f) -> Files {
          return std::make_unique<KeepsLogs>(f, "/metrics.jsonl");
        })},
       {"the best theta of a future that was given up",

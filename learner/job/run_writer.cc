@@ -254,7 +254,8 @@ void RunWriter::Commit(const std::shared_ptr<const Checkpoint>& checkpoint,
           }
           store_.Commit(*checkpoint, files);
         } catch (...) {
-          DiscardIfHeld(step);
+          lock_->RequireHeld();  // or who took it has cleared away what was written
+          store_.Discard(step);
           throw;
         }
       },
@@ -267,14 +268,6 @@ void RunWriter::Commit(const std::shared_ptr<const Checkpoint>& checkpoint,
         saving_.reset();
         ForgetOldWindows();
       });
-}
-
-void RunWriter::DiscardIfHeld(int64_t step) const {
-  try {
-    lock_->RequireHeld();
-    store_.Discard(step);
-  } catch (const Error&) {  // why it cannot be written matters more
-  }
 }
 
 // The journal reaches back to the oldest checkpoint.

@@ -84,8 +84,6 @@ class RunWriter {
 
  private:
   void RemoveAfter(int64_t step);
-  // Removes what there is of a checkpoint, unless the lock is lost: then it may be another's.
-  void DiscardIfHeld(int64_t step) const;
   void Event(const char* what) const;
   void CheckFits(const Checkpoint& checkpoint) const;
   void WriteManifest(std::string status, int64_t updates,

@@ -60,7 +60,7 @@ struct SimulatedRank {
   std::unique_ptr<FileSystem> other_files;      // of a test
   std::atomic<bool> stop = false;
   int64_t points = 0;
-  int64_t dies_at = std::numeric_limits<int64_t>::max();   // point
+  int64_t dies_at = std::numeric_limits<int64_t>::max();  // point
   int64_t stands_still_at = std::numeric_limits<int64_t>::max();
   int64_t fails_at = std::numeric_limits<int64_t>::max();  // call that writes or flushes
   int64_t writes = 0;
@@ -337,8 +337,8 @@ class Schedule {
     });
     FileSystem* files = rank->files.get();
     if (number == 0) {
-      rank->watched_files = std::make_unique<WatchedFiles>(files, kSimulatedRun, &watch_,
-                                                           &attempt->claim);
+      rank->watched_files =
+          std::make_unique<WatchedFiles>(files, kSimulatedRun, &watch_, &attempt->claim);
       files = rank->watched_files.get();
     }
     if (options_.files) {
@@ -459,8 +459,7 @@ class Schedule {
     rank->process->Run([=, this] {
       Process* const process = rank->process.get();
       MetaTrainConfig config = config_;
-      MetaTrainerOptions options{
-          .out_dir = kSimulatedRun, .resume = resume, .from = attempt->from};
+      MetaTrainerOptions options{.out_dir = kSimulatedRun, .resume = resume, .from = attempt->from};
       options.stop = &rank->stop;
       options.learner_only = attempt->learner_only;
       std::unique_ptr<Transport> transport;
@@ -629,8 +628,8 @@ class Schedule {
   // What was given up is not there.
   void CheckGivenUp(int64_t newest) const {
     Require(newest <= newest_ || spoiled_.contains("checkpoints"),
-            "checkpoint {} is there, and given up or not complete; none is to be newer than {}", newest,
-            newest_);
+            "checkpoint {} is there, and given up or not complete; none is to be newer than {}",
+            newest, newest_);
     Require(theta_ || spoiled_.contains("theta.safetensors") || !Exists(directory_.ThetaPath()),
             "theta.safetensors was given up, and is there");
     const std::string path = directory_.path() + "/best.json";
@@ -673,8 +672,7 @@ class Schedule {
 
   void CountWindows(const Attempt& attempt, int rank, int ranks) {
     if (attempt.ranks[0]->process->dead()) return;
-    const int64_t count =
-        WorkersOfRank(config_.workers, rank, ranks, attempt.learner_only).count;
+    const int64_t count = WorkersOfRank(config_.workers, rank, ranks, attempt.learner_only).count;
     (attempt.claim.lost() ? unsure_windows_ : windows_) += count;
   }
 
@@ -709,7 +707,8 @@ class Schedule {
     IgnoredFiles ignored = spoiled_;
     if (spoiled_.contains("best.json")) ignored.insert("theta_best");
     ignored.insert("/rank-0.json.tmp.");
-    for (int rank = 1; rank <= kMostWorkers; ++rank) ignored.insert(fmt::format("status/rank-{}", rank));
+    for (int rank = 1; rank <= kMostWorkers; ++rank)
+      ignored.insert(fmt::format("status/rank-{}", rank));
     // A process that dies when the run has finished leaves its lock, and what was not on the disk.
     if (attempts_.back()->disturbed) ignored.insert({"run.lock", "status", ".tmp.", "/tmp-"});
     const RunFiles files = ReadRunFiles(directory_.path(), ignored);

@@ -27,8 +27,7 @@ constexpr int64_t kProgress = 10'000;
 int SimulateCommand(const std::vector<std::string>& arguments) {
   po::options_description options("Options");
   auto add = options.add_options();
-  add("schedules", po::value<int64_t>()->value_name("N")->default_value(1000),
-      "How many are run.");
+  add("schedules", po::value<int64_t>()->value_name("N")->default_value(1000), "How many are run.");
   add("from", po::value<int64_t>()->value_name("SEED")->default_value(0),
       "Seed of the first of them, at least 0; the next has SEED + 1, and so on.");
   add("seed", po::value<int64_t>()->value_name("SEED"), "Run the schedule of this seed alone.");
@@ -63,8 +62,7 @@ int SimulateCommand(const std::vector<std::string>& arguments) {
   }
   if ((trace || alone) && !(*values)["schedules"].defaulted() && schedules != 1) {
     throw UsageError(fmt::format("simulate: --{} is of one schedule; leave --schedules out{}",
-                                 trace ? "trace" : "seed",
-                                 trace ? "" : ", or say --from"));
+                                 trace ? "trace" : "seed", trace ? "" : ", or say --from"));
   }
   // A simulated process asks for it again and again, and each time the machine would be asked anew.
   PinIsa(CurrentIsa());
