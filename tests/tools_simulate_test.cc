@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -119,20 +119,14 @@ class KeepsBest final : public PassingFiles {
   }
 };
 
-// What is read of some files is another text.
-class ReadsOtherText : public PassingFiles {
+// A process that resumes thinks that its best theta has a high loss.
+class ForgetsBest final : public PassingFiles {
  public:
   using PassingFiles::PassingFiles;
 
   int Open(const std::string& path, OpenFor what) override {
     const int descriptor = PassingFiles::Open(path, what);
-    if (descriptor >= 0 && what == OpenFor::kRead && Changes(path)) {
-      std::string text(1000, '\0');
-      const int64_t count =
-          PassingFiles::Read(descriptor, std::as_writable_bytes(std::span(text)), 0);
-      text.resize(static_cast<size_t>(std::max<int64_t>(count, 0)));
-      opened_[descriptor] = Other(text);
-    }
+    if (what == OpenFor::kRead && EndsWith(path, "/best.json")) opened_.insert(descriptor);
     return descriptor;
   }
   int Close(int descriptor) override {
@@ -140,55 +134,56 @@ class ReadsOtherText : public PassingFiles {
     return PassingFiles::Close(descriptor);
   }
   int64_t Read(int descriptor, std::span<std::byte> bytes, int64_t offset) override {
-    const auto other = opened_.find(descriptor);
-    if (other == opened_.end()) return PassingFiles::Read(descriptor, bytes, offset);
-    const auto left = std::as_bytes(std::span(other->second)).subspan(static_cast<size_t>(offset));
+    const int64_t count = PassingFiles::Read(descriptor, bytes, offset);
+    if (count > 0 && opened_.contains(descriptor)) {
+      const std::span text(reinterpret_cast<char*>(bytes.data()), static_cast<size_t>(count));
+      const std::string_view key = "\"eval_loss\": ";
+      auto digit = std::ranges::search(text, key).end();
+      for (; *digit != ',' && *digit != '\n'; ++digit) *digit = '9';
+    }
+    return count;
+  }
+
+ private:
+  std::set<int> opened_;
+};
+
+// A process that had the lock once reads that it still has it.
+class BelievesInLock final : public PassingFiles {
+ public:
+  using PassingFiles::PassingFiles;
+
+  int Link(const std::string& from, const std::string& to) override {
+    const int error = PassingFiles::Link(from, to);
+    if (error == 0 && IsLock(to)) text_ = RecordText(Environment::Current().ThisProcess()) + "\n";
+    return error;
+  }
+  int Open(const std::string& path, OpenFor what) override {
+    return Held(path) ? kLockDescriptor : PassingFiles::Open(path, what);
+  }
+  int Close(int descriptor) override {
+    return descriptor == kLockDescriptor ? 0 : PassingFiles::Close(descriptor);
+  }
+  int64_t Read(int descriptor, std::span<std::byte> bytes, int64_t offset) override {
+    if (descriptor != kLockDescriptor) return PassingFiles::Read(descriptor, bytes, offset);
+    const auto left = std::as_bytes(std::span(text_)).subspan(static_cast<size_t>(offset));
     const size_t count = std::min(left.size(), bytes.size());
     std::copy_n(left.begin(), count, bytes.begin());
     return static_cast<int64_t>(count);
   }
-
- private:
-  virtual bool Changes(const std::string& path) const = 0;
-  virtual std::string Other(std::string text) = 0;
-
-  std::map<int, std::string> opened_;
-};
-
-// A process that resumes thinks that its best theta has a high loss.
-class ForgetsBest final : public ReadsOtherText {
- public:
-  using ReadsOtherText::ReadsOtherText;
-
- private:
-  bool Changes(const std::string& path) const override { return EndsWith(path, "/best.json"); }
-  std::string Other(std::string text) override {
-    const std::string key = "\"eval_loss\": ";
-    const size_t at = text.find(key) + key.size();
-    const size_t end = text.find_first_of(",\n}", at);
-    return text.replace(at, end - at, "1e9");
-  }
-};
-
-// A process that had the lock once believes that it still has it.
-class BelievesInLock final : public ReadsOtherText {
- public:
-  using ReadsOtherText::ReadsOtherText;
-
-  int Link(const std::string& from, const std::string& to) override {
-    const int error = ReadsOtherText::Link(from, to);
-    held_ = held_ || (error == 0 && EndsWith(to, "/run.lock"));
-    return error;
+  int Look(const std::string& path, FileStatus* status) override {
+    const int error = PassingFiles::Look(path, status);
+    if (error == 0 || !Held(path)) return error;
+    *status = {.kind = FileKind::kFile, .bytes = std::ssize(text_), .links = 1};
+    return 0;
   }
 
  private:
-  bool Changes(const std::string& path) const override { return EndsWith(path, "/run.lock"); }
-  std::string Other(std::string text) override {
-    const std::string own = RecordText(Environment::Current().ThisProcess()) + "\n";
-    return held_ ? own : text;
-  }
+  static constexpr int kLockDescriptor = 1'000'000'000;
+  static bool IsLock(const std::string& path) { return EndsWith(path, "/run.lock"); }
+  bool Held(const std::string& path) const { return IsLock(path) && !text_.empty(); }
 
-  bool held_ = false;
+  std::string text_;  // that it wrote there; empty: it never had the lock
 };
 
 // The lock of another host is taken when it has shown no sign of life for some seconds.

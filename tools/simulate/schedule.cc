@@ -142,7 +142,7 @@ class Schedule {
         random_(&world_.random()),
         disk_([this] { return 1.7e9 + std::chrono::duration<double>(world_.now()).count(); }) {
     kind_.async = random_->Chance(0.2);
-    kind_.judged = random_->Chance(0.2);
+    kind_.judged = random_->Chance(0.3);
     waits_ = !kind_.async;
     if (!kind_.async && random_->Chance(0.5)) kind_.sum = GradientSum::kTree;
     observer_.UseFiles(&disk_);
@@ -184,7 +184,7 @@ class Schedule {
  private:
   void RunToEnd(ScheduleResult* result) {
     int64_t faulty_attempts = random_->Between(0, kMostFaultyAttempts);
-    bool goes_back = random_->Chance(0.1);
+    bool goes_back = random_->Chance(0.15);
     int calm = 0;
     for (int number = 1;; ++number) {
       ++result->attempts;
@@ -292,7 +292,7 @@ class Schedule {
       }
       world_.Trace("{} comes", worker->name());
       // Who takes long is not done when others come, and leaves its work to them.
-      if (random_->Chance(0.3)) worker->SetSlowness(random_->AnySize(12));
+      if (random_->Chance(0.5)) worker->SetSlowness(random_->AnySize(12));
       worker->Run([=, this] {
         try {
           RunElasticWorker({.stop = &rank->stop}, [&] { return attempt->lines->Join(worker); });
@@ -445,10 +445,10 @@ class Schedule {
   // All processes stand still, as on a machine that sleeps, and meanwhile or soon after the job is
   // started on the other host. To be called in a task of the learner.
   void StandStill(Attempt* attempt) {
-    const SimTime end = world_.now() + seconds(random_->Between(30, 180));
+    const SimTime end = world_.now() + seconds(random_->Between(40, 200));
     world_.Trace("all ranks of attempt {} stand still", attempt->number);
     for (const auto& rank : attempt->ranks) rank->process->Stop(end);
-    const SimTime rival = seconds(random_->Between(30, 120)) - SimTime(random_->AnySize(20));
+    const SimTime rival = seconds(random_->Between(40, 120)) - SimTime(random_->AnySize(20));
     world_.At(world_.now() + rival, [this, attempt] { BeginRival(attempt); });
     attempt->ranks[0]->process->Wait(SimTime(0));
   }
