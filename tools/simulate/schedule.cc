@@ -360,7 +360,10 @@ class Schedule {
   }
 
   void Point(Attempt* attempt, SimulatedRank* rank) {
-    if (rank->points == rank->stands_still_at) StandStill(attempt);
+    if (rank->points == rank->stands_still_at) {
+      rank->stands_still_at = std::numeric_limits<int64_t>::max();
+      StandStill(attempt);
+    }
     if (rank->points++ != rank->dies_at) return;
     if (attempt->power_fails && rank == attempt->power_of) {
       for (const auto& present : attempts_) {
@@ -614,8 +617,8 @@ class Schedule {
     const CheckpointStore store(directory_.CheckpointPath(), {});
     const std::vector<int64_t> steps = store.Steps();
     const int64_t newest = steps.empty() ? -1 : steps.back();
-    Require(newest >= acknowledged_, "checkpoint {} was acknowledged, and the newest is {}",
-            acknowledged_, newest);
+    Require(newest >= acknowledged_ || spoiled_.contains("checkpoints"),
+            "checkpoint {} was acknowledged, and the newest is {}", acknowledged_, newest);
     CheckGivenUp(newest);
     if (newest >= 0) {
       last_ = store.Read(newest);
@@ -685,10 +688,12 @@ class Schedule {
 
   void CheckEnd() {
     const InEnvironment outside(&observer_);
+    if (last_.learner.outer_step != config_.meta_steps && spoiled_.contains("checkpoints")) return;
     Require(last_.learner.outer_step == config_.meta_steps, "a finished run has {} updates",
             last_.learner.outer_step);
-    const ThetaFile theta = ReadThetaFile(directory_.ThetaPath());
-    Require(theta.theta == last_.learner.theta, "theta.safetensors is not that of the checkpoint");
+    Require(spoiled_.contains("theta.safetensors") ||
+                ReadThetaFile(directory_.ThetaPath()).theta == last_.learner.theta,
+            "theta.safetensors is not that of the checkpoint");
     CheckFiles();
     // Where updates do not wait, a worker may not have come to do again what it lost.
     const int64_t unknown = last_.ledger.UnknownWindows();
