@@ -99,6 +99,11 @@ void RunWriter::WriteMetrics(int64_t step, const Metrics& metrics) {
   metrics_->Write(step, metrics);
 }
 
+void RunWriter::WritePictures(int64_t step, const std::map<std::string, Pictures>& pictures) {
+  RequireLock();
+  metrics_->WritePictures(step, pictures);
+}
+
 void RunWriter::NoteThroughput(int64_t updates, int64_t inner_steps) {
   RequireLock();
   throughput_->Note(updates, inner_steps);
@@ -226,6 +231,7 @@ void RunWriter::Save(const RunState& state, const Updates& updates, Ranks* ranks
       .logs = {.seconds = throughput_->seconds(), .bytes = LogBytes(directory_.path())}});
   journal_positions_[step] = journal_->position();
   updates.AccountUnused(&saving_->ledger);
+  RequireLock();
   ranks->Collect(
       {.what = config_.gather_checkpoints ? SaveRequest::What::kSend : SaveRequest::What::kWrite,
        .outer_step = step,

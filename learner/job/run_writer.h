@@ -55,9 +55,7 @@ class RunWriter {
   void RequireLock();
 
   void WriteMetrics(int64_t step, const Metrics& metrics);
-  void WritePictures(int64_t step, const std::map<std::string, Pictures>& pictures) {
-    metrics_->WritePictures(step, pictures);
-  }
+  void WritePictures(int64_t step, const std::map<std::string, Pictures>& pictures);
   void NoteThroughput(int64_t updates, int64_t inner_steps);
   // To be called after the last update, before the last checkpoint.
   void FinishThroughput();

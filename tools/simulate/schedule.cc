@@ -602,9 +602,10 @@ class Schedule {
       Require(attempt.claim.finishing || written.contains("manifest.json"),
               "{} had lost the lock before its last write and ended well", name);
     } else if (attempt.only_stands_still && attempt.ranks.size() == 1 && written.empty()) {
-      // Or the other has cleared away what it was writing.
-      Require(error.find("has taken this directory over") != std::string::npos ||
-                  error.find("No such file or directory") != std::string::npos,
+      // Or the other has made the run, or cleared away what was being written.
+      const auto says = [&](const char* text) { return error.find(text) != std::string::npos; };
+      Require(says("has taken this directory over") || says("holds a run already") ||
+                  says("No such file or directory"),
               "{} had lost the lock and ends with: {}", name, error);
     }
   }
