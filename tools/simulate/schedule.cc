@@ -717,6 +717,10 @@ class Schedule {
       ignored.insert(fmt::format("status/rank-{}", rank));
     // A process that dies when the run has finished leaves its lock, and what was not on the disk.
     if (attempts_.back()->disturbed) ignored.insert({"run.lock", "status", ".tmp.", "/tmp-"});
+    // A run that goes back gives up a later best theta, and with it what was the best before.
+    const bool went_back = std::ranges::any_of(
+        attempts_, [](const auto& attempt) { return attempt->from.has_value(); });
+    if (!waits_ && went_back) ignored.insert("best.json");
     const RunFiles files = ReadRunFiles(directory_.path(), ignored);
     if (!waits_) {
       ignored.insert({"theta", "best.json", "metrics.jsonl", "events", "checkpoints"});
