@@ -756,7 +756,8 @@ class Schedule {
   Machine observers_machine_{.host = "observer", .boot = "observer"};
   Process observer_{&world_, {.name = "observer", .machine = &observers_machine_}};
   std::vector<std::unique_ptr<Attempt>> attempts_;
-  std::array<Host, 2> hosts_ = {Host{.name = "host"}, Host{.name = "other"}};
+  // Other process numbers, too: the unique numbers of simulated processes all begin with 0.
+  std::array<Host, 2> hosts_ = {Host{.name = "host"}, Host{.name = "other", .pids = 1000}};
   LockWatch watch_{&world_, &disk_, std::string(kSimulatedRun) + "/run.lock"};
   std::string violation_;          // seen while the job ran
   std::set<std::string> spoiled_;  // by who lost the lock in the middle of a write
