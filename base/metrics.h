@@ -22,6 +22,8 @@ class MetricsWriter {
   void Write(int64_t step, const Metrics& metrics);
   // Hands what was written to the system; throws Error if that fails (a full disk).
   void Flush();
+  // As for OutputFile.
+  void Drop() { file_.Drop(); }
 
  private:
   OutputFile file_;

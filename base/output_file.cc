@@ -1,5 +1,6 @@
 #include "lopt/base/output_file.h"
 
+#include <cerrno>
 #include <span>
 
 #include "lopt/base/error.h"
@@ -27,6 +28,11 @@ void OutputFile::Write(std::string_view text) {
 void OutputFile::Flush() {
   HandOver();
   Require(error_ == 0, "{}: cannot be written: {}", path_, SystemReason(error_));
+}
+
+void OutputFile::Drop() {
+  gathered_.clear();
+  error_ = ECANCELED;
 }
 
 void OutputFile::HandOver() {

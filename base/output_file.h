@@ -21,6 +21,8 @@ class OutputFile {
   void Write(std::string_view text);
   // Hands all of it to the system. Throws Error if that fails or has failed before (a full disk).
   void Flush();
+  // Forgets what was not handed over. Nothing is written any more, and Flush throws.
+  void Drop();
   const std::string& path() const { return path_; }
 
  private:

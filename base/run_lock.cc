@@ -4,8 +4,10 @@
 #include <pthread.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <exception>
 #include <optional>
@@ -20,6 +22,8 @@ namespace lopt {
 namespace {
 
 constexpr std::chrono::seconds kSignOfLife(5);
+// Of a holder, after which it looks whether it still has the lock.
+constexpr double kLongSilence = kLockSeconds / 2;
 
 struct LockFile {
   std::string text;
@@ -72,15 +76,18 @@ Attempt TryToMake(const std::string& path, const std::string& text) {
   return attempt;
 }
 
-// Removes the lock; false if another has come in its place meanwhile. Processes of one machine do
-// so one after the other; where flock does not reach, a new lock that was caught is put back.
+// Removes the lock; false if another has come in its place, or its holder has shown a sign of life.
+// Processes of one machine do so one after the other; where flock does not reach, a new lock that
+// was caught is put back.
 bool RemoveStale(const std::string& directory, const std::string& path, const LockFile& stale) {
   const OpenFile opened(directory, OpenFor::kDirectory, "cannot open the directory");
   LockFiles().Lock(opened.number());
   const std::string own = OwnName(path);
   bool removed = false;
   const std::optional<LockFile> present = ReadLock(path);
-  if (present && present->text == stale.text && LockFiles().Rename(path, own) == 0) {
+  // Not if its holder has woken up.
+  if (present && present->text == stale.text && present->changed == stale.changed &&
+      LockFiles().Rename(path, own) == 0) {
     const std::optional<LockFile> moved = ReadLock(own);
     removed = moved && moved->text == stale.text;
     if (!removed) {
@@ -138,6 +145,7 @@ RunLock::RunLock(const std::string& directory, const std::string& name)
       path_(directory + "/" + name + ".lock"),
       holder_(RecordText(Environment::Current().ThisProcess()) + "\n") {
   for (;;) {
+    NoteAlive(Now());
     const Attempt attempt = TryToMake(path_, holder_);
     if (attempt.error == 0) break;
     if (HasNoLinks(attempt.error)) {
@@ -188,11 +196,37 @@ void RunLock::RequireHeld() const {
           directory_, kLockSeconds, path_);
 }
 
+RunLock::Moment RunLock::Now() {
+  return {.steady = std::chrono::duration<double>(SteadyClock::now().time_since_epoch()).count(),
+          .date = SecondsSince1970()};
+}
+
+void RunLock::NoteAlive(const Moment& moment) {
+  alive_steady_ = moment.steady;
+  alive_date_ = moment.date;
+}
+
+double RunLock::SilentSeconds(const Moment& now) const {
+  return std::max(now.steady - alive_steady_, std::abs(now.date - alive_date_));
+}
+
+void RunLock::RequireNotSilent() const {
+  if (SilentSeconds(Now()) >= kLongSilence) RequireHeld();
+}
+
+void RunLock::ShowLife() {
+  const Moment now = Now();
+  RequireHeld();
+  if (LockFiles().Touch(path_) != 0) return;
+  const bool was_silent = SilentSeconds(now) >= kLongSilence;
+  woke_up_ = was_silent && !woke_up_;
+  if (!woke_up_) NoteAlive(now);
+}
+
 void RunLock::KeepAlive() {
   for (wakeup_.WaitFor(kSignOfLife); !ended_; wakeup_.WaitFor(kSignOfLife)) {
     try {
-      RequireHeld();
-      LockFiles().Touch(path_);
+      ShowLife();
     } catch (const std::exception&) {  // for whoever asks
     }
   }

@@ -21,8 +21,8 @@ namespace lopt {
 //   at once, with a line in the log.
 // - A holder on another machine, or in another container, has the lock until it has shown no sign
 //   of life for kLockSeconds by the clock of the file system; then it is taken over, with a line.
-// - A holder that was silent for longer and still runs can have lost it. RequireHeld tells; it is
-//   to be called before what must not be written twice.
+// - A holder that was silent for longer and still runs can have lost it. RequireHeld tells, and so
+//   does RequireNotSilent; one of them is to be called before each write.
 // A file system without hard links has no locks: then there is none, and a warning says so.
 class RunLock {
  public:
@@ -36,13 +36,31 @@ class RunLock {
 
   // Throws Error if another process has taken the lock over.
   void RequireHeld() const;
+  // The same, but looks only if the last sign of life is half of kLockSeconds ago; before, nobody
+  // can have taken the lock over. So it costs two looks at a clock: one that stands still while the
+  // machine sleeps, and that of the date.
+  void RequireNotSilent() const;
 
  private:
+  struct Moment {
+    double steady = 0;  // seconds
+    double date = 0;
+  };
+  static Moment Now();
+  void NoteAlive(const Moment& moment);
+  // Since the last sign of life.
+  double SilentSeconds(const Moment& now) const;
+  void ShowLife();
   void KeepAlive();
 
   std::string directory_;
   std::string path_;
   std::string holder_;  // what the file says; empty: the file system has no locks
+  // Before the last sign of life that this process gave as the holder. The first sign after a long
+  // silence does not count: another that had looked before it may be taking the lock over.
+  std::atomic<double> alive_steady_ = 0;
+  std::atomic<double> alive_date_ = 0;
+  bool woke_up_ = false;
   std::atomic<bool> ended_ = false;
   Wakeup wakeup_;
   std::unique_ptr<Environment::Executor> alive_;  // a thread of its own

@@ -93,5 +93,6 @@ void TensorBoardWriter::WriteImage(int64_t step, double wall_time_seconds, const
 }
 
 void TensorBoardWriter::Flush() { impl_->file.Flush(); }
+void TensorBoardWriter::Drop() { impl_->file.Drop(); }
 
 }  // namespace lopt

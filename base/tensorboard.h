@@ -29,6 +29,7 @@ class TensorBoardWriter {
                   const Bitmap& bitmap);
   // As for MetricsWriter.
   void Flush();
+  void Drop();
 
  private:
   struct Impl;

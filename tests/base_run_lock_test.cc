@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <csignal>
 #include <ctime>
 #include <filesystem>
@@ -204,6 +205,39 @@ TEST_CASE("A holder whose lock was taken over is told, and leaves the new one al
           }).starts_with(scratch.path() + ": another process has taken this directory over"));
   }
   CHECK(fs::exists(path));
+}
+
+// Whose clocks can be set ahead, each by itself.
+class LateEnvironment final : public LikeSystemEnvironment {
+ public:
+  std::chrono::steady_clock::time_point Now() override { return System().Now() + steady_; }
+  std::chrono::system_clock::time_point Date() override { return System().Date() + date_; }
+
+  std::chrono::seconds steady_{0};
+  std::chrono::seconds date_{0};
+};
+
+TEST_CASE("A holder looks for its lock once it may have been silent, by either clock") {
+  const TempDirectory scratch;
+  const std::string path = scratch / "run.lock";
+  LateEnvironment environment;
+  const InEnvironment in(&environment);
+  const RunLock lock(scratch.path());
+  const std::string own = ReadTextFile(path);
+  LeaveLock(path, OnAnotherMachine(), 0);
+  lock.RequireNotSilent();  // nobody can have taken it yet
+  const auto error = [&](int64_t steady, int64_t date) {
+    environment.steady_ = std::chrono::seconds(steady);
+    environment.date_ = std::chrono::seconds(date);
+    return ErrorOf([&] { lock.RequireNotSilent(); });
+  };
+  const std::string taken = scratch.path() + ": another process has taken this directory over";
+  CHECK(error(31, 0).starts_with(taken));
+  CHECK(error(0, 31).starts_with(taken));
+  CHECK(error(0, -3600).starts_with(taken));
+  WriteTextFile(path, own);
+  environment.steady_ = environment.date_ = std::chrono::seconds(3600);
+  lock.RequireNotSilent();
 }
 
 TEST_CASE("Of processes that ask at the same time one gets the lock, also one that was left") {

@@ -8,14 +8,19 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "lopt/base/environment.h"
+#include "lopt/base/record.h"
 #include "lopt/learner/job/messages.h"
 #include "lopt/learner/job/meta_trainer.h"
 #include "lopt/tools/commands.h"
+#include "lopt/tools/simulate/passing_files.h"
 #include "lopt/tools/simulate/schedule.h"
 #include "lopt/tools/simulate/small_run.h"
 
@@ -24,58 +29,20 @@
 namespace lopt {
 namespace {
 
-// Calls that are passed on.
-class OtherFiles : public FileSystem {
- public:
-  explicit OtherFiles(FileSystem* files) : files_(files) {}
-
-  int Open(const std::string& path, OpenFor what) override { return files_->Open(path, what); }
-  int Close(int descriptor) override { return files_->Close(descriptor); }
-  int64_t Read(int descriptor, std::span<std::byte> bytes, int64_t offset) override {
-    return files_->Read(descriptor, bytes, offset);
-  }
-  int64_t Write(int descriptor, std::span<const std::byte> bytes) override {
-    return files_->Write(descriptor, bytes);
-  }
-  int Flush(int descriptor) override { return files_->Flush(descriptor); }
-  int FlushData(int descriptor) override { return files_->FlushData(descriptor); }
-  int Cut(const std::string& path, int64_t bytes) override { return files_->Cut(path, bytes); }
-  int Look(const std::string& path, FileStatus* status) override {
-    return files_->Look(path, status);
-  }
-  int MayWrite(const std::string& directory) override { return files_->MayWrite(directory); }
-  int MakeDirectory(const std::string& path) override { return files_->MakeDirectory(path); }
-  int List(const std::string& directory, std::vector<std::string>* names) override {
-    return files_->List(directory, names);
-  }
-  int Rename(const std::string& from, const std::string& to) override {
-    return files_->Rename(from, to);
-  }
-  int Link(const std::string& from, const std::string& to) override {
-    return files_->Link(from, to);
-  }
-  int Remove(const std::string& path) override { return files_->Remove(path); }
-  int Touch(const std::string& path) override { return files_->Touch(path); }
-  int Lock(int descriptor) override { return files_->Lock(descriptor); }
-
- private:
-  FileSystem* files_;
-};
-
 // fsync of files, or of directories, does nothing.
-class NoFlush final : public OtherFiles {
+class NoFlush final : public PassingFiles {
  public:
-  NoFlush(FileSystem* files, bool directories) : OtherFiles(files), directories_(directories) {}
+  NoFlush(FileSystem* files, bool directories) : PassingFiles(files), directories_(directories) {}
 
   int Open(const std::string& path, OpenFor what) override {
-    const int descriptor = OtherFiles::Open(path, what);
+    const int descriptor = PassingFiles::Open(path, what);
     if (descriptor >= 0 && (what == OpenFor::kDirectory) == directories_) {
       left_out_.push_back(descriptor);
     }
     return descriptor;
   }
   int Flush(int descriptor) override {
-    return std::ranges::count(left_out_, descriptor) > 0 ? 0 : OtherFiles::Flush(descriptor);
+    return std::ranges::count(left_out_, descriptor) > 0 ? 0 : PassingFiles::Flush(descriptor);
   }
 
  private:
@@ -84,42 +51,150 @@ class NoFlush final : public OtherFiles {
 };
 
 // An fsync that fails is taken for one that has worked.
-class IgnoresFailedFlush final : public OtherFiles {
+class IgnoresFailedFlush final : public PassingFiles {
  public:
-  using OtherFiles::OtherFiles;
+  using PassingFiles::PassingFiles;
 
   int Flush(int descriptor) override {
-    OtherFiles::Flush(descriptor);
+    PassingFiles::Flush(descriptor);
     return 0;
   }
 };
 
 // A checkpoint has its name from the beginning, and the manifest is there before the other files.
-class NamedTooEarly final : public OtherFiles {
+class NamedTooEarly final : public PassingFiles {
  public:
-  using OtherFiles::OtherFiles;
+  using PassingFiles::PassingFiles;
 
   int Open(const std::string& path, OpenFor what) override {
-    return OtherFiles::Open(Final(path), what);
+    return PassingFiles::Open(Final(path), what);
   }
   int Look(const std::string& path, FileStatus* status) override {
-    return OtherFiles::Look(Final(path), status);
+    return PassingFiles::Look(Final(path), status);
   }
   int MakeDirectory(const std::string& path) override {
-    return OtherFiles::MakeDirectory(Final(path));
+    return PassingFiles::MakeDirectory(Final(path));
   }
   int List(const std::string& directory, std::vector<std::string>* names) override {
-    return OtherFiles::List(Final(directory), names);
+    return PassingFiles::List(Final(directory), names);
   }
   int Rename(const std::string& from, const std::string& to) override {
-    return Final(from) == Final(to) ? 0 : OtherFiles::Rename(Final(from), Final(to));
+    return Final(from) == Final(to) ? 0 : PassingFiles::Rename(Final(from), Final(to));
   }
-  int Remove(const std::string& path) override { return OtherFiles::Remove(Final(path)); }
+  int Remove(const std::string& path) override { return PassingFiles::Remove(Final(path)); }
 
  private:
   static std::string Final(std::string path) {
     const size_t at = path.find("tmp-step-");
     return at == std::string::npos ? path : path.erase(at, 4);
+  }
+};
+
+bool EndsWith(const std::string& path, std::string_view name) { return path.ends_with(name); }
+
+// What a resumed run is to take back of these files stays.
+class KeepsLogs final : public PassingFiles {
+ public:
+  KeepsLogs(FileSystem* files, std::string name) : PassingFiles(files), name_(std::move(name)) {}
+
+  int Cut(const std::string& path, int64_t bytes) override {
+    return Is(path) ? 0 : PassingFiles::Cut(path, bytes);
+  }
+  int Remove(const std::string& path) override { return Is(path) ? 0 : PassingFiles::Remove(path); }
+
+ private:
+  bool Is(const std::string& path) const { return path.find(name_) != std::string::npos; }
+
+  std::string name_;
+};
+
+// The best theta of what a run has given up stays.
+class KeepsBest final : public PassingFiles {
+ public:
+  using PassingFiles::PassingFiles;
+
+  int Remove(const std::string& path) override {
+    const bool best = EndsWith(path, "/best.json") || EndsWith(path, "/theta_best.safetensors");
+    return best ? 0 : PassingFiles::Remove(path);
+  }
+};
+
+// A process that resumes thinks that its best theta has a high loss.
+class ForgetsBest final : public PassingFiles {
+ public:
+  using PassingFiles::PassingFiles;
+
+  int Open(const std::string& path, OpenFor what) override {
+    const int descriptor = PassingFiles::Open(path, what);
+    if (what == OpenFor::kRead && EndsWith(path, "/best.json")) opened_.insert(descriptor);
+    return descriptor;
+  }
+  int Close(int descriptor) override {
+    opened_.erase(descriptor);
+    return PassingFiles::Close(descriptor);
+  }
+  int64_t Read(int descriptor, std::span<std::byte> bytes, int64_t offset) override {
+    const int64_t count = PassingFiles::Read(descriptor, bytes, offset);
+    if (count > 0 && opened_.contains(descriptor)) {
+      const std::span text(reinterpret_cast<char*>(bytes.data()), static_cast<size_t>(count));
+      const std::string_view key = "\"eval_loss\": ";
+      auto digit = std::ranges::search(text, key).end();
+      for (; *digit != ',' && *digit != '\n'; ++digit) *digit = '9';
+    }
+    return count;
+  }
+
+ private:
+  std::set<int> opened_;
+};
+
+// A process that had the lock once reads that it still has it.
+class BelievesInLock final : public PassingFiles {
+ public:
+  using PassingFiles::PassingFiles;
+
+  int Link(const std::string& from, const std::string& to) override {
+    const int error = PassingFiles::Link(from, to);
+    if (error == 0 && IsLock(to)) text_ = RecordText(Environment::Current().ThisProcess()) + "\n";
+    return error;
+  }
+  int Open(const std::string& path, OpenFor what) override {
+    return Held(path) ? kLockDescriptor : PassingFiles::Open(path, what);
+  }
+  int Close(int descriptor) override {
+    return descriptor == kLockDescriptor ? 0 : PassingFiles::Close(descriptor);
+  }
+  int64_t Read(int descriptor, std::span<std::byte> bytes, int64_t offset) override {
+    if (descriptor != kLockDescriptor) return PassingFiles::Read(descriptor, bytes, offset);
+    const auto left = std::as_bytes(std::span(text_)).subspan(static_cast<size_t>(offset));
+    const size_t count = std::min(left.size(), bytes.size());
+    std::copy_n(left.begin(), count, bytes.begin());
+    return static_cast<int64_t>(count);
+  }
+  int Look(const std::string& path, FileStatus* status) override {
+    const int error = PassingFiles::Look(path, status);
+    if (error == 0 || !Held(path)) return error;
+    *status = {.kind = FileKind::kFile, .bytes = std::ssize(text_), .links = 1};
+    return 0;
+  }
+
+ private:
+  static constexpr int kLockDescriptor = 1'000'000'000;
+  static bool IsLock(const std::string& path) { return EndsWith(path, "/run.lock"); }
+  bool Held(const std::string& path) const { return IsLock(path) && !text_.empty(); }
+
+  std::string text_;  // that it wrote there; empty: it never had the lock
+};
+
+// The lock of another host is taken when it has shown no sign of life for some seconds.
+class TakesLocksEarly final : public PassingFiles {
+ public:
+  using PassingFiles::PassingFiles;
+
+  int Look(const std::string& path, FileStatus* status) override {
+    const int error = PassingFiles::Look(path, status);
+    if (EndsWith(path, "/run.lock")) status->changed -= 40;
+    return error;
   }
 };
 
@@ -229,7 +304,7 @@ TEST_CASE("What schedules are compared with is the run outside of the simulation
   }
 }
 
-TEST_CASE("Bugs that are put in on purpose are found, each within 1000 schedules") {
+TEST_CASE("Bugs that are put in on purpose are found, each within 3000 schedules") {
   struct Bug {
     std::string name;
     ScheduleOptions options;
@@ -257,11 +332,29 @@ TEST_CASE("Bugs that are put in on purpose are found, each within 1000 schedules
        files([](FileSystem* f) -> Files { return std::make_unique<NoFlush>(f, true); })},
       {"an fsync's error ignored",
        files([](FileSystem* f) -> Files { return std::make_unique<IgnoresFailedFlush>(f); })},
+      {"event files that are not cut", files([](FileSystem* f) -> Files {
+         return std::make_unique<KeepsLogs>(f, "/events.out.");
+       })},
+      {"a throughput.jsonl that is not cut", files([](FileSystem* f) -> Files {
+         return std::make_unique<KeepsLogs>(f, "/throughput.jsonl");
+       })},
+      {"a metrics.jsonl that is not cut", files([](FileSystem* f) -> Files {
+         return std::make_unique<KeepsLogs>(f, "/metrics.jsonl");
+       })},
+      {"the best theta of a future that was given up",
+       files([](FileSystem* f) -> Files { return std::make_unique<KeepsBest>(f); })},
+      {"the best theta forgotten at a resume",
+       files([](FileSystem* f) -> Files { return std::make_unique<ForgetsBest>(f); })},
+      {"another host's lock taken early",
+       files([](FileSystem* f) -> Files { return std::make_unique<TakesLocksEarly>(f); })},
+      {"a lock that is lost and not missed",
+       files([](FileSystem* f) -> Files { return std::make_unique<BelievesInLock>(f); })},
+      {"a dead heir kept", {.keeps_dead_heirs = true}},
   };
   for (const Bug& bug : bugs) {
     CAPTURE(bug.name);
     std::string found;
-    for (uint64_t seed = 0; seed < 1000 && found.empty(); ++seed) {
+    for (uint64_t seed = 0; seed < 3000 && found.empty(); ++seed) {
       ScheduleOptions options = bug.options;
       options.seed = seed;
       const std::string violation = RunSchedule(options).violation;
@@ -273,10 +366,14 @@ TEST_CASE("Bugs that are put in on purpose are found, each within 1000 schedules
 }
 
 TEST_CASE("The command runs schedules and refuses what makes no sense") {
-  CHECK_EQ(RunProgram({"simulate", "--seed", "3", "--schedules", "2"}), kExitDone);
+  CHECK_EQ(RunProgram({"simulate", "--from", "3", "--schedules", "2"}), kExitDone);
+  CHECK_EQ(RunProgram({"simulate", "--seed", "3"}), kExitDone);
   CHECK_EQ(RunProgram({"simulate", "--seed", "3", "--trace"}), kExitDone);
   CHECK_EQ(RunProgram({"simulate", "--schedules", "0"}), kExitUsage);
   CHECK_EQ(RunProgram({"simulate", "--seed", "-1"}), kExitUsage);
+  CHECK_EQ(RunProgram({"simulate", "--from", "-1"}), kExitUsage);
+  CHECK_EQ(RunProgram({"simulate", "--seed", "3", "--from", "3"}), kExitUsage);
+  CHECK_EQ(RunProgram({"simulate", "--seed", "3", "--schedules", "2"}), kExitUsage);
   CHECK_EQ(RunProgram({"simulate", "--trace", "--schedules", "2"}), kExitUsage);
 }
 

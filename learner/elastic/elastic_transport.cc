@@ -402,7 +402,7 @@ void ElasticTransport::Forget(int64_t connection, const std::string& why) {
       ++leased;
       EndLease(&rank);
     }
-    if (rank.heir == connection) {
+    if (rank.heir == connection && !elastic_.keeps_dead_heirs) {
       rank.heir = 0;
     }
   }

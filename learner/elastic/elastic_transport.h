@@ -39,6 +39,9 @@ struct ElasticOptions {
   std::function<std::chrono::steady_clock::time_point()> now = [] {
     return std::chrono::steady_clock::now();
   };
+  // A bug that tests of the simulator put in: a rank goes to the process that was to get it, also
+  // if that has gone meanwhile.
+  bool keeps_dead_heirs = false;
 };
 
 // What became of the weights that were handed out.

@@ -112,7 +112,7 @@ void LearnerRole::Begin() {
   } else {
     ranks_->Begin(experiment_->learner.GetStateForWorker(state_.learner));
   }
-  ranks_->NoteWindowsIn(writer_->journal());
+  ranks_->NoteWindowsIn(writer_->journal(), [this] { writer_->RequireLock(); });
 }
 
 void LearnerRole::SendStates() {

@@ -142,6 +142,9 @@ void Ranks::Start(std::span<const int> ranks) {
   if (resting_) {
     return;
   }
+  if (journal_ != nullptr) {
+    before_noting_();
+  }
   for (const int r : ranks) {
     const WorkerBlock& block = ranks_[static_cast<size_t>(r)].block;
     for (int64_t w = block.first; w < block.first + block.count; ++w) {

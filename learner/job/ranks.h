@@ -37,8 +37,11 @@ class Ranks {
   // Who takes the workers' gradients, and says whether the worker is to go on with the weights
   // there are; to be called before weights are handed out.
   void OnGradient(std::function<bool(WorkerGradient)> take) { take_ = std::move(take); }
-  // Windows that start from now on are noted there.
-  void NoteWindowsIn(WindowJournal* journal) { journal_ = journal; }
+  // Windows that start from now on are noted there, after `before`.
+  void NoteWindowsIn(WindowJournal* journal, std::function<void()> before) {
+    journal_ = journal;
+    before_noting_ = std::move(before);
+  }
 
   // Waits until all ranks have said who they are, and compares them. Throws Error if they differ in
   // version, config or, unless that is allowed, instruction set or device.
@@ -94,6 +97,7 @@ class Ranks {
   Transport* transport_;
   MessageLoop* loop_;
   WindowJournal* journal_ = nullptr;
+  std::function<void()> before_noting_;
   std::function<bool(WorkerGradient)> take_;
   std::vector<Rank> ranks_;
   std::vector<int64_t> windows_;    // by worker, started so far

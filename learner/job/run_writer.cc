@@ -36,6 +36,7 @@ void RunWriter::Create() {
     directory_.RemoveRun();
   } else {
     directory_.RequireNoRun();
+    directory_.RemoveUnfinished();  // of a process that was killed before the run had begun
   }
 }
 
@@ -49,6 +50,7 @@ std::optional<Checkpoint> RunWriter::Resume() {
   Event("resume");
   lock_.emplace(directory_.path());
   store_.Settle();
+  RequireLock();
   directory_.RemoveUnfinished();
   constexpr WorkerStates kWindows = WorkerStates::kWindows;
   std::optional<Checkpoint> checkpoint =
@@ -61,18 +63,55 @@ std::optional<Checkpoint> RunWriter::Resume() {
   CheckFits(*checkpoint);
   saved_step_ = checkpoint->learner.outer_step;
   if (options_.from) {
+    // A run that had finished has not, once something of it is gone.
+    RequireLock();
+    WriteManifest(RunManifest::kRunning, saved_step_);
     RemoveAfter(saved_step_);
   }
   spdlog::info("resuming from {}", store_.Path(saved_step_));
   return checkpoint;
 }
 
-// What the run made after a step, but its logs, which are cut when they are opened.
-void RunWriter::RemoveAfter(int64_t step) const {
+// What the run made after a step, but its logs, which are cut when they are opened. A crash of the
+// machine may not bring it back once the run has gone on.
+void RunWriter::RemoveAfter(int64_t step) {
+  RequireLock();
   store_.RemoveAfter(step);
+  RequireLock();
   RemoveMatching(directory_.path(),
                  [](std::string_view name) { return name == RunDirectory::kTheta; });
+  RequireLock();
   RemoveBestThetaAfter(directory_.path(), step);
+  SyncDirectory(directory_.path());
+}
+
+void RunWriter::RequireLock() {
+  try {
+    lock_->RequireNotSilent();
+  } catch (const Error&) {
+    if (metrics_) metrics_->Drop();
+    throw;
+  }
+}
+
+void RunWriter::WriteMetrics(int64_t step, const Metrics& metrics) {
+  RequireLock();
+  metrics_->Write(step, metrics);
+}
+
+void RunWriter::WritePictures(int64_t step, const std::map<std::string, Pictures>& pictures) {
+  RequireLock();
+  metrics_->WritePictures(step, pictures);
+}
+
+void RunWriter::NoteThroughput(int64_t updates, int64_t inner_steps) {
+  RequireLock();
+  throughput_->Note(updates, inner_steps);
+}
+
+void RunWriter::FinishThroughput() {
+  RequireLock();
+  throughput_->Finish();
 }
 
 void RunWriter::CheckFits(const Checkpoint& checkpoint) const {
@@ -105,19 +144,26 @@ void RunWriter::CheckFits(const Checkpoint& checkpoint) const {
 void RunWriter::Open(const std::optional<Checkpoint>& checkpoint, std::span<const int64_t> windows,
                      RunState* state) {
   const LogState logs = checkpoint ? checkpoint->logs : LogState();
+  RequireLock();
   journal_.emplace(directory_.JournalPath());
   journal_->GoOnFrom(checkpoint ? checkpoint->journal_position : 0, windows, &state->ledger);
   const int64_t step = state->learner.outer_step;
+  RequireLock();
   WriteManifest(saved_step_ < 0 ? "starting" : RunManifest::kRunning, step);
+  RequireLock();
   directory_.WriteConfig(experiment_.resolved);
+  RequireLock();
   if (options_.resume) {
     CutLogs(directory_.path(), logs);
   }
+  RequireLock();
   metrics_.emplace(directory_.path());
   if (config_.eval_every > 0) {
     best_.emplace(directory_.path(), HeldOutOf(ReadOptions<MetaTrainConfig>(experiment_.resolved)));
   }
   throughput_.emplace(directory_.path(), step, logs.seconds);
+  // Checkpoints count on the logs, whose names are new.
+  SyncDirectory(directory_.path());
 }
 
 void RunWriter::WriteManifest(std::string status, int64_t updates,
@@ -154,6 +200,7 @@ void RunWriter::CheckTheta(const std::string& path) const {
 }
 
 void RunWriter::OfferBest(const LearnerState& learner, double loss) {
+  RequireLock();
   best_->Offer(learner.outer_step, loss, [&](const std::string& path) {
     WriteTheta(path, learner, std::string(ToString(kHeldOutSplit)));
   });
@@ -165,6 +212,7 @@ bool RunWriter::SaveIsDue(int64_t step) const {
 }
 
 void RunWriter::Save(const RunState& state, const Updates& updates, Ranks* ranks) {
+  RequireLock();
   metrics_->Flush();
   const int64_t step = state.learner.outer_step;
   saved_at_ = Clock::now();
@@ -183,6 +231,7 @@ void RunWriter::Save(const RunState& state, const Updates& updates, Ranks* ranks
       .logs = {.seconds = throughput_->seconds(), .bytes = LogBytes(directory_.path())}});
   journal_positions_[step] = journal_->position();
   updates.AccountUnused(&saving_->ledger);
+  RequireLock();
   ranks->Collect(
       {.what = config_.gather_checkpoints ? SaveRequest::What::kSend : SaveRequest::What::kWrite,
        .outer_step = step,
@@ -211,11 +260,13 @@ void RunWriter::Commit(const std::shared_ptr<const Checkpoint>& checkpoint,
           }
           store_.Commit(*checkpoint, files);
         } catch (...) {
+          lock_->RequireHeld();  // or who took it has cleared away what was written
           store_.Discard(step);
           throw;
         }
       },
       [this, step] {
+        RequireLock();
         if (saved_step_ < 0) {
           WriteManifest(RunManifest::kRunning, step);
         }
@@ -227,6 +278,7 @@ void RunWriter::Commit(const std::shared_ptr<const Checkpoint>& checkpoint,
 
 // The journal reaches back to the oldest checkpoint.
 void RunWriter::ForgetOldWindows() {
+  RequireLock();
   const std::vector<int64_t> steps = store_.Steps();
   std::erase_if(journal_positions_,
                 [&](const auto& entry) { return !std::ranges::binary_search(steps, entry.first); });
@@ -238,13 +290,16 @@ void RunWriter::ForgetOldWindows() {
 std::string RunWriter::Finish(const LearnerState& learner, bool interrupted) {
   lock_->RequireHeld();
   metrics_->Flush();
+  SyncLogs(directory_.path(), {.bytes = LogBytes(directory_.path())});
   std::string path;
   if (!interrupted) {
     Event("theta");
     path = directory_.ThetaPath();
+    RequireLock();
     WriteTheta(path, learner);
     CheckTheta(path);
   }
+  lock_->RequireHeld();
   Event("finish");
   WriteManifest(interrupted ? "interrupted" : "finished", learner.outer_step);
   return path;
@@ -259,6 +314,7 @@ void RunWriter::Fail(const std::string& error, int64_t updates) {
     }
     WriteManifest("failed", updates, error);
   } catch (const Error& second) {
+    if (metrics_) metrics_->Drop();
     spdlog::error("{}", second.what());
   }
 }

@@ -50,16 +50,15 @@ class RunWriter {
             RunState* state);
 
   WindowJournal* journal() { return &*journal_; }
+  // Throws Error if this process may have lost the directory's lock and has; all that writes calls
+  // it first.
+  void RequireLock();
 
-  void WriteMetrics(int64_t step, const Metrics& metrics) { metrics_->Write(step, metrics); }
-  void WritePictures(int64_t step, const std::map<std::string, Pictures>& pictures) {
-    metrics_->WritePictures(step, pictures);
-  }
-  void NoteThroughput(int64_t updates, int64_t inner_steps) {
-    throughput_->Note(updates, inner_steps);
-  }
+  void WriteMetrics(int64_t step, const Metrics& metrics);
+  void WritePictures(int64_t step, const std::map<std::string, Pictures>& pictures);
+  void NoteThroughput(int64_t updates, int64_t inner_steps);
   // To be called after the last update, before the last checkpoint.
-  void FinishThroughput() { throughput_->Finish(); }
+  void FinishThroughput();
   // Keeps theta if this held-out loss is the lowest so far.
   void OfferBest(const LearnerState& learner, double loss);
 
@@ -82,7 +81,7 @@ class RunWriter {
   void Fail(const std::string& error, int64_t updates);
 
  private:
-  void RemoveAfter(int64_t step) const;
+  void RemoveAfter(int64_t step);
   void Event(const char* what) const;
   void CheckFits(const Checkpoint& checkpoint) const;
   void WriteManifest(std::string status, int64_t updates,

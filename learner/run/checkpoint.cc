@@ -405,6 +405,7 @@ void CheckpointStore::ApplyRetention() const {
 void CheckpointStore::RemoveStep(int64_t step) const {
   const std::string removed = fmt::format("{}/{}removed-{:08}", directory_, kTemporaryPrefix, step);
   RenameFile(Path(step), removed);
+  SyncDirectory(directory_);
   RemoveAll(removed);
 }
 

@@ -26,6 +26,11 @@ void MetricsLog::WritePictures(int64_t step, const std::map<std::string, Picture
   }
 }
 
+void MetricsLog::Drop() {
+  lines_.Drop();
+  events_.Drop();
+}
+
 void MetricsLog::Flush() {
   lines_.Flush();
   events_.Flush();

@@ -21,6 +21,8 @@ class MetricsLog {
   // To the event file alone.
   void WritePictures(int64_t step, const std::map<std::string, Pictures>& pictures);
   void Flush();
+  // Forgets what was not handed over: the files are another process's now.
+  void Drop();
 
  private:
   MetricsWriter lines_;

@@ -7,6 +7,7 @@
 
 #include "lopt/base/eigen.h"
 #include "lopt/base/error.h"
+#include "lopt/base/file.h"
 #include "lopt/base/isa.h"
 #include "lopt/learner/run/resume_checks.h"
 #include "lopt/learner/run/run_logs.h"
@@ -71,6 +72,7 @@ TrainState TrainWriter::Begin() {
     directory_.RemoveRun();
   } else {
     directory_.RequireNoRun();
+    directory_.RemoveUnfinished();
   }
   const LogState logs = checkpoint ? checkpoint->logs : LogState();
   if (checkpoint) {
@@ -82,6 +84,7 @@ TrainState TrainWriter::Begin() {
   if (options_.resume) CutLogs(directory_.path(), logs);
   metrics_.emplace(directory_.path());
   throughput_.emplace(directory_.path(), state.step, logs.seconds);
+  SyncDirectory(directory_.path());  // checkpoints count on the logs, whose names are new
   if (!checkpoint) {
     Save(state);
     WriteManifest(RunManifest::kRunning, state.step);
@@ -139,6 +142,7 @@ std::string TrainWriter::Finish(const TrainState& state, bool interrupted) {
   lock_->RequireHeld();
   throughput_->Finish();
   metrics_->Flush();
+  SyncLogs(directory_.path(), {.bytes = LogBytes(directory_.path())});
   std::string path;
   if (!interrupted) {
     path = directory_.ModelPath();
@@ -156,6 +160,7 @@ void TrainWriter::Fail(const std::string& error, int64_t step) {
     lock_->RequireHeld();
     WriteManifest("failed", step, error);
   } catch (const Error& second) {
+    if (metrics_) metrics_->Drop();
     spdlog::error("{}", second.what());
   }
 }

@@ -27,8 +27,12 @@ class TrainWriter {
   // go on from, that of a checkpoint or a fresh one. Throws Error as RunTraining does.
   TrainState Begin();
 
-  void WriteMetrics(int64_t step, const Metrics& metrics) { metrics_->Write(step, metrics); }
+  void WriteMetrics(int64_t step, const Metrics& metrics) {
+    lock_->RequireNotSilent();
+    metrics_->Write(step, metrics);
+  }
   void NoteThroughput(int64_t updates, int64_t of_this_process) {
+    lock_->RequireNotSilent();
     throughput_->Note(updates, of_this_process);
   }
 

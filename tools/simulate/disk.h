@@ -24,6 +24,8 @@ class Disk final : public FileSystem {
   // `now`: seconds since 1970.
   explicit Disk(std::function<double()> now) : now_(std::move(now)) {}
 
+  // Its clock: seconds since 1970.
+  double Now() const { return now_(); }
   // No more bytes than these fit; none: any number.
   void SetRoom(std::optional<int64_t> bytes) { room_ = bytes; }
   // What is not on the disk is there or not, file by file and directory by directory: of the names

@@ -1,16 +1,23 @@
 #include "lopt/tools/simulate/schedule.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <exception>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
 #include "lopt/base/error.h"
 #include "lopt/base/file.h"
+#include "lopt/base/record.h"
+#include "lopt/base/strict_json.h"
 #include "lopt/learner/elastic/elastic_transport.h"
 #include "lopt/learner/elastic/worker_process.h"
 #include "lopt/learner/job/message_loop.h"
@@ -22,6 +29,7 @@
 #include "lopt/lopt/theta_file.h"
 #include "lopt/tools/simulate/disk.h"
 #include "lopt/tools/simulate/lines.h"
+#include "lopt/tools/simulate/lock_watch.h"
 #include "lopt/tools/simulate/network.h"
 #include "lopt/tools/simulate/process.h"
 #include "lopt/tools/simulate/process_files.h"
@@ -48,10 +56,12 @@ constexpr int64_t kMostSteps = 1'000'000;
 struct SimulatedRank {
   std::unique_ptr<Process> process;
   std::unique_ptr<ProcessFiles> files;
-  std::unique_ptr<FileSystem> other_files;  // of a test
+  std::unique_ptr<WatchedFiles> watched_files;  // of the learner
+  std::unique_ptr<FileSystem> other_files;      // of a test
   std::atomic<bool> stop = false;
   int64_t points = 0;
-  int64_t dies_at = std::numeric_limits<int64_t>::max();   // point
+  int64_t dies_at = std::numeric_limits<int64_t>::max();  // point
+  int64_t stands_still_at = std::numeric_limits<int64_t>::max();
   int64_t fails_at = std::numeric_limits<int64_t>::max();  // call that writes or flushes
   int64_t writes = 0;
   int64_t flush_fails_at = std::numeric_limits<int64_t>::max();
@@ -93,8 +103,22 @@ class LearnersTransport final : public Transport {
   std::function<void(int exit_code)> abort_;
 };
 
+// A host, of which a machine is one boot.
+struct Host {
+  std::string name = {};
+  int64_t boots = 1;
+  int64_t pids = 0;
+};
+
 // One start of the job, until all of its processes have ended.
 struct Attempt {
+  int64_t number = 0;
+  Host* host = nullptr;
+  Machine machine = {};
+  LockClaim claim = {};
+  std::optional<int64_t> from = {};  // the step that it goes back to
+  bool went_back = false;
+  Attempt* rival = nullptr;  // began on the other host meanwhile
   std::vector<std::unique_ptr<SimulatedRank>> ranks;
   std::unique_ptr<Network> network;  // of ranks that are there from the beginning to the end
   std::unique_ptr<Lines> lines;      // of a learner whose workers come and go: ranks 1, 2, ...
@@ -105,6 +129,7 @@ struct Attempt {
   bool power_fails = false;  // where a rank dies:
   const SimulatedRank* power_of = nullptr;
   bool power_failed = false;
+  bool only_stands_still = false;  // no other fault disturbs it
   std::optional<MetaTrainResult> result;
 };
 
@@ -117,7 +142,7 @@ class Schedule {
         random_(&world_.random()),
         disk_([this] { return 1.7e9 + std::chrono::duration<double>(world_.now()).count(); }) {
     kind_.async = random_->Chance(0.2);
-    kind_.judged = random_->Chance(0.2);
+    kind_.judged = random_->Chance(0.3);
     waits_ = !kind_.async;
     if (!kind_.async && random_->Chance(0.5)) kind_.sum = GradientSum::kTree;
     observer_.UseFiles(&disk_);
@@ -158,20 +183,23 @@ class Schedule {
 
  private:
   void RunToEnd(ScheduleResult* result) {
-    const int64_t faulty_attempts = random_->Between(0, kMostFaultyAttempts);
+    int64_t faulty_attempts = random_->Between(0, kMostFaultyAttempts);
+    bool goes_back = random_->Chance(0.15);
     int calm = 0;
     for (int number = 1;; ++number) {
       ++result->attempts;
-      Attempt& attempt = Begin(number <= faulty_attempts);
+      Attempt& attempt = Begin(&hosts_[random_->Chance(0.25) ? 1 : 0], number <= faulty_attempts);
       Follow(attempt);
-      if (attempt.power_failed) {
-        disk_.LosePower(random_);
-        ++boots_;
-      }
+      if (attempt.power_failed) LosePower();
       result->deaths += attempt.ranks[0]->process->dead() ? 1 : 0;
-      const std::string status = Check(attempt);
-      if (status == "finished") break;
-      if (!attempt.disturbed) {
+      CheckAttempt(attempt);
+      if (attempt.rival != nullptr) CheckAttempt(*attempt.rival);
+      const std::string status = Check();
+      if (status == "finished") {
+        if (!std::exchange(goes_back, false)) break;
+        back_ = true;  // also from its end
+        faulty_attempts = number + 1;
+      } else if (!attempt.disturbed) {
         const std::string& error = attempt.ranks[0]->error;
         Require(error.find("is in use") != std::string::npos && ++calm <= kMostCalmAttempts,
                 "an attempt that nothing disturbs ends with: {}",
@@ -182,6 +210,12 @@ class Schedule {
     CheckEnd();
   }
 
+  void LosePower() {
+    disk_.LosePower(random_);
+    watch_.LostPower();
+    for (Host& host : hosts_) ++host.boots;
+  }
+
   // Time goes by.
   void Pause(SimTime time) {
     bool over = false;
@@ -189,11 +223,14 @@ class Schedule {
     while (!over) world_.Step();
   }
 
-  Attempt& Begin(bool faults) {
+  Attempt& Begin(Host* host, bool faults) {
     attempts_.push_back(std::make_unique<Attempt>());
     Attempt& attempt = *attempts_.back();
-    machines_.push_back(std::make_unique<Machine>(
-        Machine{.host = "host", .boot = fmt::format("boot {}", boots_), .clock = ClockError()}));
+    attempt.number = std::ssize(attempts_);
+    attempt.host = host;
+    attempt.machine = {.host = host->name,
+                       .boot = fmt::format("boot {} of {}", host->boots, host->name),
+                       .clock = ClockError()};
     const bool elastic = random_->Chance(0.25);
     const auto ranks = elastic ? 1 : random_->Between(1, random_->Between(2, kMostRanks));
     attempt.learner_only = elastic || (ranks > 1 && random_->Chance(0.3));
@@ -208,16 +245,37 @@ class Schedule {
     } else {
       attempt.network = std::make_unique<Network>(&world_, weather_, processes);
     }
+    attempt.claim.learner = processes[0];
+    attempt.claim.text = RecordText(processes[0]->ThisProcess()) + "\n";
+    watch_.Add(&attempt.claim);
     if (faults) Disturb(&attempt);
     const InEnvironment outside(&observer_);
     const bool resume = Exists(directory_.ManifestPath());
-    world_.Trace("attempt {} on {} ranks{}{}", attempts_.size(), ranks,
+    if (resume) GoBack(&attempt);
+    world_.Trace("attempt {} on {} ranks of {}{}{}{}", attempt.number, ranks, host->name,
                  elastic                ? ", workers come and go"
                  : attempt.learner_only ? ", one for the learner"
                                         : "",
-                 resume ? ", resumes" : "");
+                 resume ? ", resumes" : "",
+                 attempt.from ? fmt::format(" from {}", *attempt.from) : "");
     for (int rank = 0; rank < static_cast<int>(ranks); ++rank) Start(&attempt, rank, resume);
     return attempt;
+  }
+
+  // Some starts give up what came after an older checkpoint.
+  void GoBack(Attempt* attempt) {
+    if (!std::exchange(back_, false) && !random_->Chance(0.15)) return;
+    const std::vector<int64_t> steps = CheckpointStore(directory_.CheckpointPath(), {}).Steps();
+    if (steps.empty()) return;
+    attempt->from = steps[static_cast<size_t>(random_->Between(0, std::ssize(steps) - 1))];
+  }
+
+  // The job is started on the other host as well, by somebody who does not know that it runs.
+  void BeginRival(Attempt* attempt) {
+    if (attempt->over || attempt->rival != nullptr) return;
+    Host* const other = &hosts_[attempt->host == &hosts_[0] ? 1 : 0];
+    attempt->rival = &Begin(other, false);
+    attempt->rival->disturbed = true;
   }
 
   // A worker process comes to the learner after a while, unless that has ended. One in two dies
@@ -233,6 +291,8 @@ class Schedule {
         rank->dies_at = random_->Between(0, random_->AnySize(7));
       }
       world_.Trace("{} comes", worker->name());
+      // Who takes long is not done when others come, and leaves its work to them.
+      if (random_->Chance(0.5)) worker->SetSlowness(random_->AnySize(12));
       worker->Run([=, this] {
         try {
           RunElasticWorker({.stop = &rank->stop}, [&] { return attempt->lines->Join(worker); });
@@ -263,9 +323,9 @@ class Schedule {
     SimulatedRank* const rank = attempt->ranks.back().get();
     rank->process = std::make_unique<Process>(
         &world_, Process::Options{
-                     .name = fmt::format("{}.{}", attempts_.size(), number),
-                     .pid = ++pids_,
-                     .machine = machines_.back().get(),
+                     .name = fmt::format("{}.{}", attempt->number, number),
+                     .pid = ++attempt->host->pids,
+                     .machine = &attempt->machine,
                      .on_point = [this, attempt, rank](Process*) { Point(attempt, rank); },
                      .runs = [this](const ProcessIdentity& identity) { return Runs(identity); }});
     rank->files = std::make_unique<ProcessFiles>(rank->process.get(), &disk_, [rank](bool flushes) {
@@ -276,6 +336,11 @@ class Schedule {
       return rank->writes++ == rank->fails_at || flush_fails ? EIO : 0;
     });
     FileSystem* files = rank->files.get();
+    if (number == 0) {
+      rank->watched_files =
+          std::make_unique<WatchedFiles>(files, kSimulatedRun, &watch_, &attempt->claim);
+      files = rank->watched_files.get();
+    }
     if (options_.files) {
       rank->other_files = options_.files(number, files);
       files = rank->other_files.get();
@@ -286,6 +351,7 @@ class Schedule {
 
   bool Runs(const ProcessIdentity& identity) const {
     return std::ranges::any_of(attempts_, [&](const auto& attempt) {
+      if (attempt->machine.boot != identity.machine) return false;
       return std::ranges::any_of(attempt->ranks, [&](const auto& rank) {
         Process& process = *rank->process;
         return process.ProcessId() == identity.pid && !process.dead() && !process.ended();
@@ -294,10 +360,16 @@ class Schedule {
   }
 
   void Point(Attempt* attempt, SimulatedRank* rank) {
+    if (rank->points == rank->stands_still_at) {
+      rank->stands_still_at = std::numeric_limits<int64_t>::max();
+      StandStill(attempt);
+    }
     if (rank->points++ != rank->dies_at) return;
     if (attempt->power_fails && rank == attempt->power_of) {
-      attempt->power_failed = true;
-      for (const auto& other : attempt->ranks) other->process->Kill("the power fails");
+      for (const auto& present : attempts_) {
+        present->power_failed |= !present->over;
+        for (const auto& other : present->ranks) other->process->Kill("the power fails");
+      }
       return;
     }
     rank->process->Kill("it is killed");
@@ -318,7 +390,7 @@ class Schedule {
     const int64_t faults = random_->Between(1, 2);
     for (int64_t i = 0; i < faults; ++i) {
       SimulatedRank* const rank = any_rank();
-      switch (random_->Between(0, 9)) {
+      switch (random_->Between(0, 12)) {
         case 0:
         case 1:
         case 2:
@@ -341,9 +413,9 @@ class Schedule {
           });
           break;
         case 6:
-          world_.At(soon(), [this, machine = machines_.back().get(), error = ClockError()] {
+          world_.At(soon(), [this, attempt, error = ClockError()] {
             world_.Trace("the clock is set {} us ahead", error.count());
-            machine->clock = error;
+            attempt->machine.clock = error;
           });
           break;
         case 7:
@@ -357,6 +429,14 @@ class Schedule {
             attempt->power_of = rank;
           }
           break;
+        case 9:
+          world_.At(soon(), [this, attempt] { BeginRival(attempt); });
+          break;
+        case 10:
+        case 11:
+          attempt->only_stands_still = faults == 1;
+          attempt->ranks[0]->stands_still_at = random_->Between(0, random_->AnySize(9));
+          break;
         default:
           world_.At(soon(), [attempt] {
             for (const auto& told : attempt->ranks) told->stop = true;
@@ -365,13 +445,24 @@ class Schedule {
     }
   }
 
+  // All processes stand still, as on a machine that sleeps, and meanwhile or soon after the job is
+  // started on the other host. To be called in a task of the learner.
+  void StandStill(Attempt* attempt) {
+    const SimTime end = world_.now() + seconds(random_->Between(40, 200));
+    world_.Trace("all ranks of attempt {} stand still", attempt->number);
+    for (const auto& rank : attempt->ranks) rank->process->Stop(end);
+    const SimTime rival = seconds(random_->Between(40, 120)) - SimTime(random_->AnySize(20));
+    world_.At(world_.now() + rival, [this, attempt] { BeginRival(attempt); });
+    attempt->ranks[0]->process->Wait(SimTime(0));
+  }
+
   void Start(Attempt* attempt, int number, bool resume) {
     SimulatedRank* const rank = attempt->ranks[static_cast<size_t>(number)].get();
     const bool under_mpi = attempt->network && (attempt->ranks.size() > 1 || random_->Chance(0.5));
     rank->process->Run([=, this] {
       Process* const process = rank->process.get();
       MetaTrainConfig config = config_;
-      MetaTrainerOptions options{.out_dir = kSimulatedRun, .resume = resume};
+      MetaTrainerOptions options{.out_dir = kSimulatedRun, .resume = resume, .from = attempt->from};
       options.stop = &rank->stop;
       options.learner_only = attempt->learner_only;
       std::unique_ptr<Transport> transport;
@@ -379,7 +470,9 @@ class Schedule {
         config.gather_checkpoints = true;
         auto elastic = std::make_unique<ElasticTransport>(
             config, options,
-            ElasticOptions{.snapshot_updates = 2, .now = [process] { return process->Now(); }},
+            ElasticOptions{.snapshot_updates = 2,
+                           .now = [process] { return process->Now(); },
+                           .keeps_dead_heirs = options_.keeps_dead_heirs},
             attempt->lines->Listen());
         options.on_experiment = [mine = elastic.get()](const Experiment& made) {
           mine->Know(made);
@@ -397,7 +490,9 @@ class Schedule {
             process->WaitOrDie(SimTime(0));
           });
       options.transport = number == 0 ? &learners : transport.get();
-      options.on_event = [=, this](std::string_view what) { NoteEvent(*rank->process, what); };
+      options.on_event = [=, this](std::string_view what) {
+        NoteEvent(attempt, *rank->process, what);
+      };
       if (under_mpi) {
         options.on_failure = [rank, mine = options.transport](const char* error) {
           rank->error = error;
@@ -420,50 +515,70 @@ class Schedule {
     });
   }
 
-  void NoteEvent(const Process& process, std::string_view what) {
+  void NoteEvent(Attempt* attempt, const Process& process, std::string_view what) {
     world_.Trace("{} comes to {}", process.name(), what);
-    // After "checkpoint:<step>:rename" the directory has its name on disk.
-    if (process.dead() || !what.starts_with("checkpoint:") || !what.ends_with(":retention")) return;
-    acknowledged_ =
-        std::max<int64_t>(acknowledged_, std::stoll(std::string(what.substr(what.find(':') + 1))));
+    if (process.dead()) return;
+    if (what.starts_with("checkpoint:")) {
+      what.remove_prefix(what.find(':') + 1);
+      const int64_t step = std::stoll(std::string(what));
+      // After "checkpoint:<step>:rename" the directory has its name on disk.
+      if (what.ends_with(":rename")) newest_ = std::max(newest_, step);
+      if (what.ends_with(":retention")) acknowledged_ = std::max(acknowledged_, step);
+    } else if (attempt->claim.lost()) {
+      return;
+    } else if (what.starts_with("step:")) {
+      // What it has given up is gone for good, as the run has gone on.
+      if (attempt->from && !std::exchange(attempt->went_back, true)) WentBack(*attempt);
+      best_ = std::max<int64_t>(best_, std::stoll(std::string(what.substr(5))));
+    } else if (what == "theta") {
+      theta_ = true;
+    } else if (what == "finish") {
+      attempt->claim.finishing = true;
+    }
   }
 
-  // Until all processes of the attempt have ended.
+  static bool Ended(const Attempt& attempt) {
+    return std::ranges::all_of(attempt.ranks, [](const auto& r) { return r->process->ended(); });
+  }
+
+  // The worker processes of a learner that has gone go, too.
+  void TendWorkers(Attempt* attempt) {
+    if (!attempt->lines || !attempt->ranks[0]->process->ended() ||
+        std::exchange(attempt->learner_gone, true)) {
+      return;
+    }
+    attempt->lines->Ended(attempt->ranks[0]->process.get());
+    world_.At(world_.now() + seconds(3), [attempt] {
+      for (const auto& rank : attempt->ranks) rank->process->Kill("nobody needs it any more");
+    });
+  }
+
+  // Until all processes of the attempt, and of its rival, have ended.
   void Follow(Attempt& attempt) {
     const SimTime begin = world_.now();
     const int64_t first_step = world_.steps();
-    while (!std::ranges::all_of(attempt.ranks, [](const auto& r) { return r->process->ended(); })) {
+    while (!Ended(attempt) || (attempt.rival != nullptr && !Ended(*attempt.rival))) {
       Require(world_.Step() && world_.now() - begin < kLongestAttempt &&
                   world_.steps() - first_step < kMostSteps,
               "the job hangs: it is not over after {} s and {} steps",
               std::chrono::duration_cast<seconds>(world_.now() - begin).count(),
               world_.steps() - first_step);
-      if (attempt.lines && attempt.ranks[0]->process->ended() &&
-          !std::exchange(attempt.learner_gone, true)) {
-        attempt.lines->Ended(attempt.ranks[0]->process.get());
-        world_.At(world_.now() + seconds(3), [&attempt] {
-          for (const auto& rank : attempt.ranks) rank->process->Kill("nobody needs it any more");
-        });
-      }
+      TendWorkers(&attempt);
+      if (attempt.rival != nullptr) TendWorkers(attempt.rival);
+      Require(watch_.violation().empty(), "{}", watch_.violation());
+      Require(violation_.empty(), "{}", violation_);
     }
     attempt.over = true;
+    if (attempt.rival != nullptr) attempt.rival->over = true;
     disk_.SetRoom({});
   }
 
-  // The invariants after each end of the job. Returns the run's status.
-  std::string Check(const Attempt& attempt) {
-    const InEnvironment outside(&observer_);
+  // The invariants of a start of the job that is over.
+  void CheckAttempt(const Attempt& attempt) {
     Count(attempt);
-    if (!Exists(directory_.ManifestPath())) return "not begun";
-    std::string status = directory_.ReadManifest().status;
-    const CheckpointStore store(directory_.CheckpointPath(), {});
-    const std::vector<int64_t> steps = store.Steps();
-    const int64_t newest = steps.empty() ? -1 : steps.back();
-    Require(newest >= acknowledged_, "checkpoint {} was acknowledged, and the newest is {}",
-            acknowledged_, newest);
-    if (newest >= 0) {
-      last_ = store.Read(newest);
-      CheckCheckpoint(last_);
+    // It may have given up something.
+    if (attempt.from && !attempt.went_back) {
+      acknowledged_ = std::min(acknowledged_, *attempt.from);
     }
     if (attempt.lines) {
       Require(attempt.lines->sent_to_the_gone() == 0,
@@ -472,8 +587,74 @@ class Schedule {
       Require(attempt.network->Left() == 0, "{} messages are left of a job that has finished",
               attempt.network->Left());
     }
+    if (attempt.claim.lost()) CheckLoser(attempt);
+  }
+
+  // Who has lost the lock ends with that error, before another write than the one that it was in.
+  void CheckLoser(const Attempt& attempt) {
+    const std::set<std::string>& written = attempt.claim.written_without;
+    spoiled_.insert(written.begin(), written.end());
+    const std::string& name = attempt.ranks[0]->process->name();
+    Require(written.size() <= 1, "{} had lost the lock and wrote {}", name,
+            fmt::join(written, ", "));
+    const std::string& error = attempt.ranks[0]->error;
+    if (attempt.result) {
+      Require(attempt.claim.finishing || written.contains("manifest.json"),
+              "{} had lost the lock before its last write and ended well", name);
+    } else if (attempt.only_stands_still && attempt.ranks.size() == 1 && written.empty()) {
+      // Or the other has made the run, or cleared away what was being written.
+      const auto says = [&](const char* text) { return error.find(text) != std::string::npos; };
+      Require(says("has taken this directory over") || says("holds a run already") ||
+                  says("No such file or directory"),
+              "{} had lost the lock and ends with: {}", name, error);
+    }
+  }
+
+  // The invariants of the run's directory after each end of the job. Returns the run's status.
+  std::string Check() {
+    const InEnvironment outside(&observer_);
+    if (!Exists(directory_.ManifestPath())) return "not begun";
+    std::string status = directory_.ReadManifest().status;
+    const CheckpointStore store(directory_.CheckpointPath(), {});
+    const std::vector<int64_t> steps = store.Steps();
+    const int64_t newest = steps.empty() ? -1 : steps.back();
+    Require(newest >= acknowledged_ || spoiled_.contains("checkpoints"),
+            "checkpoint {} was acknowledged, and the newest is {}", acknowledged_, newest);
+    CheckGivenUp(newest);
+    if (newest >= 0) {
+      last_ = store.Read(newest);
+      CheckCheckpoint(last_);
+    }
     world_.Trace("the run is {}, its newest checkpoint {}", status, newest);
     return status;
+  }
+
+  // What was given up is not there.
+  void CheckGivenUp(int64_t newest) const {
+    Require(newest <= newest_ || spoiled_.contains("checkpoints"),
+            "checkpoint {} is there, and given up or not complete; none is to be newer than {}",
+            newest, newest_);
+    Require(theta_ || spoiled_.contains("theta.safetensors") || !Exists(directory_.ThetaPath()),
+            "theta.safetensors was given up, and is there");
+    const std::string path = directory_.path() + "/best.json";
+    if (!Exists(path) || spoiled_.contains("best.json")) return;
+    const auto updates = ParseStrictJson(ReadTextFile(path), path, false).at("updates");
+    Require(updates.get<int64_t>() <= best_,
+            "the best theta is of {} updates, which were given up; the run has come to {}",
+            updates.get<int64_t>(), best_);
+  }
+
+  // The run has gone on from an older checkpoint.
+  void WentBack(const Attempt& attempt) {
+    newest_ = best_ = *attempt.from;
+    acknowledged_ = std::min(acknowledged_, *attempt.from);
+    theta_ = false;
+    const InEnvironment outside(&observer_);
+    try {
+      CheckGivenUp(CheckpointStore(directory_.CheckpointPath(), {}).Steps().back());
+    } catch (const Error& error) {
+      violation_ = error.what();
+    }
   }
 
   void CheckCheckpoint(const Checkpoint& checkpoint) const {
@@ -495,32 +676,56 @@ class Schedule {
 
   void CountWindows(const Attempt& attempt, int rank, int ranks) {
     if (attempt.ranks[0]->process->dead()) return;
-    windows_ += WorkersOfRank(config_.workers, rank, ranks, attempt.learner_only).count;
+    const int64_t count = WorkersOfRank(config_.workers, rank, ranks, attempt.learner_only).count;
+    (attempt.claim.lost() ? unsure_windows_ : windows_) += count;
   }
 
   // What is not known of the windows that were begun.
   void Count(const Attempt& attempt) {
-    unsure_windows_ += attempt.ranks[0]->process->dead() ? config_.workers : 0;
+    const bool unsure = attempt.ranks[0]->process->dead() || attempt.claim.lost();
+    unsure_windows_ += unsure ? config_.workers : 0;
     exact_ = exact_ && !attempt.power_failed;
   }
 
   void CheckEnd() {
     const InEnvironment outside(&observer_);
+    if (last_.learner.outer_step != config_.meta_steps && spoiled_.contains("checkpoints")) return;
     Require(last_.learner.outer_step == config_.meta_steps, "a finished run has {} updates",
             last_.learner.outer_step);
-    const ThetaFile theta = ReadThetaFile(directory_.ThetaPath());
-    Require(theta.theta == last_.learner.theta, "theta.safetensors is not that of the checkpoint");
-    Require(!waits_ || LinesWithoutLosses(ReadTextFile(directory_.path() + "/metrics.jsonl")) ==
-                           undisturbed_->metrics,
-            "metrics.jsonl is not that of the undisturbed run");
+    Require(spoiled_.contains("theta.safetensors") ||
+                ReadThetaFile(directory_.ThetaPath()).theta == last_.learner.theta,
+            "theta.safetensors is not that of the checkpoint");
+    CheckFiles();
     // Where updates do not wait, a worker may not have come to do again what it lost.
     const int64_t unknown = last_.ledger.UnknownWindows();
     Require(!waits_ || unknown == 0, "{} windows were lost and are in no share", unknown);
+    if (spoiled_.contains("windows.bin")) return;
     const int64_t accounted =
         last_.ledger.Total().Total() / undisturbed_->steps_per_window + unknown;
     Require(accounted <= windows_ + unsure_windows_ && (!exact_ || accounted >= windows_),
             "the ledger accounts for {} windows, {} were begun and {} may have been", accounted,
             windows_, unsure_windows_);
+  }
+
+  // The files of the finished run are those of the undisturbed one.
+  void CheckFiles() const {
+    if (spoiled_.contains("logs")) return;
+    IgnoredFiles ignored = spoiled_;
+    if (spoiled_.contains("best.json")) ignored.insert("theta_best");
+    ignored.insert("/rank-0.json.tmp.");
+    for (int rank = 1; rank <= kMostWorkers; ++rank)
+      ignored.insert(fmt::format("status/rank-{}", rank));
+    // A process that dies when the run has finished leaves its lock, and what was not on the disk.
+    if (attempts_.back()->disturbed) ignored.insert({"run.lock", "status", ".tmp.", "/tmp-"});
+    // A run that goes back gives up a later best theta, and with it what was the best before.
+    const bool went_back = std::ranges::any_of(
+        attempts_, [](const auto& attempt) { return attempt->from.has_value(); });
+    if (!waits_ && went_back) ignored.insert("best.json");
+    const RunFiles files = ReadRunFiles(directory_.path(), ignored);
+    if (!waits_) {
+      ignored.insert({"theta", "best.json", "metrics.jsonl", "events", "checkpoints"});
+    }
+    RequireSameFiles(files, undisturbed_->files, ignored);
   }
 
   // All tasks have to end before what they use goes.
@@ -550,11 +755,19 @@ class Schedule {
   RunDirectory directory_{kSimulatedRun};
   Machine observers_machine_{.host = "observer", .boot = "observer"};
   Process observer_{&world_, {.name = "observer", .machine = &observers_machine_}};
-  std::vector<std::unique_ptr<Machine>> machines_;
   std::vector<std::unique_ptr<Attempt>> attempts_;
-  int64_t pids_ = 0;
-  int64_t boots_ = 1;
+  // Other process numbers, too: the unique numbers of simulated processes all begin with 0.
+  std::array<Host, 2> hosts_ = {Host{.name = "host"}, Host{.name = "other", .pids = 1000}};
+  LockWatch watch_{&world_, &disk_, std::string(kSimulatedRun) + "/run.lock"};
+  std::string violation_;          // seen while the job ran
+  std::set<std::string> spoiled_;  // by who lost the lock in the middle of a write
+  bool back_ = false;              // the next start goes back to an older checkpoint
+  // Of what was not given up: the newest checkpoint that is on the disk, and that may be; the
+  // updates that the best theta may have; whether the final theta may be there.
   int64_t acknowledged_ = -1;
+  int64_t newest_ = -1;
+  int64_t best_ = 0;
+  bool theta_ = false;
   Checkpoint last_;             // the newest, as it was read after the last end of the job
   int64_t windows_ = 0;         // begun
   int64_t unsure_windows_ = 0;  // may have been begun: the learner died

@@ -18,6 +18,7 @@ struct ScheduleOptions {
   // instead. Empty: the same.
   std::function<std::unique_ptr<FileSystem>(int rank, FileSystem*)> files = {};
   std::function<std::unique_ptr<Transport>(std::unique_ptr<Transport>)> transport = {};
+  bool keeps_dead_heirs = false;  // of ElasticOptions
 };
 
 struct ScheduleResult {

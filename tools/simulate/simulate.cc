@@ -27,11 +27,11 @@ constexpr int64_t kProgress = 10'000;
 int SimulateCommand(const std::vector<std::string>& arguments) {
   po::options_description options("Options");
   auto add = options.add_options();
-  add("seed", po::value<int64_t>()->value_name("S")->default_value(0),
-      "Seed of the first schedule, at least 0.");
-  add("schedules", po::value<int64_t>()->value_name("N")->default_value(1000),
-      "How many are run, with the seeds S, S + 1, ...");
-  add("trace", "Print all that happens in one schedule, that of the seed S.");
+  add("schedules", po::value<int64_t>()->value_name("N")->default_value(1000), "How many are run.");
+  add("from", po::value<int64_t>()->value_name("SEED")->default_value(0),
+      "Seed of the first of them, at least 0; the next has SEED + 1, and so on.");
+  add("seed", po::value<int64_t>()->value_name("SEED"), "Run the schedule of this seed alone.");
+  add("trace", "Print all that happens in one schedule, that of --seed or --from.");
   const auto values = ParseCommandLine(
       arguments, options, "", 0, "lopt simulate [OPTIONS]",
       "A small job of meta-training runs in a simulated world, whose messages are late, whose\n"
@@ -43,21 +43,30 @@ int SimulateCommand(const std::vector<std::string>& arguments) {
       "\n"
       "Examples:\n"
       "  lopt simulate --schedules 10000\n"
+      "  lopt simulate --from 10000 --schedules 10000\n"
       "  lopt simulate --seed 17 --trace\n");
   if (!values) return kExitDone;
-  const auto seed = (*values)["seed"].as<int64_t>();
   const auto schedules = (*values)["schedules"].as<int64_t>();
   const bool trace = values->contains("trace");
-  if (seed < 0) throw UsageError(fmt::format("simulate: --seed must be at least 0, got {}", seed));
+  const bool alone = values->contains("seed");
+  const char* const first = alone ? "seed" : "from";
+  const auto seed = (*values)[first].as<int64_t>();
+  if (seed < 0) {
+    throw UsageError(fmt::format("simulate: --{} must be at least 0, got {}", first, seed));
+  }
   if (schedules < 1) {
     throw UsageError(fmt::format("simulate: --schedules must be at least 1, got {}", schedules));
   }
-  if (trace && !(*values)["schedules"].defaulted() && schedules != 1) {
-    throw UsageError("simulate: --trace is of one schedule; leave --schedules out");
+  if (alone && !(*values)["from"].defaulted()) {
+    throw UsageError("simulate: --seed is of one schedule, --from of the first; leave one out");
+  }
+  if ((trace || alone) && !(*values)["schedules"].defaulted() && schedules != 1) {
+    throw UsageError(fmt::format("simulate: --{} is of one schedule; leave --schedules out{}",
+                                 trace ? "trace" : "seed", trace ? "" : ", or say --from"));
   }
   // A simulated process asks for it again and again, and each time the machine would be asked anew.
   PinIsa(CurrentIsa());
-  const int64_t count = trace ? 1 : schedules;
+  const int64_t count = trace || alone ? 1 : schedules;
   const auto start = std::chrono::steady_clock::now();
   int64_t failed = 0;
   int64_t attempts = 0;

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "lopt/base/error.h"
-#include "lopt/base/file.h"
 #include "lopt/learner/job/meta_trainer.h"
 #include "lopt/learner/mode.h"
 #include "lopt/tools/simulate/disk.h"
@@ -38,8 +37,7 @@ UndisturbedRun RunUndisturbed(const SmallRunKind& kind) {
       RunMetaTraining(config, {.out_dir = kSimulatedRun});
       const CheckpointStore store(fmt::format("{}/checkpoints", kSimulatedRun), {});
       for (const int64_t step : store.Steps()) run.checkpoints.push_back(store.Read(step));
-      run.metrics =
-          LinesWithoutLosses(ReadTextFile(fmt::format("{}/metrics.jsonl", kSimulatedRun)));
+      run.files = ReadRunFiles(kSimulatedRun);
     } catch (const Error& caught) {
       error = caught.what();
     }
@@ -55,6 +53,7 @@ UndisturbedRun RunUndisturbed(const SmallRunKind& kind) {
 
 }  // namespace
 
+// The learning rate is too high, so that the best theta, of 2 updates, is not the last.
 MetaTrainConfig SmallRun(const SmallRunKind& kind) {
   static const auto small = ReadOptions<MetaTrainConfig>(Config::Parse(R"({
     "learned_optimizer": {"type": "LearnableSGD"},
@@ -63,13 +62,14 @@ MetaTrainConfig SmallRun(const SmallRunKind& kind) {
        "num_tasks": 1, "trunc_length": 2, "std": 0.01,
        "schedule": {"type": "ConstantTruncationSchedule", "total_length": 6}}
     ],
+    "theta_opt": {"type": "Adam", "learning_rate": 2},
     "workers": 3, "meta_steps": 5, "seed": 1,
     "checkpoint_seconds": 0, "eval_steps": 2, "eval_seeds": 1
   })",
                                                                        "the simulated run"));
   MetaTrainConfig config = small;
   config.gradient_sum = kind.sum;
-  config.eval_every = kind.judged ? 2 : 0;
+  config.eval_every = kind.judged ? 1 : 0;
   if (kind.async) config.mode = WriteOptions("Async", AsyncOptions{.batch_size = kAsyncBatch});
   return config;
 }
@@ -83,22 +83,6 @@ const UndisturbedRun& Undisturbed(SmallRunKind kind) {
   thread_local std::map<SmallRunKind, UndisturbedRun> runs;
   const auto known = runs.find(kind);
   return known != runs.end() ? known->second : runs[kind] = RunUndisturbed(kind);
-}
-
-std::string LinesWithoutLosses(const std::string& metrics) {
-  std::string lines;
-  size_t at = 0;
-  while (at < metrics.size()) {
-    const size_t end = std::min(metrics.find_first_of(",}", at), metrics.size() - 1) + 1;
-    const std::string_view field(metrics.data() + at, end - at);
-    if (field.starts_with("\"lost_steps/")) {
-      lines += field.back() == '}' ? "}" : "";
-    } else {
-      lines += field;
-    }
-    at = end;
-  }
-  return lines;
 }
 
 }  // namespace lopt

@@ -8,6 +8,7 @@
 #include "lopt/base/file_system.h"
 #include "lopt/learner/meta_train_config.h"
 #include "lopt/learner/run/checkpoint.h"
+#include "lopt/tools/simulate/run_files.h"
 
 namespace lopt {
 
@@ -31,17 +32,13 @@ MetaTrainConfig SmallRun(const SmallRunKind& kind);
 // Windows that an update of it uses.
 int64_t WindowsPerUpdate(const SmallRunKind& kind);
 
-// What the run is without any fault, on one rank: its checkpoints after 0, 1, ... updates, and the
-// lines of its metrics. Made at the first call of a thread.
+// What the run is without any fault, on one rank: its checkpoints after 0, 1, ... updates, and its
+// files with all of these. Made at the first call of a thread.
 struct UndisturbedRun {
   std::vector<Checkpoint> checkpoints;
-  std::string metrics;
+  RunFiles files;
   int64_t steps_per_window = 0;  // inner steps
 };
 const UndisturbedRun& Undisturbed(SmallRunKind kind);
-
-// The lines of metrics.jsonl without what was lost with processes that died: all else is the same
-// in an undisturbed run.
-std::string LinesWithoutLosses(const std::string& metrics);
 
 }  // namespace lopt
