@@ -346,13 +346,13 @@ TEST_CASE("Data that have changed between two runs of a sweep are an error, in t
   };
   CHECK(sweep(1, "[0]").exit_code == 0);
   const FinishedProcess other = sweep(2, "[0, 1]");
-  CAPTURE(other.output);
+  CAPTURE(other.errors);
   CHECK(other.exit_code == 1);
-  CHECK(Has(other.output, "base, seed 1: meta-train read csv "));
-  CHECK(Has(other.output, ", that of base, seed 0 read csv "));
+  CHECK(Has(other.errors, "base, seed 1: meta-train read csv "));
+  CHECK(Has(other.errors, ", that of base, seed 0 read csv "));
   CHECK(sweep(2, "[0, 1]", "--table").exit_code == 1);
   const std::string folder = scratch / "out/runs/base/seed-1";
-  CHECK(Has(other.output, "remove " + folder));
+  CHECK(Has(other.errors, "remove " + folder));
   fs::remove_all(folder);
   CHECK(sweep(1, "[0, 1]").exit_code == 0);
 }
