@@ -23,8 +23,8 @@ from .theta import Theta, load
 
 __all__ = ["LearnedOptimizer"]
 
-# In the state of a parameter, in place of the plain-torch optimizer's tensors; and the shape that the
-# rule saw, as rows of several shapes may be as long.
+# In the state of a parameter, in place of the plain-torch optimizer's tensors; and the shape that
+# the rule saw, as rows of several shapes may be as long.
 _ROW = "kernel_state"
 _SHAPE = "kernel_shape"
 
