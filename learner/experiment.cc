@@ -93,6 +93,11 @@ ThetaFile Experiment::ThetaOf(const LearnerState& state, std::string version) co
           .version = std::move(version)};
 }
 
+void Experiment::RequireDataDirUsed() const {
+  Require(config.data_dir.empty() || resources.data_dir_used(),
+          "data_dir is {}, but no task of the config reads from it", config.data_dir);
+}
+
 Experiment::Experiment(const MetaTrainConfig& from, const Device* device)
     : config(Resolved(Checked(from))),
       resolved(WriteOptions("", config)),
@@ -111,8 +116,8 @@ Experiment::Experiment(const MetaTrainConfig& from, const Device* device)
     estimator_names.push_back(EstimatorName(estimators, estimators.size() - 1));
   }
   data = resources.DataChecksums();
-  Require(config.data_dir.empty() || resources.data_dir_used(),
-          "data_dir is {}, but no task of the config reads from it", config.data_dir);
+  // Held-out tasks are made by the learner alone.
+  if (config.eval_every == 0 || config.eval_tasks.empty()) RequireDataDirUsed();
   Require(device == nullptr || resources.device_used(),
           "device is {}, but no estimator of the config runs its windows there", config.device);
   std::vector<bool> placed(estimators.size());

@@ -35,6 +35,8 @@ struct Experiment {
   // The inner steps that no episode of the first `outer_steps` outer steps exceeds, of the
   // estimators that some worker runs; 0 if that is not known.
   int64_t TrainedHorizon(int64_t outer_steps) const;
+  // Throws Error if there is a data directory and nothing that was made of the resources reads it.
+  void RequireDataDirUsed() const;
   // The weights of a learner of this experiment, with what a theta file says of them. `version` is
   // the program's.
   ThetaFile ThetaOf(const LearnerState& state, std::string version) const;

@@ -310,10 +310,13 @@ void PutGoldenSteps(const GoldenSteps& golden, ArrayFile* file) {
 std::optional<GoldenSteps> TakeGoldenSteps(const ArrayFile& file, const std::string& path) {
   GoldenSteps golden;
   golden.layout = LayoutOf(file.arrays, "golden/params/");
-  if (golden.layout.size() == 0) return std::nullopt;
   const auto require = [&](bool condition, const std::string& what) {
     Require(condition, "{}: the golden steps are damaged: {}", path, what);
   };
+  if (golden.layout.size() == 0) {
+    require(file.arrays.Extract("golden/").size() == 0, "golden/params is missing");
+    return std::nullopt;
+  }
   const auto row = [&](const Layout& of, std::string_view prefix) {
     std::vector<float> values(static_cast<size_t>(of.size()));
     try {

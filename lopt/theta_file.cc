@@ -142,6 +142,10 @@ ReadFile ReadUnchecked(const std::string& path, const std::optional<Config>& lea
   result.seed = IntegerOf(file.metadata, "seed", path);
   result.meta_steps = IntegerOf(file.metadata, "meta_steps", path);
   result.trained_horizon = IntegerOf(file.metadata, "trained_horizon", path);
+  for (const int64_t steps : {result.meta_steps, result.trained_horizon}) {
+    Require(steps >= 0, "{}: metadata meta_steps and trained_horizon must be at least 0, got {}",
+            path, steps);
+  }
   result.chosen_on = metadata("chosen_on");
   result.version = metadata("version");
   return {.file = std::move(result), .optimizer = optimizer, .golden = TakeGoldenSteps(file, path)};

@@ -164,10 +164,14 @@ def _schedule_factor(schedule, t, num_steps):
     return (1 + math.cos(math.pi * done)) / 2
 
 
+def _check_size(options, name, largest):
+    if not 1 <= options[name] <= largest:
+        raise ValueError(f"{name} must be from 1 to {largest}, got {options[name]}")
+
+
 def _check_network(options):
-    if options["hidden_size"] < 1 or options["hidden_layers"] < 1:
-        raise ValueError("hidden_size and hidden_layers must be at least 1, got "
-                         f"{options['hidden_size']} and {options['hidden_layers']}")
+    _check_size(options, "hidden_size", 65536)
+    _check_size(options, "hidden_layers", 64)
 
 
 class _MLPLOpt(_Rule):
@@ -810,8 +814,7 @@ class _LearnedScheduler(_OfAnother):
 
     @staticmethod
     def check(options):
-        if options["hidden_size"] < 1:
-            raise ValueError(f"hidden_size must be at least 1, got {options['hidden_size']}")
+        _check_size(options, "hidden_size", 65536)
         if not 0 < options["step_size"] < math.inf:
             raise ValueError("step_size must be positive and finite, got "
                              f"{options['step_size']}")
@@ -926,10 +929,19 @@ _TYPES = {"MLPLOpt": _MLPLOpt, "AdafacMLPLOpt": _AdafacMLPLOpt, "Celo2Base": _Ce
           "LearnableSGDM": _LearnableSGDM, "LearnableAdam": _LearnableAdam}
 
 
-def _resolve(learned_optimizer, source):
+def _is_number(value):
+    """Whether it is one that a float can be."""
+    largest = sys.float_info.max
+    return (isinstance(value, (int, float)) and not isinstance(value, bool)
+            and -largest <= value <= largest)
+
+
+def _resolve(learned_optimizer, source, depth=0):
     """The class and all options of a dictionary with a type and some options."""
+    if depth > 64:
+        raise ValueError(f"{source[:200]}...: optimizers of optimizers, more than 64 deep")
     kind = learned_optimizer.get("type") if isinstance(learned_optimizer, dict) else None
-    if kind not in _TYPES:
+    if not isinstance(kind, str) or kind not in _TYPES:
         why = ("; a RNNMLPLOpt sees all tensors, this class treats each by itself"
                if kind == "RNNMLPLOpt" else "")
         raise ValueError(f"{source}: the learned optimizer's type must be one of "
@@ -943,14 +955,14 @@ def _resolve(learned_optimizer, source):
                              f"{', '.join(options)}")
         kind_of_value = type(options[name])
         wanted = (int, float) if kind_of_value is float else kind_of_value
-        numbers = value if isinstance(value, list) else []
         if (not isinstance(value, wanted) or isinstance(value, bool) != (kind_of_value is bool)
-                or not all(isinstance(number, (int, float)) for number in numbers)):
+                or isinstance(value, list) and not all(map(_is_number, value))
+                or kind_of_value is float and not _is_number(value)):
             raise ValueError(f"{source}: {kind}'s option {name} must be like {options[name]!r}, "
                              f"got {value!r}")
         options[name] = value
     if "optimizer" in options:  # that of a rule of another
-        _, options["optimizer"] = _resolve(options["optimizer"], f"{source}: {kind}")
+        _, options["optimizer"] = _resolve(options["optimizer"], f"{source}: {kind}", depth + 1)
     for name, choices in _TYPES[kind].CHOICES.items():
         if options[name] not in choices:
             raise ValueError(f"{source}: {kind}'s option {name} must be one of "
@@ -978,28 +990,85 @@ def _read_safetensors(path):
     if length > len(content) - 8:
         raise ValueError(f"{path}: the header's length is given as {length} bytes, but only "
                          f"{len(content) - 8} follow: damaged, or not a safetensors file")
+    def header_error(what):
+        return ValueError(f"{path}: the safetensors header cannot be read: {what}")
+
     try:
-        header = json.loads(content[8 : 8 + length].decode("utf-8"))
+        header = _strict_json(content[8 : 8 + length].decode("utf-8"))
         metadata = header.pop("__metadata__", {})
-        entries = {name: (str(entry["dtype"]), [int(size) for size in entry["shape"]],
-                          *map(int, entry["data_offsets"])) for name, entry in header.items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path}: the safetensors header cannot be read: {error}") from error
+    except (ValueError, TypeError, AttributeError) as error:
+        raise header_error(error) from error
+    if not isinstance(metadata, dict) or not all(isinstance(x, str) for x in metadata.values()):
+        raise header_error(f"__metadata__ must be an object of texts, got {metadata!r}")
     data = memoryview(content)[8 + length :]
-    used = max((end for _, _, _, end in entries.values()), default=0)
-    if used != len(data):
-        raise ValueError(f"{path}: {used} bytes of data wanted, got {len(data)}: damaged")
-    tensors = {}
-    for name, (dtype, shape, begin, end) in entries.items():
-        if dtype != "F32":
+    used, tensors = 0, {}
+    for name, entry in sorted(header.items(), key=lambda item: _offsets(item[1])):
+        if not _is_entry(entry):
+            raise header_error(f"tensor {name} must have a dtype, a shape and data_offsets, got "
+                               f"{entry!r}")
+        dtype, shape, (begin, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
+        if begin != used:
+            raise ValueError(f"{path}: the data of tensor {name} begins at byte {begin}, wanted "
+                             f"{used}, where that before it ends")
+        used = end
+        if not name.startswith(("theta/", "golden/")):
             continue
+        if dtype != "F32":
+            raise ValueError(f"{path}: tensor {name} has dtype {dtype}, wanted F32")
         count = math.prod(shape)
-        if begin < 0 or min(shape, default=0) < 0 or end - begin != 4 * count:
+        if end - begin != 4 * count:
             raise ValueError(f"{path}: tensor {name} of shape {shape} needs {4 * count} bytes, "
                              f"the file gives it bytes {begin} to {end}")
-        values = struct.unpack(f"<{count}f", data[begin:end])
-        tensors[name] = torch.tensor(values, dtype=torch.float32).reshape(shape)
+        if end > len(data):
+            continue  # an error below
+        values = torch.tensor(struct.unpack(f"<{count}f", data[begin:end]), dtype=torch.float32)
+        try:
+            tensors[name] = values.reshape(shape)
+        except (RuntimeError, TypeError) as error:  # beside a 0 it may have any size
+            raise ValueError(f"{path}: tensor {name} cannot have shape {shape}") from error
+    if used != len(data):
+        raise ValueError(f"{path}: {used} bytes of data wanted, got {len(data)}: damaged")
     return tensors, metadata
+
+
+def _offsets(entry):
+    """What tensors are sorted by."""
+    return tuple(entry["data_offsets"]) if _is_entry(entry) else (0, 0)
+
+
+def _is_entry(entry):
+    """Whether a tensor of a safetensors header has all that it must, of the right types."""
+    def sizes(numbers):
+        return isinstance(numbers, list) and all(
+            type(number) is int and 0 <= number < 1 << 63 for number in numbers)
+
+    return (isinstance(entry, dict) and set(entry) == {"dtype", "shape", "data_offsets"}
+            and isinstance(entry["dtype"], str) and sizes(entry["shape"])
+            and sizes(entry["data_offsets"]) and len(entry["data_offsets"]) == 2
+            and entry["data_offsets"][0] <= entry["data_offsets"][1])
+
+
+def _strict_json(text):
+    """The value of a JSON text. Raises ValueError also where a key is there twice, a number is not
+    finite, or the nesting is too deep."""
+    def distinct(pairs):
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            keys = [key for key, _ in pairs]
+            twice = next(key for key in keys if keys.count(key) > 1)
+            raise ValueError(f"the key {twice!r} is there twice")
+        return found
+
+    def finite(number):
+        if not -math.inf < float(number) < math.inf:
+            raise ValueError(f"{number} is no finite number")
+        return float(number)
+
+    try:
+        return json.loads(text, object_pairs_hook=distinct, parse_float=finite,
+                          parse_constant=finite)
+    except RecursionError as error:
+        raise ValueError("the nesting is too deep") from error
 
 
 class GoldenDeviation(typing.NamedTuple):
@@ -1022,6 +1091,8 @@ def _golden_steps(path, golden):
     """The golden steps of a file: dictionaries by tensor, the steps' numbers, and the length."""
     params, gradients, result, limits = (
         _without(what, golden) for what in ("params/", "gradients/", "result/", "limit/"))
+    if not params and golden:
+        raise ValueError(f"{path}: the golden steps are damaged: golden/params is missing")
 
     def damaged(what):
         return ValueError(f"{path}: the golden steps are damaged: {what}")
@@ -1029,6 +1100,7 @@ def _golden_steps(path, golden):
     if "steps" in golden:
         steps, num_steps = golden["steps"].tolist(), golden.get("num_steps", torch.zeros(0)).tolist()
         if not (isinstance(steps, list) and steps and len(num_steps) == 1
+                and num_steps[0] <= 1 << 24 and num_steps[0] == int(num_steps[0])
                 and all(0 <= step < num_steps[0] and step == int(step) for step in steps)):
             raise damaged("golden/steps and golden/num_steps must be whole numbers, the steps "
                           f"below num_steps, got {steps} and {num_steps}")
@@ -1104,7 +1176,7 @@ class ThetaFile:
         named = self.metadata.get("learned_optimizer")
         if named is not None:
             try:
-                named = json.loads(named)
+                named = _strict_json(named)
             except ValueError as error:
                 raise ValueError(f"{path}: metadata learned_optimizer: {error}") from error
             if learned_optimizer is not None:
@@ -1121,12 +1193,11 @@ class ThetaFile:
             named = {"type": "MLPLOpt"}
         self._rule, self.learned_optimizer = _resolve(named, path)
         self.theta = _without("theta/", tensors)
-        self.trained_horizon = None
-        if "trained_horizon" in self.metadata:
-            try:
-                self.trained_horizon = int(self.metadata["trained_horizon"])
-            except ValueError as error:
-                raise ValueError(f"{path}: metadata trained_horizon: {error}") from error
+        horizon = self.metadata.get("trained_horizon", "0")
+        if not (horizon.isascii() and horizon.isdigit() and len(horizon) < 19):
+            raise ValueError(f"{path}: metadata trained_horizon must be a whole number of at least "
+                             f"0, got {horizon!r}")
+        self.trained_horizon = int(horizon) or None
         self._check_theta(path)
         self._golden = _golden_steps(path, _without("golden/", tensors))
         self.golden_steps = len(self._golden.steps)
@@ -1224,6 +1295,11 @@ def _values(scalars):
     return [next(values[scalar.device]) for scalar in scalars]
 
 
+def _shapes(state):
+    """Of the tensors in the state of a parameter, by name."""
+    return {name: tuple(value.shape) for name, value in state.items() if name != "step"}
+
+
 class _Batch:
     """Parameters of one group that are updated together: of a kind, with as many earlier updates.
 
@@ -1249,6 +1325,7 @@ def _name(group, i, p):
     return f"parameter {i} of group {group}, shape {list(p.shape)},"
 
 
+_NO_STEP = 1 << 63  # steps and their numbers are 64-bit integers
 _ADAMW_STEP = 0.2  # the root of the mean square of AdamW's steps beside its learning rate, about
 _LARGE_DECAY = 1e-3  # the part of a tensor that a step's weight decay should not exceed
 
@@ -1348,6 +1425,9 @@ class LearnedOptimizer(torch.optim.Optimizer):
         super().add_param_group(param_group)
         group = self.param_groups[-1]
         try:
+            if len(set(map(id, group["params"]))) < len(group["params"]):
+                raise ValueError("LearnedOptimizer: a parameter is there twice in a group; every "
+                                 "one takes one step")
             for p in group["params"]:
                 if not p.is_floating_point():
                     raise TypeError("LearnedOptimizer: parameters must be of a real floating-point "
@@ -1372,6 +1452,7 @@ class LearnedOptimizer(torch.optim.Optimizer):
             if group[name] not in valid:
                 raise ValueError(f"LearnedOptimizer: {name} must be one of "
                                  f"{', '.join(map(repr, valid))}, got {group[name]!r}")
+            group[name] = valid[valid.index(group[name])]  # a bool, whatever NumPy's was
         num_steps, need = group["num_steps"], self._theta_file.needs_num_steps()
         if num_steps is None:
             if need:
@@ -1386,8 +1467,9 @@ class LearnedOptimizer(torch.optim.Optimizer):
             raise ValueError("LearnedOptimizer: num_steps must be an integer of at least 1 (int, "
                              f"numpy.int64 ...), or None, got {num_steps!r} of type "
                              f"{type(num_steps).__name__}") from None
-        if group["num_steps"] < 1:
-            raise ValueError("LearnedOptimizer: num_steps must be at least 1, or None, got "
+        if not 1 <= group["num_steps"] < _NO_STEP:
+            wanted = "below 2**63" if group["num_steps"] > 0 else "at least 1"
+            raise ValueError(f"LearnedOptimizer: num_steps must be {wanted}, or None, got "
                              f"{num_steps!r}")
 
     def _warn_once(self, what, text, stacklevel=5):
@@ -1439,6 +1521,9 @@ class LearnedOptimizer(torch.optim.Optimizer):
                 gradient = p.grad
                 if gradient is None:
                     continue
+                if self._shape_has_changed(p, group):
+                    raise RuntimeError(f"LearnedOptimizer: {_name(number, i, p)} had another shape "
+                                       "at its last update; nothing was changed")
                 t = self._step_of(p)
                 if need and t >= group["num_steps"]:
                     raise ValueError(f"LearnedOptimizer: {_name(number, i, p)} has made all "
@@ -1458,6 +1543,14 @@ class LearnedOptimizer(torch.optim.Optimizer):
                 batch.gradients.append(gradient)
                 batch.elements += p.numel()
         return batches
+
+    def _shape_has_changed(self, p, group):
+        """Whether the rule saw another shape of the parameter at its last update."""
+        state = self.state[p] if p in self.state else None
+        return bool(state) and _shapes(state) != self._state_shapes(p, group)
+
+    def _state_shapes(self, p, group):
+        return self._theta_file.state_shapes(self._as_seen(p, group).shape)
 
     def _kind(self, p, gradient):
         """What parameters of a batch have in common, and how many elements they may have, unless
@@ -1575,35 +1668,72 @@ class LearnedOptimizer(torch.optim.Optimizer):
         another: the state stays float32 whatever the parameters' types. Raises ValueError if it is
         not of this optimizer, this theta and these parameters; then nothing has been changed."""
         self._check_weights(state_dict)
-        groups = [{name: value for name, value in group.items() if name not in self._OF_WEIGHTS}
+        groups = [{"momentum": None, "num_steps": None, "as_vectors": False,
+                   **{name: value for name, value in group.items()
+                      if name not in self._OF_WEIGHTS}}
                   for group in state_dict["param_groups"]]
         for own, group in zip(self.param_groups, groups):
             if own["num_steps"] is not None:
                 group["num_steps"] = own["num_steps"]
-        state_dict = {"state": state_dict["state"], "param_groups": groups}
-        here = self._theta_file
-        saved = [(i, {"as_vectors": False, **group})
-                 for group in state_dict["param_groups"] for i in group["params"]]
+        for i, group in enumerate(groups):
+            if not isinstance(group.get("params"), list):
+                raise ValueError(f"LearnedOptimizer: group {i} of the state_dict has no list of "
+                                 "params")
+        saved = [(i, group) for group in groups for i in group["params"]]
         params = [p for group in self.param_groups for p in group["params"]]
-        for (i, group), p in zip(saved, params):
-            state = state_dict["state"].get(i)
-            if state is None:
-                continue
-            got = {name: tuple(value.shape) for name, value in state.items() if name != "step"}
-            wanted = here.state_shapes(self._as_seen(p, group).shape)
-            if got != wanted:
-                raise ValueError(f"LearnedOptimizer: the state of parameter {i}, shape "
-                                 f"{list(p.shape)}, must have {wanted}, got {got}")
-        super().load_state_dict(state_dict)
+        states = state_dict["state"]
+        strange = sorted(states.keys() - {i for i, _ in saved}, key=str)
+        if strange:
+            raise ValueError("LearnedOptimizer: the state_dict has states of parameters that no "
+                             f"group of it has: {strange[:10]}")
+        states = {i: self._checked_state(i, states[i], p, group)
+                  for (i, group), p in zip(saved, params) if i in states}
+        for i, group in enumerate(groups):
+            missing = [name for name in ("lr", "weight_decay", "non_finite", "skip_zero_gradients")
+                       if name not in group]
+            if missing:
+                raise ValueError(f"LearnedOptimizer: group {i} of the state_dict has no "
+                                 f"{', '.join(missing)}")
+            self._check_options(group)
+        super().load_state_dict({"state": states, "param_groups": groups})
         self._rules = {}  # they know the tensors of the state before
         for (i, _), p in zip(saved, params):
-            for name, value in state_dict["state"].get(i, {}).items():
+            for name, value in states.get(i, {}).items():
                 if name != "step":
                     value = value.detach().to(p.device, torch.float32, copy=True)
                 self.state[p][name] = value
 
+    def _checked_state(self, i, state, p, group):
+        """The saved state of a parameter. Raises ValueError if it is none."""
+        def fail(wanted, got):
+            raise ValueError(f"LearnedOptimizer: the state of parameter {i}, shape "
+                             f"{list(p.shape)}, must have {wanted}, got {got}")
+
+        wanted = self._state_shapes(p, group)
+        tensors = {name: value for name, value in state.items() if name != "step"}
+        for name, value in tensors.items():
+            if name in wanted and not (torch.is_tensor(value) and value.is_floating_point()):
+                fail(f"a tensor {name} of real floating-point numbers", repr(value)[:100])
+        if any(not torch.is_tensor(value) for value in tensors.values()) or (
+                _shapes(state) != wanted):
+            fail(wanted, {name: tuple(getattr(value, "shape", ())) for name, value
+                          in tensors.items()})
+        step = state.get("step")
+        try:
+            number = int(step)
+            valid = number == step and 0 <= number < _NO_STEP and not isinstance(step, bool)
+        except (TypeError, ValueError, OverflowError, RuntimeError):  # a text, NaN, ...
+            valid = False
+        if not valid:
+            fail("a step, the number of its updates", repr(step))
+        return {**state, "step": number}
+
     def _check_weights(self, state_dict):
         """Raises ValueError unless a state_dict, or each of its groups, has these weights."""
+        if not (isinstance(state_dict.get("state", {}), dict)
+                and isinstance(state_dict.get("param_groups", []), list)):
+            raise ValueError("LearnedOptimizer: state must be a dictionary and param_groups a list "
+                             "in a state_dict")
         found = [part for part in (state_dict, *state_dict.get("param_groups", []))
                  if all(name in part for name in self._OF_WEIGHTS)]
         if not found:
@@ -1616,9 +1746,17 @@ class LearnedOptimizer(torch.optim.Optimizer):
                 raise ValueError("LearnedOptimizer: the state_dict is of another learned "
                                  f"optimizer: {here.learned_optimizer} wanted, got "
                                  f"{learned_optimizer}")
-            if not all(_same_bits(part["theta"][name], tensor)
-                       for name, tensor in here.theta.items()):
+            theta = part["theta"]
+            if not (isinstance(theta, dict) and theta.keys() == here.theta.keys()
+                    and all(torch.is_tensor(tensor) for tensor in theta.values())):
+                raise ValueError("LearnedOptimizer: the theta of the state_dict must be tensors "
+                                 f"{', '.join(here.theta)}, got {repr(theta)[:100]}")
+            if not all(_same_bits(theta[name], tensor) for name, tensor in here.theta.items()):
                 raise ValueError("LearnedOptimizer: the state_dict was saved with another theta")
+        for name in ("state", "param_groups"):
+            if name not in state_dict:
+                raise ValueError(f"LearnedOptimizer: the state_dict has no {name}, it has "
+                                 f"{list(state_dict)}")
 
     def __setstate__(self, state):
         super().__setstate__(state)
@@ -1644,7 +1782,10 @@ def _main(arguments):
     for name in sorted(set(file.metadata) - {"learned_optimizer"}):
         text = file.metadata[name]
         if len(text) > 80 and text.startswith("{"):
-            text = "\n" + json.dumps(json.loads(text), indent=1)
+            try:
+                text = "\n" + json.dumps(_strict_json(text), indent=1)
+            except ValueError:
+                pass  # shown as it is
         print(f"{name} = {text}")
     for found in file.golden_deviations():
         print(f"golden/result/{found.tensor}: {found.deviation:.2g} off, of {found.limit:.2g} that "

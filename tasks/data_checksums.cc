@@ -34,14 +34,19 @@ uint32_t ChecksumOf(const RawImages& images) {
   return checksum;
 }
 
+uint32_t ChecksumOf(std::span<const uint8_t> text) {
+  uint32_t checksum = 0;
+  Add(text.data(), text.size(), &checksum);
+  return checksum;
+}
+
 void RequireSameData(const std::string& stored, const std::optional<std::string>& then,
                      const std::string& now) {
-  Require(
-      !then || *then == now,
-      "cannot resume {}: it was computed on {}, and here it would go on with {} (data sets "
-      "read from files, with their CRC-32); name the directory of the same files (data_dir, "
-      "--data-dir), or begin a new run for other data",
-      stored, Describe(*then), Describe(now));
+  Require(!then || *then == now,
+          "cannot resume {}: it was computed on {}, and here it would go on with {} (data sets "
+          "read from files, with their CRC-32); bring the same files back, name their directory "
+          "(data_dir, --data-dir), or begin a new run for other data",
+          stored, Describe(*then), Describe(now));
 }
 
 void RequireSameDataOn(const std::string& who, const std::string& data, const std::string& learner,

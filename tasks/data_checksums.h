@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "lopt/tasks/raw_images.h"
@@ -10,6 +11,8 @@ namespace lopt {
 
 // The CRC-32 of images as they were read: sizes, splits, labels and pixels.
 uint32_t ChecksumOf(const RawImages& images);
+// That of the bytes of a text.
+uint32_t ChecksumOf(std::span<const uint8_t> text);
 
 // Throws Error, "cannot resume <stored>: ...", if the data sets that are read from files now
 // are not those of then, both as TaskResources::DataChecksums names them. Nothing then: it is not

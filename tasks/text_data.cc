@@ -10,6 +10,7 @@
 
 #include "lopt/base/error.h"
 #include "lopt/base/options.h"
+#include "lopt/tasks/data_checksums.h"
 #include "lopt/tasks/gzip_file.h"
 #include "lopt/tasks/word_source.h"
 
@@ -68,6 +69,7 @@ std::shared_ptr<const TextData> GetText(const TextOptions& options,
     Require(std::ranges::adjacent_find(data->bytes(), std::not_equal_to()) != data->bytes().end() ||
                 data->bytes().empty(),
             "{}: all its {} bytes are the same", NameOfText(options), data->bytes().size());
+    if (!source) resources.NoteData(NameOfText(options), ChecksumOf(data->bytes()));
     spdlog::info(
         "{}: {} bytes, entropy {:.6f} nats a byte, {:.6f} given the byte before{}",
         NameOfText(options), data->bytes().size(), UnigramEntropy(data->bytes()),

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
 
 #include "lopt/base/describe_fields.h"
 #include "lopt/base/error.h"
@@ -175,6 +176,12 @@ TEST_CASE("text that is not a JSON object is an Error with its line") {
         "c.json: line 1, column 1: syntax error while parsing value - unexpected end of input; "
         "expected '[', '{', or a literal");
   CHECK(ParseError("{\"a\": NaN}").starts_with("c.json: line 1, column 7: "));
+  // As a crash may leave behind what was written.
+  for (const char* behind : {"", "{\"a\": 1}", "}"}) {
+    CHECK(
+        ParseError(std::string("{\n}") + '\0' + behind) ==
+        "c.json: line 2: a byte of value 0, which no JSON text has: damaged, or UTF-16 or UTF-32?");
+  }
   CHECK(ParseError("{\"a\": 1e999}") == "c.json: line 1: number overflow parsing '1e999'");
   CHECK(ParseError("{\"a\": \"\xff\"}").starts_with("c.json: line 1, column 8: "));
   CHECK(ParseError("{\"a\": /* 1}").find("invalid comment; missing closing '*/'") !=

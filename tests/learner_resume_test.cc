@@ -4,6 +4,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -131,6 +132,46 @@ TEST_CASE("A run goes on with the data that it began with, wherever they lie now
   config.data_dir = moved.path();
   Resume(config, parts.path());
   CHECK(FinalTheta(parts.path()) == FinalTheta(whole.path()));
+}
+
+TEST_CASE(
+    "A run judges theta on the data that it began with, which need not be data of its training") {
+  const TempDirectory data;
+  const TempDirectory other;
+  WriteCsvDigits(data.path(), 1);
+  WriteCsvDigits(other.path(), 2);
+  MetaTrainConfig config = SmallExperiment(1, 4);
+  const Config images = Config::FromJson(config.estimators[1].json().at("task"));
+  config.eval_tasks = {images.With("data", "csv").With("image_size", "0")};
+  config.eval_every = 2;
+  config.eval_steps = 2;
+  config.eval_seeds = 1;
+  config.data_dir = data.path();
+  const TempDirectory run;
+  Train(config, run.path());
+  config.meta_steps = 8;
+  config.data_dir = other.path();
+  CHECK(ErrorOf([&] { Resume(config, run.path()); })
+            .starts_with("cannot resume from " + run.path() +
+                         "/checkpoints/step-00000004: it was computed on csv "));
+  // Other held-out tasks may have other data, and where none are judged there are none.
+  MetaTrainConfig changed = config;
+  changed.eval_tasks = {config.eval_tasks[0].With("batch_size", "4")};
+  changed.meta_steps = 6;
+  Resume(changed, run.path());
+  config.eval_every = 0;
+  config.data_dir = "";
+  Resume(config, run.path());
+}
+
+TEST_CASE("A data directory that not even held-out tasks read is an error") {
+  MetaTrainConfig config = SmallExperiment(1, 1);
+  config.data_dir = "somewhere";
+  config.eval_tasks = {Config::FromJson(config.estimators[0].json().at("task"))};
+  config.eval_every = 1;
+  const TempDirectory run;
+  CHECK(ErrorOf([&] { Train(config, run.path()); }) ==
+        "data_dir is somewhere, but no task of the config reads from it");
 }
 
 TEST_CASE("Going back wants a run that is resumed") {

@@ -262,6 +262,24 @@ TEST_CASE("A file that does not fit is an error") {
               ": the golden steps are damaged: array 'golden/gradients/plain/w' must "
               "be F32 of shape [10, 4, 3], got F32 of shape [4, 4, 3]");
   }
+  SUBCASE("golden steps without what they start from") {
+    NamedArrays kept;
+    for (const auto& [name, array] : file.arrays) {
+      if (!name.starts_with("golden/params/")) kept.Set(name, array);
+    }
+    file.arrays = kept;
+    WriteArrayFile(path, file);
+    CHECK(ReadError(path) == path + ": the golden steps are damaged: golden/params is missing");
+  }
+  SUBCASE("numbers of steps below 0") {
+    for (const char* name : {"meta_steps", "trained_horizon"}) {
+      ArrayFile negative = file;
+      negative.metadata[name] = "-5";
+      WriteArrayFile(path, negative);
+      CHECK(ReadError(path) ==
+            path + ": metadata meta_steps and trained_horizon must be at least 0, got -5");
+    }
+  }
   SUBCASE("a seed that is no number") {
     file.metadata["seed"] = "3x";
     WriteArrayFile(path, file);

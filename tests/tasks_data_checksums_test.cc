@@ -8,9 +8,11 @@
 #include <vector>
 
 #include "lopt/base/config.h"
+#include "lopt/base/file.h"
 #include "lopt/tasks/data_checksums.h"
 #include "lopt/tasks/registry.h"
 #include "lopt/tasks/task_resources.h"
+#include "lopt/tasks/text_data.h"
 #include "tests/csv_digits.h"
 #include "tests/error_of.h"
 #include "tests/temp_directory.h"
@@ -76,6 +78,23 @@ TEST_CASE("Resources know what their tasks have read from files") {
   CHECK(resources.DataChecksums() == "a 00000001, b 000000ff");
 }
 
+TEST_CASE("Resources know the texts that were read from files, by their paths") {
+  const TempDirectory directory;
+  const std::string path = directory / "text";
+  const auto checksums = [&](const std::string& text) {
+    WriteTextFile(path, text);
+    const TaskResources resources("");
+    GetText({.text = path}, resources);
+    return resources.DataChecksums();
+  };
+  // zlib's CRC-32 of "123456789" is known.
+  CHECK(checksums("123456789") == "text '" + path + "' cbf43926");
+  CHECK(checksums("123456788") != checksums("123456789"));
+  const TaskResources generated("");
+  GetText({}, generated);
+  CHECK(generated.DataChecksums() == "");
+}
+
 TEST_CASE("Other data are an error that names both") {
   const auto error = [](const std::optional<std::string>& then, const std::string& now) {
     return ErrorOf([&] { RequireSameData("from here", then, now); });
@@ -85,8 +104,8 @@ TEST_CASE("Other data are an error that names both") {
   CHECK(error(std::nullopt, "csv 1") == "no error");
   CHECK(error("csv 1", "csv 2") ==
         "cannot resume from here: it was computed on csv 1, and here it would go on with csv 2 "
-        "(data sets read from files, with their CRC-32); name the directory of the same files "
-        "(data_dir, --data-dir), or begin a new run for other data");
+        "(data sets read from files, with their CRC-32); bring the same files back, name their "
+        "directory (data_dir, --data-dir), or begin a new run for other data");
   CHECK(error("", "csv 2").find("computed on data that are drawn, ") != std::string::npos);
   CHECK(ErrorOf([] { RequireSameDataOn("rank 1", "a 1", "rank 0", "a 1"); }) == "no error");
   CHECK(ErrorOf([] { RequireSameDataOn("rank 1", "", "rank 0", "a 1"); }) ==
@@ -97,8 +116,9 @@ TEST_CASE("Other data are an error that names both") {
   CHECK(ErrorOf([&] { RequireSameDataOn("rank 1", many, "rank 0", many); }) == "no error");
   CHECK(ErrorOf([&] { RequireSameDataOn("rank 1", many + "1", "rank 0", many + "2"); }) !=
         "no error");
-  CHECK(ErrorOf([] { RequireSameDataOn("it", "\x1b[2J", "the learner", "a 1"); })
-            .starts_with("it computes on \\x1b[2J, the learner on a 1 ("));
+  CHECK(ErrorOf([] {
+          RequireSameDataOn("it", "\x1b[2J", "the learner", "a 1");
+        }).starts_with("it computes on \\x1b[2J, the learner on a 1 ("));
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "lopt/base/file.h"
 #include "lopt/evaluation/results_file.h"
 #include "lopt/evaluation/summary.h"
+#include "tests/csv_digits.h"
 #include "tests/paths.h"
 #include "tests/process.h"
 #include "tests/temp_directory.h"
@@ -322,6 +323,38 @@ TEST_CASE("Configs of one's own count by what is in them") {
           "begun with other settings: judging theta.safetensors then, theta_best.safetensors now"));
   WriteTextFile(scratch / "own.json", config + " ");
   CHECK(Has(run("last").errors, "begun with other settings: another text in own.json; "));
+}
+
+TEST_CASE("Data that have changed between two runs of a sweep are an error, in the table too") {
+  const TempDirectory scratch;
+  const std::string data = scratch / "data";
+  fs::create_directory(data);
+  WriteTextFile(
+      scratch / "tasks.json",
+      R"({"steps": [2], "seeds": 2, "trials": 2, "tuning_seeds": 1, "tasks": {"a": {"task":
+                  {"type": "ImageMLP", "data": "csv", "image_size": 0, "hidden": [2]}}}})");
+  const auto sweep = [&](int kind, const std::string& seeds, const std::string& more = "--budget") {
+    WriteCsvDigits(data, kind);
+    WriteTextFile(scratch / "list.json",
+                  R"({"meta_train": {"preset": "smoke", "set": ["meta_steps=1",
+                    "estimators.1.task.data=csv", "estimators.1.task.image_size=0"]},
+                    "variants": {"base": []}, "data_dir": "data", "seeds": )" +
+                      seeds + R"(, "eval": {"tasks": "tasks.json", "baselines": "SGD"}})");
+    Words options = {"--out", scratch / "out", more};
+    if (more == "--budget") options.push_back("5m");
+    return Sweep(scratch / "list.json", options);
+  };
+  CHECK(sweep(1, "[0]").exit_code == 0);
+  const FinishedProcess other = sweep(2, "[0, 1]");
+  CAPTURE(other.errors);
+  CHECK(other.exit_code == 1);
+  CHECK(Has(other.errors, "base, seed 1: meta-train read csv "));
+  CHECK(Has(other.errors, ", that of base, seed 0 read csv "));
+  CHECK(sweep(2, "[0, 1]", "--table").exit_code == 1);
+  const std::string folder = scratch / "out/runs/base/seed-1";
+  CHECK(Has(other.errors, "remove " + folder));
+  fs::remove_all(folder);
+  CHECK(sweep(1, "[0, 1]").exit_code == 0);
 }
 
 TEST_CASE("Two sweeps do not work in one folder") {

@@ -64,6 +64,7 @@ MetaTrainResult LearnerRole::Run() {
     InBackground([this] {
       held_out_.emplace(experiment_->optimizer, experiment_->resources,
                         HeldOutOf(experiment_->config));
+      experiment_->RequireDataDirUsed();
     });
   }
   Begin();

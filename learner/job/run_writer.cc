@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "lopt/base/environment.h"
@@ -114,11 +115,22 @@ void RunWriter::FinishThroughput() {
   throughput_->Finish();
 }
 
+std::optional<std::string> RunWriter::HeldOutData() const {
+  if (config_.eval_every == 0) return std::nullopt;
+  return experiment_.resources.DataChecksums();
+}
+
 void RunWriter::CheckFits(const Checkpoint& checkpoint) const {
   const std::string path = store_.Path(checkpoint.learner.outer_step);
   RequireSameConfig(path, checkpoint.config, experiment_.resolved, KeysFreeOnResume());
   RequireSameIsa(path, checkpoint.isa, options_.allow_isa_change);
   RequireSameData("from " + path, checkpoint.data, experiment_.data);
+  // Losses on other data would not compare. Other held-out tasks are chosen by other losses anyway.
+  if (const auto data = HeldOutData();
+      data && checkpoint.config.json().value("eval_tasks", nlohmann::ordered_json()) ==
+                  experiment_.resolved.json().at("eval_tasks")) {
+    RequireSameData("from " + path, checkpoint.held_out_data, *data);
+  }
   const std::string device = ModelOf(experiment_.device);
   if (checkpoint.device != device) {
     Require(options_.allow_isa_change,
@@ -221,6 +233,7 @@ void RunWriter::Save(const RunState& state, const Updates& updates, Ranks* ranks
       .isa = CurrentIsa(),
       .device = ModelOf(experiment_.device),
       .data = experiment_.data,
+      .held_out_data = HeldOutData(),
       .run_key = experiment_.run_key,
       .theta = experiment_.optimizer->theta_layout(),
       .learner = state.learner,

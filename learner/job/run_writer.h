@@ -83,6 +83,8 @@ class RunWriter {
  private:
   void RemoveAfter(int64_t step);
   void Event(const char* what) const;
+  // Checkpoint::held_out_data, once the held-out evaluation is made.
+  std::optional<std::string> HeldOutData() const;
   void CheckFits(const Checkpoint& checkpoint) const;
   void WriteManifest(std::string status, int64_t updates,
                      std::optional<std::string> error = {}) const;

@@ -114,6 +114,7 @@ ArrayFile LearnerToFile(const Checkpoint& checkpoint) {
                    {"learned_optimizer", checkpoint.config.json().at("learned_optimizer").dump()},
                    {"isa", checkpoint.isa}};
   if (checkpoint.data) file.metadata["data"] = *checkpoint.data;
+  if (checkpoint.held_out_data) file.metadata["held_out_data"] = *checkpoint.held_out_data;
   if (checkpoint.device != ModelOf(nullptr)) file.metadata["device"] = checkpoint.device;
   return file;
 }
@@ -127,6 +128,9 @@ void LearnerFromFile(const ArrayFile& file, const std::string& source, Checkpoin
   checkpoint->config = Config::Parse(metadata("config"), source);
   checkpoint->isa = metadata("isa");
   if (file.metadata.contains("data")) checkpoint->data = metadata("data");
+  if (file.metadata.contains("held_out_data")) {
+    checkpoint->held_out_data = metadata("held_out_data");
+  }
   if (file.metadata.contains("device")) checkpoint->device = metadata("device");
   checkpoint->theta =
       OptimizerRegistry()

@@ -26,6 +26,8 @@ struct Checkpoint {
   std::string isa;                       // instruction set that computed it
   std::string device = "cpu";            // model of what its windows ran on
   std::optional<std::string> data = {};  // Experiment::data; none: written before it was kept
+  // The same with what the held-out tasks read; none: there was no held-out evaluation.
+  std::optional<std::string> held_out_data = {};
   Key run_key;
   Layout theta;  // of learner.theta
   LearnerState learner;
@@ -59,8 +61,8 @@ struct CheckpointRetention {
 
 // A checkpoint is a directory "step-<outer step, 8 digits>":
 //   learner.safetensors        theta/<tensor>, theta_opt/<row>, norms/..., ledger/..., counters;
-//                              metadata: config, isa, data, and device where that is not the
-//                              processor
+//                              metadata: config, isa, data, held_out_data where theta is judged,
+//                              and device where that is not the processor
 //   workers-<...>.safetensors  learner/run/worker_files.h
 //   manifest.json              format, step, state of the run's logs, and for each file its size
 //                              and CRC-32 (zlib's)

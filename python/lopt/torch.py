@@ -23,7 +23,10 @@ from .theta import Theta, load
 
 __all__ = ["LearnedOptimizer"]
 
-_ROW = "kernel_state"  # in the state of a parameter, in place of the plain-torch optimizer's tensors
+# In the state of a parameter, in place of the plain-torch optimizer's tensors; and the shape that
+# the rule saw, as rows of several shapes may be as long.
+_ROW = "kernel_state"
+_SHAPE = "kernel_shape"
 
 
 class _ThetaFile(_reference.ThetaFile):
@@ -161,6 +164,13 @@ class LearnedOptimizer(_reference.LearnedOptimizer):
                   and type(gradient) is torch.Tensor and gradient.shape == p.shape)
         return ("kernels", math.inf) if native else super()._kind(p, gradient)
 
+    def _shape_has_changed(self, p, group):
+        state = self.state[p] if p in self.state else {}
+        if _ROW in state:
+            shape = self._seen_shape(p, group)
+            return state.get(_SHAPE, shape) != shape
+        return super()._shape_has_changed(p, group)
+
     def _finite(self, batches):
         found = []
         for batch in batches:
@@ -186,8 +196,8 @@ class LearnedOptimizer(_reference.LearnedOptimizer):
                                        f"{what or ' tensor'}: it was freed; nothing was changed")
             row = self.state[p].get(_ROW) if p in self.state else None
             if row is not None and row.numel() != self._kernels.state_size(batch.rules[i]):
-                raise RuntimeError(f"LearnedOptimizer: {batch.name(i)} had another shape at its "
-                                   "last update; nothing was changed")
+                raise RuntimeError(f"LearnedOptimizer: {batch.name(i)} has a state of another size; "
+                                   "nothing was changed")
 
     def _update(self, batch):
         group = batch.group
@@ -202,7 +212,7 @@ class LearnedOptimizer(_reference.LearnedOptimizer):
                 step = state.pop("step", 0)
                 row = self._kernels.row(state, self._seen_shape(p, group))
                 state.clear()
-                state.update({"step": step, _ROW: row})
+                state.update({"step": step, _ROW: row, _SHAPE: self._seen_shape(p, group)})
         values = [self._for_kernels(p) for p in batch.params]
         addresses = [value.data_ptr() for value in values]
         left, decays = self._kernels.core.update(

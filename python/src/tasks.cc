@@ -237,13 +237,15 @@ class TaskType {
     };
     TaskRegistry().Add(
         {.type = type, .summary = std::move(summary), .fields = show},
-        [type, options = options_](const Config& config, const TaskResources&) {
+        [type, options = options_](const Config& config, const TaskResources& resources) {
           std::vector<Option> values = *options;
           ReadFields(config, [&](FieldVisitor& v) { Show(v, values); });
           const nb::gil_scoped_acquire gil;
           const InsideTask inside;
           nb::object family =
               nb::module_::import_("lopt._tasks").attr("make_family")(type, ToDict(values));
+          const auto checksum = nb::cast<std::optional<uint32_t>>(family.attr("parts")["checksum"]);
+          if (checksum) resources.NoteData("the data of " + type, *checksum);
           return std::make_shared<PythonTask>(std::move(family));
         });
   }

@@ -451,7 +451,7 @@ class OfOthers(TestCase):
                  " the learned optimizer's type must be one of .*; got {'type': 'Muon'}"),
                 (orthogonal({"type": "RNNMLPLOpt"}), "a RNNMLPLOpt sees all tensors"),
                 (orthogonal("MLPLOpt"), "option optimizer must be like {}, got 'MLPLOpt'"),
-                (scheduled(SGDM, hidden_size=0), "hidden_size must be at least 1, got 0"),
+                (scheduled(SGDM, hidden_size=0), "hidden_size must be from 1 to 65536, got 0"),
                 (scheduled(SGDM, step_size=0.0), "step_size must be positive and finite, got 0"),
                 (scheduled(SGDM, weight_decay=1.5), "weight_decay must be from 0 to 1, got 1.5")):
             with self.assertRaisesRegex(ValueError, pattern):
@@ -885,7 +885,7 @@ class Optimizer(TestCase):
         self.assertEqual(len(caught.warnings), 1)
         self.assertEqual(caught.filename, __file__)
         self.assertIsNone(self.theta().trained_horizon)
-        with self.assertRaisesRegex(ValueError, "metadata trained_horizon: "):
+        with self.assertRaisesRegex(ValueError, "metadata trained_horizon must be a whole number"):
             self.theta(metadata={"trained_horizon": "long"})
 
     def test_zero_gradients_move_parameters_unless_they_are_skipped(self):
@@ -1038,6 +1038,75 @@ class Optimizer(TestCase):
                                     "gradient of layout torch.sparse_coo; it must be dense"):
             optimizer.step()
         self.assertTrue(torch.equal(dense, torch.ones(3)))
+        with warnings.catch_warnings(), self.assertRaisesRegex(ValueError, "is there twice in a"):
+            warnings.simplefilter("ignore")  # torch's own
+            LearnedOptimizer([dense, sparse, dense], theta)
+        for steps in (2**63, 10**400):
+            with self.assertRaisesRegex(ValueError, r"num_steps must be below 2\*\*63, or None"):
+                LearnedOptimizer([dense], theta, num_steps=steps)
+        optimizer = LearnedOptimizer([dense], theta, skip_zero_gradients=numpy.bool_(True),
+                                     as_vectors=0)
+        group = optimizer.param_groups[0]
+        self.assertIs(group["skip_zero_gradients"], True)
+        self.assertIs(group["as_vectors"], False)
+
+    def test_a_parameter_of_another_shape_than_at_its_last_update_is_an_error(self):
+        for optimizer in ({"type": "MLPLOpt", "hidden_size": 4}, {"type": "Celo2Base"}):
+            theta = self.theta(**optimizer)
+            q, p = torch.ones(2, 2, requires_grad=True), torch.ones(4, 3, requires_grad=True)
+            stepped = LearnedOptimizer([q, p], theta)
+            trained(stepped, [q, p], [[torch.ones(2, 2), torch.ones(4, 3)]])
+            before = copy.deepcopy(stepped.state[q]), q.detach().clone()
+            p.grad, p.data = None, torch.ones(5, 3)
+            with self.assertRaisesRegex(RuntimeError, r"parameter 1 of group 0, shape \[5, 3\], had "
+                                        "another shape at its last update; nothing was changed"):
+                trained(stepped, [q, p], [[torch.ones(2, 2), torch.ones(5, 3)]])
+            self.assertTrue(torch.equal(q, before[1]))
+            for name, value in before[0].items():
+                self.assertTrue(numpy.array_equal(stepped.state[q][name], value))
+
+    def test_a_state_dict_that_is_damaged_is_an_error_that_changes_nothing(self):
+        theta, params = self.theta(), self.model()[:1]
+        optimizer = LearnedOptimizer(params, theta)
+        trained(optimizer, params, random_gradients(params, 2))
+
+        def of_state(**values):
+            return lambda saved: saved["state"][0].update(values)
+
+        def of_group(**values):
+            return lambda saved: saved["param_groups"][0].update(values)
+
+        step = "must have a step, the number of its updates, got "
+        momenta = "must have a tensor momenta of real floating-point numbers, got "
+        for change, pattern in (
+                *((of_state(step=value), step) for value in (
+                    None, "3", -1, 2.5, math.nan, 10**30, True, torch.ones(2))),
+                *((of_state(momenta=value), momenta) for value in (
+                    None, [1], torch.ones(6, 12, dtype=torch.int64),
+                    torch.ones(6, 12, dtype=torch.complex64))),
+                (lambda saved: saved["state"][0].pop("step"), step),
+                (lambda saved: saved["state"].update({"0": saved["state"].pop(0)}),
+                 "states of parameters that no group of it has: .'0'"),
+                (lambda saved: saved.pop("state"), "has no state"),
+                (lambda saved: saved.pop("param_groups"), "has no param_groups"),
+                (lambda saved: saved.update(state=[]), "state must be a dictionary"),
+                (lambda saved: saved["theta"].popitem(), "the theta of the state_dict must be"),
+                (of_group(theta=None), "the theta of the state_dict must be"),
+                (of_group(params=None), "group 0 of the state_dict has no list of params"),
+                (lambda saved: saved["param_groups"][0].pop("lr"),
+                 "group 0 of the state_dict has no lr"),
+                (of_group(lr=math.nan), "lr must be a finite number")):
+            saved = copy.deepcopy(optimizer.state_dict())
+            change(saved)
+            other = LearnedOptimizer(params, theta)
+            with self.subTest(pattern), self.assertRaisesRegex(ValueError, pattern):
+                other.load_state_dict(saved)
+            self.assertEqual(len(other.state), 0)
+            self.assertEqual(other.param_groups[0]["lr"], 1.0)
+        saved = optimizer.state_dict()
+        saved["state"][0]["step"] = torch.tensor(2.0)  # as optimizers of torch have it
+        other.load_state_dict(saved)
+        self.assertEqual(other.state[params[0]]["step"], 2)
 
     def test_the_state_of_another_optimizer_is_an_error(self):
         params = self.model()[:1]
@@ -1167,7 +1236,9 @@ class Files(TestCase):
         for options, pattern in (
                 ({"hidden": 3}, "MLPLOpt has no option 'hidden'; it has hidden_size, "),
                 ({"hidden_size": 3.5}, "option hidden_size must be like 32, got 3.5"),
-                ({"hidden_size": 0}, "must be at least 1, got 0 and 2"),
+                ({"hidden_size": 0}, "hidden_size must be from 1 to 65536, got 0"),
+                ({"hidden_layers": 300000000}, "hidden_layers must be from 1 to 64, got 300000000"),
+                ({"exp_mult": 10**400}, "option exp_mult must be like 0.001, got 1000"),
                 ({"step_mult": "1"}, "option step_mult must be like 0.001, got '1'"),
                 ({"hidden_layers": True}, "option hidden_layers must be like 2, got True"),
                 ({"relative_step": 1}, "option relative_step must be like False, got 1"),
@@ -1210,6 +1281,72 @@ class Files(TestCase):
         for header in (b"[]", b"{\"a\": 1}", b"{\"a\": {}}", b"\xff"):
             path.write_bytes(struct.pack("<Q", len(header)) + header)
             self.assertError(path, "the safetensors header cannot be read: ")
+
+
+    def test_what_the_program_refuses_is_refused(self):
+        arrays, metadata = read_safetensors(STEPS)
+        weights = {n: a for n, a in arrays.items() if n.startswith("theta/")}
+        mlp = {"format": "lopt theta 2", "learned_optimizer": '{"type": "MLPLOpt"}'}
+        self.write(weights, mlp)
+        path = self.directory / "theta.safetensors"
+        content = path.read_bytes()
+        (length,) = struct.unpack("<Q", content[:8])
+        header, data = json.loads(content[8 : 8 + length]), content[8 + length :]
+
+        def assert_refused(pattern, change=None, text=None):
+            changed = copy.deepcopy(header)
+            if change:
+                change(changed)
+            written = text or json.dumps(changed).encode()
+            path.write_bytes(struct.pack("<Q", len(written)) + written + data)
+            self.assertError(path, pattern)
+
+        ThetaFile(path)
+        name = "theta/mlp/linear_0/b"
+        unreadable = "the safetensors header cannot be read: "
+        entry = f"{unreadable}tensor {name} must have a dtype, a shape and data_offsets"
+        for change in ({"shape": [32.0]}, {"shape": ["32"]}, {"shape": [1 << 70]}, {"more": 1},
+                       {"data_offsets": [0, 128, 256]}, {"data_offsets": [128, 0]}):
+            assert_refused(entry, lambda h: h[name].update(change))
+        assert_refused("has dtype I32, wanted F32", lambda h: h[name].update(dtype="I32"))
+        other = header["theta/mlp/linear_1/b"]["data_offsets"]
+        assert_refused("the data of tensor .* begins at byte .*, wanted ",
+                       lambda h: h[name].update(data_offsets=other))
+        for metadata in ([1], {"seed": 5}, {"format": None}):
+            assert_refused(unreadable + "__metadata__ must be an object of texts",
+                           lambda h: h.update(__metadata__=metadata))
+        for optimizer, pattern in (
+                ('{"type": "MLPLOpt", "exp_mult": NaN}', "NaN is no finite number"),
+                ('{"type": "MLPLOpt", "exp_mult": 1e400}', "1e400 is no finite number"),
+                ('{"type": "MLPLOpt", "exp_mult": 1, "exp_mult": 2}', "'exp_mult' is there twice"),
+                ("[" * 100000, "the nesting is too deep"),
+                ('{"type": "OrthogonalSteps", "optimizer": ' * 100 + "{}" + "}" * 100,
+                 "optimizers of optimizers, more than 64 deep"),
+                ('{"type": []}', "type must be one of ")):
+            assert_refused(pattern,
+                           lambda h: h["__metadata__"].update(learned_optimizer=optimizer))
+        for horizon in ("-5", "1_000", " 5", "", "9" * 30):
+            assert_refused("trained_horizon must be a whole number of at least 0, got ",
+                           lambda h: h["__metadata__"].update(trained_horizon=horizon))
+        twice = json.dumps(header)[:-1] + f', "{name}": ' + json.dumps(header[name]) + "}"
+        assert_refused(f"{unreadable}the key '{name}' is there twice", text=twice.encode())
+        assert_refused(unreadable + "the nesting is too deep", text=b"[" * 100000)
+        empty = {"dtype": "F32", "shape": [0, 10**18, 10**18], "data_offsets": [0, 0]}
+        assert_refused("cannot have shape", lambda h: h.update({"theta/more": empty}))
+
+    def test_golden_steps_that_compare_nothing_are_damaged(self):
+        weights = {n: a for n, a in read_safetensors(STEPS)[0].items() if n.startswith("theta/")}
+        mlp = {"learned_optimizer": '{"type": "MLPLOpt"}'}
+        damaged = "the golden steps are damaged: "
+        golden = {"golden/steps": numpy.float32([0, 1]), "golden/num_steps": numpy.float32([5])}
+        self.assertError(self.write({**weights, **golden}, mlp),
+                         damaged + "golden/params is missing")
+        golden.update({f"golden/{what}/b": numpy.zeros(shape, numpy.float32) for what, shape in (
+            ("params", 1), ("result", 1), ("limit", 1), ("gradients", (2, 1)))})
+        for length in (math.inf, 2.0**25):
+            golden["golden/num_steps"] = numpy.float32([length])
+            self.assertError(self.write({**weights, **golden}, mlp),
+                             damaged + "golden/steps and golden/num_steps must be whole numbers")
 
 
 @unittest.skipUnless(PROGRAM, "LOPT_PROGRAM does not name the program")

@@ -456,6 +456,36 @@ class Determinism(unittest.TestCase):
                 whole = lopt.meta_train(config)
                 self.assertEqual(resumed.theta.values.tobytes(), whole.theta.values.tobytes())
 
+    def test_a_run_goes_on_only_with_the_data_that_it_began_with(self):
+        rows = [np.arange(40, dtype=np.float32).reshape(20, 2), np.arange(20) % 3]
+        make = lambda: rows  # noqa: E731
+
+        @lopt.task
+        class RowsOfOurs:
+            batch_size = 4
+            per_replica = True
+
+            def data(self):
+                return tuple(make())
+
+            def init(self, key):
+                return {"w": key.normal(2)}
+
+            def loss_and_grad(self, params, batch):
+                difference = params["w"] - batch[0].mean(0).astype(np.float32)
+                return difference @ difference, {"w": 2 * difference}
+
+        with tempfile.TemporaryDirectory() as out:
+            config = config_of({"type": "RowsOfOurs"}, steps=2)
+            lopt.meta_train(config, out=out)
+            config["meta_steps"] = 4
+            for change in (lambda x: x + 1, lambda x: x.astype(np.float64), lambda x: x[:, ::-1]):
+                make = lambda: [change(rows[0]), rows[1]]  # noqa: E731
+                with self.assertRaisesRegex(lopt.Error, "computed on the data of RowsOfOurs "):
+                    lopt.meta_train(config, out=out, resume=True)
+            make = lambda: [np.asfortranarray(rows[0]), rows[1]]  # noqa: E731
+            self.assertEqual(lopt.meta_train(config, out=out, resume=True).updates, 2)
+
     def test_torch_has_one_thread_in_a_task_and_as_many_as_before_after_it(self):
         seen = []
 

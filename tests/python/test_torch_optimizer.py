@@ -212,6 +212,19 @@ class StepsAndStates(one_file.TestCase):
             trained(optimizer, [p], [[torch.ones(7, 7)]])
         self.assertTrue(torch.equal(p, torch.ones(7, 7)))
 
+    def test_another_shape_is_an_error_too_where_its_state_is_as_long(self):
+        for optimizer, shape in (({"type": "MLPLOpt", "hidden_size": 4}, (5, 3)),
+                                 ({"type": "Celo2Base"}, (3, 4))):
+            p = torch.ones(4, 3, requires_grad=True)
+            stepped = LearnedOptimizer([p], self.theta(**optimizer))
+            trained(stepped, [p], [[torch.ones(4, 3)]])
+            stepped = copy.deepcopy(stepped)
+            (p,) = stepped.param_groups[0]["params"]
+            p.grad, p.data = None, torch.ones(shape)
+            with self.assertRaisesRegex(RuntimeError, "had another shape at its last update"):
+                trained(stepped, [p], [[torch.ones(shape)]])
+            self.assertTrue(torch.equal(p, torch.ones(shape)))
+
     def test_new_memory_of_the_same_shape_is_updated(self):
         p = torch.ones(20, requires_grad=True)
         optimizer = LearnedOptimizer([p], self.theta(type="LearnableSGD"))

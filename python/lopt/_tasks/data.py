@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zlib
+
 import numpy as np
 
 from lopt._core import Error
@@ -15,6 +17,8 @@ class DataSet:
 
     Attributes:
         splits: (begin, end) of the rows of train, inner_valid, outer_valid and test.
+        checksum: The CRC-32 of the arrays: places, types, shapes and bytes. Of objects their
+            bytes are left out, which say nothing in another process.
     """
 
     def __init__(self, who: str, methods: dict[str, Method], torch):
@@ -26,6 +30,7 @@ class DataSet:
             raise Error(
                 f"{who}: {counts[0]} rows of data are too few to be split, wanted at least 10")
         ends = [counts[0] * percent // 100 for percent in (0, 70, 80, 90, 100)]
+        self.checksum = _checksum(sets)
         self._rows = sets[0]
         if len(sets) == 2:
             ends = [counts[0] * percent // 100 for percent in (0, 80, 90, 100)] + [sum(counts)]
@@ -77,6 +82,27 @@ class DataSet:
         if next(following, None) is not None:
             raise Error(f"{self._who}: test_data has more arrays than data")
         return joined
+
+
+def _checksum(tree) -> int:
+    checksum = 0
+
+    def add(leaf, path):
+        nonlocal checksum
+        kind = str(getattr(leaf, "dtype", ""))
+        if is_tensor(leaf):
+            leaf = leaf.detach().cpu().resolve_conj().resolve_neg()
+            if leaf.is_floating_point() and leaf.element_size() < 4:
+                leaf = leaf.float()  # NumPy lacks bfloat16, whose numbers float32 has
+            leaf = leaf.numpy()
+        content = np.ascontiguousarray(leaf)
+        about = f"{path} {kind} {list(content.shape)}"
+        checksum = zlib.crc32(about.encode(), checksum)
+        if not content.dtype.hasobject:
+            checksum = zlib.crc32(content.reshape(-1).view(np.uint8), checksum)
+
+    map_tree(tree, add, "data")
+    return checksum
 
 
 def check_batch(who: str, batch, n: int, torch):

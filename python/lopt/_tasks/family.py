@@ -52,6 +52,7 @@ class Family:
             "params": list(self._params_shapes.items()),
             "aux": list(self._aux),
             "splits": self._data.splits if self._data else [],
+            "checksum": self._data.checksum if self._data else None,
             "batch_size": self._attribute("batch_size", 0, int) if self._data else 0,
             "sampling": self._attribute("sampling", "replacement", str),
             "normalizer_maximum": self._attribute("normalizer_maximum", None, (int, float)),
