@@ -31,7 +31,9 @@ constexpr T M(int id, T x) {
     return x == 0 ? T(.01) : x * T(1.01);
   } else {
     const T part = x / 100;
-    return x + (part > 1 ? part : 1);
+    T changed = x + (part > 1 ? part : 1);
+    asm("" : "+r"(changed));  // else an index beyond the end tells the compiler that this is not run
+    return changed;
   }
 }
 
