@@ -32,7 +32,8 @@ constexpr T M(int id, T x) {
   } else {
     const T part = x / 100;
     T changed = x + (part > 1 ? part : 1);
-    asm("" : "+r"(changed));  // else an index beyond the end tells the compiler that this is not run
+    asm(""
+        : "+r"(changed));  // else an index beyond the end tells the compiler that this is not run
     return changed;
   }
 }
