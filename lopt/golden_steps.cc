@@ -46,18 +46,19 @@ struct Tensor {
   bool graded = false;  // whether elements 1, 2, 4, 5, ... have a tenth and a hundredth of it
 };
 
-// Ordinary ones; a convolution's kernel; one whose last gradient is clipped; some beside whose
-// params and gradients the small constants of rules are seen, the matrix with a spatial axis longer
-// than the others; and one without gradients.
+// Ordinary ones; a kernel of a convolution with axes around its two largest; one whose last
+// gradient is clipped; one without gradients, neither the first nor the last; and some beside whose
+// params and gradients the small constants of rules are seen, the matrix with an axis between its
+// two largest.
 const std::vector<Tensor>& GoldenTensors() {
   static const std::vector<Tensor> tensors = {
-      {.name = "kernel/w", .shape = {2, 4, 3}, .params = .1F, .gradients = .3F},
+      {.name = "kernel/w", .shape = {2, 3, 4, 2}, .params = .1F, .gradients = .3F},
       {.name = "large/w", .shape = {2, 4}, .params = 1, .gradients = 1, .last = 1000},
       {.name = "plain/b", .shape = {5}, .params = .1F, .gradients = .1F},
-      {.name = "plain/w", .shape = {4, 3}, .params = .1F, .gradients = .1F},
+      {.name = "plain/w", .shape = {7, 4}, .params = .1F, .gradients = .1F},
+      {.name = "resting/w", .shape = {4, 2}, .params = .1F, .gradients = 0},
       {.name = "small/b", .shape = {6}, .params = 5e-5F, .gradients = 1e-3F, .graded = true},
-      {.name = "small/w", .shape = {5, 4, 2}, .params = 5e-5F, .gradients = 1e-3F, .graded = true},
-      {.name = "still/w", .shape = {4, 2}, .params = .1F, .gradients = 0}};
+      {.name = "small/w", .shape = {5, 2, 4}, .params = 5e-5F, .gradients = 1e-3F, .graded = true}};
   return tensors;
 }
 

@@ -13,16 +13,14 @@
 #include <vector>
 
 #include "lopt/base/config.h"
-#include "lopt/base/device.h"
 #include "lopt/base/eigen.h"
 #include "lopt/lopt/adafac_mlp_lopt.h"
 #include "lopt/lopt/celo2.h"
-#include "lopt/lopt/device_rules.h"
 #include "lopt/lopt/golden_steps.h"
 #include "lopt/lopt/mlp_lopt.h"
 #include "lopt/lopt/registry.h"
 #include "lopt/lopt/theta_file.h"
-#include "tests/host_replica.h"
+#include "tests/device_rule.h"
 #include "tests/optimizer_examples.h"
 #include "tests/rule_pair.h"
 
@@ -57,55 +55,6 @@ Layout DeviceShapes() {
 Layout FewDeviceShapes() {
   return Layout({{"r0", {}}, {"v17", {17}}, {"r2", {9, 5}}, {"conv", {3, 2, 4, 2}}});
 }
-
-// The functions that a device has for a rule, run on the host.
-template <class Functions>
-class RuleOnBlock {
- public:
-  using Args = typename Functions::Args;
-
-  RuleOnBlock(const Args& args, const RulePair& pair, bool resident,
-              ThreadOrder order = ThreadOrder::kForward)
-      : args_(args),
-        state_size_(std::ssize(pair.start.state)),
-        block_(static_cast<int>(std::clamp<int64_t>((pair.layout.size() + 31) / 32 * 32, 32, 256)),
-               nullptr, order),
-        replica_(pair.start.params,
-                 {.state = resident ? Functions::StateFloats(args) : state_size_,
-                  .weights = Functions::WeightFloats(args),
-                  .scratch = Functions::ScratchFloats(args, block_.threads())},
-                 resident) {
-    for (int64_t i = 0; i < state_size_; ++i) {
-      replica_.replica().state[Place(i)] = pair.start.state[i];
-    }
-    Functions::Bind(
-        block_, args_, [&](int64_t i) { return pair.theta[i]; }, replica_.replica());
-  }
-
-  void Update(int64_t step, std::span<const float> gradient) {
-    std::ranges::copy(gradient, replica_.replica().gradient);
-    Functions::Update(block_, args_, {.step = step, .num_steps = RulePair::kNumSteps, .key = {}},
-                      replica_.replica());
-  }
-
-  RuleRun run() const {
-    RuleRun run{.params = replica_.params(), .state = {}};
-    for (int64_t i = 0; i < state_size_; ++i) {
-      run.state.push_back(replica_.replica().state[Place(i)]);
-    }
-    return run;
-  }
-
- private:
-  int64_t Place(int64_t i) const {
-    return replica_.replica().resident ? Functions::PlaceOfState(args_, i) : i;
-  }
-
-  Args args_;
-  int64_t state_size_;
-  Block block_;
-  HostReplica replica_;
-};
 
 // The largest difference of two rows beside the largest magnitude of `sizes` in its tensor, or a
 // tenth of that in any.
@@ -181,71 +130,6 @@ double Drift(const typename Functions::Args& args, const RulePair& pair, int64_t
   return LargestDifference(pair.layout, rule.run().params, oracle.params, StepsOf(pair, oracle));
 }
 
-// Calls check with the functions of a device for so many hidden units.
-template <template <int> class Functions, int kWidth, int... kWider>
-void WithWidth(int64_t hidden, const auto& check) {
-  if constexpr (sizeof...(kWider) > 0) {
-    if (hidden > kWidth) return WithWidth<Functions, kWider...>(hidden, check);
-  }
-  check.template operator()<Functions<kWidth>>();
-}
-
-// A rule under way that a device has functions for, and its oracle.
-struct MlpLoptCase : RulePair {
-  MlpLoptCase(const MLPLOptOptions& options, const Layout& layout)
-      : RulePair(MLPLOpt(options), MLPLOpt(options, MLPLOpt::Implementation::kReference), layout),
-        optimizer(options) {
-    BeginUnderWay(3);
-  }
-  // check<Functions>(args) with those for the options' hidden units.
-  void WithFunctions(const auto& check) const {
-    WithWidth<MlpLoptDevice, 16, 32, 64>(optimizer.options().hidden_size, [&]<class Functions>() {
-      DeviceConstants constants(HostMemory());
-      check.template operator()<Functions>(
-          *MlpLoptArgsOf(optimizer, layout, Functions::kGroup, &constants));
-    });
-  }
-
-  MLPLOpt optimizer;
-};
-
-struct AdafacCase : RulePair {
-  AdafacCase(const AdafacMLPLOptOptions& options, const Layout& layout)
-      : RulePair(AdafacMLPLOpt(options),
-                 AdafacMLPLOpt(options, AdafacMLPLOpt::Implementation::kReference), layout),
-        optimizer(options) {
-    BeginUnderWay(3);
-  }
-  void WithFunctions(const auto& check) const {
-    WithWidth<AdafacMlpLoptDevice, 4, 32, 64>(
-        optimizer.options().hidden_size, [&]<class Functions>() {
-          DeviceConstants constants(HostMemory());
-          check.template operator()<Functions>(
-              *AdafacArgsOf(optimizer, layout, Functions::kGroup, &constants));
-        });
-  }
-
-  AdafacMLPLOpt optimizer;
-};
-
-template <class Optimizer, class Options>
-struct Celo2Case : RulePair {
-  Celo2Case(const Options& options, const Layout& layout)
-      : RulePair(Optimizer(options), Optimizer(options, Optimizer::Implementation::kReference),
-                 layout),
-        optimizer(options) {
-    BeginUnderWay(3);
-    for (float& g : gradient) g *= 300;  // some are clipped
-  }
-  void WithFunctions(const auto& check) const {
-    DeviceConstants constants(HostMemory());
-    check.template operator()<Celo2Device>(
-        *Celo2ArgsOf(optimizer, layout, Celo2Device::kGroup, &constants));
-  }
-
-  Optimizer optimizer;
-};
-
 // One update agrees with the oracle's.
 void CheckOneStep(const auto& rule) {
   rule.WithFunctions([&]<class Functions>(const typename Functions::Args& args) {
@@ -270,45 +154,6 @@ void CheckSpecialGradients(auto&& rule) {
 
 constexpr int64_t kHiddenSizes[] = {1, 4, 5, 16, 32, 33, 64};
 
-// What a device's functions make of golden steps; nothing for types that no device has.
-std::optional<GoldenDeviation> RepeatOnDevice(const GoldenSteps& golden,
-                                              const LearnedOptimizer& optimizer,
-                                              const Eigen::VectorXf& theta) {
-  const auto repeat = [&](auto&& rule) {
-    REQUIRE(golden.num_steps == RulePair::kNumSteps);
-    rule.theta = theta;
-    rule.start.params = golden.params;
-    std::ranges::fill(rule.start.state, 0.0f);
-    std::optional<GoldenDeviation> found;
-    rule.WithFunctions([&]<class Functions>(const typename Functions::Args& args) {
-      RuleOnBlock<Functions> on_block(args, rule, true);
-      for (int64_t update = 0; update < std::ssize(golden.steps); ++update) {
-        on_block.Update(golden.steps[update], GoldenGradient(golden, update));
-      }
-      found = CompareGoldenResult(golden, "device", on_block.run().params);
-    });
-    CHECK_MESSAGE(found->within, found->Describe());
-    return found;
-  };
-  if (const auto* one = dynamic_cast<const MLPLOpt*>(&optimizer)) {
-    return repeat(MlpLoptCase(one->options(), golden.layout));
-  }
-  if (const auto* one = dynamic_cast<const AdafacMLPLOpt*>(&optimizer)) {
-    return repeat(AdafacCase(one->options(), golden.layout));
-  }
-  if (const auto* one = dynamic_cast<const Celo2*>(&optimizer)) {
-    return repeat(Celo2Case<Celo2, Celo2Options>(one->options(), golden.layout));
-  }
-  if (const auto* one = dynamic_cast<const Celo2Base*>(&optimizer)) {
-    const Celo2Options& options = one->options();
-    return repeat(Celo2Case<Celo2Base, Celo2BaseOptions>({.learning_rate = options.learning_rate,
-                                                          .weight_decay = options.weight_decay,
-                                                          .schedule = options.schedule},
-                                                         golden.layout));
-  }
-  return std::nullopt;
-}
-
 TEST_CASE("The functions of a device come out within the limits of theta files") {
   int on_device = 0;
   for (const auto& [name, text] : OptimizerExamples()) {
@@ -319,7 +164,10 @@ TEST_CASE("The functions of a device come out within the limits of theta files")
       CAPTURE(seed);
       const Eigen::VectorXf theta = optimizer->InitTheta(KeyFromSeed(seed));
       const GoldenSteps golden = MeasureGoldenSteps(config, AsSpan(theta));
-      if (RepeatOnDevice(golden, *optimizer, theta)) ++on_device;
+      if (const auto found = RepeatOnDevice(golden, *optimizer, theta)) {
+        CHECK_MESSAGE(found->within, found->Describe());
+        ++on_device;
+      }
     }
   }
   CHECK(on_device == 4 * 7);
@@ -334,6 +182,7 @@ TEST_CASE("The functions of a device come out within the limits of theta files")
     const auto optimizer = OptimizerRegistry().Make(file.learned_optimizer);
     if (const auto found =
             RepeatOnDevice(*TakeGoldenSteps(ReadArrayFile(path), path), *optimizer, file.theta)) {
+      CHECK_MESSAGE(found->within, found->Describe());
       fmt::print("device {} {}\n", entry.path().filename().string(),
                  found->deviation == 0 ? 0 : found->deviation / found->limit);
     }

@@ -260,7 +260,7 @@ TEST_CASE("A file that does not fit is an error") {
     CHECK(ReadError(path) ==
           path +
               ": the golden steps are damaged: array 'golden/gradients/plain/w' must "
-              "be F32 of shape [10, 4, 3], got F32 of shape [4, 4, 3]");
+              "be F32 of shape [10, 7, 4], got F32 of shape [4, 4, 3]");
   }
   SUBCASE("golden steps without what they start from") {
     NamedArrays kept;
