@@ -946,7 +946,7 @@ class Optimizer(TestCase):
         (wanted,) = trained(LearnedOptimizer([p], theta), [p], [[gradient]])
         rule = theta.bind(torch.device("cpu"))
         state = lopt_optimizer._fresh_state(theta, start)
-        with mock.patch.object(lopt_optimizer, "_chunks", lambda x: [slice(0, n)]):
+        with mock.patch.object(lopt_optimizer, "_chunks", lambda x: [(0, n)]):
             (step,) = rule.steps([start], [gradient], [state], 0, None)
         self.assertClose(start - step, wanted, 3e-6)
 
