@@ -198,7 +198,7 @@ def _scales_and_rms(x: Tensor, sizes: List[int], epsilon: float) -> Tuple[Tensor
 
 def _spread(x: Tensor, sizes: List[int]) -> Tensor:
     """x: [k, tensors]. Each tensor's column for each of its elements, [k, sum of sizes]."""
-    return _join([column.expand([-1, size]) for column, size in zip(x.split(1, 1), sizes)])
+    return _join([column.expand([-1, size]) for (column, size) in zip(x.split(1, 1), sizes)])
 
 
 def _scale(x: Tensor, factors: Tensor, sizes: List[int]) -> Tensor:
@@ -559,22 +559,22 @@ class _AdafacMLPLOpt(_Rule):
         x = _scale(x, _scales_and_rms(x, sizes, 1e-5)[0], sizes)
         outputs = _network(x, _times(w, t), w, self.hidden_layers)
         step = outputs[0] * (outputs[1] * self.exp_mult).exp_() * self.step_mult
-        return [own.view(x.shape) for own, x in zip(step.split_with_sizes(sizes), params)]
+        return [own.view(x.shape) for (own, x) in zip(step.split_with_sizes(sizes), params)]
 
     def factors(self, decays: Tensor, square: Tensor, params: List[Tensor],
                 states: List[Dict[str, Tensor]]) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """row, col, rsqrt(row + 1e-8), rsqrt(col + 1e-8) and f at every element, [decays, n]."""
         count = len(decays)
         axes = [_largest_axes(p.shape) for p in params]
-        squares = [own.view(p.shape) for own, p in
+        squares = [own.view(p.shape) for (own, p) in
                    zip(square.split_with_sizes([p.numel() for p in params]), params)]
         row = _decayed(states, "v_row", decays, _join(
-            [x.mean(axis[0]).reshape([-1]) for x, axis in zip(squares, axes)]))
+            [x.mean(axis[0]).reshape([-1]) for (x, axis) in zip(squares, axes)]))
         col = _decayed(states, "v_col", decays, _join(
-            [x.mean(axis[1]).reshape([-1]) for x, axis in zip(squares, axes)]))
+            [x.mean(axis[1]).reshape([-1]) for (x, axis) in zip(squares, axes)]))
         rows = [state["v_row"] for state in states]
         ratio = _join([(x / (x.mean(axis[1] + 1, True) + 1e-9)).reshape([count, -1])
-                       for x, axis in zip(rows, axes)])
+                       for (x, axis) in zip(rows, axes)])
         of_row = _at_every_element([row, torch.rsqrt(row + 1e-8), _floored_rsqrt(ratio)], "v_row",
                                    params, states)
         of_col = _at_every_element([col, torch.rsqrt(col + 1e-8), _floored_rsqrt(col)], "v_col",
@@ -852,12 +852,14 @@ class _OfAnother(_Rule):
         else:
             steps = self.optimizer.steps(w, [p.reshape([-1]) for p in params],
                                          [g.reshape([-1]) for g in gradients], states, t, num_steps)
-        return [_flushed(p - (p - step.view(p.shape))) for p, step in zip(params, steps)]
+        return [_flushed(p - (p - step.view(p.shape))) for (p, step) in zip(params, steps)]
 
 
 def _orthogonal(step: Tensor) -> Tensor:
     """A step of two axes or more made nearly orthogonal, as a matrix of its last axis and all
-    others, and as large as before."""
+    others, and as large as before; others as they are."""
+    if step.dim() < 2 or step.numel() == 0:
+        return step
     matrix = step.reshape([-1, step.shape[-1]])
     # Where float32 is too small or too coarse for the squares, steps are in units of the largest;
     # units of 1 change no bit.
@@ -899,8 +901,15 @@ class _OrthogonalSteps(_OfAnother):
     def steps(self, w: Dict[str, Tensor], params: List[Tensor], gradients: List[Tensor],
               states: List[Dict[str, Tensor]], t: int, num_steps: int) -> List[Tensor]:
         steps = self.optimizer_steps(w, params, gradients, states, t, num_steps)
-        return [_orthogonal(step) if step.dim() >= 2 and step.numel() > 0 else step
-                for step in steps]
+        return [_orthogonal(step) for step in steps]
+
+
+def _columns(p: Tensor) -> float:
+    return float(p.shape[-1]) if p.dim() > 0 else 1.0
+
+
+def _is_matrix(p: Tensor) -> float:
+    return 1.0 if p.dim() >= 2 else -1.0
 
 
 def _cosine(products: Tensor, norms: Tensor, zeros: Tensor, x: int) -> Tensor:
@@ -1000,10 +1009,10 @@ class _LearnedScheduler(_OfAnother):
         decays = w["decays"]
         sizes = torch.tensor([float(p.numel()) for p in params], dtype=decays.dtype,
                              device=decays.device)
-        columns = torch.tensor([float(p.shape[-1]) if p.dim() > 0 else 1.0 for p in params],
-                               dtype=decays.dtype, device=decays.device)
-        axes = torch.tensor([1.0 if p.dim() >= 2 else -1.0 for p in params], dtype=decays.dtype,
-                            device=decays.device)
+        columns = torch.tensor([_columns(p) for p in params], dtype=decays.dtype,
+                               device=decays.device)
+        matrices = torch.tensor([_is_matrix(p) for p in params], dtype=decays.dtype,
+                                device=decays.device)
         rows = sizes / columns
         vectors: List[Tensor] = []
         for p, g, state, s in zip(params, gradients, states, steps):
@@ -1032,7 +1041,7 @@ class _LearnedScheduler(_OfAnother):
             3 * m[0], 5 * m[1], 3 * m[2] - 1,
             growth.clamp(-20, 3).masked_fill(none, -20),
             (torch.log((squares[:, 3] / sizes).clamp(min=1e-8)) / 2 + 2) / 2,
-            (torch.log(rows) - 3) / 2, (torch.log(columns) - 3) / 2, axes], 1)
+            (torch.log(rows) - 3) / 2, (torch.log(columns) - 3) / 2, matrices], 1)
         hidden = torch.tanh(features @ w["hidden/w"] + w["hidden/b"])
         out = torch.cat([features, hidden], 1) @ w["out/w"] + w["out/b"]
         factor = _schedule_factor(self.schedule, t, num_steps)

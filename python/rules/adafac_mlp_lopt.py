@@ -137,22 +137,22 @@ class _AdafacMLPLOpt(_Rule):
         x = _scale(x, _scales_and_rms(x, sizes, 1e-5)[0], sizes)
         outputs = _network(x, _times(w, t), w, self.hidden_layers)
         step = outputs[0] * (outputs[1] * self.exp_mult).exp_() * self.step_mult
-        return [own.view(x.shape) for own, x in zip(step.split_with_sizes(sizes), params)]
+        return [own.view(x.shape) for (own, x) in zip(step.split_with_sizes(sizes), params)]
 
     def factors(self, decays: Tensor, square: Tensor, params: List[Tensor],
                 states: List[Dict[str, Tensor]]) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """row, col, rsqrt(row + 1e-8), rsqrt(col + 1e-8) and f at every element, [decays, n]."""
         count = len(decays)
         axes = [_largest_axes(p.shape) for p in params]
-        squares = [own.view(p.shape) for own, p in
+        squares = [own.view(p.shape) for (own, p) in
                    zip(square.split_with_sizes([p.numel() for p in params]), params)]
         row = _decayed(states, "v_row", decays, _join(
-            [x.mean(axis[0]).reshape([-1]) for x, axis in zip(squares, axes)]))
+            [x.mean(axis[0]).reshape([-1]) for (x, axis) in zip(squares, axes)]))
         col = _decayed(states, "v_col", decays, _join(
-            [x.mean(axis[1]).reshape([-1]) for x, axis in zip(squares, axes)]))
+            [x.mean(axis[1]).reshape([-1]) for (x, axis) in zip(squares, axes)]))
         rows = [state["v_row"] for state in states]
         ratio = _join([(x / (x.mean(axis[1] + 1, True) + 1e-9)).reshape([count, -1])
-                       for x, axis in zip(rows, axes)])
+                       for (x, axis) in zip(rows, axes)])
         of_row = _at_every_element([row, torch.rsqrt(row + 1e-8), _floored_rsqrt(ratio)], "v_row",
                                    params, states)
         of_col = _at_every_element([col, torch.rsqrt(col + 1e-8), _floored_rsqrt(col)], "v_col",

@@ -20,12 +20,14 @@ class _OfAnother(_Rule):
         else:
             steps = self.optimizer.steps(w, [p.reshape([-1]) for p in params],
                                          [g.reshape([-1]) for g in gradients], states, t, num_steps)
-        return [_flushed(p - (p - step.view(p.shape))) for p, step in zip(params, steps)]
+        return [_flushed(p - (p - step.view(p.shape))) for (p, step) in zip(params, steps)]
 
 
 def _orthogonal(step: Tensor) -> Tensor:
     """A step of two axes or more made nearly orthogonal, as a matrix of its last axis and all
-    others, and as large as before."""
+    others, and as large as before; others as they are."""
+    if step.dim() < 2 or step.numel() == 0:
+        return step
     matrix = step.reshape([-1, step.shape[-1]])
     # Where float32 is too small or too coarse for the squares, steps are in units of the largest;
     # units of 1 change no bit.
@@ -67,8 +69,15 @@ class _OrthogonalSteps(_OfAnother):
     def steps(self, w: Dict[str, Tensor], params: List[Tensor], gradients: List[Tensor],
               states: List[Dict[str, Tensor]], t: int, num_steps: int) -> List[Tensor]:
         steps = self.optimizer_steps(w, params, gradients, states, t, num_steps)
-        return [_orthogonal(step) if step.dim() >= 2 and step.numel() > 0 else step
-                for step in steps]
+        return [_orthogonal(step) for step in steps]
+
+
+def _columns(p: Tensor) -> float:
+    return float(p.shape[-1]) if p.dim() > 0 else 1.0
+
+
+def _is_matrix(p: Tensor) -> float:
+    return 1.0 if p.dim() >= 2 else -1.0
 
 
 def _cosine(products: Tensor, norms: Tensor, zeros: Tensor, x: int) -> Tensor:
@@ -168,10 +177,10 @@ class _LearnedScheduler(_OfAnother):
         decays = w["decays"]
         sizes = torch.tensor([float(p.numel()) for p in params], dtype=decays.dtype,
                              device=decays.device)
-        columns = torch.tensor([float(p.shape[-1]) if p.dim() > 0 else 1.0 for p in params],
-                               dtype=decays.dtype, device=decays.device)
-        axes = torch.tensor([1.0 if p.dim() >= 2 else -1.0 for p in params], dtype=decays.dtype,
-                            device=decays.device)
+        columns = torch.tensor([_columns(p) for p in params], dtype=decays.dtype,
+                               device=decays.device)
+        matrices = torch.tensor([_is_matrix(p) for p in params], dtype=decays.dtype,
+                                device=decays.device)
         rows = sizes / columns
         vectors: List[Tensor] = []
         for p, g, state, s in zip(params, gradients, states, steps):
@@ -200,7 +209,7 @@ class _LearnedScheduler(_OfAnother):
             3 * m[0], 5 * m[1], 3 * m[2] - 1,
             growth.clamp(-20, 3).masked_fill(none, -20),
             (torch.log((squares[:, 3] / sizes).clamp(min=1e-8)) / 2 + 2) / 2,
-            (torch.log(rows) - 3) / 2, (torch.log(columns) - 3) / 2, axes], 1)
+            (torch.log(rows) - 3) / 2, (torch.log(columns) - 3) / 2, matrices], 1)
         hidden = torch.tanh(features @ w["hidden/w"] + w["hidden/b"])
         out = torch.cat([features, hidden], 1) @ w["out/w"] + w["out/b"]
         factor = _schedule_factor(self.schedule, t, num_steps)

@@ -64,7 +64,7 @@ def _scales_and_rms(x: Tensor, sizes: List[int], epsilon: float) -> Tuple[Tensor
 
 def _spread(x: Tensor, sizes: List[int]) -> Tensor:
     """x: [k, tensors]. Each tensor's column for each of its elements, [k, sum of sizes]."""
-    return _join([column.expand([-1, size]) for column, size in zip(x.split(1, 1), sizes)])
+    return _join([column.expand([-1, size]) for (column, size) in zip(x.split(1, 1), sizes)])
 
 
 def _scale(x: Tensor, factors: Tensor, sizes: List[int]) -> Tensor:
