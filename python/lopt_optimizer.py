@@ -597,7 +597,7 @@ def _normalized(x: Tensor, axes: List[int], wide: bool) -> Tensor:
     mean = _mean_square_of(x, axes)
     scale = torch.rsqrt(1e-9 + mean)
     if wide:
-        shrunk = torch.rsqrt(_mean_square_of(x * _SHRINK, axes))
+        shrunk = torch.rsqrt(_mean_square_of(x * _SHRINK, axes).clamp(min=1e-20))
         scale = torch.where(mean.isinf(), _SHRINK * shrunk, scale)
     return x * scale
 

@@ -73,18 +73,26 @@ HYPERPARAMETERS = {"log_lr": -3, "one_minus_momentum": -1.6, "one_minus_beta1": 
 
 # The types by whose files mutants of a class or function are judged: those that run it.
 SERVES = {
+    "_TIME_SCALES": ["MLPLOpt", "AdafacMLPLOpt"],
     "_join": ["MLPLOpt", "AdafacMLPLOpt", "LearnableSGDM"],
     "_mean_squares": ["MLPLOpt", "AdafacMLPLOpt"],
-    "_spread": ["AdafacMLPLOpt"],
+    "_scale": ["MLPLOpt", "AdafacMLPLOpt"],
     "_WARMUP": ["LearnableSGD"],
     "_schedule_factor": ["LearnableSGD"],  # of which there is a file for each schedule
+    "_network_weights": ["MLPLOpt", "AdafacMLPLOpt", "Celo2Base"],
+    "_times": ["MLPLOpt", "AdafacMLPLOpt"],
+    "_network": ["MLPLOpt", "AdafacMLPLOpt", "Celo2Base"],
     "_MLPLOpt": ["MLPLOpt"],
-    "_MLPLOpt.TIME_SCALES": ["MLPLOpt", "AdafacMLPLOpt"],
     "_largest_axes": ["AdafacMLPLOpt", "Celo2Base"],
     "_averaged": ["AdafacMLPLOpt", "Celo2Base"],
     "_floored_rsqrt": ["AdafacMLPLOpt", "Celo2Base"],
+    "_decayed": ["AdafacMLPLOpt"],
+    "_at_every_element": ["AdafacMLPLOpt"],
     "_AdafacMLPLOpt": ["AdafacMLPLOpt"],
     "_newton_schulz": ["Celo2", "OrthogonalSteps"],
+    "_decay": ["Celo2Base", "Celo2"],
+    "_mean_square_of": ["Celo2Base", "Celo2"],
+    "_normalized": ["Celo2Base", "Celo2"],
     "_Celo2Base": ["Celo2Base", "Celo2"],
     "_Celo2": ["Celo2"],
     "_Learnable": ["LearnableSGD", "LearnableSGDM", "LearnableAdam"],
@@ -92,13 +100,17 @@ SERVES = {
     "_LearnableSGDM": ["LearnableSGDM"],
     "_LearnableAdam": ["LearnableAdam"],
     "_OfAnother": ["OrthogonalSteps", "LearnedScheduler"],
+    "_orthogonal": ["OrthogonalSteps"],
     "_OrthogonalSteps": ["OrthogonalSteps"],
+    "_columns": ["LearnedScheduler"],
+    "_is_matrix": ["LearnedScheduler"],
+    "_cosine": ["LearnedScheduler"],
     "_LearnedScheduler": ["LearnedScheduler"],
-    "ThetaFile": ["MLPLOpt", "AdafacMLPLOpt", "Celo2Base", "OrthogonalSteps", "LearnedScheduler"],
+    "_in_rule_order": ["MLPLOpt", "AdafacMLPLOpt", "Celo2Base", "OrthogonalSteps", "LearnedScheduler"],
+    "_in_torch_order": ["MLPLOpt", "AdafacMLPLOpt", "Celo2Base", "OrthogonalSteps", "LearnedScheduler"],
 }
 # Not part of a step: checks of options, and the names and shapes that a file's tensors must have.
-LEFT_OUT = {"check", "needs_num_steps", "layout", "OPTIONS", "CHOICES", "THETA"}
-OF_THETA_FILE = {"in_rule_order", "in_torch_order"}
+LEFT_OUT = {"check", "need_of_num_steps", "layout", "OPTIONS", "CHOICES", "THETA"}
 
 # What is not found, by the types whose files do not, with the reason.
 NOT_FOUND = {
@@ -293,7 +305,7 @@ def changes(node):
         if node.id in ("t", "num_steps"):
             later = {"t": "(t + 1)", "num_steps": "(num_steps * 1.01)"}[node.id]
             yield ast.parse(later, mode="eval").body
-    elif isinstance(node, ast.Subscript) and ast.unparse(node.slice) == "'schedule'":
+    elif isinstance(node, ast.Attribute) and node.attr == "schedule":
         own = ast.unparse(node)
         yield ast.parse(f"_SCHEDULES[_SCHEDULES.index({own}) - 1]", mode="eval").body
 
@@ -351,11 +363,9 @@ def mutants(tree):
                 if isinstance(child, ast.FunctionDef) or (isinstance(child, ast.Assign) and
                                                           isinstance(node, ast.ClassDef)):
                     own = getattr(child, "name", None) or ast.unparse(child.targets[0])
-                    if own in LEFT_OUT or where == "ThetaFile" and own not in OF_THETA_FILE:
+                    if own in LEFT_OUT:
                         continue
                     inner = f"{where}.{own}"
-                elif where == "ThetaFile":
-                    continue
                 # A slice of several axes is no list, and the time of t + 1 no time.
                 apart = isinstance(node, ast.Subscript) and field == "slice" and isinstance(
                     child, ast.Tuple) or ast.unparse(node) == "t + 1" and field == "left"
