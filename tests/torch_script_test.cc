@@ -243,6 +243,8 @@ TEST_CASE("An exported script repeats the golden check of its theta file") {
        R"({"type": "Celo2", "learning_rate": 0.01})",
        R"({"type": "Celo2", "one_d": "adamw", "weight_decay": 0.5, "schedule": "linear"})",
        R"({"type": "Celo2Base", "schedule": "cosine"})",
+       R"({"type": "Celo2", "one_d": "learned", "schedule": "warmup-cosine"})",
+       R"({"type": "MLPLOpt", "schedule": "warmup-cosine", "progress_features": true})",
        R"({"type": "LearnableSGD", "learning_rate": 0.1})", R"({"type": "LearnableSGDM"})",
        R"({"type": "LearnableAdam", "epsilon_root": 0})",
        R"({"type": "LearnableAdam", "learning_rate": 0.1, "weight_decay": 0.5})",

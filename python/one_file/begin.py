@@ -1,7 +1,8 @@
 """Train PyTorch models with a learned optimizer that lopt has meta-trained.
 
 This one file is all that is needed: copy it beside your program. It needs PyTorch 1.13 or newer
-and nothing else.
+and nothing else. In lopt's repository tools/assemble_one_file makes it of python/one_file/ and
+python/rules/.
 
     from lopt_optimizer import LearnedOptimizer
 
@@ -32,8 +33,6 @@ __all__ = ["GoldenDeviation", "LearnedOptimizer", "ThetaFile"]
 
 _FORMAT = "lopt theta "  # what the formats begin with, newer ones too
 _FORMATS = ("lopt theta 1", "lopt theta 2")
-
-
 _SCHEDULES = ("constant", "linear", "cosine", "warmup-cosine")
 
 

@@ -60,7 +60,7 @@ class _OrthogonalSteps(_OfAnother):
     def state_shapes(self, shape: List[int]) -> Dict[str, List[int]]:
         return self.optimizer_shapes(shape)
 
-    def state_of_elements(self) -> bool:
+    def state_of_elements(self) -> bool:  # of exported modules
         return self.optimizer.state_of_elements()
 
     def weights(self, theta: Dict[str, Tensor]) -> Dict[str, Tensor]:

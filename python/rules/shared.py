@@ -1,11 +1,11 @@
-# What several rules use. In the files of this folder, functions and methods without a decorator are TorchScript as well as
-# Python, and so are assignments of numbers, lists of numbers and True or False.
+# What several rules use. Functions and methods without a decorator, and constants that are numbers,
+# lists of numbers, True or False, are TorchScript as well as Python, here and in all rules.
 
 _WARMUP = 0.1  # the part of a run that is a warm-up
 _SMALLEST = 1.1754943508222875e-38  # of float32, but for denormal numbers
 _LARGEST = 3.4028234663852886e+38
 _LARGEST_DENORMAL = 1.1754942106924411e-38
-_SHRINK = 8.271806125530277e-25  # 2^-80, by which numbers are multiplied whose squares are beyond float32
+_SHRINK = 8.271806125530277e-25  # 2^-80; times numbers whose squares are beyond float32
 _TIME_SCALES = [1, 3, 10, 30, 100, 300, 1000, 3000, 10000, 30000, 100000]
 
 
@@ -90,7 +90,8 @@ def _schedule_factor(schedule: str, t: int, num_steps: int) -> float:
     return (1.0 + math.cos(3.141592653589793 * done)) / 2.0
 
 
-def _network_weights(weights: List[Tensor], biases: List[Tensor], features: int) -> Dict[str, Tensor]:
+def _network_weights(weights: List[Tensor], biases: List[Tensor],
+                     features: int) -> Dict[str, Tensor]:
     """The layers of a network, weights [in, out] and biases [out], as _network takes them; the
     first sees so many features of parameters, and the rest are of the time."""
     w: Dict[str, Tensor] = {}

@@ -1,4 +1,4 @@
-# What a rule has in an exported module, in place of python/one_file/begin.py. Of this file everything is TorchScript alone.
+# What an exported module has around the other files of this folder; TorchScript alone.
 
 
 class _Rule:
