@@ -315,31 +315,6 @@ class ExtremeInputs(TestCase):
                         for name, value in state.items():
                             self.assertTrue(name == "step" or value.isfinite().all(), name)
 
-    @unittest.skipUnless(PROGRAM, "LOPT_PROGRAM does not name the program")
-    @unittest.skipIf(os.environ.get("LOPT_TORCH") == "OFF", "lopt was built without LibTorch")
-    def test_exported_torch_scripts_step_as_the_one_file_under_inputs_of_any_size(self):
-        exported = self.directory / "theta.pt"
-        for rule in self.RULES:
-            theta = self.near_start(rule)
-            run("export", self.directory / "near_start.safetensors", "--format", "torchscript",
-                "--out", exported)
-            module = torch.jit.load(str(exported))
-            for size, of_params in ((1e-42, False), (1e-20, False), (1e20, False), (1e36, False),
-                                    (1e38, True)):
-                params = self.drawn(size if of_params else 1, 1)
-                trained_params = [p.clone().requires_grad_() for p in params]
-                gradients = [self.drawn(1 if of_params else size, seed) for seed in (2, 3)]
-                wanted = trained(LearnedOptimizer(trained_params, theta, num_steps=100),
-                                 trained_params, gradients)
-                for i, p in enumerate(params):
-                    with self.subTest(rule=rule, size=size, of_params=of_params, shape=p.shape):
-                        state = module.init_state(p)
-                        for step, own in enumerate(gradients):
-                            p, state = module.update(p, own[i], state, step, 100)
-                        self.assertTrue(p.isfinite().all() and state.isfinite().all())
-                        limit = 1e-5 * max(1, wanted[i].abs().max().item())
-                        self.assertClose(p, wanted[i], limit)
-
     def test_orthogonal_steps_are_as_large_as_the_gradients(self):
         theta = self.theta(**orthogonal({"type": "LearnableSGD"}))
 
@@ -374,6 +349,36 @@ class ExtremeInputs(TestCase):
         self.assertTrue(torch.equal(second, torch.ones(3, 2)))
         self.assertFalse(torch.equal(first, torch.ones(2)))
         self.assertEqual([optimizer.state[p]["step"] for p in params], [2, 2])
+
+
+@unittest.skipUnless(PROGRAM, "LOPT_PROGRAM does not name the program")
+@unittest.skipIf(os.environ.get("LOPT_TORCH") == "OFF", "lopt was built without LibTorch")
+class ExtremeInputsOfScripts(TestCase):
+    RULES, SHAPES = ExtremeInputs.RULES, ExtremeInputs.SHAPES
+    near_start, drawn = ExtremeInputs.near_start, ExtremeInputs.drawn
+
+    def test_exported_torch_scripts_step_as_the_one_file_under_inputs_of_any_size(self):
+        exported = self.directory / "theta.pt"
+        for rule in self.RULES:
+            theta = self.near_start(rule)
+            run("export", self.directory / "near_start.safetensors", "--format", "torchscript",
+                "--out", exported)
+            module = torch.jit.load(str(exported))
+            for size, of_params in ((1e-42, False), (1e-20, False), (1e20, False), (1e36, False),
+                                    (1e38, True)):
+                params = self.drawn(size if of_params else 1, 1)
+                trained_params = [p.clone().requires_grad_() for p in params]
+                gradients = [self.drawn(1 if of_params else size, seed) for seed in (2, 3)]
+                wanted = trained(LearnedOptimizer(trained_params, theta, num_steps=100),
+                                 trained_params, gradients)
+                for i, p in enumerate(params):
+                    with self.subTest(rule=rule, size=size, of_params=of_params, shape=p.shape):
+                        state = module.init_state(p)
+                        for step, own in enumerate(gradients):
+                            p, state = module.update(p, own[i], state, step, 100)
+                        self.assertTrue(p.isfinite().all() and state.isfinite().all())
+                        limit = 1e-5 * max(1, wanted[i].abs().max().item())
+                        self.assertClose(p, wanted[i], limit)
 
 
 class DenormalNumbers(TestCase):
