@@ -187,6 +187,9 @@ def _scales_and_rms(x: Tensor, sizes: List[int], epsilon: float) -> Tuple[Tensor
     mean square), and the root of the mean square."""
     mean_squares = _mean_squares(x, sizes)
     scales, rms = torch.rsqrt(epsilon + mean_squares), mean_squares.sqrt()
+    if x.requires_grad:  # of the root of 0, too
+        zeros = mean_squares == 0
+        rms = mean_squares.masked_fill(zeros, 1).sqrt().masked_fill(zeros, 0)
     wide = mean_squares.isinf()
     if wide.any():
         shrunk = _mean_squares(x * _SHRINK, sizes).sqrt()
