@@ -9,9 +9,9 @@
 
 namespace lopt {
 
-// A file of a folder's presets/, as the build embeds it (base/embed_presets.cmake).
+// A file that the build embeds (base/embed_files.cmake): of a folder's presets/, or of python/rules/.
 struct PresetFile {
-  const char* name;  // without ".json"
+  const char* name;  // without its ending
   const char* text;
 };
 

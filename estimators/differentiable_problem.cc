@@ -60,20 +60,13 @@ class TorchScriptOptimizer : public LearnedOptimizer {
   std::shared_ptr<const DifferentiableOptimizer> script_;
 };
 
-RuleScript ScriptOf(const std::string& who, const LearnedOptimizer& optimizer) {
+ScriptModule ScriptOf(const std::string& who, const LearnedOptimizer& optimizer) {
   Require(!optimizer.config().empty(),
           "{}: the learned optimizer is not one that a config names, so it has no script to "
           "differentiate",
           who);
-  TorchScript script =
-      MakeTorchScript({.learned_optimizer = optimizer.config(),
-                       .theta = Eigen::VectorXf::Zero(optimizer.theta_layout().size())});
-  RuleScript rule = {
-      .source = std::move(script.source), .buffers = std::move(script.buffers), .theta = {}};
-  for (const LayoutEntry& entry : optimizer.theta_layout().entries()) {
-    rule.theta.push_back(BufferName(entry.name));
-  }
-  return rule;
+  return MakeTorchScript({.learned_optimizer = optimizer.config(),
+                          .theta = Eigen::VectorXf::Zero(optimizer.theta_layout().size())});
 }
 
 // Params of this layout after one update.

@@ -1,10 +1,9 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "lopt/base/arrays.h"
+#include "lopt/base/script_module.h"
 #include "lopt/lopt/theta_file.h"
 
 namespace lopt {
@@ -26,21 +25,17 @@ namespace lopt {
 // of two axes or more are [out, in, spatial...], which matters to those that see shapes alone: they
 // see them as [spatial..., in, out], the order that they were trained with.
 // Celo2 steps those of fewer axes by Adam; a table of embeddings is given to it as a vector. The
-// module's buffers are the tensors of theta, "/" in their names replaced by "_", and constants.
-// LearnedScheduler needs a device with float64.
-struct TorchScript {
-  std::string source;   // definitions of the two methods and of what they call
-  NamedArrays buffers;  // float32
-};
+// module's buffers are the tensors of theta, "/" in their names replaced by "_".
+//
+// The text is that of the one-file optimizer (python/lopt_optimizer.py): the files of
+// python/rules/, which the build embeds. Of them a module has the functions and methods without a
+// decorator, and values of the optimizer's options.
 
 // The learned optimizers that have such a script.
 std::vector<std::string> TypesWithTorchScript();
 
-// The buffer of a tensor of theta.
-std::string BufferName(std::string_view tensor);
-
 // Throws Error that lists the types that have such a script if the file's, or one whose steps it
 // changes, has none.
-TorchScript MakeTorchScript(const ThetaFile& theta_file);
+ScriptModule MakeTorchScript(const ThetaFile& theta_file);
 
 }  // namespace lopt

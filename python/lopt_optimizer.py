@@ -1,7 +1,8 @@
 """Train PyTorch models with a learned optimizer that lopt has meta-trained.
 
 This one file is all that is needed: copy it beside your program. It needs PyTorch 1.13 or newer
-and nothing else.
+and nothing else. In lopt's repository tools/assemble_one_file makes it of python/one_file/ and
+python/rules/.
 
     from lopt_optimizer import LearnedOptimizer
 
@@ -22,19 +23,22 @@ import os
 import stat
 import struct
 import sys
-import typing
 import warnings
+from typing import Dict, List, NamedTuple, Tuple
 
 import torch
+from torch import Tensor
 
 __all__ = ["GoldenDeviation", "LearnedOptimizer", "ThetaFile"]
 
 _FORMAT = "lopt theta "  # what the formats begin with, newer ones too
 _FORMATS = ("lopt theta 1", "lopt theta 2")
+_SCHEDULES = ("constant", "linear", "cosine", "warmup-cosine")
 
 
 class _Rule:
-    """What the rest of this file asks of a type of learned optimizer: one subclass for each.
+    """What the rest of this file asks of a type of learned optimizer: one subclass for each. An
+    object has the options, of which optimizer is another rule, as attributes.
 
     OPTIONS: the options with their defaults. CHOICES: the valid values of those that are names.
 
@@ -50,7 +54,7 @@ class _Rule:
         """Raises ValueError for options of the right types that are not valid."""
 
     @staticmethod
-    def needs_num_steps(options):
+    def need_of_num_steps(options):
         """What makes steps need num_steps, such as "LearnableAdam with schedule 'cosine'"; None if
         nothing does. The options have the type among them."""
         return None
@@ -60,108 +64,61 @@ class _Rule:
         """Shapes of theta's tensors by name."""
         raise NotImplementedError
 
-    @staticmethod
-    def state_shapes(options, shape):
+    def __init__(self, options):
+        vars(self).update(options)
+        if "optimizer" in options:
+            self.optimizer = _rule_of(options["optimizer"])(options["optimizer"])
+        self._joined = {}  # by the id of the first tensor
+
+    def state_shapes(self, shape):
         """Shapes of the state of a tensor by name, in the order of lopt's kernels; it begins with
         zeros."""
         raise NotImplementedError
 
-    def __init__(self, options, theta, device):
+    def weights(self, theta):
+        """What steps need of theta's tensors, by name."""
         raise NotImplementedError
+
+    def steps(self, w, params, gradients, states, t, num_steps):
+        """What is to be subtracted from each of the params, of its shape. w: the weights; params,
+        gradients: float32; states: their dictionaries, whose tensors are changed in place or
+        replaced; t: number of the tensors' earlier updates; num_steps: number of updates of the
+        training, above t, or 0 where it is not known, which it is if need_of_num_steps names an
+        option."""
+        raise NotImplementedError
+
+    def joined(self, states, name, sizes):
+        """[k, sum of sizes]. The tensors of this name of the states are parts of it, which stay
+        where they are as long as the same tensors are updated together."""
+        parts = [state[name] for state in states]
+        joined, known = self._joined.get(id(parts[0]), (None, ()))
+        if len(parts) != len(known) or any(a is not b for a, b in zip(parts, known)):
+            for part in parts:
+                self._joined.pop(id(part), None)
+            joined = torch.cat(parts, 1)
+            parts = joined.split_with_sizes(sizes, 1)
+            self._joined[id(parts[0])] = joined, parts
+            for state, part in zip(states, parts):
+                state[name] = part
+        return joined
+
+
+class _BoundRule:
+    """A rule with the weights of a theta on a device."""
+
+    def __init__(self, rule, theta, device):
+        self._rule = rule
+        self._weights = rule.weights({name: t.to(device) for name, t in theta.items()})
 
     def steps(self, params, gradients, states, t, num_steps):
-        """What is to be subtracted from each of the params, of its shape. params, gradients:
-        float32; states: their dictionaries, whose tensors are changed in place or replaced; t:
-        number of the tensors' earlier updates; num_steps: number of updates of the training, above
-        t, or None where it is not known, which it is if needs_num_steps names an option."""
-        return [self.step(p, g, state, t, num_steps)
-                for p, g, state in zip(params, gradients, states)]
-
-    def step(self, p, g, state, t, num_steps):
-        """The same of one tensor, by itself: for rules without steps."""
-        raise NotImplementedError
-
-
-def _join(tensors):
-    """[..., n] of each, side by side in the last axis. One alone is not copied."""
-    return tensors[0] if len(tensors) == 1 else torch.cat(tensors, -1)
-
-
-def _chunks(x):
-    """Slices of the elements of x [n], so many that their activations stay in a CPU's cache. Few
-    elements are cut finer: for more at once torch wakes threads, which takes longer."""
-    n = x.numel()
-    size = 1 << 16 if x.device.type != "cpu" else 1 << 13 if n > 1 << 13 else 1 << 10
-    return [slice(begin, begin + size) for begin in range(0, n, size)]
-
-
-_LARGEST_DENORMAL = 2.0**-126 - 2.0**-149
-
-
-def _flushed(x):
-    """x, float32, with zeros in place of denormal numbers, which lopt's kernels take for zeros."""
-    return torch.nn.functional.hardshrink(x, _LARGEST_DENORMAL)
-
-
-def _mean_squares(x, sizes):
-    """x: [k, sum of sizes], tensors side by side. The means of squares of each, [k, tensors]."""
-    sums = torch.stack([part.sum(1) for part in (x * x).split(sizes, 1)], 1)
-    return _flushed(sums / torch.tensor(sizes, device=x.device))
-
-
-_SHRINK = 2.0**-80  # what numbers are multiplied by where their squares are beyond float32
-
-
-def _scales_and_rms(x, sizes, epsilon):
-    """x: [k, sum of sizes], tensors side by side. Of each tensor, [k, tensors]: 1 / sqrt(epsilon +
-    mean square), and the root of the mean square."""
-    mean_squares = _mean_squares(x, sizes)
-    scales, rms = torch.rsqrt(epsilon + mean_squares), mean_squares.sqrt()
-    wide = mean_squares.isinf()
-    if wide.any():
-        shrunk = _mean_squares(x * _SHRINK, sizes).sqrt()
-        scales = torch.where(wide, _SHRINK / shrunk, scales)
-        rms = torch.where(wide, shrunk / _SHRINK, rms)
-    return scales, rms
-
-
-def _square(g):
-    """g^2 for second moments: at most 1e30, which float32 can add up."""
-    return (g * g).clamp(max=1e30)
-
-
-def _for_adam(g):
-    """A gradient as Adam sees it: up to 1e19 in size, which float32 can square."""
-    return g.clamp(-1e19, 1e19)
-
-
-def _spread(x, sizes):
-    """x: [k, tensors]. Each tensor's column for each of its elements, [k, sum of sizes]."""
-    columns = [column.expand(-1, size) for column, size in zip(x.split(1, 1), sizes)]
-    return columns[0] if len(columns) == 1 else torch.cat(columns, 1)
-
-
-_SCHEDULES = ("constant", "linear", "cosine", "warmup-cosine")
-_WARMUP = 0.1  # the part of a run that is a warm-up
+        """What is to be subtracted from each of the params, as _Rule.steps has it; num_steps: None
+        where it is not known."""
+        return self._rule.steps(self._weights, params, gradients, states, t, num_steps or 0)
 
 
 def _need_of_schedule(options):
     schedule = options["schedule"]
     return None if schedule == "constant" else f"{options['type']} with schedule '{schedule}'"
-
-
-def _schedule_factor(schedule, t, num_steps):
-    """What multiplies a step."""
-    if schedule == "constant":
-        return 1.0
-    done = t / num_steps
-    if schedule == "linear":
-        return 1 - done
-    if schedule == "warmup-cosine":
-        if done < _WARMUP:
-            return min(1, (t + 1) / (_WARMUP * num_steps))
-        done = (done - _WARMUP) / (1 - _WARMUP)
-    return (1 + math.cos(math.pi * done)) / 2
 
 
 def _check_size(options, name, largest):
@@ -172,6 +129,206 @@ def _check_size(options, name, largest):
 def _check_network(options):
     _check_size(options, "hidden_size", 65536)
     _check_size(options, "hidden_layers", 64)
+
+
+def _rule_of(learned_optimizer):
+    return _TYPES[learned_optimizer["type"]]
+
+
+# What several rules use. Functions and methods without a decorator, and constants that are numbers,
+# lists of numbers, True or False, are TorchScript as well as Python, here and in all rules.
+
+_WARMUP = 0.1  # the part of a run that is a warm-up
+_SMALLEST = 1.1754943508222875e-38  # of float32, but for denormal numbers
+_LARGEST = 3.4028234663852886e+38
+_LARGEST_DENORMAL = 1.1754942106924411e-38
+_SHRINK = 8.271806125530277e-25  # 2^-80; times numbers whose squares are beyond float32
+_TIME_SCALES = [1, 3, 10, 30, 100, 300, 1000, 3000, 10000, 30000, 100000]
+
+
+def _join(tensors: List[Tensor]) -> Tensor:
+    """[..., n] of each, side by side in the last axis. One alone is not copied."""
+    return tensors[0] if len(tensors) == 1 else torch.cat(tensors, -1)
+
+
+def _chunks(x: Tensor) -> List[Tuple[int, int]]:
+    """Where chunks of the elements of x [n] begin and end, so many that their activations stay in a
+    CPU's cache. Few elements are cut finer: for more at once torch wakes threads, which takes
+    longer."""
+    n = x.numel()
+    size = 1 << 16 if x.device.type != "cpu" else 1 << 13 if n > 1 << 13 else 1 << 10
+    return [(begin, min(begin + size, n)) for begin in range(0, n, size)]
+
+
+def _flushed(x: Tensor) -> Tensor:
+    """x, float32, with zeros in place of denormal numbers, which lopt's kernels take for zeros."""
+    return torch.hardshrink(x, _LARGEST_DENORMAL)
+
+
+def _square(g: Tensor) -> Tensor:
+    """g^2 for second moments: at most 1e30, which float32 can add up."""
+    return (g * g).clamp(max=1e30)
+
+
+def _for_adam(g: Tensor) -> Tensor:
+    """A gradient as Adam sees it: up to 1e19 in size, which float32 can square."""
+    return g.clamp(-1e19, 1e19)
+
+
+def _widened(x: Tensor) -> Tensor:
+    """x in float64, wherever there is float64."""
+    return x if x.device.type == "mps" else x.double()
+
+
+def _mean_squares(x: Tensor, sizes: List[int]) -> Tensor:
+    """x: [k, sum of sizes], tensors side by side. The means of squares of each, [k, tensors]."""
+    sums = torch.stack([part.sum(1) for part in (x * x).split_with_sizes(sizes, 1)], 1)
+    return _flushed(sums / torch.tensor(sizes, device=x.device))
+
+
+def _scales_and_rms(x: Tensor, sizes: List[int], epsilon: float) -> Tuple[Tensor, Tensor]:
+    """x: [k, sum of sizes], tensors side by side. Of each tensor, [k, tensors]: 1 / sqrt(epsilon +
+    mean square), and the root of the mean square."""
+    mean_squares = _mean_squares(x, sizes)
+    scales, rms = torch.rsqrt(epsilon + mean_squares), mean_squares.sqrt()
+    if x.requires_grad:  # of the root of 0, too
+        zeros = mean_squares == 0
+        rms = mean_squares.masked_fill(zeros, 1).sqrt().masked_fill(zeros, 0)
+    wide = mean_squares.isinf()
+    if wide.any():
+        shrunk = _mean_squares(x * _SHRINK, sizes).sqrt()
+        scales = torch.where(wide, _SHRINK / shrunk, scales)
+        rms = torch.where(wide, shrunk / _SHRINK, rms)
+    return scales, rms
+
+
+def _spread(x: Tensor, sizes: List[int]) -> Tensor:
+    """x: [k, tensors]. Each tensor's column for each of its elements, [k, sum of sizes]."""
+    return _join([column.expand([-1, size]) for (column, size) in zip(x.split(1, 1), sizes)])
+
+
+def _scale(x: Tensor, factors: Tensor, sizes: List[int]) -> Tensor:
+    """x: [k, sum of sizes], each tensor's columns times its column of factors [k, tensors]; in
+    place, unless there are derivatives."""
+    if x.requires_grad:
+        return x * _spread(factors, sizes)
+    torch._foreach_mul_(x.split_with_sizes(sizes, 1), factors.split(1, 1))
+    return x
+
+
+def _schedule_factor(schedule: str, t: int, num_steps: int) -> float:
+    """What multiplies a step."""
+    if schedule == "constant":
+        return 1.0
+    done = t / num_steps
+    if schedule == "linear":
+        return 1.0 - done
+    if schedule == "warmup-cosine":
+        if done < _WARMUP:
+            return min(1.0, (t + 1) / (_WARMUP * num_steps))
+        done = (done - _WARMUP) / (1.0 - _WARMUP)
+    return (1.0 + math.cos(3.141592653589793 * done)) / 2.0
+
+
+def _network_weights(weights: List[Tensor], biases: List[Tensor],
+                     features: int) -> Dict[str, Tensor]:
+    """The layers of a network, weights [in, out] and biases [out], as _network takes them; the
+    first sees so many features of parameters, and the rest are of the time."""
+    w: Dict[str, Tensor] = {}
+    for layer in range(len(weights)):
+        # [out, in]: parameters lie along the second dimension.
+        w["w" + str(layer)] = weights[layer].t()
+        w["b" + str(layer)] = biases[layer][:, None]
+    w["time_w"] = w["w0"][:, features:]
+    w["w0"] = w["w0"][:, :features]
+    w["time_scales"] = torch.tensor(_TIME_SCALES, dtype=w["w0"].dtype, device=w["w0"].device)
+    return w
+
+
+def _times(w: Dict[str, Tensor], t: int) -> Tensor:
+    """The features of the time, the same for all parameters."""
+    return torch.tanh(t / w["time_scales"] - 1)
+
+
+def _network(x: Tensor, times: Tensor, w: Dict[str, Tensor], layers: int) -> Tensor:
+    """The outputs [out, n] of a network of so many hidden layers with ReLU, of features x [in, n]
+    and those of the time."""
+    # The time features are the same for all parameters, so they are part of the first bias.
+    bias = torch.addmm(w["b0"], w["time_w"], times[:, None])
+    weights = w["w0"][:, : x.shape[0]]
+    outputs = x.new_empty([w["w" + str(layers)].shape[0], x.shape[1]])
+    for begin, end in _chunks(x[0]):
+        y = torch.addmm(bias, weights, x[:, begin:end])
+        for layer in range(1, layers + 1):
+            y = torch.addmm(w["b" + str(layer)], w["w" + str(layer)], y.relu_())
+        outputs[:, begin:end] = y
+    return outputs
+
+
+def _largest_axes(shape: List[int]) -> Tuple[int, int]:
+    """The two largest axes; of equal dimensions the later counts as larger."""
+    largest = 0 if shape[0] > shape[1] else 1
+    second = 1 - largest
+    for axis in range(2, len(shape)):
+        if shape[axis] >= shape[largest]:
+            second = largest
+            largest = axis
+        elif shape[axis] >= shape[second]:
+            second = axis
+    return largest, second
+
+
+def _averaged(shape: List[int], axis: int) -> List[int]:
+    """The shape with one axis averaged away."""
+    means = list(shape)
+    means[axis] = 1
+    return means
+
+
+def _floored_rsqrt(x: Tensor) -> Tensor:
+    return torch.rsqrt(x.clamp(min=1e-9))
+
+
+def _newton_schulz(x: Tensor) -> Tensor:
+    """Five Newton-Schulz iterations on the matrices of the last two axes."""
+    tall = x.shape[-2] > x.shape[-1]
+    if tall:
+        x = x.transpose(-1, -2)
+    x = x / (x.square().sum([-2, -1], True).sqrt() + 1e-8)
+    for _ in range(5):
+        a = x @ x.transpose(-1, -2)
+        x = 3.4445 * x + (-4.775 * a + 2.0315 * (a @ a)) @ x
+    return x.transpose(-1, -2) if tall else x
+
+
+def _without(prefix: str, tensors: Dict[str, Tensor]) -> Dict[str, Tensor]:
+    """Those whose names begin with the prefix, by the rest of their names."""
+    found: Dict[str, Tensor] = {}
+    for name, t in tensors.items():
+        if name.startswith(prefix):
+            found[name[len(prefix) :]] = t
+    return found
+
+
+def _add_with(prefix: str, added: Dict[str, Tensor], tensors: Dict[str, Tensor]) -> None:
+    """Adds tensors, their names behind the prefix."""
+    for name, t in added.items():
+        tensors[prefix + name] = t
+
+
+def _in_rule_order(x: Tensor, sees_shapes: bool) -> Tensor:
+    """A parameter [out, in, spatial...] as a rule sees it: as [spatial..., in, out], or flat."""
+    if not sees_shapes:
+        return x.reshape([-1])
+    return x if x.dim() < 2 else x.permute(list(range(2, x.dim())) + [1, 0])
+
+
+def _in_torch_order(x: Tensor, shape: List[int], sees_shapes: bool) -> Tensor:
+    """The reverse, for a parameter of this shape; also of such a tensor that is flat."""
+    if not sees_shapes or len(shape) < 2:
+        return x.reshape(shape)
+    ordered = x.reshape(list(shape[2:]) + [shape[1], shape[0]])
+    return ordered.permute([-1, -2] + list(range(len(shape) - 2)))
 
 
 class _MLPLOpt(_Rule):
@@ -195,10 +352,10 @@ class _MLPLOpt(_Rule):
                "progress_features": False, "schedule": "constant", "relative_step": False,
                "relative_to_parameter": False, "normalizer_epsilon": 1e-5}
     CHOICES = {"schedule": _SCHEDULES}
-    DECAYS = (0.1, 0.5, 0.9, 0.99, 0.999, 0.9999)
-    TIME_SCALES = (1, 3, 10, 30, 100, 300, 1000, 3000, 10000, 30000, 100000)
+    DECAYS = [0.1, 0.5, 0.9, 0.99, 0.999, 0.9999]
+    SLOWEST = 0.9998999834060669  # the last of them, as float32 has it
     PARAMETER_FLOOR = 1e-3
-    NORMALIZED = 2 + len(DECAYS)  # features that differ between the parameters of a tensor
+    NORMALIZED = 8  # features that differ between the parameters of a tensor
 
     @staticmethod
     def check(options):
@@ -208,7 +365,7 @@ class _MLPLOpt(_Rule):
                              f"{options['normalizer_epsilon']}")
 
     @staticmethod
-    def needs_num_steps(options):
+    def need_of_num_steps(options):
         if options["progress_features"]:
             return f"{options['type']} with progress_features"
         return _need_of_schedule(options)
@@ -216,7 +373,7 @@ class _MLPLOpt(_Rule):
     @staticmethod
     def layout(options):  # the weights [in, out] and biases [out] of every layer
         layers, size = options["hidden_layers"], options["hidden_size"]
-        shapes, inputs = {}, _MLPLOpt.NORMALIZED + len(_MLPLOpt.TIME_SCALES)
+        shapes, inputs = {}, _MLPLOpt.NORMALIZED + len(_TIME_SCALES)
         if options["progress_features"]:
             inputs += 2
         for layer in range(layers + 1):
@@ -226,90 +383,73 @@ class _MLPLOpt(_Rule):
             inputs = outputs
         return shapes
 
-    @staticmethod
-    def state_shapes(options, shape):
-        return {"momenta": (len(_MLPLOpt.DECAYS), *shape)}
+    def state_shapes(self, shape: List[int]) -> Dict[str, List[int]]:
+        return {"momenta": [len(self.DECAYS)] + list(shape)}
 
-    def __init__(self, options, theta, device):
-        self._options = options
-        names = [f"mlp/linear_{layer}" for layer in range(options["hidden_layers"] + 1)]
-        # [out, in]: parameters lie along the second dimension.
-        weights = [theta[name + "/w"].to(device).t() for name in names]
-        self._biases = [theta[name + "/b"].to(device) for name in names]
-        self._time_weights = weights[0][:, self.NORMALIZED :]
-        self._weights = [weights[0][:, : self.NORMALIZED], *weights[1:]]
-        self._decays = torch.tensor(self.DECAYS, device=device)[:, None]
-        self._rests = 1 - self._decays
-        self._joined = {}  # by the id of the first state
-        slowest = torch.tensor(self.DECAYS[-1], dtype=torch.float32)
-        self._slowest = slowest.item()  # as float32 has it
-        self._time_scales = torch.tensor(self.TIME_SCALES, dtype=torch.float32, device=device)
+    def weights(self, theta: Dict[str, Tensor]) -> Dict[str, Tensor]:
+        names = ["mlp/linear_" + str(layer) for layer in range(self.hidden_layers + 1)]
+        w = _network_weights([theta[name + "/w"] for name in names],
+                             [theta[name + "/b"] for name in names], self.NORMALIZED)
+        w["decays"] = torch.tensor(self.DECAYS, dtype=w["b0"].dtype, device=w["b0"].device)[:, None]
+        w["rests"] = 1 - w["decays"]
+        return w
 
-    def steps(self, params, gradients, states, t, num_steps):
+    def steps(self, w: Dict[str, Tensor], params: List[Tensor], gradients: List[Tensor],
+              states: List[Dict[str, Tensor]], t: int, num_steps: int) -> List[Tensor]:
         sizes = [p.numel() for p in params]
         g = _join(gradients)
-        momenta = self._joined_momenta(states, sizes)
-        momenta.mul_(self._decays).add_(self._rests * g)
+        momenta = self.joined(states, "momenta", sizes)
+        momenta.mul_(w["decays"]).add_(w["rests"] * g)
         x = torch.cat([g[None], _join(params)[None], momenta])
-        scales, rms = _scales_and_rms(x, sizes, self._options["normalizer_epsilon"])
-        torch._foreach_mul_(x.split(sizes, 1), scales.split(1, 1))
-        times = torch.tanh(t / self._time_scales - 1)
-        if self._options["progress_features"]:
-            progress = [t / num_steps, math.log(num_steps) / 10]
-            times = torch.cat([times, times.new_tensor(progress)])
-        # The time features are the same for all parameters, so they are part of the first bias.
-        biases = [torch.addmv(self._biases[0], self._time_weights, times), *self._biases[1:]]
-        outputs = x.new_empty(2, len(g))
-        for chunk in _chunks(g):
-            y = x[:, chunk]
-            for layer, (weights, bias) in enumerate(zip(self._weights, biases)):
-                y = torch.addmm(bias[:, None], weights, y if layer == 0 else y.relu_())
-            outputs[:, chunk] = y
-        direction, log_size = outputs
-        steps = direction.mul_(log_size.mul_(self._options["exp_mult"]).exp_()).split(sizes)
-        torch._foreach_mul_(steps, self._multipliers(rms, t, num_steps))
-        return steps
+        scales, rms = _scales_and_rms(x, sizes, self.normalizer_epsilon)
+        x = _scale(x, scales, sizes)
+        times = _times(w, t)
+        if self.progress_features:
+            progress = torch.tensor([t / num_steps, math.log(num_steps) / 10], dtype=times.dtype,
+                                    device=times.device)
+            times = torch.cat([times, progress])
+        outputs = _network(x, times, w, self.hidden_layers)
+        steps = outputs[:1] * (outputs[1:] * self.exp_mult).exp_()
+        steps = _scale(steps, self.multipliers(rms, t, num_steps)[None], sizes)
+        return steps[0].split_with_sizes(sizes)
 
-    def _joined_momenta(self, states, sizes):
-        """[6, sum of sizes]. The momenta of the states are parts of it, which stay where they are
-        as long as the same tensors are updated together."""
-        parts = [state["momenta"] for state in states]
-        joined, known = self._joined.get(id(states[0]), (None, ()))
-        if len(parts) != len(known) or any(a is not b for a, b in zip(parts, known)):
-            joined = torch.cat(parts, 1)
-            parts = joined.split(sizes, 1)
-            self._joined[id(states[0])] = joined, parts
-            for state, part in zip(states, parts):
-                state["momenta"] = part
-        return joined
-
-    def _multipliers(self, rms, t, num_steps):
+    def multipliers(self, rms: Tensor, t: int, num_steps: int) -> Tensor:
         """What o0 exp(o1 exp_mult) is multiplied by, of each tensor. rms: of g, p and the momenta,
         [8, tensors]."""
-        multiplier = self._options["step_mult"]
-        multiplier *= _schedule_factor(self._options["schedule"], t, num_steps)
+        multiplier = self.step_mult * _schedule_factor(self.schedule, t, num_steps)
         multipliers = torch.full_like(rms[0], multiplier)
-        if self._options["relative_step"]:
-            gradient = rms[0] * (1 - self._slowest ** (t + 1))
+        if self.relative_step:
+            gradient = rms[0] * (1 - self.SLOWEST ** (t + 1))
             relative = (gradient / rms[-1]).clamp(max=1)
-            multipliers *= relative.masked_fill(gradient == 0, 0)
-        if self._options["relative_to_parameter"]:
-            multipliers *= rms[1].clamp(min=self.PARAMETER_FLOOR)
-        return multipliers.unbind()
+            multipliers = multipliers * relative.masked_fill(gradient == 0, 0)
+        if self.relative_to_parameter:
+            multipliers = multipliers * rms[1].clamp(min=self.PARAMETER_FLOOR)
+        return multipliers
 
 
-def _largest_axes(shape):
-    """The two largest axes; of equal dimensions the later counts as larger."""
-    order = sorted(range(len(shape)), key=lambda axis: (shape[axis], axis))
-    return order[-1], order[-2]
+def _decayed(states: List[Dict[str, Tensor]], name: str, decays: Tensor, x: Tensor) -> Tensor:
+    """Updates the averages of this name in all states by x, [n] or [decays, n], and gives them side
+    by side, [decays, n]."""
+    averages = [state[name] for state in states]
+    joined = _join([average.reshape([len(decays), -1]) for average in averages])
+    joined.mul_(decays[:, None]).add_((1 - decays)[:, None] * x)
+    counts = [average.numel() // len(decays) for average in averages]
+    for state, average, own in zip(states, averages, joined.split_with_sizes(counts, 1)):
+        state[name] = own.view(average.shape)
+    return joined
 
 
-def _averaged(shape, axis):
-    return (*shape[:axis], 1, *shape[axis + 1 :])
-
-
-def _floored_rsqrt(x):
-    return torch.rsqrt(x.clamp(min=1e-9))
+def _at_every_element(numbers: List[Tensor], name: str, params: List[Tensor],
+                      states: List[Dict[str, Tensor]]) -> List[Tensor]:
+    """numbers: each [decays, n'], of the factors of this name in the states. Each at every element
+    of the params, [decays, n]."""
+    x, parts = torch.cat(numbers), [state[name] for state in states]
+    counts = [part[0].numel() for part in parts]
+    spread: List[Tensor] = []
+    for own, part, p in zip(x.split_with_sizes(counts, 1), parts, params):
+        own = own.reshape([-1] + list(part.shape[1:])).expand([-1] + list(p.shape))
+        spread.append(own.reshape([x.shape[0], -1]))
+    return _join(spread).split(numbers[0].shape[0])
 
 
 class _AdafacMLPLOpt(_Rule):
@@ -329,7 +469,6 @@ class _AdafacMLPLOpt(_Rule):
                "initial_momentum_decays": [0.9, 0.99, 0.999], "initial_rms_decays": [0.999],
                "initial_adafactor_decays": [0.9, 0.99, 0.999]}
     SEES_SHAPES = True
-    DECAYS = ("momentum_decays", "rms_decays", "adafactor_decays")
 
     @staticmethod
     def check(options):
@@ -342,133 +481,132 @@ class _AdafacMLPLOpt(_Rule):
 
     @staticmethod
     def _counts(options):
-        return [len(options["initial_" + name]) for name in _AdafacMLPLOpt.DECAYS]
+        return [len(options[f"initial_{name}_decays"]) for name in ("momentum", "rms", "adafactor")]
 
     @staticmethod
     def layout(options):
         m, r, f = _AdafacMLPLOpt._counts(options)
         layers, size = options["hidden_layers"], options["hidden_size"]
         shapes = {"momentum_decays": (m,), "rms_decays": (r,), "adafactor_decays": (f,)}
-        inputs = 2 + 3 * m + 2 * r + 5 * f + len(_MLPLOpt.TIME_SCALES)
+        inputs = 2 + 3 * m + 2 * r + 5 * f + len(_TIME_SCALES)
         for layer in range(layers + 1):
             outputs = size if layer < layers else 2
             shapes[f"nn/w{layer}"], shapes[f"nn/b{layer}"] = (inputs, outputs), (outputs,)
             inputs = outputs
         return shapes
 
-    @staticmethod
-    def state_shapes(options, shape):
-        m, r, f = _AdafacMLPLOpt._counts(options)
-        shapes = {"momenta": (m, *shape), "rms": (r, *shape)}
+    def state_shapes(self, shape: List[int]) -> Dict[str, List[int]]:
+        own, factors = list(shape), [len(self.initial_adafactor_decays)]
+        shapes = {"momenta": [len(self.initial_momentum_decays)] + own,
+                  "rms": [len(self.initial_rms_decays)] + own}
         if len(shape) < 2:
-            return {**shapes, "v": (f, *shape)}
-        largest, second = _largest_axes(shape)
-        return {**shapes, "v_row": (f, *_averaged(shape, largest)),
-                "v_col": (f, *_averaged(shape, second))}
+            shapes["v"] = factors + own
+        else:
+            largest, second = _largest_axes(shape)
+            shapes["v_row"] = factors + _averaged(shape, largest)
+            shapes["v_col"] = factors + _averaged(shape, second)
+        return shapes
 
-    def __init__(self, options, theta, device):
-        self._exp_mult, self._step_mult = options["exp_mult"], options["step_mult"]
-        layers = range(options["hidden_layers"] + 1)
-        self._weights = [theta[f"nn/w{layer}"].to(device).t() for layer in layers]
-        self._biases = [theta[f"nn/b{layer}"].to(device)[:, None] for layer in layers]
-        self._time_scales = torch.tensor(_MLPLOpt.TIME_SCALES, dtype=torch.float32, device=device)
-        decays = []
-        for name in self.DECAYS:
-            initial = torch.tensor(options["initial_" + name], dtype=torch.float32)
-            parameter = torch.log(1 - initial) / 10 + theta[name].cpu()
-            decays.append((1 - torch.exp(10 * parameter)).to(device))
-        self._momentum = decays[0]  # below 1, it may be negative
-        self._rms, self._adafactor = (decay.clamp(0, 1) for decay in decays[1:])
+    def decays(self, initial: List[float], offsets: Tensor) -> Tensor:
+        initials = torch.tensor(initial, dtype=offsets.dtype, device=offsets.device)
+        return 1 - torch.exp(10 * (torch.log(1 - initials) / 10 + offsets))
 
-    def steps(self, params, gradients, states, t, num_steps):
+    def weights(self, theta: Dict[str, Tensor]) -> Dict[str, Tensor]:
+        layers = [str(layer) for layer in range(self.hidden_layers + 1)]
+        features = theta["nn/w0"].shape[0] - len(_TIME_SCALES)
+        w = _network_weights([theta["nn/w" + layer] for layer in layers],
+                             [theta["nn/b" + layer] for layer in layers], features)
+        # That of the momenta is below 1, it may be negative.
+        w["momentum"] = self.decays(self.initial_momentum_decays, theta["momentum_decays"])
+        w["rms"] = self.decays(self.initial_rms_decays, theta["rms_decays"]).clamp(0, 1)
+        w["adafactor"] = self.decays(self.initial_adafactor_decays,
+                                     theta["adafactor_decays"]).clamp(0, 1)
+        return w
+
+    def steps(self, w: Dict[str, Tensor], params: List[Tensor], gradients: List[Tensor],
+              states: List[Dict[str, Tensor]], t: int, num_steps: int) -> List[Tensor]:
         steps = list(params)  # those without elements stay so
-        for factored in (False, True):
-            own = [i for i, p in enumerate(params)
-                   if p.numel() > 0 and (p.dim() >= 2) == factored]
-            if own:
-                args = ([tensors[i] for i in own] for tensors in (params, gradients, states))
-                for i, step in zip(own, self._steps_of_kind(factored, *args, t)):
+        for factored in [False, True]:
+            own: List[int] = []
+            for i, p in enumerate(params):
+                if p.numel() > 0 and (p.dim() >= 2) == factored:
+                    own.append(i)
+            if len(own) > 0:
+                of_kind = self.steps_of_kind(w, factored, [params[i] for i in own],
+                                             [gradients[i] for i in own],
+                                             [states[i] for i in own], t)
+                for i, step in zip(own, of_kind):
                     steps[i] = step
         return steps
 
-    def _steps_of_kind(self, factored, params, gradients, states, t):
+    def steps_of_kind(self, w: Dict[str, Tensor], factored: bool, params: List[Tensor],
+                      gradients: List[Tensor], states: List[Dict[str, Tensor]],
+                      t: int) -> List[Tensor]:
         """The steps of tensors of two axes or more (factored), or of fewer."""
-        shapes = [p.shape for p in params]
         sizes = [p.numel() for p in params]
-        p, g = (_join([x.reshape(-1) for x in tensors]) for tensors in (params, gradients))
-
-        def decay(name, decays, x):
-            """Updates that part of all states by x, [n] or [decays, n], and gives it, [decays, n]"""
-            averages = [state[name] for state in states]
-            joined = _join([average.reshape(len(decays), -1) for average in averages])
-            joined.mul_(decays[:, None]).add_((1 - decays)[:, None] * x)
-            counts = [average.numel() // len(decays) for average in averages]
-            for state, average, own in zip(states, averages, joined.split(counts, 1)):
-                state[name] = own.view(average.shape)
-            return joined
-
+        p = _join([x.reshape([-1]) for x in params])
+        g = _join([x.reshape([-1]) for x in gradients])
         square = _square(g)
-        m, r = decay("momenta", self._momentum, g), decay("rms", self._rms, square)
+        m = _decayed(states, "momenta", w["momentum"], g)
+        r = _decayed(states, "rms", w["rms"], square)
         square = square + 1e-30
         if factored:
-            row, col, row_rsqrt, col_rsqrt, of_g = self._factors(square, shapes, sizes, states,
-                                                                 decay)
+            row, col, row_rsqrt, col_rsqrt, of_g = self.factors(w["adafactor"], square, params,
+                                                                states)
             of_m = of_g
         else:
-            row = col = decay("v", self._adafactor, square)
-            row_rsqrt = col_rsqrt = torch.rsqrt(row + 1e-8)
+            row = _decayed(states, "v", w["adafactor"], square)
+            col = row
+            row_rsqrt = torch.rsqrt(row + 1e-8)
+            col_rsqrt = row_rsqrt
             of_g, of_m = _floored_rsqrt(row + 1e-9), torch.rsqrt(row + 1e-6)
         q = torch.rsqrt(r + 1e-6)
         x = torch.cat([g[None], p[None], m, r, m * q, q, g * of_g, row, col, row_rsqrt, col_rsqrt,
                        m * of_m])
-        x *= _spread(_scales_and_rms(x, sizes, 1e-5)[0], sizes)
-        times = torch.tanh(t / self._time_scales - 1)
-        weights, time_weights = self._weights[0].split([len(x), len(times)], 1)
-        bias = self._biases[0] + (time_weights @ times)[:, None]
-        step = torch.empty_like(x[0])
-        for chunk in _chunks(step):
-            y = torch.addmm(bias, weights, x[:, chunk])
-            for layer in range(1, len(self._weights)):
-                y = torch.addmm(self._biases[layer], self._weights[layer], y.relu_())
-            step[chunk] = y[0] * torch.exp(y[1] * self._exp_mult) * self._step_mult
-        return [own.view(shape) for own, shape in zip(step.split(sizes), shapes)]
+        x = _scale(x, _scales_and_rms(x, sizes, 1e-5)[0], sizes)
+        outputs = _network(x, _times(w, t), w, self.hidden_layers)
+        step = outputs[0] * (outputs[1] * self.exp_mult).exp_() * self.step_mult
+        return [own.view(x.shape) for (own, x) in zip(step.split_with_sizes(sizes), params)]
 
-    def _factors(self, square, shapes, sizes, states, decay):
+    def factors(self, decays: Tensor, square: Tensor, params: List[Tensor],
+                states: List[Dict[str, Tensor]]) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """row, col, rsqrt(row + 1e-8), rsqrt(col + 1e-8) and f at every element, [decays, n]."""
-        count = len(self._adafactor)
-        axes = [_largest_axes(shape) for shape in shapes]
-        squares = [own.view(shape) for own, shape in zip(square.split(sizes), shapes)]
-        row, col = (
-            decay(name, self._adafactor, _join([x.mean(axis[which]).reshape(-1)
-                                                for x, axis in zip(squares, axes)]))
-            for which, name in enumerate(("v_row", "v_col")))
+        count = len(decays)
+        axes = [_largest_axes(p.shape) for p in params]
+        squares = [own.view(p.shape) for (own, p) in
+                   zip(square.split_with_sizes([p.numel() for p in params]), params)]
+        row = _decayed(states, "v_row", decays, _join(
+            [x.mean(axis[0]).reshape([-1]) for (x, axis) in zip(squares, axes)]))
+        col = _decayed(states, "v_col", decays, _join(
+            [x.mean(axis[1]).reshape([-1]) for (x, axis) in zip(squares, axes)]))
         rows = [state["v_row"] for state in states]
-        ratio = _join([(x / (x.mean(second + 1, True) + 1e-9)).reshape(count, -1)
-                       for x, (_, second) in zip(rows, axes)])
-
-        def at_every_element(x, name):
-            of_each = [state[name].shape[1:] for state in states]
-            parts = x.split([shape.numel() for shape in of_each], 1)
-            return _join([part.reshape(-1, *own).expand(-1, *shape).reshape(len(x), -1)
-                          for part, own, shape in zip(parts, of_each, shapes)]).split(count)
-
-        of_row = [row, torch.rsqrt(row + 1e-8), _floored_rsqrt(ratio)]
-        of_col = [col, torch.rsqrt(col + 1e-8), _floored_rsqrt(col)]
-        row, row_rsqrt, row_factor = at_every_element(torch.cat(of_row), "v_row")
-        col, col_rsqrt, col_factor = at_every_element(torch.cat(of_col), "v_col")
-        return row, col, row_rsqrt, col_rsqrt, row_factor * col_factor
+        ratio = _join([(x / (x.mean(axis[1] + 1, True) + 1e-9)).reshape([count, -1])
+                       for (x, axis) in zip(rows, axes)])
+        of_row = _at_every_element([row, torch.rsqrt(row + 1e-8), _floored_rsqrt(ratio)], "v_row",
+                                   params, states)
+        of_col = _at_every_element([col, torch.rsqrt(col + 1e-8), _floored_rsqrt(col)], "v_col",
+                                   params, states)
+        return of_row[0], of_col[0], of_row[1], of_col[1], of_row[2] * of_col[2]
 
 
-def _newton_schulz(x):
-    """Five Newton-Schulz iterations on the matrices of the last two axes."""
-    tall = x.shape[-2] > x.shape[-1]
-    if tall:
-        x = x.transpose(-1, -2)
-    x = x / (x.square().sum((-2, -1), True).sqrt() + 1e-8)
-    for _ in range(5):
-        a = x @ x.transpose(-1, -2)
-        x = 3.4445 * x + (-4.775 * a + 2.0315 * (a @ a)) @ x
-    return x.transpose(-1, -2) if tall else x
+def _decay(average: Tensor, decays: Tensor, x: Tensor) -> Tensor:
+    """Updates averages [decays, ...] by x, in place."""
+    decays = decays.reshape([-1] + [1] * (average.dim() - 1))
+    return average.mul_(decays).add_((1 - decays) * x)
+
+
+def _mean_square_of(x: Tensor, axes: List[int]) -> Tensor:
+    return (x * x).mean(axes, True) if len(axes) > 0 else x * x
+
+
+def _normalized(x: Tensor, axes: List[int], wide: bool) -> Tensor:
+    """x / sqrt(1e-9 + mean square over the axes); wide: whether x may be too large to square."""
+    mean = _mean_square_of(x, axes)
+    scale = torch.rsqrt(1e-9 + mean)
+    if wide:
+        shrunk = torch.rsqrt(_mean_square_of(x * _SHRINK, axes).clamp(min=1e-20))
+        scale = torch.where(mean.isinf(), _SHRINK * shrunk, scale)
+    return x * scale
 
 
 class _Celo2Base(_Rule):
@@ -487,12 +625,13 @@ class _Celo2Base(_Rule):
     OPTIONS = {"learning_rate": 1e-3, "weight_decay": 0.0, "schedule": "constant"}
     CHOICES = {"schedule": _SCHEDULES}
     SEES_SHAPES = True
-    DECAYS = (0.9, 0.99, 0.999)
-    FEW_FEATURES = 15  # of a tensor of fewer than two axes
+    DECAYS = [0.9, 0.99, 0.999]
     PARAMETER = 2  # the place of p among the arrays of features
     ORTHOGONAL = False
 
-    needs_num_steps = staticmethod(_need_of_schedule)
+    @staticmethod
+    def need_of_num_steps(options):
+        return _need_of_schedule(options)
 
     @staticmethod
     def layout(options):
@@ -500,81 +639,82 @@ class _Celo2Base(_Rule):
         shapes = {f"w0__{i}": (count, 8) for i, count in enumerate(features)}
         return {**shapes, "b0": (8,), "w1": (8, 8), "b1": (8,), "w2": (8, 3), "b2": (3,)}
 
-    @staticmethod
-    def state_shapes(options, shape):
-        shapes = {"m": (3, *shape), "r": shape}
+    def by_adam(self, axes: int) -> bool:
+        """Whether a tensor of so many axes is stepped by Adam."""
+        return False
+
+    def state_shapes(self, shape: List[int]) -> Dict[str, List[int]]:
+        own = list(shape)
+        if self.by_adam(len(shape)):
+            return {"m": own, "v": own}
+        shapes = {"m": [3] + own, "r": own}
         if len(shape) < 2:
-            return {**shapes, "v": (3, *shape)}
-        largest, second = _largest_axes(shape)
-        return {**shapes, "row": (3, *_averaged(shape, largest)),
-                "col": (3, *_averaged(shape, second))}
+            shapes["v"] = [3] + own
+        else:
+            largest, second = _largest_axes(shape)
+            shapes["row"] = [3] + _averaged(shape, largest)
+            shapes["col"] = [3] + _averaged(shape, second)
+        return shapes
 
-    def __init__(self, options, theta, device):
-        self._learning_rate, self._weight_decay = options["learning_rate"], options["weight_decay"]
-        self._schedule = options["schedule"]
-        first = torch.cat([theta[f"w0__{i}"] for i in range(14)])
-        self._weights = [w.to(device).t() for w in (first, theta["w1"], theta["w2"][:, :1])]
-        self._biases = [b.to(device)[:, None] for b in (theta["b0"], theta["b1"], theta["b2"][:1])]
-        self._decays = torch.tensor(self.DECAYS, device=device)
+    def weights(self, theta: Dict[str, Tensor]) -> Dict[str, Tensor]:
+        first = torch.cat([theta["w0__" + str(i)] for i in range(14)])
+        w = _network_weights([first, theta["w1"], theta["w2"][:, :1]],
+                             [theta["b0"], theta["b1"], theta["b2"][:1]], first.shape[0])
+        w["decays"] = torch.tensor(self.DECAYS, dtype=first.dtype, device=first.device)
+        w["no_times"] = first.new_zeros([0])
+        return w
 
-    def step(self, p, g, state, t, num_steps):
-        if p.numel() == 0:
-            return p
-        rate = self._learning_rate * _schedule_factor(self._schedule, t, num_steps)
-        return rate * (self._direction(p, g, state) + self._weight_decay * p)
+    def steps(self, w: Dict[str, Tensor], params: List[Tensor], gradients: List[Tensor],
+              states: List[Dict[str, Tensor]], t: int, num_steps: int) -> List[Tensor]:
+        rate = self.learning_rate * _schedule_factor(self.schedule, t, num_steps)
+        steps: List[Tensor] = []
+        for p, g, state in zip(params, gradients, states):
+            if p.numel() == 0:
+                steps.append(p)
+            elif self.by_adam(p.dim()):
+                steps.append(self.adam_step(rate, p, g, state, t))
+            else:
+                steps.append(rate * (self.direction(w, p, g, state) + self.weight_decay * p))
+        return steps
 
-    def _direction(self, p, g, state):
-        axes = tuple(range(-min(p.dim(), 2), 0))
+    def adam_step(self, rate: float, p: Tensor, g: Tensor, state: Dict[str, Tensor],
+                  t: int) -> Tensor:
+        return p  # of those that step tensors by Adam
 
-        def mean_square(x):
-            return (x * x).mean(axes, True) if axes else x * x
-
-        def normalized(x, wide=False):
-            mean = mean_square(x)
-            scale = torch.rsqrt(1e-9 + mean)
-            if wide:
-                shrunk = torch.rsqrt(mean_square(x * _SHRINK))
-                scale = torch.where(mean.isinf(), _SHRINK * shrunk, scale)
-            return x * scale
-
+    def direction(self, w: Dict[str, Tensor], p: Tensor, g: Tensor,
+                  state: Dict[str, Tensor]) -> Tensor:
+        axes = list(range(-min(p.dim(), 2), 0))
         # The parameters are the only feature that is not made of clipped gradients.
-        x = torch.cat([normalized(f.expand(-1, *p.shape), i == self.PARAMETER).reshape(
-            -1, p.numel()) for i, f in enumerate(self._features(p, g.clamp(-1000, 1000), state))])
-        weights = [self._weights[0][:, : len(x)], *self._weights[1:]]
-        direction = torch.empty_like(x[0])
-        for chunk in _chunks(direction):
-            y = torch.addmm(self._biases[0], weights[0], x[:, chunk])
-            for layer in (1, 2):
-                y = torch.addmm(self._biases[layer], weights[layer], y.relu_())
-            direction[chunk] = y[0]
-        direction = direction.reshape(p.shape)
+        features: List[Tensor] = []
+        for i, f in enumerate(self.features(w["decays"], p, g.clamp(-1000, 1000), state)):
+            f = _normalized(f.expand([-1] + list(p.shape)), axes, i == self.PARAMETER)
+            features.append(f.reshape([-1, p.numel()]))
+        direction = _network(torch.cat(features), w["no_times"], w, 2).reshape(p.shape)
         if self.ORTHOGONAL and p.dim() >= 2:
             direction = _newton_schulz(direction)
-        return normalized(direction)
+        return _normalized(direction, axes, False)
 
-    def _features(self, p, g, state):
-        def decay(average, decays, x):
-            decays = decays.reshape(-1, *[1] * p.dim())
-            return average.mul_(decays).add_((1 - decays) * x)
-
+    def features(self, decays: Tensor, p: Tensor, g: Tensor,
+                 state: Dict[str, Tensor]) -> List[Tensor]:
         square = g * g
-        m = decay(state["m"], self._decays, g)
-        (r,) = decay(state["r"][None], self._decays.new_tensor(0.95), square)
+        m = _decay(state["m"], decays, g)
+        r = state["r"].mul_(0.95).add_((1 - 0.95) * square)
         q = torch.rsqrt(r + 1e-8)
         square = square + 1e-30
         if p.dim() < 2:
-            f = _floored_rsqrt(decay(state["v"], self._decays, square) + 1e-9)
+            f = _floored_rsqrt(_decay(state["v"], decays, square) + 1e-9)
+            row, col = f, f  # not used
         else:
             largest, second = _largest_axes(p.shape)
-            row = decay(state["row"], self._decays, square.mean(largest, True))
-            col = decay(state["col"], self._decays, square.mean(second, True))
+            row = _decay(state["row"], decays, square.mean(largest, True))
+            col = _decay(state["col"], decays, square.mean(second, True))
             ratio = row / (row.mean(second + 1, True) + 1e-9)
             f = _floored_rsqrt(ratio) * _floored_rsqrt(col)
-        few = [g[None], g[None].clamp(-0.1, 0.1), p[None], m, r[None], m * q, q[None], g * f,
-               (g * q)[None]]
-        if p.dim() < 2:
-            return few
-        return [*few, row, col, torch.rsqrt(row + 1e-8), torch.rsqrt(col + 1e-8), m * f]
+        features = [g[None], g[None].clamp(-0.1, 0.1), p[None], m, r[None], m * q, q[None], g * f,
+                    (g * q)[None]]
+        if p.dim() >= 2:
+            features += [row, col, torch.rsqrt(row + 1e-8), torch.rsqrt(col + 1e-8), m * f]
+        return features
 
 
 class _Celo2(_Celo2Base):
@@ -585,39 +725,23 @@ class _Celo2(_Celo2Base):
     OPTIONS = {**_Celo2Base.OPTIONS, "one_d": "adam", "mult_1d": 20.0}
     CHOICES = {**_Celo2Base.CHOICES, "one_d": ("adam", "adamw", "learned")}
     ORTHOGONAL = True
-    BETA1, BETA2 = 0.9, 0.95
+    BETA1 = 0.9
+    BETA2 = 0.95
 
-    @staticmethod
-    def _by_adam(options, shape):
-        return options["one_d"] != "learned" and len(shape) < 2
+    def by_adam(self, axes: int) -> bool:
+        return self.one_d != "learned" and axes < 2
 
-    @staticmethod
-    def state_shapes(options, shape):
-        if _Celo2._by_adam(options, shape):
-            return {"m": shape, "v": shape}
-        return _Celo2Base.state_shapes(options, shape)
-
-    def __init__(self, options, theta, device):
-        super().__init__(options, theta, device)
-        self._options = options
-
-    def step(self, p, g, state, t, num_steps):
-        if not self._by_adam(self._options, p.shape):
-            return super().step(p, g, state, t, num_steps)
-        rate = self._learning_rate * _schedule_factor(self._schedule, t, num_steps)
+    def adam_step(self, rate: float, p: Tensor, g: Tensor, state: Dict[str, Tensor],
+                  t: int) -> Tensor:
         g = _for_adam(g)
         m = state["m"].mul_(self.BETA1).add_(g, alpha=1 - self.BETA1)
         v = state["v"].mul_(self.BETA2).addcmul_(g, g, value=1 - self.BETA2)
-        if self._options["one_d"] == "adam":
+        if self.one_d == "adam":
             direction = m * torch.rsqrt(v + 1e-8)
         else:
             root = torch.sqrt(v / (1 - self.BETA2 ** (t + 1))) + 1e-8
             direction = m / (1 - self.BETA1 ** (t + 1)) / root
-        return rate * self._options["mult_1d"] * (direction + self._weight_decay * p)
-
-
-def _number(tensor):
-    return tensor.float().item()
+        return rate * self.mult_1d * (direction + self.weight_decay * p)
 
 
 class _Learnable(_Rule):
@@ -626,29 +750,27 @@ class _Learnable(_Rule):
     CHOICES = {"schedule": _SCHEDULES}
     THETA = ("log_lr",)
 
-    needs_num_steps = staticmethod(_need_of_schedule)
+    @staticmethod
+    def need_of_num_steps(options):
+        return _need_of_schedule(options)
 
     @classmethod
     def layout(cls, options):
         return {name: (1,) for name in cls.THETA}
 
-    def __init__(self, options, theta, device):
-        self._learning_rate = _number(torch.exp(theta["log_lr"]))
-        self._schedule = options["schedule"]
-
-    def steps(self, params, gradients, states, t, num_steps):
+    def steps(self, w: Dict[str, Tensor], params: List[Tensor], gradients: List[Tensor],
+              states: List[Dict[str, Tensor]], t: int, num_steps: int) -> List[Tensor]:
         # Every element is stepped by itself, so all are one tensor.
-        joined = {name: _join([state[name] for state in states])
-                  for name in states[0] if name != "step"}
-        step = self.step(_join(params), _join(gradients), joined, t, num_steps)
+        joined: Dict[str, Tensor] = {}
+        for name in self.state_shapes([1]).keys():
+            joined[name] = _join([state[name] for state in states])
+        rate = w["rate"] * _schedule_factor(self.schedule, t, num_steps)
+        step = self.step(w, rate, _join(params), _join(gradients), joined, t)
         sizes = [p.numel() for p in params]
         for name, tensor in joined.items():
-            for state, own in zip(states, tensor.split(sizes)):
+            for state, own in zip(states, tensor.split_with_sizes(sizes)):
                 state[name] = own
-        return step.split(sizes)
-
-    def _rate(self, t, num_steps):
-        return self._learning_rate * _schedule_factor(self._schedule, t, num_steps)
+        return step.split_with_sizes(sizes)
 
 
 class _LearnableSGD(_Learnable):
@@ -656,12 +778,16 @@ class _LearnableSGD(_Learnable):
 
     OPTIONS = {"learning_rate": 0.01, "schedule": "constant"}
 
-    @staticmethod
-    def state_shapes(options, shape):
-        return {}
+    def state_shapes(self, shape: List[int]) -> Dict[str, List[int]]:
+        shapes: Dict[str, List[int]] = {}
+        return shapes
 
-    def step(self, p, g, state, t, num_steps):
-        return self._rate(t, num_steps) * g
+    def weights(self, theta: Dict[str, Tensor]) -> Dict[str, Tensor]:
+        return {"rate": torch.exp(theta["log_lr"])}
+
+    def step(self, w: Dict[str, Tensor], rate: Tensor, p: Tensor, g: Tensor,
+             state: Dict[str, Tensor], t: int) -> Tensor:
+        return rate * g
 
 
 class _LearnableSGDM(_Learnable):
@@ -670,16 +796,16 @@ class _LearnableSGDM(_Learnable):
     OPTIONS = {"learning_rate": 0.01, "momentum": 0.9, "schedule": "constant"}
     THETA = ("log_lr", "one_minus_momentum")
 
-    @staticmethod
-    def state_shapes(options, shape):
-        return {"momentum": shape}
+    def state_shapes(self, shape: List[int]) -> Dict[str, List[int]]:
+        return {"momentum": list(shape)}
 
-    def __init__(self, options, theta, device):
-        super().__init__(options, theta, device)
-        self._momentum = _number(1 - torch.exp(theta["one_minus_momentum"]))
+    def weights(self, theta: Dict[str, Tensor]) -> Dict[str, Tensor]:
+        return {"rate": torch.exp(theta["log_lr"]),
+                "momentum": 1 - torch.exp(theta["one_minus_momentum"])}
 
-    def step(self, p, g, state, t, num_steps):
-        return self._rate(t, num_steps) * state["momentum"].mul_(self._momentum).add_(g)
+    def step(self, w: Dict[str, Tensor], rate: Tensor, p: Tensor, g: Tensor,
+             state: Dict[str, Tensor], t: int) -> Tensor:
+        return rate * state["momentum"].mul_(w["momentum"]).add_(g)
 
 
 class _LearnableAdam(_Learnable):
@@ -690,38 +816,25 @@ class _LearnableAdam(_Learnable):
                "epsilon_root": 1e-8, "schedule": "constant", "weight_decay": 0.0}
     THETA = ("log_lr", "one_minus_beta1", "one_minus_beta2", "log_epsilon")
 
-    @staticmethod
-    def state_shapes(options, shape):
-        return {"m": shape, "v": shape}
+    def state_shapes(self, shape: List[int]) -> Dict[str, List[int]]:
+        return {"m": list(shape), "v": list(shape)}
 
-    def __init__(self, options, theta, device):
-        super().__init__(options, theta, device)
-        self._beta1 = _number(1 - torch.exp(theta["one_minus_beta1"]))
-        self._beta2 = _number(1 - torch.exp(theta["one_minus_beta2"]))
-        self._epsilon = _number(torch.exp(theta["log_epsilon"]))
-        self._epsilon_root = options["epsilon_root"]
-        self._weight_decay = options["weight_decay"]
+    def weights(self, theta: Dict[str, Tensor]) -> Dict[str, Tensor]:
+        return {"rate": torch.exp(theta["log_lr"]),
+                "beta1": 1 - torch.exp(theta["one_minus_beta1"]),
+                "beta2": 1 - torch.exp(theta["one_minus_beta2"]),
+                "epsilon": torch.exp(theta["log_epsilon"])}
 
-    def step(self, p, g, state, t, num_steps):
+    def step(self, w: Dict[str, Tensor], rate: Tensor, p: Tensor, g: Tensor,
+             state: Dict[str, Tensor], t: int) -> Tensor:
         g = _for_adam(g)
-        m = state["m"].mul_(self._beta1).add_(g, alpha=1 - self._beta1)
-        v = state["v"].mul_(self._beta2).addcmul_(g, g, value=1 - self._beta2)
-        root = torch.sqrt(v / (1 - self._beta2 ** (t + 1)) + self._epsilon_root) + self._epsilon
-        rate = self._rate(t, num_steps)
-        step = rate * (m / (1 - self._beta1 ** (t + 1)) / root)
-        return step + rate * self._weight_decay * p if self._weight_decay else step
-
-
-def _without(prefix, tensors):
-    return {name[len(prefix) :]: t for name, t in tensors.items() if name.startswith(prefix)}
-
-
-def _with(prefix, tensors):
-    return {prefix + name: t for name, t in tensors.items()}
-
-
-def _rule_of(learned_optimizer):
-    return _TYPES[learned_optimizer["type"]]
+        m = state["m"].lerp_(g, 1 - w["beta1"])
+        v = state["v"].lerp_(g * g, 1 - w["beta2"])
+        correction1 = (1 - _widened(w["beta1"]) ** (t + 1)).float()
+        correction2 = (1 - _widened(w["beta2"]) ** (t + 1)).float()
+        root = torch.sqrt(v / correction2 + self.epsilon_root) + w["epsilon"]
+        step = rate * (m / correction1 / root)
+        return step + rate * self.weight_decay * p if self.weight_decay != 0 else step
 
 
 class _OfAnother(_Rule):
@@ -729,22 +842,43 @@ class _OfAnother(_Rule):
 
     SEES_SHAPES = True
 
-    def __init__(self, optimizer, theta, device):
-        self._optimizer = _rule_of(optimizer)(optimizer, theta, device)
+    def optimizer_shapes(self, shape: List[int]) -> Dict[str, List[int]]:
+        """state_shapes of the other rule, for a tensor of this shape."""
+        if self.optimizer.SEES_SHAPES:
+            return self.optimizer.state_shapes(shape)
+        n = 1
+        for size in shape:
+            n *= size
+        return self.optimizer.state_shapes([n])
 
-    @staticmethod
-    def state_shapes_of(optimizer, shape):
-        """Of the other rule, for a tensor of this shape."""
-        rule = _rule_of(optimizer)
-        return rule.state_shapes(optimizer, shape if rule.SEES_SHAPES else (math.prod(shape),))
-
-    def steps_of(self, params, gradients, *more):
+    def optimizer_steps(self, w: Dict[str, Tensor], params: List[Tensor], gradients: List[Tensor],
+                        states: List[Dict[str, Tensor]], t: int, num_steps: int) -> List[Tensor]:
         """The steps of the other rule, as float32 params make them."""
-        def seen(tensors):
-            return tensors if self._optimizer.SEES_SHAPES else [x.reshape(-1) for x in tensors]
+        if self.optimizer.SEES_SHAPES:
+            steps = self.optimizer.steps(w, params, gradients, states, t, num_steps)
+        else:
+            steps = self.optimizer.steps(w, [p.reshape([-1]) for p in params],
+                                         [g.reshape([-1]) for g in gradients], states, t, num_steps)
+        return [_flushed(p - (p - step.view(p.shape))) for (p, step) in zip(params, steps)]
 
-        steps = self._optimizer.steps(seen(params), seen(gradients), *more)
-        return [_flushed(p - (p - step.view(p.shape))) for p, step in zip(params, steps)]
+
+def _orthogonal(step: Tensor) -> Tensor:
+    """A step of two axes or more made nearly orthogonal, as a matrix of its last axis and all
+    others, and as large as before; others as they are."""
+    if step.dim() < 2 or step.numel() == 0:
+        return step
+    matrix = step.reshape([-1, step.shape[-1]])
+    # Where float32 is too small or too coarse for the squares, steps are in units of the largest;
+    # units of 1 change no bit.
+    squares, largest = matrix.square().sum(), matrix.abs().amax().detach()
+    still = largest == 0
+    plain = (squares >= _SMALLEST) & (squares <= _LARGEST)
+    unit = torch.where(plain | still, torch.ones_like(largest), largest)
+    x = (matrix / unit).masked_fill(still, 1)  # so that there are derivatives
+    size = x.square().sum().sqrt()
+    x = _newton_schulz(x / size)
+    x = x * (size / x.square().sum().sqrt()) * unit
+    return torch.where(still, matrix, x).view(step.shape)
 
 
 class _OrthogonalSteps(_OfAnother):
@@ -755,37 +889,41 @@ class _OrthogonalSteps(_OfAnother):
     OPTIONS = {"optimizer": {}}
 
     @staticmethod
-    def needs_num_steps(options):
-        return _rule_of(options["optimizer"]).needs_num_steps(options["optimizer"])
+    def need_of_num_steps(options):
+        return _rule_of(options["optimizer"]).need_of_num_steps(options["optimizer"])
 
     @staticmethod
     def layout(options):
         return _rule_of(options["optimizer"]).layout(options["optimizer"])
 
-    @staticmethod
-    def state_shapes(options, shape):
-        return _OfAnother.state_shapes_of(options["optimizer"], shape)
+    def state_shapes(self, shape: List[int]) -> Dict[str, List[int]]:
+        return self.optimizer_shapes(shape)
 
-    def __init__(self, options, theta, device):
-        super().__init__(options["optimizer"], theta, device)
+    def state_of_elements(self) -> bool:  # of exported modules
+        return self.optimizer.state_of_elements()
 
-    def steps(self, params, gradients, states, t, num_steps):
-        return [self._orthogonal(step) if step.dim() >= 2 and step.numel() > 0 else step
-                for step in self.steps_of(params, gradients, states, t, num_steps)]
+    def weights(self, theta: Dict[str, Tensor]) -> Dict[str, Tensor]:
+        return self.optimizer.weights(theta)
 
-    @staticmethod
-    def _orthogonal(step):
-        matrix = step.reshape(-1, step.shape[-1])
-        # Where float32 is too small or too coarse for the squares, steps are in units of the
-        # largest; units of 1 change no bit.
-        squares, largest = matrix.square().sum(), matrix.abs().amax()
-        numbers = torch.finfo(squares.dtype)
-        plain = (squares >= numbers.tiny) & (squares <= numbers.max)
-        unit = torch.where(plain | (largest == 0), torch.ones_like(largest), largest)
-        size = (matrix / unit).square().sum().sqrt()
-        x = _newton_schulz(matrix / unit / size)
-        x = x * (size / x.square().sum().sqrt()) * unit
-        return torch.where(size > 0, x, matrix).view(step.shape)
+    def steps(self, w: Dict[str, Tensor], params: List[Tensor], gradients: List[Tensor],
+              states: List[Dict[str, Tensor]], t: int, num_steps: int) -> List[Tensor]:
+        steps = self.optimizer_steps(w, params, gradients, states, t, num_steps)
+        return [_orthogonal(step) for step in steps]
+
+
+def _columns(p: Tensor) -> float:
+    return float(p.shape[-1]) if p.dim() > 0 else 1.0
+
+
+def _is_matrix(p: Tensor) -> float:
+    return 1.0 if p.dim() >= 2 else -1.0
+
+
+def _cosine(products: Tensor, norms: Tensor, zeros: Tensor, x: int) -> Tensor:
+    """The cosine of the first vector of each tensor and that of number x, 0 if one of them is 0.
+    products: [tensors, k, k]; norms, zeros: [tensors, k]."""
+    cosine = products[:, 0, x] / (norms[:, 0] * norms[:, x])
+    return cosine.masked_fill(zeros[:, 0] | zeros[:, x], 0)
 
 
 class _LearnedScheduler(_OfAnother):
@@ -810,7 +948,7 @@ class _LearnedScheduler(_OfAnother):
                "schedule": "cosine"}
     CHOICES = {"schedule": _SCHEDULES}
     FEATURES = 11
-    DECAYS = (0.9, 0.99, 0.9, 0.999, 0.9)
+    DECAYS = [0.9, 0.99, 0.9, 0.999, 0.9]
 
     @staticmethod
     def check(options):
@@ -822,105 +960,116 @@ class _LearnedScheduler(_OfAnother):
             raise ValueError(f"weight_decay must be from 0 to 1, got {options['weight_decay']}")
 
     @staticmethod
-    def needs_num_steps(options):
+    def need_of_num_steps(options):
         return options["type"]
 
     @staticmethod
     def layout(options):
         optimizer, hidden = options["optimizer"], options["hidden_size"]
         features = _LearnedScheduler.FEATURES
-        return {**_with("optimizer/", _rule_of(optimizer).layout(optimizer)),
-                "scheduler/hidden/w": (features, hidden), "scheduler/hidden/b": (hidden,),
-                "scheduler/out/w": (features + hidden, 2), "scheduler/out/b": (2,)}
+        shapes = {"scheduler/hidden/w": (features, hidden), "scheduler/hidden/b": (hidden,),
+                  "scheduler/out/w": (features + hidden, 2), "scheduler/out/b": (2,)}
+        _add_with("optimizer/", _rule_of(optimizer).layout(optimizer), shapes)
+        return shapes
 
-    @staticmethod
-    def state_shapes(options, shape):
-        optimizer = _OfAnother.state_shapes_of(options["optimizer"], shape)
-        return {**_with("optimizer/", optimizer), "last_step": shape,
-                "means": (len(_LearnedScheduler.DECAYS),)}
+    def state_shapes(self, shape: List[int]) -> Dict[str, List[int]]:
+        shapes: Dict[str, List[int]] = {}
+        for name, own in self.optimizer_shapes(shape).items():
+            shapes["optimizer/" + name] = own
+        shapes["last_step"] = list(shape)
+        shapes["means"] = [len(self.DECAYS)]
+        return shapes
 
-    def __init__(self, options, theta, device):
-        super().__init__(options["optimizer"], _without("optimizer/", theta), device)
-        self._options = options
-        # Wherever there is float64, that is what sums and the network are computed in.
-        wide = torch.float32 if device.type == "mps" else torch.float64
-        self._network = [theta["scheduler/" + name].to(device, wide)
-                         for name in ("hidden/w", "hidden/b", "out/w", "out/b")]
-        self._decays = torch.tensor(self.DECAYS, dtype=wide, device=device)
-        self._states = {}  # the other rule's, by the id of ours: it may know its own again
+    def weights(self, theta: Dict[str, Tensor]) -> Dict[str, Tensor]:
+        w: Dict[str, Tensor] = {}
+        _add_with("optimizer/", self.optimizer.weights(_without("optimizer/", theta)), w)
+        # Sums and the network are computed in float64.
+        for name in ["hidden/w", "hidden/b", "out/w", "out/b"]:
+            w[name] = _widened(theta["scheduler/" + name])
+        w["decays"] = torch.tensor(self.DECAYS, dtype=w["out/b"].dtype, device=w["out/b"].device)
+        return w
 
-    def steps(self, params, gradients, states, t, num_steps):
-        of_optimizer = [self._states.setdefault(id(state), {}) for state in states]
-        for own, state in zip(of_optimizer, states):
-            own.update(_without("optimizer/", state))
-        steps = self.steps_of(params, gradients, of_optimizer, t, num_steps)
-        for own, state in zip(of_optimizer, states):
-            state.update(_with("optimizer/", own))
-        filled = [i for i, p in enumerate(params) if p.numel() > 0]
-        if filled:
-            of_filled = ([tensors[i] for i in filled]
-                         for tensors in (params, gradients, states, steps))
-            for i, step in zip(filled, self._scheduled(*of_filled, t, num_steps)):
+    def steps(self, w: Dict[str, Tensor], params: List[Tensor], gradients: List[Tensor],
+              states: List[Dict[str, Tensor]], t: int, num_steps: int) -> List[Tensor]:
+        of_optimizer = [_without("optimizer/", state) for state in states]
+        steps = self.optimizer_steps(_without("optimizer/", w), params, gradients, of_optimizer, t,
+                                     num_steps)
+        for other, state in zip(of_optimizer, states):
+            _add_with("optimizer/", other, state)
+        filled: List[int] = []
+        for i, p in enumerate(params):
+            if p.numel() > 0:
+                filled.append(i)
+        if len(filled) > 0:
+            scheduled = self.scheduled(w, [params[i] for i in filled],
+                                       [gradients[i] for i in filled], [states[i] for i in filled],
+                                       [steps[i] for i in filled], t, num_steps)
+            for i, step in zip(filled, scheduled):
                 steps[i] = step
         return steps
 
-    def _scheduled(self, params, gradients, states, steps, t, num_steps):
+    def scheduled(self, w: Dict[str, Tensor], params: List[Tensor], gradients: List[Tensor],
+                  states: List[Dict[str, Tensor]], steps: List[Tensor], t: int,
+                  num_steps: int) -> List[Tensor]:
         """The same of tensors with elements, given the other rule's steps."""
-        decays, wide = self._decays, {"dtype": self._decays.dtype, "device": self._decays.device}
-        sizes = torch.tensor([p.numel() for p in params], **wide)
-        columns = torch.tensor([p.shape[-1] if p.dim() else 1 for p in params], **wide)
+        decays = w["decays"]
+        sizes = torch.tensor([float(p.numel()) for p in params], dtype=decays.dtype,
+                             device=decays.device)
+        columns = torch.tensor([_columns(p) for p in params], dtype=decays.dtype,
+                               device=decays.device)
+        matrices = torch.tensor([_is_matrix(p) for p in params], dtype=decays.dtype,
+                                device=decays.device)
         rows = sizes / columns
-        products = []
+        vectors: List[Tensor] = []
         for p, g, state, s in zip(params, gradients, states, steps):
-            x = torch.stack([y.reshape(-1) for y in (g, state["last_step"], s, p)]).to(decays)
-            products.append(x @ x.t())
-        products = torch.stack(products)
+            vectors.append(torch.stack([x.reshape([-1]) for x in [g, state["last_step"], s, p]]))
+        products = torch.stack([x @ x.t() for x in [x.to(decays.dtype) for x in vectors]])
         squares = products.diagonal(0, 1, 2)
-        norms = squares.sqrt()
-
-        def cosine(x, y):
-            norm = norms[:, x] * norms[:, y]
-            return (products[:, x, y] / norm).masked_fill(norm == 0, 0)
-
+        zeros = squares == 0
+        norms = squares.masked_fill(zeros, 1).sqrt()  # so that there are derivatives
         # A step of the other rule that is too large for float32 is none; the params show it.
         finite = squares[:, 2].isfinite()
-        to_last, to_step = cosine(0, 1), cosine(0, 2).masked_fill(~finite, 0)
+        to_last = _cosine(products, norms, zeros, 1)
+        to_step = _cosine(products, norms, zeros, 2).masked_fill(~finite, 0)
         square = (squares[:, 0] / sizes).clamp(max=1e30)  # the means are float32
         values = torch.stack([to_last, to_last, to_step, square, square], 1)
-        means = torch.stack([state["means"] for state in states]).to(decays)
+        means = torch.stack([state["means"] for state in states]).to(decays.dtype)
         means = _flushed((decays * means + (1 - decays) * values).float())
-        for state, own in zip(states, means):
+        for state, own in zip(states, means.unbind(0)):
             state["means"] = own
-        m = (means.to(decays) / (1 - decays ** (t + 1))).unbind(1)
-        growth = (torch.log(m[4] / m[3]) / 2).clamp(-20, 3)
+        m = (means.to(decays.dtype) / (1 - decays ** (t + 1))).unbind(1)
+        none = torch.min(m[3], m[4]) <= 0
+        growth = torch.log(m[4].masked_fill(none, 1) / m[3].masked_fill(none, 1)) / 2
         features = torch.stack([
             torch.full_like(sizes, 2 * t / num_steps - 1),
             torch.full_like(sizes, (math.log(num_steps) - 5.5) / 2),
             torch.full_like(sizes, math.exp(-t / 10)),
             3 * m[0], 5 * m[1], 3 * m[2] - 1,
-            growth.masked_fill(torch.min(m[3], m[4]) <= 0, -20),
+            growth.clamp(-20, 3).masked_fill(none, -20),
             (torch.log((squares[:, 3] / sizes).clamp(min=1e-8)) / 2 + 2) / 2,
-            (torch.log(rows) - 3) / 2, (torch.log(columns) - 3) / 2,
-            torch.tensor([1 if p.dim() >= 2 else -1 for p in params], **wide)], 1)
-        hidden_w, hidden_b, out_w, out_b = self._network
-        hidden = torch.tanh(features @ hidden_w + hidden_b)
-        out = torch.cat([features, hidden], 1) @ out_w + out_b
-        factor = _schedule_factor(self._options["schedule"], t, num_steps)
-        length = self._options["step_size"] * factor * torch.exp(out[:, 0].clamp(max=10))
+            (torch.log(rows) - 3) / 2, (torch.log(columns) - 3) / 2, matrices], 1)
+        hidden = torch.tanh(features @ w["hidden/w"] + w["hidden/b"])
+        out = torch.cat([features, hidden], 1) @ w["out/w"] + w["out/b"]
+        factor = _schedule_factor(self.schedule, t, num_steps)
+        length = self.step_size * factor * torch.exp(out[:, 0].clamp(max=10))
         exact = length / torch.max(rows, columns).sqrt() / (norms[:, 2] / sizes.sqrt())
-        exact = exact.masked_fill((squares[:, 2] == 0) | ~finite, 0)
+        exact = exact.masked_fill(zeros[:, 2] | ~finite, 0)
+        decay = self.weight_decay * factor * torch.exp((2 * out[:, 1]).clamp(max=10))
+        decay = decay.clamp(max=1).float()
         scales = exact.float()
         # Of steps so small or so large that float32 cannot hold their factor.
-        numbers = torch.finfo(torch.float32)
-        wide = (exact > numbers.max) | ((exact < numbers.tiny) & (exact > 0))
-        wide = wide.tolist() if wide.any() else [False] * len(params)
-        weight_decay = self._options["weight_decay"] * factor
-        decay = (weight_decay * torch.exp((2 * out[:, 1]).clamp(max=10))).clamp(max=1).float()
-        for i, (state, s) in enumerate(zip(states, steps)):
-            last = (exact[i] * s.to(exact)).float() if wide[i] else scales[i] * s
-            state["last_step"] = last.where(finite[i], torch.zeros_like(last))
-        return [torch.addcmul(state["last_step"], p, own).where(is_finite, s)
-                for state, p, own, is_finite, s in zip(states, params, decay, finite, steps)]
+        wide = (exact > _LARGEST) | ((exact < _SMALLEST) & (exact > 0))
+        any_wide = bool(wide.any())
+        scheduled: List[Tensor] = []
+        for i in range(len(steps)):
+            p, s, is_finite = params[i], steps[i], finite[i]
+            last = scales[i] * s
+            if any_wide and bool(wide[i]):
+                last = (exact[i] * s.to(exact.dtype)).float()
+            last = torch.where(is_finite, last, torch.zeros_like(last))
+            states[i]["last_step"] = last
+            scheduled.append(torch.where(is_finite, torch.addcmul(last, p, decay[i]), s))
+        return scheduled
 
 
 _TYPES = {"MLPLOpt": _MLPLOpt, "AdafacMLPLOpt": _AdafacMLPLOpt, "Celo2Base": _Celo2Base,
@@ -1071,7 +1220,7 @@ def _strict_json(text):
         raise ValueError("the nesting is too deep") from error
 
 
-class GoldenDeviation(typing.NamedTuple):
+class GoldenDeviation(NamedTuple):
     """The element of a golden tensor that is farthest from what the file says."""
 
     tensor: str
@@ -1239,29 +1388,25 @@ class ThetaFile:
 
     def bind(self, device):
         """The update rule, with its weights on a device."""
-        return self._rule(self.learned_optimizer, self.theta, device)
+        return _BoundRule(self._rule(self.learned_optimizer), self.theta, device)
 
     def in_rule_order(self, tensor):
         """A parameter [out, in, spatial...] as the rule sees it."""
-        if not self._rule.SEES_SHAPES:
-            return tensor.reshape(-1)
-        return tensor if tensor.dim() < 2 else tensor.permute(*range(2, tensor.dim()), 1, 0)
+        return _in_rule_order(tensor, self._rule.SEES_SHAPES)
 
     def in_torch_order(self, tensor, shape):
         """The reverse, for a parameter of this shape; also of such a tensor that is flat."""
-        if not self._rule.SEES_SHAPES or len(shape) < 2:
-            return tensor.reshape(shape)
-        ordered = tensor.reshape(*shape[2:], shape[1], shape[0])
-        return ordered.permute(-1, -2, *range(len(shape) - 2))
+        return _in_torch_order(tensor, shape, self._rule.SEES_SHAPES)
 
     def state_shapes(self, shape):
         """Of a tensor as the rule sees it, by name."""
-        return self._rule.state_shapes(self.learned_optimizer, tuple(shape))
+        shapes = self._rule(self.learned_optimizer).state_shapes(shape)
+        return {name: tuple(own) for name, own in shapes.items()}
 
     def needs_num_steps(self):
         """What makes steps need num_steps, such as "LearnableAdam with schedule 'cosine'"; None if
         nothing does."""
-        return self._rule.needs_num_steps(self.learned_optimizer)
+        return self._rule.need_of_num_steps(self.learned_optimizer)
 
     def _check_theta(self, path):
         def show(shapes):

@@ -35,7 +35,7 @@ std::shared_ptr<const TaskDerivatives> MakeTaskDerivatives(const std::string& wh
 }
 
 std::shared_ptr<const DifferentiableOptimizer> MakeDifferentiableOptimizer(
-    const std::string& who, const RuleScript& script) {
+    const std::string& who, const ScriptModule& script) {
   return OpenTorchModule(who).differentiable_optimizer(CurrentIsa(), script);
 }
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "lopt/base/arrays.h"
 #include "lopt/base/config.h"
 #include "lopt/base/layout.h"
+#include "lopt/base/script_module.h"
 #include "lopt/base/workspace.h"
 #include "lopt/tasks/task_family.h"
 #include "lopt/tasks/task_resources.h"
@@ -76,13 +76,6 @@ class DifferentiableOptimizer {
                                                    std::span<const float> theta) const = 0;
 };
 
-// An update rule as definitions in TorchScript of init_state and update.
-struct RuleScript {
-  std::string source;              // the definitions
-  NamedArrays buffers;             // float32: constants, and theta's tensors
-  std::vector<std::string> theta;  // which buffers theta's tensors are, in their order
-};
-
 // The types of tasks that have derivatives: those written with LibTorch and those that the torch
 // module has twins of.
 std::vector<std::string> TypesWithDerivatives();
@@ -93,8 +86,9 @@ std::vector<std::string> TypesWithDerivatives();
 std::shared_ptr<const TaskDerivatives> MakeTaskDerivatives(const std::string& who,
                                                            const Config& task,
                                                            const TaskResources& resources);
-// The optimizer of a script.
+// The optimizer of a script with the methods init_state and update (lopt/torch_script.h), its theta
+// that of each Bind.
 std::shared_ptr<const DifferentiableOptimizer> MakeDifferentiableOptimizer(
-    const std::string& who, const RuleScript& script);
+    const std::string& who, const ScriptModule& script);
 
 }  // namespace lopt

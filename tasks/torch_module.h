@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "lopt/base/arrays.h"
+#include "lopt/base/script_module.h"
 #include "lopt/tasks/derivatives.h"
 #include "lopt/tasks/registry.h"
 #include "lopt/tasks/task_family.h"
@@ -21,9 +21,8 @@ namespace lopt {
 
 // A TorchScript module, as torch::jit::load and torch.jit.load read it.
 struct TorchScriptFile {
-  std::string name;                                // of the module's class
-  std::string source;                              // definitions of its methods, in TorchScript
-  NamedArrays buffers;                             // float32; names are identifiers
+  std::string name;  // of the module's class
+  ScriptModule module;
   std::map<std::string, std::string> extra_files;  // stored beside it in the archive
 };
 
@@ -39,7 +38,7 @@ struct TorchModule {
                                                              const Config& task,
                                                              const TaskResources& resources);
   std::shared_ptr<const DifferentiableOptimizer> (*differentiable_optimizer)(
-      std::string_view isa, const RuleScript& script);
+      std::string_view isa, const ScriptModule& script);
 };
 
 // The only symbol that the module exports, of type `const TorchModule*()`.

@@ -294,6 +294,9 @@ void CheckAgainstDifferences(const Compared& compared) {
 
 constexpr const char* kLargeSteps =
     R"({"type": "MLPLOpt", "hidden_size": 4, "exp_mult": 0.1, "step_mult": 0.1})";
+constexpr const char* kRelativeSteps =
+    R"({"type": "MLPLOpt", "hidden_size": 4, "exp_mult": 0.1, "relative_step": true,
+        "relative_to_parameter": true, "schedule": "warmup-cosine"})";
 constexpr const char* kFactored =
     R"({"type": "AdafacMLPLOpt", "hidden_size": 4, "exp_mult": 0.1, "step_mult": 0.1})";
 constexpr const char* kScheduled =
@@ -311,6 +314,7 @@ TEST_CASE("Gradients agree with central differences of native training") {
   CheckAgainstDifferences({kQuadratic, kLargeSteps});
   CheckAgainstDifferences({R"({"type": "LogQuadraticTask", "dim": 5})", kLargeSteps});
   CheckAgainstDifferences({kNetwork, kLargeSteps});
+  CheckAgainstDifferences({kNetwork, kRelativeSteps});  // of biases that begin as zeros, too
   CheckAgainstDifferences({kNetwork, kFactored});
   // With small steps: their curves are sharp.
   for (const char* type : {"Celo2", "Celo2Base"}) {

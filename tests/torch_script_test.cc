@@ -42,11 +42,9 @@ torch::Tensor FromArray(const Array& array) {
 // The learned optimizer, exported to a file and read again.
 torch::jit::Module Export(const ThetaFile& theta_file) {
   const TempDirectory directory;
-  const TorchScript script = MakeTorchScript(theta_file);
-  WriteTorchScriptFile(directory / "theta.pt", {.name = "LearnedOptimizer",
-                                                .source = script.source,
-                                                .buffers = script.buffers,
-                                                .extra_files = {}});
+  WriteTorchScriptFile(
+      directory / "theta.pt",
+      {.name = "LearnedOptimizer", .module = MakeTorchScript(theta_file), .extra_files = {}});
   return torch::jit::load(directory / "theta.pt");
 }
 
@@ -245,6 +243,8 @@ TEST_CASE("An exported script repeats the golden check of its theta file") {
        R"({"type": "Celo2", "learning_rate": 0.01})",
        R"({"type": "Celo2", "one_d": "adamw", "weight_decay": 0.5, "schedule": "linear"})",
        R"({"type": "Celo2Base", "schedule": "cosine"})",
+       R"({"type": "Celo2", "one_d": "learned", "schedule": "warmup-cosine"})",
+       R"({"type": "MLPLOpt", "schedule": "warmup-cosine", "progress_features": true})",
        R"({"type": "LearnableSGD", "learning_rate": 0.1})", R"({"type": "LearnableSGDM"})",
        R"({"type": "LearnableAdam", "epsilon_root": 0})",
        R"({"type": "LearnableAdam", "learning_rate": 0.1, "weight_decay": 0.5})",
@@ -374,11 +374,11 @@ TEST_CASE("lopt export writes a script that follows the golden steps and names i
 TEST_CASE("A script's file holds the extra files that it was given") {
   torch::jit::ExtraFilesMap extra_files = {{"learned_optimizer.json", ""}};
   const TempDirectory directory;
-  WriteTorchScriptFile(directory / "x.pt",
-                       {.name = "X",
-                        .source = "def twice(self, x: int) -> int:\n    return 2 * x\n",
-                        .buffers = {},
-                        .extra_files = {{"learned_optimizer.json", "{\"type\": \"X\"}"}}});
+  WriteTorchScriptFile(
+      directory / "x.pt",
+      {.name = "X",
+       .module = {.methods = "def twice(self, x: int) -> int:\n    return 2 * x\n"},
+       .extra_files = {{"learned_optimizer.json", "{\"type\": \"X\"}"}}});
   torch::jit::Module module = torch::jit::load(directory / "x.pt", c10::nullopt, extra_files);
   CHECK(module.get_method("twice")({21}).toInt() == 42);
   CHECK(extra_files["learned_optimizer.json"] == "{\"type\": \"X\"}");
@@ -427,8 +427,7 @@ TEST_CASE("A source that does not compile or a type without a script is an Error
   const std::string path = directory / "x.pt";
   const std::string message = error([&] {
     WriteTorchScriptFile(path, {.name = "X",
-                                .source = "def f(self) -> int:\n    return nothing\n",
-                                .buffers = {},
+                                .module = {.methods = "def f(self) -> int:\n    return nothing\n"},
                                 .extra_files = {}});
   });
   CHECK(message.find(path) == 13);

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "lopt/base/arrays.h"
@@ -43,12 +44,11 @@ std::string Needed(const po::variables_map& values, const std::string& name,
 }
 
 void ExportTorchScript(const ThetaFile& theta_file, const std::string& path) {
-  const TorchScript script = MakeTorchScript(theta_file);
+  ScriptModule script = MakeTorchScript(theta_file);
   OpenTorchModule("lopt export --format torchscript")
       .write_torch_script(
           path, {.name = theta_file.learned_optimizer.Type(),
-                 .source = script.source,
-                 .buffers = script.buffers,
+                 .module = std::move(script),
                  .extra_files = {{"learned_optimizer.json", theta_file.learned_optimizer.Dump(-1)},
                                  {"version", theta_file.version}}});
 }

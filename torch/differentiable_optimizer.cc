@@ -10,6 +10,7 @@
 
 #include "lopt/base/error.h"
 #include "lopt/torch/call.h"
+#include "lopt/torch/script_module.h"
 
 namespace lopt {
 namespace {
@@ -172,15 +173,11 @@ class ScriptRule : public DifferentiableRule {
 
 class ScriptOptimizer : public DifferentiableOptimizer {
  public:
-  explicit ScriptOptimizer(const RuleScript& script) : module_("Rule"), theta_(script.theta) {
+  explicit ScriptOptimizer(const ScriptModule& script) {
     KeepTorchOnOneThread();
+    for (const auto& [name, array] : script.theta) theta_.push_back(BufferName(name));
     try {
-      for (const auto& [name, array] : script.buffers) {
-        const auto values = array.As<float>();
-        module_.register_buffer(
-            name, torch::from_blob(const_cast<float*>(values.data()), array.shape()).clone());
-      }
-      module_.define(script.source);
+      module_ = MakeModule("Rule", script);
     } catch (const torch::jit::ErrorReport& error) {
       Fail("update rule in TorchScript: {}", error.what());
     }
@@ -199,7 +196,7 @@ class ScriptOptimizer : public DifferentiableOptimizer {
 }  // namespace
 
 std::shared_ptr<const DifferentiableOptimizer> TorchDifferentiableOptimizer(
-    const RuleScript& script) {
+    const ScriptModule& script) {
   return std::make_shared<ScriptOptimizer>(script);
 }
 

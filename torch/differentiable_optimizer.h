@@ -10,6 +10,6 @@ namespace lopt {
 // tensor is a problem of its own; a tensor's state has one entry in the state's layout, of its name
 // and the shape that init_state gives. Throws Error if the script does not compile.
 std::shared_ptr<const DifferentiableOptimizer> TorchDifferentiableOptimizer(
-    const RuleScript& script);
+    const ScriptModule& script);
 
 }  // namespace lopt

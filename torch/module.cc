@@ -27,7 +27,7 @@ std::shared_ptr<const lopt::TaskDerivatives> Derivatives(std::string_view isa,
 }
 
 std::shared_ptr<const lopt::DifferentiableOptimizer> Optimizer(std::string_view isa,
-                                                               const lopt::RuleScript& script) {
+                                                               const lopt::ScriptModule& script) {
   UseIsa(isa);
   return lopt::TorchDifferentiableOptimizer(script);
 }

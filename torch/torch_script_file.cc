@@ -7,19 +7,14 @@
 
 #include "lopt/base/error.h"
 #include "lopt/base/file.h"
+#include "lopt/torch/script_module.h"
 
 namespace lopt {
 
 void WriteTorchScriptFile(const std::string& path, const TorchScriptFile& file) {
   std::ostringstream stream;
   try {
-    torch::jit::Module module(file.name);
-    for (const auto& [name, array] : file.buffers) {
-      const auto values = array.As<float>();
-      module.register_buffer(
-          name, torch::from_blob(const_cast<float*>(values.data()), array.shape()).clone());
-    }
-    module.define(file.source);
+    torch::jit::Module module = MakeModule(file.name, file.module);
     module.eval();
     module.save(stream, {file.extra_files.begin(), file.extra_files.end()});
   } catch (const c10::Error& error) {

@@ -46,7 +46,7 @@ FILES = {
                 (MLP | {"progress_features": True, "schedule": "cosine", "relative_step": True,
                         "relative_to_parameter": True, "normalizer_epsilon": 1e-7}, {})],
     "AdafacMLPLOpt": [(ADAFAC | {"initial_rms_decays": [0.9, 0.99, 0.999]},
-                       {"rms_decays": [1.0, 0.0, 0.0]}),
+                       {"rms_decays": [1.0, 0.0, 0.0], "adafactor_decays": [0.0, 1.0, 0.0]}),
                       (ADAFAC, {})],
     "Celo2Base": [({**CELO2, "type": "Celo2Base", "schedule": "linear"}, {})],
     "Celo2": [({**CELO2, "one_d": "learned", "schedule": "warmup-cosine"}, {}),
@@ -73,18 +73,26 @@ HYPERPARAMETERS = {"log_lr": -3, "one_minus_momentum": -1.6, "one_minus_beta1": 
 
 # The types by whose files mutants of a class or function are judged: those that run it.
 SERVES = {
+    "_TIME_SCALES": ["MLPLOpt", "AdafacMLPLOpt"],
     "_join": ["MLPLOpt", "AdafacMLPLOpt", "LearnableSGDM"],
     "_mean_squares": ["MLPLOpt", "AdafacMLPLOpt"],
-    "_spread": ["AdafacMLPLOpt"],
+    "_scale": ["MLPLOpt", "AdafacMLPLOpt"],
     "_WARMUP": ["LearnableSGD"],
     "_schedule_factor": ["LearnableSGD"],  # of which there is a file for each schedule
+    "_network_weights": ["MLPLOpt", "AdafacMLPLOpt", "Celo2Base"],
+    "_times": ["MLPLOpt", "AdafacMLPLOpt"],
+    "_network": ["MLPLOpt", "AdafacMLPLOpt", "Celo2Base"],
     "_MLPLOpt": ["MLPLOpt"],
-    "_MLPLOpt.TIME_SCALES": ["MLPLOpt", "AdafacMLPLOpt"],
     "_largest_axes": ["AdafacMLPLOpt", "Celo2Base"],
     "_averaged": ["AdafacMLPLOpt", "Celo2Base"],
     "_floored_rsqrt": ["AdafacMLPLOpt", "Celo2Base"],
+    "_decayed": ["AdafacMLPLOpt"],
+    "_at_every_element": ["AdafacMLPLOpt"],
     "_AdafacMLPLOpt": ["AdafacMLPLOpt"],
     "_newton_schulz": ["Celo2", "OrthogonalSteps"],
+    "_decay": ["Celo2Base", "Celo2"],
+    "_mean_square_of": ["Celo2Base", "Celo2"],
+    "_normalized": ["Celo2Base", "Celo2"],
     "_Celo2Base": ["Celo2Base", "Celo2"],
     "_Celo2": ["Celo2"],
     "_Learnable": ["LearnableSGD", "LearnableSGDM", "LearnableAdam"],
@@ -92,13 +100,17 @@ SERVES = {
     "_LearnableSGDM": ["LearnableSGDM"],
     "_LearnableAdam": ["LearnableAdam"],
     "_OfAnother": ["OrthogonalSteps", "LearnedScheduler"],
+    "_orthogonal": ["OrthogonalSteps"],
     "_OrthogonalSteps": ["OrthogonalSteps"],
+    "_columns": ["LearnedScheduler"],
+    "_is_matrix": ["LearnedScheduler"],
+    "_cosine": ["LearnedScheduler"],
     "_LearnedScheduler": ["LearnedScheduler"],
-    "ThetaFile": ["MLPLOpt", "AdafacMLPLOpt", "Celo2Base", "OrthogonalSteps", "LearnedScheduler"],
+    "_in_rule_order": ["MLPLOpt", "AdafacMLPLOpt", "Celo2Base", "OrthogonalSteps", "LearnedScheduler"],
+    "_in_torch_order": ["MLPLOpt", "AdafacMLPLOpt", "Celo2Base", "OrthogonalSteps", "LearnedScheduler"],
 }
 # Not part of a step: checks of options, and the names and shapes that a file's tensors must have.
-LEFT_OUT = {"check", "needs_num_steps", "layout", "OPTIONS", "CHOICES", "THETA"}
-OF_THETA_FILE = {"in_rule_order", "in_torch_order"}
+LEFT_OUT = {"_counts", "check", "need_of_num_steps", "layout", "OPTIONS", "CHOICES", "THETA"}
 
 # What is not found, by the types whose files do not, with the reason.
 NOT_FOUND = {
@@ -109,139 +121,205 @@ NOT_FOUND = {
             ["MLPLOpt", "LearnableSGDM"],
         "_AdafacMLPLOpt.steps: p.numel() > 0 -> p.numel() > 1":
             ["AdafacMLPLOpt"],
-        "_Celo2Base.step: p.numel() == 0 -> p.numel() == 1":
-            ["Celo2Base", "Celo2"],
-        "_OrthogonalSteps.steps: step.numel() > 0 -> step.numel() > 1":
-            ["OrthogonalSteps"],
         "_LearnedScheduler.steps: p.numel() > 0 -> p.numel() > 1":
             ["LearnedScheduler"],
-        "_LearnedScheduler._scheduled: p.shape[-1] if p.dim() else 1 -> p.shape[-1] if p.dim() "
-        "else 2":
+        "_Celo2Base.steps: p.numel() == 0 -> p.numel() == 1":
+            ["Celo2Base", "Celo2"],
+        "_orthogonal: step.numel() == 0 -> step.numel() == 1":
+            ["OrthogonalSteps"],
+        "_columns: float(p.shape[-1]) if p.dim() > 0 else 1.0 -> float(p.shape[-1]) if p.dim() > 0 "
+        "else 1.01":
+            ["LearnedScheduler"],
+        "_LearnedScheduler.steps: len(filled) > 0 -> len(filled) > 1":
             ["LearnedScheduler"],
     },
-    "Nothing depends on it: the order of two things, which tensor gives a shape or a key, "
-    "columns beyond those that are used, memory that is overwritten, a number that is not "
-    "used, the shape of a vector, a size of theta that the file has itself.": {
-        "_MLPLOpt._joined_momenta: id(states[0]) -> id(states[1])":
-            ["MLPLOpt"],
-        "_MLPLOpt._joined_momenta: id(states[0]) -> id(states[1]) (2)":
-            ["MLPLOpt"],
-        "_MLPLOpt._joined_momenta: joined, parts -> parts, joined":
-            ["MLPLOpt"],
-        "_MLPLOpt._multipliers: torch.full_like(rms[0], multiplier) -> torch.full_like(rms[1], "
-        "multiplier)":
-            ["MLPLOpt"],
+    "Nothing depends on it: the order of two things, which tensor gives a shape or a key, columns "
+    "beyond those that are used, memory that is overwritten, a number that is not used, the shape "
+    "of a vector, a size of theta that the file has itself.": {
         "_AdafacMLPLOpt.steps: False, True -> True, False":
-            ["AdafacMLPLOpt"],
-        "_AdafacMLPLOpt._steps_of_kind: torch.empty_like(x[0]) -> torch.empty_like(x[1])":
             ["AdafacMLPLOpt"],
         "_newton_schulz: -2, -1 -> -1, -2":
             ["Celo2", "OrthogonalSteps"],
-        "_Celo2Base.FEW_FEATURES: 15 -> 16":
-            ["Celo2Base", "Celo2"],
-        "_Celo2Base.__init__: theta['w2'][:, :1] -> theta['w2'][:, :2]":
-            ["Celo2Base", "Celo2"],
-        "_Celo2Base._direction: torch.empty_like(x[0]) -> torch.empty_like(x[1])":
-            ["Celo2Base", "Celo2"],
-        "_Learnable.steps: states[0] -> states[1]":
-            ["LearnableSGD", "LearnableSGDM", "LearnableAdam"],
         "_LearnedScheduler.FEATURES: 11 -> 12":
             ["LearnedScheduler"],
-        "ThetaFile.in_torch_order: len(shape) < 2 -> len(shape) < 3":
+        "_network: 0 -> 1":
             ["MLPLOpt"],
+        "_network: _chunks(x[0]) -> _chunks(x[1])":
+            ["MLPLOpt", "AdafacMLPLOpt", "Celo2Base"],
+        "_in_torch_order: len(shape) < 2 -> len(shape) < 3":
+            ["MLPLOpt"],
+        "_MLPLOpt.steps: outputs[:1] * (outputs[1:] * self.exp_mult).exp_() -> outputs[:2] * "
+        "(outputs[1:] * self.exp_mult).exp_()":
+            ["MLPLOpt"],
+        "_MLPLOpt.multipliers: torch.full_like(rms[0], multiplier) -> torch.full_like(rms[1], "
+        "multiplier)":
+            ["MLPLOpt"],
+        "_at_every_element: part[0].numel -> part[1].numel":
+            ["AdafacMLPLOpt"],
+        "_at_every_element: numbers[0].shape -> numbers[1].shape":
+            ["AdafacMLPLOpt"],
+        "_Learnable.steps: self.state_shapes([1]) -> self.state_shapes([2])":
+            ["LearnableSGD", "LearnableSGDM", "LearnableAdam"],
+        "_Learnable.steps: self.step(w, rate, _join(params), _join(gradients), joined, t) -> "
+        "self.step(w, rate, _join(params), _join(gradients), joined, t + 1)":
+            ["LearnableSGD", "LearnableSGDM"],
+        "_LearnableAdam.step: self.weight_decay != 0 -> self.weight_decay != 1":
+            ["LearnableAdam"],
+        "_LearnedScheduler.weights: 'hidden/w', 'hidden/b' -> 'hidden/b', 'hidden/w'":
+            ["LearnedScheduler"],
+        "_LearnedScheduler.weights: 'hidden/b', 'out/w' -> 'out/w', 'hidden/b'":
+            ["LearnedScheduler"],
+        "_LearnedScheduler.weights: 'out/w', 'out/b' -> 'out/b', 'out/w'":
+            ["LearnedScheduler"],
     },
-    "Newton-Schulz makes the same of a matrix and of its transpose; in a matrix the axis 1 is "
-    "the axis -1.": {
+    "Newton-Schulz makes the same of a matrix and of its transpose; in a matrix the axis 1 is the "
+    "axis -1.": {
         "_newton_schulz: x.shape[-2] > x.shape[-1] -> x.shape[-2] > x.shape[1]":
             ["Celo2", "OrthogonalSteps"],
         "_newton_schulz: x.shape[-2] > x.shape[-1] -> x.shape[-2] > x.shape[-2]":
             ["Celo2", "OrthogonalSteps"],
         "_newton_schulz: x.transpose(-1, -2) -> x.transpose(1, -2)":
             ["OrthogonalSteps"],
-        "_newton_schulz: x.square().sum((-2, -1), True) -> x.square().sum((-2, 1), True)":
-            ["OrthogonalSteps"],
         "_newton_schulz: x.transpose(-1, -2) -> x.transpose(1, -2) (2)":
             ["OrthogonalSteps"],
         "_newton_schulz: x.transpose(-1, -2) -> x.transpose(1, -2) (3)":
             ["OrthogonalSteps"],
+        "_newton_schulz: x.square().sum([-2, -1], True) -> x.square().sum([-2, 1], True)":
+            ["OrthogonalSteps"],
     },
-    "A constant beside numbers that are far greater: 1e-30 where 1e-9 is added, 1e-8 beside a "
-    "norm of 1.": {
-        "_AdafacMLPLOpt._steps_of_kind: square + 1e-30 -> square - 1e-30":
-            ["AdafacMLPLOpt"],
-        "_AdafacMLPLOpt._steps_of_kind: square + 1e-30 -> square + 1.01e-30":
-            ["AdafacMLPLOpt"],
-        "_newton_schulz: x.square().sum((-2, -1), True).sqrt() + 1e-08 -> x.square().sum((-2, "
-        "-1), True).sqrt() - 1e-08":
+    "A constant beside numbers that are far greater: 1e-30 where 1e-9 is added, 1e-8 beside a norm "
+    "of 1.": {
+        "_newton_schulz: x.square().sum([-2, -1], True).sqrt() + 1e-08 -> x.square().sum([-2, -1], "
+        "True).sqrt() - 1e-08":
             ["Celo2", "OrthogonalSteps"],
-        "_newton_schulz: x.square().sum((-2, -1), True).sqrt() + 1e-08 -> x.square().sum((-2, "
-        "-1), True).sqrt() + 1.0100000000000001e-08":
+        "_newton_schulz: x.square().sum([-2, -1], True).sqrt() + 1e-08 -> x.square().sum([-2, -1], "
+        "True).sqrt() + 1.0100000000000001e-08":
             ["Celo2", "OrthogonalSteps"],
-        "_Celo2Base._features: square + 1e-30 -> square - 1e-30":
+        "_AdafacMLPLOpt.steps_of_kind: square + 1e-30 -> square - 1e-30":
+            ["AdafacMLPLOpt"],
+        "_AdafacMLPLOpt.steps_of_kind: square + 1e-30 -> square + 1.01e-30":
+            ["AdafacMLPLOpt"],
+        "_Celo2Base.features: square + 1e-30 -> square - 1e-30":
             ["Celo2Base", "Celo2"],
-        "_Celo2Base._features: square + 1e-30 -> square + 1.01e-30":
+        "_Celo2Base.features: square + 1e-30 -> square + 1.01e-30":
             ["Celo2Base", "Celo2"],
     },
     "A cap that no numbers reach: decays are at most 1, a warm-up's factor is below 1 until it "
     "ends, the ratio of the two means is at most 100 and falls to e^-40 in 380 updates alone, no "
     "golden gradient is 1e15.": {
-        "_schedule_factor: min(1, (t + 1) / (_WARMUP * num_steps)) -> min(2, (t + 1) / "
+        "_schedule_factor: min(1.0, (t + 1) / (_WARMUP * num_steps)) -> min(1.01, (t + 1) / "
         "(_WARMUP * num_steps))":
             ["LearnableSGD"],
-        "_AdafacMLPLOpt.__init__: decay.clamp(0, 1) -> decay.clamp(0, 2)":
+        "_AdafacMLPLOpt.weights: self.decays(self.initial_rms_decays, "
+        "theta['rms_decays']).clamp(0, 1) -> self.decays(self.initial_rms_decays, "
+        "theta['rms_decays']).clamp(0, 2)":
             ["AdafacMLPLOpt"],
-        "_LearnedScheduler._scheduled: (squares[:, 0] / sizes).clamp(max=1e+30) -> squares[:, "
-        "0] / sizes":
+        "_AdafacMLPLOpt.weights: self.decays(self.initial_adafactor_decays, "
+        "theta['adafactor_decays']).clamp(0, 1) -> self.decays(self.initial_adafactor_decays, "
+        "theta['adafactor_decays']).clamp(0, 2)":
+            ["AdafacMLPLOpt"],
+        "_LearnedScheduler.scheduled: (squares[:, 0] / sizes).clamp(max=1e+30) -> squares[:, 0] / "
+        "sizes":
             ["LearnedScheduler"],
-        "_LearnedScheduler._scheduled: (squares[:, 0] / sizes).clamp(max=1e+30) -> (squares[:, "
-        "0] / sizes).clamp(max=1.01e+30)":
+        "_LearnedScheduler.scheduled: (squares[:, 0] / sizes).clamp(max=1e+30) -> (squares[:, 0] / "
+        "sizes).clamp(max=1.01e+30)":
             ["LearnedScheduler"],
-        "_LearnedScheduler._scheduled: (torch.log(m[4] / m[3]) / 2).clamp(-20, 3) -> "
-        "torch.log(m[4] / m[3]) / 2":
+        "_LearnedScheduler.scheduled: torch.min(m[3], m[4]) -> torch.max(m[3], m[4])":
             ["LearnedScheduler"],
-        "_LearnedScheduler._scheduled: (torch.log(m[4] / m[3]) / 2).clamp(-20, 3) -> "
-        "(torch.log(m[4] / m[3]) / 2).clamp(-21, 3)":
+        "_LearnedScheduler.scheduled: torch.min(m[3], m[4]) -> torch.min(m[4], m[4])":
             ["LearnedScheduler"],
-        "_LearnedScheduler._scheduled: (torch.log(m[4] / m[3]) / 2).clamp(-20, 3) -> "
-        "(torch.log(m[4] / m[3]) / 2).clamp(-20, 4)":
+        "_LearnedScheduler.scheduled: growth.clamp(-20, 3) -> growth":
             ["LearnedScheduler"],
-        "_LearnedScheduler._scheduled: torch.min(m[3], m[4]) -> torch.max(m[3], m[4])":
+        "_LearnedScheduler.scheduled: growth.clamp(-20, 3) -> growth.clamp(-21, 3)":
             ["LearnedScheduler"],
-        "_LearnedScheduler._scheduled: torch.min(m[3], m[4]) -> torch.min(m[4], m[4])":
+        "_LearnedScheduler.scheduled: growth.clamp(-20, 3) -> growth.clamp(-20, 4)":
             ["LearnedScheduler"],
     },
     "What is for numbers whose squares float32 does not hold, which golden steps have none of; "
     "ExtremeInputs in test_lopt_optimizer.py has them.": {
         "_Celo2Base.PARAMETER: 2 -> 3":
             ["Celo2Base", "Celo2"],
-        "_OrthogonalSteps._orthogonal: matrix.square().sum(), matrix.abs().amax() -> "
-        "matrix.abs().amax(), matrix.square().sum()":
+        "_normalized: _mean_square_of(x * _SHRINK, axes).clamp(min=1e-20) -> _mean_square_of(x * "
+        "_SHRINK, axes).clamp(max=1e-20)":
+            ["Celo2Base", "Celo2"],
+        "_orthogonal: matrix.square().sum(), matrix.abs().amax().detach() -> "
+        "matrix.abs().amax().detach(), matrix.square().sum()":
             ["OrthogonalSteps"],
-        "_OrthogonalSteps._orthogonal: largest == 0 -> largest == 1":
-            ["OrthogonalSteps"],
-        "_LearnedScheduler._scheduled: squares[:, 2] -> squares[:, 3]":
+        "_LearnedScheduler.scheduled: squares[:, 2] -> squares[:, 3]":
             ["LearnedScheduler"],
-        "_LearnedScheduler._scheduled: cosine(0, 2).masked_fill(~finite, 0) -> cosine(0, 2)":
+        "_LearnedScheduler.scheduled: _cosine(products, norms, zeros, 2).masked_fill(~finite, 0) "
+        "-> _cosine(products, norms, zeros, 2)":
             ["LearnedScheduler"],
-        "_LearnedScheduler._scheduled: cosine(0, 2).masked_fill(~finite, 0) -> "
-        "cosine(0, 2).masked_fill(~finite, 1)":
+        "_LearnedScheduler.scheduled: _cosine(products, norms, zeros, 2).masked_fill(~finite, 0) "
+        "-> _cosine(products, norms, zeros, 2).masked_fill(~finite, 1)":
             ["LearnedScheduler"],
-        "_LearnedScheduler._scheduled: exact.masked_fill((squares[:, 2] == 0) | ~finite, 0) -> "
-        "exact.masked_fill((squares[:, 2] == 0) | ~finite, 1)":
+        "_LearnedScheduler.scheduled: exact.masked_fill(zeros[:, 2] | ~finite, 0) -> exact":
             ["LearnedScheduler"],
-        "_LearnedScheduler._scheduled: (exact < numbers.tiny) & (exact > 0) -> "
-        "(exact < numbers.tiny) & (exact > 1)":
+        "_LearnedScheduler.scheduled: zeros[:, 2] | ~finite -> zeros[:, 3] | ~finite":
+            ["LearnedScheduler"],
+        "_LearnedScheduler.scheduled: exact.masked_fill(zeros[:, 2] | ~finite, 0) -> "
+        "exact.masked_fill(zeros[:, 2] | ~finite, 1)":
+            ["LearnedScheduler"],
+        "_LearnedScheduler.scheduled: (exact < _SMALLEST) & (exact > 0) -> (exact < _SMALLEST) & "
+        "(exact > 1)":
             ["LearnedScheduler"],
     },
     "What the type leaves out: Celo2Base makes nothing orthogonal, LearnedScheduler keeps no "
     "length of the other rule's steps, and no direction of a step of zeros.": {
-        "_Celo2Base._direction: p.dim() >= 2 -> p.dim() >= 3":
+        "_Celo2Base.direction: p.dim() >= 2 -> p.dim() >= 3":
             ["Celo2Base"],
-        "_LearnedScheduler.steps: self.steps_of(params, gradients, of_optimizer, t, num_steps) "
-        "-> self.steps_of(params, gradients, of_optimizer, t + 1, num_steps)":
+        "_OfAnother.optimizer_steps: self.optimizer.steps(w, params, gradients, states, t, "
+        "num_steps) -> self.optimizer.steps(w, params, gradients, states, t + 1, num_steps)":
             ["LearnedScheduler"],
-        "_LearnedScheduler.steps: self.steps_of(params, gradients, of_optimizer, t, num_steps) "
-        "-> self.steps_of(params, gradients, of_optimizer, t, num_steps * 1.01)":
+        "_OfAnother.optimizer_steps: self.optimizer.steps(w, params, gradients, states, t, "
+        "num_steps) -> self.optimizer.steps(w, params, gradients, states, t, num_steps * 1.01)":
+            ["LearnedScheduler"],
+        "_OfAnother.optimizer_steps: self.optimizer.steps(w, [p.reshape([-1]) for p in params], "
+        "[g.reshape([-1]) for g in gradients], states, t, num_steps) -> self.optimizer.steps(w, "
+        "[p.reshape([-1]) for p in params], [g.reshape([-1]) for g in gradients], states, t + 1, "
+        "num_steps)":
+            ["LearnedScheduler"],
+        "_OfAnother.optimizer_steps: self.optimizer.steps(w, [p.reshape([-1]) for p in params], "
+        "[g.reshape([-1]) for g in gradients], states, t, num_steps) -> self.optimizer.steps(w, "
+        "[p.reshape([-1]) for p in params], [g.reshape([-1]) for g in gradients], states, t, "
+        "num_steps * 1.01)":
+            ["LearnedScheduler"],
+        "_LearnedScheduler.steps: self.optimizer_steps(_without('optimizer/', w), params, "
+        "gradients, of_optimizer, t, num_steps) -> self.optimizer_steps(_without('optimizer/', w), "
+        "params, gradients, of_optimizer, t + 1, num_steps)":
+            ["LearnedScheduler"],
+        "_LearnedScheduler.steps: self.optimizer_steps(_without('optimizer/', w), params, "
+        "gradients, of_optimizer, t, num_steps) -> self.optimizer_steps(_without('optimizer/', w), "
+        "params, gradients, of_optimizer, t, num_steps * 1.01)":
+            ["LearnedScheduler"],
+    },
+    "What derivatives of exported modules need where numbers are 0, and steps do not; "
+    "estimators_torch_module_test has them.": {
+        "_normalized: _mean_square_of(x * _SHRINK, axes).clamp(min=1e-20) -> _mean_square_of(x * "
+        "_SHRINK, axes)":
+            ["Celo2Base", "Celo2"],
+        "_normalized: _mean_square_of(x * _SHRINK, axes).clamp(min=1e-20) -> _mean_square_of(x * "
+        "_SHRINK, axes).clamp(min=1.01e-20)":
+            ["Celo2Base", "Celo2"],
+        "_orthogonal: (matrix / unit).masked_fill(still, 1) -> matrix / unit":
+            ["OrthogonalSteps"],
+        "_orthogonal: (matrix / unit).masked_fill(still, 1) -> (matrix / unit).masked_fill(still, "
+        "2)":
+            ["OrthogonalSteps"],
+        "_cosine: cosine.masked_fill(zeros[:, 0] | zeros[:, x], 0) -> cosine":
+            ["LearnedScheduler"],
+        "_LearnedScheduler.scheduled: squares.masked_fill(zeros, 1) -> squares":
+            ["LearnedScheduler"],
+        "_LearnedScheduler.scheduled: squares.masked_fill(zeros, 1) -> squares.masked_fill(zeros, "
+        "2)":
+            ["LearnedScheduler"],
+        "_LearnedScheduler.scheduled: m[4].masked_fill(none, 1) -> m[4]":
+            ["LearnedScheduler"],
+        "_LearnedScheduler.scheduled: m[4].masked_fill(none, 1) -> m[4].masked_fill(none, 2)":
+            ["LearnedScheduler"],
+        "_LearnedScheduler.scheduled: m[3].masked_fill(none, 1) -> m[3]":
+            ["LearnedScheduler"],
+        "_LearnedScheduler.scheduled: m[3].masked_fill(none, 1) -> m[3].masked_fill(none, 2)":
             ["LearnedScheduler"],
     },
 }
@@ -293,7 +371,7 @@ def changes(node):
         if node.id in ("t", "num_steps"):
             later = {"t": "(t + 1)", "num_steps": "(num_steps * 1.01)"}[node.id]
             yield ast.parse(later, mode="eval").body
-    elif isinstance(node, ast.Subscript) and ast.unparse(node.slice) == "'schedule'":
+    elif isinstance(node, ast.Attribute) and node.attr == "schedule":
         own = ast.unparse(node)
         yield ast.parse(f"_SCHEDULES[_SCHEDULES.index({own}) - 1]", mode="eval").body
 
@@ -351,11 +429,9 @@ def mutants(tree):
                 if isinstance(child, ast.FunctionDef) or (isinstance(child, ast.Assign) and
                                                           isinstance(node, ast.ClassDef)):
                     own = getattr(child, "name", None) or ast.unparse(child.targets[0])
-                    if own in LEFT_OUT or where == "ThetaFile" and own not in OF_THETA_FILE:
+                    if own in LEFT_OUT:
                         continue
                     inner = f"{where}.{own}"
-                elif where == "ThetaFile":
-                    continue
                 # A slice of several axes is no list, and the time of t + 1 no time.
                 apart = isinstance(node, ast.Subscript) and field == "slice" and isinstance(
                     child, ast.Tuple) or ast.unparse(node) == "t + 1" and field == "left"

@@ -16,6 +16,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import types
 import unittest
 import warnings
 import weakref
@@ -139,6 +140,16 @@ def random_gradients(params, steps, seed=1):
     generator = torch.Generator().manual_seed(seed)
     return [[torch.randn(p.shape, generator=generator).to(p.dtype) for p in params]
             for _ in range(steps)]
+
+
+class OneFile(TestCase):
+    def test_the_file_is_what_its_parts_make(self):
+        path = ROOT / "tools/assemble_one_file"
+        module = types.ModuleType("assemble_one_file")
+        module.__file__ = str(path)
+        exec(compile(path.read_text(), str(path), "exec"), vars(module))
+        self.assertTrue((ROOT / "python/lopt_optimizer.py").read_text() == module.assembled(),
+                        "tools/assemble_one_file makes another python/lopt_optimizer.py")
 
 
 class GoldenTraces(TestCase):
@@ -338,6 +349,36 @@ class ExtremeInputs(TestCase):
         self.assertTrue(torch.equal(second, torch.ones(3, 2)))
         self.assertFalse(torch.equal(first, torch.ones(2)))
         self.assertEqual([optimizer.state[p]["step"] for p in params], [2, 2])
+
+
+@unittest.skipUnless(PROGRAM, "LOPT_PROGRAM does not name the program")
+@unittest.skipIf(os.environ.get("LOPT_TORCH") == "OFF", "lopt was built without LibTorch")
+class ExtremeInputsOfScripts(TestCase):
+    RULES, SHAPES = ExtremeInputs.RULES, ExtremeInputs.SHAPES
+    near_start, drawn = ExtremeInputs.near_start, ExtremeInputs.drawn
+
+    def test_exported_torch_scripts_step_as_the_one_file_under_inputs_of_any_size(self):
+        exported = self.directory / "theta.pt"
+        for rule in self.RULES:
+            theta = self.near_start(rule)
+            run("export", self.directory / "near_start.safetensors", "--format", "torchscript",
+                "--out", exported)
+            module = torch.jit.load(str(exported))
+            for size, of_params in ((1e-42, False), (1e-20, False), (1e20, False), (1e36, False),
+                                    (1e38, True)):
+                params = self.drawn(size if of_params else 1, 1)
+                trained_params = [p.clone().requires_grad_() for p in params]
+                gradients = [self.drawn(1 if of_params else size, seed) for seed in (2, 3)]
+                wanted = trained(LearnedOptimizer(trained_params, theta, num_steps=100),
+                                 trained_params, gradients)
+                for i, p in enumerate(params):
+                    with self.subTest(rule=rule, size=size, of_params=of_params, shape=p.shape):
+                        state = module.init_state(p)
+                        for step, own in enumerate(gradients):
+                            p, state = module.update(p, own[i], state, step, 100)
+                        self.assertTrue(p.isfinite().all() and state.isfinite().all())
+                        limit = 1e-5 * max(1, wanted[i].abs().max().item())
+                        self.assertClose(p, wanted[i], limit)
 
 
 class DenormalNumbers(TestCase):
@@ -946,7 +987,7 @@ class Optimizer(TestCase):
         (wanted,) = trained(LearnedOptimizer([p], theta), [p], [[gradient]])
         rule = theta.bind(torch.device("cpu"))
         state = lopt_optimizer._fresh_state(theta, start)
-        with mock.patch.object(lopt_optimizer, "_chunks", lambda x: [slice(0, n)]):
+        with mock.patch.object(lopt_optimizer, "_chunks", lambda x: [(0, n)]):
             (step,) = rule.steps([start], [gradient], [state], 0, None)
         self.assertClose(start - step, wanted, 3e-6)
 
@@ -1361,6 +1402,19 @@ class FilesOfTheProgram(TestCase):
         run("import", self.directory / "haiku.npz", "--out", path, "--learned-optimizer",
             metadata["optimizer"], *options)
         return path, without("theta/", arrays), json.loads(metadata["optimizer"])
+
+    def test_options_their_defaults_and_choices_are_those_of_the_program(self):
+        for kind, rule in lopt_optimizer._TYPES.items():
+            options, choices = {}, {}
+            for line in run("describe", kind).splitlines():
+                cells = [cell.strip() for cell in line.strip("|").split("|")]
+                if line.startswith("| `"):
+                    name, default = cells[0].strip("`"), cells[2].strip("`")
+                    options[name] = {} if default == "required" else json.loads(default)
+                    if cells[1] == "text":
+                        choices[name] = tuple(cells[3].replace("`", "").split(", "))
+            self.assertEqual(rule.OPTIONS, options, kind)
+            self.assertEqual(rule.CHOICES, choices, kind)
 
     def test_imported_weights_are_the_same_and_do_what_the_program_does(self):
         for name in ("mlp_lopt_steps.safetensors", "mlp_lopt_steps_large.safetensors",

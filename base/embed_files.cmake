@@ -1,5 +1,5 @@
-# Writes OUTPUT: an initializer {name, text}, of a PresetFile (base/presets.h), for every JSON file in DIRECTORY.
-file(GLOB files ${DIRECTORY}/*.json)
+# Writes OUTPUT: an initializer {name, text}, of an PresetFile (base/presets.h), for every file that the pattern FILES names.
+file(GLOB files ${FILES})
 set(entries "")
 foreach(file ${files})
   get_filename_component(name ${file} NAME_WE)

@@ -1,0 +1,135 @@
+"""Train PyTorch models with a learned optimizer that lopt has meta-trained.
+
+This one file is all that is needed: copy it beside your program. It needs PyTorch 1.13 or newer
+and nothing else. In lopt's repository tools/assemble_one_file makes it of python/one_file/ and
+python/rules/.
+
+    from lopt_optimizer import LearnedOptimizer
+
+    optimizer = LearnedOptimizer.from_file("theta.safetensors", params=model.parameters())
+    for inputs, labels in batches:
+        optimizer.zero_grad()
+        loss_function(model(inputs), labels).backward()
+        optimizer.step()
+
+`python3 lopt_optimizer.py theta.safetensors` checks a file and says what it holds.
+"""
+
+import collections
+import json
+import math
+import operator
+import os
+import stat
+import struct
+import sys
+import warnings
+from typing import Dict, List, NamedTuple, Tuple
+
+import torch
+from torch import Tensor
+
+__all__ = ["GoldenDeviation", "LearnedOptimizer", "ThetaFile"]
+
+_FORMAT = "lopt theta "  # what the formats begin with, newer ones too
+_FORMATS = ("lopt theta 1", "lopt theta 2")
+_SCHEDULES = ("constant", "linear", "cosine", "warmup-cosine")
+
+
+class _Rule:
+    """What the rest of this file asks of a type of learned optimizer: one subclass for each. An
+    object has the options, of which optimizer is another rule, as attributes.
+
+    OPTIONS: the options with their defaults. CHOICES: the valid values of those that are names.
+
+    SEES_SHAPES: whether steps depend on a tensor's shape. Tensors then come in it, those of two
+    axes or more as [spatial..., in, out]; else they come flat, as [n].
+    """
+
+    CHOICES = {}
+    SEES_SHAPES = False
+
+    @staticmethod
+    def check(options):
+        """Raises ValueError for options of the right types that are not valid."""
+
+    @staticmethod
+    def need_of_num_steps(options):
+        """What makes steps need num_steps, such as "LearnableAdam with schedule 'cosine'"; None if
+        nothing does. The options have the type among them."""
+        return None
+
+    @staticmethod
+    def layout(options):
+        """Shapes of theta's tensors by name."""
+        raise NotImplementedError
+
+    def __init__(self, options):
+        vars(self).update(options)
+        if "optimizer" in options:
+            self.optimizer = _rule_of(options["optimizer"])(options["optimizer"])
+        self._joined = {}  # by the id of the first tensor
+
+    def state_shapes(self, shape):
+        """Shapes of the state of a tensor by name, in the order of lopt's kernels; it begins with
+        zeros."""
+        raise NotImplementedError
+
+    def weights(self, theta):
+        """What steps need of theta's tensors, by name."""
+        raise NotImplementedError
+
+    def steps(self, w, params, gradients, states, t, num_steps):
+        """What is to be subtracted from each of the params, of its shape. w: the weights; params,
+        gradients: float32; states: their dictionaries, whose tensors are changed in place or
+        replaced; t: number of the tensors' earlier updates; num_steps: number of updates of the
+        training, above t, or 0 where it is not known, which it is if need_of_num_steps names an
+        option."""
+        raise NotImplementedError
+
+    def joined(self, states, name, sizes):
+        """[k, sum of sizes]. The tensors of this name of the states are parts of it, which stay
+        where they are as long as the same tensors are updated together."""
+        parts = [state[name] for state in states]
+        joined, known = self._joined.get(id(parts[0]), (None, ()))
+        if len(parts) != len(known) or any(a is not b for a, b in zip(parts, known)):
+            for part in parts:
+                self._joined.pop(id(part), None)
+            joined = torch.cat(parts, 1)
+            parts = joined.split_with_sizes(sizes, 1)
+            self._joined[id(parts[0])] = joined, parts
+            for state, part in zip(states, parts):
+                state[name] = part
+        return joined
+
+
+class _BoundRule:
+    """A rule with the weights of a theta on a device."""
+
+    def __init__(self, rule, theta, device):
+        self._rule = rule
+        self._weights = rule.weights({name: t.to(device) for name, t in theta.items()})
+
+    def steps(self, params, gradients, states, t, num_steps):
+        """What is to be subtracted from each of the params, as _Rule.steps has it; num_steps: None
+        where it is not known."""
+        return self._rule.steps(self._weights, params, gradients, states, t, num_steps or 0)
+
+
+def _need_of_schedule(options):
+    schedule = options["schedule"]
+    return None if schedule == "constant" else f"{options['type']} with schedule '{schedule}'"
+
+
+def _check_size(options, name, largest):
+    if not 1 <= options[name] <= largest:
+        raise ValueError(f"{name} must be from 1 to {largest}, got {options[name]}")
+
+
+def _check_network(options):
+    _check_size(options, "hidden_size", 65536)
+    _check_size(options, "hidden_layers", 64)
+
+
+def _rule_of(learned_optimizer):
+    return _TYPES[learned_optimizer["type"]]

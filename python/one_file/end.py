@@ -1,0 +1,868 @@
+_TYPES = {"MLPLOpt": _MLPLOpt, "AdafacMLPLOpt": _AdafacMLPLOpt, "Celo2Base": _Celo2Base,
+          "Celo2": _Celo2, "OrthogonalSteps": _OrthogonalSteps,
+          "LearnedScheduler": _LearnedScheduler, "LearnableSGD": _LearnableSGD,
+          "LearnableSGDM": _LearnableSGDM, "LearnableAdam": _LearnableAdam}
+
+
+def _is_number(value):
+    """Whether it is one that a float can be."""
+    largest = sys.float_info.max
+    return (isinstance(value, (int, float)) and not isinstance(value, bool)
+            and -largest <= value <= largest)
+
+
+def _resolve(learned_optimizer, source, depth=0):
+    """The class and all options of a dictionary with a type and some options."""
+    if depth > 64:
+        raise ValueError(f"{source[:200]}...: optimizers of optimizers, more than 64 deep")
+    kind = learned_optimizer.get("type") if isinstance(learned_optimizer, dict) else None
+    if not isinstance(kind, str) or kind not in _TYPES:
+        why = ("; a RNNMLPLOpt sees all tensors, this class treats each by itself"
+               if kind == "RNNMLPLOpt" else "")
+        raise ValueError(f"{source}: the learned optimizer's type must be one of "
+                         f"{', '.join(_TYPES)}; got {learned_optimizer!r}{why}")
+    options = dict(_TYPES[kind].OPTIONS)
+    for name, value in learned_optimizer.items():
+        if name == "type":
+            continue
+        if name not in options:
+            raise ValueError(f"{source}: {kind} has no option {name!r}; it has "
+                             f"{', '.join(options)}")
+        kind_of_value = type(options[name])
+        wanted = (int, float) if kind_of_value is float else kind_of_value
+        if (not isinstance(value, wanted) or isinstance(value, bool) != (kind_of_value is bool)
+                or isinstance(value, list) and not all(map(_is_number, value))
+                or kind_of_value is float and not _is_number(value)):
+            raise ValueError(f"{source}: {kind}'s option {name} must be like {options[name]!r}, "
+                             f"got {value!r}")
+        options[name] = value
+    if "optimizer" in options:  # that of a rule of another
+        _, options["optimizer"] = _resolve(options["optimizer"], f"{source}: {kind}", depth + 1)
+    for name, choices in _TYPES[kind].CHOICES.items():
+        if options[name] not in choices:
+            raise ValueError(f"{source}: {kind}'s option {name} must be one of "
+                             f"{', '.join(map(repr, choices))}; got {options[name]!r}")
+    try:
+        _TYPES[kind].check(options)
+    except ValueError as error:
+        raise ValueError(f"{source}: {kind}: {error}") from error
+    return _TYPES[kind], {"type": kind, **options}
+
+
+def _read_safetensors(path):
+    """The float32 tensors by name, and the metadata, of a safetensors file."""
+    # Who opens a named pipe or a device may wait for ever, unless this process has it open already.
+    mode = os.stat(path).st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)
+            or os.fsdecode(path).startswith(("/dev/stdin", "/dev/fd/"))):
+        kind = "a named pipe" if stat.S_ISFIFO(mode) else "a socket or device"
+        raise ValueError(f"{path}: it is {kind}, wanted a file")
+    with open(path, "rb") as file:
+        content = file.read()
+    if len(content) < 8:
+        raise ValueError(f"{path}: {len(content)} bytes are too few for a safetensors file")
+    (length,) = struct.unpack("<Q", content[:8])
+    if length > len(content) - 8:
+        raise ValueError(f"{path}: the header's length is given as {length} bytes, but only "
+                         f"{len(content) - 8} follow: damaged, or not a safetensors file")
+    def header_error(what):
+        return ValueError(f"{path}: the safetensors header cannot be read: {what}")
+
+    try:
+        header = _strict_json(content[8 : 8 + length].decode("utf-8"))
+        metadata = header.pop("__metadata__", {})
+    except (ValueError, TypeError, AttributeError) as error:
+        raise header_error(error) from error
+    if not isinstance(metadata, dict) or not all(isinstance(x, str) for x in metadata.values()):
+        raise header_error(f"__metadata__ must be an object of texts, got {metadata!r}")
+    data = memoryview(content)[8 + length :]
+    used, tensors = 0, {}
+    for name, entry in sorted(header.items(), key=lambda item: _offsets(item[1])):
+        if not _is_entry(entry):
+            raise header_error(f"tensor {name} must have a dtype, a shape and data_offsets, got "
+                               f"{entry!r}")
+        dtype, shape, (begin, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
+        if begin != used:
+            raise ValueError(f"{path}: the data of tensor {name} begins at byte {begin}, wanted "
+                             f"{used}, where that before it ends")
+        used = end
+        if not name.startswith(("theta/", "golden/")):
+            continue
+        if dtype != "F32":
+            raise ValueError(f"{path}: tensor {name} has dtype {dtype}, wanted F32")
+        count = math.prod(shape)
+        if end - begin != 4 * count:
+            raise ValueError(f"{path}: tensor {name} of shape {shape} needs {4 * count} bytes, "
+                             f"the file gives it bytes {begin} to {end}")
+        if end > len(data):
+            continue  # an error below
+        values = torch.tensor(struct.unpack(f"<{count}f", data[begin:end]), dtype=torch.float32)
+        try:
+            tensors[name] = values.reshape(shape)
+        except (RuntimeError, TypeError) as error:  # beside a 0 it may have any size
+            raise ValueError(f"{path}: tensor {name} cannot have shape {shape}") from error
+    if used != len(data):
+        raise ValueError(f"{path}: {used} bytes of data wanted, got {len(data)}: damaged")
+    return tensors, metadata
+
+
+def _offsets(entry):
+    """What tensors are sorted by."""
+    return tuple(entry["data_offsets"]) if _is_entry(entry) else (0, 0)
+
+
+def _is_entry(entry):
+    """Whether a tensor of a safetensors header has all that it must, of the right types."""
+    def sizes(numbers):
+        return isinstance(numbers, list) and all(
+            type(number) is int and 0 <= number < 1 << 63 for number in numbers)
+
+    return (isinstance(entry, dict) and set(entry) == {"dtype", "shape", "data_offsets"}
+            and isinstance(entry["dtype"], str) and sizes(entry["shape"])
+            and sizes(entry["data_offsets"]) and len(entry["data_offsets"]) == 2
+            and entry["data_offsets"][0] <= entry["data_offsets"][1])
+
+
+def _strict_json(text):
+    """The value of a JSON text. Raises ValueError also where a key is there twice, a number is not
+    finite, or the nesting is too deep."""
+    def distinct(pairs):
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            keys = [key for key, _ in pairs]
+            twice = next(key for key in keys if keys.count(key) > 1)
+            raise ValueError(f"the key {twice!r} is there twice")
+        return found
+
+    def finite(number):
+        if not -math.inf < float(number) < math.inf:
+            raise ValueError(f"{number} is no finite number")
+        return float(number)
+
+    try:
+        return json.loads(text, object_pairs_hook=distinct, parse_float=finite,
+                          parse_constant=finite)
+    except RecursionError as error:
+        raise ValueError("the nesting is too deep") from error
+
+
+class GoldenDeviation(NamedTuple):
+    """The element of a golden tensor that is farthest from what the file says."""
+
+    tensor: str
+    element: int
+    wanted: float
+    got: float
+    deviation: float
+    limit: float
+    share: float  # deviation / limit
+
+
+_GoldenSteps = collections.namedtuple(
+    "_GoldenSteps", "params gradients result limits steps num_steps")
+
+
+def _golden_steps(path, golden):
+    """The golden steps of a file: dictionaries by tensor, the steps' numbers, and the length."""
+    params, gradients, result, limits = (
+        _without(what, golden) for what in ("params/", "gradients/", "result/", "limit/"))
+    if not params and golden:
+        raise ValueError(f"{path}: the golden steps are damaged: golden/params is missing")
+
+    def damaged(what):
+        return ValueError(f"{path}: the golden steps are damaged: {what}")
+
+    if "steps" in golden:
+        steps, num_steps = golden["steps"].tolist(), golden.get("num_steps", torch.zeros(0)).tolist()
+        if not (isinstance(steps, list) and steps and len(num_steps) == 1
+                and num_steps[0] <= 1 << 24 and num_steps[0] == int(num_steps[0])
+                and all(0 <= step < num_steps[0] and step == int(step) for step in steps)):
+            raise damaged("golden/steps and golden/num_steps must be whole numbers, the steps "
+                          f"below num_steps, got {steps} and {num_steps}")
+        steps, num_steps = [int(step) for step in steps], int(num_steps[0])
+    else:  # of before there were limits
+        steps, num_steps = range(5 if params else 0), 5
+        limits = {name: _old_limit(params[name], value) for name, value in result.items()
+                  if name in params}
+    shapes = {name: tuple(tensor.shape) for name, tensor in params.items()}
+    for what, wanted, tensors in (
+            ("result", shapes, result),
+            ("gradients", {name: (len(steps), *shape) for name, shape in shapes.items()},
+             gradients),
+            ("limit", {name: (1,) for name in shapes}, limits)):
+        got = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+        if got != wanted:
+            raise damaged(f"golden/{what} must have the shapes {wanted}, got {got}")
+    limits = {name: limit.item() for name, limit in limits.items()}
+    if not all(limit >= 0 for limit in limits.values()):
+        raise damaged(f"limits must be numbers of at least 0, got {limits}")
+    return _GoldenSteps(params, gradients, result, limits, steps, num_steps)
+
+
+def _old_limit(params, result):
+    if result.shape != params.shape or not result.numel():
+        return torch.zeros(1)
+    moved, greatest = (result - params).abs().max(), result.abs().max()
+    limit = 1e-6 * (1 + greatest) + 3e-5 * moved
+    return limit.nan_to_num(0, 0, 0).reshape(1)  # not finite: compared as it is
+
+
+def _farthest(name, wanted, got, limit):
+    """The GoldenDeviation of a tensor."""
+    wanted, got = (x.double().reshape(-1) for x in (wanted, got))
+    same = (wanted == got) | (wanted.isnan() & got.isnan())
+    deviation = (wanted - got).abs().nan_to_num(math.inf).masked_fill(same, 0)
+    i = int(deviation.argmax())
+    off = deviation[i].item()
+    share = 0.0 if off == 0 or limit == math.inf else off / limit if limit else math.inf
+    return GoldenDeviation(name, i, wanted[i].item(), got[i].item(), off, limit, share)
+
+
+class ThetaFile:
+    """A learned optimizer's weights, read from a file and checked.
+
+    learned_optimizer: dictionary of the type and all options.
+    theta: dictionary of float32 tensors.
+    metadata: dictionary of texts, such as seed, meta_steps, version and config.
+    trained_horizon: number of steps that no training exceeded which the optimizer was meta-trained
+        on; None if the file does not say.
+    golden_steps: number of steps that the file brought for the check; 0 if none.
+    """
+
+    def __init__(self, path, learned_optimizer=None, despite_failed_check=False):
+        """Reads a theta file and repeats its golden steps.
+
+        learned_optimizer: type and options, for files that do not name theirs; such a file is
+        taken as a default MLPLOpt, with a warning, if this is not given. Where the file names one
+        as well, the two must be the same.
+        despite_failed_check: True: a golden result that is farther off than the file allows is a
+        warning in place of an error.
+
+        Raises ValueError if the file is damaged, of a format that this version cannot read, its
+        tensors are not those of the optimizer, or a golden result is farther off than its limit.
+        """
+        path = str(path)
+        tensors, self.metadata = _read_safetensors(path)
+        found = self.metadata.get("format", _FORMATS[0])  # other programs write theirs: "pt"
+        if found.startswith(_FORMAT) and found not in _FORMATS:
+            raise ValueError(f"{path}: the format is {found!r}; this version of lopt_optimizer.py "
+                             f"reads {' and '.join(map(repr, _FORMATS))}. A newer file needs the "
+                             "newer lopt_optimizer.py")
+        named = self.metadata.get("learned_optimizer")
+        if named is not None:
+            try:
+                named = _strict_json(named)
+            except ValueError as error:
+                raise ValueError(f"{path}: metadata learned_optimizer: {error}") from error
+            if learned_optimizer is not None:
+                wanted, got = (_resolve(one, path)[1] for one in (learned_optimizer, named))
+                if wanted != got:
+                    raise ValueError(f"{path}: the file is of another learned optimizer: {wanted} "
+                                     f"wanted, got {got}")
+        elif learned_optimizer is not None:
+            named = learned_optimizer
+        else:
+            warnings.warn(f"{path} does not name its learned optimizer; it is taken as a default "
+                          "MLPLOpt. If it is another, give learned_optimizer={'type': ...}",
+                          stacklevel=3)
+            named = {"type": "MLPLOpt"}
+        self._rule, self.learned_optimizer = _resolve(named, path)
+        self.theta = _without("theta/", tensors)
+        horizon = self.metadata.get("trained_horizon", "0")
+        if not (horizon.isascii() and horizon.isdigit() and len(horizon) < 19):
+            raise ValueError(f"{path}: metadata trained_horizon must be a whole number of at least "
+                             f"0, got {horizon!r}")
+        self.trained_horizon = int(horizon) or None
+        self._check_theta(path)
+        self._golden = _golden_steps(path, _without("golden/", tensors))
+        self.golden_steps = len(self._golden.steps)
+        worst = max(self.golden_deviations(), key=lambda found: found.share, default=None)
+        if worst is not None and worst.share > 1:
+            what = (f"{path}: the optimizer does not do what it did when the file was written: "
+                    f"golden/result/{worst.tensor} at {worst.element}: {worst.wanted} wanted, got "
+                    f"{worst.got}, which is {worst.deviation:.3g} off; accepted are "
+                    f"{worst.limit:.3g}")
+            if not despite_failed_check:
+                raise ValueError(what)
+            warnings.warn(what + "; it is used all the same, as was asked for", stacklevel=3)
+
+    def golden_deviations(self, device="cpu"):
+        """How far this reader's golden steps come out from those of the file, on a device: a
+        GoldenDeviation of each golden tensor, of the element that is farthest off. A share above 1
+        is a mistake of the reader or a damaged file. Empty if the file has no golden steps."""
+        golden, device = self._golden, torch.device(device)
+        rule = self.bind(device)
+
+        def seen(tensor):
+            """A tensor of the file, which has the order of axes of the rule, by way of torch's, in
+            which parameters come."""
+            shape = tensor.shape
+            if len(shape) >= 2:
+                shape = (shape[-1], shape[-2], *shape[:-2])
+            return self.in_rule_order(self.in_torch_order(tensor, shape))
+
+        # All at once, as LearnedOptimizer updates them.
+        params = [seen(start).to(device, copy=True) for start in golden.params.values()]
+        states = [_fresh_state(self, p) for p in params]
+        for update, t in enumerate(golden.steps):
+            gradients = [seen(golden.gradients[name][update]).to(device) for name in golden.params]
+            steps = rule.steps(params, gradients, states, t, golden.num_steps)
+            for p, step in zip(params, steps):
+                p -= step
+        return [_farthest(name, golden.result[name], p.reshape(golden.result[name].shape).cpu(),
+                          golden.limits[name]) for name, p in zip(golden.params, params)]
+
+    def bind(self, device):
+        """The update rule, with its weights on a device."""
+        return _BoundRule(self._rule(self.learned_optimizer), self.theta, device)
+
+    def in_rule_order(self, tensor):
+        """A parameter [out, in, spatial...] as the rule sees it."""
+        return _in_rule_order(tensor, self._rule.SEES_SHAPES)
+
+    def in_torch_order(self, tensor, shape):
+        """The reverse, for a parameter of this shape; also of such a tensor that is flat."""
+        return _in_torch_order(tensor, shape, self._rule.SEES_SHAPES)
+
+    def state_shapes(self, shape):
+        """Of a tensor as the rule sees it, by name."""
+        shapes = self._rule(self.learned_optimizer).state_shapes(shape)
+        return {name: tuple(own) for name, own in shapes.items()}
+
+    def needs_num_steps(self):
+        """What makes steps need num_steps, such as "LearnableAdam with schedule 'cosine'"; None if
+        nothing does."""
+        return self._rule.need_of_num_steps(self.learned_optimizer)
+
+    def _check_theta(self, path):
+        def show(shapes):
+            return ", ".join(f"{name} {list(shape)}" for name, shape in sorted(shapes.items()))
+
+        wanted = self._rule.layout(self.learned_optimizer)
+        got = {name: tuple(tensor.shape) for name, tensor in self.theta.items()}
+        if wanted != got:
+            raise ValueError(f"{path}: the tensors theta/... are not those of "
+                             f"{self.learned_optimizer}; wanted: {show(wanted)}; got: "
+                             f"{show(got) or 'none'}")
+        for name, tensor in sorted(self.theta.items()):
+            bad = tensor.isfinite().logical_not().flatten().nonzero().flatten().tolist()
+            if bad:
+                raise ValueError(f"{path}: weights must be finite numbers; theta/{name} "
+                                 f"{list(tensor.shape)} has {len(bad)} that are not, the first is "
+                                 f"{tensor.flatten()[bad[0]].item()} at {bad[0]}")
+
+
+def _fresh_state(theta_file, p):
+    return {name: torch.zeros(shape, dtype=torch.float32, device=p.device)
+            for name, shape in theta_file.state_shapes(p.shape).items()}
+
+
+def _values(scalars):
+    """Of tensors of one element each; one transfer for each device."""
+    values = {}
+    for scalar in scalars:
+        values.setdefault(scalar.device, []).append(scalar)
+    values = {device: iter(torch.stack(own).tolist()) for device, own in values.items()}
+    return [next(values[scalar.device]) for scalar in scalars]
+
+
+def _shapes(state):
+    """Of the tensors in the state of a parameter, by name."""
+    return {name: tuple(value.shape) for name, value in state.items() if name != "step"}
+
+
+class _Batch:
+    """Parameters of one group that are updated together: of a kind, with as many earlier updates.
+
+    group: the group, which has that number. t: the number of earlier updates. places: the numbers
+    of the parameters within the group. Other lists are of things of the parameters as well.
+    """
+
+    def __init__(self, number, group, kind, t):
+        self.number, self.group, self.kind, self.t = number, group, kind, t
+        self.places, self.params, self.gradients, self.elements = [], [], [], 0
+
+    def name(self, i):
+        return _name(self.number, self.places[i], self.params[i])
+
+    def keep(self, chosen):
+        """Leaves out the parameters but those of these numbers within the batch."""
+        for name, value in vars(self).items():
+            if isinstance(value, list):
+                setattr(self, name, [value[i] for i in chosen])
+
+
+def _name(group, i, p):
+    return f"parameter {i} of group {group}, shape {list(p.shape)},"
+
+
+_NO_STEP = 1 << 63  # steps and their numbers are 64-bit integers
+_ADAMW_STEP = 0.2  # the root of the mean square of AdamW's steps beside its learning rate, about
+_LARGE_DECAY = 1e-3  # the part of a tensor that a step's weight decay should not exceed
+
+
+def _rms(step):
+    """The root of the mean square of a step, float32; 0 of one without elements."""
+    wide = torch.float32 if step.device.type == "mps" else torch.float64
+    norm = torch.linalg.vector_norm(step, dtype=wide)
+    return (norm / math.sqrt(max(step.numel(), 1))).float()
+
+
+def _same_bits(a, b):
+    return a.shape == b.shape and torch.equal(a.cpu().view(torch.int32), b.cpu().view(torch.int32))
+
+
+class LearnedOptimizer(torch.optim.Optimizer):
+    """A meta-trained optimizer in place of torch.optim.Adam.
+
+    Works with parameter groups, schedulers of torch.optim.lr_scheduler, closures and state_dict.
+    Options of a group::
+
+      lr            factor of the step, default 1: the optimizer as it was trained.
+      weight_decay  default 0; a step also subtracts lr weight_decay (r / 0.2) p, where r is the
+                    root of the mean square of the tensor's step before lr: the size of the
+                    optimizer's own steps, with its schedule. That of AdamW's steps is about 0.2 of
+                    its learning rate, by which it multiplies its weight_decay, so that the usual
+                    0.01 means about the same here. A value that takes more than 0.1 % of a tensor
+                    in a step is warned of once.
+      non_finite    what a gradient does that is not finite (in float32) in some element; a step
+                    with it would spoil all elements of its tensor for good. "error", the default:
+                    step raises RuntimeError and changes nothing. "skip": the tensor is left as it
+                    is, state and count included, and `skipped` is one higher.
+      skip_zero_gradients  default False: every element takes a step, also one whose gradient is 0
+                    (a row of an embedding that no example of the batch used): its momenta, the
+                    other elements and the parameter itself move it. True: elements whose gradient
+                    is exactly 0 keep their value in that step, weight decay included; their state
+                    is updated.
+      as_vectors    default False. True: the learned optimizer sees the parameters as vectors,
+                    whatever their shape. Celo2 steps vectors by Adam, and so it should tables of
+                    embeddings, which have two axes.
+      num_steps     the number of steps of the training, default None: not known. Learned optimizers
+                    with a schedule and LearnedScheduler need it: a step beyond it is an error. It
+                    may be set higher on the way, for a training that is to go on. Others do
+                    without it. load_state_dict keeps one that was given here, so that a training
+                  can be resumed to be longer; where none was, it takes the saved one.
+
+    There is no momentum to set: the momenta are part of what was learned. Schedulers that cycle one
+    (OneCycleLR) can be used; what they set has no effect, and a warning says so once. Another
+    warning comes once in a training of more steps than the optimizer was trained on
+    (ThetaFile.trained_horizon), beyond which it may lose what it had gained.
+
+    skipped: how often a tensor was left as it is: because its gradient was not finite, or because
+    finite numbers would have become others. In the second case its state and its step count go on,
+    and a warning says so once.
+
+    Parameters may have any shape, strides, device and real floating-point type. Steps are computed
+    in float32 and added in the parameter's own type; the state is float32. Every parameter is
+    treated by itself and has its own step count; one whose gradient is None is left as it is,
+    count included.
+
+    A learned optimizer that sees shapes (all but MLPLOpt and the learnable ones) is given a
+    parameter of two axes or more in the order of axes that it was trained with: torch's
+    [out, in, spatial...] as [spatial..., in, out]. Its state is of that order.
+    """
+
+    BATCH = 1 << 16  # elements of the parameters that are updated together
+
+    def __init__(self, params, theta_file, lr=1.0, weight_decay=0.0, non_finite="error",
+                 skip_zero_gradients=False, num_steps=None, as_vectors=False):
+        """params: tensors, or dictionaries of groups. theta_file: a ThetaFile.
+
+        Raises TypeError for a parameter that is not of a real floating-point type, ValueError for
+        an lr or weight_decay that is negative or not finite, another option that is not valid, or
+        num_steps that is missing where it is needed.
+        """
+        self._theta_file = theta_file
+        self._rules = {}
+        self._warned = set()
+        self.skipped = 0
+        # Schedulers that cycle a momentum look for its name.
+        super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "non_finite": non_finite,
+                                  "skip_zero_gradients": skip_zero_gradients,
+                                  "num_steps": num_steps, "as_vectors": as_vectors,
+                                  "momentum": None})
+
+    @classmethod
+    def from_file(cls, path, params, lr=1.0, weight_decay=0.0, learned_optimizer=None,
+                  non_finite="error", skip_zero_gradients=False, num_steps=None,
+                  as_vectors=False, despite_failed_check=False):
+        """The optimizer of a theta file, for these parameters. See ThetaFile for path,
+        learned_optimizer, despite_failed_check and what is raised, and the class for the
+        options."""
+        return cls(params, ThetaFile(path, learned_optimizer, despite_failed_check), lr,
+                   weight_decay, non_finite, skip_zero_gradients, num_steps, as_vectors)
+
+    def add_param_group(self, param_group):
+        super().add_param_group(param_group)
+        group = self.param_groups[-1]
+        try:
+            if len(set(map(id, group["params"]))) < len(group["params"]):
+                raise ValueError("LearnedOptimizer: a parameter is there twice in a group; every "
+                                 "one takes one step")
+            for p in group["params"]:
+                if not p.is_floating_point():
+                    raise TypeError("LearnedOptimizer: parameters must be of a real floating-point "
+                                    f"type, got {p.dtype} of shape {list(p.shape)}")
+            self._check_options(group)
+        except (TypeError, ValueError):
+            self.param_groups.pop()
+            raise
+
+    def _check_options(self, group):
+        for name in ("lr", "weight_decay"):
+            try:
+                valid = 0 <= group[name] < math.inf
+            except TypeError:  # a text, say
+                valid = False
+            if not valid:
+                raise ValueError(f"LearnedOptimizer: {name} must be a finite number of at least 0, "
+                                 f"got {group[name]!r}")
+        for name, valid in (("non_finite", ("error", "skip")),
+                            ("skip_zero_gradients", (False, True)),
+                            ("as_vectors", (False, True))):
+            if group[name] not in valid:
+                raise ValueError(f"LearnedOptimizer: {name} must be one of "
+                                 f"{', '.join(map(repr, valid))}, got {group[name]!r}")
+            group[name] = valid[valid.index(group[name])]  # a bool, whatever NumPy's was
+        num_steps, need = group["num_steps"], self._theta_file.needs_num_steps()
+        if num_steps is None:
+            if need:
+                raise ValueError(f"LearnedOptimizer: {need} needs num_steps, the number of steps "
+                                 "of the training, which is not given")
+            return
+        try:
+            if isinstance(num_steps, bool):
+                raise TypeError
+            group["num_steps"] = operator.index(num_steps)  # an int, whatever integer it was
+        except TypeError:
+            raise ValueError("LearnedOptimizer: num_steps must be an integer of at least 1 (int, "
+                             f"numpy.int64 ...), or None, got {num_steps!r} of type "
+                             f"{type(num_steps).__name__}") from None
+        if not 1 <= group["num_steps"] < _NO_STEP:
+            wanted = "below 2**63" if group["num_steps"] > 0 else "at least 1"
+            raise ValueError(f"LearnedOptimizer: num_steps must be {wanted}, or None, got "
+                             f"{num_steps!r}")
+
+    def _warn_once(self, what, text, stacklevel=5):
+        if what not in self._warned:
+            self._warned.add(what)
+            warnings.warn("LearnedOptimizer: " + text, stacklevel=stacklevel)
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        """One update of every parameter that has a gradient. The closure, where given, computes
+        the gradients and returns the loss, which is handed on.
+
+        Raises RuntimeError for a gradient that is sparse or, unless non_finite is "skip", not
+        finite, and ValueError for an option that is not valid or a step beyond num_steps where that
+        is needed; then nothing has been changed.
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            self._check_options(group)
+            if group["momentum"] is not None:
+                self._warn_once("momentum", "the momentum of a group has no effect: the momenta "
+                                "are part of what was learned")
+        batches = self._batches()
+        skipped = self._leave_out_not_finite(batches)
+        for batch in batches:
+            if batch.params:
+                left, decays = self._update(batch)
+                self._warn_of_left_and_decays(batch, left, decays)
+                skipped += len(left)
+        self.skipped += skipped
+        horizon = self._theta_file.trained_horizon
+        longest = max((batch.t + 1 for batch in batches if batch.params), default=0)
+        if horizon is not None and longest > horizon:
+            self._warn_once("horizon", f"step {longest} is beyond the {horizon} steps that this "
+                            "optimizer was trained for; it may lose what it has gained")
+        return loss
+
+    def _batches(self):
+        """The parameters that have a gradient. Raises what step does of sparse gradients and
+        num_steps."""
+        batches = []
+        need = self._theta_file.needs_num_steps()
+        for number, group in enumerate(self.param_groups):
+            growing = {}
+            for i, p in enumerate(group["params"]):
+                gradient = p.grad
+                if gradient is None:
+                    continue
+                if self._shape_has_changed(p, group):
+                    raise RuntimeError(f"LearnedOptimizer: {_name(number, i, p)} had another shape "
+                                       "at its last update; nothing was changed")
+                t = self._step_of(p)
+                if need and t >= group["num_steps"]:
+                    raise ValueError(f"LearnedOptimizer: {_name(number, i, p)} has made all "
+                                     f"{group['num_steps']} steps of its training (num_steps), "
+                                     f"which {need} needs; nothing was changed. A higher num_steps "
+                                     "lets it go on")
+                if gradient.layout != torch.strided:
+                    raise RuntimeError(f"LearnedOptimizer: {_name(number, i, p)} has a gradient of "
+                                       f"layout {gradient.layout}; it must be dense")
+                kind, limit = self._kind(p, gradient)
+                batch = growing.get((kind, t))
+                if batch is None or batch.elements + p.numel() > limit:
+                    batch = growing[kind, t] = _Batch(number, group, kind, t)
+                    batches.append(batch)
+                batch.places.append(i)
+                batch.params.append(p)
+                batch.gradients.append(gradient)
+                batch.elements += p.numel()
+        return batches
+
+    def _shape_has_changed(self, p, group):
+        """Whether the rule saw another shape of the parameter at its last update."""
+        state = self.state[p] if p in self.state else None
+        return bool(state) and _shapes(state) != self._state_shapes(p, group)
+
+    def _state_shapes(self, p, group):
+        return self._theta_file.state_shapes(self._as_seen(p, group).shape)
+
+    def _kind(self, p, gradient):
+        """What parameters of a batch have in common, and how many elements they may have, unless
+        it is one alone."""
+        return p.device, self.BATCH
+
+    def _leave_out_not_finite(self, batches):
+        """Parameters whose gradient is not finite leave their batch; how many did. Raises
+        RuntimeError if one of them must not."""
+        left_out = 0
+        for batch, chosen in zip(batches, self._finite(batches)):
+            if len(chosen) == len(batch.params):
+                continue
+            if batch.group["non_finite"] == "error":
+                first = min(set(range(len(batch.params))) - set(chosen))
+                raise RuntimeError(f"LearnedOptimizer: {batch.name(first)} has a gradient that is "
+                                   "not finite; nothing was changed. non_finite='skip' leaves such "
+                                   "a parameter as it is and goes on")
+            left_out += len(batch.params) - len(chosen)
+            batch.keep(chosen)
+        return left_out
+
+    def _finite(self, batches):
+        """Of each batch the numbers of the parameters whose gradients are finite in float32."""
+        # Those of a batch are if their sum is. It may overflow, and each is looked at then.
+        sums = [_join([gradient.reshape(-1) for gradient in batch.gradients]).float().sum()
+                for batch in batches]
+        return [range(len(batch.params)) if math.isfinite(total) else
+                [i for i, finite in enumerate(_values([torch.isfinite(gradient.float()).all()
+                                                       for gradient in batch.gradients])) if finite]
+                for batch, total in zip(batches, _values(sums))]
+
+    def _warn_of_left_and_decays(self, batch, left, decays):
+        """Warns, once each, of parameters of these numbers in a batch, which were left as they are,
+        and of a weight_decay that took too large a part of one; decays: of each, or empty."""
+        if left:
+            self._warn_once("left", f"{batch.name(left[0])} would not be finite after its step, so "
+                            "it is left as it is; `skipped` counts such steps", stacklevel=6)
+        i = max(range(len(decays)), key=decays.__getitem__, default=None)
+        if i is not None and decays[i] > _LARGE_DECAY:
+            self._warn_once("decay", f"weight_decay {batch.group['weight_decay']:g} takes "
+                            f"{100 * decays[i]:.2g} % of {batch.name(i)} in a step; that is more "
+                            f"than {100 * _LARGE_DECAY:g} %, which few trainings bear",
+                            stacklevel=6)
+
+    def _step_of(self, p):
+        return self.state[p]["step"] if self.state.get(p) else 0
+
+    def _as_seen(self, tensor, group):
+        """A parameter of a group as the rule sees it."""
+        ordered = self._theta_file.in_rule_order(tensor)
+        return ordered.reshape(-1) if group["as_vectors"] else ordered
+
+    def _update(self, batch):
+        """Steps the parameters of a batch. The numbers of those that are left as they are, since
+        finite numbers would become others, and the parts that weight decay took, where there is
+        one."""
+        group, file, device = batch.group, self._theta_file, batch.params[0].device
+        values, gradients = ([self._as_seen(x, group).float() for x in tensors]
+                             for tensors in (batch.params, batch.gradients))
+        states = [self.state[p] for p in batch.params]
+        for state, value in zip(states, values):
+            if not state:
+                state["step"] = 0
+                state.update(_fresh_state(file, value))
+        seen = [_flushed(gradient) for gradient in gradients]
+        if device not in self._rules:
+            self._rules[device] = file.bind(device)
+        steps = self._rules[device].steps(values, seen, states, batch.t, group["num_steps"])
+        decays = []
+        if group["weight_decay"]:
+            parts = [group["weight_decay"] / _ADAMW_STEP * _rms(step) for step in steps]
+            decays = [float(group["lr"]) * part for part in _values(parts)]
+            steps = [step + part * value for step, part, value in zip(steps, parts, values)]
+        if group["skip_zero_gradients"]:
+            steps = [step.masked_fill(gradient == 0, 0)
+                     for step, gradient in zip(steps, gradients)]
+        steps = [file.in_torch_order(step, p.shape) for step, p in zip(steps, batch.params)]
+        lr = -float(group["lr"])
+        left = self._not_finite(torch._foreach_add(batch.params, steps, alpha=lr))
+        if left:
+            left = [i for i in left if batch.params[i].isfinite().all()]
+        stepped = [i for i in range(len(steps)) if i not in left]
+        if stepped:
+            torch._foreach_add_([batch.params[i] for i in stepped], [steps[i] for i in stepped],
+                                alpha=lr)
+        for state in states:
+            state["step"] += 1
+        return left, decays
+
+    @staticmethod
+    def _not_finite(tensors):
+        """The numbers of those with an element that is not finite."""
+        # None has if their sum is finite. It may overflow, and each is looked at then.
+        wide = torch.promote_types(tensors[0].dtype, torch.float32)
+        total = torch.stack([tensor.sum(dtype=wide) for tensor in tensors]).sum()
+        if math.isfinite(total):
+            return []
+        return [i for i, tensor in enumerate(tensors) if not tensor.isfinite().all()]
+
+    _OF_WEIGHTS = ("theta", "learned_optimizer")
+
+    def state_dict(self):
+        """As of every optimizer, with theta and the learned optimizer: beside the state and the
+        groups, and once more in every group, since torch.distributed.checkpoint keeps the state
+        and the groups alone."""
+        saved = super().state_dict()
+        weights = {"theta": dict(self._theta_file.theta),
+                   "learned_optimizer": self._theta_file.learned_optimizer}
+        groups = [{**group, **weights} for group in saved["param_groups"]]
+        return {**saved, "param_groups": groups, **weights}
+
+    def load_state_dict(self, state_dict):
+        """Goes on exactly where state_dict() was taken, unless a num_steps that was given here is
+        another: the state stays float32 whatever the parameters' types. Raises ValueError if it is
+        not of this optimizer, this theta and these parameters; then nothing has been changed."""
+        self._check_weights(state_dict)
+        groups = [{"momentum": None, "num_steps": None, "as_vectors": False,
+                   **{name: value for name, value in group.items()
+                      if name not in self._OF_WEIGHTS}}
+                  for group in state_dict["param_groups"]]
+        for own, group in zip(self.param_groups, groups):
+            if own["num_steps"] is not None:
+                group["num_steps"] = own["num_steps"]
+        for i, group in enumerate(groups):
+            if not isinstance(group.get("params"), list):
+                raise ValueError(f"LearnedOptimizer: group {i} of the state_dict has no list of "
+                                 "params")
+        saved = [(i, group) for group in groups for i in group["params"]]
+        params = [p for group in self.param_groups for p in group["params"]]
+        states = state_dict["state"]
+        strange = sorted(states.keys() - {i for i, _ in saved}, key=str)
+        if strange:
+            raise ValueError("LearnedOptimizer: the state_dict has states of parameters that no "
+                             f"group of it has: {strange[:10]}")
+        states = {i: self._checked_state(i, states[i], p, group)
+                  for (i, group), p in zip(saved, params) if i in states}
+        for i, group in enumerate(groups):
+            missing = [name for name in ("lr", "weight_decay", "non_finite", "skip_zero_gradients")
+                       if name not in group]
+            if missing:
+                raise ValueError(f"LearnedOptimizer: group {i} of the state_dict has no "
+                                 f"{', '.join(missing)}")
+            self._check_options(group)
+        super().load_state_dict({"state": states, "param_groups": groups})
+        self._rules = {}  # they know the tensors of the state before
+        for (i, _), p in zip(saved, params):
+            for name, value in states.get(i, {}).items():
+                if name != "step":
+                    value = value.detach().to(p.device, torch.float32, copy=True)
+                self.state[p][name] = value
+
+    def _checked_state(self, i, state, p, group):
+        """The saved state of a parameter. Raises ValueError if it is none."""
+        def fail(wanted, got):
+            raise ValueError(f"LearnedOptimizer: the state of parameter {i}, shape "
+                             f"{list(p.shape)}, must have {wanted}, got {got}")
+
+        wanted = self._state_shapes(p, group)
+        tensors = {name: value for name, value in state.items() if name != "step"}
+        for name, value in tensors.items():
+            if name in wanted and not (torch.is_tensor(value) and value.is_floating_point()):
+                fail(f"a tensor {name} of real floating-point numbers", repr(value)[:100])
+        if any(not torch.is_tensor(value) for value in tensors.values()) or (
+                _shapes(state) != wanted):
+            fail(wanted, {name: tuple(getattr(value, "shape", ())) for name, value
+                          in tensors.items()})
+        step = state.get("step")
+        try:
+            number = int(step)
+            valid = number == step and 0 <= number < _NO_STEP and not isinstance(step, bool)
+        except (TypeError, ValueError, OverflowError, RuntimeError):  # a text, NaN, ...
+            valid = False
+        if not valid:
+            fail("a step, the number of its updates", repr(step))
+        return {**state, "step": number}
+
+    def _check_weights(self, state_dict):
+        """Raises ValueError unless a state_dict, or each of its groups, has these weights."""
+        if not (isinstance(state_dict.get("state", {}), dict)
+                and isinstance(state_dict.get("param_groups", []), list)):
+            raise ValueError("LearnedOptimizer: state must be a dictionary and param_groups a list "
+                             "in a state_dict")
+        found = [part for part in (state_dict, *state_dict.get("param_groups", []))
+                 if all(name in part for name in self._OF_WEIGHTS)]
+        if not found:
+            raise ValueError("LearnedOptimizer: the state_dict is not one of a LearnedOptimizer: "
+                             f"'theta' and 'learned_optimizer' wanted, got {list(state_dict)}")
+        here = self._theta_file
+        for part in found:
+            _, learned_optimizer = _resolve(part["learned_optimizer"], "state_dict")
+            if learned_optimizer != here.learned_optimizer:
+                raise ValueError("LearnedOptimizer: the state_dict is of another learned "
+                                 f"optimizer: {here.learned_optimizer} wanted, got "
+                                 f"{learned_optimizer}")
+            theta = part["theta"]
+            if not (isinstance(theta, dict) and theta.keys() == here.theta.keys()
+                    and all(torch.is_tensor(tensor) for tensor in theta.values())):
+                raise ValueError("LearnedOptimizer: the theta of the state_dict must be tensors "
+                                 f"{', '.join(here.theta)}, got {repr(theta)[:100]}")
+            if not all(_same_bits(theta[name], tensor) for name, tensor in here.theta.items()):
+                raise ValueError("LearnedOptimizer: the state_dict was saved with another theta")
+        for name in ("state", "param_groups"):
+            if name not in state_dict:
+                raise ValueError(f"LearnedOptimizer: the state_dict has no {name}, it has "
+                                 f"{list(state_dict)}")
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        for group in self.param_groups:  # one that was saved before there were the options
+            group.setdefault("num_steps", None)
+            group.setdefault("as_vectors", False)
+
+    def __getstate__(self):
+        return {**super().__getstate__(), "_theta_file": self._theta_file, "_rules": {},
+                "_warned": self._warned, "skipped": self.skipped}
+
+
+def _main(arguments):
+    if len(arguments) != 1:
+        sys.exit("Usage: lopt_optimizer.py THETA.safetensors")
+    try:
+        file = ThetaFile(arguments[0])
+    except (OSError, ValueError) as error:
+        sys.exit(f"lopt_optimizer.py: {error}")
+    print(f"learned_optimizer = {json.dumps(file.learned_optimizer)}")
+    for name, tensor in sorted(file.theta.items()):
+        print(f"theta/{name} {list(tensor.shape)}")
+    for name in sorted(set(file.metadata) - {"learned_optimizer"}):
+        text = file.metadata[name]
+        if len(text) > 80 and text.startswith("{"):
+            try:
+                text = "\n" + json.dumps(_strict_json(text), indent=1)
+            except ValueError:
+                pass  # shown as it is
+        print(f"{name} = {text}")
+    for found in file.golden_deviations():
+        print(f"golden/result/{found.tensor}: {found.deviation:.2g} off, of {found.limit:.2g} that "
+              "are accepted")
+    print(f"golden steps that were repeated: {file.golden_steps}")
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1:])

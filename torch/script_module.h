@@ -1,0 +1,18 @@
+#pragma once
+
+#include <torch/csrc/jit/api/module.h>
+
+#include <string>
+
+#include "lopt/base/script_module.h"
+
+namespace lopt {
+
+// The buffer of a tensor of theta: its name, "/" replaced by "_".
+std::string BufferName(std::string name);
+
+// The module of a script; `name` is that of its class. Throws torch::jit::ErrorReport if a
+// definition does not compile.
+torch::jit::Module MakeModule(const std::string& name, const ScriptModule& script);
+
+}  // namespace lopt
