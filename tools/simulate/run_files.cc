@@ -72,7 +72,7 @@ std::string Unmasked(std::string_view file, const Json& object) {
   return left.dump();
 }
 
-std::vector<Json> Lines(const std::string& text, const std::string& name) {
+std::vector<Json> LinesOf(const std::string& text, const std::string& name) {
   std::vector<Json> lines;
   size_t at = 0;
   while (at < text.size()) {
@@ -97,9 +97,9 @@ struct WireField {
   std::string_view bytes = {};  // of text or a message
 };
 
-class WireReader {
+class ProtobufReader {
  public:
-  explicit WireReader(std::string_view left) : left_(left) {}
+  explicit ProtobufReader(std::string_view left) : left_(left) {}
 
   // None at the end.
   std::optional<WireField> Next() {
@@ -153,15 +153,15 @@ class WireReader {
 // The numbers of an event (base/tensorboard_event.proto).
 Json EventLine(std::string_view message) {
   Json line = {{"step", 0}};
-  WireReader event(message);
+  ProtobufReader event(message);
   while (const std::optional<WireField> field = event.Next()) {
     if (field->number == 1) line["wall_time"] = std::bit_cast<double>(field->value);
     if (field->number == 2) line["step"] = field->value;
     if (field->number == 3) line["file_version"] = std::string(field->bytes);
-    WireReader summary(field->number == 5 ? field->bytes : "");
+    ProtobufReader summary(field->number == 5 ? field->bytes : "");
     while (const std::optional<WireField> value = summary.Next()) {
       std::string tag;
-      WireReader entry(value->bytes);
+      ProtobufReader entry(value->bytes);
       while (const std::optional<WireField> part = entry.Next()) {
         if (part->number == 1) tag = part->bytes;
         if (part->number == 2) line[tag] = std::bit_cast<float>(static_cast<uint32_t>(part->value));
@@ -313,11 +313,11 @@ RunFiles ReadRunFiles(const std::string& directory, const IgnoredFiles& ignored)
     } else if (name.starts_with("events.out.tfevents.")) {
       AddEvents(ReadTextFile(path), name, &events);
     } else if (name == "metrics.jsonl") {
-      metrics = Lines(ReadTextFile(path), name);
+      metrics = LinesOf(ReadTextFile(path), name);
       CheckOrder(metrics, "", name);
       files[name] = Joined(name, metrics);
     } else if (name == "throughput.jsonl") {
-      const std::vector<Json> lines = Lines(ReadTextFile(path), name);
+      const std::vector<Json> lines = LinesOf(ReadTextFile(path), name);
       CheckOrder(lines, "seconds", name);
       files[name] = lines.empty() ? "" : Unmasked(name, lines.back());
     } else if (name.ends_with(".json")) {
