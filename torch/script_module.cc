@@ -2,7 +2,6 @@
 
 #include <torch/csrc/jit/frontend/resolver.h>
 #include <torch/csrc/jit/ir/ir.h>
-#include <torch/types.h>
 
 #include <algorithm>
 #include <memory>

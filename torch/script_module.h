@@ -1,6 +1,6 @@
 #pragma once
 
-#include <torch/csrc/jit/api/module.h>
+#include <torch/script.h>
 
 #include <string>
 
