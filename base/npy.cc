@@ -84,7 +84,10 @@ class HeaderParser {
     if (there) ++next_;
     return there;
   }
-  void Expect(char c) { Check(Accept(c), fmt::format("lacks a '{}' at {}", c, next_)); }
+  void Expect(char c) {
+    const size_t from = next_;  // Accept passes spaces
+    Check(Accept(c), fmt::format("lacks a '{}' at {}", c, from));
+  }
 
   // A list, in which there may be others.
   std::string Records() {

@@ -17,7 +17,12 @@ constexpr int64_t kWorker = 1;
 RankLog ToldLog() {
   RankLog log(2);
   const AnswerRules::Outline states = {{"windows", {DType::kInt64, {}}}};
-  log.Know({kWorker, {1.0}, false, "", std::make_shared<const AnswerRules::Outline>(states)});
+  log.Know({kWorker,
+            {1.0},
+            false,
+            "",
+            std::make_shared<const AnswerRules::Outline>(states),
+            {.theta = 3, .states = 1000}});
   const WorkerWeights weights{.theta = Eigen::VectorXf::Constant(3, 0.5F), .outer = {}};
   log.Add(kBegin, MakeBody(ToWire(weights)));
   log.Add(kWeights, MakeBody(ToWire(weights)));
