@@ -42,7 +42,8 @@ TEST_CASE("What is no file, or a long one, is no secret") {
   const TempDirectory directory;
   const std::string pipe = directory / "pipe";
   REQUIRE_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  CHECK_EQ(ErrorOf([&] { ReadSecretFile(pipe); }), pipe + " is to be a secret, but it is no file");
+  CHECK_EQ(ErrorOf([&] { ReadSecretFile(pipe); }),
+           "cannot read " + pipe + ": it is a named pipe, wanted a file");
   const std::string path = directory / "long";
   WriteTextFile(path, std::string(2'000'000, 'x'));
   ::chmod(path.c_str(), 0600);

@@ -41,42 +41,25 @@ class Removed {
   const std::string& path_;
 };
 
-// A file to be read; one that is a pipe does not hold the process up.
-class Opened {
- public:
-  explicit Opened(const std::string& path)
-      : path_(path), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-    if (descriptor_ < 0) Fail("cannot read {}: {}", path, SystemReason(errno));
+std::string ReadAll(int descriptor, const std::string& path) {
+  std::string text;
+  std::array<char, 4096> some;
+  ssize_t got = 0;
+  while ((got = ::read(descriptor, some.data(), some.size())) > 0) {
+    text.append(some.data(), static_cast<size_t>(got));
+    if (std::ssize(text) > kMostSecretBytes) break;
   }
-  ~Opened() { ::close(descriptor_); }
-  Opened(const Opened&) = delete;
-  Opened& operator=(const Opened&) = delete;
-
-  int descriptor() const { return descriptor_; }
-  std::string ReadAll() const {
-    std::string text;
-    std::array<char, 4096> some;
-    ssize_t got = 0;
-    while ((got = ::read(descriptor_, some.data(), some.size())) > 0) {
-      text.append(some.data(), static_cast<size_t>(got));
-      if (std::ssize(text) > kMostSecretBytes) break;
-    }
-    if (got < 0) Fail("cannot read {}: {}", path_, SystemReason(errno));
-    return text;
-  }
-
- private:
-  const std::string& path_;
-  int descriptor_;
-};
+  if (got < 0) Fail("cannot read {}: {}", path, SystemReason(errno));
+  return text;
+}
 
 }  // namespace
 
 // The file that is checked is the one that is read, whoever moves names meanwhile.
 std::string ReadSecretFile(const std::string& path) {
-  const Opened file(path);
+  const OpenFile file(path, OpenFor::kRead, "cannot read");
   struct stat status = {};
-  if (::fstat(file.descriptor(), &status) != 0) {
+  if (::fstat(file.number(), &status) != 0) {
     Fail("cannot read {}: {}", path, SystemReason(errno));
   }
   Require(S_ISREG(status.st_mode), "{} is to be a secret, but it is no file", path);
@@ -88,7 +71,7 @@ std::string ReadSecretFile(const std::string& path) {
           path, status.st_mode & 07777U, path);
   Require(status.st_size <= kMostSecretBytes, "{} is to be a secret, but it has {} bytes", path,
           status.st_size);
-  return file.ReadAll();
+  return ReadAll(file.number(), path);
 }
 
 std::string UsersTokenFile() {
