@@ -9,7 +9,7 @@
 
 namespace lopt {
 
-// A file that the build embeds (base/embed_files.cmake): of a folder's presets/, or of python/rules/.
+// A file that the build embeds (base/embed_files.cmake): a preset, or one of python/rules/.
 struct PresetFile {
   const char* name;  // without its ending
   const char* text;
