@@ -61,7 +61,7 @@ FILES = {
     "LearnedScheduler": [({"type": "LearnedScheduler", "weight_decay": 0.1,
                            "optimizer": {"type": "OrthogonalSteps",
                                          "optimizer": {"type": "LearnableSGDM"}}},
-                          {"scheduler/out/w": 0.3}),
+                          {"scheduler/out/w": 0.5}),
                          ({"type": "LearnedScheduler", "step_size": 1e-5, "weight_decay": 1e-4,
                            "schedule": "linear", "hidden_size": 3,
                            "optimizer": {"type": "LearnableAdam", "schedule": "cosine"}},
