@@ -986,7 +986,8 @@ class _LearnedScheduler(_OfAnother):
         # Sums and the network are computed in float64.
         for name in ["hidden/w", "hidden/b", "out/w", "out/b"]:
             w[name] = _widened(theta["scheduler/" + name])
-        w["decays"] = torch.tensor(self.DECAYS, dtype=w["out/b"].dtype, device=w["out/b"].device)
+        # TorchScript's torch.tensor rounds numbers to float32, whatever type is asked for.
+        w["decays"] = torch.stack([w["out/b"].new_full([], decay) for decay in self.DECAYS])
         return w
 
     def steps(self, w: Dict[str, Tensor], params: List[Tensor], gradients: List[Tensor],
