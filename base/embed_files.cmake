@@ -1,4 +1,4 @@
-# Writes OUTPUT: an initializer {name, text}, of an PresetFile (base/presets.h), for every file that the pattern FILES names.
+# Writes OUTPUT: an initializer {name, text}, of an EmbeddedFile (base/presets.h), for every file that the pattern FILES names.
 file(GLOB files ${FILES})
 set(entries "")
 foreach(file ${files})

@@ -15,8 +15,8 @@ constexpr std::string_view kComment = "// ";
 
 }  // namespace
 
-Presets::Presets(std::string kind, std::span<const PresetFile> files) : kind_(std::move(kind)) {
-  for (const PresetFile& file : files) {
+Presets::Presets(std::string kind, std::span<const EmbeddedFile> files) : kind_(std::move(kind)) {
+  for (const EmbeddedFile& file : files) {
     const std::string source = fmt::format("{} {}", kind_, file.name);
     const std::string_view text = file.text;
     Require(text.starts_with(kComment), "{}: its first line must be a comment that says what it is",

@@ -10,7 +10,7 @@
 namespace lopt {
 
 // A file that the build embeds (base/embed_files.cmake): a preset, or one of python/rules/.
-struct PresetFile {
+struct EmbeddedFile {
   const char* name;  // without its ending
   const char* text;
 };
@@ -26,7 +26,7 @@ struct Preset {
 class Presets {
  public:
   // Throws Error unless every file is a config with a summary. `kind` is for messages ("preset").
-  Presets(std::string kind, std::span<const PresetFile> files);
+  Presets(std::string kind, std::span<const EmbeddedFile> files);
 
   const std::vector<Preset>& all() const { return presets_; }
   // Throws Error that lists the presets if there is none of this name.

@@ -21,7 +21,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr PresetFile kRuleFiles[] = {
+constexpr EmbeddedFile kRuleFiles[] = {
 #include "lopt/lopt/rules.inc"
 };
 
@@ -107,7 +107,7 @@ const RuleText& Rules() {
   static const RuleText rules = [] {
     static const std::regex header(R"(class (\w+)(?:\((\w+)\))?:\n)");
     RuleText read;
-    for (const PresetFile& file : kRuleFiles) {
+    for (const EmbeddedFile& file : kRuleFiles) {
       for (const std::string& statement : Statements(file.text)) {
         std::smatch found;
         if (std::regex_search(statement, found, header, std::regex_constants::match_continuous)) {

@@ -6,7 +6,7 @@
 namespace lopt {
 namespace {
 
-constexpr PresetFile kFiles[] = {
+constexpr EmbeddedFile kFiles[] = {
     {"long", "// Takes a day.\n// More of it.\n{\"steps\": 9}\n"},
     {"fast", "// Takes a second.\n{\"steps\": 1}\n"},
 };
@@ -25,7 +25,7 @@ TEST_CASE("An unknown preset is answered with the names, a bad file with what it
   CHECK_THROWS_WITH_AS(
       Presets("recipe", kFiles).Find("fats"),
       "There is no recipe 'fats'; the presets are fast, long; did you mean 'fast'?", Error);
-  constexpr PresetFile kSilent[] = {{"silent", "{}"}};
+  constexpr EmbeddedFile kSilent[] = {{"silent", "{}"}};
   CHECK_THROWS_WITH_AS(Presets("recipe", kSilent),
                        "recipe silent: its first line must be a comment that says what it is",
                        Error);

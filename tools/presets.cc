@@ -3,7 +3,7 @@
 namespace lopt {
 namespace {
 
-constexpr PresetFile kPresetFiles[] = {
+constexpr EmbeddedFile kPresetFiles[] = {
 #include "lopt/tools/presets.inc"
 };
 

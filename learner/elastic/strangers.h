@@ -37,8 +37,8 @@ class Strangers {
   std::optional<TimePoint> NextOverdue() const;
 
   int64_t size() const { return std::ssize(since_); }
-  // "3 too many, 1 that sent more than 65536 bytes, 2 that took longer than 60 s", of those that
-  // were to end since the last call; empty if there were none.
+  // Of those that were to end since the last call, as "3 since there were more than 256, 1 that
+  // sent more than 4096 bytes, 2 that took 60 s"; empty if there were none.
   std::string TakeEnded();
 
  private:
