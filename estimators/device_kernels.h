@@ -6,12 +6,12 @@
 #include "lopt/base/device.h"
 #include "lopt/estimators/gradient_device.h"
 #include "lopt/estimators/window_device.h"
-#include "lopt/lopt/adafac_mlp_lopt_device.h"
-#include "lopt/lopt/celo2_device.h"
-#include "lopt/lopt/mlp_lopt_device.h"
+#include "lopt/lopt/adafac/adafac_mlp_lopt_device.h"
+#include "lopt/lopt/celo2/celo2_device.h"
+#include "lopt/lopt/mlp/mlp_lopt_device.h"
 #include "lopt/tasks/given_gradient_device.h"
-#include "lopt/tasks/image_mlp_device.h"
-#include "lopt/tasks/quadratic_device.h"
+#include "lopt/tasks/image/image_mlp_device.h"
+#include "lopt/tasks/quadratic/quadratic_device.h"
 
 namespace lopt {
 

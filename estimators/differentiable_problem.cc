@@ -13,7 +13,7 @@
 #include "lopt/base/progress.h"
 #include "lopt/estimators/lopt_state.h"
 #include "lopt/estimators/replica_keys.h"
-#include "lopt/lopt/torch_script.h"
+#include "lopt/lopt/use/torch_script.h"
 #include "lopt/tasks/registry.h"
 
 namespace lopt {

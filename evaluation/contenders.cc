@@ -8,7 +8,7 @@
 #include "lopt/base/eigen.h"
 #include "lopt/base/error.h"
 #include "lopt/lopt/registry.h"
-#include "lopt/lopt/scaled_steps.h"
+#include "lopt/lopt/rules/scaled_steps.h"
 
 namespace lopt {
 namespace {

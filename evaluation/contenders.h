@@ -27,8 +27,9 @@ struct LearnedContender {
   bool tuned = false;           // what its steps are multiplied by is tuned for each task
 };
 
-// The same optimizer as "NAME-tuned": what its steps are multiplied by (lopt/scaled_steps.h) is
-// tuned for each task and number of steps as the learning rates of the baselines are, from 1/32 to
+// The same optimizer as "NAME-tuned": what its steps are multiplied by (lopt/rules/scaled_steps.h)
+// is tuned for each task and number of steps as the learning rates of the baselines are, from 1/32
+// to
 // 32. Throws Error if its steps cannot be multiplied.
 LearnedContender WithTunedSteps(LearnedContender learned);
 

@@ -14,7 +14,7 @@
 #include "lopt/base/isa.h"
 #include "lopt/base/parallel.h"
 #include "lopt/evaluation/evaluate.h"
-#include "lopt/tasks/data_checksums.h"
+#include "lopt/tasks/data/data_checksums.h"
 
 namespace lopt {
 namespace {

@@ -9,7 +9,7 @@
 #include "lopt/learner/learning_rate_schedule.h"
 #include "lopt/learner/theta_opt.h"
 #include "lopt/lopt/registry.h"
-#include "lopt/tasks/augmentation.h"
+#include "lopt/tasks/augment/augmentation.h"
 #include "lopt/tasks/registry.h"
 
 namespace lopt {

@@ -5,10 +5,10 @@
 
 #include "lopt/base/device.h"
 #include "lopt/base/layout.h"
-#include "lopt/lopt/adafac_mlp_lopt_device.h"
-#include "lopt/lopt/celo2_device.h"
+#include "lopt/lopt/adafac/adafac_mlp_lopt_device.h"
+#include "lopt/lopt/celo2/celo2_device.h"
 #include "lopt/lopt/learned_optimizer.h"
-#include "lopt/lopt/mlp_lopt_device.h"
+#include "lopt/lopt/mlp/mlp_lopt_device.h"
 
 namespace lopt {
 

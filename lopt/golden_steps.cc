@@ -17,7 +17,7 @@
 #include "lopt/base/isa.h"
 #include "lopt/base/key.h"
 #include "lopt/base/workspace.h"
-#include "lopt/lopt/factored.h"
+#include "lopt/lopt/network/factored.h"
 #include "lopt/lopt/registry.h"
 
 namespace lopt {

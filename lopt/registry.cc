@@ -5,14 +5,14 @@
 #include <string>
 
 #include "lopt/base/options.h"
-#include "lopt/lopt/adafac_mlp_lopt.h"
-#include "lopt/lopt/celo2.h"
-#include "lopt/lopt/hand_designed.h"
-#include "lopt/lopt/learnable.h"
-#include "lopt/lopt/learned_scheduler.h"
-#include "lopt/lopt/mlp_lopt.h"
-#include "lopt/lopt/orthogonal_steps.h"
-#include "lopt/lopt/rnn_mlp_lopt.h"
+#include "lopt/lopt/adafac/adafac_mlp_lopt.h"
+#include "lopt/lopt/celo2/celo2.h"
+#include "lopt/lopt/mlp/mlp_lopt.h"
+#include "lopt/lopt/rnn/rnn_mlp_lopt.h"
+#include "lopt/lopt/rules/hand_designed.h"
+#include "lopt/lopt/rules/learnable.h"
+#include "lopt/lopt/rules/learned_scheduler.h"
+#include "lopt/lopt/rules/orthogonal_steps.h"
 
 namespace lopt {
 namespace {

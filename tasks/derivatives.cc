@@ -7,7 +7,7 @@
 
 #include "lopt/base/error.h"
 #include "lopt/base/isa.h"
-#include "lopt/tasks/torch_module.h"
+#include "lopt/tasks/torch/torch_module.h"
 
 namespace lopt {
 

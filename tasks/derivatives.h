@@ -86,8 +86,8 @@ std::vector<std::string> TypesWithDerivatives();
 std::shared_ptr<const TaskDerivatives> MakeTaskDerivatives(const std::string& who,
                                                            const Config& task,
                                                            const TaskResources& resources);
-// The optimizer of a script with the methods init_state and update (lopt/torch_script.h), its theta
-// that of each Bind.
+// The optimizer of a script with the methods init_state and update (lopt/use/torch_script.h), its
+// theta that of each Bind.
 std::shared_ptr<const DifferentiableOptimizer> MakeDifferentiableOptimizer(
     const std::string& who, const ScriptModule& script);
 

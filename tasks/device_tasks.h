@@ -3,9 +3,9 @@
 #include <optional>
 
 #include "lopt/base/device.h"
-#include "lopt/tasks/data_rows_device.h"
-#include "lopt/tasks/image_mlp_device.h"
-#include "lopt/tasks/quadratic_device.h"
+#include "lopt/tasks/data/data_rows_device.h"
+#include "lopt/tasks/image/image_mlp_device.h"
+#include "lopt/tasks/quadratic/quadratic_device.h"
 #include "lopt/tasks/task_family.h"
 
 namespace lopt {

@@ -5,13 +5,13 @@
 #include <utility>
 #include <vector>
 
-#include "lopt/tasks/image_autoencoder.h"
-#include "lopt/tasks/image_conv.h"
-#include "lopt/tasks/image_mlp.h"
-#include "lopt/tasks/image_task.h"
-#include "lopt/tasks/parametric_image_mlp.h"
-#include "lopt/tasks/quadratic.h"
-#include "lopt/tasks/torch_module.h"
+#include "lopt/tasks/image/image_autoencoder.h"
+#include "lopt/tasks/image/image_conv.h"
+#include "lopt/tasks/image/image_mlp.h"
+#include "lopt/tasks/image/image_task.h"
+#include "lopt/tasks/image/parametric_image_mlp.h"
+#include "lopt/tasks/quadratic/quadratic.h"
+#include "lopt/tasks/torch/torch_module.h"
 #include "lopt/tasks/wrappers/delayed_gradients.h"
 #include "lopt/tasks/wrappers/es_task.h"
 #include "lopt/tasks/wrappers/normalize_task_gradient.h"

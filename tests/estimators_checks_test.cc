@@ -17,9 +17,9 @@
 #include "lopt/estimators/check/schedule_checks.h"
 #include "lopt/estimators/persistent_es.h"
 #include "lopt/lopt/check/optimizer_checks.h"
-#include "lopt/lopt/learnable.h"
+#include "lopt/lopt/rules/learnable.h"
 #include "lopt/tasks/check/task_checks.h"
-#include "lopt/tasks/quadratic.h"
+#include "lopt/tasks/quadratic/quadratic.h"
 #include "tests/toy_problem.h"
 
 namespace lopt {

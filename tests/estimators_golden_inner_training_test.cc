@@ -12,8 +12,8 @@
 #include "golden_dir.h"
 #include "lopt/base/arrays.h"
 #include "lopt/base/safetensors.h"
-#include "lopt/lopt/mlp_lopt.h"
-#include "lopt/tasks/image_mlp.h"
+#include "lopt/lopt/mlp/mlp_lopt.h"
+#include "lopt/tasks/image/image_mlp.h"
 #include "lopt/tasks/registry.h"
 #include "mnist_dir.h"
 

@@ -14,9 +14,9 @@
 #include "lopt/base/safetensors.h"
 #include "lopt/estimators/lopt_problem.h"
 #include "lopt/estimators/persistent_es.h"
-#include "lopt/lopt/learnable.h"
-#include "lopt/lopt/mlp_lopt.h"
-#include "lopt/tasks/quadratic.h"
+#include "lopt/lopt/mlp/mlp_lopt.h"
+#include "lopt/lopt/rules/learnable.h"
+#include "lopt/tasks/quadratic/quadratic.h"
 #include "tests/row_task.h"
 #include "toy_problem.h"
 

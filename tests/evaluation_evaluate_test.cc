@@ -19,10 +19,10 @@
 #include "lopt/evaluation/inner_training.h"
 #include "lopt/evaluation/presets.h"
 #include "lopt/evaluation/results_file.h"
-#include "lopt/lopt/learnable.h"
-#include "lopt/lopt/mlp_lopt.h"
+#include "lopt/lopt/mlp/mlp_lopt.h"
 #include "lopt/lopt/registry.h"
-#include "lopt/tasks/quadratic.h"
+#include "lopt/lopt/rules/learnable.h"
+#include "lopt/tasks/quadratic/quadratic.h"
 #include "lopt/tasks/registry.h"
 
 namespace lopt {

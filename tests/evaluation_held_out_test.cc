@@ -12,8 +12,8 @@
 #include "lopt/base/parallel.h"
 #include "lopt/evaluation/held_out.h"
 #include "lopt/evaluation/inner_training.h"
-#include "lopt/lopt/learnable.h"
-#include "lopt/tasks/image_task.h"
+#include "lopt/lopt/rules/learnable.h"
+#include "lopt/tasks/image/image_task.h"
 #include "lopt/tasks/registry.h"
 
 namespace lopt {

@@ -11,9 +11,9 @@
 #include "lopt/base/eigen.h"
 #include "lopt/base/error.h"
 #include "lopt/evaluation/inner_training.h"
-#include "lopt/lopt/learnable.h"
-#include "lopt/tasks/image_mlp.h"
-#include "lopt/tasks/quadratic.h"
+#include "lopt/lopt/rules/learnable.h"
+#include "lopt/tasks/image/image_mlp.h"
+#include "lopt/tasks/quadratic/quadratic.h"
 #include "lopt/tasks/registry.h"
 #include "tests/row_task.h"
 

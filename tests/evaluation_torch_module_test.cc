@@ -7,7 +7,7 @@
 #include "lopt/base/parallel.h"
 #include "lopt/evaluation/evaluate.h"
 #include "lopt/evaluation/inner_training.h"
-#include "lopt/lopt/mlp_lopt.h"
+#include "lopt/lopt/mlp/mlp_lopt.h"
 #include "lopt/tasks/registry.h"
 
 namespace lopt {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "lopt/tasks/image_batch.h"
+#include "lopt/tasks/image/image_batch.h"
 
 namespace lopt {
 

@@ -11,10 +11,10 @@
 #include "lopt/estimators/persistent_es.h"
 #include "lopt/learner/gradient_learner.h"
 #include "lopt/learner/theta_opt.h"
-#include "lopt/lopt/mlp_lopt.h"
-#include "lopt/tasks/image_data.h"
-#include "lopt/tasks/image_mlp.h"
-#include "lopt/tasks/quadratic.h"
+#include "lopt/lopt/mlp/mlp_lopt.h"
+#include "lopt/tasks/data/image_data.h"
+#include "lopt/tasks/image/image_mlp.h"
+#include "lopt/tasks/quadratic/quadratic.h"
 #include "lopt/tasks/registry.h"
 
 namespace lopt {

@@ -18,11 +18,11 @@
 #include "lopt/learner/learning_rate_schedule.h"
 #include "lopt/learner/meta_train_config.h"
 #include "lopt/learner/theta_opt.h"
-#include "lopt/lopt/learnable.h"
-#include "lopt/lopt/mlp_lopt.h"
+#include "lopt/lopt/mlp/mlp_lopt.h"
 #include "lopt/lopt/registry.h"
-#include "lopt/tasks/image_mlp.h"
-#include "lopt/tasks/quadratic.h"
+#include "lopt/lopt/rules/learnable.h"
+#include "lopt/tasks/image/image_mlp.h"
+#include "lopt/tasks/quadratic/quadratic.h"
 #include "lopt/tasks/registry.h"
 
 namespace lopt {

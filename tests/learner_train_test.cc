@@ -20,7 +20,7 @@
 #include "lopt/learner/transport/local_transport.h"
 #include "lopt/lopt/registry.h"
 #include "lopt/lopt/theta_file.h"
-#include "lopt/tasks/augmentation.h"
+#include "lopt/tasks/augment/augmentation.h"
 #include "lopt/tasks/registry.h"
 #include "tests/csv_digits.h"
 #include "tests/error_of.h"

@@ -8,7 +8,7 @@
 #include "lopt/base/eigen.h"
 #include "lopt/evaluation/inner_training.h"
 #include "lopt/learner/job/meta_trainer.h"
-#include "lopt/lopt/learnable.h"
+#include "lopt/lopt/rules/learnable.h"
 #include "lopt/tasks/registry.h"
 #include "tests/error_of.h"
 #include "tests/learner_local_job.h"

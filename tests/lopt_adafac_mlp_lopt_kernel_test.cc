@@ -4,7 +4,7 @@
 #include <limits>
 #include <vector>
 
-#include "lopt/lopt/adafac_mlp_lopt.h"
+#include "lopt/lopt/adafac/adafac_mlp_lopt.h"
 #include "tests/rule_pair.h"
 
 namespace lopt {

@@ -13,7 +13,7 @@
 #include "lopt/base/key.h"
 #include "lopt/base/options.h"
 #include "lopt/base/safetensors.h"
-#include "lopt/lopt/adafac_mlp_lopt.h"
+#include "lopt/lopt/adafac/adafac_mlp_lopt.h"
 #include "lopt/lopt/registry.h"
 #include "tests/error_of.h"
 #include "tests/golden_dir.h"

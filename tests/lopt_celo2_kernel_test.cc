@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "lopt/lopt/celo2.h"
+#include "lopt/lopt/celo2/celo2.h"
 #include "tests/rule_pair.h"
 
 namespace lopt {

@@ -14,10 +14,10 @@
 
 #include "lopt/base/config.h"
 #include "lopt/base/eigen.h"
-#include "lopt/lopt/adafac_mlp_lopt.h"
-#include "lopt/lopt/celo2.h"
+#include "lopt/lopt/adafac/adafac_mlp_lopt.h"
+#include "lopt/lopt/celo2/celo2.h"
 #include "lopt/lopt/golden_steps.h"
-#include "lopt/lopt/mlp_lopt.h"
+#include "lopt/lopt/mlp/mlp_lopt.h"
 #include "lopt/lopt/registry.h"
 #include "lopt/lopt/theta_file.h"
 #include "tests/device_rule.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "lopt/base/key.h"
-#include "lopt/lopt/factored.h"
+#include "lopt/lopt/network/factored.h"
 #include "tests/error_of.h"
 
 namespace lopt {

@@ -11,7 +11,7 @@
 #include "lopt/base/arrays.h"
 #include "lopt/base/config.h"
 #include "lopt/base/safetensors.h"
-#include "lopt/lopt/mlp_lopt.h"
+#include "lopt/lopt/mlp/mlp_lopt.h"
 #include "lopt/lopt/registry.h"
 #include "tests/golden_dir.h"
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "lopt/base/error.h"
-#include "lopt/lopt/learnable.h"
+#include "lopt/lopt/rules/learnable.h"
 
 namespace lopt {
 namespace {

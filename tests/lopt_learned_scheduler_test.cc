@@ -11,8 +11,8 @@
 #include "lopt/base/eigen.h"
 #include "lopt/base/key.h"
 #include "lopt/base/workspace.h"
-#include "lopt/lopt/learned_scheduler.h"
 #include "lopt/lopt/registry.h"
+#include "lopt/lopt/rules/learned_scheduler.h"
 #include "tests/error_of.h"
 
 namespace lopt {

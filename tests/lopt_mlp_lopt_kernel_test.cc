@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "lopt/base/key.h"
-#include "lopt/lopt/mlp_lopt.h"
+#include "lopt/lopt/mlp/mlp_lopt.h"
 #include "tests/rule_pair.h"
 
 namespace lopt {

@@ -11,7 +11,7 @@
 #include "lopt/base/eigen.h"
 #include "lopt/base/isa.h"
 #include "lopt/base/key.h"
-#include "lopt/lopt/mlp_lopt.h"
+#include "lopt/lopt/mlp/mlp_lopt.h"
 #include "tests/error_of.h"
 
 namespace lopt {
@@ -27,7 +27,7 @@ std::vector<float> NormalNumbers(uint64_t seed, int64_t size, float scale = 1) {
   return numbers;
 }
 
-// One tensor under MLPLOpt as its definition reads (lopt/mlp_lopt.h), in double precision.
+// One tensor under MLPLOpt as its definition reads (lopt/mlp/mlp_lopt.h), in double precision.
 class PlainTensor {
  public:
   PlainTensor(const MLPLOptOptions& options, std::span<const float> theta, std::vector<double> p)

@@ -10,8 +10,8 @@
 
 #include "lopt/base/eigen.h"
 #include "lopt/base/key.h"
-#include "lopt/lopt/learnable.h"
-#include "lopt/lopt/mlp_lopt.h"
+#include "lopt/lopt/mlp/mlp_lopt.h"
+#include "lopt/lopt/rules/learnable.h"
 #include "tests/known_lopt.h"
 
 namespace lopt {

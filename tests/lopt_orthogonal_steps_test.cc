@@ -10,9 +10,9 @@
 #include "lopt/base/eigen.h"
 #include "lopt/base/key.h"
 #include "lopt/base/workspace.h"
-#include "lopt/lopt/celo2_step_device.h"
-#include "lopt/lopt/orthogonal_steps.h"
+#include "lopt/lopt/celo2/celo2_step_device.h"
 #include "lopt/lopt/registry.h"
+#include "lopt/lopt/rules/orthogonal_steps.h"
 #include "tests/error_of.h"
 
 namespace lopt {

@@ -10,7 +10,7 @@
 
 #include "lopt/base/safetensors.h"
 #include "lopt/lopt/check/optimizer_checks.h"
-#include "lopt/lopt/rnn_mlp_lopt.h"
+#include "lopt/lopt/rnn/rnn_mlp_lopt.h"
 #include "tests/paths.h"
 
 namespace lopt {

@@ -10,7 +10,7 @@
 #include "lopt/base/error.h"
 #include "lopt/base/key.h"
 #include "lopt/lopt/registry.h"
-#include "lopt/lopt/scaled_steps.h"
+#include "lopt/lopt/rules/scaled_steps.h"
 
 namespace lopt {
 namespace {

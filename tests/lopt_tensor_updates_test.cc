@@ -10,7 +10,7 @@
 #include "lopt/base/eigen.h"
 #include "lopt/base/key.h"
 #include "lopt/lopt/registry.h"
-#include "lopt/lopt/tensor_updates.h"
+#include "lopt/lopt/use/tensor_updates.h"
 
 namespace lopt {
 namespace {

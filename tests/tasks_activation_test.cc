@@ -4,7 +4,7 @@
 #include <limits>
 #include <utility>
 
-#include "lopt/tasks/activation.h"
+#include "lopt/tasks/layers/activation.h"
 
 namespace lopt {
 namespace {

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "lopt/tasks/augmentation.h"
-#include "lopt/tasks/ctaugment/rates.h"
-#include "lopt/tasks/image_batches.h"
-#include "lopt/tasks/image_data.h"
+#include "lopt/tasks/augment/augmentation.h"
+#include "lopt/tasks/augment/ctaugment/rates.h"
+#include "lopt/tasks/data/image_data.h"
+#include "lopt/tasks/image/image_batches.h"
 #include "lopt/tasks/registry.h"
 #include "tests/error_of.h"
 

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "lopt/base/safetensors.h"
-#include "lopt/tasks/ctaugment/ctaugment.h"
-#include "lopt/tasks/ctaugment/operations.h"
-#include "lopt/tasks/ctaugment/policy.h"
-#include "lopt/tasks/ctaugment/rates.h"
+#include "lopt/tasks/augment/ctaugment/ctaugment.h"
+#include "lopt/tasks/augment/ctaugment/operations.h"
+#include "lopt/tasks/augment/ctaugment/policy.h"
+#include "lopt/tasks/augment/ctaugment/rates.h"
 #include "tests/error_of.h"
 #include "tests/golden_dir.h"
 

@@ -9,10 +9,10 @@
 
 #include "lopt/base/config.h"
 #include "lopt/base/file.h"
-#include "lopt/tasks/data_checksums.h"
+#include "lopt/tasks/data/data_checksums.h"
+#include "lopt/tasks/data/text_data.h"
 #include "lopt/tasks/registry.h"
 #include "lopt/tasks/task_resources.h"
-#include "lopt/tasks/text_data.h"
 #include "tests/csv_digits.h"
 #include "tests/error_of.h"
 #include "tests/temp_directory.h"

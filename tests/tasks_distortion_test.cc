@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "lopt/base/error.h"
-#include "lopt/tasks/distortion.h"
-#include "lopt/tasks/glyphs.h"
-#include "lopt/tasks/image_task.h"
+#include "lopt/tasks/data/distortion.h"
+#include "lopt/tasks/data/glyphs.h"
+#include "lopt/tasks/image/image_task.h"
 
 namespace lopt {
 namespace {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "lopt/base/parallel.h"
-#include "lopt/tasks/glyphs.h"
-#include "lopt/tasks/image_mlp.h"
+#include "lopt/tasks/data/glyphs.h"
+#include "lopt/tasks/image/image_mlp.h"
 #include "tests/adam_training.h"
 
 namespace lopt {

@@ -7,8 +7,8 @@
 
 #include "lopt/base/error.h"
 #include "lopt/base/isa.h"
-#include "lopt/tasks/image_autoencoder.h"
-#include "lopt/tasks/image_autoencoder_kernel.h"
+#include "lopt/tasks/image/image_autoencoder.h"
+#include "lopt/tasks/image/image_autoencoder_kernel.h"
 #include "tests/image_rows.h"
 
 namespace lopt {

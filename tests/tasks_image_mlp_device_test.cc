@@ -12,7 +12,7 @@
 #include "lopt/base/device.h"
 #include "lopt/base/permutation.h"
 #include "lopt/tasks/device_tasks.h"
-#include "lopt/tasks/image_mlp.h"
+#include "lopt/tasks/image/image_mlp.h"
 #include "tests/error_of.h"
 #include "tests/host_replica.h"
 

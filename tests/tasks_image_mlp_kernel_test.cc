@@ -9,8 +9,8 @@
 #include "lopt/base/key.h"
 #include "lopt/base/layout.h"
 #include "lopt/base/parallel.h"
-#include "lopt/tasks/image_mlp_kernel.h"
-#include "lopt/tasks/image_mlp_reference.h"
+#include "lopt/tasks/image/image_mlp_kernel.h"
+#include "lopt/tasks/image/image_mlp_reference.h"
 #include "tests/image_rows.h"
 
 namespace lopt {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "lopt/tasks/parametric_image_mlp.h"
+#include "lopt/tasks/image/parametric_image_mlp.h"
 #include "tests/error_of.h"
 
 namespace lopt {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "lopt/base/error.h"
-#include "lopt/tasks/quadratic.h"
+#include "lopt/tasks/quadratic/quadratic.h"
 
 namespace lopt {
 namespace {

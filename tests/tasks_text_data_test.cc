@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "lopt/base/key.h"
-#include "lopt/tasks/text_data.h"
-#include "lopt/tasks/word_source.h"
+#include "lopt/tasks/data/text_data.h"
+#include "lopt/tasks/data/word_source.h"
 #include "tests/error_of.h"
 #include "tests/skip.h"
 #include "tests/temp_directory.h"

@@ -9,8 +9,8 @@
 #include "lopt/base/abi.h"
 #include "lopt/base/describe_fields.h"
 #include "lopt/base/error.h"
-#include "lopt/tasks/image_data.h"
-#include "lopt/tasks/torch_module.h"
+#include "lopt/tasks/data/image_data.h"
+#include "lopt/tasks/torch/torch_module.h"
 #include "tests/paths.h"
 
 namespace lopt {

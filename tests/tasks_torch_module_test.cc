@@ -8,9 +8,9 @@
 #include "lopt/base/describe_fields.h"
 #include "lopt/base/error.h"
 #include "lopt/base/isa.h"
-#include "lopt/tasks/image_data.h"
-#include "lopt/tasks/image_mlp.h"
-#include "lopt/tasks/torch_module.h"
+#include "lopt/tasks/data/image_data.h"
+#include "lopt/tasks/image/image_mlp.h"
+#include "lopt/tasks/torch/torch_module.h"
 #include "tests/error_of.h"
 
 namespace lopt {

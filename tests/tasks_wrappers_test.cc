@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "lopt/base/error.h"
-#include "lopt/tasks/image_mlp.h"
-#include "lopt/tasks/quadratic.h"
+#include "lopt/tasks/image/image_mlp.h"
+#include "lopt/tasks/quadratic/quadratic.h"
 #include "lopt/tasks/registry.h"
 #include "lopt/tasks/wrappers/delayed_gradients.h"
 #include "lopt/tasks/wrappers/es_task.h"

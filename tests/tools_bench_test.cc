@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "lopt/base/error.h"
-#include "lopt/tasks/torch_module.h"
+#include "lopt/tasks/torch/torch_module.h"
 #include "lopt/tools/bench/bench_workload.h"
 #include "tests/paths.h"
 #include "tests/process.h"

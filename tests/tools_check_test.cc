@@ -11,7 +11,7 @@
 #include "lopt/base/file.h"
 #include "lopt/base/isa.h"
 #include "lopt/base/options.h"
-#include "lopt/tasks/quadratic.h"
+#include "lopt/tasks/quadratic/quadratic.h"
 #include "lopt/tasks/registry.h"
 #include "lopt/tools/check/check_request.h"
 #include "lopt/tools/commands.h"

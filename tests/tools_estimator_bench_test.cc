@@ -8,7 +8,7 @@
 #include "lopt/base/parallel.h"
 #include "lopt/base/record.h"
 #include "lopt/tasks/registry.h"
-#include "lopt/tasks/torch_module.h"
+#include "lopt/tasks/torch/torch_module.h"
 #include "lopt/tools/bench/estimator_bench.h"
 #include "tests/paths.h"
 #include "tests/process.h"

@@ -11,7 +11,7 @@
 #include "lopt/base/parallel.h"
 #include "lopt/estimators/lopt_problem.h"
 #include "lopt/learner/job/meta_trainer.h"
-#include "lopt/lopt/mlp_lopt.h"
+#include "lopt/lopt/mlp/mlp_lopt.h"
 #include "lopt/tasks/registry.h"
 #include "lopt/tools/presets.h"
 

@@ -6,7 +6,7 @@
 #include "lopt/base/device.h"
 #include "lopt/base/emulated_device.h"
 #include "lopt/base/parallel.h"
-#include "lopt/tasks/torch_module.h"
+#include "lopt/tasks/torch/torch_module.h"
 #include "lopt/tools/commands.h"
 #include "lopt/tools/device/kernel_comparison.h"
 #include "tests/skip.h"

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "lopt/lopt/learnable.h"
-#include "lopt/tasks/glyphs.h"
-#include "lopt/tasks/image_mlp.h"
+#include "lopt/lopt/rules/learnable.h"
+#include "lopt/tasks/data/glyphs.h"
+#include "lopt/tasks/image/image_mlp.h"
 
 namespace lopt {
 namespace {

@@ -5,7 +5,7 @@
 #include "lopt/base/config.h"
 #include "lopt/tasks/check/task_checks.h"
 #include "lopt/tasks/check/task_rows.h"
-#include "lopt/tasks/image_mlp.h"
+#include "lopt/tasks/image/image_mlp.h"
 #include "lopt/torch/registry.h"
 #include "tests/contracts/passed.h"
 #include "tests/torch_example_tasks.h"

@@ -19,8 +19,8 @@
 
 #include "lopt/base/arrays.h"
 #include "lopt/base/safetensors.h"
-#include "lopt/tasks/image_conv.h"
-#include "lopt/tasks/image_mlp.h"
+#include "lopt/tasks/image/image_conv.h"
+#include "lopt/tasks/image/image_mlp.h"
 #include "lopt/torch/activate.h"
 #include "lopt/torch/image_layers.h"
 #include "lopt/torch/image_tensors.h"

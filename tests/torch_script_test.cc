@@ -5,7 +5,7 @@
 #include <doctest/doctest.h>
 // clang-format on
 
-#include "lopt/lopt/torch_script.h"
+#include "lopt/lopt/use/torch_script.h"
 
 #include <algorithm>
 #include <cmath>
@@ -19,8 +19,8 @@
 #include "lopt/base/safetensors.h"
 #include "lopt/lopt/golden_steps.h"
 #include "lopt/lopt/registry.h"
-#include "lopt/tasks/idx.h"
-#include "lopt/tasks/image_data.h"
+#include "lopt/tasks/data/idx.h"
+#include "lopt/tasks/data/image_data.h"
 #include "lopt/torch/torch_script_file.h"
 #include "lopt/torch/torch_task.h"
 #include "tests/celo2_golden.h"

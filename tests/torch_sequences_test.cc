@@ -23,8 +23,8 @@
 
 #include "lopt/base/config.h"
 #include "lopt/base/safetensors.h"
-#include "lopt/tasks/text_data.h"
-#include "lopt/tasks/word_source.h"
+#include "lopt/tasks/data/text_data.h"
+#include "lopt/tasks/data/word_source.h"
 #include "lopt/torch/byte_model.h"
 #include "lopt/torch/recurrent.h"
 #include "lopt/torch/registry.h"

@@ -12,8 +12,8 @@
 #include <memory>
 #include <vector>
 
-#include "lopt/tasks/image_mlp.h"
-#include "lopt/tasks/quadratic.h"
+#include "lopt/tasks/image/image_mlp.h"
+#include "lopt/tasks/quadratic/quadratic.h"
 #include "lopt/torch/registry.h"
 #include "tests/error_of.h"
 #include "tests/torch_example_tasks.h"

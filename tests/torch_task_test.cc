@@ -8,7 +8,7 @@
 
 #include "lopt/base/error.h"
 #include "lopt/base/parallel.h"
-#include "lopt/tasks/image_mlp.h"
+#include "lopt/tasks/image/image_mlp.h"
 #include "lopt/torch/registry.h"
 #include "tests/torch_example_tasks.h"
 

@@ -24,7 +24,7 @@
 #include "lopt/learner/train/train_config.h"
 #include "lopt/learner/train/train_optimizer.h"
 #include "lopt/lopt/registry.h"
-#include "lopt/tasks/augmentation.h"
+#include "lopt/tasks/augment/augmentation.h"
 #include "lopt/tasks/registry.h"
 #include "lopt/tools/command_line.h"
 #include "lopt/tools/commands.h"

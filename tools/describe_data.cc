@@ -17,11 +17,11 @@
 #include "lopt/base/options.h"
 #include "lopt/base/print.h"
 #include "lopt/base/utf8.h"
-#include "lopt/tasks/image_task.h"
-#include "lopt/tasks/raw_images.h"
+#include "lopt/tasks/data/raw_images.h"
+#include "lopt/tasks/data/text_data.h"
+#include "lopt/tasks/image/image_task.h"
 #include "lopt/tasks/task_family.h"
 #include "lopt/tasks/task_resources.h"
-#include "lopt/tasks/text_data.h"
 
 namespace lopt {
 namespace {

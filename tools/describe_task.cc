@@ -14,7 +14,7 @@
 #include "lopt/base/print.h"
 #include "lopt/evaluation/inner_training.h"
 #include "lopt/evaluation/task_pictures.h"
-#include "lopt/lopt/learnable.h"
+#include "lopt/lopt/rules/learnable.h"
 #include "lopt/tasks/registry.h"
 #include "lopt/tools/progress_line.h"
 #include "lopt/tools/typed_config.h"

@@ -23,7 +23,7 @@
 #include "lopt/evaluation/tables.h"
 #include "lopt/lopt/theta_file.h"
 #include "lopt/tasks/registry.h"
-#include "lopt/tasks/torch_module.h"
+#include "lopt/tasks/torch/torch_module.h"
 #include "lopt/tools/build_info.h"
 #include "lopt/tools/command_line.h"
 #include "lopt/tools/commands.h"

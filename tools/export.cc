@@ -15,8 +15,8 @@
 #include "lopt/base/npz.h"
 #include "lopt/lopt/registry.h"
 #include "lopt/lopt/theta_file.h"
-#include "lopt/lopt/torch_script.h"
-#include "lopt/tasks/torch_module.h"
+#include "lopt/lopt/use/torch_script.h"
+#include "lopt/tasks/torch/torch_module.h"
 #include "lopt/tools/command_line.h"
 #include "lopt/tools/commands.h"
 

@@ -10,7 +10,7 @@
 #include "lopt/learner/elastic/grpc_connections.h"
 #include "lopt/learner/plugin.h"
 #include "lopt/learner/transport/mpi_transport.h"
-#include "lopt/tasks/torch_module.h"
+#include "lopt/tasks/torch/torch_module.h"
 #include "lopt/tools/build_info.h"
 #include "lopt/tools/command_line.h"
 #include "lopt/tools/commands.h"

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "lopt/tasks/image_conv_problem.h"
+#include "lopt/tasks/image/image_conv_problem.h"
 
 namespace lopt {
 namespace {

@@ -31,7 +31,7 @@ torch::Tensor Linear(const torch::Tensor& x, const ReplicaWeights& w);
 // As torch::nn::Conv2d and torch::nn::ConvTranspose2d.
 torch::Tensor Convolution(const torch::Tensor& images, const ReplicaWeights& w,
                           torch::IntArrayRef stride, torch::IntArrayRef padding);
-// The same with padding "SAME" as SameWindow (tasks/image_conv_problem.h) defines it.
+// The same with padding "SAME" as SameWindow (tasks/image/image_conv_problem.h) defines it.
 torch::Tensor SameConvolution(const torch::Tensor& images, const ReplicaWeights& w, int64_t stride);
 torch::Tensor TransposedConvolution(const torch::Tensor& images, const ReplicaWeights& w,
                                     torch::IntArrayRef stride, torch::IntArrayRef padding,

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "lopt/tasks/image_task.h"
+#include "lopt/tasks/image/image_task.h"
 
 namespace lopt {
 

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "lopt/tasks/image_data.h"
+#include "lopt/tasks/data/image_data.h"
 #include "lopt/torch/constant_tensor.h"
 #include "lopt/torch/torch_task.h"
 

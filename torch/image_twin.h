@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "lopt/base/config.h"
-#include "lopt/tasks/image_task.h"
+#include "lopt/tasks/image/image_task.h"
 #include "lopt/torch/image_tensors.h"
 #include "lopt/torch/torch_task.h"
 

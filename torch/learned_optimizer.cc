@@ -21,7 +21,7 @@
 #include "lopt/base/eigen.h"
 #include "lopt/base/error.h"
 #include "lopt/base/key.h"
-#include "lopt/lopt/tensor_updates.h"
+#include "lopt/lopt/use/tensor_updates.h"
 
 namespace lopt::torch_optim {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "lopt/base/abi.h"
 #include "lopt/base/isa.h"
-#include "lopt/tasks/torch_module.h"
+#include "lopt/tasks/torch/torch_module.h"
 #include "lopt/torch/differentiable_optimizer.h"
 #include "lopt/torch/registry.h"
 #include "lopt/torch/task_derivatives.h"

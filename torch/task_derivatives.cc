@@ -5,7 +5,7 @@
 
 #include "lopt/base/error.h"
 #include "lopt/base/options.h"
-#include "lopt/tasks/quadratic.h"
+#include "lopt/tasks/quadratic/quadratic.h"
 #include "lopt/torch/registry.h"
 #include "lopt/torch/torch_task.h"
 

@@ -1,9 +1,9 @@
 #pragma once
 
 #include "lopt/base/fields.h"
-#include "lopt/tasks/image_task.h"
+#include "lopt/tasks/image/image_task.h"
 #include "lopt/tasks/registry.h"
-#include "lopt/tasks/torch_module.h"
+#include "lopt/tasks/torch/torch_module.h"
 #ifdef LOPT_LIBTORCH
 #include "lopt/torch/image_tensors.h"
 #include "lopt/torch/torch_task.h"

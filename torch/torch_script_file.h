@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "lopt/tasks/torch_module.h"
+#include "lopt/tasks/torch/torch_module.h"
 
 namespace lopt {
 

@@ -6,7 +6,7 @@
 #include "lopt/estimators/lopt_problem.h"
 #include "lopt/estimators/persistent_es.h"
 #include "lopt/learner/gradient_learner.h"
-#include "lopt/lopt/mlp_lopt.h"
+#include "lopt/lopt/mlp/mlp_lopt.h"
 
 // The initial params of one task, from its key.
 lopt::NamedTensors Init(lopt::Key key, const torch::Tensor& /*config*/) {

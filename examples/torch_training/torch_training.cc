@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "lopt/tasks/glyphs.h"
-#include "lopt/tasks/image_data.h"
+#include "lopt/tasks/data/glyphs.h"
+#include "lopt/tasks/data/image_data.h"
 #include "lopt/torch/learned_optimizer.h"
 
 namespace {

@@ -8,7 +8,7 @@
 #include "lopt/base/utf8.h"
 #include "lopt/learner/elastic/frame_parts.h"
 #include "lopt/learner/run/worker_files.h"
-#include "lopt/tasks/data_checksums.h"
+#include "lopt/tasks/data/data_checksums.h"
 
 namespace lopt {
 namespace {

@@ -11,7 +11,7 @@
 #include "lopt/base/error.h"
 #include "lopt/learner/job/hello.h"
 #include "lopt/learner/run/worker_files.h"
-#include "lopt/tasks/data_checksums.h"
+#include "lopt/tasks/data/data_checksums.h"
 
 namespace lopt {
 

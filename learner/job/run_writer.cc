@@ -13,7 +13,7 @@
 #include "lopt/base/output_directory.h"
 #include "lopt/learner/run/resume_checks.h"
 #include "lopt/lopt/theta_file.h"
-#include "lopt/tasks/data_checksums.h"
+#include "lopt/tasks/data/data_checksums.h"
 
 namespace lopt {
 

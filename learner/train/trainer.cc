@@ -26,7 +26,7 @@
 #include "lopt/learner/train/train_writer.h"
 #include "lopt/learner/transport/collectives.h"
 #include "lopt/learner/transport/local_transport.h"
-#include "lopt/tasks/data_checksums.h"
+#include "lopt/tasks/data/data_checksums.h"
 
 namespace lopt {
 namespace {

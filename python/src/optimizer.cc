@@ -13,7 +13,7 @@
 
 #include "lopt/base/isa.h"
 #include "lopt/base/layout.h"
-#include "lopt/lopt/tensor_updates.h"
+#include "lopt/lopt/use/tensor_updates.h"
 #include "lopt/python/src/bind.h"
 #include "lopt/python/src/convert.h"
 

@@ -13,10 +13,10 @@
 #include "lopt/base/registry.h"
 #include "lopt/estimators/registry.h"
 #include "lopt/lopt/registry.h"
-#include "lopt/lopt/torch_script.h"
+#include "lopt/lopt/use/torch_script.h"
 #include "lopt/tasks/derivatives.h"
 #include "lopt/tasks/registry.h"
-#include "lopt/tasks/torch_module.h"
+#include "lopt/tasks/torch/torch_module.h"
 #include "tests/contracts/examples.h"
 
 namespace lopt::contracts {

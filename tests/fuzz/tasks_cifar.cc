@@ -1,5 +1,5 @@
 // The binary files of CIFAR-100: a training and a test file.
-#include "lopt/tasks/cifar.h"
+#include "lopt/tasks/data/cifar.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace lopt {

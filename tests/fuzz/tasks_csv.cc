@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "lopt/base/options.h"
-#include "lopt/tasks/csv_images.h"
+#include "lopt/tasks/data/csv_images.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace lopt {

@@ -1,7 +1,7 @@
 // A file that may be gzipped.
 #include <zlib.h>
 
-#include "lopt/tasks/gzip_file.h"
+#include "lopt/tasks/data/gzip_file.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace lopt {

@@ -1,5 +1,5 @@
 // A directory of IDX files, MNIST's: images, and their labels.
-#include "lopt/tasks/idx.h"
+#include "lopt/tasks/data/idx.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace lopt {

@@ -1,7 +1,7 @@
 // Images as .npz, in an archive that is whole: the members "labels" and "images" as .npy.
 #include "lopt/base/npy.h"
 #include "lopt/base/npz.h"
-#include "lopt/tasks/npz_images.h"
+#include "lopt/tasks/data/npz_images.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace lopt {

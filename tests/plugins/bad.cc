@@ -4,7 +4,7 @@
 
 #include "lopt/base/error.h"
 #include "lopt/learner/plugin.h"
-#include "lopt/tasks/quadratic.h"
+#include "lopt/tasks/quadratic/quadratic.h"
 
 LOPT_PLUGIN(types) {
   const auto add = [&](const char* type) {

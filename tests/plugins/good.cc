@@ -2,8 +2,8 @@
 #include "lopt/estimators/estimator_options.h"
 #include "lopt/estimators/truncated_es.h"
 #include "lopt/learner/plugin.h"
-#include "lopt/lopt/learnable.h"
-#include "lopt/tasks/quadratic.h"
+#include "lopt/lopt/rules/learnable.h"
+#include "lopt/tasks/quadratic/quadratic.h"
 
 namespace {
 

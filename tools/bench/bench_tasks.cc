@@ -7,7 +7,7 @@
 #include "lopt/evaluation/evaluation_config.h"
 #include "lopt/evaluation/presets.h"
 #include "lopt/tasks/registry.h"
-#include "lopt/tasks/torch_module.h"
+#include "lopt/tasks/torch/torch_module.h"
 
 namespace lopt {
 namespace {

@@ -10,7 +10,7 @@
 #include "lopt/estimators/device_program.h"
 #include "lopt/estimators/lopt_problem.h"
 #include "lopt/estimators/registry.h"
-#include "lopt/lopt/mlp_lopt.h"
+#include "lopt/lopt/mlp/mlp_lopt.h"
 #include "lopt/lopt/registry.h"
 #include "lopt/tools/device/task_on_device.h"
 

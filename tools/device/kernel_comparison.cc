@@ -14,7 +14,7 @@
 #include "lopt/estimators/lopt_problem.h"
 #include "lopt/estimators/registry.h"
 #include "lopt/lopt/registry.h"
-#include "lopt/tasks/linear_task.h"
+#include "lopt/tasks/quadratic/linear_task.h"
 #include "lopt/tools/device/task_on_device.h"
 
 namespace lopt {

@@ -1,4 +1,4 @@
-#include "lopt/tasks/text_data.h"
+#include "lopt/tasks/data/text_data.h"
 #include "lopt/torch/byte_model_options.h"
 #include "lopt/torch/task_type.h"
 #ifdef LOPT_LIBTORCH

@@ -1,4 +1,4 @@
-#include "lopt/tasks/image_conv.h"
+#include "lopt/tasks/image/image_conv.h"
 
 #include "lopt/torch/task_type.h"
 #ifdef LOPT_LIBTORCH

@@ -1,4 +1,4 @@
-#include "lopt/tasks/image_mlp.h"
+#include "lopt/tasks/image/image_mlp.h"
 
 #include "lopt/torch/task_type.h"
 #ifdef LOPT_LIBTORCH

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "lopt/lopt/celo2/celo2_rule.h"
+#include "lopt/lopt/network/plain_network.h"
+
+namespace lopt {
+
+// One step of a tensor as the definition of Celo2 reads, in float32.
+struct Celo2Step {
+  std::vector<float> features;    // [elements, 30 or 15], the inputs of the network
+  std::vector<float> direction;   // [elements], its first output
+  std::vector<float> orthogonal;  // the direction after Newton-Schulz, or as it is
+  std::vector<float> step;        // that normalised
+};
+
+// The network of a theta.
+PlainNetwork Celo2Network(std::span<const float> theta);
+
+// Updates the state and computes the step; neither the params nor the step has the learning rate or
+// the weight decay in it.
+Celo2Step PlainCelo2Step(const Celo2Tensor& tensor, const PlainNetwork& network, bool orthogonal,
+                         std::span<const float> gradient, std::span<const float> params,
+                         std::span<float> state);
+
+// The oracle of the fast rule.
+std::unique_ptr<UpdateRule> MakeCelo2Reference(const Celo2Options& options, bool orthogonal,
+                                               const Layout& params, std::span<const float> theta);
+
+}  // namespace lopt

@@ -1,0 +1,222 @@
+// Per-target header of Highway kernels, as base/vector_math-inl.h: the Newton-Schulz iteration of
+// Celo2.
+#if defined(LOPT_NEWTON_SCHULZ_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef LOPT_NEWTON_SCHULZ_INL_H_
+#undef LOPT_NEWTON_SCHULZ_INL_H_
+#else
+#define LOPT_NEWTON_SCHULZ_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <utility>
+
+#include "lopt/base/workspace.h"
+#include "lopt/lopt/celo2/celo2.h"
+#include "lopt/lopt/network/lanes-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lopt {
+namespace HWY_NAMESPACE {
+
+constexpr int64_t PaddedToLanes(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
+
+// The sum of the squares of `count` numbers, a multiple of kLanes. Sums of 64 vectors are formed
+// first, so that rounding errors do not grow with the count.
+HWY_INLINE float SumOfSquares(const float* HWY_RESTRICT x, int64_t count) {
+  constexpr int64_t kChunk = int64_t{64} * kLanes;
+  V sum = hn::Zero(d);
+  for (int64_t first = 0; first < count; first += kChunk) {
+    const int64_t end = std::min(count, first + kChunk);
+    V part = hn::Zero(d);
+    for (int64_t i = first; i < end; i += kLanes) {
+      const V value = hn::LoadU(d, x + i);
+      part = hn::MulAdd(value, value, part);
+    }
+    sum = hn::Add(sum, part);
+  }
+  return SumOfVector(sum);
+}
+
+// C = added_factor added + factor A B, where A has `rows` rows and `inner` columns, B and C have
+// `columns` columns, a multiple of kLanes. `added` has the rows of C or is null. Rows of B, C and
+// `added` are `stride` apart; A's element (i, k) is at a[i a_row + k a_column].
+struct MatrixProductTask {
+  const float* a;
+  int64_t a_row;
+  int64_t a_column;
+  const float* b;
+  float* c;
+  const float* added;
+  float added_factor;
+  float factor;
+  int64_t stride;
+  int64_t rows;
+  int64_t inner;
+  int64_t columns;
+};
+
+constexpr int kProductRows = kManyRegisters ? 8 : 4;
+constexpr int kProductVectors = 3;
+// Rows of B that one pass over C uses: as much of it stays in the first-level cache.
+constexpr int64_t kProductPanel = 256;
+
+// kRows rows and kV vectors of C, of the rows [first, end) of B.
+template <int kRows, int kV>
+HWY_NOINLINE void ProductTile(const MatrixProductTask& task, int64_t i, int64_t j, int64_t first,
+                              int64_t end) {
+  float* c = task.c + i * task.stride + j;
+  V tile[kRows][kV];
+  HWY_UNROLL(8)
+  for (int row = 0; row < kRows; ++row) {
+    HWY_UNROLL(3)
+    for (int v = 0; v < kV; ++v) {
+      tile[row][v] = first == 0 ? hn::Zero(d) : hn::LoadU(d, c + row * task.stride + v * kLanes);
+    }
+  }
+  const float* HWY_RESTRICT a = task.a + i * task.a_row + first * task.a_column;
+  const float* HWY_RESTRICT b = task.b + first * task.stride + j;
+  HWY_UNROLL(1)
+  for (int64_t k = first; k < end; ++k) {
+    V right[kV];
+    for (int v = 0; v < kV; ++v) right[v] = hn::LoadU(d, b + v * kLanes);
+    HWY_UNROLL(8)
+    for (int row = 0; row < kRows; ++row) {
+      const V left = hn::Set(d, a[row * task.a_row]);
+      HWY_UNROLL(3)
+      for (int v = 0; v < kV; ++v) tile[row][v] = hn::MulAdd(left, right[v], tile[row][v]);
+    }
+    a += task.a_column;
+    b += task.stride;
+  }
+  const bool last = end == task.inner && task.added != nullptr;
+  for (int row = 0; row < kRows; ++row) {
+    for (int v = 0; v < kV; ++v) {
+      const int64_t at = row * task.stride + v * kLanes;
+      V value = tile[row][v];
+      if (last) {
+        const V added = hn::LoadU(d, task.added + i * task.stride + j + at);
+        value = hn::MulAdd(hn::Set(d, task.added_factor), added,
+                           hn::Mul(hn::Set(d, task.factor), value));
+      }
+      hn::StoreU(value, d, c + at);
+    }
+  }
+}
+
+// Rows of C from `i` on, kRows at a time while there are so many, then half as many.
+template <int kRows, int kV>
+HWY_INLINE void ProductRows(const MatrixProductTask& task, int64_t i, int64_t j, int64_t first,
+                            int64_t end) {
+  for (; i + kRows <= task.rows; i += kRows) ProductTile<kRows, kV>(task, i, j, first, end);
+  if constexpr (kRows > 1) ProductRows<kRows / 2, kV>(task, i, j, first, end);
+}
+
+HWY_INLINE void MultiplyMatrices(const MatrixProductTask& task) {
+  for (int64_t first = 0; first < task.inner; first += kProductPanel) {
+    const int64_t end = std::min(task.inner, first + kProductPanel);
+    int64_t j = 0;
+    for (; j + kProductVectors * kLanes <= task.columns; j += kProductVectors * kLanes) {
+      ProductRows<kProductRows, kProductVectors>(task, 0, j, first, end);
+    }
+    if (j + 2 * kLanes <= task.columns) {
+      ProductRows<kProductRows, 2>(task, 0, j, first, end);
+      j += 2 * kLanes;
+    }
+    if (j < task.columns) ProductRows<kProductRows, 1>(task, 0, j, first, end);
+  }
+}
+
+// to[j, i] = from[i, j] for [rows, columns]; rows of `to` are padded by zeros.
+HWY_INLINE void Transpose(const float* HWY_RESTRICT from, int64_t rows, int64_t columns,
+                          float* HWY_RESTRICT to) {
+  constexpr int64_t kSquare = 16;
+  const int64_t from_stride = PaddedToLanes(columns);
+  const int64_t to_stride = PaddedToLanes(rows);
+  for (int64_t first_column = 0; first_column < columns; first_column += kSquare) {
+    const int64_t end_column = std::min(columns, first_column + kSquare);
+    for (int64_t first = 0; first < rows; first += kSquare) {
+      const int64_t end = std::min(rows, first + kSquare);
+      for (int64_t j = first_column; j < end_column; ++j) {
+        for (int64_t i = first; i < end; ++i) to[j * to_stride + i] = from[i * from_stride + j];
+      }
+    }
+    for (int64_t j = first_column; j < end_column; ++j) {
+      std::fill(to + j * to_stride + rows, to + (j + 1) * to_stride, 0.0f);
+    }
+  }
+}
+
+// Five iterations on a matrix with no more columns than rows, which are padded by zeros to whole
+// vectors. With X as Celo2 has it, this is its transpose, and X X^T is X^T X here: then no product
+// needs a transposed matrix. Returns the one of `x` and `spare` that has the result.
+HWY_INLINE float* IterateNewtonSchulz(int64_t rows, int64_t columns, float* x, float* spare,
+                                      float* gram, float* polynomial) {
+  const int64_t stride = PaddedToLanes(columns);
+  const float norm = std::sqrt(SumOfSquares(x, rows * stride)) + Celo2::kNormEpsilon;
+  for (int64_t i = 0; i < rows * stride; i += kLanes) {
+    hn::StoreU(hn::Div(hn::LoadU(d, x + i), hn::Set(d, norm)), d, x + i);
+  }
+  for (int iteration = 0; iteration < Celo2::kIterations; ++iteration) {
+    MatrixProductTask task = {.a = x,
+                              .a_row = 1,
+                              .a_column = stride,
+                              .b = x,
+                              .c = gram,
+                              .added = nullptr,
+                              .added_factor = 0,
+                              .factor = 1,
+                              .stride = stride,
+                              .rows = columns,
+                              .inner = rows,
+                              .columns = stride};
+    MultiplyMatrices(task);
+    task.a = gram;
+    task.a_row = stride;
+    task.a_column = 1;
+    task.b = gram;
+    task.c = polynomial;
+    task.added = gram;
+    task.added_factor = Celo2::kPolynomial[1];
+    task.factor = Celo2::kPolynomial[2];
+    task.inner = columns;
+    MultiplyMatrices(task);
+    task.a = x;
+    task.b = polynomial;
+    task.c = spare;
+    task.added = x;
+    task.added_factor = Celo2::kPolynomial[0];
+    task.factor = 1;
+    task.rows = rows;
+    MultiplyMatrices(task);
+    std::swap(x, spare);
+  }
+  return x;
+}
+
+// Makes a matrix nearly orthogonal, whose rows are padded by zeros to whole vectors; so are those
+// of the result, which is in `x` or in the scratch.
+HWY_INLINE float* Orthogonal(int64_t rows, int64_t columns, float* x, Workspace& scratch) {
+  const int64_t tall = std::max(rows, columns);
+  const int64_t narrow = std::min(rows, columns);
+  const int64_t padded = PaddedToLanes(narrow);
+  const auto take = [&](int64_t size) { return scratch.Take<float>(size).data(); };
+  float* spare = take(tall * padded);
+  float* gram = take(narrow * padded);
+  float* polynomial = take(narrow * padded);
+  if (rows >= columns) return IterateNewtonSchulz(rows, columns, x, spare, gram, polynomial);
+  float* transposed = take(tall * padded);
+  Transpose(x, rows, columns, transposed);
+  const float* result = IterateNewtonSchulz(tall, narrow, transposed, spare, gram, polynomial);
+  Transpose(result, tall, narrow, x);
+  return x;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lopt
+HWY_AFTER_NAMESPACE();
+
+#endif  // LOPT_NEWTON_SCHULZ_INL_H_

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "lopt/base/layout.h"
+#include "lopt/lopt/mlp/mlp_lopt.h"
+
+namespace lopt {
+
+// The rule of MLPLOpt written as its definition reads, one parameter after the other in float32:
+// the oracle of the fast kernel. `state` is the layout of MLPLOpt's state for `params`.
+std::unique_ptr<UpdateRule> MakeMlpLoptReference(const MLPLOptOptions& options,
+                                                 const Layout& params, const Layout& state,
+                                                 std::span<const float> theta);
+
+}  // namespace lopt

@@ -1,0 +1,193 @@
+#include "lopt/lopt/use/torch_script.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lopt/base/error.h"
+#include "lopt/base/presets.h"
+#include "lopt/lopt/registry.h"
+
+namespace lopt {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr EmbeddedFile kRuleFiles[] = {
+#include "lopt/lopt/rules.inc"
+};
+
+// Python code as far as it is TorchScript: what stands at its left margin. What has a decorator,
+// and other statements, are left out.
+struct Definitions {
+  std::map<std::string, std::string> functions;
+  Json constants = Json::object();  // numbers, true or false, lists of numbers
+};
+struct Class {
+  std::string base;
+  Definitions body;
+};
+struct RuleText {
+  Definitions top;
+  std::map<std::string, Class> classes;
+};
+
+std::vector<std::string> Lines(std::string_view text) {
+  std::vector<std::string> lines;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    lines.emplace_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return lines;
+}
+
+// The statements, without docstrings and comments between them.
+std::vector<std::string> Statements(std::string_view text) {
+  constexpr std::string_view kQuotes = R"(""")";
+  std::vector<std::string> statements;
+  bool in_docstring = false;
+  bool decorated = false;
+  for (const std::string& line : Lines(text)) {
+    if (in_docstring || line.starts_with(kQuotes)) {
+      const bool whole = !in_docstring && line.size() >= 2 * kQuotes.size();
+      in_docstring = !line.ends_with(kQuotes) || !(in_docstring || whole);
+      continue;
+    }
+    if (line.starts_with('#')) continue;
+    const bool at_margin = !line.empty() && line[0] != ' ' && line[0] != ')';
+    if (at_margin && !decorated) statements.emplace_back();
+    decorated = line.starts_with('@');
+    if (!statements.empty()) statements.back() += line + "\n";
+  }
+  return statements;
+}
+
+void AddConstant(const std::string& name, std::string text, Definitions* definitions) {
+  if (text == "True" || text == "False") text = text == "True" ? "true" : "false";
+  const Json value = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (value.is_number() || value.is_boolean() || value.is_array()) {
+    definitions->constants[name] = value;
+  }
+}
+
+// Adds what a statement defines, unless it is a class.
+void AddDefinition(const std::string& statement, Definitions* definitions) {
+  static const std::regex function(R"(def (\w+)\()");
+  static const std::regex assignment(R"((\w+) = (.*?)(  #.*)?\n*)");
+  std::smatch found;
+  constexpr auto kAtBegin = std::regex_constants::match_continuous;
+  if (std::regex_search(statement, found, function, kAtBegin)) {
+    definitions->functions[found[1]] = statement;
+  } else if (std::regex_match(statement, found, assignment)) {
+    AddConstant(found[1], found[2], definitions);
+  }
+}
+
+Class ReadClass(std::string base, std::string_view statement) {
+  constexpr size_t kIndent = 4;
+  std::string body;
+  for (const std::string& line : Lines(statement.substr(statement.find('\n') + 1))) {
+    body += (line.size() < kIndent ? "" : line.substr(kIndent)) + "\n";
+  }
+  Class made = {.base = std::move(base), .body = {}};
+  for (const std::string& own : Statements(body)) AddDefinition(own, &made.body);
+  return made;
+}
+
+const RuleText& Rules() {
+  static const RuleText rules = [] {
+    static const std::regex header(R"(class (\w+)(?:\((\w+)\))?:\n)");
+    RuleText read;
+    for (const EmbeddedFile& file : kRuleFiles) {
+      for (const std::string& statement : Statements(file.text)) {
+        std::smatch found;
+        if (std::regex_search(statement, found, header, std::regex_constants::match_continuous)) {
+          read.classes[found[1]] = ReadClass(found[2], statement);
+        } else {
+          AddDefinition(statement, &read.top);
+        }
+      }
+    }
+    return read;
+  }();
+  return rules;
+}
+
+std::string ClassName(const std::string& type) { return "_" + type; }
+
+// What a class has, that of its bases included.
+Definitions AllOf(const std::string& name) {
+  const Class& own = Rules().classes.at(name);
+  Definitions all = own.base.empty() ? Definitions() : AllOf(own.base);
+  for (const auto& [method, text] : own.body.functions) all.functions[method] = text;
+  all.constants.update(own.body.constants);
+  return all;
+}
+
+std::string Text(const std::map<std::string, std::string>& functions) {
+  std::string text;
+  for (const auto& [name, function] : functions) text += function + "\n";
+  return text;
+}
+
+// The rule of a config with all of its options.
+ScriptModule MakeRule(const Config& config) {
+  const std::string type = config.Type();
+  const std::vector<std::string> types = TypesWithTorchScript();
+  Require(std::ranges::find(types, type) != types.end(),
+          "TorchScript: a {} cannot be exported{}; types that can: {}", type,
+          type == "RNNMLPLOpt" ? ", for it sees all tensors and a script sees one" : "",
+          fmt::join(types, ", "));
+  Definitions rule = AllOf(ClassName(type));
+  ScriptModule module;
+  for (const auto& [option, value] : config.json().items()) {
+    if (option == "optimizer") {
+      module.modules[option] = MakeRule(Config::FromJson(value));
+    } else if (option != "type") {
+      rule.constants[option] = value;
+    }
+  }
+  module.methods = Text(rule.functions);
+  module.attributes = Config::FromJson(rule.constants);
+  return module;
+}
+
+}  // namespace
+
+std::vector<std::string> TypesWithTorchScript() {
+  std::vector<std::string> types;
+  for (const TypeEntry& entry : OptimizerRegistry().table().entries()) {
+    if (Rules().classes.contains(ClassName(entry.type))) types.push_back(entry.type);
+  }
+  std::ranges::sort(types);
+  return types;
+}
+
+ScriptModule MakeTorchScript(const ThetaFile& theta_file) {
+  ScriptModule module = MakeRule(ResolvedOptimizer(theta_file.learned_optimizer));
+  module.functions = Text(Rules().top.functions);
+  module.constants = Config::FromJson(Rules().top.constants);
+  module.methods += Text(AllOf("_Module").functions);
+  const auto optimizer = OptimizerRegistry().Make(theta_file.learned_optimizer);
+  Json attributes = module.attributes.json();
+  attributes["needs_num_steps"] = optimizer->needs_num_steps();
+  module.attributes = Config::FromJson(attributes);
+  const std::span<const float> theta(theta_file.theta.data(),
+                                     static_cast<size_t>(theta_file.theta.size()));
+  const NamedArrays arrays = ArraysFromRow(optimizer->theta_layout(), theta);
+  for (const LayoutEntry& entry : optimizer->theta_layout().entries()) {
+    module.theta.emplace_back(entry.name, arrays.At(entry.name));
+  }
+  return module;
+}
+
+}  // namespace lopt

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "lopt/tasks/image/image_batches.h"
+#include "lopt/tasks/task_family.h"
+
+namespace lopt {
+
+// Evaluates a family of classifiers, whose aux is their accuracy, row by row: loss(row, batch,
+// train, gradient) gives the ClassifierResult of the row's network on a batch and, unless it is
+// empty, the gradient. `train` says that the batch is one of Split::kTrain; the images that an
+// augmentation probes are judged without.
+template <class Loss>
+void EvaluateClassifiers(const ImageBatches& images, const TaskEvaluation& e, const Loss& loss,
+                         Workspace& scratch) {
+  const int64_t size = std::ssize(e.params) / e.rows;
+  const int64_t examples = std::ssize(e.examples) / e.rows;
+  for (int64_t row = 0; row < e.rows; ++row) {
+    const Workspace::Frame frame(scratch);
+    std::span<float> gradient;
+    if (!e.gradients.empty()) gradient = e.gradients.subspan(row * size, size);
+    const ClassifierResult result =
+        loss(row, images.Batch(e, row, scratch), e.split == Split::kTrain, gradient);
+    e.losses[row] = result.loss;
+    if (!e.aux.empty()) {
+      e.aux[row] = static_cast<float>(result.correct) / static_cast<float>(examples);
+    }
+    const auto loss_of = [&](const ImageBatch& one) { return loss(row, one, false, {}).loss; };
+    images.Learn(e, row, loss_of, scratch);
+  }
+}
+
+}  // namespace lopt

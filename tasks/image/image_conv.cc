@@ -1,0 +1,133 @@
+#include "lopt/tasks/image/image_conv.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "lopt/base/error.h"
+#include "lopt/base/options.h"
+#include "lopt/tasks/image/image_classifier.h"
+#include "lopt/tasks/image/image_conv_kernel.h"
+#include "lopt/tasks/image/image_conv_reference.h"
+#include "lopt/tasks/layers/network_init.h"
+
+namespace lopt {
+namespace {
+
+ConvShape MakeConvShape(const ImageConvOptions& options, const ImageData& data) {
+  ConvShape shape{.head = options.head, .classes = data.classes()};
+  int64_t height = data.height();
+  int64_t width = data.width();
+  int64_t channels = data.channels();
+  for (size_t l = 0; l < options.channels.size(); ++l) {
+    const int64_t stride = options.strides[std::min(l, options.strides.size() - 1)];
+    const ConvLayer layer{.rows = {height, options.kernel[0], stride},
+                          .columns = {width, options.kernel[1], stride},
+                          .channels = channels,
+                          .filters = options.channels[l],
+                          .pool = options.pool};
+    shape.layers.push_back(layer);
+    height = layer.pooled_height();
+    width = layer.pooled_width();
+    channels = layer.filters;
+  }
+  return shape;
+}
+
+const ImageConvOptions& CheckedConvOptions(const ImageConvOptions& options) {
+  CheckOptions("ImageConv", options);
+  Require(!options.channels.empty(), "ImageConv: channels is empty, wanted at least one layer");
+  Require(!options.strides.empty() && options.strides.size() <= options.channels.size(),
+          "ImageConv: {} strides for {} layers, wanted one for each or fewer, of which the last "
+          "holds for the rest",
+          options.strides.size(), options.channels.size());
+  Require(options.kernel.size() == 2, "ImageConv: {} sizes of the kernel, wanted [height, width]",
+          options.kernel.size());
+  return options;
+}
+
+TaskParts ConvParts(const ImageConvOptions& options, const std::shared_ptr<const ImageData>& data) {
+  TaskParts parts = ImageClassifierParts(options.images, *data);
+  const ImageBatches images(options.augment, data);
+  parts.config = images.config_layout();
+  parts.records = images.records();
+  parts.model_state = images.model_state_layout();
+  const ConvShape shape = MakeConvShape(options, *data);
+  std::vector<std::pair<std::string, Shape>> tensors;
+  // Of a layer: the product, the gradient of its weights and, behind the first, of its input.
+  double products = 0;
+  for (size_t l = 0; l < shape.layers.size(); ++l) {
+    const ConvLayer& layer = shape.layers[l];
+    const std::string name = l == 0 ? "conv2_d/" : fmt::format("conv2_d_{}/", l);
+    tensors.push_back(
+        {name + "w", {layer.rows.kernel, layer.columns.kernel, layer.channels, layer.filters}});
+    tensors.push_back({name + "b", {layer.filters}});
+    products += (l == 0 ? 2.0 : 3.0) * static_cast<double>(layer.positions() * layer.weights());
+  }
+  tensors.push_back({"linear/w", {shape.features(), shape.classes}});
+  tensors.push_back({"linear/b", {shape.classes}});
+  products += 3.0 * static_cast<double>(shape.features() * shape.classes);
+  parts.params = Layout(std::move(tensors));
+  parts.flops = 2 * products * static_cast<double>(options.images.batch_size);
+  return parts;
+}
+
+}  // namespace
+
+void ImageConvOptions::Visit(FieldVisitor& v) {
+  images.Visit(v);
+  v.Field("channels", &channels, Between(1, 10000), "Output channels of each convolution.");
+  v.Field("strides", &strides, Between(1, 256),
+          "The stride of each convolution; the last one holds for the rest.");
+  v.Field("kernel", &kernel, Between(1, 256), "[height, width] of all kernels.");
+  v.Choice("activation", &activation, kActivations, "The function behind each convolution.");
+  v.Choice("pool", &pool, kPools,
+           "What becomes of the numbers behind the activation: nothing, the largest or the mean of "
+           "every 2 x 2.");
+  v.Choice("head", &head, kConvHeads,
+           "What the linear layer takes: the mean of each channel over all positions, or all "
+           "numbers.");
+  VisitAugment(v, &augment);
+}
+
+ImageConv::ImageConv(const ImageConvOptions& options, std::shared_ptr<const ImageData> data,
+                     Implementation implementation)
+    : TaskFamily(ConvParts(CheckedConvOptions(options), data)),
+      images_(options.augment, std::move(data)),
+      shape_(MakeConvShape(options, images_.data())),
+      activation_(options.activation),
+      implementation_(implementation) {}
+
+void ImageConv::DoSample(Key key, std::span<float> config) const { images_.Sample(key, config); }
+
+void ImageConv::DoInit(std::span<const float>, Key key, std::span<float> params,
+                       std::span<float> model_state) const {
+  images_.Init(model_state);
+  InitNetwork(params_layout(), key, params);
+}
+
+void ImageConv::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) const {
+  const int64_t size = params_layout().size();
+  const auto loss = implementation_ == Implementation::kFast ? ConvLoss : ConvLossReference;
+  const auto loss_of_row = [&](int64_t row, const ImageBatch& batch, bool /*train*/,
+                               std::span<float> gradient) {
+    return loss(shape_,
+                {.activation = activation_,
+                 .params = e.params.subspan(row * size, size),
+                 .batch = batch,
+                 .gradient = gradient},
+                scratch);
+  };
+  EvaluateClassifiers(images_, e, loss_of_row, scratch);
+}
+
+void ImageConv::DoLearn(std::span<const float>, std::span<const float> records,
+                        std::span<float> model_state, Workspace&) const {
+  images_.Learn(records, model_state);
+}
+
+std::vector<Pictures> ImageConv::DoShow(const TaskEvaluation& e, Workspace& scratch) const {
+  return BatchPictures(images_.data(), images_.Batch(e, 0, scratch));
+}
+
+}  // namespace lopt

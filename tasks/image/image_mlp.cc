@@ -1,0 +1,103 @@
+#include "lopt/tasks/image/image_mlp.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "lopt/base/options.h"
+#include "lopt/tasks/image/image_classifier.h"
+#include "lopt/tasks/image/image_mlp_kernel.h"
+#include "lopt/tasks/image/image_mlp_reference.h"
+#include "lopt/tasks/image/mlp_parts.h"
+#include "lopt/tasks/layers/network_init.h"
+
+namespace lopt {
+namespace {
+
+MlpShape MakeShape(const ImageMlpOptions& options, const ImageData& data) {
+  return MakeMlpShape(data.features(), options.hidden, data.classes(), options.norm);
+}
+
+Layout BothLayouts(const Layout& first, const Layout& second) {
+  std::vector<std::pair<std::string, Shape>> entries;
+  for (const Layout* layout : {&first, &second}) {
+    for (const LayoutEntry& entry : layout->entries()) entries.push_back({entry.name, entry.shape});
+  }
+  return Layout(std::move(entries));
+}
+
+TaskParts Parts(const ImageMlpOptions& options, const std::shared_ptr<const ImageData>& data) {
+  TaskParts parts = ImageClassifierParts(options.images, *data);
+  const ImageBatches images(options.augment, data);
+  const MlpShape shape = MakeShape(options, *data);
+  parts.config = images.config_layout();
+  parts.records = images.records();
+  parts.model_state = BothLayouts(images.model_state_layout(), MlpStatistics(shape));
+  parts.params = MlpLayout(shape);
+  parts.flops = MlpFlops(shape) * static_cast<double>(options.images.batch_size);
+  return parts;
+}
+
+}  // namespace
+
+void ImageMlpOptions::Visit(FieldVisitor& v) {
+  images.Visit(v);
+  v.Field("hidden", &hidden, Between(1, 100000), "Units of each hidden layer.");
+  v.Choice("activation", &activation, kActivations, "The function between layers.");
+  v.Choice("norm", &norm, kNorms,
+           "What comes before the activation: nothing, or each example's units or each unit's "
+           "values in the batch made mean 0 and variance 1, with a scale and an offset that are "
+           "learned.");
+  VisitAugment(v, &augment);
+}
+
+ImageMlp::ImageMlp(const ImageMlpOptions& options, std::shared_ptr<const ImageData> data,
+                   Implementation implementation)
+    : TaskFamily(Parts(CheckOptions("ImageMLP", options), data)),
+      images_(options.augment, std::move(data)),
+      shape_(MakeShape(options, images_.data())),
+      activation_(options.activation),
+      implementation_(implementation) {}
+
+void ImageMlp::DoSample(Key key, std::span<float> config) const { images_.Sample(key, config); }
+
+void ImageMlp::DoInit(std::span<const float>, Key key, std::span<float> params,
+                      std::span<float> model_state) const {
+  images_.Init(model_state);
+  for (const LayoutEntry& entry : model_state_layout().entries()) {
+    if (entry.offset < images_.model_state_layout().size()) continue;
+    const float start = entry.name.ends_with("/variance") ? 1 : 0;
+    std::ranges::fill(model_state.subspan(entry.offset, entry.size), start);
+  }
+  InitNetwork(params_layout(), key, params);
+}
+
+void ImageMlp::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) const {
+  const int64_t size = params_layout().size();
+  const int64_t augmentation = images_.model_state_layout().size();
+  const int64_t statistics = model_state_layout().size() - augmentation;
+  const auto loss = implementation_ == Implementation::kFast ? MlpLoss : MlpLossReference;
+  const auto loss_of_row = [&](int64_t row, const ImageBatch& batch, bool train,
+                               std::span<float> gradient) {
+    const int64_t state = row * model_state_layout().size();
+    return loss(shape_,
+                {.activation = activation_,
+                 .params = e.params.subspan(row * size, size),
+                 .statistics = e.model_state.subspan(state + augmentation, statistics),
+                 .train = train,
+                 .batch = batch,
+                 .gradient = gradient},
+                scratch);
+  };
+  EvaluateClassifiers(images_, e, loss_of_row, scratch);
+}
+
+void ImageMlp::DoLearn(std::span<const float>, std::span<const float> records,
+                       std::span<float> model_state, Workspace&) const {
+  images_.Learn(records, model_state);
+}
+
+std::vector<Pictures> ImageMlp::DoShow(const TaskEvaluation& e, Workspace& scratch) const {
+  return BatchPictures(images_.data(), images_.Batch(e, 0, scratch));
+}
+
+}  // namespace lopt

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <functional>
+
+#include "lopt/base/workspace.h"
+#include "lopt/tasks/image/image_mlp_problem.h"
+
+namespace lopt {
+
+// The loss of one example of the batch from the network's outputs, which become its gradient.
+using LossOfOutputs = std::function<double(int64_t example, std::span<double> outputs)>;
+
+// The mean loss and, where wanted, its gradient, in plain loops and double precision: what the fast
+// kernels are compared with. Slopes are those of ActivationAt.
+double MlpReference(const MlpShape& shape, const MlpEvaluation& evaluation,
+                    const LossOfOutputs& loss, Workspace& scratch);
+
+// The same of a classifier.
+ClassifierResult MlpLossReference(const MlpShape& shape, const MlpEvaluation& evaluation,
+                                  Workspace& scratch);
+
+}  // namespace lopt

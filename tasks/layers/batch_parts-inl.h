@@ -1,0 +1,54 @@
+#pragma once
+
+#include <hwy/cache_control.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+
+#include "lopt/base/workspace.h"
+#include "lopt/tasks/image/image_batch.h"
+#include "lopt/tasks/layers/softmax_layer.h"
+
+namespace lopt {
+
+// A part of a batch that a kernel takes at a time. `rows` and `labels` may be read kSpareRows
+// beyond their end.
+struct BatchPart {
+  std::span<const float* const> rows;
+  std::span<const int32_t> labels;
+  float scale;  // 1 / examples of the whole batch
+  bool add;     // to the gradient of the parts before
+};
+
+// Those of a panel or a tile.
+constexpr int64_t kSpareRows = 32;
+
+// The result of a batch from run(part), which gives the LossSums of at most `most` examples.
+template <class Run>
+ClassifierResult SumOverParts(const ImageBatch& batch, int64_t most, Workspace& scratch,
+                              const Run& run) {
+  const Workspace::Frame frame(scratch);
+  const std::span<const float*> rows = scratch.Take<const float*>(most + kSpareRows);
+  const std::span<int32_t> labels = scratch.Take<int32_t>(most + kSpareRows);
+  const auto count = static_cast<int64_t>(batch.examples.size());
+  LossSums sums;
+  for (int64_t first = 0; first < count; first += most) {
+    const int64_t size = std::min(most, count - first);
+    const int32_t* examples = &batch.examples[first];
+    for (int64_t i = 0; i < size; ++i) rows[i] = batch.images + examples[i] * batch.stride;
+    for (int64_t i = 0; i < std::min<int64_t>(size, 16); ++i) hwy::Prefetch(rows[i]);
+    for (int64_t i = 0; i < size; ++i) labels[i] = batch.labels[examples[i]];
+    std::fill_n(&rows[size], kSpareRows, rows[0]);
+    std::fill_n(&labels[size], kSpareRows, 0);
+    const LossSums more = run(BatchPart{.rows = rows.first(size),
+                                        .labels = labels.first(size),
+                                        .scale = 1 / static_cast<float>(count),
+                                        .add = first > 0});
+    sums.loss += more.loss;
+    sums.correct += more.correct;
+  }
+  return {static_cast<float>(sums.loss / static_cast<double>(count)), sums.correct};
+}
+
+}  // namespace lopt

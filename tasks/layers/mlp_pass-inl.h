@@ -1,0 +1,29 @@
+#pragma once
+
+#include "lopt/tasks/image/image_mlp_problem.h"
+#include "lopt/tasks/layers/batch_parts-inl.h"
+
+namespace lopt {
+
+// What a kernel computes of a part of a batch.
+struct MlpPass {
+  const MlpShape& shape;
+  Activation activation;
+  const float* params;
+  float* statistics;
+  bool train;
+  BatchPart part;
+  float* gradient;  // null: not wanted
+};
+
+inline MlpPass MakeMlpPass(const MlpShape& shape, const MlpEvaluation& e, const BatchPart& part) {
+  return {.shape = shape,
+          .activation = e.activation,
+          .params = e.params.data(),
+          .statistics = e.statistics.data(),
+          .train = e.train,
+          .part = part,
+          .gradient = e.gradient.empty() ? nullptr : e.gradient.data()};
+}
+
+}  // namespace lopt
