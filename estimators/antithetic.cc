@@ -1,5 +1,6 @@
 #include "lopt/estimators/antithetic.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -10,7 +11,7 @@
 
 namespace lopt {
 
-std::vector<Key> TwinKeys(Key key, int64_t pairs) {
+std::vector<Key> PairKeys(Key key, int64_t pairs) {
   std::vector<Key> keys = SplitKey(key, pairs);
   keys.insert(keys.end(), keys.begin(), keys.begin() + pairs);
   return keys;
@@ -25,7 +26,7 @@ bool Usable(const UnrollTrace& trace, int64_t step, int64_t pair) {
 
 }  // namespace
 
-Eigen::ArrayXXd TwinDifferences(const UnrollTrace& trace) {
+Eigen::ArrayXXd PairDifferences(const UnrollTrace& trace) {
   const int64_t pairs = trace.loss.cols() / 2;
   Eigen::ArrayXXd differences(trace.loss.rows(), pairs);
   for (int64_t n = 0; n < pairs; ++n) {
@@ -84,6 +85,19 @@ double SumOfSquaredGradients(std::span<const double> weights, std::span<const fl
   return sum / (4.0 * std * std * std * std);
 }
 
+void RequireMoves(std::span<const float> theta, double std) {
+  // Nearly all normal numbers are within 4 standard deviations.
+  const auto reach = static_cast<float>(4 * std);
+  const auto still = std::ranges::count_if(theta, [&](float x) { return x + reach == x; });
+  float greatest = 0;
+  for (const float x : theta) greatest = std::max(greatest, std::abs(x));
+  Require(2 * still <= std::ssize(theta),
+          "perturbations of std {} leave {} of theta's {} numbers as they are in float32, so no "
+          "gradient can be told from them; the greatest of theta is {:.3g}: take a std of at least "
+          "{:.1g}",
+          std, still, theta.size(), greatest, static_cast<double>(greatest) * 0x1p-20);
+}
+
 AntitheticPairs::AntitheticPairs(const InnerProblem& problem, const WorkerWeights& weights, Key key,
                                  int64_t pairs, double std)
     : AntitheticPairs(problem, weights, key,
@@ -96,24 +110,26 @@ AntitheticPairs::AntitheticPairs(const InnerProblem& problem, const WorkerWeight
       weights_(weights),
       key_(key),
       perturbations_(std::move(perturbations)),
-      keys_(TwinKeys(FoldIn(key, kUnrollDraw), perturbations_.pairs())) {}
+      keys_(PairKeys(FoldIn(key, kUnrollDraw), perturbations_.pairs())) {
+  RequireMoves(AsSpan(weights.theta), perturbations_.std());
+}
 
 ThetaRows AntitheticPairs::rows() const {
   return {.theta = AsSpan(weights_.theta), .rows = 2 * pairs(), .perturbations = &perturbations_};
 }
 
 UnrollState AntitheticPairs::Start(std::optional<int64_t> horizon) const {
-  return problem_.Start(rows(), weights_.outer, TwinKeys(FoldIn(key_, kStartDraw), pairs()),
+  return problem_.Start(rows(), weights_.outer, PairKeys(FoldIn(key_, kStartDraw), pairs()),
                         horizon);
 }
 
-UnrollTrace AntitheticPairs::Run(int64_t steps, UnrollState* twins) {
+UnrollTrace AntitheticPairs::Run(int64_t steps, UnrollState* replicas) {
   UnrollTrace trace;
   problem_.Run({.theta = rows(),
                 .outer = weights_.outer,
                 .keys = keys_,
                 .steps = steps,
-                .state = twins,
+                .state = replicas,
                 .trace = &trace});
   counts_ += CountSteps(trace);
   loss_.Add(trace);
@@ -133,12 +149,12 @@ void AntitheticPairs::RunTheta(int64_t steps, UnrollState* replicas) {
 }
 
 Eigen::ArrayXd AntitheticPairs::MetaLossDifferences(int64_t samples,
-                                                    const UnrollState& twins) const {
+                                                    const UnrollState& replicas) const {
   Eigen::ArrayXd differences = Eigen::ArrayXd::Zero(pairs());
   std::vector<double> losses(keys_.size());
   for (int64_t sample = 0; sample < samples; ++sample) {
     const Key key = FoldIn(FoldIn(key_, kOuterBatchDraw), static_cast<uint64_t>(sample));
-    problem_.MetaLoss(rows(), TwinKeys(key, pairs()), twins, losses);
+    problem_.MetaLoss(rows(), PairKeys(key, pairs()), replicas, losses);
     for (int64_t n = 0; n < pairs(); ++n) {
       if (std::isfinite(losses[n]) && std::isfinite(losses[n + pairs()])) {
         differences(n) += losses[n] - losses[n + pairs()];

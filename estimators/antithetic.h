@@ -25,16 +25,16 @@ enum WindowDraw : uint64_t {
   kOuterBatchDraw = 4
 };
 
-// [2N]: FoldIn(key, n) for both twins of pair n.
-std::vector<Key> TwinKeys(Key key, int64_t pairs);
+// [2N]: FoldIn(key, n) for both replicas of pair n.
+std::vector<Key> PairKeys(Key key, int64_t pairs);
 
-// The differences loss+ - loss- [K, N] of a trace [K, 2N]; 0 where either twin's loss cannot be
+// The differences loss+ - loss- [K, N] of a trace [K, 2N]; 0 where either replica's loss cannot be
 // used.
-Eigen::ArrayXXd TwinDifferences(const UnrollTrace& trace);
+Eigen::ArrayXXd PairDifferences(const UnrollTrace& trace);
 
-// Sum and number of the losses of a trace that can be used: those where both twins' can.
+// Sum and number of the losses of a trace that can be used: those where both replicas' can.
 struct LossSum {
-  double sum = 0;     // of the meta-losses of both twins
+  double sum = 0;     // of the meta-losses of both replicas
   int64_t count = 0;  // of losses
 
   // Adds those of a trace [K, 2N].
@@ -54,14 +54,19 @@ Eigen::VectorXd WeightedPerturbations(std::span<const double> weights, std::span
 double SumOfSquaredGradients(std::span<const double> weights, std::span<const float> rows,
                              double std);
 
-// One estimate of N pairs, which the key of its window decides: their perturbations, what their
-// twins draw from, their runs, and what every estimate tells of them.
+// Throws Error if perturbations of this std are so small that rounding to float32 leaves more than
+// half of theta's numbers as they are: losses would not differ, and theta would not train.
+void RequireMoves(std::span<const float> theta, double std);
+
+// One estimate of N pairs, which the key of its window decides: their perturbations, what what
+// both replicas of a pair draw from, their runs, and what every estimate tells of them.
 class AntitheticPairs {
  public:
-  // Perturbations of their own in this window: those of FoldIn(key, kPerturbationDraw).
+  // Perturbations of their own in this window: those of FoldIn(key, kPerturbationDraw). Throws
+  // Error as RequireMoves does.
   AntitheticPairs(const InnerProblem& problem, const WorkerWeights& weights, Key key, int64_t pairs,
                   double std);
-  // Perturbations that the estimator names.
+  // Perturbations that the estimator names. Throws Error as RequireMoves does.
   AntitheticPairs(const InnerProblem& problem, const WorkerWeights& weights, Key key,
                   Perturbations perturbations);
 
@@ -70,17 +75,17 @@ class AntitheticPairs {
   // Those that the pairs run under, N of them.
   const Perturbations& perturbations() const { return perturbations_; }
 
-  // Fresh twins, [2N], each begun under its own row of theta. Without a horizon the problem's own
-  // schedule gives the episodes' lengths.
+  // Fresh pairs, [2N], each replica begun under its own row of theta. Without a horizon the
+  // problem's own schedule gives the episodes' lengths.
   UnrollState Start(std::optional<int64_t> horizon) const;
-  // Advances the twins [2N] and takes note of their losses. A window may be run in pieces.
-  UnrollTrace Run(int64_t steps, UnrollState* twins);
+  // Advances the pairs [2N] and takes note of their losses. A window may be run in pieces.
+  UnrollTrace Run(int64_t steps, UnrollState* replicas);
   // Advances replicas [N], one of each pair's task, under theta itself; they draw what the pair
   // draws. Their steps are counted, their losses are not.
   void RunTheta(int64_t steps, UnrollState* replicas);
-  // [N]: the mean over `samples` fresh outer batches of the twins' difference of the meta-loss as
+  // [N]: the mean over `samples` fresh outer batches of the pairs' difference of the meta-loss as
   // they stand; 0 where either cannot be used.
-  Eigen::ArrayXd MetaLossDifferences(int64_t samples, const UnrollState& twins) const;
+  Eigen::ArrayXd MetaLossDifferences(int64_t samples, const UnrollState& replicas) const;
 
   // The estimate for all that has run, whose gradient is
   // sum_n differences[n] eps_n / (2 std^2 N).

@@ -22,7 +22,7 @@ std::vector<T> ToHost(const Buffer& buffer) {
 }  // namespace
 
 PairsGradient GradientOnDevice(const Device& device, const Perturbations& perturbations,
-                               const PairsLosses& losses, Array* felt) {
+                               const PairsLosses& losses, Array* accumulator) {
   const int64_t pairs = perturbations.pairs();
   const int64_t size = perturbations.dimension();
   const double std = perturbations.std();
@@ -32,13 +32,14 @@ PairsGradient GradientOnDevice(const Device& device, const Perturbations& pertur
           kNeeded, device.shared_memory());
   Require(std::ssize(losses) == pairs, "device gradient: losses of {} pairs, wanted {}",
           losses.size(), pairs);
-  Require(felt == nullptr || &felt->buffer().memory() == &device.memory(),
+  Require(accumulator == nullptr || &accumulator->buffer().memory() == &device.memory(),
           "device gradient: the sums are in the memory '{}', wanted '{}'",
-          felt == nullptr ? "" : felt->buffer().memory().name(), device.memory().name());
+          accumulator == nullptr ? "" : accumulator->buffer().memory().name(),
+          device.memory().name());
   std::vector<DeviceLosses> in_a_row;
   std::vector<int64_t> first = {0};
   for (int64_t n = 0; n < pairs; ++n) {
-    for (const FeltLosses& of : losses[static_cast<size_t>(n)]) {
+    for (const LossGroup& of : losses[static_cast<size_t>(n)]) {
       in_a_row.push_back(
           {.key = perturbations.KeyOf(n, of.at), .weight = of.weight, .after = of.after});
     }
@@ -50,24 +51,25 @@ PairsGradient GradientOnDevice(const Device& device, const Perturbations& pertur
   };
   Buffer gradient = room(size, sizeof(float));
   Buffer squares = room(TilesOf(size), sizeof(double));
-  Buffer felt_squares = room(felt == nullptr ? 0 : pairs, sizeof(double));
-  RunGradientKernels(device, {.pairs = pairs,
-                              .size = size,
-                              .std = static_cast<float>(std),
-                              .divisor = 2 * std * std * static_cast<double>(pairs),
-                              .losses = inputs.Keep(in_a_row),
-                              .first_losses = inputs.Keep(first),
-                              .felt = felt == nullptr ? nullptr : FloatsOf(felt->buffer()),
-                              .gradient = FloatsOf(gradient),
-                              .squares = reinterpret_cast<double*>(squares.data()),
-                              .felt_squares = reinterpret_cast<double*>(felt_squares.data())});
+  Buffer accumulator_squares = room(accumulator == nullptr ? 0 : pairs, sizeof(double));
+  RunGradientKernels(
+      device, {.pairs = pairs,
+               .size = size,
+               .std = static_cast<float>(std),
+               .divisor = 2 * std * std * static_cast<double>(pairs),
+               .losses = inputs.Keep(in_a_row),
+               .first_losses = inputs.Keep(first),
+               .accumulator = accumulator == nullptr ? nullptr : FloatsOf(accumulator->buffer()),
+               .gradient = FloatsOf(gradient),
+               .squares = reinterpret_cast<double*>(squares.data()),
+               .accumulator_squares = reinterpret_cast<double*>(accumulator_squares.data())});
   PairsGradient result;
   const std::vector<float> row = ToHost<float>(gradient);
   result.gradient = Eigen::Map<const Eigen::VectorXf>(row.data(), size);
   for (const double square : ToHost<double>(squares)) result.squares += square;
   result.squares /= 4 * std * std * std * std;
-  result.felt_norms = ToHost<double>(felt_squares);
-  for (double& norm : result.felt_norms) norm = std::sqrt(norm);
+  result.accumulator_norms = ToHost<double>(accumulator_squares);
+  for (double& norm : result.accumulator_norms) norm = std::sqrt(norm);
   return result;
 }
 

@@ -14,15 +14,15 @@ namespace lopt {
 struct PairsGradient {
   Eigen::VectorXf gradient;  // [D]
   double squares = 0;        // sum over the pairs of |the gradient that each gives by itself|^2
-  std::vector<double> felt_norms;  // [N], of `felt` as it was; empty without
+  std::vector<double> accumulator_norms;  // [N], of `accumulator` as it was; empty without
 };
 
 // What PersistentGradient gives for losses [N], computed by a device: the perturbations are drawn
-// there, so keys and weights go to it, and what PairsGradient holds comes back. `felt` [N, D]
-// is in the device's memory; null: no episode has felt anything before the window, as in the
-// gradient of plain ES. The sums are float64, their order is a function of N and D alone.
-// Throws Error if shapes or memories disagree, or a block's memory is too small.
+// there, so keys and weights go to it, and what PairsGradient holds comes back. `accumulator` [N,
+// D] is in the device's memory; null: no episode ran before the window, as in the gradient of plain
+// ES. The sums are float64, their order is a function of N and D alone. Throws Error if shapes or
+// memories disagree, or a block's memory is too small.
 PairsGradient GradientOnDevice(const Device& device, const Perturbations& perturbations,
-                               const PairsLosses& losses, Array* felt);
+                               const PairsLosses& losses, Array* accumulator);
 
 }  // namespace lopt

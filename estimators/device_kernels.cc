@@ -65,7 +65,7 @@ void RunGradientKernels(const Device& device, const DeviceGradient& of) {
       program(Block(kGradientThreads, memory.floats(), order), of, b);
     });
   };
-  if (of.felt != nullptr) run(of.pairs, SquareFelt);
+  if (of.accumulator != nullptr) run(of.pairs, SquareAccumulator);
   run(TilesOf(of.size), SumTile);
 }
 

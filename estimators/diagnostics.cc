@@ -101,9 +101,11 @@ void WriteGradientSnr(const Eigen::VectorXf& gradient, double squares, int64_t p
   }
 }
 
-void WriteFeltNorms(const UnrollTrace& trace, std::span<const double> norms, Diagnostics* metrics) {
+void WriteAccumulatorNorms(const UnrollTrace& trace, std::span<const double> norms,
+                           Diagnostics* metrics) {
   const int64_t pairs = trace.loss.cols() / 2;
-  Require(std::ssize(norms) == pairs, "felt norms: {} numbers for {} pairs", norms.size(), pairs);
+  Require(std::ssize(norms) == pairs, "accumulator norms: {} numbers for {} pairs", norms.size(),
+          pairs);
   struct Range {
     double sum = 0;
     int64_t count = 0;
@@ -118,8 +120,8 @@ void WriteFeltNorms(const UnrollTrace& trace, std::span<const double> norms, Dia
     ++ranges[range].count;
   }
   for (size_t r = 0; r < ranges.size(); ++r) {
-    SetIfFinite(OfRange("felt_norm", r), ranges[r].sum / static_cast<double>(ranges[r].count),
-                metrics);
+    SetIfFinite(OfRange("accumulator_norm", r),
+                ranges[r].sum / static_cast<double>(ranges[r].count), metrics);
   }
 }
 

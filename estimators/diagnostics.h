@@ -11,8 +11,8 @@
 namespace lopt {
 
 // What the estimators with antithetic pairs tell of one window besides the gradient, computed from
-// what they have anyway. N pairs; a step is usable if both twins' losses are finite. A number that
-// cannot be given (no usable step, a single pair, an overflow) is left out.
+// what they have anyway. N pairs; a step is usable if both replicas' losses are finite. A number
+// that cannot be given (no usable step, a single pair, an overflow) is left out.
 //
 //   gradient_snr      |g|^2 / (trace of the pairs' sample covariance / N), where g is the mean of
 //                     the pairs' own gradients g_n and the covariance has divisor N - 1. About 1 if
@@ -22,7 +22,8 @@ namespace lopt {
 //   loss_resolution   2^-23 times the mean |loss| of the usable steps: what float32 resolves at
 //                     losses of this size
 //   loss_at           mean loss of the usable steps whose inner step is in a range
-//   felt_norm         PES, GPES_K: mean over the pairs of |perturbations felt in earlier blocks|
+//   accumulator_norm         PES, GPES_K: mean over the pairs of |accumulator|, the sum over
+//   earlier blocks|
 //                     (PES: windows), of the pairs whose inner step at the start of the window is
 //                     in a range
 //
@@ -38,12 +39,12 @@ class LossDiagnostics {
 
  private:
   struct Range {
-    double sum = 0;  // of both twins' losses
+    double sum = 0;  // of both replicas' losses
     int64_t count = 0;
   };
 
   double squares_ = 0;    // of differences
-  double absolutes_ = 0;  // of both twins' losses
+  double absolutes_ = 0;  // of both replicas' losses
   int64_t steps_ = 0;     // usable ones
   std::vector<Range> ranges_;
 };
@@ -53,8 +54,9 @@ class LossDiagnostics {
 void WriteGradientSnr(const Eigen::VectorXf& gradient, double squares, int64_t pairs,
                       Diagnostics* metrics);
 
-// `trace` [W, 2N] is that of a window, `norms` [N] those of what the pairs had felt before it.
-void WriteFeltNorms(const UnrollTrace& trace, std::span<const double> norms, Diagnostics* metrics);
+// `trace` [W, 2N] is that of a window, `norms` [N] those of the pairs' accumulators before it.
+void WriteAccumulatorNorms(const UnrollTrace& trace, std::span<const double> norms,
+                           Diagnostics* metrics);
 
 // sum_i a_i b_i in float64, in an order that the size alone decides. Throws Error if the sizes
 // differ.

@@ -28,7 +28,7 @@ class EpisodeLoss {
         last_(Eigen::ArrayXd::Zero(pairs)) {}
 
   void Add(const UnrollTrace& trace) {
-    const Eigen::ArrayXXd differences = TwinDifferences(trace);
+    const Eigen::ArrayXXd differences = PairDifferences(trace);
     const int64_t pairs = differences.cols();
     sum_ += differences.colwise().sum().transpose();
     last_ = differences.row(differences.rows() - 1).transpose();

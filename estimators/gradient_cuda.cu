@@ -7,8 +7,8 @@ namespace lopt {
 namespace {
 
 __global__ void __launch_bounds__(kGradientThreads)
-    SquareFeltKernel(const __grid_constant__ DeviceGradient of) {
-  SquareFelt(Block(kGradientThreads, nullptr), of, blockIdx.x);
+    SquareAccumulatorKernel(const __grid_constant__ DeviceGradient of) {
+  SquareAccumulator(Block(kGradientThreads, nullptr), of, blockIdx.x);
 }
 
 __global__ void __launch_bounds__(kGradientThreads)
@@ -21,9 +21,9 @@ __global__ void __launch_bounds__(kGradientThreads)
 void RunCudaGradient(const Device& device, const DeviceGradient& of) {
   LOPT_CHECK_CUDA(cudaSetDevice(CudaIndexOf(device)));
   constexpr size_t kShared = kGradientFloats * sizeof(float);
-  if (of.felt != nullptr) {
-    SquareFeltKernel<<<static_cast<unsigned>(of.pairs), kGradientThreads, kShared,
-                       cudaStreamPerThread>>>(of);
+  if (of.accumulator != nullptr) {
+    SquareAccumulatorKernel<<<static_cast<unsigned>(of.pairs), kGradientThreads, kShared,
+                              cudaStreamPerThread>>>(of);
     LOPT_CHECK_CUDA(cudaGetLastError());
   }
   SumTileKernel<<<static_cast<unsigned>(TilesOf(of.size)), kGradientThreads, kShared,

@@ -7,22 +7,22 @@
 namespace lopt {
 
 // The gradient of antithetic pairs as a device adds it up: it draws the pairs' perturbations once
-// more from their keys, and keeps the sums of those that episodes have felt. Pointers are to the
-// device's memory.
+// more from their keys, and keeps each pair's accumulator, the sum of those that its episode has
+// run under. Pointers are to the device's memory.
 
-// What becomes of the sum of the perturbations that an episode has felt.
-enum class FeltAfter : int32_t {
+// What becomes of the accumulator, the sum of the perturbations that an episode has run under.
+enum class AccumulatorAfter : int32_t {
   kStays,
   kGrows,  // by the perturbation in force
-  kEnds,   // with its episode: the next has felt nothing
+  kEnds,   // with its episode: the next starts at 0
 };
 
-// Losses in a row of one pair that have felt the same, which weighs them: the sum so far and the
+// Losses in a row of one pair that share one sum, which weighs them: the accumulator and the
 // perturbation in force.
 struct DeviceLosses {
-  Key key;               // of the perturbation
-  double weight = 0;     // of what they have felt, in the gradient
-  FeltAfter after = {};  // what then becomes of the sum
+  Key key;                      // of the perturbation
+  double weight = 0;            // of that sum, in the gradient
+  AccumulatorAfter after = {};  // what then becomes of the sum
 };
 
 struct DeviceGradient {
@@ -32,10 +32,10 @@ struct DeviceGradient {
   double divisor = 0;  // of the sum over the pairs
   const DeviceLosses* losses = nullptr;
   const int64_t* first_losses = nullptr;  // [N + 1]: pair n's are [n], ..., [n + 1] - 1
-  float* felt = nullptr;                  // [N, D], brought up to date; null: nothing was felt
+  float* accumulator = nullptr;           // [N, D], brought up to date; null: all are 0
   float* gradient = nullptr;              // [D]
   double* squares = nullptr;              // [tiles]: of the pairs' own gradients, not divided
-  double* felt_squares = nullptr;         // [N]: |felt|^2 as it was; null as `felt` is
+  double* accumulator_squares = nullptr;  // [N]: |accumulator|^2 as it was; null as that is
 };
 
 // A block adds up a tile of the gradient's numbers; eight threads share the pairs of each.
@@ -49,19 +49,19 @@ LOPT_DEVICE inline int64_t TilesOf(int64_t size) {
   return (size + kTileNumbers - 1) / kTileNumbers;
 }
 
-// Number i of pair n's own gradient. Brings that of `felt` up to date.
+// Number i of pair n's own gradient. Brings that of `accumulator` up to date.
 LOPT_DEVICE inline double WalkLosses(const DeviceGradient& of, int64_t n, int64_t i) {
-  float* stored = of.felt == nullptr ? nullptr : of.felt + n * of.size + i;
-  float felt = stored == nullptr ? 0 : *stored;
+  float* stored = of.accumulator == nullptr ? nullptr : of.accumulator + n * of.size + i;
+  float accumulator = stored == nullptr ? 0 : *stored;
   double sum = 0;
   for (int64_t s = of.first_losses[n]; s < of.first_losses[n + 1]; ++s) {
     const DeviceLosses& losses = of.losses[s];
-    const float all = felt + of.std * NormalAt(losses.key, static_cast<uint64_t>(i));
+    const float all = accumulator + of.std * NormalAt(losses.key, static_cast<uint64_t>(i));
     sum += losses.weight * static_cast<double>(all);
-    if (losses.after == FeltAfter::kGrows) felt = all;
-    if (losses.after == FeltAfter::kEnds) felt = 0;
+    if (losses.after == AccumulatorAfter::kGrows) accumulator = all;
+    if (losses.after == AccumulatorAfter::kEnds) accumulator = 0;
   }
-  if (stored != nullptr) *stored = felt;
+  if (stored != nullptr) *stored = accumulator;
   return sum;
 }
 
@@ -104,18 +104,20 @@ LOPT_DEVICE inline void SumTile(const Block& block, const DeviceGradient& of, in
   SumInOrder(block, squares, of.squares + tile);
 }
 
-// The program of a block for one pair: |felt|^2, before a tile brings `felt` up to date.
-LOPT_DEVICE inline void SquareFelt(const Block& block, const DeviceGradient& of, int64_t pair) {
+// The program of a block for one pair: |accumulator|^2, before a tile brings `accumulator` up to
+// date.
+LOPT_DEVICE inline void SquareAccumulator(const Block& block, const DeviceGradient& of,
+                                          int64_t pair) {
   auto* partial = reinterpret_cast<double*>(block.shared());
-  const float* felt = of.felt + pair * of.size;
+  const float* accumulator = of.accumulator + pair * of.size;
   block.ForEachThread([&](int thread) {
     double sum = 0;
     for (int64_t i = thread; i < of.size; i += block.threads()) {
-      sum += static_cast<double>(felt[i]) * static_cast<double>(felt[i]);
+      sum += static_cast<double>(accumulator[i]) * static_cast<double>(accumulator[i]);
     }
     partial[thread] = sum;
   });
-  SumInOrder(block, partial, of.felt_squares + pair);
+  SumInOrder(block, partial, of.accumulator_squares + pair);
 }
 
 }  // namespace lopt

@@ -25,7 +25,7 @@ struct WorkerWeights {
   }
 };
 
-// Inner steps of one estimate, twins counted each.
+// Inner steps of one estimate, both of a pair counted.
 struct StepCounts {
   int64_t inner_steps = 0;     // of all replicas
   int64_t non_finite = 0;      // of these, with a raw loss that was not finite
@@ -46,7 +46,8 @@ struct StepCounts {
 // What one window gave.
 struct GradientEstimate {
   Eigen::VectorXf gradient;  // [D], of the mean meta-loss
-  double mean_loss = 0;  // over tasks, steps and twins; NaN if no step had a loss that can be used
+  double mean_loss = 0;  // over tasks, steps and both replicas of a pair; NaN if no step had a loss
+                         // that can be used
   StepCounts counts;     // of the window
   Diagnostics metrics;   // empty for estimators that have none
 };

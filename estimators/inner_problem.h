@@ -48,7 +48,7 @@ struct UnrollTrace {
 struct Window {
   ThetaRows theta = {};            // B rows
   OuterState outer = {};           // when in the run it is
-  std::span<const Key> keys = {};  // [B]: what replica b draws from; twins share keys
+  std::span<const Key> keys = {};  // [B]: what replica b draws from; a pair shares keys
   int64_t steps = 0;               // K
   UnrollState* state = nullptr;    // of B replicas, advanced in place
   UnrollTrace* trace = nullptr;    // resized to [K, B] and filled

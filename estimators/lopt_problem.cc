@@ -44,7 +44,8 @@ void LoptProblemOptions::Visit(FieldVisitor& v) {
   v.Choice(
       "non_finite", &non_finite, kNonFinites,
       "What a meta-loss that is not finite becomes. count: the maximum of the task's normalizer "
-      "where it has one, else the step is left out for both twins; clip: that maximum, which the "
+      "where it has one, else the step is left out for both replicas of the pair; clip: that "
+      "maximum, which the "
       "task must have; abort: an error.");
   v.Field("random_initial_iteration_offset", &random_initial_iteration_offset,
           Between(0, std::numeric_limits<int32_t>::max()),

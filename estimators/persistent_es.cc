@@ -14,6 +14,12 @@
 #include "lopt/estimators/persistent_gradient.h"
 
 namespace lopt {
+namespace {
+
+// The accumulator's name in checkpoints, which other revisions read.
+constexpr const char* kAccumulator = "felt";
+
+}  // namespace
 
 PersistentES::PersistentES(const char* type, std::shared_ptr<const InnerProblem> problem,
                            const TruncatedOptions& options, PerturbationClock clock)
@@ -23,9 +29,9 @@ EstimatorState PersistentES::Begin(const WorkerWeights& weights, Key key, Key la
   const int64_t num_tasks = options().num_tasks;
   EstimatorState state;
   state.Merge("unroll/", problem().Start({.theta = AsSpan(weights.theta), .rows = 2 * num_tasks},
-                                         weights.outer, TwinKeys(key, num_tasks)));
-  if (HasFelt()) {
-    state.Set("felt", Array(DType::kFloat32, {num_tasks, theta_layout().size()}));
+                                         weights.outer, PairKeys(key, num_tasks)));
+  if (HasAccumulator()) {
+    state.Set(kAccumulator, Array(DType::kFloat32, {num_tasks, theta_layout().size()}));
   }
   if (OutliveWindows()) {
     state.Set("episode", Array(DType::kInt64, {num_tasks}));
@@ -53,15 +59,15 @@ Perturbations PersistentES::NamePerturbations(Key key, const EstimatorState& sta
 namespace {
 
 PairsGradient GradientOnHost(const Perturbations& perturbations, const PairsLosses& losses,
-                             Array* felt) {
+                             Array* accumulator) {
   const int64_t pairs = perturbations.pairs();
   const int64_t dimension = perturbations.dimension();
-  Array zeros(DType::kFloat32, {felt == nullptr ? pairs : 0, dimension});
-  const std::span<float> rows = (felt == nullptr ? zeros : *felt).As<float>();
+  Array zeros(DType::kFloat32, {accumulator == nullptr ? pairs : 0, dimension});
+  const std::span<float> rows = (accumulator == nullptr ? zeros : *accumulator).As<float>();
   PairsGradient result;
-  for (int64_t n = 0; felt != nullptr && n < pairs; ++n) {
+  for (int64_t n = 0; accumulator != nullptr && n < pairs; ++n) {
     const auto row = rows.subspan(n * dimension, dimension);
-    result.felt_norms.push_back(std::sqrt(Dot(row, row)));
+    result.accumulator_norms.push_back(std::sqrt(Dot(row, row)));
   }
   result.gradient = PersistentGradient(
       losses,
@@ -78,18 +84,19 @@ GradientEstimate PersistentES::DoEstimate(const WorkerWeights& weights, Key key,
                                           EstimatorState* state) const {
   const int64_t num_tasks = options().num_tasks;
   const Device* device = problem().device();
-  UnrollState unroll = TakeUnroll(state, (HasFelt() ? 1 : 0) + (OutliveWindows() ? 2 : 0));
-  Array* felt = HasFelt() ? &ArrayOn(device == nullptr ? HostMemory() : device->memory(), state,
-                                     "felt", num_tasks, theta_layout())
-                          : nullptr;
+  UnrollState unroll = TakeUnroll(state, (HasAccumulator() ? 1 : 0) + (OutliveWindows() ? 2 : 0));
+  Array* accumulator = HasAccumulator()
+                           ? &ArrayOn(device == nullptr ? HostMemory() : device->memory(), state,
+                                      kAccumulator, num_tasks, theta_layout())
+                           : nullptr;
   AntitheticPairs pairs(problem(), weights, key, NamePerturbations(key, *state));
   const UnrollTrace trace = pairs.Run(options().trunc_length, &unroll);
   state->Merge("unroll/", std::move(unroll));
 
-  const PairsLosses losses = FeltLossesOf(trace, clock_, options().sign_delta_loss_scalar);
-  PairsGradient of_pairs = device == nullptr
-                               ? GradientOnHost(pairs.perturbations(), losses, felt)
-                               : GradientOnDevice(*device, pairs.perturbations(), losses, felt);
+  const PairsLosses losses = LossGroupsOf(trace, clock_, options().sign_delta_loss_scalar);
+  PairsGradient of_pairs =
+      device == nullptr ? GradientOnHost(pairs.perturbations(), losses, accumulator)
+                        : GradientOnDevice(*device, pairs.perturbations(), losses, accumulator);
   if (OutliveWindows()) {
     const auto episodes = state->At("episode").As<int64_t>();
     for (int64_t n = 0; n < num_tasks; ++n) {
@@ -97,7 +104,7 @@ GradientEstimate PersistentES::DoEstimate(const WorkerWeights& weights, Key key,
     }
   }
   GradientEstimate estimate = pairs.Estimate(std::move(of_pairs.gradient), of_pairs.squares);
-  if (HasFelt()) WriteFeltNorms(trace, of_pairs.felt_norms, &estimate.metrics);
+  if (HasAccumulator()) WriteAccumulatorNorms(trace, of_pairs.accumulator_norms, &estimate.metrics);
   return estimate;
 }
 

@@ -10,14 +10,15 @@
 namespace lopt {
 
 // Evolution strategies that are unbiased although windows are shorter than episodes, because a loss
-// is weighted by all the perturbations that its episode has felt
+// is weighted by all the perturbations that its episode has run under
 // (estimators/persistent_gradient.h). Those below differ in one thing, how long a perturbation
 // lasts. docs/estimators.md says when to use which.
 //
-// State beside `unroll/`, that of both twins: where an episode has several perturbations `felt` [N,
-// D], the sum of those that each running episode has felt in blocks that are over; where
-// perturbations outlive windows `episode` [N], how many episodes of each pair have ended, and `key`
-// [2], of which, with pair, episode and block, the perturbations are a function.
+// State beside `unroll/`, that of both replicas of each pair: where an episode has several
+// perturbations `felt` [N, D], the accumulator: the sum of those of each running episode's blocks
+// that are over; where perturbations outlive windows `episode` [N], how many episodes of each pair
+// have ended, and `key` [2], of which, with pair, episode and block, the perturbations are a
+// function.
 class PersistentES : public TruncatedEstimator {
  protected:
   // Throws Error that begins with `type` if an option is not valid.
@@ -28,7 +29,7 @@ class PersistentES : public TruncatedEstimator {
   EstimatorState Begin(const WorkerWeights& weights, Key key, Key lasting) const override;
   GradientEstimate DoEstimate(const WorkerWeights& weights, Key key,
                               EstimatorState* state) const override;
-  bool HasFelt() const { return clock_.block != PerturbationClock::kEpisode; }
+  bool HasAccumulator() const { return clock_.block != PerturbationClock::kEpisode; }
   bool OutliveWindows() const { return clock_.block != PerturbationClock::kWindow; }
   Perturbations NamePerturbations(Key key, const EstimatorState& state) const;
 

@@ -11,46 +11,45 @@
 namespace lopt {
 namespace {
 
-// What the losses of a window say of one pair: the first that have felt the same, and the later
+// What the losses of a window say of one pair: the first, which share one sum, and the later
 // ones.
 struct PairGradient {
-  double weight = 0;      // of the sum that the former have felt
+  double weight = 0;      // of the sum that the former share
   Eigen::VectorXd later;  // [D], of the latter: weights times sums; empty if there are none
 };
 
-// Walks a pair through its losses. `first` [D] becomes the sum that the first of them have felt;
-// `felt` [D] is brought up to date.
-PairGradient WalkPair(std::span<const FeltLosses> losses, const DrawPerturbation& draw,
-                      int64_t pair, Eigen::Map<Eigen::ArrayXf> first,
-                      Eigen::Map<Eigen::ArrayXf> felt) {
+// Walks a pair through its losses. `first` [D] becomes the sum that the first of them share;
+// `accumulator` [D] is brought up to date.
+PairGradient WalkPair(std::span<const LossGroup> losses, const DrawPerturbation& draw, int64_t pair,
+                      Eigen::Map<Eigen::ArrayXf> first, Eigen::Map<Eigen::ArrayXf> accumulator) {
   PairGradient gradient;
-  Eigen::ArrayXf eps(felt.size());
+  Eigen::ArrayXf eps(accumulator.size());
   const std::span<float> drawn(eps.data(), static_cast<size_t>(eps.size()));
-  for (const FeltLosses& of : losses) {
+  for (const LossGroup& of : losses) {
     draw(pair, of.at, drawn);
     if (&of == losses.data()) {
       gradient.weight = of.weight;
-      first = felt + eps;
+      first = accumulator + eps;
     } else {
       if (gradient.later.size() == 0) {
-        gradient.later = Eigen::VectorXd::Zero(felt.size());
+        gradient.later = Eigen::VectorXd::Zero(accumulator.size());
       }
-      gradient.later += of.weight * (felt + eps).cast<double>().matrix();
+      gradient.later += of.weight * (accumulator + eps).cast<double>().matrix();
     }
-    if (of.after == FeltAfter::kGrows) {
-      felt += eps;
-    } else if (of.after == FeltAfter::kEnds) {
-      felt = 0;
+    if (of.after == AccumulatorAfter::kGrows) {
+      accumulator += eps;
+    } else if (of.after == AccumulatorAfter::kEnds) {
+      accumulator = 0;
     }
   }
   return gradient;
 }
 
 // Those of pair `pair`, in the window of `trace` with these differences.
-std::vector<FeltLosses> LossesOfPair(const UnrollTrace& trace, const Eigen::ArrayXXd& differences,
-                                     const PerturbationClock& clock, int64_t pair) {
+std::vector<LossGroup> LossesOfPair(const UnrollTrace& trace, const Eigen::ArrayXXd& differences,
+                                    const PerturbationClock& clock, int64_t pair) {
   const int64_t window = trace.loss.rows();
-  std::vector<FeltLosses> losses;
+  std::vector<LossGroup> losses;
   int64_t begin = 0;  // the first loss that is not among them yet
   WindowStep at{.inner_step = trace.iteration(0, pair)};
   WindowStep next = at;
@@ -60,16 +59,16 @@ std::vector<FeltLosses> LossesOfPair(const UnrollTrace& trace, const Eigen::Arra
     next.restarts += ends_episode ? 1 : 0;
     next.inner_step = ends_episode ? 0 : trace.iteration(k, pair) + 1;
     const bool new_block = clock.BeginsAt(next.inner_step);
-    // Under one perturbation a third episode of a window feels what the second has felt.
+    // Under one perturbation a third episode of a window has the second's sum.
     if (ends_window || new_block || (ends_episode && begin == 0)) {
       const double sum = differences.col(pair).segment(begin, k + 1 - begin).sum();
       const bool ends_block =
           new_block || (ends_window && clock.block == PerturbationClock::kWindow);
       losses.push_back({.at = at,
                         .weight = sum / static_cast<double>(window),
-                        .after = ends_episode ? FeltAfter::kEnds
-                                 : ends_block ? FeltAfter::kGrows
-                                              : FeltAfter::kStays});
+                        .after = ends_episode ? AccumulatorAfter::kEnds
+                                 : ends_block ? AccumulatorAfter::kGrows
+                                              : AccumulatorAfter::kStays});
       begin = k + 1;
     }
     if (new_block) {
@@ -81,14 +80,14 @@ std::vector<FeltLosses> LossesOfPair(const UnrollTrace& trace, const Eigen::Arra
 
 }  // namespace
 
-PairsLosses FeltLossesOf(const UnrollTrace& trace, const PerturbationClock& clock,
+PairsLosses LossGroupsOf(const UnrollTrace& trace, const PerturbationClock& clock,
                          std::optional<double> sign_delta_loss_scalar) {
   const int64_t window = trace.loss.rows();
   const int64_t pairs = trace.loss.cols() / 2;
   Require(window >= 1 && pairs >= 1 && trace.loss.cols() == 2 * pairs,
           "persistent gradient: a trace of {} steps of {} replicas, wanted antithetic pairs",
           window, trace.loss.cols());
-  Eigen::ArrayXXd differences = TwinDifferences(trace);
+  Eigen::ArrayXXd differences = PairDifferences(trace);
   if (sign_delta_loss_scalar) {
     differences =
         (differences.colwise().sum().sign() * *sign_delta_loss_scalar).eval().replicate(window, 1);
@@ -101,19 +100,20 @@ PairsLosses FeltLossesOf(const UnrollTrace& trace, const PerturbationClock& cloc
 }
 
 Eigen::VectorXf PersistentGradient(const PairsLosses& losses, const DrawPerturbation& draw,
-                                   double std, std::span<float> felt, double* squares) {
+                                   double std, std::span<float> accumulator, double* squares) {
   const auto pairs = std::ssize(losses);
   Require(std > 0, "persistent gradient: std must be above 0, got {}", std);
-  Require(pairs >= 1 && std::ssize(felt) % pairs == 0,
-          "persistent gradient: {} numbers of felt perturbations for {} pairs", felt.size(), pairs);
-  const int64_t dimension = std::ssize(felt) / pairs;
-  std::vector<float> first(felt.size());  // [N, D]
+  Require(pairs >= 1 && std::ssize(accumulator) % pairs == 0,
+          "persistent gradient: accumulators of {} numbers for {} pairs", accumulator.size(),
+          pairs);
+  const int64_t dimension = std::ssize(accumulator) / pairs;
+  std::vector<float> first(accumulator.size());  // [N, D]
   std::vector<double> weights(pairs);
   std::vector<Eigen::VectorXd> later(pairs);
   ParallelFor(pairs, [&](int64_t n) {
     PairGradient gradient =
         WalkPair(losses[static_cast<size_t>(n)], draw, n, {first.data() + n * dimension, dimension},
-                 {felt.data() + n * dimension, dimension});
+                 {accumulator.data() + n * dimension, dimension});
     weights[n] = gradient.weight;
     later[n] = std::move(gradient.later);
   });

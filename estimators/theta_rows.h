@@ -82,8 +82,8 @@ class Perturbations {
 };
 
 // The theta that each of B replicas runs under, by name. Without perturbations every row is theta;
-// with those of N pairs B = 2N, and row n is theta + perturbation n, row N + n its antithetic twin
-// theta - perturbation n.
+// with those of N pairs B = 2N, and row n is theta + perturbation n, row N + n its antithetic
+// partner theta - perturbation n.
 struct ThetaRows {
   std::span<const float> theta = {};             // [D]
   int64_t rows = 0;                              // B

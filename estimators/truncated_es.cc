@@ -11,7 +11,8 @@ namespace lopt {
 void TruncatedES::Options::Visit(FieldVisitor& v) {
   TruncatedOptions::Visit(v);
   v.Choice("carried", &carried, kCarried,
-           "The state that both twins start a window from: positive, that of the positive twin; "
+           "The state that both replicas of a pair start a window from: positive, that of the "
+           "positive replica; "
            "mean, that of theta without a perturbation, which costs half as many inner steps "
            "again.");
 }
@@ -33,15 +34,15 @@ GradientEstimate TruncatedES::DoEstimate(const WorkerWeights& weights, Key key,
   const int64_t steps = options().trunc_length;
   AntitheticPairs pairs(problem(), weights, key, options().num_tasks, options().std);
   UnrollState carried = TakeUnroll(state, 0);
-  UnrollState twins = Twice(carried);
-  const UnrollTrace trace = pairs.Run(steps, &twins);
+  UnrollState replicas = Twice(carried);
+  const UnrollTrace trace = pairs.Run(steps, &replicas);
   if (carried_ == Carried::kMean) {
     pairs.RunTheta(steps, &carried);
   } else {
-    carried = TakeRows(twins, 0, options().num_tasks);
+    carried = TakeRows(replicas, 0, options().num_tasks);
   }
   state->Merge("unroll/", std::move(carried));
-  Eigen::ArrayXd means = TwinDifferences(trace).colwise().sum() / static_cast<double>(steps);
+  Eigen::ArrayXd means = PairDifferences(trace).colwise().sum() / static_cast<double>(steps);
   if (options().sign_delta_loss_scalar) {
     means = means.sign() * *options().sign_delta_loss_scalar;
   }

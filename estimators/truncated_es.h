@@ -7,13 +7,13 @@
 
 namespace lopt {
 
-// Truncated evolution strategies: each window starts both twins from the same carried state.
-// Biased, because a window's losses do not see what earlier windows did to that state. State: the
-// unroll state that the N tasks carry.
+// Truncated evolution strategies: each window starts both replicas of a pair from the same carried
+// state. Biased, because a window's losses do not see what earlier windows did to that state.
+// State: the unroll state that the N tasks carry.
 class TruncatedES : public TruncatedEstimator {
  public:
-  // What a window starts from: what the positive twins made of the windows before it, or what theta
-  // itself, without a perturbation, made of them, for half as many inner steps again.
+  // What a window starts from: what the positive replicas made of the windows before it, or what
+  // theta itself, without a perturbation, made of them, for half as many inner steps again.
   enum class Carried { kPositive, kMean };
   static constexpr Named<Carried> kCarried[] = {{Carried::kPositive, "positive"},
                                                 {Carried::kMean, "mean"}};

@@ -124,7 +124,7 @@ void ReplicaGroup::SetEpisodeKeys(int64_t r) {
 }
 
 // An episode that has not made a step yet begins under the row of the window that takes its first:
-// what theta does to the optimizer's initial state is then felt by the perturbations of that
+// what theta does to the optimizer's initial state is then credited to the perturbations of that
 // window.
 void ReplicaGroup::InitOptimizerState(int64_t r) {
   const LoptProblem::ReplicaRow row = state_.Row(problem_, first_ + r);

@@ -9,16 +9,17 @@
 
 namespace lopt {
 
-void WarnBeyondHorizons(const EvaluationConfig& config, const Contenders& contenders) {
+void WarnBeyondHorizons(const EvaluationConfig& config, const EvaluatedOptimizers& optimizers) {
   std::vector<std::pair<std::string, int64_t>> trainings;
   for (const EvaluationTask& task : config.tasks) {
     trainings.emplace_back(task.name, (task.steps.empty() ? config.steps : task.steps).back());
   }
-  for (const LearnedContender& learned : contenders.learned) WarnBeyondHorizon(learned, trainings);
+  for (const NamedLearnedOptimizer& learned : optimizers.learned)
+    WarnBeyondHorizon(learned, trainings);
 }
 
-Evaluation::Evaluation(const EvaluationConfig& config, Contenders contenders)
-    : seeds_(config.seeds), contenders_(std::move(contenders)), optimizers_(NamesOf(contenders_)) {
+Evaluation::Evaluation(const EvaluationConfig& config, EvaluatedOptimizers optimizers)
+    : seeds_(config.seeds), optimizers_(std::move(optimizers)), optimizers_(NamesOf(optimizers_)) {
   CheckEvaluationConfig(config);
   const TaskResources resources(config.data_dir);
   for (const EvaluationTask& task : config.tasks) {
@@ -56,12 +57,12 @@ EvaluationOutcome Evaluation::Run(const EvaluateOptions& options) {
   const size_t per_task = optimizers_.size() * static_cast<size_t>(seeds_);
   const size_t first = outcome.results.size() / per_task;
   double work = 0;
-  for (size_t t = first; t < tasks_.size(); ++t) work += tasks_[t]->Work(contenders_);
+  for (size_t t = first; t < tasks_.size(); ++t) work += tasks_[t]->Work(optimizers_);
   EvaluationWatch watch(options.on_progress, options.stop, std::ssize(tasks_), work);
   for (size_t t = first; t < tasks_.size(); ++t) {
     EvaluatedTask& task = *tasks_[t];
     watch.BeginTask(task.name(), static_cast<int64_t>(t) + 1);
-    const auto results = task.Train(contenders_, &watch);
+    const auto results = task.Train(optimizers_, &watch);
     if (!results) {
       outcome.interrupted = true;
       break;

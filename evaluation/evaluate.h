@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "lopt/evaluation/contenders.h"
+#include "lopt/evaluation/evaluated_optimizers.h"
 #include "lopt/evaluation/evaluated_task.h"
 #include "lopt/evaluation/evaluation_config.h"
 #include "lopt/evaluation/evaluation_progress.h"
@@ -34,7 +34,7 @@ struct EvaluationOutcome {
 };
 
 // WarnBeyondHorizon of every learned optimizer for the trainings of an evaluation.
-void WarnBeyondHorizons(const EvaluationConfig& config, const Contenders& contenders);
+void WarnBeyondHorizons(const EvaluationConfig& config, const EvaluatedOptimizers& optimizers);
 
 // Trains every task with every optimizer and seed. Each baseline, and each learned optimizer whose
 // steps are tuned, gets config.trials values for each task and number of steps, a training of its
@@ -42,12 +42,12 @@ void WarnBeyondHorizons(const EvaluationConfig& config, const Contenders& conten
 // inner_valid; results are judged on the test split. Seed s of a task gives every optimizer the
 // same task, start and data. Where a task family wants several rows in one evaluation, seeds of one
 // optimizer advance together. The results, wall-clock times left out, are a function of the config
-// and the contenders.
+// and the optimizers.
 class Evaluation {
  public:
   // Makes the tasks. Throws Error if there is no optimizer, two have one name, or a task cannot be
   // made.
-  Evaluation(const EvaluationConfig& config, Contenders contenders);
+  Evaluation(const EvaluationConfig& config, EvaluatedOptimizers optimizers);
 
   // What the tasks have read from files (TaskResources::DataChecksums).
   const std::string& data() const { return data_; }
@@ -62,7 +62,7 @@ class Evaluation {
 
  private:
   const int64_t seeds_;
-  const Contenders contenders_;
+  const EvaluatedOptimizers optimizers_;
   const std::vector<std::string> optimizers_;  // in the order of results
   std::vector<std::unique_ptr<EvaluatedTask>> tasks_;
   std::string data_;

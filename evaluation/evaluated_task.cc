@@ -69,16 +69,17 @@ EvaluatedTask::EvaluatedTask(const EvaluationConfig& config, const EvaluationTas
       task_(TaskRegistry().Make(task.task, resources)),
       key_(FoldIn(KeyFromSeed(static_cast<uint64_t>(config.seed)), kEvaluationDomain)) {}
 
-double EvaluatedTask::Work(const Contenders& contenders) const {
+double EvaluatedTask::Work(const EvaluatedOptimizers& optimizers) const {
   const int64_t longest = steps_.back();
   const int64_t each = std::accumulate(steps_.begin(), steps_.end(), int64_t{0});
-  int64_t inner_steps = std::ranges::count(contenders.learned, false, &LearnedContender::tuned) *
-                        config_.seeds * longest;
-  for (const TunedContender& contender : TunedOf(contenders)) {
-    const int64_t further = contender.tuned.size() == 1 ? 0 : config_.trials / 2;
+  int64_t inner_steps =
+      std::ranges::count(optimizers.learned, false, &NamedLearnedOptimizer::tuned) * config_.seeds *
+      longest;
+  for (const TunedOptimizer& optimizer : TunedOf(optimizers)) {
+    const int64_t further = optimizer.tuned.size() == 1 ? 0 : config_.trials / 2;
     const int64_t first = config_.trials - further;
     inner_steps +=
-        config_.tuning_seeds * (first * (contender.scheduled ? each : longest) + further * each) +
+        config_.tuning_seeds * (first * (optimizer.scheduled ? each : longest) + further * each) +
         config_.seeds * each;
   }
   return Work(inner_steps);
@@ -88,105 +89,106 @@ double EvaluatedTask::Work(int64_t inner_steps) const {
   return static_cast<double>(inner_steps) * static_cast<double>(task_->params_layout().size());
 }
 
-std::optional<std::vector<RunResult>> EvaluatedTask::Train(const Contenders& contenders,
+std::optional<std::vector<RunResult>> EvaluatedTask::Train(const EvaluatedOptimizers& optimizers,
                                                            EvaluationWatch* watch) {
-  std::optional<std::vector<Entrant>> tuned = Tune(TunedOf(contenders), watch);
+  std::optional<std::vector<BoundOptimizer>> tuned = Tune(TunedOf(optimizers), watch);
   if (!tuned) return std::nullopt;
   auto next_tuned = std::make_move_iterator(tuned->begin());
-  std::vector<Entrant> entrants(next_tuned, next_tuned + std::ssize(contenders.baselines));
-  next_tuned += std::ssize(contenders.baselines);
-  for (const LearnedContender& learned : contenders.learned) {
+  std::vector<BoundOptimizer> bound_optimizers(next_tuned,
+                                               next_tuned + std::ssize(optimizers.baselines));
+  next_tuned += std::ssize(optimizers.baselines);
+  for (const NamedLearnedOptimizer& learned : optimizers.learned) {
     if (learned.tuned) {
-      entrants.push_back(*next_tuned++);
+      bound_optimizers.push_back(*next_tuned++);
       continue;
     }
-    Entrant& entrant = entrants.emplace_back(Entrant{.name = learned.name});
-    entrant.rules.push_back(learned.optimizer->Bind(task_->params_layout(), AsSpan(learned.theta)));
+    BoundOptimizer& bound = bound_optimizers.emplace_back(BoundOptimizer{.name = learned.name});
+    bound.rules.push_back(learned.optimizer->Bind(task_->params_layout(), AsSpan(learned.theta)));
   }
-  return Judge(entrants, watch);
+  return Judge(bound_optimizers, watch);
 }
 
 // Tunes them, in their order: trials x tuning seeds trainings of each, and as many again for each
 // further number of steps if the learning rate depends on it or the later trials on the best of the
 // first. Nothing if it was stopped.
-std::optional<std::vector<EvaluatedTask::Entrant>> EvaluatedTask::Tune(
-    const std::vector<TunedContender>& contenders, EvaluationWatch* watch) {
-  watch->BeginStage(fmt::format("tuning {} optimizers", contenders.size()));
-  std::vector<Trial> trials;  // of the first contender, then of the next
-  for (size_t c = 0; c < contenders.size(); ++c) {
-    for (std::vector<double>& values : FirstTrials(contenders[c].tuned, config_.trials)) {
-      trials.push_back({.contender = c, .values = std::move(values)});
+std::optional<std::vector<EvaluatedTask::BoundOptimizer>> EvaluatedTask::Tune(
+    const std::vector<TunedOptimizer>& optimizers, EvaluationWatch* watch) {
+  watch->BeginStage(fmt::format("tuning {} optimizers", optimizers.size()));
+  std::vector<Trial> trials;  // of the first optimizer, then of the next
+  for (size_t c = 0; c < optimizers.size(); ++c) {
+    for (std::vector<double>& values : FirstTrials(optimizers[c].tuned, config_.trials)) {
+      trials.push_back({.optimizer = c, .values = std::move(values)});
     }
   }
-  if (!Try(contenders, watch, trials)) return std::nullopt;
+  if (!Try(optimizers, watch, trials)) return std::nullopt;
   std::vector<Trial> further;
-  for (size_t c = 0; c < contenders.size(); ++c) {
+  for (size_t c = 0; c < optimizers.size(); ++c) {
     for (size_t i = 0; i < steps_.size(); ++i) {
       const Trial& best = Best(trials, c, i);
       for (std::vector<double>& values :
-           TrialsAround(contenders[c].tuned, best.values, config_.trials)) {
-        further.push_back({.contender = c, .values = std::move(values), .only = i});
+           TrialsAround(optimizers[c].tuned, best.values, config_.trials)) {
+        further.push_back({.optimizer = c, .values = std::move(values), .only = i});
       }
     }
   }
-  if (!Try(contenders, watch, further)) return std::nullopt;
+  if (!Try(optimizers, watch, further)) return std::nullopt;
   std::vector<Trial> all = trials;
   all.insert(all.end(), further.begin(), further.end());
 
-  std::vector<Entrant> tuned;
-  for (size_t c = 0; c < contenders.size(); ++c) {
-    Entrant entrant{.name = contenders[c].name};
+  std::vector<BoundOptimizer> tuned;
+  for (size_t c = 0; c < optimizers.size(); ++c) {
+    BoundOptimizer bound{.name = optimizers[c].name};
     double lowest = std::numeric_limits<double>::infinity();
     double highest = 0;
     for (const Trial& trial : trials) {
-      if (trial.contender != c) continue;
+      if (trial.optimizer != c) continue;
       lowest = std::min(lowest, trial.values.front());
       highest = std::max(highest, trial.values.front());
     }
     for (size_t i = 0; i < steps_.size(); ++i) {
       const Trial& best = Best(all, c, i);
-      entrant.at_edge.push_back(best.values.front() <= lowest || best.values.front() >= highest);
+      bound.at_edge.push_back(best.values.front() <= lowest || best.values.front() >= highest);
       for (size_t j = 0; j < best.values.size(); ++j) {
-        const std::string& name = contenders[c].tuned[j].name;
-        (name == kLearningRate ? entrant.learning_rate : entrant.hyperparameters[name])
+        const std::string& name = optimizers[c].tuned[j].name;
+        (name == kLearningRate ? bound.learning_rate : bound.hyperparameters[name])
             .push_back(best.values[j]);
       }
-      entrant.tuning_loss.push_back(best.losses[i] / static_cast<double>(config_.tuning_seeds));
-      entrant.rules.push_back(contenders[c].bind(task_->params_layout(), best.values));
+      bound.tuning_loss.push_back(best.losses[i] / static_cast<double>(config_.tuning_seeds));
+      bound.rules.push_back(optimizers[c].bind(task_->params_layout(), best.values));
     }
-    tuned.push_back(std::move(entrant));
+    tuned.push_back(std::move(bound));
   }
   return tuned;
 }
 
 // The trial of the lowest loss after the i-th number of steps; the first of equals.
-const EvaluatedTask::Trial& EvaluatedTask::Best(const std::vector<Trial>& trials, size_t contender,
+const EvaluatedTask::Trial& EvaluatedTask::Best(const std::vector<Trial>& trials, size_t optimizer,
                                                 size_t i) {
   const Trial* best = nullptr;
   for (const Trial& trial : trials) {
-    if (trial.contender != contender) continue;
+    if (trial.optimizer != optimizer) continue;
     if (best == nullptr || trial.losses[i] < best->losses[i]) best = &trial;
   }
   return *best;
 }
 
 // Trains with every tuning seed and sets `losses`. False if it was stopped.
-bool EvaluatedTask::Try(const std::vector<TunedContender>& contenders, EvaluationWatch* watch,
+bool EvaluatedTask::Try(const std::vector<TunedOptimizer>& optimizers, EvaluationWatch* watch,
                         std::span<Trial> trials) {
-  std::vector<Entrant> tried;
+  std::vector<BoundOptimizer> tried;
   for (Trial& trial : trials) {
-    const TunedContender& contender = contenders[trial.contender];
-    Entrant entrant{.name = contender.name};
-    if (!trial.only && !contender.scheduled) {
-      entrant.rules.push_back(contender.bind(task_->params_layout(), trial.values));
+    const TunedOptimizer& optimizer = optimizers[trial.optimizer];
+    BoundOptimizer bound{.name = optimizer.name};
+    if (!trial.only && !optimizer.scheduled) {
+      bound.rules.push_back(optimizer.bind(task_->params_layout(), trial.values));
     } else {
-      entrant.rules.resize(steps_.size());
+      bound.rules.resize(steps_.size());
       for (size_t i = 0; i < steps_.size(); ++i) {
         if (trial.only.value_or(i) != i) continue;
-        entrant.rules[i] = contender.bind(task_->params_layout(), trial.values);
+        bound.rules[i] = optimizer.bind(task_->params_layout(), trial.values);
       }
     }
-    tried.push_back(std::move(entrant));
+    tried.push_back(std::move(bound));
     trial.losses.assign(steps_.size(), 0);
     for (size_t i = 0; i < steps_.size(); ++i) {
       if (trial.only.value_or(i) != i) trial.losses[i] = std::numeric_limits<double>::infinity();
@@ -199,32 +201,32 @@ bool EvaluatedTask::Try(const std::vector<TunedContender>& contenders, Evaluatio
     for (size_t j = 0; j < training.judge_at.size(); ++j) {
       const auto at = std::ranges::find(steps_, training.judge_at[j]) - steps_.begin();
       const double loss = training.curve.judged[j].loss;
-      trials[training.entrant].losses[static_cast<size_t>(at)] +=
+      trials[training.optimizer].losses[static_cast<size_t>(at)] +=
           std::isfinite(loss) ? loss : std::numeric_limits<double>::infinity();
     }
   }
   return true;
 }
 
-std::optional<std::vector<RunResult>> EvaluatedTask::Judge(const std::vector<Entrant>& entrants,
-                                                           EvaluationWatch* watch) {
-  watch->BeginStage(fmt::format("training {} optimizers", entrants.size()));
-  const auto trainings = TrainAll(entrants, config_.seeds, Split::kTest, kSeedDraw, watch);
+std::optional<std::vector<RunResult>> EvaluatedTask::Judge(
+    const std::vector<BoundOptimizer>& bound_optimizers, EvaluationWatch* watch) {
+  watch->BeginStage(fmt::format("training {} optimizers", bound_optimizers.size()));
+  const auto trainings = TrainAll(bound_optimizers, config_.seeds, Split::kTest, kSeedDraw, watch);
   if (!trainings) return std::nullopt;
   std::vector<RunResult> results;
   std::vector<std::vector<std::span<const float>>> taken_from;
   for (const Training& training : *trainings) {
-    const Entrant& entrant = entrants[training.entrant];
+    const BoundOptimizer& bound = bound_optimizers[training.optimizer];
     if (training.judge_at.front() == steps_.front()) {
       results.push_back({.task = name_,
-                         .optimizer = entrant.name,
+                         .optimizer = bound.name,
                          .seed = training.seed,
                          .steps = steps_,
-                         .learning_rate = entrant.learning_rate,
-                         .at_edge = entrant.at_edge,
-                         .hyperparameters = entrant.hyperparameters,
-                         .tuning_loss = entrant.tuning_loss,
-                         .trials = entrant.tuning_loss.empty() ? 0 : config_.trials});
+                         .learning_rate = bound.learning_rate,
+                         .at_edge = bound.at_edge,
+                         .hyperparameters = bound.hyperparameters,
+                         .tuning_loss = bound.tuning_loss,
+                         .trials = bound.tuning_loss.empty() ? 0 : config_.trials});
       taken_from.emplace_back();
     }
     AddTraining(training.curve, training.judge_at, &results.back());
@@ -236,21 +238,21 @@ std::optional<std::vector<RunResult>> EvaluatedTask::Judge(const std::vector<Ent
   return results;
 }
 
-// Trains every entrant with every seed, in this order: once if one training serves all of the
+// Trains every optimizer with every seed, in this order: once if one training serves all of the
 // asked numbers of steps, else once for each. Nothing if it was stopped before the last ended.
 std::optional<std::vector<EvaluatedTask::Training>> EvaluatedTask::TrainAll(
-    const std::vector<Entrant>& entrants, int64_t seeds, Split split, Draw draw,
+    const std::vector<BoundOptimizer>& bound_optimizers, int64_t seeds, Split split, Draw draw,
     EvaluationWatch* watch) {
   std::vector<Training> trainings;
-  for (size_t c = 0; c < entrants.size(); ++c) {
+  for (size_t c = 0; c < bound_optimizers.size(); ++c) {
     for (int64_t s = 0; s < seeds; ++s) {
-      if (entrants[c].rules.size() != steps_.size()) {
-        trainings.push_back({.entrant = c, .rule = 0, .seed = s, .judge_at = steps_});
+      if (bound_optimizers[c].rules.size() != steps_.size()) {
+        trainings.push_back({.optimizer = c, .rule = 0, .seed = s, .judge_at = steps_});
         continue;
       }
       for (size_t i = 0; i < steps_.size(); ++i) {
-        if (!entrants[c].rules[i]) continue;
-        trainings.push_back({.entrant = c, .rule = i, .seed = s, .judge_at = {steps_[i]}});
+        if (!bound_optimizers[c].rules[i]) continue;
+        trainings.push_back({.optimizer = c, .rule = i, .seed = s, .judge_at = {steps_[i]}});
       }
     }
   }
@@ -266,8 +268,8 @@ std::optional<std::vector<EvaluatedTask::Training>> EvaluatedTask::TrainAll(
     }
     WorkspacePool::Lease lease(workspaces_);
     std::vector<TrainingCurve> curves =
-        TrainTasks(*task_, *entrants[first.entrant].rules[first.rule], first.judge_at, split,
-                   sources, *lease, watch->stop());
+        TrainTasks(*task_, *bound_optimizers[first.optimizer].rules[first.rule], first.judge_at,
+                   split, sources, *lease, watch->stop());
     if (curves.empty()) {
       all_trained = false;
       return;
@@ -289,9 +291,9 @@ std::vector<std::vector<size_t>> EvaluatedTask::Groups(const std::vector<Trainin
   const int64_t preferred = task_->PreferredRows();
   const int64_t rows = preferred == TaskFamily::kAllRows ? seeds : preferred;
   std::vector<std::vector<size_t>> groups;
-  std::map<std::pair<size_t, size_t>, size_t> latest;  // group, by entrant and rule
+  std::map<std::pair<size_t, size_t>, size_t> latest;  // group, by optimizer and rule
   for (size_t i = 0; i < trainings.size(); ++i) {
-    const std::pair of(trainings[i].entrant, trainings[i].rule);
+    const std::pair of(trainings[i].optimizer, trainings[i].rule);
     const auto [at, added] = latest.try_emplace(of, groups.size());
     if (added || std::ssize(groups[at->second]) == rows) {
       at->second = groups.size();

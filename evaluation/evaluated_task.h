@@ -10,7 +10,7 @@
 
 #include "lopt/base/key.h"
 #include "lopt/base/workspace.h"
-#include "lopt/evaluation/contenders.h"
+#include "lopt/evaluation/evaluated_optimizers.h"
 #include "lopt/evaluation/evaluation_config.h"
 #include "lopt/evaluation/evaluation_progress.h"
 #include "lopt/evaluation/inner_training.h"
@@ -31,17 +31,18 @@ class EvaluatedTask {
   const std::string& name() const { return name_; }
   const std::vector<int64_t>& steps() const { return steps_; }
   // Of Train; see EvaluationProgress.
-  double Work(const Contenders& contenders) const;
+  double Work(const EvaluatedOptimizers& optimizers) const;
 
   // Every result, by optimizer (baselines first) and seed. Nothing if it was told to stop before
   // the last training ended.
-  std::optional<std::vector<RunResult>> Train(const Contenders& contenders, EvaluationWatch* watch);
+  std::optional<std::vector<RunResult>> Train(const EvaluatedOptimizers& optimizers,
+                                              EvaluationWatch* watch);
 
  private:
   // One optimizer, its rule for each of the asked numbers of steps, null where it is not to be
   // trained. Where all of these share one training, as those of optimizers that are not tuned do,
   // there is one rule.
-  struct Entrant {
+  struct BoundOptimizer {
     std::string name;
     std::vector<std::unique_ptr<UpdateRule>> rules = {};
     // Of a tuned one, for each of the asked numbers of steps.
@@ -52,7 +53,7 @@ class EvaluatedTask {
   };
   // Values of what is tuned that are tried.
   struct Trial {
-    size_t contender = 0;             // of those that are tuned
+    size_t optimizer = 0;             // of those that are tuned
     std::vector<double> values = {};  // [tuned]
     std::optional<size_t> only = {};  // of the asked numbers of steps; none: all
     // For each of the asked numbers of steps the sum over the tuning seeds; infinite where one
@@ -60,7 +61,7 @@ class EvaluatedTask {
     std::vector<double> losses = {};
   };
   struct Training {
-    size_t entrant = 0;
+    size_t optimizer = 0;
     size_t rule = 0;
     int64_t seed = 0;
     std::vector<int64_t> judge_at = {};
@@ -70,15 +71,16 @@ class EvaluatedTask {
   enum Draw : uint64_t { kTuningDraw = 0, kSeedDraw = 1 };
 
   double Work(int64_t inner_steps) const;
-  std::optional<std::vector<Entrant>> Tune(const std::vector<TunedContender>& contenders,
-                                           EvaluationWatch* watch);
-  static const Trial& Best(const std::vector<Trial>& trials, size_t contender, size_t i);
-  bool Try(const std::vector<TunedContender>& contenders, EvaluationWatch* watch,
+  std::optional<std::vector<BoundOptimizer>> Tune(const std::vector<TunedOptimizer>& optimizers,
+                                                  EvaluationWatch* watch);
+  static const Trial& Best(const std::vector<Trial>& trials, size_t optimizer, size_t i);
+  bool Try(const std::vector<TunedOptimizer>& optimizers, EvaluationWatch* watch,
            std::span<Trial> trials);
-  std::optional<std::vector<RunResult>> Judge(const std::vector<Entrant>& entrants,
+  std::optional<std::vector<RunResult>> Judge(const std::vector<BoundOptimizer>& bound_optimizers,
                                               EvaluationWatch* watch);
-  std::optional<std::vector<Training>> TrainAll(const std::vector<Entrant>& entrants, int64_t seeds,
-                                                Split split, Draw draw, EvaluationWatch* watch);
+  std::optional<std::vector<Training>> TrainAll(const std::vector<BoundOptimizer>& bound_optimizers,
+                                                int64_t seeds, Split split, Draw draw,
+                                                EvaluationWatch* watch);
   std::vector<std::vector<size_t>> Groups(const std::vector<Training>& trainings,
                                           int64_t seeds) const;
   void AddStepsToAdam(const std::vector<std::vector<std::span<const float>>>& curves,

@@ -38,11 +38,11 @@ std::string ThetaFileName(size_t i) { return fmt::format("thetas/{}.safetensors"
 
 }  // namespace
 
-std::vector<ContenderInfo> InfoOf(const Contenders& contenders) {
-  std::vector<ContenderInfo> infos;
-  for (const Baseline& baseline : contenders.baselines) infos.push_back({.name = baseline.name});
-  for (size_t i = 0; i < contenders.learned.size(); ++i) {
-    const LearnedContender& learned = contenders.learned[i];
+std::vector<OptimizerInfo> InfoOf(const EvaluatedOptimizers& optimizers) {
+  std::vector<OptimizerInfo> infos;
+  for (const Baseline& baseline : optimizers.baselines) infos.push_back({.name = baseline.name});
+  for (size_t i = 0; i < optimizers.learned.size(); ++i) {
+    const NamedLearnedOptimizer& learned = optimizers.learned[i];
     infos.push_back({.name = learned.name,
                      .theta = learned.source,
                      .copy = ThetaFileName(i),
@@ -57,16 +57,16 @@ StoredEvaluation ReadStoredEvaluation(const std::string& path) {
   Require(Exists(manifest), "cannot resume: {} holds no evaluation (there is no {})", path,
           manifest);
   StoredEvaluation stored{
-      .config = {}, .contenders = {}, .manifest = ReadRecordFile<EvaluationManifest>(manifest)};
+      .config = {}, .optimizers = {}, .manifest = ReadRecordFile<EvaluationManifest>(manifest)};
   stored.config = ReadEvaluationConfig(Config::Load(path + "/config.json"));
-  for (const ContenderInfo& info : stored.manifest.optimizers) {
+  for (const OptimizerInfo& info : stored.manifest.optimizers) {
     if (!info.copy) {
-      stored.contenders.baselines.push_back(BaselinesNamed(info.name).at(0));
+      stored.optimizers.baselines.push_back(BaselinesNamed(info.name).at(0));
       continue;
     }
-    stored.contenders.learned.push_back(
-        ContenderOf(info.name, ReadThetaFile(path + "/" + *info.copy), info.theta.value_or("")));
-    stored.contenders.learned.back().tuned = info.tuned.value_or(false);
+    stored.optimizers.learned.push_back(NamedLearnedOptimizerOf(
+        info.name, ReadThetaFile(path + "/" + *info.copy), info.theta.value_or("")));
+    stored.optimizers.learned.back().tuned = info.tuned.value_or(false);
   }
   return stored;
 }
@@ -91,9 +91,10 @@ EvaluationDirectory::EvaluationDirectory(std::string path, ExistingEvaluation ex
   RemoveMatching(path_, IsUnfinishedOfOurs);
 }
 
-void EvaluationDirectory::Begin(const EvaluationConfig& config, const Contenders& contenders) {
-  for (size_t i = 0; i < contenders.learned.size(); ++i) {
-    const LearnedContender& learned = contenders.learned[i];
+void EvaluationDirectory::Begin(const EvaluationConfig& config,
+                                const EvaluatedOptimizers& optimizers) {
+  for (size_t i = 0; i < optimizers.learned.size(); ++i) {
+    const NamedLearnedOptimizer& learned = optimizers.learned[i];
     MakeOutputDirectory(path_ + "/thetas");
     WriteThetaFile(path_ + "/" + ThetaFileName(i), {.learned_optimizer = learned.config,
                                                     .theta = learned.theta,

@@ -8,7 +8,7 @@
 
 #include "lopt/base/config.h"
 #include "lopt/base/run_lock.h"
-#include "lopt/evaluation/contenders.h"
+#include "lopt/evaluation/evaluated_optimizers.h"
 #include "lopt/evaluation/evaluation_config.h"
 #include "lopt/evaluation/run_result.h"
 #include "lopt/evaluation/summary.h"
@@ -16,13 +16,13 @@
 namespace lopt {
 
 // One optimizer of an evaluation, for its manifest.
-struct ContenderInfo {
+struct OptimizerInfo {
   std::string name = {};  // as in the results
   // Of a learned optimizer:
   std::optional<std::string> theta = {};         // the file that its weights are from
   std::optional<std::string> copy = {};          // of them, in the directory
   std::optional<Config> learned_optimizer = {};  // type and options
-  std::optional<bool> tuned = {};                // true: its steps are tuned (contenders.h)
+  std::optional<bool> tuned = {};  // true: its steps are tuned (evaluated_optimizers.h)
 
   template <class Visitor>
   void VisitMembers(Visitor& visit) {
@@ -45,7 +45,7 @@ struct EvaluationManifest {
   std::optional<std::string> data = {};  // TaskResources::DataChecksums; none: not known
   int64_t threads = 0;                   // of the pool that it ran on
   double seconds = 0;  // up to the last finished task, all parts of a resumed evaluation together
-  std::vector<ContenderInfo> optimizers = {};  // see InfoOf
+  std::vector<OptimizerInfo> optimizers = {};  // see InfoOf
   std::optional<std::string> error = {};       // why it failed
 
   template <class Visitor>
@@ -63,13 +63,13 @@ struct EvaluationManifest {
 };
 
 // In the order of results.
-std::vector<ContenderInfo> InfoOf(const Contenders& contenders);
+std::vector<OptimizerInfo> InfoOf(const EvaluatedOptimizers& optimizers);
 
 // What is needed to go on with an evaluation, besides its results.
 struct StoredEvaluation {
-  EvaluationConfig config;      // every key with its value
-  Contenders contenders;        // with their weights
-  EvaluationManifest manifest;  // as it was written last
+  EvaluationConfig config;         // every key with its value
+  EvaluatedOptimizers optimizers;  // with their weights
+  EvaluationManifest manifest;     // as it was written last
 };
 
 // Throws Error if the directory holds no evaluation, or a file is missing or damaged.
@@ -90,7 +90,7 @@ class EvaluationDirectory {
   EvaluationDirectory(std::string path, ExistingEvaluation existing);
 
   // Writes all but the manifest, which is to be written next, the results empty.
-  void Begin(const EvaluationConfig& config, const Contenders& contenders);
+  void Begin(const EvaluationConfig& config, const EvaluatedOptimizers& optimizers);
   // Throws Error as ReadResults does. A line that is cut off is left out with a warning.
   std::vector<RunResult> Results() const;
   // Goes on after `results`, which replace those that are there.

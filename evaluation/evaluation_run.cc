@@ -34,7 +34,8 @@ void CheckConfig(const std::string& path, const EvaluationConfig& stored,
           path, fmt::join(differences, "; "), fmt::join(FreeKeys(), ", "));
 }
 
-void CheckContenders(const std::string& path, const Contenders& stored, const Contenders& now) {
+void CheckOptimizers(const std::string& path, const EvaluatedOptimizers& stored,
+                     const EvaluatedOptimizers& now) {
   const std::vector<std::string> names = NamesOf(now);
   Require(NamesOf(stored) == names,
           "cannot resume {}: the optimizers have changed: {} in the directory, {} now", path,
@@ -43,8 +44,8 @@ void CheckContenders(const std::string& path, const Contenders& stored, const Co
           "cannot resume {}: {} learned optimizers in the directory, {} now", path,
           stored.learned.size(), now.learned.size());
   for (size_t i = 0; i < now.learned.size(); ++i) {
-    const LearnedContender& then = stored.learned[i];
-    const LearnedContender& learned = now.learned[i];
+    const NamedLearnedOptimizer& then = stored.learned[i];
+    const NamedLearnedOptimizer& learned = now.learned[i];
     const std::vector<std::string> differences =
         then.config.Differences(learned.config, {}, "in the directory", "now");
     Require(differences.empty(), "cannot resume {}: the optimizer '{}' has changed: {}", path,
@@ -93,9 +94,10 @@ std::vector<RunResult> FinishedResults(const EvaluationDirectory& directory,
 
 }  // namespace
 
-EvaluationRunResult RunEvaluation(const EvaluationConfig& config, const Contenders& contenders,
+EvaluationRunResult RunEvaluation(const EvaluationConfig& config,
+                                  const EvaluatedOptimizers& optimizers,
                                   const EvaluationRunOptions& options) {
-  Evaluation evaluation(config, contenders);
+  Evaluation evaluation(config, optimizers);
   const std::string& path = options.out_dir;
   EvaluationDirectory directory(path, options.existing);
   EvaluationManifest manifest{.status = "running",
@@ -104,12 +106,12 @@ EvaluationRunResult RunEvaluation(const EvaluationConfig& config, const Contende
                               .isa = CurrentIsa(),
                               .data = evaluation.data(),
                               .threads = options.threads,
-                              .optimizers = InfoOf(contenders)};
+                              .optimizers = InfoOf(optimizers)};
   EvaluateOptions evaluate{.on_progress = options.on_progress, .stop = options.stop};
   if (options.existing == ExistingEvaluation::kKeep) {
     const StoredEvaluation stored = ReadStoredEvaluation(path);
     CheckConfig(path, stored.config, config);
-    CheckContenders(path, stored.contenders, contenders);
+    CheckOptimizers(path, stored.optimizers, optimizers);
     RequireSameData(path, stored.manifest.data, evaluation.data());
     CheckIsa(path, stored.manifest.isa, options.allow_isa_change);
     manifest.command = stored.manifest.command;
@@ -117,12 +119,12 @@ EvaluationRunResult RunEvaluation(const EvaluationConfig& config, const Contende
     evaluate.finished = FinishedResults(directory, evaluation, path);
     directory.GoOn(config, evaluate.finished);
   } else {
-    directory.Begin(config, contenders);
+    directory.Begin(config, optimizers);
   }
   directory.WriteManifest(manifest);
-  WarnBeyondHorizons(config, contenders);
+  WarnBeyondHorizons(config, optimizers);
 
-  const int64_t results_of_task = std::ssize(NamesOf(contenders)) * config.seeds;
+  const int64_t results_of_task = std::ssize(NamesOf(optimizers)) * config.seeds;
   EvaluationRunResult result{.tasks = std::ssize(config.tasks),
                              .tasks_before = std::ssize(evaluate.finished) / results_of_task};
   const double seconds_before = manifest.seconds;

@@ -5,7 +5,7 @@
 #include <functional>
 #include <string>
 
-#include "lopt/evaluation/contenders.h"
+#include "lopt/evaluation/evaluated_optimizers.h"
 #include "lopt/evaluation/evaluation_config.h"
 #include "lopt/evaluation/evaluation_directory.h"
 #include "lopt/evaluation/evaluation_progress.h"
@@ -42,7 +42,8 @@ struct EvaluationRunResult {
 // Throws Error as Evaluation and EvaluationDirectory do; and, where it goes on, if the config
 // differs in anything but name and data_dir, or the optimizers or their weights do, or, unless
 // allow_isa_change is set, the instruction set; if results.jsonl is damaged other than at its end.
-EvaluationRunResult RunEvaluation(const EvaluationConfig& config, const Contenders& contenders,
+EvaluationRunResult RunEvaluation(const EvaluationConfig& config,
+                                  const EvaluatedOptimizers& optimizers,
                                   const EvaluationRunOptions& options);
 
 }  // namespace lopt

@@ -14,7 +14,7 @@ namespace lopt {
 // the numbers at each of `steps` are those of a run that was tuned for, and ended at, that step.
 struct RunResult {
   std::string task = {};                      // its name in the evaluation
-  std::string optimizer = {};                 // name of the contender
+  std::string optimizer = {};                 // name of the optimizer
   int64_t seed = 0;                           // 0, 1, ...
   std::vector<int64_t> steps = {};            // asked for, ascending
   std::vector<float> train_loss = {};         // [steps.back()], raw batch losses before each update

@@ -17,7 +17,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 // One optimizer's results on one task, by seed.
-struct Entrant {
+struct OptimizerRuns {
   std::string optimizer;
   std::vector<const RunResult*> runs;
 };
@@ -25,12 +25,12 @@ struct Entrant {
 struct Task {
   std::string name;
   std::vector<int64_t> steps;
-  std::vector<Entrant> entrants;
+  std::vector<OptimizerRuns> optimizer_runs;
 
   // Null if it was not trained by that optimizer.
-  const Entrant* Find(const std::string& optimizer) const {
-    const auto found = std::ranges::find(entrants, optimizer, &Entrant::optimizer);
-    return found == entrants.end() ? nullptr : &*found;
+  const OptimizerRuns* Find(const std::string& optimizer) const {
+    const auto found = std::ranges::find(optimizer_runs, optimizer, &OptimizerRuns::optimizer);
+    return found == optimizer_runs.end() ? nullptr : &*found;
   }
 };
 
@@ -48,20 +48,21 @@ std::vector<Task> GroupByTask(const std::vector<RunResult>& results) {
   std::vector<Task> tasks;
   for (const RunResult& result : results) {
     Task& task = FindOrAdd(&tasks, &Task::name, result.task);
-    if (task.entrants.empty()) task.steps = result.steps;
+    if (task.optimizer_runs.empty()) task.steps = result.steps;
     Require(task.steps == result.steps,
             "results of task '{}': {} with seed {} was judged after {} steps, others after {}",
             result.task, result.optimizer, result.seed, fmt::join(result.steps, ", "),
             fmt::join(task.steps, ", "));
-    FindOrAdd(&task.entrants, &Entrant::optimizer, result.optimizer).runs.push_back(&result);
+    FindOrAdd(&task.optimizer_runs, &OptimizerRuns::optimizer, result.optimizer)
+        .runs.push_back(&result);
   }
   for (Task& task : tasks) {
-    for (Entrant& entrant : task.entrants) {
-      std::ranges::sort(entrant.runs, {}, &RunResult::seed);
-      const auto twice = std::ranges::adjacent_find(entrant.runs, {}, &RunResult::seed);
-      Require(twice == entrant.runs.end(),
+    for (OptimizerRuns& runs_of : task.optimizer_runs) {
+      std::ranges::sort(runs_of.runs, {}, &RunResult::seed);
+      const auto twice = std::ranges::adjacent_find(runs_of.runs, {}, &RunResult::seed);
+      Require(twice == runs_of.runs.end(),
               "results of task '{}': there are several of {} with seed {}", task.name,
-              entrant.optimizer, twice == entrant.runs.end() ? 0 : (*twice)->seed);
+              runs_of.optimizer, twice == runs_of.runs.end() ? 0 : (*twice)->seed);
     }
   }
   return tasks;
@@ -71,19 +72,19 @@ using RunFigure = std::vector<double> RunResult::*;
 constexpr RunFigure kComparedLosses[] = {&RunResult::final_train_loss, &RunResult::test_loss};
 
 // One loss of each seed after the i-th number of steps.
-std::vector<double> Losses(const Entrant& entrant, RunFigure loss, size_t i) {
+std::vector<double> Losses(const OptimizerRuns& runs_of, RunFigure loss, size_t i) {
   std::vector<double> losses;
-  for (const RunResult* run : entrant.runs) {
+  for (const RunResult* run : runs_of.runs) {
     losses.push_back(run->Diverged(i) ? kInfinity : (run->*loss)[i]);
   }
   return losses;
 }
 
 // Empty for tasks without accuracy.
-std::vector<double> Accuracies(const Entrant& entrant, RunFigure accuracy, size_t i) {
+std::vector<double> Accuracies(const OptimizerRuns& runs_of, RunFigure accuracy, size_t i) {
   std::vector<double> accuracies;
   bool has_accuracy = false;
-  for (const RunResult* run : entrant.runs) {
+  for (const RunResult* run : runs_of.runs) {
     const double value = (run->*accuracy)[i];
     has_accuracy |= !std::isnan(value);
     accuracies.push_back(run->Diverged(i) || std::isnan(value) ? 0 : value);
@@ -93,12 +94,12 @@ std::vector<double> Accuracies(const Entrant& entrant, RunFigure accuracy, size_
 }
 
 // Test losses of each seed after the i-th number of steps, by the parts of the test split.
-Sample TestSample(const Entrant& entrant, size_t i) {
-  const RunResult& first = *entrant.runs.front();
+Sample TestSample(const OptimizerRuns& runs_of, size_t i) {
+  const RunResult& first = *runs_of.runs.front();
   const size_t parts = first.test_part_loss.size() / first.steps.size();
-  if (parts == 0) return {.values = Losses(entrant, &RunResult::test_loss, i)};
+  if (parts == 0) return {.values = Losses(runs_of, &RunResult::test_loss, i)};
   Sample sample{.columns = static_cast<int64_t>(parts)};
-  for (const RunResult* run : entrant.runs) {
+  for (const RunResult* run : runs_of.runs) {
     Require(run->test_part_loss.size() == first.test_part_loss.size(),
             "results of task '{}': {} has {} losses of parts of the test split with seed {}, {} "
             "with seed {}",
@@ -128,16 +129,16 @@ std::optional<Estimate> EstimateOfAny(const std::vector<double>& values) {
   return values.empty() ? std::nullopt : std::optional(EstimateOf(values));
 }
 
-std::vector<double> Seconds(const Entrant& entrant, size_t i) {
+std::vector<double> Seconds(const OptimizerRuns& runs_of, size_t i) {
   std::vector<double> seconds;
-  for (const RunResult* run : entrant.runs) seconds.push_back(run->seconds[i]);
+  for (const RunResult* run : runs_of.runs) seconds.push_back(run->seconds[i]);
   return seconds;
 }
 
-void AddTimeToAdam(const Task& task, const Entrant& entrant, size_t i, SummaryRow* row) {
+void AddTimeToAdam(const Task& task, const OptimizerRuns& runs_of, size_t i, SummaryRow* row) {
   std::vector<double> steps;
   std::vector<double> seconds;
-  for (const RunResult* run : entrant.runs) {
+  for (const RunResult* run : runs_of.runs) {
     if (run->steps_to_adam.empty()) return;
     const int64_t needed = run->steps_to_adam[i];
     steps.push_back(needed == 0 ? kInfinity : static_cast<double>(needed));
@@ -146,7 +147,7 @@ void AddTimeToAdam(const Task& task, const Entrant& entrant, size_t i, SummaryRo
   row->steps_to_adam = InterquartileMean(steps);
   row->seconds_to_adam = InterquartileMean(seconds);
   row->speedup = static_cast<double>(row->steps) / *row->steps_to_adam;
-  if (const Entrant* adam = task.Find(kReferenceBaseline)) {
+  if (const OptimizerRuns* adam = task.Find(kReferenceBaseline)) {
     row->seconds_speedup = InterquartileMean(Seconds(*adam, i)) / *row->seconds_to_adam;
   }
 }
@@ -160,27 +161,27 @@ struct Judged {
   std::optional<double> tuning_loss = {};  // of baselines
 };
 
-Judged JudgedOf(const Task& task, const Entrant& entrant, size_t i) {
-  const std::vector<double> train_losses = Losses(entrant, &RunResult::final_train_loss, i);
+Judged JudgedOf(const Task& task, const OptimizerRuns& runs_of, size_t i) {
+  const std::vector<double> train_losses = Losses(runs_of, &RunResult::final_train_loss, i);
   Judged judged{.train = Resampled({.values = train_losses}),
-                .test = Resampled(TestSample(entrant, i))};
+                .test = Resampled(TestSample(runs_of, i))};
   SummaryRow& row = judged.row;
   row = {.task = task.name,
-         .optimizer = entrant.optimizer,
+         .optimizer = runs_of.optimizer,
          .steps = task.steps[i],
-         .seeds = std::ssize(entrant.runs),
+         .seeds = std::ssize(runs_of.runs),
          .train_loss = EstimateOf(train_losses, judged.train),
-         .test_loss = EstimateOf(Losses(entrant, &RunResult::test_loss, i), judged.test),
-         .mean_train_loss = EstimateOf(Losses(entrant, &RunResult::mean_train_loss, i)),
-         .train_accuracy = EstimateOfAny(Accuracies(entrant, &RunResult::final_train_accuracy, i)),
-         .test_accuracy = EstimateOfAny(Accuracies(entrant, &RunResult::test_accuracy, i))};
-  for (const RunResult* run : entrant.runs) {
+         .test_loss = EstimateOf(Losses(runs_of, &RunResult::test_loss, i), judged.test),
+         .mean_train_loss = EstimateOf(Losses(runs_of, &RunResult::mean_train_loss, i)),
+         .train_accuracy = EstimateOfAny(Accuracies(runs_of, &RunResult::final_train_accuracy, i)),
+         .test_accuracy = EstimateOfAny(Accuracies(runs_of, &RunResult::test_accuracy, i))};
+  for (const RunResult* run : runs_of.runs) {
     judged.seeds.push_back(run->seed);
     row.diverged += run->Diverged(i) ? 1 : 0;
     row.blown_up += run->blew_up[i] ? 1 : 0;
-    row.seconds += run->seconds[i] / static_cast<double>(entrant.runs.size());
+    row.seconds += run->seconds[i] / static_cast<double>(runs_of.runs.size());
   }
-  const RunResult& first = *entrant.runs.front();
+  const RunResult& first = *runs_of.runs.front();
   if (!first.learning_rate.empty()) {  // a baseline
     row.learning_rate = first.learning_rate[i];
     if (!first.tuning_loss.empty()) judged.tuning_loss = first.tuning_loss[i];
@@ -188,7 +189,7 @@ Judged JudgedOf(const Task& task, const Entrant& entrant, size_t i) {
   const auto multiplier = first.hyperparameters.find(kStepMultiplier);
   if (multiplier != first.hyperparameters.end()) row.step_multiplier = multiplier->second[i];
   if (!first.at_edge.empty()) row.at_edge = first.at_edge[i];
-  AddTimeToAdam(task, entrant, i, &row);
+  AddTimeToAdam(task, runs_of, i, &row);
   return judged;
 }
 
@@ -286,7 +287,7 @@ void AddAgainstBest(const std::vector<std::vector<Judged>>& sections, AggregateR
 }
 
 // Whether losses on this task after the i-th number of steps can be fractions of Adam's.
-bool IsComparable(const Entrant& adam, size_t i) {
+bool IsComparable(const OptimizerRuns& adam, size_t i) {
   return std::ranges::all_of(kComparedLosses, [&](RunFigure loss) {
     const double unit = InterquartileMean(Losses(adam, loss, i));
     return unit > 0 && std::isfinite(unit);
@@ -326,15 +327,15 @@ Estimate RatioToAdam(const std::vector<Task>& tasks, const std::string& optimize
   std::vector<std::vector<Seed>> strata;
   size_t compared = 0;
   for (const Task& task : tasks) {
-    const Entrant* entrant = task.Find(optimizer);
-    const Entrant* adam = task.Find(kReferenceBaseline);
-    if (entrant == nullptr || adam == nullptr) continue;
+    const OptimizerRuns* runs_of = task.Find(optimizer);
+    const OptimizerRuns* adam = task.Find(kReferenceBaseline);
+    if (runs_of == nullptr || adam == nullptr) continue;
     std::vector<size_t> counted;
     for (size_t i = 0; i < task.steps.size(); ++i) {
       if (IsComparable(*adam, i)) counted.push_back(i);
     }
     if (counted.empty()) continue;
-    const auto add = [&](const Entrant& of, bool is_unit) {
+    const auto add = [&](const OptimizerRuns& of, bool is_unit) {
       std::vector<Seed>& stratum =
           strata.emplace_back(of.runs.size(), Seed{.task = compared, .is_unit = is_unit});
       for (const size_t i : counted) {
@@ -342,7 +343,7 @@ Estimate RatioToAdam(const std::vector<Task>& tasks, const std::string& optimize
         for (size_t s = 0; s < losses.size(); ++s) stratum[s].losses.push_back(losses[s]);
       }
     };
-    if (entrant != adam) add(*entrant, /*is_unit=*/false);
+    if (runs_of != adam) add(*runs_of, /*is_unit=*/false);
     add(*adam, /*is_unit=*/true);
     ++compared;
   }
@@ -372,7 +373,7 @@ AggregateRow AggregateOf(const std::vector<Task>& tasks, const std::vector<Summa
                          .train_ratio = RatioToAdam(tasks, optimizer, &RunResult::final_train_loss),
                          .test_ratio = RatioToAdam(tasks, optimizer, &RunResult::test_loss)};
   for (const Task& task : tasks) {
-    const Entrant* adam = task.Find(kReferenceBaseline);
+    const OptimizerRuns* adam = task.Find(kReferenceBaseline);
     if (adam == nullptr || task.Find(optimizer) == nullptr) continue;
     for (size_t i = 0; i < task.steps.size(); ++i) {
       ++(IsComparable(*adam, i) ? aggregate.compared : aggregate.left_out);
@@ -399,13 +400,14 @@ Summary Summarize(const std::vector<RunResult>& results) {
   for (const Task& task : tasks) {
     for (size_t i = 0; i < task.steps.size(); ++i) {
       std::vector<Judged>& section = sections.emplace_back();
-      for (const Entrant& entrant : task.entrants) section.push_back(JudgedOf(task, entrant, i));
+      for (const OptimizerRuns& runs_of : task.optimizer_runs)
+        section.push_back(JudgedOf(task, runs_of, i));
       AddVerdicts(&section);
       for (const Judged& judged : section) summary.rows.push_back(judged.row);
     }
-    for (const Entrant& entrant : task.entrants) {
-      if (std::ranges::find(optimizers, entrant.optimizer) == optimizers.end()) {
-        optimizers.push_back(entrant.optimizer);
+    for (const OptimizerRuns& runs_of : task.optimizer_runs) {
+      if (std::ranges::find(optimizers, runs_of.optimizer) == optimizers.end()) {
+        optimizers.push_back(runs_of.optimizer);
       }
     }
   }

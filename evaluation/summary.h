@@ -45,7 +45,7 @@ inline constexpr int64_t kVerdictSeeds = 3;
 // count as +infinity, its accuracies as 0.
 struct SummaryRow {
   std::string task = {};                        // its name in the evaluation
-  std::string optimizer = {};                   // name of the contender
+  std::string optimizer = {};                   // name of the optimizer
   int64_t steps = 0;                            // of inner training
   int64_t seeds = 0;                            // trainings
   int64_t diverged = 0;                         // of the seeds
@@ -79,7 +79,7 @@ struct SummaryRow {
 // each task's seeds, the optimizer's and Adam's, since both are estimates; the numbers of one seed
 // after several numbers of steps stay together.
 struct AggregateRow {
-  std::string optimizer = {};  // name of the contender
+  std::string optimizer = {};  // name of the optimizer
   int64_t compared = 0;        // tasks and steps that are in the ratios; ratios of none are NaN
   // Tasks and steps that are not, because Adam's interquartile mean is not finite or not above 0,
   // so that fractions of it say nothing.

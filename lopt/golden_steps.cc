@@ -289,6 +289,15 @@ std::string CoarseLimits(const GoldenSteps& golden) {
   return fmt::format("{}", fmt::join(coarse, ", "));
 }
 
+std::string UncheckedTensors(const GoldenSteps& golden) {
+  std::vector<std::string> unchecked;
+  for (size_t tensor = 0; tensor < golden.limits.size(); ++tensor) {
+    if (std::isinf(golden.limits[tensor]))
+      unchecked.push_back(golden.layout.entries()[tensor].name);
+  }
+  return fmt::format("{}", fmt::join(unchecked, ", "));
+}
+
 void PutGoldenSteps(const GoldenSteps& golden, ArrayFile* file) {
   const Layout gradients = WithUpdates(golden.layout, std::ssize(golden.steps));
   file->arrays.Merge("", ArraysFromRow(golden.layout, golden.params, "golden/params/"));

@@ -43,6 +43,10 @@ GoldenSteps MeasureGoldenSteps(const Config& optimizer, std::span<const float> t
 // is.
 std::string CoarseLimits(const GoldenSteps& golden);
 
+// "kernel/w, plain/w": the tensors whose limits are infinite, which check nothing; empty if none
+// is.
+std::string UncheckedTensors(const GoldenSteps& golden);
+
 // Adds them to a file: arrays golden/params/<tensor>, golden/gradients/<tensor>,
 // golden/result/<tensor>, golden/limit/<tensor> [1], golden/steps [updates], golden/num_steps [1],
 // and where CoarseLimits names some, the metadata golden_coarse with it.

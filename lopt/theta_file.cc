@@ -188,6 +188,11 @@ ThetaFile ReadThetaFile(const std::string& path, const std::optional<Config>& le
                         FailedCheck failed_check) {
   const ReadFile read = ReadUnchecked(path, learned_optimizer);
   if (read.golden) {
+    if (const std::string unchecked = UncheckedTensors(*read.golden); !unchecked.empty()) {
+      spdlog::warn(
+          "{}: the golden steps do not check {}: rounding alone may take the result anywhere", path,
+          unchecked);
+    }
     const GoldenDeviation deviation =
         RepeatGoldenSteps(*read.golden, *read.optimizer, AsSpan(read.file.theta));
     if (!deviation.within) {

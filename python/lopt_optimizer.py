@@ -1351,6 +1351,10 @@ class ThetaFile:
         self._check_theta(path)
         self._golden = _golden_steps(path, _without("golden/", tensors))
         self.golden_steps = len(self._golden.steps)
+        unchecked = [name for name, limit in self._golden.limits.items() if limit == math.inf]
+        if unchecked:
+            warnings.warn(f"{path}: the golden steps do not check {', '.join(unchecked)}: rounding "
+                          "alone may take the result anywhere", stacklevel=3)
         worst = max(self.golden_deviations(), key=lambda found: found.share, default=None)
         if worst is not None and worst.share > 1:
             what = (f"{path}: the optimizer does not do what it did when the file was written: "

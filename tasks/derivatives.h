@@ -77,7 +77,7 @@ class DifferentiableOptimizer {
 };
 
 // The types of tasks that have derivatives: those written with LibTorch and those that the torch
-// module has twins of.
+// module has counterparts of.
 std::vector<std::string> TypesWithDerivatives();
 
 // The derivatives of a task of this config, whose losses are normalised as TaskFamily does by

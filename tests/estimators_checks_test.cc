@@ -221,7 +221,7 @@ TEST_CASE("Each way in which a task family can be wrong fails the checks that it
   fails(F::kGradientOfOneElement, {"gradient"}, ": it is 100 % too small, 0.");
   fails(F::kGradientOpposite, {"gradient"},
         "the gradient of all params has the opposite sign, in the median of 15 points");
-  fails(F::kGradientOfRow, {"twins"},
+  fails(F::kGradientOfRow, {"pairs"},
         "have different gradients: with equal losses, so they depend on which row it is");
   fails(F::kGradientNoisy, {"gradient"}, "differences of the loss");
   fails(F::kGradientNotWritten, {"outputs"},
@@ -245,7 +245,7 @@ TEST_CASE("Each way in which a task family can be wrong fails the checks that it
   fails(F::kCounts, {"pure"},
         "the same evaluation at once gives other losses and aux: something is kept in the family");
   fails(F::kRowsMixed, {"rows", "examples"}, "has other losses and aux than alone");
-  fails(F::kKeysByRow, {"twins"},
+  fails(F::kKeysByRow, {"pairs"},
         "two rows of equal params and equal keys have different losses and aux: they do not see "
         "the same data");
   fails(F::kThreads, {"threads"}, "on a pool of 2 threads it gives other losses and aux");
@@ -511,7 +511,7 @@ enum class ProblemFlaw {
   kCounts,
   kWindowsDiffer,
   kThreads,
-  kTwinsDiffer,
+  kPairsDiffer,
   kIgnoresHorizon,
   kStartIgnoresKeys,
   kNotFiniteUncounted,
@@ -536,7 +536,7 @@ class WrongProblem : public InnerProblem {
   void DoRun(const Window& window) const override {
     std::vector<Key> keys(window.keys.begin(), window.keys.end());
     for (size_t b = 0; b < keys.size(); ++b) {
-      if (flaw_ == ProblemFlaw::kTwinsDiffer) keys[b] = FoldIn(keys[b], b);
+      if (flaw_ == ProblemFlaw::kPairsDiffer) keys[b] = FoldIn(keys[b], b);
       if (flaw_ == ProblemFlaw::kWindowsDiffer) {
         keys[b] = FoldIn(keys[b], static_cast<uint64_t>(window.steps));
       }
@@ -609,7 +609,7 @@ TEST_CASE("Each way in which an inner problem can be wrong fails the checks that
   fails(F::kCounts, {"windows"}, "the same window twice has other losses");
   fails(F::kWindowsDiffer, {"windows"}, "something of the replicas is not in the state");
   fails(F::kThreads, {"windows"}, "on one thread they have the same");
-  fails(F::kTwinsDiffer, {"twins"}, "they do not share their draws");
+  fails(F::kPairsDiffer, {"pairs"}, "they do not share their draws");
   fails(F::kIgnoresHorizon, {"horizon"}, "under a horizon of 7 step");
   fails(F::kStartIgnoresKeys, {"replicas"}, "Start does not use its keys");
   fails(F::kNotFiniteUncounted, {"not finite"}, "is not counted as one that is not finite");
@@ -627,7 +627,7 @@ enum class EstimatorFlaw {
   kNotFinite,
   kZero,
   kStepsUncounted,
-  kTwinsDiffer,
+  kPairsDiffer,
   kTakesAnyState,
 };
 
@@ -658,7 +658,7 @@ class WrongEstimator : public GradientEstimator {
     if (flaw_ == EstimatorFlaw::kNotFinite) gradient(0) = NAN;
     if (flaw_ == EstimatorFlaw::kZero) gradient.setZero();
     if (flaw_ == EstimatorFlaw::kStepsUncounted) estimate.counts = {};
-    if (flaw_ == EstimatorFlaw::kTwinsDiffer) gradient(0) += Uniform(key) / std_;
+    if (flaw_ == EstimatorFlaw::kPairsDiffer) gradient(0) += Uniform(key) / std_;
     return estimate;
   }
 
@@ -727,7 +727,7 @@ TEST_CASE("Each way in which an estimator can be wrong fails the checks that it 
   fails(F::kNotFinite, {"estimates"}, "the gradient is not finite");
   fails(F::kZero, {"estimates"}, "the gradient is 0");
   fails(F::kStepsUncounted, {"estimates"}, "it counts 0 inner steps, wanted 16");
-  fails(F::kTwinsDiffer, {"twins"}, "twins do not share their draws");
+  fails(F::kPairsDiffer, {"pairs"}, "the replicas of a pair do not share their draws");
   fails(F::kTakesAnyState, {"other states"}, "nothing was thrown");
 }
 

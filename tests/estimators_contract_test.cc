@@ -148,7 +148,7 @@ void EveryMetaLossKeeps(const std::vector<Built<TaskFamily>>& tasks) {
   });
 }
 
-void TwinsShare(Pairs pairs) {
+void PairsShare(Pairs pairs) {
   const auto optimizer = EveryOptimizer().front();
   const auto tasks = EveryTask();
   for (size_t i = 0; i < tasks.size(); ++i) {
@@ -161,15 +161,15 @@ void TwinsShare(Pairs pairs) {
                                           .With("std", std::to_string(std));
                 return EstimatorRegistry().Make(config, optimizer.made, Resources())->estimator;
               };
-              CheckKeeps(EstimatorChecks(), {"twins"}, subject);
+              CheckKeeps(EstimatorChecks(), {"pairs"}, subject);
             });
   }
 }
 
 // Checks that take long have test cases of their own.
 const Names kLongTaskChecks = {"gradient", "threads", "examples"};
-const Names kLongTrainingChecks = {"windows", "twins", "episodes"};
-const Names kLongEstimatorChecks = {"threads", "resume", "twins", "other states"};
+const Names kLongTrainingChecks = {"windows", "pairs", "episodes"};
+const Names kLongEstimatorChecks = {"threads", "resume", "pairs", "other states"};
 
 Names OtherTrainingChecks() {
   Names names = AllBut(kLongTrainingChecks, ProblemChecks());
@@ -232,8 +232,8 @@ TEST_CASE("A run of 50 steps is two of 25, bit for bit, for every task") {
   EveryTrainingKeeps(Pairs::kInTurn, {"windows"});
 }
 
-TEST_CASE("Twins without a perturbation do not differ, for every task") {
-  EveryTrainingKeeps(Pairs::kInTurn, {"twins"});
+TEST_CASE("Pairs without a perturbation do not differ, for every task") {
+  EveryTrainingKeeps(Pairs::kInTurn, {"pairs"});
 }
 
 TEST_CASE("Episodes end independently of theta, for every task") {
@@ -244,7 +244,7 @@ TEST_CASE("Every task that is trained keeps the other promises of inner problems
   EveryTrainingKeeps(Pairs::kInTurn, OtherTrainingChecks());
 }
 
-TEST_CASE("Every choice of the meta-loss splits runs and keeps twins together") {
+TEST_CASE("Every choice of the meta-loss splits runs and keeps pairs together") {
   EveryMetaLossKeeps({EveryTask().front(), EveryTask().back()});
 }
 
@@ -273,8 +273,8 @@ TEST_CASE("Every estimator keeps the other promises of gradient estimators") {
   EveryEstimatorKeeps(Pairs::kInTurn, AllBut(kLongEstimatorChecks, EstimatorChecks()));
 }
 
-TEST_CASE("The twins of an estimator share their tasks, params and data") {
-  TwinsShare(Pairs::kInTurn);
+TEST_CASE("The pairs of an estimator share their tasks, params and data") {
+  PairsShare(Pairs::kInTurn);
 }
 
 TEST_SUITE("nightly") {
@@ -282,8 +282,8 @@ TEST_SUITE("nightly") {
     EveryTrainingKeeps(Pairs::kAll, {"windows"});
   }
 
-  TEST_CASE("Twins without a perturbation do not differ, for every task and optimizer") {
-    EveryTrainingKeeps(Pairs::kAll, {"twins"});
+  TEST_CASE("Pairs without a perturbation do not differ, for every task and optimizer") {
+    EveryTrainingKeeps(Pairs::kAll, {"pairs"});
   }
 
   TEST_CASE("Episodes end independently of theta, for every task and optimizer") {
@@ -294,7 +294,7 @@ TEST_SUITE("nightly") {
     EveryTrainingKeeps(Pairs::kAll, OtherTrainingChecks());
   }
 
-  TEST_CASE("Every choice of the meta-loss of every task splits runs and keeps twins together") {
+  TEST_CASE("Every choice of the meta-loss of every task splits runs and keeps pairs together") {
     EveryMetaLossKeeps(EveryTask());
   }
 
@@ -310,8 +310,8 @@ TEST_SUITE("nightly") {
     EveryEstimatorKeeps(Pairs::kAll, AllBut(kLongEstimatorChecks, EstimatorChecks()));
   }
 
-  TEST_CASE("The twins of an estimator of every task share their tasks, params and data") {
-    TwinsShare(Pairs::kAll);
+  TEST_CASE("The pairs of an estimator of every task share their tasks, params and data") {
+    PairsShare(Pairs::kAll);
   }
 }
 

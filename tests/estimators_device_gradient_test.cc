@@ -90,45 +90,47 @@ void CompareWithHost(const GradientCase& of) {
   CAPTURE(of.pairs);
   CAPTURE(of.dimension);
   CAPTURE(of.clock.block);
-  const bool has_felt = of.clock.block != PerturbationClock::kEpisode;
+  const bool has_accumulator = of.clock.block != PerturbationClock::kEpisode;
   const EmulatedDevice devices[] = {EmulatedDevice(),
                                     EmulatedDevice(kGradientFloats * 4, ThreadOrder::kBackward),
                                     EmulatedDevice(kGradientFloats * 4, ThreadOrder::kMixed)};
   const Shape shape = {of.pairs, of.dimension};
-  Array felt(DType::kFloat32, shape);
-  Array felt_there[] = {felt.To(devices[0].memory()), felt.To(devices[1].memory()),
-                        felt.To(devices[2].memory())};
+  Array accumulator(DType::kFloat32, shape);
+  Array accumulator_there[] = {accumulator.To(devices[0].memory()),
+                               accumulator.To(devices[1].memory()),
+                               accumulator.To(devices[2].memory())};
   Windows windows(of.pairs);
   for (int64_t w = 0; w < 4; ++w) {
     CAPTURE(w);
     const Perturbations perturbations = Named(of, w, windows.episodes());
-    const PairsLosses losses = FeltLossesOf(windows.Next(), of.clock, of.sign);
+    const PairsLosses losses = LossGroupsOf(windows.Next(), of.clock, of.sign);
     std::vector<double> norms;
-    for (int64_t n = 0; has_felt && n < of.pairs; ++n) {
-      const auto row = felt.As<float>().subspan(n * of.dimension, of.dimension);
+    for (int64_t n = 0; has_accumulator && n < of.pairs; ++n) {
+      const auto row = accumulator.As<float>().subspan(n * of.dimension, of.dimension);
       norms.push_back(std::sqrt(Dot(row, row)));
     }
     double squares = 0;
     Array nothing(DType::kFloat32, shape);
     const Eigen::VectorXf gradient = PersistentGradient(
         losses, [&](auto... draw) { perturbations.Draw(draw...); }, kStd,
-        (has_felt ? felt : nothing).As<float>(), &squares);
+        (has_accumulator ? accumulator : nothing).As<float>(), &squares);
     std::optional<PairsGradient> first;
     for (int d = 0; d < 3; ++d) {
       CAPTURE(d);
-      const PairsGradient there =
-          GradientOnDevice(devices[d], perturbations, losses, has_felt ? &felt_there[d] : nullptr);
+      const PairsGradient there = GradientOnDevice(
+          devices[d], perturbations, losses, has_accumulator ? &accumulator_there[d] : nullptr);
       CHECK_LT(Apart(there.gradient, gradient), 1e-5);
       CHECK(there.squares == doctest::Approx(squares).epsilon(1e-5));
-      CHECK_LT(Apart(there.felt_norms, norms), 1e-5);
-      if (has_felt) {
-        CHECK_LT(Apart(felt_there[d].To(HostMemory()).As<float>(), felt.As<float>()), 2e-6);
-        CHECK(felt_there[d] == felt_there[0]);
+      CHECK_LT(Apart(there.accumulator_norms, norms), 1e-5);
+      if (has_accumulator) {
+        CHECK_LT(Apart(accumulator_there[d].To(HostMemory()).As<float>(), accumulator.As<float>()),
+                 2e-6);
+        CHECK(accumulator_there[d] == accumulator_there[0]);
       }
       if (!first) first = there;
       CHECK(there.gradient == first->gradient);
       CHECK_EQ(there.squares, first->squares);
-      CHECK(there.felt_norms == first->felt_norms);
+      CHECK(there.accumulator_norms == first->accumulator_norms);
     }
   }
 }
@@ -163,7 +165,7 @@ TEST_CASE("Without sums a device gives the gradient of plain evolution strategie
   CHECK(there.squares ==
         doctest::Approx(SumOfSquaredGradients(differences, perturbations.Rows(), kStd))
             .epsilon(1e-5));
-  CHECK(there.felt_norms.empty());
+  CHECK(there.accumulator_norms.empty());
 }
 
 TEST_CASE("Too little memory, sums elsewhere and losses of other pairs are errors") {
@@ -171,8 +173,8 @@ TEST_CASE("Too little memory, sums elsewhere and losses of other pairs are error
   PairsLosses losses(2, {{.weight = 1}});
   CHECK(ErrorOf([&] { GradientOnDevice(EmulatedDevice(4095), perturbations, losses, nullptr); }) ==
         "device 'emulated': the gradient takes 4096 bytes of the 4095 that a block has");
-  Array felt(DType::kFloat32, {2, 5});
-  CHECK(ErrorOf([&] { GradientOnDevice(EmulatedDevice(), perturbations, losses, &felt); }) ==
+  Array accumulator(DType::kFloat32, {2, 5});
+  CHECK(ErrorOf([&] { GradientOnDevice(EmulatedDevice(), perturbations, losses, &accumulator); }) ==
         "device gradient: the sums are in the memory 'host', wanted 'emulated'");
   losses.pop_back();
   CHECK(ErrorOf([&] { GradientOnDevice(EmulatedDevice(), perturbations, losses, nullptr); }) ==

@@ -87,7 +87,7 @@ std::unique_ptr<LoptProblem> MakeProblem(const Case& of, const Device* device) {
       ScheduleRegistry().Make(Parsed(of.schedule)), of.options, device);
 }
 
-// Runs two windows of twins under perturbed thetas.
+// Runs two windows of pairs under perturbed thetas.
 class TwoWindows {
  public:
   TwoWindows(const Case& of, const Device* device, PerturbationClock clock = {}, int64_t steps = 10)

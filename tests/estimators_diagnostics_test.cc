@@ -96,7 +96,7 @@ TEST_CASE("A pair with a loss that cannot be used is left out, and so is what ha
   CHECK(LossMetrics(Trace({{huge, -huge}}, {0})) == Diagnostics{{{"loss_at", {0, 9}}, 0}});
 }
 
-TEST_CASE("The norms of what was felt are means over the pairs of an age") {
+TEST_CASE("The norms of the accumulators are means over the pairs of an age") {
   const UnrollTrace trace = [] {
     UnrollTrace pairs = Trace({{0, 0, 0, 0, 0, 0}}, {0});
     pairs.iteration.row(0) << 60, 0, 99, 60, 0, 99;
@@ -104,8 +104,9 @@ TEST_CASE("The norms of what was felt are means over the pairs of an age") {
   }();
   const std::vector<double> norms = {5, 0, 7};
   Diagnostics metrics;
-  WriteFeltNorms(trace, norms, &metrics);
-  CHECK(metrics == Diagnostics{{{"felt_norm", {0, 9}}, 0}, {{"felt_norm", {50, 99}}, 6}});
+  WriteAccumulatorNorms(trace, norms, &metrics);
+  CHECK(metrics ==
+        Diagnostics{{{"accumulator_norm", {0, 9}}, 0}, {{"accumulator_norm", {50, 99}}, 6}});
 }
 
 TEST_CASE("The signal-to-noise ratio is that of the pairs' gradients written out") {
@@ -147,42 +148,43 @@ TEST_CASE("The squared norms of the pairs' PES gradients are those that each pai
   UnrollTrace trace = Trace({{1, 5, 0, 2}, {2, 6, -1, 3}, {4, 1, 0, 0}}, {5, 0, 1});
   trace.is_last.row(0) << true, false, true, false;
   const std::vector<float> eps = {0.5F, -1.0F, 0.25F, 2.0F};
-  const std::vector<float> felt_before = {3.0F, 1.0F, -2.0F, 0.5F};
-  std::vector<float> felt = felt_before;
+  const std::vector<float> accumulator_before = {3.0F, 1.0F, -2.0F, 0.5F};
+  std::vector<float> accumulator = accumulator_before;
   double squares = 0;
-  PesGradient(trace, eps, 0.7, felt, &squares);
+  PesGradient(trace, eps, 0.7, accumulator, &squares);
 
   double expected = 0;
   for (int64_t n = 0; n < 2; ++n) {
     UnrollTrace alone = Trace({{0, 0}, {0, 0}, {0, 0}}, {5, 0, 1});
     alone.loss << trace.loss.col(n), trace.loss.col(n + 2);
     alone.is_last << trace.is_last.col(n), trace.is_last.col(n + 2);
-    felt = {felt_before[2 * n], felt_before[2 * n + 1]};
-    expected += PesGradient(alone, std::span(eps).subspan(2 * n, 2), 0.7, felt)
+    accumulator = {accumulator_before[2 * n], accumulator_before[2 * n + 1]};
+    expected += PesGradient(alone, std::span(eps).subspan(2 * n, 2), 0.7, accumulator)
                     .cast<double>()
                     .squaredNorm();
   }
   CHECK(squares == doctest::Approx(expected));
 }
 
-TEST_CASE("PES tells the norms of the perturbations that were felt before the window") {
+TEST_CASE("PES tells the norms of the accumulators before the window") {
   const TruncatedPES estimator(LinearLoss(5, 12), {.num_tasks = 3, .trunc_length = 4, .std = 0.1});
   const WorkerWeights weights{.theta = Eigen::VectorXf::Ones(5), .outer = {}};
   EstimatorState state = estimator.InitWorkerState(weights, KeyFromSeed(1));
   for (uint64_t window = 0; window < 4; ++window) {
     CAPTURE(window);
-    const std::vector<float> felt(state.At("felt").As<float>().begin(),
-                                  state.At("felt").As<float>().end());
+    const std::vector<float> accumulator(state.At("felt").As<float>().begin(),
+                                         state.At("felt").As<float>().end());
     const Diagnostics metrics =
         estimator.Estimate(weights, KeyFromSeed(10 + window), &state).metrics;
     double expected = 0;
     for (int64_t n = 0; n < 3; ++n) {
-      expected += std::sqrt(std::inner_product(felt.begin() + 5 * n, felt.begin() + 5 * n + 5,
-                                               felt.begin() + 5 * n, 0.0)) /
-                  3;
+      expected +=
+          std::sqrt(std::inner_product(accumulator.begin() + 5 * n, accumulator.begin() + 5 * n + 5,
+                                       accumulator.begin() + 5 * n, 0.0)) /
+          3;
     }
     CHECK((expected > 0) == (window % 3 > 0));
-    CHECK(metrics.at({"felt_norm", {0, 9}}) == doctest::Approx(expected));
+    CHECK(metrics.at({"accumulator_norm", {0, 9}}) == doctest::Approx(expected));
     CHECK(metrics.at("loss_difference") > 0);
     CHECK(metrics.contains({"loss_at", {10, 19}}) == (window % 3 == 2));
   }

@@ -10,6 +10,7 @@
 #include "lopt/estimators/full_es.h"
 #include "lopt/estimators/persistent_es.h"
 #include "lopt/estimators/truncated_es.h"
+#include "tests/error_of.h"
 #include "toy_problem.h"
 
 namespace lopt {
@@ -463,6 +464,24 @@ TEST_CASE("With one window per episode PES and full ES are the same estimator") 
     CHECK(truncated.Estimate(weights, key, &truncated_state).gradient(0) ==
           doctest::Approx(expected.gradient(0)).epsilon(1e-6));
   }
+}
+
+TEST_CASE("Perturbations that rounding swallows are an error that says what std would do") {
+  const std::vector<float> theta = {1, -0.5, 2, 0};
+  // Half of the spacing of float32 at 1, 2 and 0.5 is 2^-24, 2^-23 and 2^-25; a reach of 4 std that
+  // is less moves 0 alone.
+  RequireMoves(theta, 0x1p-25);
+  CHECK(ErrorOf([&] { RequireMoves(theta, 0x1p-28); }) ==
+        "perturbations of std 3.725290298461914e-09 leave 3 of theta's 4 numbers as they are in "
+        "float32, so no gradient can be told from them; the greatest of theta is 2: take a std of "
+        "at least 2e-06");
+  const auto problem = Function(1, [](std::span<const double> x) { return x[0]; });
+  const TruncatedPES pes(problem, {.num_tasks = 2, .trunc_length = 1, .std = 1e-12});
+  const WorkerWeights weights{.theta = Eigen::VectorXf::Ones(1), .outer = {}};
+  EstimatorState state = pes.InitWorkerState(weights, KeyFromSeed(1));
+  CHECK(ErrorOf([&] {
+          pes.Estimate(weights, KeyFromSeed(2), &state);
+        }).starts_with("perturbations of std 1e-12 leave 1 of theta's 1 numbers"));
 }
 
 }  // namespace

@@ -154,7 +154,7 @@ TEST_CASE("An episode restarts at once after its last loss") {
   CHECK(state.At("inner_step").As<int64_t>()[0] == 2);
 }
 
-// The rows of twins that make `windows` windows of `steps` steps, each under keys of its own.
+// The rows of pairs that make `windows` windows of `steps` steps, each under keys of its own.
 UnrollTrace RowsOfEpochs(const LoptProblem& problem, int64_t windows, int64_t steps,
                          UnrollState* state) {
   const Eigen::VectorXf theta = Sgd()->InitTheta({});
@@ -173,17 +173,17 @@ UnrollTrace RowsOfEpochs(const LoptProblem& problem, int64_t windows, int64_t st
   return all;
 }
 
-UnrollState StartTwins(const LoptProblem& problem) {
+UnrollState StartPairs(const LoptProblem& problem) {
   const Eigen::VectorXf theta = Sgd()->InitTheta({});
   return problem.Start({.theta = AsSpan(theta), .rows = 2}, {},
                        std::vector<Key>{KeyFromSeed(4), KeyFromSeed(4)});
 }
 
-TEST_CASE("An episode goes on through its epochs from window to window, twins alike") {
+TEST_CASE("An episode goes on through its epochs from window to window, both replicas alike") {
   for (const int64_t group : {int64_t{1}, TaskFamily::kAllRows}) {
     const LoptProblem problem(std::make_shared<RowTask>(7, 1, Sampling::kEpoch, group), Sgd(),
                               Constant(21), {});
-    UnrollState state = StartTwins(problem);
+    UnrollState state = StartPairs(problem);
     const UnrollTrace trace = RowsOfEpochs(problem, 14, 3, &state);
     std::set<std::vector<double>> epochs;
     for (int64_t epoch = 0; epoch < 6; ++epoch) {
@@ -201,7 +201,7 @@ TEST_CASE("An episode goes on through its epochs from window to window, twins al
 TEST_CASE("A state that is kept inside an epoch goes on with the rest of it") {
   const LoptProblem problem(std::make_shared<RowTask>(7, 1, Sampling::kEpoch), Sgd(), Constant(20),
                             {});
-  UnrollState state = StartTwins(problem);
+  UnrollState state = StartPairs(problem);
   const UnrollTrace first = RowsOfEpochs(problem, 1, 4, &state);
   UnrollState kept =
       ParseArrayFile(SerializeArrayFile({.arrays = state, .metadata = {}}), "kept").arrays;
@@ -217,8 +217,8 @@ TEST_CASE("The meta-loss of a split goes through that split by epochs of its own
                             {.meta_loss = MetaLoss::kTrain});
   const LoptProblem training(std::make_shared<RowTask>(7, 1, Sampling::kEpoch), Sgd(), Constant(70),
                              {});
-  UnrollState state = StartTwins(problem);
-  UnrollState same = StartTwins(training);
+  UnrollState state = StartPairs(problem);
+  UnrollState same = StartPairs(training);
   const UnrollTrace trace = RowsOfEpochs(problem, 1, 7, &state);
   CHECK(std::set<double>(trace.loss.col(0).begin(), trace.loss.col(0).end()).size() == 7);
   CHECK_FALSE((trace.loss == RowsOfEpochs(training, 1, 7, &same).loss).all());
@@ -383,7 +383,7 @@ TEST_CASE("The bits do not depend on how replicas are grouped") {
   });
 }
 
-TEST_CASE("Twins without a perturbation stay equal, and twins equal separate replicas") {
+TEST_CASE("Pairs without a perturbation stay equal, and pairs equal separate replicas") {
   const Quadratics q;
   const std::vector<Key> start_keys = SplitKey(KeyFromSeed(4), 3);
   const std::vector<Key> keys = SplitKey(KeyFromSeed(9), 3);
@@ -406,8 +406,8 @@ TEST_CASE("Twins without a perturbation stay equal, and twins equal separate rep
   CHECK((equal.is_last.leftCols(3) == equal.is_last.rightCols(3)).all());
 
   const Perturbations perturbations(SplitKey(KeyFromSeed(6), 3), 0.01, dimension);
-  const UnrollTrace twins = run(perturbations);
-  CHECK_FALSE((twins.loss.leftCols(3) == twins.loss.rightCols(3)).all());
+  const UnrollTrace replicas = run(perturbations);
+  CHECK_FALSE((replicas.loss.leftCols(3) == replicas.loss.rightCols(3)).all());
   for (int64_t n = 0; n < 3; ++n) {
     for (const float sign : {1.0F, -1.0F}) {
       const Eigen::VectorXf theta = q.theta + sign * Eigen::Map<const Eigen::VectorXf>(
@@ -417,7 +417,7 @@ TEST_CASE("Twins without a perturbation stay equal, and twins equal separate rep
       UnrollTrace trace;
       q.problem.Run(
           {.theta = row, .keys = {&keys[n], 1}, .steps = 60, .state = &state, .trace = &trace});
-      CHECK((trace.loss.col(0) == twins.loss.col(sign > 0 ? n : n + 3)).all());
+      CHECK((trace.loss.col(0) == replicas.loss.col(sign > 0 ? n : n + 3)).all());
     }
   }
 }

@@ -33,7 +33,7 @@ class GoldenWindows {
 
   void Follow() const {
     const int64_t pairs = shape_[2];
-    std::vector<float> felt(static_cast<size_t>(pairs * shape_[3]));
+    std::vector<float> accumulator(static_cast<size_t>(pairs * shape_[3]));
     std::vector<Eigen::VectorXf> x(2 * pairs);
     for (int64_t b = 0; b < 2 * pairs; ++b) x[b] = Row("x0", b % pairs);
     for (int64_t w = 0; w < shape_[0]; ++w) {
@@ -41,12 +41,12 @@ class GoldenWindows {
       const UnrollTrace trace = Run(w, &x);
       CheckLosses(w, trace);
       const Eigen::VectorXf gradient = PersistentGradient(
-          FeltLossesOf(trace, clock_),
+          LossGroupsOf(trace, clock_),
           [&](int64_t pair, const WindowStep& at, std::span<float> out) {
             const Eigen::VectorXf row = Row("perturbation", FindStep(w, pair, trace, at));
             std::ranges::copy(row, out.begin());
           },
-          std_, felt);
+          std_, accumulator);
       const Eigen::VectorXf expected = Row("gradient", w);
       CHECK((gradient - expected).norm() <= 1e-5 * expected.norm());
     }
@@ -166,8 +166,8 @@ TEST_CASE("GPES_K with blocks that are the windows is PES under the same perturb
   const auto problem = TwoNumbers(12);
   const GPESK estimator(problem, {Windows(kWindow), kWindow});
   EstimatorState state = estimator.InitWorkerState(kWeights, KeyFromSeed(4));
-  UnrollState twins = state.Extract("unroll/");
-  std::vector<float> felt(kPairs * 2);
+  UnrollState replicas = state.Extract("unroll/");
+  std::vector<float> accumulator(kPairs * 2);
   const auto words = state.At("key").As<uint32_t>();
   const std::vector<Key> keys = SplitKey({words[0], words[1]}, kPairs);
   for (int64_t window = 0; window < 8; ++window) {
@@ -181,16 +181,16 @@ TEST_CASE("GPES_K with blocks that are the windows is PES under the same perturb
                              static_cast<uint64_t>(window % 3)));
     }
     AntitheticPairs pairs(*problem, weights, WindowKey(window), Perturbations(named, 0.1, 2));
-    const UnrollTrace trace = pairs.Run(kWindow, &twins);
+    const UnrollTrace trace = pairs.Run(kWindow, &replicas);
     const Eigen::VectorXf by_pes = PersistentGradient(
-        FeltLossesOf(trace, {PerturbationClock::kWindow}),
+        LossGroupsOf(trace, {PerturbationClock::kWindow}),
         [&](int64_t pair, const WindowStep& at, std::span<float> out) {
           pairs.perturbations().Draw(pair, at, out);
         },
-        0.1, felt);
+        0.1, accumulator);
     CHECK(by_gpesk.gradient == by_pes);
-    CHECK(state.Extract("unroll/") == twins);
-    CHECK(std::ranges::equal(state.At("felt").As<float>(), felt));
+    CHECK(state.Extract("unroll/") == replicas);
+    CHECK(std::ranges::equal(state.At("felt").As<float>(), accumulator));
   }
 }
 

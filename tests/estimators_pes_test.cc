@@ -15,7 +15,7 @@
 namespace lopt {
 namespace {
 
-// A trace of pairs: the losses of the first positive twin are the differences, all others 0.
+// A trace of pairs: the losses of the first positive replica are the differences, all others 0.
 UnrollTrace PairTrace(const std::vector<double>& differences, const std::vector<int64_t>& ends,
                       int64_t pairs = 1) {
   UnrollTrace trace;
@@ -38,46 +38,47 @@ UnrollTrace PairTrace(const std::vector<double>& differences, const std::vector<
 // length.
 const double kStd = std::sqrt(0.5);
 
-double Gradient(const UnrollTrace& trace, float eps, float* felt) {
-  return PesGradient(trace, {&eps, 1}, kStd, {felt, 1})(0);
+double Gradient(const UnrollTrace& trace, float eps, float* accumulator) {
+  return PesGradient(trace, {&eps, 1}, kStd, {accumulator, 1})(0);
 }
 
-TEST_CASE("Without an episode end every loss has felt the whole carried sum") {
-  float felt = 2;
-  CHECK(Gradient(PairTrace({1, 2, 3}, {}), 0.5F, &felt) == doctest::Approx(2.5 * 6 / 3));
-  CHECK(felt == 2.5F);
+TEST_CASE("Without an episode end every loss is weighted by the whole carried sum") {
+  float accumulator = 2;
+  CHECK(Gradient(PairTrace({1, 2, 3}, {}), 0.5F, &accumulator) == doctest::Approx(2.5 * 6 / 3));
+  CHECK(accumulator == 2.5F);
 }
 
-TEST_CASE("The last loss of an episode has felt its earlier perturbations, the next one has not") {
-  float felt = 2;
-  CHECK(Gradient(PairTrace({1, 2, 4}, {1}), 0.5F, &felt) ==
+TEST_CASE(
+    "The last loss of an episode is weighted by its earlier perturbations, the next one is not") {
+  float accumulator = 2;
+  CHECK(Gradient(PairTrace({1, 2, 4}, {1}), 0.5F, &accumulator) ==
         doctest::Approx((2.5 * 3 + 0.5 * 4) / 3));
-  CHECK(felt == 0.5F);
+  CHECK(accumulator == 0.5F);
 }
 
-TEST_CASE("After a second end in the window losses have still felt only its own perturbation") {
-  float felt = 2;
-  CHECK(Gradient(PairTrace({1, 2, 4, 8}, {0, 2}), 0.5F, &felt) ==
+TEST_CASE("After a second end in the window its own perturbation alone weighs the losses") {
+  float accumulator = 2;
+  CHECK(Gradient(PairTrace({1, 2, 4, 8}, {0, 2}), 0.5F, &accumulator) ==
         doctest::Approx((2.5 * 1 + 0.5 * 14) / 4));
-  CHECK(felt == 0.5F);
+  CHECK(accumulator == 0.5F);
 }
 
 TEST_CASE("Nothing is carried on when the last step of the window ends an episode") {
-  float felt = 2;
-  CHECK(Gradient(PairTrace({1, 2}, {1}), 0.5F, &felt) == doctest::Approx(2.5 * 3 / 2));
-  CHECK(felt == 0);
-  CHECK(Gradient(PairTrace({1, 2}, {0, 1}), 0.5F, &felt) == doctest::Approx(0.5 * 3 / 2));
-  CHECK(felt == 0);
+  float accumulator = 2;
+  CHECK(Gradient(PairTrace({1, 2}, {1}), 0.5F, &accumulator) == doctest::Approx(2.5 * 3 / 2));
+  CHECK(accumulator == 0);
+  CHECK(Gradient(PairTrace({1, 2}, {0, 1}), 0.5F, &accumulator) == doctest::Approx(0.5 * 3 / 2));
+  CHECK(accumulator == 0);
 }
 
 TEST_CASE("A loss that cannot be used counts as no difference and the window keeps its length") {
-  float felt = 0;
+  float accumulator = 0;
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  CHECK(Gradient(PairTrace({3, nan, 3}, {}), 1, &felt) == doctest::Approx(2));
+  CHECK(Gradient(PairTrace({3, nan, 3}, {}), 1, &accumulator) == doctest::Approx(2));
   UnrollTrace trace = PairTrace({3, 5, 3}, {});
   trace.loss(1, 1) = std::numeric_limits<double>::infinity();
-  felt = 0;
-  CHECK(Gradient(trace, 1, &felt) == doctest::Approx(2));
+  accumulator = 0;
+  CHECK(Gradient(trace, 1, &accumulator) == doctest::Approx(2));
 }
 
 TEST_CASE("With a sign scalar all steps have the sign of the window's mean difference") {
@@ -85,10 +86,11 @@ TEST_CASE("With a sign scalar all steps have the sign of the window's mean diffe
   const UnrollTrace trace = PairTrace({1, 2, -4}, {1});
   const auto gradient = [&](std::optional<double> scalar) {
     const float eps = 0.5F;
-    float felt = 2;
+    float accumulator = 2;
     double squares = 0;
-    const double value = PesGradient(trace, {&eps, 1}, kStd, {&felt, 1}, &squares, scalar)(0);
-    CHECK(felt == 0.5F);
+    const double value =
+        PesGradient(trace, {&eps, 1}, kStd, {&accumulator, 1}, &squares, scalar)(0);
+    CHECK(accumulator == 0.5F);
     CHECK(squares == doctest::Approx(value * value));
     return value;
   };
@@ -131,24 +133,24 @@ TEST_CASE("One pair without usable losses leaves the other pairs as they are") {
   trace.loss << 1, 5, 0, 0, 2, 6, 0, 0;
   trace.is_last.setConstant(false);
   const std::vector<float> eps = {0.25F, 0.5F};
-  std::vector<float> felt = {0, 0};
+  std::vector<float> accumulator = {0, 0};
   trace.loss.col(1).setConstant(std::numeric_limits<double>::quiet_NaN());
-  const double with_nan = PesGradient(trace, eps, 1, felt)(0);
+  const double with_nan = PesGradient(trace, eps, 1, accumulator)(0);
   trace.loss.col(1).setZero();
-  felt = {0, 0};
-  CHECK(with_nan == PesGradient(trace, eps, 1, felt)(0));
+  accumulator = {0, 0};
+  CHECK(with_nan == PesGradient(trace, eps, 1, accumulator)(0));
   CHECK(std::isfinite(with_nan));
 }
 
-TEST_CASE("Swapping the twins and the sign of the perturbations changes no bit") {
+TEST_CASE("Swapping the replicas and the sign of the perturbations changes no bit") {
   UnrollTrace trace;
   trace.Resize(2, 4);
   trace.loss << 1.5, 5.25, 0.125, 3, 2, 6, 7, 0.1;
   trace.is_last.setConstant(false);
   trace.is_last.row(0).setConstant(true);
   std::vector<float> eps = {0.25F, 0.5F, -1.0F, 0.3F};
-  std::vector<float> felt = {1, 2, 3, 4};
-  const Eigen::VectorXf gradient = PesGradient(trace, eps, 0.1, felt);
+  std::vector<float> accumulator = {1, 2, 3, 4};
+  const Eigen::VectorXf gradient = PesGradient(trace, eps, 0.1, accumulator);
   UnrollTrace swapped = trace;
   swapped.loss.leftCols(2) = trace.loss.rightCols(2);
   swapped.loss.rightCols(2) = trace.loss.leftCols(2);
@@ -170,7 +172,7 @@ TEST_CASE("PES refuses arrays that do not fit each other") {
       PesGradient(odd, one, 1, one),
       "persistent gradient: a trace of 4 steps of 3 replicas, wanted antithetic pairs", Error);
   CHECK_THROWS_WITH_AS(PesGradient(PairTrace({1, 2, 3, 4}, {}, 2), one, 1, one),
-                       "persistent gradient: 1 numbers of felt perturbations for 2 pairs", Error);
+                       "persistent gradient: accumulators of 1 numbers for 2 pairs", Error);
 }
 
 }  // namespace

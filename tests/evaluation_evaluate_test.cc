@@ -38,10 +38,10 @@ EvaluationConfig Quadratics() {
               "short": {"task": {"type": "QuadraticTask", "dim": 2}, "steps": [4]}}})");
 }
 
-std::vector<RunResult> Run(const EvaluationConfig& config, const Contenders& contenders,
+std::vector<RunResult> Run(const EvaluationConfig& config, const EvaluatedOptimizers& optimizers,
                            int threads = 2) {
   EvaluationOutcome outcome;
-  ThreadPool(threads).Run([&] { outcome = Evaluation(config, contenders).Run(); });
+  ThreadPool(threads).Run([&] { outcome = Evaluation(config, optimizers).Run(); });
   CHECK_FALSE(outcome.interrupted);
   return outcome.results;
 }
@@ -57,10 +57,10 @@ std::string Lines(std::vector<RunResult> results) {
 }
 
 TEST_CASE("Every task, optimizer and seed has one result with what was asked for") {
-  Contenders contenders{.baselines = Baselines()};
+  EvaluatedOptimizers optimizers{.baselines = Baselines()};
   const auto mlp = std::make_shared<MLPLOpt>();
-  contenders.learned.push_back({"mine", mlp, mlp->InitTheta(KeyFromSeed(0))});
-  const std::vector<RunResult> results = Run(Quadratics(), contenders);
+  optimizers.learned.push_back({"mine", mlp, mlp->InitTheta(KeyFromSeed(0))});
+  const std::vector<RunResult> results = Run(Quadratics(), optimizers);
   CHECK(results.size() == 2 * 18 * 4);
   for (const RunResult& result : results) {
     CAPTURE(result.task);
@@ -135,12 +135,12 @@ TEST_CASE("The later trials fill a box around the best of the first, a grid's st
 }
 
 TEST_CASE("What is tuned beside the learning rate is among the results") {
-  const Contenders contenders{.baselines = BaselinesNamed("Adam-cosine-betas")};
-  const Baseline& baseline = contenders.baselines[0];
+  const EvaluatedOptimizers optimizers{.baselines = BaselinesNamed("Adam-cosine-betas")};
+  const Baseline& baseline = optimizers.baselines[0];
   EvaluationConfig config = Quadratics();
   config.trials = 12;
   int64_t of_the_later = 0;
-  for (const RunResult& result : Run(config, contenders)) {
+  for (const RunResult& result : Run(config, optimizers)) {
     REQUIRE(result.hyperparameters.size() == 2);
     REQUIRE(result.tuning_loss.size() == result.steps.size());
     const auto first = FirstTrials(baseline.tuned, 12);
@@ -185,7 +185,7 @@ TEST_CASE("A learning rate at the edge of those tried is marked") {
 }
 
 // Gradient descent of this learning rate, as a learned optimizer.
-LearnedContender LearnedSgd(double learning_rate) {
+NamedLearnedOptimizer LearnedSgd(double learning_rate) {
   const auto sgd =
       std::make_shared<LearnableSGD>(LearnableSGDOptions{.learning_rate = learning_rate});
   return {.name = "mine", .optimizer = sgd, .theta = sgd->InitTheta(Key{})};
@@ -194,10 +194,11 @@ LearnedContender LearnedSgd(double learning_rate) {
 TEST_CASE("Tuning finds what the steps of a learned optimizer are to be multiplied by") {
   EvaluationConfig config = Quadratics();
   config.trials = 21;  // in steps of the root of 2
-  const Contenders plain{.learned = {LearnedSgd(0.125)}, .baselines = BaselinesNamed("Adam,SGD")};
-  Contenders contenders = plain;
-  AddTunedSteps(&contenders);
-  const std::vector<RunResult> results = Run(config, contenders);
+  const EvaluatedOptimizers plain{.learned = {LearnedSgd(0.125)},
+                                  .baselines = BaselinesNamed("Adam,SGD")};
+  EvaluatedOptimizers optimizers = plain;
+  AddTunedSteps(&optimizers);
+  const std::vector<RunResult> results = Run(config, optimizers);
   std::vector<RunResult> of_plain;
   int64_t tuned = 0;
   for (const RunResult& result : results) {
@@ -226,9 +227,9 @@ TEST_CASE("A step multiplier at the edge of those tried is marked, and one is ex
   config.trials = 3;
   for (const auto& [rate, wanted, at_edge] :
        {std::tuple(0.5, 1., false), {0.5 / 64, 32., true}, {0.5 * 64, 1. / 32, true}}) {
-    Contenders contenders{.learned = {LearnedSgd(rate)}};
-    AddTunedSteps(&contenders);
-    const std::vector<RunResult> results = Run(config, contenders);
+    EvaluatedOptimizers optimizers{.learned = {LearnedSgd(rate)}};
+    AddTunedSteps(&optimizers);
+    const std::vector<RunResult> results = Run(config, optimizers);
     for (size_t i = 4; i < 8; ++i) {  // of bowl
       const RunResult& result = results[i];
       REQUIRE(result.optimizer == "mine-tuned");
@@ -240,7 +241,7 @@ TEST_CASE("A step multiplier at the edge of those tried is marked, and one is ex
 }
 
 TEST_CASE("Steps are multiplied where there are some, of optimizers that stand for their params") {
-  Contenders none{.baselines = BaselinesNamed("SGD")};
+  EvaluatedOptimizers none{.baselines = BaselinesNamed("SGD")};
   CHECK_THROWS_WITH_AS(
       AddTunedSteps(&none),
       "evaluation: there is no learned optimizer to tune the steps of; give a theta file", Error);
@@ -341,11 +342,11 @@ TEST_CASE("An evaluation draws nothing that a meta-training of the same seed dra
 
 TEST_CASE("Results do not depend on the number of threads") {
   const auto mlp = std::make_shared<MLPLOpt>();
-  Contenders contenders{.learned = {{"mine", mlp, mlp->InitTheta(KeyFromSeed(0))}},
-                        .baselines = BaselinesNamed("Adam,SGDM-cosine")};
-  AddTunedSteps(&contenders);
+  EvaluatedOptimizers optimizers{.learned = {{"mine", mlp, mlp->InitTheta(KeyFromSeed(0))}},
+                                 .baselines = BaselinesNamed("Adam,SGDM-cosine")};
+  AddTunedSteps(&optimizers);
   const EvaluationConfig config = ReadEvaluationConfig(EvaluationPresets().Find("smoke"));
-  CHECK(Lines(Run(config, contenders, 1)) == Lines(Run(config, contenders, 3)));
+  CHECK(Lines(Run(config, optimizers, 1)) == Lines(Run(config, optimizers, 3)));
 }
 
 TEST_CASE("A baseline with cosine decay is trained for each number of steps by itself") {
@@ -371,9 +372,9 @@ TEST_CASE("Diverged trainings stay among the results") {
   }
 }
 
-TEST_CASE("Contenders need names of their own") {
+TEST_CASE("EvaluatedOptimizers need names of their own") {
   const auto mlp = std::make_shared<MLPLOpt>();
-  const LearnedContender adam{"Adam", mlp, mlp->InitTheta(Key{})};
+  const NamedLearnedOptimizer adam{"Adam", mlp, mlp->InitTheta(Key{})};
   CHECK_THROWS_WITH_AS(
       Evaluation(Quadratics(), {.learned = {adam}, .baselines = BaselinesNamed("Adam")}),
       "evaluation: two optimizers are called 'Adam'; give one another name", Error);
@@ -415,11 +416,11 @@ TEST_CASE("Progress tells the task and the stage, and its shares of work add up"
     all.push_back(progress);
   };
   const auto mlp = std::make_shared<MLPLOpt>();
-  Contenders contenders{.learned = {{"mine", mlp, mlp->InitTheta(KeyFromSeed(0))}},
-                        .baselines = BaselinesNamed("SGD,SGD-cosine")};
-  AddTunedSteps(&contenders);
+  EvaluatedOptimizers optimizers{.learned = {{"mine", mlp, mlp->InitTheta(KeyFromSeed(0))}},
+                                 .baselines = BaselinesNamed("SGD,SGD-cosine")};
+  AddTunedSteps(&optimizers);
   ThreadPool(2).Run(
-      [&] { Evaluation(Quadratics(), contenders).Run({.on_progress = on_progress}); });
+      [&] { Evaluation(Quadratics(), optimizers).Run({.on_progress = on_progress}); });
   CHECK(stages ==
         std::vector<std::string>{"bowl: tuning 3 optimizers", "bowl: training 4 optimizers",
                                  "short: tuning 3 optimizers", "short: training 4 optimizers"});
@@ -437,9 +438,9 @@ TEST_CASE("Progress tells the task and the stage, and its shares of work add up"
 }
 
 TEST_CASE("An evaluation goes on after the tasks that it is given the results of") {
-  const Contenders contenders{.baselines = BaselinesNamed("SGD")};
-  const std::vector<RunResult> whole = Run(Quadratics(), contenders);
-  Evaluation evaluation(Quadratics(), contenders);
+  const EvaluatedOptimizers optimizers{.baselines = BaselinesNamed("SGD")};
+  const std::vector<RunResult> whole = Run(Quadratics(), optimizers);
+  Evaluation evaluation(Quadratics(), optimizers);
   const std::vector<RunResult> first(whole.begin(), whole.begin() + 4);
   std::vector<std::string> trained;
   const EvaluationOutcome outcome =
@@ -467,12 +468,12 @@ TEST_CASE("Seeds that advance together have the results of each alone, where row
                                        });
   EvaluationConfig config = Quadratics();
   config.tasks.resize(1);
-  const Contenders contenders{.baselines = BaselinesNamed("Adam,SGD-cosine")};
-  const std::string alone = Lines(Run(config, contenders));
+  const EvaluatedOptimizers optimizers{.baselines = BaselinesNamed("Adam,SGD-cosine")};
+  const std::string alone = Lines(Run(config, optimizers));
   config.tasks[0].task = Config::Parse(R"({"type": "TogetherQuadratic", "dim": 3})", "test");
-  CHECK(Lines(Run(config, contenders)) == alone);
+  CHECK(Lines(Run(config, optimizers)) == alone);
   int64_t calls = 0;
-  Evaluation(config, contenders).Run({.on_progress = [&](const auto&) { ++calls; }});
+  Evaluation(config, optimizers).Run({.on_progress = [&](const auto&) { ++calls; }});
   // Two stages; 6 rates of 1 + 2 rules each, 2 + 2 rules in the end: seeds make one training.
   CHECK(calls == 2 + 6 * 3 + 4);
 }

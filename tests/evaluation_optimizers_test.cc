@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-LearnedContender Load(const std::string& name) {
+NamedLearnedOptimizer Load(const std::string& name) {
   const ThetaFile file = ReadThetaFile(SourcePath("trained/" + name + ".safetensors"));
   return {name, OptimizerRegistry().Make(file.learned_optimizer), file.theta};
 }
@@ -40,13 +40,13 @@ TEST_CASE("Every trained optimizer passes its golden steps, is small and says ho
 }
 
 TEST_CASE("fast, mlp, mlp-fast and recommended beat tuned Adam on the 8x8 image MLP") {
-  Contenders contenders{.baselines = BaselinesNamed("Adam")};
+  EvaluatedOptimizers optimizers{.baselines = BaselinesNamed("Adam")};
   for (const char* name : {"fast", "mlp", "mlp-fast", "recommended"})
-    contenders.learned.push_back(Load(name));
+    optimizers.learned.push_back(Load(name));
   EvaluationOutcome outcome;
   ThreadPool(2).Run([&] {
     outcome =
-        Evaluation(ReadEvaluationConfig(EvaluationPresets().Find("image-mlp")), contenders).Run();
+        Evaluation(ReadEvaluationConfig(EvaluationPresets().Find("image-mlp")), optimizers).Run();
   });
   const Summary summary = Summarize(outcome.results);
   REQUIRE(summary.rows.size() == 5);

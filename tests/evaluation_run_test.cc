@@ -44,7 +44,7 @@ EvaluationConfig Config3(const std::string& changed_key = "seeds", const char* v
           .With(changed_key, value));
 }
 
-Contenders MlpAgainst(const std::string& baselines, uint64_t theta_seed = 1) {
+EvaluatedOptimizers MlpAgainst(const std::string& baselines, uint64_t theta_seed = 1) {
   const Config config = Config::Parse(R"({"type": "MLPLOpt", "hidden_size": 4})", "test");
   const std::shared_ptr<const LearnedOptimizer> optimizer = OptimizerRegistry().Make(config);
   return {.learned = {{.name = "mine",
@@ -71,12 +71,12 @@ ChildEnd Run(const std::string& directory, ExistingEvaluation existing,
 }
 
 // The message of the Error that the evaluation ends with; empty if it ends well.
-std::string ErrorOf(const EvaluationConfig& config, const Contenders& contenders,
+std::string ErrorOf(const EvaluationConfig& config, const EvaluatedOptimizers& optimizers,
                     const EvaluationRunOptions& options) {
   const TempDirectory scratch;
   RunInChild([&] {
     try {
-      RunEvaluation(config, contenders, options);
+      RunEvaluation(config, optimizers, options);
     } catch (const Error& error) {
       WriteTextFile(scratch / "error", error.what());
     }
@@ -146,27 +146,27 @@ TEST_CASE("An evaluation that is killed anywhere and resumed ends with the same 
 }
 
 TEST_CASE("With tuned steps, too, an evaluation that is killed ends with the same results") {
-  Contenders contenders = MlpAgainst("SGD");
-  AddTunedSteps(&contenders);
+  EvaluatedOptimizers optimizers = MlpAgainst("SGD");
+  AddTunedSteps(&optimizers);
   const auto run = [&](const std::string& directory, ExistingEvaluation existing,
                        const OnProgress& on_progress) {
     return RunInChild([&] {
-      RunEvaluation(Config3(), contenders,
+      RunEvaluation(Config3(), optimizers,
                     {.out_dir = directory, .existing = existing, .on_progress = on_progress});
     });
   };
   const TempDirectory whole, killed;
   REQUIRE(run(whole.path(), ExistingEvaluation::kRefuse, {}).exit_code == 0);
   REQUIRE(run(killed.path(), ExistingEvaluation::kRefuse, KillAt("short", 1)).signal == SIGKILL);
-  const std::vector<LearnedContender> stored =
-      ReadStoredEvaluation(killed.path()).contenders.learned;
+  const std::vector<NamedLearnedOptimizer> stored =
+      ReadStoredEvaluation(killed.path()).optimizers.learned;
   REQUIRE(stored.size() == 2);
   CHECK_FALSE(stored[0].tuned);
   CHECK(stored[1].tuned);
   REQUIRE(run(killed.path(), ExistingEvaluation::kKeep, {}).exit_code == 0);
   CHECK(Lines(killed.path()) == Lines(whole.path()));
 
-  Contenders untuned = contenders;
+  EvaluatedOptimizers untuned = optimizers;
   untuned.learned[1].tuned = false;
   CHECK(ErrorOf(Config3(), untuned,
                 {.out_dir = killed.path(), .existing = ExistingEvaluation::kKeep}) ==
@@ -260,13 +260,13 @@ TEST_CASE("What differs from the evaluation that is resumed is an error that nam
   CopyOfUndisturbed(directory.path());
   const std::string& path = directory.path();
   const std::string start = "cannot resume " + path + ": ";
-  const Contenders contenders = MlpAgainst("Adam,SGD-cosine");
+  const EvaluatedOptimizers optimizers = MlpAgainst("Adam,SGD-cosine");
   const EvaluationRunOptions options{.out_dir = path, .existing = ExistingEvaluation::kKeep};
-  CHECK(ErrorOf(Config3("trials", "4"), contenders, options) ==
+  CHECK(ErrorOf(Config3("trials", "4"), optimizers, options) ==
         start +
             "the config has changed: trials: 3 in the directory, 4 now. On resume only these keys "
             "may change: name, data_dir");
-  CHECK(ErrorOf(Config3("tasks.wide.task.dim", "7"), contenders, options) ==
+  CHECK(ErrorOf(Config3("tasks.wide.task.dim", "7"), optimizers, options) ==
         start +
             "the config has changed: tasks.wide.task.dim: 6 in the directory, 7 now. On resume "
             "only these keys may change: name, data_dir");
@@ -277,11 +277,11 @@ TEST_CASE("What differs from the evaluation that is resumed is an error that nam
         start +
             "the weights of 'mine' in mine.safetensors are not those that it began with; without "
             "--theta it goes on with its own copy of them");
-  Contenders other = contenders;
+  EvaluatedOptimizers other = optimizers;
   other.learned[0].config = other.learned[0].config.With("hidden_size", "5");
   CHECK(ErrorOf(Config3(), other, options) ==
         start + "the optimizer 'mine' has changed: hidden_size: 4 in the directory, 5 now");
-  CHECK(ErrorOf(Config3("name", "renamed"), contenders, options).empty());
+  CHECK(ErrorOf(Config3("name", "renamed"), optimizers, options).empty());
 }
 
 TEST_CASE("An evaluation goes on with the data that it began with alone") {
@@ -297,14 +297,14 @@ TEST_CASE("An evaluation goes on with the data that it began with alone") {
   config.data_dir = data.path();
   const TempDirectory directory;
   EvaluationRunOptions options{.out_dir = directory.path()};
-  const Contenders contenders = MlpAgainst("Adam");
-  REQUIRE(ErrorOf(config, contenders, options).empty());
+  const EvaluatedOptimizers optimizers = MlpAgainst("Adam");
+  REQUIRE(ErrorOf(config, optimizers, options).empty());
   options.existing = ExistingEvaluation::kKeep;
   config.data_dir = other.path();
-  CHECK(ErrorOf(config, contenders, options)
+  CHECK(ErrorOf(config, optimizers, options)
             .starts_with("cannot resume " + directory.path() + ": it was computed on csv "));
   config.data_dir = data.path();
-  CHECK(ErrorOf(config, contenders, options).empty());
+  CHECK(ErrorOf(config, optimizers, options).empty());
 }
 
 TEST_CASE("Another instruction set is an error unless it is allowed") {
@@ -317,15 +317,15 @@ TEST_CASE("Another instruction set is an error unless it is allowed") {
   CopyOfUndisturbed(directory.path());
   EvaluationRunOptions options{.out_dir = directory.path(), .existing = ExistingEvaluation::kKeep};
   const std::string best = CurrentIsa();
-  const Contenders contenders = MlpAgainst("Adam,SGD-cosine");
+  const EvaluatedOptimizers optimizers = MlpAgainst("Adam,SGD-cosine");
   PinIsa(isas.back());
-  CHECK(ErrorOf(Config3(), contenders, options) ==
+  CHECK(ErrorOf(Config3(), optimizers, options) ==
         "cannot resume " + directory.path() + ": it was computed on instruction set " + best +
             ", this process uses " + isas.back() +
             ", so the results would have other bits; pin it (--isa), or allow the change "
             "(--allow-isa-change)");
   options.allow_isa_change = true;
-  CHECK(ErrorOf(Config3(), contenders, options).empty());
+  CHECK(ErrorOf(Config3(), optimizers, options).empty());
   CHECK(ReadStoredEvaluation(directory.path()).manifest.isa == isas.back());
   PinIsa(best);
 }
@@ -335,13 +335,13 @@ TEST_CASE("An evaluation that is there is neither resumed nor replaced unasked")
   CopyOfUndisturbed(directory.path());
   WriteTextFile(directory / "notes.txt", "mine");
   WriteTextFile(directory / "config.json.tmp.1.0", "left by a kill");
-  const Contenders contenders = MlpAgainst("SGD");
-  CHECK(ErrorOf(Config3(), contenders, {.out_dir = directory.path()}) ==
+  const EvaluatedOptimizers optimizers = MlpAgainst("SGD");
+  CHECK(ErrorOf(Config3(), optimizers, {.out_dir = directory.path()}) ==
         directory.path() +
             " holds an evaluation already: resume it (--resume), replace it (--overwrite), or "
             "choose another directory");
   CHECK(Lines(directory.path()) == Lines(Undisturbed()));
-  CHECK(ErrorOf(Config3(), contenders,
+  CHECK(ErrorOf(Config3(), optimizers,
                 {.out_dir = directory.path(), .existing = ExistingEvaluation::kReplace})
             .empty());
   CHECK(ReadResults(directory / "results.jsonl").runs.size() == 3 * 2 * 3);

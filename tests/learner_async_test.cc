@@ -132,8 +132,8 @@ TEST_CASE("Ten asynchronous updates of five workers use gradients of the learner
     // 0 + 1 + ... + 9, from log(1) = 0.
     CHECK(job.result.learner.theta[0] == -45);
     const StepShares total = job.result.ledger.Total();
-    CHECK(total[Fate::kUsed] == 10 * 5 * 10);
-    CHECK(total[Fate::kLate] + total[Fate::kNonFinite] == 0);
+    CHECK(total[Outcome::kUsed] == 10 * 5 * 10);
+    CHECK(total[Outcome::kLate] + total[Outcome::kNonFinite] == 0);
   }
 }
 
@@ -154,7 +154,7 @@ TEST_CASE("An asynchronous run that is resumed accounts for what was pending") {
   CHECK(second.result.ledger.UnknownWindows() == 0);
   CHECK(checkpoint->ledger.Total().Total() == 10 * windows);
   CHECK(second.result.ledger == checkpoint->ledger);
-  CHECK(second.result.ledger.Total()[Fate::kUsed] == 20 * 3 * 10);
+  CHECK(second.result.ledger.Total()[Outcome::kUsed] == 20 * 3 * 10);
 }
 
 TEST_CASE("An asynchronous run that fails and is resumed counts what it lost") {
@@ -176,8 +176,8 @@ TEST_CASE("An asynchronous run that fails and is resumed counts what it lost") {
       RunLocalJob(config, 2, MetaTrainerOptions{.out_dir = directory.path(), .resume = true});
   CHECK(resumed.errors == std::vector<std::string>(2));
   const Ledger& ledger = resumed.result.ledger;
-  CHECK(ledger.Total()[Fate::kUsed] == 10 * 2 * 10);
-  CHECK(ledger.Total()[Fate::kLost] > 0);
+  CHECK(ledger.Total()[Outcome::kUsed] == 10 * 2 * 10);
+  CHECK(ledger.Total()[Outcome::kLost] > 0);
   // The windows of 10 steps that have run; of those in flight at the failure some had not begun,
   // and those rolled back that were not run again are known by their number only.
   const int64_t counted = ledger.Total().Total() / 10 + ledger.UnknownWindows();
@@ -193,9 +193,9 @@ TEST_CASE("With a deadline an update goes ahead with a quorum, and the rest is l
   CHECK(job.errors == std::vector<std::string>(3));
   CHECK(job.result.learner.theta[0] == -45);
   const StepShares total = job.result.ledger.Total();
-  CHECK(total[Fate::kUsed] >= 10 * 2 * 10);
-  CHECK(total[Fate::kUsed] <= 10 * 5 * 10);
-  CHECK(total[Fate::kUsed] + total[Fate::kLate] == total.Total());
+  CHECK(total[Outcome::kUsed] >= 10 * 2 * 10);
+  CHECK(total[Outcome::kUsed] <= 10 * 5 * 10);
+  CHECK(total[Outcome::kUsed] + total[Outcome::kLate] == total.Total());
 }
 
 TEST_CASE("Keys that do not go together are errors, from C++ as from a file") {

@@ -253,6 +253,20 @@ TEST_CASE("A half-written or damaged checkpoint is an error that says what is wr
     CHECK(error.starts_with(start + "learner.safetensors has CRC-32 "));
     CHECK(error.ends_with(": the file is damaged"));
   }
+  SUBCASE("a log of a negative length") {
+    ReplaceInFile(path + "/manifest.json", "\"metrics.jsonl\": ", "\"metrics.jsonl\": -");
+    CHECK(ReadError(path).starts_with(
+        start + "manifest.json: the log metrics.jsonl has a length of at least 0, got -"));
+  }
+  SUBCASE("a directory that was renamed") {
+    fs::rename(path, directory / "step-00000007");
+    CHECK(ReadError(directory / "step-00000007") ==
+          "checkpoint " + directory.path() +
+              "/step-00000007: manifest.json says outer step 10; the directory has been renamed: "
+              "give it back its name, step-00000010");
+    fs::rename(directory / "step-00000007", directory / "the-best");
+    CHECK(ReadError(directory / "the-best") == "no error");
+  }
   SUBCASE("a manifest with another step") {
     ReplaceInFile(path + "/manifest.json", "\"outer_step\": 10", "\"outer_step\": 11");
     CHECK(ReadError(path) ==

@@ -262,7 +262,7 @@ TEST_CASE(
   for (int window = 0; window < 5; ++window) {
     const int64_t ended = run().episodes_ended;
     CHECK_EQ(device.memory().TakeToHost(), back);
-    // A pair's losses that have felt the same are in one piece, or two where an episode ends.
+    // A pair's losses that share one sum are in one piece, or two where an episode ends.
     const int64_t fixed = always + (kPairs + 1) * 8 + kReplicas * configs +
                           ended * (int64_t{sizeof(DeviceStretch)} + configs + 10 * 4);
     const int64_t pieces = device.memory().TakeFromHost() - fixed;

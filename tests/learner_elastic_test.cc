@@ -335,7 +335,7 @@ TEST_CASE("Asynchronous updates take what comes, and every inner step is account
     int64_t windows = 0;
     for (const WorkerState& worker : checkpoint->workers) windows += worker.windows;
     CHECK_EQ(checkpoint->ledger.Total().Total(), windows * 60);
-    CHECK_EQ(checkpoint->ledger.Total()[Fate::kUsed], 20 * 3 * 120);
+    CHECK_EQ(checkpoint->ledger.Total()[Outcome::kUsed], 20 * 3 * 120);
   }
 }
 

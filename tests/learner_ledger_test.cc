@@ -29,31 +29,33 @@ AggregatedGradient Steps(const std::vector<int64_t>& steps) {
   return gradient;
 }
 
-StepShares Shares(const std::map<Fate, int64_t>& steps) {
+StepShares Shares(const std::map<Outcome, int64_t>& steps) {
   StepShares shares;
-  for (const auto& [fate, count] : steps) shares[fate] = count;
+  for (const auto& [outcome, count] : steps) shares[outcome] = count;
   return shares;
 }
 
 TEST_CASE("Every step is accounted once, by worker and estimator") {
   Ledger ledger(2, 2);
-  ledger.Account(Fate::kUsed, {.worker = 0, .first = 0, .windows = 1}, Steps({10, 20}));
-  ledger.Account(Fate::kStale, {.worker = 0, .first = 1, .windows = 1}, Steps({11, 21}));
-  ledger.Account(Fate::kLate, {.worker = 1, .first = 0, .windows = 1}, Steps({12, 22}));
-  ledger.Account(Fate::kLost, {.worker = 1, .first = 1, .windows = 1}, Steps({13, 23}));
-  ledger.Account(Fate::kNonFinite, {.worker = 1, .first = 2, .windows = 1}, Steps({14, 24}));
-  CHECK(ledger.Of(0, 0) == Shares({{Fate::kUsed, 9}, {Fate::kStale, 11}, {Fate::kNonFinite, 1}}));
-  CHECK(ledger.Of(1, 1) == Shares({{Fate::kLate, 22}, {Fate::kLost, 23}, {Fate::kNonFinite, 24}}));
+  ledger.Account(Outcome::kUsed, {.worker = 0, .first = 0, .windows = 1}, Steps({10, 20}));
+  ledger.Account(Outcome::kStale, {.worker = 0, .first = 1, .windows = 1}, Steps({11, 21}));
+  ledger.Account(Outcome::kLate, {.worker = 1, .first = 0, .windows = 1}, Steps({12, 22}));
+  ledger.Account(Outcome::kLost, {.worker = 1, .first = 1, .windows = 1}, Steps({13, 23}));
+  ledger.Account(Outcome::kNonFinite, {.worker = 1, .first = 2, .windows = 1}, Steps({14, 24}));
+  CHECK(ledger.Of(0, 0) ==
+        Shares({{Outcome::kUsed, 9}, {Outcome::kStale, 11}, {Outcome::kNonFinite, 1}}));
+  CHECK(ledger.Of(1, 1) ==
+        Shares({{Outcome::kLate, 22}, {Outcome::kLost, 23}, {Outcome::kNonFinite, 24}}));
   CHECK(ledger.OfWorker(0) ==
-        Shares({{Fate::kUsed, 28}, {Fate::kStale, 32}, {Fate::kNonFinite, 2}}));
-  CHECK(ledger.OfEstimator(0) == Shares({{Fate::kUsed, 9},
-                                         {Fate::kStale, 11},
-                                         {Fate::kLate, 12},
-                                         {Fate::kLost, 13},
-                                         {Fate::kNonFinite, 15}}));
+        Shares({{Outcome::kUsed, 28}, {Outcome::kStale, 32}, {Outcome::kNonFinite, 2}}));
+  CHECK(ledger.OfEstimator(0) == Shares({{Outcome::kUsed, 9},
+                                         {Outcome::kStale, 11},
+                                         {Outcome::kLate, 12},
+                                         {Outcome::kLost, 13},
+                                         {Outcome::kNonFinite, 15}}));
   CHECK(ledger.Total().Total() == 10 + 20 + 11 + 21 + 12 + 22 + 13 + 23 + 14 + 24);
-  CHECK_THROWS_AS(ledger.Account(Fate::kUsed, {.worker = 2}, Steps({1, 1})), Error);
-  CHECK_THROWS_AS(ledger.Account(Fate::kUsed, {.worker = 0}, Steps({1})), Error);
+  CHECK_THROWS_AS(ledger.Account(Outcome::kUsed, {.worker = 2}, Steps({1, 1})), Error);
+  CHECK_THROWS_AS(ledger.Account(Outcome::kUsed, {.worker = 0}, Steps({1})), Error);
 }
 
 TEST_CASE("Windows that were rolled back are counted as lost each time that they were") {
@@ -64,10 +66,11 @@ TEST_CASE("Windows that were rolled back are counted as lost each time that they
   CHECK(Ledger::FromArrays(ledger.ToArrays()) == ledger);
   for (int64_t first = 2; first < 8; first += 2) {
     CHECK(ledger.UnknownWindows() == (first == 2 ? 6 : first == 4 ? 2 : 0));
-    ledger.Account(Fate::kUsed, {.worker = 0, .first = first, .windows = 2}, Steps({10 + first}));
+    ledger.Account(Outcome::kUsed, {.worker = 0, .first = first, .windows = 2},
+                   Steps({10 + first}));
   }
   CHECK(ledger.UnknownWindows() == 0);
-  CHECK(ledger.Of(0, 0)[Fate::kLost] == 12 * 2 + 14);
+  CHECK(ledger.Of(0, 0)[Outcome::kLost] == 12 * 2 + 14);
   CHECK(ledger.Total().Total() == 12 * 3 + 14 * 2 + 16);
   CHECK(Ledger::FromArrays(ledger.ToArrays()) == ledger);
 }
@@ -200,12 +203,12 @@ TEST_CASE("What a crash of the machine took from a journal is left out, and the 
 TEST_CASE("The ledger of a sync run has every step used, by worker") {
   const LocalJob job = RunLocalJob(SmallExperiment(3, 5), 2);
   const StepShares total = job.result.ledger.Total();
-  CHECK(total[Fate::kUsed] == total.Total());
+  CHECK(total[Outcome::kUsed] == total.Total());
   int64_t inner_steps = 0;
   for (const StepCounts& counts : job.result.totals) inner_steps += counts.inner_steps;
   CHECK(total.Total() == inner_steps);
   for (int64_t w = 0; w < 3; ++w) {
-    CHECK(job.result.ledger.Of(w, 0)[Fate::kUsed] == 5 * 120);
+    CHECK(job.result.ledger.Of(w, 0)[Outcome::kUsed] == 5 * 120);
   }
 }
 
@@ -228,13 +231,13 @@ TEST_CASE("What is rolled back at a resume is in the ledger, and the rest as if 
       RunLocalJob(config, 2, MetaTrainerOptions{.out_dir = directory.path(), .resume = true});
   const Ledger& ledger = resumed.result.ledger;
   CHECK(resumed.result.learner.theta == whole.learner.theta);
-  CHECK(ledger.Total()[Fate::kUsed] == whole.ledger.Total()[Fate::kUsed]);
+  CHECK(ledger.Total()[Outcome::kUsed] == whole.ledger.Total()[Outcome::kUsed]);
   CHECK(ledger.UnknownWindows() == 0);
   // Updates 7, 8 and 9 were rolled back: 120 steps each of estimator 0 and 32 of estimator 1.
   for (int64_t w = 0; w < 2; ++w) {
-    CHECK(ledger.Of(w, 0)[Fate::kLost] == 3 * 120);
-    CHECK(ledger.Of(w, 1)[Fate::kLost] == 3 * 32);
-    CHECK(ledger.Of(w, 2)[Fate::kLost] > 0);
+    CHECK(ledger.Of(w, 0)[Outcome::kLost] == 3 * 120);
+    CHECK(ledger.Of(w, 1)[Outcome::kLost] == 3 * 32);
+    CHECK(ledger.Of(w, 2)[Outcome::kLost] > 0);
   }
   CHECK(CheckpointStore(directory / "checkpoints", {}).ReadNewest()->ledger == ledger);
 }

@@ -394,7 +394,7 @@ TEST_CASE("A finished run leaves its config, manifest, metrics, checkpoints and 
   CHECK(theta.seed == 11);
   CHECK(theta.version == "1.2.3");
   CHECK(theta.config.Dump() == written.Dump());
-  // The counts of an update: 2 windows x 3 tasks x 2 twins x 10 steps.
+  // The counts of an update: 2 windows x 3 tasks x 2 replicas x 10 steps.
   CHECK(result.totals[0].inner_steps == 20 * 120);
   CHECK(result.last.estimators[0].counts.inner_steps == 120);
 }
@@ -463,10 +463,10 @@ TEST_CASE("With a thousand workers the metrics of an update are less than 2 kB b
   const TempDirectory directory;
   Ledger ledger(1000, 4);
   ledger.RollBack(999, 0, 1);
-  for (const auto& [fate, name] : kFates) {
+  for (const auto& [outcome, name] : kOutcomes) {
     AggregatedGradient gradient;
     gradient.estimators.assign(4, {.counts = {.inner_steps = 1000000}});
-    ledger.Account(fate, {.worker = 999, .first = 0, .windows = 1}, gradient);
+    ledger.Account(outcome, {.worker = 999, .first = 0, .windows = 1}, gradient);
   }
   Metrics metrics;
   AddLedgerMetrics(ledger, {"0_A", "1_B", "2_C", "3_D"}, MetaTrainConfig().worker_metrics,

@@ -57,7 +57,7 @@ class Server {
     updates_.Make();  // if there are enough
     return state_.learner.outer_step;
   }
-  int64_t refused() const { return state_.ledger.Total()[Fate::kStale]; }
+  int64_t refused() const { return state_.ledger.Total()[Outcome::kStale]; }
   const Eigen::VectorXf& weights() const { return state_.learner.theta; }
 
  private:

@@ -63,7 +63,7 @@ TEST_CASE("Damage to files that do not hold the state stops no resume and change
   CHECK(fs::exists(parts / "theta_best.safetensors"));
 }
 
-// Inner steps of the run so far, by their fate.
+// Inner steps of the run so far, by their outcome.
 StepShares Shares(const std::string& directory) {
   return CheckpointStore(directory + "/checkpoints", {}).ReadNewest()->ledger.Total();
 }
@@ -100,8 +100,8 @@ TEST_CASE("A run can go back to a checkpoint, and ends as one that never went fu
     CHECK(MetricsLines(back.path()) == MetricsLines(whole.path()));
     CHECK(ReadTextFile(back / "best.json") == ReadTextFile(whole / "best.json"));
     // Updates 7 to 19 were run twice.
-    CHECK(Shares(back.path())[Fate::kUsed] == Shares(whole.path())[Fate::kUsed]);
-    CHECK(Shares(back.path())[Fate::kLost] > 0);
+    CHECK(Shares(back.path())[Outcome::kUsed] == Shares(whole.path())[Outcome::kUsed]);
+    CHECK(Shares(back.path())[Outcome::kLost] > 0);
     CHECK(Shares(back.path()).Total() ==
           2 * Shares(whole.path()).Total() -
               CheckpointStore(whole / "checkpoints", {}).Read(7).ledger.Total().Total());
@@ -161,6 +161,34 @@ TEST_CASE(
   Resume(changed, run.path());
   config.eval_every = 0;
   config.data_dir = "";
+  Resume(config, run.path());
+}
+
+TEST_CASE("A run that is judged again after a while without remembers the data it was judged on") {
+  const TempDirectory data;
+  const TempDirectory other;
+  WriteCsvDigits(data.path(), 1);
+  WriteCsvDigits(other.path(), 2);
+  MetaTrainConfig config = SmallExperiment(1, 2);
+  const Config images = Config::FromJson(config.estimators[1].json().at("task"));
+  config.eval_tasks = {images.With("data", "csv").With("image_size", "0")};
+  config.eval_every = 2;
+  config.eval_steps = 2;
+  config.eval_seeds = 1;
+  config.data_dir = data.path();
+  const TempDirectory run;
+  Train(config, run.path());
+  config.meta_steps = 4;
+  config.eval_every = 0;
+  config.data_dir = "";
+  Resume(config, run.path());
+  config.meta_steps = 6;
+  config.eval_every = 2;
+  config.data_dir = other.path();
+  CHECK(ErrorOf([&] { Resume(config, run.path()); })
+            .starts_with("cannot resume from " + run.path() +
+                         "/checkpoints/step-00000004: it was computed on csv "));
+  config.data_dir = data.path();
   Resume(config, run.path());
 }
 

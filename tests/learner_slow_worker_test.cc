@@ -108,7 +108,7 @@ TEST_CASE("Updates go on while a checkpoint waits for the window of a slow worke
         CHECK(checkpoint.ledger.OfWorker(w).Total() ==
               10 * checkpoint.workers[static_cast<size_t>(w)].windows);
       }
-      CHECK(checkpoint.ledger.Total()[Fate::kUsed] >= 10 * step);
+      CHECK(checkpoint.ledger.Total()[Outcome::kUsed] >= 10 * step);
     }
   });
 }

@@ -163,7 +163,7 @@ TEST_CASE("Neither the order of tensors nor that of elements matters, nor do emp
   CHECK(Difference(trained.Of("b"), b) < 1e-6);
 }
 
-TEST_CASE("What happens to one tensor is felt by the others") {
+TEST_CASE("What happens to one tensor reaches the others") {
   const std::vector<std::pair<std::string, Shape>> tensors = {{"a", {}}, {"b", {2, 6}}, {"c", {4}}};
   const Trained trained = Train(tensors);
   // Below the limit of the clipping, so that they hear of it from the LSTMs alone.

@@ -17,6 +17,7 @@
 #include "lopt/lopt/theta_file.h"
 #include "tests/error_of.h"
 #include "tests/golden_dir.h"
+#include "tests/logged_lines.h"
 #include "tests/temp_directory.h"
 
 namespace lopt {
@@ -136,6 +137,21 @@ TEST_CASE("An optimizer that does other steps than the file says is an error") {
       R"({"type": "MLPLOpt", "hidden_size": 8, "step_mult": 0.0101})";
   WriteArrayFile(path, file);
   CHECK(ReadError(path).find("the optimizer does not do what it did") != std::string::npos);
+}
+
+TEST_CASE("A file whose golden steps check nothing of a tensor is opened with a warning") {
+  const TempDirectory directory;
+  const std::string path = directory / "theta.safetensors";
+  WriteThetaFile(path, Trained(kMlp));
+  const LoggedLines lines;
+  CHECK(ReadError(path) == "no error");
+  CHECK(lines.text().empty());
+  ArrayFile file = ReadArrayFile(path);
+  file.arrays.At("golden/limit/plain/w").As<float>()[0] = std::numeric_limits<float>::infinity();
+  WriteArrayFile(path, file);
+  CHECK(ReadError(path) == "no error");
+  CHECK(lines.text().find(path + ": the golden steps do not check plain/w: rounding alone may take "
+                                 "the result anywhere\n") != std::string::npos);
 }
 
 // SGD of vectors and matrices alone.

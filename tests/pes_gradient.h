@@ -10,14 +10,15 @@ namespace lopt {
 
 // PersistentGradient of one window with given perturbations [N, D] that last for the window.
 inline Eigen::VectorXf PesGradient(const UnrollTrace& trace, std::span<const float> perturbations,
-                                   double std, std::span<float> felt, double* squares = nullptr,
+                                   double std, std::span<float> accumulator,
+                                   double* squares = nullptr,
                                    std::optional<double> sign_delta_loss_scalar = {}) {
   const auto draw = [&](int64_t pair, const WindowStep&, std::span<float> out) {
     std::ranges::copy(perturbations.subspan(pair * out.size(), out.size()), out.begin());
   };
   return PersistentGradient(
-      FeltLossesOf(trace, {PerturbationClock::kWindow}, sign_delta_loss_scalar), draw, std, felt,
-      squares);
+      LossGroupsOf(trace, {PerturbationClock::kWindow}, sign_delta_loss_scalar), draw, std,
+      accumulator, squares);
 }
 
 }  // namespace lopt

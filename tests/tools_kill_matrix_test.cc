@@ -50,7 +50,7 @@ struct Timeouts {
   double start_seconds = 10;
 };
 
-// 8 tasks, 50 steps, twins.
+// 8 tasks, 50 steps, pairs.
 constexpr int64_t kStepsOfWindow = 8 * 50 * 2;
 constexpr int kNobody = 65534;
 
@@ -291,16 +291,16 @@ void CheckEnded(const Run& run) {
   const Ledger& ledger = checkpoint->ledger;
   const StepShares shares = ledger.Total();
   // Whole windows only.
-  for (const auto& [fate, word] : kFates) CHECK_EQ(shares[fate] % kStepsOfWindow, 0);
+  for (const auto& [outcome, word] : kOutcomes) CHECK_EQ(shares[outcome] % kStepsOfWindow, 0);
   if (!run.setup().reproducible) {
-    CHECK_GT(shares[Fate::kUsed], 0);
+    CHECK_GT(shares[Outcome::kUsed], 0);
     CHECK_EQ(FinalTheta(run.out()).size(), Undisturbed::Get().Theta().size());
     return;
   }
   CHECK(FinalTheta(run.out()) == Undisturbed::Get().Theta());
-  CHECK_EQ(shares[Fate::kUsed], Undisturbed::Get().Shares()[Fate::kUsed]);
-  CHECK_EQ(shares[Fate::kUsed], kUpdates * kWorkers * kStepsOfWindow);
-  CHECK_EQ(shares.Total(), shares[Fate::kUsed] + shares[Fate::kLost]);
+  CHECK_EQ(shares[Outcome::kUsed], Undisturbed::Get().Shares()[Outcome::kUsed]);
+  CHECK_EQ(shares[Outcome::kUsed], kUpdates * kWorkers * kStepsOfWindow);
+  CHECK_EQ(shares.Total(), shares[Outcome::kUsed] + shares[Outcome::kLost]);
   CHECK_EQ(ledger.UnknownWindows(), 0);
 }
 

@@ -393,7 +393,7 @@ TEST_CASE(
     for (const WorkerState& worker : checkpoint->workers) windows += worker.windows;
     CHECK_EQ(checkpoint->learner.outer_step, 8);
     CHECK_EQ(checkpoint->ledger.Total().Total(), windows * 60);
-    CHECK_GE(checkpoint->ledger.Total()[Fate::kUsed], 8 * 2 * 120);
+    CHECK_GE(checkpoint->ledger.Total()[Outcome::kUsed], 8 * 2 * 120);
   }
 }
 
@@ -452,9 +452,9 @@ TEST_CASE("With a deadline the updates go ahead without the rank that is slow") 
           std::string::npos);
     const auto checkpoint = CheckpointStore(scratch / "run/checkpoints", {}).ReadNewest();
     const Ledger& ledger = checkpoint->ledger;
-    CHECK_GT(ledger.OfWorker(1)[Fate::kLate], 0);
-    CHECK_EQ(ledger.OfWorker(0)[Fate::kUsed], ledger.OfWorker(0).Total());
-    // All windows that were started: 2 windows of 64 x 200 steps, twins each.
+    CHECK_GT(ledger.OfWorker(1)[Outcome::kLate], 0);
+    CHECK_EQ(ledger.OfWorker(0)[Outcome::kUsed], ledger.OfWorker(0).Total());
+    // All windows that were started: 2 windows of 64 x 200 steps, both of a pair.
     CHECK_EQ(ledger.OfWorker(1).Total(), checkpoint->workers[1].windows * 64 * 200 * 2);
   }
 }
@@ -470,7 +470,7 @@ TEST_CASE("Asynchronous training over ranks accounts for every window") {
     int64_t windows = 0;
     for (const WorkerState& worker : checkpoint->workers) windows += worker.windows;
     CHECK_EQ(checkpoint->ledger.Total().Total(), windows * 60);
-    CHECK_EQ(checkpoint->ledger.Total()[Fate::kUsed], 20 * 3 * 120);
+    CHECK_EQ(checkpoint->ledger.Total()[Outcome::kUsed], 20 * 3 * 120);
   }
 }
 

@@ -135,7 +135,7 @@ std::string MakeRun(const TempDirectory& scratch, const std::string& name, doubl
                          step, scale * (1 + step % 3), scale * (90 - step));
     for (const char* estimator : {"0_Quadratic", "1_ImageMLP"}) {
       lines << fmt::format(
-          R"(,"felt_norm_0-9/{0}":0,"felt_norm_10-19/{0}":0.5,"gradient_norm/{0}":{1})"
+          R"(,"accumulator_norm_0-9/{0}":0,"accumulator_norm_10-19/{0}":0.5,"gradient_norm/{0}":{1})"
           R"(,"gradient_snr/{0}":1.5,"loss_at_0-9/{0}":{2},"loss_at_10-19/{0}":{1})"
           R"(,"loss_difference/{0}":0.01,"loss_resolution/{0}":1e-7,"meta_loss/{0}":{2})"
           R"(,"non_finite/{0}":{3},"used_steps/{0}":{4})",
@@ -206,7 +206,7 @@ TEST_CASE("The report of a run shows its plots, counts, config and how to reprod
                                        "Meta-loss, 1_ImageMLP",
                                        "Gradient norm",
                                        "Signal-to-noise ratio of the gradient",
-                                       "Loss difference of the twins, 1_ImageMLP",
+                                       "Loss difference of the pairs, 1_ImageMLP",
                                        "float32 resolution",
                                        "Loss by inner step, 0_Quadratic",
                                        "PES accumulator by episode age, 0_Quadratic",

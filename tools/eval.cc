@@ -162,20 +162,22 @@ EvalSource ReadEvalSource(const po::variables_map& values) {
   return source;
 }
 
-LearnedContender ReadLearned(const std::string& argument, const std::optional<Config>& optimizer,
-                             FailedCheck failed_check) {
+NamedLearnedOptimizer ReadLearned(const std::string& argument,
+                                  const std::optional<Config>& optimizer,
+                                  FailedCheck failed_check) {
   const size_t equals = argument.find('=');
   const bool named = equals != std::string::npos && !Exists(argument);
   const std::string path = named ? argument.substr(equals + 1) : argument;
   std::string name = fs::path(path).stem().string();
   if (name == "theta") name = fs::path(AbsolutePath(path)).parent_path().filename().string();
   if (named) name = argument.substr(0, equals);
-  return ContenderOf(Utf8Text(name), ReadThetaFile(path, optimizer, failed_check), Utf8Text(path));
+  return NamedLearnedOptimizerOf(Utf8Text(name), ReadThetaFile(path, optimizer, failed_check),
+                                 Utf8Text(path));
 }
 
 // Those of --theta; `path_by_default` without it, or none where that is empty.
-std::vector<LearnedContender> ReadAllLearned(const po::variables_map& values,
-                                             const std::string& path_by_default) {
+std::vector<NamedLearnedOptimizer> ReadAllLearned(const po::variables_map& values,
+                                                  const std::string& path_by_default) {
   std::optional<Config> optimizer;
   if (const auto json = TextOption(values, "learned-optimizer")) {
     optimizer = Config::Parse(*json, "--learned-optimizer");
@@ -183,7 +185,7 @@ std::vector<LearnedContender> ReadAllLearned(const po::variables_map& values,
   std::vector<std::string> paths;
   if (values.contains("theta")) paths = values["theta"].as<std::vector<std::string>>();
   if (paths.empty() && !path_by_default.empty()) paths = {path_by_default};
-  std::vector<LearnedContender> learned;
+  std::vector<NamedLearnedOptimizer> learned;
   for (const std::string& path : paths) {
     learned.push_back(ReadLearned(path, optimizer, FailedCheckOf(values)));
   }
@@ -202,12 +204,12 @@ int RunTheReplay(const po::variables_map& values, const EvalSource& source) {
     throw UsageError(fmt::format("--replay trains one task; '{}' has {}", source.config.name,
                                  source.config.tasks.size()));
   }
-  const std::vector<LearnedContender> all = ReadAllLearned(values, path);
+  const std::vector<NamedLearnedOptimizer> all = ReadAllLearned(values, path);
   if (all.size() != 1) {
     throw UsageError(fmt::format("--replay takes one --theta, got {}", all.size()));
   }
   const EvaluationTask& named = source.config.tasks[0];
-  const LearnedContender& learned = all[0];
+  const NamedLearnedOptimizer& learned = all[0];
   const auto task = TaskRegistry().Make(named.task, TaskResources(source.config.data_dir));
   const Layout& layout = task->params_layout();
   const Replay replay = ReadReplay(path, layout);
@@ -245,17 +247,17 @@ std::string CommandLine(const std::vector<std::string>& arguments) {
   return text;
 }
 
-Contenders ReadContenders(const po::variables_map& values, const EvalSource& source) {
-  Contenders contenders;
-  if (source.stored) contenders = source.stored->contenders;
-  if (values.contains("theta")) contenders.learned = ReadAllLearned(values, "");
+EvaluatedOptimizers ReadOptimizers(const po::variables_map& values, const EvalSource& source) {
+  EvaluatedOptimizers optimizers;
+  if (source.stored) optimizers = source.stored->optimizers;
+  if (values.contains("theta")) optimizers.learned = ReadAllLearned(values, "");
   if (values.contains("tune-learned")) {
-    std::erase_if(contenders.learned, &LearnedContender::tuned);  // of the directory
-    AddTunedSteps(&contenders);
+    std::erase_if(optimizers.learned, &NamedLearnedOptimizer::tuned);  // of the directory
+    AddTunedSteps(&optimizers);
   }
   const auto baselines = TextOption(values, "baselines");
-  if (baselines || !source.stored) contenders.baselines = BaselinesNamed(baselines.value_or("all"));
-  return contenders;
+  if (baselines || !source.stored) optimizers.baselines = BaselinesNamed(baselines.value_or("all"));
+  return optimizers;
 }
 
 ExistingEvaluation WhatToDoWithExisting(const po::variables_map& values) {
@@ -269,7 +271,7 @@ ExistingEvaluation WhatToDoWithExisting(const po::variables_map& values) {
 
 int RunTheEvaluation(const std::vector<std::string>& arguments, const po::variables_map& values,
                      const EvalSource& source) {
-  const Contenders contenders = ReadContenders(values, source);
+  const EvaluatedOptimizers optimizers = ReadOptimizers(values, source);
   EvaluationReporter reporter(stdout, TerminalColumns(stdout));
   EvaluationRunOptions options{
       .out_dir = source.out_dir,
@@ -281,10 +283,10 @@ int RunTheEvaluation(const std::vector<std::string>& arguments, const po::variab
       .on_progress = [&](const EvaluationProgress& progress) { reporter.Step(progress); },
       .stop = StopOnSignals("the running steps")};
   PrintOut("Evaluating {} optimizers on {} tasks, {} seeds, {} on {} threads, to {}\n",
-           contenders.baselines.size() + contenders.learned.size(), source.config.tasks.size(),
+           optimizers.baselines.size() + optimizers.learned.size(), source.config.tasks.size(),
            source.config.seeds, CurrentIsa(), options.threads, source.out_dir);
   std::fflush(stdout);
-  const EvaluationRunResult result = RunEvaluation(source.config, contenders, options);
+  const EvaluationRunResult result = RunEvaluation(source.config, optimizers, options);
   reporter.Finish();
   if (result.tasks_before == result.tasks) {
     PrintOut("All {} tasks were finished already; the tables are written anew\n", result.tasks);

@@ -120,13 +120,14 @@ void PrintLedger(const MetaTrainResult& result) {
   const Ledger& ledger = result.ledger;
   const auto line = [](const std::string& name, const StepShares& shares) {
     std::vector<std::string> counts;
-    for (const auto& [fate, word] : kFates) {
-      counts.push_back(fmt::format("{} {}", FormatCount(static_cast<double>(shares[fate])), word));
+    for (const auto& [outcome, word] : kOutcomes) {
+      counts.push_back(
+          fmt::format("{} {}", FormatCount(static_cast<double>(shares[outcome])), word));
     }
     PrintOut("    {}: {}\n", name, fmt::join(counts, ", "));
   };
   const StepShares total = ledger.Total();
-  if (total[Fate::kUsed] == total.Total()) return;
+  if (total[Outcome::kUsed] == total.Total()) return;
   PrintOut("  of {} inner steps started:\n", FormatCount(static_cast<double>(total.Total())));
   line("all", total);
   for (int64_t e = 0; e < ledger.estimators(); ++e) {
@@ -134,7 +135,7 @@ void PrintLedger(const MetaTrainResult& result) {
   }
   for (int64_t w = 0; ledger.workers() > 1 && w < ledger.workers(); ++w) {
     const StepShares shares = ledger.OfWorker(w);
-    if (shares[Fate::kUsed] != shares.Total()) line(fmt::format("worker {}", w), shares);
+    if (shares[Outcome::kUsed] != shares.Total()) line(fmt::format("worker {}", w), shares);
   }
   if (ledger.UnknownWindows() > 0) {
     PrintOut("    and {} windows that were lost and not run again\n", ledger.UnknownWindows());

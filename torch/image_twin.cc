@@ -28,11 +28,11 @@ TorchStart StartOf(const TaskFamily& family, Key key) {
 
 }  // namespace
 
-std::shared_ptr<const TaskFamily> MakeTwin(const std::string& type,
-                                           std::shared_ptr<const TaskFamily> native,
-                                           const ImageOptions& images, const Config& augment,
-                                           const std::shared_ptr<const ImageData>& data,
-                                           LogitsFunction logits) {
+std::shared_ptr<const TaskFamily> MakePartner(const std::string& type,
+                                              std::shared_ptr<const TaskFamily> native,
+                                              const ImageOptions& images, const Config& augment,
+                                              const std::shared_ptr<const ImageData>& data,
+                                              LogitsFunction logits) {
   Require(augment.Type() == "None", "Torch{}: augment must be None, got {}; {} augments its images",
           type, augment.Type(), type);
   TaskParts parts = ImageClassifierParts(images, *data);

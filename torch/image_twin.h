@@ -22,10 +22,10 @@ using LogitsFunction = std::function<torch::Tensor(const TorchEvaluation&, const
 // The classifier `native` of images computed by LibTorch: the layouts of its params and model
 // state, their start, batches, losses and accuracy, gradients by autograd. `type` is its type's
 // name, for messages. Throws Error if it augments its images.
-std::shared_ptr<const TaskFamily> MakeTwin(const std::string& type,
-                                           std::shared_ptr<const TaskFamily> native,
-                                           const ImageOptions& images, const Config& augment,
-                                           const std::shared_ptr<const ImageData>& data,
-                                           LogitsFunction logits);
+std::shared_ptr<const TaskFamily> MakePartner(const std::string& type,
+                                              std::shared_ptr<const TaskFamily> native,
+                                              const ImageOptions& images, const Config& augment,
+                                              const std::shared_ptr<const ImageData>& data,
+                                              LogitsFunction logits);
 
 }  // namespace lopt

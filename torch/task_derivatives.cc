@@ -12,7 +12,7 @@
 namespace lopt {
 namespace {
 
-// The twin of a quadratic. Only its derivatives are asked for, so its start is any.
+// The counterpart of a quadratic. Only its derivatives are asked for, so its start is any.
 std::shared_ptr<const TaskDerivatives> Quadratic(const Config& config, bool target,
                                                  TorchTaskFamily::LossFunction loss) {
   const int64_t dim = ReadOptions<QuadraticOptions>(config).dim;

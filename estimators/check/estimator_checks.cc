@@ -134,9 +134,9 @@ void CheckEstimates(const EstimatorUnderCheck& subject, Findings* findings) {
                     estimates[0].counts.inner_steps, estimates[0].mean_loss);
 }
 
-// The size of a gradient does not grow as the perturbations shrink, because twins share all that is
-// random.
-void CheckTwinsShareDraws(const EstimatorUnderCheck& subject, Findings* findings) {
+// The size of a gradient does not grow as the perturbations shrink, because a pair shares all that
+// is random.
+void CheckPairsShareDraws(const EstimatorUnderCheck& subject, Findings* findings) {
   if (!subject.with_std) return findings->Measure("it has no perturbations");
   constexpr double kStd = 0.01;
   constexpr double kSmallStd = 0.0001;
@@ -149,7 +149,7 @@ void CheckTwinsShareDraws(const EstimatorUnderCheck& subject, Findings* findings
   const double ratio = size(kSmallStd) / size(kStd);
   findings->Expect(ratio < kMost,
                    "perturbations of {} make a gradient {:.3g} times as long as those of {}, "
-                   "accepted is {}: twins do not share their draws",
+                   "accepted is {}: the replicas of a pair do not share their draws",
                    kSmallStd, ratio, kStd, kMost);
   findings->Measure("a hundredth of std: {:.2g} times the length", ratio);
 }
@@ -194,10 +194,10 @@ const std::vector<Check<EstimatorUnderCheck>>& EstimatorChecks() {
        kEstimatorHeader,
        CheckStateResumes,
        {"pure"}},
-      {"twins",
-       "Twins share their draws: gradients do not grow as perturbations shrink.",
+      {"pairs",
+       "Pairs share their draws: gradients do not grow as perturbations shrink.",
        kEstimatorHeader,
-       CheckTwinsShareDraws,
+       CheckPairsShareDraws,
        {"pure", "estimates"}},
       {"other states", "The state of an estimator of another type or task is an Error.",
        kEstimatorHeader, CheckOtherStates},

@@ -14,7 +14,7 @@ namespace lopt::checks {
 struct EstimatorUnderCheck {
   std::shared_ptr<const GradientEstimator> estimator;
   WorkerWeights weights;
-  // Inner steps of one window, twins counted each; 0: not a fixed number.
+  // Inner steps of one window, both of a pair counted; 0: not a fixed number.
   int64_t inner_steps = 0;
   // The same with perturbations of another standard deviation; none: it has no perturbations.
   std::function<std::shared_ptr<const GradientEstimator>(double std)> with_std = {};

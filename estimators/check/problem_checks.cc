@@ -129,11 +129,11 @@ void CheckWindows(const ProblemUnderCheck& subject, Findings* findings) {
                    problem.EpisodesEnd(), trace.is_last.any() ? "one" : "none");
 }
 
-// Of losses of twins under the same theta, relative to 1 + the loss.
-double TwinTolerance(const ProblemUnderCheck& subject) { return subject.one_by_one ? 0 : 1e-6; }
+// Of losses of pairs under the same theta, relative to 1 + the loss.
+double PairTolerance(const ProblemUnderCheck& subject) { return subject.one_by_one ? 0 : 1e-6; }
 
-// Twins differ by nothing at all where their perturbation is 0, and by little where it is small.
-void CheckTwins(const ProblemUnderCheck& subject, Findings* findings) {
+// Pairs differ by nothing at all where their perturbation is 0, and by little where it is small.
+void CheckPairs(const ProblemUnderCheck& subject, Findings* findings) {
   constexpr int64_t kPairs = 3;
   const auto largest = [&](double std) {
     const UnrollTrace trace =
@@ -146,12 +146,12 @@ void CheckTwins(const ProblemUnderCheck& subject, Findings* findings) {
                                      : differences.maxCoeff();
   };
   const double none = largest(0);
-  findings->Expect(none <= TwinTolerance(subject),
-                   "twins under the same theta differ by {:.3g}, relative to 1 + their loss: they "
+  findings->Expect(none <= PairTolerance(subject),
+                   "pairs under the same theta differ by {:.3g}, relative to 1 + their loss: they "
                    "do not share their draws, or one depends on the other",
                    none);
   const double little = largest(1e-6);
-  findings->Expect(little < 1e-3, "perturbations of 1e-6 make twins differ by {:.3g}", little);
+  findings->Expect(little < 1e-3, "perturbations of 1e-6 make pairs differ by {:.3g}", little);
 }
 
 // When episodes end does not depend on theta, and what a trace says of them fits together.
@@ -236,9 +236,9 @@ void CheckMetaLoss(const ProblemUnderCheck& subject, Findings* findings) {
   Unroll unroll = StartPairs(problem, subject.theta, 2, 0);
   const UnrollTrace trace = unroll.Run(problem, 8);
   findings->Expect(((trace.loss.leftCols(2) - trace.loss.rightCols(2)).abs() <=
-                    TwinTolerance(subject) * (1 + trace.loss.leftCols(2).abs()))
+                    PairTolerance(subject) * (1 + trace.loss.leftCols(2).abs()))
                        .all(),
-                   "twins under the same theta have different losses on the way");
+                   "pairs under the same theta have different losses on the way");
   std::vector<double> losses(4);
   std::vector<double> again(4);
   problem.MetaLoss(unroll.rows(), unroll.keys, unroll.state, losses);
@@ -248,9 +248,9 @@ void CheckMetaLoss(const ProblemUnderCheck& subject, Findings* findings) {
   findings->Expect(SameBits(losses, again), "on {} threads it is another", kManyThreads);
   findings->Expect(AllFinite(losses), "it is not finite after 8 steps");
   for (const size_t pair : {0, 1}) {
-    const double accepted = TwinTolerance(subject) * (1 + std::abs(losses[pair]));
+    const double accepted = PairTolerance(subject) * (1 + std::abs(losses[pair]));
     findings->Expect(std::abs(losses[pair] - losses[pair + 2]) <= accepted,
-                     "that of twins under the same theta is {} and {}", losses[pair],
+                     "that of pairs under the same theta is {} and {}", losses[pair],
                      losses[pair + 2]);
   }
 }
@@ -370,8 +370,8 @@ const std::vector<Check<ProblemUnderCheck>>& ProblemChecks() {
        CheckStateArrays},
       {"windows", "A window of 50 steps is two of 25, bit for bit, on any number of threads.",
        kProblemHeader, CheckWindows, of_tasks},
-      {"twins", "Equal keys are equal draws: twins differ by their perturbations alone.",
-       kProblemHeader, CheckTwins, of_tasks},
+      {"pairs", "Equal keys are equal draws: pairs differ by their perturbations alone.",
+       kProblemHeader, CheckPairs, of_tasks},
       {"episodes", "Episodes end independently of theta, and iterations count their steps.",
        kProblemHeader, CheckEpisodes},
       {"horizon", "Under a horizon one episode of that length runs and nothing restarts.",
@@ -380,12 +380,12 @@ const std::vector<Check<ProblemUnderCheck>>& ProblemChecks() {
        "A start is a function of its keys, and a replica does not know of others.",
        kProblemHeader,
        CheckReplicas,
-       {"windows", "twins"}},
+       {"windows", "pairs"}},
       {"meta loss",
-       "The meta-loss is finite, the same on any threads and for twins.",
+       "The meta-loss is finite, the same on any threads and within a pair.",
        kProblemHeader,
        CheckMetaLoss,
-       {"twins"}},
+       {"pairs"}},
       {"not finite", "Losses that are not finite are counted, and NaN where not to be used.",
        kProblemHeader, CheckNotFiniteTheta},
       {"cost", "Time and memory of a replica, measured on one thread.", kProblemHeader,

@@ -21,15 +21,15 @@ def descend(persistent):
     """Theta after 3,000 windows of one step and as many steps of gradient descent."""
     theta = 0.5
     plus = minus = np.ones((PAIRS, SIZE))
-    felt = np.zeros(PAIRS)
+    accumulator = np.zeros(PAIRS)
     for step in range(3000):
         eps = STD * lopt.Key(2).fold_in(step).normal(PAIRS)
-        # PES: each twin goes on from its own state, and answers for all that its episode has felt.
+        # PES: each replica goes on from its own state, and its losses are credited to all perturbations of its episode.
         minus = minus if persistent else plus
-        felt = felt + eps if persistent else eps
+        accumulator = accumulator + eps if persistent else eps
         plus, losses_plus = advance(plus, theta + eps)
         minus, losses_minus = advance(minus, theta - eps)
-        gradient = np.mean(felt * (losses_plus - losses_minus)) / (2 * STD**2)
+        gradient = np.mean(accumulator * (losses_plus - losses_minus)) / (2 * STD**2)
         theta -= 1e-4 * gradient
     return theta
 

@@ -44,7 +44,7 @@ struct ElasticOptions {
   bool keeps_dead_heirs = false;
 };
 
-// What became of the weights that were handed out.
+// What became of the weights that were given to workers.
 struct LeaseCounts {
   int64_t handed_out = 0;  // to a rank, each once
   int64_t again = 0;       // once more, since a process had gone

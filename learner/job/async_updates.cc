@@ -14,7 +14,7 @@ bool AsyncUpdates::Take(WorkerGradient gradient) {
   const AggregatedGradient counts = {.counts = gradient.gradient.counts,
                                      .estimators = gradient.gradient.estimators};
   if (!buffer_.Put(state_->learner.outer_step, std::move(gradient))) {
-    state_->ledger.Account(Fate::kStale, windows, counts);
+    state_->ledger.Account(Outcome::kStale, windows, counts);
   }
   return !buffer_.Ready();
 }
@@ -31,14 +31,14 @@ std::optional<UpdateSummary> AsyncUpdates::Make() {
   }
   const UpdateSummary summary = UpdateTheta(*learner_, std::move(gradients), weights, state_);
   for (const WorkerGradient& pruned : buffer_.Prune(state_->learner.outer_step)) {
-    state_->ledger.Account(Fate::kStale, WindowsOf(pruned), pruned.gradient);
+    state_->ledger.Account(Outcome::kStale, WindowsOf(pruned), pruned.gradient);
   }
   return summary;
 }
 
 void AsyncUpdates::AccountUnused(Ledger* ledger) const {
   for (const WorkerGradient& unused : buffer_.gradients()) {
-    ledger->Account(Fate::kLost, WindowsOf(unused), unused.gradient);
+    ledger->Account(Outcome::kLost, WindowsOf(unused), unused.gradient);
   }
 }
 

@@ -19,7 +19,7 @@
 
 namespace lopt {
 
-// The learner of a job, on rank 0: begins or resumes the run, hands out theta and updates it until
+// The learner of a job, on rank 0: begins or resumes the run, gives theta out and updates it until
 // the run ends, and judges, reports and saves it on the way.
 class LearnerRole {
  public:

@@ -25,7 +25,7 @@ struct MetaTrainProgress {
   int64_t first_updates = 0;  // of these, done before this process began
   int64_t meta_steps = 0;     // the total that the run ends at
   double seconds = 0;         // since the loop of this process began
-  int64_t inner_steps = 0;    // in this process, all estimators, twins counted each
+  int64_t inner_steps = 0;    // in this process, all estimators, both of a pair counted
   // Of the last update; its estimators in the order of estimator_names.
   const UpdateSummary* summary = nullptr;
   const std::vector<std::string>* estimator_names = nullptr;  // "<index>_<task>"

@@ -35,7 +35,7 @@ class Ranks {
   // has failed says.
   void Handle(Message message);
   // Who takes the workers' gradients, and says whether the worker is to go on with the weights
-  // there are; to be called before weights are handed out.
+  // there are; to be called before weights are given to workers.
   void OnGradient(std::function<bool(WorkerGradient)> take) { take_ = std::move(take); }
   // Windows that start from now on are noted there, after `before`.
   void NoteWindowsIn(WindowJournal* journal, std::function<void()> before) {

@@ -120,15 +120,18 @@ std::optional<std::string> RunWriter::HeldOutData() const {
   return experiment_.resources.DataChecksums();
 }
 
+bool RunWriter::SameEvalTasks(const Checkpoint& checkpoint) const {
+  return checkpoint.config.json().value("eval_tasks", nlohmann::ordered_json()) ==
+         experiment_.resolved.json().at("eval_tasks");
+}
+
 void RunWriter::CheckFits(const Checkpoint& checkpoint) const {
   const std::string path = store_.Path(checkpoint.learner.outer_step);
   RequireSameConfig(path, checkpoint.config, experiment_.resolved, KeysFreeOnResume());
   RequireSameIsa(path, checkpoint.isa, options_.allow_isa_change);
   RequireSameData("from " + path, checkpoint.data, experiment_.data);
   // Losses on other data would not compare. Other held-out tasks are chosen by other losses anyway.
-  if (const auto data = HeldOutData();
-      data && checkpoint.config.json().value("eval_tasks", nlohmann::ordered_json()) ==
-                  experiment_.resolved.json().at("eval_tasks")) {
+  if (const auto data = HeldOutData(); data && SameEvalTasks(checkpoint)) {
     RequireSameData("from " + path, checkpoint.held_out_data, *data);
   }
   const std::string device = ModelOf(experiment_.device);
@@ -156,6 +159,9 @@ void RunWriter::CheckFits(const Checkpoint& checkpoint) const {
 void RunWriter::Open(const std::optional<Checkpoint>& checkpoint, std::span<const int64_t> windows,
                      RunState* state) {
   const LogState logs = checkpoint ? checkpoint->logs : LogState();
+  if (checkpoint && SameEvalTasks(*checkpoint)) {
+    earlier_held_out_data_ = checkpoint->held_out_data;
+  }
   RequireLock();
   journal_.emplace(directory_.JournalPath());
   journal_->GoOnFrom(checkpoint ? checkpoint->journal_position : 0, windows, &state->ledger);
@@ -233,7 +239,7 @@ void RunWriter::Save(const RunState& state, const Updates& updates, Ranks* ranks
       .isa = CurrentIsa(),
       .device = ModelOf(experiment_.device),
       .data = experiment_.data,
-      .held_out_data = HeldOutData(),
+      .held_out_data = config_.eval_every > 0 ? HeldOutData() : earlier_held_out_data_,
       .run_key = experiment_.run_key,
       .theta = experiment_.optimizer->theta_layout(),
       .learner = state.learner,
@@ -251,7 +257,7 @@ void RunWriter::Save(const RunState& state, const Updates& updates, Ranks* ranks
        .directory = store_.Begin(step)},
       {.before =
            [this](const WorkerGradient& gradient) {
-             saving_->ledger.Account(Fate::kLost, WindowsOf(gradient), gradient.gradient);
+             saving_->ledger.Account(Outcome::kLost, WindowsOf(gradient), gradient.gradient);
            },
        .use = [this](std::vector<SavedFile> saved) { Commit(saving_, std::move(saved)); }});
 }

@@ -85,6 +85,8 @@ class RunWriter {
   void Event(const char* what) const;
   // Checkpoint::held_out_data, once the held-out evaluation is made.
   std::optional<std::string> HeldOutData() const;
+  // Whether the run that the checkpoint is of is judged on the tasks of this one's config.
+  bool SameEvalTasks(const Checkpoint& checkpoint) const;
   void CheckFits(const Checkpoint& checkpoint) const;
   void WriteManifest(std::string status, int64_t updates,
                      std::optional<std::string> error = {}) const;
@@ -104,6 +106,8 @@ class RunWriter {
   RunDirectory directory_;
   std::optional<RunLock> lock_;
   CheckpointStore store_;
+  // HeldOutData of a run that goes on without a held-out evaluation: a later resume may make one.
+  std::optional<std::string> earlier_held_out_data_;
   std::optional<WindowJournal> journal_;
   std::map<int64_t, int64_t> journal_positions_;  // by step, of checkpoints of this process
   std::optional<MetricsLog> metrics_;

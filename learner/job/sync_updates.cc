@@ -26,7 +26,7 @@ SyncUpdates::SyncUpdates(const SyncOptions& options, int64_t workers,
 bool SyncUpdates::Take(WorkerGradient gradient) {
   const int64_t step = state_->learner.outer_step;
   if (gradient.gradient.outer_step < step) {
-    state_->ledger.Account(Fate::kLate, WindowsOf(gradient), gradient.gradient);
+    state_->ledger.Account(Outcome::kLate, WindowsOf(gradient), gradient.gradient);
     return true;
   }
   auto& slot = arrived_[static_cast<size_t>(gradient.worker)];

@@ -22,7 +22,8 @@ UpdateSummary UpdateTheta(const GradientLearner& learner, std::vector<WorkerGrad
           ? learner.Update(std::move(state->learner), to_put, &summary, workers)
           : learner.UpdateWeighted(std::move(state->learner), to_put, weights, &summary, workers);
   for (size_t i = 0; i < to_put.size(); ++i) {
-    state->ledger.Account(summary.skipped ? Fate::kNonFinite : Fate::kUsed, windows[i], to_put[i]);
+    state->ledger.Account(summary.skipped ? Outcome::kNonFinite : Outcome::kUsed, windows[i],
+                          to_put[i]);
   }
   for (size_t e = 0; e < state->totals.size(); ++e) {
     state->totals[e] += summary.estimators[e].counts;

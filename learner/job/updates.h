@@ -21,8 +21,8 @@ class Updates {
   // Takes a gradient, whenever it comes; one that no update can use any more is accounted for and
   // dropped. Returns whether its worker is to go on with the theta there is; if not, with the next.
   virtual bool Take(WorkerGradient gradient) = 0;
-  // To be called when theta has been handed out: waits until there are gradients enough, updates
-  // theta with them and accounts for their steps. None if a stop was asked for before.
+  // To be called when theta has been given to workers: waits until there are gradients enough,
+  // updates theta with them and accounts for their steps. None if a stop was asked for before.
   virtual std::optional<UpdateSummary> Make() = 0;
   // Accounts for gradients that were taken and not used, as lost.
   virtual void AccountUnused(Ledger*) const {}

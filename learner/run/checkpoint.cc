@@ -177,8 +177,13 @@ Manifest ReadManifest(const std::string& directory) {
   const std::string path = directory + "/" + kManifest;
   Require(Exists(path), "checkpoint {}: {} is missing, so the checkpoint is not complete",
           directory, kManifest);
-  return ParseRecord<Manifest>(ReadTextFile(path),
-                               fmt::format("checkpoint {}: {}", directory, kManifest));
+  auto manifest = ParseRecord<Manifest>(ReadTextFile(path),
+                                        fmt::format("checkpoint {}: {}", directory, kManifest));
+  for (const auto& [log, bytes] : manifest.logs.bytes) {
+    Require(bytes >= 0, "checkpoint {}: {}: the log {} has a length of at least 0, got {}",
+            directory, kManifest, log, bytes);
+  }
+  return manifest;
 }
 
 // A file that the manifest vouches for.
@@ -259,6 +264,11 @@ Checkpoint ReadCheckpoint(const std::string& directory, WorkerStates states) {
   Require(checkpoint.learner.outer_step == manifest.outer_step,
           "checkpoint {}: {} is of outer step {}, {} of {}", directory, kLearnerFile,
           checkpoint.learner.outer_step, kManifest, manifest.outer_step);
+  const std::optional<int64_t> named = StepOfName(fs::path(directory).filename().string());
+  Require(!named || *named == manifest.outer_step,
+          "checkpoint {}: {} says outer step {}; the directory has been renamed: give it back its "
+          "name, {}{:08}",
+          directory, kManifest, manifest.outer_step, kStepPrefix, manifest.outer_step);
   checkpoint.logs = manifest.logs;
   ReadWorkerFiles(directory, manifest, {.first = 0, .count = manifest.workers},
                   checkpoint.totals.size(), [&](WorkerState worker) {

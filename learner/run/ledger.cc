@@ -7,13 +7,13 @@
 namespace lopt {
 namespace {
 
-constexpr auto kFateCount = static_cast<int64_t>(std::size(kFates));
+constexpr auto kOutcomeCount = static_cast<int64_t>(std::size(kOutcomes));
 
 }  // namespace
 
 StepShares& StepShares::operator+=(const StepShares& other) {
-  for (const auto& [fate, name] : kFates) {
-    (*this)[fate] += other[fate];
+  for (const auto& [outcome, name] : kOutcomes) {
+    (*this)[outcome] += other[outcome];
   }
   return *this;
 }
@@ -34,7 +34,8 @@ const StepShares& Ledger::Of(int64_t worker, int64_t estimator) const {
   return shares_[static_cast<size_t>(worker * estimators_ + estimator)];
 }
 
-void Ledger::Account(Fate fate, const WorkerWindows& windows, const AggregatedGradient& gradient) {
+void Ledger::Account(Outcome outcome, const WorkerWindows& windows,
+                     const AggregatedGradient& gradient) {
   Require(windows.worker >= 0 && windows.worker < workers_ &&
               static_cast<int64_t>(gradient.estimators.size()) == estimators_,
           "the ledger is of {} workers and {} estimators, got worker {} with {} estimators",
@@ -51,10 +52,10 @@ void Ledger::Account(Fate fate, const WorkerWindows& windows, const AggregatedGr
   for (int64_t e = 0; e < estimators_; ++e) {
     const StepCounts& counts = gradient.estimators[static_cast<size_t>(e)].counts;
     StepShares& shares = At(windows.worker, e);
-    shares[Fate::kLost] += times_lost * counts.inner_steps;
-    const int64_t non_finite = fate == Fate::kUsed ? counts.non_finite : 0;
-    shares[fate] += counts.inner_steps - non_finite;
-    shares[Fate::kNonFinite] += non_finite;
+    shares[Outcome::kLost] += times_lost * counts.inner_steps;
+    const int64_t non_finite = outcome == Outcome::kUsed ? counts.non_finite : 0;
+    shares[outcome] += counts.inner_steps - non_finite;
+    shares[Outcome::kNonFinite] += non_finite;
   }
 }
 
@@ -99,8 +100,8 @@ StepShares Ledger::Total() const {
 NamedArrays Ledger::ToArrays() const {
   std::vector<int64_t> shares;
   for (const StepShares& from : shares_) {
-    for (const auto& [fate, name] : kFates) {
-      shares.push_back(from[fate]);
+    for (const auto& [outcome, name] : kOutcomes) {
+      shares.push_back(from[outcome]);
     }
   }
   std::vector<int64_t> rolled_back;
@@ -108,7 +109,7 @@ NamedArrays Ledger::ToArrays() const {
     rolled_back.insert(rolled_back.end(), {range.worker, range.from, range.to});
   }
   NamedArrays arrays;
-  arrays.Set("shares", Array::Of<int64_t>({workers_, estimators_, kFateCount}, shares));
+  arrays.Set("shares", Array::Of<int64_t>({workers_, estimators_, kOutcomeCount}, shares));
   arrays.Set("rolled_back",
              Array::Of<int64_t>({static_cast<int64_t>(rolled_back_.size()), 3}, rolled_back));
   return arrays;
@@ -116,14 +117,14 @@ NamedArrays Ledger::ToArrays() const {
 
 Ledger Ledger::FromArrays(const NamedArrays& arrays) {
   const Shape& shape = arrays.At("shares").shape();
-  Require(shape.size() == 3 && shape[2] == kFateCount,
-          "the ledger's 'shares' must have shape [workers, estimators, {}], got {}", kFateCount,
+  Require(shape.size() == 3 && shape[2] == kOutcomeCount,
+          "the ledger's 'shares' must have shape [workers, estimators, {}], got {}", kOutcomeCount,
           ToString(shape));
   Ledger ledger(shape[0], shape[1]);
   const auto shares = arrays.At("shares").As<int64_t>();
   for (size_t i = 0; i < ledger.shares_.size(); ++i) {
-    for (const auto& [fate, name] : kFates) {
-      ledger.shares_[i][fate] = shares[i * std::size(kFates) + static_cast<size_t>(fate)];
+    for (const auto& [outcome, name] : kOutcomes) {
+      ledger.shares_[i][outcome] = shares[i * std::size(kOutcomes) + static_cast<size_t>(outcome)];
     }
   }
   const auto rolled_back = arrays.At("rolled_back").As<int64_t>();

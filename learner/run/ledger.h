@@ -14,7 +14,7 @@
 namespace lopt {
 
 // What became of an inner step.
-enum class Fate {
+enum class Outcome {
   kUsed,      // in an update of theta
   kStale,     // of weights too old when it arrived (mode "Async")
   kLate,      // arrived when the update had gone ahead (deadline_seconds)
@@ -23,27 +23,27 @@ enum class Fate {
 };
 
 // All of them, in the order in which they are stored and shown.
-inline constexpr Named<Fate> kFates[] = {{Fate::kUsed, "used"},
-                                         {Fate::kStale, "stale"},
-                                         {Fate::kLate, "late"},
-                                         {Fate::kLost, "lost"},
-                                         {Fate::kNonFinite, "non_finite"}};
+inline constexpr Named<Outcome> kOutcomes[] = {{Outcome::kUsed, "used"},
+                                               {Outcome::kStale, "stale"},
+                                               {Outcome::kLate, "late"},
+                                               {Outcome::kLost, "lost"},
+                                               {Outcome::kNonFinite, "non_finite"}};
 
-// Inner steps by their fate, twins counted each.
+// Inner steps by their outcome, both of a pair counted.
 class StepShares {
  public:
-  // Steps of this fate, to be changed.
-  int64_t& operator[](Fate fate) { return steps_[static_cast<size_t>(fate)]; }
-  // Steps of this fate.
-  int64_t operator[](Fate fate) const { return steps_[static_cast<size_t>(fate)]; }
-  // Steps of all fates.
+  // Steps of this outcome, to be changed.
+  int64_t& operator[](Outcome outcome) { return steps_[static_cast<size_t>(outcome)]; }
+  // Steps of this outcome.
+  int64_t operator[](Outcome outcome) const { return steps_[static_cast<size_t>(outcome)]; }
+  // Steps of all outcomes.
   int64_t Total() const { return std::accumulate(steps_.begin(), steps_.end(), int64_t{0}); }
-  // Adds up, fate by fate.
+  // Adds up, outcome by outcome.
   StepShares& operator+=(const StepShares& other);
   bool operator==(const StepShares&) const = default;
 
  private:
-  std::array<int64_t, std::size(kFates)> steps_ = {};
+  std::array<int64_t, std::size(kOutcomes)> steps_ = {};
 };
 
 // Windows [first, first + windows) of one logical worker, by the counts of their estimators.
@@ -68,7 +68,7 @@ class Ledger {
   int64_t estimators() const { return estimators_; }
 
   // Of a used window the steps whose loss was not finite are counted as such.
-  void Account(Fate fate, const WorkerWindows& windows, const AggregatedGradient& gradient);
+  void Account(Outcome outcome, const WorkerWindows& windows, const AggregatedGradient& gradient);
   // Windows [from, to) of a worker were started and rolled back.
   void RollBack(int64_t worker, int64_t from, int64_t to);
   // Windows that were rolled back and have not been run again yet, each counted as often as it was
@@ -84,8 +84,8 @@ class Ledger {
   // Those of all.
   StepShares Total() const;
 
-  // For checkpoints: "shares" [workers, estimators, fates], "rolled_back" [n, 3]. FromArrays throws
-  // Error on others.
+  // For checkpoints: "shares" [workers, estimators, outcomes], "rolled_back" [n, 3]. FromArrays
+  // throws Error on others.
   NamedArrays ToArrays() const;
   // The reverse.
   static Ledger FromArrays(const NamedArrays& arrays);

@@ -14,7 +14,7 @@ namespace lopt {
 //   step                    updates so far, those before a resume included
 //   seconds                 of meta-training so far, those before a resume included
 //   updates_per_second, inner_steps_per_second   since the line before (or the start of the
-//                           process); inner steps of all estimators, twins counted each
+//                           process); inner steps of all estimators, both of a pair counted
 class ThroughputLog {
  public:
   // Goes on after `updates` updates that took `seconds`. Throws Error if the file cannot be opened.

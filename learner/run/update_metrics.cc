@@ -5,7 +5,9 @@
 #include <string_view>
 
 namespace lopt {
-std::string FateMetric(Fate fate) { return std::string(NameOf("fate", fate, kFates)) + "_steps"; }
+std::string OutcomeMetric(Outcome outcome) {
+  return std::string(NameOf("outcome", outcome, kOutcomes)) + "_steps";
+}
 
 Metrics MetricsOf(const UpdateSummary& summary, const std::vector<std::string>& estimator_names,
                   const LearnerState& learner, const std::vector<StepCounts>& totals) {
@@ -36,9 +38,10 @@ void AddLedgerMetrics(const Ledger& ledger, const std::vector<std::string>& esti
                       int64_t most_workers, Metrics* metrics) {
   const StepShares all = ledger.Total();
   const auto add = [&](const StepShares& shares, const std::string& of) {
-    for (const auto& [fate, fate_name] : kFates) {
-      if (all[fate] > 0 || fate == Fate::kUsed) {
-        (*metrics)[fmt::format("{}/{}", FateMetric(fate), of)] = static_cast<double>(shares[fate]);
+    for (const auto& [outcome, outcome_name] : kOutcomes) {
+      if (all[outcome] > 0 || outcome == Outcome::kUsed) {
+        (*metrics)[fmt::format("{}/{}", OutcomeMetric(outcome), of)] =
+            static_cast<double>(shares[outcome]);
       }
     }
   };
@@ -46,11 +49,11 @@ void AddLedgerMetrics(const Ledger& ledger, const std::vector<std::string>& esti
     const StepShares shares = ledger.OfEstimator(e);
     const std::string& name = estimator_names[static_cast<size_t>(e)];
     add(shares, name);
-    if (all[Fate::kStale] + all[Fate::kLate] > 0) {
-      const int64_t accepted = shares[Fate::kUsed] + shares[Fate::kNonFinite];
+    if (all[Outcome::kStale] + all[Outcome::kLate] > 0) {
+      const int64_t accepted = shares[Outcome::kUsed] + shares[Outcome::kNonFinite];
       (*metrics)[fmt::format("acceptance/{}", name)] =
           static_cast<double>(accepted) /
-          static_cast<double>(accepted + shares[Fate::kStale] + shares[Fate::kLate]);
+          static_cast<double>(accepted + shares[Outcome::kStale] + shares[Outcome::kLate]);
     }
   }
   if (ledger.workers() > 1 && ledger.workers() <= most_workers) {

@@ -19,12 +19,12 @@ namespace lopt {
 Metrics MetricsOf(const UpdateSummary& summary, const std::vector<std::string>& estimator_names,
                   const LearnerState& learner, const std::vector<StepCounts>& totals);
 
-// The metric that counts inner steps of a fate: "used_steps".
-std::string FateMetric(Fate fate);
+// The metric that counts inner steps of a outcome: "used_steps".
+std::string OutcomeMetric(Outcome outcome);
 
-// Adds what became of all inner steps since the start of the run: <fate>_steps/<index>_<task>, and
-// <fate>_steps/worker_<w> if there are several workers, but not more than `most_workers`; a fate
-// that no step had is left out, but for used. acceptance/<index>_<task>, where anything was
+// Adds what became of all inner steps since the start of the run: <outcome>_steps/<index>_<task>,
+// and <outcome>_steps/worker_<w> if there are several workers, but not more than `most_workers`; a
+// outcome that no step had is left out, but for used. acceptance/<index>_<task>, where anything was
 // refused, is the part of an estimator's steps that came and were not stale or late.
 void AddLedgerMetrics(const Ledger& ledger, const std::vector<std::string>& estimator_names,
                       int64_t most_workers, Metrics* metrics);

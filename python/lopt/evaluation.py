@@ -114,11 +114,11 @@ def evaluate(
             tasks can be gone on with.
     """
     if isinstance(trained, Mapping):
-        contenders = [_contender(name, each) for name, each in trained.items()]
+        optimizers = [_contender(name, each) for name, each in trained.items()]
     elif isinstance(trained, (Theta, MetaTraining, str, os.PathLike)):
-        contenders = [_contender("", trained)]
+        optimizers = [_contender("", trained)]
     elif isinstance(trained, Iterable):
-        contenders = [_contender("", each) for each in trained]
+        optimizers = [_contender("", each) for each in trained]
     else:
         raise _core.Error(
             "trained must be a Theta, a MetaTraining or a path, several of them in a list, or a "
@@ -135,7 +135,7 @@ def evaluate(
     names = baselines if isinstance(baselines, str) else ",".join(map(str, baselines))
     try:
         members = _core.evaluate(
-            config, contenders, names, tune_learned, directory, threads, resume, overwrite,
+            config, optimizers, names, tune_learned, directory, threads, resume, overwrite,
             allow_isa_change, tell,
         )
     finally:

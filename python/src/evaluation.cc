@@ -112,15 +112,15 @@ nb::dict Evaluate(nb::handle config, const nb::list& thetas, const std::string& 
   const ExistingEvaluation existing = ExistingOf(resume, overwrite, out);
   const EvaluationConfig read =
       ReadEvaluationConfig(ConfigOf(config, EvaluationPresets(), "config"));
-  Contenders contenders;
+  EvaluatedOptimizers optimizers;
   for (const nb::handle item : thetas) {
     const auto [name, theta, source] =
         nb::cast<std::tuple<nb::object, nb::object, std::string>>(item);
-    contenders.learned.push_back(
-        ContenderOf(TextOf(name, "a name of trained"), ThetaFileOf(theta), source));
+    optimizers.learned.push_back(
+        NamedLearnedOptimizerOf(TextOf(name, "a name of trained"), ThetaFileOf(theta), source));
   }
-  if (tune_learned) AddTunedSteps(&contenders);
-  contenders.baselines = BaselinesNamed(baselines);
+  if (tune_learned) AddTunedSteps(&optimizers);
+  optimizers.baselines = BaselinesNamed(baselines);
 
   LongCall call("evaluate");
   const auto tell = [&](const EvaluationProgress& progress) {
@@ -134,7 +134,7 @@ nb::dict Evaluate(nb::handle config, const nb::list& thetas, const std::string& 
   Summary summary;
   call.Run([&] {
     if (!out.empty()) {
-      summary = RunEvaluation(read, contenders,
+      summary = RunEvaluation(read, optimizers,
                               {.out_dir = out,
                                .threads = thread_count,
                                .existing = existing,
@@ -147,10 +147,10 @@ nb::dict Evaluate(nb::handle config, const nb::list& thetas, const std::string& 
       results = ReadResults(out + "/results.jsonl").runs;
       return;
     }
-    WarnBeyondHorizons(read, contenders);
+    WarnBeyondHorizons(read, optimizers);
     ThreadPool(thread_count).Run([&] {
       results =
-          Evaluation(read, contenders).Run({.on_progress = tell, .stop = call.stop()}).results;
+          Evaluation(read, optimizers).Run({.on_progress = tell, .stop = call.stop()}).results;
     });
     summary = Summarize(results);
   });

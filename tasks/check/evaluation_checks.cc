@@ -183,19 +183,19 @@ void CheckDataOfKeys(const TaskFamily& task, Findings* findings) {
   }
 }
 
-void CheckTwinRows(const TaskFamily& task, Findings* findings) {
+void CheckPairRows(const TaskFamily& task, Findings* findings) {
   const TaskRows row = DrawRows(task, 1, 1);
   const auto twice = [](const auto& values) {
     auto both = values;
     both.insert(both.end(), values.begin(), values.end());
     return both;
   };
-  const TaskRows twins{.rows = 2,
-                       .config = twice(row.config),
-                       .params = twice(row.params),
-                       .model_state = twice(row.model_state),
-                       .keys = twice(row.keys)};
-  const TaskResults pair = EvaluateRows(task, twins);
+  const TaskRows replicas{.rows = 2,
+                          .config = twice(row.config),
+                          .params = twice(row.params),
+                          .model_state = twice(row.model_state),
+                          .keys = twice(row.keys)};
+  const TaskResults pair = EvaluateRows(task, replicas);
   const auto part = [&](int64_t row) {
     return TaskResults{.losses = RowOf(pair.losses, 2, row),
                        .gradients = RowOf(pair.gradients, 2, row),

@@ -13,7 +13,7 @@ void CheckInputsAreLeft(const TaskFamily& task, Findings* findings);
 void CheckOutputsAreWritten(const TaskFamily& task, Findings* findings);
 void CheckEvaluationIsPure(const TaskFamily& task, Findings* findings);
 void CheckDataOfKeys(const TaskFamily& task, Findings* findings);
-void CheckTwinRows(const TaskFamily& task, Findings* findings);
+void CheckPairRows(const TaskFamily& task, Findings* findings);
 void CheckRowsAreIndependent(const TaskFamily& task, Findings* findings);
 void CheckLossesWithoutGradients(const TaskFamily& task, Findings* findings);
 void CheckModelState(const TaskFamily& task, Findings* findings);

@@ -11,7 +11,7 @@ namespace lopt::contracts {
 // combinations.
 struct Example {
   std::string config;
-  // Estimators: inner steps of one window, twins counted each; 0: not a fixed number.
+  // Estimators: inner steps of one window, both of a pair counted; 0: not a fixed number.
   int64_t inner_steps = 0;
   // Estimators: differentiates its tasks twice, which TypesWithDerivatives() are for.
   bool needs_derivatives = false;

@@ -45,7 +45,7 @@ class Regression:
 
 @lopt.task
 class NumpyQuadratic:
-    """The twin of FixedDimQuadraticFamily."""
+    """The counterpart of FixedDimQuadraticFamily."""
 
     dim: int = 10
 
@@ -107,7 +107,7 @@ def rows_of(name):
 
 
 class ImageNetwork:
-    """What the twins of ImageMLP have in common."""
+    """What the counterparts of ImageMLP have in common."""
 
     batch_size: int = 32
     hidden: int = 16
@@ -364,7 +364,7 @@ class Registration(unittest.TestCase):
             Batches)
 
 
-class Twins(unittest.TestCase):
+class Counterparts(unittest.TestCase):
     """Tasks that C++ has as well, with the same keys."""
 
     def assert_like(self, task, native, rtol=1e-5):

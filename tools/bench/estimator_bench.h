@@ -31,7 +31,7 @@ struct EstimatorQuality {
   std::string type = {};
   std::string task = {};
   std::optional<int64_t> window = {};  // from 0; none: the mean over all windows
-  double inner_steps = 0;              // of one estimate, twins counted each
+  double inner_steps = 0;              // of one estimate, both of a pair counted
   double seconds = 0;                  // of processor time on one thread
   std::string reference = {};          // what stands for the exact gradient
   Measured gradient_norm = {};         // of the reference's mean

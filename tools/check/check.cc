@@ -104,7 +104,7 @@ int CheckCommand(const std::vector<std::string>& arguments) {
       arguments, CheckCommandOptions(), "config", 1, kCheckSynopsis,
       "Checks that types keep what the library promises of them: gradients against\n"
       "differences, randomness from keys alone, the same bits on any number of threads,\n"
-      "twins that share their draws, saving and restoring, sizes, memory. CONFIG.json is a\n"
+      "pairs that share their draws, saving and restoring, sizes, memory. CONFIG.json is a\n"
       "meta-training config: its optimizer and every task, schedule and estimator. Exit\n"
       "code 1 where one fails.\n\n"
       "Examples:\n  lopt check --preset tutorial\n"

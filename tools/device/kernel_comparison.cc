@@ -137,8 +137,8 @@ KernelComparison CompareGradients(const char* name, const PerturbationClock& clo
                           .tolerance = kGradientsTolerance};
   const bool keeps = clock.block != PerturbationClock::kEpisode;
   const Shape shape = {pairs, dimension};
-  Array felt(DType::kFloat32, shape);
-  Array there = felt.To(device.memory());
+  Array accumulator(DType::kFloat32, shape);
+  Array there = accumulator.To(device.memory());
   Array again = there;
   result.repeats = true;
   std::vector<int64_t> step(static_cast<size_t>(pairs));
@@ -167,19 +167,19 @@ KernelComparison CompareGradients(const char* name, const PerturbationClock& clo
         step[n] = at;
         episodes[n] += trace.is_last.col(b).count();
       }
-      const PairsLosses losses = FeltLossesOf(trace, clock);
+      const PairsLosses losses = LossGroupsOf(trace, clock);
       Array nothing(DType::kFloat32, shape);
       const Eigen::VectorXf gradient = PersistentGradient(
           losses, [&](auto... draw) { perturbations.Draw(draw...); }, kStd,
-          (keeps ? felt : nothing).As<float>());
+          (keeps ? accumulator : nothing).As<float>());
       const auto on_device = [&](Array* sums) {
         return GradientOnDevice(device, perturbations, losses, keeps ? sums : nullptr).gradient;
       };
       const Eigen::VectorXf once = on_device(&there);
       result.repeats = result.repeats && once == on_device(&again) && there == again;
-      result.numbers =
-          std::max({result.numbers, LargestDifference(AsSpan(once), AsSpan(gradient)),
-                    LargestDifference(there.To(HostMemory()).As<float>(), felt.As<float>())});
+      result.numbers = std::max(
+          {result.numbers, LargestDifference(AsSpan(once), AsSpan(gradient)),
+           LargestDifference(there.To(HostMemory()).As<float>(), accumulator.As<float>())});
       result.steps += window;
     }
   } catch (const std::exception& error) {

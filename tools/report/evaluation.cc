@@ -386,7 +386,7 @@ void ReproduceEvaluation(const Evaluations& evaluations, ReportPage* page) {
     if (!command.empty()) page->AddHtml("<pre>" + EscapeHtml(command) + "</pre>\n");
     if (evaluation.manifest && !evaluation.manifest->optimizers.empty()) {
       std::string optimizers;
-      for (const ContenderInfo& optimizer : evaluation.manifest->optimizers) {
+      for (const OptimizerInfo& optimizer : evaluation.manifest->optimizers) {
         optimizers += RecordText(optimizer) + "\n";
       }
       page->AddDetails("optimizers of " + evaluation.label, optimizers);

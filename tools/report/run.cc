@@ -37,7 +37,7 @@ constexpr RunWords kMetaTraining = {
     .result = "theta",
     .loss = "meta_loss",
     .last_loss = "last meta-loss",
-    .inner_steps = "Inner steps, all estimators, twins counted each"};
+    .inner_steps = "Inner steps, all estimators, both of a pair counted"};
 
 const Series* Find(const RunRecord& run, const std::string& name) {
   const auto at = run.metrics.series.find(name);
@@ -166,7 +166,7 @@ void MetaLoss(const Runs& runs, ReportPage* page) {
                      .color = static_cast<int>(runs.size() == 1 ? e : r)});
     }
     page->AddFigure(SeriesFigure({.title = "Meta-loss, " + estimators[e],
-                                  .caption = "Mean loss over the tasks, inner steps and twins of "
+                                  .caption = "Mean loss over the tasks, inner steps and pairs of "
                                              "each update.",
                                   .y_label = "meta-loss"},
                                  all));
@@ -234,7 +234,7 @@ void LossDifferences(const Runs& runs, ReportPage* page) {
                      .dash = 1});
     }
     page->AddFigure(SeriesFigure(
-        {.title = "Loss difference of the twins, " + estimator,
+        {.title = "Loss difference of the pairs, " + estimator,
          .caption = "Root mean square of loss+ - loss-, and what float32 resolves at the size of "
                     "the losses. Where the difference is less than about 100 times the resolution, "
                     "rounding is part of the gradient: std is too small.",
@@ -246,7 +246,7 @@ void LossDifferences(const Runs& runs, ReportPage* page) {
 void FeltNorms(const Runs& runs, ReportPage* page) {
   for (const RunRecord& run : runs) {
     for (const std::string& estimator : Estimators(runs)) {
-      const std::vector<RangeMetric> ranges = RangeMetrics(run, "felt_norm", estimator);
+      const std::vector<RangeMetric> ranges = RangeMetrics(run, "accumulator_norm", estimator);
       std::vector<NamedSeries> all;
       for (size_t i = 0; i < ranges.size(); ++i) {
         all.push_back({.label = "inner steps " + ranges[i].range,
@@ -257,7 +257,7 @@ void FeltNorms(const Runs& runs, ReportPage* page) {
       const std::string of = runs.size() == 1 ? estimator : estimator + ", " + run.label;
       page->AddFigure(SeriesFigure(
           {.title = "PES accumulator by episode age, " + of,
-           .caption = "Mean norm of the perturbations that episodes of an age had felt before the "
+           .caption = "Mean norm of the summed perturbations of episodes of an age before the "
                       "window. It grows as std times the square root of (numbers in theta x "
                       "windows); the noise of the gradient grows with it.",
            .y_label = "norm",
@@ -355,22 +355,22 @@ void NonFinite(const Runs& runs, ReportPage* page) {
 void LedgerOf(const Runs& runs, ReportPage* page) {
   page->Subsection("Ledger");
   page->AddParagraph(
-      "What became of all inner steps, twins counted each, up to the last record: used in an "
+      "What became of all inner steps, both of a pair counted, up to the last record: used in an "
       "update, of weights that were too old, too late for their update, lost with a process, or "
       "not finite.");
   std::vector<std::string> header = {"run", "estimator or worker"};
-  for (const auto& [fate, name] : kFates) header.emplace_back(name);
+  for (const auto& [outcome, name] : kOutcomes) header.emplace_back(name);
   std::vector<std::vector<std::string>> rows;
   for (const RunRecord& run : runs) {
-    for (const std::string& of : NamesOf({run}, FateMetric(Fate::kUsed))) {
+    for (const std::string& of : NamesOf({run}, OutcomeMetric(Outcome::kUsed))) {
       std::vector<std::string> row = {EscapeHtml(run.label), EscapeHtml(of)};
-      const auto steps_of = [&](Fate fate) {
-        return Last(run, FateMetric(fate) + "/" + of).value_or(0);
+      const auto steps_of = [&](Outcome outcome) {
+        return Last(run, OutcomeMetric(outcome) + "/" + of).value_or(0);
       };
       double total = 0;
-      for (const auto& [fate, name] : kFates) total += steps_of(fate);
-      for (const auto& [fate, name] : kFates) {
-        const double steps = steps_of(fate);
+      for (const auto& [outcome, name] : kOutcomes) total += steps_of(outcome);
+      for (const auto& [outcome, name] : kOutcomes) {
+        const double steps = steps_of(outcome);
         row.push_back(steps == 0 ? "0"
                                  : fmt::format("{} <span class=\"pale\">({:.3g} %)</span>",
                                                FormatCount(steps), 100 * steps / total));

@@ -271,7 +271,7 @@ std::string TextOfCheckpoint(const std::string& path, const std::string& name) {
   });
   for (int64_t worker = 0; worker < checkpoint.ledger.workers(); ++worker) {
     const StepShares shares = checkpoint.ledger.OfWorker(worker);
-    text += fmt::format("\nworker {}: {} steps used", worker, shares[Fate::kUsed]);
+    text += fmt::format("\nworker {}: {} steps used", worker, shares[Outcome::kUsed]);
   }
   return text;
 }

@@ -660,7 +660,7 @@ class Schedule {
   void CheckCheckpoint(const Checkpoint& checkpoint) const {
     const auto step = static_cast<size_t>(checkpoint.learner.outer_step);
     Require(step <= static_cast<size_t>(config_.meta_steps), "a checkpoint has {} updates", step);
-    const int64_t used = checkpoint.ledger.Total()[Fate::kUsed];
+    const int64_t used = checkpoint.ledger.Total()[Outcome::kUsed];
     const int64_t expected_used =
         checkpoint.learner.outer_step * WindowsPerUpdate(kind_) * undisturbed_->steps_per_window;
     const int64_t least_used = expected_used * quorum_ / config_.workers;

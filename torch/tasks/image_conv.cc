@@ -44,14 +44,14 @@ torch::Tensor ConvLogits(const ImageConvOptions& options, const TorchEvaluation&
 std::shared_ptr<const TaskFamily> MakeImageConv(const ImageConvOptions& options,
                                                 const TaskResources& resources) {
   const auto data = GetImages(options.images, resources);
-  return MakeTwin("ImageConv", std::make_shared<ImageConv>(options, data), options.images,
-                  options.augment, data,
-                  [options, height = data->height(), width = data->width()](
-                      const TorchEvaluation& e, const ImageTensors& images,
-                      std::vector<torch::Tensor>* /*model_state*/) {
-                    return ConvLogits(options, e,
-                                      SideBySide(images.Images(e.examples), height, width));
-                  });
+  return MakePartner("ImageConv", std::make_shared<ImageConv>(options, data), options.images,
+                     options.augment, data,
+                     [options, height = data->height(), width = data->width()](
+                         const TorchEvaluation& e, const ImageTensors& images,
+                         std::vector<torch::Tensor>* /*model_state*/) {
+                       return ConvLogits(options, e,
+                                         SideBySide(images.Images(e.examples), height, width));
+                     });
 }
 
 #endif

@@ -58,12 +58,12 @@ torch::Tensor MlpLogits(const ImageMlpOptions& options, const TorchEvaluation& e
 std::shared_ptr<const TaskFamily> MakeImageMlp(const ImageMlpOptions& options,
                                                const TaskResources& resources) {
   const auto data = GetImages(options.images, resources);
-  return MakeTwin("ImageMLP", std::make_shared<ImageMlp>(options, data), options.images,
-                  options.augment, data,
-                  [options](const TorchEvaluation& e, const ImageTensors& images,
-                            std::vector<torch::Tensor>* model_state) {
-                    return MlpLogits(options, e, images.Images(e.examples), model_state);
-                  });
+  return MakePartner("ImageMLP", std::make_shared<ImageMlp>(options, data), options.images,
+                     options.augment, data,
+                     [options](const TorchEvaluation& e, const ImageTensors& images,
+                               std::vector<torch::Tensor>* model_state) {
+                       return MlpLogits(options, e, images.Images(e.examples), model_state);
+                     });
 }
 
 #endif

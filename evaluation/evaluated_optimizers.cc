@@ -1,4 +1,4 @@
-#include "lopt/evaluation/contenders.h"
+#include "lopt/evaluation/evaluated_optimizers.h"
 
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
@@ -13,7 +13,7 @@
 namespace lopt {
 namespace {
 
-TunedContender TunedBaseline(const Baseline& baseline) {
+TunedOptimizer TunedBaseline(const Baseline& baseline) {
   return {.name = baseline.name,
           .tuned = baseline.tuned,
           .scheduled = baseline.scheduled(),
@@ -24,7 +24,7 @@ TunedContender TunedBaseline(const Baseline& baseline) {
           }};
 }
 
-TunedContender TunedLearned(const LearnedContender& learned) {
+TunedOptimizer TunedLearned(const NamedLearnedOptimizer& learned) {
   return {.name = learned.name,
           .tuned = {{.name = kStepMultiplier, .lowest = 1. / 32, .highest = 32}},
           .scheduled = !learned.optimizer->needs_num_steps().empty(),
@@ -37,7 +37,8 @@ TunedContender TunedLearned(const LearnedContender& learned) {
 
 }  // namespace
 
-LearnedContender ContenderOf(std::string name, const ThetaFile& file, std::string source) {
+NamedLearnedOptimizer NamedLearnedOptimizerOf(std::string name, const ThetaFile& file,
+                                              std::string source) {
   return {.name = std::move(name),
           .optimizer = OptimizerRegistry().Make(file.learned_optimizer),
           .theta = file.theta,
@@ -46,7 +47,7 @@ LearnedContender ContenderOf(std::string name, const ThetaFile& file, std::strin
           .trained_horizon = file.trained_horizon};
 }
 
-LearnedContender WithTunedSteps(LearnedContender learned) {
+NamedLearnedOptimizer WithTunedSteps(NamedLearnedOptimizer learned) {
   learned.tuned = true;
   learned.name += "-tuned";
   try {
@@ -57,27 +58,27 @@ LearnedContender WithTunedSteps(LearnedContender learned) {
   return learned;
 }
 
-void AddTunedSteps(Contenders* contenders) {
-  Require(!contenders->learned.empty(),
+void AddTunedSteps(EvaluatedOptimizers* optimizers) {
+  Require(!optimizers->learned.empty(),
           "evaluation: there is no learned optimizer to tune the steps of; give a theta file");
-  std::vector<LearnedContender> all;
-  for (const LearnedContender& learned : contenders->learned) {
+  std::vector<NamedLearnedOptimizer> all;
+  for (const NamedLearnedOptimizer& learned : optimizers->learned) {
     all.push_back(learned);
     all.push_back(WithTunedSteps(learned));
   }
-  contenders->learned = std::move(all);
+  optimizers->learned = std::move(all);
 }
 
-std::vector<TunedContender> TunedOf(const Contenders& contenders) {
-  std::vector<TunedContender> tuned;
-  for (const Baseline& baseline : contenders.baselines) tuned.push_back(TunedBaseline(baseline));
-  for (const LearnedContender& learned : contenders.learned) {
+std::vector<TunedOptimizer> TunedOf(const EvaluatedOptimizers& optimizers) {
+  std::vector<TunedOptimizer> tuned;
+  for (const Baseline& baseline : optimizers.baselines) tuned.push_back(TunedBaseline(baseline));
+  for (const NamedLearnedOptimizer& learned : optimizers.learned) {
     if (learned.tuned) tuned.push_back(TunedLearned(learned));
   }
   return tuned;
 }
 
-void WarnBeyondHorizon(const LearnedContender& learned,
+void WarnBeyondHorizon(const NamedLearnedOptimizer& learned,
                        const std::vector<std::pair<std::string, int64_t>>& trainings) {
   if (learned.trained_horizon == 0) return;
   std::vector<std::string> longer;
@@ -91,10 +92,10 @@ void WarnBeyondHorizon(const LearnedContender& learned,
       learned.name, learned.trained_horizon, fmt::join(longer, ", "));
 }
 
-std::vector<std::string> NamesOf(const Contenders& contenders) {
+std::vector<std::string> NamesOf(const EvaluatedOptimizers& optimizers) {
   std::vector<std::string> names;
-  for (const Baseline& baseline : contenders.baselines) names.push_back(baseline.name);
-  for (const LearnedContender& learned : contenders.learned) names.push_back(learned.name);
+  for (const Baseline& baseline : optimizers.baselines) names.push_back(baseline.name);
+  for (const NamedLearnedOptimizer& learned : optimizers.learned) names.push_back(learned.name);
   Require(!names.empty(), "evaluation: there is nothing to judge; give a theta file or a baseline");
   std::set<std::string> different;
   for (const std::string& name : names) {

@@ -17,8 +17,8 @@
 namespace lopt {
 
 // A learned optimizer with its weights, under the name that results give it.
-struct LearnedContender {
-  std::string name;                                   // distinct among all contenders
+struct NamedLearnedOptimizer {
+  std::string name;                                   // distinct among all optimizers
   std::shared_ptr<const LearnedOptimizer> optimizer;  // of the type that the file names
   Eigen::VectorXf theta;                              // [D]
   Config config = {};           // type and options of `optimizer`, where it is to be written
@@ -31,28 +31,29 @@ struct LearnedContender {
 // is tuned for each task and number of steps as the learning rates of the baselines are, from 1/32
 // to
 // 32. Throws Error if its steps cannot be multiplied.
-LearnedContender WithTunedSteps(LearnedContender learned);
+NamedLearnedOptimizer WithTunedSteps(NamedLearnedOptimizer learned);
 
 // The optimizer of a theta file.
-LearnedContender ContenderOf(std::string name, const ThetaFile& file, std::string source);
+NamedLearnedOptimizer NamedLearnedOptimizerOf(std::string name, const ThetaFile& file,
+                                              std::string source);
 
 // One line in the log if some of the trainings, each a name and its inner steps, are longer than
 // those that the optimizer was trained on.
-void WarnBeyondHorizon(const LearnedContender& learned,
+void WarnBeyondHorizon(const NamedLearnedOptimizer& learned,
                        const std::vector<std::pair<std::string, int64_t>>& trainings);
 
 // Who is judged.
-struct Contenders {
-  std::vector<LearnedContender> learned = {};  // in the order of results
-  std::vector<Baseline> baselines = {};        // tuned for each task
+struct EvaluatedOptimizers {
+  std::vector<NamedLearnedOptimizer> learned = {};  // in the order of results
+  std::vector<Baseline> baselines = {};             // tuned for each task
 };
 
 // Judges every learned optimizer a second time, after itself, WithTunedSteps. Throws Error as that
 // does, and if there is none.
-void AddTunedSteps(Contenders* contenders);
+void AddTunedSteps(EvaluatedOptimizers* optimizers);
 
-// A contender that is tuned for each task.
-struct TunedContender {
+// A optimizer that is tuned for each task.
+struct TunedOptimizer {
   std::string name;                        // as in results
   std::vector<TunedHyperparameter> tuned;  // the values that bind takes, in this order
   bool scheduled = false;                  // whether its steps depend on how long the training is
@@ -61,9 +62,9 @@ struct TunedContender {
 };
 
 // Those of them that are tuned, in the order of results.
-std::vector<TunedContender> TunedOf(const Contenders& contenders);
+std::vector<TunedOptimizer> TunedOf(const EvaluatedOptimizers& optimizers);
 
 // In the order of results: baselines first. Throws Error if there is none or two have one name.
-std::vector<std::string> NamesOf(const Contenders& contenders);
+std::vector<std::string> NamesOf(const EvaluatedOptimizers& optimizers);
 
 }  // namespace lopt
