@@ -80,7 +80,6 @@ struct DeviceEvaluation {
 struct DeviceStep {
   int64_t step;
   int64_t num_steps;
-  Key key;
 };
 
 }  // namespace lopt

@@ -253,8 +253,7 @@ void DeviceProgram::MetaLoss(const ThetaRows& theta, std::span<const Key> keys,
   std::vector<int64_t> first_stretch;
   for (int64_t b = 0; b < theta.rows; ++b) {
     stretches.push_back(
-        {.keys =
-             {.data = {}, .meta_data = keys[b], .update = {}, .order = {}, .meta_order = keys[b]},
+        {.keys = {.data = {}, .meta_data = keys[b], .order = {}, .meta_order = keys[b]},
          .count = 1});
     first_stretch.push_back(b);
   }

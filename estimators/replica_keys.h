@@ -15,7 +15,6 @@ enum ReplicaDraw : uint64_t {
   kOffsetDraw = 3,
   kDataDraw = 4,
   kMetaDataDraw = 5,
-  kUpdateDraw = 6,
   kRestartDraw = 7,
   kOrderDraw = 8,
 };
@@ -29,7 +28,6 @@ inline Key FoldIn2(Key key, ReplicaDraw draw, int64_t number) {
 struct EpisodeKeys {
   Key data;
   Key meta_data;
-  Key update;
   Key order;
   Key meta_order;
 };
@@ -38,7 +36,6 @@ inline EpisodeKeys KeysOfEpisode(Key key, int64_t episode, int64_t order) {
   const Key order_key = KeyFromSeed(static_cast<uint64_t>(order));
   return {.data = FoldIn2(key, kDataDraw, episode),
           .meta_data = FoldIn2(key, kMetaDataDraw, episode),
-          .update = FoldIn2(key, kUpdateDraw, episode),
           .order = FoldIn(order_key, kDataDraw),
           .meta_order = FoldIn(order_key, kMetaDataDraw)};
 }

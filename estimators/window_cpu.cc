@@ -196,10 +196,7 @@ void ReplicaGroup::UpdateReplica(int64_t r, Workspace& scratch) {
   const int64_t step = state_.inner_step[first_ + r];
   const LoptProblem::ReplicaRow row = state_.Row(problem_, first_ + r);
   rules_[static_cast<size_t>(r)]->Update(
-      {.step = step,
-       .num_steps = state_.NumSteps(first_ + r),
-       .loss = losses_[r],
-       .key = FoldIn(episode_keys_[r].update, static_cast<uint64_t>(step))},
+      {.step = step, .num_steps = state_.NumSteps(first_ + r), .loss = losses_[r]},
       RowsOf(gradients_, r, std::ssize(row.params)), row.params, row.optimizer_state, scratch);
 }
 

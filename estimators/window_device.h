@@ -182,9 +182,7 @@ class DeviceReplica {
         });
       }
       if (after == 0) {
-        Rule::Update(block_, rule_,
-                     {.step = step, .num_steps = num_steps, .key = Threefry(keys.update, number)},
-                     replica_);
+        Rule::Update(block_, rule_, {.step = step, .num_steps = num_steps}, replica_);
       }
     }
   }

@@ -74,7 +74,6 @@ class Trainings {
         examples_(rows(), batch_, scratch),
         losses_(scratch.Take<float>(rows())),
         data_keys_(scratch.Take<Key>(rows())),
-        update_keys_(scratch.Take<Key>(rows())),
         step_keys_(scratch.Take<Key>(rows())),
         batches_(scratch.Take<EpisodeStep>(rows())),
         curves_(sources.size()) {
@@ -103,11 +102,8 @@ class Trainings {
     for (int64_t r = 0; r < rows(); ++r) {
       curves_[r].train_loss[step] = losses_[r];
       if (accuracy_) curves_[r].train_accuracy[step] = aux_[r][*accuracy_];
-      rule_.Update({.step = step,
-                    .num_steps = steps_,
-                    .loss = losses_[r],
-                    .key = FoldIn(update_keys_[r], number)},
-                   gradients_[r], params_[r], state_[r], scratch_);
+      rule_.Update({.step = step, .num_steps = steps_, .loss = losses_[r]}, gradients_[r],
+                   params_[r], state_[r], scratch_);
     }
     NoteProgress();
   }
@@ -150,7 +146,6 @@ class Trainings {
     }
     rule_.InitState({.num_steps = steps_}, params_[r], state_[r]);
     data_keys_[r] = FoldIn(source.key, TrainingDraw::kData);
-    update_keys_[r] = FoldIn(source.key, TrainingDraw::kUpdate);
     curves_[r].train_loss.resize(static_cast<size_t>(steps_));
     curves_[r].train_accuracy.resize(accuracy_ ? static_cast<size_t>(steps_) : 0);
   }
@@ -172,7 +167,6 @@ class Trainings {
   const Rows<int32_t> examples_;
   const std::span<float> losses_;
   const std::span<Key> data_keys_;
-  const std::span<Key> update_keys_;
   const std::span<Key> step_keys_;
   const std::span<EpisodeStep> batches_;
   std::vector<TrainingCurve> curves_;

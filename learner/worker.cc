@@ -95,9 +95,9 @@ WorkerState InitWorkerState(const WorkerWeights& weights, const Estimators& esti
   return state;
 }
 
-WorkerOutput GradientWorkerCompute(const WorkerWeights& weights, const Estimators& estimators,
-                                   int64_t windows, Key worker_key, WorkerState* state,
-                                   Weighting weighting) {
+AggregatedGradient GradientWorkerCompute(const WorkerWeights& weights, const Estimators& estimators,
+                                         int64_t windows, Key worker_key, WorkerState* state,
+                                         Weighting weighting) {
   Require(windows >= 1, "a worker must run at least one window per update, got {}", windows);
   Require(state->estimators.size() == estimators.size(),
           "the worker's state is of {} estimators, there are {}", state->estimators.size(),
@@ -118,8 +118,7 @@ WorkerOutput GradientWorkerCompute(const WorkerWeights& weights, const Estimator
   Eigen::VectorXd gradient = Eigen::VectorXd::Zero(weights.theta.size());
   double weight_sum = 0;
   MeanOfNumbers mean_loss;
-  WorkerOutput result;
-  AggregatedGradient& to_put = result.to_put;
+  AggregatedGradient to_put;
   for (size_t e = 0; e < estimators.size(); ++e) {
     if (estimators[e] != nullptr) {
       const double weight = estimators[e]->weight;
@@ -137,7 +136,7 @@ WorkerOutput GradientWorkerCompute(const WorkerWeights& weights, const Estimator
   to_put.outer_step = weights.outer.outer_step;
   to_put.gradient = (gradient / weight_sum).cast<float>();
   to_put.mean_loss = mean_loss.Get();
-  return result;
+  return to_put;
 }
 
 std::vector<AggregatedGradient> ComputeWorkers(const WorkerWeights& weights,
@@ -150,8 +149,7 @@ std::vector<AggregatedGradient> ComputeWorkers(const WorkerWeights& weights,
   ParallelFor(static_cast<int64_t>(states.size()), [&](int64_t w) {
     const auto worker = static_cast<size_t>(w);
     gradients[worker] = GradientWorkerCompute(weights, estimators, windows, worker_keys[worker],
-                                              &states[worker], weighting)
-                            .to_put;
+                                              &states[worker], weighting);
   });
   return gradients;
 }

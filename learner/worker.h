@@ -92,11 +92,6 @@ struct AggregatedGradient {
   }
 };
 
-// What one update of a worker gives, beside its new state.
-struct WorkerOutput {
-  AggregatedGradient to_put;  // for the learner
-};
-
 // Keys are derived as follows, whoever computes a worker:
 //   run      KeyFromSeed(seed)
 //   theta    FoldIn(run, 2^32), the initial theta
@@ -112,14 +107,15 @@ Key WorkerKey(Key run_key, int64_t worker);
 WorkerState InitWorkerState(const WorkerWeights& weights, const Estimators& estimators,
                             Key worker_key);
 
-// Runs `windows` >= 1 windows of every estimator under the same weights and takes the mean. The
+// Runs `windows` >= 1 windows of every estimator under the same weights and takes the mean, which
+// is what the worker puts to the learner ("to_put"). The
 // estimators run in parallel on the thread pool around the call, the windows of one after the
 // other; sums are float64 in the order of windows and estimators, so the bits do not depend on the
 // threads. Nothing that is not finite is replaced: it reaches the learner, which has the policy for
 // it.
-WorkerOutput GradientWorkerCompute(const WorkerWeights& weights, const Estimators& estimators,
-                                   int64_t windows, Key worker_key, WorkerState* state,
-                                   Weighting weighting = Weighting::kFixed);
+AggregatedGradient GradientWorkerCompute(const WorkerWeights& weights, const Estimators& estimators,
+                                         int64_t windows, Key worker_key, WorkerState* state,
+                                         Weighting weighting = Weighting::kFixed);
 
 // The same for several workers in parallel; worker_keys[i] and states[i] belong to one worker.
 std::vector<AggregatedGradient> ComputeWorkers(const WorkerWeights& weights,

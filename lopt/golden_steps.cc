@@ -161,7 +161,7 @@ std::vector<float> Run(const GoldenSteps& golden, const LearnedOptimizer& optimi
   std::vector<float> params = golden.params;
   std::vector<float> state(static_cast<size_t>(rule->state_layout().size()));
   Workspace scratch;
-  StepInfo info{.step = 0, .num_steps = golden.num_steps, .loss = 0, .key = KeyFromSeed(0)};
+  StepInfo info{.step = 0, .num_steps = golden.num_steps, .loss = 0};
   rule->InitState(info, params, state);
   for (int64_t update = 0; update < std::ssize(golden.steps); ++update) {
     if (before) before(update, params, state);

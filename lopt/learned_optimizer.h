@@ -19,7 +19,6 @@ struct StepInfo {
   int64_t step = 0;       // updates made so far with this state: 0 at the first
   int64_t num_steps = 0;  // length of the run; 0 if unknown
   float loss = 0;         // the training loss whose gradient is applied
-  Key key = {};           // for stochastic rules
 };
 
 // An ordinary optimizer for params of one layout: a LearnedOptimizer with its theta bound.

@@ -46,7 +46,7 @@ class RuleOnBlock {
 
   void Update(int64_t step, std::span<const float> gradient) {
     std::ranges::copy(gradient, replica_.replica().gradient);
-    Functions::Update(block_, args_, {.step = step, .num_steps = RulePair::kNumSteps, .key = {}},
+    Functions::Update(block_, args_, {.step = step, .num_steps = RulePair::kNumSteps},
                       replica_.replica());
   }
 

@@ -245,7 +245,7 @@ TEST_CASE(
       experiment.learner.GetStateForWorker(experiment.learner.Init(ThetaKey(experiment.run_key)));
   WorkerState state = InitWorkerState(weights, worker.estimators, worker.key);
   const auto run = [&] {
-    return GradientWorkerCompute(weights, worker.estimators, 1, worker.key, &state).to_put.counts;
+    return GradientWorkerCompute(weights, worker.estimators, 1, worker.key, &state).counts;
   };
   run();  // the state moves to the device
   device.memory().TakeFromHost();

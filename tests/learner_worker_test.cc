@@ -24,7 +24,7 @@ WorkerWeights Weights(int64_t outer_step = 0) {
 
 AggregatedGradient Compute(const Estimators& estimators, int64_t windows = 1) {
   WorkerState state = InitWorkerState(Weights(), estimators, kKey);
-  return GradientWorkerCompute(Weights(), estimators, windows, kKey, &state).to_put;
+  return GradientWorkerCompute(Weights(), estimators, windows, kKey, &state);
 }
 
 TEST_CASE("A worker's gradient is the mean of its estimators' gradients") {

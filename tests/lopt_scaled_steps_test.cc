@@ -46,8 +46,8 @@ void Step(const UpdateRule& rule, int64_t step, Run* run) {
   Normal(FoldIn(KeyFromSeed(3), static_cast<uint64_t>(step)), gradient);
   for (size_t i = 0; i < gradient.size(); ++i) gradient[i] += run->params[i];
   Workspace scratch;
-  rule.Update({.step = step, .num_steps = 10, .loss = 1, .key = KeyFromSeed(4)}, gradient,
-              run->params, run->state, scratch);
+  rule.Update({.step = step, .num_steps = 10, .loss = 1}, gradient, run->params, run->state,
+              scratch);
 }
 
 // All but those that cannot be multiplied.

@@ -47,7 +47,7 @@ breathe_show_include = False
 # Names in signatures that are documented elsewhere, or are the library's own affair.
 nitpick_ignore_regex = [
     ("cpp:identifier", r"(std|Eigen|torch|nlohmann|fmt)(::.*)?|u?int\d*_t|size_t"),
-    ("py:class", r"numpy\..*|os\.PathLike|torch\..*|Optimizer|WorkerOutput"),
+    ("py:class", r"numpy\..*|os\.PathLike|torch\..*|Optimizer"),
     ("cpp:identifier", "Buffer|Memory|HostMemory|Problems|Transport|Augmentation|ImageExtent|Experiment"),
     ("cpp:identifier", "LossClosure|Outer"),
 ]

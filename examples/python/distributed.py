@@ -22,7 +22,7 @@ def compute(pipe, config, mine):
                 workers[w] = lopt.init_worker_state(weights, experiment.estimators(w), key)
             put = lopt.gradient_worker_compute(
                 weights, experiment.estimators(w), key, workers[w]
-            ).to_put
+            )
             gradients.append((put.gradient, put.outer_step, put.mean_loss))
         pipe.send(gradients)
 

@@ -21,7 +21,7 @@ def gradients(estimator, windows):
     weights = learner.get_state_for_worker(learner.init(lopt.theta_key(experiment.run_key)))
     worker = lopt.init_worker_state(weights, estimators, key)
     return np.array([
-        lopt.gradient_worker_compute(weights, estimators, key, worker).to_put.gradient[0]
+        lopt.gradient_worker_compute(weights, estimators, key, worker).gradient[0]
         for _ in range(windows)
     ])
 

@@ -26,7 +26,7 @@ for update in range(1, experiment.config["meta_steps"] + 1):
     gradients = [
         lopt.gradient_worker_compute(
             weights, experiment.estimators(w), lopt.worker_key(run_key, w), worker
-        ).to_put
+        )
         for w, worker in enumerate(workers)
     ]
     state, summary = learner.update(state, gradients)

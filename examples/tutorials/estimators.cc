@@ -27,8 +27,7 @@ Eigen::ArrayXd Gradients(const std::string& type, const std::string& window, int
   lopt::WorkerState worker = InitWorkerState(weights, estimators, key);
   Eigen::ArrayXd gradients(windows);
   for (double& gradient : gradients) {
-    gradient =
-        GradientWorkerCompute(weights, estimators, /*windows=*/1, key, &worker).to_put.gradient(0);
+    gradient = GradientWorkerCompute(weights, estimators, /*windows=*/1, key, &worker).gradient(0);
   }
   return gradients;
 }

@@ -105,8 +105,7 @@ std::vector<WorkerGradient> WorkerRole::Compute(const WorkerWeights& weights) {
     gradients[index] = {
         .worker = worker, .first_window = states_[index].windows, .windows = windows};
     to_put[index] = GradientWorkerCompute(weights, logical.estimators, windows, logical.key,
-                                          &states_[index], experiment_->config.weighting)
-                        .to_put;
+                                          &states_[index], experiment_->config.weighting);
     NoteProgress();
   });
   if (experiment_->config.gradient_sum == GradientSum::kTree) {

@@ -145,12 +145,8 @@ Metrics Training::Update(std::span<const WorkerStep> workers, TrainState* state,
   if (!records.empty()) {
     task_->Learn(AsSpan(task_config_), records, AsSpan(state->model_state), scratch);
   }
-  rule_->Update(
-      {.step = state->step,
-       .num_steps = config_.steps,
-       .loss = static_cast<float>(loss),
-       .key = FoldIn(FoldIn(key_, TrainingDraw::kUpdate), static_cast<uint64_t>(state->step))},
-      AsSpan(gradient), AsSpan(state->params), AsSpan(state->optimizer), scratch);
+  rule_->Update({.step = state->step, .num_steps = config_.steps, .loss = static_cast<float>(loss)},
+                AsSpan(gradient), AsSpan(state->params), AsSpan(state->optimizer), scratch);
   ++state->step;
   Metrics metrics = {{"loss/train", loss}, {"gradient_norm", gradient.cast<double>().norm()}};
   for (const LayoutEntry& entry : task_->aux_layout().entries()) {

@@ -72,10 +72,7 @@ void Train(const UpdateRule& rule, uint64_t seed, int64_t first, int64_t last,
     const Key key = FoldIn(KeyFromSeed(seed), static_cast<uint64_t>(step));
     Normal(key, gradient);
     Dirty(scratch, garbage);
-    rule.Update({.step = step,
-                 .num_steps = kRunLength,
-                 .loss = 1 / (1 + static_cast<float>(step)),
-                 .key = key},
+    rule.Update({.step = step, .num_steps = kRunLength, .loss = 1 / (1 + static_cast<float>(step))},
                 gradient, params, state, scratch);
   }
 }

@@ -136,10 +136,6 @@ void BindStates(nb::module_& m) {
           nb::sig("def estimators(self) -> list[dict]"), "What each estimator gave.")
       .def(Pickled());
 
-  nb::class_<WorkerOutput>(m, "WorkerOutput", "What gradient_worker_compute returns.")
-      .def_ro("to_put", &WorkerOutput::to_put, "What the learner wants.")
-      .def(Pickled());
-
   nb::class_<LearnerState>(m, "LearnerState",
                            "Everything of the learner that lives between two updates.")
       .def_ro("outer_step", &LearnerState::outer_step, "Updates so far, skipped ones included.")
@@ -252,21 +248,22 @@ void BindLoop(nb::module_& m) {
          WorkerState* state, int64_t windows, nb::handle threads) {
         RequireOutsideTasks("gradient_worker_compute");
         ThreadPool pool(ThreadsOf(threads));
-        WorkerOutput output;
+        AggregatedGradient to_put;
         const nb::gil_scoped_release released;
         pool.Run([&] {
-          output = GradientWorkerCompute(weights, list.estimators, windows, worker_key, state,
+          to_put = GradientWorkerCompute(weights, list.estimators, windows, worker_key, state,
                                          list.weighting);
         });
-        return output;
+        return to_put;
       },
       "weights"_a, "estimators"_a, "worker_key"_a, "state"_a, "windows"_a = 1,
       "threads"_a.none() = 1,
       nb::sig("def gradient_worker_compute(weights: WorkerWeights, estimators: Estimators, "
               "worker_key: Key, state: WorkerState, windows: int = 1, threads: int | None = 1) -> "
-              "WorkerOutput"),
+              "AggregatedGradient"),
       "Runs windows of every estimator under the same weights, and changes `state` to that after\n"
-      "them. The output's `to_put` is what the learner wants. The bits do not depend on `threads`\n"
+      "them. Returns what the learner wants (" to_put
+      "). The bits do not depend on `threads`\n"
       "(None: one for each core that the process may use).");
 }
 

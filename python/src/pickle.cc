@@ -57,10 +57,6 @@ void Load(nb::handle saved, AggregatedGradient* gradient) {
   *gradient = FromWire<AggregatedGradient>(SpanOf(nb::cast<nb::bytes>(saved)));
 }
 
-nb::object Save(const WorkerOutput& output) { return Save(output.to_put); }
-
-void Load(nb::handle saved, WorkerOutput* output) { Load(saved, &output->to_put); }
-
 nb::object Save(const WorkerState& state) {
   nb::list estimators;
   for (const EstimatorState& estimator : state.estimators) estimators.append(SaveArrays(estimator));

@@ -16,14 +16,12 @@ nanobind::object Save(const Keys& keys);
 nanobind::object Save(const WorkerWeights& weights);
 nanobind::object Save(const WorkerState& state);
 nanobind::object Save(const AggregatedGradient& gradient);
-nanobind::object Save(const WorkerOutput& output);
 nanobind::object Save(const LearnerState& state);
 void Load(nanobind::handle saved, Key* key);
 void Load(nanobind::handle saved, Keys* keys);
 void Load(nanobind::handle saved, WorkerWeights* weights);
 void Load(nanobind::handle saved, WorkerState* state);
 void Load(nanobind::handle saved, AggregatedGradient* gradient);
-void Load(nanobind::handle saved, WorkerOutput* output);
 void Load(nanobind::handle saved, LearnerState* state);
 
 // class_.def(Pickled()): its objects go into pickles, and are copied.

@@ -1467,6 +1467,10 @@ class FilesOfTheProgram(TestCase):
         write_safetensors(path, {**arrays, "golden/limit/plain/b": numpy.float32([-1])}, metadata)
         with self.assertRaisesRegex(ValueError, damaged + "limits must be numbers of at least 0"):
             ThetaFile(path)
+        write_safetensors(path, {**arrays, "golden/limit/plain/b": numpy.float32([numpy.inf])},
+                          metadata)
+        with self.assertWarnsRegex(UserWarning, f"^{path}: the golden steps do not check plain/b: "):
+            ThetaFile(path)
         del arrays["golden/result/plain/b"]
         write_safetensors(path, arrays, metadata)
         with self.assertRaisesRegex(ValueError, damaged + "golden/result must have the shapes"):

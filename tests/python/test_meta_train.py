@@ -253,7 +253,7 @@ class ByHand(InScratch):
             weights = learner.get_state_for_worker(state)
             gradients = [
                 lopt.gradient_worker_compute(weights, experiment.estimators(w),
-                                             lopt.worker_key(run_key, w), worker).to_put
+                                             lopt.worker_key(run_key, w), worker)
                 for w, worker in enumerate(workers)
             ]
             state, summary = learner.update(state, gradients)
@@ -299,7 +299,7 @@ class ByHand(InScratch):
         def step(state, weights, worker, gradient):
             """What comes of a further update."""
             output = lopt.gradient_worker_compute(weights, experiment.estimators(0), key, worker)
-            following, _ = experiment.learner.update(state, [output.to_put])
+            following, _ = experiment.learner.update(state, [output])
             return (following.theta.tobytes(), following.outer_step, following.skipped_updates,
                     worker.windows, gradient.gradient.tobytes(), gradient.mean_loss,
                     gradient.counts, gradient.estimators, output)
@@ -310,7 +310,7 @@ class ByHand(InScratch):
         *wanted, output = step(*objects)
         for copied in again:
             self.assertEqual(step(*copied)[:-1], tuple(wanted))
-        self.assert_same(pickle.loads(pickle.dumps(output)).to_put.gradient, output.to_put.gradient)
+        self.assert_same(pickle.loads(pickle.dumps(output)).gradient, output.to_put.gradient)
 
     def test_views_keep_what_they_look_at(self):
         state = self.run_by_hand(CONFIG | {"meta_steps": 1})[1]
