@@ -229,7 +229,7 @@ TEST_CASE("The check objects to each kind of forbidden include") {
   CHECK_NE(Objection("lopt/mlp/mlp_lopt.cc", "tasks/quadratic/quadratic.h"), "");
   CHECK_NE(Objection("estimators/pes.cc", "learner/worker.h"), "");
   CHECK_NE(Objection("evaluation/held_out.h", "learner/meta_train_config.h"), "");
-  CHECK_NE(Objection("learner/worker.cc", "tools/presets.h"), "");
+  CHECK_NE(Objection("learner/worker.cc", "tools/commands.h"), "");
   CHECK_NE(Objection("lopt/mlp/mlp_lopt.cc", "<torch/torch.h>"), "");
   CHECK_NE(Objection("learner/worker.cc", "torch/torch_task.h"), "");
   CHECK_NE(Objection("torch/torch_task.cc", "estimators/persistent_gradient.h"), "");

@@ -5,8 +5,8 @@
 #include "lopt/base/config.h"
 #include "lopt/base/file.h"
 #include "lopt/learner/meta_train_config.h"
+#include "lopt/learner/meta_train_presets.h"
 #include "lopt/tools/describe.h"
-#include "lopt/tools/presets.h"
 #include "tests/paths.h"
 
 namespace lopt {

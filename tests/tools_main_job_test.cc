@@ -11,9 +11,9 @@
 #include "lopt/base/parallel.h"
 #include "lopt/estimators/lopt_problem.h"
 #include "lopt/learner/job/meta_trainer.h"
+#include "lopt/learner/meta_train_presets.h"
 #include "lopt/lopt/mlp/mlp_lopt.h"
 #include "lopt/tasks/registry.h"
-#include "lopt/tools/presets.h"
 
 namespace lopt {
 namespace {

@@ -7,9 +7,9 @@
 
 #include "lopt/base/print.h"
 #include "lopt/evaluation/presets.h"
+#include "lopt/learner/meta_train_presets.h"
 #include "lopt/tools/command_line.h"
 #include "lopt/tools/commands.h"
-#include "lopt/tools/presets.h"
 #include "lopt/tools/shell.h"
 
 namespace lopt {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lopt/base/arrays.h"
+#include "lopt/base/cores.h"
 #include "lopt/base/eigen.h"
 #include "lopt/base/error.h"
 #include "lopt/base/file.h"
@@ -27,7 +28,6 @@
 #include "lopt/tools/build_info.h"
 #include "lopt/tools/command_line.h"
 #include "lopt/tools/commands.h"
-#include "lopt/tools/cores.h"
 #include "lopt/tools/eval_progress.h"
 #include "lopt/tools/progress_line.h"
 #include "lopt/tools/shell.h"

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "lopt/base/cores.h"
 #include "lopt/base/error.h"
 #include "lopt/base/print.h"
 #include "lopt/learner/transport/local_transport.h"
@@ -18,7 +19,6 @@
 #include "lopt/learner/transport/mpi_transport.h"
 #include "lopt/tools/command_line.h"
 #include "lopt/tools/commands.h"
-#include "lopt/tools/cores.h"
 #include "lopt/tools/shell.h"
 
 namespace lopt {

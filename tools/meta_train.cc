@@ -9,21 +9,21 @@
 #include <string>
 #include <vector>
 
+#include "lopt/base/cores.h"
 #include "lopt/base/file.h"
 #include "lopt/base/isa.h"
 #include "lopt/base/print.h"
 #include "lopt/learner/elastic/elastic_transport.h"
 #include "lopt/learner/job/meta_trainer.h"
 #include "lopt/learner/meta_train_config.h"
+#include "lopt/learner/meta_train_presets.h"
 #include "lopt/learner/transport/mpi_launch.h"
 #include "lopt/tools/build_info.h"
 #include "lopt/tools/command_line.h"
 #include "lopt/tools/commands.h"
-#include "lopt/tools/cores.h"
 #include "lopt/tools/gpu_list.h"
 #include "lopt/tools/job_command.h"
 #include "lopt/tools/network_options.h"
-#include "lopt/tools/presets.h"
 #include "lopt/tools/progress.h"
 #include "lopt/tools/progress_line.h"
 #include "lopt/tools/rendezvous.h"

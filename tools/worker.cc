@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "lopt/base/cores.h"
 #include "lopt/learner/elastic/worker_process.h"
 #include "lopt/tools/build_info.h"
 #include "lopt/tools/command_line.h"
 #include "lopt/tools/commands.h"
-#include "lopt/tools/cores.h"
 #include "lopt/tools/gpu_list.h"
 #include "lopt/tools/stop_signal.h"
 

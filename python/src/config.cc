@@ -9,10 +9,10 @@
 #include "lopt/base/error.h"
 #include "lopt/evaluation/presets.h"
 #include "lopt/learner/meta_train_config.h"
+#include "lopt/learner/meta_train_presets.h"
 #include "lopt/python/src/bind.h"
 #include "lopt/python/src/convert.h"
 #include "lopt/tools/describe.h"
-#include "lopt/tools/presets.h"
 
 namespace lopt::python {
 

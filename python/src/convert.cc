@@ -9,10 +9,10 @@
 #include <span>
 #include <utility>
 
+#include "lopt/base/cores.h"
 #include "lopt/base/error.h"
 #include "lopt/base/file.h"
 #include "lopt/python/src/arrays.h"
-#include "lopt/tools/cores.h"
 
 namespace lopt::python {
 

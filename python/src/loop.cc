@@ -13,13 +13,13 @@
 #include "lopt/base/parallel.h"
 #include "lopt/learner/experiment.h"
 #include "lopt/learner/gradient_learner.h"
+#include "lopt/learner/meta_train_presets.h"
 #include "lopt/learner/worker.h"
 #include "lopt/python/src/bind.h"
 #include "lopt/python/src/convert.h"
 #include "lopt/python/src/long_call.h"
 #include "lopt/python/src/pickle.h"
 #include "lopt/tools/build_info.h"
-#include "lopt/tools/presets.h"
 
 namespace lopt::python {
 

@@ -10,12 +10,12 @@
 #include "lopt/base/error.h"
 #include "lopt/learner/job/meta_trainer.h"
 #include "lopt/learner/meta_train_config.h"
+#include "lopt/learner/meta_train_presets.h"
 #include "lopt/learner/run/run_directory.h"
 #include "lopt/python/src/bind.h"
 #include "lopt/python/src/convert.h"
 #include "lopt/python/src/long_call.h"
 #include "lopt/tools/build_info.h"
-#include "lopt/tools/presets.h"
 
 namespace lopt::python {
 

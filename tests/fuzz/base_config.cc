@@ -24,7 +24,7 @@ void ReadJson(std::string_view input) {
 }
 
 std::vector<std::string> JsonSeeds() {
-  const std::string text = ReadTextFile(SourcePath("tools/presets/smoke.json"));
+  const std::string text = ReadTextFile(SourcePath("learner/presets/smoke.json"));
   return {JoinParts({"", "{}"}), JoinParts({"", "/* a */ {\"a\": [1, -2.5e3, null, \"\\u00e9\"]}"}),
           JoinParts({"estimators.0.std=0.1", text}),
           JoinParts({"estimators[1].task.hidden={\"a\": true}", text})};

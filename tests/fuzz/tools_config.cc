@@ -6,7 +6,7 @@
 #include "lopt/evaluation/evaluation_config.h"
 #include "lopt/evaluation/presets.h"
 #include "lopt/learner/meta_train_config.h"
-#include "lopt/tools/presets.h"
+#include "lopt/learner/meta_train_presets.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace lopt {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "lopt/base/cores.h"
 #include "lopt/base/device.h"
 #include "lopt/base/error.h"
 #include "lopt/base/isa.h"
@@ -27,7 +28,6 @@
 #include "lopt/tools/bench/estimator_bench.h"
 #include "lopt/tools/command_line.h"
 #include "lopt/tools/commands.h"
-#include "lopt/tools/cores.h"
 #include "lopt/tools/device/device_bench.h"
 
 namespace lopt {

@@ -19,6 +19,7 @@
 #include "lopt/estimators/lopt_problem.h"
 #include "lopt/learner/job/meta_trainer.h"
 #include "lopt/learner/meta_train_config.h"
+#include "lopt/learner/meta_train_presets.h"
 #include "lopt/learner/run/checkpoint.h"
 #include "lopt/lopt/adafac/adafac_mlp_lopt.h"
 #include "lopt/lopt/adafac/adafac_parts.h"
@@ -30,7 +31,6 @@
 #include "lopt/tasks/torch/torch_module.h"
 #include "lopt/tools/bench/bench_tasks.h"
 #include "lopt/tools/own_command.h"
-#include "lopt/tools/presets.h"
 #include "lopt/tools/scratch_directory.h"
 
 extern char** environ;

@@ -10,12 +10,12 @@
 #include "lopt/base/isa.h"
 #include "lopt/base/print.h"
 #include "lopt/estimators/registry.h"
+#include "lopt/learner/meta_train_presets.h"
 #include "lopt/lopt/registry.h"
 #include "lopt/tasks/registry.h"
 #include "lopt/tools/check/check_request.h"
 #include "lopt/tools/command_line.h"
 #include "lopt/tools/commands.h"
-#include "lopt/tools/presets.h"
 #include "lopt/tools/typed_config.h"
 
 namespace lopt {

@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "lopt/base/cores.h"
 #include "lopt/base/device.h"
 #include "lopt/base/parallel.h"
 #include "lopt/base/print.h"
 #include "lopt/tools/command_line.h"
 #include "lopt/tools/commands.h"
-#include "lopt/tools/cores.h"
 #include "lopt/tools/device/kernel_comparison.h"
 
 namespace lopt {

@@ -11,10 +11,10 @@
 #include "lopt/base/options.h"
 #include "lopt/learner/job/meta_trainer.h"
 #include "lopt/learner/meta_train_config.h"
+#include "lopt/learner/meta_train_presets.h"
 #include "lopt/lopt/theta_file.h"
 #include "lopt/tools/launch/child_process.h"
 #include "lopt/tools/own_command.h"
-#include "lopt/tools/presets.h"
 #include "lopt/tools/shell.h"
 
 namespace lopt {

@@ -1,10 +1,10 @@
-#include "lopt/tools/presets.h"
+#include "lopt/learner/meta_train_presets.h"
 
 namespace lopt {
 namespace {
 
 constexpr EmbeddedFile kPresetFiles[] = {
-#include "lopt/tools/presets.inc"
+#include "lopt/learner/presets.inc"
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "lopt/tools/cores.h"
+#include "lopt/base/cores.h"
 
 #include <sched.h>
 

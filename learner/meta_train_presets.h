@@ -4,7 +4,7 @@
 
 namespace lopt {
 
-// Those of meta-training: tools/presets/*.json.
+// Those of meta-training: learner/presets/*.json.
 const Presets& MetaTrainPresets();
 
 }  // namespace lopt
