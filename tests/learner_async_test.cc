@@ -12,6 +12,7 @@
 #include "lopt/learner/experiment.h"
 #include "lopt/learner/job/gradient_buffer.h"
 #include "lopt/learner/mode.h"
+#include "lopt/learner/run/checkpoint_store.h"
 #include "tests/error_of.h"
 #include "tests/learner_fakes.h"
 #include "tests/learner_local_job.h"

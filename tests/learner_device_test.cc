@@ -21,6 +21,7 @@
 #include "lopt/learner/job/rank_device.h"
 #include "lopt/learner/job/ranks.h"
 #include "lopt/learner/job/wire.h"
+#include "lopt/learner/run/checkpoint_store.h"
 #include "lopt/learner/run/run_directory.h"
 #include "lopt/learner/run/worker_files.h"
 #include "tests/error_of.h"

@@ -23,6 +23,7 @@
 #include "lopt/learner/experiment.h"
 #include "lopt/learner/job/meta_trainer.h"
 #include "lopt/learner/run/checkpoint.h"
+#include "lopt/learner/run/checkpoint_store.h"
 #include "tests/elastic_lies.h"
 #include "tests/error_of.h"
 #include "tests/learner_runs.h"

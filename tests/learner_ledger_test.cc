@@ -11,6 +11,7 @@
 #include "lopt/base/error.h"
 #include "lopt/base/file.h"
 #include "lopt/learner/run/checkpoint.h"
+#include "lopt/learner/run/checkpoint_store.h"
 #include "lopt/learner/run/ledger.h"
 #include "lopt/learner/run/window_journal.h"
 #include "tests/learner_local_job.h"

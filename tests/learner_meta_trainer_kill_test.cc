@@ -9,6 +9,7 @@
 
 #include "lopt/base/key.h"
 #include "lopt/learner/run/checkpoint.h"
+#include "lopt/learner/run/checkpoint_store.h"
 #include "lopt/learner/run/run_directory.h"
 #include "tests/learner_child.h"
 #include "tests/learner_runs.h"

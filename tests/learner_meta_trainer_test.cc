@@ -25,6 +25,7 @@
 #include "lopt/learner/job/meta_trainer.h"
 #include "lopt/learner/job/run_writer.h"
 #include "lopt/learner/run/checkpoint.h"
+#include "lopt/learner/run/checkpoint_store.h"
 #include "lopt/learner/run/metrics_log.h"
 #include "lopt/learner/run/run_directory.h"
 #include "lopt/learner/run/update_metrics.h"

@@ -13,6 +13,7 @@
 #include "lopt/base/tensorboard.h"
 #include "lopt/learner/job/meta_trainer.h"
 #include "lopt/learner/run/checkpoint.h"
+#include "lopt/learner/run/checkpoint_store.h"
 #include "lopt/learner/run/run_directory.h"
 #include "tests/csv_digits.h"
 #include "tests/error_of.h"

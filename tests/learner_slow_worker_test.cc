@@ -15,6 +15,7 @@
 #include "lopt/learner/job/messages.h"
 #include "lopt/learner/mode.h"
 #include "lopt/learner/run/checkpoint.h"
+#include "lopt/learner/run/checkpoint_store.h"
 #include "lopt/learner/run/window_journal.h"
 #include "tests/learner_fakes.h"
 #include "tests/learner_local_job.h"

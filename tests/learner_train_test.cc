@@ -15,6 +15,7 @@
 #include "lopt/evaluation/baselines.h"
 #include "lopt/evaluation/inner_training.h"
 #include "lopt/learner/run/checkpoint.h"
+#include "lopt/learner/run/checkpoint_store.h"
 #include "lopt/learner/run/run_directory.h"
 #include "lopt/learner/train/trainer.h"
 #include "lopt/learner/transport/local_transport.h"

@@ -9,6 +9,7 @@
 #include "lopt/learner/job/messages.h"
 #include "lopt/learner/job/placement.h"
 #include "lopt/learner/job/wire.h"
+#include "lopt/learner/run/checkpoint_store.h"
 #include "lopt/learner/transport/local_transport.h"
 #include "tests/learner_local_job.h"
 #include "tests/learner_runs.h"

@@ -26,6 +26,7 @@
 #include "lopt/learner/elastic/grpc_connections.h"
 #include "lopt/learner/elastic/worker_process.h"
 #include "lopt/learner/run/checkpoint.h"
+#include "lopt/learner/run/checkpoint_store.h"
 #include "lopt/learner/run/run_directory.h"
 #include "lopt/tools/build_info.h"
 #include "tests/csv_digits.h"

@@ -23,6 +23,7 @@
 
 #include "lopt/base/file.h"
 #include "lopt/learner/run/checkpoint.h"
+#include "lopt/learner/run/checkpoint_store.h"
 #include "lopt/tools/commands.h"
 #include "tests/learner_child.h"
 #include "tests/like_system_environment.h"

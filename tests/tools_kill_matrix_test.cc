@@ -15,6 +15,7 @@
 
 #include "lopt/base/file.h"
 #include "lopt/learner/run/checkpoint.h"
+#include "lopt/learner/run/checkpoint_store.h"
 #include "lopt/learner/run/run_directory.h"
 #include "lopt/tools/commands.h"
 #include "lopt/tools/launch/rank_end.h"

@@ -15,6 +15,7 @@
 #include "lopt/learner/job/message_loop.h"
 #include "lopt/learner/mode.h"
 #include "lopt/learner/run/checkpoint.h"
+#include "lopt/learner/run/checkpoint_store.h"
 #include "lopt/learner/run/run_directory.h"
 #include "lopt/learner/run/status_file.h"
 #include "tests/csv_digits.h"

@@ -7,6 +7,7 @@
 
 #include "lopt/base/file.h"
 #include "lopt/learner/run/checkpoint.h"
+#include "lopt/learner/run/checkpoint_store.h"
 #include "lopt/learner/run/run_directory.h"
 #include "tests/learner_runs.h"
 #include "tests/paths.h"

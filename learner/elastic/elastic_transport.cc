@@ -57,23 +57,14 @@ ElasticTransport::ElasticTransport(const MetaTrainConfig& config, const MetaTrai
       allow_isa_change_(options.allow_isa_change),
       elastic_(std::move(elastic)),
       connections_(std::move(connections)),
+      leases_(config.workers, config.windows_per_update, elastic_, connections_.get(), &peers_),
       tended_(elastic_.now()),
       pulsed_(tended_),
       log_(tended_) {
   Require(config.gather_checkpoints, "elastic workers send their states: set gather_checkpoints");
-  Require(elastic_.snapshot_updates >= 1, "snapshot_updates must be at least 1, got {}",
-          elastic_.snapshot_updates);
-  for (int64_t worker = 0; worker < config.workers; ++worker) {
-    ranks_.push_back({.log = RankLog(config.windows_per_update)});
-  }
 }
 
-void ElasticTransport::Know(const Experiment& experiment) {
-  rules_ = RulesOf(experiment);
-  for (const AnswerRules& rules : rules_) {
-    most_answer_bytes_ = std::max(most_answer_bytes_, rules.MostBytes());
-  }
-}
+void ElasticTransport::Know(const Experiment& experiment) { leases_.Know(RulesOf(experiment)); }
 
 void ElasticTransport::Send(int to, int kind, std::vector<std::byte> bytes) {
   Require(to >= 0 && to < size(), "there is no rank {} among {}", to, size());
@@ -98,20 +89,7 @@ void ElasticTransport::Send(int to, int kind, std::vector<std::byte> bytes) {
   if (!sent_ || *sent_ != bytes) {
     sent_ = MakeBody(std::move(bytes));
   }
-  Rank& rank = RankOf(to);
-  if (!rank.log.KnowsRules()) {
-    Require(rules_.size() == ranks_.size(),
-            "ElasticTransport: the experiment is to be known before a rank is told anything");
-    rank.log.Know(std::move(rules_[static_cast<size_t>(to) - 1]));
-  }
-  rank.log.Add(kind, sent_);
-  // Not all ranks at the same update.
-  if (kind == kWeights && (rank.log.weights() + to) % elastic_.snapshot_updates == 0) {
-    rank.log.AddSnapshot();
-  }
-  if (!rank.leaving) {
-    TellAll(&rank);
-  }
+  leases_.Tell(to, kind, sent_);
 }
 
 void ElasticTransport::End(const std::vector<std::byte>& how) {
@@ -124,11 +102,11 @@ void ElasticTransport::End(const std::vector<std::byte>& how) {
       TellEnd(connection);
     }
   }
-  if (counts_.handed_out > 0) {
+  if (const LeaseCounts& counts = leases_.counts(); counts.handed_out > 0) {
     spdlog::info("leases: {} updates of single workers, {} of them once more ({:.1f} %)",
-                 counts_.handed_out, counts_.again,
-                 100.0 * static_cast<double>(counts_.again) /
-                     static_cast<double>(counts_.handed_out + counts_.again));
+                 counts.handed_out, counts.again,
+                 100.0 * static_cast<double>(counts.again) /
+                     static_cast<double>(counts.handed_out + counts.again));
   }
 }
 
@@ -189,10 +167,8 @@ bool ElasticTransport::RefuseAnswer(int from, const std::string& why) {
   if (from == 0) {
     return false;
   }
-  Rank& rank = RankOf(from);
-  rank.log.Reopen();
-  if (rank.holder != 0) {
-    Refuse(rank.holder, why);
+  if (const int64_t holder = leases_.Reopen(from); holder != 0) {
+    Refuse(holder, why);
   }
   return true;
 }
@@ -252,7 +228,9 @@ void ElasticTransport::Take(int64_t connection, Peer* peer, const Frame& frame) 
       Equip(connection, peer, frame);
       break;
     case FrameType::kAnswer:
-      TakeAnswer(connection, frame);
+      if (std::optional<Message> message = leases_.Take(connection, frame)) {
+        inbox_.push_back(std::move(*message));
+      }
       break;
     case FrameType::kPulse:
       TakePulse(peer, frame);
@@ -310,15 +288,8 @@ void ElasticTransport::Join(int64_t connection, Peer* peer, const Frame& frame) 
   Welcome welcome{.config = FromWire<Hello>(hello_).config,
                   .timeout_seconds = config_.worker_timeout_seconds};
   // It says who it is and repeats the config, before it is asked for answers.
-  Allow(connection, peer, kPartBytes + welcome.config.size());
+  peer->Allow(kPartBytes + welcome.config.size(), connection, connections_.get());
   connections_->Send(connection, {.type = FrameType::kWelcome, .body = MakeBody(ToWire(welcome))});
-}
-
-void ElasticTransport::Allow(int64_t connection, Peer* peer, size_t most_bytes) {
-  if (peer->most_bytes < most_bytes) {
-    peer->most_bytes = most_bytes;
-    connections_->Trust(connection, most_bytes);
-  }
 }
 
 void ElasticTransport::Equip(int64_t connection, Peer* peer, const Frame& frame) {
@@ -346,7 +317,7 @@ void ElasticTransport::Equip(int64_t connection, Peer* peer, const Frame& frame)
   if (!begun_ && workers() >= elastic_.wait_for) {
     Begin();
   }
-  ShareOut();
+  if (begun_) leases_.ShareOut();
 }
 
 // All ranks say who they are: what the learner is, to which whoever works for them is compared.
@@ -355,22 +326,6 @@ void ElasticTransport::Begin() {
   for (int rank = 1; rank < size(); ++rank) {
     inbox_.push_back({.from = rank, .kind = kHello, .bytes = hello_});
   }
-}
-
-void ElasticTransport::TakeAnswer(int64_t connection, const Frame& frame) {
-  const auto found = rank_of_lease_.find(frame.lease);
-  if (found == rank_of_lease_.end()) {
-    Require(frame.lease > 0 && frame.lease <= leases_, "there is no lease {}", frame.lease);
-    return;  // it has ended meanwhile
-  }
-  Rank& rank = RankOf(found->second);
-  Require(rank.holder == connection, "lease {} is another's", frame.lease);
-  const bool wanted = rank.log.Take(frame.kind, BytesOf(frame));
-  rank.since = peers_.at(connection).answered = elastic_.now();
-  if (wanted) {
-    inbox_.push_back({.from = found->second, .kind = frame.kind, .bytes = BytesOf(frame)});
-  }
-  HandOver(&rank);
 }
 
 void ElasticTransport::Log(const Peer& peer, Tone tone, const std::string& line) {
@@ -396,150 +351,14 @@ void ElasticTransport::Drop(int64_t connection, const std::string& why) {
 
 void ElasticTransport::Forget(int64_t connection, const std::string& why) {
   const Peer peer = std::move(peers_.extract(connection).mapped());
-  int64_t leased = 0;
-  for (Rank& rank : ranks_) {
-    if (rank.holder == connection) {
-      ++leased;
-      EndLease(&rank);
-    }
-    if (rank.heir == connection && !elastic_.keeps_dead_heirs) {
-      rank.heir = 0;
-    }
-  }
+  const int64_t leased = leases_.End(connection);
   if (peer.equipped) {
     Log(peer, Tone::kInfo,
         fmt::format("{} has gone{}{}; {} of {} workers were leased to it, {} processes are left",
-                    peer.name, why.empty() ? "" : ": ", why, leased, ranks_.size(), workers()));
-    ShareOut();
+                    peer.name, why.empty() ? "" : ": ", why, leased, leases_.ranks(), workers()));
+    if (begun_) leases_.ShareOut();
   } else if (!why.empty()) {
     Log(peer, Tone::kWarning, fmt::format("{} has gone: {}", peer.name, why));
-  }
-}
-
-std::map<int64_t, int64_t> ElasticTransport::Loads() const {
-  std::map<int64_t, int64_t> loads;
-  for (const auto& [connection, peer] : peers_) {
-    if (peer.equipped) {
-      loads[connection] = 0;
-    }
-  }
-  for (const Rank& rank : ranks_) {
-    const auto load = loads.find(rank.leaving ? rank.heir : rank.holder);
-    if (load != loads.end()) {
-      ++load->second;
-    }
-  }
-  return loads;
-}
-
-// Where one more costs least.
-int64_t ElasticTransport::LeastLoaded(const std::map<int64_t, int64_t>& loads) const {
-  return std::ranges::min_element(loads, {},
-                                  [&](const auto& load) {
-                                    return static_cast<double>(load.second + 1) /
-                                           static_cast<double>(peers_.at(load.first).threads);
-                                  })
-      ->first;
-}
-
-void ElasticTransport::ShareOut() {
-  std::map<int64_t, int64_t> loads = Loads();
-  if (!begun_ || loads.empty()) {
-    return;
-  }
-  for (Rank& rank : ranks_) {
-    if (rank.holder == 0) {
-      const int64_t to = LeastLoaded(loads);
-      ++loads[to];
-      Grant(&rank, to);
-    }
-  }
-  Balance(std::move(loads));
-}
-
-// Moves ranks while that makes the most loaded less so than the other becomes.
-void ElasticTransport::Balance(std::map<int64_t, int64_t> loads) {
-  for (;;) {
-    const int64_t to = LeastLoaded(loads);
-    const auto load = [&](int64_t connection, int64_t more) {
-      return static_cast<double>(loads[connection] + more) /
-             static_cast<double>(peers_.at(connection).threads);
-    };
-    Rank* chosen = nullptr;
-    for (Rank& rank : ranks_) {
-      if (!rank.leaving && (chosen == nullptr || load(rank.holder, 0) > load(chosen->holder, 0))) {
-        chosen = &rank;
-      }
-    }
-    if (chosen == nullptr || load(to, 1) >= load(chosen->holder, 0)) {
-      return;
-    }
-    --loads[chosen->holder];
-    ++loads[to];
-    Leave(chosen, to);
-  }
-}
-
-void ElasticTransport::Grant(Rank* rank, int64_t connection) {
-  rank->holder = connection;
-  rank->lease = ++leases_;
-  rank->log.Restart();
-  const int number = static_cast<int>(rank - ranks_.data()) + 1;
-  rank_of_lease_[rank->lease] = number;
-  connections_->Send(connection,
-                     {.type = FrameType::kGrant,
-                      .lease = rank->lease,
-                      .body = MakeBody(ToWire(LeasedBlock{.first = number - 1, .count = 1}))});
-  TellAll(rank);
-}
-
-void ElasticTransport::EndLease(Rank* rank) {
-  rank_of_lease_.erase(rank->lease);
-  rank->holder = rank->lease = 0;
-  rank->leaving = false;
-  rank->heir = 0;
-}
-
-void ElasticTransport::Leave(Rank* rank, int64_t heir) {
-  if (!rank->log.EndsWithStates()) {
-    rank->log.AddSnapshot();
-  }
-  TellAll(rank);
-  rank->leaving = true;
-  rank->heir = heir;
-  HandOver(rank);
-}
-
-// A rank that leaves and whose states are here goes to its heir.
-void ElasticTransport::HandOver(Rank* rank) {
-  if (!rank->leaving || !rank->log.Answered() || !rank->log.OnlyStatesTold()) {
-    return;
-  }
-  connections_->Send(rank->holder, {.type = FrameType::kRevoke, .lease = rank->lease});
-  const int64_t heir = rank->heir;
-  EndLease(rank);
-  Grant(rank, heir != 0 ? heir : LeastLoaded(Loads()));
-}
-
-void ElasticTransport::TellAll(Rank* rank) {
-  if (rank->holder == 0) {
-    return;
-  }
-  Peer& peer = peers_.at(rank->holder);
-  Allow(rank->holder, &peer, most_answer_bytes_);
-  if (rank->log.Answered()) {
-    rank->since = elastic_.now();
-  }
-  while (std::optional<RankLog::Told> told = rank->log.Tell()) {
-    if (told->kind == kWeights) {
-      ++(told->again ? counts_.again : counts_.handed_out);
-    }
-    const bool same = peer.told == told->body;
-    peer.told = told->body;
-    connections_->Send(rank->holder, {.type = same ? FrameType::kTellSame : FrameType::kTell,
-                                      .lease = rank->lease,
-                                      .kind = told->kind,
-                                      .body = same ? nullptr : std::move(told->body)});
   }
 }
 
@@ -607,40 +426,27 @@ std::vector<std::pair<int64_t, std::string>> ElasticTransport::FindOverdue(TimeP
     stuck = stuck > 0 ? std::min(stuck, kStopProgressSeconds) : kStopProgressSeconds;
     longest = longest > 0 ? longest : kStopAnswerSeconds;
   }
-  struct Debt {
-    int64_t leases = 0;
-    const Rank* oldest = nullptr;  // that it owes an answer of
-  };
-  std::map<int64_t, Debt> debts;
-  for (const Rank& rank : ranks_) {
-    if (rank.holder != 0 && stuck > 0) {
-      Debt& debt = debts[rank.holder];
-      ++debt.leases;
-      if (!rank.log.Answered() && (debt.oldest == nullptr || rank.since < debt.oldest->since)) {
-        debt.oldest = &rank;
-      }
-    }
-  }
   std::vector<std::pair<int64_t, std::string>> overdue;
-  for (const auto& [connection, debt] : debts) {
+  if (stuck <= 0) {
+    return overdue;
+  }
+  for (const auto& [connection, debt] : leases_.Debts()) {
     Peer& peer = peers_.at(connection);
     if (away > stuck / 4) {  // as in FindSilent
       peer.answered = peer.progressed = now;
     }
-    if (debt.oldest == nullptr) {
+    if (debt.answers == 0) {
       continue;
     }
-    const TimePoint since = debt.oldest->since;
-    const double open = SecondsBetween(since, now);
-    const double mute = SecondsBetween(std::max(since, peer.answered), now);
+    const double open = SecondsBetween(debt.since, now);
+    const double mute = SecondsBetween(std::max(debt.since, peer.answered), now);
     const double still = std::min(mute, SecondsBetween(peer.progressed, now));
     if (still > stuck || mute > longest || open > longest * static_cast<double>(debt.leases)) {
       overdue.emplace_back(
           connection,
           fmt::format("it owes the answer of worker {} for {:.1f} s, has given none for {:.1f} s, "
                       "and has not got on for {:.1f} s (progress_timeout_seconds is {})",
-                      debt.oldest - ranks_.data(), open, mute, still,
-                      config_.progress_timeout_seconds));
+                      debt.worker, open, mute, still, config_.progress_timeout_seconds));
     }
   }
   return overdue;
@@ -653,14 +459,10 @@ void ElasticTransport::CheckStop() {
   if (!stopping_ || std::exchange(said_stop_, true)) {
     return;
   }
-  std::map<int64_t, int64_t> owed;  // answers, by connection
-  for (const Rank& rank : ranks_) {
-    if (rank.holder != 0 && !rank.log.Answered()) {
-      ++owed[rank.holder];
+  for (const auto& [connection, debt] : leases_.Debts()) {
+    if (debt.answers > 0) {
+      spdlog::info("stopping waits for {} answers of {}", debt.answers, peers_.at(connection).name);
     }
-  }
-  for (const auto& [connection, answers] : owed) {
-    spdlog::info("stopping waits for {} answers of {}", answers, peers_.at(connection).name);
   }
 }
 
@@ -668,8 +470,7 @@ void ElasticTransport::CheckWaiting() {
   if (hello_.empty() || (begun_ && workers() > 0)) {
     return;
   }
-  const bool owed = std::ranges::any_of(ranks_, [](const Rank& r) { return r.log.Owes(); });
-  if (begun_ && !owed) {
+  if (begun_ && !leases_.Owed()) {
     return;
   }
   if (!std::exchange(waiting_, true)) {

@@ -1,54 +1,26 @@
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include "lopt/learner/elastic/answer_rules.h"
 #include "lopt/learner/elastic/connections.h"
+#include "lopt/learner/elastic/elastic_options.h"
 #include "lopt/learner/elastic/frame.h"
+#include "lopt/learner/elastic/leases.h"
+#include "lopt/learner/elastic/peer.h"
 #include "lopt/learner/elastic/peer_log.h"
-#include "lopt/learner/elastic/rank_log.h"
 #include "lopt/learner/job/meta_trainer.h"
 #include "lopt/learner/meta_train_config.h"
 #include "lopt/learner/transport/transport.h"
 
 namespace lopt {
-
-struct ElasticOptions {
-  // A rank sends its states after so many updates, so that another process can go on from there.
-  int64_t snapshot_updates = 8;
-  std::string token = {};  // that workers are to say
-  // Connections that the job waits for before it begins.
-  int64_t wait_for = 0;
-  // Whether a worker that is told to stop stops the job.
-  bool workers_stop = false;
-  // Told to stop while nobody is there to finish the update, the process ends with this code. Null:
-  // it waits.
-  const std::atomic<bool>* stop = nullptr;
-  int stopped_exit_code = 0;
-  std::function<std::chrono::steady_clock::time_point()> now = [] {
-    return std::chrono::steady_clock::now();
-  };
-  // A bug that tests of the simulator put in: a rank goes to the process that was to get it, also
-  // if that has gone meanwhile.
-  bool keeps_dead_heirs = false;
-};
-
-// What became of the weights that were given to workers.
-struct LeaseCounts {
-  int64_t handed_out = 0;  // to a rank, each once
-  int64_t again = 0;       // once more, since a process had gone
-};
 
 // A learner's transport whose other ranks are worked by whoever is connected. Rank 0 is the learner
 // only; each other rank has one logical worker (WorkersOfRank), is there from beginning to end, and
@@ -64,7 +36,7 @@ class ElasticTransport final : public Transport {
                    ElasticOptions elastic, std::unique_ptr<Connections> connections);
 
   int rank() const override { return 0; }
-  int size() const override { return static_cast<int>(ranks_.size()) + 1; }
+  int size() const override { return static_cast<int>(leases_.ranks()) + 1; }
   int ranks_on_host() const override { return 1; }
   int rank_on_host() const override { return 0; }
   std::string Description() const override { return connections_->Description(); }
@@ -82,39 +54,16 @@ class ElasticTransport final : public Transport {
   // told to begin, from any thread that hands on to the one of all other calls.
   void Know(const Experiment& experiment);
 
-  const LeaseCounts& counts() const { return counts_; }
+  const LeaseCounts& counts() const { return leases_.counts(); }
   // Connections that take leases.
   int64_t workers() const;
 
  private:
   using TimePoint = std::chrono::steady_clock::time_point;
 
-  struct Peer {
-    std::string where = {};  // "10.0.0.7:4711"
-    std::string name = {};   // for the log
-    TimePoint heard = {};
-    bool joined = false;    // its first frame was good
-    bool equipped = false;  // it takes leases
-    int64_t threads = 1;
-    size_t most_bytes = 0;  // that a frame of it may have
-    FrameBody told = {};    // the body of the last kTell
-    TimePoint answered = {};
-    int64_t arrived = 0;   // of Connections
-    int64_t progress = 0;  // as its last kPulse said
-    TimePoint progressed = {};
-  };
   using Tone = PeerLog::Tone;
-  struct Rank {
-    RankLog log;
-    int64_t lease = 0;
-    int64_t holder = 0;    // a connection; 0: none
-    TimePoint since = {};  // the holder owes an answer; where it does
-    bool leaving = false;  // to `heir` as soon as its states are here
-    int64_t heir = 0;
-  };
 
   void DoAbort(int exit_code) override;
-  Rank& RankOf(int rank) { return ranks_[static_cast<size_t>(rank) - 1]; }
 
   void Begin();
   void End(const std::vector<std::byte>& how);
@@ -125,10 +74,7 @@ class ElasticTransport final : public Transport {
   void Take(int64_t connection, Peer* peer, const Frame& frame);
   void Join(int64_t connection, Peer* peer, const Frame& frame);
   void TakePulse(Peer* peer, const Frame& frame) const;
-  // Its frames may have so many bytes from now on, if they might not before.
-  void Allow(int64_t connection, Peer* peer, size_t most_bytes);
   void Equip(int64_t connection, Peer* peer, const Frame& frame);
-  void TakeAnswer(int64_t connection, const Frame& frame);
   void Log(const Peer& peer, Tone tone, const std::string& line);
   // `why` is for the process and the log, `for_log` follows there.
   void Refuse(int64_t connection, const std::string& why, const std::string& for_log = "");
@@ -137,17 +83,6 @@ class ElasticTransport final : public Transport {
   // Its leases end; `why` is for the log.
   void Forget(int64_t connection, const std::string& why);
 
-  void ShareOut();
-  void Grant(Rank* rank, int64_t connection);
-  void EndLease(Rank* rank);
-  // By connection that takes leases: the ranks that it has, without those that leave it and with
-  // those that come to it.
-  std::map<int64_t, int64_t> Loads() const;
-  int64_t LeastLoaded(const std::map<int64_t, int64_t>& loads) const;
-  void Balance(std::map<int64_t, int64_t> loads);
-  void Leave(Rank* rank, int64_t heir);
-  void HandOver(Rank* rank);
-  void TellAll(Rank* rank);
   void Tend();
   void CheckStop();
   // Of frames that are on their way; more of them is a sign of life, and of progress.
@@ -162,11 +97,8 @@ class ElasticTransport final : public Transport {
   bool allow_isa_change_;
   ElasticOptions elastic_;
   std::unique_ptr<Connections> connections_;
-  std::vector<Rank> ranks_;         // from rank 1 on
-  std::vector<AnswerRules> rules_;  // of each of them; moved there with its first message
-  size_t most_answer_bytes_ = 0;    // by all of them
-  std::map<int64_t, Peer> peers_;   // by connection
-  std::unordered_map<int64_t, int> rank_of_lease_;
+  Peers peers_;
+  Leases leases_;
   std::deque<Message> inbox_;
   FrameBody sent_;                // the body sent last, which the next rank often gets as well
   std::vector<std::byte> hello_;  // the learner's own; empty: not sent yet
@@ -175,8 +107,6 @@ class ElasticTransport final : public Transport {
   bool stopping_ = false;  // the job was told to stop: who comes now gets no lease
   bool said_stop_ = false;
   FrameBody end_;  // how the job has ended, since it has
-  int64_t leases_ = 0;
-  LeaseCounts counts_;
   TimePoint tended_;
   TimePoint pulsed_;
   PeerLog log_;

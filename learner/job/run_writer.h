@@ -19,6 +19,7 @@
 #include "lopt/learner/job/updates.h"
 #include "lopt/learner/run/best_theta.h"
 #include "lopt/learner/run/checkpoint.h"
+#include "lopt/learner/run/checkpoint_store.h"
 #include "lopt/learner/run/metrics_log.h"
 #include "lopt/learner/run/run_directory.h"
 #include "lopt/learner/run/run_logs.h"

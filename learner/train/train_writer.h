@@ -9,6 +9,7 @@
 #include "lopt/base/metrics.h"
 #include "lopt/base/run_lock.h"
 #include "lopt/learner/run/checkpoint.h"
+#include "lopt/learner/run/checkpoint_store.h"
 #include "lopt/learner/run/metrics_log.h"
 #include "lopt/learner/run/run_directory.h"
 #include "lopt/learner/run/throughput_log.h"

@@ -10,6 +10,7 @@
 #include "lopt/base/file.h"
 #include "lopt/learner/experiment.h"
 #include "lopt/learner/run/checkpoint.h"
+#include "lopt/learner/run/checkpoint_store.h"
 #include "lopt/learner/run/run_directory.h"
 #include "lopt/lopt/registry.h"
 #include "lopt/lopt/theta_file.h"

@@ -21,6 +21,7 @@
 #include "lopt/learner/meta_train_config.h"
 #include "lopt/learner/meta_train_presets.h"
 #include "lopt/learner/run/checkpoint.h"
+#include "lopt/learner/run/checkpoint_store.h"
 #include "lopt/lopt/adafac/adafac_mlp_lopt.h"
 #include "lopt/lopt/adafac/adafac_parts.h"
 #include "lopt/lopt/celo2/celo2.h"

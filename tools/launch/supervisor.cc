@@ -21,6 +21,7 @@
 #include "lopt/base/print.h"
 #include "lopt/base/run_lock.h"
 #include "lopt/learner/run/checkpoint.h"
+#include "lopt/learner/run/checkpoint_store.h"
 #include "lopt/learner/run/run_directory.h"
 #include "lopt/tools/commands.h"
 #include "lopt/tools/launch/child_process.h"

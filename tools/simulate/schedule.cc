@@ -25,6 +25,7 @@
 #include "lopt/learner/job/meta_trainer.h"
 #include "lopt/learner/job/placement.h"
 #include "lopt/learner/mode.h"
+#include "lopt/learner/run/checkpoint_store.h"
 #include "lopt/learner/run/run_directory.h"
 #include "lopt/lopt/theta_file.h"
 #include "lopt/tools/simulate/disk.h"

@@ -9,6 +9,7 @@
 #include "lopt/base/error.h"
 #include "lopt/learner/job/meta_trainer.h"
 #include "lopt/learner/mode.h"
+#include "lopt/learner/run/checkpoint_store.h"
 #include "lopt/tools/simulate/disk.h"
 #include "lopt/tools/simulate/process.h"
 #include "lopt/tools/simulate/process_files.h"
