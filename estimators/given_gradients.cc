@@ -3,10 +3,9 @@
 #include <numeric>
 #include <vector>
 
-#include "lopt/base/progress.h"
 #include "lopt/estimators/device_launch.h"
 #include "lopt/estimators/lopt_state.h"
-#include "lopt/estimators/replica_keys.h"
+#include "lopt/estimators/window_steps.h"
 
 namespace lopt {
 namespace {
@@ -40,14 +39,13 @@ class GivenEvaluations {
     problem_.task().Evaluate(e, *lease);
   }
 
-  // judge(b, raw meta-loss of replica b in the last).
-  template <class Judge>
-  void ForEachMetaLoss(const Judge& judge) const {
+  // The raw meta-losses [B] of the last.
+  void GetRawMetaLosses(std::span<float> raw) const {
     const bool of_aux = problem_.meta_loss_aux().has_value();
-    const Array raw = (of_aux ? aux_ : losses_).To(HostMemory());
-    const int64_t stride = of_aux ? raw.shape()[1] : 1;
+    const Array from = (of_aux ? aux_ : losses_).To(HostMemory());
+    const int64_t stride = of_aux ? from.shape()[1] : 1;
     const int64_t first = problem_.meta_loss_aux().value_or(0);
-    for (int64_t b = 0; b < replicas_; ++b) judge(b, raw.As<float>()[b * stride + first]);
+    for (int64_t b = 0; b < replicas_; ++b) raw[b] = from.As<float>()[b * stride + first];
   }
 
  private:
@@ -58,34 +56,26 @@ class GivenEvaluations {
   Array aux_;  // [B, A], [B, 0] if not wanted
 };
 
-class GivenGradientWindow {
+class GivenGradientExecutor final : public StepExecutor {
  public:
-  GivenGradientWindow(const DeviceProgram& program, const Window& window);
+  GivenGradientExecutor(const DeviceProgram& program, const Window& window);
 
-  void Run() {
-    for (int64_t k = 0; k < window_.steps; ++k) {
-      EvaluateTraining();
-      Update();
-      if (!problem_.MetaLossIsBeforeUpdate()) EvaluateAfterUpdate();
-      RecordMetaLoss(k);
-      for (int64_t b = 0; b < replicas_; ++b) {
-        if (counters_.CountStep(k, b, window_.trace)) Restart(b);
-      }
-      NoteProgress();
-    }
-  }
+  const LoptCounters& counters() const { return counters_; }
+  std::span<const float> config() const { return config_; }
+
+  void EvaluateTraining(const StepBatches& batches) override;
+  void EvaluateMetaLoss(Split split, const StepBatches& batches) override;
+  void GetRawMetaLosses(std::span<float> raw) override { evaluations_.GetRawMetaLosses(raw); }
+  void Update(std::span<const ReplicaStep> steps) override;
+  // The kernel makes each step's row of theta from its name.
+  void ChangeTheta(int64_t /*r*/, const WindowStep& /*at*/) override {}
+  LoptProblem::Episode BeginEpisode(int64_t b, Key key) override;
 
  private:
   // Row b of an array on the device.
   void SetRow(int64_t b, const Buffer& row, Array* array) {
     array->buffer().CopyFrom(row, 0, static_cast<size_t>(b) * row.size(), row.size());
   }
-  void SetStep(int64_t b, Key data, Key order);
-  void EvaluateTraining();
-  void Update();
-  void EvaluateAfterUpdate();
-  void RecordMetaLoss(int64_t k);
-  void Restart(int64_t b);
 
   const DeviceProgram& program_;
   const LoptProblem& problem_;
@@ -105,10 +95,6 @@ class GivenGradientWindow {
   Buffer first_params_;         // one row each, on the host: what an episode begins with
   Buffer first_model_state_;
   Buffer first_optimizer_state_;
-  std::vector<EpisodeKeys> episode_keys_;  // [B]
-  std::vector<int64_t> restarts_;          // [B], inside the window
-  std::vector<Key> step_keys_;             // [B]: of the batches that are evaluated
-  std::vector<EpisodeStep> steps_;         // [B]: likewise
 };
 
 size_t RowBytes(const Layout& layout) { return static_cast<size_t>(layout.size()) * sizeof(float); }
@@ -117,7 +103,7 @@ std::span<float> HostFloats(Buffer& buffer) {
   return {FloatsOf(buffer), buffer.host().size() / sizeof(float)};
 }
 
-GivenGradientWindow::GivenGradientWindow(const DeviceProgram& program, const Window& window)
+GivenGradientExecutor::GivenGradientExecutor(const DeviceProgram& program, const Window& window)
     : program_(program),
       problem_(program.problem()),
       task_(problem_.task()),
@@ -137,13 +123,7 @@ GivenGradientWindow::GivenGradientWindow(const DeviceProgram& program, const Win
       stretches_on_device_(stretches_.size(), program.device().memory()),
       first_params_(RowBytes(task_.params_layout())),
       first_model_state_(RowBytes(task_.model_state_layout())),
-      first_optimizer_state_(RowBytes(problem_.optimizer_state_layout())),
-      restarts_(static_cast<size_t>(replicas_), 0),
-      step_keys_(static_cast<size_t>(replicas_)),
-      steps_(static_cast<size_t>(replicas_)) {
-  for (int64_t b = 0; b < replicas_; ++b) {
-    episode_keys_.push_back(counters_.Keys(window.keys[b], b));
-  }
+      first_optimizer_state_(RowBytes(problem_.optimizer_state_layout())) {
   std::vector<int64_t> first_stretch(static_cast<size_t>(replicas_) + 1);
   std::iota(first_stretch.begin(), first_stretch.end(), 0);
   DeviceWindow& to = launch_.window();
@@ -158,82 +138,63 @@ GivenGradientWindow::GivenGradientWindow(const DeviceProgram& program, const Win
   to.first_stretch = launch_.inputs().Keep(first_stretch);
 }
 
-// The batch of the present inner step.
-void GivenGradientWindow::SetStep(int64_t b, Key data, Key order) {
-  const int64_t step = counters_.inner_step[b];
-  step_keys_[b] = FoldIn(data, static_cast<uint64_t>(step));
-  steps_[b] = {order, step};
-}
-
-void GivenGradientWindow::EvaluateTraining() {
-  for (int64_t b = 0; b < replicas_; ++b) {
-    SetStep(b, episode_keys_[b].data, episode_keys_[b].order);
-  }
+void GivenGradientExecutor::EvaluateTraining(const StepBatches& batches) {
   evaluations_.Make(
       {.config = config_,
        .params = AllFloats(params_),
        .model_state = AllFloats(model_state_),
-       .keys = step_keys_,
-       .steps = steps_,
+       .keys = batches.keys,
+       .steps = batches.steps,
        .gradients = {launch_.window().gradient, static_cast<size_t>(params_.size())}});
 }
 
-void GivenGradientWindow::Update() {
+void GivenGradientExecutor::Update(std::span<const ReplicaStep> steps) {
   auto* stretches = reinterpret_cast<DeviceStretch*>(stretches_.host().data());
   for (int64_t b = 0; b < replicas_; ++b) {
-    stretches[b] = {.keys = episode_keys_[b],
-                    .step = counters_.inner_step[b],
+    const ReplicaStep& of = steps[static_cast<size_t>(b)];
+    stretches[b] = {.keys = of.keys,
+                    .step = of.step,
                     .count = 1,
-                    .num_steps = counters_.NumSteps(b),
+                    .num_steps = of.num_steps,
                     .start = -1,
-                    .restarts = restarts_[b]};
+                    .restarts = of.restarts};
   }
   stretches_on_device_.CopyFrom(stretches_, 0, 0, stretches_.size());
   RunWindowKernel(program_.device(), DeviceFunctions<GivenGradientDevice>{{evaluations_.losses()}},
                   program_.rule(), launch_.window());
 }
 
-// On the training batch or, where the meta-loss is that of a split, on a fresh batch of it.
-void GivenGradientWindow::EvaluateAfterUpdate() {
-  const std::optional<Split>& split = problem_.meta_loss_split();
-  for (int64_t b = 0; split && b < replicas_; ++b) {
-    SetStep(b, episode_keys_[b].meta_data, episode_keys_[b].meta_order);
-  }
+void GivenGradientExecutor::EvaluateMetaLoss(Split split, const StepBatches& batches) {
   Array discarded = model_state_;
   evaluations_.Make({.config = config_,
                      .params = AllFloats(params_),
                      .model_state = AllFloats(discarded),
-                     .split = split.value_or(Split::kTrain),
-                     .keys = step_keys_,
-                     .steps = steps_});
+                     .split = split,
+                     .keys = batches.keys,
+                     .steps = batches.steps});
 }
 
-void GivenGradientWindow::RecordMetaLoss(int64_t k) {
-  evaluations_.ForEachMetaLoss([&](int64_t b, float raw) {
-    window_.trace->loss(k, b) = problem_.JudgeLoss(RowsOf(config_, b, task_.config_layout().size()),
-                                                   raw, &window_.trace->non_finite(k, b));
-  });
-}
-
-void GivenGradientWindow::Restart(int64_t b) {
-  ++restarts_[b];
-  const Key key = FoldIn2(window_.keys[b], kRestartDraw, counters_.episode[b]);
-  counters_.FollowWith(
-      b, problem_.DrawEpisode(key, window_.outer,
-                              {.config = RowsOf(config_, b, task_.config_layout().size()),
-                               .params = HostFloats(first_params_),
-                               .model_state = HostFloats(first_model_state_),
-                               .optimizer_state = {}}));
+LoptProblem::Episode GivenGradientExecutor::BeginEpisode(int64_t b, Key key) {
+  const LoptProblem::Episode episode =
+      problem_.DrawEpisode(key, window_.outer,
+                           {.config = RowsOf(config_, b, task_.config_layout().size()),
+                            .params = HostFloats(first_params_),
+                            .model_state = HostFloats(first_model_state_),
+                            .optimizer_state = {}});
   SetRow(b, first_params_, &params_);
   SetRow(b, first_model_state_, &model_state_);
   SetRow(b, first_optimizer_state_, &optimizer_state_);
-  episode_keys_[b] = counters_.Keys(window_.keys[b], b);
+  return episode;
 }
 
 }  // namespace
 
 void RunGivenGradients(const DeviceProgram& program, const Window& window) {
-  GivenGradientWindow(program, window).Run();
+  GivenGradientExecutor executor(program, window);
+  WorkspacePool::Lease lease(program.problem().workspaces());
+  WindowSteps(program.problem(), window, executor.counters(), executor.config(), /*first=*/0,
+              window.theta.rows, *lease)
+      .Run(&executor);
 }
 
 void MetaLossOfGiven(const DeviceProgram& program, int64_t replicas, std::span<const Key> keys,
@@ -251,10 +212,13 @@ void MetaLossOfGiven(const DeviceProgram& program, int64_t replicas, std::span<c
                     .model_state = AllFloats(discarded),
                     .split = problem.meta_loss_split().value_or(Split::kTrain),
                     .keys = keys});
-  evaluations.ForEachMetaLoss([&](int64_t b, float raw) {
+  std::vector<float> raw(static_cast<size_t>(replicas));
+  evaluations.GetRawMetaLosses(raw);
+  for (int64_t b = 0; b < replicas; ++b) {
     bool non_finite = false;
-    loss[b] = problem.JudgeLoss(RowsOf(config, b, task.config_layout().size()), raw, &non_finite);
-  });
+    loss[b] =
+        problem.JudgeLoss(RowsOf(config, b, task.config_layout().size()), raw[b], &non_finite);
+  }
 }
 
 }  // namespace lopt

@@ -6,54 +6,36 @@
 #include <vector>
 
 #include "lopt/base/parallel.h"
-#include "lopt/base/progress.h"
 #include "lopt/estimators/lopt_state.h"
-#include "lopt/estimators/replica_keys.h"
+#include "lopt/estimators/window_steps.h"
 
 namespace lopt {
 namespace {
 
-// Replicas [first, first + rows) of a window. They advance in lockstep, in place.
-class ReplicaGroup {
+int64_t AuxSize(const LoptProblem& problem) {
+  return problem.meta_loss_aux() ? problem.task().aux_layout().size() : 0;
+}
+
+// Of replicas [first, first + rows) of a window, in place.
+class HostExecutor final : public StepExecutor {
  public:
-  ReplicaGroup(const LoptProblem& problem, const Window& window, const LoptState& state,
+  HostExecutor(const LoptProblem& problem, const Window& window, const LoptState& state,
                int64_t first, int64_t rows, Workspace& scratch);
 
-  void Run() {
-    for (int64_t k = 0; k < window_.steps; ++k) {
-      EvaluateTraining();
-      if (problem_.MetaLossIsBeforeUpdate()) {
-        RecordMetaLoss(k);
-        Update();
-      } else {
-        Update();
-        EvaluateAfterUpdate();
-        RecordMetaLoss(k);
-      }
-      for (int64_t r = 0; r < rows_; ++r) {
-        if (state_.CountStep(k, first_ + r, window_.trace)) {
-          Restart(r);
-        } else if (k + 1 < window_.steps &&
-                   window_.theta.ChangesAt(state_.inner_step[first_ + r])) {
-          Bind(r);
-        }
-      }
-      NoteProgress();
-    }
-  }
+  std::span<const float> config() const { return config_; }
+
+  void EvaluateTraining(const StepBatches& batches) override;
+  void EvaluateMetaLoss(Split split, const StepBatches& batches) override;
+  void GetRawMetaLosses(std::span<float> raw) override;
+  void Update(std::span<const ReplicaStep> steps) override;
+  void ChangeTheta(int64_t r, const WindowStep& at) override;
+  LoptProblem::Episode BeginEpisode(int64_t r, Key key) override;
 
  private:
-  void Bind(int64_t r);
-  void SetEpisodeKeys(int64_t r);
-  void InitOptimizerState(int64_t r);
-  void Evaluate(Split split, std::span<float> model_state, std::span<float> gradients);
-  void SetStep(int64_t r, Key data, Key order);
-  void EvaluateTraining();
-  void EvaluateAfterUpdate();
-  void RecordMetaLoss(int64_t k);
-  void Update();
-  void UpdateReplica(int64_t r, Workspace& scratch);
-  void Restart(int64_t r);
+  UpdateRule& RuleOf(int64_t r) { return *rules_[static_cast<size_t>(r)]; }
+  void Evaluate(Split split, const StepBatches& batches, std::span<float> model_state,
+                std::span<float> gradients);
+  void UpdateReplica(int64_t r, const ReplicaStep& step, Workspace& scratch);
 
   const LoptProblem& problem_;
   const TaskFamily& task_;
@@ -62,25 +44,17 @@ class ReplicaGroup {
   const int64_t first_;
   const int64_t rows_;  // n
   Workspace& scratch_;
-  std::span<float> config_;              // [n, C]; these three in the window's state
-  std::span<float> params_;              // [n, P]
-  std::span<float> model_state_;         // [n, M]
-  std::span<float> gradients_;           // [n, P]; the rest in scratch
-  std::span<float> losses_;              // [n]
-  std::span<float> aux_;                 // [n, A], empty if not wanted
-  std::span<float> discarded_;           // [n, M]: of evaluations that do not train
-  std::span<Key> step_keys_;             // [n]: of the batches that are evaluated
-  std::span<EpisodeStep> steps_;         // [n]: likewise
-  std::span<EpisodeKeys> episode_keys_;  // [n]
-  std::span<int64_t> restarts_;          // [n], inside the window
+  std::span<float> config_;       // [n, C]; these three in the window's state
+  std::span<float> params_;       // [n, P]
+  std::span<float> model_state_;  // [n, M]
+  std::span<float> gradients_;    // [n, P]; the rest in scratch
+  std::span<float> losses_;       // [n]
+  std::span<float> aux_;          // [n, A], empty if not wanted
+  std::span<float> discarded_;    // [n, M]: of evaluations that do not train
   std::vector<std::unique_ptr<UpdateRule>> rules_;
 };
 
-int64_t AuxSize(const LoptProblem& problem) {
-  return problem.meta_loss_aux() ? problem.task().aux_layout().size() : 0;
-}
-
-ReplicaGroup::ReplicaGroup(const LoptProblem& problem, const Window& window, const LoptState& state,
+HostExecutor::HostExecutor(const LoptProblem& problem, const Window& window, const LoptState& state,
                            int64_t first, int64_t rows, Workspace& scratch)
     : problem_(problem),
       task_(problem.task()),
@@ -96,49 +70,36 @@ ReplicaGroup::ReplicaGroup(const LoptProblem& problem, const Window& window, con
       losses_(scratch.Take<float>(rows)),
       aux_(scratch.Take<float>(rows * AuxSize(problem))),
       discarded_(scratch.Take<float>(std::ssize(model_state_))),
-      step_keys_(scratch.Take<Key>(rows)),
-      steps_(scratch.Take<EpisodeStep>(rows)),
-      episode_keys_(scratch.Take<EpisodeKeys>(rows)),
-      restarts_(scratch.Take<int64_t>(rows)),
       rules_(static_cast<size_t>(rows)) {
-  std::ranges::fill(restarts_, 0);
   for (int64_t r = 0; r < rows_; ++r) {
-    Bind(r);
-    SetEpisodeKeys(r);
-    if (state.inner_step[first + r] == 0) {
-      InitOptimizerState(r);
+    const int64_t b = first + r;
+    ChangeTheta(r, {.restarts = 0, .inner_step = state.inner_step[b]});
+    // An episode that has not made a step yet begins under the row of the window that takes its
+    // first: what theta does to the optimizer's initial state is then credited to the perturbations
+    // of that window.
+    if (state.inner_step[b] == 0) {
+      const LoptProblem::ReplicaRow row = state_.Row(problem_, b);
+      RuleOf(r).InitState({}, row.params, row.optimizer_state);
     }
   }
 }
 
-// Binds the replica's rule to its row of theta as it is now.
-void ReplicaGroup::Bind(int64_t r) {
+void HostExecutor::ChangeTheta(int64_t r, const WindowStep& at) {
   const Workspace::Frame frame(scratch_);
   const auto row = scratch_.Take<float>(std::ssize(window_.theta.theta));
-  window_.theta.Row(first_ + r, {restarts_[r], state_.inner_step[first_ + r]}, row);
+  window_.theta.Row(first_ + r, at, row);
   rules_[static_cast<size_t>(r)] = problem_.optimizer().Bind(task_.params_layout(), row);
 }
 
-void ReplicaGroup::SetEpisodeKeys(int64_t r) {
-  episode_keys_[r] = state_.Keys(window_.keys[first_ + r], first_ + r);
-}
-
-// An episode that has not made a step yet begins under the row of the window that takes its first:
-// what theta does to the optimizer's initial state is then credited to the perturbations of that
-// window.
-void ReplicaGroup::InitOptimizerState(int64_t r) {
-  const LoptProblem::ReplicaRow row = state_.Row(problem_, first_ + r);
-  rules_[static_cast<size_t>(r)]->InitState({}, row.params, row.optimizer_state);
-}
-
-void ReplicaGroup::Evaluate(Split split, std::span<float> model_state, std::span<float> gradients) {
+void HostExecutor::Evaluate(Split split, const StepBatches& batches, std::span<float> model_state,
+                            std::span<float> gradients) {
   task_.Evaluate({.rows = rows_,
                   .config = config_,
                   .params = params_,
                   .model_state = model_state,
                   .split = split,
-                  .keys = step_keys_,
-                  .steps = steps_,
+                  .keys = batches.keys,
+                  .steps = batches.steps,
                   .examples = {},
                   .losses = losses_,
                   .gradients = gradients,
@@ -146,70 +107,42 @@ void ReplicaGroup::Evaluate(Split split, std::span<float> model_state, std::span
                  scratch_);
 }
 
-// The batch of the present inner step.
-void ReplicaGroup::SetStep(int64_t r, Key data, Key order) {
-  const int64_t step = state_.inner_step[first_ + r];
-  step_keys_[r] = FoldIn(data, static_cast<uint64_t>(step));
-  steps_[r] = {order, step};
+void HostExecutor::EvaluateTraining(const StepBatches& batches) {
+  Evaluate(Split::kTrain, batches, model_state_, gradients_);
 }
 
-void ReplicaGroup::EvaluateTraining() {
-  for (int64_t r = 0; r < rows_; ++r) {
-    SetStep(r, episode_keys_[r].data, episode_keys_[r].order);
-  }
-  Evaluate(Split::kTrain, model_state_, gradients_);
-}
-
-// On the training batch or, where the meta-loss is that of a split, on a fresh batch of it.
-void ReplicaGroup::EvaluateAfterUpdate() {
-  const std::optional<Split>& split = problem_.meta_loss_split();
-  for (int64_t r = 0; split && r < rows_; ++r) {
-    SetStep(r, episode_keys_[r].meta_data, episode_keys_[r].meta_order);
-  }
+void HostExecutor::EvaluateMetaLoss(Split split, const StepBatches& batches) {
   std::ranges::copy(model_state_, discarded_.begin());
-  Evaluate(split.value_or(Split::kTrain), discarded_, {});
+  Evaluate(split, batches, discarded_, {});
 }
 
-// The meta-losses of step k from what was evaluated last.
-void ReplicaGroup::RecordMetaLoss(int64_t k) {
+void HostExecutor::GetRawMetaLosses(std::span<float> raw) {
   const int64_t aux_size = AuxSize(problem_);
   for (int64_t r = 0; r < rows_; ++r) {
-    const float raw = aux_size > 0 ? aux_[r * aux_size + *problem_.meta_loss_aux()] : losses_[r];
-    window_.trace->loss(k, first_ + r) =
-        problem_.JudgeLoss(RowsOf(config_, r, task_.config_layout().size()), raw,
-                           &window_.trace->non_finite(k, first_ + r));
+    raw[r] = aux_size > 0 ? aux_[r * aux_size + *problem_.meta_loss_aux()] : losses_[r];
   }
 }
 
-void ReplicaGroup::Update() {
+void HostExecutor::Update(std::span<const ReplicaStep> steps) {
   if (rows_ == 1) {
-    UpdateReplica(0, scratch_);
+    UpdateReplica(0, steps[0], scratch_);
     return;
   }
-  ParallelFor(rows_, [this](int64_t r) {
+  ParallelFor(rows_, [&](int64_t r) {
     WorkspacePool::Lease lease(problem_.workspaces());
-    UpdateReplica(r, *lease);
+    UpdateReplica(r, steps[static_cast<size_t>(r)], *lease);
   });
 }
 
-void ReplicaGroup::UpdateReplica(int64_t r, Workspace& scratch) {
-  const int64_t step = state_.inner_step[first_ + r];
+void HostExecutor::UpdateReplica(int64_t r, const ReplicaStep& step, Workspace& scratch) {
   const LoptProblem::ReplicaRow row = state_.Row(problem_, first_ + r);
-  rules_[static_cast<size_t>(r)]->Update(
-      {.step = step, .num_steps = state_.NumSteps(first_ + r), .loss = losses_[r]},
-      RowsOf(gradients_, r, std::ssize(row.params)), row.params, row.optimizer_state, scratch);
+  RuleOf(r).Update({.step = step.step, .num_steps = step.num_steps, .loss = losses_[r]},
+                   RowsOf(gradients_, r, std::ssize(row.params)), row.params, row.optimizer_state,
+                   scratch);
 }
 
-void ReplicaGroup::Restart(int64_t r) {
-  const int64_t b = first_ + r;
-  ++restarts_[r];
-  if (window_.theta.ChangesAt(0)) {
-    Bind(r);
-  }
-  const Key key = FoldIn2(window_.keys[b], kRestartDraw, state_.episode[b]);
-  state_.FollowWith(b, problem_.BeginEpisode(key, window_.outer, *rules_[static_cast<size_t>(r)],
-                                             state_.Row(problem_, b)));
-  SetEpisodeKeys(r);
+LoptProblem::Episode HostExecutor::BeginEpisode(int64_t r, Key key) {
+  return problem_.BeginEpisode(key, window_.outer, RuleOf(r), state_.Row(problem_, first_ + r));
 }
 
 // Calls body(first, rows, scratch) for each group of replicas, in parallel.
@@ -229,7 +162,8 @@ void ForEachGroup(const LoptProblem& problem, int64_t replicas,
 void RunWindowOnCpu(const LoptProblem& problem, const Window& window) {
   const LoptState state(problem, window.theta.rows, window.state);
   ForEachGroup(problem, window.theta.rows, [&](int64_t first, int64_t rows, Workspace& scratch) {
-    ReplicaGroup(problem, window, state, first, rows, scratch).Run();
+    HostExecutor executor(problem, window, state, first, rows, scratch);
+    WindowSteps(problem, window, state, executor.config(), first, rows, scratch).Run(&executor);
   });
 }
 

@@ -14,12 +14,13 @@ void WarnBeyondHorizons(const EvaluationConfig& config, const EvaluatedOptimizer
   for (const EvaluationTask& task : config.tasks) {
     trainings.emplace_back(task.name, (task.steps.empty() ? config.steps : task.steps).back());
   }
-  for (const NamedLearnedOptimizer& learned : optimizers.learned)
+  for (const NamedLearnedOptimizer& learned : optimizers.learned) {
     WarnBeyondHorizon(learned, trainings);
+  }
 }
 
 Evaluation::Evaluation(const EvaluationConfig& config, EvaluatedOptimizers optimizers)
-    : seeds_(config.seeds), optimizers_(std::move(optimizers)), optimizers_(NamesOf(optimizers_)) {
+    : seeds_(config.seeds), optimizers_(std::move(optimizers)), names_(NamesOf(optimizers_)) {
   CheckEvaluationConfig(config);
   const TaskResources resources(config.data_dir);
   for (const EvaluationTask& task : config.tasks) {
@@ -29,14 +30,14 @@ Evaluation::Evaluation(const EvaluationConfig& config, EvaluatedOptimizers optim
 }
 
 std::vector<RunResult> Evaluation::WholeTasks(std::vector<RunResult> results) const {
-  const size_t per_task = optimizers_.size() * static_cast<size_t>(seeds_);
+  const size_t per_task = names_.size() * static_cast<size_t>(seeds_);
   Require(results.size() <= per_task * tasks_.size(),
           "the evaluation has {} results of {} tasks, {} optimizers and {} seeds, got {}",
-          per_task * tasks_.size(), tasks_.size(), optimizers_.size(), seeds_, results.size());
+          per_task * tasks_.size(), tasks_.size(), names_.size(), seeds_, results.size());
   for (size_t i = 0; i < results.size(); ++i) {
     const RunResult& got = results[i];
     const EvaluatedTask& task = *tasks_[i / per_task];
-    const std::string& optimizer = optimizers_[i % per_task / static_cast<size_t>(seeds_)];
+    const std::string& optimizer = names_[i % per_task / static_cast<size_t>(seeds_)];
     const int64_t seed = static_cast<int64_t>(i) % seeds_;
     Require(got.task == task.name() && got.optimizer == optimizer && got.seed == seed &&
                 got.steps == task.steps(),
@@ -54,7 +55,7 @@ EvaluationOutcome Evaluation::Run(const EvaluateOptions& options) {
   Require(outcome.results.size() == options.finished.size(),
           "evaluation: the {} finished results are not those of whole tasks",
           options.finished.size());
-  const size_t per_task = optimizers_.size() * static_cast<size_t>(seeds_);
+  const size_t per_task = names_.size() * static_cast<size_t>(seeds_);
   const size_t first = outcome.results.size() / per_task;
   double work = 0;
   for (size_t t = first; t < tasks_.size(); ++t) work += tasks_[t]->Work(optimizers_);

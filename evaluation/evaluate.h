@@ -63,7 +63,7 @@ class Evaluation {
  private:
   const int64_t seeds_;
   const EvaluatedOptimizers optimizers_;
-  const std::vector<std::string> optimizers_;  // in the order of results
+  const std::vector<std::string> names_;  // in the order of results
   std::vector<std::unique_ptr<EvaluatedTask>> tasks_;
   std::string data_;
 };

@@ -79,7 +79,7 @@ std::vector<float> RunOptimizerSteps(const std::string& type) {
   const auto rule = optimizer->Bind(layout, {theta.data(), static_cast<size_t>(theta.size())});
   std::vector<float> params = Start();
   std::vector<float> state(static_cast<size_t>(rule->state_layout().size()));
-  StepInfo info{.step = 0, .num_steps = kSteps, .loss = 1, .key = KeyFromSeed(35)};
+  StepInfo info{.step = 0, .num_steps = kSteps, .loss = 1};
   rule->InitState(info, params, state);
   Workspace scratch;
   for (; info.step < kSteps; ++info.step) {
