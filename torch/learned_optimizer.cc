@@ -131,14 +131,13 @@ torch::Tensor InRuleOrder(const torch::Tensor& tensor, bool sees_shapes) {
 // One parameter's update, prepared.
 struct Job {
   Job(size_t group_number, size_t number, const torch::Tensor& param, bool sees_shapes,
-      const Options& options, Key param_key)
+      const Options& options)
       : group(group_number),
         index(number),
         key(StateKey(param)),
         param(InRuleOrder(param.detach(), sees_shapes)),
         gradient(InRuleOrder(param.grad(), sees_shapes).to(torch::kFloat32).contiguous()),
-        options(&options),
-        param_key(param_key) {}
+        options(&options) {}
 
   size_t group;
   size_t index;  // within the group
@@ -146,7 +145,6 @@ struct Job {
   torch::Tensor param;     // a view of it in the order of the rule
   torch::Tensor gradient;  // float32 in C order
   const Options* options;
-  Key param_key;
   torch::Tensor values = {};  // float32 in C order: the param itself or a copy, updated
   const UpdateRule* rule = nullptr;
   State* state = nullptr;
@@ -159,15 +157,13 @@ struct Job {
   }
 
   TensorUpdate Update(float loss) const {
-    TensorUpdate update = {.rule = rule,
-                           .info = {.step = state->step(),
-                                    .num_steps = options->num_steps(),
-                                    .loss = loss,
-                                    .key = FoldIn(param_key, static_cast<uint64_t>(state->step()))},
-                           .options = {},
-                           .gradient = Floats(gradient),
-                           .params = Floats(values),
-                           .state = Floats(state->state())};
+    TensorUpdate update = {
+        .rule = rule,
+        .info = {.step = state->step(), .num_steps = options->num_steps(), .loss = loss},
+        .options = {},
+        .gradient = Floats(gradient),
+        .params = Floats(values),
+        .state = Floats(state->state())};
     if (!IsDouble()) {
       update.options = {options->lr(), options->weight_decay(), options->skip_zero_gradients()};
     }
@@ -315,18 +311,16 @@ torch::Tensor LearnedOptimizer::step(LossClosure closure) {
 
   std::vector<Job> jobs;
   std::vector<std::span<const float>> gradients;
-  uint64_t place = 0;
   for (size_t g = 0; g < param_groups_.size(); ++g) {
     const auto& options = static_cast<const Options&>(param_groups_[g].options());
     for (size_t i = 0; i < param_groups_[g].params().size(); ++i) {
       const torch::Tensor& param = param_groups_[g].params()[i];
-      const Key param_key = FoldIn(KeyFromSeed(0), place++);
       if (!param.grad().defined() || param.numel() == 0) continue;
       Require(needs_num_steps.empty() || StepsOf(param) < options.num_steps(),
               "{} has made all {} steps of its training (num_steps), which {} needs; nothing was "
               "changed. A higher num_steps lets it go on",
               Name(g, i, param), options.num_steps(), needs_num_steps);
-      jobs.emplace_back(g, i, param, rules_->optimizer().sees_shapes(), options, param_key);
+      jobs.emplace_back(g, i, param, rules_->optimizer().sees_shapes(), options);
       gradients.push_back(Floats(jobs.back().gradient));
     }
   }
@@ -348,8 +342,8 @@ torch::Tensor LearnedOptimizer::step(LossClosure closure) {
     if (state == nullptr) {
       auto fresh = std::make_unique<State>();
       fresh->state(torch::zeros({job.rule->state_layout().size()}, torch::kFloat32));
-      job.rule->InitState({.num_steps = job.options->num_steps(), .key = job.param_key},
-                          Floats(job.values), Floats(fresh->state()));
+      job.rule->InitState({.num_steps = job.options->num_steps()}, Floats(job.values),
+                          Floats(fresh->state()));
       state = std::move(fresh);
     }
     job.state = static_cast<State*>(state.get());

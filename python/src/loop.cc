@@ -262,8 +262,7 @@ void BindLoop(nb::module_& m) {
               "worker_key: Key, state: WorkerState, windows: int = 1, threads: int | None = 1) -> "
               "AggregatedGradient"),
       "Runs windows of every estimator under the same weights, and changes `state` to that after\n"
-      "them. Returns what the learner wants (" to_put
-      "). The bits do not depend on `threads`\n"
+      "them. Returns what the learner wants, its `to_put`. The bits do not depend on `threads`\n"
       "(None: one for each core that the process may use).");
 }
 
