@@ -34,8 +34,7 @@ int main() {
     std::vector<lopt::AggregatedGradient> gradients;
     for (int64_t w = 0; w < config.workers; ++w) {
       gradients.push_back(lopt::GradientWorkerCompute(weights, estimators, /*windows=*/1,
-                                                      lopt::WorkerKey(run_key, w), &workers[w])
-                              .to_put);
+                                                      lopt::WorkerKey(run_key, w), &workers[w]));
     }
     lopt::UpdateSummary summary;
     state = learner.Update(std::move(state), gradients, &summary);
