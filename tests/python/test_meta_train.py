@@ -310,7 +310,7 @@ class ByHand(InScratch):
         *wanted, output = step(*objects)
         for copied in again:
             self.assertEqual(step(*copied)[:-1], tuple(wanted))
-        self.assert_same(pickle.loads(pickle.dumps(output)).gradient, output.to_put.gradient)
+        self.assert_same(pickle.loads(pickle.dumps(output)).gradient, output.gradient)
 
     def test_views_keep_what_they_look_at(self):
         state = self.run_by_hand(CONFIG | {"meta_steps": 1})[1]
