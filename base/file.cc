@@ -51,12 +51,11 @@ std::string_view SpecialKind(FileKind kind) {
   }
 }
 
-// Reads the whole file into `content`, a string or vector of bytes.
+// Reads the whole file into `content`, a string or vector of bytes; `expected`: its size, about.
 template <class Content>
-void ReadInto(const std::string& path, Content* content) {
-  const OpenFile file(path, OpenFor::kRead, "cannot read");
+void ReadInto(const OpenFile& file, const std::string& path, int64_t expected, Content* content) {
   // One byte more than the size, so that the end is seen without growing.
-  content->resize(static_cast<size_t>(FileSize(path).value_or(0)) + 1);
+  content->resize(static_cast<size_t>(expected) + 1);
   size_t used = 0;
   while (true) {
     if (used == content->size()) {
@@ -109,14 +108,23 @@ int OpenFile::Write(std::span<const std::byte> bytes) {
 int OpenFile::Close() { return -files_->Close(std::exchange(number_, -1)); }
 
 std::vector<std::byte> ReadFile(const std::string& path) {
+  const OpenFile file(path, OpenFor::kRead, "cannot read");
   std::vector<std::byte> bytes;
-  ReadInto(path, &bytes);
+  ReadInto(file, path, FileSize(path).value_or(0), &bytes);
   return bytes;
 }
 
 std::string ReadTextFile(const std::string& path) {
+  const OpenFile file(path, OpenFor::kRead, "cannot read");
   std::string text;
-  ReadInto(path, &text);
+  ReadInto(file, path, FileSize(path).value_or(0), &text);
+  return text;
+}
+
+std::string ReadTextFile(const OpenFile& file, const std::string& path) {
+  constexpr int64_t kExpectedBytes = 4095;
+  std::string text;
+  ReadInto(file, path, kExpectedBytes, &text);
   return text;
 }
 
@@ -144,6 +152,21 @@ void WriteFile(const std::string& path, std::span<const std::byte> bytes, Flush 
 
 void WriteTextFile(const std::string& path, std::string_view text, Flush flush) {
   WriteFile(path, std::as_bytes(std::span(text)), flush);
+}
+
+bool MakePrivateFile(const std::string& path, std::string_view text) {
+  const std::string temporary = TemporaryName(path);
+  OpenFile file(temporary, OpenFor::kMakePrivate, "cannot make", path);
+  int error = file.Write(std::as_bytes(std::span(text)));
+  if (error == 0) {
+    error = file.Close();
+  }
+  if (error == 0) {
+    error = -Files().Link(temporary, path);
+  }
+  Files().Remove(temporary);
+  RequireDone(error == EEXIST ? 0 : error, "cannot make {}", path);
+  return error == 0;
 }
 
 void SyncDirectory(const std::string& path) {

@@ -37,9 +37,10 @@ class OpenFile {
   int number_;
 };
 
-// Whole files.
+// Whole files; `path` of one that is open is its name in errors.
 std::vector<std::byte> ReadFile(const std::string& path);
 std::string ReadTextFile(const std::string& path);
+std::string ReadTextFile(const OpenFile& file, const std::string& path);
 
 // Whether a write ends when the bytes are on the disk (fsync).
 enum class Flush { kToDisk, kNo };
@@ -50,6 +51,10 @@ enum class Flush { kToDisk, kNo };
 void WriteFile(const std::string& path, std::span<const std::byte> bytes,
                Flush flush = Flush::kToDisk);
 void WriteTextFile(const std::string& path, std::string_view text, Flush flush = Flush::kToDisk);
+
+// Makes a file that its owner alone may read (mode 600). Others see the name only once the whole
+// text is there. Returns false, and changes nothing, if there is one of this name.
+bool MakePrivateFile(const std::string& path, std::string_view text);
 
 // Flushes a directory's entries, or what others have written to a file, to disk.
 void SyncDirectory(const std::string& path);

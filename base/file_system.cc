@@ -35,6 +35,7 @@ int FlagsFor(OpenFor what) {
     case OpenFor::kReplace:
       return O_WRONLY | O_CREAT | O_TRUNC;
     case OpenFor::kMake:
+    case OpenFor::kMakePrivate:
       return O_WRONLY | O_CREAT | O_EXCL;
     case OpenFor::kAppend:
       return O_RDWR | O_CREAT | O_APPEND;
@@ -67,7 +68,8 @@ class System final : public FileSystem {
   int Open(const std::string& path, OpenFor what) override {
     FileStatus status;
     if (!IsOpenHere(path) && Look(path, &status) == 0 && MayWait(status.kind, what)) return -ENXIO;
-    return Uninterrupted([&] { return ::open(path.c_str(), FlagsFor(what) | O_CLOEXEC, 0666); });
+    const mode_t mode = what == OpenFor::kMakePrivate ? 0600 : 0666;
+    return Uninterrupted([&] { return ::open(path.c_str(), FlagsFor(what) | O_CLOEXEC, mode); });
   }
   int Close(int descriptor) override { return OrError(::close(descriptor)); }
   int64_t Read(int descriptor, std::span<std::byte> bytes, int64_t offset) override {

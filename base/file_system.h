@@ -22,15 +22,21 @@ struct FileStatus {
 // What a descriptor is opened for.
 enum class OpenFor {
   kRead,
-  kReplace,   // write from the beginning, to a file made or emptied
-  kMake,      // write to a file that is made; EEXIST where there is one, or a link
-  kAppend,    // read, and write at the end, to a file that is made where there is none
-  kDirectory  // flush or lock a directory
+  kReplace,     // write from the beginning, to a file made or emptied
+  kMake,        // write to a file that is made; EEXIST where there is one, or a link
+  kAppend,      // read, and write at the end, to a file that is made where there is none
+  kDirectory,   // flush or lock a directory
+  kMakePrivate  // as kMake; the file's owner alone may open it (mode 600)
 };
+
+// Whether it makes a file that was not there.
+constexpr bool MakesNew(OpenFor what) {
+  return what == OpenFor::kMake || what == OpenFor::kMakePrivate;
+}
 
 // Whether it may change a file.
 constexpr bool Writes(OpenFor what) {
-  return what == OpenFor::kReplace || what == OpenFor::kMake || what == OpenFor::kAppend;
+  return what == OpenFor::kReplace || MakesNew(what) || what == OpenFor::kAppend;
 }
 
 // The calls of the system by which runs read and write, each as the system means it. A result is 0

@@ -1293,14 +1293,77 @@ def _farthest(name, wanted, got, limit):
     return GoldenDeviation(name, i, wanted[i].item(), got[i].item(), off, limit, share)
 
 
-class ThetaFile:
-    """A learned optimizer's weights, read from a file and checked.
+class Weights:
+    """A learned optimizer with its weights, for tensors of any device.
 
     learned_optimizer: dictionary of the type and all options.
     theta: dictionary of float32 tensors.
-    metadata: dictionary of texts, such as seed, meta_steps, version and config.
     trained_horizon: number of steps that no training exceeded which the optimizer was meta-trained
-        on; None if the file does not say.
+        on; None if it is not known.
+    sees_shapes: whether steps depend on a tensor's shape.
+    """
+
+    def __init__(self, learned_optimizer, theta, trained_horizon, source):
+        """learned_optimizer: type and options. source: what errors begin with.
+
+        Raises ValueError if there is no such optimizer, or theta is not of its tensors, or not
+        finite.
+        """
+        self._rule, self.learned_optimizer = _resolve(learned_optimizer, source)
+        self.theta, self.trained_horizon = theta, trained_horizon
+        self.sees_shapes = self._rule.SEES_SHAPES
+        self._check_theta(source)
+
+    def bind(self, device):
+        """The update rule, with its weights on a device."""
+        return _BoundRule(self._rule(self.learned_optimizer), self.theta, device)
+
+    def in_rule_order(self, tensor):
+        """A parameter [out, in, spatial...] as the rule sees it."""
+        return _in_rule_order(tensor, self._rule.SEES_SHAPES)
+
+    def in_torch_order(self, tensor, shape):
+        """The reverse, for a parameter of this shape; also of such a tensor that is flat."""
+        return _in_torch_order(tensor, shape, self._rule.SEES_SHAPES)
+
+    def seen_shape(self, p, group):
+        """The shape of a parameter of a group as the rule sees it."""
+        if group["as_vectors"] or not self.sees_shapes:
+            return (p.numel(),)
+        return tuple(self.in_rule_order(p).shape)
+
+    def state_shapes(self, shape):
+        """Of a tensor as the rule sees it, by name."""
+        shapes = self._rule(self.learned_optimizer).state_shapes(shape)
+        return {name: tuple(own) for name, own in shapes.items()}
+
+    def needs_num_steps(self):
+        """What makes steps need num_steps, such as "LearnableAdam with schedule 'cosine'"; None if
+        nothing does."""
+        return self._rule.need_of_num_steps(self.learned_optimizer)
+
+    def _check_theta(self, source):
+        def show(shapes):
+            return ", ".join(f"{name} {list(shape)}" for name, shape in sorted(shapes.items()))
+
+        wanted = self._rule.layout(self.learned_optimizer)
+        got = {name: tuple(tensor.shape) for name, tensor in self.theta.items()}
+        if wanted != got:
+            raise ValueError(f"{source}: the tensors theta/... are not those of "
+                             f"{self.learned_optimizer}; wanted: {show(wanted)}; got: "
+                             f"{show(got) or 'none'}")
+        for name, tensor in sorted(self.theta.items()):
+            bad = tensor.isfinite().logical_not().flatten().nonzero().flatten().tolist()
+            if bad:
+                raise ValueError(f"{source}: weights must be finite numbers; theta/{name} "
+                                 f"{list(tensor.shape)} has {len(bad)} that are not, the first is "
+                                 f"{tensor.flatten()[bad[0]].item()} at {bad[0]}")
+
+
+class ThetaFile(Weights):
+    """The weights of a file, read and checked.
+
+    metadata: dictionary of texts, such as seed, meta_steps, version and config.
     golden_steps: number of steps that the file brought for the check; 0 if none.
     """
 
@@ -1341,14 +1404,11 @@ class ThetaFile:
                           "MLPLOpt. If it is another, give learned_optimizer={'type': ...}",
                           stacklevel=3)
             named = {"type": "MLPLOpt"}
-        self._rule, self.learned_optimizer = _resolve(named, path)
-        self.theta = _without("theta/", tensors)
         horizon = self.metadata.get("trained_horizon", "0")
         if not (horizon.isascii() and horizon.isdigit() and len(horizon) < 19):
             raise ValueError(f"{path}: metadata trained_horizon must be a whole number of at least "
                              f"0, got {horizon!r}")
-        self.trained_horizon = int(horizon) or None
-        self._check_theta(path)
+        super().__init__(named, _without("theta/", tensors), int(horizon) or None, path)
         self._golden = _golden_steps(path, _without("golden/", tensors))
         self.golden_steps = len(self._golden.steps)
         unchecked = [name for name, limit in self._golden.limits.items() if limit == math.inf]
@@ -1391,46 +1451,6 @@ class ThetaFile:
         return [_farthest(name, golden.result[name], p.reshape(golden.result[name].shape).cpu(),
                           golden.limits[name]) for name, p in zip(golden.params, params)]
 
-    def bind(self, device):
-        """The update rule, with its weights on a device."""
-        return _BoundRule(self._rule(self.learned_optimizer), self.theta, device)
-
-    def in_rule_order(self, tensor):
-        """A parameter [out, in, spatial...] as the rule sees it."""
-        return _in_rule_order(tensor, self._rule.SEES_SHAPES)
-
-    def in_torch_order(self, tensor, shape):
-        """The reverse, for a parameter of this shape; also of such a tensor that is flat."""
-        return _in_torch_order(tensor, shape, self._rule.SEES_SHAPES)
-
-    def state_shapes(self, shape):
-        """Of a tensor as the rule sees it, by name."""
-        shapes = self._rule(self.learned_optimizer).state_shapes(shape)
-        return {name: tuple(own) for name, own in shapes.items()}
-
-    def needs_num_steps(self):
-        """What makes steps need num_steps, such as "LearnableAdam with schedule 'cosine'"; None if
-        nothing does."""
-        return self._rule.need_of_num_steps(self.learned_optimizer)
-
-    def _check_theta(self, path):
-        def show(shapes):
-            return ", ".join(f"{name} {list(shape)}" for name, shape in sorted(shapes.items()))
-
-        wanted = self._rule.layout(self.learned_optimizer)
-        got = {name: tuple(tensor.shape) for name, tensor in self.theta.items()}
-        if wanted != got:
-            raise ValueError(f"{path}: the tensors theta/... are not those of "
-                             f"{self.learned_optimizer}; wanted: {show(wanted)}; got: "
-                             f"{show(got) or 'none'}")
-        for name, tensor in sorted(self.theta.items()):
-            bad = tensor.isfinite().logical_not().flatten().nonzero().flatten().tolist()
-            if bad:
-                raise ValueError(f"{path}: weights must be finite numbers; theta/{name} "
-                                 f"{list(tensor.shape)} has {len(bad)} that are not, the first is "
-                                 f"{tensor.flatten()[bad[0]].item()} at {bad[0]}")
-
-
 def _fresh_state(theta_file, p):
     return {name: torch.zeros(shape, dtype=torch.float32, device=p.device)
             for name, shape in theta_file.state_shapes(p.shape).items()}
@@ -1451,15 +1471,18 @@ def _shapes(state):
 
 
 class _Batch:
-    """Parameters of one group that are updated together: of a kind, with as many earlier updates.
+    """Parameters of one group that one executor updates together: on a device, with as many earlier
+    updates.
 
-    group: the group, which has that number. t: the number of earlier updates. places: the numbers
-    of the parameters within the group. Other lists are of things of the parameters as well.
+    number, group: of the group. t: the number of earlier updates. places: the numbers of the
+    parameters within the group. shapes: theirs, as the rule sees them. states: theirs in
+    optimizer.state; empty of one that has none yet. Other lists are of things of the parameters as
+    well.
     """
 
-    def __init__(self, number, group, kind, t):
-        self.number, self.group, self.kind, self.t = number, group, kind, t
-        self.places, self.params, self.gradients, self.elements = [], [], [], 0
+    def __init__(self, number, group, executor, t):
+        self.number, self.group, self.executor, self.t = number, group, executor, t
+        self.places, self.params, self.gradients, self.shapes, self.states = [], [], [], [], []
 
     def name(self, i):
         return _name(self.number, self.places[i], self.params[i])
@@ -1489,6 +1512,87 @@ def _rms(step):
 
 def _same_bits(a, b):
     return a.shape == b.shape and torch.equal(a.cpu().view(torch.int32), b.cpu().view(torch.int32))
+
+
+class TorchExecutor:
+    """Steps parameters of any device and type for a LearnedOptimizer, by operations of torch."""
+
+    BATCH = 1 << 16  # elements of the parameters that are updated together
+
+    def __init__(self, weights):
+        self._weights = weights
+        self._rules = {}  # by device
+
+    def takes(self, p, gradient):
+        """Whether it steps such parameters."""
+        return True
+
+    def owns(self, state):
+        """Whether the state of a parameter has its form: that of state_dict()."""
+        return True
+
+    def fits(self, state, shape):
+        """Whether a state of its form is of a parameter that the rule sees in this shape."""
+        return _shapes(state) == self._weights.state_shapes(shape)
+
+    def plain(self, state):
+        """A state of its form in that of state_dict()."""
+        return state
+
+    def finite(self, batches):
+        """Of each batch the numbers of the parameters whose gradients are finite in float32."""
+        # Those of a batch are if their sum is. It may overflow, and each is looked at then.
+        sums = [_join([gradient.reshape(-1) for gradient in batch.gradients]).float().sum()
+                for batch in batches]
+        return [range(len(batch.params)) if math.isfinite(total) else
+                [i for i, finite in enumerate(_values([torch.isfinite(gradient.float()).all()
+                                                       for gradient in batch.gradients])) if finite]
+                for batch, total in zip(batches, _values(sums))]
+
+    def update(self, batch):
+        """Steps the parameters of a batch, all but the counts of their updates. Takes states of its
+        own form, or of a count alone. The numbers of those that are left as they are, since finite
+        numbers would become others, and the parts that weight decay took, where there is one."""
+        group, weights, device = batch.group, self._weights, batch.params[0].device
+        values, gradients = ([weights.in_rule_order(x).reshape(shape).float()
+                              for x, shape in zip(tensors, batch.shapes)]
+                             for tensors in (batch.params, batch.gradients))
+        for state, value in zip(batch.states, values):
+            if len(state) == 1:
+                state.update(_fresh_state(weights, value))
+        seen = [_flushed(gradient) for gradient in gradients]
+        if device not in self._rules:
+            self._rules[device] = weights.bind(device)
+        steps = self._rules[device].steps(values, seen, batch.states, batch.t,
+                                           group["num_steps"])
+        decays = []
+        if group["weight_decay"]:
+            parts = [group["weight_decay"] / _ADAMW_STEP * _rms(step) for step in steps]
+            decays = [float(group["lr"]) * part for part in _values(parts)]
+            steps = [step + part * value for step, part, value in zip(steps, parts, values)]
+        if group["skip_zero_gradients"]:
+            steps = [step.masked_fill(gradient == 0, 0)
+                     for step, gradient in zip(steps, gradients)]
+        steps = [weights.in_torch_order(step, p.shape) for step, p in zip(steps, batch.params)]
+        lr = -float(group["lr"])
+        left = self._not_finite(torch._foreach_add(batch.params, steps, alpha=lr))
+        if left:
+            left = [i for i in left if batch.params[i].isfinite().all()]
+        stepped = [i for i in range(len(steps)) if i not in left]
+        if stepped:
+            torch._foreach_add_([batch.params[i] for i in stepped], [steps[i] for i in stepped],
+                                alpha=lr)
+        return left, decays
+
+    @staticmethod
+    def _not_finite(tensors):
+        """The numbers of those with an element that is not finite."""
+        # None has if their sum is finite. It may overflow, and each is looked at then.
+        wide = torch.promote_types(tensors[0].dtype, torch.float32)
+        total = torch.stack([tensor.sum(dtype=wide) for tensor in tensors]).sum()
+        if math.isfinite(total):
+            return []
+        return [i for i, tensor in enumerate(tensors) if not tensor.isfinite().all()]
 
 
 class LearnedOptimizer(torch.optim.Optimizer):
@@ -1541,18 +1645,19 @@ class LearnedOptimizer(torch.optim.Optimizer):
     [out, in, spatial...] as [spatial..., in, out]. Its state is of that order.
     """
 
-    BATCH = 1 << 16  # elements of the parameters that are updated together
+    # What steps the parameters, each by the first that takes it; the last takes them all.
+    EXECUTORS = (TorchExecutor,)
 
     def __init__(self, params, theta_file, lr=1.0, weight_decay=0.0, non_finite="error",
                  skip_zero_gradients=False, num_steps=None, as_vectors=False):
-        """params: tensors, or dictionaries of groups. theta_file: a ThetaFile.
+        """params: tensors, or dictionaries of groups. theta_file: a ThetaFile, or other Weights.
 
         Raises TypeError for a parameter that is not of a real floating-point type, ValueError for
         an lr or weight_decay that is negative or not finite, another option that is not valid, or
         num_steps that is missing where it is needed.
         """
         self._theta_file = theta_file
-        self._rules = {}
+        self._make_executors()
         self._warned = set()
         self.skipped = 0
         # Schedulers that cycle a momentum look for its name.
@@ -1570,6 +1675,16 @@ class LearnedOptimizer(torch.optim.Optimizer):
         options."""
         return cls(params, ThetaFile(path, learned_optimizer, despite_failed_check), lr,
                    weight_decay, non_finite, skip_zero_gradients, num_steps, as_vectors)
+
+    def _make_executors(self):
+        """Executors that know nothing yet of the tensors of a state."""
+        self._executors = [make(self._theta_file) for make in self.EXECUTORS]
+
+    def _owner(self, state):
+        """The executor of whose form a state is."""
+        for executor in self._executors:
+            if executor.owns(state):
+                return executor
 
     def add_param_group(self, param_group):
         super().add_param_group(param_group)
@@ -1671,10 +1786,12 @@ class LearnedOptimizer(torch.optim.Optimizer):
                 gradient = p.grad
                 if gradient is None:
                     continue
-                if self._shape_has_changed(p, group):
+                shape = self._theta_file.seen_shape(p, group)
+                state = self.state.get(p, {})
+                if state and not self._owner(state).fits(state, shape):
                     raise RuntimeError(f"LearnedOptimizer: {_name(number, i, p)} had another shape "
                                        "at its last update; nothing was changed")
-                t = self._step_of(p)
+                t = state.get("step", 0)
                 if need and t >= group["num_steps"]:
                     raise ValueError(f"LearnedOptimizer: {_name(number, i, p)} has made all "
                                      f"{group['num_steps']} steps of its training (num_steps), "
@@ -1683,35 +1800,31 @@ class LearnedOptimizer(torch.optim.Optimizer):
                 if gradient.layout != torch.strided:
                     raise RuntimeError(f"LearnedOptimizer: {_name(number, i, p)} has a gradient of "
                                        f"layout {gradient.layout}; it must be dense")
-                kind, limit = self._kind(p, gradient)
-                batch = growing.get((kind, t))
-                if batch is None or batch.elements + p.numel() > limit:
-                    batch = growing[kind, t] = _Batch(number, group, kind, t)
+                for executor in self._executors:
+                    if executor.takes(p, gradient):
+                        break
+                kind = executor, p.device, t
+                batch, elements = growing.get(kind, (None, 0))
+                if batch is None or elements + p.numel() > executor.BATCH:
+                    batch, elements = _Batch(number, group, executor, t), 0
                     batches.append(batch)
+                growing[kind] = batch, elements + p.numel()
                 batch.places.append(i)
                 batch.params.append(p)
                 batch.gradients.append(gradient)
-                batch.elements += p.numel()
+                batch.shapes.append(shape)
+                batch.states.append(state)
         return batches
-
-    def _shape_has_changed(self, p, group):
-        """Whether the rule saw another shape of the parameter at its last update."""
-        state = self.state[p] if p in self.state else None
-        return bool(state) and _shapes(state) != self._state_shapes(p, group)
-
-    def _state_shapes(self, p, group):
-        return self._theta_file.state_shapes(self._as_seen(p, group).shape)
-
-    def _kind(self, p, gradient):
-        """What parameters of a batch have in common, and how many elements they may have, unless
-        it is one alone."""
-        return p.device, self.BATCH
 
     def _leave_out_not_finite(self, batches):
         """Parameters whose gradient is not finite leave their batch; how many did. Raises
         RuntimeError if one of them must not."""
-        left_out = 0
-        for batch, chosen in zip(batches, self._finite(batches)):
+        left_out, finite = 0, {}
+        for executor in self._executors:
+            own = [batch for batch in batches if batch.executor is executor]
+            finite.update(zip(own, executor.finite(own)))
+        for batch in batches:
+            chosen = finite[batch]
             if len(chosen) == len(batch.params):
                 continue
             if batch.group["non_finite"] == "error":
@@ -1722,16 +1835,6 @@ class LearnedOptimizer(torch.optim.Optimizer):
             left_out += len(batch.params) - len(chosen)
             batch.keep(chosen)
         return left_out
-
-    def _finite(self, batches):
-        """Of each batch the numbers of the parameters whose gradients are finite in float32."""
-        # Those of a batch are if their sum is. It may overflow, and each is looked at then.
-        sums = [_join([gradient.reshape(-1) for gradient in batch.gradients]).float().sum()
-                for batch in batches]
-        return [range(len(batch.params)) if math.isfinite(total) else
-                [i for i, finite in enumerate(_values([torch.isfinite(gradient.float()).all()
-                                                       for gradient in batch.gradients])) if finite]
-                for batch, total in zip(batches, _values(sums))]
 
     def _warn_of_left_and_decays(self, batch, left, decays):
         """Warns, once each, of parameters of these numbers in a batch, which were left as they are,
@@ -1746,60 +1849,19 @@ class LearnedOptimizer(torch.optim.Optimizer):
                             f"than {100 * _LARGE_DECAY:g} %, which few trainings bear",
                             stacklevel=6)
 
-    def _step_of(self, p):
-        return self.state[p]["step"] if self.state.get(p) else 0
-
-    def _as_seen(self, tensor, group):
-        """A parameter of a group as the rule sees it."""
-        ordered = self._theta_file.in_rule_order(tensor)
-        return ordered.reshape(-1) if group["as_vectors"] else ordered
-
     def _update(self, batch):
-        """Steps the parameters of a batch. The numbers of those that are left as they are, since
-        finite numbers would become others, and the parts that weight decay took, where there is
-        one."""
-        group, file, device = batch.group, self._theta_file, batch.params[0].device
-        values, gradients = ([self._as_seen(x, group).float() for x in tensors]
-                             for tensors in (batch.params, batch.gradients))
-        states = [self.state[p] for p in batch.params]
-        for state, value in zip(states, values):
+        """Steps the parameters of a batch; what its executor's update gives."""
+        for i, (p, state) in enumerate(zip(batch.params, batch.states)):
             if not state:
+                state = batch.states[i] = self.state[p]
                 state["step"] = 0
-                state.update(_fresh_state(file, value))
-        seen = [_flushed(gradient) for gradient in gradients]
-        if device not in self._rules:
-            self._rules[device] = file.bind(device)
-        steps = self._rules[device].steps(values, seen, states, batch.t, group["num_steps"])
-        decays = []
-        if group["weight_decay"]:
-            parts = [group["weight_decay"] / _ADAMW_STEP * _rms(step) for step in steps]
-            decays = [float(group["lr"]) * part for part in _values(parts)]
-            steps = [step + part * value for step, part, value in zip(steps, parts, values)]
-        if group["skip_zero_gradients"]:
-            steps = [step.masked_fill(gradient == 0, 0)
-                     for step, gradient in zip(steps, gradients)]
-        steps = [file.in_torch_order(step, p.shape) for step, p in zip(steps, batch.params)]
-        lr = -float(group["lr"])
-        left = self._not_finite(torch._foreach_add(batch.params, steps, alpha=lr))
-        if left:
-            left = [i for i in left if batch.params[i].isfinite().all()]
-        stepped = [i for i in range(len(steps)) if i not in left]
-        if stepped:
-            torch._foreach_add_([batch.params[i] for i in stepped], [steps[i] for i in stepped],
-                                alpha=lr)
-        for state in states:
+            owner = self._owner(state)
+            if owner is not batch.executor:
+                batch.states[i] = self.state[p] = owner.plain(state)
+        result = batch.executor.update(batch)
+        for state in batch.states:
             state["step"] += 1
-        return left, decays
-
-    @staticmethod
-    def _not_finite(tensors):
-        """The numbers of those with an element that is not finite."""
-        # None has if their sum is finite. It may overflow, and each is looked at then.
-        wide = torch.promote_types(tensors[0].dtype, torch.float32)
-        total = torch.stack([tensor.sum(dtype=wide) for tensor in tensors]).sum()
-        if math.isfinite(total):
-            return []
-        return [i for i, tensor in enumerate(tensors) if not tensor.isfinite().all()]
+        return result
 
     _OF_WEIGHTS = ("theta", "learned_optimizer")
 
@@ -1808,10 +1870,11 @@ class LearnedOptimizer(torch.optim.Optimizer):
         groups, and once more in every group, since torch.distributed.checkpoint keeps the state
         and the groups alone."""
         saved = super().state_dict()
+        states = {i: self._owner(state).plain(state) for i, state in saved["state"].items()}
         weights = {"theta": dict(self._theta_file.theta),
                    "learned_optimizer": self._theta_file.learned_optimizer}
         groups = [{**group, **weights} for group in saved["param_groups"]]
-        return {**saved, "param_groups": groups, **weights}
+        return {**saved, "state": states, "param_groups": groups, **weights}
 
     def load_state_dict(self, state_dict):
         """Goes on exactly where state_dict() was taken, unless a num_steps that was given here is
@@ -1846,7 +1909,7 @@ class LearnedOptimizer(torch.optim.Optimizer):
                                  f"{', '.join(missing)}")
             self._check_options(group)
         super().load_state_dict({"state": states, "param_groups": groups})
-        self._rules = {}  # they know the tensors of the state before
+        self._make_executors()  # those before know the tensors of the state before
         for (i, _), p in zip(saved, params):
             for name, value in states.get(i, {}).items():
                 if name != "step":
@@ -1859,7 +1922,7 @@ class LearnedOptimizer(torch.optim.Optimizer):
             raise ValueError(f"LearnedOptimizer: the state of parameter {i}, shape "
                              f"{list(p.shape)}, must have {wanted}, got {got}")
 
-        wanted = self._state_shapes(p, group)
+        wanted = self._theta_file.state_shapes(self._theta_file.seen_shape(p, group))
         tensors = {name: value for name, value in state.items() if name != "step"}
         for name, value in tensors.items():
             if name in wanted and not (torch.is_tensor(value) and value.is_floating_point()):
@@ -1910,12 +1973,13 @@ class LearnedOptimizer(torch.optim.Optimizer):
 
     def __setstate__(self, state):
         super().__setstate__(state)
+        self._make_executors()
         for group in self.param_groups:  # one that was saved before there were the options
             group.setdefault("num_steps", None)
             group.setdefault("as_vectors", False)
 
     def __getstate__(self):
-        return {**super().__getstate__(), "_theta_file": self._theta_file, "_rules": {},
+        return {**super().__getstate__(), "_theta_file": self._theta_file,
                 "_warned": self._warned, "skipped": self.skipped}
 
 

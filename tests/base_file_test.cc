@@ -186,6 +186,45 @@ TEST_CASE("A full disk leaves the old file as it was and no temporary one") {
   CHECK(ReadTextFile(path) == std::string(100000, 'x'));
 }
 
+TEST_CASE("An open file is read to its end, whatever has its name by now") {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "file";
+  const std::string text(10000, 'x');
+  WriteTextFile(path, text);
+  const OpenFile file(path, OpenFor::kRead, "cannot read");
+  WriteTextFile(path, "another");
+  CHECK(ReadTextFile(file, path) == text);
+  CHECK(ReadTextFile(file, path) == text);
+}
+
+TEST_CASE("A private file is its owner's alone whatever the umask, and never replaces another") {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "file";
+  const mode_t before = ::umask(0);
+  CHECK(MakePrivateFile(path, "text"));
+  CHECK_FALSE(MakePrivateFile(path, "more"));
+  ::umask(before);
+  CHECK(ReadTextFile(path) == "text");
+  struct stat status = {};
+  REQUIRE(::stat(path.c_str(), &status) == 0);
+  CHECK((status.st_mode & 07777) == 0600);
+  CHECK(directory.Names() == std::vector<std::string>{"file"});
+}
+
+TEST_CASE("A private file for which there is no room is an error, and nothing is left") {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "file";
+  std::string message;
+  {
+    const FileSizeLimit limit(100);
+    message = MessageOf([&] { MakePrivateFile(path, std::string(1000, 'x')); });
+  }
+  CHECK(message == "cannot make " + path + ": File too large");
+  CHECK(directory.Names().empty());
+  message = MessageOf([&] { MakePrivateFile(directory / "none/file", "text"); });
+  CHECK(message == "cannot make " + (directory / "none/file") + ": No such file or directory");
+}
+
 TEST_CASE("A directory that cannot be made says what is in its place") {
   const TemporaryDirectory directory;
   MakeDirectories(directory / "a/b");

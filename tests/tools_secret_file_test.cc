@@ -2,17 +2,23 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <set>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "lopt/base/environment.h"
 #include "lopt/base/file.h"
 #include "lopt/tools/secret_file.h"
+#include "lopt/tools/simulate/passing_files.h"
 #include "tests/error_of.h"
+#include "tests/like_system_environment.h"
 #include "tests/skip.h"
 #include "tests/temp_directory.h"
 
@@ -90,6 +96,41 @@ TEST_CASE("A token that cannot be made is an error that names the choices") {
   WriteTextFile(directory / "file", "");
   const std::string error = ErrorOf([&] { MakeTokenFile(directory / "file/token"); });
   CHECK_MESSAGE(error.find(directory / "file") != std::string::npos, error);
+}
+
+// Files of which at most a byte is read or written at a time.
+class SlowFiles final : public PassingFiles {
+ public:
+  SlowFiles() : PassingFiles(&SystemFiles()) {}
+  int64_t Read(int descriptor, std::span<std::byte> bytes, int64_t offset) override {
+    ++calls;
+    return PassingFiles::Read(descriptor, bytes.first(1), offset);
+  }
+  int64_t Write(int descriptor, std::span<const std::byte> bytes) override {
+    ++calls;
+    return PassingFiles::Write(descriptor, bytes.first(1));
+  }
+
+  int calls = 0;
+};
+
+class SlowEnvironment final : public LikeSystemEnvironment {
+ public:
+  FileSystem& files() override { return files_; }
+  int calls() const { return files_.calls; }
+
+ private:
+  SlowFiles files_;
+};
+
+TEST_CASE("A token is made and read whole where the system takes a byte at a time") {
+  const TempDirectory directory;
+  SlowEnvironment environment;
+  const InEnvironment inside(&environment);
+  MakeTokenFile(directory / "token");
+  CHECK_EQ(environment.calls(), 65);
+  CHECK_EQ(ReadSecretFile(directory / "token").size(), 65);
+  CHECK_EQ(environment.calls(), 65 + 66);  // the last finds the end
 }
 
 TEST_CASE("The user's token is in the directory of configurations") {

@@ -102,12 +102,6 @@ rlim_t RaiseDescriptorLimit() {
 
 }  // namespace
 
-Listener::Descriptor::~Descriptor() {
-  if (number_ >= 0) {
-    ::close(number_);
-  }
-}
-
 Listener::Listener(const NetAddress& wanted, const StrangerLimits& limits,
                    std::function<Clock::time_point()> now)
     : now_(std::move(now)),

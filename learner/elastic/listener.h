@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "lopt/base/descriptor.h"
 #include "lopt/learner/elastic/address.h"
 #include "lopt/learner/elastic/strangers.h"
 
@@ -53,18 +54,6 @@ class Listener {
   std::string TakeEnded();
 
  private:
-  // A descriptor that is closed at the end.
-  class Descriptor {
-   public:
-    explicit Descriptor(int number) : number_(number) {}
-    ~Descriptor();
-    Descriptor(const Descriptor&) = delete;
-    Descriptor& operator=(const Descriptor&) = delete;
-    int number() const { return number_; }
-
-   private:
-    int number_;
-  };
   struct Connection {
     Connection(int descriptor, std::string peer) : copy(descriptor), from(std::move(peer)) {}
     Descriptor copy;

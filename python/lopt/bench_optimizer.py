@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from . import _core, _reference
+from . import _core, lopt_optimizer
 from .theta import Theta, load
 from .torch import LearnedOptimizer
 
@@ -46,7 +46,7 @@ def optimizers(chosen, old):
              "Adam foreach": lambda params: torch.optim.Adam(params, foreach=True),
              "mlp": learned(load("mlp")), "mlp-fast": learned(load("mlp-fast")),
              **{f"hidden {size}": learned(theta_of(size)) for size in (4, 8, 32)},
-             "one file": one_file(_reference)}
+             "one file": one_file(lopt_optimizer)}
     try:
         torch.optim.Adam(params_of([(1,)]), fused=True)
         known["Adam fused"] = lambda params: torch.optim.Adam(params, fused=True)

@@ -1,7 +1,10 @@
 """Tests of tasks of one's own."""
 
+import json
 import os
 import pathlib
+import re
+import socket
 import struct
 import subprocess
 import sys
@@ -167,6 +170,37 @@ class NumpyImages(ImageNetwork):
                      hidden.swapaxes(-1, -2) @ d_logits, d_logits.sum(1))
         accuracy = (logits.argmax(-1) == labels).mean(-1)
         return -at_labels.mean(-1), dict(zip(params, gradients)), {"accuracy": accuracy}
+
+
+# The program with a task whose data differ by SHIFT.
+ROWS_OF_RANK = """
+import os
+import sys
+
+import numpy
+
+import lopt
+from lopt._core import run_program
+
+
+@lopt.task
+class RowsOfRank:
+    batch_size = 4
+    per_replica = True
+
+    def data(self):
+        return numpy.arange(40, dtype=numpy.float32).reshape(20, 2) + int(os.environ["SHIFT"])
+
+    def init(self, key):
+        return {"w": key.normal(2)}
+
+    def loss_and_grad(self, params, batch):
+        difference = params["w"] - batch.mean(0)
+        return difference @ difference, {"w": 2 * difference}
+
+
+sys.exit(run_program(sys.argv[1:], [sys.executable, __file__]))
+"""
 
 
 def config_of(task, steps=3, **estimator):
@@ -485,6 +519,42 @@ class Determinism(unittest.TestCase):
                     lopt.meta_train(config, out=out, resume=True)
             make = lambda: [np.asfortranarray(rows[0]), rows[1]]  # noqa: E731
             self.assertEqual(lopt.meta_train(config, out=out, resume=True).updates, 2)
+
+    def test_a_rank_with_other_data_than_the_learner_is_refused_with_an_error_that_names_both(self):
+        version = subprocess.run([sys.executable, "-m", "lopt", "version"], text=True, check=True,
+                                 capture_output=True).stdout
+        if re.search("gRPC: +not built", version):
+            self.skipTest("lopt was built without gRPC")
+        for shift in (1, 0):
+            with tempfile.TemporaryDirectory() as scratch:
+                program, config = pathlib.Path(scratch, "job.py"), pathlib.Path(scratch, "c.json")
+                program.write_text(ROWS_OF_RANK)
+                config.write_text(json.dumps(config_of({"type": "RowsOfRank"}, steps=2)))
+                with socket.create_server(("127.0.0.1", 0)) as free:
+                    address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+                words = [sys.executable, program, "meta-train", config, "--out", f"{scratch}/run",
+                         "--init-method", address]
+                ranks = [subprocess.Popen(
+                    words, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                    env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "2",
+                         "SHIFT": str(rank * shift), "XDG_CONFIG_HOME": scratch})
+                    for rank in range(2)]
+                try:
+                    refused = ranks[1].communicate(timeout=300)[1]
+                    if not shift:
+                        ranks[0].communicate(timeout=300)
+                finally:
+                    ranks[0].kill()  # a learner waits for another worker
+                    ranks[0].communicate()
+                if not shift:
+                    self.assertEqual([rank.returncode for rank in ranks], [0, 0], refused)
+                    continue
+                self.assertEqual(ranks[1].returncode, 1)
+                found = re.match(r"lopt: the learner refuses this process: it computes on the data "
+                                 r"of RowsOfRank (\w{8}), the learner on the data of RowsOfRank "
+                                 r"(\w{8}) ", refused)
+                self.assertTrue(found, refused)
+                self.assertNotEqual(*found.groups())
 
     def test_torch_has_one_thread_in_a_task_and_as_many_as_before_after_it(self):
         seen = []

@@ -4,6 +4,7 @@ import copy
 import gc
 import io
 import itertools
+import pathlib
 import threading
 import unittest
 from unittest import mock
@@ -13,7 +14,9 @@ import torch
 
 import lopt
 import test_lopt_optimizer as one_file
-from lopt.torch import LearnedOptimizer
+from lopt import lopt_optimizer
+from lopt.lopt_optimizer import TorchExecutor
+from lopt.torch import KernelExecutor, LearnedOptimizer
 from test_lopt_optimizer import in_torch_order, random_gradients, trained
 
 
@@ -72,6 +75,35 @@ RULES = ({"type": "MLPLOpt", "hidden_size": 4, "step_mult": 0.1},
          {"type": "LearnableSGDM"}, {"type": "LearnableAdam", "weight_decay": 0.1},
          *one_file.OF_OTHERS)
 SHAPES = ((5, 4), (4,), (), (3, 2, 3, 2), (17,), (0, 3), (16, 16))
+
+
+class Executors(unittest.TestCase):
+    def test_the_package_has_the_one_file_optimizer_with_another_executor_before_its(self):
+        self.assertEqual(pathlib.Path(lopt_optimizer.__file__).read_bytes(),
+                         (one_file.ROOT / "python/lopt_optimizer.py").read_bytes())
+        self.assertEqual(lopt_optimizer.LearnedOptimizer.EXECUTORS, (TorchExecutor,))
+        self.assertEqual(LearnedOptimizer.EXECUTORS, (KernelExecutor, TorchExecutor))
+        hooks = [name for name in vars(LearnedOptimizer) if name[0] == "_" and name[1] != "_"]
+        self.assertEqual(hooks, [])
+
+    def test_each_parameter_goes_to_the_first_executor_that_takes_it(self):
+        params = [torch.ones(3, dtype=dtype, requires_grad=True)
+                  for dtype in (torch.float64, torch.float32, torch.bfloat16)]
+        optimizer = LearnedOptimizer(params, lopt.Theta.init({"type": "LearnableSGDM"}))
+        trained(optimizer, params, random_gradients(params, 1))
+        self.assertEqual([set(optimizer.state[p]) for p in params],
+                         [{"step", "momentum"}, {"step", "kernel_state", "kernel_shape"},
+                          {"step", "momentum"}])
+        saved = optimizer.state_dict()["state"]
+        self.assertEqual([set(saved[i]) for i in range(3)], [{"step", "momentum"}] * 3)
+
+    def test_the_first_gradient_that_is_not_finite_is_named_whatever_steps_it(self):
+        for dtypes in itertools.permutations((torch.float64, torch.float32)):
+            params = [torch.ones(2, dtype=dtype, requires_grad=True) for dtype in dtypes]
+            optimizer = LearnedOptimizer(params, lopt.Theta.init({"type": "LearnableSGD"}))
+            gradients = [torch.full_like(p, torch.inf) for p in params]
+            with self.assertRaisesRegex(RuntimeError, "parameter 0 of group 0, .* not finite"):
+                trained(optimizer, params, [gradients])
 
 
 class StepsAndStates(one_file.TestCase):

@@ -23,26 +23,27 @@ bool IsPipe(int descriptor) {
   return ::fstat(descriptor, &status) == 0 && S_ISFIFO(status.st_mode);
 }
 
-}  // namespace
-
-StopRequests::StopRequests(bool watch_output)
-    : output_is_watched_(watch_output && IsPipe(STDOUT_FILENO)) {
+// Blocks what StopRequests watches; returns a descriptor that is readable while one is pending.
+int BlockAndOpen(sigset_t* before) {
   sigset_t signals;
   sigemptyset(&signals);
   for (const int signal : {SIGTERM, SIGINT, SIGCHLD}) sigaddset(&signals, signal);
   if (!HangUpIsIgnored()) sigaddset(&signals, SIGHUP);
-  ::sigprocmask(SIG_BLOCK, &signals, &before_);
-  descriptor_ = OpenSignals(signals);
-  Require(descriptor_ >= 0, "cannot watch signals: {}", SystemReason(errno));
+  ::sigprocmask(SIG_BLOCK, &signals, before);
+  return OpenSignals(signals);
 }
 
-StopRequests::~StopRequests() {
-  ::close(descriptor_);
-  ::sigprocmask(SIG_SETMASK, &before_, nullptr);
+}  // namespace
+
+StopRequests::StopRequests(bool watch_output)
+    : signals_(BlockAndOpen(&before_)), output_is_watched_(watch_output && IsPipe(STDOUT_FILENO)) {
+  Require(signals_.number() >= 0, "cannot watch signals: {}", SystemReason(errno));
 }
+
+StopRequests::~StopRequests() { ::sigprocmask(SIG_SETMASK, &before_, nullptr); }
 
 int StopRequests::Count() {
-  while (const int signal = NextSignal(descriptor_)) {
+  while (const int signal = NextSignal(signals_.number())) {
     if (signal != SIGCHLD) ++count_;
   }
   pollfd output = {.fd = STDOUT_FILENO, .events = 0, .revents = 0};
@@ -55,7 +56,7 @@ int StopRequests::Count() {
 
 void StopRequests::Sleep(double seconds) {
   std::array<pollfd, 2> sources = {
-      {{.fd = descriptor_, .events = POLLIN, .revents = 0},
+      {{.fd = signals_.number(), .events = POLLIN, .revents = 0},
        {.fd = output_is_watched_ ? STDOUT_FILENO : -1, .events = 0, .revents = 0}}};
   const double milliseconds = std::ceil(std::clamp(seconds, 0.0, 1e6) * 1000);
   ::poll(sources.data(), sources.size(), static_cast<int>(milliseconds));

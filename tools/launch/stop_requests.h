@@ -2,6 +2,8 @@
 
 #include <csignal>
 
+#include "lopt/base/descriptor.h"
+
 namespace lopt {
 
 // While it lives, SIGTERM, SIGINT, SIGHUP (tools/hang_up.h) and SIGCHLD do not interrupt this
@@ -25,7 +27,7 @@ class StopRequests {
 
  private:
   sigset_t before_ = {};
-  int descriptor_ = -1;
+  Descriptor signals_;              // readable: one has come
   bool output_is_watched_ = false;  // a pipe which is read
   int count_ = 0;
 };

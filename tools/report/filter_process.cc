@@ -7,6 +7,7 @@
 
 #include <cerrno>
 
+#include "lopt/base/descriptor.h"
 #include "lopt/base/error.h"
 #include "lopt/base/platform.h"
 
@@ -20,32 +21,29 @@ namespace {
 class MemoryFile {
  public:
   explicit MemoryFile(const char* purpose) : descriptor_(OpenMemoryFile(purpose)) {
-    Require(descriptor_ >= 0, "cannot make a file in memory: {}", SystemReason(errno));
+    Require(descriptor() >= 0, "cannot make a file in memory: {}", SystemReason(errno));
   }
-  ~MemoryFile() { ::close(descriptor_); }
-  MemoryFile(const MemoryFile&) = delete;
-  MemoryFile& operator=(const MemoryFile&) = delete;
 
-  int descriptor() const { return descriptor_; }
+  int descriptor() const { return descriptor_.number(); }
 
   void Write(std::string_view text) const {
     while (!text.empty()) {
-      const ssize_t written = ::write(descriptor_, text.data(), text.size());
+      const ssize_t written = ::write(descriptor(), text.data(), text.size());
       if (written < 0 && errno == EINTR) continue;
       Require(written > 0, "cannot write to a file in memory: {}", SystemReason(errno));
       text.remove_prefix(static_cast<size_t>(written));
     }
-    ::lseek(descriptor_, 0, SEEK_SET);
+    ::lseek(descriptor(), 0, SEEK_SET);
   }
 
   std::string Read() const {
     struct stat status = {};
-    ::fstat(descriptor_, &status);
+    ::fstat(descriptor(), &status);
     std::string text(static_cast<size_t>(status.st_size), '\0');
     size_t done = 0;
     while (done < text.size()) {
       const ssize_t count =
-          ::pread(descriptor_, text.data() + done, text.size() - done, static_cast<off_t>(done));
+          ::pread(descriptor(), text.data() + done, text.size() - done, static_cast<off_t>(done));
       if (count < 0 && errno == EINTR) continue;
       Require(count > 0, "cannot read a file in memory: {}", SystemReason(errno));
       done += static_cast<size_t>(count);
@@ -54,7 +52,7 @@ class MemoryFile {
   }
 
  private:
-  int descriptor_;
+  Descriptor descriptor_;
 };
 
 }  // namespace

@@ -61,7 +61,7 @@ int Disk::Open(const std::string& path, OpenFor what) {
   if (path == "/") place = {.directory = root_, .node = root_};
   if (!place) return -ENOENT;
   NodePtr node = place->node;
-  if (node && what == OpenFor::kMake) return -EEXIST;
+  if (node && MakesNew(what)) return -EEXIST;
   const bool writes = Writes(what);
   if (!node) {
     if (!writes) return -ENOENT;

@@ -85,7 +85,7 @@ Result WatchedFiles::Note(Result result, const std::string& path) {
 int WatchedFiles::Open(const std::string& path, OpenFor what) {
   const int descriptor = PassingFiles::Open(path, what);
   if (descriptor >= 0 && Writes(what)) written_[descriptor] = path;
-  return what == OpenFor::kReplace || what == OpenFor::kMake ? Note(descriptor, path) : descriptor;
+  return what == OpenFor::kReplace || MakesNew(what) ? Note(descriptor, path) : descriptor;
 }
 
 int64_t WatchedFiles::Write(int descriptor, std::span<const std::byte> bytes) {
