@@ -55,7 +55,7 @@ TEST_CASE("Patterns that freeze nothing or everything are errors that list the n
 // log_epsilon.
 GradientLearner Learner(const std::string& theta_opt, const std::vector<std::string>& frozen) {
   return {OptimizerRegistry().Make(Config::Parse(R"({"type": "LearnableAdam"})", "test")),
-          ThetaOptRegistry().Make(Config::Parse(theta_opt, "test")),
+          Config::Parse(theta_opt, "test"),
           {.frozen = frozen}};
 }
 
@@ -95,7 +95,7 @@ TEST_CASE("Frozen tensors keep their bits under every theta_opt, and the others 
 TEST_CASE("Running norms are those of what is trained") {
   const GradientLearner learner(
       OptimizerRegistry().Make(Config::Parse(R"({"type": "LearnableAdam"})", "test")),
-      ThetaOptRegistry().Make(Config::Parse(R"({"type": "SGD", "learning_rate": 1})", "test")),
+      Config::Parse(R"({"type": "SGD", "learning_rate": 1})", "test"),
       {.weighting = Weighting::kEqualNorm, .frozen = {"log_lr", ".*beta2"}});
   AggregatedGradient gradient = Gradient({9, 3, 9, 4}, 0);
   gradient.estimators[0].weight = 1;

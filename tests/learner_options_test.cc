@@ -15,9 +15,9 @@
 #include "lopt/base/options.h"
 #include "lopt/base/type_table.h"
 #include "lopt/estimators/registry.h"
-#include "lopt/learner/learning_rate_schedule.h"
 #include "lopt/learner/meta_train_config.h"
 #include "lopt/learner/theta_opt.h"
+#include "lopt/lopt/rate_schedule.h"
 #include "lopt/lopt/mlp/mlp_lopt.h"
 #include "lopt/lopt/registry.h"
 #include "lopt/lopt/rules/learnable.h"
@@ -205,7 +205,7 @@ TEST_CASE("A config with a wrong value of any field of any type is an Error with
   const std::vector<const TypeTable*> tables = {
       &TaskRegistry().table(),     &OptimizerRegistry().table(),
       &ScheduleRegistry().table(), &EstimatorRegistry().table(),
-      &ThetaOptRegistry().table(), &LearningRateScheduleRegistry().table()};
+      &ThetaOptTypes(),            &RateScheduleTypes()};
   for (const TypeTable* table : tables) {
     int checked = 0;
     for (const TypeEntry& entry : table->entries()) {

@@ -74,7 +74,7 @@ using AllOptions =
 std::shared_ptr<const lopt::ConfiguredEstimator> Make(
     const AllOptions& options, std::shared_ptr<const lopt::LearnedOptimizer> optimizer,
     const lopt::TaskResources& resources) {
-  const auto schedule = lopt::ScheduleRegistry().Make(options.schedule);
+  const auto schedule = lopt::ScheduleRegistry().Make(options.lengths);
   auto problem = MakeProblem(options, std::move(optimizer),
                              std::make_shared<lopt::NeverEndingTruncationSchedule>(), resources);
   return ConfiguredBy(options, schedule,
