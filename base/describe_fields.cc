@@ -85,9 +85,9 @@ class Describer : public FieldVisitor {
       return !value->empty() && entry.second.json() == value->json();
     });
     Row(name, names.empty() ? "object" : "text or object",
-        value->empty()              ? kRequired
+        value->empty()            ? kRequired
         : in_short == names.end() ? ValueCode(value->json())
-                                    : ValueCode(Json(in_short->first)),
+                                  : ValueCode(Json(in_short->first)),
         name_types_(types), meaning);
   }
   void Typed(const char* name, std::vector<Config>* value, const TypeTable& types,

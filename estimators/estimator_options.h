@@ -15,7 +15,7 @@ namespace lopt {
 // long, and what it weighs.
 struct EstimatorOptions {
   Config task;
-  Config lengths;  // a truncation schedule
+  Config lengths;              // a truncation schedule
   LoptProblemOptions problem;  // of the same object of the config
   double weight = 1;
 

@@ -245,8 +245,8 @@ LearnerState GradientLearner::Apply(LearnerState state,
   } else {
     const Eigen::VectorXf before = state.theta;
     theta_opt_.Update({gradient.data(), static_cast<size_t>(gradient.size())},
-                       {state.theta.data(), static_cast<size_t>(state.theta.size())},
-                       &state.theta_opt);
+                      {state.theta.data(), static_cast<size_t>(state.theta.size())},
+                      &state.theta_opt);
     for (const LayoutEntry& entry : frozen_) {  // weight decay moves them, too
       state.theta.segment(entry.offset, entry.size) = before.segment(entry.offset, entry.size);
     }

@@ -25,8 +25,8 @@ constexpr const char* kCount = "count";
 
 // The config with every key, as the types of theta_opt have them.
 nlohmann::ordered_json ResolvedThetaOpt(Config config) {
-  const Config resolved = WriteFields(
-      "", [&](FieldVisitor& v) { v.Typed("theta_opt", &config, ThetaOptTypes(), ""); });
+  const Config resolved =
+      WriteFields("", [&](FieldVisitor& v) { v.Typed("theta_opt", &config, ThetaOptTypes(), ""); });
   return resolved.json().at("theta_opt");
 }
 

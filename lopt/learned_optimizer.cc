@@ -54,8 +54,7 @@ void UpdateRule::DoUpdateInFloat64(const StepInfo& info, std::span<const double>
   const FlushDenormals flush;
   const Workspace::Frame frame(scratch);
   const std::span<float> rounded = scratch.Take<float>(std::ssize(gradient));
-  std::ranges::transform(gradient, rounded.begin(),
-                         [](double x) { return static_cast<float>(x); });
+  std::ranges::transform(gradient, rounded.begin(), [](double x) { return static_cast<float>(x); });
   DoUpdate(info, rounded, params, state, scratch);
 }
 

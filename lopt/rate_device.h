@@ -75,8 +75,7 @@ LOPT_DEVICE inline double RateFactor(const RateSchedule& schedule, int64_t step,
   const auto t = static_cast<double>(step);
   const auto total =
       static_cast<double>(schedule.total_steps > 0 ? schedule.total_steps : num_steps);
-  const double rise =
-      static_cast<double>(schedule.warmup_steps) + schedule.warmup_fraction * total;
+  const double rise = static_cast<double>(schedule.warmup_steps) + schedule.warmup_fraction * total;
   if (t < rise) {
     const double risen = std::fmin(1.0, (schedule.rises_at_once ? t + 1 : t) / rise);
     return schedule.start_scale + (1 - schedule.start_scale) * risen;

@@ -13,10 +13,12 @@
 namespace lopt {
 namespace {
 
-constexpr Named<RateType> kRateTypes[] = {
-    {RateType::kConstant, "Constant"},         {RateType::kLinear, "Linear"},
-    {RateType::kCosine, "Cosine"},             {RateType::kWarmup, "Warmup"},
-    {RateType::kWarmupCosine, "WarmupCosine"}, {RateType::kPiecewise, "Piecewise"}};
+constexpr Named<RateType> kRateTypes[] = {{RateType::kConstant, "Constant"},
+                                          {RateType::kLinear, "Linear"},
+                                          {RateType::kCosine, "Cosine"},
+                                          {RateType::kWarmup, "Warmup"},
+                                          {RateType::kWarmupCosine, "WarmupCosine"},
+                                          {RateType::kPiecewise, "Piecewise"}};
 
 struct ShortSchedule {
   const char* name;
@@ -192,7 +194,8 @@ void VisitSchedule(FieldVisitor& v, RateSchedule* schedule) {
   const TypeEntry* entry = RateScheduleTypes().Find(config, &problems);
   if (entry == nullptr) return;
   fields.type = ValueOf("schedule", entry->type, kRateTypes);
-  ReadFields(config, [&](FieldVisitor& fields_of) { fields.Visit(fields_of); }, &problems);
+  ReadFields(
+      config, [&](FieldVisitor& fields_of) { fields.Visit(fields_of); }, &problems);
   if (problems.empty()) *schedule = ScheduleOf(fields);
 }
 

@@ -40,9 +40,7 @@ std::vector<double> MetaLosses(MLPLOpt::Implementation optimizer_implementation,
         .task = "task"}));
   }
   const SingleMachineGradientLearner learner(
-      GradientLearner(optimizer,
-                      Config::Parse(R"({"type": "Adam"})", "test")),
-      estimators, {});
+      GradientLearner(optimizer, Config::Parse(R"({"type": "Adam"})", "test")), estimators, {});
   const Key run_key = KeyFromSeed(1);
   auto state = learner.Init(run_key);
   std::vector<double> losses;

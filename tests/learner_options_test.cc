@@ -17,8 +17,8 @@
 #include "lopt/estimators/registry.h"
 #include "lopt/learner/meta_train_config.h"
 #include "lopt/learner/theta_opt.h"
-#include "lopt/lopt/rate_schedule.h"
 #include "lopt/lopt/mlp/mlp_lopt.h"
+#include "lopt/lopt/rate_schedule.h"
 #include "lopt/lopt/registry.h"
 #include "lopt/lopt/rules/learnable.h"
 #include "lopt/tasks/image/image_mlp.h"
@@ -202,10 +202,12 @@ void CheckConstructor(const std::string& who) {
 }  // namespace
 
 TEST_CASE("A config with a wrong value of any field of any type is an Error with its path") {
-  const std::vector<const TypeTable*> tables = {
-      &TaskRegistry().table(),     &OptimizerRegistry().table(),
-      &ScheduleRegistry().table(), &EstimatorRegistry().table(),
-      &ThetaOptTypes(),            &RateScheduleTypes()};
+  const std::vector<const TypeTable*> tables = {&TaskRegistry().table(),
+                                                &OptimizerRegistry().table(),
+                                                &ScheduleRegistry().table(),
+                                                &EstimatorRegistry().table(),
+                                                &ThetaOptTypes(),
+                                                &RateScheduleTypes()};
   for (const TypeTable* table : tables) {
     int checked = 0;
     for (const TypeEntry& entry : table->entries()) {

@@ -23,7 +23,7 @@ MetaTrainConfig Cosine(int64_t meta_steps, const std::string& schedule = "") {
                                                                schedule + R"(}},
     "estimators": [
       {"type": "FullES", "task": {"type": "FixedDimQuadraticFamily", "dim": 2}, "num_tasks": 1,
-       "schedule": {"type": "ConstantTruncationSchedule", "total_length": 3}}],
+       "lengths": {"type": "ConstantTruncationSchedule", "total_length": 3}}],
     "checkpoint_seconds": 0, "checkpoint_steps": 2
   })",
                                                            "test"));

@@ -178,8 +178,7 @@ TEST_CASE("A schedule's open numbers are those of the run") {
         ResolveThetaOpt(Config::Parse(R"({"type": "Lion", "schedule": ")" + name + "\"}", "t"), 40);
     return Config::FromJson(opt.json()).Dump(-1);
   };
-  CHECK(by_name("cosine") ==
-        R"({"type":"Lion","schedule":{"type":"Cosine","total_steps":40}})");
+  CHECK(by_name("cosine") == R"({"type":"Lion","schedule":{"type":"Cosine","total_steps":40}})");
   CHECK(by_name("warmup-cosine") ==
         R"({"type":"Lion","schedule":{"type":"WarmupCosine","warmup_steps":4,)"
         R"("warmup_fraction":null,"start_scale":0.0,"total_steps":40,"final_scale":0.0,)"
@@ -316,8 +315,8 @@ TEST_CASE("The theta that Schedule-Free AdamW stands for is the average of its s
 }
 
 TEST_CASE("Every type of optimizer is a theta_opt that resumes, or begins with drawn weights") {
-  const std::vector<std::string> drawn = {"MLPLOpt",    "AdafacMLPLOpt", "Celo2Base", "Celo2",
-                                          "RNNMLPLOpt", "LearnedScheduler"};
+  const std::vector<std::string> drawn = {"MLPLOpt", "AdafacMLPLOpt", "Celo2Base",
+                                          "Celo2",   "RNNMLPLOpt",    "LearnedScheduler"};
   for (const TypeEntry& entry : OptimizerRegistry().table().entries()) {
     CAPTURE(entry.type);
     const Config config = ResolveThetaOpt(Config::Parse(DefaultsOf(entry.type), "test"), 6);
@@ -359,8 +358,7 @@ TEST_CASE("A run whose theta_opt is Muon resumes to the same bits, and not with 
   const std::string error =
       ErrorOf([&] { RunMetaTraining(other, {.out_dir = parts.path(), .resume = true}); });
   CAPTURE(error);
-  CHECK(error.find(R"(theta_opt.type: "Muon" in the checkpoint, "Lion" now)") !=
-        std::string::npos);
+  CHECK(error.find(R"(theta_opt.type: "Muon" in the checkpoint, "Lion" now)") != std::string::npos);
   RunMetaTraining(config, {.out_dir = parts.path(), .resume = true});
   CHECK(FinalTheta(parts.path()) == FinalTheta(whole.path()));
   CHECK(MetricsLines(parts.path()) == MetricsLines(whole.path()));
@@ -405,8 +403,8 @@ TEST_CASE("Wrong sizes, states of another optimizer and bad options are errors")
         "epsilon, epsilon_root, clip_by_value, clip_by_global_norm; did you mean 'beta1'?");
   CHECK(ErrorOfConfig(R"({"type": "Muon", "clip_by_value": 0})") ==
         "config: 'theta_opt.clip_by_value' must be a number above 0, got 0");
-  CHECK(ErrorOfConfig(R"({"type": "Adams"})").starts_with(
-      "config: 'theta_opt.type' is 'Adams'; valid types of theta_opt: "));
+  CHECK(ErrorOfConfig(R"({"type": "Adams"})")
+            .starts_with("config: 'theta_opt.type' is 'Adams'; valid types of theta_opt: "));
 }
 
 }  // namespace

@@ -1,5 +1,3 @@
-#include "lopt/lopt/rate_schedule.h"
-
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -9,6 +7,7 @@
 
 #include "lopt/base/error.h"
 #include "lopt/base/options.h"
+#include "lopt/lopt/rate_schedule.h"
 #include "tests/error_of.h"
 
 namespace lopt {
@@ -21,7 +20,8 @@ struct Scheduled {
 
 // Of a schedule as a config has it.
 RateSchedule Read(const std::string& schedule) {
-  return ReadOptions<Scheduled>(Config::Parse(R"({"schedule": )" + schedule + "}", "test")).schedule;
+  return ReadOptions<Scheduled>(Config::Parse(R"({"schedule": )" + schedule + "}", "test"))
+      .schedule;
 }
 
 double Scale(const std::string& schedule, int64_t updates, int64_t num_steps = 0) {

@@ -43,11 +43,11 @@ std::string PluginExperiment(bool plugin) {
                          "schedule": {{"type": "Piecewise", "boundaries": [5], "scales": [1, 0.5]}}}},
            "estimators": [
              {{"type": "{}", "task": {{"type": "{}"}}, "num_tasks": 2,
-               "schedule": {{"type": "{}", "total_length": 20}}}},
+               "lengths": {{"type": "{}", "total_length": 20}}}},
              {{"type": "TruncatedPES", "num_tasks": 2,
                "task": {{"type": "ImageMLP", "hidden": [4], "batch_size": 8,
                          "augment": {{"type": "{}"}}}},
-               "schedule": {{"type": "ConstantTruncationSchedule", "total_length": 20}}}}],
+               "lengths": {{"type": "ConstantTruncationSchedule", "total_length": 20}}}}],
            "meta_steps": 12}})",
       pick("PluginOptimizer", "LearnableSGD"), pick("PluginThetaOpt", "SGD"),
       pick("PluginEstimator", "TruncatedES"), pick("PluginTask", "FixedDimQuadraticFamily"),
@@ -205,7 +205,8 @@ TEST_CASE("What a bad plug-in has registered before its error is not there") {
       {"has a name of the program", "task type 'QuadraticTask' is registered already"},
       {"has a name of another plug-in",
        "task type 'PluginTask' is registered already, by plug-in " + kGood},
-      {"has a name of the program in another kind", "learned optimizer type 'Adam' is registered already"},
+      {"has a name of the program in another kind",
+       "learned optimizer type 'Adam' is registered already"},
   };
   for (const auto& [how, message] : cases) {
     CAPTURE(how);

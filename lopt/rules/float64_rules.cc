@@ -174,9 +174,9 @@ void SGDMOptions::Visit(FieldVisitor& v) {
 
 template <class Options>
 InFloat64<Options>::InFloat64(const Options& options)
-    : LearnedOptimizer(ScalarsLayout({"log_lr"}),
-                       NeedOfNumSteps(Options::kType,
-                                      CheckOptions(Options::kType, options).schedule)),
+    : LearnedOptimizer(
+          ScalarsLayout({"log_lr"}),
+          NeedOfNumSteps(Options::kType, CheckOptions(Options::kType, options).schedule)),
       options_(options) {}
 
 template <class Options>
