@@ -35,13 +35,13 @@ constexpr int64_t kDefaultWarmup = 100;
 struct ScheduleFields {
   RateType type = RateType::kConstant;
   int64_t steps_of_warmup = kDefaultWarmup;  // Warmup's
-  std::optional<int64_t> warmup_steps;
-  std::optional<double> warmup_fraction;
+  std::optional<int64_t> warmup_steps = {};
+  std::optional<double> warmup_fraction = {};
   double start_scale = 0;
   bool rises_at_once = false;
-  std::optional<int64_t> total_steps;
+  std::optional<int64_t> total_steps = {};
   double final_scale = 0;
-  std::vector<int64_t> boundaries;
+  std::vector<int64_t> boundaries = {};
   std::vector<double> scales{1};
 
   void Visit(FieldVisitor& v) {

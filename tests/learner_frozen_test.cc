@@ -68,7 +68,10 @@ TEST_CASE("Frozen tensors keep their bits under every theta_opt, and the others 
   for (const char* theta_opt :
        {R"({"type": "AdamW", "weight_decay": 0.5, "clip_by_global_norm": 1})",
         R"({"type": "SGDM", "clip_by_global_norm": 1, "clip_by_value": 0.9})",
-        R"({"type": "SGD", "clip_by_global_norm": 1})", R"({"type": "Adam"})"}) {
+        R"({"type": "SGD", "clip_by_global_norm": 1})", R"({"type": "Adam"})",
+        R"({"type": "Lion", "weight_decay": 0.5})", R"({"type": "Muon", "weight_decay": 0.5})",
+        R"({"type": "NAdamW", "weight_decay": 0.5, "clip_by_global_norm": 1})",
+        R"({"type": "SOAP", "weight_decay": 0.5})", R"({"type": "ScheduleFreeAdamW"})"}) {
     CAPTURE(theta_opt);
     const GradientLearner learner = Learner(theta_opt, {"log_lr", ".*beta2"});
     const GradientLearner all = Learner(theta_opt, {});
@@ -89,6 +92,23 @@ TEST_CASE("Frozen tensors keep their bits under every theta_opt, and the others 
       CHECK(state.theta[i] == zeros.theta[i]);
     }
     CHECK(state.theta_opt == zeros.theta_opt);
+  }
+}
+
+TEST_CASE("Frozen tensors keep their bits in the average that Schedule-Free AdamW keeps") {
+  const GradientLearner learner =
+      Learner(R"({"type": "ScheduleFreeAdamW", "weight_decay": 0.5, "learning_rate": 0.1})",
+              {"log_lr", ".*beta2"});
+  LearnerState state = learner.Init(Eigen::Vector4f(-0.0F, 0.3F, 1e-41F, -2));
+  const Eigen::VectorXf start = state.theta;
+  for (int64_t step = 0; step < 5; ++step) {
+    state = learner.Update(std::move(state), std::vector{Gradient({1, 1, 1, 1}, step)});
+  }
+  const Eigen::VectorXf kept = learner.EvalTheta(state);
+  for (const int i : {0, 2}) CHECK(std::memcmp(&kept[i], &start[i], sizeof(float)) == 0);
+  for (const int i : {1, 3}) {
+    CHECK(kept[i] != start[i]);
+    CHECK(kept[i] != state.theta[i]);
   }
 }
 

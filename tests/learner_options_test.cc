@@ -219,6 +219,26 @@ TEST_CASE("A config with a wrong value of any field of any type is an Error with
   CHECK(CheckWrongConfigs([](FieldVisitor& v) { MetaTrainConfig().Visit(v); }, "c") > 40);
 }
 
+TEST_CASE("The lengths of episodes are not called schedule any more, but in runs of old") {
+  const Config old = Config::Parse(
+      R"({"estimators": [{"type": "FullES", "schedule": {"type": "ConstantTruncationSchedule"},
+                          "std": 1}, 3], "theta_opt": {"schedule": "constant"}})",
+      "test");
+  CHECK(InTodaysKeys(old).Dump(-1) ==
+        R"({"estimators":[{"type":"FullES","lengths":{"type":"ConstantTruncationSchedule"},)"
+        R"("std":1},3],"theta_opt":{"schedule":"constant"}})");
+  CHECK(InTodaysKeys(InTodaysKeys(old)).Dump() == InTodaysKeys(old).Dump());
+  CHECK(InTodaysKeys(Config::Parse("{}", "test")).Dump(-1) == "{}");
+  const std::string error = ErrorOf([] {
+    ReadOptions<EstimatorOptions>(Config::Parse(
+        R"({"task": {"type": "QuadraticTask"}, "schedule": {"type": "LogUniformLengthSchedule"}})",
+        "test"));
+  });
+  CAPTURE(error);
+  CHECK(error.find("'schedule' is now 'lengths'; 'schedule' is the factor of an optimizer's "
+                   "learning rate") != std::string::npos);
+}
+
 TEST_CASE("Constructors refuse every wrong value of their options") {
   CheckConstructor<MLPLOpt, MLPLOptOptions>("MLPLOpt");
   CheckConstructor<LearnableSGD, LearnableSGDOptions>("LearnableSGD");
