@@ -1,5 +1,7 @@
 #include "lopt/lopt/rate_schedule.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -146,8 +148,16 @@ RateSchedule ScheduleOf(const ScheduleFields& fields) {
   return schedule;
 }
 
+// Stays one of no type where it is checked.
+constexpr auto kNoRateType = static_cast<RateType>(-1);
+
 Config ConfigOf(const RateSchedule& schedule) {
-  return WriteOptions(NameOf("schedule", schedule.type, kRateTypes), FieldsOf(schedule));
+  const auto number = static_cast<int64_t>(schedule.type);
+  const char* type = FindName(NumberedChoices(kRateTypes).entries, number);
+  if (type == nullptr) {
+    return Config::Parse(fmt::format(R"({{"type": "number {}"}})", number), "schedule");
+  }
+  return WriteOptions(type, FieldsOf(schedule));
 }
 
 TypeTable MakeScheduleTypes() {
@@ -192,7 +202,10 @@ void VisitSchedule(FieldVisitor& v, RateSchedule* schedule) {
   ScheduleFields fields;
   Problems problems("schedule");  // the visitor reports them
   const TypeEntry* entry = RateScheduleTypes().Find(config, &problems);
-  if (entry == nullptr) return;
+  if (entry == nullptr) {
+    schedule->type = kNoRateType;
+    return;
+  }
   fields.type = ValueOf("schedule", entry->type, kRateTypes);
   ReadFields(
       config, [&](FieldVisitor& fields_of) { fields.Visit(fields_of); }, &problems);

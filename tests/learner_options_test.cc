@@ -14,6 +14,7 @@
 #include "lopt/base/error.h"
 #include "lopt/base/options.h"
 #include "lopt/base/type_table.h"
+#include "lopt/estimators/estimator_options.h"
 #include "lopt/estimators/registry.h"
 #include "lopt/learner/meta_train_config.h"
 #include "lopt/learner/theta_opt.h"
@@ -24,6 +25,7 @@
 #include "lopt/tasks/image/image_mlp.h"
 #include "lopt/tasks/quadratic/quadratic.h"
 #include "lopt/tasks/registry.h"
+#include "tests/error_of.h"
 
 namespace lopt {
 namespace {
