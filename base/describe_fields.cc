@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -79,8 +80,15 @@ class Describer : public FieldVisitor {
   }
   void Typed(const char* name, Config* value, const TypeTable& types,
              const char* meaning) override {
-    Row(name, "object", value->empty() ? kRequired : ValueCode(value->json()), name_types_(types),
-        meaning);
+    const std::vector<std::pair<std::string, Config>>& names = types.short_names();
+    const auto in_short = std::ranges::find_if(names, [&](const auto& entry) {
+      return !value->empty() && entry.second.json() == value->json();
+    });
+    Row(name, names.empty() ? "object" : "text or object",
+        value->empty()            ? kRequired
+        : in_short == names.end() ? ValueCode(value->json())
+                                  : ValueCode(Json(in_short->first)),
+        name_types_(types), meaning);
   }
   void Typed(const char* name, std::vector<Config>* value, const TypeTable& types,
              const char* meaning) override {

@@ -27,6 +27,23 @@ const char* NounOf(const std::vector<double>&) { return "a list of numbers"; }
 
 Json Resolve(const Config& config, const TypeTable& types, Problems* problems);
 
+// What a short name stands for; of anything else, itself.
+const Json& SpelledOut(const Json& json, const TypeTable& types) {
+  for (const auto& [name, stands_for] : types.short_names()) {
+    if (json == name) return stands_for.json();
+  }
+  return json;
+}
+
+// The short name of a resolved object; of one without, itself.
+Json InShort(Json resolved, const TypeTable& types) {
+  for (const auto& [name, stands_for] : types.short_names()) {
+    Problems problems("config");
+    if (resolved == Resolve(stands_for, types, &problems)) return name;
+  }
+  return resolved;
+}
+
 // Collects the names of the fields, those that are free on resume, and the keys that have moved.
 class NameCollector : public FieldVisitor {
  public:
@@ -154,10 +171,11 @@ class FieldResolver : public FieldVisitor {
 
   void Typed(const char* name, Config* value, const TypeTable& types, const char*) override {
     if (const Json* json = Given(name)) {
-      if (!IsTyped(Path(name), *json, types)) {
+      const Json& spelled = SpelledOut(*json, types);
+      if (!IsTyped(Path(name), spelled, types)) {
         return;
       }
-      *value = Config::FromJson(*json, Path(name));
+      *value = Config::FromJson(spelled, Path(name));
     }
     if (value->empty()) {
       if (!config_.empty() && !IsMeant(name)) {
@@ -166,7 +184,7 @@ class FieldResolver : public FieldVisitor {
       return;
     }
     *value = Config::FromJson(value->json(), Path(name));
-    Put(name, Resolve(*value, types, problems_));
+    Put(name, InShort(Resolve(*value, types, problems_), types));
   }
 
   void Typed(const char* name, std::vector<Config>* value, const TypeTable& types,
@@ -332,7 +350,9 @@ class FieldResolver : public FieldVisitor {
 
   bool IsTyped(const std::string& path, const Json& json, const TypeTable& types) const {
     if (!json.is_object()) {
-      Wrong(path, "an object with a \"type\"", json, "; " + types.ValidTypes());
+      const std::string_view also = types.short_names().empty() ? "" : "a short name or ";
+      Wrong(path, fmt::format("{}an object with a \"type\"", also), json,
+            "; " + types.ValidTypes());
     }
     return json.is_object();
   }

@@ -68,7 +68,12 @@ const TypeEntry* TypeTable::Find(const Config& config, Problems* problems) const
 }
 
 std::string TypeTable::ValidTypes() const {
-  return fmt::format("valid types of {}: {}", kind_, fmt::join(TypeNames(entries_), ", "));
+  std::string text =
+      fmt::format("valid types of {}: {}", kind_, fmt::join(TypeNames(entries_), ", "));
+  std::vector<std::string> names;
+  for (const auto& [name, stands_for] : short_names_) names.push_back(ShowJson(name));
+  if (!names.empty()) text += fmt::format("; in short: {}", fmt::join(names, ", "));
+  return text;
 }
 
 }  // namespace lopt

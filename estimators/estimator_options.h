@@ -15,7 +15,7 @@ namespace lopt {
 // long, and what it weighs.
 struct EstimatorOptions {
   Config task;
-  Config schedule;
+  Config lengths;              // a truncation schedule
   LoptProblemOptions problem;  // of the same object of the config
   double weight = 1;
 
@@ -53,7 +53,7 @@ void AddTruncated(EstimatorTypes* types, const std::string& type, std::string su
       type, std::move(summary),
       [](const WithOwn<Own>& options, std::shared_ptr<const LearnedOptimizer> optimizer,
          const TaskResources& resources) {
-        const auto schedule = ScheduleRegistry().Make(options.schedule);
+        const auto schedule = ScheduleRegistry().Make(options.lengths);
         auto problem = MakeProblem(options, std::move(optimizer), schedule, resources);
         problem->CheckEpisodesHaveLengths();
         return ConfiguredBy(options, schedule,

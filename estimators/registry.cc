@@ -43,7 +43,7 @@ EstimatorTypes BuiltInEstimators() {
       [](const FullOptions& options, OptimizerPointer optimizer, const TaskResources& resources) {
         auto problem = MakeProblem(options, std::move(optimizer),
                                    std::make_shared<NeverEndingTruncationSchedule>(), resources);
-        const auto schedule = ScheduleRegistry().Make(options.schedule);
+        const auto schedule = ScheduleRegistry().Make(options.lengths);
         return ConfiguredBy(options, schedule,
                             std::make_shared<FullES>(std::move(problem), schedule, options.own));
       });
@@ -57,7 +57,7 @@ EstimatorTypes BuiltInEstimators() {
         auto problem =
             MakeDifferentiable("FullGrad", options, optimizer,
                                std::make_shared<NeverEndingTruncationSchedule>(), resources);
-        const auto schedule = ScheduleRegistry().Make(options.schedule);
+        const auto schedule = ScheduleRegistry().Make(options.lengths);
         return ConfiguredBy(options, schedule,
                             std::make_shared<FullGrad>(std::move(problem), schedule, options.own));
       });
@@ -68,7 +68,7 @@ EstimatorTypes BuiltInEstimators() {
       "biased by the truncation; needs the torch module.",
       [](const TruncatedGradAllOptions& options, const OptimizerPointer& optimizer,
          const TaskResources& resources) {
-        const auto schedule = ScheduleRegistry().Make(options.schedule);
+        const auto schedule = ScheduleRegistry().Make(options.lengths);
         auto problem = MakeDifferentiable("TruncatedGrad", options, optimizer, schedule, resources);
         problem->problem().CheckEpisodesHaveLengths();
         return ConfiguredBy(options, schedule,
@@ -86,7 +86,7 @@ void AddSchedule(Registry<TruncationSchedule>* registry, const char* type, const
 }
 
 Registry<TruncationSchedule> BuiltInSchedules() {
-  Registry<TruncationSchedule> registry("schedule", kTypesOfPlugins);
+  Registry<TruncationSchedule> registry("truncation schedule", kTypesOfPlugins);
   AddSchedule<ConstantTruncationSchedule>(&registry, "ConstantTruncationSchedule",
                                           "Every episode has the same length.");
   AddSchedule<LogUniformLengthSchedule>(

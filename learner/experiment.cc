@@ -9,7 +9,6 @@
 
 #include "lopt/base/error.h"
 #include "lopt/estimators/registry.h"
-#include "lopt/learner/theta_opt.h"
 #include "lopt/lopt/registry.h"
 #include "lopt/tasks/registry.h"
 
@@ -85,7 +84,7 @@ ThetaFile Experiment::ThetaOf(const LearnerState& state, std::string version) co
   MetaTrainConfig about = config;
   about.gather_checkpoints = MetaTrainConfig().gather_checkpoints;
   return {.learned_optimizer = LearnedOptimizerConfig(),
-          .theta = state.theta,
+          .theta = learner.EvalTheta(state),
           .config = WriteOptions("", about),
           .seed = config.seed,
           .meta_steps = state.outer_step,
@@ -105,7 +104,7 @@ Experiment::Experiment(const MetaTrainConfig& from, const Device* device)
       device(device),
       resources(config.data_dir, device),
       optimizer(OptimizerRegistry().Make(config.learned_optimizer)),
-      learner(optimizer, ThetaOptRegistry().Make(config.theta_opt),
+      learner(optimizer, config.theta_opt,
               {.non_finite_gradient = config.non_finite_gradient,
                .sum = config.gradient_sum,
                .weighting = config.weighting,

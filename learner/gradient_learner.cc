@@ -103,10 +103,9 @@ Rows RowsOf(std::span<const AggregatedGradient> gradients, std::span<const doubl
 }  // namespace
 
 GradientLearner::GradientLearner(std::shared_ptr<const LearnedOptimizer> optimizer,
-                                 std::shared_ptr<const ThetaOpt> theta_opt,
-                                 const GradientLearnerOptions& options)
+                                 const Config& theta_opt, const GradientLearnerOptions& options)
     : optimizer_(std::move(optimizer)),
-      theta_opt_(std::move(theta_opt)),
+      theta_opt_(theta_opt, optimizer_->theta_layout()),
       policy_(options.non_finite_gradient),
       sum_(options.sum),
       weighting_(options.weighting),
@@ -122,8 +121,17 @@ LearnerState GradientLearner::Init(Eigen::VectorXf theta) const {
                        "GradientLearner: wanted a theta of finite numbers");
   LearnerState state;
   state.theta = std::move(theta);
-  state.theta_opt = theta_opt_->InitState(size);
+  state.theta_opt = theta_opt_.InitState(AsSpan(state.theta));
   return state;
+}
+
+Eigen::VectorXf GradientLearner::EvalTheta(const LearnerState& state) const {
+  const std::vector<float> kept = theta_opt_.EvalTheta(AsSpan(state.theta), state.theta_opt);
+  Eigen::VectorXf theta = Eigen::Map<const Eigen::VectorXf>(kept.data(), std::ssize(kept));
+  for (const LayoutEntry& entry : frozen_) {  // weight decay moves averages, too
+    theta.segment(entry.offset, entry.size) = state.theta.segment(entry.offset, entry.size);
+  }
+  return theta;
 }
 
 WorkerWeights GradientLearner::GetStateForWorker(const LearnerState& state) const {
@@ -219,7 +227,7 @@ LearnerState GradientLearner::Apply(LearnerState state,
         state.outer_step, NonFiniteWorkers(gradients, workers));
   }
 
-  const double learning_rate = skip ? 0 : theta_opt_->LearningRate(state.theta_opt);
+  const double learning_rate = skip ? 0 : theta_opt_.LearningRate(state.theta_opt);
   if (summary != nullptr) {
     *summary = {.outer_step = state.outer_step,
                 .mean_loss = mean_loss.Get(),
@@ -236,9 +244,9 @@ LearnerState GradientLearner::Apply(LearnerState state,
     ++state.skipped_updates;
   } else {
     const Eigen::VectorXf before = state.theta;
-    theta_opt_->Update({gradient.data(), static_cast<size_t>(gradient.size())},
-                       {state.theta.data(), static_cast<size_t>(state.theta.size())},
-                       &state.theta_opt);
+    theta_opt_.Update({gradient.data(), static_cast<size_t>(gradient.size())},
+                      {state.theta.data(), static_cast<size_t>(state.theta.size())},
+                      &state.theta_opt);
     for (const LayoutEntry& entry : frozen_) {  // weight decay moves them, too
       state.theta.segment(entry.offset, entry.size) = before.segment(entry.offset, entry.size);
     }

@@ -54,9 +54,8 @@ struct GradientLearnerOptions {
 // state is passed in.
 class GradientLearner {
  public:
-  // Throws Error as FrozenTensors does.
-  GradientLearner(std::shared_ptr<const LearnedOptimizer> optimizer,
-                  std::shared_ptr<const ThetaOpt> theta_opt,
+  // `theta_opt`: its config, as ThetaOpt takes it. Throws Error as ThetaOpt and FrozenTensors do.
+  GradientLearner(std::shared_ptr<const LearnedOptimizer> optimizer, const Config& theta_opt,
                   const GradientLearnerOptions& options = {});
 
   // The optimizer whose theta it owns.
@@ -69,6 +68,9 @@ class GradientLearner {
   LearnerState Init(Key key) const;
   // The same with a given theta [D].
   LearnerState Init(Eigen::VectorXf theta) const;
+  // The theta that the training stands for, to judge and to keep; theta itself, or an average of
+  // it in theta_opt's state (UpdateRule::EvalParams).
+  Eigen::VectorXf EvalTheta(const LearnerState& state) const;
   // What workers need for their next update.
   WorkerWeights GetStateForWorker(const LearnerState& state) const;
   // One update with the plain mean of the gradients, or of those of each estimator where the
@@ -98,7 +100,7 @@ class GradientLearner {
                      std::span<const int64_t> workers) const;
 
   std::shared_ptr<const LearnedOptimizer> optimizer_;
-  std::shared_ptr<const ThetaOpt> theta_opt_;
+  ThetaOpt theta_opt_;
   NonFiniteGradient policy_;
   GradientSum sum_;
   Weighting weighting_;

@@ -1,5 +1,7 @@
 #include "lopt/learner/meta_train_config.h"
 
+#include <nlohmann/json.hpp>
+#include <utility>
 #include <variant>
 
 #include "lopt/base/error.h"
@@ -21,7 +23,7 @@ void MetaTrainConfig::Visit(FieldVisitor& v) {
   v.Field("frozen", &frozen,
           "Regular expressions: the tensors of theta whose whole name matches one are not "
           "trained.");
-  v.Typed("theta_opt", &theta_opt, ThetaOptRegistry().table(), "The optimizer that updates theta.");
+  v.Typed("theta_opt", &theta_opt, ThetaOptTypes(), "The optimizer that updates theta.");
   v.Typed("estimators", &estimators, EstimatorRegistry().table(),
           "Gradient estimators, each with its task. A worker's gradient is the weighted mean of "
           "those that it runs.");
@@ -82,6 +84,21 @@ void MetaTrainConfig::Visit(FieldVisitor& v) {
                          "Inner steps of each of these trainings.");
   v.FreeOnResume().Field("eval_seeds", &eval_seeds, Between(1, 10000),
                          "Trainings of each of these tasks.");
+}
+
+Config InTodaysKeys(const Config& config) {
+  nlohmann::ordered_json json = config.json();
+  const auto estimators = json.find("estimators");
+  if (estimators == json.end() || !estimators->is_array()) return config;
+  for (nlohmann::ordered_json& estimator : *estimators) {
+    if (!estimator.is_object() || estimator.contains("lengths")) continue;
+    nlohmann::ordered_json renamed = nlohmann::ordered_json::object();
+    for (const auto& [key, value] : estimator.items()) {
+      renamed[key == "schedule" ? "lengths" : key] = value;
+    }
+    estimator = std::move(renamed);
+  }
+  return Config::FromJson(std::move(json), config.path());
 }
 
 MetaTrainConfig Resolved(MetaTrainConfig config) {

@@ -58,6 +58,10 @@ struct MetaTrainConfig : RunKeys {
 // began with, whatever meta_steps is then.
 MetaTrainConfig Resolved(MetaTrainConfig config);
 
+// The config of a run of an earlier version with its keys as they are called now: `lengths` of
+// estimators was `schedule`.
+Config InTodaysKeys(const Config& config);
+
 // Throws Error, with what to do, if a value of the config is not valid or keys do not go together.
 void CheckConfig(const MetaTrainConfig& config);
 

@@ -33,8 +33,6 @@ void ForEachKind(const PluginTypes& types, Function&& f) {
   f(OptimizerRegistry(), types.optimizers);
   f(EstimatorRegistry(), types.estimators);
   f(ScheduleRegistry(), types.schedules);
-  f(ThetaOptRegistry(), types.theta_opts);
-  f(LearningRateScheduleRegistry(), types.learning_rate_schedules);
 }
 
 // The entry of the plug-in in this file, whose ABI is this program's.

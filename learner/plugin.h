@@ -6,8 +6,6 @@
 #include "lopt/base/abi.h"
 #include "lopt/base/registry.h"
 #include "lopt/estimators/registry.h"
-#include "lopt/learner/learning_rate_schedule.h"
-#include "lopt/learner/theta_opt.h"
 #include "lopt/lopt/registry.h"
 #include "lopt/tasks/augment/augmentation.h"
 #include "lopt/tasks/registry.h"
@@ -20,10 +18,7 @@ struct PluginTypes {
   Registry<Augmentation, const ImageExtent&> augmentations{"augmentation"};  // of images
   Registry<LearnedOptimizer> optimizers{"learned optimizer"};  // for OptimizerRegistry()
   EstimatorTypes estimators{"estimator"};                      // for EstimatorRegistry()
-  Registry<TruncationSchedule> schedules{"schedule"};          // truncation schedules
-  Registry<ThetaOpt> theta_opts{"theta_opt"};                  // for ThetaOptRegistry()
-  // Factors of theta_opt's learning rate.
-  Registry<LearningRateSchedule> learning_rate_schedules{"learning rate schedule"};
+  Registry<TruncationSchedule> schedules{"truncation schedule"};
 };
 
 // What a plug-in exports.

@@ -1,145 +1,58 @@
 #include "lopt/learner/theta_opt.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
+#include <mutex>
 #include <nlohmann/json.hpp>
-#include <string>
 #include <utility>
-#include <vector>
 
-#include "lopt/base/config.h"
+#include "lopt/base/eigen.h"
 #include "lopt/base/error.h"
+#include "lopt/base/options.h"
+#include "lopt/base/problems.h"
 #include "lopt/base/strict_json.h"
-#include "lopt/learner/learning_rate_schedule.h"
+#include "lopt/base/workspace.h"
+#include "lopt/lopt/rate_schedule.h"
+#include "lopt/lopt/registry.h"
 
 namespace lopt {
 namespace {
 
-struct AdamOptions {
-  ThetaOptOptions common;
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double epsilon = 1e-8;
-  double epsilon_root = 0;
+constexpr const char* kCount = "count";
 
-  void Visit(FieldVisitor& v) {
-    const Range decay = {.min = 0, .max = 1, .open_max = true};
-    common.Visit(v);
-    v.Field("beta1", &beta1, decay, "Decay of the first moment, the mean of the gradient.");
-    v.Field("beta2", &beta2, decay, "Decay of the second moment, the mean of its square.");
-    v.Field("epsilon", &epsilon, AtLeast(0), "Added to the root in the denominator.");
-    v.Field("epsilon_root", &epsilon_root, AtLeast(0),
-            "Added under the root in the denominator. The JAX package has 1e-8 here, which damps "
-            "gradients far below 1e-4.");
+// The config with every key, as the types of theta_opt have them.
+nlohmann::ordered_json ResolvedThetaOpt(Config config) {
+  const Config resolved =
+      WriteFields("", [&](FieldVisitor& v) { v.Typed("theta_opt", &config, ThetaOptTypes(), ""); });
+  return resolved.json().at("theta_opt");
+}
+
+// Moves the keys of ClippingOptions out of a config.
+ClippingOptions TakeClipping(nlohmann::ordered_json* config) {
+  nlohmann::ordered_json own;
+  for (const auto& [key, unused] : WriteOptions("", ClippingOptions()).json().items()) {
+    own[key] = config->at(key);
+    config->erase(key);
   }
-};
+  return ReadOptions<ClippingOptions>(Config::FromJson(std::move(own)));
+}
 
-struct AdamWOptions {
-  AdamOptions adam;
-  double weight_decay = 1e-4;
-
-  void Visit(FieldVisitor& v) {
-    adam.Visit(v);
-    v.Field("weight_decay", &weight_decay, AtLeast(0),
-            "learning_rate times this times theta is subtracted as well.");
-  }
-};
-
-// Kingma and Ba 2015; with weight_decay > 0 Loshchilov and Hutter 2019.
-class Adam final : public ThetaOpt {
- public:
-  explicit Adam(const AdamOptions& options)
-      : ThetaOpt(CheckOptions("Adam", options).common, {"m", "v"}), options_(options) {}
-  explicit Adam(const AdamWOptions& options)
-      : ThetaOpt(CheckOptions("AdamW", options).adam.common, {"m", "v"}),
-        options_(options.adam),
-        weight_decay_(options.weight_decay) {}
-
- private:
-  void DoUpdate(double learning_rate, int64_t count, std::span<const double> gradient,
-                std::span<float> theta, std::span<const std::span<float>> rows) const override {
-    const auto [beta1, beta2] = std::pair(options_.beta1, options_.beta2);
-    const double scale1 = 1 / (1 - std::pow(beta1, static_cast<double>(count)));
-    const double scale2 = 1 / (1 - std::pow(beta2, static_cast<double>(count)));
-    for (size_t i = 0; i < theta.size(); ++i) {
-      const double m = beta1 * rows[0][i] + (1 - beta1) * gradient[i];
-      const double v = beta2 * rows[1][i] + (1 - beta2) * gradient[i] * gradient[i];
-      const double denominator = std::sqrt(v * scale2 + options_.epsilon_root) + options_.epsilon;
-      // 0 / 0 is a gradient that has always been zero, with both epsilons zero: no step.
-      const double direction = m == 0 ? 0 : m * scale1 / denominator;
-      rows[0][i] = static_cast<float>(m);
-      rows[1][i] = static_cast<float>(v);
-      theta[i] =
-          static_cast<float>(theta[i] - learning_rate * (direction + weight_decay_ * theta[i]));
-    }
-  }
-
-  AdamOptions options_;
-  double weight_decay_ = 0;
-};
-
-class Sgd final : public ThetaOpt {
- public:
-  explicit Sgd(const ThetaOptOptions& options) : ThetaOpt(CheckOptions("SGD", options), {}) {}
-
- private:
-  void DoUpdate(double learning_rate, int64_t, std::span<const double> gradient,
-                std::span<float> theta, std::span<const std::span<float>>) const override {
-    for (size_t i = 0; i < theta.size(); ++i) {
-      theta[i] = static_cast<float>(theta[i] - learning_rate * gradient[i]);
-    }
-  }
-};
-
-struct SgdmOptions {
-  ThetaOptOptions common;
-  double momentum = 0.9;
-
-  void Visit(FieldVisitor& v) {
-    common.Visit(v);
-    v.Field("momentum", &momentum, {.min = 0, .max = 1, .open_max = true},
-            "Decay of the sum of gradients that is the direction.");
-  }
-};
-
-class Sgdm final : public ThetaOpt {
- public:
-  explicit Sgdm(const SgdmOptions& options)
-      : ThetaOpt(CheckOptions("SGDM", options).common, {"momentum"}), momentum_(options.momentum) {}
-
- private:
-  void DoUpdate(double learning_rate, int64_t, std::span<const double> gradient,
-                std::span<float> theta, std::span<const std::span<float>> rows) const override {
-    for (size_t i = 0; i < theta.size(); ++i) {
-      const double momentum = momentum_ * rows[0][i] + gradient[i];
-      rows[0][i] = static_cast<float>(momentum);
-      theta[i] = static_cast<float>(theta[i] - learning_rate * momentum);
-    }
-  }
-
-  double momentum_;
-};
-
-Registry<ThetaOpt> BuiltInThetaOpts() {
-  Registry<ThetaOpt> registry("theta_opt", kTypesOfPlugins);
-  registry.Add<AdamOptions>("Adam", "Adam.",
-                            [](const AdamOptions& o) { return std::make_shared<Adam>(o); });
-  registry.Add<AdamWOptions>("AdamW",
-                             "Adam with weight decay that does not pass through the moments.",
-                             [](const AdamWOptions& o) { return std::make_shared<Adam>(o); });
-  registry.Add<ThetaOptOptions>("SGD", "Gradient descent.",
-                                [](const ThetaOptOptions& o) { return std::make_shared<Sgd>(o); });
-  registry.Add<SgdmOptions>("SGDM", "Gradient descent with momentum.",
-                            [](const SgdmOptions& o) { return std::make_shared<Sgdm>(o); });
-  return registry;
+// The theta that an optimizer's options give.
+Eigen::VectorXf ThetaOfOptions(const LearnedOptimizer& optimizer, const std::string& type) {
+  const Eigen::VectorXf theta = optimizer.InitTheta(KeyFromSeed(0));
+  Require(theta == optimizer.InitTheta(KeyFromSeed(1)),
+          "theta_opt: {} begins with drawn weights, so it is to be meta-trained itself; wanted an "
+          "optimizer that its options define, such as Adam, AdamW, Muon or Lion",
+          type);
+  return theta;
 }
 
 }  // namespace
 
-void ThetaOptOptions::Visit(FieldVisitor& v) {
-  v.Field("learning_rate", &learning_rate, AtLeast(0), "Step size.");
-  v.Typed("schedule", &schedule, LearningRateScheduleRegistry().table(),
-          "Factor of the learning rate as a function of the updates made.");
+void ClippingOptions::Visit(FieldVisitor& v) {
   v.Field("clip_by_value", &clip_by_value, Above(0),
           "Each element of the gradient is clipped to this magnitude, before "
           "clip_by_global_norm.");
@@ -147,75 +60,124 @@ void ThetaOptOptions::Visit(FieldVisitor& v) {
           "A gradient of a greater norm is scaled down to this one.");
 }
 
-ThetaOpt::ThetaOpt(const ThetaOptOptions& options, std::vector<std::string> rows)
-    : options_(CheckOptions("theta_opt", options)),
-      schedule_(LearningRateScheduleRegistry().Make(options.schedule)),
-      rows_(std::move(rows)) {}
+ThetaOpt::ThetaOpt(const Config& config, const Layout& theta) : type_(config.Type()) {
+  nlohmann::ordered_json optimizer_config = ResolvedThetaOpt(config);
+  clipping_ = TakeClipping(&optimizer_config);
+  const auto optimizer =
+      OptimizerRegistry().Make(Config::FromJson(std::move(optimizer_config), "theta_opt"));
+  const Eigen::VectorXf weights = ThetaOfOptions(*optimizer, type_);
+  Require(optimizer->needs_num_steps().empty(),
+          "theta_opt: {} needs the length of the run, which is not fixed; wanted a schedule with "
+          "total_steps, which a meta-training run fills in, and no other use of the length",
+          optimizer->needs_num_steps());
+  rule_ = optimizer->Bind(theta, AsSpan(weights));
+}
 
-NamedArrays ThetaOpt::InitState(int64_t size) const {
-  NamedArrays state;
-  state.Set("count", Array(DType::kInt64, {}));
-  for (const std::string& row : rows_) {
-    state.Set(row, Array(DType::kFloat32, {size}));
-  }
+NamedArrays ThetaOpt::InitState(std::span<const float> theta) const {
+  std::vector<float> row(static_cast<size_t>(rule_->state_layout().size()));
+  rule_->InitState({}, theta, row);
+  NamedArrays state = ArraysFromRow(rule_->state_layout(), row, "");
+  state.Set(kCount, Array(DType::kInt64, {}));
   return state;
 }
 
+void ThetaOpt::RequireOwnState(const NamedArrays& state) const {
+  std::vector<std::string> wanted = {kCount};
+  bool own = state.Contains(kCount);
+  for (const LayoutEntry& entry : rule_->state_layout().entries()) {
+    wanted.push_back(entry.name + " " + ToString(entry.shape));
+    own = own && state.Contains(entry.name) && state.At(entry.name).shape() == entry.shape;
+  }
+  std::vector<std::string> got;
+  for (const auto& [name, array] : state) {
+    got.push_back(name == kCount ? name : name + " " + ToString(array.shape()));
+  }
+  Require(own && got.size() == wanted.size(),
+          "theta_opt: wanted a state of {} with {}, got one of another optimizer or theta with {}",
+          type_, fmt::join(wanted, ", "), fmt::join(got, ", "));
+}
+
+std::vector<float> ThetaOpt::RowOf(const NamedArrays& state) const {
+  RequireOwnState(state);
+  std::vector<float> row(static_cast<size_t>(rule_->state_layout().size()));
+  RowFromArrays(rule_->state_layout(), state, "", row);
+  return row;
+}
+
 double ThetaOpt::LearningRate(const NamedArrays& state) const {
-  const int64_t updates = state.At("count", DType::kInt64, {}).As<int64_t>()[0];
-  return options_.learning_rate * schedule_->Scale(updates);
+  return rule_->LearningRate({.step = state.At(kCount, DType::kInt64, {}).As<int64_t>()[0]});
+}
+
+std::vector<float> ThetaOpt::EvalTheta(std::span<const float> theta,
+                                       const NamedArrays& state) const {
+  const std::vector<float> row = RowOf(state);
+  const std::span<const float> kept = rule_->EvalParams(theta, row);
+  return {kept.begin(), kept.end()};
+}
+
+std::vector<double> ThetaOpt::Clipped(std::span<const float> gradient) const {
+  std::vector<double> clipped(gradient.begin(), gradient.end());
+  if (clipping_.clip_by_value) {
+    for (double& element : clipped) {
+      element = std::clamp(element, -*clipping_.clip_by_value, *clipping_.clip_by_value);
+    }
+  }
+  if (clipping_.clip_by_global_norm) {
+    double sum = 0;
+    for (const double element : clipped) sum += element * element;
+    const double norm = std::sqrt(sum);
+    if (norm > *clipping_.clip_by_global_norm) {
+      for (double& element : clipped) element *= *clipping_.clip_by_global_norm / norm;
+    }
+  }
+  return clipped;
 }
 
 void ThetaOpt::Update(std::span<const float> gradient, std::span<float> theta,
                       NamedArrays* state) const {
-  const auto size = static_cast<int64_t>(theta.size());
   Require(gradient.size() == theta.size(), "theta_opt: the gradient has {} numbers, theta has {}",
           gradient.size(), theta.size());
-  const double learning_rate = LearningRate(*state);
-  std::vector<std::span<float>> rows;
-  for (const std::string& row : rows_) {
-    rows.push_back(state->At(row, DType::kFloat32, {size}).As<float>());
-  }
-
-  std::vector<double> clipped(gradient.begin(), gradient.end());
-  if (options_.clip_by_value) {
-    for (double& element : clipped) {
-      element = std::clamp(element, -*options_.clip_by_value, *options_.clip_by_value);
-    }
-  }
-  if (options_.clip_by_global_norm) {
-    double sum = 0;
-    for (double element : clipped) {
-      sum += element * element;
-    }
-    const double norm = std::sqrt(sum);
-    if (norm > *options_.clip_by_global_norm) {
-      for (double& element : clipped) {
-        element *= *options_.clip_by_global_norm / norm;
-      }
-    }
-  }
-
-  int64_t& count = state->At("count").As<int64_t>()[0];
+  std::vector<float> row = RowOf(*state);
+  int64_t& count = state->At(kCount, DType::kInt64, {}).As<int64_t>()[0];
+  Workspace scratch;
+  rule_->UpdateInFloat64({.step = count}, Clipped(gradient), theta, row, scratch);
   ++count;
-  DoUpdate(learning_rate, count, clipped, theta, rows);
+  for (const LayoutEntry& entry : rule_->state_layout().entries()) {
+    const auto* from = row.data() + entry.offset;
+    std::copy(from, from + entry.size, state->At(entry.name).As<float>().begin());
+  }
 }
 
-Registry<ThetaOpt>& ThetaOptRegistry() {
-  static Registry<ThetaOpt> registry = BuiltInThetaOpts();
-  return registry;
+const TypeTable& ThetaOptTypes() {
+  static std::mutex mutex;
+  static TypeTable types("theta_opt", kTypesOfPlugins);
+  const std::lock_guard lock(mutex);
+  const std::vector<TypeEntry>& optimizers = OptimizerRegistry().table().entries();
+  for (size_t i = types.entries().size(); i < optimizers.size(); ++i) {
+    TypeEntry entry = optimizers[i];
+    entry.fields = [fields = entry.fields](FieldVisitor& v) {
+      fields(v);
+      ClippingOptions().Visit(v);
+    };
+    types.Add(std::move(entry));
+  }
+  return types;
 }
 
 Config ResolveThetaOpt(const Config& theta_opt, int64_t updates) {
   const nlohmann::ordered_json& json = theta_opt.json();
-  const auto schedule = json.find("schedule");
-  if (schedule == json.end() || !schedule->is_object()) {
-    return theta_opt;
-  }
+  const auto found = json.find("schedule");
+  if (found == json.end()) return theta_opt;
+  RateSchedule schedule;
+  const auto visit = [&](FieldVisitor& v) { VisitSchedule(v, &schedule); };
+  Problems problems("theta_opt");  // what reads the config reports them
+  ReadFields(Config::FromJson({{"schedule", *found}}, theta_opt.path()), visit, &problems);
+  const RateSchedule given = schedule;
+  if (!problems.empty()) return theta_opt;
+  schedule = ResolvedSchedule(schedule, updates);
+  if (schedule == given) return theta_opt;
   nlohmann::ordered_json resolved = json;
-  resolved["schedule"] =
-      ResolveSchedule(Config::FromJson(*schedule, JoinKey(theta_opt.path(), "schedule")), updates)
-          .json();
+  resolved["schedule"] = WriteFields("", visit).json().at("schedule");
   return Config::FromJson(std::move(resolved), theta_opt.path());
 }
 

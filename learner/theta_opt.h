@@ -8,61 +8,58 @@
 #include <vector>
 
 #include "lopt/base/arrays.h"
-#include "lopt/base/registry.h"
+#include "lopt/base/config.h"
+#include "lopt/base/fields.h"
+#include "lopt/base/layout.h"
+#include "lopt/base/type_table.h"
+#include "lopt/lopt/learned_optimizer.h"
 
 namespace lopt {
 
-class LearningRateSchedule;
-
-// What the config of every optimizer of theta has. The gradient is clipped by value, then by global
-// norm (where these are given), and the learning rate is scaled by the schedule, before the
-// optimizer's own rule.
-struct ThetaOptOptions {
-  double learning_rate = 1e-3;
-  Config schedule = Config::Parse(R"({"type": "Constant"})", "the default schedule");
+// What the config of theta_opt has beside the optimizer's own keys.
+struct ClippingOptions {
   std::optional<double> clip_by_value;        // each element to [-c, c]
-  std::optional<double> clip_by_global_norm;  // the whole gradient to norm <= c
+  std::optional<double> clip_by_global_norm;  // then the whole gradient to norm <= c
 
   void Visit(FieldVisitor& v);
 };
 
-// An optimizer of theta ("theta_opt", the outer or meta optimizer). Immutable, thread-safe; its
-// state is passed in. Elements are computed in float64 and kept in float32, on every instruction
-// set alike.
+// The optimizer of theta ("theta_opt", the outer or meta optimizer): an optimizer of
+// OptimizerRegistry(), bound to theta's tensors, whose gradients are clipped first. Immutable,
+// thread-safe; its state is passed in.
 class ThetaOpt {
  public:
-  virtual ~ThetaOpt() = default;
-  ThetaOpt(const ThetaOpt&) = delete;
-  ThetaOpt& operator=(const ThetaOpt&) = delete;
+  // Throws Error as ReadFields and the optimizer's maker do, and for an optimizer that begins with
+  // drawn weights, which would have to be trained first, or that needs the length of the run
+  // although its schedule, if it has one, is resolved (ResolveThetaOpt).
+  ThetaOpt(const Config& config, const Layout& theta);
 
-  // The state before the first update of D numbers: "count" (int64 scalar, updates so far) and rows
-  // [D] of zeros.
-  NamedArrays InitState(int64_t size) const;
+  // The state before the first update of such a theta: "count" (int64 scalar, updates so far) and
+  // the tensors of the optimizer's state.
+  NamedArrays InitState(std::span<const float> theta) const;
   // One update in place. Throws Error if sizes disagree or the state is not one of this optimizer.
   void Update(std::span<const float> gradient, std::span<float> theta, NamedArrays* state) const;
-  // The learning rate that the next update of a theta with this state has.
+  // The learning rate that the next update of a theta with this state has; 0 if the optimizer has
+  // none.
   double LearningRate(const NamedArrays& state) const;
-
- protected:
-  // `rows`: the names of the state's rows. Throws Error as CheckOptions does.
-  ThetaOpt(const ThetaOptOptions& options, std::vector<std::string> rows);
+  // The theta that a training stands for (UpdateRule::EvalParams). Throws Error as Update does.
+  std::vector<float> EvalTheta(std::span<const float> theta, const NamedArrays& state) const;
 
  private:
-  // `gradient` is clipped; `count` >= 1 is the number of updates with this one; `rows` are the
-  // state's rows in the order of their names' list.
-  virtual void DoUpdate(double learning_rate, int64_t count, std::span<const double> gradient,
-                        std::span<float> theta, std::span<const std::span<float>> rows) const = 0;
+  std::vector<double> Clipped(std::span<const float> gradient) const;
+  std::vector<float> RowOf(const NamedArrays& state) const;
+  void RequireOwnState(const NamedArrays& state) const;
 
-  ThetaOptOptions options_;
-  std::shared_ptr<const LearningRateSchedule> schedule_;
-  std::vector<std::string> rows_;
+  ClippingOptions clipping_;
+  std::string type_;
+  std::shared_ptr<const UpdateRule> rule_;
 };
 
-// Adam, AdamW, SGD, SGDM.
-Registry<ThetaOpt>& ThetaOptRegistry();
+// The types of OptimizerRegistry() with the keys of ClippingOptions.
+const TypeTable& ThetaOptTypes();
 
-// The config of an optimizer of theta for a run of `updates` updates: what its schedule leaves open
-// is filled in (ResolveSchedule).
+// The config of theta_opt for a run of `updates` updates: what its schedule leaves to the length of
+// the run is filled in (ResolvedSchedule).
 Config ResolveThetaOpt(const Config& theta_opt, int64_t updates);
 
 }  // namespace lopt

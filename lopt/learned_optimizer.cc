@@ -23,17 +23,39 @@ void UpdateRule::InitState(const StepInfo& info, std::span<const float> params,
   DoInitState(info, params, state);
 }
 
-void UpdateRule::Update(const StepInfo& info, std::span<const float> gradient,
-                        std::span<float> params, std::span<float> state, Workspace& scratch) const {
-  CheckSize("gradient", gradient.size(), params_layout_.size());
-  CheckSize("params", params.size(), params_layout_.size());
-  CheckSize("state", state.size(), state_layout_.size());
+void UpdateRule::CheckUpdate(const StepInfo& info, size_t gradient, size_t params,
+                             size_t state) const {
+  CheckSize("gradient", gradient, params_layout_.size());
+  CheckSize("params", params, params_layout_.size());
+  CheckSize("state", state, state_layout_.size());
   Require(needs_num_steps_.empty() || info.step < info.num_steps,
           "{} needs the length of the run: step {} is not one of a run of {} steps "
           "(StepInfo::num_steps; 0 means that the run's length is not known)",
           needs_num_steps_, info.step, info.num_steps);
+}
+
+void UpdateRule::Update(const StepInfo& info, std::span<const float> gradient,
+                        std::span<float> params, std::span<float> state, Workspace& scratch) const {
+  CheckUpdate(info, gradient.size(), params.size(), state.size());
   const FlushDenormals flush;
   DoUpdate(info, gradient, params, state, scratch);
+}
+
+void UpdateRule::UpdateInFloat64(const StepInfo& info, std::span<const double> gradient,
+                                 std::span<float> params, std::span<float> state,
+                                 Workspace& scratch) const {
+  CheckUpdate(info, gradient.size(), params.size(), state.size());
+  DoUpdateInFloat64(info, gradient, params, state, scratch);
+}
+
+void UpdateRule::DoUpdateInFloat64(const StepInfo& info, std::span<const double> gradient,
+                                   std::span<float> params, std::span<float> state,
+                                   Workspace& scratch) const {
+  const FlushDenormals flush;
+  const Workspace::Frame frame(scratch);
+  const std::span<float> rounded = scratch.Take<float>(std::ssize(gradient));
+  std::ranges::transform(gradient, rounded.begin(), [](double x) { return static_cast<float>(x); });
+  DoUpdate(info, rounded, params, state, scratch);
 }
 
 std::span<const float> UpdateRule::EvalParams(std::span<const float> params,

@@ -42,6 +42,12 @@ class UpdateRule {
   // `info.num_steps`.
   void Update(const StepInfo& info, std::span<const float> gradient, std::span<float> params,
               std::span<float> state, Workspace& scratch) const;
+  // The same with a gradient in float64. A rule that computes in float64 takes it, and denormal
+  // numbers, as they are; others take it rounded to float32.
+  void UpdateInFloat64(const StepInfo& info, std::span<const double> gradient,
+                       std::span<float> params, std::span<float> state, Workspace& scratch) const;
+  // The learning rate of an update, to report it; 0 if the rule has none.
+  virtual double LearningRate(const StepInfo& /*info*/) const { return 0; }
   // The params that a training stands for after an update, to judge and to keep: `params`, where
   // gradients are taken, or an average of them in `state`. [P], in one of the two.
   std::span<const float> EvalParams(std::span<const float> params,
@@ -61,9 +67,16 @@ class UpdateRule {
   virtual void DoUpdate(const StepInfo& info, std::span<const float> gradient,
                         std::span<float> params, std::span<float> state,
                         Workspace& scratch) const = 0;
+  // As UpdateInFloat64; sizes are checked. Default: DoUpdate with the rounded gradient.
+  virtual void DoUpdateInFloat64(const StepInfo& info, std::span<const double> gradient,
+                                 std::span<float> params, std::span<float> state,
+                                 Workspace& scratch) const;
   // Sizes are checked. Default: the params.
   virtual std::span<const float> DoEvalParams(std::span<const float> params,
                                               std::span<const float> state) const;
+
+  // Throws Error as Update does.
+  void CheckUpdate(const StepInfo& info, size_t gradient, size_t params, size_t state) const;
 
   friend class LearnedOptimizer;
 

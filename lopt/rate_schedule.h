@@ -2,25 +2,31 @@
 
 #include <string>
 
-#include "lopt/base/choices.h"
+#include "lopt/base/config.h"
 #include "lopt/base/fields.h"
+#include "lopt/base/type_table.h"
 #include "lopt/lopt/learned_optimizer.h"
 #include "lopt/lopt/rate_device.h"
 
 namespace lopt {
 
-inline constexpr Named<RateSchedule> kRateSchedules[] = {
-    {RateSchedule::kConstant, "constant"},
-    {RateSchedule::kLinear, "linear"},
-    {RateSchedule::kCosine, "cosine"},
-    {RateSchedule::kWarmupCosine, "warmup-cosine"}};
+// What a config may say of a schedule: the types Constant, Linear, Cosine, Warmup, WarmupCosine and
+// Piecewise, and the short names constant, linear, cosine and warmup-cosine.
+const TypeTable& RateScheduleTypes();
 
+// The key "schedule": a short name, or an object of one of the types. Throws Error where its
+// numbers do not go together.
 void VisitSchedule(FieldVisitor& v, RateSchedule* schedule);
 
-// "<type> with schedule '<name>'", for LearnedOptimizer::needs_num_steps; empty if constant.
-std::string NeedOfNumSteps(const std::string& type, RateSchedule schedule);
+// The schedule for a run of `updates` updates: it no longer depends on the length of the run, and
+// its rise is a whole number of steps. Throws Error if it rises for longer than that.
+RateSchedule ResolvedSchedule(RateSchedule schedule, int64_t updates);
+
+// "<type> with schedule '<name>'", for LearnedOptimizer::needs_num_steps; empty if the schedule
+// does not depend on the length of the run.
+std::string NeedOfNumSteps(const std::string& type, const RateSchedule& schedule);
 
 // RateFactor of an update.
-double ScheduleFactor(RateSchedule schedule, const StepInfo& info);
+double ScheduleFactor(const RateSchedule& schedule, const StepInfo& info);
 
 }  // namespace lopt

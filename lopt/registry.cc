@@ -9,6 +9,7 @@
 #include "lopt/lopt/celo2/celo2.h"
 #include "lopt/lopt/mlp/mlp_lopt.h"
 #include "lopt/lopt/rnn/rnn_mlp_lopt.h"
+#include "lopt/lopt/rules/float64_rules.h"
 #include "lopt/lopt/rules/hand_designed.h"
 #include "lopt/lopt/rules/learnable.h"
 #include "lopt/lopt/rules/learned_scheduler.h"
@@ -61,6 +62,13 @@ Registry<LearnedOptimizer> BuiltIn() {
       registry, "LearnedScheduler",
       "Another optimizer whose directions are kept: a small network gives each tensor's step its "
       "size.");
+  AddType<Adam, AdamOptions>(registry, AdamOptions::kType, "Adam in float64.");
+  AddType<AdamW, AdamWOptions>(
+      registry, AdamWOptions::kType,
+      "Adam in float64 with weight decay that does not pass through the moments.");
+  AddType<SGD, SGDOptions>(registry, SGDOptions::kType, "Gradient descent in float64.");
+  AddType<SGDM, SGDMOptions>(registry, SGDMOptions::kType,
+                             "Gradient descent with momentum in float64.");
   AddType<LearnableSGD, LearnableSGDOptions>(registry, "LearnableSGD",
                                              "Gradient descent with a learned learning rate.");
   AddType<LearnableSGDM, LearnableSGDMOptions>(

@@ -100,7 +100,7 @@ TEST_CASE("The same options in a config are refused with their path") {
     return ErrorOf([&] {
       EstimatorRegistry().Make(
           Config::Parse(R"({"type": "FullES", "task": {"type": "FixedDimQuadraticFamily"},
-                            "schedule": {"type": "ConstantTruncationSchedule"}, )" +
+                            "lengths": {"type": "ConstantTruncationSchedule"}, )" +
                             more + "}",
                         "test"),
           OptimizerRegistry().Make(Config::Parse(R"({"type": "LearnableSGD"})", "test")),
@@ -118,7 +118,7 @@ TEST_CASE("An optimizer that needs the length of the run is refused where episod
   const auto make = [](const std::string& type, const std::string& schedule) {
     return EstimatorRegistry().Make(
         Config::Parse(R"({"type": ")" + type + R"(", "task": {"type": "FixedDimQuadraticFamily"},
-                          "schedule": {"type": ")" +
+                          "lengths": {"type": ")" +
                           schedule + R"("}})",
                       "test"),
         OptimizerRegistry().Make(

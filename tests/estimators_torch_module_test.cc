@@ -140,7 +140,7 @@ TEST_CASE("FullGrad has the exact gradient of SGD on a quadratic") {
     CAPTURE(length);
     const auto estimator = Estimator(
         R"({"type": "FullGrad", "num_tasks": 3, "task": {"type": "QuadraticTask", "dim": 4},
-            "schedule": {"type": "ConstantTruncationSchedule", "total_length": )" +
+            "lengths": {"type": "ConstantTruncationSchedule", "total_length": )" +
             std::to_string(length) + "}}",
         sgd);
     const WorkerWeights weights = At(sgd->InitTheta(Key{}));
@@ -159,7 +159,7 @@ TEST_CASE("FullGrad of the last loss is that of the last loss alone") {
   const auto estimator = Estimator(
       R"({"type": "FullGrad", "loss_type": "last", "num_tasks": 1,
           "task": {"type": "QuadraticTask", "dim": 1},
-          "schedule": {"type": "ConstantTruncationSchedule", "total_length": 4}})",
+          "lengths": {"type": "ConstantTruncationSchedule", "total_length": 4}})",
       sgd);
   const WorkerWeights weights = At(sgd->InitTheta(Key{}));
   EstimatorState state;
@@ -179,7 +179,7 @@ TEST_CASE("FullGrad of the logarithm of a loss is its relative gradient, 0 at th
     const auto estimator = Estimator(
         R"({"type": "FullGrad", "loss_type": "last", "num_tasks": 3,
             "task": {"type": "QuadraticTask", "dim": 1},
-            "schedule": {"type": "ConstantTruncationSchedule", "total_length": 4},
+            "lengths": {"type": "ConstantTruncationSchedule", "total_length": 4},
             "meta_loss_log": )" +
             std::string(floor) + "}",
         sgd);
@@ -196,7 +196,7 @@ TEST_CASE("TruncatedGrad ignores what came before the window") {
   const auto estimator = Estimator(
       R"({"type": "TruncatedGrad", "num_tasks": 3, "trunc_length": 5,
           "task": {"type": "QuadraticTask", "dim": 4},
-          "schedule": {"type": "ConstantTruncationSchedule", "total_length": 10}})",
+          "lengths": {"type": "ConstantTruncationSchedule", "total_length": 10}})",
       sgd);
   const WorkerWeights weights = At(sgd->InitTheta(Key{}));
   EstimatorState state = estimator->estimator->InitWorkerState(weights, KeyFromSeed(1));
@@ -215,13 +215,13 @@ TEST_CASE("TruncatedGrad ignores what came before the window") {
 // What the native training of an estimator's config is made from.
 struct NativeOptions : LoptProblemOptions {
   Config task;
-  Config schedule;
+  Config lengths;
   int64_t num_tasks = 0;
   int64_t trunc_length = 0;
   void Visit(FieldVisitor& v) {
     LoptProblemOptions::Visit(v);
     v.Typed("task", &task, TaskRegistry().table(), "");
-    v.Typed("schedule", &schedule, ScheduleRegistry().table(), "");
+    v.Typed("lengths", &lengths, ScheduleRegistry().table(), "");
     v.Field("num_tasks", &num_tasks, AtLeast(1), "");
     v.Field("trunc_length", &trunc_length, AtLeast(1), "");
   }
@@ -243,7 +243,7 @@ void CheckAgainstDifferences(const Compared& compared) {
   CAPTURE(compared.more);
   const auto optimizer = Optimizer(compared.optimizer);
   const std::string options =
-      R"("schedule": {"type": "LogUniformLengthSchedule", "min_length": 3, "max_length": 7},
+      R"("lengths": {"type": "LogUniformLengthSchedule", "min_length": 3, "max_length": 7},
          "random_initial_iteration_offset": 2, "num_tasks": 2, "trunc_length": 9, "task": )" +
       compared.task + compared.more;
   Eigen::VectorXf theta = optimizer->InitTheta(KeyFromSeed(4));
@@ -258,7 +258,7 @@ void CheckAgainstDifferences(const Compared& compared) {
 
   const auto read = ReadOptions<NativeOptions>(Config::Parse("{" + options + "}", "test"));
   const LoptProblem problem(TaskRegistry().Make(read.task, Data()), optimizer,
-                            ScheduleRegistry().Make(read.schedule), read);
+                            ScheduleRegistry().Make(read.lengths), read);
   const auto run = [&](const Eigen::VectorXf& at, Key key, UnrollState* unroll) {
     UnrollTrace trace;
     problem.Run({.theta = {.theta = AsSpan(at), .rows = read.num_tasks},
@@ -419,7 +419,7 @@ TEST_CASE("Second derivatives of every task that has them agree with differences
 TEST_CASE("What cannot be differentiated is an error") {
   const auto sgd = Optimizer(kSgd);
   const std::string schedule =
-      R"("schedule": {"type": "ConstantTruncationSchedule", "total_length": 5}})";
+      R"("lengths": {"type": "ConstantTruncationSchedule", "total_length": 5}})";
   CHECK(ErrorOf([&] {
           Estimator(R"({"type": "FullGrad", "task": {"type": "NoisyQuadraticFamily"}, )" + schedule,
                     sgd);
@@ -431,7 +431,7 @@ TEST_CASE("What cannot be differentiated is an error") {
         "TorchSequenceRegression");
   CHECK(ErrorOf([&] {
           Estimator(R"({"type": "FullGrad", "task": {"type": "QuadraticTask"},
-                        "schedule": {"type": "NeverEndingTruncationSchedule"}})",
+                        "lengths": {"type": "NeverEndingTruncationSchedule"}})",
                     sgd);
         }) ==
         "FullGrad: its schedule must give episodes an end; NeverEndingTruncationSchedule does "
@@ -465,10 +465,10 @@ TEST_CASE("Losses that are cut off or not finite add nothing to the gradient") {
   const WorkerWeights weights = At(diverging->InitTheta(Key{}));
   for (const char* task : {kQuadratic, kNetwork}) {
     CAPTURE(task);
-    const auto estimator = Estimator(
-        R"({"type": "FullGrad", "num_tasks": 2, "task": )" + std::string(task) +
-            R"(, "schedule": {"type": "ConstantTruncationSchedule", "total_length": 12}})",
-        diverging);
+    const auto estimator =
+        Estimator(R"({"type": "FullGrad", "num_tasks": 2, "task": )" + std::string(task) +
+                      R"(, "lengths": {"type": "ConstantTruncationSchedule", "total_length": 12}})",
+                  diverging);
     EstimatorState state;
     const GradientEstimate estimate =
         estimator->estimator->Estimate(weights, KeyFromSeed(1), &state);

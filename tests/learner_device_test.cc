@@ -41,18 +41,18 @@ MetaTrainConfig OnDevice(int64_t workers, int64_t meta_steps, const std::string&
     "estimators": [
       {"type": "TruncatedPES", "task": {"type": "FixedDimQuadraticFamily", "dim": 10},
        "num_tasks": 3, "trunc_length": 5, "std": 0.1, "random_initial_iteration_offset": 8,
-       "schedule": {"type": "LogUniformLengthSchedule", "min_length": 4, "max_length": 20}},
+       "lengths": {"type": "LogUniformLengthSchedule", "min_length": 4, "max_length": 20}},
       {"type": "GPESK", "K": 3, "task": {"type": "NoisyQuadraticFamily", "dim": 7},
        "num_tasks": 2, "trunc_length": 5, "std": 0.1, "meta_loss": "train",
-       "schedule": {"type": "ConstantTruncationSchedule", "total_length": 12}},
+       "lengths": {"type": "ConstantTruncationSchedule", "total_length": 12}},
       {"type": "TruncatedES",
        "task": {"type": "ImageMLP", "image_size": 4, "hidden": [4], "batch_size": 8,
                 "data": "glyphs"},
        "num_tasks": 2, "trunc_length": 4, "std": 0.1,
-       "schedule": {"type": "ConstantTruncationSchedule", "total_length": 6}},
+       "lengths": {"type": "ConstantTruncationSchedule", "total_length": 6}},
       {"type": "FullES", "task": {"type": "FixedDimQuadraticFamily", "dim": 2},
        "num_tasks": 2, "std": 0.1,
-       "schedule": {"type": "LogUniformLengthSchedule", "min_length": 3, "max_length": 8}}
+       "lengths": {"type": "LogUniformLengthSchedule", "min_length": 3, "max_length": 8}}
     ],
     "windows_per_update": 2, "seed": 11, "checkpoint_seconds": 0, "checkpoint_steps": 2
   })",
@@ -291,16 +291,16 @@ TEST_CASE("A device that a config cannot use is an error that says why") {
     return ErrorOf([&] { Train(config); });
   };
   const std::string of_quadratics = R"({"type": "TruncatedPES", "task": {"type": "QuadraticTask"},
-      "schedule": {"type": "ConstantTruncationSchedule"}})";
+      "lengths": {"type": "ConstantTruncationSchedule"}})";
   const std::string mlp = R"({"type": "MLPLOpt"})";
   CHECK(error(R"({"type": "FullGrad", "task": {"type": "QuadraticTask"},
-                  "schedule": {"type": "ConstantTruncationSchedule"}})",
+                  "lengths": {"type": "ConstantTruncationSchedule"}})",
               mlp) ==
         "estimator 'FullGrad' differentiates its windows, which no device does, and the device is "
         "'emulated'; choose the device 'cpu', or an estimator that only runs windows, such as "
         "TruncatedPES");
   CHECK(error(R"({"type": "TruncatedPES", "task": {"type": "ImageConv"},
-                  "schedule": {"type": "ConstantTruncationSchedule"}})",
+                  "lengths": {"type": "ConstantTruncationSchedule"}})",
               mlp)
             .starts_with("device: the task lopt::ImageConv has no functions for a device; those "
                          "that have are ImageMLP"));

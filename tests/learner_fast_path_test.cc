@@ -10,7 +10,6 @@
 #include "lopt/estimators/lopt_problem.h"
 #include "lopt/estimators/persistent_es.h"
 #include "lopt/learner/gradient_learner.h"
-#include "lopt/learner/theta_opt.h"
 #include "lopt/lopt/mlp/mlp_lopt.h"
 #include "lopt/tasks/data/image_data.h"
 #include "lopt/tasks/image/image_mlp.h"
@@ -41,9 +40,7 @@ std::vector<double> MetaLosses(MLPLOpt::Implementation optimizer_implementation,
         .task = "task"}));
   }
   const SingleMachineGradientLearner learner(
-      GradientLearner(optimizer,
-                      ThetaOptRegistry().Make(Config::Parse(R"({"type": "Adam"})", "test"))),
-      estimators, {});
+      GradientLearner(optimizer, Config::Parse(R"({"type": "Adam"})", "test")), estimators, {});
   const Key run_key = KeyFromSeed(1);
   auto state = learner.Init(run_key);
   std::vector<double> losses;

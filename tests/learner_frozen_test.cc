@@ -55,7 +55,7 @@ TEST_CASE("Patterns that freeze nothing or everything are errors that list the n
 // log_epsilon.
 GradientLearner Learner(const std::string& theta_opt, const std::vector<std::string>& frozen) {
   return {OptimizerRegistry().Make(Config::Parse(R"({"type": "LearnableAdam"})", "test")),
-          ThetaOptRegistry().Make(Config::Parse(theta_opt, "test")),
+          Config::Parse(theta_opt, "test"),
           {.frozen = frozen}};
 }
 
@@ -68,7 +68,10 @@ TEST_CASE("Frozen tensors keep their bits under every theta_opt, and the others 
   for (const char* theta_opt :
        {R"({"type": "AdamW", "weight_decay": 0.5, "clip_by_global_norm": 1})",
         R"({"type": "SGDM", "clip_by_global_norm": 1, "clip_by_value": 0.9})",
-        R"({"type": "SGD", "clip_by_global_norm": 1})", R"({"type": "Adam"})"}) {
+        R"({"type": "SGD", "clip_by_global_norm": 1})", R"({"type": "Adam"})",
+        R"({"type": "Lion", "weight_decay": 0.5})", R"({"type": "Muon", "weight_decay": 0.5})",
+        R"({"type": "NAdamW", "weight_decay": 0.5, "clip_by_global_norm": 1})",
+        R"({"type": "SOAP", "weight_decay": 0.5})", R"({"type": "ScheduleFreeAdamW"})"}) {
     CAPTURE(theta_opt);
     const GradientLearner learner = Learner(theta_opt, {"log_lr", ".*beta2"});
     const GradientLearner all = Learner(theta_opt, {});
@@ -92,10 +95,27 @@ TEST_CASE("Frozen tensors keep their bits under every theta_opt, and the others 
   }
 }
 
+TEST_CASE("Frozen tensors keep their bits in the average that Schedule-Free AdamW keeps") {
+  const GradientLearner learner =
+      Learner(R"({"type": "ScheduleFreeAdamW", "weight_decay": 0.5, "learning_rate": 0.1})",
+              {"log_lr", ".*beta2"});
+  LearnerState state = learner.Init(Eigen::Vector4f(-0.0F, 0.3F, 1e-41F, -2));
+  const Eigen::VectorXf start = state.theta;
+  for (int64_t step = 0; step < 5; ++step) {
+    state = learner.Update(std::move(state), std::vector{Gradient({1, 1, 1, 1}, step)});
+  }
+  const Eigen::VectorXf kept = learner.EvalTheta(state);
+  for (const int i : {0, 2}) CHECK(std::memcmp(&kept[i], &start[i], sizeof(float)) == 0);
+  for (const int i : {1, 3}) {
+    CHECK(kept[i] != start[i]);
+    CHECK(kept[i] != state.theta[i]);
+  }
+}
+
 TEST_CASE("Running norms are those of what is trained") {
   const GradientLearner learner(
       OptimizerRegistry().Make(Config::Parse(R"({"type": "LearnableAdam"})", "test")),
-      ThetaOptRegistry().Make(Config::Parse(R"({"type": "SGD", "learning_rate": 1})", "test")),
+      Config::Parse(R"({"type": "SGD", "learning_rate": 1})", "test"),
       {.weighting = Weighting::kEqualNorm, .frozen = {"log_lr", ".*beta2"}});
   AggregatedGradient gradient = Gradient({9, 3, 9, 4}, 0);
   gradient.estimators[0].weight = 1;

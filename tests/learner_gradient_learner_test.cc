@@ -25,7 +25,7 @@ std::shared_ptr<const LearnedOptimizer> SgdOptimizer(const std::string& options 
 GradientLearner Learner(const std::string& theta_opt,
                         NonFiniteGradient policy = NonFiniteGradient::kSkip) {
   return {SgdOptimizer(R"(, "learning_rate": 1)"),
-          ThetaOptRegistry().Make(Config::Parse(theta_opt, "test")),
+          Config::Parse(theta_opt, "test"),
           {.non_finite_gradient = policy}};
 }
 

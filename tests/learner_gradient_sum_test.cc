@@ -150,7 +150,7 @@ TEST_CASE("A tree's sum is its definition's, whoever adds up which part of it") 
 
 GradientLearner Learner(Weighting weighting, GradientSum sum) {
   return {OptimizerRegistry().Make(Config::Parse(R"({"type": "LearnableSGD"})", "test")),
-          ThetaOptRegistry().Make(Config::Parse(R"({"type": "SGD", "learning_rate": 1})", "test")),
+          Config::Parse(R"({"type": "SGD", "learning_rate": 1})", "test"),
           {.non_finite_gradient = NonFiniteGradient::kAbort, .sum = sum, .weighting = weighting}};
 }
 

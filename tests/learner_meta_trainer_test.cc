@@ -744,7 +744,7 @@ TEST_CASE("Meta-training raises a learning rate that is too low") {
     "estimators": [
       {"type": "TruncatedPES", "task": {"type": "FixedDimQuadraticFamily", "dim": 5},
        "num_tasks": 8, "trunc_length": 5, "std": 0.1,
-       "schedule": {"type": "ConstantTruncationSchedule", "total_length": 10}}],
+       "lengths": {"type": "ConstantTruncationSchedule", "total_length": 10}}],
     "meta_steps": 60})",
                                                            "test"));
   double first = 0;
@@ -788,7 +788,7 @@ TEST_CASE("A theta whose check fails after writing is kept, and the run has fini
       R"({"learned_optimizer": {"type": "Fickle"}, "theta_opt": {"type": "SGD", "learning_rate": 0},
           "estimators": [{"type": "TruncatedES", "num_tasks": 1, "trunc_length": 2, "std": 0.1,
                           "task": {"type": "FixedDimQuadraticFamily", "dim": 2},
-                          "schedule": {"type": "ConstantTruncationSchedule", "total_length": 4}}],
+                          "lengths": {"type": "ConstantTruncationSchedule", "total_length": 4}}],
           "meta_steps": 1})",
       "test"));
   fickle_since = directory / "run/theta.safetensors";

@@ -14,16 +14,18 @@
 #include "lopt/base/error.h"
 #include "lopt/base/options.h"
 #include "lopt/base/type_table.h"
+#include "lopt/estimators/estimator_options.h"
 #include "lopt/estimators/registry.h"
-#include "lopt/learner/learning_rate_schedule.h"
 #include "lopt/learner/meta_train_config.h"
 #include "lopt/learner/theta_opt.h"
 #include "lopt/lopt/mlp/mlp_lopt.h"
+#include "lopt/lopt/rate_schedule.h"
 #include "lopt/lopt/registry.h"
 #include "lopt/lopt/rules/learnable.h"
 #include "lopt/tasks/image/image_mlp.h"
 #include "lopt/tasks/quadratic/quadratic.h"
 #include "lopt/tasks/registry.h"
+#include "tests/error_of.h"
 
 namespace lopt {
 namespace {
@@ -202,10 +204,12 @@ void CheckConstructor(const std::string& who) {
 }  // namespace
 
 TEST_CASE("A config with a wrong value of any field of any type is an Error with its path") {
-  const std::vector<const TypeTable*> tables = {
-      &TaskRegistry().table(),     &OptimizerRegistry().table(),
-      &ScheduleRegistry().table(), &EstimatorRegistry().table(),
-      &ThetaOptRegistry().table(), &LearningRateScheduleRegistry().table()};
+  const std::vector<const TypeTable*> tables = {&TaskRegistry().table(),
+                                                &OptimizerRegistry().table(),
+                                                &ScheduleRegistry().table(),
+                                                &EstimatorRegistry().table(),
+                                                &ThetaOptTypes(),
+                                                &RateScheduleTypes()};
   for (const TypeTable* table : tables) {
     int checked = 0;
     for (const TypeEntry& entry : table->entries()) {
@@ -215,6 +219,26 @@ TEST_CASE("A config with a wrong value of any field of any type is an Error with
     CHECK_MESSAGE(checked > 5, table->kind());
   }
   CHECK(CheckWrongConfigs([](FieldVisitor& v) { MetaTrainConfig().Visit(v); }, "c") > 40);
+}
+
+TEST_CASE("The lengths of episodes are not called schedule any more, but in runs of old") {
+  const Config old = Config::Parse(
+      R"({"estimators": [{"type": "FullES", "schedule": {"type": "ConstantTruncationSchedule"},
+                          "std": 1}, 3], "theta_opt": {"schedule": "constant"}})",
+      "test");
+  CHECK(InTodaysKeys(old).Dump(-1) ==
+        R"({"estimators":[{"type":"FullES","lengths":{"type":"ConstantTruncationSchedule"},)"
+        R"("std":1},3],"theta_opt":{"schedule":"constant"}})");
+  CHECK(InTodaysKeys(InTodaysKeys(old)).Dump() == InTodaysKeys(old).Dump());
+  CHECK(InTodaysKeys(Config::Parse("{}", "test")).Dump(-1) == "{}");
+  const std::string error = ErrorOf([] {
+    ReadOptions<EstimatorOptions>(Config::Parse(
+        R"({"task": {"type": "QuadraticTask"}, "schedule": {"type": "LogUniformLengthSchedule"}})",
+        "test"));
+  });
+  CAPTURE(error);
+  CHECK(error.find("'schedule' is now 'lengths'; 'schedule' is the factor of an optimizer's "
+                   "learning rate") != std::string::npos);
 }
 
 TEST_CASE("Constructors refuse every wrong value of their options") {

@@ -5,7 +5,6 @@
 
 #include "lopt/base/error.h"
 #include "lopt/learner/job/async_updates.h"
-#include "lopt/learner/theta_opt.h"
 #include "lopt/learner/transport/local_transport.h"
 #include "lopt/lopt/learned_optimizer.h"
 
@@ -36,8 +35,7 @@ class Server {
  public:
   explicit Server(const AsyncOptions& options)
       : learner_(std::make_shared<Variables>(),
-                 ThetaOptRegistry().Make(
-                     Config::Parse(R"({"type": "SGD", "learning_rate": 0.1})", "test"))),
+                 Config::Parse(R"({"type": "SGD", "learning_rate": 0.1})", "test")),
         transport_(std::move(MakeLocalTransports(1)[0])),
         loop_(transport_.get(), &wakeup_, {.on_poll = [] { return false; }}),
         state_{.learner = learner_.Init(Numbers({10, 20, 30, 20, 40, 60})),

@@ -21,14 +21,14 @@ inline MetaTrainConfig SmallExperiment(int64_t workers, int64_t meta_steps = 20)
     "estimators": [
       {"type": "TruncatedPES", "task": {"type": "FixedDimQuadraticFamily", "dim": 10},
        "num_tasks": 3, "trunc_length": 10, "std": 0.01, "random_initial_iteration_offset": 20,
-       "schedule": {"type": "LogUniformLengthSchedule", "min_length": 8, "max_length": 40}},
+       "lengths": {"type": "LogUniformLengthSchedule", "min_length": 8, "max_length": 40}},
       {"type": "TruncatedES", "weight": 0.5, "num_tasks": 2, "trunc_length": 4, "std": 0.02,
        "task": {"type": "ImageMLP", "image_size": 8, "hidden": [4], "batch_size": 8,
                 "data": "glyphs"},
-       "schedule": {"type": "ConstantTruncationSchedule", "total_length": 6}},
+       "lengths": {"type": "ConstantTruncationSchedule", "total_length": 6}},
       {"type": "FullES", "task": {"type": "FixedDimQuadraticFamily", "dim": 2},
        "num_tasks": 2, "std": 0.01,
-       "schedule": {"type": "LogUniformLengthSchedule", "min_length": 3, "max_length": 12}}
+       "lengths": {"type": "LogUniformLengthSchedule", "min_length": 3, "max_length": 12}}
     ],
     "windows_per_update": 2, "seed": 11,
     "checkpoint_seconds": 0, "checkpoint_steps": 7, "keep_last": 2

@@ -23,7 +23,7 @@ MetaTrainConfig Cosine(int64_t meta_steps, const std::string& schedule = "") {
                                                                schedule + R"(}},
     "estimators": [
       {"type": "FullES", "task": {"type": "FixedDimQuadraticFamily", "dim": 2}, "num_tasks": 1,
-       "schedule": {"type": "ConstantTruncationSchedule", "total_length": 3}}],
+       "lengths": {"type": "ConstantTruncationSchedule", "total_length": 3}}],
     "checkpoint_seconds": 0, "checkpoint_steps": 2
   })",
                                                            "test"));
@@ -51,11 +51,11 @@ TEST_CASE("A schedule's length is the run's, and what a run writes says so") {
   CHECK(schedule["warmup_steps"] == 2);
   CHECK(schedule["warmup_fraction"].is_null());
   // Whole after the warm-up, half in the middle of the rest.
-  const auto opt = ThetaOptRegistry().Make(Resolved(Cosine(8)).theta_opt);
-  NamedArrays state = opt->InitState(1);
+  const ThetaOpt opt(Resolved(Cosine(8)).theta_opt, Layout({{"x", {1}}}));
+  NamedArrays state = opt.InitState(std::vector<float>(1));
   const auto rate = [&](int64_t updates) {
     state.At("count").As<int64_t>()[0] = updates;
-    return opt->LearningRate(state);
+    return opt.LearningRate(state);
   };
   CHECK(rate(1) == doctest::Approx(0.5e-3));
   CHECK(rate(2) == doctest::Approx(1e-3));

@@ -1,29 +1,31 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <memory>
 #include <nlohmann/json.hpp>
-#include <numbers>
 #include <string>
 #include <vector>
 
-#include "lopt/base/error.h"
-#include "lopt/learner/learning_rate_schedule.h"
+#include "lopt/base/key.h"
+#include "lopt/base/workspace.h"
+#include "lopt/learner/job/meta_trainer.h"
 #include "lopt/learner/theta_opt.h"
+#include "lopt/lopt/registry.h"
+#include "tests/error_of.h"
+#include "tests/learner_runs.h"
+#include "tests/temp_directory.h"
 
 namespace lopt {
 namespace {
 
-std::shared_ptr<const ThetaOpt> Make(const std::string& json) {
-  return ThetaOptRegistry().Make(Config::Parse(json, "test"));
-}
-
-double Scale(const std::string& schedule, int64_t updates) {
-  return LearningRateScheduleRegistry().Make(Config::Parse(schedule, "test"))->Scale(updates);
+std::shared_ptr<const ThetaOpt> Make(const std::string& json, int64_t size = 1) {
+  return std::make_shared<ThetaOpt>(Config::Parse(json, "test"), Layout({{"x", {size}}}));
 }
 
 // theta after each of the updates with these gradients, from one number.
 std::vector<float> Trace(const ThetaOpt& opt, float theta, const std::vector<float>& gradients) {
-  NamedArrays state = opt.InitState(1);
+  NamedArrays state = opt.InitState({&theta, 1});
   std::vector<float> trace;
   for (const float& gradient : gradients) {
     opt.Update({&gradient, 1}, {&theta, 1}, &state);
@@ -32,13 +34,8 @@ std::vector<float> Trace(const ThetaOpt& opt, float theta, const std::vector<flo
   return trace;
 }
 
-std::string ErrorOf(const std::string& json) {
-  try {
-    Make(json);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
+std::string ErrorOfConfig(const std::string& json) {
+  return ErrorOf([&] { Make(json); });
 }
 
 const std::vector<float> kGradients = {0.5F, -1.25F, 3.0F, 0.001F, -0.75F, 2.0F, 0.0F, -4.0F};
@@ -82,8 +79,8 @@ TEST_CASE("Adam of learning rate 1e-4 steps by -9.99999985e-05 for a first gradi
 
 TEST_CASE("Adam with epsilon_root 1e-8 follows the JAX package's trace on x^2") {
   const auto opt = Make(R"({"type": "Adam", "learning_rate": 1e-3, "epsilon_root": 1e-8})");
-  NamedArrays state = opt->InitState(1);
   float x = 1;
+  NamedArrays state = opt->InitState({&x, 1});
   for (const double wanted : {.99900000000625, .9980000262163355, .9970000960688944,
                               .9960002269307704, .9950004360586534}) {
     const float gradient = 2 * x;
@@ -94,8 +91,8 @@ TEST_CASE("Adam with epsilon_root 1e-8 follows the JAX package's trace on x^2") 
 
 TEST_CASE("SGDM follows the known trace on x^2") {
   const auto opt = Make(R"({"type": "SGDM", "learning_rate": 0.01, "momentum": 0.9})");
-  NamedArrays state = opt->InitState(1);
   float x = 1;
+  NamedArrays state = opt->InitState({&x, 1});
   for (const double wanted : {.98, .9424, .889712, .82449856, .7493164928}) {
     const float gradient = 2 * x;
     opt->Update({&gradient, 1}, {&x, 1}, &state);
@@ -135,9 +132,9 @@ TEST_CASE("SGD subtracts the gradient times the learning rate") {
 TEST_CASE("clip_by_value bounds each element and clip_by_global_norm the whole") {
   const std::vector<float> gradient = {3, -4, 0.5F};
   const auto step = [&](const std::string& clip) {
-    const auto opt = Make(R"({"type": "SGD", "learning_rate": 1)" + clip + "}");
-    NamedArrays state = opt->InitState(3);
+    const auto opt = Make(R"({"type": "SGD", "learning_rate": 1)" + clip + "}", 3);
     std::vector<float> theta(3);
+    NamedArrays state = opt->InitState(theta);
     opt->Update(gradient, theta, &state);
     return theta;
   };
@@ -154,17 +151,6 @@ TEST_CASE("clip_by_value bounds each element and clip_by_global_norm the whole")
   }
 }
 
-TEST_CASE("Warmup rises linearly from start_scale to 1 and stays") {
-  const std::string plain = R"({"type": "Warmup", "warmup_steps": 4})";
-  CHECK(Scale(plain, 0) == 0);
-  CHECK(Scale(plain, 1) == 0.25);
-  CHECK(Scale(plain, 4) == 1);
-  CHECK(Scale(plain, 1000) == 1);
-  const std::string from = R"({"type": "Warmup", "warmup_steps": 4, "start_scale": 0.5})";
-  CHECK(Scale(from, 0) == 0.5);
-  CHECK(Scale(from, 2) == 0.75);
-}
-
 TEST_CASE("A schedule's open numbers are those of the run") {
   const auto resolved = [](const std::string& members, int64_t updates) {
     const Config opt = ResolveThetaOpt(
@@ -176,7 +162,7 @@ TEST_CASE("A schedule's open numbers are those of the run") {
   const auto numbers = [](int64_t warmup, int64_t total) {
     return R"({"type":"WarmupCosine","warmup_steps":)" + std::to_string(warmup) +
            R"(,"warmup_fraction":null,"start_scale":0.0,"total_steps":)" + std::to_string(total) +
-           R"(,"final_scale":0.0})";
+           R"(,"final_scale":0.0,"rises_at_once":false})";
   };
   CHECK(resolved("", 500) == numbers(100, 500));
   CHECK(resolved(R"(, "warmup_steps": 3)", 500) == numbers(3, 500));
@@ -187,6 +173,17 @@ TEST_CASE("A schedule's open numbers are those of the run") {
   CHECK_THROWS_WITH_AS(resolved("", 50),
                        "WarmupCosine: total_steps (50) must be greater than warmup_steps (100)",
                        Error);
+  const auto by_name = [](const std::string& name) {
+    const Config opt =
+        ResolveThetaOpt(Config::Parse(R"({"type": "Lion", "schedule": ")" + name + "\"}", "t"), 40);
+    return Config::FromJson(opt.json()).Dump(-1);
+  };
+  CHECK(by_name("cosine") == R"({"type":"Lion","schedule":{"type":"Cosine","total_steps":40}})");
+  CHECK(by_name("warmup-cosine") ==
+        R"({"type":"Lion","schedule":{"type":"WarmupCosine","warmup_steps":4,)"
+        R"("warmup_fraction":null,"start_scale":0.0,"total_steps":40,"final_scale":0.0,)"
+        R"("rises_at_once":true}})");
+  CHECK(by_name("constant") == R"({"type":"Lion","schedule":"constant"})");
   // Nothing is open any more, and other schedules have nothing that is.
   const Config done =
       Config::Parse(R"({"type": "SGD", "schedule": )" + numbers(25, 500) + "}", "t");
@@ -197,35 +194,13 @@ TEST_CASE("A schedule's open numbers are those of the run") {
   }
 }
 
-TEST_CASE("WarmupCosine falls along half a cosine to final_scale") {
-  const std::string schedule =
-      R"({"type": "WarmupCosine", "warmup_steps": 100, "total_steps": 300, "final_scale": 0.2})";
-  CHECK(Scale(schedule, 0) == 0);
-  CHECK(Scale(schedule, 50) == doctest::Approx(0.5));
-  CHECK(Scale(schedule, 100) == doctest::Approx(1));
-  CHECK(Scale(schedule, 150) == doctest::Approx(0.2 + 0.8 * (1 + std::numbers::sqrt2 / 2) / 2));
-  CHECK(Scale(schedule, 200) == doctest::Approx(0.6));
-  CHECK(Scale(schedule, 300) == doctest::Approx(0.2));
-  CHECK(Scale(schedule, 5000) == doctest::Approx(0.2));
-}
-
-TEST_CASE("Piecewise changes at its boundaries") {
-  const std::string schedule =
-      R"({"type": "Piecewise", "boundaries": [10, 20], "scales": [1, 0.5, 0.1]})";
-  CHECK(Scale(schedule, 0) == 1);
-  CHECK(Scale(schedule, 9) == 1);
-  CHECK(Scale(schedule, 10) == 0.5);
-  CHECK(Scale(schedule, 19) == 0.5);
-  CHECK(Scale(schedule, 20) == 0.1);
-}
-
 TEST_CASE("A schedule scales the learning rate by the updates made") {
   const auto opt = Make(R"({"type": "SGD", "learning_rate": 2,
       "schedule": {"type": "Piecewise", "boundaries": [1, 2], "scales": [1, 0.5, 0.25]}})");
   CHECK(Trace(*opt, 0, {1, 1, 1, 1}) == std::vector<float>{-2, -3, -3.5F, -4});
-  NamedArrays state = opt->InitState(1);
-  CHECK(opt->LearningRate(state) == 2);
   float theta = 0;
+  NamedArrays state = opt->InitState({&theta, 1});
+  CHECK(opt->LearningRate(state) == 2);
   const float gradient = 1;
   opt->Update({&gradient, 1}, {&theta, 1}, &state);
   CHECK(opt->LearningRate(state) == 1);
@@ -236,8 +211,8 @@ TEST_CASE("A state that went through named arrays goes on with the same bits") {
     CAPTURE(type);
     const auto opt = Make(std::string(R"({"type": ")") + type + R"("})");
     const std::vector<float> whole = Trace(*opt, 0.3F, kGradients);
-    NamedArrays state = opt->InitState(1);
     float theta = 0.3F;
+    NamedArrays state = opt->InitState({&theta, 1});
     for (size_t i = 0; i < kGradients.size(); ++i) {
       NamedArrays stored;
       stored.Merge("theta_opt/", state);
@@ -248,52 +223,188 @@ TEST_CASE("A state that went through named arrays goes on with the same bits") {
   }
 }
 
+// Theta of a matrix and a vector.
+const Layout kNetwork({{"w", {2, 2}}, {"b", {2}}});
+
+std::vector<float> Drawn(uint64_t seed) {
+  std::vector<float> numbers(static_cast<size_t>(kNetwork.size()));
+  Normal(KeyFromSeed(seed), numbers);
+  return numbers;
+}
+
+// Theta after updates [first, last) with drawn gradients.
+void Train(const ThetaOpt& opt, uint64_t first, uint64_t last, std::vector<float>* theta,
+           NamedArrays* state) {
+  for (uint64_t t = first; t < last; ++t) opt.Update(Drawn(10 + t), *theta, state);
+}
+
+// The config of a type with its defaults.
+std::string DefaultsOf(const std::string& type) {
+  const bool wraps = type == "OrthogonalSteps" || type == "LearnedScheduler";
+  return R"({"type": ")" + type + "\"" +
+         (wraps ? R"(, "optimizer": {"type": "LearnableSGDM"}})" : "}");
+}
+
+TEST_CASE("theta_opt of a float32 rule is the rule on the same gradients, bit for bit") {
+  for (const char* config :
+       {R"({"type": "Muon", "learning_rate": 0.02, "weight_decay": 0.1})",
+        R"({"type": "Lion", "schedule": {"type": "Cosine", "total_steps": 5}})",
+        R"({"type": "NAdamW"})", R"({"type": "ScheduleFreeAdamW", "learning_rate": 0.1})",
+        R"({"type": "SOAP", "frequency": 2})", R"({"type": "Nesterov"})",
+        R"({"type": "LearnableAdam"})"}) {
+    CAPTURE(config);
+    const ThetaOpt opt(Config::Parse(config, "test"), kNetwork);
+    std::vector<float> theta = Drawn(1);
+    NamedArrays state = opt.InitState(theta);
+    Train(opt, 0, 5, &theta, &state);
+
+    const auto optimizer = OptimizerRegistry().Make(Config::Parse(config, "test"));
+    const Eigen::VectorXf weights = optimizer->InitTheta(KeyFromSeed(0));
+    const auto rule =
+        optimizer->Bind(kNetwork, {weights.data(), static_cast<size_t>(weights.size())});
+    std::vector<float> params = Drawn(1);
+    std::vector<float> row(static_cast<size_t>(rule->state_layout().size()));
+    rule->InitState({}, params, row);
+    Workspace scratch;
+    for (int64_t t = 0; t < 5; ++t) {
+      rule->Update({.step = t}, Drawn(10 + static_cast<uint64_t>(t)), params, row, scratch);
+    }
+    CHECK(theta == params);
+    CHECK(opt.LearningRate(state) == rule->LearningRate({.step = 5}));
+    const std::span<const float> kept = rule->EvalParams(params, row);
+    CHECK(opt.EvalTheta(theta, state) == std::vector<float>(kept.begin(), kept.end()));
+  }
+}
+
+TEST_CASE("Lion as theta_opt steps by the sign of its momentum, which the clipped gradient makes") {
+  const auto opt = Make(R"({"type": "Lion", "learning_rate": 0.25, "clip_by_value": 1})");
+  // m: 0.01, 0.01 0.99 + 0.01 (-0.05) > 0; then .9 m - .1 .05 > 0 and at last .9 m - .1 < 0.
+  CHECK(Trace(*opt, 0, {100, -0.05F, -100}) == std::vector<float>{-0.25F, 0, 0.25F});
+}
+
+TEST_CASE("Muon as theta_opt makes a matrix' step orthogonal and steps vectors by AdamW") {
+  const ThetaOpt opt(Config::Parse(R"({"type": "Muon", "learning_rate": 0.1})", "test"), kNetwork);
+  std::vector<float> theta(6);
+  NamedArrays state = opt.InitState(theta);
+  // Twice a rotation: both singular values are equal, so the polynomial is one of a number.
+  opt.Update(std::vector<float>{1.2F, -1.6F, 1.6F, 1.2F, 5, -5}, theta, &state);
+  double x = std::sqrt(0.5);
+  for (int i = 0; i < 5; ++i) x = 3.4445 * x - 4.775 * std::pow(x, 3) + 2.0315 * std::pow(x, 5);
+  const double step = 0.1 * 0.2 * std::sqrt(2.0) * x;
+  const double wanted[] = {-0.6 * step, 0.8 * step, -0.8 * step, -0.6 * step, -0.1, 0.1};
+  for (size_t i = 0; i < 6; ++i) {
+    CAPTURE(i);
+    CHECK(theta[i] == doctest::Approx(wanted[i]).epsilon(1e-5));
+  }
+  CHECK(state.Contains("momentum/w"));
+  CHECK(state.Contains("m/b"));
+}
+
+TEST_CASE("The theta that Schedule-Free AdamW stands for is the average of its steps") {
+  const auto opt = Make(R"({"type": "ScheduleFreeAdamW", "learning_rate": 0.5, "beta1": 0.5})");
+  float theta = 1;
+  NamedArrays state = opt->InitState({&theta, 1});
+  CHECK(opt->EvalTheta({&theta, 1}, state) == std::vector<float>{1});
+  // z: 0.5, then 0 with a gradient of the same size; x: 0.5, 0.25; theta half-way between.
+  for (const auto& [kept, taken] : {std::pair(0.5, 0.5), std::pair(0.25, 0.125)}) {
+    const float gradient = 3;
+    opt->Update({&gradient, 1}, {&theta, 1}, &state);
+    CHECK(opt->EvalTheta({&theta, 1}, state)[0] == doctest::Approx(kept));
+    CHECK(theta == doctest::Approx(taken));
+  }
+}
+
+TEST_CASE("Every type of optimizer is a theta_opt that resumes, or begins with drawn weights") {
+  const std::vector<std::string> drawn = {"MLPLOpt", "AdafacMLPLOpt", "Celo2Base",
+                                          "Celo2",   "RNNMLPLOpt",    "LearnedScheduler"};
+  for (const TypeEntry& entry : OptimizerRegistry().table().entries()) {
+    CAPTURE(entry.type);
+    const Config config = ResolveThetaOpt(Config::Parse(DefaultsOf(entry.type), "test"), 6);
+    const auto make = [&] { return ThetaOpt(config, kNetwork); };
+    if (std::ranges::find(drawn, entry.type) != drawn.end()) {
+      CHECK(ErrorOf([&] { make(); }) ==
+            "theta_opt: " + entry.type +
+                " begins with drawn weights, so it is to be meta-trained itself; wanted an "
+                "optimizer that its options define, such as Adam, AdamW, Muon or Lion");
+      continue;
+    }
+    std::vector<float> theta = Drawn(1);
+    NamedArrays state = make().InitState(theta);
+    Train(make(), 0, 3, &theta, &state);
+    CHECK(theta != Drawn(1));
+    NamedArrays stored;
+    stored.Merge("theta_opt/", state);
+    NamedArrays resumed = stored.Extract("theta_opt/");
+    std::vector<float> again = theta;
+    Train(make(), 3, 6, &theta, &state);
+    Train(make(), 3, 6, &again, &resumed);
+    CHECK(theta == again);
+    CHECK(state == resumed);
+    CHECK(state.At("count").As<int64_t>()[0] == 6);
+  }
+}
+
+TEST_CASE("A run whose theta_opt is Muon resumes to the same bits, and not with another rule") {
+  MetaTrainConfig config = SmallExperiment(1, 6);
+  config.theta_opt = Config::Parse(R"({"type": "Muon", "clip_by_global_norm": 1})", "test");
+  const TempDirectory whole;
+  RunMetaTraining(config, {.out_dir = whole.path()});
+  const TempDirectory parts;
+  MetaTrainConfig first = config;
+  first.meta_steps = 3;
+  RunMetaTraining(first, {.out_dir = parts.path()});
+  MetaTrainConfig other = config;
+  other.theta_opt = Config::Parse(R"({"type": "Lion"})", "test");
+  const std::string error =
+      ErrorOf([&] { RunMetaTraining(other, {.out_dir = parts.path(), .resume = true}); });
+  CAPTURE(error);
+  CHECK(error.find(R"(theta_opt.type: "Muon" in the checkpoint, "Lion" now)") != std::string::npos);
+  RunMetaTraining(config, {.out_dir = parts.path(), .resume = true});
+  CHECK(FinalTheta(parts.path()) == FinalTheta(whole.path()));
+  CHECK(MetricsLines(parts.path()) == MetricsLines(whole.path()));
+}
+
+TEST_CASE("A run writes the theta that its theta_opt stands for") {
+  MetaTrainConfig config = SmallExperiment(1, 4);
+  config.theta_opt =
+      Config::Parse(R"({"type": "ScheduleFreeAdamW", "learning_rate": 0.05})", "test");
+  const TempDirectory directory;
+  const MetaTrainResult result = RunMetaTraining(config, {.out_dir = directory.path()});
+  const NamedArrays theta = FinalTheta(directory.path());
+  for (const auto& [name, array] : theta) {
+    CAPTURE(name);
+    CHECK(array == result.learner.theta_opt.At("x/" + name));
+  }
+  CHECK(result.theta.theta != result.learner.theta);
+}
+
 TEST_CASE("Wrong sizes, states of another optimizer and bad options are errors") {
-  const auto adam = Make(R"({"type": "Adam"})");
-  NamedArrays state = adam->InitState(2);
+  const auto adam = Make(R"({"type": "Adam"})", 2);
   std::vector<float> theta(2);
+  NamedArrays state = adam->InitState(theta);
   const std::vector<float> three(3);
   CHECK_THROWS_WITH_AS(adam->Update(three, theta, &state),
                        "theta_opt: the gradient has 3 numbers, theta has 2", Error);
-  NamedArrays of_sgd = Make(R"({"type": "SGD"})")->InitState(2);
-  CHECK_THROWS_AS(adam->Update(theta, theta, &of_sgd), Error);
-  NamedArrays of_three = adam->InitState(3);
-  CHECK_THROWS_AS(adam->Update(theta, theta, &of_three), Error);
-  CHECK(ErrorOf(R"({"type": "SGD", "schedule": {"type": "Piecewise", "boundaries": [5]}})") ==
-        "Piecewise: scales must have one number more than boundaries, got 1 and 1");
-  CHECK(ErrorOf(R"({"type": "SGD", "schedule": {"type": "Piecewise", "boundaries": [5, 5],
-                    "scales": [1, 1, 1]}})") ==
-        "Piecewise: boundaries must be ascending, got 5 before 5");
-  CHECK(ErrorOf(R"({"type": "SGD", "schedule": {"type": "WarmupCosine", "total_steps": 100}})") ==
-        "WarmupCosine: total_steps (100) must be greater than warmup_steps (100)");
-  CHECK(ErrorOf(R"({"type": "SGD", "schedule": {"type": "WarmupCosine"}})") ==
-        "WarmupCosine: total_steps is missing; a meta-training run would fill in its own");
-  CHECK(ErrorOf(R"({"type": "SGD", "schedule": {"type": "WarmupCosine", "total_steps": 100,
-                    "warmup_steps": 10, "warmup_fraction": 0.1}})") ==
-        "WarmupCosine: give warmup_steps (10) or warmup_fraction (0.1), not both");
-  CHECK(ErrorOf(R"({"type": "Adam", "b1": 0.5})") ==
-        "config: unknown key 'b1'; valid keys: learning_rate, schedule, clip_by_value, "
-        "clip_by_global_norm, beta1, beta2, epsilon, epsilon_root; did you mean 'beta1'?");
-}
-
-TEST_CASE("An optimizer of one's own is checked like those of a config") {
-  class Still final : public ThetaOpt {
-   public:
-    explicit Still(const ThetaOptOptions& options) : ThetaOpt(options, {}) {}
-
-   private:
-    void DoUpdate(double, int64_t, std::span<const double>, std::span<float>,
-                  std::span<const std::span<float>>) const override {}
-  };
-  ThetaOptOptions options;
-  CHECK_NOTHROW(Still{options});
-  options.clip_by_value = 0;
-  options.schedule = Config::Parse(R"({"type": "Warmup", "start_scale": 2})", "test");
-  CHECK_THROWS_WITH_AS(Still{options},
-                       "theta_opt: 2 problems\n"
-                       "  'schedule.start_scale' must be a number in [0, 1], got 2\n"
-                       "  clip_by_value must be above 0, got 0",
+  NamedArrays of_sgdm = Make(R"({"type": "SGDM"})", 2)->InitState(theta);
+  CHECK_THROWS_WITH_AS(adam->Update(theta, theta, &of_sgdm),
+                       "theta_opt: wanted a state of Adam with count, m [2], v [2], got one of "
+                       "another optimizer or theta with count, momentum [2]",
                        Error);
+  NamedArrays of_three = Make(R"({"type": "Adam"})", 3)->InitState(three);
+  CHECK_THROWS_AS(adam->Update(theta, theta, &of_three), Error);
+  CHECK(ErrorOfConfig(R"({"type": "SGD", "schedule": {"type": "Piecewise", "boundaries": [5]}})") ==
+        "Piecewise: scales must have one number more than boundaries, got 1 and 1");
+  CHECK(ErrorOfConfig(R"({"type": "SGD", "schedule": "cosine"})") ==
+        "theta_opt: SGD with schedule 'cosine' needs the length of the run, which is not fixed; "
+        "wanted a schedule with total_steps, which a meta-training run fills in, and no other use "
+        "of the length");
+  CHECK(ErrorOfConfig(R"({"type": "Adam", "b1": 0.5})") ==
+        "config: unknown key 'theta_opt.b1'; valid keys: learning_rate, schedule, beta1, beta2, "
+        "epsilon, epsilon_root, clip_by_value, clip_by_global_norm; did you mean 'beta1'?");
+  CHECK(ErrorOfConfig(R"({"type": "Muon", "clip_by_value": 0})") ==
+        "config: 'theta_opt.clip_by_value' must be a number above 0, got 0");
+  CHECK(ErrorOfConfig(R"({"type": "Adams"})")
+            .starts_with("config: 'theta_opt.type' is 'Adams'; valid types of theta_opt: "));
 }
 
 }  // namespace

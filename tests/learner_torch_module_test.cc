@@ -30,14 +30,14 @@ MetaTrainConfig OfTorchTasks(
       {"type": "TruncatedPES", "num_tasks": 3, "trunc_length": 5, "std": 0.1,
        "task": {"type": "TorchImageMLP", "image_size": 4, "hidden": [4], "norm": "batch",
                 "activation": "tanh", "batch_size": 8, "data": "glyphs"},
-       "schedule": {"type": "LogUniformLengthSchedule", "min_length": 4, "max_length": 12}},
+       "lengths": {"type": "LogUniformLengthSchedule", "min_length": 4, "max_length": 12}},
       {"type": "GPESK", "K": 3, "num_tasks": 2, "trunc_length": 5, "std": 0.1,
        "meta_loss": "train", "task": {"type": "TorchSequenceRegression", "hidden": 3, "steps": 4},
-       "schedule": {"type": "ConstantTruncationSchedule", "total_length": 7}},
+       "lengths": {"type": "ConstantTruncationSchedule", "total_length": 7}},
       {"type": "FullES", "num_tasks": 2, "std": 0.1,
        "task": {"type": "TorchImageConv", "image_size": 4, "channels": [2], "strides": [2],
                 "batch_size": 8, "activation": "tanh", "data": "glyphs"},
-       "schedule": {"type": "LogUniformLengthSchedule", "min_length": 3, "max_length": 8}}
+       "lengths": {"type": "LogUniformLengthSchedule", "min_length": 3, "max_length": 8}}
     ],
     "seed": 11, "checkpoint_seconds": 0, "checkpoint_steps": 2
   })",
@@ -56,15 +56,15 @@ Eigen::VectorXf Train(int threads) {
           "estimators": [
             {"type": "TruncatedPES", "num_tasks": 3, "trunc_length": 5,
              "task": {"type": "TorchImageMLP", "hidden": [16], "batch_size": 32},
-             "schedule": {"type": "LogUniformLengthSchedule", "min_length": 4, "max_length": 12}},
+             "lengths": {"type": "LogUniformLengthSchedule", "min_length": 4, "max_length": 12}},
             {"type": "FullES", "num_tasks": 2, "task": {"type": "TorchImageMLP", "image_size": 5,
                                                         "hidden": [7], "activation": "tanh"},
-             "schedule": {"type": "ConstantTruncationSchedule", "total_length": 10}},
+             "lengths": {"type": "ConstantTruncationSchedule", "total_length": 10}},
             {"type": "FullGrad", "num_tasks": 2, "task": {"type": "QuadraticTask"},
-             "schedule": {"type": "ConstantTruncationSchedule", "total_length": 6}},
+             "lengths": {"type": "ConstantTruncationSchedule", "total_length": 6}},
             {"type": "TruncatedGrad", "num_tasks": 3, "trunc_length": 4,
              "task": {"type": "ImageMLP", "image_size": 4, "hidden": [5], "batch_size": 8},
-             "schedule": {"type": "LogUniformLengthSchedule", "min_length": 4, "max_length": 9}}
+             "lengths": {"type": "LogUniformLengthSchedule", "min_length": 4, "max_length": 9}}
           ]})",
       "test"));
   MetaTrainerOptions options;

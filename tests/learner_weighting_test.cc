@@ -93,7 +93,7 @@ TEST_CASE("Zero gradients, absent ones and those that are not finite leave the r
 
 GradientLearner Learner() {
   return {OptimizerRegistry().Make(Config::Parse(R"({"type": "LearnableSGD"})", "test")),
-          ThetaOptRegistry().Make(Config::Parse(R"({"type": "SGD", "learning_rate": 1})", "test")),
+          Config::Parse(R"({"type": "SGD", "learning_rate": 1})", "test"),
           {.weighting = Weighting::kEqualNorm}};
 }
 
@@ -140,7 +140,7 @@ TEST_CASE("A learner on one machine follows the equal norms, and fixed weights s
   for (const Weighting weighting : {Weighting::kFixed, Weighting::kEqualNorm}) {
     const SingleMachineGradientLearner machine(
         {OptimizerRegistry().Make(Config::Parse(R"({"type": "LearnableSGD"})", "test")),
-         ThetaOptRegistry().Make(Config::Parse(R"({"type": "SGD", "learning_rate": 1})", "test")),
+         Config::Parse(R"({"type": "SGD", "learning_rate": 1})", "test"),
          {.weighting = weighting}},
         {Always(3000, 1), Always(-1, 1)}, {.workers = 2});
     auto state = machine.Init(KeyFromSeed(0), Eigen::VectorXf::Zero(1));

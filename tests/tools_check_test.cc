@@ -90,9 +90,9 @@ TEST_CASE("Tasks pass on every instruction set, that of the command line before 
     "estimators": [
       {"type": "TruncatedPES", "num_tasks": 2, "trunc_length": 5,
        "task": {"type": "ImageMLP", "hidden": [4], "batch_size": 8},
-       "schedule": {"type": "ConstantTruncationSchedule"}},
+       "lengths": {"type": "ConstantTruncationSchedule"}},
       {"type": "TruncatedES", "num_tasks": 2, "trunc_length": 5, "task": {"type": "QuadraticTask"},
-       "schedule": {"type": "ConstantTruncationSchedule"}}]})";
+       "lengths": {"type": "ConstantTruncationSchedule"}}]})";
   WriteTextFile(config, text);
   const auto passes_on = [](const std::string& isa, const Words& words) {
     const FinishedProcess finished = Lopt(words);

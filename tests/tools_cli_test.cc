@@ -43,7 +43,7 @@ std::string ConfigText(const std::string& from = "", const std::string& to = "")
   "theta_opt": {"type": "SGD", "learning_rate": 0.1},
   "estimators": [
     {"type": "TruncatedPES", "task": {"type": "QuadraticTask", "dim": 2}, "num_tasks": 2,
-     "trunc_length": 5, "std": 0.01, "schedule": {"type": "ConstantTruncationSchedule", "total_length": 10}}
+     "trunc_length": 5, "std": 0.01, "lengths": {"type": "ConstantTruncationSchedule", "total_length": 10}}
   ],
   "meta_steps": 3
 })";
@@ -148,7 +148,7 @@ TEST_CASE("An unknown preset is an error that lists the presets") {
 
 TEST_CASE("A bad config is an error that names the key, the value and the valid choices") {
   CHECK_EQ(ErrorOf(ConfigText("\"num_tasks\"", "\"num_task\"")),
-           "lopt: config: unknown key 'estimators[0].num_task'; valid keys: task, schedule, "
+           "lopt: config: unknown key 'estimators[0].num_task'; valid keys: task, lengths, "
            "meta_loss, meta_loss_aux, meta_loss_log, non_finite, "
            "random_initial_iteration_offset, random_initial_iteration_multiple, weight, num_tasks, "
            "trunc_length, std, "

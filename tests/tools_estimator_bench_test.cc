@@ -49,7 +49,7 @@ MetaTrainConfig Configured(const std::string& task, const std::string& estimator
 
 std::string Keys(const std::string& task, int64_t tasks) {
   return R"(, "num_tasks": )" + std::to_string(tasks) + R"(, "task": {"type": ")" + task + R"("},
-      "schedule": {"type": "ConstantTruncationSchedule", "total_length": 10}})";
+      "lengths": {"type": "ConstantTruncationSchedule", "total_length": 10}})";
 }
 
 std::string Windowed(const std::string& type, const std::string& task, int64_t tasks) {
@@ -165,7 +165,7 @@ TEST_CASE("The bench of estimators prints a table or JSON and writes what a repo
                 R"({"learned_optimizer": {"type": "LearnableSGD"}, "estimators": [
                     {"type": "TruncatedPES", "num_tasks": 2, "trunc_length": 5,
                      "task": {"type": "QuadraticTask"},
-                     "schedule": {"type": "ConstantTruncationSchedule", "total_length": 10}}]})");
+                     "lengths": {"type": "ConstantTruncationSchedule", "total_length": 10}}]})");
   const std::string program = BuildPath("lopt");
   const auto run = [&](std::vector<std::string> more) {
     std::vector<std::string> words = {program,  "bench", "--estimators", directory / "config.json",

@@ -97,7 +97,7 @@ std::string ConfigText(const Setup& setup) {
     "estimators": [
       {{"type": "TruncatedPES", "task": {{"type": "{}", "dim": 20}},
        "num_tasks": 8, "trunc_length": 50, "std": 0.01, "random_initial_iteration_offset": 100,
-       "schedule": {{"type": "ConstantTruncationSchedule", "total_length": 120}}}}
+       "lengths": {{"type": "ConstantTruncationSchedule", "total_length": 120}}}}
     ],
     "seed": 5, "checkpoint_seconds": 0, "workers": {}, "meta_steps": {}, "checkpoint_steps": {},
     "worker_timeout_seconds": {}, "mode": {}}})",

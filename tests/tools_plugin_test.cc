@@ -39,18 +39,17 @@ std::string PluginExperiment(bool plugin) {
   const auto pick = [&](const char* ours, const char* theirs) { return plugin ? ours : theirs; };
   return fmt::format(
       R"({{"learned_optimizer": {{"type": "{}"}},
-           "theta_opt": {{"type": "{}", "learning_rate": 0.1, "schedule": {}}},
+           "theta_opt": {{"type": "{}", "learning_rate": 0.1,
+                         "schedule": {{"type": "Piecewise", "boundaries": [5], "scales": [1, 0.5]}}}},
            "estimators": [
              {{"type": "{}", "task": {{"type": "{}"}}, "num_tasks": 2,
-               "schedule": {{"type": "{}", "total_length": 20}}}},
+               "lengths": {{"type": "{}", "total_length": 20}}}},
              {{"type": "TruncatedPES", "num_tasks": 2,
                "task": {{"type": "ImageMLP", "hidden": [4], "batch_size": 8,
                          "augment": {{"type": "{}"}}}},
-               "schedule": {{"type": "ConstantTruncationSchedule", "total_length": 20}}}}],
+               "lengths": {{"type": "ConstantTruncationSchedule", "total_length": 20}}}}],
            "meta_steps": 12}})",
       pick("PluginOptimizer", "LearnableSGD"), pick("PluginThetaOpt", "SGD"),
-      pick(R"({"type": "PluginRate"})",
-           R"({"type": "Piecewise", "boundaries": [1000], "scales": [0.5, 0.5]})"),
       pick("PluginEstimator", "TruncatedES"), pick("PluginTask", "FixedDimQuadraticFamily"),
       pick("PluginSchedule", "ConstantTruncationSchedule"), pick("PluginAugmentation", "None"));
 }
@@ -66,8 +65,7 @@ Words RegisteredTypes() {
   Words names;
   for (const TypeTable* table :
        {&TaskRegistry().table(), &AugmentationRegistry().table(), &OptimizerRegistry().table(),
-        &EstimatorRegistry().table(), &ScheduleRegistry().table(), &ThetaOptRegistry().table(),
-        &LearningRateScheduleRegistry().table()}) {
+        &EstimatorRegistry().table(), &ScheduleRegistry().table()}) {
     for (const TypeEntry& entry : table->entries()) names.push_back(entry.type);
   }
   return names;
@@ -207,7 +205,8 @@ TEST_CASE("What a bad plug-in has registered before its error is not there") {
       {"has a name of the program", "task type 'QuadraticTask' is registered already"},
       {"has a name of another plug-in",
        "task type 'PluginTask' is registered already, by plug-in " + kGood},
-      {"has a name of the program in another kind", "theta_opt type 'Adam' is registered already"},
+      {"has a name of the program in another kind",
+       "learned optimizer type 'Adam' is registered already"},
   };
   for (const auto& [how, message] : cases) {
     CAPTURE(how);

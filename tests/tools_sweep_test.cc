@@ -303,7 +303,7 @@ TEST_CASE("Configs of one's own count by what is in them") {
     "theta_opt": {"type": "Adam", "learning_rate": 1e-3},
     "estimators": [{"type": "TruncatedPES", "num_tasks": 2, "trunc_length": 5, "std": 0.01,
                     "task": {"type": "QuadraticTask", "dim": 3},
-                    "schedule": {"type": "ConstantTruncationSchedule", "total_length": 5}}]})";
+                    "lengths": {"type": "ConstantTruncationSchedule", "total_length": 5}}]})";
   WriteTextFile(scratch / "own.json", config);
   WriteTextFile(
       scratch / "tasks.json",

@@ -16,13 +16,13 @@
 #include "lopt/base/type_table.h"
 #include "lopt/estimators/registry.h"
 #include "lopt/evaluation/evaluation_config.h"
-#include "lopt/learner/learning_rate_schedule.h"
 #include "lopt/learner/meta_train_config.h"
 #include "lopt/learner/mode.h"
 #include "lopt/learner/theta_opt.h"
 #include "lopt/learner/train/batches.h"
 #include "lopt/learner/train/train_config.h"
 #include "lopt/learner/train/train_optimizer.h"
+#include "lopt/lopt/rate_schedule.h"
 #include "lopt/lopt/registry.h"
 #include "lopt/tasks/augment/augmentation.h"
 #include "lopt/tasks/registry.h"
@@ -42,8 +42,7 @@ struct Kind {
 
 std::vector<Kind> Kinds() {
   return {{"Learned optimizers", &OptimizerRegistry().table()},
-          {"Optimizers of theta", &ThetaOptRegistry().table()},
-          {"Learning rate schedules", &LearningRateScheduleRegistry().table()},
+          {"Schedules of learning rates", &RateScheduleTypes()},
           {"Modes", &ModeRegistry().table()},
           {"Estimators", &EstimatorRegistry().table()},
           {"Truncation schedules", &ScheduleRegistry().table()},
@@ -70,8 +69,14 @@ std::string Anchor(const std::string& title) {
   return anchor;
 }
 
+// The types of theta_opt are no section of their own.
+constexpr const char* kOptimizersOfTheta = "Optimizers of theta";
+
 // On a page that has a section for each kind of type, a link to it stands for their names.
 std::string LinkTypes(const TypeTable& types) {
+  if (&types == &ThetaOptTypes()) {
+    return fmt::format("[{}](#{})", types.kind(), Anchor(kOptimizersOfTheta));
+  }
   for (const Kind& kind : Kinds()) {
     if (kind.table == &types) {
       return fmt::format("[{}](#{})", types.kind(), Anchor(kind.title));
@@ -119,6 +124,16 @@ std::string DescribeKind(const Kind& kind) {
   return text;
 }
 
+std::string DescribeOptimizersOfTheta() {
+  return fmt::format(
+      "## {}\n\nAny [learned optimizer](#learned-optimizers) that its options define, such as "
+      "Adam, "
+      "AdamW, SGD, SGDM, Lion, NAdamW, Muon, SOAP or ScheduleFreeAdamW, with two keys more. One "
+      "that "
+      "begins with drawn weights is an error.\n\n{}\n",
+      kOptimizersOfTheta, Table([](FieldVisitor& v) { ClippingOptions().Visit(v); }));
+}
+
 }  // namespace
 
 std::string DescribeTypeNamed(const std::string& name) {
@@ -140,7 +155,10 @@ std::string DescribeEverything() {
       "type or a number out of range is an error that names the key. `lopt describe` prints this "
       "page.\n\n## Top level\n\n" +
       Table([](FieldVisitor& v) { MetaTrainConfig().Visit(v); }) + "\n";
-  for (const Kind& kind : Kinds()) text += DescribeKind(kind);
+  for (const Kind& kind : Kinds()) {
+    text += DescribeKind(kind);
+    if (kind.table == &OptimizerRegistry().table()) text += DescribeOptimizersOfTheta();
+  }
   EvaluationTask task;
   return text +
          "## Evaluations\n\nThe file that `lopt eval --tasks` reads, with one key more: `tasks`, "

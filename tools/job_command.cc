@@ -14,6 +14,7 @@
 #include "lopt/base/cores.h"
 #include "lopt/base/error.h"
 #include "lopt/base/print.h"
+#include "lopt/learner/meta_train_config.h"
 #include "lopt/learner/transport/local_transport.h"
 #include "lopt/learner/transport/mpi_launch.h"
 #include "lopt/learner/transport/mpi_transport.h"
@@ -37,7 +38,7 @@ RunSource ReadRunSource(const po::variables_map& values, const std::string& comm
   if (values.contains("resume") && values.contains("out")) {
     const std::string out = values["out"].as<std::string>();
     try {
-      return {Config::Load(out + "/config.json"), ""};
+      return {InTodaysKeys(Config::Load(out + "/config.json")), ""};
     } catch (const Error& error) {
       Fail("{}; to resume all the same, give the config: lopt {} CONFIG.json --resume --out {}{}",
            error.what(), command, ShellQuoted(out), PluginWords(values));

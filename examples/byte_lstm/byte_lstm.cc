@@ -65,7 +65,7 @@ int main(int argc, char** argv) {
           "theta_opt": {"type": "Adam", "learning_rate": 0.1},
           "estimators": [{"type": "TruncatedPES", "num_tasks": 4, "trunc_length": 10, "std": 0.1,
                           "task": {"type": "ByteLstm"}, "random_initial_iteration_offset": 50,
-                          "schedule": {"type": "ConstantTruncationSchedule",
+                          "lengths": {"type": "ConstantTruncationSchedule",
                                        "total_length": 50}}]})",
       "byte_lstm.cc");
   if (argc > 1) text = text.With("estimators.0.task.file", argv[1]);

@@ -62,7 +62,7 @@ PYTHON
 cat >"$work/runs/config.json" <<'CONFIG'
 {"learned_optimizer": {"type": "MLPLOpt"}, "workers": 4, "meta_steps": 1000, "gather_checkpoints": true,
  "estimators": [{"type": "TruncatedPES", "task": {"type": "FixedDimQuadraticFamily", "dim": 10}, "num_tasks": 4, "trunc_length": 50, "std": 0.01,
-                 "schedule": {"type": "LogUniformLengthSchedule", "min_length": 100, "max_length": 300}}]}
+                 "lengths": {"type": "LogUniformLengthSchedule", "min_length": 100, "max_length": 300}}]}
 CONFIG
 container() {
   sh "$work/$1" >>"$work/$1.log" 2>&1 &

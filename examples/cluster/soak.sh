@@ -12,7 +12,7 @@ cd "$work"
 cat >config.json <<'END'
 {"learned_optimizer": {"type": "MLPLOpt"}, "workers": 64, "meta_steps": 1000000000, "checkpoint_seconds": 60, "gather_checkpoints": true,
  "estimators": [{"type": "TruncatedPES", "task": {"type": "FixedDimQuadraticFamily", "dim": 10}, "num_tasks": 8, "trunc_length": 50, "std": 0.01,
-                 "schedule": {"type": "LogUniformLengthSchedule", "min_length": 100, "max_length": 1000}}]}
+                 "lengths": {"type": "LogUniformLengthSchedule", "min_length": 100, "max_length": 1000}}]}
 END
 
 "$lopt" meta-train config.json --out many --listen 127.0.0.1:0 --wait-for 64 >learner.txt 2>&1 &

@@ -55,7 +55,7 @@ cat >"$work/config.json" <<'CONFIG'
  "estimators": [
    {"type": "TruncatedPES", "task": {"type": "FixedDimQuadraticFamily", "dim": 10}, "num_tasks": 4,
     "trunc_length": 50, "std": 0.01,
-    "schedule": {"type": "LogUniformLengthSchedule", "min_length": 100, "max_length": 300},
+    "lengths": {"type": "LogUniformLengthSchedule", "min_length": 100, "max_length": 300},
     "random_initial_iteration_offset": 300}],
  "workers": 5, "checkpoint_steps": 50, "worker_timeout_seconds": 3}
 CONFIG

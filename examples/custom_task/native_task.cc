@@ -51,7 +51,7 @@ int main() {
           "estimators": [{"type": "TruncatedPES", "task": {"type": "Regression", "dim": 8},
                           "num_tasks": 64, "trunc_length": 20,
                           "random_initial_iteration_offset": 100,
-                          "schedule": {"type": "ConstantTruncationSchedule"}}]})",
+                          "lengths": {"type": "ConstantTruncationSchedule"}}]})",
       "native_task.cc"));
   double first = 0;
   lopt::MetaTrainerOptions options;

@@ -37,8 +37,8 @@ int main() {
   estimator.task = "sine";
   estimator.estimator = std::make_shared<lopt::TruncatedPES>(
       problem, lopt::TruncatedOptions{.num_tasks = 16, .trunc_length = 20});
-  const auto theta_opt = lopt::ThetaOptRegistry().Make(
-      lopt::Config::Parse(R"({"type": "Adam", "learning_rate": 0.01})", "theta_opt"));
+  const auto theta_opt =
+      lopt::Config::Parse(R"({"type": "Adam", "learning_rate": 0.01})", "theta_opt");
   const lopt::SingleMachineGradientLearner learner(
       lopt::GradientLearner(optimizer, theta_opt),
       {std::make_shared<lopt::ConfiguredEstimator>(estimator)}, {});

@@ -17,7 +17,7 @@ int main() {
   for (const lopt::Config& estimator : config.estimators) {
     estimators.push_back(lopt::EstimatorRegistry().Make(estimator, optimizer, data));
   }
-  const lopt::GradientLearner learner(optimizer, lopt::ThetaOptRegistry().Make(config.theta_opt));
+  const lopt::GradientLearner learner(optimizer, config.theta_opt);
 
   // All that lives between two updates is in these states, and all that is random comes from this
   // key, so the loop can be stopped, saved and moved anywhere.

@@ -68,13 +68,12 @@ class Differences : public lopt::GradientEstimator {
   DifferencesOptions options_;
 };
 
-using AllOptions =
-    lopt::WithOwn<DifferencesOptions>;  // with the task, the schedule, the weight ...
+using AllOptions = lopt::WithOwn<DifferencesOptions>;  // with the task, the lengths, the weight ...
 
 std::shared_ptr<const lopt::ConfiguredEstimator> Make(
     const AllOptions& options, std::shared_ptr<const lopt::LearnedOptimizer> optimizer,
     const lopt::TaskResources& resources) {
-  const auto schedule = lopt::ScheduleRegistry().Make(options.schedule);
+  const auto schedule = lopt::ScheduleRegistry().Make(options.lengths);
   auto problem = MakeProblem(options, std::move(optimizer),
                              std::make_shared<lopt::NeverEndingTruncationSchedule>(), resources);
   return ConfiguredBy(options, schedule,
@@ -87,7 +86,7 @@ int main() {
       R"({"learned_optimizer": {"type": "LearnableSGD", "learning_rate": 0.1}, "meta_steps": 200,
           "theta_opt": {"type": "Adam", "learning_rate": 0.05},
           "estimators": [{"type": "Differences", "task": {"type": "QuadraticTask"},
-                          "schedule": {"type": "ConstantTruncationSchedule",
+                          "lengths": {"type": "ConstantTruncationSchedule",
                                        "total_length": 2}}]})",
       "own_estimator.cc"));
 

@@ -66,7 +66,7 @@ int main() {
           "estimators": [{"type": "TruncatedPES", "num_tasks": 4, "trunc_length": 20, "std": 0.1,
                           "task": {"type": "ImageMLP", "hidden": [8], "batch_size": 32},
                           "random_initial_iteration_offset": 100,
-                          "schedule": {"type": "ConstantTruncationSchedule"}}]})",
+                          "lengths": {"type": "ConstantTruncationSchedule"}}]})",
       "own_optimizer.cc"));
   double first = 0;
   lopt::MetaTrainerOptions options;

@@ -49,7 +49,7 @@ def losses(type):
             "num_tasks": 64,
             "trunc_length": 20,
             "random_initial_iteration_offset": 100,
-            "schedule": {"type": "ConstantTruncationSchedule"},
+            "lengths": {"type": "ConstantTruncationSchedule"},
         }],
     }, callbacks=[lambda step, values: metrics.append(values["meta_loss"])])
     return metrics

@@ -11,7 +11,7 @@ def gradients(estimator, windows):
         "learned_optimizer": {"type": "LearnableSGD", "learning_rate": 0.3},
         "estimators": [{
             "task": {"type": "ImageMLP", "hidden": [8], "batch_size": 16},
-            "schedule": {"type": "ConstantTruncationSchedule", "total_length": 100},
+            "lengths": {"type": "ConstantTruncationSchedule", "total_length": 100},
             "num_tasks": 32,
             "std": 0.05,
         } | estimator],

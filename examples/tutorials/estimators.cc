@@ -13,7 +13,7 @@ Eigen::ArrayXd Gradients(const std::string& type, const std::string& window, int
       lopt::Config::Parse(R"({"type": "LearnableSGD", "learning_rate": 0.3})", "optimizer"));
   const auto config = lopt::Config::Parse(
       R"({"task": {"type": "ImageMLP", "hidden": [8], "batch_size": 16},
-          "schedule": {"type": "ConstantTruncationSchedule", "total_length": 100},
+          "lengths": {"type": "ConstantTruncationSchedule", "total_length": 100},
           "num_tasks": 32, "std": 0.05, "type": ")" +
           type + "\"" + window + "}",
       "estimator");

@@ -183,7 +183,9 @@ void LearnerRole::EvaluateTheta() {
   if (every == 0 || state_.learner.outer_step % every != 0) {
     return;
   }
-  InBackground([this] { evaluation_ = held_out_->Evaluate(state_.learner.theta); });
+  InBackground([this] {
+    evaluation_ = held_out_->Evaluate(experiment_->learner.EvalTheta(state_.learner));
+  });
   if (writer_) {
     writer_->OfferBest(state_.learner, evaluation_.loss);
     writer_->WritePictures(state_.learner.outer_step, evaluation_.pictures);

@@ -15,6 +15,7 @@
 #include "lopt/base/file.h"
 #include "lopt/base/finite.h"
 #include "lopt/base/safetensors.h"
+#include "lopt/learner/meta_train_config.h"
 #include "lopt/learner/run/checkpoint_files.h"
 #include "lopt/learner/run/worker_files.h"
 #include "lopt/lopt/registry.h"
@@ -36,7 +37,7 @@ void LearnerFromFile(const ArrayFile& file, const std::string& source, Checkpoin
     Require(found != file.metadata.end(), "{}: the metadata '{}' is missing", source, name);
     return found->second;
   };
-  checkpoint->config = Config::Parse(metadata("config"), source);
+  checkpoint->config = InTodaysKeys(Config::Parse(metadata("config"), source));
   checkpoint->isa = metadata("isa");
   if (file.metadata.contains("data")) checkpoint->data = metadata("data");
   if (file.metadata.contains("held_out_data")) {

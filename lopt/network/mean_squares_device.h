@@ -29,6 +29,9 @@ LOPT_DEVICE inline float BoundedSquare(float x) {
 LOPT_DEVICE inline float WithinLimit(float x, float limit) {
   return x < -limit ? -limit : x > limit ? limit : x;
 }
+LOPT_DEVICE inline double WithinLimit(double x, double limit) {
+  return x < -limit ? -limit : x > limit ? limit : x;
+}
 
 // 1 / sqrt(epsilon + mean square) of so many numbers. sum: of their squares, in float64 where
 // float32 cannot hold it.

@@ -9,12 +9,26 @@
 
 namespace lopt {
 
+// v <- beta2 v + (1 - beta2) g^2 and returns g. A gradient beyond kLargestAdamGradient counts as
+// that, so that v stays finite.
+LOPT_DEVICE inline float AddSquare(float beta2, float g, float& v) {
+  g = WithinLimit(g, kLargestAdamGradient);
+  v = beta2 * v + (1.0f - beta2) * (g * g);
+  return g;
+}
+
+// The moments of Adam and its like: m <- beta1 m + (1 - beta1) g, and v with g as AddSquare has
+// them. Returns g.
+LOPT_DEVICE inline float AddToMoments(float beta1, float beta2, float g, float& m, float& v) {
+  g = AddSquare(beta2, g, v);
+  m = beta1 * m + (1.0f - beta1) * g;
+  return g;
+}
+
 // One step of Adam (Kingma and Ba 2015) with weight decay beside the gradient (Loshchilov and
-// Hutter 2019):
-//   m <- beta1 m + (1 - beta1) g, v <- beta2 v + (1 - beta2) g^2,
+// Hutter 2019), after AddToMoments:
 //   p <- kept p - learning_rate (m / correction1) / (sqrt(v / correction2 + epsilon_root) +
 //   epsilon)
-// A gradient beyond kLargestAdamGradient counts as that, so that v stays finite.
 struct AdamStep {
   float beta1;
   float beta2;
@@ -33,9 +47,7 @@ struct AdamStep {
   }
   // Of one parameter p.
   LOPT_DEVICE void Apply(float g, float& p, float& m, float& v) const {
-    g = WithinLimit(g, kLargestAdamGradient);
-    m = beta1 * m + (1.0f - beta1) * g;
-    v = beta2 * v + (1.0f - beta2) * (g * g);
+    AddToMoments(beta1, beta2, g, m, v);
     const float direction =
         (m / correction1) / (std::sqrt(v / correction2 + epsilon_root) + epsilon);
     p = kept * p - learning_rate * direction;

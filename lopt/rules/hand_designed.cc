@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "lopt/base/options.h"
-#include "lopt/lopt/network/mean_squares_device.h"
+#include "lopt/lopt/rules/adam_step_device.h"
 #include "lopt/lopt/rules/matrix_rules.h"
 #include "lopt/lopt/rules/rule_parts.h"
 
@@ -20,6 +20,8 @@ class NesterovRule : public UpdateRule {
         learning_rate_(learning_rate, options.schedule),
         momentum_(static_cast<float>(options.momentum)),
         weight_decay_(static_cast<float>(options.weight_decay)) {}
+
+  double LearningRate(const StepInfo& info) const override { return learning_rate_.At(info); }
 
  private:
   void DoUpdate(const StepInfo& info, std::span<const float> gradient, std::span<float> params,
@@ -44,6 +46,8 @@ class NAdamWRule : public UpdateRule {
         learning_rate_(learning_rate, options.schedule),
         options_(options) {}
 
+  double LearningRate(const StepInfo& info) const override { return learning_rate_.At(info); }
+
  private:
   void DoUpdate(const StepInfo& info, std::span<const float> gradient, std::span<float> params,
                 std::span<float> state, Workspace&) const override {
@@ -60,9 +64,7 @@ class NAdamWRule : public UpdateRule {
     const std::span<float> m = state.first(params.size());
     const std::span<float> v = state.subspan(params.size());
     for (size_t i = 0; i < params.size(); ++i) {
-      const float g = WithinLimit(gradient[i], kLargestAdamGradient);
-      m[i] = beta1 * m[i] + (1.0f - beta1) * g;
-      v[i] = beta2 * v[i] + (1.0f - beta2) * (g * g);
+      const float g = AddToMoments(beta1, beta2, gradient[i], m[i], v[i]);
       params[i] =
           kept * params[i] - lr * (of_m * m[i] + of_g * g) / (std::sqrt(of_v * v[i]) + epsilon);
     }
@@ -78,6 +80,8 @@ class LionRule : public UpdateRule {
       : UpdateRule(params, SlotsLayout(params, {"m"})),
         learning_rate_(learning_rate, options.schedule),
         options_(options) {}
+
+  double LearningRate(const StepInfo& info) const override { return learning_rate_.At(info); }
 
  private:
   void DoUpdate(const StepInfo& info, std::span<const float> gradient, std::span<float> params,
@@ -108,6 +112,10 @@ class ScheduleFreeAdamWRule : public UpdateRule {
         learning_rate_(learning_rate),
         options_(options) {}
 
+  double LearningRate(const StepInfo& info) const override {
+    return static_cast<float>(double{learning_rate_} * Warmed(info));
+  }
+
  private:
   void DoInitState(const StepInfo&, std::span<const float> params,
                    std::span<float> state) const override {
@@ -119,9 +127,8 @@ class ScheduleFreeAdamWRule : public UpdateRule {
   void DoUpdate(const StepInfo& info, std::span<const float> gradient, std::span<float> params,
                 std::span<float> state, Workspace&) const override {
     const auto t = static_cast<double>(info.step + 1);
-    const double rising =
-        std::round(options_.warmup_fraction * static_cast<double>(info.num_steps));
-    const double warmed = t < rising ? t / rising : 1;
+    const double rising = Rising(info);
+    const double warmed = Warmed(info);
     const auto lr = static_cast<float>(double{learning_rate_} * warmed);
     const auto beta1 = static_cast<float>(options_.beta1);
     const auto beta2 = static_cast<float>(options_.beta2);
@@ -134,8 +141,7 @@ class ScheduleFreeAdamWRule : public UpdateRule {
     const std::span<float> z = state.subspan(n, n);
     const std::span<float> v = state.subspan(2 * n);
     for (size_t i = 0; i < n; ++i) {
-      const float g = WithinLimit(gradient[i], kLargestAdamGradient);
-      v[i] = beta2 * v[i] + (1.0f - beta2) * (g * g);
+      const float g = AddSquare(beta2, gradient[i], v[i]);
       z[i] -= lr * (g / (std::sqrt(of_v * v[i]) + epsilon) + decay * params[i]);
       x[i] = (1.0f - c) * x[i] + c * z[i];
       params[i] = beta1 * x[i] + (1.0f - beta1) * z[i];
@@ -145,6 +151,17 @@ class ScheduleFreeAdamWRule : public UpdateRule {
   std::span<const float> DoEvalParams(std::span<const float> params,
                                       std::span<const float> state) const override {
     return state.first(params.size());
+  }
+
+  // Updates over which the learning rate rises.
+  double Rising(const StepInfo& info) const {
+    return std::round(options_.warmup_fraction * static_cast<double>(info.num_steps));
+  }
+  // lr_t / lr.
+  double Warmed(const StepInfo& info) const {
+    const auto t = static_cast<double>(info.step + 1);
+    const double rising = Rising(info);
+    return t < rising ? t / rising : 1;
   }
 
   // Of lr_k / lr for k from 1 to t, which rises over the first `rising`.

@@ -20,6 +20,8 @@ class SGDRule : public UpdateRule {
   SGDRule(const Layout& params, std::span<const float> theta, const LearnableSGDOptions& options)
       : UpdateRule(params, Layout()), learning_rate_(std::exp(theta[0]), options.schedule) {}
 
+  double LearningRate(const StepInfo& info) const override { return learning_rate_.At(info); }
+
  private:
   void DoUpdate(const StepInfo& info, std::span<const float> gradient, std::span<float> params,
                 std::span<float>, Workspace&) const override {
@@ -38,6 +40,8 @@ class SGDMRule : public UpdateRule {
       : UpdateRule(params, SlotsLayout(params, {"momentum"})),
         learning_rate_(std::exp(theta[0]), options.schedule),
         momentum_(1.0f - std::exp(theta[1])) {}
+
+  double LearningRate(const StepInfo& info) const override { return learning_rate_.At(info); }
 
  private:
   void DoUpdate(const StepInfo& info, std::span<const float> gradient, std::span<float> params,
@@ -63,6 +67,8 @@ class AdamRule : public UpdateRule {
         epsilon_(std::exp(theta[3])),
         epsilon_root_(static_cast<float>(options.epsilon_root)),
         weight_decay_(options.weight_decay) {}
+
+  double LearningRate(const StepInfo& info) const override { return learning_rate_.At(info); }
 
  private:
   void DoUpdate(const StepInfo& info, std::span<const float> gradient, std::span<float> params,

@@ -85,6 +85,8 @@ class MuonRule : public UpdateRule {
     }
   }
 
+  double LearningRate(const StepInfo& info) const override { return learning_rate_.At(info); }
+
  private:
   static Layout StateOf(const Layout& params) {
     std::vector<std::pair<std::string, Shape>> tensors;
@@ -176,6 +178,8 @@ class SOAPRule : public UpdateRule {
  public:
   SOAPRule(const SOAPOptions& options, const Layout& params, float learning_rate)
       : SOAPRule(options, params, learning_rate, State(options, params)) {}
+
+  double LearningRate(const StepInfo& info) const override { return learning_rate_.At(info); }
 
  private:
   // The tensors of the params and the layout of their state.

@@ -28,6 +28,8 @@ class OrthogonalRule : public UpdateRule {
     }
   }
 
+  double LearningRate(const StepInfo& info) const override { return rule_->LearningRate(info); }
+
  private:
   void DoInitState(const StepInfo& info, std::span<const float> params,
                    std::span<float> state) const override {

@@ -153,6 +153,10 @@ ScriptModule MakeRule(const Config& config) {
     if (option == "optimizer") {
       module.modules[option] = MakeRule(Config::FromJson(value));
     } else if (option != "type") {
+      Require(!value.is_object(),
+              "TorchScript: a {} with the {} {} cannot be exported; schedules that can: constant, "
+              "linear, cosine, warmup-cosine",
+              type, option, value.dump());
       rule.constants[option] = value;
     }
   }

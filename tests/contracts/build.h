@@ -131,7 +131,7 @@ inline std::vector<Built<ConfiguredEstimator>> EveryEstimator(
   return BuildEvery<ConfiguredEstimator>(
       EstimatorRegistry().table(), EstimatorExamples(),
       R"({"task": {"type": "QuadraticTask"},
-          "schedule": {"type": "ConstantTruncationSchedule", "total_length": 7}})",
+          "lengths": {"type": "ConstantTruncationSchedule", "total_length": 7}})",
       [&](const Config& config) {
         return EstimatorRegistry().Make(config.With("task", task.Dump(-1)), optimizer, Resources());
       },

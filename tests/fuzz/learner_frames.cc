@@ -45,7 +45,7 @@ MetaTrainConfig TwoWorkers() {
     "learned_optimizer": {"type": "LearnableAdam"}, "workers": 2, "gather_checkpoints": true,
     "estimators": [{"type": "TruncatedES", "num_tasks": 1, "trunc_length": 2, "std": 0.1,
                     "task": {"type": "FixedDimQuadraticFamily", "dim": 2},
-                    "schedule": {"type": "ConstantTruncationSchedule", "total_length": 4}}]})",
+                    "lengths": {"type": "ConstantTruncationSchedule", "total_length": 4}}]})",
                                                     "the fuzzed experiment"));
 }
 

@@ -21,7 +21,7 @@ LOPT_PLUGIN(types) {
   if (how == "has a name of the program") add("QuadraticTask");
   if (how == "has a name of another plug-in") add("PluginTask");
   if (how == "has a name of the program in another kind") {
-    types.theta_opts.Add<lopt::ThetaOptOptions>(
-        "Adam", "Bad.", [](const auto&) { return std::shared_ptr<lopt::ThetaOpt>(); });
+    types.optimizers.Add<lopt::QuadraticOptions>(
+        "Adam", "Bad.", [](const auto&) { return std::shared_ptr<lopt::LearnedOptimizer>(); });
   }
 }

@@ -2,32 +2,14 @@
 #include "lopt/estimators/estimator_options.h"
 #include "lopt/estimators/truncated_es.h"
 #include "lopt/learner/plugin.h"
+#include "lopt/lopt/rules/float64_rules.h"
 #include "lopt/lopt/rules/learnable.h"
 #include "lopt/tasks/quadratic/quadratic.h"
 
 namespace {
 
-// SGD.
-class PluginThetaOpt : public lopt::ThetaOpt {
- public:
-  explicit PluginThetaOpt(const lopt::ThetaOptOptions& options)
-      : ThetaOpt(lopt::CheckOptions("PluginThetaOpt", options), {}) {}
-
- private:
-  void DoUpdate(double learning_rate, int64_t, std::span<const double> gradient,
-                std::span<float> theta, std::span<const std::span<float>>) const override {
-    for (size_t i = 0; i < theta.size(); ++i) {
-      theta[i] = static_cast<float>(theta[i] - learning_rate * gradient[i]);
-    }
-  }
-};
-
 struct NoOptions {
   void Visit(lopt::FieldVisitor&) {}
-};
-
-struct HalfRate : lopt::LearningRateSchedule {
-  double Scale(int64_t) const override { return 0.5; }
 };
 
 class NoChange : public lopt::Augmentation {
@@ -51,15 +33,13 @@ LOPT_PLUGIN(types) {
   types.optimizers.Add<lopt::LearnableSGDOptions>(
       "PluginOptimizer", "LearnableSGD.",
       [](const auto& options) { return std::make_shared<lopt::LearnableSGD>(options); });
+  types.optimizers.Add<lopt::SGDOptions>("PluginThetaOpt", "SGD.", [](const auto& options) {
+    return std::make_shared<lopt::SGD>(options);
+  });
   lopt::AddTruncated<lopt::TruncatedES, lopt::TruncatedES::Options>(
       &types.estimators, "PluginEstimator", "TruncatedES.");
   types.schedules.Add<lopt::ConstantTruncationSchedule::Options>(
       "PluginSchedule", "ConstantTruncationSchedule.", [](const auto& options) {
         return std::make_shared<lopt::ConstantTruncationSchedule>(options);
       });
-  types.theta_opts.Add<lopt::ThetaOptOptions>("PluginThetaOpt", "SGD.", [](const auto& options) {
-    return std::make_shared<PluginThetaOpt>(options);
-  });
-  types.learning_rate_schedules.Add<NoOptions>(
-      "PluginRate", "Half the rate.", [](const auto&) { return std::make_shared<HalfRate>(); });
 }

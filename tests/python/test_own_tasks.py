@@ -217,7 +217,7 @@ def config_of(task, steps=3, **estimator):
                 "num_tasks": 4,
                 "trunc_length": 5,
                 "std": 0.01,
-                "schedule": {"type": "ConstantTruncationSchedule", "total_length": 8},
+                "lengths": {"type": "ConstantTruncationSchedule", "total_length": 8},
                 **estimator,
             }
         ],

@@ -27,7 +27,6 @@
 #include "lopt/learner/elastic/grpc_connections.h"
 #include "lopt/learner/job/messages.h"
 #include "lopt/learner/job/meta_trainer.h"
-#include "lopt/learner/theta_opt.h"
 #include "lopt/learner/transport/local_transport.h"
 #include "lopt/learner/transport/mpi_launch.h"
 #include "lopt/learner/transport/mpi_transport.h"
@@ -120,8 +119,7 @@ constexpr double kLearnerSeconds = 2.5;
 // the weights into a message; one message for each of `ranks`.
 double LearnerSeconds(const MetaTrainConfig& config, int64_t ranks) {
   const auto optimizer = OptimizerRegistry().Make(config.learned_optimizer);
-  const GradientLearner learner(optimizer, ThetaOptRegistry().Make(config.theta_opt),
-                                {.sum = config.gradient_sum});
+  const GradientLearner learner(optimizer, config.theta_opt, {.sum = config.gradient_sum});
   LearnerState state = learner.Init(KeyFromSeed(0));
   std::vector<std::vector<std::byte>> messages;
   for (int64_t rank = 0; rank < ranks; ++rank) {

@@ -97,7 +97,7 @@ double SecondsOfEstimate(const GradientEstimator& estimator, const WorkerWeights
 // An estimator of another type on what `config` trains, with these keys beside.
 Config OfType(const Config& config, const std::string& type, const Json& keys) {
   Json json = {{"type", type}};
-  for (const char* key : {"task", "schedule", "meta_loss", "meta_loss_aux", "non_finite",
+  for (const char* key : {"task", "lengths", "meta_loss", "meta_loss_aux", "non_finite",
                           "random_initial_iteration_offset", "num_tasks"}) {
     if (const auto found = config.json().find(key); found != config.json().end()) {
       json[key] = *found;

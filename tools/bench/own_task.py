@@ -83,7 +83,7 @@ def window(task, optimizer="LearnableSGD"):
             "task": task,
             "num_tasks": REPLICAS // 2,
             "trunc_length": STEPS,
-            "schedule": {"type": "ConstantTruncationSchedule", "total_length": 1000000},
+            "lengths": {"type": "ConstantTruncationSchedule", "total_length": 1000000},
         }],
         "meta_steps": 1,
     })

@@ -58,7 +58,7 @@ std::shared_ptr<const GradientEstimator> OtherEstimator(const Optimizer& optimiz
                                                         const TaskResources& resources) {
   const Config config = Config::Parse(
       R"({"type": "TruncatedPES", "num_tasks": 1, "task": {"type": "QuadraticTask", "dim": 9173},
-          "schedule": {"type": "ConstantTruncationSchedule"}})",
+          "lengths": {"type": "ConstantTruncationSchedule"}})",
       "an estimator of another task");
   return EstimatorRegistry().Make(config, optimizer, resources)->estimator;
 }
@@ -95,7 +95,7 @@ void AddMetaTraining(const Config& config, CheckRequest* request) {
   request->optimizers.push_back(read.learned_optimizer);
   for (const Config& estimator : read.estimators) {
     AddPart(estimator, "task", &request->tasks);
-    AddPart(estimator, "schedule", &request->schedules);
+    AddPart(estimator, "lengths", &request->schedules);
     request->estimators.push_back(estimator);
   }
   request->tasks.insert(request->tasks.end(), read.eval_tasks.begin(), read.eval_tasks.end());

@@ -61,7 +61,7 @@ MetaTrainConfig SmallRun(const SmallRunKind& kind) {
     "estimators": [
       {"type": "TruncatedPES", "task": {"type": "FixedDimQuadraticFamily", "dim": 2},
        "num_tasks": 1, "trunc_length": 2, "std": 0.01,
-       "schedule": {"type": "ConstantTruncationSchedule", "total_length": 6}}
+       "lengths": {"type": "ConstantTruncationSchedule", "total_length": 6}}
     ],
     "theta_opt": {"type": "Adam", "learning_rate": 2},
     "workers": 3, "meta_steps": 5, "seed": 1,
