@@ -33,7 +33,8 @@ nlohmann::ordered_json ResolvedThetaOpt(Config config) {
 // Moves the keys of ClippingOptions out of a config.
 ClippingOptions TakeClipping(nlohmann::ordered_json* config) {
   nlohmann::ordered_json own;
-  for (const auto& [key, unused] : WriteOptions("", ClippingOptions()).json().items()) {
+  const Config keys = WriteOptions("", ClippingOptions());
+  for (const auto& [key, unused] : keys.json().items()) {
     own[key] = config->at(key);
     config->erase(key);
   }
