@@ -69,7 +69,7 @@ TEST_CASE("Frozen tensors keep their bits under every theta_opt, and the others 
        {R"({"type": "AdamW", "weight_decay": 0.5, "clip_by_global_norm": 1})",
         R"({"type": "SGDM", "clip_by_global_norm": 1, "clip_by_value": 0.9})",
         R"({"type": "SGD", "clip_by_global_norm": 1})", R"({"type": "Adam"})",
-        R"({"type": "Lion", "weight_decay": 0.5})", R"({"type": "Muon", "weight_decay": 0.5})",
+        R"({"type": "Lion", "weight_decay": 0.2})", R"({"type": "Muon", "weight_decay": 0.2})",
         R"({"type": "NAdamW", "weight_decay": 0.5, "clip_by_global_norm": 1})",
         R"({"type": "SOAP", "weight_decay": 0.5})", R"({"type": "ScheduleFreeAdamW"})"}) {
     CAPTURE(theta_opt);
@@ -97,7 +97,7 @@ TEST_CASE("Frozen tensors keep their bits under every theta_opt, and the others 
 
 TEST_CASE("Frozen tensors keep their bits in the average that Schedule-Free AdamW keeps") {
   const GradientLearner learner =
-      Learner(R"({"type": "ScheduleFreeAdamW", "weight_decay": 0.5, "learning_rate": 0.1})",
+      Learner(R"({"type": "ScheduleFreeAdamW", "weight_decay": 0.2, "learning_rate": 0.1})",
               {"log_lr", ".*beta2"});
   LearnerState state = learner.Init(Eigen::Vector4f(-0.0F, 0.3F, 1e-41F, -2));
   const Eigen::VectorXf start = state.theta;
