@@ -28,7 +28,8 @@ std::vector<std::pair<std::string, std::string>> Optimizers() {
   auto optimizers = OptimizerExamples();
   for (const char* by_hand : {R"({"type": "Nesterov"})", R"({"type": "NAdamW"})",
                               R"({"type": "Lion"})", R"({"type": "ScheduleFreeAdamW"})",
-                              R"({"type": "Muon"})", R"({"type": "SOAP", "frequency": 1})"}) {
+                              R"({"type": "Muon"})", R"({"type": "SOAP", "frequency": 1})",
+                              R"({"type": "Adam"})", R"({"type": "AdamW"})"}) {
     optimizers.emplace_back(by_hand, by_hand);
   }
   return optimizers;
