@@ -26,10 +26,10 @@ constexpr int64_t kUpdates = 2;
 // Optimizers by their configs: with every option of a step, and those that are designed by hand.
 std::vector<std::pair<std::string, std::string>> Optimizers() {
   auto optimizers = OptimizerExamples();
-  for (const char* by_hand : {R"({"type": "Nesterov"})", R"({"type": "NAdamW"})",
-                              R"({"type": "Lion"})", R"({"type": "ScheduleFreeAdamW"})",
-                              R"({"type": "Muon"})", R"({"type": "SOAP", "frequency": 1})",
-                              R"({"type": "Adam"})", R"({"type": "AdamW"})"}) {
+  for (const char* by_hand :
+       {R"({"type": "Nesterov"})", R"({"type": "NAdamW"})", R"({"type": "Lion"})",
+        R"({"type": "ScheduleFreeAdamW"})", R"({"type": "Muon"})",
+        R"({"type": "SOAP", "frequency": 1})", R"({"type": "Adam"})", R"({"type": "AdamW"})"}) {
     optimizers.emplace_back(by_hand, by_hand);
   }
   return optimizers;
