@@ -257,7 +257,7 @@ TEST_CASE("AdafacMLPLOpt on a device agrees with its reference on zeros, infinit
 }
 
 TEST_CASE("Celo2Base on a device agrees with its reference for every shape and option") {
-  for (const auto schedule :
+  for (const RateSchedule& schedule :
        {RateSchedule::kConstant, RateSchedule::kLinear, RateSchedule::kCosine}) {
     for (const double weight_decay : {0.0, 0.3}) {
       CheckOneStep(Celo2Case<Celo2Base, Celo2BaseOptions>(
