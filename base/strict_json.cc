@@ -170,6 +170,7 @@ void RequireUtf8(const Json& value, const std::string& path) {
 }  // namespace
 
 Json ParseStrictJson(std::string_view text, const std::string& source, bool allow_comments) {
+  Require(!text.empty(), "{}: it is empty; wanted JSON", source);
   // The library would take it for the end of the text, whatever follows.
   if (const size_t nul = text.find('\0'); nul != std::string_view::npos) {
     Fail("{}: line {}: a byte of value 0, which no JSON text has: damaged, or UTF-16 or UTF-32?",
