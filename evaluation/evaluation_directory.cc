@@ -56,8 +56,8 @@ StoredEvaluation ReadStoredEvaluation(const std::string& path) {
   const std::string manifest = path + "/manifest.json";
   Require(Exists(manifest), "cannot resume: {} holds no evaluation (there is no {})", path,
           manifest);
-  StoredEvaluation stored{
-      .config = {}, .optimizers = {}, .manifest = ReadRecordFile<EvaluationManifest>(manifest)};
+  StoredEvaluation stored;
+  stored.manifest = ReadRecordFile<EvaluationManifest>(manifest);
   stored.config = ReadEvaluationConfig(Config::Load(path + "/config.json"));
   for (const OptimizerInfo& info : stored.manifest.optimizers) {
     if (!info.copy) {
