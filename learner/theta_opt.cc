@@ -43,7 +43,7 @@ ClippingOptions TakeClipping(nlohmann::ordered_json* config) {
 
 // The theta that an optimizer's options give.
 Eigen::VectorXf ThetaOfOptions(const LearnedOptimizer& optimizer, const std::string& type) {
-  const Eigen::VectorXf theta = optimizer.InitTheta(KeyFromSeed(0));
+  Eigen::VectorXf theta = optimizer.InitTheta(KeyFromSeed(0));
   Require(theta == optimizer.InitTheta(KeyFromSeed(1)),
           "theta_opt: {} begins with drawn weights, so it is to be meta-trained itself; wanted an "
           "optimizer that its options define, such as Adam, AdamW, Muon or Lion",
