@@ -18,6 +18,7 @@ struct PluginTypes {
   Registry<Augmentation, const ImageExtent&> augmentations{"augmentation"};  // of images
   Registry<LearnedOptimizer> optimizers{"learned optimizer"};  // for OptimizerRegistry()
   EstimatorTypes estimators{"estimator"};                      // for EstimatorRegistry()
+  // Lengths of episodes.
   Registry<TruncationSchedule> schedules{"truncation schedule"};
 };
 
