@@ -89,13 +89,14 @@ void RequireMoves(std::span<const float> theta, double std) {
   // Nearly all normal numbers are within 4 standard deviations.
   const auto reach = static_cast<float>(4 * std);
   const auto still = std::ranges::count_if(theta, [&](float x) { return x + reach == x; });
+  if (2 * still <= std::ssize(theta)) return;
   float greatest = 0;
   for (const float x : theta) greatest = std::max(greatest, std::abs(x));
-  Require(2 * still <= std::ssize(theta),
-          "perturbations of std {} leave {} of theta's {} numbers as they are in float32, so no "
-          "gradient can be told from them; the greatest of theta is {:.3g}: take a std of at least "
-          "{:.1g}",
-          std, still, theta.size(), greatest, static_cast<double>(greatest) * 0x1p-20);
+  Fail(
+      "perturbations of std {} leave {} of theta's {} numbers as they are in float32, so no "
+      "gradient can be told from them; the greatest of theta is {:.3g}: take a std of at least "
+      "{:.1g}",
+      std, still, theta.size(), greatest, static_cast<double>(greatest) * 0x1p-20);
 }
 
 AntitheticPairs::AntitheticPairs(const InnerProblem& problem, const WorkerWeights& weights, Key key,

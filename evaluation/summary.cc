@@ -57,12 +57,12 @@ std::vector<Task> GroupByTask(const std::vector<RunResult>& results) {
         .runs.push_back(&result);
   }
   for (Task& task : tasks) {
-    for (OptimizerRuns& runs_of : task.optimizer_runs) {
-      std::ranges::sort(runs_of.runs, {}, &RunResult::seed);
-      const auto twice = std::ranges::adjacent_find(runs_of.runs, {}, &RunResult::seed);
-      Require(twice == runs_of.runs.end(),
+    for (OptimizerRuns& entry : task.optimizer_runs) {
+      std::ranges::sort(entry.runs, {}, &RunResult::seed);
+      const auto twice = std::ranges::adjacent_find(entry.runs, {}, &RunResult::seed);
+      Require(twice == entry.runs.end(),
               "results of task '{}': there are several of {} with seed {}", task.name,
-              runs_of.optimizer, twice == runs_of.runs.end() ? 0 : (*twice)->seed);
+              entry.optimizer, twice == entry.runs.end() ? 0 : (*twice)->seed);
     }
   }
   return tasks;
@@ -72,19 +72,19 @@ using RunFigure = std::vector<double> RunResult::*;
 constexpr RunFigure kComparedLosses[] = {&RunResult::final_train_loss, &RunResult::test_loss};
 
 // One loss of each seed after the i-th number of steps.
-std::vector<double> Losses(const OptimizerRuns& runs_of, RunFigure loss, size_t i) {
+std::vector<double> Losses(const OptimizerRuns& entry, RunFigure loss, size_t i) {
   std::vector<double> losses;
-  for (const RunResult* run : runs_of.runs) {
+  for (const RunResult* run : entry.runs) {
     losses.push_back(run->Diverged(i) ? kInfinity : (run->*loss)[i]);
   }
   return losses;
 }
 
 // Empty for tasks without accuracy.
-std::vector<double> Accuracies(const OptimizerRuns& runs_of, RunFigure accuracy, size_t i) {
+std::vector<double> Accuracies(const OptimizerRuns& entry, RunFigure accuracy, size_t i) {
   std::vector<double> accuracies;
   bool has_accuracy = false;
-  for (const RunResult* run : runs_of.runs) {
+  for (const RunResult* run : entry.runs) {
     const double value = (run->*accuracy)[i];
     has_accuracy |= !std::isnan(value);
     accuracies.push_back(run->Diverged(i) || std::isnan(value) ? 0 : value);
@@ -94,12 +94,12 @@ std::vector<double> Accuracies(const OptimizerRuns& runs_of, RunFigure accuracy,
 }
 
 // Test losses of each seed after the i-th number of steps, by the parts of the test split.
-Sample TestSample(const OptimizerRuns& runs_of, size_t i) {
-  const RunResult& first = *runs_of.runs.front();
+Sample TestSample(const OptimizerRuns& entry, size_t i) {
+  const RunResult& first = *entry.runs.front();
   const size_t parts = first.test_part_loss.size() / first.steps.size();
-  if (parts == 0) return {.values = Losses(runs_of, &RunResult::test_loss, i)};
+  if (parts == 0) return {.values = Losses(entry, &RunResult::test_loss, i)};
   Sample sample{.columns = static_cast<int64_t>(parts)};
-  for (const RunResult* run : runs_of.runs) {
+  for (const RunResult* run : entry.runs) {
     Require(run->test_part_loss.size() == first.test_part_loss.size(),
             "results of task '{}': {} has {} losses of parts of the test split with seed {}, {} "
             "with seed {}",
@@ -129,16 +129,16 @@ std::optional<Estimate> EstimateOfAny(const std::vector<double>& values) {
   return values.empty() ? std::nullopt : std::optional(EstimateOf(values));
 }
 
-std::vector<double> Seconds(const OptimizerRuns& runs_of, size_t i) {
+std::vector<double> Seconds(const OptimizerRuns& entry, size_t i) {
   std::vector<double> seconds;
-  for (const RunResult* run : runs_of.runs) seconds.push_back(run->seconds[i]);
+  for (const RunResult* run : entry.runs) seconds.push_back(run->seconds[i]);
   return seconds;
 }
 
-void AddTimeToAdam(const Task& task, const OptimizerRuns& runs_of, size_t i, SummaryRow* row) {
+void AddTimeToAdam(const Task& task, const OptimizerRuns& entry, size_t i, SummaryRow* row) {
   std::vector<double> steps;
   std::vector<double> seconds;
-  for (const RunResult* run : runs_of.runs) {
+  for (const RunResult* run : entry.runs) {
     if (run->steps_to_adam.empty()) return;
     const int64_t needed = run->steps_to_adam[i];
     steps.push_back(needed == 0 ? kInfinity : static_cast<double>(needed));
@@ -161,27 +161,27 @@ struct Judged {
   std::optional<double> tuning_loss = {};  // of baselines
 };
 
-Judged JudgedOf(const Task& task, const OptimizerRuns& runs_of, size_t i) {
-  const std::vector<double> train_losses = Losses(runs_of, &RunResult::final_train_loss, i);
+Judged JudgedOf(const Task& task, const OptimizerRuns& entry, size_t i) {
+  const std::vector<double> train_losses = Losses(entry, &RunResult::final_train_loss, i);
   Judged judged{.train = Resampled({.values = train_losses}),
-                .test = Resampled(TestSample(runs_of, i))};
+                .test = Resampled(TestSample(entry, i))};
   SummaryRow& row = judged.row;
   row = {.task = task.name,
-         .optimizer = runs_of.optimizer,
+         .optimizer = entry.optimizer,
          .steps = task.steps[i],
-         .seeds = std::ssize(runs_of.runs),
+         .seeds = std::ssize(entry.runs),
          .train_loss = EstimateOf(train_losses, judged.train),
-         .test_loss = EstimateOf(Losses(runs_of, &RunResult::test_loss, i), judged.test),
-         .mean_train_loss = EstimateOf(Losses(runs_of, &RunResult::mean_train_loss, i)),
-         .train_accuracy = EstimateOfAny(Accuracies(runs_of, &RunResult::final_train_accuracy, i)),
-         .test_accuracy = EstimateOfAny(Accuracies(runs_of, &RunResult::test_accuracy, i))};
-  for (const RunResult* run : runs_of.runs) {
+         .test_loss = EstimateOf(Losses(entry, &RunResult::test_loss, i), judged.test),
+         .mean_train_loss = EstimateOf(Losses(entry, &RunResult::mean_train_loss, i)),
+         .train_accuracy = EstimateOfAny(Accuracies(entry, &RunResult::final_train_accuracy, i)),
+         .test_accuracy = EstimateOfAny(Accuracies(entry, &RunResult::test_accuracy, i))};
+  for (const RunResult* run : entry.runs) {
     judged.seeds.push_back(run->seed);
     row.diverged += run->Diverged(i) ? 1 : 0;
     row.blown_up += run->blew_up[i] ? 1 : 0;
-    row.seconds += run->seconds[i] / static_cast<double>(runs_of.runs.size());
+    row.seconds += run->seconds[i] / static_cast<double>(entry.runs.size());
   }
-  const RunResult& first = *runs_of.runs.front();
+  const RunResult& first = *entry.runs.front();
   if (!first.learning_rate.empty()) {  // a baseline
     row.learning_rate = first.learning_rate[i];
     if (!first.tuning_loss.empty()) judged.tuning_loss = first.tuning_loss[i];
@@ -189,7 +189,7 @@ Judged JudgedOf(const Task& task, const OptimizerRuns& runs_of, size_t i) {
   const auto multiplier = first.hyperparameters.find(kStepMultiplier);
   if (multiplier != first.hyperparameters.end()) row.step_multiplier = multiplier->second[i];
   if (!first.at_edge.empty()) row.at_edge = first.at_edge[i];
-  AddTimeToAdam(task, runs_of, i, &row);
+  AddTimeToAdam(task, entry, i, &row);
   return judged;
 }
 
@@ -327,9 +327,9 @@ Estimate RatioToAdam(const std::vector<Task>& tasks, const std::string& optimize
   std::vector<std::vector<Seed>> strata;
   size_t compared = 0;
   for (const Task& task : tasks) {
-    const OptimizerRuns* runs_of = task.Find(optimizer);
+    const OptimizerRuns* entry = task.Find(optimizer);
     const OptimizerRuns* adam = task.Find(kReferenceBaseline);
-    if (runs_of == nullptr || adam == nullptr) continue;
+    if (entry == nullptr || adam == nullptr) continue;
     std::vector<size_t> counted;
     for (size_t i = 0; i < task.steps.size(); ++i) {
       if (IsComparable(*adam, i)) counted.push_back(i);
@@ -343,7 +343,7 @@ Estimate RatioToAdam(const std::vector<Task>& tasks, const std::string& optimize
         for (size_t s = 0; s < losses.size(); ++s) stratum[s].losses.push_back(losses[s]);
       }
     };
-    if (runs_of != adam) add(*runs_of, /*is_unit=*/false);
+    if (entry != adam) add(*entry, /*is_unit=*/false);
     add(*adam, /*is_unit=*/true);
     ++compared;
   }
@@ -400,14 +400,14 @@ Summary Summarize(const std::vector<RunResult>& results) {
   for (const Task& task : tasks) {
     for (size_t i = 0; i < task.steps.size(); ++i) {
       std::vector<Judged>& section = sections.emplace_back();
-      for (const OptimizerRuns& runs_of : task.optimizer_runs)
-        section.push_back(JudgedOf(task, runs_of, i));
+      for (const OptimizerRuns& entry : task.optimizer_runs)
+        section.push_back(JudgedOf(task, entry, i));
       AddVerdicts(&section);
       for (const Judged& judged : section) summary.rows.push_back(judged.row);
     }
-    for (const OptimizerRuns& runs_of : task.optimizer_runs) {
-      if (std::ranges::find(optimizers, runs_of.optimizer) == optimizers.end()) {
-        optimizers.push_back(runs_of.optimizer);
+    for (const OptimizerRuns& entry : task.optimizer_runs) {
+      if (std::ranges::find(optimizers, entry.optimizer) == optimizers.end()) {
+        optimizers.push_back(entry.optimizer);
       }
     }
   }

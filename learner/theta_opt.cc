@@ -24,7 +24,7 @@ namespace {
 constexpr const char* kCount = "count";
 
 // The config with every key, as the types of theta_opt have them.
-nlohmann::ordered_json ResolvedThetaOpt(Config config) {
+nlohmann::ordered_json WithEveryKey(Config config) {
   const Config resolved =
       WriteFields("", [&](FieldVisitor& v) { v.Typed("theta_opt", &config, ThetaOptTypes(), ""); });
   return resolved.json().at("theta_opt");
@@ -62,7 +62,7 @@ void ClippingOptions::Visit(FieldVisitor& v) {
 }
 
 ThetaOpt::ThetaOpt(const Config& config, const Layout& theta) : type_(config.Type()) {
-  nlohmann::ordered_json optimizer_config = ResolvedThetaOpt(config);
+  nlohmann::ordered_json optimizer_config = WithEveryKey(config);
   clipping_ = TakeClipping(&optimizer_config);
   const auto optimizer =
       OptimizerRegistry().Make(Config::FromJson(std::move(optimizer_config), "theta_opt"));
@@ -83,19 +83,22 @@ NamedArrays ThetaOpt::InitState(std::span<const float> theta) const {
 }
 
 void ThetaOpt::RequireOwnState(const NamedArrays& state) const {
+  const std::vector<LayoutEntry>& entries = rule_->state_layout().entries();
+  const bool own =
+      state.Contains(kCount) && std::ranges::all_of(entries, [&](const auto& entry) {
+        return state.Contains(entry.name) && state.At(entry.name).shape() == entry.shape;
+      });
+  if (own && std::ranges::distance(state) == std::ssize(entries) + 1) return;
   std::vector<std::string> wanted = {kCount};
-  bool own = state.Contains(kCount);
-  for (const LayoutEntry& entry : rule_->state_layout().entries()) {
+  for (const LayoutEntry& entry : entries) {
     wanted.push_back(entry.name + " " + ToString(entry.shape));
-    own = own && state.Contains(entry.name) && state.At(entry.name).shape() == entry.shape;
   }
   std::vector<std::string> got;
   for (const auto& [name, array] : state) {
     got.push_back(name == kCount ? name : name + " " + ToString(array.shape()));
   }
-  Require(own && got.size() == wanted.size(),
-          "theta_opt: wanted a state of {} with {}, got one of another optimizer or theta with {}",
-          type_, fmt::join(wanted, ", "), fmt::join(got, ", "));
+  Fail("theta_opt: wanted a state of {} with {}, got one of another optimizer or theta with {}",
+       type_, fmt::join(wanted, ", "), fmt::join(got, ", "));
 }
 
 std::vector<float> ThetaOpt::RowOf(const NamedArrays& state) const {

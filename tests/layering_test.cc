@@ -287,6 +287,45 @@ TEST_CASE("Functions of std::filesystem that throw errors in its words are not c
   CHECK(calls > 5);
 }
 
+// The pages of the project, but for the history, which names files as they were.
+std::vector<std::string> Pages() {
+  std::vector<std::string> pages = {"README.md", "CONTRIBUTING.md"};
+  const fs::path root = lopt::SourcePath("");
+  for (const auto& entry : fs::recursive_directory_iterator(root / "docs")) {
+    if (entry.path().extension() == ".md") pages.push_back(fs::relative(entry.path(), root));
+  }
+  return pages;
+}
+
+TEST_CASE("Sources that pages name are there") {
+  std::string folders = "tests";
+  for (const auto& [folder, unused] : AllowedFolders()) folders += "|" + folder;
+  // "lopt/tasks/registry.h" as programs include it, "tasks/registry.{h,cc}".
+  const std::regex source(R"((?:^|[^\w./-])(?:lopt/)?((?:)" + folders +
+                          R"()/[a-z0-9_/-]+)\.(h|cc|cu|\{h,cc\})(?![\w.]))");
+  size_t named = 0;
+  for (const std::string& page : Pages()) {
+    std::ifstream stream(lopt::SourcePath(page));
+    for (std::string line; std::getline(stream, line);) {
+      for (std::sregex_iterator found(line.begin(), line.end(), source), end; found != end;
+           ++found) {
+        const std::string name = (*found)[1];
+        const std::string extension = (*found)[2];
+        if (name == "torch/torch" || name == "torch/script") continue;  // LibTorch's
+        ++named;
+        for (const char* one : {"h", "cc", "cu"}) {
+          if (extension != one && (extension != "{h,cc}" || one == std::string("cu"))) continue;
+          const std::string file = name + "." + one;
+          CHECK_MESSAGE((fs::exists(lopt::SourcePath(file)) ||
+                         file == "base/headers_hash.h"),  // which is generated
+                        page, " names ", file, ", which is not there");
+        }
+      }
+    }
+  }
+  CHECK(named > 100);
+}
+
 TEST_CASE("Include lines are found with any spacing and either kind of quote") {
   CHECK_EQ(IncludedFile("#include \"lopt/base/key.h\""), "base/key.h");
   CHECK_EQ(IncludedFile("  #  include <mpi.h>  // why"), "<mpi.h>");

@@ -11,6 +11,7 @@
 #include "lopt/base/error.h"
 #include "lopt/base/file.h"
 #include "lopt/learner/run/checkpoint.h"
+#include "lopt/learner/run/checkpoint_files.h"
 #include "lopt/learner/run/checkpoint_store.h"
 #include "lopt/learner/run/worker_files.h"
 #include "lopt/lopt/registry.h"

@@ -126,11 +126,9 @@ std::string DescribeKind(const Kind& kind) {
 
 std::string DescribeOptimizersOfTheta() {
   return fmt::format(
-      "## {}\n\nAny [learned optimizer](#learned-optimizers) that its options define, such as "
-      "Adam, "
-      "AdamW, SGD, SGDM, Lion, NAdamW, Muon, SOAP or ScheduleFreeAdamW, with two keys more. One "
-      "that "
-      "begins with drawn weights is an error.\n\n{}\n",
+      "## {}\n\nAny [optimizer](#learned-optimizers) that its options define completely, such as "
+      "Adam, Muon or Lion, with two more keys. An optimizer that begins with drawn weights is an "
+      "error: it would have to be meta-trained first.\n\n{}\n",
       kOptimizersOfTheta, Table([](FieldVisitor& v) { ClippingOptions().Visit(v); }));
 }
 

@@ -11,6 +11,7 @@
 #include "lopt/base/error.h"
 #include "lopt/base/isa.h"
 #include "lopt/base/output_directory.h"
+#include "lopt/learner/run/checkpoint_files.h"
 #include "lopt/learner/run/resume_checks.h"
 #include "lopt/lopt/theta_file.h"
 #include "lopt/tasks/data/data_checksums.h"

@@ -9,6 +9,7 @@
 #include "lopt/base/error.h"
 #include "lopt/base/parallel.h"
 #include "lopt/base/progress.h"
+#include "lopt/learner/run/checkpoint_files.h"
 #include "lopt/learner/run/worker_files.h"
 
 namespace lopt {

@@ -1,9 +1,7 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -72,8 +70,7 @@ Checkpoint ReadCheckpoint(const std::string& directory, WorkerStates states = Wo
 std::vector<WorkerState> ReadWorkers(const std::string& directory, int64_t first, int64_t count,
                                      size_t estimators);
 
-// Writes one file into a checkpoint that has begun, flushed to disk.
-CheckpointFile WriteCheckpointFile(const std::string& directory, const std::string& name,
-                                   std::span<const std::byte> bytes);
+// What learner.safetensors of a checkpoint holds.
+ArrayFile LearnerToFile(const Checkpoint& checkpoint);
 
 }  // namespace lopt

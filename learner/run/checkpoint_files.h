@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -66,7 +68,8 @@ ArrayFile ReadCheckpointFile(const std::string& directory, const CheckpointManif
 // The step of a directory "step-00000010"; none of another name.
 std::optional<int64_t> StepOfName(std::string_view name);
 
-// learner.safetensors of a checkpoint.
-ArrayFile LearnerToFile(const Checkpoint& checkpoint);
+// Writes one file into a checkpoint that has begun, flushed to disk.
+CheckpointFile WriteCheckpointFile(const std::string& directory, const std::string& name,
+                                   std::span<const std::byte> bytes);
 
 }  // namespace lopt

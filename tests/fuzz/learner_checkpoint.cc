@@ -5,6 +5,7 @@
 #include "lopt/base/file.h"
 #include "lopt/base/record.h"
 #include "lopt/learner/run/checkpoint.h"
+#include "lopt/learner/run/checkpoint_files.h"
 #include "lopt/learner/run/checkpoint_store.h"
 #include "lopt/lopt/registry.h"
 #include "tests/fuzz/fuzz.h"
