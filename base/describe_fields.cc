@@ -88,7 +88,7 @@ class Describer : public FieldVisitor {
         value->empty()            ? kRequired
         : in_short == names.end() ? ValueCode(value->json())
                                   : ValueCode(Json(in_short->first)),
-        name_types_(types), meaning);
+        ShortNames(names) + name_types_(types), meaning);
   }
   void Typed(const char* name, std::vector<Config>* value, const TypeTable& types,
              const char* meaning) override {
@@ -117,6 +117,13 @@ class Describer : public FieldVisitor {
     Json list = Json::array();
     for (const int64_t number : *value) list.push_back(FindName(table, number));
     Row(name, "list of texts", ValueCode(list), ValidChoices(table), meaning);
+  }
+
+  // Those that stand for objects, before the objects' types.
+  static std::string ShortNames(const std::vector<std::pair<std::string, Config>>& names) {
+    std::vector<std::string> shown;
+    for (const auto& [name, stands_for] : names) shown.push_back(Code(name));
+    return shown.empty() ? "" : fmt::format("{}; ", fmt::join(shown, ", "));
   }
 
   static std::string ValidChoices(ChoiceTable table) {

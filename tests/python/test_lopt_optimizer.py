@@ -1411,8 +1411,9 @@ class FilesOfTheProgram(TestCase):
                 if line.startswith("| `"):
                     name, default = cells[0].strip("`"), cells[2].strip("`")
                     options[name] = {} if default == "required" else json.loads(default)
-                    if cells[1] == "text":
-                        choices[name] = tuple(cells[3].replace("`", "").split(", "))
+                    if cells[1] in ("text", "text or object"):
+                        names = cells[3].split("; ")[0]
+                        choices[name] = tuple(names.replace("`", "").split(", "))
             self.assertEqual(rule.OPTIONS, options, kind)
             self.assertEqual(rule.CHOICES, choices, kind)
 
