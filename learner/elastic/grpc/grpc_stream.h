@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "learner/elastic/elastic.grpc.pb.h"
+#include "lopt/base/wakeup.h"
 #include "lopt/learner/elastic/connections.h"
 #include "lopt/learner/elastic/frame_parts.h"
 #include "lopt/learner/elastic/grpc_connections.h"
