@@ -7,7 +7,7 @@
 namespace lopt {
 
 // The instruction sets that both this build and this machine have, best first, by lower-case name
-// ("avx3_zen4", "avx2", "sse4", ...). Kernels are compiled for each and one is chosen at run time.
+// ("avx3", "avx2", "sse4", "scalar"). Kernels are compiled for each and one is chosen at run time.
 std::vector<std::string> SupportedIsas();
 
 // The one that this thread's kernels use: the IsaScope's, else the pinned one, else the best.

@@ -1,4 +1,4 @@
-# Elastic workers over gRPC, in learner/elastic/grpc_connections.cc and tls_check.cc; where there is no gRPC, grpc_connections_nogrpc.cc stands in for them.
+# Elastic workers over gRPC, in learner/elastic/grpc/ and tls_check.cc; where there is no gRPC, grpc_connections_nogrpc.cc stands in for them.
 set(LOPT_GRPC AUTO CACHE STRING "Workers that come and go, over gRPC: ON, OFF, or AUTO: where gRPC is found")
 set_property(CACHE LOPT_GRPC PROPERTY STRINGS AUTO ON OFF)
 set(lopt_has_grpc OFF)
@@ -17,9 +17,11 @@ endif()
 
 # Adds those with gRPC or that without to the learner's library, and what the first wants.
 function(lopt_grpc)
+  file(GLOB with_grpc CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/learner/elastic/grpc/*.cc)
+  list(APPEND with_grpc ${PROJECT_SOURCE_DIR}/learner/elastic/tls_check.cc)
   if(NOT lopt_has_grpc)
     # Left out of the build.
-    set_source_files_properties(learner/elastic/grpc_connections.cc learner/elastic/tls_check.cc PROPERTIES HEADER_FILE_ONLY ON)
+    set_source_files_properties(${with_grpc} PROPERTIES HEADER_FILE_ONLY ON)
     return()
   endif()
   set_source_files_properties(learner/elastic/grpc_connections_nogrpc.cc PROPERTIES HEADER_FILE_ONLY ON)
@@ -33,7 +35,7 @@ function(lopt_grpc)
     WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   target_sources(lopt_learner PRIVATE ${sources} ${headers})
   set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS -w)
-  set_source_files_properties(${sources} learner/elastic/grpc_connections.cc learner/elastic/tls_check.cc PROPERTIES
+  set_source_files_properties(${sources} ${with_grpc} PROPERTIES
     SKIP_PRECOMPILE_HEADERS ON SKIP_UNITY_BUILD_INCLUSION ON)
   target_include_directories(lopt_learner SYSTEM PRIVATE ${PROJECT_BINARY_DIR})
   target_link_libraries(lopt_learner PRIVATE PkgConfig::GRPC protobuf::libprotobuf-lite)

@@ -7,7 +7,7 @@
 
 #include "lopt/base/eigen.h"
 #include "lopt/base/error.h"
-#include "lopt/estimators/device_gradient.h"
+#include "lopt/estimators/pairs_gradient.h"
 
 namespace lopt {
 
@@ -166,25 +166,16 @@ Eigen::ArrayXd AntitheticPairs::MetaLossDifferences(int64_t samples,
 }
 
 GradientEstimate AntitheticPairs::Estimate(std::span<const double> differences) const {
-  if (const Device* device = problem_.device(); device != nullptr) {
-    PairsLosses losses;
-    for (const double difference : differences) losses.push_back({{.weight = difference}});
-    PairsGradient gradient = GradientOnDevice(*device, perturbations_, losses, nullptr);
-    return Estimate(std::move(gradient.gradient), gradient.squares);
-  }
-  const double std = perturbations_.std();
-  const std::span<const float> rows = perturbations_.Rows();
-  return Estimate(WeightedPerturbations(differences, rows, std).cast<float>(),
-                  SumOfSquaredGradients(differences, rows, std));
+  return Estimate(GradientOfPairs(problem_, perturbations_, differences));
 }
 
-GradientEstimate AntitheticPairs::Estimate(Eigen::VectorXf gradient, double squares) const {
+GradientEstimate AntitheticPairs::Estimate(const PairsGradient& of) const {
   GradientEstimate estimate;
-  estimate.gradient = std::move(gradient);
+  estimate.gradient = of.gradient;
   estimate.mean_loss = loss_.Mean();
   estimate.counts = counts_;
   losses_.WriteTo(&estimate.metrics);
-  WriteGradientSnr(estimate.gradient, squares, pairs(), &estimate.metrics);
+  WriteGradientSnr(estimate.gradient, of.squares, pairs(), &estimate.metrics);
   return estimate;
 }
 

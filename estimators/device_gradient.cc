@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <span>
+#include <vector>
 
 #include "lopt/base/error.h"
 #include "lopt/estimators/device_kernels.h"

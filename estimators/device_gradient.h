@@ -1,21 +1,12 @@
 #pragma once
 
-#include <Eigen/Core>
-#include <vector>
-
 #include "lopt/base/arrays.h"
 #include "lopt/base/device.h"
+#include "lopt/estimators/pairs_gradient.h"
 #include "lopt/estimators/persistent_gradient.h"
 #include "lopt/estimators/theta_rows.h"
 
 namespace lopt {
-
-// The gradient of N pairs that a device added up.
-struct PairsGradient {
-  Eigen::VectorXf gradient;  // [D]
-  double squares = 0;        // sum over the pairs of |the gradient that each gives by itself|^2
-  std::vector<double> accumulator_norms;  // [N], of `accumulator` as it was; empty without
-};
 
 // What PersistentGradient gives for losses [N], computed by a device: the perturbations are drawn
 // there, so keys and weights go to it, and what PairsGradient holds comes back. `accumulator` [N,

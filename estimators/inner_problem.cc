@@ -1,5 +1,6 @@
 #include "lopt/estimators/inner_problem.h"
 
+#include "lopt/base/device.h"
 #include "lopt/base/error.h"
 
 namespace lopt {
@@ -57,6 +58,10 @@ void UnrollTrace::Resize(int64_t steps, int64_t replicas) {
   is_last.resize(steps, replicas);
   non_finite.resize(steps, replicas);
   iteration.resize(steps, replicas);
+}
+
+const Memory& InnerProblem::memory() const {
+  return device() == nullptr ? HostMemory() : device()->memory();
 }
 
 UnrollState InnerProblem::Start(const ThetaRows& theta, const OuterState& outer,

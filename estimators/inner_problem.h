@@ -69,6 +69,8 @@ class InnerProblem {
   virtual bool EpisodesEnd() const = 0;
   // Where its windows run, and so where an estimator adds up what they give; null: on the host.
   virtual const Device* device() const { return nullptr; }
+  // Its memory, or the host's.
+  const Memory& memory() const;
 
   // Fresh replicas, one for each row of theta, replica b drawn with keys[b] (equal keys, equal
   // draws) and begun under its row; what theta does to an episode's start counts anew in the window

@@ -1,6 +1,5 @@
 #include "lopt/estimators/persistent_es.h"
 
-#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -8,9 +7,9 @@
 #include "lopt/base/error.h"
 #include "lopt/base/options.h"
 #include "lopt/estimators/antithetic.h"
-#include "lopt/estimators/device_gradient.h"
 #include "lopt/estimators/device_launch.h"
 #include "lopt/estimators/diagnostics.h"
+#include "lopt/estimators/pairs_gradient.h"
 #include "lopt/estimators/persistent_gradient.h"
 
 namespace lopt {
@@ -56,54 +55,26 @@ Perturbations PersistentES::NamePerturbations(Key key, const EstimatorState& sta
           dimension};
 }
 
-namespace {
-
-PairsGradient GradientOnHost(const Perturbations& perturbations, const PairsLosses& losses,
-                             Array* accumulator) {
-  const int64_t pairs = perturbations.pairs();
-  const int64_t dimension = perturbations.dimension();
-  Array zeros(DType::kFloat32, {accumulator == nullptr ? pairs : 0, dimension});
-  const std::span<float> rows = (accumulator == nullptr ? zeros : *accumulator).As<float>();
-  PairsGradient result;
-  for (int64_t n = 0; accumulator != nullptr && n < pairs; ++n) {
-    const auto row = rows.subspan(n * dimension, dimension);
-    result.accumulator_norms.push_back(std::sqrt(Dot(row, row)));
-  }
-  result.gradient = PersistentGradient(
-      losses,
-      [&](int64_t pair, const WindowStep& at, std::span<float> out) {
-        perturbations.Draw(pair, at, out);
-      },
-      perturbations.std(), rows, &result.squares);
-  return result;
-}
-
-}  // namespace
-
 GradientEstimate PersistentES::DoEstimate(const WorkerWeights& weights, Key key,
                                           EstimatorState* state) const {
   const int64_t num_tasks = options().num_tasks;
-  const Device* device = problem().device();
   UnrollState unroll = TakeUnroll(state, (HasAccumulator() ? 1 : 0) + (OutliveWindows() ? 2 : 0));
-  Array* accumulator = HasAccumulator()
-                           ? &ArrayOn(device == nullptr ? HostMemory() : device->memory(), state,
-                                      kAccumulator, num_tasks, theta_layout())
-                           : nullptr;
+  Array* accumulator = HasAccumulator() ? &ArrayOn(problem().memory(), state, kAccumulator,
+                                                   num_tasks, theta_layout())
+                                        : nullptr;
   AntitheticPairs pairs(problem(), weights, key, NamePerturbations(key, *state));
   const UnrollTrace trace = pairs.Run(options().trunc_length, &unroll);
   state->Merge("unroll/", std::move(unroll));
 
   const PairsLosses losses = LossGroupsOf(trace, clock_, options().sign_delta_loss_scalar);
-  PairsGradient of_pairs =
-      device == nullptr ? GradientOnHost(pairs.perturbations(), losses, accumulator)
-                        : GradientOnDevice(*device, pairs.perturbations(), losses, accumulator);
+  PairsGradient of_pairs = GradientOfPairs(problem(), pairs.perturbations(), losses, accumulator);
   if (OutliveWindows()) {
     const auto episodes = state->At("episode").As<int64_t>();
     for (int64_t n = 0; n < num_tasks; ++n) {
       episodes[n] += trace.is_last.col(n).count();
     }
   }
-  GradientEstimate estimate = pairs.Estimate(std::move(of_pairs.gradient), of_pairs.squares);
+  GradientEstimate estimate = pairs.Estimate(of_pairs);
   if (HasAccumulator()) WriteAccumulatorNorms(trace, of_pairs.accumulator_norms, &estimate.metrics);
   return estimate;
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "lopt/base/error.h"
+#include "lopt/evaluation/evaluated_task.h"
 #include "lopt/tasks/registry.h"
 
 namespace lopt {
@@ -28,6 +29,8 @@ Evaluation::Evaluation(const EvaluationConfig& config, EvaluatedOptimizers optim
   }
   data_ = resources.DataChecksums();
 }
+
+Evaluation::~Evaluation() = default;
 
 std::vector<RunResult> Evaluation::WholeTasks(std::vector<RunResult> results) const {
   const size_t per_task = names_.size() * static_cast<size_t>(seeds_);

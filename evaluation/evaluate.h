@@ -8,12 +8,13 @@
 #include <vector>
 
 #include "lopt/evaluation/evaluated_optimizers.h"
-#include "lopt/evaluation/evaluated_task.h"
 #include "lopt/evaluation/evaluation_config.h"
 #include "lopt/evaluation/evaluation_progress.h"
 #include "lopt/evaluation/run_result.h"
 
 namespace lopt {
+
+class EvaluatedTask;
 
 // What an evaluation is told besides its config. All of it may be left out.
 struct EvaluateOptions {
@@ -48,6 +49,7 @@ class Evaluation {
   // Makes the tasks. Throws Error if there is no optimizer, two have one name, or a task cannot be
   // made.
   Evaluation(const EvaluationConfig& config, EvaluatedOptimizers optimizers);
+  ~Evaluation();
 
   // What the tasks have read from files (TaskResources::DataChecksums).
   const std::string& data() const { return data_; }

@@ -14,6 +14,7 @@
 #include "lopt/base/file.h"
 #include "lopt/base/output_directory.h"
 #include "lopt/base/record.h"
+#include "lopt/base/run_lock.h"
 #include "lopt/evaluation/results_file.h"
 #include "lopt/evaluation/tables.h"
 #include "lopt/lopt/theta_file.h"
@@ -82,7 +83,7 @@ EvaluationDirectory::EvaluationDirectory(std::string path, ExistingEvaluation ex
   Require(existing != ExistingEvaluation::kKeep || holds_evaluation(),
           "cannot resume: {} holds no evaluation", path_);
   MakeOutputDirectory(path_);
-  lock_.emplace(path_);
+  lock_ = std::make_unique<RunLock>(path_);
   Require(existing != ExistingEvaluation::kRefuse || !holds_evaluation(),
           "{} holds an evaluation already: resume it (--resume), replace it (--overwrite), or "
           "choose another directory",
@@ -90,6 +91,8 @@ EvaluationDirectory::EvaluationDirectory(std::string path, ExistingEvaluation ex
   if (existing == ExistingEvaluation::kReplace) RemoveMatching(path_, IsOurs);
   RemoveMatching(path_, IsUnfinishedOfOurs);
 }
+
+EvaluationDirectory::~EvaluationDirectory() = default;
 
 void EvaluationDirectory::Begin(const EvaluationConfig& config,
                                 const EvaluatedOptimizers& optimizers) {

@@ -2,18 +2,20 @@
 
 #include <cstdint>
 #include <fstream>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "lopt/base/config.h"
-#include "lopt/base/run_lock.h"
 #include "lopt/evaluation/evaluated_optimizers.h"
 #include "lopt/evaluation/evaluation_config.h"
 #include "lopt/evaluation/run_result.h"
 #include "lopt/evaluation/summary.h"
 
 namespace lopt {
+
+class RunLock;
 
 // One optimizer of an evaluation, for its manifest.
 struct OptimizerInfo {
@@ -88,6 +90,7 @@ class EvaluationDirectory {
   // holds an evaluation that is to be refused, or none that could be kept; if another process is in
   // it; if it cannot be made or written.
   EvaluationDirectory(std::string path, ExistingEvaluation existing);
+  ~EvaluationDirectory();
 
   // Writes all but the manifest, which is to be written next, the results empty.
   void Begin(const EvaluationConfig& config, const EvaluatedOptimizers& optimizers);
@@ -105,7 +108,7 @@ class EvaluationDirectory {
 
  private:
   std::string path_;
-  std::optional<RunLock> lock_;
+  std::unique_ptr<RunLock> lock_;
   std::ofstream results_;
 };
 

@@ -185,16 +185,14 @@ std::vector<float> RunMoved(const GoldenSteps& golden, const LearnedOptimizer& o
              });
 }
 
-// The results of every reader that the program has, with its name.
+// The results of every reader that the program has, an instruction set each, with its name.
 void ForEveryReader(
-    const GoldenSteps& golden, const Config& optimizer, std::span<const float> theta,
+    const GoldenSteps& golden, const LearnedOptimizer& optimizer, std::span<const float> theta,
     const std::function<void(const std::string& reader, std::span<const float> result)>& body) {
-  const auto fast = OptimizerRegistry().Make(optimizer);
   for (const std::string& isa : SupportedIsas()) {
     const IsaScope scope(isa);
-    body(isa, Run(golden, *fast, theta, golden.gradients));
+    body(isa, Run(golden, optimizer, theta, golden.gradients));
   }
-  body("plain", Run(golden, *MakePlainOptimizer(optimizer), theta, golden.gradients));
 }
 
 double Deviation(float wanted, float got) {
@@ -252,8 +250,8 @@ std::string GoldenDeviation::Describe() const {
 
 GoldenSteps MeasureGoldenSteps(const Config& optimizer, std::span<const float> theta) {
   GoldenSteps golden = Begin();
-  const auto fast = OptimizerRegistry().Make(optimizer);
-  golden.result = Run(golden, *fast, theta, golden.gradients);
+  const auto made = OptimizerRegistry().Make(optimizer);
+  golden.result = Run(golden, *made, theta, golden.gradients);
   std::vector<double> greatest(golden.layout.entries().size(), 0.0);
   const auto measure = [&](std::span<const float> result) {
     for (size_t tensor = 0; tensor < greatest.size(); ++tensor) {
@@ -262,10 +260,10 @@ GoldenSteps MeasureGoldenSteps(const Config& optimizer, std::span<const float> t
                                   GreatestDeviation(Of(entry, golden.result), Of(entry, result)));
     }
   };
-  ForEveryReader(golden, optimizer, theta,
+  ForEveryReader(golden, *made, theta,
                  [&](const std::string&, std::span<const float> result) { measure(result); });
   for (int draw = 0; draw < kDraws; ++draw) {
-    measure(RunMoved(golden, *fast, theta, FoldIn(KeyFromSeed(1), draw)));
+    measure(RunMoved(golden, *made, theta, FoldIn(KeyFromSeed(1), draw)));
   }
   for (size_t tensor = 0; tensor < greatest.size(); ++tensor) {
     const LayoutEntry& entry = golden.layout.entries()[tensor];
@@ -416,7 +414,7 @@ std::vector<GoldenDeviation> RepeatGoldenStepsEverywhere(const GoldenSteps& gold
                                                          const Config& optimizer,
                                                          std::span<const float> theta) {
   std::vector<GoldenDeviation> deviations;
-  ForEveryReader(golden, optimizer, theta,
+  ForEveryReader(golden, *OptimizerRegistry().Make(optimizer), theta,
                  [&](const std::string& reader, std::span<const float> result) {
                    deviations.push_back(CompareGoldenResult(golden, reader, result));
                  });

@@ -33,10 +33,10 @@ struct GoldenSteps {
 inline constexpr double kSharpLimit = 1e-4;
 
 // Makes the golden steps of a theta [D] and measures the limits. Each is 8 times the greatest
-// deviation from `result` that any of these showed: every instruction set of SupportedIsas(), the
-// plain implementation, and 32 runs in which theta, gradients and, before every update, params and
-// state were moved by up to one unit in the last place, drawn for each number. It is no less than
-// 2e-6 of the tensor's greatest movement plus 2^-22 of its greatest number.
+// deviation from `result` that any of these showed: every instruction set of SupportedIsas(), and
+// 32 runs in which theta, gradients and, before every update, params and state were moved by up to
+// one unit in the last place, drawn for each number. It is no less than 2e-6 of the tensor's
+// greatest movement plus 2^-22 of its greatest number.
 GoldenSteps MeasureGoldenSteps(const Config& optimizer, std::span<const float> theta);
 
 // "kernel/w 0.00032, plain/w inf": the tensors whose limits are above kSharpLimit; empty if none
@@ -59,7 +59,7 @@ std::optional<GoldenSteps> TakeGoldenSteps(const ArrayFile& file, const std::str
 
 // How one reader's result compares: the element that is farthest beside its limit.
 struct GoldenDeviation {
-  std::string reader;    // "avx2", ..., or "plain": the plain implementation
+  std::string reader;    // an instruction set, "avx2", or what else has read the file
   std::string tensor;    // the golden tensor's name
   int64_t element = 0;   // in the tensor
   float wanted = 0;      // the number in the file
@@ -83,8 +83,7 @@ std::vector<float> GoldenGradient(const GoldenSteps& golden, int64_t update);
 GoldenDeviation RepeatGoldenSteps(const GoldenSteps& golden, const LearnedOptimizer& optimizer,
                                   std::span<const float> theta);
 
-// Repeats them with every reader that the program has: on each instruction set, best first, and by
-// the plain implementation.
+// Repeats them with every reader that the program has: on each instruction set, best first.
 std::vector<GoldenDeviation> RepeatGoldenStepsEverywhere(const GoldenSteps& golden,
                                                          const Config& optimizer,
                                                          std::span<const float> theta);

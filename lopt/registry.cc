@@ -97,27 +97,6 @@ Registry<LearnedOptimizer>& OptimizerRegistry() {
   return registry;
 }
 
-std::shared_ptr<const LearnedOptimizer> MakePlainOptimizer(const Config& config) {
-  const std::string type = config.Type();
-  const auto plain = [&]<class Optimizer, class Options>() {
-    return std::make_shared<Optimizer>(ReadOptions<Options>(config),
-                                       Optimizer::Implementation::kReference);
-  };
-  if (type == "MLPLOpt") return plain.operator()<MLPLOpt, MLPLOptOptions>();
-  if (type == "AdafacMLPLOpt") return plain.operator()<AdafacMLPLOpt, AdafacMLPLOptOptions>();
-  if (type == "Celo2Base") return plain.operator()<Celo2Base, Celo2BaseOptions>();
-  if (type == "Celo2") return plain.operator()<Celo2, Celo2Options>();
-  if (type == "OrthogonalSteps") {
-    const auto options = ReadOptions<OrthogonalStepsOptions>(config);
-    return std::make_shared<OrthogonalSteps>(MakePlainOptimizer(options.optimizer));
-  }
-  if (type == "LearnedScheduler") {
-    const auto options = ReadOptions<LearnedSchedulerOptions>(config);
-    return std::make_shared<LearnedScheduler>(options, MakePlainOptimizer(options.optimizer));
-  }
-  return OptimizerRegistry().Make(config);
-}
-
 Config ResolvedOptimizer(Config optimizer) {
   const char* key = "learned_optimizer";
   const std::string path = optimizer.path();

@@ -51,9 +51,8 @@ ThetaFile ReadThetaFile(const std::string& path,
                         const std::optional<Config>& learned_optimizer = {},
                         FailedCheck failed_check = FailedCheck::kError);
 
-// Reads a file and repeats its golden steps with every reader that the program has: each
-// instruction set of the machine and the plain implementation. Empty where the file has none.
-// Throws Error as ReadThetaFile does, but for a result that is off.
+// Reads a file and repeats its golden steps on every instruction set of the machine. Empty where
+// the file has none. Throws Error as ReadThetaFile does, but for a result that is off.
 std::vector<GoldenDeviation> CheckThetaFile(const std::string& path,
                                             const std::optional<Config>& learned_optimizer = {});
 

@@ -43,10 +43,10 @@ void CheckExamples(const DataRows& data, const TaskEvaluation& e) {
   }
 }
 
-// Numbers of TaskEvaluation::records, 0 where there is nothing to learn.
+// Numbers of BatchShares::records, 0 where there is nothing to learn.
 int64_t CheckedRecords(const std::optional<ProbeRecords>& records, const TaskEvaluation& e) {
-  const int64_t count = e.parts.empty() ? 1 : e.parts[0].count;
-  for (const BatchPart& part : e.parts) {
+  const int64_t count = e.shares.parts.empty() ? 1 : e.shares.parts[0].count;
+  for (const BatchPart& part : e.shares.parts) {
     Require(part.index >= 0 && part.index < part.count && part.count == count,
             "TaskFamily: there is no part {} of {} of a batch that has {}", part.index, part.count,
             count);
@@ -76,11 +76,10 @@ TaskEvaluation RowOf(const TaskEvaluation& e, int64_t row) {
           .keys = of(e.keys),
           .steps = of(e.steps),
           .examples = of(e.examples),
-          .parts = of(e.parts),
+          .shares = {of(e.shares.parts), of(e.shares.records)},
           .losses = of(e.losses),
           .gradients = of(e.gradients),
           .aux = of(e.aux),
-          .records = of(e.records),
           .device = e.device};
 }
 
@@ -103,7 +102,7 @@ void TaskFamily::CheckInputs(const TaskEvaluation& e) const {
   RequireSize("params", e.params.size(), e.rows * parts_.params.size());
   RequireSize("model_state", e.model_state.size(), e.rows * parts_.model_state.size());
   RequireSizeOrEmpty("steps", e.steps.size(), e.rows);
-  RequireSizeOrEmpty("parts", e.parts.size(), e.rows);
+  RequireSizeOrEmpty("parts", e.shares.parts.size(), e.rows);
   if (e.examples.empty()) {
     RequireSize("keys", e.keys.size(), e.rows);
   } else {
@@ -123,7 +122,7 @@ void TaskFamily::Evaluate(const TaskEvaluation& e, Workspace& scratch) const {
   RequireSize("losses", e.losses.size(), e.rows);
   RequireSizeOrEmpty("gradients", e.gradients.size(), e.rows * parts_.params.size());
   RequireSizeOrEmpty("aux", e.aux.size(), e.rows * parts_.aux.size());
-  RequireSizeOrEmpty("records", e.records.size(), CheckedRecords(parts_.records, e));
+  RequireSizeOrEmpty("records", e.shares.records.size(), CheckedRecords(parts_.records, e));
   if (e.device != nullptr) {
     Require(EvaluatesOn(*e.device), "TaskFamily: this family makes no evaluations on the device {}",
             e.device->name());

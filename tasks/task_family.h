@@ -53,6 +53,16 @@ struct BatchPart {
   int64_t count = 1;  // parts of the batch
 };
 
+// What an evaluation needs where several share one batch, as the workers of `lopt train` do. n
+// rows.
+struct BatchShares {
+  // [n]: what part of a batch row i's examples are; empty: all of it. The counts are equal.
+  std::span<const BatchPart> parts = {};
+  // [n, probes of a part, R], out, on Split::kTrain: records for Learn, which the model state then
+  // does not learn from yet. Empty: it learns from them at once.
+  std::span<float> records = {};
+};
+
 // What to evaluate, and where the results go: n tasks of one family, all arrays C order with n
 // rows.
 struct TaskEvaluation {
@@ -68,14 +78,10 @@ struct TaskEvaluation {
   std::span<const EpisodeStep> steps = {};
   // [n, E]: these rows of the family's data set; empty: a batch of `split` that each key draws.
   std::span<const int32_t> examples = {};
-  // [n]: what part of a batch row i's examples are; empty: all of it. The counts are equal.
-  std::span<const BatchPart> parts = {};
+  BatchShares shares = {};          // of the rows' batches; by default all of each
   std::span<float> losses = {};     // [n], out
   std::span<float> gradients = {};  // [n, P], out; empty: not wanted
   std::span<float> aux = {};        // [n, A], out; empty: not wanted
-  // [n, probes of a part, R], out, on Split::kTrain: records for Learn, which the model state then
-  // does not learn from yet. Empty: it learns from them at once.
-  std::span<float> records = {};
   // Whose memory params, model_state, losses, gradients and aux are in; null: the host's, where the
   // rest always is.
   const Device* device = nullptr;

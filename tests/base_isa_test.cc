@@ -25,6 +25,17 @@ class KeepIsa {
   std::string isa_;
 };
 
+#if defined(__x86_64__)
+TEST_CASE("x86-64 has the same instruction sets whatever Highway it is built with") {
+  const std::vector<std::string> known = {"avx3", "avx2", "sse4", "scalar"};
+  const std::vector<std::string> isas = SupportedIsas();
+  CHECK(isas.back() == "scalar");
+  for (const std::string& isa : isas) {
+    CHECK_MESSAGE(std::ranges::find(known, isa) != known.end(), isa);
+  }
+}
+#endif
+
 TEST_CASE("The best supported instruction set is in use unless another is pinned") {
   const KeepIsa keep;
   const std::vector<std::string> isas = SupportedIsas();

@@ -16,6 +16,9 @@
 #include "lopt/lopt/golden_steps.h"
 #include "lopt/lopt/mlp/mlp_lopt.h"
 #include "tests/host_replica.h"
+#include "tests/reference/adafac_mlp_lopt_reference.h"
+#include "tests/reference/celo2_reference.h"
+#include "tests/reference/mlp_lopt_reference.h"
 #include "tests/rule_pair.h"
 
 namespace lopt {
@@ -81,8 +84,7 @@ void WithWidth(int64_t hidden, const auto& check) {
 // A rule under way that a device has functions for, and its oracle.
 struct MlpLoptCase : RulePair {
   MlpLoptCase(const MLPLOptOptions& options, const Layout& layout)
-      : RulePair(MLPLOpt(options), MLPLOpt(options, MLPLOpt::Implementation::kReference), layout),
-        optimizer(options) {
+      : RulePair(MLPLOpt(options), ReferenceMLPLOpt(options), layout), optimizer(options) {
     BeginUnderWay(3);
   }
   // check<Functions>(args) with those for the options' hidden units.
@@ -99,8 +101,7 @@ struct MlpLoptCase : RulePair {
 
 struct AdafacCase : RulePair {
   AdafacCase(const AdafacMLPLOptOptions& options, const Layout& layout)
-      : RulePair(AdafacMLPLOpt(options),
-                 AdafacMLPLOpt(options, AdafacMLPLOpt::Implementation::kReference), layout),
+      : RulePair(AdafacMLPLOpt(options), ReferenceAdafacMLPLOpt(options), layout),
         optimizer(options) {
     BeginUnderWay(3);
   }
@@ -116,12 +117,10 @@ struct AdafacCase : RulePair {
   AdafacMLPLOpt optimizer;
 };
 
-template <class Optimizer, class Options>
-struct Celo2Case : RulePair {
-  Celo2Case(const Options& options, const Layout& layout)
-      : RulePair(Optimizer(options), Optimizer(options, Optimizer::Implementation::kReference),
-                 layout),
-        optimizer(options) {
+template <class Optimizer, class Reference, class Options>
+struct Celo2CaseOf : RulePair {
+  Celo2CaseOf(const Options& options, const Layout& layout)
+      : RulePair(Optimizer(options), Reference(options), layout), optimizer(options) {
     BeginUnderWay(3);
     for (float& g : gradient) g *= 300;  // some are clipped
   }
@@ -133,6 +132,8 @@ struct Celo2Case : RulePair {
 
   Optimizer optimizer;
 };
+using Celo2BaseCase = Celo2CaseOf<Celo2Base, ReferenceCelo2Base, Celo2BaseOptions>;
+using Celo2Case = Celo2CaseOf<Celo2, ReferenceCelo2, Celo2Options>;
 
 // What a device's functions make of golden steps; nothing for types that no device has. They run
 // behind `before`, which is called when the rest is made.
@@ -163,14 +164,14 @@ inline std::optional<GoldenDeviation> RepeatOnDevice(
     return repeat(AdafacCase(one->options(), golden.layout));
   }
   if (const auto* one = dynamic_cast<const Celo2*>(&optimizer)) {
-    return repeat(Celo2Case<Celo2, Celo2Options>(one->options(), golden.layout));
+    return repeat(Celo2Case(one->options(), golden.layout));
   }
   if (const auto* one = dynamic_cast<const Celo2Base*>(&optimizer)) {
     const Celo2Options& options = one->options();
-    return repeat(Celo2Case<Celo2Base, Celo2BaseOptions>({.learning_rate = options.learning_rate,
-                                                          .weight_decay = options.weight_decay,
-                                                          .schedule = options.schedule},
-                                                         golden.layout));
+    return repeat(Celo2BaseCase({.learning_rate = options.learning_rate,
+                                 .weight_decay = options.weight_decay,
+                                 .schedule = options.schedule},
+                                golden.layout));
   }
   return std::nullopt;
 }

@@ -16,21 +16,22 @@
 #include "lopt/tasks/image/image_mlp.h"
 #include "lopt/tasks/registry.h"
 #include "mnist_dir.h"
+#include "tests/reference/image_mlp_reference.h"
+#include "tests/reference/mlp_lopt_reference.h"
 
 namespace lopt {
 namespace {
 
-void TrainAsTraced(MLPLOpt::Implementation optimizer_implementation,
-                   ImageMlp::Implementation task_implementation) {
+template <class Optimizer, class Images>
+void TrainAsTraced() {
   const ArrayFile golden = ReadArrayFile(GoldenPath("image_mlp_inner_training.safetensors"));
   const auto losses = golden.arrays.At("loss").As<float>();
   const Array& index = golden.arrays.At("index");
   const auto steps = std::ssize(losses);
   const int64_t batch = index.shape().at(1);
 
-  const ImageMlp task({}, GetImages({.data = ImageSource::kIdx}, TaskResources(MnistDir())),
-                      task_implementation);
-  const MLPLOpt optimizer({}, optimizer_implementation);
+  const Images task({}, GetImages({.data = ImageSource::kIdx}, TaskResources(MnistDir())));
+  const Optimizer optimizer;
   std::vector<float> theta(optimizer.theta_layout().size());
   RowFromArrays(optimizer.theta_layout(), golden.arrays, "theta/", theta);
   const auto rule = optimizer.Bind(task.params_layout(), theta);
@@ -63,8 +64,8 @@ void TrainAsTraced(MLPLOpt::Implementation optimizer_implementation,
 
 TEST_CASE("Inner training follows the golden losses of real digits") {
   if (SkipsWithoutMnist()) return;
-  TrainAsTraced(MLPLOpt::Implementation::kFast, ImageMlp::Implementation::kFast);
-  TrainAsTraced(MLPLOpt::Implementation::kReference, ImageMlp::Implementation::kReference);
+  TrainAsTraced<MLPLOpt, ImageMlp>();
+  TrainAsTraced<ReferenceMLPLOpt, ReferenceImageMlp>();
 }
 
 }  // namespace

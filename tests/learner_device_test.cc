@@ -14,6 +14,7 @@
 #include "lopt/base/device.h"
 #include "lopt/base/emulated_device.h"
 #include "lopt/base/error.h"
+#include "lopt/base/wakeup.h"
 #include "lopt/estimators/gradient_device.h"
 #include "lopt/estimators/window_device.h"
 #include "lopt/learner/experiment.h"

@@ -17,6 +17,7 @@
 
 #include "lopt/base/error.h"
 #include "lopt/base/isa.h"
+#include "lopt/base/wakeup.h"
 #include "lopt/learner/elastic/elastic_transport.h"
 #include "lopt/learner/elastic/frame_parts.h"
 #include "lopt/learner/elastic/worker_session.h"

@@ -1,4 +1,4 @@
-// Meta-training on the fast kernels is meta-training on the plain implementations, to rounding.
+// Meta-training on the kernels is meta-training on the references, to rounding.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -15,20 +15,21 @@
 #include "lopt/tasks/image/image_mlp.h"
 #include "lopt/tasks/quadratic/quadratic.h"
 #include "lopt/tasks/registry.h"
+#include "tests/reference/image_mlp_reference.h"
+#include "tests/reference/mlp_lopt_reference.h"
 
 namespace lopt {
 namespace {
 
-std::vector<double> MetaLosses(MLPLOpt::Implementation optimizer_implementation,
-                               ImageMlp::Implementation task_implementation, int updates) {
-  const auto optimizer = std::make_shared<MLPLOpt>(MLPLOptOptions{}, optimizer_implementation);
+template <class Optimizer, class Images>
+std::vector<double> MetaLosses(int updates) {
+  const auto optimizer = std::make_shared<Optimizer>(MLPLOptOptions{});
   const auto schedule = std::make_shared<LogUniformLengthSchedule>(
       LogUniformLengthSchedule::Options{.min_length = 20, .max_length = 60});
   const auto images = GetImages({}, TaskResources(""));
   const std::vector<std::shared_ptr<const TaskFamily>> tasks = {
       std::make_shared<FixedDimQuadraticFamily>(QuadraticOptions{}),
-      std::make_shared<ImageMlp>(ImageMlpOptions{.images = {.batch_size = 64}}, images,
-                                 task_implementation)};
+      std::make_shared<Images>(ImageMlpOptions{.images = {.batch_size = 64}}, images)};
   Estimators estimators;
   for (const auto& task : tasks) {
     auto problem = std::make_shared<LoptProblem>(
@@ -53,13 +54,10 @@ std::vector<double> MetaLosses(MLPLOpt::Implementation optimizer_implementation,
   return losses;
 }
 
-TEST_CASE(
-    "The meta-loss curve of the fast kernels is that of the plain implementations, to rounding") {
+TEST_CASE("The meta-loss curve of the kernels is that of the references, to rounding") {
   constexpr int kUpdates = 20;
-  const auto fast =
-      MetaLosses(MLPLOpt::Implementation::kFast, ImageMlp::Implementation::kFast, kUpdates);
-  const auto plain = MetaLosses(MLPLOpt::Implementation::kReference,
-                                ImageMlp::Implementation::kReference, kUpdates);
+  const auto fast = MetaLosses<MLPLOpt, ImageMlp>(kUpdates);
+  const auto plain = MetaLosses<ReferenceMLPLOpt, ReferenceImageMlp>(kUpdates);
   for (int update = 0; update < kUpdates; ++update) {
     CAPTURE(update);
     CHECK(std::abs(fast[update] - plain[update]) <= 1e-4 * plain[update]);

@@ -20,6 +20,7 @@
 #include "lopt/base/process_identity.h"
 #include "lopt/base/run_lock.h"
 #include "lopt/base/tensorboard.h"
+#include "lopt/base/wakeup.h"
 #include "lopt/estimators/registry.h"
 #include "lopt/learner/experiment.h"
 #include "lopt/learner/job/meta_trainer.h"

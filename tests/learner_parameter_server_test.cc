@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "lopt/base/error.h"
+#include "lopt/base/wakeup.h"
 #include "lopt/learner/job/async_updates.h"
 #include "lopt/learner/transport/local_transport.h"
 #include "lopt/lopt/learned_optimizer.h"

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "lopt/lopt/adafac/adafac_mlp_lopt.h"
+#include "tests/reference/adafac_mlp_lopt_reference.h"
 #include "tests/rule_pair.h"
 
 namespace lopt {
@@ -34,16 +35,15 @@ Layout AdafacShapes() {
 // A run under way, with steps of step_mult 1.
 struct AdafacPair : RulePair {
   AdafacPair(const AdafacMLPLOptOptions& options, const Layout& layout)
-      : RulePair(Make(options, AdafacMLPLOpt::Implementation::kFast),
-                 Make(options, AdafacMLPLOpt::Implementation::kReference), layout) {
+      : RulePair(AdafacMLPLOpt(WithWholeSteps(options)),
+                 ReferenceAdafacMLPLOpt(WithWholeSteps(options)), layout) {
     BeginUnderWay(3);
   }
 
  private:
-  static AdafacMLPLOpt Make(AdafacMLPLOptOptions options,
-                            AdafacMLPLOpt::Implementation implementation) {
+  static AdafacMLPLOptOptions WithWholeSteps(AdafacMLPLOptOptions options) {
     options.step_mult = 1;
-    return AdafacMLPLOpt(options, implementation);
+    return options;
   }
 };
 

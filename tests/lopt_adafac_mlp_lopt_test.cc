@@ -17,12 +17,11 @@
 #include "lopt/lopt/registry.h"
 #include "tests/error_of.h"
 #include "tests/golden_dir.h"
+#include "tests/reference/adafac_mlp_lopt_reference.h"
 
 namespace lopt {
 namespace {
 
-constexpr AdafacMLPLOpt::Implementation kBoth[] = {AdafacMLPLOpt::Implementation::kReference,
-                                                   AdafacMLPLOpt::Implementation::kFast};
 constexpr const char* kTraces[] = {"adafac_mlp_steps.safetensors",
                                    "adafac_mlp_steps_large.safetensors"};
 
@@ -180,10 +179,10 @@ TEST_CASE("Lists of decays that do not fit together are an Error that says which
 
 TEST_CASE("AdafacMLPLOpt reproduces the params of the golden traces to 1e-6") {
   for (const char* name : kTraces) {
-    for (const AdafacMLPLOpt::Implementation implementation : kBoth) {
+    const Trace trace(name);
+    for (const auto& both : BothAdafacMLPLOpts(trace.options)) {
       CAPTURE(name);
-      const Trace trace(name);
-      const AdafacMLPLOpt optimizer(trace.options, implementation);
+      const AdafacMLPLOpt& optimizer = *both;
       const auto rule = optimizer.Bind(trace.params, trace.Theta(optimizer.theta_layout()));
       std::vector<float> params = trace.ParamsBefore(0);
       std::vector<float> state(static_cast<size_t>(rule->state_layout().size()));
@@ -207,13 +206,13 @@ TEST_CASE("AdafacMLPLOpt reproduces the params of the golden traces to 1e-6") {
 
 TEST_CASE("every single step of the golden traces is right to 5e-5 of its largest") {
   for (const char* name : kTraces) {
-    for (const AdafacMLPLOpt::Implementation implementation : kBoth) {
+    const Trace trace(name);
+    // So large that the params before it are not seen.
+    AdafacMLPLOptOptions options = trace.options;
+    options.step_mult = 1e5;
+    for (const auto& both : BothAdafacMLPLOpts(options)) {
       CAPTURE(name);
-      const Trace trace(name);
-      // So large that the params before it are not seen.
-      AdafacMLPLOptOptions options = trace.options;
-      options.step_mult = 1e5;
-      const AdafacMLPLOpt optimizer(options, implementation);
+      const AdafacMLPLOpt& optimizer = *both;
       const auto rule = optimizer.Bind(trace.params, trace.Theta(optimizer.theta_layout()));
       const std::vector<double> largest = trace.Largest("update");
       Workspace scratch;
@@ -257,10 +256,10 @@ AdafacMLPLOptOptions FeatureOptions(AdafacMLPLOptOptions options) {
 
 TEST_CASE("all features are those of the golden traces to 5e-6, the times among them") {
   for (const char* name : kTraces) {
-    for (const AdafacMLPLOpt::Implementation implementation : kBoth) {
+    const Trace trace(name);
+    for (const auto& both : BothAdafacMLPLOpts(FeatureOptions(trace.options))) {
       CAPTURE(name);
-      const Trace trace(name);
-      const AdafacMLPLOpt optimizer(FeatureOptions(trace.options), implementation);
+      const AdafacMLPLOpt& optimizer = *both;
       Workspace scratch;
       for (int64_t k = 0; k < 39; ++k) {
         CAPTURE(k);
@@ -366,8 +365,8 @@ TEST_CASE("all features but that of the parameter are the same for gradients of 
   const AdafacMLPLOptOptions options = {.initial_momentum_decays = {.5, .6, .7},
                                         .initial_rms_decays = {.5},
                                         .initial_adafactor_decays = {.5, .6, .7}};
-  for (const AdafacMLPLOpt::Implementation implementation : kBoth) {
-    const AdafacMLPLOpt optimizer(FeatureOptions(options), implementation);
+  for (const auto& both : BothAdafacMLPLOpts(FeatureOptions(options))) {
+    const AdafacMLPLOpt& optimizer = *both;
     for (const Shape& shape : {Shape{40}, Shape{8, 5}}) {
       std::vector<std::vector<float>> gradients = Gradients(4, 40);
       const auto features = FeaturesOf(optimizer, shape, gradients);
@@ -386,8 +385,8 @@ TEST_CASE("all features but that of the parameter are the same for gradients of 
 }
 
 TEST_CASE("permuted rows of a matrix permute its update") {
-  for (const AdafacMLPLOpt::Implementation implementation : kBoth) {
-    const AdafacMLPLOpt optimizer(FeatureOptions({}), implementation);
+  for (const auto& both : BothAdafacMLPLOpts(FeatureOptions({}))) {
+    const AdafacMLPLOpt& optimizer = *both;
     const std::vector<std::vector<float>> gradients = Gradients(3, 20 * 6);
     std::vector<std::vector<float>> permuted = gradients;
     const auto place = [](int64_t i) { return (i / 6 * 7 + 3) % 20 * 6 + i % 6; };
@@ -405,8 +404,8 @@ TEST_CASE("permuted rows of a matrix permute its update") {
 }
 
 TEST_CASE("a transposed matrix has the transposed update, unless it is square") {
-  for (const AdafacMLPLOpt::Implementation implementation : kBoth) {
-    const AdafacMLPLOpt optimizer(FeatureOptions({}), implementation);
+  for (const auto& both : BothAdafacMLPLOpts(FeatureOptions({}))) {
+    const AdafacMLPLOpt& optimizer = *both;
     for (const Shape& shape : {Shape{4, 9}, Shape{20, 3}, Shape{6, 6}}) {
       const std::vector<std::vector<float>> gradients = Gradients(3, NumElements(shape));
       std::vector<std::vector<float>> transposed;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lopt/lopt/celo2/celo2.h"
+#include "tests/reference/celo2_reference.h"
 #include "tests/rule_pair.h"
 
 namespace lopt {
@@ -40,21 +41,20 @@ Layout OddLayout() {
                  {"r5", {2, 3, 2, 2, 3}}});
 }
 
-using Implementation = Celo2::Implementation;
-
-std::unique_ptr<LearnedOptimizer> MakeCelo2(bool orthogonal, OneD one_d, Implementation which) {
+// Celo2, or Celo2Base, or their references.
+template <class WithNewtonSchulz, class Base>
+std::unique_ptr<LearnedOptimizer> MakeCelo2(bool orthogonal, OneD one_d) {
   if (!orthogonal) {
-    return std::make_unique<Celo2Base>(Celo2BaseOptions{.learning_rate = 0.1, .weight_decay = 0.3},
-                                       which);
+    return std::make_unique<Base>(Celo2BaseOptions{.learning_rate = 0.1, .weight_decay = 0.3});
   }
-  return std::make_unique<Celo2>(
-      Celo2Options{.learning_rate = 0.1, .weight_decay = 0.3, .one_d = one_d}, which);
+  return std::make_unique<WithNewtonSchulz>(
+      Celo2Options{.learning_rate = 0.1, .weight_decay = 0.3, .one_d = one_d});
 }
 
 struct Pair : RulePair {
   Pair(const Layout& layout, bool orthogonal, OneD one_d = OneD::kLearned)
-      : RulePair(*MakeCelo2(orthogonal, one_d, Implementation::kFast),
-                 *MakeCelo2(orthogonal, one_d, Implementation::kReference), layout) {
+      : RulePair(*MakeCelo2<Celo2, Celo2Base>(orthogonal, one_d),
+                 *MakeCelo2<ReferenceCelo2, ReferenceCelo2Base>(orthogonal, one_d), layout) {
     for (float& g : gradient) g *= 300;  // some are clipped
   }
 

@@ -16,10 +16,10 @@
 #include "lopt/base/key.h"
 #include "lopt/base/safetensors.h"
 #include "lopt/lopt/celo2/celo2.h"
-#include "lopt/lopt/celo2/celo2_reference.h"
 #include "lopt/lopt/registry.h"
 #include "tests/error_of.h"
 #include "tests/golden_dir.h"
+#include "tests/reference/celo2_reference.h"
 
 namespace lopt {
 namespace {
@@ -163,24 +163,18 @@ double Replay(const Celo2Trace& trace, const std::string& variant,
   return worst;
 }
 
-constexpr Celo2::Implementation kBoth[] = {Celo2::Implementation::kReference,
-                                           Celo2::Implementation::kFast};
-
 TEST_CASE("Celo2 and Celo2Base follow the golden params to 3e-7") {
   const Celo2Trace trace("celo2_steps.safetensors");
   const Config config = Config::Parse(trace.file.metadata.at("optimizer"), trace.path);
   const double learning_rate = config.json().at("learning_rate").get<double>();
   const double weight_decay = config.json().at("weight_decay").get<double>();
-  for (const Celo2::Implementation implementation : kBoth) {
-    CHECK(Replay(trace, "celo2",
-                 Celo2({.learning_rate = learning_rate,
-                        .weight_decay = weight_decay,
-                        .one_d = OneD::kLearned},
-                       implementation)) <= 3e-7);
-    CHECK(Replay(trace, "base",
-                 Celo2Base({.learning_rate = learning_rate, .weight_decay = weight_decay},
-                           implementation)) <= 3e-7);
-  }
+  const Celo2Options options = {
+      .learning_rate = learning_rate, .weight_decay = weight_decay, .one_d = OneD::kLearned};
+  const Celo2BaseOptions base = {.learning_rate = learning_rate, .weight_decay = weight_decay};
+  CHECK(Replay(trace, "celo2", ReferenceCelo2(options)) <= 3e-7);
+  CHECK(Replay(trace, "celo2", Celo2(options)) <= 3e-7);
+  CHECK(Replay(trace, "base", ReferenceCelo2Base(base)) <= 3e-7);
+  CHECK(Replay(trace, "base", Celo2Base(base)) <= 3e-7);
 }
 
 TEST_CASE("Celo2's two Adams follow the golden params of biases and embeddings to 1e-6") {
@@ -189,12 +183,12 @@ TEST_CASE("Celo2's two Adams follow the golden params of biases and embeddings t
   Celo2Options options = {.learning_rate = config.json().at("learning_rate").get<double>(),
                           .weight_decay = config.json().at("weight_decay").get<double>(),
                           .mult_1d = config.json().at("mult_1d").get<double>()};
-  for (const Celo2::Implementation implementation : kBoth) {
-    options.one_d = OneD::kAdamW;
-    CHECK(Replay(trace, "eval", Celo2(options, implementation)) <= 1e-6);
-    options.one_d = OneD::kAdam;
-    CHECK(Replay(trace, "train", Celo2(options, implementation)) <= 1e-6);
-  }
+  options.one_d = OneD::kAdamW;
+  CHECK(Replay(trace, "eval", ReferenceCelo2(options)) <= 1e-6);
+  CHECK(Replay(trace, "eval", Celo2(options)) <= 1e-6);
+  options.one_d = OneD::kAdam;
+  CHECK(Replay(trace, "train", ReferenceCelo2(options)) <= 1e-6);
+  CHECK(Replay(trace, "train", Celo2(options)) <= 1e-6);
 }
 
 // The change of params by the first update along a gradient.

@@ -260,9 +260,9 @@ TEST_CASE("Celo2Base on a device agrees with its reference for every shape and o
   for (const RateSchedule& schedule :
        {RateSchedule::kConstant, RateSchedule::kLinear, RateSchedule::kCosine}) {
     for (const double weight_decay : {0.0, 0.3}) {
-      CheckOneStep(Celo2Case<Celo2Base, Celo2BaseOptions>(
-          {.learning_rate = .1, .weight_decay = weight_decay, .schedule = schedule},
-          DeviceShapes()));
+      CheckOneStep(
+          Celo2BaseCase({.learning_rate = .1, .weight_decay = weight_decay, .schedule = schedule},
+                        DeviceShapes()));
     }
   }
 }
@@ -272,25 +272,24 @@ TEST_CASE("Celo2 on a device agrees with its reference for every shape and optio
     for (const double weight_decay : {0.0, 0.3}) {
       CAPTURE(static_cast<int>(one_d));
       CAPTURE(weight_decay);
-      CheckOneStep(Celo2Case<Celo2, Celo2Options>({.learning_rate = .1,
-                                                   .weight_decay = weight_decay,
-                                                   .schedule = RateSchedule::kLinear,
-                                                   .one_d = one_d,
-                                                   .mult_1d = 2},
-                                                  DeviceShapes()));
+      CheckOneStep(Celo2Case({.learning_rate = .1,
+                              .weight_decay = weight_decay,
+                              .schedule = RateSchedule::kLinear,
+                              .one_d = one_d,
+                              .mult_1d = 2},
+                             DeviceShapes()));
     }
   }
 }
 
 TEST_CASE("Newton-Schulz on a device takes matrices of many columns in pieces") {
-  CheckOneStep(Celo2Case<Celo2, Celo2Options>({.learning_rate = .1},
-                                              Layout({{"wide", {33, 301}}, {"tall", {300, 41}}})));
+  CheckOneStep(
+      Celo2Case({.learning_rate = .1}, Layout({{"wide", {33, 301}}, {"tall", {300, 41}}})));
 }
 
 TEST_CASE("Celo2 on a device agrees with its reference on zeros, infinity and NaN") {
-  CheckSpecialGradients(Celo2Case<Celo2Base, Celo2BaseOptions>({}, DeviceShapes()));
-  CheckSpecialGradients(Celo2Case<Celo2, Celo2Options>(
-      {}, Layout({{"b", {5}}, {"tall", {19, 5}}, {"r3", {2, 17, 3}}})));
+  CheckSpecialGradients(Celo2BaseCase({}, DeviceShapes()));
+  CheckSpecialGradients(Celo2Case({}, Layout({{"b", {5}}, {"tall", {19, 5}}, {"r3", {2, 17, 3}}})));
 }
 
 // Rounding adds up over a run: what remains after 2,000 updates with the same gradients is this
@@ -320,8 +319,8 @@ TEST_CASE("rules on a device stay with their references over 2,000 updates") {
            kMostDrift);
   CHECK_LT(Drift(AdafacCase({}, layout)), kMostDrift);
   CHECK_LT(Drift(AdafacCase({.hidden_size = 16, .hidden_layers = 3}, layout)), kMostDrift);
-  CHECK_LT(Drift(Celo2Case<Celo2Base, Celo2BaseOptions>({}, layout)), kMostDrift);
-  CHECK_LT(Drift(Celo2Case<Celo2, Celo2Options>({}, layout)), kMostDrift);
+  CHECK_LT(Drift(Celo2BaseCase({}, layout)), kMostDrift);
+  CHECK_LT(Drift(Celo2Case({}, layout)), kMostDrift);
 }
 
 }  // namespace

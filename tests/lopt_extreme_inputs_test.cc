@@ -17,6 +17,7 @@
 #include "lopt/lopt/registry.h"
 #include "tests/on_every_isa.h"
 #include "tests/optimizer_examples.h"
+#include "tests/reference/optimizers.h"
 
 namespace lopt {
 namespace {
@@ -80,11 +81,11 @@ Training Trained(const LearnedOptimizer& optimizer, const Layout& layout, float 
 
 TEST_CASE("Params and states stay finite under finite gradients and params of any size") {
   for (const auto& [name, config] : Optimizers()) {
-    for (const bool plain : {false, true}) {
+    for (const bool reference : {false, true}) {
       CAPTURE(name);
-      CAPTURE(plain);
+      CAPTURE(reference);
       const Config of = Config::Parse(config, "test");
-      const auto optimizer = plain ? MakePlainOptimizer(of) : OptimizerRegistry().Make(of);
+      const auto optimizer = reference ? MakeReferenceOptimizer(of) : OptimizerRegistry().Make(of);
       for (const float size : {1e-38f, 1e-30f, 1e-20f, 1e-10f, 1e6f, 1e10f, 1e14f, 1e18f, 1e20f,
                                1e25f, 1e30f, 1e38f}) {
         for (const bool params : {false, true}) {
@@ -98,7 +99,7 @@ TEST_CASE("Params and states stay finite under finite gradients and params of an
             CHECK(AllFinite(run.params) == !beyond);
             CHECK(AllFinite(run.state));
           };
-          if (plain) {
+          if (reference) {
             check();
           } else {
             OnEveryIsa(check);

@@ -8,6 +8,7 @@
 #include "lopt/base/key.h"
 #include "lopt/lopt/network/factored.h"
 #include "tests/error_of.h"
+#include "tests/reference/factored_reference.h"
 
 namespace lopt {
 namespace {

@@ -20,6 +20,7 @@
 #include "tests/golden_dir.h"
 #include "tests/on_every_isa.h"
 #include "tests/optimizer_examples.h"
+#include "tests/reference/optimizers.h"
 
 namespace lopt {
 namespace {
@@ -130,7 +131,7 @@ TEST_CASE("A tensor of theta that matters and was changed by 1 % is found by eve
       Eigen::VectorXf changed = theta;
       for (int64_t i = entry.offset; i < entry.offset + entry.size; ++i) changed[i] *= 1.01F;
       const int passed = ReadersThatPass(golden, config, changed);
-      CHECK((passed == 0 || passed == std::ssize(SupportedIsas()) + 1));
+      CHECK((passed == 0 || passed == std::ssize(SupportedIsas())));
       if (passed == 0) {
         ++found;
       } else if (const std::string full = fmt::format("{}/{}", name, entry.name);
@@ -244,7 +245,7 @@ TEST_CASE("Files of before there were limits open on every instruction set, and 
   }
 }
 
-TEST_CASE("Every reader opens what each instruction set writes") {
+TEST_CASE("Every reader opens what each instruction set writes, and so would the reference") {
   // All of it: LOPT_TEST_THETAS=64 (tests/prove_theta_files).
   const char* const number = std::getenv("LOPT_TEST_THETAS");
   const int thetas = number != nullptr ? std::atoi(number) : 4;
@@ -258,6 +259,7 @@ TEST_CASE("Every reader opens what each instruction set writes") {
   for (const auto& [name, text] : OptimizerExamples()) {
     const Config config = Config::Parse(text, "test");
     const auto optimizer = OptimizerRegistry().Make(config);
+    const auto reference = MakeReferenceOptimizer(config);
     for (int i = 0; i < thetas; ++i) {
       Eigen::VectorXf theta = optimizer->InitTheta(KeyFromSeed(static_cast<uint64_t>(i)));
       std::vector<float> noise(theta.size());
@@ -267,8 +269,11 @@ TEST_CASE("Every reader opens what each instruction set writes") {
       for (int64_t k = 0; k < theta.size(); ++k) theta[k] += scale * noise[k];
       OnEveryIsa([&] {
         const GoldenSteps golden = MeasureGoldenSteps(config, AsSpan(theta));
-        for (const GoldenDeviation& one :
-             RepeatGoldenStepsEverywhere(golden, config, AsSpan(theta))) {
+        std::vector<GoldenDeviation> readers =
+            RepeatGoldenStepsEverywhere(golden, config, AsSpan(theta));
+        readers.push_back(RepeatGoldenSteps(golden, *reference, AsSpan(theta)));
+        readers.back().reader = "reference";
+        for (const GoldenDeviation& one : readers) {
           CAPTURE(name);
           CAPTURE(i);
           CAPTURE(one.reader);

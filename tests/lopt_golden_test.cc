@@ -14,6 +14,7 @@
 #include "lopt/lopt/mlp/mlp_lopt.h"
 #include "lopt/lopt/registry.h"
 #include "tests/golden_dir.h"
+#include "tests/reference/mlp_lopt_reference.h"
 
 namespace lopt {
 namespace {
@@ -73,8 +74,7 @@ TEST_CASE("the reference of MLPLOpt reproduces the golden step traces to 3e-7") 
     CAPTURE(name);
     const Trace trace(name);
     REQUIRE(trace.Optimizer().Type() == "MLPLOpt");
-    const MLPLOpt optimizer(ReadOptions<MLPLOptOptions>(trace.Optimizer()),
-                            MLPLOpt::Implementation::kReference);
+    const ReferenceMLPLOpt optimizer(ReadOptions<MLPLOptOptions>(trace.Optimizer()));
     CHECK(trace.Replay(optimizer) <= 3e-7);
   }
 }

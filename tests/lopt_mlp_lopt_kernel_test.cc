@@ -9,6 +9,7 @@
 
 #include "lopt/base/key.h"
 #include "lopt/lopt/mlp/mlp_lopt.h"
+#include "tests/reference/mlp_lopt_reference.h"
 #include "tests/rule_pair.h"
 
 namespace lopt {
@@ -36,7 +37,7 @@ struct Pair : RulePair {
               .step_mult = 1},
              layout) {}
   Pair(const MLPLOptOptions& options, const Layout& layout)
-      : RulePair(MLPLOpt(options), MLPLOpt(options, MLPLOpt::Implementation::kReference), layout) {
+      : RulePair(MLPLOpt(options), ReferenceMLPLOpt(options), layout) {
     BeginUnderWay(1);
   }
 };
@@ -154,7 +155,7 @@ TEST_CASE("hidden units that are not there stay out of sums that overflow") {
   // NaN.
   const MLPLOptOptions options = {.hidden_size = 3, .hidden_layers = 3, .step_mult = 1};
   const MLPLOpt fast(options);
-  const MLPLOpt reference(options, MLPLOpt::Implementation::kReference);
+  const ReferenceMLPLOpt reference(options);
   std::vector<float> theta(static_cast<size_t>(fast.theta_layout().size()), 0.0f);
   for (const LayoutEntry& entry : fast.theta_layout().entries()) {
     std::fill_n(theta.begin() + entry.offset, entry.size, entry.shape.size() == 2 ? 1e20f : 1.0f);

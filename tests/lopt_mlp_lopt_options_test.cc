@@ -13,12 +13,10 @@
 #include "lopt/base/key.h"
 #include "lopt/lopt/mlp/mlp_lopt.h"
 #include "tests/error_of.h"
+#include "tests/reference/mlp_lopt_reference.h"
 
 namespace lopt {
 namespace {
-
-constexpr MLPLOpt::Implementation kBoth[] = {MLPLOpt::Implementation::kReference,
-                                             MLPLOpt::Implementation::kFast};
 
 std::vector<float> NormalNumbers(uint64_t seed, int64_t size, float scale = 1) {
   std::vector<float> numbers(static_cast<size_t>(size));
@@ -162,8 +160,8 @@ TEST_CASE("MLPLOpt with each option follows its definition in double precision")
   std::vector<std::vector<float>> ends;
   for (const MLPLOptOptions& options : EachOption()) {
     CAPTURE(ends.size());
-    for (const MLPLOpt::Implementation implementation : kBoth) {
-      const MLPLOpt optimizer(options, implementation);
+    for (const auto& both : BothMLPLOpts(options)) {
+      const MLPLOpt& optimizer = *both;
       const Eigen::VectorXf theta = Theta(optimizer);
       const auto rule = optimizer.Bind(kLayout, AsSpan(theta));
       std::vector<float> params = Start();
@@ -203,11 +201,12 @@ TEST_CASE("MLPLOpt with each option follows its definition in double precision")
 
 // The loss of 300 steps on sum (c - x)^2 in ten dimensions, under a network whose first output is
 // the normalised gradient.
-double LossOfDescent(MLPLOptOptions options, MLPLOpt::Implementation implementation) {
+template <class Optimizer>
+double LossOfDescent(MLPLOptOptions options) {
   options.hidden_size = 2;
   options.hidden_layers = 1;
   options.step_mult = .3;
-  const MLPLOpt optimizer(options, implementation);
+  const Optimizer optimizer(options);
   std::vector<float> theta(static_cast<size_t>(optimizer.theta_layout().size()));
   const auto weight = [&](const std::string& name, int64_t i) -> float& {
     return theta[optimizer.theta_layout().Find("mlp/linear_" + name).offset + i];
@@ -235,22 +234,25 @@ double LossOfDescent(MLPLOptOptions options, MLPLOpt::Implementation implementat
   return loss;
 }
 
+template <class Optimizer>
+void CheckLossesOfDescent() {
+  CHECK(LossOfDescent<Optimizer>({.schedule = RateSchedule::kCosine,
+                                  .relative_step = true,
+                                  .normalizer_epsilon = 1e-24}) <= 1e-12);
+  CHECK(LossOfDescent<Optimizer>({}) >= 1e-4);
+  CHECK(LossOfDescent<Optimizer>(
+            {.schedule = RateSchedule::kCosine, .normalizer_epsilon = 1e-24}) >= 1e-10);
+}
+
 TEST_CASE("With the relative step and cosine the loss of a quadratic gets arbitrarily small") {
-  for (const MLPLOpt::Implementation implementation : kBoth) {
-    CHECK(
-        LossOfDescent(
-            {.schedule = RateSchedule::kCosine, .relative_step = true, .normalizer_epsilon = 1e-24},
-            implementation) <= 1e-12);
-    CHECK(LossOfDescent({}, implementation) >= 1e-4);
-    CHECK(LossOfDescent({.schedule = RateSchedule::kCosine, .normalizer_epsilon = 1e-24},
-                        implementation) >= 1e-10);
-  }
+  CheckLossesOfDescent<ReferenceMLPLOpt>();
+  CheckLossesOfDescent<MLPLOpt>();
 }
 
 TEST_CASE("With every option the kernel agrees with the reference on every instruction set") {
   const MLPLOptOptions options = EachOption().back();
   const MLPLOpt fast(options);
-  const MLPLOpt reference(options, MLPLOpt::Implementation::kReference);
+  const ReferenceMLPLOpt reference(options);
   const Eigen::VectorXf theta = Theta(fast);
   const Layout layout({{"w", {241, 10}}, {"pieces", {70'000}}, {"b", {17}}});
   const auto train = [&](const MLPLOpt& optimizer) {
@@ -299,9 +301,9 @@ TEST_CASE("What needs the length of the run says so") {
   CHECK(MLPLOpt({.relative_step = true, .relative_to_parameter = true}).needs_num_steps().empty());
   CHECK(MLPLOpt({.schedule = RateSchedule::kLinear}).needs_num_steps() ==
         "MLPLOpt with schedule 'linear'");
-  for (const MLPLOpt::Implementation implementation : kBoth) {
-    const MLPLOpt optimizer({.progress_features = true, .schedule = RateSchedule::kCosine},
-                            implementation);
+  for (const auto& both :
+       BothMLPLOpts({.progress_features = true, .schedule = RateSchedule::kCosine})) {
+    const MLPLOpt& optimizer = *both;
     const auto rule = optimizer.Bind(Layout({{"x", {1}}}), AsSpan(optimizer.InitTheta({})));
     std::vector<float> x = {1};
     std::vector<float> state(static_cast<size_t>(rule->state_layout().size()));

@@ -13,12 +13,10 @@
 #include "lopt/lopt/mlp/mlp_lopt.h"
 #include "lopt/lopt/rules/learnable.h"
 #include "tests/known_lopt.h"
+#include "tests/reference/mlp_lopt_reference.h"
 
 namespace lopt {
 namespace {
-
-constexpr MLPLOpt::Implementation kBoth[] = {MLPLOpt::Implementation::kReference,
-                                             MLPLOpt::Implementation::kFast};
 
 TEST_CASE("MLPLOpt has 1762 weights, named as in the field's files") {
   const Layout theta = MLPLOpt().theta_layout();
@@ -69,8 +67,8 @@ TEST_CASE(
 TEST_CASE("the time features are tanh(t / tau - 1)") {
   const double at_one[] = {0,          -.58278295, -.71629787, -.74723582, -.75736232, -.76019068,
                            -.76117386, -.76145413, -.76155216, -.76158016, -.76158990};
-  for (const MLPLOpt::Implementation implementation : kBoth) {
-    const MLPLOpt optimizer({.hidden_size = 1, .hidden_layers = 1, .step_mult = 1}, implementation);
+  for (const auto& both : BothMLPLOpts({.hidden_size = 1, .hidden_layers = 1, .step_mult = 1})) {
+    const MLPLOpt& optimizer = *both;
     for (int k = 0; k < MLPLOpt::kTimes; ++k) {
       // One hidden unit holds the feature plus 2, the first output takes the 2 away again.
       std::vector<float> theta(static_cast<size_t>(optimizer.theta_layout().size()));
@@ -102,8 +100,8 @@ TEST_CASE("MLPLOpt takes the known steps") {
       -.20002693654967377, -.10002100744389088, -1.7248756704902282e-05, .09998822049517446,
       .19997967293879013,  .29996989717195793,  .29997084597208484,      -.10002010844516324,
       .04998739757283988,  .6999822939725837};
-  for (const MLPLOpt::Implementation implementation : kBoth) {
-    const MLPLOpt optimizer({}, implementation);
+  for (const auto& both : BothMLPLOpts({})) {
+    const MLPLOpt& optimizer = *both;
     const auto rule = optimizer.Bind(KnownParamsLayout(), KnownTheta(optimizer.theta_layout()));
     const std::vector<float> one = TrainKnownParams(*rule, 1);
     for (size_t i = 0; i < one.size(); ++i) CHECK(std::abs(one[i] - after_one[i]) <= 2e-7);
@@ -135,8 +133,8 @@ std::array<double, 2> Network(const Layout& layout, std::span<const float> theta
 TEST_CASE("time features and scales may be folded into the first layer") {
   const MLPLOptOptions options = {.step_mult = 1};
   const int64_t size = 77;
-  for (const MLPLOpt::Implementation implementation : kBoth) {
-    const MLPLOpt optimizer(options, implementation);
+  for (const auto& both : BothMLPLOpts(options)) {
+    const MLPLOpt& optimizer = *both;
     const std::vector<float> theta = KnownTheta(optimizer.theta_layout());
     const auto rule = optimizer.Bind(Layout({{"x", {7, 11}}}), theta);
     for (const int64_t step : {0, 1, 37, 10000}) {
@@ -260,8 +258,8 @@ std::vector<double> LearningCurve(const UpdateRule& rule) {
 }
 
 TEST_CASE("inner training of a small image network follows the known curves") {
-  for (const MLPLOpt::Implementation implementation : kBoth) {
-    const MLPLOpt optimizer({.step_mult = .01}, implementation);
+  for (const auto& both : BothMLPLOpts({.step_mult = .01})) {
+    const MLPLOpt& optimizer = *both;
     const auto rule = optimizer.Bind(KnownNetwork().layout(), KnownTheta(optimizer.theta_layout()));
     const std::vector<double> losses = LearningCurve(*rule);
     const double wanted[] = {2.296112614, 2.296818616, 2.297600278,
@@ -276,10 +274,10 @@ TEST_CASE("inner training of a small image network follows the known curves") {
   for (int i = 0; i < 6; ++i) CHECK(std::abs(losses[i] - wanted[i]) <= 1e-5);
 }
 
-TEST_CASE("the two implementations go on from each other's state") {
+TEST_CASE("the kernel and the reference go on from each other's state") {
   const MLPLOptOptions options = {.step_mult = .1};
   const MLPLOpt fast(options);
-  const MLPLOpt reference(options, MLPLOpt::Implementation::kReference);
+  const ReferenceMLPLOpt reference(options);
   const Layout layout({{"w", {5, 9}}, {"b", {3}}});
   const std::vector<float> theta = KnownTheta(fast.theta_layout());
   const auto fast_rule = fast.Bind(layout, theta);

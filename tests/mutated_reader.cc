@@ -1,6 +1,6 @@
 // A reader of theta files whose code tests/mutate_readers has changed:
 //
-//   mutated_reader plain|kernel|device < QUESTIONS
+//   mutated_reader kernel|device < QUESTIONS
 //
 // A question is a line "MUTANT FILE..."; the answer is a line with "found" if the reader with this
 // mutant refuses one of the files, or fails, and "passed" if it opens them all. For the mutant -1
@@ -60,9 +60,7 @@ bool Opens(const std::string& reader, const std::string& path, int mutant) {
     return !found || found->within;
   }
   begin();
-  const auto optimizer = reader == "plain"
-                             ? MakePlainOptimizer(opened.file.learned_optimizer)
-                             : OptimizerRegistry().Make(opened.file.learned_optimizer);
+  const auto optimizer = OptimizerRegistry().Make(opened.file.learned_optimizer);
   return RepeatGoldenSteps(opened.golden, *optimizer, AsSpan(opened.file.theta)).within;
 }
 

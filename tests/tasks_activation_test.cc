@@ -26,11 +26,13 @@ TEST_CASE("Activations have their known values") {
   REQUIRE(std::size(known) == std::size(kActivations));
   for (const auto& [activation, values] : known) {
     CAPTURE(NameOf("activation", activation, kActivations));
-    CHECK(ActivationAt(activation, 0.5).value == doctest::Approx(values.first).epsilon(1e-8));
-    CHECK(ActivationAt(activation, -1.5).value == doctest::Approx(values.second).epsilon(1e-7));
+    CHECK(ActivatedAt<double>(activation, 0.5).value ==
+          doctest::Approx(values.first).epsilon(1e-8));
+    CHECK(ActivatedAt<double>(activation, -1.5).value ==
+          doctest::Approx(values.second).epsilon(1e-7));
   }
-  CHECK(ActivationAt(Activation::kRelu6, 7).value == 6);
-  CHECK(ActivationAt(Activation::kRelu6, 7).slope == 0);
+  CHECK(ActivatedAt<double>(Activation::kRelu6, 7).value == 6);
+  CHECK(ActivatedAt<double>(Activation::kRelu6, 7).slope == 0);
 }
 
 TEST_CASE("Slopes are the derivatives, and that of the sign goes straight through up to 1") {
@@ -38,24 +40,25 @@ TEST_CASE("Slopes are the derivatives, and that of the sign goes straight throug
     if (activation.value == Activation::kSign) continue;
     CAPTURE(activation.name);
     for (double x = -8.03; x < 8; x += 0.107) {
-      const double difference = (ActivationAt(activation.value, x + 1e-5).value -
-                                 ActivationAt(activation.value, x - 1e-5).value) /
+      const double difference = (ActivatedAt<double>(activation.value, x + 1e-5).value -
+                                 ActivatedAt<double>(activation.value, x - 1e-5).value) /
                                 2e-5;
-      CHECK(std::abs(ActivationAt(activation.value, x).slope - difference) < 1e-8);
+      CHECK(std::abs(ActivatedAt<double>(activation.value, x).slope - difference) < 1e-8);
     }
   }
-  CHECK(ActivationAt(Activation::kSign, 0).value == 1);
-  CHECK(ActivationAt(Activation::kSign, -1e-30).value == -1);
+  CHECK(ActivatedAt<double>(Activation::kSign, 0).value == 1);
+  CHECK(ActivatedAt<double>(Activation::kSign, -1e-30).value == -1);
   for (const double x : {-1.0, -0.3, 0.0, 1.0})
-    CHECK(ActivationAt(Activation::kSign, x).slope == 1);
-  for (const double x : {-1.001, 1.001, 7.0}) CHECK(ActivationAt(Activation::kSign, x).slope == 0);
+    CHECK(ActivatedAt<double>(Activation::kSign, x).slope == 1);
+  for (const double x : {-1.001, 1.001, 7.0})
+    CHECK(ActivatedAt<double>(Activation::kSign, x).slope == 0);
 }
 
 TEST_CASE("NaN goes through every activation") {
   for (const Named<Activation>& activation : kActivations) {
     CAPTURE(activation.name);
-    CHECK(
-        std::isnan(ActivationAt(activation.value, std::numeric_limits<double>::quiet_NaN()).value));
+    CHECK(std::isnan(
+        ActivatedAt<double>(activation.value, std::numeric_limits<double>::quiet_NaN()).value));
   }
 }
 

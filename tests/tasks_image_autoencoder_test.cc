@@ -10,6 +10,7 @@
 #include "lopt/tasks/image/image_autoencoder.h"
 #include "lopt/tasks/image/image_autoencoder_kernel.h"
 #include "tests/image_rows.h"
+#include "tests/reference/image_autoencoder_reference.h"
 
 namespace lopt {
 namespace {

@@ -14,11 +14,11 @@
 #include "lopt/base/safetensors.h"
 #include "lopt/tasks/image/image_conv.h"
 #include "lopt/tasks/image/image_conv_kernel.h"
-#include "lopt/tasks/image/image_conv_reference.h"
 #include "lopt/tasks/registry.h"
 #include "tests/golden_dir.h"
 #include "tests/image_rows.h"
 #include "tests/mnist_dir.h"
+#include "tests/reference/image_conv_reference.h"
 
 namespace lopt {
 namespace {

@@ -15,6 +15,7 @@
 #include "lopt/tasks/image/image_mlp.h"
 #include "tests/error_of.h"
 #include "tests/host_replica.h"
+#include "tests/reference/image_mlp_reference.h"
 
 namespace lopt {
 namespace {
@@ -49,12 +50,12 @@ struct Problem {
   Sampling sampling = Sampling::kReplacement;
 };
 
-ImageMlp MakeTask(const Problem& of) {
-  return ImageMlp(
+ReferenceImageMlp MakeTask(const Problem& of) {
+  return ReferenceImageMlp(
       {.images = {.image_size = of.size, .batch_size = of.batch, .sampling = of.sampling},
        .hidden = of.hidden,
        .activation = of.activation},
-      Noise(of.size, of.classes), ImageMlp::Implementation::kReference);
+      Noise(of.size, of.classes));
 }
 
 // Weights as they start, and biases that are not zero.
@@ -167,7 +168,7 @@ TEST_CASE("Loss, accuracy and gradient of an image MLP on a device are those of 
     CAPTURE(shape.size);
     CAPTURE(Name(shape.hidden));
     CAPTURE(shape.batch);
-    const ImageMlp task = MakeTask(shape);
+    const ReferenceImageMlp task = MakeTask(shape);
     const std::vector<float> params = Params(task);
     const Outputs wanted = OnHost(task, params);
     for (const int threads : {32, 96, 256}) {
@@ -188,7 +189,8 @@ TEST_CASE("Loss, accuracy and gradient of an image MLP on a device are those of 
 TEST_CASE("Every activation on a device is that of the oracle") {
   for (const auto& [activation, name] : kActivations) {
     CAPTURE(name);
-    const ImageMlp task = MakeTask({.hidden = {17, 6}, .batch = 40, .activation = activation});
+    const ReferenceImageMlp task =
+        MakeTask({.hidden = {17, 6}, .batch = 40, .activation = activation});
     const std::vector<float> params = Params(task);
     CheckNear(OnHost(task, params), OnBlock(task, params));
   }
@@ -202,7 +204,7 @@ TEST_CASE("Activations in single precision are those in double precision, at any
       for (const float x : {size, -size}) {
         CAPTURE(x);
         if (turns && size > 1e4f) continue;
-        const Activated wanted = ActivationAt(activation, x);
+        const auto wanted = ActivatedAt<double>(activation, x);
         const ActivatedReal<float> got = ActivatedAt(activation, x);
         CHECK(got.value == doctest::Approx(wanted.value).epsilon(1e-6).scale(1));
         CHECK(got.slope == doctest::Approx(wanted.slope).epsilon(1e-6).scale(1));
@@ -215,7 +217,7 @@ TEST_CASE("Activations in single precision are those in double precision, at any
 TEST_CASE("A device draws the rows of a batch that the host draws") {
   for (const Sampling sampling : {Sampling::kReplacement, Sampling::kEpoch}) {
     for (const int64_t batch : {1, 7, 128, 900}) {
-      const ImageMlp task = MakeTask({.hidden = {}, .batch = batch, .sampling = sampling});
+      const ReferenceImageMlp task = MakeTask({.hidden = {}, .batch = batch, .sampling = sampling});
       const DeviceRows rows = DeviceRowsOf(task.parts().data);
       for (const Split split : kSplits) {
         const auto [first, last] = task.ExampleRange(split);
@@ -248,7 +250,8 @@ TEST_CASE("A device draws the rows of a batch that the host draws") {
 
 TEST_CASE("Batches of every split and by epochs have the oracle's losses on a device") {
   for (const Sampling sampling : {Sampling::kReplacement, Sampling::kEpoch}) {
-    const ImageMlp task = MakeTask({.size = 3, .hidden = {5}, .batch = 33, .sampling = sampling});
+    const ReferenceImageMlp task =
+        MakeTask({.size = 3, .hidden = {5}, .batch = 33, .sampling = sampling});
     const std::vector<float> params = Params(task);
     for (const Split split : kSplits) {
       for (const int64_t step : {0, 5, 123}) {
@@ -262,7 +265,8 @@ TEST_CASE("Batches of every split and by epochs have the oracle's losses on a de
 TEST_CASE("Params of NaN have a loss that is not finite on a device, and no example is right") {
   for (const auto& [activation, name] : kActivations) {
     CAPTURE(name);
-    const ImageMlp task = MakeTask({.hidden = {5, 6}, .batch = 20, .activation = activation});
+    const ReferenceImageMlp task =
+        MakeTask({.hidden = {5, 6}, .batch = 20, .activation = activation});
     std::vector<float> params = Params(task);
     for (const size_t i : {size_t{3}, params.size() / 2, params.size() - 1}) {
       std::vector<float> broken = params;
@@ -276,7 +280,8 @@ TEST_CASE("Params of NaN have a loss that is not finite on a device, and no exam
 }
 
 TEST_CASE("Units that are infinite leave alone what does not depend on them") {
-  const ImageMlp task = MakeTask({.hidden = {3, 5}, .batch = 9, .activation = Activation::kTanh});
+  const ReferenceImageMlp task =
+      MakeTask({.hidden = {3, 5}, .batch = 9, .activation = Activation::kTanh});
   std::vector<float> params = Params(task);
   // The first layer's bias is beyond what float32 holds after one addition.
   const LayoutEntry& bias = task.params_layout().Find("mlp/linear_0/b");
@@ -285,10 +290,11 @@ TEST_CASE("Units that are infinite leave alone what does not depend on them") {
 }
 
 TEST_CASE("Logits that are equal, infinite or NaN have the oracle's outputs") {
-  const ImageMlp task = MakeTask({.hidden = {5, 6}, .batch = 2, .activation = Activation::kRelu});
+  const ReferenceImageMlp task =
+      MakeTask({.hidden = {5, 6}, .batch = 2, .activation = Activation::kRelu});
   const std::vector<float> start = Params(task);
   const auto bias = static_cast<size_t>(task.params_layout().Find("mlp/linear_2/b").offset);
-  const ImageMlp many = MakeTask({.hidden = {5}, .batch = 100});
+  const ReferenceImageMlp many = MakeTask({.hidden = {5}, .batch = 100});
   const std::vector<float> zeros(static_cast<size_t>(many.params_layout().size()));
   CheckNear(OnHost(many, zeros), OnBlock(many, zeros));
   CHECK(OnBlock(many, zeros).accuracy > 0);

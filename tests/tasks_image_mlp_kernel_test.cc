@@ -10,8 +10,8 @@
 #include "lopt/base/layout.h"
 #include "lopt/base/parallel.h"
 #include "lopt/tasks/image/image_mlp_kernel.h"
-#include "lopt/tasks/image/image_mlp_reference.h"
 #include "tests/image_rows.h"
+#include "tests/reference/image_mlp_reference.h"
 
 namespace lopt {
 namespace {

@@ -11,11 +11,11 @@
 #include "lopt/base/safetensors.h"
 #include "lopt/tasks/image/image_mlp.h"
 #include "lopt/tasks/image/image_mlp_kernel.h"
-#include "lopt/tasks/image/image_mlp_reference.h"
 #include "lopt/tasks/registry.h"
 #include "tests/golden_dir.h"
 #include "tests/image_rows.h"
 #include "tests/mnist_dir.h"
+#include "tests/reference/image_mlp_reference.h"
 
 namespace lopt {
 namespace {

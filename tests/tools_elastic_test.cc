@@ -23,6 +23,7 @@
 
 #include "lopt/base/error.h"
 #include "lopt/base/file.h"
+#include "lopt/base/wakeup.h"
 #include "lopt/learner/elastic/grpc_connections.h"
 #include "lopt/learner/elastic/worker_process.h"
 #include "lopt/learner/run/checkpoint.h"

@@ -19,6 +19,7 @@
 #include "lopt/base/record.h"
 #include "lopt/learner/job/messages.h"
 #include "lopt/learner/job/meta_trainer.h"
+#include "lopt/learner/transport/transport.h"
 #include "lopt/tools/commands.h"
 #include "lopt/tools/simulate/passing_files.h"
 #include "lopt/tools/simulate/schedule.h"

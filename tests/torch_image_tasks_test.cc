@@ -28,6 +28,8 @@
 #include "tests/error_of.h"
 #include "tests/golden_dir.h"
 #include "tests/mnist_dir.h"
+#include "tests/reference/image_conv_reference.h"
+#include "tests/reference/image_mlp_reference.h"
 
 namespace lopt {
 namespace {
@@ -228,8 +230,7 @@ TEST_CASE("The torch image conv net is the native one: params, losses, gradients
     const auto read =
         ReadOptions<ImageConvOptions>(Config::Parse(R"({"type": "ImageConv", )" + rest, "test"));
     const TaskResources resources("");
-    const ImageConv native(read, GetImages(read.images, resources),
-                           ImageConv::Implementation::kReference);
+    const ReferenceImageConv native(read, GetImages(read.images, resources));
     const auto task = Make(R"({"type": "TorchImageConv", )" + rest, resources);
     REQUIRE_EQ(task->params_layout(), native.params_layout());
     REQUIRE_EQ(task->aux_layout(), native.aux_layout());
@@ -261,8 +262,7 @@ TEST_CASE("The torch image MLP has the norms of the native one, and their runnin
                                     .hidden = {6, 5},
                                     .activation = Activation::kTanh,
                                     .norm = norm};
-      const ImageMlp native(options, GetImages(options.images, resources),
-                            ImageMlp::Implementation::kReference);
+      const ReferenceImageMlp native(options, GetImages(options.images, resources));
       const auto task = TorchTaskRegistry().Make(WriteOptions("TorchImageMLP", options), resources);
       REQUIRE_EQ(task->params_layout(), native.params_layout());
       REQUIRE_EQ(task->model_state_layout(), native.model_state_layout());

@@ -27,7 +27,7 @@ if(NOT LOPT_MPI)
   list(FILTER tidy_files EXCLUDE REGEX "/mpi_transport\\.cc$")
 endif()
 if(NOT lopt_has_grpc)
-  list(FILTER tidy_files EXCLUDE REGEX "/grpc_connections\\.cc$")
+  list(FILTER tidy_files EXCLUDE REGEX "/elastic/grpc/[a-z_]*\\.cc$")
 endif()
 
 find_program(CLANG_FORMAT clang-format)

@@ -14,6 +14,7 @@
 #include "lopt/base/isa.h"
 #include "lopt/base/progress.h"
 #include "lopt/base/utf8.h"
+#include "lopt/base/wakeup.h"
 #include "lopt/learner/elastic/worker_session.h"
 #include "lopt/learner/job/message_loop.h"
 #include "lopt/learner/job/rank_device.h"

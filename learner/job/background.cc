@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "lopt/base/progress.h"
+#include "lopt/base/wakeup.h"
 
 namespace lopt {
 

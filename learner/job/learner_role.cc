@@ -41,8 +41,7 @@ LearnerRole::LearnerRole(const Experiment* experiment, const MetaTrainerOptions&
                                               &experiment->learner, &state_, loop,
                                               [this] { return StopAsked(); });
   }
-  ranks->OnGradient(
-      [this](WorkerGradient gradient) { return updates_->Take(std::move(gradient)); });
+  ranks->GiveGradientsTo(updates_.get());
   if (!options.out_dir.empty()) {
     writer_.emplace(*experiment, options, files);
   }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "lopt/base/environment.h"
+#include "lopt/base/wakeup.h"
 #include "lopt/learner/run/status_file.h"
 
 namespace lopt {

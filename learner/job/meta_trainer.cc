@@ -13,6 +13,7 @@
 #include "lopt/base/error.h"
 #include "lopt/base/isa.h"
 #include "lopt/base/progress.h"
+#include "lopt/base/wakeup.h"
 #include "lopt/learner/experiment.h"
 #include "lopt/learner/job/background.h"
 #include "lopt/learner/job/learner_role.h"
@@ -24,6 +25,7 @@
 #include "lopt/learner/run/run_directory.h"
 #include "lopt/learner/run/status_file.h"
 #include "lopt/learner/transport/local_transport.h"
+#include "lopt/learner/transport/transport.h"
 
 namespace lopt {
 namespace {

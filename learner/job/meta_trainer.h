@@ -12,10 +12,11 @@
 #include "lopt/learner/gradient_learner.h"
 #include "lopt/learner/meta_train_config.h"
 #include "lopt/learner/run/ledger.h"
-#include "lopt/learner/transport/transport.h"
 #include "lopt/lopt/theta_file.h"
 
 namespace lopt {
+
+class Transport;
 
 struct Experiment;  // learner/experiment.h
 

@@ -179,7 +179,7 @@ void Ranks::TakeGradients(int from, const std::vector<std::byte>& bytes) {
       if (collection_ && !rank.saved) {
         collection_->before(gradient);
       }
-      goes_on = take_(std::move(gradient));
+      goes_on = updates_->Take(std::move(gradient));
     }
   } catch (const std::exception& error) {
     if (transport_->RefuseAnswer(from, error.what())) {

@@ -12,6 +12,7 @@
 #include "lopt/learner/job/messages.h"
 #include "lopt/learner/job/meta_trainer.h"
 #include "lopt/learner/job/placement.h"
+#include "lopt/learner/job/updates.h"
 #include "lopt/learner/meta_train_config.h"
 #include "lopt/learner/run/window_journal.h"
 #include "lopt/learner/transport/transport.h"
@@ -34,9 +35,9 @@ class Ranks {
   // Takes a message of a kind that goes from rank to learner. Throws Error with what a rank that
   // has failed says.
   void Handle(Message message);
-  // Who takes the workers' gradients, and says whether the worker is to go on with the weights
-  // there are; to be called before weights are given to workers.
-  void OnGradient(std::function<bool(WorkerGradient)> take) { take_ = std::move(take); }
+  // What the workers' gradients are given to (Updates::Take); to be called before weights are given
+  // to workers.
+  void GiveGradientsTo(Updates* updates) { updates_ = updates; }
   // Windows that start from now on are noted there, after `before`.
   void NoteWindowsIn(WindowJournal* journal, std::function<void()> before) {
     journal_ = journal;
@@ -98,7 +99,7 @@ class Ranks {
   MessageLoop* loop_;
   WindowJournal* journal_ = nullptr;
   std::function<void()> before_noting_;
-  std::function<bool(WorkerGradient)> take_;
+  Updates* updates_ = nullptr;
   std::vector<Rank> ranks_;
   std::vector<int64_t> windows_;    // by worker, started so far
   std::vector<std::byte> weights_;  // the newest, as they are sent

@@ -52,8 +52,7 @@ std::optional<Checkpoint> RunWriter::Resume() {
   Event("resume");
   lock_.emplace(directory_.path());
   store_.Settle();
-  RequireLock();
-  directory_.RemoveUnfinished();
+  Writable(directory_).RemoveUnfinished();
   constexpr WorkerStates kWindows = WorkerStates::kWindows;
   std::optional<Checkpoint> checkpoint =
       options_.from ? store_.Read(*options_.from, kWindows) : store_.ReadNewest(kWindows);
@@ -66,7 +65,6 @@ std::optional<Checkpoint> RunWriter::Resume() {
   saved_step_ = checkpoint->learner.outer_step;
   if (options_.from) {
     // A run that had finished has not, once something of it is gone.
-    RequireLock();
     WriteManifest(RunManifest::kRunning, saved_step_);
     RemoveAfter(saved_step_);
   }
@@ -77,13 +75,10 @@ std::optional<Checkpoint> RunWriter::Resume() {
 // What the run made after a step, but its logs, which are cut when they are opened. A crash of the
 // machine may not bring it back once the run has gone on.
 void RunWriter::RemoveAfter(int64_t step) {
-  RequireLock();
-  store_.RemoveAfter(step);
-  RequireLock();
-  RemoveMatching(directory_.path(),
+  Writable(store_).RemoveAfter(step);
+  RemoveMatching(Writable(directory_).path(),
                  [](std::string_view name) { return name == RunDirectory::kTheta; });
-  RequireLock();
-  RemoveBestThetaAfter(directory_.path(), step);
+  RemoveBestThetaAfter(Writable(directory_).path(), step);
   SyncDirectory(directory_.path());
 }
 
@@ -97,24 +92,18 @@ void RunWriter::RequireLock() {
 }
 
 void RunWriter::WriteMetrics(int64_t step, const Metrics& metrics) {
-  RequireLock();
-  metrics_->Write(step, metrics);
+  Writable(*metrics_).Write(step, metrics);
 }
 
 void RunWriter::WritePictures(int64_t step, const std::map<std::string, Pictures>& pictures) {
-  RequireLock();
-  metrics_->WritePictures(step, pictures);
+  Writable(*metrics_).WritePictures(step, pictures);
 }
 
 void RunWriter::NoteThroughput(int64_t updates, int64_t inner_steps) {
-  RequireLock();
-  throughput_->Note(updates, inner_steps);
+  Writable(*throughput_).Note(updates, inner_steps);
 }
 
-void RunWriter::FinishThroughput() {
-  RequireLock();
-  throughput_->Finish();
-}
+void RunWriter::FinishThroughput() { Writable(*throughput_).Finish(); }
 
 std::optional<std::string> RunWriter::HeldOutData() const {
   if (config_.eval_every == 0) return std::nullopt;
@@ -165,20 +154,15 @@ void RunWriter::Open(const std::optional<Checkpoint>& checkpoint, std::span<cons
   if (checkpoint && SameEvalTasks(*checkpoint)) {
     earlier_held_out_data_ = checkpoint->held_out_data;
   }
-  RequireLock();
-  journal_.emplace(directory_.JournalPath());
+  journal_.emplace(Writable(directory_).JournalPath());
   journal_->GoOnFrom(checkpoint ? checkpoint->journal_position : 0, windows, &state->ledger);
   const int64_t step = state->learner.outer_step;
-  RequireLock();
   WriteManifest(saved_step_ < 0 ? "starting" : RunManifest::kRunning, step);
-  RequireLock();
-  directory_.WriteConfig(experiment_.resolved);
-  RequireLock();
+  Writable(directory_).WriteConfig(experiment_.resolved);
   if (options_.resume) {
-    CutLogs(directory_.path(), logs);
+    CutLogs(Writable(directory_).path(), logs);
   }
-  RequireLock();
-  metrics_.emplace(directory_.path());
+  metrics_.emplace(Writable(directory_).path());
   if (config_.eval_every > 0) {
     best_.emplace(directory_.path(), HeldOutOf(ReadOptions<MetaTrainConfig>(experiment_.resolved)));
   }
@@ -188,17 +172,18 @@ void RunWriter::Open(const std::optional<Checkpoint>& checkpoint, std::span<cons
 }
 
 void RunWriter::WriteManifest(std::string status, int64_t updates,
-                              std::optional<std::string> error) const {
-  directory_.WriteManifest({.status = std::move(status),
-                            .error = std::move(error),
-                            .version = options_.version,
-                            .isa = CurrentIsa(),
-                            .device = experiment_.device == nullptr
-                                          ? std::nullopt
-                                          : std::optional(experiment_.device->model()),
-                            .seed = config_.seed,
-                            .threads = options_.threads,
-                            .updates = updates});
+                              std::optional<std::string> error) {
+  Writable(directory_)
+      .WriteManifest({.status = std::move(status),
+                      .error = std::move(error),
+                      .version = options_.version,
+                      .isa = CurrentIsa(),
+                      .device = experiment_.device == nullptr
+                                    ? std::nullopt
+                                    : std::optional(experiment_.device->model()),
+                      .seed = config_.seed,
+                      .threads = options_.threads,
+                      .updates = updates});
 }
 
 void RunWriter::WriteTheta(const std::string& path, const LearnerState& learner,
@@ -221,8 +206,7 @@ void RunWriter::CheckTheta(const std::string& path) const {
 }
 
 void RunWriter::OfferBest(const LearnerState& learner, double loss) {
-  RequireLock();
-  best_->Offer(learner.outer_step, loss, [&](const std::string& path) {
+  Writable(*best_).Offer(learner.outer_step, loss, [&](const std::string& path) {
     WriteTheta(path, learner, std::string(ToString(kHeldOutSplit)));
   });
 }
@@ -233,8 +217,7 @@ bool RunWriter::SaveIsDue(int64_t step) const {
 }
 
 void RunWriter::Save(const RunState& state, const Updates& updates, Ranks* ranks) {
-  RequireLock();
-  metrics_->Flush();
+  Writable(*metrics_).Flush();
   const int64_t step = state.learner.outer_step;
   saved_at_ = Clock::now();
   saving_ = std::make_shared<Checkpoint>(Checkpoint{
@@ -253,11 +236,10 @@ void RunWriter::Save(const RunState& state, const Updates& updates, Ranks* ranks
       .logs = {.seconds = throughput_->seconds(), .bytes = LogBytes(directory_.path())}});
   journal_positions_[step] = journal_->position();
   updates.AccountUnused(&saving_->ledger);
-  RequireLock();
   ranks->Collect(
       {.what = config_.gather_checkpoints ? SaveRequest::What::kSend : SaveRequest::What::kWrite,
        .outer_step = step,
-       .directory = store_.Begin(step)},
+       .directory = Writable(store_).Begin(step)},
       {.before =
            [this](const WorkerGradient& gradient) {
              saving_->ledger.Account(Outcome::kLost, WindowsOf(gradient), gradient.gradient);
@@ -300,12 +282,11 @@ void RunWriter::Commit(const std::shared_ptr<const Checkpoint>& checkpoint,
 
 // The journal reaches back to the oldest checkpoint.
 void RunWriter::ForgetOldWindows() {
-  RequireLock();
   const std::vector<int64_t> steps = store_.Steps();
   std::erase_if(journal_positions_,
                 [&](const auto& entry) { return !std::ranges::binary_search(steps, entry.first); });
   if (journal_positions_.size() == steps.size()) {
-    journal_->ForgetBefore(journal_positions_.begin()->second);
+    Writable(*journal_).ForgetBefore(journal_positions_.begin()->second);
   }
 }
 
@@ -316,8 +297,7 @@ std::string RunWriter::Finish(const LearnerState& learner, bool interrupted) {
   std::string path;
   if (!interrupted) {
     Event("theta");
-    path = directory_.ThetaPath();
-    RequireLock();
+    path = Writable(directory_).ThetaPath();
     WriteTheta(path, learner);
     CheckTheta(path);
   }

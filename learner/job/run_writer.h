@@ -51,8 +51,8 @@ class RunWriter {
             RunState* state);
 
   WindowJournal* journal() { return &*journal_; }
-  // Throws Error if this process may have lost the directory's lock and has; all that writes calls
-  // it first.
+  // Throws Error if this process may have lost the directory's lock and has; to be called before
+  // the journal is written.
   void RequireLock();
 
   void WriteMetrics(int64_t step, const Metrics& metrics);
@@ -82,6 +82,12 @@ class RunWriter {
   void Fail(const std::string& error, int64_t updates);
 
  private:
+  // A file or directory of the run, to write to it now: throws Error as RequireLock does.
+  template <class File>
+  File& Writable(File& file) {
+    RequireLock();
+    return file;
+  }
   void RemoveAfter(int64_t step);
   void Event(const char* what) const;
   // Checkpoint::held_out_data, once the held-out evaluation is made.
@@ -89,8 +95,7 @@ class RunWriter {
   // Whether the run that the checkpoint is of is judged on the tasks of this one's config.
   bool SameEvalTasks(const Checkpoint& checkpoint) const;
   void CheckFits(const Checkpoint& checkpoint) const;
-  void WriteManifest(std::string status, int64_t updates,
-                     std::optional<std::string> error = {}) const;
+  void WriteManifest(std::string status, int64_t updates, std::optional<std::string> error = {});
   // `chosen_on`: see ThetaFile.
   void WriteTheta(const std::string& path, const LearnerState& learner,
                   const std::string& chosen_on = {}) const;

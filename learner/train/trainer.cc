@@ -17,6 +17,7 @@
 #include "lopt/base/isa.h"
 #include "lopt/base/parallel.h"
 #include "lopt/base/progress.h"
+#include "lopt/base/wakeup.h"
 #include "lopt/learner/job/await_background.h"
 #include "lopt/learner/job/background.h"
 #include "lopt/learner/job/hello.h"

@@ -120,11 +120,10 @@ WorkerStep Training::Evaluate(int64_t worker, int64_t step, const Eigen::VectorX
                    .keys = {&key, 1},
                    .steps = {&at, 1},
                    .examples = examples,
-                   .parts = {&part, 1},
+                   .shares = {.parts = {&part, 1}, .records = AsSpan(result.records)},
                    .losses = {&result.loss, 1},
                    .gradients = AsSpan(result.gradient),
-                   .aux = AsSpan(result.aux),
-                   .records = AsSpan(result.records)},
+                   .aux = AsSpan(result.aux)},
                   scratch);
   NoteProgress();
   return result;

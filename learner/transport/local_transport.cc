@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "lopt/base/error.h"
+#include "lopt/base/wakeup.h"
 
 namespace lopt {
 namespace {

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "lopt/base/wakeup.h"
-
 namespace lopt {
+
+class Wakeup;
 
 // A flat buffer that one rank sent to another. `kind` says what it holds (learner/job/messages.h).
 struct Message {

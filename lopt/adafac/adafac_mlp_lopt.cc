@@ -7,7 +7,6 @@
 #include "lopt/base/error.h"
 #include "lopt/base/options.h"
 #include "lopt/lopt/adafac/adafac_mlp_lopt_kernel.h"
-#include "lopt/lopt/adafac/adafac_mlp_lopt_reference.h"
 #include "lopt/lopt/adafac/adafac_parts.h"
 #include "lopt/lopt/mlp/mlp_lopt.h"
 #include "lopt/lopt/network/plain_network.h"
@@ -64,10 +63,8 @@ void AdafacMLPLOptOptions::Visit(FieldVisitor& v) {
           "Decays of the factored second moments where theta's offsets are 0: as many as momenta.");
 }
 
-AdafacMLPLOpt::AdafacMLPLOpt(const AdafacMLPLOptOptions& options, Implementation implementation)
-    : LearnedOptimizer(AdafacTheta(CheckAdafac(options))),
-      options_(options),
-      implementation_(implementation) {}
+AdafacMLPLOpt::AdafacMLPLOpt(const AdafacMLPLOptOptions& options)
+    : LearnedOptimizer(AdafacTheta(CheckAdafac(options))), options_(options) {}
 
 void AdafacMLPLOpt::DoInitTheta(Key key, std::span<float> theta) const {
   std::fill(theta.begin(), theta.end(), 0.0f);
@@ -80,9 +77,8 @@ void AdafacMLPLOpt::DoInitTheta(Key key, std::span<float> theta) const {
 
 std::unique_ptr<UpdateRule> AdafacMLPLOpt::DoBind(const Layout& params,
                                                   std::span<const float> theta) const {
-  const auto make = implementation_ == Implementation::kFast ? MakeAdafacMlpLoptKernel
-                                                             : MakeAdafacMlpLoptReference;
-  return make(options_, params, AdafacState(AdafacFeatures(options_), params), theta);
+  const AdafacFeatures features(options_);
+  return MakeAdafacMlpLoptKernel(options_, params, AdafacState(features, params), theta);
 }
 
 }  // namespace lopt

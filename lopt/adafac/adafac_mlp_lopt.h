@@ -47,13 +47,8 @@ struct AdafacMLPLOptOptions {
 // "v_row/<tensor>" [F, row...] and "v_col/<tensor>" [F, col...], or "v/<tensor>" [F, shape...].
 class AdafacMLPLOpt : public LearnedOptimizer, public AdafacNumbers {
  public:
-  // The plain implementation is the oracle of the fast one. They agree to rounding and share the
-  // layout of the state.
-  enum class Implementation { kFast, kReference };
-
   // Throws Error as CheckOptions does, and for lists of decays that do not fit together.
-  explicit AdafacMLPLOpt(const AdafacMLPLOptOptions& options = {},
-                         Implementation implementation = Implementation::kFast);
+  explicit AdafacMLPLOpt(const AdafacMLPLOptOptions& options = {});
 
   bool sees_shapes() const override { return true; }
   const AdafacMLPLOptOptions& options() const { return options_; }
@@ -65,7 +60,6 @@ class AdafacMLPLOpt : public LearnedOptimizer, public AdafacNumbers {
                                      std::span<const float> theta) const override;
 
   AdafacMLPLOptOptions options_;
-  Implementation implementation_;
 };
 
 }  // namespace lopt

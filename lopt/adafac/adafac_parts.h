@@ -11,7 +11,7 @@
 
 namespace lopt {
 
-// What both implementations of AdafacMLPLOpt read from its options, theta and layouts.
+// What the kernel and the device of AdafacMLPLOpt read from its options, theta and layouts.
 
 struct AdafacFeatures : AdafacPlaces {
   explicit AdafacFeatures(const AdafacMLPLOptOptions& options);

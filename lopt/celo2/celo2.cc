@@ -6,7 +6,6 @@
 
 #include "lopt/base/options.h"
 #include "lopt/lopt/celo2/celo2_kernel.h"
-#include "lopt/lopt/celo2/celo2_reference.h"
 #include "lopt/lopt/network/plain_network.h"
 
 namespace lopt {
@@ -56,18 +55,16 @@ void Celo2Options::Visit(FieldVisitor& v) {
   v.Field("mult_1d", &mult_1d, AtLeast(0), "Adam's learning rate, as a multiple of learning_rate.");
 }
 
-Celo2Base::Celo2Base(const char* type, const Celo2Options& options, bool orthogonal,
-                     Implementation implementation)
+Celo2Base::Celo2Base(const char* type, const Celo2Options& options, bool orthogonal)
     : LearnedOptimizer(ThetaOfCelo2(), NeedOfNumSteps(type, options.schedule)),
       options_(options),
-      orthogonal_(orthogonal),
-      implementation_(implementation) {}
+      orthogonal_(orthogonal) {}
 
-Celo2Base::Celo2Base(const Celo2BaseOptions& options, Implementation implementation)
-    : Celo2Base("Celo2Base", AsCelo2(CheckOptions("Celo2Base", options)), false, implementation) {}
+Celo2Base::Celo2Base(const Celo2BaseOptions& options)
+    : Celo2Base("Celo2Base", AsCelo2(CheckOptions("Celo2Base", options)), false) {}
 
-Celo2::Celo2(const Celo2Options& options, Implementation implementation)
-    : Celo2Base("Celo2", CheckOptions("Celo2", options), true, implementation) {}
+Celo2::Celo2(const Celo2Options& options)
+    : Celo2Base("Celo2", CheckOptions("Celo2", options), true) {}
 
 void Celo2Base::DoInitTheta(Key key, std::span<float> theta) const {
   std::fill(theta.begin(), theta.end(), 0.0f);
@@ -82,8 +79,7 @@ void Celo2Base::DoInitTheta(Key key, std::span<float> theta) const {
 
 std::unique_ptr<UpdateRule> Celo2Base::DoBind(const Layout& params,
                                               std::span<const float> theta) const {
-  const auto make = implementation_ == Implementation::kFast ? MakeCelo2Kernel : MakeCelo2Reference;
-  return make(options_, orthogonal_, params, theta);
+  return MakeCelo2Kernel(options_, orthogonal_, params, theta);
 }
 
 }  // namespace lopt

@@ -66,12 +66,7 @@ Celo2Options AsCelo2(const Celo2BaseOptions& options);
 // steps it: "m/T" [shape], "v/T" [shape].
 class Celo2Base : public LearnedOptimizer, public Celo2Numbers {
  public:
-  // The plain implementation is the oracle of the fast one. They agree to rounding and share the
-  // layout of the state, so that each can go on where the other stopped.
-  enum class Implementation { kFast, kReference };
-
-  explicit Celo2Base(const Celo2BaseOptions& options = {},
-                     Implementation implementation = Implementation::kFast);
+  explicit Celo2Base(const Celo2BaseOptions& options = {});
 
   bool sees_shapes() const override { return true; }
   const Celo2Options& options() const { return options_; }
@@ -79,8 +74,7 @@ class Celo2Base : public LearnedOptimizer, public Celo2Numbers {
   bool orthogonal() const { return orthogonal_; }
 
  protected:
-  Celo2Base(const char* type, const Celo2Options& options, bool orthogonal,
-            Implementation implementation);
+  Celo2Base(const char* type, const Celo2Options& options, bool orthogonal);
 
  private:
   // Weights: normal truncated at two standard deviations, times 1 / sqrt(in). Biases: 0.
@@ -90,7 +84,6 @@ class Celo2Base : public LearnedOptimizer, public Celo2Numbers {
 
   Celo2Options options_;
   bool orthogonal_;
-  Implementation implementation_;
 };
 
 // Celo2: as Celo2Base, but the direction of a tensor of two dimensions or more, as the matrices of
@@ -100,8 +93,7 @@ class Celo2Base : public LearnedOptimizer, public Celo2Numbers {
 // and biases are stepped by Adam, as `one_d` says.
 class Celo2 : public Celo2Base {
  public:
-  explicit Celo2(const Celo2Options& options = {},
-                 Implementation implementation = Implementation::kFast);
+  explicit Celo2(const Celo2Options& options = {});
 };
 
 }  // namespace lopt

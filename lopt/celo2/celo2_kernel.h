@@ -8,7 +8,7 @@
 
 namespace lopt {
 
-// The rule of Celo2 at the machine's speed: what MakeCelo2Reference computes, to rounding. For each
+// The rule of Celo2 at the machine's speed: what its definition computes, to rounding. For each
 // matrix one pass updates the moments and sums the squares of the features, a second runs the
 // network with parameters in the lanes of the vectors; what is the same along a row or along a
 // column goes into the bias of its first layer, the scales of the other features into its weights.

@@ -52,7 +52,7 @@ std::vector<Celo2Place> Celo2Places(const Celo2Options& options, const Layout& p
 // What an update's Celo2Rates take of the options.
 Celo2StepOptions StepOptionsOf(const Celo2Options& options);
 
-// What both implementations of Celo2 share: which tensor is stepped how, and Adam.
+// Which tensor Celo2 steps how, and Adam; how the network steps a tensor is a subclass' work.
 class Celo2Rule : public UpdateRule {
  protected:
   Celo2Rule(const Celo2Options& options, const Layout& params);

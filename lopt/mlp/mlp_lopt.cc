@@ -7,7 +7,6 @@
 
 #include "lopt/base/options.h"
 #include "lopt/lopt/mlp/mlp_lopt_kernel.h"
-#include "lopt/lopt/mlp/mlp_lopt_reference.h"
 #include "lopt/lopt/network/plain_network.h"
 
 namespace lopt {
@@ -62,11 +61,10 @@ void MLPLOptOptions::Visit(FieldVisitor& v) {
           "gradients be seen.");
 }
 
-MLPLOpt::MLPLOpt(const MLPLOptOptions& options, Implementation implementation)
+MLPLOpt::MLPLOpt(const MLPLOptOptions& options)
     : LearnedOptimizer(ThetaLayout(CheckOptions("MLPLOpt", options)),
                        WhatNeedsNumSteps(CheckOptions("MLPLOpt", options))),
-      options_(options),
-      implementation_(implementation) {}
+      options_(options) {}
 
 void MLPLOpt::DoInitTheta(Key key, std::span<float> theta) const {
   std::fill(theta.begin(), theta.end(), 0.0f);
@@ -79,9 +77,7 @@ void MLPLOpt::DoInitTheta(Key key, std::span<float> theta) const {
 
 std::unique_ptr<UpdateRule> MLPLOpt::DoBind(const Layout& params,
                                             std::span<const float> theta) const {
-  const auto make =
-      implementation_ == Implementation::kFast ? MakeMlpLoptKernel : MakeMlpLoptReference;
-  return make(options_, params, MomentaLayout(params), theta);
+  return MakeMlpLoptKernel(options_, params, MomentaLayout(params), theta);
 }
 
 }  // namespace lopt

@@ -55,12 +55,7 @@ class MLPLOpt : public LearnedOptimizer, public MlpLoptNumbers {
     return kNormalized + kTimes + (options.progress_features ? kProgress : 0);
   }
 
-  // The plain implementation is the oracle of the fast one. They agree to rounding and share the
-  // layout of the state, so that each can go on where the other stopped.
-  enum class Implementation { kFast, kReference };
-
-  explicit MLPLOpt(const MLPLOptOptions& options = {},
-                   Implementation implementation = Implementation::kFast);
+  explicit MLPLOpt(const MLPLOptOptions& options = {});
 
   const MLPLOptOptions& options() const { return options_; }
 
@@ -71,7 +66,6 @@ class MLPLOpt : public LearnedOptimizer, public MlpLoptNumbers {
                                      std::span<const float> theta) const override;
 
   MLPLOptOptions options_;
-  Implementation implementation_;
 };
 
 }  // namespace lopt

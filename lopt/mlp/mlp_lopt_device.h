@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cfloat>
 #include <cmath>
 #include <cstdint>
 
@@ -133,19 +132,11 @@ struct MlpLoptDevice {
     });
     float* scales = replica.scratch + kScales + n * kTensorScales;
     SumOverThreads(block, kNormalized, partial, scales);
-    bool wide = false;
-    for (int k = 0; k < kNormalized; ++k) wide = wide || scales[k] > FLT_MAX;
-    if (wide) {
-      SumShrunk(block, tensor, replica, partial);
-    }
+    if (AnyIsWide(scales, kNormalized)) SumShrunk(block, tensor, replica, partial);
     block.Once([&] {
       double sums[kNormalized];
       for (int k = 0; k < kNormalized; ++k) {
-        sums[k] = double{scales[k]};
-        if (!(scales[k] > FLT_MAX)) continue;
-        float shrunk = 0;
-        for (int thread = 0; thread < threads; ++thread) shrunk += partial[k * threads + thread];
-        sums[k] = UnshrunkSum(shrunk);
+        sums[k] = SumOrUnshrunk(scales[k], partial + k * threads, threads);
       }
       for (int k = 0; k < kNormalized; ++k) {
         scales[k] = InverseRootMeanSquare(step.normalizer_epsilon(), sums[k], tensor.size);

@@ -50,7 +50,8 @@ HWY_INLINE float AddFlooredSquares(const float* HWY_RESTRICT g, int64_t size,
   return SumOfVector(total);
 }
 
-// As FactoredMeanSquares.
+// The means over the largest axis (row) and over the second largest (col). Nothing of a tensor
+// without elements.
 HWY_INLINE void FastMeanSquares(const FactoredShape& shape, std::span<const float> gradient,
                                 std::span<float> row, std::span<float> col) {
   if (gradient.empty()) return;
@@ -90,7 +91,7 @@ HWY_INLINE void FastMeanSquares(const FactoredShape& shape, std::span<const floa
   divide(without_second, shape.second);
 }
 
-// As DecayAverage.
+// average <- decay average + (1 - decay) x.
 HWY_INLINE void FastDecayAverage(float decay, std::span<const float> x, std::span<float> average) {
   const V kept = hn::Set(d, decay);
   const V added = hn::Set(d, 1.0f - decay);
@@ -101,7 +102,7 @@ HWY_INLINE void FastDecayAverage(float decay, std::span<const float> x, std::spa
   });
 }
 
-// As FactoredRsqrt.
+// The factors of moments. Nothing of a tensor without elements.
 HWY_INLINE void FastFactoredRsqrt(const FactoredShape& shape, std::span<const float> v_row,
                                   std::span<const float> v_col, std::span<float> row_factors,
                                   std::span<float> col_factors) {

@@ -10,7 +10,12 @@
 namespace lopt {
 
 // Second moments of a tensor's gradient that are kept as the product of two smaller tensors, as in
-// Adafactor (Shazeer and Stern 2018): its means over the largest and over the second largest axis.
+// Adafactor (Shazeer and Stern 2018): v_row and v_col, averages v <- decay v + (1 - decay) mean of
+// its means over the largest axis (row) and over the second largest (col). A mean is that of
+// g^2, at most kLargestSquare, + 1e-30. A gradient divided by the root of the moments is
+// g row_factors col_factors, each at the element's row and column:
+//   row_factors = rsqrt(max(v_row / (mean of v_row over the second largest axis + 1e-9), 1e-9))
+//   col_factors = rsqrt(max(v_col, 1e-9))
 
 struct LargestAxes {
   size_t largest;
@@ -56,23 +61,6 @@ struct FactoredShape {
   Shape row;
   Shape col;
 };
-
-// The means of gradient^2, at most kLargestSquare, + 1e-30 over the largest axis (row) and over the
-// second largest (col). Nothing of a tensor without elements.
-void FactoredMeanSquares(const FactoredShape& shape, std::span<const float> gradient,
-                         std::span<float> row, std::span<float> col);
-
-// average <- decay average + (1 - decay) x, in float32.
-void DecayAverage(float decay, std::span<const float> x, std::span<float> average);
-
-// What divides a gradient by the root of its factored second moment: g becomes
-// g row_factors col_factors, each at the element's row and column.
-//   row_factors = rsqrt(max(v_row / (mean of v_row over the second largest axis + 1e-9), 1e-9))
-//   col_factors = rsqrt(max(v_col, 1e-9))
-// Nothing of a tensor without elements.
-void FactoredRsqrt(const FactoredShape& shape, std::span<const float> v_row,
-                   std::span<const float> v_col, std::span<float> row_factors,
-                   std::span<float> col_factors);
 
 // The places of a tensor's elements in row and col, one run of neighbours after the other: along a
 // run each of both stays or moves on by one.

@@ -76,7 +76,8 @@ struct DeviceFactored {
 };
 
 // Arrays of a factored tensor with F decays, in a block's shared memory: what is made of its
-// moments v_row and v_col. roots: 1 / sqrt(v + epsilon); factors: as FactoredRsqrt has them.
+// moments v_row and v_col. roots: 1 / sqrt(v + epsilon); factors: of
+// factored.h.
 struct FactoredTables {
   float* row_roots;  // [F, rows]
   float* row_factors;

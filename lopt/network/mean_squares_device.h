@@ -45,4 +45,20 @@ LOPT_DEVICE inline float InverseRootMeanSquare(float epsilon, double sum, int64_
 // The sum of squares of which this is the sum of the shrunk numbers' squares.
 LOPT_DEVICE inline double UnshrunkSum(float sum) { return double{sum} * 0x1p160; }
 
+// Whether float32 cannot hold one of so many sums of squares. NaN it holds.
+LOPT_DEVICE inline bool AnyIsWide(const float* sums, int count) {
+  bool wide = false;
+  for (int k = 0; k < count; ++k) wide = wide || sums[k] > FLT_MAX;
+  return wide;
+}
+
+// A sum of squares: `sum` or, where float32 cannot hold it, what the threads' sums of the shrunk
+// numbers' squares, partial [threads], come to.
+LOPT_DEVICE inline double SumOrUnshrunk(float sum, const float* partial, int threads) {
+  if (!(sum > FLT_MAX)) return double{sum};
+  float shrunk = 0;
+  for (int thread = 0; thread < threads; ++thread) shrunk += partial[thread];
+  return UnshrunkSum(shrunk);
+}
+
 }  // namespace lopt

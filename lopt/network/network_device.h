@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cfloat>
 #include <cmath>
 #include <cstdint>
 
@@ -289,18 +288,11 @@ LOPT_DEVICE_INLINE void NormalizingScales(const Block& block, int features, int6
     });
     if (pass == 1) break;
     SumOverThreads(block, features, partial, scales);
-    bool wide = false;
-    for (int k = 0; k < features; ++k) wide = wide || scales[k] > FLT_MAX;
-    if (!wide) break;
+    if (!AnyIsWide(scales, features)) break;
     factor = kShrink;
   }
   block.ForEach(features, [&](int64_t k) {
-    double sum = double{scales[k]};
-    if (scales[k] > FLT_MAX) {
-      float shrunk = 0;
-      for (int thread = 0; thread < threads; ++thread) shrunk += partial[k * threads + thread];
-      sum = UnshrunkSum(shrunk);
-    }
+    const double sum = SumOrUnshrunk(scales[k], partial + k * threads, threads);
     scales[k] = InverseRootMeanSquare(epsilon, sum, size);
   });
 }

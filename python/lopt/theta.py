@@ -136,7 +136,7 @@ class GoldenDeviation(NamedTuple):
     from what the file says, beside its limit.
 
     Attributes:
-        reader: An instruction set ("avx2"), or "plain": the plain implementation.
+        reader: An instruction set ("avx2").
         tensor: The golden tensor.
         element: The element's number in it.
         wanted: The number in the file.
@@ -158,8 +158,8 @@ class GoldenDeviation(NamedTuple):
 
 def golden_deviations(path: str | os.PathLike,
                       learned_optimizer: dict[str, Any] | None = None) -> list[GoldenDeviation]:
-    """Repeats the golden steps of a theta file with every reader that this machine has: each of its
-    instruction sets, and the plain implementation. Empty if the file has none.
+    """Repeats the golden steps of a theta file on every instruction set of this machine. Empty if
+    the file has none.
 
     Args:
         path: The theta file.

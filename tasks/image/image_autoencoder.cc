@@ -31,13 +31,11 @@ void ImageAutoencoderOptions::Visit(FieldVisitor& v) {
 }
 
 ImageAutoencoder::ImageAutoencoder(const ImageAutoencoderOptions& options,
-                                   std::shared_ptr<const ImageData> data,
-                                   Implementation implementation)
+                                   std::shared_ptr<const ImageData> data)
     : TaskFamily(AutoencoderParts(CheckOptions("ImageAutoencoder", options), *data)),
       data_(std::move(data)),
       shape_(AutoencoderShape(options, *data_)),
-      activation_(options.activation),
-      implementation_(implementation) {}
+      activation_(options.activation) {}
 
 void ImageAutoencoder::DoInit(std::span<const float>, Key key, std::span<float> params,
                               std::span<float>) const {
@@ -58,10 +56,8 @@ MlpEvaluation ImageAutoencoder::EvaluationOf(const TaskEvaluation& e, int64_t ro
 }
 
 void ImageAutoencoder::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) const {
-  const auto loss =
-      implementation_ == Implementation::kFast ? AutoencoderLoss : AutoencoderLossReference;
   for (int64_t row = 0; row < e.rows; ++row) {
-    e.losses[row] = loss(shape_, EvaluationOf(e, row), scratch);
+    e.losses[row] = AutoencoderLoss(shape_, EvaluationOf(e, row), scratch);
   }
 }
 

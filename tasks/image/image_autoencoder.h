@@ -25,12 +25,8 @@ struct ImageAutoencoderOptions {
 // the reconstruction. Initial params are those of InitNetwork.
 class ImageAutoencoder : public TaskFamily {
  public:
-  // The plain implementation is the oracle of the fast one; they agree to rounding.
-  enum class Implementation { kFast, kReference };
-
   // Throws Error as CheckOptions and ImageClassifierParts do.
-  ImageAutoencoder(const ImageAutoencoderOptions& options, std::shared_ptr<const ImageData> data,
-                   Implementation implementation = Implementation::kFast);
+  ImageAutoencoder(const ImageAutoencoderOptions& options, std::shared_ptr<const ImageData> data);
 
  private:
   void DoInit(std::span<const float> config, Key key, std::span<float> params,
@@ -43,7 +39,6 @@ class ImageAutoencoder : public TaskFamily {
   std::shared_ptr<const ImageData> data_;
   MlpShape shape_;
   Activation activation_;
-  Implementation implementation_;
 };
 
 }  // namespace lopt

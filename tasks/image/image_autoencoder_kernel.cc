@@ -1,7 +1,6 @@
 #include "lopt/tasks/image/image_autoencoder_kernel.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 
 #undef HWY_TARGET_INCLUDE
@@ -11,7 +10,6 @@
 
 #include "lopt/base/dispatch.h"
 #include "lopt/base/vector_math-inl.h"
-#include "lopt/tasks/image/image_mlp_reference.h"
 #include "lopt/tasks/layers/dense_layer-inl.h"
 #include "lopt/tasks/layers/hidden_layers-inl.h"
 #include "lopt/tasks/layers/mlp_pass-inl.h"
@@ -116,22 +114,6 @@ void Reconstruct(const MlpShape& shape, const MlpEvaluation& e, std::span<float>
     out += std::ssize(part.rows) * shape.sizes[0];
     return LossSums{};
   });
-}
-
-float AutoencoderLossReference(const MlpShape& shape, const MlpEvaluation& e, Workspace& scratch) {
-  const auto squared_error = [&](int64_t example, std::span<double> outputs) {
-    const float* image = e.batch.images + e.batch.examples[example] * e.batch.stride;
-    const auto pixels = static_cast<double>(outputs.size());
-    double loss = 0;
-    for (double& x : outputs) {
-      const double y = 1 / (1 + std::exp(-x));
-      const double error = y - *image++;
-      loss += error * error / pixels;
-      x = 2 * error * y * (1 - y) / pixels;
-    }
-    return loss;
-  };
-  return static_cast<float>(MlpReference(shape, e, squared_error, scratch));
 }
 
 }  // namespace lopt

@@ -13,10 +13,6 @@ namespace lopt {
 // on one instruction set.
 float AutoencoderLoss(const MlpShape& shape, const MlpEvaluation& evaluation, Workspace& scratch);
 
-// The same in plain loops and double precision.
-float AutoencoderLossReference(const MlpShape& shape, const MlpEvaluation& evaluation,
-                               Workspace& scratch);
-
 // sigmoid(output) of every example, [examples, pixels].
 void Reconstruct(const MlpShape& shape, const MlpEvaluation& evaluation, std::span<float> images,
                  Workspace& scratch);

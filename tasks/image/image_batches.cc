@@ -18,7 +18,7 @@ std::span<T> FirstOfRow(std::span<T> all, int64_t rows, int64_t row, int64_t siz
 // Of a row that has a key.
 BatchPart PartOf(const TaskEvaluation& e, int64_t row) {
   const auto i = static_cast<size_t>(row);
-  return e.parts.empty() ? BatchPart{.key = e.keys[i]} : e.parts[i];
+  return e.shares.parts.empty() ? BatchPart{.key = e.keys[i]} : e.shares.parts[i];
 }
 
 }  // namespace
@@ -82,10 +82,10 @@ ImageBatch ImageBatches::Probes(const TaskEvaluation& e, int64_t row, Workspace&
 void ImageBatches::NoteLosses(const TaskEvaluation& e, int64_t row, std::span<const float> losses,
                               Workspace& scratch) const {
   const Workspace::Frame frame(scratch);
-  const bool at_once = e.records.empty();
+  const bool at_once = e.shares.records.empty();
   const int64_t size = std::ssize(losses) * records().size;
   const std::span<float> made =
-      at_once ? scratch.Take<float>(size) : FirstOfRow(e.records, e.rows, row, size);
+      at_once ? scratch.Take<float>(size) : FirstOfRow(e.shares.records, e.rows, row, size);
   augmentation_->Record(PartOf(e, row), losses, made, scratch);
   if (at_once) {
     augmentation_->Learn(made, FirstOfRow(e.model_state, e.rows, row, model_state_layout_.size()));

@@ -8,7 +8,6 @@
 #include "lopt/base/options.h"
 #include "lopt/tasks/image/image_classifier.h"
 #include "lopt/tasks/image/image_conv_kernel.h"
-#include "lopt/tasks/image/image_conv_reference.h"
 #include "lopt/tasks/layers/network_init.h"
 
 namespace lopt {
@@ -90,13 +89,11 @@ void ImageConvOptions::Visit(FieldVisitor& v) {
   VisitAugment(v, &augment);
 }
 
-ImageConv::ImageConv(const ImageConvOptions& options, std::shared_ptr<const ImageData> data,
-                     Implementation implementation)
+ImageConv::ImageConv(const ImageConvOptions& options, std::shared_ptr<const ImageData> data)
     : TaskFamily(ConvParts(CheckedConvOptions(options), data)),
       images_(options.augment, std::move(data)),
       shape_(MakeConvShape(options, images_.data())),
-      activation_(options.activation),
-      implementation_(implementation) {}
+      activation_(options.activation) {}
 
 void ImageConv::DoSample(Key key, std::span<float> config) const { images_.Sample(key, config); }
 
@@ -108,15 +105,14 @@ void ImageConv::DoInit(std::span<const float>, Key key, std::span<float> params,
 
 void ImageConv::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) const {
   const int64_t size = params_layout().size();
-  const auto loss = implementation_ == Implementation::kFast ? ConvLoss : ConvLossReference;
   const auto loss_of_row = [&](int64_t row, const ImageBatch& batch, bool /*train*/,
                                std::span<float> gradient) {
-    return loss(shape_,
-                {.activation = activation_,
-                 .params = e.params.subspan(row * size, size),
-                 .batch = batch,
-                 .gradient = gradient},
-                scratch);
+    return ConvLoss(shape_,
+                    {.activation = activation_,
+                     .params = e.params.subspan(row * size, size),
+                     .batch = batch,
+                     .gradient = gradient},
+                    scratch);
   };
   EvaluateClassifiers(images_, e, loss_of_row, scratch);
 }

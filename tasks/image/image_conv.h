@@ -39,13 +39,13 @@ struct ImageConvOptions {
 // classifier (image_task.h).
 class ImageConv : public TaskFamily {
  public:
-  // The plain implementation is the oracle of the fast one; they agree to rounding.
-  enum class Implementation { kFast, kReference };
-
   // Throws Error as CheckOptions and ImageClassifierParts do, and if there are no channels, no or
   // more strides than channels, or not two sizes of the kernel.
-  ImageConv(const ImageConvOptions& options, std::shared_ptr<const ImageData> data,
-            Implementation implementation = Implementation::kFast);
+  ImageConv(const ImageConvOptions& options, std::shared_ptr<const ImageData> data);
+
+  const ImageBatches& images() const { return images_; }
+  const ConvShape& shape() const { return shape_; }
+  Activation activation() const { return activation_; }
 
  private:
   void DoSample(Key key, std::span<float> config) const override;
@@ -59,7 +59,6 @@ class ImageConv : public TaskFamily {
   ImageBatches images_;
   ConvShape shape_;
   Activation activation_;
-  Implementation implementation_;
 };
 
 }  // namespace lopt

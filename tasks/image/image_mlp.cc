@@ -6,7 +6,6 @@
 #include "lopt/base/options.h"
 #include "lopt/tasks/image/image_classifier.h"
 #include "lopt/tasks/image/image_mlp_kernel.h"
-#include "lopt/tasks/image/image_mlp_reference.h"
 #include "lopt/tasks/image/mlp_parts.h"
 #include "lopt/tasks/layers/network_init.h"
 
@@ -50,13 +49,11 @@ void ImageMlpOptions::Visit(FieldVisitor& v) {
   VisitAugment(v, &augment);
 }
 
-ImageMlp::ImageMlp(const ImageMlpOptions& options, std::shared_ptr<const ImageData> data,
-                   Implementation implementation)
+ImageMlp::ImageMlp(const ImageMlpOptions& options, std::shared_ptr<const ImageData> data)
     : TaskFamily(Parts(CheckOptions("ImageMLP", options), data)),
       images_(options.augment, std::move(data)),
       shape_(MakeShape(options, images_.data())),
-      activation_(options.activation),
-      implementation_(implementation) {}
+      activation_(options.activation) {}
 
 void ImageMlp::DoSample(Key key, std::span<float> config) const { images_.Sample(key, config); }
 
@@ -75,18 +72,17 @@ void ImageMlp::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) const {
   const int64_t size = params_layout().size();
   const int64_t augmentation = images_.model_state_layout().size();
   const int64_t statistics = model_state_layout().size() - augmentation;
-  const auto loss = implementation_ == Implementation::kFast ? MlpLoss : MlpLossReference;
   const auto loss_of_row = [&](int64_t row, const ImageBatch& batch, bool train,
                                std::span<float> gradient) {
     const int64_t state = row * model_state_layout().size();
-    return loss(shape_,
-                {.activation = activation_,
-                 .params = e.params.subspan(row * size, size),
-                 .statistics = e.model_state.subspan(state + augmentation, statistics),
-                 .train = train,
-                 .batch = batch,
-                 .gradient = gradient},
-                scratch);
+    return MlpLoss(shape_,
+                   {.activation = activation_,
+                    .params = e.params.subspan(row * size, size),
+                    .statistics = e.model_state.subspan(state + augmentation, statistics),
+                    .train = train,
+                    .batch = batch,
+                    .gradient = gradient},
+                   scratch);
   };
   EvaluateClassifiers(images_, e, loss_of_row, scratch);
 }

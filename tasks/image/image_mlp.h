@@ -34,12 +34,8 @@ struct ImageMlpOptions {
 // InitNetwork. The rest is that of every image classifier (image_task.h).
 class ImageMlp : public TaskFamily {
  public:
-  // The plain implementation is the oracle of the fast one; they agree to rounding.
-  enum class Implementation { kFast, kReference };
-
   // Throws Error as CheckOptions and ImageClassifierParts do.
-  ImageMlp(const ImageMlpOptions& options, std::shared_ptr<const ImageData> data,
-           Implementation implementation = Implementation::kFast);
+  ImageMlp(const ImageMlpOptions& options, std::shared_ptr<const ImageData> data);
 
   const ImageBatches& images() const { return images_; }
   const MlpShape& shape() const { return shape_; }
@@ -57,7 +53,6 @@ class ImageMlp : public TaskFamily {
   ImageBatches images_;
   MlpShape shape_;
   Activation activation_;
-  Implementation implementation_;
 };
 
 }  // namespace lopt

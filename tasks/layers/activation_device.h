@@ -57,7 +57,10 @@ LOPT_DEVICE inline ActivatedReal<Real> Gelu(Real x) {
 
 }  // namespace activation_device
 
-// ActivationAt (activation.h) in single or double precision.
+// An activation at x and the factor that the gradient takes there: the derivative, 0 at the kinks
+// of kRelu and kRelu6 and 1 at that of kLeakyRelu; for kSign, which has none, 1 for |x| <= 1 and 0
+// beyond (straight through). Where it is 0 nothing comes through, NaN neither. All but the slopes
+// of kinks pass NaN on.
 template <class Real>
 LOPT_DEVICE inline ActivatedReal<Real> ActivatedAt(Activation activation, Real x) {
   using activation_device::Sigmoid;

@@ -67,7 +67,7 @@ void DelayedGradients::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) c
     gradients.model_state = discarded;
     gradients.params = delayed;
     gradients.aux = {};
-    gradients.records = {};
+    gradients.shares.records = {};
     task().Evaluate(gradients, scratch);
   }
   TaskEvaluation losses = e;

@@ -67,7 +67,7 @@ void ESTask::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) const {
          .keys = Repeated(e.keys, e.rows, replicas, scratch),
          .steps = Repeated(e.steps, e.rows, replicas, scratch),
          .examples = Repeated(e.examples, e.rows, replicas, scratch),
-         .parts = Repeated(e.parts, e.rows, replicas, scratch),
+         .shares = {.parts = Repeated(e.shares.parts, e.rows, replicas, scratch)},
          .losses = losses},
         scratch);
     std::ranges::fill(e.gradients, 0.0F);

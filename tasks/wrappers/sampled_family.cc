@@ -191,26 +191,26 @@ void SampledFamily::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) cons
     const auto out = [&](std::span<float> rows) {
       return scratch.Take<float>(std::ssize(rows) / e.rows * count);
     };
-    const TaskEvaluation of_task{.rows = count,
-                                 .config = gather(e.config, 1, task.config_layout().size()),
-                                 .params = whole(e.params),
-                                 .model_state = gather(std::span<const float>(e.model_state), 0,
-                                                       task.model_state_layout().size()),
-                                 .split = e.split,
-                                 .keys = whole(e.keys),
-                                 .steps = whole(e.steps),
-                                 .examples = whole(e.examples),
-                                 .parts = whole(e.parts),
-                                 .losses = out(e.losses),
-                                 .gradients = out(e.gradients),
-                                 .aux = out(e.aux),
-                                 .records = out(e.records)};
+    const TaskEvaluation of_task{
+        .rows = count,
+        .config = gather(e.config, 1, task.config_layout().size()),
+        .params = whole(e.params),
+        .model_state =
+            gather(std::span<const float>(e.model_state), 0, task.model_state_layout().size()),
+        .split = e.split,
+        .keys = whole(e.keys),
+        .steps = whole(e.steps),
+        .examples = whole(e.examples),
+        .shares = {.parts = whole(e.shares.parts), .records = out(e.shares.records)},
+        .losses = out(e.losses),
+        .gradients = out(e.gradients),
+        .aux = out(e.aux)};
     task.Evaluate(of_task, scratch);
     Scatter(of_task.model_state, places, e.model_state, e.rows);
     Scatter(of_task.losses, places, e.losses, e.rows);
     Scatter(of_task.gradients, places, e.gradients, e.rows);
     Scatter(of_task.aux, places, e.aux, e.rows);
-    Scatter(of_task.records, places, e.records, e.rows);
+    Scatter(of_task.shares.records, places, e.shares.records, e.rows);
   }
 }
 

@@ -30,6 +30,7 @@
 #include "lopt/learner/transport/local_transport.h"
 #include "lopt/learner/transport/mpi_launch.h"
 #include "lopt/learner/transport/mpi_transport.h"
+#include "lopt/learner/transport/transport.h"
 #include "lopt/lopt/registry.h"
 
 namespace lopt {

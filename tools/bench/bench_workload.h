@@ -14,7 +14,8 @@ struct Workload {
   std::string unit = "";     // what `call` makes `units` of
   double units = 1;
   double flop = 0;  // of one call; 0 if not counted
-  // Throws Error if the result is not the oracle's; empty: nothing to compare with.
+  // Throws Error if the result is not that of the machine's simplest instruction set, to rounding;
+  // empty: nothing to compare.
   std::function<void()> check = {};
   std::function<void()> call = {};
   // In place of `call`, for what has threads and a clock of its own: makes as many calls and

@@ -14,6 +14,7 @@
 
 #include "lopt/base/eigen.h"
 #include "lopt/base/error.h"
+#include "lopt/base/isa.h"
 #include "lopt/base/key.h"
 #include "lopt/base/parallel.h"
 #include "lopt/estimators/lopt_problem.h"
@@ -85,9 +86,16 @@ void RequireClose(const std::string& what, std::span<const float> got,
   for (size_t i = 0; i < wanted.size(); ++i) {
     Require(
         std::abs(static_cast<double>(got[i]) - static_cast<double>(wanted[i])) <= relative * scale,
-        "bench: {} differs from the plain implementation at {}: {} instead of {}", what, i, got[i],
-        wanted[i]);
+        "bench: {} on {} differs from the same on {} at {}: {} instead of {}", what, CurrentIsa(),
+        SupportedIsas().back(), i, got[i], wanted[i]);
   }
+}
+
+// Runs the oracle of a check: the same kernels on the machine's simplest instruction set, which on
+// x86-64 is one lane at a time, all on this thread.
+void OnSimplestIsa(const std::function<void()>& run) {
+  const IsaScope scope(SupportedIsas().back());
+  ThreadPool(1).Run(run);
 }
 
 struct ImageShape {
@@ -104,26 +112,19 @@ ImageShape LargeImages() {
   return {"784-128-128", {.images = {.image_size = 28}, .hidden = {128, 128}}, {784, 128, 128, 10}};
 }
 
-std::shared_ptr<const TaskFamily> MakeImageOracle(const ImageShape& shape) {
-  const TaskResources resources("");
-  return std::make_shared<ImageMlp>(shape.options, GetImages(shape.options.images, resources),
-                                    ImageMlp::Implementation::kReference);
-}
-
 std::shared_ptr<const TaskFamily> MakeImageTask(const ImageShape& shape,
                                                 const char* type = "ImageMLP") {
   return TaskRegistry().Make(WriteOptions(type, shape.options), TaskResources(""));
 }
 
-// A learned optimizer, its plain implementation, and the FLOP of one update.
+// A learned optimizer and the FLOP of one update.
 struct BenchOptimizer {
-  std::shared_ptr<const LearnedOptimizer> fast, reference;
+  std::shared_ptr<const LearnedOptimizer> optimizer;
   std::function<double(const Layout&)> flop;
 };
 
 BenchOptimizer BenchMlpLopt(const MLPLOptOptions& options = {}) {
   return {std::make_shared<MLPLOpt>(options),
-          std::make_shared<MLPLOpt>(options, MLPLOpt::Implementation::kReference),
           [options](const Layout& params) { return MlpLoptFlop(params.size(), options); }};
 }
 
@@ -146,36 +147,31 @@ double AdafacFlop(const Layout& params, const AdafacMLPLOptOptions& options) {
 BenchOptimizer BenchAdafac(int64_t hidden_size) {
   const AdafacMLPLOptOptions options = {.hidden_size = hidden_size};
   return {std::make_shared<AdafacMLPLOpt>(options),
-          std::make_shared<AdafacMLPLOpt>(options, AdafacMLPLOpt::Implementation::kReference),
           [options](const Layout& params) { return AdafacFlop(params, options); }};
 }
 
-BenchOptimizer BenchCelo2() {
-  return {std::make_shared<Celo2>(Celo2Options()),
-          std::make_shared<Celo2>(Celo2Options(), Celo2::Implementation::kReference), Celo2Flop};
-}
+BenchOptimizer BenchCelo2() { return {std::make_shared<Celo2>(Celo2Options()), Celo2Flop}; }
 
 // One optimizer's update of tensors of random numbers.
 Workload OptimizerUpdate(const std::string& name, const Layout& layout,
                          const BenchOptimizer& optimizer) {
   struct Data {
-    std::unique_ptr<UpdateRule> fast, reference;
+    std::unique_ptr<UpdateRule> rule;
     Workspace memory;
     std::span<float> gradient, params, state;  // aligned, as those of a replica that runs
     Workspace scratch;
     int64_t step = 0;
   };
   auto data = std::make_shared<Data>();
-  const Eigen::VectorXf theta = optimizer.fast->InitTheta(KeyFromSeed(1));
-  data->fast = optimizer.fast->Bind(layout, AsSpan(theta));
-  data->reference = optimizer.reference->Bind(layout, AsSpan(theta));
+  const Eigen::VectorXf theta = optimizer.optimizer->InitTheta(KeyFromSeed(1));
+  data->rule = optimizer.optimizer->Bind(layout, AsSpan(theta));
   data->gradient = data->memory.Take<float>(layout.size());
   data->params = data->memory.Take<float>(layout.size());
-  data->state = data->memory.Take<float>(data->fast->state_layout().size());
+  data->state = data->memory.Take<float>(data->rule->state_layout().size());
   Normal(KeyFromSeed(2), data->gradient);
   Normal(KeyFromSeed(3), data->params);
   std::ranges::fill(data->state, 0.0f);
-  data->fast->InitState({}, data->params, data->state);
+  data->rule->InitState({}, data->params, data->state);
   return {.name = name,
           .unit = "updates",
           .flop = optimizer.flop(layout),
@@ -184,17 +180,19 @@ Workload OptimizerUpdate(const std::string& name, const Layout& layout,
                 std::vector<float> params(data->params.begin(), data->params.end());
                 std::vector<float> state(data->state.begin(), data->state.end());
                 std::vector<float> expected = params, expected_state = state;
-                for (int64_t step = 0; step < 3; ++step) {
-                  data->fast->Update({.step = step}, data->gradient, params, state, data->scratch);
-                  data->reference->Update({.step = step}, data->gradient, expected, expected_state,
-                                          data->scratch);
-                }
+                const auto step_thrice = [&](std::span<float> p, std::span<float> s) {
+                  for (int64_t step = 0; step < 3; ++step) {
+                    data->rule->Update({.step = step}, data->gradient, p, s, data->scratch);
+                  }
+                };
+                step_thrice(params, state);
+                OnSimplestIsa([&] { step_thrice(expected, expected_state); });
                 RequireClose(name, params, expected, 1e-6);
                 RequireClose(name + " state", state, expected_state, 1e-6);
               },
           .call =
               [data] {
-                data->fast->Update({.step = data->step++}, data->gradient, data->params,
+                data->rule->Update({.step = data->step++}, data->gradient, data->params,
                                    data->state, data->scratch);
               }};
 }
@@ -230,31 +228,28 @@ struct ImageGradient {
   }
 };
 
-using MakeFamily = std::function<std::shared_ptr<const TaskFamily>()>;
-
-Workload NetworkGradient(const std::string& name, const MakeFamily& task, const MakeFamily& oracle,
-                         int64_t rows) {
-  auto fast = std::make_shared<ImageGradient>(task(), rows);
+// The oracle is `native`, the task itself or what a task of LibTorch computes in C++.
+Workload NetworkGradient(const std::string& name, std::shared_ptr<const TaskFamily> task,
+                         const std::shared_ptr<const TaskFamily>& native, int64_t rows) {
+  auto fast = std::make_shared<ImageGradient>(std::move(task), rows);
   return {.name = name,
           .unit = "gradients",
           .units = static_cast<double>(rows),
           .flop = fast->task->flops() * static_cast<double>(rows),
           .check =
               [=] {
-                ImageGradient plain(oracle(), rows);
-                plain.Evaluate(KeyFromSeed(4));
+                ImageGradient oracle(native, rows);
+                OnSimplestIsa([&] { oracle.Evaluate(KeyFromSeed(4)); });
                 fast->Evaluate(KeyFromSeed(4));
-                RequireClose("loss of " + name, fast->losses, plain.losses, 1e-5);
-                RequireClose("gradient of " + name, fast->gradients, plain.gradients, 1e-5);
+                RequireClose("loss of " + name, fast->losses, oracle.losses, 1e-5);
+                RequireClose("gradient of " + name, fast->gradients, oracle.gradients, 1e-5);
               },
           .call = [fast] { fast->Evaluate(FoldIn(KeyFromSeed(5), fast->calls++)); }};
 }
 
 Workload ImageMlpGradient(const ImageShape& shape, const char* type, const std::string& name,
                           int64_t rows) {
-  return NetworkGradient(
-      name, [=] { return MakeImageTask(shape, type); }, [=] { return MakeImageOracle(shape); },
-      rows);
+  return NetworkGradient(name, MakeImageTask(shape, type), MakeImageTask(shape), rows);
 }
 
 struct ConvNet {
@@ -276,13 +271,9 @@ std::vector<ConvNet> ConvNets() {
 }
 
 Workload ImageConvGradient(const ConvNet& net, const std::string& name) {
-  const auto make = [net](ImageConv::Implementation implementation) {
-    return std::make_shared<ImageConv>(
-        net.options, GetImages(net.options.images, TaskResources("")), implementation);
-  };
-  return NetworkGradient(
-      name, [=] { return make(ImageConv::Implementation::kFast); },
-      [=] { return make(ImageConv::Implementation::kReference); }, 1);
+  const auto task =
+      std::make_shared<ImageConv>(net.options, GetImages(net.options.images, TaskResources("")));
+  return NetworkGradient(name, task, task, 1);
 }
 
 // `replicas` image MLPs trained for 50 inner steps by a learned optimizer.
@@ -296,15 +287,11 @@ Workload InnerSteps(const ImageShape& shape, const BenchOptimizer& optimizer,
     UnrollTrace trace;
     uint64_t window = 0;
   };
-  const auto make = [](const std::shared_ptr<const LearnedOptimizer>& rule,
-                       std::shared_ptr<const TaskFamily> task) {
-    return std::make_shared<LoptProblem>(std::move(task), rule,
-                                         std::make_shared<NeverEndingTruncationSchedule>(),
-                                         LoptProblemOptions{});
-  };
   auto data = std::make_shared<Data>();
-  data->problem = make(optimizer.fast, MakeImageTask(shape));
-  data->theta = optimizer.fast->InitTheta(KeyFromSeed(1));
+  data->problem = std::make_shared<LoptProblem>(MakeImageTask(shape), optimizer.optimizer,
+                                                std::make_shared<NeverEndingTruncationSchedule>(),
+                                                LoptProblemOptions{});
+  data->theta = optimizer.optimizer->InitTheta(KeyFromSeed(1));
   data->state = data->problem->Start({.theta = AsSpan(data->theta), .rows = replicas}, {},
                                      SplitKey(KeyFromSeed(2), replicas));
   const auto run = [replicas](const LoptProblem& problem, const Eigen::VectorXf& theta, Key key,
@@ -323,14 +310,14 @@ Workload InnerSteps(const ImageShape& shape, const BenchOptimizer& optimizer,
           .units = static_cast<double>(replicas * kSteps),
           .flop = step_flop * static_cast<double>(replicas * kSteps),
           .check =
-              [data, shape, optimizer, make, run] {
-                const auto oracle = make(optimizer.reference, MakeImageOracle(shape));
+              [data, name, run] {
                 UnrollState got = data->state, wanted = data->state;
                 UnrollTrace trace;
                 run(*data->problem, data->theta, KeyFromSeed(3), 3, &got, &trace);
-                run(*oracle, data->theta, KeyFromSeed(3), 3, &wanted, &trace);
-                RequireClose("inner step of " + shape.name, got.At("params").As<float>(),
-                             wanted.At("params").As<float>(), 1e-5);
+                OnSimplestIsa(
+                    [&] { run(*data->problem, data->theta, KeyFromSeed(3), 3, &wanted, &trace); });
+                RequireClose(name, got.At("params").As<float>(), wanted.At("params").As<float>(),
+                             1e-5);
               },
           .call =
               [data, run] {

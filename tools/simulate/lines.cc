@@ -5,6 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "lopt/base/wakeup.h"
+
 namespace lopt {
 
 using LineEvent = Connections::Event;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "lopt/base/wakeup.h"
 #include "lopt/learner/job/messages.h"
 
 namespace lopt {

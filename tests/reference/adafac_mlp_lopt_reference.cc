@@ -1,4 +1,4 @@
-#include "lopt/lopt/adafac/adafac_mlp_lopt_reference.h"
+#include "tests/reference/adafac_mlp_lopt_reference.h"
 
 #include <cmath>
 #include <vector>
@@ -7,7 +7,8 @@
 #include "lopt/lopt/mlp/mlp_lopt.h"
 #include "lopt/lopt/network/factored.h"
 #include "lopt/lopt/network/plain_network.h"
-#include "lopt/lopt/network/plain_sums.h"
+#include "tests/reference/factored_reference.h"
+#include "tests/reference/plain_sums.h"
 
 namespace lopt {
 namespace {
@@ -170,10 +171,10 @@ class AdafacReference : public UpdateRule {
 
 }  // namespace
 
-std::unique_ptr<UpdateRule> MakeAdafacMlpLoptReference(const AdafacMLPLOptOptions& options,
-                                                       const Layout& params, const Layout& state,
-                                                       std::span<const float> theta) {
-  return std::make_unique<AdafacReference>(options, params, state, theta);
+std::unique_ptr<UpdateRule> ReferenceAdafacMLPLOpt::DoBind(const Layout& params,
+                                                           std::span<const float> theta) const {
+  return std::make_unique<AdafacReference>(options(), params,
+                                           AdafacState(AdafacFeatures(options()), params), theta);
 }
 
 }  // namespace lopt

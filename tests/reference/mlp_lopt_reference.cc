@@ -1,11 +1,11 @@
-#include "lopt/lopt/mlp/mlp_lopt_reference.h"
+#include "tests/reference/mlp_lopt_reference.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "lopt/lopt/mlp/mlp_lopt_step.h"
 #include "lopt/lopt/network/plain_network.h"
-#include "lopt/lopt/network/plain_sums.h"
+#include "tests/reference/plain_sums.h"
 
 namespace lopt {
 namespace {
@@ -78,10 +78,10 @@ class Reference : public UpdateRule {
 
 }  // namespace
 
-std::unique_ptr<UpdateRule> MakeMlpLoptReference(const MLPLOptOptions& options,
-                                                 const Layout& params, const Layout& state,
-                                                 std::span<const float> theta) {
-  return std::make_unique<Reference>(options, params, state, theta);
+std::unique_ptr<UpdateRule> ReferenceMLPLOpt::DoBind(const Layout& params,
+                                                     std::span<const float> theta) const {
+  const Layout state = MLPLOpt(options()).Bind(params, theta)->state_layout();
+  return std::make_unique<Reference>(options(), params, state, theta);
 }
 
 }  // namespace lopt

@@ -1,10 +1,11 @@
-#include "lopt/lopt/celo2/celo2_reference.h"
+#include "tests/reference/celo2_reference.h"
 
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
-#include "lopt/lopt/network/plain_sums.h"
+#include "tests/reference/factored_reference.h"
+#include "tests/reference/plain_sums.h"
 
 namespace lopt {
 namespace {
@@ -190,9 +191,14 @@ Celo2Step PlainCelo2Step(const Celo2Tensor& tensor, const PlainNetwork& network,
   return result;
 }
 
-std::unique_ptr<UpdateRule> MakeCelo2Reference(const Celo2Options& options, bool orthogonal,
-                                               const Layout& params, std::span<const float> theta) {
-  return std::make_unique<Celo2Reference>(options, orthogonal, params, theta);
+std::unique_ptr<UpdateRule> ReferenceCelo2Base::DoBind(const Layout& params,
+                                                       std::span<const float> theta) const {
+  return std::make_unique<Celo2Reference>(options(), orthogonal(), params, theta);
+}
+
+std::unique_ptr<UpdateRule> ReferenceCelo2::DoBind(const Layout& params,
+                                                   std::span<const float> theta) const {
+  return std::make_unique<Celo2Reference>(options(), orthogonal(), params, theta);
 }
 
 }  // namespace lopt

@@ -1,4 +1,4 @@
-#include "lopt/tasks/layers/cross_entropy.h"
+#include "tests/reference/cross_entropy.h"
 
 #include <algorithm>
 #include <cmath>

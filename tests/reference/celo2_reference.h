@@ -26,8 +26,23 @@ Celo2Step PlainCelo2Step(const Celo2Tensor& tensor, const PlainNetwork& network,
                          std::span<const float> gradient, std::span<const float> params,
                          std::span<float> state);
 
-// The oracle of the fast rule.
-std::unique_ptr<UpdateRule> MakeCelo2Reference(const Celo2Options& options, bool orthogonal,
-                                               const Layout& params, std::span<const float> theta);
+// Celo2Base and Celo2 as their definition reads. Theta and state are theirs.
+class ReferenceCelo2Base : public Celo2Base {
+ public:
+  using Celo2Base::Celo2Base;
+
+ private:
+  std::unique_ptr<UpdateRule> DoBind(const Layout& params,
+                                     std::span<const float> theta) const override;
+};
+
+class ReferenceCelo2 : public Celo2 {
+ public:
+  using Celo2::Celo2;
+
+ private:
+  std::unique_ptr<UpdateRule> DoBind(const Layout& params,
+                                     std::span<const float> theta) const override;
+};
 
 }  // namespace lopt

@@ -1,9 +1,10 @@
-#include "lopt/tasks/image/image_conv_reference.h"
+#include "tests/reference/image_conv_reference.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "lopt/tasks/layers/cross_entropy.h"
+#include "lopt/tasks/image/image_classifier.h"
+#include "tests/reference/cross_entropy.h"
 
 namespace lopt {
 namespace {
@@ -130,7 +131,7 @@ ClassifierResult ConvLossReference(const ConvShape& shape, const ConvEvaluation&
       const LayerArrays& at = arrays[l];
       Convolve(layer, in, w, at.values.data());
       for (int64_t i = 0; i < std::ssize(at.values); ++i) {
-        const Activated activated = ActivationAt(e.activation, at.values[i]);
+        const auto activated = ActivatedAt<double>(e.activation, at.values[i]);
         at.values[i] = activated.value;
         at.slopes[i] = activated.slope;
       }
@@ -188,6 +189,20 @@ ClassifierResult ConvLossReference(const ConvShape& shape, const ConvEvaluation&
   std::ranges::transform(sums, e.gradient.begin(),
                          [&](double sum) { return static_cast<float>(sum / count); });
   return {static_cast<float>(loss / count), correct};
+}
+
+void ReferenceImageConv::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) const {
+  const int64_t size = params_layout().size();
+  const auto loss = [&](int64_t row, const ImageBatch& batch, bool /*train*/,
+                        std::span<float> gradient) {
+    return ConvLossReference(shape(),
+                             {.activation = activation(),
+                              .params = e.params.subspan(row * size, size),
+                              .batch = batch,
+                              .gradient = gradient},
+                             scratch);
+  };
+  EvaluateClassifiers(images(), e, loss, scratch);
 }
 
 }  // namespace lopt

@@ -1,9 +1,10 @@
-#include "lopt/tasks/image/image_mlp_reference.h"
+#include "tests/reference/image_mlp_reference.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "lopt/tasks/layers/cross_entropy.h"
+#include "lopt/tasks/image/image_classifier.h"
+#include "tests/reference/cross_entropy.h"
 
 namespace lopt {
 namespace {
@@ -137,7 +138,7 @@ double MlpReference(const MlpShape& shape, const MlpEvaluation& e, const LossOfO
     for (int64_t i = 0; i < count * out; ++i) {
       const double x =
           normalized ? at.normalized[i] * scale[i % out] + scale[out + i % out] : at.normalized[i];
-      const Activated activated = ActivationAt(e.activation, x);
+      const auto activated = ActivatedAt<double>(e.activation, x);
       at.values[i] = activated.value;
       at.slopes[i] = activated.slope;
     }
@@ -202,6 +203,25 @@ ClassifierResult MlpLossReference(const MlpShape& shape, const MlpEvaluation& e,
   };
   const double loss = MlpReference(shape, e, cross_entropy, scratch);
   return {static_cast<float>(loss), correct};
+}
+
+void ReferenceImageMlp::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) const {
+  const int64_t size = params_layout().size();
+  const int64_t state_size = model_state_layout().size();
+  const int64_t augmentation = images().model_state_layout().size();
+  const auto loss = [&](int64_t row, const ImageBatch& batch, bool train,
+                        std::span<float> gradient) {
+    const std::span<float> state = e.model_state.subspan(row * state_size, state_size);
+    return MlpLossReference(shape(),
+                            {.activation = activation(),
+                             .params = e.params.subspan(row * size, size),
+                             .statistics = state.subspan(augmentation),
+                             .train = train,
+                             .batch = batch,
+                             .gradient = gradient},
+                            scratch);
+  };
+  EvaluateClassifiers(images(), e, loss, scratch);
 }
 
 }  // namespace lopt

@@ -1,0 +1,40 @@
+#include "tests/reference/optimizers.h"
+
+#include <string>
+
+#include "lopt/base/options.h"
+#include "lopt/lopt/registry.h"
+#include "lopt/lopt/rules/learned_scheduler.h"
+#include "lopt/lopt/rules/orthogonal_steps.h"
+#include "tests/reference/adafac_mlp_lopt_reference.h"
+#include "tests/reference/celo2_reference.h"
+#include "tests/reference/mlp_lopt_reference.h"
+
+namespace lopt {
+namespace {
+
+template <class Optimizer, class Options>
+std::shared_ptr<const LearnedOptimizer> Made(const Config& config) {
+  return std::make_shared<Optimizer>(ReadOptions<Options>(config));
+}
+
+}  // namespace
+
+std::shared_ptr<const LearnedOptimizer> MakeReferenceOptimizer(const Config& config) {
+  const std::string type = config.Type();
+  if (type == "MLPLOpt") return Made<ReferenceMLPLOpt, MLPLOptOptions>(config);
+  if (type == "AdafacMLPLOpt") return Made<ReferenceAdafacMLPLOpt, AdafacMLPLOptOptions>(config);
+  if (type == "Celo2Base") return Made<ReferenceCelo2Base, Celo2BaseOptions>(config);
+  if (type == "Celo2") return Made<ReferenceCelo2, Celo2Options>(config);
+  if (type == "OrthogonalSteps") {
+    const auto options = ReadOptions<OrthogonalStepsOptions>(config);
+    return std::make_shared<OrthogonalSteps>(MakeReferenceOptimizer(options.optimizer));
+  }
+  if (type == "LearnedScheduler") {
+    const auto options = ReadOptions<LearnedSchedulerOptions>(config);
+    return std::make_shared<LearnedScheduler>(options, MakeReferenceOptimizer(options.optimizer));
+  }
+  return OptimizerRegistry().Make(config);
+}
+
+}  // namespace lopt
