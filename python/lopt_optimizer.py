@@ -289,6 +289,13 @@ def _floored_rsqrt(x: Tensor) -> Tensor:
     return torch.rsqrt(x.clamp(min=1e-9))
 
 
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    """a @ b, over any axes before the last two. TorchScript's fuser for CPUs, which PyTorch 2.6 of
+    Debian 13 has, makes something else of `a @ a` for matrices of few numbers; it leaves mm alone.
+    """
+    return torch.mm(a, b) if a.dim() == 2 and b.dim() == 2 else torch.matmul(a, b)
+
+
 def _newton_schulz(x: Tensor) -> Tensor:
     """Five Newton-Schulz iterations on the matrices of the last two axes."""
     tall = x.shape[-2] > x.shape[-1]
@@ -296,8 +303,8 @@ def _newton_schulz(x: Tensor) -> Tensor:
         x = x.transpose(-1, -2)
     x = x / (x.square().sum([-2, -1], True).sqrt() + 1e-8)
     for _ in range(5):
-        a = x @ x.transpose(-1, -2)
-        x = 3.4445 * x + (-4.775 * a + 2.0315 * (a @ a)) @ x
+        a = _product(x, x.transpose(-1, -2))
+        x = 3.4445 * x + _product(-4.775 * a + 2.0315 * _product(a, a), x)
     return x.transpose(-1, -2) if tall else x
 
 
@@ -1024,7 +1031,7 @@ class _LearnedScheduler(_OfAnother):
         vectors: List[Tensor] = []
         for p, g, state, s in zip(params, gradients, states, steps):
             vectors.append(torch.stack([x.reshape([-1]) for x in [g, state["last_step"], s, p]]))
-        products = torch.stack([x @ x.t() for x in [x.to(decays.dtype) for x in vectors]])
+        products = torch.stack([_product(x, x.t()) for x in [x.to(decays.dtype) for x in vectors]])
         squares = products.diagonal(0, 1, 2)
         zeros = squares == 0
         norms = squares.masked_fill(zeros, 1).sqrt()  # so that there are derivatives
@@ -1049,8 +1056,8 @@ class _LearnedScheduler(_OfAnother):
             growth.clamp(-20, 3).masked_fill(none, -20),
             (torch.log((squares[:, 3] / sizes).clamp(min=1e-8)) / 2 + 2) / 2,
             (torch.log(rows) - 3) / 2, (torch.log(columns) - 3) / 2, matrices], 1)
-        hidden = torch.tanh(features @ w["hidden/w"] + w["hidden/b"])
-        out = torch.cat([features, hidden], 1) @ w["out/w"] + w["out/b"]
+        hidden = torch.tanh(_product(features, w["hidden/w"]) + w["hidden/b"])
+        out = _product(torch.cat([features, hidden], 1), w["out/w"]) + w["out/b"]
         factor = _schedule_factor(self.schedule, t, num_steps)
         length = self.step_size * factor * torch.exp(out[:, 0].clamp(max=10))
         exact = length / torch.max(rows, columns).sqrt() / (norms[:, 2] / sizes.sqrt())

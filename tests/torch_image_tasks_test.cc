@@ -168,8 +168,11 @@ void CheckReplicas(const Options& options, torch::IntArrayRef weight_shape, int6
     const auto got_gradients = ScoreGradients(outputs[row], x, w.weight, w.bias);
     const auto wanted_gradients = ScoreGradients(wanted, x, module->weight, module->bias);
     CHECK_LE(MaxDistance(got_gradients[0], wanted_gradients[0]), 1e-5);
-    CHECK_LE(MaxDistance(got_gradients[1][row], wanted_gradients[1]), 1e-4);
-    CHECK_LE(MaxDistance(got_gradients[2][row], wanted_gradients[2]), 1e-4);
+    // Sums of up to a thousand numbers of size one, in another order: some units in the last place.
+    for (const size_t k : {1, 2}) {
+      const float largest = wanted_gradients[k].abs().max().item<float>();
+      CHECK_LE(MaxDistance(got_gradients[k][row], wanted_gradients[k]), 1e-6 * largest);
+    }
   }
 }
 

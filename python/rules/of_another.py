@@ -185,7 +185,7 @@ class _LearnedScheduler(_OfAnother):
         vectors: List[Tensor] = []
         for p, g, state, s in zip(params, gradients, states, steps):
             vectors.append(torch.stack([x.reshape([-1]) for x in [g, state["last_step"], s, p]]))
-        products = torch.stack([x @ x.t() for x in [x.to(decays.dtype) for x in vectors]])
+        products = torch.stack([_product(x, x.t()) for x in [x.to(decays.dtype) for x in vectors]])
         squares = products.diagonal(0, 1, 2)
         zeros = squares == 0
         norms = squares.masked_fill(zeros, 1).sqrt()  # so that there are derivatives
@@ -210,8 +210,8 @@ class _LearnedScheduler(_OfAnother):
             growth.clamp(-20, 3).masked_fill(none, -20),
             (torch.log((squares[:, 3] / sizes).clamp(min=1e-8)) / 2 + 2) / 2,
             (torch.log(rows) - 3) / 2, (torch.log(columns) - 3) / 2, matrices], 1)
-        hidden = torch.tanh(features @ w["hidden/w"] + w["hidden/b"])
-        out = torch.cat([features, hidden], 1) @ w["out/w"] + w["out/b"]
+        hidden = torch.tanh(_product(features, w["hidden/w"]) + w["hidden/b"])
+        out = _product(torch.cat([features, hidden], 1), w["out/w"]) + w["out/b"]
         factor = _schedule_factor(self.schedule, t, num_steps)
         length = self.step_size * factor * torch.exp(out[:, 0].clamp(max=10))
         exact = length / torch.max(rows, columns).sqrt() / (norms[:, 2] / sizes.sqrt())

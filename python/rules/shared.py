@@ -152,6 +152,13 @@ def _floored_rsqrt(x: Tensor) -> Tensor:
     return torch.rsqrt(x.clamp(min=1e-9))
 
 
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    """a @ b, over any axes before the last two. TorchScript's fuser for CPUs, which PyTorch 2.6 of
+    Debian 13 has, makes something else of `a @ a` for matrices of few numbers; it leaves mm alone.
+    """
+    return torch.mm(a, b) if a.dim() == 2 and b.dim() == 2 else torch.matmul(a, b)
+
+
 def _newton_schulz(x: Tensor) -> Tensor:
     """Five Newton-Schulz iterations on the matrices of the last two axes."""
     tall = x.shape[-2] > x.shape[-1]
@@ -159,8 +166,8 @@ def _newton_schulz(x: Tensor) -> Tensor:
         x = x.transpose(-1, -2)
     x = x / (x.square().sum([-2, -1], True).sqrt() + 1e-8)
     for _ in range(5):
-        a = x @ x.transpose(-1, -2)
-        x = 3.4445 * x + (-4.775 * a + 2.0315 * (a @ a)) @ x
+        a = _product(x, x.transpose(-1, -2))
+        x = 3.4445 * x + _product(-4.775 * a + 2.0315 * _product(a, a), x)
     return x.transpose(-1, -2) if tall else x
 
 

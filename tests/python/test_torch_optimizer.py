@@ -24,7 +24,7 @@ def theta_of(file):
     """A Theta with the weights of a ThetaFile of the one-file optimizer."""
     layout = lopt.Theta.init(file.learned_optimizer)
     for name, values in layout.tensors.items():
-        values[...] = file.theta[name]
+        values[...] = file.theta[name].numpy()
     layout.trained_horizon = file.trained_horizon or 0
     return layout
 
