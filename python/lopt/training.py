@@ -105,7 +105,7 @@ def meta_train(
         path = os.path.join(directory, "config.json")
         if not os.path.exists(path):
             raise _core.Error(f"cannot resume: {directory} holds no run")
-        config = _core.load_config(path)
+        config = _core.load_run_config(path)
     given = {key: value for key, value in {"isa": isa, "device": device}.items() if value is not None}
     resolved = _core.resolve(_core.load_config(config) | given if given else config)
     listeners = [c if isinstance(c, Callback) else of_function(c) for c in callbacks]

@@ -28,6 +28,10 @@ def _resolve(learned_optimizer, source, depth=0):
         if name not in options:
             raise ValueError(f"{source}: {kind} has no option {name!r}; it has "
                              f"{', '.join(options)}")
+        choices = _TYPES[kind].CHOICES.get(name)
+        if choices is not None and value not in choices:
+            raise ValueError(f"{source}: {kind}'s option {name} must be one of "
+                             f"{', '.join(map(repr, choices))}; got {value!r}")
         kind_of_value = type(options[name])
         wanted = (int, float) if kind_of_value is float else kind_of_value
         if (not isinstance(value, wanted) or isinstance(value, bool) != (kind_of_value is bool)
@@ -38,10 +42,6 @@ def _resolve(learned_optimizer, source, depth=0):
         options[name] = value
     if "optimizer" in options:  # that of a rule of another
         _, options["optimizer"] = _resolve(options["optimizer"], f"{source}: {kind}", depth + 1)
-    for name, choices in _TYPES[kind].CHOICES.items():
-        if options[name] not in choices:
-            raise ValueError(f"{source}: {kind}'s option {name} must be one of "
-                             f"{', '.join(map(repr, choices))}; got {options[name]!r}")
     try:
         _TYPES[kind].check(options)
     except ValueError as error:
@@ -631,7 +631,7 @@ class LearnedOptimizer(torch.optim.Optimizer):
         for name in ("lr", "weight_decay"):
             try:
                 valid = 0 <= group[name] < math.inf
-            except TypeError:  # a text, say
+            except (TypeError, ValueError, RuntimeError):  # a text, several numbers
                 valid = False
             if not valid:
                 raise ValueError(f"LearnedOptimizer: {name} must be a finite number of at least 0, "

@@ -57,6 +57,12 @@ void BindConfig(nb::module_& m) {
           "def load_config(source: dict | str | os.PathLike, kind: str = 'meta_train') -> dict"),
       "A config as a dict to look at and to change: that of a preset or of a JSON file.");
   m.def(
+      "load_run_config",
+      [](const std::string& path) { return ToPython(InTodaysKeys(Config::Load(path))); },
+      nb::arg("path"), nb::sig("def load_run_config(path: str) -> dict"),
+      "The config file of a meta-training run, also of one of an earlier version, with the keys\n"
+      "that they have now.");
+  m.def(
       "resolve",
       [](nb::handle config) {
         const auto options =

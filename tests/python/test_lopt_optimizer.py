@@ -899,6 +899,7 @@ class Optimizer(TestCase):
         optimizer = LearnedOptimizer([p], self.theta())
         for name, value, pattern in (("lr", -0.5, "lr must be a finite number .* got -0.5"),
                                      ("lr", "1", "lr must be a finite number .* got '1'"),
+                                     ("lr", torch.ones(2), r"lr must be a .* got tensor\(\[1"),
                                      ("weight_decay", math.nan, "weight_decay must be .* got nan"),
                                      ("non_finite", "ignore", "one of 'error', 'skip', got 'ignore'"),
                                      ("skip_zero_gradients", 2, "one of False, True, got 2"),
@@ -1290,6 +1291,9 @@ class Files(TestCase):
             self.assertError(self.write(), "schedule must be one of 'constant', 'linear', "
                              "'cosine', 'warmup-cosine'; got 'square'",
                              learned_optimizer={"type": kind, "schedule": "square"})
+            self.assertError(self.write(), "schedule must be one of 'constant', 'linear', "
+                             "'cosine', 'warmup-cosine'; got {'type': 'Warmup'}",
+                             learned_optimizer={"type": kind, "schedule": {"type": "Warmup"}})
 
     def test_another_optimizer_than_the_file_names_is_an_error(self):
         path = self.write(metadata={"learned_optimizer": '{"type": "MLPLOpt"}'})

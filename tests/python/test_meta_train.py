@@ -76,6 +76,18 @@ class OneCall(InScratch):
         self.assertEqual(training.updates, 12)
         self.assert_same(training.theta.values, lopt.meta_train("smoke").theta.values)
 
+    def test_a_run_of_an_earlier_version_goes_on(self):
+        run = self.scratch / "run"
+        lopt.meta_train(CONFIG | {"meta_steps": 2}, out=run)
+        config = json.loads((run / "config.json").read_text()) | {"meta_steps": 4}
+        for estimator in config["estimators"]:
+            estimator["schedule"] = estimator.pop("lengths")
+        (run / "config.json").write_text(json.dumps(config))
+        training = lopt.meta_train(resume=True, out=run)
+        self.assertEqual(training.updates, 2)
+        whole = lopt.meta_train(CONFIG | {"meta_steps": 4})
+        self.assert_same(training.theta.values, whole.theta.values)
+
     def test_an_interrupt_ends_the_run_with_a_checkpoint_that_goes_on_to_the_same_bits(self):
         script = (
             "import json, sys, lopt\n"
