@@ -170,7 +170,7 @@ void CheckReplicas(const Options& options, torch::IntArrayRef weight_shape, int6
     CHECK_LE(MaxDistance(got_gradients[0], wanted_gradients[0]), 1e-5);
     // Sums of up to a thousand numbers of size one, in another order: some units in the last place.
     for (const size_t k : {1, 2}) {
-      const float largest = wanted_gradients[k].abs().max().item<float>();
+      const float largest = wanted_gradients[k].abs().max().template item<float>();
       CHECK_LE(MaxDistance(got_gradients[k][row], wanted_gradients[k]), 1e-6 * largest);
     }
   }
