@@ -86,7 +86,7 @@ class FakeConnections final : public Connections {
   size_t most() const { return most_; }
   int64_t died() const { return died_; }
   const std::set<int64_t>& closed() const { return closed_; }  // by the learner, while it ran
-  // The clock of the learner: each look takes a while.
+  // The clock of the learner: each look takes a while, but for those at which a process computes.
   std::chrono::steady_clock::time_point now() const {
     return std::chrono::steady_clock::time_point(std::chrono::milliseconds(20 * looks_));
   }
@@ -123,7 +123,9 @@ class FakeConnections final : public Connections {
   }
 
   std::optional<Event> Poll() override {
-    ++looks_;
+    // What computes takes real time, in which no time passes for the learner.
+    const auto computes = [](const auto& process) { return !process.second->session->Idle(); };
+    if (std::ranges::none_of(processes_, computes)) ++looks_;
     Require(looks_ < 10'000'000, "the learner has looked for what has happened without end");
     if (wakeup_ != nullptr) wakeup_->Notify();
     if (!ended_ && processes_.size() < chances_.most &&
