@@ -111,7 +111,7 @@ def _mean_cell(ratios):
     """The geometric mean of ratios, and of how many if some diverged."""
     finite = [r for r in ratios if r is not None and math.isfinite(r)]
     if not finite:
-        return "diverged" if ratios else "-"
+        return "diverged" if math.inf in ratios else "-"
     missing = len(finite) < len(ratios)
     return _number(geometric_mean(finite)) + (f" ({len(finite)})" if missing else "")
 

@@ -4,7 +4,6 @@ import contextlib
 import io
 import json
 import math
-import os
 import pathlib
 import re
 import signal
@@ -471,7 +470,7 @@ class Runs(unittest.TestCase):
                 (["Adam"], "--half development, --half test and --tasks"),
                 (["--half", "test"], "at least one optimizer"),
                 (["--half", "all", "Adam"], "invalid choice"),
-                (["--half", "test", "--trials", "0", "Adam"], "--trials must be at least 1, got 0")):
+                (["--half", "test", "--trials", "0", "Adam"], "must be at least 1, got 0")):
             with self.assertRaises(SystemExit) as raised, contextlib.redirect_stderr(
                     io.StringIO()) as err:
                 run.main([*words, "--results", str(self.path)])
