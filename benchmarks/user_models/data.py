@@ -48,7 +48,7 @@ def text_of(files):
                 parts.append(ast.get_docstring(node) or "")
     content = "\n\n".join(part for part in parts if part).encode("ascii", "ignore")
     if len(content) < 50000:
-        raise RuntimeError(f"data: docstrings of 50000 bytes wanted in {', '.join(files)} of "
+        raise RuntimeError(f"data: 50000 bytes of docstrings wanted in {', '.join(files)} of "
                            f"{folder}, got {len(content)}: is Python's library installed?")
     return torch.tensor(list(content))
 

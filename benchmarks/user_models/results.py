@@ -24,6 +24,14 @@ class Store:
         self.path, self.lines = path, {}
         self.file = open(path, "a+b", buffering=0)
         try:
+            self._read()
+        except BaseException:
+            self.close()
+            raise
+
+    def _read(self):
+        path = self.path
+        try:
             fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise SystemExit(f"user_models: another process works on {path}") from None

@@ -32,11 +32,12 @@ class Tasks(unittest.TestCase):
     def test_adam_lowers_the_loss_of_each_in_few_steps(self):
         for name, task in run.TASKS.items():
             with self.subTest(task=name):
-                before = training.train(task, adam(1e-9), 0, steps=1)
-                after = training.train(task, adam(0.01), 0, steps=25)
                 if task.apart:  # the error of the solution may grow at first
-                    self.assertLess(sum(after["curve"][-5:]), sum(after["curve"][:5]))
+                    curve = training.train(task, adam(0.01), 0, steps=100)["curve"]
+                    self.assertLess(sum(curve[-20:]), 0.9 * sum(curve[:20]))
                 else:
+                    before = training.train(task, adam(1e-9), 0, steps=1)
+                    after = training.train(task, adam(0.01), 0, steps=25)
                     self.assertLess(after["test_loss"], 0.99 * before["test_loss"])
 
     def test_a_seed_fixes_all_bits(self):
@@ -69,17 +70,19 @@ class Tasks(unittest.TestCase):
         x = torch.linspace(-0.9, 0.9, 7, dtype=torch.float64)[:, None]
         h = 1e-4
         task = run.TASKS["poisson"](3)
+        task.weights = task.weights.double()
         with mock.patch("torch.rand", lambda *shape, generator: (x + 1) / 2):
             f = task.batch()[1]
         second = (task.solution(x + h) - 2 * task.solution(x) + task.solution(x - h)) / h ** 2
         self.assertLess((second[:, 0] - f).abs().max(), 1e-3)
         task = run.TASKS["heat"](3)
+        task.weights = task.weights.double()
         t = torch.full_like(x, 0.3)
         u_xx = (task.solution(x + h, t) - 2 * task.solution(x, t)
                 + task.solution(x - h, t)) / h ** 2
         u_t = (task.solution(x, t + h) - task.solution(x, t - h)) / (2 * h)
         self.assertLess((u_t - 0.1 * u_xx).abs().max(), 1e-4)
-        self.assertLess(task.solution(torch.ones(1, 1), torch.ones(1, 1)).abs().max(), 1e-5)
+        self.assertLess(task.solution(x / x, t).abs().max(), 1e-5)
 
     def test_a_pole_that_nobody_holds_falls(self):
         from benchmarks.user_models.test_half import CartPole
@@ -466,7 +469,7 @@ class Runs(unittest.TestCase):
 
     def test_wrong_words_are_errors(self):
         for words, wanted in (
-                (["--tasks", "mnist", "Adam"], "no task mnist; valid are byte-gpt, "),
+                (["Adam", "--tasks", "mnist"], "no task mnist; valid are byte-gpt, "),
                 (["Adam"], "--half development, --half test and --tasks"),
                 (["--half", "test"], "at least one optimizer"),
                 (["--half", "all", "Adam"], "invalid choice"),
