@@ -54,8 +54,8 @@ def text_of(files):
 
 
 def text_windows(files, length, seed):
-    """Windows [n, length + 1] of the docstrings in these files, to train on and to test on: of every
-    ten stretches of the text, one drawn by the seed is held out."""
+    """Windows [n, length + 1] of the docstrings in these files, to train on and to test on: a tenth
+    of them, drawn by the seed, is held out."""
     text = text_of(files)
     windows = text[: len(text) // (length + 1) * (length + 1)].view(-1, length + 1)
     held_out, kept = shuffled(len(windows), len(windows) // 10, generator(seed, "text"))
