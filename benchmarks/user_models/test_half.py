@@ -281,7 +281,7 @@ class CartPole:
                              rate + 0.02 * turn], 1)
         self.state = torch.where(self.fallen[:, None], self.state, moved)
         parts = self.state[:, ::2].abs() / self.LIMITS
-        self.fallen = self.fallen | (parts > 1).any(1)
+        self.fallen = (parts > 1).any(1)  # and stays, with the state
         return torch.where(self.fallen, torch.ones(len(place)), parts.mean(1))
 
 

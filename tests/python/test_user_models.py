@@ -91,7 +91,10 @@ class Tasks(unittest.TestCase):
         costs = torch.stack([world.push(torch.ones(20)) for _ in range(100)])
         self.assertTrue((costs[-1] == 1).all())
         self.assertTrue((costs[0] < 0.5).all())
-        self.assertTrue((costs[1:][costs[:-1] == 1] == 1).all())  # who has fallen stays so
+        self.assertTrue((costs[1:][costs[:-1] == 1] == 1).all())  # who has fallen stays so,
+        end = world.state
+        world.push(torch.zeros(20))
+        self.assertTrue(world.state.equal(end))  # and where they are
         # From rest, upright: the acceleration of the cart and of the pole by hand.
         world = CartPole(1, torch.Generator().manual_seed(0))
         world.state = torch.zeros(1, 4)
