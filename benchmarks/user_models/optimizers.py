@@ -25,7 +25,7 @@ import sys
 
 import torch
 
-from .versions import code_of, digest
+from .versions import code_behind, code_of, digest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -107,6 +107,11 @@ class TorchMuon(torch.optim.Optimizer):
         return loss
 
 
+def momentum_sgd(params, lr=1e-2):
+    """Gradient descent with momentum 0.9."""
+    return torch.optim.SGD(params, lr=lr, momentum=0.9)
+
+
 @dataclasses.dataclass(frozen=True)
 class Choice:
     """An optimizer of a command line. make: function from (params, num_steps, lr); lr: what it has
@@ -120,14 +125,14 @@ class Choice:
     version: str
 
 
-# Callable, default learning rate and the range of trials.
+# Callable and the range of trials.
 _BUILT_IN = {
-    "Adam": (torch.optim.Adam, 1e-3, (1e-4, 1e-1)),
-    "AdamW": (torch.optim.AdamW, 1e-3, (1e-4, 1e-1)),
-    "AdamW-cosine": (AdamWCosine, 1e-3, (1e-4, 1e-1)),
-    "SGDM": (lambda params, lr: torch.optim.SGD(params, lr=lr, momentum=0.9), 1e-2, (1e-3, 1.0)),
-    "Muon": (Muon, 0.03, (1e-3, 1.0)),
-    "torch-Muon": (TorchMuon, 0.03, (1e-3, 1.0)),
+    "Adam": (torch.optim.Adam, (1e-4, 1e-1)),
+    "AdamW": (torch.optim.AdamW, (1e-4, 1e-1)),
+    "AdamW-cosine": (AdamWCosine, (1e-4, 1e-1)),
+    "SGDM": (momentum_sgd, (1e-3, 1.0)),
+    "Muon": (Muon, (1e-3, 1.0)),
+    "torch-Muon": (TorchMuon, (1e-3, 1.0)),
 }
 _STEP_SIZES = (0.03, 3.0)  # of learned optimizers, whose default is 1
 
@@ -187,8 +192,9 @@ def _theta_file(name, package, path, options, lr, rates):
     def make(params, num_steps, lr):
         return module.LearnedOptimizer(params, opened, num_steps=num_steps, lr=lr, **options)
 
-    weights = pathlib.Path(path).read_bytes()
-    version = digest(_source(module), weights, repr(sorted(options.items())))
+    release = sys.modules["lopt"].__version__ if package else ""
+    version = digest(_source(module), release, pathlib.Path(path).read_bytes(),
+                     repr(sorted(options.items())))
     return Choice(name, make, lr or 1.0, rates or _STEP_SIZES, version)
 
 
@@ -242,9 +248,9 @@ def choose(word):
         if name not in _BUILT_IN:
             raise SystemExit(f"user_models: there is no optimizer {name}; valid are "
                              f"{', '.join(names())}, and NAME=WHAT (README.md)")
-        function, lr, rates = _BUILT_IN[name]
-        source = code_of(pathlib.Path(__file__).read_text(encoding="utf-8"))
-        return _callable(name, name, function, source, {}, lr, rates)
+        function, rates = _BUILT_IN[name]
+        source = code_behind(function.__name__, __file__)  # torch's version is another matter
+        return _callable(name, name, function, source, {}, None, rates)
     what, _, query = what.partition("?")
     options, lr, rates = _options(word, query)
     place, colon, last = what.rpartition(":")

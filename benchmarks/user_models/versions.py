@@ -41,8 +41,9 @@ def _definitions(path):
     return found
 
 
-def _code_behind(name, path):
-    """The definition of a name of a module and of all that it uses of the same module."""
+def code_behind(name, path):
+    """The definition of a name of a module and of all that it uses of the same module; empty if it
+    is defined elsewhere."""
     definitions, todo, used = _definitions(path), [name], set()
     while todo:
         name = todo.pop()
@@ -60,4 +61,4 @@ def version_of_task(task_type):
               for module in (data, training)]
     text = bytes(data.text_of(task_type.files).tolist()) if task_type.files else b""
     path = sys.modules[task_type.__module__].__file__
-    return digest(_code_behind(task_type.__name__, path), text, *shared)
+    return digest(code_behind(task_type.__name__, path), text, *shared)

@@ -275,6 +275,16 @@ class Optimizers(unittest.TestCase):
         self.assertTrue(ends[0].equal(ends[2]) and ends[1].equal(ends[3]))
         self.assertFalse(ends[0].equal(ends[1]))
 
+    def test_theta_files_are_stepped_by_the_package_where_it_is_installed(self):
+        try:
+            import lopt.torch
+        except ImportError:
+            self.skipTest("lopt is not installed for this interpreter")
+        optimizer = self.make(f"kernels=lopt.torch:{RECOMMENDED}?lr=0.5",
+                              [torch.ones(3, 2, requires_grad=True)])
+        self.assertIs(type(optimizer), lopt.torch.LearnedOptimizer)
+        self.assertEqual(optimizer.param_groups[0]["lr"], 0.5)
+
     def test_an_optimizer_of_a_file(self):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "mine.py")
@@ -442,7 +452,7 @@ class Runs(unittest.TestCase):
         path = self.path.with_name("some.py")
         path.write_text("WIDTH = 3\n\ndef model():\n    return WIDTH\n\nclass T:\n"
                         "    def __init__(self):\n        self.m = model()\n\nOTHER = 4\n")
-        behind = versions._code_behind("T", str(path))
+        behind = versions.code_behind("T", str(path))
         self.assertIn("WIDTH = 3", behind)
         self.assertNotIn("OTHER", behind)
         self.assertEqual(len(set(map(versions.version_of_task, run.TASKS.values()))),
