@@ -161,17 +161,21 @@ def _value(text):
         return text
 
 
-def _load(place):
-    """The module of a name, or of the path of a file."""
-    if not place.endswith(".py"):
-        return importlib.import_module(place)
-    name = "user_models_" + digest(os.path.abspath(place))
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, place)
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        sys.modules[name] = module
-    return sys.modules[name]
+def _load(place, name):
+    """The module of a name, or of the path of a file. Raises SystemExit, which names the optimizer,
+    if there is none."""
+    try:
+        if not place.endswith(".py"):
+            return importlib.import_module(place)
+        key = "user_models_" + digest(os.path.abspath(place))
+        if key not in sys.modules:
+            spec = importlib.util.spec_from_file_location(key, place)
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            sys.modules[key] = module
+        return sys.modules[key]
+    except (ImportError, OSError) as error:
+        raise SystemExit(f"user_models: {place} of {name} cannot be imported: {error}") from None
 
 
 def _source(module):
@@ -183,8 +187,7 @@ def _source(module):
 
 def _theta_file(name, package, path, options, lr, rates):
     """The learned optimizer of a theta file, by the one-file optimizer or by lopt.torch."""
-    module = importlib.import_module(package) if package else _load(
-        str(ROOT / "python/lopt_optimizer.py"))
+    module = _load(package or str(ROOT / "python/lopt_optimizer.py"), name)
     if not os.path.isfile(path):
         raise SystemExit(f"user_models: {name} is to be read from {path}, which is no file")
     opened = path if package else module.ThetaFile(path)
@@ -264,10 +267,7 @@ def choose(word):
     if not colon:
         raise SystemExit(f"user_models: module:callable, file.py:callable or a theta file "
                          f"(.safetensors) wanted for {name}, got {what}")
-    try:
-        module = _load(place)
-    except (ImportError, OSError) as error:
-        raise SystemExit(f"user_models: {place} of {name} cannot be imported: {error}") from None
+    module = _load(place, name)
     function = getattr(module, last, None)
     if not callable(function):
         here = [key for key, value in vars(module).items()
