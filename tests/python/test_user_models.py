@@ -258,9 +258,7 @@ class Optimizers(unittest.TestCase):
         self.assertAlmostEqual(vector[0].item(), -0.05, 5)
 
     def test_theta_files_are_stepped_by_the_one_file_optimizer(self):
-        sys.path.insert(0, str(ROOT / "python"))
-        import lopt_optimizer
-
+        lopt_optimizer = optimizers._load(str(ROOT / "python/lopt_optimizer.py"), "it")
         ends = []
         for make in (
                 lambda p: self.make("recommended", p),
