@@ -1,0 +1,228 @@
+"""The file of finished trainings, and the table that is made of it."""
+
+import fcntl
+import json
+import math
+import os
+import statistics
+
+KEY = ("task", "task_version", "optimizer", "optimizer_version", "lr", "seed", "steps", "torch")
+LAST = 5  # parts of a curve whose mean is its last loss
+
+
+class Store:
+    """A file with one JSON line for each finished training.
+
+    A line is written at once and brought to the disk, so that a kill leaves whole lines; a part of
+    one at the end is cut off. A training whose line is there is not made again. Lines of other
+    versions of tasks and optimizers stay in the file and are not used.
+    """
+
+    def __init__(self, path):
+        """Raises SystemExit if the file cannot be read or another process has it open."""
+        os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+        self.path, self.lines = path, {}
+        self.file = open(path, "a+b", buffering=0)
+        try:
+            self._read()
+        except BaseException:
+            self.close()
+            raise
+
+    def _read(self):
+        path = self.path
+        try:
+            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise SystemExit(f"user_models: another process works on {path}") from None
+        self.file.seek(0)
+        content = self.file.read()
+        whole = content[: content.rfind(b"\n") + 1]
+        if len(whole) < len(content):
+            self.file.truncate(len(whole))
+        for number, text in enumerate(whole.splitlines(), 1):
+            try:
+                line = json.loads(text)
+                self.lines[self._key(line)] = line
+            except (ValueError, KeyError, TypeError) as error:
+                raise SystemExit(f"user_models: line {number} of {path} is no finished training: "
+                                 f"{error}") from None
+
+    @staticmethod
+    def _key(cell):
+        return tuple(cell[name] for name in KEY)
+
+    def get(self, cell):
+        """The line of a cell (a dictionary with KEY); None if it is not there."""
+        return self.lines.get(self._key(cell))
+
+    def add(self, cell, result):
+        """Writes the line of a finished training."""
+        line = {**cell, **result}
+        self.file.write(json.dumps(line, allow_nan=False).encode() + b"\n")
+        os.fsync(self.file.fileno())
+        self.lines[self._key(cell)] = line
+
+    def close(self):
+        self.file.close()
+
+
+def test_loss(line):
+    """Of a line; infinite where the training diverged."""
+    return math.inf if line["test_loss"] is None else line["test_loss"]
+
+
+def geometric_mean(numbers):
+    """Of numbers above 0, of which some may be infinite."""
+    numbers = list(numbers)
+    return math.exp(sum(map(math.log, numbers)) / len(numbers))
+
+
+def _smooth(curve):
+    """The mean of the last LAST parts at each part from the LAST-th on, or of the whole curve."""
+    width = min(LAST, len(curve))
+    return [sum(curve[i - width:i]) / width for i in range(width, len(curve) + 1)]
+
+
+def share_of_steps(line, adam):
+    """The share of its steps after which a training's loss is no higher than Adam's last one;
+    infinite if it never is."""
+    if line["curve"] is None or adam["curve"] is None:
+        return math.inf
+    goal = _smooth(adam["curve"])[-1]
+    smooth = _smooth(line["curve"])
+    parts = len(line["curve"])
+    for part, loss in enumerate(smooth, parts - len(smooth) + 1):
+        if loss <= goal:
+            return part / parts
+    return math.inf
+
+
+def ratio(lines, adam_lines):
+    """The geometric mean over seeds of test losses beside tuned Adam's of the same seeds. Infinite
+    if a training diverged; None if Adam's did."""
+    if any(line["test_loss"] is None for line in adam_lines):
+        return None
+    return geometric_mean(test_loss(line) / test_loss(adam)
+                          for line, adam in zip(lines, adam_lines))
+
+
+def _number(x):
+    if x is None:
+        return "-"
+    if math.isinf(x):
+        return "diverged"
+    return f"{x:.2f}" if 0.095 <= x < 99.5 else f"{x:.2g}" if x < 1 else f"{x:.0f}"
+
+
+def _mean_cell(ratios):
+    """The geometric mean of ratios, and of how many if some diverged."""
+    finite = [r for r in ratios if r is not None and math.isfinite(r)]
+    if not finite:
+        return "diverged" if math.inf in ratios else "-"
+    missing = len(finite) < len(ratios)
+    return _number(geometric_mean(finite)) + (f" ({len(finite)})" if missing else "")
+
+
+def _row(cells):
+    return "| " + " | ".join(cells) + " |"
+
+
+class Table:
+    """What is printed of judged trainings.
+
+    judged: {optimizer: {mode: {task: lines}}}, where a mode is one of MODES and the lines are in
+    the order of seeds; adam: {task: lines} of tuned Adam; apart: tasks that no mean counts; edges:
+    (optimizer, task) whose tuned rate is the lowest or highest of the trials; rates: {optimizer:
+    lr} of the mode fixed.
+    """
+
+    MODES = ("untuned", "fixed", "tuned")
+
+    def __init__(self, judged, adam, apart, edges=(), rates=None):
+        self.judged, self.adam = judged, adam
+        self.apart, self.edges, self.rates = apart, set(edges), rates or {}
+
+    def ratios(self, optimizer, mode, apart=False):
+        """{task: ratio} of the tasks that are set apart, or of the others."""
+        return {task: ratio(lines, self.adam[task])
+                for task, lines in self.judged[optimizer].get(mode, {}).items()
+                if (task in self.apart) == apart}
+
+    def _in_modes(self, cell, optimizer):
+        """cell(optimizer, mode) for each mode that there is, with slashes."""
+        return " / ".join(cell(optimizer, mode) if mode in self.judged[optimizer] else "-"
+                          for mode in self.MODES)
+
+    def _mean(self, optimizer, mode):
+        if mode not in self.judged[optimizer]:
+            return "-"
+        rate = f", lr {self.rates[optimizer]:g}" if mode == "fixed" else ""
+        return _mean_cell(list(self.ratios(optimizer, mode).values())) + rate
+
+    def _worst(self, optimizer, mode):
+        ratios = [r for r in self.ratios(optimizer, mode).values() if r is not None]
+        return _number(max(ratios)) if ratios else "-"
+
+    def _mean_apart(self, optimizer, mode):
+        return _mean_cell(list(self.ratios(optimizer, mode, apart=True).values()))
+
+    def _pairs(self, optimizer, mode):
+        """Each line with Adam's of the same task and seed."""
+        return [pair for task, lines in self.judged[optimizer][mode].items()
+                for pair in zip(lines, self.adam[task])]
+
+    def _steps(self, optimizer, mode):
+        shares = [share_of_steps(line, adam) for line, adam in self._pairs(optimizer, mode)]
+        middle = statistics.median_high(shares)
+        reached = sum(map(math.isfinite, shares))
+        share = f"{100 * middle:.0f} %" if math.isfinite(middle) else "never"
+        return f"{share} ({reached})"
+
+    def _diverged(self, optimizer, mode):
+        return str(sum(line["test_loss"] is None for line, _ in self._pairs(optimizer, mode)))
+
+    def _per_step(self, optimizer, what):
+        """The geometric mean of a quantity of each step beside Adam's, over all trainings."""
+        pairs = [pair for mode in self.judged[optimizer] for pair in self._pairs(optimizer, mode)]
+        return geometric_mean(max(line[what], 1e-3) / max(adam[what], 1e-3) for line, adam in pairs)
+
+    def _state(self, optimizer):
+        lines = [line for mode in self.judged[optimizer]
+                 for line, _ in self._pairs(optimizer, mode) if line["steps"]]
+        return f"{max((line['state'] for line in lines), default=0):.1f}"
+
+    def _summary(self):
+        yield _row(["optimizer", *self.MODES, "worst", "physics", "steps to Adam's loss",
+                    "diverged", "optimizer's time", "whole step's", "state"])
+        yield "|" + "---|" * 11
+        for name in self.judged:
+            means = [self._mean(name, mode) for mode in self.MODES]
+            yield _row([name, *means, self._in_modes(self._worst, name),
+                        self._in_modes(self._mean_apart, name),
+                        self._in_modes(self._steps, name), self._in_modes(self._diverged, name),
+                        _number(self._per_step(name, "optimizer_us")),
+                        _number(self._per_step(name, "step_us")), self._state(name)])
+
+    def _of_task(self, task, optimizer):
+        def cell(name, mode):
+            lines = self.judged[name][mode].get(task)
+            if lines is None:
+                return "-"
+            mark = "*" if mode == "tuned" and (name, task) in self.edges else ""
+            return _number(ratio(lines, self.adam[task])) + mark
+
+        return self._in_modes(cell, optimizer)
+
+    def _tasks(self):
+        yield _row(["task", "Adam's test loss", *self.judged])
+        yield "|" + "---|" * (2 + len(self.judged))
+        for task, lines in self.adam.items():
+            losses = [test_loss(line) for line in lines]
+            mark = "*" if ("Adam", task) in self.edges else ""
+            yield _row([task, f"{sum(losses) / len(losses):.3g}{mark}",
+                        *[self._of_task(task, name) for name in self.judged]])
+
+    def text(self):
+        """The table in Markdown: one row for each optimizer, then one for each task."""
+        return "\n".join([*self._summary(), "", *self._tasks()]) + "\n"
