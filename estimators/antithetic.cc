@@ -166,16 +166,17 @@ Eigen::ArrayXd AntitheticPairs::MetaLossDifferences(int64_t samples,
 }
 
 GradientEstimate AntitheticPairs::Estimate(std::span<const double> differences) const {
-  return Estimate(GradientOfPairs(problem_, perturbations_, differences));
+  PairsGradient of = GradientOfPairs(problem_, perturbations_, differences);
+  return Estimate(std::move(of.gradient), of.squares);
 }
 
-GradientEstimate AntitheticPairs::Estimate(const PairsGradient& of) const {
+GradientEstimate AntitheticPairs::Estimate(Eigen::VectorXf gradient, double squares) const {
   GradientEstimate estimate;
-  estimate.gradient = of.gradient;
+  estimate.gradient = std::move(gradient);
   estimate.mean_loss = loss_.Mean();
   estimate.counts = counts_;
   losses_.WriteTo(&estimate.metrics);
-  WriteGradientSnr(estimate.gradient, of.squares, pairs(), &estimate.metrics);
+  WriteGradientSnr(estimate.gradient, squares, pairs(), &estimate.metrics);
   return estimate;
 }
 

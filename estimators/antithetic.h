@@ -13,8 +13,6 @@
 
 namespace lopt {
 
-struct PairsGradient;
-
 // What the estimators with antithetic pairs share. N pairs; replicas [0, N) run under theta + eps,
 // [N, 2N) under theta - eps.
 
@@ -92,8 +90,9 @@ class AntitheticPairs {
   // The estimate for all that has run, whose gradient is
   // sum_n differences[n] eps_n / (2 std^2 N).
   GradientEstimate Estimate(std::span<const double> differences) const;
-  // The same with a gradient of another formula.
-  GradientEstimate Estimate(const PairsGradient& of) const;
+  // The same with a gradient [D] of another formula; `squares` is the sum over the pairs of the
+  // squared norms of the gradients that they give by themselves.
+  GradientEstimate Estimate(Eigen::VectorXf gradient, double squares) const;
 
  private:
   ThetaRows rows() const;

@@ -74,7 +74,7 @@ GradientEstimate PersistentES::DoEstimate(const WorkerWeights& weights, Key key,
       episodes[n] += trace.is_last.col(n).count();
     }
   }
-  GradientEstimate estimate = pairs.Estimate(of_pairs);
+  GradientEstimate estimate = pairs.Estimate(std::move(of_pairs.gradient), of_pairs.squares);
   if (HasAccumulator()) WriteAccumulatorNorms(trace, of_pairs.accumulator_norms, &estimate.metrics);
   return estimate;
 }
