@@ -3,7 +3,7 @@
 # sixteen files of a folder as one; that each includes what it needs itself is found by reading every file alone, with one quick check. lint/
 # in the build folder is configured without unity build and precompiled headers, for its compile_commands.json. There g++'s --param, which
 # clang does not know, is left out, and generated headers are those of this build. tools/tidy leaves out what is known to be clean.
-set(lint_folders base tasks tasks/* lopt lopt/* torch torch/* estimators estimators/* learner learner/* evaluation tools tools/* examples examples/*)
+set(lint_folders base tasks tasks/* tasks/*/* lopt lopt/* torch torch/* estimators estimators/* learner learner/* learner/*/* evaluation tools tools/* examples examples/*)
 set(format_files)
 set(tidy_files)
 foreach(folder ${lint_folders} python/src tests tests/contracts)
