@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -27,6 +28,14 @@ std::string Cell(std::string_view text) {
 
 // Code in the cell of a Markdown table.
 std::string Code(std::string_view text) { return fmt::format("`{}`", Cell(text)); }
+
+// The names of some things, in their order.
+template <class Things, class Name>
+std::string Codes(const Things& things, Name name) {
+  std::vector<std::string> shown;
+  for (const auto& thing : things) shown.push_back(Code(std::invoke(name, thing)));
+  return fmt::format("{}", fmt::join(shown, ", "));
+}
 
 std::string ValueCode(const Json& value) { return Code(value.dump()); }
 
@@ -121,18 +130,10 @@ class Describer : public FieldVisitor {
 
   // Those that stand for objects, before the objects' types.
   static std::string ShortNames(const std::vector<std::pair<std::string, Config>>& names) {
-    std::vector<std::string> shown;
-    for (const auto& [name, stands_for] : names) shown.push_back(Code(name));
-    return shown.empty() ? "" : fmt::format("{}; ", fmt::join(shown, ", "));
+    return names.empty() ? "" : Codes(names, &std::pair<std::string, Config>::first) + "; ";
   }
 
-  static std::string ValidChoices(ChoiceTable table) {
-    std::vector<std::string> shown;
-    for (const Named<int64_t>& entry : table) {
-      shown.push_back(Code(entry.name));
-    }
-    return fmt::format("{}", fmt::join(shown, ", "));
-  }
+  static std::string ValidChoices(ChoiceTable table) { return Codes(table, &Named<int64_t>::name); }
 
   void Row(const char* name, std::string_view kind, std::string_view default_value,
            std::string_view valid, const char* meaning) {
@@ -149,9 +150,7 @@ class Describer : public FieldVisitor {
 }  // namespace
 
 std::string ListTypes(const TypeTable& types) {
-  std::vector<std::string> shown;
-  for (const TypeEntry& entry : types.entries()) shown.push_back(Code(entry.type));
-  return fmt::format("{}: {}", types.kind(), fmt::join(shown, ", "));
+  return fmt::format("{}: {}", types.kind(), Codes(types.entries(), &TypeEntry::type));
 }
 
 std::vector<std::string> FieldRows(const VisitFields& fields, const NameTypes& name) {

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss, relu
 
 from . import data
-from .training import Task
+from .training import Task, next_byte_loss
 
 
 class CausalBlock(nn.Module):
@@ -58,7 +58,7 @@ class ByteGpt(Task):
         self.draws = data.generator(seed, "batches")
 
     def loss(self, windows):
-        return cross_entropy(self.model(windows[:, :-1]).flatten(0, 1), windows[:, 1:].flatten())
+        return next_byte_loss(self.model, windows)
 
 
 class NormedBlock(nn.Module):

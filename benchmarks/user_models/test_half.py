@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, mse_loss
 
 from . import data
-from .training import Task
+from .training import Task, next_byte_loss
 
 
 class TextLstm(nn.Module):
@@ -34,7 +34,7 @@ class Lstm(Task):
         self.draws = data.generator(seed, "batches")
 
     def loss(self, windows):
-        return cross_entropy(self.model(windows[:, :-1]).flatten(0, 1), windows[:, 1:].flatten())
+        return next_byte_loss(self.model, windows)
 
 
 class Patches(nn.Module):

@@ -51,6 +51,11 @@ class Task:
         return self.loss(*self.test)
 
 
+def next_byte_loss(model, windows):
+    """The cross-entropy of each byte of windows [n, length + 1] after those before it."""
+    return cross_entropy(model(windows[:, :-1]).flatten(0, 1), windows[:, 1:].flatten())
+
+
 class _Diverged(Exception):
     """A loss or a gradient is not finite."""
 
