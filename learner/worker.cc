@@ -56,8 +56,8 @@ EstimatorOutput RunWindows(const WorkerWeights& weights, const ConfiguredEstimat
   return output;
 }
 
-// Throws Error unless there is an estimator, all are for theta's size, no weight is negative and one
-// is positive.
+// Throws Error unless there is an estimator, all are for theta's size, no weight is negative and
+// one is positive.
 void CheckEstimators(const Estimators& estimators, int64_t theta_size) {
   Require(!estimators.empty(), "a worker needs at least one estimator");
   double sum = 0;
@@ -178,8 +178,8 @@ std::vector<double> MetaLosses(std::span<const Eigen::VectorXf> thetas,
     Require(episodes != nullptr,
             "meta-losses: estimator {} is not of type FullES, which runs whole episodes",
             EstimatorName(estimators, index));
-    losses[index] = episodes->MetaLosses(thetas, {.outer_step = step},
-                                         WindowKey(worker_key, step, index));
+    losses[index] =
+        episodes->MetaLosses(thetas, {.outer_step = step}, WindowKey(worker_key, step, index));
   });
 
   std::vector<double> means(thetas.size());

@@ -116,7 +116,8 @@ TEST_CASE("A pair's losses are those of which an estimate makes its gradient") {
   for (const LossType loss_type : kAll) {
     const FullES estimator = Noisy(loss_type, 1);
     EstimatorState none;
-    const GradientEstimate estimate = estimator.Estimate({.theta = theta, .outer = {}}, kKey, &none);
+    const GradientEstimate estimate =
+        estimator.Estimate({.theta = theta, .outer = {}}, kKey, &none);
     const std::vector<double> losses =
         estimator.MetaLosses(std::vector<Eigen::VectorXf>{theta + step, theta - step}, {}, kKey);
     REQUIRE(std::abs(losses[0] - losses[1]) > 1e-3 * losses[0]);

@@ -189,8 +189,8 @@ std::shared_ptr<const FullES> Bowls(int64_t dim) {
 
 std::shared_ptr<const ConfiguredEstimator> With(std::shared_ptr<const GradientEstimator> estimator,
                                                 double weight) {
-  return std::make_shared<ConfiguredEstimator>(ConfiguredEstimator{
-      .estimator = std::move(estimator), .weight = weight, .task = "Bowls"});
+  return std::make_shared<ConfiguredEstimator>(
+      ConfiguredEstimator{.estimator = std::move(estimator), .weight = weight, .task = "Bowls"});
 }
 
 TEST_CASE("Meta-losses are the weighted mean over the estimators, under the draws of a window") {
