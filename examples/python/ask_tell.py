@@ -33,7 +33,8 @@ mean = search.mean.astype(np.float32)
 
 # On draws that it has not seen.
 first, last = losses_of([start.values, mean], step=0, worker=1)
-print(f"{mean.size} weights: meta-loss {first:.3f}, after {config['meta_steps']} generations {last:.3f}")
+print(f"{mean.size} weights: meta-loss {first:.3f}, "
+      f"after {config['meta_steps']} generations {last:.3f}")
 lopt.Theta(config["learned_optimizer"], mean, config=config, meta_steps=config["meta_steps"],
            trained_horizon=50).write("ask_tell.safetensors")
 assert last < first - 1
