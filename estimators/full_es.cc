@@ -9,6 +9,7 @@
 #include "lopt/base/eigen.h"
 #include "lopt/base/error.h"
 #include "lopt/base/options.h"
+#include "lopt/base/parallel.h"
 #include "lopt/estimators/antithetic.h"
 
 namespace lopt {
@@ -61,6 +62,34 @@ class EpisodeLoss {
   Eigen::ArrayXd last_;
 };
 
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// Takes the losses of a piece of an episode into what the episode of each replica counts [N], which
+// begins as 0, or infinite for kMin.
+void AddLosses(FullES::LossType type, const UnrollTrace& trace, Eigen::ArrayXd* counted) {
+  if (type == FullES::LossType::kAvg) {
+    *counted += trace.loss.colwise().sum().transpose();
+  } else if (type == FullES::LossType::kMin) {
+    const Eigen::ArrayXXd finite = trace.loss.isFinite().select(trace.loss, kInfinity);
+    *counted = counted->min(finite.colwise().minCoeff().transpose());
+  } else {
+    *counted = trace.loss.row(trace.loss.rows() - 1).transpose();
+  }
+}
+
+// [N]: the mean over fresh outer batches of the meta-loss of each replica as it stands.
+Eigen::ArrayXd RecomputedLosses(const InnerProblem& problem, const ThetaRows& theta, Key key,
+                                int64_t samples, const UnrollState& replicas) {
+  Eigen::ArrayXd sum = Eigen::ArrayXd::Zero(theta.rows);
+  Eigen::ArrayXd losses(theta.rows);
+  for (int64_t sample = 0; sample < samples; ++sample) {
+    const Key batch = FoldIn(FoldIn(key, kOuterBatchDraw), static_cast<uint64_t>(sample));
+    problem.MetaLoss(theta, SplitKey(batch, theta.rows), replicas, AsSpan(losses));
+    sum += losses;
+  }
+  return sum / static_cast<double>(samples);
+}
+
 }  // namespace
 
 void FullES::Options::Visit(FieldVisitor& v) {
@@ -100,7 +129,7 @@ GradientEstimate FullES::DoEstimate(const WorkerWeights& weights, Key key,
   Require(state->size() == 0,
           "FullES: the state is not one of this estimator: it has {} arrays, wanted none",
           state->size());
-  const int64_t length = schedule_->Length(FoldIn(key, kWindowLengthDraw), weights.outer);
+  const int64_t length = Length(weights.outer, key);
   AntitheticPairs pairs(*problem_, weights, key, options_.num_tasks, options_.std);
   UnrollState unroll = pairs.Start(length);
   EpisodeLoss episode(options_.loss_type, options_.num_tasks, length);
@@ -118,6 +147,54 @@ GradientEstimate FullES::DoEstimate(const WorkerWeights& weights, Key key,
     differences = differences.sign() * *options_.sign_delta_loss_scalar;
   }
   return pairs.Estimate(AsSpan(differences));
+}
+
+int64_t FullES::Length(const OuterState& outer, Key key) const {
+  return schedule_->Length(FoldIn(key, kWindowLengthDraw), outer);
+}
+
+std::vector<double> FullES::MetaLosses(std::span<const Eigen::VectorXf> thetas,
+                                       const OuterState& outer, Key key) const {
+  Require(!thetas.empty(), "FullES: no thetas, wanted at least one");
+  for (size_t k = 0; k < thetas.size(); ++k) {
+    Require(thetas[k].size() == theta_layout().size(), "FullES: theta {} has {} numbers, wanted {}",
+            k, thetas[k].size(), theta_layout().size());
+    Require(thetas[k].allFinite(), "FullES: theta {} has a number that is not finite", k);
+  }
+  const int64_t length = Length(outer, key);
+  std::vector<double> losses(thetas.size());
+  ParallelFor(std::ssize(thetas), [&](int64_t k) {
+    const auto index = static_cast<size_t>(k);
+    losses[index] = MetaLossOf(thetas[index], length, outer, key);
+  });
+  return losses;
+}
+
+double FullES::MetaLossOf(const Eigen::VectorXf& theta, int64_t length, const OuterState& outer,
+                          Key key) const {
+  const int64_t tasks = options_.num_tasks;
+  const ThetaRows rows = {.theta = AsSpan(theta), .rows = tasks};
+  const std::vector<Key> keys = SplitKey(FoldIn(key, kUnrollDraw), tasks);
+  UnrollState replicas =
+      problem_->Start(rows, outer, SplitKey(FoldIn(key, kStartDraw), tasks), length);
+  const bool least = options_.loss_type == LossType::kMin;
+  Eigen::ArrayXd counted = Eigen::ArrayXd::Constant(tasks, least ? kInfinity : 0);
+  UnrollTrace trace;
+  for (int64_t done = 0; done < length; done += kStepsAtOnce) {
+    problem_->Run({.theta = rows,
+                   .outer = outer,
+                   .keys = keys,
+                   .steps = std::min(kStepsAtOnce, length - done),
+                   .state = &replicas,
+                   .trace = &trace});
+    AddLosses(options_.loss_type, trace, &counted);
+  }
+  if (options_.loss_type == LossType::kAvg) counted /= static_cast<double>(length);
+  if (options_.loss_type == LossType::kLastRecompute) {
+    counted = RecomputedLosses(*problem_, rows, key, options_.recompute_samples, replicas);
+  }
+  const double mean = counted.mean();
+  return std::isfinite(mean) ? mean : kInfinity;
 }
 
 }  // namespace lopt

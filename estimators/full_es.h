@@ -1,9 +1,12 @@
 #pragma once
 
+#include <Eigen/Core>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "lopt/base/fields.h"
 #include "lopt/estimators/gradient_estimator.h"
@@ -40,10 +43,25 @@ class FullES : public GradientEstimator {
   FullES(std::shared_ptr<const InnerProblem> problem,
          std::shared_ptr<const TruncationSchedule> schedule, const Options& options);
 
+  // The meta-losses [K] of K thetas of D numbers each, for optimizers that want no gradient: the
+  // mean over the N tasks of what an episode counts (loss_type), under the theta itself. All thetas
+  // get the same draws, those of Estimate under this key: tasks, initial params, batches and the
+  // episodes' length. They run in parallel on the pool around the call, and a theta's loss depends
+  // neither on the threads nor on the other thetas. It is infinite if a loss that counts is not
+  // finite and LoptProblemOptions::non_finite puts nothing in its place; kMin counts the finite
+  // losses of an episode, if it has any. The options of perturbations and pairs play no part.
+  // Throws Error if there is no theta, or one has another size than D or is not finite.
+  std::vector<double> MetaLosses(std::span<const Eigen::VectorXf> thetas, const OuterState& outer,
+                                 Key key) const;
+
  private:
   EstimatorState DoInitWorkerState(const WorkerWeights& weights, Key key) const override;
   GradientEstimate DoEstimate(const WorkerWeights& weights, Key key,
                               EstimatorState* state) const override;
+
+  int64_t Length(const OuterState& outer, Key key) const;
+  double MetaLossOf(const Eigen::VectorXf& theta, int64_t length, const OuterState& outer,
+                    Key key) const;
 
   std::shared_ptr<const InnerProblem> problem_;
   std::shared_ptr<const TruncationSchedule> schedule_;

@@ -10,6 +10,7 @@
 #include "lopt/base/eigen.h"
 #include "lopt/base/error.h"
 #include "lopt/base/parallel.h"
+#include "lopt/estimators/full_es.h"
 #include "lopt/learner/mean.h"
 
 namespace lopt {
@@ -24,6 +25,11 @@ struct EstimatorOutput {
   EstimatorReport report;
 };
 
+Key WindowKey(Key worker_key, int64_t window, size_t estimator) {
+  return FoldIn(FoldIn(FoldIn(worker_key, kWindowPurpose), static_cast<uint64_t>(window)),
+                estimator);
+}
+
 EstimatorOutput RunWindows(const WorkerWeights& weights, const ConfiguredEstimator& configured,
                            int64_t windows, size_t index, int64_t first_window, Key worker_key,
                            EstimatorState* state) {
@@ -31,9 +37,8 @@ EstimatorOutput RunWindows(const WorkerWeights& weights, const ConfiguredEstimat
   output.gradient.setZero(weights.theta.size());
   MeanOfNumbers mean_loss;
   std::map<Diagnostic, MeanOfNumbers> metrics;
-  const Key windows_key = FoldIn(worker_key, kWindowPurpose);
   for (int64_t i = 0; i < windows; ++i) {
-    const Key key = FoldIn(FoldIn(windows_key, static_cast<uint64_t>(first_window + i)), index);
+    const Key key = WindowKey(worker_key, first_window + i, index);
     const GradientEstimate estimate = configured.estimator->Estimate(weights, key, state);
     output.gradient += estimate.gradient.cast<double>();
     mean_loss.Add(estimate.mean_loss);
@@ -51,6 +56,27 @@ EstimatorOutput RunWindows(const WorkerWeights& weights, const ConfiguredEstimat
   return output;
 }
 
+// Throws Error unless there is an estimator, all are for theta's size, no weight is negative and
+// one is positive.
+void CheckEstimators(const Estimators& estimators, int64_t theta_size) {
+  Require(!estimators.empty(), "a worker needs at least one estimator");
+  double sum = 0;
+  for (size_t e = 0; e < estimators.size(); ++e) {
+    if (estimators[e] == nullptr) {
+      continue;
+    }
+    const ConfiguredEstimator& configured = *estimators[e];
+    Require(configured.weight >= 0 && std::isfinite(configured.weight),
+            "estimator {} has weight {}; a weight is a number >= 0", EstimatorName(estimators, e),
+            configured.weight);
+    Require(configured.estimator->theta_layout().size() == theta_size,
+            "estimator {} is for a theta of {} numbers, got {}", EstimatorName(estimators, e),
+            configured.estimator->theta_layout().size(), theta_size);
+    sum += configured.weight;
+  }
+  Require(sum > 0, "all estimators have weight 0");
+}
+
 }  // namespace
 
 std::string EstimatorName(const Estimators& estimators, size_t index) {
@@ -65,22 +91,7 @@ Key WorkerKey(Key run_key, int64_t worker) {
 
 WorkerState InitWorkerState(const WorkerWeights& weights, const Estimators& estimators,
                             Key worker_key) {
-  Require(!estimators.empty(), "a worker needs at least one estimator");
-  double sum = 0;
-  for (size_t e = 0; e < estimators.size(); ++e) {
-    if (estimators[e] == nullptr) {
-      continue;
-    }
-    const ConfiguredEstimator& configured = *estimators[e];
-    Require(configured.weight >= 0 && std::isfinite(configured.weight),
-            "estimator {} has weight {}; a weight is a number >= 0", EstimatorName(estimators, e),
-            configured.weight);
-    Require(configured.estimator->theta_layout().size() == weights.theta.size(),
-            "estimator {} is for a theta of {} numbers, got {}", EstimatorName(estimators, e),
-            configured.estimator->theta_layout().size(), weights.theta.size());
-    sum += configured.weight;
-  }
-  Require(sum > 0, "all estimators have weight 0");
+  CheckEstimators(estimators, weights.theta.size());
 
   WorkerState state;
   state.estimators.resize(estimators.size());
@@ -152,6 +163,34 @@ std::vector<AggregatedGradient> ComputeWorkers(const WorkerWeights& weights,
                                               &states[worker], weighting);
   });
   return gradients;
+}
+
+std::vector<double> MetaLosses(std::span<const Eigen::VectorXf> thetas,
+                               const Estimators& estimators, Key worker_key, int64_t step) {
+  Require(!thetas.empty(), "meta-losses: no thetas, wanted at least one");
+  Require(step >= 0, "meta-losses: step is {}, wanted at least 0", step);
+  CheckEstimators(estimators, thetas[0].size());
+  std::vector<std::vector<double>> losses(estimators.size());
+  ParallelFor(std::ssize(estimators), [&](int64_t e) {
+    const auto index = static_cast<size_t>(e);
+    if (estimators[index] == nullptr || estimators[index]->weight == 0) return;
+    const auto* episodes = dynamic_cast<const FullES*>(estimators[index]->estimator.get());
+    Require(episodes != nullptr,
+            "meta-losses: estimator {} is not of type FullES, which runs whole episodes",
+            EstimatorName(estimators, index));
+    losses[index] =
+        episodes->MetaLosses(thetas, {.outer_step = step}, WindowKey(worker_key, step, index));
+  });
+
+  std::vector<double> means(thetas.size());
+  for (size_t k = 0; k < thetas.size(); ++k) {
+    MeanOfNumbers mean;
+    for (size_t e = 0; e < estimators.size(); ++e) {
+      if (!losses[e].empty()) mean.Add(losses[e][k], estimators[e]->weight);
+    }
+    means[k] = mean.Get();
+  }
+  return means;
 }
 
 void AddUpNodes(int64_t first, int64_t workers, std::span<AggregatedGradient> gradients) {

@@ -124,6 +124,16 @@ std::vector<AggregatedGradient> ComputeWorkers(const WorkerWeights& weights,
                                                std::span<WorkerState> states,
                                                Weighting weighting = Weighting::kFixed);
 
+// The losses [K] of K thetas of D numbers each, for an optimizer of theta from elsewhere that asks
+// for losses and not for gradients, such as CMA-ES: the weighted mean over the estimators, each a
+// FullES, of FullES::MetaLosses. The draws are those that GradientWorkerCompute takes in window
+// `step`, at outer step `step`: the same for all thetas, others in another step. Runs in parallel
+// on the thread pool around the call, on whose threads no bit depends. Throws Error as
+// InitWorkerState and FullES::MetaLosses do, if `step` is negative, or if an estimator is of
+// another type.
+std::vector<double> MetaLosses(std::span<const Eigen::VectorXf> thetas,
+                               const Estimators& estimators, Key worker_key, int64_t step);
+
 // Puts the sums of the tree's nodes, as large as can be, in place of the gradients of workers
 // first, first + 1, ..., of `workers` in all: what a process sends whose learner adds up as
 // GradientSum::kTree. A node of one worker keeps its gradient.

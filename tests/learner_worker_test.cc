@@ -9,7 +9,12 @@
 
 #include "lopt/base/error.h"
 #include "lopt/base/parallel.h"
+#include "lopt/estimators/full_es.h"
+#include "lopt/estimators/lopt_problem.h"
 #include "lopt/learner/worker.h"
+#include "lopt/lopt/rules/learnable.h"
+#include "lopt/tasks/quadratic/quadratic.h"
+#include "tests/error_of.h"
 #include "tests/learner_fakes.h"
 
 namespace lopt {
@@ -168,6 +173,64 @@ TEST_CASE("Impossible workers are errors") {
   WorkerState empty;
   CHECK_THROWS_WITH_AS(GradientWorkerCompute(Weights(), {Always(1, 1)}, 1, kKey, &empty),
                        "the worker's state is of 0 estimators, there are 1", Error);
+}
+
+// Episodes of bowls that last one step more in each outer step.
+std::shared_ptr<const FullES> Bowls(int64_t dim) {
+  return std::make_shared<FullES>(
+      std::make_shared<LoptProblem>(
+          std::make_shared<FixedDimQuadraticFamily>(QuadraticOptions{.dim = dim}),
+          std::make_shared<LearnableSGD>(), std::make_shared<NeverEndingTruncationSchedule>(),
+          LoptProblemOptions()),
+      std::make_shared<ScheduledTruncationSchedule>(
+          ScheduledTruncationSchedule::Options{.outer_steps = {0, 100}, .lengths = {10, 110}}),
+      FullES::Options());
+}
+
+std::shared_ptr<const ConfiguredEstimator> With(std::shared_ptr<const GradientEstimator> estimator,
+                                                double weight) {
+  return std::make_shared<ConfiguredEstimator>(
+      ConfiguredEstimator{.estimator = std::move(estimator), .weight = weight, .task = "Bowls"});
+}
+
+TEST_CASE("Meta-losses are the weighted mean over the estimators, under the draws of a window") {
+  const std::vector<Eigen::VectorXf> thetas = {Eigen::VectorXf::Constant(1, -4),
+                                               Eigen::VectorXf::Constant(1, -3)};
+  const auto first = Bowls(2);
+  const auto third = Bowls(5);
+  const Estimators estimators = {With(first, 1), nullptr, With(third, 3), Always(0, 0, 0)};
+  const int64_t step = 7;
+  const Key window = FoldIn(FoldIn(kKey, 1), step);
+  const auto of_first = first->MetaLosses(thetas, {.outer_step = step}, FoldIn(window, 0));
+  const auto of_third = third->MetaLosses(thetas, {.outer_step = step}, FoldIn(window, 2));
+  CHECK(of_first != first->MetaLosses(thetas, {}, FoldIn(window, 0)));
+  ThreadPool(2).Run([&] {
+    const std::vector<double> losses = MetaLosses(thetas, estimators, kKey, step);
+    REQUIRE(losses.size() == 2);
+    for (size_t k = 0; k < 2; ++k) {
+      CHECK(losses[k] == doctest::Approx((of_first[k] + 3 * of_third[k]) / 4).epsilon(1e-12));
+    }
+    CHECK(losses != MetaLosses(thetas, estimators, kKey, step + 1));
+  });
+  const Eigen::VectorXf diverges = Eigen::VectorXf::Constant(1, 60);
+  CHECK(std::isinf(MetaLosses({&diverges, 1}, estimators, kKey, step).at(0)));
+}
+
+TEST_CASE("Meta-losses of no theta, of another size or of truncated estimators are errors") {
+  const std::vector<Eigen::VectorXf> thetas(2, Eigen::VectorXf::Zero(1));
+  const std::vector<Eigen::VectorXf> large(2, Eigen::VectorXf::Zero(3));
+  const Estimators estimators = {With(Bowls(2), 1)};
+  const auto error_of = [](const auto&... arguments) {
+    return ErrorOf([&] { MetaLosses(arguments...); });
+  };
+  CHECK(error_of(std::span(thetas).first(0), estimators, kKey, 0) ==
+        "meta-losses: no thetas, wanted at least one");
+  CHECK(error_of(thetas, estimators, kKey, -1) == "meta-losses: step is -1, wanted at least 0");
+  CHECK(error_of(thetas, Estimators(), kKey, 0) == "a worker needs at least one estimator");
+  CHECK(error_of(large, estimators, kKey, 0) ==
+        "estimator 0_Bowls is for a theta of 1 numbers, got 3");
+  CHECK(error_of(thetas, Estimators{With(Bowls(2), 1), Always(0, 0)}, kKey, 0) ==
+        "meta-losses: estimator 1_Fake is not of type FullES, which runs whole episodes");
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -118,6 +119,35 @@ nb::object CopyOf(const Array& array) {
   });
 }
 
+// How far neighbours are apart along the last axis that is not contiguous; none if all are.
+std::optional<int64_t> ElementsApart(const nb::ndarray<nb::ro>& numbers) {
+  int64_t wanted = 1;
+  for (size_t axis = numbers.ndim(); axis-- > 0;) {
+    if (numbers.size() > 1 && numbers.shape(axis) > 1 && numbers.stride(axis) != wanted) {
+      return numbers.stride(axis);
+    }
+    wanted *= static_cast<int64_t>(numbers.shape(axis));
+  }
+  return std::nullopt;
+}
+
+// A NumPy array, which must be float32, contiguous and of so many dimensions.
+nb::ndarray<nb::ro> FloatArrayOf(nb::handle array, const std::string& what, size_t dimensions,
+                                 const char* so_many) {
+  nb::ndarray<nb::ro> numbers;
+  const bool is_array = nb::try_cast(array, numbers, false);
+  Require(is_array && numbers.device_type() == nb::device::cpu::value,
+          "{} must be a NumPy array of float32 numbers, got {}", what, TypeName(array));
+  const bool fits = numbers.ndim() == dimensions;
+  const std::optional<int64_t> apart = fits ? ElementsApart(numbers) : std::nullopt;
+  Require(fits && !apart && numbers.dtype() == nb::dtype<float>(),
+          "{} must be a contiguous NumPy array of float32 numbers with {}, got {} of {} "
+          "dimensions{}",
+          what, so_many, Said(array.attr("dtype")), numbers.ndim(),
+          apart ? fmt::format(", {} elements apart", *apart) : "");
+  return numbers;
+}
+
 // An attribute that must be of a type: "theta.seed must be int, got str".
 template <class T>
 T Member(nb::handle object, const char* name, const char* type) {
@@ -195,20 +225,20 @@ std::string PathOf(nb::handle path, const std::string& what) {
 }
 
 Eigen::VectorXf FloatsOf(nb::handle array, const std::string& what) {
-  nb::ndarray<nb::ro> numbers;
-  const bool is_array = nb::try_cast(array, numbers, false);
-  Require(is_array && numbers.device_type() == nb::device::cpu::value,
-          "{} must be a NumPy array of float32 numbers, got {}", what, TypeName(array));
-  Require(numbers.dtype() == nb::dtype<float>() && numbers.ndim() == 1 &&
-              (numbers.size() < 2 || numbers.stride(0) == 1),
-          "{} must be a contiguous NumPy array of float32 numbers with one dimension, got {} of "
-          "{} dimensions{}",
-          what, Said(array.attr("dtype")), numbers.ndim(),
-          numbers.ndim() == 1 && numbers.size() > 1 && numbers.stride(0) != 1
-              ? fmt::format(", {} elements apart", numbers.stride(0))
-              : "");
+  const nb::ndarray<nb::ro> numbers = FloatArrayOf(array, what, 1, "one dimension");
   return Eigen::Map<const Eigen::VectorXf>(static_cast<const float*>(numbers.data()),
                                            static_cast<Eigen::Index>(numbers.size()));
+}
+
+std::vector<Eigen::VectorXf> FloatRowsOf(nb::handle array, const std::string& what) {
+  const nb::ndarray<nb::ro> numbers = FloatArrayOf(array, what, 2, "two dimensions");
+  const auto size = static_cast<Eigen::Index>(numbers.shape(1));
+  std::vector<Eigen::VectorXf> rows;
+  for (size_t row = 0; row < numbers.shape(0); ++row) {
+    const float* first = static_cast<const float*>(numbers.data()) + row * numbers.shape(1);
+    rows.emplace_back(Eigen::Map<const Eigen::VectorXf>(first, size));
+  }
+  return rows;
 }
 
 nb::object ToPython(Eigen::VectorXf values) {

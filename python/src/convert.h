@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lopt/base/arrays.h"
 #include "lopt/base/config.h"
@@ -43,6 +44,8 @@ std::string PathOf(nanobind::handle path, const std::string& what);
 
 // The numbers of a NumPy array, which must be float32 [n] and contiguous.
 Eigen::VectorXf FloatsOf(nanobind::handle array, const std::string& what);
+// The rows of one that must be float32 [n, m] and contiguous.
+std::vector<Eigen::VectorXf> FloatRowsOf(nanobind::handle array, const std::string& what);
 // An array [n] that owns the numbers; nothing is copied.
 nanobind::object ToPython(Eigen::VectorXf values);
 // A view of numbers that `owner` keeps alive.

@@ -3,6 +3,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <memory>
 #include <span>
 #include <string>
@@ -15,6 +16,7 @@
 #include "lopt/learner/gradient_learner.h"
 #include "lopt/learner/meta_train_presets.h"
 #include "lopt/learner/worker.h"
+#include "lopt/python/src/arrays.h"
 #include "lopt/python/src/bind.h"
 #include "lopt/python/src/convert.h"
 #include "lopt/python/src/long_call.h"
@@ -264,6 +266,41 @@ void BindLoop(nb::module_& m) {
       "Runs windows of every estimator under the same weights, and changes `state` to that after\n"
       "them. Returns what the learner wants, its `to_put`. The bits do not depend on `threads`\n"
       "(None: one for each core that the process may use).");
+  m.def(
+      "meta_losses",
+      [](nb::handle thetas, const EstimatorList& list, Key worker_key, int64_t step,
+         nb::handle threads) {
+        RequireOutsideTasks("meta_losses");
+        const std::vector<Eigen::VectorXf> rows = FloatRowsOf(thetas, "thetas");
+        ThreadPool pool(ThreadsOf(threads));
+        std::vector<double> losses;
+        {
+          const nb::gil_scoped_release released;
+          pool.Run([&] { losses = MetaLosses(rows, list.estimators, worker_key, step); });
+        }
+        std::span<double> values;
+        nb::object array = NewArray<double>({std::ssize(losses)}, &values);
+        std::ranges::copy(losses, values.begin());
+        return array;
+      },
+      "thetas"_a, "estimators"_a, "worker_key"_a, "step"_a = 0, "threads"_a.none() = nb::none(),
+      nb::sig("def meta_losses(thetas: numpy.ndarray, estimators: Estimators, worker_key: Key, "
+              "step: int = 0, threads: int | None = None) -> numpy.ndarray"),
+      "The losses float64 [K] of thetas float32 [K, D], for an optimizer of theta from elsewhere "
+      "that\n"
+      "asks for losses, such as CMA-ES: the weighted mean over the estimators, each a FullES, of "
+      "what\n"
+      "its episodes count (its loss_type) under the theta itself. All thetas get the same tasks, "
+      "initial\n"
+      "parameters, batches and lengths of episodes, which the key and the step decide. A loss "
+      "depends\n"
+      "neither on the other thetas nor on `threads` (None: one for each core that the process may "
+      "use). It\n"
+      "is inf if a training diverges, unless non_finite puts something in its place. Raises Error "
+      "on\n"
+      "another dtype or shape, if the array is not contiguous, if there is no theta or one is not "
+      "finite,\n"
+      "or if an estimator is of another type.");
 }
 
 }  // namespace lopt::python

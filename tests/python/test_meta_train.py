@@ -366,5 +366,93 @@ class ByHand(InScratch):
             lopt.gradient_worker_compute(short, experiment.estimators(0), lopt.Key(1), worker)
 
 
+def descent(lengths, weights=(1,)):
+    """Gradient descent on bowls, for episodes of these lengths; theta is the rate's logarithm."""
+    return lopt.Experiment({
+        "learned_optimizer": {"type": "LearnableSGD"},
+        "estimators": [{
+            "type": "FullES",
+            "task": {"type": "QuadraticTask"},
+            "num_tasks": 3,
+            "weight": weight,
+            "lengths": {"type": "ConstantTruncationSchedule", "total_length": length},
+        } for length, weight in zip(lengths, weights)],
+    })
+
+
+class AskAndTell(InScratch):
+    KEY = lopt.Key(5)
+    THETAS = numpy.log(numpy.array([[0.1], [0.3], [0.01], [0.6], [0.2]], "float32"))
+
+    def losses(self, experiment, thetas=THETAS, **options):
+        return lopt.meta_losses(thetas, experiment.estimators(), self.KEY, **options)
+
+    def test_losses_are_those_of_gradient_descent(self):
+        # The bowls are sum x^2, so each step has (1 - 2 rate)^2 of the loss of the one before.
+        start = self.losses(descent([1]))
+        losses = self.losses(descent([20]))
+        self.assertEqual((losses.dtype, losses.shape), (numpy.float64, (5,)))
+        for k, theta in enumerate(self.THETAS):
+            rest = (1 - 2 * numpy.exp(numpy.float64(theta[0]))) ** 2
+            wanted = start[k] * numpy.mean(rest ** numpy.arange(20))
+            self.assertAlmostEqual(losses[k] / wanted, 1, 5)
+
+    def test_a_loss_depends_on_its_theta_the_key_and_the_step_alone(self):
+        experiment = descent([20, 40], [1, 2])
+        losses = self.losses(experiment)
+        self.assertEqual(len(set(losses)), 5)
+        for threads in 1, 2:
+            self.assert_same(self.losses(experiment, threads=threads), losses)
+        order = [3, 0, 4, 2, 1]
+        self.assert_same(self.losses(experiment, self.THETAS[order]), losses[order])
+        self.assert_same(self.losses(experiment, self.THETAS[2:3]), losses[2:3])
+        self.assertFalse(set(self.losses(experiment, step=1)) & set(losses))
+        self.assert_same(self.losses(experiment, step=0), losses)
+
+    def test_a_training_that_diverges_has_an_infinite_loss(self):
+        thetas = numpy.array([[-3], [60]], "float32")
+        losses = self.losses(descent([20]), thetas)
+        self.assertTrue(numpy.isfinite(losses[0]))
+        self.assertEqual(losses[1], numpy.inf)
+
+    def test_the_best_theta_is_written_as_any_other(self):
+        experiment = descent([20])
+        best = self.THETAS[self.losses(experiment).argmin()]
+        self.assertAlmostEqual(float(numpy.exp(best[0])), 0.6, 6)  # .5 is the best of all
+        path = self.scratch / "best.safetensors"
+        lopt.Theta(experiment.config["learned_optimizer"], best, trained_horizon=20).write(path)
+        self.assert_same(lopt.Theta.read(path).values, best)
+        self.assertTrue(all(one.within for one in lopt.golden_deviations(path)))
+
+    def test_wrong_thetas_and_estimators_are_errors(self):
+        experiment = descent([20])
+
+        def assert_error(text, thetas, experiment=experiment, **options):
+            with self.assertRaises(lopt.Error) as caught:
+                self.losses(experiment, thetas, **options)
+            self.assertEqual(str(caught.exception), text)
+
+        wanted = ("thetas must be a contiguous NumPy array of float32 numbers with two dimensions, "
+                  "got ")
+        assert_error(wanted + "float64 of 2 dimensions", self.THETAS.astype("float64"))
+        assert_error(wanted + "float32 of 1 dimensions", self.THETAS[0])
+        assert_error(wanted + "float32 of 2 dimensions, 2 elements apart", self.THETAS[::2])
+        window = numpy.lib.stride_tricks.sliding_window_view(self.THETAS[:, 0], 2)
+        assert_error(wanted + "float32 of 2 dimensions, 1 elements apart", window)
+        assert_error("thetas must be a NumPy array of float32 numbers, got list", [[0.0]])
+        assert_error("meta-losses: no thetas, wanted at least one", self.THETAS[:0])
+        assert_error("meta-losses: step is -1, wanted at least 0", self.THETAS, step=-1)
+        assert_error("estimator 0_QuadraticTask is for a theta of 1 numbers, got 3",
+                     numpy.zeros((2, 3), "float32"))
+        assert_error("FullES: theta 1 has a number that is not finite",
+                     numpy.array([[0], [numpy.nan]], "float32"))
+        assert_error("meta-losses: estimator 0_FixedDimQuadraticFamily is not of type FullES, which "
+                     "runs whole episodes",
+                     lopt.Theta.init(CONFIG["learned_optimizer"]).values[None],
+                     lopt.Experiment(CONFIG))
+        with self.assertRaises(TypeError):
+            lopt.meta_losses(self.THETAS, None, self.KEY)
+
+
 if __name__ == "__main__":
     unittest.main()
