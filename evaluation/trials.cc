@@ -16,20 +16,35 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr int kCandidates = 16;             // places of which one is tried
-constexpr double kBoxPerDistance = 0.5;     // reach of a winner's box
-constexpr double kSmallestReach = 1. / 64;  // of it
+constexpr double kReachPerDistance = 0.5;   // of a winner's box
+constexpr double kSmallestReach = 1. / 64;  // likewise
 constexpr double kEdge = 0.15;              // a winner as close to a range's end extends it
 constexpr double kExtension = 0.5;          // beyond that winner
 constexpr double kFarthest = 1;             // that places may be outside the first range
 constexpr size_t kWinners = 3;
-constexpr int kAnywhere = -1;
-// Which winner's box each trial of a round is taken from.
-constexpr std::array<int, kTrialsPerRound> kOfWinner = {0, kAnywhere, 1, 0, 2, 0, 1};
+
+// Where a trial of a round is taken from.
+struct Source {
+  std::optional<size_t> winner = {};  // its box; none: the ranges
+  double reaches = 1;                 // of the box
+};
+constexpr std::array<Source, kTrialsPerRound> kSources = {{{.winner = 0},
+                                                           {},
+                                                           {.winner = 1},
+                                                           {.winner = 0, .reaches = 2},
+                                                           {.winner = 2},
+                                                           {.winner = 0},
+                                                           {.winner = 1}}};
 
 using Place = std::vector<double>;
 
 struct PlaceBox {
   Place low, high;
+};
+
+struct TuningWinner {
+  Place place;
+  double reach = 0;  // of its box on every side
 };
 
 // The option's value at a place.
@@ -102,17 +117,24 @@ class TriedPlaces {
     return Limited(ranges);
   }
 
-  // The boxes of the winners, the best first.
-  std::vector<PlaceBox> WinnersBoxes() const {
+  // The best first.
+  std::vector<TuningWinner> Winners() const {
     std::vector<size_t> order(places_.size());
     std::iota(order.begin(), order.end(), size_t{0});
     std::ranges::stable_sort(order, {}, [&](size_t i) { return losses_[i]; });
-    std::vector<PlaceBox> boxes;
+    std::vector<TuningWinner> winners;
     for (const size_t i : order) {
-      if (losses_[i] == kInfinity || boxes.size() == kWinners) break;
-      if (const auto reach = ReachOfWinner(i)) boxes.push_back(Around(places_[i], *reach));
+      if (losses_[i] == kInfinity || winners.size() == kWinners) break;
+      if (const auto reach = ReachOfWinner(i)) winners.push_back({places_[i], *reach});
     }
-    return boxes;
+    return winners;
+  }
+
+  PlaceBox Around(const TuningWinner& winner, double reaches) const {
+    PlaceBox box = {.low = winner.place, .high = winner.place};
+    for (double& low : box.low) low -= reaches * winner.reach;
+    for (double& high : box.high) high += reaches * winner.reach;
+    return Limited(box);
   }
 
   // The emptiest of the places in the box that the next points of the sequence have.
@@ -148,14 +170,7 @@ class TriedPlaces {
     for (const auto& [distance, j] : std::span(others).first(count)) {
       if (std::pair(losses_[j], j) < std::pair(losses_[i], i)) return std::nullopt;
     }
-    return std::max(kBoxPerDistance * others[count - 1].first, kSmallestReach);
-  }
-
-  PlaceBox Around(const Place& place, double reach) const {
-    PlaceBox box = {.low = place, .high = place};
-    for (double& low : box.low) low -= reach;
-    for (double& high : box.high) high += reach;
-    return Limited(box);
+    return std::max(kReachPerDistance * others[count - 1].first, kSmallestReach);
   }
 
   PlaceBox Limited(PlaceBox box) const {
@@ -175,13 +190,14 @@ class TriedPlaces {
 // The places of a later round.
 std::vector<Place> LaterRound(TriedPlaces tried) {
   const PlaceBox ranges = tried.Ranges();
-  const std::vector<PlaceBox> winners = tried.WinnersBoxes();
+  const std::vector<TuningWinner> winners = tried.Winners();
   std::vector<Place> round;
-  for (const int winner : kOfWinner) {
-    const bool anywhere = winner == kAnywhere || winners.empty();
-    const size_t of =
-        static_cast<size_t>(winner) < winners.size() ? static_cast<size_t>(winner) : 0;
-    round.push_back(tried.Emptiest(anywhere ? ranges : winners[of]));
+  for (const auto& [winner, reaches] : kSources) {
+    PlaceBox box = ranges;
+    if (winner && !winners.empty()) {
+      box = tried.Around(winners[*winner < winners.size() ? *winner : 0], reaches);
+    }
+    round.push_back(tried.Emptiest(box));
     tried.Add(round.back());
   }
   return round;

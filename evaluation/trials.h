@@ -42,11 +42,12 @@ inline constexpr int64_t kTrialsPerRound = 7;
 // - The first round takes the points 0 to 6, so that the first trial is the middle of the ranges.
 // - A winner is a trial that is better than the 2 n nearest to it (largest difference of a
 //   coordinate); its box reaches half as far as these on every side, and at least 1/64. So it
-//   shrinks as trials gather in it, and at the end of the range it reaches out. Equal losses: the
-//   earlier is better.
-// - A later round takes, in turn, one place in the box of the best winner, one anywhere in the
-//   ranges, one in the box of the second winner, of the best, of the third, of the best, of the
-//   second. Where there are fewer winners, the best stands in; without any, the ranges do.
+//   shrinks as trials gather in it, and at the end of a range it reaches out. Of equal losses the
+//   earlier is the better.
+// - A later round takes its places, in turn, from the box of the best winner; from anywhere in the
+//   ranges; from the boxes of the second winner, of the best (twice as wide, so that it can move
+//   on), of the third, of the best, of the second. Where there are fewer winners, the best stands
+//   in; without any, the ranges do.
 // - Each is that of 16 points of the sequence, moved into the box, that is farthest from all trials
 //   (Mitchell 1991, "Spectrally optimal sampling for distribution ray tracing": best candidate).
 // - Where the best trial lies within 0.15 of an end of a range, or beyond it, the range reaches 0.5
