@@ -202,7 +202,7 @@ TEST_CASE("Tuning finds what the steps of a learned optimizer are to be multipli
     // 4 times 1/8 jumps to the optimum.
     const std::vector<double>& multipliers = result.hyperparameters.at("step_multiplier");
     REQUIRE(multipliers.size() == result.steps.size());
-    CHECK(multipliers.front() == doctest::Approx(4).epsilon(0.1));  // 20 steps get there with others
+    CHECK(multipliers.front() == doctest::Approx(4).epsilon(0.1));
     CHECK(result.trials == 21);
     CHECK(result.learning_rate.empty());
     CHECK(result.at_edge == std::vector<bool>(result.steps.size(), false));
