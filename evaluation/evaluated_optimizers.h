@@ -28,9 +28,8 @@ struct NamedLearnedOptimizer {
 };
 
 // The same optimizer as "NAME-tuned": what its steps are multiplied by (lopt/rules/scaled_steps.h)
-// is tuned for each task and number of steps as the learning rates of the baselines are, from 1/32
-// to
-// 32. Throws Error if its steps cannot be multiplied.
+// is tuned for each task and number of steps as the learning rates of the baselines are, 1 first,
+// then from 1/32 to 32 and beyond. Throws Error if its steps cannot be multiplied.
 NamedLearnedOptimizer WithTunedSteps(NamedLearnedOptimizer learned);
 
 // The optimizer of a theta file.

@@ -70,23 +70,16 @@ EvaluatedTask::EvaluatedTask(const EvaluationConfig& config, const EvaluationTas
       key_(FoldIn(KeyFromSeed(static_cast<uint64_t>(config.seed)), kEvaluationDomain)) {}
 
 double EvaluatedTask::Work(const EvaluatedOptimizers& optimizers) const {
-  const int64_t longest = steps_.back();
-  const int64_t each = std::accumulate(steps_.begin(), steps_.end(), int64_t{0});
-  int64_t inner_steps =
-      std::ranges::count(optimizers.learned, false, &NamedLearnedOptimizer::tuned) * config_.seeds *
-      longest;
-  for (const TunedOptimizer& optimizer : TunedOf(optimizers)) {
-    const int64_t further = optimizer.tuned.size() == 1 ? 0 : config_.trials / 2;
-    const int64_t first = config_.trials - further;
-    inner_steps +=
-        config_.tuning_seeds * (first * (optimizer.scheduled ? each : longest) + further * each) +
-        config_.seeds * each;
-  }
-  return Work(inner_steps);
+  const int64_t tuned = std::ssize(TunedOf(optimizers));
+  const int64_t judged = std::ssize(optimizers.baselines) + std::ssize(optimizers.learned);
+  return static_cast<double>(tuned * config_.trials * config_.tuning_seeds +
+                             judged * config_.seeds) *
+         Work(steps_);
 }
 
-double EvaluatedTask::Work(int64_t inner_steps) const {
-  return static_cast<double>(inner_steps) * static_cast<double>(task_->params_layout().size());
+double EvaluatedTask::Work(std::span<const int64_t> judge_at) const {
+  return static_cast<double>(std::accumulate(judge_at.begin(), judge_at.end(), int64_t{0})) *
+         static_cast<double>(task_->params_layout().size());
 }
 
 std::optional<std::vector<RunResult>> EvaluatedTask::Train(const EvaluatedOptimizers& optimizers,
@@ -108,104 +101,90 @@ std::optional<std::vector<RunResult>> EvaluatedTask::Train(const EvaluatedOptimi
   return Judge(bound_optimizers, watch);
 }
 
-// Tunes them, in their order: trials x tuning seeds trainings of each, and as many again for each
-// further number of steps if the learning rate depends on it or the later trials on the best of the
-// first. Nothing if it was stopped.
+// Tunes them, in their order. Nothing if it was stopped.
 std::optional<std::vector<EvaluatedTask::BoundOptimizer>> EvaluatedTask::Tune(
     const std::vector<TunedOptimizer>& optimizers, EvaluationWatch* watch) {
   watch->BeginStage(fmt::format("tuning {} optimizers", optimizers.size()));
-  std::vector<Trial> trials;  // of the first optimizer, then of the next
-  for (size_t c = 0; c < optimizers.size(); ++c) {
-    for (std::vector<double>& values : FirstTrials(optimizers[c].tuned, config_.trials)) {
-      trials.push_back({.optimizer = c, .values = std::move(values)});
-    }
+  std::vector<Tuning> tunings(optimizers.size(), Tuning(steps_.size()));
+  for (int64_t tried = 0; tried < config_.trials; tried += kTrialsPerRound) {
+    const int64_t count = std::min(kTrialsPerRound, config_.trials - tried);
+    if (!TryRound(optimizers, count, watch, &tunings)) return std::nullopt;
   }
-  if (!Try(optimizers, watch, trials)) return std::nullopt;
-  std::vector<Trial> further;
-  for (size_t c = 0; c < optimizers.size(); ++c) {
-    for (size_t i = 0; i < steps_.size(); ++i) {
-      const Trial& best = Best(trials, c, i);
-      for (std::vector<double>& values :
-           TrialsAround(optimizers[c].tuned, best.values, config_.trials)) {
-        further.push_back({.optimizer = c, .values = std::move(values), .only = i});
-      }
-    }
-  }
-  if (!Try(optimizers, watch, further)) return std::nullopt;
-  std::vector<Trial> all = trials;
-  all.insert(all.end(), further.begin(), further.end());
-
   std::vector<BoundOptimizer> tuned;
   for (size_t c = 0; c < optimizers.size(); ++c) {
-    BoundOptimizer bound{.name = optimizers[c].name};
-    double lowest = std::numeric_limits<double>::infinity();
-    double highest = 0;
-    for (const Trial& trial : trials) {
-      if (trial.optimizer != c) continue;
-      lowest = std::min(lowest, trial.values.front());
-      highest = std::max(highest, trial.values.front());
-    }
-    for (size_t i = 0; i < steps_.size(); ++i) {
-      const Trial& best = Best(all, c, i);
-      bound.at_edge.push_back(best.values.front() <= lowest || best.values.front() >= highest);
-      for (size_t j = 0; j < best.values.size(); ++j) {
-        const std::string& name = optimizers[c].tuned[j].name;
-        (name == kLearningRate ? bound.learning_rate : bound.hyperparameters[name])
-            .push_back(best.values[j]);
-      }
-      bound.tuning_loss.push_back(best.losses[i] / static_cast<double>(config_.tuning_seeds));
-      bound.rules.push_back(optimizers[c].bind(task_->params_layout(), best.values));
-    }
-    tuned.push_back(std::move(bound));
+    tuned.push_back(Winner(optimizers[c], tunings[c]));
   }
   return tuned;
 }
 
-// The trial of the lowest loss after the i-th number of steps; the first of equals.
-const EvaluatedTask::Trial& EvaluatedTask::Best(const std::vector<Trial>& trials, size_t optimizer,
-                                                size_t i) {
-  const Trial* best = nullptr;
-  for (const Trial& trial : trials) {
-    if (trial.optimizer != optimizer) continue;
-    if (best == nullptr || trial.losses[i] < best->losses[i]) best = &trial;
-  }
-  return *best;
-}
-
-// Trains with every tuning seed and sets `losses`. False if it was stopped.
-bool EvaluatedTask::Try(const std::vector<TunedOptimizer>& optimizers, EvaluationWatch* watch,
-                        std::span<Trial> trials) {
-  std::vector<BoundOptimizer> tried;
-  for (Trial& trial : trials) {
-    const TunedOptimizer& optimizer = optimizers[trial.optimizer];
-    BoundOptimizer bound{.name = optimizer.name};
-    if (!trial.only && !optimizer.scheduled) {
-      bound.rules.push_back(optimizer.bind(task_->params_layout(), trial.values));
-    } else {
-      bound.rules.resize(steps_.size());
-      for (size_t i = 0; i < steps_.size(); ++i) {
-        if (trial.only.value_or(i) != i) continue;
-        bound.rules[i] = optimizer.bind(task_->params_layout(), trial.values);
-      }
+// Adds the first `count` trials of the next round to each tuning. False if it was stopped.
+bool EvaluatedTask::TryRound(const std::vector<TunedOptimizer>& optimizers, int64_t count,
+                             EvaluationWatch* watch, std::vector<Tuning>* tunings) {
+  std::vector<BoundOptimizer> tried;              // [optimizers x count]
+  std::vector<std::pair<size_t, size_t>> places;  // of these: optimizer, trial
+  for (size_t c = 0; c < optimizers.size(); ++c) {
+    Tuning& tuning = (*tunings)[c];
+    const size_t first = tuning.front().size();
+    for (std::vector<TunedTrial>& trials : tuning) {
+      std::vector<std::vector<double>> round = NextTrials(optimizers[c].tuned, trials);
+      round.resize(static_cast<size_t>(count));
+      for (std::vector<double>& values : round) trials.push_back({.values = std::move(values)});
     }
-    tried.push_back(std::move(bound));
-    trial.losses.assign(steps_.size(), 0);
-    for (size_t i = 0; i < steps_.size(); ++i) {
-      if (trial.only.value_or(i) != i) trial.losses[i] = std::numeric_limits<double>::infinity();
+    for (size_t trial = first; trial < tuning.front().size(); ++trial) {
+      tried.push_back(Tried(optimizers[c], tuning, trial));
+      places.emplace_back(c, trial);
     }
   }
   const auto trainings =
       TrainAll(tried, config_.tuning_seeds, Split::kInnerValid, kTuningDraw, watch);
   if (!trainings) return false;
   for (const Training& training : *trainings) {
+    const auto [c, trial] = places[training.optimizer];
     for (size_t j = 0; j < training.judge_at.size(); ++j) {
-      const auto at = std::ranges::find(steps_, training.judge_at[j]) - steps_.begin();
+      const auto i = std::ranges::find(steps_, training.judge_at[j]) - steps_.begin();
       const double loss = training.curve.judged[j].loss;
-      trials[training.optimizer].losses[static_cast<size_t>(at)] +=
-          std::isfinite(loss) ? loss : std::numeric_limits<double>::infinity();
+      (*tunings)[c][static_cast<size_t>(i)][trial].loss +=
+          (std::isfinite(loss) ? loss : std::numeric_limits<double>::infinity()) /
+          static_cast<double>(config_.tuning_seeds);
     }
   }
   return true;
+}
+
+// One training serves all numbers of steps where these try the same values and their rules do not
+// depend on the length.
+EvaluatedTask::BoundOptimizer EvaluatedTask::Tried(const TunedOptimizer& optimizer,
+                                                   const Tuning& tuning, size_t trial) const {
+  const bool shared = !optimizer.scheduled && std::ranges::all_of(tuning, [&](const auto& trials) {
+    return trials[trial].values == tuning.front()[trial].values;
+  });
+  BoundOptimizer bound{.name = optimizer.name};
+  for (const std::vector<TunedTrial>& trials : tuning) {
+    bound.rules.push_back(optimizer.bind(task_->params_layout(), trials[trial].values));
+    if (shared) break;
+  }
+  return bound;
+}
+
+// With the best values of each number of steps.
+EvaluatedTask::BoundOptimizer EvaluatedTask::Winner(const TunedOptimizer& optimizer,
+                                                    const Tuning& tuning) const {
+  BoundOptimizer bound{.name = optimizer.name};
+  for (const std::vector<TunedTrial>& trials : tuning) {
+    const TunedTrial& best = trials[BestTrial(trials)];
+    for (size_t j = 0; j < best.values.size(); ++j) {
+      const std::string& name = optimizer.tuned[j].name;
+      (name == kLearningRate ? bound.learning_rate : bound.hyperparameters[name])
+          .push_back(best.values[j]);
+    }
+    const auto [lowest, highest] = std::ranges::minmax(
+        trials, {}, [](const TunedTrial& trial) { return trial.values.front(); });
+    bound.at_edge.push_back(best.values.front() <= lowest.values.front() ||
+                            best.values.front() >= highest.values.front());
+    bound.tuning_loss.push_back(best.loss);
+    bound.rules.push_back(optimizer.bind(task_->params_layout(), best.values));
+  }
+  return bound;
 }
 
 std::optional<std::vector<RunResult>> EvaluatedTask::Judge(
@@ -251,7 +230,6 @@ std::optional<std::vector<EvaluatedTask::Training>> EvaluatedTask::TrainAll(
         continue;
       }
       for (size_t i = 0; i < steps_.size(); ++i) {
-        if (!bound_optimizers[c].rules[i]) continue;
         trainings.push_back({.optimizer = c, .rule = i, .seed = s, .judge_at = {steps_[i]}});
       }
     }
@@ -277,8 +255,9 @@ std::optional<std::vector<EvaluatedTask::Training>> EvaluatedTask::TrainAll(
     for (size_t i = 0; i < group.size(); ++i) {
       trainings[group[i]].curve = std::move(curves[i]);
     }
-    const int64_t inner_steps = first.judge_at.back() * std::ssize(group);
-    watch->Trained(inner_steps, Work(inner_steps));
+    const int64_t trained = std::ssize(group);
+    watch->Trained(first.judge_at.back() * trained,
+                   Work(first.judge_at) * static_cast<double>(trained));
   });
   if (!all_trained) return std::nullopt;
   return trainings;

@@ -39,9 +39,8 @@ class EvaluatedTask {
                                               EvaluationWatch* watch);
 
  private:
-  // One optimizer, its rule for each of the asked numbers of steps, null where it is not to be
-  // trained. Where all of these share one training, as those of optimizers that are not tuned do,
-  // there is one rule.
+  // One optimizer, its rule for each of the asked numbers of steps. Where all of these share one
+  // training, as those of optimizers that are not tuned do, there is one rule.
   struct BoundOptimizer {
     std::string name;
     std::vector<std::unique_ptr<UpdateRule>> rules = {};
@@ -51,15 +50,8 @@ class EvaluatedTask {
     std::map<std::string, std::vector<double>> hyperparameters = {};
     std::vector<double> tuning_loss = {};
   };
-  // Values of what is tuned that are tried.
-  struct Trial {
-    size_t optimizer = 0;             // of those that are tuned
-    std::vector<double> values = {};  // [tuned]
-    std::optional<size_t> only = {};  // of the asked numbers of steps; none: all
-    // For each of the asked numbers of steps the sum over the tuning seeds; infinite where one
-    // diverged and where it was not trained.
-    std::vector<double> losses = {};
-  };
+  // The trials of an optimizer for each of the asked numbers of steps, [steps][tried].
+  using Tuning = std::vector<std::vector<TunedTrial>>;
   struct Training {
     size_t optimizer = 0;
     size_t rule = 0;
@@ -70,12 +62,13 @@ class EvaluatedTask {
   // What the evaluation's key is folded with, for each purpose.
   enum Draw : uint64_t { kTuningDraw = 0, kSeedDraw = 1 };
 
-  double Work(int64_t inner_steps) const;
+  double Work(std::span<const int64_t> judge_at) const;
   std::optional<std::vector<BoundOptimizer>> Tune(const std::vector<TunedOptimizer>& optimizers,
                                                   EvaluationWatch* watch);
-  static const Trial& Best(const std::vector<Trial>& trials, size_t optimizer, size_t i);
-  bool Try(const std::vector<TunedOptimizer>& optimizers, EvaluationWatch* watch,
-           std::span<Trial> trials);
+  bool TryRound(const std::vector<TunedOptimizer>& optimizers, int64_t count,
+                EvaluationWatch* watch, std::vector<Tuning>* tunings);
+  BoundOptimizer Tried(const TunedOptimizer& optimizer, const Tuning& tuning, size_t trial) const;
+  BoundOptimizer Winner(const TunedOptimizer& optimizer, const Tuning& tuning) const;
   std::optional<std::vector<RunResult>> Judge(const std::vector<BoundOptimizer>& bound_optimizers,
                                               EvaluationWatch* watch);
   std::optional<std::vector<Training>> TrainAll(const std::vector<BoundOptimizer>& bound_optimizers,

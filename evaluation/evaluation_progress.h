@@ -10,7 +10,8 @@
 namespace lopt {
 
 // How far an evaluation is. Shares of work are those of the tasks that this call trains; a
-// training's work is its inner steps times the task's params.
+// training's work is the sum of the numbers of steps that it is judged after, times the task's
+// params: one that serves several numbers of steps makes fewer steps than that.
 struct EvaluationProgress {
   std::string task = {};    // the one under way
   std::string stage = {};   // of it: "tuning 8 optimizers", "training 9 optimizers"
