@@ -117,20 +117,22 @@ class CeloRule : public UpdateRule {
   AdafacSteps steps_;
 };
 
-// CeloAdam and Sinv6: with the moments m and r of a tensor, those of AdamMoments.
+// CeloAdam and Sinv6.
 class ScheduledMoments : public UpdateRule {
  public:
   ScheduledMoments(int64_t lstm_size, const Layout& layout, const Layout& params,
                    std::span<const float> theta)
       : UpdateRule(params, MomentsState(lstm_size, params)), scheduler_(lstm_size, layout, theta) {}
 
- private:
+ protected:
   // The steps of a tensor are rate m_factor m / (1e-8 + sqrt(r_factor r + 1e-10)).
   struct Factors {
     float rate;
     float m = 1;
     float r = 1;
   };
+
+ private:
   virtual Factors FactorsOf(float output, int64_t step) const = 0;
   // What a tensor's rate is multiplied by, from its params.
   virtual float TensorFactor(std::span<const float> params) const = 0;
