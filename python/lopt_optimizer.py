@@ -395,7 +395,8 @@ class _MLPLOpt(_Rule):
         return w
 
     def steps(self, w: Dict[str, Tensor], params: List[Tensor], gradients: List[Tensor],
-              states: List[Dict[str, Tensor]], t: int, num_steps: int) -> List[Tensor]:
+              states: List[Dict[str, Tensor]], t: int, num_steps: int,
+              loss: float) -> List[Tensor]:
         sizes = [p.numel() for p in params]
         g = _join(gradients)
         momenta = self.joined(states, "momenta", sizes)
@@ -450,6 +451,27 @@ def _at_every_element(numbers: List[Tensor], name: str, params: List[Tensor],
         own = own.reshape([-1] + list(part.shape[1:])).expand([-1] + list(p.shape))
         spread.append(own.reshape([x.shape[0], -1]))
     return _join(spread).split(numbers[0].shape[0])
+
+
+def _factors(decays: Tensor, square: Tensor, params: List[Tensor],
+             states: List[Dict[str, Tensor]]) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """row, col, rsqrt(row + 1e-8), rsqrt(col + 1e-8) and f at every element, [decays, n]."""
+    count = len(decays)
+    axes = [_largest_axes(p.shape) for p in params]
+    squares = [own.view(p.shape) for (own, p) in
+               zip(square.split_with_sizes([p.numel() for p in params]), params)]
+    row = _decayed(states, "v_row", decays, _join(
+        [x.mean(axis[0]).reshape([-1]) for (x, axis) in zip(squares, axes)]))
+    col = _decayed(states, "v_col", decays, _join(
+        [x.mean(axis[1]).reshape([-1]) for (x, axis) in zip(squares, axes)]))
+    rows = [state["v_row"] for state in states]
+    ratio = _join([(x / (x.mean(axis[1] + 1, True) + 1e-9)).reshape([count, -1])
+                   for (x, axis) in zip(rows, axes)])
+    of_row = _at_every_element([row, torch.rsqrt(row + 1e-8), _floored_rsqrt(ratio)], "v_row",
+                               params, states)
+    of_col = _at_every_element([col, torch.rsqrt(col + 1e-8), _floored_rsqrt(col)], "v_col",
+                               params, states)
+    return of_row[0], of_col[0], of_row[1], of_col[1], of_row[2] * of_col[2]
 
 
 class _AdafacMLPLOpt(_Rule):
@@ -524,7 +546,8 @@ class _AdafacMLPLOpt(_Rule):
         return w
 
     def steps(self, w: Dict[str, Tensor], params: List[Tensor], gradients: List[Tensor],
-              states: List[Dict[str, Tensor]], t: int, num_steps: int) -> List[Tensor]:
+              states: List[Dict[str, Tensor]], t: int, num_steps: int,
+              loss: float) -> List[Tensor]:
         steps = list(params)  # those without elements stay so
         for factored in [False, True]:
             own: List[int] = []
@@ -551,8 +574,8 @@ class _AdafacMLPLOpt(_Rule):
         r = _decayed(states, "rms", w["rms"], square)
         square = square + 1e-30
         if factored:
-            row, col, row_rsqrt, col_rsqrt, of_g = self.factors(w["adafactor"], square, params,
-                                                                states)
+            row, col, row_rsqrt, col_rsqrt, of_g = _factors(w["adafactor"], square, params,
+                                                            states)
             of_m = of_g
         else:
             row = _decayed(states, "v", w["adafactor"], square)
@@ -567,26 +590,6 @@ class _AdafacMLPLOpt(_Rule):
         outputs = _network(x, _times(w, t), w, self.hidden_layers)
         step = outputs[0] * (outputs[1] * self.exp_mult).exp_() * self.step_mult
         return [own.view(x.shape) for (own, x) in zip(step.split_with_sizes(sizes), params)]
-
-    def factors(self, decays: Tensor, square: Tensor, params: List[Tensor],
-                states: List[Dict[str, Tensor]]) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """row, col, rsqrt(row + 1e-8), rsqrt(col + 1e-8) and f at every element, [decays, n]."""
-        count = len(decays)
-        axes = [_largest_axes(p.shape) for p in params]
-        squares = [own.view(p.shape) for (own, p) in
-                   zip(square.split_with_sizes([p.numel() for p in params]), params)]
-        row = _decayed(states, "v_row", decays, _join(
-            [x.mean(axis[0]).reshape([-1]) for (x, axis) in zip(squares, axes)]))
-        col = _decayed(states, "v_col", decays, _join(
-            [x.mean(axis[1]).reshape([-1]) for (x, axis) in zip(squares, axes)]))
-        rows = [state["v_row"] for state in states]
-        ratio = _join([(x / (x.mean(axis[1] + 1, True) + 1e-9)).reshape([count, -1])
-                       for (x, axis) in zip(rows, axes)])
-        of_row = _at_every_element([row, torch.rsqrt(row + 1e-8), _floored_rsqrt(ratio)], "v_row",
-                                   params, states)
-        of_col = _at_every_element([col, torch.rsqrt(col + 1e-8), _floored_rsqrt(col)], "v_col",
-                                   params, states)
-        return of_row[0], of_col[0], of_row[1], of_col[1], of_row[2] * of_col[2]
 
 
 def _decay(average: Tensor, decays: Tensor, x: Tensor) -> Tensor:
@@ -665,7 +668,8 @@ class _Celo2Base(_Rule):
         return w
 
     def steps(self, w: Dict[str, Tensor], params: List[Tensor], gradients: List[Tensor],
-              states: List[Dict[str, Tensor]], t: int, num_steps: int) -> List[Tensor]:
+              states: List[Dict[str, Tensor]], t: int, num_steps: int,
+              loss: float) -> List[Tensor]:
         rate = self.learning_rate * _schedule_factor(self.schedule, t, num_steps)
         steps: List[Tensor] = []
         for p, g, state in zip(params, gradients, states):
@@ -759,7 +763,8 @@ class _Learnable(_Rule):
         return {name: (1,) for name in cls.THETA}
 
     def steps(self, w: Dict[str, Tensor], params: List[Tensor], gradients: List[Tensor],
-              states: List[Dict[str, Tensor]], t: int, num_steps: int) -> List[Tensor]:
+              states: List[Dict[str, Tensor]], t: int, num_steps: int,
+              loss: float) -> List[Tensor]:
         # Every element is stepped by itself, so all are one tensor.
         joined: Dict[str, Tensor] = {}
         for name in self.state_shapes([1]).keys():
@@ -852,7 +857,8 @@ class _OfAnother(_Rule):
         return self.optimizer.state_shapes([n])
 
     def optimizer_steps(self, w: Dict[str, Tensor], params: List[Tensor], gradients: List[Tensor],
-                        states: List[Dict[str, Tensor]], t: int, num_steps: int) -> List[Tensor]:
+                        states: List[Dict[str, Tensor]], t: int, num_steps: int,
+              loss: float) -> List[Tensor]:
         """The steps of the other rule, as float32 params make them."""
         if self.optimizer.SEES_SHAPES:
             steps = self.optimizer.steps(w, params, gradients, states, t, num_steps)
@@ -906,7 +912,8 @@ class _OrthogonalSteps(_OfAnother):
         return self.optimizer.weights(theta)
 
     def steps(self, w: Dict[str, Tensor], params: List[Tensor], gradients: List[Tensor],
-              states: List[Dict[str, Tensor]], t: int, num_steps: int) -> List[Tensor]:
+              states: List[Dict[str, Tensor]], t: int, num_steps: int,
+              loss: float) -> List[Tensor]:
         steps = self.optimizer_steps(w, params, gradients, states, t, num_steps)
         return [_orthogonal(step) for step in steps]
 
@@ -991,7 +998,8 @@ class _LearnedScheduler(_OfAnother):
         return w
 
     def steps(self, w: Dict[str, Tensor], params: List[Tensor], gradients: List[Tensor],
-              states: List[Dict[str, Tensor]], t: int, num_steps: int) -> List[Tensor]:
+              states: List[Dict[str, Tensor]], t: int, num_steps: int,
+              loss: float) -> List[Tensor]:
         of_optimizer = [_without("optimizer/", state) for state in states]
         steps = self.optimizer_steps(_without("optimizer/", w), params, gradients, of_optimizer, t,
                                      num_steps)

@@ -171,7 +171,6 @@ void CheckSchedulerOutputs(const NamedArrays& arrays, const NamedArrays& weights
   const Floats theta = RowOf(optimizer.theta_layout(), weights, "theta/");
   const CeloScheduler scheduler(kLstm, optimizer.theta_layout(), theta);
   Floats state(static_cast<size_t>(scheduler.state_size()));
-  scheduler.InitState(state);
   const auto loss = arrays.At("loss").As<float>();
   Workspace scratch;
   for (int64_t step = 0; step < std::ssize(loss); ++step) {
@@ -314,7 +313,6 @@ void FollowScheduler(const NamedArrays& arrays, int64_t num_steps, const std::st
   const Floats theta = RowOf(optimizer.theta_layout(), weights, "theta/");
   const CeloScheduler scheduler(kLstm, optimizer.theta_layout(), theta);
   Floats state(static_cast<size_t>(scheduler.state_size()));
-  scheduler.InitState(state);
   const auto loss = arrays.At(at + "loss").As<float>();
   const auto multipliers = arrays.At(at + "step_multiplier/" + name).As<float>();
   Workspace scratch;

@@ -96,12 +96,6 @@ class CeloRule : public UpdateRule {
                 .momentum_epsilon = 0}) {}
 
  private:
-  void DoInitState(const StepInfo& /*info*/, std::span<const float> /*params*/,
-                   std::span<float> state) const override {
-    std::ranges::fill(state, 0.0f);
-    if (scheduled_) scheduler_.InitState(state);
-  }
-
   void DoUpdate(const StepInfo& info, std::span<const float> gradient, std::span<float> params,
                 std::span<float> state, Workspace& scratch) const override {
     const Workspace::Frame frame(scratch);
@@ -136,12 +130,6 @@ class ScheduledMoments : public UpdateRule {
   virtual Factors FactorsOf(float output, int64_t step) const = 0;
   // What a tensor's rate is multiplied by, from its params.
   virtual float TensorFactor(std::span<const float> params) const = 0;
-
-  void DoInitState(const StepInfo& /*info*/, std::span<const float> /*params*/,
-                   std::span<float> state) const override {
-    std::ranges::fill(state, 0.0f);
-    scheduler_.InitState(state);
-  }
 
   void DoUpdate(const StepInfo& info, std::span<const float> gradient, std::span<float> params,
                 std::span<float> state, Workspace& scratch) const override {

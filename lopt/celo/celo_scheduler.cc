@@ -138,7 +138,7 @@ int64_t CeloScheduler::state_size() const {
   return static_cast<int64_t>(2 * size_) + int64_t{2} * 2 * kLossScales;
 }
 
-void CeloScheduler::InitState(std::span<float> state) const {
+void CeloScheduler::Begin(std::span<float> state) const {
   std::ranges::copy(hidden_, state.begin());
   std::ranges::copy(cell_, state.begin() + std::ssize(hidden_));
   CeloLosses losses;
@@ -149,6 +149,7 @@ void CeloScheduler::InitState(std::span<float> state) const {
 
 std::array<float, CeloScheduler::kInputs> CeloScheduler::Inputs(const StepInfo& info,
                                                                 std::span<float> state) const {
+  if (info.step == 0) Begin(state);
   std::array<float, kInputs> inputs = {};
   const float progress = static_cast<float>(info.step) / static_cast<float>(info.num_steps);
   for (int i = 0; i < kProgress; ++i) {

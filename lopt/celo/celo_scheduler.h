@@ -49,9 +49,10 @@ struct CeloLosses {
 // layers without an effect, rnn_params/linear and Celo's rnn_params/rnn_to_controls: they are in
 // theta, and nothing reads them.
 //
-// State: "hidden" and "cell" [lstm_size] (h and c, which start from theta's lstm_init_state),
-// "loss_means" and "loss_minima" [10, 2], each number as the float32 nearest to it and the float32
-// nearest to the rest: in float32 alone, features of a constant loss would be noise.
+// State: "hidden" and "cell" [lstm_size] (h and c), "loss_means" and "loss_minima" [10, 2], each
+// number as the float32 nearest to it and the float32 nearest to the rest: in float32 alone,
+// features of a constant loss would be noise. Step 0 does not read the state: h and c begin as
+// theta's lstm_init_state, means as 0, minima as 1e12.
 class CeloScheduler {
  public:
   static constexpr int kProgress = 9;
@@ -70,14 +71,15 @@ class CeloScheduler {
 
   // Numbers of the state.
   int64_t state_size() const;
-  // Sets `state` [state_size] to that before the first step.
-  void InitState(std::span<float> state) const;
-  // One step: advances the state, and returns the output. The step need not be below num_steps.
+  // One step: advances `state` [state_size], and returns the output. The step need not be below
+  // num_steps.
   float Step(const StepInfo& info, std::span<float> state, Workspace& scratch) const;
-  // The inputs [18] of that step. Advances the losses of the state alone.
+  // The inputs [18] of that step. Advances the losses of the state alone, and at step 0 begins all.
   std::array<float, kInputs> Inputs(const StepInfo& info, std::span<float> state) const;
 
  private:
+  void Begin(std::span<float> state) const;
+
   // y = x w + b.
   struct Linear {
     Linear(const Layout& layout, const std::string& name, std::span<const float> theta);

@@ -13,7 +13,8 @@ class _OfAnother(_Rule):
         return self.optimizer.state_shapes([n])
 
     def optimizer_steps(self, w: Dict[str, Tensor], params: List[Tensor], gradients: List[Tensor],
-                        states: List[Dict[str, Tensor]], t: int, num_steps: int) -> List[Tensor]:
+                        states: List[Dict[str, Tensor]], t: int, num_steps: int,
+              loss: float) -> List[Tensor]:
         """The steps of the other rule, as float32 params make them."""
         if self.optimizer.SEES_SHAPES:
             steps = self.optimizer.steps(w, params, gradients, states, t, num_steps)
@@ -67,7 +68,8 @@ class _OrthogonalSteps(_OfAnother):
         return self.optimizer.weights(theta)
 
     def steps(self, w: Dict[str, Tensor], params: List[Tensor], gradients: List[Tensor],
-              states: List[Dict[str, Tensor]], t: int, num_steps: int) -> List[Tensor]:
+              states: List[Dict[str, Tensor]], t: int, num_steps: int,
+              loss: float) -> List[Tensor]:
         steps = self.optimizer_steps(w, params, gradients, states, t, num_steps)
         return [_orthogonal(step) for step in steps]
 
@@ -152,7 +154,8 @@ class _LearnedScheduler(_OfAnother):
         return w
 
     def steps(self, w: Dict[str, Tensor], params: List[Tensor], gradients: List[Tensor],
-              states: List[Dict[str, Tensor]], t: int, num_steps: int) -> List[Tensor]:
+              states: List[Dict[str, Tensor]], t: int, num_steps: int,
+              loss: float) -> List[Tensor]:
         of_optimizer = [_without("optimizer/", state) for state in states]
         steps = self.optimizer_steps(_without("optimizer/", w), params, gradients, of_optimizer, t,
                                      num_steps)

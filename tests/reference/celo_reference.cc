@@ -51,11 +51,6 @@ class CeloReferenceRule : public UpdateRule {
         network_(30, 4, 2, 3, theta) {}
 
  private:
-  void DoInitState(const StepInfo&, std::span<const float>, std::span<float> state) const override {
-    std::ranges::fill(state, 0.0f);
-    if (scheduled_) scheduler_.InitState(state);
-  }
-
   void DoUpdate(const StepInfo& info, std::span<const float> gradient, std::span<float> params,
                 std::span<float> state, Workspace& scratch) const override {
     float s = 1;
