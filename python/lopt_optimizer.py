@@ -1535,7 +1535,7 @@ class GoldenDeviation(NamedTuple):
 
 
 _GoldenSteps = collections.namedtuple(
-    "_GoldenSteps", "params gradients result limits steps num_steps")
+    "_GoldenSteps", "params gradients result limits steps num_steps losses")
 
 
 def _golden_steps(path, golden):
@@ -1572,7 +1572,11 @@ def _golden_steps(path, golden):
     limits = {name: limit.item() for name, limit in limits.items()}
     if not all(limit >= 0 for limit in limits.values()):
         raise damaged(f"limits must be numbers of at least 0, got {limits}")
-    return _GoldenSteps(params, gradients, result, limits, steps, num_steps)
+    losses = golden.get("losses", torch.zeros(len(steps)))
+    if losses.shape != (len(steps),):
+        raise damaged(f"golden/losses must have the shape {[len(steps)]}, got "
+                      f"{list(losses.shape)}")
+    return _GoldenSteps(params, gradients, result, limits, steps, num_steps, losses.tolist())
 
 
 def _old_limit(params, result):
@@ -1750,7 +1754,8 @@ class ThetaFile(Weights):
         states = [_fresh_state(self, p) for p in params]
         for update, t in enumerate(golden.steps):
             gradients = [seen(golden.gradients[name][update]).to(device) for name in golden.params]
-            steps = rule.steps(params, gradients, states, t, golden.num_steps, 0.0)
+            steps = rule.steps(params, gradients, states, t, golden.num_steps,
+                               golden.losses[update])
             for p, step in zip(params, steps):
                 p -= step
         return [_farthest(name, golden.result[name], p.reshape(golden.result[name].shape).cpu(),
@@ -2061,8 +2066,8 @@ class LearnedOptimizer(torch.optim.Optimizer):
         """
         if closure is not None:
             if loss is not None:
-                raise ValueError("LearnedOptimizer: step has a closure, which returns the loss, and "
-                                 "a loss; wanted one of the two")
+                raise ValueError("LearnedOptimizer: step has a closure, which returns the loss, "
+                                 "and a loss; wanted one of the two")
             with torch.enable_grad():
                 loss = closure()
         for group in self.param_groups:

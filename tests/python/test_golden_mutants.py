@@ -500,6 +500,7 @@ class Reader:
                     kept = [i for i in range(len(own._golden.steps)) if i != update]
                     file._golden = file._golden._replace(
                         steps=[own._golden.steps[i] for i in kept],
+                        losses=[own._golden.losses[i] for i in kept],
                         gradients={name: x[kept] for name, x in own._golden.gradients.items()})
                 if any(found.share > 1 for found in file.golden_deviations()):
                     return True
