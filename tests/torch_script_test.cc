@@ -437,9 +437,9 @@ TEST_CASE("A source that does not compile or a type without a script is an Error
   ThetaFile file;
   file.learned_optimizer = Config::Parse(R"({"type": "Nesterov"})", "test");
   CHECK(error([&] { MakeTorchScript(file); }) ==
-        "TorchScript: a Nesterov cannot be exported; types that can: AdafacMLPLOpt, "
-        "Celo2, Celo2Base, LearnableAdam, LearnableSGD, LearnableSGDM, LearnedScheduler, MLPLOpt, "
-        "OrthogonalSteps");
+        "TorchScript: a Nesterov cannot be exported; types that can: AdafacMLPLOpt, Celo, Celo2, "
+        "Celo2Base, CeloAdam, LearnableAdam, LearnableSGD, LearnableSGDM, LearnedScheduler, "
+        "MLPLOpt, OrthogonalSteps, Sinv6");
   file.learned_optimizer = Config::Parse(R"({"type": "RNNMLPLOpt"})", "test");
   CHECK(error([&] { MakeTorchScript(file); })
             .starts_with(
