@@ -89,8 +89,7 @@ TEST_CASE("an update by Celo does not allocate once its workspace has grown") {
 }
 
 TEST_CASE("Celo updates large tensors in pieces, with the same bits on any threads") {
-  const CeloPair pair(
-      Layout({{"a", {5}}, {"w", {300, 700}}, {"t", {70000, 3}}, {"b", {65537}}}));
+  const CeloPair pair(Layout({{"a", {5}}, {"w", {300, 700}}, {"t", {70000, 3}}, {"b", {65537}}}));
   const RuleRun wanted = pair.After(*pair.fast, 3);
   CHECK(Differences(pair, wanted, pair.After(*pair.reference, 3)) == 0);
   CheckSameBitsOnAnyThreads(pair, wanted, 3);

@@ -175,8 +175,7 @@ void CheckSchedulerOutputs(const NamedArrays& arrays, const NamedArrays& weights
   Workspace scratch;
   for (int64_t step = 0; step < std::ssize(loss); ++step) {
     CAPTURE(step);
-    const StepInfo info = {
-        .step = step, .num_steps = 15, .loss = loss[static_cast<size_t>(step)]};
+    const StepInfo info = {.step = step, .num_steps = 15, .loss = loss[static_cast<size_t>(step)]};
     Floats unchanged = state;
     CHECK(Apart(scheduler.Inputs(info, unchanged),
                 AtStep(arrays, "lstm_input", step, std::ssize(loss))) <= 5e-5);
@@ -195,8 +194,8 @@ void CheckCeloMoments(CeloTrace& trace, std::span<float> state) {
     CAPTURE(e.name);
     const CeloMoments moments = TakeCeloMoments(e.shape, &state);
     const auto check = [&](const std::string& name, std::span<const float> parts, size_t size) {
-      CHECK(PartApart(Interleaved(parts, size),
-                      trace.arrays.At(name + "/" + e.name).As<float>()) <= 1e-6);
+      CHECK(PartApart(Interleaved(parts, size), trace.arrays.At(name + "/" + e.name).As<float>()) <=
+            1e-6);
     };
     check("m", moments.m, moments.r.size());
     check("rms", moments.r, moments.r.size());
@@ -324,11 +323,14 @@ void FollowScheduler(const NamedArrays& arrays, int64_t num_steps, const std::st
     const bool settled = num_steps == 600 && step >= 30;
     Floats unchanged = state;
     CHECK(Apart(scheduler.Inputs(info, unchanged),
-                AtStep(arrays, at + "lstm_input", step, std::ssize(loss))) <=
-          (exact ? 5e-6 : settled ? 5e-4 : 5e-2));
+                AtStep(arrays, at + "lstm_input", step, std::ssize(loss))) <= (exact     ? 5e-6
+                                                                               : settled ? 5e-4
+                                                                                         : 5e-2));
     const double got = multiplier(scheduler.Step(info, state, scratch));
-    CHECK(std::abs(got - multipliers[i]) <=
-          (exact ? 5e-6 : settled ? 1e-3 : 2e-2) * std::abs(multipliers[i]));
+    CHECK(std::abs(got - multipliers[i]) <= (exact     ? 5e-6
+                                             : settled ? 1e-3
+                                                       : 2e-2) *
+                                                std::abs(multipliers[i]));
   }
   CHECK(PartApart(JoinedPairs(std::span(state).subspan(2 * kLstm, 20)),
                   arrays.At(at + "loss_means_end").As<float>()) <= 2e-6);
@@ -447,9 +449,9 @@ TEST_CASE("Two layers of theta have no effect on steps, the others have") {
   CHECK(stepped("rnn_params/linear/w") == wanted);
   CHECK(stepped("rnn_params/rnn_to_controls/w") == wanted);
   CHECK(stepped("ff_mod_stack/b2") == wanted);  // its third
-  for (const char* name : {"rnn_params/linear_1/w", "rnn_params/linear_2/w",
-                           "rnn_params/rnn/linear/w", "rnn_params/step_size/w",
-                           "lstm_init_state/hidden", "lstm_init_state/cell"}) {
+  for (const char* name :
+       {"rnn_params/linear_1/w", "rnn_params/linear_2/w", "rnn_params/rnn/linear/w",
+        "rnn_params/step_size/w", "lstm_init_state/hidden", "lstm_init_state/cell"}) {
     CAPTURE(name);
     CHECK(stepped(name) != wanted);
   }

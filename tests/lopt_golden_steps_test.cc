@@ -36,9 +36,9 @@ const std::vector<std::string>& TensorsThatDoNotMatter() {
       // step to step show it, and its decay is .999.
       "AdafacMLPLOpt/rms_decays",
       // They have no effect.
-      "Celo/rnn_params/linear/w", "Celo/rnn_params/linear/b",
-      "Celo/rnn_params/rnn_to_controls/w", "Celo/rnn_params/rnn_to_controls/b",
-      "CeloAdam/rnn_params/linear/w", "CeloAdam/rnn_params/linear/b",
+      "Celo/rnn_params/linear/w", "Celo/rnn_params/linear/b", "Celo/rnn_params/rnn_to_controls/w",
+      "Celo/rnn_params/rnn_to_controls/b", "CeloAdam/rnn_params/linear/w",
+      "CeloAdam/rnn_params/linear/b",
       // LearnedScheduler keeps directions alone.
       "LearnedScheduler-recommended/optimizer/log_lr", "LearnedScheduler-Adam/optimizer/log_lr",
       // Far below the gradients, but for those of one tensor.
@@ -224,10 +224,9 @@ TEST_CASE("Optimizers that need losses have golden steps with some, and every lo
     CHECK_FALSE(Repeat(other, optimizer, theta).within);
   }
   file.arrays.Set("golden/losses", Array(DType::kFloat32, {2}));
-  CHECK(ErrorOf([&] {
-          TakeGoldenSteps(file, "x");
-        }).starts_with("x: the golden steps are damaged: array 'golden/losses' must be F32 of "
-                       "shape [10], got F32 of shape [2]"));
+  CHECK(ErrorOf([&] { TakeGoldenSteps(file, "x"); })
+            .starts_with("x: the golden steps are damaged: array 'golden/losses' must be F32 of "
+                         "shape [10], got F32 of shape [2]"));
 }
 
 TEST_CASE("The farthest element is named, and NaN agrees with NaN alone") {

@@ -363,7 +363,8 @@ TEST_CASE("Weights of Celo, CeloAdam and Sinv6 are imported, and the trees are t
                                 ": rnn_params/rnn_to_controls/b [1] is not one of the tensors "
                                 "wanted: lstm_init_state/hidden [1, 64], "));
   CHECK(ImportAs("Celo", adam, other)
-            .errors.starts_with("lopt: " + adam + ": the tensors wanted are not there; wanted: "
+            .errors.starts_with("lopt: " + adam +
+                                ": the tensors wanted are not there; wanted: "
                                 "ff_mod_stack/w0__0 [1, 1, 4], "));
   CHECK(ImportAs("Celo2", celo, other).errors.find("the weights are of Celo, not of Celo2") !=
         std::string::npos);

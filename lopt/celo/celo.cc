@@ -235,9 +235,9 @@ std::unique_ptr<UpdateRule> Celo::DoBind(const Layout& params, std::span<const f
 }
 
 CeloAdam::CeloAdam(const CeloAdamOptions& options)
-    : LearnedOptimizer(Layout(CeloScheduler::ThetaTensors(
-                           CheckOptions("CeloAdam", options).lstm_size, false)),
-                       "CeloAdam"),
+    : LearnedOptimizer(
+          Layout(CeloScheduler::ThetaTensors(CheckOptions("CeloAdam", options).lstm_size, false)),
+          "CeloAdam"),
       options_(options) {}
 
 int64_t CeloAdam::run_state_size() const {
@@ -255,9 +255,9 @@ std::unique_ptr<UpdateRule> CeloAdam::DoBind(const Layout& params,
 }
 
 Sinv6::Sinv6(const Sinv6Options& options)
-    : LearnedOptimizer(Layout(CeloScheduler::ThetaTensors(CheckOptions("Sinv6", options).lstm_size,
-                                                          false)),
-                       "Sinv6"),
+    : LearnedOptimizer(
+          Layout(CeloScheduler::ThetaTensors(CheckOptions("Sinv6", options).lstm_size, false)),
+          "Sinv6"),
       options_(options) {}
 
 int64_t Sinv6::run_state_size() const {

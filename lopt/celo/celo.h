@@ -38,8 +38,8 @@ struct Sinv6Options {
 // o1 (the third output has no effect), and of a tensor p
 //   p <- p - s .001 o0 exp(.001 o1) sqrt(mean of p^2 + 1e-9),   s = .1 exp(o),
 // or s = 1 unless `scheduled`, which needs neither losses nor the run's length: the first phase of
-// its meta-training. With m_k (decays .9, .99, .999), r (.999) and the factored second moments row_k
-// and col_k (.9, .99, .999; lopt/network/factored.h) of the clipped gradient g, all already
+// its meta-training. With m_k (decays .9, .99, .999), r (.999) and the factored second moments
+// row_k and col_k (.9, .99, .999; lopt/network/factored.h) of the clipped gradient g, all already
 // updated, F_k the product of the moments' factors and q = 1 / sqrt(r + 1e-6), the features are
 //   g, g clipped to [-.1, .1], p, m_k, r, m_k q, q, g F_k, g q, row_k, col_k,
 //   1 / sqrt(row_k + 1e-8), 1 / sqrt(col_k + 1e-8), m_k F_k.
@@ -48,8 +48,8 @@ struct Sinv6Options {
 // sqrt(1e-5 + its mean square over the tensor). A NaN gradient spoils its tensor for good.
 //
 // Theta: below ff_mod_stack/ "w0__0" .. "w0__13" [1, rows, 4], the first layer's weights by blocks
-// of features, "b0" [1, 4], "w1" [1, 4, 4], "b1", "w2" [1, 4, 3], "b2", then the scheduler's: 37,089
-// numbers. State: for each tensor T "momenta/T" [3, shape], "rms/T" [1, shape] and "v_row/T"
+// of features, "b0" [1, 4], "w1" [1, 4, 4], "b1", "w2" [1, 4, 3], "b2", then the scheduler's:
+// 37,089 numbers. State: for each tensor T "momenta/T" [3, shape], "rms/T" [1, shape] and "v_row/T"
 // [3, row] and "v_col/T" [3, col], or "v/T" [3, shape], behind the scheduler's.
 class Celo : public LearnedOptimizer {
  public:

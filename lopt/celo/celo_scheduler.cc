@@ -165,8 +165,7 @@ std::array<float, CeloScheduler::kInputs> CeloScheduler::Inputs(const StepInfo& 
   return inputs;
 }
 
-float CeloScheduler::Step(const StepInfo& info, std::span<float> state,
-                          Workspace& scratch) const {
+float CeloScheduler::Step(const StepInfo& info, std::span<float> state, Workspace& scratch) const {
   const Workspace::Frame frame(scratch);
   const std::array<float, kInputs> inputs = Inputs(info, state);
   const std::span<float> hidden = state.first(size_);

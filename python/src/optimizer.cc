@@ -60,10 +60,9 @@ class TensorOptimizer {
 
   nb::tuple Update(const std::vector<size_t>& rules, const Addresses& gradients,
                    const Addresses& params, const Addresses& states, int64_t step,
-                   int64_t num_steps, double loss, double lr, double weight_decay, bool skip_zero_gradients,
-                   int threads) {
-    const StepInfo info = {
-        .step = step, .num_steps = num_steps, .loss = static_cast<float>(loss)};
+                   int64_t num_steps, double loss, double lr, double weight_decay,
+                   bool skip_zero_gradients, int threads) {
+    const StepInfo info = {.step = step, .num_steps = num_steps, .loss = static_cast<float>(loss)};
     const StepOptions options = {lr, weight_decay, skip_zero_gradients};
     std::vector<TensorUpdate> updates;
     updates.reserve(rules.size());

@@ -111,7 +111,8 @@ SERVES = {
     "_in_torch_order": ["MLPLOpt", "AdafacMLPLOpt", "Celo2Base", "OrthogonalSteps", "LearnedScheduler"],
 }
 # Not part of a step: checks of options, and the names and shapes that a file's tensors must have.
-LEFT_OUT = {"_counts", "check", "need_of_num_steps", "needs_loss", "layout", "OPTIONS", "CHOICES", "THETA"}
+LEFT_OUT = {"_counts", "check", "need_of_num_steps", "needs_loss", "layout", "OPTIONS", "CHOICES",
+            "THETA"}
 
 # What is not found, by the types whose files do not, with the reason.
 NOT_FOUND = {
@@ -270,27 +271,33 @@ NOT_FOUND = {
         "_Celo2Base.direction: p.dim() >= 2 -> p.dim() >= 3":
             ["Celo2Base"],
         "_OfAnother.optimizer_steps: self.optimizer.steps(w, params, gradients, states, t, "
-        "num_steps, loss) -> self.optimizer.steps(w, params, gradients, states, t + 1, num_steps, loss)":
+        "num_steps, loss) -> "
+        "self.optimizer.steps(w, params, gradients, states, t + 1, num_steps, loss)":
             ["LearnedScheduler"],
         "_OfAnother.optimizer_steps: self.optimizer.steps(w, params, gradients, states, t, "
-        "num_steps, loss) -> self.optimizer.steps(w, params, gradients, states, t, num_steps * 1.01, loss)":
+        "num_steps, loss) -> "
+        "self.optimizer.steps(w, params, gradients, states, t, num_steps * 1.01, loss)":
             ["LearnedScheduler"],
         "_OfAnother.optimizer_steps: self.optimizer.steps(w, [p.reshape([-1]) for p in params], "
-        "[g.reshape([-1]) for g in gradients], states, t, num_steps, loss) -> self.optimizer.steps(w, "
+        "[g.reshape([-1]) for g in gradients], states, t, num_steps, loss) -> "
+        "self.optimizer.steps(w, "
         "[p.reshape([-1]) for p in params], [g.reshape([-1]) for g in gradients], states, t + 1, "
         "num_steps, loss)":
             ["LearnedScheduler"],
         "_OfAnother.optimizer_steps: self.optimizer.steps(w, [p.reshape([-1]) for p in params], "
-        "[g.reshape([-1]) for g in gradients], states, t, num_steps, loss) -> self.optimizer.steps(w, "
+        "[g.reshape([-1]) for g in gradients], states, t, num_steps, loss) -> "
+        "self.optimizer.steps(w, "
         "[p.reshape([-1]) for p in params], [g.reshape([-1]) for g in gradients], states, t, "
         "num_steps * 1.01, loss)":
             ["LearnedScheduler"],
         "_LearnedScheduler.steps: self.optimizer_steps(_without('optimizer/', w), params, "
-        "gradients, of_optimizer, t, num_steps, loss) -> self.optimizer_steps(_without('optimizer/', w), "
+        "gradients, of_optimizer, t, num_steps, loss) -> "
+        "self.optimizer_steps(_without('optimizer/', w), "
         "params, gradients, of_optimizer, t + 1, num_steps, loss)":
             ["LearnedScheduler"],
         "_LearnedScheduler.steps: self.optimizer_steps(_without('optimizer/', w), params, "
-        "gradients, of_optimizer, t, num_steps, loss) -> self.optimizer_steps(_without('optimizer/', w), "
+        "gradients, of_optimizer, t, num_steps, loss) -> "
+        "self.optimizer_steps(_without('optimizer/', w), "
         "params, gradients, of_optimizer, t, num_steps * 1.01, loss)":
             ["LearnedScheduler"],
     },

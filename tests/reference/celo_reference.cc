@@ -113,8 +113,8 @@ std::vector<float> PlainCeloFeatures(const Shape& shape, std::span<const float> 
   if (factored) {
     const FactoredShape axes(shape);
     for (int k = 0; k < 3; ++k) {
-      FactoredRsqrt(axes, CeloPart(moments.row, k), CeloPart(moments.col, k), CeloPart(row_factors, k),
-                    CeloPart(col_factors, k));
+      FactoredRsqrt(axes, CeloPart(moments.row, k), CeloPart(moments.col, k),
+                    CeloPart(row_factors, k), CeloPart(col_factors, k));
     }
     place.emplace(axes, 0);
   }

@@ -27,8 +27,8 @@ CeloMoments TakeCeloMoments(const Shape& shape, std::span<float>* state);
 std::vector<float> PlainCeloFeatures(const Shape& shape, std::span<const float> gradient,
                                      std::span<const float> params, const CeloMoments& moments);
 
-// Celo as its definition reads, one parameter after the other in float32. Theta, state and scheduler
-// are Celo's.
+// Celo as its definition reads, one parameter after the other in float32. Theta, state and
+// scheduler are Celo's.
 class ReferenceCelo : public Celo {
  public:
   using Celo::Celo;
