@@ -317,8 +317,8 @@ void PutGoldenSteps(const GoldenSteps& golden, ArrayFile* file) {
   const auto num_steps = static_cast<float>(golden.num_steps);
   file->arrays.Set("golden/num_steps", Array::Of<float>({1}, std::span(&num_steps, 1)));
   if (!golden.losses.empty()) {
-    file->arrays.Set("golden/losses", Array::Of<float>({std::ssize(golden.losses)},
-                                                       std::span(golden.losses)));
+    file->arrays.Set("golden/losses",
+                     Array::Of<float>({std::ssize(golden.losses)}, std::span(golden.losses)));
   }
   if (const std::string coarse = CoarseLimits(golden); !coarse.empty()) {
     file->metadata["golden_coarse"] = coarse;

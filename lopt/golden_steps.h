@@ -50,7 +50,8 @@ std::string UncheckedTensors(const GoldenSteps& golden);
 
 // Adds them to a file: arrays golden/params/<tensor>, golden/gradients/<tensor>,
 // golden/result/<tensor>, golden/limit/<tensor> [1], golden/steps [updates], golden/num_steps [1],
-// golden/losses [updates] where there are some, and where CoarseLimits names some, the metadata golden_coarse with it.
+// golden/losses [updates] where there are some, and where CoarseLimits names some, the metadata
+// golden_coarse with it.
 void PutGoldenSteps(const GoldenSteps& golden, ArrayFile* file);
 
 // Those of a file, or none where it has none. Files of before there were limits get

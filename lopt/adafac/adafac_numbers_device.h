@@ -14,8 +14,8 @@ struct AdafacNumbers {
 };
 
 // How many decays there are of each kind, and where their features are among the inputs of the
-// network. Celo has two more: the gradient within kSmallGradient behind the gradient, and g q behind
-// g f.
+// network. Celo has two more: the gradient within kSmallGradient behind the gradient, and g q
+// behind g f.
 struct AdafacPlaces {
   LOPT_DEVICE AdafacPlaces(int momenta, int squares, int moments, bool with_celos = false)
       : celo(with_celos), m(momenta), r(squares), f(moments) {}

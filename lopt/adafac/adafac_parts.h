@@ -29,9 +29,7 @@ struct AdafacDecays {
   AdafacDecays(const AdafacMLPLOptOptions& options, std::span<const float> theta);
   AdafacDecays(std::vector<float> of_momenta, std::vector<float> of_rms,
                std::vector<float> of_moments)
-      : momentum(std::move(of_momenta)),
-        rms(std::move(of_rms)),
-        adafactor(std::move(of_moments)) {}
+      : momentum(std::move(of_momenta)), rms(std::move(of_rms)), adafactor(std::move(of_moments)) {}
 
   std::vector<float> momentum;
   std::vector<float> rms;
