@@ -17,12 +17,6 @@ constexpr float kProgressCenters[CeloScheduler::kProgress] = {.03f, .1f, .2f, .4
                                                               .8f,  .9f, 1,   1.1f};
 constexpr double kFirstMinimum = 1e12;
 
-// 1 / h_k.
-double InverseTimeScale(int k, int64_t num_steps) {
-  const double logarithm = std::log10(static_cast<double>(num_steps));
-  return std::pow(10.0, -(1 + (logarithm - 1) * k / (kLossScales - 1)));
-}
-
 std::array<double, kLossScales> Joined(std::span<const float> pairs) {
   std::array<double, kLossScales> values = {};
   for (int k = 0; k < kLossScales; ++k) values[k] = double{pairs[2 * k]} + double{pairs[2 * k + 1]};
@@ -51,7 +45,11 @@ std::vector<float> TensorOf(const Layout& layout, const std::string& name,
 
 std::array<double, kLossScales> CeloLosses::Decays(int64_t num_steps) {
   std::array<double, kScales> decays = {};
-  for (int k = 0; k < kScales; ++k) decays[k] = std::exp(-InverseTimeScale(k, num_steps));
+  const double logarithm = std::log10(static_cast<double>(num_steps));
+  for (int k = 0; k < kScales; ++k) {
+    const double scale = std::pow(10.0, 1 + (logarithm - 1) * k / kFeatures);
+    decays[k] = static_cast<float>(std::exp(-1 / scale));
+  }
   return decays;
 }
 
@@ -62,7 +60,7 @@ std::array<float, CeloLosses::kFeatures> CeloLosses::Take(double loss, int64_t s
   std::array<double, kScales> part = {};  // 1 - d^n
   double largest = 0;
   for (int k = 0; k < kScales; ++k) {
-    part[k] = -std::expm1(-count * InverseTimeScale(k, num_steps));
+    part[k] = -std::expm1(count * std::log1p(decays[k] - 1));
     const double mean = means[k] / part[k];
     largest = k == 0 ? mean : std::max(largest, mean);
   }

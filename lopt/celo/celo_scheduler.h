@@ -22,8 +22,9 @@ struct CeloLosses {
   std::array<double, kScales> means = {};   // running means, which start at 0
   std::array<double, kScales> minima = {};  // the least of the corrected means so far
 
-  // The decays of the means in a run of so many steps: exp(-1 / h_k) with ten time scales h_k from
-  // 10 to num_steps, evenly spaced in their logarithms. They fall where num_steps is below 10.
+  // The decays of the means in a run of so many steps: exp(-1 / h_k), rounded to float32, with ten
+  // time scales h_k from 10 to num_steps, evenly spaced in their logarithms. They fall where
+  // num_steps is below 10.
   static std::array<double, kScales> Decays(int64_t num_steps);
 
   // Takes the loss of step `step`, 0 at the first, and returns the features after it. With d the

@@ -23,7 +23,7 @@ class _WithCeloScheduler(_Rule):
 
     With x = t / num_steps its inputs u are tanh(10 (x - c)) for nine places c, and nine features of
     the losses, which are 0 at the first two steps. These have ten means of the losses M_k, of
-    decays exp(-1 / h_k), where the h_k go from 10 to num_steps, evenly in their logarithms. A loss
+    decays exp(-1 / h_k) in float32, where the h_k go from 10 to num_steps, evenly in their logarithms. A loss
     above 2 |max_k M_k / (1 - d_k^(t+1))| counts as that, but for the first. With
     c_k = M_k / (1 - d_k^(t+1)) of the new means, and R_k the least of the c_k so far, features are
     (c_k - R_k) / max(1e-8, c_(k+1) - R_k) - 1, clipped to [-1, 1]. The LSTM's inputs are
@@ -76,8 +76,8 @@ class _WithCeloScheduler(_Rule):
         """The features of the losses, [tensors, 9]; updates the means and minima."""
         k = torch.arange(10, dtype=like.dtype, device=like.device)
         inverse = 10 ** (-1 - (math.log10(num_steps) - 1) * k / 9)  # 1 / h
-        decays = torch.exp(-inverse)
-        part = -torch.expm1(-(t + 1) * inverse)
+        decays = torch.exp(-inverse).float().to(like.dtype)
+        part = -torch.expm1((t + 1) * torch.log1p(decays - 1))
         limited = torch.full([len(states), 1], loss, dtype=like.dtype, device=like.device)
         if t == 0:
             means = limited.new_zeros([len(states), 10])
