@@ -23,8 +23,8 @@ class _WithCeloScheduler(_Rule):
 
     With x = t / num_steps its inputs u are tanh(10 (x - c)) for nine places c, and nine features of
     the losses, which are 0 at the first two steps. These have ten means of the losses M_k, of
-    decays exp(-1 / h_k) in float32, where the h_k go from 10 to num_steps, evenly in their logarithms. A loss
-    above 2 |max_k M_k / (1 - d_k^(t+1))| counts as that, but for the first. With
+    decays exp(-1 / h_k) in float32, where the h_k go from 10 to num_steps, evenly in their
+    logarithms. A loss above 2 |max_k M_k / (1 - d_k^(t+1))| counts as that, but for the first. With
     c_k = M_k / (1 - d_k^(t+1)) of the new means, and R_k the least of the c_k so far, features are
     (c_k - R_k) / max(1e-8, c_(k+1) - R_k) - 1, clipped to [-1, 1]. The LSTM's inputs are
     linear_2(u) + relu(linear_1(u)), and o is linear in its hidden state.
