@@ -65,6 +65,10 @@ ScriptModule ScriptOf(const std::string& who, const LearnedOptimizer& optimizer)
           "{}: the learned optimizer is not one that a config names, so it has no script to "
           "differentiate",
           who);
+  Require(!optimizer.needs_loss(),
+          "{}: a {} also sees the loss, of which exact gradients know nothing; wanted an optimizer "
+          "that sees gradients alone, or an estimator by evolution strategies",
+          who, optimizer.config().Type());
   return MakeTorchScript({.learned_optimizer = optimizer.config(),
                           .theta = Eigen::VectorXf::Zero(optimizer.theta_layout().size())});
 }

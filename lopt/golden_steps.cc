@@ -67,6 +67,10 @@ const std::vector<Tensor>& GoldenTensors() {
 constexpr int64_t kSteps[] = {0, 1, 2, 3, 4, 20, 150, 1500, 5000, 9000};
 constexpr int64_t kNumSteps = 10000;
 
+// Of optimizers that need losses: some fall, some rise, and one is too large to be believed.
+constexpr float kLosses[] = {2.3F, 2.25F, 2.4F, 1.9F, 2.1F, 1.7F, 60, 1.5F, 1.6F, 1.8F};
+static_assert(std::size(kLosses) == std::size(kSteps));
+
 // Each tensor with one more dimension, the updates, in front.
 Layout WithUpdates(const Layout& layout, int64_t updates) {
   std::vector<std::pair<std::string, Shape>> tensors;
@@ -166,6 +170,7 @@ std::vector<float> Run(const GoldenSteps& golden, const LearnedOptimizer& optimi
   for (int64_t update = 0; update < std::ssize(golden.steps); ++update) {
     if (before) before(update, params, state);
     info.step = golden.steps[update];
+    info.loss = golden.losses.empty() ? 0 : golden.losses[update];
     rule->Update(info, GradientOf(golden, gradients, update), params, state, scratch);
   }
   return params;
@@ -251,6 +256,7 @@ std::string GoldenDeviation::Describe() const {
 GoldenSteps MeasureGoldenSteps(const Config& optimizer, std::span<const float> theta) {
   GoldenSteps golden = Begin();
   const auto made = OptimizerRegistry().Make(optimizer);
+  if (made->needs_loss()) golden.losses.assign(std::begin(kLosses), std::end(kLosses));
   golden.result = Run(golden, *made, theta, golden.gradients);
   std::vector<double> greatest(golden.layout.entries().size(), 0.0);
   const auto measure = [&](std::span<const float> result) {
@@ -310,6 +316,10 @@ void PutGoldenSteps(const GoldenSteps& golden, ArrayFile* file) {
   file->arrays.Set("golden/steps", Array::Of<float>({std::ssize(steps)}, std::span(steps)));
   const auto num_steps = static_cast<float>(golden.num_steps);
   file->arrays.Set("golden/num_steps", Array::Of<float>({1}, std::span(&num_steps, 1)));
+  if (!golden.losses.empty()) {
+    file->arrays.Set("golden/losses",
+                     Array::Of<float>({std::ssize(golden.losses)}, std::span(golden.losses)));
+  }
   if (const std::string coarse = CoarseLimits(golden); !coarse.empty()) {
     file->metadata["golden_coarse"] = coarse;
   }
@@ -350,6 +360,9 @@ std::optional<GoldenSteps> TakeGoldenSteps(const ArrayFile& file, const std::str
       golden.steps.push_back(static_cast<int64_t>(step));
     }
     golden.num_steps = static_cast<int64_t>(num_steps[0]);
+    if (file.arrays.Contains("golden/losses")) {
+      golden.losses = row(Layout({{"losses", {std::ssize(golden.steps)}}}), "golden/");
+    }
   } else {
     for (int64_t step = 0; step < kOldSteps; ++step) golden.steps.push_back(step);
     golden.num_steps = kOldSteps;

@@ -19,6 +19,7 @@ namespace lopt {
 struct GoldenSteps {
   Layout layout;               // of the tensors
   std::vector<int64_t> steps;  // StepInfo::step of each update
+  std::vector<float> losses;   // StepInfo::loss of each; empty if the optimizer needs none: 0
   int64_t num_steps = 0;       // StepInfo::num_steps of all
   std::vector<float> params;   // before the first update; a row of `layout`
   // Of every update: each tensor has one dimension more, the updates, in front.
@@ -49,7 +50,8 @@ std::string UncheckedTensors(const GoldenSteps& golden);
 
 // Adds them to a file: arrays golden/params/<tensor>, golden/gradients/<tensor>,
 // golden/result/<tensor>, golden/limit/<tensor> [1], golden/steps [updates], golden/num_steps [1],
-// and where CoarseLimits names some, the metadata golden_coarse with it.
+// golden/losses [updates] where there are some, and where CoarseLimits names some, the metadata
+// golden_coarse with it.
 void PutGoldenSteps(const GoldenSteps& golden, ArrayFile* file);
 
 // Those of a file, or none where it has none. Files of before there were limits get

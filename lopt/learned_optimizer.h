@@ -105,6 +105,12 @@ class LearnedOptimizer {
   // with schedule 'cosine'"; empty if they do not.
   const std::string& needs_num_steps() const { return needs_num_steps_; }
 
+  // Whether updates need StepInfo::loss.
+  virtual bool needs_loss() const { return false; }
+  // Of the state, the first so many numbers belong to the run and to no tensor: they follow from
+  // steps, losses and the run's length alone.
+  virtual int64_t run_state_size() const { return 0; }
+
   // Whether the steps of a tensor depend on its shape, not on its elements alone. The axes of
   // tensors are then to be in the order [spatial..., in, out].
   virtual bool sees_shapes() const { return false; }

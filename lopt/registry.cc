@@ -6,6 +6,7 @@
 
 #include "lopt/base/options.h"
 #include "lopt/lopt/adafac/adafac_mlp_lopt.h"
+#include "lopt/lopt/celo/celo.h"
 #include "lopt/lopt/celo2/celo2.h"
 #include "lopt/lopt/mlp/mlp_lopt.h"
 #include "lopt/lopt/rnn/rnn_mlp_lopt.h"
@@ -45,6 +46,15 @@ Registry<LearnedOptimizer> BuiltIn() {
   AddType<AdafacMLPLOpt, AdafacMLPLOptOptions>(
       registry, "AdafacMLPLOpt",
       "MLPLOpt with factored second moments, learned decays and four hidden units.");
+  AddType<Celo, CeloOptions>(
+      registry, "Celo",
+      "AdafacMLPLOpt's features and network in other numbers, with a learned scheduler that sees "
+      "the losses.");
+  AddType<CeloAdam, CeloAdamOptions>(registry, "CeloAdam",
+                                     "Adam with the learning rate of Celo's scheduler.");
+  AddType<Sinv6, Sinv6Options>(
+      registry, "Sinv6",
+      "Celo's scheduler on Adam's moments, with steps in proportion to the parameters' size.");
   AddType<Celo2Base, Celo2BaseOptions>(
       registry, "Celo2Base",
       "A network of 347 weights that maps each parameter's gradient, value and moments to a "

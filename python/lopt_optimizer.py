@@ -60,6 +60,11 @@ class _Rule:
         return None
 
     @staticmethod
+    def needs_loss(options):
+        """Whether steps need the loss of the batch that the gradients are of."""
+        return False
+
+    @staticmethod
     def layout(options):
         """Shapes of theta's tensors by name."""
         raise NotImplementedError
@@ -79,12 +84,12 @@ class _Rule:
         """What steps need of theta's tensors, by name."""
         raise NotImplementedError
 
-    def steps(self, w, params, gradients, states, t, num_steps):
+    def steps(self, w, params, gradients, states, t, num_steps, loss):
         """What is to be subtracted from each of the params, of its shape. w: the weights; params,
         gradients: float32; states: their dictionaries, whose tensors are changed in place or
         replaced; t: number of the tensors' earlier updates; num_steps: number of updates of the
         training, above t, or 0 where it is not known, which it is if need_of_num_steps names an
-        option."""
+        option; loss: of the batch, a number without meaning unless needs_loss."""
         raise NotImplementedError
 
     def joined(self, states, name, sizes):
@@ -110,10 +115,11 @@ class _BoundRule:
         self._rule = rule
         self._weights = rule.weights({name: t.to(device) for name, t in theta.items()})
 
-    def steps(self, params, gradients, states, t, num_steps):
-        """What is to be subtracted from each of the params, as _Rule.steps has it; num_steps: None
-        where it is not known."""
-        return self._rule.steps(self._weights, params, gradients, states, t, num_steps or 0)
+    def steps(self, params, gradients, states, t, num_steps, loss):
+        """What is to be subtracted from each of the params, as _Rule.steps has it; num_steps and
+        loss: None where they are not known."""
+        return self._rule.steps(self._weights, params, gradients, states, t, num_steps or 0,
+                                0.0 if loss is None else loss)
 
 
 def _need_of_schedule(options):
@@ -402,7 +408,8 @@ class _MLPLOpt(_Rule):
         return w
 
     def steps(self, w: Dict[str, Tensor], params: List[Tensor], gradients: List[Tensor],
-              states: List[Dict[str, Tensor]], t: int, num_steps: int) -> List[Tensor]:
+              states: List[Dict[str, Tensor]], t: int, num_steps: int,
+              loss: float) -> List[Tensor]:
         sizes = [p.numel() for p in params]
         g = _join(gradients)
         momenta = self.joined(states, "momenta", sizes)
@@ -457,6 +464,27 @@ def _at_every_element(numbers: List[Tensor], name: str, params: List[Tensor],
         own = own.reshape([-1] + list(part.shape[1:])).expand([-1] + list(p.shape))
         spread.append(own.reshape([x.shape[0], -1]))
     return _join(spread).split(numbers[0].shape[0])
+
+
+def _factors(decays: Tensor, square: Tensor, params: List[Tensor],
+             states: List[Dict[str, Tensor]]) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """row, col, rsqrt(row + 1e-8), rsqrt(col + 1e-8) and f at every element, [decays, n]."""
+    count = len(decays)
+    axes = [_largest_axes(p.shape) for p in params]
+    squares = [own.view(p.shape) for (own, p) in
+               zip(square.split_with_sizes([p.numel() for p in params]), params)]
+    row = _decayed(states, "v_row", decays, _join(
+        [x.mean(axis[0]).reshape([-1]) for (x, axis) in zip(squares, axes)]))
+    col = _decayed(states, "v_col", decays, _join(
+        [x.mean(axis[1]).reshape([-1]) for (x, axis) in zip(squares, axes)]))
+    rows = [state["v_row"] for state in states]
+    ratio = _join([(x / (x.mean(axis[1] + 1, True) + 1e-9)).reshape([count, -1])
+                   for (x, axis) in zip(rows, axes)])
+    of_row = _at_every_element([row, torch.rsqrt(row + 1e-8), _floored_rsqrt(ratio)], "v_row",
+                               params, states)
+    of_col = _at_every_element([col, torch.rsqrt(col + 1e-8), _floored_rsqrt(col)], "v_col",
+                               params, states)
+    return of_row[0], of_col[0], of_row[1], of_col[1], of_row[2] * of_col[2]
 
 
 class _AdafacMLPLOpt(_Rule):
@@ -531,7 +559,8 @@ class _AdafacMLPLOpt(_Rule):
         return w
 
     def steps(self, w: Dict[str, Tensor], params: List[Tensor], gradients: List[Tensor],
-              states: List[Dict[str, Tensor]], t: int, num_steps: int) -> List[Tensor]:
+              states: List[Dict[str, Tensor]], t: int, num_steps: int,
+              loss: float) -> List[Tensor]:
         steps = list(params)  # those without elements stay so
         for factored in [False, True]:
             own: List[int] = []
@@ -558,8 +587,8 @@ class _AdafacMLPLOpt(_Rule):
         r = _decayed(states, "rms", w["rms"], square)
         square = square + 1e-30
         if factored:
-            row, col, row_rsqrt, col_rsqrt, of_g = self.factors(w["adafactor"], square, params,
-                                                                states)
+            row, col, row_rsqrt, col_rsqrt, of_g = _factors(w["adafactor"], square, params,
+                                                            states)
             of_m = of_g
         else:
             row = _decayed(states, "v", w["adafactor"], square)
@@ -575,25 +604,286 @@ class _AdafacMLPLOpt(_Rule):
         step = outputs[0] * (outputs[1] * self.exp_mult).exp_() * self.step_mult
         return [own.view(x.shape) for (own, x) in zip(step.split_with_sizes(sizes), params)]
 
-    def factors(self, decays: Tensor, square: Tensor, params: List[Tensor],
-                states: List[Dict[str, Tensor]]) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """row, col, rsqrt(row + 1e-8), rsqrt(col + 1e-8) and f at every element, [decays, n]."""
-        count = len(decays)
-        axes = [_largest_axes(p.shape) for p in params]
-        squares = [own.view(p.shape) for (own, p) in
-                   zip(square.split_with_sizes([p.numel() for p in params]), params)]
-        row = _decayed(states, "v_row", decays, _join(
-            [x.mean(axis[0]).reshape([-1]) for (x, axis) in zip(squares, axes)]))
-        col = _decayed(states, "v_col", decays, _join(
-            [x.mean(axis[1]).reshape([-1]) for (x, axis) in zip(squares, axes)]))
-        rows = [state["v_row"] for state in states]
-        ratio = _join([(x / (x.mean(axis[1] + 1, True) + 1e-9)).reshape([count, -1])
-                       for (x, axis) in zip(rows, axes)])
-        of_row = _at_every_element([row, torch.rsqrt(row + 1e-8), _floored_rsqrt(ratio)], "v_row",
-                                   params, states)
-        of_col = _at_every_element([col, torch.rsqrt(col + 1e-8), _floored_rsqrt(col)], "v_col",
-                                   params, states)
-        return of_row[0], of_col[0], of_row[1], of_col[1], of_row[2] * of_col[2]
+
+_CELO_PROGRESS = [0.03, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 1.0, 1.1]
+_CELO_DECAYS = [0.9, 0.99, 0.999]
+# float32's .9 and .999
+_CELO_MOMENTUM = 0.8999999761581421
+_CELO_SQUARES = 0.9990000128746033
+
+
+def _of_pairs(pairs: Tensor) -> Tensor:
+    """[tensors, 10, 2]: numbers and what float32 leaves of them. Their sums in float64."""
+    return _widened(pairs[:, :, 0]) + _widened(pairs[:, :, 1])
+
+
+def _as_pairs(x: Tensor) -> Tensor:
+    """The reverse."""
+    nearest = x.float()
+    rest = (x - nearest.to(x.dtype)).float()
+    return torch.stack([nearest, rest.masked_fill(~nearest.isfinite(), 0)], 2)
+
+
+class _WithCeloScheduler(_Rule):
+    """A rule with the scheduler of Celo: an LSTM, the same for all tensors, maps the progress of
+    the training and its losses to a number o.
+
+    With x = t / num_steps its inputs u are tanh(10 (x - c)) for nine places c, and nine features of
+    the losses, which are 0 at the first two steps. These have ten means of the losses M_k, of
+    decays exp(-1 / h_k) in float32, where the h_k go from 10 to num_steps, evenly in their
+    logarithms. A loss above 2 |max_k M_k / (1 - d_k^(t+1))| counts as that, but for the first. With
+    c_k = M_k / (1 - d_k^(t+1)) of the new means, and R_k the least of the c_k so far, features are
+    (c_k - R_k) / max(1e-8, c_(k+1) - R_k) - 1, clipped to [-1, 1]. The LSTM's inputs are
+    linear_2(u) + relu(linear_1(u)), and o is linear in its hidden state.
+    """
+
+    @staticmethod
+    def need_of_num_steps(options):
+        return options["type"] if options.get("scheduled", True) else None
+
+    @staticmethod
+    def needs_loss(options):
+        return options.get("scheduled", True)
+
+    @staticmethod
+    def check(options):
+        _check_size(options, "lstm_size", 65536)
+
+    @staticmethod
+    def layout(options):
+        size = options["lstm_size"]
+        shapes = {"lstm_init_state/hidden": (1, size), "lstm_init_state/cell": (1, size)}
+        for name, inputs, outputs in (("linear", 18, 64), ("linear_1", 18, 64),
+                                      ("linear_2", 18, 64), ("rnn/linear", 64 + size, 4 * size),
+                                      ("step_size", size, 1)):
+            shapes[f"rnn_params/{name}/w"] = (inputs, outputs)
+            shapes[f"rnn_params/{name}/b"] = (outputs,)
+        return shapes
+
+    def state_of_elements(self) -> bool:  # of exported modules
+        return False
+
+    def scheduler_shapes(self) -> Dict[str, List[int]]:
+        return {"hidden": [self.lstm_size], "cell": [self.lstm_size], "loss_means": [10, 2],
+                "loss_minima": [10, 2]}
+
+    def scheduler_weights(self, theta: Dict[str, Tensor]) -> Dict[str, Tensor]:
+        w: Dict[str, Tensor] = {}
+        for name in ["linear_1/", "linear_2/", "rnn/linear/", "step_size/"]:
+            w[name + "w"] = theta["rnn_params/" + name + "w"]
+            w[name + "b"] = theta["rnn_params/" + name + "b"]
+        w["hidden"] = theta["lstm_init_state/hidden"]
+        w["cell"] = theta["lstm_init_state/cell"]
+        w["progress"] = torch.tensor(_CELO_PROGRESS, dtype=w["hidden"].dtype,
+                                     device=w["hidden"].device)
+        return w
+
+    def loss_features(self, states: List[Dict[str, Tensor]], like: Tensor, t: int, num_steps: int,
+                      loss: float) -> Tensor:
+        """The features of the losses, [tensors, 9]; updates the means and minima."""
+        k = torch.arange(10, dtype=like.dtype, device=like.device)
+        inverse = 10 ** (-1 - (math.log10(num_steps) - 1) * k / 9)  # 1 / h
+        decays = torch.exp(-inverse).float().to(like.dtype)
+        part = -torch.expm1((t + 1) * torch.log1p(decays - 1))
+        limited = torch.full([len(states), 1], loss, dtype=like.dtype, device=like.device)
+        if t == 0:
+            means = limited.new_zeros([len(states), 10])
+            minima = limited.new_full([len(states), 10], 1e12)
+        else:
+            means = _of_pairs(torch.stack([state["loss_means"] for state in states]))
+            minima = _of_pairs(torch.stack([state["loss_minima"] for state in states]))
+            limited = torch.minimum(limited, 2 * (means / part).amax(1, True).abs())
+        means = decays * means + (1 - decays) * limited
+        corrected = means / part
+        minima = torch.minimum(minima, corrected)
+        of_means, of_minima = _as_pairs(means).unbind(0), _as_pairs(minima).unbind(0)
+        for i, state in enumerate(states):
+            state["loss_means"] = of_means[i]
+            state["loss_minima"] = of_minima[i]
+        spread = (corrected[:, 1:] - minima[:, :-1]).clamp(min=1e-8)
+        features = ((corrected[:, :-1] - minima[:, :-1]) / spread - 1).clamp(-1, 1)
+        return features if t >= 2 else torch.zeros_like(features)
+
+    def outputs(self, w: Dict[str, Tensor], states: List[Dict[str, Tensor]], t: int,
+                num_steps: int, loss: float) -> Tensor:
+        """o of each tensor, [tensors]."""
+        n = len(states)
+        if t == 0:
+            hidden, cell = w["hidden"].expand([n, -1]), w["cell"].expand([n, -1])
+        else:
+            hidden = torch.stack([state["hidden"] for state in states])
+            cell = torch.stack([state["cell"] for state in states])
+        features = self.loss_features(states, _widened(w["progress"]), t, num_steps, loss)
+        progress = torch.tanh(10 * (t / num_steps - w["progress"]))
+        u = torch.cat([progress.expand([n, -1]), features.to(progress.dtype)], 1)
+        x = (u @ w["linear_1/w"] + w["linear_1/b"]).relu()
+        x = x + (u @ w["linear_2/w"] + w["linear_2/b"])
+        gates = torch.cat([x, hidden], 1) @ w["rnn/linear/w"] + w["rnn/linear/b"]
+        i, g, f, o = gates.split(self.lstm_size, 1)
+        cell = torch.sigmoid(f + 1) * cell + torch.sigmoid(i) * torch.tanh(g)
+        hidden = torch.sigmoid(o) * torch.tanh(cell)
+        of_hidden, of_cell = hidden.unbind(0), cell.unbind(0)
+        for j, state in enumerate(states):
+            state["hidden"] = of_hidden[j]
+            state["cell"] = of_cell[j]
+        return (hidden @ w["step_size/w"] + w["step_size/b"])[:, 0]
+
+
+class _Celo(_WithCeloScheduler):
+    """A network on AdafacMLPLOpt's kind of features, of Moudgil et al. 2025 (arXiv 2501.12670),
+    whose steps the scheduler multiplies by .1 exp(o), if `scheduled`.
+
+    The features are those of _AdafacMLPLOpt, of a gradient clipped to [-1000, 1000], and the
+    gradient clipped to [-.1, .1], and g q. Tensors of fewer than two axes have m / sqrt(v) in place
+    of m rsqrt(v + 1e-6). A step is .001 o0 exp(.001 o1) sqrt(mean p^2 + 1e-9) times the multiplier.
+    """
+
+    OPTIONS = {"scheduled": True, "lstm_size": 64}
+    SEES_SHAPES = True
+
+    @staticmethod
+    def layout(options):
+        blocks = (1, 1, 1, 3, 1, 3, 1, 3, 1, 3, 3, 3, 3, 3)
+        shapes = {f"ff_mod_stack/w0__{i}": (1, rows, 4) for i, rows in enumerate(blocks)}
+        shapes.update({"ff_mod_stack/b0": (1, 4), "ff_mod_stack/w1": (1, 4, 4),
+                       "ff_mod_stack/b1": (1, 4), "ff_mod_stack/w2": (1, 4, 3),
+                       "ff_mod_stack/b2": (1, 3)})
+        size = options["lstm_size"]
+        shapes.update({"rnn_params/rnn_to_controls/w": (size, 1),
+                       "rnn_params/rnn_to_controls/b": (1,)})
+        shapes.update(_WithCeloScheduler.layout(options))
+        return shapes
+
+    def state_shapes(self, shape: List[int]) -> Dict[str, List[int]]:
+        own = list(shape)
+        shapes: Dict[str, List[int]] = {}
+        if self.scheduled:
+            shapes = self.scheduler_shapes()
+        shapes["momenta"] = [3] + own
+        shapes["rms"] = [1] + own
+        if len(shape) < 2:
+            shapes["v"] = [3] + own
+        else:
+            largest, second = _largest_axes(shape)
+            shapes["v_row"] = [3] + _averaged(shape, largest)
+            shapes["v_col"] = [3] + _averaged(shape, second)
+        return shapes
+
+    def weights(self, theta: Dict[str, Tensor]) -> Dict[str, Tensor]:
+        first = [theta["ff_mod_stack/w0__" + str(i)][0] for i in range(14)]
+        w = _network_weights(
+            [torch.cat(first), theta["ff_mod_stack/w1"][0], theta["ff_mod_stack/w2"][0]],
+            [theta["ff_mod_stack/b" + layer][0] for layer in ["0", "1", "2"]], 30)
+        w["decays"] = torch.tensor(_CELO_DECAYS, dtype=w["b0"].dtype, device=w["b0"].device)
+        _add_with("scheduler/", self.scheduler_weights(theta), w)
+        return w
+
+    def steps(self, w: Dict[str, Tensor], params: List[Tensor], gradients: List[Tensor],
+              states: List[Dict[str, Tensor]], t: int, num_steps: int,
+              loss: float) -> List[Tensor]:
+        if self.scheduled:
+            outputs = self.outputs(_without("scheduler/", w), states, t, num_steps, loss)
+            multipliers = 0.1 * torch.exp(outputs)
+        else:
+            multipliers = w["decays"].new_ones([len(params)])
+        steps = list(params)  # those without elements stay so
+        for factored in [False, True]:
+            own: List[int] = []
+            for i, p in enumerate(params):
+                if p.numel() > 0 and (p.dim() >= 2) == factored:
+                    own.append(i)
+            if len(own) > 0:
+                of_kind = self.steps_of_kind(w, factored, [params[i] for i in own],
+                                             [gradients[i] for i in own], [states[i] for i in own],
+                                             torch.stack([multipliers[i] for i in own]))
+                for i, step in zip(own, of_kind):
+                    steps[i] = step
+        return steps
+
+    def steps_of_kind(self, w: Dict[str, Tensor], factored: bool, params: List[Tensor],
+                      gradients: List[Tensor], states: List[Dict[str, Tensor]],
+                      multipliers: Tensor) -> List[Tensor]:
+        """The steps of tensors of two axes or more (factored), or of fewer."""
+        sizes = [p.numel() for p in params]
+        p = _join([x.reshape([-1]) for x in params])
+        g = _join([x.reshape([-1]) for x in gradients]).clamp(-1000, 1000)
+        decays, square = w["decays"], g * g
+        m = _decayed(states, "momenta", decays, g)
+        r = _decayed(states, "rms", decays[2:], square)
+        square = square + 1e-30
+        if factored:
+            row, col, row_rsqrt, col_rsqrt, of_g = _factors(decays, square, params, states)
+            of_m = of_g
+        else:
+            row = _decayed(states, "v", decays, square)
+            col = row
+            row_rsqrt = torch.rsqrt(row + 1e-8)
+            col_rsqrt = row_rsqrt
+            of_g, of_m = _floored_rsqrt(row + 1e-9), torch.rsqrt(row)
+        q = torch.rsqrt(r + 1e-6)
+        x = torch.cat([g[None], g[None].clamp(-0.1, 0.1), p[None], m, r, m * q, q, g * of_g, g * q,
+                       row, col, row_rsqrt, col_rsqrt, m * of_m])
+        scales, rms = _scales_and_rms(x, sizes, 1e-5)
+        size_of_p = torch.hypot(rms[2:3], torch.full_like(rms[2:3], 1e-9).sqrt())
+        x = _scale(x, scales, sizes)
+        outputs = _network(x, x.new_zeros([0]), w, 2)
+        step = outputs[0] * (outputs[1] * 0.001).exp_() * 0.001
+        step = step * _spread(multipliers[None] * size_of_p, sizes)[0]
+        return [own.view(x.shape) for (own, x) in zip(step.split_with_sizes(sizes), params)]
+
+
+class _CeloMoments(_WithCeloScheduler):
+    """CeloAdam and Sinv6: the scheduler, on a mean m of a tensor's gradients and one r of their
+    squares."""
+
+    OPTIONS = {"lstm_size": 64}
+
+    def state_shapes(self, shape: List[int]) -> Dict[str, List[int]]:
+        shapes = self.scheduler_shapes()
+        shapes["m"] = list(shape)
+        shapes["r"] = list(shape)
+        return shapes
+
+    def weights(self, theta: Dict[str, Tensor]) -> Dict[str, Tensor]:
+        return self.scheduler_weights(theta)
+
+    def update_moments(self, gradients: List[Tensor], states: List[Dict[str, Tensor]]) -> None:
+        for gradient, state in zip(gradients, states):
+            g = gradient.clamp(-1000, 1000)
+            state["m"] = _CELO_MOMENTUM * state["m"] + (1 - _CELO_MOMENTUM) * g
+            state["r"] = _CELO_SQUARES * state["r"] + (1 - _CELO_SQUARES) * (g * g)
+
+
+class _CeloAdam(_CeloMoments):
+    """Adam with the scheduler's learning rate .0001 exp(o), of clipped gradients; 1e-10 is added
+    under the root, and 1e-8 to it."""
+
+    def steps(self, w: Dict[str, Tensor], params: List[Tensor], gradients: List[Tensor],
+              states: List[Dict[str, Tensor]], t: int, num_steps: int,
+              loss: float) -> List[Tensor]:
+        rates = 0.1 * torch.exp(self.outputs(w, states, t, num_steps, loss)) * 0.001
+        self.update_moments(gradients, states)
+        of_m = 1 / (1 - _CELO_MOMENTUM ** (t + 1))
+        of_r = 1 / (1 - _CELO_SQUARES ** (t + 1))
+        return [rate * (of_m * state["m"]) / (1e-8 + (of_r * state["r"] + 1e-10).sqrt())
+                for (rate, state) in zip(rates.unbind(0), states)]
+
+
+class _Sinv6(_CeloMoments):
+    """The same without corrections of the means' bias, with steps in proportion to
+    sqrt(mean p^2 + 1e-9) and the rate .001 o, where o is clipped to [1e-5, 1000]."""
+
+    def steps(self, w: Dict[str, Tensor], params: List[Tensor], gradients: List[Tensor],
+              states: List[Dict[str, Tensor]], t: int, num_steps: int,
+              loss: float) -> List[Tensor]:
+        rates = self.outputs(w, states, t, num_steps, loss).clamp(1e-5, 1000) * 0.001
+        self.update_moments(gradients, states)
+        steps: List[Tensor] = []
+        for p, state, rate in zip(params, states, rates.unbind(0)):
+            mean_square = _widened(p).square().sum() / max(p.numel(), 1)
+            size_of_p = (mean_square + 1e-9).sqrt().float()
+            steps.append(rate * size_of_p * state["m"] / (1e-8 + (state["r"] + 1e-10).sqrt()))
+        return steps
 
 
 def _decay(average: Tensor, decays: Tensor, x: Tensor) -> Tensor:
@@ -672,7 +962,8 @@ class _Celo2Base(_Rule):
         return w
 
     def steps(self, w: Dict[str, Tensor], params: List[Tensor], gradients: List[Tensor],
-              states: List[Dict[str, Tensor]], t: int, num_steps: int) -> List[Tensor]:
+              states: List[Dict[str, Tensor]], t: int, num_steps: int,
+              loss: float) -> List[Tensor]:
         rate = self.learning_rate * _schedule_factor(self.schedule, t, num_steps)
         steps: List[Tensor] = []
         for p, g, state in zip(params, gradients, states):
@@ -766,7 +1057,8 @@ class _Learnable(_Rule):
         return {name: (1,) for name in cls.THETA}
 
     def steps(self, w: Dict[str, Tensor], params: List[Tensor], gradients: List[Tensor],
-              states: List[Dict[str, Tensor]], t: int, num_steps: int) -> List[Tensor]:
+              states: List[Dict[str, Tensor]], t: int, num_steps: int,
+              loss: float) -> List[Tensor]:
         # Every element is stepped by itself, so all are one tensor.
         joined: Dict[str, Tensor] = {}
         for name in self.state_shapes([1]).keys():
@@ -849,6 +1141,10 @@ class _OfAnother(_Rule):
 
     SEES_SHAPES = True
 
+    @staticmethod
+    def needs_loss(options):
+        return _rule_of(options["optimizer"]).needs_loss(options["optimizer"])
+
     def optimizer_shapes(self, shape: List[int]) -> Dict[str, List[int]]:
         """state_shapes of the other rule, for a tensor of this shape."""
         if self.optimizer.SEES_SHAPES:
@@ -859,13 +1155,15 @@ class _OfAnother(_Rule):
         return self.optimizer.state_shapes([n])
 
     def optimizer_steps(self, w: Dict[str, Tensor], params: List[Tensor], gradients: List[Tensor],
-                        states: List[Dict[str, Tensor]], t: int, num_steps: int) -> List[Tensor]:
+                        states: List[Dict[str, Tensor]], t: int, num_steps: int,
+                        loss: float) -> List[Tensor]:
         """The steps of the other rule, as float32 params make them."""
         if self.optimizer.SEES_SHAPES:
-            steps = self.optimizer.steps(w, params, gradients, states, t, num_steps)
+            steps = self.optimizer.steps(w, params, gradients, states, t, num_steps, loss)
         else:
             steps = self.optimizer.steps(w, [p.reshape([-1]) for p in params],
-                                         [g.reshape([-1]) for g in gradients], states, t, num_steps)
+                                         [g.reshape([-1]) for g in gradients], states, t, num_steps,
+                                         loss)
         return [_flushed(p - (p - step.view(p.shape))) for (p, step) in zip(params, steps)]
 
 
@@ -913,8 +1211,9 @@ class _OrthogonalSteps(_OfAnother):
         return self.optimizer.weights(theta)
 
     def steps(self, w: Dict[str, Tensor], params: List[Tensor], gradients: List[Tensor],
-              states: List[Dict[str, Tensor]], t: int, num_steps: int) -> List[Tensor]:
-        steps = self.optimizer_steps(w, params, gradients, states, t, num_steps)
+              states: List[Dict[str, Tensor]], t: int, num_steps: int,
+              loss: float) -> List[Tensor]:
+        steps = self.optimizer_steps(w, params, gradients, states, t, num_steps, loss)
         return [_orthogonal(step) for step in steps]
 
 
@@ -998,10 +1297,11 @@ class _LearnedScheduler(_OfAnother):
         return w
 
     def steps(self, w: Dict[str, Tensor], params: List[Tensor], gradients: List[Tensor],
-              states: List[Dict[str, Tensor]], t: int, num_steps: int) -> List[Tensor]:
+              states: List[Dict[str, Tensor]], t: int, num_steps: int,
+              loss: float) -> List[Tensor]:
         of_optimizer = [_without("optimizer/", state) for state in states]
         steps = self.optimizer_steps(_without("optimizer/", w), params, gradients, of_optimizer, t,
-                                     num_steps)
+                                     num_steps, loss)
         for other, state in zip(of_optimizer, states):
             _add_with("optimizer/", other, state)
         filled: List[int] = []
@@ -1080,8 +1380,9 @@ class _LearnedScheduler(_OfAnother):
         return scheduled
 
 
-_TYPES = {"MLPLOpt": _MLPLOpt, "AdafacMLPLOpt": _AdafacMLPLOpt, "Celo2Base": _Celo2Base,
-          "Celo2": _Celo2, "OrthogonalSteps": _OrthogonalSteps,
+_TYPES = {"MLPLOpt": _MLPLOpt, "AdafacMLPLOpt": _AdafacMLPLOpt, "Celo": _Celo,
+          "CeloAdam": _CeloAdam, "Sinv6": _Sinv6, "Celo2Base": _Celo2Base, "Celo2": _Celo2,
+          "OrthogonalSteps": _OrthogonalSteps,
           "LearnedScheduler": _LearnedScheduler, "LearnableSGD": _LearnableSGD,
           "LearnableSGDM": _LearnableSGDM, "LearnableAdam": _LearnableAdam}
 
@@ -1241,7 +1542,7 @@ class GoldenDeviation(NamedTuple):
 
 
 _GoldenSteps = collections.namedtuple(
-    "_GoldenSteps", "params gradients result limits steps num_steps")
+    "_GoldenSteps", "params gradients result limits steps num_steps losses")
 
 
 def _golden_steps(path, golden):
@@ -1278,7 +1579,11 @@ def _golden_steps(path, golden):
     limits = {name: limit.item() for name, limit in limits.items()}
     if not all(limit >= 0 for limit in limits.values()):
         raise damaged(f"limits must be numbers of at least 0, got {limits}")
-    return _GoldenSteps(params, gradients, result, limits, steps, num_steps)
+    losses = golden.get("losses", torch.zeros(len(steps)))
+    if losses.shape != (len(steps),):
+        raise damaged(f"golden/losses must have the shape {[len(steps)]}, got "
+                      f"{list(losses.shape)}")
+    return _GoldenSteps(params, gradients, result, limits, steps, num_steps, losses.tolist())
 
 
 def _old_limit(params, result):
@@ -1348,6 +1653,10 @@ class Weights:
         """What makes steps need num_steps, such as "LearnableAdam with schedule 'cosine'"; None if
         nothing does."""
         return self._rule.need_of_num_steps(self.learned_optimizer)
+
+    def needs_loss(self):
+        """Whether steps need the loss of the batch that the gradients are of."""
+        return self._rule.needs_loss(self.learned_optimizer)
 
     def _check_theta(self, source):
         def show(shapes):
@@ -1452,7 +1761,8 @@ class ThetaFile(Weights):
         states = [_fresh_state(self, p) for p in params]
         for update, t in enumerate(golden.steps):
             gradients = [seen(golden.gradients[name][update]).to(device) for name in golden.params]
-            steps = rule.steps(params, gradients, states, t, golden.num_steps)
+            steps = rule.steps(params, gradients, states, t, golden.num_steps,
+                               golden.losses[update])
             for p, step in zip(params, steps):
                 p -= step
         return [_farthest(name, golden.result[name], p.reshape(golden.result[name].shape).cpu(),
@@ -1484,11 +1794,12 @@ class _Batch:
     number, group: of the group. t: the number of earlier updates. places: the numbers of the
     parameters within the group. shapes: theirs, as the rule sees them. states: theirs in
     optimizer.state; empty of one that has none yet. Other lists are of things of the parameters as
-    well.
+    well. loss: of the batch of examples, None if it is not known.
     """
 
-    def __init__(self, number, group, executor, t):
+    def __init__(self, number, group, executor, t, loss):
         self.number, self.group, self.executor, self.t = number, group, executor, t
+        self.loss = loss
         self.places, self.params, self.gradients, self.shapes, self.states = [], [], [], [], []
 
     def name(self, i):
@@ -1571,7 +1882,7 @@ class TorchExecutor:
         if device not in self._rules:
             self._rules[device] = weights.bind(device)
         steps = self._rules[device].steps(values, seen, batch.states, batch.t,
-                                           group["num_steps"])
+                                           group["num_steps"], batch.loss)
         decays = []
         if group["weight_decay"]:
             parts = [group["weight_decay"] / _ADAMW_STEP * _rms(step) for step in steps]
@@ -1750,16 +2061,20 @@ class LearnedOptimizer(torch.optim.Optimizer):
             warnings.warn("LearnedOptimizer: " + text, stacklevel=stacklevel)
 
     @torch.no_grad()
-    def step(self, closure=None):
+    def step(self, closure=None, *, loss=None):
         """One update of every parameter that has a gradient. The closure, where given, computes
-        the gradients and returns the loss, which is handed on.
+        the gradients and returns the loss, which is handed on. loss: that of the batch, a number or
+        a tensor of one, where there is no closure; Celo, CeloAdam and Sinv6 need one of the two.
 
         Raises RuntimeError for a gradient that is sparse or, unless non_finite is "skip", not
-        finite, and ValueError for an option that is not valid or a step beyond num_steps where that
-        is needed; then nothing has been changed.
+        finite, and ValueError for an option that is not valid, a step beyond num_steps where that
+        is needed, or a loss that is missing where it is needed or is no number; then nothing has
+        been changed.
         """
-        loss = None
         if closure is not None:
+            if loss is not None:
+                raise ValueError("LearnedOptimizer: step has a closure, which returns the loss, "
+                                 "and a loss; wanted one of the two")
             with torch.enable_grad():
                 loss = closure()
         for group in self.param_groups:
@@ -1767,7 +2082,7 @@ class LearnedOptimizer(torch.optim.Optimizer):
             if group["momentum"] is not None:
                 self._warn_once("momentum", "the momentum of a group has no effect: the momenta "
                                 "are part of what was learned")
-        batches = self._batches()
+        batches = self._batches(self._checked_loss(loss))
         skipped = self._leave_out_not_finite(batches)
         for batch in batches:
             if batch.params:
@@ -1782,7 +2097,7 @@ class LearnedOptimizer(torch.optim.Optimizer):
                             "optimizer was trained for; it may lose what it has gained")
         return loss
 
-    def _batches(self):
+    def _batches(self, loss):
         """The parameters that have a gradient. Raises what step does of sparse gradients and
         num_steps."""
         batches = []
@@ -1813,7 +2128,7 @@ class LearnedOptimizer(torch.optim.Optimizer):
                 kind = executor, p.device, t
                 batch, elements = growing.get(kind, (None, 0))
                 if batch is None or elements + p.numel() > executor.BATCH:
-                    batch, elements = _Batch(number, group, executor, t), 0
+                    batch, elements = _Batch(number, group, executor, t, loss), 0
                     batches.append(batch)
                 growing[kind] = batch, elements + p.numel()
                 batch.places.append(i)
@@ -1822,6 +2137,21 @@ class LearnedOptimizer(torch.optim.Optimizer):
                 batch.shapes.append(shape)
                 batch.states.append(state)
         return batches
+
+    def _checked_loss(self, loss):
+        """The number that the rule needs; None if it needs none."""
+        if not self._theta_file.needs_loss():
+            return None
+        kind = self._theta_file.learned_optimizer["type"]
+        if loss is None:
+            raise ValueError(f"LearnedOptimizer: {kind} needs the loss of the batch: "
+                             "step(loss=loss), or a closure that returns it; nothing was changed")
+        try:
+            return float(loss)
+        except (TypeError, ValueError, RuntimeError):  # a text, a tensor of several ...
+            raise ValueError(f"LearnedOptimizer: {kind} needs the loss of the batch, a number or a "
+                             f"tensor of one; got {repr(loss)[:100]}; nothing was changed"
+                             ) from None
 
     def _leave_out_not_finite(self, batches):
         """Parameters whose gradient is not finite leave their batch; how many did. Raises

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lopt/base/arrays.h"
@@ -21,6 +22,7 @@
 #include "tests/mnist_dir.h"
 #include "tests/paths.h"
 #include "tests/process.h"
+#include "tests/skip.h"
 #include "tests/temp_directory.h"
 
 namespace lopt {
@@ -322,6 +324,75 @@ TEST_CASE("A replay of the golden inner training gives the golden losses and par
   for (const char* tensor : {"linear_0/w", "linear_0/b", "linear_1/w", "linear_1/b"}) {
     compare(fmt::format("param_end/mlp/{}", tensor));
   }
+}
+
+// The largest differences of a replay from its trace, relative: of the first losses, of all, and of
+// the mean of the last ten.
+struct LossesApart {
+  double first_20 = 0;
+  double all = 0;
+  double end = 0;
+};
+
+LossesApart ReplayedLosses(const std::string& type, const std::string& name,
+                           const std::string& directory, NamedArrays* got) {
+  const std::string theta = directory + "/" + name + ".safetensors";
+  const std::string out = directory + "/" + name;
+  const std::string optimizer = fmt::format(R"({{"type": "{}"}})", type);
+  const FinishedProcess imported =
+      RunProcess({BuildPath("lopt"), "import", GoldenPath(name + "_steps.safetensors"), "--key",
+                  "theta", "--out", theta, "--learned-optimizer", optimizer});
+  CAPTURE(imported.errors);
+  REQUIRE(imported.exit_code == 0);
+  const std::string golden = GoldenPath(name + "_image_mlp.safetensors");
+  const FinishedProcess finished =
+      Eval({"--replay", golden, "--theta", theta, "--data-dir", MnistDir(), "--out", out});
+  CAPTURE(finished.errors);
+  REQUIRE(finished.exit_code == 0);
+  *got = ReadArrayFile(out + "/replay.safetensors").arrays;
+  const NamedArrays trace = ReadArrayFile(golden).arrays;
+  const auto a = std::as_const(*got).At("loss").As<float>();
+  const auto b = trace.At("loss").As<float>();
+  REQUIRE(a.size() == 100);
+  LossesApart apart;
+  double got_end = 0;
+  double wanted_end = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double relative = std::abs(double{a[i]} - double{b[i]}) / std::abs(double{b[i]});
+    apart.all = std::max(apart.all, relative);
+    if (i < 20) apart.first_20 = apart.all;
+    if (i >= 90) got_end += double{a[i]};
+    if (i >= 90) wanted_end += double{b[i]};
+  }
+  apart.end = std::abs(got_end / wanted_end - 1);
+  return apart;
+}
+
+TEST_CASE("Replays of trainings by the published weights of Celo, CeloAdam and Sinv6") {
+  if (SkipsWithoutMnist()) return;
+  if (!fs::exists(GoldenPath("celo_image_mlp.safetensors"))) {
+    SkipTest("LOPT_GOLDEN_DIR does not name a directory with the traces of published weights");
+    return;
+  }
+  const TempDirectory scratch;
+  NamedArrays got;
+  for (const auto& [type, name] : {std::pair("Celo", "celo"), std::pair("Sinv6", "sinv6")}) {
+    CAPTURE(name);
+    CHECK(ReplayedLosses(type, name, scratch.path(), &got).all <= 5e-6);
+    const NamedArrays wanted =
+        ReadArrayFile(GoldenPath(std::string(name) + "_image_mlp.safetensors")).arrays;
+    for (const auto& [tensor, array] : wanted.Extract("param_end/")) {
+      const auto a = std::as_const(got).At("param_end/" + std::string(tensor)).As<float>();
+      const auto b = array.As<float>();
+      REQUIRE(a.size() == b.size());
+      for (size_t i = 0; i < a.size(); ++i) CHECK(std::abs(a[i] - b[i]) <= 5e-6F);
+    }
+  }
+  // Its rate grows, and it divides by small roots: rounding grows with them.
+  const LossesApart adam = ReplayedLosses("CeloAdam", "celo_adam", scratch.path(), &got);
+  CHECK(adam.first_20 <= 1e-5);
+  CHECK(adam.all <= 3e-2);
+  CHECK(adam.end <= 5e-3);
 }
 
 TEST_CASE("A replay that does not fit says why") {

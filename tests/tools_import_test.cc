@@ -20,6 +20,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -35,6 +36,7 @@
 #include "tests/golden_dir.h"
 #include "tests/paths.h"
 #include "tests/process.h"
+#include "tests/skip.h"
 #include "tests/temp_directory.h"
 
 namespace lopt {
@@ -319,6 +321,70 @@ TEST_CASE("Weights of Celo and of other architectures are not imported as those 
   });
   CHECK(more.starts_with("ff_mod_stack/w0__14 [3, 8] is not one of the tensors wanted: w0__0 "));
   CHECK_FALSE(std::filesystem::exists(out));
+}
+
+// A file with the weights of a golden trace, with haiku's "~" as the published files have it.
+std::string CeloWeights(const TempDirectory& directory, const std::string& trace) {
+  ArrayFile file;
+  for (const auto& [name, array] : ReadArrayFile(GoldenPath(trace)).arrays.Extract("theta/")) {
+    std::string own(name);
+    if (own.starts_with("ff_mod_stack/")) own.insert(own.find('/') + 1, "~/");
+    file.arrays.Set(own, array);
+  }
+  const std::string path = directory / trace;
+  WriteArrayFile(path, file);
+  return path;
+}
+
+FinishedProcess ImportAs(const std::string& type, const std::string& file, const std::string& out) {
+  return Import(
+      {file, "--out", out, "--learned-optimizer", fmt::format(R"({{"type": "{}"}})", type)});
+}
+
+TEST_CASE("Weights of Celo, CeloAdam and Sinv6 are imported, and the trees are told apart") {
+  const TempDirectory directory;
+  const std::string out = directory / "theta.safetensors";
+  const std::string celo = CeloWeights(directory, "celo_steps_drawn.safetensors");
+  const std::string adam = CeloWeights(directory, "celo_adam_steps_drawn.safetensors");
+  for (const auto& [type, file, numbers] :
+       {std::tuple("Celo", celo, 37089), std::tuple("CeloAdam", adam, 36865),
+        std::tuple("Sinv6", adam, 36865)}) {
+    const FinishedProcess finished = ImportAs(type, file, out);
+    CHECK(finished.errors == "");
+    CHECK(finished.output == fmt::format("{}: {} numbers of a {}\n", out, numbers, type));
+    const std::string trace =
+        file == celo ? "celo_steps_drawn.safetensors" : "celo_adam_steps_drawn.safetensors";
+    CHECK(ReadArrayFile(out).arrays.Extract("theta/") ==
+          ReadArrayFile(GoldenPath(trace)).arrays.Extract("theta/"));
+  }
+  const std::string other = directory / "other.safetensors";
+  CHECK(ImportAs("CeloAdam", celo, other)
+            .errors.starts_with("lopt: " + celo +
+                                ": rnn_params/rnn_to_controls/b [1] is not one of the tensors "
+                                "wanted: lstm_init_state/hidden [1, 64], "));
+  CHECK(ImportAs("Celo", adam, other)
+            .errors.starts_with("lopt: " + adam +
+                                ": the tensors wanted are not there; wanted: "
+                                "ff_mod_stack/w0__0 [1, 1, 4], "));
+  CHECK(ImportAs("Celo2", celo, other).errors.find("the weights are of Celo, not of Celo2") !=
+        std::string::npos);
+}
+
+TEST_CASE("The published files of Celo, CeloAdam and Sinv6 are imported") {
+  const TempDirectory directory;
+  const std::string out = directory / "theta.safetensors";
+  for (const auto& [type, name] : {std::pair("Celo", "celo"), std::pair("CeloAdam", "celo_adam"),
+                                   std::pair("Sinv6", "sinv6")}) {
+    const std::string file = GoldenPath(fmt::format("../data/celo/{}.theta.state", name));
+    if (!std::filesystem::exists(file)) {
+      SkipTest("beside the directory LOPT_GOLDEN_DIR there is no data/celo/ with the weights");
+      return;
+    }
+    CHECK(ImportAs(type, file, out).errors == "");
+    CHECK(ReadArrayFile(out).arrays.Extract("theta/") ==
+          ReadArrayFile(GoldenPath(fmt::format("{}_steps.safetensors", name)))
+              .arrays.Extract("theta/"));
+  }
 }
 
 const char* const kAdafac = R"({"type": "AdafacMLPLOpt", "hidden_size": 32, "step_mult": 0.01})";

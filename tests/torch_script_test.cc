@@ -9,7 +9,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "lopt/base/arrays.h"
@@ -74,6 +77,7 @@ struct Scripted {
     const torch::NoGradGuard no_grad;
     std::vector<c10::IValue> inputs = {param, gradient, state, step++};
     if (num_steps > 0) inputs.emplace_back(num_steps);
+    if (loss) inputs.emplace_back(*loss);
     const auto results = module.get_method("update")(inputs).toTuple()->elements().vec();
     param = results[0].toTensor();
     state = results[1].toTensor();
@@ -83,7 +87,8 @@ struct Scripted {
   torch::Tensor param;
   torch::Tensor state;
   int64_t step = 0;
-  int64_t num_steps = 0;  // 0: not given to the script
+  int64_t num_steps = 0;            // 0: not given to the script
+  std::optional<double> loss = {};  // given where num_steps is
 };
 
 // The largest |got - wanted|, as a part of the largest |wanted| where that is above 1.
@@ -228,6 +233,42 @@ TEST_CASE("An exported script of Celo2 and Celo2Base follows the golden steps") 
         scripted.Update(seen(gradients[step]));
         CHECK(Difference(scripted.param, seen(wanted[step])) <= 1e-6);
       }
+    }
+  }
+}
+
+TEST_CASE("An exported script of Celo, CeloAdam and Sinv6 follows the traces, told the losses") {
+  for (const auto& [trace, weights, config] :
+       {std::tuple("celo_steps_drawn", "celo_steps_drawn", R"({"type": "Celo"})"),
+        std::tuple("celo_phase1_steps_drawn", "celo_steps_drawn",
+                   R"({"type": "Celo", "scheduled": false})"),
+        std::tuple("celo_adam_steps_drawn", "celo_adam_steps_drawn", R"({"type": "CeloAdam"})"),
+        std::tuple("sinv6_steps_drawn", "sinv6_steps_drawn", R"({"type": "Sinv6"})")}) {
+    CAPTURE(trace);
+    const std::string path = GoldenPath(std::string(weights) + ".safetensors");
+    const torch::jit::Module module = Export(ReadThetaFile(path, Config::Parse(config, "test")));
+    const NamedArrays golden =
+        ReadArrayFile(GoldenPath(std::string(trace) + ".safetensors")).arrays;
+    const torch::Tensor losses = FromArray(golden.At("loss"));
+    for (const auto& [tensor, start] : golden.Extract("param0/")) {
+      CAPTURE(tensor);
+      Scripted scripted(module, InTorchOrder(FromArray(start)));
+      scripted.num_steps = 15;
+      const torch::Tensor gradients = FromArray(golden.At("gradient/" + tensor));
+      const torch::Tensor wanted = FromArray(golden.At("param/" + tensor));
+      for (int64_t step = 0; step < gradients.size(0); ++step) {
+        scripted.loss = losses[step].item<double>();
+        scripted.Update(InTorchOrder(gradients[step]));
+        CHECK(Difference(scripted.param, InTorchOrder(wanted[step])) <= 5e-6);
+      }
+    }
+    Scripted untold(module, torch::ones({3}));
+    untold.num_steps = 15;
+    if (std::string(config).find("scheduled") != std::string::npos) {
+      untold.Update(torch::ones({3}));
+    } else {
+      CHECK_THROWS_WITH_AS(untold.Update(torch::ones({3})),
+                           doctest::Contains("needs the loss of the batch"), std::exception);
     }
   }
 }
@@ -437,9 +478,9 @@ TEST_CASE("A source that does not compile or a type without a script is an Error
   ThetaFile file;
   file.learned_optimizer = Config::Parse(R"({"type": "Nesterov"})", "test");
   CHECK(error([&] { MakeTorchScript(file); }) ==
-        "TorchScript: a Nesterov cannot be exported; types that can: AdafacMLPLOpt, "
-        "Celo2, Celo2Base, LearnableAdam, LearnableSGD, LearnableSGDM, LearnedScheduler, MLPLOpt, "
-        "OrthogonalSteps");
+        "TorchScript: a Nesterov cannot be exported; types that can: AdafacMLPLOpt, Celo, Celo2, "
+        "Celo2Base, CeloAdam, LearnableAdam, LearnableSGD, LearnableSGDM, LearnedScheduler, "
+        "MLPLOpt, OrthogonalSteps, Sinv6");
   file.learned_optimizer = Config::Parse(R"({"type": "RNNMLPLOpt"})", "test");
   CHECK(error([&] { MakeTorchScript(file); })
             .starts_with(

@@ -308,6 +308,11 @@ torch::Tensor LearnedOptimizer::step(LossClosure closure) {
   }
   const std::string& needs_num_steps = rules_->optimizer().needs_num_steps();
   CheckGroups(param_groups_, needs_num_steps);
+  Require(
+      !rules_->optimizer().needs_loss() || (loss.defined() && loss.numel() == 1),
+      "LearnedOptimizer: a {} needs the loss of the batch: give step a closure that returns it; "
+      "nothing was changed",
+      rules_->optimizer().config().Type());
 
   std::vector<Job> jobs;
   std::vector<std::span<const float>> gradients;

@@ -125,6 +125,14 @@ HWY_INLINE void SpreadRuns(const AdafacUpdate& u, int64_t count, int64_t factors
   }
 }
 
+// x within [-limit, limit]. NaN stays.
+HWY_INLINE V Within(V x, float limit) {
+  const V high = hn::Set(d, limit);
+  const V low = hn::Set(d, -limit);
+  x = hn::IfThenElse(hn::Gt(x, high), high, x);
+  return hn::IfThenElse(hn::Lt(x, low), low, x);
+}
+
 // decay average + (1 - decay) x.
 HWY_INLINE V Decayed(float decay, V average, V x) {
   return hn::MulAdd(hn::Set(d, decay), average, hn::Mul(hn::Set(d, 1.0f - decay), x));
@@ -136,7 +144,7 @@ template <bool kUpdate, bool kFactored, bool kWhole>
 HWY_INLINE void FormFeatures(const AdafacTask& task, const AdafacUpdate& u, int64_t first,
                              int64_t count, const float* HWY_RESTRICT factors,
                              float* HWY_RESTRICT features) {
-  const AdafacFeatures& at = *task.at;
+  const AdafacPlaces& at = *task.at;
   const int64_t size = u.tensor->size;
   const auto put = [&](int64_t feature, V x) HWY_ATTR {
     if (!kWhole) x = hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(count)), x);
@@ -144,7 +152,8 @@ HWY_INLINE void FormFeatures(const AdafacTask& task, const AdafacUpdate& u, int6
   };
   const V g = LoadSome<kWhole>(u.g + first, count);
   put(0, g);
-  put(1, LoadSome<kWhole>(u.p + first, count));
+  if (at.celo) put(1, Within(g, AdafacPlaces::kSmallGradient));
+  put(at.at_p, LoadSome<kWhole>(u.p + first, count));
   const V square = Bounded(hn::Mul(g, g));
   for (int64_t k = 0; k < at.r; ++k) {
     float* place = u.rms + k * size + first;
@@ -156,6 +165,7 @@ HWY_INLINE void FormFeatures(const AdafacTask& task, const AdafacUpdate& u, int6
     put(at.at_r + k, rms);
     put(at.at_q + k, InverseRoot(hn::Add(rms, hn::Set(d, AdafacMLPLOpt::kRmsEpsilon))));
   }
+  if (at.celo) put(at.at_gq, hn::Mul(g, hn::Load(d, features + at.at_q * kAdafacRow)));
   const int64_t after = kFactored ? at.at_row : at.at_fac_m;
   for (int64_t k = 0; k < at.m; ++k) {
     float* place = u.m + k * size + first;
@@ -185,7 +195,7 @@ HWY_INLINE void FormFeatures(const AdafacTask& task, const AdafacUpdate& u, int6
       put(at.at_row_rsqrt + k, rsqrt);
       put(at.at_col_rsqrt + k, rsqrt);
       of_g = FlooredInverseRoot(hn::Add(v, hn::Set(d, AdafacMLPLOpt::kVectorEpsilon)));
-      of_m = InverseRoot(hn::Add(v, hn::Set(d, AdafacMLPLOpt::kMomentumEpsilon)));
+      of_m = InverseRoot(hn::Add(v, hn::Set(d, task.momentum_epsilon)));
     }
     put(at.at_fac_g + k, hn::Mul(g, of_g));
     put(after + k, hn::Mul(m, of_m));

@@ -31,6 +31,9 @@ HWY_BEFORE_NAMESPACE();
 namespace lopt {
 namespace HWY_NAMESPACE {
 
+// Added to the mean square of the params whose root Celo's steps are in proportion to.
+constexpr double kParameterScaleFloor = 1e-9;
+
 // Updates the state of [first, end), if kUpdate, and sets sums[k] to the sum of squares of dense
 // feature k; else of dense feature k times `factor`.
 template <bool kUpdate, bool kFactored>
@@ -59,8 +62,8 @@ HWY_NOINLINE void AdafacSums(const AdafacTask& task, const AdafacUpdate& u,
 
 // Steps the parameters [first, end).
 template <bool kFactored>
-HWY_NOINLINE void AdafacSteps(const AdafacTask& task, const AdafacUpdate& u,
-                              const AdafacScratch& scratch, int64_t first, int64_t end) {
+HWY_NOINLINE void StepPiece(const AdafacTask& task, const AdafacUpdate& u,
+                            const AdafacScratch& scratch, int64_t first, int64_t end) {
   ForAdafacTiles<false, kFactored>(
       task, u, scratch, first, end,
       [&](int64_t start, int64_t count, const float* features) HWY_ATTR {
@@ -70,7 +73,7 @@ HWY_NOINLINE void AdafacSteps(const AdafacTask& task, const AdafacUpdate& u,
         };
         float* outputs = scratch.network.outputs;
         StretchOutputs(*task.network, scratch.network, columns, count, outputs);
-        StepParams(task.exp_mult, task.step_mult, outputs, count, u.p + start);
+        StepParams(task.exp_mult, u.step_mult, outputs, count, u.p + start);
       });
 }
 
@@ -165,7 +168,7 @@ void UpdateAdafacMoments(const AdafacTask& task, AdafacUpdate& u) {
 template <bool kFactored>
 void UpdateAdafacTensor(const AdafacTask& task, AdafacUpdate& u, const AdafacScratch& scratch) {
   const NetworkWeights& net = *task.network;
-  const AdafacFeatures& at = *task.at;
+  const AdafacPlaces& at = *task.at;
   const int64_t size = u.tensor->size;
   if (kFactored) UpdateAdafacMoments(task, u);
   const int64_t pieces = (size + kAdafacPiece - 1) / kAdafacPiece;
@@ -208,6 +211,11 @@ void UpdateAdafacTensor(const AdafacTask& task, AdafacUpdate& u, const AdafacScr
       if (is_infinite(squares[k])) squares[k] = UnshrunkSum(add_pieces(k));
     }
   }
+  u.step_mult = task.step_mult;
+  if (at.celo) {
+    const double mean = squares[at.at_p] / static_cast<double>(size);
+    u.step_mult *= static_cast<float>(std::sqrt(mean + kParameterScaleFloor));
+  }
   for (int64_t k = 0; k < u.dense; ++k) {
     const V scale =
         hn::Set(d, InverseRootMeanSquare(AdafacMLPLOpt::kNormalizerEpsilon, squares[k], size));
@@ -219,7 +227,7 @@ void UpdateAdafacTensor(const AdafacTask& task, AdafacUpdate& u, const AdafacScr
     }
   }
   in_pieces([&](int64_t i, const AdafacScratch& own, Workspace& /*workspace*/) {
-    AdafacSteps<kFactored>(task, u, own, i * kAdafacPiece, end(i));
+    StepPiece<kFactored>(task, u, own, i * kAdafacPiece, end(i));
   });
 }
 
@@ -231,12 +239,17 @@ void UpdateAdafac(const AdafacTask& task) {
     }
   }
   const AdafacScratch scratch(task, tiles, *task.workspace);
-  FoldTimes(*task.network, task.step, scratch.network);
-  const AdafacFeatures& at = *task.at;
+  const AdafacPlaces& at = *task.at;
+  if (at.celo) {
+    std::copy_n(task.network->input_bias, task.network->stride, scratch.network.bias);
+  } else {
+    FoldTimes(*task.network, task.step, scratch.network);
+  }
   for (const AdafacTensor& tensor : task.tensors) {
     if (tensor.size == 0) continue;
     const Workspace::Frame frame(*task.workspace);
     AdafacUpdate u = {.tensor = &tensor,
+                      .step_mult = 0,
                       .g = task.gradient + tensor.offset,
                       .p = task.params + tensor.offset,
                       .m = task.state + tensor.momenta,
@@ -265,52 +278,56 @@ HWY_EXPORT(UpdateAdafac);
 
 class AdafacKernel : public UpdateRule {
  public:
-  AdafacKernel(const AdafacMLPLOptOptions& options, const Layout& params, const Layout& state,
-               std::span<const float> theta)
-      : UpdateRule(params, state),
-        at_(options),
-        decays_(options, theta),
-        tensors_(AdafacTensors(params, state)),
-        network_(at_.count, MLPLOpt::kTimes, options.hidden_size, options.hidden_layers, theta),
-        exp_mult_(static_cast<float>(options.exp_mult)),
-        step_mult_(static_cast<float>(options.step_mult)) {}
+  AdafacKernel(const Layout& params, const Layout& state, AdafacKernelParts parts)
+      : UpdateRule(params, state), steps_(std::move(parts)) {}
 
  private:
   void DoUpdate(const StepInfo& info, std::span<const float> gradient, std::span<float> params,
                 std::span<float> state, Workspace& scratch) const override {
-    const Workspace::Frame frame(scratch);
-    const AdafacTask task = {
-        .network = &network_.weights(),
-        .at = &at_,
-        .decays = &decays_,
-        .tensors = tensors_,
-        .exp_mult = exp_mult_,
-        .step_mult = step_mult_,
-        .step = static_cast<float>(info.step),
-        .gradient = gradient.data(),
-        .params = params.data(),
-        .state = state.data(),
-        .workspace = &scratch,
-        .workspaces = &workspaces_,
-    };
-    LOPT_DISPATCH(UpdateAdafac)(task);
+    steps_.Update(static_cast<float>(info.step), 1, gradient, params, state, scratch);
   }
 
-  AdafacFeatures at_;
-  AdafacDecays decays_;
-  std::vector<AdafacTensor> tensors_;
-  PackedNetwork network_;
-  float exp_mult_;
-  float step_mult_;
-  mutable WorkspacePool workspaces_;
+  AdafacSteps steps_;
 };
 
 }  // namespace
 
+void AdafacSteps::Update(float step, float multiplier, std::span<const float> gradient,
+                         std::span<float> params, std::span<float> state,
+                         Workspace& scratch) const {
+  const Workspace::Frame frame(scratch);
+  const AdafacTask task = {
+      .network = &parts_.network.weights(),
+      .at = &parts_.at,
+      .decays = &parts_.decays,
+      .tensors = parts_.tensors,
+      .exp_mult = parts_.exp_mult,
+      .step_mult = parts_.step_mult * multiplier,
+      .momentum_epsilon = parts_.momentum_epsilon,
+      .step = step,
+      .gradient = gradient.data(),
+      .params = params.data(),
+      .state = state.data(),
+      .workspace = &scratch,
+      .workspaces = &workspaces_,
+  };
+  LOPT_DISPATCH(UpdateAdafac)(task);
+}
+
 std::unique_ptr<UpdateRule> MakeAdafacMlpLoptKernel(const AdafacMLPLOptOptions& options,
                                                     const Layout& params, const Layout& state,
                                                     std::span<const float> theta) {
-  return std::make_unique<AdafacKernel>(options, params, state, theta);
+  const AdafacFeatures at(options);
+  return std::make_unique<AdafacKernel>(
+      params, state,
+      AdafacKernelParts{.at = at,
+                        .decays = AdafacDecays(options, theta),
+                        .tensors = AdafacTensors(params, state),
+                        .network = PackedNetwork(at.count, MLPLOpt::kTimes, options.hidden_size,
+                                                 options.hidden_layers, theta),
+                        .exp_mult = static_cast<float>(options.exp_mult),
+                        .step_mult = static_cast<float>(options.step_mult),
+                        .momentum_epsilon = AdafacMLPLOpt::kMomentumEpsilon});
 }
 
 }  // namespace lopt

@@ -14,20 +14,26 @@ struct AdafacNumbers {
 };
 
 // How many decays there are of each kind, and where their features are among the inputs of the
-// network.
+// network. Celo has two more: the gradient within kSmallGradient behind the gradient, and g q
+// behind g f.
 struct AdafacPlaces {
-  LOPT_DEVICE AdafacPlaces(int momenta, int squares, int moments)
-      : m(momenta), r(squares), f(moments) {}
+  LOPT_DEVICE AdafacPlaces(int momenta, int squares, int moments, bool with_celos = false)
+      : celo(with_celos), m(momenta), r(squares), f(moments) {}
 
+  static constexpr float kSmallGradient = 0.1f;
+
+  bool celo;
   int m;  // momenta M
   int r;  // means of squares R
   int f;  // factored moments F
-  int at_m = 2;
+  int at_p = celo ? 2 : 1;
+  int at_m = at_p + 1;
   int at_r = at_m + m;
   int at_mq = at_r + r;
   int at_q = at_mq + m;
   int at_fac_g = at_q + r;
-  int at_row = at_fac_g + f;
+  int at_gq = at_fac_g + f;  // Celo's
+  int at_row = at_gq + (celo ? 1 : 0);
   int at_col = at_row + f;
   int at_row_rsqrt = at_col + f;
   int at_col_rsqrt = at_row_rsqrt + f;

@@ -43,7 +43,7 @@ AdafacDecays::AdafacDecays(const AdafacMLPLOptOptions& options, std::span<const 
   ClipToUnit(adafactor);
 }
 
-Layout AdafacState(const AdafacFeatures& features, const Layout& params) {
+Layout AdafacState(const AdafacPlaces& features, const Layout& params) {
   std::vector<std::pair<std::string, Shape>> tensors;
   for (const LayoutEntry& entry : params.entries()) {
     tensors.emplace_back("momenta/" + entry.name, Copies(features.m, entry.shape));
@@ -59,9 +59,9 @@ Layout AdafacState(const AdafacFeatures& features, const Layout& params) {
   return Layout(std::move(tensors));
 }
 
-std::vector<AdafacTensor> AdafacTensors(const Layout& params, const Layout& state) {
+std::vector<AdafacTensor> AdafacTensors(const Layout& params, const Layout& state, size_t first) {
   std::vector<AdafacTensor> tensors;
-  const LayoutEntry* next = state.entries().data();
+  const LayoutEntry* next = state.entries().data() + first;
   for (const LayoutEntry& entry : params.entries()) {
     AdafacTensor tensor{.offset = entry.offset,
                         .size = entry.size,

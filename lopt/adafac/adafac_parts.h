@@ -1,8 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "lopt/base/layout.h"
@@ -11,7 +13,8 @@
 
 namespace lopt {
 
-// What the kernel and the device of AdafacMLPLOpt read from its options, theta and layouts.
+// What the kernel and the device of AdafacMLPLOpt read from its options, theta and layouts. Celo
+// has its state, too.
 
 struct AdafacFeatures : AdafacPlaces {
   explicit AdafacFeatures(const AdafacMLPLOptOptions& options);
@@ -24,6 +27,9 @@ std::vector<float> AdafacDecayParameters(const std::vector<double>& initial);
 struct AdafacDecays {
   // Theta ends with the offsets.
   AdafacDecays(const AdafacMLPLOptOptions& options, std::span<const float> theta);
+  AdafacDecays(std::vector<float> of_momenta, std::vector<float> of_rms,
+               std::vector<float> of_moments)
+      : momentum(std::move(of_momenta)), rms(std::move(of_rms)), adafactor(std::move(of_moments)) {}
 
   std::vector<float> momentum;
   std::vector<float> rms;
@@ -41,7 +47,9 @@ struct AdafacTensor {
   std::optional<FactoredShape> factored;  // of two axes or more
 };
 
-Layout AdafacState(const AdafacFeatures& features, const Layout& params);
-std::vector<AdafacTensor> AdafacTensors(const Layout& params, const Layout& state);
+Layout AdafacState(const AdafacPlaces& features, const Layout& params);
+// Of a state whose entries from `first` on are those of AdafacState.
+std::vector<AdafacTensor> AdafacTensors(const Layout& params, const Layout& state,
+                                        size_t first = 0);
 
 }  // namespace lopt

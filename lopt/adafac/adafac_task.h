@@ -7,18 +7,19 @@
 #include "lopt/lopt/adafac/adafac_parts.h"
 #include "lopt/lopt/network/packed_network.h"
 
-// What the kernel of AdafacMLPLOpt works on, whatever instruction set it is compiled for.
+// What the kernel of AdafacMLPLOpt and Celo works on, whatever instruction set it is compiled for.
 namespace lopt {
 
 // What one call works on, and the memory it may use.
 struct AdafacTask {
   const NetworkWeights* network;
-  const AdafacFeatures* at;
+  const AdafacPlaces* at;
   const AdafacDecays* decays;
   std::span<const AdafacTensor> tensors;
   float exp_mult;
   float step_mult;
-  float step;
+  float momentum_epsilon;  // under the root of f'
+  float step;              // without meaning where `at` has Celo's features: it has no times
   const float* gradient;
   float* params;
   float* state;
@@ -50,6 +51,7 @@ struct AdafacAxis {
 // A tensor during an update.
 struct AdafacUpdate {
   const AdafacTensor* tensor;
+  float step_mult;
   const float* g;
   float* p;
   float* m;

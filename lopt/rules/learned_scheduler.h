@@ -73,6 +73,8 @@ class LearnedScheduler : public LearnedOptimizer {
                    std::shared_ptr<const LearnedOptimizer> optimizer);
 
   bool sees_shapes() const override { return true; }
+  bool needs_loss() const override { return optimizer_->needs_loss(); }
+  int64_t run_state_size() const override { return optimizer_->run_state_size(); }
 
  private:
   // The optimizer's; V as InitLayer draws it; W is 0 but for o0's of the features 1, which is -1,

@@ -31,6 +31,8 @@ class OrthogonalSteps : public LearnedOptimizer {
   explicit OrthogonalSteps(std::shared_ptr<const LearnedOptimizer> optimizer);
 
   bool sees_shapes() const override { return true; }
+  bool needs_loss() const override { return optimizer_->needs_loss(); }
+  int64_t run_state_size() const override { return optimizer_->run_state_size(); }
 
  private:
   void DoInitTheta(Key key, std::span<float> theta) const override;

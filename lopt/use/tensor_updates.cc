@@ -59,7 +59,8 @@ bool TreatsTensorsSeparately(const LearnedOptimizer& optimizer, std::span<const 
       return false;
     }
   }
-  return state_size == rule->state_layout().size();
+  const int64_t again = (std::ssize(both.entries()) - 1) * optimizer.run_state_size();
+  return state_size - again == rule->state_layout().size();
 }
 
 bool AllFiniteInPieces(std::span<const float> values) {

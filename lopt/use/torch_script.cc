@@ -184,6 +184,7 @@ ScriptModule MakeTorchScript(const ThetaFile& theta_file) {
   const auto optimizer = OptimizerRegistry().Make(theta_file.learned_optimizer);
   Json attributes = module.attributes.json();
   attributes["needs_num_steps"] = optimizer->needs_num_steps();
+  attributes["needs_loss"] = optimizer->needs_loss() ? theta_file.learned_optimizer.Type() : "";
   module.attributes = Config::FromJson(attributes);
   const std::span<const float> theta(theta_file.theta.data(),
                                      static_cast<size_t>(theta_file.theta.size()));

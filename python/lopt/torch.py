@@ -94,8 +94,8 @@ class KernelExecutor:
         result = self._core.update(
             batch.rules, [gradient.data_ptr() for gradient in batch.gradients], addresses,
             [state[_ROW].data_ptr() for state in batch.states], batch.t, group["num_steps"] or 0,
-            group["lr"], group["weight_decay"], group["skip_zero_gradients"],
-            torch.get_num_threads())
+            math.nan if batch.loss is None else batch.loss, group["lr"], group["weight_decay"],
+            group["skip_zero_gradients"], torch.get_num_threads())
         in_place = []
         for p, value, address in zip(batch.params, values, addresses):
             if address == p.data_ptr():

@@ -60,6 +60,11 @@ class _Rule:
         return None
 
     @staticmethod
+    def needs_loss(options):
+        """Whether steps need the loss of the batch that the gradients are of."""
+        return False
+
+    @staticmethod
     def layout(options):
         """Shapes of theta's tensors by name."""
         raise NotImplementedError
@@ -79,12 +84,12 @@ class _Rule:
         """What steps need of theta's tensors, by name."""
         raise NotImplementedError
 
-    def steps(self, w, params, gradients, states, t, num_steps):
+    def steps(self, w, params, gradients, states, t, num_steps, loss):
         """What is to be subtracted from each of the params, of its shape. w: the weights; params,
         gradients: float32; states: their dictionaries, whose tensors are changed in place or
         replaced; t: number of the tensors' earlier updates; num_steps: number of updates of the
         training, above t, or 0 where it is not known, which it is if need_of_num_steps names an
-        option."""
+        option; loss: of the batch, a number without meaning unless needs_loss."""
         raise NotImplementedError
 
     def joined(self, states, name, sizes):
@@ -110,10 +115,11 @@ class _BoundRule:
         self._rule = rule
         self._weights = rule.weights({name: t.to(device) for name, t in theta.items()})
 
-    def steps(self, params, gradients, states, t, num_steps):
-        """What is to be subtracted from each of the params, as _Rule.steps has it; num_steps: None
-        where it is not known."""
-        return self._rule.steps(self._weights, params, gradients, states, t, num_steps or 0)
+    def steps(self, params, gradients, states, t, num_steps, loss):
+        """What is to be subtracted from each of the params, as _Rule.steps has it; num_steps and
+        loss: None where they are not known."""
+        return self._rule.steps(self._weights, params, gradients, states, t, num_steps or 0,
+                                0.0 if loss is None else loss)
 
 
 def _need_of_schedule(options):

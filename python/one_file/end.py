@@ -1,5 +1,6 @@
-_TYPES = {"MLPLOpt": _MLPLOpt, "AdafacMLPLOpt": _AdafacMLPLOpt, "Celo2Base": _Celo2Base,
-          "Celo2": _Celo2, "OrthogonalSteps": _OrthogonalSteps,
+_TYPES = {"MLPLOpt": _MLPLOpt, "AdafacMLPLOpt": _AdafacMLPLOpt, "Celo": _Celo,
+          "CeloAdam": _CeloAdam, "Sinv6": _Sinv6, "Celo2Base": _Celo2Base, "Celo2": _Celo2,
+          "OrthogonalSteps": _OrthogonalSteps,
           "LearnedScheduler": _LearnedScheduler, "LearnableSGD": _LearnableSGD,
           "LearnableSGDM": _LearnableSGDM, "LearnableAdam": _LearnableAdam}
 
@@ -159,7 +160,7 @@ class GoldenDeviation(NamedTuple):
 
 
 _GoldenSteps = collections.namedtuple(
-    "_GoldenSteps", "params gradients result limits steps num_steps")
+    "_GoldenSteps", "params gradients result limits steps num_steps losses")
 
 
 def _golden_steps(path, golden):
@@ -196,7 +197,11 @@ def _golden_steps(path, golden):
     limits = {name: limit.item() for name, limit in limits.items()}
     if not all(limit >= 0 for limit in limits.values()):
         raise damaged(f"limits must be numbers of at least 0, got {limits}")
-    return _GoldenSteps(params, gradients, result, limits, steps, num_steps)
+    losses = golden.get("losses", torch.zeros(len(steps)))
+    if losses.shape != (len(steps),):
+        raise damaged(f"golden/losses must have the shape {[len(steps)]}, got "
+                      f"{list(losses.shape)}")
+    return _GoldenSteps(params, gradients, result, limits, steps, num_steps, losses.tolist())
 
 
 def _old_limit(params, result):
@@ -266,6 +271,10 @@ class Weights:
         """What makes steps need num_steps, such as "LearnableAdam with schedule 'cosine'"; None if
         nothing does."""
         return self._rule.need_of_num_steps(self.learned_optimizer)
+
+    def needs_loss(self):
+        """Whether steps need the loss of the batch that the gradients are of."""
+        return self._rule.needs_loss(self.learned_optimizer)
 
     def _check_theta(self, source):
         def show(shapes):
@@ -370,7 +379,8 @@ class ThetaFile(Weights):
         states = [_fresh_state(self, p) for p in params]
         for update, t in enumerate(golden.steps):
             gradients = [seen(golden.gradients[name][update]).to(device) for name in golden.params]
-            steps = rule.steps(params, gradients, states, t, golden.num_steps)
+            steps = rule.steps(params, gradients, states, t, golden.num_steps,
+                               golden.losses[update])
             for p, step in zip(params, steps):
                 p -= step
         return [_farthest(name, golden.result[name], p.reshape(golden.result[name].shape).cpu(),
@@ -402,11 +412,12 @@ class _Batch:
     number, group: of the group. t: the number of earlier updates. places: the numbers of the
     parameters within the group. shapes: theirs, as the rule sees them. states: theirs in
     optimizer.state; empty of one that has none yet. Other lists are of things of the parameters as
-    well.
+    well. loss: of the batch of examples, None if it is not known.
     """
 
-    def __init__(self, number, group, executor, t):
+    def __init__(self, number, group, executor, t, loss):
         self.number, self.group, self.executor, self.t = number, group, executor, t
+        self.loss = loss
         self.places, self.params, self.gradients, self.shapes, self.states = [], [], [], [], []
 
     def name(self, i):
@@ -489,7 +500,7 @@ class TorchExecutor:
         if device not in self._rules:
             self._rules[device] = weights.bind(device)
         steps = self._rules[device].steps(values, seen, batch.states, batch.t,
-                                           group["num_steps"])
+                                           group["num_steps"], batch.loss)
         decays = []
         if group["weight_decay"]:
             parts = [group["weight_decay"] / _ADAMW_STEP * _rms(step) for step in steps]
@@ -668,16 +679,20 @@ class LearnedOptimizer(torch.optim.Optimizer):
             warnings.warn("LearnedOptimizer: " + text, stacklevel=stacklevel)
 
     @torch.no_grad()
-    def step(self, closure=None):
+    def step(self, closure=None, *, loss=None):
         """One update of every parameter that has a gradient. The closure, where given, computes
-        the gradients and returns the loss, which is handed on.
+        the gradients and returns the loss, which is handed on. loss: that of the batch, a number or
+        a tensor of one, where there is no closure; Celo, CeloAdam and Sinv6 need one of the two.
 
         Raises RuntimeError for a gradient that is sparse or, unless non_finite is "skip", not
-        finite, and ValueError for an option that is not valid or a step beyond num_steps where that
-        is needed; then nothing has been changed.
+        finite, and ValueError for an option that is not valid, a step beyond num_steps where that
+        is needed, or a loss that is missing where it is needed or is no number; then nothing has
+        been changed.
         """
-        loss = None
         if closure is not None:
+            if loss is not None:
+                raise ValueError("LearnedOptimizer: step has a closure, which returns the loss, "
+                                 "and a loss; wanted one of the two")
             with torch.enable_grad():
                 loss = closure()
         for group in self.param_groups:
@@ -685,7 +700,7 @@ class LearnedOptimizer(torch.optim.Optimizer):
             if group["momentum"] is not None:
                 self._warn_once("momentum", "the momentum of a group has no effect: the momenta "
                                 "are part of what was learned")
-        batches = self._batches()
+        batches = self._batches(self._checked_loss(loss))
         skipped = self._leave_out_not_finite(batches)
         for batch in batches:
             if batch.params:
@@ -700,7 +715,7 @@ class LearnedOptimizer(torch.optim.Optimizer):
                             "optimizer was trained for; it may lose what it has gained")
         return loss
 
-    def _batches(self):
+    def _batches(self, loss):
         """The parameters that have a gradient. Raises what step does of sparse gradients and
         num_steps."""
         batches = []
@@ -731,7 +746,7 @@ class LearnedOptimizer(torch.optim.Optimizer):
                 kind = executor, p.device, t
                 batch, elements = growing.get(kind, (None, 0))
                 if batch is None or elements + p.numel() > executor.BATCH:
-                    batch, elements = _Batch(number, group, executor, t), 0
+                    batch, elements = _Batch(number, group, executor, t, loss), 0
                     batches.append(batch)
                 growing[kind] = batch, elements + p.numel()
                 batch.places.append(i)
@@ -740,6 +755,21 @@ class LearnedOptimizer(torch.optim.Optimizer):
                 batch.shapes.append(shape)
                 batch.states.append(state)
         return batches
+
+    def _checked_loss(self, loss):
+        """The number that the rule needs; None if it needs none."""
+        if not self._theta_file.needs_loss():
+            return None
+        kind = self._theta_file.learned_optimizer["type"]
+        if loss is None:
+            raise ValueError(f"LearnedOptimizer: {kind} needs the loss of the batch: "
+                             "step(loss=loss), or a closure that returns it; nothing was changed")
+        try:
+            return float(loss)
+        except (TypeError, ValueError, RuntimeError):  # a text, a tensor of several ...
+            raise ValueError(f"LearnedOptimizer: {kind} needs the loss of the batch, a number or a "
+                             f"tensor of one; got {repr(loss)[:100]}; nothing was changed"
+                             ) from None
 
     def _leave_out_not_finite(self, batches):
         """Parameters whose gradient is not finite leave their batch; how many did. Raises

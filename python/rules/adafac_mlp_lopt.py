@@ -23,6 +23,27 @@ def _at_every_element(numbers: List[Tensor], name: str, params: List[Tensor],
     return _join(spread).split(numbers[0].shape[0])
 
 
+def _factors(decays: Tensor, square: Tensor, params: List[Tensor],
+             states: List[Dict[str, Tensor]]) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """row, col, rsqrt(row + 1e-8), rsqrt(col + 1e-8) and f at every element, [decays, n]."""
+    count = len(decays)
+    axes = [_largest_axes(p.shape) for p in params]
+    squares = [own.view(p.shape) for (own, p) in
+               zip(square.split_with_sizes([p.numel() for p in params]), params)]
+    row = _decayed(states, "v_row", decays, _join(
+        [x.mean(axis[0]).reshape([-1]) for (x, axis) in zip(squares, axes)]))
+    col = _decayed(states, "v_col", decays, _join(
+        [x.mean(axis[1]).reshape([-1]) for (x, axis) in zip(squares, axes)]))
+    rows = [state["v_row"] for state in states]
+    ratio = _join([(x / (x.mean(axis[1] + 1, True) + 1e-9)).reshape([count, -1])
+                   for (x, axis) in zip(rows, axes)])
+    of_row = _at_every_element([row, torch.rsqrt(row + 1e-8), _floored_rsqrt(ratio)], "v_row",
+                               params, states)
+    of_col = _at_every_element([col, torch.rsqrt(col + 1e-8), _floored_rsqrt(col)], "v_col",
+                               params, states)
+    return of_row[0], of_col[0], of_row[1], of_col[1], of_row[2] * of_col[2]
+
+
 class _AdafacMLPLOpt(_Rule):
     """A network on MLPLOpt's kind of features with factored second moments, small_fc_lopt of Metz
     et al. 2022 (arXiv 2203.11860).
@@ -95,7 +116,8 @@ class _AdafacMLPLOpt(_Rule):
         return w
 
     def steps(self, w: Dict[str, Tensor], params: List[Tensor], gradients: List[Tensor],
-              states: List[Dict[str, Tensor]], t: int, num_steps: int) -> List[Tensor]:
+              states: List[Dict[str, Tensor]], t: int, num_steps: int,
+              loss: float) -> List[Tensor]:
         steps = list(params)  # those without elements stay so
         for factored in [False, True]:
             own: List[int] = []
@@ -122,8 +144,8 @@ class _AdafacMLPLOpt(_Rule):
         r = _decayed(states, "rms", w["rms"], square)
         square = square + 1e-30
         if factored:
-            row, col, row_rsqrt, col_rsqrt, of_g = self.factors(w["adafactor"], square, params,
-                                                                states)
+            row, col, row_rsqrt, col_rsqrt, of_g = _factors(w["adafactor"], square, params,
+                                                            states)
             of_m = of_g
         else:
             row = _decayed(states, "v", w["adafactor"], square)
@@ -138,23 +160,3 @@ class _AdafacMLPLOpt(_Rule):
         outputs = _network(x, _times(w, t), w, self.hidden_layers)
         step = outputs[0] * (outputs[1] * self.exp_mult).exp_() * self.step_mult
         return [own.view(x.shape) for (own, x) in zip(step.split_with_sizes(sizes), params)]
-
-    def factors(self, decays: Tensor, square: Tensor, params: List[Tensor],
-                states: List[Dict[str, Tensor]]) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """row, col, rsqrt(row + 1e-8), rsqrt(col + 1e-8) and f at every element, [decays, n]."""
-        count = len(decays)
-        axes = [_largest_axes(p.shape) for p in params]
-        squares = [own.view(p.shape) for (own, p) in
-                   zip(square.split_with_sizes([p.numel() for p in params]), params)]
-        row = _decayed(states, "v_row", decays, _join(
-            [x.mean(axis[0]).reshape([-1]) for (x, axis) in zip(squares, axes)]))
-        col = _decayed(states, "v_col", decays, _join(
-            [x.mean(axis[1]).reshape([-1]) for (x, axis) in zip(squares, axes)]))
-        rows = [state["v_row"] for state in states]
-        ratio = _join([(x / (x.mean(axis[1] + 1, True) + 1e-9)).reshape([count, -1])
-                       for (x, axis) in zip(rows, axes)])
-        of_row = _at_every_element([row, torch.rsqrt(row + 1e-8), _floored_rsqrt(ratio)], "v_row",
-                                   params, states)
-        of_col = _at_every_element([col, torch.rsqrt(col + 1e-8), _floored_rsqrt(col)], "v_col",
-                                   params, states)
-        return of_row[0], of_col[0], of_row[1], of_col[1], of_row[2] * of_col[2]

@@ -74,7 +74,8 @@ class _Celo2Base(_Rule):
         return w
 
     def steps(self, w: Dict[str, Tensor], params: List[Tensor], gradients: List[Tensor],
-              states: List[Dict[str, Tensor]], t: int, num_steps: int) -> List[Tensor]:
+              states: List[Dict[str, Tensor]], t: int, num_steps: int,
+              loss: float) -> List[Tensor]:
         rate = self.learning_rate * _schedule_factor(self.schedule, t, num_steps)
         steps: List[Tensor] = []
         for p, g, state in zip(params, gradients, states):

@@ -13,7 +13,8 @@ class _Learnable(_Rule):
         return {name: (1,) for name in cls.THETA}
 
     def steps(self, w: Dict[str, Tensor], params: List[Tensor], gradients: List[Tensor],
-              states: List[Dict[str, Tensor]], t: int, num_steps: int) -> List[Tensor]:
+              states: List[Dict[str, Tensor]], t: int, num_steps: int,
+              loss: float) -> List[Tensor]:
         # Every element is stepped by itself, so all are one tensor.
         joined: Dict[str, Tensor] = {}
         for name in self.state_shapes([1]).keys():

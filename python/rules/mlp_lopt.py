@@ -62,7 +62,8 @@ class _MLPLOpt(_Rule):
         return w
 
     def steps(self, w: Dict[str, Tensor], params: List[Tensor], gradients: List[Tensor],
-              states: List[Dict[str, Tensor]], t: int, num_steps: int) -> List[Tensor]:
+              states: List[Dict[str, Tensor]], t: int, num_steps: int,
+              loss: float) -> List[Tensor]:
         sizes = [p.numel() for p in params]
         g = _join(gradients)
         momenta = self.joined(states, "momenta", sizes)

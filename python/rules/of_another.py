@@ -3,6 +3,10 @@ class _OfAnother(_Rule):
 
     SEES_SHAPES = True
 
+    @staticmethod
+    def needs_loss(options):
+        return _rule_of(options["optimizer"]).needs_loss(options["optimizer"])
+
     def optimizer_shapes(self, shape: List[int]) -> Dict[str, List[int]]:
         """state_shapes of the other rule, for a tensor of this shape."""
         if self.optimizer.SEES_SHAPES:
@@ -13,13 +17,15 @@ class _OfAnother(_Rule):
         return self.optimizer.state_shapes([n])
 
     def optimizer_steps(self, w: Dict[str, Tensor], params: List[Tensor], gradients: List[Tensor],
-                        states: List[Dict[str, Tensor]], t: int, num_steps: int) -> List[Tensor]:
+                        states: List[Dict[str, Tensor]], t: int, num_steps: int,
+                        loss: float) -> List[Tensor]:
         """The steps of the other rule, as float32 params make them."""
         if self.optimizer.SEES_SHAPES:
-            steps = self.optimizer.steps(w, params, gradients, states, t, num_steps)
+            steps = self.optimizer.steps(w, params, gradients, states, t, num_steps, loss)
         else:
             steps = self.optimizer.steps(w, [p.reshape([-1]) for p in params],
-                                         [g.reshape([-1]) for g in gradients], states, t, num_steps)
+                                         [g.reshape([-1]) for g in gradients], states, t, num_steps,
+                                         loss)
         return [_flushed(p - (p - step.view(p.shape))) for (p, step) in zip(params, steps)]
 
 
@@ -67,8 +73,9 @@ class _OrthogonalSteps(_OfAnother):
         return self.optimizer.weights(theta)
 
     def steps(self, w: Dict[str, Tensor], params: List[Tensor], gradients: List[Tensor],
-              states: List[Dict[str, Tensor]], t: int, num_steps: int) -> List[Tensor]:
-        steps = self.optimizer_steps(w, params, gradients, states, t, num_steps)
+              states: List[Dict[str, Tensor]], t: int, num_steps: int,
+              loss: float) -> List[Tensor]:
+        steps = self.optimizer_steps(w, params, gradients, states, t, num_steps, loss)
         return [_orthogonal(step) for step in steps]
 
 
@@ -152,10 +159,11 @@ class _LearnedScheduler(_OfAnother):
         return w
 
     def steps(self, w: Dict[str, Tensor], params: List[Tensor], gradients: List[Tensor],
-              states: List[Dict[str, Tensor]], t: int, num_steps: int) -> List[Tensor]:
+              states: List[Dict[str, Tensor]], t: int, num_steps: int,
+              loss: float) -> List[Tensor]:
         of_optimizer = [_without("optimizer/", state) for state in states]
         steps = self.optimizer_steps(_without("optimizer/", w), params, gradients, of_optimizer, t,
-                                     num_steps)
+                                     num_steps, loss)
         for other, state in zip(of_optimizer, states):
             _add_with("optimizer/", other, state)
         filled: List[int] = []

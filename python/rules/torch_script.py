@@ -25,16 +25,22 @@ class _Module:
         return torch.zeros(self.state_size(param), dtype=param.float().dtype, device=param.device)
 
     def update(self, param: Tensor, grad: Tensor, state: Tensor, step: int,
-               num_steps: int = 0) -> Tuple[Tensor, Tensor]:
+               num_steps: int = 0, loss: Optional[float] = None) -> Tuple[Tensor, Tensor]:
         if self.needs_num_steps != "":
             message = "{} needs num_steps: step {} is not one of a training of {} steps"
             assert step < num_steps, message.format(self.needs_num_steps, step, num_steps)
+        told = 0.0
+        if loss is not None:
+            told = loss
+        else:
+            assert self.needs_loss == "", self.needs_loss + " needs the loss of the batch"
         if param.numel() == 0:
             return param, state
         p = _in_rule_order(param.float(), self.SEES_SHAPES)
         g = _flushed(_in_rule_order(grad.float(), self.SEES_SHAPES))
         own = _parts(state.reshape([-1]), self.state_shapes(p.shape))
-        steps = self.steps(self.weights(self.theta()), [p], [g], [own], step, num_steps)
+        steps = self.steps(self.weights(self.theta()), [p], [g], [own], step, num_steps,
+                           told)
         change = _in_torch_order(steps[0], param.shape, self.SEES_SHAPES)
         after = [part.reshape([-1]) for part in own.values()]
         if len(after) > 0:

@@ -60,9 +60,9 @@ class TensorOptimizer {
 
   nb::tuple Update(const std::vector<size_t>& rules, const Addresses& gradients,
                    const Addresses& params, const Addresses& states, int64_t step,
-                   int64_t num_steps, double lr, double weight_decay, bool skip_zero_gradients,
-                   int threads) {
-    const StepInfo info = {.step = step, .num_steps = num_steps};
+                   int64_t num_steps, double loss, double lr, double weight_decay,
+                   bool skip_zero_gradients, int threads) {
+    const StepInfo info = {.step = step, .num_steps = num_steps, .loss = static_cast<float>(loss)};
     const StepOptions options = {lr, weight_decay, skip_zero_gradients};
     std::vector<TensorUpdate> updates;
     updates.reserve(rules.size());
@@ -124,14 +124,16 @@ void BindOptimizer(nb::module_& m) {
            "The numbers of the gradients that have an element that is not finite, in order.")
       .def("update", &TensorOptimizer::Update, nb::arg("rules"), nb::arg("gradients"),
            nb::arg("params"), nb::arg("states"), nb::arg("step"), nb::arg("num_steps"),
-           nb::arg("lr"), nb::arg("weight_decay"), nb::arg("skip_zero_gradients"),
+           nb::arg("loss"), nb::arg("lr"), nb::arg("weight_decay"), nb::arg("skip_zero_gradients"),
            nb::arg("threads"),
            nb::sig("def update(self, rules: collections.abc.Sequence[int], gradients: "
                    "collections.abc.Sequence[int], params: collections.abc.Sequence[int], states: "
-                   "collections.abc.Sequence[int], step: int, num_steps: int, lr: float, "
+                   "collections.abc.Sequence[int], step: int, num_steps: int, loss: "
+                   "float, lr: float, "
                    "weight_decay: float, skip_zero_gradients: bool, threads: int) -> "
                    "tuple[list[int], list[float]]"),
-           "One update of each of the params, in place. `num_steps` is 0 if it is not known. The "
+           "One update of each of the params, in place. `num_steps` is 0 and `loss` anything if "
+           "they are not known. The "
            "numbers of the params that were left as they are, since they would not be finite, and "
            "of "
            "each the part that weight decay took.");

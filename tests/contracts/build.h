@@ -121,7 +121,8 @@ inline bool HasDerivatives(const LearnedOptimizer& optimizer) {
   const std::vector<std::string> types = TypesWithTorchScript();
   const std::string type = optimizer.config().Type();
   // Celo2 goes by names, which its script does not see.
-  return type != "Celo2" && std::ranges::find(types, type) != types.end();
+  return type != "Celo2" && !optimizer.needs_loss() &&
+         std::ranges::find(types, type) != types.end();
 }
 
 // Every estimator of `optimizer` on tasks of the config `task`; those that differentiate tasks only

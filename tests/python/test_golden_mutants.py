@@ -88,6 +88,7 @@ SERVES = {
     "_floored_rsqrt": ["AdafacMLPLOpt", "Celo2Base"],
     "_decayed": ["AdafacMLPLOpt"],
     "_at_every_element": ["AdafacMLPLOpt"],
+    "_factors": ["AdafacMLPLOpt"],
     "_AdafacMLPLOpt": ["AdafacMLPLOpt"],
     "_newton_schulz": ["Celo2", "OrthogonalSteps"],
     "_decay": ["Celo2Base", "Celo2"],
@@ -110,7 +111,8 @@ SERVES = {
     "_in_torch_order": ["MLPLOpt", "AdafacMLPLOpt", "Celo2Base", "OrthogonalSteps", "LearnedScheduler"],
 }
 # Not part of a step: checks of options, and the names and shapes that a file's tensors must have.
-LEFT_OUT = {"_counts", "check", "need_of_num_steps", "layout", "OPTIONS", "CHOICES", "THETA"}
+LEFT_OUT = {"_counts", "check", "need_of_num_steps", "needs_loss", "layout", "OPTIONS", "CHOICES",
+            "THETA"}
 
 # What is not found, by the types whose files do not, with the reason.
 NOT_FOUND = {
@@ -269,28 +271,34 @@ NOT_FOUND = {
         "_Celo2Base.direction: p.dim() >= 2 -> p.dim() >= 3":
             ["Celo2Base"],
         "_OfAnother.optimizer_steps: self.optimizer.steps(w, params, gradients, states, t, "
-        "num_steps) -> self.optimizer.steps(w, params, gradients, states, t + 1, num_steps)":
+        "num_steps, loss) -> "
+        "self.optimizer.steps(w, params, gradients, states, t + 1, num_steps, loss)":
             ["LearnedScheduler"],
         "_OfAnother.optimizer_steps: self.optimizer.steps(w, params, gradients, states, t, "
-        "num_steps) -> self.optimizer.steps(w, params, gradients, states, t, num_steps * 1.01)":
+        "num_steps, loss) -> "
+        "self.optimizer.steps(w, params, gradients, states, t, num_steps * 1.01, loss)":
             ["LearnedScheduler"],
         "_OfAnother.optimizer_steps: self.optimizer.steps(w, [p.reshape([-1]) for p in params], "
-        "[g.reshape([-1]) for g in gradients], states, t, num_steps) -> self.optimizer.steps(w, "
+        "[g.reshape([-1]) for g in gradients], states, t, num_steps, loss) -> "
+        "self.optimizer.steps(w, "
         "[p.reshape([-1]) for p in params], [g.reshape([-1]) for g in gradients], states, t + 1, "
-        "num_steps)":
+        "num_steps, loss)":
             ["LearnedScheduler"],
         "_OfAnother.optimizer_steps: self.optimizer.steps(w, [p.reshape([-1]) for p in params], "
-        "[g.reshape([-1]) for g in gradients], states, t, num_steps) -> self.optimizer.steps(w, "
+        "[g.reshape([-1]) for g in gradients], states, t, num_steps, loss) -> "
+        "self.optimizer.steps(w, "
         "[p.reshape([-1]) for p in params], [g.reshape([-1]) for g in gradients], states, t, "
-        "num_steps * 1.01)":
+        "num_steps * 1.01, loss)":
             ["LearnedScheduler"],
         "_LearnedScheduler.steps: self.optimizer_steps(_without('optimizer/', w), params, "
-        "gradients, of_optimizer, t, num_steps) -> self.optimizer_steps(_without('optimizer/', w), "
-        "params, gradients, of_optimizer, t + 1, num_steps)":
+        "gradients, of_optimizer, t, num_steps, loss) -> "
+        "self.optimizer_steps(_without('optimizer/', w), "
+        "params, gradients, of_optimizer, t + 1, num_steps, loss)":
             ["LearnedScheduler"],
         "_LearnedScheduler.steps: self.optimizer_steps(_without('optimizer/', w), params, "
-        "gradients, of_optimizer, t, num_steps) -> self.optimizer_steps(_without('optimizer/', w), "
-        "params, gradients, of_optimizer, t, num_steps * 1.01)":
+        "gradients, of_optimizer, t, num_steps, loss) -> "
+        "self.optimizer_steps(_without('optimizer/', w), "
+        "params, gradients, of_optimizer, t, num_steps * 1.01, loss)":
             ["LearnedScheduler"],
     },
     "What derivatives of exported modules need where numbers are 0, and steps do not; "
@@ -500,6 +508,7 @@ class Reader:
                     kept = [i for i in range(len(own._golden.steps)) if i != update]
                     file._golden = file._golden._replace(
                         steps=[own._golden.steps[i] for i in kept],
+                        losses=[own._golden.losses[i] for i in kept],
                         gradients={name: x[kept] for name, x in own._golden.gradients.items()})
                 if any(found.share > 1 for found in file.golden_deviations()):
                     return True

@@ -228,6 +228,64 @@ class GoldenTraces(TestCase):
                     wanted = torch.tensor(arrays[f"{prefix}/param/{tensor}"][step])
                     self.assertClose(p, in_torch_order(wanted), 1e-6)
 
+    CELO_TRACES = (("celo_steps_drawn", "celo_steps_drawn", {"type": "Celo"}),
+                   ("celo_phase1_steps_drawn", "celo_steps_drawn",
+                    {"type": "Celo", "scheduled": False}),
+                   ("celo_adam_steps_drawn", "celo_adam_steps_drawn", {"type": "CeloAdam"}),
+                   ("sinv6_steps_drawn", "sinv6_steps_drawn", {"type": "Sinv6"}))
+
+    def test_steps_of_celo_celo_adam_and_sinv6_whose_losses_are_told_in_every_way(self):
+        for trace, weights, options in self.CELO_TRACES:
+            arrays, _ = read_safetensors(GOLDEN / (trace + ".safetensors"))
+            path = GOLDEN / (weights + ".safetensors")
+            params = {tensor: in_torch_order(p)
+                      for tensor, p in tensors(without("param0/", arrays)).items()}
+
+            def made():
+                return LearnedOptimizer.from_file(path, params.values(), num_steps=15,
+                                                  learned_optimizer=options)
+
+            optimizer = made()
+            for step, loss in enumerate(arrays["loss"]):
+                for tensor, p in params.items():
+                    p.grad = in_torch_order(torch.tensor(arrays["gradient/" + tensor][step]))
+                if step == 4:  # goes on from a saved state
+                    saved = optimizer.state_dict()
+                    optimizer = made()
+                    optimizer.load_state_dict(saved)
+                told = torch.tensor(loss)
+                if step % 3 == 0:
+                    self.assertIs(optimizer.step(lambda: told), told)
+                else:
+                    optimizer.step(loss=float(loss) if step % 3 == 1 else told)
+                for tensor, p in params.items():
+                    wanted = torch.tensor(arrays["param/" + tensor][step])
+                    allowed = max(5e-6, 1e-5 * wanted.abs().max().item())
+                    self.assertClose(p, in_torch_order(wanted), allowed)
+
+    def test_a_loss_that_is_missing_where_it_is_needed_is_an_error(self):
+        p = torch.ones(3, requires_grad=True)
+        for _, weights, options in self.CELO_TRACES:
+            optimizer = LearnedOptimizer.from_file(GOLDEN / (weights + ".safetensors"), [p],
+                                                   num_steps=5, learned_optimizer=options)
+            p.grad = torch.ones(3)
+            before = p.detach().clone()
+            if not options.get("scheduled", True):
+                optimizer.step()
+                continue
+            for wrong, error in ((None, r"the loss of the batch: step\(loss=loss\), or a closure"),
+                                 (torch.ones(2), "a number or a tensor of one; got "),
+                                 ([], "a number or a tensor of one; got ")):
+                with self.assertRaisesRegex(ValueError, f"{options['type']} needs .*{error}.*"
+                                            "nothing was changed"):
+                    optimizer.step(loss=wrong)
+            with self.assertRaisesRegex(ValueError, "a closure, which returns the loss"):
+                optimizer.step(lambda: 1.0, loss=1.0)
+            self.assertTrue(torch.equal(p, before))
+            with self.assertRaisesRegex(ValueError, "num_steps"):
+                LearnedOptimizer.from_file(GOLDEN / (weights + ".safetensors"), [p],
+                                           learned_optimizer=options)
+
     def test_decays_that_do_not_fit_are_an_error(self):
         for decays in ({"initial_rms_decays": [0.9, 0.5]}, {"initial_adafactor_decays": [0.9]},
                        {"initial_momentum_decays": []}):

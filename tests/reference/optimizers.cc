@@ -8,6 +8,7 @@
 #include "lopt/lopt/rules/orthogonal_steps.h"
 #include "tests/reference/adafac_mlp_lopt_reference.h"
 #include "tests/reference/celo2_reference.h"
+#include "tests/reference/celo_reference.h"
 #include "tests/reference/mlp_lopt_reference.h"
 
 namespace lopt {
@@ -24,6 +25,7 @@ std::shared_ptr<const LearnedOptimizer> MakeReferenceOptimizer(const Config& con
   const std::string type = config.Type();
   if (type == "MLPLOpt") return Made<ReferenceMLPLOpt, MLPLOptOptions>(config);
   if (type == "AdafacMLPLOpt") return Made<ReferenceAdafacMLPLOpt, AdafacMLPLOptOptions>(config);
+  if (type == "Celo") return Made<ReferenceCelo, CeloOptions>(config);
   if (type == "Celo2Base") return Made<ReferenceCelo2Base, Celo2BaseOptions>(config);
   if (type == "Celo2") return Made<ReferenceCelo2, Celo2Options>(config);
   if (type == "OrthogonalSteps") {

@@ -1,0 +1,189 @@
+#include "lopt/lopt/celo/celo_scheduler.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "lopt/lopt/network/mean_squares_device.h"
+#include "lopt/lopt/network/plain_network.h"
+
+namespace lopt {
+namespace {
+
+constexpr int kLossScales = CeloLosses::kScales;
+constexpr int64_t kInner = 64;  // width of linear_1 and linear_2
+constexpr int64_t kGates = 4;
+
+constexpr float kProgressCenters[CeloScheduler::kProgress] = {.03f, .1f, .2f, .4f, .6f,
+                                                              .8f,  .9f, 1,   1.1f};
+constexpr double kFirstMinimum = 1e12;
+
+std::array<double, kLossScales> Joined(std::span<const float> pairs) {
+  std::array<double, kLossScales> values = {};
+  for (int k = 0; k < kLossScales; ++k) values[k] = double{pairs[2 * k]} + double{pairs[2 * k + 1]};
+  return values;
+}
+
+void Split(const std::array<double, kLossScales>& values, std::span<float> pairs) {
+  for (int k = 0; k < kLossScales; ++k) {
+    const auto nearest = static_cast<float>(values[k]);
+    const double rest = values[k] - double{nearest};
+    pairs[2 * k] = nearest;
+    pairs[2 * k + 1] = std::isfinite(nearest) ? static_cast<float>(rest) : 0;
+  }
+}
+
+float SigmoidOf(float x) { return 1 / (1 + std::exp(-x)); }
+
+std::vector<float> TensorOf(const Layout& layout, const std::string& name,
+                            std::span<const float> row) {
+  const LayoutEntry& entry = layout.Find(name);
+  const std::span<const float> values = row.subspan(entry.offset, entry.size);
+  return {values.begin(), values.end()};
+}
+
+}  // namespace
+
+std::array<double, kLossScales> CeloLosses::Decays(int64_t num_steps) {
+  std::array<double, kScales> decays = {};
+  const double logarithm = std::log10(static_cast<double>(num_steps));
+  for (int k = 0; k < kScales; ++k) {
+    const double scale = std::pow(10.0, 1 + (logarithm - 1) * k / kFeatures);
+    decays[k] = static_cast<float>(std::exp(-1 / scale));
+  }
+  return decays;
+}
+
+std::array<float, CeloLosses::kFeatures> CeloLosses::Take(double loss, int64_t step,
+                                                          int64_t num_steps) {
+  const std::array<double, kScales> decays = Decays(num_steps);
+  const auto count = static_cast<double>(step + 1);
+  std::array<double, kScales> part = {};  // 1 - d^n
+  double largest = 0;
+  for (int k = 0; k < kScales; ++k) {
+    part[k] = -std::expm1(count * std::log1p(decays[k] - 1));
+    const double mean = means[k] / part[k];
+    largest = k == 0 ? mean : std::max(largest, mean);
+  }
+  const double limited = step == 0 ? loss : std::min(loss, 2 * std::abs(largest));
+  std::array<double, kScales> corrected = {};
+  for (int k = 0; k < kScales; ++k) {
+    means[k] = decays[k] * means[k] + (1 - decays[k]) * limited;
+    corrected[k] = means[k] / part[k];
+    minima[k] = std::min(minima[k], corrected[k]);
+  }
+  std::array<float, kFeatures> features = {};
+  if (step < 2) return features;
+  for (int k = 0; k < kFeatures; ++k) {
+    const double range = std::max(1e-8, corrected[k + 1] - minima[k]);
+    features[k] = static_cast<float>(WithinLimit((corrected[k] - minima[k]) / range - 1, 1.0));
+  }
+  return features;
+}
+
+CeloScheduler::Tensors CeloScheduler::ThetaTensors(int64_t lstm_size, bool controls) {
+  Tensors tensors = {{"lstm_init_state/hidden", {1, lstm_size}},
+                     {"lstm_init_state/cell", {1, lstm_size}}};
+  const auto add = [&](const std::string& name, int64_t in, int64_t out) {
+    tensors.emplace_back("rnn_params/" + name + "/w", Shape{in, out});
+    tensors.emplace_back("rnn_params/" + name + "/b", Shape{out});
+  };
+  for (const char* name : {"linear", "linear_1", "linear_2"}) add(name, kInputs, kInner);
+  add("rnn/linear", kInner + lstm_size, kGates * lstm_size);
+  if (controls) add("rnn_to_controls", lstm_size, 1);
+  add("step_size", lstm_size, 1);
+  return tensors;
+}
+
+CeloScheduler::Tensors CeloScheduler::StateTensors(int64_t lstm_size) {
+  return {{"hidden", {lstm_size}},
+          {"cell", {lstm_size}},
+          {"loss_means", {kLossScales, 2}},
+          {"loss_minima", {kLossScales, 2}}};
+}
+
+void CeloScheduler::InitTheta(Key key, const Layout& layout, std::span<float> theta) {
+  uint64_t draw = 0;
+  for (const LayoutEntry& entry : layout.entries()) {
+    if (!entry.name.starts_with("rnn_params/") || !entry.name.ends_with("/w")) continue;
+    InitLayer(FoldIn(key, draw++), entry.shape[0], theta.subspan(entry.offset, entry.size));
+  }
+}
+
+CeloScheduler::Linear::Linear(const Layout& layout, const std::string& name,
+                              std::span<const float> theta)
+    : weights(TensorOf(layout, "rnn_params/" + name + "/w", theta)),
+      bias(TensorOf(layout, "rnn_params/" + name + "/b", theta)) {}
+
+void CeloScheduler::Linear::Run(std::span<const float> x, std::span<float> y) const {
+  const size_t out = bias.size();
+  std::ranges::copy(bias, y.begin());
+  for (size_t i = 0; i < x.size(); ++i) {
+    const float* row = weights.data() + i * out;
+    for (size_t j = 0; j < out; ++j) y[j] += x[i] * row[j];
+  }
+}
+
+CeloScheduler::CeloScheduler(int64_t lstm_size, const Layout& layout, std::span<const float> theta)
+    : size_(static_cast<size_t>(lstm_size)),
+      hidden_(TensorOf(layout, "lstm_init_state/hidden", theta)),
+      cell_(TensorOf(layout, "lstm_init_state/cell", theta)),
+      linear_1_(layout, "linear_1", theta),
+      linear_2_(layout, "linear_2", theta),
+      lstm_(layout, "rnn/linear", theta),
+      step_size_(layout, "step_size", theta) {}
+
+int64_t CeloScheduler::state_size() const {
+  return static_cast<int64_t>(2 * size_) + int64_t{2} * 2 * kLossScales;
+}
+
+void CeloScheduler::Begin(std::span<float> state) const {
+  std::ranges::copy(hidden_, state.begin());
+  std::ranges::copy(cell_, state.begin() + std::ssize(hidden_));
+  CeloLosses losses;
+  losses.minima.fill(kFirstMinimum);
+  Split(losses.means, state.subspan(2 * size_));
+  Split(losses.minima, state.subspan(2 * size_ + 2 * kLossScales));
+}
+
+std::array<float, CeloScheduler::kInputs> CeloScheduler::Inputs(const StepInfo& info,
+                                                                std::span<float> state) const {
+  if (info.step == 0) Begin(state);
+  std::array<float, kInputs> inputs = {};
+  const float progress = static_cast<float>(info.step) / static_cast<float>(info.num_steps);
+  for (int i = 0; i < kProgress; ++i) {
+    inputs[i] = std::tanh(10 * (progress - kProgressCenters[i]));
+  }
+  const std::span<float> means = state.subspan(2 * size_, size_t{2} * kLossScales);
+  const std::span<float> minima = state.subspan(2 * size_ + 2 * kLossScales);
+  CeloLosses losses = {.means = Joined(means), .minima = Joined(minima)};
+  std::ranges::copy(losses.Take(double{info.loss}, info.step, info.num_steps),
+                    inputs.begin() + kProgress);
+  Split(losses.means, means);
+  Split(losses.minima, minima);
+  return inputs;
+}
+
+float CeloScheduler::Step(const StepInfo& info, std::span<float> state, Workspace& scratch) const {
+  const Workspace::Frame frame(scratch);
+  const std::array<float, kInputs> inputs = Inputs(info, state);
+  const std::span<float> hidden = state.first(size_);
+  const std::span<float> cell = state.subspan(size_, size_);
+  const std::span<float> x = scratch.Take<float>(kInner + std::ssize(hidden));
+  std::array<float, kInner> mixed = {};
+  linear_1_.Run(inputs, mixed);
+  linear_2_.Run(inputs, x);
+  for (int64_t i = 0; i < kInner; ++i) x[i] += mixed[i] < 0 ? 0 : mixed[i];
+  std::ranges::copy(hidden, x.begin() + kInner);
+  const std::span<float> gates = scratch.Take<float>(kGates * std::ssize(hidden));
+  lstm_.Run(x, gates);
+  for (size_t i = 0; i < size_; ++i) {
+    const float forget = SigmoidOf(gates[2 * size_ + i] + 1);
+    cell[i] = forget * cell[i] + SigmoidOf(gates[i]) * std::tanh(gates[size_ + i]);
+    hidden[i] = SigmoidOf(gates[3 * size_ + i]) * std::tanh(cell[i]);
+  }
+  float output = 0;
+  step_size_.Run(hidden, {&output, 1});
+  return output;
+}
+
+}  // namespace lopt
