@@ -268,6 +268,8 @@ void MuonOptions::Visit(FieldVisitor& v) {
   VisitRate(v, &learning_rate);
   v.Field("momentum", &momentum, kDecay, "Momentum of matrices.");
   VisitWeightDecay(v, &weight_decay);
+  v.Field("adamw_rate", &adamw_rate, Above(0),
+          "Learning rate of AdamW, which steps all but matrices, as a multiple of this one.");
   v.Choice("scale", &scale, kMuonScales,
            "What steps of matrices are multiplied by: sqrt(max(1, out / in)), or 0.2 sqrt(max(in, "
            "out)).");

@@ -93,8 +93,8 @@ inline constexpr Named<MuonScale> kMuonScales[] = {{MuonScale::kOriginal, "origi
 // where O makes u nearly orthogonal: X = u over its Frobenius norm, at least 1e-7, with no more
 // rows than columns (else transposed), then five times
 //   A = X X^T, X <- 3.4445 X + (-4.775 A + 2.0315 A A) X.
-// Other tensors are stepped by AdamW with the same lr and weight_decay, decays .9 and .95 and
-// epsilon 1e-8.
+// Other tensors are stepped by AdamW with adamw_rate times lr and the same weight_decay, decays .9
+// and .95 and epsilon 1e-8.
 // State: "momentum/<tensor>", or "m/<tensor>" and "v/<tensor>".
 struct MuonOptions {
   static constexpr const char* kType = "Muon";
@@ -102,6 +102,7 @@ struct MuonOptions {
   double learning_rate = 1e-3;
   double momentum = 0.95;
   double weight_decay = 0;
+  double adamw_rate = 1;
   MuonScale scale = MuonScale::kMatchRmsAdamW;
   RateSchedule schedule = RateSchedule::kConstant;
   void Visit(FieldVisitor& v);
