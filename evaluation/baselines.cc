@@ -71,6 +71,7 @@ std::vector<Baseline> MakeBaselines() {
       "schedule": {"type": "WarmupCosine", "warmup_fraction": 0.02}})",
       {});
   add("ScheduleFree-untuned", R"({"type": "ScheduleFreeAdamW", "learning_rate": 2.5e-3})", {});
+  add("Prodigy", R"({"type": "Prodigy", "schedule": "cosine"})", {});
   add("Muon-untuned", R"({"type": "Muon", "learning_rate": 0.03, "adamw_rate": 0.1,
       "scale": "original"})",
       {});

@@ -34,7 +34,8 @@ struct Baseline {
 // opt_list-first the first of the settings of Metz et al. 2020 ("Using a thousand optimization
 // tasks to learn hyperparameter search strategies"); NAdamW-AlgoPerf the self-tuning baseline of
 // AlgoPerf (Dahl et al. 2023); ScheduleFree-untuned has the defaults of Defazio et al. 2024;
-// Muon-untuned steps matrices at 0.03 and what else there is, by AdamW, at 0.003.
+// Prodigy has its authors' settings, the rate 1 and cosine decay; Muon-untuned steps matrices at
+// 0.03 and what else there is, by AdamW, at 0.003.
 const std::vector<Baseline>& Baselines();
 
 // "all", "classic", "strong", "untuned", and names, with commas between them, in this order; or

@@ -90,6 +90,54 @@ TEST_CASE("NAdamW-AlgoPerf rises over a fiftieth of the training and falls along
   }
 }
 
+TEST_CASE("Prodigy follows algorithm 4 of its paper, and comes near the solution untuned") {
+  constexpr int64_t kSteps = 300;
+  const double target[] = {-1, 2.5, 3};
+  // In float64, from the gradients of |p - target|^2 / 2.
+  double p[] = {1, 2, 3};
+  const double x0[] = {1, 2, 3};
+  double m[3] = {};
+  double v[3] = {};
+  double s[3] = {};
+  double r = 0;
+  double d = 1e-6;
+  const auto rule = RuleOf("Prodigy");
+  std::vector<float> params = {1, 2, 3};
+  std::vector<float> state(static_cast<size_t>(rule->state_layout().size()));
+  rule->InitState({.num_steps = kSteps}, params, state);
+  Workspace scratch;
+  const double root = std::sqrt(0.999);
+  for (int64_t t = 0; t < kSteps; ++t) {
+    const double gamma = (1 + std::cos(std::numbers::pi * static_cast<double>(t) / kSteps)) / 2;
+    std::vector<float> gradient;
+    for (size_t i = 0; i < 3; ++i) {
+      gradient.push_back(static_cast<float>(static_cast<double>(params[i]) - target[i]));
+    }
+    rule->Update({.step = t, .num_steps = kSteps}, gradient, params, state, scratch);
+    double product = 0;
+    double norm = 0;
+    double next[3];
+    for (size_t i = 0; i < 3; ++i) {
+      const double g = p[i] - target[i];
+      m[i] = 0.9 * m[i] + 0.1 * d * g;
+      v[i] = 0.999 * v[i] + 0.001 * d * d * g * g;
+      product += g * (x0[i] - p[i]);
+      s[i] = root * s[i] + (1 - root) * gamma * d * d * g;
+      norm += std::abs(s[i]);
+      next[i] = p[i] - gamma * d * m[i] / (std::sqrt(v[i]) + d * 1e-8);
+    }
+    r = root * r + (1 - root) * gamma * d * d * product;
+    d = std::max(d, r / norm);
+    for (size_t i = 0; i < 3; ++i) p[i] = next[i];
+    if (t == 20) CHECK(static_cast<double>(state[0]) == doctest::Approx(d).epsilon(1e-2));
+  }
+  for (size_t i = 0; i < 3; ++i) {
+    CAPTURE(i);
+    CHECK(static_cast<double>(params[i]) == doctest::Approx(p[i]).epsilon(1e-3));
+    CHECK(std::abs(p[i] - target[i]) < 0.1);
+  }
+}
+
 TEST_CASE("Muon-untuned steps matrices at 0.03 and vectors, by AdamW, at 0.003") {
   const auto rule = RuleOf("Muon-untuned", Layout({{"b", {2}}, {"w", {2, 2}}}));
   std::vector<float> params(6);
