@@ -98,7 +98,7 @@ def evaluate(
             checkpoint; several of them in a list, or by the names that results are to give them.
         config: A dict (describe() has the keys under "Evaluations"), the name of one of
             presets("evaluate"), or the path of a JSON file.
-        baselines: "all", "classic", "strong", "none", or their names.
+        baselines: "all", "classic", "strong", "untuned", "none", or their names.
         tune_learned: Judge every learned optimizer a second time, as "NAME-tuned": what its steps are
             multiplied by is tuned for each task with as many trials as a baseline.
         out: Output directory. None: nothing is written.
