@@ -188,7 +188,8 @@ class ProdigyRule : public UpdateRule {
  private:
   static Layout StateOf(const Layout& params) {
     std::vector<std::pair<std::string, Shape>> tensors = {{"d", {1}}, {"r", {1}}};
-    for (const LayoutEntry& entry : SlotsLayout(params, {"x0", "m", "v", "s"}).entries()) {
+    const Layout slots = SlotsLayout(params, {"x0", "m", "v", "s"});
+    for (const LayoutEntry& entry : slots.entries()) {
       tensors.emplace_back(entry.name, entry.shape);
     }
     return Layout(std::move(tensors));
