@@ -302,8 +302,9 @@ std::string ProfileTable(const std::vector<ProfileCurve>& profile,
 // How often the optimizers of the rows come near the best of them.
 std::string Profiles(const std::vector<SummaryRow>& rows) {
   std::string text =
-      "Of 100 tasks, those on which the test loss is at most so many times the lowest here:\n\n" +
-      ProfileTable(PerformanceProfile(rows, TestLoss), {1, 1.02, 1.05, 1.1, 1.25, 1.5, 2});
+      Wrapped(
+          "Of 100 tasks, those on which the test loss is at most so many times the lowest here:") +
+      "\n" + ProfileTable(PerformanceProfile(rows, TestLoss), {1, 1.02, 1.05, 1.1, 1.25, 1.5, 2});
   if (std::ranges::any_of(rows,
                           [](const SummaryRow& row) { return row.steps_to_adam.has_value(); })) {
     text += "\nThe same for the steps to tuned Adam's loss, and the fewest here:\n\n" +
@@ -322,7 +323,7 @@ std::string GroupTables(const Summary& summary, bool tuned, size_t sections) {
                                  tuned ? "Everything tuned with equal trials" : "Nothing tuned",
                                  sections, sections == 1 ? "task" : "tasks");
   if (!summary.aggregate.empty()) text += AgainstBestTable(summary, rows) + "\n";
-  if (sections > 1) text += Profiles(rows) + "\n";
+  if (sections > 1 && rows.size() > sections) text += Profiles(rows) + "\n";
   return text;
 }
 
@@ -353,11 +354,11 @@ std::string TwoTables(const Summary& summary, size_t sections) {
   if (!summary.aggregate.empty()) {
     notes +=
         "Speed-up: interquartile mean over tasks of the speed-up in steps to tuned Adam's loss, 0 "
-        "where it is not reached. Failed: trainings that diverged or blew up. ";
+        "where it is never reached. Failed: trainings that diverged or blew up. ";
   }
   if (std::ranges::any_of(summary.rows,
                           [](const SummaryRow& row) { return row.trained_on.value_or(false); })) {
-    notes += "+ in a task: the meta-training has trained on it.";
+    notes += "An optimizer with + in the table of a task: its meta-training has trained on it.";
   }
   return text + Wrapped(notes) + StartNotes(summary) + "\n";
 }
