@@ -336,10 +336,12 @@ TEST_CASE("--start judges what the meta-training began with, also on resume") {
   for (const char* file : {"2", "3", "4"}) {
     CHECK(ReadThetaFile(fmt::format("{}/thetas/{}.safetensors", out, file)).theta == start.theta);
   }
-  CHECK(Has(finished.output, "trained-start is what the meta-training of "));
-  CHECK(Has(finished.output, "its seed, 5.\n"));
-  CHECK(Has(finished.output, "## Nothing tuned (2 tasks)"));
-  CHECK(Has(finished.output, "## Everything tuned with equal trials (2 tasks)"));
+  std::string output = finished.output;
+  std::ranges::replace(output, '\n', ' ');  // wherever the line is broken
+  CHECK(Has(output, "trained-start is what the meta-training of "));
+  CHECK(Has(output, " began with, drawn with its seed, 5. "));
+  CHECK(Has(finished.output, "## Nothing tuned (3 tasks)"));
+  CHECK(Has(finished.output, "## Everything tuned with equal trials (3 tasks)"));
   for (const Words& again : {Words{"--out", out}, with_tuned, Words{"--out", out, "--start"}}) {
     Words all = again;
     all.emplace_back("--resume");

@@ -282,11 +282,16 @@ TEST_CASE("The report of a training of the program shows its losses and how to r
 
 TEST_CASE("The report of an evaluation shows tables and learning curves") {
   const TempDirectory scratch;
-  const std::string page = Page(scratch, {MakeEvaluation(scratch, "judged", 0.3F)});
+  const std::string evaluation = MakeEvaluation(scratch, "judged", 0.3F);
+  CHECK_FALSE(Has(Page(scratch, {evaluation}), "Performance profiles"));  // each is alone
+  std::ofstream lines(evaluation + "/results.jsonl", std::ios::app);
+  for (int64_t seed = 0; seed < 4; ++seed) lines << ResultLine(Training("yours", seed, 1)) << '\n';
+  lines.close();
+  const std::string page = Page(scratch, {evaluation});
   CheckPage(page);
   for (const std::string& part :
        Words{"Evaluation: judged", "small &lt;task&gt;, 60 steps", "All tasks, losses as fractions",
-             "Everything tuned: test loss", "Nothing tuned: test loss",
+             "Performance profiles", "Nothing tuned: test loss", "times the lowest test loss",
              "Nothing tuned: steps to tuned Adam&#39;s loss", "speed-up in steps", "<b>mine +</b>",
              "<span class=\"better\">better</span>", "0 of 4", "1 of 4", "blown up",
              "seconds to Adam",

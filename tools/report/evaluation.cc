@@ -328,9 +328,8 @@ Curve ProfileSteps(const ProfileCurve& profile, double largest) {
   return curve;
 }
 
-void AddProfile(const std::vector<SummaryRow>& rows, const std::string& title,
-                const std::string& what, const RowFigure& row_figure, double largest,
-                ReportPage* page) {
+Figure ProfileFigure(const std::vector<ProfileCurve>& profile, const std::string& title,
+                     const std::string& what, double largest) {
   Figure figure{.title = title,
                 .caption =
                     "How many of 100 tasks an optimizer brings to at most so many times the "
@@ -340,31 +339,34 @@ void AddProfile(const std::vector<SummaryRow>& rows, const std::string& title,
                 .y_label = "tasks (%)",
                 .from_zero = true,
                 .linear = true};
-  for (const ProfileCurve& profile : PerformanceProfile(rows, row_figure)) {
-    Curve curve = ProfileSteps(profile, largest);
+  for (const ProfileCurve& of_optimizer : profile) {
+    Curve curve = ProfileSteps(of_optimizer, largest);
     curve.color = static_cast<int>(figure.curves.size());
     curve.dash = curve.color / 8;
     figure.curves.push_back(std::move(curve));
   }
-  page->AddFigure(std::move(figure));
+  return figure;
 }
 
-// Of the optimizers that are tuned, and of the others.
-void Profiles(const Summary& summary, ReportPage* page) {
+// Of the optimizers that are tuned and of the others, where there are several.
+std::vector<Figure> ProfileFigures(const Summary& summary) {
+  std::vector<Figure> figures;
   for (const bool tuned : {false, true}) {
     std::vector<SummaryRow> rows;
     std::ranges::copy_if(summary.rows, std::back_inserter(rows),
                          [&](const SummaryRow& row) { return row.tuned == tuned; });
-    if (rows.empty()) continue;
     const std::string group = tuned ? "Everything tuned" : "Nothing tuned";
-    AddProfile(
-        rows, group + ": test loss", "test loss",
-        [](const SummaryRow& row) { return row.test_loss.value; }, 2, page);
+    const auto losses =
+        PerformanceProfile(rows, [](const SummaryRow& row) { return row.test_loss.value; });
+    if (losses.size() < 2) continue;
+    figures.push_back(ProfileFigure(losses, group + ": test loss", "test loss", 2));
     if (summary.aggregate.empty()) continue;
-    AddProfile(
-        rows, group + ": steps to tuned Adam's loss", "number of steps",
-        [](const SummaryRow& row) { return row.steps_to_adam.value_or(kInfinity); }, 5, page);
+    const auto steps = PerformanceProfile(
+        rows, [](const SummaryRow& row) { return row.steps_to_adam.value_or(kInfinity); });
+    figures.push_back(
+        ProfileFigure(steps, group + ": steps to tuned Adam's loss", "number of steps", 5));
   }
+  return figures;
 }
 
 void Comparison(const Evaluations& evaluations, const std::vector<Summary>& summaries,
@@ -386,7 +388,17 @@ void Comparison(const Evaluations& evaluations, const std::vector<Summary>& summ
     if (evaluations.size() > 1) page->Subsection(evaluations[e].label);
     AggregateTable(summaries[e], page);
     RatioTable(summaries[e], page);
-    Profiles(summaries[e], page);
+  }
+}
+
+void Profiles(const Evaluations& evaluations, const std::vector<Summary>& summaries,
+              ReportPage* page) {
+  for (size_t e = 0; e < evaluations.size(); ++e) {
+    std::vector<Figure> figures = ProfileFigures(summaries[e]);
+    if (figures.empty()) continue;
+    page->Subsection("Performance profiles" +
+                     (evaluations.size() > 1 ? ": " + evaluations[e].label : ""));
+    for (Figure& figure : figures) page->AddFigure(std::move(figure));
   }
 }
 
@@ -512,6 +524,7 @@ void ReportEvaluations(const Evaluations& evaluations, ReportPage* page) {
     }
     Comparison(evaluations, summaries, page);
     LearningCurves(evaluations, page);
+    Profiles(evaluations, summaries, page);
     Tables(evaluations, summaries, page);
   }
   ReproduceEvaluation(evaluations, page);
