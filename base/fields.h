@@ -75,6 +75,9 @@ class FieldVisitor {
   // A key of old that a config may still have; reading it is an Error that says where it has gone:
   // v.Moved("batch_size", "'mode.batch_size'").
   virtual void Moved(const char* /*name*/, const char* /*to*/) {}
+  // A key of old that is called `key` now, which is then not missing: v.Renamed("length", "steps",
+  // "'length' is a distance"). `why` may be empty.
+  virtual void Renamed(const char* /*name*/, const char* /*key*/, const char* /*why*/) {}
 
   // One of the values of a table, by its name: v.Choice("loss_type", &loss_type, kLossTypes,
   // "What an episode counts.").

@@ -237,8 +237,9 @@ TEST_CASE("The lengths of episodes are not called schedule any more, but in runs
         "test"));
   });
   CAPTURE(error);
-  CHECK(error.find("'schedule' is now 'lengths'; 'schedule' is the factor of an optimizer's "
-                   "learning rate") != std::string::npos);
+  CHECK(error ==
+        "config: 'schedule' is now 'lengths'; 'schedule' is the factor of an optimizer's learning "
+        "rate");
 }
 
 TEST_CASE("Constructors refuse every wrong value of their options") {
