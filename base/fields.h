@@ -79,6 +79,10 @@ class FieldVisitor {
   // "'length' is a distance"). `why` may be empty.
   virtual void Renamed(const char* /*name*/, const char* /*key*/, const char* /*why*/) {}
 
+  // What is wrong with a key of those shown, or with one inside it, beside other keys; reported as
+  // a value out of range is: v.Refuse("schedule.scales", "must have one number more, got 3").
+  virtual void Refuse(const char* /*name*/, const std::string& /*why*/) {}
+
   // One of the values of a table, by its name: v.Choice("loss_type", &loss_type, kLossTypes,
   // "What an episode counts.").
   template <class Enum, size_t n>

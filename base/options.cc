@@ -218,6 +218,10 @@ class FieldResolver : public FieldVisitor {
     Put(name, std::move(resolved));
   }
 
+  void Refuse(const char* name, const std::string& why) override {
+    problems_->Add(fmt::format("'{}' {}", Path(name), why));
+  }
+
  private:
   void Number(const char* name, int64_t* value, ChoiceTable table, const char*) override {
     if (const Json* json = Given(name)) {
@@ -473,6 +477,9 @@ class FieldChecker : public FieldVisitor {
     for (size_t i = 0; i < value->size(); ++i) {
       Resolve(Config::FromJson((*value)[i].json(), JoinIndex(name, i)), types, problems_);
     }
+  }
+  void Refuse(const char* name, const std::string& why) override {
+    problems_->Add(fmt::format("{} {}", name, why));
   }
 
  private:
