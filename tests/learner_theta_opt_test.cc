@@ -320,8 +320,9 @@ TEST_CASE("The theta that Schedule-Free AdamW stands for is the average of its s
 }
 
 TEST_CASE("Every type of optimizer is a theta_opt that resumes, or begins with drawn weights") {
-  const std::vector<std::string> drawn = {"MLPLOpt", "AdafacMLPLOpt", "Celo2Base",
-                                          "Celo2",   "RNNMLPLOpt",    "LearnedScheduler"};
+  const std::vector<std::string> drawn = {"MLPLOpt",  "AdafacMLPLOpt", "Celo",
+                                          "CeloAdam", "Sinv6",         "Celo2Base",
+                                          "Celo2",    "RNNMLPLOpt",    "LearnedScheduler"};
   for (const TypeEntry& entry : OptimizerRegistry().table().entries()) {
     CAPTURE(entry.type);
     const Config config = ResolveThetaOpt(Config::Parse(DefaultsOf(entry.type), "test"), 6);
