@@ -86,7 +86,8 @@ struct PlanOptions {
     v.FreeOnResume().Field("steps", &steps, AtLeast(0), "Length.");
     v.Field("note", &note, "Any text.");
     v.FreeOnResume().Field("price", &price, Above(0), "Money.");
-    v.Moved("length", "'steps'");
+    v.Moved("length", "'trip.length'");
+    v.Renamed("memo", "note", "a memo is longer");
   }
 };
 
@@ -102,11 +103,32 @@ TEST_CASE("What may change on resume is marked at the key, and so described") {
 }
 
 TEST_CASE("A key that has moved is an Error that says where, and is not written") {
-  CHECK_THROWS_WITH_AS(ReadOptions<PlanOptions>(Config::FromJson({{"length", 2}, {"nite", "x"}})),
-                       "config: 2 problems\n  'length' is now 'steps'\n  unknown key 'nite'; valid "
-                       "keys: steps, note, price; did you mean 'note'?",
-                       Error);
+  CHECK_THROWS_WITH_AS(
+      ReadOptions<PlanOptions>(Config::FromJson({{"length", 2}, {"nite", "x"}})),
+      "config: 2 problems\n  'length' is now 'trip.length'\n  unknown key 'nite'; valid "
+      "keys: steps, note, price; did you mean 'note'?",
+      Error);
   CHECK(WriteOptions("", PlanOptions()).Dump(-1) == R"({"steps":3,"note":"","price":1.0})");
+}
+
+struct TripOptions {
+  Color color = Color(-1);  // must be given
+
+  void Visit(FieldVisitor& v) {
+    v.Choice("color", &color, kColors, "Of the car.");
+    v.Renamed("paint", "color", "");
+  }
+};
+
+TEST_CASE("A key that has another name is not missing as well where a config has the old one") {
+  CHECK_THROWS_WITH_AS(ReadOptions<TripOptions>(Config::FromJson({{"paint", "red"}})),
+                       "config: 'paint' is now 'color'", Error);
+  CHECK_THROWS_WITH_AS(ReadOptions<PlanOptions>(Config::FromJson({{"memo", "x"}})),
+                       "config: 'memo' is now 'note'; a memo is longer", Error);
+  CHECK_THROWS_WITH_AS(ReadOptions<TripOptions>(Config::FromJson({{"unknown", 1}})),
+                       "config: 2 problems\n  unknown key 'unknown'; valid keys: color\n  'color' "
+                       "is missing; it must be one of red, green",
+                       Error);
 }
 
 }  // namespace

@@ -52,6 +52,9 @@ std::vector<Kind> Kinds() {
           {"Batches of trainings", &BatchesRegistry().table()}};
 }
 
+// What theta_opt has beside the optimizer's own keys.
+void VisitClipping(FieldVisitor& v) { ClippingOptions().Visit(v); }
+
 std::string Heading(const TypeEntry& entry) {
   return fmt::format("### {}\n\n{}{}\n\n", entry.type, entry.summary,
                      entry.plugin.empty() ? "" : " From the plug-in " + entry.plugin + ".");
@@ -129,19 +132,34 @@ std::string DescribeOptimizersOfTheta() {
       "## {}\n\nAny [optimizer](#learned-optimizers) that its options define completely, such as "
       "Adam, Muon or Lion, with two more keys. An optimizer that begins with drawn weights is an "
       "error: it would have to be meta-trained first.\n\n{}\n",
-      kOptimizersOfTheta, Table([](FieldVisitor& v) { ClippingOptions().Visit(v); }));
+      kOptimizersOfTheta, Table(VisitClipping));
+}
+
+// A type by itself, away from the page.
+std::string DescribeType(const Kind& kind, const TypeEntry& entry) {
+  std::string text =
+      fmt::format("## {}\n\n{}{}\n", kind.title, Heading(entry), DescribeFields(entry.fields));
+  if (kind.table == &OptimizerRegistry().table()) {
+    text += fmt::format(
+        "As `theta_opt`, which its options must then define completely, it has these keys too:"
+        "\n\n{}\n",
+        DescribeFields(VisitClipping));
+  }
+  return text;
 }
 
 }  // namespace
 
 std::string DescribeTypeNamed(const std::string& name) {
+  std::string text;
   std::vector<std::string> types;
   for (const Kind& kind : Kinds()) {
     for (const TypeEntry& entry : kind.table->entries()) {
-      if (entry.type == name) return Heading(entry) + DescribeFields(entry.fields) + "\n";
+      if (entry.type == name) text += DescribeType(kind, entry);
       types.push_back(entry.type);
     }
   }
+  if (!text.empty()) return text;
   Fail("There is no type '{}'; the types are {}{}", name, fmt::join(types, ", "),
        DidYouMean(name, types));
 }
