@@ -243,8 +243,9 @@ std::string DescribeEverything() {
   std::string text =
       "# The config file\n\n"
       "A config is one JSON object; `//` and `/* */` comments are allowed. An unknown key, a wrong "
-      "type or a number out of range is an error that names the key. The types of a kind often "
-      "XX `lopt describe TYPE` prints all keys of one type, `lopt "
+      "type or a number out of range is an error that names the key. Keys that several types of a "
+      "kind take alike are in a table before them; each type names those that it takes, and its "
+      "default where that is another. `lopt describe TYPE` prints all keys of one type, `lopt "
       "describe` this page.\n\n## Top level\n\n" +
       Table([](FieldVisitor& v) { MetaTrainConfig().Visit(v); }) + "\n";
   for (const Kind& kind : Kinds()) {
