@@ -18,16 +18,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr char kRequired[] = "required";
 
-std::string Cell(std::string_view text) {
-  std::string cell;
-  for (char c : text) {
-    cell += c == '|' ? "\\|" : std::string(1, c);
-  }
-  return cell;
-}
-
-// Code in the cell of a Markdown table.
-std::string Code(std::string_view text) { return fmt::format("`{}`", Cell(text)); }
+std::string Code(std::string_view text) { return fmt::format("`{}`", text); }
 
 // The names of some things, in their order.
 template <class Things, class Name>
@@ -138,7 +129,7 @@ class Describer : public FieldVisitor {
   void Row(const char* name, std::string value, std::string default_value, const char* meaning) {
     const bool free_on_resume = std::exchange(free_on_resume_, false);
     rows_.push_back({Code(name), std::move(value), std::move(default_value),
-                     Cell(meaning) + (free_on_resume ? " May change on resume." : "")});
+                     meaning + std::string(free_on_resume ? " May change on resume." : "")});
   }
 
   const NameTypes& name_types_;
@@ -158,17 +149,18 @@ std::vector<FieldRow> FieldRows(const VisitFields& fields, const NameTypes& name
   return describer.Take();
 }
 
-std::string FieldTable(const std::vector<FieldRow>& rows) {
-  std::string table = "| key | value | default | meaning |\n|---|---|---|---|\n";
+std::string FieldList(const std::vector<FieldRow>& rows) {
+  std::string list;
   for (const FieldRow& row : rows) {
-    table +=
-        fmt::format("| {} | {} | {} | {} |\n", row.key, row.value, row.default_value, row.meaning);
+    const bool required = row.default_value == kRequired;
+    list += fmt::format("- {}: {}; {}{}. {}\n", row.key, row.value, required ? "" : "default ",
+                        row.default_value, row.meaning);
   }
-  return table;
+  return list;
 }
 
 std::string DescribeFields(const VisitFields& fields, const NameTypes& name) {
-  return FieldTable(FieldRows(fields, name));
+  return FieldList(FieldRows(fields, name));
 }
 
 }  // namespace lopt

@@ -9,11 +9,11 @@
 
 namespace lopt {
 
-// What a cell of a table says about the types that are valid: their names, unless told otherwise.
+// What a description says about the types that are valid: their names, unless told otherwise.
 using NameTypes = std::function<std::string(const TypeTable&)>;
 std::string ListTypes(const TypeTable& types);
 
-// The cells of a key, as Markdown.
+// What is said of a key, as Markdown.
 struct FieldRow {
   std::string key;
   std::string value;          // its kind and the valid values
@@ -26,10 +26,10 @@ struct FieldRow {
 // A row for each field, in their order.
 std::vector<FieldRow> FieldRows(const VisitFields& fields, const NameTypes& name = ListTypes);
 
-// Such rows as a table of Markdown.
-std::string FieldTable(const std::vector<FieldRow>& rows);
+// Such rows as a list of Markdown.
+std::string FieldList(const std::vector<FieldRow>& rows);
 
-// A table of all fields.
+// A list of all fields.
 std::string DescribeFields(const VisitFields& fields, const NameTypes& name = ListTypes);
 
 }  // namespace lopt

@@ -94,11 +94,9 @@ TEST_CASE("What may change on resume is marked at the key, and so described") {
   const VisitFields fields = [](FieldVisitor& v) { PlanOptions().Visit(v); };
   CHECK(KeysFreeOnResume(fields) == std::vector<std::string>{"steps", "price"});
   CHECK(DescribeFields(fields) ==
-        "| key | value | default | meaning |\n"
-        "|---|---|---|---|\n"
-        "| `steps` | integer at least 0 | `3` | Length. May change on resume. |\n"
-        "| `note` | text | `\"\"` | Any text. |\n"
-        "| `price` | number above 0 | `1.0` | Money. May change on resume. |\n");
+        "- `steps`: integer at least 0; default `3`. Length. May change on resume.\n"
+        "- `note`: text; default `\"\"`. Any text.\n"
+        "- `price`: number above 0; default `1.0`. Money. May change on resume.\n");
 }
 
 TEST_CASE("A key that has moved is an Error that says where, and is not written") {
@@ -129,8 +127,8 @@ TEST_CASE("a choice is read, written and described by its name") {
   const RoomOptions room = ReadOptions<RoomOptions>(config);
   CHECK(room.color == Color::kGreen);
   CHECK(WriteOptions("", room).json()["color"] == "green");
-  const std::string table = DescribeFields([](FieldVisitor& v) { RoomOptions().Visit(v); });
-  CHECK(table.find("| `color` | `red`, `green` | `\"red\"` | Of the walls. |") !=
+  const std::string list = DescribeFields([](FieldVisitor& v) { RoomOptions().Visit(v); });
+  CHECK(list.find("- `color`: `red`, `green`; default `\"red\"`. Of the walls.\n") !=
         std::string::npos);
   RoomOptions wrong = Room();
   wrong.color = Color(4);
@@ -149,10 +147,9 @@ TEST_CASE("a list of choices is read, written and described by their names") {
       ReadOptions<FlagOptions>(Config::Parse(R"({"stripes": ["red", "green", "red"]})", "f"));
   CHECK(flag.stripes == std::vector{Color::kRed, Color::kGreen, Color::kRed});
   CHECK(WriteOptions("", flag).Dump(-1) == R"({"stripes":["red","green","red"]})");
-  const std::string table = DescribeFields([](FieldVisitor& v) { FlagOptions().Visit(v); });
-  CHECK(
-      table.find("| `stripes` | list of `red`, `green` | `[\"green\"]` | From top to bottom. |") !=
-      std::string::npos);
+  const std::string list = DescribeFields([](FieldVisitor& v) { FlagOptions().Visit(v); });
+  CHECK(list.find("- `stripes`: list of `red`, `green`; default `[\"green\"]`. From top to "
+                  "bottom.\n") != std::string::npos);
 }
 
 TEST_CASE("a list of choices names what is wrong in a config and in options that were set") {
@@ -190,8 +187,8 @@ TEST_CASE("an optional integer is null or absent by default and exact where it i
   CHECK(WriteOptions("", room).json()["windows"].is_null());
   room.windows = 3;
   CHECK(WriteOptions("", room).json()["windows"] == 3);
-  const std::string table = DescribeFields([](FieldVisitor& v) { RoomOptions().Visit(v); });
-  CHECK(table.find("| `windows` | null or integer in [0, 8] | `null` | Ways out. |") !=
+  const std::string list = DescribeFields([](FieldVisitor& v) { RoomOptions().Visit(v); });
+  CHECK(list.find("- `windows`: null or integer in [0, 8]; default `null`. Ways out.\n") !=
         std::string::npos);
 }
 

@@ -39,15 +39,15 @@ size_t Count(const std::string& text, const std::string& part) {
 
 }  // namespace
 
-TEST_CASE("A row that several types have is shown once, and each type names its keys") {
+TEST_CASE("A key that several types take alike is described once, and each type names its keys") {
   const std::string page = DescribeEverything();
-  CHECK_EQ(Count(page, "| `csv_shape` |"), 1);
-  CHECK_EQ(Count(page, "| `strides` |"), 1);
-  CHECK_EQ(Count(page, "| `keep_last` |"), 1);
+  CHECK_EQ(Count(page, "- `csv_shape`: "), 1);
+  CHECK_EQ(Count(page, "- `strides`: "), 1);
+  CHECK_EQ(Count(page, "- `keep_last`: "), 1);
   const std::string conv = SectionOf(page, "TorchImageConv");
   CHECK_NE(conv.find("As in [ImageConv](#imageconv): `channels`, `strides`"), std::string::npos);
   CHECK_NE(conv.find("[Shared keys](#keys-of-several-tasks): `image_size`"), std::string::npos);
-  CHECK_NE(SectionOf(page, "Lion").find("`learning_rate` (default `0.0001`)"), std::string::npos);
+  CHECK_NE(SectionOf(page, "Lion").find("`learning_rate` (default `0.0001`."), std::string::npos);
   for (const TypeTable* table : {&OptimizerRegistry().table(), &TaskRegistry().table(),
                                  &EstimatorRegistry().table(), &RateScheduleTypes()}) {
     for (const TypeEntry& entry : table->entries()) {
@@ -59,11 +59,12 @@ TEST_CASE("A row that several types have is shown once, and each type names its 
   }
 }
 
-TEST_CASE("The description of one type has all its rows") {
+TEST_CASE("The description of one type has all its keys") {
   const std::string conv = DescribeTypeNamed("TorchImageConv");
-  CHECK_NE(conv.find("| `strides` | list of integers in [1, 256] | `[2,1]` |"), std::string::npos);
-  CHECK_NE(conv.find("| `csv_shape` |"), std::string::npos);
-  CHECK_NE(DescribeTypeNamed("Lion").find("| `learning_rate` | number above 0 | `0.0001` |"),
+  CHECK_NE(conv.find("- `strides`: list of integers in [1, 256]; default `[2,1]`."),
+           std::string::npos);
+  CHECK_NE(conv.find("- `csv_shape`: "), std::string::npos);
+  CHECK_NE(DescribeTypeNamed("Lion").find("- `learning_rate`: number above 0; default `0.0001`."),
            std::string::npos);
 }
 

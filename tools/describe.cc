@@ -86,7 +86,7 @@ std::string LinkTypes(const TypeTable& types) {
   return ListTypes(types);
 }
 
-std::string Table(const VisitFields& fields) { return DescribeFields(fields, LinkTypes); }
+std::string List(const VisitFields& fields) { return DescribeFields(fields, LinkTypes); }
 
 // Types that differ in their names alone have one section.
 struct Section {
@@ -152,7 +152,7 @@ std::vector<KeyRow> FindKeyRows(const std::vector<Section>& sections, const std:
 // A key whose row is shown elsewhere, and its default where that is another.
 std::string KeyElsewhere(const FieldRow& row, const FieldRow& shown) {
   if (row.default_value == shown.default_value) return row.key;
-  const bool code = row.default_value.starts_with('`');
+  const bool code = row.default_value.starts_with('`');  // else "required"
   return fmt::format("{} ({}{})", row.key, code ? "default " : "", row.default_value);
 }
 
@@ -174,7 +174,7 @@ std::string DescribeSection(const Section& section, const std::vector<KeyRow>& k
     place->second.push_back(KeyElsewhere(row, shown.row));
   }
   std::string text = Heading(section.title, *section.entry);
-  if (!own.empty()) text += FieldTable(own) + "\n";
+  if (!own.empty()) text += FieldList(own) + "\n";
   for (const auto& [place, keys] : elsewhere) {
     const std::string link = place == shared ? "[Shared keys]" : "As in [" + place + "]";
     text += fmt::format("{}(#{}): {}.\n\n", link, Anchor(place), fmt::join(keys, ", "));
@@ -192,7 +192,7 @@ std::string DescribeKind(const Kind& kind) {
     if (r.place == title) shared.push_back(r.row);
   }
   std::string text = fmt::format("## {}\n\n", kind.title);
-  if (!shared.empty()) text += fmt::format("### {}\n\n{}\n", title, FieldTable(shared));
+  if (!shared.empty()) text += fmt::format("### {}\n\n{}\n", title, FieldList(shared));
   for (const Section& section : sections) text += DescribeSection(section, key_rows, title);
   return text;
 }
@@ -202,7 +202,7 @@ std::string DescribeOptimizersOfTheta() {
       "## {}\n\nAny [optimizer](#learned-optimizers) that its options define completely, such as "
       "Adam, Muon or Lion, with two more keys. An optimizer that begins with drawn weights is an "
       "error: it would have to be meta-trained first.\n\n{}\n",
-      kOptimizersOfTheta, Table([](FieldVisitor& v) { ClippingOptions().Visit(v); }));
+      kOptimizersOfTheta, List([](FieldVisitor& v) { ClippingOptions().Visit(v); }));
 }
 
 // Keys that a meta-training has as well are only named.
@@ -221,7 +221,7 @@ std::string DescribeTrainings() {
   return fmt::format(
       "## Trainings\n\nThe file that `lopt train` reads.\n\n{}\nAs at the [top "
       "level](#top-level): {}.\n",
-      FieldTable(own), fmt::join(keys, ", "));
+      FieldList(own), fmt::join(keys, ", "));
 }
 
 }  // namespace
@@ -244,10 +244,10 @@ std::string DescribeEverything() {
       "# The config file\n\n"
       "A config is one JSON object; `//` and `/* */` comments are allowed. An unknown key, a wrong "
       "type or a number out of range is an error that names the key. Keys that several types of a "
-      "kind take alike are in a table before them; each type names those that it takes, and its "
+      "kind take alike are in a list before them; each type names those that it takes, and its "
       "default where that is another. `lopt describe TYPE` prints all keys of one type, `lopt "
       "describe` this page.\n\n## Top level\n\n" +
-      Table([](FieldVisitor& v) { MetaTrainConfig().Visit(v); }) + "\n";
+      List([](FieldVisitor& v) { MetaTrainConfig().Visit(v); }) + "\n";
   for (const Kind& kind : Kinds()) {
     text += DescribeKind(kind);
     if (kind.table == &OptimizerRegistry().table()) text += DescribeOptimizersOfTheta();
@@ -257,9 +257,8 @@ std::string DescribeEverything() {
          "## Evaluations\n\nThe file that `lopt eval --tasks` reads. It has one key more, `tasks`: "
          "an object that names each task, such as `{\"tasks\": {\"wide\": {\"task\": {\"type\": "
          "\"ImageMLP\", \"hidden\": [128]}}}}`.\n\n" +
-         Table([](FieldVisitor& v) { EvaluationConfig().Visit(v); }) + "\nOne task:\n\n" +
-         Table([&](FieldVisitor& v) { VisitEvaluationTask(v, &task); }) + "\n" +
-         DescribeTrainings();
+         List([](FieldVisitor& v) { EvaluationConfig().Visit(v); }) + "\nOne task:\n\n" +
+         List([&](FieldVisitor& v) { VisitEvaluationTask(v, &task); }) + "\n" + DescribeTrainings();
 }
 
 int DescribeCommand(const std::vector<std::string>& arguments) {
