@@ -47,7 +47,7 @@ TEST_CASE("A key that several types take alike is described once, and each type 
   const std::string conv = SectionOf(page, "TorchImageConv");
   CHECK_NE(conv.find("As in [ImageConv](#imageconv): `channels`, `strides`"), std::string::npos);
   CHECK_NE(conv.find("[Shared keys](#keys-of-several-tasks): `image_size`"), std::string::npos);
-  CHECK_NE(SectionOf(page, "Lion").find("`learning_rate` (default `0.0001`."), std::string::npos);
+  CHECK_NE(SectionOf(page, "Lion").find("`learning_rate` (default `0.0001`)"), std::string::npos);
   for (const TypeTable* table : {&OptimizerRegistry().table(), &TaskRegistry().table(),
                                  &EstimatorRegistry().table(), &RateScheduleTypes()}) {
     for (const TypeEntry& entry : table->entries()) {
