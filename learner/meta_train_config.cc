@@ -53,7 +53,7 @@ void MetaTrainConfig::Visit(FieldVisitor& v) {
   v.Field("estimators_per_worker", &estimators_per_worker, AtLeast(0),
           "Estimators that each worker runs, fixed for the run; 0: all.");
   v.Choice("estimator_placement", &estimator_placement, kEstimatorPlacements,
-           "Which estimators these are: dealt out in turn, or drawn with the seed.");
+           "How they are chosen: dealt out in turn, or drawn with the seed.");
   VisitTimeouts(v);
   v.FreeOnResume().Field("gather_checkpoints", &gather_checkpoints,
                          "Whether the first process writes all files of a checkpoint; needed "

@@ -26,10 +26,12 @@ void TrainConfig::Visit(FieldVisitor& v) {
       "steps", &steps, Between(1, 1e9),
       "Updates of the params in total; an optimizer that depends on it (a schedule) fixes it.");
   v.Field("seed", &seed, AtLeast(0), "Everything random in the training follows from it.");
-  v.FreeOnResume().Field("eval_every", &eval_every, AtLeast(0),
-                         "Updates between evaluations of the model on all of eval_split, which are "
-                         "among the metrics, the last one at the end. 0: none.");
-  v.FreeOnResume().Choice("eval_split", &eval_split, kSplitNames, "Which split that is.");
+  v.FreeOnResume().Field(
+      "eval_every", &eval_every, AtLeast(0),
+      "Updates between evaluations of the model on all of eval_split, with one more at the "
+      "end; the results are among the metrics. 0: none.");
+  v.FreeOnResume().Choice("eval_split", &eval_split, kSplitNames,
+                          "The split of these evaluations.");
   VisitTimeouts(v);
   VisitMachine(v);
   VisitIntervals(v);
