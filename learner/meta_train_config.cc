@@ -62,7 +62,7 @@ void MetaTrainConfig::Visit(FieldVisitor& v) {
   v.FreeOnResume().Field(
       "device", &device,
       "What runs the estimators' windows: cpu; cuda, one NVIDIA GPU for each process of the job; "
-      "cuda:<n>, this GPU; emulated, the kernels for GPUs on the processor, slowly. To resume on "
+      "cuda:N, GPU number N; emulated, the kernels for GPUs on the processor, slowly. To resume on "
       "another one, pass --allow-isa-change.");
   VisitIntervals(v);
   v.FreeOnResume().Field("worker_metrics", &worker_metrics, AtLeast(0),
