@@ -83,7 +83,7 @@ struct ScheduleFields {
             "the length of the run, for theta_opt the run's meta_steps when it begins.");
     v.Field("final_scale", &final_scale, AtLeast(0), "Factor at the end and after it.");
     v.Field("rises_at_once", &rises_at_once,
-            "Whether the first update is one step up the rise already.");
+            "Whether the first update is already one step up the rise.");
   }
 };
 

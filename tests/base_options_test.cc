@@ -95,11 +95,9 @@ TEST_CASE("What may change on resume is marked at the key, and so described") {
   const VisitFields fields = [](FieldVisitor& v) { PlanOptions().Visit(v); };
   CHECK(KeysFreeOnResume(fields) == std::vector<std::string>{"steps", "price"});
   CHECK(DescribeFields(fields) ==
-        "| key | kind | default | valid | meaning |\n"
-        "| --- | --- | --- | --- | --- |\n"
-        "| `steps` | integer | `3` | at least 0 | Length. May change on resume. |\n"
-        "| `note` | text | `\"\"` | any | Any text. |\n"
-        "| `price` | number | `1.0` | above 0 | Money. May change on resume. |\n");
+        "- `steps`: integer at least 0; default `3`. Length. May change on resume.\n"
+        "- `note`: text; default `\"\"`. Any text.\n"
+        "- `price`: number above 0; default `1.0`. Money. May change on resume.\n");
 }
 
 TEST_CASE("A key that has moved is an Error that says where, and is not written") {
@@ -151,8 +149,8 @@ TEST_CASE("a choice is read, written and described by its name") {
   const RoomOptions room = ReadOptions<RoomOptions>(config);
   CHECK(room.color == Color::kGreen);
   CHECK(WriteOptions("", room).json()["color"] == "green");
-  const std::string table = DescribeFields([](FieldVisitor& v) { RoomOptions().Visit(v); });
-  CHECK(table.find("| `color` | text | `\"red\"` | `red`, `green` | Of the walls. |") !=
+  const std::string list = DescribeFields([](FieldVisitor& v) { RoomOptions().Visit(v); });
+  CHECK(list.find("- `color`: `red`, `green`; default `\"red\"`. Of the walls.\n") !=
         std::string::npos);
   RoomOptions wrong = Room();
   wrong.color = Color(4);
@@ -171,9 +169,9 @@ TEST_CASE("a list of choices is read, written and described by their names") {
       ReadOptions<FlagOptions>(Config::Parse(R"({"stripes": ["red", "green", "red"]})", "f"));
   CHECK(flag.stripes == std::vector{Color::kRed, Color::kGreen, Color::kRed});
   CHECK(WriteOptions("", flag).Dump(-1) == R"({"stripes":["red","green","red"]})");
-  CHECK(DescribeFields([](FieldVisitor& v) { FlagOptions().Visit(v); })
-            .find("| `stripes` | list of texts | `[\"green\"]` | `red`, `green` | From top to "
-                  "bottom. |") != std::string::npos);
+  const std::string list = DescribeFields([](FieldVisitor& v) { FlagOptions().Visit(v); });
+  CHECK(list.find("- `stripes`: list of `red`, `green`; default `[\"green\"]`. From top to "
+                  "bottom.\n") != std::string::npos);
 }
 
 TEST_CASE("a list of choices names what is wrong in a config and in options that were set") {
@@ -211,8 +209,8 @@ TEST_CASE("an optional integer is null or absent by default and exact where it i
   CHECK(WriteOptions("", room).json()["windows"].is_null());
   room.windows = 3;
   CHECK(WriteOptions("", room).json()["windows"] == 3);
-  const std::string table = DescribeFields([](FieldVisitor& v) { RoomOptions().Visit(v); });
-  CHECK(table.find("| `windows` | integer or null | `null` | in [0, 8] | Ways out. |") !=
+  const std::string list = DescribeFields([](FieldVisitor& v) { RoomOptions().Visit(v); });
+  CHECK(list.find("- `windows`: null or integer in [0, 8]; default `null`. Ways out.\n") !=
         std::string::npos);
 }
 

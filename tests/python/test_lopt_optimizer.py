@@ -12,6 +12,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import struct
 import subprocess
 import sys
@@ -1472,14 +1473,13 @@ class FilesOfTheProgram(TestCase):
         for kind, rule in lopt_optimizer._TYPES.items():
             options, choices = {}, {}
             own, _, _ = run("describe", kind).partition("As `theta_opt`")
-            for line in own.splitlines():
-                cells = [cell.strip() for cell in line.strip("|").split("|")]
-                if line.startswith("| `"):
-                    name, default = cells[0].strip("`"), cells[2].strip("`")
-                    options[name] = {} if default == "required" else json.loads(default)
-                    if cells[1] in ("text", "text or object"):
-                        names = cells[3].split("; ")[0]
-                        choices[name] = tuple(names.replace("`", "").split(", "))
+            keys = re.findall(r"^- `(\w+)`: (.*?); (?:default `(.*?)`|required)\. ", own,
+                              re.MULTILINE)
+            for name, value, default in keys:
+                options[name] = json.loads(default) if default else {}
+                if value.startswith("`"):
+                    names = value.split("; ")[0]
+                    choices[name] = tuple(names.replace("`", "").split(", "))
             self.assertEqual(rule.OPTIONS, options, kind)
             self.assertEqual(rule.CHOICES, choices, kind)
 
