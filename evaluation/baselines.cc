@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
+#include <span>
 #include <utility>
 
 #include "lopt/base/error.h"
@@ -13,6 +15,7 @@ namespace lopt {
 namespace {
 
 constexpr size_t kClassic = 8;
+constexpr size_t kTuned = 17;
 
 TunedHyperparameter Rate(double lowest, double highest) {
   return {.name = kLearningRate, .lowest = lowest, .highest = highest};
@@ -55,7 +58,43 @@ std::vector<Baseline> MakeBaselines() {
       {Rate(1e-3, 1), decay});
   add("SOAP-cosine", R"({"type": "SOAP", "schedule": "cosine"})", {Rate(1e-3, 1), decay});
   add("Muon-cosine", R"({"type": "Muon", "schedule": "cosine"})", {Rate(1e-3, 1), decay});
+  add("Adam-untuned", R"({"type": "LearnableAdam", "learning_rate": 1e-3, "epsilon_root": 0})", {});
+  // The learning rate stays for 0.477 of the training, then falls along half a cosine.
+  add("opt_list-first", R"({"type": "LearnableAdam", "learning_rate": 0.0012415879131444274,
+      "beta1": 0.9466569269853439, "beta2": 0.9406663837522827, "epsilon": 8.113630827139477e-08,
+      "epsilon_root": 0, "weight_decay": 7.25772958596056e-05,
+      "schedule": {"type": "WarmupCosine", "warmup_fraction": 0.47695142196433893,
+                   "start_scale": 1, "final_scale": 0.0010075665692423708}})",
+      {});
+  add("NAdamW-AlgoPerf", R"({"type": "NAdamW", "learning_rate": 0.0017486387539278373,
+      "beta1": 0.93266073836, "beta2": 0.9955159689799007, "weight_decay": 0.08121616522670176,
+      "schedule": {"type": "WarmupCosine", "warmup_fraction": 0.02}})",
+      {});
+  add("ScheduleFree-untuned", R"({"type": "ScheduleFreeAdamW", "learning_rate": 2.5e-3})", {});
+  add("Prodigy", R"({"type": "Prodigy", "schedule": "cosine"})", {});
+  add("Muon-untuned", R"({"type": "Muon", "learning_rate": 0.03, "adamw_rate": 0.1,
+      "scale": "original"})",
+      {});
   return all;
+}
+
+// The baselines of a group or of one name.
+std::span<const Baseline> BaselinesOf(std::string_view name) {
+  const std::span<const Baseline> all = Baselines();
+  if (name == "all") return all;
+  if (name == "classic") return all.first(kClassic);
+  if (name == "strong") return all.subspan(kClassic, kTuned - kClassic);
+  if (name == "untuned") return all.subspan(kTuned);
+  const auto found = std::ranges::find(all, name, &Baseline::name);
+  if (found == all.end()) {
+    std::vector<std::string> valid;
+    for (const Baseline& baseline : all) valid.push_back(baseline.name);
+    Fail(
+        "There is no baseline '{}'; wanted all, classic, strong, untuned, none, or names of {} "
+        "with commas between them",
+        name, fmt::join(valid, ", "));
+  }
+  return {found, 1};
 }
 
 }  // namespace
@@ -74,35 +113,26 @@ bool Baseline::scheduled() const {
   return !OptimizerRegistry().Make(optimizer)->needs_num_steps().empty();
 }
 
+double Baseline::learning_rate() const {
+  return OptimizerRegistry().Make(optimizer)->config().json().at(kLearningRate).get<double>();
+}
+
 const std::vector<Baseline>& Baselines() {
   static const std::vector<Baseline> baselines = MakeBaselines();
   return baselines;
 }
 
 std::vector<Baseline> BaselinesNamed(std::string_view names) {
-  const std::vector<Baseline>& all = Baselines();
-  if (names == "all") return all;
-  if (names == "classic") return {all.begin(), all.begin() + kClassic};
-  if (names == "strong") return {all.begin() + kClassic, all.end()};
   std::vector<Baseline> chosen;
-  if (names == "none") return {};
+  if (names == "none") return chosen;
   for (size_t begin = 0; begin <= names.size();) {
     const size_t end = std::min(names.find(',', begin), names.size());
-    const std::string_view name = names.substr(begin, end - begin);
-    begin = end + 1;
-    const auto found = std::ranges::find(all, name, &Baseline::name);
-    if (found == all.end()) {
-      std::vector<std::string> valid;
-      for (const Baseline& baseline : all) valid.push_back(baseline.name);
-      Fail(
-          "There is no baseline '{}'; wanted all, classic, strong, none, or names of {} with "
-          "commas "
-          "between them",
-          name, fmt::join(valid, ", "));
+    for (const Baseline& baseline : BaselinesOf(names.substr(begin, end - begin))) {
+      Require(std::ranges::find(chosen, baseline.name, &Baseline::name) == chosen.end(),
+              "The baseline '{}' is named twice", baseline.name);
+      chosen.push_back(baseline);
     }
-    Require(std::ranges::find(chosen, name, &Baseline::name) == chosen.end(),
-            "The baseline '{}' is named twice", name);
-    chosen.push_back(*found);
+    begin = end + 1;
   }
   return chosen;
 }

@@ -35,6 +35,14 @@ TunedOptimizer TunedLearned(const NamedLearnedOptimizer& learned) {
           }};
 }
 
+void RequireScalableSteps(const NamedLearnedOptimizer& learned) {
+  try {
+    ScaleSteps(learned.optimizer->Bind(Layout({{"w", {2, 2}}}), AsSpan(learned.theta)), 2);
+  } catch (const Error& error) {
+    Fail("{}: {}", learned.name, error.what());
+  }
+}
+
 }  // namespace
 
 NamedLearnedOptimizer NamedLearnedOptimizerOf(std::string name, const ThetaFile& file,
@@ -44,17 +52,35 @@ NamedLearnedOptimizer NamedLearnedOptimizerOf(std::string name, const ThetaFile&
           .theta = file.theta,
           .config = file.learned_optimizer,
           .source = std::move(source),
-          .trained_horizon = file.trained_horizon};
+          .trained_horizon = file.trained_horizon,
+          .meta_training = file.config,
+          .seed = file.seed};
+}
+
+std::unique_ptr<UpdateRule> BindLearned(const NamedLearnedOptimizer& learned,
+                                        const Layout& params) {
+  auto rule = learned.optimizer->Bind(params, AsSpan(learned.theta));
+  return learned.step_multiplier == 1 ? std::move(rule)
+                                      : ScaleSteps(std::move(rule),
+                                                   static_cast<float>(learned.step_multiplier));
 }
 
 NamedLearnedOptimizer WithTunedSteps(NamedLearnedOptimizer learned) {
   learned.tuned = true;
   learned.name += "-tuned";
-  try {
-    ScaleSteps(learned.optimizer->Bind(Layout({{"w", {2, 2}}}), AsSpan(learned.theta)), 2);
-  } catch (const Error& error) {
-    Fail("{}: {}", learned.name, error.what());
-  }
+  RequireScalableSteps(learned);
+  return learned;
+}
+
+NamedLearnedOptimizer StartOf(NamedLearnedOptimizer learned, Eigen::VectorXf theta,
+                              double step_multiplier) {
+  learned.is_start = true;
+  learned.theta = std::move(theta);
+  learned.step_multiplier = step_multiplier;
+  learned.name += "-start";
+  if (step_multiplier == 1) return learned;
+  learned.name += fmt::format("-{}", step_multiplier);
+  RequireScalableSteps(learned);
   return learned;
 }
 
@@ -64,14 +90,16 @@ void AddTunedSteps(EvaluatedOptimizers* optimizers) {
   std::vector<NamedLearnedOptimizer> all;
   for (const NamedLearnedOptimizer& learned : optimizers->learned) {
     all.push_back(learned);
-    all.push_back(WithTunedSteps(learned));
+    if (learned.step_multiplier == 1) all.push_back(WithTunedSteps(learned));
   }
   optimizers->learned = std::move(all);
 }
 
 std::vector<TunedOptimizer> TunedOf(const EvaluatedOptimizers& optimizers) {
   std::vector<TunedOptimizer> tuned;
-  for (const Baseline& baseline : optimizers.baselines) tuned.push_back(TunedBaseline(baseline));
+  for (const Baseline& baseline : optimizers.baselines) {
+    if (!baseline.tuned.empty()) tuned.push_back(TunedBaseline(baseline));
+  }
   for (const NamedLearnedOptimizer& learned : optimizers.learned) {
     if (learned.tuned) tuned.push_back(TunedLearned(learned));
   }

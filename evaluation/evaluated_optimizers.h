@@ -3,7 +3,9 @@
 #include <Eigen/Core>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -16,6 +18,9 @@
 
 namespace lopt {
 
+// Tasks of an evaluation by their names, each with some of its numbers of steps.
+using TaskSteps = std::map<std::string, std::vector<int64_t>>;
+
 // A learned optimizer with its weights, under the name that results give it.
 struct NamedLearnedOptimizer {
   std::string name;                                   // distinct among all optimizers
@@ -24,8 +29,17 @@ struct NamedLearnedOptimizer {
   Config config = {};           // type and options of `optimizer`, where it is to be written
   std::string source = {};      // the file that theta is from, for people
   int64_t trained_horizon = 0;  // of that file; 0 if unknown
+  Config meta_training = {};    // of the run that made theta (ThetaFile::config); empty if unknown
+  int64_t seed = 0;             // of that run
+  bool is_start = false;        // theta is what that run began with
+  double step_multiplier = 1;   // what its steps are multiplied by
   bool tuned = false;           // what its steps are multiplied by is tuned for each task
+  // What the meta-training has trained on (evaluation/trained_on.h); none if unknown.
+  std::optional<TaskSteps> trained_on = {};
 };
+
+// Its rule for such params. Throws Error as ScaleSteps does (lopt/rules/scaled_steps.h).
+std::unique_ptr<UpdateRule> BindLearned(const NamedLearnedOptimizer& learned, const Layout& params);
 
 // The same optimizer as "NAME-tuned": what its steps are multiplied by (lopt/rules/scaled_steps.h)
 // is tuned for each task and number of steps as the learning rates of the baselines are, 1 first,
@@ -44,14 +58,20 @@ void WarnBeyondHorizon(const NamedLearnedOptimizer& learned,
 // Who is judged.
 struct EvaluatedOptimizers {
   std::vector<NamedLearnedOptimizer> learned = {};  // in the order of results
-  std::vector<Baseline> baselines = {};             // tuned for each task
+  std::vector<Baseline> baselines = {};             // likewise, before these
 };
 
-// Judges every learned optimizer a second time, after itself, WithTunedSteps. Throws Error as that
-// does, and if there is none.
+// The same optimizer with the theta that its meta-training began with, `theta` [D], and its steps
+// times `step_multiplier`: "NAME-start", or "NAME-start-0.3" where that is not 1. Throws Error as
+// BindLearned does.
+NamedLearnedOptimizer StartOf(NamedLearnedOptimizer learned, Eigen::VectorXf theta,
+                              double step_multiplier);
+
+// Judges every learned optimizer whose steps are not multiplied a second time, after itself,
+// WithTunedSteps. Throws Error as that does, and if there is none.
 void AddTunedSteps(EvaluatedOptimizers* optimizers);
 
-// A optimizer that is tuned for each task.
+// An optimizer that is tuned for each task.
 struct TunedOptimizer {
   std::string name;                        // as in results
   std::vector<TunedHyperparameter> tuned;  // the values that bind takes, in this order

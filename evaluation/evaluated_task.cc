@@ -87,16 +87,17 @@ std::optional<std::vector<RunResult>> EvaluatedTask::Train(const EvaluatedOptimi
   std::optional<std::vector<BoundOptimizer>> tuned = Tune(TunedOf(optimizers), watch);
   if (!tuned) return std::nullopt;
   auto next_tuned = std::make_move_iterator(tuned->begin());
-  std::vector<BoundOptimizer> bound_optimizers(next_tuned,
-                                               next_tuned + std::ssize(optimizers.baselines));
-  next_tuned += std::ssize(optimizers.baselines);
+  std::vector<BoundOptimizer> bound_optimizers;
+  for (const Baseline& baseline : optimizers.baselines) {
+    bound_optimizers.push_back(baseline.tuned.empty() ? Untuned(baseline) : *next_tuned++);
+  }
   for (const NamedLearnedOptimizer& learned : optimizers.learned) {
     if (learned.tuned) {
       bound_optimizers.push_back(*next_tuned++);
       continue;
     }
     BoundOptimizer& bound = bound_optimizers.emplace_back(BoundOptimizer{.name = learned.name});
-    bound.rules.push_back(learned.optimizer->Bind(task_->params_layout(), AsSpan(learned.theta)));
+    bound.rules.push_back(BindLearned(learned, task_->params_layout()));
   }
   return Judge(bound_optimizers, watch);
 }
@@ -183,6 +184,20 @@ EvaluatedTask::BoundOptimizer EvaluatedTask::Winner(const TunedOptimizer& optimi
                             best.values.front() >= highest.values.front());
     bound.tuning_loss.push_back(best.loss);
     bound.rules.push_back(optimizer.bind(task_->params_layout(), best.values));
+  }
+  return bound;
+}
+
+// A schedule over the training is over each of the numbers of steps.
+EvaluatedTask::BoundOptimizer EvaluatedTask::Untuned(const Baseline& baseline) const {
+  BoundOptimizer bound{
+      .name = baseline.name,
+      .learning_rate = std::vector<double>(steps_.size(), baseline.learning_rate())};
+  const auto optimizer = baseline.Make({});
+  const Eigen::VectorXf theta = optimizer->InitTheta(Key{});
+  const size_t rules = baseline.scheduled() ? steps_.size() : 1;
+  for (size_t i = 0; i < rules; ++i) {
+    bound.rules.push_back(optimizer->Bind(task_->params_layout(), AsSpan(theta)));
   }
   return bound;
 }

@@ -40,12 +40,12 @@ class EvaluatedTask {
 
  private:
   // One optimizer, its rule for each of the asked numbers of steps. Where all of these share one
-  // training, as those of optimizers that are not tuned do, there is one rule.
+  // training, as those of learned optimizers that are not tuned do, there is one rule.
   struct BoundOptimizer {
     std::string name;
     std::vector<std::unique_ptr<UpdateRule>> rules = {};
-    // Of a tuned one, for each of the asked numbers of steps.
-    std::vector<double> learning_rate = {};
+    std::vector<double> learning_rate = {};  // of a baseline, for each of the numbers of steps
+    // Of a tuned one, likewise.
     std::vector<bool> at_edge = {};
     std::map<std::string, std::vector<double>> hyperparameters = {};
     std::vector<double> tuning_loss = {};
@@ -69,6 +69,7 @@ class EvaluatedTask {
                 EvaluationWatch* watch, std::vector<Tuning>* tunings);
   BoundOptimizer Tried(const TunedOptimizer& optimizer, const Tuning& tuning, size_t trial) const;
   BoundOptimizer Winner(const TunedOptimizer& optimizer, const Tuning& tuning) const;
+  BoundOptimizer Untuned(const Baseline& baseline) const;
   std::optional<std::vector<RunResult>> Judge(const std::vector<BoundOptimizer>& bound_optimizers,
                                               EvaluationWatch* watch);
   std::optional<std::vector<Training>> TrainAll(const std::vector<BoundOptimizer>& bound_optimizers,

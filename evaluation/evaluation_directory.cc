@@ -44,11 +44,14 @@ std::vector<OptimizerInfo> InfoOf(const EvaluatedOptimizers& optimizers) {
   for (const Baseline& baseline : optimizers.baselines) infos.push_back({.name = baseline.name});
   for (size_t i = 0; i < optimizers.learned.size(); ++i) {
     const NamedLearnedOptimizer& learned = optimizers.learned[i];
-    infos.push_back({.name = learned.name,
-                     .theta = learned.source,
-                     .copy = ThetaFileName(i),
-                     .learned_optimizer = learned.config,
-                     .tuned = learned.tuned ? std::optional(true) : std::nullopt});
+    OptimizerInfo& info = infos.emplace_back(OptimizerInfo{.name = learned.name,
+                                                           .theta = learned.source,
+                                                           .copy = ThetaFileName(i),
+                                                           .learned_optimizer = learned.config,
+                                                           .trained_on = learned.trained_on});
+    if (learned.tuned) info.tuned = true;
+    if (learned.is_start) info.start_seed = learned.seed;
+    if (learned.step_multiplier != 1) info.step_multiplier = learned.step_multiplier;
   }
   return infos;
 }
@@ -67,7 +70,10 @@ StoredEvaluation ReadStoredEvaluation(const std::string& path) {
     }
     stored.optimizers.learned.push_back(NamedLearnedOptimizerOf(
         info.name, ReadThetaFile(path + "/" + *info.copy), info.theta.value_or("")));
-    stored.optimizers.learned.back().tuned = info.tuned.value_or(false);
+    NamedLearnedOptimizer& learned = stored.optimizers.learned.back();
+    learned.tuned = info.tuned.value_or(false);
+    learned.is_start = info.start_seed.has_value();
+    learned.step_multiplier = info.step_multiplier.value_or(1);
   }
   return stored;
 }
@@ -101,6 +107,8 @@ void EvaluationDirectory::Begin(const EvaluationConfig& config,
     MakeOutputDirectory(path_ + "/thetas");
     WriteThetaFile(path_ + "/" + ThetaFileName(i), {.learned_optimizer = learned.config,
                                                     .theta = learned.theta,
+                                                    .config = learned.meta_training,
+                                                    .seed = learned.seed,
                                                     .trained_horizon = learned.trained_horizon});
   }
   GoOn(config, {});

@@ -10,31 +10,13 @@
 #include "lopt/base/config.h"
 #include "lopt/evaluation/evaluated_optimizers.h"
 #include "lopt/evaluation/evaluation_config.h"
+#include "lopt/evaluation/optimizer_info.h"
 #include "lopt/evaluation/run_result.h"
 #include "lopt/evaluation/summary.h"
 
 namespace lopt {
 
 class RunLock;
-
-// One optimizer of an evaluation, for its manifest.
-struct OptimizerInfo {
-  std::string name = {};  // as in the results
-  // Of a learned optimizer:
-  std::optional<std::string> theta = {};         // the file that its weights are from
-  std::optional<std::string> copy = {};          // of them, in the directory
-  std::optional<Config> learned_optimizer = {};  // type and options
-  std::optional<bool> tuned = {};  // true: its steps are tuned (evaluated_optimizers.h)
-
-  template <class Visitor>
-  void VisitMembers(Visitor& visit) {
-    visit("name", name);
-    visit("theta", theta);
-    visit("copy", copy);
-    visit("learned_optimizer", learned_optimizer);
-    visit("tuned", tuned);
-  }
-};
 
 // What an evaluation's manifest.json says.
 struct EvaluationManifest {
@@ -63,9 +45,6 @@ struct EvaluationManifest {
     visit("error", error);
   }
 };
-
-// In the order of results.
-std::vector<OptimizerInfo> InfoOf(const EvaluatedOptimizers& optimizers);
 
 // What is needed to go on with an evaluation, besides its results.
 struct StoredEvaluation {

@@ -14,6 +14,7 @@
 #include "lopt/base/isa.h"
 #include "lopt/base/parallel.h"
 #include "lopt/evaluation/evaluate.h"
+#include "lopt/evaluation/trained_on.h"
 #include "lopt/tasks/data/data_checksums.h"
 
 namespace lopt {
@@ -98,6 +99,8 @@ EvaluationRunResult RunEvaluation(const EvaluationConfig& config,
                                   const EvaluatedOptimizers& optimizers,
                                   const EvaluationRunOptions& options) {
   Evaluation evaluation(config, optimizers);
+  EvaluatedOptimizers with_training = optimizers;
+  SetTrainedOn(config, &with_training);
   const std::string& path = options.out_dir;
   EvaluationDirectory directory(path, options.existing);
   EvaluationManifest manifest{.status = "running",
@@ -106,7 +109,7 @@ EvaluationRunResult RunEvaluation(const EvaluationConfig& config,
                               .isa = CurrentIsa(),
                               .data = evaluation.data(),
                               .threads = options.threads,
-                              .optimizers = InfoOf(optimizers)};
+                              .optimizers = InfoOf(with_training)};
   EvaluateOptions evaluate{.on_progress = options.on_progress, .stop = options.stop};
   if (options.existing == ExistingEvaluation::kKeep) {
     const StoredEvaluation stored = ReadStoredEvaluation(path);
@@ -150,7 +153,7 @@ EvaluationRunResult RunEvaluation(const EvaluationConfig& config,
     throw;
   }
   if (!outcome.results.empty()) {
-    result.summary = Summarize(outcome.results);
+    result.summary = Summarize(outcome.results, manifest.optimizers);
     directory.WriteTables(result.summary);
   }
   manifest.status = outcome.interrupted ? "interrupted" : "finished";

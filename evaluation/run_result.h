@@ -31,7 +31,7 @@ struct RunResult {
   // seeds; 0 where it does not. Empty if Adam was not among the optimizers.
   std::vector<int64_t> steps_to_adam = {};
   std::vector<double> seconds = {};        // wall-clock of the inner training
-  std::vector<double> learning_rate = {};  // the tuned one; empty where none is tuned
+  std::vector<double> learning_rate = {};  // of baselines, tuned or not; empty of others
   // Whether the first hyperparameter, the learning rate or step multiplier, is the lowest or
   // highest that was tried; empty where nothing is tuned.
   std::vector<bool> at_edge = {};

@@ -186,11 +186,21 @@ Judged JudgedOf(const Task& task, const OptimizerRuns& entry, size_t i) {
     row.learning_rate = first.learning_rate[i];
     if (!first.tuning_loss.empty()) judged.tuning_loss = first.tuning_loss[i];
   }
+  row.tuned = !first.tuning_loss.empty();
   const auto multiplier = first.hyperparameters.find(kStepMultiplier);
   if (multiplier != first.hyperparameters.end()) row.step_multiplier = multiplier->second[i];
   if (!first.at_edge.empty()) row.at_edge = first.at_edge[i];
   AddTimeToAdam(task, entry, i, &row);
   return judged;
+}
+
+// None if it is not known.
+std::optional<bool> HasTrainedOn(const std::vector<OptimizerInfo>& infos, const SummaryRow& row) {
+  const auto info = std::ranges::find(infos, row.optimizer, &OptimizerInfo::name);
+  if (info == infos.end() || !info->trained_on) return std::nullopt;
+  const auto task = info->trained_on->find(row.task);
+  return task != info->trained_on->end() &&
+         std::ranges::find(task->second, row.steps) != task->second.end();
 }
 
 // Of two optimizers' resampled losses; 0 where both are infinite.
@@ -245,14 +255,42 @@ void AddVerdicts(std::vector<Judged>* all) {
   }
 }
 
+// The geometric mean of losses as fractions of others, from their logarithms.
+class MeanOfFractions {
+ public:
+  void Add(const Judged& judged, const Judged& unit) {
+    ++count_;
+    log_sum_ += std::log(judged.row.test_loss.value / unit.row.test_loss.value);
+    for (size_t r = 0; r < resampled_.size(); ++r) {
+      resampled_[r] += std::log(judged.test[r] / unit.test[r]);
+    }
+  }
+
+  // None without any.
+  std::optional<GeometricMean> Get() const {
+    if (count_ == 0) return std::nullopt;
+    const auto mean = [&](double sum) { return std::exp(sum / static_cast<double>(count_)); };
+    std::vector<double> means(resampled_.size());
+    std::ranges::transform(resampled_, means.begin(), mean);
+    return GeometricMean{
+        .count = count_,
+        .estimate = {.value = mean(log_sum_), .interval = PercentileInterval(std::move(means))}};
+  }
+
+ private:
+  int64_t count_ = 0;
+  double log_sum_ = 0;
+  std::vector<double> resampled_ = std::vector<double>(kResamples);
+};
+
 // The rows of one optimizer against the best baselines. `sections`: of one task and number of steps
 // each.
 void AddAgainstBest(const std::vector<std::vector<Judged>>& sections, AggregateRow* aggregate) {
   std::vector<double> p_values;
   std::vector<bool> lower;
-  double log_sum = 0;
-  std::vector<double> resampled_log_sums(kResamples);
-  int64_t ratios = 0;
+  MeanOfFractions all;
+  MeanOfFractions trained;
+  MeanOfFractions transfer;
   for (const std::vector<Judged>& section : sections) {
     const auto best = std::ranges::find_if(
         section, [](const Judged& judged) { return judged.row.best_baseline; });
@@ -266,18 +304,13 @@ void AddAgainstBest(const std::vector<std::vector<Judged>>& sections, AggregateR
       lower.push_back(loss < unit);
     }
     if (!(loss > 0 && unit > 0 && std::isfinite(unit))) continue;
-    ++ratios;
-    log_sum += std::log(loss / unit);
-    for (size_t r = 0; r < resampled_log_sums.size(); ++r) {
-      resampled_log_sums[r] += std::log(judged->test[r] / best->test[r]);
-    }
+    all.Add(*judged, *best);
+    if (!judged->row.trained_on) continue;
+    (*judged->row.trained_on ? trained : transfer).Add(*judged, *best);
   }
-  if (ratios > 0) {
-    const auto mean = [&](double sum) { return std::exp(sum / static_cast<double>(ratios)); };
-    std::ranges::transform(resampled_log_sums, resampled_log_sums.begin(), mean);
-    aggregate->best_ratio = {.value = mean(log_sum),
-                             .interval = PercentileInterval(std::move(resampled_log_sums))};
-  }
+  if (const auto mean = all.Get()) aggregate->best_ratio = mean->estimate;
+  aggregate->best_ratio_trained = trained.Get();
+  aggregate->best_ratio_transfer = transfer.Get();
   const std::vector<bool> rejected = HolmRejections(p_values, 0.05);
   for (size_t i = 0; i < p_values.size(); ++i) {
     ++(!rejected[i] ? aggregate->best_unclear
@@ -379,29 +412,34 @@ AggregateRow AggregateOf(const std::vector<Task>& tasks, const std::vector<Summa
       ++(IsComparable(*adam, i) ? aggregate.compared : aggregate.left_out);
     }
   }
+  std::vector<double> speedups;
   for (const SummaryRow& row : rows) {
     if (row.optimizer != optimizer) continue;
+    if (row.speedup) speedups.push_back(*row.speedup);
     aggregate.diverged += row.diverged;
     aggregate.blown_up += row.blown_up;
     aggregate.better += row.test_verdict == Verdict::kBetter ? 1 : 0;
     aggregate.worse += row.test_verdict == Verdict::kWorse ? 1 : 0;
     aggregate.unclear += row.test_verdict == Verdict::kUnclear ? 1 : 0;
   }
+  if (!speedups.empty()) aggregate.speedup = InterquartileMean(speedups);
   return aggregate;
 }
 
 }  // namespace
 
-Summary Summarize(const std::vector<RunResult>& results) {
+Summary Summarize(const std::vector<RunResult>& results, const std::vector<OptimizerInfo>& infos) {
   const std::vector<Task> tasks = GroupByTask(results);
-  Summary summary;
+  Summary summary{.optimizers = infos};
   std::vector<std::string> optimizers;
   std::vector<std::vector<Judged>> sections;
   for (const Task& task : tasks) {
     for (size_t i = 0; i < task.steps.size(); ++i) {
       std::vector<Judged>& section = sections.emplace_back();
-      for (const OptimizerRuns& entry : task.optimizer_runs)
+      for (const OptimizerRuns& entry : task.optimizer_runs) {
         section.push_back(JudgedOf(task, entry, i));
+        section.back().row.trained_on = HasTrainedOn(infos, section.back().row);
+      }
       AddVerdicts(&section);
       for (const Judged& judged : section) summary.rows.push_back(judged.row);
     }

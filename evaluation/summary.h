@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lopt/base/choices.h"
+#include "lopt/evaluation/optimizer_info.h"
 #include "lopt/evaluation/run_result.h"
 #include "lopt/evaluation/statistics.h"
 
@@ -55,10 +56,11 @@ struct SummaryRow {
   Estimate mean_train_loss = {};                // of all steps
   std::optional<Estimate> train_accuracy = {};  // none for tasks without accuracy
   std::optional<Estimate> test_accuracy = {};   // none for tasks without accuracy
-  std::optional<double> learning_rate = {};     // the tuned one; of baselines only
+  std::optional<double> learning_rate = {};     // of baselines only, tuned or not
   std::optional<double> step_multiplier = {};   // the tuned one of a learned optimizer
-  bool at_edge = false;                         // of those that were tried
-  double seconds = 0;                           // mean of the seeds' inner trainings
+  bool tuned = false;                           // whether something was tuned for the task
+  bool at_edge = false;  // the learning rate or multiplier, of those that were tried
+  double seconds = 0;    // mean of the seeds' inner trainings
   // What RunResult has; infinite if it is never reached. Empty without Adam.
   std::optional<double> steps_to_adam = {};
   std::optional<double> seconds_to_adam = {};  // the same in seconds of inner training
@@ -72,6 +74,15 @@ struct SummaryRow {
   bool best_baseline = false;
   Verdict best_verdict = Verdict::kNone;    // of test_loss against the best baseline's
   std::optional<double> best_p_value = {};  // of the same difference being 0; BootstrapPValue
+  // Whether its meta-training has trained on the task (evaluation/trained_on.h). None of baselines
+  // and where that is unknown.
+  std::optional<bool> trained_on = {};
+};
+
+// A geometric mean over some tasks and numbers of steps.
+struct GeometricMean {
+  int64_t count = 0;       // of these
+  Estimate estimate = {};  // the mean
 };
 
 // One optimizer over all tasks: the interquartile mean, over tasks, steps and seeds, of losses as
@@ -92,9 +103,15 @@ struct AggregateRow {
   int64_t worse = 0;          // likewise
   int64_t unclear = 0;        // likewise
   // The geometric mean over tasks and steps of the test loss as a fraction of the best baseline's,
-  // both interquartile means; of all that are finite and above 0. None where there is no best
-  // baseline.
+  // both interquartile means; of all that are above 0. None where there is no best baseline.
   std::optional<Estimate> best_ratio = {};
+  // The same over those that its meta-training has trained on, and over the others. None also where
+  // there are none of a kind, or what it trained on is unknown.
+  std::optional<GeometricMean> best_ratio_trained = {};
+  std::optional<GeometricMean> best_ratio_transfer = {};
+  // Interquartile mean over tasks and steps of SummaryRow::speedup, which is 0 where tuned Adam's
+  // loss is never reached (Moudgil et al. 2025, "Celo").
+  std::optional<double> speedup = {};
   // Tasks and steps on which it is better or worse than the best baseline after Holm's correction
   // for their number at 5 %, and all others that it was compared on.
   int64_t best_better = 0;
@@ -104,15 +121,17 @@ struct AggregateRow {
 
 // The tables of an evaluation.
 struct Summary {
-  std::vector<SummaryRow> rows = {};         // tasks and optimizers in the order of the results
-  std::vector<AggregateRow> aggregate = {};  // empty without Adam
+  std::vector<SummaryRow> rows = {};           // tasks and optimizers in the order of the results
+  std::vector<AggregateRow> aggregate = {};    // empty without Adam
+  std::vector<OptimizerInfo> optimizers = {};  // what Summarize was given
 };
 
 // The name of the baseline that others are compared with.
 inline constexpr const char* kReferenceBaseline = "Adam";
 
-// Throws Error if an optimizer has several results for one task and seed, or if the asked steps
-// differ within a task.
-Summary Summarize(const std::vector<RunResult>& results);
+// `infos` may say more of some optimizers than the results do. Throws Error if an optimizer has
+// several results for one task and seed, or if the asked steps differ within a task.
+Summary Summarize(const std::vector<RunResult>& results,
+                  const std::vector<OptimizerInfo>& infos = {});
 
 }  // namespace lopt

@@ -8,7 +8,11 @@
 #include <functional>
 #include <iterator>
 #include <limits>
+#include <optional>
 #include <span>
+#include <string_view>
+
+#include "lopt/evaluation/performance_profile.h"
 
 namespace lopt {
 namespace {
@@ -127,11 +131,12 @@ std::vector<SummaryRows> Sections(const Summary& summary) {
   return sections;
 }
 
-using RowFigure = std::function<double(const SummaryRow&)>;
-
 double TestLoss(const SummaryRow& row) { return row.test_loss.value; }
 double TrainLoss(const SummaryRow& row) { return row.train_loss.value; }
 double MeanTrainLoss(const SummaryRow& row) { return row.mean_train_loss.value; }
+double StepsToAdam(const SummaryRow& row) {
+  return row.steps_to_adam.value_or(std::numeric_limits<double>::infinity());
+}
 double TestError(const SummaryRow& row) {
   return row.test_accuracy ? -row.test_accuracy->value : std::numeric_limits<double>::infinity();
 }
@@ -148,6 +153,11 @@ std::string ShownSeeds(SummaryRows rows) {
   const auto [fewest, most] = std::ranges::minmax(rows, {}, &SummaryRow::seeds);
   return fewest.seeds == most.seeds ? fmt::format("{} seeds", most.seeds)
                                     : fmt::format("{} to {} seeds", fewest.seeds, most.seeds);
+}
+
+// The optimizer's name, with a mark where its meta-training has trained on the task.
+std::string ShownOptimizer(const SummaryRow& row) {
+  return Escaped(row.optimizer) + (row.trained_on.value_or(false) ? " +" : "");
 }
 
 std::string ShownLearningRate(const SummaryRow& row) {
@@ -182,7 +192,7 @@ std::string Section(SummaryRows rows, bool has_adam) {
   const int mean_digits = Digits(rows, &SummaryRow::mean_train_loss);
   for (const SummaryRow& row : rows) {
     std::vector<std::string> line = {
-        Escaped(row.optimizer), Shown(row.test_loss, test_digits, IsBest(row, rows, TestLoss)),
+        ShownOptimizer(row), Shown(row.test_loss, test_digits, IsBest(row, rows, TestLoss)),
         Shown(row.train_loss, train_digits, IsBest(row, rows, TrainLoss))};
     if (has_adam) {
       line.push_back(
@@ -211,6 +221,146 @@ std::string Section(SummaryRows rows, bool has_adam) {
   }
   return fmt::format("## {}, {} steps ({})\n\n{}", Escaped(rows.front().task), rows.front().steps,
                      ShownSeeds(rows), table.Text());
+}
+
+// In few columns.
+std::string NarrowSection(SummaryRows rows) {
+  Table table({"optimizer", "test loss", "train loss", "vs. Adam"});
+  const int test_digits = Digits(rows, &SummaryRow::test_loss);
+  for (const SummaryRow& row : rows) {
+    table.Add({ShownOptimizer(row), Shown(row.test_loss, test_digits, /*best=*/false),
+               Rounded(row.train_loss.value, 3), Shown(row.test_verdict)});
+  }
+  return fmt::format("## {}, {} steps ({})\n\n{}", Escaped(rows.front().task), rows.front().steps,
+                     ShownSeeds(rows), table.Text());
+}
+
+// --- What is tuned, and what not --------------------------------------------------------------
+
+// Words in lines of at most 80 columns.
+std::string Wrapped(std::string_view text) {
+  constexpr size_t kColumns = 80;
+  std::string wrapped;
+  size_t column = 0;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find(' ', begin), text.size());
+    const size_t length = end - begin;
+    if (column > 0) {
+      const bool fits = column + 1 + length <= kColumns;
+      wrapped += fits ? ' ' : '\n';
+      column = fits ? column + 1 : 0;
+    }
+    wrapped += text.substr(begin, length);
+    column += length;
+    begin = end + 1;
+  }
+  return wrapped + "\n";
+}
+
+std::string ShownMean(const std::optional<GeometricMean>& mean) {
+  return mean ? fmt::format("{} ({})", Rounded(mean->estimate.value, 3), mean->count) : "-";
+}
+
+// Over all tasks, of the optimizers of the rows.
+std::string AgainstBestTable(const Summary& summary, const std::vector<SummaryRow>& rows) {
+  const bool has_best = std::ranges::any_of(
+      summary.aggregate, [](const AggregateRow& row) { return row.best_ratio.has_value(); });
+  std::vector<std::string> header = {"optimizer"};
+  if (has_best) header.insert(header.end(), {"all", "trained on", "transfer"});
+  header.insert(header.end(), {"speed-up", "failed"});
+  Table table(header);
+  for (const AggregateRow& row : summary.aggregate) {
+    if (std::ranges::find(rows, row.optimizer, &SummaryRow::optimizer) == rows.end()) continue;
+    std::vector<std::string> line = {Escaped(row.optimizer)};
+    if (has_best) {
+      line.push_back(row.best_ratio ? Rounded(row.best_ratio->value, 3) : "-");
+      line.push_back(ShownMean(row.best_ratio_trained));
+      line.push_back(ShownMean(row.best_ratio_transfer));
+    }
+    line.push_back(row.speedup ? Rounded(*row.speedup, 3) : "-");
+    line.push_back(fmt::format("{}", row.diverged + row.blown_up));
+    table.Add(std::move(line));
+  }
+  return table.Text();
+}
+
+std::string ProfileTable(const std::vector<ProfileCurve>& profile,
+                         const std::vector<double>& factors) {
+  std::vector<std::string> header = {"optimizer"};
+  for (const double factor : factors) header.push_back(fmt::format("{}", factor));
+  Table table(header);
+  for (const ProfileCurve& curve : profile) {
+    std::vector<std::string> line = {Escaped(curve.optimizer)};
+    for (const double factor : factors) {
+      line.push_back(fmt::format("{:.0f}", 100 * curve.Share(factor)));
+    }
+    table.Add(std::move(line));
+  }
+  return table.Text();
+}
+
+// How often the optimizers of the rows come near the best of them.
+std::string Profiles(const std::vector<SummaryRow>& rows) {
+  std::string text =
+      Wrapped(
+          "Of 100 tasks, those on which the test loss is at most so many times the lowest here:") +
+      "\n" + ProfileTable(PerformanceProfile(rows, TestLoss), {1, 1.02, 1.05, 1.1, 1.25, 1.5, 2});
+  if (std::ranges::any_of(rows,
+                          [](const SummaryRow& row) { return row.steps_to_adam.has_value(); })) {
+    text += "\nThe same for the steps to tuned Adam's loss, and the fewest here:\n\n" +
+            ProfileTable(PerformanceProfile(rows, StepsToAdam), {1, 1.25, 1.5, 2, 3, 5});
+  }
+  return text;
+}
+
+// The optimizers that are tuned, or the others, over all tasks.
+std::string GroupTables(const Summary& summary, bool tuned, size_t sections) {
+  std::vector<SummaryRow> rows;
+  std::ranges::copy_if(summary.rows, std::back_inserter(rows),
+                       [&](const SummaryRow& row) { return row.tuned == tuned; });
+  if (rows.empty()) return "";
+  std::string text = fmt::format("## {} ({} {})\n\n",
+                                 tuned ? "Everything tuned with equal trials" : "Nothing tuned",
+                                 sections, sections == 1 ? "task" : "tasks");
+  if (!summary.aggregate.empty()) text += AgainstBestTable(summary, rows) + "\n";
+  if (sections > 1 && rows.size() > sections) text += Profiles(rows) + "\n";
+  return text;
+}
+
+std::string StartNotes(const Summary& summary) {
+  std::string text;
+  for (const OptimizerInfo& info : summary.optimizers) {
+    if (!info.start_seed || info.step_multiplier || info.tuned) continue;
+    text += Wrapped(
+        fmt::format("{} is what the meta-training of {} began with, drawn with its seed, {}.",
+                    Escaped(info.name), Escaped(info.theta.value_or("")), *info.start_seed));
+  }
+  return text;
+}
+
+// Both groups, and how to read them.
+std::string TwoTables(const Summary& summary, size_t sections) {
+  std::string text = GroupTables(summary, /*tuned=*/false, sections) +
+                     GroupTables(summary, /*tuned=*/true, sections);
+  const bool has_best = std::ranges::any_of(
+      summary.aggregate, [](const AggregateRow& row) { return row.best_ratio.has_value(); });
+  std::string notes;
+  if (has_best) {
+    notes +=
+        "All, trained on, transfer: test losses as fractions of the best tuned baseline's, in the "
+        "geometric mean over all tasks, over those that the meta-training has trained on, and over "
+        "the others, with the number of these. ";
+  }
+  if (!summary.aggregate.empty()) {
+    notes +=
+        "Speed-up: interquartile mean over tasks of the speed-up in steps to tuned Adam's loss, 0 "
+        "where it is never reached. Failed: trainings that diverged or blew up. ";
+  }
+  if (std::ranges::any_of(summary.rows,
+                          [](const SummaryRow& row) { return row.trained_on.value_or(false); })) {
+    notes += "An optimizer with + in the table of a task: its meta-training has trained on it.";
+  }
+  return text + Wrapped(notes) + StartNotes(summary) + "\n";
 }
 
 // --- All tasks --------------------------------------------------------------------------------
@@ -384,6 +534,8 @@ std::string Number(const std::optional<double>& value) {
   return value ? fmt::format("{}", *value) : "";
 }
 
+std::string Flag(const std::optional<bool>& flag) { return flag ? (*flag ? "true" : "false") : ""; }
+
 std::string Numbers(const std::optional<Estimate>& estimate) {
   if (!estimate) return ",,";
   return fmt::format("{},{},{}", estimate->value, estimate->interval.low, estimate->interval.high);
@@ -400,10 +552,21 @@ std::string LossesNote() {
       kFinalSteps);
 }
 
+std::string NarrowTables(const Summary& summary) {
+  if (summary.rows.empty()) return "There are no results.\n";
+  const std::vector<SummaryRows> sections = Sections(summary);
+  std::string text = TwoTables(summary, sections.size());
+  for (const SummaryRows rows : sections) text += NarrowSection(rows) + "\n";
+  return text +
+         Wrapped(
+             "Losses are interquartile means over seeds, with 95 % bootstrap intervals. Better or "
+             "worse than tuned Adam: the interval of the difference of test losses leaves out 0.");
+}
+
 std::string MarkdownTable(const Summary& summary) {
   if (summary.rows.empty()) return "There are no results.\n";
   const std::vector<SummaryRows> sections = Sections(summary);
-  std::string text = Notes(summary);
+  std::string text = Notes(summary) + TwoTables(summary, sections.size());
   if (!summary.aggregate.empty()) text += AllTasks(summary, sections);
   for (const SummaryRows rows : sections) {
     const bool has_adam =
@@ -423,10 +586,10 @@ std::string CsvTable(const Summary& summary) {
       "test_accuracy,test_accuracy_low,test_accuracy_high,"
       "learning_rate,step_multiplier,at_edge,seconds,steps_to_adam,seconds_to_adam,speedup,seconds_"
       "speedup,"
-      "train_verdict,test_verdict,best_baseline,best_verdict,best_p_value\n";
+      "train_verdict,test_verdict,best_baseline,best_verdict,best_p_value,trained_on\n";
   for (const SummaryRow& row : summary.rows) {
     fmt::format_to(std::back_inserter(text),
-                   "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n",
+                   "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n",
                    Quoted(row.task), Quoted(row.optimizer), row.steps, row.seeds, row.diverged,
                    row.blown_up, Numbers(row.train_loss), Numbers(row.test_loss),
                    Numbers(row.mean_train_loss), Numbers(row.train_accuracy),
@@ -436,7 +599,7 @@ std::string CsvTable(const Summary& summary) {
                    Number(row.seconds), Number(row.steps_to_adam), Number(row.seconds_to_adam),
                    Number(row.speedup), Number(row.seconds_speedup), ToString(row.train_verdict),
                    ToString(row.test_verdict), row.best_baseline ? "true" : "false",
-                   ToString(row.best_verdict), Number(row.best_p_value));
+                   ToString(row.best_verdict), Number(row.best_p_value), Flag(row.trained_on));
   }
   return text;
 }

@@ -93,6 +93,8 @@ Registry<LearnedOptimizer> BuiltIn() {
                              "Steps of one size, by the sign of a momentum.");
   AddType<ScheduleFreeAdamW, ScheduleFreeAdamWOptions>(
       registry, ScheduleFreeAdamWOptions::kType, "AdamW with an average in place of a schedule.");
+  AddType<Prodigy, ProdigyOptions>(registry, ProdigyOptions::kType,
+                                   "Adam that estimates its learning rate on the way.");
   AddType<Muon, MuonOptions>(registry, MuonOptions::kType,
                              "Momentum made orthogonal for matrices, AdamW for other tensors.");
   AddType<SOAP, SOAPOptions>(registry, SOAPOptions::kType,

@@ -486,5 +486,71 @@ TEST_CASE("against the best baselines, ratios have a geometric mean and counts a
   CHECK(RowOf(summary, "doubtful", "learned").best_p_value.value() > 0.05);
 }
 
+TEST_CASE("Tasks that were trained on and the others have a geometric mean each") {
+  std::vector<RunResult> results;
+  const std::vector<std::pair<std::string, double>> fractions = {
+      {"a", 0.5}, {"b", 0.125}, {"c", 2}, {"d", 1}, {"e", 4}};
+  for (const auto& [task, fraction] : fractions) {
+    AddTuned(&results, task, "Adam", 3, {2, 2, 2});
+    AddTuned(&results, task, "best", 2, {1, 1, 1});
+    for (const char* name : {"known", "unknown"}) {
+      Add(&results, task, name, {fraction, fraction, fraction});
+    }
+  }
+  const std::vector<OptimizerInfo> infos = {
+      {.name = "known",
+       .trained_on = TaskSteps{{"a", {1, 7}}, {"b", {1}}, {"c", {7}}, {"elsewhere", {1}}}},
+      {.name = "unknown"}};
+  const Summary summary = Summarize(results, infos);
+  const AggregateRow& known = AggregateOf(summary, "known");
+  REQUIRE(known.best_ratio_trained.has_value());
+  CHECK(known.best_ratio_trained->count == 2);
+  CHECK(known.best_ratio_trained->estimate.value == doctest::Approx(0.25));
+  CHECK(known.best_ratio_trained->estimate.interval.low == doctest::Approx(0.25));
+  REQUIRE(known.best_ratio_transfer.has_value());
+  CHECK(known.best_ratio_transfer->count == 3);  // c was trained on for another number of steps
+  CHECK(known.best_ratio_transfer->estimate.value == doctest::Approx(2));
+  CHECK(known.best_ratio.value().value == doctest::Approx(std::pow(0.5, 0.2)));
+  CHECK(RowOf(summary, "a", "known").trained_on == true);
+  CHECK(RowOf(summary, "c", "known").trained_on == false);
+  for (const char* name : {"unknown", "Adam"}) {
+    CHECK(!RowOf(summary, "a", name).trained_on.has_value());
+    CHECK(!AggregateOf(summary, name).best_ratio_trained.has_value());
+    CHECK(!AggregateOf(summary, name).best_ratio_transfer.has_value());
+  }
+  CHECK(AggregateOf(summary, "unknown").best_ratio->value == known.best_ratio->value);
+}
+
+TEST_CASE("The speed-up over all tasks is their interquartile mean, never counts as 0") {
+  std::vector<RunResult> results;
+  int64_t steps_of_x = 0;
+  for (const std::string task : {"a", "b", "c", "d", "e"}) {
+    Add(&results, task, "Adam", {1, 1, 1});
+    Add(&results, task, "x", {1, 1, 1});
+    for (auto result = results.end() - 6; result != results.end(); ++result) {
+      result->steps = {100};
+      result->train_loss.assign(100, 1.0f);
+      result->steps_to_adam = {result->optimizer == "x" ? steps_of_x : 100};
+    }
+    steps_of_x += 10;  // 0: never, 10, 20, 30, 40
+  }
+  const Summary summary = Summarize(results);
+  // Of 0, 10, 5, 3.33 and 2.5 the middle three.
+  CHECK(AggregateOf(summary, "x").speedup.value() == doctest::Approx((5 + 10. / 3 + 2.5) / 3));
+  CHECK(AggregateOf(summary, "Adam").speedup == 1.0);
+}
+
+TEST_CASE("A row says whether something was tuned for its task") {
+  std::vector<RunResult> results;
+  AddTuned(&results, "a", "Adam", 3, {1, 2, 3});
+  Add(&results, "a", "fixed", {1, 2, 3});
+  for (RunResult& result : results) result.learning_rate = {0.1};
+  const Summary summary = Summarize(results);
+  CHECK(RowOf(summary, "a", "Adam").tuned);
+  CHECK(!RowOf(summary, "a", "fixed").tuned);
+  CHECK(RowOf(summary, "a", "fixed").learning_rate == 0.1);
+  CHECK(!RowOf(summary, "a", "Adam").best_baseline);  // only one of the two is tuned
+}
+
 }  // namespace
 }  // namespace lopt

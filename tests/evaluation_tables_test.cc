@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -28,6 +29,7 @@ SummaryRow Adam(const std::string& task, int64_t steps) {
           .train_accuracy = Around(.9, .8, 1),
           .test_accuracy = Around(.875, .85, .9),
           .learning_rate = 1,
+          .tuned = true,
           .at_edge = true,
           .seconds = 0.25,
           .steps_to_adam = 299,
@@ -130,7 +132,7 @@ TEST_CASE("all lines of a table are of one width, also with names that are not A
     }
     CHECK(points == width);
   }
-  CHECK(tables == 4);
+  CHECK(tables == 4 + 2);  // of what is tuned and what is not
 }
 
 TEST_CASE("the table of all tasks has the ratios and counts, and says what was left out") {
@@ -210,6 +212,7 @@ TEST_CASE("the CSV has every number in full, empty where there is none, and quot
   row.best_baseline = true;
   row.best_verdict = Verdict::kBetter;
   row.best_p_value = 0.25;
+  row.trained_on = true;
   CHECK(CsvTable(summary) ==
         "task,optimizer,steps,seeds,diverged,blown_up,train_loss,train_loss_low,train_loss_high,"
         "test_loss,test_loss_low,test_loss_high,mean_train_loss,mean_train_loss_low,mean_train_"
@@ -217,11 +220,12 @@ TEST_CASE("the CSV has every number in full, empty where there is none, and quot
         "train_accuracy,train_accuracy_low,train_accuracy_high,test_accuracy,test_accuracy_low,"
         "test_accuracy_high,learning_rate,step_multiplier,at_edge,seconds,steps_to_adam,"
         "seconds_to_adam,speedup,seconds_speedup,train_verdict,test_verdict,best_baseline,"
-        "best_verdict,best_p_value\n"
+        "best_verdict,best_p_value,trained_on\n"
         "\"a, \"\"b\"\"\",my|theta,300,16,2,3,0.3333333333333333,0.321,inf,0.6,0.55,0.65,inf,1,inf,"
-        "0.9,0.8,1,,,,,,,0.5,120,0.2,2.5,1.5,unclear,worse,true,better,0.25\n");
+        "0.9,0.8,1,,,,,,,0.5,120,0.2,2.5,1.5,unclear,worse,true,better,0.25,true\n");
   summary.rows[0] = Adam("x", 1);
-  CHECK(CsvTable(summary).ends_with(",1,,true,0.25,299,0.249,1.0033444816053512,1.25,,,false,,\n"));
+  CHECK(
+      CsvTable(summary).ends_with(",1,,true,0.25,299,0.249,1.0033444816053512,1.25,,,false,,,\n"));
 }
 
 TEST_CASE("where there is a best baseline, a column compares with it, and three over all tasks") {
@@ -249,6 +253,93 @@ TEST_CASE("where there is a best baseline, a column compares with it, and three 
                 "5, unclear on 6; geometric mean of the fractions 1.25 [1.20, 1.30].\n") !=
       std::string::npos);
   CHECK(MarkdownTable(SomeSummary()).find("best baseline") == std::string::npos);
+}
+
+// Whether every line is at most 80 characters wide.
+void CheckNarrow(const std::string& text) {
+  for (size_t start = 0; start < text.size();) {
+    const size_t end = std::min(text.find('\n', start), text.size());
+    CAPTURE(text.substr(start, end - start));
+    CHECK(end - start <= 80);
+    start = end + 1;
+  }
+}
+
+TEST_CASE("What is not tuned and what is have their tables over all tasks, 80 columns wide") {
+  Summary summary = SomeSummary();
+  summary.rows[1].trained_on = true;
+  AggregateRow& adam = summary.aggregate[0];
+  adam.best_ratio = Around(1.5, 1, 2);
+  adam.speedup = 1.0;
+  AggregateRow& mine = summary.aggregate[1];
+  mine.best_ratio = Around(0.9, 0.8, 1);
+  mine.best_ratio_trained = {.count = 1, .estimate = Around(0.5, 0.4, 0.6)};
+  mine.best_ratio_transfer = {.count = 2, .estimate = Around(1.2, 1.1, 1.3)};
+  mine.speedup = 1.86;
+  summary.optimizers = {{.name = "Adam"},
+                        {.name = "my|theta"},
+                        {.name = "mine-start", .theta = "m.safetensors", .start_seed = 5},
+                        {.name = "mine-start-0.3", .start_seed = 5, .step_multiplier = 0.3},
+                        {.name = "mine-start-tuned", .tuned = true, .start_seed = 5}};
+  const std::string text = NarrowTables(summary);
+  CheckNarrow(text);
+  CHECK(text.starts_with(R"(## Nothing tuned (3 tasks)
+
+| optimizer |   all | trained on | transfer | speed-up | failed |
+|:----------|------:|-----------:|---------:|---------:|-------:|
+| my\|theta | 0.900 |  0.500 (1) | 1.20 (2) |     1.86 |     15 |
+
+## Everything tuned with equal trials (3 tasks)
+
+| optimizer |  all | trained on | transfer | speed-up | failed |
+|:----------|-----:|-----------:|---------:|---------:|-------:|
+| Adam      | 1.50 |          - |        - |     1.00 |      0 |
+)"));
+  CHECK(
+      text.find("mine-start is what the meta-training of m.safetensors began with, drawn with its\n"
+                "seed, 5.\n") != std::string::npos);
+  CHECK(text.find("mine-start-") == std::string::npos);
+  CHECK(text.find("An optimizer with + in") != std::string::npos);
+  CHECK(Paragraph(text.substr(text.find("## image, 300 steps (16 seeds)")), "| optimizer") ==
+        R"(| optimizer   |            test loss | train loss | vs. Adam |
+|:------------|---------------------:|-----------:|---------:|
+| Adam        | 0.500 [0.490, 0.510] |      0.400 |        - |
+| my\|theta + | 0.600 [0.550, 0.650] |      0.326 |    worse |
+)");
+  CHECK(MarkdownTable(summary).find(text.substr(0, text.find("## image"))) != std::string::npos);
+  CHECK(MarkdownTable(summary).find("| my\\|theta + |") != std::string::npos);
+}
+
+TEST_CASE("Profiles are of several tasks, and are of the group alone") {
+  Summary summary = SomeSummary();
+  summary.rows.resize(2);
+  CHECK(NarrowTables(summary).find("Of 100 tasks") == std::string::npos);
+  // Of two that are not tuned, each is the best once; what is tuned is better than both.
+  Summary two = SomeSummary();
+  for (SummaryRow& row : two.rows) row.test_loss.value = row.tuned ? 0.001 : 0.6;
+  for (size_t i = 0; i < 9; i += 3) {
+    SummaryRow other = two.rows[i + 1];
+    other.optimizer = "other";
+    other.test_loss.value = i == 0 ? 0.5 : 0.7;
+    other.steps_to_adam = 216;  // 1.8 times the others'
+    two.rows.insert(two.rows.begin() + static_cast<std::ptrdiff_t>(i) + 2, other);
+  }
+  const std::string text = NarrowTables(two);
+  CHECK(text.find(R"(Of 100 tasks, those on which the test loss is at most so many times the lowest
+here:
+
+| optimizer |   1 | 1.02 | 1.05 | 1.1 | 1.25 | 1.5 |   2 |
+|:----------|----:|-----:|-----:|----:|-----:|----:|----:|
+| my\|theta |  67 |   67 |   67 |  67 |  100 | 100 | 100 |
+| other     |  33 |   33 |   33 |  33 |  100 | 100 | 100 |
+
+The same for the steps to tuned Adam's loss, and the fewest here:
+
+| optimizer |   1 | 1.25 | 1.5 |   2 |   3 |   5 |
+|:----------|----:|-----:|----:|----:|----:|----:|
+| my\|theta | 100 |  100 | 100 | 100 | 100 | 100 |
+| other     |   0 |    0 |   0 | 100 | 100 | 100 |
+)") != std::string::npos);
 }
 
 }  // namespace

@@ -255,7 +255,7 @@ TEST_CASE("theta_opt of a float32 rule is the rule on the same gradients, bit fo
        {R"({"type": "Muon", "learning_rate": 0.02, "weight_decay": 0.1})",
         R"({"type": "Lion", "schedule": {"type": "Cosine", "total_steps": 5}})",
         R"({"type": "NAdamW"})", R"({"type": "ScheduleFreeAdamW", "learning_rate": 0.1})",
-        R"({"type": "SOAP", "frequency": 2})", R"({"type": "Nesterov"})",
+        R"({"type": "SOAP", "frequency": 2})", R"({"type": "Nesterov"})", R"({"type": "Prodigy"})",
         R"({"type": "LearnableAdam"})"}) {
     CAPTURE(config);
     const ThetaOpt opt(Config::Parse(config, "test"), kNetwork);

@@ -102,7 +102,7 @@ TEST_CASE("hand-designed optimizers reproduce the steps of the field's packages 
   for (const std::string name :
        {"nesterov_steps.safetensors", "nadamw_steps.safetensors", "lion_steps.safetensors",
         "schedule_free_adamw_steps.safetensors", "muon_steps.safetensors",
-        "muon_rms_steps.safetensors", "soap_steps.safetensors"}) {
+        "muon_rms_steps.safetensors", "soap_steps.safetensors", "prodigy_steps.safetensors"}) {
     CAPTURE(name);
     const Trace trace(name);
     CHECK(trace.Replay(*OptimizerRegistry().Make(trace.Optimizer())) <= 3e-6);

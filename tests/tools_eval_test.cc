@@ -15,6 +15,7 @@
 #include "lopt/base/file.h"
 #include "lopt/base/key.h"
 #include "lopt/base/safetensors.h"
+#include "lopt/evaluation/evaluation_directory.h"
 #include "lopt/evaluation/results_file.h"
 #include "lopt/lopt/registry.h"
 #include "lopt/lopt/theta_file.h"
@@ -283,7 +284,7 @@ TEST_CASE("--tune-learned judges a learned optimizer a second time, also on resu
   REQUIRE(finished.exit_code == 0);
   CHECK(Has(finished.output, "| mine "));
   CHECK(Has(finished.output, "| mine-tuned "));
-  CHECK(Has(finished.output, "| steps x "));
+  CHECK(Has(ReadTextFile(out + "/table.md"), "| steps x "));
   CHECK(Has(ReadTextFile(out + "/results.jsonl"), R"("hyperparameters":{"step_multiplier":[)"));
   for (const Words& words : {Words{}, Words{"--tune-learned"},
                              Words{"--theta", theta, "--tune-learned", "--baselines", "SGD"}}) {
@@ -299,6 +300,72 @@ TEST_CASE("--tune-learned judges a learned optimizer a second time, also on resu
   CHECK(refused.exit_code == 1);
   CHECK(Has(refused.errors, "there is no learned optimizer to tune the steps of"));
   CHECK_FALSE(fs::exists(never));
+}
+
+// The theta file of a meta-training of so many updates.
+std::string MetaTrained(const TempDirectory& scratch, const std::string& name,
+                        const std::string& steps) {
+  const FinishedProcess trained =
+      RunProcess({BuildPath("lopt"), "meta-train", "--preset", "smoke", "--set", "seed=5",
+                  "--steps", steps, "--out", scratch / name});
+  CAPTURE(trained.errors);
+  REQUIRE(trained.exit_code == 0);
+  return scratch / (name + "/theta.safetensors");
+}
+
+TEST_CASE("--start judges what the meta-training began with, also on resume") {
+  const TempDirectory scratch;
+  const ThetaFile start = ReadThetaFile(MetaTrained(scratch, "start", "0"));
+  const std::string theta = MetaTrained(scratch, "trained", "2");
+  CHECK(ReadThetaFile(theta).theta != start.theta);
+  const std::string out = scratch / "out";
+  const Words words = {"--preset", "smoke", "--baselines", "Adam,Adam-untuned", "--theta", theta,
+                       "--out",    out,     "--start"};
+  Words with_tuned = words;
+  with_tuned.emplace_back("--tune-learned");
+  const FinishedProcess finished = Eval(with_tuned);
+  CAPTURE(finished.errors);
+  REQUIRE(finished.exit_code == 0);
+  std::vector<std::string> names;
+  for (const OptimizerInfo& info : ReadStoredEvaluation(out).manifest.optimizers) {
+    names.push_back(info.name);
+  }
+  CHECK(names == std::vector<std::string>{"Adam", "Adam-untuned", "trained", "trained-tuned",
+                                          "trained-start", "trained-start-tuned",
+                                          "trained-start-0.3"});
+  for (const char* file : {"2", "3", "4"}) {
+    CHECK(ReadThetaFile(fmt::format("{}/thetas/{}.safetensors", out, file)).theta == start.theta);
+  }
+  CHECK(Has(finished.output, "trained-start is what the meta-training of "));
+  CHECK(Has(finished.output, "its seed, 5.\n"));
+  CHECK(Has(finished.output, "## Nothing tuned (2 tasks)"));
+  CHECK(Has(finished.output, "## Everything tuned with equal trials (2 tasks)"));
+  for (const Words& again : {Words{"--out", out}, with_tuned, Words{"--out", out, "--start"}}) {
+    Words all = again;
+    all.emplace_back("--resume");
+    CHECK(Has(Eval(all).output, "All 2 tasks were finished already"));
+  }
+  Words without_tuned = words;
+  without_tuned.emplace_back("--resume");
+  CHECK(Has(Eval(without_tuned).errors, "the optimizers have changed: "));
+
+  const std::string never = scratch / "never";
+  const auto error_of = [&](const Words& more) {
+    Words all = {"--preset", "smoke", "--out", never, "--start"};
+    all.insert(all.end(), more.begin(), more.end());
+    const FinishedProcess refused = Eval(all);
+    CHECK(refused.exit_code == 1);
+    CHECK_FALSE(fs::exists(never));
+    return refused.errors;
+  };
+  CHECK(Has(error_of({}), "--start: there is no learned optimizer to judge the start of"));
+  CHECK(
+      Has(error_of({"--theta", WriteTheta(scratch / "drawn.safetensors")}), "--start: 'drawn' ("));
+  ThetaFile of_phase_2 = ReadThetaFile(theta);
+  of_phase_2.config = of_phase_2.config.With("init_theta", "phase1.safetensors");
+  WriteThetaFile(scratch / "phase2.safetensors", of_phase_2);
+  CHECK(Has(error_of({"--theta", scratch / "phase2.safetensors"}),
+            "began with the theta file phase1.safetensors; give this with --theta"));
 }
 
 TEST_CASE("A replay of the golden inner training gives the golden losses and params") {
@@ -449,8 +516,8 @@ TEST_CASE("Wrong words are answered with the right ones") {
   CHECK(Has(error_of({"--preset", "smok"}),
             "There is no evaluation preset 'smok'; the presets are generalization"));
   CHECK(Has(error_of({"--baselines", "adam", "--preset", "smoke"}),
-            "There is no baseline 'adam'; wanted all, classic, strong, none, or names of SGD, "
-            "SGDM, Adam, AdamW"));
+            "There is no baseline 'adam'; wanted all, classic, strong, untuned, none, or names "
+            "of SGD, SGDM, Adam, AdamW"));
   CHECK(Has(error_of({"--baselines", "none", "--preset", "smoke"}), "there is nothing to judge"));
   CHECK(Has(error_of({"--steps", "300,3", "--preset", "image-mlp"}), "must ascend"));
   CHECK(Has(error_of({"--preset", "smoke", "--tasks", "x.json"}),

@@ -183,7 +183,8 @@ std::string MakeEvaluation(const TempDirectory& scratch, const std::string& name
   WriteTextFile(directory + "/config.json", R"({"name": "judged"})");
   WriteTextFile(directory + "/manifest.json",
                 R"({"format": "lopt evaluation 1", "status": "finished", "seconds": 3.5,
-                    "version": "1.2.3", "isa": "avx3", "threads": 2, "optimizers": [],
+                    "version": "1.2.3", "isa": "avx3", "threads": 2, "optimizers": [
+                      {"name": "mine", "trained_on": {"small <task>": [60]}}],
                     "command": "lopt eval --theta 'my theta.safetensors' --seeds 4"})");
   std::ofstream lines(directory + "/results.jsonl");
   for (const char* optimizer : {"Adam", "mine"}) {
@@ -285,7 +286,9 @@ TEST_CASE("The report of an evaluation shows tables and learning curves") {
   CheckPage(page);
   for (const std::string& part :
        Words{"Evaluation: judged", "small &lt;task&gt;, 60 steps", "All tasks, losses as fractions",
-             "<b>mine</b>", "<span class=\"better\">better</span>", "0 of 4", "1 of 4", "blown up",
+             "Everything tuned: test loss", "Nothing tuned: test loss",
+             "Nothing tuned: steps to tuned Adam&#39;s loss", "speed-up in steps", "<b>mine +</b>",
+             "<span class=\"better\">better</span>", "0 of 4", "1 of 4", "blown up",
              "seconds to Adam",
              "Median over 4 seeds of the batch losses&#39; running mean over 1 steps",
              "lopt eval --theta &#39;my theta.safetensors&#39; --seeds 4", "0:04",

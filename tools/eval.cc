@@ -1,9 +1,11 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <boost/program_options.hpp>
 #include <cstdio>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,6 +16,7 @@
 #include "lopt/base/error.h"
 #include "lopt/base/file.h"
 #include "lopt/base/isa.h"
+#include "lopt/base/key.h"
 #include "lopt/base/print.h"
 #include "lopt/base/safetensors.h"
 #include "lopt/base/utf8.h"
@@ -22,6 +25,7 @@
 #include "lopt/evaluation/presets.h"
 #include "lopt/evaluation/replay.h"
 #include "lopt/evaluation/tables.h"
+#include "lopt/learner/worker.h"
 #include "lopt/lopt/theta_file.h"
 #include "lopt/tasks/registry.h"
 #include "lopt/tasks/torch/torch_module.h"
@@ -72,11 +76,15 @@ po::options_description EvalOptions() {
   add("skip", po::value<std::vector<std::string>>()->value_name("TASK")->composing(),
       "Leave this task out. May be repeated.");
   add("baselines", po::value<std::string>()->value_name("NAMES"),
-      "all, classic, strong, none, or names with commas between them. Default: all.");
+      "all, classic, strong, untuned, and names, with commas between them, or none. Default: all. "
+      "All but the untuned ones are tuned for each task.");
   add("tune-learned",
       "Judge every learned optimizer a second time, as NAME-tuned: what its steps are multiplied "
       "by "
       "is tuned for each task, with as many trials as a baseline.");
+  add("start",
+      "Judge also, as NAME-start and with its steps times 0.3 as NAME-start-0.3, what the "
+      "meta-training of every learned optimizer began with.");
   add("steps", po::value<std::string>()->value_name("N,..."),
       "Inner steps to judge after, for all tasks; the last is how long is trained (steps).");
   add("seeds", po::value<int64_t>()->value_name("N"), "Trainings of each (seeds).");
@@ -161,6 +169,13 @@ EvalSource ReadEvalSource(const po::variables_map& values) {
   return source;
 }
 
+// The theta file that a meta-training of this config began with; empty: it was drawn.
+std::string InitThetaOf(const Config& meta_training) {
+  const auto& json = meta_training.json();
+  const auto found = json.find("init_theta");
+  return found != json.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
 NamedLearnedOptimizer ReadLearned(const std::string& argument,
                                   const std::optional<Config>& optimizer,
                                   FailedCheck failed_check) {
@@ -193,8 +208,8 @@ std::vector<NamedLearnedOptimizer> ReadAllLearned(const po::variables_map& value
 
 int RunTheReplay(const po::variables_map& values, const EvalSource& source) {
   const std::string path = *TextOption(values, "replay");
-  for (const char* option : {"baselines", "tune-learned", "seeds", "trials", "steps", "seed",
-                             "threads", "resume", "allow-isa-change"}) {
+  for (const char* option : {"baselines", "tune-learned", "start", "seeds", "trials", "steps",
+                             "seed", "threads", "resume", "allow-isa-change"}) {
     if (values.contains(option)) {
       throw UsageError(fmt::format("--{} has no meaning with --replay", option));
     }
@@ -246,12 +261,46 @@ std::string CommandLine(const std::vector<std::string>& arguments) {
   return text;
 }
 
+// The theta that a meta-training begins with, as `lopt meta-train --steps 0` writes it.
+Eigen::VectorXf StartingTheta(const NamedLearnedOptimizer& learned) {
+  Require(!learned.meta_training.empty(),
+          "--start: '{}' ({}) does not say how it was meta-trained, so what this began with is not "
+          "known",
+          learned.name, learned.source);
+  const auto init_theta = InitThetaOf(learned.meta_training);
+  Require(init_theta.empty(),
+          "--start: the meta-training of '{}' ({}) began with the theta file {}; give this with "
+          "--theta",
+          learned.name, learned.source, init_theta);
+  return learned.optimizer->InitTheta(ThetaKey(KeyFromSeed(static_cast<uint64_t>(learned.seed))));
+}
+
+// Judges the starts of all, after each.
+void AddStarts(EvaluatedOptimizers* optimizers) {
+  Require(!optimizers->learned.empty(),
+          "--start: there is no learned optimizer to judge the start of; give a theta file");
+  std::vector<NamedLearnedOptimizer> all;
+  for (const NamedLearnedOptimizer& learned : optimizers->learned) {
+    all.push_back(learned);
+    if (learned.tuned) continue;
+    const Eigen::VectorXf theta = StartingTheta(learned);
+    for (const double step_multiplier : {1.0, 0.3}) {
+      all.push_back(StartOf(learned, theta, step_multiplier));
+    }
+  }
+  optimizers->learned = std::move(all);
+}
+
 EvaluatedOptimizers ReadOptimizers(const po::variables_map& values, const EvalSource& source) {
   EvaluatedOptimizers optimizers;
   if (source.stored) optimizers = source.stored->optimizers;
   if (values.contains("theta")) optimizers.learned = ReadAllLearned(values, "");
-  if (values.contains("tune-learned")) {
-    std::erase_if(optimizers.learned, &NamedLearnedOptimizer::tuned);  // of the directory
+  // A directory has its own already.
+  const auto any = [&](bool NamedLearnedOptimizer::*what) {
+    return std::ranges::any_of(optimizers.learned, what);
+  };
+  if (values.contains("start") && !any(&NamedLearnedOptimizer::is_start)) AddStarts(&optimizers);
+  if (values.contains("tune-learned") && !any(&NamedLearnedOptimizer::tuned)) {
     AddTunedSteps(&optimizers);
   }
   const auto baselines = TextOption(values, "baselines");
@@ -292,7 +341,9 @@ int RunTheEvaluation(const std::vector<std::string>& arguments, const po::variab
   } else if (result.tasks_before > 0) {
     PrintOut("{} of {} tasks were finished already\n", result.tasks_before, result.tasks);
   }
-  if (result.tasks_ended > 0) PrintOut("\n{}\n", MarkdownTable(result.summary));
+  if (result.tasks_ended > 0) {
+    PrintOut("\n{}\nAll figures: {}/table.md\n", NarrowTables(result.summary), source.out_dir);
+  }
   if (result.tasks_ended < result.tasks) {
     PrintOut("Stopped after {} of {} tasks. To go on:\n", result.tasks_ended, result.tasks);
     PrintOut("  lopt eval --resume --out {}{}\n", ShellQuoted(source.out_dir), PluginWords(values));

@@ -176,6 +176,71 @@ class ScheduleFreeAdamWRule : public UpdateRule {
   ScheduleFreeAdamWOptions options_;
 };
 
+class ProdigyRule : public UpdateRule {
+ public:
+  ProdigyRule(const ProdigyOptions& options, const Layout& params, float learning_rate)
+      : UpdateRule(params, StateOf(params)),
+        learning_rate_(learning_rate, options.schedule),
+        options_(options) {}
+
+  double LearningRate(const StepInfo& info) const override { return learning_rate_.At(info); }
+
+ private:
+  static Layout StateOf(const Layout& params) {
+    std::vector<std::pair<std::string, Shape>> tensors = {{"d", {1}}, {"r", {1}}};
+    const Layout slots = SlotsLayout(params, {"x0", "m", "v", "s"});
+    for (const LayoutEntry& entry : slots.entries()) {
+      tensors.emplace_back(entry.name, entry.shape);
+    }
+    return Layout(std::move(tensors));
+  }
+
+  void DoInitState(const StepInfo&, std::span<const float> params,
+                   std::span<float> state) const override {
+    std::ranges::fill(state, 0.0f);
+    state[0] = static_cast<float>(options_.initial_distance);
+    std::ranges::copy(params, state.subspan(2).begin());
+  }
+
+  void DoUpdate(const StepInfo& info, std::span<const float> gradient, std::span<float> params,
+                std::span<float> state, Workspace&) const override {
+    const size_t n = params.size();
+    float& d = state[0];
+    float& r = state[1];
+    const std::span<const float> x0 = state.subspan(2, n);
+    const std::span<float> m = state.subspan(2 + n, n);
+    const std::span<float> v = state.subspan(2 + 2 * n, n);
+    const std::span<float> s = state.subspan(2 + 3 * n, n);
+    const auto beta1 = static_cast<float>(options_.beta1);
+    const auto beta2 = static_cast<float>(options_.beta2);
+    const double kept_part = std::sqrt(options_.beta2);
+    const double rate = learning_rate_.At(info);
+    const double in_units = double{d} / options_.initial_distance;
+    const double weight = (1 - kept_part) * rate * in_units * in_units;
+    double product = 0;
+    double norm = 0;
+    for (size_t i = 0; i < n; ++i) {
+      const double g = gradient[i];
+      AddToMoments(beta1, beta2, d * gradient[i], m[i], v[i]);
+      product += g * (double{x0[i]} - double{params[i]});
+      s[i] = static_cast<float>(kept_part * double{s[i]} + weight * g);
+      norm += std::abs(double{s[i]});
+    }
+    if (norm == 0) return;
+    r = static_cast<float>(kept_part * double{r} + weight * product);
+    const auto lr = static_cast<float>(rate * double{d});
+    const auto kept = static_cast<float>(1 - double{lr} * options_.weight_decay);
+    const auto epsilon = static_cast<float>(double{d} * options_.epsilon);
+    for (size_t i = 0; i < n; ++i) {
+      params[i] = kept * params[i] - lr * m[i] / (std::sqrt(v[i]) + epsilon);
+    }
+    d = std::max(d, static_cast<float>(double{r} / norm));
+  }
+
+  ScheduledRate learning_rate_;
+  ProdigyOptions options_;
+};
+
 std::unique_ptr<UpdateRule> BindRule(const NesterovOptions& options, const Layout& params,
                                      float learning_rate) {
   return std::make_unique<NesterovRule>(options, params, learning_rate);
@@ -191,6 +256,11 @@ std::unique_ptr<UpdateRule> BindRule(const LionOptions& options, const Layout& p
 std::unique_ptr<UpdateRule> BindRule(const ScheduleFreeAdamWOptions& options, const Layout& params,
                                      float learning_rate) {
   return std::make_unique<ScheduleFreeAdamWRule>(options, params, learning_rate);
+}
+
+std::unique_ptr<UpdateRule> BindRule(const ProdigyOptions& options, const Layout& params,
+                                     float learning_rate) {
+  return std::make_unique<ProdigyRule>(options, params, learning_rate);
 }
 
 const Range kDecay = {.min = 0, .max = 1, .open_max = true};
@@ -264,10 +334,22 @@ void ScheduleFreeAdamWOptions::Visit(FieldVisitor& v) {
           "Part of the run over which the learning rate rises.");
 }
 
+void ProdigyOptions::Visit(FieldVisitor& v) {
+  VisitRate(v, &learning_rate);
+  VisitDecays(v, &beta1, &beta2);
+  VisitEpsilon(v, &epsilon);
+  VisitWeightDecay(v, &weight_decay);
+  v.Field("initial_distance", &initial_distance, Above(0),
+          "First estimate of the distance to a solution, which multiplies the learning rate.");
+  VisitSchedule(v, &schedule);
+}
+
 void MuonOptions::Visit(FieldVisitor& v) {
   VisitRate(v, &learning_rate);
   v.Field("momentum", &momentum, kDecay, "Momentum of matrices.");
   VisitWeightDecay(v, &weight_decay);
+  v.Field("adamw_rate", &adamw_rate, Above(0),
+          "Learning rate of AdamW, which steps all but matrices, as a multiple of this one.");
   v.Choice("scale", &scale, kMuonScales,
            "What steps of matrices are multiplied by: sqrt(max(1, out / in)), or 0.2 sqrt(max(in, "
            "out)).");
@@ -303,6 +385,7 @@ template class HandDesigned<NesterovOptions>;
 template class HandDesigned<NAdamWOptions>;
 template class HandDesigned<LionOptions>;
 template class HandDesigned<ScheduleFreeAdamWOptions>;
+template class HandDesigned<ProdigyOptions>;
 template class HandDesigned<MuonOptions>;
 template class HandDesigned<SOAPOptions>;
 

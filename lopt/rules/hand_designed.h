@@ -79,6 +79,27 @@ struct ScheduleFreeAdamWOptions {
   void Visit(FieldVisitor& v);
 };
 
+// Prodigy (Mishchenko and Defazio 2023, algorithm 4), Adam that estimates its learning rate as the
+// distance d from the initial params x_0 to a solution:
+//   m <- beta1 m + (1 - beta1) d g, v <- beta2 v + (1 - beta2) d^2 g^2,
+//   r <- b r + (1 - b) lr d^2 <g, x_0 - p>, s <- b s + (1 - b) lr d^2 g with b = sqrt(beta2),
+//   p <- p - lr d (m / (sqrt(v) + d epsilon) + weight_decay p), then d <- max(d, r / |s|_1),
+// where the product and the norm are over all tensors. Where the norm is 0, p and d stay.
+// State: "d" [1], which begins with initial_distance, "r" [1], then "x0/<tensor>" of all tensors,
+// "m/<tensor>", "v/<tensor>" and "s/<tensor>"; r and s are in units of initial_distance^2.
+struct ProdigyOptions {
+  static constexpr const char* kType = "Prodigy";
+  static constexpr bool kSeesShapes = false;
+  double learning_rate = 1;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0;
+  double initial_distance = 1e-6;
+  RateSchedule schedule = RateSchedule::kConstant;
+  void Visit(FieldVisitor& v);
+};
+
 // What Muon's step of a matrix of R rows and C columns is multiplied by, [in, out]:
 //   original         sqrt(max(1, C / R)), as its authors have it;
 //   match_rms_adamw  0.2 sqrt(max(R, C)), which gives steps the size of AdamW's (Liu et al. 2025).
@@ -93,8 +114,8 @@ inline constexpr Named<MuonScale> kMuonScales[] = {{MuonScale::kOriginal, "origi
 // where O makes u nearly orthogonal: X = u over its Frobenius norm, at least 1e-7, with no more
 // rows than columns (else transposed), then five times
 //   A = X X^T, X <- 3.4445 X + (-4.775 A + 2.0315 A A) X.
-// Other tensors are stepped by AdamW with the same lr and weight_decay, decays .9 and .95 and
-// epsilon 1e-8.
+// Other tensors are stepped by AdamW with adamw_rate times lr and the same weight_decay, decays .9
+// and .95 and epsilon 1e-8.
 // State: "momentum/<tensor>", or "m/<tensor>" and "v/<tensor>".
 struct MuonOptions {
   static constexpr const char* kType = "Muon";
@@ -102,6 +123,7 @@ struct MuonOptions {
   double learning_rate = 1e-3;
   double momentum = 0.95;
   double weight_decay = 0;
+  double adamw_rate = 1;
   MuonScale scale = MuonScale::kMatchRmsAdamW;
   RateSchedule schedule = RateSchedule::kConstant;
   void Visit(FieldVisitor& v);
@@ -152,6 +174,7 @@ using Nesterov = HandDesigned<NesterovOptions>;
 using NAdamW = HandDesigned<NAdamWOptions>;
 using Lion = HandDesigned<LionOptions>;
 using ScheduleFreeAdamW = HandDesigned<ScheduleFreeAdamWOptions>;
+using Prodigy = HandDesigned<ProdigyOptions>;
 using Muon = HandDesigned<MuonOptions>;
 using SOAP = HandDesigned<SOAPOptions>;
 

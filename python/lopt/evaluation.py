@@ -30,7 +30,8 @@ class Evaluation:
             whether that is "at_edge" of those tried; "steps_to_adam"; "train_verdict" and "test_verdict" against tuned
             Adam ("better", "worse", "unclear" or empty); whether it is the "best_baseline" of its
             task and steps, chosen on inner_valid; "best_verdict" and "best_p_value" of its test loss
-            against that one.
+            against that one; whether its meta-training has "trained_on" the task, None if that is
+            unknown.
         runs: One dict for each training, as a line of results.jsonl; "train_loss" is an array
             float32 [steps], "test_part_loss" one of [steps judged after * parts of the test split].
         markdown: The table of all rows.
@@ -97,7 +98,7 @@ def evaluate(
             checkpoint; several of them in a list, or by the names that results are to give them.
         config: A dict (describe() has the keys under "Evaluations"), the name of one of
             presets("evaluate"), or the path of a JSON file.
-        baselines: "all", "classic", "strong", "none", or their names.
+        baselines: "all", "classic", "strong", "untuned", "none", or their names.
         tune_learned: Judge every learned optimizer a second time, as "NAME-tuned": what its steps are
             multiplied by is tuned for each task with as many trials as a baseline.
         out: Output directory. None: nothing is written.

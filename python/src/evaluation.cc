@@ -21,6 +21,7 @@
 #include "lopt/evaluation/results_file.h"
 #include "lopt/evaluation/summary.h"
 #include "lopt/evaluation/tables.h"
+#include "lopt/evaluation/trained_on.h"
 #include "lopt/python/src/bind.h"
 #include "lopt/python/src/convert.h"
 #include "lopt/python/src/long_call.h"
@@ -72,6 +73,7 @@ nb::dict RowOf(const SummaryRow& row) {
   dict["best_baseline"] = row.best_baseline;
   dict["best_verdict"] = ToString(row.best_verdict);
   dict["best_p_value"] = row.best_p_value;
+  dict["trained_on"] = row.trained_on;
   return dict;
 }
 
@@ -152,7 +154,8 @@ nb::dict Evaluate(nb::handle config, const nb::list& thetas, const std::string& 
       results =
           Evaluation(read, optimizers).Run({.on_progress = tell, .stop = call.stop()}).results;
     });
-    summary = Summarize(results);
+    SetTrainedOn(read, &optimizers);
+    summary = Summarize(results, InfoOf(optimizers));
   });
 
   nb::list rows;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <set>
 #include <span>
@@ -13,6 +14,7 @@
 
 #include "lopt/base/error.h"
 #include "lopt/base/file.h"
+#include "lopt/evaluation/performance_profile.h"
 #include "lopt/evaluation/results_file.h"
 #include "lopt/evaluation/summary.h"
 #include "lopt/evaluation/tables.h"
@@ -193,6 +195,10 @@ std::string Cell(const std::optional<Estimate>& estimate) {
   return estimate ? Cell(*estimate) : std::string();
 }
 
+std::string Cell(const std::optional<GeometricMean>& mean) {
+  return mean ? fmt::format("{} ({})", Cell(mean->estimate), mean->count) : std::string();
+}
+
 std::string Cell(const std::optional<double>& value) {
   if (!value) return "";
   return std::isfinite(*value) ? ShortNumber(*value) : "never";
@@ -231,7 +237,8 @@ void TaskTables(const Summary& summary, ReportPage* page) {
     for (; first < last; ++first) {
       const SummaryRow& row = summary.rows[first];
       const bool reached = row.steps_to_adam && std::isfinite(*row.steps_to_adam);
-      const std::string name = EscapeHtml(row.optimizer);
+      const std::string name =
+          EscapeHtml(row.optimizer) + (row.trained_on.value_or(false) ? " +" : "");
       rows.push_back({row.learning_rate ? name : "<b>" + name + "</b>", Cell(row.train_loss),
                       Word(row.train_verdict), Cell(row.test_loss), Word(row.test_verdict),
                       row.best_baseline ? "it is the best" : Word(row.best_verdict),
@@ -256,7 +263,8 @@ void AggregateTable(const Summary& summary, ReportPage* page) {
   for (const AggregateRow& row : summary.aggregate) {
     rows.push_back({EscapeHtml(row.optimizer), Cell(row.train_ratio), Cell(row.test_ratio),
                     std::to_string(row.better), std::to_string(row.worse),
-                    std::to_string(row.unclear), Cell(row.best_ratio),
+                    std::to_string(row.unclear), Cell(row.best_ratio), Cell(row.best_ratio_trained),
+                    Cell(row.best_ratio_transfer), row.speedup ? ShortNumber(*row.speedup) : "",
                     std::to_string(row.best_better), std::to_string(row.best_worse),
                     std::to_string(row.best_unclear), std::to_string(row.diverged),
                     std::to_string(row.blown_up)});
@@ -264,8 +272,9 @@ void AggregateTable(const Summary& summary, ReportPage* page) {
   page->AddHtml("<h4>All tasks, losses as fractions of tuned Adam's</h4>\n" +
                 HtmlTable({"optimizer", "train loss", "test loss", ToString(Verdict::kBetter),
                            ToString(Verdict::kWorse), ToString(Verdict::kUnclear),
-                           "test loss / best baseline's", "better than it", "worse than it",
-                           "unclear against it", "diverged", "blown up"},
+                           "test loss / best baseline's", "the same, trained on",
+                           "the same, transfer", "speed-up in steps", "better than it",
+                           "worse than it", "unclear against it", "diverged", "blown up"},
                           rows, 1));
 }
 
@@ -302,6 +311,62 @@ void RatioTable(const Summary& summary, ReportPage* page) {
   page->AddHtml("<h4>Test loss as a fraction of tuned Adam's</h4>\n" + HtmlTable(header, rows, 1));
 }
 
+// --- Performance profiles -----------------------------------------------------------------------
+
+// A staircase: at each factor the share of tasks within it, from 1 on.
+Curve ProfileSteps(const ProfileCurve& profile, double largest) {
+  Curve curve{.label = profile.optimizer, .x = {1}, .y = {100 * profile.Share(1)}};
+  for (const double ratio : profile.ratios) {
+    if (ratio <= 1 || ratio > largest) continue;
+    curve.x.push_back(ratio);
+    curve.y.push_back(curve.y.back());
+    curve.x.push_back(ratio);
+    curve.y.push_back(100 * profile.Share(ratio));
+  }
+  curve.x.push_back(largest);
+  curve.y.push_back(curve.y.back());
+  return curve;
+}
+
+void AddProfile(const std::vector<SummaryRow>& rows, const std::string& title,
+                const std::string& what, const RowFigure& row_figure, double largest,
+                ReportPage* page) {
+  Figure figure{.title = title,
+                .caption =
+                    "How many of 100 tasks an optimizer brings to at most so many times the "
+                    "lowest " +
+                    what + " of all in the figure; further up and left is better.",
+                .x_label = "times the lowest " + what,
+                .y_label = "tasks (%)",
+                .from_zero = true,
+                .linear = true};
+  for (const ProfileCurve& profile : PerformanceProfile(rows, row_figure)) {
+    Curve curve = ProfileSteps(profile, largest);
+    curve.color = static_cast<int>(figure.curves.size());
+    curve.dash = curve.color / 8;
+    figure.curves.push_back(std::move(curve));
+  }
+  page->AddFigure(std::move(figure));
+}
+
+// Of the optimizers that are tuned, and of the others.
+void Profiles(const Summary& summary, ReportPage* page) {
+  for (const bool tuned : {false, true}) {
+    std::vector<SummaryRow> rows;
+    std::ranges::copy_if(summary.rows, std::back_inserter(rows),
+                         [&](const SummaryRow& row) { return row.tuned == tuned; });
+    if (rows.empty()) continue;
+    const std::string group = tuned ? "Everything tuned" : "Nothing tuned";
+    AddProfile(
+        rows, group + ": test loss", "test loss",
+        [](const SummaryRow& row) { return row.test_loss.value; }, 2, page);
+    if (summary.aggregate.empty()) continue;
+    AddProfile(
+        rows, group + ": steps to tuned Adam's loss", "number of steps",
+        [](const SummaryRow& row) { return row.steps_to_adam.value_or(kInfinity); }, 5, page);
+  }
+}
+
 void Comparison(const Evaluations& evaluations, const std::vector<Summary>& summaries,
                 ReportPage* page) {
   page->Subsection("Comparison");
@@ -310,7 +375,10 @@ void Comparison(const Evaluations& evaluations, const std::vector<Summary>& summ
       "downwards) and worse (upwards) than Adam with its tuned learning rate: the 95 % interval of "
       "the difference, with the same seeds and examples, does not hold 0. Of the best baseline of "
       "a task, the one with the lowest loss on inner_valid, the same; over all tasks after Holm's "
-      "correction for their number. A diverged training counts as an infinite loss; one that blew "
+      "correction for their number. Fractions of its test loss are also in the geometric mean over "
+      "the tasks that a meta-training has trained on, and over the others (transfer), with the "
+      "number of these; the speed-up is the interquartile mean over all tasks. A diverged training "
+      "counts as an infinite loss; one that blew "
       "up ends with train "
       "losses of more than 5 times the best that it had. " +
       LossesNote());
@@ -318,6 +386,7 @@ void Comparison(const Evaluations& evaluations, const std::vector<Summary>& summ
     if (evaluations.size() > 1) page->Subsection(evaluations[e].label);
     AggregateTable(summaries[e], page);
     RatioTable(summaries[e], page);
+    Profiles(summaries[e], page);
   }
 }
 
@@ -325,7 +394,8 @@ void Tables(const Evaluations& evaluations, const std::vector<Summary>& summarie
             ReportPage* page) {
   page->Subsection("All figures");
   page->AddParagraph(
-      "Learned optimizers are in bold; those with a number after \"steps\" have their steps "
+      "Learned optimizers are in bold, with + where their meta-training has trained on the task; "
+      "those with a number after \"steps\" have their steps "
       "multiplied by it, tuned as the learning rates of baselines are. What is marked (edge) is "
       "the "
       "smallest or largest that was tried. Seconds are those of one training.");
@@ -436,7 +506,9 @@ void ReportEvaluations(const Evaluations& evaluations, ReportPage* page) {
   if (any) {
     std::vector<Summary> summaries;
     for (const EvaluationRecord& evaluation : evaluations) {
-      summaries.push_back(Summarize(evaluation.results));
+      summaries.push_back(Summarize(evaluation.results, evaluation.manifest
+                                                            ? evaluation.manifest->optimizers
+                                                            : std::vector<OptimizerInfo>()));
     }
     Comparison(evaluations, summaries, page);
     LearningCurves(evaluations, page);

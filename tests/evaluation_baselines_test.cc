@@ -1,0 +1,213 @@
+// The baselines that are not tuned.
+#include <doctest/doctest.h>
+
+#include <array>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <numbers>
+#include <string>
+#include <vector>
+
+#include "lopt/base/eigen.h"
+#include "lopt/base/key.h"
+#include "lopt/evaluation/baselines.h"
+#include "lopt/evaluation/evaluated_optimizers.h"
+#include "lopt/lopt/registry.h"
+
+namespace lopt {
+namespace {
+
+const Layout kVector({{"b", {3}}});
+
+std::unique_ptr<UpdateRule> RuleOf(const std::string& name, const Layout& params = kVector) {
+  const auto optimizer = BaselinesNamed(name)[0].Make({});
+  const Eigen::VectorXf theta = optimizer->InitTheta(Key{});
+  return optimizer->Bind(params, AsSpan(theta));
+}
+
+// The gradients of a run.
+std::vector<std::vector<float>> Gradients(int64_t steps) {
+  std::vector<std::vector<float>> gradients;
+  for (int64_t t = 0; t < steps; ++t) {
+    Normal(FoldIn(KeyFromSeed(7), static_cast<uint64_t>(t)), gradients.emplace_back(3));
+  }
+  return gradients;
+}
+
+// The params after the run, from 1, 2, 3.
+std::vector<float> Ran(const UpdateRule& rule, const std::vector<std::vector<float>>& gradients) {
+  std::vector<float> params = {1, 2, 3};
+  std::vector<float> state(static_cast<size_t>(rule.state_layout().size()));
+  const int64_t steps = std::ssize(gradients);
+  rule.InitState({.num_steps = steps}, params, state);
+  Workspace scratch;
+  for (int64_t t = 0; t < steps; ++t) {
+    rule.Update({.step = t, .num_steps = steps}, gradients[static_cast<size_t>(t)], params, state,
+                scratch);
+  }
+  return params;
+}
+
+TEST_CASE("opt_list-first follows the published update and schedule") {
+  constexpr int64_t kSteps = 60;
+  const auto gradients = Gradients(kSteps);
+  const std::vector<float> got = Ran(*RuleOf("opt_list-first"), gradients);
+  // The epsilon is outside of the bias correction there, the weight decay inside.
+  const double beta1 = 0.9466569269853439;
+  const double beta2 = 0.9406663837522827;
+  const double constant = 0.47695142196433893 * kSteps;
+  const double least = 0.0010075665692423708;
+  for (size_t i = 0; i < 3; ++i) {
+    double p = static_cast<double>(i + 1);
+    double m = 0;
+    double v = 0;
+    for (int64_t t = 0; t < kSteps; ++t) {
+      const double g = gradients[static_cast<size_t>(t)][i];
+      const double decayed = std::max(static_cast<double>(t), constant) - constant;
+      const double cosine = std::cos(std::numbers::pi * decayed / (kSteps - constant));
+      const double rate = 0.0012415879131444274 * ((1 - least) * (cosine / 2 + 0.5) + least);
+      m = beta1 * m + (1 - beta1) * g;
+      v = beta2 * v + (1 - beta2) * g * g;
+      const auto n = static_cast<double>(t + 1);
+      const double corrected = rate * std::sqrt(1 - std::pow(beta2, n)) / (1 - std::pow(beta1, n));
+      p -= corrected * (m / (std::sqrt(v) + 8.113630827139477e-08) + 7.25772958596056e-05 * p);
+    }
+    CAPTURE(i);
+    CHECK(std::abs(p - static_cast<double>(i + 1)) > 3e-3);  // it has moved
+    CHECK(static_cast<double>(got[i]) == doctest::Approx(p).epsilon(2e-6));
+  }
+}
+
+TEST_CASE("NAdamW-AlgoPerf rises over a fiftieth of the training and falls along half a cosine") {
+  const auto rule = RuleOf("NAdamW-AlgoPerf");
+  constexpr double kRate = 0.0017486387539278373;
+  const std::map<int64_t, double> wanted = {
+      {0, 0}, {3, kRate / 2}, {6, kRate}, {153, kRate / 2}, {300, 0}};
+  for (const auto& [step, rate] : wanted) {
+    CAPTURE(step);
+    CHECK(rule->LearningRate({.step = step, .num_steps = 300}) == doctest::Approx(rate));
+  }
+}
+
+TEST_CASE("Prodigy follows algorithm 4 of its paper, and comes near the solution untuned") {
+  constexpr int64_t kSteps = 300;
+  const double target[] = {-1, 2.5, 3};
+  // In float64, from the gradients of |p - target|^2 / 2.
+  double p[] = {1, 2, 3};
+  const double x0[] = {1, 2, 3};
+  double m[3] = {};
+  double v[3] = {};
+  double s[3] = {};
+  double r = 0;
+  double d = 1e-6;
+  const auto rule = RuleOf("Prodigy");
+  std::vector<float> params = {1, 2, 3};
+  std::vector<float> state(static_cast<size_t>(rule->state_layout().size()));
+  rule->InitState({.num_steps = kSteps}, params, state);
+  Workspace scratch;
+  const double root = std::sqrt(0.999);
+  for (int64_t t = 0; t < kSteps; ++t) {
+    const double gamma = (1 + std::cos(std::numbers::pi * static_cast<double>(t) / kSteps)) / 2;
+    std::vector<float> gradient;
+    for (size_t i = 0; i < 3; ++i) {
+      gradient.push_back(static_cast<float>(static_cast<double>(params[i]) - target[i]));
+    }
+    rule->Update({.step = t, .num_steps = kSteps}, gradient, params, state, scratch);
+    double product = 0;
+    double norm = 0;
+    double next[3];
+    for (size_t i = 0; i < 3; ++i) {
+      const double g = p[i] - target[i];
+      m[i] = 0.9 * m[i] + 0.1 * d * g;
+      v[i] = 0.999 * v[i] + 0.001 * d * d * g * g;
+      product += g * (x0[i] - p[i]);
+      s[i] = root * s[i] + (1 - root) * gamma * d * d * g;
+      norm += std::abs(s[i]);
+      next[i] = p[i] - gamma * d * m[i] / (std::sqrt(v[i]) + d * 1e-8);
+    }
+    r = root * r + (1 - root) * gamma * d * d * product;
+    d = std::max(d, r / norm);
+    for (size_t i = 0; i < 3; ++i) p[i] = next[i];
+    if (t == 20) CHECK(static_cast<double>(state[0]) == doctest::Approx(d).epsilon(1e-2));
+  }
+  for (size_t i = 0; i < 3; ++i) {
+    CAPTURE(i);
+    CHECK(static_cast<double>(params[i]) == doctest::Approx(p[i]).epsilon(1e-3));
+    CHECK(std::abs(p[i] - target[i]) < 0.1);
+  }
+}
+
+TEST_CASE("Muon-untuned steps matrices at 0.03 and vectors, by AdamW, at 0.003") {
+  const auto rule = RuleOf("Muon-untuned", Layout({{"b", {2}}, {"w", {2, 2}}}));
+  std::vector<float> params(6);
+  std::vector<float> state(static_cast<size_t>(rule->state_layout().size()));
+  Workspace scratch;
+  // Twice a rotation: both singular values are equal, so the polynomial is one of a number.
+  const std::array<float, 6> gradient = {5, -5, 1.2F, -1.6F, 1.6F, 1.2F};
+  rule->Update({.step = 0, .num_steps = 1}, gradient, params, state, scratch);
+  double x = std::sqrt(0.5);
+  for (int i = 0; i < 5; ++i) x = 3.4445 * x - 4.775 * std::pow(x, 3) + 2.0315 * std::pow(x, 5);
+  const double step = 0.03 * x;
+  const double wanted[] = {-0.003, 0.003, -0.6 * step, 0.8 * step, -0.8 * step, -0.6 * step};
+  for (size_t i = 0; i < 6; ++i) {
+    CAPTURE(i);
+    CHECK(static_cast<double>(params[i]) == doctest::Approx(wanted[i]).epsilon(1e-4));
+  }
+}
+
+TEST_CASE("Adam-untuned and ScheduleFree-untuned step by their rates at first") {
+  for (const auto& [name, rate] :
+       std::map<std::string, double>{{"Adam-untuned", 0.001}, {"ScheduleFree-untuned", 0.0025}}) {
+    CAPTURE(name);
+    CHECK(BaselinesNamed(name)[0].learning_rate() == rate);
+    CHECK(BaselinesNamed(name)[0].tuned.empty());
+    const std::vector<float> got = Ran(*RuleOf(name), {{4, -4, 4}});
+    for (size_t i = 0; i < 3; ++i) {
+      const double wanted = static_cast<double>(i + 1) + (i == 1 ? rate : -rate);
+      CHECK(static_cast<double>(got[i]) == doctest::Approx(wanted).epsilon(1e-6));
+    }
+  }
+}
+
+TEST_CASE("Groups of baselines and names go together, each once") {
+  const size_t untuned = BaselinesNamed("untuned").size();
+  CHECK(BaselinesNamed("all").size() == 17 + untuned);
+  CHECK(BaselinesNamed("strong,untuned").size() == 9 + untuned);
+  const std::vector<Baseline> both = BaselinesNamed("untuned,Adam");
+  CHECK(both.back().name == "Adam");
+  for (const Baseline& baseline : both) CHECK(baseline.tuned.empty() == (baseline.name != "Adam"));
+}
+
+TEST_CASE("The start of a meta-training has its theta, and steps times the multiplier") {
+  const auto sgd = OptimizerRegistry().Make(
+      Config::Parse(R"({"type": "LearnableSGD", "learning_rate": 100})", "test"));
+  const NamedLearnedOptimizer learned = {
+      .name = "mine", .optimizer = sgd, .theta = sgd->InitTheta(Key{})};
+  const Eigen::VectorXf theta = Eigen::VectorXf::Constant(1, std::log(0.5F));
+  for (const auto& [multiplier, name, wanted] :
+       {std::tuple(1.0, "mine-start", 0.5F), std::tuple(0.3, "mine-start-0.3", 0.85F)}) {
+    const NamedLearnedOptimizer start = StartOf(learned, theta, multiplier);
+    CHECK(start.name == name);
+    CHECK(start.is_start);
+    float param = 1;
+    Workspace scratch;
+    BindLearned(start, Layout({{"p", {1}}}))
+        ->Update({}, std::array<float, 1>{1}, {&param, 1}, {}, scratch);
+    CHECK(param == doctest::Approx(wanted).epsilon(1e-6));
+  }
+}
+
+TEST_CASE("Steps that are multiplied by a number are not tuned as well") {
+  const auto sgd = OptimizerRegistry().Make(Config::Parse(R"({"type": "LearnableSGD"})", "test"));
+  const NamedLearnedOptimizer learned = {
+      .name = "mine", .optimizer = sgd, .theta = sgd->InitTheta(Key{})};
+  EvaluatedOptimizers optimizers{
+      .learned = {StartOf(learned, learned.theta, 1), StartOf(learned, learned.theta, 0.3)}};
+  AddTunedSteps(&optimizers);
+  CHECK(NamesOf(optimizers) ==
+        std::vector<std::string>{"mine-start", "mine-start-tuned", "mine-start-0.3"});
+}
+
+}  // namespace
+}  // namespace lopt

@@ -1,0 +1,80 @@
+#include <doctest/doctest.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lopt/evaluation/presets.h"
+#include "lopt/evaluation/summary.h"
+#include "lopt/evaluation/trained_on.h"
+#include "lopt/lopt/theta_file.h"
+#include "tests/paths.h"
+
+namespace lopt {
+namespace {
+
+EvaluationConfig Generalization() {
+  return ReadEvaluationConfig(EvaluationPresets().Find("generalization"));
+}
+
+std::optional<TaskSteps> TrainedOnBy(const std::string& name, const EvaluationConfig& evaluation) {
+  const ThetaFile file = ReadThetaFile(SourcePath("trained/" + name + ".safetensors"));
+  return TrainedOn(file.config, file.trained_horizon, evaluation);
+}
+
+TEST_CASE("The tasks that a meta-training trains on have the same options, and are not longer") {
+  CHECK(TrainedOnBy("recommended", Generalization()) == TaskSteps{{"base", {300}},
+                                                                  {"batch-16", {300}},
+                                                                  {"batch-512", {300}},
+                                                                  {"depth-0", {300}},
+                                                                  {"horizon-30", {30}},
+                                                                  {"horizon-3000", {3000}},
+                                                                  {"quadratic", {300}}});
+  // It is of an earlier version, which had fewer options.
+  CHECK(TrainedOnBy("tutorial", Generalization()) ==
+        TaskSteps{{"base", {300}}, {"horizon-30", {30}}, {"quadratic", {300}}});
+  // Its digits have random units.
+  CHECK(TrainedOnBy("celo2", Generalization()) == TaskSteps{});
+}
+
+TEST_CASE("Of several numbers of steps those count that some training had") {
+  EvaluationConfig config = Generalization();
+  config.tasks.resize(1);
+  config.steps = {100, 600, 601};
+  CHECK(TrainedOnBy("fast", config) == TaskSteps{{"base", {100, 600}}});
+}
+
+TEST_CASE("On digits from files an optimizer of drawn digits has trained on no image task") {
+  EvaluationConfig config = Generalization();
+  config.data_dir = "nowhere";
+  CHECK(TrainedOnBy("recommended", config) == TaskSteps{{"quadratic", {300}}});
+}
+
+TEST_CASE("Without a config, or with one that names no task, what was trained on is unknown") {
+  for (const char* training :
+       {"{}", R"({"estimators": 3})", R"({"estimators": [{"task": 1}, 2]})"}) {
+    CAPTURE(training);
+    const auto trained_on = TrainedOn(Config::Parse(training, "test"), 0, Generalization());
+    CHECK(trained_on.value_or(TaskSteps{}).empty());
+  }
+  CHECK(!TrainedOn(Config(), 0, Generalization()).has_value());
+  CHECK(!TrainedOn(Config::Parse("{}", "test"), 0, Generalization()).has_value());
+}
+
+TEST_CASE("A start has trained on what its meta-training has") {
+  EvaluatedOptimizers optimizers;
+  const std::string path = SourcePath("trained/fast.safetensors");
+  optimizers.learned.push_back(NamedLearnedOptimizerOf("fast", ReadThetaFile(path), path));
+  const NamedLearnedOptimizer fast = optimizers.learned[0];
+  optimizers.learned.push_back(StartOf(fast, fast.theta, 0.3));
+  SetTrainedOn(Generalization(), &optimizers);
+  for (const OptimizerInfo& info : InfoOf(optimizers)) {
+    CHECK(info.trained_on == TaskSteps{{"base", {300}}, {"horizon-30", {30}}});
+  }
+  CHECK(InfoOf(optimizers)[0].start_seed == std::nullopt);
+  CHECK(InfoOf(optimizers)[1].start_seed == 0);
+  CHECK(InfoOf(optimizers)[1].step_multiplier == 0.3);
+}
+
+}  // namespace
+}  // namespace lopt
