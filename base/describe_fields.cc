@@ -18,16 +18,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr char kRequired[] = "required";
 
-std::string Cell(std::string_view text) {
-  std::string cell;
-  for (char c : text) {
-    cell += c == '|' ? "\\|" : std::string(1, c);
-  }
-  return cell;
-}
-
-// Code in the cell of a Markdown table.
-std::string Code(std::string_view text) { return fmt::format("`{}`", Cell(text)); }
+std::string Code(std::string_view text) { return fmt::format("`{}`", text); }
 
 // The names of some things, in their order.
 template <class Things, class Name>
@@ -43,9 +34,10 @@ std::string NumberDefault(const Json& value, double number, const Range& range) 
   return Contains(range, number) ? ValueCode(value) : kRequired;
 }
 
-std::string ValidNumbers(const Range& range) {
+// A kind of number and its range: "integer in [1, 8]".
+std::string InRange(std::string_view kind, const Range& range) {
   const std::string words = RangeWords(range);
-  return words.empty() ? "any" : words;
+  return words.empty() ? std::string(kind) : fmt::format("{} {}", kind, words);
 }
 
 // Adds a row for every field.
@@ -54,38 +46,38 @@ class Describer : public FieldVisitor {
   explicit Describer(const NameTypes& name_types) : name_types_(name_types) {}
 
   void Field(const char* name, bool* value, const char* meaning) override {
-    Row(name, "true or false", ValueCode(Json(*value)), "any", meaning);
+    Row(name, "true or false", ValueCode(Json(*value)), meaning);
   }
   void Field(const char* name, int64_t* value, Range range, const char* meaning) override {
-    Row(name, "integer", NumberDefault(*value, static_cast<double>(*value), range),
-        ValidNumbers(range), meaning);
+    Row(name, InRange("integer", range), NumberDefault(*value, static_cast<double>(*value), range),
+        meaning);
   }
   void Field(const char* name, double* value, Range range, const char* meaning) override {
-    Row(name, "number", NumberDefault(*value, *value, range), ValidNumbers(range), meaning);
+    Row(name, InRange("number", range), NumberDefault(*value, *value, range), meaning);
   }
   void Field(const char* name, std::optional<double>* value, Range range,
              const char* meaning) override {
-    Row(name, "number or null", ValueCode(value->has_value() ? Json(**value) : Json(nullptr)),
-        ValidNumbers(range), meaning);
+    Row(name, InRange("null or number", range),
+        ValueCode(value->has_value() ? Json(**value) : Json(nullptr)), meaning);
   }
   void Field(const char* name, std::optional<int64_t>* value, Range range,
              const char* meaning) override {
-    Row(name, "integer or null", ValueCode(value->has_value() ? Json(**value) : Json(nullptr)),
-        ValidNumbers(range), meaning);
+    Row(name, InRange("null or integer", range),
+        ValueCode(value->has_value() ? Json(**value) : Json(nullptr)), meaning);
   }
   void Field(const char* name, std::vector<int64_t>* value, Range range,
              const char* meaning) override {
-    Row(name, "list of integers", ValueCode(Json(*value)), ValidNumbers(range), meaning);
+    Row(name, InRange("list of integers", range), ValueCode(Json(*value)), meaning);
   }
   void Field(const char* name, std::vector<double>* value, Range range,
              const char* meaning) override {
-    Row(name, "list of numbers", ValueCode(Json(*value)), ValidNumbers(range), meaning);
+    Row(name, InRange("list of numbers", range), ValueCode(Json(*value)), meaning);
   }
   void Field(const char* name, std::string* value, const char* meaning) override {
-    Row(name, "text", ValueCode(Json(*value)), "any", meaning);
+    Row(name, "text", ValueCode(Json(*value)), meaning);
   }
   void Field(const char* name, std::vector<std::string>* value, const char* meaning) override {
-    Row(name, "list of texts", ValueCode(Json(*value)), "any", meaning);
+    Row(name, "list of texts", ValueCode(Json(*value)), meaning);
   }
   void Typed(const char* name, Config* value, const TypeTable& types,
              const char* meaning) override {
@@ -93,11 +85,11 @@ class Describer : public FieldVisitor {
     const auto in_short = std::ranges::find_if(names, [&](const auto& entry) {
       return !value->empty() && entry.second.json() == value->json();
     });
-    Row(name, names.empty() ? "object" : "text or object",
+    Row(name, ShortNames(names) + "object, " + name_types_(types),
         value->empty()            ? kRequired
         : in_short == names.end() ? ValueCode(value->json())
                                   : ValueCode(Json(in_short->first)),
-        ShortNames(names) + name_types_(types), meaning);
+        meaning);
   }
   void Typed(const char* name, std::vector<Config>* value, const TypeTable& types,
              const char* meaning) override {
@@ -105,7 +97,7 @@ class Describer : public FieldVisitor {
     for (const Config& config : *value) {
       list.push_back(config.json());
     }
-    Row(name, "list of objects", ValueCode(list), name_types_(types), meaning);
+    Row(name, "list of objects, " + name_types_(types), ValueCode(list), meaning);
   }
 
   FieldVisitor& FreeOnResume() override {
@@ -113,19 +105,18 @@ class Describer : public FieldVisitor {
     return *this;
   }
 
-  std::vector<std::string> Take() { return std::move(rows_); }
+  std::vector<FieldRow> Take() { return std::move(rows_); }
 
  private:
   void Number(const char* name, int64_t* value, ChoiceTable table, const char* meaning) override {
     const char* chosen = FindName(table, *value);
-    Row(name, "text", chosen == nullptr ? kRequired : ValueCode(Json(chosen)), ValidChoices(table),
-        meaning);
+    Row(name, Choices(table), chosen == nullptr ? kRequired : ValueCode(Json(chosen)), meaning);
   }
   void NumberList(const char* name, std::vector<int64_t>* value, ChoiceTable table,
                   const char* meaning) override {
     Json list = Json::array();
     for (const int64_t number : *value) list.push_back(FindName(table, number));
-    Row(name, "list of texts", ValueCode(list), ValidChoices(table), meaning);
+    Row(name, "list of " + Choices(table), ValueCode(list), meaning);
   }
 
   // Those that stand for objects, before the objects' types.
@@ -133,18 +124,17 @@ class Describer : public FieldVisitor {
     return names.empty() ? "" : Codes(names, &std::pair<std::string, Config>::first) + "; ";
   }
 
-  static std::string ValidChoices(ChoiceTable table) { return Codes(table, &Named<int64_t>::name); }
+  static std::string Choices(ChoiceTable table) { return Codes(table, &Named<int64_t>::name); }
 
-  void Row(const char* name, std::string_view kind, std::string_view default_value,
-           std::string_view valid, const char* meaning) {
-    rows_.push_back(fmt::format(
-        "| {} | {} | {} | {} | {}{} |\n", Code(name), kind, default_value, valid, Cell(meaning),
-        std::exchange(free_on_resume_, false) ? " May change on resume." : ""));
+  void Row(const char* name, std::string value, std::string default_value, const char* meaning) {
+    const bool free_on_resume = std::exchange(free_on_resume_, false);
+    rows_.push_back({Code(name), std::move(value), std::move(default_value),
+                     meaning + std::string(free_on_resume ? " May change on resume." : "")});
   }
 
   const NameTypes& name_types_;
   bool free_on_resume_ = false;  // the next one
-  std::vector<std::string> rows_;
+  std::vector<FieldRow> rows_;
 };
 
 }  // namespace
@@ -153,20 +143,24 @@ std::string ListTypes(const TypeTable& types) {
   return fmt::format("{}: {}", types.kind(), Codes(types.entries(), &TypeEntry::type));
 }
 
-std::vector<std::string> FieldRows(const VisitFields& fields, const NameTypes& name) {
+std::vector<FieldRow> FieldRows(const VisitFields& fields, const NameTypes& name) {
   Describer describer(name);
   fields(describer);
   return describer.Take();
 }
 
-std::string FieldTable(const std::vector<std::string>& rows) {
-  return fmt::format(
-      "| key | kind | default | valid | meaning |\n| --- | --- | --- | --- | --- |\n{}",
-      fmt::join(rows, ""));
+std::string FieldList(const std::vector<FieldRow>& rows) {
+  std::string list;
+  for (const FieldRow& row : rows) {
+    const bool required = row.default_value == kRequired;
+    list += fmt::format("- {}: {}; {}{}. {}\n", row.key, row.value, required ? "" : "default ",
+                        row.default_value, row.meaning);
+  }
+  return list;
 }
 
 std::string DescribeFields(const VisitFields& fields, const NameTypes& name) {
-  return FieldTable(FieldRows(fields, name));
+  return FieldList(FieldRows(fields, name));
 }
 
 }  // namespace lopt

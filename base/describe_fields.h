@@ -9,18 +9,27 @@
 
 namespace lopt {
 
-// What a cell of a table says about the types that are valid: their names, unless told otherwise.
+// What a description says about the types that are valid: their names, unless told otherwise.
 using NameTypes = std::function<std::string(const TypeTable&)>;
 std::string ListTypes(const TypeTable& types);
 
-// Markdown: a row of a table for each field, with its name, kind, default, valid values and
-// meaning.
-std::vector<std::string> FieldRows(const VisitFields& fields, const NameTypes& name = ListTypes);
+// What is said of a key, as Markdown.
+struct FieldRow {
+  std::string key;
+  std::string value;          // its kind and the valid values
+  std::string default_value;  // or "required"
+  std::string meaning;
 
-// Such rows as a table.
-std::string FieldTable(const std::vector<std::string>& rows);
+  bool operator==(const FieldRow&) const = default;
+};
 
-// A table of all fields.
+// A row for each field, in their order.
+std::vector<FieldRow> FieldRows(const VisitFields& fields, const NameTypes& name = ListTypes);
+
+// Such rows as a list of Markdown.
+std::string FieldList(const std::vector<FieldRow>& rows);
+
+// A list of all fields.
 std::string DescribeFields(const VisitFields& fields, const NameTypes& name = ListTypes);
 
 }  // namespace lopt

@@ -75,6 +75,13 @@ class FieldVisitor {
   // A key of old that a config may still have; reading it is an Error that says where it has gone:
   // v.Moved("batch_size", "'mode.batch_size'").
   virtual void Moved(const char* /*name*/, const char* /*to*/) {}
+  // A key of old that is called `key` now, which is then not missing: v.Renamed("length", "steps",
+  // "'length' is a distance"). `why` may be empty.
+  virtual void Renamed(const char* /*name*/, const char* /*key*/, const char* /*why*/) {}
+
+  // What is wrong with a key of those shown, or with one inside it, beside other keys; reported as
+  // a value out of range is: v.Refuse("schedule.scales", "must have one number more, got 3").
+  virtual void Refuse(const char* /*name*/, const std::string& /*why*/) {}
 
   // One of the values of a table, by its name: v.Choice("loss_type", &loss_type, kLossTypes,
   // "What an episode counts.").

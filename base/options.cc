@@ -65,11 +65,20 @@ class NameCollector : public FieldVisitor {
     marked_ = true;
     return *this;
   }
-  void Moved(const char* name, const char* to) override { moved_[name] = to; }
+  void Moved(const char* name, const char* to) override { moved_[name] = {.to = to, .key = ""}; }
+  void Renamed(const char* name, const char* key, const char* why) override {
+    moved_[name] = {.to = fmt::format("'{}'{}{}", key, *why == 0 ? "" : "; ", why), .key = key};
+  }
+
+  // Where a key of old has gone.
+  struct Place {
+    std::string to;   // for messages
+    std::string key;  // that of the fields which it has become; empty if it is none
+  };
 
   const std::vector<std::string>& names() const { return names_; }
   const std::vector<std::string>& free_on_resume() const { return free_on_resume_; }
-  const std::map<std::string, std::string>& moved() const { return moved_; }
+  const std::map<std::string, Place>& moved() const { return moved_; }
 
  private:
   void Add(const char* name) {
@@ -85,7 +94,7 @@ class NameCollector : public FieldVisitor {
 
   std::vector<std::string> names_;
   std::vector<std::string> free_on_resume_;
-  std::map<std::string, std::string> moved_;
+  std::map<std::string, Place> moved_;
   bool marked_ = false;  // the next one is free on resume
 };
 
@@ -99,7 +108,8 @@ std::vector<std::string> CheckKeys(const Config& config, const VisitFields& fiel
   for (const auto& [key, value] : config.json().items()) {
     const auto moved = collector.moved().find(key);
     if (moved != collector.moved().end()) {
-      problems->Add(fmt::format("'{}' is now {}", JoinKey(config.path(), key), moved->second));
+      problems->Add(fmt::format("'{}' is now {}", JoinKey(config.path(), key), moved->second.to));
+      meant.push_back(moved->second.key);
     } else if (key != "type" && std::ranges::find(names, key) == names.end()) {
       problems->Add(fmt::format("unknown key '{}'; valid keys: {}{}", JoinKey(config.path(), key),
                                 fmt::join(names, ", "), DidYouMean(key, names)));
@@ -206,6 +216,10 @@ class FieldResolver : public FieldVisitor {
       }
     }
     Put(name, std::move(resolved));
+  }
+
+  void Refuse(const char* name, const std::string& why) override {
+    problems_->Add(fmt::format("'{}' {}", Path(name), why));
   }
 
  private:
@@ -463,6 +477,9 @@ class FieldChecker : public FieldVisitor {
     for (size_t i = 0; i < value->size(); ++i) {
       Resolve(Config::FromJson((*value)[i].json(), JoinIndex(name, i)), types, problems_);
     }
+  }
+  void Refuse(const char* name, const std::string& why) override {
+    problems_->Add(fmt::format("{} {}", name, why));
   }
 
  private:

@@ -18,8 +18,8 @@ using VisitFields = std::function<void(FieldVisitor&)>;
 // Fills the fields from `config`, which is read to its end: all unknown keys ("type" is known),
 // wrong types, numbers out of range, wrong choices and missing keys, here and in nested typed
 // objects, are one Error, each with its full path, the value and the valid or nearest choices. A
-// missing key that an unknown one seems to mean is not reported again. `fields` is called more than
-// once and must show the same keys every time.
+// missing key that an unknown one seems to mean, or one of old, is not reported again. `fields` is
+// called more than once and must show the same keys every time.
 void ReadFields(const Config& config, const VisitFields& fields);
 // The same, but what is wrong is added to `problems`; the fields concerned are then of no use.
 void ReadFields(const Config& config, const VisitFields& fields, Problems* problems);

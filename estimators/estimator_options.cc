@@ -6,7 +6,7 @@ void EstimatorOptions::Visit(FieldVisitor& v) {
   v.Typed("task", &task, TaskRegistry().table(), "The tasks that are trained.");
   v.Typed("lengths", &lengths, ScheduleRegistry().table(),
           "How long an episode of inner training is.");
-  v.Moved("schedule", "'lengths'; 'schedule' is the factor of an optimizer's learning rate");
+  v.Renamed("schedule", "lengths", "'schedule' is the factor of an optimizer's learning rate");
   problem.Visit(v);
   v.Field("weight", &weight, Above(0),
           "Weight of this estimator's gradient in the mean over estimators.");

@@ -68,8 +68,7 @@ void EvaluationConfig::Visit(FieldVisitor& v) {
           "Trainings of every optimizer on every task, each with a task, start and data of its "
           "own, the same for all optimizers.");
   v.Field("trials", &trials, Between(2, 10000),
-          "Learning rates, or values of all that is tuned, that each baseline is tried with on "
-          "each task.");
+          "Trials of each baseline on each task: learning rates, or values of all that is tuned.");
   v.Field("tuning_seeds", &tuning_seeds, Between(1, 10000),
           "Trainings of every trial; the mean loss on the split inner_valid decides. Their draws "
           "are not those of the seeds.");

@@ -18,23 +18,21 @@ void MetaTrainConfig::Visit(FieldVisitor& v) {
   v.Typed("learned_optimizer", &learned_optimizer, OptimizerRegistry().table(),
           "The optimizer whose weights theta are trained.");
   v.Field("init_theta", &init_theta,
-          "Theta file that the run starts from, relative to the working directory, with a fresh "
-          "theta_opt; it is read at the start of the run alone. Empty: theta is drawn.");
+          "Theta file to start from, relative to the working directory, with a fresh theta_opt; "
+          "read at the start alone. Empty: theta is drawn.");
   v.Field("frozen", &frozen,
-          "Regular expressions: the tensors of theta whose whole name matches one are not "
-          "trained.");
+          "Regular expressions: tensors of theta whose whole name matches one are not trained.");
   v.Typed("theta_opt", &theta_opt, ThetaOptTypes(), "The optimizer that updates theta.");
   v.Typed("estimators", &estimators, EstimatorRegistry().table(),
           "Gradient estimators, each with its task. A worker's gradient is the weighted mean of "
           "those that it runs.");
   v.Choice("weighting", &weighting, kWeightings,
-           "How the estimators' gradients become one: fixed takes their mean with the weights as "
-           "they are, equal_norm first divides each by a running mean of its norm.");
+           "How the estimators' gradients become one: fixed takes their weighted mean, equal_norm "
+           "first divides each by a running mean of its norm.");
   v.Choice("gradient_sum", &gradient_sum, kGradientSums,
-           "How the workers' gradients are added up, in float64: in_order, one worker after the "
-           "other; tree, as a binary tree over the workers, of which each process adds up its own: "
-           "with many workers a process the learner has less to do. Another result by rounding, "
-           "the same on any number of processes. In mode Sync.");
+           "How the workers' gradients are added up, in float64: one after the other (in_order), "
+           "or as a binary tree of which each process adds up its own workers' part (tree), which "
+           "leaves the learner less to do. The two differ by rounding. tree: mode Sync only.");
   v.Field("workers", &workers, Between(1, 100000),
           "Logical workers, whose gradients are averaged. Part of the experiment; threads and "
           "processes only execute them.");
@@ -43,8 +41,8 @@ void MetaTrainConfig::Visit(FieldVisitor& v) {
           "Windows that every estimator runs under the same theta before an update.");
   v.Field("seed", &seed, AtLeast(0), "Everything random in the run follows from it.");
   v.Choice("non_finite_gradient", &non_finite_gradient, kNonFiniteGradients,
-           "What a gradient that is not finite does: skip counts the update and leaves theta as it "
-           "is, abort ends the run.");
+           "At a gradient that is not finite: skip counts the update and leaves theta as it is, "
+           "abort ends the run.");
   v.Typed("mode", &mode, ModeRegistry().table(), "How updates are made of the workers' gradients.");
   for (const char* name : {"batch_size", "staleness", "staleness_policy"}) {
     v.Moved(name, R"(a key of mode: "mode": {"type": "Async", ...})");
@@ -55,35 +53,32 @@ void MetaTrainConfig::Visit(FieldVisitor& v) {
   v.Field("estimators_per_worker", &estimators_per_worker, AtLeast(0),
           "Estimators that each worker runs, fixed for the run; 0: all.");
   v.Choice("estimator_placement", &estimator_placement, kEstimatorPlacements,
-           "Which estimators these are: dealt out in turn, or drawn with the seed.");
+           "How they are chosen: dealt out in turn, or drawn with the seed.");
   VisitTimeouts(v);
-  v.FreeOnResume().Field(
-      "gather_checkpoints", &gather_checkpoints,
-      "Whether the first process writes all files of a checkpoint, for processes without a "
-      "common file system.");
+  v.FreeOnResume().Field("gather_checkpoints", &gather_checkpoints,
+                         "Whether the first process writes all files of a checkpoint; needed "
+                         "without a common file system.");
   VisitMachine(v);
   v.FreeOnResume().Field(
       "device", &device,
-      "What runs the estimators' windows: cpu, the processor; cuda, NVIDIA GPUs, of which each "
-      "process of the job takes one; cuda:<n>, the GPU of this number; emulated, the kernels for "
-      "GPUs on the processor, slowly. To resume on another one, pass --allow-isa-change.");
+      "What runs the estimators' windows: cpu; cuda, one NVIDIA GPU for each process of the job; "
+      "cuda:N, GPU number N; emulated, the kernels for GPUs on the processor, slowly. To resume on "
+      "another one, pass --allow-isa-change.");
   VisitIntervals(v);
   v.FreeOnResume().Field("worker_metrics", &worker_metrics, AtLeast(0),
-                         "Up to so many workers the metrics have the inner steps of each worker; "
-                         "with more, and with 0, those of all together.");
+                         "Most workers for which the metrics have the inner steps of each; with "
+                         "more, those of all together.");
   v.FreeOnResume().Field(
       "eval_every", &eval_every, AtLeast(0),
-      "After every so many updates theta trains held-out tasks; the losses on the split "
+      "Updates between evaluations, in which theta trains held-out tasks. The losses on the split "
       "outer_valid are among the metrics, and the theta of the lowest is kept in "
-      "theta_best.safetensors. 0: never.");
+      "theta_best.safetensors. 0: no evaluations.");
   v.FreeOnResume().Typed(
       "eval_tasks", &eval_tasks, TaskRegistry().table(),
-      "The tasks of these evaluations; empty: those of the estimators. Their draws are those of "
-      "no training.");
+      "Their tasks; empty: those of the estimators, with draws that no window sees.");
   v.FreeOnResume().Field("eval_steps", &eval_steps, Between(1, 1e7),
-                         "Inner steps of each of these trainings.");
-  v.FreeOnResume().Field("eval_seeds", &eval_seeds, Between(1, 10000),
-                         "Trainings of each of these tasks.");
+                         "Inner steps of each training.");
+  v.FreeOnResume().Field("eval_seeds", &eval_seeds, Between(1, 10000), "Trainings of each task.");
 }
 
 Config InTodaysKeys(const Config& config) {

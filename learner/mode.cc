@@ -13,7 +13,7 @@ void SyncOptions::Visit(FieldVisitor& v) {
           "An update goes ahead after this time without the workers that are late; 0: it waits for "
           "all. Runs with it are not reproducible bit for bit.");
   v.Field("quorum", &quorum, AtLeast(0),
-          "Workers that an update needs at least when the deadline has passed.");
+          "The fewest workers of an update whose deadline has passed.");
 }
 
 void AsyncOptions::Visit(FieldVisitor& v) {
@@ -39,8 +39,8 @@ Registry<Mode>& ModeRegistry() {
         });
     modes.Add<AsyncOptions>(
         "Async",
-        "Workers run free, an update takes batch_size gradients as they come; no bits are "
-        "promised.",
+        "Workers do not wait; an update takes batch_size gradients as they come. Not reproducible "
+        "bit for bit.",
         [](const AsyncOptions& options) { return std::make_shared<Mode>(options); });
     return modes;
   }();

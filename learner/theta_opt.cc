@@ -178,7 +178,7 @@ Config ResolveThetaOpt(const Config& theta_opt, int64_t updates) {
   ReadFields(Config::FromJson({{"schedule", *found}}, theta_opt.path()), visit, &problems);
   const RateSchedule given = schedule;
   if (!problems.empty()) return theta_opt;
-  schedule = ResolvedSchedule(schedule, updates);
+  schedule = ResolvedSchedule(schedule, updates, "theta_opt");
   if (schedule == given) return theta_opt;
   nlohmann::ordered_json resolved = json;
   resolved["schedule"] = WriteFields("", visit).json().at("schedule");

@@ -11,6 +11,7 @@
 #include "lopt/base/error.h"
 #include "lopt/base/options.h"
 #include "lopt/base/problems.h"
+#include "lopt/base/strict_json.h"
 
 namespace lopt {
 namespace {
@@ -82,7 +83,7 @@ struct ScheduleFields {
             "the length of the run, for theta_opt the run's meta_steps when it begins.");
     v.Field("final_scale", &final_scale, AtLeast(0), "Factor at the end and after it.");
     v.Field("rises_at_once", &rises_at_once,
-            "Whether the first update is one step up the rise already.");
+            "Whether the first update is already one step up the rise.");
   }
 };
 
@@ -103,31 +104,55 @@ ScheduleFields FieldsOf(const RateSchedule& schedule) {
   return fields;
 }
 
-void RequireRiseEnds(const RateSchedule& schedule) {
-  Require(schedule.type != RateType::kWarmupCosine || schedule.total_steps == 0 ||
-              schedule.total_steps > schedule.warmup_steps,
-          "WarmupCosine: total_steps ({}) must be greater than warmup_steps ({})",
-          schedule.total_steps, schedule.warmup_steps);
+// What is wrong with a key of a schedule beside its others.
+struct Clash {
+  const char* key;
+  std::string why;
+};
+
+std::optional<Clash> ClashOfRise(int64_t total_steps, int64_t warmup_steps) {
+  if (total_steps > warmup_steps) return std::nullopt;
+  return Clash{"schedule.total_steps", fmt::format("must be above the warm-up's {} updates, got {}",
+                                                   warmup_steps, total_steps)};
 }
 
-void SetPieces(const ScheduleFields& fields, RateSchedule* schedule) {
-  const std::vector<int64_t>& boundaries = fields.boundaries;
-  Require(fields.scales.size() == boundaries.size() + 1,
-          "Piecewise: scales must have one number more than boundaries, got {} and {}",
-          fields.scales.size(), boundaries.size());
-  Require(boundaries.size() <= RateSchedule::kMaxBoundaries,
-          "Piecewise: wanted up to {} boundaries, got {}", RateSchedule::kMaxBoundaries,
-          boundaries.size());
-  for (size_t i = 1; i < boundaries.size(); ++i) {
-    Require(boundaries[i - 1] < boundaries[i],
-            "Piecewise: boundaries must be ascending, got {} before {}", boundaries[i - 1],
-            boundaries[i]);
+std::optional<Clash> ClashOfWarmupCosine(const ScheduleFields& fields) {
+  if (fields.warmup_steps && fields.warmup_fraction) {
+    return Clash{"schedule.warmup_fraction",
+                 fmt::format("must not be given beside warmup_steps, {}, got {}",
+                             *fields.warmup_steps, *fields.warmup_fraction)};
   }
-  schedule->num_boundaries = std::ssize(boundaries);
-  std::ranges::copy(boundaries, schedule->boundaries);
-  std::ranges::copy(fields.scales, schedule->scales);
+  if (!fields.total_steps || fields.warmup_fraction) return std::nullopt;
+  return ClashOfRise(*fields.total_steps, fields.warmup_steps.value_or(kDefaultWarmup));
 }
 
+std::optional<Clash> ClashOfPieces(const ScheduleFields& fields) {
+  const std::vector<int64_t>& boundaries = fields.boundaries;
+  if (boundaries.size() > RateSchedule::kMaxBoundaries) {
+    return Clash{"schedule.boundaries",
+                 fmt::format("must have up to {} numbers, got {}", RateSchedule::kMaxBoundaries,
+                             boundaries.size())};
+  }
+  if (fields.scales.size() != boundaries.size() + 1) {
+    return Clash{"schedule.scales",
+                 fmt::format("must have one number more than boundaries, which has {}, got {}",
+                             boundaries.size(), fields.scales.size())};
+  }
+  for (size_t i = 1; i < boundaries.size(); ++i) {
+    if (boundaries[i - 1] < boundaries[i]) continue;
+    return Clash{"schedule.boundaries", fmt::format("must be ascending, got {} before {}",
+                                                    boundaries[i - 1], boundaries[i])};
+  }
+  return std::nullopt;
+}
+
+std::optional<Clash> ClashOf(const ScheduleFields& fields) {
+  if (fields.type == RateType::kWarmupCosine) return ClashOfWarmupCosine(fields);
+  if (fields.type == RateType::kPiecewise) return ClashOfPieces(fields);
+  return std::nullopt;
+}
+
+// Of fields that do not clash.
 RateSchedule ScheduleOf(const ScheduleFields& fields) {
   RateSchedule schedule{.type = fields.type,
                         .start_scale = fields.start_scale,
@@ -136,15 +161,15 @@ RateSchedule ScheduleOf(const ScheduleFields& fields) {
                         .final_scale = fields.final_scale};
   if (fields.type == RateType::kWarmup) schedule.warmup_steps = fields.steps_of_warmup;
   if (fields.type == RateType::kWarmupCosine) {
-    Require(!fields.warmup_steps || !fields.warmup_fraction,
-            "WarmupCosine: give warmup_steps ({}) or warmup_fraction ({}), not both",
-            fields.warmup_steps.value_or(0), fields.warmup_fraction.value_or(0));
     schedule.warmup_fraction = fields.warmup_fraction.value_or(0);
     schedule.warmup_steps =
         fields.warmup_fraction ? 0 : fields.warmup_steps.value_or(kDefaultWarmup);
   }
-  if (fields.type == RateType::kPiecewise) SetPieces(fields, &schedule);
-  RequireRiseEnds(schedule);
+  if (fields.type == RateType::kPiecewise) {
+    schedule.num_boundaries = std::ssize(fields.boundaries);
+    std::ranges::copy(fields.boundaries, schedule.boundaries);
+    std::ranges::copy(fields.scales, schedule.scales);
+  }
   return schedule;
 }
 
@@ -209,16 +234,26 @@ void VisitSchedule(FieldVisitor& v, RateSchedule* schedule) {
   fields.type = ValueOf("schedule", entry->type, kRateTypes);
   ReadFields(
       config, [&](FieldVisitor& fields_of) { fields.Visit(fields_of); }, &problems);
-  if (problems.empty()) *schedule = ScheduleOf(fields);
+  if (!problems.empty()) return;
+  if (const std::optional<Clash> clash = ClashOf(fields)) {
+    v.Refuse(clash->key, clash->why);
+  } else {
+    *schedule = ScheduleOf(fields);
+  }
 }
 
-RateSchedule ResolvedSchedule(RateSchedule schedule, int64_t updates) {
+RateSchedule ResolvedSchedule(RateSchedule schedule, int64_t updates, const std::string& path) {
   if (!schedule.NeedsRunLength() && schedule.warmup_fraction == 0) return schedule;
-  if (schedule.total_steps == 0) schedule.total_steps = std::max<int64_t>(1, updates);
+  const bool given = schedule.total_steps > 0;
+  if (!given) schedule.total_steps = std::max<int64_t>(1, updates);
   schedule.warmup_steps +=
       std::llround(schedule.warmup_fraction * static_cast<double>(schedule.total_steps));
   schedule.warmup_fraction = 0;
-  RequireRiseEnds(schedule);
+  if (schedule.type == RateType::kWarmupCosine) {
+    const std::optional<Clash> clash = ClashOfRise(schedule.total_steps, schedule.warmup_steps);
+    Require(!clash, "config: '{}' {}{}", clash ? JoinKey(path, clash->key) : "",
+            clash ? clash->why : "", given ? "" : ", the length of the run");
+  }
   return schedule;
 }
 

@@ -14,13 +14,14 @@ namespace lopt {
 // Piecewise, and the short names constant, linear, cosine and warmup-cosine.
 const TypeTable& RateScheduleTypes();
 
-// The key "schedule": a short name, or an object of one of the types. Throws Error where its
-// numbers do not go together.
+// The key "schedule": a short name, or an object of one of the types. Numbers that do not go
+// together are refused (FieldVisitor::Refuse).
 void VisitSchedule(FieldVisitor& v, RateSchedule* schedule);
 
 // The schedule for a run of `updates` updates: it no longer depends on the length of the run, and
-// its rise is a whole number of steps. Throws Error if it rises for longer than that.
-RateSchedule ResolvedSchedule(RateSchedule schedule, int64_t updates);
+// its rise is a whole number of steps. Throws Error if it rises for longer than that. `path`: the
+// keys that lead to the object that has the schedule.
+RateSchedule ResolvedSchedule(RateSchedule schedule, int64_t updates, const std::string& path);
 
 // "<type> with schedule '<name>'", for LearnedOptimizer::needs_num_steps; empty if the schedule
 // does not depend on the length of the run.

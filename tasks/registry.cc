@@ -74,12 +74,13 @@ void AddWrappers(TaskTypes* types) {
   AddWrapper<ReducedBatchsize, ReducedBatchsizeOptions>(
       types, "ReducedBatchsize", "Another task with the first examples of its batches only.");
   AddWrapper<DelayedGradients, DelayedGradientsOptions>(
-      types, "DelayedGradients", "Another task whose gradients are those at the params of before.");
+      types, "DelayedGradients", "Another task with the gradients of earlier params.");
   AddWrapper<ESTask, ESTaskOptions>(
       types, "ESTask",
       "Another task whose gradients are estimated from losses by antithetic pairs.");
   types->Add<MixOptions>(
-      "SampledFamily", "A mix of families with one layout of params; a task is one of one of them.",
+      "SampledFamily",
+      "A mix of families with one layout of params: each task is from one of them.",
       [](const MixOptions& options, const TaskResources& resources) {
         std::vector<std::shared_ptr<const TaskFamily>> tasks;
         for (const Config& task : options.tasks) {

@@ -398,26 +398,22 @@ TEST_CASE("writing a nested object that is not valid is an Error") {
                        "config: 'scale' is inf, which a config cannot hold", Error);
 }
 
-TEST_CASE("a description is a table with a row per key") {
+TEST_CASE("a description is a list with an item per key") {
   CHECK(DescribeFields([](FieldVisitor& v) { PesOptions().Visit(v); }) ==
-        "| key | kind | default | valid | meaning |\n"
-        "| --- | --- | --- | --- | --- |\n"
-        "| `num_tasks` | integer | `4` | at least 1 | Pairs \\| of replicas. |\n"
-        "| `std` | number | `0.01` | above 0 | Standard deviation. |\n"
-        "| `clip` | number or null | `null` | above 0 | Largest loss. |\n"
-        "| `sign` | true or false | `false` | any | Sign only. |\n"
-        "| `loss_type` | text | `\"avg\"` | `avg`, `min`, `last` | The loss. |\n"
-        "| `note` | text | `\"\"` | any | Any text. |\n"
-        "| `weights` | list of numbers | `[1.0,0.5]` | in [0, 1] | Weights. |\n"
-        "| `task` | object | required | task: `Quadratic`, `ImageMLP`, `Mixture` | The task. |\n"
-        "| `reserve` | object | `{\"type\":\"Quadratic\",\"dim\":3}` | task: `Quadratic`, "
-        "`ImageMLP`, `Mixture` | Another task. |\n");
+        "- `num_tasks`: integer at least 1; default `4`. Pairs | of replicas.\n"
+        "- `std`: number above 0; default `0.01`. Standard deviation.\n"
+        "- `clip`: null or number above 0; default `null`. Largest loss.\n"
+        "- `sign`: true or false; default `false`. Sign only.\n"
+        "- `loss_type`: `avg`, `min`, `last`; default `\"avg\"`. The loss.\n"
+        "- `note`: text; default `\"\"`. Any text.\n"
+        "- `weights`: list of numbers in [0, 1]; default `[1.0,0.5]`. Weights.\n"
+        "- `task`: object, task: `Quadratic`, `ImageMLP`, `Mixture`; required. The task.\n"
+        "- `reserve`: object, task: `Quadratic`, `ImageMLP`, `Mixture`; default "
+        "`{\"type\":\"Quadratic\",\"dim\":3}`. Another task.\n");
   CHECK(DescribeFields([](FieldVisitor& v) { RequiredOptions().Visit(v); }) ==
-        "| key | kind | default | valid | meaning |\n"
-        "| --- | --- | --- | --- | --- |\n"
-        "| `steps` | integer | required | at least 1 | Steps. |\n"
-        "| `rate` | number | required | above 0 | Rate. |\n"
-        "| `mode` | text | required | `a`, `b` | Mode. |\n");
+        "- `steps`: integer at least 1; required. Steps.\n"
+        "- `rate`: number above 0; required. Rate.\n"
+        "- `mode`: `a`, `b`; required. Mode.\n");
 }
 
 TEST_CASE("With replaces a value that a path of keys names") {

@@ -86,7 +86,8 @@ struct PlanOptions {
     v.FreeOnResume().Field("steps", &steps, AtLeast(0), "Length.");
     v.Field("note", &note, "Any text.");
     v.FreeOnResume().Field("price", &price, Above(0), "Money.");
-    v.Moved("length", "'steps'");
+    v.Moved("length", "'trip.length'");
+    v.Renamed("memo", "note", "a memo is longer");
   }
 };
 
@@ -94,19 +95,38 @@ TEST_CASE("What may change on resume is marked at the key, and so described") {
   const VisitFields fields = [](FieldVisitor& v) { PlanOptions().Visit(v); };
   CHECK(KeysFreeOnResume(fields) == std::vector<std::string>{"steps", "price"});
   CHECK(DescribeFields(fields) ==
-        "| key | kind | default | valid | meaning |\n"
-        "| --- | --- | --- | --- | --- |\n"
-        "| `steps` | integer | `3` | at least 0 | Length. May change on resume. |\n"
-        "| `note` | text | `\"\"` | any | Any text. |\n"
-        "| `price` | number | `1.0` | above 0 | Money. May change on resume. |\n");
+        "- `steps`: integer at least 0; default `3`. Length. May change on resume.\n"
+        "- `note`: text; default `\"\"`. Any text.\n"
+        "- `price`: number above 0; default `1.0`. Money. May change on resume.\n");
 }
 
 TEST_CASE("A key that has moved is an Error that says where, and is not written") {
-  CHECK_THROWS_WITH_AS(ReadOptions<PlanOptions>(Config::FromJson({{"length", 2}, {"nite", "x"}})),
-                       "config: 2 problems\n  'length' is now 'steps'\n  unknown key 'nite'; valid "
-                       "keys: steps, note, price; did you mean 'note'?",
-                       Error);
+  CHECK_THROWS_WITH_AS(
+      ReadOptions<PlanOptions>(Config::FromJson({{"length", 2}, {"nite", "x"}})),
+      "config: 2 problems\n  'length' is now 'trip.length'\n  unknown key 'nite'; valid "
+      "keys: steps, note, price; did you mean 'note'?",
+      Error);
   CHECK(WriteOptions("", PlanOptions()).Dump(-1) == R"({"steps":3,"note":"","price":1.0})");
+}
+
+struct TripOptions {
+  Color color = Color(-1);  // must be given
+
+  void Visit(FieldVisitor& v) {
+    v.Choice("color", &color, kColors, "Of the car.");
+    v.Renamed("paint", "color", "");
+  }
+};
+
+TEST_CASE("A key that has another name is not missing as well where a config has the old one") {
+  CHECK_THROWS_WITH_AS(ReadOptions<TripOptions>(Config::FromJson({{"paint", "red"}})),
+                       "config: 'paint' is now 'color'", Error);
+  CHECK_THROWS_WITH_AS(ReadOptions<PlanOptions>(Config::FromJson({{"memo", "x"}})),
+                       "config: 'memo' is now 'note'; a memo is longer", Error);
+  CHECK_THROWS_WITH_AS(ReadOptions<TripOptions>(Config::FromJson({{"unknown", 1}})),
+                       "config: 2 problems\n  unknown key 'unknown'; valid keys: color\n  'color' "
+                       "is missing; it must be one of red, green",
+                       Error);
 }
 
 }  // namespace
@@ -129,8 +149,8 @@ TEST_CASE("a choice is read, written and described by its name") {
   const RoomOptions room = ReadOptions<RoomOptions>(config);
   CHECK(room.color == Color::kGreen);
   CHECK(WriteOptions("", room).json()["color"] == "green");
-  const std::string table = DescribeFields([](FieldVisitor& v) { RoomOptions().Visit(v); });
-  CHECK(table.find("| `color` | text | `\"red\"` | `red`, `green` | Of the walls. |") !=
+  const std::string list = DescribeFields([](FieldVisitor& v) { RoomOptions().Visit(v); });
+  CHECK(list.find("- `color`: `red`, `green`; default `\"red\"`. Of the walls.\n") !=
         std::string::npos);
   RoomOptions wrong = Room();
   wrong.color = Color(4);
@@ -149,9 +169,9 @@ TEST_CASE("a list of choices is read, written and described by their names") {
       ReadOptions<FlagOptions>(Config::Parse(R"({"stripes": ["red", "green", "red"]})", "f"));
   CHECK(flag.stripes == std::vector{Color::kRed, Color::kGreen, Color::kRed});
   CHECK(WriteOptions("", flag).Dump(-1) == R"({"stripes":["red","green","red"]})");
-  CHECK(DescribeFields([](FieldVisitor& v) { FlagOptions().Visit(v); })
-            .find("| `stripes` | list of texts | `[\"green\"]` | `red`, `green` | From top to "
-                  "bottom. |") != std::string::npos);
+  const std::string list = DescribeFields([](FieldVisitor& v) { FlagOptions().Visit(v); });
+  CHECK(list.find("- `stripes`: list of `red`, `green`; default `[\"green\"]`. From top to "
+                  "bottom.\n") != std::string::npos);
 }
 
 TEST_CASE("a list of choices names what is wrong in a config and in options that were set") {
@@ -189,8 +209,8 @@ TEST_CASE("an optional integer is null or absent by default and exact where it i
   CHECK(WriteOptions("", room).json()["windows"].is_null());
   room.windows = 3;
   CHECK(WriteOptions("", room).json()["windows"] == 3);
-  const std::string table = DescribeFields([](FieldVisitor& v) { RoomOptions().Visit(v); });
-  CHECK(table.find("| `windows` | integer or null | `null` | in [0, 8] | Ways out. |") !=
+  const std::string list = DescribeFields([](FieldVisitor& v) { RoomOptions().Visit(v); });
+  CHECK(list.find("- `windows`: null or integer in [0, 8]; default `null`. Ways out.\n") !=
         std::string::npos);
 }
 

@@ -78,7 +78,7 @@ TEST_CASE("a registry's table describes its types in the order they were added")
   CHECK(registry.table().kind() == "shape");
   CHECK(registry.table().entries()[0].type == "Z");
   CHECK(registry.table().entries()[1].summary == "First letter.");
-  CHECK(DescribeFields(registry.table().entries()[1].fields).find("| `side` |") !=
+  CHECK(DescribeFields(registry.table().entries()[1].fields).find("- `side`: ") !=
         std::string::npos);
 }
 

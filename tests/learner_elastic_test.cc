@@ -709,6 +709,36 @@ TEST_CASE("The job begins when so many processes are there as it waits for") {
   CHECK_EQ(RunMetaTraining(config, options).learner.outer_step, 2);
 }
 
+TEST_CASE("A job that waits so long for processes that are refused, or have gone, is an error") {
+  const MetaTrainConfig config = Gathered(SmallExperiment(2, 6));
+  const Experiment shared(config, nullptr);
+  const auto error = [&](int64_t wait_for, bool refused) {
+    auto connections = std::make_unique<FakeConnections>(&shared, 1, Chances{.most = 0});
+    FakeConnections* const fake = connections.get();
+    fake->Join();
+    if (refused) {
+      fake->Join(ChangeFrames<JoinRequest>(FrameType::kJoin,
+                                           [](JoinRequest* join) { join->version = "older"; }));
+    }
+    MetaTrainerOptions options{.version = "test", .learner_only = true};
+    ElasticTransport transport(
+        config, options,
+        {.wait_for = wait_for, .wait_seconds = 30, .now = [fake] { return fake->now(); }},
+        std::move(connections));
+    options.transport = &transport;
+    options.on_experiment = [&](const Experiment& made) { transport.Know(made); };
+    options.on_step = [&](const MetaTrainProgress& step) {
+      if (step.updates == 2) fake->Silence(1);
+    };
+    const std::string message = ErrorOf([&] { RunMetaTraining(config, options); });
+    CHECK_GE(SecondsOf(fake->now()), 30);
+    return message;
+  };
+  const std::string named = "; the log names those that were refused or have failed";
+  CHECK_EQ(error(2, true), "waited 30 s for workers on fake: 1 of 2 are there" + named);
+  CHECK_EQ(error(1, false), "waited 30 s for workers on fake: none are there" + named);
+}
+
 TEST_CASE("An elastic learner wants checkpoints that are gathered and a sensible interval") {
   const MetaTrainConfig config = SmallExperiment(2, 2);
   const auto error = [](const MetaTrainConfig& from, ElasticOptions options) {

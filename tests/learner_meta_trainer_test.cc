@@ -786,7 +786,8 @@ TEST_CASE("A theta whose check fails after writing is kept, and the run has fini
       [](const LearnableSGDOptions& options) { return std::make_shared<Fickle>(options); });
   const TempDirectory directory;
   const auto config = ReadOptions<MetaTrainConfig>(Config::Parse(
-      R"({"learned_optimizer": {"type": "Fickle"}, "theta_opt": {"type": "SGD", "learning_rate": 0},
+      R"({"learned_optimizer": {"type": "Fickle"},
+          "theta_opt": {"type": "SGD", "learning_rate": 1e-30},
           "estimators": [{"type": "TruncatedES", "num_tasks": 1, "trunc_length": 2, "std": 0.1,
                           "task": {"type": "FixedDimQuadraticFamily", "dim": 2},
                           "lengths": {"type": "ConstantTruncationSchedule", "total_length": 4}}],

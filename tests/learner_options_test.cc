@@ -1,4 +1,5 @@
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <cmath>
 #include <cstdint>
@@ -21,6 +22,7 @@
 #include "lopt/lopt/mlp/mlp_lopt.h"
 #include "lopt/lopt/rate_schedule.h"
 #include "lopt/lopt/registry.h"
+#include "lopt/lopt/rules/float64_rules.h"
 #include "lopt/lopt/rules/learnable.h"
 #include "lopt/tasks/image/image_mlp.h"
 #include "lopt/tasks/quadratic/quadratic.h"
@@ -237,8 +239,26 @@ TEST_CASE("The lengths of episodes are not called schedule any more, but in runs
         "test"));
   });
   CAPTURE(error);
-  CHECK(error.find("'schedule' is now 'lengths'; 'schedule' is the factor of an optimizer's "
-                   "learning rate") != std::string::npos);
+  CHECK(error ==
+        "config: 'schedule' is now 'lengths'; 'schedule' is the factor of an optimizer's learning "
+        "rate");
+}
+
+TEST_CASE("A learning rate whose logarithm is theta is above 0 where a config is read") {
+  for (const char* type :
+       {"Adam", "AdamW", "SGD", "SGDM", "LearnableSGD", "LearnableSGDM", "LearnableAdam",
+        "Nesterov", "NAdamW", "Lion", "ScheduleFreeAdamW", "Muon", "SOAP"}) {
+    for (const int rate : {0, -1}) {
+      CAPTURE(type);
+      CHECK(MessageOf([&] {
+              ReadOptions<MetaTrainConfig>(Config::FromJson(
+                  {{"learned_optimizer", {{"type", type}, {"learning_rate", rate}}},
+                   {"theta_opt", {{"type", "Adam"}}}}));
+            }) == fmt::format("config: 'learned_optimizer.learning_rate' must be a number above "
+                              "0, got {}",
+                              rate));
+    }
+  }
 }
 
 TEST_CASE("Constructors refuse every wrong value of their options") {
@@ -246,6 +266,10 @@ TEST_CASE("Constructors refuse every wrong value of their options") {
   CheckConstructor<LearnableSGD, LearnableSGDOptions>("LearnableSGD");
   CheckConstructor<LearnableSGDM, LearnableSGDMOptions>("LearnableSGDM");
   CheckConstructor<LearnableAdam, LearnableAdamOptions>("LearnableAdam");
+  CheckConstructor<Adam, AdamOptions>("Adam");
+  CheckConstructor<AdamW, AdamWOptions>("AdamW");
+  CheckConstructor<SGD, SGDOptions>("SGD");
+  CheckConstructor<SGDM, SGDMOptions>("SGDM");
   CheckConstructor<QuadraticTask, QuadraticOptions>("QuadraticTask");
   CheckConstructor<FixedDimQuadraticFamily, QuadraticOptions>("FixedDimQuadraticFamily");
   CheckConstructor<NoisyQuadraticFamily, NoisyQuadraticOptions>("NoisyQuadraticFamily");

@@ -171,7 +171,12 @@ TEST_CASE("A schedule's open numbers are those of the run") {
   CHECK(resolved(R"(, "warmup_fraction": 0.05)", 0) == numbers(0, 1));
   CHECK(resolved(R"(, "warmup_fraction": 0.5, "total_steps": 40)", 500) == numbers(20, 40));
   CHECK_THROWS_WITH_AS(resolved("", 50),
-                       "WarmupCosine: total_steps (50) must be greater than warmup_steps (100)",
+                       "config: 'theta_opt.schedule.total_steps' must be above the warm-up's 100 "
+                       "updates, got 50, the length of the run",
+                       Error);
+  CHECK_THROWS_WITH_AS(resolved(R"(, "warmup_fraction": 0.99, "total_steps": 10)", 50),
+                       "config: 'theta_opt.schedule.total_steps' must be above the warm-up's 10 "
+                       "updates, got 10",
                        Error);
   const auto by_name = [](const std::string& name) {
     const Config opt =
@@ -315,8 +320,9 @@ TEST_CASE("The theta that Schedule-Free AdamW stands for is the average of its s
 }
 
 TEST_CASE("Every type of optimizer is a theta_opt that resumes, or begins with drawn weights") {
-  const std::vector<std::string> drawn = {"MLPLOpt", "AdafacMLPLOpt", "Celo2Base",
-                                          "Celo2",   "RNNMLPLOpt",    "LearnedScheduler"};
+  const std::vector<std::string> drawn = {"MLPLOpt",  "AdafacMLPLOpt", "Celo",
+                                          "CeloAdam", "Sinv6",         "Celo2Base",
+                                          "Celo2",    "RNNMLPLOpt",    "LearnedScheduler"};
   for (const TypeEntry& entry : OptimizerRegistry().table().entries()) {
     CAPTURE(entry.type);
     const Config config = ResolveThetaOpt(Config::Parse(DefaultsOf(entry.type), "test"), 6);
@@ -393,7 +399,13 @@ TEST_CASE("Wrong sizes, states of another optimizer and bad options are errors")
   NamedArrays of_three = Make(R"({"type": "Adam"})", 3)->InitState(three);
   CHECK_THROWS_AS(adam->Update(theta, theta, &of_three), Error);
   CHECK(ErrorOfConfig(R"({"type": "SGD", "schedule": {"type": "Piecewise", "boundaries": [5]}})") ==
-        "Piecewise: scales must have one number more than boundaries, got 1 and 1");
+        "config: 'theta_opt.schedule.scales' must have one number more than boundaries, which has "
+        "1, got 1");
+  CHECK(ErrorOfConfig(R"({"type": "SGD", "clip_by_valu": 1, "schedule": {"type": "WarmupCosine",
+                          "total_steps": 3, "warmup_steps": 5}})") ==
+        "config: 2 problems\n  unknown key 'theta_opt.clip_by_valu'; valid keys: learning_rate, "
+        "schedule, clip_by_value, clip_by_global_norm; did you mean 'clip_by_value'?\n  "
+        "'theta_opt.schedule.total_steps' must be above the warm-up's 5 updates, got 3");
   CHECK(ErrorOfConfig(R"({"type": "SGD", "schedule": "cosine"})") ==
         "theta_opt: SGD with schedule 'cosine' needs the length of the run, which is not fixed; "
         "wanted a schedule with total_steps, which a meta-training run fills in, and no other use "

@@ -121,18 +121,23 @@ TEST_CASE("What makes an optimizer need the length of the run is named as in its
 
 TEST_CASE("Schedules that do not go together, and names that there are not, are errors") {
   CHECK(ErrorOfSchedule(R"({"type": "Piecewise", "boundaries": [5]})") ==
-        "Piecewise: scales must have one number more than boundaries, got 1 and 1");
+        "config: 'schedule.scales' must have one number more than boundaries, which has 1, got 1");
   CHECK(ErrorOfSchedule(R"({"type": "Piecewise", "boundaries": [5, 5], "scales": [1, 1, 1]})") ==
-        "Piecewise: boundaries must be ascending, got 5 before 5");
+        "config: 'schedule.boundaries' must be ascending, got 5 before 5");
   CHECK(ErrorOfSchedule(
             R"({"type": "Piecewise", "boundaries": [1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17],
                 "scales": [1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]})") ==
-        "Piecewise: wanted up to 16 boundaries, got 17");
+        "config: 'schedule.boundaries' must have up to 16 numbers, got 17");
   CHECK(ErrorOfSchedule(R"({"type": "WarmupCosine", "total_steps": 100})") ==
-        "WarmupCosine: total_steps (100) must be greater than warmup_steps (100)");
+        "config: 'schedule.total_steps' must be above the warm-up's 100 updates, got 100");
   CHECK(ErrorOfSchedule(R"({"type": "WarmupCosine", "total_steps": 100, "warmup_steps": 10,
                             "warmup_fraction": 0.1})") ==
-        "WarmupCosine: give warmup_steps (10) or warmup_fraction (0.1), not both");
+        "config: 'schedule.warmup_fraction' must not be given beside warmup_steps, 10, got 0.1");
+  CHECK(ErrorOf([] {
+          CheckOptions(
+              "Lion",
+              Scheduled{{.type = RateType::kWarmupCosine, .warmup_steps = 5, .total_steps = 3}});
+        }) == "Lion: schedule.total_steps must be above the warm-up's 5 updates, got 3");
   const std::string valid =
       "valid types of schedule: Constant, Linear, Cosine, Warmup, WarmupCosine, Piecewise; in "
       "short: \"constant\", \"linear\", \"cosine\", \"warmup-cosine\"";

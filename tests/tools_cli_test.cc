@@ -439,7 +439,7 @@ TEST_CASE("What is no array file cannot be inspected") {
 TEST_CASE("One type can be described by its name") {
   const FinishedProcess finished = Lopt({"describe", "QuadraticTask"});
   CHECK_EQ(finished.exit_code, 0);
-  CHECK(finished.output.starts_with("### QuadraticTask\n"));
+  CHECK(finished.output.starts_with("## Tasks\n\n### QuadraticTask\n\n"));
   const FinishedProcess unknown = Lopt({"describe", "CubicTask"});
   CHECK_EQ(unknown.exit_code, 1);
   CHECK(unknown.errors.starts_with("lopt: There is no type 'CubicTask'; the types are MLPLOpt, "));

@@ -742,13 +742,21 @@ TEST_CASE(
         "LearnedOptimizer: parameter 1 of group 0, shape [4, 3], has a gradient of shape [3, 4] on "
         "the device cpu; it must be like the parameter");
   second.mutable_grad() = torch::ones({4, 3});
-  optimizer.param_groups()[0].options().set_lr(-0.5);
-  CHECK(ErrorOf([&] { optimizer.step(); }) ==
-        "LearnedOptimizer: param group 0: lr must be a finite number >= 0, got -0.5");
+  for (const auto& [rate, text] : {std::pair(-0.5, "-0.5"), std::pair(1e39, "1e+39")}) {
+    optimizer.param_groups()[0].options().set_lr(rate);
+    CHECK(ErrorOf([&] { optimizer.step(); }) ==
+          std::string("LearnedOptimizer: param group 0: lr must be a number from 0 to 3.4e+38, the "
+                      "largest of float32, got ") +
+              text);
+  }
   CHECK(SameBits(params[0], torch::ones({2})));
   CHECK(optimizer.state().empty());
   CHECK(ErrorOf([&] { LearnedOptimizer(params, Theta(), Options().weight_decay(NAN)); }) ==
-        "LearnedOptimizer: weight_decay must be a finite number >= 0, got nan");
+        "LearnedOptimizer: weight_decay must be a number from 0 to 3.4e+38, the largest of "
+        "float32, got nan");
+  CHECK(ErrorOf([&] { LearnedOptimizer(params, Theta(), Options().weight_decay(1e39)); })
+            .ends_with("weight_decay must be a number from 0 to 3.4e+38, the largest of float32, "
+                       "got 1e+39"));
   CHECK(ErrorOf([&] {
           LearnedOptimizer(std::vector<Group>{Group(
                                {params[0]}, std::make_unique<torch::optim::AdamOptions>(0.1))},

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <cctype>
-#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lopt/base/describe_fields.h"
@@ -52,8 +52,11 @@ std::vector<Kind> Kinds() {
           {"Batches of trainings", &BatchesRegistry().table()}};
 }
 
-std::string Heading(const TypeEntry& entry) {
-  return fmt::format("### {}\n\n{}{}\n\n", entry.type, entry.summary,
+// What theta_opt has beside the optimizer's own keys.
+void VisitClipping(FieldVisitor& v) { ClippingOptions().Visit(v); }
+
+std::string Heading(const std::string& title, const TypeEntry& entry) {
+  return fmt::format("### {}\n\n{}{}\n\n", title, entry.summary,
                      entry.plugin.empty() ? "" : " From the plug-in " + entry.plugin + ".");
 }
 
@@ -65,6 +68,7 @@ std::string Lowered(std::string text) {
 // The anchor of a heading, as Markdown makes it.
 std::string Anchor(const std::string& title) {
   std::string anchor = Lowered(title);
+  std::erase(anchor, ',');
   std::replace(anchor.begin(), anchor.end(), ' ', '-');
   return anchor;
 }
@@ -85,42 +89,114 @@ std::string LinkTypes(const TypeTable& types) {
   return ListTypes(types);
 }
 
-std::string Table(const VisitFields& fields) { return DescribeFields(fields, LinkTypes); }
+std::string List(const VisitFields& fields) { return DescribeFields(fields, LinkTypes); }
 
-// The name of a row's key, `key`.
-std::string KeyName(const std::string& row) { return row.substr(2, row.find(" |", 2) - 2); }
+// Types that differ in their names alone have one section.
+struct Section {
+  std::string title;       // the names
+  const TypeEntry* entry;  // the first of them
+  std::vector<FieldRow> rows;
+};
 
-constexpr int kShared = 3;  // types that have the same row: from here on it is shown once
+std::vector<Section> Sections(const TypeTable& table) {
+  std::vector<Section> sections;
+  for (const TypeEntry& entry : table.entries()) {
+    std::vector<FieldRow> rows = FieldRows(entry.fields, LinkTypes);
+    if (!sections.empty() && sections.back().rows == rows &&
+        sections.back().entry->summary == entry.summary &&
+        sections.back().entry->plugin == entry.plugin) {
+      sections.back().title += ", " + entry.type;
+    } else {
+      sections.push_back({entry.type, &entry, std::move(rows)});
+    }
+  }
+  return sections;
+}
+
+// Whether two types take a key alike; its default may differ.
+bool Alike(const FieldRow& a, const FieldRow& b) {
+  return a.key == b.key && a.value == b.value && a.meaning == b.meaning;
+}
+
+// A row of a kind, and the title of the place where it is shown.
+struct KeyRow {
+  FieldRow row;
+  std::string place;
+  int count = 1;  // sections that have it
+};
+
+constexpr int kShared = 3;  // sections that have a row: from here on it has a place of its own
+
+// All rows of a kind, once each. Those of at least kShared sections are shown under `title`, a key
+// only once; the others where they come first.
+std::vector<KeyRow> FindKeyRows(const std::vector<Section>& sections, const std::string& title) {
+  std::vector<KeyRow> all;
+  for (const Section& section : sections) {
+    for (const FieldRow& row : section.rows) {
+      const auto known =
+          std::ranges::find_if(all, [&](const KeyRow& r) { return Alike(r.row, row); });
+      if (known == all.end()) {
+        all.push_back({row, section.title});
+      } else {
+        ++known->count;
+      }
+    }
+  }
+  for (KeyRow& one : all) {
+    const bool most = std::ranges::none_of(all, [&](const KeyRow& r) {
+      return r.row.key == one.row.key &&
+             (r.count > one.count || (r.count == one.count && &r < &one));
+    });
+    if (one.count >= kShared && most) one.place = title;
+  }
+  return all;
+}
+
+// A key whose row is shown elsewhere, and its default where that is another.
+std::string KeyElsewhere(const FieldRow& row, const FieldRow& shown) {
+  if (row.default_value == shown.default_value) return row.key;
+  const bool code = row.default_value.starts_with('`');  // else "required"
+  return fmt::format("{} ({}{})", row.key, code ? "default " : "", row.default_value);
+}
+
+// The section of a type: its own rows, then the keys whose rows are shown at another place, which
+// is `shared` or another section.
+std::string DescribeSection(const Section& section, const std::vector<KeyRow>& key_rows,
+                            const std::string& shared) {
+  std::vector<FieldRow> own;
+  std::vector<std::pair<std::string, std::vector<std::string>>> elsewhere;  // by place
+  for (const FieldRow& row : section.rows) {
+    const KeyRow& shown =
+        *std::ranges::find_if(key_rows, [&](const KeyRow& r) { return Alike(r.row, row); });
+    if (shown.place == section.title) {
+      own.push_back(row);
+      continue;
+    }
+    auto place = std::ranges::find(elsewhere, shown.place, [](const auto& p) { return p.first; });
+    if (place == elsewhere.end()) place = elsewhere.insert(place, {shown.place, {}});
+    place->second.push_back(KeyElsewhere(row, shown.row));
+  }
+  std::string text = Heading(section.title, *section.entry);
+  if (!own.empty()) text += FieldList(own) + "\n";
+  for (const auto& [place, keys] : elsewhere) {
+    const std::string link = place == shared ? "[Shared keys]" : "As in [" + place + "]";
+    text += fmt::format("{}(#{}): {}.\n\n", link, Anchor(place), fmt::join(keys, ", "));
+  }
+  return section.rows.empty() ? text + "It has no keys.\n\n" : text;
+}
 
 // The types of a kind. What several of them take alike comes first, and they name its keys.
 std::string DescribeKind(const Kind& kind) {
-  std::map<std::string, int> count;
-  std::vector<std::string> shared;
-  for (const TypeEntry& entry : kind.table->entries()) {
-    for (const std::string& row : FieldRows(entry.fields, LinkTypes)) {
-      if (++count[row] == kShared) shared.push_back(row);
-    }
+  const std::vector<Section> sections = Sections(*kind.table);
+  const std::string title = fmt::format("Keys of several {}", Lowered(kind.title));
+  const std::vector<KeyRow> key_rows = FindKeyRows(sections, title);
+  std::vector<FieldRow> shared;
+  for (const KeyRow& r : key_rows) {
+    if (r.place == title) shared.push_back(r.row);
   }
   std::string text = fmt::format("## {}\n\n", kind.title);
-  const std::string title = fmt::format("Keys of several {}", Lowered(kind.title));
-  if (!shared.empty()) text += fmt::format("### {}\n\n{}\n", title, FieldTable(shared));
-  for (const TypeEntry& entry : kind.table->entries()) {
-    std::vector<std::string> own, keys;
-    for (const std::string& row : FieldRows(entry.fields, LinkTypes)) {
-      if (count[row] >= kShared) {
-        keys.push_back(KeyName(row));
-      } else {
-        own.push_back(row);
-      }
-    }
-    text += Heading(entry);
-    if (!own.empty()) text += FieldTable(own) + "\n";
-    if (!keys.empty()) {
-      text += fmt::format("{} [as above](#{}): {}.\n\n", own.empty() ? "Keys" : "Further keys",
-                          Anchor(title), fmt::join(keys, ", "));
-    }
-    if (own.empty() && keys.empty()) text += "It has no keys.\n\n";
-  }
+  if (!shared.empty()) text += fmt::format("### {}\n\n{}\n", title, FieldList(shared));
+  for (const Section& section : sections) text += DescribeSection(section, key_rows, title);
   return text;
 }
 
@@ -129,19 +205,53 @@ std::string DescribeOptimizersOfTheta() {
       "## {}\n\nAny [optimizer](#learned-optimizers) that its options define completely, such as "
       "Adam, Muon or Lion, with two more keys. An optimizer that begins with drawn weights is an "
       "error: it would have to be meta-trained first.\n\n{}\n",
-      kOptimizersOfTheta, Table([](FieldVisitor& v) { ClippingOptions().Visit(v); }));
+      kOptimizersOfTheta, List(VisitClipping));
+}
+
+// A type by itself, away from the page.
+std::string DescribeType(const Kind& kind, const TypeEntry& entry) {
+  std::string text = fmt::format("## {}\n\n{}{}\n", kind.title, Heading(entry.type, entry),
+                                 DescribeFields(entry.fields));
+  if (kind.table == &OptimizerRegistry().table()) {
+    text += fmt::format(
+        "As `theta_opt`, which its options must then define completely, it has these keys too:"
+        "\n\n{}\n",
+        DescribeFields(VisitClipping));
+  }
+  return text;
+}
+
+// Keys that a meta-training has as well are only named.
+std::string DescribeTrainings() {
+  const std::vector<FieldRow> top =
+      FieldRows([](FieldVisitor& v) { MetaTrainConfig().Visit(v); }, LinkTypes);
+  std::vector<FieldRow> own;
+  std::vector<std::string> keys;
+  for (FieldRow& row : FieldRows([](FieldVisitor& v) { TrainConfig().Visit(v); }, LinkTypes)) {
+    if (std::ranges::count(top, row) > 0) {
+      keys.push_back(row.key);
+    } else {
+      own.push_back(std::move(row));
+    }
+  }
+  return fmt::format(
+      "## Trainings\n\nThe file that `lopt train` reads.\n\n{}\nAs at the [top "
+      "level](#top-level): {}.\n",
+      FieldList(own), fmt::join(keys, ", "));
 }
 
 }  // namespace
 
 std::string DescribeTypeNamed(const std::string& name) {
+  std::string text;
   std::vector<std::string> types;
   for (const Kind& kind : Kinds()) {
     for (const TypeEntry& entry : kind.table->entries()) {
-      if (entry.type == name) return Heading(entry) + DescribeFields(entry.fields) + "\n";
+      if (entry.type == name) text += DescribeType(kind, entry);
       types.push_back(entry.type);
     }
   }
+  if (!text.empty()) return text;
   Fail("There is no type '{}'; the types are {}{}", name, fmt::join(types, ", "),
        DidYouMean(name, types));
 }
@@ -150,25 +260,22 @@ std::string DescribeEverything() {
   std::string text =
       "# The config file\n\n"
       "A config is one JSON object; `//` and `/* */` comments are allowed. An unknown key, a wrong "
-      "type or a number out of range is an error that names the key. `lopt describe` prints this "
-      "page.\n\n## Top level\n\n" +
-      Table([](FieldVisitor& v) { MetaTrainConfig().Visit(v); }) + "\n";
+      "type or a number out of range is an error that names the key. Keys that several types of a "
+      "kind take alike are in a list before them; each type names those that it takes, and its "
+      "default where that is another. `lopt describe TYPE` prints all keys of one type, `lopt "
+      "describe` this page.\n\n## Top level\n\n" +
+      List([](FieldVisitor& v) { MetaTrainConfig().Visit(v); }) + "\n";
   for (const Kind& kind : Kinds()) {
     text += DescribeKind(kind);
     if (kind.table == &OptimizerRegistry().table()) text += DescribeOptimizersOfTheta();
   }
   EvaluationTask task;
   return text +
-         "## Evaluations\n\nThe file that `lopt eval --tasks` reads, with one key more: `tasks`, "
-         "an "
-         "object with an object for each task under a name of its own, such as `{\"tasks\": "
-         "{\"wide\": {\"task\": {\"type\": \"ImageMLP\", \"hidden\": [128]}}}}`.\n\n" +
-         Table([](FieldVisitor& v) { EvaluationConfig().Visit(v); }) + "\nOne task:\n\n" +
-         Table([&](FieldVisitor& v) { VisitEvaluationTask(v, &task); }) +
-         "\n## Trainings\n\nThe file that `lopt train` reads. Its `task` is one of those above, "
-         "its "
-         "`optimizer` one of Optimizers of trainings, its `batches` of Batches of trainings.\n\n" +
-         Table([](FieldVisitor& v) { TrainConfig().Visit(v); });
+         "## Evaluations\n\nThe file that `lopt eval --tasks` reads. It has one key more, `tasks`: "
+         "an object that names each task, such as `{\"tasks\": {\"wide\": {\"task\": {\"type\": "
+         "\"ImageMLP\", \"hidden\": [128]}}}}`.\n\n" +
+         List([](FieldVisitor& v) { EvaluationConfig().Visit(v); }) + "\nOne task:\n\n" +
+         List([&](FieldVisitor& v) { VisitEvaluationTask(v, &task); }) + "\n" + DescribeTrainings();
 }
 
 int DescribeCommand(const std::vector<std::string>& arguments) {

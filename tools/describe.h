@@ -8,7 +8,8 @@ namespace lopt {
 // defaults, valid values and meanings, from the tables that read the config.
 std::string DescribeEverything();
 
-// The section of one type. Throws Error that lists the types if there is none of this name.
+// The section of one type, of each kind that has one of this name; of an optimizer also the keys
+// that theta_opt adds. Throws Error that lists the types if there is none.
 std::string DescribeTypeNamed(const std::string& name);
 
 }  // namespace lopt

@@ -89,8 +89,7 @@ po::options_description EvalOptions() {
       "Inner steps to judge after, for all tasks; the last is how long is trained (steps).");
   add("seeds", po::value<int64_t>()->value_name("N"), "Trainings of each (seeds).");
   add("trials", po::value<int64_t>()->value_name("N"),
-      "Learning rates, or values of all that is tuned, that each baseline is tried with on each "
-      "task "
+      "Trials of each baseline on each task: learning rates, or values of all that is tuned "
       "(trials).");
   add("seed", po::value<int64_t>()->value_name("N"), "Seed of all randomness (seed).");
   add("data-dir", po::value<std::string>()->value_name("DIR"),

@@ -37,7 +37,7 @@ namespace po = boost::program_options;
 
 namespace {
 
-// How long a process looks for the one that is rank 0.
+// How long a process looks for the one that is rank 0, and that for the others.
 constexpr double kRendezvousSeconds = 300;
 
 constexpr const char* kMetaTrainSynopsis = "lopt meta-train [CONFIG.json] [OPTIONS]";
@@ -146,6 +146,7 @@ void PrintLedger(const MetaTrainResult& result) {
 struct Listening {
   std::string address;
   int64_t wait_for = 0;       // so many are to be there at the beginning
+  double wait_seconds = 0;    // how long it waits for them; 0: for ever
   bool workers_stop = false;  // one that is told to stop stops the job
 };
 
@@ -157,6 +158,7 @@ std::unique_ptr<ElasticTransport> ListenForWorkers(const NetworkOptions& network
   return std::make_unique<ElasticTransport>(config, options,
                                             ElasticOptions{.token = network.token,
                                                            .wait_for = listening.wait_for,
+                                                           .wait_seconds = listening.wait_seconds,
                                                            .workers_stop = listening.workers_stop,
                                                            .stop = options.stop,
                                                            .stopped_exit_code = kExitInterrupted},
@@ -290,6 +292,7 @@ int TrainAsRank(const po::variables_map& values, Transport* transport) {
     if (rendezvous.world_size > 1) {
       listening = {.address = rendezvous.address,
                    .wait_for = rendezvous.world_size - 1,
+                   .wait_seconds = kRendezvousSeconds,
                    .workers_stop = true};
     }
   } else {

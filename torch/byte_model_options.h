@@ -24,8 +24,7 @@ struct ByteModelOptions {
     v.Choice("body", &body, kByteBodies,
              "How a byte is predicted: linearly from the one before it, by recurrent layers, or by "
              "causal attention.");
-    v.Field("width", &width, Between(1, 100000),
-            "Numbers that stand for a byte inside; not of \"bigram\".");
+    v.Field("width", &width, Between(1, 100000), "Units of each layer; not of \"bigram\".");
     v.Field("layers", &layers, Between(1, 1000),
             "Recurrent layers or transformer blocks; not of \"bigram\".");
     v.Field("heads", &heads, Between(1, 1000),

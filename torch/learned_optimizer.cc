@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <ranges>
 #include <set>
@@ -65,8 +66,10 @@ void CheckOptions(const torch::optim::OptimizerOptions& options, const std::stri
           who);
   for (const auto& [name, value] :
        {std::pair("lr", own->lr()), std::pair("weight_decay", own->weight_decay())}) {
-    Require(std::isfinite(value) && value >= 0, "{}: {} must be a finite number >= 0, got {}", who,
-            name, value);
+    constexpr double kLargest = std::numeric_limits<float>::max();
+    Require(value >= 0 && value <= kLargest,
+            "{}: {} must be a number from 0 to {:.3g}, the largest of float32, got {}", who, name,
+            kLargest, value);
   }
   Require(own->num_steps() >= 0, "{}: num_steps must be at least 0, got {}", who, own->num_steps());
   Require(needs_num_steps.empty() || own->num_steps() > 0,

@@ -51,11 +51,10 @@ class ByteGpt(Task):
     files = data.PROGRAM_TEXT
     kind = "byte-level GPT, 2 layers, on docstrings; cross-entropy"
 
-    def __init__(self, seed):
+    def make(self, seed):
         kept, held_out = data.text_windows(self.files, 32, seed)
         self.data, self.test = [kept], [held_out[:300]]
         self.model = Gpt(32)
-        self.draws = data.generator(seed, "batches")
 
     def loss(self, windows):
         return next_byte_loss(self.model, windows)
@@ -79,14 +78,13 @@ class ResidualNet(Task):
     steps, batch_size = 300, 32
     kind = "residual net with batch norm on 2,000 drawn shapes; cross-entropy"
 
-    def __init__(self, seed):
+    def make(self, seed):
         self.data = data.shapes(2000, 12, data.generator(seed, "shapes"))
         self.test = data.shapes(1000, 12, data.generator(seed, "test shapes"))
         self.model = nn.Sequential(
             nn.Conv2d(3, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU(),
             NormedBlock(16), nn.MaxPool2d(2), NormedBlock(16), nn.AdaptiveAvgPool2d(1),
             nn.Flatten(), nn.Linear(16, 8))
-        self.draws = data.generator(seed, "batches")
 
 
 def waves(places):
@@ -114,7 +112,7 @@ class ImplicitImage(Task):
     steps, batch_size = 1000, 256
     kind = "implicit image: place to colour, two layers of 64; mean square"
 
-    def __init__(self, seed):
+    def make(self, seed):
         colours_at = picture(seed)
         grid = torch.rand(4096, 2, generator=data.generator(seed, "pixels")) * 2 - 1
         others = torch.rand(4096, 2, generator=data.generator(seed, "test pixels")) * 2 - 1
@@ -122,7 +120,6 @@ class ImplicitImage(Task):
         self.test = [waves(others), colours_at(others)]
         self.model = nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(),
                                    nn.Linear(64, 3), nn.Sigmoid())
-        self.draws = data.generator(seed, "batches")
 
     def loss(self, inputs, colours):
         return mse_loss(self.model(inputs), colours)
@@ -135,12 +132,11 @@ class Poisson(Task):
     steps, batch_size, apart = 1200, 64, True
     kind = "physics-informed net of u'' = f; relative square error"
 
-    def __init__(self, seed):
+    def make(self, seed):
         numbers = data.generator(seed, "equation")
         self.weights = torch.randn(3, generator=numbers)
         self.model = nn.Sequential(nn.Linear(1, 32), nn.Tanh(), nn.Linear(32, 32), nn.Tanh(),
                                    nn.Linear(32, 1))
-        self.draws = data.generator(seed, "batches")
 
     def _sines(self, x):
         waves = torch.arange(1, 4) * math.pi
@@ -189,7 +185,7 @@ class Embeddings(Task):
     steps, batch_size = 800, 128
     kind = "embeddings of 500 users and 400 items, most of them rare; mean square"
 
-    def __init__(self, seed):
+    def make(self, seed):
         numbers = data.generator(seed, "ratings")
         users, items = (torch.randn(n, 4, generator=numbers) for n in (500, 400))
         often = 1 / torch.arange(1.0, 401)
@@ -201,7 +197,6 @@ class Embeddings(Task):
         self.data = [pairs[:10000], ratings[:10000]]
         self.test = [pairs[10000:], ratings[10000:]]
         self.model = Factors(500, 400, 8)
-        self.draws = data.generator(seed, "batches")
 
     def loss(self, pairs, ratings):
         return mse_loss(self.model(pairs), ratings)
@@ -211,7 +206,7 @@ class TableRegression(Task):
     steps, batch_size = 400, 32
     kind = "regression on a table of 350 noisy rows, two layers of 64; mean square"
 
-    def __init__(self, seed):
+    def make(self, seed):
         numbers = data.generator(seed, "table")
         inputs, outputs = data.table(2350, 10, 4, numbers)
         outputs = 0.7 * outputs + 0.7 * torch.randn(2350, generator=numbers)
@@ -219,7 +214,6 @@ class TableRegression(Task):
         self.test = [inputs[350:], outputs[350:]]
         self.model = nn.Sequential(nn.Linear(10, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(),
                                    nn.Linear(64, 1))
-        self.draws = data.generator(seed, "batches")
 
     def loss(self, inputs, outputs):
         return mse_loss(self.model(inputs)[:, 0], outputs)
@@ -231,12 +225,11 @@ class BatchOfOne(Task):
     steps, batch_size = 3000, 1
     kind = "batch size 1: two layers of 32 on two spirals; cross-entropy"
 
-    def __init__(self, seed):
+    def make(self, seed):
         self.data = self._points(3000, data.generator(seed, "spirals"))
         self.test = self._points(2000, data.generator(seed, "test spirals"))
         self.model = nn.Sequential(nn.Linear(2, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(),
                                    nn.Linear(32, 2))
-        self.draws = data.generator(seed, "batches")
 
     @staticmethod
     def _points(count, numbers):
@@ -279,13 +272,12 @@ class FineTuning(Task):
     steps, batch_size = 60, 16
     kind = "fine-tuning a trained convolutional net on 200 pictures; cross-entropy"
 
-    def __init__(self, seed):
+    def make(self, seed):
         self.model = convolutional_net()
         self.model.load_state_dict(trained_on_shapes(seed))
         self.model[-1] = nn.Linear(48, 4)
         self.data = self._pale(200, data.generator(seed, "pale shapes"))
         self.test = self._pale(1500, data.generator(seed, "test pale shapes"))
-        self.draws = data.generator(seed, "batches")
 
     @staticmethod
     def _pale(count, numbers):
@@ -299,7 +291,7 @@ class LogisticRegression(Task):
     steps, batch_size = 500, 64
     kind = "logistic regression, 40 features in different units, 6 labels; cross-entropy"
 
-    def __init__(self, seed):
+    def make(self, seed):
         numbers = data.generator(seed, "rows")
         inputs, _ = data.table(5000, 40, 2, numbers)
         weights = 0.6 * torch.randn(40, 6, generator=numbers)
@@ -309,7 +301,6 @@ class LogisticRegression(Task):
         self.data = [inputs[:3000], labels[:3000]]
         self.test = [inputs[3000:], labels[3000:]]
         self.model = nn.Linear(40, 6)
-        self.draws = data.generator(seed, "batches")
 
 
 TASKS = {"byte-gpt": ByteGpt, "residual-net": ResidualNet, "implicit-image": ImplicitImage,

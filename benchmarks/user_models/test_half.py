@@ -27,11 +27,10 @@ class Lstm(Task):
     files = data.MAIL_TEXT
     kind = "byte-level LSTM on other docstrings; cross-entropy"
 
-    def __init__(self, seed):
+    def make(self, seed):
         kept, held_out = data.text_windows(self.files, 40, seed)
         self.data, self.test = [kept], [held_out[:250]]
         self.model = TextLstm(64)
-        self.draws = data.generator(seed, "batches")
 
     def loss(self, windows):
         return next_byte_loss(self.model, windows)
@@ -58,11 +57,10 @@ class Vit(Task):
     steps, batch_size = 400, 32
     kind = "vision transformer, 2 layers, on 3,000 drawn shapes; cross-entropy"
 
-    def __init__(self, seed):
+    def make(self, seed):
         self.data = data.shapes(3000, 16, data.generator(seed, "shapes"))
         self.test = data.shapes(1000, 16, data.generator(seed, "test shapes"))
         self.model = Patches(16, 48, 2)
-        self.draws = data.generator(seed, "batches")
 
 
 class Vae(Task):
@@ -72,14 +70,13 @@ class Vae(Task):
     steps, batch_size = 600, 64
     kind = "variational autoencoder of black and white strokes; bound in nats a pixel"
 
-    def __init__(self, seed):
+    def make(self, seed):
         lines = data.alphabet(10, 3, data.generator(seed, "alphabet"))
         self.data = [self._pictures(lines, 3000, data.generator(seed, "strokes"))]
         self.test = [self._pictures(lines, 1000, data.generator(seed, "test strokes"))]
         self.encoder = nn.Sequential(nn.Linear(144, 96), nn.ReLU(), nn.Linear(96, 16))
         self.decoder = nn.Sequential(nn.Linear(8, 96), nn.ReLU(), nn.Linear(96, 144))
         self.model = nn.ModuleList([self.encoder, self.decoder])
-        self.draws = data.generator(seed, "batches")
         self.noise = torch.randn(1000, 8, generator=data.generator(seed, "noise"))
 
     @staticmethod
@@ -109,11 +106,10 @@ class Heat(Task):
     steps, batch_size, apart = 1000, 96, True
     kind = "physics-informed net of the heat equation; relative square error"
 
-    def __init__(self, seed):
+    def make(self, seed):
         self.weights = torch.randn(2, generator=data.generator(seed, "equation"))
         self.model = nn.Sequential(nn.Linear(2, 32), nn.Tanh(), nn.Linear(32, 32), nn.Tanh(),
                                    nn.Linear(32, 1))
-        self.draws = data.generator(seed, "batches")
 
     def solution(self, x, t):
         waves = torch.arange(1, 3) * math.pi
@@ -161,7 +157,7 @@ class GraphNet(Task):
     steps = 200
     kind = "graph net on 600 nodes, 120 with a label, all at once; cross-entropy"
 
-    def __init__(self, seed):
+    def make(self, seed):
         numbers = data.generator(seed, "graph")
         self.labels = torch.randint(0, 6, (600,), generator=numbers)
         same = self.labels[:, None] == self.labels
@@ -190,7 +186,7 @@ class TableClassification(Task):
     steps, batch_size = 300, 32
     kind = "classification on a table of 400 rows, layers of 64 and 32; cross-entropy"
 
-    def __init__(self, seed):
+    def make(self, seed):
         numbers = data.generator(seed, "table")
         inputs, score = data.table(2400, 20, 5, numbers)
         labels = (score > -0.4).long() + (score > 0.4).long()
@@ -200,7 +196,6 @@ class TableClassification(Task):
         self.test = [inputs[400:], labels[400:]]
         self.model = nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(),
                                    nn.Linear(32, 3))
-        self.draws = data.generator(seed, "batches")
 
 
 class BatchOfFour(Task):
@@ -209,13 +204,12 @@ class BatchOfFour(Task):
     steps, batch_size = 1500, 4
     kind = "batch size 4: convolutions on waves of 48 numbers, regression; mean square"
 
-    def __init__(self, seed):
+    def make(self, seed):
         self.data = self._waves(3000, data.generator(seed, "waves"))
         self.test = self._waves(1000, data.generator(seed, "test waves"))
         self.model = nn.Sequential(
             nn.Conv1d(1, 12, 7, stride=2), nn.ReLU(), nn.Conv1d(12, 16, 5, stride=2), nn.ReLU(),
             nn.Flatten(), nn.Linear(144, 24), nn.ReLU(), nn.Linear(24, 1))
-        self.draws = data.generator(seed, "batches")
 
     @staticmethod
     def _waves(count, numbers):
@@ -235,7 +229,7 @@ class Letters(Task):
     steps, batch_size = 500, 64
     kind = "30 characters in strokes, two layers of 64, wrong labels; cross-entropy"
 
-    def __init__(self, seed):
+    def make(self, seed):
         lines = data.alphabet(30, 3, data.generator(seed, "alphabet"))
         self.data = self._letters(lines, 4000, data.generator(seed, "letters"))
         self.test = self._letters(lines, 1500, data.generator(seed, "test letters"))
@@ -244,7 +238,6 @@ class Letters(Task):
         self.data[1][wrong] = torch.randint(0, 30, (4000,), generator=numbers)[wrong]
         self.model = nn.Sequential(nn.Flatten(), nn.Linear(100, 64), nn.ReLU(), nn.Linear(64, 64),
                                    nn.ReLU(), nn.Linear(64, 30))
-        self.draws = data.generator(seed, "batches")
 
     @staticmethod
     def _letters(lines, count, numbers):
@@ -294,7 +287,7 @@ class PolicyGradient(Task):
     steps, length = 60, 100
     kind = "policy gradient on a cart-pole; mean cost of a step"
 
-    def __init__(self, seed):
+    def make(self, seed):
         self.model = nn.Sequential(nn.Linear(4, 32), nn.Tanh(), nn.Linear(32, 2))
         self.scale = torch.tensor([1.0, 1.0, 0.1, 1.0])
         self.draws = data.generator(seed, "episodes")

@@ -7,12 +7,14 @@ import time
 import torch
 from torch.nn.functional import cross_entropy
 
+from . import data
+
 CURVE = 100  # parts of a training whose mean losses are kept
 
 
 class Task:
     """A training as a user would write it. An object is the training of one seed: it has made its
-    data and its model, and draws its batches from `self.draws`.
+    data and its model, and draws its batches from `self.draws`, a torch.Generator.
 
     steps: number of updates. kind: what the table says of it.
 
@@ -28,6 +30,10 @@ class Task:
     apart = False
 
     def __init__(self, seed):
+        self.draws = data.generator(seed, "batches")
+        self.make(seed)
+
+    def make(self, seed):
         """Makes data and model; the caller has seeded torch's global random numbers."""
         raise NotImplementedError
 

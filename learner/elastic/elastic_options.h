@@ -14,6 +14,9 @@ struct ElasticOptions {
   std::string token = {};  // that workers are to say
   // Connections that the job waits for before it begins.
   int64_t wait_for = 0;
+  // The job ends with an Error where it has waited so long for workers, of which none or not enough
+  // came; 0: it waits for ever.
+  double wait_seconds = 0;
   // Whether a worker that is told to stop stops the job.
   bool workers_stop = false;
   // Told to stop while nobody is there to finish the update, the process ends with this code. Null:

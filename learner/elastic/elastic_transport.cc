@@ -387,7 +387,7 @@ void ElasticTransport::Tend() {
   for (const auto& [connection, why] : FindOverdue(now, away)) {
     Drop(connection, why);
   }
-  CheckWaiting();
+  CheckWaiting(now, away);
 }
 
 void ElasticTransport::NoteArrived(TimePoint now) {
@@ -466,16 +466,21 @@ void ElasticTransport::CheckStop() {
   }
 }
 
-void ElasticTransport::CheckWaiting() {
+void ElasticTransport::CheckWaiting(TimePoint now, double away) {
   if (hello_.empty() || (begun_ && workers() > 0)) {
     return;
   }
   if (begun_ && !leases_.Owed()) {
     return;
   }
-  if (!std::exchange(waiting_, true)) {
-    spdlog::info("waiting for workers on {}: {} are there", connections_->Description(),
-                 begun_ ? "none" : fmt::format("{} of {}", workers(), elastic_.wait_for));
+  const std::string there = begun_ ? "none" : fmt::format("{} of {}", workers(), elastic_.wait_for);
+  const bool first = !std::exchange(waiting_, true);
+  if (first) {
+    spdlog::info("waiting for workers on {}: {} are there", connections_->Description(), there);
+  }
+  const double longest = elastic_.wait_seconds;
+  if (first || away > longest / 4) {  // as in FindSilent
+    waiting_since_ = now;
   }
   if (stopping_) {
     PrintErr(
@@ -483,6 +488,10 @@ void ElasticTransport::CheckWaiting() {
         "last checkpoint is lost\n");
     Abort(elastic_.stopped_exit_code);
   }
+  Require(longest == 0 || SecondsBetween(waiting_since_, now) < longest,
+          "waited {:.0f} s for workers on {}: {} are there; the log names those that were refused "
+          "or have failed",
+          longest, connections_->Description(), there);
 }
 
 }  // namespace lopt

@@ -90,7 +90,7 @@ class ElasticTransport final : public Transport {
   // The connections whose time is over, and why, as it is after `away` seconds without a look.
   std::vector<std::pair<int64_t, std::string>> FindSilent(TimePoint now, double away);
   std::vector<std::pair<int64_t, std::string>> FindOverdue(TimePoint now, double away);
-  void CheckWaiting();
+  void CheckWaiting(TimePoint now, double away);
 
   MetaTrainConfig config_;
   std::string version_;
@@ -103,7 +103,8 @@ class ElasticTransport final : public Transport {
   FrameBody sent_;                // the body sent last, which the next rank often gets as well
   std::vector<std::byte> hello_;  // the learner's own; empty: not sent yet
   bool begun_ = false;
-  bool waiting_ = false;   // said so
+  bool waiting_ = false;  // said so
+  TimePoint waiting_since_ = {};
   bool stopping_ = false;  // the job was told to stop: who comes now gets no lease
   bool said_stop_ = false;
   FrameBody end_;  // how the job has ended, since it has

@@ -45,9 +45,9 @@ void SplitBatches::Visit(FieldVisitor&) {}
 void ShardedEpochs::Visit(FieldVisitor& v) {
   v.Field("shuffle", &shuffle, "Whether each epoch has an order of its own, or that of the data.");
   v.Field("drop_last", &drop_last,
-          "Whether rows that do not come out even, over the workers and then over the batches of a "
-          "shard, are left out of an epoch; if not, shards are filled up from the epoch's "
-          "beginning, and the last batch of an epoch may be smaller.");
+          "Whether an epoch leaves out the rows that do not fill all shards and then all batches "
+          "evenly; if not, shards are filled up from the epoch's beginning, and its last batch may "
+          "be smaller.");
 }
 
 Registry<Batches>& BatchesRegistry() {

@@ -12,25 +12,26 @@ void TrainConfig::Visit(FieldVisitor& v) {
           "The task whose model is trained; drawn with the seed where tasks of a family differ.");
   v.Field(
       "init_model", &init_model,
-      "File of a model that the training starts from, relative to the working directory, with a "
-      "fresh state of the optimizer: model.safetensors of a training, a checkpoint's "
-      "state.safetensors, or any with the arrays params/... and model_state/... of the task. It "
-      "is read at the start alone. Empty: the model is drawn.");
+      "File of a model to start from, relative to the working directory, with a fresh state of "
+      "the optimizer: model.safetensors of a training, a checkpoint's state.safetensors, or any "
+      "with the arrays params/... and model_state/... of the task. Read at the start alone. Empty: "
+      "the model is drawn.");
   v.Typed("optimizer", &optimizer, TrainOptimizerRegistry().table(), "What trains it.");
   v.Field("workers", &workers, Between(1, 100000),
           "Logical workers that share the examples of each step evenly, and whose gradients are "
-          "averaged. Part of the training; threads and processes only execute them. Each draws its "
-          "own data where a task has no data set.");
+          "averaged. Part of the training; threads and processes only execute them. Where a task "
+          "has no data set, each draws its own data.");
   v.Typed("batches", &batches, BatchesRegistry().table(), "How they get their examples.");
   v.FreeOnResume().Field(
       "steps", &steps, Between(1, 1e9),
-      "Updates of the params in total. Where the optimizer follows the course of "
-      "a training (a schedule), it may not change on resume.");
+      "Updates of the params in total; an optimizer that depends on it (a schedule) fixes it.");
   v.Field("seed", &seed, AtLeast(0), "Everything random in the training follows from it.");
-  v.FreeOnResume().Field("eval_every", &eval_every, AtLeast(0),
-                         "After every so many updates, and at the end, the model is judged on all "
-                         "of eval_split; the results are among the metrics. 0: never.");
-  v.FreeOnResume().Choice("eval_split", &eval_split, kSplitNames, "Which split that is.");
+  v.FreeOnResume().Field(
+      "eval_every", &eval_every, AtLeast(0),
+      "Updates between evaluations of the model on all of eval_split, with one more at the "
+      "end; the results are among the metrics. 0: none.");
+  v.FreeOnResume().Choice("eval_split", &eval_split, kSplitNames,
+                          "The split of these evaluations.");
   VisitTimeouts(v);
   VisitMachine(v);
   VisitIntervals(v);

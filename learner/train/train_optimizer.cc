@@ -1,7 +1,5 @@
 #include "lopt/learner/train/train_optimizer.h"
 
-#include <fmt/format.h>
-
 #include "lopt/base/error.h"
 #include "lopt/evaluation/baselines.h"
 #include "lopt/lopt/registry.h"
@@ -57,9 +55,7 @@ Registry<TrainOptimizer>& TrainOptimizerRegistry() {
         });
     for (const Baseline& baseline : BaselinesNamed("classic")) {
       types.Add<BaselineOptions>(
-          baseline.name,
-          fmt::format("The baseline {} of evaluations with a learning rate of its own.",
-                      baseline.name),
+          baseline.name, "The evaluations' baseline of this name, with a learning rate of its own.",
           [baseline](const BaselineOptions& options) {
             return WithInitialTheta(baseline.Make({&options.learning_rate, 1}));
           });

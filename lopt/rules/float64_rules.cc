@@ -146,7 +146,7 @@ const Range kBelow1 = {.min = 0, .max = 1, .open_max = true};
 }  // namespace
 
 void AdamOptions::Visit(FieldVisitor& v) {
-  v.Field("learning_rate", &learning_rate, AtLeast(0), "Step size.");
+  v.Field("learning_rate", &learning_rate, Above(0), "Step size.");
   VisitSchedule(v, &schedule);
   v.Field("beta1", &beta1, kBelow1, "Decay of the first moment, the mean of the gradient.");
   v.Field("beta2", &beta2, kBelow1, "Decay of the second moment, the mean of its square.");
@@ -163,7 +163,7 @@ void AdamWOptions::Visit(FieldVisitor& v) {
 }
 
 void SGDOptions::Visit(FieldVisitor& v) {
-  v.Field("learning_rate", &learning_rate, AtLeast(0), "Step size.");
+  v.Field("learning_rate", &learning_rate, Above(0), "Step size.");
   VisitSchedule(v, &schedule);
 }
 

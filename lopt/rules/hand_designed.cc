@@ -302,7 +302,7 @@ void NesterovOptions::Visit(FieldVisitor& v) {
   VisitRate(v, &learning_rate);
   v.Field("momentum", &momentum, kDecay, "Momentum.");
   v.Field("weight_decay", &weight_decay, AtLeast(0),
-          "Weight decay, a part of the gradient: this times the params is added to it.");
+          "Weight decay: this times the params is added to the gradient.");
   VisitSchedule(v, &schedule);
 }
 

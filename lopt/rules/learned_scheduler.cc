@@ -224,10 +224,10 @@ void LearnedSchedulerOptions::Visit(FieldVisitor& v) {
           "The optimizer whose directions are kept.");
   v.Field("hidden_size", &hidden_size, Between(1, 65536), "Width of the network's hidden layer.");
   v.Field("step_size", &step_size, Above(0),
-          "Length of a vector's first steps and spectral norm of an orthogonal matrix', in a run "
-          "of 245 steps.");
+          "Size of the first steps in a run of 245: a vector's length, an orthogonal matrix's "
+          "spectral norm.");
   v.Field("weight_decay", &weight_decay, Between(0, 1),
-          "What a step takes from the params, as a part of them, where the network says 0.");
+          "Fraction of the params that a step takes away where the network says 0.");
   VisitSchedule(v, &schedule);
 }
 

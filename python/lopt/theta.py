@@ -63,8 +63,10 @@ class Theta:
 
     @classmethod
     def init(cls, learned_optimizer: dict[str, Any], seed: int = 0) -> Theta:
-        """The weights that a run with this seed begins with."""
-        return cls(learned_optimizer, _core.init_theta(learned_optimizer, seed), seed=seed)
+        """The weights that a run with this seed begins with, of an optimizer with all its options.
+        """
+        resolved = _core.resolve_optimizer(learned_optimizer)
+        return cls(resolved, _core.init_theta(resolved, seed), seed=seed)
 
     def write(self, path: str | os.PathLike) -> None:
         """Writes a theta file: complete or, after a crash, absent.

@@ -32,7 +32,8 @@ _SHAPE = "kernel_shape"
 
 def _weights(theta: Theta) -> Weights:
     source = "lopt.torch.LearnedOptimizer"
-    _, learned_optimizer = lopt_optimizer._resolve(theta.learned_optimizer, source)
+    resolved = _core.resolve_optimizer(theta.learned_optimizer)
+    _, learned_optimizer = lopt_optimizer._resolve(resolved, source)
     # A copy: what is changed in the Theta later has no effect.
     values = numpy.array(theta.values)
     if values.dtype != numpy.float32:

@@ -435,6 +435,7 @@ def _name(group, i, p):
 
 
 _NO_STEP = 1 << 63  # steps and their numbers are 64-bit integers
+_LARGEST = torch.finfo(torch.float32).max
 _ADAMW_STEP = 0.2  # the root of the mean square of AdamW's steps beside its learning rate, about
 _LARGE_DECAY = 1e-3  # the part of a tensor that a step's weight decay should not exceed
 
@@ -641,12 +642,12 @@ class LearnedOptimizer(torch.optim.Optimizer):
     def _check_options(self, group):
         for name in ("lr", "weight_decay"):
             try:
-                valid = 0 <= group[name] < math.inf
+                valid = 0 <= group[name] <= _LARGEST
             except (TypeError, ValueError, RuntimeError):  # a text, several numbers
                 valid = False
             if not valid:
-                raise ValueError(f"LearnedOptimizer: {name} must be a finite number of at least 0, "
-                                 f"got {group[name]!r}")
+                raise ValueError(f"LearnedOptimizer: {name} must be a number from 0 to "
+                                 f"{_LARGEST:.3g}, the largest of float32, got {group[name]!r}")
         for name, valid in (("non_finite", ("error", "skip")),
                             ("skip_zero_gradients", (False, True)),
                             ("as_vectors", (False, True))):

@@ -13,6 +13,7 @@
 #include "lopt/base/cores.h"
 #include "lopt/base/error.h"
 #include "lopt/base/file.h"
+#include "lopt/lopt/registry.h"
 #include "lopt/python/src/arrays.h"
 
 namespace lopt::python {
@@ -260,15 +261,15 @@ nb::object ToPython(const NamedArrays& arrays) {
 
 ThetaFile ThetaFileOf(nb::handle theta) {
   const nb::object config = theta.attr("config");
-  return {
-      .learned_optimizer = ConfigOfDict(theta.attr("learned_optimizer"), "theta.learned_optimizer"),
-      .theta = FloatsOf(theta.attr("values"), "theta.values"),
-      .config = config.is_none() ? Config() : ConfigOfDict(config, "theta.config"),
-      .seed = Member<int64_t>(theta, "seed", "int"),
-      .meta_steps = Member<int64_t>(theta, "meta_steps", "int"),
-      .trained_horizon = Member<int64_t>(theta, "trained_horizon", "int"),
-      .chosen_on = Member<std::string>(theta, "chosen_on", "str"),
-      .version = Member<std::string>(theta, "version", "str")};
+  return {.learned_optimizer = ResolvedOptimizer(
+              ConfigOfDict(theta.attr("learned_optimizer"), "theta.learned_optimizer")),
+          .theta = FloatsOf(theta.attr("values"), "theta.values"),
+          .config = config.is_none() ? Config() : ConfigOfDict(config, "theta.config"),
+          .seed = Member<int64_t>(theta, "seed", "int"),
+          .meta_steps = Member<int64_t>(theta, "meta_steps", "int"),
+          .trained_horizon = Member<int64_t>(theta, "trained_horizon", "int"),
+          .chosen_on = Member<std::string>(theta, "chosen_on", "str"),
+          .version = Member<std::string>(theta, "version", "str")};
 }
 
 nb::dict ToPython(ThetaFile theta) {

@@ -125,6 +125,14 @@ void BindTheta(nb::module_& m) {
       nb::sig("def theta_layout(learned_optimizer: dict) -> list[tuple[str, tuple[int, ...]]]"),
       "Names and shapes of the tensors of theta, in the order of its numbers.");
   m.def(
+      "resolve_optimizer",
+      [](nb::handle learned_optimizer) {
+        return ToPython(ResolvedOptimizer(ConfigOfDict(learned_optimizer, "learned_optimizer")));
+      },
+      nb::arg("learned_optimizer"),
+      nb::sig("def resolve_optimizer(learned_optimizer: dict) -> dict"),
+      "Type and all options, schedules by their short names where they have one.");
+  m.def(
       "init_theta",
       [](nb::handle learned_optimizer, int64_t seed) {
         const auto optimizer =

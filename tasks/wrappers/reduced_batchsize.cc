@@ -22,7 +22,7 @@ TaskParts WithSmallerBatch(TaskParts parts, const ReducedBatchsizeOptions& optio
 
 void ReducedBatchsizeOptions::Visit(FieldVisitor& v) {
   v.Field("fraction", &fraction, {.min = 0, .max = 1, .open_min = true},
-          "Of the task's batch size; at least one example is left.");
+          "Part of the task's batch that is kept, at least one example.");
 }
 
 ReducedBatchsize::ReducedBatchsize(const std::shared_ptr<const TaskFamily>& task,

@@ -74,7 +74,8 @@ class Configs(unittest.TestCase):
         self.assertIn("smoke", lopt.presets())
         self.assertIn("generalization", lopt.presets("evaluate"))
         self.assertIn("### TruncatedPES", lopt.describe())
-        self.assertTrue(lopt.describe("TruncatedPES").startswith("### TruncatedPES"))
+        self.assertTrue(lopt.describe("TruncatedPES").startswith(
+            "## Estimators\n\n### TruncatedPES\n"))
         with self.assertRaisesRegex(lopt.Error, "There is no type 'PES'; the types are MLPLOpt"):
             lopt.describe("PES")
         with self.assertRaisesRegex(lopt.Error, "the kinds are meta_train and evaluate"):

@@ -121,6 +121,22 @@ class StepsAndStates(one_file.TestCase):
         theta.write(self.directory / "theta.safetensors")
         return theta, one_file.ThetaFile(self.directory / "theta.safetensors")
 
+    def test_a_schedule_is_the_same_by_its_type_and_by_its_short_name(self):
+        options = {"type": "LearnableSGD", "schedule": {"type": "Cosine"}}
+        theta = lopt.Theta.init(options)
+        self.assertEqual(theta.learned_optimizer,
+                         {"type": "LearnableSGD", "learning_rate": 0.01, "schedule": "cosine"})
+        path = self.directory / "theta.safetensors"
+        lopt.Theta(options, theta.values).write(path)
+        self.assertEqual(one_file.ThetaFile(path).learned_optimizer, theta.learned_optimizer)
+        results = []
+        for given in (theta, lopt.Theta(options, theta.values), path):
+            p = torch.ones(3, requires_grad=True)
+            results.append(trained(LearnedOptimizer([p], given, num_steps=2), [p],
+                                   [[torch.ones(3)]])[0])
+        self.assertTrue(torch.equal(results[0], results[1]))
+        self.assertTrue(torch.equal(results[0], results[2]))
+
     def model(self, dtype=torch.float32):
         generator = torch.Generator().manual_seed(0)
         return [torch.randn(shape, generator=generator).to(dtype).requires_grad_()
