@@ -44,6 +44,9 @@ TEST_CASE("Who does not get there, or was not trained on a task, is within no fa
   CHECK(profile[1].ratios == std::vector<double>(4, kInfinity));
   CHECK(profile[1].Share(1e300) == 0);
   CHECK(Profile({}).empty());
+  const auto below = Profile({Row("a", "x", -2), Row("a", "y", -1)});  // half of it is no factor
+  CHECK(below[0].ratios == std::vector<double>{1});
+  CHECK(below[1].ratios == std::vector<double>{kInfinity});
 }
 
 }  // namespace
