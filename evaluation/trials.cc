@@ -14,7 +14,7 @@
 namespace lopt {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kWorstLoss = std::numeric_limits<double>::infinity();
 constexpr int kCandidates = 16;             // places of which one is tried
 constexpr double kReachPerDistance = 0.5;   // of a winner's box
 constexpr double kSmallestReach = 1. / 64;  // likewise
@@ -59,7 +59,7 @@ double PlaceOf(const TunedHyperparameter& hyperparameter, double value) {
   return std::log((one_minus ? 1 - value : value) / lowest) / std::log(highest / lowest);
 }
 
-double Loss(const TunedTrial& trial) { return std::isfinite(trial.loss) ? trial.loss : kInfinity; }
+double Loss(const TunedTrial& trial) { return std::isfinite(trial.loss) ? trial.loss : kWorstLoss; }
 
 double Squared(double x) { return x * x; }
 
@@ -108,7 +108,7 @@ class TriedPlaces {
   PlaceBox Ranges() const {
     PlaceBox ranges = {.low = Place(n_, 0), .high = Place(n_, 1)};
     const auto best = std::ranges::min_element(losses_);
-    if (best == losses_.end() || *best == kInfinity) return ranges;
+    if (best == losses_.end() || *best == kWorstLoss) return ranges;
     const Place& at = places_[static_cast<size_t>(best - losses_.begin())];
     for (size_t j = 0; j < n_; ++j) {
       if (at[j] < kEdge) ranges.low[j] = std::min(0.0, at[j] - kExtension);
@@ -124,7 +124,7 @@ class TriedPlaces {
     std::ranges::stable_sort(order, {}, [&](size_t i) { return losses_[i]; });
     std::vector<TuningWinner> winners;
     for (const size_t i : order) {
-      if (losses_[i] == kInfinity || winners.size() == kWinners) break;
+      if (losses_[i] == kWorstLoss || winners.size() == kWinners) break;
       if (const auto reach = ReachOfWinner(i)) winners.push_back({places_[i], *reach});
     }
     return winners;
@@ -144,7 +144,7 @@ class TriedPlaces {
     for (size_t i = 0; i < kCandidates; ++i) {
       Place place = SequencePoint(places_.size() + i, n_);
       for (size_t j = 0; j < n_; ++j) place[j] = std::lerp(box.low[j], box.high[j], place[j]);
-      double nearest = kInfinity;
+      double nearest = kWorstLoss;
       for (const Place& tried : places_) {
         nearest = std::min(nearest, SquaredDistance(place, tried));
       }
