@@ -60,9 +60,9 @@ NamedLearnedOptimizer NamedLearnedOptimizerOf(std::string name, const ThetaFile&
 std::unique_ptr<UpdateRule> BindLearned(const NamedLearnedOptimizer& learned,
                                         const Layout& params) {
   auto rule = learned.optimizer->Bind(params, AsSpan(learned.theta));
-  return learned.step_multiplier == 1 ? std::move(rule)
-                                      : ScaleSteps(std::move(rule),
-                                                   static_cast<float>(learned.step_multiplier));
+  return learned.step_multiplier == 1
+             ? std::move(rule)
+             : ScaleSteps(std::move(rule), static_cast<float>(learned.step_multiplier));
 }
 
 NamedLearnedOptimizer WithTunedSteps(NamedLearnedOptimizer learned) {

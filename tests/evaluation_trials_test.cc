@@ -237,7 +237,7 @@ TEST_CASE("A winner at an end extends the range, to its width beyond and no furt
   }
 }
 
-TEST_CASE("What is 1 minus a value stays in [0, 1)") {
+TEST_CASE("What is 1 minus a value stays at least 0 and below 1") {
   const std::vector<TunedHyperparameter> tuned = {
       {.name = "beta1", .lowest = 0.02, .highest = 0.5, .one_minus = true}};
   std::vector<TunedTrial> tried;

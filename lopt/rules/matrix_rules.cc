@@ -106,13 +106,12 @@ class MuonRule : public UpdateRule {
     const float lr = learning_rate_.At(info);
     const auto kept = static_cast<float>(1 - double{lr} * options_.weight_decay);
     const auto adamw_lr = static_cast<float>(double{lr} * options_.adamw_rate);
-    AdamStep adam = {
-        .beta1 = 0.9f,
-        .beta2 = 0.95f,
-        .epsilon = 1e-8f,
-        .epsilon_root = 0,
-        .learning_rate = adamw_lr,
-        .kept = static_cast<float>(1 - double{adamw_lr} * options_.weight_decay)};
+    AdamStep adam = {.beta1 = 0.9f,
+                     .beta2 = 0.95f,
+                     .epsilon = 1e-8f,
+                     .epsilon_root = 0,
+                     .learning_rate = adamw_lr,
+                     .kept = static_cast<float>(1 - double{adamw_lr} * options_.weight_decay)};
     adam.CorrectBias(info.step);
     for (const auto& [entry, place, matrix] : tensors_) {
       if (matrix) {
