@@ -52,7 +52,7 @@ std::string WriteList(const std::string& path, const std::string& seeds = "[0, 1
       "eval_every=60", "eval_seeds=1", "eval_steps=5"]}},
     "variants": {{"base": [], "rate": ["theta_opt.learning_rate={}"]}},
     "seeds": {},
-    "eval": {{"preset": "smoke", "baselines": "Adam,SGD", "options": ["--seeds", "4"]}}
+    "eval": {{"preset": "smoke", "baselines": "Adam,SGDM", "options": ["--seeds", "4"]}}
   }})",
                                   rate, seeds));
   return path;
@@ -113,8 +113,8 @@ const std::string& Undisturbed() {
 TEST_CASE("A sweep's table has the figures of one evaluation of all its results") {
   const std::string& out = Undisturbed();
   const TempDirectory scratch;
-  Words words = {BuildPath("lopt"), "eval",     "--preset", "smoke",         "--seeds", "4",
-                 "--baselines",     "Adam,SGD", "--out",    scratch / "eval"};
+  Words words = {BuildPath("lopt"), "eval",      "--preset", "smoke",         "--seeds", "4",
+                 "--baselines",     "Adam,SGDM", "--out",    scratch / "eval"};
   for (const char* variant : {"base", "rate"}) {
     for (const int seed : {0, 1}) {
       words.insert(words.end(),
