@@ -29,6 +29,9 @@ constexpr int kDraws = 32;
 constexpr double kLeastOfMovement = 2e-6;
 constexpr double kLeastOfNumber = 0x1p-22;
 
+// Movements of fewer limits are lost in rounding.
+constexpr double kLostBelow = 1000;
+
 constexpr float kLargestStep = 0x1p24F;
 
 // Of files without limits.
@@ -244,6 +247,50 @@ void AddOldLimits(GoldenSteps* golden) {
   }
 }
 
+// Result and limits, from all else.
+void Measure(const LearnedOptimizer& made, std::span<const float> theta, GoldenSteps* golden) {
+  golden->result = Run(*golden, made, theta, golden->gradients);
+  std::vector<double> greatest(golden->layout.entries().size(), 0.0);
+  const auto measure = [&](std::span<const float> result) {
+    for (size_t tensor = 0; tensor < greatest.size(); ++tensor) {
+      const LayoutEntry& entry = golden->layout.entries()[tensor];
+      greatest[tensor] = std::max(greatest[tensor],
+                                  GreatestDeviation(Of(entry, golden->result), Of(entry, result)));
+    }
+  };
+  ForEveryReader(*golden, made, theta,
+                 [&](const std::string&, std::span<const float> result) { measure(result); });
+  for (int draw = 0; draw < kDraws; ++draw) {
+    measure(RunMoved(*golden, made, theta, FoldIn(KeyFromSeed(1), draw)));
+  }
+  golden->limits.clear();
+  for (size_t tensor = 0; tensor < greatest.size(); ++tensor) {
+    const LayoutEntry& entry = golden->layout.entries()[tensor];
+    const auto result = Of(entry, golden->result);
+    const double moved = GreatestDeviation(result, Of(entry, golden->params));
+    const double least = kLeastOfMovement * moved + kLeastOfNumber * Greatest(result);
+    const double limit = std::max(kMargin * greatest[tensor], std::isfinite(least) ? least : 0.0);
+    golden->limits.push_back(static_cast<float>(limit));
+  }
+}
+
+// Steps that are much smaller than the params are lost in their rounding, as those of Celo, in
+// proportion to the params' size. Such tensors begin at 0, but for the largest, which shows that
+// the size counts. Returns whether there are any.
+bool BeginAtZeroWhereStepsAreLost(GoldenSteps* golden) {
+  bool lost = false;
+  for (size_t tensor = 0; tensor < golden->limits.size(); ++tensor) {
+    const LayoutEntry& entry = golden->layout.entries()[tensor];
+    const Tensor& made = GoldenTensors()[tensor];
+    const double moved = GreatestDeviation(Of(entry, golden->result), Of(entry, golden->params));
+    if (made.params >= 1 || made.gradients == 0 || moved >= kLostBelow * golden->limits[tensor])
+      continue;
+    std::fill_n(golden->params.begin() + entry.offset, entry.size, 0.0F);
+    lost = true;
+  }
+  return lost;
+}
+
 }  // namespace
 
 std::string GoldenDeviation::Describe() const {
@@ -257,28 +304,8 @@ GoldenSteps MeasureGoldenSteps(const Config& optimizer, std::span<const float> t
   GoldenSteps golden = Begin();
   const auto made = OptimizerRegistry().Make(optimizer);
   if (made->needs_loss()) golden.losses.assign(std::begin(kLosses), std::end(kLosses));
-  golden.result = Run(golden, *made, theta, golden.gradients);
-  std::vector<double> greatest(golden.layout.entries().size(), 0.0);
-  const auto measure = [&](std::span<const float> result) {
-    for (size_t tensor = 0; tensor < greatest.size(); ++tensor) {
-      const LayoutEntry& entry = golden.layout.entries()[tensor];
-      greatest[tensor] = std::max(greatest[tensor],
-                                  GreatestDeviation(Of(entry, golden.result), Of(entry, result)));
-    }
-  };
-  ForEveryReader(golden, *made, theta,
-                 [&](const std::string&, std::span<const float> result) { measure(result); });
-  for (int draw = 0; draw < kDraws; ++draw) {
-    measure(RunMoved(golden, *made, theta, FoldIn(KeyFromSeed(1), draw)));
-  }
-  for (size_t tensor = 0; tensor < greatest.size(); ++tensor) {
-    const LayoutEntry& entry = golden.layout.entries()[tensor];
-    const auto result = Of(entry, golden.result);
-    const double moved = GreatestDeviation(result, Of(entry, golden.params));
-    const double least = kLeastOfMovement * moved + kLeastOfNumber * Greatest(result);
-    const double limit = std::max(kMargin * greatest[tensor], std::isfinite(least) ? least : 0.0);
-    golden.limits.push_back(static_cast<float>(limit));
-  }
+  Measure(*made, theta, &golden);
+  if (BeginAtZeroWhereStepsAreLost(&golden)) Measure(*made, theta, &golden);
   return golden;
 }
 
