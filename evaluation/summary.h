@@ -108,7 +108,7 @@ struct AggregateRow {
   // The same over those that its meta-training has trained on, and over the others. None also where
   // there are none of a kind, or what it trained on is unknown.
   std::optional<GeometricMean> best_ratio_trained = {};
-  std::optional<GeometricMean> best_ratio_transfer = {};
+  std::optional<GeometricMean> best_ratio_transfer = {};  // over the others
   // Interquartile mean over tasks and steps of SummaryRow::speedup, which is 0 where tuned Adam's
   // loss is never reached (Moudgil et al. 2025, "Celo").
   std::optional<double> speedup = {};
