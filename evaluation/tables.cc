@@ -10,8 +10,8 @@
 #include <limits>
 #include <optional>
 #include <span>
-#include <string_view>
 
+#include "lopt/base/wrapped.h"
 #include "lopt/evaluation/performance_profile.h"
 
 namespace lopt {
@@ -237,34 +237,18 @@ std::string NarrowSection(SummaryRows rows) {
 
 // --- What is tuned, and what not --------------------------------------------------------------
 
-// Words in lines of at most 80 columns.
-std::string Wrapped(std::string_view text) {
-  constexpr size_t kColumns = 80;
-  std::string wrapped;
-  size_t column = 0;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find(' ', begin), text.size());
-    const size_t length = end - begin;
-    if (column > 0) {
-      const bool fits = column + 1 + length <= kColumns;
-      wrapped += fits ? ' ' : '\n';
-      column = fits ? column + 1 : 0;
-    }
-    wrapped += text.substr(begin, length);
-    column += length;
-    begin = end + 1;
-  }
-  return wrapped + "\n";
-}
-
 std::string ShownMean(const std::optional<GeometricMean>& mean) {
   return mean ? fmt::format("{} ({})", Rounded(mean->estimate.value, 3), mean->count) : "-";
 }
 
+bool HasBestBaseline(const Summary& summary) {
+  return std::ranges::any_of(summary.aggregate,
+                             [](const AggregateRow& row) { return row.best_ratio.has_value(); });
+}
+
 // Over all tasks, of the optimizers of the rows.
 std::string AgainstBestTable(const Summary& summary, const std::vector<SummaryRow>& rows) {
-  const bool has_best = std::ranges::any_of(
-      summary.aggregate, [](const AggregateRow& row) { return row.best_ratio.has_value(); });
+  const bool has_best = HasBestBaseline(summary);
   std::vector<std::string> header = {"optimizer"};
   if (has_best) header.insert(header.end(), {"all", "trained on", "transfer"});
   header.insert(header.end(), {"speed-up", "failed"});
@@ -303,6 +287,7 @@ std::string ProfileTable(const std::vector<ProfileCurve>& profile,
 std::string Profiles(const std::vector<SummaryRow>& rows) {
   std::string text =
       Wrapped(
+          "",
           "Of 100 tasks, those on which the test loss is at most so many times the lowest here:") +
       "\n" + ProfileTable(PerformanceProfile(rows, TestLoss), {1, 1.02, 1.05, 1.1, 1.25, 1.5, 2});
   if (std::ranges::any_of(rows,
@@ -332,8 +317,8 @@ std::string StartNotes(const Summary& summary) {
   for (const OptimizerInfo& info : summary.optimizers) {
     if (!info.start_seed || info.step_multiplier || info.tuned) continue;
     text += Wrapped(
-        fmt::format("{} is what the meta-training of {} began with, drawn with its seed, {}.",
-                    Escaped(info.name), Escaped(info.theta.value_or("")), *info.start_seed));
+        "", fmt::format("{} is what the meta-training of {} began with, drawn with its seed, {}.",
+                        Escaped(info.name), Escaped(info.theta.value_or("")), *info.start_seed));
   }
   return text;
 }
@@ -342,8 +327,7 @@ std::string StartNotes(const Summary& summary) {
 std::string TwoTables(const Summary& summary, size_t sections) {
   std::string text = GroupTables(summary, /*tuned=*/false, sections) +
                      GroupTables(summary, /*tuned=*/true, sections);
-  const bool has_best = std::ranges::any_of(
-      summary.aggregate, [](const AggregateRow& row) { return row.best_ratio.has_value(); });
+  const bool has_best = HasBestBaseline(summary);
   std::string notes;
   if (has_best) {
     notes +=
@@ -360,7 +344,7 @@ std::string TwoTables(const Summary& summary, size_t sections) {
                           [](const SummaryRow& row) { return row.trained_on.value_or(false); })) {
     notes += "An optimizer with + in the table of a task: its meta-training has trained on it.";
   }
-  return text + Wrapped(notes) + StartNotes(summary) + "\n";
+  return text + Wrapped("", notes) + StartNotes(summary) + "\n";
 }
 
 // --- All tasks --------------------------------------------------------------------------------
@@ -431,8 +415,7 @@ std::string AllTasks(const Summary& summary, const std::vector<SummaryRows>& sec
                                      ToString(Verdict::kBetter),
                                      ToString(Verdict::kWorse),
                                      ToString(Verdict::kUnclear)};
-  const bool has_best = std::ranges::any_of(
-      summary.aggregate, [](const AggregateRow& row) { return row.best_ratio.has_value(); });
+  const bool has_best = HasBestBaseline(summary);
   if (has_best) {
     header.insert(header.end(), {"test loss / best baseline's", "better than it", "worse than it",
                                  "unclear against it"});
@@ -559,6 +542,7 @@ std::string NarrowTables(const Summary& summary) {
   for (const SummaryRows rows : sections) text += NarrowSection(rows) + "\n";
   return text +
          Wrapped(
+             "",
              "Losses are interquartile means over seeds, with 95 % bootstrap intervals. Better or "
              "worse than tuned Adam: the interval of the difference of test losses leaves out 0.");
 }
@@ -598,8 +582,8 @@ std::string CsvTable(const Summary& summary) {
                    row.learning_rate || row.step_multiplier ? (row.at_edge ? "true" : "false") : "",
                    Number(row.seconds), Number(row.steps_to_adam), Number(row.seconds_to_adam),
                    Number(row.speedup), Number(row.seconds_speedup), ToString(row.train_verdict),
-                   ToString(row.test_verdict), row.best_baseline ? "true" : "false",
-                   ToString(row.best_verdict), Number(row.best_p_value), Flag(row.trained_on));
+                   ToString(row.test_verdict), Flag(row.best_baseline), ToString(row.best_verdict),
+                   Number(row.best_p_value), Flag(row.trained_on));
   }
   return text;
 }

@@ -50,9 +50,9 @@ Registry<LearnedOptimizer> BuiltIn() {
       registry, "Celo",
       "AdafacMLPLOpt's features and network in other numbers, with a learned scheduler that sees "
       "the losses.");
-  AddType<CeloAdam, CeloAdamOptions>(registry, "CeloAdam",
-                                     "Adam with the learning rate of Celo's scheduler.");
-  AddType<Sinv6, Sinv6Options>(
+  AddType<CeloAdam, ScheduledMomentsOptions>(registry, "CeloAdam",
+                                             "Adam with the learning rate of Celo's scheduler.");
+  AddType<Sinv6, ScheduledMomentsOptions>(
       registry, "Sinv6",
       "Celo's scheduler on Adam's moments, with steps in proportion to the parameters' size.");
   AddType<Celo2Base, Celo2BaseOptions>(

@@ -487,6 +487,29 @@ def _factors(decays: Tensor, square: Tensor, params: List[Tensor],
     return of_row[0], of_col[0], of_row[1], of_col[1], of_row[2] * of_col[2]
 
 
+def _moment_shapes(shape: List[int], momenta: int, squares: int,
+                   factored: int) -> Dict[str, List[int]]:
+    """The state of a tensor: so many momenta, means of squares and factored second moments."""
+    own = list(shape)
+    shapes = {"momenta": [momenta] + own, "rms": [squares] + own}
+    if len(shape) < 2:
+        shapes["v"] = [factored] + own
+    else:
+        largest, second = _largest_axes(shape)
+        shapes["v_row"] = [factored] + _averaged(shape, largest)
+        shapes["v_col"] = [factored] + _averaged(shape, second)
+    return shapes
+
+
+def _places_of_kind(params: List[Tensor], factored: bool) -> List[int]:
+    """Where params with elements are that have two axes or more (factored), or fewer."""
+    places: List[int] = []
+    for i, p in enumerate(params):
+        if p.numel() > 0 and (p.dim() >= 2) == factored:
+            places.append(i)
+    return places
+
+
 class _AdafacMLPLOpt(_Rule):
     """A network on MLPLOpt's kind of features with factored second moments, small_fc_lopt of Metz
     et al. 2022 (arXiv 2203.11860).
@@ -531,16 +554,8 @@ class _AdafacMLPLOpt(_Rule):
         return shapes
 
     def state_shapes(self, shape: List[int]) -> Dict[str, List[int]]:
-        own, factors = list(shape), [len(self.initial_adafactor_decays)]
-        shapes = {"momenta": [len(self.initial_momentum_decays)] + own,
-                  "rms": [len(self.initial_rms_decays)] + own}
-        if len(shape) < 2:
-            shapes["v"] = factors + own
-        else:
-            largest, second = _largest_axes(shape)
-            shapes["v_row"] = factors + _averaged(shape, largest)
-            shapes["v_col"] = factors + _averaged(shape, second)
-        return shapes
+        return _moment_shapes(shape, len(self.initial_momentum_decays),
+                              len(self.initial_rms_decays), len(self.initial_adafactor_decays))
 
     def decays(self, initial: List[float], offsets: Tensor) -> Tensor:
         initials = torch.tensor(initial, dtype=offsets.dtype, device=offsets.device)
@@ -563,10 +578,7 @@ class _AdafacMLPLOpt(_Rule):
               loss: float) -> List[Tensor]:
         steps = list(params)  # those without elements stay so
         for factored in [False, True]:
-            own: List[int] = []
-            for i, p in enumerate(params):
-                if p.numel() > 0 and (p.dim() >= 2) == factored:
-                    own.append(i)
+            own = _places_of_kind(params, factored)
             if len(own) > 0:
                 of_kind = self.steps_of_kind(w, factored, [params[i] for i in own],
                                              [gradients[i] for i in own],
@@ -755,18 +767,10 @@ class _Celo(_WithCeloScheduler):
         return shapes
 
     def state_shapes(self, shape: List[int]) -> Dict[str, List[int]]:
-        own = list(shape)
         shapes: Dict[str, List[int]] = {}
         if self.scheduled:
             shapes = self.scheduler_shapes()
-        shapes["momenta"] = [3] + own
-        shapes["rms"] = [1] + own
-        if len(shape) < 2:
-            shapes["v"] = [3] + own
-        else:
-            largest, second = _largest_axes(shape)
-            shapes["v_row"] = [3] + _averaged(shape, largest)
-            shapes["v_col"] = [3] + _averaged(shape, second)
+        shapes.update(_moment_shapes(shape, 3, 1, 3))
         return shapes
 
     def weights(self, theta: Dict[str, Tensor]) -> Dict[str, Tensor]:
@@ -788,10 +792,7 @@ class _Celo(_WithCeloScheduler):
             multipliers = w["decays"].new_ones([len(params)])
         steps = list(params)  # those without elements stay so
         for factored in [False, True]:
-            own: List[int] = []
-            for i, p in enumerate(params):
-                if p.numel() > 0 and (p.dim() >= 2) == factored:
-                    own.append(i)
+            own = _places_of_kind(params, factored)
             if len(own) > 0:
                 of_kind = self.steps_of_kind(w, factored, [params[i] for i in own],
                                              [gradients[i] for i in own], [states[i] for i in own],

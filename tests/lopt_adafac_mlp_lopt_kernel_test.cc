@@ -11,27 +11,6 @@
 namespace lopt {
 namespace {
 
-// Ranks from 0 to 5, ties, sizes around vectors and tiles, lines shorter and longer than a vector.
-Layout AdafacShapes() {
-  return Layout({{"r0", {}},
-                 {"r1", {2}},
-                 {"v17", {17}},
-                 {"v200", {200}},
-                 {"one", {1, 1}},
-                 {"r2", {3, 5}},
-                 {"none", {0, 3}},
-                 {"long", {1, 37}},
-                 {"tall", {41, 1}},
-                 {"square", {16, 16}},
-                 {"down", {64, 10}},
-                 {"up", {9, 70}},
-                 {"r3", {7, 5, 2}},
-                 {"tie", {4, 2, 4}},
-                 {"conv", {3, 3, 5, 7}},
-                 {"inner", {20, 19, 3}},
-                 {"r5", {2, 3, 1, 3, 2}}});
-}
-
 // A run under way, with steps of step_mult 1.
 struct AdafacPair : RulePair {
   AdafacPair(const AdafacMLPLOptOptions& options, const Layout& layout)
@@ -73,7 +52,7 @@ TEST_CASE("AdafacMLPLOpt's kernel agrees with its reference for every width, dep
       CAPTURE(hidden_size);
       CAPTURE(hidden_layers);
       const AdafacPair pair({.hidden_size = hidden_size, .hidden_layers = hidden_layers},
-                            AdafacShapes());
+                            FactoredShapes());
       const RuleRun oracle = pair.After(*pair.reference, 37);
       OnEveryIsa([&] { CHECK(Differences(pair, pair.After(*pair.fast, 37), oracle) == 0); });
     }
@@ -86,7 +65,7 @@ TEST_CASE("AdafacMLPLOpt's kernel agrees with its reference for other lists of d
       const AdafacPair pair({.initial_momentum_decays = std::vector<double>(momenta, .9),
                              .initial_rms_decays = std::vector<double>(squares, .7),
                              .initial_adafactor_decays = std::vector<double>(momenta, .8)},
-                            AdafacShapes());
+                            FactoredShapes());
       const RuleRun oracle = pair.After(*pair.reference, 5);
       OnEveryIsa([&] { CHECK(Differences(pair, pair.After(*pair.fast, 5), oracle) == 0); });
     }
@@ -97,7 +76,7 @@ TEST_CASE("AdafacMLPLOpt's kernel agrees with its reference on zeros, infinity a
   const float infinity = std::numeric_limits<float>::infinity();
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (const int64_t hidden_size : {4, 32}) {
-    AdafacPair pair({.hidden_size = hidden_size}, AdafacShapes());
+    AdafacPair pair({.hidden_size = hidden_size}, FactoredShapes());
     const std::vector<float> gradient = pair.gradient;
     for (const float special : {0.0f, 1e-40f, 1e-20f, 1e8f, 1e14f, -1e25f, -1e30f, infinity, nan}) {
       for (const bool everywhere : {false, true}) {
@@ -113,7 +92,7 @@ TEST_CASE("AdafacMLPLOpt's kernel agrees with its reference on zeros, infinity a
 }
 
 TEST_CASE("an update by AdafacMLPLOpt does not allocate once its workspace has grown") {
-  CheckAllocatesNothing(AdafacPair({.hidden_size = 9}, AdafacShapes()));
+  CheckAllocatesNothing(AdafacPair({.hidden_size = 9}, FactoredShapes()));
 }
 
 TEST_CASE("AdafacMLPLOpt updates large tensors in pieces, with the same bits on any threads") {

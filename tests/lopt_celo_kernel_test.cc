@@ -11,27 +11,6 @@
 namespace lopt {
 namespace {
 
-// Ranks from 0 to 5, ties, sizes around vectors and tiles, lines shorter and longer than a vector.
-Layout CeloShapes() {
-  return Layout({{"r0", {}},
-                 {"r1", {2}},
-                 {"v17", {17}},
-                 {"v200", {200}},
-                 {"one", {1, 1}},
-                 {"r2", {3, 5}},
-                 {"none", {0, 3}},
-                 {"long", {1, 37}},
-                 {"tall", {41, 1}},
-                 {"square", {16, 16}},
-                 {"down", {64, 10}},
-                 {"up", {9, 70}},
-                 {"r3", {7, 5, 2}},
-                 {"tie", {4, 2, 4}},
-                 {"conv", {3, 3, 5, 7}},
-                 {"inner", {20, 19, 3}},
-                 {"r5", {2, 3, 1, 3, 2}}});
-}
-
 // A run under way, whose steps are a thousandth of the params. They are made large beside these, so
 // that rounding shows little of them: a direction is compared times 1000.
 struct CeloPair : RulePair {
@@ -62,7 +41,7 @@ int64_t Differences(const CeloPair& pair, const RuleRun& run, const RuleRun& ora
 }
 
 TEST_CASE("Celo's kernel agrees with its reference for every shape") {
-  const CeloPair pair(CeloShapes());
+  const CeloPair pair(FactoredShapes());
   const RuleRun oracle = pair.After(*pair.reference, 37);
   OnEveryIsa([&] { CHECK(Differences(pair, pair.After(*pair.fast, 37), oracle) == 0); });
 }
@@ -70,7 +49,7 @@ TEST_CASE("Celo's kernel agrees with its reference for every shape") {
 TEST_CASE("Celo's kernel agrees with its reference on zeros, infinity and NaN") {
   const float infinity = std::numeric_limits<float>::infinity();
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  CeloPair pair(CeloShapes());
+  CeloPair pair(FactoredShapes());
   const std::vector<float> gradient = pair.gradient;
   for (const float special : {0.0f, 1e-40f, 1e-20f, 1e8f, -1e30f, infinity, nan}) {
     for (const bool everywhere : {false, true}) {
@@ -85,7 +64,7 @@ TEST_CASE("Celo's kernel agrees with its reference on zeros, infinity and NaN") 
 }
 
 TEST_CASE("an update by Celo does not allocate once its workspace has grown") {
-  CheckAllocatesNothing(CeloPair(CeloShapes()));
+  CheckAllocatesNothing(CeloPair(FactoredShapes()));
 }
 
 TEST_CASE("Celo updates large tensors in pieces, with the same bits on any threads") {

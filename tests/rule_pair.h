@@ -19,6 +19,27 @@
 
 namespace lopt {
 
+// Ranks from 0 to 5, ties, sizes around vectors and tiles, lines shorter and longer than a vector.
+inline Layout FactoredShapes() {
+  return Layout({{"r0", {}},
+                 {"r1", {2}},
+                 {"v17", {17}},
+                 {"v200", {200}},
+                 {"one", {1, 1}},
+                 {"r2", {3, 5}},
+                 {"none", {0, 3}},
+                 {"long", {1, 37}},
+                 {"tall", {41, 1}},
+                 {"square", {16, 16}},
+                 {"down", {64, 10}},
+                 {"up", {9, 70}},
+                 {"r3", {7, 5, 2}},
+                 {"tie", {4, 2, 4}},
+                 {"conv", {3, 3, 5, 7}},
+                 {"inner", {20, 19, 3}},
+                 {"r5", {2, 3, 1, 3, 2}}});
+}
+
 struct RuleRun {
   std::vector<float> params;
   std::vector<float> state;

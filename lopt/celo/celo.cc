@@ -205,9 +205,7 @@ void CeloOptions::Visit(FieldVisitor& v) {
   VisitLstmSize(v, &lstm_size);
 }
 
-void CeloAdamOptions::Visit(FieldVisitor& v) { VisitLstmSize(v, &lstm_size); }
-
-void Sinv6Options::Visit(FieldVisitor& v) { VisitLstmSize(v, &lstm_size); }
+void ScheduledMomentsOptions::Visit(FieldVisitor& v) { VisitLstmSize(v, &lstm_size); }
 
 Celo::Celo(const CeloOptions& options)
     : LearnedOptimizer(CeloTheta(CheckOptions("Celo", options).lstm_size),
@@ -227,24 +225,23 @@ void Celo::DoInitTheta(Key key, std::span<float> theta) const {
 }
 
 int64_t Celo::run_state_size() const {
-  return options_.scheduled ? Layout(CeloScheduler::StateTensors(options_.lstm_size)).size() : 0;
+  return options_.scheduled ? CeloScheduler::StateSize(options_.lstm_size) : 0;
 }
 
 std::unique_ptr<UpdateRule> Celo::DoBind(const Layout& params, std::span<const float> theta) const {
   return std::make_unique<CeloRule>(options_, theta_layout(), params, theta);
 }
 
-CeloAdam::CeloAdam(const CeloAdamOptions& options)
+ScheduledMomentsLOpt::ScheduledMomentsLOpt(const char* type, const ScheduledMomentsOptions& options)
     : LearnedOptimizer(
-          Layout(CeloScheduler::ThetaTensors(CheckOptions("CeloAdam", options).lstm_size, false)),
-          "CeloAdam"),
+          Layout(CeloScheduler::ThetaTensors(CheckOptions(type, options).lstm_size, false)), type),
       options_(options) {}
 
-int64_t CeloAdam::run_state_size() const {
-  return Layout(CeloScheduler::StateTensors(options_.lstm_size)).size();
+int64_t ScheduledMomentsLOpt::run_state_size() const {
+  return CeloScheduler::StateSize(options_.lstm_size);
 }
 
-void CeloAdam::DoInitTheta(Key key, std::span<float> theta) const {
+void ScheduledMomentsLOpt::DoInitTheta(Key key, std::span<float> theta) const {
   std::ranges::fill(theta, 0.0f);
   CeloScheduler::InitTheta(key, theta_layout(), theta);
 }
@@ -252,21 +249,6 @@ void CeloAdam::DoInitTheta(Key key, std::span<float> theta) const {
 std::unique_ptr<UpdateRule> CeloAdam::DoBind(const Layout& params,
                                              std::span<const float> theta) const {
   return std::make_unique<CeloAdamRule>(options_.lstm_size, theta_layout(), params, theta);
-}
-
-Sinv6::Sinv6(const Sinv6Options& options)
-    : LearnedOptimizer(
-          Layout(CeloScheduler::ThetaTensors(CheckOptions("Sinv6", options).lstm_size, false)),
-          "Sinv6"),
-      options_(options) {}
-
-int64_t Sinv6::run_state_size() const {
-  return Layout(CeloScheduler::StateTensors(options_.lstm_size)).size();
-}
-
-void Sinv6::DoInitTheta(Key key, std::span<float> theta) const {
-  std::ranges::fill(theta, 0.0f);
-  CeloScheduler::InitTheta(key, theta_layout(), theta);
 }
 
 std::unique_ptr<UpdateRule> Sinv6::DoBind(const Layout& params,

@@ -24,12 +24,8 @@ struct CeloOptions {
   void Visit(FieldVisitor& v);
 };
 
-struct CeloAdamOptions {
-  int64_t lstm_size = 64;
-  void Visit(FieldVisitor& v);
-};
-
-struct Sinv6Options {
+// Of CeloAdam and Sinv6.
+struct ScheduledMomentsOptions {
   int64_t lstm_size = 64;
   void Visit(FieldVisitor& v);
 };
@@ -74,48 +70,50 @@ class Celo : public LearnedOptimizer {
   CeloOptions options_;
 };
 
-// Adam with the scheduler's learning rate:
-//   m <- .9 m + .1 g, r <- .999 r + .001 g^2,
-//   p <- p - .0001 exp(o) mh / (1e-8 + sqrt(rh + 1e-10)),
-// where mh and rh are m and r without their bias, m / (1 - .9^(t+1)) and r / (1 - .999^(t+1)).
-//
-// Theta: the scheduler's, 36,865 numbers. State: the scheduler's, then "m/T" and "r/T" of each
-// tensor T.
-class CeloAdam : public LearnedOptimizer {
+// What CeloAdam and Sinv6 share. Theta: the scheduler's, 36,865 numbers. State: the scheduler's,
+// then "m/T" and "r/T" of each tensor T.
+class ScheduledMomentsLOpt : public LearnedOptimizer {
  public:
-  explicit CeloAdam(const CeloAdamOptions& options = {});
-
   int64_t run_state_size() const override;
   bool needs_loss() const override { return true; }
+
+ protected:
+  ScheduledMomentsLOpt(const char* type, const ScheduledMomentsOptions& options);
+
+  ScheduledMomentsOptions options_;
 
  private:
   // As Celo's.
   void DoInitTheta(Key key, std::span<float> theta) const override;
+};
+
+// Adam with the scheduler's learning rate:
+//   m <- .9 m + .1 g, r <- .999 r + .001 g^2,
+//   p <- p - .0001 exp(o) mh / (1e-8 + sqrt(rh + 1e-10)),
+// where mh and rh are m and r without their bias, m / (1 - .9^(t+1)) and r / (1 - .999^(t+1)).
+class CeloAdam : public ScheduledMomentsLOpt {
+ public:
+  explicit CeloAdam(const ScheduledMomentsOptions& options = {})
+      : ScheduledMomentsLOpt("CeloAdam", options) {}
+
+ private:
   std::unique_ptr<UpdateRule> DoBind(const Layout& params,
                                      std::span<const float> theta) const override;
-
-  CeloAdamOptions options_;
 };
 
 // The same without bias corrections, with steps in proportion to the params' size, and a rate that
 // is linear in o:
 //   p <- p - .001 clip(o, 1e-5, 1000) m / (1e-8 + sqrt(r + 1e-10)) sqrt(mean of p^2 + 1e-9).
-// Theta and state are those of CeloAdam: of a file of weights, nothing but its name tells whose
-// they are.
-class Sinv6 : public LearnedOptimizer {
+// A fresh theta's rate is at its least, where theta has no effect, in half of all steps. Of a file
+// of weights, nothing but its name tells whether they are CeloAdam's or Sinv6's.
+class Sinv6 : public ScheduledMomentsLOpt {
  public:
-  explicit Sinv6(const Sinv6Options& options = {});
-
-  int64_t run_state_size() const override;
-  bool needs_loss() const override { return true; }
+  explicit Sinv6(const ScheduledMomentsOptions& options = {})
+      : ScheduledMomentsLOpt("Sinv6", options) {}
 
  private:
-  // As Celo's. The rate is then at its least, where theta has no effect, in half of all steps.
-  void DoInitTheta(Key key, std::span<float> theta) const override;
   std::unique_ptr<UpdateRule> DoBind(const Layout& params,
                                      std::span<const float> theta) const override;
-
-  Sinv6Options options_;
 };
 
 }  // namespace lopt

@@ -101,6 +101,10 @@ CeloScheduler::Tensors CeloScheduler::StateTensors(int64_t lstm_size) {
           {"loss_minima", {kLossScales, 2}}};
 }
 
+int64_t CeloScheduler::StateSize(int64_t lstm_size) {
+  return 2 * lstm_size + int64_t{2} * 2 * kLossScales;
+}
+
 void CeloScheduler::InitTheta(Key key, const Layout& layout, std::span<float> theta) {
   uint64_t draw = 0;
   for (const LayoutEntry& entry : layout.entries()) {
@@ -131,10 +135,6 @@ CeloScheduler::CeloScheduler(int64_t lstm_size, const Layout& layout, std::span<
       linear_2_(layout, "linear_2", theta),
       lstm_(layout, "rnn/linear", theta),
       step_size_(layout, "step_size", theta) {}
-
-int64_t CeloScheduler::state_size() const {
-  return static_cast<int64_t>(2 * size_) + int64_t{2} * 2 * kLossScales;
-}
 
 void CeloScheduler::Begin(std::span<float> state) const {
   std::ranges::copy(hidden_, state.begin());

@@ -64,14 +64,14 @@ class CeloScheduler {
   // Theta's tensors under their published names, with those of rnn_to_controls if `controls`.
   static Tensors ThetaTensors(int64_t lstm_size, bool controls);
   static Tensors StateTensors(int64_t lstm_size);
+  static int64_t StateSize(int64_t lstm_size);  // numbers of these
   // Weights as those of MLPLOpt; biases and the LSTM's first state are 0.
   static void InitTheta(Key key, const Layout& layout, std::span<float> theta);
 
   // Of a theta of this layout.
   CeloScheduler(int64_t lstm_size, const Layout& layout, std::span<const float> theta);
 
-  // Numbers of the state.
-  int64_t state_size() const;
+  int64_t state_size() const { return StateSize(static_cast<int64_t>(size_)); }
   // One step: advances `state` [state_size], and returns the output. The step need not be below
   // num_steps.
   float Step(const StepInfo& info, std::span<float> state, Workspace& scratch) const;

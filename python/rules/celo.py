@@ -148,18 +148,10 @@ class _Celo(_WithCeloScheduler):
         return shapes
 
     def state_shapes(self, shape: List[int]) -> Dict[str, List[int]]:
-        own = list(shape)
         shapes: Dict[str, List[int]] = {}
         if self.scheduled:
             shapes = self.scheduler_shapes()
-        shapes["momenta"] = [3] + own
-        shapes["rms"] = [1] + own
-        if len(shape) < 2:
-            shapes["v"] = [3] + own
-        else:
-            largest, second = _largest_axes(shape)
-            shapes["v_row"] = [3] + _averaged(shape, largest)
-            shapes["v_col"] = [3] + _averaged(shape, second)
+        shapes.update(_moment_shapes(shape, 3, 1, 3))
         return shapes
 
     def weights(self, theta: Dict[str, Tensor]) -> Dict[str, Tensor]:
@@ -181,10 +173,7 @@ class _Celo(_WithCeloScheduler):
             multipliers = w["decays"].new_ones([len(params)])
         steps = list(params)  # those without elements stay so
         for factored in [False, True]:
-            own: List[int] = []
-            for i, p in enumerate(params):
-                if p.numel() > 0 and (p.dim() >= 2) == factored:
-                    own.append(i)
+            own = _places_of_kind(params, factored)
             if len(own) > 0:
                 of_kind = self.steps_of_kind(w, factored, [params[i] for i in own],
                                              [gradients[i] for i in own], [states[i] for i in own],

@@ -89,6 +89,8 @@ SERVES = {
     "_decayed": ["AdafacMLPLOpt"],
     "_at_every_element": ["AdafacMLPLOpt"],
     "_factors": ["AdafacMLPLOpt"],
+    "_moment_shapes": ["AdafacMLPLOpt"],
+    "_places_of_kind": ["AdafacMLPLOpt"],
     "_AdafacMLPLOpt": ["AdafacMLPLOpt"],
     "_newton_schulz": ["Celo2", "OrthogonalSteps"],
     "_decay": ["Celo2Base", "Celo2"],
@@ -121,7 +123,7 @@ NOT_FOUND = {
         "_join: tensors[0] if len(tensors) == 1 else torch.cat(tensors, -1) -> tensors[1] if "
         "len(tensors) == 1 else torch.cat(tensors, -1)":
             ["MLPLOpt", "LearnableSGDM"],
-        "_AdafacMLPLOpt.steps: p.numel() > 0 -> p.numel() > 1":
+        "_places_of_kind: p.numel() > 0 -> p.numel() > 1":
             ["AdafacMLPLOpt"],
         "_LearnedScheduler.steps: p.numel() > 0 -> p.numel() > 1":
             ["LearnedScheduler"],

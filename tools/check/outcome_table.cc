@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "lopt/tools/wrapped.h"
+#include "lopt/base/wrapped.h"
 
 namespace lopt {
 namespace {

@@ -27,6 +27,7 @@
 #include "lopt/base/program_files.h"
 #include "lopt/base/safetensors.h"
 #include "lopt/base/workspace.h"
+#include "lopt/base/wrapped.h"
 #include "lopt/learner/transport/mpi_transport.h"
 #include "lopt/lopt/registry.h"
 #include "lopt/lopt/theta_file.h"
@@ -38,7 +39,6 @@
 #include "lopt/tools/scratch_directory.h"
 #include "lopt/tools/selftest/known.h"
 #include "lopt/tools/selftest/trainings.h"
-#include "lopt/tools/wrapped.h"
 
 namespace lopt {
 

@@ -1,4 +1,4 @@
-#include "lopt/tools/wrapped.h"
+#include "lopt/base/wrapped.h"
 
 #include <sstream>
 
@@ -11,7 +11,8 @@ std::string Wrapped(const std::string& head, const std::string& text) {
   bool first = true;
   for (std::string word; words >> word; first = false) {
     if (!first && column + 1 + word.size() > kTerminalColumns) {
-      lines += "\n" + std::string(head.size(), ' ');
+      lines += '\n';
+      lines.append(head.size(), ' ');
       column = head.size();
       first = true;
     }
