@@ -117,6 +117,18 @@ double Baseline::learning_rate() const {
   return OptimizerRegistry().Make(optimizer)->config().json().at(kLearningRate).get<double>();
 }
 
+Config Baseline::Definition() const {
+  nlohmann::ordered_json json = {
+      {"optimizer", OptimizerRegistry().Make(optimizer)->config().json()},
+      {"tuned", nlohmann::ordered_json::object()}};
+  for (const TunedHyperparameter& hyperparameter : tuned) {
+    json["tuned"][hyperparameter.name] = {{"lowest", hyperparameter.lowest},
+                                          {"highest", hyperparameter.highest},
+                                          {"one_minus", hyperparameter.one_minus}};
+  }
+  return Config::FromJson(std::move(json));
+}
+
 const std::vector<Baseline>& Baselines() {
   static const std::vector<Baseline> baselines = MakeBaselines();
   return baselines;

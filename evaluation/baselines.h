@@ -23,6 +23,8 @@ struct Baseline {
   std::shared_ptr<const LearnedOptimizer> Make(std::span<const double> values) const;
   // Whether its learning rate has a schedule over the run.
   bool scheduled() const;
+  // {"optimizer": type and every option, "tuned": the ranges of what is tuned, by name}.
+  Config Definition() const;
   // The option learning_rate, which is what tuning replaces.
   double learning_rate() const;
 };

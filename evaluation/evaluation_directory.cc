@@ -41,7 +41,9 @@ std::string ThetaFileName(size_t i) { return fmt::format("thetas/{}.safetensors"
 
 std::vector<OptimizerInfo> InfoOf(const EvaluatedOptimizers& optimizers) {
   std::vector<OptimizerInfo> infos;
-  for (const Baseline& baseline : optimizers.baselines) infos.push_back({.name = baseline.name});
+  for (const Baseline& baseline : optimizers.baselines) {
+    infos.push_back({.name = baseline.name, .baseline = baseline.Definition()});
+  }
   for (size_t i = 0; i < optimizers.learned.size(); ++i) {
     const NamedLearnedOptimizer& learned = optimizers.learned[i];
     OptimizerInfo& info = infos.emplace_back(OptimizerInfo{.name = learned.name,

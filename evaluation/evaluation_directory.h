@@ -27,6 +27,7 @@ struct EvaluationManifest {
   std::string version = {};              // of the program
   std::string isa = {};                  // instruction set of the kernels
   std::optional<std::string> data = {};  // TaskResources::DataChecksums; none: not known
+  std::optional<int64_t> tuner = {};     // kTunerVersion (evaluation/trials.h); none: not known
   int64_t threads = 0;                   // of the pool that it ran on
   double seconds = 0;  // up to the last finished task, all parts of a resumed evaluation together
   std::vector<OptimizerInfo> optimizers = {};  // see InfoOf
@@ -39,6 +40,7 @@ struct EvaluationManifest {
     visit("version", version);
     visit("isa", isa);
     visit("data", data);
+    visit("tuner", tuner);
     visit("threads", threads);
     visit("seconds", seconds);
     visit("optimizers", optimizers);

@@ -3,9 +3,11 @@
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <exception>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +17,7 @@
 #include "lopt/base/parallel.h"
 #include "lopt/evaluation/evaluate.h"
 #include "lopt/evaluation/trained_on.h"
+#include "lopt/evaluation/trials.h"
 #include "lopt/tasks/data/data_checksums.h"
 
 namespace lopt {
@@ -55,6 +58,9 @@ void CheckOptimizers(const std::string& path, const EvaluatedOptimizers& stored,
             "cannot resume {}: the steps of '{}' are {} in the directory, {} now", path,
             learned.name, then.tuned ? "tuned" : "not tuned",
             learned.tuned ? "tuned" : "not tuned");
+    Require(then.step_multiplier == learned.step_multiplier,
+            "cannot resume {}: the steps of '{}' are multiplied by {} in the directory, by {} now",
+            path, learned.name, then.step_multiplier, learned.step_multiplier);
     Require(then.theta.size() == learned.theta.size() &&
                 std::memcmp(then.theta.data(), learned.theta.data(),
                             static_cast<size_t>(then.theta.size()) * sizeof(float)) == 0,
@@ -62,6 +68,38 @@ void CheckOptimizers(const std::string& path, const EvaluatedOptimizers& stored,
             "--theta it goes on with its own copy of them",
             path, learned.name, learned.source);
   }
+}
+
+// What to do where another version of the program began the evaluation.
+std::string WaysOutOf(const EvaluationManifest& stored) {
+  return fmt::format(
+      "go on with the program that began it ({}), choose another directory (--out), or replace the "
+      "evaluation (--overwrite)",
+      stored.version);
+}
+
+void CheckBaselines(const std::string& path, const EvaluationManifest& stored,
+                    const std::vector<Baseline>& now) {
+  for (size_t i = 0; i < now.size(); ++i) {
+    const std::optional<Config>& then = stored.optimizers[i].baseline;
+    if (!then) continue;  // not known
+    const std::vector<std::string> differences =
+        then->Differences(now[i].Definition(), {}, "in the directory", "now");
+    Require(differences.empty(),
+            "cannot resume {0}: {0}/manifest.json: the baseline '{1}' has changed: {2}; {3}", path,
+            now[i].name, fmt::join(differences, "; "), WaysOutOf(stored));
+  }
+}
+
+void CheckTuner(const std::string& path, const EvaluationManifest& stored,
+                const std::vector<RunResult>& finished) {
+  const auto is_tuned = [](const RunResult& result) { return result.trials > 0; };
+  if (stored.tuner == kTunerVersion || std::ranges::none_of(finished, is_tuned)) return;
+  Fail(
+      "cannot resume {0}: its results were tuned by {1} ('tuner' in {0}/manifest.json), and this "
+      "program has version {2} of the tuner, so tasks would be tuned in two ways: {3}",
+      path, stored.tuner ? fmt::format("version {}", *stored.tuner) : "a version that is not named",
+      kTunerVersion, WaysOutOf(stored));
 }
 
 void CheckIsa(const std::string& path, const std::string& stored, bool allow_change) {
@@ -108,6 +146,7 @@ EvaluationRunResult RunEvaluation(const EvaluationConfig& config,
                               .version = options.version,
                               .isa = CurrentIsa(),
                               .data = evaluation.data(),
+                              .tuner = kTunerVersion,
                               .threads = options.threads,
                               .optimizers = InfoOf(with_training)};
   EvaluateOptions evaluate{.on_progress = options.on_progress, .stop = options.stop};
@@ -115,11 +154,13 @@ EvaluationRunResult RunEvaluation(const EvaluationConfig& config,
     const StoredEvaluation stored = ReadStoredEvaluation(path);
     CheckConfig(path, stored.config, config);
     CheckOptimizers(path, stored.optimizers, optimizers);
+    CheckBaselines(path, stored.manifest, optimizers.baselines);
     RequireSameData(path, stored.manifest.data, evaluation.data());
     CheckIsa(path, stored.manifest.isa, options.allow_isa_change);
     manifest.command = stored.manifest.command;
     manifest.seconds = stored.manifest.seconds;
     evaluate.finished = FinishedResults(directory, evaluation, path);
+    CheckTuner(path, stored.manifest, evaluate.finished);
     directory.GoOn(config, evaluate.finished);
   } else {
     directory.Begin(config, optimizers);

@@ -13,6 +13,7 @@ namespace lopt {
 // One optimizer of an evaluation, for its manifest and its tables.
 struct OptimizerInfo {
   std::string name = {};  // as in the results
+  std::optional<Config> baseline = {};  // Baseline::Definition
   // Of a learned optimizer:
   std::optional<std::string> theta = {};         // the file that its weights are from
   std::optional<std::string> copy = {};          // of them, in the directory
@@ -26,6 +27,7 @@ struct OptimizerInfo {
   template <class Visitor>
   void VisitMembers(Visitor& visit) {
     visit("name", name);
+    visit("baseline", baseline);
     visit("theta", theta);
     visit("copy", copy);
     visit("learned_optimizer", learned_optimizer);

@@ -26,6 +26,11 @@ struct TunedTrial {
   double loss = 0;                  // one that is not finite counts as infinite
 };
 
+// The version of the tuner: of NextTrials, and of the ranges of the steps of learned optimizers. To
+// be raised with every change of the values that it tries or chooses; one evaluation has one tuner.
+// Programs before 0.2.0 have version 1 and do not say so.
+inline constexpr int64_t kTunerVersion = 2;
+
 // Trials of one round, which do not depend on each other's losses.
 inline constexpr int64_t kTrialsPerRound = 7;
 

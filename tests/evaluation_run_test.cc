@@ -284,6 +284,96 @@ TEST_CASE("What differs from the evaluation that is resumed is an error that nam
   CHECK(ErrorOf(Config3("name", "renamed"), optimizers, options).empty());
 }
 
+// Puts `to` into the place of the only `from` in the manifest of the directory.
+void EditManifest(const std::string& directory, const std::string& from, const std::string& to) {
+  const std::string path = directory + "/manifest.json";
+  std::string text = ReadTextFile(path);
+  const size_t at = text.find(from);
+  REQUIRE(at != std::string::npos);
+  REQUIRE(text.find(from, at + 1) == std::string::npos);
+  WriteTextFile(path, text.replace(at, from.size(), to));
+}
+
+constexpr const char* kWaysOut =
+    "go on with the program that began it (test), choose another directory (--out), or replace the "
+    "evaluation (--overwrite)";
+
+TEST_CASE("An evaluation that another tuner has tuned is not gone on with") {
+  const TempDirectory directory;
+  const std::string& path = directory.path();
+  const EvaluationRunOptions options{
+      .out_dir = path, .existing = ExistingEvaluation::kKeep, .version = "test"};
+  const auto error_of = [&](const std::string& baselines, const std::string& tuner) {
+    EditManifest(path, "\n  \"tuner\": 2,", tuner);
+    return ErrorOf(Config3(), MlpAgainst(baselines), options);
+  };
+  const auto text = [&](const std::string& who) {
+    return "cannot resume " + path + ": its results were tuned by " + who + " ('tuner' in " + path +
+           "/manifest.json), and this program has version 2 of the tuner, so tasks would be tuned "
+           "in two ways: " +
+           kWaysOut;
+  };
+  CopyOfUndisturbed(path);
+  CHECK(error_of("Adam,SGD-cosine", "") == text("a version that is not named"));
+  CHECK(Lines(path) == Lines(Undisturbed()));
+  CopyOfUndisturbed(path);
+  CHECK(error_of("Adam,SGD-cosine", "\n  \"tuner\": 3,") == text("version 3"));
+
+  SUBCASE("Without results of whole tasks there is nothing that another has tuned") {
+    CopyOfUndisturbed(path);
+    const std::string results = ReadTextFile(directory / "results.jsonl");
+    WriteTextFile(directory / "results.jsonl", results.substr(0, results.find('\n') + 1));
+    CHECK(error_of("Adam,SGD-cosine", "").empty());
+    CHECK(ReadStoredEvaluation(path).manifest.tuner == 2);
+    CHECK(Lines(path) == Lines(Undisturbed()));
+  }
+  SUBCASE("Where nothing is tuned, any tuner will do") {
+    REQUIRE(ErrorOf(Config3(), MlpAgainst("Adam-untuned"),
+                    {.out_dir = path, .existing = ExistingEvaluation::kReplace})
+                .empty());
+    CHECK(error_of("Adam-untuned", "").empty());
+  }
+}
+
+TEST_CASE("An evaluation whose baselines have changed is not gone on with") {
+  const TempDirectory directory;
+  const std::string& path = directory.path();
+  const EvaluationRunOptions options{
+      .out_dir = path, .existing = ExistingEvaluation::kKeep, .version = "test"};
+  const auto error_after = [&](const std::string& from, const std::string& to) {
+    REQUIRE(ErrorOf(Config3(), MlpAgainst("SGD,Adam-untuned"),
+                    {.out_dir = path, .existing = ExistingEvaluation::kReplace, .version = "test"})
+                .empty());
+    EditManifest(path, from, to);
+    return ErrorOf(Config3(), MlpAgainst("SGD,Adam-untuned"), options);
+  };
+  const std::string start = "cannot resume " + path + ": " + path + "/manifest.json: the baseline ";
+  CHECK(error_after("\"highest\": 100.0", "\"highest\": 10.0") ==
+        start +
+            "'SGD' has changed: optimizers[0].baseline.tuned.learning_rate.highest: 10.0 in the "
+            "directory, 100.0 now; " +
+            kWaysOut);
+  CHECK(error_after("\"beta2\": 0.999", "\"beta2\": 0.99") ==
+        start +
+            "'Adam-untuned' has changed: optimizers[1].baseline.optimizer.beta2: 0.99 in the "
+            "directory, 0.999 now; " +
+            kWaysOut);
+}
+
+TEST_CASE("Steps that are multiplied by another number are an error") {
+  const TempDirectory directory;
+  EvaluatedOptimizers optimizers = MlpAgainst("none");
+  optimizers.learned[0].step_multiplier = 0.3;
+  EvaluationRunOptions options{.out_dir = directory.path()};
+  REQUIRE(ErrorOf(Config3(), optimizers, options).empty());
+  options.existing = ExistingEvaluation::kKeep;
+  CHECK(ErrorOf(Config3(), optimizers, options).empty());
+  optimizers.learned[0].step_multiplier = 1;
+  CHECK(ErrorOf(Config3(), optimizers, options) ==
+        "cannot resume " + directory.path() +
+            ": the steps of 'mine' are multiplied by 0.3 in the directory, by 1 now");
+}
+
 TEST_CASE("An evaluation goes on with the data that it began with alone") {
   const TempDirectory data;
   const TempDirectory other;
