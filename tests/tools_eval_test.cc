@@ -360,14 +360,13 @@ TEST_CASE("--start judges what the meta-training began with, also on resume") {
     CHECK_FALSE(fs::exists(never));
     return refused.errors;
   };
-  CHECK(Has(error_of({}), "--start: there is no learned optimizer to judge the start of"));
-  CHECK(
-      Has(error_of({"--theta", WriteTheta(scratch / "drawn.safetensors")}), "--start: 'drawn' ("));
+  CHECK(Has(error_of({}), "start: there is no learned optimizer to judge the start of"));
+  CHECK(Has(error_of({"--theta", WriteTheta(scratch / "drawn.safetensors")}), "start: 'drawn' ("));
   ThetaFile of_phase_2 = ReadThetaFile(theta);
   of_phase_2.config = of_phase_2.config.With("init_theta", "phase1.safetensors");
   WriteThetaFile(scratch / "phase2.safetensors", of_phase_2);
   CHECK(Has(error_of({"--theta", scratch / "phase2.safetensors"}),
-            "began with the theta file phase1.safetensors; give this with --theta"));
+            "began with the theta file phase1.safetensors; judge that file beside it"));
 }
 
 TEST_CASE("A replay of the golden inner training gives the golden losses and params") {

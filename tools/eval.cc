@@ -5,7 +5,6 @@
 #include <boost/program_options.hpp>
 #include <cstdio>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,7 +15,6 @@
 #include "lopt/base/error.h"
 #include "lopt/base/file.h"
 #include "lopt/base/isa.h"
-#include "lopt/base/key.h"
 #include "lopt/base/print.h"
 #include "lopt/base/safetensors.h"
 #include "lopt/base/utf8.h"
@@ -25,7 +23,7 @@
 #include "lopt/evaluation/presets.h"
 #include "lopt/evaluation/replay.h"
 #include "lopt/evaluation/tables.h"
-#include "lopt/learner/worker.h"
+#include "lopt/learner/starts.h"
 #include "lopt/lopt/theta_file.h"
 #include "lopt/tasks/registry.h"
 #include "lopt/tasks/torch/torch_module.h"
@@ -169,13 +167,6 @@ EvalSource ReadEvalSource(const po::variables_map& values) {
   return source;
 }
 
-// The theta file that a meta-training of this config began with; empty: it was drawn.
-std::string InitThetaOf(const Config& meta_training) {
-  const auto& json = meta_training.json();
-  const auto found = json.find("init_theta");
-  return found != json.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
 NamedLearnedOptimizer ReadLearned(const std::string& argument,
                                   const std::optional<Config>& optimizer,
                                   FailedCheck failed_check) {
@@ -259,36 +250,6 @@ std::string CommandLine(const std::vector<std::string>& arguments) {
   std::string text = "lopt eval";
   for (const std::string& argument : arguments) text += fmt::format(" {}", ShellQuoted(argument));
   return text;
-}
-
-// The theta that a meta-training begins with, as `lopt meta-train --steps 0` writes it.
-Eigen::VectorXf StartingTheta(const NamedLearnedOptimizer& learned) {
-  Require(!learned.meta_training.empty(),
-          "--start: '{}' ({}) does not say how it was meta-trained, so what this began with is not "
-          "known",
-          learned.name, learned.source);
-  const auto init_theta = InitThetaOf(learned.meta_training);
-  Require(init_theta.empty(),
-          "--start: the meta-training of '{}' ({}) began with the theta file {}; give this with "
-          "--theta",
-          learned.name, learned.source, init_theta);
-  return learned.optimizer->InitTheta(ThetaKey(KeyFromSeed(static_cast<uint64_t>(learned.seed))));
-}
-
-// Judges the starts of all, after each.
-void AddStarts(EvaluatedOptimizers* optimizers) {
-  Require(!optimizers->learned.empty(),
-          "--start: there is no learned optimizer to judge the start of; give a theta file");
-  std::vector<NamedLearnedOptimizer> all;
-  for (const NamedLearnedOptimizer& learned : optimizers->learned) {
-    all.push_back(learned);
-    if (learned.tuned) continue;
-    const Eigen::VectorXf theta = StartingTheta(learned);
-    for (const double step_multiplier : {1.0, 0.3}) {
-      all.push_back(StartOf(learned, theta, step_multiplier));
-    }
-  }
-  optimizers->learned = std::move(all);
 }
 
 EvaluatedOptimizers ReadOptimizers(const po::variables_map& values, const EvalSource& source) {

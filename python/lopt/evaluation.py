@@ -80,6 +80,7 @@ def evaluate(
     config: dict[str, Any] | str | os.PathLike = "image-mlp",
     *,
     baselines: str | Iterable[str] = "all",
+    start: bool = False,
     tune_learned: bool = False,
     out: str | os.PathLike | None = None,
     threads: int | None = None,
@@ -99,6 +100,8 @@ def evaluate(
         config: A dict (describe() has the keys under "Evaluations"), the name of one of
             presets("evaluate"), or the path of a JSON file.
         baselines: "all", "classic", "strong", "untuned", "none", or their names.
+        start: Judge also what the meta-training of every learned optimizer began with, before any
+            update: as "NAME-start", and with its steps times 0.3 as "NAME-start-0.3".
         tune_learned: Judge every learned optimizer a second time, as "NAME-tuned": what its steps are
             multiplied by is tuned for each task with as many trials as a baseline.
         out: Output directory. None: nothing is written.
@@ -110,7 +113,8 @@ def evaluate(
 
     Raises:
         Error: The config is wrong, there is no optimizer, two have one name, or `out` holds an
-            evaluation and neither resume nor overwrite is set.
+            evaluation and neither resume nor overwrite is set. With start, also if a Theta does not
+            say how it was meta-trained, or that began with another file (init_theta).
         KeyboardInterrupt: Ctrl-C ends it after the running steps; what `out` has of finished
             tasks can be gone on with.
     """
@@ -136,7 +140,7 @@ def evaluate(
     names = baselines if isinstance(baselines, str) else ",".join(map(str, baselines))
     try:
         members = _core.evaluate(
-            config, optimizers, names, tune_learned, directory, threads, resume, overwrite,
+            config, optimizers, names, start, tune_learned, directory, threads, resume, overwrite,
             allow_isa_change, tell,
         )
     finally:

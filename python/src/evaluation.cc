@@ -22,6 +22,7 @@
 #include "lopt/evaluation/summary.h"
 #include "lopt/evaluation/tables.h"
 #include "lopt/evaluation/trained_on.h"
+#include "lopt/learner/starts.h"
 #include "lopt/python/src/bind.h"
 #include "lopt/python/src/convert.h"
 #include "lopt/python/src/long_call.h"
@@ -109,8 +110,8 @@ ExistingEvaluation ExistingOf(bool resume, bool overwrite, const std::string& ou
 
 // Members of lopt.Evaluation. `thetas` are (name, lopt.Theta, where it is from).
 nb::dict Evaluate(nb::handle config, const nb::list& thetas, const std::string& baselines,
-                  bool tune_learned, const std::string& out, nb::handle threads, bool resume,
-                  bool overwrite, bool allow_isa_change, nb::handle on_progress) {
+                  bool start, bool tune_learned, const std::string& out, nb::handle threads,
+                  bool resume, bool overwrite, bool allow_isa_change, nb::handle on_progress) {
   const ExistingEvaluation existing = ExistingOf(resume, overwrite, out);
   const EvaluationConfig read =
       ReadEvaluationConfig(ConfigOf(config, EvaluationPresets(), "config"));
@@ -121,6 +122,7 @@ nb::dict Evaluate(nb::handle config, const nb::list& thetas, const std::string& 
     optimizers.learned.push_back(
         NamedLearnedOptimizerOf(TextOf(name, "a name of trained"), ThetaFileOf(theta), source));
   }
+  if (start) AddStarts(&optimizers);
   if (tune_learned) AddTunedSteps(&optimizers);
   optimizers.baselines = BaselinesNamed(baselines);
 
@@ -172,11 +174,12 @@ nb::dict Evaluate(nb::handle config, const nb::list& thetas, const std::string& 
 }  // namespace
 
 void BindEvaluation(nb::module_& m) {
-  m.def("evaluate", Evaluate, "config"_a, "thetas"_a, "baselines"_a, "tune_learned"_a, "out"_a,
-        "threads"_a.none(), "resume"_a, "overwrite"_a, "allow_isa_change"_a, "on_progress"_a,
+  m.def("evaluate", Evaluate, "config"_a, "thetas"_a, "baselines"_a, "start"_a, "tune_learned"_a,
+        "out"_a, "threads"_a.none(), "resume"_a, "overwrite"_a, "allow_isa_change"_a,
+        "on_progress"_a,
         nb::sig("def evaluate(config: dict | str | os.PathLike, thetas: list[tuple], "
-                "baselines: str, tune_learned: bool, out: str, threads: int | None, resume: bool, "
-                "overwrite: bool, "
+                "baselines: str, start: bool, tune_learned: bool, out: str, threads: int | None, "
+                "resume: bool, overwrite: bool, "
                 "allow_isa_change: bool, on_progress: Callable[[str, str, int, int, float], "
                 "object]) -> dict"),
         "What lopt.evaluate runs. Returns the members of lopt.Evaluation.");

@@ -93,10 +93,48 @@ class Evaluations(unittest.TestCase):
                  for trained in (training, training.theta, self.scratch / "first/theta.safetensors")]
         self.assertEqual(names, ["first", "smoke", "first"])
 
+    def test_the_start_of_a_meta_training_is_judged_as_what_no_update_has_changed(self):
+        untrained, trained = (
+            lopt.meta_train(lopt.load_config("smoke") | {"seed": 5, "meta_steps": updates}).theta
+            for updates in (0, 2))
+        config = lopt.load_config("smoke", "evaluate") | {"seeds": 1}
+        rows = lopt.evaluate({"mine": trained, "untrained": untrained}, config, baselines="none",
+                             start=True).rows
+        losses = {}
+        for row in rows:
+            losses.setdefault(row["optimizer"], []).append(row["test_loss"]["value"])
+        self.assertEqual(list(losses), ["mine", "mine-start", "mine-start-0.3", "untrained",
+                                        "untrained-start", "untrained-start-0.3"])
+        self.assertEqual(losses["mine-start"], losses["untrained"])
+        self.assertNotEqual(losses["mine"], losses["untrained"])
+        self.assertEqual(losses["mine-start-0.3"], losses["untrained-start-0.3"])
+        self.assertNotEqual(losses["mine-start-0.3"], losses["mine-start"])
+
+    @unittest.skipUnless(PROGRAM, "no program")
+    def test_starts_have_the_results_of_the_program(self):
+        theta = lopt.meta_train("smoke", out=self.scratch / "trained").theta_path
+        theirs = self.of_the_program("--theta", "mine=" + theta, "--baselines", "none", "--start",
+                                     "--tune-learned")
+        ours = lopt.evaluate({"mine": theta}, "smoke", baselines="none", start=True,
+                             tune_learned=True).runs
+        losses = [{(run["optimizer"], run["task"], run["seed"]): run["test_loss"] for run in runs}
+                  for runs in (ours, theirs)]
+        self.assertEqual(losses[0], losses[1])
+        self.assertIn("mine-start-tuned", {run["optimizer"] for run in ours})
+
+    def test_a_start_that_is_not_known_is_an_error(self):
+        self.assert_error(
+            "start: there is no learned optimizer to judge the start of; give a theta", (), "smoke",
+            baselines="Adam", start=True)
+        drawn = lopt.Theta.init({"type": "MLPLOpt", "hidden_size": 4})
+        self.assert_error(
+            "start: 'mine' does not say how it was meta-trained, so what this began with is not "
+            "known", {"mine": drawn}, "smoke", baselines="none", start=True)
+
     def test_what_ends_an_evaluation_comes_out_and_the_rest_can_be_done_later(self):
         out = self.scratch / "evaluation"
         arguments = (lopt.load_config("smoke", "evaluate"),
-                     [("mlp-fast", lopt.Theta.read(MLP_FAST), "")], "Adam", False, str(out), 1)
+                     [("mlp-fast", lopt.Theta.read(MLP_FAST), "")], "Adam", False, False, str(out), 1)
         raised = ZeroDivisionError("mine")
 
         def tell(task, stage, number, tasks, done):
