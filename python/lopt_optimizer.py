@@ -1931,7 +1931,8 @@ class LearnedOptimizer(torch.optim.Optimizer):
       non_finite    what a gradient does that is not finite (in float32) in some element; a step
                     with it would spoil all elements of its tensor for good. "error", the default:
                     step raises RuntimeError and changes nothing. "skip": the tensor is left as it
-                    is, state and count included, and `skipped` is one higher.
+                    is, state and count included, and `skipped` is one higher. A loss that is needed
+                    and not finite is as if no gradient were: it would spoil all tensors.
       skip_zero_gradients  default False: every element takes a step, also one whose gradient is 0
                     (a row of an embedding that no example of the batch used): its momenta, the
                     other elements and the parameter itself move it. True: elements whose gradient
@@ -1951,8 +1952,8 @@ class LearnedOptimizer(torch.optim.Optimizer):
     warning comes once in a training of more steps than the optimizer was trained on
     (ThetaFile.trained_horizon), beyond which it may lose what it had gained.
 
-    skipped: how often a tensor was left as it is: because its gradient was not finite, or because
-    finite numbers would have become others. In the second case its state and its step count go on,
+    skipped: how often a tensor was left as it is: because its gradient or a loss that is needed was
+    not finite, or because finite numbers would have become others. In the last case its state and its step count go on,
     and a warning says so once.
 
     Parameters may have any shape, strides, device and real floating-point type. Steps are computed
@@ -2069,7 +2070,7 @@ class LearnedOptimizer(torch.optim.Optimizer):
         a tensor of one, where there is no closure; Celo, CeloAdam and Sinv6 need one of the two.
 
         Raises RuntimeError for a gradient that is sparse or, unless non_finite is "skip", not
-        finite, and ValueError for an option that is not valid, a step beyond num_steps where that
+        finite, for a loss that is needed and not finite likewise, and ValueError for an option that is not valid, a step beyond num_steps where that
         is needed, or a loss that is missing where it is needed or is no number; then nothing has
         been changed.
         """
@@ -2156,17 +2157,24 @@ class LearnedOptimizer(torch.optim.Optimizer):
                              ) from None
 
     def _leave_out_not_finite(self, batches):
-        """Parameters whose gradient is not finite leave their batch; how many did. Raises
-        RuntimeError if one of them must not."""
+        """Parameters whose gradient is not finite leave their batch, and all where the loss is not;
+        how many did. Raises RuntimeError if one of them must not."""
         left_out, finite = 0, {}
         for executor in self._executors:
             own = [batch for batch in batches if batch.executor is executor]
             finite.update(zip(own, executor.finite(own)))
         for batch in batches:
-            chosen = finite[batch]
+            told = batch.loss is None or abs(batch.loss) <= _LARGEST
+            chosen = finite[batch] if told else []
             if len(chosen) == len(batch.params):
                 continue
             if batch.group["non_finite"] == "error":
+                if not told:
+                    kind = self._theta_file.learned_optimizer["type"]
+                    raise RuntimeError(f"LearnedOptimizer: {kind} is told the loss {batch.loss} at "
+                                       f"step {batch.t + 1}, which is not finite in float32; "
+                                       "nothing was changed. non_finite='skip' leaves all "
+                                       "parameters as they are and goes on")
                 first = min(set(range(len(batch.params))) - set(chosen))
                 raise RuntimeError(f"LearnedOptimizer: {batch.name(first)} has a gradient that is "
                                    "not finite; nothing was changed. non_finite='skip' leaves such "

@@ -510,6 +510,69 @@ TEST_CASE("A gradient that is not finite can be skipped and is counted") {
   CHECK(SameBits(params[1], twice));
 }
 
+// Losses that are not finite in float32.
+const double kBadLosses[] = {NAN, INFINITY, -INFINITY, 1e39};
+constexpr const char* kToldOfLosses[] = {"Celo", "CeloAdam", "Sinv6"};
+
+// A step of an optimizer that is told the loss.
+void StepWith(LearnedOptimizer* optimizer, const Tensors& params, float gradient, double loss) {
+  for (torch::Tensor param : params) param.mutable_grad() = torch::full_like(param, gradient);
+  optimizer->step([&] { return torch::tensor(loss, torch::kFloat64); });
+}
+
+TEST_CASE("A loss that is needed and not finite is an error and changes nothing") {
+  for (const std::string type : kToldOfLosses) {
+    CAPTURE(type);
+    const ThetaFile theta = Theta(R"({"type": ")" + type + R"("})");
+    const Tensors params = {torch::ones({3, 2}), torch::ones({4})};
+    const Tensors twin = {torch::ones({3, 2}), torch::ones({4})};
+    LearnedOptimizer optimizer(params, theta, Options().num_steps(3));
+    LearnedOptimizer undisturbed(twin, theta, Options().num_steps(3));
+    for (int step = 0; step < 3; ++step) {
+      for (const double bad : kBadLosses) {
+        CHECK(ErrorOf([&] { StepWith(&optimizer, params, 0.5F, bad); }) ==
+              fmt::format("LearnedOptimizer: a {} is told the loss {} at step {}, which is not "
+                          "finite in float32; nothing was changed. NonFinite::kSkip leaves all "
+                          "parameters as they are and goes on",
+                          type, bad, step + 1));
+      }
+      StepWith(&optimizer, params, 0.5F, 2.0 - step);
+      StepWith(&undisturbed, twin, 0.5F, 2.0 - step);
+    }
+    CHECK(optimizer.skipped() == 0);
+    CHECK(SameBits(params, twin));
+    CHECK(torch::isfinite(twin[0]).all().item<bool>());
+  }
+}
+
+TEST_CASE("A loss that is needed and not finite can be skipped for all tensors") {
+  for (const std::string type : kToldOfLosses) {
+    CAPTURE(type);
+    const ThetaFile theta = Theta(R"({"type": ")" + type + R"("})");
+    const Tensors params = {torch::ones({3, 2}), torch::ones({4})};
+    const Tensors twin = {torch::ones({3, 2}), torch::ones({4})};
+    LearnedOptimizer optimizer(params, theta, Options().num_steps(3).non_finite(NonFinite::kSkip));
+    LearnedOptimizer undisturbed(twin, theta, Options().num_steps(3));
+    for (int step = 0; step < 3; ++step) {
+      for (const double bad : kBadLosses) StepWith(&optimizer, params, 0.5F, bad);
+      StepWith(&optimizer, params, 0.5F, 2.0 - step);
+      StepWith(&undisturbed, twin, 0.5F, 2.0 - step);
+    }
+    CHECK(optimizer.skipped() == 3 * 4 * 2);
+    CHECK(StepsOf(optimizer, 0) == 3);
+    CHECK(SameBits(params, twin));
+    CHECK(torch::isfinite(twin[0]).all().item<bool>());
+  }
+}
+
+TEST_CASE("A loss that is not needed may be anything") {
+  const Tensors params = {torch::ones({3})};
+  LearnedOptimizer optimizer(params, Theta());
+  for (const double bad : kBadLosses) StepWith(&optimizer, params, 0.5F, bad);
+  CHECK(StepsOf(optimizer, 0) == 4);
+  CHECK(torch::isfinite(params[0]).all().item<bool>());
+}
+
 TEST_CASE("Zero gradients move parameters unless they are skipped") {
   const torch::Tensor start = NormalTensor(KeyFromSeed(10), {5, 3});
   torch::Tensor used = torch::full({5, 3}, 0.3F);

@@ -332,6 +332,20 @@ torch::Tensor LearnedOptimizer::step(LossClosure closure) {
       gradients.push_back(Floats(jobs.back().gradient));
     }
   }
+  const double loss_value = rules_->optimizer().needs_loss() ? loss.item<double>() : 0;
+  if (!(std::abs(loss_value) <= std::numeric_limits<float>::max())) {
+    for (const Job& job : jobs) {
+      Require(
+          job.options->non_finite() == NonFinite::kSkip,
+          "LearnedOptimizer: a {} is told the loss {} at step {}, which is not finite in "
+          "float32; nothing was changed. NonFinite::kSkip leaves all parameters as they are and "
+          "goes on",
+          rules_->optimizer().config().Type(), loss_value,
+          StepsOf(param_groups_[job.group].params()[job.index]) + 1);
+    }
+    rules_->skipped += std::ssize(jobs);
+    return loss;
+  }
   const int threads = at::get_num_threads();
   const std::vector<int64_t> not_finite = rules_->updater.NotFinite(gradients, threads);
   for (const int64_t n : not_finite) {
@@ -356,9 +370,8 @@ torch::Tensor LearnedOptimizer::step(LossClosure closure) {
     }
     job.state = static_cast<State*>(state.get());
   }
-  const float loss_value = loss.defined() && loss.numel() == 1 ? loss.item<float>() : 0;
   std::vector<TensorUpdate> updates;
-  for (const Job& job : jobs) updates.push_back(job.Update(loss_value));
+  for (const Job& job : jobs) updates.push_back(job.Update(static_cast<float>(loss_value)));
   const UpdateReport report = rules_->updater.Update(updates, threads);
   for (size_t n = 0; n < jobs.size(); ++n) {
     const Job& job = jobs[n];

@@ -15,7 +15,8 @@ namespace lopt::torch_optim {
 
 // What a gradient does that is not finite (in float32) in some element; a step with it would spoil
 // all elements of its tensor for good. kError: an Error, nothing is changed. kSkip: the tensor is
-// left as it is, state and step count included, and skipped() is one higher.
+// left as it is, state and step count included, and skipped() is one higher. A loss that is needed
+// and not finite is as if no gradient were: it would spoil all tensors.
 enum class NonFinite { kError, kSkip };
 inline constexpr Named<NonFinite> kNonFinites[] = {{NonFinite::kError, "error"},
                                                    {NonFinite::kSkip, "skip"}};
@@ -83,10 +84,10 @@ struct LearnedOptimizerParamState
 // same instruction set (base/isa.h).
 //
 // Throws Error, from a constructor, step, save or load, if a parameter is on another device,
-// sparse, of another type, or given twice, a gradient is sparse, of another shape or not finite, an
-// option is negative or not finite, num_steps is needed and is 0 or not above a parameter's step, a
-// group has the options of another optimizer, or an archive does not fit. Then nothing has been
-// changed.
+// sparse, of another type, or given twice, a gradient is sparse, of another shape or not finite, a
+// loss is needed and missing or not finite, an option is negative or not finite, num_steps is
+// needed and is 0 or not above a parameter's step, a group has the options of another optimizer, or
+// an archive does not fit. Then nothing has been changed.
 class LearnedOptimizer : public torch::optim::Optimizer {
  public:
   // `theta_file.learned_optimizer` names a type of OptimizerRegistry(). Throws Error also if that
@@ -112,9 +113,9 @@ class LearnedOptimizer : public torch::optim::Optimizer {
   // gradients and returns the loss, which is handed on; without one the result is undefined.
   torch::Tensor step(LossClosure closure = nullptr) override;
 
-  // How often a tensor was left as it is: because its gradient was not finite, or because finite
-  // numbers would have become others. In the second case its state and its step count go on, and
-  // the first is warned of (TORCH_WARN).
+  // How often a tensor was left as it is: because its gradient or a loss that is needed was not
+  // finite, or because finite numbers would have become others. In the last case its state and its
+  // step count go on, and the first is warned of (TORCH_WARN).
   int64_t skipped() const;
 
   // Throws Error if the archive is of another optimizer or theta, or of groups, parameters or

@@ -1,6 +1,9 @@
 # What an exported module has around the other files of this folder; TorchScript alone.
 
 
+_LARGEST_LOSS = 3.4028234663852886e38  # of float32
+
+
 class _Rule:
     SEES_SHAPES = False
 
@@ -32,6 +35,9 @@ class _Module:
         told = 0.0
         if loss is not None:
             told = loss
+            message = "{} is told the loss {} at step {}, which is not finite in float32"
+            assert self.needs_loss == "" or abs(told) <= _LARGEST_LOSS, message.format(
+                self.needs_loss, told, step + 1)
         else:
             assert self.needs_loss == "", self.needs_loss + " needs the loss of the batch"
         if param.numel() == 0:

@@ -69,6 +69,22 @@ class FilesOfTheProgram(one_file.TestCase):
                     size = max(1, scripted[i].abs().max().item())
                     self.assertClose(params[i], scripted[i], 1e-5 * size)
 
+    def test_an_exported_torch_script_refuses_a_loss_that_is_needed_and_not_finite(self):
+        for options in ({"type": "Celo"}, {"type": "CeloAdam"}, {"type": "Sinv6"}):
+            run("export", self.drawn_of_others(options), "--format", "torchscript", "--out",
+                self.directory / "theta.pt")
+            module = torch.jit.load(str(self.directory / "theta.pt"))
+            p, gradient = torch.ones(4, 3), torch.ones(4, 3)
+            state = module.init_state(p)
+            for bad in (float("nan"), float("inf"), -float("inf"), 1e39):
+                with self.assertRaisesRegex(
+                        torch.jit.Error, f"{options['type']} is told the loss .* at step 3, which "
+                        "is not finite in float32"):
+                    module.update(p, gradient, state, 2, 5, bad)
+            for good in (3e38, -3e38, 0.0):
+                after, _ = module.update(p, gradient, state, 0, 5, good)
+                self.assertTrue(after.isfinite().all())
+
     def test_an_exported_torch_script_with_all_options_follows_as_gradients_vanish(self):
         path = self.drawn(step_mult=1.0, **self.ALL_OPTIONS)
         run("export", path, "--format", "torchscript", "--out", self.directory / "theta.pt")

@@ -287,6 +287,71 @@ class GoldenTraces(TestCase):
                 LearnedOptimizer.from_file(GOLDEN / (weights + ".safetensors"), [p],
                                            learned_optimizer=options)
 
+    NOT_FINITE = (float("nan"), float("inf"), -float("inf"), 1e39)  # the last is so in float32
+
+    def drawn_scheduled(self):
+        """(a maker of optimizers, the parameters, gradients and losses of four steps) of each kind
+        that needs the loss."""
+        for _, weights, options in self.CELO_TRACES:
+            if options.get("scheduled", True):
+                params = [torch.randn(3, 2), torch.randn(4)]
+                gradients = [[torch.randn_like(p) for p in params] for _ in range(4)]
+
+                def made(params, weights=weights, options=options, **more):
+                    return LearnedOptimizer.from_file(
+                        GOLDEN / (weights + ".safetensors"), params, num_steps=5,
+                        learned_optimizer=options, **more)
+
+                yield options["type"], made, params, gradients, [2.0, 1.5, 1.25, 1.0]
+
+    @staticmethod
+    def step_with(optimizer, params, gradients, loss):
+        for p, gradient in zip(params, gradients):
+            p.grad = gradient.clone()
+        optimizer.step(loss=loss)
+
+    def test_a_loss_that_is_needed_and_not_finite_is_an_error_and_changes_nothing(self):
+        torch.manual_seed(1)
+        for kind, made, start, gradients, losses in self.drawn_scheduled():
+            params, twin = ([p.clone().requires_grad_() for p in start] for _ in range(2))
+            optimizer, undisturbed = made(params), made(twin)
+            for step, (own, loss) in enumerate(zip(gradients, losses)):
+                for bad in self.NOT_FINITE:
+                    text = (f"LearnedOptimizer: {kind} is told the loss {bad} at step {step + 1}, "
+                            "which is not finite in float32; nothing was changed")
+                    with self.assertRaises(RuntimeError) as caught:
+                        self.step_with(optimizer, params, own, bad)
+                    self.assertTrue(str(caught.exception).startswith(text), caught.exception)
+                self.step_with(optimizer, params, own, loss)
+                self.step_with(undisturbed, twin, own, loss)
+            self.assertEqual(optimizer.skipped, 0)
+            for p, wanted in zip(params, twin):
+                self.assertTrue(torch.equal(p, wanted) and p.isfinite().all())
+
+    def test_a_loss_that_is_needed_and_not_finite_can_be_skipped_for_all_tensors(self):
+        torch.manual_seed(2)
+        for _, made, start, gradients, losses in self.drawn_scheduled():
+            params, twin = ([p.clone().requires_grad_() for p in start] for _ in range(2))
+            optimizer, undisturbed = made(params, non_finite="skip"), made(twin)
+            for own, loss in zip(gradients, losses):
+                for bad in self.NOT_FINITE:
+                    self.step_with(optimizer, params, own, bad)
+                self.step_with(optimizer, params, own, loss)
+                self.step_with(undisturbed, twin, own, loss)
+            self.assertEqual(optimizer.skipped, len(params) * len(losses) * len(self.NOT_FINITE))
+            self.assertEqual([optimizer.state[p]["step"] for p in params], [len(losses)] * 2)
+            for p, wanted in zip(params, twin):
+                self.assertTrue(torch.equal(p, wanted) and p.isfinite().all())
+
+    def test_a_loss_that_is_not_needed_may_be_anything(self):
+        p = torch.ones(3, requires_grad=True)
+        optimizer = LearnedOptimizer.from_file(
+            GOLDEN / "celo_steps_drawn.safetensors", [p],
+            learned_optimizer={"type": "Celo", "scheduled": False})
+        self.step_with(optimizer, [p], [torch.ones(3)], float("nan"))
+        self.assertTrue(p.isfinite().all())
+        self.assertFalse(torch.equal(p, torch.ones(3)))
+
     def test_decays_that_do_not_fit_are_an_error(self):
         for decays in ({"initial_rms_decays": [0.9, 0.5]}, {"initial_adafactor_decays": [0.9]},
                        {"initial_momentum_decays": []}):
