@@ -357,6 +357,31 @@ TEST_CASE("Data that have changed between two runs of a sweep are an error, in t
   CHECK(sweep(1, "[0, 1]").exit_code == 0);
 }
 
+TEST_CASE("Tuned steps and baselines that two tuners have tuned are an error, in the table too") {
+  const TempDirectory scratch;
+  const std::string list = scratch / "list.json";
+  const std::string out = scratch / "out";
+  WriteTextFile(list, R"({"meta_train": {"preset": "smoke", "set": ["meta_steps=1"]},
+    "variants": {"base": []}, "seeds": [0],
+    "eval": {"preset": "smoke", "baselines": "SGD", "options": ["--seeds", "2", "--tune-learned"]}
+  })");
+  REQUIRE(Sweep(list, {"--out", out}).exit_code == 0);
+  const std::string path = out + "/baselines/eval/manifest.json";
+  const std::string now = "\"tuner\": 2,";
+  std::string manifest = ReadTextFile(path);
+  REQUIRE(Has(manifest, now));
+  WriteTextFile(path, manifest.replace(manifest.find(now), now.size(), ""));
+  for (const Words& options : {Words{"--out", out}, Words{"--out", out, "--table"}}) {
+    const FinishedProcess other = Sweep(list, options);
+    CHECK(other.exit_code == 1);
+    CHECK(other.errors ==
+          "sweep: base, seed 0: its evaluation was tuned by version 2 of the tuner ('tuner' in "
+          "manifest.json), that of baselines by version 1, so they do not compare; remove those of "
+          "one version under " +
+              out + ", or begin a sweep in another folder (--out)\n");
+  }
+}
+
 TEST_CASE("Two sweeps do not work in one folder") {
   const TempDirectory scratch;
   const std::string list = WriteList(scratch / "list.json", "[0]");
