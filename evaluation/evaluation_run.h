@@ -41,8 +41,8 @@ struct EvaluationRunResult {
 // go, bit for bit, wall-clock times left out.
 // Throws Error as Evaluation and EvaluationDirectory do; and, where it goes on, if the config
 // differs in anything but name and data_dir, or the optimizers or their weights do, or what the
-// baselines are, or, unless allow_isa_change is set, the instruction set; if another tuner has tuned
-// results of it; if results.jsonl is damaged other than at its end.
+// baselines are, or, unless allow_isa_change is set, the instruction set; if another tuner has
+// tuned results of it; if results.jsonl is damaged other than at its end.
 EvaluationRunResult RunEvaluation(const EvaluationConfig& config,
                                   const EvaluatedOptimizers& optimizers,
                                   const EvaluationRunOptions& options);

@@ -12,7 +12,7 @@ namespace lopt {
 
 // One optimizer of an evaluation, for its manifest and its tables.
 struct OptimizerInfo {
-  std::string name = {};  // as in the results
+  std::string name = {};                // as in the results
   std::optional<Config> baseline = {};  // Baseline::Definition
   // Of a learned optimizer:
   std::optional<std::string> theta = {};         // the file that its weights are from
