@@ -39,6 +39,9 @@ MLP = {"type": "MLPLOpt", "hidden_size": 4, "exp_mult": 0.1, "step_mult": 0.1}
 ADAFAC = {"type": "AdafacMLPLOpt", "exp_mult": 2e-3, "step_mult": 1e-2}
 CELO2 = {"type": "Celo2", "learning_rate": 0.01, "weight_decay": 0.1}
 
+SCHEDULER = {"rnn_params/step_size/b": [3.0]}
+NETWORK = {"ff_mod_stack/b2": [0.3, 300.0, 0.1]}
+
 # Theta files of each type: options, and what their weights have of their own, a factor or values.
 # Weights reach the caps and floors that those of a training stay within.
 FILES = {
@@ -48,6 +51,12 @@ FILES = {
     "AdafacMLPLOpt": [(ADAFAC | {"initial_rms_decays": [0.9, 0.99, 0.999]},
                        {"rms_decays": [1.0, 0.0, 0.0], "adafactor_decays": [0.0, 1.0, 0.0]}),
                       (ADAFAC, {})],
+    "Celo": [({"type": "Celo", "lstm_size": 4}, SCHEDULER | NETWORK),
+             ({"type": "Celo", "scheduled": False}, NETWORK)],
+    "CeloAdam": [({"type": "CeloAdam", "lstm_size": 4}, SCHEDULER)],
+    "Sinv6": [({"type": "Sinv6", "lstm_size": 4}, SCHEDULER),
+              ({"type": "Sinv6", "lstm_size": 3}, {"rnn_params/step_size/b": [5000.0]}),
+              ({"type": "Sinv6", "lstm_size": 3}, {"rnn_params/step_size/b": [-5000.0]})],
     "Celo2Base": [({**CELO2, "type": "Celo2Base", "schedule": "linear"}, {})],
     "Celo2": [({**CELO2, "one_d": "learned", "schedule": "warmup-cosine"}, {}),
               ({**CELO2, "one_d": "adamw", "schedule": "cosine"}, {}),
@@ -71,27 +80,41 @@ FILES = {
 HYPERPARAMETERS = {"log_lr": -3, "one_minus_momentum": -1.6, "one_minus_beta1": -1.9,
                    "one_minus_beta2": -4, "log_epsilon": -11}
 
+SCHEDULED = ["Celo", "CeloAdam", "Sinv6"]
 # The types by whose files mutants of a class or function are judged: those that run it.
 SERVES = {
     "_TIME_SCALES": ["MLPLOpt", "AdafacMLPLOpt"],
     "_join": ["MLPLOpt", "AdafacMLPLOpt", "LearnableSGDM"],
-    "_mean_squares": ["MLPLOpt", "AdafacMLPLOpt"],
-    "_scale": ["MLPLOpt", "AdafacMLPLOpt"],
+    "_mean_squares": ["MLPLOpt", "AdafacMLPLOpt", "Celo"],
+    "_scales_and_rms": ["MLPLOpt", "AdafacMLPLOpt", "Celo"],
+    "_spread": ["Celo"],
+    "_scale": ["MLPLOpt", "AdafacMLPLOpt", "Celo"],
     "_WARMUP": ["LearnableSGD"],
     "_schedule_factor": ["LearnableSGD"],  # of which there is a file for each schedule
-    "_network_weights": ["MLPLOpt", "AdafacMLPLOpt", "Celo2Base"],
+    "_network_weights": ["MLPLOpt", "AdafacMLPLOpt", "Celo", "Celo2Base"],
     "_times": ["MLPLOpt", "AdafacMLPLOpt"],
-    "_network": ["MLPLOpt", "AdafacMLPLOpt", "Celo2Base"],
+    "_network": ["MLPLOpt", "AdafacMLPLOpt", "Celo", "Celo2Base"],
     "_MLPLOpt": ["MLPLOpt"],
-    "_largest_axes": ["AdafacMLPLOpt", "Celo2Base"],
-    "_averaged": ["AdafacMLPLOpt", "Celo2Base"],
-    "_floored_rsqrt": ["AdafacMLPLOpt", "Celo2Base"],
-    "_decayed": ["AdafacMLPLOpt"],
-    "_at_every_element": ["AdafacMLPLOpt"],
-    "_factors": ["AdafacMLPLOpt"],
-    "_moment_shapes": ["AdafacMLPLOpt"],
-    "_places_of_kind": ["AdafacMLPLOpt"],
+    "_largest_axes": ["AdafacMLPLOpt", "Celo", "Celo2Base"],
+    "_averaged": ["AdafacMLPLOpt", "Celo", "Celo2Base"],
+    "_floored_rsqrt": ["AdafacMLPLOpt", "Celo", "Celo2Base"],
+    "_decayed": ["AdafacMLPLOpt", "Celo"],
+    "_at_every_element": ["AdafacMLPLOpt", "Celo"],
+    "_factors": ["AdafacMLPLOpt", "Celo"],
+    "_moment_shapes": ["AdafacMLPLOpt", "Celo"],
+    "_places_of_kind": ["AdafacMLPLOpt", "Celo"],
     "_AdafacMLPLOpt": ["AdafacMLPLOpt"],
+    "_CELO_PROGRESS": SCHEDULED,
+    "_CELO_DECAYS": ["Celo"],
+    "_CELO_MOMENTUM": ["CeloAdam", "Sinv6"],
+    "_CELO_SQUARES": ["CeloAdam", "Sinv6"],
+    "_of_pairs": SCHEDULED,
+    "_as_pairs": SCHEDULED,
+    "_WithCeloScheduler": SCHEDULED,
+    "_Celo": ["Celo"],
+    "_CeloMoments": ["CeloAdam", "Sinv6"],
+    "_CeloAdam": ["CeloAdam"],
+    "_Sinv6": ["Sinv6"],
     "_newton_schulz": ["Celo2", "OrthogonalSteps"],
     "_decay": ["Celo2Base", "Celo2"],
     "_mean_square_of": ["Celo2Base", "Celo2"],
