@@ -39,8 +39,8 @@ MLP = {"type": "MLPLOpt", "hidden_size": 4, "exp_mult": 0.1, "step_mult": 0.1}
 ADAFAC = {"type": "AdafacMLPLOpt", "exp_mult": 2e-3, "step_mult": 1e-2}
 CELO2 = {"type": "Celo2", "learning_rate": 0.01, "weight_decay": 0.1}
 
-SCHEDULER = {"rnn_params/step_size/b": [3.0]}
-NETWORK = {"ff_mod_stack/b2": [0.3, 300.0, 0.1]}
+SCHEDULER = {"rnn_params/step_size/b": [3.0], "rnn_params/step_size/w": 3.0}
+NETWORK = {"ff_mod_stack/b2": [0.3, 300.0, 0.1], "ff_mod_stack/w2": 3.0}
 
 # Theta files of each type: options, and what their weights have of their own, a factor or values.
 # Weights reach the caps and floors that those of a training stay within.
@@ -53,8 +53,9 @@ FILES = {
                       (ADAFAC, {})],
     "Celo": [({"type": "Celo", "lstm_size": 4}, SCHEDULER | NETWORK),
              ({"type": "Celo", "scheduled": False}, NETWORK)],
-    "CeloAdam": [({"type": "CeloAdam", "lstm_size": 4}, SCHEDULER)],
-    "Sinv6": [({"type": "Sinv6", "lstm_size": 4}, SCHEDULER),
+    "CeloAdam": [({"type": "CeloAdam", "lstm_size": 4}, SCHEDULER),
+                 ({"type": "CeloAdam", "lstm_size": 3}, {"rnn_params/step_size/b": [6.0]})],
+    "Sinv6": [({"type": "Sinv6", "lstm_size": 4}, SCHEDULER | {"rnn_params/step_size/w": 10.0}),
               ({"type": "Sinv6", "lstm_size": 3}, {"rnn_params/step_size/b": [5000.0]}),
               ({"type": "Sinv6", "lstm_size": 3}, {"rnn_params/step_size/b": [-5000.0]})],
     "Celo2Base": [({**CELO2, "type": "Celo2Base", "schedule": "linear"}, {})],
