@@ -70,9 +70,9 @@ const std::vector<Tensor>& GoldenTensors() {
 constexpr int64_t kSteps[] = {0, 1, 2, 3, 4, 20, 150, 1500, 5000, 9000};
 constexpr int64_t kNumSteps = 10000;
 
-// Of optimizers that need losses. Some rise, one beyond belief. Means of ever fewer losses after the
-// gaps in the steps would all be new minima, of which Celo's scheduler sees nothing more: losses
-// below 0 set minima that the later means exceed by amounts that the lengths of the means decide.
+// Of optimizers that need losses: some rise, and some are too large to be believed. Gaps in the
+// steps take the means of Celo down: were all losses above 0, every mean would be a new minimum
+// after a gap, whatever its length, and nothing would show whether the length is right.
 constexpr float kLosses[] = {5, .8F, 3, -6, .8F, -1, 60, .5F, -8, 1.2F};
 static_assert(std::size(kLosses) == std::size(kSteps));
 
