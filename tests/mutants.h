@@ -42,9 +42,11 @@ constexpr int S(int id) { return Is(id) ? -1 : 1; }  // a factor
 constexpr int I(int id) { return Is(id) ? 1 : 0; }   // a term
 
 // One schedule for another.
-template <class Choice>
-constexpr Choice E(int id, Choice choice) {
-  return Is(id) ? static_cast<Choice>((static_cast<int>(choice) + 3) % 4) : choice;
+template <class Schedule>
+constexpr Schedule E(int id, Schedule schedule) {
+  using Type = decltype(schedule.type);
+  if (Is(id)) schedule.type = static_cast<Type>((static_cast<int>(schedule.type) + 3) % 4);
+  return schedule;
 }
 
 // b in the place of a, where they are of one type.

@@ -39,6 +39,8 @@ MLP = {"type": "MLPLOpt", "hidden_size": 4, "exp_mult": 0.1, "step_mult": 0.1}
 ADAFAC = {"type": "AdafacMLPLOpt", "exp_mult": 2e-3, "step_mult": 1e-2}
 CELO2 = {"type": "Celo2", "learning_rate": 0.01, "weight_decay": 0.1}
 
+NETWORK = {"ff_mod_stack/b2": [0.3, 300.0, 0.1], "ff_mod_stack/w2": 3.0}
+
 # Theta files of each type: options, and what their weights have of their own, a factor or values.
 # Weights reach the caps and floors that those of a training stay within.
 FILES = {
@@ -48,6 +50,18 @@ FILES = {
     "AdafacMLPLOpt": [(ADAFAC | {"initial_rms_decays": [0.9, 0.99, 0.999]},
                        {"rms_decays": [1.0, 0.0, 0.0], "adafactor_decays": [0.0, 1.0, 0.0]}),
                       (ADAFAC, {})],
+    "Celo": [*(({"type": "Celo", "lstm_size": size}, NETWORK | {"rnn_params/step_size/b": [6.0],
+                                                                "rnn_params/step_size/w": 9.0})
+               for size in (4, 6)),
+             ({"type": "Celo", "scheduled": False}, NETWORK)],
+    "CeloAdam": [({"type": "CeloAdam", "lstm_size": 4}, {"rnn_params/step_size/b": [3.0],
+                                                         "rnn_params/step_size/w": 3.0}),
+                 ({"type": "CeloAdam", "lstm_size": 3}, {"rnn_params/step_size/b": [6.0],
+                                                         "rnn_params/step_size/w": 0.0})],
+    "Sinv6": [({"type": "Sinv6", "lstm_size": size}, {"rnn_params/step_size/b": [bias],
+                                                      "rnn_params/step_size/w": factor})
+              for size, bias, factor in ((4, 3.0, 10.0), (3, 3.0, 10.0), (3, 5e3, 1.0),
+                                         (3, -5e3, 1.0))],
     "Celo2Base": [({**CELO2, "type": "Celo2Base", "schedule": "linear"}, {})],
     "Celo2": [({**CELO2, "one_d": "learned", "schedule": "warmup-cosine"}, {}),
               ({**CELO2, "one_d": "adamw", "schedule": "cosine"}, {}),
@@ -71,27 +85,42 @@ FILES = {
 HYPERPARAMETERS = {"log_lr": -3, "one_minus_momentum": -1.6, "one_minus_beta1": -1.9,
                    "one_minus_beta2": -4, "log_epsilon": -11}
 
+SCHEDULED = ["Celo", "CeloAdam", "Sinv6"]  # by Celo's scheduler
+
 # The types by whose files mutants of a class or function are judged: those that run it.
 SERVES = {
     "_TIME_SCALES": ["MLPLOpt", "AdafacMLPLOpt"],
     "_join": ["MLPLOpt", "AdafacMLPLOpt", "LearnableSGDM"],
-    "_mean_squares": ["MLPLOpt", "AdafacMLPLOpt"],
-    "_scale": ["MLPLOpt", "AdafacMLPLOpt"],
+    "_mean_squares": ["MLPLOpt", "AdafacMLPLOpt", "Celo"],
+    "_scales_and_rms": ["MLPLOpt", "AdafacMLPLOpt", "Celo"],
+    "_spread": ["Celo"],
+    "_scale": ["MLPLOpt", "AdafacMLPLOpt", "Celo"],
     "_WARMUP": ["LearnableSGD"],
     "_schedule_factor": ["LearnableSGD"],  # of which there is a file for each schedule
-    "_network_weights": ["MLPLOpt", "AdafacMLPLOpt", "Celo2Base"],
+    "_network_weights": ["MLPLOpt", "AdafacMLPLOpt", "Celo", "Celo2Base"],
     "_times": ["MLPLOpt", "AdafacMLPLOpt"],
-    "_network": ["MLPLOpt", "AdafacMLPLOpt", "Celo2Base"],
+    "_network": ["MLPLOpt", "AdafacMLPLOpt", "Celo", "Celo2Base"],
     "_MLPLOpt": ["MLPLOpt"],
-    "_largest_axes": ["AdafacMLPLOpt", "Celo2Base"],
-    "_averaged": ["AdafacMLPLOpt", "Celo2Base"],
-    "_floored_rsqrt": ["AdafacMLPLOpt", "Celo2Base"],
-    "_decayed": ["AdafacMLPLOpt"],
-    "_at_every_element": ["AdafacMLPLOpt"],
-    "_factors": ["AdafacMLPLOpt"],
-    "_moment_shapes": ["AdafacMLPLOpt"],
-    "_places_of_kind": ["AdafacMLPLOpt"],
+    "_largest_axes": ["AdafacMLPLOpt", "Celo", "Celo2Base"],
+    "_averaged": ["AdafacMLPLOpt", "Celo", "Celo2Base"],
+    "_floored_rsqrt": ["AdafacMLPLOpt", "Celo", "Celo2Base"],
+    "_decayed": ["AdafacMLPLOpt", "Celo"],
+    "_at_every_element": ["AdafacMLPLOpt", "Celo"],
+    "_factors": ["AdafacMLPLOpt", "Celo"],
+    "_moment_shapes": ["AdafacMLPLOpt", "Celo"],
+    "_places_of_kind": ["AdafacMLPLOpt", "Celo"],
     "_AdafacMLPLOpt": ["AdafacMLPLOpt"],
+    "_CELO_PROGRESS": SCHEDULED,
+    "_CELO_DECAYS": ["Celo"],
+    "_CELO_MOMENTUM": ["CeloAdam", "Sinv6"],
+    "_CELO_SQUARES": ["CeloAdam", "Sinv6"],
+    "_of_pairs": SCHEDULED,
+    "_as_pairs": SCHEDULED,
+    "_WithCeloScheduler": SCHEDULED,
+    "_Celo": ["Celo"],
+    "_CeloMoments": ["CeloAdam", "Sinv6"],
+    "_CeloAdam": ["CeloAdam"],
+    "_Sinv6": ["Sinv6"],
     "_newton_schulz": ["Celo2", "OrthogonalSteps"],
     "_decay": ["Celo2Base", "Celo2"],
     "_mean_square_of": ["Celo2Base", "Celo2"],
@@ -124,7 +153,7 @@ NOT_FOUND = {
         "len(tensors) == 1 else torch.cat(tensors, -1)":
             ["MLPLOpt", "LearnableSGDM"],
         "_places_of_kind: p.numel() > 0 -> p.numel() > 1":
-            ["AdafacMLPLOpt"],
+            ["AdafacMLPLOpt", "Celo"],
         "_LearnedScheduler.steps: p.numel() > 0 -> p.numel() > 1":
             ["LearnedScheduler"],
         "_Celo2Base.steps: p.numel() == 0 -> p.numel() == 1":
@@ -136,10 +165,12 @@ NOT_FOUND = {
             ["LearnedScheduler"],
         "_LearnedScheduler.steps: len(filled) > 0 -> len(filled) > 1":
             ["LearnedScheduler"],
+        "_Sinv6.steps: max(p.numel(), 1) -> max(p.numel(), 2)":
+            ["Sinv6"],
     },
     "Nothing depends on it: the order of two things, which tensor gives a shape or a key, columns "
     "beyond those that are used, memory that is overwritten, a number that is not used, the shape "
-    "of a vector, a size of theta that the file has itself.": {
+    "of a vector, a size of theta that the file has itself, a minimum before the first.": {
         "_AdafacMLPLOpt.steps: False, True -> True, False":
             ["AdafacMLPLOpt"],
         "_newton_schulz: -2, -1 -> -1, -2":
@@ -149,7 +180,7 @@ NOT_FOUND = {
         "_network: 0 -> 1":
             ["MLPLOpt"],
         "_network: _chunks(x[0]) -> _chunks(x[1])":
-            ["MLPLOpt", "AdafacMLPLOpt", "Celo2Base"],
+            ["MLPLOpt", "AdafacMLPLOpt", "Celo", "Celo2Base"],
         "_in_torch_order: len(shape) < 2 -> len(shape) < 3":
             ["MLPLOpt"],
         "_MLPLOpt.steps: outputs[:1] * (outputs[1:] * self.exp_mult).exp_() -> outputs[:2] * "
@@ -159,9 +190,9 @@ NOT_FOUND = {
         "multiplier)":
             ["MLPLOpt"],
         "_at_every_element: part[0].numel -> part[1].numel":
-            ["AdafacMLPLOpt"],
+            ["AdafacMLPLOpt", "Celo"],
         "_at_every_element: numbers[0].shape -> numbers[1].shape":
-            ["AdafacMLPLOpt"],
+            ["AdafacMLPLOpt", "Celo"],
         "_Learnable.steps: self.state_shapes([1]) -> self.state_shapes([2])":
             ["LearnableSGD", "LearnableSGDM", "LearnableAdam"],
         "_Learnable.steps: self.step(w, rate, _join(params), _join(gradients), joined, t) -> "
@@ -175,6 +206,63 @@ NOT_FOUND = {
             ["LearnedScheduler"],
         "_LearnedScheduler.weights: 'out/w', 'out/b' -> 'out/b', 'out/w'":
             ["LearnedScheduler"],
+        "_spread: column.expand([-1, size]) -> column.expand([1, size])":
+            ["Celo"],
+        "_as_pairs: nearest, rest.masked_fill(~nearest.isfinite(), 0) -> "
+        "rest.masked_fill(~nearest.isfinite(), 0), nearest":
+            ["Celo", "CeloAdam", "Sinv6"],
+        "_as_pairs: rest.masked_fill(~nearest.isfinite(), 0) -> "
+        "rest.masked_fill(~nearest.isfinite(), 1)":
+            ["Celo", "CeloAdam", "Sinv6"],
+        "_WithCeloScheduler.scheduler_shapes: 10, 2 -> 2, 10":
+            ["Celo", "CeloAdam", "Sinv6"],
+        "_WithCeloScheduler.scheduler_shapes: {'hidden': [self.lstm_size], 'cell': "
+        "[self.lstm_size], 'loss_means': [10, 2], 'loss_minima': [10, 2]} -> {'hidden': "
+        "[self.lstm_size], 'cell': [self.lstm_size], 'loss_means': [11, 2], 'loss_minima': [10, "
+        "2]}":
+            ["Celo", "CeloAdam", "Sinv6"],
+        "_WithCeloScheduler.scheduler_shapes: {'hidden': [self.lstm_size], 'cell': "
+        "[self.lstm_size], 'loss_means': [10, 2], 'loss_minima': [10, 2]} -> {'hidden': "
+        "[self.lstm_size], 'cell': [self.lstm_size], 'loss_means': [10, 3], 'loss_minima': [10, "
+        "2]}":
+            ["Celo", "CeloAdam", "Sinv6"],
+        "_WithCeloScheduler.scheduler_shapes: 10, 2 -> 2, 10 (2)":
+            ["Celo", "CeloAdam", "Sinv6"],
+        "_WithCeloScheduler.scheduler_shapes: {'hidden': [self.lstm_size], 'cell': "
+        "[self.lstm_size], 'loss_means': [10, 2], 'loss_minima': [10, 2]} -> {'hidden': "
+        "[self.lstm_size], 'cell': [self.lstm_size], 'loss_means': [10, 2], 'loss_minima': [11, "
+        "2]}":
+            ["Celo", "CeloAdam", "Sinv6"],
+        "_WithCeloScheduler.scheduler_shapes: {'hidden': [self.lstm_size], 'cell': "
+        "[self.lstm_size], 'loss_means': [10, 2], 'loss_minima': [10, 2]} -> {'hidden': "
+        "[self.lstm_size], 'cell': [self.lstm_size], 'loss_means': [10, 2], 'loss_minima': [10, "
+        "3]}":
+            ["Celo", "CeloAdam", "Sinv6"],
+        "_WithCeloScheduler.scheduler_weights: 'linear_1/', 'linear_2/' -> 'linear_2/', "
+        "'linear_1/'":
+            ["Celo", "CeloAdam", "Sinv6"],
+        "_WithCeloScheduler.scheduler_weights: 'linear_2/', 'rnn/linear/' -> 'rnn/linear/', "
+        "'linear_2/'":
+            ["Celo", "CeloAdam", "Sinv6"],
+        "_WithCeloScheduler.scheduler_weights: 'rnn/linear/', 'step_size/' -> 'step_size/', "
+        "'rnn/linear/'":
+            ["Celo", "CeloAdam", "Sinv6"],
+        "_WithCeloScheduler.loss_features: 1000000000000.0 -> 1010000000000.0":
+            ["Celo", "CeloAdam", "Sinv6"],
+        "_Celo.weights: _network_weights([torch.cat(first), theta['ff_mod_stack/w1'][0], "
+        "theta['ff_mod_stack/w2'][0]], [theta['ff_mod_stack/b' + layer][0] for layer in ['0', "
+        "'1', '2']], 30) -> _network_weights([torch.cat(first), theta['ff_mod_stack/w1'][0], "
+        "theta['ff_mod_stack/w2'][0]], [theta['ff_mod_stack/b' + layer][0] for layer in ['0', "
+        "'1', '2']], 31)":
+            ["Celo"],
+        "_Celo.steps: False, True -> True, False":
+            ["Celo"],
+        "_Celo.steps_of_kind: torch.hypot(rms[2:3], torch.full_like(rms[2:3], 1e-09).sqrt()) -> "
+        "torch.hypot(rms[2:4], torch.full_like(rms[2:3], 1e-09).sqrt())":
+            ["Celo"],
+        "_Celo.steps_of_kind: torch.full_like(rms[2:3], 1e-09) -> torch.full_like(rms[2:4], "
+        "1e-09)":
+            ["Celo"],
     },
     "Newton-Schulz makes the same of a matrix and of its transpose; in a matrix the axis 1 is the "
     "axis -1.": {
@@ -192,7 +280,7 @@ NOT_FOUND = {
             ["OrthogonalSteps"],
     },
     "A constant beside numbers that are far greater: 1e-30 where 1e-9 is added, 1e-8 beside a norm "
-    "of 1.": {
+    "of 1 or a root of at least 1e-5, a quotient by 1e-8 that is clipped.": {
         "_newton_schulz: x.square().sum([-2, -1], True).sqrt() + 1e-08 -> x.square().sum([-2, -1], "
         "True).sqrt() - 1e-08":
             ["Celo2", "OrthogonalSteps"],
@@ -207,10 +295,20 @@ NOT_FOUND = {
             ["Celo2Base", "Celo2"],
         "_Celo2Base.features: square + 1e-30 -> square + 1.01e-30":
             ["Celo2Base", "Celo2"],
+        "_WithCeloScheduler.loss_features: (corrected[:, 1:] - minima[:, :-1]).clamp(min=1e-08) "
+        "-> (corrected[:, 1:] - minima[:, :-1]).clamp(min=1.0100000000000001e-08)":
+            ["Celo", "CeloAdam", "Sinv6"],
+        "_Celo.steps_of_kind: square + 1e-30 -> square - 1e-30":
+            ["Celo"],
+        "_Celo.steps_of_kind: square + 1e-30 -> square + 1.01e-30":
+            ["Celo"],
+        "_CeloAdam.steps: 1e-08 + (of_r * state['r'] + 1e-10).sqrt() -> 1.0100000000000001e-08 + "
+        "(of_r * state['r'] + 1e-10).sqrt()":
+            ["CeloAdam"],
     },
     "A cap that no numbers reach: decays are at most 1, a warm-up's factor is below 1 until it "
     "ends, the ratio of the two means is at most 100 and falls to e^-40 in 380 updates alone, no "
-    "golden gradient is 1e15.": {
+    "golden gradient is 1e15, quotients of the losses' means are not negative.": {
         "_schedule_factor: min(1.0, (t + 1) / (_WARMUP * num_steps)) -> min(1.01, (t + 1) / "
         "(_WARMUP * num_steps))":
             ["LearnableSGD"],
@@ -238,6 +336,9 @@ NOT_FOUND = {
             ["LearnedScheduler"],
         "_LearnedScheduler.scheduled: growth.clamp(-20, 3) -> growth.clamp(-20, 4)":
             ["LearnedScheduler"],
+        "_WithCeloScheduler.loss_features: ((corrected[:, :-1] - minima[:, :-1]) / spread - "
+        "1).clamp(-1, 1) -> ((corrected[:, :-1] - minima[:, :-1]) / spread - 1).clamp(-2, 1)":
+            ["Celo", "CeloAdam", "Sinv6"],
     },
     "What is for numbers whose squares float32 does not hold, which golden steps have none of; "
     "ExtremeInputs in test_lopt_optimizer.py has them.": {
@@ -267,6 +368,19 @@ NOT_FOUND = {
         "_LearnedScheduler.scheduled: (exact < _SMALLEST) & (exact > 0) -> (exact < _SMALLEST) & "
         "(exact > 1)":
             ["LearnedScheduler"],
+    },
+    "Losses whose means float32 does not hold, infinite ones, and a gradient beyond 1000 before the "
+    "last, on whose size Adam's step hardly depends; "
+    "test_what_golden_steps_of_celo_do_not_show in test_lopt_optimizer.py has them.": {
+        "_of_pairs: _widened(pairs[:, :, 0]) + _widened(pairs[:, :, 1]) -> _widened(pairs[:, :, "
+        "0]) - _widened(pairs[:, :, 1])":
+            ["Celo", "CeloAdam", "Sinv6"],
+        "_as_pairs: rest.masked_fill(~nearest.isfinite(), 0) -> rest":
+            ["Celo", "CeloAdam", "Sinv6"],
+        "_CeloMoments.update_moments: gradient.clamp(-1000, 1000) -> gradient.clamp(-1010, 1000)":
+            ["CeloAdam"],
+        "_CeloMoments.update_moments: gradient.clamp(-1000, 1000) -> gradient.clamp(-1000, 1010)":
+            ["CeloAdam"],
     },
     "What the type leaves out: Celo2Base makes nothing orthogonal, LearnedScheduler keeps no "
     "length of the other rule's steps, and no direction of a step of zeros.": {
@@ -576,6 +690,11 @@ class Mutants(unittest.TestCase):
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
         cls.addClassCleanup(torch.set_num_threads, threads)
+
+    def test_every_type_has_files_and_mutants(self):
+        self.assertEqual(set(FILES), set(lopt_optimizer._TYPES))
+        for rule in lopt_optimizer._TYPES.values():
+            self.assertIn(rule.__name__, SERVES)
 
     def test_each_mutant_of_the_rules_is_found_by_every_type_that_runs_it(self):
         reader = Reader()

@@ -264,6 +264,31 @@ class GoldenTraces(TestCase):
                     allowed = max(5e-6, 1e-5 * wanted.abs().max().item())
                     self.assertClose(p, in_torch_order(wanted), allowed)
 
+    def test_what_golden_steps_of_celo_do_not_show(self):
+        # 24 bits of each of two numbers.
+        x = torch.tensor([[1 / 3, -1e12 / 7, math.inf, -math.inf]], dtype=torch.float64)
+        pairs = lopt_optimizer._as_pairs(x)
+        self.assertEqual(pairs.dtype, torch.float32)
+        self.assertClose(lopt_optimizer._of_pairs(pairs)[:, :2] / x[:, :2] - 1, torch.zeros(1, 2),
+                         2.0 ** -47)
+        self.assertTrue(torch.equal(lopt_optimizer._of_pairs(pairs)[:, 2:], x[:, 2:]))
+
+        def steps(weights, options, first):
+            p = torch.ones(3, requires_grad=True)
+            optimizer = LearnedOptimizer.from_file(GOLDEN / (weights + ".safetensors"), [p],
+                                                   num_steps=15, learned_optimizer=options)
+            for gradient in (first * torch.ones(3), torch.tensor([0.1, -100.0, 900.0])):
+                p.grad = gradient
+                optimizer.step(loss=1.0)
+            return p.detach()
+
+        for _, weights, options in self.CELO_TRACES:
+            for sign in (1, -1):
+                limited = steps(weights, options, sign * 1000)
+                for first, same in ((1e6, True), (1010, True), (990, False)):
+                    found = torch.equal(steps(weights, options, sign * first), limited)
+                    self.assertEqual(found, same, (options, sign * first))
+
     def test_a_loss_that_is_missing_where_it_is_needed_is_an_error(self):
         p = torch.ones(3, requires_grad=True)
         for _, weights, options in self.CELO_TRACES:
