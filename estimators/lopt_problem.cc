@@ -1,8 +1,12 @@
 #include "lopt/estimators/lopt_problem.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -30,6 +34,22 @@ std::optional<Split> SplitOf(MetaLoss meta_loss) {
       return std::nullopt;
   }
 }
+
+namespace {
+
+// None without a name. Throws Error that lists the aux outputs if there is none of this name.
+std::optional<int64_t> IndexOfAux(const Layout& aux, const std::string& name) {
+  if (name.empty()) return std::nullopt;
+  std::vector<std::string_view> names;
+  for (const LayoutEntry& entry : aux.entries()) {
+    if (entry.name == name) return entry.offset;
+    names.push_back(entry.name);
+  }
+  Fail("inner problem: meta_loss_aux is '{}'; aux outputs of the task: {}", name,
+       names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")));
+}
+
+}  // namespace
 
 void LoptProblemOptions::Visit(FieldVisitor& v) {
   v.Choice(
@@ -69,9 +89,7 @@ LoptProblem::LoptProblem(std::shared_ptr<const TaskFamily> task,
       optimizer_state_layout_(optimizer_->StateLayout(task_->params_layout())),
       device_(device) {
   CheckOptions("inner problem", options_);
-  if (!options_.meta_loss_aux.empty()) {
-    meta_loss_aux_ = task_->aux_layout().Find(options_.meta_loss_aux).offset;
-  }
+  meta_loss_aux_ = IndexOfAux(task_->aux_layout(), options_.meta_loss_aux);
   Require(options_.non_finite != NonFinite::kClip || task_->NormalizerMaximum().has_value(),
           "inner problem: non_finite is 'clip', but the task's normalizer has no maximum; choose "
           "'count' or 'abort'");

@@ -15,7 +15,6 @@ namespace lopt {
 namespace {
 
 constexpr size_t kClassic = 8;
-constexpr size_t kTuned = 17;
 
 TunedHyperparameter Rate(double lowest, double highest) {
   return {.name = kLearningRate, .lowest = lowest, .highest = highest};
@@ -82,9 +81,12 @@ std::vector<Baseline> MakeBaselines() {
 std::span<const Baseline> BaselinesOf(std::string_view name) {
   const std::span<const Baseline> all = Baselines();
   if (name == "all") return all;
+  const auto first_untuned =
+      std::ranges::find_if(all, &std::vector<TunedHyperparameter>::empty, &Baseline::tuned);
+  const auto tuned = static_cast<size_t>(first_untuned - all.begin());
   if (name == "classic") return all.first(kClassic);
-  if (name == "strong") return all.subspan(kClassic, kTuned - kClassic);
-  if (name == "untuned") return all.subspan(kTuned);
+  if (name == "strong") return all.first(tuned).subspan(kClassic);
+  if (name == "untuned") return all.subspan(tuned);
   const auto found = std::ranges::find(all, name, &Baseline::name);
   if (found == all.end()) {
     std::vector<std::string> valid;

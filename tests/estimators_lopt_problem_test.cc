@@ -140,6 +140,12 @@ TEST_CASE("The meta-loss can be the logarithm of the loss, down to a floor") {
                        "inner problem: meta_loss_log must be above 0, got 0", Error);
 }
 
+TEST_CASE("A meta_loss_aux that the task lacks is refused beside those that it has") {
+  CHECK_THROWS_WITH_AS(
+      LoptProblem(std::make_shared<UnitQuadratic>(), Sgd(), Constant(5), {.meta_loss_aux = "hits"}),
+      "inner problem: meta_loss_aux is 'hits'; aux outputs of the task: none", Error);
+}
+
 TEST_CASE("An episode restarts at once after its last loss") {
   const LoptProblem problem(std::make_shared<UnitQuadratic>(), Sgd(), Constant(5), {});
   UnrollState state = Start(problem, 1);

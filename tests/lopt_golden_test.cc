@@ -19,6 +19,9 @@
 namespace lopt {
 namespace {
 
+// Steps of an optimizer, by another program. Arrays: "theta/<tensor>"; "param0/<tensor>" before the
+// first step; "gradient/<tensor>" and "param/<tensor>", the params after it, [steps, the tensor's].
+// Metadata: "optimizer", its type and options in JSON, and "steps".
 struct Trace {
   explicit Trace(const std::string& name) : path(GoldenPath(name)), file(ReadArrayFile(path)) {
     steps = std::stoll(file.metadata.at("steps"));

@@ -87,6 +87,7 @@ TEST_CASE("Every optimizer of the program has known steps, and each differs wher
   std::vector<std::string> known_types;
   for (const TypeEntry& entry : OptimizerRegistry().table().entries()) types.push_back(entry.type);
   for (const KnownSteps& steps : known) known_types.emplace_back(steps.type);
+  INFO("for a new optimizer: lopt selftest --print-known > tools/selftest/known.inc");
   CHECK_EQ(types, known_types);
   for (KnownSteps steps : known) {
     CAPTURE(steps.type);

@@ -32,7 +32,8 @@ struct SignumOptions {
   double decay = 0.9;
   void Visit(lopt::FieldVisitor& v) {
     v.Field("learning_rate", &learning_rate, lopt::Above(0), "Before meta-training.");
-    v.Field("decay", &decay, {}, "Of the momentum, before meta-training; below 1.");
+    v.Field("decay", &decay, {.min = 0, .max = 1, .open_max = true},
+            "Of the momentum, before meta-training.");
   }
 };
 
