@@ -82,7 +82,7 @@ std::span<const Baseline> BaselinesOf(std::string_view name) {
   const std::span<const Baseline> all = Baselines();
   if (name == "all") return all;
   const auto first_untuned =
-      std::ranges::find_if(all, &std::vector<TunedHyperparameter>::empty, &Baseline::tuned);
+      std::ranges::find_if(all, [](const Baseline& baseline) { return baseline.tuned.empty(); });
   const auto tuned = static_cast<size_t>(first_untuned - all.begin());
   if (name == "classic") return all.first(kClassic);
   if (name == "strong") return all.first(tuned).subspan(kClassic);
