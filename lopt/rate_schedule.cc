@@ -163,7 +163,7 @@ RateSchedule ScheduleOf(const ScheduleFields& fields) {
   if (fields.type == RateType::kWarmupCosine) {
     schedule.warmup_fraction = fields.warmup_fraction.value_or(0);
     schedule.warmup_steps =
-        fields.warmup_fraction ? 0 : fields.warmup_steps.value_or(kDefaultWarmup);
+        fields.warmup_fraction.has_value() ? 0 : fields.warmup_steps.value_or(kDefaultWarmup);
   }
   if (fields.type == RateType::kPiecewise) {
     schedule.num_boundaries = std::ssize(fields.boundaries);

@@ -656,7 +656,9 @@ def write_theta_files(directory):
     paths = collections.defaultdict(list)
     for kind, files in FILES.items():
         for i, (options, own) in enumerate(files):
-            rule, resolved = lopt_optimizer._resolve(options, "test")
+            # The layout is that of any schedule, and C++ has more of them.
+            options_of_layout = {key: x for key, x in options.items() if key != "schedule"}
+            rule, resolved = lopt_optimizer._resolve(options_of_layout, "test")
             random, theta = numpy.random.RandomState(1), {}
             for name, shape in rule.layout(resolved).items():
                 values = random.normal(0, 0.3, shape)
