@@ -19,7 +19,6 @@ inline std::vector<std::pair<std::string, std::string>> OptimizerExamples() {
       {"Celo", R"({"type": "Celo"})"},
       {"Celo-alone", R"({"type": "Celo", "scheduled": false})"},
       {"CeloAdam", R"({"type": "CeloAdam"})"},
-      {"Sinv6", R"({"type": "Sinv6"})"},
       {"Celo2Base", R"({"type": "Celo2Base", "weight_decay": 0.01, "schedule": "linear"})"},
       {"Celo2", R"({"type": "Celo2"})"},
       {"Celo2-learned", R"({"type": "Celo2", "one_d": "learned", "schedule": "warmup-cosine"})"},
