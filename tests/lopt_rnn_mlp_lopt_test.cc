@@ -10,6 +10,8 @@
 
 #include "lopt/base/safetensors.h"
 #include "lopt/lopt/check/optimizer_checks.h"
+#include "lopt/lopt/golden_steps.h"
+#include "lopt/lopt/registry.h"
 #include "lopt/lopt/rnn/rnn_mlp_lopt.h"
 #include "tests/paths.h"
 
@@ -170,6 +172,18 @@ TEST_CASE("What happens to one tensor reaches the others") {
   const Trained other = Train(tensors, 0.5f);
   CHECK(Difference(trained.Of("a"), other.Of("a")) > 1e-6);
   CHECK(Difference(trained.Of("c"), other.Of("c")) > 1e-6);
+}
+
+TEST_CASE("Its golden steps show whether a reader passes the loss on") {
+  const Config config = Config::Parse(
+      R"({"type": "RNNMLPLOpt", "hidden_size": 8, "exp_mult": 0.5, "step_mult": 0.1})", "test");
+  const auto optimizer = OptimizerRegistry().Make(config);
+  const Floats theta = checks::DrawTheta(*optimizer, 5);
+  GoldenSteps golden = MeasureGoldenSteps(config, theta);
+  CHECK(RepeatGoldenSteps(golden, *optimizer, theta).within);
+  REQUIRE(golden.losses.size() == golden.steps.size());
+  golden.losses.assign(golden.losses.size(), 0);
+  CHECK(!RepeatGoldenSteps(golden, *optimizer, theta).within);
 }
 
 }  // namespace

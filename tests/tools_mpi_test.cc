@@ -179,15 +179,29 @@ TEST_CASE("A run goes on from its checkpoint on another number of ranks") {
     const std::string config = WriteConfig(scratch, experiment);
     REQUIRE(Train(0, {config, "--out", scratch / "whole"}).exit_code == 0);
     const std::string out = scratch / "parts";
-    CHECK_EQ(Train(3, {config, "--out", out, "--steps", "4"}).exit_code, 0);
-    CHECK_EQ(Train(2, {config, "--out", out, "--steps", "6", "--resume", "--set",
-                       "gather_checkpoints=true"})
-                 .exit_code,
-             0);
-    CHECK_EQ(Train(5, {config, "--out", out, "--resume"}).exit_code, 0);
+    const auto train = [](int ranks, const Words& arguments) {
+      const FinishedProcess finished = Train(ranks, arguments);
+      CAPTURE(finished.output);
+      CHECK_EQ(finished.exit_code, 0);
+    };
+    train(3, {config, "--out", out, "--steps", "4"});
+    train(2,
+          {config, "--out", out, "--steps", "6", "--resume", "--set", "gather_checkpoints=true"});
+    train(5, {config, "--out", out, "--resume"});
     CHECK_EQ(Theta(out), Theta(scratch / "whole"));
     CHECK_EQ(MetricsLines(out), MetricsLines(scratch / "whole"));
   }
+}
+
+TEST_CASE("A run is finished though a rank ends six seconds after the others" *
+          doctest::test_suite("nightly")) {
+  const TempDirectory scratch;
+  const std::string config = WriteConfig(scratch, SmallExperiment(2, 2));
+  const FinishedProcess late =
+      Mpiexec({"-n", "3", "env", "LD_PRELOAD=" + BuildPath("tests/slow_finalize.so"), kLopt,
+               "meta-train", config, "--out", scratch / "late"});
+  CAPTURE(late.output);
+  CHECK_EQ(late.exit_code, 0);
 }
 
 TEST_CASE(

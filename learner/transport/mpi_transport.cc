@@ -23,8 +23,11 @@
 namespace lopt {
 namespace {
 
-// Seconds that MPI_Finalize gets where it is called.
-constexpr unsigned kFinalizeSeconds = 5;
+// Seconds that MPI_Finalize gets. After the farewell every rank calls it, but on a loaded machine
+// some do so late, and a rank that has left by then makes the launcher kill the others.
+constexpr unsigned kFinalizeSeconds = 300;
+// Before it, after an error, the others may never call it.
+constexpr unsigned kFinalizeSecondsAlone = 5;
 constexpr std::chrono::milliseconds kOutputGrace{100};
 
 void Check(int code, const char* what) {
@@ -193,7 +196,8 @@ class MpiTransport final : public Transport {
     AdvanceSends();
     int done = 0;
     Check(MPI_Test(&farewell_, &done, MPI_STATUS_IGNORE), "MPI_Test");
-    return done != 0 && sends_.empty();
+    farewell_done_ = done != 0 && sends_.empty();
+    return farewell_done_;
   }
 
   bool NotifyOnArrival(Wakeup* /*wakeup*/) override { return false; }
@@ -208,7 +212,7 @@ class MpiTransport final : public Transport {
     }
     code_after_alarm = exit_code;
     std::signal(SIGALRM, OnAlarm);
-    ::alarm(kFinalizeSeconds);
+    ::alarm(farewell_done_ ? kFinalizeSeconds : kFinalizeSecondsAlone);
     MPI_Finalize();
     ::alarm(0);
     return exit_code;
@@ -255,6 +259,7 @@ class MpiTransport final : public Transport {
   Transfers receives_;
   std::deque<Message> ready_;  // arrived, in order
   MPI_Request farewell_ = MPI_REQUEST_NULL;
+  bool farewell_done_ = false;
 };
 
 }  // namespace

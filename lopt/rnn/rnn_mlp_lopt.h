@@ -58,6 +58,8 @@ class RNNMLPLOpt : public LearnedOptimizer {
 
   explicit RNNMLPLOpt(const RNNMLPLOptOptions& options = {});
 
+  bool needs_loss() const override { return true; }
+
  private:
   // Weights as those of MLPLOpt, biases 0; the first hidden and cell state 0; what the LSTM and the
   // network first get from each other: n numbers of standard deviation 1 / sqrt(n), normal
