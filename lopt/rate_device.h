@@ -47,8 +47,17 @@ struct RateSchedule {
 
   // Whether the factor depends on the length of the run.
   LOPT_DEVICE bool NeedsRunLength() const {
-    return total_steps == 0 && (type == RateType::kLinear || type == RateType::kCosine ||
-                                type == RateType::kWarmupCosine);
+    switch (type) {
+      case RateType::kConstant:
+      case RateType::kWarmup:
+      case RateType::kPiecewise:
+        break;
+      case RateType::kLinear:
+      case RateType::kCosine:
+      case RateType::kWarmupCosine:
+        return total_steps == 0;
+    }
+    return false;
   }
 };
 inline constexpr RateSchedule RateSchedule::kConstant = {};
