@@ -47,8 +47,17 @@ struct RateSchedule {
 
   // Whether the factor depends on the length of the run.
   LOPT_DEVICE bool NeedsRunLength() const {
-    return total_steps == 0 && (type == RateType::kLinear || type == RateType::kCosine ||
-                                type == RateType::kWarmupCosine);
+    switch (type) {
+      case RateType::kConstant:
+      case RateType::kWarmup:
+      case RateType::kPiecewise:
+        break;
+      case RateType::kLinear:
+      case RateType::kCosine:
+      case RateType::kWarmupCosine:
+        return total_steps == 0;
+    }
+    return false;
   }
 };
 inline constexpr RateSchedule RateSchedule::kConstant = {};
@@ -57,20 +66,32 @@ inline constexpr RateSchedule RateSchedule::kCosine = {.type = RateType::kCosine
 inline constexpr RateSchedule RateSchedule::kWarmupCosine = {
     .type = RateType::kWarmupCosine, .warmup_fraction = 0.1, .rises_at_once = true};
 
+// The factor of a piecewise schedule.
+LOPT_DEVICE inline double ScaleOfPiece(const RateSchedule& schedule, int64_t step) {
+  double scale = schedule.scales[0];
+  for (int i = 0; i < RateSchedule::kMaxBoundaries; ++i) {
+    if (i < schedule.num_boundaries && step >= schedule.boundaries[i]) {
+      scale = schedule.scales[i + 1];
+    }
+  }
+  return scale;
+}
+
 // The factor of the update after `step` earlier ones in a run of `num_steps`, which is read where
 // the schedule needs it and is then above `step`.
 LOPT_DEVICE inline double RateFactor(const RateSchedule& schedule, int64_t step,
                                      int64_t num_steps) {
   const RateType type = schedule.type;
-  if (type == RateType::kConstant) return 1;
-  if (type == RateType::kPiecewise) {
-    double scale = schedule.scales[0];
-    for (int i = 0; i < RateSchedule::kMaxBoundaries; ++i) {
-      if (i < schedule.num_boundaries && step >= schedule.boundaries[i]) {
-        scale = schedule.scales[i + 1];
-      }
-    }
-    return scale;
+  switch (type) {  // a type without a case is a compiler's error, not a cosine
+    case RateType::kConstant:
+      return 1;
+    case RateType::kPiecewise:
+      return ScaleOfPiece(schedule, step);
+    case RateType::kLinear:
+    case RateType::kCosine:
+    case RateType::kWarmup:
+    case RateType::kWarmupCosine:
+      break;
   }
   const auto t = static_cast<double>(step);
   const auto total =

@@ -116,6 +116,8 @@ TEST_CASE("Command lines that say too little or too much are usage errors") {
        "lopt: Give a config file or --preset, not both\n"},
       {{"meta-train", "a.json", "b.json"},
        "lopt: At most 1 argument without an option name; " + usage},
+      {{"version", "again"},
+       "lopt: No argument is taken without an option name; usage: lopt version\n"},
       {{"meta-train", "a.json", "--steps", "many"},
        "lopt: the argument ('many') for option '--steps' is invalid; " + usage},
       {{"meta-train", "--preset", "smoke", "--set", "seed"},

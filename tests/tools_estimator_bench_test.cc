@@ -103,6 +103,17 @@ TEST_CASE("PES varies less than NRES over an episode and more in its second wind
   CHECK(pes[2].reference == "FullES");
   CHECK(pes[2].bias.low == 0);
   CheckInInterval(pes[2].gradient_norm, .294511);
+  // The logarithm of the loss after t steps is 2 t ln(1 - g) with g = 2 e^theta, so the gradient of
+  // the mean of 10 is -9 g / (1 - g); std^2 / 2 times its second derivative smooths it.
+  ThreadPool(2).Run([&] {
+    bench = Run(Configured("test", R"({"type": "FullES", "std": 0.1, "meta_loss_log": 1e-6)" +
+                                       Keys("UnitQuadratic", 1)),
+                4000);
+  });
+  REQUIRE(bench.estimators.size() == 1);
+  CHECK(bench.estimators[0].reference == "FullES");
+  CHECK(bench.estimators[0].bias.low == 0);
+  CheckInInterval(bench.estimators[0].gradient_norm, 1.0068);
 }
 
 TEST_CASE("Intervals of the bench hold what is known of normal numbers") {

@@ -112,8 +112,10 @@ std::optional<po::variables_map> ParseCommandLine(const std::vector<std::string>
     throw UsageError(fmt::format("{} is not an option here; the options are {}",
                                  error.get_option_name(), fmt::join(OptionNames(named), ", ")));
   } catch (const po::too_many_positional_options_error&) {
-    throw UsageError(fmt::format("At most {} argument without an option name; usage: {}",
-                                 max_positional, synopsis));
+    const std::string wanted = max_positional == 0
+                                   ? "No argument is taken"
+                                   : fmt::format("At most {} argument", max_positional);
+    throw UsageError(fmt::format("{} without an option name; usage: {}", wanted, synopsis));
   } catch (const po::error& error) {
     throw UsageError(fmt::format("{}; usage: {}", error.what(), synopsis));
   }

@@ -31,9 +31,9 @@ CommandHelp HelpOf(const Command& command);
 // The parsed words of one subcommand; empty if the user asked for --help, which has been printed.
 // `synopsis` and `examples` stand above and below the list of options there. `positional` names the
 // option that words without one go to, a std::vector<std::string> of at most `max_positional` of
-// them. Only long, complete option names are accepted. Every subcommand has --plugin, whose types
-// are registered on return. Throws UsageError that names what is not understood and lists the
-// options, and Error as LoadPlugin does.
+// them; empty if there are none. Only long, complete option names are accepted. Every subcommand
+// has --plugin, whose types are registered on return. Throws UsageError that names what is not
+// understood and lists the options, and Error as LoadPlugin does.
 std::optional<boost::program_options::variables_map> ParseCommandLine(
     const std::vector<std::string>& arguments,
     const boost::program_options::options_description& options, const std::string& positional,

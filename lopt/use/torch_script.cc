@@ -14,6 +14,7 @@
 
 #include "lopt/base/error.h"
 #include "lopt/base/presets.h"
+#include "lopt/lopt/rate_schedule.h"
 #include "lopt/lopt/registry.h"
 
 namespace lopt {
@@ -139,6 +140,12 @@ std::string Text(const std::map<std::string, std::string>& functions) {
   return text;
 }
 
+std::string ShortSchedules() {
+  std::vector<std::string> names;
+  for (const auto& [name, stands_for] : RateScheduleTypes().short_names()) names.push_back(name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
 // The rule of a config with all of its options.
 ScriptModule MakeRule(const Config& config) {
   const std::string type = config.Type();
@@ -154,9 +161,8 @@ ScriptModule MakeRule(const Config& config) {
       module.modules[option] = MakeRule(Config::FromJson(value));
     } else if (option != "type") {
       Require(!value.is_object(),
-              "TorchScript: a {} with the {} {} cannot be exported; schedules that can: constant, "
-              "linear, cosine, warmup-cosine",
-              type, option, value.dump());
+              "TorchScript: a {} with the {} {} cannot be exported; schedules that can: {}", type,
+              option, value.dump(), ShortSchedules());
       rule.constants[option] = value;
     }
   }

@@ -5,6 +5,7 @@ import gc
 import io
 import itertools
 import pathlib
+import re
 import threading
 import unittest
 from unittest import mock
@@ -136,6 +137,18 @@ class StepsAndStates(one_file.TestCase):
                                    [[torch.ones(3)]])[0])
         self.assertTrue(torch.equal(results[0], results[1]))
         self.assertTrue(torch.equal(results[0], results[2]))
+
+    def test_every_schedule_with_a_short_name_is_that_of_the_one_file_optimizer(self):
+        names = re.search("`schedule`: (.*); object", lopt.describe("LearnableSGD")).group(1)
+        self.assertIn("`warmup-cosine`", names)
+        for name in re.findall("`(.+?)`", names):
+            with self.subTest(name):
+                theta, file = self.both({"type": "LearnableSGD", "schedule": name})
+                ours, wanted = ([torch.zeros(1, requires_grad=True)] for _ in range(2))
+                gradients = 150 * [[torch.ones(1)]]
+                trained(LearnedOptimizer(ours, theta, num_steps=250), ours, gradients)
+                trained(one_file.LearnedOptimizer(wanted, file, num_steps=250), wanted, gradients)
+                self.assertSteps(ours, wanted)
 
     def model(self, dtype=torch.float32):
         generator = torch.Generator().manual_seed(0)

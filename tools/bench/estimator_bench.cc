@@ -9,7 +9,9 @@
 #include <utility>
 
 #include "lopt/base/error.h"
+#include "lopt/base/options.h"
 #include "lopt/base/parallel.h"
+#include "lopt/estimators/lopt_problem.h"
 #include "lopt/estimators/registry.h"
 #include "lopt/learner/worker.h"
 #include "lopt/lopt/registry.h"
@@ -97,10 +99,11 @@ double SecondsOfEstimate(const GradientEstimator& estimator, const WorkerWeights
 // An estimator of another type on what `config` trains, with these keys beside.
 Config OfType(const Config& config, const std::string& type, const Json& keys) {
   Json json = {{"type", type}};
-  for (const char* key : {"task", "lengths", "meta_loss", "meta_loss_aux", "non_finite",
-                          "random_initial_iteration_offset", "num_tasks"}) {
-    if (const auto found = config.json().find(key); found != config.json().end()) {
-      json[key] = *found;
+  const Config of_problem = WriteOptions("", LoptProblemOptions());
+  for (const auto& [key, value] : config.json().items()) {
+    if (key == "task" || key == "lengths" || key == "num_tasks" ||
+        of_problem.json().contains(key)) {
+      json[key] = value;
     }
   }
   json.update(keys);
