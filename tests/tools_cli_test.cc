@@ -146,6 +146,44 @@ TEST_CASE("An unknown preset is an error that lists the presets") {
                        fmt::join(presets, ", ")));
 }
 
+TEST_CASE("A trained optimizer that comes with lopt is named wherever a theta file is") {
+  const TempDirectory scratch;
+  const std::string file = SourcePath("trained/recommended.safetensors");
+  const std::string npz = scratch / "theta.npz";
+  const std::string of_file = scratch / "file.npz";
+  CHECK_EQ(Lopt({"export", "recommended", "--format", "npz", "--out", npz}).errors, "");
+  CHECK_EQ(Lopt({"export", file, "--format", "npz", "--out", of_file}).errors, "");
+  CHECK(ReadNpz(npz) == ReadNpz(of_file));
+  const std::string inspected = Lopt({"inspect", "recommended"}).output;
+  CHECK_EQ(inspected.substr(inspected.find(": ")),
+           Lopt({"inspect", file}).output.substr(file.size()));
+  WriteTextFile(scratch / "train.json",
+                R"({"task": {"type": "QuadraticTask", "dim": 2}, "steps": 3})");
+  CHECK_EQ(
+      Lopt({"train", scratch / "train.json", "--theta", "recommended", "--out", scratch / "train"})
+          .errors,
+      "");
+  const FinishedProcess eval =
+      Lopt({"eval", "--theta", "mine=fast", "--theta", "recommended", "--preset", "smoke",
+            "--baselines", "none", "--skip", "image-mlp", "--out", scratch / "eval"});
+  CHECK_EQ(eval.exit_code, 0);
+  const std::string table = ReadTextFile(scratch / "eval/table.md");
+  CHECK_NE(table.find("mine"), std::string::npos);
+  CHECK_NE(table.find("recommended"), std::string::npos);
+  const FinishedProcess meta_train =
+      Lopt({"meta-train", WriteConfig(scratch, ConfigText()), "--init-theta", "recommended",
+            "--out", scratch / "run"});
+  CHECK_EQ(meta_train.exit_code, 1);
+  CHECK_NE(meta_train.errors.find("trained/recommended.safetensors"), std::string::npos);
+
+  const FinishedProcess wrong =
+      Lopt({"export", "recomended", "--format", "npz", "--out", scratch / "none.npz"});
+  CHECK_EQ(wrong.exit_code, 1);
+  CHECK_EQ(wrong.errors,
+           "lopt: recomended is neither a file nor a trained optimizer of lopt; these are celo2, "
+           "fast, mlp, mlp-fast, recommended, tutorial; did you mean 'recommended'?\n");
+}
+
 TEST_CASE("A bad config is an error that names the key, the value and the valid choices") {
   CHECK_EQ(ErrorOf(ConfigText("\"num_tasks\"", "\"num_task\"")),
            "lopt: config: unknown key 'estimators[0].num_task'; valid keys: task, lengths, "

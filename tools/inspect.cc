@@ -19,6 +19,7 @@
 #include "lopt/lopt/theta_file.h"
 #include "lopt/tools/command_line.h"
 #include "lopt/tools/commands.h"
+#include "lopt/tools/trained_theta.h"
 
 namespace lopt {
 
@@ -238,16 +239,19 @@ int InspectCommand(const std::vector<std::string>& arguments) {
       "config", "The config of the run that made the file, as lopt meta-train takes it.");
   const auto values = ParseCommandLine(
       arguments, options, "path", -1, synopsis,
-      "PATH is a .safetensors file, or a directory with some in it. Of a theta file it also says "
-      "how\n"
-      "far each reader that this machine has is off in the file's golden steps.\n\n"
+      "PATH is a .safetensors file, a directory with some in it, or recommended or another theta\n"
+      "that comes with lopt. Of a theta file it also says how far each reader that this machine\n"
+      "has is off in the file's golden steps.\n\n"
       "Examples:\n  lopt inspect runs/tutorial/theta.safetensors\n"
       "  lopt inspect --config runs/tutorial/theta.safetensors >again.json\n");
   if (!values) return kExitDone;
   if (!values->contains("path")) {
     throw UsageError(fmt::format("The file to inspect is missing; usage: {}", synopsis));
   }
-  const auto paths = (*values)["path"].as<std::vector<std::string>>();
+  auto paths = (*values)["path"].as<std::vector<std::string>>();
+  for (std::string& path : paths) {
+    if (!Exists(path)) path = ThetaPath(path);
+  }
   const bool config = values->contains("config");
   if (config && (values->contains("json") || paths.size() > 1)) {
     throw UsageError("inspect: --config is of one file, and without --json");

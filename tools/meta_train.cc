@@ -29,6 +29,7 @@
 #include "lopt/tools/rendezvous.h"
 #include "lopt/tools/shell.h"
 #include "lopt/tools/stop_signal.h"
+#include "lopt/tools/trained_theta.h"
 #include "lopt/tools/worker.h"
 
 namespace lopt {
@@ -75,7 +76,8 @@ po::options_description MetaTrainOptions() {
       "With --resume: go on from the checkpoint of this many updates, and remove what came after.");
   add("overwrite", "Remove the run that is in the output directory.");
   add("init-theta", po::value<std::string>()->value_name("FILE"),
-      "Theta file to start from, with a fresh theta_opt (init_theta).");
+      fmt::format("Theta to start from, with a fresh theta_opt (init_theta): {}.", kThetaNames)
+          .c_str());
   add("isa", po::value<std::string>()->value_name("NAME"),
       "Instruction set of the kernels (isa). Default: the best.");
   add("device", po::value<std::string>()->value_name("NAME"),
@@ -193,7 +195,7 @@ int Train(const po::variables_map& values, Transport* transport,
   if (const auto directory = TextOption(values, "data-dir")) config.data_dir = *directory;
   if (const auto isa = TextOption(values, "isa")) config.isa = *isa;
   if (const auto device = TextOption(values, "device")) config.device = *device;
-  if (const auto theta = TextOption(values, "init-theta")) config.init_theta = *theta;
+  if (const auto theta = TextOption(values, "init-theta")) config.init_theta = ThetaPath(*theta);
 
   config.gather_checkpoints = config.gather_checkpoints || listening;
 
