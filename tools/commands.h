@@ -25,9 +25,10 @@ struct Command {
   const char* name;
   const char* summary;
   int (*run)(const std::vector<std::string>& arguments);
+  bool for_developers = false;
 };
 
-// All of them, as `lopt --help` lists them.
+// All of them, as `lopt --help` lists them; those for developers are the last.
 std::span<const Command> Commands();
 
 int MetaTrainCommand(const std::vector<std::string>& arguments);

@@ -8,7 +8,9 @@
 
 #include "lopt/base/nearest_name.h"
 #include "lopt/base/print.h"
+#include "lopt/tools/build_info.h"
 #include "lopt/tools/commands.h"
+#include "lopt/tools/help_text.h"
 
 namespace lopt {
 
@@ -22,11 +24,6 @@ constexpr Command kCommands[] = {
     {"eval", "Train tasks with learned optimizers and tuned baselines, and compare.", EvalCommand},
     {"report", "One HTML page with plots of meta-training runs and evaluations.", ReportCommand},
     {"describe", "Every type and key of a config, with defaults and meanings.", DescribeCommand},
-    {"check", "Whether types keep what the library promises of them.", CheckCommand},
-    {"bench", "How fast the kernels and meta-training run, beside the machine's peak.",
-     BenchCommand},
-    {"verify-kernels", "Compare a GPU's kernels with the processor's.", VerifyKernelsCommand},
-    {"simulate", "Meta-training under faults of a simulated world, by seed.", SimulateCommand},
     {"export", "Write a trained optimizer as TorchScript or for NumPy.", ExportCommand},
     {"import", "Turn weights of google/learned_optimization into a theta file.", ImportCommand},
     {"inspect", "What a checkpoint or a .safetensors file holds.", InspectCommand},
@@ -34,29 +31,58 @@ constexpr Command kCommands[] = {
     {"manual", "Write the manual pages of lopt and its commands.", ManualCommand},
     {"selftest", "Check this installation against known results.", SelftestCommand},
     {"version", "What this program was built from, and what it runs on.", VersionCommand},
+    {"check", "Whether types keep what the library promises of them.", CheckCommand, true},
+    {"bench", "How fast the kernels and meta-training run, beside the machine's peak.",
+     BenchCommand, true},
+    {"verify-kernels", "Compare a GPU's kernels with the processor's.", VerifyKernelsCommand, true},
+    {"simulate", "Meta-training under faults of a simulated world, by seed.", SimulateCommand,
+     true},
 };
 
-std::string Usage() {
+// What --help prints on the stream.
+std::string Usage(std::FILE* stream) {
   std::string text = "Usage: lopt COMMAND [OPTIONS]\n\nCommands:\n";
+  bool developers = false;
   for (const Command& command : kCommands) {
-    text += fmt::format("  {:<14} {}\n", command.name, command.summary);
+    if (command.for_developers && !developers) text += "\nCommands for developers:\n";
+    developers = command.for_developers;
+    text += HelpEntry(fmt::format("  {}", command.name), command.summary, 17, HelpColumns(stream));
   }
-  return text + "\nlopt COMMAND --help explains the options of one.\n";
+  return text + "\nlopt help COMMAND explains the options of one.\n";
+}
+
+// The command of this name. Throws UsageError with the nearest.
+const Command& FindCommand(const std::string& name) {
+  std::vector<std::string> names = {"help", "--help", "--version"};
+  for (const Command& command : kCommands) {
+    if (name == command.name) return command;
+    names.emplace_back(command.name);
+  }
+  throw UsageError(fmt::format("There is no command '{}'{}\n\n{}", name, DidYouMean(name, names),
+                               Usage(stderr)));
+}
+
+int Help(const std::vector<std::string>& words) {
+  if (words.size() > 2) {
+    throw UsageError(fmt::format("{} explains one command, not {}; usage: lopt help COMMAND",
+                                 words[0], words.size() - 1));
+  }
+  const std::string about = words.back();
+  if (about == "help" || about == "--help" || about == "-h") {
+    PrintOut("{}", Usage(stdout));
+    return kExitDone;
+  }
+  return FindCommand(about).run({"--help"});
 }
 
 int RunCommand(const std::vector<std::string>& words) {
-  if (words.empty()) throw UsageError("A command is missing.\n\n" + Usage());
-  if (words[0] == "--help" || words[0] == "help") {
-    PrintOut("{}", Usage());
+  if (words.empty()) throw UsageError("A command is missing.\n\n" + Usage(stderr));
+  if (words[0] == "--help" || words[0] == "-h" || words[0] == "help") return Help(words);
+  if (words[0] == "--version" || words[0] == "-V") {
+    PrintOut("lopt {}\n", VersionAndCommit(GetBuildInfo()));
     return kExitDone;
   }
-  for (const Command& command : kCommands) {
-    if (words[0] == command.name) return command.run({words.begin() + 1, words.end()});
-  }
-  std::vector<std::string> names;
-  for (const Command& command : kCommands) names.emplace_back(command.name);
-  throw UsageError(fmt::format("There is no command '{}'{}\n\n{}", words[0],
-                               DidYouMean(words[0], names), Usage()));
+  return FindCommand(words[0]).run({words.begin() + 1, words.end()});
 }
 
 int RunAndReport(const std::vector<std::string>& words) {
