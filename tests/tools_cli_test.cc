@@ -97,6 +97,7 @@ TEST_CASE("bash completes commands, options and what they take") {
   CHECK_EQ(BashCompletes("lopt help ev"), "eval\n");
   CHECK_EQ(BashCompletes("lopt meta-train --pres"), "--preset\n");
   CHECK_EQ(BashCompletes("lopt meta-train --preset fa"), "fast\n");
+  CHECK_EQ(BashCompletes("lopt preset show generali"), "generalization\n");
 }
 
 TEST_CASE("Without a command, or with a wrong one, the commands are listed") {
@@ -213,6 +214,88 @@ TEST_CASE("An unknown preset is an error that lists the presets") {
            fmt::format("lopt: There is no preset 'tutorials'; the presets are {}; did you mean "
                        "'tutorial'?\n",
                        fmt::join(presets, ", ")));
+}
+
+TEST_CASE("Presets are listed, and one is printed as its file has it") {
+  const FinishedProcess list = Lopt({"preset"});
+  CHECK_EQ(list.exit_code, 0);
+  CHECK(list.output.starts_with("Presets of lopt meta-train:\n  celo "));
+  CHECK(list.output.find("\nPresets of lopt eval:\n  generalization  ") != std::string::npos);
+  CHECK_EQ(Lopt({"preset", "show", "recommended"}).output,
+           ReadTextFile(SourcePath("learner/presets/recommended.json")));
+  CHECK_EQ(Lopt({"preset", "show", "smoke", "--for", "eval"}).output,
+           ReadTextFile(SourcePath("evaluation/presets/smoke.json")));
+  const FinishedProcess two = Lopt({"preset", "show", "smoke"});
+  CHECK_EQ(two.exit_code, 2);
+  CHECK_EQ(
+      two.errors,
+      "lopt: 'smoke' is a preset of meta-train and one of eval; say which: --for meta-train or "
+      "--for eval\n");
+  const FinishedProcess none = Lopt({"preset", "show", "recomended"});
+  CHECK_EQ(none.exit_code, 1);
+  CHECK(none.errors.starts_with("lopt: There is no preset 'recomended'; the presets are celo, "));
+  CHECK(none.errors.ends_with("; did you mean 'recommended'?\n"));
+  for (const Words& words :
+       {Words{"preset", "fast"}, {"preset", "show"}, {"preset", "--for", "x"}}) {
+    CHECK_EQ(Lopt(words).exit_code, 2);
+  }
+}
+
+TEST_CASE("A config is printed as a run resolves it, with what its keys mean, and nothing is run") {
+  const TempDirectory scratch;
+  const std::string path = WriteConfig(scratch, ConfigText());
+  const auto config = [&](Words words) {
+    words.insert(words.begin(), {"config", path, "--set", "estimators.0.std=0.25"});
+    return Lopt(words);
+  };
+  const FinishedProcess plain = config({});
+  CHECK_EQ(plain.exit_code, 0);
+  CHECK_EQ(Lopt({"meta-train", path, "--set", "estimators.0.std=0.25", "--out", scratch / "run"})
+               .exit_code,
+           0);
+  const std::string resolved = Config::Load(scratch / "run/config.json").Dump(-1);
+  CHECK_EQ(Config::Parse(plain.output, "plain").Dump(-1), resolved);
+  CHECK_NE(resolved.find("\"std\":0.25"), std::string::npos);
+
+  const FinishedProcess explained = config({"--explain"});
+  CHECK_EQ(explained.exit_code, 0);
+  CHECK_EQ(Config::Parse(explained.output, "explained").Dump(-1), resolved);
+  std::istringstream lines(explained.output);
+  std::string before;
+  for (std::string line; std::getline(lines, line); before = line) {
+    CHECK_MESSAGE(line.size() <= 100, line);
+    if (line.starts_with("      \"std\"")) {
+      CHECK_EQ(line, "      \"std\": 0.25,");
+      CHECK_NE(before.find("default 0.01)"), std::string::npos);
+    }
+    const size_t first = line.find_first_not_of(' ');
+    const bool key = line[first] == '"' && !line.starts_with("      \"type\"") &&
+                     line.find("\"type\": ") == std::string::npos;
+    if (key) CHECK_MESSAGE(before.find("// ") != std::string::npos, line);
+  }
+
+  const FinishedProcess eval = Lopt({"config", "--for", "eval", "--preset", "smoke", "--explain"});
+  CHECK_EQ(eval.exit_code, 0);
+  CHECK_NE(eval.output.find("\n    \"quadratic\": {\n      // What is trained."),
+           std::string::npos);
+  CHECK_EQ(Config::Parse(eval.output, "eval").Dump(-1),
+           Config::Parse(Lopt({"config", "--for", "eval", "--preset", "smoke"}).output, "plain")
+               .Dump(-1));
+  WriteTextFile(
+      scratch / "train.json",
+      R"({"task": {"type": "QuadraticTask"}, "optimizer": {"type": "Adam", "learning_rate": 0.1}})");
+  CHECK_NE(Lopt({"config", "--for", "train", scratch / "train.json"}).output.find("\"Split\""),
+           std::string::npos);
+
+  const FinishedProcess bad = config({"--set", "stpes=3"});
+  CHECK_EQ(bad.exit_code, 1);
+  CHECK(bad.errors.starts_with("lopt: config: unknown key 'stpes'"));
+  for (const Words& words : {Words{"config"},
+                             {"config", path, "--preset", "fast"},
+                             {"config", path, "--for", "bench"},
+                             {"config", "--for", "train", "--preset", "fast"}}) {
+    CHECK_EQ(Lopt(words).exit_code, 2);
+  }
 }
 
 TEST_CASE("A trained optimizer that comes with lopt is named wherever a theta file is") {

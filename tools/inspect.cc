@@ -19,6 +19,7 @@
 #include "lopt/lopt/theta_file.h"
 #include "lopt/tools/command_line.h"
 #include "lopt/tools/commands.h"
+#include "lopt/tools/json_text.h"
 #include "lopt/tools/trained_theta.h"
 
 namespace lopt {
@@ -56,25 +57,9 @@ Summary Summarize(const Array& array) {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kGolden = "golden/";
-constexpr size_t kWidth = 80;
 
 bool IsThetaFile(const ArrayFile& file) {
   return file.metadata.contains("learned_optimizer") && file.metadata.contains("format");
-}
-
-// JSON in lines of kWidth characters, of which `used` of the first are taken: what fits into a line
-// stays in one, else each of its parts begins one.
-std::string Wrapped(const Json& json, size_t indent, size_t used) {
-  std::string line = json.dump();
-  if (used + line.size() <= kWidth || !json.is_structured() || json.empty()) return line;
-  std::vector<std::string> parts;
-  for (const auto& [key, value] : json.items()) {
-    const std::string name = json.is_object() ? Json(key).dump() + ": " : "";
-    parts.push_back(std::string(indent + 2, ' ') + name +
-                    Wrapped(value, indent + 2, indent + 3 + name.size()));
-  }
-  return fmt::format("{}\n{}\n{}{}", json.is_object() ? "{" : "[", fmt::join(parts, ",\n"),
-                     std::string(indent, ' '), json.is_object() ? "}" : "]");
 }
 
 // The value of a metadata entry: JSON where it is an object or a list.
@@ -162,7 +147,7 @@ void PrintConfig(const std::string& path) {
   const ArrayFile file = ReadArrayFile(path);
   const auto config = file.metadata.find("config");
   Require(config != file.metadata.end(), "{}: the file does not hold the config of a run", path);
-  PrintOut("{}\n", Wrapped(Config::Parse(config->second, path).json(), 0, 0));
+  PrintOut("{}\n", WrappedJson(Config::Parse(config->second, path).json(), 0, 0));
 }
 
 void PrintFile(const std::string& path) {
@@ -200,7 +185,7 @@ void PrintFile(const std::string& path) {
     PrintOut("  {}...: {} arrays, with which readers check themselves\n", kGolden, golden);
   for (const auto& [key, text] : file.metadata) {
     const Json value = MetadataValue(text);
-    PrintOut("  {} = {}\n", key, value.is_string() ? text : Wrapped(value, 2, key.size() + 5));
+    PrintOut("  {} = {}\n", key, value.is_string() ? text : WrappedJson(value, 2, key.size() + 5));
   }
   if (theta) PrintCheck(path);
 }

@@ -23,6 +23,8 @@ constexpr Command kCommands[] = {
     {"train", "Train one model, its batches shared out to many ranks.", TrainCommand},
     {"eval", "Train tasks with learned optimizers and tuned baselines, and compare.", EvalCommand},
     {"report", "One HTML page with plots of meta-training runs and evaluations.", ReportCommand},
+    {"preset", "List the built-in configs, or print one.", PresetCommand},
+    {"config", "Print a config with all its defaults, or with what its keys mean.", ConfigCommand},
     {"describe", "Every type and key of a config, with defaults and meanings.", DescribeCommand},
     {"export", "Write a trained optimizer as TorchScript or for NumPy.", ExportCommand},
     {"import", "Turn weights of google/learned_optimization into a theta file.", ImportCommand},
