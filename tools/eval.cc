@@ -295,9 +295,12 @@ int RunTheEvaluation(const std::vector<std::string>& arguments, const po::variab
       .version = VersionAndCommit(GetBuildInfo()),
       .on_progress = [&](const EvaluationProgress& progress) { reporter.Step(progress); },
       .stop = StopOnSignals("the running steps")};
-  PrintOut("Evaluating {} optimizers on {} tasks, {} seeds, {} on {} threads, to {}\n",
-           optimizers.baselines.size() + optimizers.learned.size(), source.config.tasks.size(),
-           source.config.seeds, CurrentIsa(), options.threads, source.out_dir);
+  const size_t judged = optimizers.baselines.size() + optimizers.learned.size();
+  PrintOut("Evaluating {} on {}, {}, {} on {}, to {}\n",
+           Counted(static_cast<int64_t>(judged), "optimizer"),
+           Counted(static_cast<int64_t>(source.config.tasks.size()), "task"),
+           Counted(source.config.seeds, "seed"), CurrentIsa(), Counted(options.threads, "thread"),
+           source.out_dir);
   std::fflush(stdout);
   const EvaluationRunResult result = RunEvaluation(source.config, optimizers, options);
   reporter.Finish();

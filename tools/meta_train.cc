@@ -129,7 +129,7 @@ std::vector<OptionGroup> MetaTrainOptions() {
 }
 
 void PrintSummary(const MetaTrainResult& result) {
-  PrintOut("{} in {} ({} updates/s)\n", fmt::format("{} updates", result.updates),
+  PrintOut("{} in {} ({} updates/s)\n", Counted(result.updates, "update"),
            FormatDuration(result.seconds),
            FormatRate(static_cast<double>(result.updates) / std::max(result.seconds, 1e-9)));
   for (size_t e = 0; e < result.estimator_names.size(); ++e) {
@@ -262,9 +262,9 @@ int Train(const po::variables_map& values, Transport* transport,
           ? fmt::format("workers that come ({})", transport->Description())
           : fmt::format("{}{}",
                         transport->size() > 1 ? fmt::format("{} ranks x ", transport->size()) : "",
-                        fmt::format("{} threads", options.threads));
+                        Counted(options.threads, "thread"));
   PrintOut("Meta-training {}: {}, {} on {}{}, to {}\n", config.learned_optimizer.Type(),
-           fmt::format("{} updates", config.meta_steps), config.isa.empty() ? CurrentIsa() : config.isa,
+           Counted(config.meta_steps, "update"), config.isa.empty() ? CurrentIsa() : config.isa,
            who, config.device == "cpu" ? "" : fmt::format(", windows on {}", config.device),
            options.out_dir);
   if (!network.token.empty()) {

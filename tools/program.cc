@@ -1,4 +1,6 @@
 #include <fmt/core.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
 
 #include <cstdio>
 #include <exception>
@@ -9,6 +11,7 @@
 #include "lopt/base/nearest_name.h"
 #include "lopt/base/print.h"
 #include "lopt/tools/build_info.h"
+#include "lopt/tools/colour.h"
 #include "lopt/tools/commands.h"
 #include "lopt/tools/help_text.h"
 
@@ -87,11 +90,19 @@ int RunCommand(const std::vector<std::string>& words) {
   return FindCommand(words[0]).run({words.begin() + 1, words.end()});
 }
 
+// spdlog itself looks at the terminal alone.
+void LogWithoutColour() {
+  for (const auto& sink : spdlog::default_logger()->sinks()) {
+    auto* colored = dynamic_cast<spdlog::sinks::stdout_color_sink_mt*>(sink.get());
+    if (colored != nullptr) colored->set_color_mode(spdlog::color_mode::never);
+  }
+}
+
 int RunAndReport(const std::vector<std::string>& words) {
   try {
     return RunCommand(words);
   } catch (const UsageError& error) {
-    PrintErr("lopt: {}\n", error.what());
+    PrintFailure(error.what());
     return kExitUsage;
   } catch (const std::system_error& error) {
     if (error.code() == std::errc::resource_unavailable_try_again) {
@@ -100,11 +111,11 @@ int RunAndReport(const std::vector<std::string>& words) {
           "and pids.max of a container\n",
           error.what());
     } else {
-      PrintErr("lopt: {}\n", error.what());
+      PrintFailure(error.what());
     }
     return kExitError;
   } catch (const std::exception& error) {
-    PrintErr("lopt: {}\n", error.what());
+    PrintFailure(error.what());
     return kExitError;
   }
 }
@@ -115,11 +126,12 @@ std::span<const Command> Commands() { return kCommands; }
 
 int RunProgram(const std::vector<std::string>& words) {
   OpenStandardStreams();
+  if (!WantsColour(stdout)) LogWithoutColour();
   const int status = RunAndReport(words);
   const int error = FinishOutput();
   if (error == 0 || status != kExitDone) return status;
-  PrintErr("lopt: standard output cannot be written: {}; the rest was done\n",
-           std::generic_category().message(error));
+  PrintFailure(fmt::format("standard output cannot be written: {}; the rest was done",
+                           std::generic_category().message(error)));
   return kExitError;
 }
 

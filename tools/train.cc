@@ -79,7 +79,8 @@ int TrainModel(const po::variables_map& values, Transport* transport) {
   const RunSource source = ReadRunSource(values, "train", kTrainSynopsis, nullptr);
   Config written = source.config;
   if (const auto theta = TextOption(values, "theta")) {
-    written = written.With("optimizer", R"({"type": "Theta"})").With("optimizer.file", ThetaPath(*theta));
+    written =
+        written.With("optimizer", R"({"type": "Theta"})").With("optimizer.file", ThetaPath(*theta));
   }
   auto config = ReadOptions<TrainConfig>(WithSettings(values, written, "steps"));
   if (const auto model = TextOption(values, "init-model")) config.init_model = *model;
@@ -104,14 +105,17 @@ int TrainModel(const po::variables_map& values, Transport* transport) {
   options.on_step = [&](const TrainProgress& step) {
     if (line.IsDue(step.seconds)) line.Print(TrainingLine(step), step.seconds);
   };
-  PrintOut("Training {} with {}: {} steps, {} workers on {}{} threads, {}, to {}\n",
-           config.task.Type(), config.optimizer.Type(), config.steps, config.workers,
+  PrintOut("Training {} with {}: {}, {} on {}{}, {}, to {}\n", config.task.Type(),
+           config.optimizer.Type(), Counted(config.steps, "step"),
+           Counted(config.workers, "worker"),
            transport->size() > 1 ? fmt::format("{} ranks x ", transport->size()) : "",
-           options.threads, config.isa.empty() ? CurrentIsa() : config.isa, options.out_dir);
+           Counted(options.threads, "thread"), config.isa.empty() ? CurrentIsa() : config.isa,
+           options.out_dir);
   std::fflush(stdout);
   const TrainResult result = RunTraining(config, options);
   line.End();
-  PrintOut("{} updates in {} ({} steps/s)\n", result.updates, FormatDuration(result.seconds),
+  PrintOut("{} in {} ({} steps/s)\n", Counted(result.updates, "update"),
+           FormatDuration(result.seconds),
            FormatRate(static_cast<double>(result.updates) / std::max(result.seconds, 1e-9)));
   if (result.updates > 0) PrintOut("  loss of the last batch: {:.6g}\n", result.loss);
   for (const auto& [name, value] : result.judged) PrintOut("  {}: {:.6g}\n", name, value);
