@@ -2,20 +2,24 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include <cctype>
 #include <csignal>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "lopt/base/arrays.h"
+#include "lopt/base/config.h"
 #include "lopt/base/device.h"
 #include "lopt/base/file.h"
 #include "lopt/base/isa.h"
 #include "lopt/base/npz.h"
+#include "lopt/base/platform.h"
 #include "lopt/learner/meta_train_config.h"
 #include "lopt/learner/meta_train_presets.h"
 #include "lopt/tasks/registry.h"
@@ -73,7 +77,28 @@ std::string ErrorOf(const std::string& config, const Words& more = {}) {
   return finished.errors;
 }
 
+// What bash completes the last of the words to, with the script that lopt prints.
+std::string BashCompletes(const std::string& words) {
+  const std::string program = BuildPath("lopt");
+  const FinishedProcess bash =
+      RunProcess({"/bin/bash", "-c",
+                  fmt::format("source <('{}' completion bash); COMP_WORDS=({}); "
+                              "COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); compopt() {{ :; }}; _lopt; "
+                              "echo \"${{COMPREPLY[*]}}\"",
+                              program, words)});
+  CHECK_EQ(bash.errors, "");
+  return bash.output;
+}
+
 }  // namespace
+
+TEST_CASE("bash completes commands, options and what they take") {
+  CHECK_EQ(BashCompletes("lopt ev"), "eval\n");
+  CHECK_EQ(BashCompletes("lopt help ev"), "eval\n");
+  CHECK_EQ(BashCompletes("lopt meta-train --pres"), "--preset\n");
+  CHECK_EQ(BashCompletes("lopt meta-train --preset fa"), "fast\n");
+  CHECK_EQ(BashCompletes("lopt preset show generali"), "generalization\n");
+}
 
 TEST_CASE("Without a command, or with a wrong one, the commands are listed") {
   const FinishedProcess none = Lopt({});
@@ -94,15 +119,58 @@ TEST_CASE("Help goes to standard output, shows an example and is no error") {
   }
 }
 
-TEST_CASE("An unknown option is an error that lists the options") {
+TEST_CASE("Every way to ask for help or the version gives the same") {
+  const std::string usage = Lopt({"--help"}).output;
+  CHECK(usage.starts_with("Usage: lopt COMMAND [OPTIONS]\n"));
+  for (const Words& words : {Words{"help"}, {"-h"}, {"help", "help"}, {"help", "-h"}}) {
+    CHECK_EQ(Lopt(words).output, usage);
+  }
+  for (const char* command : {"meta-train", "launch", "version"}) {
+    const std::string help = Lopt({command, "--help"}).output;
+    CHECK(help.starts_with(fmt::format("Usage: lopt {}", command)));
+    for (const Words& words : {Words{command, "-h"}, {"help", command}, {"--help", command}}) {
+      const FinishedProcess finished = Lopt(words);
+      CHECK_EQ(finished.exit_code, 0);
+      CHECK_EQ(finished.output, help);
+    }
+  }
+  const std::string version = Lopt({"--version"}).output;
+  CHECK(Lopt({"version"}).output.starts_with(version.substr(0, version.find(' ', 5))));
+  CHECK_EQ(version.find('\n'), version.size() - 1);
+  CHECK_EQ(Lopt({"-V"}).output, version);
+
+  CHECK_EQ(Lopt({"help", "evla"}).exit_code, 2);
+  CHECK(Lopt({"help", "evla"})
+            .errors.starts_with("lopt: There is no command 'evla'; did you mean 'eval'?\n"));
+  CHECK(Lopt({"--hlep"})
+            .errors.starts_with("lopt: There is no command '--hlep'; did you mean '--help'?\n"));
+  const FinishedProcess two = Lopt({"help", "eval", "train"});
+  CHECK_EQ(two.exit_code, 2);
+  CHECK_EQ(two.errors, "lopt: help explains one command, not 2; usage: lopt help COMMAND\n");
+}
+
+TEST_CASE("An unknown option is an error that lists the options and says the nearest") {
   const FinishedProcess finished = Lopt({"meta-train", "--preset", "smoke", "--step", "3"});
   CHECK_EQ(finished.exit_code, 2);
   CHECK_EQ(finished.errors,
-           "lopt: --step is not an option here; the options are --preset, --set, --out, --steps, "
-           "--threads, --seed, --data-dir, --resume, --from, --overwrite, --init-theta, --isa, "
+           "lopt: --step is not an option here; the options are --preset, --set, --steps, --seed, "
+           "--init-theta, --data-dir, --out, --resume, --from, --overwrite, --threads, --isa, "
            "--device, --devices, --allow-isa-change, --learner-only, --listen, --init-method, "
-           "--wait-for, "
-           "--token-file, --tls-cert, --tls-key, --tls-ca, --insecure, --plugin, --help\n");
+           "--wait-for, --token-file, --tls-cert, --tls-key, --tls-ca, --insecure, --plugin, "
+           "--help; did you mean '--steps'?\n");
+  const std::vector<std::pair<Words, std::string>> nearest = {
+      {{"meta-train", "--stpes=3"}, "'--steps'"},
+      {{"meta-train", "config.json", "-steps", "3"}, "'--steps'"},
+      {{"describe", "--lr", "3"}, "'--learning-rate'"},
+      {{"eval", "-out", "runs/a"}, "'--out'"},
+      {{"version", "--hlep"}, "'--help'"}};
+  for (const auto& [words, option] : nearest) {
+    const FinishedProcess wrong = Lopt(words);
+    CHECK_EQ(wrong.exit_code, 2);
+    CHECK_MESSAGE(wrong.errors.ends_with(fmt::format("; did you mean {}?\n", option)),
+                  wrong.errors);
+  }
+  CHECK(Lopt({"version", "--nothing-like-it"}).errors.ends_with(" --plugin, --help\n"));
 }
 
 TEST_CASE("Command lines that say too little or too much are usage errors") {
@@ -146,6 +214,126 @@ TEST_CASE("An unknown preset is an error that lists the presets") {
            fmt::format("lopt: There is no preset 'tutorials'; the presets are {}; did you mean "
                        "'tutorial'?\n",
                        fmt::join(presets, ", ")));
+}
+
+TEST_CASE("Presets are listed, and one is printed as its file has it") {
+  const FinishedProcess list = Lopt({"preset"});
+  CHECK_EQ(list.exit_code, 0);
+  CHECK(list.output.starts_with("Presets of lopt meta-train:\n  celo "));
+  CHECK(list.output.find("\nPresets of lopt eval:\n  generalization  ") != std::string::npos);
+  CHECK_EQ(Lopt({"preset", "show", "recommended"}).output,
+           ReadTextFile(SourcePath("learner/presets/recommended.json")));
+  CHECK_EQ(Lopt({"preset", "show", "smoke", "--for", "eval"}).output,
+           ReadTextFile(SourcePath("evaluation/presets/smoke.json")));
+  const FinishedProcess two = Lopt({"preset", "show", "smoke"});
+  CHECK_EQ(two.exit_code, 2);
+  CHECK_EQ(
+      two.errors,
+      "lopt: 'smoke' is a preset of meta-train and one of eval; say which: --for meta-train or "
+      "--for eval\n");
+  const FinishedProcess none = Lopt({"preset", "show", "recomended"});
+  CHECK_EQ(none.exit_code, 1);
+  CHECK(none.errors.starts_with("lopt: There is no preset 'recomended'; the presets are celo, "));
+  CHECK(none.errors.ends_with("; did you mean 'recommended'?\n"));
+  for (const Words& words :
+       {Words{"preset", "fast"}, {"preset", "show"}, {"preset", "--for", "x"}}) {
+    CHECK_EQ(Lopt(words).exit_code, 2);
+  }
+}
+
+TEST_CASE("A config is printed as a run resolves it, with what its keys mean, and nothing is run") {
+  const TempDirectory scratch;
+  const std::string path = WriteConfig(scratch, ConfigText());
+  const auto config = [&](Words words) {
+    words.insert(words.begin(), {"config", path, "--set", "estimators.0.std=0.25"});
+    return Lopt(words);
+  };
+  const FinishedProcess plain = config({});
+  CHECK_EQ(plain.exit_code, 0);
+  CHECK_EQ(Lopt({"meta-train", path, "--set", "estimators.0.std=0.25", "--out", scratch / "run"})
+               .exit_code,
+           0);
+  const std::string resolved = Config::Load(scratch / "run/config.json").Dump(-1);
+  CHECK_EQ(Config::Parse(plain.output, "plain").Dump(-1), resolved);
+  CHECK_NE(resolved.find("\"std\":0.25"), std::string::npos);
+
+  const FinishedProcess explained = config({"--explain"});
+  CHECK_EQ(explained.exit_code, 0);
+  CHECK_EQ(Config::Parse(explained.output, "explained").Dump(-1), resolved);
+  std::istringstream lines(explained.output);
+  std::string before;
+  for (std::string line; std::getline(lines, line); before = line) {
+    CHECK_MESSAGE(line.size() <= 100, line);
+    if (line.starts_with("      \"std\"")) {
+      CHECK_EQ(line, "      \"std\": 0.25,");
+      CHECK_NE(before.find("default 0.01)"), std::string::npos);
+    }
+    const size_t first = line.find_first_not_of(' ');
+    const bool key = line[first] == '"' && !line.starts_with("      \"type\"") &&
+                     line.find("\"type\": ") == std::string::npos;
+    if (key) CHECK_MESSAGE(before.find("// ") != std::string::npos, line);
+  }
+
+  const FinishedProcess eval = Lopt({"config", "--for", "eval", "--preset", "smoke", "--explain"});
+  CHECK_EQ(eval.exit_code, 0);
+  CHECK_NE(eval.output.find("\n    \"quadratic\": {\n      // What is trained."),
+           std::string::npos);
+  CHECK_EQ(Config::Parse(eval.output, "eval").Dump(-1),
+           Config::Parse(Lopt({"config", "--for", "eval", "--preset", "smoke"}).output, "plain")
+               .Dump(-1));
+  WriteTextFile(
+      scratch / "train.json",
+      R"({"task": {"type": "QuadraticTask"}, "optimizer": {"type": "Adam", "learning_rate": 0.1}})");
+  CHECK_NE(Lopt({"config", "--for", "train", scratch / "train.json"}).output.find("\"Split\""),
+           std::string::npos);
+
+  const FinishedProcess bad = config({"--set", "stpes=3"});
+  CHECK_EQ(bad.exit_code, 1);
+  CHECK(bad.errors.starts_with("lopt: config: unknown key 'stpes'"));
+  for (const Words& words : {Words{"config"},
+                             {"config", path, "--preset", "fast"},
+                             {"config", path, "--for", "bench"},
+                             {"config", "--for", "train", "--preset", "fast"}}) {
+    CHECK_EQ(Lopt(words).exit_code, 2);
+  }
+}
+
+TEST_CASE("A trained optimizer that comes with lopt is named wherever a theta file is") {
+  const TempDirectory scratch;
+  const std::string file = SourcePath("trained/recommended.safetensors");
+  const std::string npz = scratch / "theta.npz";
+  const std::string of_file = scratch / "file.npz";
+  CHECK_EQ(Lopt({"export", "recommended", "--format", "npz", "--out", npz}).errors, "");
+  CHECK_EQ(Lopt({"export", file, "--format", "npz", "--out", of_file}).errors, "");
+  CHECK(ReadNpz(npz) == ReadNpz(of_file));
+  const std::string inspected = Lopt({"inspect", "recommended"}).output;
+  CHECK_EQ(inspected.substr(inspected.find(": ")),
+           Lopt({"inspect", file}).output.substr(file.size()));
+  WriteTextFile(scratch / "train.json",
+                R"({"task": {"type": "QuadraticTask", "dim": 2}, "steps": 3})");
+  CHECK_EQ(
+      Lopt({"train", scratch / "train.json", "--theta", "recommended", "--out", scratch / "train"})
+          .errors,
+      "");
+  const FinishedProcess eval =
+      Lopt({"eval", "--theta", "mine=fast", "--theta", "recommended", "--preset", "smoke",
+            "--baselines", "none", "--skip", "image-mlp", "--out", scratch / "eval"});
+  CHECK_EQ(eval.exit_code, 0);
+  const std::string table = ReadTextFile(scratch / "eval/table.md");
+  CHECK_NE(table.find("mine"), std::string::npos);
+  CHECK_NE(table.find("recommended"), std::string::npos);
+  const FinishedProcess meta_train =
+      Lopt({"meta-train", WriteConfig(scratch, ConfigText()), "--init-theta", "recommended",
+            "--out", scratch / "run"});
+  CHECK_EQ(meta_train.exit_code, 1);
+  CHECK_NE(meta_train.errors.find("trained/recommended.safetensors"), std::string::npos);
+
+  const FinishedProcess wrong =
+      Lopt({"export", "recomended", "--format", "npz", "--out", scratch / "none.npz"});
+  CHECK_EQ(wrong.exit_code, 1);
+  CHECK_EQ(wrong.errors,
+           "lopt: recomended is neither a file nor a trained optimizer of lopt; these are celo2, "
+           "fast, mlp, mlp-fast, recommended, tutorial; did you mean 'recommended'?\n");
 }
 
 TEST_CASE("A bad config is an error that names the key, the value and the valid choices") {
@@ -558,13 +746,27 @@ TEST_CASE("Data are described: shapes, classes with their counts, values and a p
   CHECK(text.output.find("one two three\\x0a four five\\x1b[2J and") != std::string::npos);
 }
 
-TEST_CASE("The version names the commit, the compiler and the instruction set in use") {
+TEST_CASE("The version says what a bug report needs: the build, the machine and the libraries") {
   const FinishedProcess finished = Lopt({"version"});
   CHECK_EQ(finished.exit_code, 0);
   for (const char* line :
        {"lopt 0.", "\ncommit: ", "\ncompiler: ", "\nMPI: ", "\nCUDA: ", "\nLibTorch: "}) {
     CHECK_MESSAGE(finished.output.find(line) != std::string::npos, line);
   }
+  const auto printed = [](const char* command) {
+    return RunProcess({"/bin/sh", "-c", command}).output;
+  };
+  const std::string system =
+      fmt::format("\nsystem:           {}, {}C library:        {}",
+                  printed(". /etc/os-release; printf %s \"$PRETTY_NAME\""), printed("uname -srm"),
+                  printed("getconf GNU_LIBC_VERSION"));
+  CHECK_MESSAGE(finished.output.find(system) != std::string::npos, finished.output);
+  CHECK(finished.output.find("\nprocessor:        " + ProcessorName() + ", ") != std::string::npos);
+  const size_t highway = finished.output.find("\nHighway:          1.");
+  REQUIRE(highway != std::string::npos);
+  std::string best = CurrentIsa();
+  for (char& c : best) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  CHECK(finished.output.find(" " + best, highway) < finished.output.find('\n', highway + 1));
   CHECK(finished.output.find("in use: " + CurrentIsa()) != std::string::npos);
   const CudaDevices found = FindCudaDevices();
   CHECK(finished.output.find(found.version.empty()

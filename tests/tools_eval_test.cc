@@ -129,7 +129,7 @@ TEST_CASE(
   REQUIRE(preset.exit_code == 0);
   CHECK(Has(preset.output, "skipped: torch-conv: TorchImageConv" + missing + "\n"));
   CHECK(Has(preset.output, "skipped: bytes-gru: ByteLM" + missing + "\n"));
-  CHECK(Has(preset.output, "Evaluating 1 optimizers on 22 tasks"));
+  CHECK(Has(preset.output, "Evaluating 1 optimizer on 22 tasks"));
   CHECK(ReadResults(scratch / "preset/results.jsonl").runs.size() == 22);
 
   const std::string tasks = scratch / "tasks.json";
@@ -262,7 +262,7 @@ TEST_CASE("A task that is skipped is not judged, also on resume") {
                        "--baselines", "SGD",   "--out",  out};
   const FinishedProcess finished = Eval(words);
   CHECK(finished.exit_code == 0);
-  CHECK(Has(finished.output, "on 1 tasks"));
+  CHECK(Has(finished.output, "on 1 task,"));
   for (const RunResult& run : ReadResults(out + "/results.jsonl").runs) {
     CHECK(run.task == "quadratic");
   }

@@ -1,4 +1,5 @@
 #include <doctest/doctest.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
@@ -9,6 +10,9 @@
 #include "lopt/tools/eval_progress.h"
 #include "lopt/tools/progress.h"
 #include "lopt/tools/progress_line.h"
+#include "tests/paths.h"
+#include "tests/temp_directory.h"
+#include "tests/terminal.h"
 
 namespace lopt {
 
@@ -16,16 +20,16 @@ namespace {
 
 // What the reporter writes for updates 1, 2, ..., one each second with 1,000 inner steps and losses
 // {first, NaN} that start at 10 and fall by 1.
-std::string Report(int columns, int updates) {
+std::string Report(int columns, int updates,
+                   const std::vector<std::string>& names = {"0_Bowl", "1_Net"}) {
   std::FILE* stream = std::tmpfile();
   REQUIRE(stream != nullptr);
   ProgressReporter reporter(stream, columns);
-  const std::vector<std::string> names = {"0_Bowl", "1_Net"};
   for (int update = 1; update <= updates; ++update) {
     UpdateSummary summary;
-    summary.estimators.resize(2);
+    summary.estimators.resize(names.size());
+    for (auto& estimator : summary.estimators) estimator.mean_loss = std::nan("");
     summary.estimators[0].mean_loss = 11 - update;
-    summary.estimators[1].mean_loss = std::nan("");
     reporter.Step({.updates = 100 + update,
                    .first_updates = 100,
                    .meta_steps = 4000,
@@ -75,8 +79,11 @@ TEST_CASE("Without a terminal an evaluation has a line at every stage and every 
            "2/3 bowl: training 9 optimizers  5,000 inner steps/s  0:02 left\n");
 }
 
-TEST_CASE("On a terminal an evaluation rewrites one line in place, cut to the width") {
+TEST_CASE("On a terminal an evaluation rewrites one line in place, and the time left fits") {
+  CHECK_NE(ReportEvaluation(50).find("\r2/3 bowl: training 9 optimizers  0:02 left\x1b[K"),
+           std::string::npos);
   const std::string text = ReportEvaluation(24);
+  CHECK_NE(text.find("\r2/3 bowl: tu  0:09 left\x1b[K"), std::string::npos);
   CHECK_EQ(text.substr(0, 27), "\r2/3 bowl: tuning 8 base\x1b[K");
   CHECK_EQ(std::count(text.begin(), text.end(), '\r'), 10);
   CHECK_EQ(std::count(text.begin(), text.end(), '\n'), 1);
@@ -91,9 +98,58 @@ TEST_CASE("Without a terminal a line follows the first update, every five second
       "108/4000  1 updates/s  1,000 inner steps/s  1:04:52 left  mean loss: 0_Bowl 5 1_Net -\n");
 }
 
-TEST_CASE("On a terminal one line is rewritten in place and cut to the width") {
-  CHECK_EQ(Report(30, 2),
-           "\r101/4000  1 updates/s  1,000 \x1b[K\r102/4000  1 updates/s  1,000 \x1b[K\n");
+TEST_CASE("On a terminal one line is rewritten in place, and what does not fit is left out") {
+  const auto first = [](int columns, const std::vector<std::string>& names = {"0_Bowl", "1_Net"}) {
+    const std::string text = Report(columns, 1, names);
+    REQUIRE(text.starts_with('\r'));
+    REQUIRE(text.ends_with("\x1b[K\n"));
+    const std::string line = text.substr(1, text.size() - 5);
+    CHECK_LT(line.size(), columns);
+    return line;
+  };
+  CHECK_EQ(
+      first(120),
+      "101/4000  1 updates/s  1,000 inner steps/s  1:04:59 left  mean loss: 0_Bowl 10 1_Net -");
+  CHECK_EQ(first(80), "101/4000  1 updates/s  1:04:59 left  mean loss: 0_Bowl 10 1_Net -");
+  CHECK_EQ(first(60), "101/4000  1:04:59 left  mean loss: 0_Bowl 10 1_Net -");
+  CHECK_EQ(first(48), "101/4000  1:04:59 left  loss: 0_Bowl 10 1_Net -");
+  CHECK_EQ(first(45), "101/4000  1:04:59 left  loss: 0_Bo 10 1_Ne -");
+  CHECK_EQ(first(20), "101/4000  1:04:59 l");
+  // The first two estimators of docs/start.md, and more than fit.
+  CHECK_EQ(first(80, {"0_FixedDimQuadraticFamily", "1_ImageMLP"}),
+           "101/4000  1:04:59 left  mean loss: 0_FixedDimQuadraticFamily 10 1_ImageMLP -");
+  std::vector<std::string> many;
+  for (int e = 0; e < 15; ++e) many.push_back(std::to_string(e) + "_ImageMLP");
+  CHECK_EQ(first(80, many),
+           "101/4000  1:04:59 left  loss: 0_Im 10 1_Im - 2_Im - 3_Im - 4_Im - and 10 more");
+  CHECK_EQ(Report(80, 2).substr(66),
+           "\x1b[K\r102/4000  1 updates/s  1:04:58 left  mean loss: 0_Bowl 9.5 1_Net -\x1b[K\n");
+}
+
+TEST_CASE("A terminal that wants colours gets the beginning of a line bold") {
+  const auto progress = [](const std::string& variables) {
+    const TempDirectory scratch;
+    return RunOnTerminal(
+               {"/bin/sh", "-c",
+                fmt::format("{} '{}' meta-train --preset smoke --threads 1 --out '{}/run'",
+                            variables, BuildPath("lopt"), scratch.path())},
+               80)
+        .output;
+  };
+  const std::string plain = progress("NO_COLOR=1 TERM=xterm");
+  CHECK_NE(plain.find(" on 1 thread, to "), std::string::npos);
+  CHECK_EQ(plain.find("\x1b[1m"), std::string::npos);
+  CHECK_EQ(plain.find("\x1b[3"), std::string::npos);
+  const size_t first = plain.find("\r1/20  ");
+  REQUIRE_NE(first, std::string::npos);
+  CHECK_NE(plain.substr(first, plain.find("\x1b[K", first) - first).find(" 1_ImageMLP "),
+           std::string::npos);
+  CHECK_EQ(progress("TERM=dumb").find("\x1b[1m"), std::string::npos);
+  CHECK_NE(progress("NO_COLOR= TERM=xterm").find("\r\x1b[1m1/20\x1b[0m  "), std::string::npos);
+  const std::string error =
+      RunOnTerminal({"/bin/sh", "-c", "NO_COLOR= TERM=xterm '" + BuildPath("lopt") + "' evla"}, 80)
+          .output;
+  CHECK(error.starts_with("\x1b[1;31mlopt:\x1b[0m There is no command 'evla'"));
 }
 
 TEST_CASE("A run without updates reports nothing") { CHECK_EQ(Report(80, 0), ""); }
@@ -102,6 +158,8 @@ TEST_CASE("Durations, counts and rates are grouped as people write them") {
   CHECK_EQ(FormatDuration(0), "0:00");
   CHECK_EQ(FormatDuration(61.2), "1:02");
   CHECK_EQ(FormatDuration(11229), "3:07:09");
+  CHECK_EQ(Counted(1, "thread"), "1 thread");
+  CHECK_EQ(Counted(0, "thread"), "0 threads");
   CHECK_EQ(FormatCount(0), "0");
   CHECK_EQ(FormatCount(999.6), "1,000");
   CHECK_EQ(FormatCount(1234567), "1,234,567");

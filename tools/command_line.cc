@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <boost/any.hpp>
 #include <boost/program_options.hpp>
-#include <sstream>
+#include <cctype>
 #include <utility>
 
+#include "lopt/base/nearest_name.h"
 #include "lopt/base/print.h"
 #include "lopt/learner/plugin.h"
+#include "lopt/tools/help_text.h"
 #include "lopt/tools/shell.h"
 
 namespace lopt {
@@ -19,23 +21,39 @@ namespace po = boost::program_options;
 
 namespace {
 
-std::vector<std::string> OptionNames(const po::options_description& options) {
+// The answer to an option that is not there, as it was typed: "--stpes=3" or "-steps".
+UsageError UnknownOption(const std::string& word, const po::options_description& options) {
+  const std::string typed = word.substr(0, word.find('='));
   std::vector<std::string> names;
-  for (const auto& option : options.options()) names.push_back("--" + option->long_name());
-  return names;
+  for (const auto& option : options.options()) names.push_back(option->long_name());
+  const size_t begin = std::min(typed.find_first_not_of('-'), typed.size());
+  const std::string* nearest = NearestName(typed.substr(begin), names);
+  return UsageError(fmt::format(
+      "{} is not an option here; the options are --{}{}", typed, fmt::join(names, ", --"),
+      nearest == nullptr ? "" : fmt::format("; did you mean '--{}'?", *nearest)));
+}
+
+// The first word that looks like an option of one dash, but for a number; or null.
+const std::string* OneDash(const std::vector<std::string>& arguments) {
+  const auto found = std::ranges::find_if(arguments, [](const std::string& word) {
+    return word.size() > 1 && word[0] == '-' && std::isalpha(static_cast<unsigned char>(word[1]));
+  });
+  return found == arguments.end() ? nullptr : &*found;
 }
 
 // What HelpOf hands to a subcommand, and ParseCommandLine answers by throwing the CommandHelp.
 constexpr const char* kHelpAsData = "--help-as-data";
 
-CommandHelp MakeHelp(const po::options_description& options, bool has_arguments,
+CommandHelp MakeHelp(const std::vector<OptionGroup>& groups, bool has_arguments,
                      const std::string& synopsis, const std::string& examples) {
   CommandHelp help{
       .synopsis = synopsis, .options = {}, .has_arguments = has_arguments, .examples = examples};
-  for (const auto& option : options.options()) {
-    const bool is_flag = option->semantic()->max_tokens() == 0;
-    std::string value = is_flag ? "" : option->format_parameter();
-    help.options.push_back({"--" + option->long_name(), std::move(value), option->description()});
+  for (const OptionGroup& group : groups) {
+    for (const auto& option : group.options.options()) {
+      const bool is_flag = option->semantic()->max_tokens() == 0;
+      help.options.push_back({group.title, "--" + option->long_name(),
+                              is_flag ? "" : option->format_parameter(), option->description()});
+    }
   }
   return help;
 }
@@ -75,13 +93,24 @@ std::optional<po::variables_map> ParseCommandLine(const std::vector<std::string>
                                                   const std::string& positional, int max_positional,
                                                   const std::string& synopsis,
                                                   const std::string& examples) {
-  po::options_description named = options;
-  named.add_options()("plugin",
-                      po::value<std::vector<std::string>>()->value_name("FILE.so")->composing(),
-                      "Use the types of a plug-in. May be repeated.")("help", "Show this text.");
-  if (arguments == std::vector<std::string>{kHelpAsData}) {
-    throw MakeHelp(named, !positional.empty(), synopsis, examples);
-  }
+  return ParseGroupedCommandLine(arguments, {{"Options", options}}, positional, max_positional,
+                                 synopsis, examples);
+}
+
+std::optional<po::variables_map> ParseGroupedCommandLine(const std::vector<std::string>& arguments,
+                                                         std::vector<OptionGroup> groups,
+                                                         const std::string& positional,
+                                                         int max_positional,
+                                                         const std::string& synopsis,
+                                                         const std::string& examples) {
+  groups.back().options.add_options()(
+      "plugin", po::value<std::vector<std::string>>()->value_name("FILE.so")->composing(),
+      "Use the types of a plug-in. May be repeated.")("help",
+                                                      "Show this text; -h is short for it.");
+  const CommandHelp help = MakeHelp(groups, !positional.empty(), synopsis, examples);
+  if (arguments == std::vector<std::string>{kHelpAsData}) throw help;
+  po::options_description named;
+  for (const OptionGroup& group : groups) named.add(group.options);
   po::options_description all = named;
   po::positional_options_description positions;
   if (!positional.empty()) {
@@ -90,7 +119,9 @@ std::optional<po::variables_map> ParseCommandLine(const std::vector<std::string>
   }
   try {
     po::variables_map values;
-    po::store(po::command_line_parser(arguments)
+    std::vector<std::string> words = arguments;
+    std::ranges::replace(words, "-h", "--help");
+    po::store(po::command_line_parser(words)
                   .options(all)
                   .positional(positions)
                   .style(po::command_line_style::allow_long |
@@ -99,9 +130,7 @@ std::optional<po::variables_map> ParseCommandLine(const std::vector<std::string>
                   .run(),
               values);
     if (values.contains("help")) {
-      std::ostringstream text;
-      text << named;
-      PrintOut("Usage: {}\n\n{}\n{}", synopsis, text.str(), examples);
+      PrintOut("{}", HelpText(help, HelpColumns(stdout)));
       return std::nullopt;
     }
     po::notify(values);
@@ -109,12 +138,13 @@ std::optional<po::variables_map> ParseCommandLine(const std::vector<std::string>
     for (const std::string& plugin : Plugins(values)) LoadPlugin(plugin);
     return values;
   } catch (const po::unknown_option& error) {
-    throw UsageError(fmt::format("{} is not an option here; the options are {}",
-                                 error.get_option_name(), fmt::join(OptionNames(named), ", ")));
+    throw UnknownOption(error.get_option_name(), named);
   } catch (const po::too_many_positional_options_error&) {
-    const std::string wanted = max_positional == 0
-                                   ? "No argument is taken"
-                                   : fmt::format("At most {} argument", max_positional);
+    if (const std::string* word = OneDash(arguments)) throw UnknownOption(*word, named);
+    const std::string wanted =
+        max_positional == 0
+            ? "No argument is taken"
+            : fmt::format("At most {} argument{}", max_positional, max_positional == 1 ? "" : "s");
     throw UsageError(fmt::format("{} without an option name; usage: {}", wanted, synopsis));
   } catch (const po::error& error) {
     throw UsageError(fmt::format("{}; usage: {}", error.what(), synopsis));

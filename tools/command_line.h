@@ -15,6 +15,7 @@ namespace lopt {
 struct CommandHelp {
   // An option as it is listed there.
   struct Option {
+    std::string group;  // the title above it; "Options" where the command has no groups
     std::string name;   // "--out"
     std::string value;  // what it takes, "DIR"; empty for a flag
     std::string text;
@@ -28,16 +29,28 @@ struct CommandHelp {
 // The help of a subcommand. Throws Error unless it begins with ParseCommandLine.
 CommandHelp HelpOf(const Command& command);
 
-// The parsed words of one subcommand; empty if the user asked for --help, which has been printed.
+// Options that stand together in the help.
+struct OptionGroup {
+  std::string title;
+  boost::program_options::options_description options;
+};
+
+// The parsed words of one subcommand; empty if the user asked for --help or -h, which has been
+// printed.
 // `synopsis` and `examples` stand above and below the list of options there. `positional` names the
 // option that words without one go to, a std::vector<std::string> of at most `max_positional` of
-// them; empty if there are none. Only long, complete option names are accepted. Every subcommand
-// has --plugin, whose types are registered on return. Throws UsageError that names what is not
-// understood and lists the options, and Error as LoadPlugin does.
+// them; empty if there are none. Only long, complete option names and -h are accepted. Every
+// subcommand has --plugin, whose types are registered on return. Throws UsageError that names what
+// is not understood, lists the options and says which is the nearest, and Error as LoadPlugin does.
 std::optional<boost::program_options::variables_map> ParseCommandLine(
     const std::vector<std::string>& arguments,
     const boost::program_options::options_description& options, const std::string& positional,
     int max_positional, const std::string& synopsis, const std::string& examples);
+// The same for options in groups; --plugin and --help are in the last one.
+std::optional<boost::program_options::variables_map> ParseGroupedCommandLine(
+    const std::vector<std::string>& arguments, std::vector<OptionGroup> groups,
+    const std::string& positional, int max_positional, const std::string& synopsis,
+    const std::string& examples);
 
 // The plug-ins that were given, and the words of a command line that give them again: " --plugin
 // FILE" for each.

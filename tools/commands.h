@@ -25,9 +25,10 @@ struct Command {
   const char* name;
   const char* summary;
   int (*run)(const std::vector<std::string>& arguments);
+  bool for_developers = false;
 };
 
-// All of them, as `lopt --help` lists them.
+// All of them, as `lopt --help` lists them; those for developers are the last.
 std::span<const Command> Commands();
 
 int MetaTrainCommand(const std::vector<std::string>& arguments);
@@ -38,12 +39,14 @@ int EvalCommand(const std::vector<std::string>& arguments);
 int ReportCommand(const std::vector<std::string>& arguments);
 int BenchCommand(const std::vector<std::string>& arguments);
 int CheckCommand(const std::vector<std::string>& arguments);
+int ConfigCommand(const std::vector<std::string>& arguments);
 int DescribeCommand(const std::vector<std::string>& arguments);
 int ExportCommand(const std::vector<std::string>& arguments);
 int ImportCommand(const std::vector<std::string>& arguments);
 int InspectCommand(const std::vector<std::string>& arguments);
 int CompletionCommand(const std::vector<std::string>& arguments);
 int ManualCommand(const std::vector<std::string>& arguments);
+int PresetCommand(const std::vector<std::string>& arguments);
 int SelftestCommand(const std::vector<std::string>& arguments);
 int SimulateCommand(const std::vector<std::string>& arguments);
 int VerifyKernelsCommand(const std::vector<std::string>& arguments);

@@ -33,6 +33,8 @@ std::vector<std::string> Names(const Presets& presets) {
 }
 
 std::vector<std::string> Choices(const std::string& command, const std::string& option) {
+  if (option == "--for" && command == "config") return {"meta-train", "eval", "train"};
+  if (option == "--for") return {"meta-train", "eval"};
   if (option != "--preset") return {};
   return Names(command == "eval" ? EvaluationPresets() : MetaTrainPresets());
 }
@@ -54,6 +56,17 @@ std::vector<CompletedOption> CompletedOptions(const Command& command, const Comm
     options.push_back({option.name, option.text, takes, choices});
   }
   return options;
+}
+
+// What the words without an option name may be; empty: files.
+std::vector<std::string> ArgumentChoices(const std::string& command) {
+  if (command == "completion") return {"bash", "zsh", "fish"};
+  if (command != "preset") return {};
+  std::vector<std::string> words = {"show"};
+  for (const Presets* presets : {&MetaTrainPresets(), &EvaluationPresets()}) {
+    for (const std::string& name : Names(*presets)) words.push_back(name);
+  }
+  return words;
 }
 
 std::vector<std::string> CommandNames() {
@@ -99,15 +112,17 @@ std::string BashCompletion() {
           break;
       }
     }
-    names += fmt::format("    {}) words='{}' ;;\n", command.name, fmt::join(words, " "));
+    names += fmt::format("    {}) words='{}' arguments='{}' ;;\n", command.name,
+                         fmt::join(words, " "), fmt::join(ArgumentChoices(command.name), " "));
   }
+  const std::string commands = fmt::format("{}", fmt::join(CommandNames(), " "));
   return fmt::format(R"(# Completion of lopt in bash; written by `lopt completion bash`.
 _lopt_reply() {{
   case $1 in -f | -d) compopt -o filenames ;; esac
   mapfile -t COMPREPLY < <(compgen "$@" -- "${{COMP_WORDS[COMP_CWORD]}}")
 }}
 _lopt() {{
-  local words=''
+  local words='' arguments=''
   COMPREPLY=()
   if [ "$COMP_CWORD" = 1 ]; then
     _lopt_reply -W '{}'
@@ -116,19 +131,20 @@ _lopt() {{
   case "${{COMP_WORDS[1]}} ${{COMP_WORDS[COMP_CWORD - 1]}}" in
 {}  esac
   case "${{COMP_WORDS[1]}}" in
-{}  esac
+{}    help) arguments='{}' ;;
+  esac
   case "${{COMP_WORDS[COMP_CWORD]}}" in
     -*) _lopt_reply -W "$words" ;;
-    *) _lopt_reply -f ;;
+    *) if [ -n "$arguments" ]; then _lopt_reply -W "$arguments"; else _lopt_reply -f; fi ;;
   esac
 }}
 complete -F _lopt lopt
 )",
-                     fmt::join(CommandNames(), " "), values, names);
+                     commands, values, names, commands);
 }
 
 std::string ZshCompletion() {
-  std::string summaries;
+  std::string summaries = "    'help:Explain one command.'\n";
   std::string cases;
   for (const Command& command : Commands()) {
     summaries +=
@@ -145,10 +161,16 @@ std::string ZshCompletion() {
       }
       specs.push_back(ShellQuoted(spec));
     }
-    if (help.has_arguments) specs.emplace_back("'*:file:_files'");
+    const auto choices = ArgumentChoices(command.name);
+    if (!choices.empty()) {
+      specs.push_back(fmt::format("'*:word:({})'", fmt::join(choices, " ")));
+    } else if (help.has_arguments) {
+      specs.emplace_back("'*:file:_files'");
+    }
     cases += fmt::format("    {})\n      _arguments {}\n      ;;\n", command.name,
                          fmt::join(specs, " \\\n        "));
   }
+  cases += "    help)\n      _describe command commands\n      ;;\n";
   return fmt::format(R"(#compdef lopt
 # Completion of lopt in zsh; written by `lopt completion zsh`.
 _lopt() {{
@@ -177,6 +199,16 @@ std::string FishCompletion() {
     text += fmt::format("complete -c lopt -n __fish_use_subcommand -f -a {} -d {}\n", command.name,
                         fish(command.summary));
   }
+  for (const Command& command : Commands()) {
+    const auto choices = ArgumentChoices(command.name);
+    if (choices.empty()) continue;
+    text += fmt::format("complete -c lopt -n '__fish_seen_subcommand_from {}' -f -a '{}'\n",
+                        command.name, fmt::join(choices, " "));
+  }
+  text += fmt::format(
+      "complete -c lopt -n __fish_use_subcommand -f -a help -d 'Explain one command.'\n"
+      "complete -c lopt -n '__fish_seen_subcommand_from help' -f -a '{}'\n",
+      fmt::join(CommandNames(), " "));
   for (const Command& command : Commands()) {
     for (const auto& option : CompletedOptions(command, HelpOf(command))) {
       text += fmt::format("complete -c lopt -n '__fish_seen_subcommand_from {}' -l {}",

@@ -34,6 +34,7 @@
 #include "lopt/tools/progress_line.h"
 #include "lopt/tools/shell.h"
 #include "lopt/tools/stop_signal.h"
+#include "lopt/tools/trained_theta.h"
 
 namespace lopt {
 
@@ -51,7 +52,7 @@ std::string EvalExamples() {
   return "Presets:\n" + EvaluationPresets().List(15) +
          fmt::format("\nBaselines: {}\n", fmt::join(names, ", ")) +
          "\nExamples:\n"
-         "  lopt eval --theta runs/tutorial/theta.safetensors\n"
+         "  lopt eval --theta recommended --theta runs/tutorial/theta.safetensors\n"
          "  lopt eval --theta new=a.safetensors --theta old=b.safetensors --baselines Adam \\\n"
          "    --preset generalization --data-dir mnist --out runs/eval\n"
          "  lopt eval --tasks my_tasks.json --skip slow --steps 300,3000\n"
@@ -62,8 +63,11 @@ po::options_description EvalOptions() {
   po::options_description options("Options");
   auto add = options.add_options();
   add("theta", po::value<std::vector<std::string>>()->value_name("[NAME=]FILE")->composing(),
-      "Weights of a learned optimizer. May be repeated. Its name in the results is NAME, or the "
-      "file's without .safetensors, or, for a theta.safetensors, its directory's.");
+      fmt::format("Weights of a learned optimizer: {}. May be repeated. Its name in the results is "
+                  "NAME, or the file's without .safetensors, or, for a theta.safetensors, its "
+                  "directory's.",
+                  kThetaNames)
+          .c_str());
   add("learned-optimizer", po::value<std::string>()->value_name("JSON"),
       "Type and options of the optimizers, for files that do not say: '{\"type\": \"MLPLOpt\"}'.");
   add(kDespiteFailedCheck, kDespiteFailedCheckText);
@@ -172,7 +176,7 @@ NamedLearnedOptimizer ReadLearned(const std::string& argument,
                                   FailedCheck failed_check) {
   const size_t equals = argument.find('=');
   const bool named = equals != std::string::npos && !Exists(argument);
-  const std::string path = named ? argument.substr(equals + 1) : argument;
+  const std::string path = ThetaPath(named ? argument.substr(equals + 1) : argument);
   std::string name = fs::path(path).stem().string();
   if (name == "theta") name = fs::path(AbsolutePath(path)).parent_path().filename().string();
   if (named) name = argument.substr(0, equals);
@@ -291,9 +295,12 @@ int RunTheEvaluation(const std::vector<std::string>& arguments, const po::variab
       .version = VersionAndCommit(GetBuildInfo()),
       .on_progress = [&](const EvaluationProgress& progress) { reporter.Step(progress); },
       .stop = StopOnSignals("the running steps")};
-  PrintOut("Evaluating {} optimizers on {} tasks, {} seeds, {} on {} threads, to {}\n",
-           optimizers.baselines.size() + optimizers.learned.size(), source.config.tasks.size(),
-           source.config.seeds, CurrentIsa(), options.threads, source.out_dir);
+  const size_t judged = optimizers.baselines.size() + optimizers.learned.size();
+  PrintOut("Evaluating {} on {}, {}, {} on {}, to {}\n",
+           Counted(static_cast<int64_t>(judged), "optimizer"),
+           Counted(static_cast<int64_t>(source.config.tasks.size()), "task"),
+           Counted(source.config.seeds, "seed"), CurrentIsa(), Counted(options.threads, "thread"),
+           source.out_dir);
   std::fflush(stdout);
   const EvaluationRunResult result = RunEvaluation(source.config, optimizers, options);
   reporter.Finish();

@@ -19,6 +19,7 @@
 #include "lopt/tasks/torch/torch_module.h"
 #include "lopt/tools/command_line.h"
 #include "lopt/tools/commands.h"
+#include "lopt/tools/trained_theta.h"
 
 namespace lopt {
 namespace {
@@ -28,11 +29,12 @@ namespace po = boost::program_options;
 constexpr const char* kExportSynopsis =
     "lopt export THETA --format torchscript|npz|safetensors --out FILE";
 constexpr const char* kExportExamples =
+    "THETA is a file, or recommended or another that comes with lopt.\n\n"
     "torchscript: a module with the methods init_state and update, for torch::jit::load and\n"
     "torch.jit.load; docs/using.md shows how to train with it. npz: the tensors of theta by name, "
     "for\nnumpy.load, and learned_optimizer, the bytes of its type and options in JSON. "
     "safetensors: the\ntheta file once more, with golden steps that are made on this machine.\n\n"
-    "Example:\n  lopt export runs/tutorial/theta.safetensors --format torchscript --out theta.pt\n";
+    "Example:\n  lopt export recommended --format torchscript --out theta.pt\n";
 
 // The value of an option that must be given.
 std::string Needed(const po::variables_map& values, const std::string& name,
@@ -83,7 +85,7 @@ int ExportCommand(const std::vector<std::string>& arguments) {
   if (!values->contains("theta")) {
     throw UsageError(fmt::format("The theta file is missing; usage: {}", kExportSynopsis));
   }
-  const std::string theta = *TextOption(*values, "theta");
+  const std::string theta = ThetaPath(*TextOption(*values, "theta"));
   const std::string format = Needed(*values, "format", "--format");
   const std::string out = Needed(*values, "out", "--out");
   if (format != "torchscript" && format != "npz" && format != "safetensors") {

@@ -19,6 +19,8 @@
 #include "lopt/lopt/theta_file.h"
 #include "lopt/tools/command_line.h"
 #include "lopt/tools/commands.h"
+#include "lopt/tools/json_text.h"
+#include "lopt/tools/trained_theta.h"
 
 namespace lopt {
 
@@ -55,25 +57,9 @@ Summary Summarize(const Array& array) {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kGolden = "golden/";
-constexpr size_t kWidth = 80;
 
 bool IsThetaFile(const ArrayFile& file) {
   return file.metadata.contains("learned_optimizer") && file.metadata.contains("format");
-}
-
-// JSON in lines of kWidth characters, of which `used` of the first are taken: what fits into a line
-// stays in one, else each of its parts begins one.
-std::string Wrapped(const Json& json, size_t indent, size_t used) {
-  std::string line = json.dump();
-  if (used + line.size() <= kWidth || !json.is_structured() || json.empty()) return line;
-  std::vector<std::string> parts;
-  for (const auto& [key, value] : json.items()) {
-    const std::string name = json.is_object() ? Json(key).dump() + ": " : "";
-    parts.push_back(std::string(indent + 2, ' ') + name +
-                    Wrapped(value, indent + 2, indent + 3 + name.size()));
-  }
-  return fmt::format("{}\n{}\n{}{}", json.is_object() ? "{" : "[", fmt::join(parts, ",\n"),
-                     std::string(indent, ' '), json.is_object() ? "}" : "]");
 }
 
 // The value of a metadata entry: JSON where it is an object or a list.
@@ -161,7 +147,7 @@ void PrintConfig(const std::string& path) {
   const ArrayFile file = ReadArrayFile(path);
   const auto config = file.metadata.find("config");
   Require(config != file.metadata.end(), "{}: the file does not hold the config of a run", path);
-  PrintOut("{}\n", Wrapped(Config::Parse(config->second, path).json(), 0, 0));
+  PrintOut("{}\n", WrappedJson(Config::Parse(config->second, path).json(), 0, 0));
 }
 
 void PrintFile(const std::string& path) {
@@ -199,7 +185,7 @@ void PrintFile(const std::string& path) {
     PrintOut("  {}...: {} arrays, with which readers check themselves\n", kGolden, golden);
   for (const auto& [key, text] : file.metadata) {
     const Json value = MetadataValue(text);
-    PrintOut("  {} = {}\n", key, value.is_string() ? text : Wrapped(value, 2, key.size() + 5));
+    PrintOut("  {} = {}\n", key, value.is_string() ? text : WrappedJson(value, 2, key.size() + 5));
   }
   if (theta) PrintCheck(path);
 }
@@ -238,16 +224,19 @@ int InspectCommand(const std::vector<std::string>& arguments) {
       "config", "The config of the run that made the file, as lopt meta-train takes it.");
   const auto values = ParseCommandLine(
       arguments, options, "path", -1, synopsis,
-      "PATH is a .safetensors file, or a directory with some in it. Of a theta file it also says "
-      "how\n"
-      "far each reader that this machine has is off in the file's golden steps.\n\n"
+      "PATH is a .safetensors file, a directory with some in it, or recommended or another theta\n"
+      "that comes with lopt. Of a theta file it also says how far each reader that this machine\n"
+      "has is off in the file's golden steps.\n\n"
       "Examples:\n  lopt inspect runs/tutorial/theta.safetensors\n"
       "  lopt inspect --config runs/tutorial/theta.safetensors >again.json\n");
   if (!values) return kExitDone;
   if (!values->contains("path")) {
     throw UsageError(fmt::format("The file to inspect is missing; usage: {}", synopsis));
   }
-  const auto paths = (*values)["path"].as<std::vector<std::string>>();
+  auto paths = (*values)["path"].as<std::vector<std::string>>();
+  for (std::string& path : paths) {
+    if (!Exists(path)) path = ThetaPath(path);
+  }
   const bool config = values->contains("config");
   if (config && (values->contains("json") || paths.size() > 1)) {
     throw UsageError("inspect: --config is of one file, and without --json");

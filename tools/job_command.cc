@@ -18,6 +18,7 @@
 #include "lopt/learner/transport/local_transport.h"
 #include "lopt/learner/transport/mpi_launch.h"
 #include "lopt/learner/transport/mpi_transport.h"
+#include "lopt/tools/colour.h"
 #include "lopt/tools/command_line.h"
 #include "lopt/tools/commands.h"
 #include "lopt/tools/shell.h"
@@ -77,7 +78,7 @@ int ThreadsOf(const po::variables_map& values, const Transport& transport) {
 
 void EndJob(Transport* transport, const char* message, int exit_code) {
   if (transport->rank() == 0) {
-    PrintErr("lopt: {}\n", message);
+    PrintFailure(message);
   } else {
     for (int i = 0; i < 100; ++i) {
       transport->Poll();

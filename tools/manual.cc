@@ -52,7 +52,10 @@ std::string Heading(const std::string& page, const std::string& summary) {
 std::string ProgramPage() {
   std::string text = Heading("lopt", "Meta-training of learned optimizers") +
                      ".B lopt\n.I COMMAND\n[\\fIOPTIONS\\fR]\n.SH COMMANDS\n";
+  bool developers = false;
   for (const Command& command : Commands()) {
+    if (command.for_developers && !developers) text += ".SS For developers\n";
+    developers = command.for_developers;
     text += fmt::format(".TP\n\\fB{}\\fR\n{}\n", Roff(command.name), Roff(command.summary));
   }
   text += ".SH SEE ALSO\n";
@@ -65,7 +68,10 @@ std::string CommandPage(const Command& command) {
   const CommandHelp help = HelpOf(command);
   std::string text = Heading(fmt::format("lopt-{}", command.name), command.summary) +
                      fmt::format("\\fB{}\\fR\n.SH OPTIONS\n", Roff(help.synopsis));
+  std::string group = "Options";
   for (const CommandHelp::Option& option : help.options) {
+    if (option.group != group) text += fmt::format(".SS {}\n", Roff(option.group));
+    group = option.group;
     text += fmt::format(".TP\n\\fB{}\\fR", Roff(option.name));
     if (!option.value.empty()) text += fmt::format(" \\fI{}\\fR", Roff(option.value));
     text += fmt::format("\n{}\n", Roff(option.text));

@@ -29,6 +29,7 @@
 #include "lopt/tools/rendezvous.h"
 #include "lopt/tools/shell.h"
 #include "lopt/tools/stop_signal.h"
+#include "lopt/tools/trained_theta.h"
 #include "lopt/tools/worker.h"
 
 namespace lopt {
@@ -54,28 +55,41 @@ std::string MetaTrainExamples() {
          "--init-method env://\n";
 }
 
-po::options_description MetaTrainOptions() {
-  po::options_description options("Options");
+po::options_description ExperimentOptions() {
+  po::options_description options;
   auto add = options.add_options();
   add("preset", po::value<std::string>()->value_name("NAME"),
       "Use a built-in config instead of CONFIG.json.");
   add("set", po::value<std::vector<std::string>>()->value_name("KEY=VALUE")->composing(),
       "Replace one value of the config, e.g. estimators.0.std=0.02. May be repeated.");
-  add("out", po::value<std::string>()->value_name("DIR"),
-      "Directory for the run. Default: runs/ and the preset's or the config file's name.");
   add("steps", po::value<int64_t>()->value_name("N"),
       "Updates of theta in total, those before a resume included (meta_steps).");
-  add("threads", po::value<int>()->value_name("N"),
-      "Default: one for each core that the process may use; ranks on one host share them.");
   add("seed", po::value<int64_t>()->value_name("N"), "Seed of all randomness (seed).");
+  add("init-theta", po::value<std::string>()->value_name("FILE"),
+      fmt::format("Theta to start from, with a fresh theta_opt (init_theta): {}.", kThetaNames)
+          .c_str());
   add("data-dir", po::value<std::string>()->value_name("DIR"),
       "Directory of the tasks' data files (data_dir).");
+  return options;
+}
+
+po::options_description DirectoryOptions() {
+  po::options_description options;
+  auto add = options.add_options();
+  add("out", po::value<std::string>()->value_name("DIR"),
+      "Directory for the run. Default: runs/ and the preset's or the config file's name.");
   add("resume", "Go on from the newest checkpoint in the output directory.");
   add("from", po::value<int64_t>()->value_name("STEP"),
       "With --resume: go on from the checkpoint of this many updates, and remove what came after.");
   add("overwrite", "Remove the run that is in the output directory.");
-  add("init-theta", po::value<std::string>()->value_name("FILE"),
-      "Theta file to start from, with a fresh theta_opt (init_theta).");
+  return options;
+}
+
+po::options_description MachineOptions() {
+  po::options_description options;
+  auto add = options.add_options();
+  add("threads", po::value<int>()->value_name("N"),
+      "Default: one for each core that the process may use; ranks on one host share them.");
   add("isa", po::value<std::string>()->value_name("NAME"),
       "Instruction set of the kernels (isa). Default: the best.");
   add("device", po::value<std::string>()->value_name("NAME"),
@@ -87,6 +101,12 @@ po::options_description MetaTrainOptions() {
   add("allow-isa-change",
       "Resume a run of another instruction set or device, or let ranks differ in them; results may "
       "differ in last bits.");
+  return options;
+}
+
+po::options_description ProcessOptions() {
+  po::options_description options;
+  auto add = options.add_options();
   add("learner-only", "Under mpiexec: rank 0 updates theta only, the other ranks compute.");
   add("listen", po::value<std::string>()->value_name("HOST:PORT"),
       "Compute nothing here but wait for `lopt worker` processes, which may come and go; with "
@@ -100,8 +120,17 @@ po::options_description MetaTrainOptions() {
   return options;
 }
 
+std::vector<OptionGroup> MetaTrainOptions() {
+  return {{"What is meta-trained", ExperimentOptions()},
+          {"The run and its directory", DirectoryOptions()},
+          {"The machine", MachineOptions()},
+          {"Many processes", ProcessOptions()},
+          {"Other options", {}}};
+}
+
 void PrintSummary(const MetaTrainResult& result) {
-  PrintOut("{} updates in {} ({} updates/s)\n", result.updates, FormatDuration(result.seconds),
+  PrintOut("{} in {} ({} updates/s)\n", Counted(result.updates, "update"),
+           FormatDuration(result.seconds),
            FormatRate(static_cast<double>(result.updates) / std::max(result.seconds, 1e-9)));
   for (size_t e = 0; e < result.estimator_names.size(); ++e) {
     const StepCounts& total = result.totals[e];
@@ -193,7 +222,7 @@ int Train(const po::variables_map& values, Transport* transport,
   if (const auto directory = TextOption(values, "data-dir")) config.data_dir = *directory;
   if (const auto isa = TextOption(values, "isa")) config.isa = *isa;
   if (const auto device = TextOption(values, "device")) config.device = *device;
-  if (const auto theta = TextOption(values, "init-theta")) config.init_theta = *theta;
+  if (const auto theta = TextOption(values, "init-theta")) config.init_theta = ThetaPath(*theta);
 
   config.gather_checkpoints = config.gather_checkpoints || listening;
 
@@ -231,12 +260,12 @@ int Train(const po::variables_map& values, Transport* transport,
   const std::string who =
       listening
           ? fmt::format("workers that come ({})", transport->Description())
-          : fmt::format("{}{} threads",
+          : fmt::format("{}{}",
                         transport->size() > 1 ? fmt::format("{} ranks x ", transport->size()) : "",
-                        options.threads);
-  PrintOut("Meta-training {}: {} updates, {} on {}{}, to {}\n", config.learned_optimizer.Type(),
-           config.meta_steps, config.isa.empty() ? CurrentIsa() : config.isa, who,
-           config.device == "cpu" ? "" : fmt::format(", windows on {}", config.device),
+                        Counted(options.threads, "thread"));
+  PrintOut("Meta-training {}: {}, {} on {}{}, to {}\n", config.learned_optimizer.Type(),
+           Counted(config.meta_steps, "update"), config.isa.empty() ? CurrentIsa() : config.isa,
+           who, config.device == "cpu" ? "" : fmt::format(", windows on {}", config.device),
            options.out_dir);
   if (!network.token.empty()) {
     PrintOut("Workers join with the token in {}\n", network.token_file);
@@ -310,8 +339,8 @@ int TrainAsRank(const po::variables_map& values, Transport* transport) {
 
 int MetaTrainCommand(const std::vector<std::string>& arguments) {
   const auto parse = [&] {
-    return ParseCommandLine(arguments, MetaTrainOptions(), "config", 1, kMetaTrainSynopsis,
-                            MetaTrainExamples());
+    return ParseGroupedCommandLine(arguments, MetaTrainOptions(), "config", 1, kMetaTrainSynopsis,
+                                   MetaTrainExamples());
   };
   return RunAsRank(parse, TrainAsRank);
 }

@@ -1,4 +1,6 @@
 #include <fmt/core.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
 
 #include <cstdio>
 #include <exception>
@@ -8,7 +10,10 @@
 
 #include "lopt/base/nearest_name.h"
 #include "lopt/base/print.h"
+#include "lopt/tools/build_info.h"
+#include "lopt/tools/colour.h"
 #include "lopt/tools/commands.h"
+#include "lopt/tools/help_text.h"
 
 namespace lopt {
 
@@ -21,12 +26,9 @@ constexpr Command kCommands[] = {
     {"train", "Train one model, its batches shared out to many ranks.", TrainCommand},
     {"eval", "Train tasks with learned optimizers and tuned baselines, and compare.", EvalCommand},
     {"report", "One HTML page with plots of meta-training runs and evaluations.", ReportCommand},
+    {"preset", "List the built-in configs, or print one.", PresetCommand},
+    {"config", "Print a config with all its defaults, or with what its keys mean.", ConfigCommand},
     {"describe", "Every type and key of a config, with defaults and meanings.", DescribeCommand},
-    {"check", "Whether types keep what the library promises of them.", CheckCommand},
-    {"bench", "How fast the kernels and meta-training run, beside the machine's peak.",
-     BenchCommand},
-    {"verify-kernels", "Compare a GPU's kernels with the processor's.", VerifyKernelsCommand},
-    {"simulate", "Meta-training under faults of a simulated world, by seed.", SimulateCommand},
     {"export", "Write a trained optimizer as TorchScript or for NumPy.", ExportCommand},
     {"import", "Turn weights of google/learned_optimization into a theta file.", ImportCommand},
     {"inspect", "What a checkpoint or a .safetensors file holds.", InspectCommand},
@@ -34,36 +36,73 @@ constexpr Command kCommands[] = {
     {"manual", "Write the manual pages of lopt and its commands.", ManualCommand},
     {"selftest", "Check this installation against known results.", SelftestCommand},
     {"version", "What this program was built from, and what it runs on.", VersionCommand},
+    {"check", "Whether types keep what the library promises of them.", CheckCommand, true},
+    {"bench", "How fast the kernels and meta-training run, beside the machine's peak.",
+     BenchCommand, true},
+    {"verify-kernels", "Compare a GPU's kernels with the processor's.", VerifyKernelsCommand, true},
+    {"simulate", "Meta-training under faults of a simulated world, by seed.", SimulateCommand,
+     true},
 };
 
-std::string Usage() {
+// What --help prints on the stream.
+std::string Usage(std::FILE* stream) {
   std::string text = "Usage: lopt COMMAND [OPTIONS]\n\nCommands:\n";
+  bool developers = false;
   for (const Command& command : kCommands) {
-    text += fmt::format("  {:<14} {}\n", command.name, command.summary);
+    if (command.for_developers && !developers) text += "\nCommands for developers:\n";
+    developers = command.for_developers;
+    text += HelpEntry(fmt::format("  {}", command.name), command.summary, 17, HelpColumns(stream));
   }
-  return text + "\nlopt COMMAND --help explains the options of one.\n";
+  return text + "\nlopt help COMMAND explains the options of one.\n";
+}
+
+// The command of this name. Throws UsageError with the nearest.
+const Command& FindCommand(const std::string& name) {
+  std::vector<std::string> names = {"help", "--help", "--version"};
+  for (const Command& command : kCommands) {
+    if (name == command.name) return command;
+    names.emplace_back(command.name);
+  }
+  throw UsageError(fmt::format("There is no command '{}'{}\n\n{}", name, DidYouMean(name, names),
+                               Usage(stderr)));
+}
+
+int Help(const std::vector<std::string>& words) {
+  if (words.size() > 2) {
+    throw UsageError(fmt::format("{} explains one command, not {}; usage: lopt help COMMAND",
+                                 words[0], words.size() - 1));
+  }
+  const std::string about = words.back();
+  if (about == "help" || about == "--help" || about == "-h") {
+    PrintOut("{}", Usage(stdout));
+    return kExitDone;
+  }
+  return FindCommand(about).run({"--help"});
 }
 
 int RunCommand(const std::vector<std::string>& words) {
-  if (words.empty()) throw UsageError("A command is missing.\n\n" + Usage());
-  if (words[0] == "--help" || words[0] == "help") {
-    PrintOut("{}", Usage());
+  if (words.empty()) throw UsageError("A command is missing.\n\n" + Usage(stderr));
+  if (words[0] == "--help" || words[0] == "-h" || words[0] == "help") return Help(words);
+  if (words[0] == "--version" || words[0] == "-V") {
+    PrintOut("lopt {}\n", VersionAndCommit(GetBuildInfo()));
     return kExitDone;
   }
-  for (const Command& command : kCommands) {
-    if (words[0] == command.name) return command.run({words.begin() + 1, words.end()});
+  return FindCommand(words[0]).run({words.begin() + 1, words.end()});
+}
+
+// spdlog itself looks at the terminal alone.
+void LogWithoutColour() {
+  for (const auto& sink : spdlog::default_logger()->sinks()) {
+    auto* colored = dynamic_cast<spdlog::sinks::stdout_color_sink_mt*>(sink.get());
+    if (colored != nullptr) colored->set_color_mode(spdlog::color_mode::never);
   }
-  std::vector<std::string> names;
-  for (const Command& command : kCommands) names.emplace_back(command.name);
-  throw UsageError(fmt::format("There is no command '{}'{}\n\n{}", words[0],
-                               DidYouMean(words[0], names), Usage()));
 }
 
 int RunAndReport(const std::vector<std::string>& words) {
   try {
     return RunCommand(words);
   } catch (const UsageError& error) {
-    PrintErr("lopt: {}\n", error.what());
+    PrintFailure(error.what());
     return kExitUsage;
   } catch (const std::system_error& error) {
     if (error.code() == std::errc::resource_unavailable_try_again) {
@@ -72,11 +111,11 @@ int RunAndReport(const std::vector<std::string>& words) {
           "and pids.max of a container\n",
           error.what());
     } else {
-      PrintErr("lopt: {}\n", error.what());
+      PrintFailure(error.what());
     }
     return kExitError;
   } catch (const std::exception& error) {
-    PrintErr("lopt: {}\n", error.what());
+    PrintFailure(error.what());
     return kExitError;
   }
 }
@@ -87,11 +126,12 @@ std::span<const Command> Commands() { return kCommands; }
 
 int RunProgram(const std::vector<std::string>& words) {
   OpenStandardStreams();
+  if (!WantsColour(stdout)) LogWithoutColour();
   const int status = RunAndReport(words);
   const int error = FinishOutput();
   if (error == 0 || status != kExitDone) return status;
-  PrintErr("lopt: standard output cannot be written: {}; the rest was done\n",
-           std::generic_category().message(error));
+  PrintFailure(fmt::format("standard output cannot be written: {}; the rest was done",
+                           std::generic_category().message(error)));
   return kExitError;
 }
 

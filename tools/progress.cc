@@ -11,6 +11,7 @@ namespace {
 
 constexpr double kAveragedSeconds = 5;
 constexpr double kHistorySeconds = 0.1;  // between two entries of the history
+constexpr size_t kShortestName = 4;      // of an estimator, in a narrow line
 
 }  // namespace
 
@@ -59,19 +60,42 @@ std::string ProgressReporter::Line() const {
   const double updates_per_second = static_cast<double>(now_.updates - then.updates) / seconds;
   const double steps_per_second =
       static_cast<double>(now_.inner_steps - then.inner_steps) / seconds;
-  const int64_t left = meta_steps_ - updates_;
-  std::string line =
-      fmt::format("{}/{}  {} updates/s  {} inner steps/s  {} left  mean loss:", updates_,
-                  meta_steps_, FormatRate(updates_per_second), FormatCount(steps_per_second),
-                  FormatDuration(static_cast<double>(left) / updates_per_second));
-  for (size_t e = 0; e < estimator_names_.size(); ++e) {
-    const int64_t count = now_.loss_counts[e] - then.loss_counts[e];
-    line += fmt::format(" {} ", estimator_names_[e]);
-    line += count == 0 ? "-"
-                       : fmt::format("{:.4g}", (now_.loss_sums[e] - then.loss_sums[e]) /
-                                                   static_cast<double>(count));
+  const std::string count = fmt::format("{}/{}", updates_, meta_steps_);
+  const std::string left =
+      FormatDuration(static_cast<double>(meta_steps_ - updates_) / updates_per_second) + " left";
+  const std::string updates = FormatRate(updates_per_second) + " updates/s";
+  const std::string steps = FormatCount(steps_per_second) + " inner steps/s";
+  size_t longest = 0;
+  for (const std::string& name : estimator_names_) longest = std::max(longest, name.size());
+  const std::string losses = "mean loss:" + Losses(estimator_names_.size(), longest);
+
+  for (const std::string& line :
+       {fmt::format("{}  {}  {}  {}  {}", count, updates, steps, left, losses),
+        fmt::format("{}  {}  {}  {}", count, updates, left, losses),
+        fmt::format("{}  {}  {}", count, left, losses)}) {
+    if (output_.Fits(line)) return line;
+  }
+  std::string line;
+  for (size_t shown = estimator_names_.size(); shown > 0; --shown) {
+    for (size_t size = longest; size >= kShortestName; --size) {
+      line = fmt::format("{}  {}  loss:{}", count, left, Losses(shown, size));
+      if (output_.Fits(line)) return line;
+    }
   }
   return line;
+}
+
+std::string ProgressReporter::Losses(size_t estimators, size_t name_size) const {
+  const Totals& then = history_.front();
+  std::string text;
+  for (size_t e = 0; e < estimators; ++e) {
+    const int64_t count = now_.loss_counts[e] - then.loss_counts[e];
+    const double sum = now_.loss_sums[e] - then.loss_sums[e];
+    text += fmt::format(" {} ", estimator_names_[e].substr(0, name_size));
+    text += count == 0 ? "-" : fmt::format("{:.4g}", sum / static_cast<double>(count));
+  }
+  const size_t more = estimator_names_.size() - estimators;
+  return more == 0 ? text : fmt::format("{} and {} more", text, more);
 }
 
 }  // namespace lopt

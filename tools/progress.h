@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <deque>
@@ -11,7 +12,8 @@
 
 namespace lopt {
 
-// Says how meta-training goes. Rates and losses are means over the last 5 seconds.
+// Says how meta-training goes. Rates and losses are means over the last 5 seconds. What a terminal
+// is too narrow for is left out in this order: rates, ends of the estimators' names, the last ones.
 class ProgressReporter {
  public:
   // As for ProgressLine.
@@ -33,6 +35,8 @@ class ProgressReporter {
 
   void Print();
   std::string Line() const;
+  // The mean losses of the first estimators, each after so many characters of its name.
+  std::string Losses(size_t estimators, size_t name_size) const;
 
   ProgressLine output_;
   Totals now_;

@@ -4,9 +4,11 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "lopt/base/print.h"
+#include "lopt/tools/colour.h"
 
 namespace lopt {
 
@@ -24,10 +26,9 @@ bool ProgressLine::IsDue(double seconds) const {
 
 void ProgressLine::Print(std::string line, double seconds) {
   if (on_terminal()) {
-    if (line.size() >= static_cast<size_t>(columns_)) {
-      line.resize(static_cast<size_t>(columns_) - 1);
-    }
-    PrintTo(stream_, "\r{}\x1b[K", line);
+    if (!Fits(line)) line.resize(Width() - 1);
+    const size_t first = std::min(line.find("  "), line.size());
+    PrintTo(stream_, "\r{}{}\x1b[K", Bold(line.substr(0, first), stream_), line.substr(first));
   } else {
     PrintTo(stream_, "{}\n", line);
   }
@@ -52,6 +53,10 @@ std::string FormatDuration(double seconds) {
   const int64_t minutes = whole / 60 % 60;
   if (hours > 0) return fmt::format("{}:{:02}:{:02}", hours, minutes, whole % 60);
   return fmt::format("{}:{:02}", minutes, whole % 60);
+}
+
+std::string Counted(int64_t count, const std::string& noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
 std::string FormatCount(double count) {

@@ -18,6 +18,7 @@
 #include "lopt/tools/progress_line.h"
 #include "lopt/tools/shell.h"
 #include "lopt/tools/stop_signal.h"
+#include "lopt/tools/trained_theta.h"
 
 namespace lopt {
 
@@ -30,7 +31,7 @@ constexpr const char* kTrainExamples =
     "The keys of the config are in lopt describe, under Trainings.\n"
     "\nExamples:\n"
     "  lopt train config.json --out runs/model\n"
-    "  lopt train config.json --theta runs/tutorial/theta.safetensors --steps 2000\n"
+    "  lopt train config.json --theta recommended --steps 2000\n"
     "  lopt train config.json --init-model runs/model/model.safetensors --out runs/tuned\n"
     "  lopt train --resume --out runs/model\n"
     "  mpiexec -n 4 lopt train config.json --set workers=4\n";
@@ -41,7 +42,7 @@ po::options_description TrainingOptions() {
   add("set", po::value<std::vector<std::string>>()->value_name("KEY=VALUE")->composing(),
       "Replace one value of the config, e.g. optimizer.learning_rate=0.01. May be repeated.");
   add("theta", po::value<std::string>()->value_name("FILE"),
-      "Train with the learned optimizer of this theta file (optimizer).");
+      fmt::format("Train with this learned optimizer (optimizer): {}.", kThetaNames).c_str());
   add("init-model", po::value<std::string>()->value_name("FILE"),
       "Model file to start from, with a fresh state of the optimizer (init_model).");
   add("out", po::value<std::string>()->value_name("DIR"),
@@ -78,7 +79,8 @@ int TrainModel(const po::variables_map& values, Transport* transport) {
   const RunSource source = ReadRunSource(values, "train", kTrainSynopsis, nullptr);
   Config written = source.config;
   if (const auto theta = TextOption(values, "theta")) {
-    written = written.With("optimizer", R"({"type": "Theta"})").With("optimizer.file", *theta);
+    written =
+        written.With("optimizer", R"({"type": "Theta"})").With("optimizer.file", ThetaPath(*theta));
   }
   auto config = ReadOptions<TrainConfig>(WithSettings(values, written, "steps"));
   if (const auto model = TextOption(values, "init-model")) config.init_model = *model;
@@ -103,14 +105,17 @@ int TrainModel(const po::variables_map& values, Transport* transport) {
   options.on_step = [&](const TrainProgress& step) {
     if (line.IsDue(step.seconds)) line.Print(TrainingLine(step), step.seconds);
   };
-  PrintOut("Training {} with {}: {} steps, {} workers on {}{} threads, {}, to {}\n",
-           config.task.Type(), config.optimizer.Type(), config.steps, config.workers,
+  PrintOut("Training {} with {}: {}, {} on {}{}, {}, to {}\n", config.task.Type(),
+           config.optimizer.Type(), Counted(config.steps, "step"),
+           Counted(config.workers, "worker"),
            transport->size() > 1 ? fmt::format("{} ranks x ", transport->size()) : "",
-           options.threads, config.isa.empty() ? CurrentIsa() : config.isa, options.out_dir);
+           Counted(options.threads, "thread"), config.isa.empty() ? CurrentIsa() : config.isa,
+           options.out_dir);
   std::fflush(stdout);
   const TrainResult result = RunTraining(config, options);
   line.End();
-  PrintOut("{} updates in {} ({} steps/s)\n", result.updates, FormatDuration(result.seconds),
+  PrintOut("{} in {} ({} steps/s)\n", Counted(result.updates, "update"),
+           FormatDuration(result.seconds),
            FormatRate(static_cast<double>(result.updates) / std::max(result.seconds, 1e-9)));
   if (result.updates > 0) PrintOut("  loss of the last batch: {:.6g}\n", result.loss);
   for (const auto& [name, value] : result.judged) PrintOut("  {}: {:.6g}\n", name, value);

@@ -1,11 +1,18 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
+#include <hwy/highway.h>
+#include <sys/utsname.h>
+#include <unistd.h>
 
+#include <cstdint>
+#include <fstream>
 #include <string>
 #include <vector>
 
+#include "lopt/base/cores.h"
 #include "lopt/base/device.h"
 #include "lopt/base/isa.h"
+#include "lopt/base/platform.h"
 #include "lopt/base/print.h"
 #include "lopt/learner/elastic/grpc_connections.h"
 #include "lopt/learner/plugin.h"
@@ -45,6 +52,46 @@ std::string CudaLine() {
   return fmt::format("{}; {}", found.version, fmt::join(gpus, "; "));
 }
 
+std::string ProcessorLine() {
+  const int cores = AvailableCores();
+  return fmt::format("{}, {} core{} for this process", ProcessorName(), cores,
+                     cores == 1 ? "" : "s");
+}
+
+// "Debian GNU/Linux 12 (bookworm), Linux 6.1.0 x86_64".
+std::string SystemLine() {
+  const std::string key = "PRETTY_NAME=";
+  std::string name;
+  std::ifstream release("/etc/os-release");
+  for (std::string line; std::getline(release, line);) {
+    if (line.starts_with(key)) name = line.substr(key.size()) + ", ";
+  }
+  std::erase(name, '"');
+  utsname kernel = {};
+  if (::uname(&kernel) != 0) return name + "unknown kernel";
+  return fmt::format("{}{} {} {}", name, kernel.sysname, kernel.release, kernel.machine);
+}
+
+// "glibc 2.36".
+std::string CLibrary() {
+#ifdef _CS_GNU_LIBC_VERSION
+  char text[64];
+  const size_t size = ::confstr(_CS_GNU_LIBC_VERSION, text, sizeof text);
+  if (size > 0 && size <= sizeof text) return text;
+#endif
+  return "not glibc";
+}
+
+// All that Highway finds in the processor, whether or not the kernels were compiled for it.
+std::string HighwayLine() {
+  std::vector<std::string> targets;
+  for (int64_t left = hwy::SupportedTargets(); left != 0; left &= left - 1) {
+    targets.emplace_back(hwy::TargetName(left & -left));
+  }
+  return fmt::format("{}.{}.{}, processor has {}", HWY_MAJOR, HWY_MINOR, HWY_PATCH,
+                     fmt::join(targets, " "));
+}
+
 }  // namespace
 
 int VersionCommand(const std::vector<std::string>& arguments) {
@@ -55,7 +102,11 @@ int VersionCommand(const std::vector<std::string>& arguments) {
            OrElse(build.commit, "unknown (not built from a git checkout)"));
   PrintOut("compiler:         {}, {}\n", build.compiler, build.build_type);
   PrintOut("sanitizers:       {}\n", OrElse(build.sanitizers, "none"));
+  PrintOut("processor:        {}\n", ProcessorLine());
+  PrintOut("system:           {}\n", SystemLine());
+  PrintOut("C library:        {}\n", CLibrary());
   PrintOut("instruction sets: {} (in use: {})\n", fmt::join(SupportedIsas(), " "), CurrentIsa());
+  PrintOut("Highway:          {}\n", HighwayLine());
   PrintOut("MPI:              {}\n", OrElse(MpiLibrary(), "not built"));
   PrintOut("gRPC:             {}\n", OrElse(GrpcLibrary(), "not built"));
   PrintOut("CUDA:             {}\n", CudaLine());

@@ -29,6 +29,7 @@
 #include "lopt/tools/command_line.h"
 #include "lopt/tools/commands.h"
 #include "lopt/tools/device/device_bench.h"
+#include "lopt/tools/trained_theta.h"
 
 namespace lopt {
 
@@ -101,7 +102,8 @@ void PrintEstimators(const EstimatorBench& bench) {
 int BenchEstimatorsCommand(const po::variables_map& values, int threads) {
   const auto config =
       ReadOptions<MetaTrainConfig>(Config::Load(values["estimators"].as<std::string>()));
-  const std::string file = TextOption(values, "theta").value_or(config.init_theta);
+  const auto theta_option = TextOption(values, "theta");
+  const std::string file = theta_option ? ThetaPath(*theta_option) : config.init_theta;
   const Eigen::VectorXf theta =
       file.empty() ? OptimizerRegistry()
                          .Make(config.learned_optimizer)
@@ -280,7 +282,10 @@ int BenchCommand(const std::vector<std::string>& arguments) {
   add("estimators", po::value<std::string>()->value_name("CONFIG"),
       "Compare the estimators of a config of meta-training with the exact gradient instead.");
   add("theta", po::value<std::string>()->value_name("FILE"),
-      "With --estimators: the theta file. Default: init_theta of the config, or a fresh theta.");
+      fmt::format("With --estimators: the theta, {}. Default: init_theta of the config, or a fresh "
+                  "one.",
+                  kThetaNames)
+          .c_str());
   add("runs", po::value<int64_t>()->default_value(200), "With --estimators: runs of each.");
   add("windows", po::value<int64_t>(),
       "With --estimators: windows of a run. Default: those of one episode, at most 20.");

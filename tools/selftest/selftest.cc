@@ -24,7 +24,6 @@
 #include "lopt/base/key.h"
 #include "lopt/base/npz.h"
 #include "lopt/base/print.h"
-#include "lopt/base/program_files.h"
 #include "lopt/base/safetensors.h"
 #include "lopt/base/workspace.h"
 #include "lopt/base/wrapped.h"
@@ -39,6 +38,7 @@
 #include "lopt/tools/scratch_directory.h"
 #include "lopt/tools/selftest/known.h"
 #include "lopt/tools/selftest/trainings.h"
+#include "lopt/tools/trained_theta.h"
 
 namespace lopt {
 
@@ -194,32 +194,6 @@ void CheckThetaFiles(const ScratchDirectory& scratch) {
     Require(ReadThetaFile(path).theta == file.theta, "theta of {} is not what was written",
             known.type);
   }
-}
-
-// Where the trained optimizers are: in the Python package, beside the program as it is installed,
-// and as it is built.
-std::vector<std::string> TrainedDirectories() {
-  std::vector<std::string> directories;
-  if (const auto library = OwnLibraryDirectory()) directories.push_back(*library / "trained");
-  if (const auto program = ProgramDirectory()) {
-    directories.push_back(program->parent_path() / "share/lopt/trained");
-    directories.push_back(*program / "share/lopt/trained");
-  }
-  return directories;
-}
-
-std::vector<std::string> TrainedFiles(const std::optional<std::string>& told) {
-  const auto directories = told ? std::vector<std::string>{*told} : TrainedDirectories();
-  for (const std::string& directory : directories) {
-    if (!IsDirectory(directory)) continue;
-    std::vector<std::string> files;
-    for (const std::string& name : ListDirectory(directory)) {
-      if (name.ends_with(".safetensors")) files.push_back(fs::path(directory) / name);
-    }
-    if (!files.empty()) return files;
-  }
-  Fail("no theta file, *.safetensors, is in {} (--trained names another directory)",
-       fmt::join(directories, ", "));
 }
 
 void CheckTraining(const std::string& isa, const std::vector<float>& theta, std::string* name) {

@@ -1,0 +1,110 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "lopt/tools/commands.h"
+#include "lopt/tools/help_text.h"
+#include "lopt/tools/wrap.h"
+#include "tests/paths.h"
+#include "tests/terminal.h"
+
+namespace lopt {
+
+namespace {
+
+CommandHelp SomeHelp() {
+  return {.synopsis = "lopt sow FIELD",
+          .options = {{"What", "--seed", "KIND", "What is sown: rye, oats or barley."},
+                      {"What", "--dry", "", "Only say it."},
+                      {"Where", "--a-very-long-name-of-one", "OPTION", "Its text is below."}},
+          .has_arguments = true,
+          .examples =
+              "It sows what it is told,\nwhere it is told.\n\nFields:\n"
+              "  north  Where the wind is cold in spring.\n\n"
+              "Example:\n  lopt sow north --seed rye --a-very-long-name-of-one 3\n"};
+}
+
+// The longest line but for command lines to copy.
+size_t Longest(const std::string& text) {
+  size_t longest = 0;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.ends_with('\r')) line.pop_back();
+    const bool command = line.starts_with("  ") && line.find(" --", 2) != std::string::npos &&
+                         line.find("  --") == std::string::npos;
+    if (!command) longest = std::max(longest, line.size());
+  }
+  return longest;
+}
+
+}  // namespace
+
+TEST_CASE("Text is wrapped at its spaces") {
+  CHECK_EQ(Wrap("a bc  def\nghij", 6, ""), "a bc\ndef\nghij");
+  CHECK_EQ(Wrap("a bc def", 6, "  "), "  a bc\n  def");
+  CHECK_EQ(Wrap("unbreakable a", 4, ""), "unbreakable\na");
+  CHECK_EQ(Wrap("abcd", 4, ""), "abcd");
+  CHECK_EQ(Wrap("", 4, "// "), "// ");
+}
+
+TEST_CASE("Help has its options in groups, and paragraphs and lists are as wide as is told") {
+  CHECK_EQ(HelpText(SomeHelp(), 50),
+           "Usage: lopt sow FIELD\n"
+           "\n"
+           "What:\n"
+           "  --seed KIND              What is sown: rye, oats\n"
+           "                           or barley.\n"
+           "  --dry                    Only say it.\n"
+           "\n"
+           "Where:\n"
+           "  --a-very-long-name-of-one OPTION\n"
+           "                           Its text is below.\n"
+           "\n"
+           "It sows what it is told, where it is told.\n"
+           "\n"
+           "Fields:\n"
+           "  north  Where the wind is cold in spring.\n"
+           "\n"
+           "Example:\n"
+           "  lopt sow north --seed rye --a-very-long-name-of-one 3\n");
+  const std::string narrow = HelpText(SomeHelp(), 30);
+  CHECK_NE(narrow.find("\nIt sows what it is told, where\nit is told.\n"), std::string::npos);
+  CHECK_NE(narrow.find("\n  north  Where the wind is\n         cold in spring.\n"),
+           std::string::npos);
+}
+
+TEST_CASE("The help of every command fills a narrow and a wide terminal and does not leave it") {
+  for (const Command& command : Commands()) {
+    CAPTURE(command.name);
+    const CommandHelp help = HelpOf(command);
+    for (const size_t columns : {80, 120, 200}) {
+      CAPTURE(columns);
+      CHECK_LE(Longest(HelpText(help, columns)), columns);
+    }
+    CHECK_EQ(HelpText(help, 100).find(" \n"), std::string::npos);
+  }
+  CHECK_GT(Longest(HelpText(HelpOf(Commands()[0]), 200)), 150);
+}
+
+TEST_CASE("On a terminal help takes its width") {
+  const auto help = [](int columns) {
+    return RunOnTerminal({BuildPath("lopt"), "help", "meta-train"}, columns).output;
+  };
+  const std::string wide = help(200);
+  CHECK_GT(Longest(wide), 150);
+  CHECK_LE(Longest(wide), 200);
+  CHECK_LE(Longest(help(80)), 80);
+  CHECK_NE(wide.find("\r\nMany processes:\r\n  --learner-only "), std::string::npos);
+  const std::string commands = RunOnTerminal({BuildPath("lopt"), "--help"}, 80).output;
+  const size_t developers = commands.find("\r\nCommands for developers:\r\n");
+  REQUIRE_NE(developers, std::string::npos);
+  for (const char* command : {"check", "bench", "verify-kernels", "simulate"}) {
+    CHECK_GT(commands.find(std::string("\r\n  ") + command + " "), developers);
+  }
+  CHECK_LT(commands.find("\r\n  version "), developers);
+}
+
+}  // namespace lopt

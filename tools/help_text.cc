@@ -1,0 +1,81 @@
+#include "lopt/tools/help_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "lopt/tools/progress_line.h"
+#include "lopt/tools/wrap.h"
+
+namespace lopt {
+
+namespace {
+
+constexpr size_t kLongestLeft = 26;  // of what stands in a line with its text
+
+std::string LeftOf(const CommandHelp::Option& option) {
+  return fmt::format("  {}{}{}", option.name, option.value.empty() ? "" : " ", option.value);
+}
+
+// A line of a list, "  name    text", is wrapped under its text; any other stays as it is.
+std::string IndentedLine(const std::string& line, size_t columns) {
+  const size_t gap = line.find("  ", line.find_first_not_of(' '));
+  if (gap == std::string::npos) return line + '\n';
+  const size_t text = line.find_first_not_of(' ', gap);
+  return HelpEntry(line.substr(0, gap), line.substr(text), text, columns);
+}
+
+// Lines without spaces before them are one paragraph.
+std::string BelowOptions(const std::string& text, size_t columns) {
+  std::istringstream lines(text);
+  std::string result;
+  std::string paragraph;
+  const auto end_paragraph = [&] {
+    if (!paragraph.empty()) result += Wrap(paragraph, columns, "") + '\n';
+    paragraph.clear();
+  };
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.empty() && line[0] != ' ') {
+      paragraph += line + ' ';
+      continue;
+    }
+    end_paragraph();
+    result += line.empty() ? "\n" : IndentedLine(line, columns);
+  }
+  end_paragraph();
+  return result;
+}
+
+}  // namespace
+
+size_t HelpColumns(std::FILE* stream) {
+  const int columns = TerminalColumns(stream);
+  return columns > 0 ? static_cast<size_t>(columns) : 80;
+}
+
+std::string HelpEntry(const std::string& left, const std::string& text, size_t column,
+                      size_t columns) {
+  // A terminal that is too narrow breaks the lines itself.
+  const size_t width = std::max(columns, column + 20);
+  std::string lines = Wrap(text, width, std::string(column, ' '));
+  if (left.size() >= column) return left + '\n' + lines + '\n';
+  return lines.replace(0, left.size(), left) + '\n';
+}
+
+std::string HelpText(const CommandHelp& help, size_t columns) {
+  size_t column = 0;
+  for (const CommandHelp::Option& option : help.options) {
+    column = std::max(column, std::min(LeftOf(option).size(), kLongestLeft) + 1);
+  }
+  std::string text = Wrap("Usage: " + help.synopsis, columns, "") + '\n';
+  std::string group;
+  for (const CommandHelp::Option& option : help.options) {
+    if (option.group != group) text += fmt::format("\n{}:\n", option.group);
+    group = option.group;
+    text += HelpEntry(LeftOf(option), option.text, column, columns);
+  }
+  return text + '\n' + BelowOptions(help.examples, columns);
+}
+
+}  // namespace lopt
