@@ -21,6 +21,7 @@
 #include "lopt/tools/build_info.h"
 #include "lopt/tools/command_line.h"
 #include "lopt/tools/commands.h"
+#include "lopt/tools/progress_line.h"
 
 namespace lopt {
 
@@ -53,9 +54,7 @@ std::string CudaLine() {
 }
 
 std::string ProcessorLine() {
-  const int cores = AvailableCores();
-  return fmt::format("{}, {} core{} for this process", ProcessorName(), cores,
-                     cores == 1 ? "" : "s");
+  return fmt::format("{}, {} for this process", ProcessorName(), Counted(AvailableCores(), "core"));
 }
 
 // "Debian GNU/Linux 12 (bookworm), Linux 6.1.0 x86_64".
