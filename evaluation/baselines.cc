@@ -75,7 +75,8 @@ std::vector<Baseline> MakeBaselines() {
       "scale": "original"})",
       {});
   // Behind the tuned ones, wherever they stand above.
-  std::ranges::stable_partition(all, [](const Baseline& one) { return !one.tuned.empty(); });
+  std::stable_partition(all.begin(), all.end(),
+                        [](const Baseline& one) { return !one.tuned.empty(); });
   return all;
 }
 

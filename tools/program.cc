@@ -72,7 +72,7 @@ int Help(const std::vector<std::string>& words) {
     throw UsageError(fmt::format("{} explains one command, not {}; usage: lopt help COMMAND",
                                  words[0], words.size() - 1));
   }
-  const std::string about = words.back();
+  const std::string& about = words.back();
   if (about == "help" || about == "--help" || about == "-h") {
     PrintOut("{}", Usage(stdout));
     return kExitDone;
