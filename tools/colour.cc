@@ -12,10 +12,6 @@ namespace lopt {
 
 namespace {
 
-std::string Styled(const std::string& text, const char* style, std::FILE* stream) {
-  return WantsColour(stream) ? fmt::format("\x1b[{}m{}\x1b[0m", style, text) : text;
-}
-
 std::string_view Variable(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
@@ -27,14 +23,13 @@ bool WantsColour(std::FILE* stream) {
   return Variable("NO_COLOR").empty() && Variable("TERM") != "dumb" && isatty(fileno(stream)) != 0;
 }
 
-std::string Bold(const std::string& text, std::FILE* stream) { return Styled(text, "1", stream); }
-
-std::string BoldRed(const std::string& text, std::FILE* stream) {
-  return Styled(text, "1;31", stream);
+std::string Bold(const std::string& text, std::FILE* stream) {
+  return WantsColour(stream) ? fmt::format("\x1b[1m{}\x1b[0m", text) : text;
 }
 
-void PrintFailure(const std::string& message) {
-  PrintErr("{} {}\n", BoldRed("lopt:", stderr), message);
+void PrintFailure(std::string_view message) {
+  const bool colour = WantsColour(stderr);
+  PrintErr("{}lopt:{} {}\n", colour ? "\x1b[1;31m" : "", colour ? "\x1b[0m" : "", message);
 }
 
 }  // namespace lopt

@@ -85,13 +85,13 @@ int ExportCommand(const std::vector<std::string>& arguments) {
   if (!values->contains("theta")) {
     throw UsageError(fmt::format("The theta file is missing; usage: {}", kExportSynopsis));
   }
-  const std::string theta = ThetaPath(*TextOption(*values, "theta"));
   const std::string format = Needed(*values, "format", "--format");
   const std::string out = Needed(*values, "out", "--out");
   if (format != "torchscript" && format != "npz" && format != "safetensors") {
     throw UsageError(
         fmt::format("--format must be torchscript, npz or safetensors, got '{}'", format));
   }
+  const std::string theta = ThetaPath(*TextOption(*values, "theta"));
   std::optional<Config> learned_optimizer;
   if (values->contains("learned-optimizer")) {
     learned_optimizer =

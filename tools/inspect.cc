@@ -234,12 +234,12 @@ int InspectCommand(const std::vector<std::string>& arguments) {
     throw UsageError(fmt::format("The file to inspect is missing; usage: {}", synopsis));
   }
   auto paths = (*values)["path"].as<std::vector<std::string>>();
-  for (std::string& path : paths) {
-    if (!Exists(path)) path = ThetaPath(path);
-  }
   const bool config = values->contains("config");
   if (config && (values->contains("json") || paths.size() > 1)) {
     throw UsageError("inspect: --config is of one file, and without --json");
+  }
+  for (std::string& path : paths) {
+    if (!Exists(path)) path = ThetaPath(path);
   }
   Json json = Json::array();
   for (const std::string& path : paths) {

@@ -100,6 +100,7 @@ void LogWithoutColour() {
 
 int RunAndReport(const std::vector<std::string>& words) {
   try {
+    if (!WantsColour(stdout)) LogWithoutColour();
     return RunCommand(words);
   } catch (const UsageError& error) {
     PrintFailure(error.what());
@@ -126,7 +127,6 @@ std::span<const Command> Commands() { return kCommands; }
 
 int RunProgram(const std::vector<std::string>& words) {
   OpenStandardStreams();
-  if (!WantsColour(stdout)) LogWithoutColour();
   const int status = RunAndReport(words);
   const int error = FinishOutput();
   if (error == 0 || status != kExitDone) return status;
