@@ -24,7 +24,8 @@ Presets::Presets(std::string kind, std::span<const EmbeddedFile> files) : kind_(
     const size_t line_end = text.find('\n');
     presets_.push_back({.name = file.name,
                         .summary = std::string(text.substr(0, line_end).substr(kComment.size())),
-                        .config = Config::Parse(text, source)});
+                        .config = Config::Parse(text, source),
+                        .text = text});
   }
   std::ranges::sort(presets_, {}, &Preset::name);
 }

@@ -20,6 +20,7 @@ struct Preset {
   std::string name;
   std::string summary;  // the comment in the first line of its file
   Config config;
+  std::string_view text;  // of its file, with the comments
 };
 
 // The presets of one kind, ordered by their names.

@@ -9,8 +9,6 @@ constexpr EmbeddedFile kPresetFiles[] = {
 
 }  // namespace
 
-std::span<const EmbeddedFile> EvaluationPresetFiles() { return kPresetFiles; }
-
 const Presets& EvaluationPresets() {
   static const Presets presets("evaluation preset", kPresetFiles);
   return presets;

@@ -9,8 +9,6 @@ constexpr EmbeddedFile kPresetFiles[] = {
 
 }  // namespace
 
-std::span<const EmbeddedFile> MetaTrainPresetFiles() { return kPresetFiles; }
-
 const Presets& MetaTrainPresets() {
   static const Presets presets("preset", kPresetFiles);
   return presets;

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "lopt/base/wrapped.h"
 #include "lopt/tools/commands.h"
 #include "lopt/tools/help_text.h"
-#include "lopt/tools/wrap.h"
 #include "tests/paths.h"
 #include "tests/terminal.h"
 

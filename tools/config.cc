@@ -12,6 +12,7 @@
 #include "lopt/base/describe_fields.h"
 #include "lopt/base/print.h"
 #include "lopt/base/type_table.h"
+#include "lopt/base/wrapped.h"
 #include "lopt/evaluation/evaluation_config.h"
 #include "lopt/evaluation/presets.h"
 #include "lopt/learner/meta_train_config.h"
@@ -21,7 +22,6 @@
 #include "lopt/tools/commands.h"
 #include "lopt/tools/job_command.h"
 #include "lopt/tools/json_text.h"
-#include "lopt/tools/wrap.h"
 
 namespace lopt {
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <sstream>
 
+#include "lopt/base/wrapped.h"
 #include "lopt/tools/progress_line.h"
-#include "lopt/tools/wrap.h"
 
 namespace lopt {
 
@@ -51,16 +51,15 @@ std::string BelowOptions(const std::string& text, size_t columns) {
 
 size_t HelpColumns(std::FILE* stream) {
   const int columns = TerminalColumns(stream);
-  return columns > 0 ? static_cast<size_t>(columns) : 80;
+  return columns > 0 ? static_cast<size_t>(columns) : kTerminalColumns;
 }
 
 std::string HelpEntry(const std::string& left, const std::string& text, size_t column,
                       size_t columns) {
   // A terminal that is too narrow breaks the lines itself.
   const size_t width = std::max(columns, column + 20);
-  std::string lines = Wrap(text, width, std::string(column, ' '));
-  if (left.size() >= column) return left + '\n' + lines + '\n';
-  return lines.replace(0, left.size(), left) + '\n';
+  if (left.size() >= column) return left + '\n' + Wrapped(std::string(column, ' '), text, width);
+  return Wrapped(fmt::format("{:<{}}", left, column), text, width);
 }
 
 std::string HelpText(const CommandHelp& help, size_t columns) {

@@ -7,7 +7,7 @@
 
 namespace lopt {
 
-// How wide help is: the terminal, or 80 characters where the stream is none.
+// How wide help is: the terminal, or kTerminalColumns where the stream is none.
 size_t HelpColumns(std::FILE* stream);
 
 // An entry of a list: `left`, and the text from `column` on, which begins a line of its own where

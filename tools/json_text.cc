@@ -6,17 +6,13 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "lopt/base/wrapped.h"
+
 namespace lopt {
-
-namespace {
-
-constexpr size_t kJsonWidth = 80;
-
-}  // namespace
 
 std::string WrappedJson(const nlohmann::ordered_json& json, size_t indent, size_t used) {
   std::string line = json.dump();
-  if (used + line.size() <= kJsonWidth || !json.is_structured() || json.empty()) return line;
+  if (used + line.size() <= kTerminalColumns || !json.is_structured() || json.empty()) return line;
   std::vector<std::string> parts;
   for (const auto& [key, value] : json.items()) {
     const std::string name = json.is_object() ? nlohmann::json(key).dump() + ": " : "";

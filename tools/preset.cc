@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <boost/program_options.hpp>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -28,13 +27,12 @@ constexpr const char* kPresetSynopsis = "lopt preset [show NAME] [OPTIONS]";
 struct PresetsOf {
   std::string command;
   const Presets* presets;
-  std::span<const EmbeddedFile> files;
 };
 
 // Those of --for, or all.
 std::vector<PresetsOf> ChosenPresets(const po::variables_map& values) {
-  std::vector<PresetsOf> all = {{"meta-train", &MetaTrainPresets(), MetaTrainPresetFiles()},
-                                {"eval", &EvaluationPresets(), EvaluationPresetFiles()}};
+  std::vector<PresetsOf> all = {{"meta-train", &MetaTrainPresets()},
+                                {"eval", &EvaluationPresets()}};
   const auto command = TextOption(values, "for");
   if (!command) return all;
   std::erase_if(all, [&](const PresetsOf& of) { return of.command != *command; });
@@ -50,9 +48,9 @@ std::string TextOfPreset(const std::string& name, const std::vector<PresetsOf>& 
   std::vector<std::string> found;
   std::vector<std::string> names;
   for (const PresetsOf& of : all) {
-    for (const Preset& preset : of.presets->all()) names.push_back(preset.name);
-    for (const EmbeddedFile& file : of.files) {
-      if (file.name == name) found.emplace_back(file.text);
+    for (const Preset& preset : of.presets->all()) {
+      names.push_back(preset.name);
+      if (preset.name == name) found.emplace_back(preset.text);
     }
   }
   if (found.size() > 1) {
