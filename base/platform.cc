@@ -12,6 +12,7 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -113,6 +114,16 @@ void SleepPrecisely() { ::prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0); }
 std::string ProcessorName() {
   const std::string name = LineOf("/proc/cpuinfo", "model name\t: ");
   return name.empty() ? "unknown" : name;
+}
+
+bool AllowMatrixTiles() {
+#if defined(__x86_64__)
+  constexpr int64_t kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM, Linux 5.16
+  constexpr int64_t kTileData = 18;               // XFEATURE_XTILEDATA
+  return ::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
 }
 
 void ResetPeakMemory() {

@@ -44,6 +44,9 @@ void AdoptOrphans();
 void SleepPrecisely();
 // The processor's name for people; "unknown" if the system does not say.
 std::string ProcessorName();
+// Asks for the registers of AMX, Intel's matrix unit, for all threads of this process; whether it
+// has them. The processor must have the unit.
+bool AllowMatrixTiles();
 
 // Memory.
 

@@ -236,8 +236,13 @@ def _schedule_factor(schedule: str, t: int, num_steps: int) -> float:
     return (1.0 + math.cos(3.141592653589793 * done)) / 2.0
 
 
-def _network_weights(weights: List[Tensor], biases: List[Tensor],
-                     features: int) -> Dict[str, Tensor]:
+def _rounded(x: Tensor, precision: str) -> Tensor:
+    """What the hidden layers of a network of this precision multiply in place of x."""
+    return x.to(torch.bfloat16).to(x.dtype) if precision == "bf16" else x
+
+
+def _network_weights(weights: List[Tensor], biases: List[Tensor], features: int,
+                     precision: str = "fp32") -> Dict[str, Tensor]:
     """The layers of a network, weights [in, out] and biases [out], as _network takes them; the
     first sees so many features of parameters, and the rest are of the time."""
     w: Dict[str, Tensor] = {}
@@ -247,6 +252,8 @@ def _network_weights(weights: List[Tensor], biases: List[Tensor],
         w["b" + str(layer)] = biases[layer][:, None]
     w["time_w"] = w["w0"][:, features:]
     w["w0"] = w["w0"][:, :features]
+    for layer in range(len(weights) - 1):
+        w["w" + str(layer)] = _rounded(w["w" + str(layer)], precision)
     w["time_scales"] = torch.tensor(_TIME_SCALES, dtype=w["w0"].dtype, device=w["w0"].device)
     return w
 
@@ -256,7 +263,8 @@ def _times(w: Dict[str, Tensor], t: int) -> Tensor:
     return torch.tanh(t / w["time_scales"] - 1)
 
 
-def _network(x: Tensor, times: Tensor, w: Dict[str, Tensor], layers: int) -> Tensor:
+def _network(x: Tensor, times: Tensor, w: Dict[str, Tensor], layers: int,
+             precision: str = "fp32") -> Tensor:
     """The outputs [out, n] of a network of so many hidden layers with ReLU, of features x [in, n]
     and those of the time."""
     # The time features are the same for all parameters, so they are part of the first bias.
@@ -264,9 +272,12 @@ def _network(x: Tensor, times: Tensor, w: Dict[str, Tensor], layers: int) -> Ten
     weights = w["w0"][:, : x.shape[0]]
     outputs = x.new_empty([w["w" + str(layers)].shape[0], x.shape[1]])
     for begin, end in _chunks(x[0]):
-        y = torch.addmm(bias, weights, x[:, begin:end])
+        y = torch.addmm(bias, weights, _rounded(x[:, begin:end], precision))
         for layer in range(1, layers + 1):
-            y = torch.addmm(w["b" + str(layer)], w["w" + str(layer)], y.relu_())
+            y = y.relu_()
+            if layer < layers:
+                y = _rounded(y, precision)
+            y = torch.addmm(w["b" + str(layer)], w["w" + str(layer)], y)
         outputs[:, begin:end] = y
     return outputs
 
@@ -359,12 +370,14 @@ class _MLPLOpt(_Rule):
                              the slowest decay d and its momentum; 0 where g is 0
       relative_to_parameter  another, max(rms(p), 1e-3)
       normalizer_epsilon     in place of the 1e-5
+      precision              bf16: inputs of hidden layers and their weights, but for those of the
+                             time features, are rounded to bfloat16
     """
 
     OPTIONS = {"hidden_size": 32, "hidden_layers": 2, "exp_mult": 1e-3, "step_mult": 1e-3,
                "progress_features": False, "schedule": "constant", "relative_step": False,
-               "relative_to_parameter": False, "normalizer_epsilon": 1e-5}
-    CHOICES = {"schedule": _SCHEDULES}
+               "relative_to_parameter": False, "normalizer_epsilon": 1e-5, "precision": "fp32"}
+    CHOICES = {"schedule": _SCHEDULES, "precision": ("fp32", "bf16")}
     DECAYS = [0.1, 0.5, 0.9, 0.99, 0.999, 0.9999]
     SLOWEST = 0.9998999834060669  # the last of them, as float32 has it
     PARAMETER_FLOOR = 1e-3
@@ -402,7 +415,8 @@ class _MLPLOpt(_Rule):
     def weights(self, theta: Dict[str, Tensor]) -> Dict[str, Tensor]:
         names = ["mlp/linear_" + str(layer) for layer in range(self.hidden_layers + 1)]
         w = _network_weights([theta[name + "/w"] for name in names],
-                             [theta[name + "/b"] for name in names], self.NORMALIZED)
+                             [theta[name + "/b"] for name in names], self.NORMALIZED,
+                             self.precision)
         w["decays"] = torch.tensor(self.DECAYS, dtype=w["b0"].dtype, device=w["b0"].device)[:, None]
         w["rests"] = 1 - w["decays"]
         return w
@@ -422,7 +436,7 @@ class _MLPLOpt(_Rule):
             progress = torch.tensor([t / num_steps, math.log(num_steps) / 10], dtype=times.dtype,
                                     device=times.device)
             times = torch.cat([times, progress])
-        outputs = _network(x, times, w, self.hidden_layers)
+        outputs = _network(x, times, w, self.hidden_layers, self.precision)
         steps = outputs[:1] * (outputs[1:] * self.exp_mult).exp_()
         steps = _scale(steps, self.multipliers(rms, t, num_steps)[None], sizes)
         return steps[0].split_with_sizes(sizes)

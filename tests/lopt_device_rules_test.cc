@@ -21,6 +21,7 @@
 #include "lopt/lopt/registry.h"
 #include "lopt/lopt/theta_file.h"
 #include "tests/device_rule.h"
+#include "tests/error_of.h"
 #include "tests/optimizer_examples.h"
 #include "tests/rule_pair.h"
 
@@ -321,6 +322,13 @@ TEST_CASE("rules on a device stay with their references over 2,000 updates") {
   CHECK_LT(Drift(AdafacCase({.hidden_size = 16, .hidden_layers = 3}, layout)), kMostDrift);
   CHECK_LT(Drift(Celo2BaseCase({}, layout)), kMostDrift);
   CHECK_LT(Drift(Celo2Case({}, layout)), kMostDrift);
+}
+
+TEST_CASE("A device has no MLPLOpt in bfloat16 and says so") {
+  const MLPLOpt optimizer({.precision = Precision::kBfloat16});
+  DeviceConstants constants(HostMemory());
+  CHECK(ErrorOf([&] { MlpLoptArgsOf(optimizer, FewDeviceShapes(), 1, &constants); }) ==
+        "device: MLPLOpt has device functions for precision fp32, not bf16");
 }
 
 }  // namespace

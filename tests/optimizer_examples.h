@@ -15,6 +15,7 @@ inline std::vector<std::pair<std::string, std::string>> OptimizerExamples() {
        R"({"type": "MLPLOpt", "hidden_size": 8, "progress_features": true, "schedule": "cosine",
            "relative_step": true, "relative_to_parameter": true, "step_mult": 0.1,
            "normalizer_epsilon": 1e-12})"},
+      {"MLPLOpt-bf16", R"({"type": "MLPLOpt", "precision": "bf16"})"},
       {"AdafacMLPLOpt", R"({"type": "AdafacMLPLOpt"})"},
       {"Celo", R"({"type": "Celo"})"},
       {"Celo-alone", R"({"type": "Celo", "scheduled": false})"},

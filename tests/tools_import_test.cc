@@ -262,7 +262,7 @@ TEST_CASE("The program imports golden weights and writes a theta file with all o
   CHECK(read.learned_optimizer.Dump(-1) ==
         R"({"type":"MLPLOpt","hidden_size":32,"hidden_layers":2,"exp_mult":0.001,"step_mult":0.01,)"
         R"("progress_features":false,"schedule":"constant","relative_step":false,)"
-        R"("relative_to_parameter":false,"normalizer_epsilon":1e-05})");
+        R"("relative_to_parameter":false,"normalizer_epsilon":1e-05,"precision":"fp32"})");
   CHECK(ReadArrayFile(out).arrays.Extract("theta/") == GoldenTheta());
 
   const FinishedProcess learner =

@@ -123,7 +123,8 @@ TEST_CASE("An exported script follows the golden steps of every optimizer") {
 
 constexpr const char* kAllOptions =
     R"({"type": "MLPLOpt", "step_mult": 1, "progress_features": true, "schedule": "cosine",
-        "relative_step": true, "relative_to_parameter": true, "normalizer_epsilon": 1e-24})";
+        "relative_step": true, "relative_to_parameter": true, "normalizer_epsilon": 1e-24,
+        "precision": "bf16"})";
 
 TEST_CASE("A script of an MLPLOpt with all options follows it as gradients vanish") {
   const ThetaFile file = Drawn(kAllOptions);

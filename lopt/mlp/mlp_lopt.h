@@ -5,6 +5,7 @@
 #include "lopt/base/fields.h"
 #include "lopt/lopt/learned_optimizer.h"
 #include "lopt/lopt/mlp/mlp_lopt_step_device.h"
+#include "lopt/lopt/network/precision.h"
 #include "lopt/lopt/rate_schedule.h"
 
 namespace lopt {
@@ -19,6 +20,7 @@ struct MLPLOptOptions {
   bool relative_step = false;
   bool relative_to_parameter = false;
   double normalizer_epsilon = 1e-5;
+  Precision precision = Precision::kFloat32;
   void Visit(FieldVisitor& v);
 };
 
@@ -44,6 +46,9 @@ struct MLPLOptOptions {
 //                          (the relative step size of Adafactor, Shazeer and Stern 2018, and its
 //                          floor, without which a tensor of zeros would stay so).
 //   normalizer_epsilon     In place of the 1e-5 above, which hides gradients far below its root.
+//   precision              kBfloat16: the inputs of the hidden layers, and their weights but for
+//                          those of the time features, are rounded to bfloat16 (Precision). AMX
+//                          runs these layers where the processor has it, with the same bits.
 //
 // Theta: "mlp/linear_<l>/w" [in, out] and "mlp/linear_<l>/b" [out] of every layer l.
 // State: the momenta of each tensor, "momenta/<tensor>" [blocks, 6, 16]: element 16 i + j of the

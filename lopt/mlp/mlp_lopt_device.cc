@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "lopt/base/error.h"
 #include "lopt/lopt/device_rules.h"
 #include "lopt/lopt/mlp/mlp_lopt_step.h"
 
@@ -12,6 +13,9 @@ std::optional<MlpLoptArgs> MlpLoptArgsOf(const LearnedOptimizer& optimizer, cons
   const auto* mlp_lopt = dynamic_cast<const MLPLOpt*>(&optimizer);
   if (mlp_lopt == nullptr) return std::nullopt;
   const MLPLOptOptions& options = mlp_lopt->options();
+  Require(options.precision == Precision::kFloat32,
+          "device: MLPLOpt has device functions for precision fp32, not {}",
+          NameOf("precision", options.precision, kPrecisions));
   const Layout state = optimizer.StateLayout(params);
   std::vector<DeviceTensor> tensors;
   int64_t groups = 0;

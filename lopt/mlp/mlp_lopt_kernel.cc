@@ -17,6 +17,7 @@
 #include "lopt/base/workspace.h"
 #include "lopt/lopt/mlp/mlp_features-inl.h"
 #include "lopt/lopt/mlp/mlp_lopt_step.h"
+#include "lopt/lopt/network/bfloat16_layers.h"
 #include "lopt/lopt/network/mean_squares_device.h"
 #include "lopt/lopt/network/network_columns-inl.h"
 #include "lopt/lopt/network/network_rows-inl.h"
@@ -96,10 +97,58 @@ void UpdateMomenta(const Piece& piece, float* HWY_RESTRICT sums, float* HWY_REST
   StoreLaneSums<kNormalized>(lanes, sums);
 }
 
+// Sets `out` [8, 16] to the features of a block times their scales.
+HWY_INLINE void ScaleBlock(const float* HWY_RESTRICT g, const float* HWY_RESTRICT p,
+                           const float* HWY_RESTRICT m, const float* HWY_RESTRICT scales,
+                           float* HWY_RESTRICT out) {
+  HWY_UNROLL(8)
+  for (int k = 0; k < kNormalized; ++k) {
+    const float* from = k == 0 ? g : k == 1 ? p : m + (k - 2) * kBlock;
+    for (int i = 0; i < kBlock; i += kLanes) {
+      hn::Store(hn::Mul(hn::LoadU(d, from + i), hn::Set(d, scales[k])), d, out + k * kBlock + i);
+    }
+  }
+}
+
+// Second pass of a network of kBfloat16, whose inputs are the scaled features. Those of the tail
+// are overwritten.
+HWY_NOINLINE void StepPieceInBfloat16(const UpdateTask& task, const NetworkScratch& scratch,
+                                      const Piece& piece, float multiplier,
+                                      const float* HWY_RESTRICT scales,
+                                      float* HWY_RESTRICT tail_features) {
+  constexpr int64_t kBlockFeatures = kNormalized * kBlock;
+  const NetworkWeights& net = *task.network;
+  WorkspacePool::Lease workspace(*task.workspaces);
+  const Workspace::Frame frame(*workspace);
+  float* features = (*workspace).Take<float>(kStretch / kBlock * kBlockFeatures).data();
+  const Bfloat16Layers layers(net, scratch, *workspace);
+  const auto step = [&](int64_t first, int64_t count) HWY_ATTR {
+    layers.Outputs(features, (count + kBlock - 1) / kBlock, scratch.outputs);
+    StepParams(task.step->exp_mult(), multiplier, scratch.outputs, count, piece.p + first);
+  };
+  const int64_t whole = piece.whole();
+  for (int64_t first = 0; first < whole; first += kStretch) {
+    const int64_t end = std::min(whole, first + kStretch);
+    float* out = features;
+    for (int64_t i = first; i < end; i += kBlock, out += kBlockFeatures) {
+      ScaleBlock(piece.g + i, piece.p + i, piece.m + i * kMomenta, scales, out);
+    }
+    step(first, end - first);
+  }
+  if (const int tail = piece.tail(); tail > 0) {
+    ScaleTail(scales, tail, tail_features);
+    std::copy_n(tail_features, kBlockFeatures, features);
+    step(whole, tail);
+  }
+}
+
 // Second pass: the steps, from the folded weights in `scratch`.
 void StepPiece(const UpdateTask& task, const NetworkScratch& scratch, const Piece& piece,
                float multiplier, const float* HWY_RESTRICT scales, float* HWY_RESTRICT features) {
   const NetworkWeights& net = *task.network;
+  if (net.precision == Precision::kBfloat16) {
+    return StepPieceInBfloat16(task, scratch, piece, multiplier, scales, features);
+  }
   const auto& [g, p, m, size] = piece;
   const int64_t whole = piece.whole();
   // A network this narrow is through before memory has brought the next parameters of a large
@@ -190,7 +239,7 @@ void UpdateTensor(const UpdateTask& task, const TensorPlace& place) {
   const Piece tensor = {task.gradient + place.offset, task.params + place.offset,
                         task.state + place.momenta, place.size};
   HWY_ALIGN float scales[kBlock] = {};
-  HWY_ALIGN float features[kNormalized * kBlock];  // of the tail
+  HWY_ALIGN float features[kNormalized * kBlock] = {};  // of the tail
   if (tensor.size > kPiece) {
     UpdateMomentaInPieces(tensor, scales, features);
   } else {
@@ -238,7 +287,7 @@ class Kernel : public UpdateRule {
          std::span<const float> theta)
       : UpdateRule(params, state),
         network_(MLPLOpt::kNormalized, MLPLOpt::Features(options) - MLPLOpt::kNormalized,
-                 options.hidden_size, options.hidden_layers, theta),
+                 options.hidden_size, options.hidden_layers, theta, options.precision),
         options_(options) {
     for (size_t n = 0; n < params.entries().size(); ++n) {
       const LayoutEntry& entry = params.entries()[n];

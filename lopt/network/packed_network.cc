@@ -2,10 +2,12 @@
 
 #include <algorithm>
 
+#include "lopt/lopt/network/tile_layers.h"
+
 namespace lopt {
 
 PackedNetwork::PackedNetwork(int64_t inputs, int64_t times, int64_t hidden, int64_t layers,
-                             std::span<const float> theta) {
+                             std::span<const float> theta, Precision precision) {
   const int64_t lines = 2 * ((hidden + 31) / 32);
   const int64_t stride = 16 * lines;
   const int64_t inner_rows = (layers - 1) * (hidden + 1);
@@ -32,7 +34,21 @@ PackedNetwork::PackedNetwork(int64_t inputs, int64_t times, int64_t hidden, int6
               .input_bias = packed + (input_rows - 1) * stride,
               .inner = packed + input_rows * stride,
               .output = {output, output + stride},
-              .output_bias = {from[0], from[1]}};
+              .output_bias = {from[0], from[1]},
+              .precision = precision,
+              .tiles = nullptr};
+  if (precision == Precision::kFloat32) return;
+  const auto round = [&](float* first, int64_t rows) {
+    std::transform(first, first + rows * stride, first, RoundToBfloat16);
+  };
+  round(packed, inputs);
+  for (int64_t l = 0; l + 1 < layers; ++l) {
+    round(packed + (input_rows + l * (hidden + 1)) * stride, hidden);
+  }
+  if (HaveTiles()) {
+    tiles_ = std::make_shared<const TileWeights>(weights_);
+    weights_.tiles = tiles_.get();
+  }
 }
 
 NetworkScratch::NetworkScratch(const NetworkWeights& net, Workspace& scratch)

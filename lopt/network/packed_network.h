@@ -1,12 +1,16 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "lopt/base/workspace.h"
+#include "lopt/lopt/network/precision.h"
 
 namespace lopt {
+
+class TileWeights;
 
 // The weights of a network with two outputs as the kernels read them: every row padded by zeros to
 // `stride`, a multiple of 32, and aligned for every vector.
@@ -21,6 +25,8 @@ struct NetworkWeights {
   const float* inner;       // layers - 1 times: weights [hidden, stride], then bias [stride]
   const float* output[2];   // [stride] each
   float output_bias[2];
+  Precision precision;       // kBfloat16: input and inner weights are rounded to it
+  const TileWeights* tiles;  // of kBfloat16, for AMX; null where there is none
 };
 
 // A network packed from theta, which holds [inputs + times, hidden] weights and the bias of the
@@ -28,7 +34,7 @@ struct NetworkWeights {
 class PackedNetwork {
  public:
   PackedNetwork(int64_t inputs, int64_t times, int64_t hidden, int64_t layers,
-                std::span<const float> theta);
+                std::span<const float> theta, Precision precision = Precision::kFloat32);
 
   const NetworkWeights& weights() const { return weights_; }
 
@@ -39,6 +45,7 @@ class PackedNetwork {
 
   std::vector<Line> lines_;
   NetworkWeights weights_;
+  std::shared_ptr<const TileWeights> tiles_;
 };
 
 // The outputs of so many parameters are kept until the parameters are stepped together.

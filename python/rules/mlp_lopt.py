@@ -13,12 +13,14 @@ class _MLPLOpt(_Rule):
                              the slowest decay d and its momentum; 0 where g is 0
       relative_to_parameter  another, max(rms(p), 1e-3)
       normalizer_epsilon     in place of the 1e-5
+      precision              bf16: inputs of hidden layers and their weights, but for those of the
+                             time features, are rounded to bfloat16
     """
 
     OPTIONS = {"hidden_size": 32, "hidden_layers": 2, "exp_mult": 1e-3, "step_mult": 1e-3,
                "progress_features": False, "schedule": "constant", "relative_step": False,
-               "relative_to_parameter": False, "normalizer_epsilon": 1e-5}
-    CHOICES = {"schedule": _SCHEDULES}
+               "relative_to_parameter": False, "normalizer_epsilon": 1e-5, "precision": "fp32"}
+    CHOICES = {"schedule": _SCHEDULES, "precision": ("fp32", "bf16")}
     DECAYS = [0.1, 0.5, 0.9, 0.99, 0.999, 0.9999]
     SLOWEST = 0.9998999834060669  # the last of them, as float32 has it
     PARAMETER_FLOOR = 1e-3
@@ -56,7 +58,8 @@ class _MLPLOpt(_Rule):
     def weights(self, theta: Dict[str, Tensor]) -> Dict[str, Tensor]:
         names = ["mlp/linear_" + str(layer) for layer in range(self.hidden_layers + 1)]
         w = _network_weights([theta[name + "/w"] for name in names],
-                             [theta[name + "/b"] for name in names], self.NORMALIZED)
+                             [theta[name + "/b"] for name in names], self.NORMALIZED,
+                             self.precision)
         w["decays"] = torch.tensor(self.DECAYS, dtype=w["b0"].dtype, device=w["b0"].device)[:, None]
         w["rests"] = 1 - w["decays"]
         return w
@@ -76,7 +79,7 @@ class _MLPLOpt(_Rule):
             progress = torch.tensor([t / num_steps, math.log(num_steps) / 10], dtype=times.dtype,
                                     device=times.device)
             times = torch.cat([times, progress])
-        outputs = _network(x, times, w, self.hidden_layers)
+        outputs = _network(x, times, w, self.hidden_layers, self.precision)
         steps = outputs[:1] * (outputs[1:] * self.exp_mult).exp_()
         steps = _scale(steps, self.multipliers(rms, t, num_steps)[None], sizes)
         return steps[0].split_with_sizes(sizes)

@@ -93,8 +93,13 @@ def _schedule_factor(schedule: str, t: int, num_steps: int) -> float:
     return (1.0 + math.cos(3.141592653589793 * done)) / 2.0
 
 
-def _network_weights(weights: List[Tensor], biases: List[Tensor],
-                     features: int) -> Dict[str, Tensor]:
+def _rounded(x: Tensor, precision: str) -> Tensor:
+    """What the hidden layers of a network of this precision multiply in place of x."""
+    return x.to(torch.bfloat16).to(x.dtype) if precision == "bf16" else x
+
+
+def _network_weights(weights: List[Tensor], biases: List[Tensor], features: int,
+                     precision: str = "fp32") -> Dict[str, Tensor]:
     """The layers of a network, weights [in, out] and biases [out], as _network takes them; the
     first sees so many features of parameters, and the rest are of the time."""
     w: Dict[str, Tensor] = {}
@@ -104,6 +109,8 @@ def _network_weights(weights: List[Tensor], biases: List[Tensor],
         w["b" + str(layer)] = biases[layer][:, None]
     w["time_w"] = w["w0"][:, features:]
     w["w0"] = w["w0"][:, :features]
+    for layer in range(len(weights) - 1):
+        w["w" + str(layer)] = _rounded(w["w" + str(layer)], precision)
     w["time_scales"] = torch.tensor(_TIME_SCALES, dtype=w["w0"].dtype, device=w["w0"].device)
     return w
 
@@ -113,7 +120,8 @@ def _times(w: Dict[str, Tensor], t: int) -> Tensor:
     return torch.tanh(t / w["time_scales"] - 1)
 
 
-def _network(x: Tensor, times: Tensor, w: Dict[str, Tensor], layers: int) -> Tensor:
+def _network(x: Tensor, times: Tensor, w: Dict[str, Tensor], layers: int,
+             precision: str = "fp32") -> Tensor:
     """The outputs [out, n] of a network of so many hidden layers with ReLU, of features x [in, n]
     and those of the time."""
     # The time features are the same for all parameters, so they are part of the first bias.
@@ -121,9 +129,12 @@ def _network(x: Tensor, times: Tensor, w: Dict[str, Tensor], layers: int) -> Ten
     weights = w["w0"][:, : x.shape[0]]
     outputs = x.new_empty([w["w" + str(layers)].shape[0], x.shape[1]])
     for begin, end in _chunks(x[0]):
-        y = torch.addmm(bias, weights, x[:, begin:end])
+        y = torch.addmm(bias, weights, _rounded(x[:, begin:end], precision))
         for layer in range(1, layers + 1):
-            y = torch.addmm(w["b" + str(layer)], w["w" + str(layer)], y.relu_())
+            y = y.relu_()
+            if layer < layers:
+                y = _rounded(y, precision)
+            y = torch.addmm(w["b" + str(layer)], w["w" + str(layer)], y)
         outputs[:, begin:end] = y
     return outputs
 

@@ -127,6 +127,7 @@ inline std::vector<Example> OptimizerExamples() {
       {.config = R"({"type": "MLPLOpt", "hidden_size": 4, "progress_features": true,
                      "schedule": "cosine", "relative_step": true, "relative_to_parameter": true,
                      "normalizer_epsilon": 1e-24})"},
+      {.config = R"({"type": "MLPLOpt", "hidden_size": 16, "precision": "bf16"})"},
       {.config = R"({"type": "OrthogonalSteps", "optimizer": {"type": "MLPLOpt",
                      "hidden_size": 4}})"},
       {.config = R"({"type": "LearnedScheduler", "optimizer": {"type": "OrthogonalSteps",

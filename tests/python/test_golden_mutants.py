@@ -46,7 +46,8 @@ NETWORK = {"ff_mod_stack/b2": [0.3, 300.0, 0.1], "ff_mod_stack/w2": 3.0}
 FILES = {
     "MLPLOpt": [({**MLP, "schedule": "linear"}, {}),
                 (MLP | {"progress_features": True, "schedule": "cosine", "relative_step": True,
-                        "relative_to_parameter": True, "normalizer_epsilon": 1e-7}, {})],
+                        "relative_to_parameter": True, "normalizer_epsilon": 1e-7}, {}),
+                (MLP | {"precision": "bf16"}, {})],
     "AdafacMLPLOpt": [(ADAFAC | {"initial_rms_decays": [0.9, 0.99, 0.999]},
                        {"rms_decays": [1.0, 0.0, 0.0], "adafactor_decays": [0.0, 1.0, 0.0]}),
                       (ADAFAC, {})],

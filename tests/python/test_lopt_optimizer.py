@@ -1362,7 +1362,8 @@ class Files(TestCase):
                          {"type": "MLPLOpt", "hidden_size": 32, "hidden_layers": 2,
                           "exp_mult": 0.001, "step_mult": 0.001, "progress_features": False,
                           "schedule": "constant", "relative_step": False,
-                          "relative_to_parameter": False, "normalizer_epsilon": 1e-5})
+                          "relative_to_parameter": False, "normalizer_epsilon": 1e-5,
+                          "precision": "fp32"})
         self.assertEqual(file.golden_steps, 0)
 
     def test_a_format_of_another_program_is_none(self):
@@ -1664,7 +1665,7 @@ class FilesOfTheProgram(TestCase):
         return path
 
     ALL_OPTIONS = {"progress_features": True, "schedule": "cosine", "relative_step": True,
-                   "relative_to_parameter": True, "normalizer_epsilon": 1e-24}
+                   "relative_to_parameter": True, "normalizer_epsilon": 1e-24, "precision": "bf16"}
 
     def test_each_option_of_mlp_lopt_does_what_the_program_does(self):
         for options in (*({name: value} for name, value in self.ALL_OPTIONS.items()),
