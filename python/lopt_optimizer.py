@@ -238,7 +238,7 @@ def _schedule_factor(schedule: str, t: int, num_steps: int) -> float:
 
 def _rounded(x: Tensor, precision: str) -> Tensor:
     """What the hidden layers of a network of this precision multiply in place of x."""
-    return x.to(torch.bfloat16).to(x.dtype) if precision == "bf16" else x
+    return x.bfloat16().to(x.dtype) if precision == "bf16" else x
 
 
 def _network_weights(weights: List[Tensor], biases: List[Tensor], features: int,

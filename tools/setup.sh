@@ -38,15 +38,16 @@ case $system in
   "ubuntu 24.04") fuzz_packages+=(libclang-rt-18-dev) ;;
 esac
 
-# offered NAME: whether the system has such a package, by the lists that apt-get update fetches.
+# offered NAME: whether the system has such a package, by the lists that apt-get update fetches. Where it has none of this name, apt-cache takes the
+# name for a pattern, as which "g++" is part of others.
 offered() {
-  [[ $(apt-cache policy "$1" 2>/dev/null) == *"Candidate: "[^\(]* ]]
+  [[ $(apt-cache policy "$1" 2>/dev/null) == "$1:"*"Candidate: "[^\(]* ]]
 }
 
 # install_packages NAME...: installs what is missing of these packages. Returns at once where nothing is. Where it cannot install it stops, with one
 # command to paste.
 install_packages() {
-  local missing=() wanted=() left_out=() apt=(apt-get) updated=0 name again
+  local missing=() wanted=() left_out=() apt=(apt-get) name again
   if [ "${LOPT_NO_INSTALL:-}" = 1 ]; then
     return
   fi
@@ -87,10 +88,7 @@ install_packages() {
     fi
     apt=(sudo apt-get)
   fi
-  if ! offered g++; then
-    "${apt[@]}" update -q
-    updated=1
-  fi
+  "${apt[@]}" update -q
   # What some tests want, not every system has: Ubuntu's Chromium is none of its packages.
   for name in "${missing[@]}"; do
     if [[ " ${torch_packages[*]} ${test_packages[*]} ${nightly_packages[*]} ${docs_packages[*]} " == *" $name "* ]] && ! offered "$name"; then
@@ -106,7 +104,6 @@ install_packages() {
     return
   fi
   echo "Installing ${wanted[*]}"
-  [ $updated = 1 ] || "${apt[@]}" update -q
   DEBIAN_FRONTEND=noninteractive "${apt[@]}" install -q -y --no-install-recommends "${wanted[@]}"
 }
 
