@@ -1,0 +1,269 @@
+#include <dlfcn.h>
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lopt/base/error.h"
+#include "lopt/base/file.h"
+#include "lopt/base/key.h"
+#include "lopt/lopt/registry.h"
+#include "lopt/lopt/theta_file.h"
+#include "lopt/lopt/use/c_source.h"
+#include "tests/error_of.h"
+#include "tests/paths.h"
+#include "tests/process.h"
+#include "tests/skip.h"
+#include "tests/temp_directory.h"
+
+namespace lopt {
+namespace {
+
+// The compilers of this machine, by their commands.
+std::vector<std::string> Compilers() {
+  std::vector<std::string> found;
+  for (const std::string compiler : {"gcc", "clang"}) {
+    if (RunProcess({"/bin/sh", "-c", "command -v " + compiler}).exit_code == 0) {
+      found.push_back(compiler);
+    }
+  }
+  if (found.empty()) SkipTest("there is no C compiler, gcc or clang");
+  return found;
+}
+
+void Compile(const std::string& command) {
+  const FinishedProcess compiled = RunProcess({"/bin/sh", "-c", command});
+  CAPTURE(command);
+  CHECK_EQ(compiled.errors, "");
+  REQUIRE_EQ(compiled.exit_code, 0);
+}
+
+constexpr const char* kStrict = " -std=c99 -O2 -Wall -Wextra -pedantic -Werror -fPIC ";
+
+struct CShape {
+  int32_t axes;
+  int32_t sizes[4];
+};
+
+// Of every rank, with ties of the largest axes, axes of one element and more rows than columns.
+const std::vector<Shape> kShapes = {{3, 4}, {},     {5},          {7, 2},       {1, 6},   {6, 6},
+                                    {1},    {8, 1}, {3, 3, 2, 5}, {4, 3, 4, 1}, {2, 4, 3}};
+
+// LOPT_STATE_n or LOPT_SCRATCH_n of a tensor.
+std::string SizeMacro(const std::string& what, const Shape& shape) {
+  if (shape.empty()) return "LOPT_" + what + "_1(1)";
+  return fmt::format("LOPT_{}_{}({})", what, shape.size(), fmt::join(shape, ", "));
+}
+
+// An exported file as a shared library, with what its macros say.
+class Library {
+ public:
+  Library(const std::string& source, const std::string& compiler) {
+    std::vector<std::string> state;
+    for (const Shape& shape : kShapes) {
+      state.push_back(SizeMacro("STATE", shape));
+    }
+    WriteTextFile(directory_ / "rule.c", source);
+    std::string sizes = fmt::format(
+        "#include \"rule.c\"\nsize_t state_size(void);\nsize_t scratch_size(void);\n"
+        "size_t state_size(void) {{ static float x[{}]; return sizeof x / sizeof *x; }}\n"
+        "size_t scratch_size(void) {{ size_t n = 0;\n",
+        fmt::join(state, " + "));
+    for (const Shape& shape : kShapes) {
+      sizes += fmt::format("  {{ static float x[{}]; n = LOPT_MAX(n, sizeof x / sizeof *x); }}\n",
+                           SizeMacro("SCRATCH", shape));
+    }
+    WriteTextFile(directory_ / "sizes.c", sizes + "  return n; }\n");
+    Compile(compiler + kStrict + "-shared -o " + (directory_ / "rule.so") + " " +
+            (directory_ / "sizes.c") + " -lm");
+    handle_ = dlopen((directory_ / "rule.so").c_str(), RTLD_NOW | RTLD_LOCAL);
+    REQUIRE(handle_ != nullptr);
+    init_ = Find<int(const CShape*, int32_t, float*)>("lopt_init");
+    step_ =
+        Find<int(const CShape*, int32_t, int64_t, int64_t, float*, const float*, float*, float*)>(
+            "lopt_step");
+    state_size_ = Find<size_t()>("state_size")();
+    scratch_size_ = Find<size_t()>("scratch_size")();
+    for (const Shape& shape : kShapes) {
+      CShape c = {static_cast<int32_t>(shape.size()), {}};
+      std::ranges::copy(shape, c.sizes);
+      shapes_.push_back(c);
+    }
+  }
+  ~Library() { dlclose(handle_); }
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+
+  size_t state_size() const { return state_size_; }
+  size_t scratch_size() const { return scratch_size_; }
+  std::vector<CShape>& shapes() { return shapes_; }
+  int Init(float* state) const {
+    return init_(shapes_.data(), static_cast<int32_t>(shapes_.size()), state);
+  }
+  int Step(int64_t step, int64_t num_steps, float* params, const float* gradient, float* state,
+           float* scratch) const {
+    return step_(shapes_.data(), static_cast<int32_t>(shapes_.size()), step, num_steps, params,
+                 gradient, state, scratch);
+  }
+
+ private:
+  template <class Function>
+  Function* Find(const char* name) {
+    void* found = dlsym(handle_, name);
+    REQUIRE(found != nullptr);
+    return reinterpret_cast<Function*>(found);
+  }
+
+  TempDirectory directory_;
+  void* handle_ = nullptr;
+  int (*init_)(const CShape*, int32_t, float*) = nullptr;
+  int (*step_)(const CShape*, int32_t, int64_t, int64_t, float*, const float*, float*,
+               float*) = nullptr;
+  size_t state_size_ = 0;
+  size_t scratch_size_ = 0;
+  std::vector<CShape> shapes_;
+};
+
+Layout TestedLayout() {
+  std::vector<std::pair<std::string, Shape>> tensors;
+  for (const Shape& shape : kShapes) {
+    tensors.emplace_back("p" + std::to_string(tensors.size()), shape);
+  }
+  return Layout(std::move(tensors));
+}
+
+ThetaFile Drawn(const std::string& config) {
+  ThetaFile file;
+  file.learned_optimizer = Config::Parse(config, "test");
+  const auto optimizer = OptimizerRegistry().Make(file.learned_optimizer);
+  file.theta = optimizer->InitTheta(KeyFromSeed(3));
+  // Biases, offsets and hyperparameters are not what they begin with.
+  std::vector<float> noise(static_cast<size_t>(file.theta.size()));
+  Normal(KeyFromSeed(4), noise);
+  for (size_t i = 0; i < noise.size(); ++i) file.theta[static_cast<int64_t>(i)] += 0.1f * noise[i];
+  return file;
+}
+
+ThetaFile Trained(const std::string& name) {
+  return ReadThetaFile(SourcePath("trained/" + name + ".safetensors"));
+}
+
+constexpr int64_t kSteps = 100;
+constexpr float kUntouched = 123.0f;
+
+// The largest |p - native p| / (1 + |native p|) in 100 steps. Some tensors have no gradient for a
+// while, others get one that shrinks.
+double LargestDifference(const ThetaFile& file, const Library& library) {
+  const Layout layout = TestedLayout();
+  const auto rule = OptimizerRegistry()
+                        .Make(file.learned_optimizer)
+                        ->Bind(layout, {file.theta.data(), static_cast<size_t>(file.theta.size())});
+  std::vector<float> wanted(static_cast<size_t>(layout.size()));
+  Normal(KeyFromSeed(1), wanted);
+  std::vector<float> got = wanted;
+  got.push_back(kUntouched);
+  std::vector<float> native_state(static_cast<size_t>(rule->state_layout().size()));
+  std::vector<float> state(library.state_size() + 1, kUntouched);
+  std::vector<float> scratch(library.scratch_size() + 1, kUntouched);
+  Workspace workspace;
+  rule->InitState({}, wanted, native_state);
+  CHECK_EQ(library.Init(state.data()), 0);
+  double largest = 0;
+  std::vector<float> gradient(wanted.size());
+  for (int64_t step = 0; step < kSteps; ++step) {
+    Normal(FoldIn(KeyFromSeed(2), static_cast<uint64_t>(step)), gradient);
+    for (const LayoutEntry& entry : layout.entries()) {
+      const bool still = entry.name == "p3" && step % 20 < 5;
+      const double scale = still ? 0 : entry.name == "p5" ? std::pow(0.9, step) : 1;
+      for (int64_t i = entry.offset; i < entry.offset + entry.size; ++i) {
+        gradient[i] = static_cast<float>(scale * (wanted[i] + 0.5 * gradient[i]));
+      }
+    }
+    rule->Update({.step = step, .num_steps = kSteps}, gradient, wanted, native_state, workspace);
+    CHECK_EQ(library.Step(step, kSteps, got.data(), gradient.data(), state.data(), scratch.data()),
+             0);
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      const double off = std::abs(double{got[i]} - wanted[i]) / (1 + std::abs(wanted[i]));
+      largest = std::isnan(off) ? std::numeric_limits<double>::infinity() : std::max(largest, off);
+    }
+  }
+  // No byte more than the macros say, and all of the state.
+  CHECK_EQ(got.back(), kUntouched);
+  CHECK_EQ(state.back(), kUntouched);
+  CHECK_EQ(scratch.back(), kUntouched);
+  CHECK_NE(state[state.size() - 2], kUntouched);
+  return largest;
+}
+
+struct Example {
+  std::string name;
+  std::function<ThetaFile()> theta;
+};
+
+const std::vector<Example> kExamples = {
+    {"MLPLOpt", [] { return Drawn(R"({"type": "MLPLOpt", "step_mult": 0.05, "exp_mult": 0.1})"); }},
+    {"MLPLOpt with all options",
+     [] {
+       return Drawn(R"({"type": "MLPLOpt", "hidden_size": 5, "hidden_layers": 3, "step_mult": 0.1,
+                        "exp_mult": -0.2, "progress_features": true, "schedule": "warmup-cosine",
+                        "relative_step": true, "relative_to_parameter": true,
+                        "normalizer_epsilon": 1e-24})");
+     }},
+    {"MLPLOpt of one hidden layer in pieces",
+     [] {
+       return Drawn(R"({"type": "MLPLOpt", "hidden_size": 1, "hidden_layers": 1, "step_mult": 0.1,
+                        "schedule": {"type": "Piecewise", "boundaries": [10, 60],
+                                     "scales": [0.1, 1, 0.3]}})");
+     }},
+    {"AdafacMLPLOpt", [] { return Drawn(R"({"type": "AdafacMLPLOpt", "step_mult": 0.05})"); }},
+    {"AdafacMLPLOpt of other sizes",
+     [] {
+       return Drawn(R"({"type": "AdafacMLPLOpt", "hidden_size": 7, "hidden_layers": 1,
+                        "step_mult": 0.05, "initial_momentum_decays": [0.5, 0.95],
+                        "initial_rms_decays": [0.9, 0.99],
+                        "initial_adafactor_decays": [0.8, 0.98]})");
+     }},
+    {"LearnableSGDM", [] { return Drawn(R"({"type": "LearnableSGDM", "schedule": "linear"})"); }},
+    {"OrthogonalSteps of AdafacMLPLOpt",
+     [] {
+       return Drawn(R"({"type": "OrthogonalSteps",
+                        "optimizer": {"type": "AdafacMLPLOpt", "step_mult": 0.05}})");
+     }},
+    {"LearnedScheduler of MLPLOpt",
+     [] {
+       return Drawn(R"({"type": "LearnedScheduler", "hidden_size": 3,
+                        "schedule": {"type": "Warmup", "warmup_steps": 20},
+                        "optimizer": {"type": "MLPLOpt", "step_mult": 1}})");
+     }},
+    {"recommended", [] { return Trained("recommended"); }},
+    {"fast", [] { return Trained("fast"); }},
+    {"mlp", [] { return Trained("mlp"); }},
+    {"tutorial", [] { return Trained("tutorial"); }},
+};
+
+TEST_CASE("Exported C compiles without warnings and makes the native steps") {
+  for (const std::string& compiler : Compilers()) {
+    for (const Example& example : kExamples) {
+      CAPTURE(compiler);
+      CAPTURE(example.name);
+      const ThetaFile file = example.theta();
+      const double difference =
+          LargestDifference(file, Library(MakeCSource(file, "x.safetensors"), compiler));
+      MESSAGE(compiler, ", ", example.name, ": ", difference);
+      CHECK(difference <= 1e-5);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lopt
