@@ -259,10 +259,136 @@ TEST_CASE("Exported C compiles without warnings and makes the native steps") {
       const ThetaFile file = example.theta();
       const double difference =
           LargestDifference(file, Library(MakeCSource(file, "x.safetensors"), compiler));
-      MESSAGE(compiler, ", ", example.name, ": ", difference);
       CHECK(difference <= 1e-5);
     }
   }
+}
+
+// A text of the file and what a mistake would make of it.
+struct Mutant {
+  std::string example;
+  std::string text;
+  std::string mistake;
+};
+
+TEST_CASE("A wrong number in exported C is found") {
+  const std::string compiler = Compilers().front();
+  for (const Mutant& mutant : std::vector<Mutant>{
+           {"MLPLOpt", "0.999f, 0.9999f}", "0.998f, 0.9999f}"},
+           {"MLPLOpt", "30000.0f, 100000.0f", "30000.0f, 10000.0f"},
+           {"MLPLOpt with all options", "(double)num_steps) / 10", "(double)num_steps) / 11"},
+           {"MLPLOpt with all options", ", 1e-3);", ", 1e-2);"},
+           {"AdafacMLPLOpt", "rsqrt(row + 1e-6f)", "rsqrt(row + 1e-9f)"},
+           {"AdafacMLPLOpt", "sizes[a] >= sizes[second]", "sizes[a] > sizes[second]"},
+           {"recommended", "-4.775f", "-4.77f"},
+           {"recommended", "{0.9, 0.99, 0.9, 0.999, 0.9}", "{0.9, 0.99, 0.9, 0.998, 0.9}"},
+           {"recommended", "- 5.5)", "- 5.4)"},
+       }) {
+    const auto example = std::ranges::find(kExamples, mutant.example, &Example::name);
+    REQUIRE(example != kExamples.end());
+    const ThetaFile file = example->theta();
+    std::string source = MakeCSource(file, "x.safetensors");
+    CAPTURE(mutant.text);
+    const size_t at = source.find(mutant.text);
+    REQUIRE(at != std::string::npos);
+    source.replace(at, mutant.text.size(), mutant.mistake);
+    CHECK(LargestDifference(file, Library(source, compiler)) > 1e-5);
+  }
+}
+
+TEST_CASE("Exported C is compiled once and declared elsewhere, and is C++, too") {
+  const TempDirectory directory;
+  for (const Example& example : kExamples) {
+    CAPTURE(example.name);
+    WriteTextFile(directory / "rule.c", MakeCSource(example.theta(), "x.safetensors"));
+    WriteTextFile(directory / "main.c",
+                  "#define LOPT_DECLARE\n#include \"rule.c\"\n"
+                  "static const lopt_shape shapes[] = {{2, {2, 3}}, {1, {3}}};\n"
+                  "static float p[9], g[9], state[LOPT_STATE_2(2, 3) + LOPT_STATE_1(3)];\n"
+                  "static float scratch[LOPT_MAX(LOPT_SCRATCH_2(2, 3), LOPT_SCRATCH_1(3))];\n"
+                  "int main(void) {\n"
+                  "  lopt_init(shapes, 2, state);\n"
+                  "  return lopt_step(shapes, 2, 0, 10, p, g, state, scratch);\n"
+                  "}\n");
+    for (const std::string& compiler : Compilers()) {
+      Compile("cd " + directory.path() + " && " + compiler + kStrict + "-c rule.c && " + compiler +
+              kStrict + "main.c rule.o -lm -o main && ./main");
+    }
+    Compile("c++ -x c++ -std=c++11 -Wall -Wextra -pedantic -Werror -c " + (directory / "rule.c") +
+            " -o " + (directory / "rule.o"));
+  }
+}
+
+TEST_CASE("Exported C refuses what it cannot step, and changes nothing") {
+  const std::string compiler = Compilers().front();
+  Library library(MakeCSource(Trained("recommended"), "x"), compiler);
+  const auto size = static_cast<size_t>(TestedLayout().size());
+  std::vector<float> params(size, 1.0f);
+  std::vector<float> gradient(size, 0.5f);
+  std::vector<float> state(library.state_size());
+  std::vector<float> scratch(library.scratch_size());
+  const auto step = [&](int64_t t, int64_t num_steps) {
+    return library.Step(t, num_steps, params.data(), gradient.data(), state.data(), scratch.data());
+  };
+  CHECK_EQ(step(-1, 10), 2);
+  CHECK_EQ(step(10, 10), 2);
+  CHECK_EQ(step(0, 0), 2);
+  gradient.back() = std::numeric_limits<float>::infinity();
+  CHECK_EQ(step(0, 10), 3);
+  gradient.back() = 0.5f;
+  library.shapes().back().sizes[1] = 0;
+  CHECK_EQ(step(0, 10), 1);
+  CHECK_EQ(library.Init(state.data()), 1);
+  library.shapes().back() = {.axes = 5, .sizes = {1, 1, 1, 1}};
+  CHECK_EQ(step(0, 10), 1);
+  CHECK(params == std::vector<float>(size, 1.0f));
+  CHECK(state == std::vector<float>(library.state_size()));
+  library.shapes().back() = {.axes = 3, .sizes = {2, 4, 3}};
+  CHECK_EQ(step(9, 10), 0);
+  CHECK(params != std::vector<float>(size, 1.0f));
+
+  const Library needs_none(MakeCSource(Trained("mlp"), "x"), compiler);
+  std::vector<float> other_state(needs_none.state_size());
+  std::vector<float> other_scratch(needs_none.scratch_size());
+  CHECK_EQ(needs_none.Step(7, 0, params.data(), gradient.data(), other_state.data(),
+                           other_scratch.data()),
+           0);
+}
+
+TEST_CASE("What cannot be exported as C is an error that lists what can") {
+  const auto error = [](const std::string& config) {
+    return ErrorOf([&] { MakeCSource(Drawn(config), "x"); });
+  };
+  const std::string types =
+      "types that can: AdafacMLPLOpt, LearnableSGDM, LearnedScheduler, MLPLOpt, OrthogonalSteps";
+  CHECK_EQ(error(R"({"type": "Celo"})"), "C: a Celo cannot be exported; " + types);
+  CHECK_EQ(error(R"({"type": "OrthogonalSteps", "optimizer": {"type": "LearnableAdam"}})"),
+           "C: a LearnableAdam cannot be exported; " + types);
+  CHECK_EQ(error(R"({"type": "MLPLOpt", "precision": "bf16"})"),
+           "C: an MLPLOpt with precision bf16 cannot be exported; precisions that can: fp32");
+  CHECK_EQ(error(R"({"type": "OrthogonalSteps", "optimizer":
+                     {"type": "OrthogonalSteps", "optimizer": {"type": "MLPLOpt"}}})"),
+           "C: OrthogonalSteps within OrthogonalSteps cannot be exported; wanted each type once");
+}
+
+TEST_CASE("lopt export writes C that names its theta file") {
+  const TempDirectory directory;
+  const std::string out = directory / "x.c";
+  const auto run = [&](const std::string& theta) {
+    return RunProcess({BuildPath("lopt"), "export", theta, "--format", "c", "--out", out});
+  };
+  const std::string theta = directory / "a *_b.safetensors";
+  WriteThetaFile(theta, Trained("mlp"));
+  const FinishedProcess finished = run(theta);
+  CHECK_EQ(finished.errors, "");
+  CHECK_EQ(finished.exit_code, 0);
+  const std::string source = ReadTextFile(out);
+  CHECK(source.starts_with("/* a __b.safetensors: a learned optimizer, rule and weights, in C99."));
+  CHECK_NE(source.find("{\"type\":\"MLPLOpt\",\"hidden_size\":16,"), std::string::npos);
+  CHECK_EQ(source.find('@'), std::string::npos);
+  CHECK_EQ(source, MakeCSource(ReadThetaFile(theta), "a *_b.safetensors"));
+
+  CHECK_EQ(run("celo2").exit_code, 1);
 }
 
 }  // namespace

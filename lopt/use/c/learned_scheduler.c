@@ -83,13 +83,13 @@ static void lopt_scheduler_step(const lopt_tensor* x, int64_t step, int64_t num_
   const double factor = lopt_schedule_factor(&lopt_scheduler_schedule, step, num_steps);
   double f[11], outputs[2];
   double step2, longest, wanted, exact;
-  float scale, decay;
+  float scale, decay, next;
   int wide;
   size_t i;
   LOPT_SCHEDULER_OF_STEP(x, step, num_steps, state, scratch);
   /* The step as the parameters make it. */
   for (i = 0; i < x->n; ++i) {
-    const float next = x->p[i] - s[i];
+    next = x->p[i] - s[i];
     s[i] = lopt_flushed(x->p[i] - next);
   }
   step2 = lopt_dot(s, s, x->n);
@@ -111,7 +111,8 @@ static void lopt_scheduler_step(const lopt_tensor* x, int64_t step, int64_t num_
   decay = (float)fmin(1.0, LOPT_WEIGHT_DECAY * factor * exp(fmin(2 * outputs[1], 10.0)));
   for (i = 0; i < x->n; ++i) {
     last[i] = lopt_flushed(wide ? (float)(exact * s[i]) : scale * s[i]);
-    s[i] = last[i] + decay * x->p[i];
+    next = (x->p[i] - last[i]) - decay * x->p[i];
+    s[i] = x->p[i] - next;
   }
 }
 #endif
