@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <cstring>
 
 #include "lopt/base/platform.h"
 #include "lopt/lopt/network/precision.h"
@@ -140,40 +141,80 @@ inline __m512i PairOrder() {
   return _mm512_load_si512(order);
 }
 
-// sums [4, unit_tiles, 16, 16] = bias [unit_tiles, 16, 16] + weights [unit_tiles, input_tiles, 16,
-// 32] times in [4, input_tiles, 16, 32].
-inline void AddUp(const void* weights, const float* bias, int64_t unit_tiles, int64_t input_tiles,
-                  const void* in, float* sums) {
-  constexpr int64_t kTileBytes = kRows * 64;
+// Where the sums of four blocks go, and what is added up.
+struct Sums {
+  const char* weights;  // [unit_tiles, input_tiles, 16, 32] bfloat16
+  const float* bias;    // [unit_tiles, 16, 16]
+  const char* inputs;   // [4, input_tiles, 16, 32] bfloat16
+  float* sums;          // [4, unit_tiles, 16, 16]: bias + weights times inputs
+};
+constexpr int64_t kTileBytes = 1024;  // of numbers of either kind
+
+// Has memory be what was written: not every compiler knows that tiles are loaded from it.
+#define LOPT_TILES_IN_MEMORY asm volatile("" ::: "memory")
+
+// The sums of one unit tile.
+inline void AddUnitTile(const Sums& s, int64_t unit_tiles, int64_t input_tiles, int64_t unit_tile) {
   const int64_t in_bytes = input_tiles * kTileBytes;
   const int64_t block = unit_tiles * kRows * kRows;
-  const char* w = static_cast<const char*>(weights);
-  for (int64_t u = 0; u < unit_tiles; ++u, bias += kRows * kRows, sums += kRows * kRows) {
-    // What was written to memory is to be there: not every compiler knows that tiles are loaded
-    // from it.
-    asm volatile("" ::: "memory");
-    _tile_loadd(0, bias, 64);
-    _tile_loadd(1, bias, 64);
-    _tile_loadd(2, bias, 64);
-    _tile_loadd(3, bias, 64);
-    const char* x = static_cast<const char*>(in);
-    for (int64_t k = 0; k < input_tiles; ++k, w += kTileBytes, x += kTileBytes) {
-      _tile_loadd(4, w, 64);
-      _tile_loadd(5, x, 64);
-      _tile_dpbf16ps(0, 4, 5);
-      _tile_loadd(6, x + in_bytes, 64);
-      _tile_dpbf16ps(1, 4, 6);
-      _tile_loadd(7, x + 2 * in_bytes, 64);
-      _tile_dpbf16ps(2, 4, 7);
-      _tile_loadd(5, x + 3 * in_bytes, 64);
-      _tile_dpbf16ps(3, 4, 5);
-    }
-    _tile_stored(0, sums, 64);
-    _tile_stored(1, sums + block, 64);
-    _tile_stored(2, sums + 2 * block, 64);
-    _tile_stored(3, sums + 3 * block, 64);
-    asm volatile("" ::: "memory");
+  const float* bias = s.bias + unit_tile * kRows * kRows;
+  const char* w = s.weights + unit_tile * in_bytes;
+  const char* x = s.inputs;
+  float* to = s.sums + unit_tile * kRows * kRows;
+  _tile_loadd(0, bias, 64);
+  _tile_loadd(1, bias, 64);
+  _tile_loadd(2, bias, 64);
+  _tile_loadd(3, bias, 64);
+  for (int64_t k = 0; k < input_tiles; ++k, w += kTileBytes, x += kTileBytes) {
+    _tile_loadd(4, w, 64);
+    _tile_loadd(5, x, 64);
+    _tile_dpbf16ps(0, 4, 5);
+    _tile_loadd(6, x + in_bytes, 64);
+    _tile_dpbf16ps(1, 4, 6);
+    _tile_loadd(7, x + 2 * in_bytes, 64);
+    _tile_dpbf16ps(2, 4, 7);
+    _tile_loadd(5, x + 3 * in_bytes, 64);
+    _tile_dpbf16ps(3, 4, 5);
   }
+  _tile_stored(0, to, 64);
+  _tile_stored(1, to + block, 64);
+  _tile_stored(2, to + 2 * block, 64);
+  _tile_stored(3, to + 3 * block, 64);
+}
+
+// The sums of both of two unit tiles from one input tile, whose weights stay in registers.
+inline void AddTwoUnitTiles(const Sums& s) {
+  constexpr int64_t kTile = kRows * kRows;
+  _tile_loadd(6, s.weights, 64);
+  _tile_loadd(7, s.weights + kTileBytes, 64);
+  for (int64_t b = 0; b < kBlocks; b += 2) {
+    const char* x = s.inputs + b * kTileBytes;
+    float* to = s.sums + 2 * b * kTile;
+    _tile_loadd(0, s.bias, 64);
+    _tile_loadd(1, s.bias + kTile, 64);
+    _tile_loadd(4, x, 64);
+    _tile_dpbf16ps(0, 6, 4);
+    _tile_dpbf16ps(1, 7, 4);
+    _tile_loadd(2, s.bias, 64);
+    _tile_loadd(3, s.bias + kTile, 64);
+    _tile_loadd(5, x + kTileBytes, 64);
+    _tile_dpbf16ps(2, 6, 5);
+    _tile_dpbf16ps(3, 7, 5);
+    _tile_stored(0, to, 64);
+    _tile_stored(1, to + kTile, 64);
+    _tile_stored(2, to + 2 * kTile, 64);
+    _tile_stored(3, to + 3 * kTile, 64);
+  }
+}
+
+inline void AddUp(const Sums& s, int64_t unit_tiles, int64_t input_tiles) {
+  LOPT_TILES_IN_MEMORY;
+  if (unit_tiles == 2 && input_tiles == 1) {
+    AddTwoUnitTiles(s);
+  } else {
+    for (int64_t u = 0; u < unit_tiles; ++u) AddUnitTile(s, unit_tiles, input_tiles, u);
+  }
+  LOPT_TILES_IN_MEMORY;
 }
 
 void LoadShapes() { _tile_loadconfig(&kShapes); }
@@ -198,7 +239,12 @@ void TileLayers::OutputsOfFour(const float* features, float* outputs) const {
     }
     if (k < inputs) StorePair(_mm512_load_ps(x), _mm512_setzero_ps(), order, to);
   }
-  AddUp(layer->weights, bias_, weights_.unit_tiles_, layer->input_tiles, features_, sums_);
+  const auto add_up = [&](const float* bias, const Line* in) {
+    AddUp({reinterpret_cast<const char*>(layer->weights), bias, reinterpret_cast<const char*>(in),
+           sums_},
+          weights_.unit_tiles_, layer->input_tiles);
+  };
+  add_up(bias_, features_);
   while (layer++ != last) {
     lines = layer->input_tiles * kRows;
     for (int64_t b = 0; b < kBlocks; ++b) {
@@ -210,7 +256,7 @@ void TileLayers::OutputsOfFour(const float* features, float* outputs) const {
       }
       if (j < hidden) StorePair(Relu(_mm512_load_ps(x)), _mm512_setzero_ps(), order, to);
     }
-    AddUp(layer->weights, layer->bias, weights_.unit_tiles_, layer->input_tiles, hidden_, sums_);
+    add_up(layer->bias, hidden_);
   }
   const float* w0 = weights_.output_[0];
   const float* w1 = weights_.output_[1];
@@ -244,17 +290,24 @@ void TileLayers::OutputsOfFour(const float* features, float* outputs) const {
 
 TileLayers::TileLayers(const TileWeights& weights, const float* bias, Workspace& workspace)
     : weights_(weights) {
-  const auto zeros = [&]<class T>(int64_t n, T zero) {
-    const std::span<T> taken = workspace.Take<T>(n);
-    std::fill(taken.begin(), taken.end(), zero);
-    return taken.data();
-  };
   const int64_t rows = kRows * weights.unit_tiles_;
-  bias_ = zeros(rows * kRows, 0.0f);
+  bias_ = workspace.Take<float>(rows * kRows).data();
   for (int64_t j = 0; j < weights.hidden_; ++j) std::fill_n(bias_ + j * kRows, kRows, bias[j]);
-  // Places behind the last input stay 0.
-  features_ = zeros(kBlocks * weights.layers_.front().input_tiles * kRows, Line());
-  hidden_ = zeros(kBlocks * weights.layers_.back().input_tiles * kRows, Line());
+  std::fill(bias_ + weights.hidden_ * kRows, bias_ + rows * kRows, 0.0f);
+  // Places behind the last input are 0 and stay so.
+  const auto take_inputs = [&](int64_t inputs, const TileWeights::Layer& layer) {
+    const int64_t lines = layer.input_tiles * kRows;
+    Line* taken = workspace.Take<Line>(kBlocks * lines).data();
+    for (int64_t b = 0; b < kBlocks; ++b) {
+      std::memset(taken + b * lines + inputs / 2, 0, (lines - inputs / 2) * sizeof(Line));
+    }
+    return taken;
+  };
+  features_ = take_inputs(weights.inputs_, weights.layers_.front());
+  hidden_ = nullptr;
+  if (weights.layers_.size() > 1) {
+    hidden_ = take_inputs(weights.hidden_, weights.layers_.back());
+  }
   sums_ = workspace.Take<float>(kBlocks * rows * kRows).data();
   LoadShapes();
 }
