@@ -48,7 +48,8 @@ void Compile(const std::string& command) {
   REQUIRE_EQ(compiled.exit_code, 0);
 }
 
-constexpr const char* kStrict = " -std=c99 -O2 -Wall -Wextra -pedantic -Werror -fPIC ";
+constexpr const char* kStrict =
+    " -std=c99 -O2 -Wall -Wextra -pedantic -Wshadow -Wconversion -Werror -fPIC ";
 
 struct CShape {
   int32_t axes;

@@ -333,9 +333,11 @@ std::string MakeCSource(const ThetaFile& theta_file, const std::string& name) {
   file.DefineRule("RULE", rule_inside, function_inside);
   file.Define("NEEDS_NUM_STEPS", needs_num_steps.empty() ? 0 : 1);
   file.Add(CFile("end"));
-  return Filled(std::string(CFile("begin")), {{"@theta@", ForComment(name)},
-                                              {"@options@", resolved.Dump(-1)},
-                                              {"@version@", ForComment(theta_file.version)}}) +
+  return Filled(std::string(CFile("begin")),
+                {{"@theta@", ForComment(name)},
+                 {"@options@", resolved.Dump(-1)},
+                 {"@version@",
+                  theta_file.version.empty() ? "unknown" : ForComment(theta_file.version)}}) +
          "\n" + file.text();
 }
 

@@ -72,7 +72,7 @@ static void lopt_adafac_factors(lopt_adafac* s, float* means) {
   float* col_means = means + x->rows;
   const size_t block = s->second.size * s->second_after;
   size_t i, begin, j;
-  int k;
+  size_t k;
   for (i = 0; i < x->rows + x->columns; ++i) means[i] = 0.0f;
   for (i = 0; i < x->n; ++i) {
     const float square = lopt_square(x->g[i]) + 1e-30f;
@@ -112,7 +112,7 @@ static void lopt_adafac_features(const lopt_adafac* s, size_t i, float* f) {
   const int matrix = s->x->columns > 0;
   const size_t at_row = matrix ? lopt_without(i, &s->largest) * LOPT_MOMENTA : i * LOPT_MOMENTA;
   const size_t at_col = matrix ? lopt_without(i, &s->second) * LOPT_MOMENTA : 0;
-  int k;
+  size_t k;
   *f++ = g;
   *f++ = s->x->p[i];
   for (k = 0; k < LOPT_MOMENTA; ++k) *f++ = m[k];
@@ -145,7 +145,7 @@ static void lopt_adafac_step(const lopt_tensor* x, int64_t step, int64_t num_ste
   float features[LOPT_FEATURES];
   lopt_adafac s;
   size_t i;
-  int k;
+  size_t k;
   s.x = x;
   s.m = state;
   s.r = s.m + LOPT_MOMENTA * x->n;

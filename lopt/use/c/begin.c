@@ -1,7 +1,7 @@
 /* @theta@: a learned optimizer, rule and weights, in C99.
  *
  * Type and options: @options@
- * Made by lopt @version@.
+ * Version of lopt that made the weights: @version@.
  * SPDX-License-Identifier: Apache-2.0 (the rule; the weights have the licence of @theta@)
  *
  * It needs the C library's math functions and no memory but what it is given. Include it in one

@@ -35,8 +35,7 @@ static void lopt_mlp_step(const lopt_tensor* x, int64_t step, int64_t num_steps,
   double sums[8] = {0, 0, 0, 0, 0, 0, 0, 0};
   float scales[8], features[8];
   float multiplier;
-  size_t i;
-  int k;
+  size_t i, k;
   for (i = 0; i < x->n; ++i) {
     float* m = state + 6 * i;
     sums[0] += (double)x->g[i] * x->g[i];
