@@ -64,7 +64,7 @@ TEST_CASE("A theta file that does not name its optimizer is exported with --lear
 
 TEST_CASE("What export cannot understand is a usage error") {
   const std::string usage =
-      "; usage: lopt export THETA --format torchscript|npz|safetensors --out FILE\n";
+      "; usage: lopt export THETA --format torchscript|c|npz|safetensors --out FILE\n";
   const auto error = [](const std::vector<std::string>& arguments) {
     const FinishedProcess finished = Export(arguments);
     CHECK_EQ(finished.exit_code, 2);
@@ -74,7 +74,7 @@ TEST_CASE("What export cannot understand is a usage error") {
   CHECK_EQ(error({"x"}), "lopt: --format is missing" + usage);
   CHECK_EQ(error({"x", "--format", "npz"}), "lopt: --out is missing" + usage);
   CHECK_EQ(error({"x", "--format", "onnx", "--out", "y"}),
-           "lopt: --format must be torchscript, npz or safetensors, got 'onnx'\n");
+           "lopt: --format must be torchscript, c, npz or safetensors, got 'onnx'\n");
 }
 
 TEST_CASE("Export to TorchScript without the torch module says what is missing") {

@@ -11,10 +11,12 @@
 
 #include "lopt/base/arrays.h"
 #include "lopt/base/error.h"
+#include "lopt/base/file.h"
 #include "lopt/base/isa.h"
 #include "lopt/base/npz.h"
 #include "lopt/lopt/registry.h"
 #include "lopt/lopt/theta_file.h"
+#include "lopt/lopt/use/c_source.h"
 #include "lopt/lopt/use/torch_script.h"
 #include "lopt/tasks/torch/torch_module.h"
 #include "lopt/tools/command_line.h"
@@ -27,13 +29,14 @@ namespace {
 namespace po = boost::program_options;
 
 constexpr const char* kExportSynopsis =
-    "lopt export THETA --format torchscript|npz|safetensors --out FILE";
+    "lopt export THETA --format torchscript|c|npz|safetensors --out FILE";
 constexpr const char* kExportExamples =
     "THETA is a file, or recommended or another that comes with lopt.\n\n"
     "torchscript: a module with the methods init_state and update, for torch::jit::load and\n"
-    "torch.jit.load; docs/using.md shows how to train with it. npz: the tensors of theta by name, "
-    "for\nnumpy.load, and learned_optimizer, the bytes of its type and options in JSON. "
-    "safetensors: the\ntheta file once more, with golden steps that are made on this machine.\n\n"
+    "torch.jit.load; docs/using.md shows how to train with it. c: one file in C99 that allocates\n"
+    "nothing, for microcontrollers; its first lines say how to use it. npz: the tensors of theta "
+    "by\nname, for numpy.load, and learned_optimizer, the bytes of its type and options in JSON.\n"
+    "safetensors: the theta file once more, with golden steps that are made on this machine.\n\n"
     "Example:\n  lopt export recommended --format torchscript --out theta.pt\n";
 
 // The value of an option that must be given.
@@ -72,7 +75,7 @@ void ExportNpz(const ThetaFile& theta_file, const std::string& path) {
 int ExportCommand(const std::vector<std::string>& arguments) {
   po::options_description options;
   auto add = options.add_options();
-  add("format", po::value<std::string>(), "torchscript, npz or safetensors.");
+  add("format", po::value<std::string>(), "torchscript, c, npz or safetensors.");
   add("out", po::value<std::string>(), "The file to write.");
   add("learned-optimizer", po::value<std::string>(),
       "Type and options in JSON, for a theta file that does not name its learned optimizer.");
@@ -87,9 +90,9 @@ int ExportCommand(const std::vector<std::string>& arguments) {
   }
   const std::string format = Needed(*values, "format", "--format");
   const std::string out = Needed(*values, "out", "--out");
-  if (format != "torchscript" && format != "npz" && format != "safetensors") {
+  if (format != "torchscript" && format != "c" && format != "npz" && format != "safetensors") {
     throw UsageError(
-        fmt::format("--format must be torchscript, npz or safetensors, got '{}'", format));
+        fmt::format("--format must be torchscript, c, npz or safetensors, got '{}'", format));
   }
   const std::string theta = ThetaPath(*TextOption(*values, "theta"));
   std::optional<Config> learned_optimizer;
@@ -102,6 +105,9 @@ int ExportCommand(const std::vector<std::string>& arguments) {
   Require(!std::filesystem::equivalent(theta, out, ignored), "{}: --out is the file to export",
           out);
   const ThetaFile theta_file = ReadThetaFile(theta, learned_optimizer, FailedCheckOf(*values));
+  if (format == "c") {
+    WriteTextFile(out, MakeCSource(theta_file, std::filesystem::path(theta).filename().string()));
+  }
   if (format == "npz") ExportNpz(theta_file, out);
   if (format == "torchscript") ExportTorchScript(theta_file, out);
   if (format == "safetensors") WriteThetaFile(out, theta_file);

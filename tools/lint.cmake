@@ -3,12 +3,13 @@
 # sixteen files of a folder as one; that each includes what it needs itself is found by reading every file alone, with one quick check. lint/
 # in the build folder is configured without unity build and precompiled headers, for its compile_commands.json. There g++'s --param, which
 # clang does not know, is left out, and generated headers are those of this build. tools/tidy leaves out what is known to be clean.
-set(lint_folders base tasks tasks/* tasks/*/* lopt lopt/* torch torch/* estimators estimators/* learner learner/* learner/*/* evaluation tools tools/* examples examples/*)
+set(lint_folders base tasks tasks/* tasks/*/* lopt lopt/* lopt/use/c torch torch/* estimators estimators/* learner learner/* learner/*/* evaluation tools tools/* examples examples/*)
 set(format_files)
 set(tidy_files)
 foreach(folder ${lint_folders} python/src tests tests/contracts)
   file(GLOB files CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/${folder}/*.cc ${CMAKE_SOURCE_DIR}/${folder}/*.h)
-  list(APPEND format_files ${files})
+  file(GLOB c_files CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/${folder}/*.c)
+  list(APPEND format_files ${files} ${c_files})
   if(NOT folder MATCHES "^tests")
     list(FILTER files INCLUDE REGEX "\\.cc$")
     list(APPEND tidy_files ${files})
