@@ -78,7 +78,7 @@ struct DrawnNetwork {
   }
 
   std::vector<float> Wanted(bool fused) const {
-    const PlainBfloat16Network plain(inputs, hidden, layers, theta, fused);
+    const PlainBfloat16Network plain(inputs, 0, hidden, layers, theta, fused);
     std::vector<float> result(static_cast<size_t>(2 * blocks * kBlock));
     for (int64_t i = 0; i < blocks * kBlock; ++i) {
       std::vector<float> x;

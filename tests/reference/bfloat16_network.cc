@@ -20,9 +20,10 @@ float PlainBfloat16(float x) {
   return static_cast<float>(std::ldexp(std::nearbyint(std::ldexp(fraction, 8)), exponent - 8));
 }
 
-PlainBfloat16Network::PlainBfloat16Network(int64_t inputs, int64_t hidden, int64_t layers,
-                                           std::span<const float> theta, bool fused)
+PlainBfloat16Network::PlainBfloat16Network(int64_t inputs, int64_t steady, int64_t hidden,
+                                           int64_t layers, std::span<const float> theta, bool fused)
     : inputs_(inputs),
+      steady_(steady),
       hidden_(hidden),
       layers_(layers),
       theta_(theta.begin(), theta.end()),
@@ -32,10 +33,14 @@ std::vector<float> PlainBfloat16Network::Run(std::vector<float> x) const {
   const float* weights = theta_.data();
   for (int64_t layer = 0; layer < layers_; ++layer) {
     const auto inputs = layer == 0 ? inputs_ : hidden_;
-    const float* bias = weights + inputs * hidden_;
+    const auto steady = layer == 0 ? steady_ : 0;
+    const float* bias = weights + (inputs + steady) * hidden_;
     std::vector<float> y(static_cast<size_t>(hidden_));
     for (int64_t j = 0; j < hidden_; ++j) {
       float sum = Flushed(bias[j]);
+      for (int64_t k = inputs; k < inputs + steady; ++k) {
+        sum = Flushed(std::fma(x[k], weights[k * hidden_ + j], sum));
+      }
       for (int64_t first = 0; first < inputs; first += 32) {
         float halves[2] = {0, 0};
         for (int64_t k = first; k < std::min(inputs, first + 32); ++k) {

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "lopt/lopt/mlp/mlp_lopt_step.h"
 #include "lopt/lopt/network/plain_network.h"
+#include "tests/reference/bfloat16_network.h"
 #include "tests/reference/plain_sums.h"
 
 namespace lopt {
@@ -16,6 +18,8 @@ class Reference : public UpdateRule {
             std::span<const float> theta)
       : UpdateRule(params, state),
         network_(MLPLOpt::Features(options), options.hidden_size, options.hidden_layers, 2, theta),
+        bfloat16_(MLPLOpt::kNormalized, MLPLOpt::Features(options) - MLPLOpt::kNormalized,
+                  options.hidden_size, options.hidden_layers, theta, true),
         options_(options) {}
 
  private:
@@ -67,12 +71,20 @@ class Reference : public UpdateRule {
       }
       std::copy_n(step.progress(), step.progress_size(),
                   x.begin() + MLPLOpt::kNormalized + MLPLOpt::kTimes);
-      const std::span<const float> outputs = network_.Run(x, y);
+      std::span<const float> outputs;
+      std::vector<float> of_bfloat16;
+      if (options_.precision == Precision::kBfloat16) {
+        of_bfloat16 = bfloat16_.Run({x.begin(), x.begin() + MLPLOpt::Features(options_)});
+        outputs = of_bfloat16;
+      } else {
+        outputs = network_.Run(x, y);
+      }
       p[i] -= outputs[0] * std::exp(outputs[1] * step.exp_mult()) * multiplier;
     }
   }
 
   PlainNetwork network_;
+  PlainBfloat16Network bfloat16_;
   MLPLOptOptions options_;
 };
 
