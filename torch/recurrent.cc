@@ -18,15 +18,19 @@ void StepLstm(const torch::Tensor& from_input, const torch::Tensor& weight_hh,
   h = torch::sigmoid(gates[3]) * torch::tanh(c);
 }
 
-// `from_input` [n, batch, 3 hidden] has the products with the input and their bias alone.
+// `from_input` [n, batch, 3 hidden] has the products with the input and their bias alone. Sigmoids
+// are taken of parts of a tensor, as in StepLstm: those of a whole one would have other bits in its
+// last few elements, which torch computes one by one, so that equal replicas would differ.
 void StepGru(const torch::Tensor& from_input, const torch::Tensor& weight_hh,
              const torch::Tensor& bias_hh, RecurrentState* state) {
   torch::Tensor& h = (*state)[0];
-  const auto input = from_input.chunk(3, -1);
-  const auto hidden = torch::baddbmm(bias_hh, h, weight_hh).chunk(3, -1);
-  const torch::Tensor reset = torch::sigmoid(input[0] + hidden[0]);
-  const torch::Tensor keep = torch::sigmoid(input[1] + hidden[1]);
-  const torch::Tensor proposed = torch::tanh(input[2] + reset * hidden[2]);
+  const std::vector<int64_t> parts = {2 * h.size(2), h.size(2)};
+  const auto input = from_input.split_with_sizes(parts, -1);
+  const auto hidden = torch::baddbmm(bias_hh, h, weight_hh).split_with_sizes(parts, -1);
+  const auto gates = (input[0] + hidden[0]).chunk(2, -1);
+  const torch::Tensor reset = torch::sigmoid(gates[0]);
+  const torch::Tensor keep = torch::sigmoid(gates[1]);
+  const torch::Tensor proposed = torch::tanh(input[1] + reset * hidden[1]);
   h = proposed + keep * (h - proposed);
 }
 

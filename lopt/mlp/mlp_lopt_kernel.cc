@@ -116,19 +116,21 @@ HWY_NOINLINE void StepPieceInBfloat16(const UpdateTask& task, const NetworkScrat
                                       const Piece& piece, float multiplier,
                                       const float* HWY_RESTRICT scales,
                                       float* HWY_RESTRICT tail_features) {
+  // So few parameters at a time that what lies between leaves the cache to the momenta.
+  constexpr int64_t kTogether = 8 * kBlock;
   constexpr int64_t kBlockFeatures = kNormalized * kBlock;
   const NetworkWeights& net = *task.network;
   WorkspacePool::Lease workspace(*task.workspaces);
   const Workspace::Frame frame(*workspace);
-  float* features = (*workspace).Take<float>(kStretch / kBlock * kBlockFeatures).data();
+  float* features = (*workspace).Take<float>(kTogether / kBlock * kBlockFeatures).data();
   const Bfloat16Layers layers(net, scratch, *workspace);
   const auto step = [&](int64_t first, int64_t count) HWY_ATTR {
     layers.Outputs(features, (count + kBlock - 1) / kBlock, scratch.outputs);
     StepParams(task.step->exp_mult(), multiplier, scratch.outputs, count, piece.p + first);
   };
   const int64_t whole = piece.whole();
-  for (int64_t first = 0; first < whole; first += kStretch) {
-    const int64_t end = std::min(whole, first + kStretch);
+  for (int64_t first = 0; first < whole; first += kTogether) {
+    const int64_t end = std::min(whole, first + kTogether);
     float* out = features;
     for (int64_t i = first; i < end; i += kBlock, out += kBlockFeatures) {
       ScaleBlock(piece.g + i, piece.p + i, piece.m + i * kMomenta, scales, out);

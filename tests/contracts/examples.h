@@ -110,6 +110,8 @@ inline std::vector<Example> TaskExamples() {
                      "data": "glyphs"})"},
       {.config = R"({"type": "TorchRowLSTM", "image_size": 3, "cell": "gru", "hidden_size": 4,
                      "batch_size": 6, "data": "glyphs"})"},
+      {.config = R"({"type": "TorchRowLSTM", "image_size": 3, "cell": "gru", "hidden_size": 7,
+                     "batch_size": 5, "data": "glyphs"})"},
       {.config = R"({"type": "TorchSTN", "image_size": 18, "localization_channels": [2, 2],
                      "localization_hidden": 3, "channels": [2, 2], "hidden": 4, "batch_size": 3,
                      "data": "glyphs"})"},
