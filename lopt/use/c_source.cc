@@ -314,7 +314,7 @@ std::string MakeCSource(const ThetaFile& theta_file, const std::string& name) {
   std::string function_inside;
   std::string needs_num_steps;
   for (const Config& config : configs) {
-    const RuleInC& rule = FindRule(config.Type());
+    const RuleInC rule = FindRule(config.Type());
     const auto optimizer = OptimizerRegistry().Make(config);
     // Theta of a rule inside another is the first part of the other's.
     const std::span<const float> theta(theta_file.theta.data(),
