@@ -15,7 +15,7 @@
 #include "lopt/base/key.h"
 #include "lopt/base/workspace.h"
 #include "lopt/lopt/mlp/mlp_lopt.h"
-#include "lopt/lopt/network/bfloat16_layers.h"
+#include "lopt/lopt/network/bfloat16_layers_kernel.h"
 #include "lopt/lopt/network/packed_network.h"
 #include "lopt/lopt/network/precision.h"
 #include "lopt/lopt/network/tile_layers.h"

@@ -17,7 +17,7 @@
 #include "lopt/base/workspace.h"
 #include "lopt/lopt/mlp/mlp_features-inl.h"
 #include "lopt/lopt/mlp/mlp_lopt_step.h"
-#include "lopt/lopt/network/bfloat16_layers.h"
+#include "lopt/lopt/network/bfloat16_layers_kernel.h"
 #include "lopt/lopt/network/mean_squares_device.h"
 #include "lopt/lopt/network/network_columns-inl.h"
 #include "lopt/lopt/network/network_rows-inl.h"

@@ -10,7 +10,7 @@
 namespace lopt {
 
 // The hidden layers of a network whose precision is kBfloat16 on AMX, the matrix unit of Intel's
-// servers since Sapphire Rapids: the bits of network_bfloat16-inl.h, several times faster.
+// servers since Sapphire Rapids: the bits of bfloat16_layers_kernel.cc, several times faster.
 
 // Whether the processor has AMX and AVX512-BF16 and the system lets this process use them. Asks the
 // system once.

@@ -169,6 +169,12 @@ NOT_FOUND = {
         "_Sinv6.steps: max(p.numel(), 1) -> max(p.numel(), 2)":
             ["Sinv6"],
     },
+    "Rounding of a layer of a network in fp32, which stays as it is.": {
+        "_network_weights: range(len(weights) - 1) -> range(len(weights) - 1 - 1)":
+            ["AdafacMLPLOpt", "Celo", "Celo2Base"],
+        "_network_weights: len(weights) - 1 -> len(weights) - 2":
+            ["AdafacMLPLOpt", "Celo", "Celo2Base"],
+    },
     "Nothing depends on it: the order of two things, which tensor gives a shape or a key, columns "
     "beyond those that are used, memory that is overwritten, a number that is not used, the shape "
     "of a vector, a size of theta that the file has itself, a minimum before the first.": {

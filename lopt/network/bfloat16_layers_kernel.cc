@@ -1,11 +1,11 @@
-#include "lopt/lopt/network/bfloat16_layers.h"
+#include "lopt/lopt/network/bfloat16_layers_kernel.h"
 
 #include <algorithm>
 #include <cstdint>
 #include <utility>
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "lopt/lopt/network/bfloat16_layers.cc"
+#define HWY_TARGET_INCLUDE "lopt/lopt/network/bfloat16_layers_kernel.cc"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
