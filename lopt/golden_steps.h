@@ -37,9 +37,9 @@ inline constexpr double kSharpLimit = 1e-4;
 // deviation from `result` that any of these showed: every instruction set of SupportedIsas(), and
 // 32 runs in which theta, gradients and, before every update, params and state were moved by up to
 // one unit in the last place, drawn for each number. It is no less than 2e-6 of the tensor's
-// greatest movement plus 2^-22 of its greatest number. Tensors that move by fewer than 1000 limits,
-// since their steps are small beside the params, begin at 0 instead, where float32 keeps the steps;
-// all but the tensor with the largest params.
+// greatest movement (of one in bfloat16 2^-9) plus 2^-22 of its greatest number. Tensors that move
+// by fewer than 1000 limits, since their steps are small beside the params, begin at 0 instead,
+// where float32 keeps the steps; all but the tensor with the largest params.
 GoldenSteps MeasureGoldenSteps(const Config& optimizer, std::span<const float> theta);
 
 // "kernel/w 0.00032, plain/w inf": the tensors whose limits are above kSharpLimit; empty if none

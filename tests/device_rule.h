@@ -135,8 +135,8 @@ struct Celo2CaseOf : RulePair {
 using Celo2BaseCase = Celo2CaseOf<Celo2Base, ReferenceCelo2Base, Celo2BaseOptions>;
 using Celo2Case = Celo2CaseOf<Celo2, ReferenceCelo2, Celo2Options>;
 
-// What a device's functions make of golden steps; nothing for types that no device has. They run
-// behind `before`, which is called when the rest is made.
+// What a device's functions make of golden steps; nothing for types that no device has, and for
+// networks in bfloat16. They run behind `before`, which is called when the rest is made.
 inline std::optional<GoldenDeviation> RepeatOnDevice(
     const GoldenSteps& golden, const LearnedOptimizer& optimizer, const Eigen::VectorXf& theta,
     const std::function<void()>& before = [] {}) {
@@ -158,6 +158,7 @@ inline std::optional<GoldenDeviation> RepeatOnDevice(
     return found;
   };
   if (const auto* one = dynamic_cast<const MLPLOpt*>(&optimizer)) {
+    if (one->options().precision != Precision::kFloat32) return std::nullopt;
     return repeat(MlpLoptCase(one->options(), golden.layout));
   }
   if (const auto* one = dynamic_cast<const AdafacMLPLOpt*>(&optimizer)) {

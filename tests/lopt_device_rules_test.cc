@@ -155,17 +155,11 @@ void CheckSpecialGradients(auto&& rule) {
 
 constexpr int64_t kHiddenSizes[] = {1, 4, 5, 16, 32, 33, 64};
 
-// There are none for networks in bfloat16.
-bool IsInBfloat16(const Config& config) {
-  return config.Dump(-1).find(R"("precision":"bf16")") != std::string::npos;
-}
-
 TEST_CASE("The functions of a device come out within the limits of theta files") {
   int on_device = 0;
   for (const auto& [name, text] : OptimizerExamples()) {
     CAPTURE(name);
     const Config config = Config::Parse(text, "test");
-    if (IsInBfloat16(config)) continue;
     const auto optimizer = OptimizerRegistry().Make(config);
     for (const uint64_t seed : {1, 2, 3, 4}) {
       CAPTURE(seed);
@@ -186,7 +180,6 @@ TEST_CASE("The functions of a device come out within the limits of theta files")
     const std::string path = entry.path().string();
     CAPTURE(path);
     const ThetaFile file = ReadThetaFile(path, {}, FailedCheck::kWarn);
-    if (IsInBfloat16(file.learned_optimizer)) continue;
     const auto optimizer = OptimizerRegistry().Make(file.learned_optimizer);
     if (const auto found =
             RepeatOnDevice(*TakeGoldenSteps(ReadArrayFile(path), path), *optimizer, file.theta)) {
