@@ -59,10 +59,9 @@ void MLPLOptOptions::Visit(FieldVisitor& v) {
   v.Field("normalizer_epsilon", &normalizer_epsilon, AtLeast(1e-37),
           "Number added to the mean square by whose root a feature is divided; 1e-24 lets small "
           "gradients be seen.");
-  v.Choice(
-      "precision", &precision, kPrecisions,
-      "What the network's hidden layers multiply: fp32, or bf16, which is faster on processors "
-      "with AMX and another optimizer.");
+  v.Choice("precision", &precision, kPrecisions,
+           "Numbers that the network's hidden layers multiply: fp32, or bf16, which is faster on "
+           "processors with AMX.");
 }
 
 MLPLOpt::MLPLOpt(const MLPLOptOptions& options)
