@@ -252,10 +252,6 @@ void AddOldLimits(GoldenSteps* golden) {
   }
 }
 
-bool IsInBfloat16(const LearnedOptimizer& optimizer) {
-  return optimizer.config().Dump(-1).find(R"("precision":"bf16")") != std::string::npos;
-}
-
 // Result and limits, from all else.
 void Measure(const LearnedOptimizer& made, std::span<const float> theta, GoldenSteps* golden) {
   golden->result = Run(*golden, made, theta, golden->gradients);
@@ -273,7 +269,8 @@ void Measure(const LearnedOptimizer& made, std::span<const float> theta, GoldenS
     measure(RunMoved(*golden, made, theta, FoldIn(KeyFromSeed(1), draw)));
   }
   golden->limits.clear();
-  const double of_movement = IsInBfloat16(made) ? kLeastOfMovementInBfloat16 : kLeastOfMovement;
+  const double of_movement = made.precision() == Precision::kBfloat16 ? kLeastOfMovementInBfloat16
+                                                                      : kLeastOfMovement;
   for (size_t tensor = 0; tensor < greatest.size(); ++tensor) {
     const LayoutEntry& entry = golden->layout.entries()[tensor];
     const auto result = Of(entry, golden->result);
@@ -316,7 +313,7 @@ GoldenSteps MeasureGoldenSteps(const Config& optimizer, std::span<const float> t
   if (made->needs_loss()) golden.losses.assign(std::begin(kLosses), std::end(kLosses));
   Measure(*made, theta, &golden);
   // A limit in bfloat16 says nothing of what float32 loses.
-  if (!IsInBfloat16(*made) && BeginAtZeroWhereStepsAreLost(&golden)) {
+  if (made->precision() == Precision::kFloat32 && BeginAtZeroWhereStepsAreLost(&golden)) {
     Measure(*made, theta, &golden);
   }
   return golden;

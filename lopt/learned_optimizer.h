@@ -11,6 +11,7 @@
 #include "lopt/base/key.h"
 #include "lopt/base/layout.h"
 #include "lopt/base/workspace.h"
+#include "lopt/lopt/network/precision.h"
 
 namespace lopt {
 
@@ -114,6 +115,9 @@ class LearnedOptimizer {
   // Whether the steps of a tensor depend on its shape, not on its elements alone. The axes of
   // tensors are then to be in the order [spatial..., in, out].
   virtual bool sees_shapes() const { return false; }
+
+  // The coarsest numbers that its updates multiply, so how far rounding may take a step.
+  virtual Precision precision() const { return Precision::kFloat32; }
 
   // A theta [D] to begin meta-training with, drawn with the key.
   Eigen::VectorXf InitTheta(Key key) const;

@@ -63,6 +63,7 @@ class MLPLOpt : public LearnedOptimizer, public MlpLoptNumbers {
   explicit MLPLOpt(const MLPLOptOptions& options = {});
 
   const MLPLOptOptions& options() const { return options_; }
+  Precision precision() const override { return options_.precision; }
 
  private:
   // Weights: normal truncated at two standard deviations, times 1 / sqrt(in). Biases: 0.

@@ -75,6 +75,7 @@ class LearnedScheduler : public LearnedOptimizer {
   bool sees_shapes() const override { return true; }
   bool needs_loss() const override { return optimizer_->needs_loss(); }
   int64_t run_state_size() const override { return optimizer_->run_state_size(); }
+  Precision precision() const override { return optimizer_->precision(); }
 
  private:
   // The optimizer's; V as InitLayer draws it; W is 0 but for o0's of the features 1, which is -1,

@@ -33,6 +33,7 @@ class OrthogonalSteps : public LearnedOptimizer {
   bool sees_shapes() const override { return true; }
   bool needs_loss() const override { return optimizer_->needs_loss(); }
   int64_t run_state_size() const override { return optimizer_->run_state_size(); }
+  Precision precision() const override { return optimizer_->precision(); }
 
  private:
   void DoInitTheta(Key key, std::span<float> theta) const override;
