@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "lopt/base/arrays.h"
-#include "lopt/base/other_array.h"
 
 namespace lopt {
 

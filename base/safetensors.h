@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "lopt/base/arrays.h"
-#include "lopt/base/other_array.h"
 
 namespace lopt {
 

@@ -10,13 +10,15 @@
 #include "lopt/base/config.h"
 #include "lopt/evaluation/evaluated_optimizers.h"
 #include "lopt/evaluation/evaluation_config.h"
-#include "lopt/evaluation/optimizer_info.h"
 #include "lopt/evaluation/run_result.h"
 #include "lopt/evaluation/summary.h"
 
 namespace lopt {
 
 class RunLock;
+
+// In the order of results, the copies as ReadStoredEvaluation finds them.
+std::vector<OptimizerInfo> InfoOf(const EvaluatedOptimizers& optimizers);
 
 // What an evaluation's manifest.json says.
 struct EvaluationManifest {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "lopt/base/choices.h"
-#include "lopt/evaluation/optimizer_info.h"
+#include "lopt/evaluation/evaluated_optimizers.h"
 #include "lopt/evaluation/run_result.h"
 #include "lopt/evaluation/statistics.h"
 

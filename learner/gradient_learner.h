@@ -9,9 +9,8 @@
 
 #include "lopt/base/arrays.h"
 #include "lopt/base/key.h"
-#include "lopt/learner/non_finite_gradient.h"
+#include "lopt/learner/aggregation.h"
 #include "lopt/learner/theta_opt.h"
-#include "lopt/learner/weighting.h"
 #include "lopt/learner/worker.h"
 #include "lopt/lopt/learned_optimizer.h"
 

@@ -7,10 +7,8 @@
 
 #include "lopt/base/choices.h"
 #include "lopt/base/options.h"
-#include "lopt/learner/gradient_sum.h"
-#include "lopt/learner/non_finite_gradient.h"
+#include "lopt/learner/aggregation.h"
 #include "lopt/learner/run/run_keys.h"
-#include "lopt/learner/weighting.h"
 
 namespace lopt {
 

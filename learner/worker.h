@@ -10,8 +10,7 @@
 #include "lopt/base/key.h"
 #include "lopt/estimators/gradient_estimator.h"
 #include "lopt/estimators/registry.h"
-#include "lopt/learner/gradient_sum.h"
-#include "lopt/learner/weighting.h"
+#include "lopt/learner/aggregation.h"
 
 namespace lopt {
 

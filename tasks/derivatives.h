@@ -9,12 +9,13 @@
 
 #include "lopt/base/config.h"
 #include "lopt/base/layout.h"
-#include "lopt/base/script_module.h"
 #include "lopt/base/workspace.h"
 #include "lopt/tasks/task_family.h"
 #include "lopt/tasks/task_resources.h"
 
 namespace lopt {
+
+struct ScriptModule;  // base/script_module.h
 
 // Derivatives of the parts of an inner step, from which gradients through unrolled trainings are
 // made. J is any function of what a part returns; "d_x" is dJ/dx, a row of numbers like x. Given

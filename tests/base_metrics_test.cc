@@ -7,7 +7,7 @@
 
 #include "lopt/base/error.h"
 #include "lopt/base/file.h"
-#include "lopt/base/metrics.h"
+#include "lopt/base/metrics_writer.h"
 #include "tests/temp_directory.h"
 
 namespace lopt {

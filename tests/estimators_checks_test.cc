@@ -12,9 +12,7 @@
 
 #include "count_allocations.h"
 #include "lopt/base/parallel.h"
-#include "lopt/estimators/check/estimator_checks.h"
-#include "lopt/estimators/check/problem_checks.h"
-#include "lopt/estimators/check/schedule_checks.h"
+#include "lopt/estimators/check/checks.h"
 #include "lopt/estimators/persistent_es.h"
 #include "lopt/lopt/check/optimizer_checks.h"
 #include "lopt/lopt/rules/learnable.h"

@@ -7,9 +7,7 @@
 #include <vector>
 
 #include "lopt/base/config.h"
-#include "lopt/estimators/check/estimator_checks.h"
-#include "lopt/estimators/check/problem_checks.h"
-#include "lopt/estimators/check/schedule_checks.h"
+#include "lopt/estimators/check/checks.h"
 #include "lopt/estimators/lopt_problem.h"
 #include "lopt/estimators/registry.h"
 #include "lopt/lopt/check/optimizer_checks.h"

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "lopt/evaluation/evaluation_directory.h"
 #include "lopt/evaluation/presets.h"
 #include "lopt/evaluation/summary.h"
 #include "lopt/evaluation/trained_on.h"

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "lopt/base/eigen.h"
+#include "lopt/learner/aggregation.h"
 #include "lopt/learner/gradient_learner.h"
-#include "lopt/learner/gradient_sum.h"
 #include "lopt/lopt/registry.h"
 #include "tests/error_of.h"
 #include "tests/learner_fakes.h"

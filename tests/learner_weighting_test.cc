@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "lopt/base/error.h"
+#include "lopt/learner/aggregation.h"
 #include "lopt/learner/gradient_learner.h"
 #include "lopt/learner/run/checkpoint.h"
 #include "lopt/learner/run/checkpoint_store.h"
-#include "lopt/learner/weighting.h"
 #include "lopt/lopt/registry.h"
 #include "tests/error_of.h"
 #include "tests/learner_fakes.h"

@@ -1,5 +1,3 @@
-#include "lopt/estimators/check/estimator_checks.h"
-
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -10,6 +8,7 @@
 #include "lopt/base/key.h"
 #include "lopt/base/parallel.h"
 #include "lopt/base/safetensors.h"
+#include "lopt/estimators/check/checks.h"
 
 namespace lopt::checks {
 namespace {

@@ -1,5 +1,3 @@
-#include "lopt/estimators/check/problem_checks.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -11,6 +9,7 @@
 #include "lopt/base/compare.h"
 #include "lopt/base/key.h"
 #include "lopt/base/parallel.h"
+#include "lopt/estimators/check/checks.h"
 #include "lopt/estimators/truncation_schedule.h"
 #include "lopt/lopt/check/optimizer_checks.h"
 

@@ -1,9 +1,8 @@
-#include "lopt/estimators/check/schedule_checks.h"
-
 #include <algorithm>
 #include <cstdint>
 
 #include "lopt/base/key.h"
+#include "lopt/estimators/check/checks.h"
 
 namespace lopt::checks {
 namespace {

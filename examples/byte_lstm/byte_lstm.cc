@@ -3,8 +3,10 @@
 #include <fmt/core.h>
 
 #include <cmath>
+#include <fstream>
+#include <iterator>
+#include <string>
 
-#include "lopt/base/file.h"
 #include "lopt/learner/job/meta_trainer.h"
 #include "lopt/tasks/registry.h"
 #include "lopt/torch/recurrent.h"
@@ -27,8 +29,14 @@ struct ByteLstmOptions {
   }
 };
 
+std::string ReadText(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  lopt::Require(file.good(), "ByteLstm: cannot read {}", path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
 std::shared_ptr<const lopt::TaskFamily> MakeByteLstm(const ByteLstmOptions& options) {
-  const std::string text = options.file.empty() ? kText : lopt::ReadTextFile(options.file);
+  const std::string text = options.file.empty() ? kText : ReadText(options.file);
   lopt::Require(std::ssize(text) > options.length, "ByteLstm: the text has {} bytes, wanted {}",
                 text.size(), options.length + 1);
   const torch::Tensor bytes = torch::tensor(std::vector<int64_t>(text.begin(), text.end())) & 255;

@@ -6,7 +6,7 @@
 #include "lopt/estimators/lopt_problem.h"
 #include "lopt/estimators/persistent_es.h"
 #include "lopt/learner/gradient_learner.h"
-#include "lopt/lopt/mlp/mlp_lopt.h"
+#include "lopt/lopt/registry.h"
 
 // The initial params of one task, from its key.
 lopt::NamedTensors Init(lopt::Key key, const torch::Tensor& /*config*/) {
@@ -27,7 +27,8 @@ lopt::TorchLoss Loss(const lopt::TorchEvaluation& e) {
 
 int main() {
   const auto task = std::make_shared<lopt::TorchTaskFamily>(Init, Loss);
-  const auto optimizer = std::make_shared<lopt::MLPLOpt>(lopt::MLPLOptOptions{.hidden_size = 16});
+  const auto optimizer = lopt::OptimizerRegistry().Make(
+      lopt::Config::Parse(R"({"type": "MLPLOpt", "hidden_size": 16})", "learned_optimizer"));
   const auto problem = std::make_shared<lopt::LoptProblem>(
       task, optimizer,
       std::make_shared<lopt::ConstantTruncationSchedule>(

@@ -8,7 +8,7 @@
 #include <memory>
 #include <span>
 
-#include "lopt/estimators/check/problem_checks.h"
+#include "lopt/estimators/check/checks.h"
 #include "lopt/estimators/persistent_es.h"
 #include "lopt/estimators/truncated_es.h"
 

@@ -1,5 +1,5 @@
-// A small convolutional net in LibTorch, trained on drawn digits by a learned optimizer and by Adam
-// from the same initial parameters on the same batches.
+// A small convolutional net in LibTorch learns in which of ten directions stripes run, trained by a
+// learned optimizer and by Adam from the same initial parameters on the same batches.
 #include <fmt/core.h>
 #include <torch/nn.h>
 #include <torch/optim.h>
@@ -9,17 +9,17 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <numbers>
 #include <string>
 #include <vector>
 
-#include "lopt/tasks/data/glyphs.h"
-#include "lopt/tasks/data/image_data.h"
 #include "lopt/torch/learned_optimizer.h"
 
 namespace {
 
 constexpr int64_t kSize = 16;
 constexpr int64_t kBatch = 64;
+constexpr int64_t kDirections = 10;
 
 struct Net : torch::nn::Module {
   Net() {
@@ -34,25 +34,24 @@ struct Net : torch::nn::Module {
   }
   torch::nn::Conv2d conv1{torch::nn::Conv2dOptions(1, 8, 3).padding(1)};
   torch::nn::Conv2d conv2{torch::nn::Conv2dOptions(8, 16, 3).padding(1)};
-  torch::nn::Linear linear{16 * (kSize / 4) * (kSize / 4), 10};
+  torch::nn::Linear linear{16 * (kSize / 4) * (kSize / 4), kDirections};
 };
 
-struct Digits {
-  torch::Tensor images;  // [count, 1, kSize, kSize]
-  torch::Tensor labels;  // [count]
+struct Stripes {
+  torch::Tensor images;  // [count, 1, kSize, kSize], stripes in noise
+  torch::Tensor labels;  // [count], their directions
 };
 
-Digits Load(const lopt::ImageData& data, lopt::Split split) {
-  const auto [first, last] = data.range(split);
-  auto* pixels = const_cast<float*>(data.images());
-  auto* labels = const_cast<uint8_t*>(data.labels());
-  return {torch::from_blob(pixels, {data.count(), 1, kSize, kSize},
-                           {data.stride(), data.stride(), kSize, 1})
-              .slice(0, first, last)
-              .clone(),
-          torch::from_blob(labels, {data.count()}, torch::kUInt8)
-              .slice(0, first, last)
-              .to(torch::kInt64)};
+Stripes Draw(int64_t count, uint64_t seed) {
+  torch::manual_seed(seed);
+  const torch::Tensor labels = torch::randint(kDirections, {count}, torch::kInt64);
+  const torch::Tensor angle = (labels * (std::numbers::pi / kDirections)).view({count, 1, 1});
+  const torch::Tensor phase = 2 * std::numbers::pi * torch::rand({count, 1, 1});
+  const torch::Tensor place = torch::arange(kSize, torch::kFloat32);
+  const torch::Tensor along =
+      torch::cos(angle) * place.view({1, 1, kSize}) + torch::sin(angle) * place.view({1, kSize, 1});
+  const torch::Tensor noise = torch::randn({count, kSize, kSize});
+  return {(torch::sin(along + phase) + noise).unsqueeze(1), labels};
 }
 
 struct Run {
@@ -63,7 +62,7 @@ struct Run {
 using MakeOptimizer =
     std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<torch::Tensor> params)>;
 
-Run Train(const Digits& train, const Digits& test, int64_t steps, const MakeOptimizer& make) {
+Run Train(const Stripes& train, const Stripes& test, int64_t steps, const MakeOptimizer& make) {
   torch::manual_seed(0);  // the same net and batches for every optimizer
   Net net;
   const auto optimizer = make(net.parameters());
@@ -96,9 +95,8 @@ int main(int argc, char** argv) try {
   const std::string theta = argv[1];
   const int64_t steps = argc == 3 ? std::atoll(argv[2]) : 300;
 
-  const lopt::ImageData data(lopt::GenerateImages(), kSize);
-  const Digits train = Load(data, lopt::Split::kTrain);
-  const Digits test = Load(data, lopt::Split::kTest);
+  const Stripes train = Draw(8000, 1);
+  const Stripes test = Draw(2000, 2);
   const Run learned = Train(train, test, steps, [&](std::vector<torch::Tensor> params) {
     using lopt::torch_optim::LearnedOptimizer;
     const auto options = lopt::torch_optim::LearnedOptimizerOptions().num_steps(steps);

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "lopt/base/environment.h"
-#include "lopt/base/metrics.h"
+#include "lopt/base/metrics_writer.h"
 #include "lopt/base/pictures.h"
 #include "lopt/base/tensorboard.h"
 

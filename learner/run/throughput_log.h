@@ -4,7 +4,7 @@
 #include <string>
 
 #include "lopt/base/environment.h"
-#include "lopt/base/metrics.h"
+#include "lopt/base/metrics_writer.h"
 
 namespace lopt {
 

@@ -12,7 +12,7 @@
 #include "lopt/base/safetensors.h"
 #include "lopt/evaluation/inner_training.h"
 #include "lopt/evaluation/training_draw.h"
-#include "lopt/learner/gradient_sum.h"
+#include "lopt/learner/aggregation.h"
 #include "lopt/tasks/registry.h"
 
 namespace lopt {

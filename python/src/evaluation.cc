@@ -16,6 +16,7 @@
 #include "lopt/base/parallel.h"
 #include "lopt/evaluation/evaluate.h"
 #include "lopt/evaluation/evaluation_config.h"
+#include "lopt/evaluation/evaluation_directory.h"
 #include "lopt/evaluation/evaluation_run.h"
 #include "lopt/evaluation/presets.h"
 #include "lopt/evaluation/results_file.h"

@@ -10,9 +10,7 @@
 
 #include "lopt/base/error.h"
 #include "lopt/base/isa.h"
-#include "lopt/estimators/check/estimator_checks.h"
-#include "lopt/estimators/check/problem_checks.h"
-#include "lopt/estimators/check/schedule_checks.h"
+#include "lopt/estimators/check/checks.h"
 #include "lopt/estimators/registry.h"
 #include "lopt/learner/meta_train_config.h"
 #include "lopt/lopt/check/optimizer_checks.h"

@@ -29,8 +29,8 @@ struct MetricsFile {
   std::vector<std::string> damage = {};
 };
 
-// Reads a file in the format of metrics.jsonl (base/metrics.h), whatever state it is in. Throws
-// Error if there is a file that cannot be read.
+// Reads a file in the format of metrics.jsonl (base/metrics_writer.h), whatever state it is in.
+// Throws Error if there is a file that cannot be read.
 MetricsFile ReadMetricsFile(const std::string& path);
 
 // The manifest (a record) in a file; none if there is no file, or a damaged one, which gives a line

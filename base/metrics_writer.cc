@@ -1,4 +1,4 @@
-#include "lopt/base/metrics.h"
+#include "lopt/base/metrics_writer.h"
 
 #include <cmath>
 #include <nlohmann/json.hpp>

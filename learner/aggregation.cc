@@ -1,8 +1,8 @@
-#include "lopt/learner/gradient_sum.h"
+#include "lopt/learner/aggregation.h"
 
 #include <algorithm>
 #include <bit>
-#include <vector>
+#include <cmath>
 
 #include "lopt/base/error.h"
 #include "lopt/base/parallel.h"
@@ -56,6 +56,11 @@ void AddNode(std::span<const Addend> rows, int64_t first, int64_t workers, int64
   }
 }
 
+double RunningNorm(double sum, int64_t count) {
+  if (count == 0) return 0;
+  return sum / (1 - std::pow(kNormDecay, static_cast<double>(count)));
+}
+
 }  // namespace
 
 int64_t LargestNode(int64_t first, int64_t end, int64_t workers) {
@@ -90,6 +95,43 @@ Eigen::VectorXd AddUp(GradientSum order, std::span<const Addend> rows, int64_t s
     }
   });
   return sum;
+}
+
+Eigen::VectorXd EqualNormMean(std::span<const EstimatorGradient> estimators, NamedArrays* state) {
+  const Shape shape = {std::ssize(estimators)};
+  if (state->size() == 0) {
+    state->Set("sum", Array(DType::kFloat64, shape));
+    state->Set("count", Array(DType::kInt64, shape));
+  }
+  const std::span<double> sums = state->At("sum", DType::kFloat64, shape).As<double>();
+  const std::span<int64_t> counts = state->At("count", DType::kInt64, shape).As<int64_t>();
+  Eigen::VectorXd result;
+  double weights = 0;
+  for (size_t e = 0; e < estimators.size(); ++e) {
+    const auto& [weight, gradient] = estimators[e];
+    if (gradient.size() == 0) continue;
+    if (result.size() == 0) result.setZero(gradient.size());
+    weights += weight;
+    const double norm = gradient.norm();
+    if (!std::isfinite(norm)) {
+      result += gradient;
+    } else if (norm > 0) {
+      sums[e] = kNormDecay * sums[e] + (1 - kNormDecay) * norm;
+      ++counts[e];
+      result += weight / RunningNorm(sums[e], counts[e]) * gradient;
+    }
+  }
+  Require(result.size() > 0, "equal_norm: the update has no gradient of any estimator by itself");
+  return result / weights;
+}
+
+std::vector<double> RunningNorms(const NamedArrays& state) {
+  std::vector<double> norms;
+  if (state.size() == 0) return norms;
+  const auto sums = state.At("sum").As<double>();
+  const auto counts = state.At("count").As<int64_t>();
+  for (size_t e = 0; e < sums.size(); ++e) norms.push_back(RunningNorm(sums[e], counts[e]));
+  return norms;
 }
 
 }  // namespace lopt
