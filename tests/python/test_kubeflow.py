@@ -223,9 +223,10 @@ class OfACallback(WithServer):
             self.update(progress, 8, seconds=5)
             self.update(progress, 9, seconds=5)
         kinds = [re.search(r"\(logged once for this kind of failure, (.*)\)", line)[1] for line in logged.output]
-        self.assertEqual(len(kinds), 4, logged.output)
-        self.assertEqual((kinds[0], kinds[2], kinds[3]), ("HTTP 500", "HTTP 302", "FileNotFoundError"))
-        self.assertRegex(kinds[1], "^(ConnectionResetError|RemoteDisconnected|SSL.*)$")
+        self.assertEqual(len(kinds), len(set(kinds)), logged.output)
+        of_reset = {"ConnectionResetError", "RemoteDisconnected", "SSLEOFError"}  # whichever the client sees first
+        self.assertTrue(of_reset & set(kinds), kinds)
+        self.assertEqual([kind for kind in kinds if kind not in of_reset], ["HTTP 500", "HTTP 302", "FileNotFoundError"])
         self.assertEqual(self.percentages(), [1, 2, 3, 4, 5, 6, 7, 8])
 
     def test_updates_do_not_wait_for_a_server_that_hangs(self):
@@ -298,9 +299,8 @@ class OfACallback(WithServer):
                     self.assertEqual(of_result(lopt.meta_train("smoke", callbacks=[progress])), alone)
                     self.join()
                 percentages = self.percentages()
-                self.assertEqual(percentages[0], 5)
-                if behaviour != "hang":
-                    self.assertEqual(percentages[-1], 100)
+                if behaviour != "hang":  # where the time may be over before a post has arrived
+                    self.assertEqual((percentages[0], percentages[-1]), (5, 100))
 
 
 class OfADirectory(WithServer):
