@@ -1,8 +1,10 @@
 #include "lopt/learner/aggregation.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
+#include <optional>
 
 #include "lopt/base/error.h"
 #include "lopt/base/parallel.h"
@@ -12,6 +14,9 @@ namespace {
 
 // Elements that are added up together: the sums of all levels of a tree stay in the nearest cache.
 constexpr int64_t kTile = 512;
+
+// Rows that are added in one pass, in which a sum stays in a register.
+constexpr size_t kTogether = 8;
 
 // Calls f(i, number i of the row from `begin` on) for each element of a tile.
 template <class F>
@@ -27,6 +32,48 @@ void VisitRow(const Addend& from, int64_t begin, int64_t count, F&& f) {
 // Adds the numbers [begin, begin + count) of a row, times its weight.
 void Add(const Addend& from, int64_t begin, int64_t count, double weight, double* __restrict to) {
   VisitRow(from, begin, count, [&](int64_t i, double number) { to[i] += weight * number; });
+}
+
+// Adds those of rows of float32, one row after the other: weighted(k, number of row k).
+template <class F>
+void AddTogether(const std::array<const float*, kTogether>& rows, int64_t begin, int64_t count,
+                 F&& weighted, double* __restrict to) {
+  for (int64_t i = begin; i < begin + count; ++i) {
+    double sum = to[i - begin];
+    for (size_t k = 0; k < kTogether; ++k) sum += weighted(k, static_cast<double>(rows[k][i]));
+    to[i - begin] = sum;
+  }
+}
+
+// The next rows of float32, as many as are added together; none if there are fewer, or others.
+std::optional<std::array<const float*, kTogether>> NextTogether(std::span<const Addend> rows) {
+  if (rows.size() < kTogether) return std::nullopt;
+  std::array<const float*, kTogether> next = {};
+  for (size_t k = 0; k < kTogether; ++k) {
+    const auto* row = std::get_if<std::span<const float>>(&rows[k].row);
+    if (row == nullptr) return std::nullopt;
+    next[k] = row->data();
+  }
+  return next;
+}
+
+void AddInOrder(std::span<const Addend> rows, std::span<const double> weights, int64_t begin,
+                int64_t count, double* to) {
+  for (size_t i = 0; i < rows.size();) {
+    if (const auto next = NextTogether(rows.subspan(i))) {
+      if (weights.empty()) {
+        AddTogether(
+            *next, begin, count, [](size_t, double number) { return number; }, to);
+      } else {
+        const auto weighted = [&](size_t k, double number) { return weights[i + k] * number; };
+        AddTogether(*next, begin, count, weighted, to);
+      }
+      i += kTogether;
+    } else {
+      Add(rows[i], begin, count, weights.empty() ? 1 : weights[i], to);
+      ++i;
+    }
+  }
 }
 
 void Copy(const Addend& from, int64_t begin, int64_t count, double* __restrict to) {
@@ -85,9 +132,7 @@ Eigen::VectorXd AddUp(GradientSum order, std::span<const Addend> rows, int64_t s
     const int64_t count = std::min(kTile, size - begin);
     double* to = sum.data() + begin;
     if (order == GradientSum::kInOrder) {
-      for (size_t i = 0; i < rows.size(); ++i) {
-        Add(rows[i], begin, count, weights.empty() ? 1 : weights[i], to);
-      }
+      AddInOrder(rows, weights, begin, count, to);
     } else {
       const auto levels = std::min(rows.size(), static_cast<size_t>(std::bit_width(workers)));
       std::vector<double> free(levels * kTile);

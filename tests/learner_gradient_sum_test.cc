@@ -4,6 +4,7 @@
 #include <limits>
 #include <optional>
 #include <random>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -143,6 +144,39 @@ TEST_CASE("A tree's sum is its definition's, whoever adds up which part of it") 
           if (report.partial.gradients > 0 || report.gradient.size() > 0) addends.push_back(addend);
         }
         CHECK_EQ(AddUp(GradientSum::kTree, addends, kSize), sum);
+      }
+    }
+  }
+}
+
+TEST_CASE("A sum in order adds one row after the other") {
+  std::mt19937 random(9);  // NOLINT(cert-msc32-c,cert-msc51-cpp): the same draws in every run
+  for (const int64_t workers : {1, 7, 8, 9, 16, 21, 100}) {
+    for (const int64_t size : {1, 511, 513, 1100}) {
+      CAPTURE(workers);
+      CAPTURE(size);
+      const std::vector<Row> rows = RandomRows(workers, size, true, random);
+      const std::vector<Eigen::VectorXd> doubles(rows.size(), Eigen::VectorXd::Constant(size, .1));
+      std::vector<double> weights;
+      for (int64_t w = 0; w < workers; ++w) weights.push_back(.1 * static_cast<double>(1 + w));
+      std::vector<Addend> mixed = Leaves(rows);  // every fifth row is one of float64
+      for (size_t w = 4; w < mixed.size(); w += 5) mixed[w].row = AsSpan(doubles[w]);
+      for (const bool weighted : {false, true}) {
+        CAPTURE(weighted);
+        const auto sum_of = [&](std::span<const Addend> addends) {
+          const std::span<const double> none;
+          return AddUp(GradientSum::kInOrder, addends, size, weighted ? weights : none);
+        };
+        Eigen::VectorXd wanted = Eigen::VectorXd::Zero(size);
+        Eigen::VectorXd wanted_mixed = Eigen::VectorXd::Zero(size);
+        for (size_t w = 0; w < rows.size(); ++w) {
+          const double weight = weighted ? weights[w] : 1;
+          const Eigen::VectorXd row = rows[w].cast<double>();
+          wanted += weight * row;
+          wanted_mixed += weight * (w % 5 == 4 ? doubles[w] : row);
+        }
+        CHECK_EQ(sum_of(Leaves(rows)), wanted);
+        CHECK_EQ(sum_of(mixed), wanted_mixed);
       }
     }
   }

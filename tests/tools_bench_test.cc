@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lopt/base/error.h"
+#include "lopt/base/safetensors.h"
 #include "lopt/tasks/torch/torch_module.h"
 #include "lopt/tools/bench/bench_workload.h"
 #include "tests/paths.h"
@@ -23,6 +24,37 @@ FinishedProcess Bench(const Words& arguments) {
   Words words = {BuildPath("lopt"), "bench"};
   words.insert(words.end(), arguments.begin(), arguments.end());
   return RunProcess(words);
+}
+
+TEST_CASE("The bench of transports prints updates per second and the learner's own time") {
+  const TempDirectory directory;
+  const std::string out = directory / "run";
+  const FinishedProcess bench =
+      Bench({"transport", "--workers", "9", "--theta", "70", "--updates", "20", "--out", out});
+  INFO(bench.errors);
+  REQUIRE(bench.exit_code == 0);
+  CHECK(bench.output.find("1 ranks, 9 workers, theta 70: ") != std::string::npos);
+  CHECK(bench.output.find(" updates/s; the learner's own time ") != std::string::npos);
+  CHECK(bench.output.find("metrics.jsonl: ") != std::string::npos);
+  CHECK(ReadArrayFile(out + "/theta.safetensors").arrays.At("theta/weights").size() == 70);
+}
+
+TEST_CASE("The bench of transports refuses what does not go together") {
+  const auto error = [](const Words& more) {
+    Words words = {"transport"};
+    words.insert(words.end(), more.begin(), more.end());
+    const FinishedProcess bench = Bench(words);
+    CHECK(bench.exit_code == 2);
+    return bench.errors;
+  };
+  CHECK(error({"--workers", "0"}).find("--workers must be at least 1, got 0") != std::string::npos);
+  CHECK(error({"--updates", "-3"}).find("--updates must be at least 1, got -3") !=
+        std::string::npos);
+  CHECK(error({"--frame", "10", "--workers", "2"}).find("--workers does not go with --frame") !=
+        std::string::npos);
+  CHECK(error({"--filter", "x"}).find("--filter") != std::string::npos);
+  CHECK(Bench({"transport", "--gradient-sum", "heap", "--updates", "1"}).errors.find("in_order") !=
+        std::string::npos);
 }
 
 TEST_CASE("The bench checks kernels and prints what it measured") {

@@ -23,6 +23,7 @@
 #include "lopt/lopt/registry.h"
 #include "lopt/lopt/theta_file.h"
 #include "lopt/tools/bench/bench_peak.h"
+#include "lopt/tools/bench/bench_transport.h"
 #include "lopt/tools/bench/bench_workload.h"
 #include "lopt/tools/bench/bench_workloads.h"
 #include "lopt/tools/bench/estimator_bench.h"
@@ -44,7 +45,8 @@ constexpr const char* kBenchExamples =
     "  lopt bench --filter 'inner_step/.*' --threads 2\n"
     "  lopt bench --json > bench.json\n"
     "  lopt bench --device cuda\n"
-    "  lopt bench --estimators config.json --theta theta.safetensors --out DIR\n";
+    "  lopt bench --estimators config.json --theta theta.safetensors --out DIR\n"
+    "\nlopt bench transport --help explains another bench: a job whose workers compute nothing.\n";
 
 // Standard output for one JSON object: while it lives, all else that this process writes there (log
 // lines) goes to standard error.
@@ -266,6 +268,9 @@ nlohmann::ordered_json ToJson(const BenchResult& r) {
 }  // namespace
 
 int BenchCommand(const std::vector<std::string>& arguments) {
+  if (!arguments.empty() && arguments[0] == "transport") {
+    return BenchTransport({arguments.begin() + 1, arguments.end()});
+  }
   po::options_description options("Options");
   auto add = options.add_options();
   add("filter", po::value<std::string>()->default_value(".*"),

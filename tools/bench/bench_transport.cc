@@ -1,19 +1,10 @@
-// How fast a job of many ranks exchanges weights and gradients when computing them costs nothing:
-//   mpiexec -n RANKS bench_transport [--workers W] [--theta D] [--updates N]
-//                            [--gradient-sum in_order|tree] [--out DIR]
-//   bench_transport ...       the same in one process
-// prints updates per second and the learner's own time for one update of W gradients of D numbers.
-// With an output directory, whose run is replaced, the job writes all files of a run as well, and
-// the bytes of metrics.jsonl for one update are printed too.
-//   bench_transport --frame BYTES [--updates N]
-// sends frames of that size to and fro over gRPC on the loopback instead.
+#include "lopt/tools/bench/bench_transport.h"
+
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <boost/program_options.hpp>
 #include <chrono>
-#include <cstdio>
-#include <exception>
 #include <memory>
 #include <string>
 #include <thread>
@@ -27,16 +18,24 @@
 #include "lopt/learner/elastic/grpc_connections.h"
 #include "lopt/learner/job/messages.h"
 #include "lopt/learner/job/meta_trainer.h"
-#include "lopt/learner/transport/local_transport.h"
-#include "lopt/learner/transport/mpi_launch.h"
-#include "lopt/learner/transport/mpi_transport.h"
 #include "lopt/learner/transport/transport.h"
 #include "lopt/lopt/registry.h"
+#include "lopt/tools/command_line.h"
+#include "lopt/tools/job_command.h"
 
 namespace lopt {
 namespace {
 
 namespace po = boost::program_options;
+
+constexpr const char* kTransportSynopsis = "lopt bench transport [OPTIONS]";
+constexpr const char* kTransportExamples =
+    "Updates per second of a job whose workers compute nothing, and the learner's own time for an "
+    "update.\n\n"
+    "Examples:\n"
+    "  lopt bench transport --workers 1000 --updates 100\n"
+    "  mpiexec -n 5 lopt bench transport --workers 1000 --gradient-sum tree\n"
+    "  lopt bench transport --frame 401000 --updates 2000\n";
 
 struct NullOptions {
   int64_t size = 1;
@@ -98,15 +97,12 @@ void AddNullTypes() {
 
 MetaTrainConfig NullConfig(int64_t workers, int64_t theta, int64_t updates,
                            const std::string& gradient_sum) {
-  auto config = ReadOptions<MetaTrainConfig>(
+  return ReadOptions<MetaTrainConfig>(
       Config::Parse(fmt::format(R"({{"learned_optimizer": {{"type": "NullOptimizer", "size": {}}},
                       "theta_opt": {{"type": "Adam"}}, "estimators": [{{"type": "NullEstimator"}}],
-                      "gradient_sum": "{}"}})",
-                                theta, gradient_sum),
-                    "bench_transport"));
-  config.workers = workers;
-  config.meta_steps = updates;
-  return config;
+                      "gradient_sum": "{}", "workers": {}, "meta_steps": {}}})",
+                                theta, gradient_sum, workers, updates),
+                    "bench transport"));
 }
 
 double SecondsSince(std::chrono::steady_clock::time_point start) {
@@ -193,58 +189,83 @@ int SendFrames(int64_t bytes, int64_t round_trips) {
   const double seconds = SecondsSince(start);
   learner->Close(worker);
   worker_thread.join();
-  lopt::PrintOut("frames of {} bytes: {:.0f} us to and fro, {:.0f} MB/s each way\n", bytes,
-                 1e6 * seconds / static_cast<double>(round_trips),
-                 1e-6 * static_cast<double>(bytes * round_trips) / (seconds / 2));
+  PrintOut("frames of {} bytes: {:.0f} us to and fro, {:.0f} MB/s each way\n", bytes,
+           1e6 * seconds / static_cast<double>(round_trips),
+           1e-6 * static_cast<double>(bytes * round_trips) / (seconds / 2));
   return 0;
 }
 
-int Run(int argc, char** argv, Transport* transport) {
-  int64_t workers = 0;
-  int64_t theta = 0;
-  int64_t updates = 0;
-  int64_t frame = 0;
-  std::string out_dir;
-  std::string gradient_sum;
-  po::options_description options;
-  options.add_options()("workers", po::value(&workers)->default_value(transport->size()))(
-      "theta", po::value(&theta)->default_value(1762))(
-      "updates", po::value(&updates)->default_value(5000))("frame", po::value(&frame))(
-      "gradient-sum", po::value(&gradient_sum)->default_value("in_order"))("out",
-                                                                           po::value(&out_dir));
-  po::variables_map values;
-  po::store(po::parse_command_line(argc, argv, options), values);
-  po::notify(values);
-  if (values.count("frame") > 0) return SendFrames(frame, updates);
+po::options_description TransportOptions() {
+  po::options_description options("Options");
+  auto add = options.add_options();
+  add("workers", po::value<int64_t>()->value_name("W"),
+      "Logical workers, each of which sends a gradient for each update. Default: one a rank.");
+  add("theta", po::value<int64_t>()->value_name("D")->default_value(1762),
+      "Numbers of theta and of a gradient.");
+  add("updates", po::value<int64_t>()->value_name("N")->default_value(5000),
+      "Updates of theta, or with --frame round trips.");
+  add("gradient-sum", po::value<std::string>()->value_name("ORDER")->default_value("in_order"),
+      "How gradients are added up: in_order or tree (gradient_sum).");
+  add("out", po::value<std::string>()->value_name("DIR"),
+      "Also write all files of a run there, in place of the run that it holds.");
+  add("frame", po::value<int64_t>()->value_name("BYTES"),
+      "Send frames of this size to and fro over gRPC on the loopback instead.");
+  return options;
+}
+
+int64_t AtLeastOne(const po::variables_map& values, const char* option) {
+  const auto value = values[option].as<int64_t>();
+  if (value < 1) {
+    throw UsageError(
+        fmt::format("bench transport: --{} must be at least 1, got {}", option, value));
+  }
+  return value;
+}
+
+int RunTransportBench(const po::variables_map& values, Transport* transport) {
+  const int64_t updates = AtLeastOne(values, "updates");
+  if (values.contains("frame")) {
+    for (const char* option : {"workers", "out"}) {
+      if (values.contains(option)) {
+        throw UsageError(fmt::format("bench transport: --{} does not go with --frame", option));
+      }
+    }
+    if (transport->size() > 1) {
+      throw UsageError(
+          fmt::format("bench transport: --frame wants one process, got {}", transport->size()));
+    }
+    return SendFrames(AtLeastOne(values, "frame"), updates);
+  }
+  const int64_t theta = AtLeastOne(values, "theta");
+  const int64_t workers =
+      values.contains("workers") ? AtLeastOne(values, "workers") : transport->size();
+  const std::string out_dir = TextOption(values, "out").value_or("");
   AddNullTypes();
-  const MetaTrainConfig config = NullConfig(workers, theta, updates, gradient_sum);
+  const MetaTrainConfig config =
+      NullConfig(workers, theta, updates, values["gradient-sum"].as<std::string>());
   const MetaTrainResult result = RunMetaTraining(
       config, {.out_dir = out_dir, .overwrite = !out_dir.empty(), .transport = transport});
   if (transport->rank() == 0) {
-    lopt::PrintOut(
-        "{} ranks, {} workers, theta {}: {:.0f} updates/s; the learner's own time {:.0f} us\n",
-        transport->size(), workers, theta, static_cast<double>(updates) / result.seconds,
-        1e6 * LearnerSeconds(config, transport->size()));
+    PrintOut("{} ranks, {} workers, theta {}: {:.0f} updates/s; the learner's own time {:.0f} us\n",
+             transport->size(), workers, theta, static_cast<double>(updates) / result.seconds,
+             1e6 * LearnerSeconds(config, transport->size()));
     if (!out_dir.empty()) {
       const int64_t bytes = FileSize(out_dir + "/metrics.jsonl").value_or(0);
-      lopt::PrintOut("  metrics.jsonl: {} bytes per update\n", bytes / updates);
+      PrintOut("  metrics.jsonl: {} bytes per update\n", bytes / updates);
     }
   }
-  return 0;
+  return kExitDone;
 }
 
 }  // namespace
-}  // namespace lopt
 
-int main(int argc, char** argv) {
-  std::unique_ptr<lopt::Transport> transport;
-  try {
-    transport = lopt::StartedByMpi() ? lopt::MakeMpiTransport()
-                                     : std::move(lopt::MakeLocalTransports(1)[0]);
-    return transport->Exit(lopt::Run(argc, argv, transport.get()));
-  } catch (const std::exception& error) {
-    lopt::PrintErr("bench_transport: {}\n", error.what());
-    if (transport) transport->Abort(1);
-    return 1;
-  }
+int BenchTransport(const std::vector<std::string>& arguments) {
+  return RunAsRank(
+      [&] {
+        return ParseCommandLine(arguments, TransportOptions(), "", 0, kTransportSynopsis,
+                                kTransportExamples);
+      },
+      RunTransportBench);
 }
+
+}  // namespace lopt
