@@ -195,7 +195,7 @@ std::string CutName(const std::string& name, size_t width) {
   return first + ".." + last;
 }
 
-constexpr size_t kLeastNameWidth = 12;
+constexpr size_t kLeastNameWidth = 10;
 
 // Columns with two spaces between them, all but the first aligned to the right. The first column
 // is as narrow as the table must be.
