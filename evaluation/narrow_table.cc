@@ -334,6 +334,11 @@ std::string Legend(const Standings& standings) {
     parts.push_back(fmt::format("better, worse: on so many tasks beyond chance ({})",
                                 best ? "Holm's correction, 5 %" : "each by itself, 5 %"));
   }
+  if (!standings.single() && std::ranges::any_of(standings.all, [&](const Standing& standing) {
+        return standing.counted != std::ssize(standings.sections);
+      })) {
+    parts.emplace_back("tasks: those in the mean, which needs losses above 0");
+  }
   std::string text;
   for (const std::string& part : parts) text += (text.empty() ? "" : "; ") + part;
   return text;

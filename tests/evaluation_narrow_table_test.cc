@@ -138,6 +138,8 @@ TEST_CASE("An optimizer that is behind on most tasks is said to be behind first"
     row.diverged = 0;
   }
   summary.aggregate[2] = AgainstBest("mlp", 7, {1.2, {1.1, 1.3}}, 0, 0, 8);
+  CHECK(NarrowTable(summary, 200)
+            .ends_with("; tasks: those in the mean, which needs losses above 0\n"));
   CHECK_EQ(VerdictSentence(summary),
            "mlp is behind the best tuned baseline, Adam-cosine, on 8 of 8 tasks, beyond chance on "
            "none; over 7 of them its test loss is 1.20 times the best baseline's (geometric mean, "

@@ -361,8 +361,7 @@ std::string WithoutSubject(const po::variables_map& values) {
   };
   const int64_t judged = std::ssize(optimizers.baselines) + 1;
   return fmt::format(
-      "Nothing says what to judge, so nothing was run. Give --theta, --baselines, --preset or "
-      "--tasks.\n\n"
+      "Nothing was run: give --theta, --baselines, --preset or --tasks.\n\n"
       "With --theta recommended lopt eval would train the preset {}, {}:\n"
       "  to tune {}: {} steps x {} trials x {}, {} inner steps\n"
       "  to judge {}: {} steps x {}, {} inner steps\n"
