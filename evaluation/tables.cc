@@ -9,41 +9,18 @@
 #include <iterator>
 #include <limits>
 #include <optional>
-#include <span>
 
 #include "lopt/base/wrapped.h"
 #include "lopt/evaluation/performance_profile.h"
+#include "lopt/evaluation/summary_text.h"
 
 namespace lopt {
 namespace {
 
 // --- Text -------------------------------------------------------------------------------------
 
-// `digits` significant digits, written out where that is short: 0.326, 12.4, 1.24e-07.
-std::string Rounded(double value, int digits) {
-  if (!std::isfinite(value)) return std::isnan(value) ? "-" : value > 0 ? "inf" : "-inf";
-  const int magnitude = value == 0 ? 0 : static_cast<int>(std::floor(std::log10(std::abs(value))));
-  if (magnitude < -3 || magnitude > 5) return fmt::format("{:.{}e}", value, digits - 1);
-  return fmt::format("{:.{}f}", value, std::max(0, digits - 1 - magnitude));
-}
-
 std::string Bold(const std::string& text, bool bold) {
   return bold ? fmt::format("**{}**", text) : text;
-}
-
-// Of the estimates in a column: three digits, or four where an interval is so narrow that three
-// would not show it.
-template <class Range, class Projection>
-int Digits(const Range& range, const Projection& estimate_of) {
-  return std::ranges::any_of(range,
-                             [&](const auto& element) {
-                               const Estimate& estimate = std::invoke(estimate_of, element);
-                               const Interval& interval = estimate.interval;
-                               return interval.high - interval.low <
-                                      0.01 * std::abs(estimate.value);
-                             })
-             ? 4
-             : 3;
 }
 
 std::string Shown(const Estimate& estimate, int digits, bool best) {
@@ -59,12 +36,6 @@ std::string ShownPercent(const Estimate& estimate, bool best) {
 }
 
 std::string Shown(Verdict verdict) { return verdict == Verdict::kNone ? "-" : ToString(verdict); }
-
-// Counted in code points.
-size_t Width(const std::string& utf8) {
-  return static_cast<size_t>(
-      std::ranges::count_if(utf8, [](char c) { return (c & 0xC0) != 0x80; }));
-}
 
 // A name as Markdown shows it in a cell.
 std::string Escaped(const std::string& name) {
@@ -87,14 +58,14 @@ class Table {
     std::vector<size_t> widths;
     for (size_t c = 0; c < lines_.front().size(); ++c) {
       size_t width = 3;
-      for (const auto& line : lines_) width = std::max(width, Width(line[c]));
+      for (const auto& line : lines_) width = std::max(width, TextWidth(line[c]));
       widths.push_back(width);
     }
     std::string text;
     const auto out = std::back_inserter(text);
     for (size_t l = 0; l < lines_.size(); ++l) {
       for (size_t c = 0; c < widths.size(); ++c) {
-        const std::string space(widths[c] - Width(lines_[l][c]), ' ');
+        const std::string space(widths[c] - TextWidth(lines_[l][c]), ' ');
         fmt::format_to(out, "| {}{} ", c == 0 ? lines_[l][c] : space,
                        c == 0 ? space : lines_[l][c]);
       }
@@ -113,23 +84,6 @@ class Table {
 };
 
 // --- One task and number of steps -------------------------------------------------------------
-
-using SummaryRows = std::span<const SummaryRow>;
-
-// The rows in pieces of one task and one number of steps.
-std::vector<SummaryRows> Sections(const Summary& summary) {
-  const auto same = [](const SummaryRow& a, const SummaryRow& b) {
-    return a.task == b.task && a.steps == b.steps;
-  };
-  std::vector<SummaryRows> sections;
-  for (auto first = summary.rows.begin(); first != summary.rows.end();) {
-    const auto last = std::find_if_not(first, summary.rows.end(),
-                                       [&](const SummaryRow& row) { return same(row, *first); });
-    sections.emplace_back(first, last);
-    first = last;
-  }
-  return sections;
-}
 
 double TestLoss(const SummaryRow& row) { return row.test_loss.value; }
 double TrainLoss(const SummaryRow& row) { return row.train_loss.value; }
@@ -335,7 +289,7 @@ std::string TwoTables(const Summary& summary, size_t sections) {
         "geometric mean over all tasks, over those that the meta-training has trained on, and over "
         "the others, with the number of these. ";
   }
-  if (!summary.aggregate.empty()) {
+  if (HasReference(summary)) {
     notes +=
         "Speed-up: interquartile mean over tasks of the speed-up in steps to tuned Adam's loss, 0 "
         "where it is never reached. Failed: trainings that diverged or blew up. ";
@@ -477,7 +431,7 @@ std::string Notes(const Summary& summary) {
       "blew up ends with "
       "train losses of more than 5 times the best that it had. " +
       LossesNote();
-  if (!summary.aggregate.empty()) {
+  if (HasReference(summary)) {
     text += fmt::format(
         " Better or worse than Adam, whose learning rate is tuned for each task: the 95 % interval "
         "of the difference, with the same seeds and examples, does not hold 0; unclear: it does; "
@@ -551,7 +505,7 @@ std::string MarkdownTable(const Summary& summary) {
   if (summary.rows.empty()) return "There are no results.\n";
   const std::vector<SummaryRows> sections = Sections(summary);
   std::string text = Notes(summary) + TwoTables(summary, sections.size());
-  if (!summary.aggregate.empty()) text += AllTasks(summary, sections);
+  if (HasReference(summary)) text += AllTasks(summary, sections);
   for (const SummaryRows rows : sections) {
     const bool has_adam =
         std::ranges::find(rows, kReferenceBaseline, &SummaryRow::optimizer) != rows.end();
