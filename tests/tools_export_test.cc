@@ -66,7 +66,7 @@ TEST_CASE("A theta file that does not name its optimizer is exported with --lear
 
 TEST_CASE("What export cannot understand is a usage error") {
   const std::string usage =
-      "; usage: lopt export THETA --format torchscript|c|npz|safetensors|algoperf --out PATH\n";
+      "; usage: lopt export THETA --format torchscript|c|npz|safetensors|algoperf|hub --out PATH\n";
   const auto error = [](const std::vector<std::string>& arguments) {
     const FinishedProcess finished = Export(arguments);
     CHECK_EQ(finished.exit_code, 2);
@@ -75,17 +75,22 @@ TEST_CASE("What export cannot understand is a usage error") {
   CHECK_EQ(error({}), "lopt: The theta file is missing" + usage);
   CHECK_EQ(error({"x"}), "lopt: --format is missing" + usage);
   CHECK_EQ(error({"x", "--format", "npz"}), "lopt: --out is missing" + usage);
-  CHECK_EQ(error({"x", "--format", "onnx", "--out", "y"}),
-           "lopt: --format must be torchscript, c, npz, safetensors or algoperf, got 'onnx'\n");
+  CHECK_EQ(
+      error({"x", "--format", "onnx", "--out", "y"}),
+      "lopt: --format must be torchscript, c, npz, safetensors, algoperf or hub, got 'onnx'\n");
   CHECK(error({"x", "--format", "algopref", "--out", "y"})
             .ends_with("got 'algopref'; did you mean 'algoperf'?\n"));
+  for (const char* option : {"licence", "evaluation"}) {
+    CHECK_EQ(error({"x", "--format", "npz", "--out", "y", std::string("--") + option, "mit"}),
+             fmt::format("lopt: --{} is of --format hub, not of npz\n", option));
+  }
 }
 
 TEST_CASE("What holds the theta file as it is wants one that its readers take") {
   const TempDirectory directory;
   const std::string out = directory / "out";
   const std::string theta = GoldenPath("mlp_lopt_steps.safetensors");
-  for (const std::string format : {"algoperf"}) {
+  for (const std::string format : {"algoperf", "hub"}) {
     const FinishedProcess nameless = Export(
         {theta, "--format", format, "--out", out, "--learned-optimizer", R"({"type": "MLPLOpt"})"});
     CHECK_EQ(nameless.exit_code, 1);
@@ -128,7 +133,7 @@ TEST_CASE("A pipe or device is nothing to export to, and stays what it is") {
   const TempDirectory directory;
   const std::string pipe = directory / "pipe";
   REQUIRE_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  for (const char* format : {"c", "npz", "safetensors", "algoperf"}) {
+  for (const char* format : {"c", "npz", "safetensors", "algoperf", "hub"}) {
     const FinishedProcess finished = Export({"mlp", "--format", format, "--out", pipe});
     CHECK_EQ(finished.exit_code, 1);
     CHECK_EQ(finished.errors,

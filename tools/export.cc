@@ -27,12 +27,18 @@
 #include "lopt/tasks/torch/torch_module.h"
 #include "lopt/tools/command_line.h"
 #include "lopt/tools/commands.h"
+#include "lopt/tools/hub.h"
 #include "lopt/tools/trained_theta.h"
 
 namespace lopt {
 namespace {
 
 namespace po = boost::program_options;
+
+// Options of one format alone.
+constexpr const char* kHub = "hub";
+constexpr const char* kLicence = "licence";
+constexpr const char* kEvaluation = "evaluation";
 
 // What is exported.
 struct Export {
@@ -80,6 +86,13 @@ void ExportAlgoperf(const Export& what) {
                 MakeAlgoperfSubmission(what.theta_file, ReadFile(what.path), what.file_name()));
 }
 
+void ExportHub(const Export& what) {
+  WriteHubDirectory(what.path, what.theta_file,
+                    {.licence = TextOption(what.values, kLicence).value_or(""),
+                     .evaluation = TextOption(what.values, kEvaluation).value_or("")},
+                    what.out);
+}
+
 // A way to leave with weights.
 struct ExportFormat {
   const char* name;
@@ -107,6 +120,10 @@ constexpr ExportFormat kExportFormats[] = {
      "one file in Python, a submission to the self-tuning ruleset of MLCommons' AlgoPerf, for "
      "PyTorch.",
      true, ExportAlgoperf},
+    {kHub,
+     "a directory, new or empty, to be uploaded to a model hub: theta.safetensors, a model card "
+     "and the one-file optimizer for PyTorch.",
+     true, ExportHub},
 };
 
 // The names, `between` them, `last` before the last.
@@ -149,6 +166,14 @@ std::string Needed(const po::variables_map& values, const std::string& name,
   return values[name].as<std::string>();
 }
 
+void CheckHubOptions(const ExportFormat& format, const po::variables_map& values) {
+  for (const char* option : {kLicence, kEvaluation}) {
+    if (values.contains(option) && format.name != std::string(kHub)) {
+      throw UsageError(fmt::format("--{} is of --format {}, not of {}", option, kHub, format.name));
+    }
+  }
+}
+
 // Throws Error for what no reader of a copy could take.
 void CheckCopied(const ExportFormat& format, const Export& what) {
   if (what.values.contains(kDespiteFailedCheck)) {
@@ -170,9 +195,14 @@ int ExportCommand(const std::vector<std::string>& arguments) {
   auto add = options.add_options();
   const std::string formats = FormatNames(", ", " or ") + ".";
   add("format", po::value<std::string>(), formats.c_str());
-  add("out", po::value<std::string>(), "The file to write.");
+  add("out", po::value<std::string>(), "The file, or for hub the directory, to write.");
   add("learned-optimizer", po::value<std::string>(),
       "Type and options in JSON, for a theta file that does not name its learned optimizer.");
+  add(kLicence, po::value<std::string>(),
+      "hub: the licence of your weights as hubs name it, such as apache-2.0, mit or cc-by-4.0. "
+      "Those that come with lopt have lopt's.");
+  add(kEvaluation, po::value<std::string>()->value_name("DIR"),
+      "hub: what lopt eval --out DIR wrote about these weights, for the model card.");
   add(kDespiteFailedCheck, kDespiteFailedCheckText);
   add("isa", po::value<std::string>(),
       "Instruction set that checks the file, and makes new golden steps. Default: the best.");
@@ -184,6 +214,7 @@ int ExportCommand(const std::vector<std::string>& arguments) {
   }
   const ExportFormat& format = FindFormat(Needed(*values, "format", "--format"));
   const std::string out = Needed(*values, "out", "--out");
+  CheckHubOptions(format, *values);
   Export what{.path = ThetaPath(*TextOption(*values, "theta")),
               .theta_file = {},
               .out = out,
