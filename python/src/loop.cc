@@ -85,7 +85,8 @@ void BindStates(nb::module_& m) {
           "or\n"
           "shape, or if the array is not contiguous.")
       .def_prop_ro("theta", ViewOfMember<WorkerWeights, &WorkerWeights::theta>,
-                   nb::sig("def theta(self) -> numpy.ndarray"), "float32 [D], a view.")
+                   nb::sig("def theta(self) -> numpy.ndarray[dtype=float32]"),
+                   "float32 [D], a view.")
       .def_prop_ro(
           "outer_step", [](const WorkerWeights& w) { return w.outer.outer_step; },
           "Updates of theta so far.")
@@ -123,7 +124,7 @@ void BindStates(nb::module_& m) {
           "Raises\n"
           "Error on another dtype or shape, or if the array is not contiguous.")
       .def_prop_ro("gradient", ViewOfMember<AggregatedGradient, &AggregatedGradient::gradient>,
-                   nb::sig("def gradient(self) -> numpy.ndarray"),
+                   nb::sig("def gradient(self) -> numpy.ndarray[dtype=float32]"),
                    "float32 [D], the estimators' weighted mean; a view, which may be written to.")
       .def_ro("outer_step", &AggregatedGradient::outer_step,
               "Of the weights it was computed under.")
@@ -144,7 +145,8 @@ void BindStates(nb::module_& m) {
       .def_ro("skipped_updates", &LearnerState::skipped_updates,
               "Of these, without effect because the gradient was not finite.")
       .def_prop_ro("theta", ViewOfMember<LearnerState, &LearnerState::theta>,
-                   nb::sig("def theta(self) -> numpy.ndarray"), "float32 [D], a view.")
+                   nb::sig("def theta(self) -> numpy.ndarray[dtype=float32]"),
+                   "float32 [D], a view.")
       .def_prop_ro(
           "theta_opt", [](const LearnerState& state) { return ToPython(state.theta_opt); },
           nb::sig("def theta_opt(self) -> dict[str, numpy.ndarray]"),
@@ -180,9 +182,9 @@ void BindLoop(nb::module_& m) {
             return nb::make_tuple(std::move(next), DictOf(summary));
           },
           "state"_a, "gradients"_a,
-          nb::sig(
-              "def update(self, state: LearnerState, gradients: Sequence[AggregatedGradient]) -> "
-              "tuple[LearnerState, dict]"),
+          nb::sig("def update(self, state: LearnerState, gradients: "
+                  "collections.abc.Sequence[AggregatedGradient]) -> "
+                  "tuple[LearnerState, dict]"),
           "One update with the mean of the gradients, in the order of the workers. Returns the "
           "next\n"
           "state and a summary. Raises Error if there is none, or if one has the wrong size or "
@@ -285,7 +287,7 @@ void BindLoop(nb::module_& m) {
       },
       "thetas"_a, "estimators"_a, "worker_key"_a, "step"_a = 0, "threads"_a.none() = nb::none(),
       nb::sig("def meta_losses(thetas: numpy.ndarray, estimators: Estimators, worker_key: Key, "
-              "step: int = 0, threads: int | None = None) -> numpy.ndarray"),
+              "step: int = 0, threads: int | None = None) -> numpy.ndarray[dtype=float64]"),
       "The losses float64 [K] of thetas float32 [K, D], for an optimizer of theta from elsewhere "
       "that\n"
       "asks for losses, such as CMA-ES: the weighted mean over the estimators, each a FullES, of "

@@ -70,7 +70,7 @@ void BindMetaTraining(nb::module_& m) {
         nb::arg("allow_isa_change"), nb::arg("on_metrics"),
         nb::sig("def meta_train(config: dict | str | os.PathLike, out: str, threads: int | None, "
                 "resume: bool, from_step: int | None, overwrite: bool, allow_isa_change: bool, "
-                "on_metrics: Callable[[int, dict[str, float]], object]) -> dict"),
+                "on_metrics: collections.abc.Callable[[int, dict[str, float]], object]) -> dict"),
         "What lopt.meta_train runs. Returns the members of lopt.MetaTraining.");
 }
 

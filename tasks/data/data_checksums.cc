@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "lopt/base/error.h"
+#include "lopt/base/option_words.h"
 #include "lopt/base/utf8.h"
 
 namespace lopt {
@@ -45,16 +46,16 @@ void RequireSameData(const std::string& stored, const std::optional<std::string>
   Require(!then || *then == now,
           "cannot resume {}: it was computed on {}, and here it would go on with {} (data sets "
           "read from files, with their CRC-32); bring the same files back, name their directory "
-          "(data_dir, --data-dir), or begin a new run for other data",
-          stored, Describe(*then), Describe(now));
+          "({}), or begin a new run for other data",
+          stored, Describe(*then), Describe(now), KeyWords("data_dir"));
 }
 
 void RequireSameDataOn(const std::string& who, const std::string& data, const std::string& learner,
                        const std::string& learner_data) {
   Require(data == learner_data,
           "{} computes on {}, {} on {} (data sets read from files, with their CRC-32); give all "
-          "processes the same files (data_dir, --data-dir)",
-          who, Describe(data), learner, Describe(learner_data));
+          "processes the same files ({})",
+          who, Describe(data), learner, Describe(learner_data), KeyWords("data_dir"));
 }
 
 }  // namespace lopt

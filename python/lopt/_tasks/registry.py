@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+from typing import TYPE_CHECKING, TypeVar
 
 from lopt import _core
 from lopt._core import Error
@@ -15,16 +16,27 @@ from .torch_loss import import_torch
 from .turn import turn
 from .values import kind_of
 
+if TYPE_CHECKING:  # type checkers have it; Python does from 3.11 on
+    from typing_extensions import dataclass_transform
+else:
+
+    def dataclass_transform(**_):
+        return lambda function: function
+
+
+Task = TypeVar("Task")
+
 # type -> (class, what the extension has of it)
 _registered: dict[str, tuple[type, _core.TaskType]] = {}
 
 
-def task(cls: type) -> type:
+@dataclass_transform(eq_default=False, field_specifiers=(dataclasses.field,))
+def task(cls: type[Task]) -> type[Task]:
     """Registers a class as a task type under its own name (see `register_task`): a decorator."""
     return register_task(cls.__name__, cls)
 
 
-def register_task(type: str, cls: type) -> type:
+def register_task(type: str, cls: type[Task]) -> type[Task]:
     """Makes a class the task type `type` of this process: configs may say {"type": type}.
 
     The class becomes a dataclass whose fields are the options of the type; a method has parameters
