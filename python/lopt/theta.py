@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy
 
 from . import _core
+from ._component import Component
 
 _TRAINED = Path(__file__).parent / "trained"
 
@@ -19,7 +20,8 @@ _TRAINED = Path(__file__).parent / "trained"
 class Theta:
     """The weights of a learned optimizer, with what is needed to use them.
 
-    Theta(learned_optimizer, values) makes one; Theta.read and Theta.init do as well.
+    Theta(learned_optimizer, values) makes one, also with an object such as lopt.MLPLOpt();
+    Theta.read and Theta.init do as well.
 
     Attributes:
         learned_optimizer: Type and options, as in a config: {"type": "MLPLOpt", ...}.
@@ -42,6 +44,10 @@ class Theta:
     trained_horizon: int = 0
     chosen_on: str = ""
     version: str = ""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.learned_optimizer, Component):
+            self.learned_optimizer = self.learned_optimizer.config
 
     @classmethod
     def read(cls, path: str | os.PathLike, learned_optimizer: dict[str, Any] | None = None,
