@@ -50,7 +50,8 @@ class Theta:
             self.learned_optimizer = self.learned_optimizer.config
 
     @classmethod
-    def read(cls, path: str | os.PathLike, learned_optimizer: dict[str, Any] | None = None,
+    def read(cls, path: str | os.PathLike,
+             learned_optimizer: dict[str, Any] | Component | None = None,
              despite_failed_check: bool = False) -> Theta:
         """Reads a theta file (.safetensors), the newest theta of a run, or a checkpoint.
 
@@ -68,7 +69,7 @@ class Theta:
         return cls(**_core.read_theta(path, learned_optimizer, despite_failed_check))
 
     @classmethod
-    def init(cls, learned_optimizer: dict[str, Any], seed: int = 0) -> Theta:
+    def init(cls, learned_optimizer: dict[str, Any] | Component, seed: int = 0) -> Theta:
         """The weights that a run with this seed begins with, of an optimizer with all its options.
         """
         resolved = _core.resolve_optimizer(learned_optimizer)
@@ -164,8 +165,9 @@ class GoldenDeviation(NamedTuple):
     within: bool
 
 
-def golden_deviations(path: str | os.PathLike,
-                      learned_optimizer: dict[str, Any] | None = None) -> list[GoldenDeviation]:
+def golden_deviations(
+    path: str | os.PathLike, learned_optimizer: dict[str, Any] | Component | None = None
+) -> list[GoldenDeviation]:
     """Repeats the golden steps of a theta file on every instruction set of this machine. Empty if
     the file has none.
 

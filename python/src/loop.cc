@@ -200,14 +200,13 @@ void BindLoop(nb::module_& m) {
           "learned_optimizer"_a, "theta_opt"_a, nb::kw_only(), "meta_steps"_a.none() = nb::none(),
           "non_finite_gradient"_a = "skip", "gradient_sum"_a = "in_order", "weighting"_a = "fixed",
           "frozen"_a = nb::tuple(),
-          nb::sig("def __init__(self, learned_optimizer: Component | dict, theta_opt: Component | "
+          nb::sig("def __init__(self, learned_optimizer: lopt.Component | dict, theta_opt: "
+                  "lopt.Component | "
                   "dict, *, meta_steps: int | None = None, non_finite_gradient: str = 'skip', "
                   "gradient_sum: str = 'in_order', weighting: str = 'fixed', frozen: "
                   "collections.abc.Sequence[str] = ()) -> None"),
-          "Of a learned optimizer and the optimizer of its theta. The options are the config's "
-          "keys "
-          "of these\n"
-          "names; meta_steps is only needed for a schedule of theta_opt that depends on it. Raises "
+          "Of a learned optimizer and the optimizer of its theta. The options are the keys of a\n"
+          "config; meta_steps is only for a schedule of theta_opt that depends on it. Raises "
           "Error\n"
           "if one of them is wrong.")
       .def("init", nb::overload_cast<Key>(&GradientLearner::Init, nb::const_), "key"_a,
@@ -228,9 +227,8 @@ void BindLoop(nb::module_& m) {
           },
           "state"_a,
           nb::sig("def get_meta_params(self, state: LearnerState) -> numpy.ndarray[dtype=float32]"),
-          "The theta to judge and to keep, float32 [D]: that of the state, or an average of it "
-          "where\n"
-          "theta_opt makes one.")
+          "The theta to judge and to keep, float32 [D]: that of the state, or the average that\n"
+          "theta_opt makes of it.")
       .def(
           "update",
           [](const GradientLearner& learner, const LearnerState& state,
@@ -268,12 +266,11 @@ void BindLoop(nb::module_& m) {
           },
           "learned_optimizer"_a, "estimators"_a, nb::kw_only(), "weighting"_a = "fixed",
           "data_dir"_a = "", "device"_a = "cpu",
-          nb::sig("def __init__(self, learned_optimizer: Component | dict, estimators: "
-                  "collections.abc.Sequence[Component | dict], *, weighting: str = 'fixed', "
+          nb::sig("def __init__(self, learned_optimizer: lopt.Component | dict, estimators: "
+                  "collections.abc.Sequence[lopt.Component | dict], *, weighting: str = 'fixed', "
                   "data_dir: str = '', device: str = 'cpu') -> None"),
-          "Of a learned optimizer, which must be the learner's, as its weighting. The options are "
-          "the\n"
-          "config's keys of these names. Raises Error if one cannot be made, or its data read.")
+          "Of a learned optimizer and weighting, which must be the learner's. The options are the\n"
+          "keys of a config. Raises Error if one cannot be made, or its data read.")
       .def("__len__", [](const EstimatorList& list) { return list.estimators.size(); });
 
   nb::class_<Experiment>(m, "Experiment", "What a meta-training config describes, made. Immutable.")
