@@ -46,7 +46,7 @@ class Component:
 
     @property
     def config(self) -> dict[str, Any]:
-        """The dictionary: the type and the options that were given. A copy."""
+        """A copy of the dictionary, with the type and the options that were given."""
         return _copied(self._config)
 
     def replace(self: Own, **options: Any) -> Own:

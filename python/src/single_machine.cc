@@ -103,8 +103,7 @@ void BindSingleMachine(nb::module_& m) {
             return totals;
           },
           nb::sig("def totals(self) -> list[dict[str, int]]"),
-          "Of each estimator, since init: inner steps, those of them with a loss that was not "
-          "finite,\nepisodes that ended.")
+          "What each estimator has run since init, as AggregatedGradient.counts.")
       .def(Pickled());
 
   m.def(
