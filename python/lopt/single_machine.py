@@ -22,9 +22,6 @@ class SingleMachineGradientLearner:
     It has no state itself: states are passed in and out, never change, and can be pickled. With
     key = lopt.Key(seed) for each call, theta has the bits of meta_train(learner.config | {"seed":
     seed}).
-
-    Attributes:
-        config: What meta_train takes, every key with its value.
     """
 
     def __init__(
@@ -77,6 +74,7 @@ class SingleMachineGradientLearner:
 
     @property
     def config(self) -> dict[str, Any]:
+        """A copy of what meta_train takes for the same, with every key and its value."""
         return self._experiment.config
 
     def init(self, key: _core.Key, theta: numpy.ndarray | None = None) -> _core.SingleMachineState:
