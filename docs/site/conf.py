@@ -89,12 +89,15 @@ class NanobindMethod(sphinx.ext.autodoc.MethodDocumenter):
 
 
 def check_names(app):
-    """Warns of public names of the package, or of its classes, without reference or docstring."""
+    """Warns of public names of the package, or of its classes, without reference or docstring. The
+    classes of types have config.md for a reference."""
     text = (pathlib.Path(app.srcdir) / "reference/python.md").read_text(encoding="utf-8")
     package = importlib.import_module("lopt")
     logger = sphinx.util.logging.getLogger(__name__)
     for name in package.__all__:
         item = getattr(package, name)
+        if isinstance(item, type) and item.__base__ is package.Component:
+            continue
         if not re.search(rf":: {name}$", text, re.MULTILINE):
             logger.warning("lopt.%s is not in the reference", name)
         members = vars(item) if isinstance(item, type) else {}

@@ -72,4 +72,6 @@ NB_MODULE(_core, m) {
   lopt::python::BindEvaluation(m);
   lopt::python::BindOptimizer(m);
   lopt::python::BindTasks(m);
+  lopt::python::BindTypes(m);
+  lopt::python::BindSingleMachine(m);
 }

@@ -65,6 +65,7 @@ def register_task(type: str, cls: type[Task]) -> type[Task]:
     tuple of names: `loss` returns a second value, a dict of these with a number each; `lopt eval`
     shows "accuracy").
 
+    An instance, Regression(dim=6), may stand in configs in place of {"type": "Regression", "dim": 6}.
     A class of the same module and name takes the place of the one before, as in a notebook cell
     that is run again. Returns the class. Raises Error if the class is no task, or if there is
     another type of that name.
@@ -96,7 +97,21 @@ def register_task(type: str, cls: type[Task]) -> type[Task]:
     else:
         entry = _core.TaskType(type, summary.splitlines()[0], options)
     _registered[type] = (cls, entry)
+    cls.__lopt_config__ = _config_of
     return cls
+
+
+def _config_of(task) -> dict:
+    """What a config says of an instance of a class, by the first of its names."""
+    cls = task.__class__
+    for type, (known, _) in _registered.items():
+        if known is cls:
+            return {"type": type} | {
+                field.name: getattr(task, field.name) for field in dataclasses.fields(cls)}
+    raise Error(
+        f"{kind_of(task)} is no task type, or is one no longer: register_task makes a class one, and "
+        "one of the same name takes its place"
+    )
 
 
 def make_family(type: str, options: dict) -> Family:
