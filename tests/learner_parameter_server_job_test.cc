@@ -290,7 +290,7 @@ TEST_CASE("Variables that a server sends are those that it was asked for") {
             .number = 1, .variables = std::move(variables), .vectors = std::move(vectors)}));
     return ErrorOf([&] {
       if (dense) client.PullVariables({"w"});
-      if (!dense) client.PullEmbeddingVectors("e", std::array<int64_t, 2>{1, 3});
+      if (!dense) client.PullEmbeddingVectors("e", std::array<int64_t, 3>{1, 3, 1});
     });
   };
   const std::vector<float> six(6);

@@ -31,12 +31,12 @@ PushRequest PushOf(const ServerRequest& request, int64_t version, float value) {
           .dense = {{.name = "w", .shape = {1}, .numbers = {value}}}};
 }
 
-float ValueOf(const ServersByHand&, ParameterServing& server) {
-  return server.store().Variable("w", PulledParams::kTraining).As<float>()[0];
+float ValueOf(ServersByHand& job) {
+  return job.server().store().Variable("w", PulledParams::kTraining).As<float>()[0];
 }
 
 TEST_CASE("A step adds up in the order of the workers, whoever comes first, and then answers") {
-  const std::array<float, 3> values = {1e16F, 1, -1e16F};  // in other orders 1
+  const std::array<float, 3> values = {1e16F, -1e16F, 1};  // with the last before another, 0
   std::vector<int> order = {0, 1, 2};
   do {
     ServersByHand job(OneNumber(3), 3);
@@ -53,7 +53,7 @@ TEST_CASE("A step adds up in the order of the workers, whoever comes first, and 
         CHECK_FALSE(answer->stale);
       }
     }
-    CHECK_EQ(ValueOf(job, job.server()), 0);
+    CHECK_EQ(ValueOf(job), -1.0F / 3);
   } while (std::ranges::next_permutation(order).found);
 }
 
@@ -70,10 +70,10 @@ TEST_CASE("Gradients that are too old are refused with both numbers and change n
   CHECK(answer->stale);
   CHECK_EQ(answer->error, "");
   CHECK_EQ(answer->version, 2);
-  CHECK_EQ(ValueOf(job, job.server()), -2);
+  CHECK_EQ(ValueOf(job), -2);
   job.Send(1, kPushGradients, PushOf(job.Begin(1), 1, 1));
   CHECK_FALSE(job.Answer(1)->stale);
-  CHECK_EQ(ValueOf(job, job.server()), -3);
+  CHECK_EQ(ValueOf(job), -3);
 }
 
 TEST_CASE("A pull makes the vectors that it asks for, and no push that is refused makes one") {
@@ -130,6 +130,12 @@ TEST_CASE("Refusals say what is wrong with a request") {
       refusal(kPushGradients,
               push({"w", {2, 3}, std::vector<float>(6, std::numeric_limits<float>::infinity())})),
       "parameter server: gradient of variable 'w': wanted finite numbers, got others");
+  CHECK_EQ(refusal(kPushGradients, push({"b", {3}, std::vector<float>(3)})),
+           "parameter server: variable 'b' is on server 1, this is server 0 of 2");
+  CHECK_EQ(refusal(kPushGradients,
+                   PushRequest{.request = job.Begin(0),
+                               .sparse = {{.layer = "e", .ids = {2, 3}, .rows = {1, 2, 3, 4}}}}),
+           "parameter server: embedding layer 'e': id 3 is on server 1, this is server 0 of 2");
   CHECK_EQ(refusal(kPushGradients, PushRequest{.request = job.Begin(0), .version = 1}),
            "parameter server: the gradients are of version 1, wanted one in [0, 0]");
   CHECK_EQ(refusal(kSaveServer, job.Begin(0)),
@@ -168,7 +174,7 @@ TEST_CASE("A worker has one push on its way, and none waits for workers that hav
   CHECK_EQ(job.Answer(0)->error, too_few);
   job.Send(2, kPushGradients, PushOf(job.Begin(2), 0, 1));
   CHECK_EQ(job.Answer(2)->error, too_few);
-  CHECK_EQ(ValueOf(job, job.server()), 0);
+  CHECK_EQ(ValueOf(job), 0);
 }
 
 // A request of each kind.
