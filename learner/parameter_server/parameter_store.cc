@@ -28,7 +28,11 @@ std::vector<float> FirstValues(const InitialValues& initial, Key key, int64_t si
 TensorRules RulesOfServer(const ParameterServerOptions& options) {
   Eigen::VectorXf theta = options.theta;
   if (theta.size() == 0) theta = OptimizerRegistry().Make(options.optimizer)->InitTheta(Key{});
-  return TensorRules(options.optimizer, std::move(theta));
+  try {
+    return {options.optimizer, std::move(theta)};
+  } catch (const Error& error) {
+    Fail("parameter server: {}", error.what());
+  }
 }
 
 Array ArrayOfInt64(const Shape& shape, std::span<const int64_t> values) {
