@@ -36,10 +36,10 @@ struct DenseVariable {
 
 // A table of vectors, of which a batch uses few. A vector exists from its first use on.
 struct EmbeddingLayer {
-  std::string name = {};                                // distinct among the layers
-  int64_t width = 0;                                    // numbers of a vector, at least 1
-  int64_t ids = std::numeric_limits<int64_t>::max();    // ids are in [0, ids)
-  InitialValues initial = {.mean = 0, .stddev = 0.1F};  // of each vector
+  std::string name = {};                              // distinct among the layers
+  int64_t width = 0;                                  // numbers of a vector, at least 1
+  int64_t ids = std::numeric_limits<int64_t>::max();  // ids are in [0, ids)
+  InitialValues initial = {0, 0.1F};                  // of each vector
 };
 
 // The parameters of a model, on which servers they are, and how they are stepped. Variables are on
