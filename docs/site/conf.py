@@ -24,6 +24,7 @@ has_package = importlib.util.find_spec("lopt") is not None
 exclude_patterns = ["site"] if has_package else ["site", "reference/python.md"]
 suppress_warnings = [] if has_package else ["toc.excluded"]
 autodoc_typehints = "none"
+autodoc_mock_imports = ["ray"]  # which lopt.ray imports
 napoleon_use_ivar = True
 autodoc_member_order = "bysource"
 root_doc = "index"

@@ -76,6 +76,7 @@ def meta_train(
     allow_isa_change: bool = False,
     callbacks: Iterable[Callback | Callable[[int, dict[str, float]], None]] = (),
     progress: bool = False,
+    _train: Callable[..., dict[str, Any]] = _core.meta_train,
 ) -> MetaTraining:
     """Meta-trains a learned optimizer in this process, as `lopt meta-train` does.
 
@@ -135,7 +136,7 @@ def meta_train(
 
     for listener in listeners:
         listener.on_start(resolved)
-    members = _core.meta_train(
+    members = _train(
         resolved, directory, threads, resume, from_step, overwrite, allow_isa_change, on_metrics
     )
     training = MetaTraining(**members | {"theta": Theta(**members["theta"]), "out": directory})
