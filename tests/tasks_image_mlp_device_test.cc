@@ -321,8 +321,8 @@ TEST_CASE("An image MLP with an option that no device has is an error that names
   const ImageMlp augmented({.augment = Config::Parse(R"({"type": "Drawn"})", "test")},
                            Noise(8, 10));
   CHECK(ErrorOf([&] { ImageMlpArgs(augmented, kRoom, &constants); }) ==
-        "device: ImageMLP with an augmentation (augment) has no functions for a device; use "
-        "--device cpu");
+        "device: ImageMLP with an augmentation (augment) has no functions for a device; choose "
+        "cpu (device, --device)");
 }
 
 }  // namespace

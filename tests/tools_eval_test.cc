@@ -253,9 +253,8 @@ TEST_CASE("Without anything to judge it says what it would do, and does nothing"
     return finished.errors;
   };
   // 17 of 23 baselines are tuned: 300 * 21 * 4 * 17, and 300 * 16 * 24.
-  CHECK(
-      answer({}) ==
-      R"(lopt: Nothing was run: give --theta, --baselines, --preset or --tasks.
+  CHECK(answer({}) ==
+        R"(lopt: Nothing was run: give --theta, --baselines, --preset or --tasks.
 
 With --theta recommended lopt eval would train the preset image-mlp, 1 task:
   to tune 17 baselines: 300 steps x 21 trials x 4 seeds, 428,400 inner steps
