@@ -48,7 +48,7 @@ breathe_show_include = False
 # Names in signatures that are documented elsewhere, or are the library's own affair.
 nitpick_ignore_regex = [
     ("cpp:identifier", r"(std|Eigen|torch|nlohmann|fmt)(::.*)?|u?int\d*_t|size_t"),
-    ("py:class", r"numpy\..*|os\.PathLike|torch\..*|Optimizer"),
+    ("py:class", r"numpy\..*|collections\.abc\..*|os\.PathLike|torch\..*|Optimizer"),
     ("cpp:identifier", "Buffer|Memory|HostMemory|Problems|Transport|ScriptModule|Augmentation|ImageExtent|Experiment"),
     ("cpp:identifier", "LossClosure|Outer|RateSchedule"),
 ]
