@@ -47,7 +47,7 @@ void RequireSameData(const std::string& stored, const std::optional<std::string>
           "cannot resume {}: it was computed on {}, and here it would go on with {} (data sets "
           "read from files, with their CRC-32); bring the same files back, name their directory "
           "({}), or begin a new run for other data",
-          stored, Describe(*then), Describe(now), KeyWords("data_dir"));
+          stored, Describe(then.value_or(now)), Describe(now), KeyWords("data_dir"));
 }
 
 void RequireSameDataOn(const std::string& who, const std::string& data, const std::string& learner,
