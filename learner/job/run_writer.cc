@@ -313,6 +313,8 @@ void RunWriter::Fail(const std::string& error, int64_t updates) {
   try {
     lock_->RequireHeld();
     if (saving_) {
+      // If its files are written just now, they are all there or not at all.
+      background_->Settle();
       store_.Discard(saving_->learner.outer_step);
     }
     WriteManifest("failed", updates, error);
