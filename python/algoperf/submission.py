@@ -78,11 +78,11 @@ def update_params(workload, current_param_container, current_params_types, model
     # A process has the examples of its devices. DistributedDataParallel makes the gradient of each
     # the mean over processes, so that of this loss, that of the mean over all examples.
     summed = losses["summed"]
-    examples = torch.as_tensor(losses["n_valid_examples"], device=summed.device)
-    (summed * _number_of_processes() / _sum_of_processes(examples)).backward()
+    examples = _sum_of_processes(torch.as_tensor(losses["n_valid_examples"], device=summed.device))
+    (summed * _number_of_processes() / examples).backward()
     loss = None
     if weights.needs_loss():  # the same in all processes, whose weights would drift apart
-        loss = _sum_of_processes(summed) / _sum_of_processes(examples)
+        loss = _sum_of_processes(summed) / examples
     optimizer.step(loss=loss)
     return optimizer_state, current_param_container, model_state
 
