@@ -301,6 +301,7 @@ TEST_CASE("Libraries call options in the words of whoever calls") {
     if (file == "base/registry.h" || StartsWith(file, "learner/elastic/")) continue;
     std::ifstream stream(lopt::SourcePath(file));
     for (std::string line; std::getline(stream, line);) {
+      if (line.find("cmake --") != std::string::npos) continue;  // not an option of lopt
       CHECK_MESSAGE(!SaysOption(line), file, ": base/option_words.h knows the words: ", line);
     }
   }

@@ -6,6 +6,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "lopt/base/error.h"
@@ -176,6 +177,25 @@ TEST_CASE("Several operations are under way at once, of one group and of others"
   CHECK(last_second.Done());
   CHECK_EQ(last_second.Get(), std::vector<Bytes>{Text("00"), Text("11"), Text("22")});
   CHECK_EQ(late.Get(), first.Get());
+}
+
+TEST_CASE("Who awaits an operation gets its result when the others have begun it") {
+  const auto transports = MakeLocalTransports(3);
+  std::vector<std::vector<Bytes>> gathered(3);
+  std::vector<std::thread> threads;
+  for (size_t rank = 0; rank < 3; ++rank) {
+    threads.emplace_back([&, rank] {
+      Collectives collectives(transports[rank].get());
+      for (int round = 0; round < 20; ++round) {
+        gathered[rank] = collectives.Await(
+            collectives.AllGather({0, 1, 2}, Text(std::to_string(rank) + std::to_string(round))));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& parts : gathered) {
+    CHECK_EQ(parts, std::vector<Bytes>{Text("019"), Text("119"), Text("219")});
+  }
 }
 
 TEST_CASE("Errors of collectives name the operation, the ranks and what differs") {

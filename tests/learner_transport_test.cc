@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lopt/base/error.h"
@@ -10,9 +11,11 @@
 #include "lopt/learner/job/placement.h"
 #include "lopt/learner/job/wire.h"
 #include "lopt/learner/run/checkpoint_store.h"
+#include "lopt/learner/transport/job.h"
 #include "lopt/learner/transport/local_transport.h"
 #include "tests/learner_local_job.h"
 #include "tests/learner_runs.h"
+#include "tests/like_system_environment.h"
 #include "tests/temp_directory.h"
 
 namespace lopt {
@@ -47,6 +50,21 @@ TEST_CASE("Messages between ranks of one process arrive complete and in the orde
   CHECK(from_self == 10);
   CHECK_THROWS_WITH_AS(ranks[0]->Send(3, 0, {}), "there is no rank 3 among 3", Error);
   CHECK_THROWS_WITH_AS(MakeLocalTransports(0), "a job needs at least one rank, got 0", Error);
+}
+
+class Heard : public LikeSystemEnvironment {
+ public:
+  void Say(std::string_view line) override { said = line; }
+  std::string said;
+};
+
+TEST_CASE(
+    "A job of one rank returns the program's exit code, and 1 for an error, which it prints") {
+  CHECK_EQ(RunJob([](Transport* rank) { return rank->rank() + 10 * rank->size(); }), 10);
+  Heard heard;
+  const InEnvironment inside(&heard);
+  CHECK_EQ(RunJob([](Transport*) -> int { throw Error("no such file"); }), 1);
+  CHECK_EQ(heard.said, "no such file");
 }
 
 TEST_CASE("The farewell is done when every rank has begun it") {

@@ -47,7 +47,8 @@ TEST_CASE("A torch task without the torch module says what is missing and where 
   CHECK_THROWS_WITH_AS(
       MakeTorchTask(),
       ("task 'TorchImageMLP' needs the torch module liblopt_torch_module.so, which is not "
-       "installed (it is built where LibTorch is found; Debian: libtorch-dev); looked in: " +
+       "installed; once LibTorch is (apt-get install libtorch-dev), cmake --preset release && "
+       "cmake --build build --target lopt_torch_module builds it in a checkout; looked in: " +
        directory.path())
           .c_str(),
       Error);
@@ -62,7 +63,8 @@ TEST_CASE(
   CHECK_THROWS_WITH_AS(
       make(R"({"type": "QuadraticTask"})"),
       ("estimator 'FullGrad' needs the torch module liblopt_torch_module.so, which is not "
-       "installed (it is built where LibTorch is found; Debian: libtorch-dev); looked in: " +
+       "installed; once LibTorch is (apt-get install libtorch-dev), cmake --preset release && "
+       "cmake --build build --target lopt_torch_module builds it in a checkout; looked in: " +
        directory.path())
           .c_str(),
       Error);

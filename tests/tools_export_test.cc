@@ -152,8 +152,9 @@ TEST_CASE("Export to TorchScript without the torch module says what is missing")
   CHECK_EQ(finished.exit_code, 1);
   CHECK_EQ(finished.errors,
            "lopt: lopt export --format torchscript needs the torch module "
-           "liblopt_torch_module.so, which is not installed (it is built where LibTorch is found; "
-           "Debian: libtorch-dev); looked in: " +
+           "liblopt_torch_module.so, which is not installed; once LibTorch is (apt-get install "
+           "libtorch-dev), cmake --preset release && cmake --build build --target "
+           "lopt_torch_module builds it in a checkout; looked in: " +
                directory.path() + "\n");
 }
 

@@ -205,6 +205,18 @@ TEST_CASE("A run is finished though a rank ends six seconds after the others" *
 }
 
 TEST_CASE(
+    "A rank of a program's own that fails says so and ends the job, whatever others wait for") {
+  const FinishedProcess one = Mpiexec({"-n", "3", BuildPath("tests/failing_job"), "rank"});
+  CHECK_EQ(one.exit_code, 1);
+  CHECK(one.errors.find("lopt: rank 1: it is broken") != std::string::npos);
+  const FinishedProcess twice = Mpiexec({"-n", "2", BuildPath("tests/failing_job"), "twice"});
+  CHECK_EQ(twice.exit_code, 1);
+  CHECK(
+      twice.errors.find("lopt: this job has ended on all ranks, so rank 0 cannot send any more") !=
+      std::string::npos);
+}
+
+TEST_CASE(
     "Held-out evaluations on 2 ranks, launched as well, give the metrics and the best weights of "
     "one "
     "process" *

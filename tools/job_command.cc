@@ -3,11 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
-#include <exception>
 #include <filesystem>
-#include <memory>
 #include <thread>
 #include <vector>
 
@@ -15,10 +12,10 @@
 #include "lopt/base/error.h"
 #include "lopt/base/print.h"
 #include "lopt/learner/meta_train_config.h"
+#include "lopt/learner/transport/end_job.h"
+#include "lopt/learner/transport/job.h"
 #include "lopt/learner/transport/local_transport.h"
 #include "lopt/learner/transport/mpi_launch.h"
-#include "lopt/learner/transport/mpi_transport.h"
-#include "lopt/tools/colour.h"
 #include "lopt/tools/command_line.h"
 #include "lopt/tools/commands.h"
 #include "lopt/tools/shell.h"
@@ -76,19 +73,6 @@ int ThreadsOf(const po::variables_map& values, const Transport& transport) {
   return shared ? std::max(1, cores / transport.ranks_on_host()) : cores;
 }
 
-void EndJob(Transport* transport, const char* message, int exit_code) {
-  if (transport->rank() == 0) {
-    PrintFailure(message);
-  } else {
-    for (int i = 0; i < 100; ++i) {
-      transport->Poll();
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    PrintErr("lopt: rank {}: {}\n", transport->rank(), message);
-  }
-  transport->Abort(exit_code);
-}
-
 std::string MpiexecWords(const Transport& transport) {
   return StartedByMpi() && transport.size() > 1 ? fmt::format("mpiexec -n {} ", transport.size())
                                                 : "";
@@ -104,16 +88,14 @@ int RunAsRank(const std::function<std::optional<po::variables_map>()>& parse,
     }
     return values ? run(*values, MakeLocalTransports(1)[0].get()) : kExitDone;
   }
-  const std::unique_ptr<Transport> transport = MakeMpiTransport();
-  try {
-    CheckLauncher(transport->size(), MpiLibrary());
-    const auto values = parse();
-    return transport->Exit(values ? run(*values, transport.get()) : kExitDone);
-  } catch (const UsageError& error) {
-    EndJob(transport.get(), error.what(), kExitUsage);
-  } catch (const std::exception& error) {
-    EndJob(transport.get(), error.what(), kExitError);
-  }
+  return RunJob([&](Transport* transport) {
+    try {
+      const auto values = parse();
+      return values ? run(*values, transport) : kExitDone;
+    } catch (const UsageError& error) {
+      EndJob(transport, error.what(), kExitUsage);
+    }
+  });
 }
 
 }  // namespace lopt

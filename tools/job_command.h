@@ -38,10 +38,6 @@ int ThreadsOf(const boost::program_options::variables_map& values, const Transpo
 // job of one process, whose results are the same without MPI.
 std::string MpiexecWords(const Transport& transport);
 
-// Ends an MPI job with a message. Most errors are met by all ranks at once: the others give rank
-// 0's the time to be the only one.
-[[noreturn]] void EndJob(Transport* transport, const char* message, int exit_code);
-
 // Runs a command as this rank of the job that it was started in, or alone. `parse` gives nothing
 // where the user asked for help. Returns the exit code.
 int RunAsRank(

@@ -248,9 +248,6 @@ int Train(const po::variables_map& values, Transport* transport,
     options.on_experiment = [&elastic](const Experiment& made) { elastic->Know(made); };
   }
   options.transport = transport;
-  if (StartedByMpi()) {
-    options.on_failure = [=](const char* message) { EndJob(transport, message, kExitError); };
-  }
   if (!speaks) {
     return RunMetaTraining(config, options).interrupted ? kExitInterrupted : kExitDone;
   }

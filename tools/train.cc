@@ -10,7 +10,6 @@
 #include "lopt/base/print.h"
 #include "lopt/learner/train/train_config.h"
 #include "lopt/learner/train/trainer.h"
-#include "lopt/learner/transport/mpi_launch.h"
 #include "lopt/tools/build_info.h"
 #include "lopt/tools/command_line.h"
 #include "lopt/tools/commands.h"
@@ -96,9 +95,6 @@ int TrainModel(const po::variables_map& values, Transport* transport) {
                        .version = VersionAndCommit(GetBuildInfo()),
                        .stop = StopOnSignals(speaks ? "this update" : ""),
                        .transport = transport};
-  if (StartedByMpi()) {
-    options.on_failure = [=](const char* message) { EndJob(transport, message, kExitError); };
-  }
   if (!speaks) return RunTraining(config, options).interrupted ? kExitInterrupted : kExitDone;
 
   ProgressLine line(stdout, TerminalColumns(stdout));

@@ -49,7 +49,7 @@ breathe_show_include = False
 nitpick_ignore_regex = [
     ("cpp:identifier", r"(std|Eigen|torch|nlohmann|fmt)(::.*)?|u?int\d*_t|size_t"),
     ("py:class", r"numpy\..*|collections\.abc\..*|os\.PathLike|torch\..*|Optimizer"),
-    ("cpp:identifier", "Buffer|Memory|HostMemory|Problems|Transport|ScriptModule|Augmentation|ImageExtent|Experiment"),
+    ("cpp:identifier", "Buffer|Memory|HostMemory|Problems|Wakeup|ScriptModule|Augmentation|ImageExtent|Experiment"),
     ("cpp:identifier", "LossClosure|Outer|RateSchedule"),
 ]
 

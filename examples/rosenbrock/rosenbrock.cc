@@ -1,5 +1,5 @@
 // Rosenbrock's function as a task, in a program of one's own: known by name in configs, checked
-// where its minimum is, and a learned optimizer trained for it.
+// where its minimum is, and a learned optimizer trained for it, on any number of ranks.
 #include "rosenbrock.h"
 
 #include <fmt/core.h>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lopt/learner/job/meta_trainer.h"
+#include "lopt/learner/transport/job.h"
 #include "lopt/tasks/registry.h"
 
 // The loss and the gradient's largest number at x.
@@ -20,10 +21,7 @@ std::pair<float, float> At(const lopt::TaskFamily& task, const std::vector<float
   return {loss, std::ranges::max(gradient)};
 }
 
-int main() {
-  lopt::TaskRegistry().Add<RosenbrockOptions>(
-      "Rosenbrock", "A curved valley with a flat floor.",
-      [](const RosenbrockOptions& o, const auto&) { return std::make_shared<Rosenbrock>(o); });
+int Run(lopt::Transport* ranks) {
   const auto config =
       lopt::ReadOptions<lopt::MetaTrainConfig>(lopt::Config::Load(EXAMPLE_DIR "/rosenbrock.json"));
 
@@ -35,10 +33,19 @@ int main() {
 
   double first = 0;
   lopt::MetaTrainerOptions options;
+  options.transport = ranks;
   options.on_step = [&](const lopt::MetaTrainProgress& p) {
     if (p.updates == 1) first = p.summary->mean_loss;
     if (p.updates % 20 == 0)
       fmt::print("update {}: loss {:.3f}\n", p.updates, p.summary->mean_loss);
   };
-  return RunMetaTraining(config, options).last.mean_loss < 0.5 * first ? 0 : 1;
+  const lopt::MetaTrainResult result = RunMetaTraining(config, options);
+  return ranks->rank() != 0 || result.last.mean_loss < 0.5 * first ? 0 : 1;
+}
+
+int main() {
+  lopt::TaskRegistry().Add<RosenbrockOptions>(
+      "Rosenbrock", "A curved valley with a flat floor.",
+      [](const RosenbrockOptions& o, const auto&) { return std::make_shared<Rosenbrock>(o); });
+  return lopt::RunJob(Run);
 }

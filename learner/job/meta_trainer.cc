@@ -25,6 +25,7 @@
 #include "lopt/learner/mode.h"
 #include "lopt/learner/run/run_directory.h"
 #include "lopt/learner/run/status_file.h"
+#include "lopt/learner/transport/end_job.h"
 #include "lopt/learner/transport/local_transport.h"
 #include "lopt/learner/transport/transport.h"
 
@@ -117,9 +118,7 @@ class RankJob {
       return learner_.emplace(&*experiment_, options_, &*ranks_, &loop_, &background_, &*files_)
           .Run();
     } catch (const std::exception& error) {
-      if (options_.on_failure) {
-        options_.on_failure(error.what());
-      }
+      NoteFailure(options_.on_failure, transport_, error.what());
       ranks_->End("failed");
       throw;
     }

@@ -58,10 +58,10 @@ struct MetaTrainerOptions {
   // end, and those of CheckpointStore.
   std::function<void(std::string_view)> on_event = {};
   // On rank 0: called with the text of the Error that ends the job, before the work that runs in
-  // the background is waited for. A rank that is a process says it and aborts the job there.
+  // the background is waited for. Null: a rank that is a process says it and ends all ranks.
   std::function<void(const char*)> on_failure = {};
-  // The ranks that share the work; all call RunMetaTraining with the same config. Null: this
-  // process alone.
+  // The ranks that share the work (RunJob has them); all call RunMetaTraining with the same config,
+  // once in a job. Null: this process alone.
   Transport* transport = nullptr;
   bool learner_only = false;  // rank 0 computes no workers
 };
@@ -99,8 +99,8 @@ struct MetaTrainResult {
 // holds none and resume is; if the resumed run's config differs in anything but KeysFreeOnResume(),
 // or its instruction set or device does; if another process runs in out_dir; if something cannot be
 // written. Throws Error as well if the ranks differ in version, config, instruction set or device.
-// After an Error the other ranks of an MPI job are to be ended with Transport::Abort. theta after n
-// updates is a function of the config (and the file init_theta) alone, bit for bit on one
+// In RunJob an Error ends all ranks; elsewhere they are to be ended with Transport::Abort. theta
+// after n updates is a function of the config (and the file init_theta) alone, bit for bit on one
 // instruction set and kind of device, for any number of ranks and threads; not so with mode "Async"
 // or a deadline.
 MetaTrainResult RunMetaTraining(const MetaTrainConfig& config, const MetaTrainerOptions& options);

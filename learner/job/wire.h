@@ -27,16 +27,20 @@ namespace lopt {
 // ranks of a job run the same program; FromWire<T> reads them back. It throws Error if the buffer
 // ends too early or holds more.
 
+// Whether a value travels as its bytes.
 template <class T>
 inline constexpr bool kIsNumber = std::is_arithmetic_v<T> || std::is_enum_v<T>;
 
+// The visitor of ToWire.
 class WireWriter {
  public:
+  // Writes a member.
   template <class T>
   void operator()(const char*, const T& value) {
     Write(value);
   }
 
+  // Writes a number or a struct.
   template <class T>
   void Write(const T& value) {
     if constexpr (kIsNumber<T>) {
@@ -45,11 +49,14 @@ class WireWriter {
       const_cast<T&>(value).VisitMembers(*this);  // which only reads
     }
   }
+  // The length and the letters.
   void Write(const std::string& text) { WriteNumbers(std::span(text.data(), text.size())); }
+  // The length and the numbers.
   template <class T>
   void Write(const Eigen::VectorX<T>& row) {
     WriteNumbers(std::span(row.data(), static_cast<size_t>(row.size())));
   }
+  // The length and the elements.
   template <class T>
   void Write(const std::vector<T>& list) {
     if constexpr (kIsNumber<T>) {
@@ -61,6 +68,7 @@ class WireWriter {
       }
     }
   }
+  // The number of pairs, and each key with its value.
   template <class Key, class T>
   void Write(const std::map<Key, T>& map) {
     Write<uint64_t>(map.size());
@@ -69,6 +77,7 @@ class WireWriter {
       Write(value);
     }
   }
+  // Whether there is a value, and it.
   template <class T>
   void Write(const std::optional<T>& value) {
     Write(value.has_value());
@@ -77,6 +86,7 @@ class WireWriter {
     }
   }
 
+  // What was written.
   std::vector<std::byte> Take() { return std::move(bytes_); }
 
  private:
@@ -93,16 +103,20 @@ class WireWriter {
   std::vector<std::byte> bytes_;
 };
 
+// The visitor of FromWire, which reads what WireWriter wrote. Throws Error if a message is damaged.
 class WireReader {
  public:
+  // The bytes must outlive it.
   explicit WireReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
 
+  // Reads a member.
   template <class T>
   void operator()(const char* name, T& value) {
     member_ = name;
     Read(value);
   }
 
+  // Reads a number or a struct.
   template <class T>
   void Read(T& value) {
     if constexpr (kIsNumber<T>) {
@@ -111,21 +125,25 @@ class WireReader {
       value.VisitMembers(*this);
     }
   }
+  // A byte that is 0 or 1.
   void Read(bool& value) {
     uint8_t byte = 0;
     Read(byte);
     Require(byte <= 1, "a message from another rank is damaged: '{}' is {}", member_, byte);
     value = byte == 1;
   }
+  // The length and the letters.
   void Read(std::string& text) {
     text.resize(Count(sizeof(char)));
     ReadNumbers(std::span(text.data(), text.size()));
   }
+  // The length and the numbers.
   template <class T>
   void Read(Eigen::VectorX<T>& row) {
     row.resize(static_cast<Eigen::Index>(Count(sizeof(T))));
     ReadNumbers(std::span(row.data(), static_cast<size_t>(row.size())));
   }
+  // The length and the elements.
   template <class T>
   void Read(std::vector<T>& list) {
     if constexpr (kIsNumber<T>) {
@@ -137,6 +155,7 @@ class WireReader {
       }
     }
   }
+  // The number of pairs, and each key with its value.
   template <class Key, class T>
   void Read(std::map<Key, T>& map) {
     for (size_t left = Count(1); left > 0; --left) {
@@ -145,6 +164,7 @@ class WireReader {
       Read(map[std::move(key)]);
     }
   }
+  // Whether there is a value, and it.
   template <class T>
   void Read(std::optional<T>& value) {
     bool has_value = false;
@@ -154,6 +174,7 @@ class WireReader {
     }
   }
 
+  // Throws Error unless everything has been read.
   void End() const {
     Require(bytes_.empty(), "a message from another rank is damaged: {} bytes follow its end",
             bytes_.size());
@@ -188,6 +209,7 @@ class WireReader {
   const char* member_ = "message";  // visited last
 };
 
+// A message as bytes.
 template <class T>
 std::vector<std::byte> ToWire(const T& message) {
   WireWriter out;
@@ -195,6 +217,7 @@ std::vector<std::byte> ToWire(const T& message) {
   return out.Take();
 }
 
+// The message that ToWire made these bytes of. Throws Error if they are of another one.
 template <class T>
 T FromWire(std::span<const std::byte> bytes) {
   WireReader in(bytes);

@@ -10,7 +10,7 @@
 #include "lopt/learner/job/wire.h"
 #include "lopt/learner/parameter_server/parameter_messages.h"
 #include "lopt/learner/parameter_server/parameter_model.h"
-#include "lopt/learner/parameter_server/take_messages.h"
+#include "lopt/learner/transport/take_messages.h"
 #include "lopt/learner/transport/transport.h"
 
 namespace lopt {

@@ -1,27 +1,21 @@
-#include <fmt/format.h>
-
 #include <exception>
 #include <memory>
 #include <thread>
 #include <utility>
 
-#include "lopt/base/environment.h"
 #include "lopt/base/error.h"
 #include "lopt/base/file.h"
 #include "lopt/learner/parameter_server/parameter_model.h"
 #include "lopt/learner/parameter_server/parameter_server.h"
 #include "lopt/learner/parameter_server/parameter_serving.h"
-#include "lopt/learner/parameter_server/take_messages.h"
+#include "lopt/learner/transport/job.h"
 #include "lopt/learner/transport/local_transport.h"
 #include "lopt/learner/transport/mpi_launch.h"
-#include "lopt/learner/transport/mpi_transport.h"
 
 namespace lopt {
 namespace {
 
 using ParameterWork = std::function<void(ParameterClient&)>;
-
-constexpr int kExitFailed = 1;
 
 // The file of a server; empty if the job has no directory.
 std::string ServerPath(const ParameterServerOptions& options, const ParameterJobOptions& job,
@@ -82,30 +76,16 @@ void RunInThreads(const ParameterServerOptions& options, const ParameterJobOptio
   }
 }
 
-void SayFarewell(Transport* transport) {
-  transport->BeginFarewell();
-  TakeMessagesUntil(
-      transport, [](const Message&) {}, [&] { return transport->FarewellDone(); });
-}
-
-int RunUnderMpi(const ParameterServerOptions& options, const ParameterJobOptions& job,
-                const ParameterWork& work) {
-  const std::unique_ptr<Transport> transport = MakeMpiTransport();
-  try {
-    CheckLauncher(transport->size(), MpiLibrary());
-    Require(transport->size() > options.servers,
-            "parameter server: {} servers and their workers want more than {} ranks",
-            options.servers, transport->size());
-    if (transport->rank() < options.servers) {
-      CheckServerFile(job, ServerPath(options, job, transport->rank()));
-    }
-    RunRank(options, job, transport.get(), work);
-    SayFarewell(transport.get());
-  } catch (const std::exception& error) {
-    Environment::Current().Say(fmt::format("rank {}: {}", transport->rank(), error.what()));
-    transport->Abort(kExitFailed);
+int RunAsRank(const ParameterServerOptions& options, const ParameterJobOptions& job,
+              Transport* transport, const ParameterWork& work) {
+  Require(transport->size() > options.servers,
+          "parameter server: {} servers and their workers want more than {} ranks", options.servers,
+          transport->size());
+  if (transport->rank() < options.servers) {
+    CheckServerFile(job, ServerPath(options, job, transport->rank()));
   }
-  return transport->Exit(0);
+  RunRank(options, job, transport, work);
+  return 0;
 }
 
 }  // namespace
@@ -113,7 +93,9 @@ int RunUnderMpi(const ParameterServerOptions& options, const ParameterJobOptions
 int RunParameterJob(const ParameterServerOptions& options, const ParameterJobOptions& job,
                     const std::function<void(ParameterClient&)>& work) {
   ParameterModel checked(options);
-  if (!job.in_one_process && StartedByMpi()) return RunUnderMpi(options, job, work);
+  if (!job.in_one_process && StartedByMpi()) {
+    return RunJob([&](Transport* rank) { return RunAsRank(options, job, rank, work); });
+  }
   Require(job.workers >= 1, "parameter server: wanted at least 1 worker, got {}", job.workers);
   Require(options.grads_to_wait <= job.workers,
           "parameter server: grads_to_wait must be at most the number of workers, {}, got {}",

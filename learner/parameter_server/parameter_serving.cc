@@ -12,7 +12,7 @@
 #include "lopt/base/error.h"
 #include "lopt/base/safetensors.h"
 #include "lopt/learner/job/wire.h"
-#include "lopt/learner/parameter_server/take_messages.h"
+#include "lopt/learner/transport/take_messages.h"
 
 namespace lopt {
 namespace {

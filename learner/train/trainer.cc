@@ -27,6 +27,7 @@
 #include "lopt/learner/run/status_file.h"
 #include "lopt/learner/train/train_writer.h"
 #include "lopt/learner/transport/collectives.h"
+#include "lopt/learner/transport/end_job.h"
 #include "lopt/learner/transport/local_transport.h"
 #include "lopt/tasks/data/data_checksums.h"
 
@@ -234,7 +235,7 @@ class TrainJob {
       if (writer_) loop_.WriteStatusTo(StatusPath(options_.out_dir, 0));
       return LoopNotingFailure();
     } catch (const std::exception& error) {
-      if (options_.on_failure) options_.on_failure(error.what());
+      NoteFailure(options_.on_failure, transport_, error.what());
       End("failed");
       throw;
     }

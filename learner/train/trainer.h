@@ -35,8 +35,8 @@ struct TrainOptions {
   // Called with the name of what a crash may interrupt: "step:<updates>" after an update, and those
   // of CheckpointStore.
   std::function<void(std::string_view)> on_event = {};
-  // On rank 0: called with the text of the Error that ends the job. A rank that is a process says
-  // it and aborts the job there.
+  // On rank 0: called with the text of the Error that ends the job. Null: a rank that is a process
+  // says it and ends all ranks.
   std::function<void(const char*)> on_failure = {};
   // The ranks that share the work; all call RunTraining with the same config. Null: this process
   // alone.

@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "lopt/learner/job/wire.h"
+#include "lopt/learner/transport/take_messages.h"
 
 namespace lopt {
 namespace {
@@ -155,16 +156,25 @@ void Collectives::Take(const Message& message) {
   arrived_[{parcel.group, parcel.number, message.from}] = std::move(parcel);
 }
 
+void Collectives::TakeOwn(const Message& message) {
+  Require(message.kind == kind_,
+          "rank {} got a message of kind {} from rank {}; its collectives are of kind {}",
+          transport_->rank(), message.kind, message.from, kind_);
+  Take(message);
+}
+
 bool Collectives::Poll() {
   bool any = false;
   while (const std::optional<Message> message = transport_->Poll()) {
-    Require(message->kind == kind_,
-            "rank {} got a message of kind {} from rank {}; its collectives are of kind {}",
-            transport_->rank(), message->kind, message->from, kind_);
-    Take(*message);
+    TakeOwn(*message);
     any = true;
   }
   return any;
+}
+
+void Collectives::PollUntil(const std::function<bool()>& done) {
+  TakeMessagesUntil(
+      transport_, [this](const Message& message) { TakeOwn(message); }, done);
 }
 
 Collectives::Operation Collectives::Begin(const RankGroup& group, std::optional<int> root,

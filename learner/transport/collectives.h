@@ -34,6 +34,7 @@ RankGroup AllRanks(const Transport& transport);
 template <class T>
 class Pending {
  public:
+  // `advance` gives the result once it is there.
   explicit Pending(std::function<std::optional<T>()> advance) : advance_(std::move(advance)) {}
 
   // Throws Error, once what the others sent is here, if they began another operation, or if sizes
@@ -64,11 +65,11 @@ class Pending {
 // is not a list of different ranks of the job in ascending order.
 class Collectives {
  public:
-  using Bytes = std::vector<std::byte>;
-  using Numbers = std::vector<float>;
+  using Bytes = std::vector<std::byte>;  // of any length
+  using Numbers = std::vector<float>;    // of any length
 
   // Its messages are those of `kind`.
-  Collectives(Transport* transport, int kind) : transport_(transport), kind_(kind) {}
+  explicit Collectives(Transport* transport, int kind = 0) : transport_(transport), kind_(kind) {}
   Collectives(const Collectives&) = delete;
   Collectives& operator=(const Collectives&) = delete;
 
@@ -94,6 +95,13 @@ class Collectives {
   // Takes what has arrived from the transport, for who has no other messages. False if nothing has.
   // Throws Error if there is a message of another kind.
   bool Poll();
+  // What the operation gives, for which it waits as long as it takes: polls until it is done.
+  // Throws Error as Pending::Done and Poll do.
+  template <class T>
+  T Await(Pending<T> pending) {
+    PollUntil([&] { return pending.Done(); });
+    return pending.Get();
+  }
 
  private:
   // What one member sends another in an operation.
@@ -120,6 +128,8 @@ class Collectives {
     int64_t number;
   };
 
+  void PollUntil(const std::function<bool()>& done);
+  void TakeOwn(const Message& message);
   Operation Begin(const RankGroup& group, std::optional<int> root, std::string name);
   void Send(const Operation& operation, int to, Bytes bytes, const std::string& error = "");
   void SendToOthers(const Operation& operation, const Bytes& bytes, const std::string& error = "");

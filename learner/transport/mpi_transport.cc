@@ -158,12 +158,15 @@ class MpiTransport final : public Transport {
   int size() const override { return size_; }
   int ranks_on_host() const override { return ranks_on_host_.count; }
   int rank_on_host() const override { return ranks_on_host_.place; }
+  bool RanksAreProcesses() const override { return true; }
   std::string Description() const override {
     return fmt::format("{}, {} rank{}", MpiLibrary(), size_, size_ == 1 ? "" : "s");
   }
 
   void Send(int to, int kind, std::vector<std::byte> bytes) override {
     Require(to >= 0 && to < size_, "there is no rank {} among {}", to, size_);
+    Require(!farewell_done_, "this job has ended on all ranks, so rank {} cannot send any more",
+            rank_);
     Require(bytes.size() <= INT_MAX, "a message of {} bytes is too long for MPI", bytes.size());
     if (to == rank_) {
       ready_.push_back({.from = rank_, .kind = kind, .bytes = std::move(bytes)});
@@ -190,10 +193,14 @@ class MpiTransport final : public Transport {
     return message;
   }
 
-  void BeginFarewell() override { Check(MPI_Ibarrier(MPI_COMM_WORLD, &farewell_), "MPI_Ibarrier"); }
+  void BeginFarewell() override {
+    farewell_begun_ = true;
+    Check(MPI_Ibarrier(MPI_COMM_WORLD, &farewell_), "MPI_Ibarrier");
+  }
 
   bool FarewellDone() override {
     AdvanceSends();
+    if (!farewell_begun_) return false;
     int done = 0;
     Check(MPI_Test(&farewell_, &done, MPI_STATUS_IGNORE), "MPI_Test");
     farewell_done_ = done != 0 && sends_.empty();
@@ -259,6 +266,7 @@ class MpiTransport final : public Transport {
   Transfers receives_;
   std::deque<Message> ready_;  // arrived, in order
   MPI_Request farewell_ = MPI_REQUEST_NULL;
+  bool farewell_begun_ = false;
   bool farewell_done_ = false;
 };
 

@@ -11,11 +11,11 @@ namespace lopt {
 
 class Wakeup;
 
-// A flat buffer that one rank sent to another. `kind` says what it holds (learner/job/messages.h).
+// A flat buffer that one rank sent to another.
 struct Message {
-  int from = 0;
-  int kind = 0;
-  std::vector<std::byte> bytes = {};
+  int from = 0;                       // the rank
+  int kind = 0;                       // what it holds, as the sender says
+  std::vector<std::byte> bytes = {};  // the buffer
 };
 
 // The processes ("ranks") of one job and the messages between them. No call blocks. All calls come
@@ -26,12 +26,16 @@ class Transport {
   Transport(const Transport&) = delete;
   Transport& operator=(const Transport&) = delete;
 
+  // This one, from 0 on.
   virtual int rank() const = 0;
+  // How many there are.
   virtual int size() const = 0;
   // How many ranks run on this one's host, this one included.
   virtual int ranks_on_host() const = 0;
   // This one's place among them, from 0 on.
   virtual int rank_on_host() const = 0;
+  // Whether every rank is a process, all of which Abort ends.
+  virtual bool RanksAreProcesses() const { return false; }
   // "MPICH 4.0.2, 3 ranks", for the log.
   virtual std::string Description() const = 0;
 

@@ -97,7 +97,8 @@ std::string WhyNoTorchModule() {
   if (search.path) return "";
   if (!search.refused.empty()) return Refusal(search);
   return fmt::format(
-      "not installed (it is built where LibTorch is found; Debian: libtorch-dev); looked in: {}",
+      "not installed; once LibTorch is (apt-get install libtorch-dev), cmake --preset release && "
+      "cmake --build build --target lopt_torch_module builds it in a checkout; looked in: {}",
       fmt::join(TorchModuleDirectories(), ", "));
 }
 

@@ -1,4 +1,4 @@
-#include "lopt/learner/parameter_server/take_messages.h"
+#include "lopt/learner/transport/take_messages.h"
 
 #include <chrono>
 #include <optional>

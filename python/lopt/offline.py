@@ -1,0 +1,120 @@
+"""The metrics of a run for other tools, made from its directory without a network.
+
+    python -m lopt.offline RUN_DIRECTORY --csv metrics.csv
+    python -m lopt.offline RUN_DIRECTORY --wandb DIRECTORY
+    wandb sync DIRECTORY/wandb/offline-run-*      # from where there is a network
+
+Runs of lopt meta-train and of lopt train, while they go and afterwards.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from ._core import Error
+from .callbacks import Callback, WandB
+
+__all__ = ["tell", "to_csv", "to_wandb"]
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise Error(f"cannot read {path}: {error.strerror}; wanted the directory of a run") from error
+
+
+def _records(directory: Path) -> list[tuple[int, dict[str, float]]]:
+    """Steps and numbers. What stands behind the last end of a line is not whole yet."""
+    records = []
+    for line in _read(directory / "metrics.jsonl").split("\n")[:-1]:
+        record = json.loads(line)
+        step = record.pop("step")
+        records.append((step, {name: float(value) for name, value in record.items()}))
+    return records
+
+
+def tell(directory: str | os.PathLike, callback: Callback) -> None:
+    """Tells a callback of the run in a directory: on_start, then on_metrics for each record.
+
+    Raises:
+        Error: There is no run.
+    """
+    run = Path(directory)
+    records = _records(run)
+    callback.on_start(json.loads(_read(run / "config.json")))
+    for step, metrics in records:
+        callback.on_metrics(step, metrics)
+
+
+def to_csv(directory: str | os.PathLike, path: str | os.PathLike) -> None:
+    """Writes a row for each record, with columns step and all metrics; "nan" is not a number, an
+    empty cell is a metric that the record does not have.
+
+    Raises:
+        Error: There is no run.
+    """
+    rows = [{"step": step} | metrics for step, metrics in _records(Path(directory))]
+    columns = dict.fromkeys(name for row in rows for name in row)
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(columns), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def to_wandb(directory: str | os.PathLike, out: str | os.PathLike, project: str = "lopt") -> None:
+    """Writes an offline run of Weights & Biases, with the name of the directory, below `out`/wandb.
+
+    Raises:
+        Error: There is no run, or no package wandb.
+    """
+    try:
+        import wandb
+    except ImportError as error:
+        raise Error("an offline run needs wandb, which is not installed here: pip install wandb") from error
+    run = Path(directory)
+    _records(run)  # first of all: there may be none
+    os.makedirs(out, exist_ok=True)
+    target: Any = wandb.init(mode="offline", dir=os.fspath(out), project=project, name=run.resolve().name)
+    try:
+        tell(run, WandB(target))
+    finally:
+        target.finish()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command line of `python -m lopt.offline`; returns its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m lopt.offline",
+        description="Writes the metrics of a run for other tools, without a network.",
+    )
+    parser.add_argument("run_directory", help="that of --out")
+    parser.add_argument("--csv", metavar="FILE", help="a table: a row for each record")
+    parser.add_argument(
+        "--wandb",
+        metavar="DIR",
+        help="an offline run of Weights & Biases in DIR/wandb, for `wandb sync`",
+    )
+    parser.add_argument("--project", default="lopt", help="of the run of Weights & Biases (lopt)")
+    given = parser.parse_args(arguments)
+    if not (given.csv or given.wandb):
+        parser.error("nothing to write: give --csv FILE or --wandb DIR")
+    try:
+        if given.csv:
+            to_csv(given.run_directory, given.csv)
+        if given.wandb:
+            to_wandb(given.run_directory, given.wandb, given.project)
+    except (Error, OSError) as error:
+        print(f"lopt.offline: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
