@@ -45,7 +45,7 @@ estimators = [estimator(quadratics), estimator(mlp)]
 trainer = lopt.SingleMachineGradientLearner(    # gradient_learner.SingleMachineGradientLearner
     optimizer, estimators, theta_opt)
 key = lopt.Key(0)                               # jax.random.PRNGKey
-state = first = trainer.init(key)               # .init
+state = trainer.init(key)                       # .init
 curve = lopt.callbacks.Curve()                  # plt.plot; a notebook shows it at once
 curve.on_start(trainer.config | {"meta_steps": UPDATES})
 start = time.perf_counter()
