@@ -7,6 +7,7 @@
 
 #include "lopt/base/error.h"
 #include "lopt/base/options.h"
+#include "lopt/tasks/image/fixed_task.h"
 #include "lopt/tasks/registry.h"
 
 namespace lopt {
@@ -38,11 +39,12 @@ nlohmann::ordered_json ResolvedTask(Config task) {
 
 // A task that this program does not know is none of those that it can evaluate.
 bool IsSameTask(const nlohmann::ordered_json& trained, const nlohmann::ordered_json& resolved) {
-  if (!trained.is_object() || !trained.contains("type")) return false;
-  if (trained.at("type") != resolved.at("type")) return false;
+  if (!trained.is_object()) return false;
   try {
+    const Config task = StandsFor(Config::FromJson(trained));
     // As an unordered object: the order of keys says nothing.
-    return nlohmann::json(ResolvedTask(Config::FromJson(trained))) == nlohmann::json(resolved);
+    return task.Type() == resolved.at("type").get<std::string>() &&
+           nlohmann::json(ResolvedTask(task)) == nlohmann::json(resolved);
   } catch (const Error&) {
     return false;
   }
@@ -73,7 +75,7 @@ std::optional<TaskSteps> TrainedOn(const Config& meta_training, int64_t trained_
   const std::string data_dir = DataDirOf(meta_training);
   TaskSteps trained_on;
   for (const EvaluationTask& task : evaluation.tasks) {
-    const nlohmann::ordered_json resolved = ResolvedTask(task.task);
+    const nlohmann::ordered_json resolved = ResolvedTask(StandsFor(task.task));
     const bool same = std::ranges::any_of(
         trained, [&](const auto& trained_task) { return IsSameTask(trained_task, resolved); });
     if (!same || !HasSameSource(task.task, data_dir, evaluation.data_dir)) continue;

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "lopt/tasks/image/fixed_task.h"
 #include "lopt/tasks/image/image_autoencoder.h"
 #include "lopt/tasks/image/image_conv.h"
 #include "lopt/tasks/image/image_mlp.h"
@@ -126,6 +127,9 @@ TaskTypes BuiltIn() {
         return std::make_shared<ParametricImageMlp>(
             options, GetImages(ParametricImageMlp::Drawn(options).images, resources));
       });
+  types.Add<FixedTaskOptions>(
+      "FixedTask", "A task of google/learned_optimization's tasks/fixed on the data of its name.",
+      MakeFixedTask);
   AddWrappers(&types);
   torch_types::AddAll(&types);
   return types;

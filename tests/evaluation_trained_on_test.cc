@@ -51,6 +51,28 @@ TEST_CASE("On digits from files an optimizer of drawn digits has trained on no i
   CHECK(TrainedOnBy("recommended", config) == TaskSteps{{"quadratic", {300}}});
 }
 
+TEST_CASE("A fixed task is the task that it stands for") {
+  const Config fixed = Config::Parse(R"({"type": "FixedTask"})", "test");
+  const Config spelled = Config::Parse(
+      R"({"hidden": [32], "data": "idx", "image_size": 8, "type": "ImageMLP"})", "test");
+  const Config other = Config::Parse(R"({"type": "ImageMLP", "data": "idx"})", "test");
+  const Config wide =
+      Config::Parse(R"({"type": "ImageMLP", "data": "idx", "hidden": [33]})", "test");
+  const auto trained_on = [](const Config& trained, const Config& evaluated) {
+    EvaluationConfig config;
+    config.tasks = {{.name = "one", .task = evaluated}};
+    config.steps = {100};
+    const std::string training = R"({"estimators": [{"task": )" + trained.Dump() + "}]}";
+    return TrainedOn(Config::Parse(training, "test"), 0, config) == TaskSteps{{"one", {100}}};
+  };
+  for (const Config& same : {fixed, spelled, other}) {
+    CHECK(trained_on(fixed, same));
+    CHECK(trained_on(same, fixed));
+  }
+  CHECK_FALSE(trained_on(fixed, wide));
+  CHECK_FALSE(trained_on(wide, fixed));
+}
+
 TEST_CASE("Without a config, or with one that names no task, what was trained on is unknown") {
   for (const char* training :
        {"{}", R"({"estimators": 3})", R"({"estimators": [{"task": 1}, 2]})"}) {

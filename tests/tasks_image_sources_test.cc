@@ -21,6 +21,7 @@
 #include "lopt/tasks/image/image_task.h"
 #include "tests/error_of.h"
 #include "tests/paths.h"
+#include "tests/process.h"
 #include "tests/temp_directory.h"
 
 namespace lopt {
@@ -86,6 +87,69 @@ TEST_CASE("CIFAR-10 is five training files and a test file, planes become channe
   }
 }
 
+// The pixels are unlike those of another order of the files, or of another set.
+void CheckSameImages(const RawImages& images, const RawImages& wanted) {
+  CHECK(images.pixels == wanted.pixels);
+  CHECK(images.labels == wanted.labels);
+  CHECK(std::ranges::equal(images.splits, wanted.splits));
+}
+
+TEST_CASE("CIFAR is read as its site gives it: the archive, or the folder that it unpacks to") {
+  const TempDirectory files;
+  WriteCifar10(files);
+  const RawImages wanted = ReadCifar10(files.path());
+  const TempDirectory site;
+  const std::string folder = site / "cifar-10-batches-bin";
+  std::filesystem::copy(files.path(), folder);
+  WriteText(folder + "/readme.html", "<html>");
+  for (const char* format : {"gnu", "ustar", "v7", "pax"}) {
+    CAPTURE(format);
+    const FinishedProcess tar =
+        RunProcess({"/bin/tar", "-C", site.path(), "--format", format, "-czf",
+                    site / "cifar-10-binary.tar.gz", "cifar-10-batches-bin"});
+    REQUIRE_MESSAGE(tar.exit_code == 0, tar.errors);
+    const TempDirectory alone;
+    std::filesystem::copy(site / "cifar-10-binary.tar.gz", alone / "cifar-10-binary.tar.gz");
+    CheckSameImages(ReadCifar10(alone.path()), wanted);
+    CHECK(SourcesIn(alone.path()) == std::vector{ImageSource::kCifar10});
+  }
+  std::filesystem::remove(site / "cifar-10-binary.tar.gz");
+  CheckSameImages(ReadCifar10(site.path()), wanted);
+  CHECK(SourcesIn(site.path()) == std::vector{ImageSource::kCifar10});
+
+  const TempDirectory hundred;
+  std::filesystem::create_directory(hundred / "cifar-100-binary");
+  WriteBytes(hundred / "cifar-100-binary/train.bin", CifarRecords(50, {20, 100}));
+  WriteBytes(hundred / "cifar-100-binary/test.bin", CifarRecords(30, {20, 100}));
+  CHECK(ReadCifar100(hundred.path()).count == 80);
+  CHECK(SourcesIn(hundred.path()) == std::vector{ImageSource::kCifar100});
+}
+
+TEST_CASE("A CIFAR archive that is cut or lacks a file is an error") {
+  const TempDirectory directory;
+  WriteCifar10(directory);
+  const std::string archive = directory / "cifar-10-binary.tar";
+  const auto pack = [&](const std::string& last) {
+    const FinishedProcess tar =
+        RunProcess({"/bin/tar", "-C", directory.path(), "-cf", archive, "data_batch_1.bin", last});
+    REQUIRE_MESSAGE(tar.exit_code == 0, tar.errors);
+  };
+  const auto error = [&] {
+    const TempDirectory alone;
+    std::filesystem::copy(archive, alone / "cifar-10-binary.tar");
+    std::string text = ErrorOf([&] { ReadCifar10(alone.path()); });
+    return text.replace(text.find(alone.path()), alone.path().size(), "DIR");
+  };
+  pack("test_batch.bin");
+  CHECK(error() == "There is no data_batch_2.bin in DIR/cifar-10-binary.tar");
+  std::filesystem::resize_file(archive, 20000);
+  CHECK(error() == "DIR/cifar-10-binary.tar: the tar archive ends too early");
+  std::filesystem::resize_file(archive, 100);
+  CHECK(error() == "DIR/cifar-10-binary.tar: the tar archive ends too early");
+  WriteText(archive, std::string(1000, 'x'));
+  CHECK(error() == "DIR/cifar-10-binary.tar: this is no tar archive, or a damaged one");
+}
+
 TEST_CASE("CIFAR-100 has fine labels") {
   const TempDirectory directory;
   WriteBytes(directory / "train.bin", CifarRecords(50, {20, 100}));
@@ -101,7 +165,9 @@ TEST_CASE("CIFAR-100 has fine labels") {
 TEST_CASE("CIFAR files that are missing, cut, or have labels out of range are errors") {
   const TempDirectory directory;
   const auto error = [&] { return ErrorOf([&] { ReadCifar10(directory.path()); }); };
-  CHECK(error() == "There is no data_batch_1.bin[.gz] in " + directory.path());
+  CHECK(error() == "There is no data_batch_1.bin[.gz] in " + directory.path() +
+                       ", no cifar-10-batches-bin/data_batch_1.bin[.gz] and no "
+                       "cifar-10-binary.tar[.gz]");
   WriteCifar10(directory);
   const std::string path = directory / "data_batch_3.bin";
   Bytes records = CifarRecords(12, {10});

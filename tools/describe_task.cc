@@ -15,6 +15,7 @@
 #include "lopt/evaluation/inner_training.h"
 #include "lopt/evaluation/task_pictures.h"
 #include "lopt/lopt/rules/learnable.h"
+#include "lopt/tasks/image/fixed_task.h"
 #include "lopt/tasks/registry.h"
 #include "lopt/tools/progress_line.h"
 #include "lopt/tools/typed_config.h"
@@ -70,6 +71,8 @@ void DescribeTask(const TaskRequest& request) {
   const Config config = ReadTypedConfig("--task", request.task, TaskRegistry().table());
   const auto task = TaskRegistry().Make(config, TaskResources(request.data_dir));
   PrintOut("{}\n", config.Dump());
+  const Config stands_for = StandsFor(config);
+  if (stands_for.Type() != config.Type()) PrintOut("stands for {}\n", stands_for.Dump(-1));
   PrintParts(*task);
   const Key key = KeyFromSeed(static_cast<uint64_t>(request.seed));
   Workspace scratch;

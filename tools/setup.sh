@@ -17,8 +17,8 @@ torch_packages=(libtorch-dev libopenblas0-pthread)
 python_packages=(python3-dev python3-venv python3-numpy)
 # What the tests need besides: the Python optimizer runs under PyTorch, certificates are made, manifests are compared with schemas.
 test_packages=(openssl python3-jsonschema python3-torch python3-yaml)
-# What only nightly tests need: the report is looked at in a browser, shells complete command lines.
-nightly_packages=(chromium fish fonts-dejavu-core zsh)
+# What only nightly tests need: the report is looked at in a browser, shells complete command lines, the notebook is run.
+nightly_packages=(chromium fish fonts-dejavu-core python3-ipykernel python3-nbclient zsh)
 # What makes a Debian package (cpack).
 packaging_packages=(dpkg-dev file)
 lint_packages=(clang-format clang-tidy)

@@ -18,7 +18,6 @@ from ._core import (
     WorkerState,
     WorkerWeights,
     __version__,
-    describe,
     gradient_worker_compute,
     init_worker_state,
     load_config,
@@ -29,6 +28,7 @@ from ._core import (
     worker_key,
 )
 from . import _types
+from ._description import describe
 from ._tasks import option, register_task, task
 from ._types import *  # noqa: F403
 from .callbacks import Callback

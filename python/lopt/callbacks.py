@@ -5,12 +5,14 @@ A callback is a function of (step, metrics) or a Callback.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable
 from typing import Any, TextIO
 
 from ._core import Error
+from ._curve import curves_svg, notebook_display
 
 
 class Callback:
@@ -60,6 +62,64 @@ class Progress(Callback):
 
     def on_end(self, training: Any) -> None:
         self._stream.write("\n")
+
+
+class Curve(Callback):
+    """A picture of meta-losses, each run a line: the losses faintly, their running mean boldly.
+
+    A notebook shows it from the start of a run on and redraws it in place; meta_train makes one there
+    by itself. Elsewhere nothing is shown, and write() makes a file.
+    """
+
+    def __init__(self) -> None:
+        self._runs: list[tuple[str, list[int], list[float]]] = []
+        self._end = 0
+        self._shown: Any = None  # IPython's handle of what it shows
+        self._drawn = 0.0
+
+    def on_start(self, config: dict[str, Any]) -> None:
+        """Begins a line; `config` may say how long it will be (meta_steps), and its seed."""
+        self._runs.append((f"seed {config.get('seed', len(self._runs))}", [], []))
+        self._end = max(self._end, config.get("meta_steps", 0))
+        self._draw()
+
+    def on_metrics(self, step: int, metrics: dict[str, float]) -> None:
+        """Adds the point of metrics["meta_loss"], if that is there."""
+        if not self._runs:
+            raise Error("lopt.callbacks.Curve: on_start comes before on_metrics")
+        if "meta_loss" not in metrics:
+            return
+        _, steps, losses = self._runs[-1]
+        steps.append(step)
+        losses.append(float(metrics["meta_loss"]))
+        if time.monotonic() - self._drawn > 0.5:
+            self._draw()
+
+    def on_end(self, training: Any) -> None:
+        """Draws what is missing."""
+        self._draw()
+
+    def svg(self) -> str:
+        """The picture."""
+        return curves_svg(self._runs, self._end, "updates of theta", "meta-loss")
+
+    def write(self, path: str | os.PathLike) -> None:
+        """Writes the picture to a file."""
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(self.svg())
+
+    def _repr_html_(self) -> str:
+        return self.svg()
+
+    def _draw(self) -> None:
+        display = notebook_display()
+        if display is None:
+            return
+        if self._shown is None:
+            self._shown = display(self, display_id=True)
+        else:
+            self._shown.update(self)
+        self._drawn = time.monotonic()
 
 
 def hyperparameters(config: Any, path: str = "") -> dict[str, bool | int | float | str]:

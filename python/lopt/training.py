@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import _core
-from .callbacks import Callback, Progress, of_function
+from ._curve import notebook_display
+from .callbacks import Callback, Curve, Progress, of_function
 from .theta import Theta
 
 
@@ -75,7 +76,7 @@ def meta_train(
     overwrite: bool = False,
     allow_isa_change: bool = False,
     callbacks: Iterable[Callback | Callable[[int, dict[str, float]], None]] = (),
-    progress: bool = False,
+    progress: bool | None = None,
     _train: Callable[..., dict[str, Any]] = _core.meta_train,
 ) -> MetaTraining:
     """Meta-trains a learned optimizer in this process, as `lopt meta-train` does.
@@ -105,7 +106,8 @@ def meta_train(
         allow_isa_change: Resume a run of another instruction set or device; results may differ in last
             bits.
         callbacks: Functions of (step, metrics), or Callbacks.
-        progress: Write a line of progress to standard error.
+        progress: Write a line of progress to standard error or, in a notebook, draw the curve of
+            meta-losses as it grows. None: in a notebook alone.
 
     Raises:
         Error: The config is wrong, or a dict that says otherwise than steps or seed; `out` holds a
@@ -127,7 +129,10 @@ def meta_train(
     given = {key: value for key, value in arguments.items() if value is not None}
     resolved = _core.resolve(_core.load_config(config) | given if given else config)
     listeners = [c if isinstance(c, Callback) else of_function(c) for c in callbacks]
-    if progress:
+    if notebook_display() is not None:
+        if progress is not False and not any(isinstance(c, Curve) for c in listeners):
+            listeners.append(Curve())
+    elif progress:
         listeners.append(Progress())
 
     def on_metrics(step: int, metrics: dict[str, float]) -> None:
