@@ -12,12 +12,13 @@ import argparse
 import importlib.util
 import statistics
 import time
+import warnings
 from pathlib import Path
 
 import torch
 
 from . import _core, lopt_optimizer
-from .theta import Theta, load
+from .theta import _TRAINED, Theta, load
 from .torch import LearnedOptimizer
 
 MODELS = {  # shapes
@@ -33,10 +34,24 @@ def theta_of(hidden_size):
     return Theta.init(options, seed=0)
 
 
+class Both:
+    """torch.optim.Muon takes matrices only: AdamW takes the rest."""
+    def __init__(self, params):
+        groups = ([p for p in params if p.dim() == 2], [p for p in params if p.dim() != 2])
+        self.parts = [make(group, lr=lr) for make, group, lr in
+                      zip((torch.optim.Muon, torch.optim.AdamW), groups, (0.03, 0.003)) if group]
+
+    def step(self):
+        for part in self.parts:
+            part.step()
+
+
 def optimizers(chosen, old):
     """Functions from params to an optimizer, by name."""
     def learned(theta):
-        return lambda params: LearnedOptimizer(params, theta)
+        return lambda params: LearnedOptimizer(params, theta, num_steps=1_000_000)
+
+    trained = [path.stem for path in _TRAINED.glob("*.safetensors")]
 
     def one_file(module):
         path = Path(__file__).parent / "trained" / "mlp.safetensors"
@@ -44,14 +59,17 @@ def optimizers(chosen, old):
 
     known = {"Adam": lambda params: torch.optim.Adam(params),
              "Adam foreach": lambda params: torch.optim.Adam(params, foreach=True),
-             "mlp": learned(load("mlp")), "mlp-fast": learned(load("mlp-fast")),
+             **{name: learned(load(name)) for name in sorted(trained)},
              **{f"hidden {size}": learned(theta_of(size)) for size in (4, 8, 32)},
              "one file": one_file(lopt_optimizer)}
     try:
         torch.optim.Adam(params_of([(1,)]), fused=True)
         known["Adam fused"] = lambda params: torch.optim.Adam(params, fused=True)
+        known["AdamW fused"] = lambda params: torch.optim.AdamW(params, fused=True)
     except RuntimeError:
         pass  # older versions of torch have it for other devices alone
+    if hasattr(torch.optim, "Muon"):
+        known["Muon"] = Both
     if old:
         spec = importlib.util.spec_from_file_location("old_lopt_optimizer", old)
         module = importlib.util.module_from_spec(spec)
@@ -82,6 +100,7 @@ def main():
     parser.add_argument("--old", help="Path of an older lopt_optimizer.py.")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
+    warnings.filterwarnings("ignore", message=".*num_steps")  # more steps than it was trained for
     if options.isa:
         _core.pin_isa(options.isa)
     print(f"torch {torch.__version__}, {options.threads} threads, {_core.isa()}")
