@@ -38,7 +38,8 @@ int main() {
   options.on_step = [&](const lopt::MetaTrainProgress& p) {
     if (p.updates == 1) first = p.summary->mean_loss;
     if (p.updates % 20 == 0)
-      fmt::print("update {}: loss {:.3f}\n", p.updates, p.summary->mean_loss);
+      fmt::print("update {}: loss {:.3f}, distance {:.3f}\n", p.updates, p.summary->mean_loss,
+                 p.summary->estimators[0].metrics.at("task/distance"));
   };
   return RunMetaTraining(config, options).last.mean_loss < 0.5 * first ? 0 : 1;
 }
