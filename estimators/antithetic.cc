@@ -135,6 +135,7 @@ UnrollTrace AntitheticPairs::Run(int64_t steps, UnrollState* replicas) {
   counts_ += CountSteps(trace);
   loss_.Add(trace);
   losses_.Add(trace);
+  noted_.Add(trace);
   return trace;
 }
 
@@ -176,6 +177,7 @@ GradientEstimate AntitheticPairs::Estimate(Eigen::VectorXf gradient, double squa
   estimate.mean_loss = loss_.Mean();
   estimate.counts = counts_;
   losses_.WriteTo(&estimate.metrics);
+  noted_.WriteTo(&estimate.metrics);
   WriteGradientSnr(estimate.gradient, squares, pairs(), &estimate.metrics);
   return estimate;
 }

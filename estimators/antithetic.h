@@ -105,6 +105,7 @@ class AntitheticPairs {
   StepCounts counts_;
   LossSum loss_;
   LossDiagnostics losses_;
+  NotedMeans noted_;
 };
 
 }  // namespace lopt

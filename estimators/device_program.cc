@@ -91,6 +91,10 @@ DeviceProgram::DeviceProgram(const LoptProblem& problem, const Device& device)
       task_(DeviceTaskOf(problem.task(), device, RoomForTask(), &constants_)) {
   Require(GivesGradients() || problem.task().model_state_layout().size() == 0,
           "device: this task keeps a model state, which device functions do not");
+  Require(
+      GivesGradients() || (problem.task_notes().empty() && problem.optimizer_notes().empty()),
+      "device: with_metrics is true, and kernels note nothing; choose the device 'cpu', a torch "
+      "task, or with_metrics false");
   const auto warps = (problem.task().params_layout().size() + kWarp - 1) / kWarp;
   threads_ = static_cast<int>(std::clamp<int64_t>(warps * kWarp, kWarp, kMostThreads));
   Plan();

@@ -87,6 +87,25 @@ void LossDiagnostics::WriteTo(Diagnostics* metrics) const {
   }
 }
 
+void NotedMeans::Add(const UnrollTrace& trace) {
+  for (const auto& [name, values] : trace.noted) {
+    Sum& sum = sums_[name];
+    for (int64_t b = 0; b < values.cols(); ++b) {
+      for (int64_t k = 0; k < values.rows(); ++k) {
+        if (!std::isfinite(values(k, b))) continue;
+        sum.sum += double{values(k, b)};
+        ++sum.count;
+      }
+    }
+  }
+}
+
+void NotedMeans::WriteTo(Diagnostics* metrics) const {
+  for (const auto& [name, sum] : sums_) {
+    SetIfFinite(Diagnostic(name.c_str()), sum.sum / static_cast<double>(sum.count), metrics);
+  }
+}
+
 void WriteGradientSnr(const Eigen::VectorXf& gradient, double squares, int64_t pairs,
                       Diagnostics* metrics) {
   if (pairs < 2) {

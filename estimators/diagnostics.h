@@ -2,7 +2,9 @@
 
 #include <Eigen/Core>
 #include <cstdint>
+#include <map>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "lopt/estimators/diagnostic.h"
@@ -47,6 +49,23 @@ class LossDiagnostics {
   double absolutes_ = 0;  // of both replicas' losses
   int64_t steps_ = 0;     // usable ones
   std::vector<Range> ranges_;
+};
+
+// Means over all inner steps and replicas of what a window's trace has noted, in float64 and in the
+// order of replicas and steps; a window may come in pieces. Values that are not finite are left
+// out, and so is a number that has no other.
+class NotedMeans {
+ public:
+  void Add(const UnrollTrace& trace);
+  void WriteTo(Diagnostics* metrics) const;
+
+ private:
+  struct Sum {
+    double sum = 0;
+    int64_t count = 0;  // of the finite values
+  };
+
+  std::map<std::string, Sum> sums_;  // by name
 };
 
 // `gradient` is the mean of the gradients of `pairs` pairs, `squares` the sum of their squared

@@ -191,6 +191,12 @@ Eigen::MatrixXd DifferentiableProblem::Run(const Window& window, const LossWeigh
     trace.is_last.middleRows(first, steps) = part.is_last;
     trace.non_finite.middleRows(first, steps) = part.non_finite;
     trace.iteration.middleRows(first, steps) = part.iteration;
+    for (size_t i = 0; i < part.noted.size(); ++i) {
+      if (first == 0) {
+        trace.noted.push_back({part.noted[i].name, Eigen::ArrayXXf(window.steps, replicas)});
+      }
+      trace.noted[i].values.middleRows(first, steps) = part.noted[i].values;
+    }
   }
 
   const Eigen::ArrayXXd weight = weights(trace);

@@ -1,5 +1,6 @@
 #include "lopt/estimators/given_gradients.h"
 
+#include <algorithm>
 #include <numeric>
 #include <vector>
 
@@ -22,9 +23,7 @@ class GivenEvaluations {
         device_(program.device()),
         replicas_(replicas),
         losses_(DType::kFloat32, {replicas}, device_.memory()),
-        aux_(DType::kFloat32,
-             {replicas, problem_.meta_loss_aux() ? problem_.task().aux_layout().size() : 0},
-             device_.memory()) {}
+        aux_(DType::kFloat32, {replicas, problem_.AuxSize()}, device_.memory()) {}
 
   // Losses of the last, [B], on the device.
   float* losses() { return FloatsOf(losses_.buffer()); }
@@ -37,6 +36,11 @@ class GivenEvaluations {
     e.device = &device_;
     WorkspacePool::Lease lease(problem_.workspaces());
     problem_.task().Evaluate(e, *lease);
+  }
+
+  // The aux outputs [B, A] of the last.
+  void GetAux(std::span<float> aux) const {
+    std::ranges::copy(aux_.To(HostMemory()).As<float>(), aux.begin());
   }
 
   // The raw meta-losses [B] of the last.
@@ -66,6 +70,7 @@ class GivenGradientExecutor final : public StepExecutor {
   void EvaluateTraining(const StepBatches& batches) override;
   void EvaluateMetaLoss(Split split, const StepBatches& batches) override;
   void GetRawMetaLosses(std::span<float> raw) override { evaluations_.GetRawMetaLosses(raw); }
+  void GetAux(std::span<float> aux) override { evaluations_.GetAux(aux); }
   void Update(std::span<const ReplicaStep> steps) override;
   // The kernel makes each step's row of theta from its name.
   void ChangeTheta(int64_t /*r*/, const WindowStep& /*at*/) override {}

@@ -58,6 +58,7 @@ void UnrollTrace::Resize(int64_t steps, int64_t replicas) {
   is_last.resize(steps, replicas);
   non_finite.resize(steps, replicas);
   iteration.resize(steps, replicas);
+  noted.clear();
 }
 
 const Memory& InnerProblem::memory() const {
@@ -81,6 +82,13 @@ void InnerProblem::Run(const Window& window) const {
   CheckReplicas(*window.state, window.theta.rows);
   window.trace->Resize(window.steps, window.theta.rows);
   DoRun(window);
+  for (const auto& [name, values] : window.trace->noted) {
+    Require(name.find('/') != std::string::npos && values.rows() == window.steps &&
+                values.cols() == window.theta.rows,
+            "inner problem: it notes '{}' [{}, {}]; wanted a name GROUP/NAME, as no other metric "
+            "of a window has, and [{}, {}] values",
+            name, values.rows(), values.cols(), window.steps, window.theta.rows);
+  }
 }
 
 void InnerProblem::MetaLoss(const ThetaRows& theta, std::span<const Key> keys,

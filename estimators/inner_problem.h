@@ -40,7 +40,15 @@ struct UnrollTrace {
   Eigen::Array<int64_t, Eigen::Dynamic, Eigen::Dynamic>
       iteration;  // 0-based inner step of the loss in its episode
 
-  // All arrays to [steps, replicas]; what they held is lost.
+  // A number of each inner step that is worth a metric of this name, such as "task/accuracy".
+  struct Noted {
+    std::string name;
+    Eigen::ArrayXXf values;  // [K, B]; those that are not finite are left out of means
+  };
+  // Distinct names GROUP/NAME. Empty, unless the problem notes something.
+  std::vector<Noted> noted;
+
+  // All arrays to [steps, replicas], and nothing noted; what they held is lost.
   void Resize(int64_t steps, int64_t replicas);
 };
 
@@ -83,8 +91,8 @@ class InnerProblem {
   // it needs from keys[b], its episode and its inner step, so one window of 50 steps equals two of
   // 25 under the same keys, bit for bit. An episode that ends restarts at once: the next inner step
   // is the first of the new episode, under the row that theta names for it. Throws Error if the
-  // number of rows, keys and the state's replicas disagree; after an Error from within the inner
-  // steps the state is of no use.
+  // number of rows, keys and the state's replicas disagree, or a noted number's name or size is not
+  // as UnrollTrace has it; after an Error from within the inner steps the state is of no use.
   void Run(const Window& window) const;
 
   // The meta-loss of each replica as it stands, on the fresh outer batch that keys[b] names. NaN

@@ -13,6 +13,7 @@
 #include "lopt/base/error.h"
 #include "lopt/base/options.h"
 #include "lopt/base/parallel.h"
+#include "lopt/base/utf8.h"
 #include "lopt/estimators/device_program.h"
 #include "lopt/estimators/lopt_state.h"
 #include "lopt/estimators/replica_keys.h"
@@ -49,6 +50,26 @@ std::optional<int64_t> IndexOfAux(const Layout& aux, const std::string& name) {
        names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")));
 }
 
+// Appends a note of the tensor as `metric` + name. Throws Error unless it is a scalar and the name
+// one of a metric.
+void AddNote(const std::string& metric, const std::string& name, const LayoutEntry& tensor,
+             std::vector<Note>* notes) {
+  constexpr size_t kMostBytes = 100;
+  const bool plain = std::ranges::all_of(name, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '-' || c == '.';
+  });
+  Require(
+      plain && !name.empty() && name.size() <= kMostBytes,
+      "inner problem: with_metrics would make a metric {}NAME of '{}'; wanted a name of 1 to {} "
+      "letters, digits, '_', '-' and '.'",
+      metric, PlainText(name), kMostBytes);
+  Require(tensor.shape.empty(),
+          "inner problem: with_metrics notes numbers, and '{}' has shape {}; wanted a scalar",
+          tensor.name, ToString(tensor.shape));
+  notes->push_back({.metric = metric + name, .offset = tensor.offset});
+}
+
 }  // namespace
 
 void LoptProblemOptions::Visit(FieldVisitor& v) {
@@ -74,6 +95,9 @@ void LoptProblemOptions::Visit(FieldVisitor& v) {
       "random_initial_iteration_multiple", &random_initial_iteration_multiple, Between(1, 10000000),
       "m > 1: the first episodes are shorter by multiples of m; trunc_length keeps windows from "
       "crossing the ends of episodes whose lengths are such multiples.");
+  v.Field("with_metrics", &with_metrics,
+          "Whether metrics also have the task's aux outputs, as task/NAME, and what the optimizer "
+          "notes, as optimizer/NAME: means over inner steps and replicas.");
 }
 
 LoptProblem::LoptProblem(std::shared_ptr<const TaskFamily> task,
@@ -98,10 +122,31 @@ LoptProblem::LoptProblem(std::shared_ptr<const TaskFamily> task,
           "inner problem: random_initial_iteration_multiple is {}, but "
           "random_initial_iteration_offset is 0; no episode is made shorter",
           options_.random_initial_iteration_multiple);
+  if (options_.with_metrics) FindNotes();
   if (device != nullptr) program_ = std::make_unique<DeviceProgram>(*this, *device);
 }
 
 LoptProblem::~LoptProblem() = default;
+
+void LoptProblem::FindNotes() {
+  constexpr std::string_view kNoted = "noted/";
+  for (const LayoutEntry& entry : task_->aux_layout().entries()) {
+    AddNote("task/", entry.name, entry, &task_notes_);
+  }
+  for (const LayoutEntry& entry : optimizer_state_layout_.entries()) {
+    if (entry.name.starts_with(kNoted)) {
+      AddNote("optimizer/", entry.name.substr(kNoted.size()), entry, &optimizer_notes_);
+    }
+  }
+  Require(
+      !task_notes_.empty() || !optimizer_notes_.empty(),
+      "inner problem: with_metrics is true, but the task has no aux outputs and the optimizer's "
+      "state no scalars named noted/NAME");
+}
+
+int64_t LoptProblem::AuxSize() const {
+  return meta_loss_aux_ || !task_notes_.empty() ? task_->aux_layout().size() : 0;
+}
 
 void LoptProblem::CheckEpisodesHaveLengths() const {
   Require(EpisodesEnd() || optimizer_->needs_num_steps().empty(),
@@ -182,6 +227,12 @@ UnrollState LoptProblem::DoStart(const ThetaRows& theta, const OuterState& outer
 }
 
 void LoptProblem::DoRun(const Window& window) const {
+  for (const auto* notes : {&task_notes_, &optimizer_notes_}) {
+    for (const Note& note : *notes) {
+      window.trace->noted.push_back(
+          {note.metric, Eigen::ArrayXXf(window.steps, window.theta.rows)});
+    }
+  }
   if (program_ != nullptr) {
     program_->Run(window);
   } else {

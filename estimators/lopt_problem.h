@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lopt/base/fields.h"
 #include "lopt/base/workspace.h"
@@ -48,8 +49,16 @@ struct LoptProblemOptions {
   // random_initial_iteration_multiple in [0, n), so that replicas do not run in step.
   int64_t random_initial_iteration_offset = 0;
   int64_t random_initial_iteration_multiple = 1;
+  // Whether windows note the task's aux outputs and the optimizer's numbers (Note).
+  bool with_metrics = false;
 
   void Visit(FieldVisitor& v);
+};
+
+// A number that windows note at each inner step.
+struct Note {
+  std::string metric;  // "task/<aux output>", or "optimizer/<name>" of the state's "noted/<name>"
+  int64_t offset = 0;  // in the row of aux outputs, or of the optimizer's state
 };
 
 // Tasks of a family trained by a learned optimizer: the inner problem of meta-training.
@@ -67,8 +76,10 @@ class LoptProblem : public InnerProblem {
  public:
   // Throws Error if an option is not valid, meta_loss_aux names no aux output, non_finite is kClip
   // and the normalizer has no maximum, or there is a random_initial_iteration_multiple and no
-  // random_initial_iteration_offset. Windows run on `device`, if it is one: then also as
-  // DeviceProgram does.
+  // random_initial_iteration_offset. With with_metrics it throws Error, too, if there is nothing to
+  // note, if a name is not one of a metric (1 to 100 letters, digits, '_', '-' and '.'), or if what
+  // is noted is not a scalar. Windows run on `device`, if it is one: then also as DeviceProgram
+  // does.
   LoptProblem(std::shared_ptr<const TaskFamily> task,
               std::shared_ptr<const LearnedOptimizer> optimizer,
               std::shared_ptr<const TruncationSchedule> schedule, const LoptProblemOptions& options,
@@ -94,6 +105,13 @@ class LoptProblem : public InnerProblem {
   const std::optional<Split>& meta_loss_split() const { return meta_loss_split_; }
   // The aux output that is the meta-loss in place of the loss: its index.
   const std::optional<int64_t>& meta_loss_aux() const { return meta_loss_aux_; }
+
+  // What windows note: of the aux outputs of the evaluation that gives an inner step's meta-loss,
+  // and of the optimizer's state after the update. Both empty without with_metrics.
+  const std::vector<Note>& task_notes() const { return task_notes_; }
+  const std::vector<Note>& optimizer_notes() const { return optimizer_notes_; }
+  // How many aux outputs the evaluations of a window are to give: all or none.
+  int64_t AuxSize() const;
 
   // One replica's row of each float array of the state.
   struct ReplicaRow {
@@ -131,6 +149,8 @@ class LoptProblem : public InnerProblem {
   void DoMetaLoss(const ThetaRows& theta, std::span<const Key> keys, const UnrollState& state,
                   std::span<double> loss) const override;
 
+  // What the task and the optimizer have to note.
+  void FindNotes();
   // The meta-loss of a normalised loss. NaN stays NaN.
   double OnScale(double loss) const;
 
@@ -141,6 +161,8 @@ class LoptProblem : public InnerProblem {
   std::optional<Split> meta_loss_split_;
   std::optional<int64_t> meta_loss_aux_;
   Layout optimizer_state_layout_;
+  std::vector<Note> task_notes_;
+  std::vector<Note> optimizer_notes_;
   mutable WorkspacePool workspaces_;
   const Device* device_;  // null, as is the next: on the host
   std::unique_ptr<const DeviceProgram> program_;

@@ -29,6 +29,9 @@ GradientEstimate SumOverTasks(const UnrollTrace& trace, const Eigen::MatrixXd& d
   estimate.mean_loss = count > 0 ? usable.select(trace.loss, 0.0).sum() / static_cast<double>(count)
                                  : std::numeric_limits<double>::quiet_NaN();
   estimate.counts = CountSteps(trace);
+  NotedMeans noted;
+  noted.Add(trace);
+  noted.WriteTo(&estimate.metrics);
   // By itself a task would give `tasks` times its part.
   WriteGradientSnr(estimate.gradient, squares * static_cast<double>(tasks * tasks), tasks,
                    &estimate.metrics);

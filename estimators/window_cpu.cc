@@ -12,10 +12,6 @@
 namespace lopt {
 namespace {
 
-int64_t AuxSize(const LoptProblem& problem) {
-  return problem.meta_loss_aux() ? problem.task().aux_layout().size() : 0;
-}
-
 // Of replicas [first, first + rows) of a window, in place.
 class HostExecutor final : public StepExecutor {
  public:
@@ -27,6 +23,7 @@ class HostExecutor final : public StepExecutor {
   void EvaluateTraining(const StepBatches& batches) override;
   void EvaluateMetaLoss(Split split, const StepBatches& batches) override;
   void GetRawMetaLosses(std::span<float> raw) override;
+  void GetAux(std::span<float> aux) override { std::ranges::copy(aux_, aux.begin()); }
   void Update(std::span<const ReplicaStep> steps) override;
   void ChangeTheta(int64_t r, const WindowStep& at) override;
   LoptProblem::Episode BeginEpisode(int64_t r, Key key) override;
@@ -68,7 +65,7 @@ HostExecutor::HostExecutor(const LoptProblem& problem, const Window& window, con
       model_state_(RowsOf(state.model_state, first, task_.model_state_layout().size(), rows)),
       gradients_(scratch.Take<float>(std::ssize(params_))),
       losses_(scratch.Take<float>(rows)),
-      aux_(scratch.Take<float>(rows * AuxSize(problem))),
+      aux_(scratch.Take<float>(rows * problem.AuxSize())),
       discarded_(scratch.Take<float>(std::ssize(model_state_))),
       rules_(static_cast<size_t>(rows)) {
   for (int64_t r = 0; r < rows_; ++r) {
@@ -117,10 +114,9 @@ void HostExecutor::EvaluateMetaLoss(Split split, const StepBatches& batches) {
 }
 
 void HostExecutor::GetRawMetaLosses(std::span<float> raw) {
-  const int64_t aux_size = AuxSize(problem_);
-  for (int64_t r = 0; r < rows_; ++r) {
-    raw[r] = aux_size > 0 ? aux_[r * aux_size + *problem_.meta_loss_aux()] : losses_[r];
-  }
+  const auto& aux = problem_.meta_loss_aux();
+  const int64_t aux_size = problem_.AuxSize();
+  for (int64_t r = 0; r < rows_; ++r) raw[r] = aux ? aux_[r * aux_size + *aux] : losses_[r];
 }
 
 void HostExecutor::Update(std::span<const ReplicaStep> steps) {
@@ -174,7 +170,7 @@ void MetaLossOnCpu(const LoptProblem& problem, int64_t replicas, std::span<const
   const LoptState view(problem, replicas, const_cast<UnrollState*>(&state));
   const int64_t config_size = task.config_layout().size();
   const int64_t model_state_size = task.model_state_layout().size();
-  const int64_t aux_size = AuxSize(problem);
+  const int64_t aux_size = problem.meta_loss_aux() ? task.aux_layout().size() : 0;
   ForEachGroup(problem, replicas, [&](int64_t first, int64_t rows, Workspace& scratch) {
     const auto losses = scratch.Take<float>(rows);
     const auto aux = scratch.Take<float>(rows * aux_size);

@@ -5,6 +5,17 @@
 #include "lopt/base/progress.h"
 
 namespace lopt {
+namespace {
+
+// The optimizer states [n, S] of n replicas, with the host; empty where they note nothing.
+std::span<const float> NotedStates(const LoptProblem& problem, const Window& window, int64_t first,
+                                   int64_t rows) {
+  if (problem.optimizer_notes().empty()) return {};
+  return RowsOf(window.state->At("optimizer_state").As<float>(), first,
+                problem.optimizer_state_layout().size(), rows);
+}
+
+}  // namespace
 
 WindowSteps::WindowSteps(const LoptProblem& problem, const Window& window,
                          const LoptCounters& counters, std::span<const float> config, int64_t first,
@@ -18,7 +29,9 @@ WindowSteps::WindowSteps(const LoptProblem& problem, const Window& window,
       steps_(scratch.Take<ReplicaStep>(rows)),
       batch_keys_(scratch.Take<Key>(rows)),
       batch_steps_(scratch.Take<EpisodeStep>(rows)),
-      raw_(scratch.Take<float>(rows)) {
+      raw_(scratch.Take<float>(rows)),
+      aux_(scratch.Take<float>(problem.task_notes().empty() ? 0 : rows * problem.AuxSize())),
+      optimizer_state_(NotedStates(problem, window, first, rows)) {
   for (int64_t r = 0; r < rows_; ++r) {
     steps_[r].restarts = 0;
     SetEpisode(r);
@@ -40,6 +53,7 @@ void WindowSteps::Run(StepExecutor* executor) {
       executor->EvaluateMetaLoss(split.value_or(Split::kTrain), {batch_keys_, batch_steps_});
       RecordMetaLosses(k, executor);
     }
+    Record(k, problem_.optimizer_notes(), problem_.task_notes().size(), optimizer_state_);
     for (int64_t r = 0; r < rows_; ++r) {
       FinishStep(k, r, executor);
     }
@@ -69,6 +83,20 @@ void WindowSteps::RecordMetaLosses(int64_t k, StepExecutor* executor) {
   for (int64_t r = 0; r < rows_; ++r) {
     window_.trace->loss(k, first_ + r) = problem_.JudgeLoss(
         RowsOf(config_, r, config_size), raw_[r], &window_.trace->non_finite(k, first_ + r));
+  }
+  if (aux_.empty()) return;
+  executor->GetAux(aux_);
+  Record(k, problem_.task_notes(), 0, aux_);
+}
+
+void WindowSteps::Record(int64_t k, std::span<const Note> notes, size_t first_noted,
+                         std::span<const float> rows) {
+  const int64_t size = std::ssize(rows) / rows_;
+  for (size_t i = 0; i < notes.size(); ++i) {
+    Eigen::ArrayXXf& values = window_.trace->noted[first_noted + i].values;
+    for (int64_t r = 0; r < rows_; ++r) {
+      values(k, first_ + r) = rows[static_cast<size_t>(r * size + notes[i].offset)];
+    }
   }
 }
 

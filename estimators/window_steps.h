@@ -39,6 +39,8 @@ class StepExecutor {
   virtual void EvaluateMetaLoss(Split split, const StepBatches& batches) = 0;
   // The raw meta-loss of each [n], the loss or an aux output, of the last evaluation.
   virtual void GetRawMetaLosses(std::span<float> raw) = 0;
+  // The aux outputs of each [n, A] of the last evaluation, where a window's have any.
+  virtual void GetAux(std::span<float> aux) = 0;
   // The update of all with the gradients of EvaluateTraining. steps [n].
   virtual void Update(std::span<const ReplicaStep> steps) = 0;
   // From this step on the replica runs under another row of theta.
@@ -65,6 +67,9 @@ class WindowSteps {
   void SetBatches(Key EpisodeKeys::*data, Key EpisodeKeys::*order);
   void SetEpisode(int64_t r);
   void RecordMetaLosses(int64_t k, StepExecutor* executor);
+  // Takes the notes [n, their size] of step k into the trace, from its array `first_noted` on.
+  void Record(int64_t k, std::span<const Note> notes, size_t first_noted,
+              std::span<const float> rows);
   // Replica r has made step k of the window: its episode goes on, or another begins.
   void FinishStep(int64_t k, int64_t r, StepExecutor* executor);
 
@@ -79,6 +84,8 @@ class WindowSteps {
   const std::span<Key> batch_keys_;
   const std::span<EpisodeStep> batch_steps_;
   const std::span<float> raw_;
+  const std::span<float> aux_;                    // [n, A], empty if not noted
+  const std::span<const float> optimizer_state_;  // [n, S], the same
 };
 
 }  // namespace lopt

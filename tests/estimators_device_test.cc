@@ -125,6 +125,11 @@ class TwoWindows {
       for (int64_t i = 0; i < mine.loss.size(); ++i) {
         *losses = std::max(*losses, Apart(mine.loss.data()[i], theirs.loss.data()[i]));
       }
+      REQUIRE(mine.noted.size() == theirs.noted.size());
+      for (size_t i = 0; i < mine.noted.size(); ++i) {
+        CHECK(mine.noted[i].name == theirs.noted[i].name);
+        CHECK((mine.noted[i].values == theirs.noted[i].values).all());
+      }
     }
     for (size_t b = 0; b < meta_loss_.size(); ++b) {
       *losses = std::max(*losses, Apart(meta_loss_[b], other.meta_loss_[b]));
@@ -381,7 +386,9 @@ TEST_CASE("Every meta-loss and every clock are the host's where a task gives its
   }
   CompareWithHost({.task = R"({"type": "ImageMLP", "hidden": [7], "batch_size": 20})",
                    .optimizer = MlpLoptOf(R"("hidden_size": 4)"),
-                   .options = {.meta_loss = MetaLoss::kInnerValid, .meta_loss_aux = "accuracy"},
+                   .options = {.meta_loss = MetaLoss::kInnerValid,
+                               .meta_loss_aux = "accuracy",
+                               .with_metrics = true},
                    .given = Given::kStatefulTask},
                   device);
 }
@@ -402,6 +409,12 @@ TEST_CASE("What has no functions for a device, and what does not fit, is an Erro
   CHECK(error({quadratic, MlpLoptOf(R"("hidden_size": 64, "hidden_layers": 8)")},
               EmulatedDevice(48 * 1024))
             .find("bytes of the 49152 that a block has") != std::string::npos);
+  const Case noting = {.task = R"({"type": "ImageMLP", "hidden": [4], "batch_size": 8})",
+                       .optimizer = MlpLoptOf(R"("hidden_size": 4)"),
+                       .options = {.with_metrics = true}};
+  CHECK(error(noting, device) ==
+        "device: with_metrics is true, and kernels note nothing; choose the device 'cpu', a torch "
+        "task, or with_metrics false");
 }
 
 TEST_CASE("A state of other replicas or of another problem is an Error that names its array") {

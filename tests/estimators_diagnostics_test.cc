@@ -10,6 +10,7 @@
 #include "lopt/estimators/full_es.h"
 #include "lopt/estimators/persistent_es.h"
 #include "lopt/estimators/truncated_es.h"
+#include "tests/error_of.h"
 #include "tests/pes_gradient.h"
 #include "tests/toy_problem.h"
 
@@ -94,6 +95,47 @@ TEST_CASE("A pair with a loss that cannot be used is left out, and so is what ha
   CHECK(LossMetrics(Trace({{kNaN, 1}}, {0})).empty());
   const double huge = std::numeric_limits<double>::max();
   CHECK(LossMetrics(Trace({{huge, -huge}}, {0})) == Diagnostics{{{"loss_at", {0, 9}}, 0}});
+}
+
+TEST_CASE("What is noted comes out as the mean of its finite values, over pieces of a window") {
+  UnrollTrace trace = Trace({{0, 0}, {0, 0}}, {0, 1});
+  const auto nan = static_cast<float>(kNaN);
+  Eigen::ArrayXXf values(2, 2);
+  values << 1, 2, nan, 6;
+  trace.noted = {{"task/b", values}, {"task/a", Eigen::ArrayXXf::Constant(2, 2, nan)}};
+  NotedMeans means;
+  means.Add(trace);
+  Diagnostics metrics;
+  means.WriteTo(&metrics);
+  CHECK(metrics == Diagnostics{{"task/b", 3}});
+  values << 7, 0, 0, 0;
+  trace.noted[0].values = values;
+  means.Add(trace);
+  means.WriteTo(&metrics);
+  CHECK(metrics == Diagnostics{{"task/b", 16 / 7.0}});
+  NotedMeans none;
+  none.Add(Trace({{0, 0}}, {0}));
+  Diagnostics empty;
+  none.WriteTo(&empty);
+  CHECK(empty.empty());
+}
+
+TEST_CASE("A problem of one's own notes numbers, under names that no metric of an estimator has") {
+  const auto estimate = [](const std::string& name) {
+    const auto problem = std::make_shared<ToyProblem>(ToyProblem::Dynamics{
+        .start = {0},
+        .length = 4,
+        .advance = [](auto, auto, int64_t step) { return static_cast<double>(step); },
+        .noted = name});
+    const TruncatedES estimator(problem, {{.num_tasks = 2, .trunc_length = 4, .std = 0.1}});
+    const WorkerWeights weights{.theta = Eigen::VectorXf::Constant(1, 2), .outer = {}};
+    EstimatorState state = estimator.InitWorkerState(weights, KeyFromSeed(1));
+    return estimator.Estimate(weights, KeyFromSeed(2), &state);
+  };
+  CHECK(estimate("own/step").metrics.at("own/step") == 1.5);
+  CHECK(ErrorOf([&] { estimate("loss_difference"); }) ==
+        "inner problem: it notes 'loss_difference' [4, 4]; wanted a name GROUP/NAME, as no other "
+        "metric of a window has, and [4, 4] values");
 }
 
 TEST_CASE("The norms of the accumulators are means over the pairs of an age") {

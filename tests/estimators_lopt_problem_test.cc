@@ -14,9 +14,12 @@
 #include "lopt/base/safetensors.h"
 #include "lopt/estimators/lopt_problem.h"
 #include "lopt/estimators/persistent_es.h"
+#include "lopt/estimators/replica_keys.h"
 #include "lopt/lopt/mlp/mlp_lopt.h"
 #include "lopt/lopt/rules/learnable.h"
 #include "lopt/tasks/quadratic/quadratic.h"
+#include "tests/error_of.h"
+#include "tests/noting_types.h"
 #include "tests/row_task.h"
 #include "toy_problem.h"
 
@@ -144,6 +147,81 @@ TEST_CASE("A meta_loss_aux that the task lacks is refused beside those that it h
   CHECK_THROWS_WITH_AS(
       LoptProblem(std::make_shared<UnitQuadratic>(), Sgd(), Constant(5), {.meta_loss_aux = "hits"}),
       "inner problem: meta_loss_aux is 'hits'; aux outputs of the task: none", Error);
+}
+
+// What a window of 12 steps of 5 replicas notes, in episodes of 5 steps.
+UnrollTrace NotingWindow(const LoptProblemOptions& options, int64_t group = 1) {
+  const LoptProblem problem(std::make_shared<NotingTask>("step", "draw", group),
+                            std::make_shared<NotingSgd>(), Constant(5), options);
+  UnrollState state = Start(problem, 5);
+  return RunPlain(problem, problem.optimizer().InitTheta({}), 12, &state);
+}
+
+TEST_CASE("With metrics a window notes the aux outputs and the optimizer's numbers of each step") {
+  const std::vector<Key> keys = SplitKey(KeyFromSeed(5), 5);
+  for (const MetaLoss meta_loss :
+       {MetaLoss::kBeforeUpdate, MetaLoss::kSameData, MetaLoss::kTrain}) {
+    const UnrollTrace trace = NotingWindow({.meta_loss = meta_loss, .with_metrics = true});
+    REQUIRE(trace.noted.size() == 3);
+    CHECK(trace.noted[0].name == "task/step");
+    CHECK(trace.noted[1].name == "task/draw");
+    CHECK(trace.noted[2].name == "optimizer/updates");
+    for (int64_t b = 0; b < 5; ++b) {
+      for (int64_t k = 0; k < 12; ++k) {
+        const EpisodeKeys of = KeysOfEpisode(keys[b], k / 5, 0);
+        const Key batch = meta_loss == MetaLoss::kTrain ? of.meta_data : of.data;
+        CHECK(trace.noted[0].values(k, b) == static_cast<float>(k % 5));
+        CHECK(trace.noted[1].values(k, b) ==
+              NotedDraw(FoldIn(batch, static_cast<uint64_t>(k % 5))));
+        CHECK(trace.noted[2].values(k, b) == static_cast<float>(k % 5 + 1));
+      }
+    }
+  }
+}
+
+TEST_CASE("What is noted depends neither on groups nor on threads, and losses not on noting") {
+  const UnrollTrace expected = NotingWindow({.with_metrics = true});
+  const UnrollTrace without = NotingWindow({});
+  CHECK(without.noted.empty());
+  CHECK((without.loss == expected.loss).all());
+  ThreadPool(3).Run([&] {
+    for (const int64_t group : {int64_t{2}, TaskFamily::kAllRows}) {
+      const UnrollTrace trace = NotingWindow({.with_metrics = true}, group);
+      for (size_t i = 0; i < 3; ++i) {
+        CHECK((trace.noted[i].values == expected.noted[i].values).all());
+      }
+    }
+  });
+  // Together with an aux output that is the meta-loss.
+  const UnrollTrace of_aux = NotingWindow({.meta_loss_aux = "draw", .with_metrics = true});
+  CHECK((of_aux.loss == of_aux.noted[1].values.cast<double>()).all());
+}
+
+TEST_CASE("With metrics there must be something to note, under the name of a metric") {
+  const auto error = [](std::shared_ptr<const TaskFamily> task,
+                        std::shared_ptr<const LearnedOptimizer> optimizer) {
+    return ErrorOf([&] {
+      const LoptProblem problem(std::move(task), std::move(optimizer), Constant(5),
+                                {.with_metrics = true});
+    });
+  };
+  CHECK(error(std::make_shared<UnitQuadratic>(), Sgd()) ==
+        "inner problem: with_metrics is true, but the task has no aux outputs and the optimizer's "
+        "state no scalars named noted/NAME");
+  CHECK(error(std::make_shared<NotingTask>("a b"), Sgd()) ==
+        "inner problem: with_metrics would make a metric task/NAME of 'a b'; wanted a name of 1 to "
+        "100 letters, digits, '_', '-' and '.'");
+  CHECK(error(std::make_shared<NotingTask>("a/b"), Sgd()).find("of 'a/b'") != std::string::npos);
+  CHECK(error(std::make_shared<NotingTask>(std::string(101, 'a')), Sgd()) != "no error");
+  CHECK(error(std::make_shared<NotingTask>(std::string(100, 'a')), Sgd()) == "no error");
+  CHECK(error(std::make_shared<UnitQuadratic>(), std::make_shared<NotingSgd>("noted/")) ==
+        "inner problem: with_metrics would make a metric optimizer/NAME of ''; wanted a name of 1 "
+        "to 100 letters, digits, '_', '-' and '.'");
+  CHECK(error(std::make_shared<UnitQuadratic>(),
+              std::make_shared<NotingSgd>("noted/both", Shape{2})) ==
+        "inner problem: with_metrics notes numbers, and 'noted/both' has shape [2]; wanted a "
+        "scalar");
+  CHECK(error(std::make_shared<UnitQuadratic>(), std::make_shared<NotingSgd>()) == "no error");
 }
 
 TEST_CASE("An episode restarts at once after its last loss") {

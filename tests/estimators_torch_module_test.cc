@@ -259,6 +259,7 @@ void CheckAgainstDifferences(const Compared& compared) {
   const auto read = ReadOptions<NativeOptions>(Config::Parse("{" + options + "}", "test"));
   const LoptProblem problem(TaskRegistry().Make(read.task, Data()), optimizer,
                             ScheduleRegistry().Make(read.lengths), read);
+  Diagnostics noted;  // of the last run
   const auto run = [&](const Eigen::VectorXf& at, Key key, UnrollState* unroll) {
     UnrollTrace trace;
     problem.Run({.theta = {.theta = AsSpan(at), .rows = read.num_tasks},
@@ -267,6 +268,10 @@ void CheckAgainstDifferences(const Compared& compared) {
                  .steps = read.trunc_length,
                  .state = unroll,
                  .trace = &trace});
+    NotedMeans means;
+    means.Add(trace);
+    noted.clear();
+    means.WriteTo(&noted);
     return trace.loss.mean();
   };
   UnrollState before = problem.Start({.theta = AsSpan(theta), .rows = read.num_tasks}, {},
@@ -278,6 +283,10 @@ void CheckAgainstDifferences(const Compared& compared) {
   };
   const Eigen::VectorXd center = theta.cast<double>();
   CHECK(estimate.mean_loss == doctest::Approx(loss(center)).epsilon(1e-4));
+  CHECK(noted.size() == read.with_metrics);
+  for (const auto& [name, value] : noted) {
+    CHECK(estimate.metrics.at(name) == doctest::Approx(value).epsilon(1e-9));
+  }
   const Eigen::VectorXd gradient = estimate.gradient.cast<double>();
   REQUIRE(gradient.norm() > 0);
   for (const Eigen::VectorXd& direction : {gradient, Eigen::VectorXd(noise.cast<double>())}) {
@@ -313,7 +322,7 @@ TEST_CASE("Gradients agree with central differences of native training") {
   CheckAgainstDifferences({kQuadratic, R"({"type": "LearnableAdam", "learning_rate": 0.1})"});
   CheckAgainstDifferences({kQuadratic, kLargeSteps});
   CheckAgainstDifferences({R"({"type": "LogQuadraticTask", "dim": 5})", kLargeSteps});
-  CheckAgainstDifferences({kNetwork, kLargeSteps});
+  CheckAgainstDifferences({kNetwork, kLargeSteps, R"(, "with_metrics": true)"});
   CheckAgainstDifferences({kNetwork, kRelativeSteps});  // of biases that begin as zeros, too
   CheckAgainstDifferences({kNetwork, kFactored});
   // With small steps: their curves are sharp.

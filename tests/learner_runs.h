@@ -23,6 +23,7 @@ inline MetaTrainConfig SmallExperiment(int64_t workers, int64_t meta_steps = 20)
        "num_tasks": 3, "trunc_length": 10, "std": 0.01, "random_initial_iteration_offset": 20,
        "lengths": {"type": "LogUniformLengthSchedule", "min_length": 8, "max_length": 40}},
       {"type": "TruncatedES", "weight": 0.5, "num_tasks": 2, "trunc_length": 4, "std": 0.02,
+       "with_metrics": true,
        "task": {"type": "ImageMLP", "image_size": 8, "hidden": [4], "batch_size": 8,
                 "data": "glyphs"},
        "lengths": {"type": "ConstantTruncationSchedule", "total_length": 6}},

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -26,6 +27,7 @@ class ToyProblem : public InnerProblem {
     // Advances `state` by inner step `step` of the episode; returns that step's loss.
     std::function<double(std::span<const double> theta, std::span<double> state, int64_t step)>
         advance;
+    std::string noted = {};  // what the losses are noted as; empty: not
   };
 
   explicit ToyProblem(Dynamics dynamics)
@@ -79,6 +81,9 @@ class ToyProblem : public InnerProblem {
         at.inner_step = step[b];
         if (window.theta.ChangesAt(step[b])) weights = Weights(window.theta, b, at);
       }
+    }
+    if (!dynamics_.noted.empty()) {
+      trace.noted.push_back({dynamics_.noted, trace.loss.cast<float>()});
     }
   }
 

@@ -16,11 +16,15 @@ class SignumRule : public lopt::UpdateRule {
 
  private:
   void DoUpdate(const lopt::StepInfo&, std::span<const float> gradient, std::span<float> params,
-                std::span<float> momentum, lopt::Workspace&) const override {
+                std::span<float> state, lopt::Workspace&) const override {
+    float against = 0;  // numbers that step against their gradient
     for (size_t i = 0; i < params.size(); ++i) {
-      momentum[i] = b_ * momentum[i] + (1 - b_) * gradient[i];
-      if (momentum[i] != 0) params[i] -= std::copysign(rate_, momentum[i]);
+      float& momentum = state[i];
+      momentum = b_ * momentum + (1 - b_) * gradient[i];
+      if (momentum != 0) params[i] -= std::copysign(rate_, momentum);
+      if (momentum * gradient[i] < 0) ++against;
     }
+    state.back() = against;
   }
 
   float rate_;
@@ -50,8 +54,8 @@ class Signum : public lopt::LearnedOptimizer {
   }
   std::unique_ptr<lopt::UpdateRule> DoBind(const lopt::Layout& params,
                                            std::span<const float> theta) const override {
-    const lopt::Layout momentum({{"momentum", {params.size()}}});
-    return std::make_unique<SignumRule>(params, momentum, theta);
+    const lopt::Layout state({{"momentum", {params.size()}}, {"noted/against", {}}});
+    return std::make_unique<SignumRule>(params, state, theta);
   }
 
   SignumOptions options_;
@@ -66,14 +70,15 @@ int main() {
           "theta_opt": {"type": "Adam", "learning_rate": 0.05},
           "estimators": [{"type": "TruncatedPES", "num_tasks": 4, "trunc_length": 20, "std": 0.1,
                           "task": {"type": "ImageMLP", "hidden": [8], "batch_size": 32},
-                          "random_initial_iteration_offset": 100,
+                          "random_initial_iteration_offset": 100, "with_metrics": true,
                           "lengths": {"type": "ConstantTruncationSchedule"}}]})",
       "own_optimizer.cc"));
   double first = 0;
   lopt::MetaTrainerOptions options;
   options.on_step = [&](const lopt::MetaTrainProgress& p) {
     if (p.updates == 1) first = p.summary->mean_loss;
-    fmt::print("update {:3}: loss {:.3f}\n", p.updates, p.summary->mean_loss);
+    fmt::print("update {:3}: loss {:.3f}, {:.0f} numbers against their gradient\n", p.updates,
+               p.summary->mean_loss, p.summary->estimators[0].metrics.at("optimizer/against"));
   };
   const lopt::MetaTrainResult result = RunMetaTraining(config, options);
   fmt::print("learning rate {:.4f}\n", std::exp(result.learner.theta(0)));

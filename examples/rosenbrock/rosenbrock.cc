@@ -37,7 +37,8 @@ int Run(lopt::Transport* ranks) {
   options.on_step = [&](const lopt::MetaTrainProgress& p) {
     if (p.updates == 1) first = p.summary->mean_loss;
     if (p.updates % 20 == 0)
-      fmt::print("update {}: loss {:.3f}\n", p.updates, p.summary->mean_loss);
+      fmt::print("update {}: loss {:.3f}, distance {:.3f}\n", p.updates, p.summary->mean_loss,
+                 p.summary->estimators[0].metrics.at("task/distance"));
   };
   const lopt::MetaTrainResult result = RunMetaTraining(config, options);
   return ranks->rank() != 0 || result.last.mean_loss < 0.5 * first ? 0 : 1;

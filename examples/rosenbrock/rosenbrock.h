@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cmath>
+
 #include "lopt/base/options.h"
 #include "lopt/tasks/task_family.h"
 
@@ -15,7 +17,8 @@ class Rosenbrock : public lopt::TaskFamily {
  public:
   explicit Rosenbrock(const RosenbrockOptions& options)
       : TaskFamily(
-            {.params = lopt::Layout({{"x", {lopt::CheckOptions("Rosenbrock", options).dim}}})}) {}
+            {.params = lopt::Layout({{"x", {lopt::CheckOptions("Rosenbrock", options).dim}}}),
+             .aux = lopt::Layout({{"distance", {}}})}) {}
 
  private:
   void DoInit(std::span<const float>, lopt::Key key, std::span<float> x,
@@ -37,6 +40,7 @@ class Rosenbrock : public lopt::TaskFamily {
         gradient[i + 1] += 200 * valley;
       }
       e.losses[row] = loss;
+      if (!e.aux.empty()) e.aux[row] = std::abs(x[dim - 1] - 1);  // to the minimum, all ones
     }
   }
 };

@@ -233,6 +233,15 @@ def train(task, steps=3, threads=1, **estimator):
     return training.theta.values, np.array(losses), training
 
 
+def noted(task, **options):
+    """What the task notes in each update, by the names of metrics."""
+    found = []
+    lopt.meta_train(config_of(task, with_metrics=True), **options, callbacks=[
+        lambda step, metrics: found.append(
+            {name: value for name, value in metrics.items() if name.startswith("task/")})])
+    return found
+
+
 class Options(unittest.TestCase):
     def assert_wrong(self, task, text):
         with self.assertRaises(lopt.Error) as caught:
@@ -437,6 +446,40 @@ class Counterparts(unittest.TestCase):
                 for result, other in zip(judge({"type": name}), wanted, strict=True):
                     for key in ("test_loss", "final_train_loss", "test_accuracy"):
                         np.testing.assert_allclose(result[key], other[key], rtol=1e-4)
+
+    def test_noted_numbers_are_those_of_the_native_one(self):
+        wanted = noted({"type": "ImageMLP", "image_size": 8, "hidden": [16], "batch_size": 32})
+        self.assertEqual([list(update) for update in wanted], [["task/accuracy/0_ImageMLP"]] * 3)
+        for name in ("TorchImages", "NumpyImages"):
+            with self.subTest(name):
+                found = noted({"type": name})
+                self.assertEqual([list(update) for update in found], [[f"task/accuracy/0_{name}"]] * 3)
+                np.testing.assert_allclose([list(update.values()) for update in found],
+                                           [list(update.values()) for update in wanted], rtol=1e-5)
+
+    def test_a_noted_loss_is_the_meta_loss_whatever_the_threads(self):
+        @lopt.task
+        class Noting(TorchQuadratic):
+            aux = ("again", "negative")
+
+            def loss(self, params, config):
+                loss = super().loss(params, config)
+                return loss, {"again": loss, "negative": -loss}
+
+        metrics = {}
+        training = lopt.meta_train(
+            config_of({"type": "Noting"}, with_metrics=True),
+            callbacks=[lambda step, values: metrics.update({step: values})])
+        self.assertEqual(len(metrics), 3)
+        for values in metrics.values():
+            # Means of the same float32 numbers in float64, in another order.
+            np.testing.assert_allclose(values["task/again/0_Noting"],
+                                       values["meta_loss/0_Noting"], rtol=1e-14)
+            self.assertEqual(values["task/negative/0_Noting"], -values["task/again/0_Noting"])
+        self.assertEqual(noted({"type": "Noting"}, threads=2), noted({"type": "Noting"}, threads=1))
+        self.assertEqual(training.theta.values.tobytes(), train({"type": "Noting"})[0].tobytes())
+        with self.assertRaisesRegex(lopt.Error, "with_metrics is true, but the task has no aux"):
+            noted({"type": "TorchQuadratic"})
 
     def test_a_normalizer_is_that_of_the_native_one(self):
         @lopt.task
