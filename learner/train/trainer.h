@@ -65,7 +65,7 @@ struct TrainResult {
 //                        optimizer/... and the optimizer's weights theta; one at the start, at
 //                        every interval and at the end
 //   model.safetensors    params/<tensor> (Training::EvalParams) and model_state/<tensor>, when
-//                        finished; metadata: config, version
+//                        finished; metadata: config, data (Training::data), version
 //
 // Throws Error on a bad config; if out_dir holds a run and neither resume nor overwrite is set, or
 // holds none and resume is; if the resumed training's config differs in anything but

@@ -42,11 +42,21 @@ uint32_t ChecksumOf(std::span<const uint8_t> text) {
 
 void RequireSameData(const std::string& stored, const std::optional<std::string>& then,
                      const std::string& now) {
-  Require(!then || *then == now,
-          "cannot resume {}: it was computed on {}, and here it would go on with {} (data sets "
-          "read from files, with their CRC-32); bring the same files back, name their directory "
-          "(data_dir, --data-dir), or begin a new run for other data",
-          stored, Describe(*then), Describe(now));
+  if (!then || *then == now) return;
+  Fail(
+      "cannot resume {}: it was computed on {}, and here it would go on with {} (data sets "
+      "read from files, with their CRC-32); bring the same files back, name their directory "
+      "(data_dir, --data-dir), or begin a new run for other data",
+      stored, Describe(*then), Describe(now));
+}
+
+void RequireDataOf(const std::string& model, const std::optional<std::string>& then,
+                   const std::string& now) {
+  if (!then || *then == now) return;
+  Fail(
+      "{} was trained on {}, but the data are now {} (data sets read from files, with their "
+      "CRC-32); bring the same files back, or name their directory (--data-dir)",
+      model, Describe(*then), Describe(now));
 }
 
 void RequireSameDataOn(const std::string& who, const std::string& data, const std::string& learner,
