@@ -21,6 +21,7 @@
 #include "lopt/tasks/torch/torch_module.h"
 #include "lopt/tools/command_line.h"
 #include "lopt/tools/commands.h"
+#include "lopt/tools/export_model.h"
 #include "lopt/tools/trained_theta.h"
 
 namespace lopt {
@@ -77,6 +78,9 @@ int ExportCommand(const std::vector<std::string>& arguments) {
   auto add = options.add_options();
   add("format", po::value<std::string>(), "torchscript, c, npz or safetensors.");
   add("out", po::value<std::string>(), "The file to write.");
+  add("model", po::value<std::string>()->value_name("DIR"),
+      "Export the model of this run of lopt train in place of THETA: an image MLP or conv net, as "
+      "torchscript or state_dict (.safetensors, names and layouts of PyTorch).");
   add("learned-optimizer", po::value<std::string>(),
       "Type and options in JSON, for a theta file that does not name its learned optimizer.");
   add(kDespiteFailedCheck, kDespiteFailedCheckText);
@@ -85,6 +89,7 @@ int ExportCommand(const std::vector<std::string>& arguments) {
   const auto values =
       ParseCommandLine(arguments, options, "theta", 1, kExportSynopsis, kExportExamples);
   if (!values) return kExitDone;
+  if (values->contains("model")) return ExportModel(*values);
   if (!values->contains("theta")) {
     throw UsageError(fmt::format("The theta file is missing; usage: {}", kExportSynopsis));
   }
