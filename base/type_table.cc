@@ -9,6 +9,7 @@
 #include "lopt/base/error.h"
 #include "lopt/base/fields.h"
 #include "lopt/base/nearest_name.h"
+#include "lopt/base/option_words.h"
 #include "lopt/base/problems.h"
 #include "lopt/base/strict_json.h"
 
@@ -59,8 +60,10 @@ const TypeEntry* TypeTable::Find(const Config& config, Problems* problems) const
   const std::string& type = json.get_ref<const std::string&>();
   const auto found = std::ranges::find(entries_, type, &TypeEntry::type);
   if (found == entries_.end()) {
+    // The plug-ins of the program.
+    const bool elsewhere = !elsewhere_.empty() && CurrentCaller() == Caller::kCommandLine;
     problems->Add(fmt::format("'{}' is '{}'; {}{}{}", path(), type, ValidTypes(),
-                              elsewhere_.empty() ? "" : "; " + elsewhere_,
+                              elsewhere ? "; " + elsewhere_ : "",
                               DidYouMean(type, TypeNames(entries_))));
     return nullptr;
   }

@@ -12,6 +12,7 @@
 
 #include "lopt/base/error.h"
 #include "lopt/base/file.h"
+#include "lopt/base/option_words.h"
 #include "lopt/base/output_directory.h"
 #include "lopt/base/record.h"
 #include "lopt/base/run_lock.h"
@@ -93,9 +94,9 @@ EvaluationDirectory::EvaluationDirectory(std::string path, ExistingEvaluation ex
   MakeOutputDirectory(path_);
   lock_ = std::make_unique<RunLock>(path_);
   Require(existing != ExistingEvaluation::kRefuse || !holds_evaluation(),
-          "{} holds an evaluation already: resume it (--resume), replace it (--overwrite), or "
-          "choose another directory",
-          path_);
+          "{} holds an evaluation already: resume it ({}), replace it ({}), or choose another "
+          "directory",
+          path_, FlagWords("resume"), FlagWords("overwrite"));
   if (existing == ExistingEvaluation::kReplace) RemoveMatching(path_, IsOurs);
   RemoveMatching(path_, IsUnfinishedOfOurs);
 }

@@ -14,6 +14,7 @@
 
 #include "lopt/base/error.h"
 #include "lopt/base/isa.h"
+#include "lopt/base/option_words.h"
 #include "lopt/base/parallel.h"
 #include "lopt/evaluation/evaluate.h"
 #include "lopt/evaluation/trained_on.h"
@@ -64,18 +65,18 @@ void CheckOptimizers(const std::string& path, const EvaluatedOptimizers& stored,
     Require(then.theta.size() == learned.theta.size() &&
                 std::memcmp(then.theta.data(), learned.theta.data(),
                             static_cast<size_t>(then.theta.size()) * sizeof(float)) == 0,
-            "cannot resume {}: the weights of '{}' in {} are not those that it began with; without "
-            "--theta it goes on with its own copy of them",
-            path, learned.name, learned.source);
+            "cannot resume {0}: the weights of '{1}'{2} are not those that it began with; go on "
+            "with its own copy of them, in {0}/thetas",
+            path, learned.name, learned.source.empty() ? "" : " in " + learned.source);
   }
 }
 
 // What to do where another version of the program began the evaluation.
 std::string WaysOutOf(const EvaluationManifest& stored) {
   return fmt::format(
-      "go on with the program that began it ({}), choose another directory (--out), or replace the "
-      "evaluation (--overwrite)",
-      stored.version);
+      "go on with the program that began it ({}), choose another directory ({}), or replace the "
+      "evaluation ({})",
+      stored.version, OptionWords("out"), FlagWords("overwrite"));
 }
 
 void CheckBaselines(const std::string& path, const EvaluationManifest& stored,
@@ -106,9 +107,8 @@ void CheckIsa(const std::string& path, const std::string& stored, bool allow_cha
   if (stored == CurrentIsa()) return;
   Require(allow_change,
           "cannot resume {}: it was computed on instruction set {}, this process uses {}, so the "
-          "results would have other bits; pin it (--isa), or allow the change "
-          "(--allow-isa-change)",
-          path, stored, CurrentIsa());
+          "results would have other bits; pin it ({}), or allow the change ({})",
+          path, stored, CurrentIsa(), OptionWords("isa"), FlagWords("allow-isa-change"));
   spdlog::warn("the instruction set changes from {} to {}: results have other bits", stored,
                CurrentIsa());
 }

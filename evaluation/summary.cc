@@ -308,7 +308,10 @@ void AddAgainstBest(const std::vector<std::vector<Judged>>& sections, AggregateR
     if (!judged->row.trained_on) continue;
     (*judged->row.trained_on ? trained : transfer).Add(*judged, *best);
   }
-  if (const auto mean = all.Get()) aggregate->best_ratio = mean->estimate;
+  if (const auto mean = all.Get()) {
+    aggregate->best_ratio = mean->estimate;
+    aggregate->best_compared = mean->count;
+  }
   aggregate->best_ratio_trained = trained.Get();
   aggregate->best_ratio_transfer = transfer.Get();
   const std::vector<bool> rejected = HolmRejections(p_values, 0.05);
@@ -428,6 +431,11 @@ AggregateRow AggregateOf(const std::vector<Task>& tasks, const std::vector<Summa
 
 }  // namespace
 
+bool HasReference(const Summary& summary) {
+  return std::ranges::find(summary.rows, kReferenceBaseline, &SummaryRow::optimizer) !=
+         summary.rows.end();
+}
+
 Summary Summarize(const std::vector<RunResult>& results, const std::vector<OptimizerInfo>& infos) {
   const std::vector<Task> tasks = GroupByTask(results);
   Summary summary{.optimizers = infos};
@@ -449,7 +457,9 @@ Summary Summarize(const std::vector<RunResult>& results, const std::vector<Optim
       }
     }
   }
-  if (std::ranges::find(optimizers, kReferenceBaseline) == optimizers.end()) return summary;
+  if (!HasReference(summary) && !std::ranges::any_of(summary.rows, &SummaryRow::best_baseline)) {
+    return summary;
+  }
   for (const std::string& optimizer : optimizers) {
     AggregateRow& row = summary.aggregate.emplace_back(AggregateOf(tasks, summary.rows, optimizer));
     AddAgainstBest(sections, &row);

@@ -105,6 +105,7 @@ struct AggregateRow {
   // The geometric mean over tasks and steps of the test loss as a fraction of the best baseline's,
   // both interquartile means; of all that are above 0. None where there is no best baseline.
   std::optional<Estimate> best_ratio = {};
+  int64_t best_compared = 0;  // tasks and steps that are in it
   // The same over those that its meta-training has trained on, and over the others. None also where
   // there are none of a kind, or what it trained on is unknown.
   std::optional<GeometricMean> best_ratio_trained = {};
@@ -122,12 +123,15 @@ struct AggregateRow {
 // The tables of an evaluation.
 struct Summary {
   std::vector<SummaryRow> rows = {};           // tasks and optimizers in the order of the results
-  std::vector<AggregateRow> aggregate = {};    // empty without Adam
+  std::vector<AggregateRow> aggregate = {};    // empty without both Adam and a best baseline
   std::vector<OptimizerInfo> optimizers = {};  // what Summarize was given
 };
 
 // The name of the baseline that others are compared with.
 inline constexpr const char* kReferenceBaseline = "Adam";
+
+// Whether it was among the optimizers.
+bool HasReference(const Summary& summary);
 
 // `infos` may say more of some optimizers than the results do. Throws Error if an optimizer has
 // several results for one task and seed, or if the asked steps differ within a task.

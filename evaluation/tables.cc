@@ -10,40 +10,20 @@
 #include <limits>
 #include <optional>
 #include <span>
+#include <string_view>
 
+#include "lopt/base/error.h"
 #include "lopt/base/wrapped.h"
 #include "lopt/evaluation/performance_profile.h"
+#include "lopt/evaluation/summary_text.h"
 
 namespace lopt {
 namespace {
 
 // --- Text -------------------------------------------------------------------------------------
 
-// `digits` significant digits, written out where that is short: 0.326, 12.4, 1.24e-07.
-std::string Rounded(double value, int digits) {
-  if (!std::isfinite(value)) return std::isnan(value) ? "-" : value > 0 ? "inf" : "-inf";
-  const int magnitude = value == 0 ? 0 : static_cast<int>(std::floor(std::log10(std::abs(value))));
-  if (magnitude < -3 || magnitude > 5) return fmt::format("{:.{}e}", value, digits - 1);
-  return fmt::format("{:.{}f}", value, std::max(0, digits - 1 - magnitude));
-}
-
 std::string Bold(const std::string& text, bool bold) {
   return bold ? fmt::format("**{}**", text) : text;
-}
-
-// Of the estimates in a column: three digits, or four where an interval is so narrow that three
-// would not show it.
-template <class Range, class Projection>
-int Digits(const Range& range, const Projection& estimate_of) {
-  return std::ranges::any_of(range,
-                             [&](const auto& element) {
-                               const Estimate& estimate = std::invoke(estimate_of, element);
-                               const Interval& interval = estimate.interval;
-                               return interval.high - interval.low <
-                                      0.01 * std::abs(estimate.value);
-                             })
-             ? 4
-             : 3;
 }
 
 std::string Shown(const Estimate& estimate, int digits, bool best) {
@@ -60,22 +40,6 @@ std::string ShownPercent(const Estimate& estimate, bool best) {
 
 std::string Shown(Verdict verdict) { return verdict == Verdict::kNone ? "-" : ToString(verdict); }
 
-// Counted in code points.
-size_t Width(const std::string& utf8) {
-  return static_cast<size_t>(
-      std::ranges::count_if(utf8, [](char c) { return (c & 0xC0) != 0x80; }));
-}
-
-// A name as Markdown shows it in a cell.
-std::string Escaped(const std::string& name) {
-  std::string escaped;
-  for (const char c : name) {
-    if (std::string_view("|*`<\\").find(c) != std::string_view::npos) escaped += '\\';
-    escaped += c == '\n' ? ' ' : c;
-  }
-  return escaped;
-}
-
 // A Markdown table with aligned columns; all but the first are aligned to the right.
 class Table {
  public:
@@ -87,14 +51,14 @@ class Table {
     std::vector<size_t> widths;
     for (size_t c = 0; c < lines_.front().size(); ++c) {
       size_t width = 3;
-      for (const auto& line : lines_) width = std::max(width, Width(line[c]));
+      for (const auto& line : lines_) width = std::max(width, TextWidth(line[c]));
       widths.push_back(width);
     }
     std::string text;
     const auto out = std::back_inserter(text);
     for (size_t l = 0; l < lines_.size(); ++l) {
       for (size_t c = 0; c < widths.size(); ++c) {
-        const std::string space(widths[c] - Width(lines_[l][c]), ' ');
+        const std::string space(widths[c] - TextWidth(lines_[l][c]), ' ');
         fmt::format_to(out, "| {}{} ", c == 0 ? lines_[l][c] : space,
                        c == 0 ? space : lines_[l][c]);
       }
@@ -113,23 +77,6 @@ class Table {
 };
 
 // --- One task and number of steps -------------------------------------------------------------
-
-using SummaryRows = std::span<const SummaryRow>;
-
-// The rows in pieces of one task and one number of steps.
-std::vector<SummaryRows> Sections(const Summary& summary) {
-  const auto same = [](const SummaryRow& a, const SummaryRow& b) {
-    return a.task == b.task && a.steps == b.steps;
-  };
-  std::vector<SummaryRows> sections;
-  for (auto first = summary.rows.begin(); first != summary.rows.end();) {
-    const auto last = std::find_if_not(first, summary.rows.end(),
-                                       [&](const SummaryRow& row) { return same(row, *first); });
-    sections.emplace_back(first, last);
-    first = last;
-  }
-  return sections;
-}
 
 double TestLoss(const SummaryRow& row) { return row.test_loss.value; }
 double TrainLoss(const SummaryRow& row) { return row.train_loss.value; }
@@ -157,7 +104,7 @@ std::string ShownSeeds(SummaryRows rows) {
 
 // The optimizer's name, with a mark where its meta-training has trained on the task.
 std::string ShownOptimizer(const SummaryRow& row) {
-  return Escaped(row.optimizer) + (row.trained_on.value_or(false) ? " +" : "");
+  return MarkdownName(row.optimizer) + (row.trained_on.value_or(false) ? " +" : "");
 }
 
 std::string ShownLearningRate(const SummaryRow& row) {
@@ -219,8 +166,8 @@ std::string Section(SummaryRows rows, bool has_adam) {
     }
     table.Add(std::move(line));
   }
-  return fmt::format("## {}, {} steps ({})\n\n{}", Escaped(rows.front().task), rows.front().steps,
-                     ShownSeeds(rows), table.Text());
+  return fmt::format("## {}, {} steps ({})\n\n{}", MarkdownName(rows.front().task),
+                     rows.front().steps, ShownSeeds(rows), table.Text());
 }
 
 // In few columns.
@@ -231,8 +178,8 @@ std::string NarrowSection(SummaryRows rows) {
     table.Add({ShownOptimizer(row), Shown(row.test_loss, test_digits, /*best=*/false),
                Rounded(row.train_loss.value, 3), Shown(row.test_verdict)});
   }
-  return fmt::format("## {}, {} steps ({})\n\n{}", Escaped(rows.front().task), rows.front().steps,
-                     ShownSeeds(rows), table.Text());
+  return fmt::format("## {}, {} steps ({})\n\n{}", MarkdownName(rows.front().task),
+                     rows.front().steps, ShownSeeds(rows), table.Text());
 }
 
 // --- What is tuned, and what not --------------------------------------------------------------
@@ -255,7 +202,7 @@ std::string AgainstBestTable(const Summary& summary, const std::vector<SummaryRo
   Table table(header);
   for (const AggregateRow& row : summary.aggregate) {
     if (std::ranges::find(rows, row.optimizer, &SummaryRow::optimizer) == rows.end()) continue;
-    std::vector<std::string> line = {Escaped(row.optimizer)};
+    std::vector<std::string> line = {MarkdownName(row.optimizer)};
     if (has_best) {
       line.push_back(row.best_ratio ? Rounded(row.best_ratio->value, 3) : "-");
       line.push_back(ShownMean(row.best_ratio_trained));
@@ -274,7 +221,7 @@ std::string ProfileTable(const std::vector<ProfileCurve>& profile,
   for (const double factor : factors) header.push_back(fmt::format("{}", factor));
   Table table(header);
   for (const ProfileCurve& curve : profile) {
-    std::vector<std::string> line = {Escaped(curve.optimizer)};
+    std::vector<std::string> line = {MarkdownName(curve.optimizer)};
     for (const double factor : factors) {
       line.push_back(fmt::format("{:.0f}", 100 * curve.Share(factor)));
     }
@@ -318,7 +265,8 @@ std::string StartNotes(const Summary& summary) {
     if (!info.start_seed || info.step_multiplier || info.tuned) continue;
     text += Wrapped(
         "", fmt::format("{} is what the meta-training of {} began with, drawn with its seed, {}.",
-                        Escaped(info.name), Escaped(info.theta.value_or("")), *info.start_seed));
+                        MarkdownName(info.name), MarkdownName(info.theta.value_or("")),
+                        *info.start_seed));
   }
   return text;
 }
@@ -335,7 +283,7 @@ std::string TwoTables(const Summary& summary, size_t sections) {
         "geometric mean over all tasks, over those that the meta-training has trained on, and over "
         "the others, with the number of these. ";
   }
-  if (!summary.aggregate.empty()) {
+  if (HasReference(summary)) {
     notes +=
         "Speed-up: interquartile mean over tasks of the speed-up in steps to tuned Adam's loss, 0 "
         "where it is never reached. Failed: trainings that diverged or blew up. ";
@@ -375,7 +323,8 @@ std::string Balance(const std::string& optimizer, const std::vector<SummaryRows>
     ++judged;
     better += (*row).*verdict == Verdict::kBetter ? 1 : 0;
     unclear += (*row).*verdict == Verdict::kUnclear ? 1 : 0;
-    if ((*row).*verdict == Verdict::kWorse) defeats.push_back(Escaped(SectionName(rows, sections)));
+    if ((*row).*verdict == Verdict::kWorse)
+      defeats.push_back(MarkdownName(SectionName(rows, sections)));
   }
   return fmt::format(
       "{} loss: better than Adam on {} of {}, worse on {}{}, unclear on {}; the lowest of all "
@@ -393,7 +342,7 @@ std::string Balances(const Summary& summary, const std::vector<SummaryRows>& sec
     const auto row = std::ranges::find(summary.rows, optimizer, &SummaryRow::optimizer);
     if (row->learning_rate || optimizer == kReferenceBaseline) continue;
     text +=
-        fmt::format("- {}\n  - {}\n  - {}\n", Escaped(optimizer),
+        fmt::format("- {}\n  - {}\n  - {}\n", MarkdownName(optimizer),
                     Balance(optimizer, sections, "Test", TestLoss, &SummaryRow::test_verdict),
                     Balance(optimizer, sections, "Train", TrainLoss, &SummaryRow::train_verdict));
     if (aggregate.best_ratio) {
@@ -436,7 +385,7 @@ std::string AllTasks(const Summary& summary, const std::vector<SummaryRows>& sec
     const bool adam = row.optimizer == kReferenceBaseline;
     const auto count = [&](int64_t n) { return adam ? "-" : fmt::format("{}", n); };
     std::vector<std::string> line = {
-        Escaped(row.optimizer),
+        MarkdownName(row.optimizer),
         Shown(row.test_ratio, test_digits, lowest(&AggregateRow::test_ratio, row)),
         Shown(row.train_ratio, train_digits, lowest(&AggregateRow::train_ratio, row)),
         count(row.better),
@@ -477,7 +426,7 @@ std::string Notes(const Summary& summary) {
       "blew up ends with "
       "train losses of more than 5 times the best that it had. " +
       LossesNote();
-  if (!summary.aggregate.empty()) {
+  if (HasReference(summary)) {
     text += fmt::format(
         " Better or worse than Adam, whose learning rate is tuned for each task: the 95 % interval "
         "of the difference, with the same seeds and examples, does not hold 0; unclear: it does; "
@@ -504,6 +453,37 @@ std::string Notes(const Summary& summary) {
   return text;
 }
 
+// --- One optimizer and the best baselines -------------------------------------------------------
+
+// What an optimizer does against the best baselines.
+struct AgainstBest {
+  Table table{{"task", "steps", "test loss", "best baseline", "its test loss", "verdict"}};
+  std::vector<std::string> defeats = {};
+  int64_t compared = 0;
+  int64_t alone = 0;  // without a best baseline
+};
+
+void Compare(const SummaryRow& own, SummaryRows rows, AgainstBest* against) {
+  const auto best = std::ranges::find(rows, true, &SummaryRow::best_baseline);
+  const std::string name = MarkdownName(own.task);
+  const std::string steps = fmt::format("{}", own.steps);
+  if (best == rows.end()) {
+    ++against->alone;
+    against->table.Add({name, steps, Shown(own.test_loss, 3, false), "-", "-", "-"});
+    return;
+  }
+  ++against->compared;
+  const int digits = Digits(rows, &SummaryRow::test_loss);
+  const std::string loss = Shown(own.test_loss, digits, false);
+  const std::string best_loss = Shown(best->test_loss, digits, false);
+  const std::string best_name = MarkdownName(best->optimizer);
+  against->table.Add({name, steps, loss, best_name, best_loss, Shown(own.best_verdict)});
+  if (TestLoss(own) <= TestLoss(*best)) return;
+  against->defeats.push_back(fmt::format(
+      "- {}, {} steps: {}, {} has {}{}\n", name, steps, loss, best_name, best_loss,
+      own.best_verdict == Verdict::kNone ? "" : fmt::format(" ({})", Shown(own.best_verdict))));
+}
+
 // --- CSV --------------------------------------------------------------------------------------
 
 std::string Quoted(const std::string& text) {
@@ -525,6 +505,15 @@ std::string Numbers(const std::optional<Estimate>& estimate) {
 }
 
 }  // namespace
+
+std::string MarkdownName(const std::string& name) {
+  std::string escaped;
+  for (const char c : name) {
+    if (std::string_view("|*`<\\").find(c) != std::string_view::npos) escaped += '\\';
+    escaped += c == '\n' ? ' ' : c;
+  }
+  return escaped;
+}
 
 std::string LossesNote() {
   return fmt::format(
@@ -551,7 +540,7 @@ std::string MarkdownTable(const Summary& summary) {
   if (summary.rows.empty()) return "There are no results.\n";
   const std::vector<SummaryRows> sections = Sections(summary);
   std::string text = Notes(summary) + TwoTables(summary, sections.size());
-  if (!summary.aggregate.empty()) text += AllTasks(summary, sections);
+  if (HasReference(summary)) text += AllTasks(summary, sections);
   for (const SummaryRows rows : sections) {
     const bool has_adam =
         std::ranges::find(rows, kReferenceBaseline, &SummaryRow::optimizer) != rows.end();
@@ -584,6 +573,42 @@ std::string CsvTable(const Summary& summary) {
                    Number(row.speedup), Number(row.seconds_speedup), ToString(row.train_verdict),
                    ToString(row.test_verdict), Flag(row.best_baseline), ToString(row.best_verdict),
                    Number(row.best_p_value), Flag(row.trained_on));
+  }
+  return text;
+}
+
+std::string TableAgainstBest(const Summary& summary, const std::string& optimizer) {
+  AgainstBest against;
+  SummaryRows sample;
+  for (const SummaryRows rows : Sections(summary)) {
+    const auto own = std::ranges::find(rows, optimizer, &SummaryRow::optimizer);
+    if (own == rows.end()) continue;
+    Compare(*own, rows, &against);
+    sample = {&*own, 1};
+  }
+  Require(!sample.empty(), "the evaluation has no result of {}", optimizer);
+  std::string text = against.table.Text() + "\n";
+  text += fmt::format(
+      "Interquartile means over {} with 95 % bootstrap intervals. Better or worse: the interval of "
+      "the difference leaves out 0; unclear: it holds 0. The best baseline of a task is chosen "
+      "without its test loss. {}\n",
+      ShownSeeds(sample), LossesNote());
+  text += "\n### Defeats\n\n";
+  if (against.compared > 0) {
+    text +=
+        against.defeats.empty()
+            ? fmt::format(
+                  "None: its test loss is nowhere above the best baseline's ({} "
+                  "compared).\n",
+                  against.compared)
+            : fmt::format("Its test loss is above the best baseline's on {} of {}:\n\n{}",
+                          against.defeats.size(), against.compared, fmt::join(against.defeats, ""));
+  }
+  if (against.alone > 0) {
+    text += fmt::format(
+        "{}There is no best baseline on {} of {}, since fewer than two baselines were tuned: "
+        "nothing is known of defeats there.\n",
+        against.compared > 0 ? "\n" : "", against.alone, against.alone + against.compared);
   }
   return text;
 }

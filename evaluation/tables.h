@@ -17,4 +17,13 @@ std::string NarrowTables(const Summary& summary);
 std::string MarkdownTable(const Summary& summary);
 std::string CsvTable(const Summary& summary);
 
+// One optimizer beside the best baseline of each task and number of steps, in Markdown: a table,
+// and below the heading "### Defeats" every one of these on which its test loss is the higher one,
+// whether or not the difference is clear, and how many have no best baseline. Throws Error if the
+// summary does not have the optimizer.
+std::string TableAgainstBest(const Summary& summary, const std::string& optimizer);
+
+// A name as Markdown shows it, in one line.
+std::string MarkdownName(const std::string& name);
+
 }  // namespace lopt

@@ -34,14 +34,18 @@ void Add(const Addend& from, int64_t begin, int64_t count, double weight, double
   VisitRow(from, begin, count, [&](int64_t i, double number) { to[i] += weight * number; });
 }
 
-// Adds those of rows of float32, one row after the other: weighted(k, number of row k).
-template <class F>
-void AddTogether(const std::array<const float*, kTogether>& rows, int64_t begin, int64_t count,
-                 F&& weighted, double* __restrict to) {
-  for (int64_t i = begin; i < begin + count; ++i) {
-    double sum = to[i - begin];
-    for (size_t k = 0; k < kTogether; ++k) sum += weighted(k, static_cast<double>(rows[k][i]));
-    to[i - begin] = sum;
+// Adds those of rows of float32, one row after the other, each times its weight where there are
+// weights.
+template <bool kWeighted>
+void AddTogether(const float* const* rows, const double* weights, int64_t begin, int64_t count,
+                 double* __restrict to) {
+  for (int64_t i = 0; i < count; ++i) {
+    double sum = to[i];
+    for (size_t k = 0; k < kTogether; ++k) {
+      const auto number = static_cast<double>(rows[k][begin + i]);
+      sum += kWeighted ? weights[k] * number : number;
+    }
+    to[i] = sum;
   }
 }
 
@@ -62,11 +66,9 @@ void AddInOrder(std::span<const Addend> rows, std::span<const double> weights, i
   for (size_t i = 0; i < rows.size();) {
     if (const auto next = NextTogether(rows.subspan(i))) {
       if (weights.empty()) {
-        AddTogether(
-            *next, begin, count, [](size_t, double number) { return number; }, to);
+        AddTogether<false>(next->data(), nullptr, begin, count, to);
       } else {
-        const auto weighted = [&](size_t k, double number) { return weights[i + k] * number; };
-        AddTogether(*next, begin, count, weighted, to);
+        AddTogether<true>(next->data(), &weights[i], begin, count, to);
       }
       i += kTogether;
     } else {

@@ -1,10 +1,13 @@
 #include "lopt/learner/meta_train_config.h"
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <variant>
 
 #include "lopt/base/error.h"
+#include "lopt/base/option_words.h"
 #include "lopt/estimators/registry.h"
 #include "lopt/learner/mode.h"
 #include "lopt/learner/theta_opt.h"
@@ -61,9 +64,12 @@ void MetaTrainConfig::Visit(FieldVisitor& v) {
   VisitMachine(v);
   v.FreeOnResume().Field(
       "device", &device,
-      "What runs the estimators' windows: cpu; cuda, one NVIDIA GPU for each process of the job; "
-      "cuda:N, GPU number N; emulated, the kernels for GPUs on the processor, slowly. To resume on "
-      "another one, pass --allow-isa-change.");
+      fmt::format(
+          "What runs the estimators' windows: cpu; cuda, one NVIDIA GPU for each process of "
+          "the job; cuda:N, GPU number N; emulated, the kernels for GPUs on the processor, "
+          "slowly. To resume on another one, pass {}.",
+          FlagWords("allow-isa-change"))
+          .c_str());
   VisitIntervals(v);
   v.FreeOnResume().Field("worker_metrics", &worker_metrics, AtLeast(0),
                          "Most workers for which the metrics have the inner steps of each; with "

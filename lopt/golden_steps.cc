@@ -269,8 +269,8 @@ void Measure(const LearnedOptimizer& made, std::span<const float> theta, GoldenS
     measure(RunMoved(*golden, made, theta, FoldIn(KeyFromSeed(1), draw)));
   }
   golden->limits.clear();
-  const double of_movement = made.precision() == Precision::kBfloat16 ? kLeastOfMovementInBfloat16
-                                                                      : kLeastOfMovement;
+  const double of_movement =
+      made.precision() == Precision::kBfloat16 ? kLeastOfMovementInBfloat16 : kLeastOfMovement;
   for (size_t tensor = 0; tensor < greatest.size(); ++tensor) {
     const LayoutEntry& entry = golden->layout.entries()[tensor];
     const auto result = Of(entry, golden->result);

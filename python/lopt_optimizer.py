@@ -1451,8 +1451,8 @@ def _resolve(learned_optimizer, source, depth=0):
     return _TYPES[kind], {"type": kind, **options}
 
 
-def _read_safetensors(path):
-    """The float32 tensors by name, and the metadata, of a safetensors file."""
+def _read_file(path):
+    """The bytes of a file."""
     # Who opens a named pipe or a device may wait for ever, unless this process has it open already.
     mode = os.stat(path).st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)
@@ -1460,7 +1460,12 @@ def _read_safetensors(path):
         kind = "a named pipe" if stat.S_ISFIFO(mode) else "a socket or device"
         raise ValueError(f"{path}: it is {kind}, wanted a file")
     with open(path, "rb") as file:
-        content = file.read()
+        return file.read()
+
+
+def _read_safetensors(content, path):
+    """The float32 tensors by name, and the metadata, of a safetensors file with this content. path:
+    its name in errors."""
     if len(content) < 8:
         raise ValueError(f"{path}: {len(content)} bytes are too few for a safetensors file")
     (length,) = struct.unpack("<Q", content[:8])
@@ -1702,7 +1707,7 @@ class ThetaFile(Weights):
     golden_steps: number of steps that the file brought for the check; 0 if none.
     """
 
-    def __init__(self, path, learned_optimizer=None, despite_failed_check=False):
+    def __init__(self, path, learned_optimizer=None, despite_failed_check=False, content=None):
         """Reads a theta file and repeats its golden steps.
 
         learned_optimizer: type and options, for files that do not name theirs; such a file is
@@ -1710,12 +1715,15 @@ class ThetaFile(Weights):
         as well, the two must be the same.
         despite_failed_check: True: a golden result that is farther off than the file allows is a
         warning in place of an error.
+        content: the bytes of the file, for a program that holds them; path is then the name that
+        errors give it.
 
         Raises ValueError if the file is damaged, of a format that this version cannot read, its
         tensors are not those of the optimizer, or a golden result is farther off than its limit.
         """
         path = str(path)
-        tensors, self.metadata = _read_safetensors(path)
+        tensors, self.metadata = _read_safetensors(
+            _read_file(path) if content is None else content, path)
         found = self.metadata.get("format", _FORMATS[0])  # other programs write theirs: "pt"
         if found.startswith(_FORMAT) and found not in _FORMATS:
             raise ValueError(f"{path}: the format is {found!r}; this version of lopt_optimizer.py "

@@ -130,7 +130,7 @@ TEST_CASE("The preset uci-digits reads the digits of a directory, and is an erro
     CHECK(family->ExampleRange(Split::kTest) == std::pair<int64_t, int64_t>(90, 100));
     CHECK(ErrorOf([&] {
             TaskRegistry().Make(task.task, no_directory);
-          }).ends_with("image task: data 'csv' is read from a directory (--data-dir)"));
+          }).ends_with("image task: data 'csv' is read from a directory (data_dir, --data-dir)"));
   }
 }
 

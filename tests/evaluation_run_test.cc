@@ -273,10 +273,12 @@ TEST_CASE("What differs from the evaluation that is resumed is an error that nam
   CHECK(ErrorOf(Config3(), MlpAgainst("Adam"), options) ==
         start +
             "the optimizers have changed: Adam, SGD-cosine, mine in the directory, Adam, mine now");
-  CHECK(ErrorOf(Config3(), MlpAgainst("Adam,SGD-cosine", 2), options) ==
-        start +
-            "the weights of 'mine' in mine.safetensors are not those that it began with; without "
-            "--theta it goes on with its own copy of them");
+  CHECK(
+      ErrorOf(Config3(), MlpAgainst("Adam,SGD-cosine", 2), options) ==
+      start +
+          "the weights of 'mine' in mine.safetensors are not those that it began with; go on with "
+          "its own copy of them, in " +
+          path + "/thetas");
   EvaluatedOptimizers other = optimizers;
   other.learned[0].config = other.learned[0].config.With("hidden_size", "5");
   CHECK(ErrorOf(Config3(), other, options) ==

@@ -453,6 +453,16 @@ TEST_CASE("the best baseline is chosen by its tuning loss, not by what is judged
   CHECK(AggregateOf(of_tuned, "learned-tuned").best_ratio.value().value ==
         doctest::Approx(0.405 / 1.01));
 
+  CHECK(AggregateOf(summary, "learned").best_compared == 1);
+  // Adam is no part of it.
+  const Summary without_adam =
+      Summarize(std::vector<RunResult>(results.begin() + 3, results.end()));
+  CHECK(!HasReference(without_adam));
+  CHECK(AggregateOf(without_adam, "learned").best_ratio->value ==
+        AggregateOf(summary, "learned").best_ratio->value);
+  CHECK(AggregateOf(without_adam, "learned").best_better == 1);
+  CHECK(std::isnan(AggregateOf(without_adam, "learned").test_ratio.value));
+
   const std::vector<RunResult> one_is_tuned(results.begin(), results.begin() + 3);
   CHECK(!Summarize(one_is_tuned).rows[0].best_baseline);
   CHECK(!AggregateOf(Summarize(one_is_tuned), "Adam").best_ratio.has_value());

@@ -8,6 +8,7 @@
 
 #include "lopt/evaluation/summary.h"
 #include "lopt/evaluation/tables.h"
+#include "tests/error_of.h"
 
 namespace lopt {
 namespace {
@@ -340,6 +341,43 @@ The same for the steps to tuned Adam's loss, and the fewest here:
 | my\|theta | 100 |  100 | 100 | 100 | 100 | 100 |
 | other     |   0 |    0 |   0 | 100 | 100 | 100 |
 )") != std::string::npos);
+}
+
+TEST_CASE("beside the best baselines every defeat is named, clear or not") {
+  Summary summary = SomeSummary();
+  summary.rows[0].best_baseline = true;  // of 0.5, image at 300 steps
+  summary.rows[1].best_verdict = Verdict::kWorse;
+  summary.rows[4].best_baseline = true;  // quad
+  summary.rows[5].test_loss = Around(0.501, 0.4, 0.7);
+  summary.rows[5].best_verdict = Verdict::kUnclear;
+  CHECK_EQ(
+      Paragraph(TableAgainstBest(summary, "my|theta"), "| task"),
+      R"(| task  | steps |            test loss | best baseline |        its test loss | verdict |
+|:------|------:|---------------------:|--------------:|---------------------:|--------:|
+| image |   300 | 0.600 [0.550, 0.650] |          Adam | 0.500 [0.490, 0.510] |   worse |
+| image |    30 | 0.600 [0.550, 0.650] |             - |                    - |       - |
+| quad  |   300 | 0.501 [0.400, 0.700] |          Adam | 0.500 [0.490, 0.510] | unclear |
+)");
+  const auto defeats = [&] {
+    const std::string text = TableAgainstBest(summary, "my|theta");
+    return text.substr(text.find("### Defeats"));
+  };
+  CHECK_EQ(defeats(),
+           "### Defeats\n\nIts test loss is above the best baseline's on 2 of 2:\n\n"
+           "- image, 300 steps: 0.600 [0.550, 0.650], Adam has 0.500 [0.490, 0.510] (worse)\n"
+           "- quad, 300 steps: 0.501 [0.400, 0.700], Adam has 0.500 [0.490, 0.510] (unclear)\n"
+           "\nThere is no best baseline on 1 of 3, since fewer than two baselines were tuned: "
+           "nothing is known of defeats there.\n");
+  summary.rows[1].test_loss = Around(std::nan(""), 0, 1);  // no number is no victory
+  summary.rows[5].test_loss = Around(kInfinity, 0.1, kInfinity);
+  CHECK_NE(defeats().find("on 2 of 2"), std::string::npos);
+  summary.rows[1].test_loss = Around(0.5, 0.1, 0.6);
+  summary.rows[5].test_loss = Around(0.4, 0.1, 0.6);
+  CHECK(
+      defeats().starts_with("### Defeats\n\nNone: its test loss is nowhere above the best "
+                            "baseline's (2 compared).\n"));
+  CHECK_EQ(ErrorOf([&] { TableAgainstBest(summary, "another"); }),
+           "the evaluation has no result of another");
 }
 
 }  // namespace

@@ -287,6 +287,28 @@ TEST_CASE("Functions of std::filesystem that throw errors in its words are not c
   CHECK(calls > 5);
 }
 
+// Whether a text of the line has an option of a command line: "resume it (--resume)".
+bool SaysOption(const std::string& line) {
+  static const std::regex text(R"re("[^"]*--[a-z][^"]*")re");
+  return std::regex_search(line.substr(0, line.find("//")), text);
+}
+
+TEST_CASE("Libraries call options in the words of whoever calls") {
+  for (const std::string& file : SourceFiles()) {
+    const std::string folder = FirstPart(file);
+    if (!AllowedFolders().contains(folder) || folder == "tools") continue;
+    // What the program alone has: plug-ins, and workers that join a job.
+    if (file == "base/registry.h" || StartsWith(file, "learner/elastic/")) continue;
+    std::ifstream stream(lopt::SourcePath(file));
+    for (std::string line; std::getline(stream, line);) {
+      CHECK_MESSAGE(!SaysOption(line), file, ": base/option_words.h knows the words: ", line);
+    }
+  }
+  CHECK(SaysOption("  Fail(\"it is there: replace it (--overwrite)\");"));
+  CHECK_FALSE(SaysOption("  Fail(\"{} is there\", --i);"));
+  CHECK_FALSE(SaysOption("// \"--overwrite\""));
+}
+
 // The pages of the project, but for the history, which names files as they were.
 std::vector<std::string> Pages() {
   std::vector<std::string> pages = {"README.md", "CONTRIBUTING.md"};

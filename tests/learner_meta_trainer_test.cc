@@ -507,7 +507,8 @@ TEST_CASE("A directory that holds a run needs resume or overwrite") {
   CHECK(event_files == 1);
   CHECK(ErrorOf(other, {.out_dir = out, .resume = true, .overwrite = true}) ==
         "resume and overwrite exclude each other");
-  CHECK(ErrorOf(other, {.resume = true}) == "resume and overwrite need an output directory");
+  CHECK(ErrorOf(other, {.resume = true}) ==
+        "resume and overwrite need an output directory (--out)");
 }
 
 TEST_CASE("A directory that another run is using is an error") {
@@ -623,7 +624,8 @@ TEST_CASE("Another instruction set at resume is an error unless it is allowed") 
           "cannot resume from " + directory.path() +
               "/checkpoints/step-00000003: it was computed on instruction set " + isas.back() +
               ", this process uses " + isas.front() +
-              ", so the result would have other bits; pin it (isa, --isa), or allow the change");
+              ", so the result would have other bits; pin it (isa, --isa), or allow the change "
+              "(--allow-isa-change)");
     CHECK(RunMetaTraining(config,
                           {.out_dir = directory.path(), .resume = true, .allow_isa_change = true})
               .updates == 1);

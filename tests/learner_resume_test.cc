@@ -207,7 +207,7 @@ TEST_CASE("Going back wants a run that is resumed") {
   const TempDirectory directory;
   CHECK(ErrorOf([&] {
           RunMetaTraining(SmallExperiment(1), {.out_dir = directory.path(), .from = 7});
-        }) == "from says where to resume, but resume is not set");
+        }) == "--from STEP says where to go on; it wants --resume");
 }
 
 TEST_CASE("A run whose checkpoints are gone is not begun anew without being told to") {

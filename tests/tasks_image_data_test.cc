@@ -428,7 +428,8 @@ TEST_CASE("Images are made once a run, and it is known whether the directory was
   CHECK(GetImages({.data = ImageSource::kIdx}, both) == files);
   CHECK(both.data_dir_used());
   CHECK_THROWS_WITH_AS(GetImages({.data = ImageSource::kIdx}, drawn),
-                       "image task: data 'idx' is read from a directory (--data-dir)", Error);
+                       "image task: data 'idx' is read from a directory (data_dir, --data-dir)",
+                       Error);
   CHECK_THROWS_WITH_AS(
       GetImages({.data = static_cast<ImageSource>(20)}, drawn),
       "image task: data must be one of default, glyphs, coloured_glyphs, mnist1d, idx, "

@@ -316,13 +316,13 @@ TEST_CASE("An image MLP with an option that no device has is an error that names
     const ImageMlp task({.norm = norm}, Noise(8, 10));
     CHECK(ErrorOf([&] { ImageMlpArgs(task, kRoom, &constants); }) ==
           std::string("device: ImageMLP with norm '") + NameOf("norm", norm, kNorms) +
-              "' has no functions for a device; use --device cpu");
+              "' has no functions for a device; choose cpu (device, --device)");
   }
   const ImageMlp augmented({.augment = Config::Parse(R"({"type": "Drawn"})", "test")},
                            Noise(8, 10));
   CHECK(ErrorOf([&] { ImageMlpArgs(augmented, kRoom, &constants); }) ==
-        "device: ImageMLP with an augmentation (augment) has no functions for a device; use "
-        "--device cpu");
+        "device: ImageMLP with an augmentation (augment) has no functions for a device; choose "
+        "cpu (device, --device)");
 }
 
 }  // namespace

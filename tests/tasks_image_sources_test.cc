@@ -438,7 +438,8 @@ TEST_CASE("A task names its source, and a source that reads files needs a direct
                                      {ImageSource::kCsv, "csv"},
                                      {ImageSource::kNpz, "npz"}}) {
     CHECK(ErrorOf([&, &from = source] { GetImages({.data = from}, none); }) ==
-          std::string("image task: data '") + name + "' is read from a directory (--data-dir)");
+          std::string("image task: data '") + name +
+              "' is read from a directory (data_dir, --data-dir)");
   }
   const TempDirectory directory;
   WriteCifar10(directory);

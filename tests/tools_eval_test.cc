@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,6 +26,7 @@
 #include "tests/process.h"
 #include "tests/skip.h"
 #include "tests/temp_directory.h"
+#include "tests/terminal.h"
 
 namespace lopt {
 namespace {
@@ -156,6 +158,115 @@ TEST_CASE("Steps, seeds, trials and the seed can be given on the command line") 
   }
 }
 
+// The widest of the lines that a terminal was sent, in characters.
+size_t WidestLine(const std::string& text) {
+  size_t widest = 0;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.ends_with('\r')) line.pop_back();
+    if (!line.starts_with('\r')) widest = std::max(widest, line.size());  // no progress
+  }
+  return widest;
+}
+
+TEST_CASE("The end is one table as wide as the terminal, the verdict and where all figures are") {
+  const TempDirectory scratch;
+  const std::string name =
+      "a-learned-optimizer-with-a-name-of-many-words-that-no-table-has-room-for";
+  const std::string theta = WriteTheta(scratch / (name + ".safetensors"));
+  const auto eval = [&](const std::string& variables, int columns) {
+    const FinishedProcess finished = RunOnTerminal(
+        {"/bin/sh", "-c",
+         fmt::format("cd '{}' && {} '{}' eval --theta '{}' --preset smoke --skip quadratic "
+                     "--steps 5 --baselines Adam,SGD --out out --overwrite",
+                     scratch.path(), variables, BuildPath("lopt"), theta)},
+        columns);
+    CAPTURE(finished.output);
+    CHECK(finished.exit_code == 0);
+    return finished.output;
+  };
+  const std::string narrow = eval("NO_COLOR=1 TERM=xterm", 80);
+  const size_t table =
+      narrow.find("Test losses on image-mlp after 5 steps, interquartile means over 3 seeds:\r\n");
+  REQUIRE(table != std::string::npos);
+  CHECK(WidestLine(narrow.substr(table)) == 80);
+  CHECK(Has(narrow, "\n> a-learned-op.."));
+  CHECK_FALSE(Has(narrow, "\n> " + name + "  "));
+  CHECK_FALSE(Has(narrow, "\x1b[1m"));
+  CHECK(Has(narrow, "\n" + name + " is"));
+  CHECK(Has(narrow, "the best tuned baseline"));
+  const size_t end = narrow.find("\nAll figures: out/table.md (0:0");
+  REQUIRE(end != std::string::npos);
+  CHECK(narrow.find('\n', end + 1) == narrow.size() - 1);
+  CHECK_FALSE(Has(narrow, "bootstrap"));
+
+  const std::string wide = eval("NO_COLOR=1 TERM=xterm", 200);
+  CHECK(Has(wide, "\n> " + name + "  "));
+  const std::string coloured = eval("NO_COLOR= TERM=xterm", 80);
+  CHECK(Has(coloured, "\n\x1b[1m> a-learned-op.."));
+  CHECK_FALSE(Has(coloured, "\x1b[1m  Adam"));
+  CHECK_FALSE(Has(coloured, "\x1b[1mlearned"));
+}
+
+TEST_CASE(
+    "Off a terminal the table has 80 columns, and --verbose adds the others with their notes") {
+  const TempDirectory scratch;
+  const auto eval = [&](Words more) {
+    const Words words = {
+        "--preset", "smoke",         "--baselines", "Adam,SGD",
+        "--out",    scratch / "out", "--theta",     WriteTheta(scratch / "mine.safetensors")};
+    more.insert(more.end(), words.begin(), words.end());
+    const FinishedProcess finished = Eval(more);
+    CAPTURE(finished.errors);
+    CHECK(finished.exit_code == 0);
+    return finished.output;
+  };
+  const std::string plain = eval({});
+  const size_t table = plain.find(
+      "Test losses as fractions of the best tuned baseline's, geometric means over 3\n"
+      "tasks and lengths, 3 seeds:\n");
+  REQUIRE(table != std::string::npos);
+  CHECK(WidestLine(plain.substr(table, plain.find("All figures") - table)) <= 80);
+  CHECK_FALSE(Has(plain, "## "));
+  CHECK_FALSE(Has(plain, "bootstrap"));
+  const std::string verbose = eval({"--resume", "--verbose"});
+  CHECK(Has(verbose, "## Nothing tuned (3 tasks)"));
+  CHECK(Has(verbose, "95 % bootstrap intervals"));
+  CHECK(verbose.find("bootstrap") < verbose.find("Test losses as fractions"));
+  // All from the table to the end is the same but for the time.
+  const auto end = [](const std::string& text) {
+    const size_t first = text.find("Test losses as fractions");
+    return text.substr(first, text.find("table.md") - first);
+  };
+  CHECK(end(verbose) == end(plain));
+}
+
+TEST_CASE("Without anything to judge it says what it would do, and does nothing") {
+  const TempDirectory scratch;
+  const auto answer = [&](const Words& more) {
+    Words words = {"/usr/bin/env", "-C", scratch.path(), BuildPath("lopt"), "eval"};
+    words.insert(words.end(), more.begin(), more.end());
+    const FinishedProcess finished = RunProcess(words);
+    CHECK(finished.exit_code == 2);
+    CHECK(finished.output == "");
+    CHECK(fs::is_empty(scratch.path()));
+    return finished.errors;
+  };
+  // 17 of 23 baselines are tuned: 300 * 21 * 4 * 17, and 300 * 16 * 24.
+  CHECK(answer({}) ==
+        R"(lopt: Nothing was run: give --theta, --baselines, --preset or --tasks.
+
+With --theta recommended lopt eval would train the preset image-mlp, 1 task:
+  to tune 17 baselines: 300 steps x 21 trials x 4 seeds, 428,400 inner steps
+  to judge 24 optimizers: 300 steps x 16 seeds, 115,200 inner steps
+The time left is shown from the first trainings on. Without a learned optimizer:
+  lopt eval --preset image-mlp
+)");
+  CHECK(Has(answer({"--steps", "10,20", "--seeds", "1", "--trials", "7", "--verbose"}),
+            "  to tune 17 baselines: 30 steps x 7 trials x 4 seeds, 14,280 inner steps\n"
+            "  to judge 24 optimizers: 30 steps x 1 seed, 720 inner steps\n"));
+}
+
 // Three tasks, the last of which takes a second or so.
 std::string WriteTasks(const std::string& path) {
   WriteTextFile(path, R"({"steps": [10], "seeds": 2, "trials": 2, "tuning_seeds": 1, "tasks": {
@@ -282,8 +393,8 @@ TEST_CASE("--tune-learned judges a learned optimizer a second time, also on resu
                                          theta, "--tune-learned", "--out", out});
   CAPTURE(finished.errors);
   REQUIRE(finished.exit_code == 0);
-  CHECK(Has(finished.output, "| mine "));
-  CHECK(Has(finished.output, "| mine-tuned "));
+  CHECK(Has(finished.output, "\n> mine "));
+  CHECK(Has(finished.output, "\n> mine-tuned "));
   CHECK(Has(ReadTextFile(out + "/table.md"), "| steps x "));
   CHECK(Has(ReadTextFile(out + "/results.jsonl"), R"("hyperparameters":{"step_multiplier":[)"));
   for (const Words& words : {Words{}, Words{"--tune-learned"},
@@ -323,6 +434,7 @@ TEST_CASE("--start judges what the meta-training began with, also on resume") {
                        "--out",    out,     "--start"};
   Words with_tuned = words;
   with_tuned.emplace_back("--tune-learned");
+  with_tuned.emplace_back("--verbose");
   const FinishedProcess finished = Eval(with_tuned);
   CAPTURE(finished.errors);
   REQUIRE(finished.exit_code == 0);
@@ -473,6 +585,8 @@ TEST_CASE("A replay that does not fit says why") {
   const FinishedProcess option = Eval({"--replay", theta, "--seeds", "3", "--out", scratch / "a"});
   CHECK(option.exit_code == 2);
   CHECK(Has(option.errors, "--seeds has no meaning with --replay"));
+  CHECK(Has(Eval({"--replay", theta, "--verbose", "--out", scratch / "a"}).errors,
+            "--verbose has no meaning with --replay"));
   CHECK(Has(Eval({"--replay", theta, "--threads", "2", "--out", scratch / "a"}).errors,
             "--threads has no meaning with --replay"));
 }

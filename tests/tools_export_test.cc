@@ -1,4 +1,6 @@
 #include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <string>
@@ -64,7 +66,7 @@ TEST_CASE("A theta file that does not name its optimizer is exported with --lear
 
 TEST_CASE("What export cannot understand is a usage error") {
   const std::string usage =
-      "; usage: lopt export THETA --format torchscript|c|npz|safetensors --out FILE\n";
+      "; usage: lopt export THETA --format torchscript|c|npz|safetensors|algoperf|hub --out PATH\n";
   const auto error = [](const std::vector<std::string>& arguments) {
     const FinishedProcess finished = Export(arguments);
     CHECK_EQ(finished.exit_code, 2);
@@ -73,8 +75,71 @@ TEST_CASE("What export cannot understand is a usage error") {
   CHECK_EQ(error({}), "lopt: The theta file is missing" + usage);
   CHECK_EQ(error({"x"}), "lopt: --format is missing" + usage);
   CHECK_EQ(error({"x", "--format", "npz"}), "lopt: --out is missing" + usage);
-  CHECK_EQ(error({"x", "--format", "onnx", "--out", "y"}),
-           "lopt: --format must be torchscript, c, npz or safetensors, got 'onnx'\n");
+  CHECK_EQ(
+      error({"x", "--format", "onnx", "--out", "y"}),
+      "lopt: --format must be torchscript, c, npz, safetensors, algoperf or hub, got 'onnx'\n");
+  CHECK(error({"x", "--format", "algopref", "--out", "y"})
+            .ends_with("got 'algopref'; did you mean 'algoperf'?\n"));
+  for (const char* option : {"licence", "evaluation"}) {
+    CHECK_EQ(error({"x", "--format", "npz", "--out", "y", std::string("--") + option, "mit"}),
+             fmt::format("lopt: --{} is of --format hub, not of npz\n", option));
+  }
+}
+
+TEST_CASE("What holds the theta file as it is wants one that its readers take") {
+  const TempDirectory directory;
+  const std::string out = directory / "out";
+  const std::string theta = GoldenPath("mlp_lopt_steps.safetensors");
+  for (const std::string format : {"algoperf", "hub"}) {
+    const FinishedProcess nameless = Export(
+        {theta, "--format", format, "--out", out, "--learned-optimizer", R"({"type": "MLPLOpt"})"});
+    CHECK_EQ(nameless.exit_code, 1);
+    CHECK_EQ(nameless.errors,
+             fmt::format("lopt: {}: the file does not name its learned optimizer, and {} holds it "
+                         "as it is; --format safetensors with --learned-optimizer writes one that "
+                         "does\n",
+                         theta, format));
+    const FinishedProcess failed =
+        Export({"mlp", "--format", format, "--out", out, "--despite-failed-check"});
+    CHECK_EQ(failed.exit_code, 2);
+    CHECK(failed.errors.starts_with("lopt: --despite-failed-check: " + format + " holds the"));
+  }
+  CHECK_FALSE(std::filesystem::exists(out));
+}
+
+TEST_CASE("An optimizer without a PyTorch form is refused for AlgoPerf, with the reason") {
+  const TempDirectory directory;
+  const std::string path = directory / "theta.safetensors";
+  const std::string out = directory / "submission.py";
+  const auto errors = [&](const std::string& optimizer) {
+    ThetaFile file{.learned_optimizer = Config::Parse(optimizer, "test"), .theta = {}};
+    file.theta = OptimizerRegistry().Make(file.learned_optimizer)->InitTheta(KeyFromSeed(1));
+    WriteThetaFile(path, file);
+    return Export({path, "--format", "algoperf", "--out", out}).errors;
+  };
+  CHECK(errors(R"({"type": "RNNMLPLOpt"})")
+            .starts_with("lopt: AlgoPerf: a RNNMLPLOpt cannot be exported, for it sees all tensors "
+                         "and a script sees one; types that can: AdafacMLPLOpt, Celo, "));
+  CHECK(errors(R"({"type": "OrthogonalSteps", "optimizer": {"type": "Lion"}})")
+            .starts_with("lopt: AlgoPerf: a Lion cannot be exported; types that can: "));
+  CHECK_EQ(errors(R"({"type": "LearnableSGD", "schedule": {"type": "Linear", "total_steps": 9}})"),
+           "lopt: AlgoPerf: a LearnableSGD with the schedule "
+           R"({"type":"Linear","total_steps":9} cannot be exported; schedules that can: )"
+           "constant, linear, cosine, warmup-cosine\n");
+  CHECK_FALSE(std::filesystem::exists(out));
+}
+
+TEST_CASE("A pipe or device is nothing to export to, and stays what it is") {
+  const TempDirectory directory;
+  const std::string pipe = directory / "pipe";
+  REQUIRE_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  for (const char* format : {"c", "npz", "safetensors", "algoperf", "hub"}) {
+    const FinishedProcess finished = Export({"mlp", "--format", format, "--out", pipe});
+    CHECK_EQ(finished.exit_code, 1);
+    CHECK_EQ(finished.errors,
+             fmt::format("lopt: cannot write {}: it is a named pipe, wanted a file\n", pipe));
+    CHECK(std::filesystem::is_fifo(pipe));
+  }
 }
 
 TEST_CASE("Export to TorchScript without the torch module says what is missing") {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "lopt/base/arrays.h"
 #include "lopt/base/device.h"
 #include "lopt/base/emulated_device.h"
 #include "lopt/torch/constant_tensor.h"

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -18,8 +19,10 @@
 #include "lopt/base/print.h"
 #include "lopt/base/safetensors.h"
 #include "lopt/base/utf8.h"
+#include "lopt/base/wrapped.h"
 #include "lopt/evaluation/evaluation_directory.h"
 #include "lopt/evaluation/evaluation_run.h"
+#include "lopt/evaluation/narrow_table.h"
 #include "lopt/evaluation/presets.h"
 #include "lopt/evaluation/replay.h"
 #include "lopt/evaluation/tables.h"
@@ -28,6 +31,7 @@
 #include "lopt/tasks/registry.h"
 #include "lopt/tasks/torch/torch_module.h"
 #include "lopt/tools/build_info.h"
+#include "lopt/tools/colour.h"
 #include "lopt/tools/command_line.h"
 #include "lopt/tools/commands.h"
 #include "lopt/tools/eval_progress.h"
@@ -105,6 +109,9 @@ po::options_description EvalOptions() {
   add("replay", po::value<std::string>()->value_name("FILE"),
       "Train exactly what the file says: its initial params and its data rows, once, on the only "
       "task; with --theta or the theta in the file, without baselines. Writes replay.safetensors.");
+  add("verbose",
+      "Print also the tables of what is tuned, of what is not and of each task, with notes; "
+      "table.md has all of it.");
   add("threads", po::value<int>()->value_name("N"),
       "Default: one for each core that the process may use.");
   add("isa", po::value<std::string>()->value_name("NAME"),
@@ -204,7 +211,7 @@ std::vector<NamedLearnedOptimizer> ReadAllLearned(const po::variables_map& value
 int RunTheReplay(const po::variables_map& values, const EvalSource& source) {
   const std::string path = *TextOption(values, "replay");
   for (const char* option : {"baselines", "tune-learned", "start", "seeds", "trials", "steps",
-                             "seed", "threads", "resume", "allow-isa-change"}) {
+                             "seed", "threads", "resume", "allow-isa-change", "verbose"}) {
     if (values.contains(option)) {
       throw UsageError(fmt::format("--{} has no meaning with --replay", option));
     }
@@ -282,6 +289,19 @@ ExistingEvaluation WhatToDoWithExisting(const po::variables_map& values) {
                                         : ExistingEvaluation::kRefuse;
 }
 
+// The table in the width of the terminal, learned optimizers in bold where it has colours, and the
+// verdict.
+void PrintTable(const Summary& summary) {
+  const int terminal = TerminalColumns(stdout);
+  const int columns = terminal > 0 ? terminal : static_cast<int>(kTerminalColumns);
+  std::istringstream lines(NarrowTable(summary, columns));
+  for (std::string line; std::getline(lines, line);) {
+    PrintOut("{}\n", line.starts_with("> ") ? Bold(line, stdout) : line);
+  }
+  PrintOut("\n{}", Wrapped("", VerdictSentence(summary),
+                           std::min(static_cast<size_t>(columns), kTerminalColumns)));
+}
+
 int RunTheEvaluation(const std::vector<std::string>& arguments, const po::variables_map& values,
                      const EvalSource& source) {
   const EvaluatedOptimizers optimizers = ReadOptimizers(values, source);
@@ -310,15 +330,47 @@ int RunTheEvaluation(const std::vector<std::string>& arguments, const po::variab
     PrintOut("{} of {} tasks were finished already\n", result.tasks_before, result.tasks);
   }
   if (result.tasks_ended > 0) {
-    PrintOut("\n{}\nAll figures: {}/table.md\n", NarrowTables(result.summary), source.out_dir);
+    PrintOut("\n");
+    if (values.contains("verbose")) PrintOut("{}\n", NarrowTables(result.summary));
+    PrintTable(result.summary);
+    PrintOut("\nAll figures: {}/table.md ({})\n", source.out_dir, FormatDuration(result.seconds));
   }
   if (result.tasks_ended < result.tasks) {
     PrintOut("Stopped after {} of {} tasks. To go on:\n", result.tasks_ended, result.tasks);
     PrintOut("  lopt eval --resume --out {}{}\n", ShellQuoted(source.out_dir), PluginWords(values));
     return kExitInterrupted;
   }
-  PrintOut("The results are in {} ({})\n", source.out_dir, FormatDuration(result.seconds));
   return kExitDone;
+}
+
+// Options of which one at least says what is to be judged or trained.
+constexpr const char* kEvalSubjects[] = {"theta",  "tasks",  "preset", "baselines",
+                                         "resume", "replay", "start",  "tune-learned"};
+
+// What is missing, and what would be done with it and the other options, in few lines.
+std::string WithoutSubject(const po::variables_map& values) {
+  const EvaluationConfig config = ReadEvalSource(values).config;
+  const EvaluatedOptimizers optimizers{.baselines = BaselinesNamed("all")};
+  const int64_t tuned = std::ssize(TunedOf(optimizers));
+  int64_t steps = 0;
+  for (const EvaluationTask& task : config.tasks) {
+    for (const int64_t number : task.steps.empty() ? config.steps : task.steps) steps += number;
+  }
+  const auto inner_steps = [&](int64_t trainings) {
+    return FormatCount(static_cast<double>(trainings * steps));
+  };
+  const int64_t judged = std::ssize(optimizers.baselines) + 1;
+  return fmt::format(
+      "Nothing was run: give --theta, --baselines, --preset or --tasks.\n\n"
+      "With --theta recommended lopt eval would train the preset {}, {}:\n"
+      "  to tune {}: {} steps x {} trials x {}, {} inner steps\n"
+      "  to judge {}: {} steps x {}, {} inner steps\n"
+      "The time left is shown from the first trainings on. Without a learned optimizer:\n"
+      "  lopt eval --preset {}",
+      kDefaultPreset, Counted(std::ssize(config.tasks), "task"), Counted(tuned, "baseline"), steps,
+      config.trials, Counted(config.tuning_seeds, "seed"),
+      inner_steps(tuned * config.trials * config.tuning_seeds), Counted(judged, "optimizer"), steps,
+      Counted(config.seeds, "seed"), inner_steps(judged * config.seeds), kDefaultPreset);
 }
 
 }  // namespace
@@ -327,6 +379,10 @@ int EvalCommand(const std::vector<std::string>& arguments) {
   const auto values =
       ParseCommandLine(arguments, EvalOptions(), "", 0, kEvalSynopsis, EvalExamples());
   if (!values) return kExitDone;
+  if (std::ranges::none_of(kEvalSubjects,
+                           [&](const char* name) { return values->contains(name); })) {
+    throw UsageError(WithoutSubject(*values));
+  }
   if (const auto isa = TextOption(*values, "isa")) PinIsa(*isa);
   const EvalSource source = ReadEvalSource(*values);
   return values->contains("replay") ? RunTheReplay(*values, source)

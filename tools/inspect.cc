@@ -30,28 +30,28 @@ namespace fs = std::filesystem;
 namespace po = boost::program_options;
 
 // Of the finite elements; the norm is Euclidean.
-struct Summary {
+struct Figures {
   double min = std::numeric_limits<double>::infinity();
   double max = -std::numeric_limits<double>::infinity();
   double sum_of_squares = 0;
   int64_t not_finite = 0;
 };
 
-Summary Summarize(const Array& array) {
-  Summary summary;
+Figures FiguresOf(const Array& array) {
+  Figures figures;
   VisitElements(array, [&](const auto elements) {
     for (const auto element : elements) {
       const auto value = static_cast<double>(element);
       if (!std::isfinite(value)) {
-        ++summary.not_finite;
+        ++figures.not_finite;
         continue;
       }
-      summary.min = std::min(summary.min, value);
-      summary.max = std::max(summary.max, value);
-      summary.sum_of_squares += value * value;
+      figures.min = std::min(figures.min, value);
+      figures.max = std::max(figures.max, value);
+      figures.sum_of_squares += value * value;
     }
   });
-  return summary;
+  return figures;
 }
 
 using Json = nlohmann::ordered_json;
@@ -104,14 +104,14 @@ void PrintCheck(const std::string& path) {
 }
 
 Json ArrayJson(const Array& array) {
-  const Summary summary = Summarize(array);
+  const Figures figures = FiguresOf(array);
   Json json = {{"dtype", ToString(array.dtype())}, {"shape", array.shape()}};
-  if (summary.not_finite < array.size()) {
-    json["min"] = summary.min;
-    json["max"] = summary.max;
-    json["norm"] = std::sqrt(summary.sum_of_squares);
+  if (figures.not_finite < array.size()) {
+    json["min"] = figures.min;
+    json["max"] = figures.max;
+    json["norm"] = std::sqrt(figures.sum_of_squares);
   }
-  json["not_finite"] = summary.not_finite;
+  json["not_finite"] = figures.not_finite;
   return json;
 }
 
@@ -169,16 +169,16 @@ void PrintFile(const std::string& path) {
            "min", "max", "norm");
   for (const auto& [name, array] : file.arrays) {
     if (theta && name.starts_with(kGolden)) continue;
-    const Summary summary = Summarize(array);
+    const Figures figures = FiguresOf(array);
     PrintOut("  {:<{}}  {:<5}  {:<{}}  ", name, width, ToString(array.dtype()),
              ToString(array.shape()), shape_width);
-    if (summary.not_finite == array.size()) {
+    if (figures.not_finite == array.size()) {
       PrintOut("{:>12}  {:>12}  {:>12}", "-", "-", "-");
     } else {
-      PrintOut("{:>12.6g}  {:>12.6g}  {:>12.6g}", summary.min, summary.max,
-               std::sqrt(summary.sum_of_squares));
+      PrintOut("{:>12.6g}  {:>12.6g}  {:>12.6g}", figures.min, figures.max,
+               std::sqrt(figures.sum_of_squares));
     }
-    if (summary.not_finite > 0) PrintOut("  {} not finite", summary.not_finite);
+    if (figures.not_finite > 0) PrintOut("  {} not finite", figures.not_finite);
     PrintOut("\n");
   }
   if (golden > 0)

@@ -30,7 +30,7 @@ constexpr Command kCommands[] = {
     {"preset", "List the built-in configs, or print one.", PresetCommand},
     {"config", "Print a config with all its defaults, or with what its keys mean.", ConfigCommand},
     {"describe", "Every type and key of a config, with defaults and meanings.", DescribeCommand},
-    {"export", "Write a trained optimizer as TorchScript or for NumPy.", ExportCommand},
+    {"export", "Write a trained optimizer for other programs, or to be published.", ExportCommand},
     {"import", "Turn weights of google/learned_optimization into a theta file.", ImportCommand},
     {"inspect", "What a checkpoint or a .safetensors file holds.", InspectCommand},
     {"completion", "Print what completes command lines in bash, zsh or fish.", CompletionCommand},

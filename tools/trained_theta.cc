@@ -71,4 +71,10 @@ std::string ThetaPath(const std::string& named) {
        fmt::join(names, ", "), DidYouMean(named, names));
 }
 
+bool ComesWithLopt(std::span<const std::byte> content) {
+  return std::ranges::any_of(FilesOfFirst(TrainedDirectories()), [&](const std::string& file) {
+    return std::ranges::equal(ReadFile(file), content);
+  });
+}
+
 }  // namespace lopt

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,5 +21,8 @@ inline constexpr const char* kThetaNames = "a file, or recommended or another th
 // name, which goes before a file of that name ("./fast" is the file). Throws Error that lists the
 // names if it is neither.
 std::string ThetaPath(const std::string& named);
+
+// Whether the bytes are those of a theta file that comes with lopt.
+bool ComesWithLopt(std::span<const std::byte> content);
 
 }  // namespace lopt

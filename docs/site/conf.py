@@ -24,6 +24,7 @@ has_package = importlib.util.find_spec("lopt") is not None
 exclude_patterns = ["site"] if has_package else ["site", "reference/python.md"]
 suppress_warnings = [] if has_package else ["toc.excluded"]
 autodoc_typehints = "none"
+autodoc_mock_imports = ["ray"]  # which lopt.ray imports
 napoleon_use_ivar = True
 autodoc_member_order = "bysource"
 root_doc = "index"
@@ -47,8 +48,8 @@ breathe_show_include = False
 # Names in signatures that are documented elsewhere, or are the library's own affair.
 nitpick_ignore_regex = [
     ("cpp:identifier", r"(std|Eigen|torch|nlohmann|fmt)(::.*)?|u?int\d*_t|size_t"),
-    ("py:class", r"numpy\..*|os\.PathLike|torch\..*|Optimizer"),
-    ("cpp:identifier", "Buffer|Memory|HostMemory|Problems|Transport|Augmentation|ImageExtent|Experiment"),
+    ("py:class", r"numpy\..*|collections\.abc\..*|os\.PathLike|torch\..*|Optimizer"),
+    ("cpp:identifier", "Buffer|Memory|HostMemory|Problems|Transport|ScriptModule|Augmentation|ImageExtent|Experiment"),
     ("cpp:identifier", "LossClosure|Outer|RateSchedule"),
 ]
 
@@ -89,12 +90,15 @@ class NanobindMethod(sphinx.ext.autodoc.MethodDocumenter):
 
 
 def check_names(app):
-    """Warns of public names of the package, or of its classes, without reference or docstring."""
+    """Warns of public names of the package, or of its classes, without reference or docstring. The
+    classes of types have config.md for a reference."""
     text = (pathlib.Path(app.srcdir) / "reference/python.md").read_text(encoding="utf-8")
     package = importlib.import_module("lopt")
     logger = sphinx.util.logging.getLogger(__name__)
     for name in package.__all__:
         item = getattr(package, name)
+        if isinstance(item, type) and item.__base__ is package.Component:
+            continue
         if not re.search(rf":: {name}$", text, re.MULTILINE):
             logger.warning("lopt.%s is not in the reference", name)
         members = vars(item) if isinstance(item, type) else {}

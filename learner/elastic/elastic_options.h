@@ -4,9 +4,18 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
+#include "lopt/base/error.h"
+
 namespace lopt {
+
+// A learner was told to stop while no worker was there to finish the update.
+class StoppedAlone : public Error {
+ public:
+  using Error::Error;
+};
 
 struct ElasticOptions {
   // A rank sends its states after so many updates, so that another process can go on from there.
@@ -19,10 +28,10 @@ struct ElasticOptions {
   double wait_seconds = 0;
   // Whether a worker that is told to stop stops the job.
   bool workers_stop = false;
-  // Told to stop while nobody is there to finish the update, the process ends with this code. Null:
-  // it waits.
+  // Told to stop while nobody is there to finish the update, the process ends with this code, or
+  // the job with StoppedAlone where there is none. Null: it waits.
   const std::atomic<bool>* stop = nullptr;
-  int stopped_exit_code = 0;
+  std::optional<int> stopped_exit_code = {};
   std::function<std::chrono::steady_clock::time_point()> now = [] {
     return std::chrono::steady_clock::now();
   };

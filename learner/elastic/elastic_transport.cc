@@ -483,10 +483,12 @@ void ElasticTransport::CheckWaiting(TimePoint now, double away) {
     waiting_since_ = now;
   }
   if (stopping_) {
-    PrintErr(
-        "lopt: stopped while no worker is there to finish the update; what came after the "
-        "last checkpoint is lost\n");
-    Abort(elastic_.stopped_exit_code);
+    const std::string lost =
+        "stopped while no worker is there to finish the update; what came after the last "
+        "checkpoint is lost";
+    if (!elastic_.stopped_exit_code) throw StoppedAlone(lost);
+    PrintErr("lopt: {}\n", lost);
+    Abort(*elastic_.stopped_exit_code);
   }
   Require(longest == 0 || SecondsBetween(waiting_since_, now) < longest,
           "waited {:.0f} s for workers on {}: {} are there; the log names those that were refused "

@@ -206,7 +206,7 @@ class Visit {
       pulsed_ = Clock::now();
       Send({.type = FrameType::kPulse, .body = MakeBody(ToWire(ProgressNoted()))});
     }
-    if (timeout > 0) {
+    if (timeout > 0 && !options_.learner_is_watched) {
       // A process that was stopped itself has not listened.
       if (SecondsSince(tended_) > timeout / 4) {
         heard_ = Clock::now();
@@ -284,7 +284,7 @@ ElasticWorkerEnd RunElasticWorker(const ElasticWorkerOptions& options,
     if (options.stop != nullptr && *options.stop) {
       return ElasticWorkerEnd::kInterrupted;
     }
-    if (last || SecondsSince(lost) > options.patience_seconds) {
+    if (last || SecondsSince(lost) >= options.patience_seconds) {
       Require(interrupted, "there is no learner any more: {}", why);
       return ElasticWorkerEnd::kInterrupted;
     }

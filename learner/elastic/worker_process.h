@@ -26,6 +26,8 @@ struct ElasticWorkerOptions {
   // It looks for a learner for so long, at first and whenever one has gone: one that was
   // interrupted or has failed may come back.
   double patience_seconds = 60;
+  // Something else ends this process where the learner has gone: its silence means nothing.
+  bool learner_is_watched = false;
 };
 
 enum class ElasticWorkerEnd {

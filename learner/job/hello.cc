@@ -5,6 +5,7 @@
 
 #include "lopt/base/config.h"
 #include "lopt/base/error.h"
+#include "lopt/base/option_words.h"
 #include "lopt/base/utf8.h"
 
 namespace lopt {
@@ -24,18 +25,19 @@ void CompareHellos(const Hello& learner, const std::string& who, const Hello& ot
   if (other.isa != learner.isa) {
     Require(allow_isa_change,
             "{} computes with instruction set {}, rank 0 ({}) with {}, so the result would depend "
-            "on who computes what; pin it (isa, --isa), or allow the difference "
-            "(--allow-isa-change)",
-            who, PlainText(other.isa), learner.host, learner.isa);
+            "on who computes what; pin it ({}), or allow the difference ({})",
+            who, PlainText(other.isa), learner.host, learner.isa, KeyWords("isa"),
+            FlagWords("allow-isa-change"));
     spdlog::warn("{} computes with instruction set {}, rank 0 with {}", who, PlainText(other.isa),
                  learner.isa);
   }
   if (other.device != learner.device) {
     Require(allow_isa_change,
             "the windows of {} run on the device {}, those of rank 0 ({}) on {}, so the result "
-            "would depend on who computes what; give all ranks one model (--devices), or allow the "
-            "difference (--allow-isa-change)",
-            who, PlainText(other.device), learner.host, learner.device);
+            "would depend on who computes what; give all ranks one model ({}), or allow the "
+            "difference ({})",
+            who, PlainText(other.device), learner.host, learner.device, OptionWords("devices"),
+            FlagWords("allow-isa-change"));
     spdlog::warn("the windows of {} run on the device {}, those of rank 0 on {}", who,
                  PlainText(other.device), learner.device);
   }

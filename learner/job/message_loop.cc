@@ -4,37 +4,16 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 
 #include "lopt/base/environment.h"
-#include "lopt/base/wakeup.h"
 #include "lopt/learner/run/status_file.h"
 
 namespace lopt {
 namespace {
 
 using std::chrono::microseconds;
-using std::chrono::milliseconds;
 
-// A rank that waits looks for messages all the time at first, if it has a core for it, then sleeps
-// between looks.
-constexpr microseconds kSpin{100};
-constexpr microseconds kShortestSleep{15};
-constexpr microseconds kLongestSleep{1000};
-
-// The system's files are read for it.
-int Cores() {
-  static const auto cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  return cores;
-}
-
-// Looks take time from ranks that work where there are more of them than cores: all together they
-// may take about a quarter of the cores.
-microseconds ShortestSleep(const Transport& transport) {
-  const int crowd = (transport.ranks_on_host() + Cores() - 1) / Cores();
-  return transport.rank() == 0 || crowd == 1 ? kShortestSleep : 20 * crowd * microseconds(1);
-}
 constexpr double kStatusSeconds = 0.5;
 constexpr double kTendSeconds = 0.02;
 
@@ -44,11 +23,8 @@ double Seconds(SteadyClock::duration time) { return std::chrono::duration<double
 
 MessageLoop::MessageLoop(Transport* transport, Wakeup* wakeup, Options options)
     : transport_(transport),
-      wakeup_(wakeup),
       options_(std::move(options)),
-      woken_by_messages_(transport->NotifyOnArrival(wakeup)),
-      spins_(transport->ranks_on_host() <= Cores()),
-      shortest_sleep_(ShortestSleep(*transport)),
+      wait_(transport, wakeup),
       progress_(options_.progress.size()),
       tended_(Clock::now()),
       beaten_(tended_ - std::chrono::hours(1)),
@@ -176,24 +152,16 @@ void MessageLoop::CheckProgress(Clock::time_point now) {
 }
 
 void MessageLoop::RunUntil(const std::function<bool()>& done, microseconds longest) {
-  Clock::time_point idle_since = Clock::now();
+  wait_.Restart(Clock::now());
   while (!done()) {
     bool active = TakeMessages();
     active = options_.on_poll() || active;
     const Clock::time_point now = Clock::now();
     Tend(now);
     if (active) {
-      idle_since = now;
-      continue;
-    }
-    if (woken_by_messages_) {
-      wakeup_->WaitFor(longest);
-    } else if (!options_.urgent()) {
-      wakeup_->WaitFor(kLongestSleep);
-    } else if (!spins_ || now - idle_since > kSpin) {
-      // A long wait may end a little late.
-      const auto waited = std::chrono::duration_cast<microseconds>(now - idle_since);
-      wakeup_->WaitFor(std::clamp(waited / 16, shortest_sleep_, kLongestSleep));
+      wait_.Restart(now);
+    } else {
+      wait_.Wait(now, options_.urgent, longest);
     }
   }
 }

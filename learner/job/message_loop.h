@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lopt/base/environment.h"
+#include "lopt/learner/job/idle_wait.h"
 #include "lopt/learner/job/messages.h"
 #include "lopt/learner/transport/transport.h"
 
@@ -73,11 +74,8 @@ class MessageLoop {
   void CheckProgress(Clock::time_point now);
 
   Transport* transport_;
-  Wakeup* wakeup_;
   Options options_;
-  bool woken_by_messages_;
-  bool spins_;
-  std::chrono::microseconds shortest_sleep_;
+  IdleWait wait_;
   std::vector<Peer> peers_;
   int64_t updates_ = 0;
   std::vector<Progress> progress_;  // of options_.progress

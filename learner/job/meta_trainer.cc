@@ -12,6 +12,7 @@
 #include "lopt/base/environment.h"
 #include "lopt/base/error.h"
 #include "lopt/base/isa.h"
+#include "lopt/base/option_words.h"
 #include "lopt/base/progress.h"
 #include "lopt/base/wakeup.h"
 #include "lopt/learner/experiment.h"
@@ -37,9 +38,10 @@ constexpr std::chrono::seconds kFailureGrace{5};
 
 void CheckRun(const MetaTrainerOptions& options, const Transport& transport) {
   Require(!(options.resume && options.overwrite), "resume and overwrite exclude each other");
-  Require(options.resume || !options.from, "from says where to resume, but resume is not set");
+  Require(options.resume || !options.from, "{} says where to go on; it wants {}",
+          OptionWords("from", "STEP"), FlagWords("resume"));
   Require(!options.out_dir.empty() || !(options.resume || options.overwrite),
-          "resume and overwrite need an output directory");
+          "resume and overwrite need an output directory ({})", OptionWords("out"));
   Require(!options.learner_only || transport.size() > 1,
           "learner_only needs other ranks to compute the workers; this job has one");
   if (options.out_dir.empty() || transport.rank() != 0) {

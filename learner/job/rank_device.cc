@@ -5,14 +5,15 @@
 #include <numeric>
 
 #include "lopt/base/error.h"
+#include "lopt/base/option_words.h"
 
 namespace lopt {
 
 const Device* DeviceOfRank(const std::string& name, const std::vector<int>& gpus,
                            const Transport& transport) {
   if (name != "cuda") {
-    Require(gpus.empty(), "GPUs are named (--devices), but the device is '{}'; choose 'cuda'",
-            name);
+    Require(gpus.empty(), "GPUs are named ({}), but the device is '{}'; choose 'cuda'",
+            OptionWords("devices"), name);
     return FindDevice(name);
   }
   std::vector<int> choices = gpus;

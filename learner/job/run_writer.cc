@@ -10,6 +10,7 @@
 #include "lopt/base/environment.h"
 #include "lopt/base/error.h"
 #include "lopt/base/isa.h"
+#include "lopt/base/option_words.h"
 #include "lopt/base/output_directory.h"
 #include "lopt/learner/run/checkpoint_files.h"
 #include "lopt/learner/run/resume_checks.h"
@@ -130,9 +131,9 @@ void RunWriter::CheckFits(const Checkpoint& checkpoint) const {
   if (checkpoint.device != device) {
     Require(options_.allow_isa_change,
             "cannot resume from {}: its windows ran on the device {}, those of this process run on "
-            "{}, so the result would have other bits; choose the same (device, --device), or allow "
-            "the change (--allow-isa-change)",
-            path, checkpoint.device, device);
+            "{}, so the result would have other bits; choose the same ({}), or allow the change "
+            "({})",
+            path, checkpoint.device, device, KeyWords("device"), FlagWords("allow-isa-change"));
     spdlog::warn("the device changes from {} to {}: the result has other bits", checkpoint.device,
                  device);
   }
@@ -312,6 +313,8 @@ void RunWriter::Fail(const std::string& error, int64_t updates) {
   try {
     lock_->RequireHeld();
     if (saving_) {
+      // If its files are written just now, they are all there or not at all.
+      background_->Settle();
       store_.Discard(saving_->learner.outer_step);
     }
     WriteManifest("failed", updates, error);

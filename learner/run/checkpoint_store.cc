@@ -10,6 +10,7 @@
 
 #include "lopt/base/error.h"
 #include "lopt/base/file.h"
+#include "lopt/base/option_words.h"
 #include "lopt/base/output_directory.h"
 #include "lopt/base/record.h"
 #include "lopt/learner/run/checkpoint_files.h"
@@ -225,9 +226,10 @@ Checkpoint CheckpointStore::Read(int64_t step, WorkerStates states) const {
       }
     }
     Fail("{}. {}", error.what(),
-         valid.empty() ? "There is no valid one: begin anew (--overwrite)"
-                       : fmt::format("To go on from another one: --from STEP; valid: {}",
-                                     fmt::join(valid, ", ")));
+         valid.empty()
+             ? fmt::format("There is no valid one: begin anew ({})", FlagWords("overwrite"))
+             : fmt::format("To go on from another one: {}; valid: {}", OptionWords("from", "STEP"),
+                           fmt::join(valid, ", ")));
   }
 }
 

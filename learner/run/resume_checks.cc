@@ -6,6 +6,7 @@
 
 #include "lopt/base/error.h"
 #include "lopt/base/isa.h"
+#include "lopt/base/option_words.h"
 
 namespace lopt {
 
@@ -23,15 +24,15 @@ void RequireSameIsa(const std::string& checkpoint, const std::string& isa, bool 
   if (isa == CurrentIsa()) return;
   Require(allow_change,
           "cannot resume from {}: it was computed on instruction set {}, this process uses {}, "
-          "so the result would have other bits; pin it (isa, --isa), or allow the change",
-          checkpoint, isa, CurrentIsa());
+          "so the result would have other bits; pin it ({}), or allow the change ({})",
+          checkpoint, isa, CurrentIsa(), KeyWords("isa"), FlagWords("allow-isa-change"));
   spdlog::warn("the instruction set changes from {} to {}: the result has other bits", isa,
                CurrentIsa());
 }
 
 void RequireNoCheckpointLost(const RunDirectory& directory) {
-  const std::string remedy = fmt::format(
-      "put its checkpoints back into {}, or begin anew (--overwrite)", directory.CheckpointPath());
+  const std::string remedy = fmt::format("put its checkpoints back into {}, or begin anew ({})",
+                                         directory.CheckpointPath(), FlagWords("overwrite"));
   RunManifest manifest;
   try {
     manifest = directory.ReadManifest();

@@ -7,6 +7,7 @@
 
 #include "lopt/base/error.h"
 #include "lopt/base/file.h"
+#include "lopt/base/option_words.h"
 #include "lopt/base/output_directory.h"
 #include "lopt/base/record.h"
 #include "lopt/base/tensorboard.h"
@@ -29,9 +30,8 @@ bool RunDirectory::HoldsRun() const {
 
 void RunDirectory::RequireNoRun() const {
   Require(!HoldsRun(),
-          "{} holds a run already: resume it (--resume), replace it (--overwrite), or choose "
-          "another directory",
-          path_);
+          "{} holds a run already: resume it ({}), replace it ({}), or choose another directory",
+          path_, FlagWords("resume"), FlagWords("overwrite"));
 }
 
 void RunDirectory::Create() const { MakeOutputDirectory(path_); }

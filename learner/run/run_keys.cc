@@ -1,5 +1,9 @@
 #include "lopt/learner/run/run_keys.h"
 
+#include <fmt/format.h>
+
+#include "lopt/base/option_words.h"
+
 namespace lopt {
 
 void RunKeys::VisitTimeouts(FieldVisitor& v) {
@@ -18,8 +22,10 @@ void RunKeys::VisitMachine(FieldVisitor& v) {
       "find the same data there.");
   v.FreeOnResume().Field(
       "isa", &isa,
-      "Instruction set of the kernels; empty: the best of the machine. To resume with "
-      "another one, pass --allow-isa-change.");
+      fmt::format("Instruction set of the kernels; empty: the best of the machine. To resume with "
+                  "another one, pass {}.",
+                  FlagWords("allow-isa-change"))
+          .c_str());
 }
 
 void RunKeys::VisitIntervals(FieldVisitor& v) {

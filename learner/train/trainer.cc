@@ -15,6 +15,7 @@
 #include "lopt/base/environment.h"
 #include "lopt/base/error.h"
 #include "lopt/base/isa.h"
+#include "lopt/base/option_words.h"
 #include "lopt/base/parallel.h"
 #include "lopt/base/progress.h"
 #include "lopt/base/wakeup.h"
@@ -65,7 +66,7 @@ struct TrainAnswer {
 void CheckTraining(const TrainOptions& options, const Transport& transport) {
   Require(!(options.resume && options.overwrite), "resume and overwrite exclude each other");
   Require(!options.out_dir.empty() || !(options.resume || options.overwrite),
-          "resume and overwrite need an output directory");
+          "resume and overwrite need an output directory ({})", OptionWords("out"));
   if (options.out_dir.empty() || transport.rank() != 0) return;
   const RunDirectory directory(options.out_dir);
   Require(!options.resume || directory.HoldsRun(), "cannot resume: {} holds no run",

@@ -43,7 +43,7 @@ void CheckProbes(const std::optional<ProbeRecords>& records, int64_t workers) {
   Require(!records || records->probes % workers == 0,
           "{} workers cannot share {} probes evenly; wanted a number of workers that divides the "
           "augmentation's probes",
-          workers, records->probes);
+          workers, records.value_or(ProbeRecords()).probes);
 }
 
 }  // namespace

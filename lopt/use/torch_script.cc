@@ -146,29 +146,40 @@ std::string ShortSchedules() {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-// The rule of a config with all of its options.
+// The rule of a config with all of its options, which has such a script.
 ScriptModule MakeRule(const Config& config) {
-  const std::string type = config.Type();
-  const std::vector<std::string> types = TypesWithTorchScript();
-  Require(std::ranges::find(types, type) != types.end(),
-          "TorchScript: a {} cannot be exported{}; types that can: {}", type,
-          type == "RNNMLPLOpt" ? ", for it sees all tensors and a script sees one" : "",
-          fmt::join(types, ", "));
-  Definitions rule = AllOf(ClassName(type));
+  Definitions rule = AllOf(ClassName(config.Type()));
   ScriptModule module;
   for (const auto& [option, value] : config.json().items()) {
     if (option == "optimizer") {
       module.modules[option] = MakeRule(Config::FromJson(value));
     } else if (option != "type") {
-      Require(!value.is_object(),
-              "TorchScript: a {} with the {} {} cannot be exported; schedules that can: {}", type,
-              option, value.dump(), ShortSchedules());
       rule.constants[option] = value;
     }
   }
   module.methods = Text(rule.functions);
   module.attributes = Config::FromJson(rule.constants);
   return module;
+}
+
+// The same of a config with all of its options.
+std::string ObjectionOf(const Config& config) {
+  const std::string type = config.Type();
+  const std::vector<std::string> types = TypesWithTorchScript();
+  if (std::ranges::find(types, type) == types.end()) {
+    return fmt::format(
+        "a {} cannot be exported{}; types that can: {}", type,
+        type == "RNNMLPLOpt" ? ", for it sees all tensors and a script sees one" : "",
+        fmt::join(types, ", "));
+  }
+  for (const auto& [option, value] : config.json().items()) {
+    if (option != "optimizer" && value.is_object()) {
+      return fmt::format("a {} with the {} {} cannot be exported; schedules that can: {}", type,
+                         option, value.dump(), ShortSchedules());
+    }
+  }
+  const auto inner = config.json().find("optimizer");
+  return inner == config.json().end() ? "" : ObjectionOf(Config::FromJson(*inner));
 }
 
 }  // namespace
@@ -182,7 +193,13 @@ std::vector<std::string> TypesWithTorchScript() {
   return types;
 }
 
+std::string ObjectionToTorch(const Config& learned_optimizer) {
+  return ObjectionOf(ResolvedOptimizer(learned_optimizer));
+}
+
 ScriptModule MakeTorchScript(const ThetaFile& theta_file) {
+  const std::string objection = ObjectionToTorch(theta_file.learned_optimizer);
+  Require(objection.empty(), "TorchScript: {}", objection);
   ScriptModule module = MakeRule(ResolvedOptimizer(theta_file.learned_optimizer));
   module.functions = Text(Rules().top.functions);
   module.constants = Config::FromJson(Rules().top.constants);

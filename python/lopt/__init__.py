@@ -1,7 +1,7 @@
 """lopt: meta-training of learned optimizers, and the optimizers it has trained.
 
 Configs are dictionaries, names of presets or paths of JSON files, with the keys that describe()
-explains. Wrong input raises Error, whose text names who found it, what was wanted, what was got and
+explains; every type that they name is a class as well, such as lopt.ImageMLP. Wrong input raises Error, whose text names who found it, what was wanted, what was got and
 the valid choices.
 """
 
@@ -14,6 +14,7 @@ from ._core import (
     Key,
     Keys,
     LearnerState,
+    SingleMachineState,
     WorkerState,
     WorkerWeights,
     __version__,
@@ -27,9 +28,12 @@ from ._core import (
     theta_key,
     worker_key,
 )
+from . import _types
 from ._tasks import option, register_task, task
+from ._types import *  # noqa: F403
 from .callbacks import Callback
 from .evaluation import Evaluation, Report, evaluate, report
+from .single_machine import SingleMachineGradientLearner, single_task_to_family
 from .theta import GoldenDeviation, Theta, golden_deviations, load
 from .training import MetaTraining, meta_train
 
@@ -47,6 +51,8 @@ __all__ = [
     "LearnerState",
     "MetaTraining",
     "Report",
+    "SingleMachineGradientLearner",
+    "SingleMachineState",
     "Theta",
     "WorkerState",
     "WorkerWeights",
@@ -64,7 +70,9 @@ __all__ = [
     "register_task",
     "report",
     "resolve",
+    "single_task_to_family",
     "task",
     "theta_key",
     "worker_key",
 ]
+__all__ += _types.__all__

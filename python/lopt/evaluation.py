@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import _core
+from ._screen import one_screen
 from .theta import Theta
 from .training import MetaTraining
 
@@ -45,6 +46,10 @@ class Evaluation:
 
     def __str__(self) -> str:
         return self.markdown
+
+    def __repr__(self) -> str:
+        """One screen: the verdicts first, then the optimizers by their mean place in test loss."""
+        return one_screen(self.rows)
 
     def _repr_html_(self) -> str:
         def estimate(e: dict[str, float] | None) -> str:
@@ -84,6 +89,7 @@ def evaluate(
     tune_learned: bool = False,
     out: str | os.PathLike | None = None,
     threads: int | None = None,
+    isa: str | None = None,
     resume: bool = False,
     overwrite: bool = False,
     allow_isa_change: bool = False,
@@ -106,6 +112,8 @@ def evaluate(
             multiplied by is tuned for each task with as many trials as a baseline.
         out: Output directory. None: nothing is written.
         threads: None: one for each core that the process may use.
+        isa: Instruction set of the kernels, of the whole process from then on. None: the best, or
+            what it is already.
         resume: Go on with the evaluation in `out` after its last finished task.
         overwrite: Replace the evaluation that is in `out`.
         allow_isa_change: Resume one of another instruction set; results may differ in last bits.
@@ -140,8 +148,8 @@ def evaluate(
     names = baselines if isinstance(baselines, str) else ",".join(map(str, baselines))
     try:
         members = _core.evaluate(
-            config, optimizers, names, start, tune_learned, directory, threads, resume, overwrite,
-            allow_isa_change, tell,
+            config, optimizers, names, start, tune_learned, directory, threads, isa, resume,
+            overwrite, allow_isa_change, tell,
         )
     finally:
         if progress:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy
 
 from . import _core
+from ._component import Component
 
 _TRAINED = Path(__file__).parent / "trained"
 
@@ -19,7 +20,8 @@ _TRAINED = Path(__file__).parent / "trained"
 class Theta:
     """The weights of a learned optimizer, with what is needed to use them.
 
-    Theta(learned_optimizer, values) makes one; Theta.read and Theta.init do as well.
+    Theta(learned_optimizer, values) makes one, also with an object such as lopt.MLPLOpt();
+    Theta.read and Theta.init do as well.
 
     Attributes:
         learned_optimizer: Type and options, as in a config: {"type": "MLPLOpt", ...}.
@@ -43,8 +45,13 @@ class Theta:
     chosen_on: str = ""
     version: str = ""
 
+    def __post_init__(self) -> None:
+        if isinstance(self.learned_optimizer, Component):
+            self.learned_optimizer = self.learned_optimizer.config
+
     @classmethod
-    def read(cls, path: str | os.PathLike, learned_optimizer: dict[str, Any] | None = None,
+    def read(cls, path: str | os.PathLike,
+             learned_optimizer: dict[str, Any] | Component | None = None,
              despite_failed_check: bool = False) -> Theta:
         """Reads a theta file (.safetensors), the newest theta of a run, or a checkpoint.
 
@@ -62,7 +69,7 @@ class Theta:
         return cls(**_core.read_theta(path, learned_optimizer, despite_failed_check))
 
     @classmethod
-    def init(cls, learned_optimizer: dict[str, Any], seed: int = 0) -> Theta:
+    def init(cls, learned_optimizer: dict[str, Any] | Component, seed: int = 0) -> Theta:
         """The weights that a run with this seed begins with, of an optimizer with all its options.
         """
         resolved = _core.resolve_optimizer(learned_optimizer)
@@ -158,8 +165,9 @@ class GoldenDeviation(NamedTuple):
     within: bool
 
 
-def golden_deviations(path: str | os.PathLike,
-                      learned_optimizer: dict[str, Any] | None = None) -> list[GoldenDeviation]:
+def golden_deviations(
+    path: str | os.PathLike, learned_optimizer: dict[str, Any] | Component | None = None
+) -> list[GoldenDeviation]:
     """Repeats the golden steps of a theta file on every instruction set of this machine. Empty if
     the file has none.
 

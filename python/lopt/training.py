@@ -52,10 +52,21 @@ class MetaTraining:
         )
 
 
+def _check_given_once(config: object, key: str, name: str, value: int | None) -> None:
+    """Raises Error if a dict of the caller's and the argument `name` say different things."""
+    if value is not None and isinstance(config, dict) and config.get(key, value) != value:
+        raise _core.Error(
+            f"meta_train: {name}={value!r}, but the config has {key!r}: {config[key]!r}; give one of "
+            "the two"
+        )
+
+
 def meta_train(
     config: dict[str, Any] | str | os.PathLike | None = None,
     *,
     out: str | os.PathLike | None = None,
+    steps: int | None = None,
+    seed: int | None = None,
     threads: int | None = None,
     isa: str | None = None,
     device: str | None = None,
@@ -65,6 +76,7 @@ def meta_train(
     allow_isa_change: bool = False,
     callbacks: Iterable[Callback | Callable[[int, dict[str, float]], None]] = (),
     progress: bool = False,
+    _train: Callable[..., dict[str, Any]] = _core.meta_train,
 ) -> MetaTraining:
     """Meta-trains a learned optimizer in this process, as `lopt meta-train` does.
 
@@ -79,23 +91,28 @@ def meta_train(
         config: A dict with the keys that describe() explains, the name of a preset, or the path of
             a JSON file. May be left out on resume: it is then that of the output directory.
         out: Output directory: config, metrics, checkpoints, weights. None: nothing is written.
+        steps: Updates of theta in total, the config's meta_steps. It takes the place of that of a
+            preset, a file or the run that is resumed.
+        seed: The config's seed, likewise.
         threads: None: one for each core that the process may use.
         isa: Instruction set of the kernels, of the whole process from then on. None: the config's,
             or the best.
         device: What runs the windows: "cpu", "cuda", "cuda:<n>" or "emulated". None: the config's.
-        resume: Go on from the newest checkpoint in `out`.
+        resume: Go on from the newest checkpoint in `out`, to more `steps` if these are given.
         from_step: With resume: go on from the checkpoint of this many updates, and remove what came
             after.
-        overwrite: Remove the run that is in `out`.
+        overwrite: Remove the run that is in `out`, and begin anew.
         allow_isa_change: Resume a run of another instruction set or device; results may differ in last
             bits.
         callbacks: Functions of (step, metrics), or Callbacks.
         progress: Write a line of progress to standard error.
 
     Raises:
-        Error: The config is wrong, `out` holds a run and neither resume nor overwrite is set, or
-            something cannot be read or written.
+        Error: The config is wrong, or a dict that says otherwise than steps or seed; `out` holds a
+            run and neither resume nor overwrite is set; or something cannot be read or written.
     """
+    _check_given_once(config, "meta_steps", "steps", steps)
+    _check_given_once(config, "seed", "seed", seed)
     directory = _core.path_of(out, "out") if out is not None else ""
     if config is None:
         if not (resume and directory):
@@ -106,7 +123,8 @@ def meta_train(
         if not os.path.exists(path):
             raise _core.Error(f"cannot resume: {directory} holds no run")
         config = _core.load_run_config(path)
-    given = {key: value for key, value in {"isa": isa, "device": device}.items() if value is not None}
+    arguments = {"meta_steps": steps, "seed": seed, "isa": isa, "device": device}
+    given = {key: value for key, value in arguments.items() if value is not None}
     resolved = _core.resolve(_core.load_config(config) | given if given else config)
     listeners = [c if isinstance(c, Callback) else of_function(c) for c in callbacks]
     if progress:
@@ -118,7 +136,7 @@ def meta_train(
 
     for listener in listeners:
         listener.on_start(resolved)
-    members = _core.meta_train(
+    members = _train(
         resolved, directory, threads, resume, from_step, overwrite, allow_isa_change, on_metrics
     )
     training = MetaTraining(**members | {"theta": Theta(**members["theta"]), "out": directory})

@@ -15,5 +15,7 @@ void BindLoop(nanobind::module_& m);
 void BindEvaluation(nanobind::module_& m);
 void BindOptimizer(nanobind::module_& m);
 void BindTasks(nanobind::module_& m);
+void BindTypes(nanobind::module_& m);
+void BindSingleMachine(nanobind::module_& m);
 
 }  // namespace lopt::python

@@ -41,6 +41,14 @@ nb::object IntegerOf(nb::handle value) {
   return integer;
 }
 
+// The dict of an object that says what one says (lopt.Component, an instance of a task class);
+// invalid for anything else.
+nb::object DictOfObject(nb::handle value) {
+  constexpr const char* kMethod = "__lopt_config__";
+  if (PyType_Check(value.ptr()) || !nb::hasattr(value, kMethod)) return {};
+  return value.attr(kMethod)();
+}
+
 // Of dicts and lists in each other; far more than any config has, and far less than a stack holds.
 constexpr int kMaxDepth = 100;
 
@@ -79,6 +87,9 @@ ordered_json JsonOf(nb::handle value, const std::string& what, const std::string
       object[name] = JsonOf(item, what, path.empty() ? name : path + "." + name, depth + 1);
     }
     return object;
+  }
+  if (const nb::object dict = DictOfObject(value); dict.is_valid()) {
+    return JsonOf(dict, what, path, depth + 1);
   }
   Fail("{}: '{}' must be a dict, list, tuple, str, bool, int, float or None, got {}", what, path,
        TypeName(value));
@@ -162,6 +173,9 @@ T Member(nb::handle object, const char* name, const char* type) {
 }  // namespace
 
 std::string TypeName(nb::handle value) {
+  if (PyType_Check(value.ptr())) {
+    return "the class " + nb::cast<std::string>(value.attr("__name__"));
+  }
   return nb::cast<std::string>(value.type().attr("__name__"));
 }
 
@@ -188,8 +202,10 @@ std::string TextOf(nb::handle text, const std::string& what) {
 }
 
 Config ConfigOfDict(nb::handle dict, const std::string& what) {
-  Require(nb::isinstance<nb::dict>(dict), "{} must be a dict, got {}", what, TypeName(dict));
-  return Config::FromJson(JsonOf(dict, what, ""));
+  const nb::object said = DictOfObject(dict);
+  const nb::handle from = said.is_valid() ? nb::handle(said) : dict;
+  Require(nb::isinstance<nb::dict>(from), "{} must be a dict, got {}", what, TypeName(from));
+  return Config::FromJson(JsonOf(from, what, ""));
 }
 
 Config ConfigOf(nb::handle from, const Presets& presets, const std::string& what) {

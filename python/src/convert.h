@@ -19,14 +19,14 @@ namespace lopt::python {
 // What crosses between Python and C++. All are called with the GIL held and throw Error on what
 // they cannot take; `what` names the value in messages.
 
-// "ndarray", for messages.
+// "ndarray", or "the class ndarray" of a class itself, for messages.
 std::string TypeName(nanobind::handle value);
 
 // A config from what a user hands over: a dict (of dicts, lists, texts, numbers, True, False and
 // None), the name of one of `presets`, or the path of a JSON file (text or os.PathLike). Error that
 // names the key for any other value in a dict, and with the presets for a text that is neither.
 Config ConfigOf(nanobind::handle from, const Presets& presets, const std::string& what);
-// A config that is part of another, or of a call: a dict.
+// A config that is part of another, or of a call: a dict, or an object that says what one says.
 Config ConfigOfDict(nanobind::handle dict, const std::string& what);
 nanobind::object ToPython(const Config& config);
 

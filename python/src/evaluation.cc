@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "lopt/base/error.h"
+#include "lopt/base/isa.h"
+#include "lopt/base/option_words.h"
 #include "lopt/base/parallel.h"
 #include "lopt/evaluation/evaluate.h"
 #include "lopt/evaluation/evaluation_config.h"
@@ -103,7 +105,8 @@ nb::dict RunOf(const RunResult& run) {
 
 ExistingEvaluation ExistingOf(bool resume, bool overwrite, const std::string& out) {
   Require(!(resume && overwrite), "resume and overwrite exclude each other");
-  Require(!out.empty() || !(resume || overwrite), "resume and overwrite need an output directory");
+  Require(!out.empty() || !(resume || overwrite),
+          "resume and overwrite need an output directory ({})", OptionWords("out"));
   return resume      ? ExistingEvaluation::kKeep
          : overwrite ? ExistingEvaluation::kReplace
                      : ExistingEvaluation::kRefuse;
@@ -112,7 +115,8 @@ ExistingEvaluation ExistingOf(bool resume, bool overwrite, const std::string& ou
 // Members of lopt.Evaluation. `thetas` are (name, lopt.Theta, where it is from).
 nb::dict Evaluate(nb::handle config, const nb::list& thetas, const std::string& baselines,
                   bool start, bool tune_learned, const std::string& out, nb::handle threads,
-                  bool resume, bool overwrite, bool allow_isa_change, nb::handle on_progress) {
+                  const std::optional<std::string>& isa, bool resume, bool overwrite,
+                  bool allow_isa_change, nb::handle on_progress) {
   const ExistingEvaluation existing = ExistingOf(resume, overwrite, out);
   const EvaluationConfig read =
       ReadEvaluationConfig(ConfigOf(config, EvaluationPresets(), "config"));
@@ -138,6 +142,7 @@ nb::dict Evaluate(nb::handle config, const nb::list& thetas, const std::string& 
   std::vector<RunResult> results;
   Summary summary;
   call.Run([&] {
+    if (isa) PinIsa(*isa);
     if (!out.empty()) {
       summary = RunEvaluation(read, optimizers,
                               {.out_dir = out,
@@ -176,13 +181,13 @@ nb::dict Evaluate(nb::handle config, const nb::list& thetas, const std::string& 
 
 void BindEvaluation(nb::module_& m) {
   m.def("evaluate", Evaluate, "config"_a, "thetas"_a, "baselines"_a, "start"_a, "tune_learned"_a,
-        "out"_a, "threads"_a.none(), "resume"_a, "overwrite"_a, "allow_isa_change"_a,
-        "on_progress"_a,
+        "out"_a, "threads"_a.none(), "isa"_a.none(), "resume"_a, "overwrite"_a,
+        "allow_isa_change"_a, "on_progress"_a,
         nb::sig("def evaluate(config: dict | str | os.PathLike, thetas: list[tuple], "
                 "baselines: str, start: bool, tune_learned: bool, out: str, threads: int | None, "
-                "resume: bool, overwrite: bool, "
-                "allow_isa_change: bool, on_progress: Callable[[str, str, int, int, float], "
-                "object]) -> dict"),
+                "isa: str | None, resume: bool, overwrite: bool, allow_isa_change: bool, "
+                "on_progress: collections.abc.Callable[[str, str, int, int, float], object]) -> "
+                "dict"),
         "What lopt.evaluate runs. Returns the members of lopt.Evaluation.");
   m.def(
       "write_report",
@@ -192,7 +197,8 @@ void BindEvaluation(nb::module_& m) {
         return std::pair(std::move(report.path), std::move(report.damage));
       },
       "directories"_a, "out"_a,
-      nb::sig("def write_report(directories: Sequence[str], out: str) -> tuple[str, list[str]]"),
+      nb::sig("def write_report(directories: collections.abc.Sequence[str], out: str) -> "
+              "tuple[str, list[str]]"),
       "Writes the page of these directories; empty `out`: where `lopt report` would. Returns the\n"
       "page's path and what was damaged.");
 }

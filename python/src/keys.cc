@@ -66,14 +66,20 @@ void AddDraws(nb::class_<Keyed>& type) {
         return Draw<float>(keyed, ShapeOf(shape, "normal"),
                            [](Key key, std::span<float> out) { Normal(key, out); });
       },
-      nb::arg("shape") = nb::tuple(), "Standard normal numbers, float32.");
+      nb::arg("shape") = nb::tuple(),
+      nb::sig("def normal(self, shape: int | tuple[int, ...] | list[int] = ()) -> "
+              "numpy.ndarray[dtype=float32]"),
+      "Standard normal numbers, float32.");
   type.def(
       "uniform",
       [](const Keyed& keyed, nb::handle shape) {
         return Draw<float>(keyed, ShapeOf(shape, "uniform"),
                            [](Key key, std::span<float> out) { Uniform(key, out); });
       },
-      nb::arg("shape") = nb::tuple(), "Numbers uniform on [0, 1), float32.");
+      nb::arg("shape") = nb::tuple(),
+      nb::sig("def uniform(self, shape: int | tuple[int, ...] | list[int] = ()) -> "
+              "numpy.ndarray[dtype=float32]"),
+      "Numbers uniform on [0, 1), float32.");
   type.def(
       "truncated_normal",
       [](const Keyed& keyed, nb::handle shape, float low, float high) {
@@ -82,9 +88,13 @@ void AddDraws(nb::class_<Keyed>& type) {
             [=](Key key, std::span<float> out) { TruncatedNormal(key, low, high, out); });
       },
       nb::arg("shape") = nb::tuple(), nb::arg("low") = -2.0F, nb::arg("high") = 2.0F,
+      nb::sig("def truncated_normal(self, shape: int | tuple[int, ...] | list[int] = (), "
+              "low: float = -2.0, high: float = 2.0) -> numpy.ndarray[dtype=float32]"),
       "Standard normal numbers conditioned on [low, high], float32. Raises Error unless low < "
       "high.");
   type.def("integers", &DrawIntegers<Keyed>, nb::arg("shape"), nb::arg("low"), nb::arg("high"),
+           nb::sig("def integers(self, shape: int | tuple[int, ...] | list[int], low: int, "
+                   "high: int) -> numpy.ndarray[dtype=int64]"),
            "Integers of 32 bits in [low, high), as int64. Raises Error unless low < high.");
 }
 
@@ -137,6 +147,9 @@ void BindKeys(nb::module_& m) {
           [](Keys* self, std::vector<Key> several) { new (self) Keys{std::move(several)}; },
           nb::arg("keys"))
       .def("__len__", [](const Keys& self) { return self.keys.size(); })
+      .def(
+          "__iter__", [](const Keys& self) { return nb::iter(nb::cast(self.keys)); },
+          nb::sig("def __iter__(self) -> collections.abc.Iterator[Key]"))
       .def("__getitem__",
            [](const Keys& self, int64_t i) {
              const int64_t n = std::ssize(self.keys);

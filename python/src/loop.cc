@@ -11,11 +11,14 @@
 #include <vector>
 
 #include "lopt/base/error.h"
+#include "lopt/base/options.h"
 #include "lopt/base/parallel.h"
+#include "lopt/base/problems.h"
 #include "lopt/learner/experiment.h"
 #include "lopt/learner/gradient_learner.h"
 #include "lopt/learner/meta_train_presets.h"
 #include "lopt/learner/worker.h"
+#include "lopt/lopt/registry.h"
 #include "lopt/python/src/arrays.h"
 #include "lopt/python/src/bind.h"
 #include "lopt/python/src/convert.h"
@@ -29,6 +32,17 @@ namespace nb = nanobind;
 using namespace nb::literals;  // NOLINT(google-build-using-namespace)
 
 namespace {
+
+// What a meta-training config says of some parts of one, the rest being at its defaults. `who`
+// begins messages.
+MetaTrainConfig ConfigOfParts(const char* who, const nb::dict& given) {
+  MetaTrainConfig config;
+  Problems problems(who);
+  ReadFields(
+      ConfigOfDict(given, who), [&](FieldVisitor& v) { config.Visit(v); }, &problems);
+  problems.ThrowIfAny();
+  return config;
+}
 
 // A class, so that Python passes the estimators of one worker around without knowing what they are.
 struct EstimatorList {
@@ -85,7 +99,8 @@ void BindStates(nb::module_& m) {
           "or\n"
           "shape, or if the array is not contiguous.")
       .def_prop_ro("theta", ViewOfMember<WorkerWeights, &WorkerWeights::theta>,
-                   nb::sig("def theta(self) -> numpy.ndarray"), "float32 [D], a view.")
+                   nb::sig("def theta(self) -> numpy.ndarray[dtype=float32]"),
+                   "float32 [D], a view.")
       .def_prop_ro(
           "outer_step", [](const WorkerWeights& w) { return w.outer.outer_step; },
           "Updates of theta so far.")
@@ -123,7 +138,7 @@ void BindStates(nb::module_& m) {
           "Raises\n"
           "Error on another dtype or shape, or if the array is not contiguous.")
       .def_prop_ro("gradient", ViewOfMember<AggregatedGradient, &AggregatedGradient::gradient>,
-                   nb::sig("def gradient(self) -> numpy.ndarray"),
+                   nb::sig("def gradient(self) -> numpy.ndarray[dtype=float32]"),
                    "float32 [D], the estimators' weighted mean; a view, which may be written to.")
       .def_ro("outer_step", &AggregatedGradient::outer_step,
               "Of the weights it was computed under.")
@@ -144,7 +159,8 @@ void BindStates(nb::module_& m) {
       .def_ro("skipped_updates", &LearnerState::skipped_updates,
               "Of these, without effect because the gradient was not finite.")
       .def_prop_ro("theta", ViewOfMember<LearnerState, &LearnerState::theta>,
-                   nb::sig("def theta(self) -> numpy.ndarray"), "float32 [D], a view.")
+                   nb::sig("def theta(self) -> numpy.ndarray[dtype=float32]"),
+                   "float32 [D], a view.")
       .def_prop_ro(
           "theta_opt", [](const LearnerState& state) { return ToPython(state.theta_opt); },
           nb::sig("def theta_opt(self) -> dict[str, numpy.ndarray]"),
@@ -160,6 +176,41 @@ void BindLoop(nb::module_& m) {
   nb::class_<GradientLearner>(m, "GradientLearner",
                               "Owns theta: averages the workers' gradients and applies theta_opt.\n"
                               "Immutable; its state is passed in. Experiment.learner is one.")
+      .def(
+          "__init__",
+          [](GradientLearner* self, nb::handle learned_optimizer, nb::handle theta_opt,
+             nb::handle meta_steps, nb::handle non_finite_gradient, nb::handle gradient_sum,
+             nb::handle weighting, nb::handle frozen) {
+            nb::dict given;
+            given["learned_optimizer"] = learned_optimizer;
+            given["theta_opt"] = theta_opt;
+            given["non_finite_gradient"] = non_finite_gradient;
+            given["gradient_sum"] = gradient_sum;
+            given["weighting"] = weighting;
+            given["frozen"] = frozen;
+            const bool length_known = !meta_steps.is_none();
+            if (length_known) given["meta_steps"] = meta_steps;
+            MetaTrainConfig config = ConfigOfParts("GradientLearner", given);
+            if (length_known) config = Resolved(config);
+            new (self) GradientLearner(OptimizerRegistry().Make(config.learned_optimizer),
+                                       config.theta_opt,
+                                       {.non_finite_gradient = config.non_finite_gradient,
+                                        .sum = config.gradient_sum,
+                                        .weighting = config.weighting,
+                                        .frozen = config.frozen});
+          },
+          "learned_optimizer"_a, "theta_opt"_a, nb::kw_only(), "meta_steps"_a.none() = nb::none(),
+          "non_finite_gradient"_a = "skip", "gradient_sum"_a = "in_order", "weighting"_a = "fixed",
+          "frozen"_a = nb::tuple(),
+          nb::sig("def __init__(self, learned_optimizer: lopt.Component | dict, theta_opt: "
+                  "lopt.Component | "
+                  "dict, *, meta_steps: int | None = None, non_finite_gradient: str = 'skip', "
+                  "gradient_sum: str = 'in_order', weighting: str = 'fixed', frozen: "
+                  "collections.abc.Sequence[str] = ()) -> None"),
+          "Of a learned optimizer and the optimizer of its theta. The options are the keys of a\n"
+          "config; meta_steps is only for a schedule of theta_opt that depends on it. Raises "
+          "Error\n"
+          "if one of them is wrong.")
       .def("init", nb::overload_cast<Key>(&GradientLearner::Init, nb::const_), "key"_a,
            "The state before the first update, with a theta drawn with the key.")
       .def(
@@ -172,6 +223,15 @@ void BindLoop(nb::module_& m) {
       .def("get_state_for_worker", &GradientLearner::GetStateForWorker, "state"_a,
            "What workers need for their next update.")
       .def(
+          "get_meta_params",
+          [](const GradientLearner& learner, const LearnerState& state) {
+            return ToPython(learner.EvalTheta(state));
+          },
+          "state"_a,
+          nb::sig("def get_meta_params(self, state: LearnerState) -> numpy.ndarray[dtype=float32]"),
+          "The theta to judge and to keep, float32 [D]: that of the state, or the average that\n"
+          "theta_opt makes of it.")
+      .def(
           "update",
           [](const GradientLearner& learner, const LearnerState& state,
              const std::vector<AggregatedGradient>& gradients) {
@@ -180,16 +240,39 @@ void BindLoop(nb::module_& m) {
             return nb::make_tuple(std::move(next), DictOf(summary));
           },
           "state"_a, "gradients"_a,
-          nb::sig(
-              "def update(self, state: LearnerState, gradients: Sequence[AggregatedGradient]) -> "
-              "tuple[LearnerState, dict]"),
+          nb::sig("def update(self, state: LearnerState, gradients: "
+                  "collections.abc.Sequence[AggregatedGradient]) -> "
+                  "tuple[LearnerState, dict]"),
           "One update with the mean of the gradients, in the order of the workers. Returns the "
           "next\n"
           "state and a summary. Raises Error if there is none, or if one has the wrong size or "
           "was\n"
           "computed at another outer step.");
 
-  nb::class_<EstimatorList>(m, "Estimators", "The estimators that a worker runs.")
+  nb::class_<EstimatorList>(m, "Estimators",
+                            "The estimators that a worker runs. Experiment.estimators makes them "
+                            "too.")
+      .def(
+          "__init__",
+          [](EstimatorList* self, nb::handle learned_optimizer, nb::handle estimators,
+             nb::handle weighting, nb::handle data_dir, nb::handle device) {
+            nb::dict given;
+            given["learned_optimizer"] = learned_optimizer;
+            given["estimators"] = estimators;
+            given["weighting"] = weighting;
+            given["data_dir"] = data_dir;
+            given["device"] = device;
+            const MetaTrainConfig config = ConfigOfParts("Estimators", given);
+            const nb::gil_scoped_release released;
+            new (self) EstimatorList{Experiment(config).estimators, config.weighting};
+          },
+          "learned_optimizer"_a, "estimators"_a, nb::kw_only(), "weighting"_a = "fixed",
+          "data_dir"_a = "", "device"_a = "cpu",
+          nb::sig("def __init__(self, learned_optimizer: lopt.Component | dict, estimators: "
+                  "collections.abc.Sequence[lopt.Component | dict], *, weighting: str = 'fixed', "
+                  "data_dir: str = '', device: str = 'cpu') -> None"),
+          "Of a learned optimizer and weighting, which must be the learner's. The options are the\n"
+          "keys of a config. Raises Error if one cannot be made, or its data read.")
       .def("__len__", [](const EstimatorList& list) { return list.estimators.size(); });
 
   nb::class_<Experiment>(m, "Experiment", "What a meta-training config describes, made. Immutable.")
@@ -285,7 +368,7 @@ void BindLoop(nb::module_& m) {
       },
       "thetas"_a, "estimators"_a, "worker_key"_a, "step"_a = 0, "threads"_a.none() = nb::none(),
       nb::sig("def meta_losses(thetas: numpy.ndarray, estimators: Estimators, worker_key: Key, "
-              "step: int = 0, threads: int | None = None) -> numpy.ndarray"),
+              "step: int = 0, threads: int | None = None) -> numpy.ndarray[dtype=float64]"),
       "The losses float64 [K] of thetas float32 [K, D], for an optimizer of theta from elsewhere "
       "that\n"
       "asks for losses, such as CMA-ES: the weighted mean over the estimators, each a FullES, of "

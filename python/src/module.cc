@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "lopt/base/error.h"
+#include "lopt/base/option_words.h"
 #include "lopt/python/src/bind.h"
 #include "lopt/python/src/convert.h"
 #include "lopt/python/src/log.h"
@@ -39,6 +40,7 @@ NB_MODULE(_core, m) {
         }
       },
       nullptr);
+  lopt::SetCaller(lopt::Caller::kPython);
   m.attr("__version__") = lopt::GetBuildInfo().version;
   m.def(
       "run_program",
@@ -48,6 +50,7 @@ NB_MODULE(_core, m) {
         for (const nb::handle word : given) words.push_back(lopt::python::WordOf(word));
         spdlog::set_default_logger(log);
         lopt::SetOwnCommand(std::move(own_command));
+        lopt::SetCaller(lopt::Caller::kCommandLine);
         const nb::gil_scoped_release released;
         lopt::NoteHangUp();
         const int code = lopt::RunProgram(words);
@@ -69,4 +72,6 @@ NB_MODULE(_core, m) {
   lopt::python::BindEvaluation(m);
   lopt::python::BindOptimizer(m);
   lopt::python::BindTasks(m);
+  lopt::python::BindTypes(m);
+  lopt::python::BindSingleMachine(m);
 }

@@ -86,4 +86,20 @@ void Load(nb::handle saved, LearnerState* state) {
   state->norms = LoadArrays(norms);
 }
 
+nb::object Save(const SingleMachineState& state) {
+  nb::list workers;
+  for (const WorkerState& worker : state.workers) workers.append(Save(worker));
+  return nb::make_tuple(Save(state.run.learner), BytesOf(ToWire(state.run.totals)),
+                        SaveArrays(state.run.ledger.ToArrays()), workers);
+}
+
+void Load(nb::handle saved, SingleMachineState* state) {
+  const auto [learner, totals, ledger, workers] =
+      nb::cast<std::tuple<nb::object, nb::bytes, nb::bytes, nb::list>>(saved);
+  Load(learner, &state->run.learner);
+  state->run.totals = FromWire<std::vector<StepCounts>>(SpanOf(totals));
+  state->run.ledger = Ledger::FromArrays(LoadArrays(ledger));
+  for (const nb::handle worker : workers) Load(worker, &state->workers.emplace_back());
+}
+
 }  // namespace lopt::python

@@ -7,6 +7,7 @@
 #include "lopt/learner/gradient_learner.h"
 #include "lopt/learner/worker.h"
 #include "lopt/python/src/keys.h"
+#include "lopt/python/src/single_machine.h"
 
 namespace lopt::python {
 
@@ -17,12 +18,14 @@ nanobind::object Save(const WorkerWeights& weights);
 nanobind::object Save(const WorkerState& state);
 nanobind::object Save(const AggregatedGradient& gradient);
 nanobind::object Save(const LearnerState& state);
+nanobind::object Save(const SingleMachineState& state);
 void Load(nanobind::handle saved, Key* key);
 void Load(nanobind::handle saved, Keys* keys);
 void Load(nanobind::handle saved, WorkerWeights* weights);
 void Load(nanobind::handle saved, WorkerState* state);
 void Load(nanobind::handle saved, AggregatedGradient* gradient);
 void Load(nanobind::handle saved, LearnerState* state);
+void Load(nanobind::handle saved, SingleMachineState* state);
 
 // class_.def(Pickled()): its objects go into pickles, and are copied.
 struct Pickled : nanobind::def_visitor<Pickled> {

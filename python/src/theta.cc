@@ -140,7 +140,7 @@ void BindTheta(nb::module_& m) {
         return ToPython(optimizer->InitTheta(ThetaKey(KeyFromSeed(static_cast<uint64_t>(seed)))));
       },
       nb::arg("learned_optimizer"), nb::arg("seed"),
-      nb::sig("def init_theta(learned_optimizer: dict, seed: int) -> numpy.ndarray"),
+      nb::sig("def init_theta(learned_optimizer: dict, seed: int) -> numpy.ndarray[dtype=float32]"),
       "The numbers [D] that a run with this seed begins with.");
 }
 

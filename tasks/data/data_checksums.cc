@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "lopt/base/error.h"
+#include "lopt/base/option_words.h"
 #include "lopt/base/utf8.h"
 
 namespace lopt {
@@ -42,29 +43,27 @@ uint32_t ChecksumOf(std::span<const uint8_t> text) {
 
 void RequireSameData(const std::string& stored, const std::optional<std::string>& then,
                      const std::string& now) {
-  if (!then || *then == now) return;
-  Fail(
-      "cannot resume {}: it was computed on {}, and here it would go on with {} (data sets "
-      "read from files, with their CRC-32); bring the same files back, name their directory "
-      "(data_dir, --data-dir), or begin a new run for other data",
-      stored, Describe(*then), Describe(now));
+  Require(!then || *then == now,
+          "cannot resume {}: it was computed on {}, and here it would go on with {} (data sets "
+          "read from files, with their CRC-32); bring the same files back, name their directory "
+          "({}), or begin a new run for other data",
+          stored, Describe(then.value_or(now)), Describe(now), KeyWords("data_dir"));
 }
 
 void RequireDataOf(const std::string& model, const std::optional<std::string>& then,
                    const std::string& now) {
-  if (!then || *then == now) return;
-  Fail(
-      "{} was trained on {}, but the data are now {} (data sets read from files, with their "
-      "CRC-32); bring the same files back, or name their directory (--data-dir)",
-      model, Describe(*then), Describe(now));
+  Require(!then || *then == now,
+          "{} was trained on {}, but the data are now {} (data sets read from files, with their "
+          "CRC-32); bring the same files back, or name their directory (--data-dir)",
+          model, Describe(then.value_or(now)), Describe(now));
 }
 
 void RequireSameDataOn(const std::string& who, const std::string& data, const std::string& learner,
                        const std::string& learner_data) {
   Require(data == learner_data,
           "{} computes on {}, {} on {} (data sets read from files, with their CRC-32); give all "
-          "processes the same files (data_dir, --data-dir)",
-          who, Describe(data), learner, Describe(learner_data));
+          "processes the same files ({})",
+          who, Describe(data), learner, Describe(learner_data), KeyWords("data_dir"));
 }
 
 }  // namespace lopt

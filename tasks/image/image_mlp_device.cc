@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "lopt/base/error.h"
+#include "lopt/base/option_words.h"
 #include "lopt/base/permutation.h"
 #include "lopt/tasks/device_tasks.h"
 #include "lopt/tasks/image/image_mlp.h"
@@ -30,11 +31,12 @@ std::optional<ImageMlpDevice::Args> ImageMlpArgs(const TaskFamily& family, int64
   if (mlp == nullptr) return std::nullopt;
   const MlpShape& shape = mlp->shape();
   Require(shape.norm == Norm::kNone,
-          "device: ImageMLP with norm '{}' has no functions for a device; use --device cpu",
-          NameOf("norm", shape.norm, kNorms));
+          "device: ImageMLP with norm '{}' has no functions for a device; choose cpu ({})",
+          NameOf("norm", shape.norm, kNorms), KeyWords("device"));
   Require(!mlp->images().augmented(),
-          "device: ImageMLP with an augmentation (augment) has no functions for a device; use "
-          "--device cpu");
+          "device: ImageMLP with an augmentation (augment) has no functions for a device; choose "
+          "cpu ({})",
+          KeyWords("device"));
 
   using Units = ImageMlpDevice::Units;
   const ImageData& data = mlp->images().data();

@@ -10,6 +10,7 @@
 
 #include "lopt/base/error.h"
 #include "lopt/base/file.h"
+#include "lopt/base/option_words.h"
 #include "lopt/base/options.h"
 #include "lopt/tasks/data/cifar.h"
 #include "lopt/tasks/data/coloured_glyphs.h"
@@ -151,7 +152,8 @@ std::shared_ptr<const ImageData> GetImages(const ImageOptions& options,
           SourceName(source));
   const std::string directory = IsReadFromFiles(source) ? resources.UseDataDir() : "";
   Require(!IsReadFromFiles(source) || !directory.empty(),
-          "{}: data '{}' is read from a directory (--data-dir)", kWho, SourceName(source));
+          "{}: data '{}' is read from a directory ({})", kWho, SourceName(source),
+          KeyWords("data_dir"));
   const std::string name = fmt::format(
       "{} {} {} {} {} {} {} {}", SourceName(source), options.image_size, options.channels,
       NameOf("distortion", options.distortion, kDistortions), ToString(options.csv.shape),

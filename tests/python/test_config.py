@@ -81,6 +81,18 @@ class Configs(unittest.TestCase):
         with self.assertRaisesRegex(lopt.Error, "the kinds are meta_train and evaluate"):
             lopt.presets("eval")
 
+    def test_options_and_types_from_elsewhere_have_the_words_of_python(self):
+        self.assertIn("To resume with another one, pass allow_isa_change=True.", lopt.describe())
+        self.assertNotIn("--allow", lopt.describe())
+        config = lopt.load_config("smoke")
+        config["estimators"][0]["task"] = {"type": "Mine"}
+        config["learned_optimizer"] = {"type": "Mine"}
+        with self.assertRaises(lopt.Error) as caught:
+            lopt.resolve(config)
+        text = str(caught.exception)
+        self.assertIn("valid types of task: ", text)
+        self.assertNotIn("plug-ins", text)
+
 
 if __name__ == "__main__":
     unittest.main()

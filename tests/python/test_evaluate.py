@@ -24,6 +24,69 @@ def without_times(runs):
     return [{name: value for name, value in run.items() if name not in left_out} for run in runs]
 
 
+class OneScreen(unittest.TestCase):
+    """The repr of an evaluation."""
+
+    def row(self, task, optimizer, loss, *, ours=False, adam="", best="", steps=20):
+        return {"task": task, "optimizer": optimizer, "steps": steps, "seeds": 3,
+                "test_loss": {"value": loss, "low": loss, "high": loss},
+                "learning_rate": None if ours else 0.1, "test_verdict": adam, "best_verdict": best}
+
+    def lines(self, rows):
+        lines = repr(lopt.Evaluation(rows, [], "")).splitlines()
+        self.assertLessEqual(len(lines), 24)
+        self.assertLessEqual(max(map(len, lines)), 80)
+        return lines
+
+    def test_verdicts_come_first_then_the_optimizers_best_first_with_ours_marked(self):
+        self.assertEqual(self.lines([
+            self.row("bowl", "Adam", 0.25), self.row("bowl", "SGD", 0.5, adam="worse"),
+            self.row("bowl", "mine", 0.125, ours=True, adam="better")]), [
+                "mine: better than tuned Adam",
+                "",
+                "Test losses, 3 seeds; > marks learned optimizers",
+                "   optimizer  place  vs. Adam   bowl",
+                ">  mine           1    better  0.125",
+                "   Adam           2             0.25",
+                "   SGD            3     worse    0.5",
+                "print(...) shows all figures"])
+
+    def test_several_tasks_are_counted_against_the_best_baseline_where_it_is_known(self):
+        self.assertEqual(self.lines([
+            self.row("bowl", "Adam", 3, best="worse", steps=5), self.row("bowl", "SGD", 2, steps=5),
+            self.row("bowl", "mine", 1, ours=True, best="better", steps=5),
+            self.row("bowl", "Adam", 1), self.row("bowl", "SGD", numpy.inf, best="worse"),
+            self.row("bowl", "mine", numpy.inf, ours=True, best="worse")]), [
+                "mine: better than the best baseline on 1 of 2 tasks, worse on 1",
+                "",
+                "Test losses, 3 seeds; > marks learned optimizers",
+                "   optimizer  place  better/worse  bowl@5  bowl@20",
+                ">  mine         1.5           1/1       1      inf",
+                "   Adam           2           0/1       3        1",
+                "   SGD            2           0/1       2      inf",
+                "print(...) shows all figures"])
+
+    def test_without_a_verdict_it_says_the_place(self):
+        lines = self.lines([self.row("bowl", "a", 2, ours=True), self.row("bowl", "b", 1, ours=True)])
+        self.assertEqual(lines[:2], ["b: place 1 of 2 by test loss, without a verdict",
+                                     "a: place 2 of 2 by test loss, without a verdict"])
+        self.assertEqual(self.lines([self.row("bowl", "Adam", 2), self.row("bowl", "SGD", 1)])[0],
+                         "SGD is the best of 2, all baselines")
+        self.assertEqual(self.lines([]), ["<lopt.Evaluation without results>"])
+
+    def test_a_large_evaluation_is_still_one_screen_with_ours_in_it(self):
+        rows = [self.row(f"a task with a long name {task}", f"baseline {i}, by a long name", i)
+                for task in range(20) for i in range(40)]
+        rows += [self.row(f"a task with a long name {task}", f"mine\n{i} of a long name", 100,
+                          ours=True, adam="worse") for task in range(20) for i in range(6)]
+        lines = self.lines(rows)
+        self.assertEqual(lines[0], "mine 0 of a long na…: better than tuned Adam on 0 of 20 tasks, "
+                         "worse on 20")
+        self.assertEqual(lines[4], "and 2 more learned optimizers")
+        self.assertEqual(sum(line.startswith(">") for line in lines), 6)
+        self.assertRegex(lines[-1], "also of 31 more optimizers and 1[0-9] more tasks$")
+
+
 class Evaluations(unittest.TestCase):
     def setUp(self):
         scratch = tempfile.TemporaryDirectory()
@@ -142,7 +205,7 @@ class Evaluations(unittest.TestCase):
                 raise raised
 
         with self.assertRaises(ZeroDivisionError) as caught:
-            _core.evaluate(*arguments, False, False, False, tell)
+            _core.evaluate(*arguments, None, False, False, False, tell)
         self.assertIs(caught.exception, raised)
         self.assertEqual(json.loads((out / "manifest.json").read_text())["status"], "interrupted")
         resumed = lopt.evaluate(
@@ -173,6 +236,7 @@ class Evaluations(unittest.TestCase):
             MLP_FAST, "smoke", baselines="none", out=self.scratch / "evaluation")
         self.assertIn("<th>test loss</th>", evaluation._repr_html_())
         self.assertIn("| mlp-fast ", str(evaluation))
+        self.assertTrue(repr(evaluation).startswith("mlp-fast: place 1 of 1"))
         report = lopt.report(self.scratch / "evaluation")
         self.assertEqual(report.path, f"{self.scratch}/evaluation/report.html")
         self.assertTrue(report._repr_html_().startswith("<iframe srcdoc=\"&lt;!"))
@@ -181,9 +245,36 @@ class Evaluations(unittest.TestCase):
         with self.assertRaisesRegex(lopt.Error, "a report wants at least one directory"):
             lopt.report([])
 
+    def test_a_second_evaluation_is_refused_resumed_or_begun_anew(self):
+        out = self.scratch / "evaluation"
+        config = {"name": "bowl", "tasks": {"bowl": {"task": {"type": "QuadraticTask"}}},
+                  "steps": [4], "seeds": 1}
+        arguments = {"config": config, "baselines": "none", "out": out}
+        first = lopt.evaluate(MLP_FAST, **arguments)
+        self.assert_error(
+            f"{out} holds an evaluation already: resume it (resume=True), replace it "
+            "(overwrite=True), or choose another directory", MLP_FAST, **arguments)
+        for option in "resume", "overwrite":
+            again = lopt.evaluate(MLP_FAST, **arguments, **{option: True})
+            self.assertEqual(again.runs[0]["test_loss"], first.runs[0]["test_loss"])
+        other = lopt.Theta.read(MLP_FAST)
+        other.values = other.values + numpy.float32(1)
+        self.assert_error(
+            f"cannot resume {out}: the weights of 'mlp-fast' are not those that it began with; "
+            f"go on with its own copy of them, in {out}/thetas",
+            {"mlp-fast": other}, **arguments, resume=True)
+        manifest = json.loads((out / "manifest.json").read_text())
+        (out / "manifest.json").write_text(json.dumps(manifest | {"isa": "abacus"}))
+        self.assert_error(
+            f"cannot resume {out}: it was computed on instruction set abacus, this process uses "
+            f"{_core.isa()}, so the results would have other bits; pin it (isa=), or allow the change "
+            "(allow_isa_change=True)", MLP_FAST, **arguments, resume=True)
+
     def test_wrong_arguments_are_errors(self):
         self.assert_error(
-            "resume and overwrite need an output directory", MLP_FAST, "smoke", resume=True)
+            "resume and overwrite need an output directory (out=)", MLP_FAST, "smoke", resume=True)
+        with self.assertRaisesRegex(lopt.Error, "'quantum'"):
+            lopt.evaluate(MLP_FAST, "smoke", isa="quantum")
         self.assert_error("threads must be int or None, got float", MLP_FAST, "smoke", threads=1.5)
         self.assert_error(
             "config 'smokey' is neither a preset nor a file; the presets are generalization, "

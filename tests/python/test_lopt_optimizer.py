@@ -1681,12 +1681,12 @@ class FilesOfTheProgram(TestCase):
                         **metadata, "learned_optimizer": json.dumps(without_options)})
                     ThetaFile(path)
 
-    def drawn_of_others(self, options):
-        """A theta file of the program, of an optimizer that changes another's steps."""
+    def drawn_of_others(self, options, mean=0):
+        """A theta file of the program, such as of an optimizer that changes another's steps."""
         rule, resolved = lopt_optimizer._resolve(options, "test")
         random = numpy.random.RandomState(0)
         drawn, path = self.directory / "drawn.npz", self.directory / "drawn.safetensors"
-        numpy.savez(drawn, **{name: random.normal(0, 0.2, shape).astype(numpy.float32)
+        numpy.savez(drawn, **{name: random.normal(mean, 0.2, shape).astype(numpy.float32)
                               for name, shape in rule.layout(resolved).items()})
         run("import", drawn, "--out", path, "--learned-optimizer", json.dumps(options))
         return path

@@ -15,6 +15,7 @@ import unittest
 import numpy
 
 import lopt
+from lopt import _core
 from lopt.callbacks import Progress, TensorBoard, WandB
 
 PROGRAM = os.environ.get("LOPT_PROGRAM")
@@ -29,6 +30,11 @@ class InScratch(unittest.TestCase):
         scratch = tempfile.TemporaryDirectory()
         self.addCleanup(scratch.cleanup)
         self.scratch = pathlib.Path(scratch.name)
+
+    def assert_error(self, text, function, *arguments, **options):
+        with self.assertRaises(lopt.Error) as caught:
+            function(*arguments, **options)
+        self.assertEqual(str(caught.exception), text)
 
     def assert_same(self, first, second):
         self.assertEqual(first.tobytes(), second.tobytes())
@@ -164,9 +170,7 @@ class OneCall(InScratch):
 
     def test_wrong_arguments_are_errors(self):
         def assert_error(text, *arguments, **options):
-            with self.assertRaises(lopt.Error) as caught:
-                lopt.meta_train(*arguments, **options)
-            self.assertEqual(str(caught.exception), text)
+            self.assert_error(text, lopt.meta_train, *arguments, **options)
 
         assert_error("What to train is missing: a config, or resume=True with out, the directory of "
                      "a run")
@@ -191,6 +195,73 @@ class OneCall(InScratch):
             lopt.meta_train("smoke", device="tpu")
         with self.assertRaises(TypeError):
             lopt.meta_train("smoke", callbacks=[lambda: None])
+
+
+class SecondRun(InScratch):
+    """What a notebook meets when a cell is run again."""
+
+    def assert_refused(self, text, *arguments, **options):
+        self.assert_error(text, lopt.meta_train, *arguments, **options)
+
+    def test_it_is_refused_resumed_or_begun_anew(self):
+        run = self.scratch / "run"
+        first = lopt.meta_train("smoke", out=run, steps=5)
+        self.assert_refused(
+            f"{run} holds a run already: resume it (resume=True), replace it (overwrite=True), or "
+            "choose another directory", "smoke", out=run, steps=5)
+        longer = lopt.meta_train(out=run, resume=True, steps=8)
+        self.assertEqual((first.updates, longer.updates), (5, 3))
+        self.assert_same(longer.theta.values, lopt.meta_train("smoke", steps=8).theta.values)
+        again = lopt.meta_train("smoke", out=run, steps=5, overwrite=True)
+        self.assertEqual(again.updates, 5)
+        self.assert_same(again.theta.values, first.theta.values)
+
+    def test_steps_and_seed_are_the_keys_of_the_config(self):
+        wanted = lopt.meta_train(CONFIG | {"meta_steps": 3, "seed": 11}).theta
+        rest = {key: value for key, value in CONFIG.items() if key not in ("meta_steps", "seed")}
+        path = self.scratch / "config.json"
+        path.write_text(json.dumps(CONFIG))
+        for config in rest, rest | {"seed": 11}, path:
+            theta = lopt.meta_train(config, steps=3, seed=11).theta
+            self.assertEqual((theta.config["meta_steps"], theta.config["seed"]), (3, 11))
+            self.assert_same(theta.values, wanted.values)
+        self.assertEqual(lopt.meta_train("smoke", steps=0, seed=0).theta.config["seed"], 0)
+
+    def test_a_config_that_says_otherwise_than_an_argument_is_an_error(self):
+        self.assert_refused("meta_train: steps=3, but the config has 'meta_steps': 30; give one of "
+                            "the two", CONFIG | {"meta_steps": 30}, steps=3)
+        self.assert_refused("meta_train: seed=0, but the config has 'seed': 5; give one of the two",
+                            CONFIG | {"seed": 5}, seed=0)
+        with self.assertRaisesRegex(lopt.Error, "'meta_steps' must be .*, got \"3\""):
+            lopt.meta_train("smoke", steps="3")
+
+    def test_arguments_that_do_not_go_together_are_errors(self):
+        run = self.scratch / "run"
+        self.assert_refused("resume and overwrite exclude each other", "smoke", out=run, resume=True,
+                            overwrite=True)
+        for options in {"resume": True}, {"overwrite": True}:
+            self.assert_refused("resume and overwrite need an output directory (out=)", "smoke",
+                                **options)
+        self.assert_refused("from_step=STEP says where to go on; it wants resume=True", "smoke",
+                            out=run, from_step=3)
+        self.assertFalse(run.exists())
+
+    def test_what_cannot_be_resumed_says_so_in_the_words_of_python(self):
+        best = _core.isa()
+        if best == "scalar":
+            self.skipTest("this machine has one instruction set")
+        self.addCleanup(_core.pin_isa, best)
+        run = self.scratch / "run"
+        lopt.meta_train("smoke", out=run, steps=2, isa="scalar")
+        checkpoint = run / "checkpoints/step-00000002"
+        self.assert_refused(
+            f"cannot resume from {checkpoint}: it was computed on instruction set scalar, this "
+            f"process uses {best}, so the result would have other bits; pin it (isa), or allow the "
+            "change (allow_isa_change=True)", out=run, resume=True, steps=3, isa=best)
+        for file in checkpoint.iterdir():
+            file.write_bytes(b"")
+        with self.assertRaisesRegex(lopt.Error, r"To go on from another one: from_step=STEP; valid"):
+            lopt.meta_train(out=run, resume=True, steps=3, isa="scalar")
 
 
 def load_longer(preset, steps=24):
@@ -337,11 +408,7 @@ class ByHand(InScratch):
         state = learner.init(lopt.Key(0))
         size = state.theta.size
 
-        def assert_error(text, function, *arguments):
-            with self.assertRaises(lopt.Error) as caught:
-                function(*arguments)
-            self.assertEqual(str(caught.exception), text)
-
+        assert_error = self.assert_error
         wanted = "theta must be a contiguous NumPy array of float32 numbers with one dimension, got "
         assert_error(wanted + "float64 of 1 dimensions", learner.init_with, numpy.ones(size))
         assert_error(wanted + "float32 of 1 dimensions, 2 elements apart", lopt.WorkerWeights,
@@ -428,9 +495,7 @@ class AskAndTell(InScratch):
         experiment = descent([20])
 
         def assert_error(text, thetas, experiment=experiment, **options):
-            with self.assertRaises(lopt.Error) as caught:
-                self.losses(experiment, thetas, **options)
-            self.assertEqual(str(caught.exception), text)
+            self.assert_error(text, self.losses, experiment, thetas, **options)
 
         wanted = ("thetas must be a contiguous NumPy array of float32 numbers with two dimensions, "
                   "got ")

@@ -1,6 +1,7 @@
 """Tests of the package: its names, types, data and program."""
 
 import ast
+import builtins
 import importlib.resources
 import inspect
 import os
@@ -45,9 +46,45 @@ class Names(unittest.TestCase):
                 members = {m for m in vars(value) if not m.startswith("_")}
                 self.assertLessEqual(members, stubs[name], name)
 
+    def test_the_stubs_define_each_name_that_they_use(self):
+        stubs = ast.parse((pathlib.Path(lopt.__file__).parent / "_core.pyi").read_text())
+        known = set(dir(builtins))
+        for node in ast.walk(stubs):
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                known |= {alias.asname or alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ClassDef):
+                known.add(node.name)
+        used = {node.id for node in ast.walk(stubs) if isinstance(node, ast.Name)}
+        self.assertLessEqual(used, known)
+
+    def test_draws_have_the_types_of_their_arguments_and_arrays(self):
+        stubs = ast.parse((pathlib.Path(lopt.__file__).parent / "_core.pyi").read_text())
+        classes = {node.name: node for node in stubs.body if isinstance(node, ast.ClassDef)}
+        for name in "Key", "Keys":
+            methods = {node.name: node for node in classes[name].body
+                       if isinstance(node, ast.FunctionDef)}
+            for draw, dtype in {"normal": "float32", "uniform": "float32",
+                                "truncated_normal": "float32", "integers": "int64"}.items():
+                self.assertEqual(ast.unparse(methods[draw].returns), f"NDArray[numpy.{dtype}]")
+                shape = methods[draw].args.args[1]
+                self.assertEqual(ast.unparse(shape.annotation), "int | tuple[int, ...] | list[int]")
+
+    def test_type_checkers_know_a_task_for_a_dataclass_with_the_types_of_its_options(self):
+        source = ast.parse(inspect.getsource(lopt.task))
+        [decorator] = source.body[0].decorator_list
+        self.assertEqual(ast.unparse(decorator), "dataclass_transform(eq_default=False, "
+                         "field_specifiers=(dataclasses.field,))")
+        for function, returned in {lopt.task: "type[Task]", lopt.register_task: "type[Task]",
+                                   lopt.option: "Default"}.items():
+            self.assertEqual(inspect.get_annotations(function)["return"], returned)
+
     def test_importing_lopt_imports_no_torch(self):
         result = run("-c", "import sys, lopt; print('torch' in sys.modules)")
         self.assertEqual((result.stdout, result.stderr), ("False\n", ""))
+
+    def test_without_ray_importing_lopt_ray_names_the_extra(self):
+        result = run("-c", "import sys; sys.modules['ray'] = None; import lopt.ray")
+        self.assertRegex(result.stderr, r"ImportError: lopt\.ray needs Ray, .*pip install lopt\[ray\]")
 
     def test_trained_weights_are_in_the_package(self):
         file = importlib.resources.files("lopt") / "trained/recommended.safetensors"
@@ -88,6 +125,10 @@ class Program(unittest.TestCase):
                               pathlib.Path(lopt.__file__).parents[1])})
             self.assertEqual(trained.returncode, 0, trained.stderr)
             self.assertIn("The weights are in run/theta.safetensors", trained.stdout)
+            again = run("-m", "lopt", "meta-train", "--preset", "smoke", "--out", "run",
+                        cwd=scratch, env=os.environ | {"PYTHONPATH": str(
+                            pathlib.Path(lopt.__file__).parents[1])})
+            self.assertIn("resume it (--resume), replace it (--overwrite)", again.stderr)
 
     def test_commands_that_start_processes_start_the_package(self):
         result = run("-m", "lopt", "bench", "--filter", "first_update.*", "--short")

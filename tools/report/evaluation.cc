@@ -258,7 +258,7 @@ void TaskTables(const Summary& summary, ReportPage* page) {
 }
 
 void AggregateTable(const Summary& summary, ReportPage* page) {
-  if (summary.aggregate.empty()) return;
+  if (!HasReference(summary)) return;
   std::vector<std::vector<std::string>> rows;
   for (const AggregateRow& row : summary.aggregate) {
     rows.push_back({EscapeHtml(row.optimizer), Cell(row.train_ratio), Cell(row.test_ratio),
@@ -281,7 +281,7 @@ void AggregateTable(const Summary& summary, ReportPage* page) {
 // Test losses of all optimizers as fractions of tuned Adam's, a row for each task and number of
 // steps.
 void RatioTable(const Summary& summary, ReportPage* page) {
-  if (summary.aggregate.empty()) return;
+  if (!HasReference(summary)) return;
   std::vector<std::string> header = {"task", "steps"};
   for (const AggregateRow& row : summary.aggregate) header.push_back(EscapeHtml(row.optimizer));
   std::vector<std::vector<std::string>> rows;
@@ -360,7 +360,7 @@ std::vector<Figure> ProfileFigures(const Summary& summary) {
         PerformanceProfile(rows, [](const SummaryRow& row) { return row.test_loss.value; });
     if (losses.size() < 2) continue;
     figures.push_back(ProfileFigure(losses, group + ": test loss", "test loss", 2));
-    if (summary.aggregate.empty()) continue;
+    if (!HasReference(summary)) continue;
     const auto steps = PerformanceProfile(
         rows, [](const SummaryRow& row) { return row.steps_to_adam.value_or(kInfinity); });
     figures.push_back(

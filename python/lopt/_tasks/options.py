@@ -24,7 +24,13 @@ _TYPES = (
 )
 
 
-def option(default, meaning: str = "", *, min=None, max=None, above=None, below=None):
+# What `option` returns is a dataclass' field, but type checkers are to see its default there.
+Default = typing.TypeVar("Default")
+
+
+def option(default: Default, meaning: str = "", *, min: float | None = None,
+           max: float | None = None, above: float | None = None,
+           below: float | None = None) -> Default:
     """An option of a task with its meaning, for `lopt.describe`, and its range, for the messages.
 
         dim: int = lopt.option(8, "Inputs.", min=1)

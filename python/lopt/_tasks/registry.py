@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+from typing import TYPE_CHECKING, TypeVar
 
 from lopt import _core
 from lopt._core import Error
@@ -15,16 +16,27 @@ from .torch_loss import import_torch
 from .turn import turn
 from .values import kind_of
 
+if TYPE_CHECKING:  # type checkers have it; Python does from 3.11 on
+    from typing_extensions import dataclass_transform
+else:
+
+    def dataclass_transform(**_):
+        return lambda function: function
+
+
+Task = TypeVar("Task")
+
 # type -> (class, what the extension has of it)
 _registered: dict[str, tuple[type, _core.TaskType]] = {}
 
 
-def task(cls: type) -> type:
+@dataclass_transform(eq_default=False, field_specifiers=(dataclasses.field,))
+def task(cls: type[Task]) -> type[Task]:
     """Registers a class as a task type under its own name (see `register_task`): a decorator."""
     return register_task(cls.__name__, cls)
 
 
-def register_task(type: str, cls: type) -> type:
+def register_task(type: str, cls: type[Task]) -> type[Task]:
     """Makes a class the task type `type` of this process: configs may say {"type": type}.
 
     The class becomes a dataclass whose fields are the options of the type; a method has parameters
@@ -53,6 +65,7 @@ def register_task(type: str, cls: type) -> type:
     tuple of names: `loss` returns a second value, a dict of these with a number each; `lopt eval`
     shows "accuracy").
 
+    An instance, Regression(dim=6), may stand in configs in place of {"type": "Regression", "dim": 6}.
     A class of the same module and name takes the place of the one before, as in a notebook cell
     that is run again. Returns the class. Raises Error if the class is no task, or if there is
     another type of that name.
@@ -84,7 +97,21 @@ def register_task(type: str, cls: type) -> type:
     else:
         entry = _core.TaskType(type, summary.splitlines()[0], options)
     _registered[type] = (cls, entry)
+    cls.__lopt_config__ = _config_of
     return cls
+
+
+def _config_of(task) -> dict:
+    """What a config says of an instance of a class, by the first of its names."""
+    cls = task.__class__
+    for type, (known, _) in _registered.items():
+        if known is cls:
+            return {"type": type} | {
+                field.name: getattr(task, field.name) for field in dataclasses.fields(cls)}
+    raise Error(
+        f"{kind_of(task)} is no task type, or is one no longer: register_task makes a class one, and "
+        "one of the same name takes its place"
+    )
 
 
 def make_family(type: str, options: dict) -> Family:

@@ -1,0 +1,549 @@
+#include "lopt/evaluation/narrow_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "lopt/base/utf8.h"
+#include "lopt/base/wrapped.h"
+#include "lopt/evaluation/performance_profile.h"
+#include "lopt/evaluation/summary_text.h"
+
+namespace lopt {
+namespace {
+
+// --- How the optimizers stand -----------------------------------------------------------------
+
+// Whose losses the others are compared with.
+enum class Unit { kBestBaseline, kAdam, kLowest };
+
+// One optimizer over all tasks and numbers of steps, which are its sections.
+struct Standing {
+  std::string optimizer;
+  bool learned = false;
+  int64_t trainings = 0;
+  int64_t diverged = 0;               // of the trainings
+  Estimate loss = {};                 // test loss in its first section
+  std::optional<Estimate> mean = {};  // of test losses as fractions of the unit's
+  int64_t counted = 0;                // sections in the mean
+  int64_t lower = 0;                  // sections in which its test loss is below the unit's
+  int64_t higher = 0;                 // likewise, above
+  int64_t better = 0;                 // sections in which that is beyond chance
+  int64_t worse = 0;                  // likewise
+  int64_t unclear = 0;                // all others that were tested
+
+  bool tested() const { return better + worse + unclear > 0; }
+};
+
+struct Standings {
+  Unit unit = Unit::kLowest;
+  std::vector<SummaryRows> sections = {};
+  std::vector<Standing> all = {};  // the best first; equals in the order of the results
+  int64_t fewest_seeds = 0;
+
+  bool single() const { return sections.size() == 1; }
+  bool has_intervals() const { return fewest_seeds >= kVerdictSeeds; }
+};
+
+Unit UnitOf(const Summary& summary) {
+  if (std::ranges::any_of(summary.rows, &SummaryRow::best_baseline)) return Unit::kBestBaseline;
+  return HasReference(summary) ? Unit::kAdam : Unit::kLowest;
+}
+
+// Null where the section has none.
+const SummaryRow* UnitRow(SummaryRows section, Unit unit) {
+  const auto row = std::ranges::find_if(section, [&](const SummaryRow& candidate) {
+    return unit == Unit::kBestBaseline
+               ? candidate.best_baseline
+               : unit == Unit::kAdam && candidate.optimizer == kReferenceBaseline;
+  });
+  return row == section.end() ? nullptr : &*row;
+}
+
+// Counts a section in the optimizer's standing.
+void AddSection(const SummaryRow& row, const SummaryRow* unit, Standing* standing) {
+  if (standing->trainings == 0) {
+    standing->learned = !row.learning_rate;
+    standing->loss = row.test_loss;
+  }
+  standing->trainings += row.seeds;
+  standing->diverged += row.diverged;
+  if (unit == nullptr) return;
+  standing->lower += row.test_loss.value < unit->test_loss.value ? 1 : 0;
+  standing->higher += row.test_loss.value > unit->test_loss.value ? 1 : 0;
+}
+
+// What the summary has tested.
+void AddTests(const Summary& summary, Unit unit, Standing* standing) {
+  const auto row =
+      std::ranges::find(summary.aggregate, standing->optimizer, &AggregateRow::optimizer);
+  if (row == summary.aggregate.end()) return;
+  const bool best = unit == Unit::kBestBaseline;
+  standing->mean = best ? row->best_ratio : row->test_ratio;
+  standing->counted = best ? row->best_compared : row->compared;
+  standing->better = best ? row->best_better : row->better;
+  standing->worse = best ? row->best_worse : row->worse;
+  standing->unclear = best ? row->best_unclear : row->unclear;
+}
+
+// Geometric means of test losses as multiples of the lowest in each section.
+void AddMultiplesOfLowest(const Summary& summary, std::vector<Standing>* standings) {
+  const std::vector<ProfileCurve> profile =
+      PerformanceProfile(summary.rows, [](const SummaryRow& row) { return row.test_loss.value; });
+  for (const ProfileCurve& curve : profile) {
+    double log_sum = 0;
+    for (const double ratio : curve.ratios) log_sum += std::log(ratio);
+    const auto count = std::ssize(curve.ratios);
+    Standing& standing = *std::ranges::find(*standings, curve.optimizer, &Standing::optimizer);
+    standing.counted = count;
+    standing.mean = Estimate{.value = std::exp(log_sum / static_cast<double>(count))};
+  }
+}
+
+// What standings are sorted by: what is not a number comes last.
+std::pair<bool, double> Rank(const Standing& standing, bool single) {
+  const std::optional<Estimate> figure = single ? standing.loss : standing.mean;
+  if (!figure || std::isnan(figure->value)) return {true, 0};
+  return {false, figure->value};
+}
+
+Standings StandingsOf(const Summary& summary) {
+  Standings standings{.unit = UnitOf(summary), .sections = Sections(summary)};
+  for (const SummaryRows section : standings.sections) {
+    const SummaryRow* unit = UnitRow(section, standings.unit);
+    for (const SummaryRow& row : section) {
+      auto standing = std::ranges::find(standings.all, row.optimizer, &Standing::optimizer);
+      if (standing == standings.all.end()) {
+        standings.all.push_back({.optimizer = row.optimizer});
+        standing = standings.all.end() - 1;
+      }
+      AddSection(row, unit, &*standing);
+    }
+  }
+  if (standings.unit == Unit::kLowest) {
+    AddMultiplesOfLowest(summary, &standings.all);
+  } else {
+    for (Standing& standing : standings.all) AddTests(summary, standings.unit, &standing);
+  }
+  standings.fewest_seeds = std::ranges::min(summary.rows, {}, &SummaryRow::seeds).seeds;
+  std::ranges::stable_sort(standings.all, {}, [&](const Standing& standing) {
+    return Rank(standing, standings.single());
+  });
+  return standings;
+}
+
+// --- Words ------------------------------------------------------------------------------------
+
+std::string NumberOf(int64_t count, const std::string& noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+// "8 tasks"; "4 tasks and lengths" where a task has several numbers of steps.
+std::string NumberOfSections(const Standings& standings) {
+  std::set<std::string> tasks;
+  for (const SummaryRows section : standings.sections) tasks.insert(section.front().task);
+  const size_t sections = standings.sections.size();
+  if (tasks.size() == sections) return NumberOf(std::ssize(standings.sections), "task");
+  return fmt::format("{} {}lengths", sections, tasks.size() == 1 ? "" : "tasks and ");
+}
+
+// The best baseline if it is one on all tasks, else empty.
+std::string NameOfBest(const Standings& standings) {
+  std::set<std::string> names;
+  for (const SummaryRows section : standings.sections) {
+    const SummaryRow* best = UnitRow(section, Unit::kBestBaseline);
+    names.insert(best == nullptr ? "" : best->optimizer);
+  }
+  return names.size() == 1 ? PlainText(*names.begin()) : "";
+}
+
+// Of a fraction: as many as show on which side of 1 each end of its interval is.
+int DigitsOfFraction(const Estimate& fraction) {
+  int digits = Digits(std::vector{fraction}, [](const Estimate& self) { return self; });
+  for (const double end : {fraction.interval.low, fraction.interval.high}) {
+    while (digits < 8 && end != 1 && std::stod(Rounded(end, digits)) == 1) ++digits;
+  }
+  return digits;
+}
+
+std::string ShownInterval(const Interval& interval, int digits) {
+  return fmt::format("{} to {}", Rounded(interval.low, digits), Rounded(interval.high, digits));
+}
+
+// --- The table --------------------------------------------------------------------------------
+
+// The name in at most `width` code points, without its middle where it is longer.
+std::string CutName(const std::string& name, size_t width) {
+  const size_t length = TextWidth(name);
+  if (length <= width) return name;
+  const size_t end = (width - 2) / 2;
+  const size_t begin = width - 2 - end;
+  std::string first;
+  std::string last;
+  size_t points = 0;
+  for (const char c : name) {
+    if ((c & 0xC0) != 0x80) ++points;
+    if (points <= begin) first += c;
+    if (points > length - end) last += c;
+  }
+  return first + ".." + last;
+}
+
+constexpr size_t kLeastNameWidth = 10;
+
+// Columns with two spaces between them, all but the first aligned to the right. The first column
+// is as narrow as the table must be.
+class PlainTable {
+ public:
+  explicit PlainTable(std::vector<std::string> header) { Add(" ", std::move(header)); }
+
+  void Add(const std::string& mark, std::vector<std::string> line) {
+    marks_.push_back(mark);
+    lines_.push_back(std::move(line));
+  }
+
+  std::string Text(size_t columns) const {
+    std::vector<size_t> widths(lines_.front().size());
+    for (const auto& line : lines_) {
+      for (size_t c = 0; c < widths.size(); ++c)
+        widths[c] = std::max(widths[c], TextWidth(line[c]));
+    }
+    size_t others = 2;
+    for (size_t c = 1; c < widths.size(); ++c) others += 2 + widths[c];
+    widths[0] =
+        std::min(widths[0], std::max(kLeastNameWidth, columns > others ? columns - others : 0));
+    std::string text;
+    for (size_t l = 0; l < lines_.size(); ++l) {
+      const std::string name = CutName(lines_[l][0], widths[0]);
+      text += fmt::format("{} {}{:{}}", marks_[l], name, "", widths[0] - TextWidth(name));
+      for (size_t c = 1; c < widths.size(); ++c) {
+        text += fmt::format("  {:>{}}", lines_[l][c], widths[c]);
+      }
+      text += '\n';
+    }
+    return text;
+  }
+
+ private:
+  std::vector<std::string> marks_;
+  std::vector<std::vector<std::string>> lines_;
+};
+
+// Of a row of one section.
+std::string VerdictWord(const Standing& standing) {
+  return !standing.tested()    ? "-"
+         : standing.better > 0 ? ToString(Verdict::kBetter)
+         : standing.worse > 0  ? ToString(Verdict::kWorse)
+                               : ToString(Verdict::kUnclear);
+}
+
+bool AnyTested(const Standings& standings) {
+  return std::ranges::any_of(standings.all, &Standing::tested);
+}
+
+// Test losses of one task and number of steps, and how they compare with the unit's.
+std::string TableOfLosses(const Standings& standings, size_t columns) {
+  const bool has_mean = standings.unit != Unit::kLowest;
+  std::vector<std::string> header = {"optimizer", "test loss"};
+  if (standings.has_intervals()) header.emplace_back("95 % interval");
+  if (has_mean) header.emplace_back("ratio");
+  if (AnyTested(standings)) header.emplace_back("verdict");
+  header.emplace_back("diverged");
+  PlainTable table(header);
+  const int digits = standings.has_intervals() ? Digits(standings.all, &Standing::loss) : 3;
+  for (const Standing& standing : standings.all) {
+    std::vector<std::string> line = {PlainText(standing.optimizer),
+                                     Rounded(standing.loss.value, digits)};
+    if (standings.has_intervals()) {
+      line.push_back(ShownInterval(standing.loss.interval, digits));
+    }
+    if (has_mean) line.push_back(standing.mean ? Rounded(standing.mean->value, 3) : "-");
+    if (AnyTested(standings)) line.push_back(VerdictWord(standing));
+    line.push_back(fmt::format("{}", standing.diverged));
+    table.Add(standing.learned ? ">" : " ", std::move(line));
+  }
+  return table.Text(columns);
+}
+
+// Means over all tasks, and on how many the optimizers are better or worse.
+std::string TableOfMeans(const Standings& standings, size_t columns) {
+  const bool has_intervals = standings.has_intervals() && standings.unit != Unit::kLowest;
+  std::vector<std::string> header = {"optimizer", "mean"};
+  if (has_intervals) header.emplace_back("95 % interval");
+  header.emplace_back("tasks");
+  if (AnyTested(standings)) header.insert(header.end(), {"better", "worse"});
+  header.emplace_back("diverged");
+  PlainTable table(header);
+  for (const Standing& standing : standings.all) {
+    const Estimate mean = standing.mean.value_or(Estimate{.value = std::nan("")});
+    // The unit itself is known for sure.
+    const bool has_interval = has_intervals && mean.interval.low < mean.interval.high;
+    const int digits = has_interval ? DigitsOfFraction(mean) : 3;
+    std::vector<std::string> line = {PlainText(standing.optimizer), Rounded(mean.value, digits)};
+    if (has_intervals) {
+      line.push_back(has_interval ? ShownInterval(mean.interval, digits) : "-");
+    }
+    line.push_back(fmt::format("{}", standing.counted));
+    if (AnyTested(standings)) {
+      for (const int64_t count : {standing.better, standing.worse}) {
+        line.push_back(standing.tested() ? fmt::format("{}", count) : "-");
+      }
+    }
+    line.push_back(fmt::format("{}", standing.diverged));
+    table.Add(standing.learned ? ">" : " ", std::move(line));
+  }
+  return table.Text(columns);
+}
+
+// What the numbers of the table are.
+std::string Caption(const Standings& standings) {
+  const SummaryRow& first = standings.sections.front().front();
+  const std::string seeds = NumberOf(standings.fewest_seeds, "seed");
+  if (standings.single()) {
+    return fmt::format("Test losses on {} after {}, {}{}:", PlainText(first.task),
+                       NumberOf(first.steps, "step"),
+                       standings.fewest_seeds > 1 ? "interquartile means over " : "", seeds);
+  }
+  const char* what = standings.unit == Unit::kBestBaseline
+                         ? "fractions of the best tuned baseline's"
+                     : standings.unit == Unit::kAdam ? "fractions of tuned Adam's"
+                                                     : "multiples of the lowest here";
+  return fmt::format("Test losses as {}, {} means over {}, {}:", what,
+                     standings.unit == Unit::kAdam ? "interquartile" : "geometric",
+                     NumberOfSections(standings), seeds);
+}
+
+// What the columns are.
+std::string Legend(const Standings& standings) {
+  std::vector<std::string> parts;
+  if (std::ranges::any_of(standings.all, &Standing::learned)) {
+    parts.emplace_back("learned optimizers have a >");
+  }
+  const bool best = standings.unit == Unit::kBestBaseline;
+  if (standings.single() && standings.unit != Unit::kLowest) {
+    parts.push_back(fmt::format(
+        "ratio{}: against {}", AnyTested(standings) ? ", verdict" : "",
+        best ? NameOfBest(standings) + ", the best tuned baseline" : std::string("tuned Adam")));
+  } else if (AnyTested(standings)) {
+    parts.push_back(fmt::format("better, worse: on so many tasks beyond chance ({})",
+                                best ? "Holm's correction, 5 %" : "each by itself, 5 %"));
+  }
+  if (!standings.single() && std::ranges::any_of(standings.all, [&](const Standing& standing) {
+        return standing.counted != std::ssize(standings.sections);
+      })) {
+    parts.emplace_back("tasks: those in the mean, which needs losses above 0");
+  }
+  std::string text;
+  for (const std::string& part : parts) text += (text.empty() ? "" : "; ") + part;
+  return text;
+}
+
+// --- The sentence -----------------------------------------------------------------------------
+
+// Why nothing was tested; empty if it was.
+std::string WhyUntested(const Standings& standings) {
+  if (standings.has_intervals()) return "";
+  return standings.fewest_seeds == 1
+             ? "; one seed gives no interval, so this may be chance"
+             : fmt::format("; {} seeds are too few for an interval, so this may be chance",
+                           standings.fewest_seeds);
+}
+
+std::string ShownDiverged(const Standing& standing) {
+  return standing.diverged == 0 ? ""
+                                : fmt::format("; {} of its {} diverged", standing.diverged,
+                                              NumberOf(standing.trainings, "training"));
+}
+
+// "Muon-cosine has", or "Muon-cosine and SGD have" where several share the first place.
+std::string FirstHave(const std::vector<const Standing*>& standings, bool single) {
+  const auto shared = std::ranges::count_if(standings, [&](const Standing* standing) {
+    return Rank(*standing, single) == Rank(*standings.front(), single);
+  });
+  const std::string first = PlainText(standings.front()->optimizer);
+  if (shared == 1) return first + " has";
+  if (shared == 2) return fmt::format("{} and {} have", first, PlainText(standings[1]->optimizer));
+  return fmt::format("{} and {} others have", first, shared - 1);
+}
+
+// Of optimizers of one kind, none of which is to be compared with another kind.
+std::string SentenceOnOneKind(const Standings& standings, const std::vector<const Standing*>& all,
+                              bool learned) {
+  const std::string begin = learned ? "" : "No learned optimizer is judged here; ";
+  const std::string count = NumberOf(std::ssize(all), learned ? "learned optimizer" : "baseline");
+  if (all.size() == 1) {
+    return fmt::format("{}{} is the only {}, so there is nothing to compare it with{}.", begin,
+                       PlainText(all[0]->optimizer), learned ? "optimizer here" : "baseline",
+                       ShownDiverged(*all[0]));
+  }
+  const auto [unknown, lowest] = Rank(*all[0], standings.single());
+  if (unknown || !std::isfinite(lowest)) {
+    return fmt::format("{}{} of {} has a finite {}test loss.", begin, learned ? "None" : "none",
+                       count, standings.single() ? "" : "mean ");
+  }
+  return fmt::format(
+      "{}{} {} {} the lowest test loss{}{}.", begin, learned ? "Of" : "of", count,
+      FirstHave(all, standings.single()),
+      standings.single() ? "" : " over " + NumberOfSections(standings),
+      learned ? "; without baselines no difference is tested" : WhyUntested(standings));
+}
+
+// "ahead of", "behind" or "level with".
+std::string Position(int64_t lower, int64_t higher) {
+  return lower > higher ? "ahead of" : lower < higher ? "behind" : "level with";
+}
+
+// The one that the sentence is about, as its subject.
+std::string Subject(const Standing& standing, size_t learned) {
+  const std::string name = PlainText(standing.optimizer);
+  return learned == 1
+             ? name
+             : fmt::format("{}, by these losses the best of {} learned optimizers,", name, learned);
+}
+
+// Where no baseline is there that differences are tested against.
+std::string SentenceWithoutUnit(const Standings& standings,
+                                const std::vector<const Standing*>& learned,
+                                const std::vector<const Standing*>& baselines) {
+  const Standing& ours = *learned[0];
+  const Standing& theirs = *baselines[0];
+  int64_t lower = 0;
+  int64_t higher = 0;
+  for (const SummaryRows section : standings.sections) {
+    const auto mine = std::ranges::find(section, ours.optimizer, &SummaryRow::optimizer);
+    const auto other = std::ranges::find(section, theirs.optimizer, &SummaryRow::optimizer);
+    if (mine == section.end() || other == section.end()) continue;
+    lower += mine->test_loss.value < other->test_loss.value ? 1 : 0;
+    higher += mine->test_loss.value > other->test_loss.value ? 1 : 0;
+  }
+  const std::string rival =
+      fmt::format("{}, {},", PlainText(theirs.optimizer),
+                  baselines.size() == 1
+                      ? "the only baseline"
+                      : fmt::format("by these losses the best of {} baselines", baselines.size()));
+  const std::string where = standings.single()
+                                ? fmt::format("{} {}", Position(lower, higher), rival)
+                                : fmt::format("ahead of {} on {} of {} and behind on {},", rival,
+                                              lower, NumberOfSections(standings), higher);
+  return fmt::format(
+      "{} is {} which may be chance: differences are tested against the best of several tuned "
+      "baselines or tuned Adam{}.",
+      Subject(ours, learned.size()), where, ShownDiverged(ours));
+}
+
+// "its test loss is 0.910 times the best baseline's (95 % interval 0.840 to 0.980)".
+std::string MeanInWords(const Standings& standings, const Standing& ours,
+                        const std::string& whose) {
+  if (!ours.mean || !std::isfinite(ours.mean->value)) return "";
+  const int digits = standings.has_intervals() ? DigitsOfFraction(*ours.mean) : 3;
+  std::vector<std::string> notes;
+  if (!standings.single()) {
+    notes.emplace_back(standings.unit == Unit::kAdam ? "interquartile mean" : "geometric mean");
+  }
+  if (standings.has_intervals()) {
+    notes.push_back("95 % interval " + ShownInterval(ours.mean->interval, digits));
+  }
+  std::string note;
+  for (const std::string& part : notes) note += (note.empty() ? " (" : ", ") + part;
+  return fmt::format("its test loss is {} times {}{}", Rounded(ours.mean->value, digits), whose,
+                     note.empty() ? "" : note + ")");
+}
+
+std::string SentenceOnOneTask(const Standings& standings, const Standing& ours,
+                              const std::string& subject, const std::string& unit,
+                              const std::string& whose) {
+  const std::string position = Position(ours.lower, ours.higher);
+  std::string chance;
+  if (ours.better > 0 || ours.worse > 0) chance = ", beyond chance";
+  if (ours.unclear > 0 && ours.lower != ours.higher) chance = ", but not beyond chance";
+  std::string losses = MeanInWords(standings, ours, whose);
+  if (losses.empty()) {
+    losses =
+        fmt::format("its test loss is {}, {} {}", Rounded(ours.loss.value, 3), whose,
+                    Rounded(UnitRow(standings.sections[0], standings.unit)->test_loss.value, 3));
+  }
+  return fmt::format("{} is {} {}{}: {}{}{}.", subject, position, unit, chance, losses,
+                     ShownDiverged(ours), WhyUntested(standings));
+}
+
+// On how many sections it is ahead, or behind: "ahead of it on 5, beyond chance on 3".
+std::string OnHowMany(const Standing& ours, bool ahead, const std::string& of_whom,
+                      const std::string& of_all) {
+  const int64_t count = ahead ? ours.lower : ours.higher;
+  const int64_t sure = ahead ? ours.better : ours.worse;
+  std::string text =
+      fmt::format("{}{} on {}{}", ahead ? "ahead" : "behind", of_whom, count, of_all);
+  if (ours.tested()) {
+    text += ", beyond chance on " + (sure == 0 ? "none" : fmt::format("{}", sure));
+  }
+  return text;
+}
+
+std::string SentenceOnTasks(const Standings& standings, const Standing& ours,
+                            const std::string& subject, const std::string& unit,
+                            const std::string& whose) {
+  const std::string sections = NumberOfSections(standings);
+  const std::string comma = unit.find(',') == std::string::npos ? "" : ",";
+  const bool ahead = ours.lower >= ours.higher;
+  std::string text = fmt::format("{} is ", subject);
+  if (ours.lower + ours.higher == 0) {
+    text += fmt::format("level with {}{} on all {}", unit, comma, sections);
+  } else {
+    text += OnHowMany(ours, ahead, (ahead ? " of " : " ") + unit + comma, " of " + sections);
+    if ((ahead ? ours.higher : ours.lower) > 0) text += ", and " + OnHowMany(ours, !ahead, "", "");
+    if (standings.unit == Unit::kAdam && ours.tested()) text += " (each task by itself)";
+  }
+  const std::string mean = MeanInWords(standings, ours, whose);
+  if (!mean.empty()) {
+    text += fmt::format(
+        "; over {} of them {}",
+        ours.counted == std::ssize(standings.sections) ? "all" : fmt::format("{}", ours.counted),
+        mean);
+    const Interval& interval = ours.mean->interval;
+    if (standings.has_intervals() && interval.low <= 1 && interval.high >= 1) {
+      text += ", which may be chance";
+    }
+  }
+  return text + ShownDiverged(ours) + WhyUntested(standings) + ".";
+}
+
+}  // namespace
+
+std::string NarrowTable(const Summary& summary, int columns) {
+  if (summary.rows.empty()) return "There are no results.\n";
+  const Standings standings = StandingsOf(summary);
+  const auto width = static_cast<size_t>(std::max(columns, 0));
+  const std::string legend = Legend(standings);
+  return Wrapped("", Caption(standings), width) + "\n" +
+         (standings.single() ? TableOfLosses(standings, width) : TableOfMeans(standings, width)) +
+         (legend.empty() ? "" : "\n" + Wrapped("", legend, width));
+}
+
+std::string VerdictSentence(const Summary& summary) {
+  if (summary.rows.empty()) return "There are no results.";
+  const Standings standings = StandingsOf(summary);
+  std::vector<const Standing*> learned;
+  std::vector<const Standing*> baselines;
+  for (const Standing& standing : standings.all) {
+    (standing.learned ? learned : baselines).push_back(&standing);
+  }
+  if (learned.empty()) return SentenceOnOneKind(standings, baselines, /*learned=*/false);
+  if (baselines.empty()) return SentenceOnOneKind(standings, learned, /*learned=*/true);
+  if (standings.unit == Unit::kLowest) return SentenceWithoutUnit(standings, learned, baselines);
+  const bool best = standings.unit == Unit::kBestBaseline;
+  const std::string name = NameOfBest(standings);
+  const std::string unit = !best          ? "tuned Adam"
+                           : name.empty() ? "the best tuned baseline of each task"
+                                          : "the best tuned baseline, " + name;
+  return (standings.single() ? SentenceOnOneTask : SentenceOnTasks)(
+      standings, *learned[0], Subject(*learned[0], learned.size()), unit,
+      best ? "the best baseline's" : "Adam's");
+}
+
+}  // namespace lopt
