@@ -36,6 +36,14 @@ Predictions Predict(const std::string& who, const TaskFamily& task, std::span<co
                     std::span<const float> params, std::span<const float> model_state, Split split,
                     Workspace& scratch);
 
+// The features [n, F] of these rows of the data set, taken likewise: what the last layer, a linear
+// one, makes the logits of. `who` is the task in messages. Throws Error if the family has no
+// classes or its last two params are not the weights and the bias of such a layer.
+std::vector<float> LastFeatures(const std::string& who, const TaskFamily& task,
+                                std::span<const float> config, std::span<const float> params,
+                                std::span<const float> model_state,
+                                std::span<const int32_t> examples, Workspace& scratch);
+
 // The pictures of these rows of the data set (TaskFamily::Show), taken likewise.
 std::vector<Pictures> ShowRows(const TaskFamily& task, std::span<const float> config,
                                std::span<const float> params, std::span<const float> model_state,

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lopt/evaluation/predictions.h"
@@ -98,6 +99,79 @@ TEST_CASE("A classifier without weights gives every row the class of its largest
   CHECK(p.Right() == std::ranges::count(p.labels, 3));
   CHECK(p.Probabilities(0)[3] == doctest::Approx(0.6).epsilon(1e-6));
   CHECK(p.Probabilities(0)[4] == doctest::Approx(0.1).epsilon(1e-6));
+}
+
+TEST_CASE("The features of a classifier without hidden layers are its inputs, to the bit") {
+  const TempDirectory directory;
+  WriteCsvDigits(directory.path(), 1);
+  LinearClassifier model(directory.path());
+  for (size_t i = 0; i < 25; ++i) model.params[i] = static_cast<float>(i % 7) - 3;
+  Workspace scratch;
+  const std::vector<int32_t> examples = {41, 3, 59};
+  const std::vector<float> features =
+      LastFeatures("it", *model.task, {}, model.params, {}, examples, scratch);
+  std::vector<float> images;
+  for (const int32_t example : examples) {
+    const float* const image = model.data->images() + example * model.data->stride();
+    images.insert(images.end(), image, image + 4);
+  }
+  CHECK(features == images);
+}
+
+using Tensors = std::vector<std::pair<std::string, Shape>>;
+
+// Two classes, whose logits are `scale` times the outputs of a linear layer [K, F] of three
+// features, the example's number and 1 and 2, and the bias; `extra` more params are last.
+class ScaledFamily : public TaskFamily {
+ public:
+  explicit ScaledFamily(float scale, const Tensors& extra = {})
+      : TaskFamily({.params = Params(extra),
+                    .data = {.splits = {{0, 5}, {5, 7}, {7, 8}, {8, 9}}, .batch_size = 2},
+                    .classes = 2}),
+        scale_(scale) {}
+
+ private:
+  static Layout Params(const Tensors& extra) {
+    Tensors tensors = {{"w", {2, 3}}, {"b", {2}}};
+    tensors.insert(tensors.end(), extra.begin(), extra.end());
+    return Layout(tensors);
+  }
+  void DoInit(std::span<const float>, Key, std::span<float>, std::span<float>) const override {}
+  void DoEvaluate(const TaskEvaluation& e, Workspace&) const override {
+    for (size_t i = 0; i < e.examples.size() && !e.answers.logits.empty(); ++i) {
+      const float features[] = {static_cast<float>(e.examples[i]), 1, 2};
+      for (size_t c = 0; c < 2; ++c) {
+        float logit = e.params[6 + c];
+        for (size_t f = 0; f < 3; ++f) logit += e.params[3 * c + f] * features[f];
+        e.answers.logits[2 * i + c] = scale_ * logit;
+      }
+      e.answers.labels[i] = 0;
+    }
+    e.losses[0] = 1;
+  }
+  float scale_;
+};
+
+TEST_CASE(
+    "Features are those of a last linear layer of any orientation, or an error says why not") {
+  Workspace scratch;
+  const std::vector<float> params = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+  const std::vector<int32_t> examples = {4, 8};
+  const auto features = [&](const ScaledFamily& family) {
+    const auto size = static_cast<size_t>(family.params_layout().size());
+    return LastFeatures("it", family, {}, std::span(params).first(size), {}, examples, scratch);
+  };
+  CHECK(features(ScaledFamily(1)) == std::vector<float>{4, 1, 2, 8, 1, 2});
+  const std::string none =
+      "it: its logits have no features: wanted as the last two params the weights and the bias of "
+      "a linear layer that gives them";
+  CHECK(ErrorOf([&] { features(ScaledFamily(2)); }) == none);
+  CHECK(ErrorOf([&] { features(ScaledFamily(1, {{"last", {1}}})); }) == none);
+  const FixedDimQuadraticFamily quadratic({.dim = 2});
+  CHECK(ErrorOf([&] {
+          LastFeatures("it", quadratic, std::span(params).first(2), std::span(params).first(2), {},
+                       {}, scratch);
+        }).find("it: the task has no classes to predict") == 0);
 }
 
 TEST_CASE("Rows of train are taken as they are, and with running statistics") {

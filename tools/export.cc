@@ -199,7 +199,9 @@ int ExportCommand(const std::vector<std::string>& arguments) {
   add("out", po::value<std::string>(), "The file, or for hub the directory, to write.");
   add("model", po::value<std::string>()->value_name("DIR"),
       "Export the model of this run of lopt train in place of THETA: an image MLP or conv net, as "
-      "torchscript, state_dict or safetensors.");
+      "torchscript, state_dict (for torch.load) or safetensors.");
+  add("data-dir", po::value<std::string>()->value_name("DIR"),
+      "--model: where the task's data files are now. Default: where they were.");
   add("learned-optimizer", po::value<std::string>(),
       "Type and options in JSON, for a theta file that does not name its learned optimizer.");
   add(kLicence, po::value<std::string>(),
@@ -214,6 +216,7 @@ int ExportCommand(const std::vector<std::string>& arguments) {
       ParseCommandLine(arguments, options, "theta", 1, ExportSynopsis(), ExportExamples());
   if (!values) return kExitDone;
   if (values->contains("model")) return ExportModel(*values);
+  if (values->contains("data-dir")) throw UsageError("--data-dir is for --model, not for THETA");
   if (!values->contains("theta")) {
     throw UsageError(fmt::format("The theta file is missing; usage: {}", ExportSynopsis()));
   }

@@ -29,6 +29,7 @@
 #include "lopt/learner/train/trained_model.h"
 #include "lopt/tools/command_line.h"
 #include "lopt/tools/commands.h"
+#include "lopt/tools/projector.h"
 
 namespace lopt {
 namespace {
@@ -42,7 +43,8 @@ constexpr const char* kPredictExamples =
     "\nExamples:\n"
     "  lopt predict runs/model\n"
     "  lopt predict runs/model --split outer_valid --rows 100:120\n"
-    "  lopt predict runs/model --out predictions.csv --picture digits.png\n";
+    "  lopt predict runs/model --out predictions.csv --picture digits.png\n"
+    "  lopt predict runs/model --projector runs/projector\n";
 constexpr int64_t kListedRows = 10;
 
 // Rows [first, last) of a split.
@@ -171,7 +173,7 @@ void PrintConfusion(const Predictions& p) {
   int64_t largest = p.classes - 1;
   for (const auto& row : counts) largest = std::max(largest, std::ranges::max(row));
   const int64_t width = std::ssize(fmt::to_string(largest)) + 2;
-  if (kLabelColumns + p.classes * width <= kTerminalColumns) {
+  if (kLabelColumns + p.classes * width <= static_cast<int64_t>(kTerminalColumns)) {
     PrintOut("\nRows of each label (line) that have each class (column):\n{:>7}", "");
     for (int64_t c = 0; c < p.classes; ++c) PrintOut("{:>{}}", c, width);
     for (int64_t label = 0; label < p.classes; ++label) {
@@ -200,25 +202,58 @@ void PrintConfusion(const Predictions& p) {
   }
 }
 
+// Rows of a split as those of the data set.
+std::vector<int32_t> ExamplesOf(const TrainedModel& model, Split split, const RowRange& range) {
+  std::vector<int32_t> examples(static_cast<size_t>(range.last - range.first));
+  std::iota(examples.begin(), examples.end(),
+            static_cast<int32_t>(model.task->ExampleRange(split).first + range.first));
+  return examples;
+}
+
+// What a task shows of these rows; none: it shows nothing.
+std::optional<Pictures> PicturesOf(const TrainedModel& model, std::span<const int32_t> examples,
+                                   Workspace& scratch) {
+  std::vector<Pictures> shown =
+      ShowRows(*model.task, model.task_config, model.params, model.model_state, examples, scratch);
+  if (shown.empty()) return std::nullopt;
+  return std::move(shown.front());
+}
+
 // The first ten rows, "label>class" below each, green where the class is right and red where not.
 void WritePicture(const std::string& path, const TrainedModel& model, Split split,
                   const Predictions& p, const RowRange& range, Workspace& scratch) {
   constexpr int64_t kMostPictures = 10;
   constexpr std::array<float, 3> kGreen = {0.3F, 0.9F, 0.3F};
   constexpr std::array<float, 3> kRed = {1, 0.3F, 0.3F};
-  std::vector<int32_t> examples;
+  const RowRange drawn{range.first, std::min(range.last, range.first + kMostPictures)};
   std::vector<Caption> captions;
-  const auto first_row = static_cast<int32_t>(model.task->ExampleRange(split).first);
-  for (int64_t row = range.first; row < std::min(range.last, range.first + kMostPictures); ++row) {
-    examples.push_back(first_row + static_cast<int32_t>(row));
+  for (int64_t row = drawn.first; row < drawn.last; ++row) {
     captions.push_back({.text = fmt::format("{}>{}", p.labels[row], p.Class(row)),
                         .colour = p.Class(row) == p.labels[row] ? kGreen : kRed});
   }
-  const std::vector<Pictures> shown =
-      ShowRows(*model.task, model.task_config, model.params, model.model_state, examples, scratch);
-  Require(!shown.empty(), "--picture: the task {} shows no pictures", model.config.task.Type());
-  const Bitmap sheet = MakeGrid(WithCaptions(shown.front(), captions), 5, 4);
+  const auto pictures = PicturesOf(model, ExamplesOf(model, split, drawn), scratch);
+  Require(pictures.has_value(), "--picture: the task {} shows no pictures",
+          model.config.task.Type());
+  const Bitmap sheet = MakeGrid(WithCaptions(pictures.value(), captions), 5, 4);
   WriteTextFile(path, EncodePng(sheet));
+}
+
+void WriteProjector(const std::string& directory, const std::string& who, const TrainedModel& model,
+                    Split split, const Predictions& p, const RowRange& range, Workspace& scratch) {
+  const std::vector<int32_t> examples = ExamplesOf(model, split, range);
+  const std::vector<float> features = LastFeatures(
+      who, *model.task, model.task_config, model.params, model.model_state, examples, scratch);
+  std::string labels = "label\tclass\tright\trow\n";
+  for (int64_t row = range.first; row < range.last; ++row) {
+    labels += fmt::format("{}\t{}\t{}\t{}\n", p.labels[row], p.Class(row),
+                          p.Class(row) == p.labels[row] ? "yes" : "no", row);
+  }
+  WriteProjection(directory,
+                  {.name = fmt::format("{} {}", model.config.task.Type(), ToString(split)),
+                   .points = range.last - range.first,
+                   .features = features,
+                   .labels = std::move(labels),
+                   .pictures = PicturesOf(model, examples, scratch)});
 }
 
 // Throws Error if a file to be written is the model.
@@ -240,6 +275,9 @@ po::options_description PredictOptions() {
       "Write the rows to this file, as CSV: row, label, class and the probability of each class.");
   add("picture", po::value<std::string>()->value_name("FILE"),
       "Draw the first ten of the rows, \"label>class\" below each, as PNG.");
+  add("projector", po::value<std::string>()->value_name("DIR"),
+      "Write what the last layer takes of each of the rows, with labels and pictures, for "
+      "TensorBoard's projector: tensorboard --logdir DIR.");
   add("json", "Everything in JSON, logits too, for programs.");
   add("data-dir", po::value<std::string>()->value_name("DIR"),
       "Where the task's data files are now. Default: where they were.");
@@ -277,6 +315,7 @@ int PredictCommand(const std::vector<std::string>& arguments) {
   if (const auto rows = TextOption(*values, "rows")) asked = ParseRows(*rows);
   const auto out = TextOption(*values, "out");
   const auto picture = TextOption(*values, "picture");
+  const auto projector = TextOption(*values, "projector");
   const bool json = values->contains("json");
   // What readers of data log goes elsewhere than the JSON.
   if (json) spdlog::set_default_logger(spdlog::stderr_logger_mt("predict"));
@@ -295,13 +334,16 @@ int PredictCommand(const std::vector<std::string>& arguments) {
           ToString(split));
   if (out) WriteTextFile(*out, PredictionsCsv(predictions, rows));
   if (picture) WritePicture(*picture, model, split, predictions, rows, scratch);
+  if (projector) {
+    WriteProjector(*projector, who, model, split, predictions, rows, scratch);
+  }
   if (json) {
     PrintOut("{}\n", PredictionsJson(*run, ToString(split), predictions, rows));
     return kExitDone;
   }
   PrintPredictions(model, split, predictions,
                    asked.value_or(RowRange{.last = std::min(count, kListedRows)}));
-  for (const auto& path : {out, picture}) {
+  for (const auto& path : {out, picture, projector}) {
     if (path) PrintOut("\nWritten: {}\n", *path);
   }
   return kExitDone;

@@ -58,11 +58,6 @@ class ScriptResolver : public torch::jit::Resolver {
   Config constants_;
 };
 
-torch::Tensor TensorOf(const Array& array) {
-  const auto values = array.As<float>();
-  return torch::from_blob(const_cast<float*>(values.data()), array.shape()).clone();
-}
-
 // Gives a module its buffers and theta().
 void AddTheta(const std::vector<std::pair<std::string, Array>>& theta, torch::jit::Module* module) {
   for (const auto& [name, array] : theta) {
@@ -112,6 +107,11 @@ torch::jit::Module MakeModuleIn(const std::shared_ptr<torch::jit::CompilationUni
 std::string BufferName(std::string name) {
   std::ranges::replace(name, '/', '_');
   return name;
+}
+
+torch::Tensor TensorOf(const Array& array) {
+  const auto values = array.As<float>();
+  return torch::from_blob(const_cast<float*>(values.data()), array.shape()).clone();
 }
 
 torch::jit::Module MakeModule(const std::string& name, const ScriptModule& script) {

@@ -52,6 +52,7 @@ struct TrainResult {
   int64_t updates = 0;          // made by this process
   double seconds = 0;           // of this process' loop
   std::string model_path = {};  // "<out_dir>/model.safetensors"; empty if not written
+  int64_t classes = 0;          // of the task (TaskParts)
 };
 
 // Trains a model: each step rank 0 sends params and model state to all ranks, these evaluate their

@@ -1,4 +1,5 @@
-"""Tests of `lopt predict` and of the models that `lopt export --model` writes, which PyTorch opens.
+"""Tests of `lopt predict`, what it writes for TensorBoard's projector, and `lopt export --model`, whose files PyTorch
+opens.
 
 Environment: LOPT_PROGRAM (the program; without it, the tests are skipped), LOPT_TORCH (ON: it has the torch module).
 """
@@ -6,7 +7,10 @@ Environment: LOPT_PROGRAM (the program; without it, the tests are skipped), LOPT
 import collections
 import json
 import os
+import re
+import struct
 import unittest
+import zlib
 
 import numpy
 import torch
@@ -28,6 +32,29 @@ def same_padding(size, kernel, stride):
     return zeros // 2, zeros - zeros // 2
 
 
+def read_png(path):
+    """The bytes [height, width, channels] of a picture without a palette."""
+    content, data = path.read_bytes(), b""
+    at = 8
+    while at < len(content):
+        (size,), kind = struct.unpack(">I", content[at:at + 4]), content[at + 4:at + 8]
+        if kind == b"IHDR":
+            width, height, depth, colour = struct.unpack(">IIBB", content[at + 8:at + 18])
+        if kind == b"IDAT":
+            data += content[at + 8:at + 8 + size]
+        at += 12 + size
+    assert depth == 8, depth
+    channels = {0: 1, 2: 3}[colour]
+    lines = numpy.frombuffer(zlib.decompress(data), numpy.uint8).reshape(height, 1 + width * channels).astype(int)
+    pixels = numpy.zeros((height + 1, (width + 1) * channels), int)  # a line above and a pixel on the left
+    for y, (method, *line) in enumerate(lines, 1):
+        for i, value in enumerate(line, channels):
+            left, up, corner = pixels[y, i - channels], pixels[y - 1, i], pixels[y - 1, i - channels]
+            nearest = min((left, up, corner), key=lambda p: abs(left + up - corner - p))
+            pixels[y, i] = value + (0, left, up, (left + up) // 2, nearest)[method] & 255
+    return pixels[1:, channels:].reshape(height, width, channels)
+
+
 class ConvNet(nn.Module):
     """An ImageConv with 5 x 3 kernels, as a user of PyTorch writes it."""
 
@@ -41,12 +68,15 @@ class ConvNet(nn.Module):
         self.linear = nn.Linear(channels[-1] * (size[0] * size[1] if flatten else 1), classes)
 
     def forward(self, x):
+        return self.linear(self.features(x))
+
+    def features(self, x):
         for layer, stride in enumerate(self.strides):
             rows, columns = (same_padding(x.shape[2 + d], (5, 3)[d], stride) for d in range(2))
             x = torch.relu(getattr(self, f"conv_{layer}")(nn.functional.pad(x, (*columns, *rows))))
             if self.pool is not None:
                 x = self.pool(x, 2)
-        return self.linear(x.flatten(1) if self.flatten else x.mean((2, 3)))
+        return x.flatten(1) if self.flatten else x.mean((2, 3))
 
 
 def mlp(hidden, classes, activation, norm=None):
@@ -117,7 +147,7 @@ class TrainedModels(one_file.TestCase):
     def assert_exports(self, path, module):
         wanted = self.logits(path)
         exported = self.directory / "model.safetensors"
-        run("export", "--model", path, "--format", "state_dict", "--out", exported)
+        run("export", "--model", path, "--format", "safetensors", "--out", exported)
         arrays, metadata = read_safetensors(exported)
         self.assertEqual(metadata["format"], "pt")
         self.assertIn(f"float32 [n, {CHANNELS}, {HEIGHT}, {WIDTH}]", metadata["input"])
@@ -128,6 +158,11 @@ class TrainedModels(one_file.TestCase):
             return
         run("export", "--model", path, "--format", "torchscript", "--out", self.directory / "model.pt")
         extra = {"input": "", "task": "", "version": ""}
+        run("export", "--model", path, "--format", "state_dict", "--out", self.directory / "model.pth")
+        state = torch.load(self.directory / "model.pth", weights_only=True)
+        self.assertEqual(set(state), set(arrays))
+        for name, array in arrays.items():
+            self.assertTrue(numpy.array_equal(state[name].numpy(), array))
         script = torch.jit.load(str(self.directory / "model.pt"), _extra_files=extra)
         self.assertClose(script(self.inputs), wanted, TOLERANCE)
         self.assertEqual(extra["input"].decode() if isinstance(extra["input"], bytes) else extra["input"],
@@ -189,21 +224,87 @@ class TrainedModels(one_file.TestCase):
         self.assert_exports(path, ConvNet([4], [2], None, False, 4))
         self.logits(self.trained(type="TorchRowLSTM", hidden_size=5))
 
+    def assert_projects(self, path, features, *options, rows=slice(None)):
+        """`features` are those of all rows of test."""
+        directory = self.directory / "projector"
+        run("predict", path, "--projector", directory, *options)
+        lines = (directory / "tensors.tsv").read_text().splitlines()
+        values = torch.tensor([[float(value) for value in line.split("\t")] for line in lines])
+        self.assertClose(values, features[rows], TOLERANCE)
+        self.assertGreater(values.std(0).max().item(), 0.01)
+        head, *lines = (directory / "metadata.tsv").read_text().splitlines()
+        self.assertEqual(head, "label\tclass\tright\trow")
+        predicted = json.loads(run("predict", path, "--json"))["predictions"][rows]
+        self.assertEqual(lines, ["{}\t{}\t{}\t{}".format(row["label"], row["class"], "yes"
+                                 if row["label"] == row["class"] else "no", row["row"]) for row in predicted])
+        config = (directory / "projector_config.pbtxt").read_text()
+        self.assertEqual(re.findall(r"tensor_shape: (\d+)", config), [str(size) for size in values.shape])
+        self.assertEqual(re.findall(r"single_image_dim: (\d+)", config), [str(WIDTH), str(HEIGHT)])
+        images = (self.inputs[rows] * 255).round().int().permute(0, 2, 3, 1).numpy()
+        sprite = read_png(directory / "sprite.png")
+        columns = sprite.shape[1] // WIDTH
+        for i, image in enumerate(images):
+            y, x = i // columns * HEIGHT, i % columns * WIDTH
+            self.assertTrue(numpy.array_equal(sprite[y:y + HEIGHT, x:x + WIDTH], image), i)
+
+    def with_weights(self, path, module):
+        exported = self.directory / "model.safetensors"
+        run("export", "--model", path, "--format", "safetensors", "--out", exported)
+        module.load_state_dict({name: torch.tensor(array) for name, array in read_safetensors(exported)[0].items()})
+        return module.eval()
+
+    def test_the_projector_has_what_the_last_layer_takes(self):
+        path = self.trained(type="ImageMLP", hidden=[9, 7], norm="batch")  # more features than classes
+        module = self.with_weights(path, mlp([9, 7], 4, nn.ReLU(), nn.BatchNorm1d))
+        with torch.no_grad():
+            self.assert_projects(path, module[:-1](self.inputs))
+            self.assert_projects(path, module[:-1](self.inputs), "--rows", "3:20", rows=slice(3, 20))
+        path = self.trained(type="ImageMLP", hidden=[4])  # as many as classes
+        with torch.no_grad():
+            self.assert_projects(path, self.with_weights(path, mlp([4], 4, nn.ReLU()))[:-1](self.inputs))
+        path = self.trained(type="ImageMLP", hidden=[])
+        arrays, _ = read_safetensors(path / "model.safetensors")
+        self.assertEqual(arrays["params/mlp/linear_0/w"].shape[0], HEIGHT * WIDTH * CHANNELS)
+        self.assert_projects(path, self.inputs.permute(0, 2, 3, 1).flatten(1))
+
+    def test_the_projector_has_the_features_of_conv_nets(self):
+        for head in ("mean", "flatten"):
+            with self.subTest(head=head):
+                path = self.trained(type="ImageConv", channels=[4, 6], strides=[2, 1], kernel=[5, 3], head=head)
+                module = self.with_weights(path, ConvNet([4, 6], [2, 1], None, head == "flatten", 4))
+                with torch.no_grad():
+                    features = module.features(self.inputs)
+                if head == "flatten":  # those of lopt have the channel last
+                    features = features.view(ROWS, 6, -1).transpose(1, 2).flatten(1)
+                self.assert_projects(path, features)
+
+    @unittest.skipUnless(HAS_TORCH_MODULE, "lopt was built without LibTorch")
+    def test_the_projector_has_the_features_of_torch_tasks(self):
+        for size in (5, 4):  # 4: as many as classes
+            path = self.trained(type="TorchRowLSTM", hidden_size=size)
+            arrays, _ = read_safetensors(path / "model.safetensors")
+            weights = {name.split("/")[-1]: torch.tensor(array) for name, array in arrays.items() if "linear" in name}
+            run("predict", path, "--projector", self.directory / "projector")
+            lines = (self.directory / "projector/tensors.tsv").read_text().splitlines()
+            features = torch.tensor([[float(value) for value in line.split("\t")] for line in lines])
+            self.assertEqual(features.shape, (ROWS, size))
+            self.assertClose(features @ weights["weight"].T + weights["bias"], self.logits(path), TOLERANCE)
+
     def test_what_has_no_such_form_is_an_error_that_says_what_has(self):
         path = self.trained(type="ImageMLP", hidden=[4])
         for words, message in (
-                (("--format", "npz"), "--format of a --model must be torchscript or state_dict, got 'npz'"),
-                ((), "--format of a --model must be torchscript or state_dict, got none"),
-                (("--format", "state_dict", "recommended"), "THETA is not for --model"),
-                (("--format", "state_dict", "--isa", "x"), "--isa is not for --model")):
+                (("--format", "npz"), "--format of a --model must be torchscript, state_dict or safetensors, got 'npz'"),
+                ((), "--format of a --model must be torchscript, state_dict or safetensors, got none"),
+                (("--format", "safetensors", "recommended"), "THETA is not for --model"),
+                (("--format", "safetensors", "--isa", "x"), "--isa is not for --model")):
             with self.assertRaisesRegex(AssertionError, message):
                 run("export", "--model", path, "--out", self.directory / "x", *words)
         with self.assertRaisesRegex(AssertionError, "--out is the model"):
-            run("export", "--model", path, "--format", "state_dict", "--out", path / "model.safetensors")
+            run("export", "--model", path, "--format", "safetensors", "--out", path / "model.safetensors")
         path = self.trained(type="DelayedGradients", task={
             "type": "ImageMLP", "data": "npz", "image_size": 0})
         with self.assertRaisesRegex(AssertionError, "only models of ImageMLP, ImageConv, TorchImageMLP and"):
-            run("export", "--model", path, "--format", "state_dict", "--out", self.directory / "x")
+            run("export", "--model", path, "--format", "safetensors", "--out", self.directory / "x")
 
 
 if __name__ == "__main__":
