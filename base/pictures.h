@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,6 +26,17 @@ struct Bitmap {
   int64_t channels = 1;              // 1 or 3
   std::vector<uint8_t> pixels = {};  // [height, width, channels], C order
 };
+
+// A line of text below a picture: digits, '>' and spaces.
+struct Caption {
+  std::string text;
+  std::array<float, 3> colour;  // red, green and blue in [0, 1]
+};
+
+// The pictures in colour, each with its caption on black below. Small pictures are enlarged as
+// ContactSheet does. Throws Error unless there is a caption for each, of such characters, and the
+// pictures are such as MakeGrid draws.
+Pictures WithCaptions(const Pictures& pictures, std::span<const Caption> captions);
 
 // All of them side by side, `per_row` in a row, with a black frame of `padding` pixels around each
 // (as torchvision's make_grid lays them out), every pixel `scale` times as large in both

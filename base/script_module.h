@@ -19,6 +19,9 @@ struct ScriptModule {
   // float32 tensors by name. Each is a buffer of the module, and the method theta() -> Dict[str,
   // Tensor] that it gets has them all by their names.
   std::vector<std::pair<std::string, Array>> theta = {};
+  // float32 tensors of self by name, those that training changes and others.
+  std::vector<std::pair<std::string, Array>> parameters = {};
+  std::vector<std::pair<std::string, Array>> buffers = {};
   std::map<std::string, ScriptModule> modules =
       {};  // of self; functions and constants are those above
 };

@@ -181,10 +181,18 @@ SplitScore JudgeOnSplit(const TaskFamily& task, std::span<const float> config,
   const auto [first, last] = task.ExampleRange(split);
   const std::span<int32_t> examples = scratch.Take<int32_t>(last - first);
   std::iota(examples.begin(), examples.end(), static_cast<int32_t>(first));
+  return JudgeExamples(task, config, params, model_state, split, examples, key, scratch);
+}
+
+SplitScore JudgeExamples(const TaskFamily& task, std::span<const float> config,
+                         std::span<const float> params, std::span<const float> model_state,
+                         Split split, std::span<const int32_t> examples, Key key,
+                         Workspace& scratch, const Answers& answers) {
+  const Workspace::Frame frame(scratch);
   const std::span<float> discarded = scratch.Take<float>(std::ssize(model_state));
   const std::span<float> aux = scratch.Take<float>(task.aux_layout().size());
   const auto accuracy = AccuracyIndex(task);
-  const int64_t count = last - first;
+  const int64_t count = std::ssize(examples);
   const int64_t parts = std::min(kSplitParts, count);
   SplitScore score;
   double loss_sum = 0;
@@ -195,15 +203,21 @@ SplitScore JudgeOnSplit(const TaskFamily& task, std::span<const float> config,
     const int64_t end = parts == 0 ? 0 : (part + 1) * count / parts;
     std::ranges::copy(model_state, discarded.begin());
     float loss = 0;
-    task.Evaluate({.config = config,
-                   .params = params,
-                   .model_state = discarded,
-                   .split = split,
-                   .keys = {&key, 1},
-                   .examples = examples.subspan(begin, end - begin),
-                   .losses = {&loss, 1},
-                   .aux = aux},
-                  scratch);
+    const auto part_of = [&](auto values) {
+      const int64_t size = std::ssize(values) / std::max<int64_t>(count, 1);
+      return values.subspan(begin * size, (end - begin) * size);
+    };
+    task.Evaluate(
+        {.config = config,
+         .params = params,
+         .model_state = discarded,
+         .split = split,
+         .keys = {&key, 1},
+         .examples = examples.subspan(begin, end - begin),
+         .losses = {&loss, 1},
+         .aux = aux,
+         .answers = {.logits = part_of(answers.logits), .labels = part_of(answers.labels)}},
+        scratch);
     const double weight =
         parts == 0 ? 1 : static_cast<double>(end - begin) / static_cast<double>(count);
     loss_sum += weight * double{loss};

@@ -25,6 +25,13 @@ struct SplitScore {
   std::vector<float> part_losses = {};
 };
 
+// The score of params [P] on these examples, which `split` says how to evaluate, or where there are
+// none on what the key draws of the split. `answers` may be wanted, of one row with these examples.
+SplitScore JudgeExamples(const TaskFamily& task, std::span<const float> config,
+                         std::span<const float> params, std::span<const float> model_state,
+                         Split split, std::span<const int32_t> examples, Key key,
+                         Workspace& scratch, const Answers& answers = {});
+
 // The score of params [P] on all examples of a split or, in families without a data set, on the
 // data of `key`.
 SplitScore JudgeOnSplit(const TaskFamily& task, std::span<const float> config,

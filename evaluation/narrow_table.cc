@@ -302,7 +302,7 @@ std::string TableOfMeans(const Standings& standings, size_t columns) {
 }
 
 // What the numbers of the table are.
-std::string Caption(const Standings& standings) {
+std::string CaptionOf(const Standings& standings) {
   const SummaryRow& first = standings.sections.front().front();
   const std::string seeds = NumberOf(standings.fewest_seeds, "seed");
   if (standings.single()) {
@@ -520,7 +520,7 @@ std::string NarrowTable(const Summary& summary, int columns) {
   const Standings standings = StandingsOf(summary);
   const auto width = static_cast<size_t>(std::max(columns, 0));
   const std::string legend = Legend(standings);
-  return Wrapped("", Caption(standings), width) + "\n" +
+  return Wrapped("", CaptionOf(standings), width) + "\n" +
          (standings.single() ? TableOfLosses(standings, width) : TableOfMeans(standings, width)) +
          (legend.empty() ? "" : "\n" + Wrapped("", legend, width));
 }

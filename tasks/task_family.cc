@@ -59,6 +59,14 @@ int64_t CheckedRecords(const std::optional<ProbeRecords>& records, const TaskEva
   return e.split == Split::kTrain ? e.rows * (all.probes / count) * all.size : 0;
 }
 
+void CheckAnswerSizes(int64_t classes, const TaskEvaluation& e) {
+  if (e.answers.logits.empty() && e.answers.labels.empty()) return;
+  Require(classes > 0, "TaskFamily: logits are wanted, but this family has no classes");
+  Require(e.device == nullptr, "TaskFamily: logits are given on the host alone");
+  RequireSize("labels", e.answers.labels.size(), std::ssize(e.examples));
+  RequireSize("logits", e.answers.logits.size(), std::ssize(e.examples) * classes);
+}
+
 }  // namespace
 
 std::string_view ToString(Split split) { return NameOf("split", split, kSplitNames); }
@@ -80,6 +88,7 @@ TaskEvaluation RowOf(const TaskEvaluation& e, int64_t row) {
           .losses = of(e.losses),
           .gradients = of(e.gradients),
           .aux = of(e.aux),
+          .answers = {of(e.answers.logits), of(e.answers.labels)},
           .device = e.device};
 }
 
@@ -130,6 +139,7 @@ void TaskFamily::Evaluate(const TaskEvaluation& e, Workspace& scratch) const {
   const Workspace::Frame frame(scratch);
   TaskEvaluation with_examples = e;
   with_examples.examples = Examples(e, scratch);
+  CheckAnswerSizes(parts_.classes, with_examples);
   DoEvaluate(with_examples, scratch);
 }
 

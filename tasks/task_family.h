@@ -63,6 +63,12 @@ struct BatchShares {
   std::span<float> records = {};
 };
 
+// What a classifier makes of the examples of n rows, E each; K is TaskParts::classes.
+struct Answers {
+  std::span<float> logits = {};    // [n, E, K], out; empty: not wanted
+  std::span<int32_t> labels = {};  // [n, E], out: the right classes, from 0; wanted with logits
+};
+
 // What to evaluate, and where the results go: n tasks of one family, all arrays C order with n
 // rows.
 struct TaskEvaluation {
@@ -82,6 +88,7 @@ struct TaskEvaluation {
   std::span<float> losses = {};     // [n], out
   std::span<float> gradients = {};  // [n, P], out; empty: not wanted
   std::span<float> aux = {};        // [n, A], out; empty: not wanted
+  Answers answers = {};             // of the examples, on the host alone
   // Whose memory params, model_state, losses, gradients and aux are in; null: the host's, where the
   // rest always is.
   const Device* device = nullptr;
@@ -124,6 +131,8 @@ struct TaskParts {
   std::optional<ProbeRecords> records = ProbeRecords();
   Layout aux = {};     // scalars; `lopt eval` shows the one called "accuracy"
   DataRows data = {};  // none by default
+  // K, where each example has one of K classes and evaluations give Answers; 0: there are none.
+  int64_t classes = 0;
   // Losses are cut to [0, this], and one that is not finite becomes this; none: they stay as they
   // are.
   std::optional<double> normalizer_maximum = std::nullopt;
@@ -163,8 +172,8 @@ class TaskFamily {
   // Losses and, where asked for, gradients with respect to params and aux outputs. A function of
   // its inputs, row by row; params of NaN have a loss that is not finite. Takes no memory but
   // scratch, unless parts().allocates says so. Throws Error as well if an example is not of the
-  // data set, or the evaluation is on a device that EvaluatesOn does not name. One on a device is
-  // done when this returns.
+  // data set, answers are wanted of a family without classes, or the evaluation is on a device that
+  // EvaluatesOn does not name. One on a device is done when this returns.
   void Evaluate(const TaskEvaluation& evaluation, Workspace& scratch) const;
 
   // Updates the model state [M] of a task with the records of all parts of a batch [probes, R], one

@@ -48,6 +48,37 @@ TEST_CASE("A grid lays pictures out as make_grid does: eight in a row, two black
   CHECK(MakeGrid(ones, 20).width == 62);
 }
 
+TEST_CASE("Captions stand below enlarged pictures, in their colour") {
+  const Pictures two{
+      .name = "two", .count = 2, .height = 24, .width = 12, .pixels = std::vector(576, 0.5F)};
+  const std::vector<Caption> captions = {{"1", {0, 1, 0}}, {"10>7", {1, 0, 0}}};
+  const Pictures drawn = WithCaptions(two, captions);
+  CHECK(drawn.height == 2 * 24 + 14);
+  CHECK(drawn.width == 4 * 8);  // the text is wider than 2 * 12
+  CHECK(drawn.channels == 3);
+  std::string text;
+  for (int64_t y = 52; y < 62; y += 2) {
+    for (int64_t x = 0; x < 8; x += 2) {
+      const float* const pixel = &drawn.pixels[(y * drawn.width + x) * 3];
+      text += pixel[1] == 1 ? '#' : '.';
+      CHECK(pixel[0] == 0);
+    }
+    text += '\n';
+  }
+  CHECK(text == ".#..\n##..\n.#..\n.#..\n###.\n");
+  CHECK(drawn.pixels[0] == 0.5F);
+  CHECK(drawn.pixels[24 * 3] == 0);
+  // 8 + 12 + 5 + 7 dots of 2 x 2 in red: 1, 0, > and 7.
+  const int64_t whole = drawn.height * drawn.width * 3;
+  int64_t red = 0;
+  for (int64_t i = whole; i < 2 * whole; i += 3) red += drawn.pixels[i] == 1 ? 1 : 0;
+  CHECK(red == 4 * (8 + 12 + 5 + 7));
+  CHECK(ErrorOf([&] { WithCaptions(two, std::vector<Caption>(1)); }) ==
+        "pictures 'two': 1 captions for 2");
+  const std::vector<Caption> unknown = {{"1", {}}, {"a", {}}};
+  CHECK(ErrorOf([&] { WithCaptions(two, unknown); }) == "captions cannot have the character 'a'");
+}
+
 TEST_CASE("Values become grey levels, and pixels squares of the scale") {
   const Pictures one{.name = "one",
                      .count = 1,

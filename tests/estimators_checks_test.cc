@@ -18,6 +18,8 @@
 #include "lopt/lopt/rules/learnable.h"
 #include "lopt/tasks/check/task_checks.h"
 #include "lopt/tasks/quadratic/quadratic.h"
+#include "lopt/tasks/registry.h"
+#include "lopt/tasks/wrappers/task_wrapper.h"
 #include "tests/toy_problem.h"
 
 namespace lopt {
@@ -204,6 +206,52 @@ TEST_CASE("A sound task family passes every check") {
     CHECK(outcome.findings.messages() == Names());
     CHECK(outcome.left_out.empty());
     CHECK((outcome.findings.comparisons() > 0 || outcome.name == "pictures"));
+  }
+}
+
+// A classifier whose answers, or whose losses where they are wanted, are not what they should be.
+enum class AnswerFlaw { kNone, kLabels, kLogits, kLogitsNotWritten, kNoSuchLabel, kLosses };
+
+class BadAnswers : public TaskWrapper {
+ public:
+  explicit BadAnswers(AnswerFlaw flaw)
+      : BadAnswers(TaskRegistry().Make(
+                       Config::Parse(R"({"type": "ImageMLP", "image_size": 4, "hidden": [5],
+                                         "batch_size": 16, "data": "glyphs"})",
+                                     "test"),
+                       TaskResources("")),
+                   flaw) {}
+
+ private:
+  BadAnswers(const std::shared_ptr<const TaskFamily>& task, AnswerFlaw flaw)
+      : TaskWrapper(task, PartsOf(*task)), flaw_(flaw) {}
+  void DoEvaluate(const TaskEvaluation& e, Workspace& scratch) const override {
+    EvaluateTask(e, scratch);
+    const Answers& answers = e.answers;
+    if (answers.logits.empty()) return;
+    if (flaw_ == AnswerFlaw::kLabels)
+      std::ranges::rotate(answers.labels, answers.labels.begin() + 1);
+    if (flaw_ == AnswerFlaw::kLogits) answers.logits[7] += 1;
+    if (flaw_ == AnswerFlaw::kLogitsNotWritten) answers.logits.back() = NAN;
+    if (flaw_ == AnswerFlaw::kNoSuchLabel) answers.labels[3] = 10;
+    if (flaw_ == AnswerFlaw::kLosses) e.losses[1] *= 1.000001F;
+  }
+  AnswerFlaw flaw_;
+};
+
+TEST_CASE("Answers of a classifier that are not those of its losses are found") {
+  const auto fails = [](AnswerFlaw flaw, const std::string& words) {
+    CheckFails<TaskFamily>(checks::TaskChecks(), BadAnswers(flaw), {"answers"}, words);
+  };
+  fails(AnswerFlaw::kLabels, "its logits and labels ");
+  fails(AnswerFlaw::kLogits, "row 0 has the loss ");
+  fails(AnswerFlaw::kLogitsNotWritten, "row 1 has the loss ");
+  fails(AnswerFlaw::kNoSuchLabel, "10 is no label of 10 classes");
+  fails(AnswerFlaw::kLosses, "losses are others where answers are wanted");
+  for (const CheckOutcome& outcome :
+       RunChecks<TaskFamily>(checks::TaskChecks(), BadAnswers(AnswerFlaw::kNone), CountAll)) {
+    INFO(outcome.name);
+    CHECK(outcome.findings.messages() == Names());
   }
 }
 

@@ -34,6 +34,7 @@ std::span<const Command> Commands();
 int MetaTrainCommand(const std::vector<std::string>& arguments);
 int WorkerCommand(const std::vector<std::string>& arguments);
 int TrainCommand(const std::vector<std::string>& arguments);
+int PredictCommand(const std::vector<std::string>& arguments);
 int LaunchCommand(const std::vector<std::string>& arguments);
 int EvalCommand(const std::vector<std::string>& arguments);
 int ReportCommand(const std::vector<std::string>& arguments);

@@ -35,6 +35,7 @@ std::vector<std::string> Names(const Presets& presets) {
 std::vector<std::string> Choices(const std::string& command, const std::string& option) {
   if (option == "--for" && command == "config") return {"meta-train", "eval", "train"};
   if (option == "--for") return {"meta-train", "eval"};
+  if (option == "--split") return {"train", "inner_valid", "outer_valid", "test"};
   if (option != "--preset") return {};
   return Names(command == "eval" ? EvaluationPresets() : MetaTrainPresets());
 }

@@ -27,6 +27,7 @@
 #include "lopt/tasks/torch/torch_module.h"
 #include "lopt/tools/command_line.h"
 #include "lopt/tools/commands.h"
+#include "lopt/tools/export_model.h"
 #include "lopt/tools/hub.h"
 #include "lopt/tools/trained_theta.h"
 
@@ -196,6 +197,11 @@ int ExportCommand(const std::vector<std::string>& arguments) {
   const std::string formats = FormatNames(", ", " or ") + ".";
   add("format", po::value<std::string>(), formats.c_str());
   add("out", po::value<std::string>(), "The file, or for hub the directory, to write.");
+  add("model", po::value<std::string>()->value_name("DIR"),
+      "Export the model of this run of lopt train in place of THETA: an image MLP or conv net, as "
+      "torchscript, state_dict (for torch.load) or safetensors.");
+  add("data-dir", po::value<std::string>()->value_name("DIR"),
+      "--model: where the task's data files are now. Default: where they were.");
   add("learned-optimizer", po::value<std::string>(),
       "Type and options in JSON, for a theta file that does not name its learned optimizer.");
   add(kLicence, po::value<std::string>(),
@@ -209,6 +215,8 @@ int ExportCommand(const std::vector<std::string>& arguments) {
   const auto values =
       ParseCommandLine(arguments, options, "theta", 1, ExportSynopsis(), ExportExamples());
   if (!values) return kExitDone;
+  if (values->contains("model")) return ExportModel(*values);
+  if (values->contains("data-dir")) throw UsageError("--data-dir is for --model, not for THETA");
   if (!values->contains("theta")) {
     throw UsageError(fmt::format("The theta file is missing; usage: {}", ExportSynopsis()));
   }

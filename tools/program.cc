@@ -24,6 +24,7 @@ constexpr Command kCommands[] = {
     {"worker", "Compute for a learner that is elsewhere, as long as it is there.", WorkerCommand},
     {"launch", "Meta-train on many ranks, with restarts from the last checkpoint.", LaunchCommand},
     {"train", "Train one model, its batches shared out to many ranks.", TrainCommand},
+    {"predict", "What a model that lopt train has made says of rows of its data.", PredictCommand},
     {"eval", "Train tasks with learned optimizers and tuned baselines, and compare.", EvalCommand},
     {"report", "One HTML page with plots of meta-training runs and evaluations.", ReportCommand},
     {"preset", "List the built-in configs, or print one.", PresetCommand},

@@ -123,6 +123,10 @@ int TrainModel(const po::variables_map& values, Transport* transport) {
     return kExitInterrupted;
   }
   PrintOut("The model is in {}\n", result.model_path);
+  if (result.classes > 0) {
+    PrintOut("What it predicts: lopt predict {}{}\n", ShellQuoted(options.out_dir),
+             PluginWords(values));
+  }
   return kExitDone;
 }
 

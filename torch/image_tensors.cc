@@ -51,6 +51,8 @@ TorchLoss ClassifierLoss(const torch::Tensor& logits, const torch::Tensor& label
     const torch::Tensor correct = (index == labels) & (largest == largest);
     loss.aux = correct.to(torch::kFloat32).mean(-1, /*keepdim=*/true);
   }
+  loss.logits = logits.detach();
+  loss.labels = labels;
   return loss;
 }
 

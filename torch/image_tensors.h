@@ -32,7 +32,8 @@ TorchTaskFamily::ShowFunction ShowBatch(std::shared_ptr<const ImageData> data);
 
 // The mean softmax cross-entropy over the examples of each replica, and as the one aux output,
 // where it is wanted, the fraction of them whose label has the largest logit; an example with a
-// logit that is not a number is not right. logits [..., examples, classes], labels [..., examples].
+// logit that is not a number is not right. logits [..., examples, classes], labels [..., examples];
+// both are in the result as well.
 TorchLoss ClassifierLoss(const torch::Tensor& logits, const torch::Tensor& labels, bool aux_wanted);
 
 }  // namespace lopt

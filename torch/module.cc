@@ -5,6 +5,7 @@
 #include "lopt/tasks/torch/torch_module.h"
 #include "lopt/torch/differentiable_optimizer.h"
 #include "lopt/torch/registry.h"
+#include "lopt/torch/state_dict_file.h"
 #include "lopt/torch/task_derivatives.h"
 #include "lopt/torch/torch_script_file.h"
 
@@ -39,6 +40,7 @@ extern "C" const lopt::TorchModule* lopt_torch_module() {
                                         .torch_version = TORCH_VERSION,
                                         .tasks = Tasks,
                                         .write_torch_script = lopt::WriteTorchScriptFile,
+                                        .write_state_dict = lopt::WriteStateDictFile,
                                         .task_derivatives = Derivatives,
                                         .differentiable_optimizer = Optimizer};
   return &module;

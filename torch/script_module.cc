@@ -61,10 +61,7 @@ class ScriptResolver : public torch::jit::Resolver {
 // Gives a module its buffers and theta().
 void AddTheta(const std::vector<std::pair<std::string, Array>>& theta, torch::jit::Module* module) {
   for (const auto& [name, array] : theta) {
-    const auto values = array.As<float>();
-    module->register_buffer(
-        BufferName(name),
-        torch::from_blob(const_cast<float*>(values.data()), array.shape()).clone());
+    module->register_buffer(BufferName(name), TensorOf(array));
   }
   const auto graph = std::make_shared<torch::jit::Graph>();
   torch::jit::Value* const self = graph->addInput("self")->setType(module->type());
@@ -94,6 +91,12 @@ torch::jit::Module MakeModuleIn(const std::shared_ptr<torch::jit::CompilationUni
   for (const auto& [own, other] : script.modules) {
     module.register_module(own, MakeModuleIn(unit, resolver, name + "." + own, other));
   }
+  for (const auto& [tensor, array] : script.parameters) {
+    module.register_parameter(tensor, TensorOf(array).requires_grad_(), /*is_buffer=*/false);
+  }
+  for (const auto& [tensor, array] : script.buffers) {
+    module.register_buffer(tensor, TensorOf(array));
+  }
   if (!script.theta.empty()) AddTheta(script.theta, &module);
   module.define(script.methods, resolver);
   return module;
@@ -104,6 +107,11 @@ torch::jit::Module MakeModuleIn(const std::shared_ptr<torch::jit::CompilationUni
 std::string BufferName(std::string name) {
   std::ranges::replace(name, '/', '_');
   return name;
+}
+
+torch::Tensor TensorOf(const Array& array) {
+  const auto values = array.As<float>();
+  return torch::from_blob(const_cast<float*>(values.data()), array.shape()).clone();
 }
 
 torch::jit::Module MakeModule(const std::string& name, const ScriptModule& script) {

@@ -127,6 +127,20 @@ torch::Tensor MakeTensor(torch::IntArrayRef shape, torch::ScalarType type) {
   return torch::empty(shape, torch::TensorOptions(type));
 }
 
+// Copies what a classifier answers, on the host, to where it is wanted.
+void CopyAnswers(const Answers& answers, int64_t classes, const TorchLoss& loss,
+                 const torch::Tensor& examples) {
+  if (answers.logits.empty()) return;
+  Shape shape = ShapeOf(examples);
+  Require(loss.labels.defined() && loss.labels.sizes() == shape,
+          "torch task: the loss function returned no labels of shape {}", ToString(shape));
+  torch::from_blob(answers.labels.data(), shape, torch::TensorOptions(torch::kInt32))
+      .copy_(loss.labels);
+  shape.push_back(classes);
+  CheckReturned("logits", loss.logits, shape);
+  FloatsAt(answers.logits.data(), shape, torch::kCPU).copy_(loss.logits);
+}
+
 // [n, shape], row i filled by fill(keys[i], row).
 template <class T, class Fill>
 torch::Tensor FilledRows(std::span<const Key> keys, torch::IntArrayRef shape,
@@ -315,6 +329,7 @@ void TorchTaskFamily::EvaluateRows(const TaskEvaluation& e, torch::IntArrayRef l
     CheckReturned("aux", loss.aux, shape);
     FloatsAt(e.aux.data(), shape, device).copy_(loss.aux);
   }
+  CopyAnswers(e.answers, parts().classes, loss, evaluation.examples);
   if (e.split == Split::kTrain && !loss.model_state.empty()) {
     const auto views = RowViews(model_state_layout(), e.model_state.data(), lead, device);
     Require(loss.model_state.size() == views.size(),

@@ -47,8 +47,10 @@ struct TorchLoss {
   TorchLoss(torch::Tensor losses, torch::Tensor aux = {},
             std::vector<torch::Tensor> model_state = {})
       : losses(std::move(losses)), aux(std::move(aux)), model_state(std::move(model_state)) {}
-  torch::Tensor losses;                    // [n]
-  torch::Tensor aux;                       // [n, A], or undefined where not wanted
+  torch::Tensor losses;  // [n]
+  torch::Tensor aux;     // [n, A], or undefined where not wanted
+  torch::Tensor logits;  // [n, E, K], of a family that has classes (TaskParts::classes)
+  torch::Tensor labels;  // likewise, int64 [n, E]
   std::vector<torch::Tensor> model_state;  // the new one, as given; read on Split::kTrain alone
 };
 

@@ -11,6 +11,7 @@
 #include "lopt/base/isa.h"
 #include "lopt/learner/run/resume_checks.h"
 #include "lopt/learner/run/run_logs.h"
+#include "lopt/learner/train/trained_model.h"
 #include "lopt/tasks/data/data_checksums.h"
 
 namespace lopt {
@@ -19,8 +20,7 @@ namespace {
 // Metadata of a checkpoint.
 constexpr const char* kConfigEntry = "config";
 constexpr const char* kIsaEntry = "isa";
-constexpr const char* kDataEntry = "data";  // Training::data; not in files of 0.1
-constexpr const char* kTheta = "theta";     // the optimizer's weights, one array
+constexpr const char* kTheta = "theta";  // the optimizer's weights, one array
 
 const std::string& MetadataOf(const ArrayFile& file, const char* name, const std::string& path) {
   const auto found = file.metadata.find(name);
@@ -146,9 +146,11 @@ std::string TrainWriter::Finish(const TrainState& state, bool interrupted) {
   std::string path;
   if (!interrupted) {
     path = directory_.ModelPath();
-    WriteArrayFile(
-        path, {.arrays = ModelArrays(training_.task(), training_.EvalParams(state), state),
-               .metadata = {{kConfigEntry, resolved_.Dump(-1)}, {"version", options_.version}}});
+    WriteArrayFile(path,
+                   {.arrays = ModelArrays(training_.task(), training_.EvalParams(state), state),
+                    .metadata = {{kConfigEntry, resolved_.Dump(-1)},
+                                 {kDataEntry, training_.data()},
+                                 {"version", options_.version}}});
   }
   WriteManifest(interrupted ? "interrupted" : "finished", state.step);
   return path;

@@ -295,6 +295,7 @@ class TrainJob {
     if (writer_) result.model_path = writer_->Finish(state_, result.interrupted);
     End(result.interrupted ? "interrupted" : "finished");
     result.state = std::move(state_);
+    result.classes = training_->task().parts().classes;
     return result;
   }
 

@@ -52,6 +52,7 @@ struct TrainResult {
   int64_t updates = 0;          // made by this process
   double seconds = 0;           // of this process' loop
   std::string model_path = {};  // "<out_dir>/model.safetensors"; empty if not written
+  int64_t classes = 0;          // of the task (TaskParts)
 };
 
 // Trains a model: each step rank 0 sends params and model state to all ranks, these evaluate their
@@ -65,7 +66,7 @@ struct TrainResult {
 //                        optimizer/... and the optimizer's weights theta; one at the start, at
 //                        every interval and at the end
 //   model.safetensors    params/<tensor> (Training::EvalParams) and model_state/<tensor>, when
-//                        finished; metadata: config, version
+//                        finished; metadata: config, data (Training::data), version
 //
 // Throws Error on a bad config; if out_dir holds a run and neither resume nor overwrite is set, or
 // holds none and resume is; if the resumed training's config differs in anything but

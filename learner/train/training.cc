@@ -9,10 +9,10 @@
 #include "lopt/base/eigen.h"
 #include "lopt/base/error.h"
 #include "lopt/base/progress.h"
-#include "lopt/base/safetensors.h"
 #include "lopt/evaluation/inner_training.h"
 #include "lopt/evaluation/training_draw.h"
 #include "lopt/learner/aggregation.h"
+#include "lopt/learner/train/trained_model.h"
 #include "lopt/tasks/registry.h"
 
 namespace lopt {
@@ -77,13 +77,8 @@ TrainState Training::Start() const {
     task_->Init(AsSpan(task_config_), FoldIn(key_, TrainingDraw::kParams), AsSpan(state.params),
                 AsSpan(state.model_state));
   } else {
-    const ArrayFile file = ReadArrayFile(config_.init_model);
-    try {
-      SetModel(file.arrays, &state);
-    } catch (const Error& error) {
-      Fail("{}: the file is of another model than that of {}: {}", config_.init_model,
-           config_.task.Type(), error.what());
-    }
+    ReadModelRows(config_.init_model, config_.task.Type(), *task_, AsSpan(state.params),
+                  AsSpan(state.model_state));
   }
   rule_->InitState({.num_steps = config_.steps}, AsSpan(state.params), AsSpan(state.optimizer));
   return state;

@@ -462,6 +462,74 @@ void CheckNotFiniteParams(const TaskFamily& task, Findings* findings) {
   }
 }
 
+void CheckAnswers(const TaskFamily& task, Findings* findings) {
+  constexpr int64_t kRows = 2;
+  constexpr int64_t kExamples = 9;
+  const int64_t classes = task.parts().classes;
+  const TaskRows rows = DrawRows(task, kRows, 12);
+  const auto [first, last] = task.ExampleRange(Split::kTest);
+  std::vector<int32_t> examples;
+  for (int64_t i = 0; first < last && i < kRows * kExamples; ++i) {
+    examples.push_back(static_cast<int32_t>(first + i % (last - first)));
+  }
+  std::vector<int32_t> labels(kRows * kExamples, -1);
+  std::vector<float> logits(kRows * kExamples * std::max<int64_t>(classes, 1), kNaN);
+  TaskResults results{.losses = std::vector<float>(kRows),
+                      .gradients = {},
+                      .aux = std::vector<float>(kRows * task.aux_layout().size()),
+                      .model_state = rows.model_state};
+  const auto evaluate = [&] {
+    Workspace scratch;
+    Dirty(scratch, kNaN);
+    task.Evaluate({.rows = kRows,
+                   .config = rows.config,
+                   .params = rows.params,
+                   .model_state = results.model_state,
+                   .split = Split::kTest,
+                   .keys = rows.keys,
+                   .examples = examples,
+                   .losses = results.losses,
+                   .aux = results.aux,
+                   .answers = {.logits = logits, .labels = labels}},
+                  scratch);
+  };
+  if (classes == 0) return findings->ExpectError("no classes", evaluate);
+  evaluate();
+  const TaskResults without =
+      EvaluateRows(task, rows, {.split = Split::kTest, .examples = examples, .gradients = false});
+  findings->Expect(SameBits(results, without), "{} are others where answers are wanted",
+                   Differing(results, without));
+  for (const int32_t label : labels) {
+    if (!findings->Expect(label >= 0 && label < classes, "{} is no label of {} classes", label,
+                          classes)) {
+      return;
+    }
+  }
+  for (int64_t row = 0; row < kRows; ++row) {
+    double loss = 0;
+    int64_t right = 0;
+    for (int64_t i = row * kExamples; i < (row + 1) * kExamples; ++i) {
+      const auto scores = std::span(logits).subspan(i * classes, classes);
+      const auto largest = std::ranges::max_element(scores);
+      double sum = 0;
+      for (const float score : scores) sum += std::exp(double{score} - double{*largest});
+      loss += std::log(sum) + double{*largest} - double{scores[labels[i]]};
+      right += largest - scores.begin() == labels[i] ? 1 : 0;
+    }
+    const double mean = loss / kExamples;
+    findings->Expect(
+        std::abs(mean - results.losses[row]) <= kRoundingOfMeans * std::max(1.0, std::abs(mean)),
+        "row {} has the loss {}, its logits and labels {}", row, results.losses[row], mean);
+    const double accuracy = static_cast<double>(right) / kExamples;
+    for (const LayoutEntry& entry : task.aux_layout().entries()) {
+      if (entry.name != "accuracy") continue;
+      const double got = results.aux[row * task.aux_layout().size() + entry.offset];
+      findings->Expect(std::abs(got - accuracy) <= kRounding,
+                       "row {} has the accuracy {}, its logits and labels {}", row, got, accuracy);
+    }
+  }
+}
+
 void CheckPictures(const TaskFamily& task, Findings* findings) {
   size_t count = 0;
   for (const Split split : SplitsOf(task)) {

@@ -22,6 +22,7 @@ void CheckTaskSizes(const TaskFamily& task, Findings* findings);
 void CheckExamples(const TaskFamily& task, Findings* findings);
 void CheckNormalizer(const TaskFamily& task, Findings* findings);
 void CheckNotFiniteParams(const TaskFamily& task, Findings* findings);
+void CheckAnswers(const TaskFamily& task, Findings* findings);
 void CheckPictures(const TaskFamily& task, Findings* findings);
 void CheckTaskAllocations(const TaskFamily& task, Findings* findings);
 

@@ -50,6 +50,14 @@ void RequireSameData(const std::string& stored, const std::optional<std::string>
           stored, Describe(then.value_or(now)), Describe(now), KeyWords("data_dir"));
 }
 
+void RequireDataOf(const std::string& model, const std::optional<std::string>& then,
+                   const std::string& now) {
+  Require(!then || *then == now,
+          "{} was trained on {}, but the data are now {} (data sets read from files, with their "
+          "CRC-32); bring the same files back, or name their directory (--data-dir)",
+          model, Describe(then.value_or(now)), Describe(now));
+}
+
 void RequireSameDataOn(const std::string& who, const std::string& data, const std::string& learner,
                        const std::string& learner_data) {
   Require(data == learner_data,

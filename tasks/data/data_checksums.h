@@ -19,6 +19,9 @@ uint32_t ChecksumOf(std::span<const uint8_t> text);
 // known.
 void RequireSameData(const std::string& stored, const std::optional<std::string>& then,
                      const std::string& now);
+// Throws Error if the data sets that are read now are not those that a model was trained on.
+void RequireDataOf(const std::string& model, const std::optional<std::string>& then,
+                   const std::string& now);
 // Throws Error if two processes of a job, by these names, compute on different data.
 void RequireSameDataOn(const std::string& who, const std::string& data, const std::string& learner,
                        const std::string& learner_data);

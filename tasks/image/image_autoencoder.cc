@@ -15,6 +15,7 @@ MlpShape AutoencoderShape(const ImageAutoencoderOptions& options, const ImageDat
 TaskParts AutoencoderParts(const ImageAutoencoderOptions& options, const ImageData& data) {
   TaskParts parts = ImageClassifierParts(options.images, data);
   parts.aux = {};
+  parts.classes = 0;
   parts.normalizer_maximum = 1;
   const MlpShape shape = AutoencoderShape(options, data);
   parts.params = MlpLayout(shape);

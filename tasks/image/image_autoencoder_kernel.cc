@@ -61,9 +61,9 @@ LossSums RunAutoencoderPass(const MlpPass& pass, Workspace& scratch) {
   if (pass.gradient == nullptr) return sums;
 
   float* gradient = pass.gradient + (layers.w - pass.params);
-  WeightGradient(Units{layers.units[last]}, hidden, pixels, layers.count, images, pass.part.add,
+  WeightGradient(Units{layers.units[last]}, hidden, pixels, layers.count, images, pass.part.add(),
                  gradient);
-  BiasGradient(pixels, layers.count, images, pass.part.add, gradient + hidden * pixels);
+  BiasGradient(pixels, layers.count, images, pass.part.add(), gradient + hidden * pixels);
   if (last == 0) return sums;
   Backward<false>(Units{images}, layers.rows, hidden, pixels,
                   TransposedWeights{layers.w, hidden, pixels, layers.buffer}, layers.derivative,

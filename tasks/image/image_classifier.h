@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 
@@ -9,9 +10,9 @@
 namespace lopt {
 
 // Evaluates a family of classifiers, whose aux is their accuracy, row by row: loss(row, batch,
-// train, gradient) gives the ClassifierResult of the row's network on a batch and, unless it is
-// empty, the gradient. `train` says that the batch is one of Split::kTrain; the images that an
-// augmentation probes are judged without.
+// train, gradient, logits) gives the ClassifierResult of the row's network on a batch and, unless
+// they are empty, the gradient and the logits [examples, classes]. `train` says that the batch is
+// one of Split::kTrain; the images that an augmentation probes are judged without.
 template <class Loss>
 void EvaluateClassifiers(const ImageBatches& images, const TaskEvaluation& e, const Loss& loss,
                          Workspace& scratch) {
@@ -21,13 +22,17 @@ void EvaluateClassifiers(const ImageBatches& images, const TaskEvaluation& e, co
     const Workspace::Frame frame(scratch);
     std::span<float> gradient;
     if (!e.gradients.empty()) gradient = e.gradients.subspan(row * size, size);
+    const ImageBatch batch = images.Batch(e, row, scratch);
+    const Answers answers = e.answers.logits.empty() ? Answers() : RowOf(e, row).answers;
     const ClassifierResult result =
-        loss(row, images.Batch(e, row, scratch), e.split == Split::kTrain, gradient);
+        loss(row, batch, e.split == Split::kTrain, gradient, answers.logits);
+    std::ranges::transform(batch.examples.first(answers.labels.size()), answers.labels.begin(),
+                           [&](int32_t example) { return batch.labels[example]; });
     e.losses[row] = result.loss;
     if (!e.aux.empty()) {
       e.aux[row] = static_cast<float>(result.correct) / static_cast<float>(examples);
     }
-    const auto loss_of = [&](const ImageBatch& one) { return loss(row, one, false, {}).loss; };
+    const auto loss_of = [&](const ImageBatch& one) { return loss(row, one, false, {}, {}).loss; };
     images.Learn(e, row, loss_of, scratch);
   }
 }

@@ -106,12 +106,13 @@ void ImageConv::DoInit(std::span<const float>, Key key, std::span<float> params,
 void ImageConv::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) const {
   const int64_t size = params_layout().size();
   const auto loss_of_row = [&](int64_t row, const ImageBatch& batch, bool /*train*/,
-                               std::span<float> gradient) {
+                               std::span<float> gradient, std::span<float> logits) {
     return ConvLoss(shape_,
                     {.activation = activation_,
                      .params = e.params.subspan(row * size, size),
                      .batch = batch,
-                     .gradient = gradient},
+                     .gradient = gradient,
+                     .logits = logits},
                     scratch);
   };
   EvaluateClassifiers(images_, e, loss_of_row, scratch);

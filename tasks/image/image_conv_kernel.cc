@@ -28,6 +28,7 @@ struct ConvPass {
   const float* params;
   BatchPart part;
   float* gradient;  // null: not wanted
+  float* logits;    // of the part, [examples, classes]; null: not wanted
 };
 
 }  // namespace lopt
@@ -200,11 +201,11 @@ LossSums RunConvPass(const ConvPass& pass, Workspace& scratch) {
   HeadForward(pass.shape, count, outputs, starts, units);
   float* logits = scratch.Take<float>(classes * examples).data();
   const LossSums sums = LastLayer(features, classes, pass.part.labels, pass.part.scale, units, w,
-                                  w + features * classes, logits, examples, buffer);
+                                  w + features * classes, logits, examples, buffer, pass.logits);
   if (!wants_gradient) return sums;
 
   float* gradient = pass.gradient + (w - pass.params);
-  LastWeightGradient(logits, examples, units, features, classes, count, pass.part.add, gradient,
+  LastWeightGradient(logits, examples, units, features, classes, count, pass.part.add(), gradient,
                      gradient + features * classes);
   Backward<true>(PlainRows{logits, examples}, RoundUp(count, kRows), features, classes,
                  TransposedWeights{w, features, classes, buffer}, Derivative::kOne, units);
@@ -219,8 +220,8 @@ LossSums RunConvPass(const ConvPass& pass, Workspace& scratch) {
     w -= layer.weights() + layer.filters;
     WindowStarts(at.inputs, count, layer.rows.outputs(), layer.columns.outputs(), layer.rows.stride,
                  starts);
-    KernelGradient(layer, count * layer.positions(), starts, at.inputs, at.gradient, pass.part.add,
-                   pass.gradient + (w - pass.params));
+    KernelGradient(layer, count * layer.positions(), starts, at.inputs, at.gradient,
+                   pass.part.add(), pass.gradient + (w - pass.params));
     if (l == 0) break;
 
     const ConvLayer& before = layers[l - 1];
@@ -276,7 +277,8 @@ ClassifierResult ConvLoss(const ConvShape& shape, const ConvEvaluation& e, Works
                         .activation = e.activation,
                         .params = e.params.data(),
                         .part = part,
-                        .gradient = e.gradient.empty() ? nullptr : e.gradient.data()};
+                        .gradient = e.gradient.empty() ? nullptr : e.gradient.data(),
+                        .logits = LogitsOfPart(e.logits, shape.classes, part)};
     return LOPT_DISPATCH(RunConvPass)(pass, scratch);
   });
 }

@@ -5,10 +5,10 @@
 
 namespace lopt {
 
-// The mean softmax cross-entropy of the batch and, where wanted, its gradient, in single precision
-// on the instruction set that base/isa.h names. Of equal numbers in a pooling window the first is
-// the largest, and the gradient is its. Any number of examples and any sizes. The same inputs give
-// the same bits on one instruction set.
+// The mean softmax cross-entropy of the batch and, where wanted, its gradient and the logits, in
+// single precision on the instruction set that base/isa.h names. Of equal numbers in a pooling
+// window the first is the largest, and the gradient is its. Any number of examples and any sizes.
+// The same inputs give the same bits on one instruction set.
 ClassifierResult ConvLoss(const ConvShape& shape, const ConvEvaluation& evaluation,
                           Workspace& scratch);
 

@@ -73,6 +73,7 @@ struct ConvEvaluation {
   std::span<const float> params;
   ImageBatch batch;
   std::span<float> gradient = {};  // out; empty: not wanted
+  std::span<float> logits = {};    // [examples, classes], out; empty: not wanted
 };
 
 }  // namespace lopt

@@ -73,7 +73,7 @@ void ImageMlp::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) const {
   const int64_t augmentation = images_.model_state_layout().size();
   const int64_t statistics = model_state_layout().size() - augmentation;
   const auto loss_of_row = [&](int64_t row, const ImageBatch& batch, bool train,
-                               std::span<float> gradient) {
+                               std::span<float> gradient, std::span<float> logits) {
     const int64_t state = row * model_state_layout().size();
     return MlpLoss(shape_,
                    {.activation = activation_,
@@ -81,7 +81,8 @@ void ImageMlp::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) const {
                     .statistics = e.model_state.subspan(state + augmentation, statistics),
                     .train = train,
                     .batch = batch,
-                    .gradient = gradient},
+                    .gradient = gradient,
+                    .logits = logits},
                    scratch);
   };
   EvaluateClassifiers(images_, e, loss_of_row, scratch);

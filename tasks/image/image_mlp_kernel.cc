@@ -29,7 +29,8 @@ LossSums Classify(const MlpPass& pass, const HiddenLayers& layers, float* logits
     const LossSums more =
         LastLayer(hidden, classes, pass.part.labels.subspan(first, count), pass.part.scale,
                   PanelMatrix{units.data + first * kWidth, units.rows}, layers.w,
-                  layers.w + hidden * classes, logits + first, layers.capacity, layers.buffer);
+                  layers.w + hidden * classes, logits + first, layers.capacity, layers.buffer,
+                  pass.logits == nullptr ? nullptr : pass.logits + first * classes);
     sums.loss += more.loss;
     sums.correct += more.correct;
   }
@@ -48,7 +49,7 @@ LossSums RunPass(const MlpPass& pass, Workspace& scratch) {
 
   float* gradient = pass.gradient + (layers.w - pass.params);
   LastWeightGradient(logits, layers.capacity, layers.units[last], hidden, classes, layers.count,
-                     pass.part.add, gradient, gradient + hidden * classes);
+                     pass.part.add(), gradient, gradient + hidden * classes);
   if (last == 0) return sums;
   Backward<true>(PlainRows{logits, layers.capacity}, layers.rows, hidden, classes,
                  TransposedWeights{layers.w, hidden, classes, layers.buffer}, layers.derivative,

@@ -5,9 +5,9 @@
 
 namespace lopt {
 
-// The mean softmax cross-entropy of the batch and, where wanted, its gradient, in single precision
-// on the instruction set that base/isa.h names. Any number of examples and any layer sizes. The
-// same inputs give the same bits on one instruction set.
+// The mean softmax cross-entropy of the batch and, where wanted, its gradient and the logits, in
+// single precision on the instruction set that base/isa.h names. Any number of examples and any
+// layer sizes. The same inputs give the same bits on one instruction set.
 ClassifierResult MlpLoss(const MlpShape& shape, const MlpEvaluation& evaluation,
                          Workspace& scratch);
 

@@ -50,6 +50,7 @@ struct MlpEvaluation {
   bool train = true;
   ImageBatch batch;
   std::span<float> gradient = {};  // out; empty: not wanted
+  std::span<float> logits = {};    // [examples, classes], out; empty: not wanted
 };
 
 }  // namespace lopt

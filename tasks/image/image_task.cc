@@ -178,6 +178,7 @@ TaskParts ImageClassifierParts(const ImageOptions& options, const ImageData& dat
   Require(options.channels == 0 || data.channels() == options.channels,
           "{}: images of {} channels, wanted {}", kWho, data.channels(), options.channels);
   TaskParts parts{.aux = Layout({{"accuracy", Shape{}}}),
+                  .classes = data.classes(),
                   .normalizer_maximum = 1.5 * std::log(static_cast<double>(data.classes()))};
   parts.data.batch_size = options.batch_size;
   parts.data.sampling = options.sampling;

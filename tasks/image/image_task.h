@@ -67,8 +67,9 @@ std::shared_ptr<const ImageData> GetImages(const ImageOptions& options,
                                            const TaskResources& resources);
 
 // The parts of a family of classifiers of these images, for the task to add its params: no config,
-// aux "accuracy", batches of `batch_size` rows, losses cut to [0, 1.5 ln(classes)]. Throws Error as
-// CheckOptions does and if the images have another size or other channels than the options say.
+// aux "accuracy", their classes, batches of `batch_size` rows, losses cut to [0, 1.5 ln(classes)].
+// Throws Error as CheckOptions does and if the images have another size or other channels than the
+// options say.
 TaskParts ImageClassifierParts(const ImageOptions& options, const ImageData& data);
 
 // A batch of images of the size of the data set's, called "batch"; signals as curves.

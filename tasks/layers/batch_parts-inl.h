@@ -17,9 +17,16 @@ namespace lopt {
 struct BatchPart {
   std::span<const float* const> rows;
   std::span<const int32_t> labels;
-  float scale;  // 1 / examples of the whole batch
-  bool add;     // to the gradient of the parts before
+  float scale;    // 1 / examples of the whole batch
+  int64_t first;  // of its examples, among those of the whole batch
+  // Whether there are parts before, to whose gradient that of this one is added.
+  bool add() const { return first > 0; }
 };
+
+// Where the logits of a part go, of those of the whole batch [examples, classes]; null: nowhere.
+inline float* LogitsOfPart(std::span<float> logits, int64_t classes, const BatchPart& part) {
+  return logits.empty() ? nullptr : logits.data() + part.first * classes;
+}
 
 // Those of a panel or a tile.
 constexpr int64_t kSpareRows = 32;
@@ -44,7 +51,7 @@ ClassifierResult SumOverParts(const ImageBatch& batch, int64_t most, Workspace& 
     const LossSums more = run(BatchPart{.rows = rows.first(size),
                                         .labels = labels.first(size),
                                         .scale = 1 / static_cast<float>(count),
-                                        .add = first > 0});
+                                        .first = first});
     sums.loss += more.loss;
     sums.correct += more.correct;
   }

@@ -116,7 +116,7 @@ HWY_MAYBE_UNUSED static HiddenLayers HiddenForward(const MlpPass& pass, Workspac
 HWY_MAYBE_UNUSED static void HiddenBackward(const MlpPass& pass, const HiddenLayers& layers) {
   const std::vector<int64_t>& sizes = pass.shape.sizes;
   const Norm norm = pass.shape.norm;
-  const bool add = pass.part.add;
+  const bool add = pass.part.add();
   const float* w = layers.w;
   for (int64_t l = layers.last - 1; l >= 0; --l) {
     const int64_t columns = sizes[l + 1];

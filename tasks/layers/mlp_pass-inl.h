@@ -14,6 +14,7 @@ struct MlpPass {
   bool train;
   BatchPart part;
   float* gradient;  // null: not wanted
+  float* logits;    // of the part, [examples, outputs]; null: not wanted
 };
 
 inline MlpPass MakeMlpPass(const MlpShape& shape, const MlpEvaluation& e, const BatchPart& part) {
@@ -23,7 +24,8 @@ inline MlpPass MakeMlpPass(const MlpShape& shape, const MlpEvaluation& e, const 
           .statistics = e.statistics.data(),
           .train = e.train,
           .part = part,
-          .gradient = e.gradient.empty() ? nullptr : e.gradient.data()};
+          .gradient = e.gradient.empty() ? nullptr : e.gradient.data(),
+          .logits = LogitsOfPart(e.logits, shape.sizes.back(), part)};
 }
 
 }  // namespace lopt

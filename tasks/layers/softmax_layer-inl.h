@@ -75,13 +75,14 @@ HWY_INLINE void Softmax(int64_t classes, const int32_t* label, float scale, floa
 
 // The last layer, with examples in lanes: from `hidden` units of at most kMaxExamples examples the
 // logits, the losses and `gradient` [classes, stride], that of `scale` times their sum with respect
-// to the logits. `labels` may be read up to a multiple of kWidth; `buffer` is [hidden, kWidth].
+// to the logits. `labels` may be read up to a multiple of kWidth; `buffer` is [hidden, kWidth];
+// `logits` [examples, classes] may be null, and then they are not kept.
 HWY_MAYBE_UNUSED static HWY_NOINLINE LossSums LastLayer(int64_t hidden, int64_t classes,
                                                         std::span<const int32_t> labels,
                                                         float scale, PanelMatrix units,
                                                         const float* w, const float* b,
                                                         float* gradient, int64_t stride,
-                                                        float* buffer) {
+                                                        float* buffer, float* logits) {
   const auto count = static_cast<int64_t>(labels.size());
   for (int64_t first = 0; first < count; first += kWidth) {
     for (int64_t k = 0; k < hidden; k += kLanes) {
@@ -97,6 +98,9 @@ HWY_MAYBE_UNUSED static HWY_NOINLINE LossSums LastLayer(int64_t hidden, int64_t 
         hn::Store(tile.sums[i], d, gradient + (c + i / 2) * stride + first + i % 2 * kLanes);
       });
     });
+  }
+  for (int64_t i = 0; logits != nullptr && i < count; ++i) {
+    for (int64_t c = 0; c < classes; ++c) logits[i * classes + c] = gradient[c * stride + i];
   }
   HWY_ALIGN float sum[kMaxExamples];
   HWY_ALIGN float chosen[kMaxExamples];

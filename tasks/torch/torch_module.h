@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "lopt/base/arrays.h"
 #include "lopt/base/script_module.h"
 #include "lopt/tasks/derivatives.h"
 #include "lopt/tasks/registry.h"
@@ -16,7 +17,7 @@
 namespace lopt {
 
 // What needs LibTorch lives in a shared library of its own, liblopt_torch_module.so, which is
-// opened when a task of such a type is made, a TorchScript file is written or a training is
+// opened when a task of such a type is made, a file for PyTorch is written or a training is
 // differentiated. It is never closed.
 
 // A TorchScript module, as torch::jit::load and torch.jit.load read it.
@@ -33,6 +34,8 @@ struct TorchModule {
   const char* torch_version;  // of LibTorch: "1.13.1"
   const TaskTypes& (*tasks)(std::string_view isa);  // its tasks, on this instruction set
   void (*write_torch_script)(const std::string& path, const TorchScriptFile& file);
+  // float32 tensors, as torch.load reads a state_dict.
+  void (*write_state_dict)(const std::string& path, const NamedArrays& tensors);
   // See tasks/derivatives.h, which checks the type.
   std::shared_ptr<const TaskDerivatives> (*task_derivatives)(std::string_view isa,
                                                              const Config& task,

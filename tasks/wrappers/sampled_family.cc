@@ -61,6 +61,7 @@ TaskParts PartsOfMix(const Tasks& tasks, const SampledFamilyOptions& options) {
   int64_t model_state = 0;
   bool same_data = true;
   bool same_records = true;
+  bool same_classes = true;
   Gradients gradients = first.gradients;
   bool allocates = false;
   for (size_t i = 0; i < tasks.size(); ++i) {
@@ -73,6 +74,7 @@ TaskParts PartsOfMix(const Tasks& tasks, const SampledFamilyOptions& options) {
             kSampledWho, MaximumWords(first), i, MaximumWords(parts));
     same_data = same_data && parts.data == first.data;
     same_records = same_records && parts.records == first.records;
+    same_classes = same_classes && parts.classes == first.classes;
     gradients = std::max(gradients, parts.gradients);
     allocates = allocates || parts.allocates;
     config = std::max(config, parts.config.size());
@@ -84,6 +86,7 @@ TaskParts PartsOfMix(const Tasks& tasks, const SampledFamilyOptions& options) {
           .records = same_records ? first.records : std::nullopt,
           .aux = first.aux,
           .data = same_data ? first.data : DataRows(),
+          .classes = same_data && same_classes ? first.classes : 0,
           .normalizer_maximum = first.normalizer_maximum,
           .flops = MeanFlops(tasks, Weights(tasks, options)),
           .gradients = gradients,
@@ -110,8 +113,8 @@ std::span<T> Gather(std::span<const T> rows, int64_t n, std::span<const int64_t>
 }
 
 // Puts rows back to where they stand.
-void Scatter(std::span<const float> gathered, std::span<const int64_t> places,
-             std::span<float> rows, int64_t n) {
+template <class T>
+void Scatter(std::span<T> gathered, std::span<const int64_t> places, std::span<T> rows, int64_t n) {
   const int64_t width = std::ssize(rows) / n;
   const int64_t size = std::ssize(gathered) / std::ssize(places);
   for (int64_t i = 0; i < std::ssize(places); ++i) {
@@ -188,8 +191,8 @@ void SampledFamily::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) cons
       return Gather(rows, e.rows, places, first, size, scratch);
     };
     const auto whole = [&](auto rows) { return gather(rows, 0, std::ssize(rows) / e.rows); };
-    const auto out = [&](std::span<float> rows) {
-      return scratch.Take<float>(std::ssize(rows) / e.rows * count);
+    const auto out = [&]<class T>(std::span<T> rows) {
+      return scratch.Take<T>(std::ssize(rows) / e.rows * count);
     };
     const TaskEvaluation of_task{
         .rows = count,
@@ -204,13 +207,16 @@ void SampledFamily::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) cons
         .shares = {.parts = whole(e.shares.parts), .records = out(e.shares.records)},
         .losses = out(e.losses),
         .gradients = out(e.gradients),
-        .aux = out(e.aux)};
+        .aux = out(e.aux),
+        .answers = {.logits = out(e.answers.logits), .labels = out(e.answers.labels)}};
     task.Evaluate(of_task, scratch);
     Scatter(of_task.model_state, places, e.model_state, e.rows);
     Scatter(of_task.losses, places, e.losses, e.rows);
     Scatter(of_task.gradients, places, e.gradients, e.rows);
     Scatter(of_task.aux, places, e.aux, e.rows);
     Scatter(of_task.shares.records, places, e.shares.records, e.rows);
+    Scatter(of_task.answers.logits, places, e.answers.logits, e.rows);
+    Scatter(of_task.answers.labels, places, e.answers.labels, e.rows);
   }
 }
 

@@ -121,6 +121,7 @@ ClassifierResult ConvLossReference(const ConvShape& shape, const ConvEvaluation&
 
   double loss = 0;
   int64_t correct = 0;
+  int64_t examples_done = 0;
   for (const int32_t example : e.batch.examples) {
     const float* stored = e.batch.images + example * e.batch.stride;
     std::copy_n(stored, pixels, image.begin());
@@ -153,6 +154,10 @@ ClassifierResult ConvLossReference(const ConvShape& shape, const ConvEvaluation&
       for (int64_t c = 0; c < shape.classes; ++c) {
         logits[c] += features[i] * w[i * shape.classes + c];
       }
+    }
+    if (!e.logits.empty()) {
+      std::ranges::copy(logits, e.logits.begin() + examples_done * shape.classes);
+      ++examples_done;
     }
     const CrossEntropyResult result = CrossEntropy(logits, e.batch.labels[example]);
     loss += result.loss;
@@ -194,12 +199,13 @@ ClassifierResult ConvLossReference(const ConvShape& shape, const ConvEvaluation&
 void ReferenceImageConv::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) const {
   const int64_t size = params_layout().size();
   const auto loss = [&](int64_t row, const ImageBatch& batch, bool /*train*/,
-                        std::span<float> gradient) {
+                        std::span<float> gradient, std::span<float> logits) {
     return ConvLossReference(shape(),
                              {.activation = activation(),
                               .params = e.params.subspan(row * size, size),
                               .batch = batch,
-                              .gradient = gradient},
+                              .gradient = gradient,
+                              .logits = logits},
                              scratch);
   };
   EvaluateClassifiers(images(), e, loss, scratch);

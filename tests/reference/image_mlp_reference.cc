@@ -196,6 +196,9 @@ ClassifierResult MlpLossReference(const MlpShape& shape, const MlpEvaluation& e,
                                   Workspace& scratch) {
   int64_t correct = 0;
   const auto cross_entropy = [&](int64_t example, std::span<double> logits) {
+    if (!e.logits.empty()) {
+      std::ranges::copy(logits, e.logits.begin() + example * std::ssize(logits));
+    }
     const CrossEntropyResult result =
         CrossEntropy(logits, e.batch.labels[e.batch.examples[example]]);
     correct += result.correct;
@@ -209,8 +212,8 @@ void ReferenceImageMlp::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) 
   const int64_t size = params_layout().size();
   const int64_t state_size = model_state_layout().size();
   const int64_t augmentation = images().model_state_layout().size();
-  const auto loss = [&](int64_t row, const ImageBatch& batch, bool train,
-                        std::span<float> gradient) {
+  const auto loss = [&](int64_t row, const ImageBatch& batch, bool train, std::span<float> gradient,
+                        std::span<float> logits) {
     const std::span<float> state = e.model_state.subspan(row * state_size, state_size);
     return MlpLossReference(shape(),
                             {.activation = activation(),
@@ -218,7 +221,8 @@ void ReferenceImageMlp::DoEvaluate(const TaskEvaluation& e, Workspace& scratch) 
                              .statistics = state.subspan(augmentation),
                              .train = train,
                              .batch = batch,
-                             .gradient = gradient},
+                             .gradient = gradient,
+                             .logits = logits},
                             scratch);
   };
   EvaluateClassifiers(images(), e, loss, scratch);

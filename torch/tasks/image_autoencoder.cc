@@ -96,6 +96,7 @@ std::shared_ptr<const TaskFamily> MakeConvAutoencoder(const ConvAutoencoderOptio
 
   TaskParts parts = ImageClassifierParts(options.images, *data);
   parts.aux = {};
+  parts.classes = 0;
   parts.normalizer_maximum = 1;
   parts.flops =
       ConvAutoencoderFlops(channels, sizes) * static_cast<double>(options.images.batch_size);
