@@ -148,7 +148,7 @@ TEST_CASE("A projection has a line of features and of labels for each of the row
 }
 
 TEST_CASE("Loss and accuracy are those that the training has measured at its end") {
-  const Run run(R"({"type": "ImageConv", "image_size": 8, "channels": [3], "batch_size": 20,
+  const Run run(R"({"type": "ImageConv", "image_size": 8, "channels": [3], "strides": [1], "batch_size": 20,
                     "data": "glyphs"})");
   REQUIRE(run.trained.exit_code == 0);
   const auto all = nlohmann::json::parse(Predict(run.run, {"--json", "--rows", "5:7"}).output);
@@ -165,7 +165,7 @@ TEST_CASE("Loss and accuracy are those that the training has measured at its end
 TEST_CASE("Ranges of rows that there are not, and splits, are errors that say what there is") {
   const Run run;
   const std::string range = "--rows must be FIRST:LAST (rows FIRST to LAST - 1) or a count, got ";
-  for (const char* bad : {"", "x", "1:", ":3", "1:2:3", "-1", "1.5", "99999999999999999999"}) {
+  for (const char* bad : {"x", "1:", ":3", "1:2:3", "-1", "1.5", "99999999999999999999"}) {
     CHECK(Fails(2, run.run, {"--rows", bad}) == "lopt: " + range + "'" + bad + "'\n");
   }
   for (const char* outside : {"0", "3:3", "4:2", "0:100000", "100000"}) {
@@ -175,7 +175,7 @@ TEST_CASE("Ranges of rows that there are not, and splits, are errors that say wh
         "lopt: There is no split 'tset'; choices: train, inner_valid, outer_valid, test; did you "
         "mean "
         "'test'?\n");
-  CHECK(Has(Fails(2, ""), "run"));
+  CHECK(Has(Lopt({"predict"}).errors, "RUN is missing; usage: lopt predict RUN"));
   CHECK(Predict(run.run, {"--split", "train", "--rows", "1"}).exit_code == 0);
 }
 

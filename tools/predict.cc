@@ -159,9 +159,9 @@ std::string LikeliestWords(const std::vector<double>& shares) {
 }
 
 void PrintRows(const Predictions& p, const RowRange& range) {
-  PrintOut("{:>8}  {:>5}  {:>5}  {}\n", "row", "label", "class", "likeliest classes");
+  PrintOut("{:>7}  {:>5}  {:>5}  {}\n", "row", "label", "class", "likeliest classes");
   for (int64_t row = range.first; row < range.last; ++row) {
-    PrintOut("{:>8}  {:>5}  {:>5}{}{}\n", row, p.labels[row], p.Class(row),
+    PrintOut("{:>7}  {:>5}  {:>5}{}{}\n", row, p.labels[row], p.Class(row),
              LikeliestWords(p.Probabilities(row)), p.Class(row) == p.labels[row] ? "" : "  wrong");
   }
 }
@@ -234,7 +234,7 @@ void WritePicture(const std::string& path, const TrainedModel& model, Split spli
   const auto pictures = PicturesOf(model, ExamplesOf(model, split, drawn), scratch);
   Require(pictures.has_value(), "--picture: the task {} shows no pictures",
           model.config.task.Type());
-  const Bitmap sheet = MakeGrid(WithCaptions(pictures.value(), captions), 5, 4);
+  const Bitmap sheet = MakeGrid(WithCaptions(pictures.value(), captions), 5, 4, 2);
   WriteTextFile(path, EncodePng(sheet));
 }
 
@@ -343,9 +343,11 @@ int PredictCommand(const std::vector<std::string>& arguments) {
   }
   PrintPredictions(model, split, predictions,
                    asked.value_or(RowRange{.last = std::min(count, kListedRows)}));
+  std::string written;
   for (const auto& path : {out, picture, projector}) {
-    if (path) PrintOut("\nWritten: {}\n", *path);
+    if (path) written += (written.empty() ? "" : ", ") + *path;
   }
+  if (!written.empty()) PrintOut("\nWritten: {}\n", written);
   return kExitDone;
 }
 
