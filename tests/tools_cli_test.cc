@@ -340,8 +340,8 @@ TEST_CASE("A bad config is an error that names the key, the value and the valid 
   CHECK_EQ(ErrorOf(ConfigText("\"num_tasks\"", "\"num_task\"")),
            "lopt: config: unknown key 'estimators[0].num_task'; valid keys: task, lengths, "
            "meta_loss, meta_loss_aux, meta_loss_log, non_finite, "
-           "random_initial_iteration_offset, random_initial_iteration_multiple, weight, num_tasks, "
-           "trunc_length, std, "
+           "random_initial_iteration_offset, random_initial_iteration_multiple, with_metrics, "
+           "weight, num_tasks, trunc_length, std, "
            "sign_delta_loss_scalar, burn_in; did you mean 'num_tasks'?\n");
   CHECK_EQ(
       ErrorOf(ConfigText("\"num_tasks\": 2", "\"num_tasks\": \"2\"")),

@@ -18,7 +18,7 @@ class Rosenbrock : public lopt::TaskFamily {
   explicit Rosenbrock(const RosenbrockOptions& options)
       : TaskFamily(
             {.params = lopt::Layout({{"x", {lopt::CheckOptions("Rosenbrock", options).dim}}}),
-             .aux = lopt::Layout({{"distance", {}}})}) {}
+             .aux = lopt::Layout({{"distance", lopt::Shape()}})}) {}
 
  private:
   void DoInit(std::span<const float>, lopt::Key key, std::span<float> x,
