@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <iterator>
+#include <set>
 
 #include "lopt/base/error.h"
 #include "lopt/base/event_records.h"
@@ -16,6 +17,7 @@ namespace lopt {
 namespace {
 
 constexpr std::string_view kPrefix = "events.out.tfevents.";
+constexpr char kShapes[] = "_output_shapes";  // of what comes out of a node
 constexpr char kFileVersion[] = "brain.Event:2";
 
 // The number after the prefix; 0 if there is none.
@@ -89,6 +91,32 @@ void TensorBoardWriter::WriteImage(int64_t step, double wall_time_seconds, const
   image->set_width(static_cast<int32_t>(bitmap.width));
   image->set_colorspace(static_cast<int32_t>(bitmap.channels));
   image->set_encoded_image_string(EncodePng(bitmap));
+  impl_->Write(event);
+}
+
+void TensorBoardWriter::WriteGraph(double wall_time_seconds, const std::vector<GraphNode>& nodes) {
+  std::set<std::string> names;
+  for (const GraphNode& node : nodes) {
+    Require(names.insert(node.name).second, "TensorBoard: two nodes of a graph have the name '{}'",
+            node.name);
+  }
+  tensorboard::GraphDef graph;
+  for (const GraphNode& node : nodes) {
+    tensorboard::Node* entry = graph.add_node();
+    entry->set_name(node.name);
+    entry->set_op(node.op);
+    for (const std::string& input : node.inputs) {
+      Require(names.contains(input), "TensorBoard: '{}', an input of '{}', is no node of the graph",
+              input, node.name);
+      entry->add_input(input);
+    }
+    if (!node.shape) continue;
+    tensorboard::Shape* shape = (*entry->mutable_attr())[kShapes].mutable_list()->add_shape();
+    for (const int64_t size : *node.shape) shape->add_dim()->set_size(size);
+  }
+  tensorboard::Event event;
+  event.set_wall_time(wall_time_seconds);
+  event.set_graph_def(graph.SerializeAsString());
   impl_->Write(event);
 }
 

@@ -66,6 +66,40 @@ TEST_CASE("an image record has the bytes of TensorBoard's message around a PNG f
         kVersionRecord + EventRecord(event));
 }
 
+TEST_CASE("a graph record has the bytes of TensorBoard's message") {
+  const TempDirectory directory;
+  {
+    TensorBoardWriter writer(directory.path(), 1.5);
+    writer.WriteGraph(2.0, {{.name = "l/w", .op = "P", .shape = Shape{2, 3}},
+                            {.name = "y", .op = "mm", .inputs = {"l/w"}}});
+  }
+  // Event: wall_time 2, graph_def { node { name "l/w", op "P", attr { "_output_shapes": list {
+  // shape { dim { size 2 } dim { size 3 } } } } } node { name "y", op "mm", input "l/w" } }
+  const std::string shapes = "\x0a\x0a\x3a\x08\x12\x02\x08\x02\x12\x02\x08\x03";
+  const std::string attribute =
+      "\x0a\x0e_output_shapes\x12" + std::string(1, static_cast<char>(shapes.size())) + shapes;
+  const std::string first =
+      "\x0a\x03l/w\x12\x01P\x2a" + std::string(1, static_cast<char>(attribute.size())) + attribute;
+  const std::string second =
+      "\x0a\x01y\x12\x02mm\x1a\x03"
+      "l/w";
+  const std::string graph = "\x0a" + std::string(1, static_cast<char>(first.size())) + first +
+                            "\x0a" + std::string(1, static_cast<char>(second.size())) + second;
+  const std::string event = std::string("\x09\x00\x00\x00\x00\x00\x00\x00\x40\x22", 10) +
+                            std::string(1, static_cast<char>(graph.size())) + graph;
+  CHECK(ReadTextFile(directory / "events.out.tfevents.0000000001.lopt") ==
+        kVersionRecord + EventRecord(event));
+}
+
+TEST_CASE("graphs whose names do not fit together are errors") {
+  const TempDirectory directory;
+  TensorBoardWriter writer(directory.path(), 1.5);
+  CHECK_THROWS_WITH_AS(writer.WriteGraph(2, {{.name = "a", .op = "P"}, {.name = "a", .op = "P"}}),
+                       "TensorBoard: two nodes of a graph have the name 'a'", Error);
+  CHECK_THROWS_WITH_AS(writer.WriteGraph(2, {{.name = "a", .op = "P", .inputs = {"b"}}}),
+                       "TensorBoard: 'b', an input of 'a', is no node of the graph", Error);
+}
+
 TEST_CASE("a record is a message between its length and checksums") {
   CHECK(EventRecord(kStepRecord.substr(12, 35)) == kStepRecord);
 }

@@ -91,10 +91,10 @@ Trained WhatIsLeft(ParameterClient& client) {
   return trained;
 }
 
-Trained RunJob(const ParameterServerOptions& options, const ParameterJobOptions& job, int64_t first,
-               int64_t end) {
+Trained RunJob(Carriage carriage, const ParameterServerOptions& options,
+               const ParameterJobOptions& job, int64_t first, int64_t end) {
   Trained trained;
-  RunParameterJob(options, job, [&](ParameterClient& client) {
+  RunJobOver(carriage, options, job, [&](ParameterClient& client) {
     Train(client, first, end);
     if (client.worker() == 0) {
       trained = WhatIsLeft(client);
@@ -180,33 +180,41 @@ TEST_CASE("3 workers with 1, 2 and 5 servers have the bits of one process that a
   OneProcess alone(3);
   for (uint64_t step = 0; step < 20; ++step) alone.Step(step);
   const Trained wanted = alone.WhatIsLeft();
-  for (const int64_t servers : {1, 2, 5}) {
-    CAPTURE(servers);
-    CHECK(RunJob(AdamModel(servers, 3), {.workers = 3}, 0, 20) == wanted);
+  for (const Carriage carriage : Carriages()) {
+    for (const int64_t servers : {1, 2, 5}) {
+      CAPTURE(ToString(carriage));
+      CAPTURE(servers);
+      CHECK(RunJob(carriage, AdamModel(servers, 3), {.workers = 3}, 0, 20) == wanted);
+    }
   }
 }
 
 TEST_CASE("A job that was saved, ended and resumed has the bits of one that was not") {
-  const TempDirectory directory;
-  const ParameterJobOptions saving = {.workers = 2, .directory = directory.path() + "/servers"};
-  const ParameterServerOptions options = AdamModel(2, 2);
-  RunJob(options, saving, 0, 6);
-  CHECK(Exists(saving.directory + "/server-1-of-2.safetensors"));
-  CHECK_EQ(ErrorOf([&] { RunJob(options, saving, 6, 12); }),
-           "parameter server: " + saving.directory +
-               "/server-0-of-2.safetensors is there already; resume, or choose another directory");
-  ParameterJobOptions resuming = saving;
-  resuming.resume = true;
-  CHECK(RunJob(options, resuming, 6, 12) == RunJob(options, {.workers = 2}, 0, 12));
-  CHECK_EQ(ErrorOf([&] { RunJob(AdamModel(3, 2), resuming, 12, 13); }),
-           "parameter server: cannot resume: there is no " + saving.directory +
-               "/server-0-of-3.safetensors");
+  for (const Carriage carriage : Carriages()) {
+    CAPTURE(ToString(carriage));
+    const TempDirectory directory;
+    const ParameterJobOptions saving = {.workers = 2, .directory = directory.path() + "/servers"};
+    const ParameterServerOptions options = AdamModel(2, 2);
+    RunJob(carriage, options, saving, 0, 6);
+    CHECK(Exists(saving.directory + "/server-1-of-2.safetensors"));
+    CHECK_EQ(
+        ErrorOf([&] { RunJob(carriage, options, saving, 6, 12); }),
+        "parameter server: " + saving.directory +
+            "/server-0-of-2.safetensors is there already; resume, or choose another directory");
+    ParameterJobOptions resuming = saving;
+    resuming.resume = true;
+    CHECK(RunJob(carriage, options, resuming, 6, 12) ==
+          RunJob(Carriage::kLocal, options, {.workers = 2}, 0, 12));
+    CHECK_EQ(ErrorOf([&] { RunJob(carriage, AdamModel(3, 2), resuming, 12, 13); }),
+             "parameter server: cannot resume: there is no " + saving.directory +
+                 "/server-0-of-3.safetensors");
+  }
 }
 
 TEST_CASE("A worker is told that its gradients are too old, by which servers and how much") {
   ParameterServerOptions options = SmallModel(2);
   options.staleness = 1;
-  RunParameterJob(options, {}, [](ParameterClient& client) {
+  const auto work = [](ParameterClient& client) {
     ParameterVersions versions = client.PullVariables(std::vector<std::string>()).versions;
     CHECK_EQ(versions, ParameterVersions{0, 0});
     for (int i = 0; i < 2; ++i) CHECK_EQ(client.PushGradients({}, versions).refused, "");
@@ -215,7 +223,8 @@ TEST_CASE("A worker is told that its gradients are too old, by which servers and
     CHECK_EQ(result.refused,
              "server 0 is at version 2 and refuses gradients of version 0, more than 1 behind");
     CHECK_EQ(result.versions, ParameterVersions{2, 3});
-  });
+  };
+  for (const Carriage carriage : Carriages()) RunJobOver(carriage, options, {}, work);
 }
 
 TEST_CASE("Errors of a client name the layer or variable, what was wanted and what was got") {
@@ -320,35 +329,41 @@ TEST_CASE("A pull answers in the order of its ids, each as often as it is named"
 }
 
 TEST_CASE("What a worker throws ends the job, and no other worker waits for it for ever") {
-  const auto run = [&](const std::function<void(ParameterClient&)>& work) {
-    return ErrorOf([&] { RunParameterJob(AdamModel(2, 2), {.workers = 2}, work); });
-  };
-  std::string other;
-  CHECK_EQ(run([&](ParameterClient& client) {
-             if (client.worker() == 0) throw Error("worker 0 has had enough");
-             other = ErrorOf([&] { client.PushGradients({}, {0, 0}); });
-           }),
-           "worker 0 has had enough");
-  CHECK_EQ(other,
-           "server 0: parameter server: a step waits for 2 gradients, but of 2 workers 1 are left; "
-           "server 1: parameter server: a step waits for 2 gradients, but of 2 workers 1 are left");
+  for (const Carriage carriage : Carriages()) {
+    CAPTURE(ToString(carriage));
+    std::string other;
+    CHECK_EQ(ErrorOf([&] {
+               RunJobOver(carriage, AdamModel(2, 2), {.workers = 2}, [&](ParameterClient& client) {
+                 if (client.worker() == 0) throw Error("worker 0 has had enough");
+                 other = ErrorOf([&] { client.PushGradients({}, {0, 0}); });
+               });
+             }),
+             "worker 0 has had enough");
+    CHECK_EQ(
+        other,
+        "server 0: parameter server: a step waits for 2 gradients, but of 2 workers 1 are left; "
+        "server 1: parameter server: a step waits for 2 gradients, but of 2 workers 1 are left");
+  }
 }
 
 TEST_CASE("A server that cannot begin tells the workers and ends the job") {
-  const TempDirectory directory;
-  for (const char* name : {"/server-0-of-2.safetensors", "/server-1-of-2.safetensors"}) {
-    WriteTextFile(directory.path() + name, "not a file of arrays");
+  for (const Carriage carriage : Carriages()) {
+    CAPTURE(ToString(carriage));
+    const TempDirectory directory;
+    for (const char* name : {"/server-0-of-2.safetensors", "/server-1-of-2.safetensors"}) {
+      WriteTextFile(directory.path() + name, "not a file of arrays");
+    }
+    std::string told;
+    const std::string error = ErrorOf([&] {
+      RunJobOver(carriage, SmallModel(2), {.directory = directory.path(), .resume = true},
+                 [&](ParameterClient& client) {
+                   told = ErrorOf([&] { client.PullVariables(); });
+                   throw Error(told);
+                 });
+    });
+    CHECK_NE(error.find("server-0-of-2.safetensors"), std::string::npos);
+    CHECK_MESSAGE(told.find(" has failed: ") != std::string::npos, told);
   }
-  std::string told;
-  const std::string error = ErrorOf([&] {
-    RunParameterJob(SmallModel(2), {.directory = directory.path(), .resume = true},
-                    [&](ParameterClient& client) {
-                      told = ErrorOf([&] { client.PullVariables(); });
-                      throw Error(told);
-                    });
-  });
-  CHECK_NE(error.find("server-0-of-2.safetensors"), std::string::npos);
-  CHECK_NE(told.find(" has failed: "), std::string::npos);
 }
 
 TEST_CASE("Jobs that could not run are errors") {

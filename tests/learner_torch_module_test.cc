@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lopt/base/file.h"
+#include "lopt/base/tensorboard.h"
 #include "lopt/learner/experiment.h"
 #include "lopt/learner/job/meta_trainer.h"
 #include "lopt/learner/run/run_directory.h"
@@ -127,6 +128,43 @@ TEST_CASE("Torch tasks on a device give the same bits on any ranks and threads, 
   }
   CHECK(FinalTheta(parts.path()) == FinalTheta(whole.path()));
   CHECK(MetricsLines(parts.path()) == MetricsLines(whole.path()));
+}
+
+// The bytes of all event files of a run.
+std::string Events(const std::string& directory) {
+  std::string events;
+  for (const std::string& name : EventFiles(directory)) {
+    events += ReadTextFile(directory + "/" + name);
+  }
+  return events;
+}
+
+int64_t CountOf(const std::string& words, const std::string& text) {
+  int64_t count = 0;
+  for (size_t at = 0; (at = text.find(words, at)) != std::string::npos; ++at) ++count;
+  return count;
+}
+
+TEST_CASE("A run's event files have the graphs of its torch tasks, once, also when it is resumed") {
+  const TempDirectory scratch;
+  RunMetaTraining(OfTorchTasks(1, 1, "cpu"), {.out_dir = scratch / "meta"});
+  RunMetaTraining(OfTorchTasks(1, 2, "cpu"), {.out_dir = scratch / "meta", .resume = true});
+  CHECK_EQ(EventFiles(scratch / "meta").size(), 2);
+  // A node's name behind its field and length.
+  CHECK_EQ(CountOf("\x0a\x16"
+                   "0_TorchImageMLP/losses",
+                   Events(scratch / "meta")),
+           1);
+  CHECK_EQ(CountOf("1_TorchSequenceRegression/losses\x12\x06Output", Events(scratch / "meta")), 1);
+  CHECK_EQ(CountOf("2_TorchImageConv/losses\x12\x06Output", Events(scratch / "meta")), 1);
+  const TrainConfig config =
+      OfTorchModel(R"({"type": "TorchSequenceRegression", "hidden": 3, "steps": 4})", 1, 2);
+  RunTraining(config, {.out_dir = scratch / "train"});
+  CHECK_EQ(CountOf("TorchSequenceRegression/losses\x12\x06Output", Events(scratch / "train")), 1);
+  MetaTrainConfig twice = OfTorchTasks(1, 1, "cpu");
+  twice.estimators[0] = twice.estimators[1];
+  RunMetaTraining(twice, {.out_dir = scratch / "twice"});
+  CHECK_EQ(CountOf("TorchSequenceRegression/losses\x12\x06Output", Events(scratch / "twice")), 1);
 }
 
 TEST_CASE("A torch model has the same bytes from one rank and from 2 and 3, stopped or not") {

@@ -30,13 +30,16 @@
 #include "lopt/learner/run/checkpoint_store.h"
 #include "lopt/learner/run/run_directory.h"
 #include "lopt/tools/build_info.h"
+#include "tests/certificates.h"
 #include "tests/csv_digits.h"
 #include "tests/elastic_lies.h"
 #include "tests/error_of.h"
 #include "tests/learner_runs.h"
+#include "tests/lying_connection.h"
 #include "tests/mutated_frames.h"
 #include "tests/paths.h"
 #include "tests/process.h"
+#include "tests/say_to_port.h"
 #include "tests/skip.h"
 #include "tests/temp_directory.h"
 #include "tests/wait_until.h"
@@ -223,19 +226,6 @@ TEST_CASE("Asynchronous updates take what comes from processes that are killed")
   CHECK_EQ(checkpoint->ledger.Total().Total(), windows * 60);
 }
 
-// A connection to the learner that says these bytes; -1 once it was closed.
-int Say(const std::string& address, const std::string& bytes) {
-  const int connection = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in to{};
-  to.sin_family = AF_INET;
-  to.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.find(':') + 1))));
-  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  CHECK_EQ(::connect(connection, reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
-  [[maybe_unused]] const ssize_t sent =
-      ::send(connection, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-  return connection;
-}
-
 TEST_CASE("A port that gets random bytes and half messages goes on serving its workers") {
   const MetaTrainConfig config = Endless(SmallExperiment(2));
   Job job(config);
@@ -245,12 +235,7 @@ TEST_CASE("A port that gets random bytes and half messages goes on serving its w
   std::mt19937_64 random(1);
   std::vector<int> open;
   for (int i = 0; i < 300; ++i) {
-    std::string bytes;
-    // HTTP/2's first words and a frame of its settings, so that some of the rest is read as frames.
-    if (i % 3 != 0) bytes = std::string("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 33);
-    const size_t length = random() % 400;
-    for (size_t b = 0; i % 3 != 2 && b < length; ++b) bytes += static_cast<char>(random());
-    open.push_back(Say(job.address(), bytes));
+    open.push_back(Say(job.address(), HalfMessage(i, &random)));
   }
   job.WaitForMore(5);
   const auto late = job.Worker();
@@ -343,31 +328,6 @@ TEST_CASE("Floods of a stranger neither fill the learner's memory nor disturb a 
   const auto checkpoint = CheckpointStore(job.run() + "/checkpoints", {}).ReadNewest();
   CHECK_EQ(checkpoint->learner.theta, RunMetaTraining(SmallExperiment(2, steps), {}).learner.theta);
 }
-
-// A connection to the learner whose frames are changed before they leave.
-class LyingConnection final : public Connections {
- public:
-  LyingConnection(const std::string& address, Mangle mangle)
-      : connection_(JoinGrpc(ParseNetAddress(address), {})), mangle_(std::move(mangle)) {}
-
-  std::string Description() const override { return connection_->Description(); }
-  std::optional<Event> Poll() override { return connection_->Poll(); }
-  void Send(int64_t connection, Frame frame) override {
-    mangle_(&frame);
-    connection_->Send(connection, std::move(frame));
-  }
-  void Trust(int64_t connection, size_t most_bytes) override {
-    connection_->Trust(connection, most_bytes);
-  }
-  int64_t Arrived(int64_t connection) override { return connection_->Arrived(connection); }
-  void Close(int64_t connection) override { connection_->Close(connection); }
-  bool Idle() const override { return connection_->Idle(); }
-  void NotifyOnEvent(Wakeup* wakeup) override { connection_->NotifyOnEvent(wakeup); }
-
- private:
-  std::unique_ptr<Connections> connection_;
-  Mangle mangle_;
-};
 
 TEST_CASE("A worker that lies over gRPC is refused with a line in the log, the job goes on") {
   Job job(Endless(SmallExperiment(2)));
@@ -526,27 +486,6 @@ TEST_CASE("A connection ends that has as many frames untaken as it reads ahead")
   CHECK_EQ(event->connection, opened->connection);
 }
 
-// Certificates of the names "learner" and "worker", signed by "ca", and "stranger", signed by
-// itself.
-void MakeCertificates(const Job& job) {
-  const std::string script = R"(set -e; cd "$1"
-    new="openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
-    $new -x509 -keyout ca.key -out ca.pem -subj /CN=ca
-    $new -x509 -keyout stranger.key -out stranger.pem -subj /CN=stranger
-    echo subjectAltName=IP:127.0.0.1 > names
-    for name in learner worker; do
-      $new -keyout $name.key -out $name.csr -subj /CN=$name
-      sign="openssl x509 -req -in $name.csr -CA ca.pem -CAkey ca.key -extfile names"
-      $sign -out $name.pem -days 2
-      # OpenSSL 3.0 has no dates here, 3.5 no days of the past.
-      $sign -out $name-old.pem -not_before 20200101000000Z -not_after 20200102000000Z ||
-        $sign -out $name-old.pem -days -1
-      cp $name.key $name-old.key
-    done; exec 2>&-)";
-  const FinishedProcess made = RunProcess({"/bin/sh", "-c", script, "sh", job / "."});
-  REQUIRE_MESSAGE(made.exit_code == 0, made.errors);
-}
-
 TEST_CASE("On this machine a token is made and wanted that only its user may read") {
   Job job(Endless(SmallExperiment(2)));
   job.Listen({});
@@ -625,7 +564,7 @@ TEST_CASE("With TLS and a token nobody gets in without the certificate and the t
     return;
   }
   Job job(Endless(SmallExperiment(2)));
-  MakeCertificates(job);
+  MakeCertificates(job / ".");
   const auto write_secret = [&](const std::string& name, const std::string& text) {
     WriteTextFile(job / name, text);
     ::chmod((job / name).c_str(), 0600);
@@ -650,14 +589,12 @@ TEST_CASE("With TLS and a token nobody gets in without the certificate and the t
               "worker.key is to be a secret, but others may read or write "
               "it (mode 640); say: chmod 600 ");
   ::chmod((job / "worker.key").c_str(), 0600);
-  turned_away(
-      as("stranger", "token"),
-      "; the learner does not accept this certificate, which its --tls-ca must have signed");
-  turned_away({}, "; it closes connections without TLS, or is no learner");
+  turned_away(as("stranger", "token"),
+              "; it does not accept this certificate, which its --tls-ca must have signed");
+  turned_away({}, "; it closes connections without TLS, or speaks another protocol");
   Words words = as("worker", "token");
   words[5] = job / "stranger.pem";
-  turned_away(words,
-              "; the learner's certificate has expired, or is not signed by those of --tls-ca");
+  turned_away(words, "; its certificate has expired, or is not signed by those of --tls-ca");
   const auto worker = job.Worker(as("worker", "token"));
   job.WaitForMore(3);
   CHECK(job.learner().Said("; 1 are there"));
@@ -669,7 +606,7 @@ TEST_CASE("Certificates and keys that cannot work are errors that name the file 
     return;
   }
   Job job(SmallExperiment(2));
-  MakeCertificates(job);
+  MakeCertificates(job / ".");
   WriteTextFile(job / "half.pem", ReadTextFile(job / "worker.pem").substr(0, 200));
   const auto error = [&](const Words& command, const std::string& certificate,
                          const std::string& key, const std::string& authorities) {

@@ -24,8 +24,9 @@ TEST_CASE("Workers that come and go are an error that says what is missing") {
     const FinishedProcess finished = RunProcess(words);
     CHECK_EQ(finished.exit_code, 1);
     CHECK_EQ(finished.errors,
-             "lopt: this program was built without gRPC, which workers that come and go want: "
-             "build it where gRPC is installed (libgrpc++-dev, protobuf-compiler-grpc)\n");
+             "lopt: this program was built without gRPC, over which elastic workers and parameter "
+             "servers talk: build it where gRPC is installed (libgrpc++-dev, "
+             "protobuf-compiler-grpc)\n");
     CHECK(!std::filesystem::exists(out));
   };
   fails({"meta-train", "--preset", "smoke", "--out", out, "--listen", "127.0.0.1:0"});

@@ -15,7 +15,7 @@
 
 #include "lopt/base/environment.h"
 #include "lopt/base/file.h"
-#include "lopt/tools/secret_file.h"
+#include "lopt/learner/elastic/secret_file.h"
 #include "lopt/tools/simulate/passing_files.h"
 #include "tests/error_of.h"
 #include "tests/like_system_environment.h"

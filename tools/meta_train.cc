@@ -185,13 +185,13 @@ std::unique_ptr<ElasticTransport> ListenForWorkers(const NetworkOptions& network
                                                    const MetaTrainerOptions& options) {
   CheckConfig(config);
   return std::make_unique<ElasticTransport>(config, options,
-                                            ElasticOptions{.token = network.token,
+                                            ElasticOptions{.token = network.secrets.token,
                                                            .wait_for = listening.wait_for,
                                                            .wait_seconds = listening.wait_seconds,
                                                            .workers_stop = listening.workers_stop,
                                                            .stop = options.stop,
                                                            .stopped_exit_code = kExitInterrupted},
-                                            ListenGrpc(network.address, network.tls));
+                                            ListenGrpc(network.address, network.secrets.tls));
 }
 
 // Words of a command line that give the options again that say where workers come to.
@@ -264,8 +264,8 @@ int Train(const po::variables_map& values, Transport* transport,
            Counted(config.meta_steps, "update"), config.isa.empty() ? CurrentIsa() : config.isa,
            who, config.device == "cpu" ? "" : fmt::format(", windows on {}", config.device),
            options.out_dir);
-  if (!network.token.empty()) {
-    PrintOut("Workers join with the token in {}\n", network.token_file);
+  if (!network.secrets.token.empty()) {
+    PrintOut("Workers join with the token in {}\n", network.secrets.token_file);
   }
   std::fflush(stdout);
   const MetaTrainResult result = RunMetaTraining(config, options);

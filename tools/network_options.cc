@@ -1,15 +1,8 @@
 #include "lopt/tools/network_options.h"
 
-#include <fmt/format.h>
-
 #include <boost/program_options.hpp>
-#include <optional>
 
-#include "lopt/base/file.h"
-#include "lopt/learner/elastic/frame.h"
-#include "lopt/learner/elastic/tls_check.h"
 #include "lopt/tools/command_line.h"
-#include "lopt/tools/secret_file.h"
 
 namespace lopt {
 
@@ -31,42 +24,16 @@ void AddNetworkOptions(po::options_description* options) {
 }
 
 NetworkOptions ReadNetworkOptions(const po::variables_map& values, const std::string& address) {
-  NetworkOptions network{.address = ParseNetAddress(address)};
-  const auto certificate = TextOption(values, "tls-cert");
-  const auto key = TextOption(values, "tls-key");
-  const auto authorities = TextOption(values, "tls-ca");
-  const bool tls = certificate && key && authorities;
-  if (!tls && (certificate || key || authorities)) {
-    throw UsageError("TLS wants all of --tls-cert, --tls-key and --tls-ca");
+  const NetworkFiles files{.token = TextOption(values, "token-file"),
+                           .certificate = TextOption(values, "tls-cert"),
+                           .key = TextOption(values, "tls-key"),
+                           .authorities = TextOption(values, "tls-ca"),
+                           .insecure = values.contains("insecure")};
+  const NetAddress parsed = ParseNetAddress(address);
+  if (const std::string missing = MissingOf(files, parsed); !missing.empty()) {
+    throw UsageError(missing);
   }
-  auto token = TextOption(values, "token-file");
-  const bool insecure = values.contains("insecure");
-  if (!(tls && token) && !insecure && !IsLoopback(network.address)) {
-    throw UsageError(
-        fmt::format("{} is not this machine alone, so it wants --tls-cert, --tls-key, --tls-ca and "
-                    "--token-file; or say --insecure",
-                    network.address.Text()));
-  }
-  if (!token && !insecure) {
-    token = UsersTokenFile();
-    MakeTokenFile(*token);
-  }
-  if (tls) {
-    network.tls = {.certificate = ReadTextFile(*certificate),
-                   .key = ReadSecretFile(*key),
-                   .authorities = ReadTextFile(*authorities)};
-    CheckTls(network.tls, {.certificate = *certificate, .key = *key, .authorities = *authorities});
-  }
-  if (token) {
-    network.token_file = *token;
-    network.token = ReadSecretFile(*token);
-    network.token.erase(network.token.find_last_not_of(" \t\r\n") + 1);
-    Require(!network.token.empty(), "the token in {} is empty", *token);
-    Require(network.token.size() <= kMostTokenBytes,
-            "the token in {} has {} bytes; it may have up to {}", *token, network.token.size(),
-            kMostTokenBytes);
-  }
-  return network;
+  return {.address = parsed, .secrets = ReadSecrets(files)};
 }
 
 }  // namespace lopt

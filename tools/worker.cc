@@ -55,11 +55,11 @@ int RunWorker(const po::variables_map& values, const NetworkOptions& network, in
                                .data_dir = TextOption(values, "data-dir"),
                                .device = TextOption(values, "device"),
                                .stop = StopOnSignals(one_job ? "" : "this window"),
-                               .token = network.token,
+                               .token = network.secrets.token,
                                .one_job = one_job,
                                .patience_seconds = patience_seconds};
   if (const auto gpus = TextOption(values, "devices")) options.gpus = GpusOf(*gpus);
-  const auto connect = [&] { return JoinGrpc(network.address, network.tls); };
+  const auto connect = [&] { return JoinGrpc(network.address, network.secrets.tls); };
   return RunElasticWorker(options, connect) == ElasticWorkerEnd::kFinished ? kExitDone
                                                                            : kExitInterrupted;
 }

@@ -7,6 +7,7 @@
 #include "lopt/torch/registry.h"
 #include "lopt/torch/state_dict_file.h"
 #include "lopt/torch/task_derivatives.h"
+#include "lopt/torch/task_graph.h"
 #include "lopt/torch/torch_script_file.h"
 
 namespace {
@@ -33,6 +34,12 @@ std::shared_ptr<const lopt::DifferentiableOptimizer> Optimizer(std::string_view 
   return lopt::TorchDifferentiableOptimizer(script);
 }
 
+std::vector<lopt::GraphNode> Graph(std::string_view isa, const lopt::Config& task,
+                                   const lopt::TaskResources& resources) {
+  UseIsa(isa);
+  return lopt::TorchTaskGraph(task, resources);
+}
+
 }  // namespace
 
 extern "C" const lopt::TorchModule* lopt_torch_module() {
@@ -42,6 +49,7 @@ extern "C" const lopt::TorchModule* lopt_torch_module() {
                                         .write_torch_script = lopt::WriteTorchScriptFile,
                                         .write_state_dict = lopt::WriteStateDictFile,
                                         .task_derivatives = Derivatives,
-                                        .differentiable_optimizer = Optimizer};
+                                        .differentiable_optimizer = Optimizer,
+                                        .task_graph = Graph};
   return &module;
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lopt/base/key.h"
+#include "lopt/base/tensorboard.h"
 #include "lopt/tasks/derivatives.h"
 #include "lopt/tasks/task_family.h"
 
@@ -97,6 +98,12 @@ class TorchTaskFamily : public TaskFamily, public TaskDerivatives {
   // On emulated devices, whose memory is the host's, and on NVIDIA GPUs. Throws Error if LibTorch
   // has no CUDA or finds no GPU.
   bool EvaluatesOn(const Device& device) const override;
+
+  // What the loss of one replica is computed by, on a batch of Split::kTrain: its params and the
+  // operations on tensors, as LibTorch traces them, for TensorBoardWriter::WriteGraph. An operation
+  // that is given params of a layer, "layer/w", is in the layer's box. Evaluates the loss once.
+  // Throws Error as an evaluation does.
+  std::vector<GraphNode> Graph() const;
 
   // The function that it was given.
   const LossFunction& loss() const { return loss_; }

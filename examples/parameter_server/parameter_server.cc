@@ -3,6 +3,11 @@
 //   mpiexec -n 4 parameter_server      2 servers and 2 workers
 //   mpiexec -n 3 parameter_server 1    1 server and 2 workers
 //   parameter_server                   2 servers and 2 workers in one process
+// Over gRPC each process is started by itself, here or elsewhere:
+//   parameter_server server 0 127.0.0.1:4711
+//   parameter_server server 1 127.0.0.1:4712
+//   parameter_server worker 0 127.0.0.1:4711 127.0.0.1:4712
+//   parameter_server worker 1 127.0.0.1:4711 127.0.0.1:4712
 // The bits are the same.
 #include "lopt/learner/parameter_server/parameter_server.h"
 
@@ -12,9 +17,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <numeric>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -142,13 +150,31 @@ lopt::NamedArrays ModelOfOneProcess() {
   return model;
 }
 
+// What the words after the program's name say of gRPC; none: nothing.
+std::optional<lopt::ParameterNetwork> NetworkOf(const std::vector<std::string>& words) {
+  if (words.size() < 2) return std::nullopt;
+  lopt::Require(words.size() >= 3, "wanted server N ADDRESS, or worker N ADDRESS...");
+  const int number = std::atoi(words[1].c_str());
+  if (words[0] == "worker") {
+    return lopt::ParameterNetwork{.worker = number, .servers = {words.begin() + 2, words.end()}};
+  }
+  lopt::Require(words[0] == "server", "'{}' is neither server nor worker", words[0]);
+  return lopt::ParameterNetwork{
+      .server = number, .listen = words[2], .on_listening = [number](const std::string& address) {
+        fmt::print("server {} listens at {}\n", number, address);
+        std::fflush(stdout);
+      }};
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int64_t servers = argc > 1 ? std::atoi(argv[1]) : 2;
   try {
+    const std::optional<lopt::ParameterNetwork> network = NetworkOf({argv + 1, argv + argc});
+    const int64_t servers = argc == 2 ? std::atoi(argv[1]) : 2;
     return lopt::RunParameterJob(
-        Options(servers), {.workers = kWorkers}, [&](lopt::ParameterClient& client) {
+        Options(servers), {.workers = kWorkers, .network = network},
+        [&](lopt::ParameterClient& client) {
           const double before = client.worker() == 0 ? LossOfText(client) : 0;
           Train(client, true);
           if (client.worker() != 0) return;

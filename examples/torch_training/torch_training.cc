@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <ctime>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -13,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "lopt/base/tensorboard.h"
 #include "lopt/torch/learned_optimizer.h"
 
 namespace {
@@ -85,15 +87,26 @@ Run Train(const Stripes& train, const Stripes& test, int64_t steps, const MakeOp
   return run;
 }
 
+// The losses as TensorBoard shows them, in an event file of its own.
+void WriteLosses(const std::string& directory, const Run& learned, const Run& adam) {
+  const auto now = static_cast<double>(std::time(nullptr));
+  lopt::TensorBoardWriter writer(directory, now);
+  for (size_t step = 0; step < learned.losses.size(); ++step) {
+    writer.Write(static_cast<int64_t>(step), now,
+                 {{"loss/learned", learned.losses[step]}, {"loss/adam", adam.losses[step]}});
+  }
+  writer.Flush();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) try {
-  if (argc < 2 || argc > 3) {
-    fmt::print(stderr, "Usage: torch_training THETA [STEPS]\n");
+  if (argc < 2 || argc > 4) {
+    fmt::print(stderr, "Usage: torch_training THETA [STEPS [DIRECTORY]]\n");
     return 2;
   }
   const std::string theta = argv[1];
-  const int64_t steps = argc == 3 ? std::atoll(argv[2]) : 300;
+  const int64_t steps = argc >= 3 ? std::atoll(argv[2]) : 300;
 
   const Stripes train = Draw(8000, 1);
   const Stripes test = Draw(2000, 2);
@@ -112,6 +125,7 @@ int main(int argc, char** argv) try {
   }
   fmt::print("{:>13}  {:>8.4f}  {:>10.4f}\n", "test accuracy", learned.test_accuracy,
              adam.test_accuracy);
+  if (argc == 4) WriteLosses(argv[3], learned, adam);
   return std::isfinite(learned.losses.back()) ? 0 : 1;
 } catch (const std::exception& error) {
   fmt::print(stderr, "torch_training: {}\n", error.what());

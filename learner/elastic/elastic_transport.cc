@@ -12,6 +12,7 @@
 #include "lopt/base/parallel.h"
 #include "lopt/base/print.h"
 #include "lopt/learner/elastic/frame_parts.h"
+#include "lopt/learner/elastic/network.h"
 #include "lopt/learner/job/hello.h"
 
 namespace lopt {
@@ -37,15 +38,6 @@ constexpr double kStopAnswerSeconds = 600;
 double SecondsBetween(std::chrono::steady_clock::time_point from,
                       std::chrono::steady_clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
-}
-
-// In a time that does not tell where they differ.
-bool SameText(const std::string& a, const std::string& b) {
-  unsigned different = a.size() == b.size() ? 0 : 1;
-  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
-    different |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[i]);
-  }
-  return different == 0;
 }
 
 }  // namespace
@@ -267,10 +259,7 @@ void ElasticTransport::Join(int64_t connection, Peer* peer, const Frame& frame) 
   Require(protocol == kElasticProtocol, "it speaks protocol {}, the learner protocol {}", protocol,
           kElasticProtocol);
   const auto request = FromWire<JoinRequest>(BytesOf(frame));
-  Require(!elastic_.token.empty() || request.token.empty(),
-          "it says a token, and this job has none (--insecure)");
-  Require(SameText(request.token, elastic_.token),
-          "it does not say the token of this job (--token-file)");
+  CheckToken(request.token, elastic_.token);
   if (request.version != version_) {
     const std::string versions =
         fmt::format(": '{}' there, '{}' here", PeerName(request.version), version_);
@@ -371,7 +360,7 @@ void ElasticTransport::Tend() {
   tended_ = now;
   log_.Tend(now);
   const double timeout = config_.worker_timeout_seconds;
-  if (timeout > 0 && SecondsBetween(pulsed_, now) >= std::clamp(timeout / 8, 0.05, 1.0)) {
+  if (timeout > 0 && SecondsBetween(pulsed_, now) >= PulseSeconds(timeout)) {
     pulsed_ = now;
     for (const auto& [connection, peer] : peers_) {
       if (peer.joined) {

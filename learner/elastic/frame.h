@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -35,6 +36,11 @@ enum class FrameType : int {
   kRefused = 12,  // learner to worker, last: the text that says why
   kEnd = 13,      // learner to worker, last: the text finished, interrupted or failed
 };
+
+// Seconds between two pulses where so long a silence ends a connection; 0: none does.
+inline double PulseSeconds(double timeout_seconds) {
+  return timeout_seconds > 0 ? std::clamp(timeout_seconds / 8, 0.05, 1.0) : 1.0;
+}
 
 using FrameBody = std::shared_ptr<const std::vector<std::byte>>;
 

@@ -7,8 +7,8 @@ namespace {
 
 [[noreturn]] void FailWithoutGrpc() {
   Fail(
-      "this program was built without gRPC, which workers that come and go want: build it where "
-      "gRPC is installed (libgrpc++-dev, protobuf-compiler-grpc)");
+      "this program was built without gRPC, over which elastic workers and parameter servers talk: "
+      "build it where gRPC is installed (libgrpc++-dev, protobuf-compiler-grpc)");
 }
 
 }  // namespace

@@ -201,8 +201,7 @@ class Visit {
       NoteProgress();
     }
     const double timeout = welcome_->timeout_seconds;
-    const double interval = timeout > 0 ? std::clamp(timeout / 8, 0.05, 1.0) : 1.0;
-    if (SecondsSince(pulsed_) >= interval) {
+    if (SecondsSince(pulsed_) >= PulseSeconds(timeout)) {
       pulsed_ = Clock::now();
       Send({.type = FrameType::kPulse, .body = MakeBody(ToWire(ProgressNoted()))});
     }

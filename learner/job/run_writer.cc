@@ -14,6 +14,7 @@
 #include "lopt/base/output_directory.h"
 #include "lopt/learner/run/checkpoint_files.h"
 #include "lopt/learner/run/resume_checks.h"
+#include "lopt/learner/run/task_graphs.h"
 #include "lopt/lopt/theta_file.h"
 #include "lopt/tasks/data/data_checksums.h"
 
@@ -164,12 +165,21 @@ void RunWriter::Open(const std::optional<Checkpoint>& checkpoint, std::span<cons
     CutLogs(Writable(directory_).path(), logs);
   }
   metrics_.emplace(Writable(directory_).path());
+  if (!checkpoint) WriteGraphs();
   if (config_.eval_every > 0) {
     best_.emplace(directory_.path(), HeldOutOf(ReadOptions<MetaTrainConfig>(experiment_.resolved)));
   }
   throughput_.emplace(directory_.path(), step, logs.seconds);
   // Checkpoints count on the logs, whose names are new.
   SyncDirectory(directory_.path());
+}
+
+void RunWriter::WriteGraphs() {
+  std::vector<std::pair<std::string, Config>> named;
+  for (size_t e = 0; e < config_.estimators.size(); ++e) {
+    named.emplace_back(experiment_.estimator_names[e], config_.estimators[e]);
+  }
+  metrics_->WriteGraph(TaskGraphs(named, experiment_.resources));
 }
 
 void RunWriter::WriteManifest(std::string status, int64_t updates,

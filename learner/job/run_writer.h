@@ -89,6 +89,7 @@ class RunWriter {
     return file;
   }
   void RemoveAfter(int64_t step);
+  void WriteGraphs();
   void Event(const char* what) const;
   // Checkpoint::held_out_data, once the held-out evaluation is made.
   std::optional<std::string> HeldOutData() const;

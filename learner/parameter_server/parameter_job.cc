@@ -5,12 +5,15 @@
 
 #include "lopt/base/error.h"
 #include "lopt/base/file.h"
+#include "lopt/learner/elastic/network.h"
 #include "lopt/learner/parameter_server/parameter_model.h"
+#include "lopt/learner/parameter_server/parameter_network.h"
 #include "lopt/learner/parameter_server/parameter_server.h"
 #include "lopt/learner/parameter_server/parameter_serving.h"
 #include "lopt/learner/transport/job.h"
 #include "lopt/learner/transport/local_transport.h"
 #include "lopt/learner/transport/mpi_launch.h"
+#include "lopt/learner/transport/take_messages.h"
 
 namespace lopt {
 namespace {
@@ -76,6 +79,65 @@ void RunInThreads(const ParameterServerOptions& options, const ParameterJobOptio
   }
 }
 
+NetworkSecrets SecretsOf(const ParameterNetwork& network,
+                         const std::vector<std::string>& addresses) {
+  const NetworkFiles files{.token = network.token_file,
+                           .certificate = network.tls_cert,
+                           .key = network.tls_key,
+                           .authorities = network.tls_ca,
+                           .insecure = network.insecure};
+  for (const std::string& address : addresses) {
+    const std::string missing = MissingOf(files, ParseNetAddress(address));
+    Require(missing.empty(), "parameter server: {}", missing);
+  }
+  return ReadSecrets(files);
+}
+
+// Of a process that is one server or one worker.
+std::unique_ptr<Transport> TransportOver(const ParameterNetwork& network,
+                                         const ParameterServerOptions& options, int workers) {
+  Require(network.server.has_value() != network.worker.has_value(),
+          "parameter server: a process on the network is one server or one worker, got {}",
+          network.server ? "both" : "neither");
+  const NetworkSecrets secrets = SecretsOf(
+      network, network.server ? std::vector<std::string>{network.listen} : network.servers);
+  const ParameterLinkOptions link{.workers = workers,
+                                  .token = secrets.token,
+                                  .timeout_seconds = network.timeout_seconds,
+                                  .wait_seconds = network.wait_seconds};
+  if (network.server) {
+    auto connections = ListenGrpc(ParseNetAddress(network.listen), secrets.tls);
+    const std::string description = connections->Description();
+    auto transport = std::make_unique<ParameterServerTransport>(options, *network.server, link,
+                                                                std::move(connections));
+    if (network.on_listening) {
+      network.on_listening(description.substr(description.rfind(' ') + 1));
+    }
+    return transport;
+  }
+  ParameterWorkerTransport::Servers servers;
+  for (const std::string& address : network.servers) {
+    servers.emplace_back(
+        address, [at = ParseNetAddress(address), tls = secrets.tls] { return JoinGrpc(at, tls); });
+  }
+  return std::make_unique<ParameterWorkerTransport>(options, *network.worker, link, servers);
+}
+
+// What a process has said last gets there, however its work ends.
+void RunOverNetwork(const ParameterServerOptions& options, const ParameterJobOptions& job,
+                    const ParameterWork& work) {
+  const ParameterNetwork& network = *job.network;
+  if (network.server) CheckServerFile(job, ServerPath(options, job, *network.server));
+  const std::unique_ptr<Transport> transport = TransportOver(network, options, job.workers);
+  try {
+    RunRank(options, job, transport.get(), work);
+  } catch (...) {
+    SayFarewell(transport.get());
+    throw;
+  }
+  SayFarewell(transport.get());
+}
+
 int RunAsRank(const ParameterServerOptions& options, const ParameterJobOptions& job,
               Transport* transport, const ParameterWork& work) {
   Require(transport->size() > options.servers,
@@ -93,13 +155,19 @@ int RunAsRank(const ParameterServerOptions& options, const ParameterJobOptions& 
 int RunParameterJob(const ParameterServerOptions& options, const ParameterJobOptions& job,
                     const std::function<void(ParameterClient&)>& work) {
   ParameterModel checked(options);
-  if (!job.in_one_process && StartedByMpi()) {
+  Require(!job.in_one_process || !job.network,
+          "parameter server: a job runs in one process or on a network, not both");
+  if (!job.in_one_process && !job.network && StartedByMpi()) {
     return RunJob([&](Transport* rank) { return RunAsRank(options, job, rank, work); });
   }
   Require(job.workers >= 1, "parameter server: wanted at least 1 worker, got {}", job.workers);
   Require(options.grads_to_wait <= job.workers,
           "parameter server: grads_to_wait must be at most the number of workers, {}, got {}",
           job.workers, options.grads_to_wait);
+  if (job.network) {
+    RunOverNetwork(options, job, work);
+    return 0;
+  }
   if (!job.in_one_process) CheckLauncher(1, "");
   for (int server = 0; server < options.servers; ++server) {
     CheckServerFile(job, ServerPath(options, job, server));

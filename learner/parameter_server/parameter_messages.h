@@ -19,6 +19,7 @@ enum ParameterMessage : int {
   kLeaveServer,          // worker to server: nothing; no answer
   kServerAnswer,         // server to worker: ServerAnswer
   kServerFailed,         // server to worker: the text of the Error that ended it
+  kWorkerLost,           // a server's transport to it: the text that says why; no answer
 };
 
 // What all requests begin with.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "lopt/base/eigen.h"
@@ -130,6 +131,28 @@ void ParameterModel::CheckSizes() const {
             variable.name, ToString(variable.shape), ServerOf(variable.name), kMostNumbers);
     all += size;
   }
+}
+
+size_t ParameterModel::MostMessageBytes(int server) const {
+  constexpr size_t kFew = 64 << 10;  // of what is in each message, errors that list names included
+  constexpr size_t kOfOne = 64;      // sizes of a variable's or a list's parts
+  constexpr size_t kMostAxis = 8;    // bytes of an axis, an id
+  size_t bytes = kFew;
+  for (const DenseVariable& variable : options_.variables) {
+    bytes += kOfOne + variable.name.size();  // of all: errors name them
+    if (ServerOf(variable.name) != server) continue;
+    bytes += variable.name.size() + kMostAxis * variable.shape.size() +
+             sizeof(float) * static_cast<size_t>(NumElements(variable.shape));
+  }
+  size_t most_of_layers = 0;
+  for (const EmbeddingLayer& layer : options_.layers) {
+    bytes += kOfOne + layer.name.size();
+    const auto ids = static_cast<size_t>(kMostNumbers / layer.width);
+    most_of_layers =
+        std::max(most_of_layers, ids * (kMostAxis + kOfOne + layer.name.size()) +
+                                     sizeof(float) * static_cast<size_t>(kMostNumbers));
+  }
+  return bytes + most_of_layers;
 }
 
 Key ParameterModel::KeyOfVariable(std::string_view name) const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -32,6 +33,10 @@ class ParameterModel {
   int servers() const { return static_cast<int>(options_.servers); }
   // Fnv1a64 of all that a server and its workers must agree on.
   uint64_t digest() const { return digest_; }
+
+  // The most bytes of a message between the server and a worker; for gradients of vectors, if each
+  // id that fits comes once in a layer's list of its own.
+  size_t MostMessageBytes(int server) const;
 
   int ServerOf(std::string_view variable) const {
     return static_cast<int>(Fnv1a64(variable) % static_cast<uint64_t>(options_.servers));

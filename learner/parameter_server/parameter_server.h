@@ -140,18 +140,47 @@ class ParameterClient {
   std::unique_ptr<Requests> requests_;
 };
 
+// Which part of a job this process is that talks to the others over gRPC: one server or one worker.
+// Where an address is not of this machine alone, TLS and a token are wanted, or `insecure`. Files
+// and errors are those of the options of `lopt worker`: --token-file, by default on this machine
+// the user's own; --tls-cert, --tls-key, --tls-ca; --insecure.
+struct ParameterNetwork {
+  std::optional<int> server = {};         // this server, which listens here
+  std::string listen = {};                // "host:port"; port 0: one that is free
+  std::optional<int> worker = {};         // or this worker, of servers that are there
+  std::vector<std::string> servers = {};  // "host:port" of each, [S]
+
+  std::optional<std::string> token_file = {};
+  std::optional<std::string> tls_cert = {};
+  std::optional<std::string> tls_key = {};
+  std::optional<std::string> tls_ca = {};
+  bool insecure = false;
+
+  // Of a server: the other end of a connection that gives no sign of life for so long has gone; a
+  // worker that computes gives some. 0: none ends for that.
+  double timeout_seconds = 60;
+  double wait_seconds = 600;  // for the others to be there at first
+  // Is told where a server listens, once it does.
+  std::function<void(const std::string& address)> on_listening = {};
+};
+
 // Where and how a job runs; nothing here changes results.
 struct ParameterJobOptions {
   int workers = 1;              // without a launcher
   bool in_one_process = false;  // run in this process, also under a launcher
   std::string directory = {};   // of the servers' files, server-<s>-of-<S>.safetensors; empty: none
   bool resume = false;          // begin with what these files hold
+  std::optional<ParameterNetwork> network = {};  // over gRPC, with or without a launcher
 };
 
-// Runs servers and workers. Under an MPI launcher (mpiexec, srun) this process is one rank: the
-// first `servers` ranks serve, each other rank is a worker; to be called last in main, since on
-// several hosts it ends the process. Elsewhere all run in threads of this process. `work` is called
-// once for each worker. Returns the exit code of the program, 0.
+// Runs servers and workers. With a network this process is one of them. Under an MPI launcher
+// (mpiexec, srun) it is one rank: the first `servers` ranks serve, each other rank is a worker; to
+// be called last in main, since on several hosts it ends the process. Elsewhere all run in threads
+// of this process. `work` is called once for each worker. Returns the exit code of the program, 0.
+//
+// Over gRPC a worker that is lost counts as one that has left: the servers go on with the others,
+// and at the end throw Error that names it. A worker whose server refuses it, is lost, or is not
+// there in time, throws Error.
 //
 // Throws Error if options are wrong, if grads_to_wait exceeds the workers, if the directory holds
 // files and `resume` is not set, or holds none of such servers and it is, and what the first server

@@ -1,6 +1,7 @@
 #include "lopt/learner/parameter_server/parameter_serving.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -111,9 +112,11 @@ void ParameterServing::Handle(const Message& message) {
       Save(message.from, Read<ServerRequest>(message));
       break;
     case kLeaveServer:
-      working_.erase(message.from);
-      waiting_.erase(message.from);
-      RefuseIfTooFew();
+      RemoveWorker(message.from);
+      break;
+    case kWorkerLost:
+      lost_.push_back(FromWire<std::string>(message.bytes));
+      RemoveWorker(message.from);
       break;
     default:
       Fail("parameter server: there are no requests of kind {}", message.kind);
@@ -223,8 +226,15 @@ std::string ParameterServing::TooFew() const {
   const int64_t wanted = model_->options().grads_to_wait;
   if (std::ssize(working_) >= wanted) return "";
   return fmt::format(
-      "parameter server: a step waits for {} gradients, but of {} workers {} are left", wanted,
-      transport_->size() - model_->servers(), working_.size());
+      "parameter server: a step waits for {} gradients, but of {} workers {} are left{}{}", wanted,
+      transport_->size() - model_->servers(), working_.size(), lost_.empty() ? "" : "; ",
+      fmt::join(lost_, "; "));
+}
+
+void ParameterServing::RemoveWorker(int worker) {
+  working_.erase(worker);
+  waiting_.erase(worker);
+  RefuseIfTooFew();
 }
 
 void ParameterServing::RefuseIfTooFew() {
@@ -253,14 +263,18 @@ void ParameterServing::Refuse(int worker, int64_t number, const std::string& why
 
 void ServeParameters(const ParameterServerOptions& options, Transport* transport,
                      const std::string& path, bool resume) {
+  std::vector<std::string> lost;
   try {
-    ParameterServing(options, transport, path, resume).Run();
+    ParameterServing serving(options, transport, path, resume);
+    serving.Run();
+    lost = serving.lost();
   } catch (const std::exception& error) {
     for (int rank = static_cast<int>(options.servers); rank < transport->size(); ++rank) {
       transport->Send(rank, kServerFailed, ToWire(std::string(error.what())));
     }
     throw;
   }
+  Require(lost.empty(), "parameter server {}: {}", transport->rank(), fmt::join(lost, "; "));
 }
 
 }  // namespace lopt

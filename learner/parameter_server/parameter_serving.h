@@ -5,6 +5,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "lopt/learner/parameter_server/parameter_messages.h"
 #include "lopt/learner/parameter_server/parameter_store.h"
@@ -28,7 +29,9 @@ class ParameterServing {
   const ParameterStore& store() const { return store_; }
   // Takes the messages that are there. False if there were none.
   bool Poll();
-  // Whether all workers have left.
+  // Of each worker that was lost before it left, why.
+  const std::vector<std::string>& lost() const { return lost_; }
+  // Whether all workers have left or were lost.
   bool done() const { return working_.empty(); }
   // Polls until then.
   void Run();
@@ -51,6 +54,7 @@ class ParameterServing {
   void Save(int worker, const ServerRequest& request);
   ParameterGradients CheckedGradients(PushRequest request) const;
   void StepIfReady();
+  void RemoveWorker(int worker);
   // Refuses what waits if so many gradients will not come.
   void RefuseIfTooFew();
   std::string TooFew() const;
@@ -63,12 +67,14 @@ class ParameterServing {
   ParameterStore store_;
   std::set<int> working_;           // ranks of workers that have not left
   std::map<int, Waiting> waiting_;  // by the worker's rank
+  std::vector<std::string> lost_;
 };
 
 // The name of a server's file in a directory.
 std::string ServerFileName(int64_t server, int64_t servers);
 
 // Serves until all workers have left. If that fails, all workers are told before the Error comes.
+// Throws Error at the end also if workers were lost, though the others were served.
 void ServeParameters(const ParameterServerOptions& options, Transport* transport,
                      const std::string& path, bool resume);
 

@@ -26,6 +26,10 @@ void MetricsLog::WritePictures(int64_t step, const std::map<std::string, Picture
   }
 }
 
+void MetricsLog::WriteGraph(const std::vector<GraphNode>& nodes) {
+  if (!nodes.empty()) events_.WriteGraph(SecondsSince1970(), nodes);
+}
+
 void MetricsLog::Drop() {
   lines_.Drop();
   events_.Drop();

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "lopt/base/environment.h"
 #include "lopt/base/metrics_writer.h"
@@ -20,6 +21,8 @@ class MetricsLog {
   void Write(int64_t step, const Metrics& metrics);
   // To the event file alone.
   void WritePictures(int64_t step, const std::map<std::string, Pictures>& pictures);
+  // Likewise; nothing if there are no nodes.
+  void WriteGraph(const std::vector<GraphNode>& nodes);
   void Flush();
   // Forgets what was not handed over: the files are another process's now.
   void Drop();

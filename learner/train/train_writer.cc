@@ -11,6 +11,7 @@
 #include "lopt/base/isa.h"
 #include "lopt/learner/run/resume_checks.h"
 #include "lopt/learner/run/run_logs.h"
+#include "lopt/learner/run/task_graphs.h"
 #include "lopt/learner/train/trained_model.h"
 #include "lopt/tasks/data/data_checksums.h"
 
@@ -86,6 +87,8 @@ TrainState TrainWriter::Begin() {
   throughput_.emplace(directory_.path(), state.step, logs.seconds);
   SyncDirectory(directory_.path());  // checkpoints count on the logs, whose names are new
   if (!checkpoint) {
+    const Config& task = training_.config().task;
+    metrics_->WriteGraph(TaskGraphs({{task.Type(), task}}, training_.resources()));
     Save(state);
     WriteManifest(RunManifest::kRunning, state.step);
   }

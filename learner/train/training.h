@@ -57,6 +57,7 @@ class Training {
 
   const TrainConfig& config() const { return config_; }
   const TaskFamily& task() const { return *task_; }
+  const TaskResources& resources() const { return resources_; }
   // Keys of the config that may change on resume: TrainKeysFreeOnResume(), but for "steps" where
   // the optimizer's updates need the length of the training.
   std::vector<std::string> KeysFree() const;

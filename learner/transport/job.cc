@@ -13,13 +13,6 @@
 namespace lopt {
 namespace {
 
-void SayFarewell(Transport* transport) {
-  if (transport->FarewellDone()) return;  // what was run has said it
-  transport->BeginFarewell();
-  TakeMessagesUntil(
-      transport, [](const Message&) {}, [&] { return transport->FarewellDone(); });
-}
-
 int RunAlone(const std::function<int(Transport*)>& work) {
   try {
     CheckLauncher(1, "");

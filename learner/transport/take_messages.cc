@@ -45,4 +45,11 @@ void TakeMessagesUntil(Transport* transport, const std::function<void(const Mess
   }
 }
 
+void SayFarewell(Transport* transport) {
+  if (transport->FarewellDone()) return;
+  transport->BeginFarewell();
+  TakeMessagesUntil(
+      transport, [](const Message&) {}, [&] { return transport->FarewellDone(); });
+}
+
 }  // namespace lopt

@@ -51,19 +51,25 @@ std::string Refusal(const Search& search) {
       fmt::join(search.refused, "; "), kModuleDirectory);
 }
 
-// The first type in a config, or in a config in it, that the module makes; empty: none.
-std::string FirstTorchType(const nlohmann::ordered_json& json, const TaskTypes& torch) {
+// The first config in a config, or itself, of a type that the module makes; null: none.
+nlohmann::ordered_json FirstTorchTask(const nlohmann::ordered_json& json, const TaskTypes& torch) {
   if (json.is_object() && json.contains("type") && json["type"].is_string()) {
-    auto type = json["type"].get<std::string>();
+    const auto type = json["type"].get<std::string>();
     const auto has_type = [&](const TypeEntry& entry) { return entry.type == type; };
-    if (std::ranges::any_of(torch.table().entries(), has_type)) return type;
+    if (std::ranges::any_of(torch.table().entries(), has_type)) return json;
   }
   if (json.is_structured()) {
     for (const auto& part : json) {
-      if (std::string type = FirstTorchType(part, torch); !type.empty()) return type;
+      if (auto task = FirstTorchTask(part, torch); !task.is_null()) return task;
     }
   }
-  return "";
+  return {};
+}
+
+nlohmann::ordered_json FirstTorchTask(const Config& config) {
+  TaskTypes torch("task");
+  torch_types::AddAll(&torch);
+  return FirstTorchTask(config.json(), torch);
 }
 
 }  // namespace
@@ -130,12 +136,10 @@ const TorchModule& OpenTorchModule(std::string_view who) {
 std::string MissingTorchModule(const Config& task) {
   const Search search = SearchTorchModule();
   if (search.path) return "";
-  TaskTypes torch("task");
-  torch_types::AddAll(&torch);
-  const std::string type = FirstTorchType(task.json(), torch);
-  if (type.empty()) return "";
+  const nlohmann::ordered_json torch_task = FirstTorchTask(task);
+  if (torch_task.is_null()) return "";
   return fmt::format(
-      "{} needs the torch module {}, which is {}", type, kFileName,
+      "{} needs the torch module {}, which is {}", torch_task["type"].get<std::string>(), kFileName,
       search.refused.empty() ? "not installed (Debian: libtorch-dev)" : Refusal(search));
 }
 
@@ -143,6 +147,13 @@ std::shared_ptr<const TaskFamily> MakeTorchTask(const Config& config,
                                                 const TaskResources& resources) {
   const TorchModule& module = OpenTorchModule("task '" + config.Type() + "'");
   return module.tasks(CurrentIsa()).Make(config, resources);
+}
+
+std::vector<GraphNode> GraphOfTorchTask(const Config& config, const TaskResources& resources) {
+  nlohmann::ordered_json json = FirstTorchTask(config);
+  if (json.is_null()) return {};
+  const Config task = Config::FromJson(std::move(json), config.path());
+  return OpenTorchModule("task '" + task.Type() + "'").task_graph(CurrentIsa(), task, resources);
 }
 
 }  // namespace lopt

@@ -10,6 +10,7 @@
 
 #include "lopt/base/arrays.h"
 #include "lopt/base/script_module.h"
+#include "lopt/base/tensorboard.h"
 #include "lopt/tasks/derivatives.h"
 #include "lopt/tasks/registry.h"
 #include "lopt/tasks/task_family.h"
@@ -42,6 +43,9 @@ struct TorchModule {
                                                              const TaskResources& resources);
   std::shared_ptr<const DifferentiableOptimizer> (*differentiable_optimizer)(
       std::string_view isa, const ScriptModule& script);
+  // TorchTaskFamily::Graph of one of its tasks.
+  std::vector<GraphNode> (*task_graph)(std::string_view isa, const Config& task,
+                                       const TaskResources& resources);
 };
 
 // The only symbol that the module exports, of type `const TorchModule*()`.
@@ -83,6 +87,11 @@ void AddTorchType(TaskTypes* types, const std::string& type, std::string summary
 // Why this task cannot be made without the torch module: its type, or one in its config, is made by
 // the module, which is not installed. Empty: the module is there, or is not needed. Opens nothing.
 std::string MissingTorchModule(const Config& task);
+
+// TorchTaskFamily::Graph of the first task that the module makes of those in this config, or the
+// config itself; empty if there is none, then nothing is opened. Throws Error as MakeTorchTask does
+// and as an evaluation does.
+std::vector<GraphNode> GraphOfTorchTask(const Config& config, const TaskResources& resources);
 
 namespace torch_types {
 // Adds the types of all files in torch/tasks/, whether or not the module is there.

@@ -10,25 +10,25 @@
 namespace lopt {
 namespace {
 
-// Of a frame from the learner.
+// Of a frame from the other side, until it is trusted with another length.
 constexpr size_t kMostFrameBytes = size_t{1} << 30;
 
-// What may be behind an end of the connection that came before the learner had said anything;
+// What may be behind an end of the connection that came before the other side had said anything;
 // empty: gRPC's words say all.
 std::string HintOf(const std::string& why, bool tls) {
   const auto says = [&](const char* text) { return why.find(text) != std::string::npos; };
   const bool closed = says("Socket closed") || says("Connection reset") || says("Broken pipe");
   if (!tls) {
-    return closed ? "; it closes connections without TLS, or is no learner" : "";
+    return closed ? "; it closes connections without TLS, or speaks another protocol" : "";
   }
   if (says("certificate verify failed")) {
-    return "; the learner's certificate has expired, or is not signed by those of --tls-ca";
+    return "; its certificate has expired, or is not signed by those of --tls-ca";
   }
   if (says("wrong version number") || says("WRONG_VERSION_NUMBER")) {
-    return "; the learner does not use TLS";
+    return "; it does not use TLS";
   }
-  return closed ? "; the learner does not accept this certificate, which its --tls-ca must have "
-                  "signed, or does not use TLS"
+  return closed ? "; it does not accept this certificate, which its --tls-ca must have signed, or "
+                  "does not use TLS"
                 : "";
 }
 
@@ -65,7 +65,7 @@ class GrpcJoining final : public Connections {
     return event;
   }
   void Send(int64_t /*connection*/, Frame frame) override { stream_.Send(frame); }
-  void Trust(int64_t /*connection*/, size_t /*most_bytes*/) override {}
+  void Trust(int64_t /*connection*/, size_t most_bytes) override { stream_.Trust(most_bytes); }
   int64_t Arrived(int64_t /*connection*/) override { return stream_.Arrived(); }
   void Close(int64_t /*connection*/) override { stream_.Close(); }
   bool Idle() const override { return stream_.done(); }

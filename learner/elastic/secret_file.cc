@@ -1,4 +1,4 @@
-#include "lopt/tools/secret_file.h"
+#include "lopt/learner/elastic/secret_file.h"
 
 #include <fmt/format.h>
 #include <pwd.h>
