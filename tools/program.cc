@@ -27,6 +27,8 @@ constexpr Command kCommands[] = {
     {"eval", "Train tasks with learned optimizers and tuned baselines, and compare.", EvalCommand},
     {"sweep", "Meta-train variants of a recipe with several seeds, judge and compare them.",
      SweepCommand},
+    {"distill", "Draw what a learned scheduler does, and fit a formula of five numbers to it.",
+     DistillCommand},
     {"report", "One HTML page with plots of meta-training runs and evaluations.", ReportCommand},
     {"preset", "List the built-in configs, or print one.", PresetCommand},
     {"config", "Print a config with all its defaults, or with what its keys mean.", ConfigCommand},
