@@ -155,25 +155,30 @@ std::string LossTable(const Distilled& distilled) {
 }
 
 std::string Verdict(const Distilled& distilled) {
-  int64_t compared = 0;
+  constexpr double kDiverged = std::numeric_limits<double>::infinity();
   int64_t lower = 0;
+  int64_t higher = 0;
+  int64_t compared = 0;  // by their ratio
   for (const DistilledTask& task : distilled.tasks) {
-    const std::optional<double> ratio = task.Ratio();
-    if (!ratio) continue;
-    ++compared;
-    if (*ratio < 1) ++lower;
+    const double network = task.network.value_or(kDiverged);
+    const double formula = task.formula.value_or(kDiverged);
+    if (formula < network) ++lower;
+    if (formula > network) ++higher;
+    if (task.Ratio()) ++compared;
   }
-  const int64_t left_out = std::ssize(distilled.tasks) - compared;
-  std::string text =
-      compared == 0
-          ? std::string("No task has two losses above 0 to compare.")
-          : fmt::format(
-                "With the formula in place of the network the test loss is {:.3g} of the network's "
-                "in the geometric mean over {} ({} each), and {:.3g} on the median one. It is "
-                "lower on {} and higher on {}.",
-                *distilled.mean_ratio, Counted(compared, "task"), Counted(distilled.seeds, "seed"),
-                *distilled.median_ratio, lower, compared - lower);
-  if (left_out > 0) text += fmt::format(" Left out: {}.", Counted(left_out, "task"));
+  const auto tasks = std::ssize(distilled.tasks);
+  std::string text = fmt::format(
+      "With the formula in place of the network the test loss is lower on {} of {} and higher on "
+      "{} ({} each).",
+      lower, Counted(tasks, "task"), higher, Counted(distilled.seeds, "seed"));
+  if (compared > 0) {
+    text += fmt::format(
+        " It is {:.3g} of the network's on the median task and {:.3g} in the geometric mean{}.",
+        *distilled.median_ratio, *distilled.mean_ratio,
+        compared == tasks ? ""
+                          : fmt::format(", without {} where one of them is 0 or diverged",
+                                        Counted(tasks - compared, "task")));
+  }
   return text;
 }
 
