@@ -155,6 +155,21 @@ TEST_CASE("A trained optimizer of a plug-in is judged, inspected, exported and s
                                kGood + ".\n\n"));
 }
 
+TEST_CASE("A sweep gives its plug-ins to all that it runs") {
+  const TempDirectory scratch;
+  Write(scratch, "config.json", PluginExperiment(true));
+  Write(scratch, "tasks.json",
+        R"({"tasks": {"bowl": {"task": {"type": "PluginTask"}, "steps": [5]}}, "seeds": 2})");
+  const std::string list = Write(scratch, "list.json", R"({
+    "variants": {"plugin": {"config": "config.json"}}, "seeds": [0],
+    "eval": {"tasks": "tasks.json", "baselines": "none"}})");
+  const FinishedProcess finished =
+      Lopt({"sweep", list, "--plugin", kGood, "--out", scratch / "out"});
+  CAPTURE(finished.output);
+  CHECK_EQ(finished.exit_code, kExitDone);
+  CHECK(finished.output.find("1 of 1 runs are finished.") != std::string::npos);
+}
+
 TEST_CASE("Every command has --plugin, and a plug-in that cannot be opened ends it") {
   int commands = 0;
   std::istringstream usage(Lopt({"--help"}).output);

@@ -1,4 +1,4 @@
-// tools/sweep as a user runs it.
+// `lopt sweep` as a user runs it.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -38,8 +38,7 @@ using OnOutput = std::function<void(pid_t, const std::string&)>;
 
 FinishedProcess Sweep(const std::string& list, const Words& options,
                       const OnOutput& on_output = {}) {
-  Words words = {"/usr/bin/python3", SourcePath("tools/sweep"), list, "--program",
-                 BuildPath("lopt")};
+  Words words = {BuildPath("lopt"), "sweep", list};
   words.insert(words.end(), options.begin(), options.end());
   return RunProcess(words, on_output);
 }
@@ -292,7 +291,7 @@ TEST_CASE("A variant that fails is named, the others go on, and it may be put ri
   const FinishedProcess other =
       Sweep(WriteList(scratch / "list.json", "[0]", "1e-3"), {"--out", out});
   CHECK(other.exit_code == 1);
-  CHECK(Has(other.errors, "sweep: rate, seed 0: it was begun with other settings: "));
+  CHECK(Has(other.errors, "lopt: rate, seed 0: it was begun with other settings: "));
   CHECK(Has(other.errors, "give the variant another name, or remove "));
 }
 
@@ -375,7 +374,7 @@ TEST_CASE("Tuned steps and baselines that two tuners have tuned are an error, in
     const FinishedProcess other = Sweep(list, options);
     CHECK(other.exit_code == 1);
     CHECK(other.errors ==
-          "sweep: base, seed 0: its evaluation was tuned by version 2 of the tuner ('tuner' in "
+          "lopt: base, seed 0: its evaluation was tuned by version 2 of the tuner ('tuner' in "
           "manifest.json), that of baselines by version 1, so they do not compare; remove those of "
           "one version under " +
               out + ", or begin a sweep in another folder (--out)\n");
@@ -391,7 +390,7 @@ TEST_CASE("Two sweeps do not work in one folder") {
         if (second.errors.empty()) second = Sweep(list, {"--out", scratch / "out"});
       });
   CHECK(second.exit_code == 1);
-  CHECK(second.errors == "sweep: another sweep works in " + (scratch / "out") + "\n");
+  CHECK(second.errors == "lopt: another sweep works in " + (scratch / "out") + "\n");
   CHECK(first.exit_code == 0);
 }
 
@@ -411,7 +410,7 @@ TEST_CASE("What is wrong in a list is an error that names it") {
     return fmt::format(R"({{"meta_train": {{"preset": "smoke"}}, "variants": {}, "eval": {}, {}}})",
                        variants, eval, more);
   };
-  const std::string start = "sweep: " + list + ": ";
+  const std::string start = "lopt: " + list + ": ";
   const std::string good = R"({"a": []})";
   CHECK(Has(error_of("{"), start + "not JSON: "));
   CHECK(error_of(R"({"seeds": [0], "seeds": [1]})") ==
@@ -448,15 +447,45 @@ TEST_CASE("What is wrong in a list is an error that names it") {
         start + "eval: wanted a 'preset' or a 'tasks', got both");
   CHECK(error_of(with(good, R"({"preset": 3})")) == start + "eval.preset: wanted a text, got 3");
   const FinishedProcess no_list = Sweep(scratch / "nowhere.json", {});
-  CHECK(no_list.errors == "sweep: " + (scratch / "nowhere.json") + ": No such file or directory\n");
+  CHECK(no_list.errors == "lopt: " + (scratch / "nowhere.json") + ": No such file or directory\n");
   REQUIRE(::mkfifo((scratch / "pipe").c_str(), 0600) == 0);
-  CHECK(Sweep(scratch / "pipe", {}).errors == "sweep: " + (scratch / "pipe") + ": it is no file\n");
+  CHECK(Sweep(scratch / "pipe", {}).errors == "lopt: " + (scratch / "pipe") + ": it is no file\n");
   WriteTextFile(scratch / "bytes.json", "{\"\xff\": 1}");
   CHECK(Sweep(scratch / "bytes.json", {}).errors ==
-        "sweep: " + (scratch / "bytes.json") + ": it is not UTF-8: invalid start byte at byte 2\n");
-  const FinishedProcess usage = Sweep(list, {"--budget", "soon"});
-  CHECK(usage.exit_code == 2);
-  CHECK(Has(usage.errors, "wanted seconds, or a number with s, m or h such as 90m, got 'soon'"));
+        "lopt: " + (scratch / "bytes.json") + ": it is not UTF-8: invalid start byte at byte 2\n");
+  for (const char* budget : {"soon", "-1", "nan", "1d", "90ms", "1e3"}) {
+    CAPTURE(budget);
+    const FinishedProcess usage = Sweep(list, {std::string("--budget=") + budget});
+    CHECK(usage.exit_code == 2);
+    CHECK(usage.errors ==
+          fmt::format("lopt: --budget: wanted seconds, or a number with s, m or h such as 90m, got "
+                      "'{}'\n",
+                      budget));
+  }
+  CHECK(Sweep(list, {"--table", "--budget", "1"}).errors ==
+        "lopt: --budget has no meaning with --table\n");
+}
+
+TEST_CASE("Without a list a sweep says what it would do, and without Python what it needs") {
+  const FinishedProcess bare = RunProcess({BuildPath("lopt"), "sweep"});
+  CHECK(bare.exit_code == 2);
+  CHECK(bare.output.empty());
+  CHECK(Has(bare.errors, "lopt: Nothing was run: a list is missing; usage: lopt sweep LIST.json"));
+  CHECK(Has(bare.errors, "meta-train every variant\nwith every seed"));
+  const FinishedProcess none = RunProcess(
+      {"/usr/bin/env", "PATH=/nowhere", BuildPath("lopt"), "sweep", "list.json", "--table"});
+  CHECK(none.exit_code == 1);
+  CHECK(none.errors ==
+        "lopt: lopt sweep needs Python 3: 'python3' cannot be run: No such file or directory; "
+        "install it (package python3)\n");
+}
+
+TEST_CASE("A sweep takes no module of the folder that it is called in") {
+  const TempDirectory scratch;
+  WriteTextFile(scratch / "statistics.py", "raise SystemExit('not the library')\n");
+  const FinishedProcess finished =
+      RunProcess({"/usr/bin/env", "-C", scratch.path(), BuildPath("lopt"), "sweep", "none.json"});
+  CHECK(finished.errors == "lopt: none.json: No such file or directory\n");
 }
 
 }  // namespace

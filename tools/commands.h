@@ -38,6 +38,8 @@ int PredictCommand(const std::vector<std::string>& arguments);
 int LaunchCommand(const std::vector<std::string>& arguments);
 int EvalCommand(const std::vector<std::string>& arguments);
 int ReportCommand(const std::vector<std::string>& arguments);
+int SweepCommand(const std::vector<std::string>& arguments);
+int DistillCommand(const std::vector<std::string>& arguments);
 int BenchCommand(const std::vector<std::string>& arguments);
 int CheckCommand(const std::vector<std::string>& arguments);
 int ConfigCommand(const std::vector<std::string>& arguments);

@@ -1,10 +1,7 @@
-#!/usr/bin/python3
 """Meta-trains variants of a recipe with several seeds, judges each result, and writes one table.
 
-    tools/sweep LIST.json --budget 90m         goes on where it stopped: the same command again
-    tools/sweep LIST.json --table              writes the table of what is finished, and runs nothing
-
-docs/sweep.md has the keys of LIST.json, the files and what the table says.
+tools/sweep/sweep.cc embeds this script and hands it the words of its command line. docs/sweep.md has the keys of
+LIST.json, the files and what the table says.
 """
 
 import argparse
@@ -24,8 +21,7 @@ import subprocess
 import sys
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-DONE, FAILED, USAGE, TO_BE_CONTINUED = 0, 1, 2, 75  # exit codes, those of lopt
+DONE, FAILED, TO_BE_CONTINUED = 0, 1, 75  # exit codes, those of lopt
 PR_SET_PDEATHSIG = 1
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -249,8 +245,10 @@ class Piece:
 
 
 class Sweep:
-    def __init__(self, sweep_list, out, program):
+    def __init__(self, sweep_list, out, program=(), plugins=()):
+        """`program`: the words that run lopt. `plugins`: files for all that it runs."""
         self.list, self.out, self.program = sweep_list, out, program
+        self._plugins = [word for plugin in plugins for word in ("--plugin", plugin)]
         self.baselines = None
         if sweep_list.baselines != "none":
             # The learned optimizer is no part of it: baselines do not depend on theta.
@@ -360,7 +358,7 @@ class Sweep:
             raise Stopped(f"{piece.title}: {piece.kind} is not started, the budget is used up")
         piece.write_record()
         theta = ["--theta", f"{piece.theta[0]}={piece.theta[1]}"] if piece.theta else []
-        command = [str(self.program), *piece.arguments, *theta, "--out", str(piece.folder), *begin]
+        command = [*self.program, *piece.arguments, *theta, *self._plugins, "--out", str(piece.folder), *begin]
         say(f"{piece.title}: {piece.kind}{', goes on' if begin == ['--resume'] else ''}")
         start = time.monotonic()
         with open(piece.log, "a") as log:
@@ -594,40 +592,27 @@ def say(line):
 # --- The program --------------------------------------------------------------------------------
 
 
-def seconds_of(text):
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text)
-    if not match:
-        raise argparse.ArgumentTypeError(f"wanted seconds, or a number with s, m or h such as 90m, got '{text}'")
-    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
-
-
 def main():
-    parser = argparse.ArgumentParser(
-        prog="tools/sweep", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("list", metavar="LIST.json", type=pathlib.Path, help="variants, seeds and evaluation")
-    parser.add_argument("--out", type=pathlib.Path, help="folder of all files; default: runs/ and the list's name")
-    parser.add_argument("--budget", type=seconds_of, default=math.inf, metavar="TIME",
-                        help="wall-clock time of this call: seconds, or 90m, 2h; default: no end")  # fmt: skip
-    parser.add_argument("--table", action="store_true", help="write the table of what is finished, run nothing")
-    parser.add_argument("--program", type=pathlib.Path, default=ROOT / "build/lopt", help="lopt; default: build/lopt")
+    parser = argparse.ArgumentParser()  # of words that are right: the program has read them
+    parser.add_argument("--list", type=pathlib.Path)
+    parser.add_argument("--out", type=pathlib.Path)
+    parser.add_argument("--budget", type=float, default=math.inf)  # seconds
+    parser.add_argument("--table", action="store_true")
+    parser.add_argument("--program", action="append")
+    parser.add_argument("--plugin", action="append", default=[])
     arguments = parser.parse_args()
     out = (arguments.out or pathlib.Path("runs") / arguments.list.stem).resolve()
     sweep_list = SweepList(arguments.list)
     if arguments.table:
-        if arguments.budget != math.inf:
-            parser.error("--budget has no meaning with --table")
-        print(Sweep(sweep_list, out, arguments.program).write_table(), end="")
+        print(Sweep(sweep_list, out).write_table(), end="")
         return DONE
-    if not os.access(arguments.program, os.X_OK):
-        raise Error(f"there is no program {arguments.program}; build it, or name it (--program)")
     out.mkdir(parents=True, exist_ok=True)
     with open(out / "lock", "w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise Error(f"another sweep works in {out}") from error
-        sweep = Sweep(sweep_list, out, arguments.program.resolve())
+        sweep = Sweep(sweep_list, out, arguments.program, arguments.plugin)
 
         def interrupt(number, _):
             raise Interrupt(signal.Signals(number).name)
@@ -658,5 +643,5 @@ if __name__ == "__main__":
     try:
         sys.exit(main())
     except Error as error:
-        print(f"sweep: {error}", file=sys.stderr)
+        print(f"lopt: {error}", file=sys.stderr)
         sys.exit(FAILED)
