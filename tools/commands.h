@@ -36,6 +36,7 @@ int WorkerCommand(const std::vector<std::string>& arguments);
 int TrainCommand(const std::vector<std::string>& arguments);
 int LaunchCommand(const std::vector<std::string>& arguments);
 int EvalCommand(const std::vector<std::string>& arguments);
+int FitCommand(const std::vector<std::string>& arguments);
 int ReportCommand(const std::vector<std::string>& arguments);
 int BenchCommand(const std::vector<std::string>& arguments);
 int CheckCommand(const std::vector<std::string>& arguments);

@@ -25,6 +25,7 @@ constexpr Command kCommands[] = {
     {"launch", "Meta-train on many ranks, with restarts from the last checkpoint.", LaunchCommand},
     {"train", "Train one model, its batches shared out to many ranks.", TrainCommand},
     {"eval", "Train tasks with learned optimizers and tuned baselines, and compare.", EvalCommand},
+    {"fit", "Fit a learned optimizer to a task, and say whether to take it.", FitCommand},
     {"report", "One HTML page with plots of meta-training runs and evaluations.", ReportCommand},
     {"preset", "List the built-in configs, or print one.", PresetCommand},
     {"config", "Print a config with all its defaults, or with what its keys mean.", ConfigCommand},
