@@ -131,6 +131,7 @@ Config Baseline::Definition() const {
                                           {"highest", hyperparameter.highest},
                                           {"one_minus", hyperparameter.one_minus}};
   }
+  if (random_search) json["search"] = "random";
   return Config::FromJson(std::move(json));
 }
 

@@ -18,12 +18,14 @@ struct Baseline {
   std::string name;                        // "Adam", "Adam-cosine"
   Config optimizer;                        // type and options of a learned optimizer
   std::vector<TunedHyperparameter> tuned;  // the learning rate first; empty: taken as it is
+  bool random_search = false;              // tuned by RandomTrials, else by NextTrials
 
   // The baseline with these values of what is tuned.
   std::shared_ptr<const LearnedOptimizer> Make(std::span<const double> values) const;
   // Whether its learning rate has a schedule over the run.
   bool scheduled() const;
-  // {"optimizer": type and every option, "tuned": the ranges of what is tuned, by name}.
+  // {"optimizer": type and every option, "tuned": the ranges of what is tuned, by name}, and
+  // "search": "random" where that is so.
   Config Definition() const;
   // The option learning_rate, which is what tuning replaces.
   double learning_rate() const;

@@ -17,6 +17,7 @@ TunedOptimizer TunedBaseline(const Baseline& baseline) {
   return {.name = baseline.name,
           .tuned = baseline.tuned,
           .scheduled = baseline.scheduled(),
+          .random_search = baseline.random_search,
           .bind = [baseline](const Layout& params, std::span<const double> values) {
             const auto optimizer = baseline.Make(values);
             const Eigen::VectorXf theta = optimizer->InitTheta(Key{});

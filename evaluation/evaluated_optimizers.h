@@ -76,6 +76,7 @@ struct TunedOptimizer {
   std::string name;                        // as in results
   std::vector<TunedHyperparameter> tuned;  // the values that bind takes, in this order
   bool scheduled = false;                  // whether its steps depend on how long the training is
+  bool random_search = false;              // as Baseline has it
   // Its rule for such params with these values [tuned].
   std::function<std::unique_ptr<UpdateRule>(const Layout&, std::span<const double>)> bind;
 };

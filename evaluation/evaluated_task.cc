@@ -127,7 +127,10 @@ bool EvaluatedTask::TryRound(const std::vector<TunedOptimizer>& optimizers, int6
     Tuning& tuning = (*tunings)[c];
     const size_t first = tuning.front().size();
     for (std::vector<TunedTrial>& trials : tuning) {
-      std::vector<std::vector<double>> round = NextTrials(optimizers[c].tuned, trials);
+      std::vector<std::vector<double>> round =
+          optimizers[c].random_search
+              ? RandomTrials(optimizers[c].tuned, trials.size(), FoldIn(key_, kSearchDraw))
+              : NextTrials(optimizers[c].tuned, trials);
       round.resize(static_cast<size_t>(count));
       for (std::vector<double>& values : round) trials.push_back({.values = std::move(values)});
     }

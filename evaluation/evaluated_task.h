@@ -60,7 +60,7 @@ class EvaluatedTask {
     TrainingCurve curve = {};
   };
   // What the evaluation's key is folded with, for each purpose.
-  enum Draw : uint64_t { kTuningDraw = 0, kSeedDraw = 1 };
+  enum Draw : uint64_t { kTuningDraw = 0, kSeedDraw = 1, kSearchDraw = 2 };
 
   double Work(std::span<const int64_t> judge_at) const;
   std::optional<std::vector<BoundOptimizer>> Tune(const std::vector<TunedOptimizer>& optimizers,

@@ -228,6 +228,18 @@ std::vector<std::vector<double>> NextTrials(const std::vector<TunedHyperparamete
   return round;
 }
 
+std::vector<std::vector<double>> RandomTrials(const std::vector<TunedHyperparameter>& tuned,
+                                              size_t tried, Key key) {
+  std::vector<std::vector<double>> round;
+  for (int64_t i = 0; i < kTrialsPerRound; ++i) {
+    std::vector<float> places(tuned.size());
+    Uniform(FoldIn(key, tried + static_cast<uint64_t>(i)), places);
+    std::vector<double>& values = round.emplace_back();
+    for (size_t j = 0; j < tuned.size(); ++j) values.push_back(ValueAt(tuned[j], places[j]));
+  }
+  return round;
+}
+
 size_t BestTrial(std::span<const TunedTrial> trials) {
   const auto best = std::ranges::min_element(trials, {}, Loss);
   return static_cast<size_t>(best - trials.begin());

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "lopt/base/key.h"
+
 namespace lopt {
 
 // The name of what every baseline has tuned first.
@@ -62,6 +64,11 @@ inline constexpr int64_t kTrialsPerRound = 7;
 // Throws Error unless whole rounds of trials are given with as many values as are tuned.
 std::vector<std::vector<double>> NextTrials(const std::vector<TunedHyperparameter>& tuned,
                                             std::span<const TunedTrial> trials);
+
+// The same for a random search: each value is drawn log-uniformly from its range. A function of
+// `key` and of how many whole rounds were `tried`.
+std::vector<std::vector<double>> RandomTrials(const std::vector<TunedHyperparameter>& tuned,
+                                              size_t tried, Key key);
 
 // The place of the trial of the lowest loss, the first of equals. At least one trial.
 size_t BestTrial(std::span<const TunedTrial> trials);

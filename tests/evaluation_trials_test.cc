@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lopt/base/error.h"
+#include "lopt/base/key.h"
 #include "lopt/evaluation/trials.h"
 
 namespace lopt {
@@ -283,6 +284,33 @@ TEST_CASE("The best trial has the lowest loss, the first of equals, and none tha
   const std::vector<TunedTrial> trials = {
       {.loss = kNaN}, {.loss = -kInfinity}, {.loss = 2}, {.loss = 1}, {.loss = 1}};
   CHECK(BestTrial(trials) == 3);
+}
+
+TEST_CASE("A random search draws each logarithm evenly from its range, anew in each round") {
+  const std::vector<TunedHyperparameter> tuned = Tuned(3);
+  const Key key = KeyFromSeed(7);
+  constexpr int64_t kRounds = 300;
+  Place sums(3);
+  std::vector<std::vector<double>> before;
+  for (int64_t round = 0; round < kRounds; ++round) {
+    const auto tried = static_cast<size_t>(round * kTrialsPerRound);
+    const std::vector<std::vector<double>> values = RandomTrials(tuned, tried, key);
+    REQUIRE(std::ssize(values) == kTrialsPerRound);
+    CHECK(values == RandomTrials(tuned, tried, key));
+    CHECK(values != before);
+    before = values;
+    for (const std::vector<double>& trial : values) {
+      const Place place = PlaceIn(tuned, trial);
+      for (size_t j = 0; j < 3; ++j) {
+        CHECK(place[j] > -1e-6);  // rounding of the logarithms
+        CHECK(place[j] < 1 + 1e-6);
+        sums[j] += place[j];
+      }
+    }
+  }
+  // Four standard deviations, 1 / sqrt(12 n), of the mean of n even draws.
+  const double draws = kRounds * kTrialsPerRound;
+  for (const double sum : sums) CHECK(std::abs(sum / draws - 0.5) < 4 / std::sqrt(12 * draws));
 }
 
 TEST_CASE("The tuner wants whole rounds and a value for each hyperparameter") {

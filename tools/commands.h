@@ -37,6 +37,7 @@ int TrainCommand(const std::vector<std::string>& arguments);
 int PredictCommand(const std::vector<std::string>& arguments);
 int LaunchCommand(const std::vector<std::string>& arguments);
 int EvalCommand(const std::vector<std::string>& arguments);
+int FitCommand(const std::vector<std::string>& arguments);
 int ReportCommand(const std::vector<std::string>& arguments);
 int SweepCommand(const std::vector<std::string>& arguments);
 int DistillCommand(const std::vector<std::string>& arguments);

@@ -30,6 +30,7 @@ constexpr Command kCommands[] = {
      SweepCommand},
     {"distill", "Draw what a learned scheduler does, and fit a formula of five numbers to it.",
      DistillCommand},
+    {"fit", "Fit a learned optimizer to a task, and say whether to take it.", FitCommand},
     {"report", "One HTML page with plots of meta-training runs and evaluations.", ReportCommand},
     {"preset", "List the built-in configs, or print one.", PresetCommand},
     {"config", "Print a config with all its defaults, or with what its keys mean.", ConfigCommand},

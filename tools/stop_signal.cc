@@ -66,7 +66,7 @@ void CatchStops() {
   }
 }
 
-constexpr std::string_view kCommandsThatStop[] = {"meta-train", "train", "eval", "worker"};
+constexpr std::string_view kCommandsThatStop[] = {"meta-train", "train", "eval", "fit", "worker"};
 
 }  // namespace
 

@@ -81,6 +81,7 @@ void ParameterServerTransport::BeginFarewell() {
 }
 
 bool ParameterServerTransport::FarewellDone() {
+  if (!farewell_) return false;
   Poll();
   const double seconds = SecondsSince(*farewell_);
   if (seconds > kServerFarewellSeconds) {

@@ -161,6 +161,7 @@ void ParameterWorkerTransport::BeginFarewell() { farewell_ = options_.now(); }
 
 // A server that has not welcomed this worker yet has to hear that it leaves.
 bool ParameterWorkerTransport::FarewellDone() {
+  if (!farewell_) return false;
   bool done = true;
   for (int server = 0; server < model_.servers(); ++server) {
     Link& link = links_[static_cast<size_t>(server)];

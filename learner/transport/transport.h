@@ -46,7 +46,7 @@ class Transport {
   virtual std::optional<Message> Poll() = 0;
   // Starts the meeting of all ranks at the end, once, when nothing more is to be sent.
   virtual void BeginFarewell() = 0;
-  // Whether all ranks have begun it and what this one sent has left.
+  // Whether this one and all other ranks have begun it and what this one sent has left.
   virtual bool FarewellDone() = 0;
 
   // Where arriving messages can wake a sleeping thread they notify this; the return value says

@@ -33,6 +33,7 @@ from ._tasks import option, register_task, task
 from ._types import *  # noqa: F403
 from .callbacks import Callback
 from .evaluation import Evaluation, Report, evaluate, report
+from .fitting import Fit, fit
 from .single_machine import SingleMachineGradientLearner, single_task_to_family
 from .theta import GoldenDeviation, Theta, golden_deviations, load
 from .training import MetaTraining, meta_train
@@ -44,6 +45,7 @@ __all__ = [
     "Estimators",
     "Evaluation",
     "Experiment",
+    "Fit",
     "GoldenDeviation",
     "GradientLearner",
     "Key",
@@ -58,6 +60,7 @@ __all__ = [
     "WorkerWeights",
     "describe",
     "evaluate",
+    "fit",
     "golden_deviations",
     "gradient_worker_compute",
     "init_worker_state",

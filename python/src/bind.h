@@ -13,6 +13,7 @@ void BindTheta(nanobind::module_& m);
 void BindMetaTraining(nanobind::module_& m);
 void BindLoop(nanobind::module_& m);
 void BindEvaluation(nanobind::module_& m);
+void BindFit(nanobind::module_& m);
 void BindOptimizer(nanobind::module_& m);
 void BindTasks(nanobind::module_& m);
 void BindTypes(nanobind::module_& m);

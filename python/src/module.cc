@@ -70,6 +70,7 @@ NB_MODULE(_core, m) {
   lopt::python::BindMetaTraining(m);
   lopt::python::BindLoop(m);
   lopt::python::BindEvaluation(m);
+  lopt::python::BindFit(m);
   lopt::python::BindOptimizer(m);
   lopt::python::BindTasks(m);
   lopt::python::BindTypes(m);

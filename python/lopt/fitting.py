@@ -1,0 +1,134 @@
+"""Fitting a learned optimizer to a task."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from . import _core
+from ._component import Component
+from .theta import Theta, load
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What fit found.
+
+    Attributes:
+        theta: The optimizer of the lowest loss on inner_valid; the start, where nothing was better.
+        take: Whether its loss on data that fitting never saw is lower than that of the best of the
+            others with every seed.
+        verdict: The same in a sentence.
+        judged: One dict for each optimizer of the comparison: "optimizer" (what was made is
+            "fitted"), "test_loss" of each seed, "mean_test_loss", the "trials" that tuned it, and
+            "seconds" for fitting or tuning and its trainings.
+        updates: Of theta, by meta-training.
+        seconds: That fitting took.
+        report: The table and the verdict.
+        out: The output directory.
+    """
+
+    theta: Theta
+    take: bool
+    verdict: str
+    judged: list[dict[str, Any]]
+    updates: int
+    seconds: float
+    report: str
+    out: str
+
+    def __str__(self) -> str:
+        return self.report
+
+
+def _bar(phase: str, done: float, seconds_left: float | None) -> str:
+    left = "" if seconds_left is None else f"  {seconds_left:,.0f} s left"
+    return f"{phase:<26}  [{'=' * int(20 * done):<20}] {done:>4.0%}{left}"
+
+
+def fit(
+    task: Component | dict[str, Any] | None = None,
+    *,
+    minutes: float | None = None,
+    steps: int = 1000,
+    start: Theta | str | os.PathLike = "recommended",
+    updates: int | None = None,
+    trials: int | None = None,
+    seeds: int = 3,
+    seed: int = 0,
+    data_dir: str | os.PathLike = "",
+    out: str | os.PathLike = "runs/fit",
+    threads: int | None = None,
+    isa: str | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    progress: bool = False,
+    on_progress: Callable[[str, float, float | None], object] | None = None,
+) -> Fit:
+    """Fits a learned optimizer to a task and says whether to take it, as `lopt fit` does.
+
+    It tries other step sizes, meta-trains on shorter trainings, and keeps what is best on inner_valid.
+    Then it trains that, the start, AdamW, Muon and a random search, each tuned for as long as fitting
+    took, and judges them on the split test, which fitting never saw.
+
+    With updates and trials the result is a function of the arguments, bit for bit on one instruction
+    set, and the same as that of the program; minutes only choose these two.
+
+    Args:
+        task: A task of lopt or of one's own (lopt.task), as an object or its dictionary. Left out on
+            resume, whose other arguments are those that the fit began with.
+        minutes: For all of it; a quarter is for fitting. None: 10, or without limit where updates and
+            trials are given.
+        steps: Of a training, at least 20.
+        start: The optimizer to begin with, a LearnedScheduler: a Theta, or what lopt.load takes.
+        updates: Of theta, whatever time they take. None: as many as there is time for.
+        trials: Of each rival, whatever time they take. None: for as long as fitting took.
+        seeds: Trainings of each in the comparison, at least 3.
+        seed: Of all randomness.
+        data_dir: Directory of the task's data files.
+        out: Output directory. Its theta.safetensors always is the best so far.
+        threads: None: one for each core that the process may use.
+        isa: Instruction set of the kernels, of the whole process from then on. None: the best, or
+            what it is already.
+        resume: Go on with the fit in `out`.
+        overwrite: Replace the fit that is in `out`.
+        progress: Write a bar with the time left to standard error.
+        on_progress: Called with the phase, the share that is done and the seconds left, if known.
+
+    Raises:
+        Error: An argument is wrong, the time is too short, or `out` holds a fit and neither resume
+            nor overwrite is set.
+        KeyboardInterrupt: Ctrl-C ends it after the running steps; resume=True goes on.
+    """
+    if (task is None) != resume:
+        raise _core.Error("fit: wanted a task, or resume=True without one")
+    if isinstance(start, Theta):
+        name, theta = "start", start
+    else:
+        text = os.fspath(start)
+        name = "start" if os.sep in text or text.endswith(".safetensors") else text
+        theta = load(start)
+    if minutes is None and (updates is None or trials is None):
+        minutes = 10.0
+    directory = _core.path_of(out, "out")
+
+    def tell(phase: str, done: float, seconds_left: float | None) -> None:
+        if progress:
+            sys.stderr.write(f"\r{_bar(phase, done, seconds_left):<78}")
+            sys.stderr.flush()
+        if on_progress is not None:
+            on_progress(phase, done, seconds_left)
+
+    try:
+        members = _core.fit(
+            task, theta, name, steps, minutes, updates, trials, seeds, seed,
+            _core.path_of(data_dir, "data_dir") if data_dir else "", directory, threads, isa, resume,
+            overwrite, tell,
+        )
+    finally:
+        if progress:
+            sys.stderr.write("\n")
+    return Fit(**members | {"theta": Theta(**members["theta"]), "out": directory})

@@ -1,0 +1,110 @@
+"""Tests of fitting an optimizer to a task from Python."""
+
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+import numpy as np
+
+import lopt
+
+PROGRAM = os.environ.get("LOPT_PROGRAM")
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+@lopt.task
+class Line:
+    """A line through 40 noisy points of one's own, in NumPy, which notes the rows that it sees."""
+
+    normalizer_maximum = 100.0
+    batch_size = 4
+    seen = set()
+
+    def init(self, key):
+        return {"w": key.normal(2)}
+
+    def data(self):
+        rows = np.arange(40, dtype=np.float32)
+        x = np.sin(rows)
+        return np.stack([rows, x, 3 * x + 1 + 0.1 * np.cos(7 * rows)], 1)
+
+    def loss_and_grad(self, params, batch):
+        self.seen.update(batch[..., 0].astype(int).ravel().tolist())
+        x = np.stack([batch[..., 1], np.ones_like(batch[..., 1])], -1)
+        error = (x @ params["w"][:, :, None])[..., 0] - batch[..., 2]
+        return np.square(error).mean(1), {"w": 2 * np.einsum("nb,nbk->nk", error, x) / error.shape[1]}
+
+
+class Fits(unittest.TestCase):
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.out = os.path.join(directory.name, "fit")
+
+    def fit(self, task, **arguments):
+        given = {"steps": 24, "updates": 2, "trials": 2, "out": self.out, "threads": 2} | arguments
+        return lopt.fit(task, **given)
+
+    def test_a_task_of_ones_own_is_fitted_without_a_look_at_its_test_rows(self):
+        seen = {}
+        phases = ["before"]
+
+        def note(phase, done, left):
+            self.assertTrue(0 <= done <= 1)
+            seen.setdefault(phases[-1], set()).update(Line.seen)
+            Line.seen.clear()
+            phases.append(phase)
+
+        Line.seen.clear()
+        fit = self.fit(Line(), on_progress=note)
+        names = ["AdamW-cosine-decay", "Muon-cosine", "random-search"]
+        self.assertEqual([row["optimizer"] for row in fit.judged][-3:], names)
+        self.assertEqual(fit.updates, 2)
+        self.assertIn(fit.verdict, fit.report)
+        self.assertEqual(fit.theta.learned_optimizer["type"], "LearnedScheduler")
+        self.assertTrue(os.path.exists(os.path.join(self.out, "theta.safetensors")))
+        # Of 40 rows the last 4 are the split test.
+        fitting = set().union(*(seen[phase] for phase in seen if not phase.startswith("judging")))
+        self.assertEqual(fitting, set(range(36)))
+        self.assertTrue(set(range(36, 40)) <= seen["judging random-search"] | Line.seen)
+
+    def test_it_is_that_of_the_program(self):
+        if not PROGRAM:
+            self.skipTest("LOPT_PROGRAM is not set")
+        fit = self.fit(lopt.FixedDimQuadraticFamily(dim=3))
+        out = self.out + "-program"
+        subprocess.run(
+            [PROGRAM, "fit", '{"type": "FixedDimQuadraticFamily", "dim": 3}', "--steps", "24", "--updates", "2",
+             "--trials", "2", "--out", out, "--start", str(ROOT / "trained/recommended.safetensors")],
+            check=True, stdout=subprocess.DEVNULL)  # fmt: skip
+        theirs = lopt.Theta.read(os.path.join(out, "theta.safetensors"))
+        np.testing.assert_array_equal(theirs.values, fit.theta.values)
+
+    def test_what_a_listener_raises_ends_it_and_it_can_be_resumed(self):
+        whole = self.fit(lopt.FixedDimQuadraticFamily(dim=3), out=self.out + "-whole")
+
+        def end(phase, done, left):
+            if phase == "meta-training":
+                raise KeyboardInterrupt
+
+        with self.assertRaises(KeyboardInterrupt):
+            self.fit(lopt.FixedDimQuadraticFamily(dim=3), on_progress=end)
+        lopt.Theta.read(os.path.join(self.out, "theta.safetensors"))
+        resumed = lopt.fit(resume=True, out=self.out)
+        np.testing.assert_array_equal(resumed.theta.values, whole.theta.values)
+        self.assertEqual([row["test_loss"] for row in resumed.judged],
+                         [row["test_loss"] for row in whole.judged])
+
+    def test_errors_say_what_is_wanted(self):
+        with self.assertRaisesRegex(lopt.Error, "wanted a task, or resume=True without one"):
+            lopt.fit()
+        with self.assertRaisesRegex(lopt.Error, "wanted at least 20 steps, got 3"):
+            self.fit(lopt.FixedDimQuadraticFamily(), steps=3)
+        with self.assertRaisesRegex(lopt.Error, "holds no fit"):
+            lopt.fit(resume=True, out=self.out)
+
+
+if __name__ == "__main__":
+    unittest.main()

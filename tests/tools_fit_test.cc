@@ -1,0 +1,463 @@
+// lopt fit: the library behind it, then the program as a user runs it.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <atomic>
+#include <cmath>
+#include <csignal>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "lopt/base/error.h"
+#include "lopt/base/file.h"
+#include "lopt/lopt/registry.h"
+#include "lopt/tasks/quadratic/quadratic.h"
+#include "lopt/tasks/registry.h"
+#include "lopt/tools/fit/fit.h"
+#include "tests/error_of.h"
+#include "tests/paths.h"
+#include "tests/process.h"
+#include "tests/temp_directory.h"
+
+namespace lopt {
+namespace {
+
+bool Has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// A LearnedScheduler before any meta-training, whose steps are `step_size` long.
+ThetaFile Start(double step_size = 0.15) {
+  ThetaFile file{.learned_optimizer =
+                     Config::Parse(fmt::format(R"({{"type": "LearnedScheduler", "hidden_size": 2,
+                         "step_size": {}, "optimizer": {{"type": "LearnableSGDM",
+                         "learning_rate": 1000, "momentum": 0.9}}}})",
+                                               step_size),
+                                   "test"),
+                 .theta = {},
+                 .version = "test"};
+  file.theta = OptimizerRegistry().Make(file.learned_optimizer)->InitTheta(KeyFromSeed(1));
+  return file;
+}
+
+FitRequest Request(const std::string& task, int64_t updates, int64_t trials) {
+  return {.task = Config::Parse(task, "test"),
+          .steps = 24,
+          .start = "start",
+          .updates = updates,
+          .trials = trials};
+}
+
+constexpr const char* kBowl = R"({"type": "FixedDimQuadraticFamily", "dim": 3})";
+
+FitJudged Judged(const std::string& name, std::vector<double> losses) {
+  return {.contender = {.name = name}, .test_loss = std::move(losses)};
+}
+
+// What is left of a result when what the clock says is taken away.
+std::vector<double> NumbersOf(const FitResult& result) {
+  std::vector<double> numbers(result.theta.theta.begin(), result.theta.theta.end());
+  for (const FitSearch* search : {&*result.record.steps, &*result.record.candidates}) {
+    for (const FitTrial& trial : search->trials) {
+      numbers.push_back(trial.multiplier);
+      numbers.push_back(trial.loss.value_or(-1));
+    }
+  }
+  for (const FitJudged& judged : result.judged) {
+    numbers.insert(numbers.end(), judged.test_loss.begin(), judged.test_loss.end());
+  }
+  return numbers;
+}
+
+// --- The verdict
+// ----------------------------------------------------------------------------------
+
+TEST_CASE("To be taken, a fit must beat the best of the others in every seed") {
+  const FitVerdict take = JudgeFit(
+      {Judged("fitted", {1, 2, 3}), Judged("start", {2, 3, 4}), Judged("AdamW", {9, 9, 9})});
+  CHECK(take.take);
+  CHECK_EQ(take.text,
+           "Take it: on data that fitting never saw its loss is 2, the best of the others has "
+           "start (3); it is lower in 3 of 3 seeds.");
+  // A lower mean does not do.
+  CHECK_FALSE(JudgeFit({Judged("fitted", {1, 1, 4}), Judged("start", {2, 3, 3})}).take);
+  // Nor does an equal loss, or one that beats all but one of the others.
+  CHECK_FALSE(JudgeFit({Judged("fitted", {1, 1, 1}), Judged("start", {1, 2, 2})}).take);
+  CHECK_FALSE(JudgeFit({Judged("fitted", {2, 2, 2}), Judged("start", {3, 3, 3}),
+                        Judged("AdamW", {1, 1, 1})})
+                  .take);
+}
+
+TEST_CASE("A training that diverged loses, of whichever optimizer it is") {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  CHECK(JudgeFit({Judged("fitted", {1, 1, 1}), Judged("start", {infinity, 2, nan})}).take);
+  CHECK_FALSE(JudgeFit({Judged("fitted", {1, nan, 1}), Judged("start", {2, 2, 2})}).take);
+  CHECK_FALSE(JudgeFit({Judged("fitted", {nan, nan, nan}), Judged("start", {nan, nan, nan})}).take);
+}
+
+TEST_CASE("The table has the best first, in 80 columns") {
+  std::vector<FitJudged> judged = {Judged("fitted", {1, 1, 1}),
+                                   Judged("AdamW-cosine-decay", {2, 2, 2}),
+                                   Judged("start", {0.5, 2, 0.25})};
+  judged[1].contender = {.name = "AdamW-cosine-decay", .trials = 10000, .seconds = 36000};
+  CHECK_EQ(FitTable(judged),
+           "  optimizer               test loss   fitted lower   trials      time\n"
+           "  start                      0.9167         1 of 3               0:00\n"
+           "> fitted                          1                              0:00\n"
+           "  AdamW-cosine-decay              2         3 of 3   10,000  10:00:00\n");
+}
+
+// --- Fits
+// -----------------------------------------------------------------------------------------
+
+TEST_CASE("A rule whose steps are plainly too large gets smaller ones, and is better for it") {
+  const TempDirectory scratch;
+  const FitResult result =
+      RunFit(Request(kBowl, 0, 2), Start(20), {.out_dir = scratch / "fit", .threads = 2});
+  REQUIRE_FALSE(result.interrupted);
+  const FitSearch& steps = *result.record.steps;
+  REQUIRE_EQ(steps.trials.size(), 14);
+  CHECK_EQ(steps.trials.front().multiplier, 1);
+  CHECK_LT(steps.trials[static_cast<size_t>(steps.best)].multiplier, 0.2);
+  const FitSearch& candidates = *result.record.candidates;
+  CHECK_EQ(candidates.trials[static_cast<size_t>(candidates.best)].name, "multiplied");
+  REQUIRE_EQ(result.judged[0].contender.name, "fitted");
+  REQUIRE_EQ(result.judged[1].contender.name, "start");
+  for (size_t s = 0; s < 3; ++s) {
+    CHECK_LT(result.judged[0].test_loss[s], 0.1 * result.judged[1].test_loss[s]);
+  }
+  CHECK_EQ(result.theta.chosen_on, "inner_valid");
+}
+
+TEST_CASE("Multiplied weights make the steps of the multiplied rule, decay included") {
+  // One candidate beside the start, whose test losses an evaluation of scaled steps gives as well.
+  const TempDirectory scratch;
+  const FitResult result =
+      RunFit(Request(kBowl, 0, 2), Start(20), {.out_dir = scratch / "fit", .threads = 2});
+  const auto multiplier = static_cast<float>(result.record.candidates->trials.at(1).multiplier);
+  const Layout params({{"w", {2, 3}}, {"b", {3}}});
+  const ThetaFile start = Start(20);
+  const auto optimizer = OptimizerRegistry().Make(start.learned_optimizer);
+  const auto rule = [&](const Eigen::VectorXf& theta) {
+    return optimizer->Bind(params, {theta.data(), static_cast<size_t>(theta.size())});
+  };
+  const std::vector<float> before = {1, -2, 3, 0.5, 4, -1, 2, 7, -3};
+  const std::vector<float> gradient = {0.5, 1, -1, 2, 0.25, 3, -2, 1, 1};
+  const auto step = [&](const Eigen::VectorXf& theta) {
+    const auto bound = rule(theta);
+    std::vector<float> params_row = before;
+    std::vector<float> state(static_cast<size_t>(bound->state_layout().size()));
+    Workspace scratch_memory;
+    const StepInfo info{.step = 0, .num_steps = 24};
+    bound->InitState(info, params_row, state);
+    bound->Update(info, gradient, params_row, state, scratch_memory);
+    return params_row;
+  };
+  const std::vector<float> plain = step(start.theta);
+  const std::vector<float> fitted = step(result.theta.theta);
+  for (size_t i = 0; i < before.size(); ++i) {
+    // Rounding of the biases' logarithm and of the difference of params.
+    const float wanted = before[i] + multiplier * (plain[i] - before[i]);
+    CHECK_LE(std::abs(fitted[i] - wanted), 1e-5F * (1 + std::abs(plain[i])));
+  }
+}
+
+// A loss that no optimizer can change.
+class ConstantLoss : public TaskFamily {
+ public:
+  ConstantLoss() : TaskFamily({.params = Layout({{"x", {2}}})}) {}
+
+ private:
+  void DoInit(std::span<const float>, Key, std::span<float> params,
+              std::span<float>) const override {
+    std::ranges::fill(params, 1.0F);
+  }
+  void DoEvaluate(const TaskEvaluation& e, Workspace&) const override {
+    std::ranges::fill(e.losses, 2.0F);
+    if (!e.gradients.empty()) std::ranges::fill(e.gradients, 1.0F);
+  }
+};
+
+TEST_CASE("Where nothing can be gained the start stays as it is, and the verdict says no") {
+  TaskRegistry().Add<QuadraticOptions>("ConstantLoss", "For this test.",
+                                       [](const QuadraticOptions&, const TaskResources&) {
+                                         return std::make_shared<ConstantLoss>();
+                                       });
+  const TempDirectory scratch;
+  const FitResult result =
+      RunFit(Request(R"({"type": "ConstantLoss"})", 2, 2), Start(), {.out_dir = scratch / "fit"});
+  REQUIRE(result.record.take.has_value());
+  CHECK_FALSE(*result.record.take);
+  CHECK(Has(result.record.verdict, "Do not: on inner_valid nothing that fitting made was better"));
+  CHECK(result.theta.theta == Start().theta);
+  CHECK_EQ(result.judged.front().contender.name, "start");  // nothing was fitted
+}
+
+// --- What fitting sees
+// ----------------------------------------------------------------------------
+
+// Counts which rows are evaluated.
+class CountingTask : public TaskFamily {
+ public:
+  static constexpr int64_t kRows = 40;
+
+  CountingTask()
+      : TaskFamily({.params = Layout({{"x", {2}}}),
+                    .data = {.splits = {{0, 10}, {10, 20}, {20, 30}, {30, 40}}, .batch_size = 4}}) {
+  }
+
+  // Rows that were evaluated since the last call.
+  static std::set<int32_t> Take() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(seen_, {});
+  }
+
+ private:
+  void DoInit(std::span<const float>, Key, std::span<float> params,
+              std::span<float>) const override {
+    std::ranges::fill(params, 1.0F);
+  }
+  void DoEvaluate(const TaskEvaluation& e, Workspace&) const override {
+    {
+      const std::lock_guard lock(mutex_);
+      seen_.insert(e.examples.begin(), e.examples.end());
+    }
+    for (int64_t r = 0; r < e.rows; ++r) {
+      const auto params = e.params.subspan(static_cast<size_t>(2 * r), 2);
+      e.losses[r] = 1 + params[0] * params[0] + params[1] * params[1];
+      if (e.gradients.empty()) continue;
+      e.gradients[2 * r] = 2 * params[0];
+      e.gradients[2 * r + 1] = 2 * params[1];
+    }
+  }
+
+  static inline std::mutex mutex_;
+  static inline std::set<int32_t> seen_;
+};
+
+// Of which splits there are rows.
+std::string SplitsOf(const std::set<int32_t>& rows) {
+  std::string splits;
+  for (const int32_t first : {0, 10, 20, 30}) {
+    const auto row = rows.lower_bound(first);
+    const bool any = row != rows.end() && *row < first + 10;
+    splits += any ? "x" : ".";
+  }
+  return splits;
+}
+
+TEST_CASE("Fitting reads no row of the split test, and tries nothing on what it meta-trains on") {
+  TaskRegistry().Add<QuadraticOptions>("CountingTask", "For this test.",
+                                       [](const QuadraticOptions&, const TaskResources&) {
+                                         return std::make_shared<CountingTask>();
+                                       });
+  const TempDirectory scratch;
+  std::vector<std::pair<std::string, std::string>> splits;  // of each phase
+  std::string phase;
+  const auto note = [&] {
+    if (!phase.empty()) splits.emplace_back(phase, SplitsOf(CountingTask::Take()));
+  };
+  CountingTask::Take();
+  RunFit(Request(R"({"type": "CountingTask"})", 2, 2), Start(3),
+         {.out_dir = scratch / "fit", .on_progress = [&](const FitProgress& progress) {
+            if (progress.phase == phase) return;
+            note();
+            phase = progress.phase;
+          }});
+  note();
+  using Phases = std::vector<std::pair<std::string, std::string>>;
+  CHECK(splits == Phases{{"measuring", "xx.."},
+                         {"step sizes", "xx.."},
+                         {"whole trainings", "xx.."},
+                         {"meta-training", "x.x."},
+                         {"its whole trainings", "xx.."},
+                         {"judging fitted", "x..x"},
+                         {"judging start", "x..x"},
+                         {"judging AdamW-cosine-decay", "xx.x"},
+                         {"judging Muon-cosine", "xx.x"},
+                         {"judging random-search", "xx.x"}});
+}
+
+// --- Stopping and resuming
+// ------------------------------------------------------------------------
+
+TEST_CASE("With updates and trials a fit has the same bits on any threads, also after stops") {
+  const TempDirectory scratch;
+  const FitRequest request = Request(kBowl, 3, 3);
+  const FitResult whole = RunFit(request, Start(3), {.out_dir = scratch / "one", .threads = 1});
+  CHECK(NumbersOf(RunFit(request, Start(3), {.out_dir = scratch / "two", .threads = 2})) ==
+        NumbersOf(whole));
+
+  // Each part stops as soon as it is in a phase that no earlier part was in.
+  std::set<std::string> phases;
+  FitResult part{.interrupted = true};
+  int64_t parts = 0;
+  for (; part.interrupted; ++parts) {
+    REQUIRE_LT(parts, 20);
+    std::atomic<bool> stop = false;
+    FitOptions options{.out_dir = scratch / "parts", .threads = 2};
+    options.existing = parts == 0 ? ExistingFit::kRefuse : ExistingFit::kResume;
+    options.stop = &stop;
+    options.on_progress = [&](const FitProgress& progress) {
+      if (phases.insert(progress.phase).second) stop = true;
+    };
+    // Only the first part is told what to do.
+    part = RunFit(parts == 0 ? request : FitRequest{}, Start(parts == 0 ? 3 : 1), options);
+    // What there is at a stop can be used.
+    CHECK_EQ(ReadThetaFile(scratch / "parts/theta.safetensors").theta.size(),
+             whole.theta.theta.size());
+  }
+  CHECK_GE(parts, 9);
+  const std::vector<double> numbers = NumbersOf(part);
+  const std::vector<double> wanted = NumbersOf(whole);
+  REQUIRE_EQ(part.judged.size(), whole.judged.size());
+  REQUIRE_EQ(numbers.size(), wanted.size());
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    CAPTURE(i);
+    CHECK_EQ(numbers[i], wanted[i]);
+  }
+  CHECK_EQ(part.record.status, "finished");
+}
+
+TEST_CASE("A stop leaves the best so far: the start, then the multiplied start") {
+  const TempDirectory scratch;
+  const auto stop_in = [&](const std::string& phase, ExistingFit existing) {
+    std::atomic<bool> stop = false;
+    FitOptions options{.out_dir = scratch / "fit", .existing = existing, .stop = &stop};
+    options.on_progress = [&](const FitProgress& progress) { stop = progress.phase == phase; };
+    return RunFit(Request(kBowl, 3, 3), Start(20), options);
+  };
+  const FitResult first = stop_in("step sizes", ExistingFit::kRefuse);
+  CHECK(first.interrupted);
+  CHECK(first.theta.theta == Start(20).theta);
+  const FitResult second = stop_in("meta-training", ExistingFit::kResume);
+  CHECK(second.interrupted);
+  CHECK(second.theta.theta != Start(20).theta);
+  CHECK(ReadThetaFile(scratch / "fit/theta.safetensors").theta ==
+        ReadThetaFile(scratch / "fit/base.safetensors").theta);
+}
+
+// --- Time
+// -----------------------------------------------------------------------------------------
+
+TEST_CASE("Minutes choose the numbers of updates and trials, which give the same bits again") {
+  const TempDirectory scratch;
+  FitRequest request = Request(kBowl, 0, 2);
+  request.updates = {};
+  request.trials = {};
+  request.minutes = 0.05;
+  double done = 0;
+  const FitResult timed =
+      RunFit(request, Start(3), {.out_dir = scratch / "timed", .on_progress = [&](auto& progress) {
+                                   CHECK_GE(progress.done, 0);
+                                   CHECK_LE(progress.done, 1);
+                                   done = progress.done;
+                                 }});
+  CHECK_GT(done, 0.9);
+  REQUIRE_GT(timed.record.measured->updates, 0);
+  const auto trials = timed.judged.back().contender.trials;
+  CHECK_GE(trials, 2);
+
+  request.minutes = {};
+  request.updates = timed.record.measured->updates;
+  request.trials = 2;
+  const FitResult again = RunFit(request, Start(3), {.out_dir = scratch / "again", .threads = 2});
+  CHECK(again.theta.theta == timed.theta.theta);
+}
+
+TEST_CASE("What cannot be done is an error that says what can") {
+  const TempDirectory scratch;
+  const auto error = [&](const FitRequest& request, const ThetaFile& start = Start()) {
+    return ErrorOf([&] { RunFit(request, start, {.out_dir = scratch / "fit"}); });
+  };
+  FitRequest request = Request(kBowl, 2, 2);
+  request.steps = 19;
+  CHECK_EQ(error(request), "fit: wanted at least 20 steps, got 19");
+  request = Request(kBowl, 2, 2);
+  request.seeds = 2;
+  CHECK_EQ(error(request), "fit: wanted at least 3 seeds, got 2");
+  request = Request(kBowl, 2, 1);
+  CHECK_EQ(error(request), "fit: trials must be between 2 and 10000, got 1");
+  request.trials = {};
+  CHECK_EQ(error(request), "fit: wanted minutes, or both updates and trials, to know when to end");
+  ThetaFile other{.learned_optimizer = Config::Parse(R"({"type": "MLPLOpt"})", "test"),
+                  .theta = {}};
+  other.theta = OptimizerRegistry().Make(other.learned_optimizer)->InitTheta(KeyFromSeed(1));
+  CHECK_EQ(error(Request(kBowl, 2, 2), other),
+           "fit: wanted to start from a LearnedScheduler, such as recommended or fast, got "
+           "MLPLOpt");
+  request = Request(kBowl, 2, 2);
+  request.updates = {};
+  request.minutes = 1e-6;
+  CHECK(Has(error(request),
+            "s here, so that 1e-06 minutes are too few: give at least 1, or fewer "
+            "steps (--steps)"));
+  // One that got no further may be begun anew without a word.
+  CHECK_EQ(error(Request(kBowl, 0, 2)), "no error");
+  CHECK(
+      Has(error(Request(kBowl, 0, 2)), "/fit holds a fit already: resume it (--resume), replace"));
+  CHECK(Has(ErrorOf([&] {
+              RunFit({}, Start(), {.out_dir = scratch / "none", .existing = ExistingFit::kResume});
+            }),
+            "/none holds no fit (there is no "));
+}
+
+// --- The program
+// ----------------------------------------------------------------------------------
+
+using Words = std::vector<std::string>;
+
+FinishedProcess Fit(const Words& arguments,
+                    const std::function<void(pid_t, const std::string&)>& on_output = {}) {
+  Words words = {BuildPath("lopt"), "fit"};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return RunProcess(words, on_output);
+}
+
+TEST_CASE("The program fits, tells how it goes, and ends with a table and a verdict") {
+  const TempDirectory scratch;
+  const Words words = {kBowl,       "--steps", "24",
+                       "--updates", "2",       "--trials",
+                       "2",         "--start", SourcePath("trained/recommended.safetensors")};
+  Words plain = words;
+  plain.insert(plain.end(), {"--out", scratch / "whole"});
+  const FinishedProcess whole = Fit(plain);
+  CAPTURE(whole.errors);
+  REQUIRE_EQ(whole.exit_code, 0);
+  CHECK(Has(whole.output, "meta-training"));
+  CHECK(Has(whole.output, " left\n"));
+  CHECK(Has(whole.output, "random-search"));
+  CHECK(Has(whole.output, "/whole/theta.safetensors\n"));
+  CHECK(Has(ReadTextFile(scratch / "whole/report.txt"), "of 3 seeds."));
+
+  // Ctrl-C, and on.
+  Words stopped = words;
+  stopped.insert(stopped.end(), {"--out", scratch / "parts"});
+  bool sent = false;
+  const FinishedProcess first = Fit(stopped, [&](pid_t child, const std::string& output) {
+    if (sent || !Has(output, "step sizes")) return;
+    kill(child, SIGINT);
+    sent = true;
+  });
+  CHECK_EQ(first.exit_code, 75);
+  CHECK(Has(first.output, "Stopped. The best weights so far are in "));
+  CHECK(Has(first.output, "  lopt fit --resume --out "));
+  CHECK_EQ(Fit({kBowl, "--resume", "--out", scratch / "parts"}).exit_code, 2);
+  REQUIRE_EQ(Fit({"--resume", "--out", scratch / "parts"}).exit_code, 0);
+  CHECK(ReadThetaFile(scratch / "parts/theta.safetensors").theta ==
+        ReadThetaFile(scratch / "whole/theta.safetensors").theta);
+}
+
+TEST_CASE("Without a task the program says what it wants") {
+  const FinishedProcess finished = Fit({});
+  CHECK_EQ(finished.exit_code, 2);
+  CHECK(Has(finished.errors, "There is no TASK; wanted lopt fit TASK [OPTIONS]"));
+}
+
+}  // namespace
+}  // namespace lopt

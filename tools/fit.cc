@@ -1,0 +1,190 @@
+#include "lopt/tools/fit/fit.h"
+
+#include <fmt/format.h>
+
+#include <boost/program_options.hpp>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "lopt/base/cores.h"
+#include "lopt/base/isa.h"
+#include "lopt/base/print.h"
+#include "lopt/base/wrapped.h"
+#include "lopt/lopt/theta_file.h"
+#include "lopt/tasks/registry.h"
+#include "lopt/tools/build_info.h"
+#include "lopt/tools/command_line.h"
+#include "lopt/tools/commands.h"
+#include "lopt/tools/progress_line.h"
+#include "lopt/tools/shell.h"
+#include "lopt/tools/stop_signal.h"
+#include "lopt/tools/trained_theta.h"
+#include "lopt/tools/typed_config.h"
+
+namespace lopt {
+
+namespace po = boost::program_options;
+
+namespace {
+
+constexpr const char* kFitSynopsis = "lopt fit TASK [OPTIONS]";
+constexpr const char* kFitExamples =
+    "TASK is a task's config, a file with one, or a type, with its defaults: lopt describe has\n"
+    "them. Of the minutes a quarter is for fitting; the rest tunes AdamW, Muon and a random\n"
+    "search for as long each, to compare with.\n"
+    "\nExamples:\n"
+    "  lopt fit task.json --minutes 10\n"
+    "  lopt fit '{\"type\": \"ImageMLP\", \"hidden\": [64]}' --steps 300 --out runs/digits\n"
+    "  lopt fit --resume --out runs/digits\n";
+constexpr double kDefaultMinutes = 10;
+
+po::options_description FitOptionWords() {
+  po::options_description options("Options");
+  auto add = options.add_options();
+  add("minutes", po::value<double>()->value_name("MINUTES"),
+      "For all of it, the comparison too. Default: 10, or none where --updates and --trials are "
+      "given.");
+  add("steps", po::value<int64_t>()->value_name("N"), "Steps of a training. Default: 1000.");
+  add("start", po::value<std::string>()->value_name("FILE"),
+      fmt::format("The optimizer to begin with, a LearnedScheduler: {}. Default: recommended.",
+                  kThetaNames)
+          .c_str());
+  add("updates", po::value<int64_t>()->value_name("N"),
+      "Updates of meta-training, whatever time they take; 0: none.");
+  add("trials", po::value<int64_t>()->value_name("N"),
+      "Trials of each rival, whatever time they take. With --updates the result does not depend "
+      "on the clock.");
+  add("seeds", po::value<int64_t>()->value_name("N"),
+      "Trainings of each in the comparison. Default: 3.");
+  add("seed", po::value<int64_t>()->value_name("N"), "Seed of all randomness. Default: 0.");
+  add("data-dir", po::value<std::string>()->value_name("DIR"),
+      "Directory of the task's data files.");
+  add("out", po::value<std::string>()->value_name("DIR"),
+      "Directory for the result. Default: runs/fit.");
+  add("resume", "Go on with the fit in the output directory, with its task and options.");
+  add("overwrite", "Replace the fit that is in the output directory.");
+  add("threads", po::value<int>()->value_name("N"),
+      "Default: one for each core that the process may use.");
+  add("isa", po::value<std::string>()->value_name("NAME"),
+      "Instruction set of the kernels. Default: the best.");
+  return options;
+}
+
+// Says how a fit goes, with a bar and the time left.
+class FitReporter {
+ public:
+  FitReporter(std::FILE* stream, int columns) : output_(stream, columns) {}
+
+  void Step(const FitProgress& progress) {
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+    if (progress.phase == phase_ && !output_.IsDue(seconds)) return;
+    phase_ = progress.phase;
+    constexpr int kBar = 20;
+    const int full = static_cast<int>(progress.done * kBar);
+    const std::string left = progress.seconds_left
+                                 ? fmt::format("  {} left", FormatDuration(*progress.seconds_left))
+                                 : "";
+    output_.Print(fmt::format("{:<26}  [{}{}] {:>3.0f} %{}", phase_, std::string(full, '='),
+                              std::string(kBar - full, ' '), 100 * progress.done, left),
+                  seconds);
+  }
+  void Finish() { output_.End(); }
+
+ private:
+  ProgressLine output_;
+  std::string phase_;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+// What a fit is begun with.
+struct FitSource {
+  FitRequest request;
+  ThetaFile start;
+};
+
+FitSource ReadFitSource(const po::variables_map& values) {
+  const auto task = TextOption(values, "task");
+  if (!task) throw UsageError(fmt::format("There is no TASK; wanted {}", kFitSynopsis));
+  FitSource source;
+  FitRequest& request = source.request;
+  request.task = ReadTypedConfig("TASK", *task, TaskRegistry().table());
+  const auto number = [&](const char* name) { return values[name].as<int64_t>(); };
+  if (values.contains("steps")) request.steps = number("steps");
+  if (values.contains("seeds")) request.seeds = number("seeds");
+  if (values.contains("seed")) request.seed = number("seed");
+  if (values.contains("updates")) request.updates = number("updates");
+  if (values.contains("trials")) request.trials = number("trials");
+  if (values.contains("minutes")) request.minutes = values["minutes"].as<double>();
+  if (!request.minutes && !(request.updates && request.trials)) request.minutes = kDefaultMinutes;
+  request.data_dir = TextOption(values, "data-dir").value_or("");
+  const std::string start = TextOption(values, "start").value_or("recommended");
+  const std::string path = ThetaPath(start);
+  request.start = std::filesystem::path(path).stem() == start ? start : "start";
+  source.start = ReadThetaFile(path);
+  return source;
+}
+
+// With --resume all but the directory is known.
+void RequireNothingElse(const po::variables_map& values) {
+  for (const char* option : {"task", "minutes", "steps", "start", "updates", "trials", "seeds",
+                             "seed", "data-dir", "overwrite"}) {
+    if (values.contains(option)) {
+      throw UsageError(
+          fmt::format("--resume goes on with what the fit began with; without {}",
+                      option == std::string("task") ? "TASK" : fmt::format("--{}", option)));
+    }
+  }
+}
+
+void PrintFit(const FitResult& result, const std::string& out) {
+  const FitRecord& record = result.record;
+  PrintOut("\nFitting took {}, with {} of meta-training. After {} steps, {}:\n\n",
+           FormatDuration(record.FittingSeconds()), Counted(record.measured->updates, "update"),
+           record.request.steps, Counted(record.request.seeds, "seed"));
+  const std::string table = FitTable(result.judged);
+  PrintOut("{}\n{}\n", table, Wrapped("", record.verdict));
+  PrintOut("The weights are in {}/theta.safetensors\n", out);
+}
+
+}  // namespace
+
+int FitCommand(const std::vector<std::string>& arguments) {
+  const auto values =
+      ParseCommandLine(arguments, FitOptionWords(), "task", 1, kFitSynopsis, kFitExamples);
+  if (!values) return kExitDone;
+  if (const auto isa = TextOption(*values, "isa")) PinIsa(*isa);
+  const bool resume = values->contains("resume");
+  FitSource source;
+  if (resume) {
+    RequireNothingElse(*values);
+  } else {
+    source = ReadFitSource(*values);
+  }
+  FitReporter reporter(stdout, TerminalColumns(stdout));
+  const FitOptions options{
+      .out_dir = TextOption(*values, "out").value_or("runs/fit"),
+      .threads = values->contains("threads") ? (*values)["threads"].as<int>() : AvailableCores(),
+      .existing = resume                          ? ExistingFit::kResume
+                  : values->contains("overwrite") ? ExistingFit::kReplace
+                                                  : ExistingFit::kRefuse,
+      .version = VersionAndCommit(GetBuildInfo()),
+      .stop = StopOnSignals("the running steps"),
+      .on_progress = [&](const FitProgress& progress) { reporter.Step(progress); }};
+  const FitResult result = RunFit(source.request, source.start, options);
+  reporter.Finish();
+  if (result.interrupted) {
+    PrintOut("Stopped. The best weights so far are in {}/theta.safetensors. To go on:\n",
+             options.out_dir);
+    PrintOut("  lopt fit --resume --out {}{}\n", ShellQuoted(options.out_dir),
+             PluginWords(*values));
+    return kExitInterrupted;
+  }
+  PrintFit(result, options.out_dir);
+  return kExitDone;
+}
+
+}  // namespace lopt

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lopt/lopt/theta_file.h"
+#include "lopt/tools/fit/fit_record.h"
+#include "lopt/tools/fit/fit_verdict.h"
+
+namespace lopt {
+
+// How far a fit is.
+struct FitProgress {
+  std::string phase = {};                   // "measuring", "meta-training", "judging fitted"
+  double done = 0;                          // share of the whole, in [0, 1], by time
+  std::optional<double> seconds_left = {};  // none: not known yet
+};
+
+// What becomes of a fit that is in the output directory.
+enum class ExistingFit { kRefuse, kReplace, kResume };
+
+// Where and how a fit runs; where updates and trials are given, nothing here changes its result.
+struct FitOptions {
+  std::string out_dir = {};  // directory, made if it is missing; must be given
+  int threads = 1;           // of the pool
+  ExistingFit existing = ExistingFit::kRefuse;
+  std::string version = {};                                  // of the program, for files
+  const std::atomic<bool>* stop = nullptr;                   // once true: end after running steps
+  std::function<void(const FitProgress&)> on_progress = {};  // by one thread at a time
+};
+
+// What a fit has found.
+struct FitResult {
+  bool interrupted = false;            // by `stop`; it can be resumed
+  FitRecord record = {};               // as fit.json has it
+  ThetaFile theta = {};                // the best so far by the loss on inner_valid
+  std::vector<FitJudged> judged = {};  // empty before the comparison has ended
+  std::string report = {};             // table and verdict; empty likewise
+};
+
+// Fits a learned optimizer to a task, and compares it with others at equal compute.
+//
+// 1. Measures how fast the task is trained by each optimizer, and divides the minutes: a quarter of
+//    what the trainings of the comparison leave is for fitting, and each of three rivals is tuned
+//    for as long as fitting took. Meta-training gets what the other phases of fitting leave; less
+//    than 10 updates are left out.
+// 2. Tries 14 multipliers of the start's steps, 1 first (evaluation/trials.h), on trainings a
+//    quarter as long, with two seeds each.
+// 3. Trains the start and the best of them with four seeds. From the one of the lower loss on
+//    inner_valid it meta-trains: FullES over whole trainings of steps / 8 to steps, judged by the
+//    last loss on outer_valid, its logarithm where all losses are positive.
+// 4. Trains what that made in the same way as in 3.; the one of the lowest loss is the result.
+// 5. Trains it, the start, AdamW-cosine-decay, Muon-cosine and a random search over Adam's rate,
+//    decay and betas with request.seeds seeds, and judges them on the split test. Rivals are tuned
+//    on inner_valid with one seed a trial.
+//
+// Before 5. nothing reads the split test. A task without a data set draws its data from keys that
+// differ between 2., 3. with 4., meta-training and 5.
+//
+// Writes to out_dir: fit.json (FitRecord), start.safetensors and base.safetensors (what it and its
+// meta-training begin with), meta/ (a meta-training run), compare/NAME/ (an evaluation each),
+// report.txt and theta.safetensors, which always is the best so far. A fit that ends early goes on,
+// with kResume, with the phase in which it ended: a meta-training with its newest checkpoint, a
+// rival and the trials of 2. to 4. from their beginning. `request` and `start` are then not read.
+//
+// With request.updates and trials the result is a function of the request and the start, bit for
+// bit on one instruction set; the clock then changes nothing but the noted times. Without them it
+// is one of the numbers of updates and trials that fit.json notes.
+//
+// Throws Error if the request has less than 20 steps or 3 seeds or no way to tell how long to work;
+// if the time is too short, with the minutes that are needed; if `start` is no LearnedScheduler,
+// whose steps can be multiplied within theta; if out_dir holds a fit that got beyond measuring and
+// is to be refused, or none that could be resumed, or another process is in it; as
+// TaskRegistry().Make, RunMetaTraining and RunEvaluation do.
+FitResult RunFit(const FitRequest& request, const ThetaFile& start, const FitOptions& options);
+
+// The request of the fit in a directory. Throws Error if there is none.
+FitRequest ReadFitRequest(const std::string& out_dir);
+
+}  // namespace lopt

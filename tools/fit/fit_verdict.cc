@@ -1,0 +1,90 @@
+#include "lopt/tools/fit/fit_verdict.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "lopt/base/error.h"
+#include "lopt/tools/progress_line.h"
+
+namespace lopt {
+namespace {
+
+const FitJudged* FindFitted(const std::vector<FitJudged>& judged) {
+  const auto is_fitted = [](const FitJudged& one) { return one.contender.name == kFitted; };
+  const auto found = std::ranges::find_if(judged, is_fitted);
+  return found == judged.end() ? nullptr : &*found;
+}
+
+// Seeds in which the loss of `one` is lower.
+int64_t SeedsBelow(const FitJudged& one, const FitJudged& other) {
+  int64_t below = 0;
+  for (size_t s = 0; s < one.test_loss.size(); ++s) {
+    const double loss = one.test_loss[s];
+    const double others = other.test_loss[s];
+    if (std::isfinite(loss) && !(others <= loss)) ++below;  // one that is not a number is higher
+  }
+  return below;
+}
+
+std::string FitLossText(double loss) {
+  return std::isfinite(loss) ? fmt::format("{:.4g}", loss) : "diverged";
+}
+
+}  // namespace
+
+double FitJudged::Mean() const {
+  double sum = 0;
+  for (const double loss : test_loss) {
+    sum += std::isfinite(loss) ? loss : std::numeric_limits<double>::infinity();
+  }
+  return sum / static_cast<double>(test_loss.size());
+}
+
+FitVerdict JudgeFit(const std::vector<FitJudged>& judged) {
+  const FitJudged* fitted = FindFitted(judged);
+  const FitJudged* best = nullptr;
+  for (const FitJudged& one : judged) {
+    if (&one != fitted && (best == nullptr || one.Mean() < best->Mean())) best = &one;
+  }
+  Require(best != nullptr, "fit: there is nothing to compare with");
+  const std::string other = fmt::format("{} ({})", best->contender.name, FitLossText(best->Mean()));
+  if (fitted == nullptr) {
+    return {.text = fmt::format(
+                "Do not: on inner_valid nothing that fitting made was better than what it started "
+                "from. On data that nothing was tuned on, {} has the lowest loss.",
+                other)};
+  }
+  const int64_t below = SeedsBelow(*fitted, *best);
+  const int64_t seeds = std::ssize(fitted->test_loss);
+  const bool take = below == seeds;
+  return {.take = take,
+          .text = fmt::format(
+              "{}: on data that fitting never saw its loss is {}, the best of the others has {}; "
+              "it is lower in {} of {} seeds.",
+              take ? "Take it" : "Do not", FitLossText(fitted->Mean()), other, below, seeds)};
+}
+
+std::string FitTable(const std::vector<FitJudged>& judged) {
+  const FitJudged* fitted = FindFitted(judged);
+  std::vector<const FitJudged*> order;
+  for (const FitJudged& one : judged) order.push_back(&one);
+  std::ranges::stable_sort(order, {}, [](const FitJudged* one) { return one->Mean(); });
+  std::string text = fmt::format("  {:<22} {:>10} {:>14} {:>8} {:>9}\n", "optimizer", "test loss",
+                                 "fitted lower", "trials", "time");
+  for (const FitJudged* one : order) {
+    const auto& [name, trials, seconds, mean] = one->contender;
+    const bool compared = fitted != nullptr && one != fitted;
+    text += fmt::format(
+        "{} {:<22} {:>10} {:>14} {:>8} {:>9}\n", one == fitted ? ">" : " ", name,
+        FitLossText(one->Mean()),
+        compared ? fmt::format("{} of {}", SeedsBelow(*fitted, *one), one->test_loss.size()) : "",
+        trials > 0 ? FormatCount(static_cast<double>(trials)) : "", FormatDuration(seconds));
+  }
+  return text;
+}
+
+}  // namespace lopt

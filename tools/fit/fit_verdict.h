@@ -1,0 +1,35 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lopt/tools/fit/fit_record.h"
+
+namespace lopt {
+
+// The name of what a fit made, in its comparison.
+inline constexpr const char* kFitted = "fitted";
+
+// An optimizer of the comparison with its test losses.
+struct FitJudged {
+  FitContender contender = {};         // name, trials and cost
+  std::vector<double> test_loss = {};  // by seed; not finite: the training diverged
+
+  // Infinite where a training diverged.
+  double Mean() const;
+};
+
+// Whether to take what was fitted, and why.
+struct FitVerdict {
+  bool take = false;  // its loss is lower than that of the best of the others in every seed
+  std::string text;   // a sentence or two
+};
+
+// `judged` without kFitted says that nothing better than the start was found. The best of the
+// others is that of the lowest mean test loss.
+FitVerdict JudgeFit(const std::vector<FitJudged>& judged);
+
+// One line for each, the best first, what was fitted marked, in lines of at most 80 characters.
+std::string FitTable(const std::vector<FitJudged>& judged);
+
+}  // namespace lopt
