@@ -28,15 +28,16 @@ struct Standing {
   std::string optimizer;
   bool learned = false;
   int64_t trainings = 0;
-  int64_t diverged = 0;               // of the trainings
-  Estimate loss = {};                 // test loss in its first section
-  std::optional<Estimate> mean = {};  // of test losses as fractions of the unit's
-  int64_t counted = 0;                // sections in the mean
-  int64_t lower = 0;                  // sections in which its test loss is below the unit's
-  int64_t higher = 0;                 // likewise, above
-  int64_t better = 0;                 // sections in which that is beyond chance
-  int64_t worse = 0;                  // likewise
-  int64_t unclear = 0;                // all others that were tested
+  int64_t diverged = 0;                // of the trainings
+  Estimate loss = {};                  // test loss in its first section
+  std::optional<Estimate> mean = {};   // of test losses as fractions of the unit's
+  std::optional<Estimate> ratio = {};  // `mean`, or that of the only section; none without a unit
+  int64_t counted = 0;                 // sections in the mean
+  int64_t lower = 0;                   // sections in which its test loss is below the unit's
+  int64_t higher = 0;                  // likewise, above
+  int64_t better = 0;                  // sections in which that is beyond chance
+  int64_t worse = 0;                   // likewise
+  int64_t unclear = 0;                 // all others that were tested
 
   bool tested() const { return better + worse + unclear > 0; }
 };
@@ -71,6 +72,7 @@ void AddSection(const SummaryRow& row, const SummaryRow* unit, Standing* standin
   if (standing->trainings == 0) {
     standing->learned = !row.learning_rate;
     standing->loss = row.test_loss;
+    standing->ratio = row.test_ratio;
   }
   standing->trainings += row.seeds;
   standing->diverged += row.diverged;
@@ -113,6 +115,15 @@ std::pair<bool, double> Rank(const Standing& standing, bool single) {
   return {false, figure->value};
 }
 
+// The mean, with an interval where there are seeds enough.
+std::optional<Estimate> RatioOfMean(const Standing& standing, const Standings& standings) {
+  std::optional<Estimate> ratio = standing.mean;
+  if (ratio && !standings.has_intervals()) {
+    ratio->interval = {.low = std::nan(""), .high = std::nan("")};
+  }
+  return ratio;
+}
+
 Standings StandingsOf(const Summary& summary) {
   Standings standings{.unit = UnitOf(summary), .sections = Sections(summary)};
   for (const SummaryRows section : standings.sections) {
@@ -129,9 +140,14 @@ Standings StandingsOf(const Summary& summary) {
   if (standings.unit == Unit::kLowest) {
     AddMultiplesOfLowest(summary, &standings.all);
   } else {
-    for (Standing& standing : standings.all) AddTests(summary, standings.unit, &standing);
+    for (Standing& standing : standings.all) {
+      AddTests(summary, standings.unit, &standing);
+    }
   }
   standings.fewest_seeds = std::ranges::min(summary.rows, {}, &SummaryRow::seeds).seeds;
+  if (!standings.single() && standings.unit != Unit::kLowest) {
+    for (Standing& standing : standings.all) standing.ratio = RatioOfMean(standing, standings);
+  }
   std::ranges::stable_sort(standings.all, {}, [&](const Standing& standing) {
     return Rank(standing, standings.single());
   });
@@ -161,6 +177,14 @@ std::string NameOfBest(const Standings& standings) {
     names.insert(best == nullptr ? "" : best->optimizer);
   }
   return names.size() == 1 ? PlainText(*names.begin()) : "";
+}
+
+// Whose losses ratios are fractions of; empty where that is none in particular.
+std::string UnitName(const Standings& standings) {
+  if (standings.unit == Unit::kLowest) return "";
+  if (standings.unit == Unit::kAdam) return "tuned Adam";
+  const std::string name = NameOfBest(standings);
+  return name.empty() ? "the best tuned baseline of each task" : "the best tuned baseline, " + name;
 }
 
 // Of a fraction: as many as show on which side of 1 each end of its interval is.
@@ -248,57 +272,60 @@ bool AnyTested(const Standings& standings) {
 }
 
 // Test losses of one task and number of steps, and how they compare with the unit's.
-std::string TableOfLosses(const Standings& standings, size_t columns) {
+void AddLosses(const Standings& standings, OptimizerComparison* comparison) {
   const bool has_mean = standings.unit != Unit::kLowest;
-  std::vector<std::string> header = {"optimizer", "test loss"};
+  std::vector<std::string>& header = comparison->header;
+  header = {"optimizer", "test loss"};
   if (standings.has_intervals()) header.emplace_back("95 % interval");
   if (has_mean) header.emplace_back("ratio");
   if (AnyTested(standings)) header.emplace_back("verdict");
   header.emplace_back("diverged");
-  PlainTable table(header);
   const int digits = standings.has_intervals() ? Digits(standings.all, &Standing::loss) : 3;
   for (const Standing& standing : standings.all) {
-    std::vector<std::string> line = {PlainText(standing.optimizer),
-                                     Rounded(standing.loss.value, digits)};
+    std::vector<std::string> cells = {Rounded(standing.loss.value, digits)};
     if (standings.has_intervals()) {
-      line.push_back(ShownInterval(standing.loss.interval, digits));
+      cells.push_back(ShownInterval(standing.loss.interval, digits));
     }
-    if (has_mean) line.push_back(standing.mean ? Rounded(standing.mean->value, 3) : "-");
-    if (AnyTested(standings)) line.push_back(VerdictWord(standing));
-    line.push_back(fmt::format("{}", standing.diverged));
-    table.Add(standing.learned ? ">" : " ", std::move(line));
+    if (has_mean) cells.push_back(standing.mean ? Rounded(standing.mean->value, 3) : "-");
+    if (AnyTested(standings)) cells.push_back(VerdictWord(standing));
+    cells.push_back(fmt::format("{}", standing.diverged));
+    comparison->rows.push_back({.optimizer = standing.optimizer,
+                                .learned = standing.learned,
+                                .cells = std::move(cells),
+                                .ratio = standing.ratio});
   }
-  return table.Text(columns);
 }
 
 // Means over all tasks, and on how many the optimizers are better or worse.
-std::string TableOfMeans(const Standings& standings, size_t columns) {
+void AddMeans(const Standings& standings, OptimizerComparison* comparison) {
   const bool has_intervals = standings.has_intervals() && standings.unit != Unit::kLowest;
-  std::vector<std::string> header = {"optimizer", "mean"};
+  std::vector<std::string>& header = comparison->header;
+  header = {"optimizer", "mean"};
   if (has_intervals) header.emplace_back("95 % interval");
   header.emplace_back("tasks");
   if (AnyTested(standings)) header.insert(header.end(), {"better", "worse"});
   header.emplace_back("diverged");
-  PlainTable table(header);
   for (const Standing& standing : standings.all) {
     const Estimate mean = standing.mean.value_or(Estimate{.value = std::nan("")});
     // The unit itself is known for sure.
     const bool has_interval = has_intervals && mean.interval.low < mean.interval.high;
     const int digits = has_interval ? DigitsOfFraction(mean) : 3;
-    std::vector<std::string> line = {PlainText(standing.optimizer), Rounded(mean.value, digits)};
+    std::vector<std::string> cells = {Rounded(mean.value, digits)};
     if (has_intervals) {
-      line.push_back(has_interval ? ShownInterval(mean.interval, digits) : "-");
+      cells.push_back(has_interval ? ShownInterval(mean.interval, digits) : "-");
     }
-    line.push_back(fmt::format("{}", standing.counted));
+    cells.push_back(fmt::format("{}", standing.counted));
     if (AnyTested(standings)) {
       for (const int64_t count : {standing.better, standing.worse}) {
-        line.push_back(standing.tested() ? fmt::format("{}", count) : "-");
+        cells.push_back(standing.tested() ? fmt::format("{}", count) : "-");
       }
     }
-    line.push_back(fmt::format("{}", standing.diverged));
-    table.Add(standing.learned ? ">" : " ", std::move(line));
+    cells.push_back(fmt::format("{}", standing.diverged));
+    comparison->rows.push_back({.optimizer = standing.optimizer,
+                                .learned = standing.learned,
+                                .cells = std::move(cells),
+                                .ratio = standing.ratio});
   }
-  return table.Text(columns);
 }
 
 // What the numbers of the table are.
@@ -306,7 +333,7 @@ std::string CaptionOf(const Standings& standings) {
   const SummaryRow& first = standings.sections.front().front();
   const std::string seeds = NumberOf(standings.fewest_seeds, "seed");
   if (standings.single()) {
-    return fmt::format("Test losses on {} after {}, {}{}:", PlainText(first.task),
+    return fmt::format("Test losses on {} after {}, {}{}", PlainText(first.task),
                        NumberOf(first.steps, "step"),
                        standings.fewest_seeds > 1 ? "interquartile means over " : "", seeds);
   }
@@ -314,7 +341,7 @@ std::string CaptionOf(const Standings& standings) {
                          ? "fractions of the best tuned baseline's"
                      : standings.unit == Unit::kAdam ? "fractions of tuned Adam's"
                                                      : "multiples of the lowest here";
-  return fmt::format("Test losses as {}, {} means over {}, {}:", what,
+  return fmt::format("Test losses as {}, {} means over {}, {}", what,
                      standings.unit == Unit::kAdam ? "interquartile" : "geometric",
                      NumberOfSections(standings), seeds);
 }
@@ -322,9 +349,6 @@ std::string CaptionOf(const Standings& standings) {
 // What the columns are.
 std::string Legend(const Standings& standings) {
   std::vector<std::string> parts;
-  if (std::ranges::any_of(standings.all, &Standing::learned)) {
-    parts.emplace_back("learned optimizers have a >");
-  }
   const bool best = standings.unit == Unit::kBestBaseline;
   if (standings.single() && standings.unit != Unit::kLowest) {
     parts.push_back(fmt::format(
@@ -515,13 +539,30 @@ std::string SentenceOnTasks(const Standings& standings, const Standing& ours,
 
 }  // namespace
 
+OptimizerComparison CompareOptimizers(const Summary& summary) {
+  if (summary.rows.empty()) return {};
+  const Standings standings = StandingsOf(summary);
+  OptimizerComparison comparison{
+      .caption = CaptionOf(standings), .legend = Legend(standings), .unit = UnitName(standings)};
+  (standings.single() ? AddLosses : AddMeans)(standings, &comparison);
+  return comparison;
+}
+
 std::string NarrowTable(const Summary& summary, int columns) {
   if (summary.rows.empty()) return "There are no results.\n";
-  const Standings standings = StandingsOf(summary);
+  const OptimizerComparison comparison = CompareOptimizers(summary);
+  PlainTable table(comparison.header);
+  for (const OptimizerComparison::Row& row : comparison.rows) {
+    std::vector<std::string> line = {PlainText(row.optimizer)};
+    line.insert(line.end(), row.cells.begin(), row.cells.end());
+    table.Add(row.learned ? ">" : " ", std::move(line));
+  }
+  std::string legend = comparison.legend;
+  if (std::ranges::any_of(comparison.rows, &OptimizerComparison::Row::learned)) {
+    legend = "learned optimizers have a >" + (legend.empty() ? "" : "; " + legend);
+  }
   const auto width = static_cast<size_t>(std::max(columns, 0));
-  const std::string legend = Legend(standings);
-  return Wrapped("", CaptionOf(standings), width) + "\n" +
-         (standings.single() ? TableOfLosses(standings, width) : TableOfMeans(standings, width)) +
+  return Wrapped("", comparison.caption + ":", width) + "\n" + table.Text(width) +
          (legend.empty() ? "" : "\n" + Wrapped("", legend, width));
 }
 
@@ -536,14 +577,9 @@ std::string VerdictSentence(const Summary& summary) {
   if (learned.empty()) return SentenceOnOneKind(standings, baselines, /*learned=*/false);
   if (baselines.empty()) return SentenceOnOneKind(standings, learned, /*learned=*/true);
   if (standings.unit == Unit::kLowest) return SentenceWithoutUnit(standings, learned, baselines);
-  const bool best = standings.unit == Unit::kBestBaseline;
-  const std::string name = NameOfBest(standings);
-  const std::string unit = !best          ? "tuned Adam"
-                           : name.empty() ? "the best tuned baseline of each task"
-                                          : "the best tuned baseline, " + name;
   return (standings.single() ? SentenceOnOneTask : SentenceOnTasks)(
-      standings, *learned[0], Subject(*learned[0], learned.size()), unit,
-      best ? "the best baseline's" : "Adam's");
+      standings, *learned[0], Subject(*learned[0], learned.size()), UnitName(standings),
+      standings.unit == Unit::kBestBaseline ? "the best baseline's" : "Adam's");
 }
 
 }  // namespace lopt

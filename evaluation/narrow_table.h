@@ -1,10 +1,33 @@
 #pragma once
 
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "lopt/evaluation/summary.h"
 
 namespace lopt {
+
+// The optimizers of an evaluation beside each other.
+struct OptimizerComparison {
+  struct Row {
+    std::string optimizer = {};  // its name
+    bool learned = false;
+    std::vector<std::string> cells = {};  // of the columns after the first
+    // The mean or the only test loss as a fraction of the unit's; the interval is NaN where it is
+    // not known, and without width of the unit itself. None without a unit.
+    std::optional<Estimate> ratio = {};
+  };
+
+  std::string caption = {};              // what the numbers are, without an end
+  std::vector<std::string> header = {};  // the first is the optimizer
+  std::vector<Row> rows = {};            // the best first
+  std::string legend = {};               // what the columns are, without an end; may be empty
+  std::string unit = {};                 // whose losses ratios are fractions of; empty: none
+};
+
+// The rows and columns of NarrowTable. Empty without results.
+OptimizerComparison CompareOptimizers(const Summary& summary);
 
 // One row for each optimizer, the best first, and what the columns are, in lines of at most
 // `columns` characters if that is 80 or more; names that are too long lose their middle. Rows of

@@ -236,13 +236,28 @@ Judged* BestBaseline(std::vector<Judged>* all) {
   return tuned < 2 ? nullptr : best;
 }
 
+// The test loss as a fraction of the unit's.
+Estimate FractionOf(const Judged& judged, const Judged& unit) {
+  if (&judged == &unit) return {.value = 1, .interval = {.low = 1, .high = 1}};
+  const double value = judged.row.test_loss.value / unit.row.test_loss.value;
+  if (!ArePaired(judged, unit)) {
+    return {.value = value, .interval = {.low = kNan, .high = kNan}};
+  }
+  std::vector<double> fractions(judged.test.size());
+  std::ranges::transform(judged.test, unit.test, fractions.begin(),
+                         [](double a, double b) { return a == b ? 1 : a / b; });
+  return {.value = value, .interval = PercentileInterval(std::move(fractions))};
+}
+
 // `all`: of one task and number of steps.
 void AddVerdicts(std::vector<Judged>* all) {
   const auto adam = std::ranges::find_if(
       *all, [](const Judged& judged) { return judged.row.optimizer == kReferenceBaseline; });
   Judged* best = BestBaseline(all);
   if (best != nullptr) best->row.best_baseline = true;
+  const Judged* unit = best != nullptr ? best : adam != all->end() ? &*adam : nullptr;
   for (Judged& judged : *all) {
+    if (unit != nullptr) judged.row.test_ratio = FractionOf(judged, *unit);
     if (adam != all->end() && ArePaired(judged, *adam)) {
       judged.row.train_verdict = VerdictOn(Differences(judged.train, adam->train));
       judged.row.test_verdict = VerdictOn(Differences(judged.test, adam->test));

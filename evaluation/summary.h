@@ -74,6 +74,10 @@ struct SummaryRow {
   bool best_baseline = false;
   Verdict best_verdict = Verdict::kNone;    // of test_loss against the best baseline's
   std::optional<double> best_p_value = {};  // of the same difference being 0; BootstrapPValue
+  // test_loss as a fraction of the best baseline's, or of tuned Adam's where there is no best
+  // baseline: 1 of that one itself, none without both. Its interval, of the same resamples as the
+  // verdicts, is NaN where these are none.
+  std::optional<Estimate> test_ratio = {};
   // Whether its meta-training has trained on the task (evaluation/trained_on.h). None of baselines
   // and where that is unknown.
   std::optional<bool> trained_on = {};

@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -420,6 +421,27 @@ learned optimizers have a >
 TEST_CASE("Without results there is no table") {
   CHECK_EQ(NarrowTable({}, 80), "There are no results.\n");
   CHECK_EQ(VerdictSentence({}), "There are no results.");
+}
+
+TEST_CASE("A page has the same rows, with ratios to the unit") {
+  const OptimizerComparison several = CompareOptimizers(EightTasks());
+  CHECK_EQ(several.unit, "the best tuned baseline, Adam-cosine");
+  REQUIRE_EQ(several.rows.size(), 3);
+  CHECK_EQ(several.rows[0].optimizer, "mlp");
+  CHECK(several.rows[0].learned);
+  CHECK_EQ(several.rows[0].cells.at(1), "0.840 to 0.980");
+  CHECK_EQ(several.rows[0].ratio.value().value, 0.91);
+  CHECK_EQ(several.rows[0].ratio.value().interval.high, 0.98);
+  CHECK_FALSE(several.rows[2].learned);
+  // Of one seed a mean has no interval, whatever the bootstrap makes of it.
+  CHECK(
+      std::isnan(CompareOptimizers(WithSeeds(EightTasks(), 1)).rows[0].ratio.value().interval.low));
+
+  Summary one = OneTask(0.8, 1, 0, 0);
+  one.rows[2].test_ratio = {0.8, {0.7, 0.9}};
+  CHECK_EQ(CompareOptimizers(one).rows[0].ratio.value().interval.low, 0.7);
+  CHECK_FALSE(CompareOptimizers(one).rows[1].ratio.has_value());
+  CHECK(CompareOptimizers({}).rows.empty());
 }
 
 }  // namespace

@@ -468,6 +468,37 @@ TEST_CASE("the best baseline is chosen by its tuning loss, not by what is judged
   CHECK(!AggregateOf(Summarize(one_is_tuned), "Adam").best_ratio.has_value());
 }
 
+TEST_CASE("A row's test loss is a fraction of tuned Adam's or the best baseline's, in pairs") {
+  std::vector<RunResult> results;
+  Add(&results, "a", "Adam", {1, 2, 3, 4});
+  Add(&results, "a", "half", {0.5, 1, 1.5, 2});
+  Add(&results, "b", "half", {1, 2, 3, 4});
+  Add(&results, "c", "Adam", {1, 3});
+  Add(&results, "c", "half", {2, 6});
+  const Summary summary = Summarize(results);
+  const Estimate half = RowOf(summary, "a", "half").test_ratio.value();
+  CHECK(half.value == 0.5);
+  CHECK(half.interval.low == doctest::Approx(0.5));  // in each resample, though Adam's spread is
+  CHECK(half.interval.high == doctest::Approx(0.5));
+  const Estimate adam = RowOf(summary, "a", "Adam").test_ratio.value();
+  CHECK(adam.value == 1);
+  CHECK(adam.interval.low == 1);
+  CHECK(adam.interval.high == 1);
+  CHECK_FALSE(RowOf(summary, "b", "half").test_ratio.has_value());
+  const Estimate few = RowOf(summary, "c", "half").test_ratio.value();
+  CHECK(few.value == 2);
+  CHECK(std::isnan(few.interval.low));
+  CHECK(std::isnan(few.interval.high));
+
+  AddTuned(&results, "d", "Adam", 0.2, {1, 2, 3, 4});
+  AddTuned(&results, "d", "SGD", 0.1, {2, 4, 6, 8});
+  Add(&results, "d", "half", {0.5, 1, 1.5, 2});
+  const Summary against_best = Summarize(results);
+  REQUIRE(RowOf(against_best, "d", "SGD").best_baseline);
+  CHECK(RowOf(against_best, "d", "half").test_ratio.value().value == 0.25);
+  CHECK(RowOf(against_best, "d", "Adam").test_ratio.value().value == 0.5);
+}
+
 TEST_CASE("against the best baselines, ratios have a geometric mean and counts are Holm's") {
   std::vector<RunResult> results;
   const std::vector<double> best = {1, 1.01, 1.02, 1.03, 1.04, 1.05};

@@ -99,23 +99,17 @@ std::string XmlFault(const std::string& xml) {
   return open.empty() ? "" : "without an end: " + open.back();
 }
 
-// What holds for every page: it is complete, its plots are XML and name nothing outside of it.
+// What holds for every page: it is complete, its plots are XML and it names nothing outside of it.
 void CheckPage(const std::string& page) {
   CHECK(page.starts_with("<!DOCTYPE html>\n<html lang=\"en\">"));
   CHECK(page.ends_with("</body>\n</html>\n"));
   for (const std::string& svg : PartsBetween(page, "<svg", "</svg>")) CHECK_EQ(XmlFault(svg), "");
-  CHECK_FALSE(Has(page, "<script"));
+  CHECK_EQ(PartsBetween(page, "<script", ">"), Words{"<script>"});
   CHECK_FALSE(Has(page, "<link"));
   CHECK_FALSE(Has(page, "<img"));
   CHECK_FALSE(Has(page, " src="));
   CHECK_FALSE(Has(page, "url("));
-  for (const std::string& address : PartsBetween(page, "http", "\"")) {
-    CHECK(
-        (address == "http://www.w3.org/2000/svg\"" || address == "http://www.w3.org/1999/xlink\""));
-  }
-  for (const char* color : {"'black'", "\"black\"", "\"white\"", "rgb(  0,"}) {
-    CHECK_FALSE(Has(page, color));
-  }
+  CHECK_FALSE(Has(page, "http"));
   std::set<std::string> ids;
   for (const std::string& id : PartsBetween(page, " id=\"", "\"")) CHECK(ids.insert(id).second);
 }
@@ -230,7 +224,7 @@ TEST_CASE("The report of a run shows its plots, counts, config and how to reprod
   }
   CHECK_FALSE(Has(page, "class=\"notice\""));
   CHECK_FALSE(Has(page, "Held-out"));
-  CHECK(PartsBetween(page, "<figure>", "</figure>").size() == 13);
+  CHECK(PartsBetween(page, "<figure", "</figure>").size() == 13);
 }
 
 TEST_CASE("A run of the program itself can be reported, while it runs too") {
@@ -283,18 +277,16 @@ TEST_CASE("The report of a training of the program shows its losses and how to r
 TEST_CASE("The report of an evaluation shows tables and learning curves") {
   const TempDirectory scratch;
   const std::string evaluation = MakeEvaluation(scratch, "judged", 0.3F);
-  CHECK_FALSE(Has(Page(scratch, {evaluation}), "Performance profiles"));  // each is alone
   std::ofstream lines(evaluation + "/results.jsonl", std::ios::app);
   for (int64_t seed = 0; seed < 4; ++seed) lines << ResultLine(Training("yours", seed, 1)) << '\n';
   lines.close();
   const std::string page = Page(scratch, {evaluation});
   CheckPage(page);
   for (const std::string& part :
-       Words{"Evaluation: judged", "small &lt;task&gt;, 60 steps", "All tasks, losses as fractions",
-             "Performance profiles", "Nothing tuned: test loss", "times the lowest test loss",
-             "Nothing tuned: steps to tuned Adam&#39;s loss", "speed-up in steps", "<b>mine +</b>",
-             "<span class=\"better\">better</span>", "0 of 4", "1 of 4", "blown up",
-             "seconds to Adam",
+       Words{"Evaluation: judged", "small &lt;task&gt;, 60 steps", "All tasks; losses as fractions",
+             "speed-up in steps", "<tr class=\"ours\"><th scope=\"row\">mine +</th>",
+             "<span class=\"better\">better</span>", "<td class=\"number\">0 / 0 of 4</td>",
+             "<td class=\"number\">0 / 1 of 4</td>", "blown up", "seconds to Adam",
              "Median over 4 seeds of the batch losses&#39; running mean over 1 steps",
              "lopt eval --theta &#39;my theta.safetensors&#39; --seeds 4", "0:04",
              "A task without a data set has no such split"}) {
@@ -312,12 +304,12 @@ TEST_CASE("Several runs and evaluations are overlaid, with a legend") {
   CheckPage(page);
   const auto legends = PartsBetween(page, "<ul class=\"legend\">", "</ul>");
   // Adam is the same in both evaluations.
-  CHECK(Has(legends.at(0), "</svg>mine (low)</li>"));
-  CHECK(Has(legends.at(0), "</svg>mine (high)</li>"));
-  CHECK(Has(legends.at(0), "</svg>Adam</li>"));
+  CHECK(Has(legends.at(0), "</svg>mine (low)</button></li>"));
+  CHECK(Has(legends.at(0), "</svg>mine (high)</button></li>"));
+  CHECK(Has(legends.at(0), "</svg>Adam</button></li>"));
   // Directories of one name go by their paths.
-  CHECK(Has(legends.at(1), "</svg>" + (scratch / "a/run</li>")));
-  CHECK(Has(legends.at(1), "</svg>" + (scratch / "b/run</li>")));
+  CHECK(Has(legends.at(1), "</svg>" + (scratch / "a/run</button></li>")));
+  CHECK(Has(legends.at(1), "</svg>" + (scratch / "b/run</button></li>")));
   CHECK(Has(page, "Gradient norm, 1_ImageMLP"));
 }
 
@@ -351,7 +343,7 @@ TEST_CASE("What is damaged is told in the report and on standard error, and the 
   const std::string judged = Page(scratch, {evaluation}, &errors);
   CHECK(Has(errors, "results.jsonl"));
   CHECK(Has(judged, "<p class=\"notice\">"));
-  CHECK(Has(judged, "0 of 3"));
+  CHECK(Has(judged, "0 / 1 of 3"));
 }
 
 TEST_CASE("A directory with nothing to report is an error that says what was looked for") {
@@ -382,13 +374,68 @@ TEST_CASE("A directory with nothing to report is an error that says what was loo
   CHECK(Has(error_of({evaluation}), "results.jsonl, line 2"));
 }
 
-TEST_CASE("Without gnuplot the error names the package") {
+TEST_CASE("A page is drawn without any other program") {
   const TempDirectory scratch;
   const FinishedProcess finished =
       RunProcess({"/usr/bin/env", "PATH=" + scratch.path(), BuildPath("lopt"), "report",
                   MakeRun(scratch, "run")});
-  CHECK_EQ(finished.exit_code, 1);
-  CHECK(Has(finished.errors, "install it (package gnuplot-nox)"));
+  CHECK_EQ(finished.errors, "");
+  CHECK_EQ(finished.exit_code, 0);
+  CheckPage(ReadTextFile(scratch / "run/report.html"));
+}
+
+TEST_CASE("An evaluation begins with the verdict; then come the table, best first, and ratios") {
+  const TempDirectory scratch;
+  const std::string page = Page(scratch, {MakeEvaluation(scratch, "judged", 0.3F)});
+  size_t last = 0;
+  for (const char* part :
+       {"<h2 id=\"s0\">Evaluation: judged</h2>", "<p class=\"verdict\">mine is ahead of tuned Adam",
+        "<caption><span>Test losses on small &lt;task&gt; after 60 steps, interquartile means over "
+        "4 "
+        "seeds. Learned optimizers are bold; ratio, verdict: against tuned Adam.</span></caption>",
+        "<tr class=\"ours\"><th scope=\"row\">mine</th>", "<tr><th scope=\"row\">Adam</th>",
+        "<div class=\"forest\">", "<li class=\"ours\">mine</li><li>Adam</li>", "<h3>By task</h3>",
+        "<g class=\"curve\" style=\"--c:var(--c1)\"><title>Adam</title>",
+        "<g class=\"curve thick\" style=\"--c:var(--c0)\"><title>mine</title>",
+        "<h3>All figures</h3>", "<h3>The evaluation</h3>",
+        "<h3>Config, and how to reproduce</h3>"}) {
+    CAPTURE(part);
+    const size_t at = page.find(part, last);
+    REQUIRE_NE(at, std::string::npos);
+    last = at;
+  }
+}
+
+TEST_CASE("Of several tasks there is a forest plot of all and one of each, by the same unit") {
+  const TempDirectory scratch;
+  const std::string evaluation = MakeEvaluation(scratch, "judged", 0.3F);
+  std::ofstream lines(evaluation + "/results.jsonl", std::ios::app);
+  for (const std::string optimizer : {"Adam", "mine", "yours"}) {
+    for (int64_t seed = 0; seed < 4; ++seed) {
+      RunResult run = Training(optimizer, seed, optimizer == "Adam" ? 0.1F : 0.05F);
+      if (optimizer == "yours") lines << ResultLine(run) << '\n';
+      run.task = "other";
+      lines << ResultLine(run) << '\n';
+    }
+  }
+  lines.close();
+  const std::string page = Page(scratch, {evaluation});
+  CheckPage(page);
+  CHECK_EQ(PartsBetween(page, "<div class=\"forest\">", "</ol>").size(), 3);
+  CHECK(Has(page, "<h4>small &lt;task&gt;, 60 steps: ratios of test losses to tuned Adam</h4>"));
+  CHECK(Has(page, "Performance profiles"));
+  CHECK(Has(page, "Nothing tuned: test loss"));
+  CHECK(Has(page, "Nothing tuned: steps to tuned Adam&#39;s loss"));
+  CHECK_FALSE(Has(page, "Everything tuned"));  // Adam is alone
+  // Won tasks come before lost ones.
+  const auto cell = [&](const char* task) {
+    return page.find(
+        fmt::format("<th scope=\"row\">{}, 60 steps</th><td class=\"number\"><span "
+                    "class=\"{}\">",
+                    task, std::string(task) == "other" ? "worse" : "better"));
+  };
+  CHECK_NE(cell("other"), std::string::npos);
+  CHECK_LT(cell("small &lt;task&gt;"), cell("other"));
 }
 
 TEST_CASE("Names from files are text in the page, whatever is in them") {

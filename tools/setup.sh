@@ -3,13 +3,13 @@
 
 command_line="tools/$(basename "$0")${*:+ $*}"
 
-# What building and running needs; gnuplot draws the report's plots.
+# What building and running needs.
 build_packages=(
   cmake ninja-build ccache g++ git pkg-config
   libeigen3-dev libfmt-dev libspdlog-dev nlohmann-json3-dev libboost-context-dev libboost-program-options-dev
   libhwy-dev libtbb-dev mpich libmpich-dev zlib1g-dev libzip-dev libpng-dev libprotobuf-dev protobuf-compiler
   libgrpc++-dev protobuf-compiler-grpc
-  doctest-dev gnuplot-nox
+  doctest-dev
 )
 # What torch tasks need besides: 60 % of the download.
 torch_packages=(libtorch-dev libopenblas0-pthread)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import _core
-from ._screen import one_screen
 from .theta import Theta
 from .training import MetaTraining
 
@@ -36,20 +35,24 @@ class Evaluation:
         runs: One dict for each training, as a line of results.jsonl; "train_loss" is an array
             float32 [steps], "test_part_loss" one of [steps judged after * parts of the test split].
         markdown: The table of all rows.
+        verdict: Whether the best learned optimizer is ahead of the best baseline, in a sentence.
+        narrow: What `lopt eval` prints, in 80 columns: the optimizers, best first, and the verdict.
         out: The output directory; empty if nothing was written.
     """
 
     rows: list[dict[str, Any]]
     runs: list[dict[str, Any]]
     markdown: str
+    verdict: str = ""
+    narrow: str = ""
     out: str = ""
 
     def __str__(self) -> str:
         return self.markdown
 
     def __repr__(self) -> str:
-        """One screen: the verdicts first, then the optimizers by their mean place in test loss."""
-        return one_screen(self.rows)
+        """The table and the verdict of `lopt eval`."""
+        return self.narrow.rstrip()
 
     def _repr_html_(self) -> str:
         def estimate(e: dict[str, float] | None) -> str:
@@ -180,7 +183,7 @@ def report(
         out: The page. None: report.html in the directory, or here if there are several.
 
     Raises:
-        Error: A directory holds nothing to report, or gnuplot, which draws the figures, is missing.
+        Error: A directory holds nothing to report.
     """
     if isinstance(directories, (str, os.PathLike)):
         directories = [directories]

@@ -16,10 +16,12 @@
 #include "lopt/base/isa.h"
 #include "lopt/base/option_words.h"
 #include "lopt/base/parallel.h"
+#include "lopt/base/wrapped.h"
 #include "lopt/evaluation/evaluate.h"
 #include "lopt/evaluation/evaluation_config.h"
 #include "lopt/evaluation/evaluation_directory.h"
 #include "lopt/evaluation/evaluation_run.h"
+#include "lopt/evaluation/narrow_table.h"
 #include "lopt/evaluation/presets.h"
 #include "lopt/evaluation/results_file.h"
 #include "lopt/evaluation/summary.h"
@@ -174,6 +176,9 @@ nb::dict Evaluate(nb::handle config, const nb::list& thetas, const std::string& 
   members["rows"] = rows;
   members["runs"] = runs;
   members["markdown"] = MarkdownTable(summary);
+  members["verdict"] = VerdictSentence(summary);
+  members["narrow"] = NarrowTable(summary, static_cast<int>(kTerminalColumns)) + "\n" +
+                      Wrapped("", VerdictSentence(summary));
   return members;
 }
 

@@ -24,69 +24,6 @@ def without_times(runs):
     return [{name: value for name, value in run.items() if name not in left_out} for run in runs]
 
 
-class OneScreen(unittest.TestCase):
-    """The repr of an evaluation."""
-
-    def row(self, task, optimizer, loss, *, ours=False, adam="", best="", steps=20):
-        return {"task": task, "optimizer": optimizer, "steps": steps, "seeds": 3,
-                "test_loss": {"value": loss, "low": loss, "high": loss},
-                "learning_rate": None if ours else 0.1, "test_verdict": adam, "best_verdict": best}
-
-    def lines(self, rows):
-        lines = repr(lopt.Evaluation(rows, [], "")).splitlines()
-        self.assertLessEqual(len(lines), 24)
-        self.assertLessEqual(max(map(len, lines)), 80)
-        return lines
-
-    def test_verdicts_come_first_then_the_optimizers_best_first_with_ours_marked(self):
-        self.assertEqual(self.lines([
-            self.row("bowl", "Adam", 0.25), self.row("bowl", "SGD", 0.5, adam="worse"),
-            self.row("bowl", "mine", 0.125, ours=True, adam="better")]), [
-                "mine: better than tuned Adam",
-                "",
-                "Test losses, 3 seeds; > marks learned optimizers",
-                "   optimizer  place  vs. Adam   bowl",
-                ">  mine           1    better  0.125",
-                "   Adam           2             0.25",
-                "   SGD            3     worse    0.5",
-                "print(...) shows all figures"])
-
-    def test_several_tasks_are_counted_against_the_best_baseline_where_it_is_known(self):
-        self.assertEqual(self.lines([
-            self.row("bowl", "Adam", 3, best="worse", steps=5), self.row("bowl", "SGD", 2, steps=5),
-            self.row("bowl", "mine", 1, ours=True, best="better", steps=5),
-            self.row("bowl", "Adam", 1), self.row("bowl", "SGD", numpy.inf, best="worse"),
-            self.row("bowl", "mine", numpy.inf, ours=True, best="worse")]), [
-                "mine: better than the best baseline on 1 of 2 tasks, worse on 1",
-                "",
-                "Test losses, 3 seeds; > marks learned optimizers",
-                "   optimizer  place  better/worse  bowl@5  bowl@20",
-                ">  mine         1.5           1/1       1      inf",
-                "   Adam           2           0/1       3        1",
-                "   SGD            2           0/1       2      inf",
-                "print(...) shows all figures"])
-
-    def test_without_a_verdict_it_says_the_place(self):
-        lines = self.lines([self.row("bowl", "a", 2, ours=True), self.row("bowl", "b", 1, ours=True)])
-        self.assertEqual(lines[:2], ["b: place 1 of 2 by test loss, without a verdict",
-                                     "a: place 2 of 2 by test loss, without a verdict"])
-        self.assertEqual(self.lines([self.row("bowl", "Adam", 2), self.row("bowl", "SGD", 1)])[0],
-                         "SGD is the best of 2, all baselines")
-        self.assertEqual(self.lines([]), ["<lopt.Evaluation without results>"])
-
-    def test_a_large_evaluation_is_still_one_screen_with_ours_in_it(self):
-        rows = [self.row(f"a task with a long name {task}", f"baseline {i}, by a long name", i)
-                for task in range(20) for i in range(40)]
-        rows += [self.row(f"a task with a long name {task}", f"mine\n{i} of a long name", 100,
-                          ours=True, adam="worse") for task in range(20) for i in range(6)]
-        lines = self.lines(rows)
-        self.assertEqual(lines[0], "mine 0 of a long na…: better than tuned Adam on 0 of 20 tasks, "
-                         "worse on 20")
-        self.assertEqual(lines[4], "and 2 more learned optimizers")
-        self.assertEqual(sum(line.startswith(">") for line in lines), 6)
-        self.assertRegex(lines[-1], "also of 31 more optimizers and 1[0-9] more tasks$")
-
-
 class Evaluations(unittest.TestCase):
     def setUp(self):
         scratch = tempfile.TemporaryDirectory()
@@ -142,6 +79,16 @@ class Evaluations(unittest.TestCase):
         self.assertGreater(tuned["mlp-fast-tuned"], 0)
         self.assertIsNone(tuned["mlp-fast"])
         self.assertEqual(evaluation.out, str(self.scratch / "own"))
+
+    @unittest.skipUnless(PROGRAM, "no program")
+    def test_an_evaluation_is_shown_as_the_program_prints_it(self):
+        printed = subprocess.run(
+            [PROGRAM, "eval", "--preset", "smoke", "--theta", MLP_FAST, "--baselines", "Adam",
+             "--out", self.scratch / "program"], check=True, stdout=subprocess.PIPE, text=True).stdout
+        evaluation = lopt.evaluate(MLP_FAST, "smoke", baselines="Adam")
+        self.assertIn(f"\n\n{evaluation!r}\n\nAll figures: ", printed)
+        self.assertIn("\n> mlp-fast ", repr(evaluation))
+        self.assertTrue(" ".join(repr(evaluation).split()).endswith(evaluation.verdict))
 
     def test_thetas_runs_and_trainings_are_judged_under_their_names(self):
         training = lopt.meta_train("smoke", out=self.scratch / "first")
@@ -236,7 +183,8 @@ class Evaluations(unittest.TestCase):
             MLP_FAST, "smoke", baselines="none", out=self.scratch / "evaluation")
         self.assertIn("<th>test loss</th>", evaluation._repr_html_())
         self.assertIn("| mlp-fast ", str(evaluation))
-        self.assertTrue(repr(evaluation).startswith("mlp-fast: place 1 of 1"))
+        self.assertEqual(evaluation.verdict, "mlp-fast is the only optimizer here, so there is "
+                         "nothing to compare it with.")
         report = lopt.report(self.scratch / "evaluation")
         self.assertEqual(report.path, f"{self.scratch}/evaluation/report.html")
         self.assertTrue(report._repr_html_().startswith("<iframe srcdoc=\"&lt;!"))

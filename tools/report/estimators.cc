@@ -16,17 +16,19 @@ std::string Cell(const Measured& measured) {
 }
 
 std::string QualityTable(const EstimatorBench& bench) {
-  std::vector<std::vector<std::string>> rows;
+  std::vector<HtmlRow> rows;
   for (const EstimatorQuality& row : bench.estimators) {
     const bool known = row.reference != "none";
-    rows.push_back({EscapeHtml(row.estimator), EscapeHtml(row.type),
-                    row.window ? std::to_string(*row.window) : "all", EscapeHtml(row.reference),
-                    fmt::format("{:g}", row.inner_steps), fmt::format("{:.3g}", row.seconds),
-                    known ? Cell(row.bias) : "", known ? Cell(row.cosine) : "", Cell(row.variance),
-                    fmt::format("{:.4g}", row.VariancePer1000Steps().value),
-                    fmt::format("{:.4g}", row.VariancePerSecond().value)});
+    rows.push_back(
+        {.cells = {EscapeHtml(row.estimator), EscapeHtml(row.type),
+                   row.window ? std::to_string(*row.window) : "all", EscapeHtml(row.reference),
+                   fmt::format("{:g}", row.inner_steps), fmt::format("{:.3g}", row.seconds),
+                   known ? Cell(row.bias) : "", known ? Cell(row.cosine) : "", Cell(row.variance),
+                   fmt::format("{:.4g}", row.VariancePer1000Steps().value),
+                   fmt::format("{:.4g}", row.VariancePerSecond().value)}});
   }
-  return HtmlTable({"estimator", "type", "window", "exact", "inner steps", "seconds", "bias",
+  return HtmlTable("",
+                   {"estimator", "type", "window", "exact", "inner steps", "seconds", "bias",
                     "cosine", "variance", "per 1,000 steps", "per second"},
                    rows, 4);
 }

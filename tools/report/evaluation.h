@@ -23,8 +23,12 @@ struct EvaluationRecord {
 // Throws Error as ReadResults does.
 EvaluationRecord ReadEvaluation(const std::string& path, const std::string& label);
 
-// Sections about evaluations, side by side: learning curves with all optimizers of all of them, and
-// the tables of each.
+// The distinct values of a member over all results, in their order.
+std::vector<std::string> Distinct(const std::vector<EvaluationRecord>& evaluations,
+                                  std::string RunResult::*member);
+
+// Sections about evaluations, side by side: who is ahead in each, learning curves with all
+// optimizers of all of them, and the tables of each.
 void ReportEvaluations(const std::vector<EvaluationRecord>& evaluations, ReportPage* page);
 
 }  // namespace lopt

@@ -1,5 +1,7 @@
 #include "lopt/tools/report/html.h"
 
+#include <fmt/format.h>
+
 #include <cstddef>
 
 #include "lopt/base/utf8.h"
@@ -48,25 +50,25 @@ std::string EscapeHtml(std::string_view text) {
   return escaped;
 }
 
-std::string HtmlTable(const std::vector<std::string>& header,
-                      const std::vector<std::vector<std::string>>& rows, size_t left_columns) {
-  const auto line = [&](const std::vector<std::string>& cells, std::string_view tag) {
-    std::string text = "<tr>";
-    for (size_t i = 0; i < cells.size(); ++i) {
-      text += "<";
-      text += tag;
-      text += i < left_columns ? ">" : " class=\"number\">";
-      text += cells[i];
-      text += "</";
-      text += tag;
-      text += ">";
+std::string HtmlTable(const std::string& caption, const std::vector<std::string>& header,
+                      const std::vector<HtmlRow>& rows, size_t left_columns) {
+  const auto line = [&](const HtmlRow& row, bool head) {
+    std::string text = row.ours ? "<tr class=\"ours\">" : "<tr>";
+    for (size_t i = 0; i < row.cells.size(); ++i) {
+      const std::string_view tag = head || i == 0 ? "th" : "td";
+      text += fmt::format("<{}{}{}>{}</{}>", tag,
+                          head     ? " scope=\"col\""
+                          : i == 0 ? " scope=\"row\""
+                                   : "",
+                          i < left_columns ? "" : " class=\"number\"", row.cells[i], tag);
     }
     return text + "</tr>\n";
   };
   std::string html = "<div class=\"scroll\"><table>\n";
-  if (!header.empty()) html += "<thead>" + line(header, "th") + "</thead>\n";
+  if (!caption.empty()) html += "<caption><span>" + EscapeHtml(caption) + "</span></caption>\n";
+  if (!header.empty()) html += "<thead>" + line({.cells = header}, true) + "</thead>\n";
   html += "<tbody>\n";
-  for (const auto& row : rows) html += line(row, "td");
+  for (const HtmlRow& row : rows) html += line(row, false);
   return html + "</tbody></table></div>\n";
 }
 

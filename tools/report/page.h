@@ -11,13 +11,15 @@ namespace lopt {
 // A page under construction: text and figures in the order in which they were added.
 class ReportPage {
  public:
-  // A heading; it is in the table of contents. `title` is plain text.
+  // A heading; of several there is a table of contents. `title` is plain text.
   void Section(const std::string& title);
   // A heading inside a section.
   void Subsection(const std::string& title);
   void AddHtml(const std::string& html);
   // A paragraph of plain text.
   void AddParagraph(const std::string& text);
+  // What all else is about, in a sentence of plain text.
+  void AddVerdict(const std::string& text);
   // Something that the reader must not miss, in plain text.
   void AddNotice(const std::string& text);
   // Text that is folded away under `summary`; both plain.
@@ -25,7 +27,7 @@ class ReportPage {
   // Figures stand side by side where there is room.
   void AddFigure(Figure figure);
 
-  // The complete HTML document: it needs no other file and no network. Draws the figures.
+  // The complete HTML document: it needs no other file and no network.
   std::string Render(const std::string& title, const std::string& subtitle) const;
 
  private:

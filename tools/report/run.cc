@@ -37,6 +37,7 @@ constexpr RunWords kMetaTraining = {
     .result = "theta",
     .loss = "meta_loss",
     .last_loss = "last meta-loss",
+    .held_out = "eval_loss",
     .inner_steps = "Inner steps, all estimators, both of a pair counted"};
 
 const Series* Find(const RunRecord& run, const std::string& name) {
@@ -360,7 +361,7 @@ void LedgerOf(const Runs& runs, ReportPage* page) {
       "not finite.");
   std::vector<std::string> header = {"run", "estimator or worker"};
   for (const auto& [outcome, name] : kOutcomes) header.emplace_back(name);
-  std::vector<std::vector<std::string>> rows;
+  std::vector<HtmlRow> rows;
   for (const RunRecord& run : runs) {
     for (const std::string& of : NamesOf({run}, OutcomeMetric(Outcome::kUsed))) {
       std::vector<std::string> row = {EscapeHtml(run.label), EscapeHtml(of)};
@@ -375,10 +376,10 @@ void LedgerOf(const Runs& runs, ReportPage* page) {
                                  : fmt::format("{} <span class=\"pale\">({:.3g} %)</span>",
                                                FormatCount(steps), 100 * steps / total));
       }
-      rows.push_back(std::move(row));
+      rows.push_back({.cells = std::move(row)});
     }
   }
-  page->AddHtml(HtmlTable(header, rows, 2));
+  page->AddHtml(HtmlTable("", header, rows, 2));
   AddMetric(runs, "acceptance", "Accepted part of the inner steps", "part",
             "Of the steps that came, those that were neither stale nor late.", std::nullopt, true,
             page);
@@ -423,10 +424,39 @@ void AddRunNotices(const Runs& runs, ReportPage* page) {
   }
 }
 
+void AddRunVerdicts(const Runs& runs, const RunWords& words, ReportPage* page) {
+  for (const RunRecord& run : runs) {
+    const std::string whose = runs.size() == 1 ? "" : run.label + ": ";
+    const Series* losses = Find(run, words.held_out);
+    if (losses == nullptr) {
+      if (run.metrics.records == 0) continue;
+      page->AddVerdict(whose +
+                       "The run has no held-out losses (eval_every), so its own losses are "
+                       "all that tells how it went.");
+      continue;
+    }
+    const double first = losses->value.front();
+    const double last = losses->value.back();
+    const auto lowest = std::ranges::min_element(losses->value, {}, [](double loss) {
+      return std::isnan(loss) ? std::numeric_limits<double>::infinity() : loss;
+    });
+    page->AddVerdict(fmt::format(
+        "{}The held-out loss {} from {:.3g} to {:.3g}; the lowest is {:.3g}, after {:.0f} of "
+        "{:.0f} "
+        "updates.",
+        whose,
+        last < first   ? "fell"
+        : last > first ? "rose"
+                       : "went",
+        first, last, *lowest, losses->step[static_cast<size_t>(lowest - losses->value.begin())],
+        losses->step.back()));
+  }
+}
+
 void AddRunTable(const Runs& runs, const RunWords& words, ReportPage* page) {
   std::vector<std::string> header = {""};
   for (const RunRecord& run : runs) header.push_back(EscapeHtml(run.label));
-  std::vector<std::vector<std::string>> rows;
+  std::vector<HtmlRow> rows;
   const auto row = [&](const std::string& name,
                        const std::function<std::string(const RunRecord&)>& value) {
     std::vector<std::string> cells = {EscapeHtml(name)};
@@ -436,7 +466,7 @@ void AddRunTable(const Runs& runs, const RunWords& words, ReportPage* page) {
       any = any || !text.empty();
       cells.push_back(EscapeHtml(text));
     }
-    if (any) rows.push_back(std::move(cells));
+    if (any) rows.push_back({.cells = std::move(cells)});
   };
   const auto from_manifest = [&](const char* name, auto member) {
     row(name, [member](const RunRecord& run) { return ManifestText(run.manifest, member); });
@@ -461,7 +491,7 @@ void AddRunTable(const Runs& runs, const RunWords& words, ReportPage* page) {
   from_manifest("instruction set", &RunManifest::isa);
   from_manifest("device", &RunManifest::device);
   from_manifest("version", &RunManifest::version);
-  page->AddHtml(HtmlTable(header, rows, header.size()));
+  page->AddHtml(HtmlTable("", header, rows, header.size()));
 }
 
 void AddThroughput(const Runs& runs, const RunWords& words, ReportPage* page) {
@@ -504,6 +534,7 @@ void AddReproduction(const Runs& runs, const RunWords& words, ReportPage* page) 
 void ReportRuns(const Runs& runs, ReportPage* page) {
   page->Section(runs.size() == 1 ? "Meta-training: " + runs[0].label : "Meta-training");
   AddRunNotices(runs, page);
+  AddRunVerdicts(runs, kMetaTraining, page);
   AddRunTable(runs, kMetaTraining, page);
   const bool records =
       std::ranges::any_of(runs, [](const RunRecord& run) { return run.metrics.records > 0; });

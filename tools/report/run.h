@@ -31,12 +31,14 @@ struct RunWords {
   const char* result;       // what a config and a seed determine: "theta"
   const char* loss;         // the metric of an update
   const char* last_loss;    // "last meta-loss"
+  const char* held_out;     // the metric by which the result is judged
   const char* inner_steps;  // title of their rate; null: they are the updates
 };
 
-// Parts of sections about runs, side by side: what is wrong or not finished; a table of what each
-// was; how fast; the configs.
+// Parts of sections about runs, side by side: what is wrong or not finished; whether each has
+// become better, in a sentence; a table of what each was; how fast; the configs.
 void AddRunNotices(const std::vector<RunRecord>& runs, ReportPage* page);
+void AddRunVerdicts(const std::vector<RunRecord>& runs, const RunWords& words, ReportPage* page);
 void AddRunTable(const std::vector<RunRecord>& runs, const RunWords& words, ReportPage* page);
 void AddThroughput(const std::vector<RunRecord>& runs, const RunWords& words, ReportPage* page);
 void AddReproduction(const std::vector<RunRecord>& runs, const RunWords& words, ReportPage* page);

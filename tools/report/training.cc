@@ -20,6 +20,7 @@ constexpr RunWords kTraining = {.command = "train",
                                 .result = "params",
                                 .loss = "loss/train",
                                 .last_loss = "last batch's loss",
+                                .held_out = "loss/outer_valid",
                                 .inner_steps = nullptr};
 
 // "accuracy" of "accuracy/outer_valid"; empty unless the part behind it is the name of a split.
@@ -61,6 +62,7 @@ bool IsTraining(const RunRecord& run) { return run.metrics.series.contains("loss
 void ReportTrainings(const Trainings& runs, ReportPage* page) {
   page->Section(runs.size() == 1 ? "Training: " + runs[0].label : "Trainings");
   AddRunNotices(runs, page);
+  AddRunVerdicts(runs, kTraining, page);
   AddRunTable(runs, kTraining, page);
   std::set<std::string> quantities;
   for (const RunRecord& run : runs) {
