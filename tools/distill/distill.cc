@@ -46,7 +46,7 @@ std::string DistillExamples() {
          "a formula: five numbers that see no gradient. Then they are trained with the formula in "
          "place of the network, and both test losses are printed. DIR gets formula.json, "
          "formula.safetensors, which runs the formula wherever a theta file is taken, and "
-         "steps.html with the curves, which gnuplot draws.\n"
+         "steps.html with the curves.\n"
          "\nPresets:\n" +
          EvaluationPresets().List(15) +
          "\nExamples:\n"

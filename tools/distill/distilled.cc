@@ -344,16 +344,17 @@ std::string DistilledText(const Distilled& distilled, const std::vector<Schedule
 std::string DistilledPage(const Distilled& distilled, const std::vector<SchedulerRecord>& records,
                           const RateSchedule& schedule, const std::string& version) {
   ReportPage page;
-  page.AddParagraph(Verdict(distilled));
+  page.AddVerdict(Verdict(distilled));
   page.AddFigure(KindsFigure(distilled, records, schedule));
   page.AddFigure(LengthsFigure(distilled, records, schedule));
   page.AddDetails("The formula", NumberLines(distilled));
-  std::vector<std::vector<std::string>> rows;
+  std::vector<HtmlRow> rows;
   for (const DistilledTask& task : distilled.tasks) {
-    rows.push_back({EscapeHtml(task.task), fmt::format("{}", task.steps), LossText(task.network),
-                    LossText(task.formula), RatioText(task.Ratio())});
+    rows.push_back(
+        {.cells = {EscapeHtml(task.task), fmt::format("{}", task.steps), LossText(task.network),
+                   LossText(task.formula), RatioText(task.Ratio())}});
   }
-  page.AddHtml(HtmlTable({"task", "steps", kNetwork, kFormula, "ratio"}, rows, 1));
+  page.AddHtml(HtmlTable("Test losses", {"task", "steps", kNetwork, kFormula, "ratio"}, rows, 1));
   return page.Render("Steps of " + distilled.theta, "Distilled by lopt " + version);
 }
 

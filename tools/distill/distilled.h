@@ -86,7 +86,7 @@ struct StepCurve {
 StepCurve CurveOf(const std::vector<SchedulerRecord>& records, double length_power);
 
 // What is printed, in at most 80 columns unless names of tasks are long; and one HTML page with the
-// curves, which gnuplot draws.
+// curves.
 std::string DistilledText(const Distilled& distilled, const std::vector<SchedulerRecord>& records,
                           const RateSchedule& schedule);
 std::string DistilledPage(const Distilled& distilled, const std::vector<SchedulerRecord>& records,
