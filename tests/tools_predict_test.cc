@@ -148,7 +148,8 @@ TEST_CASE("A projection has a line of features and of labels for each of the row
 }
 
 TEST_CASE("Loss and accuracy are those that the training has measured at its end") {
-  const Run run(R"({"type": "ImageConv", "image_size": 8, "channels": [3], "strides": [1], "batch_size": 20,
+  const Run run(
+      R"({"type": "ImageConv", "image_size": 8, "channels": [3], "strides": [1], "batch_size": 20,
                     "data": "glyphs"})");
   REQUIRE(run.trained.exit_code == 0);
   const auto all = nlohmann::json::parse(Predict(run.run, {"--json", "--rows", "5:7"}).output);
@@ -190,8 +191,7 @@ TEST_CASE("Of what is no finished training with classes, an error says what ther
         "lopt: " + run.run +
             " has no model yet: its training is interrupted (3 updates), and its "
             "newest checkpoint is " +
-            run.run + "/checkpoints/step-00000003; lopt train --resume --out " + run.run +
-            " goes on with it\n");
+            run.run + "/checkpoints/step-00000003; lopt train resumes it (--resume)\n");
   ReplaceInFile(run.run + "/manifest.json", "\"interrupted\"", "\"finished\"");
   CHECK(Predict(run.run).exit_code == 0);
   std::filesystem::remove(run.run + "/model.safetensors");

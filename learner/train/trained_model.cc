@@ -6,6 +6,7 @@
 
 #include "lopt/base/error.h"
 #include "lopt/base/file.h"
+#include "lopt/base/option_words.h"
 #include "lopt/base/safetensors.h"
 #include "lopt/evaluation/training_draw.h"
 #include "lopt/learner/run/checkpoint_store.h"
@@ -35,14 +36,12 @@ void RequireFinished(const RunDirectory& run) {
   Require(run.HoldsRun(), "{} holds no run; wanted one of lopt train", path);
   const RunManifest manifest = run.ReadManifest();
   if (manifest.status != "finished") {
-    Fail(
-        "{} has no model yet: its training is {} ({} updates){}; lopt train --resume --out {} goes "
-        "on with it",
-        path, manifest.status, manifest.updates, CheckpointWords(run), path);
+    Fail("{} has no model yet: its training is {} ({} updates){}; lopt train resumes it ({})", path,
+         manifest.status, manifest.updates, CheckpointWords(run), FlagWords("resume"));
   }
   Require(Exists(run.ModelPath()),
-          "{} is gone, but its training is finished; lopt train --resume --out {} writes it again",
-          run.ModelPath(), path);
+          "{} is gone, but its training is finished; lopt train writes it again ({})",
+          run.ModelPath(), FlagWords("resume"));
 }
 
 const std::string& EntryOf(const ArrayFile& file, const char* name, const std::string& path) {

@@ -54,8 +54,8 @@ void RequireDataOf(const std::string& model, const std::optional<std::string>& t
                    const std::string& now) {
   Require(!then || *then == now,
           "{} was trained on {}, but the data are now {} (data sets read from files, with their "
-          "CRC-32); bring the same files back, or name their directory (--data-dir)",
-          model, Describe(then.value_or(now)), Describe(now));
+          "CRC-32); bring the same files back, or name their directory ({})",
+          model, Describe(then.value_or(now)), Describe(now), OptionWords("data-dir", "DIR"));
 }
 
 void RequireSameDataOn(const std::string& who, const std::string& data, const std::string& learner,

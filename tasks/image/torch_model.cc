@@ -159,12 +159,12 @@ ScriptModule ConvModule(const ImageConv& task, std::span<const float> params) {
 }
 
 std::string InputWords(const ImageData& data) {
-  const std::string sizes =
-      fmt::format("float32 [n, {}, {}, {}]", data.channels(), data.height(), data.width());
-  if (data.holds_signals()) return sizes + ": signals as they are";
+  const std::string sizes = fmt::format("float32 [n, {}, {}, {}] ([n, channel, height, width])",
+                                        data.channels(), data.height(), data.width());
+  if (data.holds_signals()) return sizes + ", signals as they are";
   return sizes +
-         ": [n, channel, height, width], bytes divided by 255, otherwise as the task's config says "
-         "(image_size, image_channels, distortion)";
+         ", bytes / 255, of images prepared as the task's config says (image_size, image_channels, "
+         "distortion)";
 }
 
 void AddToDict(const std::string& prefix, const ScriptModule& module, NamedArrays* dict) {
