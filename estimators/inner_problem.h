@@ -42,7 +42,7 @@ struct UnrollTrace {
 
   // A number of each inner step that is worth a metric of this name, such as "task/accuracy".
   struct Noted {
-    std::string name;
+    std::string name;        // of the metric
     Eigen::ArrayXXf values;  // [K, B]; those that are not finite are left out of means
   };
   // Distinct names GROUP/NAME. Empty, unless the problem notes something.

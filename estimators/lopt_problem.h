@@ -109,7 +109,7 @@ class LoptProblem : public InnerProblem {
   // What windows note: of the aux outputs of the evaluation that gives an inner step's meta-loss,
   // and of the optimizer's state after the update. Both empty without with_metrics.
   const std::vector<Note>& task_notes() const { return task_notes_; }
-  const std::vector<Note>& optimizer_notes() const { return optimizer_notes_; }
+  const std::vector<Note>& optimizer_notes() const { return optimizer_notes_; }  // of its state
   // How many aux outputs the evaluations of a window are to give: all or none.
   int64_t AuxSize() const;
 
