@@ -150,11 +150,11 @@ struct ParameterNetwork {
   std::optional<int> worker = {};         // or this worker, of servers that are there
   std::vector<std::string> servers = {};  // "host:port" of each, [S]
 
-  std::optional<std::string> token_file = {};
-  std::optional<std::string> tls_cert = {};
-  std::optional<std::string> tls_key = {};
-  std::optional<std::string> tls_ca = {};
-  bool insecure = false;
+  std::optional<std::string> token_file = {};  // text that workers say and servers want to hear
+  std::optional<std::string> tls_cert = {};    // certificate of this side (PEM)
+  std::optional<std::string> tls_key = {};     // its key
+  std::optional<std::string> tls_ca = {};      // certificates that have signed the other side's
+  bool insecure = false;                       // whoever reaches the port may do anything
 
   // Of a server: the other end of a connection that gives no sign of life for so long has gone; a
   // worker that computes gives some. 0: none ends for that.
