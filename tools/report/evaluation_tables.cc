@@ -50,7 +50,7 @@ std::string Word(Verdict verdict) {
 
 // "120 (1.7 times)"; "never".
 std::string Reached(const std::optional<double>& of, const std::optional<double>& speedup) {
-  const std::string text = Cell(of);
+  std::string text = Cell(of);
   if (!of || !std::isfinite(*of) || !speedup) return text;
   return fmt::format("{} <span class=\"pale\">({:.3g} &times;)</span>", text, *speedup);
 }

@@ -118,6 +118,9 @@ svg * { vector-effect: non-scaling-stroke; }
 .edge { stroke-dasharray: 3 4; }
 .forest { display: grid; font-size: .84rem;
   grid-template-columns: fit-content(42%) minmax(0, 1fr) max-content; }
+@media (max-width: 40rem) {
+  .forest { font-size: .75rem; grid-template-columns: fit-content(48%) minmax(0, 1fr) max-content; }
+}
 .forest ol { list-style: none; margin: 0; padding: 0; }
 .forest li { padding: 0 .5rem; height: 1.45rem; line-height: 1.45rem; white-space: nowrap; overflow: hidden;
   text-overflow: ellipsis; }
