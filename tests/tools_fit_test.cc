@@ -14,6 +14,7 @@
 
 #include "lopt/base/error.h"
 #include "lopt/base/file.h"
+#include "lopt/base/record.h"
 #include "lopt/lopt/registry.h"
 #include "lopt/tasks/quadratic/quadratic.h"
 #include "lopt/tasks/registry.h"
@@ -433,7 +434,10 @@ TEST_CASE("The program fits, tells how it goes, and ends with a table and a verd
   CHECK(Has(whole.output, " left\n"));
   CHECK(Has(whole.output, "random-search"));
   CHECK(Has(whole.output, "/whole/theta.safetensors\n"));
-  CHECK(Has(ReadTextFile(scratch / "whole/report.txt"), "of 3 seeds."));
+  const auto record = ReadRecordFile<FitRecord>(scratch / "whole/fit.json");
+  CHECK_EQ(record.status, "finished");
+  REQUIRE_FALSE(record.verdict.empty());
+  CHECK(ReadTextFile(scratch / "whole/report.txt").ends_with("\n\n" + record.verdict + "\n"));
 
   // Ctrl-C, and on.
   Words stopped = words;

@@ -45,16 +45,18 @@ constexpr int64_t kMultiplierRounds = 2;
 constexpr int64_t kMultiplierSeeds = 2;
 constexpr int64_t kMultiplierPart = 4;  // of the steps
 // Meta-training.
-constexpr int64_t kPairs = 8;         // of an update
-constexpr int64_t kShortestPart = 8;  // of the steps
+constexpr int64_t kPairs = 24;         // of an update
+constexpr int64_t kMeasuredPairs = 4;  // of one that is measured
+constexpr int64_t kShortestPart = 8;   // of the steps
 constexpr int64_t kFewestUpdates = 10;
 constexpr int64_t kMostUpdates = 10000;
 // Candidates.
-constexpr int64_t kCandidateSeeds = 4;
+constexpr int64_t kCandidateSeeds = 8;
 constexpr int64_t kCandidates = 3;
 // The comparison.
 constexpr int64_t kFewestTrials = 2;
 constexpr int64_t kMostTrials = 10000;
+constexpr int64_t kMostTuningSeeds = 1000;
 
 // What the fit's key is folded with, for each purpose. The key is the seed's, folded with a number
 // that neither meta-training nor evaluations fold it with.
@@ -125,13 +127,13 @@ double MeanLength(int64_t steps) {
 }
 
 MetaTrainConfig FitMetaConfig(const FitRequest& request, const ThetaFile& start, bool log_loss,
-                              int64_t updates, const std::string& init_theta) {
+                              int64_t updates, int64_t pairs, const std::string& init_theta) {
   MetaTrainConfig config;
   config.name = "fit";
   config.learned_optimizer = start.learned_optimizer;
   config.init_theta = init_theta;
   config.theta_opt = Config::Parse(
-      R"({"type": "AdamW", "learning_rate": 0.01, "weight_decay": 0, "clip_by_global_norm": 1,
+      R"({"type": "AdamW", "learning_rate": 0.003, "weight_decay": 0, "clip_by_global_norm": 1,
           "schedule": {"type": "WarmupCosine", "warmup_fraction": 0, "final_scale": 0.03}})",
       "fit");
   config.estimators = {Config::Parse(
@@ -139,7 +141,7 @@ MetaTrainConfig FitMetaConfig(const FitRequest& request, const ThetaFile& start,
                       "loss_type": "last_recompute", "meta_loss": "outer_valid"{},
                       "lengths": {{"type": "LogUniformLengthSchedule", "min_length": {},
                                    "max_length": {}}}}})",
-                  request.task.Dump(-1), kPairs, log_loss ? R"(, "meta_loss_log": 1e-20)" : "",
+                  request.task.Dump(-1), pairs, log_loss ? R"(, "meta_loss_log": 1e-20)" : "",
                   ShortestLength(request.steps), request.steps),
       "fit")};
   config.meta_steps = updates;
@@ -264,11 +266,21 @@ class FitRun {
     return TrainingSeconds(rival) * static_cast<double>(turns * options_.threads) / kTrialsPerRound;
   }
 
-  int64_t TrialsOf(const std::string& rival, double fitting_seconds) const {
-    if (request().trials) return *request().trials;
-    const double trials = std::ceil(fitting_seconds / TrainingSeconds(rival));
-    return static_cast<int64_t>(
-        std::clamp(trials, static_cast<double>(kFewestTrials), static_cast<double>(kMostTrials)));
+  // How a rival is tuned: the most trials there can be have several seeds each where that is
+  // quicker than fitting.
+  struct Tuning {
+    int64_t trials = 0;
+    int64_t seeds = 1;
+  };
+  Tuning TuningOf(const std::string& rival, double fitting_seconds) const {
+    if (request().trials) return {.trials = *request().trials};
+    const double trainings = std::ceil(fitting_seconds / TrainingSeconds(rival));
+    const double seeds =
+        std::clamp(std::ceil(trainings / kMostTrials), 1.0, static_cast<double>(kMostTuningSeeds));
+    const double trials =
+        std::clamp(std::ceil(trainings / seeds), static_cast<double>(kFewestTrials),
+                   static_cast<double>(kMostTrials));
+    return {.trials = static_cast<int64_t>(trials), .seeds = static_cast<int64_t>(seeds)};
   }
 
   // The phases after measuring with their expected seconds, in their order.
@@ -291,7 +303,8 @@ class FitRun {
       phases.emplace_back(fmt::format("judging {}", name), seeds * training);
     }
     for (const Baseline& rival : Rivals()) {
-      const auto trials = static_cast<double>(TrialsOf(rival.name, fitting));
+      const Tuning tuning = TuningOf(rival.name, fitting);
+      const auto trials = static_cast<double>(tuning.trials * tuning.seeds);
       phases.emplace_back(fmt::format("judging {}", rival.name),
                           trials * TrialSeconds(rival.name) + seeds * TrainingSeconds(rival.name));
     }
@@ -353,7 +366,7 @@ class FitRun {
   // The expected seconds of an update, by one that is not kept.
   double MeasureUpdate(bool log_loss) const {
     const MetaTrainResult result = RunMetaTraining(
-        FitMetaConfig(request(), start_, log_loss, 1, PathOf(kStartFile)),
+        FitMetaConfig(request(), start_, log_loss, 1, kMeasuredPairs, PathOf(kStartFile)),
         {.threads = options_.threads, .version = options_.version, .stop = options_.stop});
     int64_t inner_steps = 0;
     for (const StepCounts& counts : result.totals) inner_steps += counts.inner_steps;
@@ -474,8 +487,8 @@ class FitRun {
     const int64_t updates = record_.measured->updates;
     if (updates > 0) {
       Tell("meta-training", 0);
-      MetaTrainConfig config =
-          FitMetaConfig(request(), start_, record_.measured->log_loss, updates, PathOf(kBaseFile));
+      MetaTrainConfig config = FitMetaConfig(request(), start_, record_.measured->log_loss, updates,
+                                             kPairs, PathOf(kBaseFile));
       const std::string directory = PathOf(kMetaDirectory);
       const bool resume = Exists(directory + "/manifest.json");
       // Its path may have been another then.
@@ -533,15 +546,15 @@ class FitRun {
   bool Compare() {
     // The first candidate is the start.
     if (record_.candidates->best > 0 &&
-        !Judge(kFitted, {.learned = {Named(kFitted, kFitThetaFile)}}, 0,
+        !Judge(kFitted, {.learned = {Named(kFitted, kFitThetaFile)}}, {},
                record_.FittingSeconds())) {
       return false;
     }
     const std::string& start = request().start;
-    if (!Judge(start, {.learned = {Named(start, kStartFile)}}, 0, 0)) return false;
+    if (!Judge(start, {.learned = {Named(start, kStartFile)}}, {}, 0)) return false;
     return std::ranges::all_of(Rivals(), [&](const Baseline& rival) {
       return Judge(rival.name, {.baselines = {rival}},
-                   TrialsOf(rival.name, record_.FittingSeconds()), 0);
+                   TuningOf(rival.name, record_.FittingSeconds()), 0);
     });
   }
 
@@ -554,7 +567,7 @@ class FitRun {
   }
 
   // Tunes it if there are trials, and judges it with every seed. False if it was stopped.
-  bool Judge(const std::string& name, const EvaluatedOptimizers& optimizer, int64_t trials,
+  bool Judge(const std::string& name, const EvaluatedOptimizers& optimizer, const Tuning& tuning,
              double seconds_before) {
     if (std::ranges::find(record_.contenders, name, &FitContender::name) !=
         record_.contenders.end()) {
@@ -565,8 +578,8 @@ class FitRun {
     const EvaluationConfig config{.name = name,
                                   .steps = {request().steps},
                                   .seeds = request().seeds,
-                                  .trials = std::max(trials, kFewestTrials),
-                                  .tuning_seeds = 1,
+                                  .trials = std::max(tuning.trials, kFewestTrials),
+                                  .tuning_seeds = tuning.seeds,
                                   .seed = request().seed,
                                   .data_dir = request().data_dir,
                                   .tasks = {{.name = "task", .task = request().task}}};
@@ -580,8 +593,10 @@ class FitRun {
          .on_progress = [&](const EvaluationProgress& progress) { Tell(phase, progress.done); },
          .stop = options_.stop});
     if (result.tasks_ended < result.tasks) return false;
-    FitContender contender{
-        .name = name, .trials = trials, .seconds = seconds_before + result.seconds};
+    FitContender contender{.name = name,
+                           .trials = tuning.trials,
+                           .tuning_seeds = tuning.seeds,
+                           .seconds = seconds_before + result.seconds};
     const double loss = FitJudged{.test_loss = TestLosses(name)}.Mean();
     if (std::isfinite(loss)) contender.test_loss = loss;
     record_.contenders.push_back(std::move(contender));

@@ -49,13 +49,13 @@ struct FitResult {
 //    than 10 updates are left out.
 // 2. Tries 14 multipliers of the start's steps, 1 first (evaluation/trials.h), on trainings a
 //    quarter as long, with two seeds each.
-// 3. Trains the start and the best of them with four seeds. From the one of the lower loss on
+// 3. Trains the start and the best of them with eight seeds. From the one of the lower loss on
 //    inner_valid it meta-trains: FullES over whole trainings of steps / 8 to steps, judged by the
 //    last loss on outer_valid, its logarithm where all losses are positive.
 // 4. Trains what that made in the same way as in 3.; the one of the lowest loss is the result.
 // 5. Trains it, the start, AdamW-cosine-decay, Muon-cosine and a random search over Adam's rate,
 //    decay and betas with request.seeds seeds, and judges them on the split test. Rivals are tuned
-//    on inner_valid with one seed a trial.
+//    on inner_valid with one seed a trial; with more where 10,000 trials take less time.
 //
 // Before 5. nothing reads the split test. A task without a data set draws its data from keys that
 // differ between 2., 3. with 4., meta-training and 5.

@@ -85,7 +85,8 @@ struct FitSearch {
 // One optimizer of the comparison.
 struct FitContender {
   std::string name = {};                 // as in the report, and of its directory in compare/
-  int64_t trials = 0;                    // full trainings that tuned it; 0: not tuned
+  int64_t trials = 0;                    // values that were tried; 0: it was not tuned
+  int64_t tuning_seeds = 1;              // of each of these
   double seconds = 0;                    // for fitting or tuning it, and to train it with each seed
   std::optional<double> test_loss = {};  // mean over the seeds; none: one was not finite
 
@@ -93,6 +94,7 @@ struct FitContender {
   void VisitMembers(Visitor& visit) {
     visit("name", name);
     visit("trials", trials);
+    visit("tuning_seeds", tuning_seeds);
     visit("seconds", seconds);
     visit("test_loss", test_loss);
   }

@@ -76,13 +76,14 @@ std::string FitTable(const std::vector<FitJudged>& judged) {
   std::string text = fmt::format("  {:<22} {:>10} {:>14} {:>8} {:>9}\n", "optimizer", "test loss",
                                  "fitted lower", "trials", "time");
   for (const FitJudged* one : order) {
-    const auto& [name, trials, seconds, mean] = one->contender;
+    const FitContender& contender = one->contender;
     const bool compared = fitted != nullptr && one != fitted;
     text += fmt::format(
-        "{} {:<22} {:>10} {:>14} {:>8} {:>9}\n", one == fitted ? ">" : " ", name,
+        "{} {:<22} {:>10} {:>14} {:>8} {:>9}\n", one == fitted ? ">" : " ", contender.name,
         FitLossText(one->Mean()),
         compared ? fmt::format("{} of {}", SeedsBelow(*fitted, *one), one->test_loss.size()) : "",
-        trials > 0 ? FormatCount(static_cast<double>(trials)) : "", FormatDuration(seconds));
+        contender.trials > 0 ? FormatCount(static_cast<double>(contender.trials)) : "",
+        FormatDuration(contender.seconds));
   }
   return text;
 }
