@@ -290,7 +290,15 @@ TEST_CASE("Fitting reads no row of the split test, and tries nothing on what it 
 TEST_CASE("With updates and trials a fit has the same bits on any threads, also after stops") {
   const TempDirectory scratch;
   const FitRequest request = Request(kBowl, 3, 3);
-  const FitResult whole = RunFit(request, Start(3), {.out_dir = scratch / "one", .threads = 1});
+  FitOptions one{.out_dir = scratch / "one", .threads = 1};
+  double done = -1;
+  one.on_progress = [&](const FitProgress& progress) {
+    CHECK_GE(progress.done, 0);
+    CHECK_LE(progress.done, 1);
+    done = progress.done;
+  };
+  const FitResult whole = RunFit(request, Start(3), one);
+  CHECK_GT(done, 0);
   CHECK(NumbersOf(RunFit(request, Start(3), {.out_dir = scratch / "two", .threads = 2})) ==
         NumbersOf(whole));
 
@@ -345,31 +353,6 @@ TEST_CASE("A stop leaves the best so far: the start, then the multiplied start")
 
 // --- Time
 // -----------------------------------------------------------------------------------------
-
-TEST_CASE("Minutes choose the numbers of updates and trials, which give the same bits again") {
-  const TempDirectory scratch;
-  FitRequest request = Request(kBowl, 0, 2);
-  request.updates = {};
-  request.trials = {};
-  request.minutes = 0.05;
-  double done = 0;
-  const FitResult timed =
-      RunFit(request, Start(3), {.out_dir = scratch / "timed", .on_progress = [&](auto& progress) {
-                                   CHECK_GE(progress.done, 0);
-                                   CHECK_LE(progress.done, 1);
-                                   done = progress.done;
-                                 }});
-  CHECK_GT(done, 0.9);
-  REQUIRE_GT(timed.record.measured->updates, 0);
-  const auto trials = timed.judged.back().contender.trials;
-  CHECK_GE(trials, 2);
-
-  request.minutes = {};
-  request.updates = timed.record.measured->updates;
-  request.trials = 2;
-  const FitResult again = RunFit(request, Start(3), {.out_dir = scratch / "again", .threads = 2});
-  CHECK(again.theta.theta == timed.theta.theta);
-}
 
 TEST_CASE("What cannot be done is an error that says what can") {
   const TempDirectory scratch;

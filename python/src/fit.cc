@@ -1,3 +1,5 @@
+#include "lopt/tools/fit/fit.h"
+
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -14,7 +16,6 @@
 #include "lopt/python/src/convert.h"
 #include "lopt/python/src/long_call.h"
 #include "lopt/tools/build_info.h"
-#include "lopt/tools/fit/fit.h"
 
 namespace lopt::python {
 

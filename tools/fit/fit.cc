@@ -221,9 +221,9 @@ class FitRun {
               out, record_.isa, CurrentIsa(), OptionWords("isa"));
       return;
     }
-    const bool holds_one = Exists(PathOf(kFitFile)) &&
+    const bool holds_one = options_.existing != ExistingFit::kReplace && Exists(PathOf(kFitFile)) &&
                            ReadRecordFile<FitRecord>(PathOf(kFitFile)).measured.has_value();
-    Require(!holds_one || options_.existing == ExistingFit::kReplace,
+    Require(!holds_one,
             "{} holds a fit already: resume it ({}), replace it ({}) or choose another directory "
             "({})",
             out, FlagWords("resume"), FlagWords("overwrite"), OptionWords("out"));
