@@ -27,9 +27,9 @@ struct Bitmap {
   std::vector<uint8_t> pixels = {};  // [height, width, channels], C order
 };
 
-// A line of text below a picture: digits, '>' and spaces.
+// A line of text below a picture.
 struct Caption {
-  std::string text;
+  std::string text;             // digits, '>' and spaces
   std::array<float, 3> colour;  // red, green and blue in [0, 1]
 };
 
