@@ -81,9 +81,10 @@ TEST_CASE("To be taken, a fit must beat the best of the others in every seed") {
   const FitVerdict take = JudgeFit(
       {Judged("fitted", {1, 2, 3}), Judged("start", {2, 3, 4}), Judged("AdamW", {9, 9, 9})});
   CHECK(take.take);
-  CHECK_EQ(take.text,
-           "Take it: on data that fitting never saw its loss is 2, the best of the others has "
-           "start (3); it is lower in 3 of 3 seeds.");
+  CHECK_EQ(
+      take.text,
+      "Take it: on data that fitting never saw, its loss is 2; the best of the others is start, "
+      "with 3. It is lower with 3 of 3 seeds.");
   // A lower mean does not do.
   CHECK_FALSE(JudgeFit({Judged("fitted", {1, 1, 4}), Judged("start", {2, 3, 3})}).take);
   // Nor does an equal loss, or one that beats all but one of the others.

@@ -51,21 +51,22 @@ FitVerdict JudgeFit(const std::vector<FitJudged>& judged) {
     if (&one != fitted && (best == nullptr || one.Mean() < best->Mean())) best = &one;
   }
   Require(best != nullptr, "fit: there is nothing to compare with");
-  const std::string other = fmt::format("{} ({})", best->contender.name, FitLossText(best->Mean()));
   if (fitted == nullptr) {
     return {.text = fmt::format(
                 "Do not: on inner_valid nothing that fitting made was better than what it started "
-                "from. On data that nothing was tuned on, {} has the lowest loss.",
-                other)};
+                "from. On data that nothing was tuned on, {} has the lowest loss, {}.",
+                best->contender.name, FitLossText(best->Mean()))};
   }
   const int64_t below = SeedsBelow(*fitted, *best);
   const int64_t seeds = std::ssize(fitted->test_loss);
   const bool take = below == seeds;
-  return {.take = take,
-          .text = fmt::format(
-              "{}: on data that fitting never saw its loss is {}, the best of the others has {}; "
-              "it is lower in {} of {} seeds.",
-              take ? "Take it" : "Do not", FitLossText(fitted->Mean()), other, below, seeds)};
+  return {
+      .take = take,
+      .text = fmt::format(
+          "{}: on data that fitting never saw, its loss is {}; the best of the others is {}, with "
+          "{}. It is lower with {} of {} seeds.",
+          take ? "Take it" : "Do not", FitLossText(fitted->Mean()), best->contender.name,
+          FitLossText(best->Mean()), below, seeds)};
 }
 
 std::string FitTable(const std::vector<FitJudged>& judged) {
