@@ -18,9 +18,7 @@ TEST_CASE("Workers that come and go are an error that says what is missing") {
   const TempDirectory directory;
   const std::string out = directory / "run";
   ::setenv("XDG_CONFIG_HOME", directory.path().c_str(), 1);  // of the token
-  const auto fails = [&](const std::vector<std::string>& more) {
-    std::vector<std::string> words = {"/usr/bin/env", "WORLD_SIZE=2", "RANK=1", BuildPath("lopt")};
-    words.insert(words.end(), more.begin(), more.end());
+  const auto fails = [&](const std::vector<std::string>& words) {
     const FinishedProcess finished = RunProcess(words);
     CHECK_EQ(finished.exit_code, 1);
     CHECK_EQ(finished.errors,
@@ -29,9 +27,11 @@ TEST_CASE("Workers that come and go are an error that says what is missing") {
              "protobuf-compiler-grpc)\n");
     CHECK(!std::filesystem::exists(out));
   };
-  fails({"meta-train", "--preset", "smoke", "--out", out, "--listen", "127.0.0.1:0"});
-  fails({"meta-train", "--preset", "smoke", "--out", out, "--init-method", "tcp://127.0.0.1:1"});
-  fails({"worker", "--join", "127.0.0.1:1"});
+  const std::string lopt = BuildPath("lopt");
+  fails({lopt, "meta-train", "--preset", "smoke", "--out", out, "--listen", "127.0.0.1:0"});
+  fails({"/usr/bin/env", "WORLD_SIZE=2", "RANK=1", lopt, "meta-train", "--preset", "smoke", "--out",
+         out, "--init-method", "tcp://127.0.0.1:1"});
+  fails({lopt, "worker", "--join", "127.0.0.1:1"});
 }
 
 TEST_CASE("lopt version says so") {
