@@ -50,7 +50,7 @@ nitpick_ignore_regex = [
     ("cpp:identifier", r"(std|Eigen|torch|nlohmann|fmt)(::.*)?|u?int\d*_t|size_t"),
     ("py:class", r"numpy\..*|collections\.abc\..*|os\.PathLike|torch\..*|Optimizer"),
     ("cpp:identifier", "Buffer|Memory|HostMemory|Problems|Wakeup|ScriptModule|Augmentation|ImageExtent|Experiment"),
-    ("cpp:identifier", "LossClosure|Outer|RateSchedule"),
+    ("cpp:identifier", "LossClosure|Outer|RateSchedule|ByteImage"),
 ]
 
 

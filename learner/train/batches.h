@@ -36,8 +36,9 @@ using Batches = std::variant<SplitBatches, ShardedEpochs>;
 // "Split" and "Epochs".
 Registry<Batches>& BatchesRegistry();
 
-// Rows of the epochs of one shard, and batches of `batch` rows that an epoch makes of them.
+// Rows of the epochs of one shard.
 int64_t ShardRows(const ShardedEpochs& epochs, int64_t rows, int64_t workers);
+// Batches of `batch` rows that an epoch makes of them.
 int64_t BatchesOfEpoch(const ShardedEpochs& epochs, int64_t rows, int64_t workers, int64_t batch);
 
 // Throws Error unless the workers can share the batches of such data, each worker having

@@ -11,8 +11,8 @@ namespace lopt {
 
 // What trains the model of a training.
 struct TrainOptimizer {
-  std::shared_ptr<const LearnedOptimizer> optimizer;
-  Eigen::VectorXf theta;  // its weights
+  std::shared_ptr<const LearnedOptimizer> optimizer;  // its kind
+  Eigen::VectorXf theta;                              // its weights
 };
 
 // The key "optimizer" of a training: "Theta", the weights of a learned optimizer in a file;

@@ -31,7 +31,7 @@ struct TrainState {
 
 // What a logical worker makes of its part of a batch: means over its examples.
 struct WorkerStep {
-  float loss = 0;
+  float loss = 0;                    // TaskEvaluation::losses
   Eigen::VectorXf aux = {};          // [A]
   Eigen::VectorXf gradient = {};     // [P]
   Eigen::VectorXf model_state = {};  // [M], after the evaluation
@@ -55,14 +55,18 @@ class Training {
   // the workers cannot share the task's batches evenly.
   explicit Training(const TrainConfig& config);
 
+  // What it was made of.
   const TrainConfig& config() const { return config_; }
+  // The config's task.
   const TaskFamily& task() const { return *task_; }
+  // What the task was made with.
   const TaskResources& resources() const { return resources_; }
   // Keys of the config that may change on resume: TrainKeysFreeOnResume(), but for "steps" where
   // the optimizer's updates need the length of the training.
   std::vector<std::string> KeysFree() const;
   // What the task has read from files (TaskResources::DataChecksums).
   const std::string& data() const { return data_; }
+  // Of TrainState::optimizer.
   const Layout& optimizer_state_layout() const { return rule_->state_layout(); }
   const Eigen::VectorXf& theta() const { return optimizer_->theta; }  // the optimizer's weights
   // UpdateRule::EvalParams: the model that is judged and kept, [P].

@@ -35,11 +35,13 @@ enum class Operation {
 
 // An operation's name, how many arguments in [0, 1] it takes, and the bins of each.
 struct OperationEntry {
-  std::string_view name;
-  int arguments;
-  int bins[2];
+  std::string_view name;  // as in the rates' layout
+  int arguments;          // up to 2
+  int bins[2];            // of as many as there are
 };
+// How many there are.
 inline constexpr int kOperationCount = 19;
+// All, in their order.
 inline constexpr OperationEntry kOperations[kOperationCount] = {
     {"autocontrast", 1, {17}}, {"blur", 1, {17}},       {"brightness", 1, {17}},
     {"color", 1, {17}},        {"contrast", 1, {17}},   {"cutout", 1, {17}},
@@ -49,6 +51,7 @@ inline constexpr OperationEntry kOperations[kOperationCount] = {
     {"smooth", 1, {17}},       {"solarize", 1, {17}},   {"translate_x", 1, {17}},
     {"translate_y", 1, {17}},
 };
+// The entry of one.
 inline constexpr const OperationEntry& EntryOf(Operation operation) {
   return kOperations[static_cast<int>(operation)];
 }
@@ -60,12 +63,12 @@ enum class TranslateUnit { kPixels, kFraction };
 inline constexpr Named<TranslateUnit> kTranslateUnits[] = {{TranslateUnit::kPixels, "pixels"},
                                                            {TranslateUnit::kFraction, "fraction"}};
 
+// One operation with its arguments.
 struct OperationCall {
-  Operation operation = Operation::kIdentity;
-  double levels[2] = {};  // as many as it has arguments
-  // The pixel in the middle of a cutout.
-  int64_t centre_x = 0;
-  int64_t centre_y = 0;
+  Operation operation = Operation::kIdentity;  // what is done
+  double levels[2] = {};                       // as many as it has arguments
+  int64_t centre_x = 0;                        // column of the middle of a cutout
+  int64_t centre_y = 0;                        // its row
 };
 
 // Changes the image in place.

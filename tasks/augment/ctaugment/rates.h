@@ -20,16 +20,17 @@ int64_t FirstBin(Operation operation, int argument);
 // An image that was changed by an operation and judged: error = sum over classes of |probability -
 // [the label's]| = 2 (1 - the label's probability), in [0, 2].
 struct OperationRecord {
-  Operation operation = Operation::kIdentity;
-  float arguments[2] = {};  // as many as it has
-  float error = 0;
+  Operation operation = Operation::kIdentity;  // what changed it
+  float arguments[2] = {};                     // as many as it has
+  float error = 0;                             // in [0, 2]
 };
 
 // A record as it goes from process to process, five numbers: the operation's place in their order,
 // how many arguments it has, these, the error, and -555 up to the end.
 inline constexpr size_t kPackedRecord = 5;
+// Writes one.
 void Pack(const OperationRecord& record, std::span<float, kPackedRecord> packed);
-// The reverse. Throws Error if there is no such operation, or it has another number of arguments.
+// Reads one. Throws Error if there is no such operation, or it has another number of arguments.
 OperationRecord Unpack(std::span<const float, kPackedRecord> packed);
 
 // One record after the other: of each of its arguments a, bin int(a bins .999) becomes rate decay +
