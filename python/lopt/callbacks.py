@@ -67,8 +67,8 @@ class Progress(Callback):
 class Curve(Callback):
     """A picture of meta-losses, each run a line: the losses faintly, their running mean boldly.
 
-    A notebook shows it from the start of a run on and redraws it in place; meta_train makes one there
-    by itself. Elsewhere nothing is shown, and write() makes a file.
+    A notebook shows it from the start of a run and redraws it in place; there, meta_train makes one
+    by itself. Elsewhere nothing is shown, but write() makes a file.
     """
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ class Curve(Callback):
             self._draw()
 
     def on_end(self, training: Any) -> None:
-        """Draws what is missing."""
+        """Draws the last points."""
         self._draw()
 
     def svg(self) -> str:

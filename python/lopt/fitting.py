@@ -18,15 +18,15 @@ class Fit:
     """What fit found.
 
     Attributes:
-        theta: The optimizer of the lowest loss on inner_valid; the start, where nothing was better.
-        take: Whether its loss on data that fitting never saw is lower than that of the best of the
-            others with every seed.
+        theta: The optimizer with the lowest loss on inner_valid; the start if nothing was better.
+        take: Whether, with every seed, its loss on data that fitting never saw is lower than that
+            of the best other.
         verdict: The same in a sentence.
-        judged: One dict for each optimizer of the comparison: "optimizer" (what was made is
-            "fitted"), "test_loss" of each seed, "mean_test_loss", the "trials" that tuned it, and
-            "seconds" for fitting or tuning and its trainings.
-        updates: Of theta, by meta-training.
-        seconds: That fitting took.
+        judged: One dict for each optimizer of the comparison: "optimizer" (the new
+            one is "fitted"), "test_loss" of each seed, "mean_test_loss", the "trials" that tuned
+            it, and "seconds" for fitting or tuning and its trainings.
+        updates: How many updates of theta meta-training made.
+        seconds: How many seconds fitting took.
         report: The table and the verdict.
         out: The output directory.
     """
@@ -71,25 +71,25 @@ def fit(
     """Fits a learned optimizer to a task and says whether to take it, as `lopt fit` does.
 
     It tries other step sizes, meta-trains on shorter trainings, and keeps what is best on inner_valid.
-    Then it trains that, the start, AdamW, Muon and a random search, each tuned for as long as fitting
-    took, and judges them on the split test, which fitting never saw.
+    Then it tunes AdamW, Muon and a random search, each for as long as fitting took. It compares
+    these, the start and the fitted optimizer on the split test, which fitting never saw.
 
     With updates and trials the result is a function of the arguments, bit for bit on one instruction
     set, and the same as that of the program; minutes only choose these two.
 
     Args:
-        task: A task of lopt or of one's own (lopt.task), as an object or its dictionary. Left out on
-            resume, whose other arguments are those that the fit began with.
-        minutes: For all of it; a quarter is for fitting. None: 10, or without limit where updates and
-            trials are given.
-        steps: Of a training, at least 20.
+        task: A task of lopt or your own (lopt.task), as an object or its dictionary. Leave it out
+            to resume; the other arguments are then those that the fit began with.
+        minutes: Time for everything, a quarter of it for fitting. None: 10, or no limit if updates
+            and trials are given.
+        steps: Steps of a training, at least 20.
         start: The optimizer to begin with, a LearnedScheduler: a Theta, or what lopt.load takes.
-        updates: Of theta, whatever time they take. None: as many as there is time for.
-        trials: Of each rival, whatever time they take. None: for as long as fitting took.
-        seeds: Trainings of each in the comparison, at least 3.
-        seed: Of all randomness.
+        updates: Updates of theta, whatever time they take. None: as many as there is time for.
+        trials: Trials of each rival, whatever time they take. None: for as long as fitting took.
+        seeds: Trainings of each optimizer in the comparison, at least 3.
+        seed: Seed of all randomness.
         data_dir: Directory of the task's data files.
-        out: Output directory. Its theta.safetensors always is the best so far.
+        out: Output directory. Its theta.safetensors is always the best so far.
         threads: None: one for each core that the process may use.
         isa: Instruction set of the kernels, of the whole process from then on. None: the best, or
             what it is already.

@@ -4,7 +4,7 @@
     python -m lopt.offline RUN_DIRECTORY --wandb DIRECTORY
     wandb sync DIRECTORY/wandb/offline-run-*      # from where there is a network
 
-Runs of lopt meta-train and of lopt train, while they go and afterwards.
+It takes runs of lopt meta-train and lopt train, running or finished.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def tell(directory: str | os.PathLike, callback: Callback) -> None:
 
 
 def to_csv(directory: str | os.PathLike, path: str | os.PathLike) -> None:
-    """Writes a row for each record, with columns step and all metrics; "nan" is not a number, an
-    empty cell is a metric that the record does not have.
+    """Writes a row for each record, with columns step and all metrics. "nan" is not a number;
+    a cell is empty if the record lacks the metric.
 
     Raises:
         Error: There is no run.
@@ -69,7 +69,7 @@ def to_csv(directory: str | os.PathLike, path: str | os.PathLike) -> None:
 
 
 def to_wandb(directory: str | os.PathLike, out: str | os.PathLike, project: str = "lopt") -> None:
-    """Writes an offline run of Weights & Biases, with the name of the directory, below `out`/wandb.
+    """Writes an offline run of Weights & Biases, named after the directory, into `out`/wandb.
 
     Raises:
         Error: There is no run, or no package wandb.
