@@ -81,6 +81,10 @@ struct SteadyClock {
   static time_point now() { return Environment::Current().Now(); }
 };
 
+inline double SecondsBetween(SteadyClock::time_point from, SteadyClock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
 // By the environment's clock of the date.
 double SecondsSince1970();
 

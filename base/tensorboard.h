@@ -22,6 +22,8 @@ struct GraphNode {
   std::string op;                        // what kind of node it is, such as "aten::mm"
   std::vector<std::string> inputs = {};  // names of nodes
   std::optional<Shape> shape = {};       // of what comes out, where that is one tensor
+
+  bool operator==(const GraphNode& other) const = default;
 };
 
 // TensorBoard event files, `<dir>/events.out.tfevents.<seconds>.lopt`: a record is length, masked

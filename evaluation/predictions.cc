@@ -223,6 +223,4 @@ std::vector<Pictures> ShowRows(const TaskFamily& task, std::span<const float> co
                    scratch);
 }
 
-std::span<const char* const> TypesWithClasses() { return kTypesWithClasses; }
-
 }  // namespace lopt

@@ -49,7 +49,4 @@ std::vector<Pictures> ShowRows(const TaskFamily& task, std::span<const float> co
                                std::span<const float> params, std::span<const float> model_state,
                                std::span<const int32_t> examples, Workspace& scratch);
 
-// The types of tasks that have classes, but for those over other tasks, which have their classes.
-std::span<const char* const> TypesWithClasses();
-
 }  // namespace lopt

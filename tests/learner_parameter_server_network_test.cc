@@ -1,15 +1,19 @@
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 
+#include <array>
 #include <atomic>
+#include <deque>
 #include <filesystem>
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "lopt/base/file.h"
 #include "lopt/learner/elastic/frame_parts.h"
+#include "lopt/learner/transport/take_messages.h"
 #include "tests/certificates.h"
 #include "tests/error_of.h"
 #include "tests/lying_connection.h"
@@ -33,6 +37,37 @@ bool SkippedWithoutGrpc() {
   return true;
 }
 
+// What a test lets happen, and what is sent and closed then.
+struct Script {
+  std::deque<Connections::Event> events = {};
+  std::vector<std::pair<int64_t, FrameType>> sent = {};
+  std::vector<int64_t> closed = {};
+};
+
+class ScriptedConnections final : public Connections {
+ public:
+  explicit ScriptedConnections(Script* script) : script_(script) {}
+
+  std::string Description() const override { return "a script"; }
+  std::optional<Event> Poll() override {
+    if (script_->events.empty()) return std::nullopt;
+    Event event = std::move(script_->events.front());
+    script_->events.pop_front();
+    return event;
+  }
+  void Send(int64_t connection, Frame frame) override {
+    script_->sent.emplace_back(connection, frame.type);
+  }
+  void Trust(int64_t, size_t) override {}
+  int64_t Arrived(int64_t) override { return 0; }
+  void Close(int64_t connection) override { script_->closed.push_back(connection); }
+  bool Idle() const override { return true; }
+  void NotifyOnEvent(Wakeup*) override {}
+
+ private:
+  Script* script_;
+};
+
 // A server of a job, on a thread, until it has ended.
 class ServerOnNetwork {
  public:
@@ -44,8 +79,7 @@ class ServerOnNetwork {
         address_(AddressOf(transport_->Description())),
         thread_([this] {
           error_ = ErrorOf([&] { ServeParameters(options_, transport_.get(), "", false); });
-          transport_->BeginFarewell();
-          while (!transport_->FarewellDone()) std::this_thread::yield();
+          SayFarewell(transport_.get());
           transport_.reset();
         }) {}
   ~ServerOnNetwork() {
@@ -85,8 +119,7 @@ std::string ErrorOfWorker(const ParameterServerOptions& options, const Parameter
     ParameterClient client(options, &transport);
     const std::string error = ErrorOf([&] { work(client); });
     client.Leave();
-    transport.BeginFarewell();
-    while (!transport.FarewellDone()) std::this_thread::yield();
+    SayFarewell(&transport);
     Require(error == "no error", "{}", error);
   });
 }
@@ -501,6 +534,42 @@ TEST_CASE("A server that is silent is an error of its worker") {
            "parameter server: server 0 at there has been silent for 45.0 s");
 }
 
+TEST_CASE("A worker that was away gives time to all its servers") {
+  TimePoint now{};
+  ParameterLinkOptions link{.workers = 1};
+  link.now = [&] { return now; };
+  std::array<Script, 2> scripts;
+  ParameterWorkerTransport::Servers servers;
+  for (Script& script : scripts) {
+    servers.emplace_back("there", [&] { return std::make_unique<ScriptedConnections>(&script); });
+    script.events.push_back({.connection = 1,
+                             .frame = {.type = FrameType::kWelcome,
+                                       .body = MakeBody(ToWire(Welcome{.timeout_seconds = 40}))}});
+  }
+  ParameterWorkerTransport worker(SmallModel(2), 0, link, servers);
+  CHECK(!worker.Poll());
+  // Whichever server is looked at first, the other is looked at in the next call.
+  for (Script& script : scripts) {
+    script.events.push_back({.connection = 1, .frame = {.type = FrameType::kTell}});
+    now += std::chrono::seconds(1000);
+    CHECK(worker.Poll());
+    CHECK(!worker.Poll());
+  }
+}
+
+TEST_CASE("Of too many who have not said who they are the first has to go") {
+  Script script;
+  ParameterServerTransport server(SmallModel(), 0, {.workers = 1},
+                                  std::make_unique<ScriptedConnections>(&script));
+  for (int64_t connection = 1; connection <= kStrangers + 2; ++connection) {
+    script.events.push_back({.what = What::kOpened, .connection = connection, .peer = "there"});
+  }
+  CHECK(!server.Poll());
+  CHECK_EQ(script.closed, std::vector<int64_t>{1, 2});
+  CHECK_EQ(script.sent, std::vector<std::pair<int64_t, FrameType>>{{1, FrameType::kRefused},
+                                                                   {2, FrameType::kRefused}});
+}
+
 TEST_CASE("With TLS and a token a job runs, and who has no certificate does not get in") {
   if (SkippedWithoutGrpc()) return;
   if (!std::filesystem::exists("/usr/bin/openssl")) {
@@ -562,6 +631,16 @@ TEST_CASE("Networks that could not be or are not safe are errors") {
            "--tls-key, --tls-ca and --token-file; or say --insecure");
   CHECK_EQ(error_of({.worker = 0, .servers = {"127.0.0.1:1"}, .tls_ca = "x", .insecure = true}),
            "parameter server: TLS wants all of --tls-cert, --tls-key and --tls-ca");
+  // Not a file of a server that there is not.
+  const TempDirectory directory;
+  CHECK_EQ(ErrorOf([&] {
+             RunParameterJob(SmallModel(2),
+                             {.directory = directory.path(),
+                              .resume = true,
+                              .network = ParameterNetwork{.server = 2, .insecure = true}},
+                             PullAll);
+           }),
+           "parameter server: there is no server 2; there are 0 to 1");
   if (SkippedWithoutGrpc()) return;
   CHECK_EQ(error_of({.server = 2, .listen = "127.0.0.1:0", .insecure = true}),
            "parameter server: there is no server 2; there are 0 to 1");

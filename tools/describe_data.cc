@@ -221,8 +221,8 @@ void DescribeData(const std::string& place, const std::string& data) {
     names.resize(std::min<size_t>(all, 5));
     Fail(
         "--data-dir {}: there are no data that lopt reads, but {}; looked for *-ubyte[.gz] (idx), "
-        "data_batch_1.bin[.gz] (cifar10), train.bin[.gz] (cifar100), train.csv[.gz] (csv) and "
-        "*.npz (npz)",
+        "data_batch_1.bin[.gz] and cifar-10-binary.tar[.gz] (cifar10), train.bin[.gz] and "
+        "cifar-100-binary.tar[.gz] (cifar100), train.csv[.gz] (csv) and *.npz (npz)",
         place,
         all == 0 ? "nothing"
                  : fmt::format(

@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <boost/program_options.hpp>
-#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include "lopt/base/cores.h"
+#include "lopt/base/environment.h"
 #include "lopt/base/isa.h"
 #include "lopt/base/print.h"
 #include "lopt/base/wrapped.h"
@@ -33,8 +33,8 @@ namespace {
 constexpr const char* kFitSynopsis = "lopt fit TASK [OPTIONS]";
 constexpr const char* kFitExamples =
     "TASK is a task's config, a file with one, or a type, with its defaults: lopt describe has\n"
-    "them. Of the minutes a quarter is for fitting; the rest tunes AdamW, Muon and a random\n"
-    "search for as long each, to compare with.\n"
+    "them. A quarter of the minutes is for fitting. In the rest AdamW, Muon and a random\n"
+    "search are tuned for as long each, to compare with.\n"
     "\nExamples:\n"
     "  lopt fit task.json --minutes 10\n"
     "  lopt fit '{\"type\": \"ImageMLP\", \"hidden\": [64]}' --steps 300 --out runs/digits\n"
@@ -45,8 +45,8 @@ po::options_description FitOptionWords() {
   po::options_description options("Options");
   auto add = options.add_options();
   add("minutes", po::value<double>()->value_name("MINUTES"),
-      "For all of it, the comparison too. Default: 10, or none where --updates and --trials are "
-      "given.");
+      "Time for everything, the comparison too. Default: 10, or no limit if --updates and --trials "
+      "are given.");
   add("steps", po::value<int64_t>()->value_name("N"), "Steps of a training. Default: 1000.");
   add("start", po::value<std::string>()->value_name("FILE"),
       fmt::format("The optimizer to begin with, a LearnedScheduler: {}. Default: recommended.",
@@ -58,7 +58,7 @@ po::options_description FitOptionWords() {
       "Trials of each rival, whatever time they take. With --updates the result does not depend "
       "on the clock.");
   add("seeds", po::value<int64_t>()->value_name("N"),
-      "Trainings of each in the comparison. Default: 3.");
+      "Trainings of each optimizer in the comparison. Default: 3.");
   add("seed", po::value<int64_t>()->value_name("N"), "Seed of all randomness. Default: 0.");
   add("data-dir", po::value<std::string>()->value_name("DIR"),
       "Directory of the task's data files.");
@@ -79,8 +79,7 @@ class FitReporter {
   FitReporter(std::FILE* stream, int columns) : output_(stream, columns) {}
 
   void Step(const FitProgress& progress) {
-    const double seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+    const double seconds = SecondsBetween(start_, SteadyClock::now());
     if (progress.phase == phase_ && !output_.IsDue(seconds)) return;
     phase_ = progress.phase;
     constexpr int kBar = 20;
@@ -97,7 +96,7 @@ class FitReporter {
  private:
   ProgressLine output_;
   std::string phase_;
-  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  const SteadyClock::time_point start_ = SteadyClock::now();
 };
 
 // What a fit is begun with.

@@ -269,8 +269,8 @@ po::options_description PredictOptions() {
   add("split", po::value<std::string>()->value_name("SPLIT")->default_value("test"),
       "train, inner_valid, outer_valid or test.");
   add("rows", po::value<std::string>()->value_name("ROWS"),
-      "The rows of the split that are listed: 100:120, or a count of the first. Default: 10 on the "
-      "terminal, else all.");
+      "Rows of the split to list: 100:120, or a number of the first. Default: 10 on the terminal, "
+      "else all.");
   add("out", po::value<std::string>()->value_name("FILE"),
       "Write the rows to this file, as CSV: row, label, class and the probability of each class.");
   add("picture", po::value<std::string>()->value_name("FILE"),

@@ -10,6 +10,10 @@
 
 namespace lopt {
 
+// A connection has so long to say who it is, and so many that have not may be open.
+inline constexpr double kStrangerSeconds = 10;
+inline constexpr int64_t kStrangers = 256;
+
 // The worker processes that are connected to a learner, by numbers that are never used twice. No
 // call blocks; all come from one thread.
 class Connections {

@@ -8,6 +8,7 @@
 #include <exception>
 #include <utility>
 
+#include "lopt/base/environment.h"
 #include "lopt/base/error.h"
 #include "lopt/base/parallel.h"
 #include "lopt/base/print.h"
@@ -19,9 +20,6 @@ namespace lopt {
 namespace {
 
 constexpr double kTendLeasesSeconds = 0.02;
-// A connection has so long to say who it is, and so many that have not may be open.
-constexpr double kStrangerSeconds = 10;
-constexpr int64_t kStrangers = 256;
 constexpr double kElasticFarewellSeconds = 5;
 // So long a learner that has finished is there for workers that have lost it and look for it, or
 // that begin just then; and so long for them to say who they are.
@@ -34,11 +32,6 @@ constexpr double kLongestAnswer = 10;
 // on has the shorter time at most.
 constexpr double kStopProgressSeconds = 60;
 constexpr double kStopAnswerSeconds = 600;
-
-double SecondsBetween(std::chrono::steady_clock::time_point from,
-                      std::chrono::steady_clock::time_point to) {
-  return std::chrono::duration<double>(to - from).count();
-}
 
 }  // namespace
 

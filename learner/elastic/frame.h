@@ -37,7 +37,10 @@ enum class FrameType : int {
   kEnd = 13,      // learner to worker, last: the text finished, interrupted or failed
 };
 
-// Seconds between two pulses where so long a silence ends a connection; 0: none does.
+// Of the other side's words, in bytes, what is said to people.
+inline constexpr size_t kMostPeerText = 600;
+
+// Seconds between two pulses where so long a silence ends a connection; 0, where none does: 1.
 inline double PulseSeconds(double timeout_seconds) {
   return timeout_seconds > 0 ? std::clamp(timeout_seconds / 8, 0.05, 1.0) : 1.0;
 }

@@ -1,16 +1,24 @@
 #include "lopt/learner/elastic/pulsed_connections.h"
 
+#include <chrono>
+
+#include "lopt/base/error.h"
+
 namespace lopt {
 
-void PulsedConnections::Pulse(int64_t connection, std::chrono::duration<double> interval) {
+void PulsedConnections::Pulse(int64_t connection, double seconds) {
   const std::lock_guard lock(mutex_);
+  Require(!pulsing_.joinable() || seconds == seconds_, "pulses every {} s were wanted after {} s",
+          seconds, seconds_);
   pulsed_.insert(connection);
   if (!pulsing_.joinable()) {
-    pulsing_ = std::jthread([this, interval](const std::stop_token& stop) { Run(stop, interval); });
+    seconds_ = seconds;
+    pulsing_ = std::jthread([this, seconds](const std::stop_token& stop) { Run(stop, seconds); });
   }
 }
 
-void PulsedConnections::Run(const std::stop_token& stop, std::chrono::duration<double> interval) {
+void PulsedConnections::Run(const std::stop_token& stop, double seconds) {
+  const std::chrono::duration<double> interval(seconds);
   std::unique_lock lock(mutex_);
   while (!stopped_.wait_for(lock, stop, interval, [&] { return stop.stop_requested(); })) {
     for (const int64_t connection : pulsed_) {

@@ -21,8 +21,8 @@ class PulsedConnections final : public Connections {
   explicit PulsedConnections(std::unique_ptr<Connections> connections)
       : connections_(std::move(connections)) {}
 
-  // From now on the connection gives one at each such interval, which is that of the first call.
-  void Pulse(int64_t connection, std::chrono::duration<double> interval);
+  // From now on the connection gives one every so many seconds, the same for all connections.
+  void Pulse(int64_t connection, double seconds);
 
   std::string Description() const override;
   std::optional<Event> Poll() override;
@@ -34,11 +34,12 @@ class PulsedConnections final : public Connections {
   void NotifyOnEvent(Wakeup* wakeup) override;
 
  private:
-  void Run(const std::stop_token& stop, std::chrono::duration<double> interval);
+  void Run(const std::stop_token& stop, double seconds);
 
   mutable std::mutex mutex_;  // of what follows
   std::unique_ptr<Connections> connections_;
   std::set<int64_t> pulsed_;
+  double seconds_ = 0;  // between two, once there are any
   std::condition_variable_any stopped_;
   std::jthread pulsing_;  // the last: it ends first
 };

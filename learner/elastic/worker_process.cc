@@ -29,12 +29,9 @@ using WorkerEvent = Connections::Event;
 constexpr std::chrono::milliseconds kWorkerSleep{20};
 constexpr std::chrono::milliseconds kBetweenCalls{200};
 constexpr std::chrono::seconds kLastWordGrace{5};
-constexpr size_t kMostTextBytes = 600;  // of a learner's words
 constexpr size_t kMostLastWordBytes = 10000;
 
-double SecondsSince(Clock::time_point time) {
-  return std::chrono::duration<double>(Clock::now() - time).count();
-}
+double SecondsSince(Clock::time_point time) { return SecondsBetween(time, Clock::now()); }
 
 // What the learner's config describes, made once and kept while connections come and go.
 struct Equipped {
@@ -103,8 +100,7 @@ class Visit {
 
   void Take(const WorkerEvent& event) {
     if (event.what == WorkerEvent::What::kClosed) {
-      why_ =
-          event.text.empty() ? "the connection has ended" : PlainText(event.text, kMostTextBytes);
+      why_ = event.text.empty() ? "the connection has ended" : PlainText(event.text, kMostPeerText);
       over_ = true;
       return;
     }
@@ -118,9 +114,9 @@ class Visit {
         break;
       case FrameType::kRefused:
         Fail("the learner refuses this process: {}",
-             PlainText(FromWire<std::string>(BytesOf(frame)), kMostTextBytes));
+             PlainText(FromWire<std::string>(BytesOf(frame)), kMostPeerText));
       case FrameType::kEnd:
-        end_ = PlainText(FromWire<std::string>(BytesOf(frame)), kMostTextBytes);
+        end_ = PlainText(FromWire<std::string>(BytesOf(frame)), kMostPeerText);
         over_ = true;
         break;
       default:

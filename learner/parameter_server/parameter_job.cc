@@ -96,9 +96,6 @@ NetworkSecrets SecretsOf(const ParameterNetwork& network,
 // Of a process that is one server or one worker.
 std::unique_ptr<Transport> TransportOver(const ParameterNetwork& network,
                                          const ParameterServerOptions& options, int workers) {
-  Require(network.server.has_value() != network.worker.has_value(),
-          "parameter server: a process on the network is one server or one worker, got {}",
-          network.server ? "both" : "neither");
   const NetworkSecrets secrets = SecretsOf(
       network, network.server ? std::vector<std::string>{network.listen} : network.servers);
   const ParameterLinkOptions link{.workers = workers,
@@ -127,7 +124,13 @@ std::unique_ptr<Transport> TransportOver(const ParameterNetwork& network,
 void RunOverNetwork(const ParameterServerOptions& options, const ParameterJobOptions& job,
                     const ParameterWork& work) {
   const ParameterNetwork& network = *job.network;
-  if (network.server) CheckServerFile(job, ServerPath(options, job, *network.server));
+  Require(network.server.has_value() != network.worker.has_value(),
+          "parameter server: a process on the network is one server or one worker, got {}",
+          network.server ? "both" : "neither");
+  if (network.server) {
+    CheckServerNumber(*network.server, options.servers);
+    CheckServerFile(job, ServerPath(options, job, *network.server));
+  }
   const std::unique_ptr<Transport> transport = TransportOver(network, options, job.workers);
   try {
     RunRank(options, job, transport.get(), work);

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "lopt/base/environment.h"
 #include "lopt/learner/elastic/connections.h"
 #include "lopt/learner/elastic/peer_log.h"
 #include "lopt/learner/elastic/pulsed_connections.h"
@@ -20,6 +21,9 @@
 #include "lopt/learner/transport/transport.h"
 
 namespace lopt {
+
+// Throws Error unless the server is one of so many.
+void CheckServerNumber(int64_t server, int64_t servers);
 
 // The transports of servers and workers that are connected to each other by frames, as an elastic
 // learner and its workers are (learner/elastic/frame.h), but with other contents:
@@ -79,9 +83,6 @@ class ParameterTransport : public Transport {
   ParameterTransport(const ParameterServerOptions& model, ParameterLinkOptions options)
       : model_(model), options_(std::move(options)), begun_(options_.now()) {}
 
-  static double SecondsBetween(TimePoint from, TimePoint to) {
-    return std::chrono::duration<double>(to - from).count();
-  }
   double SecondsSince(TimePoint time) const { return SecondsBetween(time, options_.now()); }
 
   const ParameterModel model_;
@@ -121,6 +122,7 @@ class ParameterServerTransport final : public ParameterTransport {
   };
 
   void Handle(const Connections::Event& event);
+  void Open(int64_t connection, const std::string& where);
   void Take(int64_t connection, Peer* peer, const Frame& frame);
   void Join(int64_t connection, Peer* peer, const Frame& frame);
   void Refuse(int64_t connection, const std::string& why);

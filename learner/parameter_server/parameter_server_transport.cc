@@ -16,8 +16,6 @@ namespace lopt {
 namespace {
 
 constexpr double kTendPeersSeconds = 0.02;
-// A connection has so long to say who it is.
-constexpr double kJoinSeconds = 10;
 constexpr double kServerFarewellSeconds = 5;
 
 void CheckJoin(const ParameterJoin& join, const ParameterJoin& wanted) {
@@ -36,6 +34,11 @@ void CheckJoin(const ParameterJoin& join, const ParameterJoin& wanted) {
 
 }  // namespace
 
+void CheckServerNumber(int64_t server, int64_t servers) {
+  Require(server >= 0 && server < servers,
+          "parameter server: there is no server {}; there are 0 to {}", server, servers - 1);
+}
+
 void ParameterTransport::DoAbort(int /*exit_code*/) { std::fflush(nullptr); }
 
 ParameterServerTransport::ParameterServerTransport(const ParameterServerOptions& model, int server,
@@ -46,9 +49,7 @@ ParameterServerTransport::ParameterServerTransport(const ParameterServerOptions&
       connections_(std::move(connections)),
       tended_(begun_),
       log_(begun_) {
-  Require(server >= 0 && server < model_.servers(),
-          "parameter server: there is no server {}; there are 0 to {}", server,
-          model_.servers() - 1);
+  CheckServerNumber(server, model_.servers());
 }
 
 void ParameterServerTransport::Send(int to, int kind, std::vector<std::byte> bytes) {
@@ -99,7 +100,7 @@ bool ParameterServerTransport::NotifyOnArrival(Wakeup* wakeup) {
 void ParameterServerTransport::Handle(const Connections::Event& event) {
   using What = Connections::Event::What;
   if (event.what == What::kOpened) {
-    peers_[event.connection] = {.name = "the process at " + event.peer, .heard = options_.now()};
+    Open(event.connection, event.peer);
     return;
   }
   const auto peer = peers_.find(event.connection);
@@ -113,6 +114,15 @@ void ParameterServerTransport::Handle(const Connections::Event& event) {
     Take(event.connection, &peer->second, event.frame);
   } catch (const std::exception& error) {
     Refuse(event.connection, error.what());
+  }
+}
+
+void ParameterServerTransport::Open(int64_t connection, const std::string& where) {
+  peers_[connection] = {.name = "the process at " + where, .heard = options_.now()};
+  const auto is_stranger = [](const auto& peer) { return !peer.second.rank; };
+  if (std::ranges::count_if(peers_, is_stranger) > kStrangers) {
+    Refuse(std::ranges::find_if(peers_, is_stranger)->first,
+           "too many others have not said who they are");
   }
 }
 
@@ -157,8 +167,7 @@ void ParameterServerTransport::Join(int64_t connection, Peer* peer, const Frame&
       connection, {.type = FrameType::kWelcome,
                    .body = MakeBody(ToWire(Welcome{.timeout_seconds = options_.timeout_seconds}))});
   if (options_.timeout_seconds > 0) {
-    connections_.Pulse(connection,
-                       std::chrono::duration<double>(PulseSeconds(options_.timeout_seconds)));
+    connections_.Pulse(connection, PulseSeconds(options_.timeout_seconds));
   }
   if (const auto waiting = waiting_.find(rank); waiting != waiting_.end()) {
     for (Frame& frame : waiting->second) connections_.Send(connection, std::move(frame));
@@ -206,7 +215,7 @@ void ParameterServerTransport::Tend() {
       peer.heard = now;
     }
     const double quiet = SecondsBetween(peer.heard, now);
-    if (peer.rank ? timeout > 0 && quiet > timeout : quiet > kJoinSeconds) {
+    if (peer.rank ? timeout > 0 && quiet > timeout : quiet > kStrangerSeconds) {
       silent.emplace_back(connection, quiet);
     }
   }

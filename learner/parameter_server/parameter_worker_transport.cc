@@ -13,7 +13,6 @@ namespace {
 
 constexpr double kBetweenTriesSeconds = 0.2;
 constexpr double kWorkerFarewellSeconds = 5;
-constexpr size_t kMostServerText = 600;
 
 }  // namespace
 
@@ -70,12 +69,13 @@ std::optional<Message> ParameterWorkerTransport::Poll() {
   if (farewell_) return std::nullopt;
   const TimePoint now = options_.now();
   const double away = SecondsBetween(std::exchange(tended_, now), now);
-  for (size_t i = 0; i < links_.size(); ++i) {
-    const auto server = static_cast<int>(next_);
-    Link& link = links_[next_];
-    next_ = (next_ + 1) % links_.size();
+  for (Link& link : links_) {
     // A worker that was busy has not listened.
     if (away > link.timeout_seconds.value_or(0) / 4) link.heard = now;
+  }
+  for (size_t i = 0; i < links_.size(); ++i) {
+    const auto server = static_cast<int>(next_);
+    next_ = (next_ + 1) % links_.size();
     if (std::optional<Message> message = PollServer(server)) return message;
   }
   return std::nullopt;
@@ -90,7 +90,7 @@ std::optional<Message> ParameterWorkerTransport::PollServer(int server) {
       if (!event) break;
       if (event->what == Connections::Event::What::kClosed) {
         link.why = event->text.empty() ? "the connection has ended"
-                                       : PlainText(event->text, kMostServerText);
+                                       : PlainText(event->text, kMostPeerText);
         link.connection.reset();
         Require(!link.timeout_seconds, "{} has gone: {}", link.name, link.why);
       } else if (std::optional<Message> message = Take(server, event->frame)) {
@@ -116,8 +116,7 @@ std::optional<Message> ParameterWorkerTransport::Take(int server, const Frame& f
       Require(!link.timeout_seconds, "{} welcomes this worker twice", link.name);
       link.timeout_seconds = FromWire<Welcome>(BytesOf(frame)).timeout_seconds;
       if (*link.timeout_seconds > 0) {
-        link.connection->Pulse(1,
-                               std::chrono::duration<double>(PulseSeconds(*link.timeout_seconds)));
+        link.connection->Pulse(1, PulseSeconds(*link.timeout_seconds));
       }
       for (Frame& waiting : std::exchange(link.waiting, {})) {
         link.connection->Send(1, std::move(waiting));
@@ -130,7 +129,7 @@ std::optional<Message> ParameterWorkerTransport::Take(int server, const Frame& f
       return Message{.from = server, .kind = frame.kind, .bytes = BytesOf(frame)};
     case FrameType::kRefused:
       Fail("{} refuses this worker: {}", link.name,
-           PlainText(FromWire<std::string>(BytesOf(frame)), kMostServerText));
+           PlainText(FromWire<std::string>(BytesOf(frame)), kMostPeerText));
     default:
       Fail("{} has sent a frame of type {}, which is not for a worker", link.name,
            static_cast<int>(frame.type));

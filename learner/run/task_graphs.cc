@@ -13,12 +13,6 @@ namespace {
 // TensorBoard draws so many in seconds.
 constexpr size_t kMostNodes = 20000;
 
-bool SameNodes(const std::vector<GraphNode>& a, const std::vector<GraphNode>& b) {
-  return std::ranges::equal(a, b, [](const GraphNode& x, const GraphNode& y) {
-    return x.name == y.name && x.op == y.op && x.inputs == y.inputs && x.shape == y.shape;
-  });
-}
-
 void AddInBox(const std::string& box, std::vector<GraphNode> graph, std::vector<GraphNode>* all) {
   for (GraphNode& node : graph) {
     node.name = box + "/" + node.name;
@@ -38,8 +32,7 @@ std::vector<GraphNode> TaskGraphs(const std::vector<std::pair<std::string, Confi
       std::vector<GraphNode> graph = GraphOfTorchTask(config, resources);
       Require(graph.size() <= kMostNodes, "it has {} nodes, at most {} are written", graph.size(),
               kMostNodes);
-      const auto same = [&](const auto& other) { return SameNodes(graph, other); };
-      if (graph.empty() || std::ranges::any_of(graphs, same)) continue;
+      if (graph.empty() || std::ranges::find(graphs, graph) != graphs.end()) continue;
       graphs.push_back(graph);
       AddInBox(name, std::move(graph), &all);
     } catch (const Error& error) {

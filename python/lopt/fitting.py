@@ -53,13 +53,13 @@ def fit(
     task: Component | dict[str, Any] | None = None,
     *,
     minutes: float | None = None,
-    steps: int = 1000,
-    start: Theta | str | os.PathLike = "recommended",
+    steps: int | None = None,
+    start: Theta | str | os.PathLike | None = None,
     updates: int | None = None,
     trials: int | None = None,
-    seeds: int = 3,
-    seed: int = 0,
-    data_dir: str | os.PathLike = "",
+    seeds: int | None = None,
+    seed: int | None = None,
+    data_dir: str | os.PathLike | None = None,
     out: str | os.PathLike = "runs/fit",
     threads: int | None = None,
     isa: str | None = None,
@@ -78,17 +78,19 @@ def fit(
     set, and the same as that of the program; minutes only choose these two.
 
     Args:
-        task: A task of lopt or your own (lopt.task), as an object or its dictionary. Leave it out
-            to resume; the other arguments are then those that the fit began with.
+        task: A task of lopt or your own (lopt.task), as an object or its dictionary. To resume,
+            leave out the task and all arguments up to data_dir: they are those that the fit began
+            with.
         minutes: Time for everything, a quarter of it for fitting. None: 10, or no limit if updates
             and trials are given.
-        steps: Steps of a training, at least 20.
+        steps: Steps of a training, at least 20. None: 1000.
         start: The optimizer to begin with, a LearnedScheduler: a Theta, or what lopt.load takes.
+            None: "recommended".
         updates: Updates of theta, whatever time they take. None: as many as there is time for.
         trials: Trials of each rival, whatever time they take. None: for as long as fitting took.
-        seeds: Trainings of each optimizer in the comparison, at least 3.
-        seed: Seed of all randomness.
-        data_dir: Directory of the task's data files.
+        seeds: Trainings of each optimizer in the comparison, at least 3. None: 3.
+        seed: Seed of all randomness. None: 0.
+        data_dir: Directory of the task's data files, if it reads any.
         out: Output directory. Its theta.safetensors is always the best so far.
         threads: None: one for each core that the process may use.
         isa: Instruction set of the kernels, of the whole process from then on. None: the best, or
@@ -105,6 +107,15 @@ def fit(
     """
     if (task is None) != resume:
         raise _core.Error("fit: wanted a task, or resume=True without one")
+    begun_with = {"minutes": minutes, "steps": steps, "start": start, "updates": updates,
+                  "trials": trials, "seeds": seeds, "seed": seed, "data_dir": data_dir}  # fmt: skip
+    given = [name for name, value in begun_with.items() if value is not None]
+    if resume and given:
+        raise _core.Error(
+            f"fit: resume=True goes on with what the fit began with; without {', '.join(given)}"
+        )
+    if start is None:
+        start = "recommended"
     if isinstance(start, Theta):
         name, theta = "start", start
     else:
@@ -124,7 +135,8 @@ def fit(
 
     try:
         members = _core.fit(
-            task, theta, name, steps, minutes, updates, trials, seeds, seed,
+            task, theta, name, 1000 if steps is None else steps, minutes, updates, trials,
+            3 if seeds is None else seeds, 0 if seed is None else seed,
             _core.path_of(data_dir, "data_dir") if data_dir else "", directory, threads, isa, resume,
             overwrite, tell,
         )

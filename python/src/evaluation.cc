@@ -176,9 +176,10 @@ nb::dict Evaluate(nb::handle config, const nb::list& thetas, const std::string& 
   members["rows"] = rows;
   members["runs"] = runs;
   members["markdown"] = MarkdownTable(summary);
-  members["verdict"] = VerdictSentence(summary);
-  members["narrow"] = NarrowTable(summary, static_cast<int>(kTerminalColumns)) + "\n" +
-                      Wrapped("", VerdictSentence(summary));
+  const std::string verdict = VerdictSentence(summary);
+  members["verdict"] = verdict;
+  members["narrow"] =
+      NarrowTable(summary, static_cast<int>(kTerminalColumns)) + "\n" + Wrapped("", verdict);
   return members;
 }
 

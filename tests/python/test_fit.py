@@ -102,6 +102,10 @@ class Fits(unittest.TestCase):
             lopt.fit()
         with self.assertRaisesRegex(lopt.Error, "wanted at least 20 steps, got 3"):
             self.fit(lopt.FixedDimQuadraticFamily(), steps=3)
+        with self.assertRaisesRegex(
+            lopt.Error, "resume=True goes on with what the fit began with; without steps, seed$"
+        ):
+            lopt.fit(resume=True, out=self.out, steps=50, seed=0)
         with self.assertRaisesRegex(lopt.Error, "holds no fit"):
             lopt.fit(resume=True, out=self.out)
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lopt/base/eigen.h"
+#include "lopt/base/environment.h"
 #include "lopt/base/file.h"
 #include "lopt/base/print.h"
 #include "lopt/estimators/registry.h"
@@ -106,7 +107,7 @@ MetaTrainConfig NullConfig(int64_t workers, int64_t theta, int64_t updates,
 }
 
 double SecondsSince(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return SecondsBetween(start, SteadyClock::now());
 }
 
 // The other ranks of a job wait five seconds for this one when it has ended.

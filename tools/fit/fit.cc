@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -14,6 +13,7 @@
 
 #include "lopt/base/config.h"
 #include "lopt/base/eigen.h"
+#include "lopt/base/environment.h"
 #include "lopt/base/error.h"
 #include "lopt/base/file.h"
 #include "lopt/base/isa.h"
@@ -33,8 +33,6 @@
 
 namespace lopt {
 namespace {
-
-using FitClock = std::chrono::steady_clock;
 
 constexpr int64_t kFewestSteps = 20;
 constexpr int64_t kFewestFitSeeds = 3;
@@ -78,8 +76,8 @@ constexpr std::string_view kFitFiles[] = {
 constexpr const char* kMultiplied = "multiplied";
 constexpr const char* kMetaTrained = "meta-trained";
 
-double FitSecondsSince(FitClock::time_point start) {
-  return std::chrono::duration<double>(FitClock::now() - start).count();
+double FitSecondsSince(SteadyClock::time_point start) {
+  return SecondsBetween(start, SteadyClock::now());
 }
 
 // Who is tuned with as much time as fitting took.
@@ -336,7 +334,7 @@ class FitRun {
   bool Measure() {
     if (record_.measured) return true;
     Tell("measuring", 0);
-    const auto start = FitClock::now();
+    const auto start = SteadyClock::now();
     const auto rule = BindStart(start_);
     const Key key = FoldIn(key_, kMeasureDraw);
     trainings_->Measure(*rule, 1, key);  // what is slow once only
@@ -406,7 +404,7 @@ class FitRun {
   std::optional<FitSearch> Search(const std::string& phase, std::vector<FitTrial> trials,
                                   const FitTrainings::Rules& rules, int64_t steps, int64_t seeds,
                                   FitDraw draw, double share_before, double share) const {
-    const auto start = FitClock::now();
+    const auto start = SteadyClock::now();
     const std::vector<double> losses =
         trainings_->Losses(rules, steps, seeds, FoldIn(key_, draw),
                            [&](double done) { Tell(phase, share_before + share * done); });

@@ -1,11 +1,11 @@
 #include "lopt/tools/fit/fit_trainings.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <mutex>
 
+#include "lopt/base/environment.h"
 #include "lopt/base/parallel.h"
 
 namespace lopt {
@@ -57,7 +57,7 @@ std::vector<double> FitTrainings::Losses(const Rules& rules, int64_t steps, int6
 FitTrainings::Measured FitTrainings::MeasureOnce(const UpdateRule& rule, int64_t steps,
                                                  int64_t measured, Key key) {
   std::vector<TrainingCurve> curves(static_cast<size_t>(threads_));
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = SteadyClock::now();
   ThreadPool(threads_).Run([&] {
     ParallelFor(threads_, [&](int64_t i) {
       WorkspacePool::Lease scratch(workspaces_);
@@ -66,8 +66,7 @@ FitTrainings::Measured FitTrainings::MeasureOnce(const UpdateRule& rule, int64_t
                     {.key = FoldIn(key, static_cast<uint64_t>(i))}, *scratch);
     });
   });
-  Measured all{.spent =
-                   std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()};
+  Measured all{.spent = SecondsBetween(start, SteadyClock::now())};
   double training = 0;
   for (const TrainingCurve& curve : curves) training += curve.seconds / threads_;
   const double judging = std::max(0.0, all.spent - training);
