@@ -47,28 +47,28 @@ bool AddNotices(const Evaluations& evaluations, ReportPage* page) {
 }
 
 // Who is ahead: in a sentence, a table and a picture.
-void AddVerdicts(const Evaluations& evaluations, const std::vector<Summary>& summaries,
+void AddVerdicts(const Evaluations& evaluations, const std::vector<ComparedSummary>& summaries,
                  ReportPage* page) {
   for (size_t e = 0; e < evaluations.size(); ++e) {
     if (evaluations.size() > 1) page->Subsection(evaluations[e].label);
     if (evaluations[e].results.empty()) continue;
-    page->AddVerdict(VerdictSentence(summaries[e]));
+    page->AddVerdict(VerdictSentence(summaries[e].summary));
     page->AddHtml("<div class=\"beside\">\n");
-    AddComparison(summaries[e], page);
+    AddComparison(summaries[e].comparison, page);
     if (auto forest = ForestOf(summaries[e])) page->AddFigure(std::move(*forest));
     page->AddHtml("</div>\n");
   }
 }
 
 // The figures of tasks, and where several are, a table of their ratios before.
-void AddTasks(const Evaluations& evaluations, const std::vector<Summary>& summaries,
+void AddTasks(const Evaluations& evaluations, const std::vector<ComparedSummary>& summaries,
               const Looks& looks, ReportPage* page) {
   page->Subsection("By task");
   for (size_t e = 0; e < evaluations.size(); ++e) AddRatios(summaries[e], looks.shown(), page);
   AddTaskFigures(evaluations, summaries, looks, page);
 }
 
-void AddAllFigures(const Evaluations& evaluations, const std::vector<Summary>& summaries,
+void AddAllFigures(const Evaluations& evaluations, const std::vector<ComparedSummary>& summaries,
                    ReportPage* page) {
   page->Subsection("All figures");
   page->AddParagraph(
@@ -92,7 +92,7 @@ void AddAllFigures(const Evaluations& evaluations, const std::vector<Summary>& s
   for (size_t e = 0; e < evaluations.size(); ++e) {
     if (evaluations.size() > 1) page->Subsection(evaluations[e].label + ": all figures");
     AddAggregate(summaries[e], page);
-    AddTaskTables(summaries[e], page);
+    AddTaskTables(summaries[e].summary, page);
   }
 }
 
@@ -189,11 +189,11 @@ std::vector<std::string> Distinct(const Evaluations& evaluations, std::string Ru
 void ReportEvaluations(const Evaluations& evaluations, ReportPage* page) {
   page->Section(evaluations.size() == 1 ? "Evaluation: " + evaluations[0].label : "Evaluations");
   if (AddNotices(evaluations, page)) {
-    std::vector<Summary> summaries;
+    std::vector<ComparedSummary> summaries;
     for (const EvaluationRecord& evaluation : evaluations) {
-      summaries.push_back(Summarize(evaluation.results, evaluation.manifest
-                                                            ? evaluation.manifest->optimizers
-                                                            : std::vector<OptimizerInfo>()));
+      summaries.emplace_back(Summarize(evaluation.results, evaluation.manifest
+                                                               ? evaluation.manifest->optimizers
+                                                               : std::vector<OptimizerInfo>()));
     }
     const Looks looks(summaries);
     AddVerdicts(evaluations, summaries, page);

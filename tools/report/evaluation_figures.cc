@@ -241,10 +241,10 @@ std::vector<Figure> ProfileFigures(const Summary& summary, const Looks& looks) {
 
 }  // namespace
 
-Looks::Looks(const std::vector<Summary>& summaries) {
+Looks::Looks(const std::vector<ComparedSummary>& summaries) {
   std::vector<std::string> baselines;
-  for (const Summary& summary : summaries) {
-    for (const OptimizerComparison::Row& row : CompareOptimizers(summary).rows) {
+  for (const ComparedSummary& compared : summaries) {
+    for (const OptimizerComparison::Row& row : compared.comparison.rows) {
       std::vector<std::string>& names = row.learned ? shown_ : baselines;
       if (std::ranges::find(names, row.optimizer) == names.end()) names.push_back(row.optimizer);
     }
@@ -279,10 +279,10 @@ std::vector<const SummaryRow*> SortedByTestLoss(SummaryRows section) {
   return rows;
 }
 
-std::optional<Figure> ForestOf(const Summary& summary) {
-  const OptimizerComparison comparison = CompareOptimizers(summary);
+std::optional<Figure> ForestOf(const ComparedSummary& compared) {
+  const OptimizerComparison& comparison = compared.comparison;
   if (comparison.unit.empty()) return std::nullopt;
-  const std::vector<SummaryRows> sections = Sections(summary);
+  const std::vector<SummaryRows> sections = Sections(compared.summary);
   if (sections.size() == 1) return SectionForest(sections[0]);
   Figure figure{.title = "Ratios of test losses to " + comparison.unit,
                 .caption = kForestCaption,
@@ -300,11 +300,12 @@ std::optional<Figure> ForestOf(const Summary& summary) {
 }
 
 void AddTaskFigures(const std::vector<EvaluationRecord>& evaluations,
-                    const std::vector<Summary>& summaries, const Looks& looks, ReportPage* page) {
+                    const std::vector<ComparedSummary>& summaries, const Looks& looks,
+                    ReportPage* page) {
   for (const std::string& task : Distinct(evaluations, &RunResult::task)) {
     if (auto curves = LearningCurves(evaluations, task, looks)) page->AddFigure(std::move(*curves));
     for (size_t e = 0; e < evaluations.size(); ++e) {
-      const std::vector<SummaryRows> sections = Sections(summaries[e]);
+      const std::vector<SummaryRows> sections = Sections(summaries[e].summary);
       if (sections.size() == 1) continue;  // it stands above
       for (const SummaryRows section : sections) {
         if (section[0].task != task || !section[0].test_ratio) continue;
@@ -317,10 +318,11 @@ void AddTaskFigures(const std::vector<EvaluationRecord>& evaluations,
 }
 
 void AddProfiles(const std::vector<EvaluationRecord>& evaluations,
-                 const std::vector<Summary>& summaries, const Looks& looks, ReportPage* page) {
+                 const std::vector<ComparedSummary>& summaries, const Looks& looks,
+                 ReportPage* page) {
   for (size_t e = 0; e < evaluations.size(); ++e) {
-    if (Sections(summaries[e]).size() < 2) continue;
-    std::vector<Figure> figures = ProfileFigures(summaries[e], looks);
+    if (Sections(summaries[e].summary).size() < 2) continue;
+    std::vector<Figure> figures = ProfileFigures(summaries[e].summary, looks);
     if (figures.empty()) continue;
     page->Subsection("Performance profiles" +
                      (evaluations.size() > 1 ? ": " + evaluations[e].label : ""));

@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "lopt/evaluation/narrow_table.h"
 #include "lopt/evaluation/summary.h"
 #include "lopt/evaluation/summary_text.h"
 #include "lopt/tools/report/evaluation.h"
+#include "lopt/tools/report/evaluation_tables.h"
 #include "lopt/tools/report/page.h"
 #include "lopt/tools/report/plot.h"
 
@@ -18,7 +18,7 @@ namespace lopt {
 class Looks {
  public:
   // Of all evaluations in one page.
-  explicit Looks(const std::vector<Summary>& summaries);
+  explicit Looks(const std::vector<ComparedSummary>& summaries);
 
   // In the order of legends: learned ones, then baselines, the best first.
   const std::vector<std::string>& optimizers() const { return optimizers_; }
@@ -38,15 +38,17 @@ class Looks {
 std::vector<const SummaryRow*> SortedByTestLoss(SummaryRows section);
 
 // The forest plot of all tasks; none if losses are not compared with those of a baseline.
-std::optional<Figure> ForestOf(const Summary& summary);
+std::optional<Figure> ForestOf(const ComparedSummary& compared);
 
 // The learning curves of each task and, where there are several, its forest plots. An evaluation
 // and its summary have the same place.
 void AddTaskFigures(const std::vector<EvaluationRecord>& evaluations,
-                    const std::vector<Summary>& summaries, const Looks& looks, ReportPage* page);
+                    const std::vector<ComparedSummary>& summaries, const Looks& looks,
+                    ReportPage* page);
 
 // Performance profiles of evaluations with several tasks or numbers of steps.
 void AddProfiles(const std::vector<EvaluationRecord>& evaluations,
-                 const std::vector<Summary>& summaries, const Looks& looks, ReportPage* page);
+                 const std::vector<ComparedSummary>& summaries, const Looks& looks,
+                 ReportPage* page);
 
 }  // namespace lopt

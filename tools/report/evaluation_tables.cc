@@ -8,7 +8,6 @@
 #include <optional>
 #include <utility>
 
-#include "lopt/evaluation/narrow_table.h"
 #include "lopt/evaluation/summary_text.h"
 #include "lopt/tools/report/evaluation_figures.h"
 #include "lopt/tools/report/html.h"
@@ -80,8 +79,7 @@ std::string Counts(int64_t better, int64_t worse, int64_t unclear) {
 
 }  // namespace
 
-void AddComparison(const Summary& summary, ReportPage* page) {
-  const OptimizerComparison comparison = CompareOptimizers(summary);
+void AddComparison(const OptimizerComparison& comparison, ReportPage* page) {
   std::vector<HtmlRow> rows;
   for (const OptimizerComparison::Row& row : comparison.rows) {
     std::vector<std::string> cells = {EscapeHtml(row.optimizer)};
@@ -95,10 +93,11 @@ void AddComparison(const Summary& summary, ReportPage* page) {
                           header, rows, 1));
 }
 
-void AddAggregate(const Summary& summary, ReportPage* page) {
+void AddAggregate(const ComparedSummary& compared, ReportPage* page) {
+  const Summary& summary = compared.summary;
   if (!HasReference(summary)) return;
   std::vector<HtmlRow> rows;
-  for (const OptimizerComparison::Row& standing : CompareOptimizers(summary).rows) {
+  for (const OptimizerComparison::Row& standing : compared.comparison.rows) {
     const auto row = std::ranges::find_if(summary.aggregate, [&](const AggregateRow& candidate) {
       return candidate.optimizer == standing.optimizer;
     });
@@ -120,10 +119,11 @@ void AddAggregate(const Summary& summary, ReportPage* page) {
       rows, 1));
 }
 
-void AddRatios(const Summary& summary, const std::vector<std::string>& optimizers,
+void AddRatios(const ComparedSummary& compared, const std::vector<std::string>& optimizers,
                ReportPage* page) {
-  const std::vector<SummaryRows> sections = Sections(summary);
-  if (sections.size() < 2 || CompareOptimizers(summary).unit.empty()) return;
+  const std::vector<SummaryRows> sections = Sections(compared.summary);
+  const std::string& unit = compared.comparison.unit;
+  if (sections.size() < 2 || unit.empty()) return;
   const size_t columns = std::min(optimizers.size(), kMatrixColumns);
   std::vector<std::string> header = {"task"};
   for (size_t o = 0; o < columns; ++o) header.push_back(EscapeHtml(optimizers[o]));
@@ -153,7 +153,7 @@ void AddRatios(const Summary& summary, const std::vector<std::string>& optimizer
   page->AddHtml(HtmlTable(
       fmt::format("Ratios of test losses to {}, sorted by {}'s; a triangle downwards marks what is "
                   "better beyond chance, upwards what is worse.",
-                  CompareOptimizers(summary).unit, optimizers[0]),
+                  unit, optimizers[0]),
       header, lines, 1));
 }
 
