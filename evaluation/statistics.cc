@@ -15,19 +15,6 @@ double NanAsInfinity(double value) {
   return std::isnan(value) ? std::numeric_limits<double>::infinity() : value;
 }
 
-// Linear interpolation between the order statistics of `sorted`: fraction 0 is the first, 1 the
-// last.
-double Percentile(std::span<const double> sorted, double fraction) {
-  const double position = fraction * static_cast<double>(sorted.size() - 1);
-  const auto below = static_cast<size_t>(position);
-  const double weight = position - static_cast<double>(below);
-  // Differences of infinities are not numbers.
-  if (weight == 0 || sorted[below] == sorted[below + 1] || std::isinf(sorted[below])) {
-    return sorted[below];
-  }
-  return sorted[below] + weight * (sorted[below + 1] - sorted[below]);
-}
-
 }  // namespace
 
 double InterquartileMean(std::span<const double> values) {
@@ -38,6 +25,18 @@ double InterquartileMean(std::span<const double> values) {
   const auto cut = static_cast<std::ptrdiff_t>(sorted.size() / 4);
   const double sum = std::accumulate(sorted.begin() + cut, sorted.end() - cut, 0.0);
   return NanAsInfinity(sum / static_cast<double>(sorted.size() - 2 * static_cast<size_t>(cut)));
+}
+
+double Quantile(std::span<const double> sorted, double fraction) {
+  Require(!sorted.empty(), "Quantile: there are no numbers");
+  const double position = fraction * static_cast<double>(sorted.size() - 1);
+  const auto below = static_cast<size_t>(position);
+  const double weight = position - static_cast<double>(below);
+  // Differences of infinities are not numbers.
+  if (weight == 0 || sorted[below] == sorted[below + 1] || std::isinf(sorted[below])) {
+    return sorted[below];
+  }
+  return sorted[below] + weight * (sorted[below + 1] - sorted[below]);
 }
 
 Interval StratifiedBootstrapInterval(
@@ -111,7 +110,7 @@ Interval PercentileInterval(std::vector<double> statistics) {
   Require(!statistics.empty(), "PercentileInterval: there are no statistics");
   std::ranges::transform(statistics, statistics.begin(), NanAsInfinity);
   std::ranges::sort(statistics);
-  return {.low = Percentile(statistics, 0.025), .high = Percentile(statistics, 0.975)};
+  return {.low = Quantile(statistics, 0.025), .high = Quantile(statistics, 0.975)};
 }
 
 double BootstrapPValue(std::span<const double> differences) {

@@ -15,6 +15,11 @@ namespace lopt {
 // there are no values.
 double InterquartileMean(std::span<const double> values);
 
+// The quantile of ascending numbers, interpolated linearly between neighbors: `fraction` 0 is the
+// first of them, 1 the last. Between an infinite number and the next it is the infinite one. Throws
+// Error if there are none.
+double Quantile(std::span<const double> sorted, double fraction);
+
 // An interval, both ends included.
 struct Interval {
   double low = 0;   // lower end

@@ -53,6 +53,22 @@ TEST_CASE("no values, no strata, an empty stratum and no resamples are errors") 
                        "StratifiedBootstrapInterval: resamples must be at least 1, got 0", Error);
 }
 
+TEST_CASE("a quantile lies between its neighbors in proportion, and next to infinity on it") {
+  const auto quantile = [](const std::vector<double>& sorted, double fraction) {
+    return Quantile(sorted, fraction);
+  };
+  CHECK(quantile({3}, 0.7) == 3);
+  CHECK(quantile({1, 2, 4}, 0) == 1);
+  CHECK(quantile({1, 2, 4}, 0.25) == 1.5);
+  CHECK(quantile({1, 2, 4}, 0.5) == 2);
+  CHECK(quantile({1, 2, 4}, 1) == 4);
+  CHECK(quantile({1, kInfinity, kInfinity}, 0) == 1);
+  CHECK(quantile({1, kInfinity, kInfinity}, 0.25) == kInfinity);
+  CHECK(quantile({1, kInfinity, kInfinity}, 0.75) == kInfinity);
+  CHECK(quantile({-kInfinity, 1}, 0.5) == -kInfinity);
+  CHECK_THROWS_WITH_AS(quantile({}, 0.5), "Quantile: there are no numbers", Error);
+}
+
 TEST_CASE("interval ends are percentiles with linear interpolation") {
   // The statistic of the resamples is 0, 1, ..., 40, whose 2.5th percentile is 1.
   double next = 0;

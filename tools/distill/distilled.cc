@@ -51,15 +51,6 @@ std::vector<SchedulerRecord> RecordTraining(const LearnedOptimizer& optimizer,
   return records;
 }
 
-// The size of the median of sorted numbers, or another quantile.
-double Quantile(const std::vector<double>& sorted, double share) {
-  if (sorted.empty()) return std::numeric_limits<double>::quiet_NaN();
-  const double place = share * static_cast<double>(sorted.size() - 1);
-  const auto below = static_cast<size_t>(place);
-  const size_t above = std::min(below + 1, sorted.size() - 1);
-  return std::lerp(sorted[below], sorted[above], place - static_cast<double>(below));
-}
-
 std::vector<SchedulerRecord> OfKind(const std::vector<SchedulerRecord>& records, TensorKind kind) {
   std::vector<SchedulerRecord> some;
   std::ranges::copy_if(records, std::back_inserter(some),
@@ -320,6 +311,10 @@ StepCurve CurveOf(const std::vector<SchedulerRecord>& records, double length_pow
   }
   StepCurve curve;
   for (std::vector<double>& bin : logs) {
+    if (bin.empty()) {
+      for (auto* sizes : {&curve.mean, &curve.low, &curve.high}) sizes->push_back(std::nan(""));
+      continue;
+    }
     std::ranges::sort(bin);
     double sum = 0;
     for (const double log : bin) sum += log;

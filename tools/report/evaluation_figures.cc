@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "lopt/evaluation/performance_profile.h"
+#include "lopt/evaluation/statistics.h"
 #include "lopt/evaluation/summary_text.h"
 #include "lopt/tools/report/curves.h"
 
@@ -31,15 +32,9 @@ constexpr const char* kForestCaption =
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// The q-quantile with linear interpolation; infinite values sort last. NaN unless it is finite.
-double Quantile(std::vector<double> values, double q) {
-  std::ranges::sort(values);
-  const double at = q * static_cast<double>(values.size() - 1);
-  const auto below = static_cast<size_t>(at);
-  const double part = at - static_cast<double>(below);
-  const double low = values[below];
-  if (part == 0 || !std::isfinite(low)) return std::isfinite(low) ? low : kNaN;
-  const double quantile = low + part * (values[below + 1] - low);
+// Of ascending losses; NaN unless it is finite.
+double FiniteQuantile(const std::vector<double>& sorted, double fraction) {
+  const double quantile = Quantile(sorted, fraction);
   return std::isfinite(quantile) ? quantile : kNaN;
 }
 
@@ -75,11 +70,12 @@ Curve LearningCurve(const std::vector<const RunResult*>& seeds, int64_t window, 
   for (size_t i = 0; i < at.size(); ++i) {
     std::vector<double> values;
     for (const auto& seed : losses) values.push_back(seed[i]);
+    std::ranges::sort(values);
     curve.x.push_back(static_cast<double>(at[i]));
-    curve.y.push_back(Quantile(values, 0.5));
+    curve.y.push_back(FiniteQuantile(values, 0.5));
     if (seeds.size() > 1) {
-      curve.low.push_back(Quantile(values, 0.25));
-      curve.high.push_back(Quantile(values, 0.75));
+      curve.low.push_back(FiniteQuantile(values, 0.25));
+      curve.high.push_back(FiniteQuantile(values, 0.75));
     }
   }
   return curve;
