@@ -13,6 +13,7 @@
 #include "lopt/base/utf8.h"
 #include "lopt/base/wrapped.h"
 #include "lopt/evaluation/performance_profile.h"
+#include "lopt/evaluation/plain_table.h"
 #include "lopt/evaluation/summary_text.h"
 
 namespace lopt {
@@ -201,63 +202,6 @@ std::string ShownInterval(const Interval& interval, int digits) {
 }
 
 // --- The table --------------------------------------------------------------------------------
-
-// The name in at most `width` code points, without its middle where it is longer.
-std::string CutName(const std::string& name, size_t width) {
-  const size_t length = TextWidth(name);
-  if (length <= width) return name;
-  const size_t end = (width - 2) / 2;
-  const size_t begin = width - 2 - end;
-  std::string first;
-  std::string last;
-  size_t points = 0;
-  for (const char c : name) {
-    if ((c & 0xC0) != 0x80) ++points;
-    if (points <= begin) first += c;
-    if (points > length - end) last += c;
-  }
-  return first + ".." + last;
-}
-
-constexpr size_t kLeastNameWidth = 10;
-
-// Columns with two spaces between them, all but the first aligned to the right. The first column
-// is as narrow as the table must be.
-class PlainTable {
- public:
-  explicit PlainTable(std::vector<std::string> header) { Add(" ", std::move(header)); }
-
-  void Add(const std::string& mark, std::vector<std::string> line) {
-    marks_.push_back(mark);
-    lines_.push_back(std::move(line));
-  }
-
-  std::string Text(size_t columns) const {
-    std::vector<size_t> widths(lines_.front().size());
-    for (const auto& line : lines_) {
-      for (size_t c = 0; c < widths.size(); ++c)
-        widths[c] = std::max(widths[c], TextWidth(line[c]));
-    }
-    size_t others = 2;
-    for (size_t c = 1; c < widths.size(); ++c) others += 2 + widths[c];
-    widths[0] =
-        std::min(widths[0], std::max(kLeastNameWidth, columns > others ? columns - others : 0));
-    std::string text;
-    for (size_t l = 0; l < lines_.size(); ++l) {
-      const std::string name = CutName(lines_[l][0], widths[0]);
-      text += fmt::format("{} {}{:{}}", marks_[l], name, "", widths[0] - TextWidth(name));
-      for (size_t c = 1; c < widths.size(); ++c) {
-        text += fmt::format("  {:>{}}", lines_[l][c], widths[c]);
-      }
-      text += '\n';
-    }
-    return text;
-  }
-
- private:
-  std::vector<std::string> marks_;
-  std::vector<std::vector<std::string>> lines_;
-};
 
 // Of a row of one section.
 std::string VerdictWord(const Standing& standing) {
@@ -551,11 +495,13 @@ OptimizerComparison CompareOptimizers(const Summary& summary) {
 std::string NarrowTable(const Summary& summary, int columns) {
   if (summary.rows.empty()) return "There are no results.\n";
   const OptimizerComparison comparison = CompareOptimizers(summary);
-  PlainTable table(comparison.header);
+  std::vector<PlainTable::Column> header;
+  for (const std::string& name : comparison.header) header.push_back({.name = name});
+  PlainTable table(std::move(header), "  ");
   for (const OptimizerComparison::Row& row : comparison.rows) {
     std::vector<std::string> line = {PlainText(row.optimizer)};
     line.insert(line.end(), row.cells.begin(), row.cells.end());
-    table.Add(row.learned ? ">" : " ", std::move(line));
+    table.Add(std::move(line), row.learned ? "> " : "  ");
   }
   std::string legend = comparison.legend;
   if (std::ranges::any_of(comparison.rows, &OptimizerComparison::Row::learned)) {

@@ -18,6 +18,7 @@
 #include "lopt/evaluation/evaluate.h"
 #include "lopt/evaluation/evaluated_optimizers.h"
 #include "lopt/evaluation/inner_training.h"
+#include "lopt/evaluation/plain_table.h"
 #include "lopt/evaluation/statistics.h"
 #include "lopt/lopt/registry.h"
 #include "lopt/tasks/registry.h"
@@ -81,25 +82,28 @@ constexpr auto kThousand = static_cast<int64_t>(StepFormula::kLength);
 
 // --- The text ---------------------------------------------------------------------------------
 
-std::string CurveLine(const std::string& name, const std::vector<double>& sizes) {
-  std::string line = fmt::format("{:<22}", name);
-  for (const size_t bin : {0, 5, 10, 15, 19}) line += fmt::format("{:>10.3g}", sizes[bin]);
-  return line + "\n";
+void AddSizes(const std::string& name, const std::vector<double>& sizes, PlainTable* table) {
+  std::vector<std::string> cells = {name};
+  for (const size_t bin : {0, 5, 10, 15, 19}) cells.push_back(fmt::format("{:.3g}", sizes[bin]));
+  table->Add(std::move(cells));
 }
 
 std::string CurveTable(const Distilled& distilled, const std::vector<SchedulerRecord>& records,
                        const RateSchedule& schedule) {
-  std::string text = fmt::format("{:<22}{:>10}{:>10}{:>10}{:>10}{:>10}\n", "step size after", "0 %",
-                                 "25 %", "50 %", "75 %", "95 %");
+  std::vector<PlainTable::Column> header = {{.name = "step size after", .least = 22}};
+  for (const char* progress : {"0 %", "25 %", "50 %", "75 %", "95 %"}) {
+    header.push_back({.name = progress, .least = 8});
+  }
+  PlainTable table(std::move(header));
   for (const auto& [kind, name] : kTensorKinds) {
     const std::vector<SchedulerRecord> some = OfKind(records, kind);
-    if (!some.empty()) text += CurveLine(name, CurveOf(some, distilled.formula.length_power).mean);
+    if (!some.empty()) AddSizes(name, CurveOf(some, distilled.formula.length_power).mean, &table);
   }
   for (const bool vector : {false, true}) {
-    text += CurveLine(vector ? "formula: vectors" : "formula: matrices",
-                      FormulaCurve(distilled.formula, schedule, kThousand, vector));
+    AddSizes(vector ? "formula: vectors" : "formula: matrices",
+             FormulaCurve(distilled.formula, schedule, kThousand, vector), &table);
   }
-  return text;
+  return table.Text();
 }
 
 std::string NumberLines(const Distilled& distilled) {
@@ -134,15 +138,16 @@ std::string RatioText(const std::optional<double>& ratio) {
 }
 
 std::string LossTable(const Distilled& distilled) {
-  size_t width = 20;
-  for (const DistilledTask& task : distilled.tasks) width = std::max(width, task.task.size());
-  std::string text = fmt::format("{:<{}}{:>8}{:>12}{:>12}{:>10}\n", "test loss", width, "steps",
-                                 kNetwork, kFormula, "ratio");
+  PlainTable table({{.name = "test loss", .least = 20},
+                    {.name = "steps", .least = 6},
+                    {.name = kNetwork, .least = 10},
+                    {.name = kFormula, .least = 10},
+                    {.name = "ratio", .least = 8}});
   for (const DistilledTask& task : distilled.tasks) {
-    text += fmt::format("{:<{}}{:>8}{:>12}{:>12}{:>10}\n", task.task, width, task.steps,
-                        LossText(task.network), LossText(task.formula), RatioText(task.Ratio()));
+    table.Add({task.task, fmt::format("{}", task.steps), LossText(task.network),
+               LossText(task.formula), RatioText(task.Ratio())});
   }
-  return text;
+  return table.Text();
 }
 
 std::string Verdict(const Distilled& distilled) {

@@ -8,6 +8,8 @@
 #include <optional>
 
 #include "lopt/base/error.h"
+#include "lopt/base/wrapped.h"
+#include "lopt/evaluation/plain_table.h"
 #include "lopt/tools/progress_line.h"
 
 namespace lopt {
@@ -74,19 +76,23 @@ std::string FitTable(const std::vector<FitJudged>& judged) {
   std::vector<const FitJudged*> order;
   for (const FitJudged& one : judged) order.push_back(&one);
   std::ranges::stable_sort(order, {}, [](const FitJudged* one) { return one->Mean(); });
-  std::string text = fmt::format("  {:<22} {:>10} {:>14} {:>8} {:>9}\n", "optimizer", "test loss",
-                                 "fitted lower", "trials", "time");
+  PlainTable table({{.name = "optimizer", .least = 22},
+                    {.name = "test loss"},
+                    {.name = "fitted lower", .least = 13},
+                    {.name = "trials", .least = 7},
+                    {.name = "time", .least = 8}},
+                   "  ");
   for (const FitJudged* one : order) {
     const FitContender& contender = one->contender;
     const bool compared = fitted != nullptr && one != fitted;
-    text += fmt::format(
-        "{} {:<22} {:>10} {:>14} {:>8} {:>9}\n", one == fitted ? ">" : " ", contender.name,
-        FitLossText(one->Mean()),
-        compared ? fmt::format("{} of {}", SeedsBelow(*fitted, *one), one->test_loss.size()) : "",
-        contender.trials > 0 ? FormatCount(static_cast<double>(contender.trials)) : "",
-        FormatDuration(contender.seconds));
+    table.Add(
+        {contender.name, FitLossText(one->Mean()),
+         compared ? fmt::format("{} of {}", SeedsBelow(*fitted, *one), one->test_loss.size()) : "",
+         contender.trials > 0 ? FormatCount(static_cast<double>(contender.trials)) : "",
+         FormatDuration(contender.seconds)},
+        one == fitted ? "> " : "  ");
   }
-  return text;
+  return table.Text(kTerminalColumns);
 }
 
 }  // namespace lopt

@@ -1,0 +1,68 @@
+#include "lopt/evaluation/plain_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "lopt/evaluation/summary_text.h"
+
+namespace lopt {
+namespace {
+
+constexpr size_t kLeastNameWidth = 10;
+
+// The name in at most `width` code points, without its middle where it is longer.
+std::string CutName(const std::string& name, size_t width) {
+  const size_t length = TextWidth(name);
+  if (length <= width) return name;
+  const size_t end = (width - 2) / 2;
+  const size_t begin = width - 2 - end;
+  std::string first;
+  std::string last;
+  size_t points = 0;
+  for (const char c : name) {
+    if ((c & 0xC0) != 0x80) ++points;
+    if (points <= begin) first += c;
+    if (points > length - end) last += c;
+  }
+  return first + ".." + last;
+}
+
+}  // namespace
+
+PlainTable::PlainTable(std::vector<Column> columns, const std::string& mark) {
+  std::vector<std::string> names;
+  for (Column& column : columns) {
+    names.push_back(std::move(column.name));
+    least_.push_back(column.least);
+  }
+  Add(std::move(names), mark);
+}
+
+void PlainTable::Add(std::vector<std::string> cells, const std::string& mark) {
+  marks_.push_back(mark);
+  lines_.push_back(std::move(cells));
+}
+
+std::string PlainTable::Text(size_t width) const {
+  std::vector<size_t> widths = least_;
+  for (const auto& line : lines_) {
+    for (size_t c = 0; c < widths.size(); ++c) widths[c] = std::max(widths[c], TextWidth(line[c]));
+  }
+  size_t others = marks_.front().size();
+  for (size_t c = 1; c < widths.size(); ++c) others += 2 + widths[c];
+  widths[0] = std::min(widths[0], std::max(kLeastNameWidth, width > others ? width - others : 0));
+  std::string text;
+  for (size_t l = 0; l < lines_.size(); ++l) {
+    const std::string name = CutName(lines_[l][0], widths[0]);
+    text += fmt::format("{}{}{:{}}", marks_[l], name, "", widths[0] - TextWidth(name));
+    for (size_t c = 1; c < widths.size(); ++c) {
+      text += fmt::format("  {:>{}}", lines_[l][c], widths[c]);
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+}  // namespace lopt
