@@ -13,6 +13,7 @@
 
 #include "lopt/base/file.h"
 #include "lopt/learner/elastic/frame_parts.h"
+#include "lopt/learner/parameter_server/parameter_join.h"
 #include "lopt/learner/transport/take_messages.h"
 #include "tests/certificates.h"
 #include "tests/error_of.h"

@@ -1,16 +1,17 @@
+#include "lopt/learner/parameter_server/parameter_server_transport.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <exception>
 
 #include "lopt/base/error.h"
 #include "lopt/learner/elastic/frame_parts.h"
 #include "lopt/learner/elastic/network.h"
 #include "lopt/learner/job/wire.h"
+#include "lopt/learner/parameter_server/parameter_join.h"
 #include "lopt/learner/parameter_server/parameter_messages.h"
-#include "lopt/learner/parameter_server/parameter_network.h"
 
 namespace lopt {
 namespace {
@@ -38,8 +39,6 @@ void CheckServerNumber(int64_t server, int64_t servers) {
   Require(server >= 0 && server < servers,
           "parameter server: there is no server {}; there are 0 to {}", server, servers - 1);
 }
-
-void ParameterTransport::DoAbort(int /*exit_code*/) { std::fflush(nullptr); }
 
 ParameterServerTransport::ParameterServerTransport(const ParameterServerOptions& model, int server,
                                                    ParameterLinkOptions options,

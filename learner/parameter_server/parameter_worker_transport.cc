@@ -1,3 +1,5 @@
+#include "lopt/learner/parameter_server/parameter_worker_transport.h"
+
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
@@ -6,7 +8,7 @@
 #include "lopt/base/error.h"
 #include "lopt/base/utf8.h"
 #include "lopt/learner/job/wire.h"
-#include "lopt/learner/parameter_server/parameter_network.h"
+#include "lopt/learner/parameter_server/parameter_join.h"
 
 namespace lopt {
 namespace {
