@@ -205,36 +205,27 @@ TEST_CASE("A port that gets random bytes and half messages goes on serving") {
 
 // Changes a frame of a worker in its type, its kind, its length or a field of what it holds.
 void MutateWorkerFrame(Frame* frame, std::mt19937_64* random) {
-  const auto below = [&](uint64_t count) { return (*random)() % count; };
-  const auto mutate = [&]<class T>(T message) {
-    message = FromWire<T>(BytesOf(*frame));
-    FieldMutator(random).Mutate(&message);
-    frame->body = MakeBody(ToWire(message));
-  };
-  switch (below(8)) {
+  switch (Below(8, random)) {
     case 0:
-      frame->kind = kPullVariables - 2 + static_cast<int>(below(12));
+      frame->kind = kPullVariables - 2 + static_cast<int>(Below(12, random));
       return;
     case 1:
-      frame->type = static_cast<FrameType>(static_cast<int>(below(20)) - 2);
+      frame->type = AnyFrameType(random);
       return;
-    case 2: {
-      std::vector<std::byte> bytes = BytesOf(*frame);
-      bytes.resize(below(bytes.size() + 20));
-      frame->body = MakeBody(std::move(bytes));
+    case 2:
+      MutateLength(frame, random);
       return;
-    }
     default:
       break;
   }
   if (frame->type == FrameType::kJoin) {
-    mutate(ParameterJoin());
+    MutateBody<ParameterJoin>(frame, random);
   } else if (frame->kind == kPullVariables) {
-    mutate(VariableRequest());
+    MutateBody<VariableRequest>(frame, random);
   } else if (frame->kind == kPullVectors) {
-    mutate(VectorRequest());
+    MutateBody<VectorRequest>(frame, random);
   } else if (frame->kind == kPushGradients) {
-    mutate(PushRequest());
+    MutateBody<PushRequest>(frame, random);
   }
 }
 

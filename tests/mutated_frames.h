@@ -173,47 +173,60 @@ class FieldMutator {
   int64_t chosen_ = -1;
 };
 
+// A random number in [0, count).
+inline uint64_t Below(uint64_t count, std::mt19937_64* random) { return (*random)() % count; }
+
+// Changes a field of what the frame holds.
+template <class T>
+void MutateBody(Frame* frame, std::mt19937_64* random) {
+  auto message = FromWire<T>(BytesOf(*frame));
+  FieldMutator(random).Mutate(&message);
+  frame->body = MakeBody(ToWire(message));
+}
+
+// Cuts what the frame holds, or adds zeros to it.
+inline void MutateLength(Frame* frame, std::mt19937_64* random) {
+  std::vector<std::byte> bytes = BytesOf(*frame);
+  bytes.resize(Below(bytes.size() + 20, random));
+  frame->body = MakeBody(std::move(bytes));
+}
+
+inline FrameType AnyFrameType(std::mt19937_64* random) {
+  return static_cast<FrameType>(static_cast<int>(Below(20, random)) - 2);
+}
+
 // Changes a frame of a worker on its way to the learner in some field of it or of what it holds, so
 // that it still is a frame. None becomes a sign of life alone or, unless `may_mute`, an answer
 // under a lease that may have ended: neither is refused, so that a lease's deadline would have to
 // end the wait for the answer.
 inline void MutateFrame(Frame* frame, std::mt19937_64* random, bool may_mute) {
-  const auto mutate = [&]<class T>(T message) {
-    message = FromWire<T>(BytesOf(*frame));
-    FieldMutator(random).Mutate(&message);
-    frame->body = MakeBody(ToWire(message));
-  };
-  const auto below = [&](uint64_t count) { return (*random)() % count; };
-  switch (below(16)) {
+  switch (Below(16, random)) {
     case 0:
-      frame->lease = may_mute ? static_cast<int64_t>(below(20)) : -1 - frame->lease;
+      frame->lease = may_mute ? static_cast<int64_t>(Below(20, random)) : -1 - frame->lease;
       return;
     case 1:
-      frame->kind = static_cast<int>(below(20)) - 2;
+      frame->kind = static_cast<int>(Below(20, random)) - 2;
       return;
     case 2:
-      do frame->type = static_cast<FrameType>(static_cast<int>(below(20)) - 2);
+      do frame->type = AnyFrameType(random);
       while (frame->type == FrameType::kPulse);
       return;
-    case 3: {
-      std::vector<std::byte> bytes = BytesOf(*frame);
-      bytes.resize(below(bytes.size() + 20));
-      frame->body = MakeBody(std::move(bytes));
+    case 3:
+      MutateLength(frame, random);
       return;
-    }
     default:
       break;
   }
   if (frame->type == FrameType::kJoin) {
-    mutate(JoinRequest());
+    MutateBody<JoinRequest>(frame, random);
   } else if (frame->type == FrameType::kEquipped) {
-    mutate(Equipment());
+    MutateBody<Equipment>(frame, random);
   } else if (frame->kind == kGradients) {
-    mutate(std::vector<WorkerGradient>());
+    MutateBody<std::vector<WorkerGradient>>(frame, random);
   } else if (frame->kind == kSaved) {
-    mutate(std::vector<SavedFile>());
+    MutateBody<std::vector<SavedFile>>(frame, random);
   } else {
-    frame->body = MakeBody(std::vector<std::byte>(below(10)));
+    frame->body = MakeBody(std::vector<std::byte>(Below(10, random)));
   }
 }
 
