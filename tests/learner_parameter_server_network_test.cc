@@ -573,10 +573,10 @@ TEST_CASE("With TLS and a token a job runs, and who has no certificate does not 
   WriteTextFile(directory / "token", "open sesame\n");
   ::chmod((directory / "token").c_str(), 0600);
   const auto network = [&](const std::string& name) {
-    return ParameterNetwork{.token_file = directory / "token",
-                            .tls_cert = directory / (name + ".pem"),
-                            .tls_key = directory / (name + ".key"),
-                            .tls_ca = directory / "ca.pem",
+    return ParameterNetwork{.files = {.token = directory / "token",
+                                      .certificate = directory / (name + ".pem"),
+                                      .key = directory / (name + ".key"),
+                                      .authorities = directory / "ca.pem"},
                             .wait_seconds = 1};
   };
   std::promise<std::string> listening;
@@ -598,7 +598,7 @@ TEST_CASE("With TLS and a token a job runs, and who has no certificate does not 
   const std::string stranger = error_of(network("stranger"));
   CHECK_MESSAGE(stranger.find("it does not accept this certificate") != std::string::npos,
                 stranger);
-  const std::string plain = error_of({.insecure = true, .wait_seconds = 1});
+  const std::string plain = error_of({.files = {.insecure = true}, .wait_seconds = 1});
   CHECK_MESSAGE(plain.find("it closes connections without TLS") != std::string::npos, plain);
   CHECK_EQ(error_of(network("worker")), "no error");
   server.join();
@@ -621,25 +621,30 @@ TEST_CASE("Networks that could not be or are not safe are errors") {
   CHECK_EQ(error_of({.server = 0, .listen = "0.0.0.0:0"}),
            "parameter server: 0.0.0.0:0 is not this machine alone, so it wants --tls-cert, "
            "--tls-key, --tls-ca and --token-file; or say --insecure");
-  CHECK_EQ(error_of({.worker = 0, .servers = {"127.0.0.1:1"}, .tls_ca = "x", .insecure = true}),
+  CHECK_EQ(error_of({.worker = 0,
+                     .servers = {"127.0.0.1:1"},
+                     .files = {.authorities = "x", .insecure = true}}),
            "parameter server: TLS wants all of --tls-cert, --tls-key and --tls-ca");
   // Not a file of a server that there is not.
   const TempDirectory directory;
   CHECK_EQ(ErrorOf([&] {
-             RunParameterJob(SmallModel(2),
-                             {.directory = directory.path(),
-                              .resume = true,
-                              .network = ParameterNetwork{.server = 2, .insecure = true}},
-                             PullAll);
+             RunParameterJob(
+                 SmallModel(2),
+                 {.directory = directory.path(),
+                  .resume = true,
+                  .network = ParameterNetwork{.server = 2, .files = {.insecure = true}}},
+                 PullAll);
            }),
            "parameter server: there is no server 2; there are 0 to 1");
   if (SkippedWithoutGrpc()) return;
-  CHECK_EQ(error_of({.server = 2, .listen = "127.0.0.1:0", .insecure = true}),
+  CHECK_EQ(error_of({.server = 2, .listen = "127.0.0.1:0", .files = {.insecure = true}}),
            "parameter server: there is no server 2; there are 0 to 1");
-  CHECK_EQ(error_of({.worker = 0, .servers = {"127.0.0.1:1"}, .insecure = true}),
+  CHECK_EQ(error_of({.worker = 0, .servers = {"127.0.0.1:1"}, .files = {.insecure = true}}),
            "parameter server: wanted the addresses of 2 servers, got 1");
-  CHECK_EQ(error_of({.worker = 1, .servers = {"127.0.0.1:1", "127.0.0.1:2"}, .insecure = true}),
-           "parameter server: there is no worker 1; there are 0 to 0");
+  CHECK_EQ(
+      error_of(
+          {.worker = 1, .servers = {"127.0.0.1:1", "127.0.0.1:2"}, .files = {.insecure = true}}),
+      "parameter server: there is no worker 1; there are 0 to 0");
 }
 
 }  // namespace

@@ -89,7 +89,7 @@ inline void RunJobOverGrpc(const ParameterServerOptions& options, const Paramete
   std::vector<std::exception_ptr> errors(static_cast<size_t>(servers + job.workers));
   const auto run = [&](int rank) {
     ParameterJobOptions own = job;
-    own.network = ParameterNetwork{.insecure = true};
+    own.network = ParameterNetwork{.files = {.insecure = true}};
     const auto s = static_cast<size_t>(rank);
     try {
       if (rank < servers) {

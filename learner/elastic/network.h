@@ -1,23 +1,14 @@
 #pragma once
 
-#include <optional>
 #include <string>
 
 #include "lopt/learner/elastic/address.h"
 #include "lopt/learner/elastic/grpc_connections.h"
+#include "lopt/learner/elastic/network_files.h"
 
 namespace lopt {
 
-// The files by which two processes of a job know each other, named by the options of `lopt`.
-struct NetworkFiles {
-  std::optional<std::string> token = {};        // --token-file
-  std::optional<std::string> certificate = {};  // --tls-cert
-  std::optional<std::string> key = {};          // --tls-key
-  std::optional<std::string> authorities = {};  // --tls-ca
-  bool insecure = false;                        // --insecure
-};
-
-// What is in them.
+// What is in NetworkFiles.
 struct NetworkSecrets {
   TlsTexts tls = {};
   std::string token_file = {};  // empty: there is no token

@@ -80,13 +80,7 @@ void RunInThreads(const ParameterServerOptions& options, const ParameterJobOptio
   }
 }
 
-NetworkSecrets SecretsOf(const ParameterNetwork& network,
-                         const std::vector<std::string>& addresses) {
-  const NetworkFiles files{.token = network.token_file,
-                           .certificate = network.tls_cert,
-                           .key = network.tls_key,
-                           .authorities = network.tls_ca,
-                           .insecure = network.insecure};
+NetworkSecrets SecretsOf(const NetworkFiles& files, const std::vector<std::string>& addresses) {
   for (const std::string& address : addresses) {
     const std::string missing = MissingOf(files, ParseNetAddress(address));
     Require(missing.empty(), "parameter server: {}", missing);
@@ -98,7 +92,7 @@ NetworkSecrets SecretsOf(const ParameterNetwork& network,
 std::unique_ptr<Transport> TransportOver(const ParameterNetwork& network,
                                          const ParameterServerOptions& options, int workers) {
   const NetworkSecrets secrets = SecretsOf(
-      network, network.server ? std::vector<std::string>{network.listen} : network.servers);
+      network.files, network.server ? std::vector<std::string>{network.listen} : network.servers);
   const ParameterLinkOptions link{.workers = workers,
                                   .token = secrets.token,
                                   .timeout_seconds = network.timeout_seconds,

@@ -15,6 +15,7 @@
 #include "lopt/base/fields.h"
 #include "lopt/base/key.h"
 #include "lopt/base/layout.h"
+#include "lopt/learner/elastic/network_files.h"
 
 namespace lopt {
 
@@ -141,21 +142,15 @@ class ParameterClient {
 };
 
 // Which part of a job this process is that talks to the others over gRPC: one server or one worker.
-// Where an address is not of this machine alone, TLS and a token are wanted, or `insecure`. Files
-// and errors are those of the options of `lopt worker`: --token-file, by default on this machine
-// the user's own; --tls-cert, --tls-key, --tls-ca; --insecure.
+// Where an address is not of this machine alone, TLS and a token are wanted, or `insecure`; on
+// this machine the token is by default the user's own, as that of `lopt worker`.
 struct ParameterNetwork {
   std::optional<int> server = {};         // this server, which listens here
   std::string listen = {};                // "host:port"; port 0: one that is free
   std::optional<int> worker = {};         // or this worker, of servers that are there
   std::vector<std::string> servers = {};  // "host:port" of each, [S]
 
-  std::optional<std::string> token_file = {};  // text that workers say and servers want to hear
-  std::optional<std::string> tls_cert = {};    // certificate of this side (PEM)
-  std::optional<std::string> tls_key = {};     // its key
-  std::optional<std::string> tls_ca = {};      // certificates that have signed the other side's
-  bool insecure = false;                       // whoever reaches the port may do anything
-
+  NetworkFiles files = {};  // by which the two sides know each other
   // Of a server: the other end of a connection that gives no sign of life for so long has gone; a
   // worker that computes gives some. 0: none ends for that.
   double timeout_seconds = 60;
