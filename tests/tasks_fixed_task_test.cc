@@ -50,6 +50,13 @@ class DataSets {
   }
 
   const std::string& path() const { return directory_.path(); }
+  // Lets the labels of "train" or "t10k" begin with these digits.
+  void Begin(const std::string& set, const std::string& digits) const {
+    const std::string path = directory_ / (set + "-labels-idx1-ubyte");
+    std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+    file.seekp(8);
+    for (const char digit : digits) file.put(static_cast<char>(digit - '0'));
+  }
 
  private:
   static std::string Number(uint32_t number) {
@@ -132,6 +139,33 @@ TEST_CASE("A fixed task without a data directory says which data it wants") {
   CHECK(ErrorOf([&] {
           TaskRegistry().Make(Named("Conv_Cifar10_8_16x3"), none);
         }).ends_with("did you mean 'Conv_Cifar10_8_16x32'?"));
+}
+
+TEST_CASE("A fixed task does not take MNIST for FashionMNIST, nor the reverse") {
+  const DataSets data;
+  const auto make = [&](const char* name) {
+    return ErrorOf([&] { TaskRegistry().Make(Named(name), TaskResources(data.path())); });
+  };
+  constexpr const char* kDigits = "ImageMLP_Mnist_128x128x128_Relu";
+  constexpr const char* kClothes = "ImageMLPAE_FashionMnist_128x32x128_bs128";
+  const std::string files = "but the files in " + data.path() + " are those of ";
+  data.Begin("train", "5041921314");
+  CHECK_EQ(make(kDigits), "no error");
+  CHECK_EQ(make(kClothes), fmt::format("FixedTask: {} trains on FashionMNIST, {}MNIST, by their "
+                                       "first labels",
+                                       kClothes, files));
+  CHECK_EQ(make("Conv_Cifar10_8_16x32"), "no error");
+  data.Begin("train", "9003027255");
+  CHECK_EQ(make(kClothes), "no error");
+  CHECK_EQ(make(kDigits), fmt::format("FixedTask: {} trains on MNIST, {}FashionMNIST, by their "
+                                      "first labels",
+                                      kDigits, files));
+  // The test files alone tell, too.
+  data.Begin("train", "9003027254");
+  data.Begin("t10k", "7210414959");
+  CHECK_EQ(make(kDigits), "no error");
+  data.Begin("t10k", "9211614657");
+  CHECK(make(kDigits).ends_with("are those of FashionMNIST, by their first labels"));
 }
 
 }  // namespace

@@ -79,11 +79,23 @@ RawImages ReadCifarArchive(const std::string& path, const CifarSet& set) {
   });
 }
 
-RawImages ReadCifar(const std::string& directory, const CifarSet& set) {
+// The directory or the folder in it that holds the files; empty: neither.
+std::string PlaceOfCifar(const std::string& directory, const CifarSet& set) {
   const std::string folder = (std::filesystem::path(directory) / set.folder).string();
   for (const std::string& place : {directory, folder}) {
-    if (!FindFileOrGzipped(place, set.train[0]).empty()) return ReadCifarFiles(place, set);
+    if (!FindFileOrGzipped(place, set.train[0]).empty()) return place;
   }
+  return "";
+}
+
+bool HasCifar(const std::string& directory, const CifarSet& set) {
+  return !PlaceOfCifar(directory, set).empty() ||
+         !FindFileOrGzipped(directory, set.archive).empty();
+}
+
+RawImages ReadCifar(const std::string& directory, const CifarSet& set) {
+  const std::string place = PlaceOfCifar(directory, set);
+  if (!place.empty()) return ReadCifarFiles(place, set);
   const std::string archive = FindFileOrGzipped(directory, set.archive);
   Require(!archive.empty(), "There is no {0}[.gz] in {1}, no {2}/{0}[.gz] and no {3}[.gz]",
           set.train[0], directory, set.folder, set.archive);
@@ -114,5 +126,9 @@ const CifarSet& Cifar100() {
 RawImages ReadCifar10(const std::string& directory) { return ReadCifar(directory, Cifar10()); }
 
 RawImages ReadCifar100(const std::string& directory) { return ReadCifar(directory, Cifar100()); }
+
+bool HasCifar10(const std::string& directory) { return HasCifar(directory, Cifar10()); }
+
+bool HasCifar100(const std::string& directory) { return HasCifar(directory, Cifar100()); }
 
 }  // namespace lopt

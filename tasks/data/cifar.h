@@ -19,4 +19,8 @@ namespace lopt {
 RawImages ReadCifar10(const std::string& directory);
 RawImages ReadCifar100(const std::string& directory);
 
+// Whether one of these places holds the first training file, or the archive is there.
+bool HasCifar10(const std::string& directory);
+bool HasCifar100(const std::string& directory);
+
 }  // namespace lopt

@@ -41,6 +41,27 @@ std::optional<RawImages> ReadPair(const std::string& directory, const std::strin
                    .splits = {}};
 }
 
+// How the labels of a set begin. The files of both sets have the same names.
+struct FirstLabels {
+  const char* set;
+  const char* train;
+  const char* test;
+};
+constexpr FirstLabels kFirstLabels[] = {{"MNIST", "5041921314", "7210414959"},
+                                        {"FashionMNIST", "9003027255", "9211614657"}};
+
+// The first labels of "train" or "t10k", as digits; empty without the file.
+std::string ReadFirstLabels(const std::string& directory, const std::string& prefix) {
+  const std::string path = FindFileOrGzipped(directory, prefix + "-labels-idx1-ubyte");
+  if (path.empty()) return "";
+  std::string digits;
+  for (const uint8_t label : ReadIdx(path, 1).values) {
+    if (digits.size() == 10 || label > 9) break;
+    digits += static_cast<char>('0' + label);
+  }
+  return digits;
+}
+
 }  // namespace
 
 IdxFile ReadIdx(const std::string& path, int rank) {
@@ -74,6 +95,15 @@ IdxFile ReadIdx(const std::string& path, int rank) {
           ToString(idx.shape), data > size ? "at least " : "", data);
   idx.values.erase(idx.values.begin(), idx.values.begin() + static_cast<int64_t>(header));
   return idx;
+}
+
+std::string NameOfIdxSet(const std::string& directory) {
+  const std::string train = ReadFirstLabels(directory, "train");
+  const std::string test = ReadFirstLabels(directory, "t10k");
+  for (const FirstLabels& labels : kFirstLabels) {
+    if (train.starts_with(labels.train) || test.starts_with(labels.test)) return labels.set;
+  }
+  return "";
 }
 
 RawImages ReadImageDirectory(const std::string& directory) {

@@ -25,4 +25,8 @@ IdxFile ReadIdx(const std::string& path, int rank);
 // counts or sizes that do not match, or too few images.
 RawImages ReadImageDirectory(const std::string& directory);
 
+// "MNIST" or "FashionMNIST" if the labels in the directory begin as theirs do; else empty. Throws
+// Error as ReadIdx does.
+std::string NameOfIdxSet(const std::string& directory);
+
 }  // namespace lopt

@@ -2,10 +2,13 @@
 
 #include <cstddef>
 #include <iterator>
+#include <string>
+#include <string_view>
 
 #include "lopt/base/error.h"
 #include "lopt/base/option_words.h"
 #include "lopt/base/options.h"
+#include "lopt/tasks/data/idx.h"
 #include "lopt/tasks/registry.h"
 
 namespace lopt {
@@ -116,9 +119,16 @@ Config StandsFor(const Config& task) {
 std::shared_ptr<const TaskFamily> MakeFixedTask(const FixedTaskOptions& options,
                                                 const TaskResources& resources) {
   const FixedTaskEntry& entry = EntryOf(options);
-  Require(!resources.UseDataDir().empty(),
-          "FixedTask: {} trains on {}, which is read from a directory ({})", entry.name, entry.data,
-          KeyWords("data_dir"));
+  const std::string directory = resources.UseDataDir();
+  Require(!directory.empty(), "FixedTask: {} trains on {}, which is read from a directory ({})",
+          entry.name, entry.data, KeyWords("data_dir"));
+  if (std::string_view(entry.data).ends_with("MNIST")) {
+    const std::string found = NameOfIdxSet(directory);
+    Require(
+        found.empty() || found == entry.data,
+        "FixedTask: {} trains on {}, but the files in {} are those of {}, by their first labels",
+        entry.name, entry.data, directory, found);
+  }
   return TaskRegistry().Make(ConfigOf(entry), resources);
 }
 

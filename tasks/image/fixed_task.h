@@ -24,8 +24,8 @@ struct FixedTaskOptions {
 // defaults); of any other type, the config itself. Throws Error as ReadOptions does.
 Config StandsFor(const Config& task);
 
-// The family of StandsFor. Throws Error that names the data set if there is no data directory, and
-// what the family's maker throws.
+// The family of StandsFor. Throws Error that names the data set if there is no data directory or it
+// holds MNIST in place of FashionMNIST or the reverse, and what the family's maker throws.
 std::shared_ptr<const TaskFamily> MakeFixedTask(const FixedTaskOptions& options,
                                                 const TaskResources& resources);
 

@@ -132,9 +132,8 @@ std::vector<ImageSource> SourcesIn(const std::string& directory) {
     }
   };
   add(ImageSource::kIdx, {"train-images-idx3-ubyte", "t10k-images-idx3-ubyte"});
-  add(ImageSource::kCifar10,
-      {"data_batch_1.bin", "cifar-10-batches-bin/data_batch_1.bin", "cifar-10-binary.tar"});
-  add(ImageSource::kCifar100, {"train.bin", "cifar-100-binary/train.bin", "cifar-100-binary.tar"});
+  if (HasCifar10(directory)) sources.push_back(ImageSource::kCifar10);
+  if (HasCifar100(directory)) sources.push_back(ImageSource::kCifar100);
   add(ImageSource::kCsv, {"train.csv"});
   if (std::ranges::any_of(ListDirectory(directory),
                           [](const std::string& name) { return name.ends_with(".npz"); })) {
