@@ -36,7 +36,7 @@ void RequireClasses(const std::string& who, const TaskFamily& task) {
   Require(task.parts().classes > 0,
           "{}: the task has no classes to predict; those that have are {}, and tasks over one of "
           "them",
-          who, fmt::join(kTypesWithClasses, ", "));
+          who, fmt::join(TypesWithClasses(), ", "));
 }
 
 // What has come out is a prediction for every row.
@@ -142,6 +142,8 @@ bool GiveLogits(const ReadOut& layer, std::span<const float> params,
 }
 
 }  // namespace
+
+std::span<const char* const> TypesWithClasses() { return kTypesWithClasses; }
 
 int32_t Predictions::Class(int64_t row) const {
   const auto scores = std::span(logits).subspan(row * classes, classes);

@@ -28,6 +28,9 @@ struct Predictions {
   std::vector<std::vector<int64_t>> Confusion() const;
 };
 
+// The types of tasks that have classes to predict, besides those that make tasks of other types.
+std::span<const char* const> TypesWithClasses();
+
 // The predictions of a task with this config [C], params [P] and model state [M]. The rows of train
 // are taken like those of other splits: as they are, and with running statistics. `who` is the task
 // in messages. Throws Error if the family has no classes, the split no rows, or a logit is not

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +12,9 @@
 #include "lopt/tasks/image/image_mlp.h"
 #include "lopt/tasks/quadratic/quadratic.h"
 #include "lopt/tasks/registry.h"
+#include "lopt/tasks/torch/torch_module.h"
+#include "lopt/tasks/wrappers/task_wrapper.h"
+#include "tests/contracts/build.h"
 #include "tests/csv_digits.h"
 #include "tests/error_of.h"
 #include "tests/temp_directory.h"
@@ -270,6 +274,19 @@ TEST_CASE("Logits are wanted with labels, in full and on the host") {
   CHECK(error(10, 0) == "TaskFamily: labels has 0 numbers, wanted 2");
   CHECK(error(0, 2) == "TaskFamily: logits has 0 numbers, wanted 10");
   CHECK(error(9, 2) == "TaskFamily: logits has 9 numbers, wanted 10");
+}
+
+TEST_CASE("The types that are named as those with classes are all that have them") {
+  std::set<std::string> with_classes;
+  for (const auto& built : contracts::EveryTask()) {
+    const bool is_of_others = dynamic_cast<const FamilyOverFamilies*>(built.made.get()) != nullptr;
+    if (built.made->parts().classes > 0 && !is_of_others) with_classes.insert(built.config.Type());
+  }
+  std::set<std::string> named;
+  for (const std::string type : TypesWithClasses()) {
+    if (FindTorchModule() || !type.starts_with("Torch")) named.insert(type);
+  }
+  CHECK(named == with_classes);
 }
 
 }  // namespace
