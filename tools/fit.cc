@@ -18,6 +18,7 @@
 #include "lopt/tools/build_info.h"
 #include "lopt/tools/command_line.h"
 #include "lopt/tools/commands.h"
+#include "lopt/tools/fit/fit_defaults.h"
 #include "lopt/tools/progress_line.h"
 #include "lopt/tools/shell.h"
 #include "lopt/tools/stop_signal.h"
@@ -39,18 +40,21 @@ constexpr const char* kFitExamples =
     "  lopt fit task.json --minutes 10\n"
     "  lopt fit '{\"type\": \"ImageMLP\", \"hidden\": [64]}' --steps 300 --out runs/digits\n"
     "  lopt fit --resume --out runs/digits\n";
-constexpr double kDefaultMinutes = 10;
 
 po::options_description FitOptionWords() {
+  const FitRequest defaults;
   po::options_description options("Options");
   auto add = options.add_options();
   add("minutes", po::value<double>()->value_name("MINUTES"),
-      "Time for everything, the comparison too. Default: 10, or no limit if --updates and --trials "
-      "are given.");
-  add("steps", po::value<int64_t>()->value_name("N"), "Steps of a training. Default: 1000.");
+      fmt::format("Time for everything, the comparison too. Default: {}, or no limit if --updates "
+                  "and --trials are given.",
+                  kDefaultFitMinutes)
+          .c_str());
+  add("steps", po::value<int64_t>()->value_name("N"),
+      fmt::format("Steps of a training. Default: {}.", defaults.steps).c_str());
   add("start", po::value<std::string>()->value_name("FILE"),
-      fmt::format("The optimizer to begin with, a LearnedScheduler: {}. Default: recommended.",
-                  kThetaNames)
+      fmt::format("The optimizer to begin with, a LearnedScheduler: {}. Default: {}.", kThetaNames,
+                  defaults.start)
           .c_str());
   add("updates", po::value<int64_t>()->value_name("N"),
       "Updates of meta-training, whatever time they take; 0: none.");
@@ -58,8 +62,10 @@ po::options_description FitOptionWords() {
       "Trials of each rival, whatever time they take. With --updates the result does not depend "
       "on the clock.");
   add("seeds", po::value<int64_t>()->value_name("N"),
-      "Trainings of each optimizer in the comparison. Default: 3.");
-  add("seed", po::value<int64_t>()->value_name("N"), "Seed of all randomness. Default: 0.");
+      fmt::format("Trainings of each optimizer in the comparison. Default: {}.", defaults.seeds)
+          .c_str());
+  add("seed", po::value<int64_t>()->value_name("N"),
+      fmt::format("Seed of all randomness. Default: {}.", defaults.seed).c_str());
   add("data-dir", po::value<std::string>()->value_name("DIR"),
       "Directory of the task's data files.");
   add("out", po::value<std::string>()->value_name("DIR"),
@@ -118,9 +124,9 @@ FitSource ReadFitSource(const po::variables_map& values) {
   if (values.contains("updates")) request.updates = number("updates");
   if (values.contains("trials")) request.trials = number("trials");
   if (values.contains("minutes")) request.minutes = values["minutes"].as<double>();
-  if (!request.minutes && !(request.updates && request.trials)) request.minutes = kDefaultMinutes;
+  SetFitMinutes(&request);
   request.data_dir = TextOption(values, "data-dir").value_or("");
-  const std::string start = TextOption(values, "start").value_or("recommended");
+  const std::string start = TextOption(values, "start").value_or(request.start);
   const std::string path = ThetaPath(start);
   request.start = std::filesystem::path(path).stem() == start ? start : "start";
   source.start = ReadThetaFile(path);

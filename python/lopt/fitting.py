@@ -122,8 +122,6 @@ def fit(
         text = os.fspath(start)
         name = "start" if os.sep in text or text.endswith(".safetensors") else text
         theta = load(start)
-    if minutes is None and (updates is None or trials is None):
-        minutes = 10.0
     directory = _core.path_of(out, "out")
 
     def tell(phase: str, done: float, seconds_left: float | None) -> None:
@@ -135,8 +133,7 @@ def fit(
 
     try:
         members = _core.fit(
-            task, theta, name, 1000 if steps is None else steps, minutes, updates, trials,
-            3 if seeds is None else seeds, 0 if seed is None else seed,
+            task, theta, name, steps, minutes, updates, trials, seeds, seed,
             _core.path_of(data_dir, "data_dir") if data_dir else "", directory, threads, isa, resume,
             overwrite, tell,
         )

@@ -16,6 +16,7 @@
 #include "lopt/python/src/convert.h"
 #include "lopt/python/src/long_call.h"
 #include "lopt/tools/build_info.h"
+#include "lopt/tools/fit/fit_defaults.h"
 
 namespace lopt::python {
 
@@ -35,21 +36,23 @@ nb::dict JudgedOf(const FitJudged& judged) {
 }
 
 // Members of lopt.Fit. `task` is None on resume.
-nb::dict RunTheFit(nb::handle task, nb::handle start, const std::string& start_name, int64_t steps,
-                   std::optional<double> minutes, std::optional<int64_t> updates,
-                   std::optional<int64_t> trials, int64_t seeds, int64_t seed,
+nb::dict RunTheFit(nb::handle task, nb::handle start, const std::string& start_name,
+                   std::optional<int64_t> steps, std::optional<double> minutes,
+                   std::optional<int64_t> updates, std::optional<int64_t> trials,
+                   std::optional<int64_t> seeds, std::optional<int64_t> seed,
                    const std::string& data_dir, const std::string& out, nb::handle threads,
                    const std::optional<std::string>& isa, bool resume, bool overwrite,
                    nb::handle on_progress) {
   Require(!(resume && overwrite), "resume and overwrite exclude each other");
-  FitRequest request{.steps = steps,
-                     .seeds = seeds,
-                     .seed = seed,
-                     .data_dir = data_dir,
+  FitRequest request{.data_dir = data_dir,
                      .start = start_name,
                      .minutes = minutes,
                      .updates = updates,
                      .trials = trials};
+  request.steps = steps.value_or(request.steps);
+  request.seeds = seeds.value_or(request.seeds);
+  request.seed = seed.value_or(request.seed);
+  SetFitMinutes(&request);
   if (!resume) request.task = ConfigOfDict(task, "task");
   const ThetaFile file = ThetaFileOf(start);
   LongCall call("fit");
@@ -84,16 +87,18 @@ nb::dict RunTheFit(nb::handle task, nb::handle start, const std::string& start_n
 }  // namespace
 
 void BindFit(nb::module_& m) {
-  m.def("fit", RunTheFit, "task"_a.none(), "start"_a, "start_name"_a, "steps"_a, "minutes"_a.none(),
-        "updates"_a.none(), "trials"_a.none(), "seeds"_a, "seed"_a, "data_dir"_a, "out"_a,
-        "threads"_a.none(), "isa"_a.none(), "resume"_a, "overwrite"_a, "on_progress"_a,
-        nb::sig("def fit(task: object, start: object, start_name: str, steps: int, "
-                "minutes: float | None, updates: int | None, trials: int | None, seeds: int, "
-                "seed: int, data_dir: str, out: str, threads: int | None, isa: str | None, "
-                "resume: bool, overwrite: bool, "
-                "on_progress: collections.abc.Callable[[str, float, float | None], object]) -> "
-                "dict"),
-        "What lopt.fit runs. Returns the members of lopt.Fit but `out`.");
+  m.def(
+      "fit", RunTheFit, "task"_a.none(), "start"_a, "start_name"_a, "steps"_a.none(),
+      "minutes"_a.none(), "updates"_a.none(), "trials"_a.none(), "seeds"_a.none(), "seed"_a.none(),
+      "data_dir"_a, "out"_a, "threads"_a.none(), "isa"_a.none(), "resume"_a, "overwrite"_a,
+      "on_progress"_a,
+      nb::sig("def fit(task: object, start: object, start_name: str, steps: int | None, "
+              "minutes: float | None, updates: int | None, trials: int | None, seeds: int | None, "
+              "seed: int | None, data_dir: str, out: str, threads: int | None, isa: str | None, "
+              "resume: bool, overwrite: bool, "
+              "on_progress: collections.abc.Callable[[str, float, float | None], object]) -> "
+              "dict"),
+      "What lopt.fit runs. Returns the members of lopt.Fit but `out`.");
 }
 
 }  // namespace lopt::python
