@@ -6,14 +6,17 @@
 #include <map>
 #include <memory>
 #include <numbers>
+#include <regex>
 #include <string>
 #include <vector>
 
 #include "lopt/base/eigen.h"
+#include "lopt/base/file.h"
 #include "lopt/base/key.h"
 #include "lopt/evaluation/baselines.h"
 #include "lopt/evaluation/evaluated_optimizers.h"
 #include "lopt/lopt/registry.h"
+#include "tests/paths.h"
 
 namespace lopt {
 namespace {
@@ -177,6 +180,31 @@ TEST_CASE("Groups of baselines and names go together, each once") {
   const std::vector<Baseline> both = BaselinesNamed("untuned,Adam");
   CHECK(both.back().name == "Adam");
   for (const Baseline& baseline : both) CHECK(baseline.tuned.empty() == (baseline.name != "Adam"));
+}
+
+TEST_CASE("Documents count the baselines as they are") {
+  const size_t all = BaselinesNamed("all").size();
+  const size_t untuned = BaselinesNamed("untuned").size();
+  const std::regex tuned_words(
+      "(\\d+) (?:(?:tuned )?baselines|tuned ones|of them, with|are tuned)");
+  const std::regex untuned_words("(\\d+) \\[untuned ones");
+  const auto counts = [](const std::string& text, const std::regex& words) {
+    std::vector<size_t> found;
+    for (std::sregex_iterator at(text.begin(), text.end(), words), end; at != end; ++at) {
+      found.push_back(std::stoul((*at)[1]));
+    }
+    return found;
+  };
+  for (const auto& [file, times] : std::map<std::string, size_t>{{"README.md", 3},
+                                                                 {"docs/start.md", 1},
+                                                                 {"docs/results.md", 1},
+                                                                 {"docs/evaluation.md", 2}}) {
+    CAPTURE(file);
+    CHECK(counts(ReadTextFile(SourcePath(file)), tuned_words) ==
+          std::vector<size_t>(times, all - untuned));
+  }
+  CHECK(counts(ReadTextFile(SourcePath("docs/evaluation.md")), untuned_words) ==
+        std::vector<size_t>{untuned});
 }
 
 TEST_CASE("The start of a meta-training has its theta, and steps times the multiplier") {
