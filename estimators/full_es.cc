@@ -18,64 +18,36 @@ namespace {
 // Steps of a trace held at a time: an episode may be far longer than a window.
 constexpr int64_t kStepsAtOnce = 128;
 
-// The meta-loss difference of each pair, gathered over the pieces of an episode.
-class EpisodeLoss {
- public:
-  EpisodeLoss(FullES::LossType type, int64_t pairs, int64_t length)
-      : type_(type),
-        length_(length),
-        sum_(Eigen::ArrayXd::Zero(pairs)),
-        least_(Eigen::ArrayXd::Constant(2 * pairs, std::numeric_limits<double>::infinity())),
-        last_(Eigen::ArrayXd::Zero(pairs)) {}
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-  void Add(const UnrollTrace& trace) {
-    const Eigen::ArrayXXd differences = PairDifferences(trace);
-    const int64_t pairs = differences.cols();
-    sum_ += differences.colwise().sum().transpose();
-    last_ = differences.row(differences.rows() - 1).transpose();
-    for (int64_t n = 0; n < 2 * pairs; ++n) {
-      for (int64_t k = 0; k < trace.loss.rows(); ++k) {
-        if (std::isfinite(trace.loss(k, n)) && trace.loss(k, n) < least_(n)) {
-          least_(n) = trace.loss(k, n);
-        }
-      }
+// What the episode of each replica or pair counts, of n, by its losses or their differences.
+class EpisodeCount {
+ public:
+  EpisodeCount(FullES::LossType type, int64_t n)
+      : type_(type),
+        counted_(Eigen::ArrayXd::Constant(n, type == FullES::LossType::kMin ? kInfinity : 0)) {}
+
+  // Takes in a piece of the episode, [steps, n].
+  void Add(const Eigen::ArrayXXd& losses) {
+    if (type_ == FullES::LossType::kAvg) {
+      counted_ += losses.colwise().sum().transpose();
+    } else if (type_ == FullES::LossType::kMin) {
+      const Eigen::ArrayXXd finite = losses.isFinite().select(losses, kInfinity);
+      counted_ = counted_.min(finite.colwise().minCoeff().transpose());
+    } else {
+      counted_ = losses.row(losses.rows() - 1).transpose();
     }
   }
 
-  Eigen::ArrayXd Differences() const {
-    if (type_ == FullES::LossType::kAvg) {
-      return sum_ / static_cast<double>(length_);
-    }
-    if (type_ == FullES::LossType::kLast) {
-      return last_;
-    }
-    const auto pairs = sum_.size();
-    const Eigen::ArrayXd difference = least_.head(pairs) - least_.tail(pairs);
-    return difference.isFinite().select(difference, 0.0);
+  // Of a whole episode of so many steps, [n].
+  Eigen::ArrayXd Get(int64_t length) const {
+    return type_ == FullES::LossType::kAvg ? counted_ / static_cast<double>(length) : counted_;
   }
 
  private:
   FullES::LossType type_;
-  int64_t length_;
-  Eigen::ArrayXd sum_;
-  Eigen::ArrayXd least_;
-  Eigen::ArrayXd last_;
+  Eigen::ArrayXd counted_;
 };
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-// Takes the losses of a piece of an episode into what the episode of each replica counts [N], which
-// begins as 0, or infinite for kMin.
-void AddLosses(FullES::LossType type, const UnrollTrace& trace, Eigen::ArrayXd* counted) {
-  if (type == FullES::LossType::kAvg) {
-    *counted += trace.loss.colwise().sum().transpose();
-  } else if (type == FullES::LossType::kMin) {
-    const Eigen::ArrayXXd finite = trace.loss.isFinite().select(trace.loss, kInfinity);
-    *counted = counted->min(finite.colwise().minCoeff().transpose());
-  } else {
-    *counted = trace.loss.row(trace.loss.rows() - 1).transpose();
-  }
-}
 
 // [N]: the mean over fresh outer batches of the meta-loss of each replica as it stands.
 Eigen::ArrayXd RecomputedLosses(const InnerProblem& problem, const ThetaRows& theta, Key key,
@@ -132,14 +104,23 @@ GradientEstimate FullES::DoEstimate(const WorkerWeights& weights, Key key,
   const int64_t length = Length(weights.outer, key);
   AntitheticPairs pairs(*problem_, weights, key, options_.num_tasks, options_.std);
   UnrollState unroll = pairs.Start(length);
-  EpisodeLoss episode(options_.loss_type, options_.num_tasks, length);
+  const int64_t tasks = options_.num_tasks;
+  // The least losses of a pair may be of different steps.
+  const bool least = options_.loss_type == LossType::kMin;
+  EpisodeCount episode(options_.loss_type, least ? 2 * tasks : tasks);
   for (int64_t done = 0; done < length; done += kStepsAtOnce) {
-    episode.Add(pairs.Run(std::min(kStepsAtOnce, length - done), &unroll));
+    const UnrollTrace& trace = pairs.Run(std::min(kStepsAtOnce, length - done), &unroll);
+    episode.Add(least ? trace.loss : PairDifferences(trace));
   }
 
-  Eigen::ArrayXd differences = options_.loss_type == LossType::kLastRecompute
-                                   ? pairs.MetaLossDifferences(options_.recompute_samples, unroll)
-                                   : episode.Differences();
+  Eigen::ArrayXd differences = episode.Get(length);
+  if (least) {
+    const Eigen::ArrayXd of_pairs = differences.head(tasks) - differences.tail(tasks);
+    differences = of_pairs.isFinite().select(of_pairs, 0.0);
+  }
+  if (options_.loss_type == LossType::kLastRecompute) {
+    differences = pairs.MetaLossDifferences(options_.recompute_samples, unroll);
+  }
   if (options_.clip_loss_diff) {
     differences = differences.max(-*options_.clip_loss_diff).min(*options_.clip_loss_diff);
   }
@@ -177,8 +158,7 @@ double FullES::MetaLossOf(const Eigen::VectorXf& theta, int64_t length, const Ou
   const std::vector<Key> keys = SplitKey(FoldIn(key, kUnrollDraw), tasks);
   UnrollState replicas =
       problem_->Start(rows, outer, SplitKey(FoldIn(key, kStartDraw), tasks), length);
-  const bool least = options_.loss_type == LossType::kMin;
-  Eigen::ArrayXd counted = Eigen::ArrayXd::Constant(tasks, least ? kInfinity : 0);
+  EpisodeCount episode(options_.loss_type, tasks);
   UnrollTrace trace;
   for (int64_t done = 0; done < length; done += kStepsAtOnce) {
     problem_->Run({.theta = rows,
@@ -187,12 +167,12 @@ double FullES::MetaLossOf(const Eigen::VectorXf& theta, int64_t length, const Ou
                    .steps = std::min(kStepsAtOnce, length - done),
                    .state = &replicas,
                    .trace = &trace});
-    AddLosses(options_.loss_type, trace, &counted);
+    episode.Add(trace.loss);
   }
-  if (options_.loss_type == LossType::kAvg) counted /= static_cast<double>(length);
-  if (options_.loss_type == LossType::kLastRecompute) {
-    counted = RecomputedLosses(*problem_, rows, key, options_.recompute_samples, replicas);
-  }
+  const Eigen::ArrayXd counted =
+      options_.loss_type == LossType::kLastRecompute
+          ? RecomputedLosses(*problem_, rows, key, options_.recompute_samples, replicas)
+          : episode.Get(length);
   const double mean = counted.mean();
   return std::isfinite(mean) ? mean : kInfinity;
 }
