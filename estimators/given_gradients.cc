@@ -38,21 +38,17 @@ class GivenEvaluations {
     problem_.task().Evaluate(e, *lease);
   }
 
-  // The aux outputs [B, A] of the last.
-  void GetAux(std::span<float> aux) const {
-    std::ranges::copy(aux_.To(HostMemory()).As<float>(), aux.begin());
-  }
-
-  // The raw meta-losses [B] of the last.
-  void GetRawMetaLosses(std::span<float> raw) const {
-    const bool of_aux = problem_.meta_loss_aux().has_value();
-    const Array from = (of_aux ? aux_ : losses_).To(HostMemory());
-    const int64_t stride = of_aux ? from.shape()[1] : 1;
-    const int64_t first = problem_.meta_loss_aux().value_or(0);
-    for (int64_t b = 0; b < replicas_; ++b) raw[b] = from.As<float>()[b * stride + first];
+  // The losses [B] and the aux outputs [B, A] of the last; either may be empty if it is not wanted.
+  void GetResults(std::span<float> losses, std::span<float> aux) const {
+    if (!losses.empty()) CopyToHost(losses_, losses);
+    if (!aux.empty()) CopyToHost(aux_, aux);
   }
 
  private:
+  static void CopyToHost(const Array& from, std::span<float> to) {
+    std::ranges::copy(from.To(HostMemory()).As<float>(), to.begin());
+  }
+
   const LoptProblem& problem_;
   const Device& device_;
   int64_t replicas_;
@@ -69,8 +65,9 @@ class GivenGradientExecutor final : public StepExecutor {
 
   void EvaluateTraining(const StepBatches& batches) override;
   void EvaluateMetaLoss(Split split, const StepBatches& batches) override;
-  void GetRawMetaLosses(std::span<float> raw) override { evaluations_.GetRawMetaLosses(raw); }
-  void GetAux(std::span<float> aux) override { evaluations_.GetAux(aux); }
+  void GetResults(std::span<float> losses, std::span<float> aux) override {
+    evaluations_.GetResults(losses, aux);
+  }
   void Update(std::span<const ReplicaStep> steps) override;
   // The kernel makes each step's row of theta from its name.
   void ChangeTheta(int64_t /*r*/, const WindowStep& /*at*/) override {}
@@ -217,12 +214,14 @@ void MetaLossOfGiven(const DeviceProgram& program, int64_t replicas, std::span<c
                     .model_state = AllFloats(discarded),
                     .split = problem.meta_loss_split().value_or(Split::kTrain),
                     .keys = keys});
-  std::vector<float> raw(static_cast<size_t>(replicas));
-  evaluations.GetRawMetaLosses(raw);
+  const bool of_aux = problem.meta_loss_aux().has_value();
+  std::vector<float> losses(static_cast<size_t>(of_aux ? 0 : replicas));
+  std::vector<float> aux(static_cast<size_t>(of_aux ? replicas * problem.AuxSize() : 0));
+  evaluations.GetResults(losses, aux);
   for (int64_t b = 0; b < replicas; ++b) {
     bool non_finite = false;
-    loss[b] =
-        problem.JudgeLoss(RowsOf(config, b, task.config_layout().size()), raw[b], &non_finite);
+    loss[b] = problem.JudgeLoss(RowsOf(config, b, task.config_layout().size()),
+                                RawMetaLoss(problem, losses, aux, b), &non_finite);
   }
 }
 

@@ -22,8 +22,7 @@ class HostExecutor final : public StepExecutor {
 
   void EvaluateTraining(const StepBatches& batches) override;
   void EvaluateMetaLoss(Split split, const StepBatches& batches) override;
-  void GetRawMetaLosses(std::span<float> raw) override;
-  void GetAux(std::span<float> aux) override { std::ranges::copy(aux_, aux.begin()); }
+  void GetResults(std::span<float> losses, std::span<float> aux) override;
   void Update(std::span<const ReplicaStep> steps) override;
   void ChangeTheta(int64_t r, const WindowStep& at) override;
   LoptProblem::Episode BeginEpisode(int64_t r, Key key) override;
@@ -113,10 +112,9 @@ void HostExecutor::EvaluateMetaLoss(Split split, const StepBatches& batches) {
   Evaluate(split, batches, discarded_, {});
 }
 
-void HostExecutor::GetRawMetaLosses(std::span<float> raw) {
-  const auto& aux = problem_.meta_loss_aux();
-  const int64_t aux_size = problem_.AuxSize();
-  for (int64_t r = 0; r < rows_; ++r) raw[r] = aux ? aux_[r * aux_size + *aux] : losses_[r];
+void HostExecutor::GetResults(std::span<float> losses, std::span<float> aux) {
+  if (!losses.empty()) std::ranges::copy(losses_, losses.begin());
+  if (!aux.empty()) std::ranges::copy(aux_, aux.begin());
 }
 
 void HostExecutor::Update(std::span<const ReplicaStep> steps) {
@@ -189,9 +187,8 @@ void MetaLossOnCpu(const LoptProblem& problem, int64_t replicas, std::span<const
                   scratch);
     for (int64_t r = 0; r < rows; ++r) {
       bool non_finite = false;
-      loss[first + r] = problem.JudgeLoss(
-          RowsOf(view.config, first + r, config_size),
-          aux_size > 0 ? aux[r * aux_size + *problem.meta_loss_aux()] : losses[r], &non_finite);
+      loss[first + r] = problem.JudgeLoss(RowsOf(view.config, first + r, config_size),
+                                          RawMetaLoss(problem, losses, aux, r), &non_finite);
     }
   });
 }

@@ -29,8 +29,8 @@ WindowSteps::WindowSteps(const LoptProblem& problem, const Window& window,
       steps_(scratch.Take<ReplicaStep>(rows)),
       batch_keys_(scratch.Take<Key>(rows)),
       batch_steps_(scratch.Take<EpisodeStep>(rows)),
-      raw_(scratch.Take<float>(rows)),
-      aux_(scratch.Take<float>(problem.task_notes().empty() ? 0 : rows * problem.AuxSize())),
+      losses_(scratch.Take<float>(problem.meta_loss_aux() ? 0 : rows)),
+      aux_(scratch.Take<float>(rows * problem.AuxSize())),
       optimizer_state_(NotedStates(problem, window, first, rows)) {
   for (int64_t r = 0; r < rows_; ++r) {
     steps_[r].restarts = 0;
@@ -78,14 +78,13 @@ void WindowSteps::SetBatches(Key EpisodeKeys::*data, Key EpisodeKeys::*order) {
 
 // The meta-losses of step k from what was evaluated last.
 void WindowSteps::RecordMetaLosses(int64_t k, StepExecutor* executor) {
-  executor->GetRawMetaLosses(raw_);
+  executor->GetResults(losses_, aux_);
   const int64_t config_size = problem_.task().config_layout().size();
   for (int64_t r = 0; r < rows_; ++r) {
-    window_.trace->loss(k, first_ + r) = problem_.JudgeLoss(
-        RowsOf(config_, r, config_size), raw_[r], &window_.trace->non_finite(k, first_ + r));
+    window_.trace->loss(k, first_ + r) =
+        problem_.JudgeLoss(RowsOf(config_, r, config_size), RawMetaLoss(problem_, losses_, aux_, r),
+                           &window_.trace->non_finite(k, first_ + r));
   }
-  if (aux_.empty()) return;
-  executor->GetAux(aux_);
   Record(k, problem_.task_notes(), 0, aux_);
 }
 

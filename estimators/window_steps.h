@@ -37,10 +37,9 @@ class StepExecutor {
   virtual void EvaluateTraining(const StepBatches& batches) = 0;
   // The losses of all on batches of a split. Nothing else changes.
   virtual void EvaluateMetaLoss(Split split, const StepBatches& batches) = 0;
-  // The raw meta-loss of each [n], the loss or an aux output, of the last evaluation.
-  virtual void GetRawMetaLosses(std::span<float> raw) = 0;
-  // The aux outputs of each [n, A] of the last evaluation, where a window's have any.
-  virtual void GetAux(std::span<float> aux) = 0;
+  // The losses [n] and the aux outputs [n, A] of the last evaluation; either may be empty if it is
+  // not wanted.
+  virtual void GetResults(std::span<float> losses, std::span<float> aux) = 0;
   // The update of all with the gradients of EvaluateTraining. steps [n].
   virtual void Update(std::span<const ReplicaStep> steps) = 0;
   // From this step on the replica runs under another row of theta.
@@ -51,6 +50,14 @@ class StepExecutor {
  protected:
   StepExecutor() = default;
 };
+
+// The raw meta-loss of replica r, out of the losses [n] of an evaluation or its aux outputs [n, A],
+// whichever it is.
+inline float RawMetaLoss(const LoptProblem& problem, std::span<const float> losses,
+                         std::span<const float> aux, int64_t r) {
+  const auto& of_aux = problem.meta_loss_aux();
+  return of_aux ? aux[r * problem.AuxSize() + *of_aux] : losses[r];
+}
 
 // The inner steps of replicas [first, first + n) of a window, whatever they run on: which batches
 // they take, when the meta-loss is taken, when an episode ends and what the next draws from.
@@ -83,9 +90,9 @@ class WindowSteps {
   const std::span<ReplicaStep> steps_;
   const std::span<Key> batch_keys_;
   const std::span<EpisodeStep> batch_steps_;
-  const std::span<float> raw_;
-  const std::span<float> aux_;                    // [n, A], empty if not noted
-  const std::span<const float> optimizer_state_;  // [n, S], the same
+  const std::span<float> losses_;                 // empty where an aux output is the meta-loss
+  const std::span<float> aux_;                    // [n, A], empty if evaluations give none
+  const std::span<const float> optimizer_state_;  // [n, S], empty if nothing of it is noted
 };
 
 }  // namespace lopt
