@@ -50,8 +50,17 @@ std::optional<int64_t> IndexOfAux(const Layout& aux, const std::string& name) {
        names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")));
 }
 
+// NAME of "noted/NAME" in an optimizer's state, also in that of an optimizer inside it.
+std::optional<std::string> NotedName(std::string_view tensor) {
+  constexpr std::string_view kInside = "optimizer/";
+  constexpr std::string_view kNoted = "noted/";
+  while (tensor.starts_with(kInside)) tensor.remove_prefix(kInside.size());
+  if (!tensor.starts_with(kNoted)) return std::nullopt;
+  return std::string(tensor.substr(kNoted.size()));
+}
+
 // Appends a note of the tensor as `metric` + name. Throws Error unless it is a scalar and the name
-// one of a metric.
+// one of a metric, of no other note.
 void AddNote(const std::string& metric, const std::string& name, const LayoutEntry& tensor,
              std::vector<Note>* notes) {
   constexpr size_t kMostBytes = 100;
@@ -67,6 +76,8 @@ void AddNote(const std::string& metric, const std::string& name, const LayoutEnt
   Require(tensor.shape.empty(),
           "inner problem: with_metrics notes numbers, and '{}' has shape {}; wanted a scalar",
           tensor.name, ToString(tensor.shape));
+  Require(std::ranges::find(*notes, metric + name, &Note::metric) == notes->end(),
+          "inner problem: with_metrics would make the metric {} of two scalars", metric + name);
   notes->push_back({.metric = metric + name, .offset = tensor.offset});
 }
 
@@ -129,13 +140,12 @@ LoptProblem::LoptProblem(std::shared_ptr<const TaskFamily> task,
 LoptProblem::~LoptProblem() = default;
 
 void LoptProblem::FindNotes() {
-  constexpr std::string_view kNoted = "noted/";
   for (const LayoutEntry& entry : task_->aux_layout().entries()) {
     AddNote("task/", entry.name, entry, &task_notes_);
   }
   for (const LayoutEntry& entry : optimizer_state_layout_.entries()) {
-    if (entry.name.starts_with(kNoted)) {
-      AddNote("optimizer/", entry.name.substr(kNoted.size()), entry, &optimizer_notes_);
+    if (const auto name = NotedName(entry.name)) {
+      AddNote("optimizer/", *name, entry, &optimizer_notes_);
     }
   }
   Require(

@@ -57,7 +57,9 @@ struct LoptProblemOptions {
 
 // A number that windows note at each inner step.
 struct Note {
-  std::string metric;  // "task/<aux output>", or "optimizer/<name>" of the state's "noted/<name>"
+  // "task/<aux output>", or "optimizer/<name>" of the state's "noted/<name>" or, of an optimizer
+  // inside another, "optimizer/noted/<name>".
+  std::string metric;
   int64_t offset = 0;  // in the row of aux outputs, or of the optimizer's state
 };
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "lopt/base/eigen.h"
@@ -17,6 +18,7 @@
 #include "lopt/estimators/replica_keys.h"
 #include "lopt/lopt/mlp/mlp_lopt.h"
 #include "lopt/lopt/rules/learnable.h"
+#include "lopt/lopt/rules/learned_scheduler.h"
 #include "lopt/tasks/quadratic/quadratic.h"
 #include "tests/error_of.h"
 #include "tests/noting_types.h"
@@ -150,9 +152,11 @@ TEST_CASE("A meta_loss_aux that the task lacks is refused beside those that it h
 }
 
 // What a window of 12 steps of 5 replicas notes, in episodes of 5 steps.
-UnrollTrace NotingWindow(const LoptProblemOptions& options, int64_t group = 1) {
+UnrollTrace NotingWindow(
+    const LoptProblemOptions& options, int64_t group = 1,
+    std::shared_ptr<const LearnedOptimizer> optimizer = std::make_shared<NotingSgd>()) {
   const LoptProblem problem(std::make_shared<NotingTask>("step", "draw", group),
-                            std::make_shared<NotingSgd>(), Constant(5), options);
+                            std::move(optimizer), Constant(5), options);
   UnrollState state = Start(problem, 5);
   return RunPlain(problem, problem.optimizer().InitTheta({}), 12, &state);
 }
@@ -176,6 +180,19 @@ TEST_CASE("With metrics a window notes the aux outputs and the optimizer's numbe
         CHECK(trace.noted[2].values(k, b) == static_cast<float>(k % 5 + 1));
       }
     }
+  }
+}
+
+TEST_CASE("What an optimizer inside others notes is noted, too") {
+  const auto inside =
+      std::make_shared<LearnedScheduler>(LearnedSchedulerOptions(), std::make_shared<NotingSgd>());
+  const UnrollTrace trace =
+      NotingWindow({.with_metrics = true}, 1,
+                   std::make_shared<LearnedScheduler>(LearnedSchedulerOptions(), inside));
+  REQUIRE(trace.noted.size() == 3);
+  CHECK(trace.noted[2].name == "optimizer/updates");
+  for (int64_t k = 0; k < 12; ++k) {
+    CHECK((trace.noted[2].values.row(k) == static_cast<float>(k % 5 + 1)).all());
   }
 }
 
