@@ -1,5 +1,7 @@
 #include "lopt/estimators/estimator_options.h"
 
+#include "lopt/tasks/image/fixed_task.h"
+
 namespace lopt {
 
 void EstimatorOptions::Visit(FieldVisitor& v) {
@@ -27,7 +29,7 @@ std::shared_ptr<const ConfiguredEstimator> ConfiguredBy(
   return std::make_shared<ConfiguredEstimator>(
       ConfiguredEstimator{.estimator = std::move(estimator),
                           .weight = options.weight,
-                          .task = options.task.Type(),
+                          .task = TaskLabel(options.task),
                           .schedule = std::move(schedule)});
 }
 

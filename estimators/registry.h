@@ -16,7 +16,7 @@ namespace lopt {
 struct ConfiguredEstimator {
   std::shared_ptr<const GradientEstimator> estimator;  // thread-safe, shared
   double weight = 1;  // of its gradient in a worker's mean, at least 0
-  std::string task;   // the task's type
+  std::string task;   // TaskLabel of its task
   // Of the episodes' lengths; null if the estimator has none.
   std::shared_ptr<const TruncationSchedule> schedule = nullptr;
 };

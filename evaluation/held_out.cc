@@ -13,6 +13,7 @@
 #include "lopt/evaluation/inner_training.h"
 #include "lopt/evaluation/run_result.h"
 #include "lopt/evaluation/task_pictures.h"
+#include "lopt/tasks/image/fixed_task.h"
 
 namespace lopt {
 namespace {
@@ -32,7 +33,7 @@ HeldOutEvaluation::HeldOutEvaluation(std::shared_ptr<const LearnedOptimizer> opt
           "and {} seeds",
           options.tasks.size(), steps_, seeds_);
   for (const Config& task : options.tasks) {
-    tasks_.push_back({.name = fmt::format("{}_{}", tasks_.size(), task.Type()),
+    tasks_.push_back({.name = fmt::format("{}_{}", tasks_.size(), TaskLabel(task)),
                       .family = TaskRegistry().Make(task, resources)});
   }
 }

@@ -32,13 +32,13 @@ struct HeldOutResult {
   // which lets losses of any size count alike. Infinite if a training diverged.
   double loss = 0;
   // Means over the seeds, by task, and the loss:
-  //   eval_train_loss/<index>_<type>  of the last kFinalSteps batch losses
-  //   eval_valid_loss/<index>_<type>  on the whole split kHeldOutSplit
-  //   eval_ratio/<index>_<type>       the fraction above
+  //   eval_train_loss/<index>_<TaskLabel>  of the last kFinalSteps batch losses
+  //   eval_valid_loss/<index>_<TaskLabel>  on the whole split kHeldOutSplit
+  //   eval_ratio/<index>_<TaskLabel>       the fraction above
   //   eval_loss
   Metrics metrics = {};
   // What the first training of each task that has something to show does in the end on
-  // kHeldOutSplit, by "<index>_<type>/<name of the pictures>".
+  // kHeldOutSplit, by "<index>_<TaskLabel>/<name of the pictures>".
   std::map<std::string, Pictures> pictures = {};
 };
 
@@ -55,7 +55,7 @@ class HeldOutEvaluation {
 
  private:
   struct Task {
-    std::string name;  // "<index>_<type>"
+    std::string name;  // "<index>_<TaskLabel>"
     std::shared_ptr<const TaskFamily> family;
   };
 

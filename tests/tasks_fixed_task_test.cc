@@ -131,6 +131,14 @@ TEST_CASE("Fixed tasks have the weights, batches and classes of their names") {
   CHECK_MESSAGE(names == weights_and_batch.size() + 1, description);
 }
 
+TEST_CASE("Metrics call a fixed task by its name and others by their type") {
+  CHECK(TaskLabel(Named("Conv_Cifar10_8_16x32")) == "Conv_Cifar10_8_16x32");
+  CHECK(TaskLabel(Config::Parse(R"({"type": "FixedTask"})", "test")) ==
+        "ImageMLP_FashionMnist8_Relu32");
+  CHECK(TaskLabel(Config::Parse(R"({"type": "QuadraticTask", "dim": 3})", "test")) ==
+        "QuadraticTask");
+}
+
 TEST_CASE("A fixed task without a data directory says which data it wants") {
   const TaskResources none("");
   CHECK(ErrorOf([&] { TaskRegistry().Make(Named("Conv_Cifar10_8_16x32"), none); }) ==

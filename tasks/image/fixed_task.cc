@@ -116,6 +116,11 @@ Config StandsFor(const Config& task) {
   return task.Type() == "FixedTask" ? ConfigOf(EntryOf(ReadOptions<FixedTaskOptions>(task))) : task;
 }
 
+std::string TaskLabel(const Config& task) {
+  return task.Type() == "FixedTask" ? EntryOf(ReadOptions<FixedTaskOptions>(task)).name
+                                    : task.Type();
+}
+
 std::shared_ptr<const TaskFamily> MakeFixedTask(const FixedTaskOptions& options,
                                                 const TaskResources& resources) {
   const FixedTaskEntry& entry = EntryOf(options);

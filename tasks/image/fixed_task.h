@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "lopt/base/fields.h"
 #include "lopt/tasks/task_family.h"
@@ -23,6 +24,9 @@ struct FixedTaskOptions {
 // The config that one of type "FixedTask" stands for ("ImageMLP" with all that differs from its
 // defaults); of any other type, the config itself. Throws Error as ReadOptions does.
 Config StandsFor(const Config& task);
+
+// What metrics call a task: a FixedTask by its name, any other by its type. Throws likewise.
+std::string TaskLabel(const Config& task);
 
 // The family of StandsFor. Throws Error that names the data set if there is no data directory or it
 // holds MNIST in place of FashionMNIST or the reverse, and what the family's maker throws.
