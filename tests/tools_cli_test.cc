@@ -309,6 +309,12 @@ TEST_CASE("A trained optimizer that comes with lopt is named wherever a theta fi
   const std::string inspected = Lopt({"inspect", "recommended"}).output;
   CHECK_EQ(inspected.substr(inspected.find(": ")),
            Lopt({"inspect", file}).output.substr(file.size()));
+  // Also before a file of that name.
+  WriteTextFile(scratch / "recommended", "no theta");
+  CHECK_EQ(RunProcess(
+               {"/usr/bin/env", "-C", scratch.path(), BuildPath("lopt"), "inspect", "recommended"})
+               .output,
+           inspected);
   WriteTextFile(scratch / "train.json",
                 R"({"task": {"type": "QuadraticTask", "dim": 2}, "steps": 3})");
   CHECK_EQ(

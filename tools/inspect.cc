@@ -238,9 +238,7 @@ int InspectCommand(const std::vector<std::string>& arguments) {
   if (config && (values->contains("json") || paths.size() > 1)) {
     throw UsageError("inspect: --config is of one file, and without --json");
   }
-  for (std::string& path : paths) {
-    if (!Exists(path)) path = ThetaPath(path);
-  }
+  for (std::string& path : paths) path = ThetaPath(path);
   Json json = Json::array();
   for (const std::string& path : paths) {
     const bool directory = IsDirectory(path);
