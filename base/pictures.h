@@ -1,8 +1,6 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -27,17 +25,6 @@ struct Bitmap {
   std::vector<uint8_t> pixels = {};  // [height, width, channels], C order
 };
 
-// A line of text below a picture.
-struct Caption {
-  std::string text;             // digits, '>' and spaces
-  std::array<float, 3> colour;  // red, green and blue in [0, 1]
-};
-
-// The pictures in colour, each with its caption on black below. Small pictures are enlarged as
-// ContactSheet does. Throws Error unless there is a caption for each, of such characters, and the
-// pictures are such as MakeGrid draws.
-Pictures WithCaptions(const Pictures& pictures, std::span<const Caption> captions);
-
 // All of them side by side, `per_row` in a row, with a black frame of `padding` pixels around each
 // (as torchvision's make_grid lays them out), every pixel `scale` times as large in both
 // directions, the frame too. Values are cut to [0, 1] and rounded to 255 levels; one that is not a
@@ -46,9 +33,15 @@ Pictures WithCaptions(const Pictures& pictures, std::span<const Caption> caption
 Bitmap MakeGrid(const Pictures& pictures, int64_t per_row = 8, int64_t padding = 2,
                 int64_t scale = 1);
 
+// Throws Error unless MakeGrid can draw them.
+void RequireDrawable(const Pictures& pictures);
+
+// How many times as large ContactSheet draws small pictures, so that their longer side has 48
+// pixels or a little less.
+int64_t EnlargementOf(const Pictures& pictures);
+
 // A grid of each, one above the other on black, in colour if one of them is. Small pictures are
-// enlarged until their longer side has 48 pixels or a little less. Throws Error as MakeGrid does
-// and if there are none.
+// enlarged (EnlargementOf). Throws Error as MakeGrid does and if there are none.
 Bitmap ContactSheet(const std::vector<Pictures>& pictures);
 
 }  // namespace lopt

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "lopt/base/captions.h"
 #include "lopt/base/error.h"
 #include "lopt/base/pictures.h"
 #include "lopt/base/png.h"

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "lopt/base/captions.h"
 #include "lopt/base/error.h"
 #include "lopt/base/file.h"
 #include "lopt/base/pictures.h"
