@@ -119,8 +119,7 @@ virtual_environment() {
     ! "$environment/bin/python" -m pip install -q --disable-pip-version-check "$@"; then
     {
       echo "$command_line: the virtual environment $environment was not made; the reason is above."
-      echo "It needs python3-venv and PyPI. Behind a proxy set https_proxy; PIP_INDEX_URL names a mirror. It wants:"
-      printf '  %s\n' "$@"
+      echo "It needs python3-venv, and PyPI (behind a proxy set https_proxy; PIP_INDEX_URL names a mirror) for $*"
     } >&2
     exit 1
   fi
