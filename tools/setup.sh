@@ -24,8 +24,8 @@ packaging_packages=(dpkg-dev file)
 lint_packages=(clang-format clang-tidy)
 # What the readers are fuzzed with; the name of libFuzzer's package has clang's version.
 fuzz_packages=(clang)
-# What the documentation needs.
-docs_packages=(doxygen python3-sphinx python3-myst-parser python3-breathe python3-sphinx-inline-tabs furo)
+# What the documentation needs, with what the Python package imports; Sphinx and its like come from PyPI (docs_environment).
+docs_packages=(doxygen python3-venv python3-numpy python3-torch)
 
 # The system, as "debian 12".
 system=unknown
@@ -91,7 +91,7 @@ install_packages() {
   "${apt[@]}" update -q
   # What some tests want, not every system has: Ubuntu's Chromium is none of its packages.
   for name in "${missing[@]}"; do
-    if [[ " ${torch_packages[*]} ${test_packages[*]} ${nightly_packages[*]} ${docs_packages[*]} " == *" $name "* ]] && ! offered "$name"; then
+    if [[ " ${torch_packages[*]} ${test_packages[*]} ${nightly_packages[*]} " == *" $name "* ]] && ! offered "$name"; then
       left_out+=("$name")
     else
       wanted+=("$name")
@@ -107,21 +107,47 @@ install_packages() {
   DEBIAN_FRONTEND=noninteractive "${apt[@]}" install -q -y --no-install-recommends "${wanted[@]}"
 }
 
-# python_environment PRESET_DIRECTORY: makes a virtual environment of Debian's python3 there, with what pyproject.toml builds the Python package
-# with. CMake finds it. Returns at once where it is.
+# virtual_environment DIRECTORY REQUIREMENT...: makes a virtual environment of Debian's python3 there, with these packages of PyPI. Returns at once where
+# it is. Where it cannot be made it stops, and the next call begins anew.
+virtual_environment() {
+  local environment=$1
+  shift
+  if [ "$(cat "$environment/requires" 2>/dev/null)" = "$*" ]; then
+    return
+  fi
+  if ! /usr/bin/python3 -m venv --clear --system-site-packages "$environment" ||
+    ! "$environment/bin/python" -m pip install -q --disable-pip-version-check "$@"; then
+    {
+      echo "$command_line: the virtual environment $environment was not made; the reason is above."
+      echo "It needs python3-venv, and PyPI (behind a proxy set https_proxy; PIP_INDEX_URL names a mirror) for $*"
+    } >&2
+    exit 1
+  fi
+  echo "$*" >"$environment/requires"
+}
+
+# python_environment BUILD: makes BUILD/python-env, with what pyproject.toml builds the Python package with. CMake finds it.
 python_environment() {
-  local environment=$1/python-env requires
+  local requires
   if [ "${LOPT_NO_INSTALL:-}" = 1 ]; then
     return
   fi
-  requires=$(sed -n 's/^requires = \[\(.*\)\]$/\1/p' pyproject.toml | tr -d ',"')
-  if [ "$(cat "$environment/requires" 2>/dev/null)" = "$requires" ]; then
+  read -ra requires < <(sed -n 's/^requires = \[\(.*\)\]$/\1/p' pyproject.toml | tr -d ',"')
+  virtual_environment "$1/python-env" "${requires[@]}"
+}
+
+# docs_environment BUILD: makes BUILD/docs-env, with the tools of docs/site/requirements.txt, which build the documentation.
+docs_environment() {
+  local requires
+  mapfile -t requires < <(grep -v '^#' docs/site/requirements.txt)
+  if [ "${LOPT_NO_INSTALL:-}" = 1 ]; then
+    if [ "$(cat "$1/docs-env/requires" 2>/dev/null)" != "${requires[*]}" ]; then
+      echo "$command_line: $1/docs-env lacks the versions of docs/site/requirements.txt; without LOPT_NO_INSTALL=1 they are installed there" >&2
+      exit 1
+    fi
     return
   fi
-  /usr/bin/python3 -m venv --clear --system-site-packages "$environment"
-  # shellcheck disable=SC2086  # a list
-  "$environment/bin/python" -m pip install -q --disable-pip-version-check $requires
-  echo "$requires" >"$environment/requires"
+  virtual_environment "$1/docs-env" "${requires[@]}"
 }
 
 # build PRESET [TARGET...]: configures and builds; without targets, everything.

@@ -1,12 +1,16 @@
 """Sphinx reads the Markdown pages of docs/; tools/build_docs calls it."""
 
-import importlib.util
+import importlib
 import inspect
+import itertools
 import os
 import pathlib
 import re
 import xml.etree.ElementTree
 
+import docutils.nodes
+import latex2mathml.converter
+import sphinx.addnodes
 import sphinx.ext.autodoc
 import sphinx.util.logging
 
@@ -16,13 +20,11 @@ extensions = [
     "myst_parser",
     "breathe",
     "sphinx_inline_tabs",
+    "sphinx_copybutton",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
 ]
-# Without the Python package, where it has not been built, its reference is left out.
-has_package = importlib.util.find_spec("lopt") is not None
-exclude_patterns = ["site"] if has_package else ["site", "reference/python.md"]
-suppress_warnings = [] if has_package else ["toc.excluded"]
+exclude_patterns = ["site"]
 autodoc_typehints = "none"
 autodoc_mock_imports = ["ray"]  # which lopt.ray imports
 napoleon_use_ivar = True
@@ -38,7 +40,10 @@ html_show_sourcelink = False
 html_static_path = ["static"]
 html_css_files = ["lopt.css"]
 myst_heading_anchors = 4
-myst_enable_extensions = ["colon_fence"]
+myst_enable_extensions = ["colon_fence", "dollarmath"]
+myst_fence_as_directive = ["math"]  # which forges show, too
+html_math_renderer = "mathml"
+copybutton_prompt_text = "$ "
 
 breathe_projects = {"lopt": os.environ["LOPT_DOXYGEN_XML"]}
 breathe_default_project = "lopt"
@@ -109,17 +114,55 @@ def check_names(app):
                 logger.warning("lopt.%s %s has no docstring", name, member)
 
 
-def unlink_repository(app, env, node, contnode):
-    """Of a link that leads from a page into the repository around docs/ the site has the text."""
-    target = node["reftarget"].partition("#")[0]
-    page = pathlib.Path(env.doc2path(node["refdoc"]))
-    if target.startswith("../") and (page.parent / target).exists():
-        return contnode
-    return None
+def unlink_repository(app, tree):
+    """Of a link that leads from a page into the repository around docs/ the site has the text, but
+    for a link to a file of code, which the site has a copy of. check_links reads such links."""
+    for node in list(tree.findall(sphinx.addnodes.pending_xref)):
+        page = pathlib.Path(app.env.doc2path(node.get("refdoc", "index")))
+        target = (page.parent / node["reftarget"].partition("#")[0]).resolve()
+        if node["reftype"] == "myst" and pathlib.Path(app.srcdir) not in target.parents:
+            node.replace_self(node.children)
+
+
+_TABS = {"cpp": "C++", "python": "Python", "bash": "Program"}
+_BLOCK = re.compile(r"^<!-- examples/[^\n]* -->\n```(\w+)\n.*?^```$\n*", re.DOTALL | re.MULTILINE)
+
+
+def tab_languages(app, docname, source):
+    """Blocks that docs/site/refresh writes, one behind the other, become tabs where they are in
+    several languages. A forge shows them as they stand."""
+
+    def tabs(run):
+        blocks = [(block[1], block[0].rstrip()) for block in _BLOCK.finditer(run[0])]
+        if len({language for language, _ in blocks}) == 1:
+            return run[0]
+        texts = []
+        for language, group in itertools.groupby(blocks, lambda block: block[0]):
+            code = "\n\n".join(text for _, text in group)
+            texts.append(f"````{{tab}} {_TABS[language]}\n{code}\n````\n\n")
+        return "".join(texts)
+
+    source[0] = re.sub(f"(?:{_BLOCK.pattern})+", tabs, source[0], flags=_BLOCK.flags)
+
+
+def mathml(node, display):
+    """The MathML of a formula in TeX, which browsers show without a script."""
+    return latex2mathml.converter.convert(node.astext(), display=display)
+
+
+def visit_math(writer, node):
+    writer.body.append(mathml(node, "inline"))
+    raise docutils.nodes.SkipNode
+
+
+def visit_math_block(writer, node):
+    writer.body.append(f'<div class="math">{mathml(node, "block")}</div>\n')
+    raise docutils.nodes.SkipNode
 
 
 def setup(app):
-    app.connect("missing-reference", unlink_repository)
+    app.connect("source-read", tab_languages)
+    app.connect("doctree-read", unlink_repository)
+    app.add_html_math_renderer("mathml", (visit_math, None), (visit_math_block, None))
     app.add_autodocumenter(NanobindMethod)
-    if has_package:
-        app.connect("builder-inited", check_names)
+    app.connect("builder-inited", check_names)
