@@ -114,6 +114,11 @@ def check_names(app):
                 logger.warning("lopt.%s %s has no docstring", name, member)
 
 
+def hide_private(app, what, name, item, options, signature, annotation):
+    """Of a signature the parameters that are not the caller's affair stay out."""
+    return re.sub(r", _\w+=[^,)]*", "", signature or "") or None, annotation
+
+
 def unlink_repository(app, tree):
     """Of a link that leads from a page into the repository around docs/ the site has the text, but
     for a link to a file of code, which the site has a copy of. check_links reads such links."""
@@ -163,6 +168,7 @@ def visit_math_block(writer, node):
 def setup(app):
     app.connect("source-read", tab_languages)
     app.connect("doctree-read", unlink_repository)
+    app.connect("autodoc-process-signature", hide_private)
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_math_block, None))
     app.add_autodocumenter(NanobindMethod)
     app.connect("builder-inited", check_names)
