@@ -110,7 +110,8 @@ TEST_CASE("The bench of tiles checks every shape against a plain loop and times 
                                          "tile/(3x[48]|2x12)/(8|32)(/paced)?"});
     INFO(bench.errors);
     REQUIRE(bench.exit_code == 0);
-    for (const auto& workload : nlohmann::json::parse(bench.output).at("workloads")) {
+    const auto result = nlohmann::json::parse(bench.output);
+    for (const auto& workload : result.at("workloads")) {
       CAPTURE(workload.dump());
       CHECK(workload.at("fraction_of_peak") > 0);
       names.insert(workload.at("name"));
