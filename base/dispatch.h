@@ -4,10 +4,15 @@
 #include <hwy/highway.h>
 #include <hwy/targets.h>
 
+#include <cstdint>
+
 namespace lopt {
 
 // The instruction set that base/isa.h says this thread's kernels use.
 const hwy::ChosenTarget& ChosenTargetOfThread();
+
+// What base/isa.h says of this machine's processor and `target`, a HWY_TARGET.
+bool PacesStores(int64_t target);
 
 }  // namespace lopt
 

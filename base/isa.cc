@@ -3,9 +3,15 @@
 #include <fmt/format.h>
 #include <hwy/highway.h>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cstdint>
+#include <cstring>
 #include <map>
 
 #include "lopt/base/dispatch.h"
@@ -57,10 +63,40 @@ const TargetsOfScopes& ScopedTargets() {
 
 thread_local const hwy::ChosenTarget* of_scope = nullptr;
 
+// "GenuineIntel", "AuthenticAMD"; empty on other architectures.
+std::string ProcessorVendor() {
+  std::string name;
+#if defined(__x86_64__)
+  unsigned int largest = 0;
+  std::array<unsigned int, 3> letters = {};  // EBX, EDX, ECX
+  if (__get_cpuid(0, &largest, &letters[0], &letters[2], &letters[1]) != 0) {
+    name.resize(sizeof(letters));
+    std::memcpy(name.data(), letters.data(), name.size());
+  }
+#endif
+  return name;
+}
+
 }  // namespace
 
 const hwy::ChosenTarget& ChosenTargetOfThread() {
   return of_scope != nullptr ? *of_scope : hwy::GetChosenTarget();
+}
+
+bool PacesStores(std::string_view vendor, std::string_view isa) {
+  return vendor == "GenuineIntel" && isa == "avx3";
+}
+
+bool PacesStores(int64_t target) {
+  static const int64_t targets = [] {
+    const std::string vendor = ProcessorVendor();
+    int64_t paced = 0;
+    for (const int64_t supported : SupportedTargetList()) {
+      if (PacesStores(vendor, IsaName(supported))) paced |= supported;
+    }
+    return paced;
+  }();
+  return (targets & target) != 0;
 }
 
 std::vector<std::string> SupportedIsas() {

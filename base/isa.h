@@ -13,6 +13,11 @@ std::vector<std::string> SupportedIsas();
 // The one that this thread's kernels use: the IsaScope's, else the pinned one, else the best.
 std::string CurrentIsa();
 
+// Whether kernels store the results of a tile two rows at a time between its last multiply-adds,
+// not all at its end: on Intel's AVX-512, where so many stores that wait for their data keep the
+// next tile's work from being scheduled. `vendor` is as CPUID names it. No bit depends on it.
+bool PacesStores(std::string_view vendor, std::string_view isa);
+
 // Uses `name` from now on, in every kernel of the process. Results are bit-identical only on one
 // instruction set. Not to be called while kernels run. Throws Error that lists the supported ones
 // if `name` is not among them.

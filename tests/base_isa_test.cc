@@ -36,6 +36,13 @@ TEST_CASE("x86-64 has the same instruction sets whatever Highway it is built wit
 }
 #endif
 
+TEST_CASE("Only Intel's AVX-512 paces its stores") {
+  CHECK(PacesStores("GenuineIntel", "avx3"));
+  CHECK_FALSE(PacesStores("GenuineIntel", "avx2"));
+  CHECK_FALSE(PacesStores("AuthenticAMD", "avx3"));
+  CHECK_FALSE(PacesStores("", "neon"));
+}
+
 TEST_CASE("The best supported instruction set is in use unless another is pinned") {
   const KeepIsa keep;
   const std::vector<std::string> isas = SupportedIsas();

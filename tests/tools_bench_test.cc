@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lopt/base/error.h"
+#include "lopt/base/isa.h"
 #include "lopt/base/safetensors.h"
 #include "lopt/tasks/torch/torch_module.h"
 #include "lopt/tools/bench/bench_workload.h"
@@ -98,6 +99,26 @@ TEST_CASE("The bench checks kernels and prints what it measured") {
                                        "inner_step/8x8-32", "inner_step/8x8-32/all", "tutorial",
                                        "tutorial/out", "quadratic-10", "normals", "checkpoint",
                                        "first_update"});
+}
+
+TEST_CASE("The bench of tiles checks every shape against a plain loop and times it") {
+  std::set<std::string> names;
+  for (const std::string& isa : SupportedIsas()) {
+    if (isa == "scalar") continue;
+    CAPTURE(isa);
+    const FinishedProcess bench = Bench({"tiles", "--short", "--json", "--isa", isa, "--filter",
+                                         "tile/(3x[48]|2x12)/(8|32)(/paced)?"});
+    INFO(bench.errors);
+    REQUIRE(bench.exit_code == 0);
+    const auto result = nlohmann::json::parse(bench.output);
+    for (const auto& workload : result.at("workloads")) {
+      CAPTURE(workload.dump());
+      CHECK(workload.at("fraction_of_peak") > 0);
+      names.insert(workload.at("name"));
+    }
+  }
+  CHECK(names.size() == 12);
+  CHECK(Bench({"tiles", "--device", "emulated"}).exit_code == 2);
 }
 
 TEST_CASE("What the bench says beside its JSON goes to stderr") {

@@ -32,8 +32,19 @@ HWY_INLINE int64_t TouchedUnits(const NetworkWeights& net) { return (net.hidden 
 
 // The features of a tile of parameters, the rows of which are kAdafacRow apart, for StretchOutputs.
 struct AdafacColumns {
+  int64_t count() const { return inputs; }
+
+  template <int kV>
+  HWY_INLINE void Load(int64_t k, V (&feature)[kV]) const {
+    for (int v = 0; v < kV; ++v) feature[v] = hn::Load(d, features + k * kAdafacRow + v * kLanes);
+  }
+  template <int kV>
+  HWY_INLINE void LoadLast(int k, V (&feature)[kV]) const {
+    Load(inputs - kPaced + k, feature);
+  }
+
   template <int kJ, int kV>
-  HWY_INLINE void AddTo(const float* HWY_RESTRICT weights, int64_t stride,
+  HWY_INLINE void AddTo(const float* HWY_RESTRICT weights, int64_t stride, int but,
                         V (&tile)[kJ][kV]) const {
     if (biases != nullptr) {
       const float* HWY_RESTRICT bias = biases + (weights - input) * kAdafacRow;
@@ -44,19 +55,17 @@ struct AdafacColumns {
         }
       }
     }
-    const float* HWY_RESTRICT x = features;
     HWY_UNROLL(1)
-    for (int64_t k = 0; k < count; ++k) {
+    for (int64_t k = 0; k < inputs - but; ++k) {
       V feature[kV];
-      for (int v = 0; v < kV; ++v) feature[v] = hn::Load(d, x + v * kLanes);
+      Load(k, feature);
       AddToTile(feature, weights, tile);
-      x += kAdafacRow;
       weights += stride;
     }
   }
 
   const float* features;
-  int64_t count;
+  int64_t inputs;
   const float* biases;  // of the hidden units; may be null
   const float* input;   // the weights of the first
 };

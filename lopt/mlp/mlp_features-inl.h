@@ -96,8 +96,19 @@ struct Columns {
     }
   }
 
+  static constexpr int64_t count() { return kNormalized; }
+
+  HWY_INLINE void LoadMomentum(int64_t k, V (&feature)[kV]) const {
+    for (int v = 0; v < kV; ++v) {
+      feature[v] = hn::LoadU(d, m[v % kInBlock] + v / kInBlock * kBlockState + k * kBlock);
+    }
+  }
+  HWY_INLINE void LoadLast(int k, V (&feature)[kV]) const {
+    LoadMomentum(kMomenta - kPaced + k, feature);
+  }
+
   template <int kJ>
-  HWY_INLINE void AddTo(const float* HWY_RESTRICT weights, int64_t stride,
+  HWY_INLINE void AddTo(const float* HWY_RESTRICT weights, int64_t stride, int but,
                         V (&tile)[kJ][kV]) const {
     V feature[kV];
     for (int v = 0; v < kV; ++v) feature[v] = hn::LoadU(d, g + v * kLanes);
@@ -106,10 +117,8 @@ struct Columns {
     AddToTile(feature, weights + stride, tile);
     weights += 2 * stride;
     HWY_UNROLL(1)
-    for (int k = 0; k < kMomenta; ++k) {
-      for (int v = 0; v < kV; ++v) {
-        feature[v] = hn::LoadU(d, m[v % kInBlock] + v / kInBlock * kBlockState + k * kBlock);
-      }
+    for (int k = 0; k < kMomenta - but; ++k) {
+      LoadMomentum(k, feature);
       AddToTile(feature, weights, tile);
       weights += stride;
     }

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "lopt/base/dispatch.h"
 #include "lopt/lopt/network/lanes-inl.h"
 #include "lopt/lopt/network/packed_network.h"
 
@@ -28,9 +29,9 @@ static_assert(kGroup <= kHiddenRow && kStretch % kGroup == 0 && kStretch % kBloc
 
 template <int kV, int kJ>
 HWY_INLINE void StartTile(const float* HWY_RESTRICT bias, V (&tile)[kJ][kV]) {
-  HWY_UNROLL(8)
+  HWY_UNROLL(16)
   for (int j = 0; j < kJ; ++j) {
-    HWY_UNROLL(3)
+    HWY_UNROLL(8)
     for (int v = 0; v < kV; ++v) tile[j][v] = hn::Set(d, bias[j]);
   }
 }
@@ -39,14 +40,24 @@ HWY_INLINE void StartTile(const float* HWY_RESTRICT bias, V (&tile)[kJ][kV]) {
 template <int kV, int kJ>
 HWY_INLINE void AddToTile(const V (&feature)[kV], const float* HWY_RESTRICT weights,
                           V (&tile)[kJ][kV]) {
-  HWY_UNROLL(8)
+  HWY_UNROLL(16)
   for (int j = 0; j < kJ; ++j) {
     const V weight = hn::Set(d, weights[j]);
-    HWY_UNROLL(3)
+    HWY_UNROLL(8)
     for (int v = 0; v < kV; ++v) tile[j][v] = hn::MulAdd(feature[v], weight, tile[j][v]);
   }
 }
 
+// Inputs of kV vectors each.
+template <int kV>
+struct InputsAt {
+  HWY_INLINE void operator()(int k, V (&feature)[kV]) const {
+    for (int v = 0; v < kV; ++v) feature[v] = hn::Load(d, x + (k * kV + v) * kLanes);
+  }
+  const float* x;
+};
+
+// A tile's start and all of its inputs.
 template <int kV, int kJ>
 HWY_INLINE void InnerTile(const float* HWY_RESTRICT x, int64_t inputs,
                           const float* HWY_RESTRICT weights, int64_t stride,
@@ -55,19 +66,48 @@ HWY_INLINE void InnerTile(const float* HWY_RESTRICT x, int64_t inputs,
   HWY_UNROLL(1)
   for (int64_t k = 0; k < inputs; ++k) {
     V feature[kV];
-    for (int v = 0; v < kV; ++v) feature[v] = hn::Load(d, x + v * kLanes);
+    InputsAt<kV>{x}(0, feature);
     AddToTile(feature, weights, tile);
     x += kV * kLanes;
     weights += stride;
   }
 }
 
+// Stores hidden unit j of those at `out`.
+template <int kV>
+HWY_INLINE void StoreUnit(int j, const V (&sums)[kV], float* HWY_RESTRICT out) {
+  HWY_UNROLL(8)
+  for (int v = 0; v < kV; ++v) hn::Store(Relu(sums[v]), d, out + (j * kV + v) * kLanes);
+}
+
 template <int kV, int kJ>
 HWY_INLINE void StoreTile(const V (&tile)[kJ][kV], float* HWY_RESTRICT out) {
+  HWY_UNROLL(16)
+  for (int j = 0; j < kJ; ++j) StoreUnit(j, tile[j], out);
+}
+
+// Inputs that a tile whose stores are paced adds between them.
+constexpr int kPaced = 2;
+
+// Adds the last kPaced inputs to two hidden units of a tile at a time, and stores them. load(k,
+// feature) gives input k of these, whose weights begin at `weights`.
+template <int kV, int kJ, class Load>
+HWY_INLINE void FinishTile(const Load& load, const float* HWY_RESTRICT weights, int64_t stride,
+                           V (&tile)[kJ][kV], float* HWY_RESTRICT out) {
   HWY_UNROLL(8)
-  for (int j = 0; j < kJ; ++j) {
-    HWY_UNROLL(3)
-    for (int v = 0; v < kV; ++v) hn::Store(Relu(tile[j][v]), d, out + (j * kV + v) * kLanes);
+  for (int j = 0; j < kJ; j += 2) {
+    HWY_UNROLL(2)
+    for (int k = 0; k < kPaced; ++k) {
+      V feature[kV];
+      load(k, feature);
+      HWY_UNROLL(2)
+      for (int i = j; i < j + 2; ++i) {
+        const V weight = hn::Set(d, weights[k * stride + i]);
+        for (int v = 0; v < kV; ++v) tile[i][v] = hn::MulAdd(feature[v], weight, tile[i][v]);
+      }
+    }
+    StoreUnit(j, tile[j], out);
+    StoreUnit(j + 1, tile[j + 1], out);
   }
 }
 
@@ -115,12 +155,15 @@ HWY_INLINE void ForTiles(int64_t hidden, const Body& body) {
 }
 
 // The outputs of kV vectors of parameters, [2, kStretch]. `features` adds their features to a tile
-// of the first layer: features.AddTo(weights, stride, tile), tile += features weights.
+// of the first layer: features.AddTo(weights, stride, but, tile), tile += features weights, all but
+// so many at the end; features.count() there are, and features.LoadLast(k, out) gives the kPaced
+// last.
 template <int kV, class Features>
 HWY_NOINLINE void ColumnOutputs(const NetworkWeights& net, const NetworkScratch& scratch,
                                 const Features& features, float* HWY_RESTRICT outputs) {
   const int64_t hidden = net.hidden;
   const int64_t stride = net.stride;
+  const bool paces = PacesStores(HWY_TARGET);
   float* from = scratch.hidden0;
   float* to = scratch.hidden1;
   // The outputs fill registers, so they begin where the last hidden layer does.
@@ -130,22 +173,31 @@ HWY_NOINLINE void ColumnOutputs(const NetworkWeights& net, const NetworkScratch&
     ForTiles(hidden, [&]<int kJ>(int64_t j) HWY_ATTR {
       V tile[kJ][kV];
       StartTile(scratch.bias + j, tile);
-      features.AddTo(scratch.input + j, stride, tile);
+      features.AddTo(scratch.input + j, stride, 0, tile);
       AddTileToOutputs(tile, net.output[0] + j, net.output[1] + j, hidden - j, out);
     });
   } else {
     ForTiles(hidden, [&]<int kJ>(int64_t j) HWY_ATTR {
       V tile[kJ][kV];
       StartTile(scratch.bias + j, tile);
-      features.AddTo(scratch.input + j, stride, tile);
-      StoreTile(tile, from + j * kV * kLanes);
+      const bool paced = paces && features.count() >= kPaced;
+      features.AddTo(scratch.input + j, stride, paced ? kPaced : 0, tile);
+      float* out = from + j * kV * kLanes;
+      if (!paced) return StoreTile(tile, out);
+      FinishTile([&](int k, V(&feature)[kV]) HWY_ATTR { features.LoadLast(k, feature); },
+                 scratch.input + (features.count() - kPaced) * stride + j, stride, tile, out);
     });
     const float* HWY_RESTRICT weights = net.inner;
     for (int64_t layer = 2; layer < net.layers; ++layer) {
       ForTiles(hidden, [&]<int kJ>(int64_t j) HWY_ATTR {
         V tile[kJ][kV];
-        InnerTile(from, hidden, weights + j, stride, weights + hidden * stride + j, tile);
-        StoreTile(tile, to + j * kV * kLanes);
+        const bool paced = paces && hidden >= kPaced;
+        const int64_t first = paced ? hidden - kPaced : hidden;
+        InnerTile(from, first, weights + j, stride, weights + hidden * stride + j, tile);
+        float* out = to + j * kV * kLanes;
+        if (!paced) return StoreTile(tile, out);
+        FinishTile(InputsAt<kV>{from + first * kV * kLanes}, weights + first * stride + j, stride,
+                   tile, out);
       });
       std::swap(from, to);
       weights += (hidden + 1) * stride;
@@ -173,7 +225,7 @@ HWY_INLINE void NarrowOutputs(const NetworkWeights& net, const NetworkScratch& s
   for (int first = 0; first < kHidden; first += kFirst) {
     V tile[kFirst][kV];
     StartTile(scratch.bias + first, tile);
-    features.AddTo(scratch.input + first, stride, tile);
+    features.AddTo(scratch.input + first, stride, 0, tile);
     HWY_UNROLL(8)
     for (int j = 0; j < kFirst; ++j) {
       HWY_UNROLL(3)

@@ -39,6 +39,8 @@ struct PaddedImages {
 
 // Windows of images as the rows of a left factor.
 struct Windows {
+  static constexpr bool kMayPace = false;  // g++ 12 runs out of registers
+  static constexpr int64_t kStride = 0;
   const float* const* rows;  // the first number of each
   int64_t run;               // numbers of a line of a window
   int64_t line;              // numbers of a line of an image

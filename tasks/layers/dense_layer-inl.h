@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
 #include "lopt/base/vector_math-inl.h"
@@ -21,10 +22,12 @@ HWY_BEFORE_NAMESPACE();
 namespace lopt {
 namespace HWY_NAMESPACE {
 
-// out = a w + b for rows [0, rows), through a ReLU if so.
-template <class Left>
-HWY_NOINLINE void Forward(const Left& a, int64_t rows, int64_t in, int64_t columns, const float* w,
-                          const float* b, bool relu, PanelMatrix out, float* buffer) {
+// As Forward below, with paced stores if so.
+template <bool kPaced, class Left>
+HWY_NOINLINE void ForwardTiles(const Left& a, int64_t rows, int64_t in, int64_t columns,
+                               const float* w, const float* b, bool relu, PanelMatrix out,
+                               float* buffer) {
+  const float least = relu ? 0.0f : -std::numeric_limits<float>::infinity();
   ForPanels(columns, [&](int64_t p, auto kV) HWY_ATTR {
     const float* panel = Panel(w, in, columns, p, buffer);
     HWY_ALIGN float bias[kWidth] = {};
@@ -38,6 +41,11 @@ HWY_NOINLINE void Forward(const Left& a, int64_t rows, int64_t in, int64_t colum
         const int64_t ahead = row + kRowsAhead;
         a.Prefetch(row == 0 ? kR : ahead, std::min(ahead + kR, rows), in);
       }
+      if constexpr (kPaced) {
+        return PacedProduct(a, row, in, panel, &tile, [=](int r, int v, V sums) HWY_ATTR {
+          hn::Store(AtLeast(hn::Set(d, least), sums), d, to + (row + r) * kWidth + v * kLanes);
+        });
+      }
       AddProduct(a, row, in, panel, &tile);
       if (relu) {
         Unrolled<tile.kVectors>(
@@ -47,6 +55,15 @@ HWY_NOINLINE void Forward(const Left& a, int64_t rows, int64_t in, int64_t colum
         hn::Store(tile.sums[i], d, to + (row + i / kV) * kWidth + i % kV * kLanes);
       });
     });
+  });
+}
+
+// out = a w + b for rows [0, rows), through a ReLU if so.
+template <class Left>
+HWY_INLINE void Forward(const Left& a, int64_t rows, int64_t in, int64_t columns, const float* w,
+                        const float* b, bool relu, PanelMatrix out, float* buffer) {
+  WithPace<Left>(in, a.Segment(), [&](auto kPaced) HWY_ATTR {
+    ForwardTiles<kPaced>(a, rows, in, columns, w, b, relu, out, buffer);
   });
 }
 
@@ -62,29 +79,44 @@ struct TransposedWeights {
   }
 };
 
-// The gradient before a layer's activation, for rows [0, rows) of its units, from the gradient
-// a [rows, columns] of what comes next and the weights in between, whose panels are [columns,
-// kWidth]. It replaces in `gradient` what the derivative is taken from. kTransposed: a is [columns,
-// rows].
-template <bool kTransposed, class Left, class Weights>
-HWY_NOINLINE void Backward(const Left& a, int64_t rows, int64_t units, int64_t columns,
-                           const Weights& weights, Derivative derivative, PanelMatrix gradient) {
+// As Backward below, with paced stores if so.
+template <bool kPaced, bool kTransposed, class Left, class Weights>
+HWY_NOINLINE void BackwardTiles(const Left& a, int64_t rows, int64_t units, int64_t columns,
+                                const Weights& weights, Derivative derivative,
+                                PanelMatrix gradient) {
   ForPanels(units, [&](int64_t p, auto kV) HWY_ATTR {
     const float* panel = weights.Panel(p);
     float* to = gradient.Panel(p);
     ForRowTiles(0, rows, [&](int64_t row, auto kR) HWY_ATTR {
       Tile<kR, kV> tile;
       Unrolled<tile.kVectors>([&](auto i) HWY_ATTR { tile.sums[i] = hn::Zero(d); });
-      if constexpr (kTransposed) {
+      const auto store = [=](int r, int v, V sums) HWY_ATTR {
+        float* at = to + (row + r) * kWidth + v * kLanes;
+        hn::Store(ActivationGradient(derivative, hn::Load(d, at), sums), d, at);
+      };
+      if constexpr (kPaced && kTransposed) {
+        return PacedTransposedProduct(a, row, columns, panel, &tile, store);
+      } else if constexpr (kPaced) {
+        return PacedProduct(a, row, columns, panel, &tile, store);
+      } else if constexpr (kTransposed) {
         AddTransposedProduct(a, row, columns, panel, &tile);
       } else {
         AddProduct(a, row, columns, panel, &tile);
       }
-      Unrolled<tile.kVectors>([&](auto i) HWY_ATTR {
-        float* at = to + (row + i / kV) * kWidth + i % kV * kLanes;
-        hn::Store(ActivationGradient(derivative, hn::Load(d, at), tile.sums[i]), d, at);
-      });
+      Unrolled<tile.kVectors>([&](auto i) HWY_ATTR { store(i / kV, i % kV, tile.sums[i]); });
     });
+  });
+}
+
+// The gradient before a layer's activation, for rows [0, rows) of its units, from the gradient
+// a [rows, columns] of what comes next and the weights in between, whose panels are [columns,
+// kWidth]. It replaces in `gradient` what the derivative is taken from. kTransposed: a is [columns,
+// rows].
+template <bool kTransposed, class Left, class Weights>
+HWY_INLINE void Backward(const Left& a, int64_t rows, int64_t units, int64_t columns,
+                         const Weights& weights, Derivative derivative, PanelMatrix gradient) {
+  WithPace<Left>(columns, a.Segment(), [&](auto kPaced) HWY_ATTR {
+    BackwardTiles<kPaced, kTransposed>(a, rows, units, columns, weights, derivative, gradient);
   });
 }
 

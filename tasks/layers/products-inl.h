@@ -15,6 +15,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "lopt/base/dispatch.h"
 #include "lopt/base/vector_math-inl.h"
 #include "lopt/base/workspace.h"
 
@@ -75,10 +76,13 @@ struct PanelMatrix {
 };
 
 // The left factor of a product by its elements a(row, k). A segment is a run of k in which the
-// elements of one row lie side by side.
+// elements of one row lie side by side. kMayPace: a product with it may pace its stores.
+// kStride: how far apart the rows are, 0 if that is not known to the compiler.
 
 // Rows read through pointers.
 struct RowPointers {
+  static constexpr bool kMayPace = true;
+  static constexpr int64_t kStride = 0;
   static int64_t Segment() { return int64_t{1} << 40; }
   const float* const* rows;
   const float* At(int64_t row, int64_t column) const { return rows[row] + column; }
@@ -93,6 +97,8 @@ struct RowPointers {
 
 // Rows of a matrix of panels.
 struct Units {
+  static constexpr bool kMayPace = true;
+  static constexpr int64_t kStride = kWidth;
   static int64_t Segment() { return kWidth; }
   PanelMatrix matrix;
   const float* At(int64_t row, int64_t column) const {
@@ -102,24 +108,45 @@ struct Units {
 };
 
 struct PlainRows {
+  static constexpr bool kMayPace = true;
+  static constexpr int64_t kStride = 0;
   static int64_t Segment() { return int64_t{1} << 40; }
   const float* data;
   int64_t stride;
   const float* At(int64_t row, int64_t column) const { return data + row * stride + column; }
 };
 
+// The loops of what follows are unrolled, not calls of lambdas, in which g++ 12 leaves copies of
+// these vectors in memory and reads them there for every product.
+
 // tile += column a of kR numbers times the row at `panel`.
 template <int kR, int kV, class Element>
 HWY_INLINE void MulAddRows(const Element& a, const float* panel, Tile<kR, kV>* tile) {
-  V row[kV];
-  Unrolled<kV>([&](auto v) HWY_ATTR { row[v] = hn::LoadU(d, panel + v * kLanes); });
-  Unrolled<kR>([&](auto r) HWY_ATTR {
+  static_assert(kV <= 2);
+  const V first = hn::LoadU(d, panel);
+  const V last = hn::LoadU(d, panel + (kV - 1) * kLanes);
+  HWY_UNROLL(16)
+  for (int r = 0; r < kR; ++r) {
     const V x = hn::Set(d, a(r));
-    Unrolled<kV>([&](auto v) HWY_ATTR {
-      tile->sums[kV * r + v] = hn::MulAdd(x, row[v], tile->sums[kV * r + v]);
-    });
-  });
+    V* sums = tile->sums + kV * r;
+    sums[0] = hn::MulAdd(x, first, sums[0]);
+    if constexpr (kV == 2) sums[1] = hn::MulAdd(x, last, sums[1]);
+  }
 }
+
+// Where kR rows from `row` on begin, at a column.
+template <int kR, class Left>
+struct RowStarts {
+  static constexpr int kKnown = Left::kStride == 0 ? kR : 1;
+  HWY_INLINE RowStarts(const Left& a, int64_t row, int64_t column) {
+    HWY_UNROLL(16)
+    for (int r = 0; r < kKnown; ++r) starts[r] = a.At(row + r, column);
+  }
+  HWY_INLINE float At(int r, int64_t k) const {
+    return kKnown == 1 ? starts[0][r * Left::kStride + k] : starts[r][k];
+  }
+  const float* starts[kKnown];
+};
 
 // tile += rows [row, row + kR) of a, times the panel's rows [0, depth).
 template <int kR, int kV, class Left>
@@ -127,11 +154,12 @@ HWY_INLINE void AddProduct(const Left& a, int64_t row, int64_t depth, const floa
                            Tile<kR, kV>* tile) {
   const int64_t segment = a.Segment();
   for (int64_t first = 0; first < depth; first += segment) {
-    const float* starts[kR];
-    Unrolled<kR>([&](auto r) HWY_ATTR { starts[r] = a.At(row + r, first); });
+    const RowStarts<kR, Left> starts(a, row, first);
     const int64_t count = std::min(depth - first, segment);
+    HWY_UNROLL(1)
     for (int64_t k = 0; k < count; ++k) {
-      MulAddRows([&](auto r) HWY_ATTR { return starts[r][k]; }, panel + (first + k) * kWidth, tile);
+      MulAddRows([&](int r) HWY_ATTR { return starts.At(r, k); }, panel + (first + k) * kWidth,
+                 tile);
     }
   }
 }
@@ -141,10 +169,76 @@ HWY_INLINE void AddProduct(const Left& a, int64_t row, int64_t depth, const floa
 template <int kR, int kV, class Left>
 HWY_INLINE void AddTransposedProduct(const Left& a, int64_t column, int64_t depth,
                                      const float* panel, Tile<kR, kV>* tile) {
+  HWY_UNROLL(1)
   for (int64_t k = 0; k < depth; ++k) {
     const float* start = a.At(k, column);
-    MulAddRows([&](auto r) HWY_ATTR { return start[r]; }, panel + k * kWidth, tile);
+    MulAddRows([&](int r) HWY_ATTR { return start[r]; }, panel + k * kWidth, tile);
   }
+}
+
+// The last so many steps of a product whose stores are paced (base/isa.h) are between them.
+constexpr int kPacedSteps = 2;
+
+// Adds those steps to two rows of a tile at a time, then calls store(row, v, sums) for their
+// vectors. element(k, r) is the left factor's number at step k of these.
+template <int kR, int kV, class Element, class Store>
+HWY_INLINE void FinishProduct(const Element& element, const float* panel, Tile<kR, kV>* tile,
+                              const Store& store) {
+  static_assert(kR % 2 == 0);
+  HWY_UNROLL(8)
+  for (int pair = 0; pair < kR; pair += 2) {
+    HWY_UNROLL(2)
+    for (int k = 0; k < kPacedSteps; ++k) {
+      HWY_UNROLL(2)
+      for (int r = pair; r < pair + 2; ++r) {
+        const V x = hn::Set(d, element(k, r));
+        HWY_UNROLL(2)
+        for (int v = 0; v < kV; ++v) {
+          const V row = hn::LoadU(d, panel + k * kWidth + v * kLanes);
+          tile->sums[kV * r + v] = hn::MulAdd(x, row, tile->sums[kV * r + v]);
+        }
+      }
+    }
+    HWY_UNROLL(2)
+    for (int r = pair; r < pair + 2; ++r) {
+      HWY_UNROLL(2)
+      for (int v = 0; v < kV; ++v) store(r, v, tile->sums[kV * r + v]);
+    }
+  }
+}
+
+// As AddProduct, with paced stores.
+template <int kR, int kV, class Left, class Store>
+HWY_INLINE void PacedProduct(const Left& a, int64_t row, int64_t depth, const float* panel,
+                             Tile<kR, kV>* tile, const Store& store) {
+  const int64_t before = depth - kPacedSteps;
+  AddProduct(a, row, before, panel, tile);
+  const RowStarts<kR, Left> starts(a, row, before);
+  FinishProduct([&](int k, int r) HWY_ATTR { return starts.At(r, k); }, panel + before * kWidth,
+                tile, store);
+}
+
+// As AddTransposedProduct, with paced stores.
+template <int kR, int kV, class Left, class Store>
+HWY_INLINE void PacedTransposedProduct(const Left& a, int64_t column, int64_t depth,
+                                       const float* panel, Tile<kR, kV>* tile, const Store& store) {
+  const int64_t before = depth - kPacedSteps;
+  AddTransposedProduct(a, column, before, panel, tile);
+  const float* starts[kPacedSteps];
+  for (int k = 0; k < kPacedSteps; ++k) starts[k] = a.At(before + k, column);
+  FinishProduct([&](int k, int r) HWY_ATTR { return starts[k][r]; }, panel + before * kWidth, tile,
+                store);
+}
+
+// Calls body with whether stores are paced, as a constant. The last steps of a paced product lie in
+// one segment.
+template <class Left, class Body>
+HWY_INLINE void WithPace(int64_t depth, int64_t segment, const Body& body) {
+  if constexpr (kLanes == 16 && Left::kMayPace) {
+    const int64_t last = std::max<int64_t>(depth - 1, 0) / segment * segment;
+    if (PacesStores(HWY_TARGET) && depth - last >= kPacedSteps) return body(std::true_type());
+  }
+  body(std::false_type());
 }
 
 // Calls body(row, kR) for tiles of kR rows that cover [first, last) and, of what comes behind, only

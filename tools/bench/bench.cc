@@ -23,6 +23,7 @@
 #include "lopt/lopt/registry.h"
 #include "lopt/lopt/theta_file.h"
 #include "lopt/tools/bench/bench_peak.h"
+#include "lopt/tools/bench/bench_tiles.h"
 #include "lopt/tools/bench/bench_transport.h"
 #include "lopt/tools/bench/bench_workload.h"
 #include "lopt/tools/bench/bench_workloads.h"
@@ -46,7 +47,8 @@ constexpr const char* kBenchExamples =
     "  lopt bench --json > bench.json\n"
     "  lopt bench --device cuda\n"
     "  lopt bench --estimators config.json --theta theta.safetensors --out DIR\n"
-    "\nlopt bench transport --help explains another bench: a job whose workers compute nothing.\n";
+    "\nlopt bench tiles [--filter, --isa, --repeats, --short, --json] times the shapes of tiles.\n"
+    "lopt bench transport --help explains another bench: a job whose workers compute nothing.\n";
 
 // Standard output for one JSON object: while it lives, all else that this process writes there (log
 // lines) goes to standard error.
@@ -271,6 +273,8 @@ int BenchCommand(const std::vector<std::string>& arguments) {
   if (!arguments.empty() && arguments[0] == "transport") {
     return BenchTransport({arguments.begin() + 1, arguments.end()});
   }
+  const bool tiles = !arguments.empty() && arguments[0] == "tiles";
+  const std::vector<std::string> words(arguments.begin() + (tiles ? 1 : 0), arguments.end());
   po::options_description options("Options");
   auto add = options.add_options();
   add("filter", po::value<std::string>()->default_value(".*"),
@@ -296,7 +300,7 @@ int BenchCommand(const std::vector<std::string>& arguments) {
       "With --estimators: windows of a run. Default: those of one episode, at most 20.");
   add("out", po::value<std::string>()->value_name("DIR"),
       "With --estimators: write the result there, for lopt report.");
-  const auto values = ParseCommandLine(arguments, options, "", 0, kBenchSynopsis, kBenchExamples);
+  const auto values = ParseCommandLine(words, options, "", 0, kBenchSynopsis, kBenchExamples);
   if (!values) {
     return kExitDone;
   }
@@ -314,6 +318,9 @@ int BenchCommand(const std::vector<std::string>& arguments) {
   if (values->contains("isa")) {
     PinIsa((*values)["isa"].as<std::string>());
   }
+  if (tiles && (values->contains("estimators") || values->contains("device"))) {
+    throw UsageError("bench: --estimators and --device do not go with tiles");
+  }
   if (values->contains("estimators")) return BenchEstimatorsCommand(*values, bench.threads);
   for (const char* option : {"theta", "windows", "out"}) {
     if (values->contains(option)) {
@@ -323,9 +330,10 @@ int BenchCommand(const std::vector<std::string>& arguments) {
   if (values->contains("device")) return BenchDeviceCommand(*values, bench);
   const std::string pattern = (*values)["filter"].as<std::string>();
   std::vector<WorkloadMaker> chosen;
+  const auto workloads = [&] { return tiles ? TileWorkloads() : Workloads(bench.threads); };
   try {
     const std::regex filter(pattern);
-    for (WorkloadMaker& maker : Workloads(bench.threads)) {
+    for (WorkloadMaker& maker : workloads()) {
       if (std::regex_match(maker.name, filter)) {
         chosen.push_back(std::move(maker));
       }
@@ -336,7 +344,7 @@ int BenchCommand(const std::vector<std::string>& arguments) {
   }
   if (chosen.empty()) {
     std::string names;
-    for (const WorkloadMaker& maker : Workloads(bench.threads)) {
+    for (const WorkloadMaker& maker : workloads()) {
       names += (names.empty() ? "" : ", ") + maker.name;
     }
     throw UsageError(fmt::format("bench: no workload matches '{}'; there are: {}", pattern, names));

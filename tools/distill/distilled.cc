@@ -150,7 +150,7 @@ std::string LossTable(const Distilled& distilled) {
   return table.Text();
 }
 
-std::string Verdict(const Distilled& distilled) {
+std::string VerdictText(const Distilled& distilled) {
   constexpr double kDiverged = std::numeric_limits<double>::infinity();
   int64_t lower = 0;
   int64_t higher = 0;
@@ -338,13 +338,13 @@ std::string DistilledText(const Distilled& distilled, const std::vector<Schedule
              "\nThe formula, off by a factor of {:.3g} in the root mean square:\n",
              std::exp(distilled.log_error)) +
          NumberLines(distilled) + "\n" + LossTable(distilled) + "\n" +
-         Wrapped("", Verdict(distilled));
+         Wrapped("", VerdictText(distilled));
 }
 
 std::string DistilledPage(const Distilled& distilled, const std::vector<SchedulerRecord>& records,
                           const RateSchedule& schedule, const std::string& version) {
   ReportPage page;
-  page.AddVerdict(Verdict(distilled));
+  page.AddVerdict(VerdictText(distilled));
   page.AddFigure(KindsFigure(distilled, records, schedule));
   page.AddFigure(LengthsFigure(distilled, records, schedule));
   page.AddDetails("The formula", NumberLines(distilled));
